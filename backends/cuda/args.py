@@ -1,0 +1,111 @@
+"""Kernel arguments laid out once, so that a launch only writes the pointers that changed."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from threading import Lock
+
+from sparsegen.ir.errors import ArrayError
+
+Value = int | float | bytes
+_FORMATS = {"ptr": "Q", "i32": "i", "u32": "I", "i64": "q", "u64": "Q", "f32": "f", "f64": "d"}
+
+
+def _size_align(kind: str, value: Value) -> tuple[int, int]:
+    if kind in _FORMATS:
+        size = struct.calcsize("<" + _FORMATS[kind])
+        return size, size
+    name, _, align = kind.partition("@")
+    if name != "bytes" or not isinstance(value, bytes):
+        known = ", ".join(_FORMATS)
+        raise ArrayError(f"unknown kind of kernel argument {kind!r}", hint=f"use {known}, or bytes@8 for a struct")
+    return len(value), int(align) if align else 8
+
+
+class PackedArgs:
+    """The arguments of one kernel in device layout: a buffer with every value at its natural alignment, and the array
+    of addresses that ``cuLaunchKernel`` wants.
+
+    ``args`` is a list of (kind, value): ``ptr``, ``i32``, ``u32``, ``i64``, ``u64``, ``f32``, ``f64``, or ``bytes`` for
+    a struct passed by value (alignment 8; ``bytes@16`` for another). Launches copy the values, so one object may be
+    used again at once; hold ``lock`` from changing a value to the launch if threads share it.
+    """
+
+    __slots__ = (
+        "_first",
+        "_offsets",
+        "_run",
+        "_sizes",
+        "_slots",
+        "address",
+        "buffer",
+        "kinds",
+        "lock",
+        "nbytes",
+        "pointers",
+        "table",
+    )
+
+    def __init__(self, args: Sequence[tuple[str, Value]]) -> None:
+        offset = 0
+        offsets: list[int] = []
+        sizes: list[int] = []
+        for kind, value in args:
+            size, align = _size_align(kind, value)
+            offset = -(-offset // align) * align
+            offsets.append(offset)
+            sizes.append(size)
+            offset += size
+        self.nbytes = offset
+        self.kinds = tuple(kind for kind, _ in args)
+        self._offsets = offsets
+        self._sizes = sizes
+        self.buffer = (ctypes.c_char * max(1, offset))()
+        base = ctypes.addressof(self.buffer)
+        self.table = (ctypes.c_void_p * max(1, len(offsets)))(*(base + o for o in offsets))
+        self.address = ctypes.addressof(self.table)
+        places = [o for kind, o in zip(self.kinds, offsets, strict=True) if kind == "ptr"]
+        self._slots = [ctypes.c_uint64.from_buffer(self.buffer, o) for o in places]
+        self.pointers = len(self._slots)
+        # Pointers that stand side by side, as they nearly always do, are written in one go.
+        self._first = places[0] if places else 0
+        adjacent = places == list(range(self._first, self._first + 8 * len(places), 8))
+        self._run = struct.Struct(f"={len(places)}Q").pack_into if adjacent else None
+        self.lock = Lock()
+        for index, (_, value) in enumerate(args):
+            self.set(index, value)
+
+    def set(self, index: int, value: Value) -> None:
+        """Write argument ``index`` (counted from 0 over all arguments); its kind and size stay."""
+        kind, offset = self.kinds[index], self._offsets[index]
+        try:
+            if isinstance(value, bytes):
+                if kind in _FORMATS or len(value) != self._sizes[index]:
+                    raise ArrayError(f"argument {index} is a {kind}, not {len(value)} bytes", hint="keep its size")
+                ctypes.memmove(ctypes.addressof(self.buffer) + offset, value, len(value))
+            else:
+                struct.pack_into("<" + _FORMATS[kind], self.buffer, offset, value)
+        except (struct.error, KeyError) as e:
+            raise ArrayError(
+                f"argument {index} = {value!r} does not fit its kind {kind}", hint="pass a value of the kind's range"
+            ) from e
+
+    def set_pointers(self, pointers: Sequence[int]) -> None:
+        """Write the arguments of kind ``ptr``, in their order, one value each; the quick part of every launch."""
+        if self._run is not None:
+            self._run(self.buffer, self._first, *pointers)
+            return
+        for slot, pointer in zip(self._slots, pointers, strict=True):
+            slot.value = pointer
+
+    def copy(self) -> PackedArgs:
+        """An independent object with the same values."""
+        args: list[tuple[str, Value]] = []
+        for kind, offset, size in zip(self.kinds, self._offsets, self._sizes, strict=True):
+            if kind in _FORMATS:
+                args.append((kind, struct.unpack_from("<" + _FORMATS[kind], self.buffer, offset)[0]))
+            else:
+                args.append((kind, ctypes.string_at(ctypes.addressof(self.buffer) + offset, size)))
+        return PackedArgs(args)

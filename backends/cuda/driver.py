@@ -1,0 +1,291 @@
+"""Launching through NVIDIA's cuda-bindings: streams of other libraries, by their integer handle, and graphs.
+
+The same cubin as elsewhere, in the device's primary context. The context is pushed only where it is not current yet,
+and popped again. Needs cuda-bindings 13 (names and structs of 12 differ).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Iterator, Sequence
+from threading import Lock
+from typing import Any
+
+from sparsegen.backends.cuda.args import PackedArgs
+from sparsegen.backends.cuda.runtime import DeviceInfo, Dim3, HostArray, Launch, cuda_error, host_bytes
+from sparsegen.ir.errors import DeviceError
+
+
+def bindings() -> Any:
+    """The module ``cuda.bindings.driver``; DeviceError if it is missing, older than 13, or finds no NVIDIA driver."""
+    remedy = "pip install 'sparsegen[cuda]' (cuda-bindings 13 or newer)"
+    try:
+        module = importlib.import_module("cuda.bindings.driver")
+        version = str(importlib.import_module("cuda.bindings").__version__)
+    except ImportError as e:
+        raise DeviceError(f"cuda-bindings cannot be imported: {e}", hint=remedy) from e
+    if not version.split(".")[0].isdigit() or int(version.split(".")[0]) < 13:
+        raise DeviceError(f"cuda-bindings {version} is too old: 13 or newer is needed", hint=remedy)
+    return module
+
+
+def call(function: Any, *args: Any) -> Any:
+    """Call a function of the bindings: its result without the status (None, one value, or a tuple); DeviceError."""
+    try:
+        status, *values = function(*args)
+    except RuntimeError as e:  # no libcuda at all: the bindings load it at the first call
+        raise DeviceError(
+            f"the NVIDIA driver cannot be used: {e}", hint="install the NVIDIA driver, or use backend='emulator'"
+        ) from e
+    if int(status) != 0:
+        raise cuda_error(int(status), status.name, function.__name__)
+    return None if not values else values[0] if len(values) == 1 else tuple(values)
+
+
+class _Module:
+    """A loaded cubin; unloaded with the object."""
+
+    def __init__(self, runtime: DriverRuntime, cubin: bytes) -> None:
+        self._runtime = runtime
+        with runtime.current():
+            self.handle = call(runtime.cu.cuModuleLoadData, cubin)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception), self._runtime.current():
+            self._runtime.cu.cuModuleUnload(self.handle)
+
+
+class _Function:
+    """A kernel; keeps its module loaded."""
+
+    def __init__(self, module: _Module, handle: Any) -> None:
+        self.module, self.handle = module, handle
+
+
+class _Timer:
+    def __init__(self, runtime: DriverRuntime) -> None:
+        self._runtime = runtime
+        with runtime.current():
+            self._events = [call(runtime.cu.cuEventCreate, 0) for _ in range(2)]
+
+    def start(self, stream: int | None = None) -> None:
+        self._record(0, stream)
+
+    def stop(self, stream: int | None = None) -> None:
+        self._record(1, stream)
+
+    def _record(self, which: int, stream: int | None) -> None:
+        with self._runtime.current():
+            call(self._runtime.cu.cuEventRecord, self._events[which], self._runtime.stream(stream))
+
+    def seconds(self) -> float:
+        cu = self._runtime.cu
+        with self._runtime.current():
+            call(cu.cuEventSynchronize, self._events[1])
+            return float(call(cu.cuEventElapsedTime, *self._events)) * 1e-3
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception), self._runtime.current():
+            for event in self._events:
+                self._runtime.cu.cuEventDestroy(event)
+
+
+class DriverRuntime:
+    """``Runtime`` on cuda-bindings; takes the stream handles of any library."""
+
+    name = "driver"
+
+    def __init__(self, device: int = 0) -> None:
+        self.cu = cu = bindings()
+        self.device = device
+        call(cu.cuInit, 0)
+        count = int(call(cu.cuDeviceGetCount))
+        if not 0 <= device < count:
+            raise DeviceError(f"device {device} is not there: the driver sees {count}", hint="numbers start at 0")
+        self._device = call(cu.cuDeviceGet, device)
+        # Retained until the process ends: modules and arrays of the user may outlive any object here.
+        self._context = call(cu.cuDevicePrimaryCtxRetain, self._device)
+        self._context_handle = int(self._context)
+        self._streams: dict[int, Any] = {}
+
+    @contextlib.contextmanager
+    def current(self) -> Iterator[None]:
+        """The primary context is current inside; the thread's own stack of contexts is as before afterwards."""
+        cu = self.cu
+        if int(call(cu.cuCtxGetCurrent)) == self._context_handle:
+            yield
+            return
+        call(cu.cuCtxPushCurrent, self._context)
+        try:
+            yield
+        finally:
+            call(cu.cuCtxPopCurrent)
+
+    def stream(self, stream: int | None) -> Any:
+        """The bindings' stream object for an integer handle."""
+        handle = stream or 0
+        found = self._streams.get(handle)
+        if found is None:
+            if len(self._streams) > 256:
+                self._streams.clear()
+            found = self._streams[handle] = self.cu.CUstream(handle)
+        return found
+
+    def info(self) -> DeviceInfo:
+        """The device as the driver describes it."""
+        cu = self.cu
+
+        def get(name: str) -> int:
+            attribute = getattr(cu.CUdevice_attribute, "CU_DEVICE_ATTRIBUTE_" + name)
+            return int(call(cu.cuDeviceGetAttribute, attribute, self._device))
+
+        name = call(cu.cuDeviceGetName, 128, self._device)
+        return DeviceInfo(
+            index=self.device,
+            name=name.split(b"\0", 1)[0].decode(),
+            capability=(get("COMPUTE_CAPABILITY_MAJOR"), get("COMPUTE_CAPABILITY_MINOR")),
+            sm_count=get("MULTIPROCESSOR_COUNT"),
+            l2_bytes=get("L2_CACHE_SIZE"),
+            shared_per_block=get("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+            shared_per_sm=get("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+            memory_bytes=int(call(cu.cuDeviceTotalMem, self._device)),
+            clock_hz=get("CLOCK_RATE") * 1e3,
+            memory_clock_hz=get("MEMORY_CLOCK_RATE") * 1e3,
+            memory_bus_bits=get("GLOBAL_MEMORY_BUS_WIDTH"),
+        )
+
+    def load(self, cubin: bytes) -> _Module:
+        """Load a cubin into the primary context."""
+        return _Module(self, cubin)
+
+    def function(self, module: _Module, name: str, shared_bytes: int = 0) -> _Function:
+        """A kernel, allowed ``shared_bytes`` of dynamic shared memory, with the carve-out that fits the most blocks."""
+        cu = self.cu
+        with self.current():
+            handle = call(cu.cuModuleGetFunction, module.handle, name.encode())
+            if shared_bytes > 0:
+                size = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                carveout = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+                call(cu.cuFuncSetAttribute, handle, size, shared_bytes)
+                call(cu.cuFuncSetAttribute, handle, carveout, 100)
+        return _Function(module, handle)
+
+    def launch(
+        self, fn: _Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, stream: int | None = None
+    ) -> None:
+        """Start ``fn`` with the present values of ``args``; asynchronous."""
+        with self.current():
+            call(self.cu.cuLaunchKernel, fn.handle, *grid, *block, shared, self.stream(stream), args.address, 0)
+
+    def prepare(self, fn: _Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs) -> Launch:
+        """A launch that only writes pointers: about as cheap as the bindings allow."""
+        cu = self.cu
+        handle, address, context = fn.handle, args.address, self._context
+        gx, gy, gz = grid
+        bx, by, bz = block
+        get_current, start, ours = cu.cuCtxGetCurrent, cu.cuLaunchKernel, self._context_handle
+        lock, set_pointers, streams = args.lock, args.set_pointers, self._streams
+
+        def run(pointers: Sequence[int], stream: int | None = None) -> None:
+            target = streams.get(stream or 0) or self.stream(stream)
+            pushed = int(get_current()[1]) != ours
+            if pushed:
+                call(cu.cuCtxPushCurrent, context)
+            try:
+                with lock:
+                    set_pointers(pointers)
+                    status = start(handle, gx, gy, gz, bx, by, bz, shared, target, address, 0)[0]
+            finally:
+                if pushed:
+                    cu.cuCtxPopCurrent()
+            if status:
+                raise cuda_error(int(status), status.name, "cuLaunchKernel")
+
+        run.keep = (fn, args)  # type: ignore[attr-defined]  # the module and the buffer live as long as the launch
+        return run
+
+    def alloc(self, nbytes: int) -> int:
+        """Device memory of ``nbytes`` (at least one)."""
+        with self.current():
+            return int(call(self.cu.cuMemAlloc, max(1, nbytes)))
+
+    def free(self, pointer: int) -> None:
+        """Give back what ``alloc`` gave."""
+        with self.current():
+            call(self.cu.cuMemFree, pointer)
+
+    def zero(self, pointer: int, nbytes: int, stream: int | None = None) -> None:
+        """Set bytes to zero, asynchronously."""
+        with self.current():
+            call(self.cu.cuMemsetD8Async, pointer, 0, nbytes, self.stream(stream))
+
+    def to_device(self, target: int, source: HostArray, stream: int | None = None) -> None:
+        """Copy a C-contiguous host array to the device; done on return."""
+        data = host_bytes(source, "to_device").ctypes.data
+        with self.current():
+            call(self.cu.cuMemcpyHtoDAsync, target, data, source.nbytes, self.stream(stream))
+            call(self.cu.cuStreamSynchronize, self.stream(stream))
+
+    def to_host(self, target: HostArray, source: int, stream: int | None = None) -> None:
+        """Copy device memory into a C-contiguous host array after the work on ``stream``; done on return."""
+        data = host_bytes(target, "to_host").ctypes.data
+        with self.current():
+            call(self.cu.cuMemcpyDtoHAsync, data, source, target.nbytes, self.stream(stream))
+            call(self.cu.cuStreamSynchronize, self.stream(stream))
+
+    def on_device(self, target: int, source: int, nbytes: int, stream: int | None = None) -> None:
+        """Copy within the device, asynchronously."""
+        with self.current():
+            call(self.cu.cuMemcpyDtoDAsync, target, source, nbytes, self.stream(stream))
+
+    def timer(self) -> _Timer:
+        """Two events."""
+        return _Timer(self)
+
+    def new_stream(self) -> int:
+        """A stream that does not wait for the default stream, alive until the process ends."""
+        with self.current():
+            return int(call(self.cu.cuStreamCreate, 1))  # CU_STREAM_NON_BLOCKING
+
+    def owns_stream(self, stream: int | None) -> bool:
+        """Any handle will do."""
+        return True
+
+    def synchronize(self, stream: int | None = None) -> None:
+        """Wait for a stream, or for the whole context."""
+        with self.current():
+            if stream is None:
+                call(self.cu.cuCtxSynchronize)
+            else:
+                call(self.cu.cuStreamSynchronize, self.stream(stream))
+
+    def memory(self) -> tuple[int, int]:
+        """(free, total) bytes."""
+        with self.current():
+            free, total = call(self.cu.cuMemGetInfo)
+        return int(free), int(total)
+
+    def pointer_device(self, pointer: int) -> int:
+        """The index of the device that a device pointer belongs to; DeviceError if it is not a device pointer."""
+        attribute = self.cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        with self.current():
+            return int(call(self.cu.cuPointerGetAttribute, attribute, pointer))
+
+    def in_primary_context(self, pointer: int) -> bool:
+        """Whether memory that was allocated in some context was so in the primary one; others cannot be reached."""
+        attribute = self.cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_CONTEXT
+        with self.current():
+            return int(call(self.cu.cuPointerGetAttribute, attribute, pointer)) == self._context_handle
+
+
+_runtimes: dict[int, DriverRuntime] = {}
+_lock = Lock()
+
+
+def open_runtime(device: int = 0) -> DriverRuntime:
+    """The process's driver runtime for a device."""
+    with _lock:
+        if device not in _runtimes:
+            _runtimes[device] = DriverRuntime(device)
+        return _runtimes[device]

@@ -1,0 +1,173 @@
+"""A module as one CUDA file that needs nothing of sparsegen: kernels, tables, a launcher in C, and a small ``main``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from sparsegen.ir.errors import IRError
+from sparsegen.ir.expr import Value
+from sparsegen.ir.module import Module
+from sparsegen.ir.types import Buffer, DType
+
+from .expr_c import float_literal, literal, register_type
+from .frame import fill, functions, needed_arch, param_type, translation_unit
+
+_ALIGN: Final = 256  # of what lies in the workspace, in bytes: as cudaMalloc aligns
+_MANY: Final = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A constant array of the file: ``declared`` before its name, ``name``, its numbers as lines of text."""
+
+    declared: str
+    name: str
+    size: str
+    rows: tuple[str, ...]
+    symbol: bool  # an array in device memory, whose address must be asked for
+
+
+@dataclass
+class _Plan:
+    """What the launcher needs: tables, scratch arrays (role to size in bytes), and the launches as C text."""
+
+    tables: dict[str, _Table] = field(default_factory=dict)
+    scratch: dict[str, int] = field(default_factory=dict)
+    ends: dict[str, Buffer] = field(default_factory=dict)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+
+
+def export(
+    module: Module, path: str | Path, *, title: str | None = None, notes: Iterable[str] = (), arch: str | None = None
+) -> None:
+    """Writes :func:`export_text` to a file."""
+    Path(path).write_text(export_text(module, title=title, notes=notes, arch=arch), encoding="utf-8")
+
+
+def export_text(module: Module, *, title: str | None = None, notes: Iterable[str] = (), arch: str | None = None) -> str:
+    """CUDA C++ with ``int NAME_run(in, out, workspace, passes, stream)``; it returns a ``cudaError_t`` (0 is success).
+
+    ``in`` is never written; with two passes or more the levels between lie in ``out`` and in the workspace, of
+    ``NAME_workspace_bytes(passes)`` bytes.  Other roles of the launches than ``in``, ``out`` and the module's constants
+    are scratch arrays in the workspace, which hold anything at first.
+    """
+    name = _identifier(module.name)
+    plan = _plan(module)
+    missing = {"in", "out"} - plan.ends.keys()
+    if missing:
+        raise IRError(
+            f"module {module.name!r} has no launch with the role {min(missing)!r}", hint="export needs in and out"
+        )
+    first, last = plan.ends["in"], plan.ends["out"]
+    scratch, at = [], 0
+    for role, nbytes in plan.scratch.items():
+        scratch.append({"name": _local(role), "offset": at})
+        at += -(-nbytes // _ALIGN) * _ALIGN
+    alternates = first.dtype == last.dtype and first.size == last.size
+    unit = translation_unit(module, title=title or f"{module.name}: exported by sparsegen", notes=notes, arch=arch)
+    return fill(
+        "export.cu.j2",
+        unit=unit,
+        name=name,
+        in_type=first.dtype.c,
+        out_type=last.dtype.c,
+        in_size=first.size,
+        out_size=last.size,
+        to_double="(double)(float)" if last.dtype.bits == 16 else "(double)",
+        max_passes=_MANY if alternates else 1,
+        scratch=scratch,
+        spare_offset=at,
+        spare_bytes=last.nbytes,
+        tables=list(plan.tables.values()),
+        calls=plan.calls,
+        arch=(arch or needed_arch(functions(module))).removeprefix("sm_"),
+    )
+
+
+def _identifier(name: str) -> str:
+    out = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return out if out and not out[0].isdigit() and not out.startswith("_") else f"k{out}"
+
+
+def _local(role: str) -> str:
+    return f"s_{_identifier(role)}"
+
+
+def _plan(module: Module) -> _Plan:
+    plan = _Plan()
+    funcs = {f.symbol: f for f in functions(module)}
+    for run in module.launches:
+        f = funcs.get(run.symbol)
+        if f is None or len(run.args) != len(f.params):
+            raise IRError(
+                f"launch of {run.symbol!r} with {len(run.args)} arguments fits no function of {module.name!r}"
+            )
+        args = [_argument(plan, module, p, role) for p, role in zip(f.params, run.args, strict=True)]
+        plan.calls.append({"symbol": f.symbol, "grid": ", ".join(map(str, f.grid)), "threads": f.threads,
+                           "shared": f.shared_bytes, "args": ", ".join(args)})  # fmt: skip
+    return plan
+
+
+def _argument(plan: _Plan, module: Module, p: Buffer | Value, role: str) -> str:
+    """The C text of one argument; notes in the plan what it stands for."""
+    if role in module.constants:
+        data = np.asarray(module.constants[role])
+        if isinstance(p, Value):
+            return _number(data.reshape(-1)[0], p.dtype)
+        return _table(plan, p, role, data)
+    if isinstance(p, Value) or p.space != "global":
+        raise IRError(f"parameter {p.name!r} is bound to {role!r}, which is no constant of module {module.name!r}")
+    if role in ("in", "out"):
+        seen = plan.ends.setdefault(role, p)
+        if (seen.dtype, seen.size) != (p.dtype, p.size):
+            raise IRError(
+                f"the role {role!r} is {seen.size} x {seen.dtype} in one launch, {p.size} x {p.dtype} in another"
+            )
+        return {"in": "from", "out": "to"}[role]
+    plan.scratch[role] = max(p.nbytes, plan.scratch.get(role, 0))
+    return f"reinterpret_cast<{p.dtype.c}*>({_local(role)})"
+
+
+def _table(plan: _Plan, p: Buffer, role: str, data: np.ndarray[Any, Any]) -> str:
+    if data.size != p.size or data.dtype != p.dtype.numpy():
+        raise IRError(f"constant {role!r} is {data.size} x {data.dtype}, parameter {p.name!r} is {p.size} x {p.dtype}")
+    name, flat = f"c_{_identifier(role)}", data.reshape(-1)
+    if p.space == "param":
+        rows = tuple(_rows(_number(x, p.dtype) for x in flat))
+        made = _Table(f"static const {param_type(p, p.dtype.c)}", f"{name}_param", "", ("{", *rows, "}"), symbol=False)
+    else:  # 16-bit floats have no constant initialiser on the device: their bits do
+        bits = p.dtype.kind == "float" and p.dtype.bits == 16
+        ctype = "unsigned short" if bits else p.dtype.c
+        numbers = (str(int(x)) for x in flat.view(np.uint16)) if bits else (_number(x, p.dtype) for x in flat)
+        made = _Table(
+            f"static __device__ __align__(16) const {ctype}", name, f"[{p.size}]", tuple(_rows(numbers)), symbol=True
+        )
+    plan.tables.setdefault(made.name, made)
+    return f"static_cast<{p.dtype.c}*>(p_{name})" if made.symbol else made.name
+
+
+def _number(x: Any, dtype: DType) -> str:
+    if dtype.kind != "float":
+        return literal(int(x), register_type(dtype)).text
+    value = float(x)
+    if np.isfinite(value):
+        return float_literal(value, dtype)
+    return f"({dtype.c})NAN" if np.isnan(value) else f"({dtype.c}){'-' if value < 0 else ''}INFINITY"
+
+
+def _rows(numbers: Iterable[str], width: int = 110) -> Iterator[str]:
+    """The numbers with commas, in lines of at most ``width`` characters."""
+    row = ""
+    for n in numbers:
+        if row and len(row) + len(n) + 2 > width:
+            yield row
+            row = ""
+        row += f"{' ' if row else ''}{n},"
+    if row:
+        yield row

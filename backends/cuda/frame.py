@@ -1,0 +1,172 @@
+"""What stands around the bodies: signatures, shared memory, built-ins, helpers, and the translation unit's frame."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sparsegen._version import __version__
+from sparsegen.ir import node
+from sparsegen.ir import warp as w
+from sparsegen.ir.errors import IRError
+from sparsegen.ir.expr import Value, values
+from sparsegen.ir.fragments import SHAPES
+from sparsegen.ir.module import Module
+from sparsegen.ir.types import Buffer
+
+from . import ptx_ops as ptx
+from .printer import Printer
+
+if TYPE_CHECKING:
+    import jinja2
+
+_BUILTIN: Final = {"tid": "threadIdx.x", "lane": "threadIdx.x & 31", "warp": "threadIdx.x >> 5",
+                   "bx": "blockIdx.x", "by": "blockIdx.y", "bz": "blockIdx.z"}  # fmt: skip
+_RESTORE: Final = "//#restore-lines"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A printed kernel and what it needs around it."""
+
+    symbol: str
+    text: str
+    helpers: tuple[ptx.Helper, ...]
+    templates: frozenset[str]
+    includes: frozenset[str]
+
+
+def print_kernel(
+    func: w.Func, *, lineinfo: bool = False, comments: bool = True, printer: type[Printer] = Printer
+) -> Kernel:
+    """Prints one function.  ``lineinfo`` gives ``#line`` to the user's lines, ``comments`` names them in comments."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", func.symbol):
+        raise IRError(f"{func.symbol!r} is no C identifier", loc=func.loc, hint="give the kernel a plain name")
+    p = printer(func, lineinfo=lineinfo, comments=comments)
+    params = ",\n    ".join(_param(p, x) for x in func.params)
+    head = (
+        f'extern "C" __global__ void __launch_bounds__({func.threads}, {func.min_blocks})\n{func.symbol}({params})\n{{'
+    )
+    _shared(p)
+    _builtins(p)
+    p.block(func.body)
+    lines = [head, *p.lines, "}", *([_RESTORE] if lineinfo else [])]
+    return Kernel(
+        func.symbol, "\n".join(lines), tuple(p.helpers.values()), frozenset(p.templates), frozenset(p.includes)
+    )
+
+
+def kernel_text(func: w.Func) -> str:
+    """The kernel alone, without the helpers that it calls: what ``k.source()`` shows of it."""
+    return print_kernel(func).text
+
+
+def param_type(p: Buffer, ctype: str) -> str:
+    """The type of a parameter that is a table passed by value."""
+    return f"Param<{ctype}, {p.size}>"
+
+
+def _param(p: Printer, x: Buffer | Value) -> str:
+    if isinstance(x, Value):
+        return f"const {p.ctype(x.dtype)} {p.names.declare('%' + x.name)}"
+    name, ctype = p.names.declare("@" + x.name), p.ctype(x.dtype)
+    if x.space == "param":
+        p.templates.add(ptx.PARAM)
+        return f"const __grid_constant__ {param_type(x, ctype)} {name}"
+    return f"{'' if x.name in p.written else 'const '}{ctype}* __restrict__ {name}"
+
+
+def _shared(p: Printer) -> None:
+    if not p.func.shared:
+        return
+    offsets, _ = p.func.shared_offsets()
+    align = max(128, *(b.align for b in p.func.shared))
+    p.line(f"extern __shared__ __align__({align}) unsigned char smem[];")
+    for b in p.func.shared:
+        t, name = p.ctype(b.dtype), p.names.declare("@" + b.name)
+        p.line(f"{t}* const {name} = reinterpret_cast<{t}*>(smem + {offsets[b.name]});")
+
+
+def _builtins(p: Printer) -> None:
+    ops = tuple(node.walk(p.func.body))
+    reads = {v.name for op in ops for e in node.operands(op) for v in values(e)}
+    given = {v.name for op in ops for v in (*node.results(op), *node.of_kind(op, "bind"))}
+    given |= {x.name for x in p.func.params if isinstance(x, Value)}
+    for name, text in _BUILTIN.items():
+        if name in reads - given:
+            p.line(f"const int {p.names.declare('%' + name)} = {text};")
+
+
+@lru_cache(maxsize=1)
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"), undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, autoescape=False)  # fmt: skip
+
+
+def fill(template: str, **what: Any) -> str:
+    """A template of this back end with its blanks filled in; a blank without a value is an error."""
+    return _environment().get_template(template).render(**what)
+
+
+def comment(lines: Iterable[str]) -> list[str]:
+    """Text that is safe in ``//`` comments: one line each, none that ends in C's line continuation."""
+    out = [s.rstrip() for line in lines for s in (line.splitlines() or [""])]
+    return [s + " ." if s.endswith("\\") else s for s in out]
+
+
+def needed_arch(funcs: Iterable[w.Func]) -> str:
+    """The first architecture that has every instruction of these functions."""
+    ops = [op for f in funcs for op in node.walk(f.body)]
+    hopper = (w.MbarInit, w.MbarArrive, w.MbarTryWait, w.BulkCopy)
+    if any(isinstance(op, hopper) or (isinstance(op, w.Mma) and SHAPES[op.shape].cc >= 90) for op in ops):
+        return "sm_90"
+    return "sm_80"
+
+
+def functions(module: Module) -> tuple[w.Func, ...]:
+    """The module's functions, all of the warp level."""
+    funcs = tuple(f for f in module.funcs if isinstance(f, w.Func))
+    if len(funcs) != len(module.funcs):
+        raise IRError(
+            f"module {module.name!r} is not at the warp level", hint="lower it first: only warp functions print as CUDA"
+        )
+    return funcs
+
+
+def translation_unit(
+    module: Module,
+    *,
+    title: str,
+    notes: Iterable[str] = (),
+    lineinfo: bool = False,
+    comments: bool = True,
+    arch: str | None = None,
+) -> str:
+    """The CUDA C++ source of a module: the same text for the same arguments, everywhere.
+
+    ``title`` and ``notes`` (the schedule's line, say) go into the header; ``arch`` into its nvcc command.
+    """
+    funcs = functions(module)
+    kernels = [print_kernel(f, lineinfo=lineinfo, comments=comments) for f in funcs]
+    text = fill(
+        "unit.cu.j2",
+        title=comment([title]),
+        notes=comment(notes),
+        version=__version__,
+        arch=(arch or needed_arch(funcs)).removeprefix("sm_"),
+        includes=sorted({i for k in kernels for i in k.includes}),
+        templates=sorted({t for k in kernels for t in k.templates}),
+        helpers=[h.text for _, h in sorted({h.name: h for k in kernels for h in k.helpers}.items())],
+        kernels=[k.text for k in kernels],
+    )
+    if not lineinfo:
+        return text
+    lines = text.split("\n")
+    return "\n".join(f'#line {i + 2} "{module.name}.cu"' if s == _RESTORE else s for i, s in enumerate(lines))

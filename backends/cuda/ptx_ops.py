@@ -1,0 +1,251 @@
+"""The device functions behind ops that C has no expression for, one PTX instruction each, and the spelling of scalars.
+
+A helper is printed into a translation unit only if something calls it.  Products and bit tricks are plain ``asm`` so
+that nvcc may move them; what touches memory or order is ``asm volatile`` with a ``"memory"`` clobber.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from sparsegen.ir.errors import IRError
+from sparsegen.ir.fragments import SHAPES
+from sparsegen.ir.types import DTYPES, DType
+from sparsegen.ir.warp import signature
+
+_DEVICE: Final = "__device__ __forceinline__"
+_CONSTRAINT: Final = {"f64": "d", "f32": "f", "u32": "r", "s32": "r"}
+_SMEM: Final = '"r"((unsigned)__cvta_generic_to_shared({}))'
+
+REGS: Final = "template <typename T, int n> struct Regs { T v[n]; };  // what an instruction leaves in n registers"
+PARAM: Final = "template <typename T, int n> struct Param { T v[n]; };  // a table in the kernel's parameters"
+
+
+@dataclass(frozen=True)
+class Helper:
+    """A device function: its name and its text."""
+
+    name: str
+    text: str
+
+
+def _function(result: str, name: str, params: str, instruction: str, outs: str = "", ins: str = "", *,
+              memory: bool = True, before: str = "", after: str = "", template: str = "") -> Helper:  # fmt: skip
+    operands = f"{outs} : {ins}" if outs else f": {ins}" if ins else ":"
+    clobber = ' : "memory"' if memory and (outs or ins) else ': "memory"' if memory else ""
+    lines = [f'asm{" volatile" if memory else ""}("{instruction}" :{" " if outs else ""}{operands}{clobber});']
+    lines = [s for s in (before, *lines, after) if s]
+    head = [f"template <{template}>"] if template else []
+    return Helper(name, "\n".join([*head, f"{_DEVICE} {result} {name}({params}) {{", *(f"  {s}" for s in lines), "}"]))
+
+
+def cp_async(nbytes: int) -> Helper:
+    """Asynchronous copy of 4, 8 or 16 bytes; only the widest may bypass the first-level cache."""
+    if nbytes not in (4, 8, 16):
+        raise IRError(f"cp_async of {nbytes} bytes", hint="the hardware copies 4, 8 or 16 bytes")
+    cache = "cg" if nbytes == 16 else "ca"
+    instruction = f"cp.async.{cache}.shared.global [%0], [%1], {nbytes};"
+    ins = _SMEM.format("dst") + ', "l"(src)'
+    return _function("void", f"cp_async_{nbytes}", "void* dst, const void* src", instruction, ins=ins)
+
+
+CP_COMMIT: Final = _function("void", "cp_async_commit", "", "cp.async.commit_group;")
+CP_WAIT: Final = _function(
+    "void", "cp_async_wait", "", "cp.async.wait_group %0;", ins='"n"(pending)', template="int pending"
+)
+BAR_SYNC: Final = _function(
+    "void", "bar_sync", "", "bar.sync %0, %1;", ins='"n"(id), "n"(count)', template="int id, int count"
+)
+FENCE_ASYNC: Final = _function("void", "fence_async", "", "fence.proxy.async.shared::cta;")
+FENCE_MBAR_INIT: Final = _function("void", "fence_mbar_init", "", "fence.mbarrier_init.release.cluster;")
+MBAR_INIT: Final = _function(
+    "void", "mbar_init", "unsigned long long* bar, unsigned count", "mbarrier.init.shared::cta.b64 [%0], %1;",
+    ins=_SMEM.format("bar") + ', "r"(count)')  # fmt: skip
+MBAR_ARRIVE: Final = _function(
+    "void",
+    "mbar_arrive",
+    "unsigned long long* bar",
+    "mbarrier.arrive.shared::cta.b64 _, [%0];",
+    ins=_SMEM.format("bar"),
+)
+MBAR_EXPECT: Final = _function(
+    "void", "mbar_arrive_expect_tx", "unsigned long long* bar, unsigned nbytes",
+    "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;", ins=_SMEM.format("bar") + ', "r"(nbytes)')  # fmt: skip
+#: The one helper with more than one line of PTX: C cannot name a predicate register, so it is moved to an integer.
+MBAR_TRY_WAIT: Final = _function(
+    "bool", "mbar_try_wait", "unsigned long long* bar, unsigned parity",
+    r"{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, p;\n\t}",
+    outs='"=r"(done)', ins=_SMEM.format("bar") + ', "r"(parity)', before="unsigned done;",
+    after="return done != 0;")  # fmt: skip
+BULK_COPY: Final = _function(
+    "void", "bulk_copy", "void* dst, const void* src, unsigned nbytes, unsigned long long* bar",
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];",
+    ins=_SMEM.format("dst") + ', "l"(src), "r"(nbytes), ' + _SMEM.format("bar"))  # fmt: skip
+PRMT: Final = _function(
+    "unsigned", "prmt", "unsigned a, unsigned b, unsigned sel", "prmt.b32 %0, %1, %2, %3;", outs='"=r"(d)',
+    ins='"r"(a), "r"(b), "r"(sel)', memory=False, before="unsigned d;", after="return d;")  # fmt: skip
+PACK: Final = _function(
+    "unsigned", "pack16", "unsigned short lo, unsigned short hi", "mov.b32 %0, {%1, %2};", outs='"=r"(d)',
+    ins='"h"(lo), "h"(hi)', memory=False, before="unsigned d;", after="return d;")  # fmt: skip
+TO_TF32: Final = _function(
+    "float", "to_tf32", "float a", "cvt.rn.tf32.f32 %0, %1;", outs='"=r"(d)', ins='"f"(a)', memory=False,
+    before="unsigned d;", after="return __uint_as_float(d);")  # fmt: skip
+
+
+def ldmatrix(count: int, trans: bool) -> Helper:
+    """``count`` 8x8 matrices of 16-bit elements from shared memory."""
+    outs = [f"d.v[{i}]" for i in range(count)]
+    places = ", ".join(f"%{i}" for i in range(count))
+    return _function(f"Regs<unsigned, {count}>", f"ldmatrix_x{count}{'_trans' if trans else ''}", "const void* row",
+                     f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if trans else ''}.shared.b16 "
+                     f"{{{places}}}, [%{count}];",
+                     outs=", ".join(f'"=r"({o})' for o in outs), ins=_SMEM.format("row"),
+                     before=f"Regs<unsigned, {count}> d;", after="return d;")  # fmt: skip
+
+
+def mma(shape: str) -> Helper:
+    """``d = a * b + c`` of one shape, with d and c in registers of their own."""
+    sig, params, ins, groups = signature(shape), [], [], []
+    at = sig.c[1]
+    for letter, (dtype, n) in zip("abc", (sig.a, sig.b, sig.c), strict=True):
+        names = [f"{letter}{i}" for i in range(n)]
+        params += [f"{dtype.c} {name}" for name in names]
+        ins += [f'"{_CONSTRAINT[dtype.name]}"({name})' for name in names]
+        groups.append("{" + ", ".join(f"%{at + i}" for i in range(n)) + "}")
+        at += n
+    out, n = sig.c
+    d = "{" + ", ".join(f"%{i}" for i in range(n)) + "}"
+    return _function(f"Regs<{out.c}, {n}>", "mma_" + shape.replace(".", "_"), ", ".join(params),
+                     f"{SHAPES[shape].ptx} {', '.join([d, *groups])};",
+                     outs=", ".join(f'"={_CONSTRAINT[out.name]}"(d.v[{i}])' for i in range(n)), ins=", ".join(ins),
+                     memory=False, before=f"Regs<{out.c}, {n}> d;", after="return d;")  # fmt: skip
+
+
+FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR_INIT, MBAR_ARRIVE, MBAR_EXPECT,
+                MBAR_TRY_WAIT, BULK_COPY, PRMT, PACK, TO_TF32)  # fmt: skip
+
+
+def all_helpers() -> tuple[Helper, ...]:
+    """Every device function there is (the tests compile and count them)."""
+    return (*FIXED, *(cp_async(n) for n in (4, 8, 16)), *(ldmatrix(n, t) for n in (1, 2, 4) for t in (False, True)),
+            *(mma(s) for s in SHAPES))  # fmt: skip
+
+
+RESERVED: Final = frozenset({"Regs", "Param", *(h.name for h in all_helpers())})
+
+# ------------------------------------------------------------------------------------------------ scalars
+_VECTOR: Final = {"f64": "double", "f32": "float", "tf32": "float", "s64": "longlong", "u64": "ulonglong", "s32": "int",
+                  "u32": "uint", "s16": "short", "u16": "ushort", "s8": "char", "u8": "uchar", "f16": "ushort",
+                  "bf16": "ushort"}  # fmt: skip
+_TO_BITS: Final = {"f64": "(unsigned long long)__double_as_longlong({})", "f32": "__float_as_uint({})",
+                   "tf32": "__float_as_uint({})", "f16": "__half_as_ushort({})",
+                   "bf16": "__bfloat16_as_ushort({})"}  # fmt: skip
+_FROM_BITS: Final = {"f64": "__longlong_as_double({})", "f32": "__uint_as_float({})", "tf32": "__uint_as_float({})",
+                     "f16": "__ushort_as_half({})", "bf16": "__ushort_as_bfloat16({})"}  # fmt: skip
+
+
+def to_bits(a: str, dtype: DType) -> str:
+    """The bits of a value as an unsigned integer of its width."""
+    if dtype.kind == "uint" or dtype.kind == "pred":
+        return a
+    if dtype.kind == "int":
+        return f"({DTYPES[f'u{dtype.bits}'].c}){a}"
+    return _TO_BITS[dtype.name].format(a)
+
+
+def from_bits(a: str, dtype: DType) -> str:
+    """The value of a type that has these bits (an unsigned integer of its width)."""
+    return f"({dtype.c}){a}" if dtype.kind != "float" else _FROM_BITS[dtype.name].format(a)
+
+
+def bitcast(a: str, src: DType, dst: DType) -> str:
+    """The same bits as another type; ``a`` is a name or a call."""
+    if src.bits != dst.bits:
+        raise IRError(f"bitcast of {src} ({src.bits} bits) to {dst} ({dst.bits} bits)")
+    if src.c == dst.c:
+        return a
+    if src.kind != "float" and dst.kind != "float":
+        return from_bits(a, dst)
+    if dst.kind != "float":
+        bits = to_bits(a, src)
+        if src.name == "f64":
+            return f"__double_as_longlong({a})" if dst.kind == "int" else bits
+        return bits if dst.kind == "uint" else from_bits(bits, dst)
+    return from_bits(to_bits(a, src), dst)
+
+
+_INT_NAME: Final = {"int": "int", "unsigned": "uint", "long long": "ll", "unsigned long long": "ull",
+                    "short": "short", "unsigned short": "ushort"}  # fmt: skip
+
+
+def convert(a: str, src: DType, dst: DType) -> str:
+    """The value converted: to nearest even to floats, truncated to integers; ``a`` is a name or a call."""
+    if src.name == dst.name:
+        return a
+    small = {"f16": "half", "bf16": "bfloat16"}
+    if src.name in small:
+        wide = f"__{small[src.name]}2float({a})"
+        return wide if dst.name == "f32" else convert(wide, DTYPES["f32"], dst)
+    if dst.name in small:
+        if src.kind == "float":
+            if src.bits == 64:
+                return f"__double2{small[dst.name]}({a})"
+            return f"__float2{small[dst.name]}_rn({a})"
+        return f"__{_INT_NAME.get(src.c, 'int')}2{small[dst.name]}_rn({a})"
+    if dst.name == "tf32":
+        return f"{TO_TF32.name}({convert(a, src, DTYPES['f32'])})"
+    if dst.kind == "pred":
+        return f"{a} != 0"
+    return a if src.c == dst.c else f"({dst.c}){a}"
+
+
+_FLOAT_UNARY: Final = {
+    ("abs", "f64"): "fabs({})", ("sqrt", "f64"): "sqrt({})", ("abs", "f32"): "fabsf({})", ("sqrt", "f32"): "sqrtf({})",
+    ("abs", "f16"): "__habs({})", ("sqrt", "f16"): "hsqrt({})",
+    ("abs", "bf16"): "__habs({})", ("sqrt", "bf16"): "hsqrt({})",
+}  # fmt: skip
+_FLOAT_CALL: Final = {"f64": ("fmin", "fmax", "fma"), "f32": ("fminf", "fmaxf", "fmaf"),
+                      "f16": ("__hmin", "__hmax", "__hfma"), "bf16": ("__hmin", "__hmax", "__hfma")}  # fmt: skip
+
+
+def float_call(op: str, dtype: DType) -> str:
+    """The device function for ``min``, ``max`` or ``fma`` of a floating type."""
+    name = "f32" if dtype.name == "tf32" else dtype.name
+    return _FLOAT_CALL[name][("min", "max", "fma").index(op)]
+
+
+def unary(op: str, a: str, dtype: DType) -> str:
+    """One C expression for a unary op; ``a`` is a name, a call or a bracketed expression."""
+    if op == "neg":
+        return f"-{a}"
+    if dtype.kind == "float":
+        name = "f32" if dtype.name == "tf32" else dtype.name
+        if (op, name) in _FLOAT_UNARY:
+            return _FLOAT_UNARY[op, name].format(a)
+    elif op == "not":
+        return f"!{a}" if dtype.kind == "pred" else f"~{a}"
+    elif op == "abs":
+        return a if dtype.kind != "int" else f"{'llabs' if dtype.bits == 64 else 'abs'}({a})"
+    elif op in ("popc", "clz", "brev"):
+        call, spare = f"__{op}{'ll' if dtype.bits == 64 else ''}", 32 - dtype.bits
+        if dtype.bits >= 32:
+            return f"{call}({a})"
+        bits = to_bits(a, dtype)
+        return {"popc": f"{call}({bits})", "clz": f"{call}({bits}) - {spare}", "brev": f"{call}({bits}) >> {spare}"}[op]
+    raise IRError(f"{op} of a value of type {dtype}")
+
+
+def vector_type(dtype: DType, width: int) -> str:
+    """CUDA's type of 2 or 4 adjacent elements; 16-bit floats travel as their bits."""
+    if dtype.name not in _VECTOR or width not in (2, 4) or width * dtype.nbytes > 16:
+        raise IRError(f"{width} elements of type {dtype} at once", hint="1, 2 or 4 elements, at most 16 bytes")
+    return f"{_VECTOR[dtype.name]}{width}"
+
+
+def atomic(op: str, dtype: DType, at: str, value: str) -> str:
+    """An atomic in C; CUDA has none for signed 64-bit sums and 64-bit float exchanges, but those of the bits do."""
+    call = f"atomic{op.capitalize()}"
+    if (dtype.name == "s64" and op in ("add", "exch")) or (dtype.name == "f64" and op == "exch"):
+        return from_bits(f"{call}(reinterpret_cast<unsigned long long*>({at}), {to_bits(value, dtype)})", dtype)
+    return f"{call}({at}, {value})"

@@ -1,0 +1,305 @@
+"""Launching through pycuda: device discovery, the primary context, memory, its own streams and the default stream.
+
+pycuda ties every object to the context object that was current when it was made and, when that one is not current,
+frees the object only on the thread that made the context. So one context object a device serves all threads; it is
+pushed around each use and popped again, and everything is freed inside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+from collections.abc import Iterator, Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from sparsegen.backends.cuda.args import PackedArgs
+from sparsegen.backends.cuda.runtime import DeviceInfo, Dim3, HostArray, Launch, cuda_error, host_bytes
+from sparsegen.ir.errors import DeviceError
+
+# pycuda reports NVIDIA's text, not the number: (part of the text, CUresult, its name)
+_TEXTS = (
+    ("out of memory", 2, "CUDA_ERROR_OUT_OF_MEMORY"),
+    ("no CUDA-capable device", 100, "CUDA_ERROR_NO_DEVICE"),
+    ("invalid device ordinal", 101, "CUDA_ERROR_INVALID_DEVICE"),
+    ("no kernel image", 209, "CUDA_ERROR_NO_BINARY_FOR_GPU"),
+    ("named symbol not found", 500, "CUDA_ERROR_NOT_FOUND"),
+    ("illegal memory access", 700, "CUDA_ERROR_ILLEGAL_ADDRESS"),
+    ("too many resources", 701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"),
+    ("unspecified launch failure", 719, "CUDA_ERROR_LAUNCH_FAILED"),
+)
+
+
+def _driver_module() -> Any:
+    try:
+        return importlib.import_module("pycuda.driver")
+    except ImportError as e:
+        raise DeviceError(
+            f"pycuda cannot be imported: {e}",
+            hint="pip install 'sparsegen[cuda]' (compiles pycuda: needs the CUDA toolkit), or use backend='emulator'",
+        ) from e
+
+
+class _Module:
+    """A loaded cubin; unloaded with the object, on whatever thread that happens."""
+
+    def __init__(self, runtime: PycudaRuntime, cubin: bytes) -> None:
+        self._runtime = runtime
+        with runtime.current():
+            self.module = runtime.cuda.module_from_buffer(cubin)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception), self._runtime.current():
+            del self.module
+
+
+class _Function:
+    """A kernel; keeps its module loaded."""
+
+    def __init__(self, module: _Module, function: Any) -> None:
+        self.module, self.function = module, function
+
+
+class _Timer:
+    def __init__(self, runtime: PycudaRuntime) -> None:
+        self._runtime = runtime
+        with runtime.current():
+            self._events = [runtime.cuda.Event() for _ in range(2)]
+
+    def start(self, stream: int | None = None) -> None:
+        with self._runtime.current():
+            self._events[0].record(self._runtime.stream(stream))
+
+    def stop(self, stream: int | None = None) -> None:
+        with self._runtime.current():
+            self._events[1].record(self._runtime.stream(stream))
+
+    def seconds(self) -> float:
+        with self._runtime.current():
+            self._events[1].synchronize()
+            return float(self._events[1].time_since(self._events[0])) * 1e-3
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception), self._runtime.current():
+            self._events.clear()
+
+
+class PycudaRuntime:
+    """``Runtime`` on pycuda: the default stream and streams that ``new_stream`` made."""
+
+    name = "pycuda"
+
+    def __init__(self, device: int = 0) -> None:
+        self.cuda = cuda = _driver_module()
+        self.device = device
+        with self._errors():
+            cuda.init()
+            count = int(cuda.Device.count())
+            if not 0 <= device < count:
+                raise DeviceError(f"device {device} is not there: the driver sees {count}", hint="numbers start at 0")
+            self._device = cuda.Device(device)
+            # Kept until the process ends: modules and arrays of the user may outlive any object here, and pycuda's
+            # destructor detaches a primary context as if it were an ordinary one, with a warning at exit.
+            self._context = self._device.retain_primary_context()
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._context))
+        self._streams: dict[int, Any] = {}
+        self._allocations: dict[int, Any] = {}
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except self.cuda.Error as e:
+            text = str(e)
+            for part, code, name in _TEXTS:
+                if part in text:
+                    raise cuda_error(code, name, text.split(" failed", 1)[0]) from e
+            raise DeviceError(text, hint="look the message up in NVIDIA's driver API documentation") from e
+
+    @contextlib.contextmanager
+    def current(self) -> Iterator[None]:
+        """The primary context is current inside; pycuda's errors come out as DeviceError."""
+        with self._errors():
+            self._context.push()
+            try:
+                yield
+            finally:
+                self.cuda.Context.pop()
+
+    def stream(self, stream: int | None) -> Any:
+        """pycuda's stream object for a handle (None for the default stream); DeviceError for a foreign one."""
+        if not stream:
+            return None
+        try:
+            return self._streams[stream]
+        except KeyError:
+            raise DeviceError(
+                f"stream {stream:#x} is not pycuda's: pycuda cannot launch on another library's stream",
+                hint="use the driver runtime (pip install cuda-bindings), or the default stream",
+            ) from None
+
+    def info(self) -> DeviceInfo:
+        """The device as the driver describes it."""
+        attributes, device = self.cuda.device_attribute, self._device
+
+        def get(name: str) -> int:
+            return int(device.get_attribute(getattr(attributes, name)))
+
+        with self._errors():
+            return DeviceInfo(
+                index=self.device,
+                name=str(device.name()),
+                capability=(get("COMPUTE_CAPABILITY_MAJOR"), get("COMPUTE_CAPABILITY_MINOR")),
+                sm_count=get("MULTIPROCESSOR_COUNT"),
+                l2_bytes=get("L2_CACHE_SIZE"),
+                shared_per_block=get("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+                shared_per_sm=get("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+                memory_bytes=int(device.total_memory()),
+                clock_hz=get("CLOCK_RATE") * 1e3,
+                memory_clock_hz=get("MEMORY_CLOCK_RATE") * 1e3,
+                memory_bus_bits=get("GLOBAL_MEMORY_BUS_WIDTH"),
+            )
+
+    def load(self, cubin: bytes) -> _Module:
+        """Load a cubin into the primary context."""
+        return _Module(self, cubin)
+
+    def function(self, module: _Module, name: str, shared_bytes: int = 0) -> _Function:
+        """A kernel, allowed ``shared_bytes`` of dynamic shared memory, with the carve-out that fits the most blocks."""
+        attribute = self.cuda.function_attribute
+        with self.current():
+            function = module.module.get_function(name)
+            if shared_bytes > 0:
+                function.set_attribute(attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)
+                function.set_attribute(attribute.PREFERRED_SHARED_MEMORY_CARVEOUT, 100)
+        return _Function(module, function)
+
+    def launch(
+        self, fn: _Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, stream: int | None = None
+    ) -> None:
+        """Start ``fn`` with the present values of ``args``; asynchronous."""
+        target = self.stream(stream)
+        with self.current():
+            fn.function._launch_kernel(grid, block, args.buffer if args.nbytes else b"", shared, target)
+
+    def prepare(self, fn: _Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs) -> Launch:
+        """A launch that only writes pointers."""
+        push, pop, start = self._context.push, self.cuda.Context.pop, fn.function._launch_kernel
+        lock, set_pointers, failure = args.lock, args.set_pointers, self.cuda.Error
+        buffer: Any = args.buffer if args.nbytes else b""
+
+        def run(pointers: Sequence[int], stream: int | None = None) -> None:
+            target = self.stream(stream) if stream else None
+            with lock:
+                set_pointers(pointers)
+                try:
+                    push()
+                    try:
+                        start(grid, block, buffer, shared, target)
+                    finally:
+                        pop()
+                except failure:
+                    with self._errors():
+                        raise
+
+        run.keep = (fn, args)  # type: ignore[attr-defined]  # the module lives as long as the launch
+        return run
+
+    def alloc(self, nbytes: int) -> int:
+        """Device memory of ``nbytes`` (at least one)."""
+        with self.current():
+            allocation = self.cuda.mem_alloc(max(1, nbytes))
+        pointer = int(allocation)
+        self._allocations[pointer] = allocation
+        return pointer
+
+    def free(self, pointer: int) -> None:
+        """Give back what ``alloc`` gave."""
+        allocation = self._allocations.pop(pointer, None)
+        if allocation is None:
+            raise DeviceError(f"free: {pointer:#x} was not allocated by this runtime", hint="free each pointer once")
+        with self.current():
+            allocation.free()
+
+    def zero(self, pointer: int, nbytes: int, stream: int | None = None) -> None:
+        """Set bytes to zero, asynchronously."""
+        target = self.stream(stream)
+        with self.current():
+            self.cuda.memset_d8_async(pointer, 0, nbytes, target)
+
+    def _wait(self, target: Any) -> None:
+        if target is not None:
+            target.synchronize()
+            return
+        event = self.cuda.Event()
+        event.record()
+        event.synchronize()
+
+    def to_device(self, target: int, source: HostArray, stream: int | None = None) -> None:
+        """Copy a C-contiguous host array to the device; done on return."""
+        queue = self.stream(stream)
+        data = host_bytes(source, "to_device").reshape(-1).view(np.uint8)
+        if data.nbytes:
+            with self.current():
+                self.cuda.memcpy_htod_async(target, data, queue)
+                self._wait(queue)
+
+    def to_host(self, target: HostArray, source: int, stream: int | None = None) -> None:
+        """Copy device memory into a C-contiguous host array after the work on ``stream``; done on return."""
+        queue = self.stream(stream)
+        data = host_bytes(target, "to_host").reshape(-1).view(np.uint8)
+        if data.nbytes:
+            with self.current():
+                self.cuda.memcpy_dtoh_async(data, source, queue)
+                self._wait(queue)
+
+    def on_device(self, target: int, source: int, nbytes: int, stream: int | None = None) -> None:
+        """Copy within the device, asynchronously."""
+        queue = self.stream(stream)
+        with self.current():
+            self.cuda.memcpy_dtod_async(target, source, nbytes, queue)
+
+    def timer(self) -> _Timer:
+        """Two events."""
+        return _Timer(self)
+
+    def new_stream(self) -> int:
+        """A stream, alive until the process ends."""
+        with self.current():
+            stream = self.cuda.Stream()
+        self._streams[int(stream.handle)] = stream
+        return int(stream.handle)
+
+    def owns_stream(self, stream: int | None) -> bool:
+        """Whether this is the default stream or one of ``new_stream``."""
+        return not stream or stream in self._streams
+
+    def synchronize(self, stream: int | None = None) -> None:
+        """Wait for a stream, or for the whole context."""
+        queue = self.stream(stream)
+        with self.current():
+            if stream is None:
+                self.cuda.Context.synchronize()
+            else:
+                self._wait(queue)
+
+    def memory(self) -> tuple[int, int]:
+        """(free, total) bytes."""
+        with self.current():
+            free, total = self.cuda.mem_get_info()
+        return int(free), int(total)
+
+
+_runtimes: dict[int, PycudaRuntime] = {}
+_lock = Lock()
+
+
+def open_runtime(device: int = 0) -> PycudaRuntime:
+    """The process's pycuda runtime for a device."""
+    with _lock:
+        if device not in _runtimes:
+            _runtimes[device] = PycudaRuntime(device)
+        return _runtimes[device]

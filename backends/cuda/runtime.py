@@ -1,0 +1,246 @@
+"""What every way of launching can do, and how one is chosen.
+
+Two ways exist, with one interface (``Runtime``): ``pycuda`` (discovery, memory, launches on its own and on the default
+stream) and ``driver`` (NVIDIA's cuda-bindings: streams of other libraries, by their integer handle, and graphs). Both
+work in the device's primary context, which torch and CuPy share, so a pointer of one is valid for all.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy.typing as npt
+
+from sparsegen.backends.cuda.args import PackedArgs
+from sparsegen.ir.errors import DeviceError
+
+Dim3 = tuple[int, int, int]
+HostArray = npt.NDArray[Any]
+
+# CUresult values whose cause is known well enough to name a remedy (cuda.h).
+_REMEDIES = {
+    2: "free device memory, or use a smaller size; see runtime.memory()",
+    100: "no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES, or use backend='emulator'",
+    101: "count the devices with nvidia-smi; numbers start at 0 and follow CUDA_VISIBLE_DEVICES",
+    209: "the kernel was compiled for another GPU: compile with device='auto'",
+    400: "the stream handle is not a stream of this device: pass the handle of a live stream",
+    500: 'the kernel\'s name is not in the cubin: mark it extern "C"',
+    700: "the kernel accessed memory outside its arrays; run k.check() on the emulator; the context is lost",
+    701: "too many registers or threads for one block: use fewer warps or set launch bounds",
+    719: "the kernel failed while running; run k.check() on the emulator; the context is lost",
+}
+
+
+def cuda_error(code: int, name: str, call: str) -> DeviceError:
+    """The DeviceError for CUresult ``code`` (``name`` as in cuda.h) that ``call`` returned."""
+    hint = _REMEDIES.get(code, "look the code up in NVIDIA's driver API documentation, under CUresult")
+    return DeviceError(f"{call} failed: {name} ({code})", hint=hint)
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """A GPU as the driver describes it. Memory in bytes, clocks in Hz; ``capability`` is (9, 0) for sm_90."""
+
+    index: int
+    name: str
+    capability: tuple[int, int]
+    sm_count: int
+    l2_bytes: int
+    shared_per_block: int
+    shared_per_sm: int
+    memory_bytes: int
+    clock_hz: float
+    memory_clock_hz: float
+    memory_bus_bits: int
+
+    @property
+    def arch(self) -> str:
+        """The arch to compile for; from sm_90 on with the suffix that unlocks the device's own instructions."""
+        major, minor = self.capability
+        return f"sm_{major}{minor}" + ("a" if major >= 9 else "")
+
+
+class Timer(Protocol):
+    """Two events around work on a stream."""
+
+    def start(self, stream: int | None = None) -> None: ...
+
+    def stop(self, stream: int | None = None) -> None: ...
+
+    def seconds(self) -> float:
+        """Seconds between start and stop; waits for the work to end."""
+        ...
+
+
+class Launch(Protocol):
+    """A launch with everything fixed but the pointers and the stream."""
+
+    def __call__(self, pointers: Sequence[int], stream: int | None = None) -> None: ...
+
+
+class Runtime(Protocol):
+    """A way to reach one GPU. Streams are integer handles; None and 0 are the default stream. Safe for threads.
+
+    All calls raise DeviceError; launches and copies with a stream are asynchronous, so a kernel's own failure shows at
+    a later call, at the latest in ``synchronize``.
+    """
+
+    name: str
+    device: int
+
+    def info(self) -> DeviceInfo: ...
+
+    def load(self, cubin: bytes) -> Any:
+        """Load a cubin; the module lives as long as the object."""
+        ...
+
+    def function(self, module: Any, name: str, shared_bytes: int = 0) -> Any:
+        """A kernel of the module, allowed to take ``shared_bytes`` of dynamic shared memory a block."""
+        ...
+
+    def launch(
+        self, fn: Any, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, stream: int | None = None
+    ) -> None:
+        """Start ``fn`` with the present values of ``args`` and ``shared`` bytes of dynamic shared memory."""
+        ...
+
+    def prepare(self, fn: Any, grid: Dim3, block: Dim3, shared: int, args: PackedArgs) -> Launch:
+        """As ``launch``, with the fixed part done once: for calls that must cost microseconds."""
+        ...
+
+    def alloc(self, nbytes: int) -> int:
+        """Device memory, 256-byte aligned, not cleared; an address."""
+        ...
+
+    def free(self, pointer: int) -> None:
+        """Give back what ``alloc`` gave."""
+        ...
+
+    def zero(self, pointer: int, nbytes: int, stream: int | None = None) -> None: ...
+
+    def to_device(self, target: int, source: HostArray, stream: int | None = None) -> None:
+        """Copy a C-contiguous host array to device memory; done when the call returns."""
+        ...
+
+    def to_host(self, target: HostArray, source: int, stream: int | None = None) -> None:
+        """Copy device memory into a C-contiguous host array, after the work on ``stream``; done on return."""
+        ...
+
+    def on_device(self, target: int, source: int, nbytes: int, stream: int | None = None) -> None:
+        """Copy within the device, asynchronously."""
+        ...
+
+    def timer(self) -> Timer: ...
+
+    def new_stream(self) -> int:
+        """A stream of this runtime's own, alive until the process ends."""
+        ...
+
+    def owns_stream(self, stream: int | None) -> bool:
+        """Whether ``launch`` can use this stream."""
+        ...
+
+    def synchronize(self, stream: int | None = None) -> None:
+        """Wait for one stream, or with None for all work of the device."""
+        ...
+
+    def memory(self) -> tuple[int, int]:
+        """(free, total) device memory in bytes."""
+        ...
+
+
+def host_bytes(array: HostArray, call: str) -> HostArray:
+    """The array itself if a plain copy of its bytes is right; DeviceError if it is not C-contiguous."""
+    if not array.flags.c_contiguous:
+        raise DeviceError(
+            f"{call}: host array of shape {array.shape} is not C-contiguous", hint="use np.ascontiguousarray(array)"
+        )
+    return array
+
+
+def stream_handle(stream: object) -> int | None:
+    """The integer handle of a stream object: an int, or one of torch, CuPy, pycuda, numba or ``__cuda_stream__``.
+
+    None stays None (no stream was given); DeviceError for anything else.
+    """
+    if stream is None or isinstance(stream, int):
+        return stream
+    protocol: Any = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        return int((protocol() if callable(protocol) else protocol)[1])
+    for attribute in ("cuda_stream", "ptr", "handle"):  # torch; CuPy; pycuda and numba
+        value: Any = getattr(stream, attribute, None)
+        if value is not None:
+            value = getattr(value, "value", value)
+            return int(value or 0)
+    raise DeviceError(
+        f"stream is {stream!r}, not a stream", hint="pass an integer handle, or a stream of torch, CuPy or pycuda"
+    )
+
+
+_opened: dict[tuple[str, int], Runtime] = {}
+_opening = Lock()
+
+
+def _open(kind: str, device: int) -> Runtime:
+    key = (kind, device)
+    if (runtime := _opened.get(key)) is not None:
+        return runtime
+    with _opening:
+        if key not in _opened:
+            name = {"pycuda": "pycuda_runtime", "driver": "driver"}[kind]
+            module = importlib.import_module(f"sparsegen.backends.cuda.{name}")
+            factory: Callable[[int], Runtime] = module.open_runtime
+            _opened[key] = factory(device)
+        return _opened[key]
+
+
+@lru_cache(maxsize=1)
+def available_kinds() -> tuple[str, ...]:
+    """The ways to launch whose Python package is installed, the preferred one first; a GPU need not be there."""
+    found = ["pycuda"] if importlib.util.find_spec("pycuda") is not None else []
+    try:
+        if importlib.util.find_spec("cuda.bindings.driver") is not None:
+            found.append("driver")
+    except ImportError:
+        pass
+    return tuple(found)
+
+
+def open_runtime(device: int = 0, kind: str = "auto") -> Runtime:
+    """The process's runtime for a device, opened once. ``kind``: ``pycuda``, ``driver``, or ``auto`` (what there is).
+
+    DeviceError if the package is missing, there is no driver or no such device.
+    """
+    if kind not in ("auto", "pycuda", "driver"):
+        raise DeviceError(f"unknown runtime {kind!r}", hint="use 'auto', 'pycuda' or 'driver'")
+    if kind != "auto":
+        return _open(kind, device)
+    kinds = available_kinds()
+    if not kinds:
+        raise DeviceError(
+            "no GPU package is installed: neither pycuda nor cuda-bindings",
+            hint="pip install 'sparsegen[cuda]', or use backend='emulator'",
+        )
+    return _open(kinds[0], device)
+
+
+def runtime_for_stream(device: int, stream: int | None) -> Runtime:
+    """pycuda for the default stream and its own streams, the driver runtime for any other handle."""
+    runtime = open_runtime(device)
+    return runtime if runtime.owns_stream(stream) else _open("driver", device)
+
+
+def gpu_available(device: int = 0) -> bool:
+    """Whether a kernel could be launched on ``device`` now; never raises."""
+    try:
+        open_runtime(device)
+    except DeviceError:
+        return False
+    return True

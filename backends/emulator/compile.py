@@ -1,0 +1,285 @@
+"""A function becomes segments: lists of closures that run in a row, each ended by a control closure.
+
+A control closure gives the number of the next segment, or -1 if the group has blocked or left.  Structured control is
+flattened here, once; nothing looks at a node while the program runs.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sparsegen.ir import warp as w
+from sparsegen.ir.errors import IRError
+from sparsegen.ir.expr import Value
+from sparsegen.ir.node import Op, walk
+from sparsegen.ir.types import Buffer
+
+from . import access, mma, order, scalars
+from .control import Context, Flow, Label
+from .group import Group, RegArray
+from .memory import OpInfo
+from .report import describe
+
+Step = Callable[[Group], None]
+Control = Callable[[Group], int]
+
+
+@dataclass
+class Segment:
+    """Closures that run in a row, the control that follows them, and the slots in scope at the start."""
+
+    steps: list[Step] = field(default_factory=list)
+    control: Control | None = None
+    live: tuple[int, ...] = ()
+    meets: bool = False  # whether groups may be joined (and others take their turn) here
+    counts: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class Program:
+    """A compiled function: independent of arguments, seed and batch."""
+
+    symbol: str
+    params: tuple[Buffer | Value, ...]
+    shared: tuple[Buffer, ...]
+    grid: tuple[int, int, int]
+    threads: int
+    segments: list[Segment]
+    nslots: int
+    builtins: dict[str, int]
+    values: dict[str, int]
+    names: list[str]
+    ops: list[tuple[OpInfo, Op]]
+    bars: tuple[str, ...]
+    written: frozenset[str]
+    read: frozenset[str]
+    atomic: frozenset[str]
+
+
+class Scope:
+    """Names in scope, and what closures need to know while they are made."""
+
+    def __init__(self) -> None:
+        self.slots: dict[str, int] = {}
+        self.buffers: dict[str, Buffer] = {}
+        self.regs: dict[str, int] = {}
+        self.nslots = 0
+        self.names: list[str] = []
+        self.ops: list[tuple[OpInfo, Op]] = []
+        self.here: set[int] = set()
+
+    def define(self, v: Value) -> int:
+        """A slot for a new value."""
+        self.slots[v.name] = k = self.new_slot()
+        return k
+
+    def new_slot(self) -> int:
+        self.nslots += 1
+        self.here.add(self.nslots - 1)
+        return self.nslots - 1
+
+    def count(self, name: str) -> int:
+        """The number of a counter."""
+        if name not in self.names:
+            self.names.append(name)
+        return self.names.index(name)
+
+    def info(self, op: Op) -> OpInfo:
+        b = next((v for v in (getattr(op, n, None) for n in ("buf", "dst", "bars")) if isinstance(v, Buffer)), None)
+        return OpInfo(describe(op), op.loc, b.name if b else "", b.space if b else "")
+
+    def number_of(self, op: Op, info: OpInfo) -> int:
+        """A number for an op that keeps tables at run time (patterns of addresses)."""
+        self.ops.append((info, op))
+        return len(self.ops) - 1
+
+    def promise(self, v: Value, info: OpInfo) -> Callable[[Group, Any], None] | None:
+        """A check that an integer value is in its declared range; None if the type alone guarantees it."""
+        if not v.dtype.is_int or (v.lo, v.hi) == v.dtype.range:
+            return None
+        lo, hi, name = v.lo, v.hi, v.name
+
+        def check(g: Group, x: Any) -> None:
+            a = np.asarray(x)
+            if (a.min() >= lo and a.max() <= hi) or not g.m.promises:
+                return
+            bad = np.broadcast_to((a < lo) | (a > hi), (g.n, 32)) & g.full()
+            if bad.any():
+                k = int(np.flatnonzero(bad)[0])
+                got = int(np.broadcast_to(a, (g.n, 32)).reshape(-1)[k])
+                g.m.find("promise", info, f"%{name} is {got}, which is outside its declared range {lo}..{hi}",
+                         "widen the range that the load declares, or correct the data", row=int(g.rows[k >> 5]),
+                         lane=k & 31, times=int(bad.sum()))  # fmt: skip
+
+        return check
+
+    def put(self, v: Value, f: Callable[[Any], Any], *, op: Op | None = None, check: bool = True) -> Step:
+        """The closure that sets a value to ``f`` of the environment."""
+        test = self.promise(v, self.info(op)) if op is not None and check else None
+        k = self.define(v)
+        if test is None:
+
+            def put(g: Group) -> None:
+                g.env[k] = f(g.env)
+
+            return put
+
+        def put_checked(g: Group) -> None:
+            x = f(g.env)
+            g.env[k] = x
+            test(g, x)
+
+        return put_checked
+
+
+class Compiler(Flow):
+    """Walks a function once and fills :attr:`segments`."""
+
+    def __init__(self, func: w.Func) -> None:
+        self.sc = Scope()
+        self.segments: list[Segment] = []
+        self.cur = Segment()
+        self.func = func
+
+    # -------------------------------------------------------------------------------------------- segments
+    def end(self, control: Control) -> None:
+        """Ends the current segment."""
+        self.cur.control = control
+
+    def start(self, label: Label | None = None, *, meets: bool = False) -> int:
+        """Starts a new segment, the place of ``label``."""
+        self.cur = Segment(live=tuple(sorted(self.sc.here)), meets=meets)
+        self.segments.append(self.cur)
+        pc = len(self.segments) - 1
+        if label is not None:
+            label.pc = pc
+        return pc
+
+    def tally(self, name: str) -> None:
+        k = self.sc.count(name)
+        self.cur.counts[k] = self.cur.counts.get(k, 0) + 1
+
+    def region(self, ops: tuple[Op, ...], ctx: Context) -> None:
+        """Emits a region; names that it defines are gone afterwards."""
+        slots, here, bufs, regs = dict(self.sc.slots), set(self.sc.here), dict(self.sc.buffers), dict(self.sc.regs)
+        for op in ops:
+            self.op(op, ctx)
+        self.sc.slots, self.sc.here, self.sc.buffers, self.sc.regs = slots, here, bufs, regs
+
+    def op(self, op: Op, ctx: Context) -> None:
+        if self.control(op, ctx):
+            return
+        if isinstance(op, w.Alloc):
+            self.cur.steps.append(self._alloc(op))
+            return
+        if isinstance(op, w.Mma):
+            step: Step | None = mma.step(op, self.sc)
+        else:
+            step = scalars.step(op, self.sc) or access.step(op, self.sc) or order.step(op, self.sc)
+        if step is None:
+            raise IRError(f"the emulator does not know {op.name}", loc=op.loc)
+        if (name := count_name(op)) is not None:
+            self.tally(name)
+        self.cur.steps.append(step)
+
+    def _alloc(self, op: w.Alloc) -> Step:
+        k = self.sc.regs[op.buf.name] = self.sc.new_slot()
+        self.sc.buffers[op.buf.name] = op.buf
+        size = op.buf.size
+
+        def alloc(g: Group) -> None:
+            g.env[k] = RegArray(size)
+
+        return alloc
+
+    def compile(self) -> Program:
+        f, sc = self.func, self.sc
+        builtins = {name: sc.define(v) for name, v in f.builtins().items()}
+        values: dict[str, int] = {}
+        for p in f.params:
+            if isinstance(p, Value):
+                values[p.name] = sc.define(p)
+            else:
+                sc.buffers[p.name] = p
+        for b in f.shared:
+            sc.buffers[b.name] = b
+        self.start()
+        self.region(f.body, Context(None, Label(), None))
+        self.end(order.leave)
+        for s in self.segments:
+            if s.counts:
+                s.steps.insert(0, _counter(tuple(s.counts.items())))
+        written, read, atomic, bars = _uses(f)
+        return Program(f.symbol, f.params, f.shared, f.grid, f.threads, self.segments, sc.nslots, builtins,
+                       values, sc.names, sc.ops, bars, written, read, atomic)  # fmt: skip
+
+
+def _counter(items: tuple[tuple[int, int], ...]) -> Step:
+    def count(g: Group) -> None:
+        n, cnt = g.nact, g.m.cnt
+        for k, c in items:
+            cnt[k] += c * n
+
+    return count
+
+
+def count_name(op: Op) -> str | None:
+    """The instruction class of an op that every warp that reaches it issues (memory ops count themselves)."""
+    if isinstance(op, w.Mma):
+        return f"mma.{op.shape}"
+    if isinstance(op, w.Unary):
+        return "popc" if op.op == "popc" else f"{op.op}.{scalars.dtype_of(op.a)}"
+    if isinstance(op, w.Binary):
+        return f"{op.op}.{op.out[0].dtype}"
+    if isinstance(op, w.Fma):
+        return f"fma.{op.out[0].dtype}"
+    if isinstance(op, w.SelectValue):
+        return f"select.{op.out[0].dtype}"
+    if isinstance(op, w.Convert):
+        return f"cvt.{op.out[0].dtype}.{scalars.dtype_of(op.a)}"
+    plain = {
+        w.Pack: "pack", w.Prmt: "prmt", w.Funnel: "funnel", w.Dp4a: "dp4a", w.Shfl: "shfl", w.Ballot: "ballot",
+        w.CpCommit: "cp_commit", w.CpWait: "cp_wait", w.SyncWarp: "sync", w.Fence: "fence", w.MbarInit: "mbar_init",
+        w.MbarArrive: "mbar_arrive",
+    }  # fmt: skip
+    return plain.get(type(op))
+
+
+def _uses(f: w.Func) -> tuple[frozenset[str], frozenset[str], frozenset[str], tuple[str, ...]]:
+    """Names of buffers that the program writes, reads, uses atomically, and holds mbarriers in."""
+    written, read, atomic, bars = set(), set(), set(), []
+    for op in walk(f.body):
+        if isinstance(op, w.St):
+            written.add(op.buf.name)
+        elif isinstance(op, (w.Ld, w.LdMatrix)):
+            read.add(op.buf.name)
+        elif isinstance(op, (w.CpAsync, w.BulkCopy)):
+            read.add(op.src.name)
+            written.add(op.dst.name)
+        elif isinstance(op, (w.Atom, w.Red)):
+            atomic.add(op.buf.name)
+            written.add(op.buf.name)
+        for name in ("bars",):
+            b = getattr(op, name, None)
+            if isinstance(b, Buffer) and b.name not in bars:
+                bars.append(b.name)
+    return frozenset(written), frozenset(read), frozenset(atomic), tuple(bars)
+
+
+_CACHE: dict[int, tuple[Any, Program]] = {}
+
+
+def compile_func(func: w.Func) -> Program:
+    """The compiled program of a function, kept as long as the function lives (a program does not refer to it)."""
+    hit = _CACHE.get(id(func))
+    if hit is not None and hit[0]() is func:
+        return hit[1]
+    prog = Compiler(func).compile()
+    key = id(func)
+    _CACHE[key] = (weakref.ref(func, lambda _: _CACHE.pop(key, None)), prog)
+    return prog

@@ -1,0 +1,318 @@
+"""Closures of the ops that compute on lanes' values: no memory, no order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsegen.ir import warp as w
+from sparsegen.ir.errors import IRError
+from sparsegen.ir.expr import Expr, Value
+from sparsegen.ir.node import Op
+from sparsegen.ir.types import DType, f32, u16, u32
+
+from .values import LANES, bits, from_bits, held, load, number, operand, predicate, wrap
+
+if TYPE_CHECKING:
+    from .compile import Scope
+    from .group import Group
+
+Step = Callable[["Group"], None]
+_HAS_COUNT = hasattr(np, "bitwise_count")
+
+
+def dtype_of(e: Expr, default: DType = u32) -> DType:
+    return e.dtype if isinstance(e, Value) else default
+
+
+# ------------------------------------------------------------------------------------------------ integer functions
+def popc(x: Any) -> Any:
+    """Set bits of a non-negative number."""
+    if _HAS_COUNT:
+        return np.bitwise_count(x).astype(np.int64) if isinstance(x, np.ndarray) else int(x).bit_count()
+    u = np.ascontiguousarray(np.asarray(x).astype(np.uint64))
+    b = np.unpackbits(u.reshape(*u.shape, 1).view(np.uint8), axis=-1)
+    return b.sum(-1, dtype=np.int64)
+
+
+def clz(x: Any, width: int) -> Any:
+    """Leading zeros of a ``width``-bit number."""
+    u = np.asarray(x).astype(np.uint64)
+    hi, lo = (u >> np.uint64(32)).astype(np.float64), (u & np.uint64(0xFFFFFFFF)).astype(np.float64)
+    length = np.where(hi > 0, 32 + np.frexp(hi)[1], np.frexp(lo)[1])
+    return width - length.astype(np.int64)
+
+
+def brev(x: Any, width: int) -> Any:
+    """The bits in reverse order."""
+    u = np.asarray(x).astype(np.uint64)
+    out = np.zeros_like(u)
+    for k in range(width):
+        out |= ((u >> np.uint64(k)) & np.uint64(1)) << np.uint64(width - 1 - k)
+    return out if width == 64 else out.astype(np.int64)
+
+
+def prmt(a: Any, b: Any, sel: Any) -> Any:
+    """PTX prmt.b32 of numbers held as int64."""
+    both = [(a >> (8 * k)) & 255 for k in range(4)] + [(b >> (8 * k)) & 255 for k in range(4)]
+    out: Any = 0
+    for k in range(4):
+        nib = (sel >> (4 * k)) & 15
+        if isinstance(nib, np.ndarray) and nib.size > 1:
+            word = np.where(nib & 4, b, a)
+            byte = (word >> (8 * (nib & 3))) & 255
+            byte = np.where(nib & 8, np.where(byte & 128, 255, 0), byte)
+        else:
+            i = int(np.asarray(nib).reshape(-1)[0])
+            byte = both[i & 7]
+            if i & 8:
+                byte = ((byte >> 7) & 1) * 255
+        out = out | (byte << (8 * k))
+    return out
+
+
+def to_int(x: Any, dtype: DType) -> Any:
+    """A float converted to an integer type: truncated, clamped, NaN is 0."""
+    lo, hi = dtype.range
+    v = np.trunc(np.nan_to_num(np.asarray(x, dtype=np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
+    if dtype.bits == 64:
+        top = 2.0**63 if dtype.kind == "int" else 2.0**64
+        big = v >= top
+        out = np.where(big, 0, np.maximum(v, float(lo))).astype(np.int64 if dtype.kind == "int" else np.uint64)
+        return np.where(big, np.array(hi, dtype=out.dtype), out)
+    return np.clip(v, lo, hi).astype(np.int64)
+
+
+# ------------------------------------------------------------------------------------------------ operators
+def _int_div(a: Any, b: Any) -> Any:
+    zero = np.asarray(b) == 0
+    safe = np.where(zero, 1, b)
+    q = np.abs(a) // np.abs(safe)
+    return np.where(zero, -1, np.where((np.asarray(a) < 0) != (safe < 0), -q, q))
+
+
+_ANY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
+    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
+}  # fmt: skip
+_FLOAT = {**_ANY, "div": lambda a, b: a / b, "min": np.fmin, "max": np.fmax}
+_INT = {
+    **_ANY, "div": _int_div, "min": np.minimum, "max": np.maximum,
+    "shl": lambda a, b: np.where(np.asarray(b) > 31, 0, a << (np.asarray(b) & 31)),
+    "shr": lambda a, b: a >> np.minimum(b, 63),
+}  # fmt: skip
+
+
+def _shift64(op: str, a: Any, b: Any) -> Any:
+    n = np.asarray(b).astype(np.uint64)
+    far, n = n > 63, np.minimum(n, np.uint64(63))
+    if a.dtype == np.uint64:
+        return np.where(far, np.uint64(0), a << n if op == "shl" else a >> n)
+    m = n.astype(np.int64)
+    return np.where(far, 0, a << m) if op == "shl" else a >> m
+
+
+def binary(op: w.Binary, dtype: DType) -> Callable[[Any, Any], Any]:
+    """The function of a ``warp.binary`` in a type."""
+    if dtype.kind == "float":
+        if op.op not in _FLOAT or op.op in ("and", "or", "xor"):
+            raise IRError(f"warp.binary {op.op} is not defined for {dtype}", loc=op.loc)
+        f = _FLOAT[op.op]
+        if dtype.bits == 16 or dtype.name == "f32":
+            npt = dtype.numpy()
+            return lambda a, b: _as(f(a, b), npt)
+        return f
+    if op.op not in _INT:
+        raise IRError(f"warp.binary {op.op} is not defined for {dtype}", loc=op.loc)
+    if dtype.kind == "pred":
+        return lambda a, b: np.asarray(_INT[op.op](a, b)).astype(bool)
+    if dtype.bits == 64:
+        npt = held(dtype)
+        if op.op in ("shl", "shr"):
+            return lambda a, b: _shift64(op.op, np.asarray(a).astype(npt), b)
+        g = {**_INT, "div": lambda a, b: a // np.where(b == 0, b + 1, b) if dtype.kind == "uint" else _int_div(a, b)}[op.op]
+        return lambda a, b: g(np.asarray(a).astype(npt), np.asarray(b).astype(npt))
+    h = _INT[op.op]
+    if op.op in ("and", "or", "xor", "min", "max", "shr"):
+        return h
+    return lambda a, b: wrap(h(a, b), dtype)
+
+
+def _as(x: Any, npt: Any) -> Any:
+    return x if x.dtype == npt else x.astype(npt)
+
+
+def _unary(op: w.Unary) -> Callable[[Any], Any]:
+    d, name = dtype_of(op.a), op.op
+    if d.kind == "float":
+        fs: dict[str, Any] = {"neg": np.negative, "abs": np.abs, "sqrt": np.sqrt}
+        if name in fs:
+            f = fs[name]
+            return lambda a: f(a)
+    elif d.kind == "pred":
+        if name == "not":
+            return lambda a: not a if isinstance(a, bool) else ~a
+    else:
+        table: dict[str, Any] = {
+            "neg": lambda a: wrap(0 - a, d), "abs": lambda a: wrap(np.abs(a), d),
+            "not": lambda a: ~a if d.name == "u64" else wrap(-1 - a, d),
+            "popc": lambda a: popc(bits(a, d)), "clz": lambda a: clz(bits(a, d), d.bits),
+            "brev": lambda a: wrap(brev(bits(a, d), d.bits), d),
+        }  # fmt: skip
+        if name in table:
+            found: Callable[[Any], Any] = table[name]
+            return found
+    raise IRError(f"warp.unary {name} is not defined for {d}", loc=op.loc)
+
+
+def convert(src: DType, dst: DType) -> Callable[[Any], Any]:
+    """The conversion of a value between types."""
+    if dst.kind == "pred":
+        return lambda a: np.asarray(a) != 0
+    if src.kind == "float":
+        if dst.kind == "float":
+            npt = dst.numpy()
+            return lambda a: np.asarray(a).astype(npt)
+        return lambda a: to_int(a, dst)
+    if dst.kind == "float":
+        npt = dst.numpy()
+        return lambda a: np.asarray(a).astype(npt)
+    if src.name == "u64":
+        return lambda a: load(np.asarray(a).astype(dst.numpy()), dst)
+    if dst.name == "u64":
+        return lambda a: np.asarray(a).astype(np.int64).astype(np.uint64)
+    return lambda a: wrap(a * 1, dst)
+
+
+# ------------------------------------------------------------------------------------------------ closures
+def step(op: Op, sc: Scope) -> Step | None:
+    """The closure of a lane-wise op (None if the op is none)."""
+    if isinstance(op, w.Let):
+        out = op.out[0]
+        f = operand(op.expr, out.dtype, sc.slots) if out.dtype.kind == "pred" else number(op.expr, sc.slots)
+        return sc.put(out, f, check=out.lo > op.expr.lo or out.hi < op.expr.hi, op=op)
+    if isinstance(op, w.ConstFloat):
+        d = op.out[0].dtype
+        c = d.numpy().type(op.value) if d.kind == "float" else int(op.value)
+        return sc.put(op.out[0], lambda e: c)
+    if isinstance(op, w.Unary):
+        a, f1 = operand(op.a, dtype_of(op.a), sc.slots), _unary(op)
+        return sc.put(op.out[0], lambda e: f1(a(e)), op=op)
+    if isinstance(op, w.Binary):
+        d = op.out[0].dtype
+        x, y, f2 = operand(op.a, d, sc.slots), operand(op.b, d, sc.slots), binary(op, d)
+        return sc.put(op.out[0], lambda e: f2(x(e), y(e)), op=op)
+    if isinstance(op, w.Fma):
+        return sc.put(op.out[0], _fma(op, sc), op=op)
+    if isinstance(op, w.SelectValue):
+        d = op.out[0].dtype
+        p = predicate(op.cond, sc.slots)
+        x, y = operand(op.a, d, sc.slots), operand(op.b, d, sc.slots)
+
+        def sel(e: Any) -> Any:
+            c = p(e)
+            return np.where(c, x(e), y(e)) if isinstance(c, np.ndarray) else (x(e) if c else y(e))
+
+        return sc.put(op.out[0], sel, op=op)
+    return _bitwise(op, sc)
+
+
+def _fma(op: w.Fma, sc: Scope) -> Callable[[Any], Any]:
+    d = op.out[0].dtype
+    x, y, z = (operand(v, d, sc.slots) for v in (op.a, op.b, op.c))
+    if d.kind != "float":
+        return lambda e: wrap(x(e) * y(e) + z(e), d)
+    if d.bits == 16:
+        npt = d.numpy()
+        return lambda e: (np.asarray(x(e)).astype(np.float32) * y(e) + z(e)).astype(npt)
+    return lambda e: x(e) * y(e) + z(e)
+
+
+def _bitwise(op: Op, sc: Scope) -> Step | None:
+    if isinstance(op, w.Convert):
+        src = dtype_of(op.a)
+        a, f = operand(op.a, src, sc.slots), convert(src, op.out[0].dtype)
+        return sc.put(op.out[0], lambda e: f(a(e)), op=op)
+    if isinstance(op, w.Bitcast):
+        src, dst = dtype_of(op.a), op.out[0].dtype
+        a = operand(op.a, src, sc.slots)
+        return sc.put(op.out[0], lambda e: from_bits(bits(a(e), src), dst), op=op)
+    if isinstance(op, w.Pack):
+        da, db = dtype_of(op.a, u16), dtype_of(op.b, u16)
+        a, b = operand(op.a, da, sc.slots), operand(op.b, db, sc.slots)
+        return sc.put(op.out[0], lambda e: bits(a(e), da) | (bits(b(e), db) << 16), op=op)
+    if isinstance(op, w.Prmt):
+        a, b, s = (_word(x, sc) for x in (op.a, op.b, op.sel))
+        return sc.put(op.out[0], lambda e: prmt(a(e), b(e), s(e)), op=op)
+    if isinstance(op, w.Funnel):
+        lo, hi, sh = (_word(x, sc) for x in (op.lo, op.hi, op.shift))
+
+        def funnel(e: Any) -> Any:
+            k, h, low = sh(e) & 31, hi(e), lo(e)
+            return (low >> k) | ((h << (32 - k)) & 0xFFFFFFFF)
+
+        return sc.put(op.out[0], funnel, op=op)
+    if isinstance(op, w.Dp4a):
+        a, b = _word(op.a, sc), _word(op.b, sc)
+        c, d, signed = operand(op.c, op.out[0].dtype, sc.slots), op.out[0].dtype, dtype_of(op.a).kind == "int"
+
+        def dp4a(e: Any) -> Any:
+            x, y, out = a(e), b(e), c(e)
+            for k in range(0, 32, 8):
+                p, q = (x >> k) & 255, (y >> k) & 255
+                out = out + (((p ^ 128) - 128) * ((q ^ 128) - 128) if signed else p * q)
+            return wrap(out, d)
+
+        return sc.put(op.out[0], dp4a, op=op)
+    if isinstance(op, w.Shfl):
+        return _shfl(op, sc)
+    if isinstance(op, w.Ballot):
+        cond, info, slot = predicate(op.cond, sc.slots), sc.info(op), sc.define(op.out[0])
+
+        def ballot(g: Group) -> None:
+            g.m.collective(g, info)
+            c = np.broadcast_to(np.asarray(cond(g.env)), (g.n, 32))
+            if g.mask is not None:
+                c = c & g.mask
+            g.env[slot] = (c.astype(np.int64) << LANES).sum(1, keepdims=True)
+
+        return ballot
+    return None
+
+
+def _word(x: Expr, sc: Scope) -> Callable[[Any], Any]:
+    """A 32-bit operand as its bits."""
+    d = dtype_of(x)
+    f = operand(x, d, sc.slots)
+    return f if d.kind == "uint" else lambda e: f(e) & 0xFFFFFFFF if d.is_int else bits(f(e), f32)
+
+
+def _shfl(op: w.Shfl, sc: Scope) -> Step:
+    a, by, info = operand(op.a, dtype_of(op.a), sc.slots), number(op.by, sc.slots), sc.info(op)
+    slot, mode, lane = sc.define(op.out[0]), op.mode, np.arange(32)
+    if mode not in ("idx", "up", "down", "xor"):
+        raise IRError(f"warp.shfl {mode} is unknown", loc=op.loc, hint="use idx, up, down or xor")
+    check = sc.promise(op.out[0], info)
+
+    def source(b: Any) -> Any:
+        s = b & 31 if mode == "idx" else lane - b if mode == "up" else lane + b if mode == "down" else lane ^ b
+        return np.where((s < 0) | (s > 31), lane, s)
+
+    def shfl(g: Group) -> None:
+        g.m.collective(g, info)
+        v, b = a(g.env), by(g.env)
+        if isinstance(v, np.ndarray) and v.ndim == 2 and v.shape[1] == 32:
+            s = source(b)
+            if np.ndim(b) == 0 or s.ndim < 2 or (s.shape[0] == 1 and v.shape[0] > 1):
+                s = np.broadcast_to(s.reshape(-1), 32)
+                v = v.take(s, axis=1)
+            else:
+                s = np.broadcast_to(s, (g.n, 32))
+                v = np.take_along_axis(np.broadcast_to(v, (g.n, 32)), s, axis=1)
+        g.env[slot] = v
+        if check:
+            check(g, v)
+
+    return shfl

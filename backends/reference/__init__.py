@@ -1,0 +1,1 @@
+"""What every op means, in plain NumPy: no lowering, no schedule, nothing shared with the code it judges."""

@@ -1,0 +1,38 @@
+"""How an index outside the domain is read: the meaning of each boundary as index arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .expr import TRUE, Expr, ExprLike, all_of, any_of, as_expr, maximum, minimum, select
+from .op import SideSpec
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """The cell to read instead (always inside the domain), and where a constant stands in for it."""
+
+    index: Expr
+    inside: Expr  # predicate: false where the cell holds a dirichlet value
+    below: Expr  # predicate: the index is under 0
+    low: float
+    high: float
+
+
+def map_index(i: ExprLike, n: int, sides: tuple[SideSpec, SideSpec]) -> Mapped:
+    """The cell of an axis of ``n`` cells that index ``i`` means; |overhang| of at most n - 1 cells is exact.
+
+    Farther out (a partial last tile) the cell is any cell of the domain: such values are never used.
+    """
+    e = as_expr(i)
+    below, above = e.lt(0), e.ge(n)
+    (low, low_value), (high, high_value) = sides
+    out = select(below, {"periodic": e + n, "neumann": -1 - e}.get(low, as_expr(0)), e)
+    out = select(above, {"periodic": e - n, "neumann": 2 * n - 1 - e}.get(high, as_expr(n - 1)), out)
+    inside = all_of(e.ge(0) if low == "dirichlet" else TRUE, e.lt(n) if high == "dirichlet" else TRUE)
+    return Mapped(minimum(maximum(out, 0), n - 1), inside, below, low_value, high_value)
+
+
+def touches(lo: ExprLike, hi: ExprLike, n: int) -> Expr:
+    """Whether the cells lo..hi (inclusive) reach outside 0..n-1."""
+    return any_of(as_expr(lo).lt(0), as_expr(hi).ge(n))

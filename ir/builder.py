@@ -1,0 +1,238 @@
+"""Builds warp-level regions in program order: ``b.ld(...)`` emits an op and gives back its value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from . import warp as w
+from .errors import Loc
+from .expr import Expr, ExprLike, Value, as_expr
+from .node import Op
+from .types import Buffer, DType, f32, pred, s32, u32
+
+
+class Builder:
+    """Collects ops into nested regions; names are made unique, ops get the current source line ``loc``."""
+
+    def __init__(self, loc: Loc | None = None) -> None:
+        self.loc = loc
+        self._stack: list[list[Op]] = [[]]
+        self._used: dict[str, int] = {}
+
+    # -------------------------------------------------------------------------------------------- machinery
+    def ops(self) -> tuple[Op, ...]:
+        """Everything emitted at the outermost level."""
+        assert len(self._stack) == 1, "a region is still open"
+        return tuple(self._stack[0])
+
+    def emit(self, op: Op) -> Op:
+        """Appends an op as it is."""
+        self._stack[-1].append(op)
+        return op
+
+    def fresh(self, hint: str, dtype: DType = s32, lo: int | None = None, hi: int | None = None) -> Value:
+        """A new value with a name that nothing else in this builder has."""
+        n = self._used.get(hint, 0)
+        self._used[hint] = n + 1
+        return Value(hint if n == 0 else f"{hint}_{n}", dtype, lo, hi)
+
+    def reserve(self, *names: str) -> None:
+        """Keeps names (parameters, built-ins) from being given to new values."""
+        for n in names:
+            self._used[n] = max(1, self._used.get(n, 0))
+
+    @contextmanager
+    def region(self) -> Iterator[list[Op]]:
+        """Collects what is emitted inside; the caller puts the list into an op afterwards."""
+        self._stack.append([])
+        ops = self._stack[-1]
+        try:
+            yield ops
+        finally:
+            self._stack.pop()
+
+    # -------------------------------------------------------------------------------------------- control
+    @contextmanager
+    def for_(
+        self, hint: str, start: ExprLike, stop: ExprLike, step: ExprLike = 1, unroll: w.Unroll = None
+    ) -> Iterator[Value]:
+        """A counted loop; the loop variable's range follows from the bounds' ranges."""
+        a, z, s = as_expr(start), as_expr(stop), as_expr(step)
+        var = self.fresh(hint, s32, a.lo, max(a.lo, z.hi - 1))
+        with self.region() as body:
+            yield var
+        self.emit(w.For(var, a, z, s, tuple(body), unroll, loc=self.loc))
+
+    @contextmanager
+    def loop(self) -> Iterator[None]:
+        """An endless loop; leave it with :meth:`break_if`."""
+        with self.region() as body:
+            yield
+        self.emit(w.Loop(tuple(body), loc=self.loc))
+
+    def break_if(self, cond: Expr) -> None:
+        self.emit(w.BreakIf(cond, loc=self.loc))
+
+    @contextmanager
+    def if_(self, cond: Expr) -> Iterator[None]:
+        """A conditional region; :meth:`else_` right after it adds the other branch.  A constant condition is folded."""
+        with self.region() as body:
+            yield
+        self.emit(w.If(cond, tuple(body), loc=self.loc))
+
+    @contextmanager
+    def else_(self) -> Iterator[None]:
+        last = self._stack[-1].pop()
+        assert isinstance(last, w.If) and not last.orelse, "else_ must follow if_"
+        with self.region() as body:
+            yield
+        self.emit(w.If(last.cond, last.then, tuple(body), loc=last.loc))
+
+    # -------------------------------------------------------------------------------------------- scalars
+    def let(self, hint: str, expr: ExprLike, hi: int | None = None) -> Expr:
+        """Names an expression; constants and plain values stay what they are.
+
+        ``hi`` promises an upper bound that the range analysis cannot see (a loop's guard, say).
+        """
+        e = as_expr(expr)
+        if not hasattr(e, "op") and not hasattr(e, "c"):
+            return e
+        is_cond = e.lo >= 0 and e.hi <= 1 and getattr(e, "op", "") in ("<", "<=", "==", "!=", "and", "or")
+        out = self.fresh(hint, pred if is_cond else s32, e.lo, e.hi if hi is None else min(hi, e.hi))
+        self.emit(w.Let((out,), e, loc=self.loc))
+        return out
+
+    def const(self, dtype: DType, value: float, hint: str = "c") -> Value:
+        out = self.fresh(hint, dtype)
+        self.emit(w.ConstFloat((out,), float(value), loc=self.loc))
+        return out
+
+    def unary(self, op: str, a: Value, hint: str = "v") -> Value:
+        out = self.fresh(hint, u32, 0, 32) if op == "popc" else self.fresh(hint, a.dtype)
+        self.emit(w.Unary((out,), op, a, loc=self.loc))
+        return out
+
+    def binary(self, op: str, a: ExprLike, b: ExprLike, dtype: DType | None = None, hint: str = "v") -> Value:
+        """``a op b``, wrapping in ``dtype`` (the type of ``a`` where it is a value)."""
+        x, y = as_expr(a), as_expr(b)
+        t = dtype or next(e.dtype for e in (x, y) if isinstance(e, Value))
+        out = self.fresh(hint, t)
+        self.emit(w.Binary((out,), op, x, y, loc=self.loc))
+        return out
+
+    def fma(self, a: Value, b: Value, c: Value, hint: str = "v") -> Value:
+        out = self.fresh(hint, c.dtype)
+        self.emit(w.Fma((out,), a, b, c, loc=self.loc))
+        return out
+
+    def select(self, cond: Expr, a: Value, b: Value, hint: str = "v") -> Value:
+        out = self.fresh(hint, a.dtype)
+        self.emit(w.SelectValue((out,), cond, a, b, loc=self.loc))
+        return out
+
+    def convert(self, a: Value, dtype: DType, hint: str = "v") -> Value:
+        out = self.fresh(hint, dtype)
+        self.emit(w.Convert((out,), a, loc=self.loc))
+        return out
+
+    def bitcast(self, a: Value, dtype: DType, hint: str = "v") -> Value:
+        out = self.fresh(hint, dtype)
+        self.emit(w.Bitcast((out,), a, loc=self.loc))
+        return out
+
+    def shfl(self, mode: str, a: Value, by: ExprLike, hint: str = "v") -> Value:
+        out = self.fresh(hint, a.dtype, a.lo, a.hi) if a.dtype.is_int else self.fresh(hint, a.dtype)
+        self.emit(w.Shfl((out,), mode, a, as_expr(by), loc=self.loc))
+        return out
+
+    # -------------------------------------------------------------------------------------------- memory
+    def alloc(self, hint: str, dtype: DType, size: int) -> Buffer:
+        """A register array of each lane."""
+        buf = Buffer(self.fresh(hint).name, dtype, size, "reg")
+        self.emit(w.Alloc(buf, loc=self.loc))
+        return buf
+
+    def ldv(
+        self,
+        buf: Buffer,
+        index: ExprLike,
+        width: int,
+        *,
+        where: Expr | None = None,
+        other: float = 0.0,
+        cache: str = "",
+        hint: str = "v",
+        lo: int | None = None,
+        hi: int | None = None,
+    ) -> tuple[Value, ...]:
+        """Loads ``width`` adjacent elements; ``lo``/``hi`` promise the range of loaded integers."""
+        out = tuple(self.fresh(hint, buf.dtype, lo, hi) for _ in range(width))
+        self.emit(w.Ld(out, buf, as_expr(index), where, other, cache, loc=self.loc))
+        return out
+
+    def ld(
+        self,
+        buf: Buffer,
+        index: ExprLike,
+        *,
+        where: Expr | None = None,
+        other: float = 0.0,
+        cache: str = "",
+        hint: str = "v",
+        lo: int | None = None,
+        hi: int | None = None,
+    ) -> Value:
+        """Loads one element."""
+        return self.ldv(buf, index, 1, where=where, other=other, cache=cache, hint=hint, lo=lo, hi=hi)[0]
+
+    def st(
+        self, buf: Buffer, index: ExprLike, *vals: Value, where: Expr | None = None, cache: str = ""
+    ) -> None:
+        """Stores adjacent elements."""
+        self.emit(w.St(buf, as_expr(index), vals, where, cache, loc=self.loc))
+
+    def cp_async(
+        self, dst: Buffer, dst_index: ExprLike, src: Buffer, src_index: ExprLike, count: int, where: Expr | None = None
+    ) -> None:
+        self.emit(w.CpAsync(dst, as_expr(dst_index), src, as_expr(src_index), count, where, loc=self.loc))
+
+    def commit(self) -> None:
+        self.emit(w.CpCommit(loc=self.loc))
+
+    def wait(self, pending: int) -> None:
+        self.emit(w.CpWait(pending, loc=self.loc))
+
+    def barrier(self, id: int = 0, count: int = 0) -> None:
+        self.emit(w.Barrier(id, count, loc=self.loc))
+
+    def sync(self) -> None:
+        self.emit(w.SyncWarp(loc=self.loc))
+
+    def fence(self, scope: str) -> None:
+        self.emit(w.Fence(scope, loc=self.loc))
+
+    def mma(self, shape: str, a: Sequence[Value], b: Sequence[Value], c: Sequence[Value], hint: str = "d") -> tuple[Value, ...]:
+        """The registers of ``a * b + c``."""
+        dtype = c[0].dtype if c else f32
+        out = tuple(self.fresh(hint, dtype) for _ in c)
+        self.emit(w.Mma(out, shape, tuple(a), tuple(b), tuple(c), loc=self.loc))
+        return out
+
+    def atom(self, op: str, buf: Buffer, index: ExprLike, val: ExprLike, hint: str = "old") -> Value:
+        out = self.fresh(hint, buf.dtype)
+        self.emit(w.Atom((out,), op, buf, as_expr(index), as_expr(val), loc=self.loc))
+        return out
+
+    def red(self, op: str, buf: Buffer, index: ExprLike, val: Value) -> None:
+        self.emit(w.Red(op, buf, as_expr(index), val, loc=self.loc))
+
+    def mbar_try_wait(self, bars: Buffer, index: ExprLike, parity: ExprLike) -> Value:
+        out = self.fresh("done", pred)
+        self.emit(w.MbarTryWait((out,), bars, as_expr(index), as_expr(parity), loc=self.loc))
+        return out
+
+    def mbar_wait(self, bars: Buffer, index: ExprLike, parity: ExprLike) -> None:
+        """Spins until the phase of this parity has completed."""
+        with self.loop():
+            self.break_if(self.mbar_try_wait(bars, index, parity))

@@ -1,0 +1,76 @@
+"""Every error that sparsegen raises on purpose, and the source location that it can point at."""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Loc:
+    """A line of the user's program (or of an ``.sgir`` file): file, 1-based line, 0-based column."""
+
+    file: str
+    line: int
+    col: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    def excerpt(self) -> str:
+        """The source line with a caret below the column; empty if the file cannot be read."""
+        text = linecache.getline(self.file, self.line).rstrip("\n")
+        if not text:
+            return ""
+        return f"  {text}\n  {' ' * self.col}^"
+
+
+class SparsegenError(Exception):
+    """Base of all errors: what is wrong, where (the user's line), and the knob to turn.
+
+    ``message`` says what and names the value; ``loc`` the line; ``hint`` the remedy.
+    """
+
+    def __init__(self, message: str, *, loc: Loc | None = None, hint: str | None = None) -> None:
+        self.message, self.loc, self.hint = message, loc, hint
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        parts = [self.message if self.loc is None else f"{self.loc}: {self.message}"]
+        if self.loc is not None and (excerpt := self.loc.excerpt()):
+            parts.append(excerpt)
+        if self.hint:
+            parts.append(f"remedy: {self.hint}")
+        return "\n".join(parts)
+
+
+class StencilError(SparsegenError):
+    """A stencil that cannot be described: not linear, offsets not constant, bad weights, wrong rank."""
+
+
+class BoundaryError(SparsegenError):
+    """A boundary that is unknown, incomplete or contradictory."""
+
+
+class ScheduleError(SparsegenError):
+    """A schedule that is unknown, contradictory, or illegal on the device."""
+
+
+class ArrayError(SparsegenError):
+    """An array of the wrong dtype, shape, stride, device or overlap."""
+
+
+class ToolchainError(SparsegenError):
+    """nvcc or a disassembler is missing or failed."""
+
+
+class DeviceError(SparsegenError):
+    """A GPU or a device profile that is not there."""
+
+
+class IRError(SparsegenError):
+    """A program that the verifier or the parser refuses."""
+
+
+class KernelFault(SparsegenError):
+    """The emulator found an error in a running program: race, deadlock, missing wait, bad access."""

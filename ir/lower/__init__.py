@@ -1,0 +1,1 @@
+"""Tile level to warp level: one rule for each tile op, each in the file of its idea."""

@@ -1,0 +1,77 @@
+"""What the lowering rules share: the builder, the launch's built-in values, and what tile values stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import tile as t
+from ..builder import Builder
+from ..errors import IRError
+from ..expr import FALSE, TRUE, Const, Expr, Value, substitute
+from ..node import Op
+from ..types import Buffer, s32
+
+Rule = Callable[["Context", Any], None]
+RULES: dict[type[Op], Rule] = {}
+
+
+def rule(op: type[Op]) -> Callable[[Rule], Rule]:
+    """Registers the lowering of a tile op."""
+
+    def register(f: Rule) -> Rule:
+        RULES[op] = f
+        return f
+
+    return register
+
+
+class Context:
+    """State of one kernel's lowering."""
+
+    def __init__(self, func: t.Func) -> None:
+        self.func = func
+        self.b = Builder(func.loc)
+        self.shared: list[Buffer] = []
+        self.slots: dict[Buffer, int] = {}
+        self.scratch: list[tuple[str, int, int]] = []
+        self.env: dict[Value, Expr] = {}
+        self.tid = Value("tid", s32, 0, func.threads - 1)
+        self.lane = Value("lane", s32, 0, 31)
+        self.warp = Value("warp", s32, 0, (func.threads - 1) // 32)
+        self.bx = Value("bx", s32, 0, func.blocks - 1)
+        self.b.reserve("tid", "lane", "warp", "bx", "by", "bz", *(p.name for p in func.params))
+
+    def resolve(self, e: Expr) -> Expr:
+        """A tile expression in terms of warp values."""
+        return substitute(e, self.env)
+
+    def slot_base(self, buf: Buffer, slot: Expr) -> Expr:
+        """First element of a slot of a tile's ring."""
+        return self.resolve(slot) * (buf.size // self.slots.get(buf, 1))
+
+    def branch(self, cond: Expr, then: Callable[[], None], orelse: Callable[[], None]) -> None:
+        """``if``/``else``, or only the side that a constant condition takes."""
+        if isinstance(cond, Const):
+            (then if cond.value else orelse)()
+            return
+        with self.b.if_(cond):
+            then()
+        with self.b.else_():
+            orelse()
+
+    def guard(self, cond: Expr, then: Callable[[], None]) -> None:
+        """``if`` without ``else``; no branch where the condition is constant."""
+        if cond == TRUE:
+            then()
+        elif cond != FALSE:
+            with self.b.if_(cond):
+                then()
+
+    def lower(self, op: Op) -> None:
+        """Lowers one tile op by its rule."""
+        if type(op) not in RULES:
+            raise IRError(f"no lowering rule for {op.name}", loc=op.loc)
+        saved, self.b.loc = self.b.loc, op.loc or self.b.loc
+        RULES[type(op)](self, op)
+        self.b.loc = saved

@@ -1,0 +1,115 @@
+"""``tile.copy``: windows of data through layouts, with the domain's border folded into the addresses."""
+
+from __future__ import annotations
+
+from .. import tile as t
+from ..boundary_map import Mapped, map_index, touches
+from ..expr import TRUE, Expr, Value, all_of, any_of, binary, select
+from ..types import Buffer
+from .context import Context, rule
+
+_UNROLL_PLAIN = 4  # loads in flight before the first store of a synchronous copy; more only costs registers
+
+
+@rule(t.Copy)
+def copy(cx: Context, op: t.Copy) -> None:
+    if op.src.space == "shared":
+        _elements(cx, op, edge=False)
+        return
+    y, x = cx.resolve(op.y), cx.resolve(op.x)
+    edge = any_of(touches(y, y + op.rows - 1, op.extent[0]), touches(x, x + op.cols - 1, op.extent[1]))
+    fast = _vectors if op.mode == "async" else lambda cx, op: _elements(cx, op, edge=False)
+    cx.branch(cx.b.let("edge", edge), lambda: _elements(cx, op, edge=True), lambda: fast(cx, op))
+
+
+def _vectors(cx: Context, op: t.Copy) -> None:
+    """The inside of the domain: adjacent elements, ``vector`` at a time, asynchronously."""
+    b, per_row = cx.b, op.cols // op.vector
+    base = cx.slot_base(op.dst, op.slot)
+    start = b.let("start", cx.resolve(op.y) * op.pitch + cx.resolve(op.x))
+    with b.for_("e", cx.tid, op.rows * per_row, cx.func.threads) as e:
+        r, c = b.let("r", e // per_row), e % per_row * op.vector
+        b.cp_async(op.dst, base + op.maps[0](r, c), op.src, start + r * op.pitch + c, op.vector)
+
+
+def _elements(cx: Context, op: t.Copy, *, edge: bool) -> None:
+    """One element at a time: across a border, through several maps, or out of a shared tile."""
+    b = cx.b
+    base, total = cx.slot_base(op.dst, op.slot), op.rows * op.cols
+    with b.for_("e", cx.tid, total, cx.func.threads, unroll=None if op.mode == "async" else _UNROLL_PLAIN) as e:
+        r, c, targets = _targets(cx, op, e)
+        if op.mode == "async":
+            _async_element(cx, op, r, c, base + targets[0][0])
+            return
+        value = _load(cx, op, r, c, edge=edge)
+        for index, where in targets:
+            b.st(op.dst, base + index, value, where=None if where == TRUE else where)
+
+
+def _targets(cx: Context, op: t.Copy, e: Expr) -> tuple[Expr, Expr, list[tuple[Expr, Expr]]]:
+    """Row and column of element ``e`` of the window, and (index, predicate) of each place it goes to."""
+    b = cx.b
+    if op.table is not None:
+        slot_size = op.dst.size // cx.slots.get(op.dst, 1)
+        packed, at = b.ldv(op.table, e * 2, 2, cache="nc", hint="lut")
+        cell = b.let("cell", at)
+        r = binary("min", b.let("r", cell >> 16), op.rows - 1)
+        c = binary("min", b.let("c", cell & 0xFFFF), op.cols - 1)
+        places = [b.let("to", packed & 0xFFFF), b.let("to", packed >> 16)]
+        return r, c, [(binary("min", i, slot_size - 1), TRUE if op.dirty is not None else i.ne(t.NOWHERE)) for i in places]
+    r, c = b.let("r", e // op.cols), b.let("c", e % op.cols)
+    out: list[tuple[Expr, Expr]] = []
+    for m in op.maps:
+        index, where = m(r, c), m.defined(r, c)
+        if where != TRUE and op.dirty is not None:
+            index, where = select(where, index, op.dirty), TRUE
+        out.append((b.let("to", index), where))
+    return r, c, out
+
+
+def _global_index(cx: Context, op: t.Copy, r: Expr, c: Expr) -> Expr:
+    return (cx.resolve(op.y) + r) * op.pitch + cx.resolve(op.x) + c
+
+
+def _load(cx: Context, op: t.Copy, r: Expr, c: Expr, *, edge: bool) -> Value:
+    b = cx.b
+    if op.src.space == "shared":
+        assert op.src_map is not None
+        return b.ld(op.src, cx.slot_base(op.src, op.src_slot) + op.src_map(r, c))
+    if not edge:
+        return b.ld(op.src, _global_index(cx, op, r, c))
+    my = map_index(cx.resolve(op.y) + r, op.extent[0], op.sides[0])
+    mx = map_index(cx.resolve(op.x) + c, op.extent[1], op.sides[1])
+    return read_mapped(cx, op.src, my.index * op.pitch + mx.index, (my, mx))
+
+
+def read_mapped(cx: Context, src: Buffer, index: Expr, axes: tuple[Mapped, ...]) -> Value:
+    """The value of a cell whose axes have been mapped: the loaded one, or a dirichlet side's constant."""
+    value, inside = cx.b.ld(src, index), all_of(*(m.inside for m in axes))
+    return value if inside == TRUE else cx.b.select(inside, value, constant(cx, src, axes))
+
+
+def constant(cx: Context, src: Buffer, axes: tuple[Mapped, ...]) -> Value:
+    """What a cell outside holds: outside on several axes, the lowest axis' value."""
+    b, value = cx.b, None
+    for m in reversed([m for m in axes if m.inside != TRUE]):
+        low = b.const(src.dtype, m.low, hint="outside")
+        fill = low if m.low == m.high else b.select(m.below, low, b.const(src.dtype, m.high, hint="outside"))
+        value = fill if value is None else b.select(m.inside, value, fill)
+    assert value is not None
+    return value
+
+
+def _async_element(cx: Context, op: t.Copy, r: Expr, c: Expr, to: Expr) -> None:
+    """An element across the border: copied asynchronously, or stored where a constant stands in for it."""
+    b = cx.b
+    my = map_index(cx.resolve(op.y) + r, op.extent[0], op.sides[0])
+    mx = map_index(cx.resolve(op.x) + c, op.extent[1], op.sides[1])
+    inside = binary("and", my.inside, mx.inside)
+    src = my.index * op.pitch + mx.index
+    if op.src.dtype.nbytes < 4:  # too narrow for cp.async
+        b.st(op.dst, to, read_mapped(cx, op.src, src, (my, mx)))
+        return
+    b.cp_async(op.dst, to, op.src, src, 1, where=None if inside == TRUE else inside)
+    if inside != TRUE:
+        b.st(op.dst, to, constant(cx, op.src, (my, mx)), where=binary("==", inside, 0))

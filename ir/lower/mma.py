@@ -1,0 +1,138 @@
+"""``tile.mma``: fragments addressed through layouts, multiplied by tensor cores (or, to compare, by CUDA cores)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import tile as t
+from ..expr import Expr, Value, all_of, as_expr, select
+from ..fragments import SHAPES, MmaShape
+from ..layout import Layout
+from ..types import Buffer
+from ..warp import Alloc
+from .context import Context, rule
+from .store import Cell, store_cells, with_keep
+
+
+@rule(t.Fragments)
+def fragments(cx: Context, op: t.Fragments) -> None:
+    cx.b.emit(Alloc(op.regs))
+    with cx.b.for_("r", 0, op.regs.size, unroll=0) as r:
+        cx.b.st(op.regs, r, cx.b.ld(op.table, r * 32 + cx.lane, cache="nc", hint="wf"))
+
+
+def lane_coordinates(cx: Context) -> tuple[Expr, Expr]:
+    """(g, t): the lane's group of four and its place in it, as the fragment tables name them."""
+    return cx.b.let("g", cx.lane // 4), cx.b.let("t", cx.lane % 4)
+
+
+@rule(t.Mma)
+def mma(cx: Context, op: t.Mma) -> None:
+    """Row by row of the warp in the innermost loop, so that a warp has several independent accumulators."""
+    b, base = cx.b, SHAPES[op.base]
+    b.emit(Alloc(op.acc))
+    per_warp, regs = op.products // op.warps, len(base.c.elements)
+    g, lane_t = lane_coordinates(cx)
+    first = b.let("first", cx.warp * per_warp)
+    zero = b.const(op.acc.dtype, 0.0, hint="zero")
+    with b.for_("z", 0, op.acc.size, unroll=0) as z:
+        b.st(op.acc, z, zero)
+    a = _Operand(op.src, op.a, op.depth, cx.resolve(op.src_offset), first, g, lane_t)
+    if op.shape == "fma":
+        _on_cuda_cores(cx, op, base, a, per_warp, regs)
+        return
+    done, total = 0, len(op.a) * op.depth // 4
+    for shape in _narrowing(op.shape):
+        step = shape.k // 4
+        count = (total - done) // step
+        if not count:
+            continue
+        with b.for_("s", 0, count, unroll=0) as s, b.for_("i", 0, per_warp, unroll=0) as i:
+            slices = [done + s * step + j for j in range(step)]
+            av = [a.load(cx, i, slices, row, col) for row, col in _a_elements(shape)]
+            for n in range(op.blocks):
+                bv = [b.ld(op.weights, n * total + q, hint="w") for q in slices]
+                at = (i * op.blocks + n) * regs
+                c = [b.ld(op.acc, at + e, hint="c") for e in range(regs)]
+                for e, d in enumerate(b.mma(_name(shape), av, bv, c)):
+                    b.st(op.acc, at + e, d)
+        done += count * step
+
+
+class _Operand:
+    """Where the elements of operand A are: one layout for each segment of the sum."""
+
+    def __init__(
+        self, src: Buffer, maps: Sequence[Layout], depth: int, offset: Expr, first: Expr, g: Expr, t: Expr
+    ) -> None:
+        self.src, self.maps, self.depth, self.offset, self.first, self.g, self.t = src, maps, depth, offset, first, g, t
+
+    def index(self, i: Expr, m: Expr, slice_: Expr, q: Expr) -> Expr:
+        """The element (row i, fragment row m, column ``4 * slice_ + q``): slices run through all the segments."""
+        per = self.depth // 4
+        out: Expr | None = None
+        for seg, layout in enumerate(self.maps):
+            # clamped into the segment: beyond it another layout is selected
+            local = select(all_of(slice_.ge(seg * per), slice_.lt((seg + 1) * per)), slice_ - seg * per, 0)
+            at = layout(self.first + i, m, local * 4 + q)
+            out = at if out is None else select(slice_.ge(seg * per), at, out)
+        assert out is not None
+        return self.offset + out
+
+    def load(self, cx: Context, i: Expr, slices: Sequence[Expr], row: int, col: int) -> Value:
+        """Element (g + row, t + col % 4) of the fragment's slice col // 4."""
+        return cx.b.ld(self.src, self.index(i, self.g + row, as_expr(slices[col // 4]), self.t), hint="a")
+
+
+def _a_elements(shape: MmaShape) -> list[tuple[int, int]]:
+    """(row - g, column - t) of a lane's elements of A."""
+    return [place(0, 0) for place in shape.a.elements]
+
+
+def _name(shape: MmaShape) -> str:
+    return next(n for n, s in SHAPES.items() if s is shape)
+
+
+def _narrowing(name: str) -> list[MmaShape]:
+    """The shape and, for what is left of the sum, the narrower ones of the same rows and type."""
+    s = SHAPES[name]
+    kin = [x for x in SHAPES.values() if (x.m, x.a.dtype, x.c.dtype) == (s.m, s.a.dtype, s.c.dtype) and x.k <= s.k]
+    return sorted(kin, key=lambda x: -x.k)
+
+
+def _on_cuda_cores(cx: Context, op: t.Mma, base: MmaShape, a: _Operand, per_warp: int, regs: int) -> None:
+    """The same sums by FMA, each lane making the outputs that the tensor core would have given it."""
+    b, width = cx.b, 8 * op.blocks
+    places = [place(0, 0) for place in base.c.elements]
+    for seg in range(len(op.a)):
+        with b.for_("q", 0, op.depth, unroll=4) as q, b.for_("i", 0, per_warp, unroll=0) as i:
+            slice_ = q // 4 + seg * (op.depth // 4)
+            rows = sorted({row for row, _ in places})
+            av = {row: b.ld(op.src, a.index(i, a.g + row, slice_, q % 4), hint="a") for row in rows}
+            for n in range(op.blocks):
+                wv = b.ldv(op.weights, (q + seg * op.depth) * width + 8 * n + a.t * 2, 2, cache="nc", hint="w")
+                for e, (row, col) in enumerate(places):
+                    at = (i * op.blocks + n) * regs + e
+                    b.st(op.acc, at, b.fma(av[row], wv[col], b.ld(op.acc, at, hint="c")))
+
+
+@rule(t.StoreFragments)
+def store_fragments(cx: Context, op: t.StoreFragments) -> None:
+    b, base = cx.b, SHAPES[op.base]
+    per_warp, regs = op.products // op.warps, len(base.c.elements)
+    g, lane_t = lane_coordinates(cx)
+    pairs = [(base.c.elements[e](0, 0)[0], e) for e in range(0, regs, 2)]
+    y, x = cx.resolve(op.y), cx.resolve(op.x)
+
+    def cells(keep: bool) -> None:
+        with b.for_("i", 0, per_warp, unroll=0) as i:
+            product = cx.warp * per_warp + i
+            row, across = b.let("row", y + product % op.rows), product // op.rows * base.m
+            for n in range(op.blocks):
+                inside = (lane_t * 2 + 8 * n).lt(op.group)
+                for m, e in pairs:
+                    vals = [b.ld(op.acc, (i * op.blocks + n) * regs + e + j, hint="o") for j in (0, 1)]
+                    col = b.let("col", x + (across + g + m) * op.group + lane_t * 2 + 8 * n)
+                    store_cells(cx, op, Cell(row, col, inside), vals, keep=keep)
+
+    with_keep(cx, op, cells, op.rows, op.products // op.rows * base.m * op.group)

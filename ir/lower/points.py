@@ -1,0 +1,118 @@
+"""``tile.points``: weighted sums on the CUDA cores, from a register window over shared memory or cell by cell."""
+
+from __future__ import annotations
+
+from .. import tile as t
+from ..boundary_map import map_index
+from ..expr import Expr, Value, all_of
+from ..warp import Alloc
+from .context import Context, rule
+from .copy import read_mapped
+from .store import Cell, store_cells, with_keep
+
+
+def thread_place(cx: Context, threads: tuple[int, int]) -> tuple[Expr, Expr]:
+    """Row and column of this thread among ``threads[0]`` x ``threads[1]``."""
+    b = cx.b
+    if threads[1] == 32:
+        return cx.warp, cx.lane
+    return b.let("ty", cx.tid // threads[1]), b.let("tx", cx.tid % threads[1])
+
+
+@rule(t.Points)
+def points(cx: Context, op: t.Points) -> None:
+    cx.b.emit(Alloc(op.acc))
+    if op.layout is None:
+        _from_global(cx, op)
+    else:
+        _from_shared(cx, op)
+
+
+class _Sum:
+    """A weighted sum being built: the first product starts it, the others are fused into it."""
+
+    def __init__(self, cx: Context) -> None:
+        self.cx, self.value = cx, None  # type: tuple[Context, Value | None]
+
+    def add(self, w: Value, u: Value) -> None:
+        b = self.cx.b
+        self.value = b.binary("mul", w, u, hint="s") if self.value is None else b.fma(w, u, self.value, hint="s")
+
+
+def _weights(cx: Context, op: t.Points) -> list[Value]:
+    return [cx.b.ld(op.weights, i, hint="w") for i in range(len(op.taps))]
+
+
+def _from_shared(cx: Context, op: t.Points) -> None:
+    """A thread slides down its window: each row segment is read once and added to every output that it touches."""
+    b = cx.b
+    assert op.layout is not None
+    ty, tx = thread_place(cx, op.threads)
+    base = cx.slot_base(op.src, op.slot)
+    w = _weights(cx, op)
+    dy = [o[0] for (o, _) in op.taps]
+    dx = [o[1] for (o, _) in op.taps]
+    first = op.before[1] + min(dx)
+    lead = first % op.per_x  # the segment starts at an aligned element
+    span = -(-(lead + op.per_x + max(dx) - min(dx)) // op.per_x) * op.per_x
+    top, left = b.let("top", ty * op.per_y), b.let("left", tx * op.per_x)
+    across = op.threads[1] * op.per_x
+    with b.for_("chunk", 0, op.chunks, unroll=0) as chunk:
+        sums = [[_Sum(cx) for _ in range(op.per_x)] for _ in range(op.per_y)]
+        for r in range(min(dy), op.per_y + max(dy)):
+            row = top + (r + op.before[0])
+            at = base + op.layout(row, left + chunk * across + (first - lead))
+            seg: list[Value] = []
+            for p in range(0, span, op.per_x):
+                seg += b.ldv(op.src, at + p, op.per_x, hint="u")
+            for j in range(op.per_y):
+                for i, (ty_off, tx_off) in enumerate(zip(dy, dx, strict=True)):
+                    if j + ty_off == r:
+                        for c in range(op.per_x):
+                            sums[j][c].add(w[i], seg[lead + c + tx_off - min(dx)])
+        for j in range(op.per_y):
+            for c in range(op.per_x):
+                value = sums[j][c].value
+                assert value is not None
+                b.st(op.acc, (chunk * op.per_y + j) * op.per_x + c, value)
+
+
+def _from_global(cx: Context, op: t.Points) -> None:
+    """One output a thread, neighbours through the cache; threads near a border map their reads."""
+    b, (ny, nx) = cx.b, op.extent
+    ty, tx = thread_place(cx, op.threads)
+    w = _weights(cx, op)
+    row, col = b.let("row", cx.resolve(op.y) + ty), b.let("col", cx.resolve(op.x) + tx)
+    dy = [o[0] for o, _ in op.taps]
+    dx = [o[1] for o, _ in op.taps]
+
+    def total(mapped: bool) -> None:
+        s = _Sum(cx)
+        for i, (oy, ox) in enumerate(zip(dy, dx, strict=True)):
+            if mapped:
+                my, mx = map_index(row + oy, ny, op.sides[0]), map_index(col + ox, nx, op.sides[1])
+                s.add(w[i], read_mapped(cx, op.src, my.index * op.pitch + mx.index, (my, mx)))
+            else:
+                s.add(w[i], b.ld(op.src, row * op.pitch + col + (oy * op.pitch + ox), hint="u"))
+        assert s.value is not None
+        b.st(op.acc, 0, s.value)
+
+    inner = all_of(row.ge(-min(dy)), row.lt(ny - max(dy)), col.ge(-min(dx)), col.lt(nx - max(dx)))
+    cx.branch(b.let("inner", inner), lambda: total(False), lambda: total(True))
+
+
+@rule(t.StorePoints)
+def store_points(cx: Context, op: t.StorePoints) -> None:
+    b = cx.b
+    ty, tx = thread_place(cx, op.threads)
+    y, x = cx.resolve(op.y), cx.resolve(op.x)
+    across = op.threads[1] * op.per_x
+
+    def cells(keep: bool) -> None:
+        with b.for_("chunk", 0, op.chunks, unroll=0) as chunk, b.for_("j", 0, op.per_y, unroll=0) as j:
+            row = b.let("row", y + ty * op.per_y + j)
+            col = b.let("col", x + chunk * across + tx * op.per_x)
+            vals = [b.ld(op.acc, (chunk * op.per_y + j) * op.per_x + c, hint="o") for c in range(op.per_x)]
+            store_cells(cx, op, Cell(row, col), vals, keep=keep)
+
+    with_keep(cx, op, cells, op.threads[0] * op.per_y, across * op.chunks)

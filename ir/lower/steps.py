@@ -1,0 +1,78 @@
+"""``tile.step`` and ``tile.put``: exact time steps of a small window, for the rim that time fusion gets wrong."""
+
+from __future__ import annotations
+
+from .. import tile as t
+from ..boundary_map import map_index
+from ..expr import FALSE, TRUE, Expr, Value, all_of, any_of
+from .context import Context, rule
+from .copy import read_mapped
+
+
+@rule(t.Step)
+def step(cx: Context, op: t.Step) -> None:
+    b, (ny, nx), (my, mx) = cx.b, op.extent, op.margin
+    rows, cols = op.rows - 2 * my, op.cols - 2 * mx
+    y, x = cx.resolve(op.y), cx.resolve(op.x)
+    w = [b.ld(op.weights, i, hint="w") for i in range(len(op.taps))]
+    with b.for_("e", cx.tid, rows * cols, cx.func.threads) as e:
+        r, c = b.let("r", e // cols + my), b.let("c", e % cols + mx)
+        row, col = b.let("row", y + r), b.let("col", x + c)
+        # along a periodic axis the window goes on past the border; along the others cells outside do not exist
+        real = all_of(*(_within(i, n, s) for i, n, s in ((row, ny, op.sides[0]), (col, nx, op.sides[1]))))
+
+        def cell() -> None:
+            total = None
+            for i, ((oy, ox), _) in enumerate(op.taps):
+                u = _neighbour(cx, op, (row + oy, r + oy), (col + ox, c + ox), y, x)
+                total = b.binary("mul", w[i], u, hint="s") if total is None else b.fma(w[i], u, total, hint="s")
+            assert total is not None
+            keep = any_of(*_kept(op, row, col))
+            if keep != FALSE:
+                total = b.select(b.let("kept", keep), b.ld(op.src, op.layout(r, c), hint="old"), total)
+            b.st(op.dst, op.layout(r, c), total)
+
+        cx.guard(real, cell)
+
+
+def _within(i: Expr, n: int, side: tuple[tuple[str, float], tuple[str, float]]) -> Expr:
+    return TRUE if side[0][0] == "periodic" else all_of(i.ge(0), i.lt(n))
+
+
+def _kept(op: t.Step, row: Expr, col: Expr) -> list[Expr]:
+    out: list[Expr] = []
+    for axis, (i, n) in enumerate(((row, op.extent[0]), (col, op.extent[1]))):
+        radius = op.radius[axis]
+        low, high = op.sides[axis]
+        out += [i.lt(radius)] if low[0] == "frozen" else []
+        out += [i.ge(n - radius)] if high[0] == "frozen" else []
+    return out
+
+
+def _neighbour(
+    cx: Context, op: t.Step, row: tuple[Expr, Expr], col: tuple[Expr, Expr], y: Expr, x: Expr
+) -> Value:
+    """The value at a neighbour: straight from the window, or mapped where a border that is not periodic is crossed."""
+    index, mapped = [], []
+    for (cell, local), n, side, first in ((row, op.extent[0], op.sides[0], y), (col, op.extent[1], op.sides[1], x)):
+        if side[0][0] == "periodic":
+            index.append(local)
+        else:
+            m = map_index(cell, n, side)
+            index.append(m.index - first)
+            mapped.append(m)
+    return read_mapped(cx, op.src, op.layout(*index), tuple(mapped))
+
+
+@rule(t.Put)
+def put(cx: Context, op: t.Put) -> None:
+    b, y, x = cx.b, cx.resolve(op.y), cx.resolve(op.x)
+    with b.for_("e", cx.tid, op.rows * op.cols, cx.func.threads) as e:
+        r, c = b.let("r", e // op.cols), b.let("c", e % op.cols)
+        row, col = b.let("row", y + r), b.let("col", x + c)
+
+        def cell() -> None:
+            value = b.ld(op.src, op.layout(r + op.margin[0], c + op.margin[1]))
+            b.st(op.dst, row * op.pitch + col, value)
+
+        cx.guard(b.let("in", all_of(row.lt(cx.resolve(op.y_end)), col.lt(cx.resolve(op.x_end)))), cell)

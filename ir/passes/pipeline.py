@@ -1,0 +1,68 @@
+"""``pipeline``: fetches the data of later tiles while this one is computed, in a ring of ``stages`` stages.
+
+In a loop over tiles the asynchronous copies become prefetches.  Who reads the fetched tile decides the ring: if only
+copies do (a layout transform that soon lets go of it), the ring has ``stages - 1`` slots and is refilled after them;
+if the computation itself reads it, the ring has ``stages`` slots and is refilled at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .. import tile as t
+from ..expr import Expr, as_expr
+from ..module import Module
+from ..node import Op, buffers, fields
+from ..types import Buffer
+from .manager import register
+
+
+@register("pipeline")
+@dataclass(frozen=True)
+class Pipeline:
+    """Software pipelining of every loop over tiles that keeps its block; ``stages`` 1 leaves the copies where they are."""
+
+    stages: int = 2
+
+    def run(self, module: Module) -> Module:
+        if self.stages == 1:
+            return module
+        return replace(module, funcs=tuple(self._func(f) if isinstance(f, t.Func) else f for f in module.funcs))
+
+    def _func(self, func: t.Func) -> t.Func:
+        rings: dict[Buffer, Buffer] = {}
+        body = [self._loop(op, rings) if isinstance(op, t.ForTiles) and op.stride else op for op in func.body]
+        slots = {new: new.size // old.size for old, new in rings.items()}
+        body = [replace(op, buf=rings[op.buf], slots=slots[rings[op.buf]])
+                if isinstance(op, t.Alloc) and op.buf in rings else op for op in body]  # fmt: skip
+        return replace(func, body=tuple(body))
+
+    def _loop(self, loop: t.ForTiles, rings: dict[Buffer, Buffer]) -> t.ForTiles:
+        fetches = [op for op in loop.body if isinstance(op, t.Copy) and op.mode == "async"]
+        if not fetches:
+            return loop
+        fetched = {op.dst for op in fetches}
+        rest = [op for op in loop.body if op not in fetches]
+        readers = [i for i, op in enumerate(rest) if fetched & set(buffers(op, writes=False))]
+        early = all(isinstance(rest[i], t.Copy) for i in readers)
+        ahead, slots = self.stages - 1, self.stages - 1 if early else self.stages
+        for b in fetched:
+            rings[b] = replace(b, size=b.size * slots)
+        now = loop.turn % slots if slots > 1 else as_expr(0)
+        ring = {b: (rings[b], now) for b in fetched}
+        prefetch = t.Prefetch(ahead, tuple(_in_ring(op, ring) for op in fetches), loc=loop.loc)
+        at = readers[-1] + 1 if early else 0
+        body = [_in_ring(op, ring) for op in rest]
+        return replace(loop, body=(t.Wait(ahead - 1, loc=loop.loc), *body[:at], prefetch, *body[at:]))
+
+
+def _in_ring(op: Op, ring: dict[Buffer, tuple[Buffer, Expr]]) -> Op:
+    """The op with its tiles replaced by the turn's slot of their rings."""
+    changed: dict[str, Any] = {}
+    for name, kind, _ in fields(op):
+        b = getattr(op, name)
+        if kind == "buffer" and b in ring:
+            changed[name], slot = ring[b]
+            changed["src_slot" if name == "src" and isinstance(op, t.Copy) else "slot"] = slot
+    return replace(op, **changed) if changed else op

@@ -1,0 +1,90 @@
+"""What the op-to-tile passes share: names of parameters, tap tables, the loop over tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import op as o
+from .. import tile as t
+from ..expr import Value
+from ..module import Launch, Module
+from ..node import Op
+from ..types import Buffer, s32
+
+Kernel = o.Stencil | o.Rim
+#: Parameters that are fields of the pass, and their roles in its launches.
+FIELDS = {"u": "in", "out": "out"}
+
+
+def field(op: Kernel, name: str) -> Buffer:
+    """A field of the stencil, ``u`` or ``out``, as a kernel parameter."""
+    return Buffer(name, op.dtype, op.shape[0] * op.pitch[name == "out"], "global")
+
+
+def weights(op: Kernel) -> tuple[Buffer, Any]:
+    """The taps' weights as a parameter in the constant bank, and their values."""
+    values = np.array([w for _, w in op.taps], dtype=op.dtype.numpy())
+    return Buffer("w", op.dtype, len(op.taps), "param"), values
+
+
+def keep(op: o.Stencil) -> tuple[tuple[int, int], ...]:
+    """How many cells from each border the kernel must leave as they are (frozen sides)."""
+    return tuple(
+        (r if low[0] == "frozen" else 0, r if high[0] == "frozen" else 0)
+        for r, (low, high) in zip(op.radius, op.sides, strict=True)
+    ) if op.steps == 1 else ((0, 0),) * len(op.shape)  # fmt: skip
+
+
+def tiles(
+    boxes: tuple[o.Box, ...], rows: int, cols: int, stride: int, body: Any, loc: Any = None
+) -> t.ForTiles:
+    """A loop over tiles; ``body(loop)`` gives its ops from the loop's values."""
+    y_top = max(y1 for (_, y1), _ in boxes)
+    x_top = max(x1 for _, (_, x1) in boxes)
+    count = sum(-(-(y1 - y0) // rows) * -(-(x1 - x0) // cols) for (y0, y1), (x0, x1) in boxes)
+    y, x = Value("y", s32, 0, y_top - 1), Value("x", s32, 0, x_top - 1)
+    y_end, x_end = Value("y_end", s32, 0, y_top), Value("x_end", s32, 0, x_top)
+    number, turn = Value("number", s32, 0, count - 1), Value("turn", s32, 0, max(0, count - 1))
+    loop = t.ForTiles(y, x, y_end, x_end, number, turn, boxes, rows, cols, stride, (), loc=loc)
+    return t.ForTiles(y, x, y_end, x_end, number, turn, boxes, rows, cols, stride, tuple(body(loop)), loc=loc)
+
+
+def tile_count(boxes: tuple[o.Box, ...], rows: int, cols: int) -> int:
+    """How many tiles cover the boxes."""
+    return sum(-(-(y1 - y0) // rows) * -(-(x1 - x0) // cols) for (y0, y1), (x0, x1) in boxes)
+
+
+def align_left(radius: int, quantum: int) -> int:
+    """Columns to fetch left of a tile so that the halo is whole and the first one is a multiple of ``quantum``."""
+    return -(-radius // quantum) * quantum
+
+
+def vector(pitch: int, most: int) -> int:
+    """Elements that one global access may move: more than one only if every row starts at a 16-byte boundary."""
+    return most if pitch % most == 0 else 1
+
+
+def whole(op: o.Stencil) -> tuple[o.Box]:
+    """The box that tiles cover: from the first cell on, so that they start aligned; ``op.box`` says what they store."""
+    return (tuple((0, n) for n in op.shape),)
+
+
+def replace_kernel(
+    module: Module, old: Op, new: t.Func, constants: dict[str, Any], *, keep_op: bool = False
+) -> Module:
+    """The module with one op replaced by its kernel (or the kernel put before it), and the kernel's launch.
+
+    A launch's roles: ``in`` (the parameter ``u``) and ``out``; ``ws.NAME`` for workspaces; ``SYMBOL.NAME`` for the
+    kernel's constants.
+    """
+    tables = {f"{new.symbol}.{name}": value for name, value in constants.items()}
+
+    def role(name: str) -> str:
+        return f"{new.symbol}.{name}" if name in constants else FIELDS.get(name, f"ws.{name}")
+
+    args = tuple(role(p.name) for p in new.params)
+    with_op = (new, old) if keep_op else (new,)
+    funcs = tuple(x for f in module.funcs for x in (with_op if f is old else (f,)))
+    return Module(module.name, funcs, (*module.launches, Launch(new.symbol, args)), {**module.constants, **tables})

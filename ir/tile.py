@@ -1,0 +1,291 @@
+"""The tile level: how, in tiles.
+
+A kernel walks over tiles of the output; ops move windows of data between memory spaces through layouts, multiply them
+and store the result.  Shared tiles are declared with their layout and the number of slots of their ring; addresses,
+lanes and copies' widths appear only when :mod:`sparsegen.ir.lower` turns a tile program into a warp program.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .expr import Expr, Value
+from .layout import Layout
+from .node import Op, attr, bind, buffer, declare, define, operand, region
+from .op import Box, Sides, Tap
+from .types import Buffer
+
+
+#: What a lookup table holds where a map is not defined and there is no dirty slot.
+NOWHERE: Final = 0xFFFF
+
+
+@define("tile.func")
+class Func(Op):
+    """A kernel of ``blocks`` blocks of ``threads`` threads; ``min_blocks`` a multiprocessor bounds the registers."""
+
+    symbol: str = attr()
+    params: tuple[Buffer, ...] = declare()
+    blocks: int = attr()
+    threads: int = attr()
+    body: tuple[Op, ...] = region()
+    min_blocks: int = attr(default=1)
+
+
+@define("tile.alloc")
+class Alloc(Op):
+    """A shared tile: ``layout`` gives an element's place in a slot of ``buf.size // slots`` elements."""
+
+    buf: Buffer = declare()
+    layout: Layout = attr()
+    slots: int = attr(default=1)
+
+
+@define("tile.slots")
+class Slots(Op):
+    """A workspace parameter holds ``count`` tiles, one after the other."""
+
+    buf: Buffer = buffer()
+    count: int = attr()
+
+
+@define("tile.for_tiles")
+class ForTiles(Op):
+    """Runs the body for tiles of ``rows`` x ``cols`` outputs, row by row, that cover each of ``boxes``.
+
+    ``y`` and ``x`` are the tile's first row and column (the domain's coordinates), ``y_end`` and ``x_end`` the first
+    ones past its box.  With ``stride`` 0 a block has one
+    tile, else it takes every ``stride``-th.  ``number`` is the tile's number and ``turn`` how many tiles the block has
+    done before it.
+    """
+
+    y: Value = bind()
+    x: Value = bind()
+    y_end: Value = bind()
+    x_end: Value = bind()
+    number: Value = bind()
+    turn: Value = bind()
+    boxes: tuple[Box, ...] = attr()
+    rows: int = attr()
+    cols: int = attr()
+    stride: int = attr()
+    body: tuple[Op, ...] = region()
+
+
+@define("tile.prefetch")
+class Prefetch(Op):
+    """Runs its body ``distance`` turns ahead: for the tile that this block will have then, if it has one.
+
+    The loop's own values mean that later tile inside.  The pipeline pass makes these from copies; the first
+    ``distance`` of them run before the loop.  Each turn is one group of asynchronous copies.
+    """
+
+    distance: int = attr()
+    body: tuple[Op, ...] = region()
+
+
+@define("tile.wait")
+class Wait(Op):
+    """Waits until at most ``pending`` of the latest prefetches are in flight."""
+
+    pending: int = attr()
+
+
+@define("tile.barrier")
+class Barrier(Op):
+    """All threads of the block meet."""
+
+
+@define("tile.copy")
+class Copy(Op):
+    """Copies a window of ``rows`` x ``cols`` elements through layouts: the one data movement of all schedules.
+
+    ``src`` is a field in global memory (``pitch`` elements a row; the window starts at cell (``y``, ``x``), which may
+    lie outside the ``extent``: such cells follow ``sides``), or a shared tile (element (r, c) at ``src_map``).  It goes
+    to each of ``maps`` that is defined there: stencil2row, padding and swizzles are layouts.  ``vector`` elements move
+    at once (only with one map that keeps them adjacent).  ``mode``: ``async`` or ``plain``.
+    ``dirty``: elements that a map leaves out are written to that index instead of being skipped (dirty-bits padding);
+    ``table``: (r, c) and the maps' indices come from a lookup table that the host has worked out.
+    ``slot`` / ``src_slot``: place in the ring of the tile (or, in global memory, which tile of many).
+    """
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    y: Expr = operand()
+    x: Expr = operand()
+    rows: int = attr()
+    cols: int = attr()
+    maps: tuple[Layout, ...] = attr()
+    slot: Expr = operand()
+    src_slot: Expr = operand()
+    extent: tuple[int, int] = attr(default=(0, 0))
+    pitch: int = attr(default=0)
+    sides: Sides = attr(default=())
+    vector: int = attr(default=1)
+    mode: str = attr(default="plain")
+    src_map: Layout | None = attr(default=None)
+    dirty: int | None = attr(default=None)
+    table: Buffer | None = buffer(default=None)
+
+
+@define("tile.zero")
+class Zero(Op):
+    """Writes zero to the elements of a slot of ``dst`` that ``table`` lists (padding that an mma will read)."""
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    table: Buffer = buffer()
+    slot: Expr = operand()
+
+
+@define("tile.fragments")
+class Fragments(Op):
+    """Loads each lane's ``regs.size`` registers from a table in fragment order: register r of lane l at 32 r + l."""
+
+    regs: Buffer = declare()
+    table: Buffer = buffer()
+
+
+@define("tile.mma")
+class Mma(Op):
+    """Products of a tile's rows with constant matrices, by ``warps`` warps.
+
+    For each of ``products`` i and each of ``blocks`` column blocks n:
+    ``acc[i, n] = sum over segments, q < depth: a[i, m, q] * w[q, n]`` with m the fragment's row.  ``a`` has one layout
+    (i, m, q) -> element of ``src`` for each segment; segment s owns weight slices s*depth/4 ... of ``weights``.
+    ``shape`` is the mma instruction for most of the sum (the rest takes narrower ones); ``shape`` "fma" multiplies on
+    the CUDA cores with the fragments of ``base`` instead, its weights straight from the table.
+    Product i belongs to warp ``i // (products // warps)``.
+    """
+
+    acc: Buffer = declare()
+    src: Buffer = buffer()
+    weights: Buffer = buffer()
+    a: tuple[Layout, ...] = attr()
+    shape: str = attr()
+    base: str = attr()
+    products: int = attr()
+    blocks: int = attr()
+    depth: int = attr()
+    warps: int = attr()
+    src_offset: Expr = operand()
+
+
+@define("tile.store_fragments")
+class StoreFragments(Op):
+    """Stores the accumulators of a ``tile.mma``: product i, fragment row m, column c of block n is the output cell
+    (y + i % rows, x + (i // rows * M + m) * group + 8 n + c) where 8 n + c < ``group``.
+
+    ``keep`` and ``box`` as for ``tile.store_points``.
+    """
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    acc: Buffer = buffer()
+    src: Buffer = buffer()
+    y: Expr = operand()
+    x: Expr = operand()
+    base: str = attr()
+    products: int = attr()
+    rows: int = attr()
+    blocks: int = attr()
+    group: int = attr()
+    warps: int = attr()
+    pitch: int = attr()
+    box: Box = attr()
+    extent: tuple[int, int] = attr()
+    keep: tuple[tuple[int, int], ...] = attr()
+    src_pitch: int = attr()
+    vector: int = attr()
+
+
+@define("tile.points")
+class Points(Op):
+    """Weighted sums on the CUDA cores: each thread makes ``per_y`` x ``per_x`` adjacent outputs from its window.
+
+    Threads stand ``threads[0]`` x ``threads[1]`` (rows x columns of threads).  ``src`` is a shared tile whose element
+    (r, c) of ``layout`` is cell (y + r - before[0], x + c - before[1]); or global memory (``layout`` None), read cell
+    by cell with the border mapped by ``sides``.  Weight i of the taps is ``weights[i]``.
+    """
+
+    acc: Buffer = declare()
+    src: Buffer = buffer()
+    weights: Buffer = buffer()
+    y: Expr = operand()
+    x: Expr = operand()
+    slot: Expr = operand()
+    taps: tuple[Tap, ...] = attr()
+    threads: tuple[int, int] = attr()
+    per_y: int = attr()
+    per_x: int = attr()
+    chunks: int = attr()
+    before: tuple[int, int] = attr()
+    layout: Layout | None = attr()
+    extent: tuple[int, int] = attr()
+    pitch: int = attr()
+    sides: Sides = attr()
+
+
+@define("tile.store_points")
+class StorePoints(Op):
+    """Stores what ``tile.points`` made, where the cell lies in ``box``.
+
+    ``keep`` gives, for each axis, how many cells from the low and the high border keep the value of ``src`` (frozen).
+    """
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    acc: Buffer = buffer()
+    src: Buffer = buffer()
+    y: Expr = operand()
+    x: Expr = operand()
+    threads: tuple[int, int] = attr()
+    per_y: int = attr()
+    per_x: int = attr()
+    chunks: int = attr()
+    pitch: int = attr()
+    box: Box = attr()
+    extent: tuple[int, int] = attr()
+    keep: tuple[tuple[int, int], ...] = attr()
+    src_pitch: int = attr()
+    vector: int = attr()
+
+
+@define("tile.step")
+class Step(Op):
+    """One exact time step from shared tile ``src`` to ``dst``: the cells at least ``margin`` from the window's edge.
+
+    Element (r, c) is cell (y + r, x + c); cells outside the domain are left alone, reads across a border follow
+    ``sides``, and a cell that a frozen border keeps takes its old value.
+    """
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    weights: Buffer = buffer()
+    y: Expr = operand()
+    x: Expr = operand()
+    rows: int = attr()
+    cols: int = attr()
+    margin: tuple[int, int] = attr()
+    taps: tuple[Tap, ...] = attr()
+    radius: tuple[int, int] = attr()
+    layout: Layout = attr()
+    extent: tuple[int, int] = attr()
+    sides: Sides = attr()
+
+
+@define("tile.put")
+class Put(Op):
+    """Copies the inner ``rows`` x ``cols`` elements of a shared tile to global memory, up to (``y_end``, ``x_end``).
+
+    Element (r, c) of the inside is (r + margin[0], c + margin[1]) of ``layout`` and cell (y + r, x + c).
+    """
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    y: Expr = operand()
+    x: Expr = operand()
+    rows: int = attr()
+    cols: int = attr()
+    margin: tuple[int, int] = attr()
+    layout: Layout = attr()
+    y_end: Expr = operand()
+    x_end: Expr = operand()
+    pitch: int = attr()

@@ -1,0 +1,103 @@
+"""Scalar types, buffers and memory spaces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal["float", "int", "uint", "pred"]
+Space = Literal["global", "shared", "reg", "param"]
+
+
+@dataclass(frozen=True)
+class DType:
+    """A scalar type: name, width in bits, kind, and the C++ type that holds it in a register."""
+
+    name: str
+    bits: int
+    kind: Kind
+    c: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory; packed sub-byte types (s4, u4) are held in words and have none of their own."""
+        if self.bits % 8:
+            raise ValueError(f"{self.name} is packed: it has no size in bytes")
+        return self.bits // 8
+
+    @property
+    def is_int(self) -> bool:
+        return self.kind in ("int", "uint")
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """Smallest and largest value of an integer or predicate type."""
+        if self.kind == "pred":
+            return 0, 1
+        if self.kind == "uint":
+            return 0, 2**self.bits - 1
+        if self.kind == "int":
+            return -(2 ** (self.bits - 1)), 2 ** (self.bits - 1) - 1
+        raise ValueError(f"{self.name} is no integer type")
+
+    def numpy(self) -> Any:
+        """The NumPy dtype that stores this type (ml_dtypes for bf16); tf32 is stored as f32."""
+        import numpy as np
+
+        if self.name == "bf16":
+            import ml_dtypes
+
+            return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(_NUMPY[self.name])
+
+
+_NUMPY = {
+    "f64": "float64", "f32": "float32", "tf32": "float32", "f16": "float16", "s64": "int64", "u64": "uint64",
+    "s32": "int32", "u32": "uint32", "s16": "int16", "u16": "uint16", "s8": "int8", "u8": "uint8", "pred": "bool",
+}  # fmt: skip
+
+f64 = DType("f64", 64, "float", "double")
+f32 = DType("f32", 32, "float", "float")
+tf32 = DType("tf32", 32, "float", "float")
+f16 = DType("f16", 16, "float", "__half")
+bf16 = DType("bf16", 16, "float", "__nv_bfloat16")
+s64 = DType("s64", 64, "int", "long long")
+u64 = DType("u64", 64, "uint", "unsigned long long")
+s32 = DType("s32", 32, "int", "int")
+u32 = DType("u32", 32, "uint", "unsigned")
+s16 = DType("s16", 16, "int", "short")
+u16 = DType("u16", 16, "uint", "unsigned short")
+s8 = DType("s8", 8, "int", "signed char")
+u8 = DType("u8", 8, "uint", "unsigned char")
+s4 = DType("s4", 4, "int", "unsigned")
+u4 = DType("u4", 4, "uint", "unsigned")
+pred = DType("pred", 1, "pred", "bool")
+
+DTYPES: dict[str, DType] = {
+    t.name: t for t in (f64, f32, tf32, f16, bf16, s64, u64, s32, u32, s16, u16, s8, u8, s4, u4, pred)
+}
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A flat array of ``size`` elements of ``dtype`` in one memory space, named once in a function.
+
+    ``global``: a pointer argument; ``param``: a struct passed by value (constant bank); ``shared``: of the block;
+    ``reg``: of each lane (indices must become constants when its loops are unrolled).  ``align`` is in bytes.
+    """
+
+    name: str
+    dtype: DType
+    size: int
+    space: Space
+    align: int = 16
+
+    def __str__(self) -> str:
+        return f"@{self.name}"
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.nbytes

@@ -1,0 +1,238 @@
+"""Refuses wrong programs: names and scopes for every level from the declarations, and each op's own rules.
+
+An op adds its rules with ``@check(warp.Ld)``; the warp level's are in
+:mod:`sparsegen.ir.verify_warp` and :mod:`sparsegen.ir.verify_memory`.  Diagnostics
+name the op as text and point at the line that it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from . import expr as ex
+from .errors import IRError
+from .expr import Bin, Const, Expr, Select, Value
+from .module import Module
+from .node import Op, buffers, fields, walk
+from .text import declaration, head
+from .types import Buffer, DType
+from .uniform import Levels
+
+C = TypeVar("C", bound=Callable[..., None])
+CHECKS: dict[type[Op], list[Callable[[Any, Context], None]]] = {}
+
+
+def check(*classes: type[Op]) -> Callable[[C], C]:
+    """Decorator: run ``rule(op, context)`` on every op of these classes; it calls ``context.fail`` to refuse."""
+
+    def add(rule: C) -> C:
+        for cls in classes:
+            CHECKS.setdefault(cls, []).append(rule)
+        return rule
+
+    return add
+
+
+@dataclass
+class Context:
+    """What a rule may ask: the enclosing ops, what they declare, and how uniform control and values are."""
+
+    func: Op
+    shared_limit: int | None = None
+    path: tuple[tuple[Op, str], ...] = ()  # (enclosing op, its region), outermost first
+    op: Op | None = None
+    defined: dict[Value, Op | None] = field(default_factory=dict)  # None: a parameter or built-in
+    levels: Levels = field(default_factory=Levels)
+    written: frozenset[Buffer] = frozenset()
+
+    def fail(self, message: str, hint: str | None = None, op: Op | None = None) -> None:
+        """Refuses the program because of the current op."""
+        at = op or self.op or self.func
+        raise IRError(f"{at.name}: {message}\n  in: {head(at)}", loc=at.loc, hint=hint)
+
+    def need(self, ok: bool, message: str, hint: str | None = None) -> None:
+        """Refuses the program unless ``ok``."""
+        if not ok:
+            self.fail(message, hint)
+
+    @property
+    def parent(self) -> Op:
+        return self.path[-1][0]
+
+    @property
+    def conditional(self) -> bool:
+        """Whether something around the op may keep it from running at all: an ``if`` or a loop without iterations."""
+        from .warp import For, If
+
+        def may_skip(o: Op) -> bool:
+            return isinstance(o, If) or (isinstance(o, For) and o.start.hi >= o.stop.lo)
+
+        return any(may_skip(o) for o, _ in self.path)
+
+    @property
+    def threads(self) -> int:
+        return int(getattr(self.func, "threads", 0))
+
+    # ------------------------------------------------------------------------------------------------ types
+    def typed(self, e: Expr, want: DType, what: str) -> None:
+        """The operand holds ``want``: a value of that type, or an integer (or predicate) expression for such a type."""
+        if isinstance(e, Value):
+            self.need(e.dtype is want, f"{what} must be {want}, but {declaration(e)}", "convert it with warp.cvt")
+        elif want.kind == "pred":
+            self.need(is_condition(e), f"{what} must be a predicate, but is the number {e}", "compare it with 0")
+        else:
+            self.need(want.is_int, f"{what} must be a {want} value, but is the integer expression {e}",
+                      "use warp.const for a literal, or a value from warp.cvt")  # fmt: skip
+
+    def integer(self, e: Expr | None, what: str) -> None:
+        """The operand is an integer expression."""
+        if isinstance(e, Value):
+            self.need(e.dtype.is_int, f"{what} must be an integer, but {declaration(e)}")
+
+    def condition(self, e: Expr | None, what: str) -> None:
+        """The operand is a predicate (or absent)."""
+        if e is not None:
+            got = declaration(e) if isinstance(e, Value) else f"it is the number {e}"
+            self.need(is_condition(e), f"{what} must be a predicate, but {got}", "compare it with 0")
+
+    def one_of(self, got: object, names: tuple[object, ...], what: str) -> None:
+        """An attribute is one of some names."""
+        self.need(got in names, f"{what} {got!r} is unknown", f"one of {', '.join(map(repr, names))}")
+
+    def inside(self, buf: Buffer, index: Expr, count: int, where: Expr | None) -> None:
+        """Elements ``index .. index+count-1`` are not certainly outside the buffer; vectors are not certainly askew."""
+        self.integer(index, "the index")
+        if count > 1 and isinstance(index, Const) and index.value % count:
+            self.fail(f"index {index} is not a multiple of the {count} elements accessed at once")
+        if where is not None or self.conditional:
+            return
+        if index.lo + count > buf.size or index.hi < 0:
+            self.fail(f"index {index} is {_span(index)}: outside {declaration(buf)}"
+                      + (f" ({count} elements)" if count > 1 else ""), "guard the access with where=")  # fmt: skip
+
+
+def _span(e: Expr) -> str:
+    return str(e.lo) if e.lo == e.hi else f"in {e.lo}..{e.hi}"
+
+
+def is_condition(e: Expr) -> bool:
+    """Whether the expression is a predicate, a choice between two predicates included."""
+    return ex.is_pred(e) or (isinstance(e, Select) and is_condition(e.a) and is_condition(e.b))
+
+
+# ------------------------------------------------------------------------------------------------------- generic rules
+class _Scopes:
+    """Walks one function: every name is defined once, before its use, and used as it was declared."""
+
+    def __init__(self, ctx: Context) -> None:
+        self.ctx = ctx
+        self.ever: dict[str, Op] = {}
+
+    def define(self, x: Value | Buffer, op: Op, scope: dict[str, Value | Buffer]) -> None:
+        name = f"@{x.name}" if isinstance(x, Buffer) else f"%{x.name}"
+        if name in self.ever:
+            self.ctx.fail(f"{name} is defined a second time; first by: {head(self.ever[name])}",
+                          "names are unique in a function", op)  # fmt: skip
+        self.ever[name] = op
+        scope[name] = x
+        if isinstance(x, Buffer):
+            self.ctx.need(x.size > 0, f"{declaration(x)} has no elements")
+            self.ctx.need(x.align > 0 and x.align & (x.align - 1) == 0, f"{declaration(x)}: no power of two")
+        else:
+            self.ctx.need(x.lo <= x.hi, f"{declaration(x)} has an empty range")
+            self.ctx.defined[x] = op
+
+    def use(self, name: str, x: Value | Buffer, op: Op, scope: dict[str, Value | Buffer]) -> None:
+        known = scope.get(name)
+        if known is None:
+            if name in self.ever:
+                self.ctx.fail(f"{name} is used outside the region that defines it: {head(self.ever[name])}", op=op)
+            self.ctx.fail(f"{name} is not defined", op=op)
+        elif known != x:
+            self.ctx.fail(f"{name} is used as {declaration(x)}, but declared as {declaration(known)}", op=op)
+
+    def expression(self, e: Expr, op: Op, scope: dict[str, Value | Buffer]) -> None:
+        for x in ex.walk(e):
+            if isinstance(x, Value):
+                self.use(f"%{x.name}", x, op, scope)
+                if x is not e and x.dtype.kind == "float":
+                    self.ctx.fail(f"integer expression {e} reads the {x.dtype} value %{x.name}", op=op)
+            elif isinstance(x, Bin) and x.op in ("//", "%") and (x.a.lo < 0 or x.b.lo <= 0):
+                self.ctx.fail(f"{x}: the left side may be {x.a.lo}, the right side {x.b.lo}", op=op)
+            elif isinstance(x, Select) and not is_condition(x.c):
+                self.ctx.fail(f"the condition of {x} is no predicate", op=op)
+
+    def visit(self, op: Op, scope: dict[str, Value | Buffer], path: tuple[tuple[Op, str], ...]) -> None:
+        ctx = self.ctx
+        ctx.op, ctx.path = op, path
+        shape = fields(op)
+        nested = any(kind == "region" for _, kind, _ in shape)
+        inner = dict(scope) if nested else scope
+        for name, kind, _ in shape:  # what the op brings in comes first: its own fields may use it
+            if kind in ("declare", "bind"):
+                for x in _flat(getattr(op, name)):
+                    self.define(x, op, inner)
+        for name, kind, _ in shape:
+            for x in _flat(getattr(op, name)) if kind in ("operand", "buffer") else ():
+                if kind == "buffer":
+                    ctx.need(isinstance(x, Buffer), f"{name} must be a buffer, not {x!r}")
+                    self.use(f"@{x.name}", x, op, inner)
+                else:
+                    ctx.need(isinstance(x, Expr), f"{name} must be an expression, not {x!r}")
+                    self.expression(x, op, scope)
+        for x in (x for name, kind, _ in shape if kind == "result" for x in getattr(op, name)):
+            ctx.need(isinstance(x, Value), f"result {x!r} is no value")
+            self.define(x, op, scope)
+        if nested and hasattr(op, "builtins"):
+            built_in: dict[str, Value] = getattr(op, "builtins")()  # noqa: B009 - not every op has it
+            for n, v in built_in.items():
+                if f"%{n}" in self.ever:
+                    ctx.fail(f"%{n} is the name of a built-in value")
+                self.ever[f"%{n}"] = op
+                inner[f"%{n}"] = v
+                ctx.defined[v] = None
+        for rule in CHECKS.get(type(op), ()):
+            rule(op, ctx)
+        for name, kind, _ in shape:
+            if kind == "region":
+                local = dict(inner)
+                for o in getattr(op, name):
+                    if not isinstance(o, Op):
+                        ctx.fail(f"region {name} holds {o!r}, which is no op", op=op)
+                    self.visit(o, local, (*path, (op, name)))
+
+
+def _flat(v: Any) -> tuple[Any, ...]:
+    return () if v is None else v if isinstance(v, tuple) else (v,)
+
+
+def _function(func: Op, shared_limit: int | None) -> None:
+    written = frozenset(b for op in walk(func) for b in buffers(op, writes=True))
+    ctx = Context(func, shared_limit, written=written, levels=Levels.of(func))
+    _Scopes(ctx).visit(func, {}, ())
+
+
+def verify(program: Module | Op, *, shared_limit: int | None = None) -> None:
+    """Raises :class:`IRError` for the first thing that is wrong; ``shared_limit`` is in bytes a block."""
+    from . import verify_memory, verify_warp  # noqa: F401 - they register their rules
+
+    if isinstance(program, Op):
+        return _function(program, shared_limit)
+    symbols: dict[str, Op] = {}
+    for f in program.funcs:
+        _function(f, shared_limit)
+        symbol = str(getattr(f, "symbol", ""))
+        if symbol and symbol in symbols:
+            raise IRError(f"module {program.name!r} has two functions {symbol!r}", loc=f.loc)
+        symbols[symbol] = f
+    for run in program.launches:
+        if run.symbol not in symbols:
+            raise IRError(f"a launch of {run.symbol!r}, which module {program.name!r} has not",
+                          hint=f"functions: {', '.join(symbols) or 'none'}")  # fmt: skip
+        params = _flat(getattr(symbols[run.symbol], "params", None))
+        if params and len(params) != len(run.args):
+            names = ", ".join(p.name for p in params)
+            raise IRError(f"launch of {run.symbol!r} binds {len(run.args)} arguments to its {len(params)} parameters",
+                          loc=symbols[run.symbol].loc, hint=f"one role for each of {names}")  # fmt: skip

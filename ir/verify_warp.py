@@ -1,0 +1,243 @@
+"""The rules of the warp level: functions, control, scalars; :mod:`sparsegen.ir.verify_memory` has the others."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from . import warp as w
+from .expr import Expr, Value
+from .node import Op
+from .text import declaration
+from .types import Buffer, DType, pred, u32
+from .uniform import NAMES, WARP, breaks
+from .verify import Context, check
+
+UNARY: Final = ("neg", "abs", "sqrt", "not", "popc", "clz", "brev")
+ARITHMETIC: Final = ("add", "sub", "mul", "div", "min", "max")
+BITS: Final = ("and", "or", "xor", "shl", "shr")
+
+
+def n_results(op: Op, ctx: Context, *counts: int) -> None:
+    n = len(getattr(op, "out", ()))
+    ctx.need(n in counts, f"has {n} results, but must have {' or '.join(map(str, counts))}")
+
+
+def _value(ctx: Context, e: Expr, what: str) -> Value:
+    if not isinstance(e, Value):
+        ctx.fail(f"{what} must be a named value, not the expression {e}", "name it with warp.let")
+    assert isinstance(e, Value)
+    return e
+
+
+def in_space(ctx: Context, buf: Buffer, *spaces: str) -> None:
+    ctx.need(buf.space in spaces, f"{declaration(buf)} must be in {' or '.join(spaces)} memory")
+
+
+def elem_bytes(ctx: Context, dtype: DType) -> int:
+    ctx.need(dtype.bits % 8 == 0, f"{dtype} is packed and has no elements in memory", "use words of u32")
+    return dtype.nbytes
+
+
+def converged(op: Op, ctx: Context, allowed: int, who: str) -> None:
+    got = ctx.levels.around(op)
+    ctx.need(got <= allowed, f"{who} must reach it together, but the control flow around it is {NAMES[got]}",
+             "move it out of the divergent if or loop, or make the condition uniform")  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------------- function
+@check(w.Func)
+def _func(op: w.Func, ctx: Context) -> None:
+    ctx.need(bool(re.fullmatch(r"[A-Za-z_]\w*", op.symbol)), f"symbol {op.symbol!r} is no C identifier")
+    ctx.need(len(op.grid) == 3, f"grid {op.grid} must have three extents")
+    for n, most in zip(op.grid, (2**31 - 1, 65535, 65535), strict=True):
+        ctx.need(1 <= n <= most, f"grid {op.grid}: {n} is not in 1..{most}")
+    ctx.need(1 <= op.threads <= 1024, f"{op.threads} threads a block are not in 1..1024")
+    ctx.need(op.min_blocks >= 1, f"min_blocks {op.min_blocks} must be at least 1")
+    in_params = 0
+    for p in op.params:
+        if isinstance(p, Buffer):
+            in_space(ctx, p, "global", "param")
+            in_params += p.nbytes if p.space == "param" else 8
+        else:
+            in_params += 8
+    ctx.need(in_params <= 32764, f"{in_params} bytes of parameters exceed the 32764 of a launch",
+             "put the table in global memory")  # fmt: skip
+    for b in op.shared:
+        in_space(ctx, b, "shared")
+        elem_bytes(ctx, b.dtype)
+        ctx.need(b.align % b.dtype.nbytes == 0, f"{declaration(b)} is aligned to less than its elements")
+    if ctx.shared_limit is not None:
+        ctx.need(op.shared_bytes <= ctx.shared_limit,
+                 f"{op.shared_bytes} bytes of shared memory exceed the {ctx.shared_limit} of a block",
+                 "use a smaller tile or fewer stages")  # fmt: skip
+    sizes = {b.name: b.size for b in op.shared}
+    for name, first, last in op.scratch:
+        ctx.need(name in sizes, f"scratch @{name} is no shared buffer of the function")
+        ctx.need(0 <= first <= last < sizes[name], f"scratch cells {first}..{last} are outside @{name}")
+
+
+# ------------------------------------------------------------------------------------------------------- control
+@check(w.For)
+def _for(op: w.For, ctx: Context) -> None:
+    for e, what in ((op.start, "start"), (op.stop, "stop"), (op.step, "step")):
+        ctx.integer(e, what)
+    ctx.need(op.step.lo > 0, f"step {op.step} may be {op.step.lo}, but must be positive")
+    ctx.need(op.var.dtype.is_int, f"the loop variable is {declaration(op.var)}, but must be an integer")
+    last = op.stop.hi - 1
+    if op.start.lo == op.start.hi and op.step.lo == op.step.hi:
+        last = op.start.lo + (last - op.start.lo) // op.step.lo * op.step.lo
+    if last >= op.start.lo:
+        ctx.need(op.var.lo <= op.start.lo and op.var.hi >= min(last, op.var.dtype.range[1]),
+                 f"{declaration(op.var)} runs over {op.start.lo}..{last}: its range is too narrow")  # fmt: skip
+    ctx.need(op.unroll is None or op.unroll >= 0, f"unroll {op.unroll} must be none, 0 (fully) or a factor")
+
+
+@check(w.Loop)
+def _loop(op: w.Loop, ctx: Context) -> None:
+    ctx.need(bool(breaks(op)), "never ends", "leave it with warp.break_if")
+
+
+@check(w.BreakIf)
+def _break_if(op: w.BreakIf, ctx: Context) -> None:
+    ctx.condition(op.cond, "the condition")
+    for outer, _ in reversed(ctx.path):
+        if isinstance(outer, w.Loop):
+            return
+        ctx.need(not isinstance(outer, w.For), "stands in a warp.for: only the innermost warp.loop can be left")
+    ctx.fail("stands outside of any warp.loop")
+
+
+@check(w.If)
+def _if(op: w.If, ctx: Context) -> None:
+    ctx.condition(op.cond, "the condition")
+
+
+# ------------------------------------------------------------------------------------------------------- scalars
+@check(w.Let)
+def _let(op: w.Let, ctx: Context) -> None:
+    n_results(op, ctx, 1)
+    out = op.out[0]
+    ctx.need(out.dtype.is_int or out.dtype is pred, f"{declaration(out)} must be an integer or a predicate")
+    if out.dtype is pred:
+        ctx.condition(op.expr, "the expression")
+    ctx.integer(op.expr, "the expression") if out.dtype.is_int else None
+    ctx.need(op.expr.lo <= out.hi and op.expr.hi >= out.lo,
+             f"{declaration(out)} cannot hold {op.expr}, which is in {op.expr.lo}..{op.expr.hi}")  # fmt: skip
+
+
+@check(w.ConstFloat)
+def _const(op: w.ConstFloat, ctx: Context) -> None:
+    n_results(op, ctx, 1)
+    ctx.need(op.out[0].dtype.kind == "float", f"{declaration(op.out[0])} must be floating point")
+
+
+@check(w.Unary)
+def _unary(op: w.Unary, ctx: Context) -> None:
+    n_results(op, ctx, 1)
+    ctx.one_of(op.op, UNARY, "unary operation")
+    out, a = op.out[0], op.a
+    if op.op in ("popc", "clz", "brev", "not") and isinstance(a, Value):
+        fits = a.dtype.is_int or (op.op == "not" and a.dtype is pred)
+        ctx.need(fits, f"{op.op} needs an integer, but {declaration(a)}")
+    if op.op == "popc":
+        ctx.need(out.dtype is u32, f"popc gives u32, not {out.dtype}")
+    elif op.op == "clz":
+        ctx.need(out.dtype.is_int, f"clz gives an integer, not {out.dtype}")
+    else:
+        ctx.typed(a, out.dtype, "the operand")
+    if op.op == "sqrt":
+        ctx.need(out.dtype.kind == "float", f"sqrt needs a floating-point value, not {out.dtype}")
+
+
+@check(w.Binary)
+def _binary(op: w.Binary, ctx: Context) -> None:
+    n_results(op, ctx, 1)
+    ctx.one_of(op.op, ARITHMETIC + BITS, "binary operation")
+    t = op.out[0].dtype
+    ctx.typed(op.a, t, "the left side")
+    if op.op in ("shl", "shr"):
+        ctx.integer(op.b, "the shift")
+    else:
+        ctx.typed(op.b, t, "the right side")
+    if op.op in BITS:
+        ctx.need(t.kind != "float", f"{op.op} needs integers, not {t}")
+
+
+@check(w.Fma)
+def _fma(op: w.Fma, ctx: Context) -> None:
+    n_results(op, ctx, 1)
+    for e, what in ((op.a, "a"), (op.b, "b"), (op.c, "c")):
+        ctx.typed(e, op.out[0].dtype, what)
+
+
+@check(w.SelectValue)
+def _select(op: w.SelectValue, ctx: Context) -> None:
+    n_results(op, ctx, 1)
+    ctx.condition(op.cond, "the condition")
+    ctx.typed(op.a, op.out[0].dtype, "the first choice")
+    ctx.typed(op.b, op.out[0].dtype, "the second choice")
+
+
+@check(w.Convert)
+def _convert(op: w.Convert, ctx: Context) -> None:
+    n_results(op, ctx, 1)
+    ctx.need(op.out[0].dtype is not pred, "gives a number, not a predicate", "compare it with 0")
+
+
+@check(w.Bitcast)
+def _bitcast(op: w.Bitcast, ctx: Context) -> None:
+    n_results(op, ctx, 1)
+    a = _value(ctx, op.a, "the operand")
+    ctx.need(a.dtype.bits == op.out[0].dtype.bits, f"{declaration(a)} and {declaration(op.out[0])} differ in width")
+
+
+@check(w.Pack)
+def _pack(op: w.Pack, ctx: Context) -> None:
+    n_results(op, ctx, 1)
+    ctx.need(op.out[0].dtype is u32, f"gives u32, not {op.out[0].dtype}")
+    for e in (op.a, op.b):
+        v = _value(ctx, e, "a half")
+        ctx.need(v.dtype.bits == 16, f"a half must have 16 bits, but {declaration(v)}")
+
+
+@check(w.Prmt, w.Funnel)
+def _bytes_of_words(op: w.Prmt | w.Funnel, ctx: Context) -> None:
+    n_results(op, ctx, 1)
+    ctx.need(op.out[0].dtype is u32, f"gives u32, not {op.out[0].dtype}")
+    first, second, third = (op.a, op.b, op.sel) if isinstance(op, w.Prmt) else (op.lo, op.hi, op.shift)
+    ctx.typed(first, u32, "the first word")
+    ctx.typed(second, u32, "the second word")
+    ctx.integer(third, "the last operand")
+
+
+@check(w.Dp4a)
+def _dp4a(op: w.Dp4a, ctx: Context) -> None:
+    n_results(op, ctx, 1)
+    t = op.out[0].dtype
+    ctx.need(t.name in ("u32", "s32"), f"sums in u32 or s32, not {t}")
+    for e, what in ((op.a, "a"), (op.b, "b"), (op.c, "c")):
+        ctx.typed(e, t, what)
+
+
+@check(w.Shfl)
+def _shfl(op: w.Shfl, ctx: Context) -> None:
+    n_results(op, ctx, 1)
+    ctx.one_of(op.mode, ("idx", "up", "down", "xor"), "mode")
+    a = _value(ctx, op.a, "what is shuffled")
+    ctx.need(a.dtype is op.out[0].dtype, f"{declaration(a)} and {declaration(op.out[0])} differ in type")
+    ctx.integer(op.by, "the distance")
+    whole_warp(op, ctx)
+
+
+@check(w.Ballot)
+def _ballot(op: w.Ballot, ctx: Context) -> None:
+    n_results(op, ctx, 1)
+    ctx.condition(op.cond, "the condition")
+    ctx.need(op.out[0].dtype is u32, f"gives u32, not {op.out[0].dtype}")
+    whole_warp(op, ctx)
+
+
+def whole_warp(op: Op, ctx: Context) -> None:
+    ctx.need(ctx.threads % 32 == 0, f"needs full warps, but a block has {ctx.threads} threads")
+    converged(op, ctx, WARP, "all lanes of a warp")

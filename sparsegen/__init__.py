@@ -1,0 +1,100 @@
+"""sparsegen: a compiler that reshapes stencils and sparse products for tensor cores.
+
+The three parts of the compiler are side by side in the repository: ``sparsegen`` (front end), ``ir`` (middle) and
+``backends`` (back end).  Installed, they are ``sparsegen``, ``sparsegen.ir`` and ``sparsegen.backends``; in a bare
+checkout the two siblings are found by extending this package's search path.
+
+Names are loaded when first used, so importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparsegen._version import __version__
+
+_root = Path(__file__).resolve().parent.parent
+if (_root / "ir" / "errors.py").is_file() and not (Path(__file__).parent / "ir").exists():
+    __path__.append(str(_root))
+del _root, Path
+
+if TYPE_CHECKING:
+    from sparsegen.boundary import dirichlet, frozen, neumann, periodic
+    from sparsegen.compiler import compile, schedules
+    from sparsegen.dsl.stencil import Stencil
+    from sparsegen.dsl.trace import Coef, Field, stencil
+    from sparsegen.ir.errors import (
+        ArrayError,
+        BoundaryError,
+        DeviceError,
+        IRError,
+        KernelFault,
+        ScheduleError,
+        SparsegenError,
+        StencilError,
+        ToolchainError,
+    )
+    from sparsegen.kernel import Kernel
+    from sparsegen.schedule import Schedule, StencilSchedule
+
+__all__ = [
+    # describing
+    "stencil",
+    "Stencil",
+    "Field",
+    "Coef",
+    "periodic",
+    "frozen",
+    "neumann",
+    "dirichlet",
+    # choosing
+    "Schedule",
+    "StencilSchedule",
+    "schedules",
+    # compiling and running
+    "compile",
+    "Kernel",
+    # errors
+    "SparsegenError",
+    "StencilError",
+    "BoundaryError",
+    "ScheduleError",
+    "ArrayError",
+    "ToolchainError",
+    "DeviceError",
+    "IRError",
+    "KernelFault",
+    "__version__",
+]
+
+#: name -> the module that holds it.
+_HOMES = {
+    "stencil": "dsl.trace",
+    "Field": "dsl.trace",
+    "Coef": "dsl.trace",
+    "Stencil": "dsl.stencil",
+    "periodic": "boundary",
+    "frozen": "boundary",
+    "neumann": "boundary",
+    "dirichlet": "boundary",
+    "Schedule": "schedule",
+    "StencilSchedule": "schedule",
+    "schedules": "compiler",
+    "compile": "compiler",
+    "Kernel": "kernel",
+    **dict.fromkeys([name for name in __all__ if name.endswith("Error") or name == "KernelFault"], "ir.errors"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sparsegen' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(f"sparsegen.{_HOMES[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,106 @@
+"""Exact counts and checks of a kernel, from the emulator: one pass of every program, since all passes are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsegen.ir.errors import ScheduleError
+
+if TYPE_CHECKING:
+    from sparsegen.backends.emulator.report import Report
+    from sparsegen.execute import Plan
+
+#: The largest field, in cells, that ``counts`` runs on the emulator (about a minute).
+MAX_CELLS = 1 << 22
+
+
+@dataclass(frozen=True)
+class LaunchCounts:
+    """The counts of one launch of ``kernel``, and how often a call launches it."""
+
+    kernel: str
+    times: int
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Counts(Mapping[str, int]):
+    """Counts of a call: ``counts[name]`` is the total over all launches, ``launches`` has each kind of launch once."""
+
+    launches: tuple[LaunchCounts, ...]
+    steps: int
+
+    @property
+    def total(self) -> dict[str, int]:
+        """Every count, summed over all launches of the call."""
+        out: dict[str, int] = {}
+        for launch in self.launches:
+            for name, n in launch.counts.items():
+                out[name] = out.get(name, 0) + n * launch.times
+        return out
+
+    def __getitem__(self, name: str) -> int:
+        return self.total[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.total)
+
+    def __len__(self) -> int:
+        return len(self.total)
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        for launch in self.launches:
+            lines.append(f"{launch.kernel}, launched {launch.times} time{'s' * (launch.times != 1)}; each:")
+            lines += [f"  {name:<28} {n:>16,}" for name, n in sorted(launch.counts.items())]
+        lines.append(f"in all, {self.steps} time step{'s' * (self.steps != 1)}:")
+        lines += [f"  {name:<28} {n:>16,}" for name, n in sorted(self.total.items())]
+        return "\n".join(lines)
+
+
+def counts(plan: Plan, shape: tuple[int, ...]) -> Counts:
+    """Counts of every launch of a plan; ScheduleError for a field that is too large to emulate."""
+    from sparsegen.execute_emulator import run_pass
+
+    cells = int(np.prod(shape))
+    if cells > MAX_CELLS:
+        side = int(MAX_CELLS**0.5)
+        raise ScheduleError(
+            f"a field of {'x'.join(map(str, shape))} = {cells} cells is too large to count on the emulator, "
+            f"whose limit is {MAX_CELLS} cells",
+            hint=f"compile for a smaller shape, up to {side}x{side}; inner tiles all cost the same",
+        )
+    found: list[LaunchCounts] = []
+    steps = 0
+    for program, times in plan.parts:
+        u = np.zeros(shape, field_dtype(plan))
+        _, reports = run_pass(program, u, checks=False)
+        found += [LaunchCounts(name, times, dict(report.counts)) for name, report in reports]
+        steps += program.steps * times
+    return Counts(tuple(found), steps)
+
+
+def check(plan: Plan, u: Any) -> Report:
+    """One pass of every program on ``u`` (each on the result of the one before) with all checkers: the reports' sum."""
+    from sparsegen.backends.emulator.report import Report
+    from sparsegen.execute_emulator import run_pass
+
+    total = Report()
+    for program, _ in plan.parts:
+        u, reports = run_pass(program, u, checks=True)
+        for _, report in reports:
+            total = total + report
+    return total
+
+
+def field_dtype(plan: Plan) -> Any:
+    """The NumPy dtype of the field."""
+    from sparsegen.execute import TARGET, launches
+    from sparsegen.ir.types import Buffer
+
+    bound = launches(plan.parts[0][0].warp)
+    return next(p.dtype.numpy() for b in bound for p, role in b.roles if role == TARGET and isinstance(p, Buffer))

@@ -1,0 +1,232 @@
+"""A linear stencil with constant weights, as an immutable value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsegen.boundary import BoundarySpec, collapse, describe, periodic, resolve
+from sparsegen.ir.boundary import Sides
+from sparsegen.ir.errors import BoundaryError, Loc, StencilError
+from sparsegen.where import user_loc
+
+Weights = npt.NDArray[np.float64]
+
+MAX_RADIUS: Final = 16
+"""The farthest read along an axis that a stencil may have (cells)."""
+
+DTYPES: Final = ("f64", "f32", "f16", "bf16")
+_NUMPY_NAMES: Final = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Stencil:
+    """``out[i] = sum over d of weights[radius + d] * u[i + d]`` (correlation), at every point and time step.
+
+    ``weights`` is a read-only float64 array of 1 to 3 axes with odd extents, the centre in the middle; every number in
+    it is exactly a number of ``dtype``, the element type of the field.  ``sides`` is the boundary at the (low, high)
+    end of each axis.  ``loc`` is the user's line, ``expr`` the sympy expression that was traced, before its
+    coefficients were rounded to ``dtype`` (None for :meth:`from_weights`).
+
+    Two stencils are equal when they compute the same thing: weights, dtype and sides; ``name``, ``loc`` and ``expr``
+    do not count.
+    """
+
+    weights: Weights
+    dtype: str
+    sides: Sides
+    name: str = "stencil"
+    loc: Loc | None = None
+    expr: Any = None
+
+    def __post_init__(self) -> None:
+        if not (self.name.isascii() and self.name.isidentifier()):
+            raise StencilError(
+                f"the name {self.name!r} is no C identifier",
+                loc=self.loc,
+                hint="use ASCII letters, digits and _; the generated kernel is called after it",
+            )
+        checked = _checked(np.asarray(self.weights, dtype=np.float64), self.dtype, self.loc)
+        if len(self.sides) != checked.ndim:
+            raise BoundaryError(
+                f"{len(self.sides)} axes of boundary for a {checked.ndim}-D stencil",
+                loc=self.loc,
+                hint="give one (low, high) pair an axis",
+            )
+        for value in {side.value for pair in self.sides for side in pair}:
+            if not np.isfinite(round_to(np.array([value]), self.dtype)).all():
+                raise BoundaryError(
+                    f"dirichlet({value!r}) is infinite in {self.dtype}",
+                    loc=self.loc,
+                    hint="choose a wider dtype or a smaller value",
+                )
+        checked.flags.writeable = False
+        object.__setattr__(self, "weights", checked)
+
+    @classmethod
+    def from_weights(
+        cls, w: npt.ArrayLike, boundary: BoundarySpec = periodic, name: str = "stencil", dtype: object = None
+    ) -> Stencil:
+        """The stencil whose weights are ``w``, any odd-sized array of floats; the middle is the centre.
+
+        ``dtype`` is that of ``w`` unless given; giving a narrower one rounds the weights, to nearest.
+        """
+        loc = user_loc()
+        try:
+            array: npt.NDArray[Any] = np.asarray(w)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise StencilError(
+                f"the weights are no array: {error}",
+                loc=loc,
+                hint="pass a NumPy array (copy a GPU tensor to the host first)",
+            ) from error
+        if array.dtype.kind in "iub":
+            raise StencilError(
+                f"the weights are integers ({array.dtype}), and a stencil's dtype is its weights'",
+                loc=loc,
+                hint="pass w.astype(float), or with np.float32 for an f32 stencil",
+            )
+        if array.dtype.kind == "c":
+            raise StencilError(
+                f"the weights are complex ({array.dtype})",
+                loc=loc,
+                hint="split the problem into real and imaginary parts",
+            )
+        if array.dtype.name not in _NUMPY_NAMES:
+            raise StencilError(
+                f"weights of dtype {array.dtype} are not supported",
+                loc=loc,
+                hint=f"convert to one of {', '.join(_NUMPY_NAMES)}",
+            )
+        if not 1 <= array.ndim <= 3:
+            raise StencilError(f"the weights have {array.ndim} axes", loc=loc, hint="a stencil has 1, 2 or 3 axes")
+        return cls(
+            array.astype(np.float64),
+            dtype_name(array.dtype if dtype is None else dtype, loc),
+            resolve(boundary, array.ndim, loc),
+            name,
+            loc,
+        )
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes: 1, 2 or 3."""
+        return self.weights.ndim
+
+    @property
+    def radius(self) -> tuple[int, ...]:
+        """Half the extent of each axis (cells): how far ``frozen`` reaches in, outer zero weights included."""
+        return tuple(extent // 2 for extent in self.weights.shape)
+
+    @property
+    def reach(self) -> tuple[tuple[int, int], ...]:
+        """How far each axis is really read (low, high), in cells: zero weights at the edge do not count."""
+        nonzero = np.nonzero(self.weights)
+        return tuple(
+            (max(0, radius - int(index.min())), max(0, int(index.max()) - radius))
+            for index, radius in zip(nonzero, self.radius, strict=True)
+        )
+
+    @property
+    def points(self) -> int:
+        """Number of non-zero weights."""
+        return int(np.count_nonzero(self.weights))
+
+    @property
+    def kind(self) -> str:
+        """``"star"`` when every non-zero weight lies on an axis through the centre, else ``"box"``."""
+        off_centre = sum(
+            (index != radius).astype(int) for index, radius in zip(np.nonzero(self.weights), self.radius, strict=True)
+        )
+        return "star" if np.all(np.asarray(off_centre) <= 1) else "box"
+
+    @property
+    def boundary(self) -> BoundarySpec:
+        """The boundary in its shortest form, as a user would write it."""
+        return collapse(self.sides)
+
+    def is_symmetric(self, axis: int) -> bool:
+        """Whether the weights are exactly their own mirror image along ``axis``."""
+        return bool(np.array_equal(self.weights, np.flip(self.weights, axis)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Stencil):
+            return NotImplemented
+        return (self.dtype, self.sides) == (other.dtype, other.sides) and np.array_equal(self.weights, other.weights)
+
+    def __hash__(self) -> int:
+        return hash((self.weights.shape, self.weights.tobytes(), self.dtype, self.sides))
+
+    def __str__(self) -> str:
+        extents = "x".join(map(str, self.weights.shape))
+        return f"{self.name}: {self.points}-point {self.kind}, {extents}, {self.dtype}, {describe(self.sides)}"
+
+    def __repr__(self) -> str:
+        return f"<Stencil {self}>"
+
+
+def dtype_name(dtype: object, loc: Loc | None = None) -> str:
+    """``"f64"``, ``"f32"``, ``"f16"`` or ``"bf16"``, from that name or from a NumPy dtype or its name."""
+    if isinstance(dtype, str):
+        name = _NUMPY_NAMES.get(dtype, dtype)
+    else:
+        try:
+            name = _NUMPY_NAMES.get(np.dtype(dtype).name, "")  # type: ignore[call-overload]
+        except TypeError:
+            name = ""
+    if name not in DTYPES:
+        raise StencilError(f"a stencil cannot have the dtype {dtype!r}", loc=loc, hint=f"one of {', '.join(DTYPES)}")
+    return name
+
+
+def round_to(values: Weights, dtype: str) -> Weights:
+    """``values`` rounded to nearest, ties to even, in ``dtype``, and held in float64; too large becomes infinite."""
+    if dtype == "f64":
+        return values
+    with np.errstate(over="ignore", under="ignore"):
+        if dtype != "bf16":
+            return values.astype(np.float32 if dtype == "f32" else np.float16).astype(np.float64)
+        # bf16: 8 significant bits, least normal 2**-126 (frexp's exponent -125), greatest 255 * 2**120
+        _, exponent = np.frexp(values)
+        unit = np.ldexp(1.0, np.maximum(exponent, -125) - 8)
+        rounded: Weights = np.rint(values / unit) * unit
+        rounded[np.abs(rounded) > 255.0 * 2.0**120] = np.inf
+        return np.copysign(rounded, values)
+
+
+def _checked(weights: Weights, dtype: str, loc: Loc | None) -> Weights:
+    """A copy of ``weights`` rounded to ``dtype``, or the error that says why it cannot be a stencil's."""
+    if not 1 <= weights.ndim <= 3:
+        raise StencilError(f"the weights have {weights.ndim} axes", loc=loc, hint="a stencil has 1, 2 or 3 axes")
+    shape = "x".join(map(str, weights.shape))
+    for axis, extent in enumerate(weights.shape):
+        if extent % 2 == 0:
+            raise StencilError(
+                f"the weights are {shape}: extent {extent} of axis {axis} is even, so there is no centre",
+                loc=loc,
+                hint=f"pad with zeros to {extent + 1}, on the side away from the centre",
+            )
+        if extent // 2 > MAX_RADIUS:
+            raise StencilError(
+                f"radius {extent // 2} along axis {axis} is over the limit of {MAX_RADIUS}",
+                loc=loc,
+                hint="a stencil this wide is better applied by FFT, or as several narrower ones",
+            )
+    _at(weights, ~np.isfinite(weights), "is not finite", loc, "weights must be finite numbers")
+    if not weights.any():
+        raise StencilError(f"all {shape} weights are zero", loc=loc, hint="give at least one weight other than 0")
+    rounded = round_to(weights, dtype) + 0.0  # -0.0 becomes 0.0; always a copy
+    _at(weights, ~np.isfinite(rounded), f"is infinite in {dtype}", loc, "choose a wider dtype or scale the weights")
+    _at(weights, (rounded == 0.0) & (weights != 0.0), f"is zero in {dtype}", loc, "choose a wider dtype or put 0")
+    return np.ascontiguousarray(rounded)
+
+
+def _at(weights: Weights, wrong: npt.NDArray[np.bool_], what: str, loc: Loc | None, hint: str) -> None:
+    if wrong.any():
+        index = tuple(int(one) for one in np.argwhere(wrong)[0])
+        offset = tuple(one - extent // 2 for one, extent in zip(index, weights.shape, strict=True))
+        where = ", ".join(map(str, offset))
+        raise StencilError(f"the weight {float(weights[index])!r} at offset [{where}] {what}", loc=loc, hint=hint)

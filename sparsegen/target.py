@@ -1,0 +1,187 @@
+"""Where a kernel is for and where it runs: ``device`` (a profile) and ``backend`` (cuda, emulator or reference)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparsegen.cost.devices import DeviceProfile, load_profile, names
+from sparsegen.ir.errors import DeviceError
+
+if TYPE_CHECKING:
+    from sparsegen.backends.cuda.runtime import DeviceInfo
+
+BACKENDS = ("auto", "cuda", "emulator", "reference")
+LAUNCHERS = ("auto", "driver", "pycuda")
+#: The profile that stands in where there is no GPU.
+DEFAULT_DEVICE = "h200"
+#: Share of the peak of DRAM that a copy reaches; for GPUs that no shipped profile describes.
+_DRAM_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Target:
+    """A resolved pair of device and back end.
+
+    ``gpu`` is the ordinal of the GPU that ``cuda`` runs host arrays on (None: no GPU fits the profile); ``note`` says,
+    for ``explain``, how device and back end came about where the user left them open.
+    """
+
+    profile: DeviceProfile
+    backend: str
+    gpu: int | None
+    note: str = ""
+
+
+def launcher() -> str:
+    """The way to launch: ``driver`` (cuda-bindings) or ``pycuda``; SPARSEGEN_LAUNCHER forces one.
+
+    DeviceError if the variable names neither, or neither package is installed.
+    """
+    forced = os.environ.get("SPARSEGEN_LAUNCHER", "auto")
+    if forced not in LAUNCHERS:
+        raise DeviceError(f"SPARSEGEN_LAUNCHER={forced!r} is no way to launch", hint=f"one of {', '.join(LAUNCHERS)}")
+    if forced != "auto":
+        return forced
+    from sparsegen.backends.cuda.runtime import available_kinds
+
+    kinds = available_kinds()
+    if not kinds:
+        raise DeviceError(
+            "no GPU package is installed: neither cuda-bindings nor pycuda",
+            hint="pip install 'sparsegen[cuda]', or use backend='emulator'",
+        )
+    if "driver" in kinds and _bindings_usable():
+        return "driver"
+    return kinds[0]
+
+
+@lru_cache(maxsize=1)
+def _bindings_usable() -> bool:
+    from sparsegen.backends.cuda.driver import bindings
+
+    try:
+        bindings()
+    except DeviceError:
+        return False
+    return True
+
+
+def open_gpu(index: int) -> Any:
+    """The runtime that launches on GPU ``index``; DeviceError if it is not there."""
+    from sparsegen.backends.cuda.runtime import open_runtime
+
+    return open_runtime(index, launcher())
+
+
+@lru_cache(maxsize=8)
+def _info(index: int, kind: str) -> DeviceInfo | DeviceError:
+    try:
+        found: DeviceInfo = open_gpu(index).info()
+    except DeviceError as error:
+        return error
+    return found
+
+
+def gpu_info(index: int = 0) -> DeviceInfo | DeviceError:
+    """What the driver says of a GPU, or why there is none; never raises."""
+    try:
+        kind = launcher()
+    except DeviceError as error:
+        return error
+    return _info(index, kind)
+
+
+def resolve(device: object = "auto", backend: object = "auto") -> Target:
+    """The target that ``device`` and ``backend`` of :func:`sparsegen.compile` mean.
+
+    ``device``: ``"auto"`` (this machine's GPU; without one the H200), a shipped profile's name, the path of a TOML
+    profile, or a DeviceProfile.  ``backend``: ``"auto"`` (``cuda`` when such a GPU is here, else ``emulator``) or one
+    of BACKENDS.  DeviceError for an unknown one, or ``cuda`` with no such GPU.
+    """
+    if not isinstance(backend, str) or backend not in BACKENDS:
+        raise DeviceError(f"unknown backend {backend!r}", hint=f"one of {', '.join(BACKENDS)}")
+    here = gpu_info() if device == "auto" or backend in ("auto", "cuda") else None
+    gpu = _gpu(here)
+    if device == "auto":
+        if gpu is not None:
+            profile, note = profile_of(gpu)
+        else:
+            profile = load_profile(DEFAULT_DEVICE)
+            note = f"no GPU here ({_why(here)}): tuned for the {profile.name}"
+    else:
+        profile, note = _named(device), ""
+    fits = gpu is not None and gpu.capability == profile.compute_capability
+    if backend == "auto":
+        backend = "cuda" if fits else "emulator"
+        if not fits and gpu is not None:
+            note = _join(note, f"this machine's GPU is a {gpu.name}, not a {profile.name}: runs on the emulator")
+        elif not fits:
+            note = _join(note, "runs on the emulator" if device == "auto" else f"no GPU here ({_why(here)}): emulator")
+    elif backend == "cuda" and not fits:
+        if gpu is None:
+            raise DeviceError(
+                f"backend='cuda', but there is no GPU to run on: {_why(here)}",
+                hint="use backend='emulator' (source, ptx, sass and resources work there too), or backend='auto'; "
+                "for a GPU of this machine: nvidia-smi, and pip install 'sparsegen[cuda]'",
+            )
+        raise DeviceError(
+            f"the code for {profile.name} ({profile.arch}) does not run on this machine's {gpu.name} ({gpu.arch})",
+            hint="use device='auto', or backend='emulator'",
+        )
+    return Target(profile, backend, gpu.index if fits and gpu is not None else None, note)
+
+
+def _gpu(here: DeviceInfo | DeviceError | None) -> DeviceInfo | None:
+    return None if here is None or isinstance(here, DeviceError) else here
+
+
+def _why(here: object) -> str:
+    return here.message if isinstance(here, DeviceError) else "not looked for"
+
+
+def _join(*parts: str) -> str:
+    return "; ".join(filter(None, parts))
+
+
+def _named(device: object) -> DeviceProfile:
+    if isinstance(device, DeviceProfile):
+        return device
+    if not isinstance(device, (str, Path)):
+        raise DeviceError(
+            f"device={device!r} is no device", hint=f"'auto', one of {', '.join(names())}, or the path of a .toml file"
+        )
+    return load_profile(device)
+
+
+def profile_of(gpu: DeviceInfo) -> tuple[DeviceProfile, str]:
+    """The profile of a GPU that is here: the shipped one of its name, else one of its kind with the driver's figures.
+
+    The second part is a note about the choice, empty for a shipped profile.
+    """
+    shipped = [load_profile(name) for name in names()]
+    called = gpu.name.lower().replace(" ", "")
+    for name, profile in zip(names(), shipped, strict=True):
+        if name in called and profile.compute_capability == gpu.capability:
+            return profile, ""
+    number = 10 * gpu.capability[0] + gpu.capability[1]
+    near = min(shipped, key=lambda p: abs(number - 10 * p.compute_capability[0] - p.compute_capability[1]))
+    dram = 2 * gpu.memory_clock_hz * gpu.memory_bus_bits / 8 / 1e9 * _DRAM_SHARE
+    figures: dict[str, Any] = {"hbm_read_gbs": dram, "hbm_write_gbs": dram, "hbm_copy_gbs": dram} if dram > 10 else {}
+    profile = replace(
+        near,
+        name=gpu.name,
+        cc=f"{gpu.capability[0]}.{gpu.capability[1]}",
+        arch=gpu.arch,
+        explain_only=False,
+        sms=gpu.sm_count,
+        clock_mhz=gpu.clock_hz / 1e6 if gpu.clock_hz > 2e8 else near.clock_mhz,
+        l2_bytes=gpu.l2_bytes or near.l2_bytes,
+        smem_block=gpu.shared_per_block,
+        smem_sm=max(gpu.shared_per_sm, gpu.shared_per_block),
+        **figures,
+    )
+    return profile, f"no profile of a {gpu.name} is shipped: that of the {near.name} with the driver's figures"

@@ -1,0 +1,81 @@
+"""Device profiles: shipped ones are complete; a missing, absurd or unknown figure is refused in clear words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sparsegen.ir.errors import DeviceError
+
+from sparsegen.cost.devices import PROFILES, RANGES, load_profile, names
+
+
+def test_shipped() -> None:
+    assert names() == ["a100", "h100", "h200", "rtx3080", "rtx4090", "v100"]
+    for name in names():
+        d = load_profile(name)
+        assert load_profile(name.upper()) is d
+        assert load_profile(PROFILES / f"{name}.toml") == d
+        assert hash(d) == hash(d) and d.clock > 1e8
+    h200, a100 = load_profile("h200"), load_profile("a100")
+    assert a100.tensor_cores == 432 and a100.bw_global == 1935e9 and a100.cpi["f64.m8n8k4"] == 16
+    assert h200.bw_shared == pytest.approx(33e12, rel=0.02) and h200.compute_capability == (9, 0)
+    assert 2 * 16 * 8 * 4 * h200.tensor_cores * h200.clock / h200.cpi["f64.m16n8k4"] == pytest.approx(64e12, rel=0.02)
+    assert load_profile("v100").explain_only and not any(s.startswith("f64") for s in load_profile("v100").cpi)
+    for name in ("rtx4090", "rtx3080", "a100", "h100", "h200"):
+        assert load_profile(name).cpi["f64.m8n8k4"] > 0
+
+
+def test_every_figure_has_its_source() -> None:
+    for path in PROFILES.glob("*.toml"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        whole_table = next(line for line in lines if line.startswith("[cpi]"))
+        for line in lines:
+            key = line.split(" = ")[0]
+            if key in RANGES:
+                assert "#" in line, f"{path.name}: {line}"
+            elif key.startswith('"'):
+                assert "#" in line or "measured" in whole_table, f"{path.name}: {line}"
+
+
+def write(folder: Path, edit: tuple[str, str]) -> Path:
+    text = (PROFILES / "h200.toml").read_text(encoding="utf-8")
+    assert edit[0] in text
+    (folder / "mine.toml").write_text(text.replace(*edit, 1), encoding="utf-8")
+    return folder / "mine.toml"
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (("sms = 132", ""), ["the figure sms is missing", "1 to 1024"]),
+        (("sms = 132", "sms = 132.5"), ["sms = 132.5", "whole number"]),
+        (("sms = 132", 'sms = "many"'), ["sms = 'many'", "no number"]),
+        (("sms = 132", "sms = true"), ["sms = True", "no number"]),
+        (("clock_mhz = 1980.0", "clock_mhz = 1980e6"), ["clock_mhz", "absurd", "200 to 5000 MHz"]),
+        (("launch_s = 3.8e-6", "launch_s = nan"), ["launch_s = nan", "absurd"]),
+        (("hbm_copy_gbs = 4290.0", "hbm_copy_gbs = -1"), ["hbm_copy_gbs = -1", "10 to 50000 GB/s"]),
+        (('"f64.m8n8k4" = 16.2', '"f64.m8n8k4" = 0'), ["cpi.f64.m8n8k4 = 0", "absurd", "cycles"]),
+        (("[cpi]", "[cycles]"), ["[cpi] is missing"]),
+        (('cc = "9.0"', 'cc = "nine"'), ["cc = 'nine'"]),
+        (('name = "NVIDIA H200"', ""), ["name is missing"]),
+        (("smem_block = 232_448", "smem_block = 240_000"), ["smem_block = 240000", "smem_sm"]),
+        (("lat_l2 = 270.0", "lat_l2 = 270.0\nlat_l3 = 500.0"), ["unknown figure 'lat_l3'", "did you mean 'lat_l"]),
+        (("sms = 132", "sms = = 132"), ["is not TOML"]),
+        (('arch = "sm_90a"', 'arch = "sm_90a"\nexplain_only = 1'), ["explain_only = 1"]),
+    ],
+)
+def test_bad_figures(tmp_path: Path, edit: tuple[str, str], words: list[str]) -> None:
+    path = write(tmp_path, edit)
+    with pytest.raises(DeviceError) as e:
+        load_profile(path)
+    for word in [*words, "mine.toml"]:
+        assert word in str(e.value)
+
+
+def test_unknown_device(tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="'h20'") as e:
+        load_profile("h20")
+    assert "did you mean 'h200'" in str(e.value) and "a100, h100, h200, rtx3080, rtx4090, v100" in str(e.value)
+    with pytest.raises(DeviceError, match=r"cannot read .*none\.toml"):
+        load_profile(str(tmp_path / "none.toml"))

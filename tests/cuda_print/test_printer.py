@@ -1,0 +1,168 @@
+"""Every op prints, as one instruction or one expression; the text is always the same and says where it comes from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from types import ModuleType
+
+import pytest
+
+from sparsegen.backends.cuda import ptx_ops
+from sparsegen.backends.cuda.frame import comment, fill, kernel_text, print_kernel, translation_unit
+from sparsegen.backends.cuda.printer import PRINTED, Printer
+from sparsegen.ir import node
+from sparsegen.ir import warp as w
+from sparsegen.ir.errors import IRError, Loc
+from sparsegen.ir.expr import Const, Value
+from sparsegen.ir.module import Module
+from sparsegen.ir.node import OPS, Op
+from sparsegen.ir.types import Buffer, f32, f64, s32
+
+WARP_OPS = {op for name, op in OPS.items() if name.startswith("warp.")}
+FRAMING = (w.For, w.Loop, w.If)
+TWO_LINES_OF_PTX = {"mbar_try_wait"}  # the wait, and the predicate moved to a register that C can name
+
+
+def test_every_op_has_a_printer_and_stands_in_a_program(programs: ModuleType) -> None:
+    assert PRINTED | {w.Func} == WARP_OPS
+    used = {type(op) for f in programs.every_op().funcs for op in node.walk(f)}
+    assert used == WARP_OPS
+
+
+def recorded(func: w.Func) -> list[tuple[Op, list[str]]]:
+    """Each op with the lines that it printed (with those of its regions)."""
+    seen: list[tuple[Op, list[str]]] = []
+
+    class Recorder(Printer):
+        def block(self, ops: Iterable[Op]) -> None:
+            for op in ops:
+                start = len(self.lines)
+                super().block((op,))
+                seen.append((op, self.lines[start:]))
+
+    print_kernel(func, comments=False, printer=Recorder)
+    return seen
+
+
+def test_an_op_is_one_instruction_or_one_expression(programs: ModuleType) -> None:
+    helpers = {h.name for h in ptx_ops.all_helpers()}
+    for func in programs.every_op().funcs:
+        for op, lines in recorded(func):
+            if isinstance(op, FRAMING):
+                own = [s for s in lines if re.match(r"\s*(#pragma unroll|for|while|if|\})", s)]
+                assert own and lines[-1].strip() == "}" and not any("asm" in s for s in own)
+                continue
+            assert len(lines) == 1, f"{type(op).__name__} prints {lines}"
+            line = lines[0]
+            assert line.count(";") == 1 and line.endswith(";") and "asm" not in line and "{" not in line, line
+            calls = [c for c in re.findall(r"\b(\w+)(?:<[^>()]*>)?\(", line) if c in helpers]
+            assert len(calls) <= 1, line
+
+
+def test_a_helper_is_one_instruction() -> None:
+    for h in ptx_ops.all_helpers():
+        asm = re.findall(r'asm( volatile)?\("(.*?)" :', h.text)
+        assert len(asm) == 1, h.text
+        instruction = asm[0][1]
+        if h.name in TWO_LINES_OF_PTX:
+            assert re.findall(r"(?:mbarrier|selp)[\w.]*", instruction) == [
+                "mbarrier.try_wait.parity.shared", "selp.u32"], instruction  # fmt: skip
+        else:
+            assert instruction.count(";") == 1 and instruction.endswith(";"), instruction
+        assert ("volatile" in asm[0][0]) == ('"memory"' in h.text or "ldmatrix" in h.name), h.text
+        assert not (h.name.startswith("mma") and "volatile" in h.text)
+
+
+def test_the_text_is_the_same_each_time(programs: ModuleType) -> None:
+    first, second = (translation_unit(programs.every_op(), title="all", notes=["a", "b"]) for _ in range(2))
+    assert first == second
+
+
+def test_only_what_is_called_is_printed(programs: ModuleType) -> None:
+    text = kernel_unit(programs.control())
+    assert "asm" not in text and "#include" not in text and "template" not in text
+    text = kernel_unit(programs.copies())
+    for h in ptx_ops.all_helpers():
+        assert (f" {h.name}(" in text) == bool(
+            re.search(rf"\b{h.name}(<[\d, ]+>)?\(", text.split("__launch_bounds__")[1])
+        )
+
+
+def kernel_unit(func: w.Func, **kw: bool) -> str:
+    return translation_unit(Module("m", (func,)), title="one", **kw)
+
+
+def test_where_the_lines_come_from(programs: ModuleType) -> None:
+    func = programs.control()
+    assert kernel_text(func).count("// heat2d.py:12") == 1 and "// heat2d.py:13" in kernel_text(func)
+    assert "heat2d.py" not in kernel_unit(func, comments=False)
+    lines = kernel_unit(func, lineinfo=True).split("\n")
+    assert lines.count('#line 12 "folder/heat2d.py"') == 1
+    at = next(i for i, s in enumerate(lines) if s.endswith('"m.cu"'))
+    assert lines[at] == f'#line {at + 2} "m.cu"' and lines[at - 1] == "}"
+
+
+def test_the_header_holds_what_was_given() -> None:
+    func = w.Func("k", (), (), (1, 1, 1), 32, ())
+    text = translation_unit(Module("m", (func,)), title="heat 2-D", notes=["direct block=32x8\nsecond", "ends in \\"])
+    assert text.startswith("// heat 2-D\n// direct block=32x8\n// second\n// ends in \\ .\n")
+    assert comment(["", "a\\"]) == ["", "a\\ ."]
+
+
+def test_a_blank_without_a_value_is_an_error() -> None:
+    import jinja2
+
+    with pytest.raises(jinja2.UndefinedError):
+        fill("unit.cu.j2", title=[])
+
+
+def body(*ops: Op, params: tuple[Buffer | Value, ...] = ()) -> str:
+    return kernel_text(w.Func("k", params, (), (1, 1, 1), 32, ops))
+
+
+U, X = Buffer("u", f64, 64, "global"), Value("x", f64)
+
+
+@pytest.mark.parametrize(("ops", "message"), [
+    ((w.BreakIf(Const(1)),), "outside a loop"),
+    ((w.Loop((w.For(Value("i"), Const(0), Const(3), Const(1), (w.BreakIf(Const(1)),)),)),), "outside a loop"),
+    ((w.St(U, Const(0), (X,)),), "used before it is defined"),
+    ((w.Ld(tuple(Value(f"x{i}", f64) for i in range(4)), U, Const(0)),), "4 elements of type f64"),
+    ((w.Ld((X,), U, Const(0)), w.Unary((X,), "popc", X)), "popc of a value of type f64"),
+    ((w.Ld((X,), U, Const(0)), w.Binary((X,), "xor", X, X)), "binary xor of type f64"),
+    ((w.Ld((X,), U, Const(0)), w.Bitcast((Value("y", f32),), X)), "bitcast of f64"),
+    ((w.Fence("everything"),), "fence of scope"),
+])  # fmt: skip
+def test_what_cannot_be_printed_is_refused(ops: tuple[Op, ...], message: str) -> None:
+    with pytest.raises(IRError, match=message):
+        body(*ops, params=(U,))
+
+
+def test_kernel_names_must_be_c_identifiers() -> None:
+    with pytest.raises(IRError, match="no C identifier"):
+        kernel_text(w.Func("2d", (), (), (1, 1, 1), 32, ()))
+
+
+def test_a_name_that_c_keeps_for_itself_is_changed() -> None:
+    text = body(w.Ld((Value("int", f64),), U, Const(0)), w.St(U, Const(1), (Value("int", f64),)), params=(U,))
+    assert "const double int_ = u[0];" in text and "u[1] = int_;" in text
+
+
+def test_read_only_arrays_are_const() -> None:
+    text = body(w.Ld((X,), U, Const(0)), params=(U, Value("n", s32)))
+    assert "k(const double* __restrict__ u,\n    const int n)" in text
+    text = body(w.Red("add", U, Const(0), Const(1)), params=(U,))
+    assert "k(double* __restrict__ u)" in text and "atomicAdd(&u[0], 1.0);" in text
+
+
+def test_signed_sums_wrap() -> None:
+    n = Value("n", s32)
+    text = body(w.Binary((Value("m", s32),), "add", n, Const(-1)), params=(n,))
+    assert "const int m = (unsigned)n + (unsigned)-1;" in text
+
+
+def test_lines_change_only_where_they_help() -> None:
+    inner = w.Red("add", U, Const(1), Const(1), loc=Loc("a.py", 2))
+    text = body(w.If(Const(1), (inner,), loc=Loc("a.py", 1)), params=(U,))
+    assert "// a.py:1" in text and "// a.py:2" not in text

@@ -1,0 +1,185 @@
+"""Schedules as text: what is printed comes back, and every mistake is named with what exists and a remedy."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from sparsegen.ir.errors import ScheduleError
+
+from sparsegen.cost.devices import load_profile
+from sparsegen.schedule import MMA, Schedule, StencilSchedule, geometry, legal, legalise, shared_bytes
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> StencilSchedule:
+    family = draw(st.sampled_from(["direct", "tiled", "stencil2row"]))
+    fuse = draw(st.integers(1, 3))
+    if family == "direct":
+        block = (draw(st.integers(1, 1024)), draw(st.integers(1, 64)))
+        assume(block[0] * block[1] <= 1024)
+        return StencilSchedule("direct", block=block, fuse=fuse)
+    stages, warps = draw(st.integers(1, 4)), draw(st.integers(1, 32))
+    if family == "tiled":
+        strips = draw(st.sampled_from([d for d in range(1, warps + 1) if warps % d == 0]))
+        tile = (warps // strips * draw(st.integers(1, 8)), 32 * strips)
+        return StencilSchedule("tiled", tile=tile, stages=stages, warps=warps, fuse=fuse)
+    tile2 = draw(st.none() | st.tuples(st.integers(1, 256), st.integers(1, 999)))
+    transform = draw(st.sampled_from(["implicit", "explicit"])) if stages == 1 else "implicit"
+    return StencilSchedule(
+        "stencil2row", tile=tile2, stages=stages, warps=warps, fuse=fuse, mma=draw(st.sampled_from(list(MMA))),
+        lut=draw(st.booleans()), dirty=draw(st.booleans()), pad=draw(st.booleans()), transform=transform,
+    )  # fmt: skip
+
+
+@given(schedules())
+def test_text_round_trip(s: StencilSchedule) -> None:
+    assert Schedule.parse(str(s)) == s
+    assert str(Schedule.parse(str(s))) == str(s)
+
+
+def test_line_of_the_contract() -> None:
+    s = Schedule.parse("stencil2row mma=f64.m8n8k4 fuse=3 tile=32x64 stages=2")
+    assert (s.family, s.mma, s.fuse, s.tile, s.stages, s.warps, s.lut) == (
+        "stencil2row", "f64.m8n8k4", 3, (32, 64), 2, 8, True)  # fmt: skip
+    assert str(s) == (
+        "stencil2row mma=f64.m8n8k4 fuse=3 tile=32x64 warps=8 stages=2 lut=on dirty=on pad=on transform=implicit"
+    )
+    assert str(StencilSchedule("direct")) == "direct block=32x8 fuse=1"
+    assert str(StencilSchedule("tiled")) == "tiled fuse=1 tile=32x64 warps=8 stages=1"
+    assert Schedule.parse("stencil2row").tile is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ["empty", "stencil2row"]),
+        ("tilde stages=2", ["'tilde'", "did you mean 'tiled'", "direct"]),
+        ("stencil2row mma=f64.m8n8k5", ["'f64.m8n8k5'", "did you mean 'f64.m8n8k4'", "f64.m16n8k16", "none"]),
+        ("tiled stage=2", ["'stage=2'", "did you mean 'stages=…'", "warps"]),
+        ("tiled mma=none", ["'mma=none'", "tiled", "choose among"]),
+        ("direct tile=32x64", ["'tile=32x64'", "direct", "block"]),
+        ("tiled stages", ["'stages'", "no value"]),
+        ("tiled stages=", ["'stages='", "no value"]),
+        ("tiled stages=2 stages=3", ["'stages=3'", "twice"]),
+        ("tiled stages=two", ["'stages=two'", "number"]),
+        ("tiled stages=0", ["'stages=0'"]),
+        ("tiled stages=5", ["stages=5", "1 to 4"]),
+        ("stencil2row fuse=4", ["fuse=4", "1 to 3"]),
+        ("tiled tile=32", ["'tile=32'", "32x64"]),
+        ("tiled tile=0x64", ["'tile=0x64'"]),
+        ("tiled tile=32x48", ["tile=32x48", "multiples of 32"]),
+        ("tiled tile=3x64", ["tile=3x64", "warps=8"]),
+        ("stencil2row lut=yes", ["'lut=yes'", "on or off"]),
+        ("stencil2row transform=explicid", ["'explicid'", "did you mean 'explicit'"]),
+        ("stencil2row transform=explicit stages=2", ["transform=explicit", "contradicts", "stages=2"]),
+        ("direct block=64x32", ["2048 threads", "1024"]),
+        ("stencil2row warps=33", ["warps=33", "1 to 32"]),
+    ],
+)
+def test_bad_text(text: str, words: list[str]) -> None:
+    with pytest.raises(ScheduleError) as e:
+        Schedule.parse(text)
+    for word in words:
+        assert word in str(e.value)
+    assert e.value.hint
+
+
+def test_bad_values() -> None:
+    with pytest.raises(ScheduleError, match="mma=none means nothing to a tiled schedule"):
+        StencilSchedule("tiled", mma="none")
+    with pytest.raises(ScheduleError, match="unknown schedule"):
+        StencilSchedule("tile")
+
+
+def test_default_tile_follows_the_edge() -> None:
+    for mma, k, fuse, tile in (
+        ("f64.m8n8k4", 3, 3, (32, 64)),
+        ("f64.m16n8k8", 7, 1, (32, 128)),
+        ("none", 3, 1, (32, 32)),
+    ):
+        s = legalise(StencilSchedule("stencil2row", mma=mma, fuse=fuse), k)
+        assert s.tile == tile and legalise(s, k) == s
+    with pytest.raises(ScheduleError, match=r"64 columns are no multiple of 16·\(7\+1\) = 128"):
+        legalise(Schedule.parse("stencil2row mma=f64.m16n8k4 fuse=3 tile=32x64"), 3)
+    with pytest.raises(ScheduleError, match="odd"):
+        legalise(StencilSchedule("stencil2row"), 4)
+    with pytest.raises(ScheduleError, match="do not divide"):
+        legalise(Schedule.parse("stencil2row fuse=3 tile=30x64"), 3)
+
+
+def test_geometry_of_the_paper() -> None:
+    g = geometry(Schedule.parse("stencil2row fuse=3 tile=32x64"), 3)
+    assert (g.k, g.halo_rows, g.halo_cols, g.groups, g.k_slices, g.n_tiles, g.tiles_per_warp) == (
+        7,
+        38,
+        70,
+        8,
+        13,
+        1,
+        4,
+    )
+    assert g.mma_per_tile == 26 * 32 and g.fragments == 26  # 26 mma per 64 outputs
+    assert g.stride_ab == 276 and g.offset_b == 8 * 276 and g.offset_dirty == 16 * 276  # 7*31 + 52 = 269, padded
+    assert g.smem_bytes == (16 * 276 + 2) * 8 and g.raw_tiles == 0
+    two = geometry(Schedule.parse("stencil2row fuse=3 tile=32x64 stages=2"), 3)
+    assert (two.left, two.pitch_raw, two.raw_tiles) == (1, 72, 1)  # radius 3: one more column, 16-byte copies
+    assert two.smem_bytes == g.smem_bytes + 38 * 72 * 8
+    wide = [geometry(Schedule.parse(f"stencil2row fuse=3 mma=f64.m16n8k{k}"), 3) for k in (4, 8, 16)]
+    assert [w.mma_per_tile // 32 for w in wide] == [26, 14, 8]  # per 128 outputs
+
+
+@given(schedules(), st.sampled_from([1, 3, 5, 7]))
+def test_geometry_holds_together(s: StencilSchedule, k: int) -> None:
+    try:
+        g = geometry(s, k)
+    except ScheduleError:
+        assume(False)
+    assert g.smem_bytes == shared_bytes(s, k)
+    assert g.halo_rows == g.rows + g.k - 1 and g.halo_cols == g.cols + g.k - 1
+    if s.family == "direct":
+        return
+    assert g.pitch_raw % 2 == 0 and g.pitch_raw >= g.halo_cols + g.left and (g.left + g.radius) % 2 == 0
+    if s.family == "stencil2row":
+        assert (
+            g.groups * (g.k + 1) == g.cols and g.groups == g.m * g.m_tiles and g.k_pad == g.k_slices * g.k_f >= g.k**2
+        )
+        assert g.stride_ab >= g.k * (g.rows - 1) + g.k_pad and g.stride_ab >= g.k * g.halo_rows
+        assert not s.pad or g.stride_ab % 16 in (4, 12)
+        assert g.offset_dirty + g.slots <= g.offset_raw and g.offset_raw % 2 == 0
+        assert g.tiles_per_warp * s.warps * g.m * (g.k + 1) == g.rows * g.cols
+
+
+@pytest.mark.parametrize(
+    ("text", "k", "device", "dtype", "words"),
+    [
+        ("stencil2row mma=f64.m16n8k4 fuse=3", 3, "a100", "f64", ["needs sm_90", "sm_80", "mma=f64.m8n8k4"]),
+        ("stencil2row mma=f64.m8n8k4", 7, "v100", "f64", ["needs sm_80", "mma=none"]),
+        ("tiled stages=2", 3, "v100", "f64", ["cp.async", "sm_70", "stages=1"]),
+        ("stencil2row", 7, "h200", "f32", ["multiplies f64", "f32", "mma=none"]),
+        ("stencil2row fuse=3", 5, "h200", "f64", ["edge of 13", "doubles of weights", "lower fuse"]),
+        (
+            "stencil2row mma=f64.m16n8k4 fuse=3 stages=4 tile=64x128",
+            3,
+            "h200",
+            "f64",
+            ["bytes of shared memory", "232448", "stages"],
+        ),
+        ("tiled tile=512x128 warps=16", 3, "h200", "f64", ["bytes of shared memory", "tile="]),
+        ("tiled tile=128x64 warps=2", 3, "h200", "f64", ["registers", "warps"]),
+        ("tiled", 3, "h200", "f16", ["'f16'", "f64"]),
+    ],
+)
+def test_illegal_on_the_device(text: str, k: int, device: str, dtype: str, words: list[str]) -> None:
+    with pytest.raises(ScheduleError) as e:
+        legal(Schedule.parse(text), k, load_profile(device), dtype)
+    for word in words:
+        assert word in str(e.value)
+
+
+@pytest.mark.parametrize("mma", list(MMA))
+def test_legal_where_it_must_be(mma: str) -> None:
+    for stages in (1, 2):
+        legal(StencilSchedule("stencil2row", mma=mma, fuse=3, stages=stages), 3, load_profile("h200"))
+    legal(Schedule.parse("stencil2row mma=none"), 7, load_profile("v100"))
+    legal(Schedule.parse("tiled"), 7, load_profile("h200"), "f32")

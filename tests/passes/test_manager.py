@@ -1,0 +1,124 @@
+"""Pipelines as text, verification around passes, dumps and diffs; passes on random programs."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from sparsegen.ir import warp as w
+from sparsegen.ir.errors import IRError
+from sparsegen.ir.module import Module
+from sparsegen.ir.node import walk
+from sparsegen.ir.passes import PASSES, Manager, parse_pipeline, print_pipeline, register
+from sparsegen.ir.passes.dce import Dce, pure
+from sparsegen.ir.passes.simplify import Simplify
+from sparsegen.ir.verify import verify
+
+from tests.ir.programs import functions, module
+
+TEXT = """tile{m=64,mode=fast,name="a b, {c}",ratio=2.0,skip=true},simplify,tile{m=-1},dce"""
+
+
+@pytest.fixture(autouse=True)
+def passes() -> object:
+    @register("tile")
+    @dataclass(frozen=True)
+    class Tile:
+        m: int
+        mode: str = "slow"
+        name: str = ""
+        ratio: float = 1.0
+        skip: bool = False
+        limit: int | None = None
+
+        def run(self, m: Module) -> Module:
+            return m
+
+    @register("break")
+    @dataclass(frozen=True)
+    class Break:
+        def run(self, m: Module) -> Module:
+            from sparsegen.ir.expr import TRUE
+
+            return dataclasses.replace(m, funcs=(dataclasses.replace(kernel(m), body=(w.BreakIf(TRUE),)),))
+
+    yield
+    del PASSES["tile"], PASSES["break"]
+
+
+def kernel(m: Module) -> w.Func:
+    f = m.funcs[0]
+    assert isinstance(f, w.Func)
+    return f
+
+
+def small() -> Module:
+    return Module("a/b", (w.Func("k", (), (), (1, 1, 1), 32, (w.Barrier(),)),))
+
+
+def test_pipeline_text_round_trip() -> None:
+    got = parse_pipeline(TEXT)
+    assert [type(p).__name__ for p in got] == ["Tile", "Simplify", "Tile", "Dce"]
+    assert got[0].name == "a b, {c}" and got[0].ratio == 2.0 and got[0].m == 64  # type: ignore[attr-defined]
+    assert print_pipeline(got) == TEXT and parse_pipeline(print_pipeline(got)) == got
+    assert parse_pipeline("") == ()
+    assert parse_pipeline(" simplify , tile{ m = 3 , limit=7 } ") == (Simplify(), PASSES["tile"](m=3, limit=7))
+    assert parse_pipeline('tile{m=1,name="12"}')[0].name == "12"  # type: ignore[attr-defined]
+    assert print_pipeline(parse_pipeline('tile{m=1,name="12"}')) == 'tile{m=1,name="12"}'
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("simplfy", "unknown pass 'simplfy'"),
+    ("tile{m=64", "cannot read the pipeline"),
+    ("simplify,", "cannot read the pipeline"),
+    ("simplify dce", "cannot read the pipeline"),
+    ("tile{k=3}", "pass tile has no option 'k'"),
+    ("tile{m}", "cannot read the options"),
+    ("tile{m=1,m=2}", "given twice"),
+    ("tile{m=1,skip=3}", "must be a bool"),
+    ("tile", "pass tile: .*'m'"),
+])  # fmt: skip
+def test_wrong_pipelines(text: str, said: str) -> None:
+    with pytest.raises(IRError, match=said):
+        parse_pipeline(text)
+
+
+def test_dump_diff_and_timing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sparsegen.ir.expr import FALSE
+
+    monkeypatch.setenv("SPARSEGEN_DUMP", str(tmp_path))
+    m = small()
+    body = (w.Barrier(), w.If(FALSE, (w.SyncWarp(),)))
+    m = dataclasses.replace(m, funcs=(dataclasses.replace(kernel(m), body=body),))
+    manager = Manager(parse_pipeline("tile{m=1},simplify,dce"))
+    manager.run(m)
+    assert sorted(p.name for p in (tmp_path / "a_b").iterdir()) == [
+        "00-input.sgir", "01-tile.sgir", "02-simplify.diff", "02-simplify.sgir", "03-dce.sgir"]  # fmt: skip
+    assert "-    warp.sync" in (tmp_path / "a_b" / "02-simplify.diff").read_text(encoding="utf-8")
+    assert [n for n, _ in manager.seconds] == ["tile", "simplify", "dce"] and "ms  simplify" in manager.report()
+
+
+def test_the_failing_pass_is_named() -> None:
+    with pytest.raises(IRError, match=r"outside of any warp.loop(.|\n)*after pass 2, break"):
+        Manager(parse_pipeline("simplify,break,dce"), verify_each=True).run(small())
+    with pytest.raises(IRError, match="after simplify,break,dce"):
+        Manager(parse_pipeline("simplify,break,dce")).run(small())
+    bad = dataclasses.replace(small(), funcs=(w.Func("k", (), (), (1, 1, 1), 0, ()),))
+    with pytest.raises(IRError, match="before the first pass"):
+        Manager((), verify_each=True).run(bad)
+    assert Manager(()).run(small()) == small()
+
+
+@settings(max_examples=60, deadline=None)
+@given(functions())
+def test_passes_keep_programs_valid_and_settle(f: w.Func) -> None:
+    m = module(f)
+    once = Manager((Simplify(), Dce()), verify_each=True).run(m)
+    verify(once)
+    for p in (Simplify(), Dce()):
+        assert p.run(once) == once, "running the pass again changes nothing"
+    before, after = (sum(not pure(o) for o in walk(x.funcs)) for x in (m, once))
+    assert after <= before
