@@ -163,7 +163,7 @@ class Choice:
 
 def edge(stencil: Stencil) -> int:
     """The edge of the square that holds one step's weights: what cost model and schedules call k."""
-    return max(stencil.weights.shape)
+    return int(max(stencil.weights.shape))
 
 
 def _choose(

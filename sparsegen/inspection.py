@@ -108,7 +108,8 @@ class Use:
         o = self.occupancy
         return (
             f"{self.kernel}: {self.registers} registers, {self.spills} bytes of spills, "
-            f"{self.shared} bytes of shared memory, {self.threads} threads; {o.blocks} blocks = {o.warps} of {o.max_warps} warps a multiprocessor "
+            f"{self.shared} bytes of shared memory, {self.threads} threads; "
+            f"{o.blocks} blocks = {o.warps} of {o.max_warps} warps a multiprocessor "
             f"({o.fraction:.0%}, limited by {o.limited_by})"
         )
 

@@ -170,10 +170,12 @@ class Kernel:
         return target
 
     def _main(self) -> Program:
-        return self._programs.get(self._chosen().fuse)
+        fuse = self._chosen().fuse
+        return self._programs.get(fuse)
 
     def _build(self) -> Build:
-        return self._builds.get(self._main())
+        program = self._main()
+        return self._builds.get(program)
 
     def _plan(self, steps: int) -> Plan:
         found = self._plans.get(steps)
@@ -225,7 +227,7 @@ class Kernel:
             return
         from sparsegen.execute_emulator import run_emulator
 
-        run_emulator(self._plan(steps), host_array(source), host_array(target), gpu_hint=self._target.note)
+        run_emulator(self._plan(steps), host_array(source), host_array(target))
 
     def _on_gpu(self, source: ArrayView, target: ArrayView, steps: int, stream: object) -> None:
         plan = self._plan(steps)

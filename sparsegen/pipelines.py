@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.stencil import blocks_per_sm
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir import op as o
 from sparsegen.ir.module import Module
@@ -52,19 +53,10 @@ def describe(stencil: Stencil, shape: tuple[int, ...], pitch: tuple[int, int] | 
     return Module(stencil.name, (op,))
 
 
-def blocks_per_sm(schedule: StencilSchedule, k: int, device: DeviceProfile, itemsize: int) -> int:
-    """Blocks that share a multiprocessor: by shared memory, threads, and 128 registers a thread where weights fill them."""
-    g = geometry(schedule, k, itemsize)
-    by_memory = device.smem_sm // (g.smem_bytes + 1024)
-    by_threads = device.max_threads_sm // g.threads
-    limit = max(1, device.regs_sm // (128 * g.threads)) if schedule.family == "stencil2row" else 32
-    return max(1, min(by_memory, by_threads, limit, device.max_blocks_sm))
-
-
 def passes(schedule: StencilSchedule, k: int, device: DeviceProfile, itemsize: int = 8) -> tuple[list[Pass], list[Pass]]:
     """The passes to the tile level and those from there to the warp level, for a stencil of edge ``k``."""
     s = legalise(schedule, k)
-    per_sm = blocks_per_sm(s, k, device, itemsize)
+    per_sm = blocks_per_sm(s, geometry(s, k, itemsize), device)
     resident = per_sm * device.sms if s.stages > 1 else 0  # blocks that stay and take one tile after the other
     front: list[Pass] = [FuseTime(s.fuse)]
     if s.family == "direct":

@@ -336,7 +336,7 @@ def registers(schedule: StencilSchedule, g: Geometry) -> int:
     acc = min(g.tiles_per_warp, 4) * g.n_tiles * g.m // 4
     if schedule.mma == "none":  # a thread holds one row of k + 1 outputs; weights are constant operands
         return 40 + 2 * (g.k + 1)
-    a = min(g.tiles_per_warp, 4) * g.m * min(g.k_f, 8) // 32  # A fragments in flight
+    a = min(g.tiles_per_warp, 4) * g.m * g.k_f // 32  # A fragments in flight
     return 28 + 2 * (g.fragments + acc + a)
 
 

@@ -303,7 +303,7 @@ def _cp_async(op: w.CpAsync, sc: Scope) -> Step:
         check_align(g, b, row, lane, size, nbytes, m.align(dst), info)
         cells = (b + m.lblk[row] * dst.size)[:, None] + np.arange(count)
         read = a[:, None] + np.arange(count)
-        m.start_copy(g, dst, src, cells, read, row, lane, sel, info, src_info)
+        m.copies.start(g, dst, src, cells, read, row, lane, sel, info, src_info)
 
     return cp_async
 
@@ -337,9 +337,9 @@ def _atomic(op: w.Atom | w.Red, sc: Scope) -> Step:
                 mem.check_atomic(cell, row, lane, g.stamp().reshape(-1)[pos], info)
             else:
                 mem.check_atomic(m, cell, row, lane, m.far_stamp(g, pos), info)
-        if not shared and m.race:
-            m.atomic_order(mem, cell, row, lane)
         turn = m.shuffle(len(cell))
+        if not shared and m.run.fences:
+            m.far.atomic(mem, cell[turn], row[turn], lane[turn], acquires=slot is not None)
         v = np.broadcast_to(np.asarray(val(e)), (g.n, 32)).reshape(-1)[pos]
         old = apply(name, mem.data, cell[turn], v[turn], d)
         if slot is not None:

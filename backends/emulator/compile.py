@@ -59,6 +59,7 @@ class Program:
     written: frozenset[str]
     read: frozenset[str]
     atomic: frozenset[str]
+    fences: bool
 
 
 class Scope:
@@ -216,7 +217,8 @@ class Compiler(Flow):
                 s.steps.insert(0, _counter(tuple(s.counts.items())))
         written, read, atomic, bars = _uses(f)
         return Program(f.symbol, f.params, f.shared, f.grid, f.threads, self.segments, sc.nslots, builtins,
-                       values, sc.names, sc.ops, bars, written, read, atomic)  # fmt: skip
+                       values, sc.names, sc.ops, bars, written, read, atomic,
+                       any(isinstance(op, w.Fence) and op.scope == "gpu" for op in walk(f.body)))  # fmt: skip
 
 
 def _counter(items: tuple[tuple[int, int], ...]) -> Step:

@@ -132,9 +132,8 @@ class Global:
             x = low[at]
             bad[at] = m.clk.unordered(x >> 12, (x >> 5) & 127, x & 31, r[at], ln[at])
         far = np.flatnonzero(~mine)
-        if len(far) and m.learned:
-            for k in far.tolist():
-                bad[k] = not m.knows(int(r[k]), int(c[k] >> 32) - 1, int(low[k]))
+        if len(far) and m.far.learned:
+            m.far.clear_known(bad, far, r, ln, c)
         if bad.any():
             k = int(np.flatnonzero(bad)[0])
             self._race(m, flat, row, lane, info, what, by, int(cand[k]), int(c[k]), int(bad.sum()), s.shape)

@@ -8,7 +8,9 @@ from ..expr import TRUE, Expr, Value, all_of, any_of, binary, select
 from ..types import Buffer
 from .context import Context, rule
 
-_UNROLL_PLAIN = 4  # loads in flight before the first store of a synchronous copy; more only costs registers
+#: Loads in flight before the first store of a synchronous copy: global memory is far away; out of shared memory more
+#: than two only costs registers that the products' accumulators need.
+_IN_FLIGHT = {"global": 4, "shared": 2}
 
 
 @rule(t.Copy)
@@ -36,7 +38,8 @@ def _elements(cx: Context, op: t.Copy, *, edge: bool) -> None:
     """One element at a time: across a border, through several maps, or out of a shared tile."""
     b = cx.b
     base, total = cx.slot_base(op.dst, op.slot), op.rows * op.cols
-    with b.for_("e", cx.tid, total, cx.func.threads, unroll=None if op.mode == "async" else _UNROLL_PLAIN) as e:
+    unroll = None if op.mode == "async" else _IN_FLIGHT[op.src.space]
+    with b.for_("e", cx.tid, total, cx.func.threads, unroll=unroll) as e:
         r, c, targets = _targets(cx, op, e)
         if op.mode == "async":
             _async_element(cx, op, r, c, base + targets[0][0])

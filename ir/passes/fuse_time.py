@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import op as o
+from ..errors import ScheduleError
 from ..fuse import convolve, inner_box, rim_width, strips
 from ..module import Module
 from ..node import Op
@@ -37,7 +38,11 @@ class FuseTime:
         one = np.zeros(tuple(2 * r + 1 for r in op.radius))
         for offset, weight in op.taps:
             one[tuple(d + r for d, r in zip(offset, op.radius, strict=True))] = weight
-        fused = convolve(one, self.steps)
+        with np.errstate(over="ignore", invalid="ignore"):
+            fused = convolve(one, self.steps)
+        if not np.isfinite(fused).all():
+            raise ScheduleError(f"fuse={self.steps}: the fused weights overflow (|weights| sum to {np.abs(one).sum():g} a step)",
+                                loc=op.loc, hint="fuse fewer steps or scale the weights")  # fmt: skip
         radius = tuple(r * self.steps for r in op.radius)
         taps = tuple(
             (tuple(int(i) - r for i, r in zip(at, radius, strict=True)), float(fused[tuple(at)]))

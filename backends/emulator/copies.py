@@ -1,0 +1,221 @@
+"""Asynchronous copies under way: cp.async by groups of each lane, bulk copies by mbarrier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsegen.ir.types import Buffer
+
+from .clocks import BULK, CP
+from .memory import OpInfo
+
+if TYPE_CHECKING:
+    from .group import Group
+    from .machine import Machine
+    from .mbarrier import Bars
+    from .memory import Shared
+
+
+@dataclass
+class Flight:
+    """One executed cp_async: for each lane its thread, its group, its cells and the data that will be there."""
+
+    mem: Shared
+    info: OpInfo
+    thread: Any
+    number: Any
+    cells: Any
+    data: Any
+
+    def part(self, which: Any) -> Flight:
+        """The flight of some of its threads."""
+        if which.all():
+            return self
+        return Flight(self.mem, self.info, self.thread[which], self.number[which], self.cells[which], self.data[which])
+
+
+class Copies:
+    """cp.async of all warps of a batch."""
+
+    def __init__(self, m: Machine) -> None:
+        self.m = m
+        self.number = np.zeros((m.W, 32), dtype=np.int64)
+        self.flights: list[Flight] = []
+
+    def start(self, g: Group, dst: Buffer, src: Buffer, cells: Any, read: Any, row: Any, lane: Any, sel: Any,
+              info: OpInfo, src_info: OpInfo) -> None:  # fmt: skip
+        m = self.m
+        mem, source = m.shared[dst.name], m.globals[src.name]
+        row2, lane2 = row[:, None], lane[:, None]
+        if source.tracked:
+            stamp = np.broadcast_to(m.far_stamp(g, sel)[:, None], read.shape)
+            source.check_read(m, read, np.broadcast_to(row2, read.shape), np.broadcast_to(lane2, read.shape), stamp, src_info)
+        if mem.tracked:
+            stamp = np.broadcast_to(g.stamp().reshape(-1)[sel][:, None], cells.shape)
+            row3, lane3 = np.broadcast_to(row2, cells.shape), np.broadcast_to(lane2, cells.shape)
+            mem.check_write(cells, row3, lane3, stamp, info, state=CP, what="cp.async")
+        thread = row * 32 + lane
+        number = self.number.reshape(-1)[thread]
+        self.flights.append(Flight(mem, info, thread, number, cells, source.data.take(read)))
+
+    def commit(self, g: Group) -> None:
+        if g.mask is None:
+            self.number[g.rows] += 1
+        else:
+            self.number[g.rows] += g.mask
+
+    def wait(self, g: Group, pending: int) -> None:
+        """The active lanes wait for all but their latest ``pending`` groups."""
+        if not self.flights:
+            return
+        upto = np.full(self.m.W * 32, -1, dtype=np.int64)
+        upto.reshape(-1, 32)[g.rows] = np.where(g.full(), self.number[g.rows] - pending, -1)
+        keep: list[Flight] = []
+        for f in self.flights:
+            done = f.number < upto[f.thread]
+            if done.any():
+                if done.all():
+                    self._land(f, f.thread, f.cells, f.data)
+                    continue
+                self._land(f, f.thread[done], f.cells[done], f.data[done])
+                f = f.part(~done)
+            keep.append(f)
+        self.flights = keep
+
+    def _land(self, f: Flight, thread: Any, cells: Any, data: Any) -> None:
+        clk = self.m.clk
+        f.mem.data[cells] = data
+        row = thread >> 5
+        stamp = (clk.clock[row].astype(np.int64) << 12) | (clk.wib[row] << 5) | (thread & 31)
+        f.mem.complete(cells, np.broadcast_to(stamp.astype(np.int32)[:, None], cells.shape))
+
+    def left(self, rows: Any) -> None:
+        """These warps end: their copies must have been waited for."""
+        if not self.flights:
+            return
+        gone = np.zeros(self.m.W, dtype=bool)
+        gone[rows] = True
+        keep: list[Flight] = []
+        for f in self.flights:
+            late = gone[f.thread >> 5]
+            if not late.all():
+                keep.append(f.part(~late))
+            if late.any() and self.m.asyncs:
+                k = int(np.flatnonzero(late)[0])
+                t = int(f.thread[k])
+                self.m.find("async", f.info, f"the kernel ends while a cp.async into @{f.mem.buf.name} is in flight",
+                            "put a cp_wait 0 before the end (and commit every copy)", row=t >> 5, lane=t & 31,
+                            index=int(f.cells[k, 0]) % f.mem.size, times=int(late.sum()))  # fmt: skip
+        self.flights = keep
+
+
+@dataclass
+class Bulk:
+    """Bulk copies of one instruction on their way: each has its cells, its data, its mbarrier and its phase."""
+
+    mem: Shared
+    bars: Bars
+    info: OpInfo
+    row: Any
+    cells: list[Any]
+    data: list[Any]
+    bar: Any
+    phase: Any
+
+
+class BulkEngine:
+    """The unit that carries bulk copies out: an agent of its own, which the scheduler lets run."""
+
+    def __init__(self, m: Machine) -> None:
+        self.m = m
+        self.queue: list[Bulk] = []
+
+    def issue(self, g: Group, bars: Bars, dst: Buffer, src: Buffer, a: Any, b: Any, n: Any, k: Any, row: Any, lane: Any,
+              info: OpInfo, src_info: OpInfo) -> None:  # fmt: skip
+        m = self.m
+        mem, source = m.shared[dst.name], m.globals[src.name]
+        bar = k + m.lblk[row] * bars.size
+        bars.used(bar, row, lane, info)
+        late = ~bars.fenced[bar] & (bars.count[bar] > 0)
+        if late.any() and m.asyncs:
+            j = int(np.flatnonzero(late)[0])
+            m.find("async", info, f"@{bars.name}[{int(k[j])}] is used by a bulk copy, but its initialisation is not fenced",
+                   "put a fence mbar_init right after mbar_init, in the thread that initialises, before the barrier",
+                   index=int(k[j]), row=int(row[j]), lane=int(lane[j]))  # fmt: skip
+        starts = np.repeat(np.cumsum(n) - n, n)
+        steps = np.arange(int(n.sum())) - starts
+        rows, lanes = np.repeat(row, n), np.repeat(lane, n)
+        read = np.repeat(b, n) + steps
+        cells = np.repeat(a + m.lblk[row] * dst.size, n) + steps
+        if source.tracked:
+            clk = m.clk
+            own = (clk.clock[rows].astype(np.int64) << 12) | (clk.wib[rows] << 5) | lanes
+            source.check_read(m, read, rows, lanes, ((m.gblk[rows] + 1) << 32) | own, src_info)
+        if mem.tracked:
+            self._proxy(mem, cells, rows, lanes, info)
+            stamp = ((m.clk.clock[rows].astype(np.int64) << 12) | (m.clk.wib[rows] << 5) | lanes).astype(np.int32)
+            mem.check_write(cells, rows, lanes, stamp, info, state=BULK, what="bulk copy")
+        cuts = np.cumsum(n)[:-1]
+        data = source.data.take(read)
+        self.queue.append(
+            Bulk(mem, bars, info, row, np.split(cells, cuts), np.split(data, cuts), bar, bars.phase[bar].copy())
+        )
+
+    def _proxy(self, mem: Shared, cells: Any, rows: Any, lanes: Any, info: OpInfo) -> None:
+        """Elements last written in the ordinary way need an async fence before a bulk copy overwrites them."""
+        m, clk = self.m, self.m.clk
+        if not m.asyncs:
+            return
+        s = mem.ws.take(cells).astype(np.int64)
+        agent = (s >> 5) & 127
+        cand = np.flatnonzero((s > 0) & (s < (1 << 30)) & (agent < clk.wpb) & (s < BULK - 8192))
+        if not len(cand):
+            return
+        s, agent, r, ln = s[cand], agent[cand], rows[cand], lanes[cand]
+        writer = r - clk.wib[r] + agent
+        ok = clk.own_fenced[writer, s & 31] >= (s >> 12)
+        own = (writer == r) & ((s & 31) == ln)
+        if clk.fenced is not None:
+            ok |= ~own & (clk.known(r, ln, agent, s & 31, clk.fenced) >= (s >> 12))
+        if not ok.all():
+            k = int(np.flatnonzero(~ok)[0])
+            i = int(cells[cand[k]]) % mem.size
+            m.find("async", info, f"bulk copy overwrites @{mem.buf.name}[{i}], which warp {int(agent[k])} has written with an "
+                   "ordinary store, without a fence between the two proxies",
+                   "put a fence async after the stores (before the barrier or arrival that hands the buffer over)",
+                   index=i, row=int(r[k]), lane=int(ln[k]), times=int((~ok).sum()))  # fmt: skip
+
+    def run(self) -> None:
+        """Carries out the copies under way, or, if a seed shuffles the schedule, some of them."""
+        m = self.m
+        work = self.queue
+        self.queue = []
+        if m.seed and len(work) > 1 and m.rng.random() < 0.5:
+            m.rng.shuffle(work)
+            half = len(work) // 2
+            work, self.queue = work[:half], work[half:]
+        for b in work:
+            agent = b.bars.agent(b.bar)
+            for j, (cells, data) in enumerate(zip(b.cells, b.data)):
+                b.mem.data[cells] = data
+                stamp = (int(b.phase[j] + 1) << 12) | (int(agent[j]) << 5)
+                b.mem.complete(cells, np.full(len(cells), stamp, dtype=np.int32))
+            nbytes = np.array([len(c) for c in b.cells]) * b.mem.buf.dtype.nbytes
+            b.bars.landed(b.bar, nbytes)
+        m.events += 1
+
+    def left(self, block_rows: Any) -> None:
+        """Blocks whose warps have all ended: their copies must have landed."""
+        if not self.queue:
+            return
+        gone = np.zeros(self.m.W, dtype=bool)
+        gone[block_rows] = True
+        for b in self.queue:
+            late = gone[b.row]
+            if late.any() and self.m.asyncs:
+                k = int(np.flatnonzero(late)[0])
+                self.m.find("async", b.info, f"the kernel ends while a bulk copy into @{b.mem.buf.name} is in flight",
+                            "wait for its mbarrier before the end", row=int(b.row[k]))  # fmt: skip

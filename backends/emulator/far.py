@@ -1,0 +1,103 @@
+"""What a block knows of other blocks: releases and acquires through ``fence gpu`` and atomics on one element."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .globalmem import Global
+    from .group import Group
+    from .machine import Machine
+
+Snapshot = dict[int, Any]  # block -> clocks [agents, 32] of its warps' lanes
+
+
+def _join(into: Snapshot, more: Snapshot) -> None:
+    for block, vc in more.items():
+        into[block] = np.maximum(into[block], vc) if block in into else vc
+
+
+class Far:
+    """Knowledge across blocks, of the few threads that use it: a warp's is a list of (lanes, snapshot)."""
+
+    def __init__(self, m: Machine) -> None:
+        self.m = m
+        self.known: dict[int, list[tuple[Any, Snapshot]]] = {}
+        self.fenced: dict[int, tuple[Any, Snapshot]] = {}  # what the last fence of a warp's lanes would publish
+        self.seen: dict[int, list[tuple[int, Snapshot]]] = {}  # what atomics have read, to be acquired by a fence
+
+    @property
+    def learned(self) -> bool:
+        return bool(self.known)
+
+    def fence(self, g: Group) -> None:
+        """``fence gpu`` of the active lanes: earlier atomics acquire, later ones release."""
+        m = self.m
+        for i in np.flatnonzero(g.full().any(1)).tolist():
+            row, lanes = int(g.rows[i]), g.full()[i]
+            block = int(m.gblk[row])
+            rest: list[tuple[int, Snapshot]] = []
+            for lane, snap in self.seen.pop(row, ()):
+                if not lanes[lane]:
+                    rest.append((lane, snap))
+                    continue
+                one = np.zeros(32, dtype=bool)
+                one[lane] = True
+                if block in snap:
+                    m.clk.acquire(row, np.flatnonzero(one), snap[block])
+                others = {b: v for b, v in snap.items() if b != block}
+                if others:
+                    self.known.setdefault(row, []).append((one, others))
+            if rest:
+                self.seen[row] = rest
+            vc = m.clk.released(row, np.flatnonzero(lanes))
+            snap = {block: np.broadcast_to(vc, (vc.shape[0], 32))}
+            for who, other in self.known.get(row, ()):
+                if (who & lanes).any():
+                    _join(snap, other)
+            self.fenced[row] = (lanes, snap)
+        m.clk.tick(g.active_rows())
+
+    def atomic(self, mem: Global, cell: Any, row: Any, lane: Any, *, acquires: bool) -> None:
+        """Atomics of these threads on these elements, one after the other."""
+        if not acquires:
+            fenced = np.zeros(self.m.W, dtype=bool)
+            fenced[list(self.fenced)] = True
+            keep = np.flatnonzero(fenced[row])
+            cell, row, lane = cell[keep], row[keep], lane[keep]
+        for c, r, ln in zip(cell.tolist(), row.tolist(), lane.tolist()):
+            published = mem.releases.get(c)
+            if acquires and published:
+                self.seen.setdefault(r, []).append((ln, dict(published)))
+            mine = self.fenced.get(r)
+            if mine is not None and mine[0][ln]:
+                _join(mem.releases.setdefault(c, {}), mine[1])
+
+    def spread(self, groups: Any) -> None:
+        """The warps of each row of ``groups`` have met: all their lanes know what one of them knew."""
+        if not self.known:
+            return
+        for rows in groups.tolist():
+            has = [self.known[r] for r in rows if r in self.known]
+            if not has:
+                continue
+            snap: Snapshot = {}
+            for entries in has:
+                for _, s in entries:
+                    _join(snap, s)
+            for r in rows:
+                self.known[r] = [(np.ones(32, dtype=bool), dict(snap))]
+
+    def clear_known(self, bad: Any, far: Any, row: Any, lane: Any, stamps: Any) -> None:
+        """Marks as ordered (false in ``bad``) the accesses ``far`` by other blocks that the threads know of."""
+        for r in np.unique(row[far]).tolist():
+            for who, snap in self.known.get(r, ()):
+                at = far[(row[far] == r) & who[lane[far] & 31]]
+                blocks, low = (stamps[at] >> 32) - 1, stamps[at] & 0xFFFFFFFF
+                for b in np.unique(blocks).tolist():
+                    if b in snap:
+                        hit = blocks == b
+                        x = low[hit]
+                        bad[at[hit]] &= (x >> 12) > snap[b][(x >> 5) & 127, x & 31]

@@ -1,0 +1,335 @@
+"""The machine: a batch of blocks, their groups of warps, and the scheduler that picks who runs next."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sparsegen.ir.types import Buffer
+
+from .clocks import Clocks
+from .compile import Program
+from .copies import BulkEngine, Copies
+from .counts import Patterns
+from .far import Far
+from .globalmem import Global
+from .group import Group
+from .mbarrier import Bars
+from .memory import OpInfo, Shared
+from .report import Finding
+from .values import LANES
+
+
+class Run:
+    """One launch: what lasts over all batches."""
+
+    def __init__(self, prog: Program, checks: frozenset[str], seed: int, align: dict[str, int]) -> None:
+        self.prog, self.checks, self.seed, self.aligned = prog, checks, seed, align
+        self.race, self.uninit = "global" in checks, "uninit" in checks
+        self.fences = prog.fences and bool(prog.atomic) and self.race
+        self.cnt = [0] * len(prog.names)
+        self.findings: dict[tuple[str, str, Any], Finding] = {}
+        self.patterns: dict[int, Patterns] = {}
+        self.globals: dict[str, Global] = {}
+        self.params: dict[str, Any] = {}
+        self.values: dict[str, int] = {}
+        self.stopped = False
+
+    def pattern(self, key: int, meter: Any) -> Patterns:
+        """The table of address patterns of an op."""
+        p = self.patterns.get(key)
+        if p is None:
+            p = self.patterns[key] = Patterns(meter.itemsize, meter.nbytes, shared=meter.space == "shared")
+        return p
+
+
+class Machine:
+    """Blocks ``first .. first + blocks - 1`` of a launch, run to their end."""
+
+    spin_limit = 200_000
+
+    def __init__(self, run: Run, first: int, blocks: int, dirty: dict[str, Any]) -> None:
+        self.run, self.prog, self.blocks = run, run.prog, blocks
+        p, c = run.prog, run.checks
+        self.seed, self.rng = run.seed, random.Random(run.seed * 1_000_003 + first)
+        self.uninit, self.race, self.asyncs, self.bounds = ("uninit" in c, "race" in c, "async" in c, "bounds" in c)
+        self.collectives, self.promises, self.patterns = "collective" in c, "promise" in c, "conflicts" in c
+        self.wpb = -(-p.threads // 32)
+        self.W = blocks * self.wpb
+        self.lblk = np.repeat(np.arange(blocks, dtype=np.int64), self.wpb)
+        self.gblk = self.lblk + first
+        sizes = {b.name: b.size for b in p.shared}
+        self.clk = Clocks(blocks, self.wpb, sum(sizes.get(n, 0) for n in p.bars))
+        if self.clk.agents > 126:
+            raise OverflowError("more than 126 warps and mbarriers in a block")
+        self.mark = np.ones(self.W, dtype=np.int64)
+        self.cnt, self.globals, self.params = run.cnt, run.globals, run.params
+        self.shared = {b.name: Shared(self, b, dirty.get(b.name)) for b in p.shared}
+        self.bars: dict[str, Bars] = {}
+        agent = self.wpb
+        for name in p.bars:
+            self.bars[name] = Bars(self, name, sizes[name], agent)
+            agent += sizes[name]
+        self.copies, self.bulk, self.far = Copies(self), BulkEngine(self), Far(self)
+        self.tried: dict[int, Any] = {}
+        self.events = 0
+        self.ready: list[Group] = []
+        self.waiting: list[tuple[Group, OpInfo, str, int]] = []  # on an mbarrier, since this event
+        self.at_bar: dict[int, list[tuple[Group, OpInfo, int]]] = {}
+        self.exited = np.zeros(self.W, dtype=bool)
+        self.dead = False
+        self.crowd = False  # whether there is another group than the one that runs
+        self.tail = p.threads % 32
+        self.base: Any = None
+        if self.tail:
+            self.base = np.ones((self.W, 32), dtype=bool)
+            self.base[self.wpb - 1 :: self.wpb, self.tail :] = False
+
+    # -------------------------------------------------------------------------------------------- running
+    def go(self) -> None:
+        """Runs all warps to their end, or to a deadlock."""
+        start = self._first()
+        if self.seed and self.W > 1:  # another order: some warps go ahead of the others
+            keep = np.array([self.rng.random() < 0.5 for _ in range(self.W)])
+            if keep.any() and not keep.all():
+                self.push(start.split(keep), 0)
+        self.push(start, 0)
+        with np.errstate(all="ignore"):
+            while not self.dead:
+                g = self._next()
+                if g is None:
+                    break
+                self._advance(g)
+
+    def _first(self) -> Group:
+        p = self.prog
+        env: list[Any] = [None] * p.nslots
+        wib = np.tile(np.arange(self.wpb, dtype=np.int64), self.blocks).reshape(-1, 1)
+        lin = self.gblk.reshape(-1, 1)
+        gx, gy, gz = p.grid
+        made = {
+            "tid": wib * 32 + LANES, "lane": LANES, "warp": wib, "bx": lin % gx, "by": lin // gx % gy, "bz": lin // (gx * gy),
+        }  # fmt: skip
+        for name, slot in p.builtins.items():
+            v = made[name]
+            env[slot] = int(v[0, 0]) if v.shape[1] == 1 and (v == v[0]).all() else v
+        for name, slot in p.values.items():
+            env[slot] = self.run.values[name]
+        return Group(self, np.arange(self.W), env, self.base, 0)
+
+    def _advance(self, g: Group) -> None:
+        segments, pc = self.prog.segments, g.pc
+        while True:
+            s = segments[pc]
+            for f in s.steps:
+                f(g)
+            pc = s.control(g)  # type: ignore[misc]
+            if pc < 0:
+                return
+            if self.crowd and segments[pc].meets:
+                self.push(g, pc)
+                return
+
+    def push(self, g: Group, pc: int) -> None:
+        """Makes a group ready to go on at a point."""
+        g.pc = pc
+        self.ready.append(g)
+        self.crowd = True
+
+    def _next(self) -> Group | None:
+        """The group that runs next: seed 0 takes the one that is furthest behind, others take any."""
+        if self.waiting and any(e[3] != self.events for e in self.waiting):
+            still = []
+            for e in self.waiting:
+                if e[3] == self.events:
+                    still.append(e)
+                else:
+                    self.ready.append(e[0])
+            self.waiting = still
+        if self.bulk.queue and (not self.ready or (self.seed and self.rng.random() < 0.3)):
+            self.bulk.run()
+            return self._next()
+        if not self.ready:
+            if self.waiting or any(self.at_bar.values()):
+                self._deadlock()
+            return None
+        if len(self.ready) == 1:
+            g = self.ready.pop()
+        else:
+            lead = self.rng.choice(self.ready) if self.seed else min(self.ready, key=lambda x: (x.spins, x.pc))
+            same = [x for x in self.ready if x.pc == lead.pc]
+            if len(same) > 1 and (not self.seed or self.rng.random() < 0.75):
+                self.ready = [x for x in self.ready if x.pc != lead.pc]
+                g = Group.merge(same, self.prog.segments[lead.pc].live)
+            else:
+                self.ready.remove(lead)
+                g = lead
+        self.crowd = bool(self.ready or self.waiting or any(self.at_bar.values()))
+        return g
+
+    def park(self, g: Group, pc: int, info: OpInfo, why: str) -> None:
+        """Blocks a group until some mbarrier changes."""
+        g.pc = pc
+        self.waiting.append((g, info, why, self.events))
+        self.crowd = True
+
+    def abort(self) -> None:
+        self.dead = self.run.stopped = True
+
+    def leave(self, g: Group) -> None:
+        """A group has come to the end of the program."""
+        self.exited[g.rows] = True
+        self.copies.left(g.rows)
+        done = self.exited.reshape(self.blocks, self.wpb).all(1)
+        if done.any():
+            self.bulk.left(np.flatnonzero(np.repeat(done, self.wpb)))
+
+    # -------------------------------------------------------------------------------------------- order
+    def sync(self, rows: Any) -> None:
+        """``warp.sync`` of these warps."""
+        if not len(rows):
+            return
+        self.clk.sync(rows)
+        self.mark[rows] = self.clk.clock[rows]
+        self.far.spread(rows.reshape(-1, 1))
+
+    def _meet(self, rows: Any, aligned: bool) -> None:
+        self.clk.meet(rows, aligned)
+        self.mark[rows] = self.clk.clock[rows]
+        self.far.spread(rows)
+
+    def barrier(self, g: Group, ident: int, warps: int, after: int, info: OpInfo) -> int:
+        """Warps arrive at a barrier (``warps`` 0: all of the block); gives the next segment, or -1 if they wait."""
+        parked = self.at_bar.setdefault(ident, [])
+        if not parked and g.whole and warps in (0, self.wpb):
+            self._meet(g.rows.reshape(self.blocks, self.wpb), True)
+            return after
+        for _, other, n in parked:
+            if n != warps and self.collectives:
+                self.find("collective", info, f"barrier {ident} is used with different thread counts ({32 * n} and {32 * warps}; "
+                          "0 is the whole block)", "use one count for each barrier id", row=int(g.rows[0]))  # fmt: skip
+        g.pc = after
+        parked.append((g, info, warps))
+        need = warps or self.wpb
+        waiting = np.concatenate([x.rows for x, _, _ in parked])
+        arrived = np.bincount(self.lblk[waiting], minlength=self.blocks)
+        full = arrived >= need
+        if not full.any():
+            self.crowd = True
+            return -1
+        if (arrived > need).any() and self.collectives:
+            self.find("collective", info, f"more than {32 * need} threads arrive at barrier {ident}",
+                      "give the barrier the count of all that use it", row=int(g.rows[0]))  # fmt: skip
+        go = np.sort(waiting[full[self.lblk[waiting]]])
+        for b in [go.reshape(-1, need)] if (arrived[full] == need).all() else [go[self.lblk[go] == x][None] for x in np.flatnonzero(full)]:
+            self._meet(b, need == self.wpb)
+        stay: list[tuple[Group, OpInfo, int]] = []
+        for x, i, n in parked:
+            free = full[self.lblk[x.rows]]
+            if free.all():
+                self.push(x, x.pc)
+            elif free.any():
+                rest = x.split(free)
+                rest.pc = x.pc
+                stay.append((rest, i, n))
+                self.push(x, x.pc)
+            else:
+                stay.append((x, i, n))
+        self.at_bar[ident] = stay
+        return -1
+
+    def fence_gpu(self, g: Group) -> None:
+        if self.run.fences:
+            self.far.fence(g)
+
+    # -------------------------------------------------------------------------------------------- helpers of ops
+    def align(self, buf: Buffer) -> int:
+        """The alignment of a buffer in bytes (256 for a global one, unless the caller has said otherwise)."""
+        return self.run.aligned.get(buf.name, 256) if buf.space == "global" else buf.align
+
+    def far_stamp(self, g: Group, sel: Any) -> Any:
+        """Stamps of a global access: the block above, the shared-memory stamp below."""
+        s = ((self.gblk[g.rows] + 1) << 32)[:, None] | g.stamp().astype(np.int64)
+        return s if sel is None else s.reshape(-1)[sel]
+
+    def shuffle(self, n: int) -> Any:
+        """The order in which ``n`` atomics of one instruction happen."""
+        order = list(range(n))
+        if self.seed:
+            self.rng.shuffle(order)
+        return np.array(order, dtype=np.intp)
+
+    def collective(self, g: Group, info: OpInfo) -> None:
+        """All 32 lanes must take part."""
+        if g.mask is not None and self.collectives:
+            n = g.mask.sum(1)
+            self._partial(g, (n > 0) & (n < 32), info, "all 32 lanes of the warp")
+
+    def convergent(self, g: Group, info: OpInfo) -> None:
+        """All lanes that the warp has must take part."""
+        if g.mask is not None and self.collectives:
+            n = g.mask.sum(1)
+            have = 32 if self.base is None else self.base[g.rows].sum(1)
+            self._partial(g, (n > 0) & (n < have), info, "all lanes of the warp")
+
+    def _partial(self, g: Group, bad: Any, info: OpInfo, who: str) -> None:
+        if bad.any():
+            k = int(np.flatnonzero(bad)[0])
+            off = int(np.flatnonzero(~g.mask[k])[0])
+            self.find("collective", info, f"needs {who}, but {int((~g.mask[k]).sum())} of them are inactive",
+                      "move it out of the divergent branch, or make the condition the same for the whole warp",
+                      row=int(g.rows[k]), lane=off, times=int(bad.sum()))  # fmt: skip
+
+    def agent_name(self, agent: int, source: int) -> str:
+        if agent < self.wpb:
+            return f"warp {agent}" + (f" lane {source}" if source < 32 else " (several lanes)")
+        for b in self.bars.values():
+            if b.first <= agent < b.first + b.size:
+                return f"a bulk copy of @{b.name}[{agent - b.first}]"
+        return "an asynchronous copy"
+
+    # -------------------------------------------------------------------------------------------- findings
+    def find(self, kind: str, info: OpInfo, message: str, remedy: str, *, index: int = -1, row: int = -1,
+             lane: int = -1, times: int = 1) -> None:  # fmt: skip
+        """Records an error; of the same kind at the same op only the first is kept, and counted."""
+        found = self.run.findings
+        key = (kind, info.text, info.loc)
+        old = found.get(key)
+        if old is not None:
+            found[key] = replace(old, times=old.times + times)
+            return
+        block, warp = (int(self.gblk[row]), int(self.clk.wib[row])) if row >= 0 else (-1, -1)
+        found[key] = Finding(kind, message, remedy, info.text, info.buffer, index, block, warp, min(lane, 31), info.loc, times)
+
+    def _deadlock(self) -> None:
+        parts: list[str] = []
+        first: tuple[OpInfo, int] | None = None
+        for g, info, why, _ in self.waiting:
+            parts.append(f"{self._who(g)} {why}")
+            first = first or (info, int(g.rows[0]))
+        for ident, groups in self.at_bar.items():
+            for g, info, n in groups:
+                need = n or self.wpb
+                parts.append(f"{self._who(g)} waits at barrier {ident} for {need} warps")
+                first = first or (info, int(g.rows[0]))
+        assert first is not None
+        block = self.lblk[first[1]]
+        gone = np.flatnonzero(self.exited & (self.lblk == block))
+        if len(gone):
+            parts.append(f"warps {self._list(self.clk.wib[gone])} of the block have ended")
+        self.find("deadlock", first[0], "; ".join(parts[:6]) + ("; ..." if len(parts) > 6 else ""),
+                  "let every warp that takes part reach the barrier, and every phase get all its arrivals and bytes",
+                  row=first[1])  # fmt: skip
+        self.abort()
+
+    def _who(self, g: Group) -> str:
+        block = int(self.gblk[g.rows[0]])
+        mine = g.rows[self.gblk[g.rows] == block]
+        return f"block {block} warps {self._list(self.clk.wib[mine])}"
+
+    @staticmethod
+    def _list(xs: Any) -> str:
+        return ", ".join(str(int(x)) for x in xs[:8]) + (", ..." if len(xs) > 8 else "")

@@ -1,0 +1,127 @@
+"""mbarriers: phases, arrivals, bytes of bulk copies, and what their waiters learn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .memory import OpInfo
+
+if TYPE_CHECKING:
+    from .group import Group
+    from .machine import Machine
+
+
+class Bars:
+    """The mbarriers of one shared buffer, for all blocks of the batch; a cell is ``block * size + index``."""
+
+    def __init__(self, m: Machine, name: str, size: int, first_agent: int) -> None:
+        self.m, self.name, self.size, self.first = m, name, size, first_agent
+        total = m.blocks * size
+        self.count = np.zeros(total, dtype=np.int64)
+        self.pending = np.zeros(total, dtype=np.int64)
+        self.tx = np.zeros(total, dtype=np.int64)
+        self.phase = np.zeros(total, dtype=np.int64)
+        self.fenced = np.zeros(total, dtype=bool)
+        self.owner = np.full(total, -1, dtype=np.int64)
+        shape = (total, m.clk.agents, 1)
+        self.cur, self.done = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32)
+
+    def fit(self) -> None:
+        """As many source lanes as the clocks have."""
+        want = self.m.clk.know.shape[3]
+        if self.cur.shape[2] < want:
+            self.cur, self.done = np.repeat(self.cur, want, axis=2), np.repeat(self.done, want, axis=2)
+
+    def agent(self, cells: Any) -> Any:
+        return self.first + cells % self.size
+
+    # -------------------------------------------------------------------------------------------- set-up
+    def init(self, cells: Any, row: Any, lane: Any, stamp: Any, count: int, info: OpInfo) -> None:
+        mem = self.m.shared[self.name]
+        if mem.tracked:
+            mem.check_write(cells, row, lane, stamp, info, what="mbar_init")
+        self.count[cells] = self.pending[cells] = count
+        self.tx[cells] = self.phase[cells] = 0
+        self.fenced[cells] = False
+        self.owner[cells] = row * 32 + lane
+
+    def fence(self, g: Group) -> None:
+        """The group's threads make the mbarriers that they have initialised visible to the asynchronous proxy."""
+        new = np.flatnonzero((self.owner >= 0) & ~self.fenced)
+        if len(new):
+            mine = np.zeros(self.m.W * 32, dtype=bool)
+            mine.reshape(-1, 32)[g.rows] = g.full()
+            self.fenced[new[mine[self.owner[new]]]] = True
+
+    def used(self, cells: Any, row: Any, lane: Any, info: OpInfo) -> None:
+        """These threads use mbarriers: they must have been initialised, and that must be ordered before."""
+        m, mem = self.m, self.m.shared[self.name]
+        never = self.count[cells] == 0
+        if never.any() and m.uninit:
+            k = int(np.flatnonzero(never)[0])
+            m.find("uninit", info, f"@{self.name}[{int(cells[k]) % self.size}] is used before mbar_init",
+                   "let one thread initialise it, fence mbar_init, then a barrier", index=int(cells[k]) % self.size,
+                   row=int(row[k]), lane=int(lane[k]))  # fmt: skip
+        if m.race and mem.tracked:
+            s = np.where(never, 0, mem.ws.take(cells))
+            mem._against(s, cells, row, lane, info, "use", "mbar_init")
+
+    # -------------------------------------------------------------------------------------------- phases
+    def arrive(self, rows: Any, mask: Any, cells: Any, tx: Any, info: OpInfo) -> None:
+        """One arrival for each lane in ``mask``; they release what they and, up to its last sync, their warp did."""
+        m, clk = self.m, self.m.clk
+        if not mask.all():
+            clk.per_source()
+        self.fit()
+        k = clk.know[rows]
+        vc = np.where(mask[:, :, None, None], k, 0).max(1) if k.shape[1] > 1 else k[:, 0].copy()
+        me = (np.arange(len(rows)), clk.wib[rows])
+        if vc.shape[2] == 1:
+            vc[me] = clk.clock[rows][:, None]
+        else:
+            vc[me] = np.maximum(vc[me], np.where(mask, clk.clock[rows][:, None], 0))
+        np.maximum.at(self.cur, cells, vc)
+        clk.tick(rows)
+        if tx is not None:
+            np.add.at(self.tx, cells, tx)
+        np.subtract.at(self.pending, cells, mask.sum(1))
+        over = self.pending[cells] < 0
+        if over.any() and m.collectives:
+            j = int(np.flatnonzero(over)[0])
+            m.find("collective", info, f"more arrivals on @{self.name}[{int(cells[j]) % self.size}] than the "
+                   f"{int(self.count[cells[j]])} that mbar_init has set",
+                   "initialise it for the arrivals of one phase, or wait for the phase before you arrive again",
+                   index=int(cells[j]) % self.size, row=int(rows[j]))  # fmt: skip
+        self.settle(cells)
+
+    def landed(self, cells: Any, nbytes: Any) -> None:
+        """Bulk copies have arrived."""
+        np.subtract.at(self.tx, cells, nbytes)
+        self.settle(cells)
+
+    def settle(self, cells: Any) -> None:
+        c = np.unique(cells)
+        c = c[(self.pending[c] <= 0) & (self.tx[c] == 0) & (self.count[c] > 0)]
+        if len(c):
+            self.fit()
+            self.phase[c] += 1
+            self.pending[c] = self.count[c]
+            self.done[c] = np.maximum(self.done[c], self.cur[c])
+            self.done[c, self.agent(c)] = self.phase[c][:, None]
+            self.m.events += 1
+
+    def acquire(self, used: list[tuple[Any, Any, Any]]) -> None:
+        """Waiters learn what the arrivals of completed phases released."""
+        clk = self.m.clk
+        for rows, mask, cells in used:
+            if not len(rows):
+                continue
+            if not mask.all():
+                clk.per_lane()
+            self.fit()
+            vc, k = self.done[cells][:, None], clk.know[rows]
+            new = np.maximum(k, vc)
+            clk.know[rows] = np.where(mask[:, :, None, None], new, k) if k.shape[1] > 1 else new
+        clk.version += 1

@@ -1,0 +1,249 @@
+"""Closures of the ops that order threads: barriers, fences, mbarriers, waits for asynchronous copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsegen.ir import warp as w
+from sparsegen.ir.errors import IRError
+from sparsegen.ir.expr import Expr
+from sparsegen.ir.node import Op
+
+from .memory import OpInfo, locate
+from .scalars import Step
+from .values import number
+
+if TYPE_CHECKING:
+    from .compile import Scope
+    from .control import Label
+    from .group import Group
+    from .mbarrier import Bars
+
+
+def leave(g: Group) -> int:
+    """The end of the program."""
+    g.m.leave(g)
+    return -1
+
+
+def step(op: Op, sc: Scope) -> Step | None:
+    """The closure of an op that does not block (None if the op is none)."""
+    if isinstance(op, w.SyncWarp):
+        info = sc.info(op)
+
+        def sync(g: Group) -> None:
+            g.m.convergent(g, info)
+            g.m.sync(g.active_rows())
+
+        return sync
+    if isinstance(op, w.CpCommit):
+        return lambda g: g.m.copies.commit(g)
+    if isinstance(op, w.CpWait):
+        pending = op.pending
+        return lambda g: g.m.copies.wait(g, pending)
+    if isinstance(op, w.Fence):
+        return _fence(op)
+    if isinstance(op, w.MbarInit):
+        return _mbar_init(op, sc)
+    if isinstance(op, w.MbarArrive):
+        return _mbar_arrive(op, sc)
+    if isinstance(op, w.BulkCopy):
+        return _bulk(op, sc)
+    return None
+
+
+def barrier(op: w.Barrier, sc: Scope, after: Label) -> Callable[[Group], int]:
+    """The control of a block barrier or a named one."""
+    info, ident, count = sc.info(op), op.id, op.count
+    if count % 32:
+        raise IRError(f"a named barrier of {count} threads", loc=op.loc, hint="a multiple of 32")
+
+    def arrive(g: Group) -> int:
+        g.m.convergent(g, info)
+        return g.m.barrier(g, ident, count // 32, after.pc, info)
+
+    return arrive
+
+
+def _fence(op: w.Fence) -> Step:
+    if op.scope == "gpu":
+        return lambda g: g.m.fence_gpu(g)
+    if op.scope not in ("async", "mbar_init"):
+        raise IRError(f"warp.fence {op.scope!r} is unknown", loc=op.loc, hint="gpu, async or mbar_init")
+    is_async = op.scope == "async"
+
+    def fence(g: Group) -> None:
+        m = g.m
+        for bars in m.bars.values():
+            bars.fence(g)
+        if is_async:
+            if g.mask is None:
+                m.clk.async_fence(g.rows, None)
+            else:
+                some = g.mask.any(1)
+                m.clk.async_fence(g.rows[some], g.mask[some])
+
+    return fence
+
+
+# ------------------------------------------------------------------------------------------------ mbarriers
+def _each(g: Group, bars: Bars, ix: Any, info: OpInfo) -> Iterator[tuple[Any, Any, Any]]:
+    """(batch rows, lane masks, cells): for each warp one mbarrier at a time, and the lanes that name it."""
+    found = locate(g, ix, None, bars.size, 1, info)
+    if found is None:
+        return
+    at, row, lane, sel = found
+    if sel is None and at.shape[1] == 1:
+        at = np.broadcast_to(at, (g.n, 1))[:, 0]
+        bars.used(at + g.m.lblk[g.rows] * bars.size, g.rows, np.zeros(g.n, dtype=np.int64), info)
+        yield g.rows, np.ones((g.n, 32), dtype=bool), at + g.m.lblk[g.rows] * bars.size
+        return
+    full = np.full((g.n, 32), -1, dtype=np.int64)
+    if sel is None:
+        full[:] = at
+    else:
+        full.reshape(-1)[sel] = at
+    pos = np.flatnonzero(full.reshape(-1) >= 0)
+    bars.used(full.reshape(-1)[pos] + g.m.lblk[g.rows[pos >> 5]] * bars.size, g.rows[pos >> 5], pos & 31, info)
+    for j in np.unique(full[full >= 0]).tolist():
+        mask = full == j
+        some = mask.any(1)
+        rows = g.rows[some]
+        yield rows, mask[some], j + g.m.lblk[rows] * bars.size
+
+
+def _mbar_init(op: w.MbarInit, sc: Scope) -> Step:
+    ix, info, name, count = number(op.index, sc.slots), sc.info(op), op.bars.name, op.count
+
+    def init(g: Group) -> None:
+        m = g.m
+        bars = m.bars[name]
+        found = locate(g, ix(g.env), None, bars.size, 1, info)
+        if found is None:
+            return
+        at, row, lane, sel = found
+        shape = (g.n, 32) if sel is None else (len(sel),)
+        at, row, lane = (np.broadcast_to(x, shape) for x in (at, row, lane))
+        stamp = g.stamp() if sel is None else g.stamp().reshape(-1)[sel]
+        bars.init(at + m.lblk[row] * bars.size, row, lane, stamp, count, info)
+
+    return init
+
+
+def _mbar_arrive(op: w.MbarArrive, sc: Scope) -> Step:
+    ix, info, name = number(op.index, sc.slots), sc.info(op), op.bars.name
+    expect = number(op.expect, sc.slots) if op.expect is not None else None
+
+    def arrive(g: Group) -> None:
+        bars = g.m.bars[name]
+        extra = np.broadcast_to(np.asarray(expect(g.env)), (g.n, 32)) if expect is not None else None
+        where = np.zeros(g.m.W, dtype=np.int64)
+        where[g.rows] = np.arange(g.n)
+        for rows, mask, cells in _each(g, bars, ix(g.env), info):
+            tx = None if extra is None else np.where(mask, extra[where[rows]], 0).sum(1)
+            bars.arrive(rows, mask, cells, tx, info)
+
+    return arrive
+
+
+def try_wait(op: w.MbarTryWait, sc: Scope, here: Label, after: Label) -> Callable[[Group], int]:
+    """The control of a try_wait: gives false once, then blocks the warp until its phase is complete."""
+    ix, par, info, name = number(op.index, sc.slots), number(op.parity, sc.slots), sc.info(op), op.bars.name
+    key, k_op, slot = sc.number_of(op, info), sc.count("mbar_try_wait"), sc.define(op.out[0])
+
+    def wait(g: Group) -> int:
+        m = g.m
+        bars = m.bars[name]
+        parity = np.broadcast_to(np.asarray(par(g.env)), (g.n, 32))
+        i = ix(g.env)
+        cells = np.broadcast_to(np.asarray(i), (g.n, 32)) + m.lblk[g.rows][:, None] * bars.size
+        used = list(_each(g, bars, i, info))
+        inside = (cells >= 0) & (cells < len(bars.phase))
+        open_ = inside & ((bars.phase[np.where(inside, cells, 0)] & 1) == (parity & 1)) & g.full()
+        blocked = open_.any(1)
+        if not blocked.any():
+            m.cnt[k_op] += g.nact
+            bars.acquire(used)
+            g.env[slot] = True
+            return after.pc
+        tried = m.tried.setdefault(key, np.zeros(m.W, dtype=bool))
+        again = blocked & tried[g.rows]
+        if again.all():
+            tried[g.rows] = True
+            m.park(g, here.pc, info, "waits for a phase of " + _bar_text(bars, cells, open_))
+            return -1
+        if again.any():
+            rest = g.split(~again)
+            m.park(rest, here.pc, info, "waits for a phase of " + _bar_text(bars, cells[again], open_[again]))
+            return here.pc
+        tried[g.rows[blocked]] = True
+        passed = g.rows[~blocked]
+        if len(passed):
+            m.cnt[k_op] += len(passed)
+            ok = np.zeros(m.W, dtype=bool)
+            ok[passed] = True
+            bars.acquire([(r[ok[r]], k[ok[r]], c[ok[r]]) for r, k, c in used])
+        g.env[slot] = ~blocked[:, None]
+        return after.pc
+
+    return wait
+
+
+def _bar_text(bars: Bars, cells: Any, open_: Any) -> str:
+    k = int(cells[open_][0])
+    return (f"@{bars.name}[{k % bars.size}] (phase {int(bars.phase[k])}: {int(bars.pending[k])} arrivals and "
+            f"{int(bars.tx[k])} bytes are missing)")  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------ bulk copies
+def _bulk(op: w.BulkCopy, sc: Scope) -> Step:
+    info, src_info = sc.info(op), OpInfo(sc.info(op).text, op.loc, op.src.name, "global")
+    dst, src, name = op.dst, op.src, op.bars.name
+    if dst.dtype != src.dtype or dst.space != "shared" or src.space != "global":
+        raise IRError(f"bulk_copy of {src.dtype} in {src.space} to {dst.dtype} in {dst.space} memory", loc=op.loc,
+                      hint="copy from global to shared memory, of one type")  # fmt: skip
+    to, frm, cnt, bar = (_ints(x, sc) for x in (op.dst_index, op.src_index, op.count, op.bar))
+    k_op, k_bytes, size = sc.count("bulk_copy"), sc.count("bytes.bulk"), dst.dtype.nbytes
+
+    def bulk(g: Group) -> None:
+        m, e = g.m, g.env
+        pos = g.sel()
+        if not len(pos):
+            return
+        a, b, n, k = (np.broadcast_to(np.asarray(f(e)), (g.n, 32)).reshape(-1)[pos].astype(np.int64) for f in (to, frm, cnt, bar))
+        row, lane = g.rows[pos >> 5], pos & 31
+        m.cnt[k_op] += g.nact
+        m.cnt[k_bytes] += int(n.sum()) * size
+
+        def wrong(bad: Any, text: str, fix: str, at: Any, who: OpInfo) -> Any:
+            if bad.any() and m.bounds:
+                j = int(np.flatnonzero(bad)[0])
+                m.find("bounds", who, text.format(int(at[j]), int(n[j])), fix, index=int(at[j]), row=int(row[j]),
+                       lane=int(lane[j]), times=int(bad.sum()))  # fmt: skip
+            return bad
+
+        even = "copy a multiple of 16 bytes between addresses that are multiples of 16 (align buffers and pitch)"
+        wrong((n * size) % 16 != 0, f"bulk copy of {{1}} elements ({size} bytes each): not a multiple of 16 bytes", even, n, info)
+        wrong((a * size) % 16 != 0, f"bulk copy to @{dst.name}[{{0}}], which is not 16-byte aligned", even, a, info)
+        wrong((b * size) % 16 != 0, f"bulk copy from @{src.name}[{{0}}], which is not 16-byte aligned", even, b, src_info)
+        if m.bounds and (m.align(src) % 16 or m.align(dst) % 16):
+            m.find("bounds", info, f"bulk copy from @{src.name} to @{dst.name}: one of them is not 16-byte aligned", even)
+        clamp = "shorten the copy or enlarge the buffer"
+        bad = wrong((a < 0) | (a + n > dst.size), f"bulk copy of {{1}} elements to @{dst.name}[{{0}}] leaves its {dst.size} elements",
+                    clamp, a, info)  # fmt: skip
+        bad = bad | wrong((b < 0) | (b + n > src.size),
+                          f"bulk copy of {{1}} elements from @{src.name}[{{0}}] leaves its {src.size} elements", clamp, b,
+                          src_info)  # fmt: skip
+        bad = bad | wrong((k < 0) | (k >= m.bars[name].size), f"index {{0}} of @{name} is outside", clamp, k, info)
+        keep = np.flatnonzero(~bad)
+        if len(keep):
+            m.bulk.issue(g, m.bars[name], dst, src, a[keep], b[keep], n[keep], k[keep], row[keep], lane[keep], info, src_info)
+
+    return bulk
+
+
+def _ints(x: Expr, sc: Scope) -> Callable[[Any], Any]:
+    return number(x, sc.slots)

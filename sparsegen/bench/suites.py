@@ -1,0 +1,139 @@
+"""What is measured: the suites of ``sparsegen bench``.
+
+``spine``: the targets of the first milestone, at two sizes and with four boundaries, and the other forms for
+information.  ``overhead``: the host's time for one small call.  ``ablation``: see :mod:`sparsegen.bench.ablation`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from sparsegen.bench.harness import SECONDS, Case, Row, Timing, failure, labels, run
+from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
+from sparsegen.dsl.stencil import Stencil
+from sparsegen.ir.errors import DeviceError, SparsegenError
+
+SQUARE, ODD = (10240, 10240), (10007, 9999)
+#: Divisible by every fuse, so that no pass is shorter than the others.
+STEPS = 12
+BOUNDARIES: tuple[BoundarySpec, ...] = (periodic, dirichlet(1.5), neumann, frozen)
+#: Share of a row's target at a size that nothing divides, and with a border.
+ODD_SHARE, BORDER_SHARE = 0.9, 0.9
+TILED = "tiled tile=32x64 warps=8 stages=1"
+M8, M16 = "stencil2row mma=f64.m8n8k4", "stencil2row mma=f64.m16n8k4"
+#: stencil, schedule, GS/s at 10240 x 10240, periodic, f64, on an H200.
+TARGETS = (
+    ("Heat-2D", TILED, 245.0),
+    ("Box-2D9P", TILED, 245.0),
+    ("Box-2D9P", f"{M8} fuse=3 stages=2 lut=off", 300.0),
+    ("Box-2D9P", f"{M16} fuse=3 stages=2 lut=off", 410.0),
+    ("Box-2D49P", f"{M16} fuse=1 stages=2 lut=off", 138.0),
+)
+OVERHEAD_CALLS, OVERHEAD_LIMIT = 10_000, 15e-6
+
+
+@cache
+def stencil(name: str, boundary: int = 0) -> Stencil:
+    """A stencil of the papers by its name there: heat weights, or general ones (random, their sum 1)."""
+    if name == "Heat-2D":
+        w = np.array([[0.0, 0.125, 0.0], [0.125, 0.5, 0.125], [0.0, 0.125, 0.0]])
+    else:
+        edge = {"Box-2D9P": 3, "Box-2D49P": 7}[name]
+        w = np.random.default_rng(edge).random((edge, edge)) + 0.1
+        w /= w.sum()
+    return Stencil.from_weights(w, BOUNDARIES[boundary], name.replace("-", "_").lower())
+
+
+def spine(quick: bool = False) -> list[Case]:
+    """The cases of the suite; ``quick``: the targets at the square size, periodic only."""
+    cases = []
+    for shape, share in ((SQUARE, 1.0), (ODD, ODD_SHARE)):
+        for at, _ in enumerate(BOUNDARIES):
+            if quick and (at or shape != SQUARE):
+                continue
+            for name, schedule, target in TARGETS:
+                least = target * share * (BORDER_SHARE if at else 1.0)
+                cases.append(Case(name, stencil(name, at), shape, STEPS, schedule, round(least, 1)))
+    return cases if quick else cases + information()
+
+
+def information() -> list[Case]:
+    """The other forms, without targets."""
+    forms = [("Box-2D9P", f"{M8} fuse=3 stages={n} lut={x}") for n in (1, 2, 3, 4) for x in ("on", "off")]
+    forms += [("Box-2D9P", f"{M16} fuse=3 stages={n} lut=off") for n in (1, 3, 4)]
+    forms += [("Box-2D9P", f"{M16} fuse=3 stages=2 lut=on"), ("Box-2D9P", f"{M16} fuse=1 stages=2 lut=off")]
+    forms += [("Box-2D9P", f"stencil2row mma=f64.m16n8{k} fuse=3 stages=2 lut=off") for k in ("k8", "k16")]
+    forms += [("Heat-2D", f"{M16} fuse=3 stages=2 lut=off"), ("Box-2D49P", f"{M8} stages=2 lut=off")]
+    for name in ("Heat-2D", "Box-2D9P", "Box-2D49P"):
+        forms += [(name, "direct"), (name, "tiled stages=2"), (name, "tiled stages=3")]
+        forms += [(name, "tiled fuse=3 stages=2")] if name != "Box-2D49P" else [(name, TILED)]
+    cases = [Case(name, stencil(name), SQUARE, STEPS, schedule) for name, schedule in forms]
+    names = ("Heat-2D", "Box-2D9P", "Box-2D49P")
+    return cases + [Case(f"{name}, auto", stencil(name), SQUARE, STEPS, "auto") for name in names]
+
+
+def overhead() -> Row:
+    """Host time of ``k(u, out=o)`` for one step of a 64 x 64 field in torch, median of 10⁴ calls.
+
+    ``median_s``, ``p10`` and ``p90`` are the host's seconds; DeviceError without torch.
+    """
+    import sparsegen as sg
+
+    try:
+        torch: Any = importlib.import_module("torch")
+    except ImportError:
+        raise DeviceError("suite overhead needs torch", hint="pip install torch") from None
+    case = Case("Heat-2D call", stencil("Heat-2D"), (64, 64), 1, "auto", limit_s=OVERHEAD_LIMIT)
+    try:
+        kernel = sg.compile(case.stencil, case.shape, 1, backend="cuda")
+        u = torch.rand(case.shape, dtype=torch.float64, device="cuda")
+        o = torch.full_like(u, float("nan"))
+        for _ in range(100):
+            kernel(u, out=o)
+        torch.cuda.synchronize()
+        times = []
+        for at in range(OVERHEAD_CALLS):
+            start = time.perf_counter_ns()
+            kernel(u, out=o)
+            times.append((time.perf_counter_ns() - start) * 1e-9)
+            if at % 500 == 499:  # else the queue of launches fills up, and a call waits for the GPU
+                torch.cuda.synchronize()
+        w = torch.as_tensor(kernel.stencil.weights.copy(), device="cuda")
+        want = sum(w[i, j] * torch.roll(u, (1 - i, 1 - j), (0, 1)) for i in range(3) for j in range(3))
+        error = float((o - want).abs().max() / want.abs().max())
+    except SparsegenError as problem:
+        return failure(case, problem)
+    t = Timing.of(times)
+    ok = error <= 1e-12 and t.median <= OVERHEAD_LIMIT
+    return Row(
+        **labels(case, str(kernel.schedule)), median_s=t.median, p10=t.p10, p90=t.p90, repeats=t.repeats, error=error, ok=ok
+    )
+
+
+def run_suite(
+    name: str,
+    quick: bool = False,
+    seconds: float = SECONDS,
+    cold: bool = False,
+    seed: int = 0,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Row]:
+    """The rows of a suite, measured on this machine's GPU; DeviceError where there is none."""
+    if name == "overhead":
+        return [overhead()]
+    if name == "ablation":
+        from sparsegen.bench import ablation
+
+        return ablation.run(seconds, cold, seed, say)
+    if name == "spine":
+        return run(spine(quick), seconds, cold, seed, say)
+    raise DeviceError(f"no suite {name!r}", hint=f"there are: {', '.join(SUITES)}")
+
+
+SUITES = ("spine", "overhead", "ablation")
