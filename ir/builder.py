@@ -186,9 +186,7 @@ class Builder:
         """Loads one element."""
         return self.ldv(buf, index, 1, where=where, other=other, cache=cache, hint=hint, lo=lo, hi=hi)[0]
 
-    def st(
-        self, buf: Buffer, index: ExprLike, *vals: Value, where: Expr | None = None, cache: str = ""
-    ) -> None:
+    def st(self, buf: Buffer, index: ExprLike, *vals: Value, where: Expr | None = None, cache: str = "") -> None:
         """Stores adjacent elements."""
         self.emit(w.St(buf, as_expr(index), vals, where, cache, loc=self.loc))
 
@@ -212,7 +210,9 @@ class Builder:
     def fence(self, scope: str) -> None:
         self.emit(w.Fence(scope, loc=self.loc))
 
-    def mma(self, shape: str, a: Sequence[Value], b: Sequence[Value], c: Sequence[Value], hint: str = "d") -> tuple[Value, ...]:
+    def mma(
+        self, shape: str, a: Sequence[Value], b: Sequence[Value], c: Sequence[Value], hint: str = "d"
+    ) -> tuple[Value, ...]:
         """The registers of ``a * b + c``."""
         dtype = c[0].dtype if c else f32
         out = tuple(self.fresh(hint, dtype) for _ in c)

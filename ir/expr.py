@@ -35,6 +35,8 @@ class Expr:
         return hash(self.key())
 
     def __repr__(self) -> str:
+        from .expr_text import text
+
         return text(self)
 
     def __add__(self, o: ExprLike) -> Expr:
@@ -188,8 +190,8 @@ def binary(op: str, x: ExprLike, y: ExprLike) -> Expr:
     """``x op y``, simplified by constants and ranges."""
     a, b = _integer(x), _integer(y)
     if op in ("//", "%") and (a.lo < 0 or b.lo <= 0):
-        raise IRError(f"({text(a)}) {op} ({text(b)}): the left side may be {a.lo}, the right side {b.lo}",
-                      hint="shift the left side by a multiple of the divisor so that it cannot be negative")  # fmt: skip
+        raise IRError(f"({a!r}) {op} ({b!r}): the left side may be {a.lo}, the right side {b.lo}",
+                      hint="shift the left side by a multiple of the divisor so that it is never negative")  # fmt: skip
     if isinstance(a, Const) and isinstance(b, Const):
         return Const(_FOLD[op](a.value, b.value))
     if op in ("+", "*", "min", "max", "&", "|", "^", "and", "or") and isinstance(a, Const):
@@ -251,7 +253,7 @@ def _range(op: str, a: Expr, b: Expr) -> tuple[int, int]:
     if op == "max":
         return max(a.lo, b.lo), max(a.hi, b.hi)
     if a.lo < 0 or b.lo < 0:
-        raise IRError(f"({text(a)}) {op} ({text(b)}): bit operations need non-negative sides")
+        raise IRError(f"({a!r}) {op} ({b!r}): bit operations need non-negative sides")
     if op == "&":
         return 0, min(a.hi, b.hi)
     if op in ("|", "^"):
@@ -259,7 +261,7 @@ def _range(op: str, a: Expr, b: Expr) -> tuple[int, int]:
     if op == ">>":
         return a.lo >> b.hi, a.hi >> b.lo
     if b.hi > 64:
-        raise IRError(f"({text(a)}) << ({text(b)}): the shift may be {b.hi}", hint="give it a range within 0..64")
+        raise IRError(f"({a!r}) << ({b!r}): the shift may be {b.hi}", hint="give it a range within 0..64")
     return a.lo << b.lo, a.hi << b.hi
 
 
@@ -419,36 +421,3 @@ def evaluate(e: Expr, env: Mapping[str, int]) -> int:
         return evaluate(e.a if evaluate(e.c, env) else e.b, env)
     assert isinstance(e, Bin)
     return _FOLD[e.op](evaluate(e.a, env), evaluate(e.b, env))
-
-
-def text(e: Expr) -> str:
-    """The expression as ``.sgir`` text; :mod:`sparsegen.ir.parse` reads it back."""
-    if isinstance(e, Const):
-        return str(e.value)
-    if isinstance(e, Value):
-        return f"%{e.name}"
-    if isinstance(e, Select):
-        return f"select({text(e.c)}, {text(e.a)}, {text(e.b)})"
-    assert isinstance(e, Bin)
-    if e.op in ("min", "max"):
-        return f"{e.op}({text(e.a)}, {text(e.b)})"
-    a = f"({text(e.a)})" if _loose(e.a, e.op, left=True) else text(e.a)
-    b = f"({text(e.b)})" if _loose(e.b, e.op, left=False) else text(e.b)
-    return f"{a} {e.op} {b}"
-
-
-#: How tightly an operator binds, in ``.sgir`` text and in the C that is printed from it.
-PRECEDENCE: Final = {
-    "or": 0, "and": 1, "==": 2, "!=": 2, "<": 2, "<=": 2, "|": 3, "^": 4, "&": 5, ">>": 6, "<<": 6,
-    "+": 7, "-": 7, "*": 8, "//": 8, "%": 8,
-}  # fmt: skip
-
-
-def _loose(e: Expr, op: str, *, left: bool) -> bool:
-    """Whether ``e`` needs brackets as an operand of ``op``."""
-    if isinstance(e, Const):
-        return e.value < 0 and not left
-    if not isinstance(e, Bin) or e.op in ("min", "max"):
-        return False
-    inner, outer = PRECEDENCE[e.op], PRECEDENCE[op]
-    return inner < outer or (inner == outer and not (left and op in ("+", "-", "*", "and", "or")))

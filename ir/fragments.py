@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -48,7 +48,7 @@ class Fragment:
         return _table(self)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _table(f: Fragment) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     at = np.array([[place(lane // 4, lane % 4) for lane in range(32)] for place in f.elements], dtype=np.intp)
     return at[..., 0], at[..., 1]

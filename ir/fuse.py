@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .op import Box, SideSpec, Sides
+from .op import Box, Sides, SideSpec
 
 Widths = tuple[tuple[int, int], ...]
 

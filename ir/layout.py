@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import expr as ex
+from . import expr_text
 from .errors import IRError
 from .expr import TRUE, Bin, Const, Expr, ExprLike, Select, Value, as_expr, binary, substitute
 
@@ -195,7 +196,7 @@ RESERVED: Final = frozenset({"min", "max", "select", "and", "or", "where"})
 
 
 def _bare(e: Expr) -> str:
-    return re.sub(r"%(?=[A-Za-z_])", "", ex.text(e))
+    return re.sub(r"%(?=[A-Za-z_])", "", expr_text.text(e))
 
 
 def bank_degree(elements: Iterable[int | None], elem_bytes: int, width: int = 1) -> int:

@@ -14,7 +14,8 @@ from typing import Any, Final, TypeVar
 from . import op as _op  # noqa: F401 - registers its ops
 from . import tile, warp  # noqa: F401 - the same
 from .errors import IRError, Loc
-from .expr import PRECEDENCE, Bin, Const, Expr, Select, Value, _range
+from .expr import Bin, Const, Expr, Select, Value, _range
+from .expr_text import PRECEDENCE
 from .layout import Layout
 from .lexer import Lexer, Token
 from .module import Launch, Module

@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from . import expr as ex
+from . import expr_text
 from .errors import Loc
 from .expr import Expr, Value
 from .layout import Layout
@@ -54,7 +54,7 @@ def print_value(v: Any) -> str:
     if isinstance(v, (DType, Layout)):
         return str(v)
     if isinstance(v, Expr):
-        return ex.text(v)
+        return expr_text.text(v)
     if isinstance(v, tuple):
         return f"[{', '.join(map(print_value, v))}]"
     if ATTRIBUTES.get(type(v).__name__) is type(v):
@@ -80,7 +80,7 @@ def print_loc(loc: Loc) -> str:
 def _operand(v: Any) -> str:
     if v is None:
         return "none"
-    return f"[{', '.join(map(ex.text, v))}]" if isinstance(v, tuple) else ex.text(v)
+    return f"[{', '.join(map(expr_text.text, v))}]" if isinstance(v, tuple) else expr_text.text(v)
 
 
 def _buffers(v: Any) -> str:

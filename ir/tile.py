@@ -15,7 +15,6 @@ from .node import Op, attr, bind, buffer, declare, define, operand, region
 from .op import Box, Sides, Tap
 from .types import Buffer
 
-
 #: What a lookup table holds where a map is not defined and there is no dirty slot.
 NOWHERE: Final = 0xFFFF
 

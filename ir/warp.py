@@ -175,7 +175,7 @@ class Pack(Op):
 
 @define("warp.prmt")
 class Prmt(Op):
-    """PTX ``prmt``: four bytes picked from the eight of (a, b) by the nibbles of ``sel`` (bit 3 replicates the sign)."""
+    """PTX ``prmt``: four of the eight bytes of (a, b), by the nibbles of ``sel`` (bit 3 replicates the sign)."""
 
     out: tuple[Value] = result()
     a: Expr = operand()
@@ -205,7 +205,7 @@ class Dp4a(Op):
 
 @define("warp.shfl")
 class Shfl(Op):
-    """Warp shuffle of all 32 lanes: ``mode`` is ``idx``, ``up``, ``down`` or ``xor``; out of range gives the lane's own."""
+    """Shuffle of all 32 lanes: ``mode`` is ``idx``, ``up``, ``down`` or ``xor``; out of range gives the lane's own."""
 
     out: tuple[Value] = result()
     mode: str = attr()

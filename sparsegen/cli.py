@@ -42,6 +42,7 @@ def stencils(where: str) -> dict[str, Stencil]:
 
     The file is run, but not as ``__main__``.  StencilError if it cannot be, or defines none of that name.
     """
+    import importlib.machinery
     import importlib.util
 
     from sparsegen.dsl.stencil import Stencil
@@ -49,16 +50,17 @@ def stencils(where: str) -> dict[str, Stencil]:
     file, _, name = where.partition(":") if not re.match(r"[A-Za-z]:[\\/]", where) else (where, "", "")
     path = Path(file).resolve()
     if not path.is_file():
-        raise StencilError(f"there is no file {file}", hint="name a Python file that defines a stencil, FILE.py or FILE.py:NAME")
-    spec = importlib.util.spec_from_loader(
-        f"file_{path.stem}", importlib.machinery.SourceFileLoader(f"file_{path.stem}", str(path))
-    )
-    assert spec is not None and spec.loader is not None
+        raise StencilError(
+            f"there is no file {file}", hint="name a Python file that defines a stencil, FILE.py or FILE.py:NAME"
+        )
+    loader = importlib.machinery.SourceFileLoader(f"file_{path.stem}", str(path))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     sys.path.insert(0, str(path.parent))
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except SparsegenError:
         raise
     except (Exception, SystemExit) as error:
@@ -72,7 +74,8 @@ def stencils(where: str) -> dict[str, Stencil]:
         return {name: found[name]}
     if not found:
         raise StencilError(
-            f"{file} defines no stencil", hint="make one at the top of the file, with @sg.stencil or sg.Stencil.from_weights"
+            f"{file} defines no stencil",
+            hint="make one at the top of the file, with @sg.stencil or sg.Stencil.from_weights",
         )
     return found
 
@@ -80,8 +83,9 @@ def stencils(where: str) -> dict[str, Stencil]:
 def _one(where: str) -> Stencil:
     found = stencils(where)
     if len(found) > 1:
-        raise StencilError(f"{where} defines {len(found)} stencils", hint=f"say which: {where}:{next(iter(found))}; "
-                           f"there are {', '.join(found)}")  # fmt: skip
+        raise StencilError(
+            f"{where} defines {len(found)} stencils", hint=f"say which: {where}:NAME of {', '.join(found)}"
+        )
     return next(iter(found.values()))
 
 
@@ -173,7 +177,9 @@ def _run(args: Args) -> int:
             with open(args.out, "wb") as file:
                 np.save(file, out)
         except OSError as error:
-            raise ArrayError(f"cannot write {args.out}: {error.strerror}", hint="name another file for --out") from error
+            raise ArrayError(
+                f"cannot write {args.out}: {error.strerror}", hint="name another file for --out"
+            ) from error
         print(f"written to {args.out}")
     return OK
 
@@ -215,7 +221,7 @@ def _bench(args: Args) -> int:
     if args.out:
         report.save(found, Path(args.out))
     print(report.text(found))
-    return OK if all(row.failed is None and (row.ok or row.target is None and row.limit_s is None) for row in rows) else FOUND
+    return OK if all(row.ok for row in rows) else FOUND
 
 
 def _devices(args: Args) -> int:
@@ -230,7 +236,7 @@ def _devices(args: Args) -> int:
         rate = max((2 * _volume(s) / c for s, c in p.cpi_table if s.startswith("f64.m")), default=0.0)
         rows.append(
             [name, p.name, p.arch, str(p.sms), f"{p.clock_mhz:.0f}", f"{p.hbm_copy_gbs:.0f}", f"{p.smem_block // 1024}",
-             f"{rate * p.tensor_cores * p.clock / 1e12:.0f}" if rate else "–", "costs only" if p.explain_only else ""]
+             f"{rate * p.tensor_cores * p.clock / 1e12:.3g}" if rate else "–", "costs only" if p.explain_only else ""]
         )  # fmt: skip
     print(columns(rows))
     gpu = gpu_info()
@@ -298,7 +304,9 @@ def _cache(args: Args) -> int:
 # -------------------------------------------------------------------------------------------------------- the options
 def parser() -> argparse.ArgumentParser:
     """All commands and their options."""
-    top = argparse.ArgumentParser(prog="sparsegen", description="Stencils for tensor cores: explain, generate, run, check.")
+    top = argparse.ArgumentParser(
+        prog="sparsegen", description="Stencils for tensor cores: explain, generate, run, check."
+    )
     top.add_argument("--version", action="version", version=f"sparsegen {__version__}")
     top.add_argument("--debug", action="store_true", help="errors with a Python traceback")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)

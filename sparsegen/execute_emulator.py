@@ -105,7 +105,7 @@ def _pass(
         for param, role in bound.roles:
             args[param.name] = _argument(module, param, role, source, target, space)
         report = run(
-            bound.func, args, checks=checks, progress=progress, allow_write_race=scratch(bound.func), align=_aligned(bound)
+            bound.func, args, checks=checks, progress=progress, align=_aligned(bound)
         )
         reports.append((bound.func.symbol, report))
         if "race" not in checks:
@@ -127,11 +127,6 @@ def _argument(
         return space[role]
     data = constant(module, role, param)
     return data if isinstance(param, Buffer) else data[0].item()
-
-
-def scratch(func: warp.Func) -> dict[str, range]:
-    """The shared cells that many threads of a function write on purpose: its dirty bits."""
-    return {name: range(first, last + 1) for name, first, last in func.scratch}
 
 
 def _aligned(bound: Bound) -> dict[str, int]:
@@ -207,4 +202,4 @@ class _Meter:
             print(f"sparsegen: emulator {share:.0%} done, about {left:.0f} s left", file=sys.stderr, flush=True)
 
 
-__all__ = ["SlowRunWarning", "estimate", "lane_ops", "run_emulator", "run_pass", "scratch"]
+__all__ = ["SlowRunWarning", "estimate", "lane_ops", "run_emulator", "run_pass"]

@@ -53,7 +53,9 @@ def describe(stencil: Stencil, shape: tuple[int, ...], pitch: tuple[int, int] | 
     return Module(stencil.name, (op,))
 
 
-def passes(schedule: StencilSchedule, k: int, device: DeviceProfile, itemsize: int = 8) -> tuple[list[Pass], list[Pass]]:
+def passes(
+    schedule: StencilSchedule, k: int, device: DeviceProfile, itemsize: int = 8
+) -> tuple[list[Pass], list[Pass]]:
     """The passes to the tile level and those from there to the warp level, for a stencil of edge ``k``."""
     s = legalise(schedule, k)
     per_sm = blocks_per_sm(s, geometry(s, k, itemsize), device)

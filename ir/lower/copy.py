@@ -59,7 +59,11 @@ def _targets(cx: Context, op: t.Copy, e: Expr) -> tuple[Expr, Expr, list[tuple[E
         r = binary("min", b.let("r", cell >> 16), op.rows - 1)
         c = binary("min", b.let("c", cell & 0xFFFF), op.cols - 1)
         places = [b.let("to", packed & 0xFFFF), b.let("to", packed >> 16)]
-        return r, c, [(binary("min", i, slot_size - 1), TRUE if op.dirty is not None else i.ne(t.NOWHERE)) for i in places]
+        return (
+            r,
+            c,
+            [(binary("min", i, slot_size - 1), TRUE if op.dirty is not None else i.ne(t.NOWHERE)) for i in places],
+        )
     r, c = b.let("r", e // op.cols), b.let("c", e % op.cols)
     out: list[tuple[Expr, Expr]] = []
     for m in op.maps:

@@ -32,7 +32,8 @@ class _Sum:
     """A weighted sum being built: the first product starts it, the others are fused into it."""
 
     def __init__(self, cx: Context) -> None:
-        self.cx, self.value = cx, None  # type: tuple[Context, Value | None]
+        self.cx = cx
+        self.value: Value | None = None
 
     def add(self, w: Value, u: Value) -> None:
         b = self.cx.b

@@ -49,9 +49,7 @@ def _kept(op: t.Step, row: Expr, col: Expr) -> list[Expr]:
     return out
 
 
-def _neighbour(
-    cx: Context, op: t.Step, row: tuple[Expr, Expr], col: tuple[Expr, Expr], y: Expr, x: Expr
-) -> Value:
+def _neighbour(cx: Context, op: t.Step, row: tuple[Expr, Expr], col: tuple[Expr, Expr], y: Expr, x: Expr) -> Value:
     """The value at a neighbour: straight from the window, or mapped where a border that is not periodic is crossed."""
     index, mapped = [], []
     for (cell, local), n, side, first in ((row, op.extent[0], op.sides[0], y), (col, op.extent[1], op.sides[1], x)):

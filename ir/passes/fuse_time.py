@@ -41,8 +41,11 @@ class FuseTime:
         with np.errstate(over="ignore", invalid="ignore"):
             fused = convolve(one, self.steps)
         if not np.isfinite(fused).all():
-            raise ScheduleError(f"fuse={self.steps}: the fused weights overflow (|weights| sum to {np.abs(one).sum():g} a step)",
-                                loc=op.loc, hint="fuse fewer steps or scale the weights")  # fmt: skip
+            raise ScheduleError(
+                f"fuse={self.steps}: the fused weights overflow (absolute weights sum to {np.abs(one).sum():g})",
+                loc=op.loc,
+                hint="fuse fewer steps or scale the weights",
+            )
         radius = tuple(r * self.steps for r in op.radius)
         taps = tuple(
             (tuple(int(i) - r for i, r in zip(at, radius, strict=True)), float(fused[tuple(at)]))
@@ -52,8 +55,24 @@ class FuseTime:
         inner, boxes = inner_box(op.shape, rims), strips(op.shape, rims)
         out: list[Op] = []
         if all(low < high for low, high in inner):
-            out.append(o.Stencil(op.symbol, op.shape, op.dtype, taps, radius, op.sides, inner, op.pitch, self.steps, loc=op.loc))
+            out.append(
+                o.Stencil(
+                    op.symbol, op.shape, op.dtype, taps, radius, op.sides, inner, op.pitch, self.steps, loc=op.loc
+                )
+            )
         if boxes:
-            out.append(o.Rim(f"{op.symbol}_rim", op.shape, op.dtype, op.taps, op.radius, op.sides, boxes, op.pitch, self.steps,
-                             loc=op.loc))  # fmt: skip
+            out.append(
+                o.Rim(
+                    f"{op.symbol}_rim",
+                    op.shape,
+                    op.dtype,
+                    op.taps,
+                    op.radius,
+                    op.sides,
+                    boxes,
+                    op.pitch,
+                    self.steps,
+                    loc=op.loc,
+                )
+            )
         return out

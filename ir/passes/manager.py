@@ -24,6 +24,7 @@ class Pass(Protocol):
 
     def run(self, module: Module) -> Module:
         """The module after the pass."""
+        ...
 
 
 PASSES: dict[str, type[Any]] = {}

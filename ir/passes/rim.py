@@ -46,18 +46,68 @@ class Rim:
         def body(loop: t.ForTiles) -> list[Op]:
             zero, y, x = as_expr(0), loop.y - halo_y, loop.x - halo_x
             ops: list[Op] = [
-                t.Copy(levels[0], u, y, x, height, width, (layout,), zero, zero, (ny, nx), op.pitch[0], op.sides, loc=op.loc)
+                t.Copy(
+                    levels[0],
+                    u,
+                    y,
+                    x,
+                    height,
+                    width,
+                    (layout,),
+                    zero,
+                    zero,
+                    (ny, nx),
+                    op.pitch[0],
+                    op.sides,
+                    loc=op.loc,
+                )
             ]
             for s in range(1, op.steps + 1):
                 src, dst = levels[(s - 1) % 2], levels[s % 2]
-                ops.append(t.Step(dst, src, w, y, x, height, width, (ry * s, rx * s), op.taps, op.radius, layout,
-                                  (ny, nx), op.sides, loc=op.loc))  # fmt: skip
-            ops.append(t.Put(out, levels[op.steps % 2], loop.y, loop.x, self.rows, self.cols, (halo_y, halo_x), layout,
-                             loop.y_end, loop.x_end, op.pitch[1], loc=op.loc))  # fmt: skip
+                ops.append(
+                    t.Step(
+                        dst,
+                        src,
+                        w,
+                        y,
+                        x,
+                        height,
+                        width,
+                        (ry * s, rx * s),
+                        op.taps,
+                        (ry, rx),
+                        layout,
+                        (ny, nx),
+                        op.sides,
+                        loc=op.loc,
+                    )
+                )
+            ops.append(
+                t.Put(
+                    out,
+                    levels[op.steps % 2],
+                    loop.y,
+                    loop.x,
+                    self.rows,
+                    self.cols,
+                    (halo_y, halo_x),
+                    layout,
+                    loop.y_end,
+                    loop.x_end,
+                    op.pitch[1],
+                    loc=op.loc,
+                )
+            )
             return ops
 
         loop = tiles(op.boxes, self.rows, self.cols, 0, body, op.loc)
         allocs = tuple(t.Alloc(b, layout, loc=op.loc) for b in levels)
-        func = t.Func(op.symbol, (u, out, w), tile_count(op.boxes, self.rows, self.cols), self.threads,
-                      (*allocs, loop), loc=op.loc)  # fmt: skip
+        func = t.Func(
+            op.symbol,
+            (u, out, w),
+            tile_count(op.boxes, self.rows, self.cols),
+            self.threads,
+            (*allocs, loop),
+            loc=op.loc,
+        )
         return replace_kernel(module, op, func, {"w": values})

@@ -26,12 +26,12 @@ from .tile_common import align_left, field, keep, replace_kernel, tile_count, ti
 
 
 def conflict_free(needed: int) -> int:
-    """Smallest row stride >= needed (in doubles) that is 4 or 12 mod 16: 8 x 4 f64 fragments then load free of conflicts."""
+    """Smallest row stride >= needed (in doubles) that is 4 or 12 mod 16: 8 x 4 fragments load without conflicts."""
     return needed + (4 - needed) % 8
 
 
 def triangular(op: o.Stencil, k: int, depth: int, blocks: int) -> Any:
-    """W_A and W_B, [2, depth, 8 * blocks]: row i*k + j, column c is w[i, j-c] where j >= c, and w[i, j-c+k] where j < c."""
+    """W_A and W_B, [2, depth, 8 * blocks]: row i*k + j, column c is w[i, j-c] for j >= c, and w[i, j-c+k] for j < c."""
     w = np.zeros((k, k))
     for (dy, dx), value in op.taps:
         w[dy + k // 2, dx + k // 2] = value
@@ -85,8 +85,10 @@ class _Build:
         m = SHAPES[self.base].m
         self.groups, rest = divmod(s.cols, self.group)
         if rest or self.groups % m or s.rows * (self.groups // m) % s.warps:
-            raise ScheduleError(f"tile={s.rows}x{s.cols} is no multiple of {m} groups of {self.group} columns for {s.warps} warps",
-                                hint=f"an edge of {k} needs columns in multiples of {m * self.group}")  # fmt: skip
+            raise ScheduleError(
+                f"tile={s.rows}x{s.cols} does not make {m} groups of {self.group} columns for {s.warps} warps",
+                hint=f"an edge of {k} needs columns in multiples of {m * self.group}",
+            )
         self.products = s.rows * (self.groups // m)
         self.blocks = -(-self.group // 8)
         self.height, self.width = s.rows + k - 1, s.cols + k - 1
@@ -95,6 +97,7 @@ class _Build:
         self.stride = conflict_free(needed) if s.pad else needed
         self.a_size = self.groups * self.stride
         self.ab_size = -(-(2 * self.a_size + 1) // 2) * 2
+        self.extent = (op.shape[0], op.shape[1])
         self.loc = op.loc
 
     def _shifted(self, m: Layout) -> Layout:
@@ -144,7 +147,9 @@ class _Build:
     def kernels(self, module: Module) -> Module:
         s, op = self.s, self.op
         if s.lut and 2 * self.a_size >= 1 << 16:
-            raise ScheduleError("lut=on: a tile's offsets do not fit 16 bits", hint="set lut=off or make the tile smaller")
+            raise ScheduleError(
+                "lut=on: a tile's offsets do not fit 16 bits", hint="set lut=off or make the tile smaller"
+            )
         if not s.explicit:
             return self._fused(module)
         count = tile_count(whole(op), s.rows, s.cols)
@@ -153,12 +158,21 @@ class _Build:
         pads = self._pads(constants)
 
         def body(loop: t.ForTiles) -> list[Op]:
-            return [*(t.Zero(ab, p, loop.number, loc=self.loc) for p in pads), self._copy(loop, u, ab, lut, loop.number)]
+            return [
+                *(t.Zero(ab, p, loop.number, loc=self.loc) for p in pads),
+                self._copy(loop, u, ab, lut, loop.number),
+            ]
 
         params = (u, ab, *pads, *([lut] if lut else []))
         loop = tiles(whole(op), s.rows, s.cols, 0, body, self.loc)
-        transform = t.Func(f"{op.symbol}_stencil2row", params, count, 32 * s.warps, (t.Slots(ab, count, loc=self.loc), loop),
-                           loc=self.loc)  # fmt: skip
+        transform = t.Func(
+            f"{op.symbol}_stencil2row",
+            params,
+            count,
+            32 * s.warps,
+            (t.Slots(ab, count, loc=self.loc), loop),
+            loc=self.loc,
+        )
         module = replace_kernel(module, op, transform, constants, keep_op=True)
         return self._multiply(module, ab, count)
 
@@ -176,25 +190,71 @@ class _Build:
         constants["pads"] = values
         return (Buffer("pads", s32, values.size, "global"),)
 
-    def _copy(self, loop: t.ForTiles, src: Buffer, dst: Buffer, lut: Buffer | None, slot: Any, raw: Layout | None = None) -> t.Copy:
+    def _copy(
+        self, loop: t.ForTiles, src: Buffer, dst: Buffer, lut: Buffer | None, slot: Any, raw: Layout | None = None
+    ) -> t.Copy:
         op, r = self.op, self.radius
         return t.Copy(
-            dst, src, loop.y - r, loop.x - r, self.height, self.width, self.windows(), as_expr(slot), as_expr(0),
-            op.shape, op.pitch[0], op.sides, 1, "plain", raw, 2 * self.a_size if self.s.dirty else None, lut,
+            dst,
+            src,
+            loop.y - r,
+            loop.x - r,
+            self.height,
+            self.width,
+            self.windows(),
+            as_expr(slot),
+            as_expr(0),
+            self.extent,
+            op.pitch[0],
+            op.sides,
+            1,
+            "plain",
+            raw,
+            2 * self.a_size if self.s.dirty else None,
+            lut,
             loc=self.loc,
-        )  # fmt: skip
+        )
 
     def _products(self, loop: t.ForTiles, ab: Buffer, slot: Any, u: Buffer, out: Buffer, weights: Buffer) -> list[Op]:
         s, op = self.s, self.op
         regs = 2 * SHAPES[self.base].m // 8
         acc = Buffer("acc", op.dtype, self.products // s.warps * self.blocks * regs, "reg")
         return [
-            t.Mma(acc, ab, weights, self.operands(), s.mma, self.base, self.products, self.blocks, self.depth, s.warps,
-                  slot * self.ab_size, loc=self.loc),
-            t.StoreFragments(out, acc, u, loop.y, loop.x, self.base, self.products, s.rows, self.blocks, self.group,
-                             s.warps, op.pitch[1], op.box, op.shape, keep(op), op.pitch[0], vector(op.pitch[1], 2),
-                             loc=self.loc),
-        ]  # fmt: skip
+            t.Mma(
+                acc,
+                ab,
+                weights,
+                self.operands(),
+                s.mma,
+                self.base,
+                self.products,
+                self.blocks,
+                self.depth,
+                s.warps,
+                slot * self.ab_size,
+                loc=self.loc,
+            ),
+            t.StoreFragments(
+                out,
+                acc,
+                u,
+                loop.y,
+                loop.x,
+                self.base,
+                self.products,
+                s.rows,
+                self.blocks,
+                self.group,
+                s.warps,
+                op.pitch[1],
+                op.box,
+                self.extent,
+                keep(op),
+                op.pitch[0],
+                vector(op.pitch[1], 2),
+                loc=self.loc,
+            ),
+        ]
 
     def _weights(self) -> tuple[Buffer, Buffer, list[Op], dict[str, Any]]:
         """(the table, what the product reads, how it gets there, its values)."""
@@ -237,9 +297,22 @@ class _Build:
             if s.stages == 1:
                 return [self._copy(loop, u, ab, lut, 0), *product]
             fetch = t.Copy(
-                raw, u, loop.y - self.radius, loop.x - before, self.height, width, (layout_raw,), zero, zero, op.shape,
-                op.pitch[0], op.sides, vector(op.pitch[0], 2), "async", loc=self.loc,
-            )  # fmt: skip
+                raw,
+                u,
+                loop.y - self.radius,
+                loop.x - before,
+                self.height,
+                width,
+                (layout_raw,),
+                zero,
+                zero,
+                self.extent,
+                op.pitch[0],
+                op.sides,
+                vector(op.pitch[0], 2),
+                "async",
+                loc=self.loc,
+            )
             return [fetch, self._copy(loop, raw, ab, lut, 0, window), *product]
 
         count = tile_count(whole(op), s.rows, s.cols)
@@ -249,5 +322,7 @@ class _Build:
         allocs += [t.Alloc(raw, layout_raw, loc=self.loc)] if s.stages > 1 else []
         zero_pads = [t.Zero(ab, p, as_expr(0), loc=self.loc) for p in pads]
         params = (u, out, table, *pads, *([lut] if lut else []))
-        func = t.Func(op.symbol, params, blocks, 32 * s.warps, (*allocs, *load, *zero_pads, loop), s.min_blocks, loc=self.loc)
+        func = t.Func(
+            op.symbol, params, blocks, 32 * s.warps, (*allocs, *load, *zero_pads, loop), s.min_blocks, loc=self.loc
+        )
         return replace_kernel(module, op, func, constants | lut_table)

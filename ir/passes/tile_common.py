@@ -37,9 +37,7 @@ def keep(op: o.Stencil) -> tuple[tuple[int, int], ...]:
     ) if op.steps == 1 else ((0, 0),) * len(op.shape)  # fmt: skip
 
 
-def tiles(
-    boxes: tuple[o.Box, ...], rows: int, cols: int, stride: int, body: Any, loc: Any = None
-) -> t.ForTiles:
+def tiles(boxes: tuple[o.Box, ...], rows: int, cols: int, stride: int, body: Any, loc: Any = None) -> t.ForTiles:
     """A loop over tiles; ``body(loop)`` gives its ops from the loop's values."""
     y_top = max(y1 for (_, y1), _ in boxes)
     x_top = max(x1 for _, (_, x1) in boxes)
@@ -71,9 +69,7 @@ def whole(op: o.Stencil) -> tuple[o.Box]:
     return (tuple((0, n) for n in op.shape),)
 
 
-def replace_kernel(
-    module: Module, old: Op, new: t.Func, constants: dict[str, Any], *, keep_op: bool = False
-) -> Module:
+def replace_kernel(module: Module, old: Op, new: t.Func, constants: dict[str, Any], *, keep_op: bool = False) -> Module:
     """The module with one op replaced by its kernel (or the kernel put before it), and the kernel's launch.
 
     A launch's roles: ``in`` (the parameter ``u``) and ``out``; ``ws.NAME`` for workspaces; ``SYMBOL.NAME`` for the

@@ -19,7 +19,7 @@ from .tile_common import align_left, field, keep, replace_kernel, tile_count, ti
 @register("tiled")
 @dataclass(frozen=True)
 class Tiled:
-    """Tiles of ``rows`` x ``cols`` outputs for blocks of ``warps`` warps; ``blocks`` stay on the GPU (0: one a tile)."""
+    """Tiles of ``rows`` x ``cols`` outputs for ``warps`` warps; ``blocks`` blocks stay on the GPU (0: one a tile)."""
 
     rows: int = 32
     cols: int = 64
@@ -40,8 +40,10 @@ class Tiled:
             strips, rest = divmod(self.cols, 32 * max(per_x, 1))
             if per_x and not rest and self.warps % strips == 0 and self.rows % (self.warps // strips) == 0:
                 return self.warps // strips, 32 * strips, per_x
-        raise ScheduleError(f"tile={self.rows}x{self.cols} cannot be shared out among warps={self.warps}",
-                            hint="take columns in multiples of 32 and rows in multiples of the warps")  # fmt: skip
+        raise ScheduleError(
+            f"tile={self.rows}x{self.cols} cannot be shared out among warps={self.warps}",
+            hint="take columns in multiples of 32 and rows in multiples of the warps",
+        )
 
     def _kernel(self, module: Module, op: o.Stencil) -> Module:
         u, out = field(op, "u"), field(op, "out")
@@ -59,17 +61,72 @@ class Tiled:
         def body(loop: t.ForTiles) -> list[Op]:
             zero = as_expr(0)
             return [
-                t.Copy(raw, u, loop.y - ry, loop.x - before, height, width, (layout,), zero, zero, (ny, nx),
-                       op.pitch[0], op.sides, vector(op.pitch[0], 16 // size), "plain" if self.sync else "async", loc=op.loc),
-                t.Points(acc, raw, w, loop.y, loop.x, zero, op.taps, (ty, tx), per_y, per_x, 1, (ry, before), layout,
-                         (ny, nx), op.pitch[0], op.sides, loc=op.loc),
-                t.StorePoints(out, acc, u, loop.y, loop.x, (ty, tx), per_y, per_x, 1, op.pitch[1], op.box, (ny, nx),
-                              keep(op), op.pitch[0], vector(op.pitch[1], per_x), loc=op.loc),
-            ]  # fmt: skip
+                t.Copy(
+                    raw,
+                    u,
+                    loop.y - ry,
+                    loop.x - before,
+                    height,
+                    width,
+                    (layout,),
+                    zero,
+                    zero,
+                    (ny, nx),
+                    op.pitch[0],
+                    op.sides,
+                    vector(op.pitch[0], 16 // size),
+                    "plain" if self.sync else "async",
+                    loc=op.loc,
+                ),
+                t.Points(
+                    acc,
+                    raw,
+                    w,
+                    loop.y,
+                    loop.x,
+                    zero,
+                    op.taps,
+                    (ty, tx),
+                    per_y,
+                    per_x,
+                    1,
+                    (ry, before),
+                    layout,
+                    (ny, nx),
+                    op.pitch[0],
+                    op.sides,
+                    loc=op.loc,
+                ),
+                t.StorePoints(
+                    out,
+                    acc,
+                    u,
+                    loop.y,
+                    loop.x,
+                    (ty, tx),
+                    per_y,
+                    per_x,
+                    1,
+                    op.pitch[1],
+                    op.box,
+                    (ny, nx),
+                    keep(op),
+                    op.pitch[0],
+                    vector(op.pitch[1], per_x),
+                    loc=op.loc,
+                ),
+            ]
 
         count = tile_count(whole(op), self.rows, self.cols)
         blocks = min(self.blocks, count) or count
         loop = tiles(whole(op), self.rows, self.cols, blocks if self.blocks else 0, body, op.loc)
-        func = t.Func(op.symbol, (u, out, w), blocks, 32 * self.warps, (t.Alloc(raw, layout, loc=op.loc), loop),
-                      self.min_blocks, loc=op.loc)  # fmt: skip
+        func = t.Func(
+            op.symbol,
+            (u, out, w),
+            blocks,
+            32 * self.warps,
+            (t.Alloc(raw, layout, loc=op.loc), loop),
+            self.min_blocks,
+            loc=op.loc,
+        )
         return replace_kernel(module, op, func, {"w": values})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from sparsegen.bench.harness import SECONDS, Case, Row
@@ -64,10 +65,7 @@ def predicted(device: DeviceProfile) -> list[float]:
 
 def gains(rates: Sequence[float | None]) -> list[float | None]:
     """Gain of each form over the one before it, 0.5 for half as fast again; None where a number is missing."""
-    out: list[float | None] = [None]
-    for before, after in zip(rates, rates[1:]):  # noqa: B905
-        out.append(after / before - 1 if before and after else None)
-    return out
+    return [None, *(b / a - 1 if a and b else None for a, b in pairwise(rates))]
 
 
 def table(rates: Sequence[float | None], models: dict[str, Sequence[float]]) -> list[list[str]]:

@@ -251,10 +251,11 @@ def run(
     """Measure all cases, one after another, after all are compiled; a case that fails is a row that says why."""
     lab = Lab(seed=seed)
     start = time.perf_counter()
-    built = build(cases)
+    built = build(cases)[::-1]
     say(f"{len(cases)} kernels compiled in {time.perf_counter() - start:.1f} s")
     rows, done = list[Row](), set[tuple[object, ...]]()
-    for case, kernel in zip(cases, built, strict=True):
+    for case in cases:
+        kernel = built.pop()  # freed with its workspace after its turn
         if isinstance(kernel, Exception):
             rows.append(failure(case, kernel))
             say(f"{case.name} {case.schedule}: {rows[-1].failed}")

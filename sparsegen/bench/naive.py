@@ -46,7 +46,8 @@ __device__ u64 bits(u64 x) {
 
 extern "C" __global__ void read_all(const double* p, long long n, double* sink) {
     double sum = 0;
-    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x)
+    long long stride = (long long)gridDim.x * blockDim.x;
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += stride)
         sum += p[i];
     if (sum == 1.2345e300) *sink = sum;  // never: keeps the reads
 }
@@ -88,7 +89,8 @@ extern "C" __global__ void poison_NAME(REAL* p, long long n) {
 extern "C" __global__ void compare_NAME(const REAL* a, const REAL* b, long long n, u64* found) {
     double difference = 0, size = 0;
     u64 broken = 0;
-    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x) {
+    long long stride = (long long)gridDim.x * blockDim.x;
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += stride) {
         double x = a[i], y = b[i];
         if (!isfinite(x)) { broken++; continue; }
         difference = fmax(difference, fabs(x - y));
@@ -143,7 +145,9 @@ class Naive:
     def run(self, stencil: Stencil, shape: tuple[int, ...], steps: int, u: int, out: int, spare: int) -> None:
         """``steps`` time steps from ``u`` into ``out``, step by step, with ``spare`` as the other field; u is kept."""
         if stencil.ndim != 2 or stencil.dtype not in TYPES:
-            raise StencilError(f"the naive kernel is 2-D, {' or '.join(TYPES)}; this is {stencil}", hint="use reference")
+            raise StencilError(
+                f"the naive kernel is 2-D, {' or '.join(TYPES)}; this is {stencil}", hint="use reference"
+            )
         rows, cols = shape
         ky, kx = stencil.weights.shape
         weights = np.ascontiguousarray(stencil.weights, {"f64": np.float64, "f32": np.float32}[stencil.dtype])

@@ -23,8 +23,10 @@ from sparsegen.ir.errors import ArrayError, SparsegenError
 
 FORMAT: Final = 1
 #: Keys of a result, and of each of its rows.
-KEYS: Final = ("format", "suite", "device", "driver", "nvcc", "python", "sparsegen", "commit", "dirty", "sources", "date",
-               "seconds", "cold", "seed", "tolerance", "rows")  # fmt: skip
+KEYS: Final = (
+    "format", "suite", "device", "driver", "nvcc", "python", "sparsegen", "commit", "dirty", "sources", "date",
+    "seconds", "cold", "seed", "tolerance", "rows",
+)  # fmt: skip
 ROW_KEYS: Final = tuple(Row.__dataclass_fields__)
 Result = dict[str, Any]
 _FOLDERS: Final = ("sparsegen", "ir", "backends")
@@ -90,9 +92,7 @@ def driver_version() -> str:
     return found[1] if found else ""
 
 
-def result(
-    suite: str, rows: Sequence[Row], seconds: float, cold: bool, seed: int, commit: str | None = None
-) -> Result:
+def result(suite: str, rows: Sequence[Row], seconds: float, cold: bool, seed: int, commit: str | None = None) -> Result:
     """The JSON of a measured suite."""
     from sparsegen.backends.cuda.nvcc import find_nvcc
     from sparsegen.target import gpu_info
