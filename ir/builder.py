@@ -165,10 +165,11 @@ class Builder:
         hint: str = "v",
         lo: int | None = None,
         hi: int | None = None,
+        degree: int = 1,
     ) -> tuple[Value, ...]:
         """Loads ``width`` adjacent elements; ``lo``/``hi`` promise the range of loaded integers."""
         out = tuple(self.fresh(hint, buf.dtype, lo, hi) for _ in range(width))
-        self.emit(w.Ld(out, buf, as_expr(index), where, other, cache, loc=self.loc))
+        self.emit(w.Ld(out, buf, as_expr(index), where, other, cache, degree, loc=self.loc))
         return out
 
     def ld(
@@ -182,13 +183,16 @@ class Builder:
         hint: str = "v",
         lo: int | None = None,
         hi: int | None = None,
+        degree: int = 1,
     ) -> Value:
         """Loads one element."""
-        return self.ldv(buf, index, 1, where=where, other=other, cache=cache, hint=hint, lo=lo, hi=hi)[0]
+        return self.ldv(buf, index, 1, where=where, other=other, cache=cache, hint=hint, lo=lo, hi=hi, degree=degree)[0]
 
-    def st(self, buf: Buffer, index: ExprLike, *vals: Value, where: Expr | None = None, cache: str = "") -> None:
+    def st(
+        self, buf: Buffer, index: ExprLike, *vals: Value, where: Expr | None = None, cache: str = "", degree: int = 1
+    ) -> None:
         """Stores adjacent elements."""
-        self.emit(w.St(buf, as_expr(index), vals, where, cache, loc=self.loc))
+        self.emit(w.St(buf, as_expr(index), vals, where, cache, degree, loc=self.loc))
 
     def cp_async(
         self, dst: Buffer, dst_index: ExprLike, src: Buffer, src_index: ExprLike, count: int, where: Expr | None = None

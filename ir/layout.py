@@ -165,6 +165,13 @@ class Layout:
         return bank_degree([None if (i := get(lane)) is None else ex.evaluate(self(*i), {}) for lane in range(32)],
                            elem_bytes, width)  # fmt: skip
 
+    def walk_degree(self, elem_bytes: int, elsewhere: int = -1) -> int:
+        """The worst conflict degree when warps walk the logical indices in order, 32 at a time.
+
+        Indices that the layout leaves out are skipped, or go to the element ``elsewhere`` (a dirty slot).
+        """
+        return walk_degree(np.where(self.mask(), self.tables()[0], elsewhere), elem_bytes)
+
     # ------------------------------------------------------------------------------------------------ text
     def __str__(self) -> str:
         where = "" if self.where == TRUE else f" where {_bare(self.where)}"
@@ -197,6 +204,20 @@ RESERVED: Final = frozenset({"min", "max", "select", "and", "or", "where"})
 
 def _bare(e: Expr) -> str:
     return re.sub(r"%(?=[A-Za-z_])", "", expr_text.text(e))
+
+
+def walk_degree(elements: Ints, elem_bytes: int) -> int:
+    """The worst conflict degree when each warp accesses 32 consecutive entries of a list of elements (-1: none)."""
+    padded = np.full(-(-elements.size // 32) * 32, -1, dtype=np.int64)
+    padded[: elements.size] = elements.ravel()
+    lanes = 128 // max(elem_bytes, 4)  # of one phase, and units of that size in a row of banks
+    unit = padded if elem_bytes >= 4 else padded * elem_bytes // 4
+    rows = np.sort(np.where(padded < 0, -1, unit).reshape(-1, lanes), axis=1)
+    fresh = (rows >= 0) & np.concatenate([np.ones((len(rows), 1), bool), rows[:, 1:] != rows[:, :-1]], axis=1)
+    hits = np.zeros((len(rows), lanes), dtype=np.int64)
+    at, _ = np.nonzero(fresh)
+    np.add.at(hits, (at, rows[fresh] % lanes), 1)
+    return max(1, int(hits.max(initial=1)))
 
 
 def bank_degree(elements: Iterable[int | None], elem_bytes: int, width: int = 1) -> int:

@@ -129,11 +129,15 @@ class Copy(Op):
 
 @define("tile.zero")
 class Zero(Op):
-    """Writes zero to the elements of a slot of ``dst`` that ``table`` lists (padding that an mma will read)."""
+    """Writes zero to the elements of a slot of ``dst`` that ``table`` lists (padding that an mma will read).
+
+    ``degree``: the bank-conflict degree of the table's order (``walk_degree``), for a shared ``dst``.
+    """
 
     dst: Buffer = buffer(writes=True, reads=False)
     table: Buffer = buffer()
     slot: Expr = operand()
+    degree: int = attr(default=1)
 
 
 @define("tile.fragments")

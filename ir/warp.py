@@ -234,6 +234,7 @@ class Ld(Op):
     """Loads ``len(out)`` adjacent elements (1, 2 or 4; at most 16 bytes, aligned to their size).
 
     With ``where`` false the lane loads nothing and gets ``other``.  ``cache``: ``""``, ``cg``, ``cs``, ``nc``.
+    ``degree``: the worst bank-conflict degree that the program declares for a shared access (1: none).
     """
 
     out: tuple[Value, ...] = result()
@@ -242,17 +243,22 @@ class Ld(Op):
     where: Expr | None = operand(default=None)
     other: float = attr(default=0.0)
     cache: str = attr(default="")
+    degree: int = attr(default=1)
 
 
 @define("warp.st")
 class St(Op):
-    """Stores adjacent elements (1, 2 or 4; at most 16 bytes, aligned to their size) where ``where`` holds."""
+    """Stores adjacent elements (1, 2 or 4; at most 16 bytes, aligned to their size) where ``where`` holds.
+
+    ``degree`` as for ``warp.ld``.
+    """
 
     buf: Buffer = buffer(writes=True, reads=False)
     index: Expr = operand()
     vals: tuple[Expr, ...] = operand()
     where: Expr | None = operand(default=None)
     cache: str = attr(default="")
+    degree: int = attr(default=1)
 
 
 @define("warp.cp_async")

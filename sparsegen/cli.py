@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import re
 import sys
@@ -51,7 +52,7 @@ def stencils(where: str) -> dict[str, Stencil]:
     path = Path(file).resolve()
     if not path.is_file():
         raise StencilError(
-            f"there is no file {file}", hint="name a Python file that defines a stencil, FILE.py or FILE.py:NAME"
+            f"there is no file {file}", hint="name a Python file with a stencil: FILE.py or FILE.py:NAME"
         )
     loader = importlib.machinery.SourceFileLoader(f"file_{path.stem}", str(path))
     spec = importlib.util.spec_from_loader(loader.name, loader)
@@ -135,8 +136,12 @@ def _write(text: str, out: str | None) -> None:
     if out is None:
         sys.stdout.write(text)
         return
+    _save(out, text.encode())
+
+
+def _save(out: str, data: bytes) -> None:
     try:
-        Path(out).write_text(text, encoding="utf-8")
+        Path(out).write_bytes(data)
     except OSError as error:
         raise ArrayError(f"cannot write {out}: {error.strerror}", hint="name another file for --out") from error
 
@@ -173,13 +178,9 @@ def _run(args: Args) -> int:
         numbers = np.asarray(a, np.float64)
         print(f"{name:<4} min {numbers.min():.6g}, mean {numbers.mean():.6g}, max {numbers.max():.6g}")
     if args.out:
-        try:
-            with open(args.out, "wb") as file:
-                np.save(file, out)
-        except OSError as error:
-            raise ArrayError(
-                f"cannot write {args.out}: {error.strerror}", hint="name another file for --out"
-            ) from error
+        file = io.BytesIO()
+        np.save(file, out)
+        _save(args.out, file.getvalue())
         print(f"written to {args.out}")
     return OK
 

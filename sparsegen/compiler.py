@@ -9,12 +9,14 @@ import operator
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sparsegen.dsl.stencil import Stencil
+from sparsegen.geometry import fused_k, legal, legalise
 from sparsegen.ir.errors import Loc, ScheduleError, SparsegenError, StencilError
-from sparsegen.schedule import ITEMSIZE, MMA, Schedule, StencilSchedule, fused_k, legal, legalise
+from sparsegen.schedule import ITEMSIZE, MMA, Schedule, StencilSchedule
 from sparsegen.target import Target, resolve
 from sparsegen.where import user_loc
 
@@ -80,7 +82,7 @@ def schedules(
         limit = MAX_FUSE if steps is None else positive(steps, "steps")
         _supported(stencil)
         profile = resolve(device, "emulator" if device != "auto" else "auto").profile
-        ranking = _ranking(stencil, sizes, limit, profile, nonfinite)
+        ranking = ranked(stencil, sizes, limit, profile, nonfinite)
         return list(ranking.costs)
 
 
@@ -251,10 +253,18 @@ def _pair(shape: tuple[int, ...]) -> tuple[int, int]:
     return rows, cols
 
 
-def _ranking(stencil: Stencil, shape: tuple[int, ...], steps: int, profile: DeviceProfile, nonfinite: str) -> Ranking:
+def ranked(
+    stencil: Stencil, shape: tuple[int, ...], steps: int, profile: DeviceProfile, nonfinite: str = "any"
+) -> Ranking:
+    """All legal schedules, cheapest first, that fuse at most ``steps`` steps, and the others with their reasons."""
+    return _ranked(stencil, shape, min(steps, MAX_FUSE), profile, nonfinite)
+
+
+@lru_cache(maxsize=64)
+def _ranked(stencil: Stencil, shape: tuple[int, ...], limit: int, profile: DeviceProfile, nonfinite: str) -> Ranking:
     from sparsegen.cost.search import Ranking, Rejected, candidates, rank
 
-    fuses = tuple(f for f in range(1, MAX_FUSE + 1) if f <= steps)
+    fuses = tuple(range(1, limit + 1))
     k, rejected, fitting = edge(stencil), list[Rejected](), list[StencilSchedule]()
     for s in candidates(k, stencil.dtype, profile, (MAX_CELLS, MAX_CELLS), fuses, rejected):
         reason = _misfit(stencil, shape, s)
@@ -275,7 +285,7 @@ def total_time(cost: Cost, steps: int) -> float:
 
 
 def _automatic(stencil: Stencil, shape: tuple[int, ...], steps: int, profile: DeviceProfile, nonfinite: str) -> Choice:
-    ranking = _ranking(stencil, shape, steps, profile, nonfinite)
+    ranking = ranked(stencil, shape, steps, profile, nonfinite)
     if not ranking.costs:
         why = ranking.rejected[0].reason if ranking.rejected else "no candidates"
         raise ScheduleError(

@@ -104,9 +104,7 @@ def _pass(
         args: dict[str, Any] = {}
         for param, role in bound.roles:
             args[param.name] = _argument(module, param, role, source, target, space)
-        report = run(
-            bound.func, args, checks=checks, progress=progress, align=_aligned(bound)
-        )
+        report = run(bound.func, args, checks=checks, progress=progress, align=_aligned(bound))
         reports.append((bound.func.symbol, report))
         if "race" not in checks:
             report.raise_if_errors()

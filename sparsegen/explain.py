@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sparsegen.compiler import MAX_FUSE, Choice, edge, total_time, widens
+from sparsegen.compiler import MAX_FUSE, Choice, edge, ranked, total_time, widens
 from sparsegen.ir.boundary import describe
 from sparsegen.schedule import FAMILIES
 
@@ -46,10 +46,8 @@ def nbytes(n: int) -> str:
 
 def explain(kernel: Kernel, choice: Choice, target: Target, plan: Plan) -> str:
     """The text of ``Kernel.explain``."""
-    from sparsegen.compiler import _ranking
-
     cost = kernel.cost
-    ranking = choice.ranking or _ranking(kernel.stencil, kernel.shape, kernel.steps, target.profile, "any")
+    ranking = choice.ranking or ranked(kernel.stencil, kernel.shape, kernel.steps, target.profile)
     parts = [
         _head(kernel, target, cost, plan),
         _terms(cost),

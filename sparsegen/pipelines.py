@@ -10,6 +10,7 @@ import numpy as np
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.stencil import blocks_per_sm
 from sparsegen.dsl.stencil import Stencil
+from sparsegen.geometry import geometry, legalise
 from sparsegen.ir import op as o
 from sparsegen.ir.module import Module
 from sparsegen.ir.passes import Manager, Pass
@@ -24,7 +25,7 @@ from sparsegen.ir.passes.stencil2row import Stencil2Row
 from sparsegen.ir.passes.tiled import Tiled
 from sparsegen.ir.passes.to_warp import ToWarp
 from sparsegen.ir.types import DTYPES
-from sparsegen.schedule import StencilSchedule, geometry, legalise
+from sparsegen.schedule import StencilSchedule
 
 
 @dataclass(frozen=True)

@@ -114,4 +114,4 @@ def zero(cx: Context, op: t.Zero) -> None:
     value, base = cx.b.const(op.dst.dtype, 0.0, hint="zero"), cx.slot_base(op.dst, op.slot)
     with cx.b.for_("e", cx.tid, op.table.size, cx.func.threads) as e:
         at = cx.b.ld(op.table, e, cache="nc", hint="pad", lo=0, hi=op.dst.size // cx.slots.get(op.dst, 1) - 1)
-        cx.b.st(op.dst, base + at, value)
+        cx.b.st(op.dst, base + at, value, degree=op.degree)

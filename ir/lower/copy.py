@@ -38,6 +38,7 @@ def _elements(cx: Context, op: t.Copy, *, edge: bool) -> None:
     """One element at a time: across a border, through several maps, or out of a shared tile."""
     b = cx.b
     base, total = cx.slot_base(op.dst, op.slot), op.rows * op.cols
+    in_shared = op.dst.space == "shared"
     unroll = None if op.mode == "async" else _IN_FLIGHT[op.src.space]
     with b.for_("e", cx.tid, total, cx.func.threads, unroll=unroll) as e:
         r, c, targets = _targets(cx, op, e)
@@ -45,8 +46,9 @@ def _elements(cx: Context, op: t.Copy, *, edge: bool) -> None:
             _async_element(cx, op, r, c, base + targets[0][0])
             return
         value = _load(cx, op, r, c, edge=edge)
-        for index, where in targets:
-            b.st(op.dst, base + index, value, where=None if where == TRUE else where)
+        for (index, where), m in zip(targets, op.maps, strict=True):
+            degree = m.walk_degree(op.dst.dtype.nbytes, -1 if op.dirty is None else op.dirty) if in_shared else 1
+            b.st(op.dst, base + index, value, where=None if where == TRUE else where, degree=degree)
 
 
 def _targets(cx: Context, op: t.Copy, e: Expr) -> tuple[Expr, Expr, list[tuple[Expr, Expr]]]:
@@ -82,7 +84,8 @@ def _load(cx: Context, op: t.Copy, r: Expr, c: Expr, *, edge: bool) -> Value:
     b = cx.b
     if op.src.space == "shared":
         assert op.src_map is not None
-        return b.ld(op.src, cx.slot_base(op.src, op.src_slot) + op.src_map(r, c))
+        degree = op.src_map.walk_degree(op.src.dtype.nbytes)
+        return b.ld(op.src, cx.slot_base(op.src, op.src_slot) + op.src_map(r, c), degree=degree)
     if not edge:
         return b.ld(op.src, _global_index(cx, op, r, c))
     my = map_index(cx.resolve(op.y) + r, op.extent[0], op.sides[0])
@@ -90,9 +93,9 @@ def _load(cx: Context, op: t.Copy, r: Expr, c: Expr, *, edge: bool) -> Value:
     return read_mapped(cx, op.src, my.index * op.pitch + mx.index, (my, mx))
 
 
-def read_mapped(cx: Context, src: Buffer, index: Expr, axes: tuple[Mapped, ...]) -> Value:
+def read_mapped(cx: Context, src: Buffer, index: Expr, axes: tuple[Mapped, ...], degree: int = 1) -> Value:
     """The value of a cell whose axes have been mapped: the loaded one, or a dirichlet side's constant."""
-    value, inside = cx.b.ld(src, index), all_of(*(m.inside for m in axes))
+    value, inside = cx.b.ld(src, index, degree=degree), all_of(*(m.inside for m in axes))
     return value if inside == TRUE else cx.b.select(inside, value, constant(cx, src, axes))
 
 

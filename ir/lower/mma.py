@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from .. import tile as t
-from ..expr import Expr, Value, all_of, as_expr, select
+from ..expr import Expr, ExprLike, Value
 from ..fragments import SHAPES, MmaShape
 from ..layout import Layout
 from ..types import Buffer
@@ -41,22 +42,45 @@ def mma(cx: Context, op: t.Mma) -> None:
     if op.shape == "fma":
         _on_cuda_cores(cx, op, base, a, per_warp, regs)
         return
-    done, total = 0, len(op.a) * op.depth // 4
-    for shape in _narrowing(op.shape):
-        step = shape.k // 4
-        count = (total - done) // step
-        if not count:
-            continue
-        with b.for_("s", 0, count, unroll=0) as s, b.for_("i", 0, per_warp, unroll=0) as i:
-            slices = [done + s * step + j for j in range(step)]
-            av = [a.load(cx, i, slices, row, col) for row, col in _a_elements(shape)]
+    total = len(op.a) * op.depth // 4
+    for run in _runs(op.shape, op.depth // 4, total):
+        step = run.shape.k // 4
+        with b.for_("s", 0, run.count, unroll=0) as s, b.for_("i", 0, per_warp, unroll=0) as i:
+            slices = [s * step + (run.first + j) for j in range(step)]
+            av = [a.load(cx, i, slices[col // 4], run.segments[col // 4], row) for row, col in _a_elements(run.shape)]
             for n in range(op.blocks):
                 bv = [b.ld(op.weights, n * total + q, hint="w") for q in slices]
                 at = (i * op.blocks + n) * regs
                 c = [b.ld(op.acc, at + e, hint="c") for e in range(regs)]
-                for e, d in enumerate(b.mma(_name(shape), av, bv, c)):
+                for e, d in enumerate(b.mma(_name(run.shape), av, bv, c)):
                     b.st(op.acc, at + e, d)
-        done += count * step
+
+
+@dataclass(frozen=True)
+class _Run:
+    """``count`` mma of one shape, one after the other, from slice ``first`` on; the segment of each slice of an mma."""
+
+    shape: MmaShape
+    first: int
+    count: int
+    segments: tuple[int, ...]
+
+
+def _runs(shape: str, per: int, total: int) -> list[_Run]:
+    """The mma of a sum of ``total`` slices in segments of ``per``: as wide as they come, also across a joint."""
+    out: list[_Run] = []
+    done = 0
+    for s in _narrowing(shape):
+        step = s.k // 4
+        while done + step <= total:
+            segments = tuple((done + j) // per for j in range(step))
+            last = out[-1] if out else None
+            if last and last.shape is s and last.segments == segments and len(set(segments)) == 1:
+                out[-1] = replace(last, count=last.count + 1)
+            else:
+                out.append(_Run(s, done, 1, segments))
+            done += step
+    return out
 
 
 class _Operand:
@@ -66,22 +90,19 @@ class _Operand:
         self, src: Buffer, maps: Sequence[Layout], depth: int, offset: Expr, first: Expr, g: Expr, t: Expr
     ) -> None:
         self.src, self.maps, self.depth, self.offset, self.first, self.g, self.t = src, maps, depth, offset, first, g, t
+        lanes = [(0, lane // 4, lane % 4) for lane in range(32)]
+        in_shared = src.space == "shared"
+        self.degree = max(m.conflict_degree(lanes, src.dtype.nbytes) for m in maps) if in_shared else 1
 
-    def index(self, i: Expr, m: Expr, slice_: Expr, q: Expr) -> Expr:
-        """The element (row i, fragment row m, column ``4 * slice_ + q``): slices run through all the segments."""
-        per = self.depth // 4
-        out: Expr | None = None
-        for seg, layout in enumerate(self.maps):
-            # clamped into the segment: beyond it another layout is selected
-            local = select(all_of(slice_.ge(seg * per), slice_.lt((seg + 1) * per)), slice_ - seg * per, 0)
-            at = layout(self.first + i, m, local * 4 + q)
-            out = at if out is None else select(slice_.ge(seg * per), at, out)
-        assert out is not None
-        return self.offset + out
+    def index(self, i: Expr, m: Expr, slice_: ExprLike, segment: int, q: Expr) -> Expr:
+        """The element (product i, fragment row m, q) of a slice, counted through all the segments."""
+        local = (slice_ - segment * (self.depth // 4)) * 4 + q
+        return self.offset + self.maps[segment](self.first + i, m, local)
 
-    def load(self, cx: Context, i: Expr, slices: Sequence[Expr], row: int, col: int) -> Value:
-        """Element (g + row, t + col % 4) of the fragment's slice col // 4."""
-        return cx.b.ld(self.src, self.index(i, self.g + row, as_expr(slices[col // 4]), self.t), hint="a")
+    def load(self, cx: Context, i: Expr, slice_: ExprLike, segment: int, row: int) -> Value:
+        """Element (g + row, t) of a slice."""
+        at = self.index(i, self.g + row, slice_, segment, self.t)
+        return cx.b.ld(self.src, at, hint="a", degree=self.degree)
 
 
 def _a_elements(shape: MmaShape) -> list[tuple[int, int]]:
@@ -108,7 +129,9 @@ def _on_cuda_cores(cx: Context, op: t.Mma, base: MmaShape, a: _Operand, per_warp
         with b.for_("q", 0, op.depth, unroll=4) as q, b.for_("i", 0, per_warp, unroll=0) as i:
             slice_ = q // 4 + seg * (op.depth // 4)
             rows = sorted({row for row, _ in places})
-            av = {row: b.ld(op.src, a.index(i, a.g + row, slice_, q % 4), hint="a") for row in rows}
+            av = {
+                row: b.ld(op.src, a.index(i, a.g + row, slice_, seg, q % 4), hint="a", degree=a.degree) for row in rows
+            }
             for n in range(op.blocks):
                 wv = b.ldv(op.weights, (q + seg * op.depth) * width + 8 * n + a.t * 2, 2, cache="nc", hint="w")
                 for e, (row, col) in enumerate(places):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import tile as t
 from ..boundary_map import map_index
 from ..expr import FALSE, TRUE, Expr, Value, all_of, any_of
+from ..layout import layout
 from .context import Context, rule
 from .copy import read_mapped
 
@@ -15,6 +16,10 @@ def step(cx: Context, op: t.Step) -> None:
     rows, cols = op.rows - 2 * my, op.cols - 2 * mx
     y, x = cx.resolve(op.y), cx.resolve(op.x)
     w = [b.ld(op.weights, i, hint="w") for i in range(len(op.taps))]
+    inner = layout({"r": rows, "c": cols}, lambda r, c: op.layout(r + my, c + mx))
+    straight = inner.walk_degree(op.src.dtype.nbytes)
+    # a mirrored or clamped read joins two runs of cells in one request
+    degree = straight if all(s[0][0] == "periodic" for s in op.sides) else 2 * straight
     with b.for_("e", cx.tid, rows * cols, cx.func.threads) as e:
         r, c = b.let("r", e // cols + my), b.let("c", e % cols + mx)
         row, col = b.let("row", y + r), b.let("col", x + c)
@@ -24,13 +29,13 @@ def step(cx: Context, op: t.Step) -> None:
         def cell() -> None:
             total = None
             for i, ((oy, ox), _) in enumerate(op.taps):
-                u = _neighbour(cx, op, (row + oy, r + oy), (col + ox, c + ox), y, x)
+                u = _neighbour(cx, op, (row + oy, r + oy), (col + ox, c + ox), (y, x), degree)
                 total = b.binary("mul", w[i], u, hint="s") if total is None else b.fma(w[i], u, total, hint="s")
             assert total is not None
             keep = any_of(*_kept(op, row, col))
             if keep != FALSE:
-                total = b.select(b.let("kept", keep), b.ld(op.src, op.layout(r, c), hint="old"), total)
-            b.st(op.dst, op.layout(r, c), total)
+                total = b.select(b.let("kept", keep), b.ld(op.src, op.layout(r, c), hint="old", degree=straight), total)
+            b.st(op.dst, op.layout(r, c), total, degree=straight)
 
         cx.guard(real, cell)
 
@@ -49,28 +54,35 @@ def _kept(op: t.Step, row: Expr, col: Expr) -> list[Expr]:
     return out
 
 
-def _neighbour(cx: Context, op: t.Step, row: tuple[Expr, Expr], col: tuple[Expr, Expr], y: Expr, x: Expr) -> Value:
+def _neighbour(
+    cx: Context, op: t.Step, row: tuple[Expr, Expr], col: tuple[Expr, Expr], corner: tuple[Expr, Expr], degree: int
+) -> Value:
     """The value at a neighbour: straight from the window, or mapped where a border that is not periodic is crossed."""
     index, mapped = [], []
-    for (cell, local), n, side, first in ((row, op.extent[0], op.sides[0], y), (col, op.extent[1], op.sides[1], x)):
+    for (cell, local), n, side, first in (
+        (row, op.extent[0], op.sides[0], corner[0]),
+        (col, op.extent[1], op.sides[1], corner[1]),
+    ):
         if side[0][0] == "periodic":
             index.append(local)
         else:
             m = map_index(cell, n, side)
             index.append(m.index - first)
             mapped.append(m)
-    return read_mapped(cx, op.src, op.layout(*index), tuple(mapped))
+    return read_mapped(cx, op.src, op.layout(*index), tuple(mapped), degree)
 
 
 @rule(t.Put)
 def put(cx: Context, op: t.Put) -> None:
     b, y, x = cx.b, cx.resolve(op.y), cx.resolve(op.x)
+    inner = layout({"r": op.rows, "c": op.cols}, lambda r, c: op.layout(r + op.margin[0], c + op.margin[1]))
+    degree = inner.walk_degree(op.src.dtype.nbytes)
     with b.for_("e", cx.tid, op.rows * op.cols, cx.func.threads) as e:
         r, c = b.let("r", e // op.cols), b.let("c", e % op.cols)
         row, col = b.let("row", y + r), b.let("col", x + c)
 
         def cell() -> None:
-            value = b.ld(op.src, op.layout(r + op.margin[0], c + op.margin[1]))
+            value = b.ld(op.src, op.layout(r + op.margin[0], c + op.margin[1]), degree=degree)
             b.st(op.dst, row * op.pitch + col, value)
 
         cx.guard(b.let("in", all_of(row.lt(cx.resolve(op.y_end)), col.lt(cx.resolve(op.x_end)))), cell)

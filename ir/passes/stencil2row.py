@@ -16,7 +16,7 @@ from .. import tile as t
 from ..errors import ScheduleError
 from ..expr import as_expr
 from ..fragments import SHAPES
-from ..layout import Layout, layout, row_major, stencil2row_a, stencil2row_b
+from ..layout import Layout, layout, row_major, stencil2row_a, stencil2row_b, walk_degree
 from ..module import Module
 from ..node import Op
 from ..tile import NOWHERE
@@ -320,7 +320,9 @@ class _Build:
         loop = tiles(whole(op), s.rows, s.cols, blocks if s.blocks else 0, body, self.loc)
         allocs: list[Op] = [t.Alloc(ab, row_major((2 * self.groups, self.stride)), loc=self.loc)]
         allocs += [t.Alloc(raw, layout_raw, loc=self.loc)] if s.stages > 1 else []
-        zero_pads = [t.Zero(ab, p, as_expr(0), loc=self.loc) for p in pads]
+        zero_pads = [
+            t.Zero(ab, p, as_expr(0), walk_degree(self.padding(), op.dtype.nbytes), loc=self.loc) for p in pads
+        ]
         params = (u, out, table, *pads, *([lut] if lut else []))
         func = t.Func(
             op.symbol, params, blocks, 32 * s.warps, (*allocs, *load, *zero_pads, loop), s.min_blocks, loc=self.loc

@@ -6,7 +6,7 @@ measured here on a GPU, or predicted by the cost model for a device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -68,7 +68,7 @@ def gains(rates: Sequence[float | None]) -> list[float | None]:
     return [None, *(b / a - 1 if a and b else None for a, b in pairwise(rates))]
 
 
-def table(rates: Sequence[float | None], models: dict[str, Sequence[float]]) -> list[list[str]]:
+def table(rates: Sequence[float | None], models: Mapping[str, Sequence[float]]) -> list[list[str]]:
     """Cells with their head: the form, measured GS/s and gain (if any was measured), each model's, the paper's gain."""
     columns: list[tuple[str, Sequence[float | None]]] = [("measured", rates)] if any(rates) else []
     columns += models.items()

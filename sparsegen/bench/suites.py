@@ -120,8 +120,10 @@ def overhead() -> Row:
     want = reference(field, kernel.stencil.weights, kernel.stencil.sides, 1)
     error = float(np.abs((o.cpu().numpy() if torch else o.get()) - want).max() / np.abs(want).max())
     t = Timing.of(times)
-    row = labels(case, str(kernel.schedule)) | {"median_s": t.median, "p10": t.p10, "p90": t.p90, "repeats": t.repeats}
-    return Row(**row, error=error, ok=error <= 1e-12 and t.median <= OVERHEAD_LIMIT)
+    times_s: dict[str, Any] = {"median_s": t.median, "p10": t.p10, "p90": t.p90, "repeats": t.repeats}
+    return Row(
+        **labels(case, str(kernel.schedule)), **times_s, error=error, ok=error <= 1e-12 and t.median <= OVERHEAD_LIMIT
+    )
 
 
 def run_suite(

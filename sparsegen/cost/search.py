@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.stencil import Cost, evaluate
+from sparsegen.geometry import fused_k, geometry, legal
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import ITEMSIZE, MMA, StencilSchedule, fused_k, geometry, legal
+from sparsegen.schedule import ITEMSIZE, MMA, StencilSchedule
 
 
 @dataclass(frozen=True)

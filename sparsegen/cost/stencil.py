@@ -34,7 +34,8 @@ from typing import Any
 import numpy as np
 
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.schedule import ITEMSIZE, Geometry, StencilSchedule, fused_k, geometry, legal, legalise, registers
+from sparsegen.geometry import Geometry, fused_k, geometry, legal, legalise, registers
+from sparsegen.schedule import ITEMSIZE, StencilSchedule
 
 Num = Any  #: a float, or a sympy expression: the same equations are used for both
 

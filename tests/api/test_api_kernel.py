@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sparsegen.backends.cuda.toolchain import find_tool
 
 import sparsegen as sg
 from sparsegen import target
-from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.cost.devices import load_profile
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -32,7 +32,9 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_import_is_cheap() -> None:
     """Importing sparsegen loads none of its dependencies (so it adds next to nothing to numpy), nor its own parts."""
-    code = "import sys, sparsegen; print([m for m in sys.modules if m.split('.')[0] in %r or m.startswith('sparsegen.')])"
+    code = (
+        "import sys, sparsegen; print([m for m in sys.modules if m.split('.')[0] in %r or m.startswith('sparsegen.')])"
+    )
     code %= (("numpy", "sympy", "networkx", "jinja2", "pycuda", "cuda"),)
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['sparsegen._version']"
@@ -163,7 +165,14 @@ def test_an_exported_file_compiles(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.skipif(find_tool("nvdisasm", ) is None and find_tool("cuobjdump") is None, reason="no disassembler")
+@pytest.mark.skipif(
+    find_tool(
+        "nvdisasm",
+    )
+    is None
+    and find_tool("cuobjdump") is None,
+    reason="no disassembler",
+)
 @needs_nvcc
 def test_sass() -> None:
     k = sg.compile(heat2d, (64, 64), backend="emulator", device="h200", schedule="stencil2row")
@@ -183,7 +192,9 @@ def test_calls(backend: str) -> None:
     assert got is not u and np.abs(got - want).max() < 1e-14
     out = np.empty_like(want)
     assert k(u, out=out) is out and np.array_equal(out, got)
-    assert np.abs(k(u, steps=1) - (0.5 * u + 0.125 * sum(np.roll(u, s, a) for s in (1, -1) for a in (0, 1)))).max() < 1e-15
+    assert (
+        np.abs(k(u, steps=1) - (0.5 * u + 0.125 * sum(np.roll(u, s, a) for s in (1, -1) for a in (0, 1)))).max() < 1e-15
+    )
     assert np.abs(k(k(u, steps=np.int64(2)), steps=1) - want).max() < 1e-14
 
 
@@ -258,10 +269,11 @@ def test_check_finds_nothing(line: str) -> None:
 
 def test_check_finds_a_missing_barrier(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipeline that leaves out the pass that orders what threads share is caught, with the user's line."""
-    import sparsegen.pipelines as pipelines
     from sparsegen.ir import warp
     from sparsegen.ir.module import Module
     from sparsegen.ir.node import rewrite
+
+    import sparsegen.pipelines as pipelines
 
     lower = pipelines.lower
 
@@ -287,7 +299,9 @@ def test_check_finds_a_missing_barrier(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_counts_are_exact() -> None:
-    k = sg.compile(heat2d, (64, 64), steps=5, backend="emulator", device="h200", schedule="stencil2row fuse=3 tile=32x64")
+    k = sg.compile(
+        heat2d, (64, 64), steps=5, backend="emulator", device="h200", schedule="stencil2row fuse=3 tile=32x64"
+    )
     found = k.counts()
     mma = {n: c for n, c in found.items() if "mma" in n}
     assert [launch.times for launch in found.launches] == [1, 1] and found.steps == 5

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -38,7 +40,7 @@ def test_steps_become_passes(line: str, steps: int, passes: list[tuple[int, int]
 def test_buffers_take_turns_and_the_last_is_out(passes: int) -> None:
     goes = [buffer_of(passes, i) for i in range(passes)]
     assert goes[-1] == "out"
-    assert all(a != b for a, b in zip(goes, goes[1:], strict=False))
+    assert all(a != b for a, b in pairwise(goes))
     assert set(goes) <= {"out", "field"} and ("field" in goes) == (passes > 1)
 
 
@@ -50,7 +52,9 @@ def test_workspace() -> None:
     assert odd.workspaces == {"field": 33 * 35 * 8} and odd.workspace_nbytes == -(-33 * 35 * 8 // ALIGN) * ALIGN
     assert sg.compile(heat, (64, 64), backend="emulator", schedule="direct").workspace_nbytes == 0
     explicit = plan("stencil2row transform=explicit", 1)
-    assert "field" not in explicit.workspaces and explicit.workspace_nbytes > 1.5 * 64 * 64 * 8  # 2k / (k + 1) elements a point
+    assert (
+        "field" not in explicit.workspaces and explicit.workspace_nbytes > 1.5 * 64 * 64 * 8
+    )  # 2k / (k + 1) elements a point
 
 
 def test_widest_access_sets_the_alignment() -> None:

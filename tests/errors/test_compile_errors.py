@@ -132,7 +132,10 @@ def test_cuda_without_a_gpu() -> None:
         ("stencil2row transform=explicit stages=2", ("transform=explicit contradicts stages=2",)),
         ("stencil2row tile=32x33", ("33 columns are no multiple",)),
         ("direct block=64x32", ("2048 threads in a block",)),
-        ("tiled tile=64x128 stages=4 warps=16", ("bytes of shared memory a block; NVIDIA H200 has 232448", "lower stages")),
+        (
+            "tiled tile=64x128 stages=4 warps=16",
+            ("bytes of shared memory a block; NVIDIA H200 has 232448", "lower stages"),
+        ),
     ],
 )
 def test_schedule_text(line: str, says: tuple[str, ...]) -> None:
@@ -234,7 +237,9 @@ def test_wrong_steps_in_a_call(kernel: sg.Kernel) -> None:
 
 
 def test_stream_without_a_gpu(kernel: sg.Kernel) -> None:
-    refusal(sg.DeviceError, lambda: kernel(U, stream=0), "stream=0, but this kernel runs on the", "backend='cuda'")  # here
+    refusal(
+        sg.DeviceError, lambda: kernel(U, stream=0), "stream=0, but this kernel runs on the", "backend='cuda'"
+    )  # here
 
 
 def test_looking_at_a_level_that_is_not_there() -> None:

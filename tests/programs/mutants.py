@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from sparsegen.backends import emulator
 from sparsegen.ir import warp as w
-from sparsegen.ir.expr import FALSE, binary
+from sparsegen.ir.expr import binary
 from sparsegen.ir.node import Op, of_kind, walk
 from sparsegen.ir.text import head
 
@@ -63,8 +63,6 @@ def weaker(func: w.Func) -> Iterator[tuple[str, w.Func]]:
         elif isinstance(op, w.MbarArrive) and op.expect is not None:
             less = dataclasses.replace(op, expect=op.expect - 16)
             yield f"@{op.bars.name} expects 16 bytes less", replace(func, op, (less,))
-        elif isinstance(op, w.BreakIf):
-            yield "a wait that never ends", replace(func, op, (dataclasses.replace(op, cond=FALSE),))
 
 
 def symptoms(case: Case, func: w.Func, seeds: tuple[int, ...] = (0, 1, 2, 3)) -> set[str]:

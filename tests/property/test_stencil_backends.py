@@ -52,16 +52,12 @@ def stencil(draw: Any) -> sg.Stencil:
     numbers = st.sampled_from([0.0, 0.0, 1.0, -0.5, 0.25, 0.1])
     w = np.array(draw(st.lists(numbers, min_size=extents[0] * extents[1], max_size=extents[0] * extents[1])))
     assume(w.any())
-    boundary = {
-        axis: sg.periodic if draw(st.booleans()) else (side(draw), side(draw)) for axis in range(2)
-    }
+    boundary = {axis: sg.periodic if draw(st.booleans()) else (side(draw), side(draw)) for axis in range(2)}
     return sg.Stencil.from_weights((w / np.abs(w).sum()).reshape(extents), boundary=boundary)
 
 
 @given(stencil(), st.integers(1, 70), st.integers(1, 70), st.integers(1, 5), schedule(), st.integers(0, 99))
-def test_emulator_equals_reference(
-    s: sg.Stencil, rows: int, cols: int, steps: int, line: str, seed: int
-) -> None:
+def test_emulator_equals_reference(s: sg.Stencil, rows: int, cols: int, steps: int, line: str, seed: int) -> None:
     shape = (rows, cols)
     value = sg.Schedule.parse(line)
     assume(value.fuse <= steps and all(n >= e for n, e in zip(shape, s.weights.shape, strict=True)))

@@ -1,0 +1,141 @@
+"""Results: their JSON, the tables made from it, and that README shows the committed ones."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sparsegen.ir.errors import ArrayError, DeviceError
+
+from sparsegen.bench import ablation, harness, report, suites
+from sparsegen.bench.harness import Case, Row, Timing, failure, labels
+from sparsegen.schedule import Schedule, legalise
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def row(case: Case, rate: float = 300.0, error: float = 1e-16) -> Row:
+    measured = Row(**labels(case, case.schedule), median_s=1e-3, p10=0.9e-3, p90=1.2e-3, repeats=100, gs_per_s=rate)
+    ok = error <= 1e-12 and (case.target is None or rate >= case.target)
+    return replace(measured, predicted_gs=310.0, bound="hbm", regs=64, spills=0, smem=1024, error=error, ok=ok)
+
+
+def result(suite: str, rows: list[Row]) -> report.Result:
+    found = dict.fromkeys(report.KEYS)
+    found |= {"format": report.FORMAT, "suite": suite, "device": "NVIDIA X", "driver": "1.2", "nvcc": "13.0"}
+    found |= {"sparsegen": "0.1", "commit": "0123456789abcdef", "dirty": False, "sources": "feed", "cold": False}
+    return {**found, "date": "2026-11-20 12:00 UTC", "rows": [r.as_json() for r in rows]}
+
+
+@pytest.fixture
+def spine() -> report.Result:
+    rows = [row(case, 300 if case.target and case.target < 300 else 250) for case in suites.spine(quick=True)]
+    return result("spine", [*rows, failure(suites.information()[0], ValueError("no"))])
+
+
+def test_json_round_trip(spine: report.Result, tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "spine.json"
+    report.save(spine, file)
+    found = report.load(file)
+    assert set(found) == set(report.KEYS)
+    assert all(set(r) == set(report.ROW_KEYS) for r in found["rows"])
+    assert report.text(found) == report.text(json.loads(json.dumps(spine)))
+
+
+def test_a_broken_result_is_json_too(tmp_path: Path) -> None:
+    broken = row(suites.spine(True)[0], error=math.inf)
+    assert not broken.ok
+    report.save(result("spine", [broken]), tmp_path / "r.json")
+    text = report.text(report.load(tmp_path / "r.json"))
+    assert "inf" in text and "NOT OK" in text
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{}", '{"format": 0}'])
+def test_what_is_no_result_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_text(text)
+    with pytest.raises(ArrayError):
+        report.load(tmp_path / "r.json")
+
+
+def test_origin_says_what_is_not_known() -> None:
+    assert str(report.Origin(None, None, "abc")) == "no commit known, sources abc"
+    assert "uncommitted" in str(report.Origin("f" * 40, True, "abc"))
+    assert "uncommitted" not in str(report.Origin("f" * 40, False, "abc"))
+    here = report.origin()
+    assert len(here.sources) == 16 and (here.commit is None or len(here.commit) == 40)
+
+
+def test_tables(spine: report.Result) -> None:
+    text = report.markdown(spine)
+    lines = text.splitlines()
+    assert lines[0] == "| stencil | size | schedule | at least | periodic |"
+    assert lines[2].startswith("| Heat-2D | 10240×10240 | `tiled ") and lines[2].endswith("| 245 | 300 |")
+    assert "250 ✗" in text  # a target that was missed
+    assert "commit 0123456789, 2026-11-20" in lines[-1]
+    assert "registers" in report.markdown(spine, "forms")
+    with pytest.raises(ArrayError, match="no view"):
+        report.markdown(spine, "nothing")
+
+
+def test_render_replaces_what_stands_between_the_marks(spine: report.Result, tmp_path: Path) -> None:
+    report.save(spine, tmp_path / "spine.json")
+    old = "a\n<!-- bench:spine -->\nold\n<!-- end -->\nb\n<!-- bench:spine forms -->\n<!-- end -->\n"
+    old += "<!-- bench:none -->\n<!-- end -->\n"
+    new = report.render(old, tmp_path)
+    assert "old" not in new and "| stencil |" in new and "Not measured yet" in new and new.startswith("a\n")
+    assert report.render(new, tmp_path) == new
+
+
+def test_the_documents_are_current() -> None:
+    """No number is typed by hand: the tables are those that the committed JSON makes."""
+    script = ROOT / ".ci" / "render_tables.py"
+    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "docs" / "bench").glob("*.json")), ids=lambda p: p.stem)
+def test_committed_results_are_whole(file: Path) -> None:
+    found = report.load(file)
+    assert found["device"] and found["commit"], "measure again, from a commit"
+    assert all(r["error"] is not None and float(r["error"]) <= 1e-12 for r in found["rows"])
+
+
+def test_every_case_has_a_legal_schedule() -> None:
+    from sparsegen.cost.devices import load_profile
+    from sparsegen.schedule import legal
+
+    cases = [*suites.spine(), *ablation.cases()]
+    assert len(cases) > 60
+    for case in cases:
+        if case.schedule != "auto":
+            k = case.stencil.weights.shape[0]
+            schedule = legalise(Schedule.parse(case.schedule), k)
+            legal(schedule, k, load_profile("h200"))
+            assert case.steps % schedule.fuse == 0  # every pass does the same
+    targets = [case for case in cases if case.target is not None]
+    assert len(targets) == 5 * 2 * 4
+    assert min(c.target or 0 for c in targets) == pytest.approx(138 * 0.81, abs=0.1)
+
+
+def test_ablation_table() -> None:
+    from sparsegen.cost.devices import load_profile
+
+    model = ablation.predicted(load_profile("a100"))
+    table = ablation.table([100.0, 250.0, None, 400.0, 500.0], {"model": model})
+    assert [len(r) for r in table] == [6] * 6
+    assert table[2][:3] == ["implicit stencil2row", "250", "+150%"]
+    assert table[3][1:3] == ["–", ""] and table[5][2] == "+25%" and table[5][-1] == "+19%"
+    assert "measured" not in ablation.table([], {"model": model})[0][1]
+
+
+def test_timing_and_suites() -> None:
+    t = Timing.of([float(n) for n in range(1, 12)])
+    assert (t.median, t.p10, t.p90, t.repeats) == (6.0, 2.0, 10.0, 11)
+    with pytest.raises(DeviceError, match="no suite"):
+        suites.run_suite("nothing")
+    assert harness.TOLERANCE["f64"] == 1e-12

@@ -1,0 +1,32 @@
+"""The fragment tables against the hardware: one mma of random matrices, loaded and stored by the tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sparsegen.backends.cuda.nvcc import find_nvcc
+from sparsegen.backends.cuda.runtime import open_runtime
+from sparsegen.ir.errors import ToolchainError
+from sparsegen.ir.fragments import SHAPES
+from tests.programs import fragments
+from tests.programs.run import on_emulator, on_gpu
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_hardware_agrees(shape: str, seed: int) -> None:
+    try:
+        find_nvcc()
+    except ToolchainError as e:
+        pytest.skip(str(e))
+    major, minor = open_runtime(0).info().capability
+    if 10 * major + minor < SHAPES[shape].cc:
+        pytest.skip(f"{shape} needs sm_{SHAPES[shape].cc}")
+    case = fragments.case(shape, seed)
+    there, here = on_gpu(case), on_emulator(case)
+    assert not case.wrong(there)
+    scale = float(np.max(np.abs(case.want["d"])))
+    assert float(np.max(np.abs(there["d"] - here["d"]))) <= case.tolerance * scale
