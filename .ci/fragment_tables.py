@@ -1,4 +1,4 @@
-"""Writes docs/fragments.md from the tables of ir/fragments.py; with ``--check`` only says whether the file is current."""
+"""Writes docs/fragments.md from the tables of ir/fragments.py; ``--check`` only says whether the file is current."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ TARGET = ROOT / "docs" / "fragments.md"
 HEAD = """\
 # Fragments: which lane holds which element
 
-Made from `ir/fragments.py` by `.ci/fragment_tables.py`. The emulator runs these tables, and `tests/gpu/test_fragments_gpu.py`
-checks each against the hardware.
+Made from `ir/fragments.py` by `.ci/fragment_tables.py`. The emulator runs these tables, and
+`tests/gpu/test_fragments_gpu.py` checks each against the hardware.
 
 With `g = lane // 4` and `t = lane % 4`, every element of a lane stands in a row and a column that are affine in `g` and
 `t`. D lies as C does. In the pictures an entry `12.a3` says: lane 12, element 3 of A. Elements of 16 bits share a
@@ -54,13 +54,15 @@ def picture(name: str, f: Fragment) -> list[str]:
     assert all(all(row) for row in cells)
     width = max(len(c) for row in cells for c in row)
     head = " ".join(["   ", *(f"{j:>{width}}" for j in range(f.cols))])
-    return ["```text", head, *(" ".join([f"{i:>3}", *(f"{c:>{width}}" for c in r)]) for i, r in enumerate(cells)), "```"]
+    body = (" ".join([f"{i:>3}", *(f"{c:>{width}}" for c in row)]) for i, row in enumerate(cells))
+    return ["```text", head, *body, "```"]
 
 
 def section(name: str, s: MmaShape) -> list[str]:
     """One shape: its instruction, its formulas, its pictures."""
-    lines = [f"## {name}", "", f"`{s.ptx}`, from sm_{s.cc} on: A {s.m}×{s.k} {s.a.dtype}, B {s.k}×{s.n} {s.b.dtype}, "
-             f"C and D {s.m}×{s.n} {s.c.dtype}; a lane holds {s.a.regs}, {s.b.regs} and {s.c.regs} registers.", ""]  # fmt: skip
+    matrices = f"A {s.m}×{s.k} {s.a.dtype}, B {s.k}×{s.n} {s.b.dtype}, C and D {s.m}×{s.n} {s.c.dtype}"
+    held = f"a lane holds {s.a.regs}, {s.b.regs} and {s.c.regs} registers"
+    lines = [f"## {name}", "", f"`{s.ptx}`, from sm_{s.cc} on: {matrices}; {held}.", ""]
     for letter, f in (("a", s.a), ("b", s.b), ("c", s.c)):
         lines += [*formulas(letter, f), "", *picture(letter, f), ""]
     return lines

@@ -10,6 +10,10 @@ Box-2D9P, 10240 x 10240, three time steps fused into one 7 x 7 stencil, f64.  Ev
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a bare checkout needs no installation
 
 import sparsegen as sg
 from sparsegen.bench import ablation, report

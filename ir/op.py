@@ -20,7 +20,8 @@ class Stencil(Op):
 
     ``radius`` is the reach on each axis, in cells (outer zero weights count: ``frozen`` keeps that many cells);
     ``pitch`` is the distance between rows of ``u`` and of ``out``, in elements; ``steps`` is how many time steps one
-    application stands for (1 until time fusion).
+    application stands for (1 until time fusion); ``levels`` applications follow one another (``sides`` hold before the
+    first only).
     """
 
     symbol: str = attr()
@@ -32,6 +33,7 @@ class Stencil(Op):
     box: Box = attr()
     pitch: tuple[int, int] = attr()
     steps: int = attr(default=1)
+    levels: int = attr(default=1)
 
 
 @define("op.rim")

@@ -51,9 +51,7 @@ def stencils(where: str) -> dict[str, Stencil]:
     file, _, name = where.partition(":") if not re.match(r"[A-Za-z]:[\\/]", where) else (where, "", "")
     path = Path(file).resolve()
     if not path.is_file():
-        raise StencilError(
-            f"there is no file {file}", hint="name a Python file with a stencil: FILE.py or FILE.py:NAME"
-        )
+        raise StencilError(f"there is no file {file}", hint="name a Python file, FILE.py or FILE.py:NAME")
     loader = importlib.machinery.SourceFileLoader(f"file_{path.stem}", str(path))
     spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None
@@ -74,10 +72,7 @@ def stencils(where: str) -> dict[str, Stencil]:
             raise StencilError(f"{file} defines no stencil {name!r}", hint=f"it defines: {', '.join(found) or 'none'}")
         return {name: found[name]}
     if not found:
-        raise StencilError(
-            f"{file} defines no stencil",
-            hint="make one at the top of the file, with @sg.stencil or sg.Stencil.from_weights",
-        )
+        raise StencilError(f"{file} defines no stencil", hint="make one at its top level, as with @sg.stencil")
     return found
 
 
@@ -121,22 +116,17 @@ def _gen(args: Args) -> int:
     if args.export:
         print(k.export(args.export))
         return OK
-    if args.level == "cuda":
-        text = k.source()
-    elif args.level in ("ptx", "sass"):
-        text = k.ptx() if args.level == "ptx" else k.sass()
-    else:
-        text = k.ir(args.level)
+    text = {"cuda": k.source, "ptx": k.ptx, "sass": k.sass}.get(args.level, lambda: k.ir(args.level))()
     _write(text, args.out)
     return OK
 
 
 def _write(text: str, out: str | None) -> None:
-    text = text if text.endswith("\n") else text + "\n"
-    if out is None:
+    text = text.rstrip("\n") + "\n"
+    if out is not None:
+        _save(out, text.encode())
+    else:
         sys.stdout.write(text)
-        return
-    _save(out, text.encode())
 
 
 def _save(out: str, data: bytes) -> None:
@@ -199,6 +189,8 @@ def _bench(args: Args) -> int:
     if (args.suite is None) == (args.file is None):
         raise DeviceError("say what to measure", hint=f"a file, or --suite with one of {', '.join(SUITES)}")
     if args.file is not None:
+        if args.out:
+            raise ArrayError("--out is for the result of a suite", hint="drop it, or give --suite")
         k = _kernel(args, _one(args.file), backend=args.backend, edge=10240)
         print(f"{k!r}\n{k.bench(repeats=args.repeats)}")
         return OK
@@ -305,9 +297,7 @@ def _cache(args: Args) -> int:
 # -------------------------------------------------------------------------------------------------------- the options
 def parser() -> argparse.ArgumentParser:
     """All commands and their options."""
-    top = argparse.ArgumentParser(
-        prog="sparsegen", description="Stencils for tensor cores: explain, generate, run, check."
-    )
+    top = argparse.ArgumentParser(prog="sparsegen", description="A compiler of stencils for tensor cores.")
     top.add_argument("--version", action="version", version=f"sparsegen {__version__}")
     top.add_argument("--debug", action="store_true", help="errors with a Python traceback")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)

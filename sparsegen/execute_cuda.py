@@ -101,6 +101,8 @@ class _Loaded:
 
     def table(self, source: int, target: int, space: dict[str, int]) -> tuple[int, ...]:
         """The addresses of one pass, in the order of the slots."""
+        if not self.workspaces:
+            return (source, target, *self.constants)
         return (source, target, *(space[role] for role in self.workspaces), *self.constants)
 
 
@@ -209,7 +211,7 @@ class CudaExecutor:
         """Enqueue the whole plan on a stream; asynchronous.  ``like`` is an array whose library gives workspace."""
         sizes = plan.workspaces
         if not sizes:  # one pass
-            program = self.loaded(plan.parts[0][0])
+            program = self._loaded.get(id(plan.parts[0][0])) or self.loaded(plan.parts[0][0])
             self._pass(program, program.table(source, target, {}), stream)
             return
         loaded = [self.loaded(program) for program, _ in plan.parts]

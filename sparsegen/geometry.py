@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sparsegen.ir.errors import ScheduleError
@@ -118,7 +118,7 @@ def narrowing(mma: str, slices: int) -> list[tuple[str, int]]:
     return out
 
 
-@cache
+@lru_cache(maxsize=1 << 14)
 def geometry(schedule: StencilSchedule, k: int, itemsize: int = 8) -> Geometry:
     """What a (legalised) schedule means for one step's edge ``k``."""
     s = legalise(schedule, k)

@@ -139,19 +139,23 @@ class Kernel:
 
     def source(self) -> str:
         """The CUDA C++ of the main program."""
-        return self._build().source()
+        with located(user_loc()):
+            return self._build().source()
 
     def ptx(self) -> str:
         """The PTX that nvcc makes of it; ToolchainError without nvcc."""
-        return self._build().compiled().ptx or ""
+        with located(user_loc()):
+            return self._build().compiled().ptx or ""
 
     def sass(self) -> str:
         """The machine code as text; ToolchainError without nvcc or a disassembler."""
-        return self._build().sass()
+        with located(user_loc()):
+            return self._build().sass()
 
     def resources(self) -> Resources:
         """Registers, spills, shared memory and occupancy of each kernel; ToolchainError without nvcc."""
-        return resources(self._build(), self.device.arch)
+        with located(user_loc()):
+            return resources(self._build(), self.device.arch)
 
     def export(self, path: str | Path) -> Path:
         """Write a self-contained CUDA file with a C launcher, ``NAME_run(in, out, workspace, passes, stream)``.

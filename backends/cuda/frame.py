@@ -77,6 +77,8 @@ def _param(p: Printer, x: Buffer | Value) -> str:
     if x.space == "param":
         p.templates.add(ptx.PARAM)
         return f"const __grid_constant__ {param_type(x, ctype)} {name}"
+    if x.name in p.written & p.read:  # threads may talk through it: nvcc must not keep its cells in registers
+        return f"{ctype}* {name}"
     return f"{'' if x.name in p.written else 'const '}{ctype}* __restrict__ {name}"
 
 

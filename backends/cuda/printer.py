@@ -52,6 +52,7 @@ class Printer:
         self.includes: set[str] = set()
         self.lines: list[str] = []
         self.written = {b.name for op in node.walk(func.body) for b in node.buffers(op, writes=True)}
+        self.read = {b.name for op in node.walk(func.body) for b in node.buffers(op, writes=False)}
         self._depth = 1
         self._loc: Loc | None = None
         self._frames: list[type[Op]] = []

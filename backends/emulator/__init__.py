@@ -1,6 +1,6 @@
 """The emulator: runs a warp-level program lane by lane in NumPy and checks every access.  It defines the warp level.
 
-``run(func, args)`` executes one launch; the report has errors (with line and remedy), exact counts and conflict degrees.
+``run(func, args)`` executes one launch; the report has errors (with line and remedy), exact counts, bank conflicts.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from sparsegen.ir.types import Buffer
 from .compile import Program, compile_func
 from .globalmem import Global
 from .machine import Machine, Run
-from .report import Conflict, Finding, Report
+from .report import Conflict, Finding, Report, Traffic
 
-__all__ = ["ALL", "Conflict", "Finding", "Report", "run"]
+__all__ = ["ALL", "Conflict", "Finding", "Report", "Traffic", "run"]
 
 #: Every checker; each can be left out by name.  ``conflicts`` is the analysis of bank conflicts and sectors.
 ALL = frozenset({"bounds", "uninit", "race", "async", "collective", "global", "promise", "conflicts"})
@@ -43,14 +43,14 @@ def run(
 ) -> Report:
     """Runs a kernel on host arrays, which it changes in place.
 
-    ``args``: a 1-D array for each buffer parameter, an int for each value.  ``seed`` picks the schedule of warps, atomics
-    and copies (0: the plainest).  ``batch``: blocks at a time.  ``uninit``: global buffers whose elements must be written
-    before they are read.  ``align``: bytes to which a global array is aligned (256).  ``allow_write_race``: elements that
-    several threads may write, and none may read.  ``progress(done, all)`` is called after each batch of blocks.
+    ``args``: a 1-D array for each buffer parameter, an int for each value.  ``seed`` picks the schedule of warps,
+    atomics and copies (0: the plainest).  ``batch``: blocks at a time.  ``uninit``: global buffers whose elements must
+    be written before they are read.  ``align``: bytes to which a global array is aligned (256).  ``allow_write_race``:
+    elements that several threads may write, and none may read.  ``progress(done, all)``: called after each batch.
     """
     checks = frozenset(checks)
     if unknown := checks - ALL:
-        raise ScheduleError(f"unknown checkers: {', '.join(sorted(unknown))}", hint=f"there are {', '.join(sorted(ALL))}")
+        raise ScheduleError(f"unknown checkers: {', '.join(sorted(unknown))}", hint=f"of {', '.join(sorted(ALL))}")
     prog = compile_func(func)
     state = Run(prog, checks, seed, dict(align or {}))
     sizes = {b.name: b.size for b in (*prog.shared, *prog.params) if isinstance(b, Buffer)}
@@ -114,20 +114,34 @@ def _bind(prog: Program, state: Run, args: Mapping[str, Any], uninit: frozenset[
 
 def _report(state: Run) -> Report:
     prog = state.prog
-    counts = {name: n for name, n in zip(prog.names, state.cnt) if n}
+    counts = {name: n for name, n in zip(prog.names, state.cnt, strict=True) if n}
     conflicts: list[Conflict] = []
+    notes: list[Finding] = []
+    traffic: list[Traffic] = []
     for key, p in sorted(state.patterns.items()):
         info, op = prog.ops[key]
         if p.is_shared:
             is_copy = isinstance(op, w.CpAsync)
-            conflicts.append(Conflict(info.text, info.buffer, p.degree, info.loc, p.requests, p.cost - p.ideal))
+            declared: int | None = None if is_copy else getattr(op, "degree", 1)
+            c = Conflict(info.text, info.buffer, p.degree, info.loc, p.requests, p.cost - p.ideal, declared)
+            conflicts.append(c)
+            if declared is not None and c.degree > declared:
+                notes.append(_conflict_note(c))
             tag = ".cp_async" if is_copy else ".shared"
             _add(counts, "wavefronts" + tag, p.cost)
             _add(counts, "conflicts" + tag, p.cost - p.ideal)
         else:
+            traffic.append(Traffic(info.text, p.name, p.requests, p.cost, info.loc))
             writes = isinstance(op, w.St)
             _add(counts, f"sectors.global.{'write' if writes else 'read'}", p.cost)
-    return Report(list(state.findings.values()), [], counts, conflicts)
+    return Report(list(state.findings.values()), notes, counts, conflicts, traffic)
+
+
+def _conflict_note(c: Conflict) -> Finding:
+    return Finding(
+        "conflict", f"a bank conflict of degree {c.degree} at @{c.buffer}, above the declared {c.declared}",
+        "pad or swizzle the layout, or declare the degree", c.op, c.buffer, loc=c.loc, times=c.extra,
+    )  # fmt: skip
 
 
 def _add(counts: dict[str, int], name: str, n: int) -> None:

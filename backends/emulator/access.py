@@ -19,24 +19,18 @@ from .values import held, load, number, operand, predicate
 
 if TYPE_CHECKING:
     from .compile import Scope
-    from .group import Group, RegArray
+    from .group import Group
 
 
 def step(op: Op, sc: Scope) -> Step | None:
-    """The closure of a memory op (None if the op is none)."""
-    if isinstance(op, w.Ld):
-        if op.buf.space == "reg":
-            return _ld_reg(op, sc)
+    """The closure of an access to global, shared or parameter memory (None if the op is none)."""
+    if isinstance(op, w.Ld) and op.buf.space != "reg":
         return _ld_param(op, sc) if op.buf.space == "param" else _ld(op, sc)
-    if isinstance(op, w.St):
-        return _st_reg(op, sc) if op.buf.space == "reg" else _st(op, sc)
+    if isinstance(op, w.St) and op.buf.space != "reg":
+        return _st(op, sc)
     if isinstance(op, w.CpAsync):
         return _cp_async(op, sc)
-    if isinstance(op, w.LdMatrix):
-        return _ldmatrix(op, sc)
-    if isinstance(op, (w.Atom, w.Red)):
-        return _atomic(op, sc)
-    return None
+    return _ldmatrix(op, sc) if isinstance(op, w.LdMatrix) else None
 
 
 def where_of(x: Expr | None, sc: Scope) -> Callable[[Any], Any] | None:
@@ -306,192 +300,3 @@ def _cp_async(op: w.CpAsync, sc: Scope) -> Step:
         m.copies.start(g, dst, src, cells, read, row, lane, sel, info, src_info)
 
     return cp_async
-
-
-# ------------------------------------------------------------------------------------------------ atomics
-def _atomic(op: w.Atom | w.Red, sc: Scope) -> Step:
-    buf, info = op.buf, sc.info(op)
-    if isinstance(op, w.Red) and op.op != "add":
-        raise IRError(f"warp.red {op.op}: only add is defined", loc=op.loc)
-    ix, val = number(op.index, sc.slots), operand(op.val, buf.dtype, sc.slots)
-    meter = Meter(sc, op, buf, buf.dtype.nbytes, "atom" if isinstance(op, w.Atom) else "red", "atomic", patterns=False)
-    slot = sc.define(op.out[0]) if isinstance(op, w.Atom) else None
-    check = sc.promise(op.out[0], info) if isinstance(op, w.Atom) else None
-    d, size, shared, name = buf.dtype, buf.size, buf.space == "shared", op.op
-
-    def atomic(g: Group) -> None:
-        m, e = g.m, g.env
-        found = locate(g, ix(e), None, size, 1, info)
-        if found is None:
-            if slot is not None:
-                e[slot] = 0
-            return
-        at, row, lane, sel = found
-        meter(g, at, sel)
-        mem = m.shared[buf.name] if shared else m.globals[buf.name]
-        at, row, lane = (x.reshape(-1) for x in wide(g.n, at, row, lane)) if sel is None else (at, row, lane)
-        cell = at + m.lblk[row] * size if shared else at
-        pos = np.arange(32 * g.n) if sel is None else sel
-        if mem.tracked:
-            if shared:
-                mem.check_atomic(cell, row, lane, g.stamp().reshape(-1)[pos], info)
-            else:
-                mem.check_atomic(m, cell, row, lane, m.far_stamp(g, pos), info)
-        turn = m.shuffle(len(cell))
-        if not shared and m.run.fences:
-            m.far.atomic(mem, cell[turn], row[turn], lane[turn], acquires=slot is not None)
-        v = np.broadcast_to(np.asarray(val(e)), (g.n, 32)).reshape(-1)[pos]
-        old = apply(name, mem.data, cell[turn], v[turn], d)
-        if slot is not None:
-            out = np.zeros((g.n, 32), dtype=held(d))
-            flat = out.reshape(-1)
-            flat[pos[turn]] = load(old, d)
-            e[slot] = out
-            if check:
-                check(g, out)
-
-    return atomic
-
-
-def apply(name: str, data: Any, cell: Any, v: Any, d: Any) -> Any:
-    """Does the atomics one after the other; gives back the old values."""
-    old = np.empty(len(cell), dtype=data.dtype)
-    if name == "add" and (len(cell) > 256 or not d.is_int) and len(np.unique(cell)) == len(cell):
-        old[:] = data[cell]
-        data[cell] = (old + v.astype(data.dtype)).astype(data.dtype)
-        return old
-    one = data.dtype.type
-    for k, (c, x) in enumerate(zip(cell.tolist(), v.tolist())):
-        o = data[c]
-        old[k] = o
-        if d.is_int:
-            o = int(o)
-            new = {"add": lambda: o + x, "max": lambda: max(o, x), "min": lambda: min(o, x), "exch": lambda: x,
-                   "inc": lambda: 0 if o >= x else o + 1}[name]()  # fmt: skip
-            lo, hi = d.range
-            data[c] = (new - lo) % (hi - lo + 1) + lo
-        else:
-            x = one(x)
-            data[c] = {"add": lambda: o + x, "max": lambda: np.fmax(o, x), "min": lambda: np.fmin(o, x), "exch": lambda: x}[name]()
-    return old
-
-
-# ------------------------------------------------------------------------------------------------ registers
-def _reg_index(g: Group, i: Any, size: int, info: OpInfo, width: int) -> Any:
-    """A register index: an int where all lanes agree, else an array within bounds."""
-    if type(i) is int:
-        if 0 <= i <= size - width:
-            return i
-    found = locate(g, i, None, size, width, info)
-    if found is None:
-        return None
-    at, _, _, sel = found
-    if sel is None and at.size == 1:
-        return int(at.reshape(-1)[0])
-    out = np.zeros((g.n, 32), dtype=np.int64)
-    if sel is None:
-        out[:] = at
-    else:
-        out.reshape(-1)[sel] = at
-        if (at == at[0]).all() and len(at) == g.lanes:
-            return int(at[0])
-    return out
-
-
-def _ld_reg(op: w.Ld, sc: Scope) -> Step:
-    arr, info, width, size = sc.regs[op.buf.name], sc.info(op), len(op.out), op.buf.size
-    ix, where = number(op.index, sc.slots), where_of(op.where, sc)
-    checks = [sc.promise(v, info) for v in op.out]
-    slots = [sc.define(v) for v in op.out]
-    d, name = op.buf.dtype, op.buf.name
-    other = held(d).type(op.other)
-
-    def bad(g: Group, i: int, hit: Any) -> None:
-        if not g.m.uninit or not g.lanes:
-            return
-        k = int(np.flatnonzero(hit)[0]) if hit is not None else int(g.sel()[0])
-        g.m.find("uninit", info, f"read of register @{name}[{i}] that nothing has written",
-                 "initialise the register array before it is read", index=i, row=int(g.rows[k >> 5]), lane=k & 31)  # fmt: skip
-
-    def one(g: Group, r: RegArray, i: int) -> Any:
-        v, some = r.elems[i], r.some.get(i)
-        if v is None:
-            bad(g, i, None)
-            return held(d).type(0)
-        if some is not None and (miss := g.full() & ~some).any():
-            bad(g, i, miss)
-        return v
-
-    def ld(g: Group) -> None:
-        e = g.env
-        r = e[arr]
-        i = ix(e)
-        if where is not None or type(i) is not int or not 0 <= i <= size - width:
-            slow(g, r, i)
-            return
-        for k, slot in enumerate(slots):
-            e[slot] = v = one(g, r, i + k)
-            if (c := checks[k]) is not None:
-                c(g, v)
-
-    def slow(g: Group, r: RegArray, i: Any) -> None:
-        i = _reg_index(g, i, size, info, width)
-        p = np.asarray(where(g.env)) if where is not None else None
-        for k, slot in enumerate(slots):
-            if i is None:
-                v: Any = other
-            elif type(i) is int:
-                v = one(g, r, i + k)
-            else:
-                v = np.full((g.n, 32), other, dtype=held(d))
-                for j in np.unique(i).tolist():
-                    hit = (i == j) & g.full()
-                    if hit.any():
-                        v[hit] = np.broadcast_to(np.asarray(one(g, r, j + k)), (g.n, 32))[hit]
-            if p is not None:
-                v = np.where(p, v, other)
-            g.env[slot] = v
-
-    return ld
-
-
-def _st_reg(op: w.St, sc: Scope) -> Step:
-    arr, info, width, size, d = sc.regs[op.buf.name], sc.info(op), len(op.vals), op.buf.size, op.buf.dtype
-    ix, where = number(op.index, sc.slots), where_of(op.where, sc)
-    vals = [operand(v, d, sc.slots) for v in op.vals]
-
-    def put(g: Group, r: RegArray, i: int, v: Any, mask: Any) -> None:
-        if mask is None:
-            r.elems[i] = v
-            r.some.pop(i, None)
-            return
-        old = r.elems[i]
-        if old is None:
-            r.elems[i], r.some[i] = np.where(mask, v, held(d).type(0)), mask
-            return
-        r.elems[i] = np.where(mask, v, old)
-        if i in r.some:
-            r.some[i] = r.some[i] | mask
-
-    def st(g: Group) -> None:
-        e = g.env
-        r, i, mask = e[arr], ix(e), g.mask
-        if where is not None:
-            p = where(e)
-            if isinstance(p, np.ndarray):
-                mask = np.broadcast_to(p, (g.n, 32)) if mask is None else mask & p
-            elif not p:
-                return
-        if type(i) is not int or not 0 <= i <= size - width:
-            i = _reg_index(g, i, size, info, width)
-            if i is None:
-                return
-        for k, val in enumerate(vals):
-            v = val(e)
-            if type(i) is int:
-                put(g, r, i + k, v, mask)
-            else:
-                for j in np.unique(i).tolist():
-                    put(g, r, j + k, v, (i == j) & (g.full() if mask is None else mask))
-
-    return st

@@ -4,6 +4,9 @@ Agents are the warps of a block, and one for each mbarrier (the bulk copies that
 agent, its lane and its warp's clock; it is ordered before a later one if that thread's warp *knows* the stamp.  Lanes
 of one warp know each other's accesses only through ``warp.sync``, a barrier, or a release and acquire: running in step
 is no order.
+
+Where single lanes release or acquire, lanes differ in what they know and in what is known of them.  They are kept in
+classes of lanes that have always been treated alike (as a rule lane 0 and the others), not one by one.
 """
 
 from __future__ import annotations
@@ -12,14 +15,15 @@ from typing import Any
 
 import numpy as np
 
-MANY = 32  # the lane of a read stamp that stands for several lanes
+MANY = 32  # the lane of an access by several lanes
 CLOCK_BITS = 18
 SPECIAL = ((1 << CLOCK_BITS) - 4) << 12  # stamps from here on are states, not times
 DIRTY, BULK, CP = SPECIAL + (1 << 12), SPECIAL + (2 << 12), SPECIAL + (3 << 12)
+_BIT = 1 << np.arange(32, dtype=np.int64)
 
 
 class Clocks:
-    """Clocks of all warps of a batch: ``know[warp, lane?, agent, source lane?]``, the ``?`` axes grown when needed."""
+    """Clocks of all warps of a batch: ``know[warp, lane class, agent, source lane class]``."""
 
     def __init__(self, blocks: int, wpb: int, bars: int) -> None:
         self.blocks, self.wpb, self.bars, self.agents = blocks, wpb, bars, wpb + bars
@@ -27,25 +31,33 @@ class Clocks:
         self.wib = np.tile(np.arange(wpb, dtype=np.int64), blocks)
         self.clock = np.ones(self.W, dtype=np.int32)
         self.know = np.zeros((self.W, 1, self.agents, 1), dtype=np.int32)
+        self.classes = np.zeros(32, dtype=np.int64)  # the class of each lane
+        self.first = np.zeros(1, dtype=np.int64)  # a lane of each class
+        self._seen = {(1 << 32) - 1, 0}  # masks that are unions of classes
         self.fenced: Any = None  # know at the last async fence, of the fencing lanes
         self.own_fenced = np.zeros((self.W, 32), dtype=np.int32)
         self.version = 0
         self._floor: tuple[int, int] = (-1, 0)
 
-    # -------------------------------------------------------------------------------------------- growing
-    def per_lane(self) -> None:
-        """From now on lanes of a warp may know different things."""
-        if self.know.shape[1] == 1:
-            self.know = np.repeat(self.know, 32, axis=1)
+    # -------------------------------------------------------------------------------------------- lane classes
+    def refine(self, mask: Any) -> Any:
+        """Makes the lane masks (``[n, 32]``) unions of classes; gives them as ``[n, classes]``."""
+        for code in np.unique(mask @ _BIT).tolist():
+            if code in self._seen:
+                continue
+            self._seen.add(code)
+            old = self.classes
+            pairs = old * 2 + (code >> np.arange(32) & 1)
+            _, self.first, self.classes = np.unique(pairs, return_index=True, return_inverse=True)
+            self.know = self.fit(self.know, old)
+            self.know = self.know.take(old[self.first], axis=1)
             if self.fenced is not None:
-                self.fenced = np.repeat(self.fenced, 32, axis=1)
+                self.fenced = self.fit(self.fenced, old).take(old[self.first], axis=1)
+        return mask[:, self.first]
 
-    def per_source(self) -> None:
-        """From now on one may know of some lanes of a warp only."""
-        if self.know.shape[3] == 1:
-            self.know = np.repeat(self.know, 32, axis=3)
-            if self.fenced is not None:
-                self.fenced = np.repeat(self.fenced, 32, axis=3)
+    def fit(self, table: Any, classes: Any) -> Any:
+        """A table whose last axis counts older classes, by those of now."""
+        return table if classes is self.classes else table.take(classes[self.first], axis=-1)
 
     # -------------------------------------------------------------------------------------------- asking
     def floor(self) -> int:
@@ -55,18 +67,23 @@ class Clocks:
         return self._floor[1]
 
     def known(self, row: Any, lane: Any, agent: Any, source: Any, table: Any = None) -> Any:
-        """The clock up to which thread (row, lane) knows of lane ``source`` (or MANY) of an agent; all 1-D."""
+        """The clock up to which thread (row, lane) knows of lane ``source`` of an agent; all 1-D; MANY: all lanes."""
         k = self.know if table is None else table
-        _, lanes, agents, sources = k.shape
-        i = row * lanes + np.where(lane == MANY, 0, lane) if lanes > 1 else row
-        i = i * agents + agent
-        if sources == 1:
-            return k.reshape(-1).take(i)
-        one = k.reshape(-1).take(i * sources + np.minimum(source, 31))
-        many = source == MANY
-        if np.any(many):
-            one = np.where(many, k.reshape(-1, sources)[i].min(1), one)
-        return one
+        c, flat = len(self.first), k.reshape(-1)
+        if c == 1:
+            return flat.take(row * self.agents + agent)
+
+        def at(a: Any, b: Any) -> Any:
+            return flat.take(((row * c + a) * self.agents + agent) * c + b)
+
+        several, others = lane == MANY, source == MANY
+        a, b = self.classes[np.where(several, 0, lane)], self.classes[np.where(others, 0, source)]
+        out = at(a, b)
+        if several.any() or others.any():
+            for x in range(c):
+                for y in range(c):
+                    out = np.minimum(out, at(np.where(several, x, a), np.where(others, y, b)))
+        return out
 
     def unordered(self, clock: Any, agent: Any, source: Any, row: Any, lane: Any) -> Any:
         """Which accesses (clock, agent, lane) are not ordered before one by thread (row, lane) now; all 1-D."""
@@ -90,51 +107,36 @@ class Clocks:
         self.know[rows] = k
         self.tick(rows)
 
-    def meet(self, rows: Any, aligned: bool) -> None:
-        """The warps ``rows[block, participant]`` of each block meet at a barrier."""
-        k = self.know[rows].max(axis=(1, 2))  # [blocks, agents, sources]
-        at = self.wib[rows]
-        k[np.arange(len(rows))[:, None], at] = self.clock[rows][:, :, None]
-        self.know[rows] = k[:, None, None]
-        if aligned:
+    def meet(self, rows: Any, whole: bool) -> None:
+        """The warps ``rows[block, participant]`` of each block meet at a barrier (``whole``: all warps of the block)."""
+        k = self.know[rows].max(axis=(1, 2))  # [blocks, agents, classes]
+        if whole:  # every earlier access of the block is known: say so with one clock
             self.clock[rows] = self.clock[rows].max(axis=1, keepdims=True)
-            # every earlier access of the block is known: say so with one clock
-            k[:, : self.wpb] = self.clock[rows].max(axis=1)[:, None, None]
-            self.know[rows] = k[:, None, None]
+        k[np.arange(len(rows))[:, None], self.wib[rows]] = self.clock[rows][:, :, None]
+        self.know[rows] = k[:, None, None]
         self.tick(rows.reshape(-1))
 
-    def released(self, row: int, lanes: Any) -> Any:
-        """What these lanes of a warp publish by a release: ``[agents, sources]``; their clock ticks."""
-        if len(lanes) < 32:
-            self.per_source()
-        k = self.know[row]
-        k = (k[lanes] if k.shape[0] > 1 else k).max(axis=0).copy()
-        w = int(self.wib[row])
-        if k.shape[1] == 1:
-            k[w] = self.clock[row]
-        else:
-            k[w, lanes] = self.clock[row]
-        return k
+    def released(self, rows: Any, mask: Any) -> Any:
+        """What these lanes of each warp publish by a release: ``[n, agents, classes]``.  Tick the clocks afterwards."""
+        m = self.refine(mask)
+        k = self.know[rows]
+        vc = np.where(m[:, :, None, None], k, 0).max(1)
+        me = (np.arange(len(rows)), self.wib[rows])
+        vc[me] = np.maximum(vc[me], np.where(m, self.clock[rows][:, None], 0))
+        return vc
 
-    def acquire(self, row: int, lanes: Any, vc: Any) -> None:
-        """These lanes of a warp learn ``vc`` (``[agents, sources]``)."""
-        if len(lanes) < 32:
-            self.per_lane()
-        if vc.shape[1] > self.know.shape[3]:
-            self.per_source()
-        at: Any = lanes if self.know.shape[1] > 1 else slice(None)
-        self.know[row, at] = np.maximum(self.know[row, at], vc)
+    def acquire(self, rows: Any, mask: Any, vc: Any, classes: Any) -> None:
+        """These lanes of each warp learn ``vc`` (``[n, agents, classes]``, by the classes of then)."""
+        m = self.refine(mask)
+        k = self.know[rows]
+        self.know[rows] = np.where(m[:, :, None, None], np.maximum(k, self.fit(vc, classes)[:, None]), k)
         self.version += 1
 
     def async_fence(self, rows: Any, mask: Any) -> None:
         """These threads order their earlier generic accesses before later asynchronous ones."""
+        m = self.refine(mask)
         if self.fenced is None:
             self.fenced = np.zeros_like(self.know)
-        if mask is not None and not mask.all():
-            self.per_lane()
-        lanes = self.know.shape[1] > 1
-        now = self.know[rows]
-        self.fenced[rows] = np.where(mask[:, :, None, None], now, self.fenced[rows]) if lanes and mask is not None else now
-        clk = self.clock[rows][:, None]
-        self.own_fenced[rows] = clk if mask is None else np.where(mask, clk, self.own_fenced[rows])
+        self.fenced[rows] = np.where(m[:, :, None, None], self.know[rows], self.fenced[rows])
+        self.own_fenced[rows] = np.where(mask, self.clock[rows][:, None], self.own_fenced[rows])
         self.tick(rows)

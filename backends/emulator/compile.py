@@ -19,7 +19,7 @@ from sparsegen.ir.expr import Value
 from sparsegen.ir.node import Op, walk
 from sparsegen.ir.types import Buffer
 
-from . import access, mma, order, scalars
+from . import access, atomics, mma, order, registers, scalars
 from .control import Context, Flow, Label
 from .group import Group, RegArray
 from .memory import OpInfo
@@ -38,6 +38,7 @@ class Segment:
     live: tuple[int, ...] = ()
     meets: bool = False  # whether groups may be joined (and others take their turn) here
     counts: dict[int, int] = field(default_factory=dict)
+    before: int = 0  # steps at the start that restore the mask: counts come after them
 
 
 @dataclass
@@ -178,15 +179,24 @@ class Compiler(Flow):
         if isinstance(op, w.Alloc):
             self.cur.steps.append(self._alloc(op))
             return
-        if isinstance(op, w.Mma):
-            step: Step | None = mma.step(op, self.sc)
-        else:
-            step = scalars.step(op, self.sc) or access.step(op, self.sc) or order.step(op, self.sc)
+        step = self._step(op)
         if step is None:
             raise IRError(f"the emulator does not know {op.name}", loc=op.loc)
         if (name := count_name(op)) is not None:
             self.tally(name)
         self.cur.steps.append(step)
+
+    def _step(self, op: Op) -> Step | None:
+        sc = self.sc
+        if isinstance(op, w.Mma):
+            return mma.step(op, sc)
+        if isinstance(op, (w.Atom, w.Red)):
+            return atomics.step(op, sc)
+        if isinstance(op, w.Ld) and op.buf.space == "reg":
+            return registers.load_step(op, sc)
+        if isinstance(op, w.St) and op.buf.space == "reg":
+            return registers.store_step(op, sc)
+        return scalars.step(op, sc) or access.step(op, sc) or order.step(op, sc)
 
     def _alloc(self, op: w.Alloc) -> Step:
         k = self.sc.regs[op.buf.name] = self.sc.new_slot()
@@ -214,7 +224,7 @@ class Compiler(Flow):
         self.end(order.leave)
         for s in self.segments:
             if s.counts:
-                s.steps.insert(0, _counter(tuple(s.counts.items())))
+                s.steps.insert(s.before, _counter(tuple(s.counts.items())))
         written, read, atomic, bars = _uses(f)
         return Program(f.symbol, f.params, f.shared, f.grid, f.threads, self.segments, sc.nslots, builtins,
                        values, sc.names, sc.ops, bars, written, read, atomic,
@@ -266,10 +276,9 @@ def _uses(f: w.Func) -> tuple[frozenset[str], frozenset[str], frozenset[str], tu
         elif isinstance(op, (w.Atom, w.Red)):
             atomic.add(op.buf.name)
             written.add(op.buf.name)
-        for name in ("bars",):
-            b = getattr(op, name, None)
-            if isinstance(b, Buffer) and b.name not in bars:
-                bars.append(b.name)
+        b = getattr(op, "bars", None)
+        if isinstance(b, Buffer) and b.name not in bars:
+            bars.append(b.name)
     return frozenset(written), frozenset(read), frozenset(atomic), tuple(bars)
 
 

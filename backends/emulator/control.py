@@ -129,7 +129,7 @@ class Flow:
             other.pc = join.pc
         depth = _breaks(op, ctx)
         if depth is None:
-            self.cur.steps.append(_pop)
+            self._restore()
         else:
             after = Label()
             assert ctx.kind is not None
@@ -229,7 +229,12 @@ class Flow:
         self.start(back)
         self.end(again)
         self.start(leave, meets=True)
+        self._restore()
+
+    def _restore(self) -> None:
+        """At the start of a segment: the mask is again what it was before the branch or loop."""
         self.cur.steps.append(_pop)
+        self.cur.before = 1
 
     def _break(self, op: w.BreakIf, ctx: Context) -> None:
         nested, c = 0, ctx

@@ -42,8 +42,8 @@ def sectors(addr: Any, nbytes: int) -> Any:
 class Patterns:
     """Requests of one op: ``add`` takes element indices of a group and adds up their cost."""
 
-    def __init__(self, itemsize: int, nbytes: int, *, shared: bool, base: int = 0) -> None:
-        self.itemsize, self.nbytes, self.is_shared, self.base = itemsize, nbytes, shared, base
+    def __init__(self, itemsize: int, nbytes: int, *, shared: bool, name: str = "") -> None:
+        self.itemsize, self.nbytes, self.is_shared, self.name = itemsize, nbytes, shared, name
         self.known: dict[int, tuple[int, int, int]] = {}
         self.cost = self.ideal = self.requests = 0
         self.degree = 0
@@ -62,7 +62,7 @@ class Patterns:
             first = full.min(1, keepdims=True)
             d = np.where(mask, full - first, OFF)
         h = d @ _HASH if d.shape[1] == 32 else np.zeros(len(d), dtype=np.int64)
-        phase = (first[:, 0] * self.itemsize + self.base) % self.period
+        phase = (first[:, 0] * self.itemsize) % self.period
         if self.itemsize % self.period:
             h = h * _MIX + phase
         times = n if len(h) == 1 else 1

@@ -36,7 +36,8 @@ class Far:
         """``fence gpu`` of the active lanes: earlier atomics acquire, later ones release."""
         m = self.m
         for i in np.flatnonzero(g.full().any(1)).tolist():
-            row, lanes = int(g.rows[i]), g.full()[i]
+            rows, lanes = g.rows[i : i + 1], g.full()[i]
+            row = int(rows[0])
             block = int(m.gblk[row])
             rest: list[tuple[int, Snapshot]] = []
             for lane, snap in self.seen.pop(row, ()):
@@ -46,14 +47,13 @@ class Far:
                 one = np.zeros(32, dtype=bool)
                 one[lane] = True
                 if block in snap:
-                    m.clk.acquire(row, np.flatnonzero(one), snap[block])
+                    m.clk.acquire(rows, one[None], snap[block][None], np.arange(32))
                 others = {b: v for b, v in snap.items() if b != block}
                 if others:
                     self.known.setdefault(row, []).append((one, others))
             if rest:
                 self.seen[row] = rest
-            vc = m.clk.released(row, np.flatnonzero(lanes))
-            snap = {block: np.broadcast_to(vc, (vc.shape[0], 32))}
+            snap = {block: m.clk.released(rows, lanes[None])[0][:, m.clk.classes]}
             for who, other in self.known.get(row, ()):
                 if (who & lanes).any():
                     _join(snap, other)

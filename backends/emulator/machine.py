@@ -42,7 +42,7 @@ class Run:
         """The table of address patterns of an op."""
         p = self.patterns.get(key)
         if p is None:
-            p = self.patterns[key] = Patterns(meter.itemsize, meter.nbytes, shared=meter.space == "shared")
+            p = self.patterns[key] = Patterns(meter.itemsize, meter.nbytes, shared=meter.space == "shared", name=meter.name)
         return p
 
 

@@ -25,14 +25,14 @@ class Bars:
         self.phase = np.zeros(total, dtype=np.int64)
         self.fenced = np.zeros(total, dtype=bool)
         self.owner = np.full(total, -1, dtype=np.int64)
-        shape = (total, m.clk.agents, 1)
+        shape = (total, m.clk.agents, len(m.clk.first))
         self.cur, self.done = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32)
+        self.classes = m.clk.classes
 
     def fit(self) -> None:
-        """As many source lanes as the clocks have."""
-        want = self.m.clk.know.shape[3]
-        if self.cur.shape[2] < want:
-            self.cur, self.done = np.repeat(self.cur, want, axis=2), np.repeat(self.done, want, axis=2)
+        """Lane classes as the clocks have them now."""
+        clk = self.m.clk
+        self.cur, self.done, self.classes = clk.fit(self.cur, self.classes), clk.fit(self.done, self.classes), clk.classes
 
     def agent(self, cells: Any) -> Any:
         return self.first + cells % self.size
@@ -72,16 +72,8 @@ class Bars:
     def arrive(self, rows: Any, mask: Any, cells: Any, tx: Any, info: OpInfo) -> None:
         """One arrival for each lane in ``mask``; they release what they and, up to its last sync, their warp did."""
         m, clk = self.m, self.m.clk
-        if not mask.all():
-            clk.per_source()
+        vc = clk.released(rows, mask)
         self.fit()
-        k = clk.know[rows]
-        vc = np.where(mask[:, :, None, None], k, 0).max(1) if k.shape[1] > 1 else k[:, 0].copy()
-        me = (np.arange(len(rows)), clk.wib[rows])
-        if vc.shape[2] == 1:
-            vc[me] = clk.clock[rows][:, None]
-        else:
-            vc[me] = np.maximum(vc[me], np.where(mask, clk.clock[rows][:, None], 0))
         np.maximum.at(self.cur, cells, vc)
         clk.tick(rows)
         if tx is not None:
@@ -114,14 +106,6 @@ class Bars:
 
     def acquire(self, used: list[tuple[Any, Any, Any]]) -> None:
         """Waiters learn what the arrivals of completed phases released."""
-        clk = self.m.clk
         for rows, mask, cells in used:
-            if not len(rows):
-                continue
-            if not mask.all():
-                clk.per_lane()
-            self.fit()
-            vc, k = self.done[cells][:, None], clk.know[rows]
-            new = np.maximum(k, vc)
-            clk.know[rows] = np.where(mask[:, :, None, None], new, k) if k.shape[1] > 1 else new
-        clk.version += 1
+            if len(rows):
+                self.m.clk.acquire(rows, mask, self.done[cells], self.classes)

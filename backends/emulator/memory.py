@@ -54,10 +54,7 @@ class Shared:
         """A read of elements ``flat`` by threads (row, lane); ``flat`` of one column means all lanes of a warp."""
         m = self.m
         if flat.ndim == 2 and flat.shape[1] == 1:
-            if m.clk.know.shape[1] > 1:
-                flat, lane = np.broadcast_to(flat, (len(flat), 32)), LANES
-            else:
-                lane = np.full((1, 1), MANY)
+            lane = np.full((1, 1), MANY)
         s = self.ws.take(flat)
         floor = m.clk.floor()
         if not (s.min() > 0 and s.max() < (floor + 1) << 12):

@@ -80,11 +80,8 @@ def _fence(op: w.Fence) -> Step:
         for bars in m.bars.values():
             bars.fence(g)
         if is_async:
-            if g.mask is None:
-                m.clk.async_fence(g.rows, None)
-            else:
-                some = g.mask.any(1)
-                m.clk.async_fence(g.rows[some], g.mask[some])
+            some = g.full().any(1)
+            m.clk.async_fence(g.rows[some], g.full()[some])
 
     return fence
 

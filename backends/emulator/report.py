@@ -45,7 +45,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Conflict:
-    """The worst shared-memory conflict degree that one op showed: ``degree`` 1 is free of conflicts."""
+    """The worst shared-memory conflict degree that one op showed: ``degree`` 1 is free of conflicts.
+
+    ``declared`` is what the program says (None for copies, which say nothing); ``extra`` wavefronts are those beyond the
+    ideal, of ``requests``.
+    """
 
     op: str
     buffer: str
@@ -53,16 +57,33 @@ class Conflict:
     loc: Loc | None = None
     requests: int = 0
     extra: int = 0
+    declared: int | None = None
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Global traffic of one op: warp requests, and the 32-byte sectors that they touch."""
+
+    op: str
+    buffer: str
+    requests: int
+    sectors: int
+    loc: Loc | None = None
+
+    @property
+    def per_request(self) -> float:
+        return self.sectors / max(1, self.requests)
 
 
 @dataclass
 class Report:
-    """Errors, notes, exact counts and conflict degrees of one launch (or, added up, of several)."""
+    """Errors, notes, exact counts, bank conflicts and global traffic of one launch (or, added up, of several)."""
 
     errors: list[Finding] = field(default_factory=list)
     notes: list[Finding] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     conflicts: list[Conflict] = field(default_factory=list)
+    traffic: list[Traffic] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -82,8 +103,9 @@ class Report:
         for k, v in other.counts.items():
             counts[k] = counts.get(k, 0) + v
         return Report(
-            _merge(self.errors, other.errors), _merge(self.notes, other.notes), counts, [*self.conflicts, *other.conflicts]
-        )
+            _merge(self.errors, other.errors), _merge(self.notes, other.notes), counts,
+            [*self.conflicts, *other.conflicts], [*self.traffic, *other.traffic],
+        )  # fmt: skip
 
     def raise_if_errors(self) -> Report:
         """Raises :class:`~sparsegen.ir.errors.KernelFault` if there are errors; else gives back the report."""
@@ -109,7 +131,7 @@ def _merge(a: Iterable[Finding], b: Iterable[Finding]) -> list[Finding]:
 def describe(op: Op) -> str:
     """The op in one short line: its name, the buffers it touches, the operands it reads."""
     args: list[str] = []
-    for name, kind, _ in fields(op):
+    for name, kind, f in fields(op):
         v = getattr(op, name)
         if v is None or kind in ("region", "result", "bind"):
             continue
@@ -117,7 +139,7 @@ def describe(op: Op) -> str:
             args.append(f"@{v.name}")
         elif isinstance(v, Expr):
             args.append(f"{name} {text(v)}")
-        elif kind == "attr" and v != "":
+        elif kind == "attr" and v != f.default:
             args.append(f"{name} {v}")
     out = f"{op.name} {', '.join(args)}".strip()
     return out if len(out) <= 200 else out[:197] + "..."

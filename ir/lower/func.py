@@ -5,11 +5,11 @@ from __future__ import annotations
 from .. import tile as t
 from .. import warp as w
 from ..node import walk
-from . import control, copy, mma, points, steps, store
+from . import control, copy, mma, points, steps, store, stream
 from .context import RULES, Context
 
 #: The files whose import registers the rules.
-RULE_FILES = (control, copy, mma, points, steps, store)
+RULE_FILES = (control, copy, mma, points, steps, store, stream)
 
 
 def lower_func(func: t.Func) -> w.Func:

@@ -8,6 +8,7 @@ boundary holds at each step, which one application cannot do: those cells go to 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -35,9 +36,7 @@ class FuseTime:
         return Module(module.name, tuple(funcs), module.launches, module.constants)
 
     def _fuse(self, op: o.Stencil) -> list[Op]:
-        one = np.zeros(tuple(2 * r + 1 for r in op.radius))
-        for offset, weight in op.taps:
-            one[tuple(d + r for d, r in zip(offset, op.radius, strict=True))] = weight
+        one = dense_weights(op)
         with np.errstate(over="ignore", invalid="ignore"):
             fused = convolve(one, self.steps)
         if not np.isfinite(fused).all():
@@ -76,3 +75,11 @@ class FuseTime:
                 )
             )
         return out
+
+
+def dense_weights(op: o.Stencil) -> Any:
+    """The taps as an array of extent 2 r + 1 on each axis."""
+    out = np.zeros(tuple(2 * r + 1 for r in op.radius))
+    for offset, weight in op.taps:
+        out[tuple(d + r for d, r in zip(offset, op.radius, strict=True))] = weight
+    return out

@@ -105,12 +105,13 @@ def rank(
     fuses: Sequence[int] = (1, 2, 3),
     schedules: Iterable[StencilSchedule] | None = None,
     ablation: bool = False,
+    boundary: str = "periodic",
 ) -> Ranking:
     """All candidates (or the given legal schedules) by predicted time a step, then by shared memory."""
     rejected: list[Rejected] = []
     ranked: list[tuple[float, int, int, Cost]] = []
     for s in candidates(k, dtype, device, shape, fuses, rejected, ablation) if schedules is None else schedules:
         g = geometry(s, k, ITEMSIZE[dtype])
-        c = evaluate(k, points, shape, s, device, dtype, g)
+        c = evaluate(k, points, shape, s, device, dtype, g, boundary)
         ranked.append((c.time_per_step, g.smem_bytes, len(ranked), c))
     return Ranking(tuple(r[3] for r in sorted(ranked, key=lambda r: r[:3])), tuple(rejected))

@@ -1,93 +1,64 @@
 """What a stencil schedule costs on a device: named terms, one formula, evaluated in plain floats or shown by sympy.
 
-The formula, for a grid whose tiles are shared out over the SMs, b resident blocks on each:
+What is counted, what is read and what is fitted: mma, FMA, bytes, bank conflicts, rounds of loads, border tiles and
+the rim's blocks are counted from the schedule; rates, bandwidths and latencies come from the profile; INSTRUCTIONS are
+estimates.  Eight figures at the end of :mod:`sparsegen.cost.terms` are fitted, to 55 launches of generated kernels on
+one H200 (tests/cost/measured.py).  None belongs to a single schedule, but STATIC stands for a loss whose cause
+no counter has shown yet, and L1_HOLD is longer than any published latency.  Residuals, predicted over measured - 1:
 
-    phase  = longest + (sum - longest) / w               for each phase of a block's tile
-    time   = launch + setup + max(memory, fetch, bound + (Σ phases + latency - bound) / b)
+    tiled, stages = 1, box9 and heat, fuse 1 to 3      21 launches   median 3 %, worst  -6 %
+    tiled, stages = 2, 3                                8            median 1 %, worst  -4 %
+    tiled, box49, 2 to 6 blocks an SM                   7            median 2 %, worst  -9 %
+    direct                                              1            +4 %
+    stencil2row m8n8k4, stages = 1                      2            +10 % (table), +13 % (computed)
+    stencil2row m8n8k4, stages = 2, 3                   6            median 2 %, worst  -3 %
+    stencil2row m16n8k4 and k8, stages = 2              9            median 2 %, worst -22 % (odd pitch), -8 % (dirichlet)
+    spilled to local memory (49 taps at 32 registers, k16 at 128)    -30 %, -30 %, -13 %: spills are not modelled
 
-A phase is what lies between two barriers (fill: copy or transform the tile; use: multiply and store). It keeps
-several units of the SM busy: tensor cores, FMA pipes, the load/store path to shared memory and L1, the schedulers.
-``bound`` is the unit that is busiest over all phases; ``memory`` is HBM or the L2 ports, whichever takes longer.
-The same law is used twice: n parties that go through the same stations one after another hide each other's work but
-for one part in n (the pessimistic balanced-job bound of a closed queueing network). Inside a phase the parties are
-the w warps that a block has on one scheduler; across phases they are the b blocks of an SM, because barriers keep a
-block's warps in step. With stages = 1 a block waits for its own loads: memory is then a unit of its first phase,
-each batch of loads adds a DRAM latency, and blocks live for one tile, so each pays setup again. With stages >= 2
-memory overlaps and blocks stay.
-
-What is measured, counted and fitted: rates, CPI and bandwidths come from the profile; mma, FMA, shared bytes and
-bank conflicts are counted from the schedule. Fitted to the hand-written kernels on the H200
-(tests/cost/test_stencil_cost.py) are the choice of that law, INSTRUCTIONS, LOADS_COPY and LOADS_SCATTER,
-CONSTANT_ADDRESSES and the estimate of registers, which gives b. No figure belongs to a single schedule. Known
-errors: the gain of dirty bits on the A100 is under-predicted (the paper: 19 %), and the one-step tiled figure
-(250 GS/s) lies between stages = 1 and stages = 2. Neither the emulator nor the warp level is imported.
+The estimate of registers bounds the blocks of an SM, so that what is chosen here does not spill.  Of boundaries the
+model knows one kind; the times behind EDGE and RIM were taken with an older border path.  Neither the emulator nor the
+warp level is imported.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
+from sparsegen.cost.conflicts import fragment_degree, store_degree
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.terms import (
+    BLOCK,
+    EDGE,
+    HALF_SECTORS,
+    ILP,
+    IN_FLIGHT,
+    IN_FLIGHT_SHARED,
+    INSTRUCTIONS,
+    L1_HOLD,
+    LUT_WAIT,
+    REASONS,
+    RIM,
+    RIM_THREADS,
+    RIM_TILE,
+    STATIC,
+    SYMBOLS,
+    Num,
+    equations,
+)
 from sparsegen.geometry import Geometry, fused_k, geometry, legal, legalise, registers
 from sparsegen.schedule import ITEMSIZE, StencilSchedule
 
-Num = Any  #: a float, or a sympy expression: the same equations are used for both
-
-#: One line of reason for every term.
-REASONS: dict[str, str] = {
-    "tensor": "mma instructions x cycles per mma, over the SM's tensor cores",
-    "fma": "multiply-adds on the CUDA cores",
-    "hbm": "the grid is read and written once a launch (nothing if both time levels stay in L2)",
-    "l2": "tiles with their halo, and the results, go through each SM's port to L2",
-    "shared": "bytes through the SM's load/store path (shared memory and L1), times their bank conflict degree",
-    "issue": "warp instructions, one a clock and sub-core",
-    "latency": "DRAM, shared memory and barriers that a block waits for, before division by the blocks that hide it",
-    "fetch": "a tile fetched ahead takes at least a DRAM latency; stages - 1 of them are under way a block",
-    "setup": "a block loads its weights into registers before its first tile",
-    "transform": "stencil2row in global memory: a launch of its own that reads the grid and writes A and B",
-    "exposed": "what the resident blocks cannot overlap: work of all units but the binding one, and latency, over b",
-    "launch": "starting the kernels",
-}
-#: Warp instructions per 32 elements (or per event named), estimated from the hand-written kernels' inner loops.
-INSTRUCTIONS: dict[str, float] = {
-    "point": 12.0,  # direct: index and bounds of a point
-    "copy": 8.0,  # one element (stages = 1) or one 16-byte copy (cp.async): index, bounds, load, store
-    "scatter": 6.0,  # stencil2row: load a value, store it twice, advance
-    "lut": 5.0,  # load and unpack the two offsets
-    "computed": 22.0,  # two divisions by constants, two selects, two addresses
-    "predicate": 10.0,  # dirty=off: two bounds tests, each with its branch and reconvergence
-    "store": 4.0,  # address, bounds and store of a result
-}
-#: Loads that a thread has under way (the unrolling of its copy loop); a scatter needs two addresses a value.
-LOADS_COPY, LOADS_SCATTER = 8.0, 6.0
-#: Addresses a clock that an SM serves from the constant bank when a warp's lanes differ (the weights of a fragment).
-CONSTANT_ADDRESSES = 2.0
-
-
-#: The formula's symbols, and what they are.
-SYMBOLS: dict[str, str] = {
-    "ny": "rows of the grid",
-    "nx": "columns of the grid",
-    "R": "rows of a tile",
-    "C": "columns of a tile",
-    "k": "edge of the fused stencil",
-    "p": "its non-zero weights",
-    "threads": "threads a block",
-    "b": "blocks an SM",
-    "stages": "tiles in flight",
-    "M": "rows of an mma",
-    "K_f": "K of an mma",
-    "CPI": "cycles per mma and sub-core",
-    "d_load": "conflict degree of fragment loads",
-    "d_store": "conflict degree of stores into A and B",
-    "fill": "instructions per 32 elements put into A and B",
-}
+#: Shared memory that the system takes of each block, and what it leaves to L1 however much blocks take.
+SYSTEM, L1_LEAST = 1024, 28 << 10
+#: Sizes that an SM's shared memory can be set to, KiB (CUDA C++ Programming Guide, compute capabilities).
+CARVE = (0, 8, 16, 32, 64, 100, 132, 164, 196, 228)
+#: Kinds of boundary, the cheapest first.
+KINDS = ("periodic", "neumann", "dirichlet", "frozen")
 
 
 @dataclass(frozen=True)
@@ -127,7 +98,7 @@ class Cost:
             return lambda *args: function(*map(sympy.sympify, args), evaluate=False)
 
         v = {name: sympy.Symbol(name) if name in SYMBOLS else sympy.sympify(x) for name, x in self.values.items()}
-        return _equations(self.schedule, SimpleNamespace(**v), lazy(sympy.Max), lazy(sympy.Min), lazy(sympy.ceiling))[0]
+        return equations(self.schedule, SimpleNamespace(**v), lazy(sympy.Max), lazy(sympy.Min), lazy(sympy.ceiling))[0]
 
     def substitution(self) -> dict[Num, Num]:
         """The formula's symbols and their numbers."""
@@ -141,28 +112,38 @@ class Cost:
 
 
 def cost(
-    k: int, points: int, shape: tuple[int, int], schedule: StencilSchedule, device: DeviceProfile, dtype: str = "f64"
-) -> Cost:
+    k: int, points: int, shape: tuple[int, int], schedule: StencilSchedule, device: DeviceProfile, dtype: str = "f64",
+    boundary: str = "periodic", pitch: int | None = None, blocks: int | None = None,
+) -> Cost:  # fmt: skip
     """Cost of one launch for a stencil of edge ``k`` with ``points`` non-zero weights (one step's) on a grid.
 
-    ScheduleError if the schedule is not legal there.
+    ``boundary``: the kind of all sides (of unlike sides, see ``costliest``).  ``pitch``: elements from row to row, the
+    grid's columns if not given.  ``blocks``: how many an SM has, where it is known.  ScheduleError if it is not legal.
     """
     schedule = legalise(schedule, k)
     legal(schedule, k, device, dtype)
-    return evaluate(k, points, shape, schedule, device, dtype, geometry(schedule, k, ITEMSIZE[dtype]))
+    g = geometry(schedule, k, ITEMSIZE[dtype])
+    return evaluate(k, points, shape, schedule, device, dtype, g, boundary, pitch, blocks)
 
 
 def evaluate(
-    k: int, points: int, shape: tuple[int, int], s: StencilSchedule, device: DeviceProfile, dtype: str, g: Geometry
-) -> Cost:
+    k: int, points: int, shape: tuple[int, int], s: StencilSchedule, device: DeviceProfile, dtype: str, g: Geometry,
+    boundary: str = "periodic", pitch: int | None = None, blocks: int | None = None,
+) -> Cost:  # fmt: skip
     """``cost`` for a schedule known to be legal, with its geometry at hand."""
-    b = blocks_per_sm(s, g, device)
-    values = _values(s, g, fused_points(k, points, s.fuse), shape, device, dtype, b)
-    time, terms = _equations(s, SimpleNamespace(**values), max, min, math.ceil)
+    b = blocks or blocks_per_sm(s, g, device)
+    fused = fused_points(k, points, s.fuse)
+    values = _values(s, g, fused, shape, device, dtype, b, boundary, pitch or shape[1], (k // 2, points))
+    time, terms = equations(s, SimpleNamespace(**values), max, min, math.ceil)
     binds = max((n for n in terms if n not in ("exposed", "latency")), key=terms.__getitem__)
     if terms["latency"] / b > terms[binds]:
         binds = "latency"
     return Cost(s, device.name, shape, time, terms, s.fuse, binds, b, values)
+
+
+def costliest(kinds: Iterable[str]) -> str:
+    """The kind that stands for sides of several kinds: the one that costs most."""
+    return max(kinds, key=KINDS.index)
 
 
 @cache
@@ -183,69 +164,82 @@ def blocks_per_sm(s: StencilSchedule, g: Geometry, device: DeviceProfile) -> int
         1,
         min(
             device.max_threads_sm // g.threads,
-            device.smem_sm // (g.smem_bytes + 1024),
+            device.smem_sm // (g.smem_bytes + SYSTEM),
             device.regs_sm // (regs * g.threads),
             device.max_blocks_sm,
         ),
     )
 
 
-@cache
-def fragment_degree(stride: int) -> float:
-    """Wavefronts of an 8 x 4 f64 fragment load (rows ``stride`` doubles apart) over the least possible, 2."""
-    worst = []
-    for half in (0, 4):
-        banks = [((half + row) * stride + col) % 16 for row in range(4) for col in range(4)]
-        worst.append(max(banks.count(bank) for bank in banks))
-    return sum(worst) / 2
+def rounds(elements: float, in_flight: int) -> float:
+    """How often a thread waits for loads: ``in_flight`` at once, and those that are left one by one (nvcc's unrolling)."""
+    return elements // in_flight + elements % in_flight
 
 
-def store_degree(g: Geometry) -> float:
-    """Mean wavefronts of a warp's store into A or B over the least possible, 2; the whole tile, dirty slot included."""
-    return _store_degree(g.halo_rows, g.halo_cols, g.k, g.groups, g.stride_ab, g.offset_dirty if g.slots else -1)
+def l1_left(shared: int, device: DeviceProfile) -> float:
+    """Bytes of L1 on an SM whose blocks take so much shared memory."""
+    steps = [kib << 10 for kib in CARVE if kib << 10 < device.smem_sm]
+    carved = next((size for size in steps if size >= shared), device.smem_sm)
+    return device.smem_sm + L1_LEAST - carved
 
 
-@cache
-def _store_degree(rows: int, cols: int, k: int, groups: int, stride: int, dirty: int) -> float:
-    e = np.arange(rows * cols)
-    row, col = e // cols, e % cols
-    total, halves = 0, 0
-    for shift, base in ((0, 0), (k, groups * stride)):
-        group, j = (col - shift) // (k + 1), (col - shift) % (k + 1)
-        live = (col >= shift) & (j < k) & (group < groups)
-        address = np.where(live, base + group * stride + k * row + j, dirty)
-        address = np.append(address, np.full(-len(e) % 16, -1)).reshape(-1, 16)
-        address.sort(axis=1)
-        fresh = np.diff(address, axis=1, prepend=-2) != 0  # lanes that write one address together cost one
-        fresh &= address >= 0
-        half = np.nonzero(fresh)[0]
-        counts = np.bincount(16 * half + address[fresh] % 16, minlength=address.size).reshape(-1, 16)
-        total, halves = total + int(counts.max(axis=1).sum()), halves + len(address)
-    return total / halves
+def border(s: StencilSchedule, g: Geometry, shape: tuple[int, int], device: DeviceProfile, b: int) -> float:
+    """Share of a block's tiles that touch a border: of the unluckiest block, where blocks stay.
+
+    Those go on by the number of blocks, so they see only every n-th tile of a row, n what both numbers divide by.
+    """
+    down, across = -(-shape[0] // g.rows), -(-shape[1] // g.cols)
+    sides = 2.0 if s.stages == 1 else max(2.0, math.gcd(across, min(b * device.sms, down * across)))
+    return min(1.0, sides / across + 2 / down)
+
+
+def _rim(
+    s: StencilSchedule, g: Geometry, shape: tuple[int, int], d: DeviceProfile, boundary: str, radius: int, points: int
+) -> dict[str, float]:
+    """The rim's launch: blocks, how many an SM has, and clocks of each.  Weights are taken as not symmetric."""
+    if s.fuse == 1 or boundary == "periodic" or (boundary == "neumann" and points == 4 * radius + 1):
+        return {"rim_blocks": 0.0, "rim_b": 1.0, "rim_cycles": 0.0}
+    width = radius * (s.fuse if boundary == "frozen" else s.fuse - 1)
+    long = [-(-n // RIM_TILE) for n in (shape[1], max(0, shape[0] - 2 * width))]
+    edge = RIM_TILE + 2 * radius * s.fuse
+    cells = -(-edge * edge // RIM_THREADS)
+    resident = max(1, min(d.max_threads_sm // RIM_THREADS, d.smem_sm // (2 * edge * edge * 8 + SYSTEM)))
+    return {
+        "rim_blocks": 2 * sum(long) * -(-width // RIM_TILE),
+        "rim_b": resident,
+        "rim_cycles": rounds(cells, IN_FLIGHT) * d.lat_dram + s.fuse * cells * RIM,
+    }
 
 
 def _values(
-    s: StencilSchedule, g: Geometry, points: int, shape: tuple[int, int], d: DeviceProfile, dtype: str, b: int
-) -> dict[str, float]:
+    s: StencilSchedule, g: Geometry, points: int, shape: tuple[int, int], d: DeviceProfile, dtype: str, b: int,
+    boundary: str, pitch: int, one: tuple[int, int],
+) -> dict[str, float]:  # fmt: skip
     """The symbols of the formula and their numbers: grid, schedule, device."""
     item = ITEMSIZE[dtype]
+    even = pitch * item % 16 == 0
+    window = g.halo_rows * g.pitch_raw if g.pitch_raw else g.halo_rows * g.halo_cols
     v: dict[str, float] = {
         "ny": shape[0],
         "nx": shape[1],
         "R": g.rows,
         "C": g.cols,
+        "W": g.halo_cols if s.family == "stencil2row" and s.stages == 1 else g.pitch_raw or g.halo_cols,
         "k": g.k,
         "p": points,
         "threads": g.threads,
         "b": b,
         "item": item,
         "stages": s.stages,
+        "vector": 16 / item if even else 1,
+        "half": 1 if even or s.family == "direct" else HALF_SECTORS,
         "SMs": d.sms,
         "sub": d.sub_cores,
         "f": d.clock,
         "bw_G": d.bw_global,
         "bw_S": d.smem_bytes_per_clk_sm,
         "bw_L2": d.l2_bytes_per_clk_sm,
+        "l1": l1_left(b * (g.smem_bytes + SYSTEM), d),
         "fma_rate": d.f64_fma_per_clk_sm if dtype == "f64" else d.f32_fma_per_clk_sm,
         "t_launch": d.launch_s,
         "lat_dram": d.lat_dram,
@@ -253,122 +247,31 @@ def _values(
         "lat_l2": d.lat_l2,
         "lat_barrier": d.lat_barrier,
         "miss": 0.0 if 2 * shape[0] * shape[1] * item <= d.l2_bytes else 1.0,
+        "rounds": rounds(window / g.threads, IN_FLIGHT) if s.family != "direct" else 1,
+        "border": border(s, g, shape, d, b),
+        "edge": EDGE if boundary != "periodic" else 0.0,
     }
+    v |= {"static": STATIC, "l1_hold": L1_HOLD, "block": BLOCK, "ilp": ILP}
+    v |= _rim(s, g, shape, d, boundary, *one)
+    if s.family == "tiled":
+        first = g.before - g.radius
+        v |= {"per_x": g.per_x, "per_y": g.per_y, "span": -(-(first % g.per_x + g.per_x + g.k - 1) // g.per_x) * g.per_x}
     if s.family == "stencil2row":
         f64 = dtype == "f64"
+        elements = g.halo_rows * g.halo_cols / g.threads
         v |= {
             "M": g.m,
-            "K_f": g.k_f,
-            "CPI": d.cpi.get(s.mma, 1.0),
+            "N": 8 * g.n_tiles,
+            "D": g.depth,
+            "q_mma": sum(n * d.cpi[shape] for shape, n in g.mmas),
+            "n_mma": sum(n for _, n in g.mmas),
+            "fragments": g.fragments,
+            "lat_table": LUT_WAIT,
+            "rounds": rounds(elements, IN_FLIGHT_SHARED if s.stages > 1 else IN_FLIGHT),
             "d_load": fragment_degree(g.stride_ab) if f64 else 1.0,
-            "d_store": store_degree(g) if f64 and s.transform == "implicit" else 1.0,
+            "d_store": store_degree(g, s.dirty) if f64 and s.transform == "implicit" else 1.0,
             "fill": INSTRUCTIONS["scatter"]
             + INSTRUCTIONS["lut" if s.lut else "computed"]
             + (0.0 if s.dirty else INSTRUCTIONS["predicate"]),
         }
     return v
-
-
-def _equations(s: StencilSchedule, v: Any, max_: Any, min_: Any, ceil_: Any) -> tuple[Num, dict[str, Num]]:
-    """Time and terms, in floats or in sympy according to ``v`` and the three functions."""
-    element, out = (v.R + v.k - 1) * (v.C + v.k - 1), v.R * v.C  # of a tile, with and without halo
-    tiles = ceil_(v.ny / v.R) * ceil_(v.nx / v.C)
-    b = min_(v.b, ceil_(tiles / v.SMs))  # blocks that an SM has in fact
-    per_sm = ceil_(tiles / (v.SMs * b)) * b  # tiles of the busiest SM: whole waves
-    grid = v.ny * v.nx * v.item
-    work = {"direct": _direct, "tiled": _tiled, "stencil2row": _stencil2row}[s.family](s, v, element, out, max_, ceil_)
-    scale = per_sm / v.f  # cycles a tile -> seconds
-    hbm = v.miss * grid * (work.read + 1) / v.bw_G
-    l2 = scale * (work.fetched + out) * v.item / v.bw_L2
-    memory = max_(hbm, l2)
-    setup = work.setup * (scale if s.stages == 1 else b / v.f)
-    units = [{n: c * scale for n, c in phase.items()} for phase in work.phases]
-    terms: dict[str, Num] = {}
-    for phase in units:
-        for name, t in phase.items():
-            terms[name] = terms.get(name, 0) + t
-    bound = max_(*terms.values())
-    if s.stages == 1:  # a block waits for its own loads: a unit of its first phase
-        units[0]["memory"] = memory
-        bound = max_(bound, memory, setup)
-    warps = max_(1, v.threads / 32 / v.sub)  # of a block, on one scheduler
-    serial = sum(
-        longest + (sum(phase.values()) - longest) / warps for phase in units for longest in (max_(*phase.values()),)
-    )
-    latency = work.latency * scale
-    exposed = max_(0, serial + latency + (setup if s.stages == 1 else 0) - bound) / b
-    fetch = 0 if s.stages == 1 else v.lat_dram * scale / ((v.stages - 1) * b)
-    launches = 2 if s.transform == "explicit" else 1
-    transform = v.miss * grid * (1 + work.read) / v.bw_G if s.transform == "explicit" else 0
-    time = launches * v.t_launch + transform + max_(memory, fetch, bound + exposed) + (0 if s.stages == 1 else setup)
-    terms |= {"hbm": hbm, "l2": l2, "latency": latency, "exposed": exposed, "launch": launches * v.t_launch}
-    terms |= {name: t for name, t in (("setup", setup), ("fetch", fetch), ("transform", transform)) if not (t == 0)}
-    return time, terms
-
-
-@dataclass(frozen=True)
-class _Work:
-    """What a block does for one tile: cycles of each unit of the SM, phase by phase (barriers between the phases)."""
-
-    phases: tuple[dict[str, Num], ...]
-    latency: Num
-    fetched: Num  #: elements read from global memory
-    read: Num = 1  #: the same a grid point, halo left out
-    setup: Num = 0  #: cycles before a block's first tile
-
-
-def _direct(s: StencilSchedule, v: Any, element: Num, out: Num, max_: Any, ceil_: Any) -> _Work:
-    """One thread a point: every weight's value comes through L1, and nothing is kept."""
-    return _Work(
-        (
-            {
-                "fma": out * v.p / v.fma_rate,
-                "shared": out * v.item * (v.p + 1) / v.bw_S,
-                "issue": out / 32 * (2 * v.p + INSTRUCTIONS["point"]) / v.sub,
-            },
-        ),
-        v.lat_dram,
-        element,
-    )
-
-
-def _tiled(s: StencilSchedule, v: Any, element: Num, out: Num, max_: Any, ceil_: Any) -> _Work:
-    """A tile in shared memory; a thread owns a column of ``rpt`` points and reads it once a column offset."""
-    rpt = out / v.threads
-    loads = (rpt + v.k - 1) * v.k / rpt
-    copies = element if s.stages == 1 else element * v.item / 16
-    fill = {"shared": element * v.item / v.bw_S, "issue": copies / 32 * INSTRUCTIONS["copy"] / v.sub}
-    use = {
-        "fma": out * v.p / v.fma_rate,
-        "shared": out * (loads + 1) * v.item / v.bw_S,
-        "issue": out / 32 * (v.p + loads + INSTRUCTIONS["store"]) / v.sub,
-    }
-    wait = v.lat_dram * max_(1, element / v.threads / LOADS_COPY) if s.stages == 1 else 0
-    return _Work((fill, use), wait + 2 * v.lat_barrier + v.lat_shared, element)
-
-
-def _stencil2row(s: StencilSchedule, v: Any, element: Num, out: Num, max_: Any, ceil_: Any) -> _Work:
-    """A and B in shared memory, dual tessellation: K-padded products of M x (k + 1) outputs."""
-    slices = ceil_(v.k * v.k / v.K_f)
-    products = out / (v.M * (v.k + 1))
-    mmas = 2 * slices * ceil_((v.k + 1) / 8) * products
-    fragments = 2 * v.K_f * slices * v.M * products  # elements of A and B that are read
-    ahead, explicit = s.stages > 1, s.transform == "explicit"
-    read = 2 * v.k / (v.k + 1) if explicit else 1
-    loaded = read * v.C * (v.R + v.k - 1) if explicit else element
-    stores = loaded if explicit else 2 * element * v.d_store
-    traffic = stores + (2 * element if ahead else 0) + (element * 8 / v.item if s.lut else 0)
-    copies = element * v.item / 16 / 32 * INSTRUCTIONS["copy"] if ahead else 0
-    fill = {"shared": traffic * v.item / v.bw_S, "issue": (loaded / 32 * v.fill + copies) / v.sub}
-    chain = v.lat_dram + (v.lat_l2 if s.lut else 0)
-    wait = 0 if ahead else chain * max_(1, loaded / v.threads / LOADS_SCATTER)
-    issue = fragments / 32 + out / 32 * INSTRUCTIONS["store"]
-    use = {"shared": (fragments * v.d_load + out) * v.item / v.bw_S}
-    setup: Num = 0
-    if s.mma == "none":
-        fma = fragments * (v.k + 1)  # zero slots included: the same matrices
-        use |= {"fma": fma / v.fma_rate, "issue": (issue + fma / 32) / v.sub}
-    else:
-        use |= {"tensor": mmas * v.CPI / v.sub, "issue": (issue + mmas) / v.sub}
-        setup = v.k * v.k * (v.k + 1) * v.threads / 32 / CONSTANT_ADDRESSES
-    return _Work((fill, use), wait + 2 * v.lat_barrier + v.lat_shared, loaded, read, setup)

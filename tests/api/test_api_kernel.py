@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 import threading
@@ -121,10 +122,29 @@ def test_explain_says_what_was_chosen_and_why() -> None:
     assert "was given, not chosen" in given and "x its time" in given
 
 
-def test_explain_names_a_change_that_changes_the_choice() -> None:
-    """On an A100 with doubled FP64 mma ... whatever line is named, compiling for that device must choose it."""
-    k = sg.compile(heat2d, (64, 64), steps=2, device="h200", backend="emulator")
-    assert "more than 2 steps a call" in k.explain()
+def test_what_explain_says_would_change_the_choice_does_change_it() -> None:
+    """Compile for a device with the doubled figure: the family and the fusion that explain names come out."""
+    tried = 0
+    for name, key, what in (
+        ("h200", "f64_fma_per_clk_sm", "FP64 FMA rate"),
+        ("rtx4090", "f64_fma_per_clk_sm", "FP64 FMA rate"),
+        ("h100", "hbm_copy_gbs", "DRAM bandwidth"),
+        ("a100", "hbm_copy_gbs", "DRAM bandwidth"),
+    ):
+        for r in (1, 2, 3):
+            st = sg.Stencil.from_weights(np.full((2 * r + 1, 2 * r + 1), 1 / (2 * r + 1) ** 2))
+            k = sg.compile(st, (4096, 4096), steps=6, device=name, backend="emulator")
+            named = [line for line in k.explain().splitlines() if line.startswith(f"  twice the {what}: ")]
+            better = dataclasses.replace(k.device, **{key: 2 * getattr(k.device, key)})
+            there = sg.compile(st, (4096, 4096), steps=6, device=better, backend="emulator").schedule
+            if named:
+                said = sg.Schedule.parse(named[0].split(": ")[1])
+                assert (there.family, there.fuse) == (said.family, said.fuse) != (k.schedule.family, k.schedule.fuse)
+                tried += 1
+            else:
+                assert there.family == k.schedule.family and there.fuse == k.schedule.fuse
+    assert tried, "no case in which a doubled figure changes the choice: find another"
+    assert "more than 2 steps a call" in sg.compile(heat2d, (64, 64), steps=2, device="h200").explain()
 
 
 def test_levels() -> None:
@@ -296,6 +316,24 @@ def test_check_finds_a_missing_barrier(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(sg.KernelFault) as caught:
         report.raise_if_errors()
     assert caught.value.loc is not None and caught.value.loc.file == __file__
+
+
+def test_check_finds_cells_that_no_launch_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the launch that does the rim of a fused stencil."""
+    import sparsegen.pipelines as pipelines
+
+    lower = pipelines.lower
+
+    def broken(*args: Any) -> Any:
+        program = lower(*args)
+        assert len(program.warp.launches) == 2
+        warp = dataclasses.replace(program.warp, launches=program.warp.launches[:1])
+        return dataclasses.replace(program, warp=warp)
+
+    monkeypatch.setattr(pipelines, "lower", broken)
+    st = sg.Stencil.from_weights(heat2d.weights, boundary=sg.dirichlet(0.0))
+    report = sg.compile(st, (40, 72), steps=2, backend="emulator", schedule="tiled fuse=2").check()
+    assert report.kinds() == {"unwritten"} and "220 cells" in str(report)  # 2 * 72 + 2 * 38: a rim one cell wide
 
 
 def test_counts_are_exact() -> None:

@@ -115,6 +115,7 @@ def test_ptx_goes_through_the_cache(folder: Path) -> None:
         (("gen", "heat.py", "--shape", "2x2"), "cells on axis 0"),
         (("run", "heat.py", "--in", "absent.npy"), "cannot read absent.npy"),
         (("bench",), "say what to measure"),
+        (("bench", "heat.py", "--out", "x.json"), "--out is for"),
         (("opt", "heat.py", "-p", "nothing"), "unknown pass 'nothing'"),
         (("opt", "absent.sgir"), "cannot read absent.sgir"),
     ],

@@ -1,8 +1,10 @@
-"""Puts this folder on the search path, so that its tests can import ``emulator_kit``."""
+"""Puts this folder and ``tests/mutation`` on the search path: tests here import ``emulator_kit`` and ``harness``."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+for _folder in (Path(__file__).parent, Path(__file__).parent.parent / "mutation"):
+    if str(_folder) not in sys.path:
+        sys.path.insert(0, str(_folder))

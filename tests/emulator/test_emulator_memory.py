@@ -345,3 +345,14 @@ def test_progress_and_batches() -> None:
     f = kernel(lambda b, v: b.st(out, v.bx * 32 + v.tid, b.const(f64, 1.0)), (out,), grid=(10, 1, 1))
     clean(f, batch=4, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(4, 10), (8, 10), (10, 10)]
+
+
+@pytest.mark.parametrize("declared", [1, 2, 4])
+def test_a_degree_above_the_declared_one_is_a_note(declared: int) -> None:
+    t = shared("t", f64, 64)
+    f = kernel(lambda b, v: b.st(t, v.lane * 2, b.const(f64, 0.0), degree=declared), (), (t,))
+    _, rep = clean(f)
+    assert rep.conflicts[0].declared == declared
+    assert [n.kind for n in rep.notes] == ["conflict"] * (declared < 2)
+    if rep.notes:
+        assert "degree 2 at @t, above the declared 1" in rep.notes[0].message and "pad" in rep.notes[0].remedy

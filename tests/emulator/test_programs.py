@@ -10,27 +10,27 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from sparsegen.backends import emulator
 from sparsegen.ir import warp as w
+from sparsegen.ir.fragments import SHAPES
 from sparsegen.ir.node import walk
 from sparsegen.ir.parse import parse_op
 from sparsegen.ir.text import print_op
 from sparsegen.ir.verify import verify
+
 from tests.programs import fragments, heat2d_stream, ring_reduce
 from tests.programs.case import Case
-from tests.programs.run import CASES, SMALL, on_emulator
+from tests.programs.run import FUNCS, SMALL, on_emulator
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 H200_SHARED = 227 * 1024
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", FUNCS)
 def test_verified_and_read_back(name: str) -> None:
-    case = CASES[name](0)
-    case.sizes()
-    verify(case.func, shared_limit=H200_SHARED)
-    assert parse_op(print_op(case.func)) == case.func
+    func = FUNCS[name]()
+    verify(func, shared_limit=H200_SHARED)
+    assert parse_op(print_op(func)) == func
 
 
 @pytest.mark.parametrize("batch", [None, 1, 2])
@@ -38,6 +38,7 @@ def test_verified_and_read_back(name: str) -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_right_without_errors(name: str, seed: int, batch: int | None) -> None:
     case = SMALL[name](seed)
+    case.sizes()
     args = case.fresh()
     report = emulator.run(case.func, args, seed=seed, batch=batch, uninit=case.poison)
     assert report.ok, report
@@ -45,8 +46,11 @@ def test_right_without_errors(name: str, seed: int, batch: int | None) -> None:
     assert not case.wrong(args)
 
 
+SEEDS = st.integers(0, 9)
+
+
 @settings(max_examples=12)
-@given(ny=st.integers(1, 40), nx=st.integers(1, 300), warps=st.integers(1, 4), rows=st.integers(1, 20), seed=st.integers(0, 9))
+@given(ny=st.integers(1, 40), nx=st.integers(1, 300), warps=st.integers(1, 4), rows=st.integers(1, 20), seed=SEEDS)
 def test_heat2d_stream_of_any_size(ny: int, nx: int, warps: int, rows: int, seed: int) -> None:
     case = heat2d_stream.case(heat2d_stream.Heat(ny, nx, warps, rows), seed)
     verify(case.func)
@@ -54,7 +58,7 @@ def test_heat2d_stream_of_any_size(ny: int, nx: int, warps: int, rows: int, seed
 
 
 @settings(max_examples=12)
-@given(m=st.integers(1, 40), quads=st.integers(1, 400), warps=st.integers(1, 3), splits=st.integers(1, 5), seed=st.integers(0, 9))
+@given(m=st.integers(1, 40), quads=st.integers(1, 400), warps=st.integers(1, 3), splits=st.integers(1, 5), seed=SEEDS)
 def test_ring_reduce_of_any_size(m: int, quads: int, warps: int, splits: int, seed: int) -> None:
     chunks = -(-4 * quads // ring_reduce.CHUNK)
     case = ring_reduce.case(ring_reduce.Product(m, 4 * quads, warps, min(splits, chunks)), seed)
@@ -86,7 +90,7 @@ def test_counts_follow_from_the_sizes() -> None:
     assert counts["fma.f64"] == 4 * heat2d_stream.T * heat2d_stream.C * rows
     assert counts["sync"] == rows + size.strips * size.ny
     assert counts["cp_commit"] == rows + (heat2d_stream.STAGES - 1) * warps
-    for shape in fragments.SHAPES:
+    for shape in SHAPES:
         one = fragments.case(shape)
         assert emulator.run(one.func, one.fresh()).counts[f"mma.{shape}"] == 1
 

@@ -237,9 +237,8 @@ def test_wrong_steps_in_a_call(kernel: sg.Kernel) -> None:
 
 
 def test_stream_without_a_gpu(kernel: sg.Kernel) -> None:
-    refusal(
-        sg.DeviceError, lambda: kernel(U, stream=0), "stream=0, but this kernel runs on the", "backend='cuda'"
-    )  # here
+    attempt = lambda: kernel(U, stream=0)  # here
+    refusal(sg.DeviceError, attempt, "stream=0, but this kernel runs on the", "backend='cuda'")
 
 
 def test_looking_at_a_level_that_is_not_there() -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-
 from sparsegen.ir import warp as w
 from sparsegen.ir.builder import Builder
 from sparsegen.ir.expr import Expr, Value, all_of, minimum
@@ -56,7 +55,7 @@ def chunk(q: Expr) -> Expr:
 
 
 def build(size: Heat) -> w.Func:
-    """The kernel: ``out`` is ``u`` two steps later, with the weights (centre, north, west, east, south) of ``weights``."""
+    """The kernel: ``out`` is ``u`` two steps later; ``weights`` holds centre, north, west, east, south."""
     ny, nx = size.ny, size.nx
     u = Buffer("u", f64, ny * nx, "global")
     out = Buffer("out", f64, ny * nx, "global")
@@ -86,8 +85,8 @@ def _strip(
     mine = b.let("mine", warp * (STAGES * ROW))
     wrap_x, wrap_y = -(-HALO // nx) * nx, -(-T // ny) * ny - T
 
-    # In a row of the ring a lane copies, and later writes out, columns of the strip that are adjacent to its neighbours';
-    # it owns chunks 2 * lane and 2 * lane + 1.
+    # In a row of the ring a lane copies, and later writes out, columns of the strip beside those of its neighbours; it
+    # owns chunks 2 * lane and 2 * lane + 1.
     columns = [b.let("column", (lane + 32 * j) * width) for j in range(C // width)]
     sources = [b.let("source", (x0 + column + wrap_x) % nx) for column in columns]
     places = [b.let("place", chunk(column // 2) + column % 2) for column in columns]
@@ -118,8 +117,9 @@ def _strip(
         b.sync()  # every lane's part of row i is here, and nobody reads what the next copy overwrites
         here = slot(i)
         for j in (0, 1):
-            for k, value in enumerate(b.ldv(ring, here + owned[j], 2)):
-                b.st(x, 1 + 2 * j + k, value)
+            pair = b.ldv(ring, here + owned[j], 2)
+            b.st(x, 1 + 2 * j, pair[0])
+            b.st(x, 2 + 2 * j, pair[1])
         ahead = b.let("ahead", i + (STAGES - 1))
         issue(ahead, ahead.lt(trips))
         with b.for_("t", 0, T, unroll=0) as t:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 from sparsegen.backends import emulator
 from sparsegen.ir import warp as w
@@ -30,7 +31,7 @@ def replace(func: w.Func, target: Op, by: tuple[Op, ...]) -> w.Func:
             if op is target:
                 out += by
                 continue
-            changed = {}
+            changed: dict[str, Any] = {}
             for f in dataclasses.fields(op):
                 v = getattr(op, f.name)
                 if isinstance(v, tuple) and v and any(v is r for r in of_kind(op, "region")):

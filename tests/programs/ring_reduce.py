@@ -1,10 +1,11 @@
-"""A matrix times a vector, ``y = A x`` in f32, with K split over blocks: a producer warp, consumer warps, a last arriver.
+"""A matrix times a vector, ``y = A x`` in f32, with K split over blocks: a producer, consumers, a last arriver.
 
 One lane of the producer warp fills a ring of three stages with bulk copies: a chunk of each of the block's rows, and of
-``x``.  A stage's ``full`` mbarrier counts the copies' bytes, its ``empty`` mbarrier the consumer warps that are done with
-it; the k-th use of a stage has parity ``k % 2``.  Consumer warps own rows and sum them in registers.  A block's partial
-sums go to its slot of a workspace.  Which block of a row group comes last, an atomic counter tells: that one sums the
-slots in their order, so that the result does not depend on who it was.  The counter is then 0 again, for the next launch.
+``x``.  A stage's ``full`` mbarrier counts the copies' bytes, its ``empty`` mbarrier the consumer warps that are done
+with it; the k-th use of a stage has parity ``k % 2``.  Consumer warps own rows and sum them in registers.  A block's
+partial sums go to its slot of a workspace.  Which block of a row group comes last, an atomic counter tells: that one
+sums the slots in their order, so that the result does not depend on who it was.  The counter is then 0 again, for the
+next launch.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-
 from sparsegen.ir import warp as w
 from sparsegen.ir.builder import Builder
-from sparsegen.ir.expr import Const, Expr, minimum
+from sparsegen.ir.expr import Expr, minimum
 from sparsegen.ir.types import Buffer, f32, u32, u64
 
 from .case import Array, Case
@@ -113,7 +113,7 @@ class Kernel:
 
     def consume(self) -> None:
         """A warp: its rows' sums over the block's chunks, then the sum over blocks."""
-        b, size = self.b, self.size
+        b = self.b
         lane, warp = self.at["lane"], self.at["warp"]
         sums, zero = b.alloc("sums", f32, PER_WARP), b.const(f32, 0.0)
         with b.for_("r", 0, PER_WARP, unroll=0) as r:

@@ -1,7 +1,7 @@
 """Runs programs of this folder on the GPU: ``python -m tests.programs.run NAME`` runs one once, for compute-sanitizer.
 
-Without a name it lists them.  ``--emulator`` runs the program there instead; ``--launches N`` runs it N times in a row on
-the same arrays.  Exit status 1 if the result is wrong.
+Without a name it lists them.  ``--emulator`` runs the program there instead; ``--launches N`` runs it N times in a row
+on the same arrays.  Exit status 1 if the result is wrong.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from sparsegen.backends.cuda.args import Value as ArgValue
 from sparsegen.backends.cuda.cache import compile_cached
 from sparsegen.backends.cuda.frame import translation_unit
 from sparsegen.backends.cuda.runtime import Runtime, open_runtime
+from sparsegen.ir import warp as w
 from sparsegen.ir.fragments import SHAPES
 from sparsegen.ir.module import Module
 from sparsegen.ir.types import Buffer
@@ -23,6 +24,8 @@ from sparsegen.ir.types import Buffer
 from . import fragments, heat2d_stream, ring_reduce
 from .case import Array, Case
 
+HEATS = {**heat2d_stream.SIZES, **heat2d_stream.LARGE}
+PRODUCTS = {**ring_reduce.SIZES, **ring_reduce.LARGE}
 #: Name -> the case for a seed.  Those in LARGE are for the GPU only.
 SMALL: dict[str, Callable[[int], Case]] = {
     **{f"heat2d_stream.{k}": partial(heat2d_stream.case, v) for k, v in heat2d_stream.SIZES.items()},
@@ -34,6 +37,12 @@ LARGE: dict[str, Callable[[int], Case]] = {
     **{f"ring_reduce.{k}": partial(ring_reduce.case, v) for k, v in ring_reduce.LARGE.items()},
 }
 CASES = {**SMALL, **LARGE}
+#: Name -> the function alone.
+FUNCS: dict[str, Callable[[], w.Func]] = {
+    **{f"heat2d_stream.{k}": partial(heat2d_stream.build, v) for k, v in HEATS.items()},
+    **{f"ring_reduce.{k}": partial(ring_reduce.build, v) for k, v in PRODUCTS.items()},
+    **{f"fragments.{k}": partial(fragments.build, k) for k in SHAPES},
+}
 
 
 def on_emulator(case: Case, *, seed: int = 0, batch: int | None = None, launches: int = 1) -> dict[str, Array]:

@@ -1,0 +1,154 @@
+"""``tile.stream`` and what runs in it: rows through a warp's ring, time levels in registers, no block barrier."""
+
+from __future__ import annotations
+
+from .. import tile as t
+from ..boundary_map import map_index
+from ..expr import Expr, all_of, as_expr, minimum
+from ..layout import bank_degree
+from ..warp import Alloc
+from .context import Context, rule
+from .store import in_box
+
+
+@rule(t.Registers)
+def registers(cx: Context, op: t.Registers) -> None:
+    cx.b.emit(Alloc(op.regs))
+    zero = cx.b.const(op.regs.dtype, 0.0, hint="zero")
+    with cx.b.for_("z", 0, op.regs.size, unroll=0) as z:
+        cx.b.st(op.regs, z, zero)
+
+
+def slot(cx: Context, op: t.Stream | t.Emit, turn: Expr) -> Expr:
+    """First element of the ring's slot for a row: each warp has a ring of its own."""
+    size = op.ring.size // (cx.func.threads // 32) // op.stages
+    return cx.warp * (op.stages * size) + turn % op.stages * size
+
+
+class _Pieces:
+    """A row's window in pieces of 16 bytes (or single elements): piece j of a lane is number lane + 32 j."""
+
+    def __init__(self, op: t.Stream | t.Emit, width: int) -> None:
+        self.op, self.size, self.count = op, width, op.width // 32 // width
+
+    def column(self, lane: Expr, j: int) -> Expr:
+        """First column of the lane's piece, counted from the window's first."""
+        return (lane + 32 * j) * self.size
+
+    def degree(self) -> int:
+        """Conflict degree of accesses to pieces."""
+        n = self.op.ring.dtype.nbytes
+        at = [[self.op.layout((lane + 32 * j) * self.size).lo for lane in range(32)] for j in range(self.count)]
+        return max(bank_degree(a, n, self.size) for a in at)
+
+
+def own_degree(op: t.Stream | t.Emit, width: int, per_lane: int) -> int:
+    """Conflict degree of a lane's accesses to its own adjacent columns, ``width`` at a time."""
+    n = op.ring.dtype.nbytes
+    return max(
+        bank_degree([op.layout(lane * per_lane + p).lo for lane in range(32)], n, width)
+        for p in range(0, per_lane, width)
+    )
+
+
+def _mapped(op: t.Stream, column: Expr) -> Expr:
+    """The column to read for a piece's first column; pieces cross a border whole (even extent, even start)."""
+    n = op.extent[1]
+    return minimum(map_index(column, n, op.sides[1]).index, n - op.vector)
+
+
+@rule(t.Stream)
+def stream(cx: Context, op: t.Stream) -> None:
+    b, per_lane = cx.b, op.width // 32
+    b.emit(Alloc(op.values))
+    wide = 16 // op.src.dtype.nbytes
+    pieces = _Pieces(op, op.vector)
+    y, first = cx.resolve(op.y), b.let("first", cx.resolve(op.x) + cx.warp * op.step - op.lead)
+    columns = [b.let("column", _mapped(op, first + pieces.column(cx.lane, j))) for j in range(pieces.count)]
+    total = op.rows + 2 * op.above
+
+    def fetch(turn: Expr) -> None:
+        def copy() -> None:
+            row = map_index(y - op.above + turn, op.extent[0], op.sides[0]).index
+            start, to = b.let("start", row * op.pitch), b.let("to", slot(cx, op, turn))
+            for j, column in enumerate(columns):
+                b.cp_async(op.ring, to + op.layout(pieces.column(cx.lane, j)), op.src, start + column, op.vector)
+
+        cx.guard(turn.lt(total), copy)
+        b.commit()
+
+    for i in range(op.stages - 1):
+        fetch(as_expr(i))
+    with b.for_("turn", 0, total, unroll=op.unroll) as turn:
+        b.wait(op.stages - 2)
+        b.sync()
+        here = b.let("here", slot(cx, op, turn) + op.layout(cx.lane * per_lane))
+        for p in range(0, per_lane, wide):
+            degree = own_degree(op, wide, per_lane)
+            for e, v in enumerate(b.ldv(op.ring, here + p, wide, hint="v", degree=degree)):
+                b.st(op.values, p + e, v)
+        fetch(turn + (op.stages - 1))
+        cx.env[op.turn] = turn
+        for inner in op.body:
+            cx.lower(inner)
+
+
+@rule(t.Levels)
+def levels(cx: Context, op: t.Levels) -> None:
+    b, (ry, rx), per_lane = cx.b, op.radius, op.values.size
+    w = {offset: b.ld(op.weights, i, hint="w") for i, (offset, _) in enumerate(op.taps)}
+    with b.for_("level", 0, op.count, unroll=0) as level:
+        own = [b.ld(op.values, c, hint="u") for c in range(per_lane)]
+        left = [b.shfl("up", own[per_lane - 1 - k], 1, hint="l") for k in range(rx)]
+        right = [b.shfl("down", own[k], 1, hint="r") for k in range(rx)]
+        row = [*reversed(left), *own, *right]
+        for k in range(2 * ry + 1):  # the unfinished row that is k away from being complete
+            dy = ry - k
+            taps = sorted(offset for offset in w if offset[0] == dy)
+            for c in range(per_lane):
+                at = (level * (2 * ry) + k) * per_lane + c
+                value = b.ld(op.sums, at, hint="s") if k < 2 * ry else None
+                for offset in taps:
+                    u = row[rx + c + offset[1]]
+                    value = (
+                        b.binary("mul", w[offset], u, hint="s")
+                        if value is None
+                        else b.fma(w[offset], u, value, hint="s")
+                    )
+                if value is None:
+                    value = b.const(op.values.dtype, 0.0, hint="zero")
+                if k == 0:
+                    b.st(op.values, c, value)
+                else:
+                    b.st(op.sums, at - per_lane, value)
+
+
+@rule(t.Emit)
+def emit(cx: Context, op: t.Emit) -> None:
+    b, per_lane = cx.b, op.width // 32
+    turn, wide = cx.resolve(op.turn), 16 // op.dst.dtype.nbytes
+    pieces = _Pieces(op, op.vector)
+    first = cx.resolve(op.x) + cx.warp * op.step - op.lead
+    row = b.let("row", cx.resolve(op.y) + turn - op.delay)
+
+    def store() -> None:
+        b.sync()
+        base = b.let("out", slot(cx, op, turn))
+        here = base + op.layout(cx.lane * per_lane)
+        for p in range(0, per_lane, wide):
+            vals = [b.ld(op.values, p + e, hint="o") for e in range(wide)]
+            b.st(op.ring, here + p, *vals, degree=own_degree(op, wide, per_lane))
+        b.sync()
+        for j in range(pieces.count):
+            local = pieces.column(cx.lane, j)
+            col = b.let("col", first + local)
+            mine = all_of(local.ge(op.lead), local.lt(op.lead + op.step))
+            got = b.ldv(op.ring, base + op.layout(local), op.vector, hint="o", degree=pieces.degree())
+            if op.vector == 2 and not any(x % 2 for x in op.box[1]):
+                b.st(op.dst, row * op.pitch + col, *got, where=b.let("in", all_of(mine, in_box(row, col, op.box))))
+                continue
+            for e, v in enumerate(got):
+                inside = b.let("in", all_of(mine, in_box(row, col + e, op.box)))
+                b.st(op.dst, row * op.pitch + col + e, v, where=inside)
+
+    cx.guard(turn.ge(op.delay), store)

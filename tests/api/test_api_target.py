@@ -1,0 +1,58 @@
+"""Which profile stands for which GPU, and what ``device`` and ``backend`` resolve to where one is present."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from sparsegen.backends.cuda.runtime import DeviceInfo
+
+import sparsegen as sg
+from sparsegen import target
+from sparsegen.cost.devices import load_profile, profile_from
+from sparsegen.target import profile_of, resolve
+
+H200 = DeviceInfo(0, "NVIDIA H200", (9, 0), 132, 62_914_560, 232_448, 233_472, 150 << 30, 1.98e9, 3.2e9, 6144)
+A100 = dataclasses.replace(
+    H200, name="NVIDIA A100-SXM4-80GB", capability=(8, 0), sm_count=108, shared_per_block=166_912
+)
+L4 = DeviceInfo(0, "NVIDIA L4", (8, 9), 58, 50_331_648, 101_376, 102_400, 24 << 30, 2.04e9, 6.25e9, 192)
+
+
+def test_a_known_gpu_has_its_shipped_profile() -> None:
+    assert profile_of(H200) == (load_profile("h200"), "")
+    assert profile_of(A100) == (load_profile("a100"), "")
+
+
+def test_a_gpu_of_a_known_name_but_another_chip_is_not_mistaken() -> None:
+    profile, note = profile_of(dataclasses.replace(H200, capability=(10, 0)))
+    assert profile.cc == "10.0" and profile.arch == "sm_100a" and note
+
+
+def test_an_unknown_gpu_gets_the_nearest_profile_with_its_own_figures() -> None:
+    profile, note = profile_of(L4)
+    assert (profile.name, profile.cc, profile.arch, profile.sms) == ("NVIDIA L4", "8.9", "sm_89", 58)
+    assert profile.smem_block == 101_376 and profile.clock_mhz == pytest.approx(2040)
+    assert 200 < profile.hbm_copy_gbs < 300  # 300 GB/s by its data sheet
+    assert "RTX 4090" in note and not profile.explain_only
+    fields = {f.name: getattr(profile, f.name) for f in dataclasses.fields(profile)}
+    table = {**fields, "cpi": dict(fields.pop("cpi_table"))}
+    del table["cpi_table"]
+    assert profile_from(table, "L4") == profile  # every figure is sane
+
+
+def test_with_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "gpu_info", lambda index=0: H200)
+    here = resolve()
+    assert (here.profile.name, here.backend, here.gpu, here.note) == ("NVIDIA H200", "cuda", 0, "")
+    assert resolve("h200").backend == "cuda" and resolve("h200", "emulator").backend == "emulator"
+    other = resolve("a100")
+    assert other.backend == "emulator" and other.gpu is None and "not a NVIDIA A100" in other.note
+    with pytest.raises(sg.DeviceError, match=r"does not run on this machine's NVIDIA H200"):
+        resolve("a100", "cuda")
+
+
+def test_the_launcher_is_forced_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("driver", "pycuda"):
+        monkeypatch.setenv("SPARSEGEN_LAUNCHER", name)
+        assert target.launcher() == name

@@ -1,0 +1,103 @@
+"""Generated kernels timed on one H200 (1.98 GHz, CUDA 13), f64: what the cost model was fitted to.
+
+Periodic unless named.  ``blocks``: how many an SM had, by the registers that nvcc gave.  ``spilled``: bytes of local
+memory a thread; the model does not know it, and no schedule that it chooses by itself has any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: edge, non-zero weights
+STENCILS = {"heat": (3, 5), "box9": (3, 9), "box49": (7, 49)}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measured launch."""
+
+    name: str
+    stencil: str
+    shape: tuple[int, int]
+    pitch: int | None
+    boundary: str
+    blocks: int
+    spilled: int
+    microseconds: float
+    schedule: str
+
+
+#: 10240 x 10240: name, stencil, boundary, blocks, spilled, microseconds, schedule.
+_SQUARE = """
+t1    heat  periodic    8   0   413.5  tiled tile=32x64 stages=1
+t2    heat  periodic    6   0   521.3  tiled tile=32x64 stages=2
+t3    heat  periodic    4   0   518.6  tiled tile=32x64 stages=3
+t3b   box9  periodic    4   0   517.9  tiled tile=32x64 stages=3
+t2w   heat  periodic    5   0   512.9  tiled tile=16x128 stages=2
+t2h   heat  periodic    8   0   540.7  tiled tile=16x64 stages=2
+t1b   box9  periodic    8   0   419.7  tiled tile=32x64 stages=1
+d     heat  periodic    8   0   480.8  direct
+p1    box9  periodic    2   0  1141.9  stencil2row mma=f64.m8n8k4 fuse=3 stages=1 lut=on
+p1c   box9  periodic    2   0  1069.2  stencil2row mma=f64.m8n8k4 fuse=3 stages=1 lut=off
+p2    box9  periodic    2   0   868.3  stencil2row mma=f64.m8n8k4 fuse=3 stages=2 lut=off
+p3    box9  periodic    2   0   878.9  stencil2row mma=f64.m8n8k4 fuse=3 stages=3 lut=off
+p2l   box9  periodic    2   0   957.4  stencil2row mma=f64.m8n8k4 fuse=3 stages=2 lut=on
+m2    box9  periodic    2   0   644.8  stencil2row mma=f64.m16n8k4 fuse=3 stages=2 lut=off
+m2_49 box49 periodic    2   0   657.1  stencil2row mma=f64.m16n8k4 stages=2 lut=off
+m2k8  box9  periodic    2  16   670.3  stencil2row mma=f64.m16n8k8 fuse=3 stages=2 lut=off
+m2k16 box9  periodic    2 128   763.2  stencil2row mma=f64.m16n8k16 fuse=3 stages=2 lut=off
+a3    heat  frozen      8   0   419.5  tiled tile=32x64 stages=1
+a4    heat  neumann     8   0   414.6  tiled tile=32x64 stages=1
+a5    heat  dirichlet   8   0   414.4  tiled tile=32x64 stages=1
+a6    box9  periodic    6   0   497.5  tiled tile=32x128 stages=1
+a7    box9  periodic    8   0   443.6  tiled tile=16x128 stages=1
+a8    box9  periodic    6   0   522.7  tiled tile=64x64 stages=1
+a9    box49 periodic    8  64   708.4  tiled tile=32x64 stages=1
+a10   box9  periodic    8  64   714.6  tiled fuse=3 tile=32x64 stages=1
+a11   heat  periodic    8   0   519.5  tiled fuse=3 tile=32x64 stages=1
+a12   box9  periodic    8   0   460.5  tiled fuse=2 tile=32x64 stages=1
+a13   box9  periodic   11   0   519.6  tiled tile=32x64 warps=4 stages=1
+a14   box9  periodic   16   0   442.9  tiled tile=32x32 warps=4 stages=1
+a15   box9  periodic    4   0   443.7  tiled tile=64x64 warps=16 stages=1
+b5    box9  frozen      2   8   685.3  stencil2row mma=f64.m16n8k4 fuse=3 stages=2 lut=off
+b6    box9  dirichlet   2   0   755.3  stencil2row mma=f64.m16n8k4 fuse=3 stages=2 lut=off
+b7    box9  neumann     2  24   705.9  stencil2row mma=f64.m16n8k4 fuse=3 stages=2 lut=off
+b8    box49 frozen      2   0   680.7  stencil2row mma=f64.m16n8k4 stages=2 lut=off
+b9    box9  frozen      2   0   896.5  stencil2row mma=f64.m8n8k4 fuse=3 stages=2 lut=off
+c0    box49 periodic    4   0   610.6  tiled tile=32x64 stages=1
+c1    box49 periodic    3   0   716.8  tiled tile=32x64 stages=1
+c2    box49 periodic    2   0   791.3  tiled tile=64x64 stages=1
+c3    box49 periodic    6  24   565.0  tiled tile=32x64 warps=4 stages=1
+c4    box49 periodic    3  24   636.6  tiled tile=64x64 stages=1
+c5    box49 periodic    5   0   770.1  tiled tile=16x64 stages=1
+c6    box49 periodic    4  96   706.8  tiled tile=64x64 warps=4 stages=1
+d0    box9  periodic    4   0   515.1  tiled fuse=2 tile=32x64 stages=1
+d1    heat  periodic    4   0   580.7  tiled fuse=3 tile=32x64 stages=1
+d2    heat  periodic    5   0   479.5  tiled fuse=2 tile=32x64 stages=1
+d3    heat  periodic    5   0   460.7  tiled tile=32x64 stages=1
+d4    heat  periodic    6   0   530.0  tiled tile=32x64 stages=2
+d5    box9  periodic    3   0   522.5  tiled fuse=3 tile=32x64 stages=2
+"""
+#: 10007 x 9999, with the elements from row to row in the third column.
+_ODD = """
+m2o   box9  9999        2   8   838.2  stencil2row mma=f64.m16n8k4 fuse=3 stages=2 lut=off
+t2o   heat  9999        6   0   577.9  tiled tile=32x64 stages=2
+a1    heat  9999        8   0   510.6  tiled tile=32x64 stages=1
+a2    heat  10000       8   0   402.4  tiled tile=32x64 stages=1
+b1    box9  9999        2   0   880.7  stencil2row mma=f64.m8n8k4 fuse=3 stages=2 lut=off
+b2    box9  10000       2   0   833.3  stencil2row mma=f64.m8n8k4 fuse=3 stages=2 lut=off
+b3    box9  10000       2   8   630.6  stencil2row mma=f64.m16n8k4 fuse=3 stages=2 lut=off
+b4    box49 10000       2   8   631.9  stencil2row mma=f64.m16n8k4 stages=2 lut=off
+"""
+
+
+def _read(text: str, odd: bool) -> list[Point]:
+    points = []
+    for line in text.split("\n")[1:-1]:
+        name, stencil, word, blocks, spilled, time, schedule = line.split(maxsplit=6)
+        shape, pitch, boundary = ((10007, 9999), int(word), "periodic") if odd else ((10240, 10240), None, word)
+        points.append(Point(name, stencil, shape, pitch, boundary, int(blocks), int(spilled), float(time), schedule))
+    return points
+
+
+POINTS = _read(_SQUARE, odd=False) + _read(_ODD, odd=True)

@@ -1,0 +1,163 @@
+"""Random stencils, shapes, boundaries and legal schedules: the emulator finds no fault and agrees with the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import assume, given, note, settings
+from hypothesis import strategies as st
+
+from sparsegen.boundary import BoundarySpec, Side, dirichlet, frozen, neumann, periodic
+from sparsegen.compiler import check
+from sparsegen.dsl.stencil import Stencil
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.schedule import MMA, Schedule
+from tests.schedules import device, emulate, faults, lowered, random_field, stencil
+
+EXTENTS = [(3, 3), (3, 3), (5, 5), (3, 5), (5, 3), (7, 7), (1, 3), (3, 1)]
+SWITCH = st.sampled_from(["on", "off"])
+#: Twice the profile's number of examples: a case takes about a tenth of a second.
+MANY = settings(max_examples=2 * settings.default.max_examples)
+
+
+@st.composite
+def weights(draw: st.DrawFn) -> Any:
+    """Boxes, stars, lop-sided ones, and ones whose outermost taps are zero."""
+    extents = draw(st.sampled_from(EXTENTS))
+    w = np.random.default_rng(draw(st.integers(0, 999))).uniform(0.1, 1.0, extents)
+    kind = draw(st.sampled_from(["any", "star", "symmetric", "holes", "thin"]))
+    cy, cx = extents[0] // 2, extents[1] // 2
+    if kind == "star":
+        star = np.zeros(extents)
+        star[cy, :], star[:, cx] = w[cy, :], w[:, cx]
+        w = star
+    elif kind == "symmetric":
+        w = w + w[::-1] + w[:, ::-1] + w[::-1, ::-1]
+    elif kind == "holes":
+        w *= np.random.default_rng(draw(st.integers(0, 999))).random(extents) < 0.4
+        w[draw(st.integers(0, extents[0] - 1)), draw(st.integers(0, extents[1] - 1))] = -0.5
+    elif kind == "thin":  # no weight left on the border of the array: `frozen` still keeps as many cells
+        inner = np.zeros(extents)
+        inner[min(1, cy) : extents[0] - min(1, cy), min(1, cx) : extents[1] - min(1, cx)] = 1.0
+        inner[cy, cx] = -2.0
+        w = w * inner
+    return w
+
+
+def side(draw: st.DrawFn) -> Side:
+    return draw(st.sampled_from([frozen, neumann, dirichlet(0.0), dirichlet(1.5), dirichlet(-0.75)]))
+
+
+@st.composite
+def boundaries(draw: st.DrawFn) -> BoundarySpec:
+    if draw(st.booleans()):
+        return draw(st.sampled_from([periodic, frozen, neumann, dirichlet(2.0)]))
+    return {axis: periodic if draw(st.integers(0, 2)) == 0 else (side(draw), side(draw)) for axis in range(2)}
+
+
+def direct(draw: st.DrawFn) -> str:
+    block = draw(st.sampled_from(["32x1", "32x8", "16x2", "64x3", "20x5"]))
+    return f"direct block={block}"
+
+
+def tiled(draw: st.DrawFn) -> str:
+    tile = draw(st.sampled_from(["4x32 warps=1", "8x32 warps=2", "8x64 warps=4", "12x96 warps=3", "16x128 warps=8"]))
+    return f"tiled tile={tile} stages={draw(st.integers(1, 4))}"
+
+
+def stencil2row(draw: st.DrawFn) -> str:
+    line = f"stencil2row mma={draw(st.sampled_from(sorted(MMA)))} lut={draw(SWITCH)} pad={draw(SWITCH)}"
+    if draw(st.integers(0, 4)) == 0:
+        return f"{line} transform=explicit dirty=off"
+    return f"{line} dirty={draw(SWITCH)} stages={draw(st.integers(1, 4))}"
+
+
+def explicit_dirty(draw: st.DrawFn) -> str:
+    return f"stencil2row mma={draw(st.sampled_from(sorted(MMA)))} lut={draw(SWITCH)} dirty=on transform=explicit"
+
+
+def resolved(draw: st.DrawFn, line: str, s: Stencil, shape: tuple[int, int], blocks: int | None) -> Schedule:
+    """The legal schedule of a line; the tiles of stencil2row depend on the stencil's edge."""
+    profile = device("h200", blocks)
+    value = Schedule.parse(line)
+    if value.family == "stencil2row":
+        unit = MMA[value.mma][0] * ((max(s.weights.shape) - 1) * value.fuse + 2)
+        rows, warps = draw(st.sampled_from([(4, 2), (8, 2), (8, 8), (6, 3), (16, 4)]))
+        across = draw(st.integers(1, 2))
+        value = Schedule.parse(f"{line} tile={rows}x{across * unit} warps={warps}")
+    try:
+        return check(s, shape, value, profile)
+    except ScheduleError:
+        assume(False)
+        raise
+
+
+@st.composite
+def cases(draw: st.DrawFn, family: Callable[[st.DrawFn], str], dtype: str = "f64") -> tuple[Any, ...]:
+    s = stencil(draw(weights()), draw(boundaries()), dtype)
+    fuse = draw(st.integers(1, 3))
+    line = f"{family(draw)} fuse={fuse}"
+    least = [(n - 1) * fuse + 1 for n in s.weights.shape]
+    size = [draw(st.one_of(st.just(0), st.integers(0, 6), st.integers(0, 110))) for _ in least]
+    shape = least[0] + size[0], least[1] + size[1]
+    pad = draw(st.sampled_from([(0, 0), (0, 0), (0, 0), (1, 0), (0, 3), (2, 4), (5, 5)]))
+    blocks = draw(st.sampled_from([None, 1, 1, 2, 3]))
+    value = resolved(draw, line, s, shape, blocks)
+    return s, shape, value, (shape[1] + pad[0], shape[1] + pad[1]), blocks, draw(st.integers(0, 99))
+
+
+def agrees(case: tuple[Any, ...]) -> None:
+    """No finding, the reference's numbers, and the same bits in another order of warps."""
+    s, shape, value, pitch, blocks, seed = case
+    note(f"{value}\n{s} {s.weights.tolist()}\nshape {shape} pitch {pitch} blocks {blocks}")
+    program = lowered(s, shape, value, profile=device("h200", blocks), pitch=pitch)
+    u = random_field(shape, s.dtype, seed)
+    first = emulate(program, u, pitch=pitch)
+    assert not faults(program, s, u, first)
+    second = emulate(program, u, pitch=pitch, seed=seed + 1)
+    assert not second.errors and np.array_equal(first.out, second.out), "another order of warps, other numbers"
+
+
+@MANY
+@given(cases(direct))
+def test_direct(case: tuple[Any, ...]) -> None:
+    agrees(case)
+
+
+@MANY
+@given(cases(tiled))
+def test_tiled(case: tuple[Any, ...]) -> None:
+    agrees(case)
+
+
+@MANY
+@given(cases(stencil2row))
+def test_stencil2row(case: tuple[Any, ...]) -> None:
+    agrees(case)
+
+
+@settings(max_examples=10)
+@given(cases(explicit_dirty))
+def test_dirty_bits_of_the_explicit_transform(case: tuple[Any, ...]) -> None:
+    agrees(case)
+
+
+@given(cases(direct, "f32"))
+def test_direct_f32(case: tuple[Any, ...]) -> None:
+    agrees(case)
+
+
+@given(cases(tiled, "f32"))
+def test_tiled_f32(case: tuple[Any, ...]) -> None:
+    agrees(case)
+
+
+def cuda_cores(draw: st.DrawFn) -> str:
+    return f"stencil2row mma=none lut={draw(SWITCH)} pad={draw(SWITCH)} dirty={draw(SWITCH)} stages={draw(st.integers(1, 3))}"
+
+
+@given(cases(cuda_cores, "f32"))
+def test_stencil2row_f32(case: tuple[Any, ...]) -> None:
+    agrees(case)
