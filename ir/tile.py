@@ -306,8 +306,8 @@ class Stream(Op):
     """Each warp walks down a strip of columns, row by row; rows arrive through its own ring in shared memory.
 
     Warp w of the tile at (``y``, ``x``) takes the window of ``width`` columns from x + w * ``step`` - ``lead`` on and
-    the rows y - ``above`` ... y + ``rows`` + ``above`` - 1 of it.  For each row the body runs with ``values`` holding
-    the row (``width`` / 32 adjacent columns a lane) and ``turn`` its number from 0.  Cells outside the ``extent`` follow
+    the rows y - ``above`` ... y + ``rows`` + ``above`` - 1.  For each row the body runs with ``values`` holding the
+    row (``width`` / 32 adjacent columns a lane) and ``turn`` its number from 0.  Cells outside the ``extent`` follow
     ``sides``; ``stages`` rows of ``ring`` are under way; ``layout`` places a row's columns in a slot; no block barrier.
     """
 

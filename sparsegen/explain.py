@@ -26,6 +26,8 @@ _LEVERS = {
     "f64_fma_per_clk_sm": "FP64 FMA rate",
     "f32_fma_per_clk_sm": "FP32 FMA rate",
 }
+#: Schedules of stencil2row, of each fusion and mma shape, that are ranked anew for a changed device.
+_POOL = 80
 
 
 def seconds(t: float) -> str:
@@ -128,12 +130,13 @@ def _change(kernel: Kernel, ranking: Ranking, cost: Cost, profile: DeviceProfile
     from sparsegen.cost.search import rank
 
     st, steps = kernel.stencil, kernel.steps
-    few: dict[tuple[str, int, str], Cost] = {}
-    for c in ranking.costs:  # the best of each (family, fuse, mma) stand for all
-        few.setdefault((c.schedule.family, c.schedule.fuse, c.schedule.mma), c)
-    pool = [c.schedule for c in few.values()]
-    if cost.schedule not in pool:
-        pool.append(cost.schedule)
+    count: Counter[tuple[str, int, str]] = Counter()
+    pool = [cost.schedule]
+    for c in ranking.costs:  # of stencil2row, which has thousands, the best of each fusion and mma shape
+        kind = (c.schedule.family, c.schedule.fuse, c.schedule.mma)
+        count[kind] += 1
+        if (c.schedule.family != "stencil2row" or count[kind] <= _POOL) and c.schedule != cost.schedule:
+            pool.append(c.schedule)
     rows, cols = kernel.shape
 
     def winner(device: DeviceProfile, shape: tuple[int, int]) -> Cost:

@@ -134,7 +134,7 @@ def geometry(schedule: StencilSchedule, k: int, itemsize: int = 8) -> Geometry:
         quantum = 16 // itemsize
         before = _up(radius, quantum)
         pitch = _up(before + cols + radius, quantum)
-        ty, tx, per_x = _threads(s, rows, cols, itemsize)
+        ty, _, per_x = _threads(s, rows, cols, itemsize)
         return Geometry(
             kk, radius, rows, cols, hr, hc, s.threads, s.stages * hr * pitch * itemsize, before, pitch, s.stages,
             per_x, rows // ty,
@@ -160,7 +160,7 @@ def geometry(schedule: StencilSchedule, k: int, itemsize: int = 8) -> Geometry:
 
 
 def _threads(s: StencilSchedule, rows: int, cols: int, itemsize: int) -> tuple[int, int, int]:
-    """(thread rows, thread columns, adjacent outputs a thread) of ``tiled``: 16-byte pieces where the tile allows it."""
+    """(thread rows, thread columns, adjacent outputs a thread) of ``tiled``: in 16-byte pieces where the tile allows."""
     for per_x in (16 // itemsize, 8 // itemsize, 1):
         strips, rest = divmod(cols, 32 * per_x)
         if not rest and s.warps % strips == 0 and rows % (s.warps // strips) == 0:
@@ -177,11 +177,15 @@ def registers(schedule: StencilSchedule, g: Geometry) -> int:
     """Estimated 32-bit registers of a thread (f64): what must be live in the inner loop, plus addresses and indices.
 
     The 24 to 40 for addresses are fitted to ptxas on sm_90 (m16n8k4: two blocks an SM; k8, k16: 158 registers, one).
+    A bound, which the kernel is compiled with: below it ptxas spills.  Up to an edge of 5 and 16 outputs a thread it
+    needs fewer than its values and loads shared memory again instead (nvcc 13: 32 do for each); at 7 it spills.
     """
     if schedule.family == "direct":
         return 26 + 2 * g.k
     if schedule.family == "tiled":  # a column of accumulators, and the values loaded for it
         column = g.rows * g.cols // g.threads
+        if g.k <= 5 and column <= 16:
+            return 24 + column
         return 24 + 2 * column + 2 * (column + g.k - 1)
     acc = min(g.tiles_per_warp, 4) * g.n_tiles * g.m // 4
     if schedule.mma == "none":  # a thread holds one row of k + 1 outputs; weights are constant operands

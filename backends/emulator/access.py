@@ -265,7 +265,7 @@ def _cp_async(op: w.CpAsync, sc: Scope) -> Step:
     dst, src, count, info = op.dst, op.src, op.count, sc.info(op)
     nbytes = count * dst.dtype.nbytes
     if nbytes not in (4, 8, 16) or dst.dtype != src.dtype or dst.space != "shared" or src.space != "global":
-        raise IRError(f"cp_async of {count} elements of {src.dtype} ({nbytes} bytes) from {src.space} to {dst.space} memory",
+        raise IRError(f"cp_async of {count} elements of {src.dtype} ({nbytes} bytes) from {src.space} to {dst.space}",
                       loc=op.loc, hint="copy 4, 8 or 16 bytes from global to shared memory, of one type")  # fmt: skip
     to, frm, where = number(op.dst_index, sc.slots), number(op.src_index, sc.slots), where_of(op.where, sc)
     src_info = OpInfo(info.text, info.loc, src.name, "global")

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from .group import Group
 
 _INT: dict[str, Callable[[int, int], int]] = {
-    "add": lambda o, x: o + x, "max": max, "min": min, "exch": lambda o, x: x, "inc": lambda o, x: 0 if o >= x else o + 1,
+    "add": lambda o, x: o + x, "max": max, "min": min, "exch": lambda o, x: x,
+    "inc": lambda o, x: 0 if o >= x else o + 1,
 }  # fmt: skip
 _FLOAT: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda o, x: o + x, "max": np.fmax, "min": np.fmin, "exch": lambda o, x: x,

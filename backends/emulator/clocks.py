@@ -1,9 +1,9 @@
 """Who knows of whose accesses: vector clocks of warps, the basis of every race check.
 
-Agents are the warps of a block, and one for each mbarrier (the bulk copies that it tracks).  An access is stamped with its
-agent, its lane and its warp's clock; it is ordered before a later one if that thread's warp *knows* the stamp.  Lanes
-of one warp know each other's accesses only through ``warp.sync``, a barrier, or a release and acquire: running in step
-is no order.
+Agents are the warps of a block, and one for each mbarrier (the bulk copies that it tracks).  An access is stamped with
+its agent, its lane and its warp's clock; it is ordered before a later one if that thread *knows* the stamp.  Lanes of
+one warp know each other's accesses only through ``warp.sync``, a barrier, or a release and acquire: running in step is
+no order.
 
 Where single lanes release or acquire, lanes differ in what they know and in what is known of them.  They are kept in
 classes of lanes that have always been treated alike (as a rule lane 0 and the others), not one by one.
@@ -108,7 +108,7 @@ class Clocks:
         self.tick(rows)
 
     def meet(self, rows: Any, whole: bool) -> None:
-        """The warps ``rows[block, participant]`` of each block meet at a barrier (``whole``: all warps of the block)."""
+        """The warps ``rows[block, participant]`` meet at a barrier (``whole``: they are all warps of the block)."""
         k = self.know[rows].max(axis=(1, 2))  # [blocks, agents, classes]
         if whole:  # every earlier access of the block is known: say so with one clock
             self.clock[rows] = self.clock[rows].max(axis=1, keepdims=True)

@@ -52,7 +52,9 @@ class Copies:
         row2, lane2 = row[:, None], lane[:, None]
         if source.tracked:
             stamp = np.broadcast_to(m.far_stamp(g, sel)[:, None], read.shape)
-            source.check_read(m, read, np.broadcast_to(row2, read.shape), np.broadcast_to(lane2, read.shape), stamp, src_info)
+            source.check_read(
+                m, read, np.broadcast_to(row2, read.shape), np.broadcast_to(lane2, read.shape), stamp, src_info
+            )
         if mem.tracked:
             stamp = np.broadcast_to(g.stamp().reshape(-1)[sel][:, None], cells.shape)
             row3, lane3 = np.broadcast_to(row2, cells.shape), np.broadcast_to(lane2, cells.shape)
@@ -142,7 +144,7 @@ class BulkEngine:
         late = ~bars.fenced[bar] & (bars.count[bar] > 0)
         if late.any() and m.asyncs:
             j = int(np.flatnonzero(late)[0])
-            m.find("async", info, f"@{bars.name}[{int(k[j])}] is used by a bulk copy, but its initialisation is not fenced",
+            m.find("async", info, f"a bulk copy uses @{bars.name}[{int(k[j])}], whose initialisation is not fenced",
                    "put a fence mbar_init right after mbar_init, in the thread that initialises, before the barrier",
                    index=int(k[j]), row=int(row[j]), lane=int(lane[j]))  # fmt: skip
         starts = np.repeat(np.cumsum(n) - n, n)
@@ -183,7 +185,7 @@ class BulkEngine:
         if not ok.all():
             k = int(np.flatnonzero(~ok)[0])
             i = int(cells[cand[k]]) % mem.size
-            m.find("async", info, f"bulk copy overwrites @{mem.buf.name}[{i}], which warp {int(agent[k])} has written with an "
+            m.find("async", info, f"bulk copy overwrites @{mem.buf.name}[{i}], which warp {int(agent[k])} has written by an "
                    "ordinary store, without a fence between the two proxies",
                    "put a fence async after the stores (before the barrier or arrival that hands the buffer over)",
                    index=i, row=int(r[k]), lane=int(ln[k]), times=int((~ok).sum()))  # fmt: skip
@@ -199,7 +201,7 @@ class BulkEngine:
             work, self.queue = work[:half], work[half:]
         for b in work:
             agent = b.bars.agent(b.bar)
-            for j, (cells, data) in enumerate(zip(b.cells, b.data)):
+            for j, (cells, data) in enumerate(zip(b.cells, b.data, strict=True)):
                 b.mem.data[cells] = data
                 stamp = (int(b.phase[j] + 1) << 12) | (int(agent[j]) << 5)
                 b.mem.complete(cells, np.full(len(cells), stamp, dtype=np.int32))

@@ -71,10 +71,10 @@ class Patterns:
         else:
             keys_, at_, reps_ = np.unique(h, return_index=True, return_counts=True)
             keys, at, reps = keys_.tolist(), at_.tolist(), reps_.tolist()
-        new = [i for k, i in zip(keys, at) if k not in self.known]
+        new = [i for k, i in zip(keys, at, strict=True) if k not in self.known]
         if new:
             self._learn([k for k in keys if k not in self.known], d[new], phase[new])
-        for k, r in zip(keys, reps):
+        for k, r in zip(keys, reps, strict=True):
             cost, ideal, degree = self.known[k]
             self.cost += cost * r
             self.ideal += ideal * r
@@ -89,8 +89,8 @@ class Patterns:
         addr = np.where(d == OFF, OFF, d * self.itemsize + phase[:, None])
         if self.is_shared:
             cost, ideal, degree = wavefronts(addr, self.nbytes)
-            found = zip(cost.tolist(), ideal.tolist(), degree.tolist())
+            found = zip(cost.tolist(), ideal.tolist(), degree.tolist(), strict=True)
         else:
             n = sectors(addr, self.nbytes).tolist()
-            found = zip(n, [int(x > 0) for x in n], [0] * len(n))
-        self.known.update(zip(keys, found))
+            found = zip(n, [int(x > 0) for x in n], [0] * len(n), strict=True)
+        self.known.update(zip(keys, found, strict=True))

@@ -67,7 +67,7 @@ class Far:
             fenced[list(self.fenced)] = True
             keep = np.flatnonzero(fenced[row])
             cell, row, lane = cell[keep], row[keep], lane[keep]
-        for c, r, ln in zip(cell.tolist(), row.tolist(), lane.tolist()):
+        for c, r, ln in zip(cell.tolist(), row.tolist(), lane.tolist(), strict=True):
             published = mem.releases.get(c)
             if acquires and published:
                 self.seen.setdefault(r, []).append((ln, dict(published)))

@@ -49,7 +49,8 @@ class Global:
         s = self.ws.take(flat)
         if s.any():
             if self.dirty is not None and (d := self.dirty.take(flat) & (s > 0)).any():
-                self._report(m, "dirty", d, flat, row, lane, info, "read of {}, a dirty element that several threads write",
+                self._report(m, "dirty", d, flat, row, lane, info,
+                             "read of {}, a dirty element that several threads write",
                              "read live elements only; dirty ones hold whatever came last")  # fmt: skip
                 s = np.where(d, 0, s)
             self._against(m, s, flat, row, lane, stamp, info, "read", "the write")
@@ -65,7 +66,9 @@ class Global:
             if lost.any():
                 self.r2[flat[lost]] = stamp[lost]
 
-    def check_write(self, m: Machine, flat: Any, row: Any, lane: Any, stamp: Any, info: OpInfo, what: str = "write") -> None:
+    def check_write(
+        self, m: Machine, flat: Any, row: Any, lane: Any, stamp: Any, info: OpInfo, what: str = "write"
+    ) -> None:
         """A plain write."""
         if self.check_uninit:
             self.seen[flat] = True

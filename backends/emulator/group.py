@@ -39,8 +39,8 @@ class RegArray:
             if all(v is None for v in vals):
                 continue
             if any(v is None for v in vals) or any(k in p.some for p in parts):
-                masks = [p.some.get(k, np.bool_(v is not None)) for p, v in zip(parts, vals)]
-                wide = [np.broadcast_to(np.asarray(m), (n, 32)) for m, n in zip(masks, ns)]
+                masks = [p.some.get(k, np.bool_(v is not None)) for p, v in zip(parts, vals, strict=True)]
+                wide = [np.broadcast_to(np.asarray(m), (n, 32)) for m, n in zip(masks, ns, strict=True)]
                 out.some[k] = np.concatenate(wide)[order]
                 like = next(v for v in vals if v is not None)
                 vals = [np.zeros((1, 1), np.asarray(like).dtype) if v is None else v for v in vals]
@@ -134,14 +134,16 @@ class Group:
             env[k] = RegArray.join(vals, ns, order) if isinstance(vals[0], RegArray) else join(vals, ns, order)
         masks = [g.mask for g in groups]
         out = Group(m, rows[order], env, _join_masks(masks, ns, order, True), groups[0].pc)
-        for entries in zip(*(g.stack for g in groups)):
+        for entries in zip(*(g.stack for g in groups), strict=True):
             entry: Entry = [entries[0][0]]
             for k, what in enumerate(FIELDS[entries[0][0]], 1):
                 vals = [e[k] for e in entries]
                 if what == "count":
                     entry.append(max(vals))
                 else:
-                    entry.append(join(vals, ns, order) if what == "value" else _join_masks(vals, ns, order, what == "full"))
+                    entry.append(
+                        join(vals, ns, order) if what == "value" else _join_masks(vals, ns, order, what == "full")
+                    )
             out.stack.append(entry)
         out.spins = max(g.spins for g in groups)
         return out
@@ -154,4 +156,4 @@ def _env_rows(env: list[Any], sel: Any) -> list[Any]:
 def _join_masks(masks: list[Any], ns: list[int], order: Any, fill: bool) -> Any:
     if all(x is None for x in masks):
         return None
-    return np.concatenate([np.full((n, 32), fill) if x is None else x for x, n in zip(masks, ns)])[order]
+    return np.concatenate([np.full((n, 32), fill) if x is None else x for x, n in zip(masks, ns, strict=True)])[order]

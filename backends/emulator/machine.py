@@ -42,7 +42,9 @@ class Run:
         """The table of address patterns of an op."""
         p = self.patterns.get(key)
         if p is None:
-            p = self.patterns[key] = Patterns(meter.itemsize, meter.nbytes, shared=meter.space == "shared", name=meter.name)
+            p = self.patterns[key] = Patterns(
+                meter.itemsize, meter.nbytes, shared=meter.space == "shared", name=meter.name
+            )
         return p
 
 
@@ -109,9 +111,10 @@ class Machine:
         env: list[Any] = [None] * p.nslots
         wib = np.tile(np.arange(self.wpb, dtype=np.int64), self.blocks).reshape(-1, 1)
         lin = self.gblk.reshape(-1, 1)
-        gx, gy, gz = p.grid
+        gx, gy, _ = p.grid
         made = {
-            "tid": wib * 32 + LANES, "lane": LANES, "warp": wib, "bx": lin % gx, "by": lin // gx % gy, "bz": lin // (gx * gy),
+            "tid": wib * 32 + LANES, "lane": LANES, "warp": wib,
+            "bx": lin % gx, "by": lin // gx % gy, "bz": lin // (gx * gy),
         }  # fmt: skip
         for name, slot in p.builtins.items():
             v = made[name]
@@ -207,10 +210,10 @@ class Machine:
         if not parked and g.whole and warps in (0, self.wpb):
             self._meet(g.rows.reshape(self.blocks, self.wpb), True)
             return after
-        for _, other, n in parked:
+        for _, _, n in parked:
             if n != warps and self.collectives:
-                self.find("collective", info, f"barrier {ident} is used with different thread counts ({32 * n} and {32 * warps}; "
-                          "0 is the whole block)", "use one count for each barrier id", row=int(g.rows[0]))  # fmt: skip
+                self.find("collective", info, f"barrier {ident} is used with different thread counts ({32 * n} and "
+                          f"{32 * warps}; 0 is the whole block)", "use one count for each barrier id", row=int(g.rows[0]))  # fmt: skip
         g.pc = after
         parked.append((g, info, warps))
         need = warps or self.wpb
@@ -224,7 +227,11 @@ class Machine:
             self.find("collective", info, f"more than {32 * need} threads arrive at barrier {ident}",
                       "give the barrier the count of all that use it", row=int(g.rows[0]))  # fmt: skip
         go = np.sort(waiting[full[self.lblk[waiting]]])
-        for b in [go.reshape(-1, need)] if (arrived[full] == need).all() else [go[self.lblk[go] == x][None] for x in np.flatnonzero(full)]:
+        for b in (
+            [go.reshape(-1, need)]
+            if (arrived[full] == need).all()
+            else [go[self.lblk[go] == x][None] for x in np.flatnonzero(full)]
+        ):
             self._meet(b, need == self.wpb)
         stay: list[tuple[Group, OpInfo, int]] = []
         for x, i, n in parked:
@@ -302,7 +309,9 @@ class Machine:
             found[key] = replace(old, times=old.times + times)
             return
         block, warp = (int(self.gblk[row]), int(self.clk.wib[row])) if row >= 0 else (-1, -1)
-        found[key] = Finding(kind, message, remedy, info.text, info.buffer, index, block, warp, min(lane, 31), info.loc, times)
+        found[key] = Finding(
+            kind, message, remedy, info.text, info.buffer, index, block, warp, min(lane, 31), info.loc, times
+        )
 
     def _deadlock(self) -> None:
         parts: list[str] = []

@@ -32,7 +32,11 @@ class Bars:
     def fit(self) -> None:
         """Lane classes as the clocks have them now."""
         clk = self.m.clk
-        self.cur, self.done, self.classes = clk.fit(self.cur, self.classes), clk.fit(self.done, self.classes), clk.classes
+        self.cur, self.done, self.classes = (
+            clk.fit(self.cur, self.classes),
+            clk.fit(self.done, self.classes),
+            clk.classes,
+        )
 
     def agent(self, cells: Any) -> Any:
         return self.first + cells % self.size

@@ -69,7 +69,7 @@ class Shared:
         never = s == 0
         if m.uninit and never.any():
             self._report("uninit", never, flat, row, lane, info, "read of {} that nothing has written",
-                         "write the element before, or do not read it (zero the padding that a tile reads)")  # fmt: skip
+                         "write the element before, or do not read it (zero padding that is read)")  # fmt: skip
         state = s >= SPECIAL
         if state.any():
             self._in_flight(s, state, flat, row, lane, info, "read")
@@ -81,8 +81,9 @@ class Shared:
         m = self.m
         if m.asyncs:
             for code, text, fix in (
-                (CP, f"{what} of {{}} while a cp.async into it is in flight", "put a cp_wait that covers its group before "
-                 "(and a commit after the copy), and a barrier if another thread issued it"),
+                (CP, f"{what} of {{}} while a cp.async into it is in flight",
+                 "put a cp_wait that covers its group before (and a commit after the copy), and a barrier if another "
+                 "thread issued it"),
                 (BULK, f"{what} of {{}} while a bulk copy into it is in flight",
                  "wait for its mbarrier's phase (mbar_try_wait in a loop) before"),
             ):  # fmt: skip
@@ -191,7 +192,10 @@ class Shared:
         cand = np.flatnonzero(maybe)
         if not len(cand):
             return
-        r, ln = np.broadcast_to(row, maybe.shape).reshape(-1)[cand], np.broadcast_to(lane, maybe.shape).reshape(-1)[cand]
+        r, ln = (
+            np.broadcast_to(row, maybe.shape).reshape(-1)[cand],
+            np.broadcast_to(lane, maybe.shape).reshape(-1)[cand],
+        )
         cells = flat.reshape(-1)[cand]
         stamps = self.rd.reshape(-1, m.wpb)[cells].astype(np.int64)
         for w in range(m.wpb):
@@ -202,7 +206,9 @@ class Shared:
                 self._race(cells[k], r[k], ln[k], info, what, "the read", w, int(c[k]) & 63, int(bad.sum()))
                 return
 
-    def _race(self, cell: Any, row: Any, lane: Any, info: OpInfo, what: str, by: str, agent: int, source: int, n: int) -> None:
+    def _race(
+        self, cell: Any, row: Any, lane: Any, info: OpInfo, what: str, by: str, agent: int, source: int, n: int
+    ) -> None:
         who = self.m.agent_name(agent, source)
         i = int(cell) % self.size
         self.m.find("race", info, f"{what} of @{self.buf.name}[{i}] is not ordered after {by} by {who}", BARRIER,
@@ -268,10 +274,14 @@ def check_align(g: Group, at: Any, row: Any, lane: Any, itemsize: int, nbytes: i
         return
     fix = "align the buffer and its pitch to the access, or use a narrower one"
     if base % nbytes:
-        g.m.find("bounds", info, f"an access of {nbytes} bytes to @{info.buffer}, which is aligned to {base} bytes only", fix)
+        g.m.find(
+            "bounds", info, f"an access of {nbytes} bytes to @{info.buffer}, which is aligned to {base} bytes only", fix
+        )
     off = (at * itemsize) & (nbytes - 1)
     if off.any():
         shape = np.broadcast_shapes(np.shape(at), np.shape(row), np.shape(lane))
         k = int(np.flatnonzero(np.broadcast_to(off, shape))[0])
         i, r, ln = (int(np.broadcast_to(x, shape).reshape(-1)[k]) for x in (at, row, lane))
-        g.m.find("bounds", info, f"misaligned access of {nbytes} bytes at @{info.buffer}[{i}]", fix, index=i, row=r, lane=ln)
+        g.m.find(
+            "bounds", info, f"misaligned access of {nbytes} bytes at @{info.buffer}[{i}]", fix, index=i, row=r, lane=ln
+        )

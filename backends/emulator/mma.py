@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .group import Group
 
 
-@lru_cache(maxsize=None)
+@cache
 def gather(shape: str, which: str) -> Any:
     """For each element of a matrix, row by row: 32 * (element of the lane) + lane; None if that is 0, 1, 2, ..."""
     f: Fragment = getattr(SHAPES[shape], which)

@@ -92,7 +92,7 @@ def _each(g: Group, bars: Bars, ix: Any, info: OpInfo) -> Iterator[tuple[Any, An
     found = locate(g, ix, None, bars.size, 1, info)
     if found is None:
         return
-    at, row, lane, sel = found
+    at, _, _, sel = found
     if sel is None and at.shape[1] == 1:
         at = np.broadcast_to(at, (g.n, 1))[:, 0]
         bars.used(at + g.m.lblk[g.rows] * bars.size, g.rows, np.zeros(g.n, dtype=np.int64), info)
@@ -196,6 +196,9 @@ def _bar_text(bars: Bars, cells: Any, open_: Any) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ bulk copies
+EVEN = "copy a multiple of 16 bytes between addresses that are multiples of 16 (align buffers and pitch)"
+
+
 def _bulk(op: w.BulkCopy, sc: Scope) -> Step:
     info, src_info = sc.info(op), OpInfo(sc.info(op).text, op.loc, op.src.name, "global")
     dst, src, name = op.dst, op.src, op.bars.name
@@ -210,7 +213,9 @@ def _bulk(op: w.BulkCopy, sc: Scope) -> Step:
         pos = g.sel()
         if not len(pos):
             return
-        a, b, n, k = (np.broadcast_to(np.asarray(f(e)), (g.n, 32)).reshape(-1)[pos].astype(np.int64) for f in (to, frm, cnt, bar))
+        a, b, n, k = (
+            np.broadcast_to(np.asarray(f(e)), (g.n, 32)).reshape(-1)[pos].astype(np.int64) for f in (to, frm, cnt, bar)
+        )
         row, lane = g.rows[pos >> 5], pos & 31
         m.cnt[k_op] += g.nact
         m.cnt[k_bytes] += int(n.sum()) * size
@@ -218,26 +223,28 @@ def _bulk(op: w.BulkCopy, sc: Scope) -> Step:
         def wrong(bad: Any, text: str, fix: str, at: Any, who: OpInfo) -> Any:
             if bad.any() and m.bounds:
                 j = int(np.flatnonzero(bad)[0])
-                m.find("bounds", who, text.format(int(at[j]), int(n[j])), fix, index=int(at[j]), row=int(row[j]),
+                m.find("bounds", who, text.format(at=int(at[j]), n=int(n[j])), fix, index=int(at[j]), row=int(row[j]),
                        lane=int(lane[j]), times=int(bad.sum()))  # fmt: skip
             return bad
 
-        even = "copy a multiple of 16 bytes between addresses that are multiples of 16 (align buffers and pitch)"
-        wrong((n * size) % 16 != 0, f"bulk copy of {{1}} elements ({size} bytes each): not a multiple of 16 bytes", even, n, info)
-        wrong((a * size) % 16 != 0, f"bulk copy to @{dst.name}[{{0}}], which is not 16-byte aligned", even, a, info)
-        wrong((b * size) % 16 != 0, f"bulk copy from @{src.name}[{{0}}], which is not 16-byte aligned", even, b, src_info)
+        to_, from_ = f"to @{dst.name}[{{at}}]", f"from @{src.name}[{{at}}]"
+        wrong(
+            n * size % 16 != 0, f"bulk copy of {{n}} elements of {size} bytes: no multiple of 16 bytes", EVEN, n, info
+        )
+        wrong(a * size % 16 != 0, f"bulk copy {to_}, which is not 16-byte aligned", EVEN, a, info)
+        wrong(b * size % 16 != 0, f"bulk copy {from_}, which is not 16-byte aligned", EVEN, b, src_info)
         if m.bounds and (m.align(src) % 16 or m.align(dst) % 16):
-            m.find("bounds", info, f"bulk copy from @{src.name} to @{dst.name}: one of them is not 16-byte aligned", even)
-        clamp = "shorten the copy or enlarge the buffer"
-        bad = wrong((a < 0) | (a + n > dst.size), f"bulk copy of {{1}} elements to @{dst.name}[{{0}}] leaves its {dst.size} elements",
-                    clamp, a, info)  # fmt: skip
-        bad = bad | wrong((b < 0) | (b + n > src.size),
-                          f"bulk copy of {{1}} elements from @{src.name}[{{0}}] leaves its {src.size} elements", clamp, b,
-                          src_info)  # fmt: skip
-        bad = bad | wrong((k < 0) | (k >= m.bars[name].size), f"index {{0}} of @{name} is outside", clamp, k, info)
-        keep = np.flatnonzero(~bad)
-        if len(keep):
-            m.bulk.issue(g, m.bars[name], dst, src, a[keep], b[keep], n[keep], k[keep], row[keep], lane[keep], info, src_info)
+            m.find("bounds", info, f"bulk copy from @{src.name} to @{dst.name}: one is not 16-byte aligned", EVEN)
+        fit = "shorten the copy or enlarge the buffer"
+        bad = wrong(
+            (a < 0) | (a + n > dst.size), f"bulk copy of {{n}} elements {to_} leaves its {dst.size}", fit, a, info
+        )
+        over = (b < 0) | (b + n > src.size)
+        bad = bad | wrong(over, f"bulk copy of {{n}} elements {from_} leaves its {src.size}", fit, b, src_info)
+        bad = bad | wrong((k < 0) | (k >= m.bars[name].size), f"index {{at}} of @{name} is outside", fit, k, info)
+        ok = np.flatnonzero(~bad)
+        if len(ok):
+            m.bulk.issue(g, m.bars[name], dst, src, a[ok], b[ok], n[ok], k[ok], row[ok], lane[ok], info, src_info)
 
     return bulk
 

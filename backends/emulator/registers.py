@@ -53,7 +53,8 @@ def load_step(op: w.Ld, sc: Scope) -> Step:
             return
         k = int(np.flatnonzero(hit)[0]) if hit is not None else int(g.sel()[0])
         g.m.find("uninit", info, f"read of register @{name}[{i}] that nothing has written",
-                 "initialise the register array before it is read", index=i, row=int(g.rows[k >> 5]), lane=k & 31)  # fmt: skip
+                 "initialise the register array before it is read", index=i, row=int(g.rows[k >> 5]),
+                 lane=k & 31)  # fmt: skip
 
     def one(g: Group, r: RegArray, i: int) -> Any:
         v, some = r.elems[i], r.some.get(i)

@@ -32,7 +32,9 @@ class Finding:
     times: int = 1
 
     def __str__(self) -> str:
-        where = [f"{name} {v}" for name, v in (("block", self.block), ("warp", self.warp), ("lane", self.lane)) if v >= 0]
+        where = [
+            f"{name} {v}" for name, v in (("block", self.block), ("warp", self.warp), ("lane", self.lane)) if v >= 0
+        ]
         lines = [f"{self.loc}: " if self.loc else "", f"{self.kind}: {self.message}"]
         if where:
             lines.append(f" ({', '.join(where)}{f'; {self.times} times' if self.times > 1 else ''})")
@@ -47,8 +49,8 @@ class Finding:
 class Conflict:
     """The worst shared-memory conflict degree that one op showed: ``degree`` 1 is free of conflicts.
 
-    ``declared`` is what the program says (None for copies, which say nothing); ``extra`` wavefronts are those beyond the
-    ideal, of ``requests``.
+    ``declared`` is what the program says (None for copies, which say nothing); ``extra`` counts the wavefronts beyond
+    the ideal, of all ``requests``.
     """
 
     op: str

@@ -132,7 +132,9 @@ def binary(op: w.Binary, dtype: DType) -> Callable[[Any, Any], Any]:
         npt = held(dtype)
         if op.op in ("shl", "shr"):
             return lambda a, b: _shift64(op.op, np.asarray(a).astype(npt), b)
-        g = {**_INT, "div": lambda a, b: a // np.where(b == 0, b + 1, b) if dtype.kind == "uint" else _int_div(a, b)}[op.op]
+        g = {**_INT, "div": lambda a, b: a // np.where(b == 0, b + 1, b) if dtype.kind == "uint" else _int_div(a, b)}[
+            op.op
+        ]
         return lambda a, b: g(np.asarray(a).astype(npt), np.asarray(b).astype(npt))
     h = _INT[op.op]
     if op.op in ("and", "or", "xor", "min", "max", "shr"):

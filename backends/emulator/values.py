@@ -1,8 +1,8 @@
 """How values look while a program runs, and expressions as compiled Python.
 
-A value of a group of ``n`` warps broadcasts to ``[n, 32]``: a Python int or NumPy scalar (the same everywhere), ``[n, 1]``
-(one a warp), ``[1, 32]`` (one a lane) or ``[n, 32]``.  Integers of every type up to 64 bits signed are held exactly as
-int64 (u64 as uint64), predicates as bool, floats in their own NumPy type.
+A value of a group of ``n`` warps broadcasts to ``[n, 32]``: a Python int or NumPy scalar (the same everywhere),
+``[n, 1]`` (one a warp), ``[1, 32]`` (one a lane) or ``[n, 32]``.  Integers of every type up to 64 bits signed are held
+exactly as int64 (u64 as uint64), predicates as bool, floats in their own NumPy type.
 """
 
 from __future__ import annotations
@@ -143,7 +143,11 @@ def wrap(x: Any, dtype: DType) -> Any:
     if dtype.bits == 64:
         if dtype.name == "u64":
             return np.asarray(x).astype(np.uint64)
-        return x if isinstance(x, np.ndarray) or -(1 << 63) <= int(x) < 1 << 63 else int(np.uint64(int(x) % 2**64).astype(np.int64))
+        return (
+            x
+            if isinstance(x, np.ndarray) or -(1 << 63) <= int(x) < 1 << 63
+            else int(np.uint64(int(x) % 2**64).astype(np.int64))
+        )
     mask = (1 << dtype.bits) - 1
     if dtype.kind == "uint":
         return x & mask
@@ -180,4 +184,4 @@ def join(parts: list[Any], ns: list[int], order: Any) -> Any:
             return first
     arrays = [np.asarray(p) for p in parts]
     width = max(a.shape[-1] if a.ndim == 2 else 1 for a in arrays)
-    return np.concatenate([np.broadcast_to(a, (n, width)) for a, n in zip(arrays, ns)])[order]
+    return np.concatenate([np.broadcast_to(a, (n, width)) for a, n in zip(arrays, ns, strict=True)])[order]

@@ -7,14 +7,14 @@ boundary holds at each step, which one application cannot do: those cells go to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from .. import op as o
 from ..errors import ScheduleError
-from ..fuse import convolve, inner_box, rim_width, strips
+from ..fuse import Widths, convolve, inner_box, rim_width, strips
 from ..module import Module
 from ..node import Op
 from .manager import register
@@ -23,17 +23,21 @@ from .manager import register
 @register("fuse-time")
 @dataclass(frozen=True)
 class FuseTime:
-    """Makes ``steps`` time steps of every stencil one application."""
+    """Makes ``steps`` time steps of every stencil one application, and ``levels`` applications one pass.
+
+    Levels are done one after the other by whoever lowers the op (``stream``).  With ``rim_all`` everything that a
+    border reaches is the rim's, unless it is periodic: such a lowering knows no border, which holds at each level.
+    """
 
     steps: int = 1
+    levels: int = 1
+    rim_all: bool = False
 
     def run(self, module: Module) -> Module:
-        if self.steps == 1:
-            return module
         funcs: list[Op] = []
         for op in module.funcs:
             funcs += self._fuse(op) if isinstance(op, o.Stencil) else [op]
-        return Module(module.name, tuple(funcs), module.launches, module.constants)
+        return replace(module, funcs=tuple(funcs))
 
     def _fuse(self, op: o.Stencil) -> list[Op]:
         one = dense_weights(op)
@@ -50,15 +54,12 @@ class FuseTime:
             (tuple(int(i) - r for i, r in zip(at, radius, strict=True)), float(fused[tuple(at)]))
             for at in np.argwhere(fused != 0.0)
         )
-        rims = rim_width(one, op.sides, self.steps)
+        total = self.steps * self.levels
+        rims = reached(op, total) if self.rim_all else rim_width(one, op.sides, total)
         inner, boxes = inner_box(op.shape, rims), strips(op.shape, rims)
         out: list[Op] = []
         if all(low < high for low, high in inner):
-            out.append(
-                o.Stencil(
-                    op.symbol, op.shape, op.dtype, taps, radius, op.sides, inner, op.pitch, self.steps, loc=op.loc
-                )
-            )
+            out.append(replace(op, taps=taps, radius=radius, box=inner, steps=total, levels=self.levels))
         if boxes:
             out.append(
                 o.Rim(
@@ -70,11 +71,19 @@ class FuseTime:
                     op.sides,
                     boxes,
                     op.pitch,
-                    self.steps,
+                    total,
                     loc=op.loc,
                 )
             )
         return out
+
+
+def reached(op: o.Stencil, steps: int) -> Widths:
+    """How many cells from each border, unless it is periodic, a value from outside can have come in ``steps`` steps."""
+    return tuple(
+        (0, 0) if low[0] == "periodic" else (r * steps, r * steps)
+        for r, (low, _) in zip(op.radius, op.sides, strict=True)
+    )
 
 
 def dense_weights(op: o.Stencil) -> Any:

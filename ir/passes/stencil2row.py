@@ -97,6 +97,7 @@ class _Build:
         self.stride = conflict_free(needed) if s.pad else needed
         self.a_size = self.groups * self.stride
         self.ab_size = -(-(2 * self.a_size + 1) // 2) * 2
+        self.dirty = s.dirty and not s.explicit  # in global memory a dirty write costs as much as a real one
         self.extent = (op.shape[0], op.shape[1])
         self.loc = op.loc
 
@@ -129,7 +130,7 @@ class _Build:
 
     def lookup(self) -> Any:
         """For each element of the window: its places in A and B (low, high half), and its (row, column) alike."""
-        spare = 2 * self.a_size if self.s.dirty else NOWHERE
+        spare = 2 * self.a_size if self.dirty else NOWHERE
         a, b = (np.where(m.mask(), m.tables()[0], spare) for m in self.windows())
         r, c = np.indices(a.shape)
         return np.stack([a | b << 16, r << 16 | c], axis=-1).astype(np.uint32).ravel()
@@ -210,7 +211,7 @@ class _Build:
             1,
             "plain",
             raw,
-            2 * self.a_size if self.s.dirty else None,
+            2 * self.a_size if self.dirty else None,
             lut,
             loc=self.loc,
         )

@@ -107,11 +107,12 @@ def rank(
     ablation: bool = False,
     boundary: str = "periodic",
 ) -> Ranking:
-    """All candidates (or the given legal schedules) by predicted time a step, then by shared memory."""
+    """All candidates (or the given legal schedules) by predicted time a step, then by what would bind next."""
     rejected: list[Rejected] = []
-    ranked: list[tuple[float, int, int, Cost]] = []
+    ranked: list[tuple[float, float, int, Cost]] = []
     for s in candidates(k, dtype, device, shape, fuses, rejected, ablation) if schedules is None else schedules:
         g = geometry(s, k, ITEMSIZE[dtype])
         c = evaluate(k, points, shape, s, device, dtype, g, boundary)
-        ranked.append((c.time_per_step, g.smem_bytes, len(ranked), c))
+        near = c.terms["l2"] + c.terms["exposed"]  # what would bind next
+        ranked.append((round(c.time_per_step, 12), near, len(ranked), c))
     return Ranking(tuple(r[3] for r in sorted(ranked, key=lambda r: r[:3])), tuple(rejected))

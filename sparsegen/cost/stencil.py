@@ -12,7 +12,7 @@ no counter has shown yet, and L1_HOLD is longer than any published latency.  Res
     direct                                              1            +4 %
     stencil2row m8n8k4, stages = 1                      2            +10 % (table), +13 % (computed)
     stencil2row m8n8k4, stages = 2, 3                   6            median 2 %, worst  -3 %
-    stencil2row m16n8k4 and k8, stages = 2              9            median 2 %, worst -22 % (odd pitch), -8 % (dirichlet)
+    stencil2row m16n8k4 and k8, stages = 2              9            median 2 %, worst -22 % (odd pitch), -8 %
     spilled to local memory (49 taps at 32 registers, k16 at 128)    -30 %, -30 %, -13 %: spills are not modelled
 
 The estimate of registers bounds the blocks of an SM, so that what is chosen here does not spill.  Of boundaries the
@@ -172,7 +172,7 @@ def blocks_per_sm(s: StencilSchedule, g: Geometry, device: DeviceProfile) -> int
 
 
 def rounds(elements: float, in_flight: int) -> float:
-    """How often a thread waits for loads: ``in_flight`` at once, and those that are left one by one (nvcc's unrolling)."""
+    """How often a thread waits for loads: ``in_flight`` at once, those left over one by one (nvcc unrolls so)."""
     return elements // in_flight + elements % in_flight
 
 
@@ -255,7 +255,11 @@ def _values(
     v |= _rim(s, g, shape, d, boundary, *one)
     if s.family == "tiled":
         first = g.before - g.radius
-        v |= {"per_x": g.per_x, "per_y": g.per_y, "span": -(-(first % g.per_x + g.per_x + g.k - 1) // g.per_x) * g.per_x}
+        v |= {
+            "per_x": g.per_x,
+            "per_y": g.per_y,
+            "span": -(-(first % g.per_x + g.per_x + g.k - 1) // g.per_x) * g.per_x,
+        }
     if s.family == "stencil2row":
         f64 = dtype == "f64"
         elements = g.halo_rows * g.halo_cols / g.threads

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sparsegen.backends.cuda.toolchain import find_tool
 
 import sparsegen as sg
 from sparsegen import target
+from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.cost.devices import load_profile
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -289,11 +289,10 @@ def test_check_finds_nothing(line: str) -> None:
 
 def test_check_finds_a_missing_barrier(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipeline that leaves out the pass that orders what threads share is caught, with the user's line."""
+    import sparsegen.pipelines as pipelines
     from sparsegen.ir import warp
     from sparsegen.ir.module import Module
     from sparsegen.ir.node import rewrite
-
-    import sparsegen.pipelines as pipelines
 
     lower = pipelines.lower
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from sparsegen.backends.cuda.runtime import DeviceInfo
 
 import sparsegen as sg
 from sparsegen import target
+from sparsegen.backends.cuda.runtime import DeviceInfo
 from sparsegen.cost.devices import load_profile, profile_from
 from sparsegen.target import profile_of, resolve
 

@@ -57,7 +57,7 @@ def clean(f: w.Func, args: Mapping[str, Any] | None = None, **kw: Any) -> tuple[
 
 
 def faulty(f: w.Func, kind: str, remedy: str, args: Mapping[str, Any] | None = None, **kw: Any) -> Report:
-    """Runs a kernel that must show errors of one kind only, with a remedy that says ``remedy``; without the checker, none."""
+    """Runs a kernel that must show errors of one kind only, and a remedy that says ``remedy``."""
     r = run(f, zeros(f, **(args or {})), **kw)
     assert r.kinds() == {kind}, str(r)
     assert any(remedy in e.remedy for e in r.errors), str(r)

@@ -93,7 +93,12 @@ def split_args(f: w.Func) -> tuple[dict[str, Any], dict[str, Any]]:
     splits, groups, _ = f.grid
     data = np.random.default_rng(5).uniform(-1, 1, f.params[0].size)
     want = [sum(float(np.add.accumulate(np.r_[0.0, p])[-1]) for p in g) for g in data.reshape(groups, splits, -1)]
-    args = {"src": data, "out": np.zeros(groups), "part": np.zeros(splits * groups), "count": np.zeros(groups, np.uint32)}
+    args = {
+        "src": data,
+        "out": np.zeros(groups),
+        "part": np.zeros(splits * groups),
+        "count": np.zeros(groups, np.uint32),
+    }
     return args, {"out": np.array(want), "count": np.zeros(groups, np.uint32)}
 
 
@@ -133,7 +138,7 @@ def stream_args(f: w.Func) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def vote() -> w.Func:
-    """Warps find whether any thread of the block has a negative number; a reduction tree with warp syncs and a barrier."""
+    """Has any thread of the block a negative number?  A reduction tree with warp syncs and a barrier."""
     src, out, tile = glob("src", f64, 64), glob("out", f64, 64), shared("tile", f64, 64)
 
     def body(b: Any, v: Any) -> None:

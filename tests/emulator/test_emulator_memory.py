@@ -143,7 +143,9 @@ def test_parameters_by_value() -> None:
 
 # ------------------------------------------------------------------------------------------------ atomics
 @pytest.mark.parametrize("space", ["global", "shared"])
-@pytest.mark.parametrize(("op", "start", "want"), [("add", 5, 5 + sum(range(64))), ("max", 5, 63), ("min", 5, 0), ("inc", 0, 64)])
+@pytest.mark.parametrize(
+    ("op", "start", "want"), [("add", 5, 5 + sum(range(64))), ("max", 5, 63), ("min", 5, 0), ("inc", 0, 64)]
+)
 @pytest.mark.parametrize("seed", [0, 3])
 def test_atomics(space: str, op: str, start: int, want: int, seed: int) -> None:
     cell = glob("cell", u32, 1) if space == "global" else shared("cell", u32, 1)
@@ -199,7 +201,9 @@ def test_atomics_race_with_plain_accesses(space: str) -> None:
                 b.barrier()
             b.st(out, v.tid, b.ld(cell, 0))
 
-        return kernel(body, (out, cell) if space == "global" else (out,), (cell,) if space == "shared" else (), threads=64)
+        return kernel(
+            body, (out, cell) if space == "global" else (out,), (cell,) if space == "shared" else (), threads=64
+        )
 
     args, _ = clean(make(True))
     assert (args["out"] == 64).all()
@@ -236,7 +240,9 @@ def test_wavefronts_and_sectors_by_the_rule(data: st.DataObject) -> None:
     sh, gl = Patterns(nbytes, nbytes, shared=True), Patterns(nbytes, nbytes, shared=False)
     for p in (sh, gl, sh, gl):  # the second time from the table
         p.add(ix, mask, n)
-    addr = [[int(x) * nbytes if mask is None or mask[r, c] else None for c, x in enumerate(row)] for r, row in enumerate(ix)]
+    addr = [
+        [int(x) * nbytes if mask is None or mask[r, c] else None for c, x in enumerate(row)] for r, row in enumerate(ix)
+    ]
     want = [_waves(a, nbytes) for a in addr]
     assert (sh.cost, sh.ideal) == (2 * sum(x[0] for x in want), 2 * sum(x[1] for x in want))
     assert sh.degree == max(x[2] for x in want)

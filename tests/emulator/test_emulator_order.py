@@ -349,7 +349,10 @@ def test_a_barrier_that_one_warp_does_not_reach() -> None:
 
     clean(make(3))
     r = faulty(make(2), "deadlock", "reach the barrier")
-    assert "warps 0, 1 waits at barrier 0" in r.errors[0].message and "warps 2 of the block have ended" in r.errors[0].message
+    assert (
+        "warps 0, 1 waits at barrier 0" in r.errors[0].message
+        and "warps 2 of the block have ended" in r.errors[0].message
+    )
 
 
 def test_named_barriers_with_wrong_counts() -> None:
@@ -371,7 +374,9 @@ def test_named_barriers_with_wrong_counts() -> None:
 
 
 # ------------------------------------------------------------------------------------------------ mbarriers
-def signal(count: int = 32, wait: bool = True, lanes: int = 32, init_order: Any = barrier, early: bool = False) -> w.Func:
+def signal(
+    count: int = 32, wait: bool = True, lanes: int = 32, init_order: Any = barrier, early: bool = False
+) -> w.Func:
     """Warp 0 writes and arrives; warp 1 waits and reads."""
     t, bars = shared("t", f64, 32), shared("bars", u64, 1)
 

@@ -82,7 +82,9 @@ def test_64_bit_arithmetic_wraps(a: list[int]) -> None:
 
 @given(a=st.lists(S32, min_size=32, max_size=32), b=st.lists(S32.filter(bool), min_size=32, max_size=32))
 def test_integer_division_truncates(a: list[int], b: list[int]) -> None:
-    want = [signed(int(math.copysign(1, x) * math.copysign(1, y)) * (abs(x) // abs(y))) for x, y in zip(a, b, strict=True)]
+    want = [
+        signed(int(math.copysign(1, x) * math.copysign(1, y)) * (abs(x) // abs(y))) for x, y in zip(a, b, strict=True)
+    ]
     lanes(lambda bl, x, y: bl.binary("div", x, y), {"a": ("s32", a), "b": ("s32", b)}, want, s32)
 
 
@@ -196,7 +198,12 @@ def test_pack_and_bitcast_keep_the_bits(a: list[int], b: list[int]) -> None:
 
 @given(x=st.lists(st.floats(allow_nan=False), min_size=32, max_size=32))
 def test_bitcast_of_doubles(x: list[float]) -> None:
-    lanes(lambda b, v: b.bitcast(v, u64), {"x": ("f64", x)}, [struct.unpack("<Q", struct.pack("<d", v))[0] for v in x], u64)
+    lanes(
+        lambda b, v: b.bitcast(v, u64),
+        {"x": ("f64", x)},
+        [struct.unpack("<Q", struct.pack("<d", v))[0] for v in x],
+        u64,
+    )
 
 
 F64 = st.lists(st.floats(-1e100, 1e100), min_size=32, max_size=32)
@@ -260,7 +267,13 @@ def test_index_expressions_are_exact(a: list[int]) -> None:
         x = b.let("x", v % 1000)
         y = b.let("y", (x * 7 + 3) // 10 % 64)
         p = b.let("p", x.lt(500))
-        e = select(p, x + y, (x ^ y) | 1) + expr_binary("min", x, 9) * 100 + expr_binary("max", y, 5) + (x >> 2) + (y << 3)
+        e = (
+            select(p, x + y, (x ^ y) | 1)
+            + expr_binary("min", x, 9) * 100
+            + expr_binary("max", y, 5)
+            + (x >> 2)
+            + (y << 3)
+        )
         return b.binary("add", b.let("e", e - 2 + (x & 12) + select(expr_binary("or", p, y.eq(3)), 1, 0)), 0, u32)
 
     def plain(v: int) -> int:

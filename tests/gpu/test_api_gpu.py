@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sparsegen.backends.cuda.runtime import available_kinds, open_runtime
 
 import sparsegen as sg
+from sparsegen.backends.cuda.runtime import available_kinds, open_runtime
 
 KINDS = [
     pytest.param(k, marks=pytest.mark.skipif(k not in available_kinds(), reason=f"no {k}"))

@@ -87,7 +87,8 @@ def score(
     seeds: tuple[int, ...] = (0, 1),
     **options: Any,
 ) -> tuple[int, list[Mutant]]:
-    """(killed mutants, survivors).  ``make_args`` gives fresh arguments, ``expected`` the outputs; ``options`` go to ``run``.
+    """(killed mutants, survivors).  ``make_args`` gives fresh arguments, ``expected`` the outputs, ``options`` go to
+    ``run``.
 
     The program itself must have no errors and give the expected result.
     """

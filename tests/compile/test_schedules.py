@@ -1,0 +1,114 @@
+"""A covering sample of the legal schedules through nvcc, with no GPU: no spills, no stack, shared memory as computed."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
+
+import numpy as np
+import pytest
+
+from sparsegen.backends.cuda.frame import translation_unit
+from sparsegen.backends.cuda.nvcc import compile_cubin
+from sparsegen.backends.cuda.resources import KernelResources
+from sparsegen.backends.cuda.toolchain import find_tool
+from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.search import candidates
+from sparsegen.geometry import geometry
+from sparsegen.ir import warp as w
+from sparsegen.ir.module import Module
+from sparsegen.schedule import ITEMSIZE, StencilSchedule
+from tests.schedules import device, kernels, lowered, stencil
+
+SHAPE = (1000, 998)
+#: Architectures and the profile whose legal schedules are compiled for it; m16n8k* exist on sm_90 only.
+ARCHS = {"sm_80": "a100", "sm_89": "rtx4090", "sm_90a": "h200"}
+#: (edge, dtype, may fuse): what stencils the sample is taken for.
+STENCILS = [(3, "f64", True), (3, "f32", True), (7, "f64", False)]
+BOUNDARIES: list[BoundarySpec] = [periodic, dirichlet(1.0), frozen, {0: (neumann, frozen), 1: periodic}]
+UNITS = 2  # translation units an architecture, compiled at once
+
+Item = tuple[str, int, str, StencilSchedule, w.Func]
+
+
+def traits(s: StencilSchedule, k: int) -> Iterator[tuple[object, ...]]:
+    """What must occur in the sample: choices, and pairs of choices that meet in one loop or one register budget."""
+    if s.family == "direct":
+        yield from ((s.family, s.block), (s.family, s.fuse))
+        return
+    assert s.tile is not None
+    if s.family == "tiled":
+        yield from (("stages", s.stages), ("fuse", s.fuse), ("rows", s.tile[0], s.warps), ("cols", s.tile[1]))
+        return
+    per_warp = geometry(s, k).tiles_per_warp
+    yield from (
+        (s.mma, "fuse", s.fuse), (s.mma, "stages", s.stages), (s.mma, "products", per_warp),
+        (s.lut, s.dirty, s.stages), ("warps", s.warps, s.fuse), ("transform", s.transform), ("pad", s.pad),
+    )  # fmt: skip
+
+
+def sample(k: int, dtype: str, profile: DeviceProfile, fuses: tuple[int, ...]) -> list[StencilSchedule]:
+    """Few schedules that show every trait that a legal one has: the one that adds most, again and again."""
+    legal = list(candidates(k, dtype, profile, SHAPE, fuses, ablation=True))
+    random.Random(k).shuffle(legal)
+    legal = legal[:1500] if dtype == "f64" else legal[:200]
+    shows = {s: {(s.family, *x) for x in traits(s, k)} for s in legal}
+    missing: set[tuple[object, ...]] = set().union(*shows.values())
+    out: list[StencilSchedule] = []
+    while missing:
+        best = max(legal, key=lambda s: len(shows[s] & missing))
+        out.append(best)
+        missing -= shows[best]
+    return out
+
+
+def items(profile: DeviceProfile) -> Iterator[Item]:
+    """(name, edge, dtype, schedule, kernel) of every kernel of the sample, under names of its own."""
+    boundaries = cycle(BOUNDARIES)
+    for k, dtype, fuses in STENCILS:
+        weights = np.random.default_rng(k).uniform(0.1, 1.0, (k, k))
+        for i, s in enumerate(sample(k, dtype, profile, (1, 2, 3) if fuses else (1,))):
+            program = lowered(stencil(weights, next(boundaries), dtype), SHAPE, s, profile=profile)
+            for func in kernels(program.warp).values():
+                name = f"k{k}_{dtype}_{i}_{func.symbol}"
+                yield name, k, dtype, s, dataclasses.replace(func, symbol=name)
+
+
+def compiled(arch: str, funcs: list[w.Func]) -> dict[str, KernelResources]:
+    return compile_cubin(translation_unit(Module("sample", tuple(funcs)), title=arch), arch).resources
+
+
+@pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
+@pytest.mark.parametrize("arch", ARCHS)
+def test_legal_schedules_compile_without_spills(arch: str) -> None:
+    profile = device(ARCHS[arch])
+    everything = list(items(profile))
+    assert len(everything) > 20
+    with ThreadPoolExecutor(UNITS) as pool:
+        parts = [[item[-1] for item in everything[i::UNITS]] for i in range(UNITS)]
+        used = {name: r for part in pool.map(lambda fs: compiled(arch, fs), parts) for name, r in part.items()}
+    wrong = []
+    for name, k, dtype, s, func in everything:
+        r = used[name]
+        if r.spills or r.stack:
+            wrong.append(f"k={k} {dtype} {s} ({func.symbol}): {r.registers} registers, {r.spill_stores} bytes spilled, "
+                         f"{r.stack} bytes of stack")  # fmt: skip
+        if r.static_shared:
+            wrong.append(f"{s}: {r.static_shared} bytes of static shared memory")
+        if r.registers * func.threads * func.min_blocks > profile.regs_sm:
+            wrong.append(f"{s}: {r.registers} registers, {func.min_blocks} blocks of {func.threads} do not fit")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_shared_memory_is_as_computed(arch: str) -> None:
+    """What the schedule's geometry says, the cost model counts with and the launch asks for is one number."""
+    profile = device(ARCHS[arch])
+    for name, k, dtype, s, func in items(profile):
+        assert func.shared_bytes <= profile.smem_block, name
+        if name.endswith("_stencil") and s.transform != "explicit":
+            assert func.shared_bytes == geometry(s, k, ITEMSIZE[dtype]).smem_bytes, s
