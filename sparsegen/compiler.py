@@ -151,6 +151,13 @@ def _text(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))
 
 
+def boundary_kind(stencil: Stencil) -> str:
+    """The kind of boundary that the cost model takes for all sides: the costliest of them."""
+    from sparsegen.cost.stencil import costliest
+
+    return costliest(side.kind for pair in stencil.sides for side in pair)
+
+
 @dataclass(frozen=True)
 class Choice:
     """A schedule and how it was chosen.  ``ranking`` and ``cost`` are None where no schedule fits (reference only);
@@ -199,7 +206,8 @@ def _choose(
         )
     from sparsegen.cost.stencil import cost
 
-    predicted = cost(edge(stencil), stencil.points, _pair(shape), chosen, target.profile, stencil.dtype)
+    kind = boundary_kind(stencil)
+    predicted = cost(edge(stencil), stencil.points, _pair(shape), chosen, target.profile, stencil.dtype, kind)
     return Choice(chosen, predicted, None, False)
 
 
@@ -274,7 +282,8 @@ def _ranked(stencil: Stencil, shape: tuple[int, ...], limit: int, profile: Devic
             fitting.append(s)
         else:
             rejected.append(Rejected(s, reason))
-    ranking = rank(k, stencil.points, stencil.dtype, profile, _pair(shape), fuses, fitting)
+    kind = boundary_kind(stencil)
+    ranking = rank(k, stencil.points, stencil.dtype, profile, _pair(shape), fuses, fitting, boundary=kind)
     return Ranking(ranking.costs, tuple(rejected))
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sparsegen.compiler import MAX_FUSE, Choice, edge, ranked, total_time, widens
+from sparsegen.compiler import MAX_FUSE, Choice, boundary_kind, edge, ranked, total_time, widens
 from sparsegen.ir.boundary import describe
 from sparsegen.schedule import FAMILIES
 
@@ -140,7 +140,7 @@ def _change(kernel: Kernel, ranking: Ranking, cost: Cost, profile: DeviceProfile
     rows, cols = kernel.shape
 
     def winner(device: DeviceProfile, shape: tuple[int, int]) -> Cost:
-        found = rank(edge(st), st.points, st.dtype, device, shape, schedules=pool)
+        found = rank(edge(st), st.points, st.dtype, device, shape, schedules=pool, boundary=boundary_kind(st))
         return min(found.costs, key=lambda c: total_time(c, steps))
 
     usual = winner(profile, (rows, cols)).schedule

@@ -160,7 +160,7 @@ def geometry(schedule: StencilSchedule, k: int, itemsize: int = 8) -> Geometry:
 
 
 def _threads(s: StencilSchedule, rows: int, cols: int, itemsize: int) -> tuple[int, int, int]:
-    """(thread rows, thread columns, adjacent outputs a thread) of ``tiled``: in 16-byte pieces where the tile allows."""
+    """(thread rows, thread columns, adjacent outputs a thread) of ``tiled``: in 16-byte pieces where it can."""
     for per_x in (16 // itemsize, 8 // itemsize, 1):
         strips, rest = divmod(cols, 32 * per_x)
         if not rest and s.warps % strips == 0 and rows % (s.warps // strips) == 0:
@@ -176,22 +176,20 @@ def shared_bytes(schedule: StencilSchedule, k: int, itemsize: int = 8) -> int:
 def registers(schedule: StencilSchedule, g: Geometry) -> int:
     """Estimated 32-bit registers of a thread (f64): what must be live in the inner loop, plus addresses and indices.
 
-    The 24 to 40 for addresses are fitted to ptxas on sm_90 (m16n8k4: two blocks an SM; k8, k16: 158 registers, one).
-    A bound, which the kernel is compiled with: below it ptxas spills.  Up to an edge of 5 and 16 outputs a thread it
-    needs fewer than its values and loads shared memory again instead (nvcc 13: 32 do for each); at 7 it spills.
+    The kernel is compiled with this bound, so it must not be too low: ptxas would spill.  Fitted to nvcc 13 on sm_90.
+    Up to an edge of 5 and 16 outputs a thread, ``tiled`` needs fewer registers than its values, because ptxas loads
+    from shared memory again (32 do for all of them); at an edge of 7 it spills instead.
     """
-    if schedule.family == "direct":
-        return 26 + 2 * g.k
+    if schedule.family == "direct":  # all loads of a point at once, until ptxas gives in; compiled without a bound
+        return min(104, 12 + 2 * g.k * g.k)
     if schedule.family == "tiled":  # a column of accumulators, and the values loaded for it
         column = g.rows * g.cols // g.threads
-        if g.k <= 5 and column <= 16:
-            return 24 + column
-        return 24 + 2 * column + 2 * (column + g.k - 1)
+        return 24 + column if g.k <= 5 and column <= 16 else 24 + 4 * column + 3 * (g.k - 1)
+    if schedule.mma == "none":  # a lane holds two outputs of each block of 8 columns of its rows
+        return 64 + 2 * (g.k + 1)
     acc = min(g.tiles_per_warp, 4) * g.n_tiles * g.m // 4
-    if schedule.mma == "none":  # a thread holds one row of k + 1 outputs; weights are constant operands
-        return 40 + 2 * (g.k + 1)
     a = min(g.tiles_per_warp, 4) * g.m * g.k_f // 32  # A fragments in flight
-    return 28 + 2 * (g.fragments + acc + a)
+    return (28 if schedule.mma == "f64.m16n8k4" else 40) + 2 * (g.fragments + acc + a)
 
 
 def legal(schedule: StencilSchedule, k: int, device: DeviceProfile, dtype: str = "f64") -> None:

@@ -176,7 +176,8 @@ def with_kernel(module: Module, func: w.Func) -> Module:
 
 def rewritten(module: Module, rule: Callable[[Any], Any]) -> Module:
     """The module with ``rule`` applied to every op of every kernel's body (see ``ir.node.rewrite``)."""
-    funcs = tuple(dataclasses.replace(f, body=rewrite(f.body, rule)) for f in module.funcs if hasattr(f, "body"))
+    every: tuple[Any, ...] = module.funcs
+    funcs = tuple(dataclasses.replace(f, body=rewrite(f.body, rule)) for f in every)
     return dataclasses.replace(module, funcs=funcs)
 
 

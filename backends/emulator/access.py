@@ -101,7 +101,7 @@ def _ld(op: w.Ld, sc: Scope) -> Step:
         meter(g, at, sel)
         if width > 1:
             check_align(g, at, row, lane, d.nbytes, nbytes, m.align(buf), info)
-        mem = m.shared[buf.name] if shared else m.globals[buf.name]
+        mem: Any = m.shared[buf.name] if shared else m.globals[buf.name]
         tracked = mem.tracked
         if shared:
             at = at + m.lblk[row] * size
@@ -198,7 +198,7 @@ def _ldmatrix(op: w.LdMatrix, sc: Scope) -> Step:
         check_align(g, at, g.rows[sel >> 5], sel & 31, 2, 16, m.align(buf), info)
         mem = m.shared[buf.name]
         base = mem.base(g)
-        act = g.active_rows() if g.mask is not None else None
+        alive = None if g.mask is None else g.mask.any(1)
         for j, slot in enumerate(slots):
             word: Any = 0
             for k in (0, 1):
@@ -207,11 +207,10 @@ def _ldmatrix(op: w.LdMatrix, sc: Scope) -> Step:
                 else:
                     cell = a.take(8 * j + g8, axis=1) + (2 * t4 + k) + base
                 if mem.tracked:
-                    if act is None:
+                    if alive is None:
                         mem.check_read(cell, g.col, np.full((1, 1), 32), info)
                     else:
-                        keep = g.mask.any(1)
-                        mem.check_read(cell[keep], g.col[keep], np.full((1, 1), 32), info)
+                        mem.check_read(cell[alive], g.col[alive], np.full((1, 1), 32), info)
                 half = mem.data.take(cell)
                 word = word | (half.view(np.uint16).astype(np.int64) << (16 * k))
             e[slot] = word
@@ -239,7 +238,7 @@ def _st(op: w.St, sc: Scope) -> Step:
         meter(g, at, sel)
         if width > 1:
             check_align(g, at, row, lane, buf.dtype.nbytes, nbytes, m.align(buf), info)
-        mem = m.shared[buf.name] if shared else m.globals[buf.name]
+        mem: Any = m.shared[buf.name] if shared else m.globals[buf.name]
         if shared:
             at = at + m.lblk[row] * size
         if sel is None:

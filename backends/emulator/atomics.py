@@ -51,7 +51,7 @@ def step(op: w.Atom | w.Red, sc: Scope) -> Step:
             return
         at, row, lane, sel = found
         meter(g, at, sel)
-        mem = m.shared[buf.name] if shared else m.globals[buf.name]
+        mem: Any = m.shared[buf.name] if shared else m.globals[buf.name]
         at, row, lane = (x.reshape(-1) for x in wide(g.n, at, row, lane)) if sel is None else (at, row, lane)
         cell = at + m.lblk[row] * size if shared else at
         pos = np.arange(32 * g.n) if sel is None else sel

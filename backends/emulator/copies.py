@@ -185,8 +185,8 @@ class BulkEngine:
         if not ok.all():
             k = int(np.flatnonzero(~ok)[0])
             i = int(cells[cand[k]]) % mem.size
-            m.find("async", info, f"bulk copy overwrites @{mem.buf.name}[{i}], which warp {int(agent[k])} has written by an "
-                   "ordinary store, without a fence between the two proxies",
+            m.find("async", info, f"bulk copy overwrites @{mem.buf.name}[{i}], which an ordinary store of warp "
+                   f"{int(agent[k])} has written, without a fence between the two proxies",
                    "put a fence async after the stores (before the barrier or arrival that hands the buffer over)",
                    index=i, row=int(r[k]), lane=int(ln[k]), times=int((~ok).sum()))  # fmt: skip
 

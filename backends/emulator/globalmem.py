@@ -29,7 +29,7 @@ class Global:
         self.race = run.race and written
         self.tracked = self.race or (uninit and run.uninit)
         self.check_uninit = uninit and run.uninit
-        self.ws = np.zeros(self.size, dtype=np.int64) if self.tracked else None
+        self.ws = np.zeros(self.size if self.tracked else 0, dtype=np.int64)
         self.seen = np.zeros(self.size if self.check_uninit else 0, dtype=bool)
         self.r1 = np.zeros(self.size if self.race and read else 0, dtype=np.int64)
         self.r2 = np.zeros(self.size if self.race and read else 0, dtype=np.int64)

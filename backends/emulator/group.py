@@ -72,7 +72,7 @@ class Group:
 
     def set_mask(self, mask: Any) -> None:
         """Makes these lanes (``[n, 32]``, or None for all) the active ones."""
-        self._sel = None
+        self._sel: Any = None
         if mask is None or mask.all():
             self.mask, self.nact, self.lanes = None, self.n, 32 * self.n
         else:

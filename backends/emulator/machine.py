@@ -212,8 +212,8 @@ class Machine:
             return after
         for _, _, n in parked:
             if n != warps and self.collectives:
-                self.find("collective", info, f"barrier {ident} is used with different thread counts ({32 * n} and "
-                          f"{32 * warps}; 0 is the whole block)", "use one count for each barrier id", row=int(g.rows[0]))  # fmt: skip
+                text = f"barrier {ident} is used with different thread counts ({32 * n} and {32 * warps}; 0: all)"
+                self.find("collective", info, text, "use one count for each barrier id", row=int(g.rows[0]))
         g.pc = after
         parked.append((g, info, warps))
         need = warps or self.wpb
@@ -227,12 +227,11 @@ class Machine:
             self.find("collective", info, f"more than {32 * need} threads arrive at barrier {ident}",
                       "give the barrier the count of all that use it", row=int(g.rows[0]))  # fmt: skip
         go = np.sort(waiting[full[self.lblk[waiting]]])
-        for b in (
-            [go.reshape(-1, need)]
-            if (arrived[full] == need).all()
-            else [go[self.lblk[go] == x][None] for x in np.flatnonzero(full)]
-        ):
-            self._meet(b, need == self.wpb)
+        if (arrived[full] == need).all():
+            self._meet(go.reshape(-1, need), need == self.wpb)
+        else:
+            for block in np.flatnonzero(full):
+                self._meet(go[self.lblk[go] == block][None], False)
         stay: list[tuple[Group, OpInfo, int]] = []
         for x, i, n in parked:
             free = full[self.lblk[x.rows]]
@@ -285,10 +284,10 @@ class Machine:
     def _partial(self, g: Group, bad: Any, info: OpInfo, who: str) -> None:
         if bad.any():
             k = int(np.flatnonzero(bad)[0])
-            off = int(np.flatnonzero(~g.mask[k])[0])
-            self.find("collective", info, f"needs {who}, but {int((~g.mask[k]).sum())} of them are inactive",
+            idle = np.flatnonzero(~g.full()[k])
+            self.find("collective", info, f"needs {who}, but {len(idle)} of them are inactive",
                       "move it out of the divergent branch, or make the condition the same for the whole warp",
-                      row=int(g.rows[k]), lane=off, times=int(bad.sum()))  # fmt: skip
+                      row=int(g.rows[k]), lane=int(idle[0]), times=int(bad.sum()))  # fmt: skip
 
     def agent_name(self, agent: int, source: int) -> str:
         if agent < self.wpb:

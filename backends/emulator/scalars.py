@@ -97,12 +97,16 @@ _ANY: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
     "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
 }  # fmt: skip
-_FLOAT = {**_ANY, "div": lambda a, b: a / b, "min": np.fmin, "max": np.fmax}
-_INT = {
+_FLOAT: dict[str, Callable[[Any, Any], Any]] = {**_ANY, "div": lambda a, b: a / b, "min": np.fmin, "max": np.fmax}
+_INT: dict[str, Callable[[Any, Any], Any]] = {
     **_ANY, "div": _int_div, "min": np.minimum, "max": np.maximum,
     "shl": lambda a, b: np.where(np.asarray(b) > 31, 0, a << (np.asarray(b) & 31)),
     "shr": lambda a, b: a >> np.minimum(b, 63),
 }  # fmt: skip
+
+
+def _div64(a: Any, b: Any) -> Any:
+    return np.where(b == 0, ~np.zeros_like(b), a // np.where(b == 0, 1, b)) if a.dtype == np.uint64 else _int_div(a, b)
 
 
 def _shift64(op: str, a: Any, b: Any) -> Any:
@@ -132,9 +136,7 @@ def binary(op: w.Binary, dtype: DType) -> Callable[[Any, Any], Any]:
         npt = held(dtype)
         if op.op in ("shl", "shr"):
             return lambda a, b: _shift64(op.op, np.asarray(a).astype(npt), b)
-        g = {**_INT, "div": lambda a, b: a // np.where(b == 0, b + 1, b) if dtype.kind == "uint" else _int_div(a, b)}[
-            op.op
-        ]
+        g = _div64 if op.op == "div" else _INT[op.op]
         return lambda a, b: g(np.asarray(a).astype(npt), np.asarray(b).astype(npt))
     h = _INT[op.op]
     if op.op in ("and", "or", "xor", "min", "max", "shr"):

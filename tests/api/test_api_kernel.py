@@ -83,7 +83,8 @@ def test_a_schedule_is_text_a_value_or_chosen() -> None:
 
 def test_schedules_are_legal_and_sorted() -> None:
     found = sg.schedules(heat2d, (1000, 1000), device="h200")
-    assert [c.time_per_step for c in found] == sorted(c.time_per_step for c in found)
+    times = np.array([c.time_per_step for c in found])
+    assert np.all(np.diff(times) > -2e-12)  # equal ones, to a picosecond, are ordered by what would bind next
     assert {c.schedule.family for c in found} == {"direct", "tiled", "stencil2row"}
     assert max(c.schedule.fuse for c in found) == 3
     assert {c.schedule.fuse for c in sg.schedules(heat2d, (1000, 1000), steps=1, device="h200")} == {1}
@@ -274,11 +275,7 @@ def test_threads_compile_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
         "direct",
         "tiled stages=2 fuse=2",
         "stencil2row stages=2",
-        "stencil2row transform=explicit dirty=off",
-        pytest.param(
-            "stencil2row transform=explicit",
-            marks=pytest.mark.xfail(strict=True, reason="dirty cells in global memory are not declared as scratch"),
-        ),
+        "stencil2row transform=explicit",
     ],
 )
 def test_check_finds_nothing(line: str) -> None:

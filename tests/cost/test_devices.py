@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sparsegen.ir.errors import DeviceError
 
 from sparsegen.cost.devices import PROFILES, RANGES, load_profile, names
+from sparsegen.ir.errors import DeviceError
 
 
 def test_shipped() -> None:

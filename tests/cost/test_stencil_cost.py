@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
+import numpy as np
 import pytest
-from sparsegen.ir.errors import ScheduleError
 
+from sparsegen.cost import stencil as model
+from sparsegen.cost.conflicts import fragment_degree, store_degree
 from sparsegen.cost.devices import load_profile
 from sparsegen.cost.search import Rejected, candidates, rank
-from sparsegen.cost.stencil import REASONS, Cost, cost, fragment_degree, store_degree
-from sparsegen.schedule import MMA, Schedule, geometry, legal
+from sparsegen.cost.stencil import Cost, blocks_per_sm, cost, costliest, evaluate
+from sparsegen.cost.terms import REASONS
+from sparsegen.geometry import geometry, legal, legalise
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.schedule import MMA, Schedule
+from tests.cost.measured import POINTS, STENCILS, Point
 
 H200, A100, SHAPE = load_profile("h200"), load_profile("a100"), (10240, 10240)
 
@@ -19,31 +26,102 @@ def predict(text: str, k: int = 3, points: int = 9, device: str = "h200", shape:
     return cost(k, points, shape, Schedule.parse(text), load_profile(device))
 
 
-#: GS/s on one H200 at 10240², hand-written kernels (the tensor-core and one-step tables of the kernel notes).
-MEASURED = [
-    ("tiled stages=2", 3, 9, 250),
-    ("tiled stages=1", 3, 9, 250),
-    ("stencil2row mma=f64.m8n8k4 fuse=3 stages=1 lut=on", 3, 9, 207),
-    ("stencil2row mma=f64.m8n8k4 fuse=3 stages=2 lut=off", 3, 9, 317),
-    ("stencil2row mma=f64.m16n8k4 fuse=3 stages=2 lut=off", 3, 9, 428),
-    ("stencil2row mma=f64.m8n8k4 stages=1 lut=on", 7, 49, 69),
-    ("stencil2row mma=f64.m8n8k4 stages=2 lut=off", 7, 49, 106),
-    ("stencil2row mma=f64.m16n8k4 stages=2 lut=off", 7, 49, 144),
-    ("stencil2row mma=f64.m16n8k8 stages=2 lut=off", 7, 49, 123),
-    ("stencil2row mma=f64.m16n8k16 stages=2 lut=off", 7, 49, 123),
+def at(p: Point) -> Cost:
+    """The model's cost of a measured launch, with the blocks that it had."""
+    k, points = STENCILS[p.stencil]
+    s = legalise(Schedule.parse(p.schedule), k)
+    return evaluate(k, points, p.shape, s, H200, "f64", geometry(s, k), p.boundary, p.pitch, p.blocks)
+
+
+def errors(points: list[Point]) -> list[float]:
+    """|predicted / measured - 1| of each."""
+    return [abs(at(p).time * 1e6 / p.microseconds - 1) for p in points]
+
+
+def test_near_the_measured() -> None:
+    every = errors(POINTS)
+    assert len(every) >= 50 and np.median(every) <= 0.05 and np.quantile(every, 0.9) <= 0.15
+    whole = errors([p for p in POINTS if p.spilled < 64])  # spills are not modelled
+    assert max(whole) <= 0.25 and np.quantile(whole, 0.95) <= 0.15
+
+
+@pytest.mark.parametrize(
+    ("stencil", "fuse", "winner"), [("heat", 1, "tiled"), ("box9", 3, "tiled"), ("box49", 1, "tiled")]
+)
+def test_the_right_family_wins(stencil: str, fuse: int, winner: str) -> None:
+    """Of what was measured on the square, the model's best is of the family that was fastest, and near its time."""
+    found = [p for p in POINTS if p.stencil == stencil and p.shape == SHAPE and p.boundary == "periodic"]
+    found = [p for p in found if Schedule.parse(p.schedule).fuse == fuse and not p.spilled]
+    fastest, best = min(found, key=lambda p: p.microseconds), min(found, key=lambda p: at(p).time)
+    assert winner == Schedule.parse(best.schedule).family == Schedule.parse(fastest.schedule).family
+    assert best.microseconds <= 1.05 * fastest.microseconds
+
+
+SURPRISES = [
+    ("t1", "t2", "free blocks beat blocks that stay, at one step"),
+    ("d5", "d1", "at three steps the ring hides the work, blocks of one tile do not"),
+    ("a2", "a1", "odd pitch"),
+    ("p2", "p1c", "stages"),
+    ("p1c", "p1", "the table is slower than computing"),
+    ("p2", "p2l", "with stages too"),
+    ("m2", "p2", "m16 beats m8"),
+    ("m2", "b7", "the rim"),
+    ("p2", "b9", "the rim"),
+    ("t1", "d", "shared memory beats the caches"),
+    ("t1b", "a13", "loads under way need lines in L1"),
 ]
 
 
-@pytest.mark.parametrize(("text", "k", "points", "measured"), MEASURED)
-def test_near_the_measured_floors(text: str, k: int, points: int, measured: float) -> None:
-    assert predict(text, k, points).rate == pytest.approx(measured, rel=0.15)
+@pytest.mark.parametrize(("fast", "slow", "why"), SURPRISES)
+def test_surprises(fast: str, slow: str, why: str) -> None:
+    a, b = (next(p for p in POINTS if p.name == name) for name in (fast, slow))
+    share = np.prod(b.shape) / np.prod(a.shape)
+    assert share * a.microseconds < b.microseconds and share * at(a).time < at(b).time, why
 
 
-def test_order_of_the_measured() -> None:
-    # m16n8k16 left out: the hand-written kernel splits the odd slices of K into smaller mma, ours pads K to 64
-    box49 = [m for m in MEASURED if m[1] == 7 and "m16n8k16" not in m[0]]
-    by_model = sorted(box49, key=lambda m: predict(m[0], m[1], m[2]).rate)
-    assert [m[3] for m in by_model] == sorted(m[3] for m in box49)
+@pytest.mark.parametrize(
+    ("name", "off", "groups"),
+    [("STATIC", 1.0, "t2 t3 t3b t2w t2h d4 d5"), ("HALF_SECTORS", 1.0, "a1 t2o"), ("L1_HOLD", 0.0, "a6 a8 a13"),
+     ("EDGE", 0.0, "b5 b6 b7 b8 b9"), ("RIM", 0.0, "b6"), ("LUT_WAIT", 0.0, "p2l"),
+     ("BLOCK", 0.0, "c0 c1 c2"), ("ILP", 1.0, "p2 m2 m2_49 b2 b3 b4")],
+)  # fmt: skip
+def test_every_fitted_figure_earns_its_place(
+    name: str, off: float, groups: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Switched off, it makes the prediction of the launches that it is for worse."""
+    points = [p for p in POINTS if p.name in groups.split()]
+    before = np.mean(errors(points))
+    monkeypatch.setattr(model, name, off)
+    assert np.mean(errors(points)) > before
+
+
+def test_boundary_and_pitch() -> None:
+    text = "stencil2row mma=f64.m16n8k4 fuse=3 stages=2 lut=off"
+    s = Schedule.parse(text)
+    by_kind = [cost(3, 9, SHAPE, s, H200, boundary=kind) for kind in model.KINDS]
+    assert "rim" not in by_kind[0].terms and "edge" not in by_kind[0].terms
+    assert all(c.time > by_kind[0].time and {"rim", "edge"} <= set(c.terms) for c in by_kind[1:])
+    assert costliest(["periodic", "frozen", "neumann"]) == "frozen"
+    one = dataclasses.replace(s, fuse=1)
+    assert "rim" not in cost(3, 9, SHAPE, one, H200, boundary="frozen").terms
+    odd = Schedule.parse("tiled")
+    assert cost(3, 9, (9999, 9999), odd, H200).time > cost(3, 9, (9999, 9999), odd, H200, pitch=10000).time
+    assert "pitch" not in cost(3, 9, (9999, 9999), odd, H200, pitch=10000).terms
+
+
+def test_the_blocks_that_registers_allow() -> None:
+    """What the lowering asks of nvcc: eight blocks of the plain tile, two of m16n8k4, one of k8 and k16."""
+    for text, b in (
+        ("tiled", 8),
+        ("tiled fuse=2", 8),
+        ("tiled fuse=3", 3),
+        ("stencil2row mma=f64.m8n8k4 fuse=3 stages=2", 2),
+        ("stencil2row mma=f64.m16n8k4 fuse=3 stages=2", 2),
+        ("stencil2row mma=f64.m16n8k8 fuse=3 stages=2", 1),
+        ("stencil2row mma=f64.m16n8k16 fuse=3 stages=2", 1),
+    ):
+        s = Schedule.parse(text)
+        assert blocks_per_sm(legalise(s, 3), geometry(s, 3), H200) == b, text
 
 
 FORMULAS = [
@@ -112,7 +190,7 @@ def test_conflict_degrees() -> None:
     assert all(fragment_degree(s) == 1 for s in (4, 12, 268, 276, 100))
     assert fragment_degree(266) == 2 and fragment_degree(272) == 4 and fragment_degree(9) == 2
     g = geometry(Schedule.parse("stencil2row fuse=3"), 3)
-    assert 1 <= store_degree(g) <= 4
+    assert 1 <= store_degree(g, True) <= 4
 
 
 def test_candidates_are_legal_and_the_rest_has_reasons() -> None:

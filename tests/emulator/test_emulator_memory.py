@@ -362,3 +362,13 @@ def test_a_degree_above_the_declared_one_is_a_note(declared: int) -> None:
     assert [n.kind for n in rep.notes] == ["conflict"] * (declared < 2)
     if rep.notes:
         assert "degree 2 at @t, above the declared 1" in rep.notes[0].message and "pad" in rep.notes[0].remedy
+
+
+def test_traffic_is_given_for_each_global_op() -> None:
+    src, out = glob("src", f64, 128), glob("out", f64, 32)
+    f = kernel(lambda b, v: b.st(out, v.lane, b.ld(src, v.lane * 4)), (src, out))
+    _, rep = clean(f)
+    assert [(t.buffer, t.requests, t.sectors, t.per_request) for t in rep.traffic] == [
+        ("src", 1, 32, 32.0),
+        ("out", 1, 8, 8.0),
+    ]

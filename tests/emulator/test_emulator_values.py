@@ -78,6 +78,8 @@ def test_shifts(bits: int, data: st.DataObject) -> None:
 def test_64_bit_arithmetic_wraps(a: list[int]) -> None:
     lanes(lambda bl, x: bl.binary("mul", x, x), {"a": ("u64", a)}, [x * x % 2**64 for x in a], u64)
     lanes(lambda bl, x: bl.binary("add", x, x), {"a": ("u64", a)}, [x * 2 % 2**64 for x in a], u64)
+    div = [x // (y or 1) if y else 2**64 - 1 for x, y in zip(a, a[::-1], strict=True)]
+    lanes(lambda bl, x, y: bl.binary("div", x, y), {"a": ("u64", a), "b": ("u64", a[::-1])}, div, u64)
 
 
 @given(a=st.lists(S32, min_size=32, max_size=32), b=st.lists(S32.filter(bool), min_size=32, max_size=32))

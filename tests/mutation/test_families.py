@@ -18,7 +18,18 @@ from sparsegen.ir.module import Module
 from sparsegen.ir.node import Op, buffers, walk
 from sparsegen.pipelines import Program
 from tests.mutation.harness import mutants
-from tests.schedules import Field, device, emulate, faults, kernels, lowered, random_field, rewritten, stencil, with_kernel
+from tests.schedules import (
+    Field,
+    device,
+    emulate,
+    faults,
+    kernels,
+    lowered,
+    random_field,
+    rewritten,
+    stencil,
+    with_kernel,
+)
 
 SHAPE = (37, 91)
 WEIGHTS = np.random.default_rng(3).uniform(0.1, 1.0, (3, 3))

@@ -1,4 +1,4 @@
-"""Random stencils, shapes, boundaries and legal schedules: the emulator finds no fault and agrees with the reference."""
+"""Random stencils, shapes, boundaries, legal schedules: the emulator finds no fault and the reference's numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.schedules import device, emulate, faults, lowered, random_field, sten
 EXTENTS = [(3, 3), (3, 3), (5, 5), (3, 5), (5, 3), (7, 7), (1, 3), (3, 1)]
 SWITCH = st.sampled_from(["on", "off"])
 #: Twice the profile's number of examples: a case takes about a tenth of a second.
-MANY = settings(max_examples=2 * settings.default.max_examples)
+MANY = settings(max_examples=2 * settings().max_examples)
 
 
 @st.composite
@@ -155,7 +155,8 @@ def test_tiled_f32(case: tuple[Any, ...]) -> None:
 
 
 def cuda_cores(draw: st.DrawFn) -> str:
-    return f"stencil2row mma=none lut={draw(SWITCH)} pad={draw(SWITCH)} dirty={draw(SWITCH)} stages={draw(st.integers(1, 3))}"
+    switches = " ".join(f"{name}={draw(SWITCH)}" for name in ("lut", "pad", "dirty"))
+    return f"stencil2row mma=none {switches} stages={draw(st.integers(1, 3))}"
 
 
 @given(cases(cuda_cores, "f32"))

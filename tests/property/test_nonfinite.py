@@ -162,7 +162,7 @@ def test_fused_as_far_as_stated(mma: str, cell: tuple[int, int]) -> None:
 @pytest.mark.parametrize("boundary", sorted(BOUNDARIES))
 @pytest.mark.parametrize("line", EXACT + WIDER)
 def test_what_lies_beside_the_field_stays_outside(line: str, boundary: str) -> None:
-    """Rows are padded with NaN, and NaN stands before and after the field: the result is finite, its padding as it was."""
+    """Rows are padded with NaN, and NaN stands before and after the field: the result is finite, its padding kept."""
     s = stencil(BOX, BOUNDARIES[boundary])
     u = random_field(SHAPE)
     for pitch in ((SHAPE[1] + 1, SHAPE[1] + 5), (SHAPE[1] + 5, SHAPE[1])):  # even and odd: both widths of access

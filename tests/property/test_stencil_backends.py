@@ -18,7 +18,7 @@ LINES = [
     "tiled tile={rows}x32 warps={warps} stages={stages}",
     "tiled tile={rows}x64 warps={warps} stages={stages}",
     "stencil2row mma={mma} stages={stages} lut={lut} dirty={dirty} pad={pad}",
-    "stencil2row mma={mma} transform=explicit lut={lut} dirty=off",
+    "stencil2row mma={mma} transform=explicit lut={lut} dirty={dirty}",
 ]
 SWITCH = st.sampled_from(["on", "off"])
 MMA = st.sampled_from(["f64.m8n8k4", "f64.m16n8k4", "f64.m16n8k8", "f64.m16n8k16", "none"])

@@ -1,0 +1,125 @@
+"""The documents say what is true: links and files exist, examples run, commands are there, excerpts are current."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparsegen.cli import parser
+from sparsegen.ir.layout import layout
+from sparsegen.schedule import FAMILIES
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+#: A path of this repository in backticks: below one of its folders, with no placeholder in capitals.
+PATH = re.compile(r"`((?:sparsegen|ir|backends|tests|examples|docs|\.ci)/[\w./-]*)`")
+RUNNABLE = re.compile(r"<!-- run -->\n```python\n(.*?)```", re.DOTALL)
+files = pytest.mark.parametrize("file", FILES, ids=lambda f: f.relative_to(ROOT).as_posix())
+
+
+def prose(file: Path) -> str:
+    """The document without its code blocks."""
+    return re.sub(r"^ *```.*?^ *```", "", file.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(file: Path) -> set[str]:
+    """The anchors of a document's headings, as GitHub makes them."""
+    heads = re.findall(r"^#+ (.*)$", prose(file), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@files
+def test_links_lead_somewhere(file: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(file)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (file.parent / path).resolve() if path else file
+        assert target.exists(), f"{file.name}: {link}"
+        assert not anchor or anchor in anchors(target), f"{file.name}: {link}"
+
+
+@files
+def test_named_files_exist(file: Path) -> None:
+    for path in PATH.findall(prose(file)):
+        assert "NAME" in path or (ROOT / path).exists(), f"{file.name}: {path}"
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) < 220
+
+
+def test_the_readmes_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = RUNNABLE.findall(README)
+    assert len(blocks) == 2 and README.count("```python") == len(blocks)
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+    said = capsys.readouterr().out
+    assert "0 errors, 0 notes" in said and "26.0 mma for 64 outputs" in said
+    plain = names["sg"].compile(names["heat2d"], shape=(256, 256), steps=6, backend="reference")(names["u0"])
+    assert abs(names["u1"] - plain).max() < 1e-12
+
+
+def test_the_example_of_a_layout_is_true() -> None:
+    text = (ROOT / "docs" / "add_a_paper.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(block, "add_a_paper.md", "exec"), names)
+    plain = layout({"r": 8, "c": 8}, lambda r, c: r * 8 + c)
+    assert plain.conflict_degree(names["down"], elem_bytes=8) == 4
+
+
+@files
+def test_commands_exist(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    code = re.findall(r"`([^`\n]+)`", prose(file))
+    code += [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in
+             block.replace("\\\n", " ").splitlines()]  # fmt: skip
+    for command in code:
+        words = shlex.split(command, comments=True) if command.startswith(("make ", "sparsegen ")) else []
+        if words[:1] == ["make"]:
+            assert words[1] in targets, f"{file.name}: {command}"
+        elif len(words) > 2:
+            parser().parse_args(words[1:])  # exits where it cannot
+        elif words:
+            assert words[1] in parser().format_help(), f"{file.name}: {command}"
+
+
+def test_every_command_of_the_command_line_is_in_the_readme() -> None:
+    (named,) = re.findall(r"\{([\w,]+)\}", parser().format_usage()) or [""]
+    commands = named.split(",") if named else re.findall(r"^    ([a-z]+) ", parser().format_help(), re.MULTILINE)
+    assert commands
+    for command in commands:
+        assert f"`{command}`" in README or f"`sparsegen {command}`" in README, command
+
+
+def test_every_schedule_is_in_the_readme_with_its_words() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| [^|]* \| ([^|]*) \|$", README, re.MULTILINE)
+    assert {family: tuple(re.findall(r"`(\w+)`", words)) for family, words in rows} == FAMILIES
+
+
+def test_every_extra_and_python_is_in_the_documents() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    versions = re.findall(r"Python :: (3\.\d+)", project)
+    assert f"Python {versions[0]} to {versions[-1]}" in README
+    assert "sparsegen[cuda]" in README and "extra `nvcc`" in README
+
+
+@pytest.mark.parametrize("script", ["walkthrough.py", "render_tables.py", "fragment_tables.py"])
+def test_generated_parts_are_current(script: str) -> None:
+    done = subprocess.run([sys.executable, str(ROOT / ".ci" / script), "--check"], text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_document_names_a_place_of_one_machine() -> None:
+    for file in FILES:
+        assert not re.search(r"/(home|work|root|tmp)/", file.read_text(encoding="utf-8")), file.name
