@@ -76,7 +76,7 @@ class Builder:
 
     @contextmanager
     def if_(self, cond: Expr) -> Iterator[None]:
-        """A conditional region; :meth:`else_` right after it adds the other branch.  A constant condition is folded."""
+        """A conditional region; :meth:`else_` right after it adds the other branch."""
         with self.region() as body:
             yield
         self.emit(w.If(cond, tuple(body), loc=self.loc))
@@ -109,7 +109,7 @@ class Builder:
         return out
 
     def unary(self, op: str, a: Value, hint: str = "v") -> Value:
-        out = self.fresh(hint, u32, 0, 32) if op == "popc" else self.fresh(hint, a.dtype)
+        out = self.fresh(hint, u32, 0, a.dtype.bits) if op == "popc" else self.fresh(hint, a.dtype)
         self.emit(w.Unary((out,), op, a, loc=self.loc))
         return out
 

@@ -22,7 +22,9 @@ class Loc:
         text = linecache.getline(self.file, self.line).rstrip("\n")
         if not text:
             return ""
-        return f"  {text}\n  {' ' * self.col}^"
+        first = max(0, self.col - 60)  # a long line is shown around the column
+        shown = ("…" if first else "") + text[first : first + 116] + ("…" if len(text) > first + 116 else "")
+        return f"  {shown}\n  {' ' * (self.col - first + (first > 0))}^"
 
 
 class SparsegenError(Exception):

@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
-from . import op as _op  # noqa: F401 - registers its ops
-from . import tile, warp  # noqa: F401 - the same
+from . import op as op_level
+from . import tile, warp
 from .errors import IRError, Loc
 from .expr import Bin, Const, Expr, Select, Value, _range
 from .expr_text import PRECEDENCE
@@ -24,6 +24,8 @@ from .text import ATTRIBUTES, default_of
 from .types import DTYPES, Buffer
 
 R = TypeVar("R")
+#: The vocabularies: importing them registers their ops.
+LEVELS: Final = (op_level, tile, warp)
 Scope = dict[str, "Value | Buffer"]  # keys carry their sigil: %i, @u
 _SPACES: Final = ("global", "shared", "reg", "param")
 _WORDS: Final[dict[str, Any]] = {"none": None, "true": True, "false": False, "inf": math.inf, "nan": math.nan}
@@ -212,7 +214,9 @@ class Parser(Lexer):
 
         dims = self.many("]", dim)
         self.expect("->")
-        outer, self.scope, self.bare = self.scope, {f"%{d}": Value(d, lo=0, hi=n - 1) for d, n in dims}, True
+        outer, inner = self.scope, Scope()
+        inner.update({f"%{d}": Value(d, lo=0, hi=n - 1) for d, n in dims})
+        self.scope, self.bare = inner, True
         index = self.many("]", self.expr) if self.accept("[") else (self.expr(),)
         where = self.expr() if self.accept("where") else Const(1)
         self.scope, self.bare = outer, False
@@ -245,13 +249,15 @@ class Parser(Lexer):
         if region_names:  # what an op with regions declares stays inside
             self.scope = dict(outer)
         given = self._fields(cls)
-        given["loc"] = self._loc() or self.loc(start)
+        loc: Loc = self._loc() or self.loc(start)
+        given["loc"] = loc
         if defined and not any(kind == "result" for _, kind, _ in fields(cls)):
             raise self.error(f"{name} has no results", start)
         given |= {n: tuple(defined) for n, kind, _ in fields(cls) if kind == "result"}
         local = self.scope
         if region_names and hasattr(cls, "builtins"):
-            probe = cls(**given | {n: () for n, _ in region_names})
+            empty: dict[str, Any] = {n: () for n, _ in region_names}
+            probe = cls(**given | empty)
             built_in: dict[str, Value] = getattr(probe, "builtins")()  # noqa: B009 - not every op has it
             local = local | {f"%{n}": v for n, v in built_in.items()}
         for i, (n, f) in enumerate(region_names):

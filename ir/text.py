@@ -35,7 +35,7 @@ T = TypeVar("T", bound=type[Any])
 
 def attribute(cls: T) -> T:
     """Class decorator: a frozen dataclass that may stand in an ``attr`` field, as ``Name(field=value, ...)``."""
-    if not dataclasses.is_dataclass(cls):
+    if not hasattr(cls, "__dataclass_fields__"):
         raise TypeError(f"@attribute is for dataclasses: {cls.__name__} is none")
     ATTRIBUTES[cls.__name__] = cls
     return cls

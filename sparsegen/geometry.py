@@ -26,6 +26,9 @@ LUT_OFFSETS = 1 << 16
 #: Bytes that divide the address of every buffer in shared memory.
 ALIGN = 128
 
+#: Products (fragments of accumulators) that a warp may keep: nvcc spills above.
+MAX_PRODUCTS = {"mma": 8, "none": 4}
+
 
 def fused_k(k: int, fuse: int) -> int:
     """Edge of the stencil that does ``fuse`` steps of a k × k stencil at once."""
@@ -184,12 +187,13 @@ def registers(schedule: StencilSchedule, g: Geometry) -> int:
         return min(104, 12 + 2 * g.k * g.k)
     if schedule.family == "tiled":  # a column of accumulators, and the values loaded for it
         column = g.rows * g.cols // g.threads
-        return 24 + column if g.k <= 5 and column <= 16 else 24 + 4 * column + 3 * (g.k - 1)
+        few = 24 + column + (8 if column > 8 else 0)
+        return few if g.k <= 5 and column <= 16 else (32 if column <= 8 else 48) + 4 * column + 3 * (g.k - 1)
     if schedule.mma == "none":  # a lane holds two outputs of each block of 8 columns of its rows
-        return 64 + 2 * (g.k + 1)
-    acc = min(g.tiles_per_warp, 4) * g.n_tiles * g.m // 4
+        return 48 + 2 * (g.k + 1) + 4 * g.tiles_per_warp * g.n_tiles
+    acc = g.tiles_per_warp * g.n_tiles * g.m // 4  # all of them live over the whole sum
     a = min(g.tiles_per_warp, 4) * g.m * g.k_f // 32  # A fragments in flight
-    return (28 if schedule.mma == "f64.m16n8k4" else 40) + 2 * (g.fragments + acc + a)
+    return (28 if schedule.mma == "f64.m16n8k4" else 48) + 2 * (g.fragments + acc + a)
 
 
 def legal(schedule: StencilSchedule, k: int, device: DeviceProfile, dtype: str = "f64") -> None:
@@ -229,6 +233,12 @@ def _stencil2row(s: StencilSchedule, g: Geometry, device: DeviceProfile) -> None
         raise ScheduleError(
             f"lut=on: A and B have {g.offset_dirty} elements, the table's offsets end at {LUT_OFFSETS - 1}",
             hint="set lut=off, or make tile= smaller",
+        )
+    most = MAX_PRODUCTS["none" if s.mma == "none" else "mma"]
+    if (sums := g.tiles_per_warp * g.n_tiles) > most:
+        raise ScheduleError(
+            f"a warp keeps {sums} products of a tile in registers; {most} fit with mma={s.mma}",
+            hint="make tile= smaller, or raise warps",
         )
     if s.mma == "none":
         return

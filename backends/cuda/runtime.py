@@ -173,7 +173,8 @@ def stream_handle(stream: object) -> int | None:
         return stream
     protocol: Any = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
-        return int((protocol() if callable(protocol) else protocol)[1])
+        pair: Any = protocol() if callable(protocol) else protocol
+        return int(pair[1])
     for attribute in ("cuda_stream", "ptr", "handle"):  # torch; CuPy; pycuda and numba
         value: Any = getattr(stream, attribute, None)
         if value is not None:

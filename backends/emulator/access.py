@@ -66,7 +66,7 @@ class Meter:
         if sel is None:
             lanes, warps, mask, ix = 32 * n, n, None, at
         else:
-            mask = np.zeros((n, 32), dtype=bool)
+            ix, mask = at, np.zeros((n, 32), dtype=bool)
             mask.reshape(-1)[sel] = True
             lanes, warps = len(sel), int(np.count_nonzero(mask.any(1)))
         m.cnt[self.k_op] += warps
@@ -102,7 +102,7 @@ def _ld(op: w.Ld, sc: Scope) -> Step:
         if width > 1:
             check_align(g, at, row, lane, d.nbytes, nbytes, m.align(buf), info)
         mem: Any = m.shared[buf.name] if shared else m.globals[buf.name]
-        tracked = mem.tracked
+        tracked, stamp = mem.tracked, None
         if shared:
             at = at + m.lblk[row] * size
         elif tracked:
@@ -243,6 +243,7 @@ def _st(op: w.St, sc: Scope) -> Step:
             at = at + m.lblk[row] * size
         if sel is None:
             at, row, lane = wide(g.n, at, row, lane)
+        stamp = None
         if mem.tracked:
             stamp = (g.stamp() if sel is None else g.stamp().reshape(-1)[sel]) if shared else m.far_stamp(g, sel)
         for k, val in enumerate(vals):

@@ -254,7 +254,7 @@ def count_name(op: Op) -> str | None:
         return f"select.{op.out[0].dtype}"
     if isinstance(op, w.Convert):
         return f"cvt.{op.out[0].dtype}.{scalars.dtype_of(op.a)}"
-    plain = {
+    plain: dict[type[Op], str] = {
         w.Pack: "pack", w.Prmt: "prmt", w.Funnel: "funnel", w.Dp4a: "dp4a", w.Shfl: "shfl", w.Ballot: "ballot",
         w.CpCommit: "cp_commit", w.CpWait: "cp_wait", w.SyncWarp: "sync", w.Fence: "fence", w.MbarInit: "mbar_init",
         w.MbarArrive: "mbar_arrive",

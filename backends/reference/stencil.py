@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from sparsegen.ir.boundary import Side, Sides
 from sparsegen.ir.errors import ArrayError
 

@@ -57,15 +57,10 @@ def _targets(cx: Context, op: t.Copy, e: Expr) -> tuple[Expr, Expr, list[tuple[E
     if op.table is not None:
         slot_size = op.dst.size // cx.slots.get(op.dst, 1)
         packed, at = b.ldv(op.table, e * 2, 2, cache="nc", hint="lut")
-        cell = b.let("cell", at)
-        r = binary("min", b.let("r", cell >> 16), op.rows - 1)
-        c = binary("min", b.let("c", cell & 0xFFFF), op.cols - 1)
-        places = [b.let("to", packed & 0xFFFF), b.let("to", packed >> 16)]
-        return (
-            r,
-            c,
-            [(binary("min", i, slot_size - 1), TRUE if op.dirty is not None else i.ne(t.NOWHERE)) for i in places],
-        )
+        r, c = b.let("r", at >> 16, hi=op.rows - 1), b.let("c", at & 0xFFFF, hi=op.cols - 1)  # the table's promise
+        top = t.NOWHERE if op.dirty is None else slot_size - 1
+        places = [b.let("to", packed & 0xFFFF, hi=top), b.let("to", packed >> 16, hi=top)]
+        return r, c, [(i, TRUE if op.dirty is not None else i.ne(t.NOWHERE)) for i in places]
     r, c = b.let("r", e // op.cols), b.let("c", e % op.cols)
     out: list[tuple[Expr, Expr]] = []
     for m in op.maps:
@@ -102,7 +97,10 @@ def read_mapped(cx: Context, src: Buffer, index: Expr, axes: tuple[Mapped, ...],
 def constant(cx: Context, src: Buffer, axes: tuple[Mapped, ...]) -> Value:
     """What a cell outside holds: outside on several axes, the lowest axis' value."""
     b, value = cx.b, None
-    for m in reversed([m for m in axes if m.inside != TRUE]):
+    outside = [m for m in axes if m.inside != TRUE]
+    if len({v for m in outside for v in (m.low, m.high)}) == 1:
+        return b.const(src.dtype, outside[0].low, hint="outside")
+    for m in reversed(outside):
         low = b.const(src.dtype, m.low, hint="outside")
         fill = low if m.low == m.high else b.select(m.below, low, b.const(src.dtype, m.high, hint="outside"))
         value = fill if value is None else b.select(m.inside, value, fill)

@@ -21,7 +21,7 @@ from .manager import register
 @register("pipeline")
 @dataclass(frozen=True)
 class Pipeline:
-    """Software pipelining of loops over tiles whose blocks stay; ``stages`` 1 leaves the copies where they are."""
+    """Software pipelining of loops over tiles whose blocks stay; with ``stages`` 1 every copy waits for its data."""
 
     stages: int = 2
 

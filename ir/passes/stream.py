@@ -59,7 +59,8 @@ class Stream:
         sums = Buffer("sums", op.dtype, levels * 2 * ry * self.per_lane, "reg")
         above = levels * ry
         # cells outside are read only where their value does not matter (the rim's part), or wrapped
-        sides = tuple(pair if pair[0][0] == "periodic" else (("frozen", 0.0),) * 2 for pair in op.sides)
+        still: tuple[o.SideSpec, o.SideSpec] = (("frozen", 0.0), ("frozen", 0.0))
+        sides = tuple(pair if pair[0][0] == "periodic" else still for pair in op.sides)
         turn = Value("row_turn", s32, 0, self.rows + 2 * above - 1)
         wide_in = piece if nx % piece == 0 and vector(op.pitch[0], piece) > 1 else 1
         wide_out = vector(op.pitch[1], piece)

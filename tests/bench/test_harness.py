@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sparsegen.backends.reference.stencil import run as reference
-from sparsegen.ir.errors import DeviceError
 
 from sparsegen.arrays import describe, launch_stream
+from sparsegen.backends.reference.stencil import run as reference
 from sparsegen.bench import harness, suites
 from sparsegen.bench.harness import Case, DeviceField, Lab
+from sparsegen.ir.errors import DeviceError
 
 
 def view(pointer: int, count: int) -> np.ndarray[Any, Any]:

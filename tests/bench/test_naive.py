@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import sparsegen as sg
 from sparsegen.backends.cuda.cache import compile_cached
 from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.backends.reference.stencil import run
-
-import sparsegen as sg
 from sparsegen.bench import naive
 
 #: Enough of CUDA for a kernel whose threads do not talk to each other; one call runs all threads of a launch.

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sparsegen.ir.errors import ArrayError, DeviceError
 
 import sparsegen as sg
 from sparsegen.bench import ablation, harness, report, suites
 from sparsegen.bench.harness import Case, Row, Timing, failure, labels
+from sparsegen.ir.errors import ArrayError, DeviceError
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sparsegen.backends.cuda.toolchain import find_tool
 
 from sparsegen import cli
+from sparsegen.backends.cuda.toolchain import find_tool
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = """\

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+
 from sparsegen.backends.cuda.frame import translation_unit
 from sparsegen.backends.cuda.nvcc import CompileResult, compile_cubin, find_nvcc
 from sparsegen.ir.errors import ToolchainError
 from sparsegen.ir.fragments import SHAPES
 from sparsegen.ir.module import Module
-
 from tests.programs import fragments, heat2d_stream, ring_reduce
 
 

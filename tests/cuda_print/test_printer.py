@@ -153,7 +153,7 @@ def test_read_only_arrays_are_const() -> None:
     text = body(w.Ld((X,), U, Const(0)), params=(U, Value("n", s32)))
     assert "k(const double* __restrict__ u,\n    const int n)" in text
     text = body(w.Red("add", U, Const(0), Const(1)), params=(U,))
-    assert "k(double* __restrict__ u)" in text and "atomicAdd(&u[0], 1.0);" in text
+    assert "k(double* u)" in text and "atomicAdd(&u[0], 1.0);" in text  # read and written: threads may talk through it
 
 
 def test_signed_sums_wrap() -> None:

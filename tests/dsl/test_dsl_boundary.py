@@ -7,10 +7,10 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sparsegen.ir.boundary import Side, Sides, describe
-from sparsegen.ir.errors import BoundaryError
 
 from sparsegen.boundary import collapse, dirichlet, frozen, neumann, periodic, resolve
+from sparsegen.ir.boundary import Side, Sides, describe
+from sparsegen.ir.errors import BoundaryError
 
 VALUES = st.floats(allow_nan=False, allow_infinity=False)
 KINDS = st.one_of(st.sampled_from([frozen, neumann]), st.builds(dirichlet, VALUES))

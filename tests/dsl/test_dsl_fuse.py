@@ -9,13 +9,13 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sparsegen.backends.reference.stencil import run, step
-from sparsegen.ir.boundary import Side, Sides
-from sparsegen.ir.errors import StencilError
 
+from sparsegen.backends.reference.stencil import run, step
 from sparsegen.boundary import dirichlet, frozen, neumann, periodic
 from sparsegen.dsl.fuse import fuse, rim_width
 from sparsegen.dsl.stencil import Stencil
+from sparsegen.ir.boundary import Side, Sides
+from sparsegen.ir.errors import StencilError
 
 Array = npt.NDArray[Any]
 RNG = np.random.default_rng(2)

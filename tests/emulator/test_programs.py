@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from sparsegen.backends import emulator
 from sparsegen.ir import warp as w
 from sparsegen.ir.fragments import SHAPES
@@ -17,7 +18,6 @@ from sparsegen.ir.node import walk
 from sparsegen.ir.parse import parse_op
 from sparsegen.ir.text import print_op
 from sparsegen.ir.verify import verify
-
 from tests.programs import fragments, heat2d_stream, ring_reduce
 from tests.programs.case import Case
 from tests.programs.run import FUNCS, SMALL, on_emulator

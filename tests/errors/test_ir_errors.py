@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from sparsegen.ir.errors import IRError, SparsegenError
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.text import print_value
@@ -23,11 +24,14 @@ def test_verifier_points_into_the_file(tmp_path: Path) -> None:
     path.write_text(TEXT, encoding="utf-8")
     with pytest.raises(SparsegenError) as e:
         verify(parse_module(TEXT, file=str(path)))
-    assert str(e.value) == f"""{path}:4: warp.st: index %tid + 100 is in 100..131: outside @u: global f64[100] align=16
+    assert (
+        str(e.value)
+        == f"""{path}:4: warp.st: index %tid + 100 is in 100..131: outside @u: global f64[100] align=16
   in: warp.st @u, %tid + 100, [%x]
     warp.st @u, %tid + 100, [%x]
     ^
 remedy: guard the access with where="""
+    )
 
 
 def test_parser_points_into_the_file(tmp_path: Path) -> None:
@@ -36,9 +40,12 @@ def test_parser_points_into_the_file(tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(IRError) as e:
         parse_module(text, file=str(path))
-    assert str(e.value) == f"""{path}:4: expected ', ' and the operand 'vals' of warp.st, found '['
+    assert (
+        str(e.value)
+        == f"""{path}:4: expected ', ' and the operand 'vals' of warp.st, found '['
     warp.st @u, %tid + 100 [%x]
                            ^"""
+    )
 
 
 def test_quoted_without_a_file() -> None:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy
-from sparsegen.ir.errors import BoundaryError, SparsegenError, StencilError
 
 from sparsegen.boundary import dirichlet, frozen, neumann, periodic, resolve
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.dsl.trace import Coef, Field, stencil
+from sparsegen.ir.errors import BoundaryError, SparsegenError, StencilError
 
 HEAT = np.array([[0.0, 0.125, 0.0], [0.125, 0.5, 0.125], [0.0, 0.125, 0.0]])
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sparsegen.backends.reference.stencil import run
 
 import sparsegen as sg
+from sparsegen.backends.reference.stencil import run
 from sparsegen.bench import harness, report, suites
 from sparsegen.bench.harness import Case, Lab
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from sparsegen.backends.cuda.nvcc import find_nvcc
 from sparsegen.backends.cuda.runtime import open_runtime
 from sparsegen.ir.errors import ToolchainError
 from sparsegen.ir.fragments import SHAPES
-
 from tests.programs import fragments
 from tests.programs.run import on_emulator, on_gpu
 

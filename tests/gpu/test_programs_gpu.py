@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from sparsegen.backends.cuda.nvcc import find_nvcc
 from sparsegen.backends.cuda.runtime import Runtime, open_runtime
 from sparsegen.ir.errors import ToolchainError
-
 from tests.programs import ring_reduce
 from tests.programs.run import CASES, LARGE, on_emulator, on_gpu
 

@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 
 from hypothesis import strategies as st
+
 from sparsegen.ir import expr as ex
 from sparsegen.ir import warp as w
 from sparsegen.ir.builder import Builder

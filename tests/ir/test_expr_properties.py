@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from sparsegen.ir import expr as ex
 from sparsegen.ir import expr_text
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Bin, Const, Expr, Select, Value
 from sparsegen.ir.layout import evaluate_arrays
 from sparsegen.ir.types import f64, s32
-
 from tests.ir.programs import NAMES, expressions, predicate, seeds
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Const, Value
 from sparsegen.ir.layout import (
@@ -139,5 +140,6 @@ def test_wrong_layouts() -> None:
 
 def test_picture() -> None:
     assert layout({"r": 2, "c": 3}, lambda r, c: r * 4 + c, lambda r, c: (r + c).ne(3)).picture() == (
-        "layout<[r<2, c<3] -> r * 4 + c where r + c != 3>\n0 1 2\n4 5 .")
+        "layout<[r<2, c<3] -> r * 4 + c where r + c != 3>\n0 1 2\n4 5 ."
+    )
     assert "…" in row_major((40, 40)).picture(4)

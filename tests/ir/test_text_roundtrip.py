@@ -8,9 +8,9 @@ import typing
 
 import pytest
 from hypothesis import given, settings
+
 from sparsegen.ir import expr as ex
-from sparsegen.ir import expr_text
-from sparsegen.ir import op, tile, warp  # noqa: F401 - they register their ops
+from sparsegen.ir import expr_text, op, tile, warp  # noqa: F401 - they register their ops
 from sparsegen.ir.errors import IRError, Loc
 from sparsegen.ir.expr import Bin, Const, Expr, Select, Value
 from sparsegen.ir.layout import Layout, padded, stencil2row_b, xor_swizzle
@@ -19,7 +19,6 @@ from sparsegen.ir.node import OPS, fields, walk
 from sparsegen.ir.parse import parse_expr, parse_module, parse_op
 from sparsegen.ir.text import attribute, default_of, print_module, print_op
 from sparsegen.ir.types import Buffer, DType, f64, pred, s32, u8
-
 from tests.ir.programs import NAMES, expressions, functions, module
 
 
@@ -132,7 +131,9 @@ def test_module_text() -> None:
     body = (warp.Barrier(), warp.If(P, (warp.SyncWarp(),), ()))
     f = warp.Func("k", (G, P), (), (1, 1, 1), 32, body)
     m = Module("heat", (f,), (Launch("k", ("in", "flag")),), {"lut": np.zeros((2, 3), np.int32)})
-    assert print_module(m) == """module "heat"
+    assert (
+        print_module(m)
+        == """module "heat"
 # constant lut: int32[2x3]
 warp.func "k", [@g: global f64[64] align=16, %p: pred], [], [1, 1, 1], 32 {
   warp.barrier
@@ -142,6 +143,7 @@ warp.func "k", [@g: global f64[64] align=16, %p: pred], [], [1, 1, 1], 32 {
 }
 launch "k" ["in", "flag"]
 """
+    )
     assert parse_module(print_module(m)) == m
 
 

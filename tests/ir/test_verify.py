@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
+
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError, Loc
 from sparsegen.ir.expr import Bin, Const, Expr, Value
@@ -12,7 +13,6 @@ from sparsegen.ir.node import Op, define, operand
 from sparsegen.ir.parse import parse_op
 from sparsegen.ir.types import Buffer, f64, s32
 from sparsegen.ir.verify import Context, check, verify
-
 from tests.ir.programs import functions, module
 
 HEAD = """warp.func "k", [@u: global f64[100] align=16, @o: global f64[100] align=8, @w: global u32[8] align=16,
@@ -38,7 +38,7 @@ GOOD = [
     "%a: f64, %b: f64 = warp.ld @u, %tid where=%tid < 3",
     "warp.cp_async @s, 0, @u, 0, 2",
     "warp.if %warp == 0 {\n warp.barrier id=1 count=32\n warp.sync\n}",
-    "warp.if %tid < 32 {\n %v: f64 = warp.shfl \"xor\", %x, 1\n}",
+    'warp.if %tid < 32 {\n %v: f64 = warp.shfl "xor", %x, 1\n}',
     "warp.if %tid // 32 == 1 {\n warp.sync\n}",
     "warp.if %n < 3 {\n warp.barrier\n}",
     "%r: u32 = warp.ld @w, %bx\nwarp.for %j: s32, 0, %r, 1 {\n warp.barrier\n}",
@@ -47,7 +47,7 @@ GOOD = [
     "warp.alloc @r: reg f64[4] align=8\nwarp.for %j: s32[0,3], 0, 4, 1 unroll=0 {\n warp.st @r, %j, [%x]\n}",
     "%p: pred = warp.let %tid < 3\n%v: f64 = warp.select %p, %x, %x",
     "warp.if %bx < 0 {\n warp.st @o, 500, [%x]\n}",
-    "%v: u32 = warp.binary \"shl\", %i, %lane",
+    '%v: u32 = warp.binary "shl", %i, %lane',
     "%v: f16 = warp.cvt %x\n%h2: u32 = warp.pack %v, %v",
     "%m0: u32, %m1: u32 = warp.ldmatrix @hs, 8 * (%lane % 8)",
 ]

@@ -6,12 +6,12 @@ The sizes are those at which every one of them is needed: the ring goes round, s
 from __future__ import annotations
 
 import pytest
+
 from sparsegen.backends import emulator
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.node import walk
 from sparsegen.ir.verify import verify
-
 from tests.programs import heat2d_stream, mutants, ring_reduce
 from tests.programs.run import SMALL
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
+
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.module import Module
@@ -16,7 +17,6 @@ from sparsegen.ir.passes import PASSES, Manager, parse_pipeline, print_pipeline,
 from sparsegen.ir.passes.dce import Dce, pure
 from sparsegen.ir.passes.simplify import Simplify
 from sparsegen.ir.verify import verify
-
 from tests.ir.programs import functions, module
 
 TEXT = """tile{m=64,mode=fast,name="a b, {c}",ratio=2.0,skip=true},simplify,tile{m=-1},dce"""

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.passes import Manager, parse_pipeline
 from sparsegen.ir.text import print_module

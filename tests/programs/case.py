@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from sparsegen.ir import warp as w
 from sparsegen.ir.types import Buffer
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from sparsegen.ir import warp as w
 from sparsegen.ir.builder import Builder
 from sparsegen.ir.expr import Expr, Value

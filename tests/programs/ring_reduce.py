@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from sparsegen.ir import warp as w
 from sparsegen.ir.builder import Builder
 from sparsegen.ir.expr import Expr, minimum

@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sparsegen.backends.reference.stencil import run, step
+from sparsegen.boundary import dirichlet, frozen, neumann, periodic
 from sparsegen.ir.boundary import Side, Sides
 from sparsegen.ir.errors import ArrayError
-
-from sparsegen.boundary import dirichlet, frozen, neumann, periodic
 
 Array = npt.NDArray[Any]
 
