@@ -1,6 +1,27 @@
-"""Passes: frozen dataclasses, one a file, each a function from module to module."""
+"""Passes: frozen dataclasses, one a file, each a function from module to module.
 
-from . import dce, simplify
+Importing the package registers them all, so that a pipeline's text can name any of them.
+"""
+
+from . import barriers, dce, direct, fuse_time, pipeline, rim, simplify, stencil2row, stream, tiled, to_warp
 from .manager import PASSES, Manager, Pass, parse_pipeline, print_pipeline, register
 
-__all__ = ["PASSES", "Manager", "Pass", "dce", "parse_pipeline", "print_pipeline", "register", "simplify"]
+__all__ = [
+    "PASSES",
+    "Manager",
+    "Pass",
+    "barriers",
+    "dce",
+    "direct",
+    "fuse_time",
+    "parse_pipeline",
+    "pipeline",
+    "print_pipeline",
+    "register",
+    "rim",
+    "simplify",
+    "stencil2row",
+    "stream",
+    "tiled",
+    "to_warp",
+]

@@ -13,7 +13,7 @@ from typing import Any
 from .. import tile as t
 from ..expr import Expr, as_expr
 from ..module import Module
-from ..node import Op, buffers, fields
+from ..node import Op, buffers, fields, rewrite
 from ..types import Buffer
 from .manager import register
 
@@ -26,9 +26,8 @@ class Pipeline:
     stages: int = 2
 
     def run(self, module: Module) -> Module:
-        if self.stages == 1:
-            return module
-        return replace(module, funcs=tuple(self._func(f) if isinstance(f, t.Func) else f for f in module.funcs))
+        rule = self._func if self.stages > 1 else _at_once
+        return replace(module, funcs=tuple(rule(f) if isinstance(f, t.Func) else f for f in module.funcs))
 
     def _func(self, func: t.Func) -> t.Func:
         rings: dict[Buffer, Buffer] = {}
@@ -55,6 +54,15 @@ class Pipeline:
         at = readers[-1] + 1 if early else 0
         body = [_in_ring(op, ring) for op in rest]
         return replace(loop, body=(t.Wait(ahead - 1, loc=loop.loc), *body[:at], prefetch, *body[at:]))
+
+
+def _at_once(func: t.Func) -> t.Func:
+    """The kernel with plain copies: nothing is fetched ahead, so nothing would wait for an asynchronous one."""
+
+    def plain(op: Op) -> Op:
+        return replace(op, mode="plain") if isinstance(op, t.Copy) else op
+
+    return replace(func, body=rewrite(func.body, plain))
 
 
 def _in_ring(op: Op, ring: dict[Buffer, tuple[Buffer, Expr]]) -> Op:
