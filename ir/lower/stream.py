@@ -82,10 +82,12 @@ def stream(cx: Context, op: t.Stream) -> None:
     with b.for_("turn", 0, total, unroll=op.unroll) as turn:
         b.wait(op.stages - 2)
         b.sync()
-        here = b.let("here", slot(cx, op, turn) + op.layout(cx.lane * per_lane))
+        here = b.let("here", slot(cx, op, turn))
         for p in range(0, per_lane, wide):
             degree = own_degree(op, wide, per_lane)
-            for e, v in enumerate(b.ldv(op.ring, here + p, wide, hint="v", degree=degree)):
+            for e, v in enumerate(
+                b.ldv(op.ring, here + op.layout(cx.lane * per_lane + p), wide, hint="v", degree=degree)
+            ):
                 b.st(op.values, p + e, v)
         fetch(turn + (op.stages - 1))
         cx.env[op.turn] = turn
@@ -134,10 +136,9 @@ def emit(cx: Context, op: t.Emit) -> None:
     def store() -> None:
         b.sync()
         base = b.let("out", slot(cx, op, turn))
-        here = base + op.layout(cx.lane * per_lane)
         for p in range(0, per_lane, wide):
             vals = [b.ld(op.values, p + e, hint="o") for e in range(wide)]
-            b.st(op.ring, here + p, *vals, degree=own_degree(op, wide, per_lane))
+            b.st(op.ring, base + op.layout(cx.lane * per_lane + p), *vals, degree=own_degree(op, wide, per_lane))
         b.sync()
         for j in range(pieces.count):
             local = pieces.column(cx.lane, j)
