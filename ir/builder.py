@@ -90,16 +90,18 @@ class Builder:
         self.emit(w.If(last.cond, last.then, tuple(body), loc=last.loc))
 
     # -------------------------------------------------------------------------------------------- scalars
-    def let(self, hint: str, expr: ExprLike, hi: int | None = None) -> Expr:
+    def let(self, hint: str, expr: ExprLike, lo: int | None = None, hi: int | None = None) -> Expr:
         """Names an expression; constants and plain values stay what they are.
 
-        ``hi`` promises an upper bound that the range analysis cannot see (a loop's guard, say).
+        ``lo`` and ``hi`` promise bounds that the range analysis cannot see (a loop's guard, say).
         """
         e = as_expr(expr)
         if not hasattr(e, "op") and not hasattr(e, "c"):
             return e
         is_cond = e.lo >= 0 and e.hi <= 1 and getattr(e, "op", "") in ("<", "<=", "==", "!=", "and", "or")
-        out = self.fresh(hint, pred if is_cond else s32, e.lo, e.hi if hi is None else min(hi, e.hi))
+        out = self.fresh(
+            hint, pred if is_cond else s32, e.lo if lo is None else max(lo, e.lo), e.hi if hi is None else min(hi, e.hi)
+        )
         self.emit(w.Let((out,), e, loc=self.loc))
         return out
 

@@ -131,10 +131,9 @@ def emit(cx: Context, op: t.Emit) -> None:
     turn, wide = cx.resolve(op.turn), 16 // op.dst.dtype.nbytes
     pieces = _Pieces(op, op.vector)
     first = cx.resolve(op.x) + cx.warp * op.step - op.lead
-    row = b.let("row", cx.resolve(op.y) + turn - op.delay)
 
-    def store() -> None:
-        b.sync()
+    def store() -> None:  # a lane overwrites only its own columns of a row that it alone has read
+        row = b.let("row", cx.resolve(op.y) + turn - op.delay, lo=0)
         base = b.let("out", slot(cx, op, turn))
         for p in range(0, per_lane, wide):
             vals = [b.ld(op.values, p + e, hint="o") for e in range(wide)]
