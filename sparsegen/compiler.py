@@ -8,15 +8,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sparsegen.dsl.stencil import Stencil
-from sparsegen.geometry import fused_k, legal, legalise
+from sparsegen.geometry import legal, legalise, misfit
 from sparsegen.ir.errors import Loc, ScheduleError, SparsegenError, StencilError
-from sparsegen.schedule import ITEMSIZE, MMA, Schedule, StencilSchedule
+from sparsegen.schedule import ITEMSIZE, RANGES, Schedule, StencilSchedule
 from sparsegen.target import Target, resolve
 from sparsegen.where import user_loc
 
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 #: Cells of a field that 32-bit index arithmetic reaches.
 MAX_CELLS = 2**31 - 1
-#: Largest number of time steps that a schedule may fuse.
-MAX_FUSE = 3
+#: Largest number of time steps that one application of fused weights stands for (``stream`` has its own limit).
+MAX_FUSE = RANGES[""]["fuse"][1]
+#: Largest number of time steps of a pass.
+MAX_STEPS = RANGES["stream"]["fuse"][1] * RANGES[""]["levels"][1]
 NonFinite = Literal["any", "exact"]
 
 
@@ -75,11 +77,11 @@ def schedules(
 ) -> list[Cost]:
     """The predicted cost of every legal schedule, cheapest a time step first; each has ``.schedule`` and ``.rate``.
 
-    ``steps`` limits how many time steps may be fused (default: as many as a schedule can).  Errors as in ``compile``.
+    ``steps`` limits how many time steps a pass may do (default: as many as a schedule can).  Errors as in ``compile``.
     """
     with located(user_loc()):
         sizes = _shape(stencil, shape)
-        limit = MAX_FUSE if steps is None else positive(steps, "steps")
+        limit = MAX_STEPS if steps is None else positive(steps, "steps")
         _supported(stencil)
         profile = resolve(device, "emulator" if device != "auto" else "auto").profile
         ranking = ranked(stencil, sizes, limit, profile, nonfinite)
@@ -194,12 +196,13 @@ def _choose(
             hint="pass 'auto', a line such as 'tiled fuse=2', or a StencilSchedule",
         )
     chosen = check(stencil, shape, schedule, target.profile)
-    if schedule.fuse > steps:
+    if schedule.steps > steps:
+        knobs = f"fuse={schedule.fuse}" + (f" levels={schedule.levels}" if schedule.family == "stream" else "")
         raise ScheduleError(
-            f"fuse={schedule.fuse} does {schedule.fuse} time steps at once, but steps={steps}",
-            hint=f"set fuse={steps} or less, or compile for more steps",
+            f"{knobs} does {schedule.steps} time steps at once, but steps={steps}",
+            hint=f"compile for steps={schedule.steps} or more, or do {steps} at once",
         )
-    if nonfinite == "exact" and widens(chosen):
+    if nonfinite == "exact" and chosen.widens:
         raise ScheduleError(
             f"a {chosen.family} schedule may spread a NaN or Inf to cells that the stencil does not reach",
             hint="choose direct or tiled, or nonfinite='any'",
@@ -207,7 +210,8 @@ def _choose(
     from sparsegen.cost.stencil import cost
 
     kind = boundary_kind(stencil)
-    predicted = cost(edge(stencil), stencil.points, _pair(shape), chosen, target.profile, stencil.dtype, kind)
+    predicted = cost(edge(stencil), stencil.points, _pair(shape), chosen, target.profile, stencil.dtype, kind,
+                     flat=flat(stencil))  # fmt: skip
     return Choice(chosen, predicted, None, False)
 
 
@@ -217,27 +221,15 @@ def check(
     """The schedule with its tile resolved; ScheduleError if it cannot run this stencil and shape on the device."""
     k = edge(stencil)
     chosen = legalise(schedule, k)
-    if reason := _misfit(stencil, shape, chosen):
-        raise ScheduleError(reason, hint="lower fuse, or compile for a larger shape")
-    legal(chosen, k, profile, stencil.dtype)
+    if reason := misfit(chosen, stencil.weights.shape, shape):
+        raise ScheduleError(reason, hint="lower fuse (or levels), or compile for a larger shape")
+    legal(chosen, k, profile, stencil.dtype, bool((stencil.weights != 0.0).all()), flat(stencil))
     return chosen
 
 
-def _misfit(stencil: Stencil, shape: tuple[int, ...], schedule: StencilSchedule) -> str | None:
-    """Why the fused stencil does not fit into the shape (it cannot be wrapped or mirrored in one piece then)."""
-    for axis, (n, extent) in enumerate(zip(shape, stencil.weights.shape, strict=True)):
-        if n < (wide := fused_k(extent, schedule.fuse)):
-            return f"fuse={schedule.fuse} makes the stencil {wide} cells wide on axis {axis}, which has {n} cells"
-    return None
-
-
-def widens(schedule: StencilSchedule) -> bool:
-    """Whether a NaN or Inf may reach a cell that the stencil's own weights do not connect it to.
-
-    ``direct`` and ``tiled`` multiply by the non-zero weights only; ``stencil2row`` multiplies whole rows of the
-    window, zeros included, and 0 · NaN is NaN.
-    """
-    return schedule.family == "stencil2row"
+def flat(stencil: Stencil) -> bool:
+    """Whether the stencil reaches along its rows only: what it does is one-dimensional."""
+    return len(stencil.weights) == 1
 
 
 def _supported(stencil: Stencil) -> None:
@@ -264,26 +256,28 @@ def _pair(shape: tuple[int, ...]) -> tuple[int, int]:
 def ranked(
     stencil: Stencil, shape: tuple[int, ...], steps: int, profile: DeviceProfile, nonfinite: str = "any"
 ) -> Ranking:
-    """All legal schedules, cheapest first, that fuse at most ``steps`` steps, and the others with their reasons."""
-    return _ranked(stencil, shape, min(steps, MAX_FUSE), profile, nonfinite)
+    """All legal schedules of at most ``steps`` steps a pass, cheapest first, and the others with their reasons."""
+    return _ranked(stencil, shape, min(steps, MAX_STEPS), profile, nonfinite)
 
 
 @lru_cache(maxsize=64)
 def _ranked(stencil: Stencil, shape: tuple[int, ...], limit: int, profile: DeviceProfile, nonfinite: str) -> Ranking:
     from sparsegen.cost.search import Ranking, Rejected, candidates, rank
 
-    fuses = tuple(range(1, limit + 1))
+    fuses = tuple(range(1, min(limit, MAX_FUSE) + 1))
     k, rejected, fitting = edge(stencil), list[Rejected](), list[StencilSchedule]()
-    for s in candidates(k, stencil.dtype, profile, (MAX_CELLS, MAX_CELLS), fuses, rejected):
-        reason = _misfit(stencil, shape, s)
-        if reason is None and nonfinite == "exact" and widens(s):
+    for s in candidates(k, stencil.dtype, profile, (MAX_CELLS, MAX_CELLS), fuses, rejected, limit=limit,
+                        points=stencil.points, flat=flat(stencil)):  # fmt: skip
+        reason = misfit(s, stencil.weights.shape, shape)
+        if reason is None and nonfinite == "exact" and s.widens:
             reason = "nonfinite='exact': it may spread a NaN or Inf farther than the stencil"
         if reason is None:
             fitting.append(s)
         else:
             rejected.append(Rejected(s, reason))
     kind = boundary_kind(stencil)
-    ranking = rank(k, stencil.points, stencil.dtype, profile, _pair(shape), fuses, fitting, boundary=kind)
+    ranking = rank(k, stencil.points, stencil.dtype, profile, _pair(shape), fuses, fitting, boundary=kind,
+                   flat=flat(stencil))  # fmt: skip
     return Ranking(ranking.costs, tuple(rejected))
 
 
@@ -303,13 +297,3 @@ def _automatic(stencil: Stencil, shape: tuple[int, ...], steps: int, profile: De
         )
     best = min(ranking.costs, key=lambda c: total_time(c, steps))  # the first of the cheapest
     return Choice(best.schedule, best, ranking, True)
-
-
-def narrowed(schedule: StencilSchedule, k: int, fuse: int) -> StencilSchedule:
-    """The same schedule for ``fuse`` time steps at once, its tile as many groups of columns wide as before."""
-    if schedule.family != "stencil2row" or schedule.tile is None:
-        return replace(schedule, fuse=fuse)
-    rows, cols = schedule.tile
-    m = MMA[schedule.mma][0]
-    groups = cols // (m * (fused_k(k, schedule.fuse) + 1))
-    return replace(schedule, fuse=fuse, tile=(rows, groups * m * (fused_k(k, fuse) + 1)))

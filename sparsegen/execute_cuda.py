@@ -1,7 +1,7 @@
 """Running passes on a GPU: cubins loaded once a device, arguments packed once, a call only writes pointers.
 
 A long loop of short passes goes through a CUDA graph: the host needs a few microseconds a launch, which a small field
-does not take to compute.  The graph holds an even number of passes from ``out`` back to ``out`` and is replayed; its
+does not take to compute.  The graph holds an even number of passes from a field back to itself and is replayed; its
 nodes get new pointers when a call brings other arrays.
 """
 
@@ -207,6 +207,14 @@ class CudaExecutor:
         with self._lock:
             return self._spaces.setdefault(stream or 0, Space())
 
+    def single(self, plan: Plan) -> Launch | None:
+        """A plan of one launch between two arrays, as something to call with (input, output) and a stream; None for
+        any other plan."""
+        if plan.passes > 1 or plan.workspaces:
+            return None
+        (ready, *more) = self.loaded(plan.parts[0][0]).launches
+        return None if more or ready.slots != (_SOURCE, _TARGET) else ready.start
+
     def run(self, plan: Plan, source: int, target: int, stream: int | None, like: ArrayView | None) -> None:
         """Enqueue the whole plan on a stream; asynchronous.  ``like`` is an array whose library gives workspace."""
         sizes = plan.workspaces
@@ -214,28 +222,35 @@ class CudaExecutor:
             program = self._loaded.get(id(plan.parts[0][0])) or self.loaded(plan.parts[0][0])
             self._pass(program, program.table(source, target, {}), stream)
             return
+        self._compile(plan)
         loaded = [self.loaded(program) for program, _ in plan.parts]
         space = self.space(stream)
         with space.lock:  # chains that share a workspace are enqueued one after the other
             addresses = space.provide(sizes, self.runtime, like, stream)
             self._chain(plan, loaded, source, target, addresses, stream)
 
+    def _compile(self, plan: Plan) -> None:
+        """nvcc for all programs that are not loaded yet, at the same time: it takes seconds for each."""
+        builds = [self._builds.get(program) for program, _ in plan.parts if id(program) not in self._loaded]
+        if len(builds) > 1:
+            from concurrent.futures import ThreadPoolExecutor
+
+            with ThreadPoolExecutor(len(builds)) as pool:
+                list(pool.map(lambda build: build.compiled(), builds))
+
     def _chain(
         self, plan: Plan, loaded: list[_Loaded], source: int, target: int, space: dict[str, int], stream: int | None
     ) -> None:
-        total = plan.passes
-        other = space.get("field", 0)
+        where = {**space, TARGET: target}
         done = 0
         for program, (_, passes) in zip(loaded, plan.parts, strict=True):
             end = done + passes
             while done < end:
-                goes = target if (total - 1 - done) % 2 == 0 else other
-                if source == target and goes == other and (chunk := self._chunk(end - done)):
-                    # from out back to out, an even number of passes
-                    repeat = (end - done) // chunk
-                    self._graph(program, chunk).run(
-                        (target, other, *program.table(0, 0, space)[_FIRST:]), stream, repeat=repeat
-                    )
+                goes, left = where[plan.target(done)], end - done
+                if left > 1 and where[plan.target(done + 1)] == source and (chunk := self._chunk(left)):
+                    # there and back, an even number of passes
+                    repeat = left // chunk
+                    self._graph(program, chunk).run(program.table(source, goes, space), stream, repeat=repeat)
                     done += chunk * repeat
                     continue
                 self._pass(program, program.table(source, goes, space), stream)
@@ -258,7 +273,7 @@ class CudaExecutor:
             if key not in self._graphs:
                 nodes = []
                 for i in range(chunk):
-                    ends = (0, 1) if i % 2 == 0 else (1, 0)  # the table is (out, field, ...)
+                    ends = (0, 1) if i % 2 == 0 else (1, 0)  # the table begins with the two fields
                     for r in program.launches:
                         buffers = tuple(ends[s] if s < _FIRST else s for s in r.slots)
                         nodes.append(GraphLaunch(r.fn, r.grid, r.block, r.shared, r.args, buffers))
@@ -266,18 +281,21 @@ class CudaExecutor:
             return self._graphs[key]
 
     def run_host(self, plan: Plan, u: np.ndarray[Any, Any], out: np.ndarray[Any, Any], stream: int | None) -> None:
-        """Copy a host field in, run, copy the result out; done on return."""
+        """Copy a host field in (packed), run, copy the result out; done on return."""
+        packed = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
         first = self.runtime.alloc(u.nbytes)
         try:
             second = self.runtime.alloc(out.nbytes)
             try:
-                self.runtime.to_device(first, u, stream)
+                self.runtime.to_device(first, np.ascontiguousarray(u), stream)
                 self.run(plan, first, second, stream, None)
-                self.runtime.to_host(out, second, stream)
+                self.runtime.to_host(packed, second, stream)
             finally:
                 self.runtime.free(second)
         finally:
             self.runtime.free(first)
+        if packed is not out:
+            out[...] = packed
 
     def __del__(self) -> None:
         try:

@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsegen.execute import (
-    SOURCES,
-    TARGET,
-    WORKSPACE,
-    Bound,
-    HostField,
-    Plan,
-    buffer_of,
-    constant,
-    launches,
-)
+from sparsegen.execute import SOURCES, TARGET, WORKSPACE, Bound, HostField, Plan, constant, launches, pitches
 from sparsegen.ir import warp
 from sparsegen.ir.types import Buffer
 
@@ -46,48 +36,73 @@ class SlowRunWarning(RuntimeWarning):
 
 
 def run_emulator(plan: Plan, u: HostField, out: HostField) -> None:
-    """All passes of a plan from ``u`` to ``out`` (packed host arrays); KernelFault for an access out of bounds."""
+    """All passes of a plan (made for packed arrays) from ``u`` to ``out``; KernelFault for an access out of bounds.
+
+    Arrays with padded rows are copied.  A workspace begins as NaN, so that nobody can take what lies between padded
+    rows for data.
+    """
     expected = estimate(plan, u.size)
     meter = None
     if expected > LONG:
         _warn(u.shape, plan, expected)
         meter = _Meter(plan)
-    space: dict[str, HostField] = {}
+    packed = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
+    fields = {TARGET: packed.reshape(-1)}
     for role, nbytes in plan.workspaces.items():
-        space[role] = np.zeros(-(-nbytes // out.itemsize), out.dtype)
-    fields = {"out": out.reshape(-1), "field": space.get("field")}
-    total, done, source = plan.passes, 0, u.reshape(-1)
+        if not role.startswith(WORKSPACE):  # those live as long as a pass
+            fields[role] = _poisoned(nbytes // out.itemsize, out.dtype)
+    done, source = 0, np.ascontiguousarray(u).reshape(-1)
     for program, passes in plan.parts:
         for _ in range(passes):
-            target = fields[buffer_of(total, done)]
-            assert target is not None
+            target = fields[plan.target(done)]
             if meter is not None:
                 meter.begin(done)
             _pass(program.warp, source, target, CALL_CHECKS, meter)
             source, done = target, done + 1
+    if packed is not out:
+        out[...] = packed
 
 
 def run_pass(program: Program, u: HostField, *, checks: bool) -> tuple[HostField, list[tuple[str, Report]]]:
-    """One pass on ``u``: the new field, and the report of each launch by its kernel's name.
+    """One pass on ``u``: the new field (packed), and the report of each launch by its kernel's name.
 
-    With ``checks`` every checker is on, and a cell of the result that no launch wrote is an error as well.
+    The pass runs on rows as far apart as it was lowered for.  With ``checks`` every checker is on, and a cell of the
+    result that no launch wrote, or a write between its rows, is an error as well.
     """
     from sparsegen.backends.emulator import ALL, Finding
 
-    out = np.full(u.shape, np.nan, u.dtype)
-    reports = _pass(program.warp, np.ascontiguousarray(u).reshape(-1), out.reshape(-1), ALL if checks else _COUNTING)
+    rows, cols = u.size // u.shape[-1], u.shape[-1]
+    apart, apart_out = pitches(program)
+    source = _poisoned(rows * apart, u.dtype)
+    source.reshape(rows, apart)[:, :cols] = u.reshape(rows, cols)
+    target = _poisoned(rows * apart_out, u.dtype)
+    between = target.reshape(rows, apart_out)[:, cols:]
+    between[...] = _UNTOUCHED
+    reports = _pass(program.warp, source, target, ALL if checks else _COUNTING)
+    out = np.ascontiguousarray(target.reshape(rows, apart_out)[:, :cols]).reshape(u.shape)
+
+    def found(kind: str, message: str, remedy: str) -> None:
+        loc = program.warp.funcs[0].loc
+        reports[-1][1].errors.append(Finding(kind, message, remedy, buffer="out", loc=loc))
+
     if checks and np.isfinite(u).all() and (missing := int(np.isnan(out).sum())):
-        where = tuple(int(i) for i in np.argwhere(np.isnan(out))[0])
-        reports[-1][1].errors.append(
-            Finding(
-                "unwritten",
-                f"{missing} cells of the result are not written or not a number, the first at {list(where)}",
-                "report it: the tiles of this schedule do not cover the field",
-                buffer="out",
-                loc=program.warp.funcs[0].loc,
-            )
+        where = [int(i) for i in np.argwhere(np.isnan(out))[0]]
+        found(
+            "unwritten",
+            f"{missing} cells of the result are not written or not a number, the first at {where}",
+            "report it: the tiles of this schedule do not cover the field, or read between its rows",
         )
+    if checks and not (between == _UNTOUCHED).all():
+        found("bounds", "elements between the rows of the output are written", "report it: a store is not clipped")
     return out, reports
+
+
+#: What lies between the rows of an output before a pass, and after it.
+_UNTOUCHED = -77.0
+
+
+def _poisoned(cells: int, dtype: Any) -> HostField:
+    return np.full(cells, np.nan, dtype)
 
 
 _COUNTING = ("bounds", "conflicts")

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sparsegen.compiler import MAX_FUSE, Choice, boundary_kind, edge, ranked, total_time, widens
+from sparsegen.compiler import MAX_FUSE, Choice, boundary_kind, edge, flat, ranked, total_time
 from sparsegen.ir.boundary import describe
 from sparsegen.schedule import FAMILIES
 
@@ -67,12 +67,20 @@ def _head(kernel: Kernel, target: Target, cost: Cost, plan: Plan) -> str:
     extents = "x".join(map(str, st.weights.shape))
     many = len(plan.parts) > 1 or plan.passes > 1
     passes = " + ".join(f"{n} of {program.steps} step{'s' * (program.steps > 1)}" for program, n in plan.parts)
+    strips = []
+    if kernel.schedule.family == "stream":
+        v = cost.values
+        strips = [
+            f"strips     {v['C'] / v['warps']:.0f} of {32 * v['cols']:.0f} columns a warp, {v['R']:.0f} rows down; "
+            f"{cost.blocks_per_sm} blocks of {v['warps']:.0f} warps an SM"
+        ]
     lines = [
         f"{st.name}: {st.points}-point {st.kind}, {extents}, {st.dtype}, {describe(st.sides)}; {size} cells, "
         f"{kernel.steps} time step{'s' * (kernel.steps > 1)}",
         f"device     {profile.name} ({profile.arch})",
         f"backend    {target.backend}",
         f"schedule   {kernel.schedule}",
+        *strips,
         f"predicted  {seconds(cost.time)} a pass of {cost.steps_per_launch} step{'s' * (cost.steps_per_launch > 1)}, "
         f"{cost.rate:.1f} GS/s; bound by {cost.binds}",
     ]
@@ -133,14 +141,16 @@ def _change(kernel: Kernel, ranking: Ranking, cost: Cost, profile: DeviceProfile
     count: Counter[tuple[str, int, str]] = Counter()
     pool = [cost.schedule]
     for c in ranking.costs:  # of stencil2row, which has thousands, the best of each fusion and mma shape
-        kind = (c.schedule.family, c.schedule.fuse, c.schedule.mma)
+        kind = (c.schedule.family, c.schedule.steps, c.schedule.mma)
         count[kind] += 1
         if (c.schedule.family != "stencil2row" or count[kind] <= _POOL) and c.schedule != cost.schedule:
             pool.append(c.schedule)
     rows, cols = kernel.shape
 
     def winner(device: DeviceProfile, shape: tuple[int, int]) -> Cost:
-        found = rank(edge(st), st.points, st.dtype, device, shape, schedules=pool, boundary=boundary_kind(st))
+        found = rank(
+            edge(st), st.points, st.dtype, device, shape, schedules=pool, boundary=boundary_kind(st), flat=flat(st)
+        )
         return min(found.costs, key=lambda c: total_time(c, steps))
 
     usual = winner(profile, (rows, cols)).schedule
@@ -154,7 +164,7 @@ def _change(kernel: Kernel, ranking: Ranking, cost: Cost, profile: DeviceProfile
     lines = []
     for what, device, shape in tried:
         c = winner(device, shape)
-        if (c.schedule.family, c.schedule.fuse, c.schedule.mma) != (usual.family, usual.fuse, usual.mma):
+        if (c.schedule.family, c.schedule.steps, c.schedule.mma) != (usual.family, usual.steps, usual.mma):
             lines.append(f"  {what}: {c.schedule}")
     if kernel.steps < MAX_FUSE:
         lines.append(f"  more than {kernel.steps} step{'s' * (kernel.steps > 1)} a call: time steps can be fused")
@@ -168,7 +178,7 @@ def _rest(kernel: Kernel, plan: Plan) -> str:
     lines = [f"workspace  {nbytes(space)}{' (the second field of the time loop)' * ('field' in plan.workspaces)}"]
     lines.append(
         "nonfinite  a NaN or Inf may spread farther than the stencil, within the tile that reads it"
-        if widens(kernel.schedule)
+        if kernel.schedule.widens
         else "nonfinite  a NaN or Inf reaches only the cells that the weights connect it to"
     )
     if kernel.backend == "cuda":

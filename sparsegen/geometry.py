@@ -7,6 +7,7 @@ the edge of *one* time step's stencil (2·radius + 1); ``fused_k`` is that after
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ MAX_REGISTERS = 255
 LUT_OFFSETS = 1 << 16
 #: Bytes that divide the address of every buffer in shared memory.
 ALIGN = 128
+#: Rows of a block of ``stream`` where neither the schedule nor a field says how many.
+ROWS = 512
 
 #: Products (fragments of accumulators) that a warp may keep: nvcc spills above.
 MAX_PRODUCTS = {"mma": 8, "none": 4}
@@ -33,6 +36,56 @@ MAX_PRODUCTS = {"mma": 8, "none": 4}
 def fused_k(k: int, fuse: int) -> int:
     """Edge of the stencil that does ``fuse`` steps of a k × k stencil at once."""
     return (k - 1) * fuse + 1
+
+
+def with_steps(schedule: StencilSchedule, steps: int, k: int) -> StencilSchedule:
+    """The same schedule for passes of ``steps`` time steps; ScheduleError if it has none (``legal`` comes after that).
+
+    ``stencil2row`` keeps its number of column groups, ``stream`` fuses as many steps as divide ``steps`` and does the
+    rest as levels.
+    """
+    if steps == schedule.steps:
+        return schedule
+    if schedule.family == "stream":
+        fuse = next((f for f in range(schedule.fuse, 0, -1) if steps % f == 0 and steps <= 32 * f), None)
+        if fuse is None:
+            raise ScheduleError(
+                f"{schedule.family} cannot do {steps} steps at once with fuse={schedule.fuse} or less",
+                hint="do them in several passes",
+            )
+        return dataclasses.replace(schedule, fuse=fuse, levels=steps // fuse)
+    if schedule.family != "stencil2row" or schedule.tile is None:
+        return dataclasses.replace(schedule, fuse=steps)
+    rows, cols = schedule.tile
+    m = MMA[schedule.mma][0]
+    groups = cols // (m * (fused_k(k, schedule.fuse) + 1))
+    return dataclasses.replace(schedule, fuse=steps, tile=(rows, groups * m * (fused_k(k, steps) + 1)))
+
+
+def split(schedule: StencilSchedule, steps: int, k: int) -> list[tuple[StencilSchedule, int]]:
+    """The passes of ``steps`` time steps, what does not fill a pass first: schedules, and how many passes of each."""
+    passes, rest = divmod(steps, schedule.steps)
+    parts: list[tuple[StencilSchedule, int]] = []
+    while rest:
+        most = next(n for n in range(rest, 0, -1) if schedule.family != "stream" or _divides(schedule.fuse, n))
+        parts.append((with_steps(schedule, most, k), 1))
+        rest -= most
+    return [*parts, (schedule, passes)] if passes else parts
+
+
+def _divides(fuse: int, steps: int) -> bool:
+    return any(steps % f == 0 and steps <= 32 * f for f in range(1, fuse + 1))
+
+
+def misfit(schedule: StencilSchedule, extents: Sequence[int], shape: Sequence[int]) -> str | None:
+    """Why one pass on a stencil of these extents does not fit the shape (it is wrapped or mirrored in one piece)."""
+    for axis, (n, extent) in enumerate(zip(shape, extents, strict=True)):
+        if schedule.family == "stream":
+            if n < (reach := extent // 2 * schedule.steps):
+                return f"{schedule.steps} steps a pass reach {reach} cells on axis {axis}, which has {n} cells"
+        elif n < (wide := fused_k(extent, schedule.fuse)):
+            return f"fuse={schedule.fuse} makes the stencil {wide} cells wide on axis {axis}, which has {n} cells"
+    return None
 
 
 def legalise(schedule: StencilSchedule, k: int) -> StencilSchedule:
@@ -92,6 +145,10 @@ class Geometry:
     products: int = 0  #: m × (k + 1) products of a tile
     tiles_per_warp: int = 0  #: products of one warp
     fragments: int = 0  #: weights that a lane holds
+    reach: int = 0  #: halo rows of a tile, above and below together
+    radius_y: int = 0  #: rows that one level reaches (stream; ``radius`` is for columns)
+    width: int = 0  #: columns of a warp's strip, its halo of ``before`` on both sides included (stream)
+    words: int = 2  #: 32-bit registers an element
     #: (mma shape, how many a tile), widest first; nothing with mma=none
     mmas: tuple[tuple[str, int], ...] = ()
 
@@ -122,11 +179,13 @@ def narrowing(mma: str, slices: int) -> list[tuple[str, int]]:
 
 
 @lru_cache(maxsize=1 << 14)
-def geometry(schedule: StencilSchedule, k: int, itemsize: int = 8) -> Geometry:
-    """What a (legalised) schedule means for one step's edge ``k``."""
+def geometry(schedule: StencilSchedule, k: int, itemsize: int = 8, flat: bool = False) -> Geometry:
+    """What a (legalised) schedule means for one step's edge ``k``; ``flat``: the weights have one row of ``k``."""
     s = legalise(schedule, k)
     kk = fused_k(k, s.fuse)
     radius = kk // 2
+    if s.family == "stream":
+        return _stream(s, kk, 0 if flat else radius, itemsize)
     if s.family == "direct":
         cols, rows = s.block
         return Geometry(kk, radius, rows, cols, rows + kk - 1, cols + kk - 1, s.threads)
@@ -162,6 +221,42 @@ def geometry(schedule: StencilSchedule, k: int, itemsize: int = 8) -> Geometry:
     )  # fmt: skip
 
 
+def _stream(s: StencilSchedule, kk: int, ry: int, itemsize: int) -> Geometry:
+    """Strips of 32 * cols columns, a warp each; rows come through the warp's ring, levels stay in registers."""
+    piece, width, rows = 16 // itemsize, 32 * s.cols, s.rows or ROWS
+    lead = _up(s.levels * (kk // 2), piece)
+    step = width - 2 * lead
+    if step <= 0 or kk // 2 > s.cols or s.cols % piece:
+        raise ScheduleError(
+            f"cols={s.cols} columns a lane must be a multiple of {piece} (16 bytes)" if s.cols % piece
+            else f"radius {kk // 2} (fuse={s.fuse}) reaches beyond the neighbouring lane, which owns cols={s.cols}"
+            if kk // 2 > s.cols
+            else f"levels={s.levels} of radius {kk // 2} leave nothing of a strip of {width} columns",
+            hint="take more columns a lane, or lower levels or fuse",
+        )  # fmt: skip
+    slot = width + width // (8 * piece) * piece  # a piece left out after every eight, against bank conflicts
+    reach = 2 * s.levels * ry
+    return Geometry(
+        kk, kk // 2, rows, s.warps * step, rows + reach, s.warps * width, s.threads,
+        s.warps * s.stages * slot * itemsize, lead, slot, s.stages, s.cols, reach=reach, radius_y=ry, width=width,
+        words=itemsize // 4,
+    )  # fmt: skip
+
+
+def chunk_rows(ny: int, across: int, slots: int, reach: int) -> int:
+    """Rows of a block of ``stream`` that keep ``slots`` blocks at a time busiest: fewest waves x rows with their halo.
+
+    ``across``: blocks side by side; ``reach``: halo rows of a block.  Of equally good heights the largest.
+    """
+    best, least = ny, float("inf")
+    for chunks in range(1, min(512, ny // max(1, 2 * reach) + 1) + 1):
+        rows = -(-ny // chunks)
+        waves = -(-across * -(-ny // rows) // slots)
+        if waves * (rows + reach) < least * 0.999:
+            best, least = rows, waves * (rows + reach)
+    return best
+
+
 def _threads(s: StencilSchedule, rows: int, cols: int, itemsize: int) -> tuple[int, int, int]:
     """(thread rows, thread columns, adjacent outputs a thread) of ``tiled``: in 16-byte pieces where it can."""
     for per_x in (16 // itemsize, 8 // itemsize, 1):
@@ -176,13 +271,17 @@ def shared_bytes(schedule: StencilSchedule, k: int, itemsize: int = 8) -> int:
     return geometry(schedule, k, itemsize).smem_bytes
 
 
-def registers(schedule: StencilSchedule, g: Geometry) -> int:
+def registers(schedule: StencilSchedule, g: Geometry, full: bool | None = None) -> int:
     """Estimated 32-bit registers of a thread (f64): what must be live in the inner loop, plus addresses and indices.
 
     The kernel is compiled with this bound, so it must not be too low: ptxas would spill.  Fitted to nvcc 13 on sm_90.
     Up to an edge of 5 and 16 outputs a thread, ``tiled`` needs fewer registers than its values, because ptxas loads
     from shared memory again (32 do for all of them); at an edge of 7 it spills instead.
+    ``full``: whether no weight is zero (None: not known, the higher of both; only ``stream`` depends on it).
     """
+    if schedule.family == "stream":
+        box, star = _stream_registers(schedule, g)
+        return max(box, star) if full is None else box if full else star
     if schedule.family == "direct":  # all loads of a point at once, until ptxas gives in; compiled without a bound
         return min(104, 12 + 2 * g.k * g.k)
     if schedule.family == "tiled":  # a column of accumulators, and the values loaded for it
@@ -196,8 +295,32 @@ def registers(schedule: StencilSchedule, g: Geometry) -> int:
     return (28 if schedule.mma == "f64.m16n8k4" else 48) + 2 * (g.fragments + acc + a)
 
 
-def legal(schedule: StencilSchedule, k: int, device: DeviceProfile, dtype: str = "f64") -> None:
-    """Return if the schedule can run a k × k stencil on the device, else raise a ScheduleError with reason and knob."""
+def _stream_registers(s: StencilSchedule, g: Geometry) -> tuple[int, int]:
+    """Registers of ``stream``: of a full stencil, and of one with zeros.  Within 6 % of nvcc 13 on sm_90 above 100.
+
+    Sums of the unfinished rows, ``words`` each; a star keeps some values longer (ptxas orders its few taps so), a wide
+    box more weights.
+    """
+    row, sums = g.words * s.cols, 2 * s.levels * g.radius_y * g.words * s.cols
+    if not g.radius_y:
+        flat = 20 + g.words * (s.cols + 2 * g.radius)
+        return max(64, flat), max(64, flat)
+    extra = g.words * s.cols * (5 * (g.radius - 2)) // 2 * (s.levels if g.radius > 3 else 1) if g.radius > 2 else 0
+    box = 24 + 2 * row + extra + sums + 3 * max(0, s.levels - 8) + (8 if s.unroll > 1 else 0)
+    longer = 3 * min(row, 8) // 4 if g.words == 2 else 3
+    wide = max(3, 3 * s.cols // 4) * g.radius + (24 if g.words == 1 and s.cols > 8 else 0)
+    star = 8 + 2 * row + wide + longer * s.levels + sums
+    return max(64, box), max(64, star)
+
+
+def legal(
+    schedule: StencilSchedule, k: int, device: DeviceProfile, dtype: str = "f64", full: bool | None = None,
+    flat: bool = False,
+) -> None:  # fmt: skip
+    """Return if the schedule can run a k × k stencil on the device, else raise a ScheduleError with reason and knob.
+
+    ``full``: whether none of its weights is zero (None: not known); ``flat``: it has one row only.
+    """
     s = schedule
     if dtype not in ITEMSIZE:
         unknown("stencil dtype", dtype, ITEMSIZE)
@@ -205,25 +328,29 @@ def legal(schedule: StencilSchedule, k: int, device: DeviceProfile, dtype: str =
         raise ScheduleError(
             f"mma={s.mma} multiplies f64, the stencil is {dtype}", hint="set mma=none, or choose tiled or direct"
         )
-    g = geometry(s, k, ITEMSIZE[dtype])
+    g = geometry(s, k, ITEMSIZE[dtype], flat)
     if s.stages > 1 and device.compute_capability < (8, 0):
         raise ScheduleError(
             f"stages={s.stages} copies with cp.async, which needs sm_80; {device.name} is {device.arch}",
-            hint="set stages=1",
+            hint="choose direct or tiled" if s.family == "stream" else "set stages=1",
         )
     if s.family == "stencil2row":
         _stencil2row(s, g, device)
     if g.smem_bytes > device.smem_block:
         raise ScheduleError(
             f"{g.smem_bytes} bytes of shared memory a block; {device.name} has {device.smem_block}",
-            hint="make tile= smaller" + (", or lower stages" if s.stages > 1 else ""),
+            hint="lower stages, warps or cols"
+            if s.family == "stream"
+            else "make tile= smaller" + (", or lower stages" if s.stages > 1 else ""),
         )
-    regs = registers(s, g)
+    regs = registers(s, g, full)
     if regs > MAX_REGISTERS or _up(regs, 8) * g.threads > device.regs_sm:
         raise ScheduleError(
             f"about {regs} registers a thread, {g.threads} threads; {device.name} has {MAX_REGISTERS} a thread and "
             f"{device.regs_sm} an SM",
-            hint="lower fuse, make tile= smaller, or change warps",
+            hint="lower levels, fuse or cols"
+            if s.family == "stream"
+            else "lower fuse, make tile= smaller, or change warps",
         )
 
 

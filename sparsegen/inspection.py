@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from sparsegen.execute import launches
+from sparsegen.execute import launches, pitches
 
 if TYPE_CHECKING:
     from sparsegen.backends.cuda.nvcc import CompileResult
@@ -69,9 +69,10 @@ class Build:
 
 
 class BuildCache:
-    """The builds of a kernel's programs."""
+    """The builds of a kernel's programs, for fields of ``cols`` columns."""
 
-    def __init__(self, profile: DeviceProfile, title: str, notes: Sequence[str]) -> None:
+    def __init__(self, profile: DeviceProfile, title: str, notes: Sequence[str], cols: int) -> None:
+        self._cols = cols
         self._profile, self._title, self._notes = profile, title, tuple(notes)
         self._lock = Lock()
         self._known: dict[int, Build] = {}
@@ -80,8 +81,11 @@ class BuildCache:
         """The build of a program, made once."""
         with self._lock:
             if id(program) not in self._known:
-                note = f"One pass does {program.steps} time step{'s' if program.steps > 1 else ''}."
-                self._known[id(program)] = Build(program, self._profile, self._title, (*self._notes, note))
+                notes = [*self._notes, f"One pass does {program.steps} time step{'s' if program.steps > 1 else ''}."]
+                apart, apart_out = pitches(program)
+                if (apart, apart_out) != (self._cols, self._cols):
+                    notes.append(f"Rows of the input are {apart} elements apart, rows of the output {apart_out}.")
+                self._known[id(program)] = Build(program, self._profile, self._title, notes)
             return self._known[id(program)]
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from sparsegen.arrays import ArrayLayout, ArrayView, Expect, check_together, empty_like, host_array, launch_stream
-from sparsegen.compiler import Choice, located, positive
-from sparsegen.execute import Plan, Programs, run_reference
+from sparsegen.compiler import MAX_CELLS, Choice, located, positive
+from sparsegen.execute import ROW, VECTOR, Pitch, Plan, Programs, run_reference
+from sparsegen.fastcall import FastCall, fast_call
 from sparsegen.inspection import Build, BuildCache, Resources, resources
 from sparsegen.ir.errors import ArrayError, DeviceError, IRError, Loc, SparsegenError
 from sparsegen.target import Target
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
 
 Level = Literal["op", "tile", "warp"]
 _PLANS_KEPT = 64
+#: How often a kernel learns another pair of layouts for its short way: callers that alternate gain nothing by it.
+_LAYOUTS_LEARNT = 16
 
 
 class _Field(Expect):
-    """An argument of a kernel: packed, and on the side where the back end works."""
+    """An argument of a kernel: on the side where the back end works, and within reach of its indices."""
 
     __slots__ = ("_backend",)
 
@@ -42,9 +45,11 @@ class _Field(Expect):
 
     def _check(self, layout: ArrayLayout) -> None:
         super()._check(layout)
-        if not layout.contiguous:
+        pitch = layout.pitch  # of host arrays packed copies are made
+        if layout.device_kind != "host" and -(-layout.span // pitch) * pitch > MAX_CELLS * self.itemsize:
             raise ArrayError(
-                f"{self.name} has strides {layout.strides} (bytes): rows with a pitch are not supported yet",
+                f"{self.name} has rows {layout.pitch} bytes apart, so that it ends beyond element {MAX_CELLS}: "
+                "indices are 32 bits wide",
                 hint="pass a packed copy: np.ascontiguousarray(a), or a.contiguous() in torch",
             )
         if layout.device_kind != "host" and self._backend != "cuda":
@@ -71,15 +76,17 @@ class Kernel:
         self._input = _Field("u", shape, self.dtype, target.backend)
         self._output = _Field("out", shape, self.dtype, target.backend, writable=True)
         self._lock = Lock()
-        self._plans: dict[int, Plan] = {}
+        self._plans: dict[tuple[int, Pitch | None], Plan] = {}
         self._executors: dict[tuple[int, str], CudaExecutor] = {}
         self._default: tuple[int, CudaExecutor] | None = None
+        self._fast: FastCall | None = None
+        self._learnt = 0
         if choice.schedule is None:
             return
         self._programs = Programs(stencil, shape, choice.schedule, target.profile)
         size = "x".join(map(str, shape))
         notes = (f"Schedule: {choice.schedule}", f"For: {target.profile.name}")
-        self._builds = BuildCache(target.profile, f"{stencil} on {size}", notes)
+        self._builds = BuildCache(target.profile, f"{stencil} on {size}", notes, shape[-1])
         self._plan(steps)  # lowered now, so that a program that cannot be made is refused by compile
 
     # -------------------------------------------------------------------------------------------- what it is
@@ -107,7 +114,12 @@ class Kernel:
 
     @property
     def workspace_nbytes(self) -> int:
-        """Bytes of device memory that a call of the compiled ``steps`` needs besides its arrays; 0 for one pass."""
+        """Bytes of device memory that a call of the compiled ``steps`` on packed arrays needs besides them; 0 for one
+        pass.
+
+        A second field for the levels between passes; two fields with padded rows where rows of the shape are not a
+        multiple of 16 bytes and there are at least three passes.
+        """
         return 0 if self._choice.schedule is None else self._plan(self.steps).workspace_nbytes
 
     def explain(self) -> str:
@@ -115,11 +127,20 @@ class Kernel:
         from sparsegen.explain import explain
 
         self._chosen()
-        return explain(self, self._choice, self._target, self._plan(self.steps))
+        plan = self._plan(self.steps)
+        text = explain(self, self._choice, self._target, plan)
+        if plan.padded:
+            text += (
+                f"\npitch      levels between passes lie in two fields of the workspace, rows {plan.padded} elements "
+                f"apart (a multiple of {ROW} bytes): rows of {self.shape[-1]} are not a multiple of {VECTOR} bytes"
+            )
+        return text
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
-        how = self._choice.schedule or "no schedule"
+        how = str(self._choice.schedule or "no schedule")
+        if self._choice.schedule and (pitch := self._plan(self.steps).padded):
+            how += f", workspace pitch {pitch}"
         return f"<Kernel {self.stencil.name} {size} steps={self.steps} on {self.backend}: {how}>"
 
     def _chosen(self) -> StencilSchedule:
@@ -130,7 +151,7 @@ class Kernel:
 
     # -------------------------------------------------------------------------------------------- looking at it
     def ir(self, level: Level = "warp") -> str:
-        """The main program at one level, as text: ``"op"``, ``"tile"`` or ``"warp"``."""
+        """The main program (of most steps a pass) at one level, as text: ``"op"``, ``"tile"`` or ``"warp"``."""
         from sparsegen.ir.text import print_module
 
         if level not in ("op", "tile", "warp"):
@@ -160,11 +181,12 @@ class Kernel:
     def export(self, path: str | Path) -> Path:
         """Write a self-contained CUDA file with a C launcher, ``NAME_run(in, out, workspace, passes, stream)``.
 
-        One pass does ``schedule.fuse`` time steps.  Returns the path; ArrayError if it cannot be written.
+        For packed arrays, which the levels between passes alternate with; one pass does ``schedule.steps`` time steps.
+        Returns the path; ArrayError if it cannot be written.
         """
         target = Path(path)
         try:
-            self._build().export(str(target))
+            self._builds.get(self._programs.get(self._chosen().steps)).export(str(target))
         except OSError as error:
             raise ArrayError(
                 f"cannot write {target}: {error.strerror or error}",
@@ -174,36 +196,43 @@ class Kernel:
         return target
 
     def _main(self) -> Program:
-        fuse = self._chosen().fuse
-        return self._programs.get(fuse)
+        self._chosen()
+        return self._plan(self.steps).main
 
     def _build(self) -> Build:
         program = self._main()
         return self._builds.get(program)
 
-    def _plan(self, steps: int) -> Plan:
-        found = self._plans.get(steps)
+    def _plan(self, steps: int, pitch: Pitch | None = None) -> Plan:
+        """``pitch``: of input and output; None for packed arrays."""
+        key = (steps, pitch)
+        found = self._plans.get(key)
         if found is None:
-            found = self._programs.plan(steps)
+            found = self._programs.plan(steps, pitch)
             with self._lock:
                 if len(self._plans) >= _PLANS_KEPT:
                     self._plans.clear()
-                self._plans[steps] = found
+                self._plans[key] = found
         return found
 
     # -------------------------------------------------------------------------------------------- running it
     def __call__(self, u: Any, out: Any = None, steps: int | None = None, stream: object = None) -> Any:
         """The field after ``steps`` time steps (default: the compiled number), in ``out`` or a new array like ``u``.
 
-        ``u``: NumPy, torch, CuPy, pycuda, or anything with ``__cuda_array_interface__`` or DLPack; packed, of the
-        kernel's shape and dtype; never written.  Device arrays are used where they are, host arrays are copied to the
-        GPU and back once.  ``out`` must not overlap ``u``.  ``stream``: an integer handle or a stream object (``cuda``
-        only; default: the current stream of the array's library); on device arrays the call is asynchronous.
+        ``u``: NumPy, torch, CuPy, pycuda, or anything with ``__cuda_array_interface__`` or DLPack; of the kernel's
+        shape and dtype, its last axis packed, its rows possibly with a pitch; never written.  Device arrays are used
+        where they are (code for another pitch is compiled at the first call), host arrays are copied to the GPU and
+        back once.  ``out`` must not overlap ``u``; what lies between its rows is not written.  ``stream``: an integer
+        handle or a stream object (``cuda`` only; default: the current stream of the array's library); on device arrays
+        the call is asynchronous.
 
         ArrayError, before anything is written, for an array that does not fit; KernelFault, from the emulator, for a
         program that does what no GPU allows.
         """
         try:
+            fast = self._fast
+            if fast is not None and steps is None and stream is None and fast(u, out):
+                return out
             source = self._input(u)
             count = self.steps if steps is None else positive(steps, "steps")
             if out is None:
@@ -234,18 +263,37 @@ class Kernel:
         run_emulator(self._plan(steps), host_array(source), host_array(target))
 
     def _on_gpu(self, source: ArrayView, target: ArrayView, steps: int, stream: object) -> None:
-        plan = self._plan(steps)
         handle = launch_stream(source, stream)
         device = source.layout.device_index
         if device is None:
             host_u, host_out = host_array(source), host_array(target)
-            self._executor(self._target.gpu or 0, handle).run_host(plan, host_u, host_out, handle)
+            self._executor(self._target.gpu or 0, handle).run_host(self._plan(steps), host_u, host_out, handle)
             return
-        if (source.pointer | target.pointer) % plan.alignment:
-            _misaligned(source, target, plan.alignment)
+        plan = self._device_plan(source, target, steps)
         found = self._default
         executor = found[1] if not handle and found and found[0] == device else self._executor(device, handle)
         executor.run(plan, source.pointer, target.pointer, handle, source)
+        if steps == self.steps and source.layout.library == "torch" and self._learnt < _LAYOUTS_LEARNT:
+            launch = executor.single(plan)
+            if launch is not None:
+                self._learnt += 1
+                self._fast = fast_call(source, target, plan.alignment, launch, executor.runtime.name == "driver")
+
+    def _device_plan(self, source: ArrayView, target: ArrayView, steps: int) -> Plan:
+        """The plan for device arrays with their pitches; ArrayError where an address does not suit it."""
+        if source.layout.contiguous and target.layout.contiguous:
+            plan = self._plan(steps)
+        else:
+            size = self.dtype.itemsize
+            plan = self._plan(steps, (source.layout.pitch // size, target.layout.pitch // size))
+        for name, view, needed in zip(("u", "out"), (source, target), plan.alignment, strict=True):
+            if view.pointer % needed:
+                raise ArrayError(
+                    f"{name} starts at address {view.pointer:#x}; this schedule moves {needed} bytes at once and needs "
+                    f"a multiple of {needed}",
+                    hint="pass a copy (a.clone() in torch): fresh allocations are aligned",
+                )
+        return plan
 
     def _executor(self, device: int, stream: int | None) -> CudaExecutor:
         from sparsegen.execute_cuda import CudaExecutor, executor_kind
@@ -298,13 +346,3 @@ class Kernel:
 
     def _random(self, seed: int = 0) -> Any:
         return np.random.default_rng(seed).random(self.shape).astype(self.dtype)
-
-
-def _misaligned(source: ArrayView, target: ArrayView, needed: int) -> None:
-    for name, view in (("u", source), ("out", target)):
-        if view.pointer % needed:
-            raise ArrayError(
-                f"{name} starts at address {view.pointer:#x}; this schedule moves {needed} bytes at once and needs a "
-                f"multiple of {needed}",
-                hint="pass a copy (a.clone() in torch): fresh allocations are aligned",
-            )

@@ -129,7 +129,7 @@ def _device_array(kernel: Kernel, u: ArrayView, repeats: int, steps: int) -> lis
     out = describe(empty_like(u))
     stream = launch_stream(u)
     executor = kernel._executor(u.layout.device_index or 0, stream)
-    plan, timer, times = kernel._plan(steps), executor.runtime.timer(), []
+    plan, timer, times = kernel._device_plan(u, out, steps), executor.runtime.timer(), []
     executor.run(plan, u.pointer, out.pointer, stream, u)
     for _ in range(repeats):
         timer.start(stream)

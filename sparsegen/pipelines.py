@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.stencil import blocks_per_sm
+from sparsegen.cost.stencil import blocks_per_sm, filled
 from sparsegen.dsl.stencil import Stencil
-from sparsegen.geometry import geometry, legalise
+from sparsegen.geometry import geometry, legalise, with_steps
 from sparsegen.ir import op as o
 from sparsegen.ir.module import Module
 from sparsegen.ir.passes import Manager, Pass
@@ -22,6 +22,7 @@ from sparsegen.ir.passes.pipeline import Pipeline
 from sparsegen.ir.passes.rim import Rim
 from sparsegen.ir.passes.simplify import Simplify
 from sparsegen.ir.passes.stencil2row import Stencil2Row
+from sparsegen.ir.passes.stream import Stream
 from sparsegen.ir.passes.tiled import Tiled
 from sparsegen.ir.passes.to_warp import ToWarp
 from sparsegen.ir.types import DTYPES
@@ -55,11 +56,21 @@ def describe(stencil: Stencil, shape: tuple[int, ...], pitch: tuple[int, int] | 
 
 
 def passes(
-    schedule: StencilSchedule, k: int, device: DeviceProfile, itemsize: int = 8
-) -> tuple[list[Pass], list[Pass]]:
-    """The passes to the tile level and those from there to the warp level, for a stencil of edge ``k``."""
+    schedule: StencilSchedule, k: int, device: DeviceProfile, itemsize: int = 8, full: bool | None = None,
+    flat: bool = False,
+) -> tuple[list[Pass], list[Pass]]:  # fmt: skip
+    """The passes to the tile level and those from there to the warp level, for a stencil of edge ``k``.
+
+    ``full``: whether none of its weights is zero (None: not known); ``flat``: it has one row only.
+    """
     s = legalise(schedule, k)
-    per_sm = blocks_per_sm(s, geometry(s, k, itemsize), device)
+    g = geometry(s, k, itemsize, flat)
+    per_sm = blocks_per_sm(s, g, device, full)
+    back: list[Pass] = [ToWarp(), Simplify(), Dce()]
+    if s.family == "stream":
+        rim = Rim(1, 256) if flat else Rim()
+        stream = Stream(s.cols, g.rows, s.warps, s.stages, s.unroll, per_sm)
+        return [FuseTime(s.fuse, s.levels, rim_all=True), stream, rim, Barriers()], back
     resident = per_sm * device.sms if s.stages > 1 else 0  # blocks that stay and take one tile after the other
     front: list[Pass] = [FuseTime(s.fuse)]
     if s.family == "direct":
@@ -80,7 +91,7 @@ def passes(
         Pipeline(s.stages),  # fetch ahead
         Barriers(),  # order what threads share
     ]
-    return front, [ToWarp(), Simplify(), Dce()]
+    return front, back
 
 
 def lower(
@@ -91,13 +102,17 @@ def lower(
     steps: int,
     pitch: tuple[int, int] | None = None,
 ) -> Program:
-    """One pass of ``steps`` time steps (the schedule's ``fuse`` is replaced by it), lowered and verified.
+    """One pass of ``steps`` time steps (see ``with_steps``), lowered and verified; ``rows=auto`` is resolved here.
 
     ``pitch``: elements from row to row of the pass's input and output; dense rows if not given.
     """
-    s = dataclasses.replace(schedule, fuse=steps)
     op = describe(stencil, shape, pitch)
-    itemsize = DTYPES[stencil.dtype].nbytes
-    to_tile, to_warp = passes(s, max(stencil.weights.shape), device, itemsize)
+    itemsize, k = DTYPES[stencil.dtype].nbytes, max(stencil.weights.shape)
+    full, flat = bool((stencil.weights != 0.0).all()), len(stencil.weights) == 1
+    if schedule.family == "stream":
+        s = filled(with_steps(schedule, steps, k), k, (shape[0], shape[1]), device, itemsize, full, flat)
+    else:
+        s = dataclasses.replace(schedule, fuse=steps)
+    to_tile, to_warp = passes(s, k, device, itemsize, full, flat)
     tile = Manager(tuple(to_tile)).run(op)
     return Program(steps, op, tile, Manager(tuple(to_warp), shared_limit=device.smem_block).run(tile))

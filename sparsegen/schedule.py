@@ -28,7 +28,17 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "direct": ("block", "fuse"),
     "tiled": ("fuse", "tile", "warps", "stages"),
     "stencil2row": ("mma", "fuse", "tile", "warps", "stages", "lut", "dirty", "pad", "transform"),
+    "stream": ("fuse", "levels", "cols", "rows", "warps", "stages", "unroll"),
 }
+#: (warps, stages) of a family's plain line; of all others (8, 1).
+OWN = {"stream": (2, 8)}
+#: (lowest, highest) of a number, where a family has its own range.
+RANGES: dict[str, dict[str, tuple[int, int]]] = {
+    "": {"fuse": (1, 3), "stages": (1, 4), "warps": (1, 32), "levels": (1, 32), "unroll": (1, 2)},
+    "stream": {"fuse": (1, 8), "stages": (2, 8), "warps": (1, 8)},
+}
+#: Columns that a lane of a streaming warp may own: whole 16-byte pieces, and few enough for its registers.
+LANE_COLUMNS = (2, 4, 6, 8, 16)
 TRANSFORMS = ("implicit", "explicit")
 ITEMSIZE = {"f64": 8, "f32": 4}
 
@@ -88,6 +98,10 @@ def _tile(word: str, value: str) -> tuple[int, int] | None:
     return None if value == "auto" else _pair(word, value)
 
 
+def _rows(word: str, value: str) -> int | None:
+    return None if value == "auto" else _integer(word, value)
+
+
 def _integer(word: str, value: str) -> int:
     if not re.fullmatch(r"[1-9]\d{0,5}", value):
         raise ScheduleError(f"{word!r} is not a positive number", hint="write a number from 1 up")
@@ -109,7 +123,8 @@ _READERS: dict[str, Callable[[str, str], object]] = {
     "tile": _tile,
     "mma": _name,
     "transform": _name,
-    **dict.fromkeys(("warps", "stages", "fuse"), _integer),
+    "rows": _rows,
+    **dict.fromkeys(("warps", "stages", "fuse", "levels", "cols", "unroll"), _integer),
     **dict.fromkeys(("lut", "dirty", "pad"), _switch),
 }
 
@@ -123,10 +138,11 @@ class StencilSchedule(Schedule):
     block: tuple[int, int] = (32, 8)
     #: outputs of a block, rows x columns; None (``auto``, stencil2row only) is resolved by ``legalise``.
     tile: tuple[int, int] | None = None
-    warps: int = 8
+    warps: int = 0  #: 0: as many as the family's plain line has (OWN)
     #: tiled: tiles in the cp.async ring, 1 = plain loads.
     #: stencil2row: 1 = from global memory into A and B directly, n = n - 1 raw tiles ahead.
-    stages: int = 1
+    #: stream: rows in a warp's cp.async ring.  0: as the family's plain line.
+    stages: int = 0
     mma: str = "f64.m8n8k4"
     #: time steps made one by self-convolution of the weights.
     fuse: int = 1
@@ -138,6 +154,14 @@ class StencilSchedule(Schedule):
     pad: bool = True
     #: A and B made in shared memory (implicit), or first in global memory by a launch of its own (explicit: ablation).
     transform: str = "implicit"
+    #: stream: applications (of ``fuse`` steps each) of one pass, their unfinished rows in registers.
+    levels: int = 4
+    #: stream: adjacent columns of a lane; a warp streams a strip of 32 times that.
+    cols: int = 4
+    #: stream: outputs of a block down the columns; None (``auto``) is chosen for the field, so that the GPU is full.
+    rows: int | None = None
+    #: stream: rows done in one turn of the loop.
+    unroll: int = 1
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
@@ -145,8 +169,12 @@ class StencilSchedule(Schedule):
         fields = FAMILIES[self.family]
         if self.family == "tiled" and self.tile is None:
             object.__setattr__(self, "tile", (32, 64))
+        own = dict(zip(("warps", "stages"), OWN.get(self.family, (8, 1)), strict=True))
+        for name, value in own.items():
+            if getattr(self, name) == 0:
+                object.__setattr__(self, name, value)
         for f in dataclasses.fields(self)[1:]:
-            if f.name not in fields and getattr(self, f.name) != f.default:
+            if f.name not in fields and getattr(self, f.name) != own.get(f.name, f.default):
                 raise ScheduleError(
                     f"{f.name}={_show(getattr(self, f.name))} means nothing to a {self.family} schedule",
                     hint=f"drop it, or choose among: {', '.join(fields)}",
@@ -155,14 +183,23 @@ class StencilSchedule(Schedule):
             unknown("mma shape", self.mma, MMA)
         if self.transform not in TRANSFORMS:
             unknown("transform", self.transform, TRANSFORMS)
-        for name, value, top in (("fuse", self.fuse, 3), ("stages", self.stages, 4), ("warps", self.warps, 32)):
-            if not 1 <= value <= top:
-                raise ScheduleError(f"{name}={value} is out of range", hint=f"{name} goes from 1 to {top}")
+        for name, (low, top) in (RANGES[""] | RANGES.get(self.family, {})).items():
+            if name in fields and not low <= getattr(self, name) <= top:
+                raise ScheduleError(
+                    f"{name}={getattr(self, name)} is out of range", hint=f"{name} goes from {low} to {top}"
+                )
         self._consistent()
 
     def _consistent(self) -> None:
         if self.threads > 1024:
             raise ScheduleError(f"{self.threads} threads in a block; a GPU takes 1024", hint="make block= smaller")
+        if self.cols not in LANE_COLUMNS:
+            raise ScheduleError(
+                f"cols={self.cols}: a lane cannot own so many columns",
+                hint=f"choose among: {', '.join(map(str, LANE_COLUMNS))}",
+            )
+        if self.rows is not None and self.rows < 1:
+            raise ScheduleError(f"rows={self.rows} is empty", hint="write a number from 1 up, or rows=auto")
         if self.family == "stencil2row" and self.transform == "explicit" and self.stages > 1:
             raise ScheduleError(
                 f"transform=explicit contradicts stages={self.stages}", hint="set stages=1, or transform=implicit"
@@ -180,6 +217,20 @@ class StencilSchedule(Schedule):
                     hint="columns in multiples of 32, warps a multiple of columns/32, and rows a multiple of "
                     "warps/(columns/32), as in tile=32x64 warps=8",
                 )
+
+    @property
+    def steps(self) -> int:
+        """Time steps of one pass."""
+        return self.fuse * self.levels if self.family == "stream" else self.fuse
+
+    @property
+    def widens(self) -> bool:
+        """Whether a NaN or Inf may reach a cell that the stencil's own weights do not connect it to.
+
+        ``stencil2row`` multiplies whole rows of the window, zeros included, and 0 · NaN is NaN; all others multiply by
+        the non-zero weights only.
+        """
+        return self.family == "stencil2row"
 
     @property
     def threads(self) -> int:

@@ -54,20 +54,7 @@ def launcher() -> str:
             "no GPU package is installed: neither cuda-bindings nor pycuda",
             hint="pip install 'sparsegen[cuda]', or use backend='emulator'",
         )
-    if "driver" in kinds and _bindings_usable():
-        return "driver"
     return kinds[0]
-
-
-@lru_cache(maxsize=1)
-def _bindings_usable() -> bool:
-    from sparsegen.backends.cuda.driver import bindings
-
-    try:
-        bindings()
-    except DeviceError:
-        return False
-    return True
 
 
 def open_gpu(index: int) -> Any:

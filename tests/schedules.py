@@ -61,9 +61,9 @@ def lowered(
     profile: DeviceProfile | None = None,
     pitch: tuple[int, int] | None = None,
 ) -> Program:
-    """One pass of the schedule's ``fuse`` steps at all levels."""
+    """One pass of the schedule's ``steps`` at all levels."""
     value = schedule(line)
-    return lower(s, shape, value, profile or device(), value.fuse, pitch)
+    return lower(s, shape, value, profile or device(), value.steps, pitch)
 
 
 def random_field(shape: tuple[int, int], dtype: str = "f64", seed: int = 0) -> Field:

@@ -168,13 +168,12 @@ class PycudaRuntime:
         return _Module(self, cubin)
 
     def function(self, module: _Module, name: str, shared_bytes: int = 0) -> _Function:
-        """A kernel, allowed ``shared_bytes`` of dynamic shared memory, with the carve-out that fits the most blocks."""
+        """A kernel, allowed ``shared_bytes`` of dynamic shared memory (the carve-out is the driver's choice)."""
         attribute = self.cuda.function_attribute
         with self.current():
             function = module.module.get_function(name)
             if shared_bytes > 0:
                 function.set_attribute(attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)
-                function.set_attribute(attribute.PREFERRED_SHARED_MEMORY_CARVEOUT, 100)
         return _Function(module, function)
 
     def launch(

@@ -204,18 +204,24 @@ def _open(kind: str, device: int) -> Runtime:
 
 @lru_cache(maxsize=1)
 def available_kinds() -> tuple[str, ...]:
-    """The ways to launch whose Python package is installed, the preferred one first; a GPU need not be there."""
-    found = ["pycuda"] if importlib.util.find_spec("pycuda") is not None else []
+    """The ways to launch whose Python package can be used, the preferred one first; a GPU need not be there.
+
+    ``driver`` comes first: it takes the streams of other libraries, makes graphs, and costs less host time a launch.
+    """
+    found = []
     try:
-        if importlib.util.find_spec("cuda.bindings.driver") is not None:
-            found.append("driver")
-    except ImportError:
+        importlib.import_module("sparsegen.backends.cuda.driver").bindings()
+        found.append("driver")
+    except DeviceError:  # missing, or too old
         pass
+    if importlib.util.find_spec("pycuda") is not None:
+        found.append("pycuda")
     return tuple(found)
 
 
 def open_runtime(device: int = 0, kind: str = "auto") -> Runtime:
-    """The process's runtime for a device, opened once. ``kind``: ``pycuda``, ``driver``, or ``auto`` (what there is).
+    """The process's runtime for a device, opened once. ``kind``: ``pycuda``, ``driver``, or ``auto`` (the first
+    of ``available_kinds``).
 
     DeviceError if the package is missing, there is no driver or no such device.
     """
@@ -230,12 +236,6 @@ def open_runtime(device: int = 0, kind: str = "auto") -> Runtime:
             hint="pip install 'sparsegen[cuda]', or use backend='emulator'",
         )
     return _open(kinds[0], device)
-
-
-def runtime_for_stream(device: int, stream: int | None) -> Runtime:
-    """pycuda for the default stream and its own streams, the driver runtime for any other handle."""
-    runtime = open_runtime(device)
-    return runtime if runtime.owns_stream(stream) else _open("driver", device)
 
 
 def gpu_available(device: int = 0) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.stencil import Cost, evaluate
-from sparsegen.geometry import fused_k, geometry, legal
+from sparsegen.cost.stencil import Cost, evaluate, is_full
+from sparsegen.geometry import fused_k, geometry, legal, misfit
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import ITEMSIZE, MMA, StencilSchedule
 
@@ -35,8 +35,32 @@ class Ranking:
         return best
 
 
-def space(k: int, fuses: Sequence[int] = (1, 2, 3), ablation: bool = False) -> Iterator[StencilSchedule]:
-    """Every schedule that is tried, legal or not; with ``ablation`` also pad=off and transform=explicit."""
+#: Levels and fusions of stream that are tried where the weights have one row only: nothing of a level stays there.
+FLAT_LEVELS, FLAT_FUSES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (1, 2, 4, 8)
+
+
+def streams(k: int, limit: int, flat: bool = False) -> Iterator[StencilSchedule]:
+    """The stream schedules that are tried, of at most ``limit`` steps a pass."""
+    if flat:
+        for cols, fuse, levels, warps in ((c, f, n, w) for c in (8, 16) for f in FLAT_FUSES for n in FLAT_LEVELS
+                                          for w in (2, 4)):  # fmt: skip
+            if fuse * levels <= limit and fuse * (k // 2) <= cols:
+                yield StencilSchedule("stream", fuse=fuse, levels=levels, cols=cols, warps=warps, stages=2)
+        return
+    for fuse in (1, 2):  # a 2-D stencil that is fused has more points than levels of it one after the other
+        for levels in range(1, min(limit // fuse, 16) + 1):
+            for stages in (8, 4):
+                yield StencilSchedule("stream", fuse=fuse, levels=levels, stages=stages)
+
+
+def space(
+    k: int, fuses: Sequence[int] = (1, 2, 3), ablation: bool = False, limit: int | None = None, flat: bool = False
+) -> Iterator[StencilSchedule]:
+    """Every schedule that is tried, legal or not; with ``ablation`` also pad=off and transform=explicit.
+
+    ``limit``: most time steps of a pass (the most of ``fuses`` if not given); ``flat``: the weights have one row.
+    """
+    yield from streams(k, limit or max(fuses), flat)
     for fuse in fuses:
         for block in ((32, 4), (32, 8), (32, 16), (64, 4), (64, 8), (128, 2), (128, 4)):
             yield StencilSchedule("direct", block=block, fuse=fuse)
@@ -76,19 +100,21 @@ def candidates(
     fuses: Sequence[int] = (1, 2, 3),
     rejected: list[Rejected] | None = None,
     ablation: bool = False,
+    limit: int | None = None,
+    points: int | None = None,
+    flat: bool = False,
 ) -> Iterator[StencilSchedule]:
     """Every legal schedule for a stencil of edge ``k``; what is not legal goes into ``rejected`` with its reason.
 
-    A grid smaller than the fused stencil cannot be wrapped or mirrored in one piece, so such a fusion is refused.
+    A grid smaller than what a pass reaches cannot be wrapped or mirrored in one piece, so such a fusion is refused.
+    ``points``: its non-zero weights, if known; the rest as in ``space``.
     """
-    for s in space(k, fuses, ablation):
-        kk = fused_k(k, s.fuse)
+    full = None if points is None else is_full(k, points, flat)
+    for s in space(k, fuses, ablation, limit, flat):
         try:
-            if min(shape) < kk:
-                raise ScheduleError(
-                    f"fuse={s.fuse} makes a stencil of edge {kk}, the grid is {shape[0]}x{shape[1]}", hint="lower fuse"
-                )
-            legal(s, k, device, dtype)
+            if reason := misfit(s, (1 if flat else k, k), shape):
+                raise ScheduleError(reason, hint="lower fuse or levels")
+            legal(s, k, device, dtype, full, flat)
         except ScheduleError as e:
             if rejected is not None:
                 rejected.append(Rejected(s, e.message))
@@ -106,13 +132,17 @@ def rank(
     schedules: Iterable[StencilSchedule] | None = None,
     ablation: bool = False,
     boundary: str = "periodic",
+    limit: int | None = None,
+    flat: bool = False,
 ) -> Ranking:
     """All candidates (or the given legal schedules) by predicted time a step, then by what would bind next."""
     rejected: list[Rejected] = []
     ranked: list[tuple[float, float, int, Cost]] = []
-    for s in candidates(k, dtype, device, shape, fuses, rejected, ablation) if schedules is None else schedules:
-        g = geometry(s, k, ITEMSIZE[dtype])
-        c = evaluate(k, points, shape, s, device, dtype, g, boundary)
+    if schedules is None:
+        schedules = candidates(k, dtype, device, shape, fuses, rejected, ablation, limit, points, flat)
+    for s in schedules:
+        g = geometry(s, k, ITEMSIZE[dtype], flat)
+        c = evaluate(k, points, shape, s, device, dtype, g, boundary, flat=flat)
         near = c.terms["l2"] + c.terms["exposed"]  # what would bind next
         ranked.append((round(c.time_per_step, 12), near, len(ranked), c))
     return Ranking(tuple(r[3] for r in sorted(ranked, key=lambda r: r[:3])), tuple(rejected))

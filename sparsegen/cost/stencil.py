@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -45,6 +45,7 @@ from sparsegen.cost.terms import (
     LUT_WAIT,
     REASONS,
     RIM,
+    RIM_ROW,
     RIM_THREADS,
     RIM_TILE,
     STATIC,
@@ -52,7 +53,7 @@ from sparsegen.cost.terms import (
     Num,
     equations,
 )
-from sparsegen.geometry import Geometry, fused_k, geometry, legal, legalise, registers
+from sparsegen.geometry import Geometry, chunk_rows, fused_k, geometry, legal, legalise, registers
 from sparsegen.schedule import ITEMSIZE, StencilSchedule
 
 #: Shared memory that the system takes of each block, and what it leaves to L1 however much blocks take.
@@ -115,32 +116,53 @@ class Cost:
 
 def cost(
     k: int, points: int, shape: tuple[int, int], schedule: StencilSchedule, device: DeviceProfile, dtype: str = "f64",
-    boundary: str = "periodic", pitch: int | None = None, blocks: int | None = None,
+    boundary: str = "periodic", pitch: int | None = None, blocks: int | None = None, flat: bool = False,
 ) -> Cost:  # fmt: skip
     """Cost of one launch for a stencil of edge ``k`` with ``points`` non-zero weights (one step's) on a grid.
 
     ``boundary``: the kind of all sides (of unlike sides, see ``costliest``).  ``pitch``: elements from row to row, the
-    grid's columns if not given.  ``blocks``: how many an SM has, where it is known.  ScheduleError if it is not legal.
+    grid's columns if not given.  ``blocks``: how many an SM has, where it is known.  ``flat``: the stencil has one row
+    of ``k`` weights.  ScheduleError if it is not legal.
     """
     schedule = legalise(schedule, k)
-    legal(schedule, k, device, dtype)
-    g = geometry(schedule, k, ITEMSIZE[dtype])
-    return evaluate(k, points, shape, schedule, device, dtype, g, boundary, pitch, blocks)
+    legal(schedule, k, device, dtype, is_full(k, points, flat), flat)
+    g = geometry(schedule, k, ITEMSIZE[dtype], flat)
+    return evaluate(k, points, shape, schedule, device, dtype, g, boundary, pitch, blocks, flat)
 
 
 def evaluate(
     k: int, points: int, shape: tuple[int, int], s: StencilSchedule, device: DeviceProfile, dtype: str, g: Geometry,
-    boundary: str = "periodic", pitch: int | None = None, blocks: int | None = None,
+    boundary: str = "periodic", pitch: int | None = None, blocks: int | None = None, flat: bool = False,
 ) -> Cost:  # fmt: skip
-    """``cost`` for a schedule known to be legal, with its geometry at hand."""
-    b = blocks or blocks_per_sm(s, g, device)
-    fused = fused_points(k, points, s.fuse)
+    """``cost`` for a schedule known to be legal, with its geometry at hand (``rows=auto`` is resolved)."""
+    full = is_full(k, points, flat)
+    b = blocks or blocks_per_sm(s, g, device, full)
+    if s.family == "stream" and s.rows is None:
+        g = geometry(filled(s, k, shape, device, ITEMSIZE[dtype], full, flat, b), k, ITEMSIZE[dtype], flat)
+    fused = fused_k(k, s.fuse) if flat else fused_points(k, points, s.fuse)
     values = _values(s, g, fused, shape, device, dtype, b, boundary, pitch or shape[1], (k // 2, points))
     time, terms = equations(s, SimpleNamespace(**values), max, min, math.ceil)
     binds = max((n for n in terms if n not in ("exposed", "latency")), key=terms.__getitem__)
     if terms["latency"] / b > terms[binds]:
         binds = "latency"
-    return Cost(s, device.name, shape, time, terms, s.fuse, binds, b, values)
+    return Cost(s, device.name, shape, time, terms, s.steps, binds, b, values)
+
+
+def is_full(k: int, points: int, flat: bool = False) -> bool:
+    """Whether a stencil of edge ``k`` (``flat``: one row of them) has no zero among its weights."""
+    return points == (k if flat else k * k)
+
+
+def filled(
+    s: StencilSchedule, k: int, shape: tuple[int, int], device: DeviceProfile, itemsize: int = 8,
+    full: bool | None = None, flat: bool = False, blocks: int | None = None,
+) -> StencilSchedule:  # fmt: skip
+    """A ``stream`` schedule with ``rows=auto`` resolved: chunks of rows such that the blocks keep the GPU busy."""
+    if s.rows is not None:
+        return s
+    g = geometry(s, k, itemsize, flat)
+    slots = (blocks or blocks_per_sm(s, g, device, full)) * device.sms
+    return replace(s, rows=chunk_rows(shape[0], -(-shape[1] // g.cols), slots, g.reach))
 
 
 def costliest(kinds: Iterable[str]) -> str:
@@ -159,15 +181,19 @@ def fused_points(k: int, points: int, fuse: int) -> int:
     return kk * kk
 
 
-def blocks_per_sm(s: StencilSchedule, g: Geometry, device: DeviceProfile) -> int:
-    """Blocks resident on an SM, at least 1, by threads, registers and shared memory (1 KiB a block is the system's)."""
-    regs = -(-registers(s, g) // 8) * 8
+def blocks_per_sm(s: StencilSchedule, g: Geometry, device: DeviceProfile, full: bool | None = None) -> int:
+    """Blocks resident on an SM, at least 1, by threads, registers and shared memory (1 KiB a block is the system's).
+
+    A warp's registers are those of one sub-core, so whole warps fit into each.
+    """
+    regs = -(-registers(s, g, full) // 8) * 8
+    warps = device.sub_cores * (device.regs_sm // device.sub_cores // (regs * 32))
     return max(
         1,
         min(
             device.max_threads_sm // g.threads,
             device.smem_sm // (g.smem_bytes + SYSTEM),
-            device.regs_sm // (regs * g.threads),
+            warps * 32 // g.threads,
             device.max_blocks_sm,
         ),
     )
@@ -199,17 +225,20 @@ def _rim(
     s: StencilSchedule, g: Geometry, shape: tuple[int, int], d: DeviceProfile, boundary: str, radius: int, points: int
 ) -> dict[str, float]:
     """The rim's launch: blocks, how many an SM has, and clocks of each.  Weights are taken as not symmetric."""
-    if s.fuse == 1 or boundary == "periodic" or (boundary == "neumann" and points == 4 * radius + 1):
+    stream, flat = s.family == "stream", s.family == "stream" and not g.radius_y
+    exact = s.fuse == 1 or (boundary == "neumann" and points == 4 * radius + 1)
+    if boundary == "periodic" or (exact and not stream):
         return {"rim_blocks": 0.0, "rim_b": 1.0, "rim_cycles": 0.0}
-    width = radius * (s.fuse if boundary == "frozen" else s.fuse - 1)
+    width = radius * (s.steps if stream or boundary == "frozen" else s.fuse - 1)
     long = [-(-n // RIM_TILE) for n in (shape[1], max(0, shape[0] - 2 * width))]
-    edge = RIM_TILE + 2 * radius * s.fuse
-    cells = -(-edge * edge // RIM_THREADS)
-    resident = max(1, min(d.max_threads_sm // RIM_THREADS, d.smem_sm // (2 * edge * edge * 8 + SYSTEM)))
+    edge = RIM_TILE + 2 * radius * s.steps
+    area = RIM_ROW + 2 * radius * s.steps if flat else edge * edge
+    cells = -(-area // RIM_THREADS)
+    resident = max(1, min(d.max_threads_sm // RIM_THREADS, d.smem_sm // (2 * area * 8 + SYSTEM)))
     return {
-        "rim_blocks": 2 * sum(long) * -(-width // RIM_TILE),
+        "rim_blocks": 2 * -(-width // RIM_ROW) if flat else 2 * sum(long) * -(-width // RIM_TILE),
         "rim_b": resident,
-        "rim_cycles": rounds(cells, IN_FLIGHT) * d.lat_dram + s.fuse * cells * RIM,
+        "rim_cycles": rounds(cells, IN_FLIGHT) * d.lat_dram + s.steps * cells * RIM,
     }
 
 
@@ -220,6 +249,7 @@ def _values(
     """The symbols of the formula and their numbers: grid, schedule, device."""
     item = ITEMSIZE[dtype]
     even = pitch * item % 16 == 0
+    stream = s.family == "stream"
     window = g.halo_rows * g.pitch_raw if g.pitch_raw else g.halo_rows * g.halo_cols
     v: dict[str, float] = {
         "ny": shape[0],
@@ -234,7 +264,7 @@ def _values(
         "item": item,
         "stages": s.stages,
         "vector": 16 / item if even else 1,
-        "half": 1 if even or s.family == "direct" else HALF_SECTORS,
+        "half": 1 if even or s.family in ("direct", "stream") else HALF_SECTORS,
         "SMs": d.sms,
         "sub": d.sub_cores,
         "f": d.clock,
@@ -251,10 +281,14 @@ def _values(
         "miss": 0.0 if 2 * shape[0] * shape[1] * item <= d.l2_bytes else 1.0,
         "rounds": rounds(window / g.threads, IN_FLIGHT) if s.family != "direct" else 1,
         "border": border(s, g, shape, d, b),
-        "edge": EDGE if boundary != "periodic" else 0.0,
+        "edge": EDGE if boundary != "periodic" and not stream else 0.0,
+        "reach": g.reach if stream else g.k - 1,
     }
     v |= {"static": STATIC, "l1_hold": L1_HOLD, "block": BLOCK, "ilp": ILP}
     v |= _rim(s, g, shape, d, boundary, *one)
+    if stream:
+        v |= {"W": s.warps * g.width, "cols": s.cols, "T": s.levels, "rx": g.radius, "warps": s.warps}
+        v["vector"] = 16 / item if even and shape[1] * item % 16 == 0 else 1
     if s.family == "tiled":
         first = g.before - g.radius
         v |= {

@@ -26,7 +26,8 @@ REASONS: dict[str, str] = {
     "fma": "multiply-adds on the CUDA cores",
     "hbm": "the grid is read and written once a launch (nothing if both time levels stay in L2)",
     "pitch": "rows that 16 bytes do not divide are stored in single elements: half sectors, each counted whole",
-    "static": "blocks that stay take fixed shares of the tiles and do not reach the bandwidth of free ones",
+    "static": "blocks that stay take fixed shares of the tiles and do not reach the bandwidth of free ones; stream's "
+    "stay for a whole strip or a large part of it",
     "l2": "tiles with their halo, and the results, go through each SM's port to L2",
     "l1": "loads under way need lines in L1, which is what shared memory leaves of the SM's 28 KiB and more",
     "shared": "bytes through the SM's load/store path (shared memory and L1), times their bank conflict degree",
@@ -63,6 +64,11 @@ SYMBOLS: dict[str, str] = {
     "d_store": "conflict degree of stores into A and B",
     "fill": "instructions per 32 elements put into A and B",
     "border": "share of a block's tiles that touch a border",
+    "reach": "halo rows of a tile",
+    "T": "levels of a pass that live in registers (stream)",
+    "cols": "columns of a lane",
+    "rx": "columns that a level reaches",
+    "warps": "warps a block",
 }
 #: Warp instructions per 32 elements (or per event named), estimated from the printed inner loops.
 INSTRUCTIONS: dict[str, float] = {
@@ -73,11 +79,15 @@ INSTRUCTIONS: dict[str, float] = {
     "computed": 22.0,  # two divisions by constants, two selects, two addresses
     "predicate": 20.0,  # dirty=off: two bounds tests, each with its branch and reconvergence (the paper: -19 %)
     "store": 4.0,  # address, bounds and store of a result
+    "turn": 24.0,  # stream: a row's index, the ring's slot, wait and commit, two syncs, two guards
+    "piece": 3.0,  # stream: address and copy of a piece of a row
 }
 #: Loads of a synchronous copy under way a thread, from global and out of shared memory (ir/lower/copy.py).
 IN_FLIGHT, IN_FLIGHT_SHARED = 4, 2
 #: Threads and tile edge of a rim's blocks (ir/passes/rim.py).
 RIM_THREADS, RIM_TILE = 128, 16
+#: Cells of a rim's tile where fields have one row (sparsegen/pipelines.py).
+RIM_ROW = 256
 
 # ---- fitted on one H200 (tests/cost/measured.py); everything above is counted or read from a profile
 #: Time of the memory for blocks that stay, over that for blocks of one tile each.
@@ -108,24 +118,29 @@ class Work:
     read: Num = 1  #: the same a grid point, halo left out
     setup: Num = 0  #: cycles before a block's first tile
     stored: Num = 1  #: sectors written, over the least
+    turns: Num = 1  #: fetches of a tile, one after the other
 
 
 def equations(s: StencilSchedule, v: Any, max_: Any, min_: Any, ceil_: Any) -> tuple[Num, dict[str, Num]]:
     """Time and terms, in floats or in sympy according to ``v`` and the three functions."""
-    stays = s.stages > 1  # a block keeps its place and takes tile after tile
-    element, out = (v.R + v.k - 1) * v.W, v.R * v.C  # of a tile, with and without halo
+    stays = s.stages > 1  # a block keeps its place and takes tile after tile (stream: one wave or few)
+    flat = s.family == "stream" and v.ny == 1  # its rows are short: blocks come and go
+    element, out = (v.R + v.reach) * v.W, v.R * v.C  # of a tile, with and without halo
     tiles = ceil_(v.ny / v.R) * ceil_(v.nx / v.C)
     b = min_(v.b, ceil_(tiles / v.SMs))  # blocks that an SM has in fact
     per_sm = ceil_(tiles / (v.SMs * b)) * b if stays else ceil_(tiles / v.SMs)  # tiles of the busiest SM
     grid = v.ny * v.nx * v.item
-    work = {"direct": _direct, "tiled": _tiled, "stencil2row": _stencil2row}[s.family](s, v, element, out)
+    works = {"direct": _direct, "tiled": _tiled, "stencil2row": _stencil2row, "stream": _stream}
+    work = works[s.family](s, v, element, out)
     scale = per_sm / v.f  # cycles a tile -> seconds
     hbm = v.miss * grid * (work.read + 1) / v.bw_G
     pitch = v.miss * grid * (v.half - 1) / v.bw_G
-    static = (v.static - 1) * hbm if stays else 0
+    static = (v.static - 1) * hbm if stays and not flat else 0
     l2 = scale * (work.fetched + out * v.half) * v.item / v.bw_L2
     l1 = 0 if stays or s.family == "direct" else scale * v.miss * element * v.item * v.l1_hold / v.l1
     memory = max_(hbm + pitch + static, l2, l1)
+    if s.family == "stream":  # its few warps leave sub-cores idle where the grid is small
+        scale *= max_(1, v.sub / (b * v.warps))
     terms: dict[str, Num] = {}
     for phase in work.phases:
         for name, cycles in phase.items():
@@ -142,7 +157,7 @@ def equations(s: StencilSchedule, v: Any, max_: Any, min_: Any, ceil_: Any) -> t
     latency = work.latency * scale
     own = 0 if stays else memory * work.read / (work.read + 1)  # a block waits for what it reads
     exposed = max_(0, serial * scale + latency + own - bound) / b
-    fetch = v.lat_dram * scale / ((v.stages - 1) * b) if stays else 0
+    fetch = v.lat_dram * work.turns * scale / ((v.stages - 1) * b) if stays else 0
     launches = 2 if s.transform == "explicit" else 1
     transform = v.miss * grid * (1 + work.read) / v.bw_G if s.transform == "explicit" else 0
     setup = work.setup / v.f if stays else 0
@@ -211,3 +226,25 @@ def _stencil2row(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
         wait += v.lat_l2
     setup = v.lat_dram + table * v.item / v.bw_L2 if stays else 0
     return Work((fill, use), wait + 2 * v.lat_barrier + v.lat_shared, loaded, read, setup)
+
+
+def _stream(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
+    """A warp walks down a strip: each row goes through all levels, which live in registers, and then leaves."""
+    rows = v.R + v.reach
+    lanes = v.warps * rows  # rows of a warp in a tile
+    shuffled = 2 * v.rx * v.T  # elements that come from each neighbouring lane
+    pieces = v.cols / v.vector
+    own = v.cols * v.item / 16  # a lane's own columns, 16 bytes at a time
+    instructions = (
+        v.T * (v.cols * v.p + 2 * v.rx * v.item / 4)
+        + INSTRUCTIONS["turn"]
+        + pieces * (INSTRUCTIONS["piece"] + INSTRUCTIONS["store"])
+        + 2 * own
+    )
+    use = {
+        "fma": lanes * 32 * v.T * v.cols * v.p / v.fma_rate,
+        "shared": lanes * 32 * (4 * v.cols + shuffled) * v.item / v.bw_S,
+        "issue": lanes * instructions / v.sub,
+    }
+    wait = rows * 2 * v.lat_shared + v.lat_dram + v.block  # a row is read; results cross the lanes on their way out
+    return Work((use,), wait, element, rows / v.R, turns=rows)

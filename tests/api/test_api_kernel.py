@@ -85,12 +85,12 @@ def test_schedules_are_legal_and_sorted() -> None:
     found = sg.schedules(heat2d, (1000, 1000), device="h200")
     times = np.array([c.time_per_step for c in found])
     assert np.all(np.diff(times) > -2e-12)  # equal ones, to a picosecond, are ordered by what would bind next
-    assert {c.schedule.family for c in found} == {"direct", "tiled", "stencil2row"}
+    assert {c.schedule.family for c in found} >= {"direct", "tiled", "stencil2row"}
     assert max(c.schedule.fuse for c in found) == 3
     assert {c.schedule.fuse for c in sg.schedules(heat2d, (1000, 1000), steps=1, device="h200")} == {1}
     assert {c.schedule.fuse for c in sg.schedules(heat2d, (6, 1000), device="h200")} == {1, 2}
     exact = sg.schedules(heat2d, (1000, 1000), device="h200", nonfinite="exact")
-    assert {c.schedule.family for c in exact} == {"direct", "tiled"}
+    assert {c.schedule.family for c in exact} == {c.schedule.family for c in found} - {"stencil2row"}
 
 
 def test_the_choice_is_the_cheapest_for_these_steps() -> None:
@@ -140,10 +140,10 @@ def test_what_explain_says_would_change_the_choice_does_change_it() -> None:
             there = sg.compile(st, (4096, 4096), steps=6, device=better, backend="emulator").schedule
             if named:
                 said = sg.Schedule.parse(named[0].split(": ")[1])
-                assert (there.family, there.fuse) == (said.family, said.fuse) != (k.schedule.family, k.schedule.fuse)
+                assert (there.family, there.steps) == (said.family, said.steps) != (k.schedule.family, k.schedule.steps)
                 tried += 1
             else:
-                assert there.family == k.schedule.family and there.fuse == k.schedule.fuse
+                assert there.family == k.schedule.family and there.steps == k.schedule.steps
     assert tried, "no case in which a doubled figure changes the choice: find another"
     assert "more than 2 steps a call" in sg.compile(heat2d, (64, 64), steps=2, device="h200").explain()
 
@@ -226,6 +226,18 @@ def test_nothing_is_written_beside_out() -> None:
     assert np.all(around[[0, 17]] == 7.0) and np.allclose(around[1:17], 1.0)
 
 
+@pytest.mark.parametrize("backend", ["reference", "emulator"])
+def test_rows_with_a_pitch(backend: str) -> None:
+    """Blocks of columns of wider arrays, in and out; what stands between the rows stays."""
+    k = sg.compile(heat2d, (16, 21), steps=3, backend=backend, schedule="tiled stages=2")
+    wide, around = np.random.default_rng(0).random((16, 40)), np.full((16, 30), 7.0)
+    want = k(np.ascontiguousarray(wide[:, 5:26]))
+    assert k(wide[:, 5:26], out=around[:, 8:29]) is not None
+    assert np.array_equal(around[:, 8:29], want) and np.all(around[:, :8] == 7.0) and np.all(around[:, 29:] == 7.0)
+    side = np.concatenate([wide[:, 5:26], np.zeros((16, 21))], axis=1)  # in and out side by side in one array
+    assert np.array_equal(k(side[:, :21], out=side[:, 21:]), want)
+
+
 def test_a_mean_is_kept_and_a_constant_stays() -> None:
     """Properties that need no second implementation: weights that sum to 1 on a periodic field."""
     k = sg.compile(heat2d, (48, 40), steps=12, backend="emulator", device="h200")
@@ -258,7 +270,7 @@ def test_threads_compile_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
 
     made = []
     lower = pipelines.lower
-    monkeypatch.setattr(pipelines, "lower", lambda *a: made.append(a[-1]) or lower(*a))
+    monkeypatch.setattr(pipelines, "lower", lambda *a: made.append(a[4]) or lower(*a))
     k = sg.compile(heat2d, (24, 24), steps=3, backend="emulator", schedule="tiled fuse=3")
     threads = [threading.Thread(target=k._plan, args=(4,)) for _ in range(8)]
     for t in threads:
@@ -345,6 +357,15 @@ def test_counts_are_exact() -> None:
     assert "launched 1 time" in str(found)
 
 
+def test_counts_describe_the_padded_passes() -> None:
+    """Odd rows: only the last pass stores to rows that begin within a sector."""
+    options = {"backend": "emulator", "device": "h200", "schedule": "tiled stages=2"}
+    few, many = (sg.compile(heat2d, (64, 63), steps=n, **options).counts() for n in (2, 9))  # type: ignore[arg-type]
+    assert [launch.times for launch in few.launches] == [2] and [launch.times for launch in many.launches] == [1, 7, 1]
+    first, inner, last = (launch.counts["sectors.global.write"] for launch in many.launches)
+    assert first == inner < 0.6 * last and few["sectors.global.write"] == 2 * last and many.steps == 9
+
+
 def test_bench_is_labelled() -> None:
     k = sg.compile(heat2d, (32, 32), steps=2, backend="emulator", device="h200", schedule="direct")
     r = k.bench(repeats=3)
@@ -356,3 +377,8 @@ def test_bench_is_labelled() -> None:
 def test_repr() -> None:
     k = sg.compile(heat2d, (32, 32), steps=2, backend="emulator", schedule="direct")
     assert repr(k) == "<Kernel heat2d 32x32 steps=2 on emulator: direct block=32x8 fuse=1>"
+    odd = sg.compile(heat2d, (32, 33), steps=3, backend="emulator", schedule="direct")
+    assert repr(odd).endswith("direct block=32x8 fuse=1, workspace pitch 48>")
+    assert "rows 48 elements apart" in odd.explain() and "pitch  " not in k.explain()
+    inner = sg.compile(heat2d, (32, 33), steps=4, backend="emulator", schedule="direct").source()
+    assert "Rows of the input are 48 elements apart" in inner and "elements apart" not in k.source()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
-from sparsegen.execute import ALIGN, Plan, buffer_of
+from sparsegen.execute import ALIGN, PADDED, Plan, padded_pitch, pitches
 
 heat = sg.Stencil.from_weights(np.array([[0, 1, 0], [1, 4, 1], [0, 1, 0]]) / 8.0, name="heat")
 
@@ -36,12 +36,52 @@ def test_steps_become_passes(line: str, steps: int, passes: list[tuple[int, int]
     assert p.passes == sum(n for _, n in passes)
 
 
+@pytest.mark.parametrize("cols", [64, 63])
 @pytest.mark.parametrize("passes", range(1, 8))
-def test_buffers_take_turns_and_the_last_is_out(passes: int) -> None:
-    goes = [buffer_of(passes, i) for i in range(passes)]
-    assert goes[-1] == "out"
-    assert all(a != b for a, b in pairwise(goes))
-    assert set(goes) <= {"out", "field"} and ("field" in goes) == (passes > 1)
+def test_buffers_take_turns_and_the_last_is_out(passes: int, cols: int) -> None:
+    p = plan("direct", passes, shape=(64, cols))
+    goes = [p.target(i) for i in range(passes)]
+    assert goes[-1] == "out" and all(a != b for a, b in pairwise(goes))
+    padded = cols == 63 and passes >= 3
+    assert bool(p.padded) == padded
+    assert set(goes) == ({"out", *PADDED} if padded else {"out", "field"} if passes > 1 else {"out"})
+    assert set(goes) - {"out"} == set(p.workspaces)
+
+
+@pytest.mark.parametrize(
+    ("line", "steps", "parts"),
+    [
+        ("direct", 2, [(1, 2, (63, 63))]),
+        ("direct", 3, [(1, 1, (63, 64)), (1, 1, (64, 64)), (1, 1, (64, 63))]),
+        ("direct", 9, [(1, 1, (63, 64)), (1, 7, (64, 64)), (1, 1, (64, 63))]),
+        ("tiled fuse=3", 6, [(3, 2, (63, 63))]),
+        ("tiled fuse=3", 8, [(2, 1, (63, 64)), (3, 1, (64, 64)), (3, 1, (64, 63))]),
+        ("tiled fuse=3", 13, [(1, 1, (63, 64)), (3, 3, (64, 64)), (3, 1, (64, 63))]),
+    ],
+)
+def test_odd_rows_are_padded_between_the_passes(line: str, steps: int, parts: list[tuple[int, int, object]]) -> None:
+    p = plan(line, steps, shape=(64, 63))
+    assert [(program.steps, n, pitches(program)) for program, n in p.parts] == parts
+    if p.padded:
+        assert p.workspaces == dict.fromkeys(PADDED, 64 * 64 * 8) and pitches(p.main) == (64, 64)
+
+
+def test_when_rows_are_padded() -> None:
+    assert padded_pitch((9, 9999), 8, 9999, 3) == 10000 and padded_pitch((9, 9999), 8, 9999, 2) == 0
+    assert padded_pitch((9, 9998), 8, 9998, 3) == 0  # 16 bytes divide it
+    assert padded_pitch((9, 9998), 4, 9998, 3) == 10016 and padded_pitch((9, 10000), 4, 10000, 3) == 0
+    assert padded_pitch((9, 64), 8, 65, 3) == 64  # packed rows that the user laid out oddly
+    assert padded_pitch((9, 64), 8, 6400, 2) == 64  # a block of columns: no workspace as wide as that
+    assert padded_pitch((46341, 46339), 8, 46339, 3) == 0  # indices are 32 bits wide
+
+
+def test_arrays_with_a_pitch() -> None:
+    k = sg.compile(heat, (64, 64), steps=9, backend="emulator", device="h200", schedule="stencil2row stages=2")
+    same = k._plan(9, (64, 64))
+    assert [n for _, n in same.parts] == [9] and k._plan(9, (66, 64)).parts[1] == (same.parts[0][0], 8)
+    assert [pitches(p) for p, _ in k._plan(1, (66, 70)).parts] == [(66, 70)]
+    assert k._plan(1, (66, 70)).alignment == (16, 16) and k._plan(1, (65, 70)).alignment == (8, 16)
+    assert k._plan(1, (66, 67)).alignment == (16, 8)
 
 
 def test_workspace() -> None:
@@ -58,6 +98,8 @@ def test_workspace() -> None:
 
 
 def test_widest_access_sets_the_alignment() -> None:
-    assert plan("direct", 1).alignment == 8
-    assert plan("tiled stages=2", 1).alignment == 16
-    assert plan("tiled stages=2", 1, shape=(63, 63)).alignment == 8
+    assert plan("direct", 1).alignment == (8, 8)
+    assert plan("stencil2row stages=2", 1).alignment == plan("stencil2row stages=2", 2).alignment == (16, 16)
+    assert plan("stencil2row stages=2", 1, shape=(63, 63)).alignment == (8, 8)
+    assert plan("stencil2row stages=2", 9, shape=(63, 63)).alignment == (8, 8)
+    assert plan("tiled", 1).alignment == (8, 16)  # its tiles begin one column to the left

@@ -41,6 +41,9 @@ def traits(s: StencilSchedule, k: int, full: bool) -> Iterator[tuple[object, ...
     if s.family == "direct":
         yield from ((s.family, s.block), (s.family, s.fuse))
         return
+    if s.family == "stream":
+        yield from (("levels", s.levels), ("cols", s.cols, s.unroll), ("fuse", s.fuse))
+        return
     assert s.tile is not None
     if s.family == "tiled" and not full:
         yield from (("stages", s.stages), ("tile", *s.tile))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 #: edge, non-zero weights
-STENCILS = {"heat": (3, 5), "box9": (3, 9), "box49": (7, 49)}
+STENCILS = {"heat": (3, 5), "box9": (3, 9), "box49": (7, 49), "star13": (7, 13)}
 
 
 @dataclass(frozen=True)
@@ -101,3 +101,40 @@ def _read(text: str, odd: bool) -> list[Point]:
 
 
 POINTS = _read(_SQUARE, odd=False) + _read(_ODD, odd=True)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One measured launch of a stream schedule (cols=4 warps=2 stages=8)."""
+
+    stencil: str
+    levels: int
+    shape: tuple[int, int]
+    pitch: int | None
+    boundary: str
+    microseconds: float
+
+
+#: Stencil, levels, boundary and microseconds; of ranges the middle.  Heat at 11 and 12 levels spills (704, 1279).
+_STREAMS = """
+heat   10 periodic  579.5
+heat    9 periodic  549
+heat    8 periodic  531
+heat    6 periodic  541.5
+heat    4 periodic  494
+heat   10 frozen    634
+box9    5 periodic  550
+box9    6 periodic  545
+box9    6 dirichlet 582
+box9    7 periodic  657
+box9    8 periodic  722
+star13  3 periodic  544.5
+star13  4 periodic  648
+box49   1 periodic  522
+box49   2 periodic  882
+"""
+STREAMS = [
+    Stream(name, int(levels), (10240, 10240), None, boundary, float(time))
+    for name, levels, boundary, time in (line.split() for line in _STREAMS.split("\n")[1:-1])
+]
+STREAMS += [Stream("heat", 10, (10007, 9999), pitch, "periodic", t) for pitch, t in ((10000, 591.0), (9999, 578.0))]

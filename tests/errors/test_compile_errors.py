@@ -160,8 +160,12 @@ def test_schedule_and_device_that_do_not_fit(device: str, line: str, says: tuple
 
 
 def test_registers() -> None:
-    attempt = lambda: sg.compile(box7, (256, 256), steps=3, schedule="stencil2row fuse=3")  # here
+    attempt = lambda: sg.compile(box7, (256, 256), steps=3, schedule="stencil2row fuse=3 warps=16")  # here
     refusal(sg.ScheduleError, attempt, "doubles of weights in each lane's registers", "lower fuse")
+    attempt = lambda: sg.compile(heat, (256, 256), schedule="stencil2row tile=64x64 warps=4")  # here
+    refusal(sg.ScheduleError, attempt, "a warp keeps 32 products", "raise warps")
+    attempt = lambda: sg.compile(heat, (256, 256), steps=16, schedule="stream levels=16")  # here
+    refusal(sg.ScheduleError, attempt, "registers", "levels")
 
 
 def test_fusion_wider_than_the_field() -> None:
@@ -171,7 +175,7 @@ def test_fusion_wider_than_the_field() -> None:
 
 def test_fusion_of_more_steps_than_there_are() -> None:
     attempt = lambda: sg.compile(heat, (64, 64), steps=2, schedule="tiled fuse=3")  # here
-    refusal(sg.ScheduleError, attempt, "fuse=3 does 3 time steps at once, but steps=2", "set fuse=2")
+    refusal(sg.ScheduleError, attempt, "fuse=3 does 3 time steps at once, but steps=2", "do 2 at once")
 
 
 def test_f32_has_no_f64_mma() -> None:
@@ -215,7 +219,8 @@ def test_wrong_inputs(kernel: sg.Kernel) -> None:
     refused_call(kernel, lambda: (U.astype(">f8"), {"out": out}), "not in this machine's byte order")
     refused_call(kernel, lambda: (np.asfortranarray(U), {"out": out}), "u has strides", "ascontiguousarray")
     refused_call(kernel, lambda: (np.zeros((8, 32))[:, ::2], {"out": out}), "u has strides", "ascontiguousarray")
-    refused_call(kernel, lambda: (np.zeros((8, 20))[:, :16], {"out": out}), "rows with a pitch", "ascontiguousarray")
+    shared_rows = np.lib.stride_tricks.as_strided(np.zeros(80), (8, 16), (64, 8))
+    refused_call(kernel, lambda: (shared_rows, {"out": out}), "u has strides (64, 8)", "rows may have a pitch")
     refused_call(kernel, lambda: (U.tolist(), {"out": out}), "list is not an array", "np.asarray")
     refused_call(kernel, lambda: (None, {"out": out}), "NoneType is not an array")
 

@@ -9,12 +9,18 @@ from hypothesis import strategies as st
 from sparsegen.cost.devices import load_profile
 from sparsegen.geometry import geometry, legal, legalise, shared_bytes
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import MMA, Schedule, StencilSchedule
+from sparsegen.schedule import FAMILIES, LANE_COLUMNS, MMA, Schedule, StencilSchedule
 
 
 @st.composite
 def schedules(draw: st.DrawFn) -> StencilSchedule:
-    family = draw(st.sampled_from(["direct", "tiled", "stencil2row"]))
+    family = draw(st.sampled_from(list(FAMILIES)))
+    if family == "stream":
+        return StencilSchedule(
+            "stream", fuse=draw(st.integers(1, 8)), levels=draw(st.integers(1, 32)),
+            cols=draw(st.sampled_from(LANE_COLUMNS)), rows=draw(st.none() | st.integers(1, 5000)),
+            warps=draw(st.integers(1, 8)), stages=draw(st.integers(2, 8)), unroll=draw(st.integers(1, 2)),
+        )  # fmt: skip
     fuse = draw(st.integers(1, 3))
     if family == "direct":
         block = (draw(st.integers(1, 1024)), draw(st.integers(1, 64)))
@@ -49,6 +55,11 @@ def test_line_of_the_contract() -> None:
     assert str(StencilSchedule("direct")) == "direct block=32x8 fuse=1"
     assert str(StencilSchedule("tiled")) == "tiled fuse=1 tile=32x64 warps=8 stages=1"
     assert Schedule.parse("stencil2row").tile is None
+    s = Schedule.parse("stream fuse=2 levels=5")
+    assert (s.steps, s.cols, s.rows, s.warps, s.stages, s.threads, s.widens) == (10, 4, None, 2, 8, 64, False)
+    assert str(s) == "stream fuse=2 levels=5 cols=4 rows=auto warps=2 stages=8 unroll=1"
+    assert Schedule.parse("stream rows=931").rows == 931 and Schedule.parse("tiled fuse=3").steps == 3
+    assert Schedule.parse("stencil2row").widens and not Schedule.parse("tiled").widens
 
 
 @pytest.mark.parametrize(
@@ -76,6 +87,15 @@ def test_line_of_the_contract() -> None:
         ("stencil2row transform=explicit stages=2", ["transform=explicit", "contradicts", "stages=2"]),
         ("direct block=64x32", ["2048 threads", "1024"]),
         ("stencil2row warps=33", ["warps=33", "1 to 32"]),
+        ("stream level=3", ["'level=3'", "did you mean 'levels=…'"]),
+        ("stream levels=33", ["levels=33", "1 to 32"]),
+        ("stream fuse=9", ["fuse=9", "1 to 8"]),
+        ("stream stages=1", ["stages=1", "2 to 8"]),
+        ("stream cols=5", ["cols=5", "2, 4, 6, 8, 16"]),
+        ("stream rows=few", ["'rows=few'", "number"]),
+        ("stream unroll=3", ["unroll=3", "1 to 2"]),
+        ("stream tile=32x64", ["'tile=32x64'", "levels", "cols"]),
+        ("tiled levels=2", ["'levels=2'", "tiled"]),
     ],
 )
 def test_bad_text(text: str, words: list[str]) -> None:
@@ -129,6 +149,10 @@ def test_geometry_holds_together(s: StencilSchedule, k: int) -> None:
     except ScheduleError:
         assume(False)
     assert g.smem_bytes == shared_bytes(s, k)
+    if s.family == "stream":
+        assert g.halo_rows == g.rows + g.reach and g.cols == s.warps * (32 * s.cols - 2 * g.before) > 0
+        assert g.smem_bytes == s.warps * s.stages * g.pitch_raw * 8 and g.before >= s.levels * g.radius
+        return
     assert g.halo_rows == g.rows + g.k - 1 and g.halo_cols == g.cols + g.k - 1
     if s.family == "direct":
         return

@@ -46,6 +46,7 @@ LINES = [
     "stencil2row mma=f64.m16n8k16 tile=8x64 warps=2 stages=3 lut=off dirty=off",
     "stencil2row mma=none tile=8x48 warps=2 stages=2 fuse=2",
     "stencil2row mma=f64.m8n8k4 tile=8x32 warps=2 transform=explicit dirty=off",
+    "stream levels=2 warps=2 rows=12 stages=4",
 ]
 
 

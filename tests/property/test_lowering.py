@@ -67,6 +67,13 @@ def tiled(draw: st.DrawFn) -> str:
     return f"tiled tile={tile} stages={draw(st.integers(1, 4))}"
 
 
+def stream(draw: st.DrawFn) -> str:
+    cols = draw(st.sampled_from([2, 4, 6, 8]))
+    line = f"stream cols={cols} warps={draw(st.integers(1, 3))} stages={draw(st.integers(2, 5))}"
+    rows = draw(st.sampled_from(["auto", "7", "24"]))
+    return f"{line} levels={draw(st.integers(1, 4))} unroll={draw(st.integers(1, 2))} rows={rows}"
+
+
 def stencil2row(draw: st.DrawFn) -> str:
     line = f"stencil2row mma={draw(st.sampled_from(sorted(MMA)))} lut={draw(SWITCH)} pad={draw(SWITCH)}"
     if draw(st.integers(0, 4)) == 0:
@@ -118,6 +125,18 @@ def agrees(case: tuple[Any, ...]) -> None:
     assert not faults(program, s, u, first)
     second = emulate(program, u, pitch=pitch, seed=seed + 1)
     assert not second.errors and np.array_equal(first.out, second.out), "another order of warps, other numbers"
+
+
+@MANY
+@given(cases(stream))
+def test_stream(case: tuple[Any, ...]) -> None:
+    agrees(case)
+
+
+@MANY
+@given(cases(stream, "f32"))
+def test_stream_f32(case: tuple[Any, ...]) -> None:
+    agrees(case)
 
 
 @MANY

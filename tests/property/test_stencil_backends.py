@@ -9,8 +9,10 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 
 import sparsegen as sg
+from sparsegen import counting
 from sparsegen.compiler import check, edge
 from sparsegen.cost.devices import load_profile
+from sparsegen.execute_emulator import run_pass
 
 H200 = load_profile("h200")
 LINES = [
@@ -73,6 +75,28 @@ def test_emulator_equals_reference(s: sg.Stencil, rows: int, cols: int, steps: i
     scale = max(np.abs(want).max(), np.abs(u).max())
     assert np.abs(got - want).max() <= 1e-12 * scale
     kernel.check(u).raise_if_errors()
+
+
+@given(stencil(), st.integers(7, 50), st.integers(7, 50), st.integers(1, 4), st.data(), schedule())
+def test_any_pitch(s: sg.Stencil, rows: int, cols: int, steps: int, data: Any, line: str) -> None:
+    """Rows of input and output any distance apart: NaN between them is never used, and nothing is written there."""
+    value = sg.Schedule.parse(line)
+    assume(value.fuse <= steps)
+    try:
+        check(s, (rows, cols), value, H200)
+        kernel = sg.compile(s, (rows, cols), steps=steps, device="h200", backend="emulator", schedule=value)
+    except sg.ScheduleError:
+        assume(False)
+        return
+    pitch = (cols + data.draw(st.integers(0, 40)), cols + data.draw(st.integers(0, 40)))
+    u = np.random.default_rng(rows).random((rows, cols)) - 0.5
+    counting.check(kernel._plan(steps, pitch), u).raise_if_errors()
+    field = u
+    for program, n in kernel._plan(steps, pitch).parts:
+        for _ in range(n):
+            field, _reports = run_pass(program, field, checks=False)
+    want = sg.compile(s, (rows, cols), steps=steps, backend="reference", device="h200", schedule=value)(u)
+    assert np.abs(field - want).max() <= 1e-12 * max(np.abs(want).max(), np.abs(u).max())
 
 
 @given(stencil(), st.integers(16, 70), st.integers(16, 70), st.integers(1, 4), st.integers(0, 99))

@@ -1,0 +1,100 @@
+"""A GPU for tests: device memory is host memory, and a launch runs its program on the emulator."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparsegen import execute_cuda, target
+from sparsegen.backends import emulator
+from sparsegen.backends.cuda.runtime import DeviceInfo
+from sparsegen.inspection import Build
+from sparsegen.ir.types import Buffer
+
+INFO = DeviceInfo(0, "NVIDIA H200", (9, 0), 132, 62_914_560, 232_448, 233_472, 150 << 30, 1.98e9, 3.2e9, 6144)
+
+
+class FakeRuntime:
+    """What of ``Runtime`` the executor uses.  ``launched`` counts launches, those of graphs included."""
+
+    name, device = "driver", 0
+
+    def __init__(self) -> None:
+        self.memory: dict[int, Any] = {}
+        self.launched = self.replayed = 0
+
+    def alloc(self, nbytes: int) -> int:
+        block = np.full(nbytes + 256, 0xFF, np.uint8)  # NaN, whatever the type
+        pointer = int(-(-block.ctypes.data // 256) * 256)
+        self.memory[pointer] = block
+        return pointer
+
+    def free(self, pointer: int) -> None:
+        del self.memory[pointer]
+
+    def to_device(self, pointer: int, source: Any, stream: int | None = None) -> None:
+        assert source.flags.c_contiguous
+        ctypes.memmove(pointer, source.ctypes.data, source.nbytes)
+
+    def to_host(self, array: Any, pointer: int, stream: int | None = None) -> None:
+        assert array.flags.c_contiguous
+        ctypes.memmove(array.ctypes.data, pointer, array.nbytes)
+
+    def load(self, cubin: Any) -> Any:
+        return cubin
+
+    def function(self, module: Any, name: str, shared_bytes: int = 0) -> Any:
+        return module[name]
+
+    def prepare(self, fn: Any, grid: Any, block: Any, shared: int, args: Any) -> Any:
+        return lambda pointers, stream=None: self.execute(fn, args, pointers)
+
+    def execute(self, func: Any, args: Any, pointers: Sequence[int]) -> None:
+        self.launched += 1
+        packed = args.copy()
+        packed.set_pointers(list(pointers))
+        raw, given = bytes(packed.buffer), dict[str, Any]()
+        for param, offset, size in zip(func.params, packed._offsets, packed._sizes, strict=True):
+            assert isinstance(param, Buffer)
+            cells = raw[offset : offset + size]
+            if param.space == "global":
+                at = int.from_bytes(cells, "little")
+                assert any(p <= at and at + param.nbytes <= p + len(m) for p, m in self.memory.items()), hex(at)
+                cells = (ctypes.c_uint8 * param.nbytes).from_address(at)
+            given[param.name] = np.frombuffer(cells, param.dtype.numpy())
+        emulator.run(func, given, checks=["bounds"]).raise_if_errors()
+
+
+class FakeGraph:
+    """``TimeGraph``: the same launches, one after the other."""
+
+    def __init__(self, runtime: FakeRuntime, nodes: Any) -> None:
+        self.runtime, self.nodes = runtime, nodes
+        self.buffers = 1 + max(b for node in nodes for b in node.buffers)
+
+    def run(self, pointers: Sequence[int], stream: int | None = None, repeat: int = 1) -> None:
+        assert len(pointers) == self.buffers
+        for _ in range(repeat):
+            for node in self.nodes:
+                self.runtime.replayed += 1
+                self.runtime.execute(node.fn, node.args, [pointers[b] for b in node.buffers])
+
+
+def install(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
+    """From here on this machine has a GPU."""
+    runtime = FakeRuntime()
+    monkeypatch.setattr(execute_cuda, "open_runtime", lambda device, kind="auto": runtime)
+    monkeypatch.setattr(execute_cuda, "launcher", lambda: "driver")
+    monkeypatch.setattr(execute_cuda, "TimeGraph", FakeGraph)
+    monkeypatch.setattr(target, "gpu_info", lambda index=0: INFO)
+
+    def compiled(build: Build) -> Any:
+        return SimpleNamespace(cubin={f.symbol: f for f in build.program.warp.funcs})
+
+    monkeypatch.setattr(Build, "compiled", compiled)
+    return runtime
