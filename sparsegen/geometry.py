@@ -292,7 +292,9 @@ def registers(schedule: StencilSchedule, g: Geometry, full: bool | None = None) 
         return 48 + 2 * (g.k + 1) + 4 * g.tiles_per_warp * g.n_tiles
     acc = g.tiles_per_warp * g.n_tiles * g.m // 4  # all of them live over the whole sum
     a = min(g.tiles_per_warp, 4) * g.m * g.k_f // 32  # A fragments in flight
-    return (28 if schedule.mma == "f64.m16n8k4" else 48) + 2 * (g.fragments + acc + a)
+    addresses = (28 if schedule.mma == "f64.m16n8k4" else 48) + (24 if g.groups > g.m else 0)
+    far = 40 if schedule.transform == "explicit" else 0  # operands from global memory are all loaded early
+    return addresses + far + 2 * (g.fragments + acc + a)
 
 
 def _stream_registers(s: StencilSchedule, g: Geometry) -> tuple[int, int]:
@@ -369,6 +371,11 @@ def _stencil2row(s: StencilSchedule, g: Geometry, device: DeviceProfile) -> None
         )
     if s.mma == "none":
         return
+    if sums < 2:
+        raise ScheduleError(
+            "a warp with one product loads all its operands at once, and nvcc spills them",
+            hint="make tile= larger, or lower warps",
+        )
     need = MMA[s.mma][3]
     if device.compute_capability < need:
         fits = [m for m, f in MMA.items() if f[3] <= device.compute_capability]

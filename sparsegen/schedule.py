@@ -169,7 +169,7 @@ class StencilSchedule(Schedule):
         fields = FAMILIES[self.family]
         if self.family == "tiled" and self.tile is None:
             object.__setattr__(self, "tile", (32, 64))
-        own = dict(zip(("warps", "stages"), OWN.get(self.family, (8, 1)), strict=True))
+        own: dict[str, int] = dict(zip(("warps", "stages"), OWN.get(self.family, (8, 1)), strict=True))
         for name, value in own.items():
             if getattr(self, name) == 0:
                 object.__setattr__(self, name, value)
