@@ -363,7 +363,7 @@ def _stencil2row(s: StencilSchedule, g: Geometry, device: DeviceProfile) -> None
             f"lut=on: A and B have {g.offset_dirty} elements, the table's offsets end at {LUT_OFFSETS - 1}",
             hint="set lut=off, or make tile= smaller",
         )
-    most = MAX_PRODUCTS["none" if s.mma == "none" else "mma"]
+    most = MAX_PRODUCTS["none" if s.mma == "none" or s.transform == "explicit" else "mma"]
     if (sums := g.tiles_per_warp * g.n_tiles) > most:
         raise ScheduleError(
             f"a warp keeps {sums} products of a tile in registers; {most} fit with mma={s.mma}",
