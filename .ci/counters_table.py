@@ -1,4 +1,4 @@
-"""Fills the tables of docs/counters.md from docs/bench/counters.json; ``--check`` only says whether they are current.
+"""Fills the tables of docs/counters.md from docs/counters.json; ``--check`` only says whether they are current.
 
 The JSON is what ``python -m tests.gpu.counters --out FILE`` writes on a machine with a GPU and ncu.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "docs" / "bench" / "counters.json"
+SOURCE = ROOT / "docs" / "counters.json"
 TARGET = ROOT / "docs" / "counters.md"
 MARK = re.compile(r"(<!-- counters:(\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 #: Heading -> the quantity of tests/gpu/counters.py.
