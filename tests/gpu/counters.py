@@ -62,7 +62,7 @@ class Case:
     def kernel(self, gpu: bool) -> sg.Kernel:
         """Compiled for one pass: on the GPU of this machine, or for the H200 where there is none."""
         box = np.random.default_rng(5).random((3, 3)) / 5 - 0.02
-        fuse = Schedule.parse(self.line).fuse
+        fuse = Schedule.parse(self.line).steps
         where: dict[str, Any] = {"backend": "cuda"} if gpu else {"backend": "emulator", "device": "h200"}
         return sg.compile(sg.Stencil.from_weights(box), self.shape, steps=fuse, schedule=self.line, **where)
 
@@ -220,7 +220,7 @@ def narrowed(module: Module) -> tuple[Module, int]:
 
 def program(k: sg.Kernel) -> Program:
     """The program of the one pass that a case launches."""
-    return Programs(k.stencil, k.shape, k.schedule, k.device).plan(k.schedule.fuse).main
+    return Programs(k.stencil, k.shape, k.schedule, k.device).plan(k.schedule.steps).main
 
 
 _WAYS = {w.Ld: "ld", w.St: "st", w.CpAsync: "cp"}
