@@ -117,9 +117,7 @@ class Quantity:
 _COPY = "l1tex_t_{}_pipe_lsu_mem_global_op_ldgsts_cache_"
 _PIPE = "also counts wavefronts that wait for the data stage, which other traffic holds"
 _MERGED = "nvcc merges, repeats or drops loads of constant tables and moves them out of loops"
-_PIECES = (
-    "a copy of 16 bytes a lane is counted four lanes at a time: a window that starts askew touches 3 sectors for 2"
-)
+_PIECES = "of 16-byte copies this ncu counts 1.5 times the sectors, and some of them as loads too; cause not known"
 _SCATTER = "stores through the table: up to 2.3 % more wavefronts than the bank rule gives; cause not known"
 _DUMMY = "nvcc puts three predicated-off LDS before a group of LDGSTS; they touch no memory"
 QUANTITIES = (
@@ -190,6 +188,9 @@ EXPLAINED: dict[tuple[str, str], str] = {
     ("tiled-ring", "copies: sectors"): _PIECES,
     ("s2r-ring", "global loads: sectors"): _PIECES,
     ("s2r-ring", "copies: sectors"): _PIECES,
+    ("stream", "global loads: sectors"): _PIECES,
+    ("stream", "copies: sectors"): _PIECES,
+    ("stream", "shared loads: wavefronts"): "nvcc loads a piece of a finished row only where the lane stores it",
 }
 
 
