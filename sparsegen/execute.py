@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 HostField = npt.NDArray[Any]
 
 #: Roles of a pass: its input field, its output field; workspace buffers begin with ``ws.``.
-SOURCES, TARGET, WORKSPACE = ("u", "in"), "out", "ws."
+SOURCE, TARGET, WORKSPACE = "in", "out", "ws."
 ALIGN = 256  #: bytes: how workspace buffers are aligned
 VECTOR, ROW = 16, 128  #: bytes: the widest copy of a thread; what padded rows are a multiple of
 PADDED_FROM = 3  #: passes: with fewer, no pass would both read and write padded rows
@@ -151,22 +151,22 @@ class Plan:
     def alignment(self) -> tuple[int, int]:
         """Bytes that the addresses of input and output must be a multiple of: the widest access to each."""
         first, last = self.parts[0], self.parts[-1]
-        out = access_bytes(last[0].warp, (TARGET,))
+        out = access_bytes(last[0].warp, TARGET)
         if not self.padded:  # every pass but the first may read it, and any may write it
             reads = self.parts if first[1] > 1 else self.parts[1:]
-            out = max([out, *(access_bytes(p.warp, SOURCES) for p, _ in reads),
-                       *(access_bytes(p.warp, (TARGET,)) for p, _ in self.parts)])  # fmt: skip
-        return access_bytes(first[0].warp, SOURCES), out
+            out = max([out, *(access_bytes(p.warp, SOURCE) for p, _ in reads),
+                       *(access_bytes(p.warp, TARGET) for p, _ in self.parts)])  # fmt: skip
+        return access_bytes(first[0].warp, SOURCE), out
 
 
-def access_bytes(module: Module, roles: tuple[str, ...]) -> int:
-    """The widest access of any launch to a field of these roles, in bytes: its address must be a multiple of it."""
+def access_bytes(module: Module, wanted: str) -> int:
+    """The widest access of any launch to the field of a role, in bytes: its address must be a multiple of it."""
     from sparsegen.ir import warp
     from sparsegen.ir.node import walk
 
     widest = 1
     for bound in launches(module):
-        fields = {p.name: p.dtype.nbytes for p, role in bound.roles if role in roles}
+        fields = {p.name: p.dtype.nbytes for p, role in bound.roles if role == wanted}
         widest = max([widest, *fields.values()])
         for op in walk(bound.func.body):
             if isinstance(op, (warp.Ld, warp.St)) and op.buf.name in fields:

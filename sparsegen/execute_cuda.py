@@ -18,7 +18,7 @@ import numpy as np
 from sparsegen.backends.cuda.args import PackedArgs
 from sparsegen.backends.cuda.graph import GraphLaunch, TimeGraph
 from sparsegen.backends.cuda.runtime import Launch, Runtime, open_runtime
-from sparsegen.execute import SOURCES, TARGET, WORKSPACE, Plan, constant, launches
+from sparsegen.execute import SOURCE, TARGET, WORKSPACE, Plan, constant, launches
 from sparsegen.inspection import Build, BuildCache
 from sparsegen.ir.types import Buffer
 from sparsegen.target import launcher
@@ -90,7 +90,7 @@ class _Loaded:
         return _Ready(fn, func.grid, block, func.shared_bytes, packed, tuple(slots), start, _picker(tuple(slots)))
 
     def _slot(self, module: Module, role: str, param: Buffer, uploads: _Uploads) -> int:
-        if role in SOURCES:
+        if role == SOURCE:
             return _SOURCE
         if role == TARGET:
             return _TARGET

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsegen.execute import SOURCES, TARGET, WORKSPACE, Bound, HostField, Plan, constant, launches, pitches
+from sparsegen.execute import SOURCE, TARGET, WORKSPACE, Bound, HostField, Plan, constant, launches, pitches
 from sparsegen.ir import warp
 from sparsegen.ir.types import Buffer
 
@@ -129,7 +129,7 @@ def _pass(
 def _argument(
     module: Module, param: Any, role: str, source: HostField, target: HostField, space: dict[str, HostField]
 ) -> Any:
-    if role in SOURCES:
+    if role == SOURCE:
         return source
     if role == TARGET:
         return target
@@ -144,7 +144,7 @@ def _argument(
 
 def _aligned(bound: Bound) -> dict[str, int]:
     """A user's field is only as aligned as its widest access; everything else comes from an allocator."""
-    return {p.name: 16 for p, role in bound.roles if role in SOURCES or role == TARGET}
+    return {p.name: 16 for p, role in bound.roles if role in (SOURCE, TARGET)}
 
 
 # ------------------------------------------------------------------------------------------------ how long

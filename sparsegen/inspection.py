@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -60,12 +60,10 @@ class Build:
             return self._sass
 
     def export(self, path: str) -> None:
-        """Write a self-contained CUDA file; the launcher's names for the two fields are ``in`` and ``out``."""
+        """Write a self-contained CUDA file with a launcher."""
         from sparsegen.backends.cuda.export import export
 
-        module = self.program.warp
-        runs = tuple(replace(run, args=tuple("in" if a == "u" else a for a in run.args)) for run in module.launches)
-        export(replace(module, launches=runs), path, title=self._title, notes=self._notes, arch=self._profile.arch)
+        export(self.program.warp, path, title=self._title, notes=self._notes, arch=self._profile.arch)
 
 
 class BuildCache:

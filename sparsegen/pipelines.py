@@ -77,7 +77,7 @@ def passes(
         front += [Direct(s.block[1], s.block[0])]
     elif s.family == "tiled":
         assert s.tile is not None
-        front += [Tiled(*s.tile, s.warps, resident, per_sm, sync=s.stages == 1)]
+        front += [Tiled(*s.tile, s.warps, resident, per_sm)]
     else:
         assert s.tile is not None
         front += [

@@ -26,7 +26,6 @@ class Tiled:
     warps: int = 8
     blocks: int = 0
     min_blocks: int = 1
-    sync: bool = False
 
     def run(self, module: Module) -> Module:
         for op in module.funcs:
@@ -75,7 +74,7 @@ class Tiled:
                     op.pitch[0],
                     op.sides,
                     vector(op.pitch[0], 16 // size),
-                    "plain" if self.sync else "async",
+                    "async",
                     loc=op.loc,
                 ),
                 t.Points(

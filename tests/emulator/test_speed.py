@@ -1,4 +1,4 @@
-"""The emulator is a back end, so it has a budget: ten steps of 512 x 512 cells with every checker on, in ten seconds."""
+"""The emulator is a back end and has a budget: ten steps of 512 x 512 cells, every checker on, in ten seconds."""
 
 from __future__ import annotations
 
