@@ -11,7 +11,7 @@ from ..module import Module
 from ..node import Op
 from ..types import Buffer
 from .manager import register
-from .tile_common import field, keep, replace_kernel, tile_count, tiles, weights, whole
+from .tile_common import each, field, keep, replace_kernel, tile_count, tiles, weights, whole
 
 
 @register("direct")
@@ -23,10 +23,7 @@ class Direct:
     cols: int = 32
 
     def run(self, module: Module) -> Module:
-        for op in module.funcs:
-            if isinstance(op, o.Stencil):
-                module = self._kernel(module, op)
-        return module
+        return each(module, o.Stencil, self._kernel)
 
     def _kernel(self, module: Module, op: o.Stencil) -> Module:
         u, out = field(op, "u"), field(op, "out")

@@ -16,7 +16,7 @@ from ..module import Module
 from ..node import Op
 from ..types import Buffer
 from .manager import register
-from .tile_common import field, replace_kernel, tile_count, tiles, weights
+from .tile_common import each, field, replace_kernel, tile_count, tiles, weights
 
 
 @register("rim")
@@ -29,10 +29,7 @@ class Rim:
     threads: int = 128
 
     def run(self, module: Module) -> Module:
-        for op in module.funcs:
-            if isinstance(op, o.Rim):
-                module = self._kernel(module, op)
-        return module
+        return each(module, o.Rim, self._kernel)
 
     def _kernel(self, module: Module, op: o.Rim) -> Module:
         u, out = field(op, "u"), field(op, "out")

@@ -22,7 +22,7 @@ from ..node import Op
 from ..tile import NOWHERE
 from ..types import Buffer, s32, u32
 from .manager import register
-from .tile_common import align_left, field, keep, replace_kernel, tile_count, tiles, vector, whole
+from .tile_common import align_left, each, field, keep, replace_kernel, tile_count, tiles, vector, whole
 
 
 def conflict_free(needed: int) -> int:
@@ -68,10 +68,7 @@ class Stencil2Row:
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
-        for op in module.funcs:
-            if isinstance(op, o.Stencil):
-                module = _Build(self, op).kernels(module)
-        return module
+        return each(module, o.Stencil, lambda m, op: _Build(self, op).kernels(m))
 
 
 class _Build:

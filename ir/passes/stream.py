@@ -17,7 +17,7 @@ from ..module import Module
 from ..node import Op
 from ..types import Buffer, s32
 from .manager import register
-from .tile_common import field, replace_kernel, tile_count, tiles, vector, weights, whole
+from .tile_common import each, field, replace_kernel, tile_count, tiles, vector, weights, whole
 
 
 @register("stream")
@@ -33,10 +33,7 @@ class Stream:
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
-        for op in module.funcs:
-            if isinstance(op, o.Stencil):
-                module = self._kernel(module, op)
-        return module
+        return each(module, o.Stencil, self._kernel)
 
     def _kernel(self, module: Module, op: o.Stencil) -> Module:
         (ry, rx), (ny, nx), size = op.radius, op.shape, op.dtype.nbytes

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from ..node import Op
 from ..types import Buffer, s32
 
 Kernel = o.Stencil | o.Rim
+K = TypeVar("K", o.Stencil, o.Rim)
 #: Parameters that are fields of the pass, and their roles in its launches.
 FIELDS = {"u": "in", "out": "out"}
 
@@ -52,6 +54,14 @@ def tiles(boxes: tuple[o.Box, ...], rows: int, cols: int, stride: int, body: Any
 def tile_count(boxes: tuple[o.Box, ...], rows: int, cols: int) -> int:
     """How many tiles cover the boxes."""
     return sum(-(-(y1 - y0) // rows) * -(-(x1 - x0) // cols) for (y0, y1), (x0, x1) in boxes)
+
+
+def each(module: Module, kind: type[K], kernel: Callable[[Module, K], Module]) -> Module:
+    """The module after ``kernel`` has replaced every op of a kind."""
+    for op in module.funcs:
+        if isinstance(op, kind):
+            module = kernel(module, op)
+    return module
 
 
 def align_left(radius: int, quantum: int) -> int:

@@ -13,7 +13,7 @@ from ..module import Module
 from ..node import Op
 from ..types import Buffer
 from .manager import register
-from .tile_common import align_left, field, keep, replace_kernel, tile_count, tiles, vector, weights, whole
+from .tile_common import align_left, each, field, keep, replace_kernel, tile_count, tiles, vector, weights, whole
 
 
 @register("tiled")
@@ -28,10 +28,7 @@ class Tiled:
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
-        for op in module.funcs:
-            if isinstance(op, o.Stencil):
-                module = self._kernel(module, op)
-        return module
+        return each(module, o.Stencil, self._kernel)
 
     def _threads(self, nbytes: int) -> tuple[int, int, int]:
         """(thread rows, thread columns, adjacent outputs a thread): 16-byte pieces where the tile's shape allows it."""
