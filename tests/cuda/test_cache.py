@@ -115,7 +115,7 @@ from sparsegen.backends.cuda.nvcc import CompileResult
 cache = CubinCache(Path(sys.argv[2]), limit=int(sys.argv[3]))
 wrong = hits = 0
 for round in range(60):
-    for i in range(8):
+    for i in (n // 2 for n in range(16)):  # each twice: going round more entries than fit would never hit
         key = cache_key(str(i), "sm_80", (), "")
         hit = cache.get(key)
         if hit is not None:
@@ -132,10 +132,13 @@ def test_processes_share_it(tmp_path: Path, limit: int) -> None:
     """Four processes read, write and evict the same entries; none ever sees a torn one."""
     command = [sys.executable, "-W", "error", "-c", WRITER, str(ROOT), str(tmp_path / "c"), str(limit)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    found = 0
     for process in running:
         output, _ = process.communicate(timeout=120)
         wrong, hits = map(int, output.split())
-        assert process.returncode == 0 and wrong == 0 and hits > 0
+        assert process.returncode == 0 and wrong == 0
+        found += hits
+    assert found > 0
     assert not list((tmp_path / "c").rglob(".tmp-*"))
     assert CubinCache(tmp_path / "c", limit=limit).info().nbytes <= limit
 
