@@ -113,10 +113,10 @@ class Walk:
         self.fetch, self.scatter = (self.one(tile.Copy, space) for space in ("global", "shared"))
 
         # Which tile, which place in its window.
-        across = self.k.shape[1] // self.loop.cols
-        self.tile_number = ROW // self.loop.rows * across + COL // self.loop.cols
-        self.y0, self.x0 = ROW // self.loop.rows * self.loop.rows, COL // self.loop.cols * self.loop.cols
-        self.radius = (self.scatter.rows - self.loop.rows) // 2
+        across = self.k.shape[1] // self.loop.size[1]
+        self.tile_number = ROW // self.loop.size[0] * across + COL // self.loop.size[1]
+        self.y0, self.x0 = ROW // self.loop.size[0] * self.loop.size[0], COL // self.loop.size[1] * self.loop.size[1]
+        self.radius = (self.scatter.rows - self.loop.size[0]) // 2
         self.row, self.col = ROW - self.y0 + self.radius, COL - self.x0 + self.radius
 
     def one(self, kind: type[Any], space: str | None = None) -> Any:
@@ -254,7 +254,7 @@ class Walk:
 
     def where_tile(self) -> str:
         blocks = self.func.blocks
-        raw = self.fetch.maps[0](self.row, COL - self.x0 + (self.fetch.cols - self.loop.cols) // 2)
+        raw = self.fetch.maps[0](self.row, COL - self.x0 + (self.fetch.cols - self.loop.size[1]) // 2)
         read = self.scatter.src_map(self.row, self.col)
         assert raw == read, (raw, read)
         a, b = (m(self.row, self.col) for m in self.scatter.maps)
@@ -263,7 +263,7 @@ class Walk:
         n, width = int(stride), self.fetch.cols
         rows = [
             ["cell of the field", f"row {ROW}, column {COL}"],
-            ["tile", f"{self.loop.rows} x {self.loop.cols} outputs from row {self.y0}, column {self.x0} on: number "
+            ["tile", f"{self.loop.size[0]} x {self.loop.size[1]} outputs from row {self.y0}, column {self.x0} on: number "
              f"{self.tile_number}"],
             ["who has it", f"block {self.tile_number % blocks} of {blocks}, on its turn {self.tile_number // blocks}"],
             ["place in the window", f"row {ROW} - {self.y0} + {self.radius} = {self.row}, column {COL} - {self.x0} + "
@@ -277,7 +277,7 @@ class Walk:
 
     def layout(self) -> str:
         k = 2 * self.radius + 1
-        return fenced(stencil2row_a(k, self.loop.cols // (k + 1), self.scatter.rows).picture(limit=11))
+        return fenced(stencil2row_a(k, self.loop.size[1] // (k + 1), self.scatter.rows).picture(limit=11))
 
     def warp_fetch(self) -> str:
         return fenced(around(self.k.ir("warp"), "warp.cp_async @raw", nth=3))

@@ -12,6 +12,13 @@ Sides = tuple[tuple[SideSpec, SideSpec], ...]
 Tap = tuple[tuple[int, ...], float]
 #: A half-open range of cells on each axis.
 Box = tuple[tuple[int, int], ...]
+#: Names of the axes, slowest first; a field of fewer axes has the last of them.
+AXES = ("z", "y", "x")
+
+
+def tile_counts(box: Box, size: tuple[int, ...]) -> tuple[int, ...]:
+    """How many tiles of ``size`` cover a box, on each axis."""
+    return tuple(-(-(high - low) // n) for (low, high), n in zip(box, size, strict=True))
 
 
 @define("op.stencil")

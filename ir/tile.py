@@ -50,25 +50,31 @@ class Slots(Op):
 
 @define("tile.for_tiles")
 class ForTiles(Op):
-    """Runs the body for tiles of ``rows`` x ``cols`` outputs, row by row, that cover each of ``boxes``.
+    """Runs the body for tiles of ``size`` outputs (an extent on each axis) that cover each of ``boxes``, in order.
 
-    ``y`` and ``x`` are the tile's first row and column (the domain's coordinates), ``y_end`` and ``x_end`` the first
-    ones past its box.  With ``stride`` 0 a block has one
-    tile, else it takes every ``stride``-th.  ``number`` is the tile's number and ``turn`` how many tiles the block has
-    done before it.
+    ``at`` is the tile's first cell (the domain's coordinates, slowest axis first), ``end`` the first ones past its box.
+    With ``stride`` 0 a block has one tile, else it takes every ``stride``-th.  ``number`` is the tile's number and
+    ``turn`` how many tiles the block has done before it.
     """
 
-    y: Value = bind()
-    x: Value = bind()
-    y_end: Value = bind()
-    x_end: Value = bind()
+    at: tuple[Value, ...] = bind()
+    end: tuple[Value, ...] = bind()
     number: Value = bind()
     turn: Value = bind()
     boxes: tuple[Box, ...] = attr()
-    rows: int = attr()
-    cols: int = attr()
+    size: tuple[int, ...] = attr()
     stride: int = attr()
     body: tuple[Op, ...] = region()
+
+    @property
+    def y(self) -> Value:
+        """The tile's first row."""
+        return self.at[-2]
+
+    @property
+    def x(self) -> Value:
+        """The tile's first column."""
+        return self.at[-1]
 
 
 @define("tile.prefetch")

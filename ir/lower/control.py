@@ -5,40 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 
 from .. import tile as t
 from ..expr import Expr, ExprLike, as_expr, maximum, select
-from ..op import Box
+from ..op import AXES, tile_counts
 from .context import Context, rule
-
-
-def tile_counts(boxes: tuple[Box, ...], rows: int, cols: int) -> list[tuple[int, int]]:
-    """How many tiles (down, across) cover each box."""
-    return [(-(-(y1 - y0) // rows), -(-(x1 - x0) // cols)) for (y0, y1), (x0, x1) in boxes]
 
 
 @dataclass(frozen=True)
 class Place:
-    """First row and column of a tile, and the first ones past its box."""
+    """First cell of a tile, and the first ones past its box, on each axis."""
 
-    y: Expr
-    x: Expr
-    y_end: Expr
-    x_end: Expr
+    at: tuple[Expr, ...]
+    end: tuple[Expr, ...]
 
     def unless(self, cond: Expr, other: Place) -> Place:
         """The other place where the predicate holds."""
-        return Place(*(select(cond, getattr(other, f), getattr(self, f)) for f in ("y", "x", "y_end", "x_end")))
+        at, end = (
+            tuple(select(cond, new, old) for new, old in zip(getattr(other, f), getattr(self, f), strict=True))
+            for f in ("at", "end")
+        )
+        return Place(at, end)
 
 
 def place(op: t.ForTiles, number: Expr) -> Place:
-    """Where a tile is: the boxes come one after the other, each row by row."""
+    """Where a tile is: the boxes come one after the other, in each the last axis is the fastest."""
     first, out = 0, None
-    for ((y0, y1), (x0, x1)), (down, across) in zip(op.boxes, tile_counts(op.boxes, op.rows, op.cols), strict=True):
+    for box in op.boxes:
         n = number if first == 0 else maximum(number - first, 0)  # of an earlier box: not selected
-        here = Place(n // across * op.rows + y0, n % across * op.cols + x0, as_expr(y1), as_expr(x1))
-        out = here if out is None else out.unless(number.ge(first), here)
-        first += down * across
+        at: list[Expr] = []
+        counts = tile_counts(box, op.size)
+        for axis in reversed(range(len(box))):
+            here = n if axis == 0 else n % counts[axis]
+            at.append(here * op.size[axis] + box[axis][0])
+            n = n // counts[axis]
+        spot = Place(tuple(reversed(at)), tuple(as_expr(high) for _, high in box))
+        out = spot if out is None else out.unless(number.ge(first), spot)
+        first += prod(counts)
     assert out is not None
     return out
 
@@ -47,16 +51,18 @@ def place(op: t.ForTiles, number: Expr) -> Place:
 def bound(cx: Context, op: t.ForTiles, number: Expr, turn: ExprLike) -> Iterator[None]:
     """The loop's values stand for the tile of this number."""
     saved = dict(cx.env)
-    at = place(op, number)
-    cx.env |= {op.number: number, op.turn: as_expr(turn), op.y: cx.b.let("y0", at.y), op.x: cx.b.let("x0", at.x)}
-    cx.env |= {op.y_end: cx.b.let("y_end", at.y_end), op.x_end: cx.b.let("x_end", at.x_end)}
+    spot = place(op, number)
+    cx.env |= {op.number: number, op.turn: as_expr(turn)}
+    for values, exprs, hint in ((op.at, spot.at, "{}0"), (op.end, spot.end, "{}_end")):
+        for value, e, axis in zip(values, exprs, AXES[-len(values) :], strict=True):
+            cx.env[value] = cx.b.let(hint.format(axis), e)
     yield
     cx.env = saved
 
 
 @rule(t.ForTiles)
 def for_tiles(cx: Context, op: t.ForTiles) -> None:
-    total = sum(a * b for a, b in tile_counts(op.boxes, op.rows, op.cols))
+    total = sum(prod(tile_counts(box, op.size)) for box in op.boxes)
     if not op.stride:
         with bound(cx, op, cx.bx, 0):
             for inner in op.body:

@@ -39,7 +39,7 @@ class Direct:
                               keep(op), op.pitch[0], 1, loc=op.loc),
             ]  # fmt: skip
 
-        loop = tiles(whole(op), self.rows, self.cols, 0, body, op.loc)
-        blocks = tile_count(whole(op), self.rows, self.cols)
+        loop = tiles(whole(op), (self.rows, self.cols), 0, body, op.loc)
+        blocks = tile_count(whole(op), (self.rows, self.cols))
         func = t.Func(op.symbol, (u, out, w), blocks, self.rows * self.cols, (loop,), loc=op.loc)
         return replace_kernel(module, op, func, {"w": values})

@@ -89,20 +89,20 @@ class Rim:
                     self.cols,
                     (halo_y, halo_x),
                     layout,
-                    loop.y_end,
-                    loop.x_end,
+                    loop.end[-2],
+                    loop.end[-1],
                     op.pitch[1],
                     loc=op.loc,
                 )
             )
             return ops
 
-        loop = tiles(op.boxes, self.rows, self.cols, 0, body, op.loc)
+        loop = tiles(op.boxes, (self.rows, self.cols), 0, body, op.loc)
         allocs = tuple(t.Alloc(b, layout, loc=op.loc) for b in levels)
         func = t.Func(
             op.symbol,
             (u, out, w),
-            tile_count(op.boxes, self.rows, self.cols),
+            tile_count(op.boxes, (self.rows, self.cols)),
             self.threads,
             (*allocs, loop),
             loc=op.loc,

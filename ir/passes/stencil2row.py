@@ -150,7 +150,7 @@ class _Build:
             )
         if not s.explicit:
             return self._fused(module)
-        count = tile_count(whole(op), s.rows, s.cols)
+        count = tile_count(whole(op), (s.rows, s.cols))
         ab, u = self.ab("global", count), field(op, "u")
         lut, constants = self._lut()
         pads = self._pads(constants)
@@ -162,7 +162,7 @@ class _Build:
             ]
 
         params = (u, ab, *pads, *([lut] if lut else []))
-        loop = tiles(whole(op), s.rows, s.cols, 0, body, self.loc)
+        loop = tiles(whole(op), (s.rows, s.cols), 0, body, self.loc)
         transform = t.Func(
             f"{op.symbol}_stencil2row",
             params,
@@ -272,7 +272,7 @@ class _Build:
         def body(loop: t.ForTiles) -> list[Op]:
             return self._products(loop, ab, loop.number, u, out, regs)
 
-        loop = tiles(whole(op), s.rows, s.cols, 0, body, self.loc)
+        loop = tiles(whole(op), (s.rows, s.cols), 0, body, self.loc)
         func = t.Func(op.symbol, (u, ab, out, table), count, 32 * s.warps, (*load, loop), loc=self.loc)
         return replace_kernel(module, op, func, constants)
 
@@ -313,9 +313,9 @@ class _Build:
             )
             return [fetch, self._copy(loop, raw, ab, lut, 0, window), *product]
 
-        count = tile_count(whole(op), s.rows, s.cols)
+        count = tile_count(whole(op), (s.rows, s.cols))
         blocks = min(s.blocks, count) or count
-        loop = tiles(whole(op), s.rows, s.cols, blocks if s.blocks else 0, body, self.loc)
+        loop = tiles(whole(op), (s.rows, s.cols), blocks if s.blocks else 0, body, self.loc)
         allocs: list[Op] = [t.Alloc(ab, row_major((2 * self.groups, self.stride)), loc=self.loc)]
         allocs += [t.Alloc(raw, layout_raw, loc=self.loc)] if s.stages > 1 else []
         zero_pads = [

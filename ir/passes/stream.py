@@ -75,9 +75,9 @@ class Stream:
             return [t.Registers(sums, loc=op.loc), stream]
 
         cols = self.warps * step
-        loop = tiles(whole(op), self.rows, cols, 0, body, op.loc)
+        loop = tiles(whole(op), (self.rows, cols), 0, body, op.loc)
         func = t.Func(
-            op.symbol, (u, out, w), tile_count(whole(op), self.rows, cols), 32 * self.warps,
+            op.symbol, (u, out, w), tile_count(whole(op), (self.rows, cols)), 32 * self.warps,
             (t.Alloc(ring, layout({"i": ring.size}, lambda i: i), loc=op.loc), loop), self.min_blocks, loc=op.loc,
         )  # fmt: skip
         return replace_kernel(module, op, func, {"w": values})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,7 +24,7 @@ FIELDS = {"u": "in", "out": "out"}
 
 def field(op: Kernel, name: str) -> Buffer:
     """A field of the stencil, ``u`` or ``out``, as a kernel parameter."""
-    return Buffer(name, op.dtype, op.shape[0] * op.pitch[name == "out"], "global")
+    return Buffer(name, op.dtype, prod(op.shape[:-1]) * op.pitch[name == "out"], "global")
 
 
 def weights(op: Kernel) -> tuple[Buffer, Any]:
@@ -39,21 +41,21 @@ def keep(op: o.Stencil) -> tuple[tuple[int, int], ...]:
     ) if op.steps == 1 else ((0, 0),) * len(op.shape)  # fmt: skip
 
 
-def tiles(boxes: tuple[o.Box, ...], rows: int, cols: int, stride: int, body: Any, loc: Any = None) -> t.ForTiles:
+def tiles(boxes: tuple[o.Box, ...], size: tuple[int, ...], stride: int, body: Any, loc: Any = None) -> t.ForTiles:
     """A loop over tiles; ``body(loop)`` gives its ops from the loop's values."""
-    y_top = max(y1 for (_, y1), _ in boxes)
-    x_top = max(x1 for _, (_, x1) in boxes)
-    count = sum(-(-(y1 - y0) // rows) * -(-(x1 - x0) // cols) for (y0, y1), (x0, x1) in boxes)
-    y, x = Value("y", s32, 0, y_top - 1), Value("x", s32, 0, x_top - 1)
-    y_end, x_end = Value("y_end", s32, 0, y_top), Value("x_end", s32, 0, x_top)
+    axes = o.AXES[-len(size) :]
+    tops = [max(box[axis][1] for box in boxes) for axis in range(len(size))]
+    count = tile_count(boxes, size)
+    at = tuple(Value(name, s32, 0, top - 1) for name, top in zip(axes, tops, strict=True))
+    end = tuple(Value(f"{name}_end", s32, 0, top) for name, top in zip(axes, tops, strict=True))
     number, turn = Value("number", s32, 0, count - 1), Value("turn", s32, 0, max(0, count - 1))
-    loop = t.ForTiles(y, x, y_end, x_end, number, turn, boxes, rows, cols, stride, (), loc=loc)
-    return t.ForTiles(y, x, y_end, x_end, number, turn, boxes, rows, cols, stride, tuple(body(loop)), loc=loc)
+    loop = t.ForTiles(at, end, number, turn, boxes, size, stride, (), loc=loc)
+    return replace(loop, body=tuple(body(loop)))
 
 
-def tile_count(boxes: tuple[o.Box, ...], rows: int, cols: int) -> int:
+def tile_count(boxes: tuple[o.Box, ...], size: tuple[int, ...]) -> int:
     """How many tiles cover the boxes."""
-    return sum(-(-(y1 - y0) // rows) * -(-(x1 - x0) // cols) for (y0, y1), (x0, x1) in boxes)
+    return sum(prod(o.tile_counts(box, size)) for box in boxes)
 
 
 def each(module: Module, kind: type[K], kernel: Callable[[Module, K], Module]) -> Module:

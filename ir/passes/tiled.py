@@ -113,9 +113,9 @@ class Tiled:
                 ),
             ]
 
-        count = tile_count(whole(op), self.rows, self.cols)
+        count = tile_count(whole(op), (self.rows, self.cols))
         blocks = min(self.blocks, count) or count
-        loop = tiles(whole(op), self.rows, self.cols, blocks if self.blocks else 0, body, op.loc)
+        loop = tiles(whole(op), (self.rows, self.cols), blocks if self.blocks else 0, body, op.loc)
         func = t.Func(
             op.symbol,
             (u, out, w),
