@@ -24,6 +24,7 @@ from sparsegen import pipelines  # noqa: E402
 from sparsegen.backends.emulator import run  # noqa: E402
 from sparsegen.cli import stencils  # noqa: E402
 from sparsegen.execute import Bound, constant, launches  # noqa: E402
+from sparsegen.footprint import Footprint  # noqa: E402
 from sparsegen.ir import node, tile, warp  # noqa: E402
 from sparsegen.ir.expr import Expr, Value  # noqa: E402
 from sparsegen.ir.fragments import SHAPES  # noqa: E402
@@ -99,7 +100,7 @@ class Walk:
         self.number = float(self.u[ROW, COL])
         self.source = self.k.source()
         self.stages: dict[str, Module] = {}
-        front, self.back = pipelines.passes(self.k.schedule, 3, self.k.device)
+        front, self.back = pipelines.passes(self.k.schedule, Footprint.of(self.k.stencil), self.k.device)
         self.front, module = front, pipelines.describe(self.k.stencil, self.k.shape)
         for p in front:
             module = self.stages[type(p).__name__] = p.run(module)
@@ -263,8 +264,8 @@ class Walk:
         n, width = int(stride), self.fetch.cols
         rows = [
             ["cell of the field", f"row {ROW}, column {COL}"],
-            ["tile", f"{self.loop.size[0]} x {self.loop.size[1]} outputs from row {self.y0}, column {self.x0} on: number "
-             f"{self.tile_number}"],
+            ["tile", f"{self.loop.size[0]} x {self.loop.size[1]} outputs from row {self.y0}, column {self.x0} on: "
+             f"number {self.tile_number}"],
             ["who has it", f"block {self.tile_number % blocks} of {blocks}, on its turn {self.tile_number // blocks}"],
             ["place in the window", f"row {ROW} - {self.y0} + {self.radius} = {self.row}, column {COL} - {self.x0} + "
              f"{self.radius} = {self.col}"],

@@ -6,9 +6,12 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sparsegen.compiler import MAX_FUSE, Choice, boundary_kind, edge, flat, ranked, total_time
+from sparsegen.compiler import Choice, cheapest, grid, ranked, total_time
+from sparsegen.footprint import MAX_RANK, Footprint
 from sparsegen.ir.boundary import describe
-from sparsegen.schedule import FAMILIES
+from sparsegen.ir.fuse import convolve
+from sparsegen.ir.separable import separate
+from sparsegen.schedule import FAMILIES, MAX_FUSE
 
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
@@ -49,7 +52,7 @@ def nbytes(n: int) -> str:
 def explain(kernel: Kernel, choice: Choice, target: Target, plan: Plan) -> str:
     """The text of ``Kernel.explain``."""
     cost = kernel.cost
-    ranking = choice.ranking or ranked(kernel.stencil, kernel.shape, kernel.steps, target.profile)
+    ranking = choice.ranking or ranked(kernel.stencil.gridded, grid(kernel.shape), kernel.steps, target.profile)
     parts = [
         _head(kernel, target, cost, plan),
         _terms(cost),
@@ -68,12 +71,15 @@ def _head(kernel: Kernel, target: Target, cost: Cost, plan: Plan) -> str:
     many = len(plan.parts) > 1 or plan.passes > 1
     passes = " + ".join(f"{n} of {program.steps} step{'s' * (program.steps > 1)}" for program, n in plan.parts)
     strips = []
-    if kernel.schedule.family == "stream":
+    if kernel.schedule.family in ("stream", "patches"):
         v = cost.values
         strips = [
-            f"strips     {v['C'] / v['warps']:.0f} of {32 * v['cols']:.0f} columns a warp, {v['R']:.0f} rows down; "
+            f"strips     {v['C'] / v['warps']:.0f} of {v['W'] / v['warps']:.0f} columns a warp, {v['R']:.0f} rows down; "
             f"{cost.blocks_per_sm} blocks of {v['warps']:.0f} warps an SM"
         ]
+    if kernel.schedule.family == "lowrank":
+        terms = separate(convolve(st.weights, kernel.schedule.fuse), MAX_RANK)
+        strips = [f"rank       {terms.rank} (products of a column and a row); residual {terms.residual:.1e} of the weights"]
     lines = [
         f"{st.name}: {st.points}-point {st.kind}, {extents}, {st.dtype}, {describe(st.sides)}; {size} cells, "
         f"{kernel.steps} time step{'s' * (kernel.steps > 1)}",
@@ -101,15 +107,16 @@ def _terms(cost: Cost) -> str:
 def _families(kernel: Kernel, ranking: Ranking, cost: Cost, automatic: bool) -> str:
     steps = kernel.steps
     mine = total_time(cost, steps)
-    best: dict[str, Cost] = {}
-    for c in sorted(ranking.costs, key=lambda c: total_time(c, steps)):
-        best.setdefault(c.schedule.family, c)
+    groups: dict[str, list[Cost]] = {}
+    for c in ranking.costs:
+        groups.setdefault(c.schedule.family, []).append(c)
+    best = sorted((cheapest(group, steps) for group in groups.values()), key=lambda c: total_time(c, steps))
     lines = []
-    for c in best.values():
+    for c in best:
         ratio = total_time(c, steps) / mine
         verdict = "chosen" if c.schedule == cost.schedule else f"{ratio:.2f}x its time, bound by {c.binds}"
         lines.append(f"  {c.schedule}: {c.rate:.1f} GS/s; {verdict}")
-    lines += [f"  {family}: no legal schedule" for family in FAMILIES if family not in best]
+    lines += [f"  {family}: no legal schedule" for family in FAMILIES if family not in groups]
     head = f"best of each family, of {len(ranking.costs)} legal schedules"
     if not automatic:
         head += " (this one was given, not chosen)"
@@ -145,25 +152,24 @@ def _change(kernel: Kernel, ranking: Ranking, cost: Cost, profile: DeviceProfile
         count[kind] += 1
         if (c.schedule.family != "stencil2row" or count[kind] <= _POOL) and c.schedule != cost.schedule:
             pool.append(c.schedule)
-    rows, cols = kernel.shape
+    shape = kernel.shape
 
-    def winner(device: DeviceProfile, shape: tuple[int, int]) -> Cost:
-        found = rank(
-            edge(st), st.points, st.dtype, device, shape, schedules=pool, boundary=boundary_kind(st), flat=flat(st)
-        )
-        return min(found.costs, key=lambda c: total_time(c, steps))
+    def winner(device: DeviceProfile, shape: tuple[int, ...]) -> Cost:
+        found = rank(Footprint.of(st.gridded), device, grid(shape), schedules=pool)
+        return cheapest(found.costs, steps)
 
-    usual = winner(profile, (rows, cols)).schedule
-    tried = [(f"twice the {what}", replace(profile, **{key: 2 * getattr(profile, key)}), (rows, cols))
+    usual = winner(profile, shape).schedule
+    tried = [(f"twice the {what}", replace(profile, **{key: 2 * getattr(profile, key)}), shape)
              for key, what in _LEVERS.items()]  # fmt: skip
     shapes = [cpi for cpi in profile.cpi_table if cpi[0].startswith("f64")]
     if shapes:
         faster = tuple((name, c / 2 if name.startswith("f64") else c) for name, c in profile.cpi_table)
-        tried.append(("twice the rate of FP64 mma", replace(profile, cpi_table=faster), (rows, cols)))
-    tried += [(f"a grid of {rows * f}x{cols * f}", profile, (rows * f, cols * f)) for f in (4, 16)]
+        tried.append(("twice the rate of FP64 mma", replace(profile, cpi_table=faster), shape))
+    larger = [tuple(n * f for n in shape) for f in (4, 16)]
+    tried += [(f"a grid of {'x'.join(map(str, size))}", profile, size) for size in larger]
     lines = []
-    for what, device, shape in tried:
-        c = winner(device, shape)
+    for what, device, size in tried:
+        c = winner(device, size)
         if (c.schedule.family, c.schedule.steps, c.schedule.mma) != (usual.family, usual.steps, usual.mma):
             lines.append(f"  {what}: {c.schedule}")
     if kernel.steps < MAX_FUSE:

@@ -29,18 +29,39 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "tiled": ("fuse", "tile", "warps", "stages"),
     "stencil2row": ("mma", "fuse", "tile", "warps", "stages", "lut", "dirty", "pad", "transform"),
     "stream": ("fuse", "levels", "cols", "rows", "warps", "stages", "unroll"),
+    "patches": ("mma", "fuse", "levels", "strips", "rows", "warps", "stages"),
+    "column": ("fuse", "levels", "lines", "planes", "warps", "stages"),
+    "toeplitz": ("mma", "fuse", "products", "warps", "stages"),
+    "lowrank": ("mma", "fuse", "tile", "warps", "stages"),
 }
-#: (warps, stages) of a family's plain line; of all others (8, 1).
-OWN = {"stream": (2, 8)}
+#: What a family's plain line has, where that is not the same for all: of every family, and of one.
+OWN: dict[str, dict[str, Any]] = {
+    "": {"warps": 8, "stages": 1, "mma": "f64.m8n8k4", "fuse": 1, "levels": 4},
+    "tiled": {"tile": (32, 64)},
+    "stream": {"warps": 2, "stages": 8},
+    "patches": {"mma": "f64.m16n8k16", "fuse": 2, "levels": 3, "warps": 4, "stages": 6},
+    "column": {"levels": 4, "lines": 3, "warps": 12, "stages": 4},
+    "toeplitz": {"warps": 1, "stages": 2},
+    "lowrank": {"mma": "f64.m16n8k4", "tile": (64, 64), "warps": 4},
+}
 #: (lowest, highest) of a number, where a family has its own range.
 RANGES: dict[str, dict[str, tuple[int, int]]] = {
     "": {"fuse": (1, 3), "stages": (1, 4), "warps": (1, 32), "levels": (1, 32), "unroll": (1, 2)},
     "stream": {"fuse": (1, 8), "stages": (2, 8), "warps": (1, 8)},
+    "patches": {"levels": (1, 8), "stages": (2, 8), "warps": (1, 8), "strips": (1, 4)},
+    "column": {"lines": (1, 8), "stages": (2, 8), "levels": (1, 8)},
+    "toeplitz": {"fuse": (1, 64), "stages": (2, 4), "warps": (1, 8)},
+    "lowrank": {"fuse": (1, 12)},
 }
+#: Largest number of time steps that one application of fused weights stands for, where a family has no limit of its own.
+MAX_FUSE = RANGES[""]["fuse"][1]
 #: Columns that a lane of a streaming warp may own: whole 16-byte pieces, and few enough for its registers.
 LANE_COLUMNS = (2, 4, 6, 8, 16)
+#: Windows of a run of ``toeplitz``: runs of whole 128 bytes, whose sums fit a lane's registers.  Sixteen took 533 us for
+#: 32 steps on one H200 where eight take 441.
+PRODUCTS = (4, 8)
 TRANSFORMS = ("implicit", "explicit")
-ITEMSIZE = {"f64": 8, "f32": 4}
+ITEMSIZE = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2}
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -124,7 +145,8 @@ _READERS: dict[str, Callable[[str, str], object]] = {
     "mma": _name,
     "transform": _name,
     "rows": _rows,
-    **dict.fromkeys(("warps", "stages", "fuse", "levels", "cols", "unroll"), _integer),
+    "planes": _rows,
+    **dict.fromkeys(("warps", "stages", "fuse", "levels", "cols", "unroll", "lines", "products", "strips"), _integer),
     **dict.fromkeys(("lut", "dirty", "pad"), _switch),
 }
 
@@ -139,13 +161,14 @@ class StencilSchedule(Schedule):
     #: outputs of a block, rows x columns; None (``auto``, stencil2row only) is resolved by ``legalise``.
     tile: tuple[int, int] | None = None
     warps: int = 0  #: 0: as many as the family's plain line has (OWN)
-    #: tiled: tiles in the cp.async ring, 1 = plain loads.
+    #: tiled: tiles in the cp.async ring, 1 = plain loads.  lowrank: the same, 1 = cp.async, waited for at once.
     #: stencil2row: 1 = from global memory into A and B directly, n = n - 1 raw tiles ahead.
-    #: stream: rows in a warp's cp.async ring.  0: as the family's plain line.
+    #: stream: rows in a warp's cp.async ring.  patches: pairs of rows there.  0: as the family's plain line.
     stages: int = 0
-    mma: str = "f64.m8n8k4"
-    #: time steps made one by self-convolution of the weights.
-    fuse: int = 1
+    mma: str = ""  #: "": that of the family's plain line
+    #: time steps made one by self-convolution of the weights; 0: as the family's plain line.  The steps of a pass (of
+    #: its levels too) are summed in f32 where fields have 16 bits, and rounded once.
+    fuse: int = 0
     #: offsets of a tile's elements from a table made on the host, or computed by each thread.
     lut: bool = True
     #: elements that A or B has no place for go to one spare slot, or are predicated away.
@@ -154,24 +177,31 @@ class StencilSchedule(Schedule):
     pad: bool = True
     #: A and B made in shared memory (implicit), or first in global memory by a launch of its own (explicit: ablation).
     transform: str = "implicit"
-    #: stream: applications (of ``fuse`` steps each) of one pass, their unfinished rows in registers.
-    levels: int = 4
+    #: stream, patches: applications (of ``fuse`` steps each) of one pass, their unfinished rows in registers; 0: as the
+    #: family's plain line.
+    levels: int = 0
     #: stream: adjacent columns of a lane; a warp streams a strip of 32 times that.
     cols: int = 4
-    #: stream: outputs of a block down the columns; None (``auto``) is chosen for the field, so that the GPU is full.
+    #: stream, patches: outputs of a block down the columns; None (``auto``) is chosen for the field, so that the GPU is full.
     rows: int | None = None
     #: stream: rows done in one turn of the loop.
     unroll: int = 1
+    #: patches: fragments of M patches side by side in a warp's strip; a patch is 4 columns wide.
+    strips: int = 2
+    #: column: rows of a thread, whose columns are 16 bytes; a block has ``warps`` times as many.
+    lines: int = 2
+    #: column: outputs of a block along the slowest axis; None (``auto``) is chosen for the field.
+    planes: int | None = None
+    #: toeplitz: adjacent windows of 8 outputs in a run; a fragment row is a run.
+    products: int = 4
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
             unknown("schedule", self.family, FAMILIES)
         fields = FAMILIES[self.family]
-        if self.family == "tiled" and self.tile is None:
-            object.__setattr__(self, "tile", (32, 64))
-        own: dict[str, int] = dict(zip(("warps", "stages"), OWN.get(self.family, (8, 1)), strict=True))
+        own = OWN[""] | OWN.get(self.family, {})
         for name, value in own.items():
-            if getattr(self, name) == 0:
+            if not getattr(self, name):
                 object.__setattr__(self, name, value)
         for f in dataclasses.fields(self)[1:]:
             if f.name not in fields and getattr(self, f.name) != own.get(f.name, f.default):
@@ -183,7 +213,7 @@ class StencilSchedule(Schedule):
             unknown("mma shape", self.mma, MMA)
         if self.transform not in TRANSFORMS:
             unknown("transform", self.transform, TRANSFORMS)
-        for name, (low, top) in (RANGES[""] | RANGES.get(self.family, {})).items():
+        for name, (low, top) in self.ranges.items():
             if name in fields and not low <= getattr(self, name) <= top:
                 raise ScheduleError(
                     f"{name}={getattr(self, name)} is out of range", hint=f"{name} goes from {low} to {top}"
@@ -198,8 +228,14 @@ class StencilSchedule(Schedule):
                 f"cols={self.cols}: a lane cannot own so many columns",
                 hint=f"choose among: {', '.join(map(str, LANE_COLUMNS))}",
             )
-        if self.rows is not None and self.rows < 1:
-            raise ScheduleError(f"rows={self.rows} is empty", hint="write a number from 1 up, or rows=auto")
+        if self.products not in PRODUCTS:
+            raise ScheduleError(
+                f"products={self.products}: no run of toeplitz has so many windows",
+                hint=f"choose among: {', '.join(map(str, PRODUCTS))}",
+            )
+        for name, count in (("rows", self.rows), ("planes", self.planes)):
+            if count is not None and count < 1:
+                raise ScheduleError(f"{name}={count} is empty", hint=f"write a number from 1 up, or {name}=auto")
         if self.family == "stencil2row" and self.transform == "explicit" and self.stages > 1:
             raise ScheduleError(
                 f"transform=explicit contradicts stages={self.stages}", hint="set stages=1, or transform=implicit"
@@ -209,6 +245,15 @@ class StencilSchedule(Schedule):
         rows, cols = self.tile
         if rows < 1 or cols < 1:
             raise ScheduleError(f"tile={rows}x{cols} is empty", hint="write two positive sizes, such as tile=32x64")
+        if self.family == "lowrank":
+            strips, m = rows // MMA[self.mma][0], MMA[self.mma][0]
+            if rows % m or self.warps % strips or cols * strips % (8 * self.warps):
+                raise ScheduleError(
+                    f"tile={rows}x{cols} does not make strips of {m} rows and whole blocks of 8 columns for warps="
+                    f"{self.warps}",
+                    hint=f"rows in multiples of {m}, warps a multiple of rows/{m}, and columns a multiple of "
+                    f"8·warps·{m}/rows, as in tile=64x64 warps=4",
+                )
         if self.family == "tiled":
             strips = cols // 32
             if cols % 32 or self.warps % strips or rows % (self.warps // strips):
@@ -219,18 +264,33 @@ class StencilSchedule(Schedule):
                 )
 
     @property
+    def ranges(self) -> dict[str, tuple[int, int]]:
+        """(lowest, highest) of the numbers of this family's line."""
+        return RANGES[""] | RANGES.get(self.family, {})
+
+    @property
+    def levelled(self) -> bool:
+        """Whether levels of ``fuse`` steps each follow one another in a pass."""
+        return "levels" in FAMILIES[self.family]
+
+    @property
+    def most_levels(self) -> int:
+        """Levels of a pass that does what is left over: a narrower sum of ``patches`` does not make room for more."""
+        return self.levels if self.family == "patches" else self.ranges["levels"][1]
+
+    @property
     def steps(self) -> int:
         """Time steps of one pass."""
-        return self.fuse * self.levels if self.family == "stream" else self.fuse
+        return self.fuse * self.levels if self.levelled else self.fuse
 
     @property
     def widens(self) -> bool:
         """Whether a NaN or Inf may reach a cell that the stencil's own weights do not connect it to.
 
-        ``stencil2row`` multiplies whole rows of the window, zeros included, and 0 · NaN is NaN; all others multiply by
-        the non-zero weights only.
+        Products of matrices multiply whole rows of the window, zeros included, and 0 · NaN is NaN; all other families
+        multiply by the non-zero weights only.
         """
-        return self.family == "stencil2row"
+        return "mma" in FAMILIES[self.family]
 
     @property
     def threads(self) -> int:

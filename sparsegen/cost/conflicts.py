@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from sparsegen.geometry import Geometry
+from sparsegen.families.base import Geometry
 
 
 @cache

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.stencil import Cost, evaluate, is_full
-from sparsegen.geometry import fused_k, geometry, legal, misfit
+from sparsegen.cost.stencil import Cost, evaluate
+from sparsegen.families import named, stencil2row
+from sparsegen.footprint import Footprint
+from sparsegen.geometry import geometry, legal, misfit
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import ITEMSIZE, MMA, StencilSchedule
+from sparsegen.schedule import FAMILIES, MAX_FUSE, StencilSchedule
 
 
 @dataclass(frozen=True)
@@ -35,86 +37,34 @@ class Ranking:
         return best
 
 
-#: Levels and fusions of stream that are tried where the weights have one row only: nothing of a level stays there.
-FLAT_LEVELS, FLAT_FUSES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (1, 2, 4, 8)
+def space(fp: Footprint, limit: int = MAX_FUSE, ablation: bool = False) -> Iterator[StencilSchedule]:
+    """Every schedule that is tried, legal or not, of at most ``limit`` time steps a pass.
 
-
-def streams(k: int, limit: int, flat: bool = False) -> Iterator[StencilSchedule]:
-    """The stream schedules that are tried, of at most ``limit`` steps a pass."""
-    if flat:
-        for cols, fuse, levels, warps in ((c, f, n, w) for c in (8, 16) for f in FLAT_FUSES for n in FLAT_LEVELS
-                                          for w in (2, 4)):  # fmt: skip
-            if fuse * levels <= limit and fuse * (k // 2) <= cols:
-                yield StencilSchedule("stream", fuse=fuse, levels=levels, cols=cols, warps=warps, stages=2)
-        return
-    for fuse in (1, 2):  # a 2-D stencil that is fused has more points than levels of it one after the other
-        for levels in range(1, min(limit // fuse, 16) + 1):
-            for stages in (8, 4):
-                yield StencilSchedule("stream", fuse=fuse, levels=levels, stages=stages)
-
-
-def space(
-    k: int, fuses: Sequence[int] = (1, 2, 3), ablation: bool = False, limit: int | None = None, flat: bool = False
-) -> Iterator[StencilSchedule]:
-    """Every schedule that is tried, legal or not; with ``ablation`` also pad=off and transform=explicit.
-
-    ``limit``: most time steps of a pass (the most of ``fuses`` if not given); ``flat``: the weights have one row.
+    With ``ablation`` also stencil2row with pad=off and transform=explicit.
     """
-    yield from streams(k, limit or max(fuses), flat)
-    for fuse in fuses:
-        for block in ((32, 4), (32, 8), (32, 16), (64, 4), (64, 8), (128, 2), (128, 4)):
-            yield StencilSchedule("direct", block=block, fuse=fuse)
-        for rows, cols, warps in ((r, c, w) for r in (8, 16, 32, 64) for c in (32, 64, 128) for w in (4, 8, 16)):
-            if warps % (cols // 32) == 0 and rows % (warps // (cols // 32)) == 0:
-                for stages in (1, 2, 3, 4):
-                    yield StencilSchedule("tiled", tile=(rows, cols), warps=warps, stages=stages, fuse=fuse)
-        kk = fused_k(k, fuse)
-        for mma, (m, _, _, _) in MMA.items():
-            for rows, groups, warps in ((r, n, w) for r in (16, 32, 64) for n in (1, 2) for w in (4, 8, 16)):
-                if rows * groups % warps:
-                    continue
-                for stages, lut, dirty in (
-                    (s, x, y) for s in (1, 2, 3, 4) for x in (True, False) for y in (True, False)
-                ):
-                    for pad in (True, False) if ablation else (True,):
-                        for transform in ("implicit", "explicit") if ablation and stages == 1 else ("implicit",):
-                            yield StencilSchedule(
-                                "stencil2row",
-                                tile=(rows, groups * m * (kk + 1)),
-                                warps=warps,
-                                stages=stages,
-                                mma=mma,
-                                fuse=fuse,
-                                lut=lut,
-                                dirty=dirty,
-                                pad=pad,
-                                transform=transform,
-                            )
+    for name in FAMILIES:
+        if fp.axes in named(name).AXES:
+            yield from stencil2row.space(fp, limit, ablation) if name == "stencil2row" else named(name).space(fp, limit)
 
 
 def candidates(
-    k: int,
-    dtype: str,
+    fp: Footprint,
     device: DeviceProfile,
-    shape: tuple[int, int],
-    fuses: Sequence[int] = (1, 2, 3),
+    shape: tuple[int, ...],
+    limit: int = MAX_FUSE,
     rejected: list[Rejected] | None = None,
     ablation: bool = False,
-    limit: int | None = None,
-    points: int | None = None,
-    flat: bool = False,
 ) -> Iterator[StencilSchedule]:
-    """Every legal schedule for a stencil of edge ``k``; what is not legal goes into ``rejected`` with its reason.
+    """Every legal schedule for a stencil; what is not legal goes into ``rejected`` with its reason.
 
     A grid smaller than what a pass reaches cannot be wrapped or mirrored in one piece, so such a fusion is refused.
-    ``points``: its non-zero weights, if known; the rest as in ``space``.
     """
-    full = None if points is None else is_full(k, points, flat)
-    for s in space(k, fuses, ablation, limit, flat):
+    extents = (1, fp.k) if fp.flat else (fp.k,) * fp.axes
+    for s in space(fp, limit, ablation):
         try:
-            if reason := misfit(s, (1 if flat else k, k), shape):
+            if reason := misfit(s, extents, shape):
                 raise ScheduleError(reason, hint="lower fuse or levels")
-            legal(s, k, device, dtype, full, flat)
+            legal(s, fp, device)
         except ScheduleError as e:
             if rejected is not None:
                 rejected.append(Rejected(s, e.message))
@@ -123,26 +73,20 @@ def candidates(
 
 
 def rank(
-    k: int,
-    points: int,
-    dtype: str,
+    fp: Footprint,
     device: DeviceProfile,
-    shape: tuple[int, int],
-    fuses: Sequence[int] = (1, 2, 3),
+    shape: tuple[int, ...],
+    limit: int = MAX_FUSE,
     schedules: Iterable[StencilSchedule] | None = None,
     ablation: bool = False,
-    boundary: str = "periodic",
-    limit: int | None = None,
-    flat: bool = False,
 ) -> Ranking:
     """All candidates (or the given legal schedules) by predicted time a step, then by what would bind next."""
     rejected: list[Rejected] = []
     ranked: list[tuple[float, float, int, Cost]] = []
     if schedules is None:
-        schedules = candidates(k, dtype, device, shape, fuses, rejected, ablation, limit, points, flat)
+        schedules = candidates(fp, device, shape, limit, rejected, ablation)
     for s in schedules:
-        g = geometry(s, k, ITEMSIZE[dtype], flat)
-        c = evaluate(k, points, shape, s, device, dtype, g, boundary, flat=flat)
+        c = evaluate(fp, shape, s, device, geometry(s, fp))
         near = c.terms["l2"] + c.terms["exposed"]  # what would bind next
         ranked.append((round(c.time_per_step, 12), near, len(ranked), c))
     return Ranking(tuple(r[3] for r in sorted(ranked, key=lambda r: r[:3])), tuple(rejected))

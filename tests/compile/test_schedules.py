@@ -19,10 +19,11 @@ from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.search import candidates
+from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry
 from sparsegen.ir import warp as w
 from sparsegen.ir.module import Module
-from sparsegen.schedule import ITEMSIZE, StencilSchedule
+from sparsegen.schedule import MAX_FUSE, StencilSchedule
 from tests.schedules import device, kernels, lowered, stencil
 
 SHAPE = (1000, 998)
@@ -44,6 +45,9 @@ def traits(s: StencilSchedule, k: int, full: bool) -> Iterator[tuple[object, ...
     if s.family == "stream":
         yield from (("levels", s.levels), ("cols", s.cols, s.unroll), ("fuse", s.fuse))
         return
+    if s.family == "patches":
+        yield from ((s.mma, "levels", s.levels), (s.mma, "strips", s.strips), ("fuse", s.fuse))
+        return
     assert s.tile is not None
     if s.family == "tiled" and not full:
         yield from (("stages", s.stages), ("tile", *s.tile))
@@ -51,7 +55,7 @@ def traits(s: StencilSchedule, k: int, full: bool) -> Iterator[tuple[object, ...
     if s.family == "tiled":
         yield from (("stages", s.stages), ("fuse", s.fuse), ("rows", s.tile[0], s.warps), ("cols", s.tile[1]))
         return
-    per_warp = geometry(s, k).tiles_per_warp
+    per_warp = geometry(s, Footprint(k)).tiles_per_warp
     if not full:
         yield from ((s.mma, per_warp), ("stages", s.stages))
         return
@@ -61,9 +65,9 @@ def traits(s: StencilSchedule, k: int, full: bool) -> Iterator[tuple[object, ...
     )  # fmt: skip
 
 
-def sample(k: int, dtype: str, profile: DeviceProfile, fuses: tuple[int, ...]) -> list[StencilSchedule]:
+def sample(k: int, dtype: str, profile: DeviceProfile, fuse: int) -> list[StencilSchedule]:
     """Few schedules that show every trait that a legal one has: the one that adds most, again and again."""
-    legal = list(candidates(k, dtype, profile, SHAPE, fuses, ablation=True))
+    legal = list(candidates(Footprint(k, dtype=dtype), profile, SHAPE, fuse, ablation=True))
     random.Random(k).shuffle(legal)
     full = (k, dtype) == STENCILS[0][:2]
     legal = legal if full else legal[:100]
@@ -88,7 +92,7 @@ def _items(profile: DeviceProfile) -> Iterator[Item]:
     boundaries = cycle(BOUNDARIES)
     for k, dtype, fuses in STENCILS:
         weights = np.random.default_rng(k).uniform(0.1, 1.0, (k, k))
-        for i, s in enumerate(sample(k, dtype, profile, (1, 2, 3) if fuses else (1,))):
+        for i, s in enumerate(sample(k, dtype, profile, MAX_FUSE if fuses else 1)):
             program = lowered(stencil(weights, next(boundaries), dtype), SHAPE, s, profile=profile)
             for func in kernels(program.warp).values():
                 name = f"k{k}_{dtype}_{i}_{func.symbol}"
@@ -128,4 +132,4 @@ def test_shared_memory_is_as_computed(arch: str) -> None:
     for name, k, dtype, s, func in items(arch):
         assert func.shared_bytes <= profile.smem_block, name
         if name.endswith("_stencil") and s.transform != "explicit":
-            assert func.shared_bytes == geometry(s, k, ITEMSIZE[dtype]).smem_bytes, s
+            assert func.shared_bytes == geometry(s, Footprint(k, dtype=dtype)).smem_bytes, s

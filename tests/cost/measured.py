@@ -8,8 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sparsegen.footprint import Footprint
+
 #: edge, non-zero weights
-STENCILS = {"heat": (3, 5), "box9": (3, 9), "box49": (7, 49), "star13": (7, 13)}
+STENCILS = {"heat": Footprint(3, 5), "box9": Footprint(3, 9), "box49": Footprint(7, 49), "star13": Footprint(7, 13)}
+#: the same, where the rank of the weights matters
+LOW_RANK = {
+    "heat": Footprint(3, 5, ranks=(2, 3, 4)),
+    "product9": Footprint(3, 9, ranks=(1,) * 12),
+    "product49": Footprint(7, 49, ranks=(1,) * 12),
+}
 
 
 @dataclass(frozen=True)
@@ -138,3 +146,129 @@ STREAMS = [
     for name, levels, boundary, time in (line.split() for line in _STREAMS.split("\n")[1:-1])
 ]
 STREAMS += [Stream("heat", 10, (10007, 9999), pitch, "periodic", t) for pitch, t in ((10000, 591.0), (9999, 578.0))]
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """One measured launch of a lowrank schedule on 10240 x 10240, periodic."""
+
+    stencil: str
+    blocks: int
+    microseconds: float
+    schedule: str
+
+
+#: Stencil, blocks, microseconds, schedule.  Windows start at 32-byte sectors in all of these.  Started in the middle of
+#: one (product9 at fuse=6, whose window has moved since) copies took longer: 483, and 516 with the best ring.
+_LOWRANKS = """
+product49 4  417.3  lowrank
+product49 2  466.6  lowrank stages=2
+product49 2  423.2  lowrank warps=8
+product49 5  428.8  lowrank tile=64x32
+product9  4  417.7  lowrank fuse=3
+product9  2  466.3  lowrank fuse=3 stages=2
+product9  3  416.8  lowrank mma=f64.m16n8k8 fuse=3
+product9  5  413.9  lowrank mma=f64.m8n8k4 fuse=3 tile=32x64
+product9  3  427.9  lowrank fuse=8
+product9  2  458.0  lowrank fuse=8 warps=8
+product9  1  466.0  lowrank fuse=8 tile=128x64 warps=8 stages=2
+product9  1  455.6  lowrank fuse=8 tile=128x64 warps=16 stages=2
+product9  3  460.5  lowrank fuse=12
+product9  2  519.7  lowrank fuse=12 warps=8
+heat      2  706.0  lowrank fuse=3
+heat      2  832.0  lowrank fuse=3 tile=64x32
+"""
+LOWRANKS = [
+    LowRank(stencil, int(blocks), float(time), schedule)
+    for stencil, blocks, time, schedule in (line.split(maxsplit=3) for line in _LOWRANKS.split("\n")[1:-1])
+]
+
+
+@dataclass(frozen=True)
+class Patches:
+    """One measured launch of a patches schedule (warps=4 stages=6)."""
+
+    stencil: str
+    blocks: int
+    shape: tuple[int, int]
+    boundary: str
+    microseconds: float
+    schedule: str
+
+
+#: Stencil, blocks, boundary, microseconds, schedule.  The one of 3 strips and 3 levels spilled 4 bytes.
+_PATCHES = """
+box9  2 periodic  633.4 patches fuse=2 levels=3
+box9  2 periodic  883   patches fuse=2 levels=4
+box9  3 periodic  474   patches fuse=2 levels=2
+box9  2 periodic  697   patches fuse=3 levels=2
+box9  4 periodic  672   patches fuse=2 levels=3 strips=1
+box9  2 periodic  639   patches fuse=2 levels=3 strips=3
+box9  2 periodic  473   patches fuse=2 levels=2 strips=3
+box9  2 frozen    676   patches fuse=2 levels=3
+heat  2 periodic  631   patches fuse=2 levels=3
+heat  2 periodic  883   patches fuse=2 levels=4
+box49 2 periodic  463   patches fuse=1 levels=1
+box49 4 periodic  483   patches fuse=1 levels=1 strips=1
+box49 2 periodic  690   patches fuse=1 levels=2
+box49 3 periodic  731   patches fuse=1 levels=2 strips=1
+box49 2 periodic 1163   patches fuse=1 levels=3 strips=1
+"""
+PATCHES = [
+    Patches(name, int(blocks), (10240, 10240), boundary, float(time), schedule)
+    for name, blocks, boundary, time, schedule in (line.split(maxsplit=4) for line in _PATCHES.split("\n")[1:-1])
+]
+PATCHES += [Patches("box9", 2, (10007, 9999), "periodic", 598.5, "patches fuse=2 levels=3")]  # copied cell by cell
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured launch of a toeplitz schedule on a periodic row of 102 400 000 cells; ``blocks`` as in Point."""
+
+    stencil: str
+    blocks: int
+    microseconds: float
+    schedule: str
+
+
+#: edge, non-zero weights of the stencils of one row
+ROW_STENCILS = {"heat1": Footprint(3, 3, axes=1), "row5": Footprint(5, 5, axes=1)}
+#: Stencil, steps, mma=f64.m16n8.., products, warps, stages, blocks an SM, microseconds.
+_ROWS = """
+heat1 24 k8 8 1 2 12 441.7
+heat1 32 k8 8 1 2  8 441.3
+heat1 40 k8 8 1 2  8 457.8
+heat1 48 k8 8 1 2  8 458.4
+heat1 56 k8 8 1 2  8 464.7
+heat1 64 k8 8 1 2  8 521.1
+heat1 56 k8 8 2 2  4 469.1
+heat1 48 k8 8 4 2  2 445.6
+heat1 48 k8 8 8 2  1 454.7
+heat1 56 k8 4 1 3  8 489.9
+heat1 32 k4 8 1 2 12 445.1
+heat1 48 k4 8 1 2  8 465.8
+heat1 40 k4 4 1 2 12 443.6
+heat1 48 k4 4 1 2 12 447.6
+heat1 48 k4 4 1 2 16 449.2
+heat1 64 k4 4 1 2 12 539.6
+heat1 56 k4 4 1 3 12 488.2
+row5  16 k8 8 1 2  8 442.7
+row5  20 k8 8 1 2  8 458.4
+row5  24 k8 8 1 2  8 456.6
+row5  28 k8 8 1 2  8 468.3
+row5  32 k8 8 1 2  8 525.1
+row5  24 k8 8 4 2  2 445.6
+row5  28 k8 4 1 3  8 493.4
+row5  16 k4 8 1 2 12 448.1
+row5  24 k4 4 1 2 16 450.1
+row5  28 k4 4 1 2 12 486.3
+"""
+
+
+def _row(line: str) -> Row:
+    name, fuse, mma, products, warps, stages, blocks, time = line.split()
+    schedule = f"toeplitz mma=f64.m16n8{mma} fuse={fuse} products={products} warps={warps} stages={stages}"
+    return Row(name, int(blocks), float(time), schedule)
+
+
+ROWS = [_row(line) for line in _ROWS.split("\n")[1:-1]]

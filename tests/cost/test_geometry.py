@@ -13,13 +13,14 @@ from sparsegen.boundary import periodic
 from sparsegen.cost.devices import load_profile
 from sparsegen.cost.search import space
 from sparsegen.dsl.stencil import Stencil
+from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry, legal, legalise, narrowing
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.expr import Const, Expr
 from sparsegen.ir.node import Op
 from sparsegen.pipelines import lower
-from sparsegen.schedule import ITEMSIZE, MMA, Schedule, StencilSchedule
+from sparsegen.schedule import MMA, Schedule, StencilSchedule
 
 H200 = load_profile("h200")
 TRIALS = 24
@@ -61,7 +62,7 @@ def mma_of_a_warp(ops: Iterable[Op]) -> Counter[str]:
 def compare(schedule: StencilSchedule, k: int, dtype: str = "f64") -> None:
     """Geometry against the lowered kernel."""
     schedule = legalise(schedule, k)
-    g, func = geometry(schedule, k, ITEMSIZE[dtype]), main_kernel(schedule, k, dtype)
+    g, func = geometry(schedule, Footprint(k, k * k, dtype)), main_kernel(schedule, k, dtype)
     assert (func.shared_bytes, func.threads) == (g.smem_bytes, g.threads), str(schedule)
     if schedule.family == "stencil2row" and schedule.transform == "implicit":
         executed = mma_of_a_warp(func.body)
@@ -75,9 +76,10 @@ def test_random_schedules(family: str, dtype: str) -> None:
     tried = 0
     while tried < TRIALS:
         k = draw.choice([1, 3, 5, 7])
-        schedule = draw.choice([s for s in space(k, [draw.randint(1, 3)], ablation=True) if s.family == family])
+        fp, fuse = Footprint(k, k * k, dtype), draw.randint(1, 3)
+        schedule = draw.choice([s for s in space(fp, fuse, ablation=True) if (s.family, s.fuse) == (family, fuse)])
         try:
-            legal(schedule, k, H200, dtype)
+            legal(schedule, fp, H200)
         except ScheduleError:
             continue
         compare(schedule, k, dtype)
@@ -96,7 +98,7 @@ def test_slices_run_over_the_joint_of_a_and_b() -> None:
     assert narrowing("f64.m8n8k4", 26) == [("f64.m8n8k4", 26)]
     assert narrowing("f64.m16n8k8", 26) == [("f64.m16n8k8", 13)]
     assert narrowing("f64.m16n8k16", 26) == [("f64.m16n8k16", 6), ("f64.m16n8k8", 1)]
-    g = geometry(Schedule.parse("stencil2row mma=f64.m16n8k16 stages=2"), 7)
+    g = geometry(Schedule.parse("stencil2row mma=f64.m16n8k16 stages=2"), Footprint(7))
     assert g.mma_per_tile == {"f64.m16n8k16": 6 * 32, "f64.m16n8k8": 32} and g.fragments == 26
 
 
@@ -104,7 +106,7 @@ def test_offsets_that_a_table_cannot_hold() -> None:
     # on today's devices shared memory or registers run out first
     text = "stencil2row mma=f64.m16n8k4 fuse=3 tile=64x1024 warps=16 transform=explicit"
     with pytest.raises(ScheduleError, match="table's offsets end at 65535") as e:
-        legal(Schedule.parse(f"{text} lut=on"), 3, H200)
+        legal(Schedule.parse(f"{text} lut=on"), Footprint(3), H200)
     assert "lut=off" in str(e.value)
     with pytest.raises(ScheduleError, match="products of a tile"):
-        legal(Schedule.parse(f"{text} lut=off"), 3, H200)
+        legal(Schedule.parse(f"{text} lut=off"), Footprint(3), H200)

@@ -70,8 +70,8 @@ def test_general_form() -> None:
 def test_nothing_heavy_and_nothing_forbidden_is_imported() -> None:
     code = (
         "import sys; from sparsegen.cost import equations, search, stencil;"
-        "from sparsegen.cost.devices import load_profile;"
-        "search.rank(3, 9, 'f64', load_profile('h200'), (512, 512));"
+        "from sparsegen.cost.devices import load_profile; from sparsegen.footprint import Footprint;"
+        "search.rank(Footprint(3, 9), load_profile('h200'), (512, 512));"
         "bad = [m for m in sys.modules if m == 'sympy' or m.startswith(('sparsegen.backends', 'sparsegen.ir.warp'))];"
         "assert not bad, bad"
     )

@@ -7,9 +7,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sparsegen.cost.devices import load_profile
+from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry, legal, legalise, shared_bytes
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import FAMILIES, LANE_COLUMNS, MMA, Schedule, StencilSchedule
+from sparsegen.schedule import FAMILIES, LANE_COLUMNS, MMA, PRODUCTS, Schedule, StencilSchedule
+
+#: any stencil of edge 3
+ANY = Footprint(3)
 
 
 @st.composite
@@ -20,6 +24,24 @@ def schedules(draw: st.DrawFn) -> StencilSchedule:
             "stream", fuse=draw(st.integers(1, 8)), levels=draw(st.integers(1, 32)),
             cols=draw(st.sampled_from(LANE_COLUMNS)), rows=draw(st.none() | st.integers(1, 5000)),
             warps=draw(st.integers(1, 8)), stages=draw(st.integers(2, 8)), unroll=draw(st.integers(1, 2)),
+        )  # fmt: skip
+    if family == "patches":
+        return StencilSchedule(
+            "patches", mma=draw(st.sampled_from([m for m in MMA if m != "none"])), fuse=draw(st.integers(1, 3)),
+            levels=draw(st.integers(1, 8)), strips=draw(st.integers(1, 4)), rows=draw(st.none() | st.integers(1, 5000)),
+            warps=draw(st.integers(1, 8)), stages=draw(st.integers(2, 8)),
+        )  # fmt: skip
+    if family == "toeplitz":
+        return StencilSchedule(
+            "toeplitz", mma=draw(st.sampled_from([m for m in MMA if m != "none"])), fuse=draw(st.integers(1, 64)),
+            products=draw(st.sampled_from(PRODUCTS)), warps=draw(st.integers(1, 8)), stages=draw(st.integers(2, 4)),
+        )  # fmt: skip
+    if family == "lowrank":
+        mma, strips = draw(st.sampled_from([m for m in MMA if m != "none"])), draw(st.integers(1, 4))
+        parts, blocks = draw(st.integers(1, 4)), draw(st.integers(1, 8))
+        return StencilSchedule(
+            "lowrank", mma=mma, tile=(strips * MMA[mma][0], 8 * parts * blocks), warps=strips * parts,
+            fuse=draw(st.integers(1, 12)), stages=draw(st.integers(1, 4)),
         )  # fmt: skip
     fuse = draw(st.integers(1, 3))
     if family == "direct":
@@ -54,10 +76,15 @@ def test_line_of_the_contract() -> None:
     )
     assert str(StencilSchedule("direct")) == "direct block=32x8 fuse=1"
     assert str(StencilSchedule("tiled")) == "tiled fuse=1 tile=32x64 warps=8 stages=1"
+    assert str(StencilSchedule("lowrank")) == "lowrank mma=f64.m16n8k4 fuse=1 tile=64x64 warps=4 stages=1"
+    assert Schedule.parse("lowrank tile=auto").tile == (64, 64) and Schedule.parse("lowrank").widens
     assert Schedule.parse("stencil2row").tile is None
     s = Schedule.parse("stream fuse=2 levels=5")
     assert (s.steps, s.cols, s.rows, s.warps, s.stages, s.threads, s.widens) == (10, 4, None, 2, 8, 64, False)
     assert str(s) == "stream fuse=2 levels=5 cols=4 rows=auto warps=2 stages=8 unroll=1"
+    s = Schedule.parse("patches")
+    assert str(s) == "patches mma=f64.m16n8k16 fuse=2 levels=3 strips=2 rows=auto warps=4 stages=6"
+    assert (s.steps, s.threads, s.widens) == (6, 128, True)
     assert Schedule.parse("stream rows=931").rows == 931 and Schedule.parse("tiled fuse=3").steps == 3
     assert Schedule.parse("stencil2row").widens and not Schedule.parse("tiled").widens
 
@@ -94,6 +121,20 @@ def test_line_of_the_contract() -> None:
         ("stream cols=5", ["cols=5", "2, 4, 6, 8, 16"]),
         ("stream rows=few", ["'rows=few'", "number"]),
         ("stream unroll=3", ["unroll=3", "1 to 2"]),
+        ("patches level=3", ["'level=3'", "did you mean 'levels=…'"]),
+        ("patches levels=9", ["levels=9", "1 to 8"]),
+        ("patches fuse=4", ["fuse=4", "1 to 3"]),
+        ("patches strips=5", ["strips=5", "1 to 4"]),
+        ("patches stages=1", ["stages=1", "2 to 8"]),
+        ("stream strips=1", ["'strips=1'", "means nothing to a stream"]),
+        ("toeplitz products=6", ["products=6", "4, 8"]),
+        ("toeplitz fuse=65", ["fuse=65", "1 to 64"]),
+        ("toeplitz stages=1", ["stages=1", "2 to 4"]),
+        ("lowrank fuse=13", ["fuse=13", "1 to 12"]),
+        ("lowrank tile=24x64", ["tile=24x64", "strips of 16 rows", "warps=4"]),
+        ("lowrank tile=64x64 warps=6", ["warps=6", "rows/16"]),
+        ("lowrank tile=32x24", ["tile=32x24", "blocks of 8 columns"]),
+        ("lowrank lut=on", ["'lut=on'", "lowrank", "stages"]),
         ("stream tile=32x64", ["'tile=32x64'", "levels", "cols"]),
         ("tiled levels=2", ["'levels=2'", "tiled"]),
     ],
@@ -130,31 +171,45 @@ def test_default_tile_follows_the_edge() -> None:
 
 
 def test_geometry_of_the_paper() -> None:
-    g = geometry(Schedule.parse("stencil2row fuse=3 tile=32x64"), 3)
+    g = geometry(Schedule.parse("stencil2row fuse=3 tile=32x64"), ANY)
     assert (g.k, g.halo_rows, g.halo_cols, g.groups, g.depth, g.n_tiles, g.tiles_per_warp) == (7, 38, 70, 8, 52, 1, 4)
     assert g.mma_per_tile == {"f64.m8n8k4": 26 * 32} and g.fragments == 26  # 26 mma per 64 outputs
     assert g.stride_ab == 276 and g.offset_b == 8 * 276 and g.offset_dirty == 16 * 276  # 7*31 + 52 = 269, padded
     assert g.smem_bytes == (16 * 276 + 2) * 8 and g.raw_tiles == 0
-    two = geometry(Schedule.parse("stencil2row fuse=3 tile=32x64 stages=2"), 3)
+    two = geometry(Schedule.parse("stencil2row fuse=3 tile=32x64 stages=2"), ANY)
     assert (two.before, two.pitch_raw, two.raw_tiles) == (4, 72, 1)  # radius 3: one more column, 16-byte copies
     assert two.smem_bytes == -(-g.smem_bytes // 128) * 128 + 38 * 72 * 8
-    wide = [geometry(Schedule.parse(f"stencil2row fuse=3 mma=f64.m16n8k{k}"), 3) for k in (4, 8, 16)]
+    wide = [geometry(Schedule.parse(f"stencil2row fuse=3 mma=f64.m16n8k{k}"), ANY) for k in (4, 8, 16)]
     assert [sum(w.mma_per_tile.values()) // 32 for w in wide] == [26, 13, 7]  # per 128 outputs
 
 
 @given(schedules(), st.sampled_from([1, 3, 5, 7]))
 def test_geometry_holds_together(s: StencilSchedule, k: int) -> None:
+    fp = Footprint(k, ranks=(1,) * 12 if s.family == "lowrank" else ())
     try:
-        g = geometry(s, k)
+        g = geometry(s, fp)
     except ScheduleError:
         assume(False)
-    assert g.smem_bytes == shared_bytes(s, k)
+    assert g.smem_bytes == shared_bytes(s, fp)
     if s.family == "stream":
         assert g.halo_rows == g.rows + g.reach and g.cols == s.warps * (32 * s.cols - 2 * g.before) > 0
         assert g.smem_bytes == s.warps * s.stages * g.pitch_raw * 8 and g.before >= s.levels * g.radius
         return
+    if s.family == "patches":
+        assert g.halo_rows == g.rows + 2 * s.levels * g.radius + 2 * (s.levels - 1)
+        assert g.cols + 2 * s.warps * g.radius * s.levels <= g.halo_cols <= s.warps * g.pitch_raw
+        assert g.smem_bytes % (16 * s.warps) == 0 and g.before >= s.levels * g.radius
+        return
+    if s.family == "toeplitz":
+        assert g.cols == s.warps * g.m * 8 * s.products and (g.rows, g.halo_rows) == (1, 1)
+        assert g.cols + 2 * g.radius <= g.halo_cols <= g.cols + g.before + g.radius + 7 and g.halo_cols % 8 == 0
+        return
     assert g.halo_rows == g.rows + g.k - 1 and g.halo_cols == g.cols + g.k - 1
     if s.family == "direct":
+        return
+    if s.family == "lowrank":
+        assert g.products * g.m * 8 == g.rows * g.cols and g.before % 4 == 0 and g.radius <= g.before <= g.radius + 3
+        assert g.pitch_raw % 8 == 4 and g.pitch_raw >= g.width >= g.before + g.cols + g.radius
         return
     assert g.pitch_raw % 2 == 0 and g.pitch_raw >= g.before + g.cols + g.radius and g.radius <= g.before <= g.radius + 1
     if s.family == "tiled":
@@ -183,12 +238,12 @@ def test_geometry_holds_together(s: StencilSchedule, k: int) -> None:
         ),
         ("tiled tile=512x128 warps=16", 3, "h200", "f64", ["bytes of shared memory", "tile="]),
         ("tiled tile=128x64 warps=2", 3, "h200", "f64", ["registers", "warps"]),
-        ("tiled", 3, "h200", "f16", ["'f16'", "f64"]),
+        ("tiled", 3, "h200", "s8", ["'s8'", "f64", "bf16"]),
     ],
 )
 def test_illegal_on_the_device(text: str, k: int, device: str, dtype: str, words: list[str]) -> None:
     with pytest.raises(ScheduleError) as e:
-        legal(Schedule.parse(text), k, load_profile(device), dtype)
+        legal(Schedule.parse(text), Footprint(k, dtype=dtype), load_profile(device))
     for word in words:
         assert word in str(e.value)
 
@@ -196,6 +251,6 @@ def test_illegal_on_the_device(text: str, k: int, device: str, dtype: str, words
 @pytest.mark.parametrize("mma", list(MMA))
 def test_legal_where_it_must_be(mma: str) -> None:
     for stages in (1, 2):
-        legal(StencilSchedule("stencil2row", mma=mma, fuse=3, stages=stages), 3, load_profile("h200"))
-    legal(Schedule.parse("stencil2row mma=none"), 7, load_profile("v100"))
-    legal(Schedule.parse("tiled"), 7, load_profile("h200"), "f32")
+        legal(StencilSchedule("stencil2row", mma=mma, fuse=3, stages=stages), ANY, load_profile("h200"))
+    legal(Schedule.parse("stencil2row mma=none"), Footprint(7), load_profile("v100"))
+    legal(Schedule.parse("tiled"), Footprint(7, dtype="f32"), load_profile("h200"))

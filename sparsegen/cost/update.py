@@ -1,0 +1,143 @@
+"""The predicted time of one step of a general update on the CUDA cores: which unit is busiest, and the launch.
+
+    time = launch + max(hbm or l2, l1, fma, issue, latency)
+
+Every array is read (or written) once from DRAM, or from L2 if all of them fit there; what neighbours share comes from
+L1.  Divisions and square roots count as the instructions that they become.  Nothing here is fitted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Final
+
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.dsl.update import Update
+from sparsegen.ir import formula
+from sparsegen.ir.op_update import parameters
+from sparsegen.schedule import ITEMSIZE
+from sparsegen.update_schedule import UpdateSchedule
+
+REASONS: Final[dict[str, str]] = {
+    "hbm": "every field, level and coefficient is read once a step, every new level written (nothing if all fit in L2)",
+    "l2": "the same bytes through each SM's port to L2",
+    "l1": "reads of neighbours that a thread does not share, and the results, through L1",
+    "fma": "arithmetic of the formula on the CUDA cores",
+    "issue": "warp instructions, one a clock and sub-core",
+    "latency": "a DRAM latency for each wave of blocks",
+    "launch": "starting the kernel",
+}
+#: The formula's symbols, and what they are.
+SYMBOLS: Final[dict[str, str]] = {
+    "N": "cells of the grid",
+    "reads": "arrays read: levels of fields, and coefficients",
+    "writes": "arrays written: a new level of each field",
+    "loads": "loads a cell, what cells of one thread share counted once",
+    "flops": "floating-point instructions a cell",
+    "threads": "threads a block",
+    "column": "cells of a thread",
+}
+#: Instructions of what is no single one (as nvcc compiles them for the full range of numbers).
+_SEQUENCE: Final = {("div", "f64"): 10, ("sqrt", "f64"): 12, ("div", "f32"): 8, ("sqrt", "f32"): 8}
+#: Integer and address instructions of a thread, and of each of its cells.
+_OVERHEAD, _ADDRESS = 24, 2
+#: Share of L2 that fields may take and stay there.
+_L2_SHARE = 0.7
+
+
+@dataclass(frozen=True)
+class UpdateCost:
+    """The predicted cost of one launch, which is one time step.  ``terms`` are seconds; they overlap."""
+
+    schedule: UpdateSchedule
+    device: str
+    shape: tuple[int, ...]
+    time: float
+    terms: dict[str, float]
+    binds: str
+    #: the numbers behind the formula's symbols
+    values: dict[str, float] = field(repr=False)
+    steps_per_launch: int = 1
+
+    @property
+    def time_per_step(self) -> float:
+        """Seconds a time step."""
+        return self.time
+
+    @property
+    def rate(self) -> float:
+        """GS/s: cells x time steps a second, in 1e9."""
+        return math.prod(self.shape) / self.time / 1e9
+
+    @property
+    def formula(self) -> Any:
+        """``time`` as a sympy expression in SYMBOLS; device figures are numbers in it."""
+        import sympy
+
+        v = {name: sympy.Symbol(name) if name in SYMBOLS else sympy.sympify(x) for name, x in self.values.items()}
+
+        def largest(*args: Any) -> Any:
+            return sympy.Max(*map(sympy.sympify, args), evaluate=False)
+
+        return _equations(SimpleNamespace(**v), largest, sympy.ceiling)[0]
+
+    def substitution(self) -> dict[Any, Any]:
+        """The formula's symbols and their numbers."""
+        import sympy
+
+        return {sympy.Symbol(name): sympy.sympify(x) for name, x in self.values.items() if name in SYMBOLS}
+
+    def reasons(self) -> dict[str, str]:
+        """Why each term is there, one line each."""
+        return {name: REASONS[name] for name in self.terms}
+
+
+def cost(update: Update, shape: tuple[int, ...], schedule: UpdateSchedule, device: DeviceProfile) -> UpdateCost:
+    """The cost of one time step on a grid of ``shape``."""
+    code, _ = formula.contract(update.code, update.results)
+    size, column = ITEMSIZE[update.dtype], schedule.column if update.ndim > 1 else 1
+    axis = max(0, update.ndim - 2)
+    loads = {
+        (name, level, tuple(o + row * (a == axis) for a, o in enumerate(offset)))
+        for row in range(column) for name, level, offset in formula.reads(code)
+    }  # fmt: skip
+    flops = sum(_SEQUENCE.get((str(n[0]), update.dtype), 1) for n in code if n[0] in formula.SIGNATURES)
+    cells, writes = math.prod(shape), len(update.fields)
+    reads = len(parameters(update.fields, update.coefs))
+    rate = device.f64_fma_per_clk_sm if update.dtype == "f64" else device.f32_fma_per_clk_sm
+    values: dict[str, float] = {
+        "N": cells, "reads": reads, "writes": writes, "loads": len(loads) / column, "flops": flops,
+        "threads": schedule.threads, "column": column, "s": size, "launch": device.launch_s,
+        "dram": 0.0 if cells * size * (reads + writes) <= _L2_SHARE * device.l2_bytes else 1.0,
+        "bw_G": device.bw_global, "bw_L2": device.l2_bytes_per_clk_sm * device.sms * device.clock,
+        "bw_S": device.bw_shared, "fma_s": rate * device.sms * device.clock,
+        "issue_s": 32.0 * device.sub_cores * device.sms * device.clock,
+        "resident": device.sms * max(1, device.max_threads_sm // schedule.threads) * schedule.threads,
+        "lat": device.lat_dram / device.clock,
+    }  # fmt: skip
+    time, terms = _equations(SimpleNamespace(**values), max, math.ceil)
+    binds = max((n for n in terms if n != "launch"), key=terms.__getitem__)
+    if terms["launch"] > terms[binds]:
+        binds = "launch"
+    return UpdateCost(schedule, device.name, shape, time, terms, binds, values)
+
+
+def _equations(v: Any, largest: Callable[..., Any], ceiling: Callable[[Any], Any]) -> tuple[Any, dict[str, Any]]:
+    """``time`` and its terms, for floats and for sympy alike."""
+    nbytes = v.N * v.s * (v.reads + v.writes)
+    terms = {
+        "hbm": v.dram * nbytes / v.bw_G,
+        "l2": nbytes / v.bw_L2,
+        "l1": v.N * v.s * (v.loads + v.writes) / v.bw_S,
+        "fma": v.N * v.flops / v.fma_s,
+        "issue": v.N * (v.loads + v.writes + v.flops + _ADDRESS + _OVERHEAD / v.column) / v.issue_s,
+        "latency": ceiling(v.N / (v.resident * v.column)) * v.lat,
+        "launch": v.launch,
+    }
+    return v.launch + largest(*(t for name, t in terms.items() if name != "launch")), terms
+
+
+__all__ = ["REASONS", "SYMBOLS", "UpdateCost", "cost"]

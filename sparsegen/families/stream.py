@@ -1,0 +1,134 @@
+"""``stream``: temporal blocking in registers; a warp walks down a strip with all its time levels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sparsegen.families.base import INSTRUCTIONS, Geometry, Num, Work, fused_k, up
+from sparsegen.footprint import Footprint
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.schedule import StencilSchedule
+
+if TYPE_CHECKING:
+    from sparsegen.cost.devices import DeviceProfile
+
+RIM, AXES = "all", (1, 2)
+#: Rows of a block where neither the schedule nor a field says how many.
+ROWS = 512
+#: Warp instructions of a row (its index, the ring's slot, wait and commit, two syncs, two guards) and of a piece of it.
+TURN, PIECE = 24.0, 3.0
+
+
+def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
+    """Strips of 32 * cols columns, a warp each; rows come through the warp's ring, levels stay in registers."""
+    kk, itemsize = fused_k(fp.k, s.fuse), fp.itemsize
+    ry = 0 if fp.flat else kk // 2
+    piece, width, rows = 16 // itemsize, 32 * s.cols, s.rows or ROWS
+    lead = up(s.levels * (kk // 2), piece)
+    step = width - 2 * lead
+    if step <= 0 or kk // 2 > s.cols or s.cols % piece:
+        raise ScheduleError(
+            f"cols={s.cols} columns a lane must be a multiple of {piece} (16 bytes)" if s.cols % piece
+            else f"radius {kk // 2} (fuse={s.fuse}) reaches beyond the neighbouring lane, which owns cols={s.cols}"
+            if kk // 2 > s.cols
+            else f"levels={s.levels} of radius {kk // 2} leave nothing of a strip of {width} columns",
+            hint="take more columns a lane, or lower levels or fuse",
+        )  # fmt: skip
+    slot = width + width // (8 * piece) * piece  # a piece left out after every eight, against bank conflicts
+    reach = 2 * s.levels * ry
+    return Geometry(
+        kk, kk // 2, rows, s.warps * step, rows + reach, s.warps * width, s.threads,
+        s.warps * s.stages * slot * itemsize, lead, slot, s.stages, s.cols, radius_y=ry, width=width,
+        words=max(1, itemsize // 4),
+    )  # fmt: skip
+
+
+def chunk_rows(ny: int, across: int, slots: int, reach: int) -> int:
+    """Rows of a block of ``stream`` that keep ``slots`` blocks at a time busiest: fewest waves x rows with their halo.
+
+    ``across``: blocks side by side; ``reach``: halo rows of a block.  Of equally good heights the largest.
+    """
+    best, least = ny, float("inf")
+    for chunks in range(1, min(512, ny // max(1, 2 * reach) + 1) + 1):
+        rows = -(-ny // chunks)
+        waves = -(-across * -(-ny // rows) // slots)
+        if waves * (rows + reach) < least * 0.999:
+            best, least = rows, waves * (rows + reach)
+    return best
+
+
+def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
+    """Sums of the unfinished rows, ``words`` each.  Within 6 % of nvcc 13 on sm_90 above 100.
+
+    A star keeps some values longer (ptxas orders its few taps so), a wide box more weights; where it is not known
+    which of the two it is, the higher.
+    """
+    row, sums = g.words * s.cols, 2 * s.levels * g.radius_y * g.words * s.cols
+    if not g.radius_y:
+        return max(64, 20 + g.words * (s.cols + 2 * g.radius))
+    extra = g.words * s.cols * (5 * (g.radius - 2)) // 2 * (s.levels if g.radius > 3 else 1) if g.radius > 2 else 0
+    box = 24 + 2 * row + extra + sums + 3 * max(0, s.levels - 8) + (8 if s.unroll > 1 else 0)
+    longer = 3 * min(row, 8) // 4 if g.words == 2 else 3
+    wide = max(3, 3 * s.cols // 4) * g.radius + (24 if g.words == 1 and s.cols > 8 else 0)
+    star = 8 + 2 * row + wide + longer * s.levels + sums
+    return max(64, max(box, star) if fp.full is None else box if fp.full else star)
+
+
+def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
+    """Geometry refuses what does not fit a strip; nothing else is asked."""
+
+
+def filled(s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], slots: int) -> StencilSchedule:
+    """``rows=auto``: chunks of rows such that the blocks keep the GPU busy."""
+    if s.rows is not None:
+        return s
+    g = geometry(s, fp)
+    return replace(s, rows=chunk_rows(shape[-2], -(-shape[-1] // g.cols), slots, g.reach))
+
+
+#: Levels and fusions of stream that are tried where the weights have one row only: nothing of a level stays there.
+FLAT_LEVELS, FLAT_FUSES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (1, 2, 4, 8)
+
+
+def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:
+    """Every number of levels; of one row also fusions and widths."""
+    if fp.flat:
+        for cols, fuse, levels, warps in ((c, f, n, w) for c in (8, 16) for f in FLAT_FUSES for n in FLAT_LEVELS
+                                          for w in (2, 4)):  # fmt: skip
+            if fuse * levels <= limit and fuse * fp.radius <= cols:
+                yield StencilSchedule("stream", fuse=fuse, levels=levels, cols=cols, warps=warps, stages=2)
+        return
+    for fuse in (1, 2):  # a 2-D stencil that is fused has more points than levels of it one after the other
+        for levels in range(1, min(limit // fuse, 16) + 1):
+            for stages in (8, 4):
+                yield StencilSchedule("stream", fuse=fuse, levels=levels, cols=max(4, 16 // fp.itemsize), stages=stages)
+
+
+def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, even: bool) -> dict[str, float]:
+    """Strips and levels; results are stored through the ring, unless a lane's columns are one piece of 16 bytes."""
+    through = 2 if even and s.cols * fp.itemsize == 16 else 4
+    return {"half": 1, "W": s.warps * g.width, "cols": s.cols, "T": s.levels, "rx": g.radius, "warps": s.warps,
+            "through": through}  # fmt: skip
+
+
+def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
+    """A warp walks down a strip: each row goes through all levels, which live in registers, and then leaves."""
+    rows = v.R + v.reach
+    lanes = v.warps * rows  # rows of a warp in a tile
+    shuffled = 2 * v.rx * v.T  # elements that come from each neighbouring lane
+    pieces = v.cols / v.vector
+    own = v.cols * v.item / 16  # a lane's own columns, 16 bytes at a time
+    instructions = (
+        v.T * (v.cols * v.p + 2 * v.rx * v.word / 4) + TURN + pieces * (PIECE + INSTRUCTIONS["store"])
+        + v.through * own / 2 + v.cvt * 2 * v.cols
+    )  # fmt: skip
+    use = {
+        "fma": lanes * 32 * v.T * v.cols * v.p / v.fma_rate,
+        "shared": lanes * 32 * (v.through * v.cols * v.item + shuffled * v.word) / v.bw_S,
+        "issue": lanes * instructions / v.sub,
+    }
+    row = v.through / 2 * v.lat_shared + v.plain * v.lat_dram  # it is read; results cross the lanes on their way out
+    wait = rows * row + v.lat_dram + v.block
+    return Work((use,), wait, element, rows / v.R, turns=rows)

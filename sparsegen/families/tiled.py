@@ -1,0 +1,99 @@
+"""``tiled``: a tile in shared memory, sums on the CUDA cores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from sparsegen.families.base import INSTRUCTIONS, Geometry, Num, Work, fused_k, keep, up
+from sparsegen.footprint import Footprint
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.schedule import MAX_FUSE, StencilSchedule
+
+if TYPE_CHECKING:
+    from sparsegen.cost.devices import DeviceProfile
+
+RIM, AXES = "fused", (1, 2)
+filled = keep
+
+
+def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
+    """The tile's window in shared memory, its rows at multiples of 16 bytes."""
+    assert s.tile is not None
+    rows, cols = s.tile
+    kk = fused_k(fp.k, s.fuse)
+    radius = kk // 2
+    hr, hc = rows + kk - 1, cols + kk - 1
+    quantum = 16 // fp.itemsize
+    before = up(radius, quantum)
+    pitch = up(before + cols + radius, quantum)
+    ty, _, per_x = threads(s, rows, cols, fp.itemsize)
+    return Geometry(
+        kk, radius, rows, cols, hr, hc, s.threads, s.stages * hr * pitch * fp.itemsize, before, pitch, s.stages,
+        per_x, rows // ty,
+    )  # fmt: skip
+
+
+def threads(s: StencilSchedule, rows: int, cols: int, itemsize: int) -> tuple[int, int, int]:
+    """(thread rows, thread columns, adjacent outputs a thread): the widest pieces that the tile's shape allows."""
+    for per_x in (n for n in (4, 2, 1) if n * itemsize <= 16):
+        strips, rest = divmod(cols, 32 * per_x)
+        if not rest and s.warps % strips == 0 and rows % (s.warps // strips) == 0:
+            return s.warps // strips, 32 * strips, per_x
+    raise ScheduleError(f"tile={rows}x{cols} cannot be shared out among warps={s.warps}")  # refused when it was made
+
+
+def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
+    """A column of accumulators, and the values loaded for it.
+
+    Up to an edge of 5 and 16 outputs a thread it needs fewer registers than its values, because ptxas loads from shared
+    memory again (32 do for all of them); at an edge of 7 it spills instead.  Fitted to nvcc 13 on sm_90.
+    """
+    column = g.rows * g.cols // g.threads
+    few = 24 + column + (8 if column > 8 else 0)
+    return few if g.k <= 5 and column <= 16 else (32 if column <= 8 else 48) + 4 * column + 3 * (g.k - 1)
+
+
+def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
+    """Any stencil on any device."""
+
+
+def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:
+    """Tiles of a few shapes, with and without a ring."""
+    for fuse in range(1, min(limit, MAX_FUSE) + 1):
+        for rows, cols, warps in ((r, c, w) for r in (8, 16, 32, 64) for c in (32, 64, 128) for w in (4, 8, 16)):
+            if warps % (cols // 32) == 0 and rows % (warps // (cols // 32)) == 0:
+                for stages in (1, 2, 3, 4):
+                    yield StencilSchedule("tiled", tile=(rows, cols), warps=warps, stages=stages, fuse=fuse)
+
+
+def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, even: bool) -> dict[str, float]:
+    """What a thread does."""
+    first = g.before - g.radius
+    return {
+        "per_x": g.per_x,
+        "per_y": g.per_y,
+        "span": -(-(first % g.per_x + g.per_x + g.k - 1) // g.per_x) * g.per_x,
+    }
+
+
+def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
+    """A tile in shared memory; a thread owns per_y rows of per_x outputs and reads each row's segment once."""
+    stays = s.stages > 1
+    copies = element / v.vector if stays else element
+    fill = {"shared": element * v.item / v.bw_S, "issue": copies / 32 * INSTRUCTIONS["copy"] / v.sub}
+    segments = v.threads * (v.per_y + v.k - 1)
+    use = {
+        "fma": out * v.p / v.fma_rate,
+        "shared": (segments * v.span + out) * v.item / v.bw_S,
+        "issue": (
+            out * v.p
+            + segments * v.span / v.per_x
+            + out / v.per_x * INSTRUCTIONS["store"]
+            + v.cvt * (segments * v.span + out)
+        )
+        / 32
+        / v.sub,
+    }
+    wait = v.plain * v.lat_dram * v.rounds if stays else v.lat_dram * v.rounds + v.block
+    return Work((fill, use), wait + 2 * v.lat_barrier + v.lat_shared, element)

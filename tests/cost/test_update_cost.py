@@ -1,0 +1,70 @@
+"""The predicted time of general updates: its formula, and its counts against the emulator's."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import pytest
+
+import sparsegen as sg
+from sparsegen.cost.devices import load_profile
+from sparsegen.cost.update import REASONS, SYMBOLS, cost
+from sparsegen.update_schedule import UpdateSchedule, candidates
+from tests.updates import NAMED, made
+
+H200 = load_profile("h200")
+LARGE: dict[int, tuple[int, ...]] = {1: (1 << 26,), 2: (8192, 8192), 3: (400, 512, 512)}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_the_formula_is_the_time(name: str) -> None:
+    make, small = NAMED[name]
+    update = make()
+    for shape in (small, LARGE[update.ndim]):
+        for s in candidates():
+            c = cost(update, shape, s, H200)
+            assert float(c.formula.xreplace(c.substitution())) == pytest.approx(c.time, rel=1e-12)
+            assert c.reasons() == REASONS and {str(x) for x in c.formula.free_symbols} <= set(SYMBOLS)
+            assert c.time == pytest.approx(c.terms["launch"] + max(t for n, t in c.terms.items() if n != "launch"))
+            assert c.rate == pytest.approx(prod(shape) / c.time / 1e9)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_loads_and_arithmetic_are_the_emulator_s(name: str) -> None:
+    """Where every thread has all its cells inside: a periodic field as large as its blocks."""
+    make, _ = NAMED[name]
+    update = make(boundary=sg.periodic)
+    shape = {1: (256 * 5,), 2: (40, 96), 3: (3, 24, 64)}[update.ndim]
+    k = sg.compile(update, shape, device="h200", backend="emulator", schedule="direct")
+    counts, v = k.counts().launches[0].counts, k.cost.values
+    assert counts["bytes.global.read"] == v["loads"] * prod(shape) * 8
+    assert counts["bytes.global.write"] == v["writes"] * prod(shape) * 8
+
+
+def test_cells_of_a_column_share_their_loads() -> None:
+    update = made(lambda u: u[-1, 0] * u[1, 0] + u[0, 1] * u[0, -1])
+    loads = [cost(update, (512, 512), UpdateSchedule(column=n), H200).values["loads"] for n in (1, 2, 4)]
+    # of four cells: rows -1 ... 4 of the own column (six cells), and two more in each of four rows
+    assert loads == [4, (4 + 2 * 2) / 2, (6 + 4 * 2) / 4]
+
+
+def test_what_binds() -> None:
+    make, _ = NAMED["wave"]
+    assert cost(make(), (64, 64), UpdateSchedule(), H200).binds == "launch"
+    large = cost(make(), (8192, 8192), UpdateSchedule(), H200)
+    assert large.binds == "hbm" and large.terms["hbm"] == pytest.approx(4 * 8 * 8192**2 / H200.bw_global)
+
+    def heavy(u: Any) -> Any:
+        value = u[0, 0]
+        for _ in range(200):
+            value = 1 / (value + 1)
+        return value
+
+    assert cost(made(heavy), (8192, 8192), UpdateSchedule(), H200).binds == "fma"
+
+
+def test_f32_moves_half_the_bytes() -> None:
+    make, _ = NAMED["gray_scott"]
+    a, b = (cost(make(dtype=t), (8192, 8192), UpdateSchedule(), H200).terms["hbm"] for t in ("f64", "f32"))
+    assert a == 2 * b
