@@ -82,7 +82,8 @@ class Prefetch(Op):
     """Runs its body ``distance`` turns ahead: for the tile that this block will have then, if it has one.
 
     The loop's own values mean that later tile inside.  The pipeline pass makes these from copies; the first
-    ``distance`` of them run before the loop.  Each turn is one group of asynchronous copies.
+    ``distance`` of them run before the loop.  Each turn is one group of asynchronous copies.  With a distance of 0 it
+    is the tile at hand, whose data the next wait is for.
     """
 
     distance: int = attr()
@@ -112,6 +113,7 @@ class Copy(Op):
     ``dirty``: elements that a map leaves out are written to that index instead of being skipped (dirty-bits padding);
     ``table``: (r, c) and the maps' indices come from a lookup table that the host has worked out.
     ``slot`` / ``src_slot``: place in the ring of the tile (or, in global memory, which tile of many).
+    ``lead``: where the window is on the axes before the rows (a field's; it may lie outside as well).
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
@@ -123,7 +125,7 @@ class Copy(Op):
     maps: tuple[Layout, ...] = attr()
     slot: Expr = operand()
     src_slot: Expr = operand()
-    extent: tuple[int, int] = attr(default=(0, 0))
+    extent: tuple[int, ...] = attr(default=(0, 0))
     pitch: int = attr(default=0)
     sides: Sides = attr(default=())
     vector: int = attr(default=1)
@@ -131,6 +133,7 @@ class Copy(Op):
     src_map: Layout | None = attr(default=None)
     dirty: int | None = attr(default=None)
     table: Buffer | None = buffer(default=None)
+    lead: tuple[Expr, ...] = operand(default=())
 
 
 @define("tile.zero")
@@ -148,10 +151,14 @@ class Zero(Op):
 
 @define("tile.fragments")
 class Fragments(Op):
-    """Loads each lane's ``regs.size`` registers from a table in fragment order: register r of lane l at 32 r + l."""
+    """Loads each lane's ``regs.size`` registers from a table in fragment order: register r of lane l at 32 r + l.
+
+    Of a longer table: the registers from ``first`` on.
+    """
 
     regs: Buffer = declare()
     table: Buffer = buffer()
+    first: int = attr(default=0)
 
 
 @define("tile.mma")
@@ -163,7 +170,7 @@ class Mma(Op):
     (i, m, q) -> element of ``src`` for each segment; segment s owns weight slices s*depth/4 ... of ``weights``.
     ``shape`` is the mma instruction for most of the sum (the rest takes narrower ones); ``shape`` "fma" multiplies on
     the CUDA cores with the fragments of ``base`` instead, its weights straight from the table.
-    Product i belongs to warp ``i // (products // warps)``.
+    Product i belongs to warp ``i // (products // warps)``.  ``first``: the first element of ``weights`` that is meant.
     """
 
     acc: Buffer = declare()
@@ -177,6 +184,14 @@ class Mma(Op):
     depth: int = attr()
     warps: int = attr()
     src_offset: Expr = operand()
+    first: int = attr(default=0)
+
+
+@define("tile.add_mma")
+class AddMma(Mma):
+    """The same, added to what ``acc`` holds."""
+
+    acc: Buffer = buffer(writes=True)
 
 
 @define("tile.store_fragments")
@@ -184,7 +199,7 @@ class StoreFragments(Op):
     """Stores the accumulators of a ``tile.mma``: product i, fragment row m, column c of block n is the output cell
     (y + i % rows, x + (i // rows * M + m) * group + 8 n + c) where 8 n + c < ``group``.
 
-    ``keep`` and ``box`` as for ``tile.store_points``.
+    ``keep``, ``box`` and ``lead`` as for ``tile.store_points``.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
@@ -200,10 +215,11 @@ class StoreFragments(Op):
     warps: int = attr()
     pitch: int = attr()
     box: Box = attr()
-    extent: tuple[int, int] = attr()
+    extent: tuple[int, ...] = attr()
     keep: tuple[tuple[int, int], ...] = attr()
     src_pitch: int = attr()
     vector: int = attr()
+    lead: tuple[Expr, ...] = operand(default=())
 
 
 @define("tile.points")
@@ -212,7 +228,8 @@ class Points(Op):
 
     Threads stand ``threads[0]`` x ``threads[1]`` (rows x columns of threads).  ``src`` is a shared tile whose element
     (r, c) of ``layout`` is cell (y + r - before[0], x + c - before[1]); or global memory (``layout`` None), read cell
-    by cell with the border mapped by ``sides``.  Weight i of the taps is ``weights[i]``.
+    by cell with the border mapped by ``sides``.  Weight i of the taps is ``weights[i]``.  ``lead``: where the tile is on
+    the axes before the rows (global memory only).
     """
 
     acc: Buffer = declare()
@@ -228,9 +245,10 @@ class Points(Op):
     chunks: int = attr()
     before: tuple[int, int] = attr()
     layout: Layout | None = attr()
-    extent: tuple[int, int] = attr()
+    extent: tuple[int, ...] = attr()
     pitch: int = attr()
     sides: Sides = attr()
+    lead: tuple[Expr, ...] = operand(default=())
 
 
 @define("tile.store_points")
@@ -238,6 +256,7 @@ class StorePoints(Op):
     """Stores what ``tile.points`` made, where the cell lies in ``box``.
 
     ``keep`` gives, for each axis, how many cells from the low and the high border keep the value of ``src`` (frozen).
+    ``lead`` as for ``tile.points``.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
@@ -251,28 +270,29 @@ class StorePoints(Op):
     chunks: int = attr()
     pitch: int = attr()
     box: Box = attr()
-    extent: tuple[int, int] = attr()
+    extent: tuple[int, ...] = attr()
     keep: tuple[tuple[int, int], ...] = attr()
     src_pitch: int = attr()
     vector: int = attr()
+    lead: tuple[Expr, ...] = operand(default=())
 
 
-@define("tile.step")
-class Step(Op):
-    """One exact time step from shared tile ``src`` to ``dst``: the cells at least ``margin`` from the window's edge.
+@define("tile.steps")
+class Steps(Op):
+    """``steps`` exact time steps of a window between the two slots of shared tile ``levels``; each begins with a barrier.
 
-    Element (r, c) is cell (y + r, x + c); cells outside the domain are left alone, reads across a border follow
-    ``sides``, and a cell that a frozen border keeps takes its old value.
+    Step s (from 1) reads slot (s - 1) % 2 and writes slot s % 2: the cells at least s * ``radius`` from the window's
+    edge.  Element (r, c) is cell (y + r, x + c), ``layout`` its place in a slot; cells outside the domain are left
+    alone, reads across a border follow ``sides``, and a cell that a frozen border keeps takes its old value.
     """
 
-    dst: Buffer = buffer(writes=True, reads=False)
-    src: Buffer = buffer()
+    levels: Buffer = buffer(writes=True)
     weights: Buffer = buffer()
     y: Expr = operand()
     x: Expr = operand()
     rows: int = attr()
     cols: int = attr()
-    margin: tuple[int, int] = attr()
+    steps: int = attr()
     taps: tuple[Tap, ...] = attr()
     radius: tuple[int, int] = attr()
     layout: Layout = attr()
@@ -359,8 +379,8 @@ class Levels(Op):
 class Emit(Op):
     """Stores the row in ``values`` as output row y + ``turn`` - ``delay``, once there is one, inside ``box``.
 
-    It goes through the warp's slot of the ring, so that lanes store adjacent columns, and takes the columns ``lead``
-    ... ``lead + step - 1`` of the window.
+    It goes through the warp's slot of the ring, so that lanes store adjacent columns (unless a lane's columns are one
+    store), and takes the columns ``lead`` ... ``lead + step - 1`` of the window.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)

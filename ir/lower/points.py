@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from .. import tile as t
 from ..boundary_map import map_index
-from ..expr import Expr, Value, all_of
+from ..expr import Expr, Value, all_of, as_expr
 from ..warp import Alloc
 from .context import Context, rule
 from .copy import read_mapped
-from .store import Cell, store_cells, with_keep
+from .store import Cell, row_of, store_cells, with_keep
 
 
 def thread_place(cx: Context, threads: tuple[int, int]) -> tuple[Expr, Expr]:
@@ -65,7 +65,7 @@ def _from_shared(cx: Context, op: t.Points) -> None:
             at = base + op.layout(row, left + chunk * across + (first - lead))
             seg: list[Value] = []
             for p in range(0, span, op.per_x):
-                seg += b.ldv(op.src, at + p, op.per_x, hint="u")
+                seg += [cx.convert(u, op.acc.dtype) for u in b.ldv(op.src, at + p, op.per_x, hint="u")]
             for j in range(op.per_y):
                 for i, (ty_off, tx_off) in enumerate(zip(dy, dx, strict=True)):
                     if j + ty_off == r:
@@ -80,33 +80,40 @@ def _from_shared(cx: Context, op: t.Points) -> None:
 
 def _from_global(cx: Context, op: t.Points) -> None:
     """One output a thread, neighbours through the cache; threads near a border map their reads."""
-    b, (ny, nx) = cx.b, op.extent
+    b = cx.b
     ty, tx = thread_place(cx, op.threads)
     w = _weights(cx, op)
     row, col = b.let("row", cx.resolve(op.y) + ty), b.let("col", cx.resolve(op.x) + tx)
-    dy = [o[0] for o, _ in op.taps]
-    dx = [o[1] for o, _ in op.taps]
+    at = (*map(cx.resolve, op.lead), row, col)
+    line = b.let("line", row_of(at[:-1], op.extent)) if op.lead else row
+    offsets = [offset for offset, _ in op.taps]
 
     def total(mapped: bool) -> None:
         s = _Sum(cx)
-        for i, (oy, ox) in enumerate(zip(dy, dx, strict=True)):
+        for i, offset in enumerate(offsets):
             if mapped:
-                my, mx = map_index(row + oy, ny, op.sides[0]), map_index(col + ox, nx, op.sides[1])
-                s.add(w[i], read_mapped(cx, op.src, my.index * op.pitch + mx.index, (my, mx)))
+                m = tuple(map_index(c + o, n, pair) for c, o, n, pair in zip(at, offset, op.extent, op.sides, strict=True))
+                index = row_of([x.index for x in m[:-1]], op.extent) * op.pitch + m[-1].index
+                u = read_mapped(cx, op.src, index, m)
             else:
-                s.add(w[i], b.ld(op.src, row * op.pitch + col + (oy * op.pitch + ox), hint="u"))
+                far = row_of([as_expr(o) for o in offset[:-1]], op.extent) * op.pitch + offset[-1]
+                u = b.ld(op.src, line * op.pitch + col + far, hint="u")
+            s.add(w[i], cx.convert(u, op.acc.dtype))
         assert s.value is not None
         b.st(op.acc, 0, s.value)
 
-    inner = all_of(row.ge(-min(dy)), row.lt(ny - max(dy)), col.ge(-min(dx)), col.lt(nx - max(dx)))
-    cx.branch(b.let("inner", inner), lambda: total(False), lambda: total(True))
+    inner = []
+    for axis, (c, n) in enumerate(zip(at, op.extent, strict=True)):
+        reach = [offset[axis] for offset in offsets]
+        inner += [c.ge(-min(reach)), c.lt(n - max(reach))]
+    cx.branch(b.let("inner", all_of(*inner)), lambda: total(False), lambda: total(True))
 
 
 @rule(t.StorePoints)
 def store_points(cx: Context, op: t.StorePoints) -> None:
     b = cx.b
     ty, tx = thread_place(cx, op.threads)
-    y, x = cx.resolve(op.y), cx.resolve(op.x)
+    y, x, lead = cx.resolve(op.y), cx.resolve(op.x), tuple(map(cx.resolve, op.lead))
     across = op.threads[1] * op.per_x
 
     def cells(keep: bool) -> None:
@@ -114,6 +121,6 @@ def store_points(cx: Context, op: t.StorePoints) -> None:
             row = b.let("row", y + ty * op.per_y + j)
             col = b.let("col", x + chunk * across + tx * op.per_x)
             vals = [b.ld(op.acc, (chunk * op.per_y + j) * op.per_x + c, hint="o") for c in range(op.per_x)]
-            store_cells(cx, op, Cell(row, col), vals, keep=keep)
+            store_cells(cx, op, Cell(row, col, lead=lead), vals, keep=keep)
 
-    with_keep(cx, op, cells, op.threads[0] * op.per_y, across * op.chunks)
+    with_keep(cx, op, cells, op.threads[0] * op.per_y, across * op.chunks, lead)

@@ -6,46 +6,57 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .. import tile as t
+from .. import tile_lowrank as lr
 from ..expr import TRUE, Expr, Value, all_of, any_of
 from ..op import Box
 from .context import Context
 
-StoreOp = t.StoreFragments | t.StorePoints
+StoreOp = t.StoreFragments | t.StorePoints | lr.StoreBlocks
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of the output, and whether this lane has one at all."""
+    """A cell of the output, whether this lane has one at all, and its place on the axes before the rows."""
 
     row: Expr
     col: Expr
     valid: Expr = TRUE
+    lead: tuple[Expr, ...] = ()
+
+    def element(self, extent: tuple[int, ...], pitch: int) -> Expr:
+        """Its element in a field whose rows are ``pitch`` apart."""
+        return row_of((*self.lead, self.row), extent) * pitch + self.col
 
 
-def in_box(row: Expr, col: Expr, box: Box) -> Expr:
+def row_of(at: Sequence[Expr], extent: Sequence[int]) -> Expr:
+    """The number of a row, counted over all planes: ``at`` has all coordinates but the column."""
+    row = at[0]
+    for i, n in zip(at[1:], extent[1:], strict=False):
+        row = row * n + i
+    return row
+
+
+def in_box(row: Expr, col: Expr, box: Box, lead: tuple[Expr, ...] = ()) -> Expr:
     """Whether a cell lies in a box."""
-    (y0, y1), (x0, x1) = box
-    return all_of(row.ge(y0), row.lt(y1), col.ge(x0), col.lt(x1))
+    return all_of(*(t for i, (low, high) in zip((*lead, row, col), box, strict=True) for t in (i.ge(low), i.lt(high))))
 
 
-def kept(row: Expr, col: Expr, op: StoreOp) -> Expr:
+def kept(cell: Cell, col: Expr, op: StoreOp) -> Expr:
     """Whether a frozen border keeps the cell: ``keep`` cells from the low and the high side of each axis."""
-    (y_low, y_high), (x_low, x_high) = op.keep
-    ny, nx = op.extent
     sides = []
-    for i, n, low, high in ((row, ny, y_low, y_high), (col, nx, x_low, x_high)):
+    for i, n, (low, high) in zip((*cell.lead, cell.row, col), op.extent, op.keep, strict=True):
         sides += [i.lt(low)] if low else []
         sides += [i.ge(n - high)] if high else []
     return any_of(*sides)
 
 
-def with_keep(cx: Context, op: StoreOp, cells: Callable[[bool], None], rows: int, cols: int) -> None:
+def with_keep(
+    cx: Context, op: StoreOp, cells: Callable[[bool], None], rows: int, cols: int, lead: tuple[Expr, ...] = ()
+) -> None:
     """Runs ``cells(True)`` for tiles that reach a frozen border and ``cells(False)`` for all others."""
-    y, x = cx.resolve(op.y), cx.resolve(op.x)
-    (y_low, y_high), (x_low, x_high) = op.keep
-    ny, nx = op.extent
+    first = (*lead, cx.resolve(op.y), cx.resolve(op.x))
     sides = []
-    for lo, size, n, low, high in ((y, rows, ny, y_low, y_high), (x, cols, nx, x_low, x_high)):
+    for lo, size, n, (low, high) in zip(first, (1,) * len(lead) + (rows, cols), op.extent, op.keep, strict=True):
         sides += [lo.lt(low)] if low else []
         sides += [(lo + size).gt(n - high)] if high else []
     cond = any_of(*sides)
@@ -53,25 +64,29 @@ def with_keep(cx: Context, op: StoreOp, cells: Callable[[bool], None], rows: int
 
 
 def store_cells(cx: Context, op: StoreOp, cell: Cell, vals: Sequence[Value], *, keep: bool) -> None:
-    """Stores one value or an adjacent pair where the cells are in the box; kept cells take their old value."""
-    b, (row, col) = cx.b, (cell.row, cell.col)
-    index, old = row * op.pitch + col, row * op.src_pitch + col
-    inside = [b.let("in", all_of(cell.valid, in_box(row, col + j, op.box))) for j in range(len(vals))]
-    if op.vector == 2 and len(vals) == 2 and not any(x % 2 for x in op.box[1]):
-        inside[1] = inside[0]  # a pair starts at an even column: the box takes both or none
+    """Stores adjacent values, converted, where the cells are in the box; kept cells take their old value."""
+    b, col, n = cx.b, cell.col, len(vals)
+    vals = [cx.convert(v, op.dst.dtype) for v in vals]
+    index, old = cell.element(op.extent, op.pitch), cell.element(op.extent, op.src_pitch)
+    inside = [
+        b.let("in", all_of(cell.valid, in_box(cell.row, col + j, op.box, cell.lead))) for j in range(n)
+    ]
+    together = n > 1 and op.vector == n
+    if together and not any(x % n for x in op.box[-1]):
+        inside = inside[:1] * n  # they start at a multiple of their number: the box takes all or none
     if keep:
         vals = [
             b.select(k, b.ld(op.src, old + j, where=all_of(inside[j], k), hint="old"), v)
             for j, v in enumerate(vals)
-            for k in (b.let("kept", kept(row, col + j, op)),)
+            for k in (b.let("kept", kept(cell, col + j, op)),)
         ]
-    if len(vals) == 2 and op.vector == 2:
-        both = all_of(*inside)
-        b.st(op.dst, index, *vals, where=_or_none(both))
-        if inside[0] == inside[1]:
+    if together:
+        b.st(op.dst, index, *vals, where=_or_none(all_of(*inside)))
+        if inside[0] == inside[-1]:
             return
-        for j in (0, 1):
-            b.st(op.dst, index + j, vals[j], where=all_of(inside[j], inside[1 - j].eq(0)))
+        for j, v in enumerate(vals):
+            some = any_of(*(other.eq(0) for i, other in enumerate(inside) if i != j))
+            b.st(op.dst, index + j, v, where=all_of(inside[j], some))
         return
     for j, v in enumerate(vals):
         b.st(op.dst, index + j, v, where=_or_none(inside[j]))

@@ -28,18 +28,18 @@ class Direct:
     def _kernel(self, module: Module, op: o.Stencil) -> Module:
         u, out = field(op, "u"), field(op, "out")
         w, values = weights(op)
-        acc = Buffer("acc", op.dtype, 1, "reg")
-        threads, (ny, nx) = (self.rows, self.cols), op.shape
+        acc = Buffer("acc", w.dtype, 1, "reg")
+        threads, size = (self.rows, self.cols), (1,) * (len(op.shape) - 2) + (self.rows, self.cols)
 
         def body(loop: t.ForTiles) -> list[Op]:
+            lead = loop.at[:-2]
             return [
-                t.Points(acc, u, w, loop.y, loop.x, as_expr(0), op.taps, threads, 1, 1, 1, (0, 0), None, (ny, nx),
-                         op.pitch[0], op.sides, loc=op.loc),
-                t.StorePoints(out, acc, u, loop.y, loop.x, threads, 1, 1, 1, op.pitch[1], op.box, (ny, nx),
-                              keep(op), op.pitch[0], 1, loc=op.loc),
+                t.Points(acc, u, w, loop.y, loop.x, as_expr(0), op.taps, threads, 1, 1, 1, (0, 0), None, op.shape,
+                         op.pitch[0], op.sides, lead, loc=op.loc),
+                t.StorePoints(out, acc, u, loop.y, loop.x, threads, 1, 1, 1, op.pitch[1], op.box, op.shape,
+                              keep(op), op.pitch[0], 1, lead, loc=op.loc),
             ]  # fmt: skip
 
-        loop = tiles(whole(op), (self.rows, self.cols), 0, body, op.loc)
-        blocks = tile_count(whole(op), (self.rows, self.cols))
-        func = t.Func(op.symbol, (u, out, w), blocks, self.rows * self.cols, (loop,), loc=op.loc)
+        loop = tiles(whole(op), size, 0, body, op.loc)
+        func = t.Func(op.symbol, (u, out, w), tile_count(whole(op), size), self.rows * self.cols, (loop,), loc=op.loc)
         return replace_kernel(module, op, func, {"w": values})

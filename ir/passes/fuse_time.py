@@ -8,15 +8,17 @@ boundary holds at each step, which one application cannot do: those cells go to 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from .. import op as o
 from ..errors import ScheduleError
-from ..fuse import Widths, convolve, inner_box, rim_width, strips
+from ..fuse import LOSS, Widths, convolve, inner_box, loss, rim_width, strips
 from ..module import Module
 from ..node import Op
+from ..types import sum_type
 from .manager import register
 
 
@@ -25,13 +27,14 @@ from .manager import register
 class FuseTime:
     """Makes ``steps`` time steps of every stencil one application, and ``levels`` applications one pass.
 
-    Levels are done one after the other by whoever lowers the op (``stream``).  With ``rim_all`` everything that a
-    border reaches is the rim's, unless it is periodic: such a lowering knows no border, which holds at each level.
+    Levels are done one after the other by whoever lowers the op.  ``rim``: what is left to it near a border that is not
+    periodic: what is wrong after so many steps at once (``fused``); all that the border reaches, for lowerings that know
+    none (``all``); or nothing, for lowerings that let it hold at every level (``none``; levels of one step only).
     """
 
     steps: int = 1
     levels: int = 1
-    rim_all: bool = False
+    rim: str = "fused"
 
     def run(self, module: Module) -> Module:
         funcs: list[Op] = []
@@ -41,21 +44,33 @@ class FuseTime:
 
     def _fuse(self, op: o.Stencil) -> list[Op]:
         one = dense_weights(op)
-        with np.errstate(over="ignore", invalid="ignore"):
-            fused = convolve(one, self.steps)
-        if not np.isfinite(fused).all():
+        if (lost := loss(one, self.steps, op.dtype)) == inf:
             raise ScheduleError(
                 f"fuse={self.steps}: the fused weights overflow (absolute weights sum to {np.abs(one).sum():g})",
                 loc=op.loc,
                 hint="fuse fewer steps or scale the weights",
             )
+        if lost > (most := LOSS[sum_type(op.dtype).name]):
+            raise ScheduleError(
+                f"fuse={self.steps}: weights of both signs cancel; the fused ones would be off by about {lost:.1g} of "
+                f"their size, {most:g} is allowed",
+                loc=op.loc,
+                hint="fuse fewer steps",
+            )
+        fused = convolve(one, self.steps)
         radius = tuple(r * self.steps for r in op.radius)
         taps = tuple(
             (tuple(int(i) - r for i, r in zip(at, radius, strict=True)), float(fused[tuple(at)]))
             for at in np.argwhere(fused != 0.0)
         )
         total = self.steps * self.levels
-        rims = reached(op, total) if self.rim_all else rim_width(one, op.sides, total)
+        rims = reached(op, total) if self.rim == "all" else rim_width(one, op.sides, self.steps if self.rim == "none" else total)
+        if self.rim == "none" and any(low or high for low, high in rims):
+            raise ScheduleError(
+                f"fuse={self.steps}: near a border that is not periodic fused steps are wrong, and no rim mends them here",
+                loc=op.loc,
+                hint="set fuse=1 and do the steps as levels",
+            )
         inner, boxes = inner_box(op.shape, rims), strips(op.shape, rims)
         out: list[Op] = []
         if all(low < high for low, high in inner):

@@ -1,0 +1,139 @@
+"""``tile.planes`` and what runs in it: a block's column of the field, plane by plane, time levels in registers."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from .. import tile_planes as p
+from ..boundary_map import map_index
+from ..expr import Expr, all_of, any_of, as_expr, binary, minimum, select
+from ..op import SideSpec
+from ..warp import Alloc
+from .context import Context, rule
+from .plane_levels import plane_levels
+from .store import in_box, row_of
+
+
+@rule(p.IfBorder)
+def if_border(cx: Context, op: p.IfBorder) -> None:
+    reach = []
+    for at, before, size, n, side in zip(op.at, op.before, op.size, op.extent, op.sides, strict=True):
+        if side[0][0] != "periodic":
+            first = cx.resolve(at) - before
+            reach += [first.lt(0), (first + size).gt(n)]
+
+    def lower(ops: tuple[p.Op, ...]) -> None:
+        for inner in ops:
+            cx.lower(inner)
+
+    cx.branch(cx.b.let("near", any_of(*reach)), lambda: lower(op.near), lambda: lower(op.inside))
+
+
+def _wrapped(side: tuple[SideSpec, SideSpec]) -> tuple[SideSpec, SideSpec]:
+    """Where a border is not periodic, what lies outside is set or read otherwise at every level: any cell will do."""
+    return side if side[0][0] == "periodic" else (("frozen", 0.0), ("frozen", 0.0))
+
+
+@rule(p.Planes)
+def planes(cx: Context, op: p.Planes) -> None:
+    b = cx.b
+    b.emit(Alloc(op.values))
+    per_lane = op.values.size // op.lines
+    wide = 16 // op.src.dtype.nbytes
+    z, y, x = map(cx.resolve, op.at)
+    nz, ny, nx = op.extent
+    # where this thread's cells of each row are: a piece of ``vector`` cells crosses a periodic border whole (even start)
+    # unless the extent is odd; then pieces at the border go cell by cell
+    straddles = nx % op.vector != 0
+    first = b.let("first", x - op.lead[1] + cx.lane * per_lane)
+    pieces = range(0, per_lane, op.vector)
+    starts: list[list[Expr]] = []
+    for line in range(op.lines):
+        row = b.let("row", map_index(y - op.lead[0] + cx.warp * op.lines + line, ny, _wrapped(op.sides[1])).index * op.pitch)
+        step = 1 if straddles else op.vector
+        columns = [minimum(map_index(first + c, nx, _wrapped(op.sides[2])).index, nx - step) for c in range(0, per_lane, step)]
+        starts.append([b.let("start", row + column) for column in columns])
+    whole = [b.let("whole", all_of((first + c).ge(0), (first + c).le(nx - op.vector))) for c in pieces]
+    slot = op.ring.size // op.stages
+    own = b.let("own", cx.tid * per_lane)  # lanes lie side by side, so 16-byte accesses have no conflicts
+
+    def place(turn: Expr, line: int) -> Expr:
+        return turn % op.stages * slot + line * (cx.func.threads * per_lane) + own
+
+    def fetch(turn: Expr) -> None:
+        def copy() -> None:
+            plane = b.let("plane", map_index(z - op.above + turn, nz, _wrapped(op.sides[0])).index * (ny * op.pitch))
+            for line in range(op.lines):
+                to = b.let("to", place(turn, line))
+                for i, c in enumerate(pieces):
+                    if not straddles:
+                        b.cp_async(op.ring, to + c, op.src, plane + starts[line][i], op.vector)
+                        continue
+                    b.cp_async(op.ring, to + c, op.src, plane + starts[line][c], op.vector, where=whole[i])
+                    for e in range(c, c + op.vector):
+                        b.cp_async(op.ring, to + e, op.src, plane + starts[line][e], 1, where=binary("==", whole[i], 0))
+
+        cx.guard(turn.lt(op.planes), copy)
+        b.commit()
+
+    for i in range(op.stages - 1):
+        fetch(as_expr(i))
+    for value, kind in ((op.kept, "frozen"), (op.outside, "dirichlet")):
+        cx.env[value] = b.let(value.name, _mask(cx, op, kind))
+    with b.for_("turn", 0, op.planes, unroll=1) as turn:
+        b.wait(op.stages - 2)
+        for line in range(op.lines):
+            for c in range(0, per_lane, wide):
+                for e, v in enumerate(b.ldv(op.ring, place(turn, line) + c, wide, hint="v")):
+                    b.st(op.values, line * per_lane + c + e, v)
+        fetch(turn + (op.stages - 1))
+        cx.env[op.turn] = turn
+        for inner in op.body:
+            cx.lower(inner)
+
+
+def _mask(cx: Context, op: p.Planes, kind: str) -> Expr:
+    """The thread's cells within a radius of 1 of a frozen side, or beyond a dirichlet one, of the two fastest axes."""
+    per_lane, reach = op.values.size // op.lines, int(kind == "frozen")
+    (_, ny, nx), (_, y, x) = op.extent, map(cx.resolve, op.at)
+    rows = [y - op.lead[0] + cx.warp * op.lines + line for line in range(op.lines)]
+    columns = [x - op.lead[1] + cx.lane * per_lane + c for c in range(per_lane)]
+    mask = as_expr(0)
+    for i, (row, column) in enumerate(product(rows, columns)):
+        hit = []
+        for at, n, (low, high) in ((row, ny, op.sides[1]), (column, nx, op.sides[2])):
+            hit += [at.lt(reach)] if low[0] == kind else []
+            hit += [at.ge(n - reach)] if high[0] == kind else []
+        mask = mask + select(any_of(*hit), 1 << i, 0)
+    return mask
+
+
+rule(p.PlaneLevels)(plane_levels)
+
+
+@rule(p.StorePlane)
+def store_plane(cx: Context, op: p.StorePlane) -> None:
+    b, per_lane = cx.b, op.values.size // op.lines
+    turn, (z, y, x) = cx.resolve(op.turn), tuple(map(cx.resolve, op.at))
+
+    def store() -> None:
+        plane = b.let("oz", z + turn - op.delay, lo=0)
+        for line in range(op.lines):
+            local_y = cx.warp * op.lines + line
+            row = b.let("oy", y + local_y - op.lead[0])
+            for c in range(0, per_lane, op.vector):
+                local_x = cx.lane * per_lane + c
+                col = b.let("ox", x + local_x - op.lead[1])
+                mine = [i.ge(low) for i, low in zip((local_y, local_x), op.lead, strict=True)]
+                mine += [i.lt(low + n) for i, low, n in zip((local_y, local_x), op.lead, op.step, strict=True)]
+                index = row_of((plane, row), op.extent) * op.pitch + col
+                vals = [b.ld(op.values, line * per_lane + c + e) for e in range(op.vector)]
+                inside = [b.let("in", all_of(*mine, in_box(row, col + e, op.box, (plane,)))) for e in range(op.vector)]
+                if not any(edge % op.vector for edge in op.box[2]):
+                    b.st(op.dst, index, *vals, where=inside[0])
+                    continue
+                b.st(op.dst, index, *vals, where=all_of(*inside))
+                for e in range(op.vector if op.vector > 1 else 0):
+                    b.st(op.dst, index + e, vals[e], where=all_of(inside[e], binary("==", all_of(*inside), 0)))
+
+    cx.guard(turn.ge(op.delay), store)

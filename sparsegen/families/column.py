@@ -1,0 +1,135 @@
+"""``column``: temporal blocking on three axes; a block keeps a column of the field and walks down it plane by plane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sparsegen.families.base import INSTRUCTIONS, Geometry, Num, Work, fused_k, up
+from sparsegen.families.stream import chunk_rows
+from sparsegen.footprint import Footprint
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.schedule import StencilSchedule
+
+if TYPE_CHECKING:
+    from sparsegen.cost.devices import DeviceProfile
+
+RIM, AXES = "none", (3,)
+#: Planes of a block where neither the schedule nor a field says how many.
+PLANES = 64
+#: Registers of a border's work, of stars and of all others, by kind of boundary: selections, images.
+BORDER = {"periodic": (0, 0), "dirichlet": (14, 20), "frozen": (26, 40), "neumann": (44, 60)}
+#: Warp instructions of a plane: its index, the ring's slot, wait and commit, the barrier, guards.
+TURN = 40.0
+
+
+def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
+    """A window of ``warps`` x ``lines`` rows and 32 lanes of 16 bytes; the halo of all levels lies inside it."""
+    piece, kk = 16 // fp.itemsize, fused_k(fp.k, s.fuse)
+    r = kk // 2
+    size = s.warps * s.lines, 32 * piece
+    lead = s.levels * r, up(s.levels * r, piece)
+    rows, cols = size[0] - 2 * lead[0], size[1] - 2 * lead[1]
+    if min(rows, cols) <= 0 or r > min(s.lines, piece):
+        raise ScheduleError(
+            f"levels={s.levels} of radius {r} leave nothing of {size[0]} rows and {size[1]} columns"
+            if min(rows, cols) <= 0
+            else f"radius {r} (fuse={s.fuse}) reaches beyond the neighbouring thread, which owns lines={s.lines} rows "
+            f"and {piece} columns",
+            hint="lower levels or fuse, or raise warps or lines; direct takes any radius",
+        )
+    planes = s.planes or PLANES
+    delay = s.levels * r + (s.levels - 1) * lag(s, fp, r) + r
+    edges = 2 * r * s.levels * s.warps * 2 * size[1]
+    return Geometry(
+        kk, r, rows, cols, *size, s.threads, (s.stages * size[0] * size[1] + edges) * fp.itemsize, lead[1],
+        raw_tiles=s.stages, per_x=piece, per_y=s.lines, radius_y=r, width=size[1], words=fp.itemsize // 4,
+        planes=planes, halo_planes=planes + delay,
+    )  # fmt: skip
+
+
+def chained(s: StencilSchedule, fp: Footprint) -> bool:
+    """Whether a level's plane is complete without its neighbours, so that the next level can take it at once: a star."""
+    return fp.star and s.fuse == 1
+
+
+def lag(s: StencilSchedule, fp: Footprint, r: int) -> int:
+    """Planes from a level to the next."""
+    return r if chained(s, fp) else r + 1
+
+
+def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
+    """Each level's sums and the plane it takes in.  Above the values that nvcc 13 gives on sm_90 by up to 16."""
+    cells, star = s.lines * g.per_x * g.words, chained(s, fp)
+    held = cells * s.levels * (2 * g.radius + 1) + (0 if star else cells)
+    spare = max(18, 52 - held // 4) if star else max(28, 52 - held // 6)
+    return held + spare + BORDER[fp.boundary][not star]
+
+
+def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
+    """A border that is not periodic holds at every level for radius 1 only; its masks have 31 bits."""
+    if s.lines * g.per_x > 31:
+        raise ScheduleError(
+            f"lines={s.lines} of {g.per_x} columns are {s.lines * g.per_x} cells a thread; 31 fit", hint="lower lines"
+        )
+    if fp.itemsize < 4:
+        raise ScheduleError(
+            f"{s.family} keeps the planes of all levels as they are stored, the stencil is {fp.dtype} and sums in f32",
+            hint="choose direct",
+        )
+    if fp.boundary != "periodic" and g.radius > 1:
+        raise ScheduleError(
+            f"{s.family} reaches {g.radius} cells across a border that is not periodic; it can reach one",
+            hint="set fuse=1" if fp.radius == 1 else "choose direct",
+        )
+
+
+def filled(s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], slots: int) -> StencilSchedule:
+    """``planes=auto``: chunks of planes such that the blocks keep the GPU busy."""
+    if s.planes is not None:
+        return s
+    g = geometry(s, fp)
+    across = -(-shape[1] // g.rows) * -(-shape[2] // g.cols)
+    return replace(s, planes=chunk_rows(shape[0], across, slots, g.halo_planes - g.planes))
+
+
+def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:
+    """Every number of levels, with threads of a few shapes."""
+    for levels in range(1, min(limit, 6) + 1):
+        for lines, warps in ((1, 16), (2, 12), (2, 16), (3, 12), (3, 16), (4, 8), (4, 12), (5, 8), (6, 8)):
+            yield StencilSchedule("column", levels=levels, lines=lines, warps=warps)
+
+
+def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, even: bool) -> dict[str, float]:
+    """Its windows and levels; pairs of cells are stored whole but at an odd end of a row."""
+    return {
+        "half": 1,
+        "W": g.width,
+        "T": s.levels,
+        "lines": s.lines,
+        "cols": g.per_x,
+        "warps": s.warps,
+        "k": fp.k,
+    }
+
+
+def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
+    """A thread does its lines of a plane at all levels; edge rows cross the block through shared memory."""
+    turns = v.P + v.reach_z
+    planes = v.warps * turns  # of a warp
+    cells = v.lines * v.cols
+    edge = 4 * v.T * (v.k // 2 if isinstance(v.k, int) else (v.k - 1) / 2) * v.cols  # elements sent and received
+    instructions = (
+        v.T * (cells * v.p + 2 * v.lines * v.item / 4)
+        + TURN
+        + v.lines * (2 * INSTRUCTIONS["store"])
+        + edge * v.item / 16
+    )
+    use = {
+        "fma": planes * 32 * v.T * cells * v.p / v.fma_rate,
+        "shared": planes * 32 * (2 * cells + edge + 2 * v.T * v.lines) * v.item / v.bw_S,
+        "issue": planes * instructions / v.sub,
+    }
+    wait = turns * (v.lat_barrier + 3 * v.lat_shared) + v.lat_dram + v.block
+    return Work((use,), wait, element, element / out, turns=turns)

@@ -1,0 +1,77 @@
+"""Random stencils on three axes, shapes, boundaries and pitches: the emulator finds no fault and the reference's numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import assume, given, note
+from hypothesis import strategies as st
+
+from sparsegen.backends.reference import stencil as reference
+from sparsegen.boundary import BoundarySpec, Side, dirichlet, frozen, neumann, periodic
+from sparsegen.compiler import check
+from sparsegen.dsl.stencil import Stencil
+from sparsegen.execute_emulator import run_pass
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.pipelines import lower
+from sparsegen.schedule import Schedule
+from tests.schedules import TOLERANCE, device, stencil
+
+SIDES = [frozen, neumann, dirichlet(0.0), dirichlet(1.5), dirichlet(-0.75)]
+
+
+def boundary(draw: st.DrawFn) -> BoundarySpec:
+    """One kind for all sides, or each side its own."""
+    if draw(st.booleans()):
+        return draw(st.sampled_from([periodic, frozen, neumann, dirichlet(2.0)]))
+
+    def pair() -> Side | tuple[Side, Side]:
+        return periodic if draw(st.integers(0, 2)) == 0 else (draw(st.sampled_from(SIDES)), draw(st.sampled_from(SIDES)))
+
+    return {axis: pair() for axis in range(3)}
+
+
+def weights(draw: st.DrawFn) -> Any:
+    """Boxes and stars, some lop-sided: with no tap on one side of an axis, or with holes."""
+    radius = draw(st.sampled_from([1, 1, 1, 2]))
+    rng = np.random.default_rng(draw(st.integers(0, 999)))
+    w = rng.uniform(-0.2, 1.0, (2 * radius + 1,) * 3)
+    if draw(st.booleans()):
+        w[np.count_nonzero(np.indices(w.shape) - radius, axis=0) > 1] = 0.0
+    kind = draw(st.sampled_from(["any", "any", "thin", "holes"]))
+    if kind == "thin":
+        w[tuple(slice(None) if axis else slice(-radius, None) for axis in range(3))] = 0.0
+    elif kind == "holes":
+        w *= rng.random(w.shape) < 0.6
+    w[(radius,) * 3] = 0.7
+    return w
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> tuple[Stencil, tuple[int, ...], str, tuple[int, int]]:
+    """A stencil, a shape, a schedule that may run it, and the pitches of the rows."""
+    dtype = draw(st.sampled_from(["f64", "f64", "f32"]))
+    s = stencil(weights(draw), boundary(draw), dtype)
+    levels, lines, warps = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(2, 8))
+    line = f"column levels={levels} lines={lines} warps={warps} stages={draw(st.integers(2, 4))}"
+    line += f" fuse={draw(st.sampled_from([1, 1, 2]))} planes={draw(st.sampled_from(['auto', 3, 7]))}"
+    shape = tuple(draw(st.integers(5, top)) for top in (14, 20, 140))
+    pad = draw(st.sampled_from([(0, 0), (1, 0), (0, 3), (2, 4)]))
+    return s, shape, line, (shape[2] + pad[0], shape[2] + pad[1])
+
+
+@given(columns())
+def test_columns(case: tuple[Stencil, tuple[int, ...], str, tuple[int, int]]) -> None:
+    s, shape, line, pitch = case
+    try:
+        schedule = check(s, shape, Schedule.parse(line), device())
+    except ScheduleError:
+        assume(False)
+        return
+    note(f"{s}\n{shape} {line} {pitch}")
+    u = np.random.default_rng(1).random(shape).astype({"f64": np.float64, "f32": np.float32}[s.dtype])
+    out, reports = run_pass(lower(s, shape, schedule, device(), schedule.steps, pitch), u, checks=True)
+    assert [str(e) for _, report in reports for e in report.errors] == []
+    want = reference.run(u, s.weights, s.sides, schedule.steps)
+    assert np.abs(out - want).max() <= TOLERANCE[s.dtype] * np.abs(want).max()
