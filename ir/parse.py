@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from . import op as op_level
-from . import tile, warp
+from . import op_update, tile, tile_lowrank, tile_patches, tile_planes, tile_stencil2row, tile_toeplitz, tile_update, warp
 from .errors import IRError, Loc
 from .expr import Bin, Const, Expr, Select, Value, _range
 from .expr_text import PRECEDENCE
@@ -25,7 +25,9 @@ from .types import DTYPES, Buffer
 
 R = TypeVar("R")
 #: The vocabularies: importing them registers their ops.
-LEVELS: Final = (op_level, tile, warp)
+LEVELS: Final = (
+    op_level, op_update, tile, tile_lowrank, tile_patches, tile_planes, tile_stencil2row, tile_toeplitz, tile_update, warp,
+)  # fmt: skip
 Scope = dict[str, "Value | Buffer"]  # keys carry their sigil: %i, @u
 _SPACES: Final = ("global", "shared", "reg", "param")
 _WORDS: Final[dict[str, Any]] = {"none": None, "true": True, "false": False, "inf": math.inf, "nan": math.nan}

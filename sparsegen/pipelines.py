@@ -9,15 +9,21 @@ import numpy as np
 
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.stencil import blocks_per_sm, filled
-from sparsegen.dsl.stencil import Stencil
+from sparsegen.cost.terms import RIM_ROW, RIM_ROW_THREADS
+from sparsegen.dsl.stencil import Stencil, round_to
+from sparsegen.footprint import MAX_RANK, Footprint
 from sparsegen.geometry import geometry, legalise, with_steps
 from sparsegen.ir import op as o
+from sparsegen.ir.boundary import Side
 from sparsegen.ir.module import Module
 from sparsegen.ir.passes import Manager, Pass
 from sparsegen.ir.passes.barriers import Barriers
+from sparsegen.ir.passes.column import Column
 from sparsegen.ir.passes.dce import Dce
 from sparsegen.ir.passes.direct import Direct
 from sparsegen.ir.passes.fuse_time import FuseTime
+from sparsegen.ir.passes.patches import Patches
+from sparsegen.ir.passes.lowrank import LowRank
 from sparsegen.ir.passes.pipeline import Pipeline
 from sparsegen.ir.passes.rim import Rim
 from sparsegen.ir.passes.simplify import Simplify
@@ -25,6 +31,7 @@ from sparsegen.ir.passes.stencil2row import Stencil2Row
 from sparsegen.ir.passes.stream import Stream
 from sparsegen.ir.passes.tiled import Tiled
 from sparsegen.ir.passes.to_warp import ToWarp
+from sparsegen.ir.passes.toeplitz import Toeplitz
 from sparsegen.ir.types import DTYPES
 from sparsegen.schedule import StencilSchedule
 
@@ -48,36 +55,46 @@ def describe(stencil: Stencil, shape: tuple[int, ...], pitch: tuple[int, int] | 
         (tuple(int(i) - r for i, r in zip(at, stencil.radius, strict=True)), float(stencil.weights[tuple(at)]))
         for at in np.argwhere(stencil.weights != 0.0)
     )
-    sides = tuple(((low.kind, low.value), (high.kind, high.value)) for low, high in stencil.sides)
+
+    def spec(side: Side) -> o.SideSpec:  # what a cell outside holds is a number of the field's type
+        return side.kind, float(round_to(np.array([side.value]), stencil.dtype)[0])
+
+    sides = tuple((spec(low), spec(high)) for low, high in stencil.sides)
     box = tuple((0, n) for n in shape)
     op = o.Stencil(stencil.name, shape, DTYPES[stencil.dtype], taps, stencil.radius, sides, box,
                    pitch or (shape[-1], shape[-1]), loc=stencil.loc)  # fmt: skip
     return Module(stencil.name, (op,))
 
 
-def passes(
-    schedule: StencilSchedule, k: int, device: DeviceProfile, itemsize: int = 8, full: bool | None = None,
-    flat: bool = False,
-) -> tuple[list[Pass], list[Pass]]:  # fmt: skip
-    """The passes to the tile level and those from there to the warp level, for a stencil of edge ``k``.
-
-    ``full``: whether none of its weights is zero (None: not known); ``flat``: it has one row only.
-    """
-    s = legalise(schedule, k)
-    g = geometry(s, k, itemsize, flat)
-    per_sm = blocks_per_sm(s, g, device, full)
+def passes(schedule: StencilSchedule, fp: Footprint, device: DeviceProfile) -> tuple[list[Pass], list[Pass]]:
+    """The passes to the tile level and those from there to the warp level, for a stencil."""
+    s = legalise(schedule, fp.k, fp.axes)
+    g = geometry(s, fp)
+    per_sm = blocks_per_sm(s, g, device, fp)
     back: list[Pass] = [ToWarp(), Simplify(), Dce()]
     if s.family == "stream":
-        rim = Rim(1, 256) if flat else Rim()
+        rim = Rim(1, RIM_ROW, RIM_ROW_THREADS) if fp.flat else Rim()
         stream = Stream(s.cols, g.rows, s.warps, s.stages, s.unroll, per_sm)
-        return [FuseTime(s.fuse, s.levels, rim_all=True), stream, rim, Barriers()], back
+        return [FuseTime(s.fuse, s.levels, rim="all"), stream, rim, Barriers()], back
+    if s.family == "patches":
+        patches = Patches(s.mma, s.strips, g.rows, s.warps, s.stages, per_sm)
+        return [FuseTime(s.fuse, s.levels, rim="all"), patches, Rim(), Barriers()], back
+    if s.family == "column":
+        return [FuseTime(s.fuse, s.levels, rim="none"), Column(s.lines, g.planes, s.warps, s.stages, per_sm), Barriers()], back
     resident = per_sm * device.sms if s.stages > 1 else 0  # blocks that stay and take one tile after the other
-    front: list[Pass] = [FuseTime(s.fuse)]
+    if s.family == "toeplitz":
+        toeplitz = Toeplitz(s.mma, s.products, s.warps, resident, per_sm)
+        rim = Rim(1, RIM_ROW, RIM_ROW_THREADS)
+        return [FuseTime(s.fuse, rim="all"), toeplitz, rim, Pipeline(s.stages), Barriers()], back
+    front: list[Pass] = [FuseTime(s.fuse, rim="none" if fp.axes == 3 else "fused")]  # rims are strips of a plane
     if s.family == "direct":
         front += [Direct(s.block[1], s.block[0])]
     elif s.family == "tiled":
         assert s.tile is not None
         front += [Tiled(*s.tile, s.warps, resident, per_sm)]
+    elif s.family == "lowrank":
+        assert s.tile is not None
+        front += [LowRank(*s.tile, s.mma, s.warps, MAX_RANK, resident, per_sm)]
     else:
         assert s.tile is not None
         front += [
@@ -88,7 +105,7 @@ def passes(
         ]  # fmt: skip
     front += [
         Rim(),  # what time fusion left over
-        Pipeline(s.stages),  # fetch ahead
+        Pipeline(s.stages, asynchronous=s.family == "lowrank"),  # fetch ahead
         Barriers(),  # order what threads share
     ]
     return front, back
@@ -102,17 +119,13 @@ def lower(
     steps: int,
     pitch: tuple[int, int] | None = None,
 ) -> Program:
-    """One pass of ``steps`` time steps (see ``with_steps``), lowered and verified; ``rows=auto`` is resolved here.
+    """One pass of ``steps`` time steps (see ``with_steps``), lowered and verified; what is ``auto`` is resolved here.
 
     ``pitch``: elements from row to row of the pass's input and output; dense rows if not given.
     """
-    op = describe(stencil, shape, pitch)
-    itemsize, k = DTYPES[stencil.dtype].nbytes, max(stencil.weights.shape)
-    full, flat = bool((stencil.weights != 0.0).all()), len(stencil.weights) == 1
-    if schedule.family == "stream":
-        s = filled(with_steps(schedule, steps, k), k, (shape[0], shape[1]), device, itemsize, full, flat)
-    else:
-        s = dataclasses.replace(schedule, fuse=steps)
-    to_tile, to_warp = passes(s, k, device, itemsize, full, flat)
+    op, fp = describe(stencil, shape, pitch), Footprint.of(stencil)
+    s = with_steps(schedule, steps, fp.k) if schedule.levelled else dataclasses.replace(schedule, fuse=steps)
+    s = filled(legalise(s, fp.k, fp.axes), fp, shape, device)
+    to_tile, to_warp = passes(s, fp, device)
     tile = Manager(tuple(to_tile)).run(op)
     return Program(steps, op, tile, Manager(tuple(to_warp), shared_limit=device.smem_block).run(tile))

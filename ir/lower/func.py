@@ -5,11 +5,11 @@ from __future__ import annotations
 from .. import tile as t
 from .. import warp as w
 from ..node import walk
-from . import control, copy, mma, points, steps, store, stream
+from . import add_points, control, copy, lowrank, mma, patches, planes, points, steps, store, stream, toeplitz, update
 from .context import RULES, Context
 
 #: The files whose import registers the rules.
-RULE_FILES = (control, copy, mma, points, steps, store, stream)
+RULE_FILES = (add_points, control, copy, lowrank, mma, patches, planes, points, steps, store, stream, toeplitz, update)
 
 
 def lower_func(func: t.Func) -> w.Func:

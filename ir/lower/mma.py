@@ -19,7 +19,7 @@ from .store import Cell, store_cells, with_keep
 def fragments(cx: Context, op: t.Fragments) -> None:
     cx.b.emit(Alloc(op.regs))
     with cx.b.for_("r", 0, op.regs.size, unroll=0) as r:
-        cx.b.st(op.regs, r, cx.b.ld(op.table, r * 32 + cx.lane, cache="nc", hint="wf"))
+        cx.b.st(op.regs, r, cx.b.ld(op.table, (r + op.first) * 32 + cx.lane, cache="nc", hint="wf"))
 
 
 def lane_coordinates(cx: Context) -> tuple[Expr, Expr]:
@@ -27,17 +27,21 @@ def lane_coordinates(cx: Context) -> tuple[Expr, Expr]:
     return cx.b.let("g", cx.lane // 4), cx.b.let("t", cx.lane % 4)
 
 
+@rule(t.AddMma)
 @rule(t.Mma)
 def mma(cx: Context, op: t.Mma) -> None:
     """Row by row of the warp in the innermost loop, so that a warp has several independent accumulators."""
     b, base = cx.b, SHAPES[op.base]
-    b.emit(Alloc(op.acc))
+    begins = not isinstance(op, t.AddMma)
+    if begins:
+        b.emit(Alloc(op.acc))
     per_warp, regs = op.products // op.warps, len(base.c.elements)
     g, lane_t = lane_coordinates(cx)
     first = b.let("first", cx.warp * per_warp)
-    zero = b.const(op.acc.dtype, 0.0, hint="zero")
-    with b.for_("z", 0, op.acc.size, unroll=0) as z:
-        b.st(op.acc, z, zero)
+    if begins:
+        zero = b.const(op.acc.dtype, 0.0, hint="zero")
+        with b.for_("z", 0, op.acc.size, unroll=0) as z:
+            b.st(op.acc, z, zero)
     a = _Operand(op.src, op.a, op.depth, cx.resolve(op.src_offset), first, g, lane_t)
     if op.shape == "fma":
         _on_cuda_cores(cx, op, base, a, per_warp, regs)
@@ -49,10 +53,10 @@ def mma(cx: Context, op: t.Mma) -> None:
             slices = [s * step + (run.first + j) for j in range(step)]
             av = [a.load(cx, i, slices[col // 4], run.segments[col // 4], row) for row, col in _a_elements(run.shape)]
             for n in range(op.blocks):
-                bv = [b.ld(op.weights, n * total + q, hint="w") for q in slices]
+                bv = [b.ld(op.weights, q + (op.first + n * total), hint="w") for q in slices]
                 at = (i * op.blocks + n) * regs
                 c = [b.ld(op.acc, at + e, hint="c") for e in range(regs)]
-                for e, d in enumerate(b.mma(_name(run.shape), av, bv, c)):
+                for e, d in enumerate(b.mma(name_of(run.shape), av, bv, c)):
                     b.st(op.acc, at + e, d)
 
 
@@ -70,7 +74,7 @@ def _runs(shape: str, per: int, total: int) -> list[_Run]:
     """The mma of a sum of ``total`` slices in segments of ``per``: as wide as they come, also across a joint."""
     out: list[_Run] = []
     done = 0
-    for s in _narrowing(shape):
+    for s in narrowing(shape):
         step = s.k // 4
         while done + step <= total:
             segments = tuple((done + j) // per for j in range(step))
@@ -110,11 +114,11 @@ def _a_elements(shape: MmaShape) -> list[tuple[int, int]]:
     return [place(0, 0) for place in shape.a.elements]
 
 
-def _name(shape: MmaShape) -> str:
+def name_of(shape: MmaShape) -> str:
     return next(n for n, s in SHAPES.items() if s is shape)
 
 
-def _narrowing(name: str) -> list[MmaShape]:
+def narrowing(name: str) -> list[MmaShape]:
     """The shape and, for what is left of the sum, the narrower ones of the same rows and type."""
     s = SHAPES[name]
     kin = [x for x in SHAPES.values() if (x.m, x.a.dtype, x.c.dtype) == (s.m, s.a.dtype, s.c.dtype) and x.k <= s.k]
@@ -133,7 +137,8 @@ def _on_cuda_cores(cx: Context, op: t.Mma, base: MmaShape, a: _Operand, per_warp
                 row: b.ld(op.src, a.index(i, a.g + row, slice_, seg, q % 4), hint="a", degree=a.degree) for row in rows
             }
             for n in range(op.blocks):
-                wv = b.ldv(op.weights, (q + seg * op.depth) * width + 8 * n + a.t * 2, 2, cache="nc", hint="w")
+                row_at = (q + seg * op.depth) * width + (op.first + 8 * n)
+                wv = b.ldv(op.weights, row_at + a.t * 2, 2, cache="nc", hint="w")
                 for e, (row, col) in enumerate(places):
                     at = (i * op.blocks + n) * regs + e
                     b.st(op.acc, at, b.fma(av[row], wv[col], b.ld(op.acc, at, hint="c")))
@@ -145,7 +150,7 @@ def store_fragments(cx: Context, op: t.StoreFragments) -> None:
     per_warp, regs = op.products // op.warps, len(base.c.elements)
     g, lane_t = lane_coordinates(cx)
     pairs = [(base.c.elements[e](0, 0)[0], e) for e in range(0, regs, 2)]
-    y, x = cx.resolve(op.y), cx.resolve(op.x)
+    y, x, lead = cx.resolve(op.y), cx.resolve(op.x), tuple(map(cx.resolve, op.lead))
 
     def cells(keep: bool) -> None:
         with b.for_("i", 0, per_warp, unroll=0) as i:
@@ -156,6 +161,6 @@ def store_fragments(cx: Context, op: t.StoreFragments) -> None:
                 for m, e in pairs:
                     vals = [b.ld(op.acc, (i * op.blocks + n) * regs + e + j, hint="o") for j in (0, 1)]
                     col = b.let("col", x + (across + g + m) * op.group + lane_t * 2 + 8 * n)
-                    store_cells(cx, op, Cell(row, col, inside), vals, keep=keep)
+                    store_cells(cx, op, Cell(row, col, inside, lead), vals, keep=keep)
 
-    with_keep(cx, op, cells, op.rows, op.products // op.rows * base.m * op.group)
+    with_keep(cx, op, cells, op.rows, op.products // op.rows * base.m * op.group, lead)

@@ -3,7 +3,7 @@
 Importing the package registers them all, so that a pipeline's text can name any of them.
 """
 
-from . import barriers, dce, direct, fuse_time, pipeline, rim, simplify, stencil2row, stream, tiled, to_warp
+from . import barriers, dce, direct, fuse_time, lowrank, patches, pipeline, pointwise, rim, simplify, stencil2row, stream, tiled, to_warp, toeplitz
 from .manager import PASSES, Manager, Pass, parse_pipeline, print_pipeline, register
 
 __all__ = [
@@ -14,8 +14,11 @@ __all__ = [
     "dce",
     "direct",
     "fuse_time",
+    "lowrank",
     "parse_pipeline",
+    "patches",
     "pipeline",
+    "pointwise",
     "print_pipeline",
     "register",
     "rim",
@@ -24,4 +27,5 @@ __all__ = [
     "stream",
     "tiled",
     "to_warp",
+    "toeplitz",
 ]

@@ -3,8 +3,7 @@
 A linear scan with the shared tiles written and read since the last barrier; the body of a loop is scanned twice, so
 that hazards from one turn to the next are found.  Nothing else puts barriers into a tile program.
 
-Two things are known to need none: padding that a ``zero`` writes is written by nothing else, and a ``put`` reads the
-elements of the ``step`` before it in the same threads.
+Padding that a ``zero`` writes needs none: it is written by nothing else.  ``steps`` begins with a barrier of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ class Barriers:
 
 def _scan(ops: tuple[Op, ...], s: _State) -> tuple[Op, ...]:
     out: list[Op] = []
-    before: Op | None = None
     for op in ops:
         if isinstance(op, t.ForTiles):
             if op.stride:
@@ -55,26 +53,16 @@ def _scan(ops: tuple[Op, ...], s: _State) -> tuple[Op, ...]:
         if isinstance(op, t.Wait):  # what was in flight is there now, but only for the threads that fetched it
             s.written |= s.in_flight
         pads = isinstance(op, t.Zero)
-        late = not _same_threads(before, op) and reads & (s.written | s.padded)
+        late = reads & (s.written | s.padded)
         if late or writes & (s.read if pads else s.written | s.read):
-            out.append(t.Barrier(loc=op.loc))
+            if not isinstance(op, t.Steps):
+                out.append(t.Barrier(loc=op.loc))
             s.written, s.padded, s.read = set(), set(), set()
         into = s.in_flight if isinstance(op, t.Prefetch) else s.padded if pads else s.written
         into |= writes
         s.read |= reads
         out.append(op)
-        before = op
     return tuple(out)
-
-
-def _same_threads(before: Op | None, op: Op) -> bool:
-    """Whether each thread of ``op`` reads only what itself wrote in the op just before."""
-    return (
-        isinstance(op, t.Put)
-        and isinstance(before, t.Step)
-        and (op.src, op.margin, op.layout) == (before.dst, before.margin, before.layout)
-        and (op.rows, op.cols) == (before.rows - 2 * op.margin[0], before.cols - 2 * op.margin[1])
-    )
 
 
 def _shared(op: Op, *, writes: bool) -> set[Buffer]:

@@ -13,8 +13,8 @@ from ..node import Op, buffers, fields, operands, results
 from .manager import register
 
 #: Ops without effects besides their results.
-PURE = (w.Let, w.ConstFloat, w.Unary, w.Binary, w.Fma, w.SelectValue, w.Convert, w.Bitcast, w.Pack, w.Prmt, w.Funnel,
-        w.Dp4a)  # fmt: skip
+PURE = (w.Let, w.ConstFloat, w.Unary, w.Binary, w.Fma, w.Compare, w.SelectValue, w.Convert, w.Bitcast, w.Pack, w.Prmt,
+        w.Funnel, w.Dp4a)  # fmt: skip
 
 
 def pure(op: Op) -> bool:

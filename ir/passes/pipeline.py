@@ -3,12 +3,15 @@
 In a loop over tiles the asynchronous copies become prefetches.  Who reads the fetched tile decides the ring: if only
 copies do (a layout transform that soon lets go of it), the ring has ``stages - 1`` slots and is refilled after them;
 if the computation itself reads it, the ring has ``stages`` slots and is refilled at once.
+
+With one stage nothing is fetched ahead: a tile's copies are plain, through registers, or (``asynchronous``) all under
+way together, in 16-byte pieces past the registers, and waited for at once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from .. import tile as t
 from ..expr import Expr, as_expr
@@ -21,12 +24,16 @@ from .manager import register
 @register("pipeline")
 @dataclass(frozen=True)
 class Pipeline:
-    """Software pipelining of loops over tiles whose blocks stay; with ``stages`` 1 every copy waits for its data."""
+    """Software pipelining of loops over tiles whose blocks stay; with ``stages`` 1 every copy waits for its data.
+
+    ``asynchronous``: what that copy is with one stage.
+    """
 
     stages: int = 2
+    asynchronous: bool = False
 
     def run(self, module: Module) -> Module:
-        rule = self._func if self.stages > 1 else _at_once
+        rule = self._func if self.stages > 1 else _in_place if self.asynchronous else _plain
         return replace(module, funcs=tuple(rule(f) if isinstance(f, t.Func) else f for f in module.funcs))
 
     def _func(self, func: t.Func) -> t.Func:
@@ -38,7 +45,7 @@ class Pipeline:
         return replace(func, body=tuple(body))
 
     def _loop(self, loop: t.ForTiles, rings: dict[Buffer, Buffer]) -> t.ForTiles:
-        fetches = [op for op in loop.body if isinstance(op, t.Copy) and op.mode == "async"]
+        fetches = [op for op in loop.body if _fetches(op)]
         if not fetches:
             return loop
         fetched = {op.dst for op in fetches}
@@ -56,13 +63,31 @@ class Pipeline:
         return replace(loop, body=(t.Wait(ahead - 1, loc=loop.loc), *body[:at], prefetch, *body[at:]))
 
 
-def _at_once(func: t.Func) -> t.Func:
+def _plain(func: t.Func) -> t.Func:
     """The kernel with plain copies: nothing is fetched ahead, so nothing would wait for an asynchronous one."""
 
     def plain(op: Op) -> Op:
         return replace(op, mode="plain") if isinstance(op, t.Copy) else op
 
     return replace(func, body=rewrite(func.body, plain))
+
+
+def _in_place(func: t.Func) -> t.Func:
+    """The kernel with its asynchronous copies where they are: a group of the tile itself, and a wait for it."""
+
+    def grouped(loop: t.ForTiles) -> t.ForTiles:
+        at = [i for i, op in enumerate(loop.body) if _fetches(op)]
+        if not at:
+            return loop
+        before, own, after = loop.body[: at[0]], loop.body[at[0] : at[-1] + 1], loop.body[at[-1] + 1 :]
+        group = t.Prefetch(0, own, loc=loop.loc)
+        return replace(loop, body=(*before, group, t.Wait(0, loc=loop.loc), *after))
+
+    return replace(func, body=tuple(grouped(op) if isinstance(op, t.ForTiles) else op for op in func.body))
+
+
+def _fetches(op: Op) -> TypeGuard[t.Copy]:
+    return isinstance(op, t.Copy) and op.mode == "async"
 
 
 def _in_ring(op: Op, ring: dict[Buffer, tuple[Buffer, Expr]]) -> Op:

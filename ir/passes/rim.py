@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from .. import op as o
 from .. import tile as t
 from ..expr import as_expr
-from ..layout import row_major
+from ..layout import layout, row_major
 from ..module import Module
 from ..node import Op
 from ..types import Buffer
@@ -37,74 +37,31 @@ class Rim:
         (ry, rx), (ny, nx) = op.radius, op.shape
         halo_y, halo_x = ry * op.steps, rx * op.steps
         height, width = self.rows + 2 * halo_y, self.cols + 2 * halo_x
-        layout = row_major((height, width))
-        levels = [Buffer(name, op.dtype, height * width, "shared") for name in ("even", "odd")]
+        window, last = row_major((height, width)), op.steps % 2 * height * width
+        levels = Buffer("levels", w.dtype, 2 * height * width, "shared")
 
         def body(loop: t.ForTiles) -> list[Op]:
             zero, y, x = as_expr(0), loop.y - halo_y, loop.x - halo_x
-            ops: list[Op] = [
-                t.Copy(
-                    levels[0],
-                    u,
-                    y,
-                    x,
-                    height,
-                    width,
-                    (layout,),
-                    zero,
-                    zero,
-                    (ny, nx),
-                    op.pitch[0],
-                    op.sides,
-                    loc=op.loc,
-                )
-            ]
-            for s in range(1, op.steps + 1):
-                src, dst = levels[(s - 1) % 2], levels[s % 2]
-                ops.append(
-                    t.Step(
-                        dst,
-                        src,
-                        w,
-                        y,
-                        x,
-                        height,
-                        width,
-                        (ry * s, rx * s),
-                        op.taps,
-                        (ry, rx),
-                        layout,
-                        (ny, nx),
-                        op.sides,
-                        loc=op.loc,
-                    )
-                )
-            ops.append(
-                t.Put(
-                    out,
-                    levels[op.steps % 2],
-                    loop.y,
-                    loop.x,
-                    self.rows,
-                    self.cols,
-                    (halo_y, halo_x),
-                    layout,
-                    loop.end[-2],
-                    loop.end[-1],
-                    op.pitch[1],
-                    loc=op.loc,
-                )
+            fetch = t.Copy(
+                levels, u, y, x, height, width, (window,), zero, zero, (ny, nx), op.pitch[0], op.sides, loc=op.loc
             )
-            return ops
+            steps = t.Steps(
+                levels, w, y, x, height, width, op.steps, op.taps, (ry, rx), window, (ny, nx), op.sides, loc=op.loc
+            )
+            done = layout({"r": height, "c": width}, lambda r, c: last + window(r, c))
+            put = t.Put(
+                out, levels, loop.y, loop.x, self.rows, self.cols, (halo_y, halo_x), done, loop.end[-2], loop.end[-1],
+                op.pitch[1], loc=op.loc,
+            )  # fmt: skip
+            return [fetch, steps, put]
 
         loop = tiles(op.boxes, (self.rows, self.cols), 0, body, op.loc)
-        allocs = tuple(t.Alloc(b, layout, loc=op.loc) for b in levels)
         func = t.Func(
             op.symbol,
             (u, out, w),
             tile_count(op.boxes, (self.rows, self.cols)),
             self.threads,
-            (*allocs, loop),
+            (t.Alloc(levels, window, slots=2, loc=op.loc), loop),
             loc=op.loc,
         )
         return replace_kernel(module, op, func, {"w": values})

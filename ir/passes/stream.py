@@ -52,8 +52,8 @@ class Stream:
         place = layout({"c": width}, lambda c: c + c // (8 * piece) * piece)
         slot = width + width // (8 * piece) * piece
         ring = Buffer("ring", op.dtype, self.warps * self.stages * slot, "shared")
-        row = Buffer("row", op.dtype, self.per_lane, "reg")
-        sums = Buffer("sums", op.dtype, max(1, levels * 2 * ry * self.per_lane), "reg")  # one row has none
+        row = Buffer("row", w.dtype, self.per_lane, "reg")
+        sums = Buffer("sums", w.dtype, max(1, levels * 2 * ry * self.per_lane), "reg")  # one row has none
         above = levels * ry
         # cells outside are read only where their value does not matter (the rim's part), or wrapped
         still: tuple[o.SideSpec, o.SideSpec] = (("frozen", 0.0), ("frozen", 0.0))

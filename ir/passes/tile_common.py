@@ -14,7 +14,7 @@ from .. import tile as t
 from ..expr import Value
 from ..module import Launch, Module
 from ..node import Op
-from ..types import Buffer, s32
+from ..types import Buffer, s32, sum_type
 
 Kernel = o.Stencil | o.Rim
 K = TypeVar("K", o.Stencil, o.Rim)
@@ -28,9 +28,10 @@ def field(op: Kernel, name: str) -> Buffer:
 
 
 def weights(op: Kernel) -> tuple[Buffer, Any]:
-    """The taps' weights as a parameter in the constant bank, and their values."""
-    values = np.array([w for _, w in op.taps], dtype=op.dtype.numpy())
-    return Buffer("w", op.dtype, len(op.taps), "param"), values
+    """The taps' weights as a parameter in the constant bank, of the type that sums are made in, and their values."""
+    dtype = sum_type(op.dtype)
+    values = np.array([w for _, w in op.taps], dtype=dtype.numpy())
+    return Buffer("w", dtype, len(op.taps), "param"), values
 
 
 def keep(op: o.Stencil) -> tuple[tuple[int, int], ...]:

@@ -31,10 +31,11 @@ class Tiled:
         return each(module, o.Stencil, self._kernel)
 
     def _threads(self, nbytes: int) -> tuple[int, int, int]:
-        """(thread rows, thread columns, adjacent outputs a thread): 16-byte pieces where the tile's shape allows it."""
-        for per_x in (16 // nbytes, 8 // nbytes, 1):
-            strips, rest = divmod(self.cols, 32 * max(per_x, 1))
-            if per_x and not rest and self.warps % strips == 0 and self.rows % (self.warps // strips) == 0:
+        """(thread rows, thread columns, adjacent outputs a thread): the widest pieces, of four outputs and 16 bytes at
+        most, that the tile's shape allows."""
+        for per_x in (n for n in (4, 2, 1) if n * nbytes <= 16):
+            strips, rest = divmod(self.cols, 32 * per_x)
+            if not rest and self.warps % strips == 0 and self.rows % (self.warps // strips) == 0:
                 return self.warps // strips, 32 * strips, per_x
         raise ScheduleError(
             f"tile={self.rows}x{self.cols} cannot be shared out among warps={self.warps}",
@@ -49,10 +50,11 @@ class Tiled:
         per_y = self.rows // ty
         before = align_left(rx, 16 // size)  # the window starts at a column that 16 bytes divide
         width = -(-(before + self.cols + rx) * size // 16) * 16 // size
+        piece = vector(op.pitch[0], 16 // size)
         height = self.rows + 2 * ry
         layout = row_major((height, width))
         raw = Buffer("raw", op.dtype, height * width, "shared", 128)
-        acc = Buffer("acc", op.dtype, per_y * per_x, "reg")
+        acc = Buffer("acc", w.dtype, per_y * per_x, "reg")
 
         def body(loop: t.ForTiles) -> list[Op]:
             zero = as_expr(0)
@@ -70,8 +72,8 @@ class Tiled:
                     (ny, nx),
                     op.pitch[0],
                     op.sides,
-                    vector(op.pitch[0], 16 // size),
-                    "async",
+                    piece,
+                    "async" if piece * size >= 4 else "plain",  # cp.async moves four bytes at least
                     loc=op.loc,
                 ),
                 t.Points(

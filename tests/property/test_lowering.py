@@ -9,11 +9,12 @@ import numpy as np
 from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
+from sparsegen.backends.reference import stencil as reference
 from sparsegen.boundary import BoundarySpec, Side, dirichlet, frozen, neumann, periodic
 from sparsegen.compiler import check
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import MMA, Schedule
+from sparsegen.schedule import MMA, PRODUCTS, Schedule
 from tests.schedules import device, emulate, faults, lowered, random_field, stencil
 
 EXTENTS = [(3, 3), (3, 3), (5, 5), (3, 5), (5, 3), (7, 7), (1, 3), (3, 1)]
@@ -68,10 +69,17 @@ def tiled(draw: st.DrawFn) -> str:
 
 
 def stream(draw: st.DrawFn) -> str:
-    cols = draw(st.sampled_from([2, 4, 6, 8]))
+    cols = draw(st.sampled_from([2, 4, 6, 8, 8, 16]))
     line = f"stream cols={cols} warps={draw(st.integers(1, 3))} stages={draw(st.integers(2, 5))}"
     rows = draw(st.sampled_from(["auto", "7", "24"]))
     return f"{line} levels={draw(st.integers(1, 4))} unroll={draw(st.integers(1, 2))} rows={rows}"
+
+
+def patches(draw: st.DrawFn) -> str:
+    mma = draw(st.sampled_from(["f64.m8n8k4", "f64.m16n8k16"]))
+    line = f"patches mma={mma} strips={draw(st.integers(1, 3))} warps={draw(st.integers(1, 3))}"
+    rows = draw(st.sampled_from(["auto", "6", "24"]))
+    return f"{line} levels={draw(st.integers(1, 4))} stages={draw(st.integers(2, 5))} rows={rows}"
 
 
 def stencil2row(draw: st.DrawFn) -> str:
@@ -140,6 +148,12 @@ def test_stream_f32(case: tuple[Any, ...]) -> None:
 
 
 @MANY
+@given(cases(patches))
+def test_patches(case: tuple[Any, ...]) -> None:
+    agrees(case)
+
+
+@MANY
 @given(cases(direct))
 def test_direct(case: tuple[Any, ...]) -> None:
     agrees(case)
@@ -163,6 +177,22 @@ def test_dirty_bits_of_the_explicit_transform(case: tuple[Any, ...]) -> None:
     agrees(case)
 
 
+HALF = st.sampled_from(["f16", "bf16"])
+
+
+@MANY
+@given(st.data(), HALF, st.sampled_from([direct, tiled, stream]))
+def test_16_bits(data: st.DataObject, dtype: str, family: Callable[[st.DrawFn], str]) -> None:
+    """Sums in f32: a pass of one step is the reference's to the bit, one of several is rounded once."""
+    s, shape, value, pitch, blocks, seed = case = data.draw(cases(family, dtype))
+    agrees(case)
+    if value.steps == 1:
+        u = random_field(shape, dtype, seed)
+        program = lowered(s, shape, value, profile=device("h200", blocks), pitch=pitch)
+        want = reference.run(u, s.weights, s.sides, 1)
+        assert np.array_equal(emulate(program, u, pitch=pitch).out, want)
+
+
 @given(cases(direct, "f32"))
 def test_direct_f32(case: tuple[Any, ...]) -> None:
     agrees(case)
@@ -180,4 +210,45 @@ def cuda_cores(draw: st.DrawFn) -> str:
 
 @given(cases(cuda_cores, "f32"))
 def test_stencil2row_f32(case: tuple[Any, ...]) -> None:
+    agrees(case)
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> tuple[Any, ...]:
+    """Stencils and fields of one row (or of rows that do not touch), deeply fused."""
+    w = np.random.default_rng(draw(st.integers(0, 999))).uniform(-0.2, 1.0, (1, draw(st.sampled_from([1, 3, 5]))))
+    s = stencil(w, draw(boundaries()))
+    fuse, mma = draw(st.integers(1, 20)), draw(st.sampled_from([m for m in sorted(MMA) if m.endswith(("k4", "k8"))]))
+    line = f"toeplitz mma={mma} fuse={fuse} products={draw(st.sampled_from(PRODUCTS))}"
+    line += f" warps={draw(st.integers(1, 3))} stages={draw(st.integers(2, 4))}"
+    shape = draw(st.sampled_from([1, 1, 3])), (w.size - 1) * fuse + 1 + draw(st.integers(0, 2000))
+    pad = draw(st.sampled_from([(0, 0), (1, 0), (0, 3), (2, 4)]))
+    blocks = draw(st.sampled_from([None, 1, 1, 2, 3]))
+    value = resolved(draw, line, s, shape, blocks)
+    return s, shape, value, (shape[1] + pad[0], shape[1] + pad[1]), blocks, draw(st.integers(0, 99))
+
+
+@st.composite
+def products(draw: st.DrawFn) -> tuple[Any, ...]:
+    """Sums of few products of a column and a row, deeply fused where there is only one."""
+    extents = draw(st.sampled_from([e for e in EXTENTS if e[0] > 1]))
+    rng, terms = np.random.default_rng(draw(st.integers(0, 999))), draw(st.sampled_from([1, 1, 2, 3]))
+    w = sum(np.outer(rng.uniform(-0.2, 1.0, extents[0]), rng.uniform(-0.2, 1.0, extents[1])) for _ in range(terms))
+    s, fuse = stencil(w, draw(boundaries())), draw(st.integers(1, 12 if terms == 1 else 2))
+    mma, strips = draw(st.sampled_from([m for m in sorted(MMA) if m != "none"])), draw(st.integers(1, 2))
+    parts, blocks = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    line = f"lowrank mma={mma} fuse={fuse} tile={strips * MMA[mma][0]}x{8 * parts * blocks} warps={strips * parts}"
+    shape = tuple((n - 1) * fuse + 1 + draw(st.integers(0, 60)) for n in extents)
+    pad, at_once = draw(st.sampled_from([(0, 0), (1, 0), (0, 3), (2, 4)])), draw(st.sampled_from([None, 1, 2]))
+    value = resolved(draw, f"{line} stages={draw(st.integers(1, 3))}", s, (shape[0], shape[1]), at_once)
+    return s, shape, value, (shape[1] + pad[0], shape[1] + pad[1]), at_once, draw(st.integers(0, 99))
+
+
+@given(products())
+def test_lowrank(case: tuple[Any, ...]) -> None:
+    agrees(case)
+
+
+@given(rows())
+def test_toeplitz(case: tuple[Any, ...]) -> None:
     agrees(case)

@@ -1,0 +1,31 @@
+"""The tile op of ``toeplitz``: products with a banded matrix whose operand slides past the accumulators."""
+
+from __future__ import annotations
+
+from .expr import Expr, Value
+from .layout import Layout
+from .node import Op, attr, bind, buffer, declare, define, operand, region
+from .types import Buffer
+
+
+@define("tile.slide")
+class Slide(Op):
+    """Products of runs of columns with a band of weights; every element of a run is read once.
+
+    Fragment row m of warp w is run w * M + m, and its column c is element ``layout(run, c)`` of ``src``'s ``slot``.
+    Product i is ``sum over q < 8 * bands: run[8 i + q] * weights[q, n]`` for the 8 columns n: a Toeplitz product, so
+    the 8 columns that the next product needs anew are added to the unfinished sums of the ``bands`` products that they
+    touch, and then forgotten.  ``acc`` holds those sums, the finished product first, when the body runs for ``product``
+    = i, in order.  ``shape`` is the mma instruction; slice s of the weights (4 of their rows) is register s.
+    """
+
+    acc: Buffer = declare()
+    product: Value = bind()
+    src: Buffer = buffer()
+    weights: Buffer = buffer()
+    slot: Expr = operand()
+    layout: Layout = attr()
+    shape: str = attr()
+    products: int = attr()
+    bands: int = attr()
+    body: tuple[Op, ...] = region()

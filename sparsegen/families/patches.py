@@ -1,0 +1,149 @@
+"""``patches``: temporal blocking on tensor cores; a warp walks down a strip with its levels, two rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sparsegen.families.base import (
+    INSTRUCTIONS,
+    MAX_REGISTERS,
+    Geometry,
+    Num,
+    Work,
+    check_mma,
+    fused_k,
+    narrowing,
+    up,
+)
+from sparsegen.families.stream import PIECE, ROWS, TURN, chunk_rows
+from sparsegen.footprint import Footprint
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.schedule import MMA, StencilSchedule
+
+if TYPE_CHECKING:
+    from sparsegen.cost.devices import DeviceProfile
+
+RIM, AXES = "all", (2,)
+#: Rows and columns of a patch of outputs, a row of an mma (ir/passes/patches.py); and how far a level reaches at most.
+PATCH, FARTHEST = (2, 4), 3
+#: Fragments of unfinished sums that only just fit.
+CROWDED = 12
+#: The mma that are used: the narrowest, which every GPU with f64 tensor cores has, and the widest.
+SHAPES = ("f64.m8n8k4", "f64.m16n8k16")
+#: Time of the memory for blocks that stay, over that of free ones; fitted on one H200 (tests/cost/measured.py).  Less
+#: than elsewhere (STATIC in cost/terms.py), perhaps because results leave straight from registers.
+STATIC = 1.18
+
+
+def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
+    """Strips of ``strips`` x M patches, a warp each; pairs of rows come through its ring, sums stay in registers."""
+    kk = fused_k(fp.k, s.fuse)
+    r, levels, rows = kk // 2, s.levels, s.rows or ROWS
+    m, _, k_f, _ = MMA[s.mma]
+    columns = s.strips * m * PATCH[1]
+    step = (columns - 2 * r * (levels - 1)) // 4 * 4
+    if step <= 0:
+        raise ScheduleError(
+            f"levels={levels} of radius {r} leave nothing of a strip of {columns} columns",
+            hint="take fewer levels, a lower fuse, or more strips",
+        )
+    lead = up(r * levels, 2)
+    width = up(lead - r * levels + columns + 2 * r, 2)
+    pitch = width + 2 if r % 2 and width % 4 == 0 else width  # free of bank conflicts
+    smem = s.warps * (s.stages + levels - 1) * PATCH[0] * pitch * fp.itemsize  # rings, and one group between levels
+    delay = r * levels + levels - 1  # turns until the first outputs; each level runs one turn behind the one before
+    slices, touched = r + 2, r + 1
+    sums = s.warps * (rows // PATCH[0] + delay) * levels * s.strips * touched
+    return Geometry(
+        kk, r, rows, s.warps * step, rows + PATCH[0] * delay, s.warps * width, s.threads, smem, lead, pitch, s.stages,
+        m=m, k_f=k_f, depth=4 * slices, fragments=slices * touched, radius_y=r, width=width,
+        mmas=tuple((name, count * sums) for name, count in narrowing(s.mma, slices)),
+    )  # fmt: skip
+
+
+def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
+    """Weights, operands, and the sums of the unfinished rows.
+
+    The least with which none of 334 kernels spilled (nvcc 13, sm_80 and sm_90), 11 more in the mean (m8n8k4: 18).
+    Where an mma is a whole sum its operands stay in place; a sum of several keeps copies, as many as there is room for.
+    """
+    strips, levels, r = s.strips, s.levels, g.radius
+    slices, touched = g.depth // 4, r + 1
+    if g.m == 8:
+        return 20 + 4 * levels + 2 * g.fragments + strips * (4 * levels * r + slices + 6)
+    if g.depth == g.k_f:
+        return 31 + 33 * strips + levels * (14 + 10 * strips)
+    if strips <= 2 and strips * levels * r == CROWDED:
+        return MAX_REGISTERS
+    return 4 + 4 * levels + 4 * g.fragments + 2 * strips * (1 + 3 * (slices + levels * touched))
+
+
+def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
+    """The mma, how far a level reaches, and whole patches."""
+    if s.mma not in SHAPES or fp.dtype != "f64":
+        raise ScheduleError(
+            f"patches multiplies f64 on tensor cores, not {fp.dtype} with mma={s.mma}",
+            hint=f"choose among: {', '.join(SHAPES)}" if fp.dtype == "f64" else "choose stream, tiled or direct",
+        )
+    if not 1 <= g.radius <= FARTHEST:
+        raise ScheduleError(
+            f"a level of fuse={s.fuse} steps of radius {fp.radius} reaches {g.radius} cells; patches of "
+            f"{PATCH[0]}x{PATCH[1]} outputs take 1 to {FARTHEST}",
+            hint="lower fuse" if 1 <= fp.radius <= FARTHEST else "choose stream or stencil2row",
+        )
+    if s.rows is not None and s.rows % PATCH[0]:
+        raise ScheduleError(
+            f"rows={s.rows}: a patch is {PATCH[0]} rows high", hint=f"make it a multiple of {PATCH[0]}, or rows=auto"
+        )
+    check_mma(s, g, SHAPES, device, "choose stream or direct")
+
+
+def filled(s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], slots: int) -> StencilSchedule:
+    """``rows=auto``: chunks of whole patches such that the blocks keep the GPU busy."""
+    if s.rows is not None:
+        return s
+    g = geometry(s, fp)
+    return replace(s, rows=up(chunk_rows(shape[-2], -(-shape[-1] // g.cols), slots, g.reach), PATCH[0]))
+
+
+def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:
+    """Both mma; fusions and levels whose reach a patch takes, strips as wide as registers allow and narrower."""
+    for mma, widths in zip(SHAPES, ((2, 4), (1, 2, 3)), strict=True):
+        for fuse in range(1, FARTHEST // max(1, fp.radius) + 1):
+            for levels in range(1, min(limit // fuse, 5) + 1):
+                for strips in widths:
+                    yield StencilSchedule("patches", mma=mma, fuse=fuse, levels=levels, strips=strips)
+
+
+def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, even: bool) -> dict[str, float]:
+    """Strips, levels and the mma's cycles; its results are stored as single elements, a warp's side by side."""
+    return {
+        "half": 1,
+        "static": STATIC,
+        "W": g.halo_cols,
+        "T": s.levels,
+        "M": g.m,
+        "D": g.depth,
+        "strips": s.strips,
+        "warps": s.warps,
+        "q_mma": sum(n * device.cpi[shape] for shape, n in g.mmas),
+        "n_mma": sum(n for _, n in g.mmas),
+        "fragments": g.fragments,
+    }
+
+
+def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
+    """Two rows at a time go through all levels; what a level has made waits in shared memory for the next turn."""
+    turns = (v.R + v.reach) / PATCH[0]
+    moved = turns * v.warps * v.strips * v.M * v.T * (v.D + 8)  # windows that levels read, outputs that they pass on
+    use = {
+        "tensor": v.q_mma / v.sub,
+        "shared": (moved + element) * v.item / v.bw_S,
+        "issue": (moved / 32 + v.n_mma + element / v.vector / 32 * PIECE + turns * v.warps * TURN
+                  + out / 32 * INSTRUCTIONS["store"]) / v.sub,
+    }  # fmt: skip
+    setup = v.lat_dram + v.fragments * v.threads * v.item / v.bw_L2
+    wait = turns * v.lat_shared + v.lat_dram
+    return Work((use,), wait, element, (v.R + v.reach) / v.R, setup, turns)

@@ -1,0 +1,249 @@
+"""``stencil2row`` (ConvStencil): two matrices A and B in shared memory, dual tessellation on tensor cores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from sparsegen.cost.conflicts import fragment_degree, store_degree
+from sparsegen.families.base import (
+    ALIGN,
+    IN_FLIGHT,
+    INSTRUCTIONS,
+    Geometry,
+    Num,
+    Work,
+    check_mma,
+    fused_k,
+    keep,
+    narrowing,
+    rounds,
+    up,
+)
+from sparsegen.footprint import Footprint
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.ir.heavy import HELD, heavy
+from sparsegen.schedule import MAX_FUSE, MMA, StencilSchedule
+
+if TYPE_CHECKING:
+    from sparsegen.cost.devices import DeviceProfile
+
+RIM, AXES = "fused", (1, 2, 3)
+filled = keep
+#: Most doubles of weights that a lane may hold: half of the 255 registers a thread can have (two registers a double).
+MAX_FRAGMENT_DOUBLES = 64
+#: A lookup table packs two offsets of 16 bits in a word.
+LUT_OFFSETS = 1 << 16
+#: Products (fragments of accumulators) that a warp may keep: nvcc spills above.
+MAX_PRODUCTS = {"mma": 8, "none": 4}
+#: Loads of a synchronous copy out of shared memory under way a thread (ir/lower/copy.py).
+IN_FLIGHT_SHARED = 2
+#: Clocks until an entry of the lookup table is there (L1, behind the copies); fitted (tests/cost/measured.py).
+LUT_WAIT = 83.0
+#: Warp instructions per 32 elements put into A and B.
+FILL = {
+    "scatter": 6.0,  # load a value, store it twice, advance
+    "lut": 5.0,  # load and unpack the two offsets
+    "computed": 22.0,  # two divisions by constants, two selects, two addresses
+    "predicate": 20.0,  # dirty=off: two bounds tests, each with its branch and reconvergence (the paper: -19 %)
+}
+
+
+def conflict_free(needed: int) -> int:
+    """Smallest row stride ≥ needed (in doubles) that is ≡ 4 or 12 (mod 16): no conflicts in 8 × 4 f64 fragments."""
+    return needed + (4 - needed) % 8
+
+
+def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
+    """A and B: ``groups`` rows each of ``k`` columns a window row, ``stride_ab`` apart; on three axes, of each plane."""
+    assert s.tile is not None
+    rows, cols = s.tile
+    itemsize, kk = fp.itemsize, fused_k(fp.k, s.fuse)
+    radius, ky = kk // 2, 1 if fp.flat else kk
+    hr, hc = rows + ky - 1, cols + kk - 1
+    m, _, k_f, _ = MMA[s.mma]
+    groups = cols // (kk + 1)
+    n_tiles, depth = up(kk + 1, 8) // 8, up(ky * kk, 4)
+    needed = kk * (rows - 1) + depth  # the last product reads this far; >= kk * hr
+    stride = conflict_free(needed) if s.pad else needed
+    slices, products = 2 * depth // 4, rows * groups // m
+    of_planes = plane_points(fp, s.fuse)
+    large = heavy(of_planes, ky * kk)
+    planes = sum(large)
+    before, raw_tiles = up(radius, 2), s.stages - 1
+    pitch = up(before + cols + radius, 2)
+    smem = up(2 * groups * stride + 1, 2) * itemsize
+    for _ in range(planes if raw_tiles else 0):
+        smem = up(smem, ALIGN) + raw_tiles * hr * pitch * itemsize
+    runs = [] if s.mma == "none" else narrowing(s.mma, slices)
+    mmas = [(name, n * n_tiles * products * planes) for name, n in runs]
+    small = sum(n for n, is_large in zip(of_planes, large, strict=True) if not is_large)
+    held = slices * n_tiles * planes <= HELD and not small
+    return Geometry(
+        kk, radius, rows, cols, hr, hc, s.threads, 0 if s.transform == "explicit" else smem, before, pitch, raw_tiles,
+        m=m, k_f=k_f, groups=groups, n_tiles=n_tiles, depth=depth, stride_ab=stride, offset_b=groups * stride,
+        offset_dirty=2 * groups * stride, products=products, tiles_per_warp=products // s.warps,
+        fragments=0 if s.mma == "none" else slices * n_tiles * (planes if held else 1), halo_planes=planes,
+        points=small, mmas=tuple(mmas),
+    )  # fmt: skip
+
+
+def plane_points(fp: Footprint, fuse: int) -> tuple[int, ...]:
+    """Points of each plane of the fused weights: of a plane alone, on fewer than three axes."""
+    kk = fused_k(fp.k, fuse)
+    if fp.axes < 3:
+        return (kk if fp.flat else kk * kk,)
+    return fp.planes[fuse - 1] if fp.planes else (kk * kk,) * kk
+
+
+def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
+    """Weights, accumulators and operands under way.  Fitted to nvcc 13 on sm_90."""
+    if s.mma == "none":  # a lane holds two outputs of each block of 8 columns of its rows
+        return 48 + 2 * (g.k + 1) + 4 * g.tiles_per_warp * g.n_tiles
+    acc = g.tiles_per_warp * g.n_tiles * g.m // 4  # all of them live over the whole sum
+    a = min(g.tiles_per_warp, 4) * g.m * g.k_f // 32  # A fragments in flight
+    addresses = (28 if s.mma == "f64.m16n8k4" else 48) + (24 if g.groups > g.m else 0)
+    far = 40 if s.transform == "explicit" else 0  # operands from global memory are all loaded early
+    addresses += 12 if g.points else 0  # of the cells around each output
+    return addresses + far + 2 * (g.fragments + acc + a)
+
+
+def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
+    """What only stencil2row asks for: the mma, room for its weights, offsets that fit the table."""
+    if fp.itemsize < 4:
+        raise ScheduleError(
+            f"stencil2row multiplies values as they are stored, the stencil is {fp.dtype} and sums in f32",
+            hint="choose tiled, stream or direct",
+        )
+    if s.mma != "none" and fp.dtype != "f64":
+        raise ScheduleError(
+            f"mma={s.mma} multiplies f64, the stencil is {fp.dtype}", hint="set mma=none, or choose tiled or direct"
+        )
+    if s.transform == "explicit" and fp.axes == 3:
+        raise ScheduleError(
+            "transform=explicit makes the matrices of one plane, the stencil has several",
+            hint="set transform=implicit",
+        )
+    if s.lut and g.offset_dirty >= LUT_OFFSETS:
+        raise ScheduleError(
+            f"lut=on: A and B have {g.offset_dirty} elements, the table's offsets end at {LUT_OFFSETS - 1}",
+            hint="set lut=off, or make tile= smaller",
+        )
+    few = s.mma == "none" or s.transform == "explicit" or (g.points > 0 and g.m > 8)
+    most = MAX_PRODUCTS["none" if few else "mma"]
+    if (sums := g.tiles_per_warp * g.n_tiles) > most:
+        raise ScheduleError(
+            f"a warp keeps {sums} products of a tile in registers; {most} fit with mma={s.mma}",
+            hint="make tile= smaller, or raise warps",
+        )
+    if s.mma == "none":
+        return
+    if sums < 2:
+        raise ScheduleError(
+            "a warp with one product loads all its operands at once, and nvcc spills them",
+            hint="make tile= larger, or lower warps",
+        )
+    check_mma(s, g, MMA, device, "set mma=none")
+    if g.fragments > MAX_FRAGMENT_DOUBLES:
+        raise ScheduleError(
+            f"an edge of {g.k} (fuse={s.fuse}) keeps {g.fragments} doubles of weights in each lane's registers; "
+            f"{MAX_FRAGMENT_DOUBLES} fit",
+            hint="lower fuse, or choose tiled or direct",
+        )
+
+
+def space(fp: Footprint, limit: int, ablation: bool = False) -> Iterator[StencilSchedule]:
+    """Every mma shape and ring; with ``ablation`` also pad=off and transform=explicit."""
+    for fuse in range(1, min(limit, MAX_FUSE) + 1):
+        kk = fused_k(fp.k, fuse)
+        for mma, (m, _, _, _) in MMA.items():
+            for rows, groups, warps in tiles(fp):
+                for stages, lut, dirty in (
+                    (s, x, y) for s in (1, 2, 3, 4) for x in (True, False) for y in (True, False)
+                ):
+                    for pad in (True, False) if ablation else (True,):
+                        for transform in ("implicit", "explicit") if ablation and stages == 1 else ("implicit",):
+                            yield StencilSchedule(
+                                "stencil2row",
+                                tile=(rows, groups * m * (kk + 1)),
+                                warps=warps,
+                                stages=stages,
+                                mma=mma,
+                                fuse=fuse,
+                                lut=lut,
+                                dirty=dirty,
+                                pad=pad,
+                                transform=transform,
+                            )
+
+
+def tiles(fp: Footprint) -> list[tuple[int, int, int]]:
+    """(rows, groups of M * (k + 1) columns, warps) to try: runs of a row, or windows of a plane."""
+    if fp.flat:
+        return [(1, n * w, w) for n in (1, 2, 4, 8) for w in (4, 8, 16)]
+    return [(r, n, w) for r in (16, 32, 64) for n in (1, 2) for w in (4, 8, 16) if r * n % w == 0]
+
+
+def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, even: bool) -> dict[str, float]:
+    """Products, their cycles, and conflict degrees counted from addresses."""
+    f64 = fp.dtype == "f64"
+    elements = g.halo_rows * g.halo_cols / g.threads
+    return {
+        "W": g.halo_cols if s.stages == 1 else g.pitch_raw,
+        "M": g.m,
+        "N": 8 * g.n_tiles,
+        "D": g.depth,
+        "q_mma": sum(n * device.cpi[shape] for shape, n in g.mmas),
+        "n_mma": sum(n for _, n in g.mmas),
+        "fragments": g.fragments,
+        "H": g.halo_planes,
+        "small": g.points,
+        "reload": g.halo_planes if g.points or g.halo_planes * g.depth // 2 * g.n_tiles > g.fragments else 0,
+        "lat_table": LUT_WAIT,
+        "rounds": rounds(elements, IN_FLIGHT_SHARED if s.stages > 1 else IN_FLIGHT),
+        "d_load": fragment_degree(g.stride_ab) if f64 else 1.0,
+        "d_store": store_degree(g, s.dirty) if f64 and s.transform == "implicit" else 1.0,
+        "fill": FILL["scatter"] + FILL["lut" if s.lut else "computed"] + (0.0 if s.dirty else FILL["predicate"]),
+    }
+
+
+def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
+    """A and B in shared memory, dual tessellation: products of M x (k + 1) outputs, for each plane that is worth it."""
+    stays, explicit = s.stages > 1, s.transform == "explicit"
+    products = out / (v.M * (v.k + 1))
+    operand = 2 * v.D * v.M * products * v.H  # elements of A and B that are read
+    window = (v.R + v.reach) * (v.C + v.k - 1) * v.H
+    read = 2 * v.k / (v.k + 1) if explicit else 1
+    loaded = read * v.C * (v.R + v.reach) if explicit else window
+    stores = loaded if explicit else 2 * window * v.d_store
+    traffic = stores + (element + window if stays else 0) + (window * 8 / v.item if s.lut else 0)
+    copies = element / v.vector / 32 * INSTRUCTIONS["copy"] if stays else 0
+    fill = {"shared": traffic * v.item / v.bw_S, "issue": (loaded / 32 * v.fill + copies) / v.sub}
+    near = v.lat_shared if stays else v.lat_dram
+    wait = v.rounds * (near + (v.lat_table if s.lut else 0)) * v.H + (0 if stays else v.block)
+    barriers = 2 * v.lat_barrier * v.H + v.lat_shared
+    if s.mma == "none":  # a lane makes two outputs a block of 8 columns, from one of A and two weights through L1
+        fma = operand * v.N
+        loads = operand / v.M * (1 + v.N / 8) * (v.M / 8)  # warp loads, a wavefront each
+        use = {"fma": fma / v.fma_rate, "shared": (loads * 128 * v.d_load + out * v.item) / v.bw_S,
+               "issue": (loads + fma / 32 + out / 32 * INSTRUCTIONS["store"]) / v.sub}  # fmt: skip
+        return Work((fill, use, *points(v, out)), wait + barriers, loaded, read)
+    table = v.fragments * v.threads
+    use = {
+        "tensor": v.q_mma / v.sub,
+        "shared": (operand * v.d_load + out + v.reload * table) * v.item / v.bw_S,
+        "issue": (operand / 32 + v.n_mma + out / 32 * INSTRUCTIONS["store"]) / v.sub,
+    }
+    if not stays:
+        fill["shared"] += table * v.item / v.bw_S
+        wait += v.lat_l2
+    setup = v.lat_dram + table * v.item / v.bw_L2 if stays else 0
+    return Work((fill, use, *points(v, out)), wait + barriers, loaded, read, setup)
+
+
+def points(v: Any, out: Num) -> tuple[dict[str, Num], ...]:
+    """The phase of the small planes: an element of L1 a point and output, half of a load, a multiply-add."""
+    if not v.small:
+        return ()
+    n = out * v.small
+    return ({"fma": n / v.fma_rate, "shared": n * v.item / v.bw_S, "issue": 1.5 * n / 32 / v.sub},)

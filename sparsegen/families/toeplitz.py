@@ -1,0 +1,107 @@
+"""``toeplitz``: one row as a product with a banded Toeplitz matrix on tensor cores, many steps fused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from sparsegen.families.base import INSTRUCTIONS, Footprint, Geometry, Num, Work, check_mma, fused_k, keep, up
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.schedule import MMA, RANGES, StencilSchedule
+
+if TYPE_CHECKING:
+    from sparsegen.cost.devices import DeviceProfile
+
+RIM, AXES = "all", (1,)
+filled = keep
+#: Outputs of a product in a run, and elements left out after each run (ir/passes/toeplitz.py).
+SEGMENT, PAD = 8, 4
+#: Time of the memory for blocks that stay, over that for blocks of one tile each (tests/cost/measured.py).
+STATIC = 1.16
+#: By mma shape: registers for addresses and operand A; above how many products of a run each costs how many more; and
+#: the least with few and with more products (nvcc loads ahead, and spills below).  Fitted to nvcc 13 on sm_90.
+REGISTERS = {
+    "f64.m8n8k4": (40, 16, 0, 0, 0),
+    "f64.m16n8k4": (64, 4, 6, 100, 130),
+    "f64.m16n8k8": (85, 8, 3, 0, 0),
+}
+
+
+def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
+    """Runs of ``products`` windows, one run a fragment row; ``n_tiles`` groups of 8 columns make a window."""
+    kk = fused_k(fp.k, s.fuse)
+    m, _, k_f, _ = MMA[s.mma]
+    radius, run = kk // 2, SEGMENT * s.products
+    lead = up(radius, 2)
+    bands = up(lead + SEGMENT + radius, SEGMENT) // SEGMENT
+    cols = s.warps * m * run
+    width = cols + SEGMENT * (bands - 1)
+    slot = up(width + (width - 1) // run * PAD, 2)
+    return Geometry(
+        kk, radius, 1, cols, 1, width, s.threads, s.stages * slot * fp.itemsize, lead, width, s.stages,
+        m=m, k_f=k_f, n_tiles=bands, products=s.products * s.warps, tiles_per_warp=s.products, fragments=2 * bands,
+        mmas=((s.mma, s.warps * s.products * bands * SEGMENT // k_f),),
+    )  # fmt: skip
+
+
+def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
+    """Weights, the unfinished sums, and what is loaded ahead."""
+    base, few, more, least, least_many = REGISTERS[s.mma]
+    sums = g.m // 2 * min(s.products, g.n_tiles)
+    need = base + 2 * g.fragments + sums + more * max(0, s.products - few)
+    return max(need, least_many if s.products > few else least)
+
+
+def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
+    """The mma."""
+    if s.mma not in REGISTERS or fp.dtype != "f64":
+        raise ScheduleError(
+            f"toeplitz multiplies f64 by mma of at most 8 columns, not {fp.dtype} by mma={s.mma}",
+            hint=f"choose among: {', '.join(REGISTERS)}" if fp.dtype == "f64" else "choose stream or direct",
+        )
+    check_mma(s, g, REGISTERS, device, "choose stream or direct")
+
+
+def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:
+    """Every mma shape; fusions whose windows are whole groups of 8 columns."""
+    for mma in REGISTERS:
+        for fuse in range(1, min(limit, RANGES["toeplitz"]["fuse"][1]) + 1):
+            if fp.radius * fuse % 4 and fuse < limit:
+                continue
+            for products, warps, stages in ((p, w, n) for p in (4, 8) for w in (1, 4) for n in (2, 3)):
+                yield StencilSchedule(
+                    "toeplitz", mma=mma, fuse=fuse, products=products, warps=warps, stages=stages
+                )  # fmt: skip
+
+
+def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, even: bool) -> dict[str, float]:
+    """Products and their cycles; a field of one row starts at a 16-byte boundary whatever its length."""
+    return {
+        "static": STATIC,
+        "half": 1,
+        "vector": 16 / fp.itemsize,
+        "M": g.m,
+        "warps": s.warps,
+        "q_mma": sum(n * device.cpi[shape] for shape, n in g.mmas),
+        "n_mma": sum(n for _, n in g.mmas),
+        "fragments": g.fragments,
+    }
+
+
+def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
+    """A run's columns are read once each, and added to all the windows that they lie in.
+
+    A warp's mma go to the tensor core of its sub-core, and what they leave idle only warps of that sub-core can use.
+    """
+    runs = out + v.warps * v.M * (v.W - v.C)  # each run has the halo of the window
+    table = v.fragments * v.threads * v.b
+    use = {
+        "tensor": v.q_mma / v.sub,
+        "shared": (runs + element) * v.item / v.bw_S,
+        "issue": (
+            runs / 32 + v.n_mma + element / v.vector / 32 * INSTRUCTIONS["copy"] + out / 64 * INSTRUCTIONS["store"]
+        )
+        / v.sub,
+    }
+    setup = v.lat_dram + table * v.item / v.bw_L2
+    return Work((use,), v.lat_barrier + v.lat_shared, element, setup=setup, share=min(1, s.warps / v.sub))
