@@ -1,4 +1,7 @@
-"""Make the tables of README.md and docs/*.md anew from docs/bench/*.json; ``--check`` only says whether they are."""
+"""Make the tables of README.md and docs/*.md anew from docs/bench/*.json, and the pictures beside these files.
+
+``--check`` only says whether they are current.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from sparsegen.bench.report import render  # noqa: E402
+from sparsegen.bench.picture import svg  # noqa: E402
+from sparsegen.bench.report import load, render  # noqa: E402
+
+RESULTS = ROOT / "docs" / "bench"
 
 
 def documents() -> list[Path]:
@@ -17,21 +23,28 @@ def documents() -> list[Path]:
     return [file for file in (ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))) if file.is_file()]
 
 
+def made() -> dict[Path, str]:
+    """What every document and picture should be."""
+    texts = {file: render(file.read_text(encoding="utf-8"), RESULTS, file.parent) for file in documents()}
+    results = {file: load(file) for file in RESULTS.glob("*.json")}
+    return texts | {
+        file.with_suffix(".svg"): svg(found) for file, found in results.items() if "sweep" in found.get("parts", {})
+    }
+
+
 def main() -> int:
     """Write what changed; with ``--check`` name it and exit with 1."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a table is not current")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if one is not current")
     check = parser.parse_args().check
     stale = []
-    for file in documents():
-        old = file.read_text(encoding="utf-8")
-        new = render(old, ROOT / "docs" / "bench")
-        if new != old:
+    for file, new in made().items():
+        if not file.is_file() or file.read_text(encoding="utf-8") != new:
             stale.append(file)
             if not check:
                 file.write_text(new, encoding="utf-8")
     for file in stale:
-        print(f"{file.relative_to(ROOT)}: {'not current; run .ci/render_tables.py' if check else 'tables made anew'}")
+        print(f"{file.relative_to(ROOT)}: {'not current; run .ci/render_tables.py' if check else 'made anew'}")
     return 1 if check and stale else 0
 
 

@@ -16,12 +16,15 @@ from sparsegen.ir.errors import ArrayError, DeviceError, IRError, SparsegenError
 
 if TYPE_CHECKING:
     from sparsegen.dsl.stencil import Stencil
+    from sparsegen.dsl.update import Update
     from sparsegen.kernel import Kernel
+    from sparsegen.update_kernel import UpdateKernel
 
 #: Exit codes: fine; the checkers found an error, or a measurement missed; the input is wrong.
 OK, FOUND, WRONG = 0, 1, 2
 LEVELS = ("op", "tile", "warp", "cuda", "ptx", "sass")
-SUITES = ("spine", "overhead", "ablation")
+SUITES = ("spine", "overhead", "ablation", "stencil")
+PARTS = ("targets", "boundaries", "odd", "f32", "single", "sweep")
 Args = argparse.Namespace
 
 
@@ -38,8 +41,8 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def stencils(where: str) -> dict[str, Stencil]:
-    """The stencils that a Python file defines, by name, in the file's order; ``FILE.py:NAME`` is one of them.
+def stencils(where: str) -> dict[str, Stencil | Update]:
+    """The stencils and updates that a Python file defines, by name, in its order; ``FILE.py:NAME`` is one of them.
 
     The file is run, but not as ``__main__``.  StencilError if it cannot be, or defines none of that name.
     """
@@ -47,6 +50,7 @@ def stencils(where: str) -> dict[str, Stencil]:
     import importlib.util
 
     from sparsegen.dsl.stencil import Stencil
+    from sparsegen.dsl.update import Update
 
     file, _, name = where.partition(":") if not re.match(r"[A-Za-z]:[\\/]", where) else (where, "", "")
     path = Path(file).resolve()
@@ -66,7 +70,7 @@ def stencils(where: str) -> dict[str, Stencil]:
         raise StencilError(
             f"{file} cannot be run: {type(error).__name__}: {error}", hint=f"try python {file}; --debug shows where"
         ) from error
-    found: dict[str, Stencil] = {n: v for n, v in vars(module).items() if isinstance(v, Stencil)}
+    found = {n: v for n, v in vars(module).items() if isinstance(v, (Stencil, Update))}
     if name:
         if name not in found:
             raise StencilError(f"{file} defines no stencil {name!r}", hint=f"it defines: {', '.join(found) or 'none'}")
@@ -76,7 +80,7 @@ def stencils(where: str) -> dict[str, Stencil]:
     return found
 
 
-def _one(where: str) -> Stencil:
+def _one(where: str) -> Stencil | Update:
     found = stencils(where)
     if len(found) > 1:
         raise StencilError(
@@ -85,7 +89,9 @@ def _one(where: str) -> Stencil:
     return next(iter(found.values()))
 
 
-def _kernel(args: Args, stencil: Stencil, *, backend: str, edge: int, device: str | None = None) -> Kernel:
+def _kernel(
+    args: Args, stencil: Stencil | Update, *, backend: str, edge: int, device: str | None = None
+) -> Kernel | UpdateKernel:
     """The kernel that the options describe; ``edge`` is the length of each axis where no shape is given."""
     import sparsegen as sg
 
@@ -136,19 +142,36 @@ def _save(out: str, data: bytes) -> None:
         raise ArrayError(f"cannot write {out}: {error.strerror}", hint="name another file for --out") from error
 
 
-def _field(args: Args, stencil: Stencil) -> Any:
-    """The input of ``run``: the .npy file, or random numbers of the shape."""
+def _field(args: Args, stencil: Stencil | Update) -> Any:
+    """The input of ``run``: the .npy file, or random numbers of the shape; a dictionary for an update."""
     import numpy as np
 
+    from sparsegen.dsl.update import Update
     from sparsegen.ir.types import DTYPES
 
+    shape = args.shape or (512,) * stencil.ndim
+    if isinstance(stencil, Update):
+        if args.input is not None:
+            raise ArrayError("--in is one field, but an update may take several", hint="leave it away, or use Python")
+        rng, dtype = np.random.default_rng(args.seed), DTYPES[stencil.dtype].numpy()
+        levels = {p.name: tuple(rng.random(shape).astype(dtype) for _ in range(p.levels)) for p in stencil.parameters}
+        return {name: found if len(found) > 1 else next(iter(found)) for name, found in levels.items()}
     if args.input is None:
-        shape = args.shape or (512,) * stencil.ndim
         return np.random.default_rng(args.seed).random(shape).astype(DTYPES[stencil.dtype].numpy())
     try:
         return np.load(args.input, allow_pickle=False)
     except (OSError, ValueError) as error:
         raise ArrayError(f"cannot read {args.input}: {error}", hint="write it with numpy.save") from error
+
+
+def _stacked(result: Any) -> Any:
+    """The array of a result; several (fields, levels) one after the other on a new first axis."""
+    import numpy as np
+
+    if not isinstance(result, tuple):
+        return result
+    parts = [_stacked(part) if isinstance(part, tuple) else part[np.newaxis] for part in result]
+    return np.concatenate(parts)
 
 
 def _run(args: Args) -> int:
@@ -162,14 +185,15 @@ def _run(args: Args) -> int:
         args.shape = args.shape or u.shape
     k = _kernel(args, stencil, backend=args.backend, edge=512)
     start = time.perf_counter()
-    out = k(u)
+    out = k(**u) if isinstance(u, dict) else k(u)
     print(f"{k!r}\n{time.perf_counter() - start:.3g} s, host arrays in and out")
-    for name, a in (("in", u), ("out", out)):
-        numbers = np.asarray(a, np.float64)
+    inputs = u.items() if isinstance(u, dict) else [("in", u)]
+    for name, a in (*inputs, ("out", out)):
+        numbers = np.asarray(_stacked(a), np.float64)
         print(f"{name:<4} min {numbers.min():.6g}, mean {numbers.mean():.6g}, max {numbers.max():.6g}")
     if args.out:
         file = io.BytesIO()
-        np.save(file, out)
+        np.save(file, _stacked(out))
         _save(args.out, file.getvalue())
         print(f"written to {args.out}")
     return OK
@@ -194,27 +218,9 @@ def _bench(args: Args) -> int:
         k = _kernel(args, _one(args.file), backend=args.backend, edge=10240)
         print(f"{k!r}\n{k.bench(repeats=args.repeats)}")
         return OK
-    from sparsegen.bench import report
-    from sparsegen.bench.suites import run_suite
-    from sparsegen.target import gpu_info
+    from sparsegen.bench.command import measure
 
-    if isinstance(gpu := gpu_info(), SparsegenError):
-        raise DeviceError(f"a suite is measured on a GPU: {gpu.message}", hint=gpu.hint)
-    seed = args.seed if args.seed is not None else int.from_bytes(os.urandom(4), "little")
-    start = report.origin(args.commit)
-
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    rows = run_suite(args.suite, args.quick, args.seconds, args.cold, seed, say)
-    found = report.result(args.suite, rows, args.seconds, args.cold, seed, args.commit)
-    if found["sources"] != start.sources:
-        found["dirty"] = True
-        say("the sources changed while they were measured")
-    if args.out:
-        report.save(found, Path(args.out))
-    print(report.text(found))
-    return OK if all(row.ok for row in rows) else FOUND
+    return OK if measure(args) else FOUND
 
 
 def _devices(args: Args) -> int:
@@ -345,7 +351,9 @@ def parser() -> argparse.ArgumentParser:
     backend(sub)
     sub.add_argument("--repeats", type=_count, default=10, help="of a file's stencil (default: 10)")
     sub.add_argument("--suite", choices=SUITES, help="measure a suite, on a GPU")
-    sub.add_argument("--out", metavar="FILE.json", help="file for a suite's result")
+    sub.add_argument("--part", action="append", choices=PARTS, help="of suite stencil (default: all); may be repeated")
+    sub.add_argument("--floor", action="append", metavar="'FILE.cu WORDS'", help="run this beside it; may be repeated")
+    sub.add_argument("--out", metavar="FILE.json", help="file for a suite's result; other parts in it are kept")
     sub.add_argument("--quick", action="store_true", help="a suite's main rows only")
     sub.add_argument("--seconds", type=float, default=0.1, help="of timed calls a row (default: 0.1)")
     sub.add_argument("--cold", action="store_true", help="read 256 MB before each timed call")

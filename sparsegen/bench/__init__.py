@@ -1,5 +1,7 @@
 """Measurements: one harness for all, suites of cases, and the tables made from their results.
 
-``naive`` holds the independent kernel that results are compared with, ``harness`` times and checks, ``suites`` says
-what is measured, ``ablation`` is the paper's ablation, ``report`` writes and renders the JSON.
+``naive`` holds the independent kernel that results are compared with, ``harness`` times and checks, ``floors`` runs
+programs written by hand beside it.  ``suites`` and ``stencils`` say what is measured, ``ablation`` is the paper's
+ablation, ``command`` the command line's part.  ``report`` writes and renders the JSON, with the views of ``tables``;
+``picture`` draws it.
 """

@@ -57,10 +57,11 @@ def predicted(device: DeviceProfile) -> list[float]:
     """GS/s of each form by the cost model."""
     from sparsegen.bench.suites import stencil
     from sparsegen.cost.stencil import cost
+    from sparsegen.footprint import Footprint
     from sparsegen.schedule import Schedule
 
     st = stencil(NAME)
-    return [cost(3, st.points, SHAPE, Schedule.parse(form.schedule), device).rate for form in FORMS]
+    return [cost(Footprint.of(st), SHAPE, Schedule.parse(form.schedule), device).rate for form in FORMS]
 
 
 def gains(rates: Sequence[float | None]) -> list[float | None]:

@@ -1,7 +1,8 @@
 """One harness for all: fresh random input, poisoned output, a check against the naive kernel, then the time.
 
 Times are between CUDA events on the default stream around a whole call on device arrays, so what a user waits for is
-counted, launches included: median, 10th and 90th percentile over as many calls as fit in a tenth of a second.
+counted, launches included: median, 10th and 90th percentile over as many calls as fit in a tenth of a second.  What a
+row is compared with (other rows, floors) is measured in the same run.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from os import cpu_count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsegen.bench import floors
+from sparsegen.bench.floors import Floor
 from sparsegen.ir.errors import SparsegenError
 from sparsegen.target import open_gpu
 
@@ -28,10 +33,12 @@ if TYPE_CHECKING:
     from sparsegen.kernel import Kernel
 
 #: Largest error that counts as correct, max|a - b| / max|b|.
-TOLERANCE = {"f64": 1e-12, "f32": 2e-5}
+TOLERANCE = {"f64": 1e-12, "f32": 1e-5}
 #: Bytes that are read for a cold L2: several times what a GPU has.
 COLD_BYTES = 256 << 20
 SECONDS = 0.1  #: of calls that are timed
+#: Schedules of a case that is a copy in device memory instead of a kernel.
+COPIES = ("copy by the driver", "copy by a kernel")
 _LEAST, _MOST = 5, 1000
 
 
@@ -52,25 +59,44 @@ class Timing:
 
 
 @dataclass(frozen=True)
+class Share:
+    """A target in terms of other cases of the same run: this fraction of the fastest of ``of``, called ``name``."""
+
+    fraction: float
+    name: str
+    of: tuple[Case, ...]
+
+
+@dataclass(frozen=True)
 class Case:
     """What to measure: ``steps`` time steps of a stencil (called ``name`` in tables) by a schedule's text.
 
-    ``target`` is the GS/s to reach, ``limit_s`` the seconds not to pass; None where the case is for information.
+    ``target`` is the GS/s to reach, ``share`` says it in terms of cases that stand before this one, ``aim`` is what one
+    would like; ``limit_s`` the seconds not to pass; None where the case is for information.  ``floor`` names what is
+    written by hand for it (see ``floors.best``).  The result is compared after ``check`` time steps (0: ``steps``).
+    ``schedule`` may be one of COPIES.  ``part``: of the suite.
     """
 
     name: str
     stencil: Stencil
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     steps: int
     schedule: str
     target: float | None = None
     limit_s: float | None = None
+    aim: float | None = None
+    share: Share | None = None
+    floor: str = ""
+    check: int = 0
+    part: str = ""
 
 
 @dataclass(frozen=True)
 class Row:
     """One result, as it stands in the JSON.  ``predicted_gs`` and ``bound`` are the cost model's; ``error`` is
-    max|a - b| / max|b|; ``ok``: correct, and the target met if there is one; ``failed``: why there are no numbers."""
+    max|a - b| / max|b| after ``check`` steps; ``target`` is ``share`` of the rows called ``of``, where there are such;
+    ``floor`` is the GS/s of ``floor_by``; ``ok``: correct, and the target met if there is one; ``failed``: why there
+    are no numbers."""
 
     case: str
     schedule: str
@@ -93,6 +119,13 @@ class Row:
     error: float | None = None
     ok: bool = False
     failed: str | None = None
+    part: str = ""
+    aim: float | None = None
+    share: float | None = None
+    of: str | None = None
+    floor: float | None = None
+    floor_by: str | None = None
+    check: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; an infinite error becomes text, which JSON can hold."""
@@ -111,6 +144,18 @@ class DeviceField:
         self.__cuda_array_interface__ = {
             "shape": shape, "typestr": dtype.str, "data": (pointer, False), "strides": None, "version": 3, "stream": 1,
         }  # fmt: skip
+
+
+class Copy:
+    """A plain copy in a kernel's place, by the driver or by a kernel of the harness: what "copy speed" is here."""
+
+    def __init__(self, case: Case, lab: Lab) -> None:
+        self.stencil, self.shape, self.steps, self.schedule = case.stencil, case.shape, 1, case.schedule
+        self.dtype = np.dtype({"f64": np.float64, "f32": np.float32}[case.stencil.dtype])
+        self._copy = {COPIES[0]: lab.runtime.on_device, COPIES[1]: lab.naive.copy}[case.schedule]
+
+    def __call__(self, u: DeviceField, out: DeviceField, steps: int = 1) -> None:
+        self._copy(out.pointer, u.pointer, u.count * self.dtype.itemsize)
 
 
 class Lab:
@@ -166,41 +211,48 @@ class Lab:
         repeats = min(_MOST, max(_LEAST, math.ceil(seconds / max(guess, 1e-7))))
         return Timing.of([once() for _ in range(repeats)])
 
-    def error(self, kernel: Kernel, u: DeviceField, out: DeviceField) -> float:
+    def error(self, kernel: Kernel | Copy, u: DeviceField, out: DeviceField, steps: int) -> float:
         """How far a kernel's result is from the naive one, on fresh input, with ``out`` full of NaN before the call."""
         dtype = kernel.stencil.dtype
         self.fresh(u, dtype)
         self.naive.poison(out.pointer, out.count, dtype)
-        kernel(u, out=out)
+        kernel(u, out=out, steps=steps)
         with self.fields(2, u.shape, u.dtype) as (expected, spare):
-            self.naive.run(kernel.stencil, u.shape, kernel.steps, u.pointer, expected.pointer, spare.pointer)
+            self.naive.run(kernel.stencil, u.shape, steps, u.pointer, expected.pointer, spare.pointer)
             return self.naive.error(out.pointer, expected.pointer, out.count, dtype)
 
-    def measure(self, case: Case, kernel: Kernel, seconds: float = SECONDS, cold: bool = False) -> Row:
+    def measure(self, case: Case, kernel: Kernel | Copy, seconds: float = SECONDS, cold: bool = False) -> Row:
         """Check, then time one case."""
         with self.fields(2, kernel.shape, kernel.dtype) as (u, out):
-            error = self.error(kernel, u, out)
+            error = self.error(kernel, u, out, case.check or case.steps)
             self.fresh(u, kernel.stencil.dtype)
             timing = self.time(lambda: kernel(u, out=out), seconds, cold)
-        uses = kernel.resources()
         rate = math.prod(kernel.shape) * kernel.steps / timing.median / 1e9
         return Row(
             **labels(case, str(kernel.schedule)),
+            **({} if isinstance(kernel, Copy) else figures(kernel)),
             median_s=timing.median,
             p10=timing.p10,
             p90=timing.p90,
             repeats=timing.repeats,
             gs_per_s=rate,
-            predicted_gs=kernel.cost.rate,
-            bound=kernel.cost.binds,
-            regs=uses.registers,
-            spills=uses.spills,
-            smem=uses.shared,
             error=error,
             ok=error <= TOLERANCE[kernel.stencil.dtype]
-            and (case.target is None or rate >= case.target)
+            and (rate >= case.target if case.target is not None else case.share is None)
             and (case.limit_s is None or timing.median <= case.limit_s),
         )
+
+
+def figures(kernel: Kernel) -> dict[str, Any]:
+    """What a row says of a compiled kernel: the model's prediction, and what nvcc made of it."""
+    uses = kernel.resources()
+    return {
+        "predicted_gs": kernel.cost.rate,
+        "bound": kernel.cost.binds,
+        "regs": uses.registers,
+        "spills": uses.spills,
+        "smem": uses.shared,
+    }
 
 
 def labels(case: Case, schedule: str) -> dict[str, Any]:
@@ -217,6 +269,11 @@ def labels(case: Case, schedule: str) -> dict[str, Any]:
         "steps": case.steps,
         "target": case.target,
         "limit_s": case.limit_s,
+        "part": case.part,
+        "aim": case.aim,
+        "share": case.share and case.share.fraction,
+        "of": case.share and case.share.name,
+        "check": case.check or case.steps,
     }
 
 
@@ -225,20 +282,33 @@ def failure(case: Case, error: Exception) -> Row:
     return Row(**labels(case, case.schedule), failed=f"{type(error).__name__}: {error}")
 
 
-def build(cases: Sequence[Case]) -> list[Kernel | Exception]:
-    """A kernel for each case, nvcc running on as many of them at once as there are cores."""
+def build(cases: Sequence[Case], lab: Lab) -> list[Kernel | Copy | Exception]:
+    """What runs each case, nvcc running on as many kernels at once as there are cores."""
     import sparsegen as sg
 
-    def one(case: Case) -> Kernel | Exception:
+    def one(case: Case) -> Kernel | Copy | Exception:
+        if case.schedule in COPIES:
+            return Copy(case, lab)
         try:
             kernel = sg.compile(case.stencil, case.shape, case.steps, backend="cuda", schedule=case.schedule)
-            kernel.resources()
-        except SparsegenError as error:
+            for steps in {case.steps, case.check or case.steps}:  # a rest that does not fill a pass has its own program
+                for program, _ in kernel._plan(steps).parts:
+                    kernel._builds.get(program).compiled()
+        except Exception as error:  # a fault of ours is that row's alone
             return error
         return kernel
 
     with ThreadPoolExecutor(cpu_count() or 1) as pool:
         return list(pool.map(one, cases))
+
+
+def relative(case: Case, rates: Mapping[Case, float]) -> Case:
+    """The case with its target in GS/s, from the rates of the cases that it is compared with; none of them: no target,
+    and nothing is good enough."""
+    if case.share is None:
+        return case
+    known = [rates[other] for other in case.share.of if other in rates]
+    return replace(case, target=case.share.fraction * max(known)) if known else case
 
 
 def run(
@@ -247,29 +317,49 @@ def run(
     cold: bool = False,
     seed: int = 0,
     say: Callable[[str], None] = lambda _: None,
+    beside: Sequence[str] = (),
+    keep: Callable[[Sequence[Row]], None] = lambda _: None,
 ) -> list[Row]:
-    """Measure all cases, one after another, after all are compiled; a case that fails is a row that says why."""
+    """Measure all cases, one after another, after all are compiled; a case that fails is a row that says why.
+
+    ``beside``: floors to compile and run in the same call (see ``floors``); one that fails is missing in the rows.
+    ``keep`` gets the rows that there are after each one.
+    """
     lab = Lab(seed=seed)
     start = time.perf_counter()
-    built = build(cases)[::-1]
-    say(f"{len(cases)} kernels compiled in {time.perf_counter() - start:.1f} s")
-    rows, done = list[Row](), set[tuple[object, ...]]()
+    with TemporaryDirectory(prefix="sparsegen-floor-") as folder, ThreadPoolExecutor(len(beside) or 1) as pool:
+        prepared = [pool.submit(floors.prepare, line, lab.runtime.info().arch, Path(folder)) for line in beside]
+        built = build(cases, lab)[::-1]
+        say(f"{len(cases)} kernels compiled in {time.perf_counter() - start:.1f} s")
+        known = list[Floor]()
+        for each in prepared:
+            try:
+                known += floors.measure(each.result())
+            except SparsegenError as error:
+                say(f"floor: {error}")
+        if beside:
+            say(f"floors by {time.perf_counter() - start:.1f} s: {', '.join(f'{f.name} {f.rate}' for f in known)}")
+    rows, done, rates = list[Row](), set[tuple[object, ...]](), dict[Case, float]()
     for case in cases:
         kernel = built.pop()  # freed with its workspace after its turn
         if isinstance(kernel, Exception):
-            rows.append(failure(case, kernel))
-            say(f"{case.name} {case.schedule}: {rows[-1].failed}")
-            continue
-        key = (case.name, str(kernel.schedule), case.shape, case.stencil, case.steps)
-        if key in done:  # auto, or a form that is both a target and for information
-            continue
-        done.add(key)
-        try:
-            row = lab.measure(case, kernel, seconds, cold)
-        except SparsegenError as error:
-            row = failure(case, error)
+            row = failure(case, kernel)
+        else:
+            key = (case.part, case.name, str(kernel.schedule), case.shape, case.stencil, case.steps)
+            if key in done:  # auto, or a form that is both a target and for information
+                continue
+            done.add(key)
+            try:
+                row = lab.measure(relative(case, rates), kernel, seconds, cold)
+            except Exception as error:  # as in build
+                row = failure(case, error)
+        if row.gs_per_s is not None:
+            rates[case] = row.gs_per_s
+        if floor := floors.best(known, case.floor):
+            row = replace(row, floor=floor.rate, floor_by=str(floor))
         rows.append(row)
-        what = row.failed or f"{row.gs_per_s:.1f} GS/s, error {row.error:.1e}"
-        say(f"{case.name} {'x'.join(map(str, case.shape))} {row.boundary}, {row.schedule}: {what}")
+        keep(rows)
+        what = row.failed or f"{row.gs_per_s:.1f} GS/s, error {row.error:.1e}{'' if row.ok else ', NOT OK'}"
+        say(f"{case.name} {'x'.join(map(str, case.shape))} {row.boundary} {row.dtype}, {row.schedule}: {what}")
     say(f"measured in {time.perf_counter() - start:.1f} s")
     return rows

@@ -1,7 +1,8 @@
 """A naive stencil on the GPU, written apart from the IR: what every measured result is compared with.
 
-One thread a point, one launch a time step, boundaries decided cell by cell as :mod:`sparsegen.ir.boundary` words them.
-Beside it the harness's own kernels: random numbers, poison, the largest difference, and a read of memory.
+One thread a point of a 1-D, 2-D or 3-D field, one launch a time step, boundaries decided cell by cell as
+:mod:`sparsegen.ir.boundary` words them.  Beside it the harness's own kernels: random numbers, poison, the largest
+difference, a read and a copy of memory.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from sparsegen.backends.cuda.args import PackedArgs, Value
 from sparsegen.backends.cuda.cache import compile_cached
 from sparsegen.backends.cuda.runtime import Dim3, Runtime
 from sparsegen.dsl.stencil import Stencil
+from sparsegen.ir.boundary import Side
 from sparsegen.ir.errors import StencilError
 
 #: dtype -> (C type, bytes).
@@ -24,7 +26,8 @@ _KINDS = {"periodic": 0, "frozen": 1, "neumann": 2, "dirichlet": 3}
 _COMMON = r"""
 typedef unsigned long long u64;
 enum Kind { PERIODIC, FROZEN, NEUMANN, DIRICHLET };
-struct Border { int kind[2][2]; double value[2][2]; };  // [axis][low, high]
+struct Box { int n[3], k[3]; };                        // cells and weights of each axis
+struct Border { int kind[3][2]; double value[3][2]; };  // [axis][low, high]
 
 // Where index i of an axis of n cells is read from; -1 where the cell outside holds v.
 __device__ int inside(int i, int n, int axis, const Border& border, double& v) {
@@ -51,26 +54,42 @@ extern "C" __global__ void read_all(const double* p, long long n, double* sink) 
         sum += p[i];
     if (sum == 1.2345e300) *sink = sum;  // never: keeps the reads
 }
+
+extern "C" __global__ void copy_all(const double2* __restrict__ p, double2* __restrict__ out, long long n) {
+    long long stride = (long long)gridDim.x * blockDim.x;
+    #pragma unroll 4
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += stride) out[i] = p[i];
+}
 """
 _TYPED = r"""
-extern "C" __global__ void step_NAME(const REAL* u, REAL* out, const REAL* w, int ny, int nx, int ky, int kx,
-                                     Border border) {
-    long long point = blockIdx.x * (long long)blockDim.x + threadIdx.x;
-    if (point >= (long long)ny * nx) return;
-    int y = point / nx, x = point % nx, ry = ky / 2, rx = kx / 2;
-    bool keep = (border.kind[0][0] == FROZEN && y < ry) || (border.kind[0][1] == FROZEN && y >= ny - ry) ||
-                (border.kind[1][0] == FROZEN && x < rx) || (border.kind[1][1] == FROZEN && x >= nx - rx);
+extern "C" __global__ void step_NAME(const REAL* u, REAL* out, const REAL* w, Box box, Border border) {
+    unsigned blocks = (box.n[2] + blockDim.x - 1) / blockDim.x;  // of a row
+    int row = blockIdx.x / blocks;
+    int z = row / box.n[1], y = row % box.n[1], x = blockIdx.x % blocks * blockDim.x + threadIdx.x;
+    if (x >= box.n[2]) return;
+    long long ny = box.n[1], nx = box.n[2], point = (z * ny + y) * nx + x;
+    int at[3] = {z, y, x}, r[3];
+    bool keep = false;
+    for (int axis = 0; axis < 3; axis++) {
+        r[axis] = box.k[axis] / 2;
+        keep |= (border.kind[axis][0] == FROZEN && at[axis] < r[axis]) ||
+                (border.kind[axis][1] == FROZEN && at[axis] >= box.n[axis] - r[axis]);
+    }
     if (keep) { out[point] = u[point]; return; }
     REAL sum = 0;
-    for (int i = 0; i < ky; i++)
-        for (int j = 0; j < kx; j++) {
-            REAL weight = w[i * kx + j];
-            if (weight == 0) continue;
-            double v = 0;
-            int from_y = inside(y + i - ry, ny, 0, border, v);  // the lowest axis decides a corner
-            int from_x = from_y < 0 ? 0 : inside(x + j - rx, nx, 1, border, v);
-            sum += weight * (from_y < 0 || from_x < 0 ? (REAL)v : u[from_y * (long long)nx + from_x]);
+    double v = 0;
+    for (int h = 0; h < box.k[0]; h++) {
+        int from_z = inside(z + h - r[0], box.n[0], 0, border, v);
+        for (int i = 0; i < box.k[1]; i++) {
+            int from_y = from_z < 0 ? -1 : inside(y + i - r[1], box.n[1], 1, border, v);
+            for (int j = 0; j < box.k[2]; j++) {
+                REAL weight = w[(h * box.k[1] + i) * box.k[2] + j];
+                if (weight == 0) continue;
+                int from_x = from_y < 0 ? -1 : inside(x + j - r[2], box.n[2], 2, border, v);  // the lowest axis decides
+                sum += weight * (from_x < 0 ? (REAL)v : u[(from_z * ny + from_y) * nx + from_x]);
+            }
         }
+    }
     out[point] = sum;
 }
 
@@ -110,9 +129,18 @@ def source() -> str:
     return _COMMON + "".join(_TYPED.replace("NAME", name).replace("REAL", real) for name, (real, _) in TYPES.items())
 
 
+def _box(shape: tuple[int, ...], weights: tuple[int, ...]) -> bytes:
+    """Cells and weights of three axes: an axis that a field does not have is one cell and one weight long."""
+    missing = (1,) * (3 - len(shape))
+    return np.array([(*missing, *shape), (*missing, *weights)], np.int32).tobytes()
+
+
 def _border(stencil: Stencil) -> bytes:
-    kinds = np.array([[_KINDS[side.kind] for side in pair] for pair in stencil.sides], np.int32)
-    values = np.array([[side.value for side in pair] for pair in stencil.sides], np.float64)
+    """The sides of three axes; those of an axis that a field does not have are never read."""
+    missing = ((Side("neumann"), Side("neumann")),) * (3 - stencil.ndim)
+    sides = (*missing, *stencil.sides)
+    kinds = np.array([[_KINDS[side.kind] for side in pair] for pair in sides], np.int32)
+    values = np.array([[side.value for side in pair] for pair in sides], np.float64)
     return kinds.tobytes() + values.tobytes()
 
 
@@ -142,23 +170,24 @@ class Naive:
         """Read memory, so that it and nothing else is in L2, and nothing of it is dirty."""
         self._launch("read_all", _RESIDENT, [("ptr", pointer), ("i64", nbytes // 8), ("ptr", pointer)])
 
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy memory (whole 16-byte pieces), by a kernel."""
+        self._launch("copy_all", _RESIDENT, [("ptr", source), ("ptr", target), ("i64", nbytes // 16)])
+
     def run(self, stencil: Stencil, shape: tuple[int, ...], steps: int, u: int, out: int, spare: int) -> None:
         """``steps`` time steps from ``u`` into ``out``, step by step, with ``spare`` as the other field; u is kept."""
-        if stencil.ndim != 2 or stencil.dtype not in TYPES:
-            raise StencilError(
-                f"the naive kernel is 2-D, {' or '.join(TYPES)}; this is {stencil}", hint="use reference"
-            )
-        rows, cols = shape
-        ky, kx = stencil.weights.shape
+        if stencil.dtype not in TYPES:
+            raise StencilError(f"the naive kernel is {' or '.join(TYPES)}; this is {stencil}", hint="use reference")
         weights = np.ascontiguousarray(stencil.weights, {"f64": np.float64, "f32": np.float32}[stencil.dtype])
+        blocks = math.prod(shape[:-1]) * -(-shape[-1] // _BLOCK)
         table = self.runtime.alloc(weights.nbytes)
         try:
             self.runtime.to_device(table, weights)
             for left in range(steps, 0, -1):
                 target = out if left % 2 else spare
                 args: list[tuple[str, Value]] = [("ptr", u), ("ptr", target), ("ptr", table)]
-                args += [("i32", n) for n in (rows, cols, ky, kx)]
-                self._launch(f"step_{stencil.dtype}", -(-rows * cols // _BLOCK), [*args, ("bytes", _border(stencil))])
+                args += [("bytes@4", _box(shape, weights.shape)), ("bytes", _border(stencil))]
+                self._launch(f"step_{stencil.dtype}", blocks, args)
                 u = target
             self.runtime.synchronize()
         finally:

@@ -1,24 +1,29 @@
 """Results as JSON, as a table in a terminal, and as tables in Markdown between two comments of a document.
 
 A document says ``<!-- bench:spine -->`` … ``<!-- end -->``; what stands between is made from ``docs/bench/spine.json``.
-``<!-- bench:spine forms -->`` names another view of the same file.
+``<!-- bench:spine forms -->`` names another view of the same file, ``<!-- bench:stencil picture -->`` its picture.
+
+A suite that is measured in parts has one JSON for all: ``parts`` says of each of them when, where and of what it was
+made, and a part that is measured again replaces its own rows only.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from sparsegen._version import __version__
 from sparsegen.bench.harness import TOLERANCE, Row
+from sparsegen.bench.tables import VIEWS, Result, number, parts_of, size
 from sparsegen.ir.errors import ArrayError, SparsegenError
 
 FORMAT: Final = 1
@@ -28,7 +33,6 @@ KEYS: Final = (
     "seconds", "cold", "seed", "tolerance", "rows",
 )  # fmt: skip
 ROW_KEYS: Final = tuple(Row.__dataclass_fields__)
-Result = dict[str, Any]
 _FOLDERS: Final = ("sparsegen", "ir", "backends")
 _MARK: Final = re.compile(r"(<!-- bench:([\w-]+)(?: ([\w-]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -92,15 +96,13 @@ def driver_version() -> str:
     return found[1] if found else ""
 
 
-def result(suite: str, rows: Sequence[Row], seconds: float, cold: bool, seed: int, commit: str | None = None) -> Result:
-    """The JSON of a measured suite."""
+def header(seconds: float, cold: bool, seed: int, commit: str | None = None) -> Result:
+    """What a result says of the machine, the sources and the harness's options."""
     from sparsegen.backends.cuda.nvcc import find_nvcc
     from sparsegen.target import gpu_info
 
     gpu, where = gpu_info(), origin(commit)
     return {
-        "format": FORMAT,
-        "suite": suite,
         "device": "" if isinstance(gpu, SparsegenError) else gpu.name,
         "driver": driver_version(),
         "nvcc": find_nvcc().version,
@@ -114,8 +116,25 @@ def result(suite: str, rows: Sequence[Row], seconds: float, cold: bool, seed: in
         "cold": cold,
         "seed": seed,
         "tolerance": TOLERANCE,
-        "rows": [row.as_json() for row in rows],
     }
+
+
+def result(suite: str, rows: Sequence[Row], head: Result) -> Result:
+    """The JSON of a measured suite."""
+    found = {"format": FORMAT, "suite": suite, **head, "rows": [row.as_json() for row in rows]}
+    parts = dict.fromkeys(row.part for row in rows if row.part)
+    return {**found, "parts": dict.fromkeys(parts, head)} if parts else found
+
+
+def merged(old: Result, new: Result) -> Result:
+    """``new`` with those parts of ``old`` that it does not have; ArrayError if they are not parts of one suite."""
+    if old["suite"] != new["suite"]:
+        raise ArrayError(
+            f"a result of {old['suite']} is there, this is one of {new['suite']}", hint="name another file"
+        )
+    kept = {part: head for part, head in old.get("parts", {}).items() if part not in new.get("parts", {})}
+    rows = [row for row in old["rows"] if row.get("part") in kept]
+    return {**new, "rows": [*rows, *new["rows"]], "parts": {**kept, **new.get("parts", {})}} if kept else new
 
 
 def save(found: Result, path: Path) -> None:
@@ -142,11 +161,6 @@ def load(path: Path) -> Result:
 
 
 # ------------------------------------------------------------------------------------------------------ in a terminal
-def number(value: float | str | None, form: str = ".1f") -> str:
-    """A number in a cell; a dash for none."""
-    return "–" if value is None else format(value, form) if isinstance(value, (int, float)) else value
-
-
 def columns(rows: Sequence[Sequence[str]]) -> str:
     """Cells with their head, as aligned text; the first column to the left, the others to the right."""
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
@@ -160,117 +174,71 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 def text(found: Result) -> str:
     """A short table for a terminal, and a line that says what was measured where."""
     if found["suite"] == "ablation":
-        return f"{columns(_ablation(found))}\n{caption(found)}"
+        return f"{columns(VIEWS['ablation']['table'](found))}\n{caption(found)}"
+    failures = [f"{row['case']}, {row['schedule']}: {row['failed']}" for row in found["rows"] if row["failed"]]
+    if "parts" in found:
+        shown = [(part, VIEWS[found["suite"]][part](found)) for part in found["parts"]]
+        blocks = [f"{part}\n{columns(cells)}\n{caption(found, part)}\n" for part, cells in shown]
+        return "\n".join([*blocks, *failures]).replace("`", "")
     cells = [["case", "shape", "boundary", "GS/s", "µs", "±", "at least", "model", "error", ""]]
     for row in found["rows"]:
         if row["failed"]:
-            cells.append([f"{row['case']}, {row['schedule']}", _size(row), row["boundary"], *[""] * 6, "FAILED"])
+            cells.append([f"{row['case']}, {row['schedule']}", size(row), row["boundary"], *[""] * 6, "FAILED"])
             continue
         spread = (row["p90"] - row["p10"]) / row["median_s"] / 2
         least = f"≤ {row['limit_s'] * 1e6:g} µs" if row["limit_s"] else number(row["target"], "g")
         cells.append(
-            [f"{row['case']}, {row['schedule']}", _size(row), row["boundary"], number(row["gs_per_s"]),
+            [f"{row['case']}, {row['schedule']}", size(row), row["boundary"], number(row["gs_per_s"]),
              number(row["median_s"] * 1e6), f"{spread:.1%}", least, number(row["predicted_gs"], ".0f"),
              number(row["error"], ".0e"), "ok" if row["ok"] else "NOT OK"]
         )  # fmt: skip
-    failures = [f"{row['case']}, {row['schedule']}: {row['failed']}" for row in found["rows"] if row["failed"]]
     return "\n".join([columns(cells), caption(found), *failures])
 
 
-def caption(found: Result) -> str:
-    """Where and of what the numbers are."""
-    commit = Origin(found["commit"], found["dirty"], found["sources"])
-    l2 = ", cold L2" if found["cold"] else ""
-    driver = f", driver {found['driver']}" if found["driver"] else ""
-    return (
-        f"{found['device']}{driver}, nvcc {found['nvcc']}, sparsegen {found['sparsegen']}, {commit}, "
-        f"{found['date'][:10]}{l2}"
-    )
+def caption(found: Result, view: str = "") -> str:
+    """Where and of what the numbers of a view are: a line for each time that parts of it were measured."""
+    heads = [found["parts"][part] for part in parts_of(found, view)] or [found]
+    return "; ".join(dict.fromkeys(map(_made, heads)))
 
 
-def _size(row: Mapping[str, Any]) -> str:
-    return "×".join(map(str, row["shape"]))
+def _made(head: Result) -> str:
+    commit = Origin(head["commit"], head["dirty"], head["sources"])
+    l2 = ", cold L2" if head["cold"] else ""
+    driver = f", driver {head['driver']}" if head["driver"] else ""
+    tools = f"nvcc {head['nvcc']}, sparsegen {head['sparsegen']}"
+    return f"{head['device']}{driver}, {tools}, {commit}, {head['date'][:10]}{l2}"
 
 
 # -------------------------------------------------------------------------------------------------------- in Markdown
-def _targets(found: Result) -> list[list[str]]:
-    """One line a form and size, one column a boundary; a value below its target is marked."""
-    rows = [row for row in found["rows"] if row["target"] is not None]
-    kinds = list(dict.fromkeys(row["boundary"] for row in rows))
-    groups: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for row in rows:
-        groups.setdefault((row["case"], _size(row), row["schedule"]), {})[row["boundary"]] = row
-    cells = [["stencil", "size", "schedule", "at least", *kinds]]
-    for (case, size, schedule), by_kind in groups.items():
-        least = next(iter(by_kind.values()))["target"]
-        values = [_judged(by_kind[kind]) if kind in by_kind else "" for kind in kinds]
-        cells.append([case, size, f"`{schedule}`", number(least, "g"), *values])
-    return cells
-
-
-def _judged(row: Mapping[str, Any]) -> str:
-    if row["failed"]:
-        return "failed"
-    return f"{number(row['gs_per_s'], '.0f')}{'' if row['ok'] else ' ✗'}"
-
-
-def _forms(found: Result) -> list[list[str]]:
-    """Every form at the first size and boundary, the fastest first of each stencil."""
-    rows = [row for row in found["rows"] if not row["failed"]]
-    rows = [row for row in rows if (row["shape"], row["boundary"]) == (rows[0]["shape"], rows[0]["boundary"])]
-    names = list(dict.fromkeys(row["case"].partition(",")[0] for row in rows))
-    rows.sort(key=lambda row: (names.index(row["case"].partition(",")[0]), -(row["gs_per_s"] or 0)))
-    cells = [["stencil", "schedule", "GS/s", "model", "bound by", "registers", "shared memory", "error"]]
-    for row in rows:
-        cells.append(
-            [row["case"], f"`{row['schedule']}`", _judged(row), number(row["predicted_gs"], ".0f"), str(row["bound"]),
-             number(row["regs"], "d"), number(row["smem"], "d"), number(row["error"], ".0e")]
-        )  # fmt: skip
-    return cells
-
-
-def _ablation(found: Result) -> list[list[str]]:
-    from sparsegen.bench import ablation
-    from sparsegen.cost.devices import load_profile
-
-    models = {"model, A100": ablation.predicted(load_profile("a100"))}
-    return ablation.table(ablation.of_rows(found["rows"]), models)
-
-
-def _overhead(found: Result) -> list[list[str]]:
-    cells = [["call", "host time, µs", "10 %", "90 %", "at most"]]
-    for row in found["rows"]:
-        times = [number(None if row[key] is None else row[key] * 1e6) for key in ("median_s", "p10", "p90")]
-        case = f"{row['case']}, {_size(row)}, {row['steps']} step"
-        cells.append([case, *times, number(row["limit_s"] * 1e6, "g")])
-    return cells
-
-
-#: suite -> view -> its table; the first is the one shown where none is named.
-VIEWS: Final[dict[str, dict[str, Callable[[Result], list[list[str]]]]]] = {
-    "spine": {"targets": _targets, "forms": _forms},
-    "ablation": {"table": _ablation},
-    "overhead": {"table": _overhead},
-}
-
-
 def markdown(found: Result, view: str | None = None) -> str:
     """A view of a result as a Markdown table with its caption."""
     views = VIEWS[found["suite"]]
     if view is not None and view not in views:
         raise ArrayError(f"a {found['suite']} result has no view {view!r}", hint=f"there are: {', '.join(views)}")
-    head, *body = views[view or next(iter(views))](found)
-    texts = {"stencil", "size", "schedule", "form", "call", "bound by"}
+    view = view or next(iter(views))
+    head, *body = views[view](found)
+    texts = {"stencil", "size", "schedule", "form", "call", "bound by", "boundary", "type"}
     rule = ["---" if name in texts else "---:" for name in head]
-    return "\n".join([*(f"| {' | '.join(row)} |" for row in (head, rule, *body)), "", f"*{caption(found)}*"])
+    rows = [*(f"| {' | '.join(row)} |" for row in (head, rule, *body))]
+    return "\n".join([*rows, "", f"*{caption(found, view)}*"])
 
 
-def render(document: str, folder: Path) -> str:
-    """The document with every marked table made anew from the JSON in ``folder``."""
+def render(document: str, folder: Path, beside: Path | None = None) -> str:
+    """The document with every marked table made anew from the JSON in ``folder``.
+
+    ``beside``: the folder that the document is in, which its links start from (default: ``folder``).
+    """
 
     def table(match: re.Match[str]) -> str:
         file = folder / f"{match[2]}.json"
-        body = markdown(load(file), match[3]) if file.is_file() else "*Not measured yet.*"
+        found = load(file) if file.is_file() else {}
+        if not found or (match[3] == "picture" and "sweep" not in found.get("parts", {})):
+            body = "*Not measured yet.*"
+        elif match[3] == "picture":
+            link = os.path.relpath(file.with_suffix(".svg"), beside or folder)
+            body = f"![Measured and predicted GS/s over the size of the field]({Path(link).as_posix()})"
+        else:
+            body = markdown(found, match[3])
         return f"{match[1]}{body}\n{match[4]}"
 
     return _MARK.sub(table, document)

@@ -23,6 +23,7 @@ HOST = r"""
 #define __global__
 #define __device__
 struct Dim { unsigned x; };
+struct double2 { double x, y; };
 static thread_local Dim blockIdx, blockDim{1}, threadIdx, gridDim;
 static inline unsigned long long __double_as_longlong(double x) { unsigned long long b; memcpy(&b, &x, 8); return b; }
 static inline void atomicMax(unsigned long long* p, unsigned long long v) { if (v > *p) *p = v; }
@@ -30,24 +31,47 @@ static inline void atomicAdd(unsigned long long* p, unsigned long long v) { *p +
 using std::isfinite;
 """
 RUN = r"""
-extern "C" void host_step(const double* u, double* out, const double* w, int ny, int nx, int ky, int kx, Border* b) {
-    for (int i = 0; i <= ny * nx; i++) { blockIdx.x = i; step_f64(u, out, w, ny, nx, ky, kx, *b); }
+extern "C" void host_step(const double* u, double* out, const double* w, const Box* box, const Border* border) {
+    blockDim.x = 4;
+    unsigned blocks = box->n[0] * box->n[1] * ((box->n[2] + 3) / 4);
+    for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++)
+        for (threadIdx.x = 0; threadIdx.x < 4; threadIdx.x++) step_f64(u, out, w, *box, *border);
+    blockDim.x = 1;
+    threadIdx.x = 0;
 }
 extern "C" void host_compare(const double* a, const double* b, long long n, u64* found) {
     gridDim.x = 1; blockIdx.x = 0; compare_f64(a, b, n, found);
 }
+extern "C" void host_copy(const double2* p, double2* out, long long n) {
+    gridDim.x = 1; blockIdx.x = 0; copy_all(p, out, n);
+}
 """
 FROZEN, NEUMANN, PERIODIC = sg.frozen, sg.neumann, sg.periodic
-BOUNDARIES: list[Any] = [
-    PERIODIC,
-    FROZEN,
-    NEUMANN,
-    sg.dirichlet(1.5),
-    {0: (sg.dirichlet(2.0), sg.dirichlet(-3.0)), 1: (sg.dirichlet(0.5), sg.dirichlet(7.0))},
-    {0: (FROZEN, NEUMANN), 1: (sg.dirichlet(1.0), FROZEN)},
-    {0: PERIODIC, 1: (NEUMANN, sg.dirichlet(-1.0))},
-    {0: (NEUMANN, sg.dirichlet(4.0)), 1: PERIODIC},
+SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((9,), (3,)),
+    ((11,), (9,)),
+    ((5,), (5,)),
+    ((7, 9), (3, 3)),
+    ((11, 8), (5, 3)),
+    ((7, 7), (7, 7)),
+    ((3, 12), (3, 1)),
+    ((5, 4, 6), (3, 3, 3)),
+    ((7, 3, 5), (5, 1, 3)),
+    ((5, 5, 5), (5, 5, 5)),
 ]
+
+
+def boundaries(ndim: int) -> list[Any]:
+    """Every kind on all sides, and mixtures: of axes, of the two sides of an axis, corners of several values."""
+    value = [(sg.dirichlet(2.0 + axis), sg.dirichlet(-3.0 - axis)) for axis in range(ndim)]
+    kinds = [FROZEN, NEUMANN, sg.dirichlet(-1.0)]
+    mixed = [
+        {axis: (kinds[(axis + turn) % 3], kinds[(axis + turn + 1) % 3]) for axis in range(ndim)} for turn in (0, 1)
+    ]
+    around = [
+        {a: (PERIODIC if a == axis else (NEUMANN, sg.dirichlet(4.0))) for a in range(ndim)} for axis in (0, ndim - 1)
+    ]
+    return [PERIODIC, FROZEN, NEUMANN, sg.dirichlet(1.5), dict(enumerate(value)), *mixed, *around]
 
 
 @pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
@@ -55,7 +79,7 @@ BOUNDARIES: list[Any] = [
 def test_source_compiles(arch: str) -> None:
     found = compile_cached(naive.source(), arch).resources
     kinds = {f"{what}_{dtype}" for what in ("step", "random", "poison", "compare") for dtype in naive.TYPES}
-    assert set(found) == kinds | {"read_all"}
+    assert set(found) == kinds | {"read_all", "copy_all"}
     assert not any(r.spill_stores for r in found.values())
 
 
@@ -75,17 +99,18 @@ def pointer(a: np.ndarray[Any, Any]) -> ctypes.c_void_p:
     return ctypes.c_void_p(a.ctypes.data)
 
 
-@pytest.mark.parametrize("boundary", BOUNDARIES, ids=str)
-@pytest.mark.parametrize(("shape", "edges"), [((7, 9), (3, 3)), ((11, 8), (5, 3)), ((7, 7), (7, 7)), ((3, 12), (3, 1))])
-def test_equals_the_reference(boundary: Any, shape: tuple[int, int], edges: tuple[int, int], host: ctypes.CDLL) -> None:
+@pytest.mark.parametrize("at", range(len(boundaries(1))))
+@pytest.mark.parametrize(("shape", "edges"), SHAPES, ids=str)
+def test_equals_the_reference(shape: tuple[int, ...], edges: tuple[int, ...], at: int, host: ctypes.CDLL) -> None:
     rng = np.random.default_rng(sum(shape))
-    stencil = sg.Stencil.from_weights(rng.standard_normal(edges), boundary)
+    stencil = sg.Stencil.from_weights(rng.standard_normal(edges), boundaries(len(shape))[at])
     u = rng.random(shape)
     got, w = u, np.ascontiguousarray(stencil.weights)
+    box = ctypes.create_string_buffer(naive._box(shape, edges))
     border = ctypes.create_string_buffer(naive._border(stencil))
     for _ in range(3):
         out = np.full(shape, np.nan)
-        host.host_step(pointer(got), pointer(out), pointer(w), *shape, *edges, border)
+        host.host_step(pointer(got), pointer(out), pointer(w), box, border)
         got = out
     want = run(u, stencil.weights, stencil.sides, 3)
     assert np.abs(got - want).max() <= 1e-13 * np.abs(want).max()
@@ -102,7 +127,13 @@ def test_compare(host: ctypes.CDLL) -> None:
             assert found[:2].view(np.float64).tolist() == [2.0, 4.0]
 
 
+def test_copy(host: ctypes.CDLL) -> None:
+    a, b = np.random.default_rng(0).random(10), np.full(12, np.nan)
+    host.host_copy(pointer(a), pointer(b), ctypes.c_longlong(5))
+    assert np.array_equal(b[:10], a) and np.isnan(b[10:]).all()
+
+
 def test_what_it_cannot_do_is_refused() -> None:
-    stencil = sg.Stencil.from_weights(np.ones(3))
-    with pytest.raises(sg.StencilError, match="2-D"):
+    stencil = sg.Stencil.from_weights(np.ones(3, np.float16))
+    with pytest.raises(sg.StencilError, match="f16"):
         naive.Naive.run(object.__new__(naive.Naive), stencil, (8,), 1, 0, 0, 0)

@@ -1,0 +1,53 @@
+"""What ``sparsegen bench --suite`` does: measure, save after every row, print the tables."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from sparsegen.bench import harness, report, stencils
+from sparsegen.bench.harness import Row
+from sparsegen.bench.suites import run_suite
+from sparsegen.ir.errors import DeviceError, SparsegenError
+from sparsegen.target import gpu_info
+
+
+def say(line: str) -> None:
+    """A line of progress."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def measure(args: Namespace) -> bool:
+    """Measure the suite that the options name; whether every row is right and reaches its target.
+
+    DeviceError without a GPU, or for options that are not this suite's; ArrayError where ``--out`` cannot be written.
+    """
+    if args.suite != "stencil" and (args.part or args.floor):
+        raise DeviceError(f"suite {args.suite} has no parts and no floors", hint="drop --part and --floor")
+    if isinstance(gpu := gpu_info(), SparsegenError):
+        raise DeviceError(f"a suite is measured on a GPU: {gpu.message}", hint=gpu.hint)
+    out = Path(args.out) if args.out else None
+    old = report.load(out) if out and out.exists() and args.suite == "stencil" else None
+    seed = args.seed if args.seed is not None else int.from_bytes(os.urandom(4), "little")
+    head = report.header(args.seconds, args.cold, seed, args.commit)
+
+    def keep(rows: Sequence[Row]) -> None:
+        found = report.result(args.suite, rows, head)
+        if out:
+            report.save(report.merged(old, found) if old else found, out)
+
+    if args.suite == "stencil":
+        parts = args.part or (stencils.PARTS[:1] if args.quick else stencils.PARTS)
+        cases = stencils.cases(list(dict.fromkeys(parts)))
+        rows = harness.run(cases, args.seconds, args.cold, seed, say, args.floor or (), keep)
+    else:
+        rows = run_suite(args.suite, args.quick, args.seconds, args.cold, seed, say)
+    if report.origin(args.commit).sources != head["sources"]:
+        head["dirty"] = True
+        say("the sources changed while they were measured")
+    keep(rows)
+    print(report.text(report.result(args.suite, rows, head)))
+    return all(row.ok for row in rows)

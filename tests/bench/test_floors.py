@@ -1,0 +1,83 @@
+"""Floors: what is read of a program's output, and programs that do not do what a floor must."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparsegen.backends.cuda.toolchain import find_tool
+from sparsegen.bench import floors
+from sparsegen.bench.floors import Floor, best, measure, parse, prepare
+from sparsegen.ir.errors import ToolchainError
+
+OUTPUT = """\
+# NVIDIA H200 SMs=132
+warp2d_T8_C4,Heat-2D,10240x10240x1,T=8,GSt/s=1208.0,err=2e-16 ok
+BEST Heat-2D 1308.2 warp2d_T10_C4_PF8
+BEST 1D5P 2390
+BEST Box-2D49P 0.0
+NOT THE BEST Heat-3D 1.0 x
+"""
+
+
+def program(folder: Path, text: str, name: str = "floor") -> str:
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+    return str(file)
+
+
+def test_only_figures_are_read() -> None:
+    assert parse(OUTPUT, "p") == [
+        Floor("Heat-2D", 1308.2, "warp2d_T10_C4_PF8", "p"), Floor("1D5P", 2390.0, "", "p")]  # fmt: skip
+
+
+def test_the_fastest_counts_of_all_programs_or_of_one() -> None:
+    found = [Floor("a", 3, "x", "p"), Floor("a", 5, "y", "q"), Floor("a", 4, "z", "p"), Floor("b", 9, "", "p")]
+    assert best(found, "a") == found[1] and str(found[1]) == "q y" and str(found[3]) == "p"
+    assert best(found, "p:a") == found[2]
+    assert best(found, "c") is None and best(found, "q:b") is None and best(found, "") is None
+
+
+def test_words_reach_the_program(tmp_path: Path) -> None:
+    line = f"{program(tmp_path, 'echo BEST $1 2.5 $2')} 'Heat-2D' quick"
+    assert measure(prepare(line, "sm_90a", tmp_path)) == [Floor("Heat-2D", 2.5, "quick", "floor")]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("echo nothing", "printed no figure"),
+        ("echo no GPU >&2; exit 3", "ended with 3: no GPU"),
+        ("exit 1", "no output"),
+    ],
+)
+def test_a_program_that_is_no_floor(text: str, what: str, tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match=what):
+        measure([program(tmp_path, text)])
+
+
+def test_a_program_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(floors, "RUN_LIMIT", 0.2)
+    with pytest.raises(ToolchainError, match="timed out"):
+        measure([program(tmp_path, "exec sleep 20")])
+
+
+@pytest.mark.parametrize(
+    ("line", "what"), [("absent.cu", "no floor 'absent.cu'"), ("'a", "cannot be read"), (" ", "cannot")]
+)
+def test_a_line_that_names_nothing(line: str, what: str, tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match=what):
+        prepare(line, "sm_90a", tmp_path)
+
+
+@pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
+def test_a_source_is_compiled(tmp_path: Path) -> None:
+    text = '#include <cstdio>\nint main(int n, char** a) { printf("BEST x %s.5 v\\n", a[n - 1]); }\n'
+    (tmp_path / "hand.cu").write_text(text)
+    command = prepare(f"{tmp_path}/hand.cu 1 2", "sm_90a", tmp_path)
+    assert measure(command) == [Floor("x", 2.5, "v", "hand")]
+    (tmp_path / "hand.cu").write_text("nonsense\n")
+    with pytest.raises(ToolchainError, match="ended with"):
+        prepare(f"{tmp_path}/hand.cu", "sm_90a", tmp_path)
