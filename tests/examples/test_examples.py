@@ -1,0 +1,172 @@
+"""Every example runs as a user starts it, shows what it is there to show, and fails where that is not so."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparsegen as sg
+from sparsegen.bench import report, stencils
+from sparsegen.bench.harness import Row, labels
+from sparsegen.boundary import resolve
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+def run(folder: Path, name: str, *words: str) -> str:
+    """What an example prints when it is started in ``folder``; it must succeed."""
+    command = [sys.executable, str(EXAMPLES / name), *words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Imports an example by its name."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return importlib.import_module
+
+
+def drawn(folder: Path, said: str) -> bool:
+    """Whether the picture is there where matplotlib is, and else the line that says what to install."""
+    file = folder / "picture.png"
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        return "needs matplotlib" in said and not file.exists()
+    return f"wrote {file}" in said and file.read_bytes()[1:4] == b"PNG"
+
+
+def test_all_examples_are_in_the_readme() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for file in EXAMPLES.glob("[!_]*.py"):
+        assert f"`examples/{file.name}`" in text or f"`{file.name}`" in text, file.name
+
+
+# ------------------------------------------------------------------------------------------------ heat, convergence
+def test_heat_converges_in_second_order(tmp_path: Path) -> None:
+    said = run(tmp_path, "heat_convergence.py", "--size=32", "--picture=picture.png")
+    table = re.findall(r"^ +(\d+) +(\d+) +(\S+) +([\d.]+|–)", said, re.MULTILINE)
+    assert [int(row[0]) for row in table] == [4, 8, 16, 32]
+    assert [int(row[1]) for row in table] == [4, 16, 64, 256]
+    # sin(pi x) sin(pi y) is an eigenvector of the scheme too, so its error is known in closed form.
+    for n, steps, error, _ in table:
+        factor = 1 - 8 * 0.2 * np.sin(np.pi / int(n) / 2) ** 2
+        exact = np.exp(-2 * np.pi**2 * int(steps) * 0.2 / int(n) ** 2)
+        assert float(error) == pytest.approx(abs(factor ** int(steps) - exact), rel=0.01)
+    assert all(1.9 < float(row[3]) < 2.2 for row in table[1:])
+    assert drawn(tmp_path, said)
+
+
+def test_a_wrong_scheme_does_not_converge(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    module = example("heat_convergence")
+    w = module.heat.weights
+    assert module.main(["--size=32"], sg.Stencil.from_weights(w, sg.dirichlet(0.0))) == 0
+    assert module.main(["--size=32"], sg.Stencil.from_weights(w, sg.neumann)) == 1
+    assert "the order is" in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------------------------------------ diffusion in 3-D
+def test_diffusion_conserves_heat(tmp_path: Path) -> None:
+    said = run(tmp_path, "diffusion3d.py", "--size=12", "--steps=5", "--picture=picture.png")
+    found = re.search(r"mean: (\S+) -> (\S+) degrees", said)
+    assert found and found[1] == found[2] and float(found[1]) > 20
+    first, last = re.findall(r"\|([^|\n]+)\|\n", said.split("after")[0]), re.findall(r"\|([^|\n]+)\|\n", said)
+    assert len(last) == 2 * len(first) == 24 and "".join(first) != "".join(last[12:])
+    assert drawn(tmp_path, said)
+
+
+def test_an_open_box_does_not(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    module = example("diffusion3d")
+    leaky = sg.Stencil.from_weights(module.diffusion.weights, sg.dirichlet(0.0))
+    assert module.main(["--size=8", "--steps=3"], leaky) == 1
+    assert "heat was not conserved" in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------------------------------------ waves
+def test_waves_conserve_energy(tmp_path: Path) -> None:
+    said = run(tmp_path, "wave.py", "--size=24", "--steps=30", "--picture=picture.png")
+    found = re.search(r"energy: (\S+) -> (\S+) ", said)
+    assert found and found[1] == found[2] and float(found[1]) > 1
+    plane = re.findall(r"\|([^|\n]+)\|\n", said.split("after 30 steps")[1])
+    assert len(plane) == 24 and len(set(plane)) > 3  # the lens has bent what was flat
+    assert drawn(tmp_path, said)
+
+
+def test_other_walls_have_another_energy(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    module = example("wave")
+    assert module.main(["--size=24", "--steps=5"]) == 0
+    mirrors = replace(module.wave, sides=(resolve(sg.neumann, 2),))
+    assert module.main(["--size=24", "--steps=5"], mirrors) == 1
+    assert "energy was not conserved" in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------------------------------------ the Game of Life
+def test_a_glider_goes_round(tmp_path: Path) -> None:
+    said = run(tmp_path, "life.py", "--size=8", "--steps=32", "--picture=picture.png")
+    assert "generations 0 to 4\n.#......" in said and "0 errors, 0 notes" in said
+    assert re.findall(r"after (\d+) generations .*: True", said) == ["4", "32"]
+    assert drawn(tmp_path, said)
+
+
+def test_other_rules_have_no_glider(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def seeds(u: Any) -> Any:
+        around = sum(u[dy, dx] for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0))
+        return sg.where((around == 2) & (u[0, 0] == 0), 1, 0)
+
+    assert example("life").main(["--size=8", "--steps=4"], sg.stencil(dtype="f32")(seeds)) == 1
+    assert "False" in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------------------------------------ the memory table
+def test_the_memory_table_is_the_papers(tmp_path: Path) -> None:
+    said = run(tmp_path, "memory.py", "--picture=picture.png")
+    rows = dict(re.findall(r"^(\S+D\S*P?) +\d +\S+ +\S+ +(-\S+%)", said, re.MULTILINE))
+    assert rows == {"Heat-2D": "-70.0%", "Box-2D9P": "-83.3%", "Star-2D13P": "-86.5%", "Box-2D49P": "-96.4%"}
+    # A tile of 32 x 64 outputs of 49 points has 38 rows of 8 groups of 7: 4256 of 100352 elements.
+    assert re.search(r"^Box-2D49P .* -95\.8%$", said, re.MULTILINE)
+    assert drawn(tmp_path, said)
+
+
+def test_another_layout_is_not_the_papers(
+    example: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = example("memory")
+    assert module.main(["--size=64"]) == 0
+    monkeypatch.setattr(module, "stencil2row_b", lambda k, groups, rows: module.stencil2row_a(k, 2 * groups, rows))
+    assert module.main(["--size=64"]) == 1
+    assert "not the formula's" in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------------------------------------ all shapes
+def test_shapes_says_how_to_measure(tmp_path: Path) -> None:
+    said = run(tmp_path, "shapes.py", "--from=nothing.json")
+    assert "nothing was measured yet" in said and "sparsegen bench --suite stencil" in said
+
+
+def test_shapes_shows_what_was_measured(tmp_path: Path) -> None:
+    head = dict.fromkeys(("device", "driver", "nvcc", "python", "sparsegen", "commit", "sources"), "X")
+    head |= {"dirty": False, "date": "2026-11-20", "seconds": 0.1, "cold": False, "seed": 1, "tolerance": {}}
+    rows = [
+        replace(Row(**labels(stencils.case(form, "targets"), "direct")), gs_per_s=2.0 * form.least, floor=form.least)
+        for form in stencils.FORMS
+    ]
+    rows[2] = replace(rows[2], gs_per_s=None, failed="out of memory")
+    rows[3] = replace(rows[3], floor=None)
+    report.save(report.result("stencil", rows, head), tmp_path / "found.json")
+    said = run(tmp_path, "shapes.py", "--from=found.json", "--picture=picture.png")
+    table = {line.split()[0]: line.split() for line in said.splitlines() if re.match(r"\S+D\S*  ", line)}
+    assert list(table) == [form.name for form in stencils.FORMS]
+    assert table["Heat-1D"][1:6] == ["9000", "4500", "1108", "2.00", f"{9000 / 1108:.2f}"]
+    assert table["Heat-2D"][1] == "–" and table["Box-2D9P"][2:5:2] == ["–", "–"]
+    assert drawn(tmp_path, said)
