@@ -128,6 +128,12 @@ class Builder:
         self.emit(w.Fma((out,), a, b, c, loc=self.loc))
         return out
 
+    def compare(self, op: str, a: Value, b: Value, hint: str = "p") -> Value:
+        """``a op b`` of two floating-point values: ``lt le eq ne``."""
+        out = self.fresh(hint, pred)
+        self.emit(w.Compare((out,), op, a, b, loc=self.loc))
+        return out
+
     def select(self, cond: Expr, a: Value, b: Value, hint: str = "v") -> Value:
         out = self.fresh(hint, a.dtype)
         self.emit(w.SelectValue((out,), cond, a, b, loc=self.loc))

@@ -70,6 +70,10 @@ class DeviceError(SparsegenError):
     """A GPU or a device profile that is not there."""
 
 
+class DeviceMemoryError(DeviceError):
+    """Device memory that the driver could not give."""
+
+
 class IRError(SparsegenError):
     """A program that the verifier or the parser refuses."""
 

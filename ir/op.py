@@ -28,7 +28,7 @@ class Stencil(Op):
     ``radius`` is the reach on each axis, in cells (outer zero weights count: ``frozen`` keeps that many cells);
     ``pitch`` is the distance between rows of ``u`` and of ``out``, in elements; ``steps`` is how many time steps one
     application stands for (1 until time fusion); ``levels`` applications follow one another (``sides`` hold before the
-    first only).
+    first only).  Fields of 16-bit floats are summed in f32 over all of them, and rounded where they are stored.
     """
 
     symbol: str = attr()

@@ -81,6 +81,16 @@ DTYPES: dict[str, DType] = {
 }
 
 
+def sum_type(dtype: DType) -> DType:
+    """The type in which values of a field are multiplied and summed: f32 for 16-bit floats, else the field's own."""
+    return f32 if dtype.kind == "float" and dtype.bits == 16 else dtype
+
+
+def widths(dtype: DType) -> tuple[int, ...]:
+    """How many adjacent elements one load or store can move: 1, 2 or 4, of 16 bits also 8; 16 bytes at most."""
+    return tuple(n for n in (1, 2, 4, 8) if n * dtype.nbytes <= 16 and (n <= 4 or dtype.bits == 16))
+
+
 @dataclass(frozen=True)
 class Buffer:
     """A flat array of ``size`` elements of ``dtype`` in one memory space, named once in a function.

@@ -15,7 +15,8 @@ from .verify_warp import converged, elem_bytes, in_space, n_results, whole_warp
 
 
 def _vector(ctx: Context, buf: Buffer, count: int) -> None:
-    ctx.need(count in (1, 2, 4), f"accesses {count} elements at once, but 1, 2 or 4 are possible")
+    possible = (1, 2, 4, 8) if buf.dtype.bits == 16 else (1, 2, 4)
+    ctx.need(count in possible, f"accesses {count} elements at once, but 1, 2 or 4 (or 8 of 16 bits) are possible")
     nbytes = count * elem_bytes(ctx, buf.dtype)
     ctx.need(nbytes <= 16, f"accesses {count} x {buf.dtype} = {nbytes} bytes at once, but at most 16 are possible")
     if buf.space in ("global", "shared"):

@@ -16,6 +16,7 @@ from .verify import Context, check
 UNARY: Final = ("neg", "abs", "sqrt", "not", "popc", "clz", "brev")
 ARITHMETIC: Final = ("add", "sub", "mul", "div", "min", "max")
 BITS: Final = ("and", "or", "xor", "shl", "shr")
+COMPARE: Final = ("lt", "le", "eq", "ne")
 
 
 def n_results(op: Op, ctx: Context, *counts: int) -> None:
@@ -169,6 +170,17 @@ def _fma(op: w.Fma, ctx: Context) -> None:
     n_results(op, ctx, 1)
     for e, what in ((op.a, "a"), (op.b, "b"), (op.c, "c")):
         ctx.typed(e, op.out[0].dtype, what)
+
+
+@check(w.Compare)
+def _compare(op: w.Compare, ctx: Context) -> None:
+    n_results(op, ctx, 1)
+    ctx.one_of(op.op, COMPARE, "comparison")
+    ctx.need(op.out[0].dtype is pred, f"gives a predicate, not {op.out[0].dtype}")
+    a = _value(ctx, op.a, "the left side")
+    ctx.need(a.dtype.kind == "float", f"compares floating-point values, but {declaration(a)}",
+             "compare integers in an expression")  # fmt: skip
+    ctx.typed(op.b, a.dtype, "the right side")
 
 
 @check(w.SelectValue)

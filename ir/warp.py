@@ -138,6 +138,19 @@ class Fma(Op):
     c: Expr = operand()
 
 
+@define("warp.compare")
+class Compare(Op):
+    """A predicate: ``lt le eq ne`` of two floating-point values; with a NaN only ``ne`` holds.
+
+    Integers are compared in expressions.
+    """
+
+    out: tuple[Value] = result()
+    op: str = attr()
+    a: Expr = operand()
+    b: Expr = operand()
+
+
 @define("warp.select")
 class SelectValue(Op):
     """``a`` where the predicate holds, else ``b``."""
@@ -231,7 +244,7 @@ class Alloc(Op):
 
 @define("warp.ld")
 class Ld(Op):
-    """Loads ``len(out)`` adjacent elements (1, 2 or 4; at most 16 bytes, aligned to their size).
+    """Loads ``len(out)`` adjacent elements (1, 2 or 4, of 16 bits also 8; at most 16 bytes, aligned to their size).
 
     With ``where`` false the lane loads nothing and gets ``other``.  ``cache``: ``""``, ``cg``, ``cs``, ``nc``.
     ``degree``: the worst bank-conflict degree that the program declares for a shared access (1: none).
@@ -248,9 +261,7 @@ class Ld(Op):
 
 @define("warp.st")
 class St(Op):
-    """Stores adjacent elements (1, 2 or 4; at most 16 bytes, aligned to their size) where ``where`` holds.
-
-    ``degree`` as for ``warp.ld``.
+    """Stores adjacent elements where ``where`` holds; how many at once and ``degree`` as for ``warp.ld``.
     """
 
     buf: Buffer = buffer(writes=True, reads=False)

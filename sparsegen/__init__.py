@@ -22,8 +22,10 @@ del _root, Path
 if TYPE_CHECKING:
     from sparsegen.boundary import dirichlet, frozen, neumann, periodic
     from sparsegen.compiler import compile, schedules
+    from sparsegen.dsl.functions import abs, max, min, sqrt, where
     from sparsegen.dsl.stencil import Stencil
     from sparsegen.dsl.trace import Coef, Field, stencil
+    from sparsegen.dsl.update import Update
     from sparsegen.ir.errors import (
         ArrayError,
         BoundaryError,
@@ -37,13 +39,21 @@ if TYPE_CHECKING:
     )
     from sparsegen.kernel import Kernel
     from sparsegen.schedule import Schedule, StencilSchedule
+    from sparsegen.update_kernel import UpdateKernel
+    from sparsegen.update_schedule import UpdateSchedule
 
 __all__ = [
     # describing
     "stencil",
     "Stencil",
+    "Update",
     "Field",
     "Coef",
+    "abs",
+    "max",
+    "min",
+    "sqrt",
+    "where",
     "periodic",
     "frozen",
     "neumann",
@@ -51,10 +61,12 @@ __all__ = [
     # choosing
     "Schedule",
     "StencilSchedule",
+    "UpdateSchedule",
     "schedules",
     # compiling and running
     "compile",
     "Kernel",
+    "UpdateKernel",
     # errors
     "SparsegenError",
     "StencilError",
@@ -74,6 +86,8 @@ _HOMES = {
     "Field": "dsl.trace",
     "Coef": "dsl.trace",
     "Stencil": "dsl.stencil",
+    "Update": "dsl.update",
+    **dict.fromkeys(["abs", "max", "min", "sqrt", "where"], "dsl.functions"),
     "periodic": "boundary",
     "frozen": "boundary",
     "neumann": "boundary",
@@ -83,6 +97,8 @@ _HOMES = {
     "schedules": "compiler",
     "compile": "compiler",
     "Kernel": "kernel",
+    "UpdateSchedule": "update_schedule",
+    "UpdateKernel": "update_kernel",
     **dict.fromkeys([name for name in __all__ if name.endswith("Error") or name == "KernelFault"], "ir.errors"),
 }
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+from sparsegen.callsite import user_loc
 from sparsegen.ir.boundary import Side, Sides, describe
 from sparsegen.ir.errors import BoundaryError, Loc
-from sparsegen.where import user_loc
 
 __all__ = [
     "BoundarySpec",

@@ -5,36 +5,41 @@ Nothing is compiled here: lowering takes milliseconds and happens at once, nvcc 
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
+from sparsegen.callsite import user_loc
 from sparsegen.dsl.stencil import Stencil
-from sparsegen.geometry import legal, legalise, misfit
+from sparsegen.dsl.update import Update
+from sparsegen.footprint import Footprint
+from sparsegen.geometry import legal, legalise, misfit, split, with_steps
 from sparsegen.ir.errors import Loc, ScheduleError, SparsegenError, StencilError
-from sparsegen.schedule import ITEMSIZE, RANGES, Schedule, StencilSchedule
+from sparsegen.schedule import RANGES, Schedule, StencilSchedule
 from sparsegen.target import Target, resolve
-from sparsegen.where import user_loc
 
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
     from sparsegen.cost.search import Ranking
     from sparsegen.cost.stencil import Cost
+    from sparsegen.cost.update import UpdateCost
     from sparsegen.kernel import Kernel
+    from sparsegen.update_kernel import UpdateKernel
+    from sparsegen.update_schedule import UpdateSchedule
 
 #: Cells of a field that 32-bit index arithmetic reaches.
 MAX_CELLS = 2**31 - 1
-#: Largest number of time steps that one application of fused weights stands for (``stream`` has its own limit).
-MAX_FUSE = RANGES[""]["fuse"][1]
 #: Largest number of time steps of a pass.
 MAX_STEPS = RANGES["stream"]["fuse"][1] * RANGES[""]["levels"][1]
 NonFinite = Literal["any", "exact"]
 
 
+@overload
 def compile(
     stencil: Stencil,
     shape: Sequence[int],
@@ -43,7 +48,26 @@ def compile(
     backend: str = "auto",
     schedule: str | StencilSchedule = "auto",
     nonfinite: NonFinite = "any",
-) -> Kernel:
+) -> Kernel: ...
+@overload
+def compile(
+    stencil: Update,
+    shape: Sequence[int],
+    steps: int = 1,
+    device: str | Path | DeviceProfile = "auto",
+    backend: str = "auto",
+    schedule: str | UpdateSchedule = "auto",
+    nonfinite: NonFinite = "any",
+) -> UpdateKernel: ...
+def compile(
+    stencil: Stencil | Update,
+    shape: Sequence[int],
+    steps: int = 1,
+    device: str | Path | DeviceProfile = "auto",
+    backend: str = "auto",
+    schedule: str | StencilSchedule | UpdateSchedule = "auto",
+    nonfinite: NonFinite = "any",
+) -> Kernel | UpdateKernel:
     """A kernel that does ``steps`` time steps of ``stencil`` on fields of ``shape`` (cells on each axis).
 
     ``device``: what the code is for: ``"auto"`` (this machine's GPU; without one the H200), a profile's name, a TOML
@@ -51,6 +75,12 @@ def compile(
     ``"emulator"``, ``"reference"``.  ``schedule``: ``"auto"`` (the cheapest legal one by the cost model), a line such
     as ``"tiled fuse=2 tile=32x64"``, or a StencilSchedule.  ``nonfinite="exact"`` leaves out schedules that spread a
     NaN or Inf farther than the stencil does.
+
+    Fields in f16 and bf16 are summed in f32 and rounded once a *pass*: the reference rounds at every step, so a schedule
+    of several steps a pass (``fuse``, ``levels``) gives a result nearer to the exact one, and one of one step its own.
+
+    A general update (several fields or levels, coefficients, a formula that is not linear) takes schedules such as
+    ``"direct block=32x8 column=4"`` on the CUDA cores, and its kernel is called with all its arrays.
 
     Raises StencilError (rank, shape, steps, dtype), ScheduleError (unknown, contradictory, or illegal on the device:
     shared memory, registers, instructions it does not have), DeviceError (unknown, or not here); all before nvcc runs.
@@ -64,25 +94,53 @@ def compile(
         if nonfinite not in ("any", "exact"):
             raise ScheduleError(f"nonfinite={nonfinite!r} is unknown", hint="write nonfinite='any' or 'exact'")
         target = resolve(device, backend)
-        choice = _choose(stencil, sizes, count, target, schedule, nonfinite)
+        if isinstance(stencil, Update):
+            from sparsegen import update_compile
+            from sparsegen.update_kernel import UpdateKernel
+
+            return UpdateKernel(
+                stencil, sizes, count, target, update_compile.choose(stencil, sizes, target, schedule), loc
+            )
+        choice = _choose(stencil.gridded, grid(sizes), count, target, schedule, nonfinite)
         return Kernel(stencil, sizes, count, target, choice, loc)
 
 
+@overload
 def schedules(
     stencil: Stencil,
     shape: Sequence[int],
     steps: int | None = None,
     device: str | Path | DeviceProfile = "auto",
     nonfinite: NonFinite = "any",
-) -> list[Cost]:
+) -> list[Cost]: ...
+@overload
+def schedules(
+    stencil: Update,
+    shape: Sequence[int],
+    steps: int | None = None,
+    device: str | Path | DeviceProfile = "auto",
+    nonfinite: NonFinite = "any",
+) -> list[UpdateCost]: ...
+def schedules(
+    stencil: Stencil | Update,
+    shape: Sequence[int],
+    steps: int | None = None,
+    device: str | Path | DeviceProfile = "auto",
+    nonfinite: NonFinite = "any",
+) -> list[Cost] | list[UpdateCost]:
     """The predicted cost of every legal schedule, cheapest a time step first; each has ``.schedule`` and ``.rate``.
 
     ``steps`` limits how many time steps a pass may do (default: as many as a schedule can).  Errors as in ``compile``.
     """
     with located(user_loc()):
         sizes = _shape(stencil, shape)
+        if isinstance(stencil, Update):
+            from sparsegen.update_compile import rank
+
+            positive(1 if steps is None else steps, "steps")
+            return list(rank(stencil, sizes, resolve(device, "emulator" if device != "auto" else "auto").profile))
         limit = MAX_STEPS if steps is None else positive(steps, "steps")
-        _supported(stencil)
+        stencil, sizes = stencil.gridded, grid(sizes)
         profile = resolve(device, "emulator" if device != "auto" else "auto").profile
         ranking = ranked(stencil, sizes, limit, profile, nonfinite)
         return list(ranking.costs)
@@ -115,7 +173,7 @@ def positive(value: Any, name: str) -> int:
 
 
 def _shape(stencil: Any, shape: Any) -> tuple[int, ...]:
-    if not isinstance(stencil, Stencil):
+    if not isinstance(stencil, (Stencil, Update)):
         raise StencilError(
             f"cannot compile {type(stencil).__name__} {stencil!r}",
             hint="decorate the function with @sg.stencil, or use sg.Stencil.from_weights(w)",
@@ -127,6 +185,11 @@ def _shape(stencil: Any, shape: Any) -> tuple[int, ...]:
             f"shape={shape!r} is no shape", hint="pass the cells of each axis, as in shape=(512, 512)"
         ) from None
     sizes = tuple(positive(n, f"shape[{axis}]") for axis, n in enumerate(given))
+    if isinstance(stencil, Update):
+        from sparsegen.update_compile import fitting_shape
+
+        fitting_shape(stencil, sizes)
+        return sizes
     if len(sizes) != stencil.ndim:
         raise StencilError(
             f"shape {_text(sizes)} has {len(sizes)} axes, {stencil.name} has {stencil.ndim}",
@@ -149,27 +212,23 @@ def _shape(stencil: Any, shape: Any) -> tuple[int, ...]:
     return sizes
 
 
+def grid(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape with at least two axes: a field of one axis is one row (see ``Stencil.gridded``)."""
+    return shape if len(shape) > 1 else (1, *shape)
+
+
 def _text(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))
 
 
-def boundary_kind(stencil: Stencil) -> str:
-    """The kind of boundary that the cost model takes for all sides: the costliest of them."""
-    from sparsegen.cost.stencil import costliest
-
-    return costliest(side.kind for pair in stencil.sides for side in pair)
-
-
 @dataclass(frozen=True)
 class Choice:
-    """A schedule and how it was chosen.  ``ranking`` and ``cost`` are None where no schedule fits (reference only);
-    then ``reason`` is the error that any use of the schedule raises."""
+    """A schedule and how it was chosen; ``ranking`` is None where the user gave it."""
 
-    schedule: StencilSchedule | None
-    cost: Cost | None
+    schedule: StencilSchedule
+    cost: Cost
     ranking: Ranking | None
     automatic: bool
-    reason: SparsegenError | None = None
 
 
 def edge(stencil: Stencil) -> int:
@@ -180,12 +239,6 @@ def edge(stencil: Stencil) -> int:
 def _choose(
     stencil: Stencil, shape: tuple[int, ...], steps: int, target: Target, schedule: Any, nonfinite: str
 ) -> Choice:
-    try:
-        _supported(stencil)
-    except StencilError as error:
-        if target.backend != "reference":
-            raise
-        return Choice(None, None, None, True, error)  # the reference needs no schedule
     if isinstance(schedule, str) and schedule.strip() == "auto":
         return _automatic(stencil, shape, steps, target.profile, nonfinite)
     if isinstance(schedule, str):
@@ -197,7 +250,7 @@ def _choose(
         )
     chosen = check(stencil, shape, schedule, target.profile)
     if schedule.steps > steps:
-        knobs = f"fuse={schedule.fuse}" + (f" levels={schedule.levels}" if schedule.family == "stream" else "")
+        knobs = f"fuse={schedule.fuse}" + (f" levels={schedule.levels}" if schedule.levelled else "")
         raise ScheduleError(
             f"{knobs} does {schedule.steps} time steps at once, but steps={steps}",
             hint=f"compile for steps={schedule.steps} or more, or do {steps} at once",
@@ -209,48 +262,19 @@ def _choose(
         )
     from sparsegen.cost.stencil import cost
 
-    kind = boundary_kind(stencil)
-    predicted = cost(edge(stencil), stencil.points, _pair(shape), chosen, target.profile, stencil.dtype, kind,
-                     flat=flat(stencil))  # fmt: skip
-    return Choice(chosen, predicted, None, False)
+    return Choice(chosen, cost(Footprint.of(stencil), shape, chosen, target.profile), None, False)
 
 
 def check(
     stencil: Stencil, shape: tuple[int, ...], schedule: StencilSchedule, profile: DeviceProfile
 ) -> StencilSchedule:
     """The schedule with its tile resolved; ScheduleError if it cannot run this stencil and shape on the device."""
-    k = edge(stencil)
-    chosen = legalise(schedule, k)
+    fp = Footprint.of(stencil)
+    chosen = legalise(schedule, fp.k, fp.axes)
     if reason := misfit(chosen, stencil.weights.shape, shape):
         raise ScheduleError(reason, hint="lower fuse (or levels), or compile for a larger shape")
-    legal(chosen, k, profile, stencil.dtype, bool((stencil.weights != 0.0).all()), flat(stencil))
+    legal(chosen, fp, profile)
     return chosen
-
-
-def flat(stencil: Stencil) -> bool:
-    """Whether the stencil reaches along its rows only: what it does is one-dimensional."""
-    return len(stencil.weights) == 1
-
-
-def _supported(stencil: Stencil) -> None:
-    if stencil.ndim != 2:
-        raise StencilError(
-            f"{stencil.name} has {stencil.ndim} axes: schedules exist for 2 axes in this version",
-            loc=stencil.loc,
-            hint="run it with backend='reference'"
-            + ("" if stencil.ndim == 3 else ", or as a 2-D stencil with weights of shape (1, n)"),
-        )
-    if stencil.dtype not in ITEMSIZE:
-        raise StencilError(
-            f"{stencil.name} is {stencil.dtype}: schedules exist for {' and '.join(ITEMSIZE)} in this version",
-            loc=stencil.loc,
-            hint="use dtype='f64' or 'f32', or backend='reference'",
-        )
-
-
-def _pair(shape: tuple[int, ...]) -> tuple[int, int]:
-    rows, cols = shape
-    return rows, cols
 
 
 def ranked(
@@ -264,10 +288,8 @@ def ranked(
 def _ranked(stencil: Stencil, shape: tuple[int, ...], limit: int, profile: DeviceProfile, nonfinite: str) -> Ranking:
     from sparsegen.cost.search import Ranking, Rejected, candidates, rank
 
-    fuses = tuple(range(1, min(limit, MAX_FUSE) + 1))
-    k, rejected, fitting = edge(stencil), list[Rejected](), list[StencilSchedule]()
-    for s in candidates(k, stencil.dtype, profile, (MAX_CELLS, MAX_CELLS), fuses, rejected, limit=limit,
-                        points=stencil.points, flat=flat(stencil)):  # fmt: skip
+    fp, rejected, fitting = Footprint.of(stencil), list[Rejected](), list[StencilSchedule]()
+    for s in candidates(fp, profile, (MAX_CELLS,) * len(shape), limit, rejected):
         reason = misfit(s, stencil.weights.shape, shape)
         if reason is None and nonfinite == "exact" and s.widens:
             reason = "nonfinite='exact': it may spread a NaN or Inf farther than the stencil"
@@ -275,16 +297,43 @@ def _ranked(stencil: Stencil, shape: tuple[int, ...], limit: int, profile: Devic
             fitting.append(s)
         else:
             rejected.append(Rejected(s, reason))
-    kind = boundary_kind(stencil)
-    ranking = rank(k, stencil.points, stencil.dtype, profile, _pair(shape), fuses, fitting, boundary=kind,
-                   flat=flat(stencil))  # fmt: skip
-    return Ranking(ranking.costs, tuple(rejected))
+    return Ranking(rank(fp, profile, shape, schedules=fitting).costs, tuple(rejected))
 
 
 def total_time(cost: Cost, steps: int) -> float:
-    """Predicted seconds of ``steps`` time steps; a rest that does not fill a pass is counted as whole passes' share."""
+    """Predicted seconds of ``steps`` time steps, those of a rest that does not fill a pass included."""
     passes, rest = divmod(steps, cost.steps_per_launch)
-    return passes * cost.time + (cost.time if rest else 0.0)
+    if not rest:
+        return passes * cost.time
+    return passes * cost.time + _rest_time(cost.schedule, rest, cost.footprint, cost.shape, cost.profile)
+
+
+@lru_cache(maxsize=1 << 14)
+def _rest_time(
+    schedule: StencilSchedule, rest: int, fp: Footprint, shape: tuple[int, ...], profile: DeviceProfile
+) -> float:
+    """Seconds of ``rest`` steps, in the passes that ``execute.Programs.plan`` makes of them; infinite if it has none."""
+    from sparsegen.cost.stencil import cost
+
+    try:
+        return sum(n * cost(fp, shape, s, profile).time for s, n in split(schedule, rest, fp.k))
+    except ScheduleError:  # the rest cannot be done at once: step by step
+        try:
+            return rest * cost(fp, shape, with_steps(schedule, 1, fp.k), profile).time
+        except ScheduleError:
+            return math.inf
+
+
+def cheapest(costs: Iterable[Cost], steps: int) -> Cost:
+    """The first of the schedules that do ``steps`` time steps in the least time, by the model."""
+    best, least = None, math.inf
+    for c in costs:
+        if best is None or steps // c.steps_per_launch * c.time < least:  # else its rest does not matter
+            time = total_time(c, steps)
+            if best is None or time < least:
+                best, least = c, time
+    assert best is not None
+    return best
 
 
 def _automatic(stencil: Stencil, shape: tuple[int, ...], steps: int, profile: DeviceProfile, nonfinite: str) -> Choice:
@@ -295,5 +344,5 @@ def _automatic(stencil: Stencil, shape: tuple[int, ...], steps: int, profile: De
             f"no schedule can run {stencil.name} on {_text(shape)} on {profile.name}: {why}",
             hint="try another device, a larger shape, or backend='reference'",
         )
-    best = min(ranking.costs, key=lambda c: total_time(c, steps))  # the first of the cheapest
+    best = cheapest(ranking.costs, steps)
     return Choice(best.schedule, best, ranking, True)

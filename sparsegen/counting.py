@@ -62,10 +62,8 @@ class Counts(Mapping[str, int]):
         return "\n".join(lines)
 
 
-def counts(plan: Plan, shape: tuple[int, ...]) -> Counts:
-    """Counts of every launch of a plan; ScheduleError for a field that is too large to emulate."""
-    from sparsegen.execute_emulator import run_pass
-
+def countable(shape: tuple[int, ...]) -> None:
+    """ScheduleError for a field that is too large to emulate."""
     cells = int(np.prod(shape))
     if cells > MAX_CELLS:
         side = int(MAX_CELLS**0.5)
@@ -74,6 +72,13 @@ def counts(plan: Plan, shape: tuple[int, ...]) -> Counts:
             f"whose limit is {MAX_CELLS} cells",
             hint=f"compile for a smaller shape, up to {side}x{side}; inner tiles all cost the same",
         )
+
+
+def counts(plan: Plan, shape: tuple[int, ...]) -> Counts:
+    """Counts of every launch of a plan; ScheduleError for a field that is too large to emulate."""
+    from sparsegen.execute_emulator import run_pass
+
+    countable(shape)
     found: list[LaunchCounts] = []
     steps = 0
     for program, times in plan.parts:

@@ -7,7 +7,8 @@ nodes get new pointers when a call brings other arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
 from threading import Lock, RLock
@@ -21,6 +22,7 @@ from sparsegen.backends.cuda.runtime import Launch, Runtime, open_runtime
 from sparsegen.execute import SOURCE, TARGET, WORKSPACE, Plan, constant, launches
 from sparsegen.inspection import Build, BuildCache
 from sparsegen.ir.types import Buffer
+from sparsegen.memory import DEVICE, room_for
 from sparsegen.target import launcher
 
 if TYPE_CHECKING:
@@ -59,10 +61,14 @@ def _picker(slots: tuple[int, ...]) -> Callable[[Sequence[int]], Sequence[int]]:
 
 
 class _Loaded:
-    """A program on one device: its launches, and the addresses of its constants, which end the pass's table."""
+    """A program on one device: its launches, and the addresses of its constants, which end the pass's table.
 
-    def __init__(self, runtime: Runtime, build: Build, uploads: _Uploads) -> None:
+    ``ends``: the roles of what a pass is given (its input and its output), which begin the table.
+    """
+
+    def __init__(self, runtime: Runtime, build: Build, uploads: _Uploads, ends: Sequence[str]) -> None:
         module = build.program.warp
+        self.ends = tuple(ends)
         self.workspaces: list[str] = []
         self.constants: list[int] = []
         loaded = runtime.load(build.compiled().cubin)
@@ -90,20 +96,18 @@ class _Loaded:
         return _Ready(fn, func.grid, block, func.shared_bytes, packed, tuple(slots), start, _picker(tuple(slots)))
 
     def _slot(self, module: Module, role: str, param: Buffer, uploads: _Uploads) -> int:
-        if role == SOURCE:
-            return _SOURCE
-        if role == TARGET:
-            return _TARGET
+        if role in self.ends:
+            return self.ends.index(role)
         if role.startswith(WORKSPACE):
-            return _FIRST + self.workspaces.index(role)
+            return len(self.ends) + self.workspaces.index(role)
         self.constants.append(uploads.address(constant(module, role, param)))
-        return _FIRST + len(self.workspaces) + len(self.constants) - 1
+        return len(self.ends) + len(self.workspaces) + len(self.constants) - 1
 
-    def table(self, source: int, target: int, space: dict[str, int]) -> tuple[int, ...]:
-        """The addresses of one pass, in the order of the slots."""
+    def table(self, ends: tuple[int, ...], space: dict[str, int]) -> tuple[int, ...]:
+        """The addresses of one pass, in the order of the slots: those of its ends first."""
         if not self.workspaces:
-            return (source, target, *self.constants)
-        return (source, target, *(space[role] for role in self.workspaces), *self.constants)
+            return (*ends, *self.constants)
+        return (*ends, *(space[role] for role in self.workspaces), *self.constants)
 
 
 class _Uploads:
@@ -140,10 +144,14 @@ class Space:
     def provide(
         self, sizes: dict[str, int], runtime: Runtime, like: ArrayView | None, stream: int | None
     ) -> dict[str, int]:
-        """Addresses of buffers of at least these sizes (bytes), kept from call to call; hold ``lock`` meanwhile."""
+        """Addresses of buffers of at least these sizes (bytes), kept from call to call; hold ``lock`` meanwhile.
+
+        DeviceMemoryError where they do not fit.
+        """
         for role, nbytes in sizes.items():
             if self.sizes.get(role, -1) < nbytes:
-                self.addresses[role] = self._allocate(nbytes, runtime, like, stream)
+                with room_for({"workspace": sum(sizes.values())}, runtime.memory, DEVICE):
+                    self.addresses[role] = self._allocate(nbytes, runtime, like, stream)
                 self.sizes[role] = nbytes
         return self.addresses
 
@@ -178,7 +186,12 @@ def _used_on(tensor: Any, stream: int | None) -> None:
 
 
 class CudaExecutor:
-    """The programs of one kernel on one GPU, through one way to launch.  Safe for threads."""
+    """The programs of one kernel on one GPU, through one way to launch.  Safe for threads.
+
+    ``ends``: the roles of what a pass is given, in the order of its addresses.
+    """
+
+    ends: tuple[str, ...] = (SOURCE, TARGET)
 
     def __init__(self, device: int, kind: str, builds: BuildCache, seconds: float) -> None:
         self.runtime = open_runtime(device, kind)
@@ -199,7 +212,7 @@ class CudaExecutor:
             with self._lock:
                 found = self._loaded.get(id(program))
                 if found is None:
-                    found = self._loaded[id(program)] = _Loaded(self.runtime, build, self._uploads)
+                    found = self._loaded[id(program)] = _Loaded(self.runtime, build, self._uploads, self.ends)
         return found
 
     def space(self, stream: int | None) -> Space:
@@ -220,18 +233,18 @@ class CudaExecutor:
         sizes = plan.workspaces
         if not sizes:  # one pass
             program = self._loaded.get(id(plan.parts[0][0])) or self.loaded(plan.parts[0][0])
-            self._pass(program, program.table(source, target, {}), stream)
+            self._pass(program, program.table((source, target), {}), stream)
             return
-        self._compile(plan)
+        self.compile([program for program, _ in plan.parts])
         loaded = [self.loaded(program) for program, _ in plan.parts]
         space = self.space(stream)
         with space.lock:  # chains that share a workspace are enqueued one after the other
             addresses = space.provide(sizes, self.runtime, like, stream)
             self._chain(plan, loaded, source, target, addresses, stream)
 
-    def _compile(self, plan: Plan) -> None:
+    def compile(self, programs: Sequence[Program]) -> None:
         """nvcc for all programs that are not loaded yet, at the same time: it takes seconds for each."""
-        builds = [self._builds.get(program) for program, _ in plan.parts if id(program) not in self._loaded]
+        builds = [self._builds.get(program) for program in programs if id(program) not in self._loaded]
         if len(builds) > 1:
             from concurrent.futures import ThreadPoolExecutor
 
@@ -250,10 +263,10 @@ class CudaExecutor:
                 if left > 1 and where[plan.target(done + 1)] == source and (chunk := self._chunk(left)):
                     # there and back, an even number of passes
                     repeat = left // chunk
-                    self._graph(program, chunk).run(program.table(source, goes, space), stream, repeat=repeat)
+                    self._graph(program, chunk).run(program.table((source, goes), space), stream, repeat=repeat)
                     done += chunk * repeat
                     continue
-                self._pass(program, program.table(source, goes, space), stream)
+                self._pass(program, program.table((source, goes), space), stream)
                 source = goes
                 done += 1
 
@@ -277,25 +290,39 @@ class CudaExecutor:
                     for r in program.launches:
                         buffers = tuple(ends[s] if s < _FIRST else s for s in r.slots)
                         nodes.append(GraphLaunch(r.fn, r.grid, r.block, r.shared, r.args, buffers))
-                self._graphs[key] = TimeGraph(self.runtime, nodes)  # type: ignore[arg-type]
+                self._graphs[key] = self.time_graph(nodes)
             return self._graphs[key]
+
+    def time_graph(self, nodes: Sequence[GraphLaunch]) -> TimeGraph:
+        """A chain of launches as a graph."""
+        return TimeGraph(self.runtime, nodes)  # type: ignore[arg-type]
 
     def run_host(self, plan: Plan, u: np.ndarray[Any, Any], out: np.ndarray[Any, Any], stream: int | None) -> None:
         """Copy a host field in (packed), run, copy the result out; done on return."""
         packed = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
-        first = self.runtime.alloc(u.nbytes)
-        try:
-            second = self.runtime.alloc(out.nbytes)
-            try:
-                self.runtime.to_device(first, np.ascontiguousarray(u), stream)
-                self.run(plan, first, second, stream, None)
-                self.runtime.to_host(packed, second, stream)
-            finally:
-                self.runtime.free(second)
-        finally:
-            self.runtime.free(first)
+        with self.fields(plan, u.nbytes) as (first, second):
+            self.runtime.to_device(first, np.ascontiguousarray(u), stream)
+            self.run(plan, first, second, stream, None)
+            self.runtime.to_host(packed, second, stream)
         if packed is not out:
             out[...] = packed
+
+    @contextmanager
+    def fields(self, plan: Plan, nbytes: int) -> Iterator[tuple[int, int]]:
+        """Device memory for an input and an output of ``nbytes`` each, as long as the block lasts.
+
+        DeviceMemoryError if they and the plan's workspace do not fit.
+        """
+        needed = {"input": nbytes, "output": nbytes, "workspace": plan.workspace_nbytes}
+        held: list[int] = []
+        with room_for(needed, self.runtime.memory, DEVICE):
+            try:
+                for _ in range(2):
+                    held.append(self.runtime.alloc(nbytes))
+                yield held[0], held[1]
+            finally:
+                for pointer in reversed(held):
+                    self.runtime.free(pointer)
 
     def __del__(self) -> None:
         try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsegen.execute import SOURCE, TARGET, WORKSPACE, Bound, HostField, Plan, constant, launches, pitches
+from sparsegen.execute import SOURCE, TARGET, WORKSPACE, HostField, Plan, constant, launches, pitches
 from sparsegen.ir import warp
 from sparsegen.ir.types import Buffer
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sparsegen.backends.emulator.report import Report
     from sparsegen.ir.module import Module
     from sparsegen.pipelines import Program
+    from sparsegen.update_plan import UpdatePlan
 
 #: A run that is expected to last longer (seconds) says so first.
 LONG = 60.0
@@ -41,11 +42,7 @@ def run_emulator(plan: Plan, u: HostField, out: HostField) -> None:
     Arrays with padded rows are copied.  A workspace begins as NaN, so that nobody can take what lies between padded
     rows for data.
     """
-    expected = estimate(plan, u.size)
-    meter = None
-    if expected > LONG:
-        _warn(u.shape, plan, expected)
-        meter = _Meter(plan)
+    meter = slow_run(plan, u.shape)
     packed = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
     fields = {TARGET: packed.reshape(-1)}
     for role, nbytes in plan.workspaces.items():
@@ -57,7 +54,7 @@ def run_emulator(plan: Plan, u: HostField, out: HostField) -> None:
             target = fields[plan.target(done)]
             if meter is not None:
                 meter.begin(done)
-            _pass(program.warp, source, target, CALL_CHECKS, meter)
+            run_module(program.warp, {SOURCE: source, TARGET: target}, CALL_CHECKS, meter)
             source, done = target, done + 1
     if packed is not out:
         out[...] = packed
@@ -78,7 +75,7 @@ def run_pass(program: Program, u: HostField, *, checks: bool) -> tuple[HostField
     target = _poisoned(rows * apart_out, u.dtype)
     between = target.reshape(rows, apart_out)[:, cols:]
     between[...] = _UNTOUCHED
-    reports = _pass(program.warp, source, target, ALL if checks else _COUNTING)
+    reports = run_module(program.warp, {SOURCE: source, TARGET: target}, ALL if checks else COUNTING)
     out = np.ascontiguousarray(target.reshape(rows, apart_out)[:, :cols]).reshape(u.shape)
 
     def found(kind: str, message: str, remedy: str) -> None:
@@ -105,12 +102,17 @@ def _poisoned(cells: int, dtype: Any) -> HostField:
     return np.full(cells, np.nan, dtype)
 
 
-_COUNTING = ("bounds", "conflicts")
+#: What exact counts need.
+COUNTING = ("bounds", "conflicts")
 
 
-def _pass(
-    module: Module, source: HostField, target: HostField, checks: Iterable[str], progress: Progress | None = None
+def run_module(
+    module: Module, fields: Mapping[str, HostField], checks: Iterable[str], progress: Progress | None = None
 ) -> list[tuple[str, Report]]:
+    """All launches of a pass between the (flat) fields of its roles: the report of each, by its kernel's name.
+
+    KernelFault for what the checks find, unless they are those of ``k.check`` (``race`` is one).
+    """
     from sparsegen.backends.emulator import run
 
     space: dict[str, HostField] = {}
@@ -118,8 +120,9 @@ def _pass(
     for bound in launches(module):
         args: dict[str, Any] = {}
         for param, role in bound.roles:
-            args[param.name] = _argument(module, param, role, source, target, space)
-        report = run(bound.func, args, checks=checks, progress=progress, align=_aligned(bound))
+            args[param.name] = _argument(module, param, role, fields, space)
+        aligned = {p.name: 16 for p, role in bound.roles if role in fields}  # a user's field is no better aligned
+        report = run(bound.func, args, checks=checks, progress=progress, align=aligned)
         reports.append((bound.func.symbol, report))
         if "race" not in checks:
             report.raise_if_errors()
@@ -127,12 +130,10 @@ def _pass(
 
 
 def _argument(
-    module: Module, param: Any, role: str, source: HostField, target: HostField, space: dict[str, HostField]
+    module: Module, param: Any, role: str, fields: Mapping[str, HostField], space: dict[str, HostField]
 ) -> Any:
-    if role == SOURCE:
-        return source
-    if role == TARGET:
-        return target
+    if role in fields:
+        return fields[role]
     if role.startswith(WORKSPACE) and isinstance(param, Buffer):
         if role not in space:
             dtype = param.dtype.numpy()
@@ -140,11 +141,6 @@ def _argument(
         return space[role]
     data = constant(module, role, param)
     return data if isinstance(param, Buffer) else data[0].item()
-
-
-def _aligned(bound: Bound) -> dict[str, int]:
-    """A user's field is only as aligned as its widest access; everything else comes from an allocator."""
-    return {p.name: 16 for p, role in bound.roles if role in (SOURCE, TARGET)}
 
 
 # ------------------------------------------------------------------------------------------------ how long
@@ -169,7 +165,16 @@ def lane_ops(func: warp.Func) -> float:
     return cost(func.body) * blocks * func.threads
 
 
-def estimate(plan: Plan, cells: int) -> float:
+def slow_run(plan: Plan | UpdatePlan, shape: tuple[int, ...]) -> Meter | None:
+    """For a run that will take long: a warning that says so, and what will show its progress."""
+    expected = estimate(plan, int(np.prod(shape)))
+    if expected <= LONG:
+        return None
+    _warn(shape, plan, expected)
+    return Meter(plan)
+
+
+def estimate(plan: Plan | UpdatePlan, cells: int) -> float:
     """Seconds that a plan is expected to take on the emulator, within a factor of about three."""
     if cells * plan.passes < 1 << 20:  # far below a minute, whatever the schedule
         return 0.0
@@ -179,21 +184,21 @@ def estimate(plan: Plan, cells: int) -> float:
     return seconds
 
 
-def _warn(shape: tuple[int, ...], plan: Plan, expected: float) -> None:
+def _warn(shape: tuple[int, ...], plan: Plan | UpdatePlan, expected: float) -> None:
     size = "x".join(map(str, shape))
     took = f"{expected / 60:.0f} minutes" if expected < 5400 else f"{expected / 3600:.1f} hours"
     warnings.warn(
         f"the emulator will take about {took} for {plan.passes} passes over {size} cells; faster: a smaller shape or "
         "fewer steps, backend='reference' for the numbers alone, or a GPU",
         SlowRunWarning,
-        stacklevel=5,
+        stacklevel=6,
     )
 
 
-class _Meter:
+class Meter:
     """Lines of progress on stderr, every few seconds."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan | UpdatePlan) -> None:
         self._launches = [len(p.warp.launches) for p, n in plan.parts for _ in range(n)]
         self._start = self._last = time.monotonic()
         self._before = self._launch = 0
@@ -215,4 +220,4 @@ class _Meter:
             print(f"sparsegen: emulator {share:.0%} done, about {left:.0f} s left", file=sys.stderr, flush=True)
 
 
-__all__ = ["SlowRunWarning", "estimate", "lane_ops", "run_emulator", "run_pass"]
+__all__ = ["SlowRunWarning", "estimate", "lane_ops", "run_emulator", "run_module", "run_pass"]

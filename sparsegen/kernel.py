@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparsegen.arrays import ArrayLayout, ArrayView, Expect, check_together, empty_like, host_array, launch_stream
-from sparsegen.compiler import MAX_CELLS, Choice, located, positive
+from sparsegen.callsite import user_loc
+from sparsegen.compiler import MAX_CELLS, Choice, grid, located, positive
 from sparsegen.execute import ROW, VECTOR, Pitch, Plan, Programs, run_reference
 from sparsegen.fastcall import FastCall, fast_call
-from sparsegen.inspection import Build, BuildCache, Resources, resources
-from sparsegen.ir.errors import ArrayError, DeviceError, IRError, Loc, SparsegenError
+from sparsegen.inspection import Build, BuildCache
+from sparsegen.ir.errors import ArrayError, DeviceError, Loc, SparsegenError
+from sparsegen.looking import Looking
+from sparsegen.memory import DEVICE, HOST, host_room, room_for
 from sparsegen.target import Target
-from sparsegen.where import user_loc
 
 if TYPE_CHECKING:
     from sparsegen.backends.emulator.report import Report
-    from sparsegen.cost.devices import DeviceProfile
     from sparsegen.cost.stencil import Cost
     from sparsegen.counting import Counts
     from sparsegen.dsl.stencil import Stencil
@@ -28,13 +30,12 @@ if TYPE_CHECKING:
     from sparsegen.pipelines import Program
     from sparsegen.schedule import StencilSchedule
 
-Level = Literal["op", "tile", "warp"]
 _PLANS_KEPT = 64
 #: How often a kernel learns another pair of layouts for its short way: callers that alternate gain nothing by it.
 _LAYOUTS_LEARNT = 16
 
 
-class _Field(Expect):
+class FieldArgument(Expect):
     """An argument of a kernel: on the side where the back end works, and within reach of its indices."""
 
     __slots__ = ("_backend",)
@@ -52,6 +53,12 @@ class _Field(Expect):
                 "indices are 32 bits wide",
                 hint="pass a packed copy: np.ascontiguousarray(a), or a.contiguous() in torch",
             )
+        if layout.device_kind != "host" and len(layout.shape) == 3 and layout.strides[0] != layout.shape[1] * pitch:
+            raise ArrayError(
+                f"{self.name} has planes {layout.strides[0]} bytes apart, {layout.shape[1]} rows of {pitch} bytes: planes "
+                "must follow one another",
+                hint="pass a packed copy: np.ascontiguousarray(a), or a.contiguous() in torch",
+            )
         if layout.device_kind != "host" and self._backend != "cuda":
             raise ArrayError(
                 f"{self.name} is on {layout.where()}, but this kernel runs on the {self._backend}",
@@ -59,7 +66,7 @@ class _Field(Expect):
             )
 
 
-class Kernel:
+class Kernel(Looking):
     """What :func:`sparsegen.compile` gives back.  Immutable to its user; every method may be called from any thread.
 
     ``stencil``, ``shape``, ``steps``, ``device`` (the profile), ``backend`` and ``schedule`` say what it was made of.
@@ -73,17 +80,15 @@ class Kernel:
         self.stencil, self.shape, self.steps, self.loc = stencil, shape, steps, loc
         self._target, self._choice = target, choice
         self.dtype = np.dtype(DTYPES[stencil.dtype].numpy())
-        self._input = _Field("u", shape, self.dtype, target.backend)
-        self._output = _Field("out", shape, self.dtype, target.backend, writable=True)
+        self._input = FieldArgument("u", shape, self.dtype, target.backend)
+        self._output = FieldArgument("out", shape, self.dtype, target.backend, writable=True)
         self._lock = Lock()
         self._plans: dict[tuple[int, Pitch | None], Plan] = {}
         self._executors: dict[tuple[int, str], CudaExecutor] = {}
         self._default: tuple[int, CudaExecutor] | None = None
         self._fast: FastCall | None = None
         self._learnt = 0
-        if choice.schedule is None:
-            return
-        self._programs = Programs(stencil, shape, choice.schedule, target.profile)
+        self._programs = Programs(stencil.gridded, grid(shape), choice.schedule, target.profile)
         size = "x".join(map(str, shape))
         notes = (f"Schedule: {choice.schedule}", f"For: {target.profile.name}")
         self._builds = BuildCache(target.profile, f"{stencil} on {size}", notes, shape[-1])
@@ -91,25 +96,13 @@ class Kernel:
 
     # -------------------------------------------------------------------------------------------- what it is
     @property
-    def device(self) -> DeviceProfile:
-        """The profile that schedule and code are for."""
-        return self._target.profile
-
-    @property
-    def backend(self) -> str:
-        """Where a call runs: ``cuda``, ``emulator`` or ``reference``."""
-        return self._target.backend
-
-    @property
     def schedule(self) -> StencilSchedule:
         """Every choice that was made; ``str`` of it is a line that ``compile`` takes back."""
-        return self._chosen()
+        return self._choice.schedule
 
     @property
     def cost(self) -> Cost:
         """The predicted cost of one pass (``cost.steps_per_launch`` time steps): time in seconds, terms, formula."""
-        self._chosen()
-        assert self._choice.cost is not None
         return self._choice.cost
 
     @property
@@ -120,13 +113,17 @@ class Kernel:
         A second field for the levels between passes; two fields with padded rows where rows of the shape are not a
         multiple of 16 bytes and there are at least three passes.
         """
-        return 0 if self._choice.schedule is None else self._plan(self.steps).workspace_nbytes
+        return self._plan(self.steps).workspace_nbytes
+
+    @property
+    def _nbytes(self) -> int:
+        """Bytes of a packed field."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
     def explain(self) -> str:
         """Why this schedule: its terms and what binds it, what was rejected and why, what would change the choice."""
         from sparsegen.explain import explain
 
-        self._chosen()
         plan = self._plan(self.steps)
         text = explain(self, self._choice, self._target, plan)
         if plan.padded:
@@ -138,46 +135,12 @@ class Kernel:
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
-        how = str(self._choice.schedule or "no schedule")
-        if self._choice.schedule and (pitch := self._plan(self.steps).padded):
+        how = str(self.schedule)
+        if pitch := self._plan(self.steps).padded:
             how += f", workspace pitch {pitch}"
         return f"<Kernel {self.stencil.name} {size} steps={self.steps} on {self.backend}: {how}>"
 
-    def _chosen(self) -> StencilSchedule:
-        if self._choice.schedule is None:
-            assert self._choice.reason is not None
-            raise self._choice.reason
-        return self._choice.schedule
-
     # -------------------------------------------------------------------------------------------- looking at it
-    def ir(self, level: Level = "warp") -> str:
-        """The main program (of most steps a pass) at one level, as text: ``"op"``, ``"tile"`` or ``"warp"``."""
-        from sparsegen.ir.text import print_module
-
-        if level not in ("op", "tile", "warp"):
-            raise IRError(f"no level {level!r}", loc=user_loc(), hint="one of 'op', 'tile', 'warp'")
-        return print_module(getattr(self._main(), level))
-
-    def source(self) -> str:
-        """The CUDA C++ of the main program."""
-        with located(user_loc()):
-            return self._build().source()
-
-    def ptx(self) -> str:
-        """The PTX that nvcc makes of it; ToolchainError without nvcc."""
-        with located(user_loc()):
-            return self._build().compiled().ptx or ""
-
-    def sass(self) -> str:
-        """The machine code as text; ToolchainError without nvcc or a disassembler."""
-        with located(user_loc()):
-            return self._build().sass()
-
-    def resources(self) -> Resources:
-        """Registers, spills, shared memory and occupancy of each kernel; ToolchainError without nvcc."""
-        with located(user_loc()):
-            return resources(self._build(), self.device.arch)
-
     def export(self, path: str | Path) -> Path:
         """Write a self-contained CUDA file with a C launcher, ``NAME_run(in, out, workspace, passes, stream)``.
 
@@ -186,7 +149,7 @@ class Kernel:
         """
         target = Path(path)
         try:
-            self._builds.get(self._programs.get(self._chosen().steps)).export(str(target))
+            self._builds.get(self._programs.get(self.schedule.steps)).export(str(target))
         except OSError as error:
             raise ArrayError(
                 f"cannot write {target}: {error.strerror or error}",
@@ -196,7 +159,6 @@ class Kernel:
         return target
 
     def _main(self) -> Program:
-        self._chosen()
         return self._plan(self.steps).main
 
     def _build(self) -> Build:
@@ -236,7 +198,7 @@ class Kernel:
             source = self._input(u)
             count = self.steps if steps is None else positive(steps, "steps")
             if out is None:
-                out = empty_like(source)
+                out = self._result(source)
             target = self._output(out)
             check_together((("u", source),), ("out", target))
             if self._target.backend == "cuda":
@@ -249,18 +211,32 @@ class Kernel:
             raise
         return out
 
+    def _result(self, source: ArrayView) -> Any:
+        """A new array like the input."""
+        device = source.layout.device_index
+        if device is None:
+            with room_for({"result": self._nbytes}, host_room, HOST):
+                return empty_like(source)
+        with room_for({"result": self._nbytes}, lambda: self._executor(device, None).runtime.memory(), DEVICE):
+            return empty_like(source)
+
     def _on_host(self, source: ArrayView, target: ArrayView, steps: int, stream: object) -> None:
         if stream is not None:
             raise DeviceError(
                 f"stream={stream!r}, but this kernel runs on the {self.backend}",
                 hint="leave stream away, or compile with backend='cuda'",
             )
+        u, out = host_array(source), host_array(target)
+        needed = {"input": u.nbytes, "output": out.nbytes}
         if self.backend == "reference":
-            run_reference(self.stencil, host_array(source), host_array(target), steps)
+            with room_for(needed | {"steps": 2 * u.nbytes}, host_room, HOST):
+                run_reference(self.stencil, u, out, steps)
             return
         from sparsegen.execute_emulator import run_emulator
 
-        run_emulator(self._plan(steps), host_array(source), host_array(target))
+        plan = self._plan(steps)
+        with room_for(needed | {"workspace": plan.workspace_nbytes}, host_room, HOST):
+            run_emulator(plan, u, out)
 
     def _on_gpu(self, source: ArrayView, target: ArrayView, steps: int, stream: object) -> None:
         handle = launch_stream(source, stream)
@@ -315,7 +291,6 @@ class Kernel:
         from sparsegen.counting import counts
 
         with located(user_loc()):
-            self._chosen()
             return counts(self._plan(self.steps), self.shape)
 
     def check(self, u: Any = None) -> Report:
@@ -328,9 +303,10 @@ class Kernel:
         from sparsegen.counting import check
 
         with located(user_loc()):
-            self._chosen()
-            field = self._random() if u is None else host_array(self._input(u))
-            return check(self._plan(self.steps), field)
+            plan, nbytes = self._plan(self.steps), self._nbytes
+            with room_for({"input": nbytes, "output": nbytes, "copies": 2 * nbytes}, host_room, HOST):
+                field = self._random() if u is None else host_array(self._input(u))
+                return check(plan, field)
 
     def bench(self, u: Any = None, repeats: int = 10, steps: int | None = None) -> BenchResult:
         """Time a call: median, spread, rate in GS/s and share of the model's bound.

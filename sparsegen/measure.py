@@ -104,9 +104,7 @@ def _on_device(kernel: Kernel, u: ArrayView | None, repeats: int, steps: int) ->
     executor = kernel._executor(kernel._target.gpu or 0, None)
     runtime, plan = executor.runtime, kernel._plan(steps)
     field = _inputs(kernel, 0) if u is None else host_array(u)
-    first = runtime.alloc(field.nbytes)
-    second = runtime.alloc(field.nbytes)
-    try:
+    with executor.fields(plan, field.nbytes) as (first, second):
         runtime.to_device(first, field)
         executor.run(plan, first, second, None, None)  # loads the code, builds the graph
         runtime.synchronize()
@@ -118,11 +116,8 @@ def _on_device(kernel: Kernel, u: ArrayView | None, repeats: int, steps: int) ->
             executor.run(plan, first, second, None, None)
             timer.stop()
             times.append(timer.seconds())
-        return times
-    finally:
         runtime.synchronize()
-        runtime.free(second)
-        runtime.free(first)
+        return times
 
 
 def _device_array(kernel: Kernel, u: ArrayView, repeats: int, steps: int) -> list[float]:

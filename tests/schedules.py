@@ -7,6 +7,7 @@ padding of pitched rows and the cells around both fields hold NaN, and what lies
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, reduce
@@ -24,13 +25,13 @@ from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir import warp as w
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import fields, rewrite
-from sparsegen.ir.types import Buffer
+from sparsegen.ir.types import DTYPES, Buffer, sum_type
 from sparsegen.pipelines import Program, lower
 from sparsegen.schedule import Schedule, StencilSchedule
 
 Field: TypeAlias = npt.NDArray[Any]
-#: max|a-b| / max|b| that a schedule may be off by.
-TOLERANCE = {"f64": 1e-12, "f32": 1e-5}
+#: max|a-b| / max|b| that a schedule may be off by; of 16 bits one rounding, the last of a pass, may go the other way.
+TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 2.0**-10, "bf16": 2.0**-7}
 #: Cells before and after a field that belong to someone else (a multiple of 256 bytes, so alignment stays).
 GUARD = 64
 
@@ -55,7 +56,7 @@ def schedule(line: str | StencilSchedule) -> StencilSchedule:
 
 def lowered(
     s: Stencil,
-    shape: tuple[int, int],
+    shape: tuple[int, ...],
     line: str | StencilSchedule,
     *,
     profile: DeviceProfile | None = None,
@@ -66,10 +67,10 @@ def lowered(
     return lower(s, shape, value, profile or device(), value.steps, pitch)
 
 
-def random_field(shape: tuple[int, int], dtype: str = "f64", seed: int = 0) -> Field:
+def random_field(shape: tuple[int, ...], dtype: str = "f64", seed: int = 0) -> Field:
     """Values in -1..1."""
     values = np.random.default_rng(seed).uniform(-1.0, 1.0, shape)
-    return values.astype(np.float32 if dtype == "f32" else np.float64)
+    return values.astype(DTYPES[dtype].numpy())
 
 
 def kernels(module: Module) -> dict[str, w.Func]:
@@ -98,18 +99,18 @@ class Result:
 class _Placed:
     """A field in memory of its own pitch, with NaN in all cells that are not the field's."""
 
-    def __init__(self, shape: tuple[int, int], pitch: int, dtype: npt.DTypeLike, values: Field | None) -> None:
-        self.memory = np.full(shape[0] * pitch + 2 * GUARD, np.nan, dtype)
+    def __init__(self, shape: tuple[int, ...], pitch: int, dtype: npt.DTypeLike, values: Field | None) -> None:
+        self.memory = np.full(math.prod(shape[:-1]) * pitch + 2 * GUARD, np.nan, dtype)
         self.flat = self.memory[GUARD:-GUARD]
-        self.field = self.flat.reshape(shape[0], pitch)[:, : shape[1]]
+        self.field = self.flat.reshape(*shape[:-1], pitch)[..., : shape[-1]]
         if values is not None:
             self.field[...] = values
 
     def outside_is_poison(self) -> bool:
         """Whether every cell around the field still holds NaN."""
         rest = self.memory.copy()
-        inside = rest[GUARD:-GUARD].reshape(self.field.shape[0], -1)
-        inside[:, : self.field.shape[1]] = np.nan
+        inside = rest[GUARD:-GUARD].reshape(*self.field.shape[:-1], -1)
+        inside[..., : self.field.shape[-1]] = np.nan
         return bool(np.isnan(rest).all())
 
 
@@ -123,9 +124,8 @@ def emulate(
 ) -> Result:
     """Runs all launches of a pass on ``u``; a cell outside the output that changed is an AssertionError."""
     module = program if isinstance(program, Module) else program.warp
-    shape = (u.shape[0], u.shape[1])
-    pitches = pitch or (shape[1], shape[1])
-    source, target = _Placed(shape, pitches[0], u.dtype, u), _Placed(shape, pitches[1], u.dtype, None)
+    pitches = pitch or (u.shape[-1], u.shape[-1])
+    source, target = _Placed(u.shape, pitches[0], u.dtype, u), _Placed(u.shape, pitches[1], u.dtype, None)
     given, space, reports = source.memory.copy(), dict[str, Field](), list[tuple[str, Report]]()
     for launch in module.launches:
         func, args, uninit = kernels(module)[launch.symbol], dict[str, Any](), list[str]()
@@ -150,8 +150,9 @@ def emulate(
 
 
 def expected(s: Stencil, u: Field, steps: int) -> Field:
-    """The reference's field after ``steps`` steps."""
-    return reference.run(u, s.weights, s.sides, steps)
+    """The reference's field after ``steps`` steps of one pass: of 16 bits summed in f32 and rounded once."""
+    wide = u.astype(sum_type(DTYPES[s.dtype]).numpy())
+    return reference.run(wide, s.weights, s.sides, steps).astype(u.dtype)
 
 
 def error(got: Field, want: Field) -> float:

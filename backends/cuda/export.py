@@ -90,6 +90,36 @@ def export_text(module: Module, *, title: str | None = None, notes: Iterable[str
     )
 
 
+def export_step(
+    module: Module, path: str | Path, *, title: str | None = None, notes: Iterable[str] = (), arch: str | None = None
+) -> None:
+    """Writes CUDA C++ with ``int NAME_step(arrays..., stream)``: one launch, the parameters of its kernel by name.
+
+    For a module of one launch without constants; it returns a ``cudaError_t`` (0 is success).
+    """
+    (run,) = module.launches
+    (func,) = (f for f in functions(module) if f.symbol == run.symbol)
+    params = [p for p in func.params if isinstance(p, Buffer) and p.space == "global"]
+    if len(params) != len(func.params):
+        raise IRError(f"{run.symbol!r} takes more than arrays", hint="a step to export has no tables")
+    arrays = [
+        {"const": "" if role.startswith("out") else "const ", "type": p.dtype.c, "name": p.name, "size": p.size}
+        for p, role in zip(params, run.args, strict=True)
+    ]
+    text = fill(
+        "step.cu.j2",
+        unit=translation_unit(module, title=title or f"{module.name}: exported by sparsegen", notes=notes, arch=arch),
+        name=_identifier(module.name),
+        arrays=arrays,
+        symbol=func.symbol,
+        grid=", ".join(map(str, func.grid)),
+        threads=func.threads,
+        shared=func.shared_bytes,
+        arch=(arch or needed_arch([func])).removeprefix("sm_"),
+    )
+    Path(path).write_text(text, encoding="utf-8")
+
+
 def _identifier(name: str) -> str:
     out = re.sub(r"\W", "_", name, flags=re.ASCII)
     return out if out and not out[0].isdigit() and not out.startswith("_") else f"k{out}"

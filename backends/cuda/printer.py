@@ -15,7 +15,7 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError, Loc
 from sparsegen.ir.expr import Const, Expr, Value, binary
 from sparsegen.ir.node import Op
-from sparsegen.ir.types import Buffer, DType, s32, u16, u32
+from sparsegen.ir.types import Buffer, DType, s32, u32
 
 from . import ptx_ops as ptx
 from .expr_c import (
@@ -37,6 +37,7 @@ from .expr_c import (
 _HINTS: Final = {"cg": ("__ldcg", "__stcg"), "cs": ("__ldcs", "__stcs"), "nc": ("__ldg", "")}
 _C_OPS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^", "shl": "<<",
                  "shr": ">>"}  # fmt: skip
+_C_COMPARE: Final = {"lt": "<", "le": "<=", "eq": "==", "ne": "!="}
 _SPLIT: Final = ("reg", "param")  # adjacent elements are registers or constants, not one access to memory
 _INCLUDES: Final = {"f16": "cuda_fp16.h", "bf16": "cuda_bf16.h"}
 
@@ -217,6 +218,12 @@ def _fma(p: Printer, op: w.Fma) -> None:
     p.define(op.out[0], f"{ptx.float_call('fma', t)}({a}, {b}, {c})")
 
 
+def _compare(p: Printer, op: w.Compare) -> None:
+    assert isinstance(op.a, Value)
+    a, b = (p.typed(e, op.a.dtype) for e in (op.a, op.b))
+    p.define(op.out[0], join(_C_COMPARE[op.op], a, b, "bool").text)
+
+
 def _select(p: Printer, op: w.SelectValue) -> None:
     t = op.out[0].dtype
     a, b = (p.typed(e, t).within(TERNARY + 1) for e in (op.a, op.b))
@@ -290,10 +297,8 @@ def _ld(p: Printer, op: w.Ld) -> None:
     at = f"reinterpret_cast<const {vector}*>(&{p.element(buf, op.index)})"
     at = f"{_HINTS[op.cache][0]}({at})" if op.cache else f"*{at}"
     if guard:
-        fill = ptx.to_bits(other, buf.dtype) if buf.dtype.bits == 16 and buf.dtype.kind == "float" else other
-        at = f"{guard}{at} : make_{vector}({', '.join([fill] * n)})"
-    read = ptx.from_bits("{}", buf.dtype) if vector.startswith("ushort") and buf.dtype is not u16 else "{}"
-    p.define_all(op.out, vector, at, [read.replace("{}", "{}." + "xyzw"[i]) for i in range(n)])
+        at = f"{guard}{at} : {ptx.vector(buf.dtype, [other] * n)}"
+    p.define_all(op.out, vector, at, ptx.members(buf.dtype, n))
 
 
 def _st(p: Printer, op: w.St) -> None:
@@ -306,10 +311,10 @@ def _st(p: Printer, op: w.St) -> None:
             return
         p.line(guard + ", ".join(f"{p.element(buf, binary('+', op.index, i))} = {x}" for i, x in enumerate(vals)) + ";")
         return
-    vector = ptx.vector_type(buf.dtype, n)
-    if buf.dtype.bits == 16 and buf.dtype.kind == "float":
-        vals = [ptx.to_bits(x, buf.dtype) for x in vals]
-    at, made = f"reinterpret_cast<{vector}*>(&{p.element(buf, op.index)})", f"make_{vector}({', '.join(vals)})"
+    if n == 8:
+        vals = [p.typed(e, buf.dtype).within(PRIMARY) for e in op.vals]
+    made = ptx.vector(buf.dtype, vals)
+    at = f"reinterpret_cast<{ptx.vector_type(buf.dtype, n)}*>(&{p.element(buf, op.index)})"
     p.line(f"{guard}{_HINTS[op.cache][1]}({at}, {made});" if op.cache else f"{guard}*{at} = {made};")
 
 
@@ -382,8 +387,8 @@ _PRINT: Final[dict[type[Op], Callable[[Printer, Any], None]]] = {
     w.For: _for, w.Loop: _loop, w.BreakIf: _break_if, w.If: _if,
     w.Let: lambda p, op: p.define(op.out[0], p.expr(op.expr)),
     w.ConstFloat: lambda p, op: p.define(op.out[0], p.literal(op.value, op.out[0].dtype)),
-    w.Unary: _unary, w.Binary: _binary, w.Fma: _fma, w.SelectValue: _select, w.Convert: _convert, w.Bitcast: _bitcast,
-    w.Pack: _pack, w.Prmt: _prmt, w.Funnel: _funnel, w.Dp4a: _dp4a, w.Shfl: _shfl,
+    w.Unary: _unary, w.Binary: _binary, w.Fma: _fma, w.Compare: _compare, w.SelectValue: _select, w.Convert: _convert,
+    w.Bitcast: _bitcast, w.Pack: _pack, w.Prmt: _prmt, w.Funnel: _funnel, w.Dp4a: _dp4a, w.Shfl: _shfl,
     w.Ballot: lambda p, op: p.define(op.out[0], f"__ballot_sync(0xffffffffu, {p.expr(op.cond)})"),
     w.Mma: _mma, w.Alloc: _alloc, w.Ld: _ld, w.St: _st, w.CpAsync: _cp_async, w.LdMatrix: _ldmatrix,
     w.BulkCopy: _bulk_copy, w.Atom: _atom, w.Red: _red, w.CpWait: _cp_wait,

@@ -6,12 +6,13 @@ that nvcc may move them; what touches memory or order is ``asm volatile`` with a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.fragments import SHAPES
-from sparsegen.ir.types import DTYPES, DType
+from sparsegen.ir.types import DTYPES, DType, widths
 from sparsegen.ir.warp import signature
 
 _DEVICE: Final = "__device__ __forceinline__"
@@ -237,10 +238,32 @@ def unary(op: str, a: str, dtype: DType) -> str:
 
 
 def vector_type(dtype: DType, width: int) -> str:
-    """CUDA's type of 2 or 4 adjacent elements; 16-bit floats travel as their bits."""
-    if dtype.name not in _VECTOR or width not in (2, 4) or width * dtype.nbytes > 16:
-        raise IRError(f"{width} elements of type {dtype} at once", hint="1, 2 or 4 elements, at most 16 bytes")
-    return f"{_VECTOR[dtype.name]}{width}"
+    """CUDA's type of 2 or 4 adjacent elements, of 16 bits also 8, two in a word; 16-bit floats travel as their bits."""
+    if dtype.name not in _VECTOR or width < 2 or width not in widths(dtype):
+        raise IRError(f"{width} elements of type {dtype} at once", hint="1, 2 or 4 (of 16 bits 8), at most 16 bytes")
+    return "uint4" if width == 8 else f"{_VECTOR[dtype.name]}{width}"
+
+
+def members(dtype: DType, width: int) -> list[str]:
+    """The elements of a variable {} of the vector type, each a primary expression."""
+    if width == 8:
+        halves = [half for c in "xyzw" for half in (f"{{}}.{c}", f"({{}}.{c} >> 16)")]
+        if _by_bits(dtype):
+            return [from_bits(f"(unsigned short){half}", dtype) for half in halves]
+        return [f"(({dtype.c}){half})" for half in halves]
+    return [from_bits(f"{{}}.{c}", dtype) if _by_bits(dtype) else f"{{}}.{c}" for c in "xyzw"[:width]]
+
+
+def vector(dtype: DType, vals: Sequence[str]) -> str:
+    """A value of the vector type of these elements, names, calls or in brackets."""
+    elements = [to_bits(v, dtype) for v in vals] if _by_bits(dtype) or len(vals) == 8 else vals
+    if len(vals) == 8:
+        elements = [f"{lo} | (unsigned){hi} << 16" for lo, hi in zip(elements[::2], elements[1::2], strict=True)]
+    return f"make_{vector_type(dtype, len(vals))}({', '.join(elements)})"
+
+
+def _by_bits(dtype: DType) -> bool:
+    return dtype.kind == "float" and dtype.bits == 16
 
 
 def atomic(op: str, dtype: DType, at: str, value: str) -> str:

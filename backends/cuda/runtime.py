@@ -18,14 +18,15 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from sparsegen.backends.cuda.args import PackedArgs
-from sparsegen.ir.errors import DeviceError
+from sparsegen.ir.errors import DeviceError, DeviceMemoryError
 
 Dim3 = tuple[int, int, int]
 HostArray = npt.NDArray[Any]
 
 # CUresult values whose cause is known well enough to name a remedy (cuda.h).
+OUT_OF_MEMORY = 2
 _REMEDIES = {
-    2: "free device memory, or use a smaller size; see runtime.memory()",
+    OUT_OF_MEMORY: "free device memory, or use a smaller size; see runtime.memory()",
     100: "no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES, or use backend='emulator'",
     101: "count the devices with nvidia-smi; numbers start at 0 and follow CUDA_VISIBLE_DEVICES",
     209: "the kernel was compiled for another GPU: compile with device='auto'",
@@ -40,7 +41,8 @@ _REMEDIES = {
 def cuda_error(code: int, name: str, call: str) -> DeviceError:
     """The DeviceError for CUresult ``code`` (``name`` as in cuda.h) that ``call`` returned."""
     hint = _REMEDIES.get(code, "look the code up in NVIDIA's driver API documentation, under CUresult")
-    return DeviceError(f"{call} failed: {name} ({code})", hint=hint)
+    kind = DeviceMemoryError if code == OUT_OF_MEMORY else DeviceError
+    return kind(f"{call} failed: {name} ({code})", hint=hint)
 
 
 @dataclass(frozen=True)

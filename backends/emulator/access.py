@@ -11,7 +11,7 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Const, Expr
 from sparsegen.ir.node import Op
-from sparsegen.ir.types import Buffer
+from sparsegen.ir.types import Buffer, widths
 
 from .memory import OpInfo, check_align, dense, locate
 from .scalars import Step
@@ -40,9 +40,9 @@ def where_of(x: Expr | None, sc: Scope) -> Callable[[Any], Any] | None:
 
 def _check_width(op: Op, buf: Buffer, width: int, name: str) -> int:
     nbytes = width * buf.dtype.nbytes
-    if width not in (1, 2, 4) or nbytes > 16:
+    if width not in widths(buf.dtype):
         raise IRError(f"{name} of {width} elements of {buf.dtype} ({nbytes} bytes)", loc=op.loc,
-                      hint="1, 2 or 4 elements, 16 bytes at most")  # fmt: skip
+                      hint="1, 2 or 4 elements (of 16 bits also 8), 16 bytes at most")  # fmt: skip
     return nbytes
 
 

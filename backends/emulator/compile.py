@@ -250,6 +250,8 @@ def count_name(op: Op) -> str | None:
         return f"{op.op}.{op.out[0].dtype}"
     if isinstance(op, w.Fma):
         return f"fma.{op.out[0].dtype}"
+    if isinstance(op, w.Compare):
+        return f"compare.{scalars.dtype_of(op.a)}"
     if isinstance(op, w.SelectValue):
         return f"select.{op.out[0].dtype}"
     if isinstance(op, w.Convert):

@@ -56,12 +56,13 @@ def load_step(op: w.Ld, sc: Scope) -> Step:
                  "initialise the register array before it is read", index=i, row=int(g.rows[k >> 5]),
                  lane=k & 31)  # fmt: skip
 
-    def one(g: Group, r: RegArray, i: int) -> Any:
+    def one(g: Group, r: RegArray, i: int, hit: Any = None) -> Any:
+        """Element ``i``, which the lanes of ``hit`` (None: all active ones) read."""
         v, some = r.elems[i], r.some.get(i)
         if v is None:
-            bad(g, i, None)
+            bad(g, i, hit)
             return held(d).type(0)
-        if some is not None and (miss := g.full() & ~some).any():
+        if some is not None and (miss := (g.full() if hit is None else hit) & ~some).any():
             bad(g, i, miss)
         return v
 
@@ -90,7 +91,7 @@ def load_step(op: w.Ld, sc: Scope) -> Step:
                 for j in np.unique(i).tolist():
                     hit = (i == j) & g.full()
                     if hit.any():
-                        v[hit] = np.broadcast_to(np.asarray(one(g, r, j + k)), (g.n, 32))[hit]
+                        v[hit] = np.broadcast_to(np.asarray(one(g, r, j + k, hit)), (g.n, 32))[hit]
             if p is not None:
                 v = np.where(p, v, other)
             g.env[slot] = v

@@ -105,6 +105,11 @@ _INT: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal,
+}  # fmt: skip
+
+
 def _div64(a: Any, b: Any) -> Any:
     return np.where(b == 0, ~np.zeros_like(b), a // np.where(b == 0, 1, b)) if a.dtype == np.uint64 else _int_div(a, b)
 
@@ -210,6 +215,10 @@ def step(op: Op, sc: Scope) -> Step | None:
         return sc.put(op.out[0], lambda e: f2(x(e), y(e)), op=op)
     if isinstance(op, w.Fma):
         return sc.put(op.out[0], _fma(op, sc), op=op)
+    if isinstance(op, w.Compare):
+        d, f2 = dtype_of(op.a), _COMPARE[op.op]
+        x, y = operand(op.a, d, sc.slots), operand(op.b, d, sc.slots)
+        return sc.put(op.out[0], lambda e: f2(x(e), y(e)), op=op)
     if isinstance(op, w.SelectValue):
         d = op.out[0].dtype
         p = predicate(op.cond, sc.slots)

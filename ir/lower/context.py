@@ -10,7 +10,7 @@ from ..builder import Builder
 from ..errors import IRError
 from ..expr import FALSE, TRUE, Const, Expr, Value, substitute
 from ..node import Op
-from ..types import Buffer, s32
+from ..types import Buffer, DType, s32
 
 Rule = Callable[["Context", Any], None]
 RULES: dict[type[Op], Rule] = {}
@@ -49,6 +49,10 @@ class Context:
     def slot_base(self, buf: Buffer, slot: Expr) -> Expr:
         """First element of a slot of a tile's ring."""
         return self.resolve(slot) * (buf.size // self.slots.get(buf, 1))
+
+    def convert(self, v: Value, dtype: DType) -> Value:
+        """The value in a type: itself, if it has that type."""
+        return v if v.dtype == dtype else self.b.convert(v, dtype, hint=dtype.name)
 
     def branch(self, cond: Expr, then: Callable[[], None], orelse: Callable[[], None]) -> None:
         """``if``/``else``, or only the side that a constant condition takes."""

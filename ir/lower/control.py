@@ -94,6 +94,14 @@ def _prefetch(cx: Context, op: t.ForTiles, p: t.Prefetch, number: Expr, turn: Ex
     cx.b.commit()  # an empty group keeps the count of groups equal to the count of turns
 
 
+@rule(t.Prefetch)
+def fetch(cx: Context, op: t.Prefetch) -> None:
+    """In a block of one tile: that tile's own data."""
+    for inner in op.body:
+        cx.lower(inner)
+    cx.b.commit()
+
+
 @rule(t.Wait)
 def wait(cx: Context, op: t.Wait) -> None:
     cx.b.wait(op.pending)

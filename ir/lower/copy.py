@@ -7,6 +7,7 @@ from ..boundary_map import Mapped, map_index, touches
 from ..expr import TRUE, Expr, Value, all_of, any_of, binary, select
 from ..types import Buffer
 from .context import Context, rule
+from .store import row_of
 
 #: Loads in flight before the first store of a synchronous copy: global memory is far away; out of shared memory more
 #: than two only costs registers that the products' accumulators need.
@@ -18,8 +19,9 @@ def copy(cx: Context, op: t.Copy) -> None:
     if op.src.space == "shared":
         _elements(cx, op, edge=False)
         return
-    y, x = cx.resolve(op.y), cx.resolve(op.x)
-    edge = any_of(touches(y, y + op.rows - 1, op.extent[0]), touches(x, x + op.cols - 1, op.extent[1]))
+    size = (1,) * len(op.lead) + (op.rows, op.cols)
+    corner = [cx.resolve(e) for e in (*op.lead, op.y, op.x)]
+    edge = any_of(*(touches(at, at + m - 1, n) for at, m, n in zip(corner, size, op.extent, strict=True)))
     fast = _vectors if op.mode == "async" else lambda cx, op: _elements(cx, op, edge=False)
     cx.branch(cx.b.let("edge", edge), lambda: _elements(cx, op, edge=True), lambda: fast(cx, op))
 
@@ -28,7 +30,7 @@ def _vectors(cx: Context, op: t.Copy) -> None:
     """The inside of the domain: adjacent elements, ``vector`` at a time, asynchronously."""
     b, per_row = cx.b, op.cols // op.vector
     base = cx.slot_base(op.dst, op.slot)
-    start = b.let("start", cx.resolve(op.y) * op.pitch + cx.resolve(op.x))
+    start = b.let("start", _first_row(cx, op) * op.pitch + cx.resolve(op.x))
     with b.for_("e", cx.tid, op.rows * per_row, cx.func.threads) as e:
         r, c = b.let("r", e // per_row), e % per_row * op.vector
         b.cp_async(op.dst, base + op.maps[0](r, c), op.src, start + r * op.pitch + c, op.vector)
@@ -45,7 +47,7 @@ def _elements(cx: Context, op: t.Copy, *, edge: bool) -> None:
         if op.mode == "async":
             _async_element(cx, op, r, c, base + targets[0][0])
             return
-        value = _load(cx, op, r, c, edge=edge)
+        value = cx.convert(_load(cx, op, r, c, edge=edge), op.dst.dtype)
         for (index, where), m in zip(targets, op.maps, strict=True):
             degree = m.walk_degree(op.dst.dtype.nbytes, -1 if op.dirty is None else op.dirty) if in_shared else 1
             b.st(op.dst, base + index, value, where=None if where == TRUE else where, degree=degree)
@@ -71,8 +73,16 @@ def _targets(cx: Context, op: t.Copy, e: Expr) -> tuple[Expr, Expr, list[tuple[E
     return r, c, out
 
 
-def _global_index(cx: Context, op: t.Copy, r: Expr, c: Expr) -> Expr:
-    return (cx.resolve(op.y) + r) * op.pitch + cx.resolve(op.x) + c
+def _first_row(cx: Context, op: t.Copy) -> Expr:
+    """The row of a field that the window starts in."""
+    return row_of([cx.resolve(e) for e in (*op.lead, op.y)], op.extent)
+
+
+def _mapped(cx: Context, op: t.Copy, r: Expr, c: Expr) -> tuple[Expr, tuple[Mapped, ...]]:
+    """(element, its axes) that cell (r, c) of a window across a border is read from."""
+    at = (*map(cx.resolve, op.lead), cx.resolve(op.y) + r, cx.resolve(op.x) + c)
+    axes = tuple(map_index(i, n, pair) for i, n, pair in zip(at, op.extent, op.sides, strict=True))
+    return row_of([m.index for m in axes[:-1]], op.extent) * op.pitch + axes[-1].index, axes
 
 
 def _load(cx: Context, op: t.Copy, r: Expr, c: Expr, *, edge: bool) -> Value:
@@ -82,10 +92,8 @@ def _load(cx: Context, op: t.Copy, r: Expr, c: Expr, *, edge: bool) -> Value:
         degree = op.src_map.walk_degree(op.src.dtype.nbytes)
         return b.ld(op.src, cx.slot_base(op.src, op.src_slot) + op.src_map(r, c), degree=degree)
     if not edge:
-        return b.ld(op.src, _global_index(cx, op, r, c))
-    my = map_index(cx.resolve(op.y) + r, op.extent[0], op.sides[0])
-    mx = map_index(cx.resolve(op.x) + c, op.extent[1], op.sides[1])
-    return read_mapped(cx, op.src, my.index * op.pitch + mx.index, (my, mx))
+        return b.ld(op.src, (_first_row(cx, op) + r) * op.pitch + cx.resolve(op.x) + c)
+    return read_mapped(cx, op.src, *_mapped(cx, op, r, c))
 
 
 def read_mapped(cx: Context, src: Buffer, index: Expr, axes: tuple[Mapped, ...], degree: int = 1) -> Value:
@@ -111,13 +119,11 @@ def constant(cx: Context, src: Buffer, axes: tuple[Mapped, ...]) -> Value:
 def _async_element(cx: Context, op: t.Copy, r: Expr, c: Expr, to: Expr) -> None:
     """An element across the border: copied asynchronously, or stored where a constant stands in for it."""
     b = cx.b
-    my = map_index(cx.resolve(op.y) + r, op.extent[0], op.sides[0])
-    mx = map_index(cx.resolve(op.x) + c, op.extent[1], op.sides[1])
-    inside = binary("and", my.inside, mx.inside)
-    src = my.index * op.pitch + mx.index
+    src, axes = _mapped(cx, op, r, c)
+    inside = all_of(*(m.inside for m in axes))
     if op.src.dtype.nbytes < 4:  # too narrow for cp.async
-        b.st(op.dst, to, read_mapped(cx, op.src, src, (my, mx)))
+        b.st(op.dst, to, read_mapped(cx, op.src, src, axes))
         return
     b.cp_async(op.dst, to, op.src, src, 1, where=None if inside == TRUE else inside)
     if inside != TRUE:
-        b.st(op.dst, to, constant(cx, op.src, (my, mx)), where=binary("==", inside, 0))
+        b.st(op.dst, to, constant(cx, op.src, axes), where=binary("==", inside, 0))

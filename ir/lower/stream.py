@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import tile as t
 from ..boundary_map import map_index
-from ..expr import Expr, all_of, as_expr, minimum
+from ..expr import Expr, Value, all_of, as_expr, minimum
 from ..layout import bank_degree
 from ..warp import Alloc
 from .context import Context, rule
@@ -66,29 +66,41 @@ def stream(cx: Context, op: t.Stream) -> None:
     y, first = cx.resolve(op.y), b.let("first", cx.resolve(op.x) + cx.warp * op.step - op.lead)
     columns = [b.let("column", _mapped(op, first + pieces.column(cx.lane, j))) for j in range(pieces.count)]
     total = op.rows + 2 * op.above
+    asynchronous = op.vector * op.src.dtype.nbytes >= 4  # what cp.async moves at least
+    # a lane that copies just what it reads, and gives nothing to others afterwards, has its part of the ring to itself
+    private = op.vector == per_lane and all(e.vector == per_lane for e in op.body if isinstance(e, t.Emit))
+
+    def move(to: Expr, at: Expr) -> None:
+        if asynchronous:
+            b.cp_async(op.ring, to, op.src, at, op.vector)
+        else:
+            b.st(op.ring, to, *b.ldv(op.src, at, op.vector))
 
     def fetch(turn: Expr) -> None:
         def copy() -> None:
             row = map_index(y - op.above + turn, op.extent[0], op.sides[0]).index
             start, to = b.let("start", row * op.pitch), b.let("to", slot(cx, op, turn))
             for j, column in enumerate(columns):
-                b.cp_async(op.ring, to + op.layout(pieces.column(cx.lane, j)), op.src, start + column, op.vector)
+                move(to + op.layout(pieces.column(cx.lane, j)), start + column)
 
         cx.guard(turn.lt(total), copy)
-        b.commit()
+        if asynchronous:
+            b.commit()
 
     for i in range(op.stages - 1):
         fetch(as_expr(i))
     with b.for_("turn", 0, total, unroll=op.unroll) as turn:
-        b.wait(op.stages - 2)
-        b.sync()
+        if asynchronous:
+            b.wait(op.stages - 2)
+        if not private:
+            b.sync()
         here = b.let("here", slot(cx, op, turn))
         for p in range(0, per_lane, wide):
             degree = own_degree(op, wide, per_lane)
             for e, v in enumerate(
                 b.ldv(op.ring, here + op.layout(cx.lane * per_lane + p), wide, hint="v", degree=degree)
             ):
-                b.st(op.values, p + e, v)
+                b.st(op.values, p + e, cx.convert(v, op.values.dtype))
         fetch(turn + (op.stages - 1))
         cx.env[op.turn] = turn
         for inner in op.body:
@@ -129,26 +141,36 @@ def levels(cx: Context, op: t.Levels) -> None:
 def emit(cx: Context, op: t.Emit) -> None:
     b, per_lane = cx.b, op.width // 32
     turn, wide = cx.resolve(op.turn), 16 // op.dst.dtype.nbytes
-    pieces = _Pieces(op, op.vector)
+    pieces, direct = _Pieces(op, op.vector), op.vector == per_lane  # a lane's columns are one piece
     first = cx.resolve(op.x) + cx.warp * op.step - op.lead
+
+    def own(first: int, count: int) -> list[Value]:
+        return [cx.convert(b.ld(op.values, first + e, hint="o"), op.dst.dtype) for e in range(count)]
 
     def store() -> None:  # a lane overwrites only its own columns of a row that it alone has read
         row = b.let("row", cx.resolve(op.y) + turn - op.delay, lo=0)
         base = b.let("out", slot(cx, op, turn))
-        for p in range(0, per_lane, wide):
-            vals = [b.ld(op.values, p + e, hint="o") for e in range(wide)]
-            b.st(op.ring, base + op.layout(cx.lane * per_lane + p), *vals, degree=own_degree(op, wide, per_lane))
-        b.sync()
+        if not direct:
+            for p in range(0, per_lane, wide):
+                at = base + op.layout(cx.lane * per_lane + p)
+                b.st(op.ring, at, *own(p, wide), degree=own_degree(op, wide, per_lane))
+            b.sync()
         for j in range(pieces.count):
             local = pieces.column(cx.lane, j)
             col = b.let("col", first + local)
             mine = all_of(local.ge(op.lead), local.lt(op.lead + op.step))
-            got = b.ldv(op.ring, base + op.layout(local), op.vector, hint="o", degree=pieces.degree())
-            if op.vector == 2 and not any(x % 2 for x in op.box[1]):
+            got = own(0, per_lane) if direct else list(
+                b.ldv(op.ring, base + op.layout(local), op.vector, hint="o", degree=pieces.degree())
+            )  # fmt: skip
+            if op.vector > 1 and not any(x % op.vector for x in op.box[1]):
                 b.st(op.dst, row * op.pitch + col, *got, where=b.let("in", all_of(mine, in_box(row, col, op.box))))
                 continue
+            inside = [b.let("in", all_of(mine, in_box(row, col + e, op.box))) for e in range(op.vector)]
+            if op.vector > 2:  # single elements only where the box ends inside a piece
+                whole = b.let("whole", all_of(*inside))
+                b.st(op.dst, row * op.pitch + col, *got, where=whole)
+                inside = [all_of(i, whole.eq(0)) for i in inside]
             for e, v in enumerate(got):
-                inside = b.let("in", all_of(mine, in_box(row, col + e, op.box)))
-                b.st(op.dst, row * op.pitch + col + e, v, where=inside)
+                b.st(op.dst, row * op.pitch + col + e, v, where=inside[e])
 
     cx.guard(turn.ge(op.delay), store)

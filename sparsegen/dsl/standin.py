@@ -1,7 +1,8 @@
-"""What a stencil's function sees while it is traced: stand-ins for the field and for the values read from it.
+"""What an update's function sees while it is traced: stand-ins for its parameters and for the values read from them.
 
-``u[dy, dx]`` gives a :class:`Read`: a linear expression in sympy symbols and numbers, without a constant term *by
-construction*.  Every operator keeps it so, or raises :class:`StencilError` at the user's very line.
+``u[dy, dx]`` gives a :class:`Read`; arithmetic on reads builds a formula (:mod:`sparsegen.ir.formula`).  As long as it
+is a sum of reads times constants the exact coefficients are kept beside it: that is what makes a function a linear
+stencil.  What no formula can say raises :class:`StencilError` at the user's very line.
 """
 
 from __future__ import annotations
@@ -13,51 +14,74 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from importlib import import_module
-from typing import Any, NoReturn, cast
+from typing import Any, Final, NoReturn, cast
 
 import numpy as np
 
+from sparsegen.callsite import user_loc
+from sparsegen.dsl.show import read_text, text
 from sparsegen.dsl.stencil import MAX_RADIUS
+from sparsegen.ir import formula
 from sparsegen.ir.errors import Loc, StencilError
-from sparsegen.where import user_loc
 
 Offset = tuple[int, ...]
 
-LINEAR = "a stencil is a sum of reads u[...] times constant numbers"
-_ONE_NUMBER = "use a finite number here, or pass an array of weights to sg.Stencil.from_weights"
+ALLOWED: Final = (
+    "a formula is made of reads u[...], numbers, + - * /, ** with a whole number, comparisons, "
+    "and sg.sqrt, sg.abs, sg.min, sg.max, sg.where"
+)
+_CHOOSE: Final = "use sg.where(condition, a, b), sg.min or sg.max, and & | ~ for and, or, not"
+_ONE_NUMBER: Final = (
+    "use a finite number here; what varies from cell to cell is a parameter c: sg.Coef, read as c[0, 0]"
+)
+#: Largest exponent of ``**``: a power is made of products.
+MAX_POWER: Final = 64
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a traced function: a field with its time levels, or a coefficient."""
+
+    name: str
+    levels: int = 1
+    coef: bool = False
 
 
 @dataclass
 class Trace:
-    """One run of a user's function: the field's name and what was read of it."""
+    """One run of a user's function: its parameters, the formula, and what was read.
 
-    name: str
+    ``linear``: whether sums of reads are followed as linear forms (of the one field, at one level).
+    """
+
+    parameters: tuple[Parameter, ...]
+    linear: bool
+    graph: formula.Graph = dataclass_field(default_factory=formula.Graph)
     symbols: dict[Offset, Any] = dataclass_field(default_factory=dict[Offset, Any])
-    first: tuple[Offset, Loc | None] | None = None
+    first: tuple[formula.Read, Loc | None] | None = None
 
-    @property
-    def field(self) -> Accessor:
-        """The stand-in to call the function with."""
-        return Accessor(self)
+    def accessors(self) -> tuple[Accessor, ...]:
+        """The stand-ins to call the function with."""
+        return tuple(Accessor(self, p) for p in self.parameters)
 
-    def read(self, offset: Offset) -> Read:
-        """The value at ``offset``, whose rank must be that of the first read."""
+    def read(self, name: str, level: int, offset: Offset) -> Read:
+        """The value of a parameter at ``offset``, whose rank must be that of the first read."""
         if self.first is None:
-            self.first = (offset, user_loc())
+            self.first = ((name, level, offset), user_loc())
         earlier, line = self.first
-        if len(offset) != len(earlier):
+        if len(offset) != len(earlier[2]):
             raise StencilError(
-                f"{self._text(offset)} has {len(offset)} offsets, but {self._text(earlier)}"
-                f"{f' at line {line.line}' if line else ''} has {len(earlier)}",
+                f"{read_text(name, level, offset)} has {len(offset)} offsets, but {read_text(*earlier)}"
+                f"{f' at line {line.line}' if line else ''} has {len(earlier[2])}",
                 loc=user_loc(),
                 hint="give every read one offset an axis, with 0 where it does not move",
             )
+        place = self.graph.add("read", name, level, offset)
+        if not self.linear:
+            return Read(self, place)
         if offset not in self.symbols:
-            self.symbols[offset] = import_module("sympy").Symbol(self._text(offset))
-        return Read({self.symbols[offset]: import_module("sympy").Integer(1)})
-
-    def _text(self, offset: Offset) -> str:
-        return f"{self.name}[{', '.join(map(str, offset))}]"
+            self.symbols[offset] = import_module("sympy").Symbol(read_text(name, level, offset))
+        return Read(self, place, {self.symbols[offset]: import_module("sympy").Integer(1)})
 
 
 class _Refused:
@@ -68,12 +92,6 @@ class _Refused:
 
     def refuse(self, what: str) -> NoReturn:
         raise NotImplementedError
-
-    def __eq__(self, other: object) -> bool:
-        self.refuse("compared with ==")
-
-    def __ne__(self, other: object) -> bool:
-        self.refuse("compared with !=")
 
     def __bool__(self) -> bool:
         self.refuse("used as a truth value (if, while, and, or)")
@@ -86,14 +104,8 @@ def _refusing(what: str) -> Callable[..., Any]:
     return operation
 
 
-for _name, _what in {
-    "lt": "compared with <",
-    "le": "compared with <=",
-    "gt": "compared with >",
-    "ge": "compared with >=",
-    "pow": "raised to a power",
+_NEVER: Final = {
     "rpow": "used as an exponent",
-    "abs": "used in abs()",
     "round": "rounded",
     "floordiv": "divided with //",
     "rfloordiv": "divided by with //",
@@ -101,20 +113,32 @@ for _name, _what in {
     "rmod": "used with %",
     "matmul": "used with @",
     "rmatmul": "used with @",
-}.items():
+}
+_LOGIC: Final = dict.fromkeys(("and", "rand", "or", "ror", "xor", "rxor", "invert"), "used with & | ^ ~")
+_COMPARED: Final = {
+    "eq": "compared with ==",
+    "ne": "compared with !=",
+    "lt": "compared with <",
+    "le": "compared with <=",
+    "gt": "compared with >",
+    "ge": "compared with >=",
+}
+_ARITHMETIC: Final = ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "neg", "pos", "pow", "abs")
+
+for _name, _what in _NEVER.items():
     setattr(_Refused, f"__{_name}__", _refusing(_what))
 
 
 class Accessor(_Refused):
-    """The stand-in for the field: ``u[dy, dx]`` reads a cell, and nothing else works."""
+    """The stand-in for a parameter: ``u[dy, dx]`` reads a cell, ``u.prev`` is the time level before."""
 
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
+    def __init__(self, trace: Trace, parameter: Parameter, level: int = 0) -> None:
+        self._trace, self._parameter, self._level = trace, parameter, level
+        self._text = parameter.name + ".prev" * level
 
     def __getitem__(self, key: Any) -> Read:
         parts: list[Any] = [*key] if isinstance(key, tuple) else [key]
-        name = self._trace.name
-        shown = f"{name}[{', '.join(map(_shown, parts))}]"
+        shown = f"{self._text}[{', '.join(map(_shown, parts))}]"
         if not 1 <= len(parts) <= 3:
             raise StencilError(f"{shown} has {len(parts)} offsets", loc=user_loc(), hint="a stencil has 1, 2 or 3 axes")
         offset: list[int] = []
@@ -128,7 +152,7 @@ class Accessor(_Refused):
                 raise StencilError(
                     f"the offset {_shown(part)} in {shown} is not a constant integer but a {kind}",
                     loc=user_loc(),
-                    hint=f"write offsets from the cell as integers, as in {name}[-1, 0]",
+                    hint=f"write offsets from the cell as integers, as in {self._text}[-1, 0]",
                 ) from None
         if (far := max(map(abs, offset))) > MAX_RADIUS:
             raise StencilError(
@@ -136,112 +160,230 @@ class Accessor(_Refused):
                 loc=user_loc(),
                 hint="a stencil this wide is better applied by FFT, or as several narrower ones",
             )
-        return self._trace.read(tuple(offset))
+        return self._trace.read(self._parameter.name, self._level, tuple(offset))
 
-    def __getattr__(self, attribute: str) -> NoReturn:
+    def __getattr__(self, attribute: str) -> Accessor:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
-        name = self._trace.name
-        why = (
-            "earlier time levels are not supported yet in this version"
-            if attribute == "prev"
-            else "a field has no attributes inside a stencil"
-        )
-        raise StencilError(f"{name}.{attribute}: {why}", loc=user_loc(), hint=f"read cells of {name} as {name}[0, 0]")
+        levels, name = self._parameter.levels, self._parameter.name
+        if attribute == "prev" and self._level + 1 < levels:
+            return Accessor(self._trace, self._parameter, self._level + 1)
+        why, hint = "a field has no attributes inside a stencil", f"read cells of {name} as {name}[0, 0]"
+        if attribute == "prev" and self._parameter.coef:
+            why = "a coefficient does not change and has no earlier time levels"
+        elif attribute == "prev":
+            why = f"{name} has {levels} time level{'s' if levels > 1 else ''}"
+            hint = f"ask for more: {name}: sg.Field(levels={levels + 1})"
+        raise StencilError(f"{self._text}.{attribute}: {why}", loc=user_loc(), hint=hint)
+
+    def __str__(self) -> str:
+        return self._text
 
     def __iter__(self) -> NoReturn:
         self.refuse("iterated over")
 
     def refuse(self, what: str) -> NoReturn:
-        name = self._trace.name
+        kind = "coefficient" if self._parameter.coef else "field"
         raise StencilError(
-            f"the field {name} is {what}", loc=user_loc(), hint=f"read a cell of it by its offsets, as in {name}[0, 0]"
+            f"the {kind} {self._text} is {what}",
+            loc=user_loc(),
+            hint=f"read a cell of it by its offsets, as in {self._text}[0, 0]",
         )
 
     def __call__(self, *_: object) -> NoReturn:
         self.refuse("called; offsets go in square brackets")
 
 
-for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "neg", "pos"):
+for _name in _ARITHMETIC:
     setattr(Accessor, f"__{_name}__", _refusing("used in arithmetic without offsets"))
+for _name, _what in (_COMPARED | _LOGIC).items():
+    setattr(Accessor, f"__{_name}__", _refusing(_what))
+
+
+class Condition(_Refused):
+    """A comparison of values, or such joined by ``&``, ``|``, ``~``: what ``sg.where`` chooses by."""
+
+    def __init__(self, trace: Trace, place: int) -> None:
+        self.trace, self.place = trace, place
+
+    def refuse(self, what: str) -> NoReturn:
+        raise StencilError(f"the condition {self} is {what}", loc=user_loc(), hint=_CHOOSE)
+
+    def __str__(self) -> str:
+        return text(self.trace.graph, self.place)
+
+    def _join(self, op: str, other: object) -> Condition:
+        if not isinstance(other, Condition):
+            self.refuse(f"joined with {_shown(other)}, which is none")
+        return Condition(self.trace, self.trace.graph.add(op, self.place, other.place))
+
+    def __and__(self, other: object) -> Condition:
+        return self._join("and", other)
+
+    def __or__(self, other: object) -> Condition:
+        return self._join("or", other)
+
+    def __invert__(self) -> Condition:
+        return Condition(self.trace, self.trace.graph.add("not", self.place))
+
+
+for _name in _ARITHMETIC:
+    setattr(Condition, f"__{_name}__", _refusing("used as a number"))
+for _name, _what in _COMPARED.items():
+    setattr(Condition, f"__{_name}__", _refusing(_what))
+for _name in ("rand", "ror", "xor", "rxor"):
+    setattr(Condition, f"__{_name}__", _refusing("joined with what is none, or by ^"))
 
 
 class Read(_Refused):
-    """A linear combination of cells: what ``u[0, 0]`` and sums of such times numbers are while a stencil is traced.
+    """A value of the formula: what ``u[0, 0]`` and all that is made of it are while a function is traced.
 
-    ``terms`` maps the sympy Symbol of each cell to its coefficient, a sympy number other than zero.
+    ``place`` is its node.  ``terms``, as long as the value is linear in the field, maps the sympy Symbol of each cell
+    to its coefficient, a sympy number other than zero; None where it is not (or need not be known).
     """
 
     __iter__ = None
 
-    def __init__(self, terms: dict[Any, Any]) -> None:
-        self.terms = {symbol: number for symbol, number in terms.items() if number != 0}
+    def __init__(self, trace: Trace, place: int, terms: dict[Any, Any] | None = None) -> None:
+        self.trace, self.place = trace, place
+        self.terms = None if terms is None else {symbol: number for symbol, number in terms.items() if number != 0}
 
     @property
     def expr(self) -> Any:
-        """The same as a sympy expression."""
-        return import_module("sympy").Add(*(number * symbol for symbol, number in self.terms.items()))
+        """A linear value as a sympy expression."""
+        terms = self.terms or {}
+        return import_module("sympy").Add(*(number * symbol for symbol, number in terms.items()))
 
     def refuse(self, what: str) -> NoReturn:
-        raise StencilError(f"{self} is {what}, which is not linear in the field", loc=user_loc(), hint=LINEAR)
+        raise StencilError(
+            f"{self} is {what}", loc=user_loc(), hint=_CHOOSE if what.startswith("used as a truth") else ALLOWED
+        )
 
     def __str__(self) -> str:
-        text = str(self.expr)
-        return text if len(text) <= 60 else f"{text[:57]}..."
+        return text(self.trace.graph, self.place)
+
+    def _new(self, *node: formula.Part, terms: dict[Any, Any] | None = None) -> Read:
+        return Read(self.trace, self.trace.graph.add(*node), terms)
+
+    def place_of(self, other: object, what: str) -> int:
+        """The node of another operand, a number included."""
+        if isinstance(other, Read):
+            return other.place
+        return self.trace.graph.const(_as_float(_number(other, what)))
 
     def __add__(self, other: object) -> Read:
+        if not isinstance(other, Read) and _number(other, "term") == 0:
+            return self  # what sum() starts with
+        node = ("add", self.place, self.place_of(other, "term"))
+        if not isinstance(other, Read) or self.terms is None or other.terms is None:
+            return self._new(*node)
         sums = dict(self.terms)
-        for symbol, number in self._addend(other).items():
+        for symbol, number in other.terms.items():
             sums[symbol] = sums[symbol] + number if symbol in sums else number
-        return Read(sums)
+        return self._new(*node, terms=sums)
 
     __radd__ = __add__
 
     def __sub__(self, other: object) -> Read:
-        return self + (-other if isinstance(other, Read) else Read(self._addend(other)))
+        if not isinstance(other, Read):
+            number = _number(other, "term")
+            return self if number == 0 else self._new("sub", self.place, self.trace.graph.const(_as_float(number)))
+        terms = (self + -other).terms if self.terms is not None and other.terms is not None else None
+        return self._new("sub", self.place, other.place, terms=terms)
 
     def __rsub__(self, other: object) -> Read:
-        return -self + Read(self._addend(other))
+        if _number(other, "term") == 0:
+            return -self
+        return self._new("sub", self.place_of(other, "term"), self.place)
 
     def __neg__(self) -> Read:
-        return Read({symbol: -number for symbol, number in self.terms.items()})
+        terms = None if self.terms is None else {symbol: -number for symbol, number in self.terms.items()}
+        return Read(self.trace, self.trace.graph.negated(self.place), terms)
 
     def __pos__(self) -> Read:
         return self
 
     def __mul__(self, other: object) -> Read:
         if isinstance(other, Read):
-            self.refuse(f"multiplied by {other}")
+            return self._new("mul", self.place, other.place)
         factor = _number(other, "coefficient")
-        return Read({symbol: number * factor for symbol, number in self.terms.items()})
+        terms = None if self.terms is None else {symbol: number * factor for symbol, number in self.terms.items()}
+        if factor == 1:
+            return Read(self.trace, self.place, terms)
+        return self._new("mul", self.trace.graph.const(_as_float(factor)), self.place, terms=terms)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: object) -> Read:
         if isinstance(other, Read):
-            self.refuse(f"divided by {other}")
+            return self._new("div", self.place, other.place)
         divisor = _number(other, "divisor")
         if divisor == 0:
             raise StencilError(f"{self} is divided by zero", loc=user_loc(), hint="check the constant")
-        return Read({symbol: number / divisor for symbol, number in self.terms.items()})
+        terms = None if self.terms is None else {symbol: number / divisor for symbol, number in self.terms.items()}
+        value = _as_float(divisor)
+        if abs(math.frexp(value)[0]) == 0.5 and 2.0**-64 < abs(value) < 2.0**64:  # the product is the same number
+            return self._new("mul", self.trace.graph.const(1.0 / value), self.place, terms=terms)
+        return self._new("div", self.place, self.trace.graph.const(value), terms=terms)
 
-    def __rtruediv__(self, other: object) -> NoReturn:
-        self.refuse("a divisor")
+    def __rtruediv__(self, other: object) -> Read:
+        return self._new("div", self.place_of(other, "dividend"), self.place)
+
+    def __pow__(self, exponent: object) -> Read:
+        if isinstance(exponent, (Read, Condition)):
+            self.refuse(f"raised to the power {exponent}, which is no number")
+        number = _as_float(_number(exponent, "exponent"))
+        if not number.is_integer() or abs(number) > MAX_POWER:
+            raise StencilError(
+                f"{self} is raised to the power {exponent}: not a whole number of at most {MAX_POWER}",
+                loc=user_loc(),
+                hint="use a whole number, and sg.sqrt for roots",
+            )
+        count = abs(int(number))
+        if count == 0:
+            return self._new("const", 1.0)
+        total, square = None, self
+        while count:  # by repeated squaring
+            if count % 2:
+                total = square if total is None else total * square
+            count //= 2
+            square = square * square if count else square
+        assert total is not None
+        return total if number > 0 else 1 / total
+
+    def __abs__(self) -> Read:
+        return self._new("abs", self.place)
+
+    def _compare(self, op: str, other: object, *, swap: bool = False) -> Condition:
+        if isinstance(other, Condition):
+            other.refuse("used as a number")
+        sides = self.place, self.place_of(other, "number compared with")
+        return Condition(self.trace, self.trace.graph.add(op, *(reversed(sides) if swap else sides)))
+
+    def __lt__(self, other: object) -> Condition:
+        return self._compare("lt", other)
+
+    def __le__(self, other: object) -> Condition:
+        return self._compare("le", other)
+
+    def __gt__(self, other: object) -> Condition:
+        return self._compare("lt", other, swap=True)
+
+    def __ge__(self, other: object) -> Condition:
+        return self._compare("le", other, swap=True)
+
+    def __eq__(self, other: object) -> Condition:  # type: ignore[override]
+        return self._compare("eq", other)
+
+    def __ne__(self, other: object) -> Condition:  # type: ignore[override]
+        return self._compare("ne", other)
 
     def __getitem__(self, key: object) -> NoReturn:
         self.refuse(f"indexed again with [{_shown(key)}]")
 
-    def _addend(self, other: object) -> dict[Any, Any]:
-        """The terms of what is added: those of a read, or none for 0 (what ``sum()`` starts with)."""
-        if isinstance(other, Read):
-            return other.terms
-        if _number(other, "term") != 0:
-            raise StencilError(
-                f"the constant {other} is added to {self}: a stencil has no constant term",
-                loc=user_loc(),
-                hint="add the constant to the field afterwards, or shift the field by its steady state",
-            )
-        return {}
+
+for _name, _what in _LOGIC.items():
+    setattr(Read, f"__{_name}__", _refusing(_what))
 
 
 def _number(value: Any, what: str) -> Any:
@@ -249,9 +391,10 @@ def _number(value: Any, what: str) -> Any:
     sympy: Any = import_module("sympy")
     if isinstance(value, Accessor):
         value.refuse("used in arithmetic without offsets")
+    if isinstance(value, Condition):
+        value.refuse("used as a number")
     if getattr(value, "shape", ()) != ():
-        fault = "is an array: variable coefficients are not supported yet in this version"
-        raise StencilError(f"the {what}, of shape {tuple(value.shape)}, {fault}", loc=user_loc(), hint=_ONE_NUMBER)
+        raise StencilError(f"the {what}, of shape {tuple(value.shape)}, is an array", loc=user_loc(), hint=_ONE_NUMBER)
     if getattr(value, "free_symbols", None):
         hint = "put numbers for the symbols first, as in expression.subs(symbol, 0.1)"
         raise StencilError(f"the {what} {value} has no value", loc=user_loc(), hint=hint)
@@ -263,10 +406,18 @@ def _number(value: Any, what: str) -> Any:
         number = float("not a number" if isinstance(value, str) else value)
     except (TypeError, ValueError, OverflowError):
         fault = f"is not a real number but a {type(value).__name__}"
-        raise StencilError(f"the {what} {value!r} {fault}", loc=user_loc(), hint=LINEAR) from None
+        raise StencilError(f"the {what} {value!r} {fault}", loc=user_loc(), hint=ALLOWED) from None
     if not math.isfinite(number):
         raise StencilError(f"the {what} {value} is not finite", loc=user_loc(), hint=_ONE_NUMBER)
     return sympy.Float(number)
+
+
+def _as_float(number: Any) -> float:
+    """The nearest float64 of a sympy Rational or Float; infinite if it is too large."""
+    try:  # Python divides integers of any size correctly rounded
+        return int(number.p) / int(number.q) if number.is_Rational else float(number)
+    except OverflowError:
+        return math.inf
 
 
 def _shown(part: Any) -> str:
@@ -274,4 +425,4 @@ def _shown(part: Any) -> str:
         whole = cast("Any", part)
         ends = [whole.start, whole.stop] if whole.step is None else [whole.start, whole.stop, whole.step]
         return ":".join("" if end is None else str(end) for end in ends)
-    return str(part) if isinstance(part, Read) else repr(part)
+    return str(part) if isinstance(part, (Read, Condition)) else repr(part)

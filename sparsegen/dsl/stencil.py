@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from sparsegen.boundary import BoundarySpec, collapse, describe, periodic, resolve
+from sparsegen.callsite import user_loc
 from sparsegen.ir.boundary import Sides
 from sparsegen.ir.errors import BoundaryError, Loc, StencilError
-from sparsegen.where import user_loc
 
 Weights = npt.NDArray[np.float64]
 
@@ -147,6 +148,13 @@ class Stencil:
     def boundary(self) -> BoundarySpec:
         """The boundary in its shortest form, as a user would write it."""
         return collapse(self.sides)
+
+    @cached_property
+    def gridded(self) -> Stencil:
+        """The same stencil for a field of at least two axes: a 1-D field is taken as one row."""
+        if self.ndim > 1:
+            return self
+        return replace(self, weights=self.weights[np.newaxis], sides=((periodic, periodic), *self.sides))
 
     def is_symmetric(self, axis: int) -> bool:
         """Whether the weights are exactly their own mirror image along ``axis``."""

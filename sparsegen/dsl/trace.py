@@ -1,6 +1,6 @@
-"""The decorator ``stencil``: a Python function of one field, traced with sympy into a :class:`Stencil`.
+"""The decorator ``stencil``: a Python function, traced into a :class:`Stencil` or a general :class:`Update`.
 
-The function runs once, on the stand-ins of :mod:`sparsegen.dsl.standin`, which keep the result linear or raise at the
+The function runs once, on the stand-ins of :mod:`sparsegen.dsl.standin`, which build its formula or raise at the
 user's very line.  sympy is imported by the first trace, not with this module.
 """
 
@@ -8,50 +8,60 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast, overload
 
 import numpy as np
 
 from sparsegen.boundary import BoundarySpec, periodic, resolve
-from sparsegen.dsl.standin import LINEAR, Accessor, Read, Trace
+from sparsegen.callsite import def_loc, raised_in, user_loc
+from sparsegen.dsl.standin import ALLOWED, Accessor, Condition, Parameter, Read, Trace
 from sparsegen.dsl.stencil import Stencil, dtype_name
+from sparsegen.dsl.update import MAX_LEVELS, Update, resolve_fields
 from sparsegen.ir.errors import Loc, SparsegenError, StencilError
-from sparsegen.where import def_loc, raised_in, user_loc
+from sparsegen.ir.formula import live
 
 
 @dataclass(frozen=True)
 class Field:
-    """Annotation of the field a stencil reads; ``levels`` counts the time levels it needs (1 in this version)."""
+    """Annotation of a field; ``levels`` counts the time levels it needs: ``u.prev`` is the one before ``u``."""
 
     levels: int = 1
 
 
 @dataclass(frozen=True)
 class Coef:
-    """Annotation of a coefficient that varies over the field; refused in this version, with the way round."""
+    """Annotation of a coefficient: a field that varies from cell to cell and does not change in time."""
 
 
 @overload
-def stencil(function: Callable[..., Any], /) -> Stencil: ...
+def stencil(function: Callable[..., Any], /) -> Stencil | Update: ...
 @overload
 def stencil(
     *, dtype: object = ..., boundary: BoundarySpec = ..., name: str | None = ...
-) -> Callable[[Callable[..., Any]], Stencil]: ...
+) -> Callable[[Callable[..., Any]], Stencil | Update]: ...
 def stencil(
     function: Any = None, /, *, dtype: object = "f64", boundary: BoundarySpec = periodic, name: str | None = None
 ) -> Any:
-    """Turn a function of one field into a stencil: ``@stencil`` or ``@stencil(dtype=..., boundary=..., name=...)``.
+    """Turn a function into what a time step does: ``@stencil`` or ``@stencil(dtype=..., boundary=..., name=...)``.
 
     In the function ``u[dy, dx]`` is the cell ``dy`` rows down and ``dx`` columns right of the one being computed (one
-    offset for 1-D, three for 3-D).  It returns a linear combination of such reads with constant coefficients, which are
-    rounded to ``dtype``.  Everything else raises :class:`StencilError` with the line at fault.
+    offset for 1-D, three for 3-D).  A linear combination of reads of one field with constant coefficients, which are
+    rounded to ``dtype``, gives a :class:`Stencil`, which every schedule takes.
+
+    Anything else gives an :class:`Update`: several fields (the function returns a tuple, the new value of each), time
+    levels (``u: sg.Field(levels=2)`` has ``u.prev``), coefficients that vary (``c: sg.Coef``), and formulas of + - * /,
+    ``**`` with a whole number, comparisons, ``sg.sqrt``, ``sg.abs``, ``sg.min``, ``sg.max``, ``sg.where``; in f64 or
+    f32.  ``boundary`` is one for all fields, or ``{"u": ..., "v": ...}``; coefficients are read outside by the first
+    field's: ``periodic`` wraps, ``neumann`` mirrors, with ``frozen`` and ``dirichlet`` the edge cell's value holds on.
+
+    What no formula can say raises :class:`StencilError` with the line at fault.
     """
     loc = user_loc()
     if function is None:
 
-        def decorate(decorated: Callable[..., Any]) -> Stencil:
+        def decorate(decorated: Callable[..., Any]) -> Stencil | Update:
             return _trace(decorated, dtype, boundary, name, def_loc(decorated) or loc)
 
         return decorate
@@ -64,16 +74,20 @@ def stencil(
     return _trace(function, dtype, boundary, name, def_loc(function) or loc)
 
 
-def _trace(function: Callable[..., Any], dtype: object, boundary: object, name: str | None, loc: Loc | None) -> Stencil:
+def _trace(
+    function: Callable[..., Any], dtype: object, boundary: object, name: str | None, loc: Loc | None
+) -> Stencil | Update:
     if not callable(function) or isinstance(function, type):
         raise StencilError(f"stencil decorates a function, not {function!r}", loc=loc, hint="put it above a def")
     if name is None:
         called = str(getattr(function, "__name__", "stencil"))
         name = "stencil" if called == "<lambda>" else re.sub(r"[^0-9A-Za-z_]", "_", called)
     dtype = dtype_name(dtype, loc)
-    trace = Trace(_parameter(function, loc))
+    parameters = _parameters(function, loc)
+    (first, *more) = (p for p in parameters if not p.coef)
+    trace = Trace(parameters, linear=len(parameters) == 1 and first.levels == 1)
     try:
-        result = function(trace.field)
+        result = function(*trace.accessors())
     except SparsegenError:
         raise
     except Exception as error:
@@ -82,79 +96,110 @@ def _trace(function: Callable[..., Any], dtype: object, boundary: object, name: 
         raise StencilError(
             f"{name} cannot be traced: {type(error).__name__}: {error}",
             loc=at or loc,
-            hint=f"{LINEAR}: no sin, exp, float() or NumPy function of a read",
+            hint=f"{ALLOWED}: no sin, exp, float() or NumPy function of a read",
         ) from error
-    if not isinstance(result, Read):
-        raise _bad_result(name, trace.name, result, loc)
+    results = _results(result, name, (first, *more), loc)
     assert trace.first is not None  # a Read exists, so something was read
-    sides = resolve(boundary, len(trace.first[0]), loc)
-    return Stencil(_weights(result, trace, loc), dtype, sides, name, loc, result.expr)
+    ndim = len(trace.first[0][2])
+    if results[0].terms is not None:
+        return Stencil(
+            _weights(results[0].terms, trace, loc), dtype, resolve(boundary, ndim, loc), name, loc, results[0].expr
+        )
+    code, places = live(tuple(trace.graph.nodes), tuple(r.place for r in results))
+    sides = resolve_fields(boundary, tuple(p.name for p in (first, *more)), ndim, loc)
+    return Update(parameters, code, places, dtype, sides, name, loc)
 
 
-def _parameter(function: Callable[..., Any], loc: Loc | None) -> str:
-    """The name of the one field the function takes, or the error that says why the signature will not do."""
+def _parameters(function: Callable[..., Any], loc: Loc | None) -> tuple[Parameter, ...]:
+    """The fields and coefficients that the function takes, or the error that says why the signature will not do."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         raise StencilError(f"cannot see the parameters of {function!r}", loc=loc, hint="decorate a plain def") from None
-    try:
-        annotations = inspect.get_annotations(function, eval_str=True)
-    except Exception:  # an annotation that only a type checker can evaluate says nothing about fields
-        annotations = {}
+    found: list[Parameter] = []
     for parameter in parameters:
-        annotation = annotations.get(parameter.name)
-        if annotation is Coef or isinstance(annotation, Coef):
+        annotation = _annotation(function, parameter, loc)
+        levels = annotation.levels if isinstance(annotation, Field) else 1
+        if isinstance(levels, bool) or not isinstance(levels, int) or not 1 <= levels <= MAX_LEVELS:
             raise StencilError(
-                f"parameter {parameter.name} is a coefficient field: variable coefficients "
-                "are not supported yet in this version",
+                f"parameter {parameter.name} has {levels!r} time levels",
                 loc=loc,
-                hint="use constant numbers, or one stencil for each region of constant coefficients",
+                hint=f"a field has 1 to {MAX_LEVELS}, as in {parameter.name}: sg.Field(levels=2)",
             )
-        if isinstance(annotation, Field) and annotation.levels != 1:
-            raise StencilError(
-                f"parameter {parameter.name} has {annotation.levels} time levels: several time levels "
-                "are not supported yet in this version",
-                loc=loc,
-                hint="use one level; a two-level scheme can combine two one-level stencils outside",
-            )
-    if len(parameters) != 1 or parameters[0].kind not in (
-        inspect.Parameter.POSITIONAL_ONLY,
-        inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    ):
+        found.append(Parameter(parameter.name, levels, annotation is Coef or isinstance(annotation, Coef)))
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if any(p.kind not in plain for p in parameters) or all(p.coef for p in found):
         listed = ", ".join(map(str, parameters)) or "none"
         raise StencilError(
-            f"a stencil takes one parameter, the field it reads, but this one takes: {listed}",
+            f"a stencil takes parameters by position, at least one of them a field; this one takes: {listed}",
             loc=loc,
-            hint="several fields, variable coefficients and several time levels are not supported "
-            "yet in this version; constants can come from the enclosing scope",
+            hint="as in def heat(u, c: sg.Coef): a plain parameter is a field; constants can come from the enclosing "
+            "scope",
         )
-    return parameters[0].name
+    return tuple(found)
 
 
-def _bad_result(name: str, field_name: str, result: Any, loc: Loc | None) -> StencilError:
+def _annotation(function: Callable[..., Any], parameter: inspect.Parameter, loc: Loc | None) -> Any:
+    """The annotation as a value; None for one that only a type checker can evaluate and that says nothing of fields."""
+    text = parameter.annotation
+    if not isinstance(text, str):
+        return text
+    try:
+        closure = inspect.getclosurevars(function).nonlocals
+        return eval(text, dict(getattr(function, "__globals__", {})), dict(closure))
+    except Exception as error:
+        if re.search(r"\b(Field|Coef)\b", text):
+            raise StencilError(
+                f"the annotation {text!r} of parameter {parameter.name} cannot be evaluated: {error}",
+                loc=loc,
+                hint="names in it must be those of the module, or used in the function as well",
+            ) from error
+        return None
+
+
+def _results(result: Any, name: str, fields: Sequence[Parameter], loc: Loc | None) -> tuple[Read, ...]:
+    """The new value of each field, from what the function returned."""
+    several = isinstance(result, (tuple, list))
+    values: list[Any] = list(cast("Sequence[Any]", result)) if several else [result]
+    listed = ", ".join(p.name for p in fields)
+    if len(fields) == 1 and several:
+        raise StencilError(
+            f"{name} returns a {type(cast('object', result)).__name__}, but has one field, {listed}",
+            loc=loc,
+            hint="return one value; a second field is a parameter of its own",
+        )
+    for value in values:
+        if not isinstance(value, Read):
+            raise _bad_result(name, listed, value, loc)
+    if len(values) != len(fields):
+        raise StencilError(
+            f"{name} returns {len(values)} value{'s' * several}, but has the fields {listed}",
+            loc=loc,
+            hint="return a tuple with the new value of each field, in their order; what does not change is c: sg.Coef",
+        )
+    return tuple(values)
+
+
+def _bad_result(name: str, fields: str, result: Any, loc: Loc | None) -> StencilError:
     if result is None:
         return StencilError(
             f"{name} returns None", loc=loc, hint="return the new value of the cell (is a return missing?)"
         )
     if isinstance(result, Accessor):
         return StencilError(
-            f"{name} returns the field {field_name} itself",
-            loc=loc,
-            hint=f"read a cell of it, as in {field_name}[0, 0]",
+            f"{name} returns the field {result} itself", loc=loc, hint=f"read a cell of it, as in {result}[0, 0]"
         )
-    if isinstance(result, (tuple, list, dict)):
+    if isinstance(result, Condition):
         return StencilError(
-            f"{name} returns a {type(cast('object', result)).__name__}",
-            loc=loc,
-            hint="return one value; several outputs are not supported yet in this version",
+            f"{name} returns the condition {result}", loc=loc, hint="return sg.where(condition, 1.0, 0.0)"
         )
-    return StencilError(f"{name} returns {result!r}, which reads nothing of {field_name}", loc=loc, hint=LINEAR)
+    return StencilError(f"{name} returns {result!r}, which reads nothing of {fields}", loc=loc, hint=ALLOWED)
 
 
-def _weights(result: Read, trace: Trace, loc: Loc | None) -> Any:
+def _weights(terms: dict[Any, Any], trace: Trace, loc: Loc | None) -> Any:
     """The array of coefficients of a linear combination of the reads of ``trace``."""
     offsets = {symbol: offset for offset, symbol in trace.symbols.items()}
-    found = {offsets[symbol]: _to_float(number, str(symbol), loc) for symbol, number in result.terms.items()}
+    found = {offsets[symbol]: _to_float(number, str(symbol), loc) for symbol, number in terms.items()}
     if not found:
         raise StencilError(
             "all reads cancel: the stencil is zero everywhere",

@@ -12,7 +12,7 @@ import pytest
 
 from sparsegen import execute_cuda, target
 from sparsegen.backends import emulator
-from sparsegen.backends.cuda.runtime import DeviceInfo
+from sparsegen.backends.cuda.runtime import OUT_OF_MEMORY, DeviceInfo, cuda_error
 from sparsegen.inspection import Build
 from sparsegen.ir.types import Buffer
 
@@ -20,22 +20,31 @@ INFO = DeviceInfo(0, "NVIDIA H200", (9, 0), 132, 62_914_560, 232_448, 233_472, 1
 
 
 class FakeRuntime:
-    """What of ``Runtime`` the executor uses.  ``launched`` counts launches, those of graphs included."""
+    """What of ``Runtime`` the executor uses.  ``launched`` counts launches, those of graphs included.
+
+    ``size``: bytes of device memory; ``alloc`` fails beyond it as the driver does.
+    """
 
     name, device = "driver", 0
 
     def __init__(self) -> None:
-        self.memory: dict[int, Any] = {}
+        self.held: dict[int, Any] = {}
         self.launched = self.replayed = 0
+        self.size = INFO.memory_bytes
+
+    def memory(self) -> tuple[int, int]:
+        return self.size - sum(len(block) - 256 for block in self.held.values()), self.size
 
     def alloc(self, nbytes: int) -> int:
+        if nbytes > self.memory()[0]:
+            raise cuda_error(OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "cuMemAlloc")
         block = np.full(nbytes + 256, 0xFF, np.uint8)  # NaN, whatever the type
         pointer = int(-(-block.ctypes.data // 256) * 256)
-        self.memory[pointer] = block
+        self.held[pointer] = block
         return pointer
 
     def free(self, pointer: int) -> None:
-        del self.memory[pointer]
+        del self.held[pointer]
 
     def to_device(self, pointer: int, source: Any, stream: int | None = None) -> None:
         assert source.flags.c_contiguous
@@ -64,7 +73,7 @@ class FakeRuntime:
             cells = raw[offset : offset + size]
             if param.space == "global":
                 at = int.from_bytes(cells, "little")
-                assert any(p <= at and at + param.nbytes <= p + len(m) for p, m in self.memory.items()), hex(at)
+                assert any(p <= at and at + param.nbytes <= p + len(m) for p, m in self.held.items()), hex(at)
                 cells = (ctypes.c_uint8 * param.nbytes).from_address(at)
             given[param.name] = np.frombuffer(cells, param.dtype.numpy())
         emulator.run(func, given, checks=["bounds"]).raise_if_errors()

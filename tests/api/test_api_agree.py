@@ -30,6 +30,7 @@ LINES = [
     "stencil2row mma=f64.m16n8k8",
     "stencil2row mma=f64.m16n8k16",
     "stencil2row transform=explicit",
+    "patches fuse=1 levels=1",
 ]
 SIDES: dict[str, Any] = {
     "periodic": sg.periodic,
@@ -54,7 +55,8 @@ def test_each_boundary(agree: Agree, line: str, sides: str) -> None:
 
 
 @pytest.mark.parametrize("sides", SIDES)
-@pytest.mark.parametrize("line", ["direct fuse=3", "tiled fuse=2", "tiled stages=2 fuse=3", "stencil2row fuse=3"])
+@pytest.mark.parametrize("line", ["direct fuse=3", "tiled fuse=2", "tiled stages=2 fuse=3", "stencil2row fuse=3",
+                                  "patches", "patches fuse=1 levels=3 strips=1"])  # fmt: skip
 def test_fusion_keeps_the_boundary_at_every_step(agree: Agree, line: str, sides: str) -> None:
     agree(sg.Stencil.from_weights(STAR, boundary=SIDES[sides]), (40, 36), 7, line)
 

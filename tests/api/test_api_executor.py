@@ -40,7 +40,7 @@ def test_time_loops(gpu: Any, line: str, shape: tuple[int, int]) -> None:
             want = sg.compile(st, shape, steps=steps, backend="reference")(u)
             assert off(k(u, steps=steps), want) <= 1e-12
         del k
-    assert not any(m is None for m in gpu.memory)
+    assert not any(m is None for m in gpu.held)
 
 
 def test_graphs_repeat_the_middle_passes(gpu: Any) -> None:

@@ -66,6 +66,21 @@ def test_run_on_a_file(folder: Path) -> None:
     assert result.shape == u.shape and np.array_equal(result[0], u[0]) and not np.array_equal(result, u)
 
 
+def test_general_updates(folder: Path) -> None:
+    (folder / "wave.py").write_text(
+        "import sparsegen as sg\n\n@sg.stencil\ndef wave(u: sg.Field(levels=2), c: sg.Coef):\n"
+        "    return 2 * u[0, 0] - u.prev[0, 0] + 0.1 * c[0, 0] * (u[-1, 0] + u[1, 0] - 2 * u[0, 0])\n"
+    )
+    said = run(folder, "run", "wave.py", "--shape", "20x30", "--steps", "3", "--out", "u.npy").stdout
+    assert "UpdateKernel wave 20x30 steps=3" in said and "\nc    min" in said
+    assert np.load(folder / "u.npy").shape == (2, 20, 30)
+    assert "general updates take CUDA-core schedules" in run(folder, "explain", "wave.py", "--shape", "64x64").stdout
+    assert "tile.update" in run(folder, "gen", "wave.py", "--shape", "64x64", "--level", "tile").stdout
+    assert "0 errors" in run(folder, "check", "wave.py", "--shape", "20x30").stdout
+    refused = run(folder, "run", "wave.py", "--in", "u.npy", status=2).stderr
+    assert "--in is one field" in refused
+
+
 def test_gen_and_opt(folder: Path) -> None:
     common = ("heat.py", "--shape", "40x64", "--schedule", "direct", "--device", "h200")
     assert 'extern "C" __global__' in run(folder, "gen", *common).stdout

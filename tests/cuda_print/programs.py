@@ -28,6 +28,7 @@ from sparsegen.ir.types import (
     u16,
     u32,
     u64,
+    widths,
 )
 
 GRID, THREADS = (4, 3, 2), 128
@@ -102,6 +103,7 @@ def scalars() -> w.Func:
         k.sink(*(b.unary(op, v[t.name]) for op in ("neg", "abs", "sqrt")))
         k.sink(*(b.binary(op, v[t.name], v[t.name]) for op in ("add", "sub", "mul", "div", "min", "max")))
         k.sink(b.fma(v[t.name], v[t.name], v[t.name]), b.select(p, v[t.name], b.const(t, 1.0)))
+        k.sink(*(b.compare(op, v[t.name], b.const(t, 0.5)) for op in ("lt", "le", "eq", "ne")))
     for t in (s32, u32, s64, u64, s8, u8, u16):
         k.sink(*(b.unary(op, v[t.name]) for op in ("neg", "abs", "not", "popc", "clz", "brev")))
         ops = ("add", "sub", "mul", "div", "min", "max", "and", "or", "xor", "shl", "shr")
@@ -152,10 +154,8 @@ def memory() -> w.Func:
     on = tid.lt(100)
     for t in STORED:
         src, dst, tile = k.array(f"in_{t}", t), k.array(f"dst_{t}", t), k.array(f"tile_{t}", t, 1024, "shared")
-        own = b.alloc("own", t, 8)
-        for width in (1, 2, 4):
-            if width * t.nbytes > 16:
-                continue
+        own = b.alloc("own", t, 16)
+        for width in widths(t):
             at = tid * width
             for cache in ("", "cg", "cs", "nc"):
                 b.st(dst, at, *b.ldv(src, at, width, cache=cache), cache=cache if cache != "nc" else "")

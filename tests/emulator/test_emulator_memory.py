@@ -17,7 +17,7 @@ from sparsegen.ir.types import Buffer, f16, f32, f64, s32, u8, u32
 
 
 # ------------------------------------------------------------------------------------------------ values
-@pytest.mark.parametrize(("dtype", "width"), [(f64, 1), (f64, 2), (f32, 4), (f16, 2), (f16, 4), (u8, 4), (u32, 2)])
+@pytest.mark.parametrize(("dtype", "width"), [(f64, 1), (f64, 2), (f32, 4), (f16, 2), (f16, 8), (u8, 4), (u32, 2)])
 def test_vector_access_in_every_space(dtype: Any, width: int) -> None:
     src, dst, tile = glob("src", dtype, 32 * width), glob("dst", dtype, 32 * width), shared("tile", dtype, 32 * width)
 

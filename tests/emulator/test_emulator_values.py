@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import struct
 from typing import Any
 
@@ -298,6 +299,19 @@ def test_select_takes_floats_by_predicate() -> None:
         return b.select(q, v, b.const(f64, -1.0))
 
     lanes(make, {"x": ("f64", x)}, [-1.0 if v == 5 else v for v in x], f64)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16"])
+@pytest.mark.parametrize("op", ["lt", "le", "eq", "ne"])
+def test_comparisons_of_floats(op: str, dtype: str) -> None:
+    a = [0.0, -0.0, 1.0, 2.0, math.inf, -math.inf, math.nan, 0.5] * 4
+    b = [0.0] * 8 + [1.0] * 8 + [math.inf] * 8 + [math.nan] * 8
+    holds = {"lt": operator.lt, "le": operator.le, "eq": operator.eq, "ne": operator.ne}[op]
+
+    def make(bl: Any, x: Any, y: Any) -> Any:
+        return bl.select(bl.compare(op, x, y), bl.const(f64, 1.0), bl.const(f64, 0.0))
+
+    lanes(make, {"a": (dtype, a), "b": (dtype, b)}, [float(holds(x, y)) for x, y in zip(a, b, strict=True)], f64)
 
 
 @pytest.mark.parametrize(("op", "dtype"), [("xor", f64), ("shl", f32), ("pow", u32)])

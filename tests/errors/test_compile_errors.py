@@ -78,23 +78,22 @@ def test_not_a_stencil() -> None:
     refusal(sg.StencilError, lambda: sg.compile(HEAT, (64, 64)), "cannot compile ndarray", "from_weights")  # type: ignore[arg-type] # here
 
 
-@pytest.mark.parametrize("weights", [np.full(3, 1 / 3), np.full((3, 3, 3), 1 / 27)])
-def test_axes_without_schedules(weights: Any) -> None:
-    st = sg.Stencil.from_weights(weights)  # here
-    shape = (32,) * weights.ndim
-    refusal(sg.StencilError, lambda: sg.compile(st, shape), "schedules exist for 2 axes", "backend='reference'")
-    k = sg.compile(st, shape, backend="reference")
-    assert np.allclose(k(np.ones(shape)), 1.0)
-    with pytest.raises(sg.StencilError, match="schedules exist for 2 axes"):
-        _ = k.schedule
-    with pytest.raises(sg.StencilError, match="schedules exist for 2 axes"):
-        k.source()
-
-
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
-def test_dtype_without_schedules(dtype: str) -> None:
-    st = sg.Stencil.from_weights(HEAT, dtype=dtype, name="half")  # here
-    refusal(sg.StencilError, lambda: sg.compile(st, (64, 64)), f"half is {dtype}", "dtype='f64' or 'f32'")
+@pytest.mark.parametrize(
+    ("line", "weights"),
+    [
+        ("stencil2row mma=none", HEAT),
+        ("lowrank", np.full((3, 3), 1 / 9)),
+        ("patches", np.full((3, 3), 1 / 9)),
+        ("toeplitz", np.full(3, 1 / 3)),
+        ("column levels=1", np.full((3, 3, 3), 1 / 27)),
+    ],
+)
+def test_families_that_do_not_sum_in_another_type(line: str, weights: Any, dtype: str) -> None:
+    st = sg.Stencil.from_weights(weights, dtype=dtype)
+    attempt = lambda: sg.compile(st, (64,) * weights.ndim, schedule=line)  # here
+    error = refusal(sg.ScheduleError, attempt, line.split()[0], dtype, "choose")
+    assert "direct" in str(error.hint) or "tiled" in str(error.hint)
 
 
 @pytest.mark.parametrize("backend", ["gpu", "CUDA", None, 3])

@@ -30,6 +30,11 @@ LINES = [
     "stencil2row mma=f64.m16n8k8 stages=2",
     "stencil2row mma=f64.m16n8k16",
     "stencil2row transform=explicit",
+    "patches fuse=1 levels=3",
+    "patches fuse=3 levels=1 strips=1",
+    "patches mma=f64.m8n8k4 fuse=1 levels=2 stages=3",
+    "lowrank",
+    "lowrank mma=f64.m16n8k16 tile=64x32 stages=3",
 ]
 SIDES: dict[str, Any] = {
     "periodic": sg.periodic,
@@ -39,6 +44,7 @@ SIDES: dict[str, Any] = {
     "mixed": {0: (sg.frozen, sg.dirichlet(-1.0)), 1: (sg.neumann, sg.dirichlet(2.0))},
 }
 BOX = np.random.default_rng(5).random((3, 3)) / 5 - 0.02
+PRODUCT = np.outer([0.2, 0.5, 0.25], [0.35, 0.4, -0.2])
 
 
 @pytest.fixture(params=KINDS)
@@ -56,10 +62,10 @@ def off(a: Any, b: Any) -> float:
     return float(np.max(np.abs(a - b)) / np.max(np.abs(b)))
 
 
-def fits(line: str) -> None:
+def fits(line: str, weights: Any = BOX, steps: int = 3) -> None:
     """Skip a schedule that this GPU cannot run."""
     try:
-        sg.compile(sg.Stencil.from_weights(BOX), (128, 128), steps=3, schedule=line)
+        sg.compile(sg.Stencil.from_weights(weights), (128, 128), steps=steps, schedule=line)
     except sg.ScheduleError as e:
         pytest.skip(e.message)
 
@@ -73,6 +79,20 @@ def test_every_schedule_and_boundary(line: str, sides: str) -> None:
         u = np.random.default_rng(1).random(shape)
         k = sg.compile(st, shape, steps=7, backend="cuda", schedule=line)
         assert k.backend == "cuda" and off(k(u), reference(st, u, 7)) <= 1e-12
+        assert k.resources().spills == 0
+
+
+@pytest.mark.parametrize("sides", SIDES)
+@pytest.mark.parametrize(
+    "line", ["fuse=12", "fuse=5 tile=64x32 stages=2", "mma=f64.m8n8k4 fuse=2 tile=32x64", "mma=f64.m16n8k8 fuse=7"]
+)
+def test_products_of_a_column_and_a_row(line: str, sides: str) -> None:
+    fits(f"lowrank {line}", PRODUCT, 25)
+    st = sg.Stencil.from_weights(PRODUCT, boundary=SIDES[sides])
+    for shape in ((64, 128), (131, 77)):
+        u = np.random.default_rng(1).random(shape)
+        k = sg.compile(st, shape, steps=25, backend="cuda", schedule=f"lowrank {line}")
+        assert off(k(u), reference(st, u, 25)) <= 1e-12
         assert k.resources().spills == 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import types
 import typing
 
 import pytest
@@ -74,10 +75,14 @@ def example(hint: object, kind: str, serial: list[int]) -> object:
         return (new_buf,) if typing.get_origin(hint) is tuple else new_buf
     if kind == "operand":
         return (IX + 1, J) if typing.get_origin(hint) is tuple else ex.minimum(IX * 3, 7) + serial[0]
+    if kind == "buffer" and typing.get_origin(hint) is tuple:
+        return (G, H)
     if kind == "buffer":
         return G if serial[0] % 2 else H
     if type(None) in args:
         return example(next(a for a in args if a is not type(None)), kind, serial)
+    if isinstance(hint, types.UnionType):
+        return example(args[serial[0] % len(args)], kind, serial)
     if typing.get_origin(hint) is tuple:
         inner = [args[0]] * 2 if Ellipsis in args else args
         return tuple(example(a, kind, serial) for a in inner)

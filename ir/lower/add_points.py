@@ -1,0 +1,108 @@
+"""``tile.add_points``: each lane adds the points of its pairs of adjacent cells; what both need is loaded once.
+
+Tiles at a border go tap by tap, in a loop that is not unrolled: nvcc has no registers for all their mapped addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from .. import tile_stencil2row as t
+from ..boundary_map import Mapped, map_index
+from ..expr import TRUE, Expr, Value, all_of, as_expr
+from ..fragments import SHAPES
+from .context import Context, rule
+from .copy import read_mapped
+from .mma import lane_coordinates
+from .store import row_of
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two adjacent outputs of a lane: the first one's cell, its accumulator, and whether the lane has them at all."""
+
+    cell: tuple[Expr, ...]
+    acc: Expr
+    valid: Expr
+
+
+@rule(t.AddPoints)
+def add_points(cx: Context, op: t.AddPoints) -> None:
+    b, base = cx.b, SHAPES[op.base]
+    per_warp, regs = op.products // op.warps, len(base.c.elements)
+    g, lane_t = lane_coordinates(cx)
+    *lead, y, x = map(cx.resolve, op.at)
+
+    def pairs(visit: Callable[[_Pair], None]) -> None:
+        with b.for_("i", 0, per_warp, unroll=0) as i:
+            product = cx.warp * per_warp + i
+            row, group = b.let("row", y + product % op.rows), b.let("group", product // op.rows * base.m + g)
+            for n in range(op.blocks):
+                valid = (lane_t * 2 + 8 * n).lt(op.group)
+                for e in range(0, regs, 2):
+                    m = base.c.elements[e](0, 0)[0]
+                    col = b.let("col", x + (group + m) * op.group + lane_t * 2 + 8 * n)
+                    visit(_Pair((*lead, row, col), (i * op.blocks + n) * regs + e, valid))
+
+    size = (1,) * len(lead) + (op.rows, op.products // op.rows * base.m * op.group)
+    inside: list[Expr] = []
+    for axis, (first, n) in enumerate(zip((*lead, y, x), size, strict=True)):
+        reach = [offset[axis] for offset, _ in op.taps]
+        inside += [first.ge(-min(reach)), (first + n).le(op.extent[axis] - max(reach))]
+    cx.branch(b.let("inner", all_of(*inside)), lambda: _inside(cx, op, pairs), lambda: _border(cx, op, lead, pairs))
+
+
+def _inside(cx: Context, op: t.AddPoints, pairs: Callable[[Callable[[_Pair], None]], None]) -> None:
+    """All taps of a pair, row by row; two adjacent cells at once where both are needed."""
+    b = cx.b
+    weights = [b.ld(op.weights, i, hint="w") for i in range(len(op.taps))]
+    rows = [(row, list(taps)) for row, taps in groupby(enumerate(op.taps), key=lambda tap: tap[1][0][:-1])]
+
+    def add(pair: _Pair) -> None:
+        where = None if pair.valid == TRUE else pair.valid
+        here = b.let("here", row_of(pair.cell[:-1], op.extent) * op.pitch + pair.cell[-1])
+        sums = [b.ld(op.acc, pair.acc + j, hint="s") for j in (0, 1)]
+        for row, taps in rows:
+            far = row_of([as_expr(o) for o in row], op.extent) * op.pitch
+            cols = sorted({offset[-1] + j for _, (offset, _) in taps for j in (0, 1)})
+            cells: dict[int, Value] = {}
+            for c in cols:
+                if c not in cells:
+                    wide = 2 if op.vector == 2 and c % 2 == 0 and c + 1 in cols else 1
+                    loaded = b.ldv(op.src, here + far + c, wide, where=where, hint="u")
+                    cells |= {c + j: v for j, v in enumerate(loaded)}
+            for i, (offset, _) in taps:
+                sums = [b.fma(weights[i], cells[offset[-1] + j], s, hint="s") for j, s in enumerate(sums)]
+        for j, s in enumerate(sums):
+            b.st(op.acc, pair.acc + j, s)
+
+    pairs(add)
+
+
+def _border(cx: Context, op: t.AddPoints, lead: list[Expr], pairs: Callable[[Callable[[_Pair], None]], None]) -> None:
+    b, axes = cx.b, len(op.extent)
+
+    def mapped(axis: int, at: Expr) -> Mapped:
+        m = map_index(at, op.extent[axis], op.sides[axis])
+        return replace(m, index=b.let("at", m.index))
+
+    with b.for_("tap", 0, len(op.taps), unroll=1) as tap:
+        weight = b.ld(op.weights, tap, hint="w")
+        reach = [[offset[axis] for offset, _ in op.taps] for axis in range(axes)]
+        far = [
+            b.ld(op.offsets, tap * axes + axis, cache="nc", hint="far", lo=min(reach[axis]), hi=max(reach[axis]))
+            for axis in range(axes)
+        ]
+        planes = [mapped(axis, first + far[axis]) for axis, first in enumerate(lead)]
+
+        def add(pair: _Pair) -> None:
+            row = mapped(axes - 2, pair.cell[-2] + far[-2])
+            for j in (0, 1):
+                at = (*planes, row, mapped(axes - 1, pair.cell[-1] + far[-1] + j))
+                index = row_of([m.index for m in at[:-1]], op.extent) * op.pitch + at[-1].index
+                cell = read_mapped(cx, op.src, index, at)
+                b.st(op.acc, pair.acc + j, b.fma(weight, cell, b.ld(op.acc, pair.acc + j, hint="s")))
+
+        pairs(add)

@@ -1,0 +1,182 @@
+"""``tile.update``: a formula of general reads, a short column of cells a thread, neighbours through the caches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from math import prod
+from operator import mul
+from typing import Any
+
+from .. import formula as f
+from .. import tile_update as t
+from ..boundary_map import Mapped, map_index
+from ..expr import FALSE, TRUE, Const, Expr, Value, all_of, any_of, as_expr, binary
+from ..op import AXES
+from .context import Context, rule
+from .copy import read_mapped
+
+
+@rule(t.Update)
+def update(cx: Context, op: t.Update) -> None:
+    b, column = cx.b, _column(op)
+    first = [
+        b.let(name, cx.resolve(start) + (place * op.rows if axis == column else place))
+        for axis, (name, start, place) in enumerate(
+            zip(AXES[-len(op.extent) :], op.at, _places(cx, op.threads), strict=True)
+        )
+    ]
+    last = [i + (op.rows - 1 if axis == column else 0) for axis, i in enumerate(first)]
+    margins = [_margin(op, axis) for axis in range(len(first))]
+    inner = [
+        all_of(i.ge(low), j.lt(n - high)) for i, j, n, (low, high) in zip(first, last, op.extent, margins, strict=True)
+    ]
+
+    def straight() -> None:
+        cells = _Cells(cx, op, first, edge=False)
+        for row in range(op.rows):
+            cells.run(row)
+
+    def mapped() -> None:
+        with b.for_("j", 0, op.rows, unroll=1) as j:  # one by one: few threads come here
+            cell = [b.let("row", i + j) if axis == column else i for axis, i in enumerate(first)]
+            valid = all_of(*(i.lt(n) for i, n in zip(cell, op.extent, strict=True)))
+            cx.guard(valid, lambda: _Cells(cx, op, cell, edge=any(map(any, margins))).run(0))
+
+    whole = b.let("inner", all_of(*inner))
+    if op.rows == 1 and not any(map(any, margins)):
+        cx.guard(whole, straight)
+    else:
+        cx.branch(whole, straight, mapped)
+
+
+def _column(op: t.Update) -> int:
+    """The axis along which a thread has several cells: that of the rows."""
+    return max(0, len(op.extent) - 2)
+
+
+def _places(cx: Context, threads: tuple[int, ...]) -> list[Expr]:
+    """This thread's place on each axis of its block."""
+    strides = [*accumulate(reversed(threads[1:]), mul, initial=1)][::-1]
+    out: list[Expr] = []
+    for axis, (n, stride) in enumerate(zip(threads, strides, strict=True)):
+        e = cx.tid // stride if stride != 32 else cx.warp
+        out.append(cx.lane if (n, stride) == (32, 1) and len(threads) > 1 else e if axis == 0 else e % n)
+    return out
+
+
+def _margin(op: t.Update, axis: int) -> tuple[int, int]:
+    """Cells at each end of an axis that read across it or are kept."""
+    offsets = [offset[axis] for _, _, offset in f.reads(op.code)]
+    kept = [keep[axis] for keep in op.keep]
+    return max([0, *(-o for o in offsets), *(k[0] for k in kept)]), max([0, *offsets, *(k[1] for k in kept)])
+
+
+class _Cells:
+    """The formula for the cells of a thread: straight reads inside the domain, mapped ones where ``edge``.
+
+    A number that two cells read is loaded once.
+    """
+
+    def __init__(self, cx: Context, op: t.Update, first: Sequence[Expr], *, edge: bool) -> None:
+        self.cx, self.op, self.first, self.edge = cx, op, first, edge
+        self.sources = {key: i for i, key in enumerate(op.reads)}
+        self.bases: dict[int, Expr] = {}
+        self.mapped: dict[tuple[Any, ...], Mapped] = {}
+        self.known: dict[tuple[Any, ...], Value] = {}
+
+    def run(self, row: int) -> None:
+        """Works out and stores the cell ``row`` rows below the first."""
+        b, op = self.cx.b, self.op
+        values: list[Expr] = []
+        for node in op.code:
+            values.append(self._node(node, values, row))
+        for out, pitch, place, old, keep in zip(
+            op.outs, op.pitch[len(op.srcs) :], op.results, op.old, op.keep, strict=True
+        ):
+            value = _number(values[place])
+            if self.edge and (kept := self._kept(keep)) != FALSE:
+                before = b.ld(op.srcs[old], self._at(op.pitch[old], self._zero, row), hint="old")
+                value = b.select(b.let("kept", kept), before, value)
+            b.st(out, self._at(pitch, self._zero, row), value)
+
+    def _node(self, node: f.Node, values: Sequence[Expr], row: int) -> Expr:
+        b, op = self.cx.b, str(node[0])
+        if op == "read":
+            return self._read(f.read(node), row)
+        if op == "const":
+            return self._const(node)
+        if op in f.LOGIC:
+            conds = [values[a] for a in f.operands(node)]
+            return b.let("p", conds[0].eq(0) if op == "not" else binary(op, *conds))
+        if op == "where":
+            cond, yes, no = (values[a] for a in f.operands(node))
+            return b.select(cond, _number(yes), _number(no))
+        first, *rest = (_number(values[a]) for a in f.operands(node))
+        if op == "fma":
+            return b.fma(first, rest[0], rest[1])
+        if op in f.UNARY:
+            return b.unary(op, first)
+        return b.compare(op, first, rest[0]) if op in f.COMPARE else b.binary(op, first, rest[0])
+
+    def _const(self, node: f.Node) -> Value:
+        value = node[1]
+        assert isinstance(value, float)
+        if node not in self.known:
+            self.known[node] = self.cx.b.const(self.op.outs[0].dtype, value, hint="k")
+        return self.known[node]
+
+    # ------------------------------------------------------------------------------------------------ memory
+    @property
+    def _zero(self) -> f.Offset:
+        return (0,) * len(self.first)
+
+    def _read(self, read: f.Read, row: int) -> Value:
+        name, level, offset = read
+        source = self.sources[name, level]
+        src, pitch, sides = self.op.srcs[source], self.op.pitch[source], self.op.sides[source]
+        if self.edge and any(offset):
+            axes = tuple(self._axis(axis, o, sides[axis]) for axis, o in enumerate(offset))
+            return read_mapped(self.cx, src, as_expr(_linear([m.index for m in axes], self.op.extent, pitch)), axes)
+        down = tuple(o + (row if axis == _column(self.op) else 0) for axis, o in enumerate(offset))
+        key = (source, down)
+        if key not in self.known:
+            self.known[key] = self.cx.b.ld(src, self._at(pitch, offset, row), hint=src.name)
+        return self.known[key]
+
+    def _at(self, pitch: int, offset: f.Offset, row: int) -> Expr:
+        """Where the cell at an offset from a thread's cell lies in an array."""
+        if pitch not in self.bases:
+            self.bases[pitch] = self.cx.b.let("here", as_expr(_linear(self.first, self.op.extent, pitch)))
+        return self.bases[pitch] + as_expr(_linear(offset, self.op.extent, pitch) + row * pitch)
+
+    def _axis(self, axis: int, offset: int, sides: Any) -> Mapped:
+        """What the cell at an offset along one axis is, each worked out once."""
+        if offset == 0:
+            return Mapped(self.first[axis], TRUE, FALSE, 0.0, 0.0)
+        key = (axis, offset, sides)
+        if key not in self.mapped:
+            b, m = self.cx.b, map_index(self.first[axis] + offset, self.op.extent[axis], sides)
+            inside = m.inside if isinstance(m.inside, Const) else b.let("inside", m.inside)
+            index = b.let(f"{AXES[axis - len(self.first)]}_at", m.index)
+            self.mapped[key] = Mapped(index, inside, m.below, m.low, m.high)
+        return self.mapped[key]
+
+    def _kept(self, keep: Sequence[tuple[int, int]]) -> Expr:
+        """Whether a frozen border keeps the cell."""
+        near: list[Expr] = []
+        for i, n, (low, high) in zip(self.first, self.op.extent, keep, strict=True):
+            near += [i.lt(low)] if low else []
+            near += [i.ge(n - high)] if high else []
+        return any_of(*near)
+
+
+def _number(value: Expr) -> Value:
+    assert isinstance(value, Value)
+    return value
+
+
+def _linear(index: Sequence[Any], extent: tuple[int, ...], pitch: int) -> Any:
+    """The place of a cell (or, for an offset, the distance) in an array with ``pitch`` elements a row."""
+    steps = [prod(extent[axis + 1 : -1]) * pitch for axis in range(len(extent) - 1)]
+    return sum(i * s for i, s in zip(index[:-1], steps, strict=True)) + index[-1]

@@ -1,0 +1,63 @@
+"""The op level of general updates: several fields, time levels and coefficients, any formula."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from . import formula as f
+from .node import Op, attr, define
+from .op import Sides
+from .types import DType
+from .verify import Context, check
+
+
+@define("op.update")
+class Update(Op):
+    """One time step of all fields at once: every field is read at the old times and gets one new level.
+
+    ``fields``: (name, time levels) of each, newest level first; ``results``: for each the place in ``code`` of its new
+    value; ``coefs``: fields that do not change.  ``radius``: the reach into fields on each axis, in cells (``frozen``
+    keeps that many); ``sides``: the boundary of each field; ``coef_sides``: where coefficients are read outside
+    (``frozen``: the edge cell).  ``pitch``: elements from row to row of each parameter, in the order of
+    :func:`parameters`, then of each field's new level.
+    """
+
+    symbol: str = attr()
+    shape: tuple[int, ...] = attr()
+    dtype: DType = attr()
+    fields: tuple[tuple[str, int], ...] = attr()
+    coefs: tuple[str, ...] = attr()
+    code: f.Code = attr()
+    results: tuple[int, ...] = attr()
+    radius: tuple[int, ...] = attr()
+    sides: tuple[Sides, ...] = attr()
+    coef_sides: Sides = attr()
+    pitch: tuple[int, ...] = attr()
+
+
+def parameters(fields: Iterable[tuple[str, int]], coefs: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    """What an update reads, as (name, level): each field's levels, newest first, then the coefficients."""
+    return (*((name, level) for name, levels in fields for level in range(levels)), *((name, 0) for name in coefs))
+
+
+def reach(code: f.Code, names: Iterable[str], ndim: int) -> tuple[tuple[int, int], ...]:
+    """How many cells before and after the cell itself a formula reads from these parameters, on each axis."""
+    wanted = set(names)
+    offsets = [offset for name, _, offset in f.reads(code) if name in wanted]
+    return tuple((max([0, *(-o[a] for o in offsets)]), max([0, *(o[a] for o in offsets)])) for a in range(ndim))
+
+
+@check(Update)
+def _update(op: Update, ctx: Context) -> None:
+    ndim, count = len(op.shape), len(op.fields)
+    levels = {**dict(op.fields), **dict.fromkeys(op.coefs, 1)}
+    ctx.need(len(levels) == count + len(op.coefs), "two parameters of one name")
+    ctx.need(all(n >= 1 for n in levels.values()), "a field without a time level")
+    ctx.need(len(op.results) == len(op.sides) == count, f"{count} fields need {count} results and boundaries")
+    axes = {len(op.radius), len(op.coef_sides), *(len(s) for s in op.sides)}
+    ctx.need(axes == {ndim}, f"radius and sides must have {ndim} axes")
+    want = len(parameters(op.fields, op.coefs)) + count
+    ctx.need(len(op.pitch) == want, f"{len(op.pitch)} pitches for {want} arrays")
+    ctx.need(min(op.pitch) >= op.shape[-1], f"rows of {op.shape[-1]} cells overlap at pitch {min(op.pitch)}")
+    wrong = f.problem(op.code, op.results, levels, ndim)
+    ctx.need(wrong is None, str(wrong))

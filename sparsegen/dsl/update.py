@@ -1,0 +1,203 @@
+"""A general update, as an immutable value: any formula of several fields, time levels and coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import Any, Final
+
+import numpy as np
+
+from sparsegen.boundary import BoundarySpec, Side, Sides, collapse, describe, resolve
+from sparsegen.dsl.show import read_text
+from sparsegen.dsl.standin import Parameter
+from sparsegen.dsl.stencil import round_to
+from sparsegen.ir import formula
+from sparsegen.ir.errors import BoundaryError, Loc, StencilError
+from sparsegen.ir.op_update import reach
+
+DTYPES: Final = ("f64", "f32")
+"""Element types of general updates; stencils have more."""
+KEYWORDS: Final = ("out", "steps", "stream", "repeats")
+"""Keywords of a kernel's methods, which no parameter may be called."""
+MAX_LEVELS: Final = 8
+"""Time levels of a field at most."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Update:
+    """One time step of every field at once: ``new[i] = formula(reads around i)``, all fields read at the old times.
+
+    ``parameters`` are those of the function, in its order.  A field of n levels is read at its n newest times; its
+    result is one more, and the oldest is dropped.  ``code`` and ``results`` are the formula and, for each field, its
+    new value in it.  ``sides`` is the boundary of each field, in its order; it holds at every time step.  A coefficient
+    does not change; outside the domain it is read by the first field's boundary: ``periodic`` wraps, ``neumann``
+    mirrors, and with ``frozen`` and ``dirichlet`` the edge cell's value holds on.
+
+    Two updates are equal when they compute the same thing; ``name`` and ``loc`` do not count.
+    """
+
+    parameters: tuple[Parameter, ...]
+    code: formula.Code
+    results: tuple[int, ...]
+    dtype: str
+    sides: tuple[Sides, ...]
+    name: str = "update"
+    loc: Loc | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.name.isascii() and self.name.isidentifier()):
+            raise StencilError(
+                f"the name {self.name!r} is no C identifier",
+                loc=self.loc,
+                hint="use ASCII letters, digits and _; the generated kernel is called after it",
+            )
+        if self.dtype not in DTYPES:
+            raise StencilError(
+                f"{self.name} is a general update in {self.dtype}: {_why(self)}",
+                loc=self.loc,
+                hint=f"use dtype={' or '.join(map(repr, DTYPES))}; only linear stencils of one field have others",
+            )
+        for node in self.code:
+            if node[0] == "const":
+                self._fits(float(node[1]), f"the constant {node[1]!r}", StencilError)  # type: ignore[arg-type]
+        for value in {side.value for sides in self.sides for pair in sides for side in pair}:
+            self._fits(value, f"dirichlet({value!r})", BoundaryError)
+        for parameter in self.parameters:
+            if parameter.name in KEYWORDS:
+                raise StencilError(
+                    f"a parameter of {self.name} is called {parameter.name}, as a keyword of every kernel's call is",
+                    loc=self.loc,
+                    hint=f"give it another name than {', '.join(KEYWORDS)}",
+                )
+        unread = set(self.coefs) - {name for name, _, _ in formula.reads(self.code)}
+        if unread:
+            raise StencilError(
+                f"{self.name} never reads its coefficient {sorted(unread)[0]}", loc=self.loc, hint="leave it away"
+            )
+
+    def _fits(self, value: float, what: str, kind: type[StencilError | BoundaryError]) -> None:
+        if not np.isfinite(round_to(np.array([value]), self.dtype)).all():
+            hint = "choose a wider dtype or a smaller value"
+            raise kind(f"{what} is infinite in {self.dtype}", loc=self.loc, hint=hint)
+
+    @property
+    def fields(self) -> tuple[tuple[str, int], ...]:
+        """Name and time levels of each field."""
+        return tuple((p.name, p.levels) for p in self.parameters if not p.coef)
+
+    @property
+    def coefs(self) -> tuple[str, ...]:
+        """Names of the coefficients."""
+        return tuple(p.name for p in self.parameters if p.coef)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes: 1, 2 or 3."""
+        return len(self.sides[0])
+
+    @cached_property
+    def radius(self) -> tuple[int, ...]:
+        """The farthest read of a field on each axis (cells): how far ``frozen`` reaches in."""
+        return tuple(max(ends) for ends in reach(self.code, dict(self.fields), self.ndim))
+
+    @cached_property
+    def extents(self) -> tuple[int, ...]:
+        """Cells that each axis must have at least: as many as the reads of fields and coefficients are wide."""
+        names = [p.name for p in self.parameters]
+        return tuple(2 * max(ends) + 1 for ends in reach(self.code, names, self.ndim))
+
+    @property
+    def coef_sides(self) -> Sides:
+        """Where coefficients are read outside: ``frozen`` stands for the edge cell's value."""
+        frozen = Side("frozen")
+        return tuple(
+            (frozen if low.kind == "dirichlet" else low, frozen if high.kind == "dirichlet" else high)
+            for low, high in self.sides[0]
+        )
+
+    @property
+    def boundary(self) -> BoundarySpec | dict[str, BoundarySpec]:
+        """The boundary in its shortest form, as a user would write it."""
+        if len(set(self.sides)) == 1:
+            return collapse(self.sides[0])
+        return {name: collapse(sides) for (name, _), sides in zip(self.fields, self.sides, strict=True)}
+
+    @property
+    def expr(self) -> Any:
+        """The formula in sympy: an expression, or a tuple of one for each of several fields."""
+        shown = to_sympy(self.code)
+        found = tuple(shown[place] for place in self.results)
+        return found[0] if len(found) == 1 else found
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, Update) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.parameters, self.code, self.results, self.dtype, self.sides
+
+    def __str__(self) -> str:
+        fields = ", ".join(name if n == 1 else f"{name} ({n} levels)" for name, n in self.fields)
+        coefs = f" with {', '.join(self.coefs)}" if self.coefs else ""
+        if len(set(self.sides)) == 1:
+            bounds = describe(self.sides[0])
+        else:
+            named = zip(self.fields, self.sides, strict=True)
+            bounds = "; ".join(f"{name} {describe(sides)}" for (name, _), sides in named)
+        return (
+            f"{self.name}: update of {fields}{coefs}, radius {'x'.join(map(str, self.radius))}, {self.dtype}, {bounds}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<Update {self}>"
+
+
+def _why(update: Update) -> str:
+    """What makes it general."""
+    if update.coefs:
+        return f"it has the coefficient {update.coefs[0]}"
+    if len(update.fields) > 1:
+        return f"it has {len(update.fields)} fields"
+    name, levels = next(iter(update.fields))
+    return f"{name} has {levels} time levels" if levels > 1 else f"it is not linear in {name}"
+
+
+def resolve_fields(spec: Any, names: tuple[str, ...], ndim: int, loc: Loc | None) -> tuple[Sides, ...]:
+    """The boundary of each field: ``spec`` is one for all, or ``{name: boundary}`` with every field named."""
+    if not (isinstance(spec, Mapping) and spec and all(isinstance(key, str) for key in spec)):
+        return (resolve(spec, ndim, loc),) * len(names)
+    for wrong in (*(n for n in spec if n not in names), *(n for n in names if n not in spec)):
+        what = "is no field" if wrong in spec else "has no boundary"
+        raise BoundaryError(
+            f"boundary: {wrong} {what} (fields: {', '.join(names)})",
+            loc=loc,
+            hint="name each field, or give one for all",
+        )
+    return tuple(resolve(spec[name], ndim, loc) for name in names)
+
+
+def to_sympy(code: formula.Code) -> list[Any]:
+    """Every node of a formula in sympy: reads as symbols (``u[0, -1]``), conditions as relations."""
+    sympy: Any = import_module("sympy")
+    meaning: dict[str, Any] = {
+        "neg": lambda a: -a, "abs": sympy.Abs, "sqrt": sympy.sqrt, "add": lambda a, b: a + b, "sub": lambda a, b: a - b,
+        "mul": lambda a, b: a * b, "div": lambda a, b: a / b, "min": sympy.Min, "max": sympy.Max,
+        "lt": sympy.StrictLessThan, "le": sympy.LessThan, "eq": sympy.Eq, "ne": sympy.Ne,
+        "and": sympy.And, "or": sympy.Or, "not": sympy.Not,
+        "where": lambda c, a, b: sympy.Piecewise((a, c), (b, True)),
+    }  # fmt: skip
+    shown: list[Any] = []
+    for node in code:
+        if node[0] == "read":
+            shown.append(sympy.Symbol(read_text(*formula.read(node)), real=True))
+        elif node[0] == "const":
+            value = float(node[1])  # type: ignore[arg-type]
+            shown.append(sympy.Integer(int(value)) if value.is_integer() else sympy.Float(value))
+        else:
+            shown.append(meaning[str(node[0])](*(shown[a] for a in formula.operands(node))))
+    return shown

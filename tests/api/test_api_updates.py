@@ -1,0 +1,253 @@
+"""General updates from the user's side: calls, results, time loops, inspection, on every back end there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sparsegen as sg
+from sparsegen.arrays import ArrayLayout, ArrayView
+from sparsegen.dsl.update import Update
+from sparsegen.update_plan import UpdatePrograms, inputs, outputs, ring
+from sparsegen.update_schedule import UpdateSchedule
+from tests.updates import NAMED, arrays, error, made, random_update, wave
+
+UPDATES = st.integers(0, 2**32 - 1).map(random_update)
+
+#: Each step may differ by rounding; what the cases compute does not amplify it.
+TOLERANCE = {"f64": 1e-11, "f32": 1e-4}
+
+
+def flat(result: Any) -> list[Any]:
+    """All arrays of a result."""
+    return [a for part in result for a in flat(part)] if isinstance(result, tuple) else [result]
+
+
+def damped(update: Update, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Arrays with which no case grows: coefficients small."""
+    found = arrays(update, shape)
+    return {n: a * 0.2 if n in update.coefs else a for n, a in found.items()}
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 7])
+@pytest.mark.parametrize("name", NAMED)
+def test_time_loops_agree(name: str, steps: int) -> None:
+    make, shape = NAMED[name]
+    for boundary in (sg.periodic, sg.frozen, sg.dirichlet(0.5)):
+        update = make(boundary=boundary)
+        given_ = damped(update, shape)
+        before = {n: [a.copy() for a in flat(x)] for n, x in given_.items()}
+        want = sg.compile(update, shape, steps, backend="reference")(**given_)
+        got = sg.compile(update, shape, steps, backend="emulator")(**given_)
+        for a, b in zip(flat(got), flat(want), strict=True):
+            assert isinstance(a, np.ndarray) and a.dtype == np.float64 and error(a, b) <= TOLERANCE["f64"]
+        for n, x in given_.items():
+            assert all(np.array_equal(a, b) for a, b in zip(flat(x), before[n], strict=True)), f"{n} was written"
+
+
+@given(update=UPDATES, steps=st.integers(1, 9))
+@settings(max_examples=10)
+def test_random_updates_agree(update: Update, steps: int) -> None:
+    shape = tuple(n + 4 for n in update.extents)
+    given_ = arrays(update, shape)
+    want = sg.compile(update, shape, steps, backend="reference")(**given_)
+    got = sg.compile(update, shape, steps, device="h200", backend="emulator")(**given_)
+    for a, b in zip(flat(got), flat(want), strict=True):
+        assert error(a, b) <= 10 * TOLERANCE[update.dtype]
+
+
+def test_results_have_the_form_of_the_fields() -> None:
+    def mixed(u: sg.Field(levels=3), v: Any) -> Any:  # type: ignore[valid-type]
+        return u.prev.prev[0] + 1, v[0] * 2  # type: ignore[operator]
+
+    k = sg.compile(made(mixed), (5,), steps=2, backend="reference")
+    u, v = tuple(np.full(5, float(i)) for i in range(3)), np.ones(5)
+    (new, before, old), w = k((u[0], u[1], u[2]), v)
+    assert [a[0] for a in (new, before, old, w)] == [2.0, 3.0, 0.0, 4.0]
+    for one in (k(u, v=v), k(v=v, u=list(u))):
+        assert all(np.array_equal(a, b) for a, b in zip(flat(one), (new, before, old, w), strict=True))
+
+
+def test_out_is_written_and_given_back() -> None:
+    update = wave(boundary=sg.periodic)
+    given_ = damped(update, (9, 12))
+    for backend in ("reference", "emulator"):
+        k = sg.compile(update, (9, 12), steps=4, backend=backend)
+        wide = np.full((2, 9, 20), np.nan)
+        out = (wide[0, :, :12], np.empty((9, 12)))
+        assert k(**given_, out=out) is out
+        assert all(np.array_equal(a, b) for a, b in zip(out, k(**given_), strict=True))
+        assert np.isnan(wide[0, :, 12:]).all() and np.isnan(wide[1]).all()
+        assert all(
+            error(a, b) <= 1e-11 for a, b in zip(k(**given_, steps=1), k(**given_, steps=1, out=out), strict=True)
+        )
+
+
+def test_arrays_with_padded_rows() -> None:
+    update = wave()
+    given_ = damped(update, (9, 12))
+    wide = np.zeros((9, 30))
+    wide[:, 4:16] = given_["c"]
+    k = sg.compile(update, (9, 12), steps=3, backend="emulator")
+    assert np.array_equal(k(given_["u"], wide[:, 4:16])[0], k(**given_)[0])
+
+
+@given(levels=st.integers(1, 5), steps=st.integers(1, 20))
+def test_a_ring_never_overwrites_what_is_still_read(levels: int, steps: int) -> None:
+    for now in range(1, steps + 1):
+        written = ring("u", levels, now, steps)
+        assert written not in {ring("u", levels, now - 1 - k, steps) for k in range(levels)}
+        assert not written.startswith("in.")
+    assert [ring("u", levels, steps - k, steps) for k in range(min(levels, steps))] == [
+        f"out.u.{k}" for k in range(min(levels, steps))
+    ]
+
+
+@given(update=UPDATES, steps=st.integers(1, 40))
+@settings(max_examples=20)
+def test_plans_run_each_step_once_on_the_levels_before_it(update: Update, steps: int) -> None:
+    """Played through with numbers of time steps in place of fields."""
+    shape = tuple(n + 1 for n in update.extents)
+    plan = UpdatePrograms(update, shape, UpdateSchedule()).plan(steps)
+    level = {n: -int(n.split(".")[2]) for n in inputs(update)}
+    for now, step in enumerate(plan.run(), 1):
+        bound = dict(step.arrays)
+        if now > steps:
+            ((source, target),) = [
+                (s, t) for r, s in bound.items() for q, t in bound.items() if r[0] == "i" and q[0] == "o"
+            ]
+            level[target] = level[source]
+            continue
+        for name, n in update.fields:
+            assert [level[bound[f"in.{name}.{k}"]] for k in range(n)] == list(range(now - 1, now - 1 - n, -1))
+        level |= {bound[f"out.{name}"]: now for name, _ in update.fields}
+    assert all(level[n] == steps - int(n.split(".")[2]) for n in outputs(update))
+    assert sum(n for _, n in plan.parts) == plan.passes == steps + len(plan.copies)
+    assert {n for n in level if n.startswith("ws.")} == set(plan.workspaces)
+
+
+def test_looking_at_a_kernel() -> None:
+    update = wave(boundary=sg.neumann)
+    k = sg.compile(update, (64, 96), steps=5, device="h200", backend="emulator", schedule="direct block=64x2 column=2")
+    assert repr(k) == "<UpdateKernel wave 64x96 steps=5 on emulator: direct block=64x2 column=2>"
+    assert k.schedule == UpdateSchedule("direct", (64, 2), 2) == sg.UpdateSchedule.parse(str(k.schedule))
+    assert "op.update" in k.ir("op") and "tile.update" in k.ir("tile") and "warp.fma" in k.ir()
+    assert "fma(" in k.source() and "Schedule: direct block=64x2 column=2" in k.source()
+    assert k.workspace_nbytes == 64 * 96 * 8
+    assert sg.compile(update, (64, 96), steps=2, backend="emulator").workspace_nbytes == 0
+    report = k.check()
+    assert report.ok and not report.notes
+    assert k.counts()["bytes.global.write"] == 5 * 64 * 96 * 8
+    assert k.bench(repeats=2).steps == 5
+
+
+def test_explain_says_what_and_why() -> None:
+    text = sg.compile(wave(), (2048, 2048), steps=9, device="h200", backend="emulator").explain()
+    for part in (
+        "wave: update of u (2 levels) with c",
+        "general updates take CUDA-core schedules, a time step a pass",
+        "tensor cores and fused time steps need a formula that is linear",
+        "3 arrays read and 1 written a step",
+        "bound by hbm",
+        "launches   9;",
+        "chosen",
+        "workspace  32 MiB (one more array for each field)",
+    ):
+        assert part in text, f"{part!r} is not in:\n{text}"
+    once = sg.compile(wave(), (64, 64), device="h200", backend="emulator").explain()
+    assert "and 1 copies of input levels" in once
+
+
+def test_schedules_are_ranked() -> None:
+    found = sg.schedules(wave(), (4096, 4096), device="h200")
+    assert [c.time for c in found] == sorted(c.time for c in found) and {c.schedule.column for c in found} == {1, 2, 4}
+    assert sg.compile(wave(), (4096, 4096), device="h200", backend="emulator").schedule == found[0].schedule
+    small = sg.schedules(wave(), (16, 16), device="h200")
+    assert {c.schedule.column for c in small} == {1}
+
+
+def test_check_finds_a_fault() -> None:
+    import dataclasses
+
+    from sparsegen.ir import warp
+    from sparsegen.ir.node import rewrite
+
+    k = sg.compile(wave(boundary=sg.periodic), (24, 40), device="h200", backend="emulator")
+    main: Any = k._main()
+    (func,) = main.warp.funcs
+
+    def guarded(op: Any) -> Any:  # the last column is left out
+        return dataclasses.replace(op, where=op.index.ne(39)) if isinstance(op, warp.St) else op
+
+    broken = dataclasses.replace(main.warp, funcs=(dataclasses.replace(func, body=rewrite(func.body, guarded)),))
+    program = dataclasses.replace(main, warp=broken)
+    plan = k._plan(1)
+    k._plans[1, None] = dataclasses.replace(plan, head=(dataclasses.replace(plan.head[0], program=program),))
+    assert k.check().kinds() == {"unwritten"}
+
+
+def test_export_is_a_step(tmp_path: Path) -> None:
+    k = sg.compile(wave(), (64, 64), device="h200", backend="emulator")
+    text = k.export(tmp_path / "wave.cu").read_text()
+    assert 'extern "C" int wave_step(const double* u, const double* u_1, const double* c, double* u_new,' in text
+    with pytest.raises(sg.ArrayError, match="cannot write"):
+        k.export(tmp_path / "none" / "wave.cu")
+
+
+# ------------------------------------------------------------------------------------------------ the CUDA executor
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A GPU whose memory is the host's and whose launches run on the emulator."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    import fake_gpu
+
+    return fake_gpu.install(monkeypatch)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_time_loops_on_a_gpu(gpu: Any, name: str) -> None:
+    make, shape = NAMED[name]
+    update = make(boundary=sg.frozen)
+    k = sg.compile(update, shape, steps=9, backend="cuda")
+    given_ = damped(update, shape)
+    for steps in (1, 2, 3, 9, 26):
+        want = sg.compile(update, shape, steps=steps, backend="reference")(**given_)
+        for a, b in zip(flat(k(**given_, steps=steps)), flat(want), strict=True):
+            assert error(a, b) <= TOLERANCE["f64"]
+
+
+def test_graphs_hold_whole_periods(gpu: Any) -> None:
+    k = sg.compile(wave(), (12, 40), steps=150, backend="cuda")
+    given_ = damped(k.update, (12, 40))
+    want = sg.compile(k.update, (12, 40), steps=150, backend="reference")(**given_)
+    assert error(k(**given_)[0], want[0]) <= 1e-10
+    # 2 steps read the input; of the other 148, periods of 3: two graphs of 63 steps, then one of 21, then one step
+    assert (gpu.launched, gpu.replayed) == (150, 147)
+
+
+def test_device_arrays_with_pitches(gpu: Any) -> None:
+    update = wave(boundary=sg.neumann)
+    k = sg.compile(update, (9, 13), steps=6, backend="cuda")
+    given_ = damped(update, (9, 13))
+    want = sg.compile(update, (9, 13), steps=6, backend="reference")(**given_)
+    rows = {"in.u.0": 13, "in.u.1": 20, "in.c.0": 16, "out.u.0": 17, "out.u.1": 13}
+    flat_ = {"in.u.0": given_["u"][0], "in.u.1": given_["u"][1], "in.c.0": given_["c"]}
+    views, memory = {}, {}
+    for n, wide in rows.items():
+        memory[n] = np.full((9, wide), np.nan)
+        memory[n][:, :13] = flat_.get(n, np.nan)
+        pointer = gpu.alloc(memory[n].nbytes)
+        gpu.to_device(pointer, memory[n])
+        layout = ArrayLayout("cai", (9, 13), memory[n].strides, memory[n].dtype, "cuda", 0)
+        views[n] = ArrayView(pointer, layout, SimpleNamespace())
+    plan = k._device_plan(views, 6)
+    k._executor(0, None).run_update(plan, {n: v.pointer for n, v in views.items()}, None, None)
+    for n, level in (("out.u.0", want[0]), ("out.u.1", want[1])):
+        gpu.to_host(memory[n], views[n].pointer)
+        assert error(memory[n][:, :13], level) <= 1e-11 and np.isnan(memory[n][:, 13:]).all()

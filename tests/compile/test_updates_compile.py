@@ -1,0 +1,50 @@
+"""General updates through nvcc, with no GPU: no spills, no stack; exported steps compile by themselves."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sparsegen as sg
+from sparsegen.backends.cuda.nvcc import compile_cubin
+from sparsegen.backends.cuda.toolchain import find_tool
+from tests.updates import NAMED, made, wave
+
+pytestmark = pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
+SHAPES: dict[int, tuple[int, ...]] = {1: (100_000,), 2: (1000, 998), 3: (60, 70, 130)}
+
+
+@pytest.mark.parametrize(("device", "arch"), [("a100", "sm_80"), ("h200", "sm_90a")])
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+@pytest.mark.parametrize("name", NAMED)
+def test_no_spills(name: str, dtype: str, device: str, arch: str) -> None:
+    make, _ = NAMED[name]
+    update = make(
+        boundary={"u": sg.dirichlet(1.0), "v": sg.neumann} if name == "gray_scott" else sg.frozen, dtype=dtype
+    )
+    k = sg.compile(update, SHAPES[update.ndim], device=device, backend="emulator", schedule="direct column=4")
+    (r,) = compile_cubin(k.source(), arch).resources.values()
+    assert (r.spill_stores, r.spill_loads, r.stack) == (0, 0, 0)
+
+
+def test_parameters_may_have_any_name() -> None:
+    def warp(double: Any, lane: Any, u: sg.Field(levels=2), u_1: sg.Coef) -> Any:  # type: ignore[valid-type]
+        new = double[0, 1] * u_1[0, 0] + lane[1, 0]  # type: ignore[index]
+        return new, new * new, u[0, -1] - u.prev[0, 0]  # type: ignore[index, attr-defined]
+
+    k = sg.compile(made(warp), (64, 64), steps=3, device="h200", backend="emulator")
+    compile_cubin(k.source(), "sm_90a")
+    assert k.check().ok
+
+
+def test_an_exported_step_is_a_library(tmp_path: Path) -> None:
+    k = sg.compile(wave(), (64, 64), device="h200", backend="emulator")
+    file = k.export(tmp_path / "wave.cu")
+    nvcc = find_tool("nvcc")
+    assert nvcc is not None
+    subprocess.run(
+        [str(nvcc.path), "-c", "-std=c++17", "-arch=sm_90a", str(file), "-o", str(tmp_path / "wave.o")], check=True
+    )

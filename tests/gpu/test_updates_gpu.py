@@ -1,0 +1,122 @@
+"""General updates on the GPU: every case and boundary, random formulas, kinds of arrays, graphs, large fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparsegen as sg
+from sparsegen.backends.cuda.runtime import available_kinds
+from tests.updates import NAMED, arrays, error, gray_scott, life, random_update, wave
+
+KINDS = [
+    pytest.param(k, marks=pytest.mark.skipif(k not in available_kinds(), reason=f"no {k}"))
+    for k in ("driver", "pycuda")
+]
+SIDES: dict[str, Any] = {
+    "periodic": sg.periodic, "dirichlet": sg.dirichlet(0.75), "neumann": sg.neumann, "frozen": sg.frozen,
+}  # fmt: skip
+LINES = ["direct", "direct column=2", "direct block=64x4 column=4", "direct block=32x1"]
+TOLERANCE = {"f64": 1e-11, "f32": 1e-4}
+
+
+@pytest.fixture(params=KINDS)
+def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each way to launch."""
+    monkeypatch.setenv("SPARSEGEN_LAUNCHER", request.param)
+    return str(request.param)
+
+
+def flat(result: Any) -> list[Any]:
+    return [a for part in result for a in flat(part)] if isinstance(result, tuple) else [result]
+
+
+def inputs(update: Any, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Arrays with which no case grows: coefficients small."""
+    return {n: a * a.dtype.type(0.2) if n in update.coefs else a for n, a in arrays(update, shape).items()}
+
+
+def same(got: Any, want: Any, dtype: str) -> None:
+    for a, b in zip(flat(got), flat(want), strict=True):
+        assert error(a, b) <= TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("sides", SIDES)
+@pytest.mark.parametrize("name", NAMED)
+def test_every_case_and_boundary(name: str, sides: str) -> None:
+    make, shape = NAMED[name]
+    turn = [*NAMED].index(name) + [*SIDES].index(sides)  # schedules and types go round: nvcc takes a second for each
+    dtype = ("f64", "f32")[turn % 2]
+    update = make(boundary=SIDES[sides], dtype=dtype)
+    given = inputs(update, shape)
+    k = sg.compile(update, shape, backend="cuda", schedule=LINES[turn % len(LINES)])
+    for steps in (1, 2, 5):
+        want = sg.compile(update, shape, steps, backend="reference")(**given)
+        same(k(**given, steps=steps), want, dtype)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_updates(seed: int) -> None:
+    update = random_update(seed)
+    shape = tuple(n + 17 for n in update.extents)
+    given, steps = arrays(update, shape), 1 + seed % 5
+    want = sg.compile(update, shape, steps, backend="reference")(**given)
+    got = sg.compile(update, shape, steps, backend="cuda", schedule=LINES[seed % len(LINES)])(**given)
+    same(got, want, update.dtype)
+
+
+def test_long_loops_and_graphs(launcher: str) -> None:
+    for make, shape in ((wave, (64, 96)), (gray_scott, (33, 71))):
+        update = make(boundary=sg.periodic)
+        given = inputs(update, shape)
+        k = sg.compile(update, shape, steps=200, backend="cuda")
+        for steps in (200, 3, 131):
+            want = sg.compile(update, shape, steps, backend="reference")(**given)
+            for a, b in zip(flat(k(**given, steps=steps)), flat(want), strict=True):
+                assert error(a, b) <= 1e-9
+
+
+def test_life_is_exact() -> None:
+    shape = (200, 333)
+    update = life(boundary=sg.periodic)
+    given = arrays(update, shape)
+    got = sg.compile(update, shape, steps=50, backend="cuda")(**given)
+    assert np.array_equal(got, sg.compile(update, shape, steps=50, backend="reference")(**given))
+
+
+@pytest.mark.parametrize("library", ["torch", "cupy"])
+def test_device_arrays(library: str) -> None:
+    xp = pytest.importorskip(library)
+    update, shape = wave(boundary=sg.neumann), (61, 83)
+    given = inputs(update, shape)
+    want = sg.compile(update, shape, steps=9, backend="reference")(**given)
+
+    def put(a: Any) -> Any:
+        return xp.asarray(a) if library == "cupy" else xp.from_numpy(a).cuda()
+
+    def get(a: Any) -> Any:
+        return a.get() if library == "cupy" else a.cpu().numpy()
+
+    k = sg.compile(update, shape, steps=9, backend="cuda")
+    u, c = tuple(put(a) for a in given["u"]), put(given["c"])
+    got = k(u, c)
+    assert all(type(a) is type(c) for a in got)
+    same(tuple(get(a) for a in got), want, "f64")
+    wide = put(np.full((61, 128), np.nan))
+    wide[:, :83] = c
+    out = (put(np.full((61, 90), np.nan))[:, :83], put(np.empty(shape)))
+    assert k(u, wide[:, :83], out=out) is out
+    same(tuple(get(a) for a in out), want, "f64")
+    same(tuple(get(a) for a in k(u, c, steps=1)), sg.compile(update, shape, backend="reference")(**given), "f64")
+
+
+def test_a_large_field_and_its_rate() -> None:
+    shape = (4096, 4099)
+    update = wave(boundary=sg.dirichlet(0.0))
+    given = inputs(update, shape)
+    k = sg.compile(update, shape, steps=4, backend="cuda")
+    same(k(**given), sg.compile(update, shape, steps=4, backend="reference")(**given), "f64")
+    assert k.bench(repeats=5).fraction is not None
+    assert k.resources().spills == 0

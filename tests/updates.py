@@ -1,0 +1,239 @@
+"""What the tests of general updates share: named cases, random ones, and one step of any on the emulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import sparsegen as sg
+from sparsegen.backends import emulator
+from sparsegen.backends.reference.update import step
+from sparsegen.dsl.update import Update
+from sparsegen.ir.module import Module
+from sparsegen.ir.op_update import Update as Op
+from sparsegen.ir.op_update import parameters
+from sparsegen.ir.types import Buffer
+from sparsegen.ir.warp import Func
+from sparsegen.pipelines import Program
+from sparsegen.update_pipelines import describe
+
+Array = npt.NDArray[Any]
+#: Largest relative error of a step: both compute in the type, but the emulator's program fuses products into sums.
+TOLERANCE = {"f64": 1e-13, "f32": 1e-5}
+Edge = dict[str, Any]
+
+
+def made(function: Callable[..., Any], **options: Any) -> Update:
+    """The update of a function; a linear stencil is an AssertionError."""
+    update = sg.stencil(**options)(function)
+    assert isinstance(update, Update)
+    return update
+
+
+# ------------------------------------------------------------------------------------------------ named cases
+def wave(**options: Any) -> Update:
+    """The wave equation with a speed that varies."""
+
+    def wave(u: sg.Field(levels=2), c: sg.Coef) -> Any:  # type: ignore[valid-type]
+        return (
+            2 * u[0, 0]
+            - u.prev[0, 0]
+            + c[0, 0]
+            * (  # type: ignore[index]
+                u[-1, 0] + u[1, 0] + u[0, -1] + u[0, 1] - 4 * u[0, 0]  # type: ignore[index]
+            )
+        )
+
+    return made(wave, **options)
+
+
+def heat(**options: Any) -> Update:
+    """Heat through a material whose conductivity varies: fluxes through the faces of a cell, in conservative form."""
+
+    def heat(u: Any, k: sg.Coef) -> Any:
+        def flux(dz: int, dy: int, dx: int) -> Any:
+            return (k[0, 0, 0] + k[dz, dy, dx]) / 2 * (u[dz, dy, dx] - u[0, 0, 0])  # type: ignore[index]
+
+        faces = [(0, 0, 1), (0, 1, 0), (1, 0, 0)]
+        return u[0, 0, 0] + 0.15 * sum(flux(*f) + flux(*(-d for d in f)) for f in faces)
+
+    return made(heat, **options)
+
+
+def gray_scott(**options: Any) -> Update:
+    """Two substances that react and spread."""
+
+    def gray_scott(u: Any, v: Any) -> Any:
+        def spread(w: Any) -> Any:
+            return w[-1, 0] + w[1, 0] + w[0, -1] + w[0, 1] - 4 * w[0, 0]
+
+        reaction = u[0, 0] * v[0, 0] ** 2
+        return (
+            u[0, 0] + 0.16 * spread(u) - reaction + 0.06 * (1 - u[0, 0]),
+            v[0, 0] + 0.08 * spread(v) + reaction - 0.122 * v[0, 0],
+        )
+
+    return made(gray_scott, **options)
+
+
+def life(**options: Any) -> Update:
+    """Conway's Game of Life on cells of 0 and 1."""
+
+    def life(u: Any) -> Any:
+        around = sum(u[dy, dx] for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0))
+        return sg.where((around == 3) | ((around == 2) & (u[0, 0] == 1)), 1, 0)
+
+    return made(life, **options)
+
+
+def burgers(**options: Any) -> Update:
+    """Burgers' equation upwind: a choice by the sign of the speed, on one axis."""
+
+    def burgers(u: Any) -> Any:
+        slope = sg.where(u[0] > 0, u[0] - u[-1], u[1] - u[0])
+        return u[0] - 0.2 * u[0] * slope + 0.1 * (u[-1] - 2 * u[0] + u[1])
+
+    return made(burgers, **options)
+
+
+NAMED: dict[str, tuple[Callable[..., Update], tuple[int, ...]]] = {
+    "wave": (wave, (37, 70)), "heat": (heat, (7, 10, 37)), "gray_scott": (gray_scott, (19, 65)),
+    "life": (life, (24, 40)), "burgers": (burgers, (700,)),
+}  # fmt: skip
+"""Name: the case, and a shape that no block divides."""
+
+
+def arrays(update: Update, shape: Sequence[int], seed: int = 0) -> dict[str, Any]:
+    """Keyword arguments of a call: random fields (levels in a tuple) between 0 and 1, cells of 0 and 1 for ``life``."""
+    rng = np.random.default_rng(seed)
+    dtype = {"f64": np.float64, "f32": np.float32}[update.dtype]
+
+    def one() -> Array:
+        a = rng.random(shape)
+        return (np.rint(a) if update.name == "life" else a).astype(dtype)
+
+    return {p.name: one() if p.levels == 1 else tuple(one() for _ in range(p.levels)) for p in update.parameters}
+
+
+# ------------------------------------------------------------------------------------------------ random cases
+#: What a random formula is made of.
+CHOICES: list[Callable[[Any, Any], Any]] = [
+    lambda a, b: a + b, lambda a, b: a - 0.5 * b, lambda a, b: b - a, lambda a, b: a * b, lambda a, b: a / (1 + b * b),
+    lambda a, b: sg.min(a, b, 0.75), lambda a, b: sg.max(a, b), lambda a, b: sg.sqrt(abs(a)) + b,
+    lambda a, b: sg.where((a > b) & ~(b >= 0.9), a, b), lambda a, b: 0.25 * a**3 - b / 3,
+    lambda a, b: sg.where((a != 0.5) | (b < 0.1), -a, b + 0.125),
+]  # fmt: skip
+
+
+def random_boundary(rng: np.random.Generator, ndim: int) -> Any:
+    """Any boundary of ``ndim`` axes."""
+    ends = [sg.frozen, sg.neumann, sg.dirichlet(0.5), sg.dirichlet(-1.25)]
+    if rng.random() < 0.5:
+        return [*ends, sg.periodic][rng.integers(5)]
+    return {
+        axis: sg.periodic if rng.random() < 0.3 else (ends[rng.integers(4)], ends[rng.integers(4)])
+        for axis in range(ndim)
+    }
+
+
+def random_update(seed: int) -> Update:
+    """A random formula of one to three parameters on one to three axes; bounded, so that no step runs away."""
+    rng = np.random.default_rng(seed)
+    ndim, dtype = int(rng.integers(1, 4)), ("f64", "f64", "f32")[rng.integers(3)]
+    levels = ((1,), (2,), (3,), (1, 1), (2, 1))[rng.integers(5)]
+    names = ("u", "v")[: len(levels)] + ("c",) * int(rng.integers(2))
+    size = int(rng.integers(1, 15))
+
+    def formula(*params: Any) -> Any:
+        def read() -> Any:
+            which = int(rng.integers(len(params)))
+            p = params[which]
+            for _ in range(rng.integers(levels[which]) if which < len(levels) else 0):
+                p = p.prev
+            reach = 2 if ndim < 3 else 1
+            at = rng.integers(-reach, reach + 1, ndim) * (rng.random(ndim) < 0.6)
+            return p[tuple(int(d) for d in at)]
+
+        def one() -> Any:
+            values = [p[(0,) * ndim] for p in params]  # each is read at least once
+            for _ in range(size):
+                a, b = read(), values[rng.integers(len(values))]
+                values.append(CHOICES[rng.integers(len(CHOICES))](a, b))
+            total = sum(values[1:], values[0]) * (1 / len(values))
+            return total / (1 + total * total)
+
+        out = tuple(one() for _ in levels)
+        return out if len(out) > 1 else out[0]
+
+    space: dict[str, Any] = {"formula": formula}  # a function with as many parameters as the case has
+    exec(f"def f({', '.join(names)}): return formula({', '.join(names)})", space)
+    f: Callable[..., Any] = space["f"]
+    f.__annotations__ = {n: sg.Field(levels=levels[i]) if i < len(levels) else sg.Coef() for i, n in enumerate(names)}
+    boundary = random_boundary(rng, ndim)
+    if len(levels) > 1 and rng.random() < 0.5:
+        boundary = {n: random_boundary(rng, ndim) for n in names[: len(levels)]}
+    return made(f, dtype=dtype, boundary=boundary, name="random")
+
+
+# ------------------------------------------------------------------------------------------------ one step
+def op_of(update: Update, shape: tuple[int, ...]) -> Op:
+    """The update at the op level."""
+    (op,) = describe(update, shape).funcs
+    assert isinstance(op, Op)
+    return op
+
+
+def reference_step(update: Update, given: Mapping[str, Any]) -> dict[str, Array]:
+    """The new level of each field, by the reference."""
+    fields = {name: given[name] if n > 1 else (given[name],) for name, n in update.fields}
+    shape = next(iter(fields.values()))[0].shape
+    new = step(op_of(update, shape), fields, {name: given[name] for name in update.coefs})
+    return {name: a for (name, _), a in zip(update.fields, new, strict=True)}
+
+
+def emulated_step(
+    update: Update,
+    program: Program | Module,
+    given: Mapping[str, Any],
+    pitch: Sequence[int] | None = None,
+    seed: int = 0,
+) -> tuple[dict[str, Array], list[str]]:
+    """The new level of each field by the emulator, and its findings; what lies between rows is NaN and must stay so."""
+    module = program if isinstance(program, Module) else program.warp
+    (launch,) = module.launches
+    func = next(f for f in module.funcs if isinstance(f, Func) and f.symbol == launch.symbol)
+    levels = dict(update.fields)
+    reads = parameters(update.fields, update.coefs)
+    shape = np.shape(given[reads[0][0]][0] if levels[reads[0][0]] > 1 else given[reads[0][0]])
+    rows = int(np.prod(shape[:-1], dtype=int))
+    pitches = list(pitch or (shape[-1],) * len(launch.args))
+    memory: dict[str, Array] = {}
+    fields: dict[str, Array] = {}
+    for p, role, wide in zip(func.params, launch.args, pitches, strict=True):
+        assert isinstance(p, Buffer)
+        memory[p.name] = np.full((rows, wide), np.nan, p.dtype.numpy())
+        kind, name, *level = role.split(".")
+        if kind == "in":
+            source = given[name][int(level[0])] if levels.get(name, 1) > 1 else given[name]
+            memory[p.name][:, : shape[-1]] = source.reshape(rows, shape[-1])
+        else:
+            fields[name] = memory[p.name]
+    before = {n: a.copy() for n, a in memory.items()}
+    new = [p.name for p, role in zip(func.params, launch.args, strict=True) if role.startswith("out.")]
+    report = emulator.run(func, {n: a.reshape(-1) for n, a in memory.items()}, seed=seed, uninit=new)
+    for name, a in memory.items():
+        same = a[:, shape[-1] :] if name in new else a
+        was = before[name][:, shape[-1] :] if name in new else before[name]
+        assert np.array_equal(same, was, equal_nan=True), f"@{name} was written where it must not be"
+    wrong = [str(e) for e in report.errors] + [str(n) for n in report.notes]
+    return {n: a[:, : shape[-1]].reshape(shape) for n, a in fields.items()}, wrong
+
+
+def error(got: Array, want: Array) -> float:
+    """max|a-b| / max|b|; infinite where a cell is not a number."""
+    if not np.isfinite(got).all():
+        return float("inf")
+    return float(np.abs(got - want).max() / max(float(np.abs(want).max()), 1e-300))
