@@ -40,8 +40,8 @@ def separate(weights: Any, most: int | None = None) -> Terms:
     a, b = (u * np.sqrt(s)).T, vt * np.sqrt(s)[:, None]
     scale = float(np.abs(w).sum()) or 1.0
     top = len(s) if most is None else min(most, len(s))
-    for rank in range(1, top + 1):
+    rank, residual = 0, float("inf")
+    while residual > ROUNDING and rank < top:
+        rank += 1
         residual = float(np.abs(w - a[:rank].T @ b[:rank]).sum()) / scale
-        if residual <= ROUNDING:
-            break
     return Terms(a[:rank], b[:rank], residual)

@@ -82,8 +82,7 @@ class Prefetch(Op):
     """Runs its body ``distance`` turns ahead: for the tile that this block will have then, if it has one.
 
     The loop's own values mean that later tile inside.  The pipeline pass makes these from copies; the first
-    ``distance`` of them run before the loop.  Each turn is one group of asynchronous copies.  With a distance of 0 it
-    is the tile at hand, whose data the next wait is for.
+    ``distance`` of them run before the loop.  Each turn is one group of asynchronous copies.  0: for the tile at hand.
     """
 
     distance: int = attr()

@@ -76,8 +76,8 @@ def compile(
     as ``"tiled fuse=2 tile=32x64"``, or a StencilSchedule.  ``nonfinite="exact"`` leaves out schedules that spread a
     NaN or Inf farther than the stencil does.
 
-    Fields in f16 and bf16 are summed in f32 and rounded once a *pass*: the reference rounds at every step, so a schedule
-    of several steps a pass (``fuse``, ``levels``) gives a result nearer to the exact one, and one of one step its own.
+    Fields in f16 and bf16 are summed in f32 and rounded once a *pass*: with one step a pass that is the reference's
+    result, which rounds at every step; with several (``fuse``, ``levels``) it is nearer to the exact one.
 
     A general update (several fields or levels, coefficients, a formula that is not linear) takes schedules such as
     ``"direct block=32x8 column=4"`` on the CUDA cores, and its kernel is called with all its arrays.
@@ -312,7 +312,7 @@ def total_time(cost: Cost, steps: int) -> float:
 def _rest_time(
     schedule: StencilSchedule, rest: int, fp: Footprint, shape: tuple[int, ...], profile: DeviceProfile
 ) -> float:
-    """Seconds of ``rest`` steps, in the passes that ``execute.Programs.plan`` makes of them; infinite if it has none."""
+    """Seconds of ``rest`` steps, in the passes that ``execute.Programs.plan`` makes of them; inf if it has none."""
     from sparsegen.cost.stencil import cost
 
     try:

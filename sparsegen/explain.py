@@ -79,7 +79,7 @@ def _head(kernel: Kernel, target: Target, cost: Cost, plan: Plan) -> str:
         ]
     if kernel.schedule.family == "lowrank":
         terms = separate(convolve(st.weights, kernel.schedule.fuse), MAX_RANK)
-        strips = [f"rank       {terms.rank} (products of a column and a row); residual {terms.residual:.1e} of the weights"]
+        strips = [f"rank       {terms.rank} (a column times a row each); residual {terms.residual:.1e} of the weights"]
     lines = [
         f"{st.name}: {st.points}-point {st.kind}, {extents}, {st.dtype}, {describe(st.sides)}; {size} cells, "
         f"{kernel.steps} time step{'s' * (kernel.steps > 1)}",

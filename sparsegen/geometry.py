@@ -143,11 +143,12 @@ def registers(schedule: StencilSchedule, g: Geometry, fp: Footprint) -> int:
 
 def _too_fused(fuse: int, fp: Footprint) -> ScheduleError:
     sums, over = sum_type(DTYPES[fp.dtype]).name, fp.lost == math.inf
+    first = f"from {fp.fusable + 1} steps on the fused"
     what = (
-        f"from {fp.fusable + 1} steps on the fused weights overflow {sums}"
+        f"{first} weights overflow {sums}"
         if over
-        else f"weights of both signs cancel; from {fp.fusable + 1} steps on the fused ones would be off by {fp.lost:.1e} "
-        f"of their size or more, {LOSS[sums]:g} is allowed"
+        else f"weights of both signs cancel; {first} ones would be off by {fp.lost:.1e} of their size or more, "
+        f"{LOSS[sums]:g} is allowed"
     )
     knob = f"set fuse={fp.fusable}" + (" or less" if fp.fusable > 1 else "")
     return ScheduleError(f"fuse={fuse}: {what}", hint=knob + (", or scale the weights" if over else ""))

@@ -118,7 +118,7 @@ class Kernel(Looking):
     @property
     def _nbytes(self) -> int:
         """Bytes of a packed field."""
-        return math.prod(self.shape) * self.dtype.itemsize
+        return math.prod(self.shape) * int(self.dtype.itemsize)
 
     def explain(self) -> str:
         """Why this schedule: its terms and what binds it, what was rejected and why, what would change the choice."""

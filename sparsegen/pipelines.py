@@ -22,8 +22,8 @@ from sparsegen.ir.passes.column import Column
 from sparsegen.ir.passes.dce import Dce
 from sparsegen.ir.passes.direct import Direct
 from sparsegen.ir.passes.fuse_time import FuseTime
-from sparsegen.ir.passes.patches import Patches
 from sparsegen.ir.passes.lowrank import LowRank
+from sparsegen.ir.passes.patches import Patches
 from sparsegen.ir.passes.pipeline import Pipeline
 from sparsegen.ir.passes.rim import Rim
 from sparsegen.ir.passes.simplify import Simplify

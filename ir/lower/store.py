@@ -68,9 +68,7 @@ def store_cells(cx: Context, op: StoreOp, cell: Cell, vals: Sequence[Value], *, 
     b, col, n = cx.b, cell.col, len(vals)
     vals = [cx.convert(v, op.dst.dtype) for v in vals]
     index, old = cell.element(op.extent, op.pitch), cell.element(op.extent, op.src_pitch)
-    inside = [
-        b.let("in", all_of(cell.valid, in_box(cell.row, col + j, op.box, cell.lead))) for j in range(n)
-    ]
+    inside = [b.let("in", all_of(cell.valid, in_box(cell.row, col + j, op.box, cell.lead))) for j in range(n)]
     together = n > 1 and op.vector == n
     if together and not any(x % n for x in op.box[-1]):
         inside = inside[:1] * n  # they start at a multiple of their number: the box takes all or none

@@ -37,6 +37,10 @@ TOLERANCE = {"f64": 1e-12, "f32": 1e-5}
 #: Bytes that are read for a cold L2: several times what a GPU has.
 COLD_BYTES = 256 << 20
 SECONDS = 0.1  #: of calls that are timed
+#: Seconds before each repeat of a case that ``rests``: without, the power limit of the board lowers its clock.
+REST = 0.15
+#: Seconds of calls back to back before and while their sustained rate is taken.
+SUSTAINED = 0.4
 #: Schedules of a case that is a copy in device memory instead of a kernel.
 COPIES = ("copy by the driver", "copy by a kernel")
 _LEAST, _MOST = 5, 1000
@@ -75,6 +79,7 @@ class Case:
     would like; ``limit_s`` the seconds not to pass; None where the case is for information.  ``floor`` names what is
     written by hand for it (see ``floors.best``).  The result is compared after ``check`` time steps (0: ``steps``).
     ``schedule`` may be one of COPIES.  ``part``: of the suite.
+    ``rests``: there is a pause before each repeat.
     """
 
     name: str
@@ -89,13 +94,15 @@ class Case:
     floor: str = ""
     check: int = 0
     part: str = ""
+    rests: bool = False
 
 
 @dataclass(frozen=True)
 class Row:
     """One result, as it stands in the JSON.  ``predicted_gs`` and ``bound`` are the cost model's; ``error`` is
     max|a - b| / max|b| after ``check`` steps; ``target`` is ``share`` of the rows called ``of``, where there are such;
-    ``floor`` is the GS/s of ``floor_by``; ``ok``: correct, and the target met if there is one; ``failed``: why there
+    ``floor`` is the GS/s of ``floor_by``; ``gs_per_s`` is taken with a pause before each repeat where the case
+    ``rests``, ``sustained_gs`` then without; ``ok``: correct, and the target met if there is one; ``failed``: why there
     are no numbers."""
 
     case: str
@@ -111,6 +118,7 @@ class Row:
     p90: float | None = None
     repeats: int = 0
     gs_per_s: float | None = None
+    sustained_gs: float | None = None
     predicted_gs: float | None = None
     bound: str | None = None
     regs: int | None = None
@@ -194,11 +202,19 @@ class Lab:
             self.runtime.zero(self._cold, COLD_BYTES)
         self.naive.read(self._cold, COLD_BYTES)
 
-    def time(self, call: Callable[[], object], seconds: float = SECONDS, cold: bool = False) -> Timing:
-        """Device time of ``call``, after two calls that warm up and say how many repeats fill ``seconds``."""
+    def time(
+        self, call: Callable[[], object], seconds: float = SECONDS, cold: bool = False, rest: float = 0.0
+    ) -> Timing:
+        """Device time of ``call``, after two calls that warm up and say how many repeats fill ``seconds``.
+
+        ``rest``: seconds of idleness before each repeat.
+        """
         timer = self.runtime.timer()
 
         def once() -> float:
+            if rest:
+                time.sleep(rest)
+                call()  # the clock is up again when the timed one begins
             if cold:
                 self.flush()
             timer.start()
@@ -226,7 +242,11 @@ class Lab:
         with self.fields(2, kernel.shape, kernel.dtype) as (u, out):
             error = self.error(kernel, u, out, case.check or case.steps)
             self.fresh(u, kernel.stencil.dtype)
-            timing = self.time(lambda: kernel(u, out=out), seconds, cold)
+            timing = self.time(lambda: kernel(u, out=out), seconds, cold, REST if case.rests else 0.0)
+            sustained = None
+            if case.rests and not cold:
+                self.time(lambda: kernel(u, out=out), SUSTAINED)
+                sustained = math.prod(kernel.shape) * kernel.steps / self.time(lambda: kernel(u, out=out), SUSTAINED).median
         rate = math.prod(kernel.shape) * kernel.steps / timing.median / 1e9
         return Row(
             **labels(case, str(kernel.schedule)),
@@ -236,6 +256,7 @@ class Lab:
             p90=timing.p90,
             repeats=timing.repeats,
             gs_per_s=rate,
+            sustained_gs=sustained and sustained / 1e9,
             error=error,
             ok=error <= TOLERANCE[kernel.stencil.dtype]
             and (rate >= case.target if case.target is not None else case.share is None)

@@ -16,6 +16,7 @@ an SM that the launch had:
     stencil2row m8n8k4, stages = 1                   2            +10 % (table), +13 % (computed)
     stencil2row m8n8k4, stages = 2 and 3             6            median 2 %, worst  -3 %
     stencil2row m16n8k4 and k8, stages = 2          10            median 2 %, worst -22 % (odd pitch), -8 % (dirichlet)
+    toeplitz m16n8k4 and k8, stages = 2 and 3       27            median 1 %, worst  -4 %
     spilled 64 bytes or more, not fitted             4            -30 %, -30 %, -13 %, -9 %: spills are not modelled
 
 The estimate of registers bounds the blocks of an SM, so that what is chosen here does not spill.  Of boundaries the

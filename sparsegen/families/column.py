@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 RIM, AXES = "none", (3,)
 #: Planes of a block where neither the schedule nor a field says how many.
 PLANES = 64
-#: Registers of a border's work, of stars and of all others, by kind of boundary: selections, images.
-BORDER = {"periodic": (0, 0), "dirichlet": (14, 20), "frozen": (26, 40), "neumann": (44, 60)}
+#: Registers of a border's work for each word of a thread's cells, of stars and of all others, by kind of boundary.
+BORDER = {"periodic": (0.0, 0.0), "dirichlet": (1.0, 1.5), "frozen": (1.7, 3.5), "neumann": (2.8, 6.5)}
 #: Warp instructions of a plane: its index, the ring's slot, wait and commit, the barrier, guards.
 TURN = 40.0
 
@@ -64,7 +64,7 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     cells, star = s.lines * g.per_x * g.words, chained(s, fp)
     held = cells * s.levels * (2 * g.radius + 1) + (0 if star else cells)
     spare = max(18, 52 - held // 4) if star else max(28, 52 - held // 6)
-    return held + spare + BORDER[fp.boundary][not star]
+    return held + spare + int(cells * BORDER[fp.boundary][not star])
 
 
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from sparsegen.families.base import (
     INSTRUCTIONS,
-    Footprint,
     Geometry,
     Num,
     Work,
@@ -18,7 +17,7 @@ from sparsegen.families.base import (
     up,
 )
 from sparsegen.families.stencil2row import conflict_free
-from sparsegen.footprint import MAX_RANK
+from sparsegen.footprint import MAX_RANK, Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import MMA, StencilSchedule
 
@@ -94,10 +93,7 @@ SHAPES = ((4, 8, 1), (4, 4, 2), (4, 4, 1))
 
 
 def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:
-    """Blocks of one tile, with a narrow mma: a ring, larger tiles and wider mma gained nothing where they were measured.
-
-    See tests/cost/measured.py.
-    """
+    """One tile a block, a narrow mma: rings, larger tiles and wider mma gained nothing (tests/cost/measured.py)."""
     for fuse in range(1, min(limit, len(fp.ranks)) + 1):
         for mma in ("f64.m8n8k4", "f64.m16n8k4"):
             for strips, blocks, parts in SHAPES:
@@ -131,10 +127,7 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
         "tensor": v.q_mma / v.sub,
         "shared": (element + read + out + (0 if stays else table)) * v.item / v.bw_S,
         "issue": (
-            read / 32
-            + v.n_mma
-            + element / v.vector / 32 * INSTRUCTIONS["copy"]
-            + out / 64 * INSTRUCTIONS["store"]
+            read / 32 + v.n_mma + element / v.vector / 32 * INSTRUCTIONS["copy"] + out / 64 * INSTRUCTIONS["store"]
         )
         / v.sub,
     }

@@ -104,7 +104,7 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     a = min(g.tiles_per_warp, 4) * g.m * g.k_f // 32  # A fragments in flight
     addresses = (28 if s.mma == "f64.m16n8k4" else 48) + (24 if g.groups > g.m else 0)
     far = 40 if s.transform == "explicit" else 0  # operands from global memory are all loaded early
-    addresses += 12 if g.points else 0  # of the cells around each output
+    addresses += 4 + 2 * g.k_f if g.points and g.m > 8 else 0  # cells around each output
     return addresses + far + 2 * (g.fragments + acc + a)
 
 

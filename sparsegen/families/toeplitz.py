@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sparsegen.families.base import INSTRUCTIONS, Footprint, Geometry, Num, Work, check_mma, fused_k, keep, up
+from sparsegen.families.base import INSTRUCTIONS, Geometry, Num, Work, check_mma, fused_k, keep, up
+from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import MMA, RANGES, StencilSchedule
 

@@ -145,7 +145,7 @@ def test_errors_are_one_block(
 
 
 def test_errors_of_the_users_file(folder: Path) -> None:
-    (folder / "bad.py").write_text(FILE.replace("0.5 * u[0, 0]", "u[0, 0] * u[0, 0]"))
+    (folder / "bad.py").write_text(FILE.replace("0.5 * u[0, 0]", "u[0, 0] % u[0, 0]"))
     err = run(folder, "explain", "bad.py", status=2).stderr
     assert "StencilError" in err and "bad.py:5" in err
     (folder / "broken.py").write_text("1 / 0\n")

@@ -1,4 +1,4 @@
-"""Schedules of f16 and bf16 stencils through nvcc, with no GPU: no spills, wide accesses, the headers that they need."""
+"""Schedules of f16 and bf16 stencils through nvcc, with no GPU: no spills, wide accesses, the headers they need."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from sparsegen.ir.errors import IRError, Loc
 from sparsegen.ir.expr import Const, Value
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import OPS, Op
-from sparsegen.ir.types import Buffer, f32, f64, s32
+from sparsegen.ir.types import Buffer, bf16, f16, f32, f64, s32
 
 WARP_OPS = {op for name, op in OPS.items() if name.startswith("warp.")}
 FRAMING = (w.For, w.Loop, w.If)
@@ -147,6 +147,31 @@ def test_kernel_names_must_be_c_identifiers() -> None:
 def test_a_name_that_c_keeps_for_itself_is_changed() -> None:
     text = body(w.Ld((Value("int", f64),), U, Const(0)), w.St(U, Const(1), (Value("int", f64),)), params=(U,))
     assert "const double int_ = u[0];" in text and "u[1] = int_;" in text
+
+
+def test_sixteen_bits_are_converted_and_travel_by_eight() -> None:
+    h, out = Buffer("h", f16, 64, "global"), Buffer("o", bf16, 64, "global")
+    loaded, wide = tuple(Value(f"x{i}", f16) for i in range(8)), tuple(Value(f"y{i}", f32) for i in range(8))
+    narrow = tuple(Value(f"z{i}", bf16) for i in range(8))
+    ops: list[Op] = [w.Ld(loaded, h, Const(0))]
+    ops += [w.Convert((y,), x) for x, y in zip(loaded, wide, strict=True)]
+    ops += [w.Convert((z,), y) for y, z in zip(wide, narrow, strict=True)]
+    text = body(*ops, w.St(out, Const(8), narrow), params=(h, out))
+    assert "k(const __half* __restrict__ h,\n    __nv_bfloat16* __restrict__ o)" in text
+    assert "const uint4 x0 = *reinterpret_cast<const uint4*>(&h[0]);" in text
+    assert "const float y0 = __half2float(__ushort_as_half((unsigned short)x0.x));" in text
+    assert "const float y7 = __half2float(__ushort_as_half((unsigned short)(x0.w >> 16)));" in text
+    assert "const __nv_bfloat16 z7 = __float2bfloat16_rn(y7);" in text
+    assert "*reinterpret_cast<uint4*>(&o[8]) = make_uint4(__bfloat16_as_ushort(z0) | " in text
+    assert "| (unsigned)__bfloat16_as_ushort(z7) << 16);" in text
+
+
+def test_headers_are_included_where_their_types_are_used() -> None:
+    for dtype, header in ((f16, "cuda_fp16.h"), (bf16, "cuda_bf16.h"), (f32, "")):
+        b = Buffer("b", dtype, 8, "global")
+        func = w.Func("k", (b,), (), (1, 1, 1), 32, (w.St(b, Const(0), (Const(0),)),))
+        found = set(re.findall(r"#include <(cuda_\w+\.h)>", translation_unit(Module("m", (func,)), title="m")))
+        assert found & {"cuda_fp16.h", "cuda_bf16.h"} == ({header} if header else set())
 
 
 def test_read_only_arrays_are_const() -> None:

@@ -107,6 +107,24 @@ def test_uninitialised_reads(space: str) -> None:
     assert run(make(3), zeros(make(3)), checks=ALL - {"uninit"}, uninit={"t"}).ok
 
 
+def test_registers_that_a_lane_does_not_read_need_not_be_written() -> None:
+    """Half of the lanes have written one element, half the other; each reads its own."""
+    out = glob("out", f64, 32)
+
+    def make(other: int) -> Any:
+        def body(b: Any, v: Any) -> None:
+            r = b.alloc("r", f64, 2)
+            for i in range(2):
+                b.st(r, i, b.const(f64, i + 1.0), where=(v.lane // 16).eq(i))
+            b.st(out, v.lane, b.ld(r, (v.lane // 16 + other) % 2))
+
+        return kernel(body, (out,))
+
+    args, _ = clean(make(0))
+    assert args["out"].tolist() == [1.0] * 16 + [2.0] * 16
+    faulty(make(1), "uninit", "initialise the register array")
+
+
 def test_shared_memory_starts_as_nan() -> None:
     t, out = shared("t", f64, 32), glob("out", f64, 32)
     f = kernel(lambda b, v: b.st(out, v.lane, b.ld(t, v.lane)), (out,), (t,))

@@ -96,6 +96,43 @@ def test_products_of_a_column_and_a_row(line: str, sides: str) -> None:
         assert k.resources().spills == 0
 
 
+@pytest.mark.parametrize("sides", ["periodic", "mixed"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize(
+    "line",
+    ["direct", "tiled stages=2 tile=32x128", "tiled fuse=3", "stream cols=8 levels=1", "stream cols=16 levels=3"],
+)
+def test_sixteen_bits(line: str, dtype: str, sides: str) -> None:
+    """Sums in f32, rounded once a pass: a step may differ by a rounding only (the GPU's fma has one less)."""
+    from tests.schedules import TOLERANCE, expected
+
+    st = sg.Stencil.from_weights(BOX, boundary=SIDES[sides], dtype=dtype)
+    for shape in ((64, 512), (131, 77)):
+        k = sg.compile(st, shape, steps=6, backend="cuda", schedule=line)
+        u = np.random.default_rng(1).random(shape).astype(k.dtype)
+        want = u
+        for _ in range(6 // k.schedule.steps):
+            want = expected(st, want, k.schedule.steps)
+        got = k(u)
+        assert got.dtype == k.dtype and k.resources().spills == 0
+        assert off(got.astype("f8"), want.astype("f8")) <= 6 / k.schedule.steps * TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize(("dtype", "axes"), [("f16", 1), ("bf16", 1), ("f16", 3), ("bf16", 3)])
+def test_sixteen_bits_of_other_ranks_on_torch_tensors(launcher: str, dtype: str, axes: int) -> None:
+    torch = pytest.importorskip("torch")
+    from tests.schedules import TOLERANCE, expected
+
+    st = sg.Stencil.from_weights(np.full((3,) * axes, 3.0**-axes), boundary=sg.dirichlet(0.5), dtype=dtype)
+    shape = {1: (100_003,), 3: (17, 33, 80)}[axes]
+    k = sg.compile(st, shape, backend="cuda")
+    u = torch.rand(shape, device="cuda").to({"f16": torch.float16, "bf16": torch.bfloat16}[dtype])
+    got = k(u)
+    assert got.dtype == u.dtype and got.device == u.device
+    want = expected(st, u.cpu().float().numpy().astype(k.dtype), 1)
+    assert off(got.cpu().double().numpy(), want.astype("f8")) <= TOLERANCE[dtype]
+
+
 def test_host_arrays(launcher: str) -> None:
     st = sg.Stencil.from_weights(BOX)
     k = sg.compile(st, (100, 60), steps=5, backend="cuda")

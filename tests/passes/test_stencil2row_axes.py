@@ -73,20 +73,18 @@ def columns(mma: str, k: int, groups: int = 1) -> int:
 
 
 # ------------------------------------------------------------------------------------------------ three axes
-@pytest.mark.parametrize("mma", list(M))
+@pytest.mark.parametrize(("mma", "stages"), [("fma", 1), ("f64.m8n8k4", 2), ("f64.m16n8k4", 1), ("f64.m16n8k16", 3)])
 @pytest.mark.parametrize(("weights", "steps"), [(star(1), 1), (star(1), 3), (BOX, 1), (BOX, 2), (star(2), 1)])
-@pytest.mark.parametrize("stages", [1, 2])
 def test_planes(mma: str, weights: Any, steps: int, stages: int) -> None:
     k = (len(weights) - 1) * steps + 1
-    right(stencil(weights), (7, 13, 150), steps, stages, mma=mma, rows=4, cols=columns(mma, k), warps=2)
+    right(stencil(weights), (7, 9, 90), steps, stages, mma=mma, rows=4, cols=columns(mma, k), warps=2)
 
 
 @pytest.mark.parametrize("sides", [periodic, frozen, neumann, dirichlet(1.5), MIXED])
-@pytest.mark.parametrize("weights", [star(1), BOX, star(2)])
-@pytest.mark.parametrize("stages", [1, 3])
+@pytest.mark.parametrize(("weights", "stages"), [(star(1), 3), (BOX, 1), (BOX, 2), (star(2), 1)])
 def test_borders_of_one_step(sides: BoundarySpec, weights: Any, stages: int) -> None:
     cols = columns("f64.m8n8k4", len(weights))
-    right(stencil(weights, sides), (5, 11, 70), 1, stages, rows=4, cols=cols, warps=2, lut=stages == 1)
+    right(stencil(weights, sides), (5, 7, 70), 1, stages, rows=4, cols=cols, warps=2, lut=stages == 1)
 
 
 def test_a_mirror_image_may_be_fused_to_a_mirroring_border() -> None:
@@ -97,7 +95,7 @@ def test_a_mirror_image_may_be_fused_to_a_mirroring_border() -> None:
 
 @pytest.mark.parametrize("sides", [frozen, dirichlet(0.0), {0: neumann, 1: periodic, 2: frozen}])
 def test_no_rim_mends_a_fused_border(sides: BoundarySpec) -> None:
-    with pytest.raises(ScheduleError, match="fuse=2.*no rim"):
+    with pytest.raises(ScheduleError, match=r"fuse=2.*no rim"):
         tile_level(stencil(star(1), sides), (8, 9, 70), 2, rows=4, cols=48, warps=2)
 
 
@@ -130,7 +128,7 @@ def test_counts(mma: str, stages: int) -> None:
 
 
 def test_points_of_a_pair_are_loaded_once() -> None:
-    """Inside, two adjacent outputs take the points of a row from 16-byte loads: 34 of them for the 38 points of both."""
+    """Inside, two adjacent outputs take a row's points from 16-byte loads: 17 for 19 points, half of the star's."""
     module = warp_level(tile_level(stencil(star(1)), (16, 16, 192), 3, rows=4, cols=64, warps=2))
     text = print_module(module)
     inside = text[text.index("%inner") :]
@@ -140,8 +138,8 @@ def test_points_of_a_pair_are_loaded_once() -> None:
 
 
 def test_weights_of_many_planes_are_loaded_plane_by_plane() -> None:
-    few = [x for x in walk(tile_level(stencil(BOX), (7, 13, 150), 1, rows=4, cols=32, warps=2).funcs)]
-    many = [x for x in walk(tile_level(stencil(BOX), (7, 13, 150), 3, rows=4, cols=64, warps=2).funcs)]
+    few = list(walk(tile_level(stencil(BOX), (7, 13, 150), 1, rows=4, cols=32, warps=2).funcs))
+    many = list(walk(tile_level(stencil(BOX), (7, 13, 150), 3, rows=4, cols=64, warps=2).funcs))
     assert [x.regs.size for x in few if isinstance(x, t.Fragments)] == [3 * 6]
     assert [(x.regs.size, x.first) for x in many if isinstance(x, t.Fragments)] == [(26, 26 * i) for i in range(7)]
 
@@ -161,8 +159,7 @@ def test_explicit_matrices_are_of_one_plane() -> None:
 
 
 # ------------------------------------------------------------------------------------------------ one axis
-@pytest.mark.parametrize("mma", list(M))
-@pytest.mark.parametrize("stages", [1, 3])
+@pytest.mark.parametrize(("mma", "stages"), [(mma, stages) for stages, mma in zip((1, 2, 3, 1, 2), M, strict=True)])
 @pytest.mark.parametrize(("edge", "steps"), [(3, 1), (3, 3), (5, 2), (7, 1), (7, 2)])
 def test_runs_of_a_row(mma: str, stages: int, edge: int, steps: int) -> None:
     w = np.random.default_rng(edge).uniform(-0.5, 1.0, (1, edge))
