@@ -55,7 +55,7 @@ def conflict_free(needed: int) -> int:
 
 
 def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
-    """A and B: ``groups`` rows each of ``k`` columns a window row, ``stride_ab`` apart; on three axes, of each plane."""
+    """A and B: ``groups`` rows each of ``k`` columns a window row, ``stride_ab`` apart; on three axes of each plane."""
     assert s.tile is not None
     rows, cols = s.tile
     itemsize, kk = fp.itemsize, fused_k(fp.k, s.fuse)
