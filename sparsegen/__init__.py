@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     )
     from sparsegen.kernel import Kernel
     from sparsegen.schedule import Schedule, StencilSchedule
-    from sparsegen.update_kernel import UpdateKernel
-    from sparsegen.update_schedule import UpdateSchedule
+    from sparsegen.updates.kernel import UpdateKernel
+    from sparsegen.updates.schedule import UpdateSchedule
 
 __all__ = [
     # describing
@@ -97,8 +97,8 @@ _HOMES = {
     "schedules": "compiler",
     "compile": "compiler",
     "Kernel": "kernel",
-    "UpdateSchedule": "update_schedule",
-    "UpdateKernel": "update_kernel",
+    "UpdateSchedule": "updates.schedule",
+    "UpdateKernel": "updates.kernel",
     **dict.fromkeys([name for name in __all__ if name.endswith("Error") or name == "KernelFault"], "ir.errors"),
 }
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sparsegen.dsl.stencil import Stencil
     from sparsegen.dsl.update import Update
     from sparsegen.kernel import Kernel
-    from sparsegen.update_kernel import UpdateKernel
+    from sparsegen.updates.kernel import UpdateKernel
 
 #: Exit codes: fine; the checkers found an error, or a measurement missed; the input is wrong.
 OK, FOUND, WRONG = 0, 1, 2

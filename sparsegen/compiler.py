@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
     from sparsegen.cost.search import Ranking
     from sparsegen.cost.stencil import Cost
-    from sparsegen.cost.update import UpdateCost
+    from sparsegen.updates.cost import UpdateCost
     from sparsegen.kernel import Kernel
-    from sparsegen.update_kernel import UpdateKernel
-    from sparsegen.update_schedule import UpdateSchedule
+    from sparsegen.updates.kernel import UpdateKernel
+    from sparsegen.updates.schedule import UpdateSchedule
 
 #: Cells of a field that 32-bit index arithmetic reaches.
 MAX_CELLS = 2**31 - 1
@@ -95,11 +95,11 @@ def compile(
             raise ScheduleError(f"nonfinite={nonfinite!r} is unknown", hint="write nonfinite='any' or 'exact'")
         target = resolve(device, backend)
         if isinstance(stencil, Update):
-            from sparsegen import update_compile
-            from sparsegen.update_kernel import UpdateKernel
+            from sparsegen.updates import compile
+            from sparsegen.updates.kernel import UpdateKernel
 
             return UpdateKernel(
-                stencil, sizes, count, target, update_compile.choose(stencil, sizes, target, schedule), loc
+                stencil, sizes, count, target, compile.choose(stencil, sizes, target, schedule), loc
             )
         choice = _choose(stencil.gridded, grid(sizes), count, target, schedule, nonfinite)
         return Kernel(stencil, sizes, count, target, choice, loc)
@@ -135,7 +135,7 @@ def schedules(
     with located(user_loc()):
         sizes = _shape(stencil, shape)
         if isinstance(stencil, Update):
-            from sparsegen.update_compile import rank
+            from sparsegen.updates.compile import rank
 
             positive(1 if steps is None else steps, "steps")
             return list(rank(stencil, sizes, resolve(device, "emulator" if device != "auto" else "auto").profile))
@@ -186,7 +186,7 @@ def _shape(stencil: Any, shape: Any) -> tuple[int, ...]:
         ) from None
     sizes = tuple(positive(n, f"shape[{axis}]") for axis, n in enumerate(given))
     if isinstance(stencil, Update):
-        from sparsegen.update_compile import fitting_shape
+        from sparsegen.updates.compile import fitting_shape
 
         fitting_shape(stencil, sizes)
         return sizes

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sparsegen.backends.emulator.report import Report
     from sparsegen.ir.module import Module
     from sparsegen.pipelines import Program
-    from sparsegen.update_plan import UpdatePlan
+    from sparsegen.updates.plan import UpdatePlan
 
 #: A run that is expected to last longer (seconds) says so first.
 LONG = 60.0

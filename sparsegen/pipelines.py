@@ -11,6 +11,7 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.stencil import blocks_per_sm, filled
 from sparsegen.cost.terms import RIM_ROW, RIM_ROW_THREADS
 from sparsegen.dsl.stencil import Stencil, round_to
+from sparsegen.families import tiled
 from sparsegen.footprint import MAX_RANK, Footprint
 from sparsegen.geometry import geometry, legalise, with_steps
 from sparsegen.ir import op as o
@@ -86,6 +87,7 @@ def passes(schedule: StencilSchedule, fp: Footprint, device: DeviceProfile) -> t
         toeplitz = Toeplitz(s.mma, s.products, s.warps, resident, per_sm)
         rim = Rim(1, RIM_ROW, RIM_ROW_THREADS)
         return [FuseTime(s.fuse, rim="all"), toeplitz, rim, Pipeline(s.stages), Barriers()], back
+    together = s.family == "lowrank" or (s.family == "tiled" and tiled.at_once(s, g, device))
     front: list[Pass] = [FuseTime(s.fuse, rim="none" if fp.axes == 3 else "fused")]  # rims are strips of a plane
     if s.family == "direct":
         front += [Direct(s.block[1], s.block[0])]
@@ -105,7 +107,7 @@ def passes(schedule: StencilSchedule, fp: Footprint, device: DeviceProfile) -> t
         ]  # fmt: skip
     front += [
         Rim(),  # what time fusion left over
-        Pipeline(s.stages, asynchronous=s.family == "lowrank"),  # fetch ahead
+        Pipeline(s.stages, asynchronous=together),  # fetch ahead
         Barriers(),  # order what threads share
     ]
     return front, back

@@ -18,7 +18,7 @@ from sparsegen.ir.op_update import parameters
 from sparsegen.ir.types import Buffer
 from sparsegen.ir.warp import Func
 from sparsegen.pipelines import Program
-from sparsegen.update_pipelines import describe
+from sparsegen.updates.pipelines import describe
 
 Array = npt.NDArray[Any]
 #: Largest relative error of a step: both compute in the type, but the emulator's program fuses products into sums.

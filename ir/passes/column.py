@@ -19,7 +19,7 @@ from ..module import Module
 from ..node import Op
 from ..types import Buffer, s32
 from .manager import register
-from .tile_common import each, field, replace_kernel, tile_count, tiles, vector, weights, whole
+from .tile_common import align_left, each, field, replace_kernel, tile_count, tiles, vector, weights, whole
 
 
 _PERIODIC: tuple[o.SideSpec, o.SideSpec] = (("periodic", 0.0), ("periodic", 0.0))
@@ -42,7 +42,7 @@ class Column:
     def _kernel(self, module: Module, op: o.Stencil) -> Module:
         piece = 16 // op.dtype.nbytes
         (rz, ry, rx), levels = op.radius, op.levels
-        lead = levels * ry, -(-levels * rx // piece) * piece
+        lead = levels * ry, align_left(levels * rx, 2 * piece)  # windows start at a sector of 32 bytes
         size = self.warps * self.lines, 32 * piece
         step = size[0] - 2 * lead[0], size[1] - 2 * lead[1]
         bordered = any(pair[0][0] != "periodic" for pair in op.sides)

@@ -48,7 +48,7 @@ class Tiled:
         (ry, rx), (ny, nx), size = op.radius, op.shape, op.dtype.nbytes
         ty, tx, per_x = self._threads(size)
         per_y = self.rows // ty
-        before = align_left(rx, 16 // size)  # the window starts at a column that 16 bytes divide
+        before = align_left(rx, (32 if rx > 1 else 16) // size)  # the window starts where a piece does; wide: a sector
         width = -(-(before + self.cols + rx) * size // 16) * 16 // size
         piece = vector(op.pitch[0], 16 // size)
         height = self.rows + 2 * ry

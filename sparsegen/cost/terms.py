@@ -130,7 +130,7 @@ def equations(s: StencilSchedule, v: Any, max_: Any, min_: Any, ceil_: Any) -> t
         for longest in (max_(*phase.values()),)
     )
     latency = work.latency * scale
-    own = 0 if stays else memory * work.read / (work.read + 1)  # a block waits for what it reads
+    own = 0 if stays or not work.waits else memory * work.read / (work.read + 1)  # a block waits for what it reads
     exposed = max_(0, serial * scale + latency + own - bound) / max_(1, b * work.share)
     fetch = v.lat_dram * work.turns * scale / ((v.stages - 1) * b) if stays else 0
     launches = 2 if s.transform == "explicit" else 1

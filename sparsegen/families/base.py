@@ -88,6 +88,7 @@ class Work:
     turns: Num = 1  #: fetches of a tile, one after the other
     share: Num = 1  #: of the blocks of an SM, how many hide what one of them does not keep busy
     through_l1: bool = True  #: whether loads wait in L1 for their lines
+    waits: bool = True  #: whether a block waits for what it reads, beyond the latency that is counted
 
 
 class Family(Protocol):

@@ -29,7 +29,7 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
     piece, kk = 16 // fp.itemsize, fused_k(fp.k, s.fuse)
     r = kk // 2
     size = s.warps * s.lines, 32 * piece
-    lead = s.levels * r, up(s.levels * r, piece)
+    lead = s.levels * r, up(s.levels * r, 2 * piece)
     rows, cols = size[0] - 2 * lead[0], size[1] - 2 * lead[1]
     if min(rows, cols) <= 0 or r > min(s.lines, piece):
         raise ScheduleError(

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import sparsegen as sg
 from sparsegen.arrays import ArrayLayout, ArrayView
 from sparsegen.dsl.update import Update
-from sparsegen.update_plan import UpdatePrograms, inputs, outputs, ring
-from sparsegen.update_schedule import UpdateSchedule
+from sparsegen.updates.plan import UpdatePrograms, inputs, outputs, ring
+from sparsegen.updates.schedule import UpdateSchedule
 from tests.updates import NAMED, arrays, error, made, random_update, wave
 
 UPDATES = st.integers(0, 2**32 - 1).map(random_update)

@@ -60,10 +60,6 @@ a5    heat  dirichlet   8   0   414.4  tiled tile=32x64 stages=1
 a6    box9  periodic    6   0   497.5  tiled tile=32x128 stages=1
 a7    box9  periodic    8   0   443.6  tiled tile=16x128 stages=1
 a8    box9  periodic    6   0   522.7  tiled tile=64x64 stages=1
-a9    box49 periodic    8  64   708.4  tiled tile=32x64 stages=1
-a10   box9  periodic    8  64   714.6  tiled fuse=3 tile=32x64 stages=1
-a11   heat  periodic    8   0   519.5  tiled fuse=3 tile=32x64 stages=1
-a12   box9  periodic    8   0   460.5  tiled fuse=2 tile=32x64 stages=1
 a13   box9  periodic   11   0   519.6  tiled tile=32x64 warps=4 stages=1
 a14   box9  periodic   16   0   442.9  tiled tile=32x32 warps=4 stages=1
 a15   box9  periodic    4   0   443.7  tiled tile=64x64 warps=16 stages=1
@@ -72,19 +68,16 @@ b6    box9  dirichlet   2   0   755.3  stencil2row mma=f64.m16n8k4 fuse=3 stages
 b7    box9  neumann     2  24   705.9  stencil2row mma=f64.m16n8k4 fuse=3 stages=2 lut=off
 b8    box49 frozen      2   0   680.7  stencil2row mma=f64.m16n8k4 stages=2 lut=off
 b9    box9  frozen      2   0   896.5  stencil2row mma=f64.m8n8k4 fuse=3 stages=2 lut=off
-c0    box49 periodic    4   0   610.6  tiled tile=32x64 stages=1
-c1    box49 periodic    3   0   716.8  tiled tile=32x64 stages=1
-c2    box49 periodic    2   0   791.3  tiled tile=64x64 stages=1
-c3    box49 periodic    6  24   565.0  tiled tile=32x64 warps=4 stages=1
-c4    box49 periodic    3  24   636.6  tiled tile=64x64 stages=1
-c5    box49 periodic    5   0   770.1  tiled tile=16x64 stages=1
-c6    box49 periodic    4  96   706.8  tiled tile=64x64 warps=4 stages=1
-d0    box9  periodic    4   0   515.1  tiled fuse=2 tile=32x64 stages=1
-d1    heat  periodic    4   0   580.7  tiled fuse=3 tile=32x64 stages=1
-d2    heat  periodic    5   0   479.5  tiled fuse=2 tile=32x64 stages=1
 d3    heat  periodic    5   0   460.7  tiled tile=32x64 stages=1
 d4    heat  periodic    6   0   530.0  tiled tile=32x64 stages=2
 d5    box9  periodic    3   0   522.5  tiled fuse=3 tile=32x64 stages=2
+v1    box9  periodic    3   0   493.0  tiled fuse=3 tile=32x64 stages=1
+v2    box49 periodic    3   0   491.6  tiled tile=32x64 stages=1
+v3    box49 periodic    4   0   437.7  tiled tile=32x64 warps=4 stages=1
+v4    box49 periodic    7   0   468.5  tiled tile=16x64 warps=4 stages=1
+v5    box49 periodic    2   0   486.2  tiled tile=64x64 stages=1
+v6    box49 periodic    2   0   484.8  tiled tile=32x128 stages=1
+v7    star13 periodic   4   0   423.8  tiled tile=32x64 stages=1
 """
 #: 10007 x 9999, with the elements from row to row in the third column.
 _ODD = """

@@ -9,8 +9,8 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.cost.devices import load_profile
-from sparsegen.cost.update import REASONS, SYMBOLS, cost
-from sparsegen.update_schedule import UpdateSchedule, candidates
+from sparsegen.updates.cost import REASONS, SYMBOLS, cost
+from sparsegen.updates.schedule import UpdateSchedule, candidates
 from tests.updates import NAMED, made
 
 H200 = load_profile("h200")

@@ -13,8 +13,8 @@ import sparsegen as sg
 from sparsegen.dsl.update import Update
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.text import print_module
-from sparsegen.update_pipelines import lower
-from sparsegen.update_schedule import UpdateSchedule
+from sparsegen.updates.pipelines import lower
+from sparsegen.updates.schedule import UpdateSchedule
 from tests.updates import NAMED, TOLERANCE, arrays, emulated_step, error, random_update, reference_step
 
 UPDATES = st.integers(0, 2**32 - 1).map(random_update)

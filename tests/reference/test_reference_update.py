@@ -14,7 +14,7 @@ from sparsegen.backends.reference import stencil as linear
 from sparsegen.backends.reference.update import run, shifted
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir.errors import ArrayError
-from sparsegen.update_pipelines import describe
+from sparsegen.updates.pipelines import describe
 from tests.updates import Array, arrays, burgers, gray_scott, life, made, op_of, wave
 
 PAIR = st.sampled_from(

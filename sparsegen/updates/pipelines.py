@@ -14,7 +14,7 @@ from sparsegen.ir.passes.simplify import Simplify
 from sparsegen.ir.passes.to_warp import ToWarp
 from sparsegen.ir.types import DTYPES
 from sparsegen.pipelines import Program
-from sparsegen.update_schedule import UpdateSchedule
+from sparsegen.updates.schedule import UpdateSchedule
 
 
 def describe(update: Update, shape: tuple[int, ...], pitch: tuple[int, ...] | None = None) -> Module:

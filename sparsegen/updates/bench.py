@@ -9,11 +9,11 @@ import numpy as np
 
 from sparsegen.arrays import ArrayView, describe, empty_like, launch_stream
 from sparsegen.measure import BenchResult
-from sparsegen.update_host import random_arrays
-from sparsegen.update_plan import outputs
+from sparsegen.updates.host import random_arrays
+from sparsegen.updates.plan import outputs
 
 if TYPE_CHECKING:
-    from sparsegen.update_kernel import UpdateKernel
+    from sparsegen.updates.kernel import UpdateKernel
 
 
 def bench(kernel: UpdateKernel, given: dict[str, ArrayView] | None, repeats: int, steps: int) -> BenchResult:

@@ -13,7 +13,7 @@ from sparsegen.execute_cuda import GRAPH_CHUNK, GRAPH_PASSES, GRAPH_SECONDS, Cud
 from sparsegen.inspection import Build, BuildCache
 from sparsegen.ir.op_update import Update as Op
 from sparsegen.memory import DEVICE, room_for
-from sparsegen.update_plan import Step, UpdatePlan, roles
+from sparsegen.updates.plan import Step, UpdatePlan, roles
 
 if TYPE_CHECKING:
     from sparsegen.arrays import ArrayView

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparsegen.explain import nbytes, seconds
-from sparsegen.update_schedule import WHY
+from sparsegen.updates.schedule import WHY
 
 if TYPE_CHECKING:
     from sparsegen.target import Target
-    from sparsegen.update_compile import UpdateChoice
-    from sparsegen.update_kernel import UpdateKernel
-    from sparsegen.update_plan import UpdatePlan
+    from sparsegen.updates.compile import UpdateChoice
+    from sparsegen.updates.kernel import UpdateKernel
+    from sparsegen.updates.plan import UpdatePlan
 
 #: Other schedules that are shown.
 _SHOWN = 4

@@ -25,8 +25,8 @@ from sparsegen.ir.errors import IRError
 from sparsegen.ir.op_update import parameters
 from sparsegen.pipelines import Program
 from sparsegen.schedule import ITEMSIZE
-from sparsegen.update_pipelines import lower
-from sparsegen.update_schedule import UpdateSchedule
+from sparsegen.updates.pipelines import lower
+from sparsegen.updates.schedule import UpdateSchedule
 
 #: Elements from row to row of each array, by its name.
 Pitches = Mapping[str, int]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsegen.execute import HostField
-from sparsegen.update_pipelines import describe
-from sparsegen.update_plan import Step, UpdatePlan, inputs, outputs
+from sparsegen.updates.pipelines import describe
+from sparsegen.updates.plan import Step, UpdatePlan, inputs, outputs
 
 if TYPE_CHECKING:
     from sparsegen.backends.emulator.report import Report
@@ -22,7 +22,7 @@ Arrays = Mapping[str, HostField]
 def run_emulator(plan: UpdatePlan, given: Arrays, results: Arrays) -> None:
     """All launches of a plan (made for packed arrays); KernelFault for an access out of bounds.
 
-    ``given`` and ``results`` by the names of :mod:`sparsegen.update_plan`; those with padded rows are copied.  A
+    ``given`` and ``results`` by the names of :mod:`sparsegen.updates.plan`; those with padded rows are copied.  A
     workspace begins as NaN.
     """
     from sparsegen.execute_emulator import CALL_CHECKS, run_module, slow_run

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sparsegen.cost.update import UpdateCost, cost
+from sparsegen.updates.cost import UpdateCost, cost
 from sparsegen.dsl.update import Update
 from sparsegen.ir.errors import ScheduleError, StencilError
 from sparsegen.schedule import ITEMSIZE
 from sparsegen.target import Target
-from sparsegen.update_schedule import UpdateSchedule, candidates
+from sparsegen.updates.schedule import UpdateSchedule, candidates
 
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile

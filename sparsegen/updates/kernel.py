@@ -19,17 +19,17 @@ from sparsegen.ir.types import DTYPES
 from sparsegen.kernel import FieldArgument
 from sparsegen.looking import Looking
 from sparsegen.target import Target
-from sparsegen.update_compile import UpdateChoice
-from sparsegen.update_cuda import UpdateBuilds, UpdateExecutor
-from sparsegen.update_plan import UpdatePlan, UpdatePrograms, inputs, outputs
+from sparsegen.updates.compile import UpdateChoice
+from sparsegen.updates.cuda import UpdateBuilds, UpdateExecutor
+from sparsegen.updates.plan import UpdatePlan, UpdatePrograms, inputs, outputs
 
 if TYPE_CHECKING:
     from sparsegen.backends.emulator.report import Report
-    from sparsegen.cost.update import UpdateCost
+    from sparsegen.updates.cost import UpdateCost
     from sparsegen.counting import Counts
     from sparsegen.measure import BenchResult
     from sparsegen.pipelines import Program
-    from sparsegen.update_schedule import UpdateSchedule
+    from sparsegen.updates.schedule import UpdateSchedule
 
 _PLANS_KEPT = 64
 Views = dict[str, ArrayView]
@@ -83,7 +83,7 @@ class UpdateKernel(Looking):
 
     def explain(self) -> str:
         """Why this schedule: its terms and what binds it, and why general updates take no others."""
-        from sparsegen.update_explain import explain
+        from sparsegen.updates.explain import explain
 
         return explain(self, self._choice, self._target, self._plan(self.steps))
 
@@ -208,7 +208,7 @@ class UpdateKernel(Looking):
             seen.append((_shown(self.update, name), view))
 
     def _on_host(self, given: Views, results: Views, steps: int, stream: object) -> None:
-        from sparsegen import update_host
+        from sparsegen.updates import host
 
         if stream is not None:
             raise DeviceError(
@@ -217,9 +217,9 @@ class UpdateKernel(Looking):
             )
         arrays, new = _host(given), _host(results)
         if self.backend == "reference":
-            update_host.run_reference(self.update, arrays, new, steps)
+            host.run_reference(self.update, arrays, new, steps)
         else:
-            update_host.run_emulator(self._plan(steps), arrays, new)
+            host.run_emulator(self._plan(steps), arrays, new)
 
     def _on_gpu(self, given: Views, results: Views, steps: int, stream: object) -> None:
         first = next(iter(given.values()))
@@ -254,7 +254,7 @@ class UpdateKernel(Looking):
 
         From the emulator, so the shape is limited: ScheduleError beyond ``counting.MAX_CELLS`` cells.
         """
-        from sparsegen.update_host import counts
+        from sparsegen.updates.host import counts
 
         with located(user_loc()):
             return counts(self.update, self._plan(self.steps), self.shape, self.dtype)
@@ -265,7 +265,7 @@ class UpdateKernel(Looking):
         Host arrays as for a call (default: random numbers).  The report has ``errors`` (empty if all is well; each with
         line and remedy), ``notes``, and ``raise_if_errors()``.
         """
-        from sparsegen.update_host import check
+        from sparsegen.updates.host import check
 
         with located(user_loc()):
             arrays = _host(self._given(args, named)) if args or named else self._random()
@@ -277,7 +277,7 @@ class UpdateKernel(Looking):
         Arrays as for a call (default: random numbers).  On ``cuda`` with events on the device, after one warm-up;
         elsewhere wall time of the host, and the result says so.
         """
-        from sparsegen.update_bench import bench
+        from sparsegen.updates.bench import bench
 
         with located(user_loc()):
             count = self.steps if steps is None else positive(steps, "steps")
@@ -285,7 +285,7 @@ class UpdateKernel(Looking):
             return bench(self, given, positive(repeats, "repeats"), count)
 
     def _random(self, seed: int = 0) -> dict[str, Any]:
-        from sparsegen.update_host import random_arrays
+        from sparsegen.updates.host import random_arrays
 
         return random_arrays(self.update, self.shape, self.dtype, seed)
 
