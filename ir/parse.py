@@ -12,7 +12,18 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from . import op as op_level
-from . import op_update, tile, tile_lowrank, tile_patches, tile_planes, tile_stencil2row, tile_toeplitz, tile_update, warp
+from . import (
+    op_update,
+    tile,
+    tile_lowrank,
+    tile_patches,
+    tile_planes,
+    tile_stencil2row,
+    tile_stream,
+    tile_toeplitz,
+    tile_update,
+    warp,
+)
 from .errors import IRError, Loc
 from .expr import Bin, Const, Expr, Select, Value, _range
 from .expr_text import PRECEDENCE
@@ -26,7 +37,8 @@ from .types import DTYPES, Buffer
 R = TypeVar("R")
 #: The vocabularies: importing them registers their ops.
 LEVELS: Final = (
-    op_level, op_update, tile, tile_lowrank, tile_patches, tile_planes, tile_stencil2row, tile_toeplitz, tile_update, warp,
+    op_level, op_update, tile, tile_lowrank, tile_patches, tile_planes, tile_stencil2row, tile_stream, tile_toeplitz,
+    tile_update, warp,
 )  # fmt: skip
 Scope = dict[str, "Value | Buffer"]  # keys carry their sigil: %i, @u
 _SPACES: Final = ("global", "shared", "reg", "param")

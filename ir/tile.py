@@ -227,8 +227,8 @@ class Points(Op):
 
     Threads stand ``threads[0]`` x ``threads[1]`` (rows x columns of threads).  ``src`` is a shared tile whose element
     (r, c) of ``layout`` is cell (y + r - before[0], x + c - before[1]); or global memory (``layout`` None), read cell
-    by cell with the border mapped by ``sides``.  Weight i of the taps is ``weights[i]``.  ``lead``: where the tile is on
-    the axes before the rows (global memory only).
+    by cell with the border mapped by ``sides``.  Weight i of the taps is ``weights[i]``.  ``lead``: where the tile is
+    on the axes before the rows (global memory only).
     """
 
     acc: Buffer = declare()
@@ -278,11 +278,12 @@ class StorePoints(Op):
 
 @define("tile.steps")
 class Steps(Op):
-    """``steps`` exact time steps of a window between the two slots of shared tile ``levels``; each begins with a barrier.
+    """``steps`` exact time steps of a window between the two slots of shared tile ``levels``.
 
-    Step s (from 1) reads slot (s - 1) % 2 and writes slot s % 2: the cells at least s * ``radius`` from the window's
-    edge.  Element (r, c) is cell (y + r, x + c), ``layout`` its place in a slot; cells outside the domain are left
-    alone, reads across a border follow ``sides``, and a cell that a frozen border keeps takes its old value.
+    Each begins with a barrier.  Step s (from 1) reads slot (s - 1) % 2 and writes slot s % 2: the cells at least
+    s * ``radius`` from the window's edge.  Element (r, c) is cell (y + r, x + c), ``layout`` its place in a slot; cells
+    outside the domain are left alone, reads across a border follow ``sides``, and a cell that a frozen border keeps
+    takes its old value.
     """
 
     levels: Buffer = buffer(writes=True)
@@ -324,77 +325,3 @@ class Registers(Op):
     """A register array of each lane, all zero, alive to the end of the region."""
 
     regs: Buffer = declare()
-
-
-@define("tile.stream")
-class Stream(Op):
-    """Each warp walks down a strip of columns, row by row; rows arrive through its own ring in shared memory.
-
-    Warp w of the tile at (``y``, ``x``) takes the window of ``width`` columns from x + w * ``step`` - ``lead`` on and
-    the rows y - ``above`` ... y + ``rows`` + ``above`` - 1.  For each row the body runs with ``values`` holding the
-    row (``width`` / 32 adjacent columns a lane) and ``turn`` its number from 0.  Cells outside the ``extent`` follow
-    ``sides``; ``stages`` rows of ``ring`` are under way; ``layout`` places a row's columns in a slot; no block barrier.
-    """
-
-    values: Buffer = declare()
-    turn: Value = bind()
-    ring: Buffer = buffer(writes=True)
-    src: Buffer = buffer()
-    y: Expr = operand()
-    x: Expr = operand()
-    rows: int = attr()
-    above: int = attr()
-    step: int = attr()
-    lead: int = attr()
-    width: int = attr()
-    stages: int = attr()
-    layout: Layout = attr()
-    extent: tuple[int, int] = attr()
-    pitch: int = attr()
-    sides: Sides = attr()
-    vector: int = attr()
-    unroll: int = attr()
-    body: tuple[Op, ...] = region()
-
-
-@define("tile.levels")
-class Levels(Op):
-    """``count`` time steps of the row in ``values``: level by level, by partial sums.
-
-    A row is added to the 2 r + 1 rows of the next level that it touches, then forgotten: ``sums`` holds for each level
-    2 r unfinished rows.  Afterwards ``values`` is the row that has become complete at the last level, ``count`` * r
-    rows further up.  Neighbouring columns come from neighbouring lanes (each level spoils r columns at both ends).
-    """
-
-    values: Buffer = buffer(writes=True)
-    sums: Buffer = buffer(writes=True)
-    weights: Buffer = buffer()
-    taps: tuple[Tap, ...] = attr()
-    radius: tuple[int, int] = attr()
-    count: int = attr()
-
-
-@define("tile.emit")
-class Emit(Op):
-    """Stores the row in ``values`` as output row y + ``turn`` - ``delay``, once there is one, inside ``box``.
-
-    It goes through the warp's slot of the ring, so that lanes store adjacent columns (unless a lane's columns are one
-    store), and takes the columns ``lead`` ... ``lead + step - 1`` of the window.
-    """
-
-    dst: Buffer = buffer(writes=True, reads=False)
-    values: Buffer = buffer()
-    ring: Buffer = buffer(writes=True)
-    y: Expr = operand()
-    x: Expr = operand()
-    turn: Expr = operand()
-    delay: int = attr()
-    rows: int = attr()
-    step: int = attr()
-    lead: int = attr()
-    width: int = attr()
-    stages: int = attr()
-    layout: Layout = attr()
-    pitch: int = attr()
-    box: Box = attr()
-    vector: int = attr()

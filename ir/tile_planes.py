@@ -34,7 +34,7 @@ class Planes(Op):
 
     ``values`` holds this thread's ``lines`` x columns of the plane, ``turn`` counts from 0.  The window begins ``lead``
     rows and columns before the tile.  ``stages`` planes of ``ring`` are under way; a thread fetches what itself reads,
-    so there is no barrier.  Cells outside the ``extent`` wrap where ``sides`` are periodic; elsewhere they are any cell.
+    so there is no barrier.  Cells outside the ``extent`` wrap where ``sides`` are periodic, else they are any cell.
     ``kept`` and ``outside`` are masks of this thread's cells (bit line * columns + column): those that a frozen side of
     the two fastest axes keeps, and those beyond a dirichlet one.
     """
@@ -64,8 +64,8 @@ class PlaneLevels(Op):
 
     A plane is added to the 2 rz + 1 planes of the next level that it touches; ``sums`` holds for each level 2 rz
     unfinished planes, ``planes`` the plane that each level takes in.  A level lags ``lag`` planes behind the one
-    before: rz for a star, whose planes are completed from their own place without neighbours, else rz + 1 (it takes what
-    was completed a turn ago).  So all planes are known before the one barrier of a turn.  Afterwards
+    before: rz for a star, whose planes are completed from their own place without neighbours, else rz + 1 (it takes
+    what was completed a turn ago).  So all planes are known before the one barrier of a turn.  Afterwards
     ``values`` is the plane that has become complete at the last level.  Columns come from neighbouring lanes, rows from
     neighbouring warps through ``edges``.
 

@@ -261,8 +261,7 @@ class Ld(Op):
 
 @define("warp.st")
 class St(Op):
-    """Stores adjacent elements where ``where`` holds; how many at once and ``degree`` as for ``warp.ld``.
-    """
+    """Stores adjacent elements where ``where`` holds; how many at once and ``degree`` as for ``warp.ld``."""
 
     buf: Buffer = buffer(writes=True, reads=False)
     index: Expr = operand()

@@ -41,6 +41,11 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _default_shape(edge: int, ndim: int) -> tuple[int, ...]:
+    """A row, a square or a cube of about ``edge`` x ``edge`` cells."""
+    return (round(edge ** (2 / ndim)),) * ndim
+
+
 def stencils(where: str) -> dict[str, Stencil | Update]:
     """The stencils and updates that a Python file defines, by name, in its order; ``FILE.py:NAME`` is one of them.
 
@@ -92,10 +97,10 @@ def _one(where: str) -> Stencil | Update:
 def _kernel(
     args: Args, stencil: Stencil | Update, *, backend: str, edge: int, device: str | None = None
 ) -> Kernel | UpdateKernel:
-    """The kernel that the options describe; ``edge`` is the length of each axis where no shape is given."""
+    """The kernel that the options describe; ``edge`` is that of a square with as many cells where no shape is given."""
     import sparsegen as sg
 
-    shape = args.shape or (edge,) * stencil.ndim
+    shape = args.shape or _default_shape(edge, stencil.ndim)
     return sg.compile(stencil, shape, args.steps, device or args.device, backend, args.schedule)
 
 
@@ -149,7 +154,7 @@ def _field(args: Args, stencil: Stencil | Update) -> Any:
     from sparsegen.dsl.update import Update
     from sparsegen.ir.types import DTYPES
 
-    shape = args.shape or (512,) * stencil.ndim
+    shape = args.shape or _default_shape(512, stencil.ndim)
     if isinstance(stencil, Update):
         if args.input is not None:
             raise ArrayError("--in is one field, but an update may take several", hint="leave it away, or use Python")
@@ -303,7 +308,7 @@ def _cache(args: Args) -> int:
 # -------------------------------------------------------------------------------------------------------- the options
 def parser() -> argparse.ArgumentParser:
     """All commands and their options."""
-    top = argparse.ArgumentParser(prog="sparsegen", description="A compiler of stencils for tensor cores.")
+    top = argparse.ArgumentParser(prog="sparsegen", description="A compiler of stencils for GPUs and tensor cores.")
     top.add_argument("--version", action="version", version=f"sparsegen {__version__}")
     top.add_argument("--debug", action="store_true", help="errors with a Python traceback")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -315,20 +320,21 @@ def parser() -> argparse.ArgumentParser:
         return sub
 
     def kernel(sub: argparse.ArgumentParser, edge: int, optional: bool = False, many: bool = False) -> None:
-        what = "Python file that defines stencils, or FILE.py:NAME"
+        what = "Python file that defines stencils or updates (@sg.stencil), or FILE.py:NAME"
         sub.add_argument("file", metavar="FILE.py[:NAME]", nargs="?" if optional else None, help=what)
         if many:
             sub.add_argument("--device", action="append", help="h200, a100, …, auto, or a .toml file; may be repeated")
         else:
             sub.add_argument("--device", default="auto", help="h200, a100, …, auto (default), or a .toml file")
-        sub.add_argument("--shape", type=_shape, help=f"cells of each axis, such as 1024x1024 (default: {edge} each)")
+        cells = f"such as 1024x1024 (default: {edge}x{edge}, or a row or cube of as many)"
+        sub.add_argument("--shape", type=_shape, help=f"cells of each axis, {cells}")
         sub.add_argument("--steps", type=_count, default=12, help="time steps (default: 12)")
         sub.add_argument("--schedule", default="auto", help="a schedule's line (default: auto, the cheapest)")
 
     def backend(sub: argparse.ArgumentParser) -> None:
         sub.add_argument("--backend", default="auto", choices=("auto", "cuda", "emulator", "reference"))
 
-    kernel(add("explain", _explain, "why a schedule: terms, what binds, what was rejected"), 10240, many=True)
+    kernel(add("explain", _explain, "why a schedule: its cost, what binds it, what was rejected"), 10240, many=True)
 
     sub = add("gen", _gen, "print or save what is generated, at any level")
     kernel(sub, 10240)
@@ -339,8 +345,8 @@ def parser() -> argparse.ArgumentParser:
     sub = add("run", _run, "run a stencil on a field")
     kernel(sub, 512)
     backend(sub)
-    sub.add_argument("--in", dest="input", metavar="U.npy", help="the field (default: random numbers)")
-    sub.add_argument("--out", metavar="OUT.npy", help="file for the result")
+    sub.add_argument("--in", dest="input", metavar="U.npy", help="the field of a stencil (default: random numbers)")
+    sub.add_argument("--out", metavar="OUT.npy", help="file for the result (several fields: stacked)")
     sub.add_argument("--seed", type=int, default=0, help="of the random field")
 
     sub = add("check", _check, "run the emulator's checkers; exit status 1 if they find an error")
@@ -352,7 +358,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--repeats", type=_count, default=10, help="of a file's stencil (default: 10)")
     sub.add_argument("--suite", choices=SUITES, help="measure a suite, on a GPU")
     sub.add_argument("--part", action="append", choices=PARTS, help="of suite stencil (default: all); may be repeated")
-    sub.add_argument("--floor", action="append", metavar="'FILE.cu WORDS'", help="run this beside it; may be repeated")
+    sub.add_argument("--floor", action="append", metavar="'FILE.cu WORDS'", help="run this beside suite stencil")
     sub.add_argument("--out", metavar="FILE.json", help="file for a suite's result; other parts in it are kept")
     sub.add_argument("--quick", action="store_true", help="a suite's main rows only")
     sub.add_argument("--seconds", type=float, default=0.1, help="of timed calls a row (default: 0.1)")

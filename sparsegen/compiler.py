@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
     from sparsegen.cost.search import Ranking
     from sparsegen.cost.stencil import Cost
-    from sparsegen.updates.cost import UpdateCost
     from sparsegen.kernel import Kernel
+    from sparsegen.updates.cost import UpdateCost
     from sparsegen.updates.kernel import UpdateKernel
     from sparsegen.updates.schedule import UpdateSchedule
 
@@ -95,12 +95,11 @@ def compile(
             raise ScheduleError(f"nonfinite={nonfinite!r} is unknown", hint="write nonfinite='any' or 'exact'")
         target = resolve(device, backend)
         if isinstance(stencil, Update):
-            from sparsegen.updates import compile
+            from sparsegen.updates.compile import choose
             from sparsegen.updates.kernel import UpdateKernel
 
-            return UpdateKernel(
-                stencil, sizes, count, target, compile.choose(stencil, sizes, target, schedule), loc
-            )
+            chosen = choose(stencil, sizes, target, schedule)
+            return UpdateKernel(stencil, sizes, count, target, chosen, loc)
         choice = _choose(stencil.gridded, grid(sizes), count, target, schedule, nonfinite)
         return Kernel(stencil, sizes, count, target, choice, loc)
 
@@ -185,21 +184,18 @@ def _shape(stencil: Any, shape: Any) -> tuple[int, ...]:
             f"shape={shape!r} is no shape", hint="pass the cells of each axis, as in shape=(512, 512)"
         ) from None
     sizes = tuple(positive(n, f"shape[{axis}]") for axis, n in enumerate(given))
-    if isinstance(stencil, Update):
-        from sparsegen.updates.compile import fitting_shape
-
-        fitting_shape(stencil, sizes)
-        return sizes
     if len(sizes) != stencil.ndim:
         raise StencilError(
             f"shape {_text(sizes)} has {len(sizes)} axes, {stencil.name} has {stencil.ndim}",
             hint=f"pass {stencil.ndim} sizes, slowest axis first",
         )
-    for axis, (n, extent) in enumerate(zip(sizes, stencil.weights.shape, strict=True)):
+    extents = stencil.extents if isinstance(stencil, Update) else stencil.weights.shape
+    for axis, (n, extent) in enumerate(zip(sizes, extents, strict=True)):
         if n < extent:
+            trim = "" if isinstance(stencil, Update) else ", or trim zero weights off the stencil"
             raise StencilError(
                 f"shape {_text(sizes)} has {n} cells on axis {axis}, but {stencil.name} is {extent} cells wide there",
-                hint=f"make axis {axis} at least {extent} cells, or trim zero weights off the stencil",
+                hint=f"make axis {axis} at least {extent} cells{trim}",
             )
     cells = 1
     for n in sizes:

@@ -74,8 +74,8 @@ def _head(kernel: Kernel, target: Target, cost: Cost, plan: Plan) -> str:
     if kernel.schedule.family in ("stream", "patches"):
         v = cost.values
         strips = [
-            f"strips     {v['C'] / v['warps']:.0f} of {v['W'] / v['warps']:.0f} columns a warp, {v['R']:.0f} rows down; "
-            f"{cost.blocks_per_sm} blocks of {v['warps']:.0f} warps an SM"
+            f"strips     {v['C'] / v['warps']:.0f} of {v['W'] / v['warps']:.0f} columns a warp, {v['R']:.0f} rows "
+            f"down; {cost.blocks_per_sm} blocks of {v['warps']:.0f} warps an SM"
         ]
     if kernel.schedule.family == "lowrank":
         terms = separate(convolve(st.weights, kernel.schedule.fuse), MAX_RANK)

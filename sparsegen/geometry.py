@@ -165,8 +165,11 @@ def legal(schedule: StencilSchedule, fp: Footprint, device: DeviceProfile) -> No
             f"{s.family} takes fields of {' or '.join(map(str, own.AXES))} axes, the stencil has {fp.axes}",
             hint=f"choose {takers(fp.axes)}",
         )
-    if fp.axes == 3 and own.RIM == "fused" and s.fuse > 1 and not (
-        fp.boundary == "periodic" or (fp.boundary == "neumann" and fp.mirrored)
+    if (
+        fp.axes == 3
+        and own.RIM == "fused"
+        and s.fuse > 1
+        and not (fp.boundary == "periodic" or (fp.boundary == "neumann" and fp.mirrored))
     ):
         raise ScheduleError(
             f"fuse={s.fuse}: near a {fp.boundary} border fused steps are wrong, and on three axes no rim mends them",

@@ -65,7 +65,6 @@ class Build:
 
         export(self.program.warp, path, title=self._title, notes=self._notes, arch=self._profile.arch)
 
-
     def export_step(self, path: str) -> None:
         """Write a self-contained CUDA file with a launcher of a single step, its arrays by name."""
         from sparsegen.backends.cuda.export import export_step

@@ -15,8 +15,8 @@ from sparsegen.compiler import MAX_CELLS, Choice, grid, located, positive
 from sparsegen.execute import ROW, VECTOR, Pitch, Plan, Programs, run_reference
 from sparsegen.fastcall import FastCall, fast_call
 from sparsegen.inspection import Build, BuildCache
-from sparsegen.ir.errors import ArrayError, DeviceError, Loc, SparsegenError
-from sparsegen.looking import Looking
+from sparsegen.ir.errors import ArrayError, Loc, SparsegenError
+from sparsegen.looking import Looking, Plans
 from sparsegen.memory import DEVICE, HOST, host_room, room_for
 from sparsegen.target import Target
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from sparsegen.pipelines import Program
     from sparsegen.schedule import StencilSchedule
 
-_PLANS_KEPT = 64
 #: How often a kernel learns another pair of layouts for its short way: callers that alternate gain nothing by it.
 _LAYOUTS_LEARNT = 16
 
@@ -55,8 +54,8 @@ class FieldArgument(Expect):
             )
         if layout.device_kind != "host" and len(layout.shape) == 3 and layout.strides[0] != layout.shape[1] * pitch:
             raise ArrayError(
-                f"{self.name} has planes {layout.strides[0]} bytes apart, {layout.shape[1]} rows of {pitch} bytes: planes "
-                "must follow one another",
+                f"{self.name} has planes {layout.strides[0]} bytes apart, {layout.shape[1]} rows of {pitch} bytes: "
+                "planes must follow one another",
                 hint="pass a packed copy: np.ascontiguousarray(a), or a.contiguous() in torch",
             )
         if layout.device_kind != "host" and self._backend != "cuda":
@@ -83,7 +82,7 @@ class Kernel(Looking):
         self._input = FieldArgument("u", shape, self.dtype, target.backend)
         self._output = FieldArgument("out", shape, self.dtype, target.backend, writable=True)
         self._lock = Lock()
-        self._plans: dict[tuple[int, Pitch | None], Plan] = {}
+        self._plans = Plans[Plan]()
         self._executors: dict[tuple[int, str], CudaExecutor] = {}
         self._default: tuple[int, CudaExecutor] | None = None
         self._fast: FastCall | None = None
@@ -147,16 +146,7 @@ class Kernel(Looking):
         For packed arrays, which the levels between passes alternate with; one pass does ``schedule.steps`` time steps.
         Returns the path; ArrayError if it cannot be written.
         """
-        target = Path(path)
-        try:
-            self._builds.get(self._programs.get(self.schedule.steps)).export(str(target))
-        except OSError as error:
-            raise ArrayError(
-                f"cannot write {target}: {error.strerror or error}",
-                loc=user_loc(),
-                hint="name a file in a folder that exists",
-            ) from error
-        return target
+        return self._write(path, self._builds.get(self._programs.get(self.schedule.steps)).export)
 
     def _main(self) -> Program:
         return self._plan(self.steps).main
@@ -167,15 +157,7 @@ class Kernel(Looking):
 
     def _plan(self, steps: int, pitch: Pitch | None = None) -> Plan:
         """``pitch``: of input and output; None for packed arrays."""
-        key = (steps, pitch)
-        found = self._plans.get(key)
-        if found is None:
-            found = self._programs.plan(steps, pitch)
-            with self._lock:
-                if len(self._plans) >= _PLANS_KEPT:
-                    self._plans.clear()
-                self._plans[key] = found
-        return found
+        return self._plans.get((steps, pitch), lambda: self._programs.plan(steps, pitch))
 
     # -------------------------------------------------------------------------------------------- running it
     def __call__(self, u: Any, out: Any = None, steps: int | None = None, stream: object = None) -> Any:
@@ -221,11 +203,7 @@ class Kernel(Looking):
             return empty_like(source)
 
     def _on_host(self, source: ArrayView, target: ArrayView, steps: int, stream: object) -> None:
-        if stream is not None:
-            raise DeviceError(
-                f"stream={stream!r}, but this kernel runs on the {self.backend}",
-                hint="leave stream away, or compile with backend='cuda'",
-            )
+        self._no_stream(stream)
         u, out = host_array(source), host_array(target)
         needed = {"input": u.nbytes, "output": out.nbytes}
         if self.backend == "reference":

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Hashable
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from sparsegen.callsite import user_loc
 from sparsegen.compiler import located
 from sparsegen.inspection import Build, Resources, resources
-from sparsegen.ir.errors import IRError
+from sparsegen.ir.errors import ArrayError, DeviceError, IRError
 
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
@@ -15,6 +18,27 @@ if TYPE_CHECKING:
     from sparsegen.target import Target
 
 Level = Literal["op", "tile", "warp"]
+P = TypeVar("P")
+_PLANS_KEPT = 64
+
+
+class Plans(Generic[P]):
+    """The plans of a kernel, made when first needed; safe for threads."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, P] = {}
+        self._lock = Lock()
+
+    def get(self, key: Hashable, make: Callable[[], P]) -> P:
+        """The plan of ``key``; all are forgotten when there are too many."""
+        found = self._known.get(key)
+        if found is None:
+            found = make()
+            with self._lock:
+                if len(self._known) >= _PLANS_KEPT:
+                    self._known.clear()
+                self._known[key] = found
+        return found
 
 
 class Looking:
@@ -65,3 +89,24 @@ class Looking:
         """Registers, spills, shared memory and occupancy of each kernel; ToolchainError without nvcc."""
         with located(user_loc()):
             return resources(self._build(), self.device.arch)
+
+    def _write(self, path: str | Path, write: Callable[[str], None]) -> Path:
+        """The path after ``write`` made the file; ArrayError if it cannot be written."""
+        target = Path(path)
+        try:
+            write(str(target))
+        except OSError as error:
+            raise ArrayError(
+                f"cannot write {target}: {error.strerror or error}",
+                loc=user_loc(),
+                hint="name a file in a folder that exists",
+            ) from error
+        return target
+
+    def _no_stream(self, stream: object) -> None:
+        """DeviceError for a stream where the host does the work."""
+        if stream is not None:
+            raise DeviceError(
+                f"stream={stream!r}, but this kernel runs on the {self.backend}",
+                hint="leave stream away, or compile with backend='cuda'",
+            )

@@ -15,6 +15,7 @@ from sparsegen.compiler import total_time
 if TYPE_CHECKING:
     from sparsegen.arrays import ArrayView
     from sparsegen.kernel import Kernel
+    from sparsegen.updates.kernel import UpdateKernel
 
 
 @dataclass(frozen=True)
@@ -75,12 +76,17 @@ def bench(kernel: Kernel, u: ArrayView | None, repeats: int, steps: int) -> Benc
     """Time ``repeats`` calls of ``kernel`` after a warm-up."""
     cuda = kernel.backend == "cuda"
     times = _on_device(kernel, u, repeats, steps) if cuda else _on_host(kernel, u, repeats, steps)
-    if cuda:
+    return result(kernel, times, steps, total_time(kernel.cost, steps))
+
+
+def result(kernel: Kernel | UpdateKernel, times: list[float], steps: int, model: float) -> BenchResult:
+    """What times of a kernel are called: what was timed, and ``model``, the prediction, where the kernel has one."""
+    if kernel.backend == "cuda":
         what = "device time between events, warm cache"
     else:
         what = f"wall time of the host on the {kernel.backend}, not a GPU's"
-    model = None if kernel.backend == "reference" else total_time(kernel.cost, steps)
-    return BenchResult(kernel.backend, kernel.device.name, kernel.shape, steps, tuple(times), what, model)
+    predicted = None if kernel.backend == "reference" else model
+    return BenchResult(kernel.backend, kernel.device.name, kernel.shape, steps, tuple(times), what, predicted)
 
 
 def _inputs(kernel: Kernel, repeat: int) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sparsegen.backends.cuda.symbols import symbol
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.stencil import blocks_per_sm, filled
 from sparsegen.cost.terms import RIM_ROW, RIM_ROW_THREADS
@@ -62,7 +63,7 @@ def describe(stencil: Stencil, shape: tuple[int, ...], pitch: tuple[int, int] | 
 
     sides = tuple((spec(low), spec(high)) for low, high in stencil.sides)
     box = tuple((0, n) for n in shape)
-    op = o.Stencil(stencil.name, shape, DTYPES[stencil.dtype], taps, stencil.radius, sides, box,
+    op = o.Stencil(symbol(stencil.name), shape, DTYPES[stencil.dtype], taps, stencil.radius, sides, box,
                    pitch or (shape[-1], shape[-1]), loc=stencil.loc)  # fmt: skip
     return Module(stencil.name, (op,))
 

@@ -53,12 +53,12 @@ RANGES: dict[str, dict[str, tuple[int, int]]] = {
     "toeplitz": {"fuse": (1, 64), "stages": (2, 4), "warps": (1, 8)},
     "lowrank": {"fuse": (1, 12)},
 }
-#: Largest number of time steps that one application of fused weights stands for, where a family has no limit of its own.
+#: Most time steps that one application of fused weights stands for, where a family has no limit of its own.
 MAX_FUSE = RANGES[""]["fuse"][1]
 #: Columns that a lane of a streaming warp may own: whole 16-byte pieces, and few enough for its registers.
 LANE_COLUMNS = (2, 4, 6, 8, 16)
-#: Windows of a run of ``toeplitz``: runs of whole 128 bytes, whose sums fit a lane's registers.  Sixteen took 533 us for
-#: 32 steps on one H200 where eight take 441.
+#: Windows of a run of ``toeplitz``: runs of whole 128 bytes, whose sums fit a lane's registers.  Sixteen took 533 us
+#: for 32 steps on one H200 where eight take 441.
 PRODUCTS = (4, 8)
 TRANSFORMS = ("implicit", "explicit")
 ITEMSIZE = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2}
@@ -153,17 +153,19 @@ _READERS: dict[str, Callable[[str, str], object]] = {
 
 @dataclass(frozen=True)
 class StencilSchedule(Schedule):
-    """How a 2-D stencil becomes a kernel.  A field outside its family's line (see FAMILIES) must keep its default."""
+    """How a stencil becomes a kernel.  A field outside its family's line (see FAMILIES) must keep its default."""
 
     family: str
     #: direct: threads of a block, along a row (contiguous) x down the columns, as CUDA counts them.
     block: tuple[int, int] = (32, 8)
-    #: outputs of a block, rows x columns; None (``auto``, stencil2row only) is resolved by ``legalise``.
+    #: outputs of a block, rows x columns (on one axis 1 x columns); None (``auto``, stencil2row only) is resolved by
+    #: ``legalise``.
     tile: tuple[int, int] | None = None
     warps: int = 0  #: 0: as many as the family's plain line has (OWN)
     #: tiled: tiles in the cp.async ring, 1 = plain loads.  lowrank: the same, 1 = cp.async, waited for at once.
     #: stencil2row: 1 = from global memory into A and B directly, n = n - 1 raw tiles ahead.
-    #: stream: rows in a warp's cp.async ring.  patches: pairs of rows there.  0: as the family's plain line.
+    #: stream: rows in a warp's cp.async ring.  patches: pairs of rows there.  column: planes in a block's.  toeplitz:
+    #: tiles in a block's.  0: as the family's plain line.
     stages: int = 0
     mma: str = ""  #: "": that of the family's plain line
     #: time steps made one by self-convolution of the weights; 0: as the family's plain line.  The steps of a pass (of
@@ -177,12 +179,13 @@ class StencilSchedule(Schedule):
     pad: bool = True
     #: A and B made in shared memory (implicit), or first in global memory by a launch of its own (explicit: ablation).
     transform: str = "implicit"
-    #: stream, patches: applications (of ``fuse`` steps each) of one pass, their unfinished rows in registers; 0: as the
-    #: family's plain line.
+    #: stream, patches, column: applications (of ``fuse`` steps each) of one pass, their unfinished sums in registers;
+    #: 0: as the family's plain line.
     levels: int = 0
     #: stream: adjacent columns of a lane; a warp streams a strip of 32 times that.
     cols: int = 4
-    #: stream, patches: outputs of a block down the columns; None (``auto``) is chosen for the field, so that the GPU is full.
+    #: stream, patches: outputs of a block down the columns; None (``auto``) is chosen for the field, so that the GPU is
+    #: full.
     rows: int | None = None
     #: stream: rows done in one turn of the loop.
     unroll: int = 1

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from sparsegen.backends import emulator
 from sparsegen.backends.emulator import Report
 from sparsegen.backends.reference import stencil as reference
-from sparsegen.boundary import BoundarySpec, periodic
+from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
 from sparsegen.cost.devices import DeviceProfile, load_profile
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir import warp as w
@@ -32,6 +32,9 @@ from sparsegen.schedule import Schedule, StencilSchedule
 Field: TypeAlias = npt.NDArray[Any]
 #: max|a-b| / max|b| that a schedule may be off by; of 16 bits one rounding, the last of a pass, may go the other way.
 TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 2.0**-10, "bf16": 2.0**-7}
+#: A boundary of each kind; and kinds mixed on two axes.
+KINDS: dict[str, Any] = {"periodic": periodic, "dirichlet": dirichlet(0.75), "neumann": neumann, "frozen": frozen}
+MIXED: Any = {0: (frozen, dirichlet(-1.0)), 1: (neumann, dirichlet(2.0))}
 #: Cells before and after a field that belong to someone else (a multiple of 256 bytes, so alignment stays).
 GUARD = 64
 

@@ -59,7 +59,9 @@ def fault(module: str, target: str) -> str | None:
             target, "sparsegen.backends.cuda", *GPU_LIBRARIES
         ):
             return "the emulator and the reference run on a machine without CUDA"
-    elif within(module, "sparsegen.cost") and within(target, "sparsegen.backends", "sparsegen.ir.warp"):
+    elif within(module, "sparsegen.cost", "sparsegen.updates.cost") and within(
+        target, "sparsegen.backends", "sparsegen.ir.warp"
+    ):
         return "the cost formulas are checked against the emulator's counts, so they must not come from there"
     return None
 
@@ -78,6 +80,7 @@ def fault(module: str, target: str) -> str | None:
         ("sparsegen.backends.cuda.printer", "import sparsegen", True),
         ("sparsegen.backends.emulator.machine", "from ..cuda import printer", True),
         ("sparsegen.cost.stencil", "from sparsegen.ir.warp import Mma", True),
+        ("sparsegen.updates.cost", "from sparsegen.backends.emulator import run", True),
         ("sparsegen.driver", "from sparsegen.backends.cuda import launch", False),
     ],
 )

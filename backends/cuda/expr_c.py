@@ -21,6 +21,8 @@ from sparsegen.ir.expr import Bin, Const, Expr, Select, Value
 from sparsegen.ir.expr_text import text
 from sparsegen.ir.types import DType
 
+from .symbols import KEYWORDS
+
 INT: Final = "int"
 UNSIGNED: Final = "unsigned"
 LONG: Final = "long long"
@@ -197,13 +199,8 @@ def _float32(value: float) -> str:
     return f"{digits if np.float32(float(digits)) == x else repr(float(x))}f"
 
 
-_KEYWORDS: Final = frozenset(
-    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t class compl concept "
-    "const const_cast consteval constexpr constinit continue decltype default delete do double dynamic_cast else enum "
-    "explicit export extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq "
-    "nullptr operator or or_eq private protected public register reinterpret_cast requires restrict return short "
-    "signed sizeof static static_assert static_cast struct switch template this thread_local throw true try typedef "
-    "typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq "  # C++
+#: Names that values must not have: what generated code calls, and macros.
+_KEYWORDS: Final = KEYWORDS | frozenset(
     "abs fabs fabsf fma fmaf fmax fmaxf fmin fminf hsqrt llabs max min sqrt sqrtf NULL INFINITY NAN linux unix "
     "threadIdx blockIdx blockDim gridDim warpSize half nv_bfloat16 smem main "
     "char2 char4 uchar2 uchar4 short2 short4 ushort2 ushort4 int2 int4 uint2 uint4 longlong2 ulonglong2 float2 float4 "

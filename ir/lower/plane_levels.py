@@ -49,12 +49,12 @@ def _lagged(cx: Context, op: p.PlaneLevels) -> None:
             b.st(op.planes, level * n + i, value)
     b.barrier()
     with b.for_("down", 0, op.count, unroll=0) as down:
-        level = op.count - 1 - down
-        plane = _Plane(cx, op, level, op.planes, level * n, known=True)
-        plane.receive(slot + level)
+        deepest = op.count - 1 - down
+        plane = _Plane(cx, op, deepest, op.planes, deepest * n, known=True)
+        plane.receive(slot + deepest)
         plane.image_before()
         plane.add(plane.taps)
-        plane.finish(op.planes, (level + 1) * n)
+        plane.finish(op.planes, (deepest + 1) * n)
         plane.keep()
         plane.image_behind()
     for i in range(n):
@@ -108,7 +108,11 @@ class _Plane:
         out = [self._bit(op.outside, i)]
         for far, (kind, _) in zip((self.z.lt(0), self.z.ge(op.extent[0])), op.sides[0], strict=True):
             out += [far] if kind == "dirichlet" else []
-        return b.select(b.let("out", all_of(any_of(*out), self._counts())), b.const(value.dtype, constants.pop(), hint="outside"), value)
+        return b.select(
+            b.let("out", all_of(any_of(*out), self._counts())),
+            b.const(value.dtype, constants.pop(), hint="outside"),
+            value,
+        )
 
     def _counts(self) -> Expr:
         """False for a plane behind a mirrored side, which gives nothing (see ``image_behind``)."""
@@ -125,7 +129,9 @@ class _Plane:
                 op.sides[axis], (at[axis].lt(0), at[axis].ge(op.extent[axis])), strict=True
             ):
                 if kind == "dirichlet":
-                    value = b.select(b.let("out", all_of(out, self._counts())), b.const(value.dtype, constant, hint="outside"), value)
+                    value = b.select(
+                        b.let("out", all_of(out, self._counts())), b.const(value.dtype, constant, hint="outside"), value
+                    )
         return value
 
     def _kind(self, axis: int, high: int) -> str:

@@ -7,6 +7,7 @@ from itertools import product
 from .. import tile_planes as p
 from ..boundary_map import map_index
 from ..expr import Expr, all_of, any_of, as_expr, binary, minimum, select
+from ..node import Op
 from ..op import SideSpec
 from ..warp import Alloc
 from .context import Context, rule
@@ -22,7 +23,7 @@ def if_border(cx: Context, op: p.IfBorder) -> None:
             first = cx.resolve(at) - before
             reach += [first.lt(0), (first + size).gt(n)]
 
-    def lower(ops: tuple[p.Op, ...]) -> None:
+    def lower(ops: tuple[Op, ...]) -> None:
         for inner in ops:
             cx.lower(inner)
 
@@ -42,16 +43,20 @@ def planes(cx: Context, op: p.Planes) -> None:
     wide = 16 // op.src.dtype.nbytes
     z, y, x = map(cx.resolve, op.at)
     nz, ny, nx = op.extent
-    # where this thread's cells of each row are: a piece of ``vector`` cells crosses a periodic border whole (even start)
-    # unless the extent is odd; then pieces at the border go cell by cell
+    # where this thread's cells of each row are: a piece of ``vector`` cells crosses a periodic border whole (even
+    # start) unless the extent is odd; then pieces at the border go cell by cell
     straddles = nx % op.vector != 0
     first = b.let("first", x - op.lead[1] + cx.lane * per_lane)
     pieces = range(0, per_lane, op.vector)
     starts: list[list[Expr]] = []
     for line in range(op.lines):
-        row = b.let("row", map_index(y - op.lead[0] + cx.warp * op.lines + line, ny, _wrapped(op.sides[1])).index * op.pitch)
+        row = b.let(
+            "row", map_index(y - op.lead[0] + cx.warp * op.lines + line, ny, _wrapped(op.sides[1])).index * op.pitch
+        )
         step = 1 if straddles else op.vector
-        columns = [minimum(map_index(first + c, nx, _wrapped(op.sides[2])).index, nx - step) for c in range(0, per_lane, step)]
+        columns = [
+            minimum(map_index(first + c, nx, _wrapped(op.sides[2])).index, nx - step) for c in range(0, per_lane, step)
+        ]
         starts.append([b.let("start", row + column) for column in columns])
     whole = [b.let("whole", all_of((first + c).ge(0), (first + c).le(nx - op.vector))) for c in pieces]
     slot = op.ring.size // op.stages

@@ -92,7 +92,9 @@ def _from_global(cx: Context, op: t.Points) -> None:
         s = _Sum(cx)
         for i, offset in enumerate(offsets):
             if mapped:
-                m = tuple(map_index(c + o, n, pair) for c, o, n, pair in zip(at, offset, op.extent, op.sides, strict=True))
+                m = tuple(
+                    map_index(c + o, n, pair) for c, o, n, pair in zip(at, offset, op.extent, op.sides, strict=True)
+                )
                 index = row_of([x.index for x in m[:-1]], op.extent) * op.pitch + m[-1].index
                 u = read_mapped(cx, op.src, index, m)
             else:

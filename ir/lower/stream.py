@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from .. import tile as t
+from .. import tile_stream as ts
 from ..boundary_map import map_index
-from ..expr import Expr, Value, all_of, as_expr, minimum
+from ..expr import TRUE, Expr, Value, all_of, as_expr, minimum
 from ..layout import bank_degree
 from ..warp import Alloc
 from .context import Context, rule
@@ -19,7 +20,7 @@ def registers(cx: Context, op: t.Registers) -> None:
         cx.b.st(op.regs, z, zero)
 
 
-def slot(cx: Context, op: t.Stream | t.Emit, turn: Expr) -> Expr:
+def slot(cx: Context, op: ts.Stream | ts.Emit, turn: Expr) -> Expr:
     """First element of the ring's slot for a row: each warp has a ring of its own."""
     size = op.ring.size // (cx.func.threads // 32) // op.stages
     return cx.warp * (op.stages * size) + turn % op.stages * size
@@ -28,7 +29,7 @@ def slot(cx: Context, op: t.Stream | t.Emit, turn: Expr) -> Expr:
 class _Pieces:
     """A row's window in pieces of 16 bytes (or single elements): piece j of a lane is number lane + 32 j."""
 
-    def __init__(self, op: t.Stream | t.Emit, width: int) -> None:
+    def __init__(self, op: ts.Stream | ts.Emit, width: int) -> None:
         self.op, self.size, self.count = op, width, op.width // 32 // width
 
     def column(self, lane: Expr, j: int) -> Expr:
@@ -42,7 +43,7 @@ class _Pieces:
         return max(bank_degree(a, n, self.size) for a in at)
 
 
-def own_degree(op: t.Stream | t.Emit, width: int, per_lane: int) -> int:
+def own_degree(op: ts.Stream | ts.Emit, width: int, per_lane: int) -> int:
     """Conflict degree of a lane's accesses to its own adjacent columns, ``width`` at a time."""
     n = op.ring.dtype.nbytes
     return max(
@@ -51,37 +52,58 @@ def own_degree(op: t.Stream | t.Emit, width: int, per_lane: int) -> int:
     )
 
 
-def _mapped(op: t.Stream, column: Expr) -> Expr:
-    """The column to read for a piece's first column; pieces cross a border whole (even extent, even start)."""
+def _mapped(op: ts.Stream, column: Expr, count: int) -> Expr:
+    """The first of ``count`` columns to read together for a window's: where pieces divide the extent, they wrap whole."""
     n = op.extent[1]
-    return minimum(map_index(column, n, op.sides[1]).index, n - op.vector)
+    return minimum(map_index(column, n, op.sides[1]).index, n - count)
 
 
-@rule(t.Stream)
-def stream(cx: Context, op: t.Stream) -> None:
+@rule(ts.Stream)
+def stream(cx: Context, op: ts.Stream) -> None:
     b, per_lane = cx.b, op.width // 32
     b.emit(Alloc(op.values))
     wide = 16 // op.src.dtype.nbytes
     pieces = _Pieces(op, op.vector)
     y, first = cx.resolve(op.y), b.let("first", cx.resolve(op.x) + cx.warp * op.step - op.lead)
-    columns = [b.let("column", _mapped(op, first + pieces.column(cx.lane, j))) for j in range(pieces.count)]
+    places = [b.let("place", first + pieces.column(cx.lane, j)) for j in range(pieces.count)]
+    # where pieces do not divide the extent, those across a border go column by column: windows elsewhere never ask
+    straddles = op.extent[1] % op.vector != 0
+    clear = b.let("clear", all_of(first.ge(0), (first + op.width).le(op.extent[1]))) if straddles else TRUE
+    columns = places if straddles else [b.let("column", _mapped(op, place, op.vector)) for place in places]
     total = op.rows + 2 * op.above
     asynchronous = op.vector * op.src.dtype.nbytes >= 4  # what cp.async moves at least
     # a lane that copies just what it reads, and gives nothing to others afterwards, has its part of the ring to itself
-    private = op.vector == per_lane and all(e.vector == per_lane for e in op.body if isinstance(e, t.Emit))
+    private = op.vector == per_lane and all(e.vector == per_lane for e in op.body if isinstance(e, ts.Emit))
 
-    def move(to: Expr, at: Expr) -> None:
+    def move(to: Expr, at: Expr, count: int) -> None:
         if asynchronous:
-            b.cp_async(op.ring, to, op.src, at, op.vector)
+            b.cp_async(op.ring, to, op.src, at, count)
         else:
-            b.st(op.ring, to, *b.ldv(op.src, at, op.vector))
+            b.st(op.ring, to, *b.ldv(op.src, at, count))
+
+    def piece(to: Expr, start: Expr, column: Expr) -> None:
+        def one_by_one() -> None:
+            for e in range(op.vector):
+                move(to + e, start + _mapped(op, column + e, 1), 1)
+
+        inside = all_of(column.ge(0), column.le(op.extent[1] - op.vector))
+        cx.branch(inside, lambda: move(to, start + column, op.vector), one_by_one)
 
     def fetch(turn: Expr) -> None:
         def copy() -> None:
             row = map_index(y - op.above + turn, op.extent[0], op.sides[0]).index
             start, to = b.let("start", row * op.pitch), b.let("to", slot(cx, op, turn))
-            for j, column in enumerate(columns):
-                move(to + op.layout(pieces.column(cx.lane, j)), start + column)
+            ends = [(to + op.layout(pieces.column(cx.lane, j)), column) for j, column in enumerate(columns)]
+
+            def whole() -> None:
+                for end, column in ends:
+                    move(end, start + column, op.vector)
+
+            def bordering() -> None:
+                for end, column in ends:
+                    piece(end, start, column)
+
+            cx.branch(clear, whole, bordering)
 
         cx.guard(turn.lt(total), copy)
         if asynchronous:
@@ -107,8 +129,8 @@ def stream(cx: Context, op: t.Stream) -> None:
             cx.lower(inner)
 
 
-@rule(t.Levels)
-def levels(cx: Context, op: t.Levels) -> None:
+@rule(ts.Levels)
+def levels(cx: Context, op: ts.Levels) -> None:
     b, (ry, rx), per_lane = cx.b, op.radius, op.values.size
     w = {offset: b.ld(op.weights, i, hint="w") for i, (offset, _) in enumerate(op.taps)}
     with b.for_("level", 0, op.count, unroll=0) as level:
@@ -137,8 +159,8 @@ def levels(cx: Context, op: t.Levels) -> None:
                     b.st(op.sums, at - per_lane, value)
 
 
-@rule(t.Emit)
-def emit(cx: Context, op: t.Emit) -> None:
+@rule(ts.Emit)
+def emit(cx: Context, op: ts.Emit) -> None:
     b, per_lane = cx.b, op.width // 32
     turn, wide = cx.resolve(op.turn), 16 // op.dst.dtype.nbytes
     pieces, direct = _Pieces(op, op.vector), op.vector == per_lane  # a lane's columns are one piece
@@ -155,22 +177,25 @@ def emit(cx: Context, op: t.Emit) -> None:
                 at = base + op.layout(cx.lane * per_lane + p)
                 b.st(op.ring, at, *own(p, wide), degree=own_degree(op, wide, per_lane))
             b.sync()
-        for j in range(pieces.count):
-            local = pieces.column(cx.lane, j)
-            col = b.let("col", first + local)
-            mine = all_of(local.ge(op.lead), local.lt(op.lead + op.step))
-            got = own(0, per_lane) if direct else list(
-                b.ldv(op.ring, base + op.layout(local), op.vector, hint="o", degree=pieces.degree())
-            )  # fmt: skip
-            if op.vector > 1 and not any(x % op.vector for x in op.box[1]):
-                b.st(op.dst, row * op.pitch + col, *got, where=b.let("in", all_of(mine, in_box(row, col, op.box))))
-                continue
-            inside = [b.let("in", all_of(mine, in_box(row, col + e, op.box))) for e in range(op.vector)]
-            if op.vector > 2:  # single elements only where the box ends inside a piece
-                whole = b.let("whole", all_of(*inside))
-                b.st(op.dst, row * op.pitch + col, *got, where=whole)
-                inside = [all_of(i, whole.eq(0)) for i in inside]
-            for e, v in enumerate(got):
-                b.st(op.dst, row * op.pitch + col + e, v, where=inside[e])
+        def out(even: bool) -> None:
+            for j in range(pieces.count):
+                local = pieces.column(cx.lane, j)
+                col = b.let("col", first + local)
+                mine = all_of(local.ge(op.lead), local.lt(op.lead + op.step))
+                got = own(0, per_lane) if direct else list(
+                    b.ldv(op.ring, base + op.layout(local), op.vector, hint="o", degree=pieces.degree())
+                )  # fmt: skip
+                at, inside = row * op.pitch + col, [in_box(row, col + e, op.box) for e in range(op.vector)]
+                if even:
+                    b.st(op.dst, at, *got, where=b.let("in", all_of(mine, inside[0])))
+                    continue
+                for e, v in enumerate(got):
+                    b.st(op.dst, at + e, v, where=b.let("in", all_of(mine, inside[e])))
+
+        # where the box ends inside a piece, strips that it does not cover whole store column by column
+        left, right = first + op.lead, first + (op.lead + op.step)
+        covered = all_of(left.ge(op.box[1][0]), right.le(op.box[1][1]))
+        even = op.vector == 1 or not any(x % op.vector for x in op.box[1])
+        cx.branch(TRUE if even else b.let("covered", covered), lambda: out(True), lambda: out(False))
 
     cx.guard(turn.ge(op.delay), store)

@@ -3,7 +3,23 @@
 Importing the package registers them all, so that a pipeline's text can name any of them.
 """
 
-from . import barriers, dce, direct, fuse_time, lowrank, patches, pipeline, pointwise, rim, simplify, stencil2row, stream, tiled, to_warp, toeplitz
+from . import (
+    barriers,
+    dce,
+    direct,
+    fuse_time,
+    lowrank,
+    patches,
+    pipeline,
+    pointwise,
+    rim,
+    simplify,
+    stencil2row,
+    stream,
+    tiled,
+    to_warp,
+    toeplitz,
+)
 from .manager import PASSES, Manager, Pass, parse_pipeline, print_pipeline, register
 
 __all__ = [

@@ -28,8 +28,8 @@ class FuseTime:
     """Makes ``steps`` time steps of every stencil one application, and ``levels`` applications one pass.
 
     Levels are done one after the other by whoever lowers the op.  ``rim``: what is left to it near a border that is not
-    periodic: what is wrong after so many steps at once (``fused``); all that the border reaches, for lowerings that know
-    none (``all``); or nothing, for lowerings that let it hold at every level (``none``; levels of one step only).
+    periodic: what is wrong after so many steps at once (``fused``); all that the border reaches, for lowerings that
+    know none (``all``); or nothing, for lowerings that let it hold at every level (``none``; levels of one step only).
     """
 
     steps: int = 1
@@ -64,10 +64,15 @@ class FuseTime:
             for at in np.argwhere(fused != 0.0)
         )
         total = self.steps * self.levels
-        rims = reached(op, total) if self.rim == "all" else rim_width(one, op.sides, self.steps if self.rim == "none" else total)
+        rims = (
+            reached(op, total)
+            if self.rim == "all"
+            else rim_width(one, op.sides, self.steps if self.rim == "none" else total)
+        )
         if self.rim == "none" and any(low or high for low, high in rims):
             raise ScheduleError(
-                f"fuse={self.steps}: near a border that is not periodic fused steps are wrong, and no rim mends them here",
+                f"fuse={self.steps}: near a border that is not periodic fused steps are wrong, "
+                "and no rim mends them here",
                 loc=op.loc,
                 hint="set fuse=1 and do the steps as levels",
             )

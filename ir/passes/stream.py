@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from .. import op as o
 from .. import tile as t
+from .. import tile_stream as ts
 from ..errors import ScheduleError
 from ..expr import Value
 from ..layout import layout
@@ -59,16 +60,17 @@ class Stream:
         still: tuple[o.SideSpec, o.SideSpec] = (("frozen", 0.0), ("frozen", 0.0))
         sides = tuple(pair if pair[0][0] == "periodic" else still for pair in op.sides)
         turn = Value("row_turn", s32, 0, self.rows + 2 * above - 1)
-        wide_in = piece if nx % piece == 0 and vector(op.pitch[0], piece) > 1 else 1
+        # 16-bit columns are too narrow to be copied one by one, asynchronously, where a piece lies across a border
+        wide_in = vector(op.pitch[0], piece) if nx % piece == 0 or size >= 4 else 1
         wide_out = vector(op.pitch[1], piece)
 
         def body(loop: t.ForTiles) -> list[Op]:
-            steps = t.Levels(row, sums, w, op.taps, (ry, rx), levels, loc=op.loc)
-            emit = t.Emit(
+            steps = ts.Levels(row, sums, w, op.taps, (ry, rx), levels, loc=op.loc)
+            emit = ts.Emit(
                 out, row, ring, loop.y, loop.x, turn, 2 * above, self.rows, step, lead, width, self.stages, place,
                 op.pitch[1], op.box, wide_out, loc=op.loc,
             )  # fmt: skip
-            stream = t.Stream(
+            stream = ts.Stream(
                 row, turn, ring, u, loop.y, loop.x, self.rows, above, step, lead, width, self.stages, place, (ny, nx),
                 op.pitch[0], sides, wide_in, self.unroll, (steps, emit), loc=op.loc,
             )  # fmt: skip

@@ -246,7 +246,9 @@ class Lab:
             sustained = None
             if case.rests and not cold:
                 self.time(lambda: kernel(u, out=out), SUSTAINED)
-                sustained = math.prod(kernel.shape) * kernel.steps / self.time(lambda: kernel(u, out=out), SUSTAINED).median
+                sustained = (
+                    math.prod(kernel.shape) * kernel.steps / self.time(lambda: kernel(u, out=out), SUSTAINED).median
+                )
         rate = math.prod(kernel.shape) * kernel.steps / timing.median / 1e9
         return Row(
             **labels(case, str(kernel.schedule)),

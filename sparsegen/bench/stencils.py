@@ -83,7 +83,9 @@ def case(form: Form, part: str, shape: tuple[int, ...] | None = None, dtype: str
     """A shape, periodic, at its size unless another is given, as the cost model would run it."""
     ndim = len(form.edges)
     plain = stencil(form.name, dtype=dtype)
-    return Case(form.name, plain, shape or SIZES[ndim], STEPS[ndim], "auto", check=CHECK, part=part, rests=part != "sweep")
+    return Case(
+        form.name, plain, shape or SIZES[ndim], STEPS[ndim], "auto", check=CHECK, part=part, rests=part != "sweep"
+    )
 
 
 def tensor_schedule(of: Case) -> str:

@@ -81,12 +81,13 @@ def _part(found: Result, part: str) -> list[dict[str, Any]]:
 
 def _goals(found: Result) -> Cells:
     """The shapes at their sizes, against the figures to reach and what was written by hand."""
-    cells = [["stencil", "size", "at least", "aim", "GS/s", "sustained", "of floor", "model", "bound by", "error", "schedule"]]
+    cells = [["stencil", "size", "at least", "aim", "GS/s", "sustained", "of floor", "model", "bound by", "error",
+              "schedule"]]  # fmt: skip
     for row in _part(found, "targets"):
         cells.append(
             [row["case"], size(row), number(row["target"], "g"), number(row["aim"], "g"), _judged(row),
-             number(row["sustained_gs"], ".0f"), number(_over(row, "floor"), ".2f"), number(row["predicted_gs"], ".0f"), row["bound"] or "",
-             number(row["error"], ".0e"), f"`{row['schedule']}`"]
+             number(row["sustained_gs"], ".0f"), number(_over(row, "floor"), ".2f"), number(row["predicted_gs"], ".0f"),
+             row["bound"] or "", number(row["error"], ".0e"), f"`{row['schedule']}`"]
         )  # fmt: skip
     return cells
 
@@ -117,8 +118,8 @@ def _over(row: Mapping[str, Any], key: str) -> float | None:
 
 def _details(part: str) -> Callable[[Result], Cells]:
     def table(found: Result) -> Cells:
-        cells = [["stencil", "size", "boundary", "type", "GS/s", "10 to 90 %", "sustained", "model", "bound by", "at least",
-                  "reached", "of floor", "error", "schedule"]]  # fmt: skip
+        cells = [["stencil", "size", "boundary", "type", "GS/s", "10 to 90 %", "sustained", "model", "bound by",
+                  "at least", "reached", "of floor", "error", "schedule"]]  # fmt: skip
         for row in _part(found, part):
             least = number(row["target"], ".0f" if row["share"] else "g")
             if row["share"]:

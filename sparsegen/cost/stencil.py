@@ -225,7 +225,8 @@ def _values(
     """The symbols of the formula and their numbers: grid, schedule, device."""
     item = fp.itemsize
     even = pitch * item % 16 == 0
-    pairs = even and (not s.levelled or shape[-1] * item % 16 == 0)
+    # streamed rows whose extent 16 bytes do not divide: patches and 16-bit fields copy single elements
+    pairs = even and (not s.levelled or shape[-1] * item % 16 == 0 or (s.family != "patches" and item >= 4))
     window = g.halo_rows * (g.pitch_raw or g.halo_cols)
     v: dict[str, float] = {
         "ny": shape[-2],

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import numbers
 import operator
-from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from importlib import import_module
@@ -19,6 +18,7 @@ from typing import Any, Final, NoReturn, cast
 import numpy as np
 
 from sparsegen.callsite import user_loc
+from sparsegen.dsl.refuse import ARITHMETIC, COMPARED, LOGIC, Refused, refusing
 from sparsegen.dsl.show import read_text, text
 from sparsegen.dsl.stencil import MAX_RADIUS
 from sparsegen.ir import formula
@@ -84,52 +84,7 @@ class Trace:
         return Read(self, place, {self.symbols[offset]: import_module("sympy").Integer(1)})
 
 
-class _Refused:
-    """The operators that make no sense on a stand-in: each raises at the user's line."""
-
-    __hash__ = None  # type: ignore[assignment]
-    __array_ufunc__ = None  # NumPy scalars and arrays leave * and + to us
-
-    def refuse(self, what: str) -> NoReturn:
-        raise NotImplementedError
-
-    def __bool__(self) -> bool:
-        self.refuse("used as a truth value (if, while, and, or)")
-
-
-def _refusing(what: str) -> Callable[..., Any]:
-    def operation(self: _Refused, *_: object) -> NoReturn:
-        self.refuse(what)
-
-    return operation
-
-
-_NEVER: Final = {
-    "rpow": "used as an exponent",
-    "round": "rounded",
-    "floordiv": "divided with //",
-    "rfloordiv": "divided by with //",
-    "mod": "used with %",
-    "rmod": "used with %",
-    "matmul": "used with @",
-    "rmatmul": "used with @",
-}
-_LOGIC: Final = dict.fromkeys(("and", "rand", "or", "ror", "xor", "rxor", "invert"), "used with & | ^ ~")
-_COMPARED: Final = {
-    "eq": "compared with ==",
-    "ne": "compared with !=",
-    "lt": "compared with <",
-    "le": "compared with <=",
-    "gt": "compared with >",
-    "ge": "compared with >=",
-}
-_ARITHMETIC: Final = ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "neg", "pos", "pow", "abs")
-
-for _name, _what in _NEVER.items():
-    setattr(_Refused, f"__{_name}__", _refusing(_what))
-
-
-class Accessor(_Refused):
+class Accessor(Refused):
     """The stand-in for a parameter: ``u[dy, dx]`` reads a cell, ``u.prev`` is the time level before."""
 
     def __init__(self, trace: Trace, parameter: Parameter, level: int = 0) -> None:
@@ -194,13 +149,13 @@ class Accessor(_Refused):
         self.refuse("called; offsets go in square brackets")
 
 
-for _name in _ARITHMETIC:
-    setattr(Accessor, f"__{_name}__", _refusing("used in arithmetic without offsets"))
-for _name, _what in (_COMPARED | _LOGIC).items():
-    setattr(Accessor, f"__{_name}__", _refusing(_what))
+for _name in ARITHMETIC:
+    setattr(Accessor, f"__{_name}__", refusing("used in arithmetic without offsets"))
+for _name, _what in (COMPARED | LOGIC).items():
+    setattr(Accessor, f"__{_name}__", refusing(_what))
 
 
-class Condition(_Refused):
+class Condition(Refused):
     """A comparison of values, or such joined by ``&``, ``|``, ``~``: what ``sg.where`` chooses by."""
 
     def __init__(self, trace: Trace, place: int) -> None:
@@ -227,15 +182,15 @@ class Condition(_Refused):
         return Condition(self.trace, self.trace.graph.add("not", self.place))
 
 
-for _name in _ARITHMETIC:
-    setattr(Condition, f"__{_name}__", _refusing("used as a number"))
-for _name, _what in _COMPARED.items():
-    setattr(Condition, f"__{_name}__", _refusing(_what))
+for _name in ARITHMETIC:
+    setattr(Condition, f"__{_name}__", refusing("used as a number"))
+for _name, _what in COMPARED.items():
+    setattr(Condition, f"__{_name}__", refusing(_what))
 for _name in ("rand", "ror", "xor", "rxor"):
-    setattr(Condition, f"__{_name}__", _refusing("joined with what is none, or by ^"))
+    setattr(Condition, f"__{_name}__", refusing("joined with what is none, or by ^"))
 
 
-class Read(_Refused):
+class Read(Refused):
     """A value of the formula: what ``u[0, 0]`` and all that is made of it are while a function is traced.
 
     ``place`` is its node.  ``terms``, as long as the value is linear in the field, maps the sympy Symbol of each cell
@@ -382,8 +337,8 @@ class Read(_Refused):
         self.refuse(f"indexed again with [{_shown(key)}]")
 
 
-for _name, _what in _LOGIC.items():
-    setattr(Read, f"__{_name}__", _refusing(_what))
+for _name, _what in LOGIC.items():
+    setattr(Read, f"__{_name}__", refusing(_what))
 
 
 def _number(value: Any, what: str) -> Any:

@@ -32,6 +32,8 @@ class Stencil:
     end of each axis.  ``loc`` is the user's line, ``expr`` the sympy expression that was traced, before its
     coefficients were rounded to ``dtype`` (None for :meth:`from_weights`).
 
+    The kernel is called ``name``; ``name_kernel`` where C++ or CUDA has that name already, as of ``random``.
+
     Two stencils are equal when they compute the same thing: weights, dtype and sides; ``name``, ``loc`` and ``expr``
     do not count.
     """
@@ -44,12 +46,7 @@ class Stencil:
     expr: Any = None
 
     def __post_init__(self) -> None:
-        if not (self.name.isascii() and self.name.isidentifier()):
-            raise StencilError(
-                f"the name {self.name!r} is no C identifier",
-                loc=self.loc,
-                hint="use ASCII letters, digits and _; the generated kernel is called after it",
-            )
+        check_name(self.name, self.loc)
         checked = _checked(np.asarray(self.weights, dtype=np.float64), self.dtype, self.loc)
         if len(self.sides) != checked.ndim:
             raise BoundaryError(
@@ -188,6 +185,16 @@ def dtype_name(dtype: object, loc: Loc | None = None) -> str:
     if name not in DTYPES:
         raise StencilError(f"a stencil cannot have the dtype {dtype!r}", loc=loc, hint=f"one of {', '.join(DTYPES)}")
     return name
+
+
+def check_name(name: str, loc: Loc | None) -> None:
+    """StencilError for a name that no kernel can be called after."""
+    if not (name.isascii() and name.isidentifier()):
+        raise StencilError(
+            f"the name {name!r} is no C identifier",
+            loc=loc,
+            hint="use ASCII letters, digits and _; the generated kernel is called after it",
+        )
 
 
 def round_to(values: Weights, dtype: str) -> Weights:

@@ -13,7 +13,7 @@ import numpy as np
 from sparsegen.boundary import BoundarySpec, Side, Sides, collapse, describe, resolve
 from sparsegen.dsl.show import read_text
 from sparsegen.dsl.standin import Parameter
-from sparsegen.dsl.stencil import round_to
+from sparsegen.dsl.stencil import check_name, round_to
 from sparsegen.ir import formula
 from sparsegen.ir.errors import BoundaryError, Loc, StencilError
 from sparsegen.ir.op_update import reach
@@ -36,7 +36,8 @@ class Update:
     does not change; outside the domain it is read by the first field's boundary: ``periodic`` wraps, ``neumann``
     mirrors, and with ``frozen`` and ``dirichlet`` the edge cell's value holds on.
 
-    Two updates are equal when they compute the same thing; ``name`` and ``loc`` do not count.
+    Two updates are equal when they compute the same thing; ``name`` (after which the kernel is called, see
+    :class:`sparsegen.Stencil`) and ``loc`` do not count.
     """
 
     parameters: tuple[Parameter, ...]
@@ -48,12 +49,7 @@ class Update:
     loc: Loc | None = None
 
     def __post_init__(self) -> None:
-        if not (self.name.isascii() and self.name.isidentifier()):
-            raise StencilError(
-                f"the name {self.name!r} is no C identifier",
-                loc=self.loc,
-                hint="use ASCII letters, digits and _; the generated kernel is called after it",
-            )
+        check_name(self.name, self.loc)
         if self.dtype not in DTYPES:
             raise StencilError(
                 f"{self.name} is a general update in {self.dtype}: {_why(self)}",

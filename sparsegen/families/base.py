@@ -166,6 +166,11 @@ def check_mma(s: StencilSchedule, g: Geometry, shapes: Iterable[str], device: De
             )
 
 
+def mma_values(g: Geometry, device: DeviceProfile) -> dict[str, float]:
+    """``q_mma`` and ``n_mma``: cycles of a tile's mma, and how many they are."""
+    return {"q_mma": sum(n * device.cpi[shape] for shape, n in g.mmas), "n_mma": sum(n for _, n in g.mmas)}
+
+
 def rounds(elements: float, in_flight: int) -> float:
     """How often a thread waits for loads: ``in_flight`` at once, those left over one by one (nvcc unrolls so)."""
     return elements // in_flight + elements % in_flight

@@ -13,6 +13,7 @@ from sparsegen.families.base import (
     check_mma,
     fused_k,
     keep,
+    mma_values,
     narrowing,
     up,
 )
@@ -106,8 +107,7 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
     window = g.tiles_per_warp + up(g.k - 1, 8) // 8
     return {
         "W": g.width,
-        "q_mma": sum(n * device.cpi[shape] for shape, n in g.mmas),
-        "n_mma": sum(n for _, n in g.mmas),
+        **mma_values(g, device),
         "fragments": g.fragments,
         "warps": s.warps,
         "static": STATIC,

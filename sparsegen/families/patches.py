@@ -14,6 +14,7 @@ from sparsegen.families.base import (
     Work,
     check_mma,
     fused_k,
+    mma_values,
     narrowing,
     up,
 )
@@ -128,8 +129,7 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
         "D": g.depth,
         "strips": s.strips,
         "warps": s.warps,
-        "q_mma": sum(n * device.cpi[shape] for shape, n in g.mmas),
-        "n_mma": sum(n for _, n in g.mmas),
+        **mma_values(g, device),
         "fragments": g.fragments,
     }
 

@@ -16,6 +16,7 @@ from sparsegen.families.base import (
     check_mma,
     fused_k,
     keep,
+    mma_values,
     narrowing,
     rounds,
     up,
@@ -98,8 +99,8 @@ def plane_points(fp: Footprint, fuse: int) -> tuple[int, ...]:
 
 def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     """Weights, accumulators and operands under way.  Fitted to nvcc 13 on sm_90."""
-    if s.mma == "none":  # a lane holds two outputs of each block of 8 columns of its rows
-        return 48 + 2 * (g.k + 1) + 4 * g.tiles_per_warp * g.n_tiles
+    if s.mma == "none":  # a lane holds two outputs of each block of 8 columns of its rows, and where they go
+        return 48 + 2 * (g.k + 1) + (2 + fp.itemsize // 2) * g.tiles_per_warp * g.n_tiles
     acc = g.tiles_per_warp * g.n_tiles * g.m // 4  # all of them live over the whole sum
     a = min(g.tiles_per_warp, 4) * g.m * g.k_f // 32  # A fragments in flight
     addresses = (28 if s.mma == "f64.m16n8k4" else 48) + (24 if g.groups > g.m else 0)
@@ -193,8 +194,7 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
         "M": g.m,
         "N": 8 * g.n_tiles,
         "D": g.depth,
-        "q_mma": sum(n * device.cpi[shape] for shape, n in g.mmas),
-        "n_mma": sum(n for _, n in g.mmas),
+        **mma_values(g, device),
         "fragments": g.fragments,
         "H": g.halo_planes,
         "small": g.points,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sparsegen.families.base import INSTRUCTIONS, Geometry, Num, Work, check_mma, fused_k, keep, up
+from sparsegen.families.base import INSTRUCTIONS, Geometry, Num, Work, check_mma, fused_k, keep, mma_values, up
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import MMA, RANGES, StencilSchedule
@@ -83,8 +83,7 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
         "vector": 16 / fp.itemsize,
         "M": g.m,
         "warps": s.warps,
-        "q_mma": sum(n * device.cpi[shape] for shape, n in g.mmas),
-        "n_mma": sum(n for _, n in g.mmas),
+        **mma_values(g, device),
         "fragments": g.fragments,
     }
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sparsegen.arrays import ArrayView, describe, empty_like, launch_stream
-from sparsegen.measure import BenchResult
+from sparsegen.measure import BenchResult, result
 from sparsegen.updates.host import random_arrays
 from sparsegen.updates.plan import outputs
 
@@ -22,20 +22,13 @@ def bench(kernel: UpdateKernel, given: dict[str, ArrayView] | None, repeats: int
         arrays = random_arrays(kernel.update, kernel.shape, kernel.dtype)
         given = {name: describe(a) for name, a in arrays.items()}
     first = next(iter(given.values()))
-    cuda = kernel.backend == "cuda"
-    if not cuda:
+    if kernel.backend != "cuda":
         times = _on_host(kernel, given, repeats, steps)
     elif first.layout.device_index is None:
         times = _on_device(kernel, given, repeats, steps)
     else:
         times = _device_arrays(kernel, given, repeats, steps)
-    what = (
-        "device time between events, warm cache"
-        if cuda
-        else f"wall time of the host on the {kernel.backend}, not a GPU's"
-    )
-    model = None if kernel.backend == "reference" else kernel.cost.time * steps
-    return BenchResult(kernel.backend, kernel.device.name, kernel.shape, steps, tuple(times), what, model)
+    return result(kernel, times, steps, kernel.cost.time * steps)
 
 
 def _on_host(kernel: UpdateKernel, given: dict[str, ArrayView], repeats: int, steps: int) -> list[float]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sparsegen.updates.cost import UpdateCost, cost
 from sparsegen.dsl.update import Update
-from sparsegen.ir.errors import ScheduleError, StencilError
+from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import ITEMSIZE
 from sparsegen.target import Target
+from sparsegen.updates.cost import UpdateCost, cost
 from sparsegen.updates.schedule import UpdateSchedule, candidates
 
 if TYPE_CHECKING:
@@ -37,29 +36,6 @@ class UpdateChoice:
     def schedule(self) -> UpdateSchedule:
         """What was chosen."""
         return self.cost.schedule
-
-
-def fitting_shape(update: Update, sizes: Sequence[int]) -> None:
-    """StencilError for a shape of the wrong rank, too small for the reads, or too large for 32-bit indices."""
-    from sparsegen.compiler import MAX_CELLS
-
-    shown = "x".join(map(str, sizes))
-    if len(sizes) != update.ndim:
-        raise StencilError(
-            f"shape {shown} has {len(sizes)} axes, {update.name} has {update.ndim}",
-            hint=f"pass {update.ndim} sizes, slowest axis first",
-        )
-    for axis, (n, least) in enumerate(zip(sizes, update.extents, strict=True)):
-        if n < least:
-            raise StencilError(
-                f"shape {shown} has {n} cells on axis {axis}, but {update.name} is {least} cells wide there",
-                hint=f"make axis {axis} at least {least} cells",
-            )
-    if math.prod(sizes) > MAX_CELLS:
-        raise StencilError(
-            f"shape {shown} has {math.prod(sizes)} cells; indices are 32 bits wide, so {MAX_CELLS} is the most",
-            hint="split the field and exchange the rims",
-        )
 
 
 def rank(update: Update, shape: tuple[int, ...], device: DeviceProfile) -> tuple[UpdateCost, ...]:

@@ -14,10 +14,10 @@ from sparsegen.callsite import user_loc
 from sparsegen.compiler import located, positive
 from sparsegen.dsl.update import Update
 from sparsegen.inspection import Build
-from sparsegen.ir.errors import ArrayError, DeviceError, Loc
+from sparsegen.ir.errors import ArrayError, Loc
 from sparsegen.ir.types import DTYPES
 from sparsegen.kernel import FieldArgument
-from sparsegen.looking import Looking
+from sparsegen.looking import Looking, Plans
 from sparsegen.target import Target
 from sparsegen.updates.compile import UpdateChoice
 from sparsegen.updates.cuda import UpdateBuilds, UpdateExecutor
@@ -25,13 +25,12 @@ from sparsegen.updates.plan import UpdatePlan, UpdatePrograms, inputs, outputs
 
 if TYPE_CHECKING:
     from sparsegen.backends.emulator.report import Report
-    from sparsegen.updates.cost import UpdateCost
     from sparsegen.counting import Counts
     from sparsegen.measure import BenchResult
     from sparsegen.pipelines import Program
+    from sparsegen.updates.cost import UpdateCost
     from sparsegen.updates.schedule import UpdateSchedule
 
-_PLANS_KEPT = 64
 Views = dict[str, ArrayView]
 
 
@@ -58,7 +57,7 @@ class UpdateKernel(Looking):
         notes = (f"Schedule: {choice.schedule}", f"For: {target.profile.name}")
         self._builds = UpdateBuilds(target.profile, f"{update} on {size}", notes, shape[-1])
         self._lock = Lock()
-        self._plans: dict[tuple[int, tuple[int, ...] | None], UpdatePlan] = {}
+        self._plans = Plans[UpdatePlan]()
         self._executors: dict[tuple[int, str], UpdateExecutor] = {}
         self._plan(steps)  # lowered now, so that a program that cannot be made is refused by compile
 
@@ -104,29 +103,16 @@ class UpdateKernel(Looking):
         Its arguments are the arrays of the kernel, in its order, and a stream; the caller exchanges the levels.
         Returns the path; ArrayError if it cannot be written.
         """
-        target = Path(path)
-        try:
-            self._build().export_step(str(target))
-        except OSError as error:
-            raise ArrayError(
-                f"cannot write {target}: {error.strerror or error}",
-                loc=user_loc(),
-                hint="name a file in a folder that exists",
-            ) from error
-        return target
+        return self._write(path, self._build().export_step)
 
     def _plan(self, steps: int, pitch: tuple[int, ...] | None = None) -> UpdatePlan:
         """``pitch``: of each input and output; None for packed arrays."""
-        key = (steps, pitch)
-        found = self._plans.get(key)
-        if found is None:
+
+        def make() -> UpdatePlan:
             names = (*inputs(self.update), *outputs(self.update))
-            found = self._programs.plan(steps, None if pitch is None else dict(zip(names, pitch, strict=True)))
-            with self._lock:
-                if len(self._plans) >= _PLANS_KEPT:
-                    self._plans.clear()
-                self._plans[key] = found
-        return found
+            return self._programs.plan(steps, None if pitch is None else dict(zip(names, pitch, strict=True)))
+
+        return self._plans.get((steps, pitch), make)
 
     # -------------------------------------------------------------------------------------------- running it
     def __call__(
@@ -210,11 +196,7 @@ class UpdateKernel(Looking):
     def _on_host(self, given: Views, results: Views, steps: int, stream: object) -> None:
         from sparsegen.updates import host
 
-        if stream is not None:
-            raise DeviceError(
-                f"stream={stream!r}, but this kernel runs on the {self.backend}",
-                hint="leave stream away, or compile with backend='cuda'",
-            )
+        self._no_stream(stream)
         arrays, new = _host(given), _host(results)
         if self.backend == "reference":
             host.run_reference(self.update, arrays, new, steps)

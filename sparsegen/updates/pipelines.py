@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparsegen.backends.cuda.symbols import symbol
 from sparsegen.dsl.update import Update
 from sparsegen.ir import op_update as o
 from sparsegen.ir.boundary import Sides
@@ -25,7 +26,7 @@ def describe(update: Update, shape: tuple[int, ...], pitch: tuple[int, ...] | No
     """
     arrays = len(o.parameters(update.fields, update.coefs)) + len(update.fields)
     op = o.Update(
-        update.name, shape, DTYPES[update.dtype], update.fields, update.coefs, update.code, update.results,
+        symbol(update.name), shape, DTYPES[update.dtype], update.fields, update.coefs, update.code, update.results,
         update.radius, tuple(map(_specs, update.sides)), _specs(update.coef_sides),
         pitch or (shape[-1],) * arrays, loc=update.loc,
     )  # fmt: skip

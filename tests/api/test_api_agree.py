@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
+from tests.schedules import KINDS, MIXED
 
 rng = np.random.default_rng(11)
 STAR = np.array([[0.0, 0.125, 0.0], [0.125, 0.5, 0.125], [0.0, 0.125, 0.0]])
@@ -32,14 +33,7 @@ LINES = [
     "stencil2row transform=explicit",
     "patches fuse=1 levels=1",
 ]
-SIDES: dict[str, Any] = {
-    "periodic": sg.periodic,
-    "dirichlet": sg.dirichlet(0.75),
-    "neumann": sg.neumann,
-    "frozen": sg.frozen,
-    "mixed": {0: (sg.frozen, sg.dirichlet(-1.0)), 1: (sg.neumann, sg.dirichlet(2.0))},
-    "axes": {0: sg.periodic, 1: (sg.neumann, sg.frozen)},
-}
+SIDES = {**KINDS, "mixed": MIXED, "axes": {0: sg.periodic, 1: (sg.neumann, sg.frozen)}}
 Agree = Callable[..., Any]
 
 

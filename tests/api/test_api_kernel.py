@@ -91,7 +91,11 @@ def test_schedules_are_legal_and_sorted() -> None:
     small = [c.schedule for c in sg.schedules(heat2d, (6, 1000), device="h200")]
     assert {s.fuse for s in small if not s.levelled} == {1, 2} and max(s.steps for s in small) == 6
     exact = sg.schedules(heat2d, (1000, 1000), device="h200", nonfinite="exact")
-    assert {c.schedule.family for c in exact} == {c.schedule.family for c in found} - {"stencil2row", "patches", "lowrank"}
+    assert {c.schedule.family for c in exact} == {c.schedule.family for c in found} - {
+        "stencil2row",
+        "patches",
+        "lowrank",
+    }
 
 
 def test_the_choice_is_the_cheapest_for_these_steps() -> None:

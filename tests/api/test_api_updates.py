@@ -188,7 +188,7 @@ def test_check_finds_a_fault() -> None:
     broken = dataclasses.replace(main.warp, funcs=(dataclasses.replace(func, body=rewrite(func.body, guarded)),))
     program = dataclasses.replace(main, warp=broken)
     plan = k._plan(1)
-    k._plans[1, None] = dataclasses.replace(plan, head=(dataclasses.replace(plan.head[0], program=program),))
+    k._plans._known[1, None] = dataclasses.replace(plan, head=(dataclasses.replace(plan.head[0], program=program),))
     assert k.check().kinds() == {"unwritten"}
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparsegen import cli
-from sparsegen import interop
+from sparsegen import cli, interop
 from sparsegen.arrays import describe, launch_stream
 from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.backends.reference.stencil import run as reference

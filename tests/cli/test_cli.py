@@ -56,6 +56,14 @@ def test_explain_for_two_devices(folder: Path) -> None:
     assert "NVIDIA A100" in a100 and "NVIDIA H200" in h200
 
 
+@pytest.mark.parametrize(("axes", "shape"), [(1, "104857600"), (2, "10240x10240"), (3, "472x472x472")])
+def test_the_usual_shape_has_as_many_cells_on_every_number_of_axes(folder: Path, axes: int, shape: str) -> None:
+    (folder / "any.py").write_text(
+        f"import numpy, sparsegen as sg\nany = sg.Stencil.from_weights(numpy.ones((3,) * {axes}))\n"
+    )
+    assert f"; {shape} cells" in run(folder, "explain", "any.py").stdout
+
+
 def test_run_on_a_file(folder: Path) -> None:
     u = np.random.default_rng(0).random((20, 33))
     np.save(folder / "u.npy", u)

@@ -33,8 +33,12 @@ STENCILS = [
 ]
 
 
-def sample(dtype: str, profile: DeviceProfile) -> Iterator[tuple[StencilSchedule, Footprint, w.Func]]:
-    """Legal schedules of every family that takes 16 bits, and their kernels."""
+def sample(dtype: str, profile: DeviceProfile) -> Iterator[tuple[StencilSchedule, Footprint, int, w.Func]]:
+    """Legal schedules of every family that takes 16 bits; their kernels, and the shared memory that they should take.
+
+    Single elements are too narrow for cp.async: where no wide piece fits the rows, a tile is not fetched ahead and
+    needs one stage.
+    """
     draw = random.Random(dtype)
     for extents, boundary, limit, wanted in STENCILS:
         s = stencil(np.random.default_rng(3).uniform(0.1, 1.0, extents), boundary, dtype)  # type: ignore[arg-type]
@@ -43,26 +47,28 @@ def sample(dtype: str, profile: DeviceProfile) -> Iterator[tuple[StencilSchedule
         assert {one.family for one in legal} == set(wanted)
         for family, n in wanted.items():
             for one in draw.sample([x for x in legal if x.family == family], n):
-                program = lowered(s, draw.choice(SHAPES), one, profile=profile)
+                shape = draw.choice(SHAPES)
+                ring = one if one.family != "tiled" or shape[1] % 8 == 0 else dataclasses.replace(one, stages=1)
+                program = lowered(s, shape, one, profile=profile)
                 for func in kernels(program.warp).values():
-                    yield one, fp, func
+                    yield one, fp, geometry(ring, fp).smem_bytes, func
 
 
 @pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
 @pytest.mark.parametrize(("arch", "profile"), [("sm_80", "a100"), ("sm_90a", "h200")])
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 def test_legal_schedules_compile_without_spills(dtype: str, arch: str, profile: str) -> None:
-    found = [(s, fp, dataclasses.replace(f, symbol=f"{f.symbol}_{i}"))
-             for i, (s, fp, f) in enumerate(sample(dtype, device(profile)))]  # fmt: skip
-    source = translation_unit(Module("sample", tuple(f for _, _, f in found)), title=dtype)
+    found = [(s, fp, smem, dataclasses.replace(f, symbol=f"{f.symbol}_{i}"))
+             for i, (s, fp, smem, f) in enumerate(sample(dtype, device(profile)))]  # fmt: skip
+    source = translation_unit(Module("sample", tuple(f for *_, f in found)), title=dtype)
     assert ("cuda_fp16.h" in source, "cuda_bf16.h" in source) == (dtype == "f16", dtype == "bf16")
     used = compile_cubin(source, arch).resources
-    for s, fp, func in found:
+    for s, fp, smem, func in found:
         r = used[func.symbol]
         assert not r.spills and not r.stack, f"{s}: {r.registers} registers"
         assert r.registers * func.threads * func.min_blocks <= device(profile).regs_sm, f"{s}: {r.registers} registers"
         if "rim" not in func.symbol and not fp.flat:
-            assert func.shared_bytes == geometry(s, fp).smem_bytes, s
+            assert func.shared_bytes == smem, f"{s}"
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])

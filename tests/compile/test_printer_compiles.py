@@ -14,23 +14,15 @@ import pytest
 from sparsegen.backends.cuda.export import export, export_text
 from sparsegen.backends.cuda.frame import translation_unit
 from sparsegen.backends.cuda.nvcc import compile_cubin, find_nvcc
+from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.ir import warp as w
 from sparsegen.ir.builder import Builder
-from sparsegen.ir.errors import IRError, ToolchainError
+from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Value
 from sparsegen.ir.module import Launch, Module
 from sparsegen.ir.types import Buffer, f16, f64, s32
 
-
-def has_nvcc() -> bool:
-    try:
-        find_nvcc()
-    except ToolchainError:
-        return False
-    return True
-
-
-needs_nvcc = pytest.mark.skipif(not has_nvcc(), reason="no nvcc")
+needs_nvcc = pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
 
 
 @pytest.fixture(scope="module")

@@ -7,22 +7,13 @@ from functools import cache
 import pytest
 
 from sparsegen.backends.cuda.frame import translation_unit
-from sparsegen.backends.cuda.nvcc import CompileResult, compile_cubin, find_nvcc
-from sparsegen.ir.errors import ToolchainError
+from sparsegen.backends.cuda.nvcc import CompileResult, compile_cubin
+from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.ir.fragments import SHAPES
 from sparsegen.ir.module import Module
 from tests.programs import fragments, heat2d_stream, ring_reduce
 
-
-def has_nvcc() -> bool:
-    try:
-        find_nvcc()
-    except ToolchainError:
-        return False
-    return True
-
-
-pytestmark = pytest.mark.skipif(not has_nvcc(), reason="no nvcc")
+pytestmark = pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
 
 
 @cache

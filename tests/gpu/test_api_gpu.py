@@ -12,11 +12,8 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.backends.cuda.runtime import available_kinds, open_runtime
+from tests.schedules import KINDS, MIXED, TOLERANCE, expected
 
-KINDS = [
-    pytest.param(k, marks=pytest.mark.skipif(k not in available_kinds(), reason=f"no {k}"))
-    for k in ("driver", "pycuda")
-]
 LINES = [
     "direct",
     "direct fuse=3",
@@ -36,22 +33,9 @@ LINES = [
     "lowrank",
     "lowrank mma=f64.m16n8k16 tile=64x32 stages=3",
 ]
-SIDES: dict[str, Any] = {
-    "periodic": sg.periodic,
-    "dirichlet": sg.dirichlet(0.75),
-    "neumann": sg.neumann,
-    "frozen": sg.frozen,
-    "mixed": {0: (sg.frozen, sg.dirichlet(-1.0)), 1: (sg.neumann, sg.dirichlet(2.0))},
-}
+SIDES = {**KINDS, "mixed": MIXED}
 BOX = np.random.default_rng(5).random((3, 3)) / 5 - 0.02
 PRODUCT = np.outer([0.2, 0.5, 0.25], [0.35, 0.4, -0.2])
-
-
-@pytest.fixture(params=KINDS)
-def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each way to launch."""
-    monkeypatch.setenv("SPARSEGEN_LAUNCHER", request.param)
-    return str(request.param)
 
 
 def reference(st: sg.Stencil, u: Any, steps: int) -> Any:
@@ -104,8 +88,6 @@ def test_products_of_a_column_and_a_row(line: str, sides: str) -> None:
 )
 def test_sixteen_bits(line: str, dtype: str, sides: str) -> None:
     """Sums in f32, rounded once a pass: a step may differ by a rounding only (the GPU's fma has one less)."""
-    from tests.schedules import TOLERANCE, expected
-
     st = sg.Stencil.from_weights(BOX, boundary=SIDES[sides], dtype=dtype)
     for shape in ((64, 512), (131, 77)):
         k = sg.compile(st, shape, steps=6, backend="cuda", schedule=line)
@@ -121,8 +103,6 @@ def test_sixteen_bits(line: str, dtype: str, sides: str) -> None:
 @pytest.mark.parametrize(("dtype", "axes"), [("f16", 1), ("bf16", 1), ("f16", 3), ("bf16", 3)])
 def test_sixteen_bits_of_other_ranks_on_torch_tensors(launcher: str, dtype: str, axes: int) -> None:
     torch = pytest.importorskip("torch")
-    from tests.schedules import TOLERANCE, expected
-
     st = sg.Stencil.from_weights(np.full((3,) * axes, 3.0**-axes), boundary=sg.dirichlet(0.5), dtype=dtype)
     shape = {1: (100_003,), 3: (17, 33, 80)}[axes]
     k = sg.compile(st, shape, backend="cuda")

@@ -1,4 +1,4 @@
-"""Fields of one and of three axes on the GPU: every family that takes them, every boundary, sizes that divide nothing."""
+"""Fields of one and of three axes on the GPU: every family for them, every boundary, sizes that divide nothing."""
 
 from __future__ import annotations
 
@@ -8,17 +8,12 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
+from tests.schedules import KINDS
 
 RNG = np.random.default_rng(11)
 ROW = {"three": RNG.random(3) + 0.2, "five": RNG.random(5) + 0.2}
 STAR = np.where(np.count_nonzero(np.indices((3, 3, 3)) - 1, axis=0) > 1, 0.0, RNG.random((3, 3, 3)) + 0.2)
 CUBE = RNG.random((3, 3, 3)) + 0.2
-SIDES: dict[str, Any] = {
-    "periodic": sg.periodic,
-    "frozen": sg.frozen,
-    "neumann": sg.neumann,
-    "dirichlet": sg.dirichlet(0.75),
-}
 MIXED = {0: (sg.neumann, sg.dirichlet(1.5)), 1: (sg.frozen, sg.neumann), 2: (sg.dirichlet(-1.0), sg.frozen)}
 
 
@@ -32,22 +27,23 @@ def agrees(weights: Any, shape: tuple[int, ...], line: str, boundary: Any, steps
     assert k.resources().spills == 0
 
 
-@pytest.mark.parametrize("sides", SIDES)
+@pytest.mark.parametrize("sides", KINDS)
 @pytest.mark.parametrize("line", ["auto", "direct", "tiled stages=2", "stream fuse=2 levels=4 cols=8 stages=2",
                                   "toeplitz fuse=16", "toeplitz fuse=9 warps=2"])  # fmt: skip
 @pytest.mark.parametrize("name", ROW)
 def test_one_axis(name: str, line: str, sides: str) -> None:
     for cells in (4096, 10007):
-        agrees(ROW[name], (cells,), line, SIDES[sides], 37)
+        agrees(ROW[name], (cells,), line, KINDS[sides], 37)
 
 
-@pytest.mark.parametrize("sides", [*SIDES, "mixed"])
+@pytest.mark.parametrize("sides", [*KINDS, "mixed"])
 @pytest.mark.parametrize("line", ["auto", "direct block=64x4", "column levels=1 lines=4 warps=8",
-                                  "column levels=2 lines=3 warps=10", "column levels=3 lines=2 warps=8 planes=17"])  # fmt: skip
+                                  "column levels=2 lines=3 warps=10",
+                                  "column levels=3 lines=2 warps=8 planes=17"])  # fmt: skip
 @pytest.mark.parametrize("weights", [STAR, CUBE], ids=["star", "cube"])
 def test_three_axes(weights: Any, line: str, sides: str) -> None:
     for shape in ((40, 48, 128), (37, 41, 131)):
-        agrees(weights, shape, line, SIDES.get(sides, MIXED), 7)
+        agrees(weights, shape, line, KINDS.get(sides, MIXED), 7)
 
 
 @pytest.mark.parametrize("line", ["column levels=2 lines=2 warps=12", "direct"])

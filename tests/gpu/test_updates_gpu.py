@@ -8,25 +8,11 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
-from sparsegen.backends.cuda.runtime import available_kinds
+from tests.schedules import KINDS
 from tests.updates import NAMED, arrays, error, gray_scott, life, random_update, wave
 
-KINDS = [
-    pytest.param(k, marks=pytest.mark.skipif(k not in available_kinds(), reason=f"no {k}"))
-    for k in ("driver", "pycuda")
-]
-SIDES: dict[str, Any] = {
-    "periodic": sg.periodic, "dirichlet": sg.dirichlet(0.75), "neumann": sg.neumann, "frozen": sg.frozen,
-}  # fmt: skip
 LINES = ["direct", "direct column=2", "direct block=64x4 column=4", "direct block=32x1"]
 TOLERANCE = {"f64": 1e-11, "f32": 1e-4}
-
-
-@pytest.fixture(params=KINDS)
-def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each way to launch."""
-    monkeypatch.setenv("SPARSEGEN_LAUNCHER", request.param)
-    return str(request.param)
 
 
 def flat(result: Any) -> list[Any]:
@@ -43,13 +29,13 @@ def same(got: Any, want: Any, dtype: str) -> None:
         assert error(a, b) <= TOLERANCE[dtype]
 
 
-@pytest.mark.parametrize("sides", SIDES)
+@pytest.mark.parametrize("sides", KINDS)
 @pytest.mark.parametrize("name", NAMED)
 def test_every_case_and_boundary(name: str, sides: str) -> None:
     make, shape = NAMED[name]
-    turn = [*NAMED].index(name) + [*SIDES].index(sides)  # schedules and types go round: nvcc takes a second for each
+    turn = [*NAMED].index(name) + [*KINDS].index(sides)  # schedules and types go round: nvcc takes a second for each
     dtype = ("f64", "f32")[turn % 2]
-    update = make(boundary=SIDES[sides], dtype=dtype)
+    update = make(boundary=KINDS[sides], dtype=dtype)
     given = inputs(update, shape)
     k = sg.compile(update, shape, backend="cuda", schedule=LINES[turn % len(LINES)])
     for steps in (1, 2, 5):

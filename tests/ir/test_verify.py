@@ -46,7 +46,7 @@ GOOD = [
     "%q: u32 = warp.ballot %tid < 3\nwarp.if %q == 0 {\n warp.sync\n}",
     "warp.alloc @r: reg f64[4] align=8\nwarp.for %j: s32[0,3], 0, 4, 1 unroll=0 {\n warp.st @r, %j, [%x]\n}",
     "%p: pred = warp.let %tid < 3\n%v: f64 = warp.select %p, %x, %x",
-    "%p: pred = warp.compare \"lt\", %x, %x\n%v: f64 = warp.select %p and %tid < 3, %x, %x",
+    '%p: pred = warp.compare "lt", %x, %x\n%v: f64 = warp.select %p and %tid < 3, %x, %x',
     "warp.if %bx < 0 {\n warp.st @o, 500, [%x]\n}",
     '%v: u32 = warp.binary "shl", %i, %lane',
     "%v: f16 = warp.cvt %x\n%h2: u32 = warp.pack %v, %v",

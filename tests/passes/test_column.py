@@ -101,7 +101,9 @@ def test_geometry_is_the_lowering(kind: str, line: str) -> None:
 
 def test_one_barrier_a_plane() -> None:
     for kind in ("star", "box"):
-        (kernel,) = lower(stencil(kind), (20, 20, 64), Schedule.parse("column levels=3 lines=2 warps=6"), H200, 3).warp.funcs
+        (kernel,) = lower(
+            stencil(kind), (20, 20, 64), Schedule.parse("column levels=3 lines=2 warps=6"), H200, 3
+        ).warp.funcs
         assert sum(isinstance(op, w.Barrier) for op in walk(kernel)) == 1
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from hypothesis import assume, given, note, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sparsegen.backends.reference import stencil as reference
@@ -15,7 +15,8 @@ from sparsegen.compiler import check
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import MMA, PRODUCTS, Schedule
-from tests.schedules import device, emulate, faults, lowered, random_field, stencil
+from tests.property.agreement import agrees
+from tests.schedules import device, emulate, lowered, random_field, stencil
 
 EXTENTS = [(3, 3), (3, 3), (5, 5), (3, 5), (5, 3), (7, 7), (1, 3), (3, 1)]
 SWITCH = st.sampled_from(["on", "off"])
@@ -121,18 +122,6 @@ def cases(draw: st.DrawFn, family: Callable[[st.DrawFn], str], dtype: str = "f64
     blocks = draw(st.sampled_from([None, 1, 1, 2, 3]))
     value = resolved(draw, line, s, shape, blocks)
     return s, shape, value, (shape[1] + pad[0], shape[1] + pad[1]), blocks, draw(st.integers(0, 99))
-
-
-def agrees(case: tuple[Any, ...]) -> None:
-    """No finding, the reference's numbers, and the same bits in another order of warps."""
-    s, shape, value, pitch, blocks, seed = case
-    note(f"{value}\n{s} {s.weights.tolist()}\nshape {shape} pitch {pitch} blocks {blocks}")
-    program = lowered(s, shape, value, profile=device("h200", blocks), pitch=pitch)
-    u = random_field(shape, s.dtype, seed)
-    first = emulate(program, u, pitch=pitch)
-    assert not faults(program, s, u, first)
-    second = emulate(program, u, pitch=pitch, seed=seed + 1)
-    assert not second.errors and np.array_equal(first.out, second.out), "another order of warps, other numbers"
 
 
 @MANY

@@ -1,4 +1,4 @@
-"""Random stencils on three axes, shapes, boundaries and pitches: the emulator finds no fault and the reference's numbers."""
+"""Random stencils on three axes, shapes, boundaries, pitches: no fault on the emulator, the reference's numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def boundary(draw: st.DrawFn) -> BoundarySpec:
         return draw(st.sampled_from([periodic, frozen, neumann, dirichlet(2.0)]))
 
     def pair() -> Side | tuple[Side, Side]:
-        return periodic if draw(st.integers(0, 2)) == 0 else (draw(st.sampled_from(SIDES)), draw(st.sampled_from(SIDES)))
+        return (
+            periodic if draw(st.integers(0, 2)) == 0 else (draw(st.sampled_from(SIDES)), draw(st.sampled_from(SIDES)))
+        )
 
     return {axis: pair() for axis in range(3)}
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import assume, given, note, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
 from sparsegen.compiler import check
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import MMA, Schedule
-from tests.schedules import device, emulate, faults, lowered, random_field, stencil
+from tests.property.agreement import agrees
+from tests.schedules import device, stencil
 
 SWITCH = st.sampled_from(["on", "off"])
 SIDE = st.sampled_from([frozen, neumann, dirichlet(0.0), dirichlet(1.5), dirichlet(-0.75)])
@@ -72,18 +73,6 @@ def cases(draw: st.DrawFn, axes: int) -> tuple[Any, ...]:
         assume(False)
         raise
     return s, shape, value, (shape[-1] + pad[0], shape[-1] + pad[1]), blocks, draw(st.integers(0, 99))
-
-
-def agrees(case: tuple[Any, ...]) -> None:
-    """No finding, the reference's numbers, and the same bits in another order of warps."""
-    s, shape, value, pitch, blocks, seed = case
-    note(f"{value}\n{s} {s.weights.tolist()}\nshape {shape} pitch {pitch} blocks {blocks}")
-    program = lowered(s, shape, value, profile=device("h200", blocks), pitch=pitch)
-    u = random_field(shape, s.dtype, seed)
-    first = emulate(program, u, pitch=pitch)
-    assert not faults(program, s, u, first)
-    second = emulate(program, u, pitch=pitch, seed=seed + 1)
-    assert not second.errors and np.array_equal(first.out, second.out), "another order of warps, other numbers"
 
 
 @given(cases(3))

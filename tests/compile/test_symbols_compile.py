@@ -1,0 +1,77 @@
+"""A kernel may have any name: those that C++ or CUDA's headers have already compile under another one."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparsegen as sg
+from sparsegen.backends.cuda.nvcc import compile_cubin
+from sparsegen.backends.cuda.symbols import symbol
+from sparsegen.backends.cuda.toolchain import find_tool
+
+needs_nvcc = pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
+#: A keyword, functions of the C library, a variant, of CUDA, of the printer, a macro, a type, what PTX has, ``_``.
+TAKEN = ("double", "random", "exp", "main", "div", "y0", "sinf", "time", "rsqrt", "cudaMalloc", "prmt", "NAN", "dim3",
+         "WARP_SZ", "_heat", "__all")  # fmt: skip
+FREE = ("heat", "A", "f", "l", "abs2", "j1d5pt", "exponent", "pack", "wave64", "main_step", "k_heat")
+CROSS = np.array([[0, 0.1, 0], [0.2, 0.4, 0.1], [0, 0.2, 0]])
+
+
+def stencil(name: str) -> sg.Stencil:
+    return sg.Stencil.from_weights(CROSS, boundary=sg.neumann, name=name)
+
+
+def update(name: str) -> sg.Update:
+    def logistic(u: Any) -> Any:
+        return u[0, 0] * (1 - u[0, 1])
+
+    made = sg.stencil(name=name, dtype="f64")(logistic)
+    assert isinstance(made, sg.Update)
+    return made
+
+
+def test_only_taken_names_change() -> None:
+    assert [symbol(name) for name in FREE] == list(FREE)
+    made = [symbol(name) for name in TAKEN]
+    assert not set(made) & set(TAKEN) and len(set(made)) == len(TAKEN)
+
+
+@needs_nvcc
+def test_what_is_taken_is_refused_by_nvcc() -> None:
+    """The list has no name that could be used as it is: each is an error in nvcc's front end, or to ptxas."""
+    for name in ("double", "random", "y0", "rsqrt", "WARP_SZ"):
+        with pytest.raises(sg.ToolchainError):
+            compile_cubin(f'extern "C" __global__ void {name}(double* a) {{ *a = 1; }}\n', "sm_90a")
+
+
+@needs_nvcc
+@pytest.mark.parametrize("make", [stencil, update])
+@pytest.mark.parametrize("name", TAKEN)
+def test_every_name_compiles(make: Any, name: str) -> None:
+    k = sg.compile(make(name), (64, 64), device="h200", backend="emulator", schedule="direct")
+    assert list(compile_cubin(k.source(), "sm_90a").resources) == [symbol(name)]
+    assert [launch.kernel for launch in k.counts().launches] == [symbol(name)]
+
+
+@needs_nvcc
+@pytest.mark.parametrize("schedule", ["tiled fuse=2 tile=16x32", "stencil2row transform=explicit"])
+def test_helper_kernels_follow(schedule: str) -> None:
+    k = sg.compile(stencil("random"), (64, 64), 2, device="h200", backend="emulator", schedule=schedule)
+    kernels = set(compile_cubin(k.source(), "sm_90a").resources)
+    assert "random_kernel" in kernels and all(name.startswith("random_kernel") for name in kernels)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("make", [stencil, update])
+def test_exported_launchers_keep_the_name(make: Any, tmp_path: Path) -> None:
+    k = sg.compile(make("random"), (64, 64), device="h200", backend="emulator", schedule="direct")
+    file, nvcc = k.export(tmp_path / "random.cu"), find_tool("nvcc")
+    assert nvcc is not None
+    command = [str(nvcc.path), "-c", "-std=c++17", "-arch=sm_90a", str(file), "-o", str(tmp_path / "random.o")]
+    subprocess.run(command, check=True)
+    assert f"int random_{'run' if make is stencil else 'step'}(" in file.read_text()
