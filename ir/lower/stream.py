@@ -177,25 +177,23 @@ def emit(cx: Context, op: ts.Emit) -> None:
                 at = base + op.layout(cx.lane * per_lane + p)
                 b.st(op.ring, at, *own(p, wide), degree=own_degree(op, wide, per_lane))
             b.sync()
-        def out(even: bool) -> None:
-            for j in range(pieces.count):
-                local = pieces.column(cx.lane, j)
-                col = b.let("col", first + local)
-                mine = all_of(local.ge(op.lead), local.lt(op.lead + op.step))
-                got = own(0, per_lane) if direct else list(
-                    b.ldv(op.ring, base + op.layout(local), op.vector, hint="o", degree=pieces.degree())
-                )  # fmt: skip
-                at, inside = row * op.pitch + col, [in_box(row, col + e, op.box) for e in range(op.vector)]
-                if even:
-                    b.st(op.dst, at, *got, where=b.let("in", all_of(mine, inside[0])))
-                    continue
-                for e, v in enumerate(got):
-                    b.st(op.dst, at + e, v, where=b.let("in", all_of(mine, inside[e])))
-
-        # where the box ends inside a piece, strips that it does not cover whole store column by column
-        left, right = first + op.lead, first + (op.lead + op.step)
-        covered = all_of(left.ge(op.box[1][0]), right.le(op.box[1][1]))
-        even = op.vector == 1 or not any(x % op.vector for x in op.box[1])
-        cx.branch(TRUE if even else b.let("covered", covered), lambda: out(True), lambda: out(False))
+        for j in range(pieces.count):
+            local = pieces.column(cx.lane, j)
+            col = b.let("col", first + local)
+            mine = all_of(local.ge(op.lead), local.lt(op.lead + op.step))
+            got = own(0, per_lane) if direct else list(
+                b.ldv(op.ring, base + op.layout(local), op.vector, hint="o", degree=pieces.degree())
+            )  # fmt: skip
+            at = row * op.pitch + col
+            if op.vector > 1 and not any(x % op.vector for x in op.box[1]):
+                b.st(op.dst, at, *got, where=b.let("in", all_of(mine, in_box(row, col, op.box))))
+                continue
+            inside = [b.let("in", all_of(mine, in_box(row, col + e, op.box))) for e in range(op.vector)]
+            if op.vector > 1:  # single elements only where the box ends inside a piece
+                whole = b.let("whole", all_of(*inside))
+                b.st(op.dst, at, *got, where=whole)
+                inside = [all_of(i, whole.eq(0)) for i in inside]
+            for e, v in enumerate(got):
+                b.st(op.dst, at + e, v, where=inside[e])
 
     cx.guard(turn.ge(op.delay), store)

@@ -38,7 +38,7 @@ TOLERANCE = {"f64": 1e-12, "f32": 1e-5}
 COLD_BYTES = 256 << 20
 SECONDS = 0.1  #: of calls that are timed
 #: Seconds before each repeat of a case that ``rests``: without, the power limit of the board lowers its clock.
-REST = 0.15
+REST = 0.1
 #: Seconds of calls back to back before and while their sustained rate is taken.
 SUSTAINED = 0.4
 #: Schedules of a case that is a copy in device memory instead of a kernel.
@@ -102,7 +102,7 @@ class Row:
     """One result, as it stands in the JSON.  ``predicted_gs`` and ``bound`` are the cost model's; ``error`` is
     max|a - b| / max|b| after ``check`` steps; ``target`` is ``share`` of the rows called ``of``, where there are such;
     ``floor`` is the GS/s of ``floor_by``; ``gs_per_s`` is taken with a pause before each repeat where the case
-    ``rests``, ``sustained_gs`` then without; ``ok``: correct, and the target met if there is one; ``failed``: why there
+    ``rests``, ``sustained_gs`` then without, for cases with an ``aim``; ``ok``: correct, and the target met if there is one; ``failed``: why there
     are no numbers."""
 
     case: str
@@ -244,7 +244,7 @@ class Lab:
             self.fresh(u, kernel.stencil.dtype)
             timing = self.time(lambda: kernel(u, out=out), seconds, cold, REST if case.rests else 0.0)
             sustained = None
-            if case.rests and not cold:
+            if case.rests and case.aim is not None and not cold:
                 self.time(lambda: kernel(u, out=out), SUSTAINED)
                 sustained = (
                     math.prod(kernel.shape) * kernel.steps / self.time(lambda: kernel(u, out=out), SUSTAINED).median

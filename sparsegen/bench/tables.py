@@ -118,7 +118,7 @@ def _over(row: Mapping[str, Any], key: str) -> float | None:
 
 def _details(part: str) -> Callable[[Result], Cells]:
     def table(found: Result) -> Cells:
-        cells = [["stencil", "size", "boundary", "type", "GS/s", "10 to 90 %", "sustained", "model", "bound by",
+        cells = [["stencil", "size", "boundary", "type", "GS/s", "10 to 90 %", "model", "bound by",
                   "at least", "reached", "of floor", "error", "schedule"]]  # fmt: skip
         for row in _part(found, part):
             least = number(row["target"], ".0f" if row["share"] else "g")
@@ -128,7 +128,7 @@ def _details(part: str) -> Callable[[Result], Cells]:
             span = f"{work / row['p90']:.0f} to {work / row['p10']:.0f}" if work else ""
             cells.append(
                 [row["case"], size(row), row["boundary"], row["dtype"], _judged(row), span,
-                 number(row["sustained_gs"], ".0f"), number(row["predicted_gs"], ".0f"), row["bound"] or "", least,
+                 number(row["predicted_gs"], ".0f"), row["bound"] or "", least,
                  number(_over(row, "target"), ".2f"), number(_over(row, "floor"), ".2f"),
                  number(row["error"], ".0e"), f"`{row['schedule']}`"]
             )  # fmt: skip
