@@ -192,7 +192,7 @@ def legal(schedule: StencilSchedule, fp: Footprint, device: DeviceProfile) -> No
             else "lower stages, warps or cols",
         )
     regs = registers(s, g, fp)
-    if regs > MAX_REGISTERS or up(regs, 8) * g.threads > device.regs_sm:
+    if regs > MAX_REGISTERS or up(regs, 8) * up(g.threads, 32 * device.sub_cores) > device.regs_sm:
         raise ScheduleError(
             f"about {regs} registers a thread, {g.threads} threads; {device.name} has {MAX_REGISTERS} a thread and "
             f"{device.regs_sm} an SM",

@@ -82,7 +82,11 @@ def passes(schedule: StencilSchedule, fp: Footprint, device: DeviceProfile) -> t
         patches = Patches(s.mma, s.strips, g.rows, s.warps, s.stages, per_sm)
         return [FuseTime(s.fuse, s.levels, rim="all"), patches, Rim(), Barriers()], back
     if s.family == "column":
-        return [FuseTime(s.fuse, s.levels, rim="none"), Column(s.lines, g.planes, s.warps, s.stages, per_sm), Barriers()], back
+        return [
+            FuseTime(s.fuse, s.levels, rim="none"),
+            Column(s.lines, g.planes, s.warps, s.stages, per_sm),
+            Barriers(),
+        ], back
     resident = per_sm * device.sms if s.stages > 1 else 0  # blocks that stay and take one tile after the other
     if s.family == "toeplitz":
         toeplitz = Toeplitz(s.mma, s.products, s.warps, resident, per_sm)

@@ -53,7 +53,7 @@ def own_degree(op: ts.Stream | ts.Emit, width: int, per_lane: int) -> int:
 
 
 def _mapped(op: ts.Stream, column: Expr, count: int) -> Expr:
-    """The first of ``count`` columns to read together for a window's: where pieces divide the extent, they wrap whole."""
+    """The first of ``count`` columns to read together for a window's: pieces that divide the extent wrap whole."""
     n = op.extent[1]
     return minimum(map_index(column, n, op.sides[1]).index, n - count)
 

@@ -21,14 +21,13 @@ from ..types import Buffer, s32
 from .manager import register
 from .tile_common import align_left, each, field, replace_kernel, tile_count, tiles, vector, weights, whole
 
-
 _PERIODIC: tuple[o.SideSpec, o.SideSpec] = (("periodic", 0.0), ("periodic", 0.0))
 
 
 @register("column")
 @dataclass(frozen=True)
 class Column:
-    """``warps`` warps of ``lines`` rows each, ``planes`` outputs along the slowest axis; ``stages`` planes under way."""
+    """``warps`` warps of ``lines`` rows each, ``planes`` outputs on the slowest axis; ``stages`` planes under way."""
 
     lines: int = 2
     planes: int = 64
@@ -72,8 +71,8 @@ class Column:
         def body(loop: t.ForTiles) -> list[Op]:
             def steps(sides: o.Sides) -> tp.PlaneLevels:
                 return tp.PlaneLevels(
-                    plane, sums, planes, edges, w, turn, kept, outside, loop.at, op.taps, (rz, ry, rx), levels, lag, self.lines, above,
-                    lead, op.shape, sides, loc=op.loc,
+                    plane, sums, planes, edges, w, turn, kept, outside, loop.at, op.taps, (rz, ry, rx), levels, lag,
+                    self.lines, above, lead, op.shape, sides, loc=op.loc,
                 )  # fmt: skip
 
             at = (loop.at[0] - above + turn, *loop.at[1:])
@@ -96,8 +95,8 @@ class Column:
                 vector(op.pitch[1], piece), loc=op.loc,
             )  # fmt: skip
             stream = tp.Planes(
-                plane, turn, kept, outside, ring, u, loop.at, self.planes + delay, above, lead, self.lines, self.stages, op.shape,
-                op.pitch[0], op.sides, vector(op.pitch[0], piece), (work, store), loc=op.loc,
+                plane, turn, kept, outside, ring, u, loop.at, self.planes + delay, above, lead, self.lines, self.stages,
+                op.shape, op.pitch[0], op.sides, vector(op.pitch[0], piece), (work, store), loc=op.loc,
             )  # fmt: skip
             return [t.Registers(sums, loc=op.loc), t.Registers(planes, loc=op.loc), stream]
 

@@ -102,8 +102,8 @@ class Row:
     """One result, as it stands in the JSON.  ``predicted_gs`` and ``bound`` are the cost model's; ``error`` is
     max|a - b| / max|b| after ``check`` steps; ``target`` is ``share`` of the rows called ``of``, where there are such;
     ``floor`` is the GS/s of ``floor_by``; ``gs_per_s`` is taken with a pause before each repeat where the case
-    ``rests``, ``sustained_gs`` then without, for cases with an ``aim``; ``ok``: correct, and the target met if there is one; ``failed``: why there
-    are no numbers."""
+    ``rests``, ``sustained_gs`` then without, for cases with an ``aim``; ``ok``: correct, and the target met if there is
+    one; ``failed``: why there are no numbers."""
 
     case: str
     schedule: str

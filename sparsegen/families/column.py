@@ -50,7 +50,7 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
 
 
 def chained(s: StencilSchedule, fp: Footprint) -> bool:
-    """Whether a level's plane is complete without its neighbours, so that the next level can take it at once: a star."""
+    """Whether a level's plane is complete without its neighbours, so that the next level takes it at once: a star."""
     return fp.star and s.fuse == 1
 
 

@@ -18,7 +18,7 @@ filled = keep
 
 
 def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
-    """The tile's window in shared memory, its rows at multiples of 16 bytes; wide ones begin at a sector of 32 bytes."""
+    """The tile's window in shared memory, its rows at multiples of 16 bytes; wide ones begin at a sector (32 bytes)."""
     assert s.tile is not None
     rows, cols = s.tile
     kk = fused_k(fp.k, s.fuse)
