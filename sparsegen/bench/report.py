@@ -53,7 +53,10 @@ class Origin:
 
 
 def origin(commit: str | None = None) -> Origin:
-    """The origin of the package that runs; ``commit`` is for a copy of a checkout that has no ``.git``."""
+    """The origin of the package that runs; ``commit`` is for a copy of a checkout that has no ``.git``, or an older one.
+
+    The digest of the sources says whether it is true.
+    """
     import sparsegen
     from sparsegen import backends, ir
 
@@ -65,7 +68,7 @@ def origin(commit: str | None = None) -> Origin:
             if file.suffix in (".py", ".toml", ".j2"):
                 digest.update(f"{folder}/{file.relative_to(base).as_posix()}\0".encode() + file.read_bytes() + b"\0")
     sources = digest.hexdigest()[:16]
-    if _git(root, "ls-files", "--error-unmatch", "sparsegen/__init__.py") is None:
+    if commit or _git(root, "ls-files", "--error-unmatch", "sparsegen/__init__.py") is None:
         return Origin(commit, False if commit else None, sources)
     head = _git(root, "rev-parse", "HEAD")
     changes = _git(root, "status", "--porcelain", "--", *_FOLDERS)
