@@ -364,7 +364,9 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--seconds", type=float, default=0.1, help="of timed calls a row (default: 0.1)")
     sub.add_argument("--cold", action="store_true", help="read 256 MB before each timed call")
     sub.add_argument("--seed", type=int, help="of the random fields (default: a new one)")
-    sub.add_argument("--commit", help="the commit that this copy of the sources is of, where its .git is missing or older")
+    sub.add_argument(
+        "--commit", help="the commit that this copy of the sources is of, where its .git is missing or older"
+    )
 
     add("devices", _devices, "the device profiles, and the GPU and compiler that are here")
 

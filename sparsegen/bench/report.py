@@ -53,7 +53,7 @@ class Origin:
 
 
 def origin(commit: str | None = None) -> Origin:
-    """The origin of the package that runs; ``commit`` is for a copy of a checkout that has no ``.git``, or an older one.
+    """The origin of the package that runs; ``commit`` is for a copy of a checkout with no ``.git``, or an older one.
 
     The digest of the sources says whether it is true.
     """
