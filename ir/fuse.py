@@ -40,7 +40,7 @@ def convolve(weights: Any, steps: int) -> Any:
 
 
 def loss(weights: Any, steps: int, dtype: DType) -> float:
-    """By how much of their size the weights of ``steps`` fused steps are wrong; infinite where they overflow.
+    """By how much of their size the weights of ``steps`` fused steps are wrong; infinite where they overflow or vanish.
 
     Self-convolution rounds each weight by about 2^-53 of the same sum of absolute weights, whose total is
     (sum of |w|)^steps; signs that cancel leave less of it.  It never shrinks from one step to the next.
@@ -50,8 +50,9 @@ def loss(weights: Any, steps: int, dtype: DType) -> float:
         total = float(np.float_power(np.abs(np.asarray(weights, dtype=np.float64)).sum(), steps))
     if not (fused <= np.finfo(sum_type(dtype).numpy()).max).all() or not np.isfinite(total):
         return float("inf")
-    left = float(fused.sum())
-    return 2.0**-53 * (total / left if left else 1.0)
+    normal = np.where(fused < np.finfo(sum_type(dtype).numpy()).tiny, 0.0, fused)
+    left = float(normal.sum())  # what is too small for its type counts as lost
+    return 2.0**-53 * total / left + float(fused.sum() - left) / left if left else float("inf")
 
 
 def most_fused(weights: Any, dtype: DType, limit: int) -> tuple[int, float]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sparsegen.updates.schedule import UpdateSchedule
 
 #: Cells of a field that 32-bit index arithmetic reaches.
-MAX_CELLS = 2**31 - 1
+MAX_CELLS = 2**31 - 2**20
 #: Largest number of time steps of a pass.
 MAX_STEPS = RANGES["stream"]["fuse"][1] * RANGES[""]["levels"][1]
 NonFinite = Literal["any", "exact"]

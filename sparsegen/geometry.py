@@ -145,7 +145,7 @@ def _too_fused(fuse: int, fp: Footprint) -> ScheduleError:
     sums, over = sum_type(DTYPES[fp.dtype]).name, fp.lost == math.inf
     first = f"from {fp.fusable + 1} steps on the fused"
     what = (
-        f"{first} weights overflow {sums}"
+        f"{first} weights overflow {sums}, or vanish in it"
         if over
         else f"weights of both signs cancel; {first} ones would be off by {fp.lost:.1e} of their size or more, "
         f"{LOSS[sums]:g} is allowed"

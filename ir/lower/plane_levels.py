@@ -231,6 +231,8 @@ class _Plane:
     def keep(self) -> None:
         """Stores the sums of unfinished planes, each one plane nearer to completion."""
         b = self.cx.b
+        if not self.rz:  # a plane is complete at once
+            return
         for i in range(self.op.values.size):
             values = {k: self._given(k, *divmod(i, self.per_lane)) for k in range(1, 2 * self.rz + 1)}
             kept = self._kept(i, self.z)
@@ -243,9 +245,10 @@ class _Plane:
         """Stores the plane that is complete now."""
         b = self.cx.b
         for i in range(self.op.values.size):
-            value, kept = self._given(0, *divmod(i, self.per_lane)), self._kept(i, self.z - 1)
+            value, kept = self._given(0, *divmod(i, self.per_lane)), self._kept(i, self.z - self.rz)
             if kept != FALSE:
-                value = b.select(b.let("kept", kept), b.ld(self.op.sums, self._sum(0, i), hint="s"), value)
+                old = b.ld(self.op.sums, self._sum(0, i), hint="s") if self.rz else self.own[i]
+                value = b.select(b.let("kept", kept), old, value)
             b.st(into, base + i, value)
 
     # ---------------------------------------------------------------------------------- mirrored along the slowest axis

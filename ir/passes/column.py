@@ -44,7 +44,9 @@ class Column:
         lead = levels * ry, align_left(levels * rx, 2 * piece)  # windows start at a sector of 32 bytes
         size = self.warps * self.lines, 32 * piece
         step = size[0] - 2 * lead[0], size[1] - 2 * lead[1]
-        bordered = any(pair[0][0] != "periodic" for pair in op.sides)
+        # a side that no tap crosses has no say: along such an axis nothing outside is read, and nothing is kept
+        sides = tuple(pair if r else _PERIODIC for pair, r in zip(op.sides, op.radius, strict=True))
+        bordered = any(pair[0][0] != "periodic" for pair in sides)
         if min(step) <= 0 or max(ry - self.lines, rx - piece) > 0 or (bordered and max(op.radius) > 1):
             raise ScheduleError(
                 f"{levels} levels of radius {op.radius} leave nothing of {size[0]} rows and {size[1]} columns, reach "
@@ -56,7 +58,8 @@ class Column:
         above = levels * rz
         cells = self.lines * piece
         ring = Buffer("ring", op.dtype, self.stages * size[0] * size[1], "shared", 128)
-        chained = all(sum(map(bool, offset)) <= 1 for offset, _ in op.taps)  # a star's planes need no neighbours
+        # a star's planes need no neighbours to be complete
+        chained = rz > 0 and all(sum(map(bool, offset)) <= 1 for offset, _ in op.taps)
         lag = rz if chained else rz + 1
         delay = above + (levels - 1) * lag + rz  # turns until the last level's first plane is complete
         edges = Buffer("edges", op.dtype, 2 * max(1, ry) * levels * self.warps * 2 * size[1], "shared", 128)
@@ -69,10 +72,10 @@ class Column:
         tile = self.planes, *step
 
         def body(loop: t.ForTiles) -> list[Op]:
-            def steps(sides: o.Sides) -> tp.PlaneLevels:
+            def steps(border: o.Sides) -> tp.PlaneLevels:
                 return tp.PlaneLevels(
                     plane, sums, planes, edges, w, turn, kept, outside, loop.at, op.taps, (rz, ry, rx), levels, lag,
-                    self.lines, above, lead, op.shape, sides, loc=op.loc,
+                    self.lines, above, lead, op.shape, border, loc=op.loc,
                 )  # fmt: skip
 
             at = (loop.at[0] - above + turn, *loop.at[1:])
@@ -81,22 +84,22 @@ class Column:
 
             def near(axes: tuple[int, ...], border: Op, inside: Op) -> Op:
                 """The border's work where the window touches a side of these axes that is not periodic."""
-                sides = tuple(pair if axis in axes else _PERIODIC for axis, pair in enumerate(op.sides))
-                if all(pair[0][0] == "periodic" for pair in sides):
+                own = tuple(pair if axis in axes else _PERIODIC for axis, pair in enumerate(sides))
+                if all(pair[0][0] == "periodic" for pair in own):
                     return inside
-                return tp.IfBorder(at, before, window, op.shape, sides, (border,), (inside,), loc=op.loc)
+                return tp.IfBorder(at, before, window, op.shape, own, (border,), (inside,), loc=op.loc)
 
             # a block at the side of the field has its border in every turn, every block has that of the slowest axis in
             # its first and last turns
-            work = near((1, 2), steps((_PERIODIC, *op.sides[1:])), steps(()))
-            work = near((0,), steps(op.sides), work)
+            work = near((1, 2), steps((_PERIODIC, *sides[1:])), steps(()))
+            work = near((0,), steps(sides), work)
             store = tp.StorePlane(
                 out, plane, turn, loop.at, delay, self.lines, lead, step, op.shape, op.pitch[1], op.box,
                 vector(op.pitch[1], piece), loc=op.loc,
             )  # fmt: skip
             stream = tp.Planes(
                 plane, turn, kept, outside, ring, u, loop.at, self.planes + delay, above, lead, self.lines, self.stages,
-                op.shape, op.pitch[0], op.sides, vector(op.pitch[0], piece), (work, store), loc=op.loc,
+                op.shape, op.pitch[0], sides, vector(op.pitch[0], piece), (work, store), loc=op.loc,
             )  # fmt: skip
             return [t.Registers(sums, loc=op.loc), t.Registers(planes, loc=op.loc), stream]
 

@@ -68,7 +68,7 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
 
 
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
-    """A border that is not periodic holds at every level for radius 1 only; its masks have 31 bits."""
+    """A border that is not periodic holds at every level for a reach of one cell at most; its masks have 31 bits."""
     if s.lines * g.per_x > 31:
         raise ScheduleError(
             f"lines={s.lines} of {g.per_x} columns are {s.lines * g.per_x} cells a thread; 31 fit", hint="lower lines"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
@@ -18,6 +19,7 @@ from sparsegen.ir.errors import ArrayError, Loc
 from sparsegen.ir.types import DTYPES
 from sparsegen.kernel import FieldArgument
 from sparsegen.looking import Looking, Plans
+from sparsegen.memory import DEVICE, HOST, host_room, room_for
 from sparsegen.target import Target
 from sparsegen.updates.compile import UpdateChoice
 from sparsegen.updates.cuda import UpdateBuilds, UpdateExecutor
@@ -183,7 +185,13 @@ class UpdateKernel(Looking):
         def one(levels: int) -> Any:
             return empty_like(like) if levels == 1 else tuple(empty_like(like) for _ in range(levels))
 
-        made = [one(levels) for _, levels in self.update.fields]
+        device = like.layout.device_index
+        free, where = host_room, HOST
+        if device is not None:
+            free, where = lambda: self._executor(device, None).runtime.memory(), DEVICE
+        count = sum(levels for _, levels in self.update.fields)
+        with room_for({"results": count * prod(self.shape) * self.dtype.itemsize}, free, where):
+            made = [one(levels) for _, levels in self.update.fields]
         return tuple(made) if len(made) > 1 else made[0]
 
     def _apart(self, given: Views, results: Views) -> None:
@@ -198,10 +206,14 @@ class UpdateKernel(Looking):
 
         self._no_stream(stream)
         arrays, new = _host(given), _host(results)
+        needed = {"inputs": sum(a.nbytes for a in arrays.values()), "results": sum(a.nbytes for a in new.values())}
         if self.backend == "reference":
-            host.run_reference(self.update, arrays, new, steps)
-        else:
-            host.run_emulator(self._plan(steps), arrays, new)
+            with room_for(needed | {"steps": 2 * needed["inputs"]}, host_room, HOST):
+                host.run_reference(self.update, arrays, new, steps)
+            return
+        plan = self._plan(steps)
+        with room_for(needed | {"workspace": plan.workspace_nbytes}, host_room, HOST):
+            host.run_emulator(plan, arrays, new)
 
     def _on_gpu(self, given: Views, results: Views, steps: int, stream: object) -> None:
         first = next(iter(given.values()))

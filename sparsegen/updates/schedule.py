@@ -44,7 +44,7 @@ class UpdateSchedule:
         low, high = COLUMNS
         if not low <= self.column <= high:
             raise ScheduleError(f"column={self.column} is out of range", hint=f"column goes from {low} to {high}")
-        if self.threads > 1024 or self.threads % 32:
+        if min(self.block) < 1 or self.threads > 1024 or self.threads % 32:
             raise ScheduleError(
                 f"block={self.block[0]}x{self.block[1]} has {self.threads} threads; a GPU takes whole warps",
                 hint="choose a multiple of 32, up to 1024, as in block=32x8",

@@ -25,6 +25,8 @@ from sparsegen.schedule import Schedule
         ([1e10, 1.0, 1.0], np.float64, 30, ["from 31 steps on the fused weights overflow f64", "scale the weights"]),
         ([1e200, 1.0, 1.0], np.float64, 1, ["from 2 steps on", "set fuse=1,"]),
         ([1e20, 1.0, 1.0], np.float32, 1, ["overflow f32"]),
+        ([1e-200, 1e-200, 1e-200], np.float64, 1, ["vanish in it", "scale the weights"]),
+        ([1e-25, 1e-25, 1e-25], np.float32, 1, ["vanish in it"]),
         ([0.25, 0.5, 0.25], np.float64, 64, []),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,14 @@ def test_wider_stencils_and_fused_steps(kind: str, radius: int, line: str) -> No
     if "fuse=2" in line and radius > 1:
         line = line.replace("fuse=2", "fuse=1")
     run(stencil(kind, radius), line, (13, 14, 75))
+
+
+@pytest.mark.parametrize("boundary", [periodic, frozen, neumann, MIXED], ids=str)
+@pytest.mark.parametrize("extents", list(product((1, 3), repeat=3))[1:-1], ids=str)
+def test_axes_that_no_tap_crosses(extents: tuple[int, ...], boundary: BoundarySpec) -> None:
+    weights = np.random.default_rng(5).uniform(0.3, 1.3, extents)
+    s = Stencil.from_weights(weights / weights.sum(), boundary)
+    run(s, "column levels=3 lines=2 warps=5 planes=4 stages=2", (7, 9, 70))
 
 
 @pytest.mark.parametrize("pitch", [(136, 140), (131, 131), (132, 131)])

@@ -38,15 +38,17 @@ def weights(draw: st.DrawFn) -> Any:
     """Boxes and stars, some lop-sided: with no tap on one side of an axis, or with holes."""
     radius = draw(st.sampled_from([1, 1, 1, 2]))
     rng = np.random.default_rng(draw(st.integers(0, 999)))
-    w = rng.uniform(-0.2, 1.0, (2 * radius + 1,) * 3)
+    extents = (2 * radius + 1,) * 3 if draw(st.booleans()) else tuple(draw(st.sampled_from([1, 3])) for _ in range(3))
+    w = rng.uniform(-0.2, 1.0, extents)
     if draw(st.booleans()):
-        w[np.count_nonzero(np.indices(w.shape) - radius, axis=0) > 1] = 0.0
+        middle = np.array(extents).reshape(3, 1, 1, 1) // 2
+        w[np.count_nonzero(np.indices(extents) - middle, axis=0) > 1] = 0.0
     kind = draw(st.sampled_from(["any", "any", "thin", "holes"]))
     if kind == "thin":
-        w[tuple(slice(None) if axis else slice(-radius, None) for axis in range(3))] = 0.0
+        w[extents[0] // 2 + 1 :] = 0.0
     elif kind == "holes":
         w *= rng.random(w.shape) < 0.6
-    w[(radius,) * 3] = 0.7
+    w[tuple(n // 2 for n in extents)] = 0.7
     return w
 
 
