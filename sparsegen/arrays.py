@@ -271,7 +271,9 @@ class Expect:
         if layout.dtype != self.dtype:
             raise ArrayError(
                 f"{name} has dtype {layout.dtype}, the kernel was compiled for {self.dtype}",
-                hint=f"convert it to {self.dtype}, or compile with dtype={layout.dtype.name!r}; nothing is cast",
+                hint=f"convert it to {self.dtype}"
+                + (f", or compile with dtype={layout.dtype.name!r}" if layout.dtype.kind in "fV" else "")
+                + "; nothing is cast",
             )
         if len(layout.shape) != len(self.shape):
             raise ArrayError(

@@ -164,9 +164,12 @@ def _field(args: Args, stencil: Stencil | Update) -> Any:
     if args.input is None:
         return np.random.default_rng(args.seed).random(shape).astype(DTYPES[stencil.dtype].numpy())
     try:
-        return np.load(args.input, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise ArrayError(f"cannot read {args.input}: {error}", hint="write it with numpy.save") from error
+        found = np.load(args.input, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ArrayError(f"cannot read {args.input}: it holds no array", hint="write it with numpy.save") from error
+    if not isinstance(found, np.ndarray):
+        raise ArrayError(f"{args.input} holds several arrays", hint="write one with numpy.save")
+    return found
 
 
 def _stacked(result: Any) -> Any:

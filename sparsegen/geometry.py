@@ -18,7 +18,7 @@ from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.fuse import LOSS
 from sparsegen.ir.types import DTYPES, sum_type
-from sparsegen.schedule import ITEMSIZE, MMA, StencilSchedule, unknown
+from sparsegen.schedule import FAMILIES, ITEMSIZE, MMA, StencilSchedule, unknown
 
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
@@ -154,6 +154,11 @@ def _too_fused(fuse: int, fp: Footprint) -> ScheduleError:
     return ScheduleError(f"fuse={fuse}: {what}", hint=knob + (", or scale the weights" if over else ""))
 
 
+def _width(s: StencilSchedule) -> str:
+    """The word of a family's line that says how much of a row or plane a warp has."""
+    return next((word for word in ("cols", "lines", "strips", "products") if word in FAMILIES[s.family]), "block")
+
+
 def legal(schedule: StencilSchedule, fp: Footprint, device: DeviceProfile) -> None:
     """Return if the schedule can run the stencil on the device, else raise a ScheduleError with reason and knob."""
     s = schedule
@@ -162,7 +167,8 @@ def legal(schedule: StencilSchedule, fp: Footprint, device: DeviceProfile) -> No
     own = family(s)
     if fp.axes not in own.AXES:
         raise ScheduleError(
-            f"{s.family} takes fields of {' or '.join(map(str, own.AXES))} axes, the stencil has {fp.axes}",
+            f"{s.family} takes fields of {' or '.join(map(str, own.AXES))} axes, the stencil has {fp.axes}"
+            + (" (one row of weights works on each row alone)" if fp.flat else ""),
             hint=f"choose {takers(fp.axes)}",
         )
     if (
@@ -189,12 +195,12 @@ def legal(schedule: StencilSchedule, fp: Footprint, device: DeviceProfile) -> No
             f"{g.smem_bytes} bytes of shared memory a block; {device.name} has {device.smem_block}",
             hint="make tile= smaller" + (", or lower stages" if s.stages > 1 else "")
             if s.tile
-            else "lower stages, warps or cols",
+            else f"lower stages, warps or {_width(s)}",
         )
     regs = registers(s, g, fp)
     if regs > MAX_REGISTERS or up(regs, 8) * up(g.threads, 32 * device.sub_cores) > device.regs_sm:
         raise ScheduleError(
             f"about {regs} registers a thread, {g.threads} threads; {device.name} has {MAX_REGISTERS} a thread and "
             f"{device.regs_sm} an SM",
-            hint="lower fuse, make tile= smaller, or change warps" if s.tile else "lower levels, fuse or cols",
+            hint="lower fuse, make tile= smaller, or change warps" if s.tile else f"lower levels, fuse or {_width(s)}",
         )

@@ -44,9 +44,10 @@ class FuseTime:
 
     def _fuse(self, op: o.Stencil) -> list[Op]:
         one = dense_weights(op)
-        if (lost := loss(one, self.steps, op.dtype)) == inf:
+        lost = loss(one, self.steps, op.dtype) if self.steps > 1 else 0.0
+        if lost == inf:
             raise ScheduleError(
-                f"fuse={self.steps}: the fused weights overflow (absolute weights sum to {np.abs(one).sum():g})",
+                f"fuse={self.steps}: the fused weights overflow or vanish (absolute ones sum to {np.abs(one).sum():g})",
                 loc=op.loc,
                 hint="fuse fewer steps or scale the weights",
             )

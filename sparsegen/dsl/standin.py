@@ -124,6 +124,8 @@ class Accessor(Refused):
         if attribute == "prev" and self._level + 1 < levels:
             return Accessor(self._trace, self._parameter, self._level + 1)
         why, hint = "a field has no attributes inside a stencil", f"read cells of {name} as {name}[0, 0]"
+        if levels > 1:
+            why, hint = "a field has one attribute, prev", f"earlier levels are {name}.prev, {name}.prev.prev, ..."
         if attribute == "prev" and self._parameter.coef:
             why = "a coefficient does not change and has no earlier time levels"
         elif attribute == "prev":

@@ -35,7 +35,8 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
             else f"radius {kk // 2} (fuse={s.fuse}) reaches beyond the neighbouring lane, which owns cols={s.cols}"
             if kk // 2 > s.cols
             else f"levels={s.levels} of radius {kk // 2} leave nothing of a strip of {width} columns",
-            hint="take more columns a lane, or lower levels or fuse",
+            hint=f"set cols={up(s.cols, piece)}" if s.cols % piece
+            else "take more columns a lane, or lower levels or fuse",
         )  # fmt: skip
     slot = width + width // (8 * piece) * piece  # a piece left out after every eight, against bank conflicts
     reach = 2 * s.levels * ry
