@@ -46,6 +46,7 @@ from sparsegen.cost.terms import (
     RIM_THREADS,
     RIM_TILE,
     STATIC,
+    STATIC_ODD,
     SYMBOLS,
     equations,
 )
@@ -264,7 +265,8 @@ def _values(
         "edge": EDGE if fp.boundary != "periodic" and family(s).RIM == "fused" else 0.0,
         "reach": g.reach,
     }
-    v |= {"static": STATIC, "l1_hold": L1_HOLD, "block": BLOCK, "ilp": ILP}
+    odd = s.family == "stream" and shape[-1] * item % 16 != 0
+    v |= {"static": STATIC_ODD if odd else STATIC, "l1_hold": L1_HOLD, "block": BLOCK, "ilp": ILP}
     v |= _rim(s, g, shape, d, fp)
     if len(shape) == 3:
         v |= {"nz": shape[0], "P": g.planes, "reach_z": g.halo_planes - g.planes}

@@ -81,6 +81,8 @@ RIM_ROW, RIM_ROW_THREADS = 64, 256
 # ---- fitted on one H200 (tests/cost/measured.py); everything above is counted or read from a profile
 #: Time of the memory for blocks that stay, over that for blocks of one tile each.
 STATIC = 1.32
+#: The same where warps stream rows whose extent 16 bytes do not divide; no counter has told why.
+STATIC_ODD = 1.5
 #: Sectors written, over the least, where results are stored as single elements.
 HALF_SECTORS = 1.5
 #: Clocks that a loaded line is held in L1 from request to use, with the memory saturated.

@@ -139,6 +139,7 @@ STREAMS = [
     for name, levels, boundary, time in (line.split() for line in _STREAMS.split("\n")[1:-1])
 ]
 STREAMS += [Stream("heat", 10, (10007, 9999), pitch, "periodic", t) for pitch, t in ((10000, 591.0), (9999, 578.0))]
+STREAMS += [Stream("box9", n, (10007, 9999), 10000, "periodic", t) for n, t in ((6, 564.0), (8, 688.0))]
 
 
 @dataclass(frozen=True)

@@ -205,6 +205,11 @@ def test_static_earns_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     before = np.mean([abs(at(p).time * 1e6 / p.microseconds - 1) for p in bound])
     monkeypatch.setattr(model, "STATIC", 1.0)
     assert np.mean([abs(at(p).time * 1e6 / p.microseconds - 1) for p in bound]) > before
+    monkeypatch.undo()
+    odd = next(p for p in STREAMS if (p.stencil, p.levels, p.shape) == ("box9", 6, (10007, 9999)))
+    before = abs(at(odd).time * 1e6 / odd.microseconds - 1)
+    monkeypatch.setattr(model, "STATIC_ODD", model.STATIC)
+    assert abs(at(odd).time * 1e6 / odd.microseconds - 1) > before + 0.05
 
 
 @pytest.mark.parametrize("shape", [(10007, 9999), (300, 1031), (1, 100003)])
