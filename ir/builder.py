@@ -105,6 +105,15 @@ class Builder:
         self.emit(w.Let((out,), e, loc=self.loc))
         return out
 
+    def name(self, expr: Expr, hint: str) -> Value:
+        """The expression as a value, named if it is not one."""
+        v = self.let(hint, expr)
+        if isinstance(v, Value):
+            return v
+        out = self.fresh(hint, s32, v.lo, v.hi)
+        self.emit(w.Let((out,), v, loc=self.loc))
+        return out
+
     def const(self, dtype: DType, value: float, hint: str = "c") -> Value:
         out = self.fresh(hint, dtype)
         self.emit(w.ConstFloat((out,), float(value), loc=self.loc))

@@ -62,6 +62,14 @@ class ArrayError(SparsegenError):
     """An array of the wrong dtype, shape, stride, device or overlap."""
 
 
+class FormatError(SparsegenError):
+    """A sparse format that is unknown or cannot hold a matrix, or a file of one that cannot be trusted."""
+
+
+class ProductError(SparsegenError):
+    """A sparse product that cannot be described: no sparse matrix, a bad n, an unknown activation."""
+
+
 class ToolchainError(SparsegenError):
     """nvcc or a disassembler is missing or failed."""
 

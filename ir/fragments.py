@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .types import DType, f16, f32, f64, u32
+from .types import DType, bf16, f16, f32, f64, u32
 
 Place = Callable[[int, int], tuple[int, int]]
 
@@ -89,7 +89,7 @@ def _f64(m: int, k: int, cc: int) -> MmaShape:
     )  # fmt: skip
 
 
-def _f16(k: int) -> MmaShape:
+def _f16(k: int, dtype: DType = f16) -> MmaShape:
     def a_at(s: int, h: int, e: int) -> Place:
         return lambda g, t: (g + 8 * h, 8 * s + 2 * t + e)
 
@@ -100,9 +100,9 @@ def _f16(k: int) -> MmaShape:
         return lambda g, t: (g + 8 * h, 2 * t + e)
 
     return MmaShape(
-        16, 8, k, f"mma.sync.aligned.m16n8k{k}.row.col.f32.f16.f16.f32",
-        Fragment(16, k, f16, u32, tuple(a_at(s, h, e) for s in range(k // 8) for h in (0, 1) for e in (0, 1))),
-        Fragment(k, 8, f16, u32, tuple(b_at(s, e) for s in range(k // 8) for e in (0, 1))),
+        16, 8, k, f"mma.sync.aligned.m16n8k{k}.row.col.f32.{dtype}.{dtype}.f32",
+        Fragment(16, k, dtype, u32, tuple(a_at(s, h, e) for s in range(k // 8) for h in (0, 1) for e in (0, 1))),
+        Fragment(k, 8, dtype, u32, tuple(b_at(s, e) for s in range(k // 8) for e in (0, 1))),
         Fragment(16, 8, f32, f32, tuple(c_at(h, e) for h in (0, 1) for e in (0, 1))),
         80,
     )  # fmt: skip
@@ -115,4 +115,5 @@ SHAPES: Final[dict[str, MmaShape]] = {
     "f64.m16n8k16": _f64(16, 16, 90),
     "f16.m16n8k8": _f16(8),
     "f16.m16n8k16": _f16(16),
+    "bf16.m16n8k16": _f16(16, bf16),
 }

@@ -13,7 +13,7 @@ from .types import Buffer, DType, pred, u32
 from .uniform import NAMES, WARP, breaks
 from .verify import Context, check
 
-UNARY: Final = ("neg", "abs", "sqrt", "not", "popc", "clz", "brev")
+UNARY: Final = ("neg", "abs", "sqrt", "exp", "tanh", "not", "popc", "clz", "brev")
 ARITHMETIC: Final = ("add", "sub", "mul", "div", "min", "max")
 BITS: Final = ("and", "or", "xor", "shl", "shr")
 COMPARE: Final = ("lt", "le", "eq", "ne")
@@ -147,8 +147,8 @@ def _unary(op: w.Unary, ctx: Context) -> None:
         ctx.need(out.dtype.is_int, f"clz gives an integer, not {out.dtype}")
     else:
         ctx.typed(a, out.dtype, "the operand")
-    if op.op == "sqrt":
-        ctx.need(out.dtype.kind == "float", f"sqrt needs a floating-point value, not {out.dtype}")
+    if op.op in ("sqrt", "exp", "tanh"):
+        ctx.need(out.dtype.kind == "float", f"{op.op} needs a floating-point value, not {out.dtype}")
 
 
 @check(w.Binary)

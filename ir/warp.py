@@ -111,7 +111,7 @@ class ConstFloat(Op):
 
 @define("warp.unary")
 class Unary(Op):
-    """``neg``, ``abs``, ``sqrt``, ``not``, ``popc``, ``clz``, ``brev`` of one value; popc gives u32."""
+    """``neg abs``, ``sqrt exp tanh`` of floats, ``not``, ``popc``, ``clz``, ``brev`` of one value; popc gives u32."""
 
     out: tuple[Value] = result()
     op: str = attr()

@@ -26,18 +26,24 @@ if TYPE_CHECKING:
     from sparsegen.dsl.stencil import Stencil
     from sparsegen.dsl.trace import Coef, Field, stencil
     from sparsegen.dsl.update import Update
+    from sparsegen.formats import load, sparse
     from sparsegen.ir.errors import (
         ArrayError,
         BoundaryError,
         DeviceError,
+        FormatError,
         IRError,
         KernelFault,
+        ProductError,
         ScheduleError,
         SparsegenError,
         StencilError,
         ToolchainError,
     )
     from sparsegen.kernel import Kernel
+    from sparsegen.products.kernel import SpmmKernel
+    from sparsegen.products.product import spmm
+    from sparsegen.products.schedule import SpmmSchedule
     from sparsegen.schedule import Schedule, StencilSchedule
     from sparsegen.updates.kernel import UpdateKernel
     from sparsegen.updates.schedule import UpdateSchedule
@@ -58,21 +64,28 @@ __all__ = [
     "frozen",
     "neumann",
     "dirichlet",
+    "sparse",
+    "load",
+    "spmm",
     # choosing
     "Schedule",
     "StencilSchedule",
     "UpdateSchedule",
+    "SpmmSchedule",
     "schedules",
     # compiling and running
     "compile",
     "Kernel",
     "UpdateKernel",
+    "SpmmKernel",
     # errors
     "SparsegenError",
     "StencilError",
     "BoundaryError",
     "ScheduleError",
     "ArrayError",
+    "FormatError",
+    "ProductError",
     "ToolchainError",
     "DeviceError",
     "IRError",
@@ -99,6 +112,11 @@ _HOMES = {
     "Kernel": "kernel",
     "UpdateSchedule": "updates.schedule",
     "UpdateKernel": "updates.kernel",
+    "sparse": "formats",
+    "load": "formats",
+    "spmm": "products.product",
+    "SpmmSchedule": "products.schedule",
+    "SpmmKernel": "products.kernel",
     **dict.fromkeys([name for name in __all__ if name.endswith("Error") or name == "KernelFault"], "ir.errors"),
 }
 

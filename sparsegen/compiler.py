@@ -19,7 +19,7 @@ from sparsegen.dsl.stencil import Stencil
 from sparsegen.dsl.update import Update
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import legal, legalise, misfit, split, with_steps
-from sparsegen.ir.errors import Loc, ScheduleError, SparsegenError, StencilError
+from sparsegen.ir.errors import Loc, ProductError, ScheduleError, SparsegenError, StencilError
 from sparsegen.schedule import RANGES, Schedule, StencilSchedule
 from sparsegen.target import Target, resolve
 
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from sparsegen.cost.search import Ranking
     from sparsegen.cost.stencil import Cost
     from sparsegen.kernel import Kernel
+    from sparsegen.products.cost import SpmmCost
+    from sparsegen.products.kernel import SpmmKernel
+    from sparsegen.products.product import Product
+    from sparsegen.products.schedule import SpmmSchedule
     from sparsegen.updates.cost import UpdateCost
     from sparsegen.updates.kernel import UpdateKernel
     from sparsegen.updates.schedule import UpdateSchedule
@@ -59,15 +63,23 @@ def compile(
     schedule: str | UpdateSchedule = "auto",
     nonfinite: NonFinite = "any",
 ) -> UpdateKernel: ...
+@overload
 def compile(
-    stencil: Stencil | Update,
-    shape: Sequence[int],
+    stencil: Product,
+    *,
+    device: str | Path | DeviceProfile = "auto",
+    backend: str = "auto",
+    schedule: str | SpmmSchedule = "auto",
+) -> SpmmKernel: ...
+def compile(
+    stencil: Stencil | Update | Product,
+    shape: Sequence[int] = (),
     steps: int = 1,
     device: str | Path | DeviceProfile = "auto",
     backend: str = "auto",
-    schedule: str | StencilSchedule | UpdateSchedule = "auto",
+    schedule: str | StencilSchedule | UpdateSchedule | SpmmSchedule = "auto",
     nonfinite: NonFinite = "any",
-) -> Kernel | UpdateKernel:
+) -> Kernel | UpdateKernel | SpmmKernel:
     """A kernel that does ``steps`` time steps of ``stencil`` on fields of ``shape`` (cells on each axis).
 
     ``device``: what the code is for: ``"auto"`` (this machine's GPU; without one the H200), a profile's name, a TOML
@@ -82,13 +94,24 @@ def compile(
     A general update (several fields or levels, coefficients, a formula that is not linear) takes schedules such as
     ``"direct block=32x8 column=4"`` on the CUDA cores, and its kernel is called with all its arrays.
 
+    A sparse product (``sg.spmm``) has no shape and steps of its own; it takes schedules such as ``"bitmap cols=16"``,
+    whose other words the cost model chooses, and ``"dense"``.
+
     Raises StencilError (rank, shape, steps, dtype), ScheduleError (unknown, contradictory, or illegal on the device:
     shared memory, registers, instructions it does not have), DeviceError (unknown, or not here); all before nvcc runs.
     """
     from sparsegen.kernel import Kernel
+    from sparsegen.products.product import Product
 
     loc = user_loc()
     with located(loc):
+        if isinstance(stencil, Product):
+            from sparsegen.products.compile import choose as choose_product
+            from sparsegen.products.kernel import SpmmKernel
+
+            _no_grid(shape, steps, nonfinite)
+            target = resolve(device, backend)
+            return SpmmKernel(stencil, target, choose_product(stencil, target, schedule), loc)
         sizes = _shape(stencil, shape)
         count = positive(steps, "steps")
         if nonfinite not in ("any", "exact"):
@@ -120,18 +143,27 @@ def schedules(
     device: str | Path | DeviceProfile = "auto",
     nonfinite: NonFinite = "any",
 ) -> list[UpdateCost]: ...
+@overload
+def schedules(stencil: Product, *, device: str | Path | DeviceProfile = "auto") -> list[SpmmCost]: ...
 def schedules(
-    stencil: Stencil | Update,
-    shape: Sequence[int],
+    stencil: Stencil | Update | Product,
+    shape: Sequence[int] = (),
     steps: int | None = None,
     device: str | Path | DeviceProfile = "auto",
     nonfinite: NonFinite = "any",
-) -> list[Cost] | list[UpdateCost]:
+) -> list[Cost] | list[UpdateCost] | list[SpmmCost]:
     """The predicted cost of every legal schedule, cheapest a time step first; each has ``.schedule`` and ``.rate``.
 
     ``steps`` limits how many time steps a pass may do (default: as many as a schedule can).  Errors as in ``compile``.
     """
+    from sparsegen.products.product import Product
+
     with located(user_loc()):
+        if isinstance(stencil, Product):
+            from sparsegen.products.compile import ranked as ranked_products
+
+            _no_grid(shape, 1 if steps is None else steps, nonfinite)
+            return ranked_products(stencil, resolve(device, "emulator" if device != "auto" else "auto").profile)
         sizes = _shape(stencil, shape)
         if isinstance(stencil, Update):
             from sparsegen.updates.compile import rank
@@ -156,19 +188,26 @@ def located(loc: Loc | None) -> Iterator[None]:
         raise
 
 
-def positive(value: Any, name: str) -> int:
-    """A positive whole number given by the user; StencilError otherwise."""
+def positive(value: Any, name: str, error: type[SparsegenError] = StencilError) -> int:
+    """A positive whole number given by the user; ``error`` otherwise."""
     try:
         if isinstance(value, bool):
             raise TypeError
         count = operator.index(value)
     except TypeError:
-        raise StencilError(
-            f"{name}={value!r} is not a whole number", hint=f"pass a positive int, as in {name}=100"
-        ) from None
+        raise error(f"{name}={value!r} is not a whole number", hint=f"pass a positive int, as in {name}=100") from None
     if count < 1:
-        raise StencilError(f"{name}={count}: there is nothing to do", hint=f"pass a positive int, as in {name}=100")
+        raise error(f"{name}={count}: there is nothing to do", hint=f"pass a positive int, as in {name}=100")
     return count
+
+
+def _no_grid(shape: Any, steps: Any, nonfinite: str) -> None:
+    """ProductError for what only a stencil has."""
+    for name, value, default in (("shape", shape, ()), ("steps", steps, 1), ("nonfinite", nonfinite, "any")):
+        if value != default:
+            raise ProductError(
+                f"{name}={value!r} means nothing to a sparse product", hint=f"leave {name} away: W and n say its size"
+            )
 
 
 def _shape(stencil: Any, shape: Any) -> tuple[int, ...]:

@@ -29,7 +29,10 @@ class LaunchCounts:
 
 @dataclass(frozen=True)
 class Counts(Mapping[str, int]):
-    """Counts of a call: ``counts[name]`` is the total over all launches, ``launches`` has each kind of launch once."""
+    """Counts of a call: ``counts[name]`` is the total over all launches, ``launches`` has each kind of launch once.
+
+    ``steps``: the time steps of the call; 0 for a product, which has none.
+    """
 
     launches: tuple[LaunchCounts, ...]
     steps: int
@@ -57,7 +60,7 @@ class Counts(Mapping[str, int]):
         for launch in self.launches:
             lines.append(f"{launch.kernel}, launched {launch.times} time{'s' * (launch.times != 1)}; each:")
             lines += [f"  {name:<28} {n:>16,}" for name, n in sorted(launch.counts.items())]
-        lines.append(f"in all, {self.steps} time step{'s' * (self.steps != 1)}:")
+        lines.append(f"in all, {self.steps} time step{'s' * (self.steps != 1)}:" if self.steps else "in all:")
         lines += [f"  {name:<28} {n:>16,}" for name, n in sorted(self.total.items())]
         return "\n".join(lines)
 

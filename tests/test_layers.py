@@ -59,7 +59,7 @@ def fault(module: str, target: str) -> str | None:
             target, "sparsegen.backends.cuda", *GPU_LIBRARIES
         ):
             return "the emulator and the reference run on a machine without CUDA"
-    elif within(module, "sparsegen.cost", "sparsegen.updates.cost") and within(
+    elif within(module, "sparsegen.cost", "sparsegen.updates.cost", "sparsegen.products.cost") and within(
         target, "sparsegen.backends", "sparsegen.ir.warp"
     ):
         return "the cost formulas are checked against the emulator's counts, so they must not come from there"

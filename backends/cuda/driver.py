@@ -254,6 +254,13 @@ class DriverRuntime:
         """Any handle will do."""
         return True
 
+    def capturing(self, stream: int | None) -> bool:
+        """Whether the stream is being captured; the default stream cannot be."""
+        if not stream:
+            return False
+        with self.current():
+            return int(call(self.cu.cuStreamIsCapturing, self.stream(stream))) != 0
+
     def synchronize(self, stream: int | None = None) -> None:
         """Wait for a stream, or for the whole context."""
         with self.current():

@@ -201,7 +201,8 @@ def _float32(value: float) -> str:
 
 #: Names that values must not have: what generated code calls, and macros.
 _KEYWORDS: Final = KEYWORDS | frozenset(
-    "abs fabs fabsf fma fmaf fmax fmaxf fmin fminf hsqrt llabs max min sqrt sqrtf NULL INFINITY NAN linux unix "
+    "abs exp expf fabs fabsf fma fmaf fmax fmaxf fmin fminf hsqrt llabs max min sqrt sqrtf tanh tanhf NULL INFINITY "
+    "NAN linux unix "
     "threadIdx blockIdx blockDim gridDim warpSize half nv_bfloat16 smem main "
     "char2 char4 uchar2 uchar4 short2 short4 ushort2 ushort4 int2 int4 uint2 uint4 longlong2 ulonglong2 float2 float4 "
     "double2".split()

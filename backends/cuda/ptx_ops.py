@@ -203,6 +203,7 @@ def convert(a: str, src: DType, dst: DType) -> str:
 
 _FLOAT_UNARY: Final = {
     ("abs", "f64"): "fabs({})", ("sqrt", "f64"): "sqrt({})", ("abs", "f32"): "fabsf({})", ("sqrt", "f32"): "sqrtf({})",
+    ("exp", "f64"): "exp({})", ("tanh", "f64"): "tanh({})", ("exp", "f32"): "expf({})", ("tanh", "f32"): "tanhf({})",
     ("abs", "f16"): "__habs({})", ("sqrt", "f16"): "hsqrt({})",
     ("abs", "bf16"): "__habs({})", ("sqrt", "bf16"): "hsqrt({})",
 }  # fmt: skip

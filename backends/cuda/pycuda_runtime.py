@@ -276,6 +276,10 @@ class PycudaRuntime:
         """Whether this is the default stream or one of ``new_stream``."""
         return not stream or stream in self._streams
 
+    def capturing(self, stream: int | None) -> bool:
+        """Never: it has no graphs, and takes no stream of a library that has."""
+        return False
+
     def synchronize(self, stream: int | None = None) -> None:
         """Wait for a stream, or for the whole context."""
         queue = self.stream(stream)

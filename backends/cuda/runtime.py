@@ -148,6 +148,10 @@ class Runtime(Protocol):
         """Whether ``launch`` can use this stream."""
         ...
 
+    def capturing(self, stream: int | None) -> bool:
+        """Whether the work that is put on a stream goes into a graph, to run later and repeatedly."""
+        ...
+
     def synchronize(self, stream: int | None = None) -> None:
         """Wait for one stream, or with None for all work of the device."""
         ...

@@ -156,7 +156,7 @@ def _as(x: Any, npt: Any) -> Any:
 def _unary(op: w.Unary) -> Callable[[Any], Any]:
     d, name = dtype_of(op.a), op.op
     if d.kind == "float":
-        fs: dict[str, Any] = {"neg": np.negative, "abs": np.abs, "sqrt": np.sqrt}
+        fs: dict[str, Any] = {"neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "tanh": np.tanh}
         if name in fs:
             f = fs[name]
             return lambda a: f(a)

@@ -5,11 +5,30 @@ from __future__ import annotations
 from .. import tile as t
 from .. import warp as w
 from ..node import walk
-from . import add_points, control, copy, lowrank, mma, patches, planes, points, steps, store, stream, toeplitz, update
+from . import (
+    add_points,
+    bitmap,
+    bitmap_sums,
+    control,
+    copy,
+    lowrank,
+    mma,
+    patches,
+    planes,
+    points,
+    steps,
+    store,
+    stream,
+    toeplitz,
+    update,
+)
 from .context import RULES, Context
 
 #: The files whose import registers the rules.
-RULE_FILES = (add_points, control, copy, lowrank, mma, patches, planes, points, steps, store, stream, toeplitz, update)
+RULE_FILES = (
+    add_points, bitmap, bitmap_sums, control, copy, lowrank, mma, patches, planes, points, steps, store, stream,
+    toeplitz, update,
+)  # fmt: skip
 
 
 def lower_func(func: t.Func) -> w.Func:

@@ -4,6 +4,8 @@ In a loop over tiles the asynchronous copies become prefetches.  Who reads the f
 copies do (a layout transform that soon lets go of it), the ring has ``stages - 1`` slots and is refilled after them;
 if the computation itself reads it, the ring has ``stages`` slots and is refilled at once.
 
+Where each warp has a ring of its own (``tile.walk_slabs``), that gets its stages, and its copies run as far ahead.
+
 With one stage nothing is fetched ahead: a tile's copies are plain, through registers, or (``asynchronous``) all under
 way together, in 16-byte pieces past the registers, and waited for at once.
 """
@@ -14,9 +16,10 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 from .. import tile as t
+from .. import tile_bitmap as tb
 from ..expr import Expr, as_expr
 from ..module import Module
-from ..node import Op, buffers, fields, rewrite
+from ..node import Op, buffers, fields, rewrite, walk
 from ..types import Buffer
 from .manager import register
 
@@ -37,12 +40,32 @@ class Pipeline:
         return replace(module, funcs=tuple(rule(f) if isinstance(f, t.Func) else f for f in module.funcs))
 
     def _func(self, func: t.Func) -> t.Func:
+        func = self._walk(func)
         rings: dict[Buffer, Buffer] = {}
         body = [self._loop(op, rings) if isinstance(op, t.ForTiles) and op.stride else op for op in func.body]
         slots = {new: new.size // old.size for old, new in rings.items()}
         body = [replace(op, buf=rings[op.buf], slots=slots[rings[op.buf]])
                 if isinstance(op, t.Alloc) and op.buf in rings else op for op in body]  # fmt: skip
         return replace(func, body=tuple(body))
+
+    def _walk(self, func: t.Func) -> t.Func:
+        """The rings of single warps with all their stages; whoever uses them later uses the larger ones."""
+        wider: dict[Buffer, Buffer] = {}
+        for op in walk(func.body):
+            if isinstance(op, tb.WalkSlabs):
+                warps = op.bars.size
+                wider[op.ring] = replace(op.ring, size=max(self.stages * warps * op.slot_words, op.least))
+                wider[op.bars] = replace(op.bars, size=self.stages * warps)
+
+        def rename(op: Op) -> Op:
+            changed: dict[str, Any] = {"stages": self.stages} if isinstance(op, tb.WalkSlabs) else {}
+            for name, kind, _ in fields(op):
+                b = getattr(op, name)
+                if kind in ("buffer", "declare") and b is not None:
+                    changed[name] = wider.get(b, b) if isinstance(b, Buffer) else tuple(wider.get(x, x) for x in b)
+            return replace(op, **changed)
+
+        return replace(func, body=rewrite(func.body, rename)) if wider else func
 
     def _loop(self, loop: t.ForTiles, rings: dict[Buffer, Buffer]) -> t.ForTiles:
         fetches = [op for op in loop.body if _fetches(op)]

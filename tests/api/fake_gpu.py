@@ -54,6 +54,15 @@ class FakeRuntime:
         assert array.flags.c_contiguous
         ctypes.memmove(array.ctypes.data, pointer, array.nbytes)
 
+    def zero(self, pointer: int, nbytes: int, stream: int | None = None) -> None:
+        ctypes.memset(pointer, 0, nbytes)
+
+    def synchronize(self, stream: int | None = None) -> None:
+        pass
+
+    def capturing(self, stream: int | None) -> bool:
+        return False
+
     def load(self, cubin: Any) -> Any:
         return cubin
 

@@ -1,0 +1,318 @@
+"""Products with bitmap tiles: shares, the ring of a warp, x as B fragments, and the decode."""
+
+from __future__ import annotations
+
+from .. import tile_bitmap as t
+from .. import warp as w
+from ..expr import Const, Expr, Value, all_of, as_expr, minimum
+from ..types import DType, f32, u16, u32
+from .context import Context, rule
+
+#: Words of a tile's index and of its masks.
+INDEX, MASKS = 4, 32
+#: Bytes of a chunk; the index counts in them.
+CHUNK = 8
+#: Chunks of zeros behind the last values.
+SLACK = 4
+#: One bit of each nibble: the elements of a fragment in a lane's mask.
+NIBBLES = 0x11111111
+#: ``mask * SPREAD + ZEROS``: the selector of a byte permute that puts four compressed bytes where the mask has ones
+#: (the nibble counts the ones before it) and bytes of zero (4 to 7) elsewhere.
+SPREAD, ZEROS = 0x1110 - 4, 0x4444
+#: Selectors that interleave low and high bytes of values 0, 1 and of 2, 3.
+FIRST_PAIR, SECOND_PAIR = 0x5140, 0x7362
+
+
+def part(index: Expr, parts: int, total: Expr | int) -> Expr:
+    """Where part ``index`` of ``parts`` begins, of ``total`` things shared as evenly as they come."""
+    return index * total // parts
+
+
+@rule(t.ShareStrips)
+def share_strips(cx: Context, op: t.ShareStrips) -> None:
+    b, saved = cx.b, dict(cx.env)
+    cx.shared += op.shared
+    run = b.let("run", cx.bx // (op.splits * op.tiles))
+    first = b.let("first", part(run, op.groups, op.strips))
+    count = b.let("count", part(run + 1, op.groups, op.strips) - first, lo=0, hi=-(-op.strips // op.groups))
+    cx.env |= {
+        op.first: first, op.count: count, op.split: b.let("split", cx.bx // op.tiles % op.splits),
+        op.column: b.let("column", cx.bx % op.tiles * op.cols),
+    }  # fmt: skip
+    for inner in op.body:
+        cx.lower(inner)
+    cx.env = saved
+
+
+class _Ring:
+    """A warp's ring: its strips, its turns, the copies of a turn."""
+
+    def __init__(self, cx: Context, op: t.WalkSlabs) -> None:
+        b = self.b = cx.b
+        self.cx, self.op = cx, op
+        # the same in all lanes, and from a shuffle nvcc knows it: no branch that depends on it then needs a way round
+        warp = b.shfl("idx", cx.warp, 0, hint="me")
+        row_warp, slab_warp = b.let("row_warp", warp % op.row_warps), b.let("slab_warp", warp // op.row_warps)
+        first, count, split = (cx.resolve(e) for e in (op.first, op.count, op.split))
+        before = b.let("before", part(row_warp, op.row_warps, count))
+        self.own = b.let("own", first + before, hi=op.strips)
+        self.mine = b.let("mine", part(row_warp + 1, op.row_warps, count) - before, lo=0, hi=op.rows)
+        self.begin = b.let("begin", part(split, op.splits, op.slabs) + slab_warp)
+        end = part(split + 1, op.splits, op.slabs)
+        left = b.let("left", end - self.begin + (op.slab_warps - 1), lo=0)  # none begins further past the end
+        most = -(-op.slabs // op.slab_warps)
+        self.turns = b.let("turns", left // op.slab_warps * minimum(self.mine, 1), hi=most)
+        self.bar = b.let("bar", warp * op.stages)
+        self.ahead = b.alloc("ahead", u32, 2)  # of turn i: where its chunks begin and end, in lane i % 32
+
+    def tile(self, turn: Expr) -> Expr:
+        """The warp's first tile of a turn."""
+        op = self.op
+        return self.b.let(
+            "tile", (self.begin + turn * op.slab_warps) * op.strips + self.own, hi=op.slabs * op.strips - 1
+        )
+
+    def look(self, turn: Expr) -> None:
+        """Each lane finds the chunks of one of the next 32 turns."""
+        b, op = self.b, self.op
+        tile = self.tile(b.let("look", minimum(turn + self.cx.lane, self.turns - 1), lo=0))
+        for i, at in enumerate((tile, tile + self.mine)):
+            b.st(self.ahead, i, b.ld(op.index, at * INDEX, cache="nc", hint="place"))
+
+    def fetch(self, turn: Expr, stage: Expr) -> None:
+        """One lane starts the copies of a turn: of the index, the masks and the values of the warp's strips."""
+        b, op = self.b, self.op
+        top = (op.values.size // 2 - SLACK) * CHUNK
+        places = [b.ld(self.ahead, i, lo=0, hi=top) for i in (0, 1)]
+        begin, end = (b.shfl("idx", place, turn % 32, hint="place") for place in places)
+        with b.if_(self.cx.lane.eq(0)):
+            # 16 bytes are two chunks, and a lane may read one chunk past the last
+            start = b.let("start", begin // (2 * CHUNK) * 2)
+            chunks = b.let("chunks", (end // CHUNK + 3) // 2 * 2 - start, lo=0, hi=op.chunks)
+            tile, bar, slot = self.tile(turn), self.bar + stage, self.slot(stage)
+            b.emit(w.MbarArrive(op.bars, bar, self.mine * ((INDEX + MASKS) * 4) + chunks * CHUNK))
+            for src, at, to, count in (
+                (op.index, tile * INDEX, slot, self.mine * INDEX),
+                (op.masks, tile * MASKS, slot + op.rows * INDEX, self.mine * MASKS),
+                (op.values, start * 2, slot + op.rows * (INDEX + MASKS), chunks * 2),
+            ):
+                b.emit(w.BulkCopy(op.ring, to, src, at, count, op.bars, bar))
+
+    def slot(self, stage: Expr) -> Expr:
+        """First word of a stage's slot."""
+        return (self.bar + stage) * self.op.slot_words
+
+
+@rule(t.WalkSlabs)
+def walk_slabs(cx: Context, op: t.WalkSlabs) -> None:
+    b, saved = cx.b, dict(cx.env)
+    ring = _Ring(cx, op)
+    with b.if_(cx.lane.eq(0)):
+        with b.for_("s", 0, op.stages) as s:
+            b.emit(w.MbarInit(op.bars, ring.bar + s, 1))
+        b.fence("mbar_init")
+    b.sync()
+    with b.if_(ring.turns.gt(0)):
+        ring.look(as_expr(0))
+    with b.for_("s", 0, minimum(ring.turns, op.stages)) as s:
+        ring.fetch(s, s)
+    with b.for_("turn", 0, ring.turns, unroll=1) as turn:
+        stage = b.let("stage", turn % op.stages)
+        slab = b.let("slab", ring.begin + turn * op.slab_warps, hi=op.slabs - 1)
+        cx.env |= {
+            op.slab: slab, op.mine: ring.mine, op.slot: b.let("slot", ring.slot(stage)), op.bar: ring.bar + stage,
+            op.parity: turn // op.stages % 2,
+        }  # fmt: skip
+        for inner in op.body:
+            cx.lower(inner)
+        b.sync()  # all lanes have read the slot before it is filled again
+        later = b.let("later", turn + op.stages)
+        with b.if_(later.lt(ring.turns)):
+            with b.if_((later % 32).eq(0)):
+                ring.look(later)
+            ring.fetch(later, stage)
+    cx.env = saved
+
+
+@rule(t.AwaitSlot)
+def await_slot(cx: Context, op: t.AwaitSlot) -> None:
+    b, saved = cx.b, dict(cx.env)
+    b.mbar_wait(op.bars, cx.resolve(op.bar), cx.resolve(op.parity))
+    place = b.ld(op.ring, cx.resolve(op.slot), hint="place", lo=0, hi=op.chunks * CHUNK)
+    cx.env[op.base] = b.let("base", place // (2 * CHUNK) * 2)
+    for inner in op.body:
+        cx.lower(inner)
+    cx.env = saved
+
+
+@rule(t.ReadColumns)
+def read_columns(cx: Context, op: t.ReadColumns) -> None:
+    """All loads first, then the packing: they are in flight together."""
+    b = cx.b
+    b.emit(w.Alloc(op.regs))
+    single = op.regs.dtype is f32
+    g, lane_t = b.let("g", cx.lane // 4), b.let("t", cx.lane % 4)
+    first_k = b.let("k0", cx.resolve(op.slab) * 64 + lane_t * 4)
+    first_n = as_expr(0) if single else b.let("n0", cx.resolve(op.column) + g * op.blocks)
+    full_k, full_n = op.k % 64 == 0, single or op.n % (8 * op.blocks) == 0
+    wide = min(op.vec, op.blocks) if op.order == "row" else min(op.vec, 4)
+    along_n = op.order == "row"
+
+    def load(f: int, j: int, n: int) -> tuple[Value, ...]:
+        """``wide`` elements from (row 16 f + 4 t + j, column n of the lane) on."""
+        row, col = first_k + (16 * f + j), first_n + n
+        ok = [*([] if full_k else [row.lt(op.k)]), *([] if full_n else [col.lt(op.n)])]
+        at = row * op.n + col if along_n else col * op.k + row
+        return b.ldv(op.x, at, wide, where=all_of(*ok) if ok else None, cache="nc", hint="x")
+
+    found: dict[tuple[int, int, int], Value] = {}
+    for f in range(4):
+        for j in range(0, 4, 1 if along_n else wide):
+            for n in range(0, op.blocks, wide if along_n else 1):
+                for i, v in enumerate(load(f, j, n)):
+                    found[f, j + (0 if along_n else i), n + (i if along_n else 0)] = v
+    for f in range(4):
+        if single:
+            for j in range(4):
+                b.st(op.regs, f * 4 + j, b.convert(found[f, j, 0], f32))
+            continue
+        for n in range(op.blocks):
+            for h in (0, 1):
+                pair = b.fresh("b", u32)
+                b.emit(w.Pack((pair,), found[f, 2 * h, n], found[f, 2 * h + 1, n]))
+                b.st(op.regs, (f * op.blocks + n) * 2 + h, pair)
+
+
+def _exclusive(cx: Context, v: Value) -> Value:
+    """The sum of ``v`` over the lanes before, in 32 bits."""
+    b = cx.b
+    scan = b.alloc("scan", u32, 1)
+    b.st(scan, 0, v)
+    for far in (1, 2, 4, 8, 16):
+        total = b.ld(scan, 0)
+        up = b.shfl("up", total, far, hint="up")
+        with b.if_(cx.lane.ge(far)):
+            b.st(scan, 0, b.binary("add", total, up))
+    return b.binary("sub", b.ld(scan, 0), v, hint="before")
+
+
+class _Decoder:
+    """Decodes the tiles of one slot."""
+
+    def __init__(self, cx: Context, op: t.ExpandBitmap) -> None:
+        b = self.b = cx.b
+        self.cx, self.op = cx, op
+        self.slot, self.mine = cx.resolve(op.slot), cx.resolve(op.mine)
+        #: added to what the index says, it gives bytes in the ring
+        bytes_ = (self.slot + op.rows * (INDEX + MASKS)) * 4, cx.resolve(op.base) * CHUNK
+        values, base = (b.convert(b.name(e, "bytes"), u32) for e in bytes_)
+        self.shift = b.binary("sub", values, base, hint="shift")
+        self.next = b.alloc("next", u32, 2)  # of the strip to come: its mask, the values of the lanes before
+        b.emit(w.Alloc(op.a))
+
+    def look(self, strip: Expr) -> None:
+        """The lane's mask of a strip, and how many values the lanes before have, a byte for each fragment."""
+        b, op = self.b, self.op
+        here = strip.lt(self.mine) if strip != as_expr(0) else None
+        place = self.slot + (op.rows * INDEX + strip * MASKS) + self.cx.lane
+        word = b.ld(op.ring, place, where=here, hint="mask")
+        packed = None
+        for f in range(4):  # of all lanes before 248 at most: it fits a byte
+            ones = b.unary("popc", b.binary("and", word, NIBBLES << f), hint="ones")
+            packed = b.binary("add", packed, b.binary("shl", ones, 8 * f)) if packed else ones
+        assert packed is not None
+        b.st(self.next, 0, word)
+        b.st(self.next, 1, _exclusive(self.cx, packed))
+
+    def nibbles(self, word: Value, f: int) -> Value:
+        """The lane's elements of fragment f, one in each nibble."""
+        return self.b.binary("and", self.b.binary("shr", word, f) if f else word, NIBBLES, hint="x")
+
+    def strip(self, strip: Expr) -> None:
+        """All fragments of a tile, and between them the next strip's look ahead."""
+        cx, b, op = self.cx, self.b, self.op
+        top = op.ring.size * 4
+        places = b.ldv(op.ring, self.slot + strip * INDEX, INDEX, hint="place")
+        word, before = b.ld(self.next, 0, hint="mask"), b.ld(self.next, 1, hint="before")
+        with b.if_((strip + 1).lt(op.rows)):
+            self.look(strip + 1)
+        for f in range(4):
+            x = self.nibbles(word, f)
+            upper = b.binary("shr", x, 16, hint="upper")
+            at, after = b.fresh("at", u32, 0, top), b.fresh("at", u32, 0, top)
+            b.emit(w.Dp4a((at,), before, as_expr(2 << (8 * f)), b.binary("add", places[f], self.shift)))
+            b.emit(w.Binary((after,), "add", at, b.binary("shl", b.unary("popc", upper), 1)))
+            rows = self.four(at, upper), self.four(after, x)  # g and g + 8
+            for column in (0, 1):
+                for row in (0, 1):
+                    b.st(op.a, column * 2 + row, rows[row][column])
+            cx.env |= {op.strip: strip, op.fragment: as_expr(f)}
+            for inner in op.body:
+                cx.lower(inner)
+
+    def four(self, at: Value, mask: Value) -> tuple[Value, Value]:
+        """Elements of the low four nibbles of ``mask``, two a register.
+
+        Compressed they begin at byte ``at`` of the ring, were it one of two-byte values.
+        """
+        b = self.b
+        place = at // CHUNK * 2
+        # a lane spans 16 bytes at most: 16 lanes reach over 256, twice what the banks hold
+        low = b.ldv(self.op.ring, place, 2, hint="low", degree=2)
+        high = b.ldv(self.op.ring, place + 2, 2, hint="high", degree=2)
+        shift = b.binary("shl", at, 2, hint="shift")
+        sel = b.binary("add", b.binary("mul", mask, SPREAD), ZEROS, hint="sel")
+        planes = []
+        for lo, hi in zip(low, high, strict=True):
+            aligned = b.fresh("bytes", u32)
+            b.emit(w.Funnel((aligned,), lo, hi, shift))
+            planes.append(self.prmt(aligned, Const(0), sel, "plane"))
+        first, second = (self.prmt(planes[0], planes[1], Const(sel), "pair") for sel in (FIRST_PAIR, SECOND_PAIR))
+        return first, second
+
+    def prmt(self, a: Value, c: Value | Const, sel: Expr, hint: str) -> Value:
+        out = self.b.fresh(hint, u32)
+        self.b.emit(w.Prmt((out,), a, c, sel))
+        return out
+
+
+@rule(t.ExpandBitmap)
+def expand_bitmap(cx: Context, op: t.ExpandBitmap) -> None:
+    saved, decoder = dict(cx.env), _Decoder(cx, op)
+    decoder.look(as_expr(0))
+    with cx.b.for_("strip", 0, op.rows, unroll=0) as strip:
+        cx.guard(strip.lt(decoder.mine), lambda: decoder.strip(strip))
+    cx.env = saved
+
+
+@rule(t.MultiplyFragment)
+def multiply_fragment(cx: Context, op: t.MultiplyFragment) -> None:
+    b, strip, f = cx.b, cx.resolve(op.strip), cx.resolve(op.fragment)
+    a = [b.ld(op.a, r, hint="a") for r in range(4)]
+    if op.shape == "none":
+        _multiply_column(cx, op, a, strip, f)
+        return
+    for n in range(op.blocks):
+        at = (strip * op.blocks + n) * 4
+        xs = [b.ld(op.x, (f * op.blocks + n) * 2 + h, hint="b") for h in (0, 1)]
+        c = [b.ld(op.acc, at + e, hint="c") for e in range(4)]
+        for e, d in enumerate(b.mma(op.shape, a, xs, c)):
+            b.st(op.acc, at + e, d)
+
+
+def _multiply_column(cx: Context, op: t.MultiplyFragment, a: list[Value], strip: Expr, f: Expr) -> None:
+    """Multiply-adds in f32: of A, registers 0 and 2 are row g, 1 and 3 row g + 8."""
+    b = cx.b
+    for row in (0, 1):
+        total = b.ld(op.acc, strip * 2 + row, hint="c")
+        for column in (0, 1):
+            for i, value in enumerate(_halves(cx, a[column * 2 + row], op.dtype)):
+                total = b.fma(value, b.ld(op.x, f * 4 + (2 * column + i), hint="x"), total)
+        b.st(op.acc, strip * 2 + row, total)
+
+
+def _halves(cx: Context, pair: Value, dtype: DType) -> tuple[Value, ...]:
+    """The two 16-bit floats of a register, in f32."""
+    b = cx.b
+    words = (b.binary("and", pair, 0xFFFF), b.binary("shr", pair, 16))
+    return tuple(b.convert(b.bitcast(b.convert(v, u16), dtype), f32) for v in words)

@@ -1,0 +1,163 @@
+"""The end of a product with bitmap tiles: sums over warps and splits, the epilogue, the stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .. import tile_bitmap as t
+from .. import warp as w
+from ..expr import Expr, Value, as_expr
+from ..types import Buffer, f32, u32
+from .bitmap import part
+from .context import Context, rule
+
+#: Gives the sums of an item, or none if they are not to be stored yet.
+Sums = Callable[[Context, t.SumWarps, Expr], list[Value]]
+#: sqrt(2 / pi) and the cubic term of gelu's tanh form.
+GELU, CUBIC = 0.7978845608028654, 0.044715
+
+
+@rule(t.SumWarps)
+def sum_warps(cx: Context, op: t.SumWarps) -> None:
+    b = cx.b
+    b.barrier()  # every warp has left its ring
+    _leave(cx, op)
+    b.barrier()
+    b.emit(w.Alloc(op.total))
+    if op.slots is None or op.counter is None or op.turn is None:
+        _items(cx, op, _of_warps)
+        return
+    slots, words, turn = op.slots, op.items * op.words, op.turn
+    split = cx.resolve(op.split)
+    first = b.let("run", cx.bx - split * op.tiles, lo=0)  # the block of the same strips and columns that has split 0
+
+    def put(cx: Context, op: t.SumWarps, item: Expr) -> list[Value]:
+        b.st(slots, cx.bx * words + item * op.words, *_of_warps(cx, op, item))
+        return []
+
+    def of_splits(cx: Context, op: t.SumWarps, item: Expr) -> list[Value]:
+        for e in range(op.words):
+            b.st(op.total, e, b.const(f32, 0.0))
+        with b.for_("other", 0, op.splits) as other:
+            more = b.ldv(slots, (first + other * op.tiles) * words + item * op.words, op.words, cache="cg", hint="part")
+            for e, v in enumerate(more):
+                b.st(op.total, e, b.binary("add", b.ld(op.total, e), v))
+        return [b.ld(op.total, e) for e in range(op.words)]
+
+    _items(cx, op, put)
+    b.barrier()
+    with b.if_(cx.tid.eq(0)):
+        b.fence("gpu")
+        count = b.let("which", first // (op.splits * op.tiles) * op.tiles + first % op.tiles, hi=op.counter.size - 1)
+        before = b.atom("inc", op.counter, count, op.splits - 1)  # 0 again after the last
+        b.fence("gpu")
+        b.st(turn, 0, before)
+    b.barrier()
+    with b.if_(b.ld(turn, 0).eq(op.splits - 1)):
+        _items(cx, op, of_splits)
+
+
+def _leave(cx: Context, op: t.SumWarps) -> None:
+    """Each warp puts its accumulators into shared memory: item by item, those of each slab warp after one another."""
+    b, one = cx.b, op.shape == "none"
+    per = 8 if one else 32 * op.blocks
+    first = b.let("mine0", cx.warp * (op.rows * per))  # warp = slab warp * row_warps + row warp
+    for strip in range(op.rows):
+        for n in range(op.blocks):
+            at = (strip * op.blocks + n) * op.words
+            sums = [b.ld(op.acc, at + e, hint="o") for e in range(op.words)]
+            lane: Expr = cx.lane
+            if one:  # four lanes have parts of a row
+                for far in (1, 2):
+                    sums = [b.binary("add", v, b.shfl("xor", v, far)) for v in sums]
+                lane = cx.lane // 4
+            item = first + (strip * per + n * 32) + lane
+            bits = [b.bitcast(v, u32) for v in sums]
+            b.st(op.sums, item * op.words, *bits, where=(cx.lane % 4).eq(0) if one else None)
+
+
+def _of_warps(cx: Context, op: t.SumWarps, item: Expr) -> list[Value]:
+    """The sums of an item, over the slab warps in order."""
+    b = cx.b
+    totals: list[Value] = []
+    for warp in range(op.slab_warps):
+        words = b.ldv(op.sums, (item + warp * op.items) * op.words, op.words, hint="part")
+        parts = [b.bitcast(v, f32) for v in words]
+        totals = [b.binary("add", x, y) for x, y in zip(totals, parts, strict=True)] if totals else parts
+    return totals
+
+
+def _items(cx: Context, op: t.SumWarps, sums: Sums) -> None:
+    """Runs ``sums`` for the items of the thread that exist, and the body on what it gives."""
+    b, saved = cx.b, dict(cx.env)
+    per = 8 if op.shape == "none" else 32 * op.blocks
+    first, count = cx.resolve(op.first), cx.resolve(op.count)
+    with b.for_("item", cx.tid, op.items, cx.func.threads) as item:
+        inner = b.let("inner", item % per)
+        warp, strip = b.let("rows", item // (op.rows * per)), b.let("strip", item // per % op.rows)
+        before = b.let("before", part(warp, op.row_warps, count))
+
+        def run() -> None:
+            totals = sums(cx, op, item)
+            if not totals:
+                return
+            for e, v in enumerate(totals):
+                b.st(op.total, e, v)
+            lane = inner if op.shape == "none" else b.let("at", inner % 32)
+            cx.env[op.row] = b.let("row", (first + before + strip) * 16 + (lane if op.shape == "none" else lane // 4))
+            cx.env[op.col] = (
+                as_expr(0) if op.shape == "none" else b.let("col", lane % 4 * (2 * op.blocks) + inner // 32)
+            )
+            for each in op.body:
+                cx.lower(each)
+
+        cx.guard(b.let("real", strip.lt(part(warp + 1, op.row_warps, count) - before)), run)
+    cx.env = saved
+
+
+@rule(t.StoreProduct)
+def store_product(cx: Context, op: t.StoreProduct) -> None:
+    b, one = cx.b, op.shape == "none"
+    row, col, column = (cx.resolve(e) for e in (op.row, op.col, op.column))
+    columns = 1 if one else 2
+    for half in (0, 1):
+        here = b.let("row", row + 8 * half)
+
+        def store(half: int = half, here: Expr = here) -> None:
+            scale, bias = (_of_row(cx, buf, here) for buf in (op.scale, op.bias))
+            for e in range(columns):
+                at_col = b.let("n", column + col + e * op.blocks)
+
+                def cell(e: int = e, at_col: Expr = at_col) -> None:
+                    v = b.ld(op.total, half * columns + e, hint="sum")
+                    v = v if scale is None else b.binary("mul", v, scale)
+                    v = _activate(cx, v if bias is None else b.binary("add", v, bias), op.activation)
+                    at = here * op.n + at_col if op.order == "row" else at_col * op.m + here
+                    if op.residual is not None:
+                        v = b.binary("add", v, b.convert(b.ld(op.residual, at), f32))
+                    b.st(op.out, at, b.convert(v, op.out.dtype))
+
+                cx.guard(at_col.lt(op.n), cell)
+
+        cx.guard(here.lt(op.m), store)
+
+
+def _of_row(cx: Context, buf: Buffer | None, row: Expr) -> Value | None:
+    return None if buf is None else cx.b.convert(cx.b.ld(buf, row, cache="nc"), f32)
+
+
+def _activate(cx: Context, v: Value, name: str) -> Value:
+    """relu keeps NaN; gelu in its tanh form; silu = v / (1 + exp(-v))."""
+    b = cx.b
+    if name == "relu":
+        zero = b.const(f32, 0.0)
+        return b.select(b.compare("lt", v, zero), zero, v)
+    if name == "gelu":
+        cube = b.binary("mul", b.binary("mul", v, v), b.binary("mul", v, b.const(f32, CUBIC)))
+        inner = b.unary("tanh", b.binary("mul", b.binary("add", v, cube), b.const(f32, GELU)))
+        half = b.binary("mul", v, b.const(f32, 0.5))
+        return b.fma(half, inner, half)
+    if name == "silu":
+        one = b.const(f32, 1.0)
+        return b.binary("div", v, b.binary("add", one, b.unary("exp", b.unary("neg", v))))
+    return v

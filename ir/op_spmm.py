@@ -1,0 +1,61 @@
+"""The op level of sparse products: a compressed matrix times a few dense columns."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .node import Op, attr, define
+from .types import DType
+from .verify import Context, check
+
+#: A tile of the bitmap format: 16 rows of a *strip* by 64 columns of a *slab*, four A fragments of m16n8k16.
+STRIP: Final = 16
+SLAB: Final = 64
+#: Orders of x and y: rows one after the other, or columns (what a linear layer's [n, K] array is, seen as [K, n]).
+ORDERS: Final = ("row", "column")
+ACTIVATIONS: Final = ("none", "relu", "gelu", "silu")
+
+
+@define("op.spmm")
+class Spmm(Op):
+    """``y = activation(scale * (W @ x) + bias) + residual``, W [m, k] in bitmap tiles, x [k, n], y [m, n].
+
+    Sums are made in f32.  ``chunks``: 8-byte chunks of W's values, slack included.  ``x_order`` and ``y_order`` (of
+    the residual too): :data:`ORDERS`; ``vec``: adjacent elements of x that a load may take at once.  ``scale`` and
+    ``bias`` have an element a row.
+    """
+
+    symbol: str = attr()
+    m: int = attr()
+    k: int = attr()
+    n: int = attr()
+    dtype: DType = attr()
+    chunks: int = attr()
+    x_order: str = attr(default="row")
+    y_order: str = attr(default="row")
+    vec: int = attr(default=1)
+    bias: bool = attr(default=False)
+    scale: bool = attr(default=False)
+    residual: bool = attr(default=False)
+    activation: str = attr(default="none")
+
+    @property
+    def strips(self) -> int:
+        """Strips of 16 rows that cover W."""
+        return -(-self.m // STRIP)
+
+    @property
+    def slabs(self) -> int:
+        """Slabs of 64 columns that cover W."""
+        return -(-self.k // SLAB)
+
+
+@check(Spmm)
+def _spmm(op: Spmm, ctx: Context) -> None:
+    ctx.need(min(op.m, op.k, op.n) >= 1, f"a product of {op.m} x {op.k} by {op.k} x {op.n}")
+    ctx.need(op.dtype.kind == "float" and op.dtype.bits == 16, f"bitmap tiles hold 16-bit floats, not {op.dtype}")
+    ctx.one_of(op.x_order, ORDERS, "order of x")
+    ctx.one_of(op.y_order, ORDERS, "order of y")
+    ctx.one_of(op.activation, ACTIVATIONS, "activation")
+    along = op.n if op.x_order == "row" else op.k
+    ctx.need(op.vec in (1, 2, 4, 8) and along % op.vec == 0, f"vec={op.vec} elements at once, of runs of {along}")

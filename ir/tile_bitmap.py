@@ -1,0 +1,215 @@
+"""The tile ops of products with bitmap tiles: who owns which strips, a ring a warp, decode, multiply, sum and store.
+
+A strip is 16 rows, a slab 64 columns of W; a tile is where they cross (SpInfer's TCBlock row, EuroSys'25, section 4.1,
+with one 32-bit mask a lane in place of a bitmap a 8 x 8 block: see :mod:`sparsegen.formats.bitmap`).
+"""
+
+from __future__ import annotations
+
+from .expr import Expr, Value
+from .node import Op, attr, bind, buffer, declare, define, operand, region
+from .types import Buffer, DType
+
+
+@define("tile.share_strips")
+class ShareStrips(Op):
+    """Each block owns a run of strips, a part of the slabs and some columns of x; runs the body once.
+
+    Of ``groups`` runs of strips, as even as they come, block b has run b // (splits * tiles): ``count`` strips from
+    ``first`` on.  It has part ``split`` of ``splits`` of the slabs, and the ``cols`` columns from ``column`` on (the
+    tiles of columns are the fastest), and the ``shared`` buffers.
+    """
+
+    shared: tuple[Buffer, ...] = declare()
+    first: Value = bind()
+    count: Value = bind()
+    split: Value = bind()
+    column: Value = bind()
+    strips: int = attr()
+    groups: int = attr()
+    splits: int = attr()
+    tiles: int = attr()
+    cols: int = attr()
+    body: tuple[Op, ...] = region()
+
+
+@define("tile.walk_slabs")
+class WalkSlabs(Op):
+    """Each warp walks its slabs; bulk copies bring its tiles of a slab into a slot of its own ring.
+
+    Warp w has the (w % row_warps)-th part of the block's strips (``mine`` of them, ``rows`` at most)
+    and every slab_warps-th slab of the split from the (w // row_warps)-th on.  A slot holds the tiles' index (4 words
+    each), masks (32 words each) and ``chunks`` chunks of values (2 words each), in 32-bit words from ``slot`` on.  The
+    body runs while they are on their way (``await_slot`` in it waits until phase ``parity`` of barrier ``bar`` says
+    that they are there); after it the slot is refilled for the slab ``stages`` turns later.
+
+    The ring belongs to no other warp, so no block barrier and no count of readers is needed.  Afterwards it is free
+    for others: it has at least ``least`` words.
+    """
+
+    ring: Buffer = buffer(writes=True)
+    bars: Buffer = buffer(writes=True)
+    slab: Value = bind()
+    mine: Value = bind()
+    slot: Value = bind()
+    bar: Value = bind()
+    parity: Value = bind()
+    index: Buffer = buffer()
+    masks: Buffer = buffer()
+    values: Buffer = buffer()
+    first: Expr = operand()
+    count: Expr = operand()
+    split: Expr = operand()
+    strips: int = attr()
+    slabs: int = attr()
+    splits: int = attr()
+    row_warps: int = attr()
+    slab_warps: int = attr()
+    rows: int = attr()
+    chunks: int = attr()
+    least: int = attr()
+    body: tuple[Op, ...] = region()
+    stages: int = attr(default=1)
+
+    @property
+    def slot_words(self) -> int:
+        """32-bit words of a slot."""
+        return self.rows * 36 + 2 * self.chunks
+
+
+@define("tile.await_slot")
+class AwaitSlot(Op):
+    """Waits for the copies of a slot, and runs the body: ``base`` is the number of its first chunk.
+
+    It is an even one, as 16 bytes are two chunks.
+    """
+
+    base: Value = bind()
+    bars: Buffer = buffer()
+    ring: Buffer = buffer()
+    slot: Expr = operand()
+    bar: Expr = operand()
+    parity: Expr = operand()
+    chunks: int = attr()
+    body: tuple[Op, ...] = region()
+
+
+@define("tile.read_columns")
+class ReadColumns(Op):
+    """The lane's elements of x for a slab: ``blocks`` B fragments of 8 columns for each of its four A fragments.
+
+    Lane (g, t) takes rows 16 f + 4 t + j of the slab for fragment f, j = 0..3 (W's order, not the mma's: a sum may go
+    in any order), and columns g * blocks + b.  Rows past ``k`` and columns past ``n`` are zero.  Register
+    (f * blocks + b) * 2 + h of ``regs`` holds j = 2 h, 2 h + 1 of block b.  If ``regs`` is f32 there is one column, in
+    registers f * 4 + j, the same for all g.
+    """
+
+    regs: Buffer = declare()
+    x: Buffer = buffer()
+    slab: Expr = operand()
+    column: Expr = operand()
+    k: int = attr()
+    n: int = attr()
+    blocks: int = attr()
+    order: str = attr()
+    vec: int = attr()
+
+
+@define("tile.expand_bitmap")
+class ExpandBitmap(Op):
+    """Decodes each of the warp's tiles in a slot, fragment by fragment: ``a`` holds A when the body runs for it.
+
+    The lane's eight elements of a fragment are compressed in memory (byte planes of four values) and expanded, zeros
+    included, by byte permutes whose selectors are products of the mask: no branch, no table.  Where a lane's values
+    begin, a sum over the lanes before it tells; it is worked out while the strip before is decoded.
+    """
+
+    a: Buffer = declare()
+    strip: Value = bind()
+    fragment: Value = bind()
+    ring: Buffer = buffer()
+    slot: Expr = operand()
+    base: Expr = operand()
+    mine: Expr = operand()
+    rows: int = attr()
+    chunks: int = attr()
+    body: tuple[Op, ...] = region()
+
+
+@define("tile.multiply_fragment")
+class MultiplyFragment(Op):
+    """``acc[strip] += a * x[fragment]`` by mma ``shape``, or (``none``) by multiply-adds of one column in f32.
+
+    Accumulator (strip * blocks + b) * 4 + e is element e of the C fragment of block b; with ``none``, strip * 2 + h is
+    the lane's part of the sum of row g + 8 h.
+    """
+
+    acc: Buffer = buffer(writes=True)
+    a: Buffer = buffer()
+    x: Buffer = buffer()
+    strip: Expr = operand()
+    fragment: Expr = operand()
+    dtype: DType = attr()
+    shape: str = attr()
+    blocks: int = attr()
+
+
+@define("tile.sum_warps")
+class SumWarps(Op):
+    """Adds up the accumulators of a block's slab warps (through ``sums``), then those of the splits; runs the body.
+
+    The body runs for each pair of elements that are neighbours in an accumulator: ``total`` holds the four sums of
+    rows ``row`` and row + 8, columns ``col`` and col + ``blocks`` (counted from the block's first column); of one
+    column (``shape`` none) only sums 0 and 2.  With splits, each block puts its sums into its slots of the workspace,
+    and the last to arrive adds them in order: the result does not depend on who that was.
+    """
+
+    total: Buffer = declare()
+    row: Value = bind()
+    col: Value = bind()
+    acc: Buffer = buffer()
+    sums: Buffer = buffer(writes=True)
+    turn: Buffer | None = buffer(writes=True)
+    slots: Buffer | None = buffer(writes=True)
+    counter: Buffer | None = buffer(writes=True)
+    first: Expr = operand()
+    count: Expr = operand()
+    split: Expr = operand()
+    row_warps: int = attr()
+    slab_warps: int = attr()
+    rows: int = attr()
+    blocks: int = attr()
+    splits: int = attr()
+    tiles: int = attr()
+    shape: str = attr()
+    body: tuple[Op, ...] = region()
+
+    @property
+    def items(self) -> int:
+        """How often the body runs in a block: once for each lane that holds sums of a fragment."""
+        return self.row_warps * self.rows * (8 if self.shape == "none" else 32 * self.blocks)
+
+    @property
+    def words(self) -> int:
+        """Sums of an item."""
+        return 2 if self.shape == "none" else 4
+
+
+@define("tile.store_product")
+class StoreProduct(Op):
+    """Stores the sums of ``total`` to y, with the epilogue: ``activation(scale * sum + bias) + residual``."""
+
+    out: Buffer = buffer(writes=True, reads=False)
+    total: Buffer = buffer()
+    scale: Buffer | None = buffer()
+    bias: Buffer | None = buffer()
+    residual: Buffer | None = buffer()
+    row: Expr = operand()
+    col: Expr = operand()
+    column: Expr = operand()
+    m: int = attr()
+    n: int = attr()
+    blocks: int = attr()
+    shape: str = attr()
+    order: str = attr()
+    activation: str = attr()

@@ -1,0 +1,241 @@
+"""The predicted time of a sparse product: what the busiest SM and the memory have to do, and what cannot overlap.
+
+    time = launch + latency + max(hbm, decode, tensor, shared, l2, ring) + exposed + reduce
+
+with the memory cold, as in a model whose layers follow one another.  ``decode``: w warps of a sub-core issue
+w / (w + PARTIES) instructions a clock between them: each waits as long as PARTIES others would take.  ``exposed``:
+units that are nearly as busy as the longest one get in its way, by the NORM-th root of the sum of the NORM-th powers.
+Of the dense product the time is
+
+    time = launch + latency + DENSE_SHARE * max(hbm, tensor)
+
+The constants below are counted in the lowered program (tests compare them with the emulator's counts) or, where it
+says so, fitted to 133 kernels on one H200 (tests/cost/measured_products.py: median error 4 %, 90 % within 11 %).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Final
+
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.ir.op_spmm import SLAB, STRIP
+from sparsegen.products.geometry import geometry
+from sparsegen.products.product import Problem
+from sparsegen.products.schedule import DENSE, SpmmSchedule
+
+REASONS: Final[dict[str, str]] = {
+    "hbm": "W's format, x, y and the epilogue's arrays, once each",
+    "l2": "the busiest SM's part of W, and x anew for each of its blocks, through its port to L2",
+    "ring": "each turn of a warp's ring takes a loaded DRAM latency, stages - 1 of them under way",
+    "decode": "instructions that spread values into fragments, and of each turn of a ring; few warps fill few slots",
+    "tensor": "mma instructions x cycles per mma, over the SM's tensor cores",
+    "shared": "masks and values out of shared memory; x, by every warp for each of its slabs, through the same pipe",
+    "exposed": "units that are nearly as busy as the longest get in its way",
+    "reduce": "sums of the slab warps through shared memory, those of the splits through L2",
+    "latency": "what each round of blocks waits for before its first tiles (index, then values), and at its end",
+    "launch": "starting the kernel",
+}
+#: The terms that add to the longest of the others.
+ADDED: Final = ("exposed", "reduce", "latency", "launch")
+#: The formula's symbols, and what they are.
+SYMBOLS: Final[dict[str, str]] = {
+    "M": "rows of W",
+    "K": "columns of W",
+    "N": "columns of x",
+    "B": "bytes of W's format",
+    "E": "bytes of bias, scale and residual",
+    "R": "warps of a block that share its rows",
+    "C": "warps that share its slabs",
+    "cols": "columns of x of a block",
+    "stages": "slots of a warp's ring",
+    "splits": "blocks that share a run of strips",
+    "G": "runs of strips",
+    "b": "blocks an SM at a time",
+    "sums": "sums that a lane holds",
+}
+#: Two-byte numbers of x and y.
+ITEM: Final = 2
+
+# ---- counted in the program that ir/lower/bitmap.py makes; of a fragment (16 x 16) or of a tile (four of them)
+#: Warp instructions to decode a fragment, and of its tile's scan.
+FRAGMENT, SCAN = 29.0, 38.0
+#: Multiply-adds and conversions of a fragment for one column on the CUDA cores, less the permutes that pair its
+#: values for an mma (fitted; the IR has both, nvcc joins them).
+MULTIPLY: Final = 4.0
+#: Instructions of a turn of a warp's ring (wait, refill), and to read x, for each column of the block.
+TURN, READ = 36.0, 1.0
+#: 128-byte wavefronts of a tile's loads from shared memory: 16 of 8 bytes a lane, mask, index.
+WAVEFRONTS: Final = 38.0
+#: Loads of x a slab: longer ones for more columns.
+LOADS: Final = 16.0
+# ---- fitted
+#: Warps' worth of latency that a warp's instruction waits for.
+PARTIES: Final = 2.0
+#: Wavefronts of a load of x of 16 columns: its lanes lie on four lines.
+X_WAVEFRONTS: Final = 6.7
+#: How far the busiest warps' tiles count, against the mean of a block's: the others leave them issue slots.
+UNEVEN: Final = 0.25
+#: The power with which busy units get in each other's way.
+NORM: Final = 3
+#: Passes through shared memory that the sums of the slab warps cost, barriers and the ends of warps included.
+SUMS: Final = 8.0
+#: L2 latencies until the last of the blocks that share a run of strips has seen the others' sums.
+EXCHANGE: Final = 4.0
+#: A DRAM latency with the memory busy, over the idle one.
+LOADED: Final = 1.7
+#: DRAM latencies in which a round of blocks has no tile to decode: of the index, of the values, and at the end.
+START: Final = 7.0
+#: How much of that a block costs that others of its SM run beside.
+BESIDE: Final = 0.4
+# ---- cuBLAS by the measured times in the kernel notes (28672x8192, 21504x7168, 8192^2 and 4096^2, n=16; cold L2)
+#: Seconds besides its launch, and its time over that of its bytes or mma.
+DENSE_START, DENSE_SHARE = 7.2e-6, 1.058
+
+
+@dataclass(frozen=True)
+class SpmmCost:
+    """The predicted cost of one product.  ``terms`` are seconds; those that overlap have one in ``binds``."""
+
+    schedule: SpmmSchedule
+    device: str
+    shape: tuple[int, int, int]  #: M, K, N
+    time: float
+    terms: dict[str, float]
+    binds: str
+    #: the numbers behind the formula's symbols
+    values: dict[str, float] = field(repr=False)
+
+    @property
+    def flops(self) -> float:
+        """Operations a second, those of zeros included."""
+        return 2.0 * math.prod(self.shape) / self.time
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes a second of W's format (dense: of the dense matrix), x and y."""
+        return float(_nbytes(SimpleNamespace(**self.values))) / self.time
+
+    @property
+    def formula(self) -> Any:
+        """``time`` as a sympy expression in SYMBOLS; device figures are numbers in it."""
+        import sympy
+
+        v = {name: sympy.Symbol(name) if name in SYMBOLS else sympy.sympify(x) for name, x in self.values.items()}
+
+        def largest(*args: Any) -> Any:
+            return sympy.Max(*map(sympy.sympify, args), evaluate=False)
+
+        return _equations(self.schedule, SimpleNamespace(**v), largest, sympy.ceiling)[0]
+
+    def substitution(self) -> dict[Any, Any]:
+        """The formula's symbols and their numbers."""
+        import sympy
+
+        return {sympy.Symbol(name): sympy.sympify(x) for name, x in self.values.items() if name in SYMBOLS}
+
+    def reasons(self) -> dict[str, str]:
+        """Why each term is there, one line each."""
+        return {name: REASONS[name] for name in self.terms}
+
+
+def cost(p: Problem, s: SpmmSchedule, device: DeviceProfile) -> SpmmCost:
+    """The cost of a complete schedule that is legal there."""
+    return _cost(p, s, device, _values(p, s, device))
+
+
+def dense_cost(p: Problem, device: DeviceProfile) -> SpmmCost:
+    """The cost of the dense product of a library."""
+    return _cost(p, DENSE, device, _common(p, device) | {"B": ITEM * p.m * p.k, "start": DENSE_START})
+
+
+def _cost(p: Problem, s: SpmmSchedule, device: DeviceProfile, values: dict[str, float]) -> SpmmCost:
+    time, terms = _equations(s, SimpleNamespace(**values), max, math.ceil)
+    binds = max((n for n in terms if n not in ADDED), key=terms.__getitem__)
+    return SpmmCost(s, device.name, (p.m, p.k, p.n), time, terms, binds, values)
+
+
+def _common(p: Problem, device: DeviceProfile) -> dict[str, float]:
+    return {
+        "M": p.m, "K": p.k, "N": p.n, "E": p.operands, "launch": device.launch_s, "bw_G": device.bw_global,
+        "SMs": device.sms, "sub": device.sub_cores, "f": device.clock, "cpi": _cycles(device),
+    }  # fmt: skip
+
+
+def _cycles(device: DeviceProfile) -> float:
+    """Cycles of m16n8k16 a sub-core (f16 and bf16 alike); by its multiply-adds on the CUDA cores where it has none."""
+    return device.cpi.get("f16.m16n8k16", 16 * 8 * 16 * device.sub_cores / device.f32_fma_per_clk_sm)
+
+
+def _values(p: Problem, s: SpmmSchedule, device: DeviceProfile) -> dict[str, float]:
+    g = geometry(p, s, device)
+    return _common(p, device) | {
+        "B": p.nbytes, "R": s.warps[0], "C": s.warps[1], "cols": s.cols, "stages": s.stages, "splits": s.splits,
+        "G": g.groups, "b": g.resident, "sums": g.sums, "bw_S": device.bw_shared / device.sms,
+        "bw_L2": device.l2_bytes_per_clk_sm * device.clock, "lat_dram": device.lat_dram, "lat_l2": device.lat_l2,
+        "lat_barrier": device.lat_barrier,
+    }  # fmt: skip
+
+
+def _nbytes(v: Any) -> Any:
+    """Bytes through the memory: W, x, y, and the epilogue's arrays."""
+    return v.B + ITEM * (v.K + v.M) * v.N + v.E
+
+
+def _equations(
+    s: SpmmSchedule, v: Any, largest: Callable[..., Any], up: Callable[[Any], Any]
+) -> tuple[Any, dict[str, Any]]:
+    """``time`` and its terms, for floats and for sympy alike."""
+    hbm = _nbytes(v) / v.bw_G
+    if s == DENSE:
+        tensor = v.M * v.N * v.K / (STRIP * 8 * 16) * v.cpi / (v.sub * v.SMs * v.f)
+        terms = {"hbm": hbm, "tensor": tensor, "latency": v.start, "launch": v.launch}
+        return v.launch + v.start + DENSE_SHARE * largest(hbm, tensor), terms
+    strips, slabs = up(v.M / STRIP), up(v.K / SLAB)
+    tile = v.B / (strips * slabs)  # bytes
+    warps = v.R * v.C
+    here = up(v.G * v.splits * up(v.N / v.cols) / v.SMs)  # blocks of the busiest SM
+    block, part = up(strips / v.G), up(slabs / v.splits)  # strips and slabs of its busiest block
+    turns = up(part / v.C)  # slabs of a warp
+    tiles = up(block / v.R) * turns * warps * here  # of an SM, as if all its warps were the busiest
+    rounds = up(here / v.b)
+    instructions, cycles = _fragment(s, v)
+    mean = here * block * part
+    tiles = mean + UNEVEN * (tiles - mean)
+    refills = here * warps * turns
+    w = v.b * warps / v.sub  # of a sub-core, the busiest has the next whole number
+    issued = tiles * (4 * instructions + SCAN) + refills * (TURN + READ * v.cols)
+    waits = rounds / here * PARTIES * v.sub / warps
+    wide = v.cols * SLAB * ITEM  # bytes of x of a slab
+    partial = warps * v.sums * 128  # bytes of the sums of a block
+    exchange = 0 if s.splits == 1 else here * partial / v.C * (1 + 1 / v.splits) / v.bw_L2 + EXCHANGE * v.lat_l2 / v.f
+    fetches = LOADS * X_WAVEFRONTS * v.cols / 16
+    busy = {
+        "hbm": hbm,
+        "decode": issued / v.sub * (up(w) / w + waits) / v.f,
+        "tensor": tiles * 4 * cycles / v.sub / v.f,
+        "shared": (tiles * WAVEFRONTS + refills * fetches) * 128 / v.bw_S,
+    }
+    apart = {
+        "l2": here * part * (block * tile + wide) / v.bw_L2,
+        "ring": rounds * turns * LOADED * v.lat_dram / (v.stages - 1) / v.f,
+    }
+    longest = largest(*busy.values())
+    exposed = sum((t / longest) ** NORM for t in busy.values()) ** (1 / NORM) * longest - longest
+    reduce = here * SUMS * partial / v.bw_S + exchange
+    latency = (rounds + BESIDE * (here - rounds)) * START * v.lat_dram / v.f
+    terms = {**busy, **apart, "exposed": exposed, "reduce": reduce, "latency": latency, "launch": v.launch}
+    return v.launch + latency + largest(longest, *apart.values()) + exposed + reduce, terms
+
+
+def _fragment(s: SpmmSchedule, v: Any) -> tuple[Any, Any]:
+    """Instructions of a fragment, and its cycles of a tensor core."""
+    if s.mma == "none":
+        return FRAGMENT + MULTIPLY, 0
+    return FRAGMENT + v.cols / 8, v.cols / 8 * v.cpi
+
+
+__all__ = ["REASONS", "SYMBOLS", "SpmmCost", "cost", "dense_cost"]

@@ -1,0 +1,111 @@
+"""The dense product, by the arrays' own library: torch's or CuPy's, with the epilogue's steps one after another.
+
+The library rounds the product to W's dtype before the epilogue.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from sparsegen.arrays import torch_dtypes
+from sparsegen.formats.library import NUMPY
+from sparsegen.ir.errors import ArrayError
+from sparsegen.products.product import Product
+from sparsegen.products.weights import device_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sparsegen.arrays import ArrayView
+
+_REMEDY = "pass torch or CuPy arrays on a GPU, or compile with schedule='bitmap'"
+
+
+class DenseProduct:
+    """W as a dense matrix in the library and on the device of each call's arrays, made once for each."""
+
+    def __init__(self, product: Product) -> None:
+        self._product = product
+        self._known: dict[tuple[str, int], Any] = {}
+
+    def run(self, x: ArrayView, out: ArrayView, operands: Mapping[str, ArrayView], stream: int | None) -> None:
+        """Enqueue the product into ``out``; asynchronous.  ArrayError for arrays of another library, or the host's."""
+        library, device = x.layout.library, x.layout.device_index
+        if device is None or library not in ("torch", "cupy"):
+            raise ArrayError(
+                f"x is an array of {library} on {x.layout.where()}; schedule='dense' is the product of torch or CuPy",
+                hint=_REMEDY,
+            )
+        owners = {name: view.owner for name, view in operands.items()}
+        if library == "torch":
+            self._torch(x.owner, out.owner, owners, device, stream)
+        else:
+            self._cupy(x.owner, out.owner, owners, device, stream)
+
+    def _weights(self, library: str, device: int) -> Any:
+        if (found := self._known.get((library, device))) is None:
+            found = self._known[library, device] = self._made(library, device)
+        return found
+
+    def _made(self, library: str, device: int) -> Any:
+        w = self._product.w
+        if w.library.name != library or device_of(w) != device:
+            w = w.to_host()
+        dense = w.to_dense()
+        if library == "cupy":
+            cupy: Any = sys.modules["cupy"]
+            made = cupy.asarray(dense)
+            cupy.cuda.get_current_stream().synchronize()  # later calls may be on other streams
+            return made
+        torch: Any = sys.modules["torch"]
+        if w.library is NUMPY:
+            kind = next(t for t, n in torch_dtypes(torch).items() if n == dense.dtype)
+            dense = torch.from_numpy(dense.view("int16")).view(kind).to(f"cuda:{device}")
+        torch.cuda.current_stream(device).synchronize()
+        return dense
+
+    def _torch(self, x: Any, out: Any, operands: Mapping[str, Any], device: int, stream: int | None) -> None:
+        torch: Any = sys.modules["torch"]
+        gelu: Any = torch.nn.functional.gelu
+        apply = {"relu": torch.relu_, "gelu": lambda y: y.copy_(gelu(y, approximate="tanh")),
+                 "silu": lambda y: torch.nn.functional.silu(y, inplace=True)}  # fmt: skip
+        current = torch.cuda.current_stream(device)
+        other = stream is not None and stream != current.cuda_stream
+        chosen = torch.cuda.ExternalStream(stream, device=device) if other and stream else None
+        if other and not stream:
+            chosen = torch.cuda.default_stream(device)
+        with torch.no_grad(), torch.cuda.device(device), nullcontext() if chosen is None else torch.cuda.stream(chosen):
+            torch.mm(self._weights("torch", device), x, out=out)
+            self._epilogue(out, operands, apply)
+
+    def _cupy(self, x: Any, out: Any, operands: Mapping[str, Any], device: int, stream: int | None) -> None:
+        cupy: Any = sys.modules["cupy"]
+        if self._product.w.dtype == "bf16":
+            raise ArrayError("CuPy multiplies no bfloat16 matrices", hint=_REMEDY)
+
+        def gelu(y: Any) -> None:
+            z = y.astype(cupy.float32)
+            y[...] = z / 2 * (1 + cupy.tanh(0.7978845608028654 * (z + 0.044715 * z**3)))
+
+        def silu(y: Any) -> None:
+            z = y.astype(cupy.float32)
+            y[...] = z / (1 + cupy.exp(-z))
+
+        apply = {"relu": lambda y: cupy.maximum(y, 0, out=y), "gelu": gelu, "silu": silu}
+        on = nullcontext() if stream is None else cupy.cuda.ExternalStream(stream)
+        with cupy.cuda.Device(device), on:
+            out[...] = cupy.matmul(self._weights("cupy", device), x)
+            self._epilogue(out, operands, apply)
+
+    def _epilogue(self, y: Any, operands: Mapping[str, Any], apply: Mapping[str, Any]) -> None:
+        """In place, in the arrays' dtype."""
+        if "scale" in operands:
+            y *= operands["scale"][:, None]
+        if "bias" in operands:
+            y += operands["bias"][:, None]
+        if self._product.epilogue.activation is not None:
+            apply[self._product.epilogue.activation](y)
+        if "residual" in operands:
+            y += operands["residual"]

@@ -1,0 +1,153 @@
+"""``spmm``: a sparse product as the user describes it, and its size as the compiler sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+from weakref import WeakKeyDictionary
+
+from sparsegen.callsite import user_loc
+from sparsegen.compiler import MAX_CELLS, located, positive
+from sparsegen.formats.bitmap import Bitmap
+from sparsegen.formats.matrix import SparseMatrix
+from sparsegen.ir.errors import FormatError, ProductError
+from sparsegen.ir.op_spmm import ACTIVATIONS
+from sparsegen.schedule import nearest
+
+Activation = Literal["relu", "gelu", "silu"]
+#: Strips that a warp may have: as many runs of them are measured (``Problem.widest``).
+MAX_ROWS: Final = 16
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What is done to the sums: ``activation(scale * sum + bias) + residual``; gelu in its tanh form."""
+
+    bias: bool = False
+    scale: bool = False
+    residual: bool = False
+    activation: Activation | None = None
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The arrays that a call must be given besides x."""
+        return tuple(name for name in ("bias", "scale", "residual") if getattr(self, name))
+
+    def __str__(self) -> str:
+        inner = "scale * (W @ x)" if self.scale else "W @ x"
+        inner += " + bias" * self.bias
+        if self.activation:
+            inner = f"{self.activation}({inner})"
+        return inner + " + residual" * self.residual
+
+
+@dataclass(frozen=True)
+class Product:
+    """``y = activation(scale * (w @ x) + bias) + residual`` with x of ``n`` columns; made by :func:`sparsegen.spmm`."""
+
+    w: SparseMatrix
+    n: int
+    epilogue: Epilogue = field(default_factory=Epilogue)
+
+    @property
+    def name(self) -> str:
+        """What its kernels are called."""
+        return "spmm"
+
+    def __str__(self) -> str:
+        m, k = self.w.shape
+        return f"{self.epilogue}, W {m}x{k} {self.w.dtype}, {self.w.sparsity:.1%} zeros, n={self.n}"
+
+
+def spmm(
+    w: SparseMatrix,
+    n: int,
+    bias: bool = False,
+    scale: bool = False,
+    residual: bool = False,
+    activation: Activation | None = None,
+) -> Product:
+    """The product of a sparse matrix W [M, K] with x [K, n]: ``y = activation(scale * (W @ x) + bias) + residual``.
+
+    ``bias`` and ``scale`` (an element a row, [M]) and ``residual`` ([M, n]) say which arrays a call will be given;
+    ``activation``: ``"relu"``, ``"gelu"`` (its tanh form) or ``"silu"``.  Sums and the epilogue are worked out in f32
+    and rounded once to W's dtype.  ProductError for anything else.
+    """
+    with located(user_loc()):
+        if not isinstance(w, SparseMatrix):
+            raise ProductError(
+                f"spmm needs a sparse matrix, not {type(w).__module__}.{type(w).__qualname__}",
+                hint="encode the weights first: W = sg.sparse(w)",
+            )
+        count = positive(n, "n", ProductError)
+        for name, flag in (("bias", bias), ("scale", scale), ("residual", residual)):
+            if not isinstance(flag, bool):
+                raise ProductError(
+                    f"{name} is {_kind(flag)}, it must be True or False",
+                    hint=f"write spmm(..., {name}=True), and pass the array to the call: k(x, {name}=...)",
+                )
+        known = [a for a in ACTIVATIONS if a != "none"]
+        if activation is not None and activation not in known:
+            raise ProductError(
+                f"there is no activation {activation!r}",
+                hint=f"{nearest(str(activation), known)}there are: {', '.join(known)}, and None",
+            )
+        m, k = w.shape
+        for what, rows in (("x", k), ("y", m)):
+            if rows * count > MAX_CELLS:
+                raise ProductError(
+                    f"{what} has {rows} x {count} elements; indices are 32 bits wide, so {MAX_CELLS} is the most",
+                    hint="take fewer columns at a time",
+                )
+        return Product(w, count, Epilogue(bias, scale, residual, activation))
+
+
+def _kind(value: object) -> str:
+    return repr(value) if isinstance(value, (int, float, str, type(None))) else f"a {type(value).__qualname__}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A product in numbers, as far as schedules and costs are concerned.
+
+    ``nbytes``: of the stored arrays of W; ``chunks``: of eight bytes of its values, slack included; ``widest[r - 1]``:
+    the most chunks of any r adjacent strips of a slab; ``operands``: bytes of bias, scale and residual.
+    """
+
+    m: int
+    k: int
+    n: int
+    dtype: str
+    nbytes: int
+    chunks: int
+    widest: tuple[int, ...]
+    operands: int
+
+    @staticmethod
+    def of(product: Product) -> Problem:
+        """The numbers of a product; FormatError for a matrix that no schedule reads."""
+        w, epilogue = product.w, product.epilogue
+        if not isinstance(w, Bitmap):
+            raise FormatError(
+                f"no schedule reads a {w.format} matrix",
+                hint='encode it again: sg.sparse(W.to_dense(), format="bitmap")',
+            )
+        (m, k), n = w.shape, product.n
+        words = max(2 * int(w.values.shape[0]), int(w.masks.shape[0] * w.masks.shape[1]) * 32)
+        if words > MAX_CELLS:
+            raise FormatError(
+                f"W has an array of {words} words; indices are 32 bits wide, so {MAX_CELLS} is the most",
+                hint="cut the matrix into pieces of fewer rows",
+            )
+        operands = 2 * (m * (epilogue.bias + epilogue.scale) + m * n * epilogue.residual)
+        return Problem(m, k, n, w.dtype, w.nbytes, int(w.values.shape[0]), _widest(w), operands)
+
+
+_runs: WeakKeyDictionary[Any, tuple[int, ...]] = WeakKeyDictionary()
+
+
+def _widest(w: Bitmap) -> tuple[int, ...]:
+    """Measured once a matrix: it reads the whole index."""
+    if (known := _runs.get(w)) is None:
+        known = _runs[w] = tuple(w.widest(rows) for rows in range(1, MAX_ROWS + 1))
+    return known

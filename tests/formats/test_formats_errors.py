@@ -1,0 +1,67 @@
+"""What cannot be encoded is refused by name, with the remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparsegen.formats import matrix, sparse
+from sparsegen.ir.errors import ArrayError, FormatError, SparsegenError
+
+W = np.ones((4, 6), np.float16)
+
+
+@pytest.mark.parametrize(
+    ("w", "words"),
+    [
+        (W.astype("f4"), ["dtype float32", "f16 or bf16", "astype(np.float16)", "nothing is cast"]),
+        (W.astype("f8"), ["dtype float64"]),
+        (W.astype("i2"), ["dtype int16"]),
+        (W.astype("c8"), ["dtype complex64"]),
+        (W.astype(">f2"), ["byte order"]),
+        (W.ravel(), ["1 axes", "(24,)", "reshape(M, K)"]),
+        (W[None], ["3 axes", "(1, 4, 6)"]),
+        (W[:0], ["(0, 6)", "at least one row"]),
+        (W[:, :0], ["(4, 0)", "one column"]),
+        (np.ma.masked_array(W, W > 0), ["masked", "filled(0)"]),
+        ([[1.0]], ["list is not an array", "np.asarray"]),
+    ],
+)
+def test_dense(w: Any, words: list[str]) -> None:
+    with pytest.raises(ArrayError) as e:
+        sparse(w)
+    assert all(word in str(e.value) for word in words), str(e.value)
+
+
+def test_formats_and_dtypes() -> None:
+    with pytest.raises(FormatError, match="no sparse format 'csr'") as e:
+        sparse(W, "csr")
+    assert "bitmap, tca_bme" in str(e.value) and isinstance(e.value, SparsegenError)
+    with pytest.raises(FormatError, match="dtype 'f32'"):
+        sparse(W, dtype="f32")
+    with pytest.raises(ArrayError, match=r"dtype float16, weights are encoded in bf16"):
+        sparse(W, dtype="bf16")
+    assert sparse(W, dtype="f16").dtype == "f16"
+
+
+def test_scipy() -> None:
+    sp = pytest.importorskip("scipy.sparse")
+    with pytest.raises(ArrayError, match="float64: scipy has no 16-bit numbers") as e:
+        sparse(sp.csr_array(W.astype("f8")))
+    assert "dtype='f16'" in str(e.value)
+    with pytest.raises(ArrayError, match="dtype int64"):
+        sparse(sp.csr_array(W.astype("i8")), dtype="f16")
+    big = sp.csr_array(np.array([[1e6, np.inf]]))
+    with pytest.raises(FormatError, match=r"1000000\.0 is too large for f16"):
+        sparse(big, dtype="f16")
+    assert np.isinf(sparse(big, dtype="bf16").to_dense().astype("f4")).tolist() == [[False, True]]
+    with pytest.raises(ArrayError, match=r"shape \(0, 3\)"):
+        sparse(sp.csr_array((0, 3)), dtype="f16")
+
+
+def test_more_than_the_index_counts() -> None:
+    matrix.limit("values", (1 << 32) - 1, 32)
+    with pytest.raises(FormatError, match="4294967296 values; the format counts them in 32 bits"):
+        matrix.limit("values", 1 << 32, 32)

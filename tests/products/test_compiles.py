@@ -1,0 +1,46 @@
+"""Sparse products through nvcc, with no GPU: no spills, registers and shared memory as the model has them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import sparsegen as sg
+from sparsegen.backends.cuda.toolchain import find_tool
+from sparsegen.products.geometry import geometry
+from sparsegen.products.product import Problem
+from tests.products_kit import matrix
+
+pytestmark = pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
+LINES = [
+    ("bitmap cols=8 warps=1x8 rows=2 stages=3 splits=1", 8),
+    ("bitmap cols=16 warps=2x8 rows=7 stages=2 splits=1", 16),
+    ("bitmap cols=16 warps=2x2 rows=1 stages=6 splits=2", 12),
+    ("bitmap cols=32 warps=2x4 rows=7 stages=2 splits=1", 32),
+    ("bitmap cols=64 warps=1x4 rows=4 stages=3 splits=3", 64),
+    ("bitmap mma=none warps=4x4 rows=4 stages=3 splits=1", 1),
+]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize(("line", "n"), LINES)
+def test_no_spills(line: str, n: int, dtype: str) -> None:
+    product = sg.spmm(matrix(8192, 512, 0.6, dtype), n=n, bias=True, residual=True, activation="gelu")
+    k = sg.compile(product, device="h200", backend="emulator", schedule=line)
+    g = geometry(Problem.of(product), k.schedule, k.device)
+    (use,) = k.resources()
+    assert use.spills == use.stack == 0
+    assert use.registers <= g.registers + 8  # an estimate; the kernel is compiled for g.resident blocks an SM
+    assert use.shared == g.shared and use.blocks == g.blocks and use.threads == k.schedule.threads
+
+
+def test_an_exported_product_is_a_library(tmp_path: Path) -> None:
+    product = sg.spmm(matrix(100, 300), n=16, bias=True)
+    k = sg.compile(product, device="h200", backend="emulator", schedule="bitmap splits=2")
+    file = k.export(tmp_path / "spmm.cu")
+    nvcc = find_tool("nvcc")
+    assert nvcc is not None
+    target = str(tmp_path / "spmm.o")
+    subprocess.run([str(nvcc.path), "-c", "-std=c++17", "-arch=sm_90a", str(file), "-o", target], check=True)
