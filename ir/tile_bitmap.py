@@ -41,7 +41,8 @@ class WalkSlabs(Op):
     and every slab_warps-th slab of the split from the (w // row_warps)-th on.  A slot holds the tiles' index (4 words
     each), masks (32 words each) and ``chunks`` chunks of values (2 words each), in 32-bit words from ``slot`` on.  The
     body runs while they are on their way (``await_slot`` in it waits until phase ``parity`` of barrier ``bar`` says
-    that they are there); after it the slot is refilled for the slab ``stages`` turns later.
+    that they are there); after it the slot is refilled for the slab ``stages`` turns later.  ``slab`` is
+    the turn's; ``ahead`` runs before the first turn and at the end of each, for the slab ``coming`` next.
 
     The ring belongs to no other warp, so no block barrier and no count of readers is needed.  Afterwards it is free
     for others: it has at least ``least`` words.
@@ -50,6 +51,7 @@ class WalkSlabs(Op):
     ring: Buffer = buffer(writes=True)
     bars: Buffer = buffer(writes=True)
     slab: Value = bind()
+    coming: Value = bind()
     mine: Value = bind()
     slot: Value = bind()
     bar: Value = bind()
@@ -68,6 +70,7 @@ class WalkSlabs(Op):
     rows: int = attr()
     chunks: int = attr()
     least: int = attr()
+    ahead: tuple[Op, ...] = region()
     body: tuple[Op, ...] = region()
     stages: int = attr(default=1)
 
@@ -94,17 +97,17 @@ class AwaitSlot(Op):
     body: tuple[Op, ...] = region()
 
 
-@define("tile.read_columns")
-class ReadColumns(Op):
-    """The lane's elements of x for a slab: ``blocks`` B fragments of 8 columns for each of its four A fragments.
+@define("tile.fetch_columns")
+class FetchColumns(Op):
+    """Loads the lane's elements of x for a slab into ``raw`` registers, as they come; ``pack_columns`` makes operands.
 
     Lane (g, t) takes rows 16 f + 4 t + j of the slab for fragment f, j = 0..3 (W's order, not the mma's: a sum may go
-    in any order), and columns g * blocks + b.  Rows past ``k`` and columns past ``n`` are zero.  Register
-    (f * blocks + b) * 2 + h of ``regs`` holds j = 2 h, 2 h + 1 of block b.  If ``regs`` is f32 there is one column, in
-    registers f * 4 + j, the same for all g.
+    in any order), and of the ``blocks`` blocks of 8 columns g * blocks + b.  Rows past ``k`` and columns past ``n`` are
+    zero.  A register holds two neighbours in memory: of a row (``order`` row; one element if there is one block) in
+    the order f, j, pair of columns, or of a column in the order f, b, pair of rows.
     """
 
-    regs: Buffer = declare()
+    raw: Buffer = buffer(writes=True, reads=False)
     x: Buffer = buffer()
     slab: Expr = operand()
     column: Expr = operand()
@@ -113,6 +116,20 @@ class ReadColumns(Op):
     blocks: int = attr()
     order: str = attr()
     vec: int = attr()
+
+
+@define("tile.pack_columns")
+class PackColumns(Op):
+    """B fragments from ``raw``: register (f * blocks + b) * 2 + h holds rows j = 2 h, 2 h + 1 of block b.
+
+    If ``regs`` is f32 there is one column, in registers f * 4 + j, the same for all g.
+    """
+
+    regs: Buffer = declare()
+    raw: Buffer = buffer()
+    dtype: DType = attr()
+    blocks: int = attr()
+    order: str = attr()
 
 
 @define("tile.expand_bitmap")

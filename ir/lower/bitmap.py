@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import tile_bitmap as t
 from .. import warp as w
 from ..expr import Const, Expr, Value, all_of, as_expr, minimum
+from ..op_spmm import SLAB
 from ..types import DType, f32, u16, u32
 from .context import Context, rule
 
@@ -21,6 +22,8 @@ NIBBLES = 0x11111111
 SPREAD, ZEROS = 0x1110 - 4, 0x4444
 #: Selectors that interleave low and high bytes of values 0, 1 and of 2, 3.
 FIRST_PAIR, SECOND_PAIR = 0x5140, 0x7362
+#: Selectors that join the low, or the high, halves of two registers.
+LOW_HALVES, HIGH_HALVES = 0x5410, 0x7632
 
 
 def part(index: Expr, parts: int, total: Expr | int) -> Expr:
@@ -65,12 +68,13 @@ class _Ring:
         self.bar = b.let("bar", warp * op.stages)
         self.ahead = b.alloc("ahead", u32, 2)  # of turn i: where its chunks begin and end, in lane i % 32
 
+    def slab(self, turn: Expr) -> Expr:
+        return self.begin + turn * self.op.slab_warps
+
     def tile(self, turn: Expr) -> Expr:
         """The warp's first tile of a turn."""
         op = self.op
-        return self.b.let(
-            "tile", (self.begin + turn * op.slab_warps) * op.strips + self.own, hi=op.slabs * op.strips - 1
-        )
+        return self.b.let("tile", self.slab(turn) * op.strips + self.own, hi=op.slabs * op.strips - 1)
 
     def look(self, turn: Expr) -> None:
         """Each lane finds the chunks of one of the next 32 turns."""
@@ -112,19 +116,27 @@ def walk_slabs(cx: Context, op: t.WalkSlabs) -> None:
             b.emit(w.MbarInit(op.bars, ring.bar + s, 1))
         b.fence("mbar_init")
     b.sync()
+
+    def ahead(slab: Expr) -> None:
+        cx.env[op.coming] = slab
+        for inner in op.ahead:
+            cx.lower(inner)
+
     with b.if_(ring.turns.gt(0)):
         ring.look(as_expr(0))
+        ahead(ring.begin)
     with b.for_("s", 0, minimum(ring.turns, op.stages)) as s:
         ring.fetch(s, s)
     with b.for_("turn", 0, ring.turns, unroll=1) as turn:
         stage = b.let("stage", turn % op.stages)
-        slab = b.let("slab", ring.begin + turn * op.slab_warps, hi=op.slabs - 1)
-        cx.env |= {
-            op.slab: slab, op.mine: ring.mine, op.slot: b.let("slot", ring.slot(stage)), op.bar: ring.bar + stage,
-            op.parity: turn // op.stages % 2,
-        }  # fmt: skip
+        cx.env[op.slab], cx.env[op.mine] = b.let("slab", ring.slab(turn), hi=op.slabs - 1), ring.mine
+        cx.env |= {op.slot: b.let("slot", ring.slot(stage)), op.bar: ring.bar + stage}
+        cx.env[op.parity] = turn // op.stages % 2
         for inner in op.body:
             cx.lower(inner)
+        if op.ahead:
+            with b.if_((turn + 1).lt(ring.turns)):
+                ahead(b.let("coming", ring.slab(turn + 1), hi=op.slabs - 1))
         b.sync()  # all lanes have read the slot before it is filled again
         later = b.let("later", turn + op.stages)
         with b.if_(later.lt(ring.turns)):
@@ -145,42 +157,75 @@ def await_slot(cx: Context, op: t.AwaitSlot) -> None:
     cx.env = saved
 
 
-@rule(t.ReadColumns)
-def read_columns(cx: Context, op: t.ReadColumns) -> None:
-    """All loads first, then the packing: they are in flight together."""
+class _Columns:
+    """Which elements of x a lane loads: ``wide`` neighbours at once, along a row or along a column."""
+
+    def __init__(self, cx: Context, op: t.FetchColumns) -> None:
+        b = self.b = cx.b
+        self.op, self.by_rows = op, op.order == "row"
+        g, lane_t = b.let("g", cx.lane // 4), b.let("t", cx.lane % 4)
+        self.k = b.let("k0", cx.resolve(op.slab) * SLAB + lane_t * 4)
+        self.n = as_expr(0) if op.n == 1 else b.let("n0", cx.resolve(op.column) + g * op.blocks)
+        self.wide = min(op.vec, op.blocks) if self.by_rows else min(op.vec, 4)
+
+    def load(self, f: int, j: int, n: int) -> tuple[Value, ...]:
+        """Elements from row 16 f + j and column n of the lane's on."""
+        op, row, col = self.op, self.k + (16 * f + j), self.n + n
+        inside = [] if op.k % SLAB == 0 else [row.lt(op.k)]
+        inside += [] if op.n == 1 or op.n % (8 * op.blocks) == 0 else [col.lt(op.n)]
+        at = row * op.n + col if self.by_rows else col * op.k + row
+        where = all_of(*inside) if inside else None
+        return self.b.ldv(op.x, at, self.wide, where=where, cache="nc", hint="x")
+
+
+@rule(t.FetchColumns)
+def fetch_columns(cx: Context, op: t.FetchColumns) -> None:
+    b, columns = cx.b, _Columns(cx, op)
+    runs = [(f, j, 0) for f in range(4) for j in range(4)] if columns.by_rows else [
+        (f, 0, n) for f in range(4) for n in range(op.blocks)
+    ]  # fmt: skip
+    length = op.blocks if columns.by_rows else 4
+    for i, (f, j, n) in enumerate(runs):
+        found: list[Value] = []
+        for e in range(0, length, columns.wide):
+            found += columns.load(f, j, n + e) if columns.by_rows else columns.load(f, j + e, n)
+        if length == 1:
+            b.st(op.raw, i, b.convert(b.bitcast(found[0], u16), u32))
+        for e in range(0, length - 1, 2):
+            b.st(op.raw, (i * length + e) // 2, _pack(cx, found[e], found[e + 1]))
+
+
+def _pack(cx: Context, low: Value, high: Value) -> Value:
+    out = cx.b.fresh("pair", u32)
+    cx.b.emit(w.Pack((out,), low, high))
+    return out
+
+
+@rule(t.PackColumns)
+def pack_columns(cx: Context, op: t.PackColumns) -> None:
     b = cx.b
     b.emit(w.Alloc(op.regs))
-    single = op.regs.dtype is f32
-    g, lane_t = b.let("g", cx.lane // 4), b.let("t", cx.lane % 4)
-    first_k = b.let("k0", cx.resolve(op.slab) * 64 + lane_t * 4)
-    first_n = as_expr(0) if single else b.let("n0", cx.resolve(op.column) + g * op.blocks)
-    full_k, full_n = op.k % 64 == 0, single or op.n % (8 * op.blocks) == 0
-    wide = min(op.vec, op.blocks) if op.order == "row" else min(op.vec, 4)
-    along_n = op.order == "row"
-
-    def load(f: int, j: int, n: int) -> tuple[Value, ...]:
-        """``wide`` elements from (row 16 f + 4 t + j, column n of the lane) on."""
-        row, col = first_k + (16 * f + j), first_n + n
-        ok = [*([] if full_k else [row.lt(op.k)]), *([] if full_n else [col.lt(op.n)])]
-        at = row * op.n + col if along_n else col * op.k + row
-        return b.ldv(op.x, at, wide, where=all_of(*ok) if ok else None, cache="nc", hint="x")
-
-    found: dict[tuple[int, int, int], Value] = {}
+    if op.regs.dtype is f32:
+        for i in range(8):
+            for e, v in enumerate(_halves(cx, b.ld(op.raw, i, hint="pair"), op.dtype)):
+                b.st(op.regs, 2 * i + e, v)
+        return
+    words = (op.blocks + 1) // 2  # of a row's elements
     for f in range(4):
-        for j in range(0, 4, 1 if along_n else wide):
-            for n in range(0, op.blocks, wide if along_n else 1):
-                for i, v in enumerate(load(f, j, n)):
-                    found[f, j + (0 if along_n else i), n + (i if along_n else 0)] = v
-    for f in range(4):
-        if single:
-            for j in range(4):
-                b.st(op.regs, f * 4 + j, b.convert(found[f, j, 0], f32))
-            continue
         for n in range(op.blocks):
             for h in (0, 1):
-                pair = b.fresh("b", u32)
-                b.emit(w.Pack((pair,), found[f, 2 * h, n], found[f, 2 * h + 1, n]))
-                b.st(op.regs, (f * op.blocks + n) * 2 + h, pair)
+                at = (f * op.blocks + n) * 2 + h
+                if op.order == "column":
+                    b.st(op.regs, at, b.ld(op.raw, at, hint="b"))
+                    continue
+                low, high = (b.ld(op.raw, (f * 4 + 2 * h + e) * words + n // 2, hint="x") for e in (0, 1))
+                b.st(op.regs, at, _prmt(cx, low, high, as_expr(HIGH_HALVES if n % 2 else LOW_HALVES), "b"))
+
+
+def _prmt(cx: Context, a: Value, c: Value | Const, sel: Expr, hint: str) -> Value:
+    out = cx.b.fresh(hint, u32)
+    cx.b.emit(w.Prmt((out,), a, c, sel))
+    return out
 
 
 def _exclusive(cx: Context, v: Value) -> Value:
@@ -266,14 +311,9 @@ class _Decoder:
         for lo, hi in zip(low, high, strict=True):
             aligned = b.fresh("bytes", u32)
             b.emit(w.Funnel((aligned,), lo, hi, shift))
-            planes.append(self.prmt(aligned, Const(0), sel, "plane"))
-        first, second = (self.prmt(planes[0], planes[1], Const(sel), "pair") for sel in (FIRST_PAIR, SECOND_PAIR))
+            planes.append(_prmt(self.cx, aligned, Const(0), sel, "plane"))
+        first, second = (_prmt(self.cx, planes[0], planes[1], Const(sel), "pair") for sel in (FIRST_PAIR, SECOND_PAIR))
         return first, second
-
-    def prmt(self, a: Value, c: Value | Const, sel: Expr, hint: str) -> Value:
-        out = self.b.fresh(hint, u32)
-        self.b.emit(w.Prmt((out,), a, c, sel))
-        return out
 
 
 @rule(t.ExpandBitmap)

@@ -15,7 +15,8 @@ from .store import in_box
 @rule(t.Registers)
 def registers(cx: Context, op: t.Registers) -> None:
     cx.b.emit(Alloc(op.regs))
-    zero = cx.b.const(op.regs.dtype, 0.0, hint="zero")
+    dtype = op.regs.dtype
+    zero = cx.b.convert(cx.b.name(as_expr(0), "zero"), dtype) if dtype.is_int else cx.b.const(dtype, 0.0, hint="zero")
     with cx.b.for_("z", 0, op.regs.size, unroll=0) as z:
         cx.b.st(op.regs, z, zero)
 

@@ -22,6 +22,8 @@ from .manager import register
 
 #: 32-bit words of shared memory that no GPU exceeds: an upper bound of places there.
 MOST_WORDS = 1 << 16
+#: Blocks of 8 columns of x that are fetched a turn ahead.
+MOST_AHEAD = 2
 
 
 @register("bitmap")
@@ -69,6 +71,13 @@ class Bitmap:
     def sums(self) -> int:
         """Sums of a block, as the warps of one slab hold them between them."""
         return self.row_warps * self.rows * 16 * (1 if self.one else 8 * self.blocks)
+
+    def _order(self, op: o.Spmm) -> str:
+        """A single column is one in either order."""
+        return "column" if op.n == 1 else op.x_order
+
+    def _vec(self, op: o.Spmm) -> int:
+        return op.vec if self._order(op) == op.x_order else 1
 
     def _tiles(self, op: o.Spmm) -> int:
         """Tiles of columns of x."""
@@ -123,26 +132,36 @@ class Bitmap:
             count, split, self.row_warps, self.slab_warps, self.rows, self.blocks, self.splits, self._tiles(op),
             self.mma, (store,), loc=op.loc,
         )  # fmt: skip
-        slab, mine = Value("slab", s32, 0, op.slabs - 1), Value("mine", s32, 0, self.rows)
+        slab, coming = Value("slab", s32, 0, op.slabs - 1), Value("coming", s32, 0, op.slabs - 1)
+        mine = Value("mine", s32, 0, self.rows)
         slot, bar = Value("slot", s32, 0, MOST_WORDS), Value("bar", s32, 0, MOST_WORDS)
         parity = Value("parity", s32, 0, 1)
+        size = 8 * self.blocks if self._order(op) == "column" else 16 * ((self.blocks + 1) // 2)
+        raw = Buffer("raw", u32, size, "reg")
+        # x of the next turn waits in registers; many columns leave none for it
+        early = self.blocks <= MOST_AHEAD
+        fetch = tb.FetchColumns(
+            raw, params["in"], coming if early else slab, column, op.k, op.n, self.blocks, self._order(op),
+            self._vec(op), loc=op.loc,
+        )  # fmt: skip
         walk = tb.WalkSlabs(
-            ring, bars, slab, mine, slot, bar, parity, params["index"], params["masks"], params["values"], first,
-            count, split, op.strips, op.slabs, self.splits, self.row_warps, self.slab_warps, self.rows, self.chunks,
-            least, self._multiply(op, params["in"], acc, ring, bars, (slab, mine, slot, bar, parity, column)),
+            ring, bars, slab, coming, mine, slot, bar, parity, params["index"], params["masks"], params["values"],
+            first, count, split, op.strips, op.slabs, self.splits, self.row_warps, self.slab_warps, self.rows,
+            self.chunks, least, (fetch,) if early else (),
+            (*(() if early else (fetch,)), *self._multiply(op, raw, acc, ring, bars, (mine, slot, bar, parity))),
             loc=op.loc,
         )  # fmt: skip
         shared = (ring, bars) if turn is None else (ring, bars, turn)
         return tb.ShareStrips(
             shared, first, count, split, column, op.strips, self.groups, self.splits, self._tiles(op), self.cols,
-            (t.Registers(acc, loc=op.loc), walk, add), loc=op.loc,
+            (t.Registers(acc, loc=op.loc), t.Registers(raw, loc=op.loc), walk, add), loc=op.loc,
         )  # fmt: skip
 
     def _multiply(
-        self, op: o.Spmm, x: Buffer, acc: Buffer, ring: Buffer, bars: Buffer, at: tuple[Value, ...]
+        self, op: o.Spmm, raw: Buffer, acc: Buffer, ring: Buffer, bars: Buffer, at: tuple[Value, ...]
     ) -> tuple[Op, ...]:
-        """What a warp does with a slab: x is read while the tiles are on their way."""
-        slab, mine, slot, bar, parity, column = at
+        """What a warp does with a slab."""
+        mine, slot, bar, parity = at
         xs = Buffer("xs", f32 if self.one else u32, 16 if self.one else 8 * self.blocks, "reg")
         a, base = Buffer("a", u32, 4, "reg"), Value("base", s32, 0, op.chunks)
         strip, fragment = Value("strip", s32, 0, self.rows - 1), Value("fragment", s32, 0, 3)
@@ -150,7 +169,5 @@ class Bitmap:
         expand = tb.ExpandBitmap(
             a, strip, fragment, ring, slot, base, mine, self.rows, self.chunks, (multiply,), loc=op.loc
         )  # fmt: skip
-        return (
-            tb.ReadColumns(xs, x, slab, column, op.k, op.n, self.blocks, op.x_order, op.vec, loc=op.loc),
-            tb.AwaitSlot(base, bars, ring, slot, bar, parity, op.chunks, (expand,), loc=op.loc),
-        )
+        pack = tb.PackColumns(xs, raw, op.dtype, self.blocks, self._order(op), loc=op.loc)
+        return (tb.AwaitSlot(base, bars, ring, slot, bar, parity, op.chunks, (pack, expand), loc=op.loc),)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from sparsegen.target import Target
 
 
+#: From so many columns on, fewer warps of an SM were slower than the model says (117 us for 107): not tried by itself.
+WIDE, FEW = 32, 12
+
+
 @dataclass(frozen=True)
 class Refused:
     """A schedule that cannot run there, why, and what would help."""
@@ -55,7 +59,7 @@ class Ranking:
 
 @lru_cache(maxsize=64)
 def rank(p: Problem, wanted: SpmmSchedule, device: DeviceProfile) -> Ranking:
-    """All schedules with the words of ``wanted``; of equally cheap ones those whose units have least to do come first.
+    """All schedules with the words of ``wanted``; of equally cheap ones the plainest come first.
 
     Runs of strips are spread over whole waves of SMs, so many values of ``rows`` give a warp the same strips: of those
     only the least is kept, unless the line names it.
@@ -68,9 +72,10 @@ def rank(p: Problem, wanted: SpmmSchedule, device: DeviceProfile) -> Ranking:
         except ScheduleError as error:
             refused.append(Refused(s, error.message, error.hint))
             continue
-        if wanted.rows or s.rows == g.strips_warp:
+        few = s.cols >= WIDE and g.resident * s.warps[0] * s.warps[1] < FEW and wanted.warps == (0, 0)
+        if (wanted.rows or s.rows == g.strips_warp) and not few:
             costs.append(cost(p, s, device))
-    costs.sort(key=lambda c: (round(c.time, 10), sum(c.terms.values())))
+    costs.sort(key=lambda c: (round(c.time, 9), c.schedule.stages, c.schedule.splits, sum(c.terms.values())))
     return Ranking(tuple(costs), tuple(refused))
 
 

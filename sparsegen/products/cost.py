@@ -65,9 +65,10 @@ ITEM: Final = 2
 FRAGMENT, SCAN = 29.0, 38.0
 #: Multiply-adds and conversions of a fragment for one column on the CUDA cores, less the permutes that pair its
 #: values for an mma (fitted; the IR has both, nvcc joins them).
-MULTIPLY: Final = 4.0
-#: Instructions of a turn of a warp's ring (wait, refill), and to read x, for each column of the block.
-TURN, READ = 36.0, 1.0
+MULTIPLY: Final = 1.0
+#: Instructions of a turn of a warp's ring (wait, refill), to read x for each column of the block, and to read and
+#: convert a single one.
+TURN, READ, READ_ONE = 36.0, 1.0, 24.0
 #: 128-byte wavefronts of a tile's loads from shared memory: 16 of 8 bytes a lane, mask, index.
 WAVEFRONTS: Final = 38.0
 #: Loads of x a slab: longer ones for more columns.
@@ -207,7 +208,7 @@ def _equations(
     tiles = mean + UNEVEN * (tiles - mean)
     refills = here * warps * turns
     w = v.b * warps / v.sub  # of a sub-core, the busiest has the next whole number
-    issued = tiles * (4 * instructions + SCAN) + refills * (TURN + READ * v.cols)
+    issued = tiles * (4 * instructions + SCAN) + refills * (TURN + (READ_ONE if s.mma == "none" else READ * v.cols))
     waits = rounds / here * PARTIES * v.sub / warps
     wide = v.cols * SLAB * ITEM  # bytes of x of a slab
     partial = warps * v.sums * 128  # bytes of the sums of a block

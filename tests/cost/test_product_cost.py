@@ -130,7 +130,7 @@ def test_dense_wins_with_few_zeros_or_many_columns() -> None:
 def test_every_matrix_has_legal_schedules(shape: tuple[int, int], n: int) -> None:
     p = problem(*shape, n)
     ranking = rank(p, SpmmSchedule(), H200)
-    times = [round(c.time, 10) for c in ranking.costs]  # what differs by less is ordered by the other units' work
+    times = [round(c.time, 9) for c in ranking.costs]  # what differs by less is ordered by the other units' work
     assert times and times == sorted(times)
     for c in ranking.costs[:50]:
         g, s = legal(p, c.schedule, H200), c.schedule
@@ -182,7 +182,8 @@ def test_the_decode_is_counted_as_the_emulator_runs_it(line: str, n: int) -> Non
         assert counts["fma.f32"] == 8 * fragments and not any(name.startswith("mma") for name in counts)
     else:
         assert counts["mma.f16.m16n8k16"] == k.schedule.cols // 8 * fragments
-    assert (counts["prmt"], counts["funnel"], counts["dp4a"]) == (8 * fragments, 4 * fragments, fragments)
+    packs = 0 if s.mma == "none" else s.cols * g.groups * g.tiles * s.warps[0] * g.slabs  # of x, each turn
+    assert (counts["prmt"], counts["funnel"], counts["dp4a"]) == (8 * fragments + packs, 4 * fragments, fragments)
     sums = g.blocks * s.warps[0] * s.warps[1] * g.sums  # wavefronts of the slab warps' sums, in and out
     assert counts["wavefronts.shared"] - 2 * sums == pytest.approx(WAVEFRONTS / 4 * fragments, rel=0.05)
     decoding = {
