@@ -190,5 +190,6 @@ def test_the_decode_is_counted_as_the_emulator_runs_it(line: str, n: int) -> Non
         "add.u32", "and.u32", "dp4a", "funnel", "ld.shared", "mul.u32", "popc", "prmt", "select.u32", "shfl", "shl.u32",
         "shr.u32", "sub.u32",
     }  # fmt: skip
-    found = sum(counts.get(name, 0) for name in decoding) - sums
+    halves = 8 * fragments if s.mma == "none" else 0  # of values that nvcc takes as they are
+    found = sum(counts.get(name, 0) for name in decoding) - sums - packs - halves
     assert found == pytest.approx((FRAGMENT + SCAN / 4) * fragments, rel=0.3)
