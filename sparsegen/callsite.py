@@ -14,7 +14,7 @@ from sparsegen.ir.errors import Loc
 
 
 def user_loc() -> Loc | None:
-    """The line that called into sparsegen: the innermost frame outside it, sympy and numpy.
+    """The line that called into sparsegen: the innermost frame outside it, sympy, numpy and torch.
 
     From Python 3.11 on the column is that of the very call or subscript; before, it is 0.
     """
@@ -48,7 +48,7 @@ def def_loc(function: Callable[..., Any]) -> Loc | None:
 
 
 def _is_library(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in ("sparsegen", "sympy", "numpy")
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in ("sparsegen", "sympy", "numpy", "torch")
 
 
 def _loc(code: CodeType, instruction: int, line: int) -> Loc:

@@ -69,7 +69,7 @@ def _info(index: int, kind: str) -> DeviceInfo | DeviceError:
     try:
         found: DeviceInfo = open_gpu(index).info()
     except DeviceError as error:
-        return error
+        return DeviceError(error.message, hint=error.hint)  # its own traceback would keep the callers' arrays for ever
     return found
 
 

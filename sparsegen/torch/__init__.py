@@ -1,0 +1,42 @@
+"""Sparse weights in torch: ``SparseLinear`` in the place of ``torch.nn.Linear``, and ``magnitude_mask`` for pruning.
+
+``prune``: which weights stay.  ``linear``: the module.  ``op``: the operator ``sparsegen::spmm_linear`` that it calls,
+with its fake and its derivative.  ``plan``: what is behind the integer in the operator's arguments.
+
+This package needs torch, and loads it when a name is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sparsegen.torch.linear import SparseLinear
+    from sparsegen.torch.prune import magnitude_mask
+
+__all__ = ["SparseLinear", "magnitude_mask"]
+
+#: name -> the module that holds it.
+_HOMES = {"SparseLinear": "linear", "magnitude_mask": "prune"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sparsegen.torch' has no attribute {name!r}")
+    try:
+        module = import_module(f"sparsegen.torch.{_HOMES[name]}")
+    except ModuleNotFoundError as e:
+        if e.name != "torch":
+            raise
+        from sparsegen.ir.errors import SparsegenError
+
+        raise SparsegenError(
+            f"{name} needs torch, which is not installed", hint="pip install 'sparsegen[torch]'"
+        ) from e
+    value = globals()[name] = getattr(module, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

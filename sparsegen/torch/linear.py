@@ -1,0 +1,256 @@
+"""``SparseLinear``: a linear layer whose weights are kept, and multiplied by, in bitmap tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import torch
+
+from sparsegen.callsite import user_loc
+from sparsegen.compiler import located, positive
+from sparsegen.formats import sparse
+from sparsegen.formats.bitmap import Bitmap
+from sparsegen.ir.errors import ArrayError, FormatError, ProductError, SparsegenError
+from sparsegen.ir.types import DTYPES as KINDS
+from sparsegen.torch.op import spmm_linear
+from sparsegen.torch.plan import PARTS, PIECE, Plan, assembled, empty, refuse_capture
+from sparsegen.torch.prune import DTYPES, check_weight, magnitude_mask
+
+_EXTRA: Final = "_extra_state"
+#: The extra state is a tensor, as safetensors takes nothing else: this version, M, K, nnz, and the place of dtype here.
+_VERSION: Final = 1
+_CODES: Final = tuple(DTYPES.values())
+
+
+class SparseLinear(torch.nn.Module):
+    """y = x @ W.T + bias like ``torch.nn.Linear``, with W [out_features, in_features] sparse, f16 or bf16.
+
+    x is [..., in_features] of W's dtype, any number of tokens.  On a GPU each number of tokens up to 64 has a kernel
+    of its own, which is compiled at the first call (seconds; layers of one shape and sparsity usually share it, and it
+    is kept on disk); more tokens run 64 at a time.  ``prepare`` builds ahead, as must be done before a CUDA graph is
+    captured.  On the CPU the reference multiplies, in NumPy: for tests, not for speed.
+
+    ``from_linear`` makes one from a dense layer.  The constructor gives a W of zeros, for ``load_state_dict``.
+    ``dense_above=N`` keeps W as a dense matrix *as well*, and multiplies by that for more than N tokens (prefill),
+    where the dense product is faster; it is not in the state_dict.
+
+    W is constant: its buffers ``values``, ``masks`` and ``index`` are replaced by ``load_state_dict`` and must not be
+    written to.  x and ``bias`` have gradients; that of x decodes W (see :mod:`sparsegen.torch.op`).
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = torch.float16,
+        dense_above: int | None = None,
+    ) -> None:
+        """Weights of zeros; ProductError for sizes that are none, ArrayError for another dtype."""
+        super().__init__()
+        with located(user_loc()):
+            self.in_features = positive(in_features, "in_features", ProductError)
+            self.out_features = positive(out_features, "out_features", ProductError)
+            self.dense_above = None if dense_above is None else positive(dense_above, "dense_above", ProductError)
+            if dtype not in DTYPES:
+                raise ArrayError(
+                    f"dtype={dtype}; sparse weights are float16 or bfloat16", hint="pass dtype=torch.float16"
+                )
+            self.dtype = dtype
+            w = empty((self.out_features, self.in_features), KINDS[DTYPES[dtype]], device)
+            start = torch.zeros(self.out_features, dtype=dtype, device=device) if bias else None
+            self.register_parameter("bias", None if start is None else torch.nn.Parameter(start))
+            for name in PARTS:
+                self.register_buffer(name, None)
+            self.register_buffer("dense", None, persistent=False)
+            self._install(w)
+
+    @classmethod
+    def from_linear(
+        cls,
+        linear: Any,
+        sparsity: float = 0.6,
+        mask: Any = None,
+        n: int | Iterable[int] | None = None,
+        dense_above: int | None = None,
+    ) -> SparseLinear:
+        """A ``torch.nn.Linear`` of f16 or bf16 weights with a share ``sparsity`` of them left out, on its device.
+
+        The smallest go (:func:`magnitude_mask`); or ``mask``, a boolean tensor of the weight's shape, says which stay
+        (True), as a calibration has found it, and ``sparsity`` does not count.  Weights that stay keep their bits, and
+        ``bias`` is the layer's own, shared.  ``n``: numbers of tokens to build kernels for now (see ``prepare``).
+
+        ArrayError for a layer or a mask that does not fit, ProductError for a sparsity that is not from 0 to 1.
+        """
+        with located(user_loc()):
+            if not isinstance(linear, torch.nn.Linear):
+                raise ProductError(
+                    f"from_linear needs a torch.nn.Linear, not {type(linear).__module__}.{type(linear).__qualname__}",
+                    hint="put its weight [out_features, in_features] and bias into a torch.nn.Linear first",
+                )
+            weight = linear.weight.detach()
+            check_weight(weight)
+            keep = magnitude_mask(weight, sparsity) if mask is None else _checked_mask(mask, weight)
+            made = cls(linear.in_features, linear.out_features, False, weight.device, weight.dtype)
+            made.bias = linear.bias
+            if dense_above is not None:
+                made.dense_above = positive(dense_above, "dense_above", ProductError)
+            w = sparse(weight.masked_fill(~keep, 0))
+            assert isinstance(w, Bitmap)
+            made._install(w)
+            made.train(linear.training)
+            if n is not None:
+                made.prepare((n,) if isinstance(n, int) else n)
+            return made
+
+    # -------------------------------------------------------------------------------------------- running it
+    def forward(self, x: Any) -> Any:
+        """x [..., in_features] -> [..., out_features]; ArrayError for another dtype, device or last axis."""
+        if self.dense is not None and x.shape[:-1].numel() > self.dense_above:
+            return torch.nn.functional.linear(x, self.dense, self.bias)
+        return spmm_linear(x, self.values, self.masks, self.index, self.bias, self.plan)
+
+    def prepare(self, tokens: Iterable[int] = (1, 8, 16)) -> None:
+        """Build, load and once run the kernels for these numbers of tokens (of a whole batch), several at a time.
+
+        Above 64 tokens all numbers have one kernel.  DeviceError while a CUDA graph is captured.
+        """
+        with located(user_loc()):
+            refuse_capture(self.masks.device, "kernels cannot be built", "call prepare before the capture")
+            wanted = {min(positive(n, "tokens", ProductError), PIECE) for n in tokens}
+            bound = self._plan.at(self.values, self.masks, self.index)
+            bound.prepare(sorted(wanted), self.bias is not None)
+
+    def to_dense(self) -> Any:
+        """W as a dense tensor [out_features, in_features], decoded anew."""
+        return self._matrix().to_dense()
+
+    # -------------------------------------------------------------------------------------------- its weights
+    def _matrix(self) -> Bitmap:
+        return self._plan.at(self.values, self.masks, self.index).matrix
+
+    def _install(self, w: Bitmap) -> None:
+        for name in PARTS:
+            setattr(self, name, w.arrays[name])
+        self.nnz = w.nnz
+        if self.dense_above is not None:
+            blank = torch.empty(w.shape, dtype=self.dtype, device="meta") if self.masks.is_meta else None
+            self.dense = w.to_dense() if blank is None else blank
+        self._renew()
+
+    def _renew(self) -> None:
+        """A plan of its own for weights that are new, or elsewhere: graphs that know the old number are not reused."""
+        self._plan = Plan((self.out_features, self.in_features), KINDS[DTYPES[self.dtype]], self.nnz)
+        self.plan = self._plan.number
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        """What ``to``, ``cuda``, ``half`` and their like do; ArrayError for a change of dtype."""
+        for name, dtype in (("weights", self.dtype), ("masks", torch.int32)):
+            probe = fn(torch.empty(0, dtype=dtype, device=self.masks.device))
+            if probe.dtype != dtype:
+                raise ArrayError(
+                    f"the {name} of a SparseLinear are {dtype}, they cannot be converted to {probe.dtype}",
+                    hint="convert the dense layer, then SparseLinear.from_linear(linear) again; .to(device) works",
+                    loc=user_loc(),
+                )
+        super()._apply(fn, recurse)
+        self._renew()
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the plan, which belongs to this module and this process."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("plan", "_plan")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._renew()
+
+    # -------------------------------------------------------------------------------------------- state_dict
+    def get_extra_state(self) -> Any:
+        """What the buffers do not say, as an int64 tensor: version, M, K, nnz, dtype."""
+        code = _CODES.index(DTYPES[self.dtype])
+        return torch.tensor([_VERSION, self.out_features, self.in_features, self.nnz, code])
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: Mapping[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Buffers of any size, new ones; nothing of W changes unless all of it fits.  bias: as torch does it."""
+        keys = {name: prefix + name for name in (*PARTS, _EXTRA)}
+        given = {name: state_dict[key] for name, key in keys.items() if key in state_dict}
+        absent = [key for key in keys.values() if key not in state_dict]
+        try:
+            if given and absent:
+                raise FormatError(f"{', '.join(absent)} missing", hint="W is all of: " + ", ".join(keys.values()))
+            if given:
+                self._install(self._loaded(given, bool(local_metadata.get("assign_to_params_buffers", False))))
+        except SparsegenError as error:
+            error_msgs.append(f"{prefix.rstrip('.') or type(self).__name__}: {error}")
+        rest = {key: value for key, value in state_dict.items() if key not in keys.values()}
+        missing: list[str] = []
+        super()._load_from_state_dict(rest, prefix, local_metadata, strict, missing, unexpected_keys, error_msgs)
+        missing_keys += [key for key in missing if key not in keys.values()]
+        missing_keys += absent if strict else []
+
+    def _loaded(self, given: Mapping[str, Any], assign: bool) -> Bitmap:
+        """W from a checkpoint; FormatError if it is not for this layer, or contradicts itself."""
+        extra, shape = given[_EXTRA], (self.out_features, self.in_features)
+        if not isinstance(extra, torch.Tensor) or extra.dtype != torch.int64 or extra.numel() != 5:
+            raise FormatError(f"its extra state is {extra!r}", hint="load what SparseLinear.state_dict() gave")
+        version, m, k, nnz, code = extra.tolist()
+        if version != _VERSION:
+            raise FormatError(f"its weights have version {version}, this is {_VERSION}", hint="update sparsegen")
+        if (m, k) != shape:
+            raise FormatError(
+                f"the checkpoint holds weights {m}x{k}, this layer's are {shape[0]}x{shape[1]}",
+                hint=f"load into SparseLinear({k}, {m})",
+            )
+        if code != _CODES.index(DTYPES[self.dtype]):
+            there = next((f"torch.{KINDS[c].numpy().name}" for i, c in enumerate(_CODES) if i == code), "unknown")
+            raise FormatError(
+                f"the checkpoint's weights are {there}, this layer's {self.dtype}", hint=f"make it with dtype={there}"
+            )
+        kind, device = KINDS[DTYPES[self.dtype]], self.masks.device
+        tensors = {name: given[name].detach() for name in PARTS}
+        if not assign:
+            if device.type == "meta":
+                raise FormatError(
+                    "the module is on the meta device, where nothing can be copied to",
+                    hint="load_state_dict(..., assign=True), or module.to_empty(device=...) first",
+                )
+            tensors = {name: t.to(device, copy=True).contiguous() for name, t in tensors.items()}
+        return assembled(shape, kind, nnz, tensors)
+
+    def extra_repr(self) -> str:
+        """What ``print(module)`` says."""
+        elements = self.out_features * self.in_features
+        stored = sum(b.numel() * b.element_size() for b in (self.values, self.masks, self.index))
+        also = "" if self.dense_above is None else f", dense_above={self.dense_above}"
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, "
+            f"{str(self.dtype).removeprefix('torch.')}, {1 - self.nnz / elements:.1%} zeros, {stored:,} bytes "
+            f"({2 * elements / stored:.3g} times smaller than dense){also}"
+        )
+
+
+def _checked_mask(mask: Any, weight: Any) -> Any:
+    """ArrayError for a mask that does not say of each weight whether it stays."""
+    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool or mask.shape != weight.shape:
+        what = f"{mask.dtype} of shape {tuple(mask.shape)}" if isinstance(mask, torch.Tensor) else f"a {type(mask)}"
+        raise ArrayError(
+            f"mask is {what}; a boolean tensor of shape {tuple(weight.shape)} is needed",
+            hint="True for each weight that stays: scores > threshold",
+        )
+    if mask.device != weight.device:
+        raise ArrayError(
+            f"mask is on {mask.device}, the weight on {weight.device}", hint=f"pass mask.to({str(weight.device)!r})"
+        )
+    return mask

@@ -1,0 +1,138 @@
+"""The operator ``sparsegen::spmm_linear(x, values, masks, index, bias, plan)``: y = x @ W.T + bias.
+
+Tensors and an integer, so torch can trace it: ``torch.compile`` puts it in its graphs whole, and CUDA graphs record its
+launches.  It runs on torch's current stream and allocates with torch alone.  CPU tensors are multiplied by the
+reference, in NumPy.
+
+Gradients: of x, ``grad @ W`` with W decoded to a dense matrix in every backward pass, which costs its memory and many
+times the forward's time, and no CUDA graph can capture it; of bias, the sum of ``grad``.  W gets none.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+
+from sparsegen.callsite import user_loc
+from sparsegen.ir.errors import ArrayError, SparsegenError
+from sparsegen.torch.plan import ALIGNMENT, Plan, refuse_capture
+
+NAME: Final = "sparsegen::spmm_linear"
+GRAD: Final = "sparsegen::spmm_linear_grad"
+
+
+def _check(plan: Plan, x: Any, values: Any, bias: Any) -> None:
+    """ArrayError for arguments that do not go together."""
+    m, k = plan.shape
+    if x.dtype != plan.dtype:
+        raise ArrayError(
+            f"x has dtype {x.dtype}, the weights are {plan.dtype}", hint=f"pass x.to({plan.dtype}); nothing is cast"
+        )
+    if x.ndim == 0 or x.shape[-1] != k:
+        raise ArrayError(
+            f"x has shape {tuple(x.shape)}; its last axis must have in_features={k} elements",
+            hint=f"pass x of shape [..., {k}]; the result is [..., {m}]",
+        )
+    if x.layout != torch.strided:
+        raise ArrayError(f"x is a tensor of layout {x.layout}", hint="pass a dense tensor: x.to_dense()")
+    if x.device != values.device:
+        raise ArrayError(
+            f"x is on {x.device}, the weights are on {values.device}",
+            hint=f"move one of them: module.to({str(x.device)!r})",
+        )
+    if bias is not None and (bias.dtype != plan.dtype or tuple(bias.shape) != (m,) or bias.device != x.device):
+        raise ArrayError(
+            f"bias is {bias.dtype} of shape {tuple(bias.shape)} on {bias.device}; {plan.dtype} of shape ({m},) on "
+            f"{x.device} is needed",
+            hint="leave it as from_linear made it: nothing is cast",
+        )
+
+
+def _rows(x: Any, k: int) -> Any:
+    """x as packed rows [n, k] at an address for the widest loads; copied only where it is neither."""
+    rows = x.detach().reshape(-1, k).contiguous()
+    return rows.clone() if rows.data_ptr() % ALIGNMENT else rows
+
+
+def _forward(x: Any, values: Any, masks: Any, index: Any, bias: Any, plan: int) -> Any:
+    try:
+        known = Plan.of(plan)
+        _check(known, x, values, bias)
+        m, k = known.shape
+        rows = _rows(x, k)
+        y = rows.new_empty((rows.shape[0], m))
+        known.at(values, masks, index).multiply(rows, None if bias is None else bias.detach().contiguous(), y)
+        return y.view(*x.shape[:-1], m)
+    except SparsegenError as error:
+        if error.loc is None:
+            error.loc = user_loc()
+        raise
+
+
+def _fake(x: Any, values: Any, masks: Any, index: Any, bias: Any, plan: int) -> Any:
+    known = Plan.of(plan)
+    _check(known, x, values, bias)
+    return x.new_empty((*x.shape[:-1], known.shape[0]))
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, values, masks, index, _, plan = inputs
+    ctx.save_for_backward(values, masks, index)
+    ctx.plan, ctx.in_features = plan, x.shape[-1]
+
+
+def _backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
+    of_x = of_bias = None
+    if ctx.needs_input_grad[0]:
+        of_x = torch.ops.sparsegen.spmm_linear_grad(grad, *ctx.saved_tensors, ctx.plan, ctx.in_features)
+    if ctx.needs_input_grad[4]:
+        of_bias = grad.reshape(-1, grad.shape[-1]).sum(0)
+    return of_x, None, None, None, of_bias, None
+
+
+def _grad(grad: Any, values: Any, masks: Any, index: Any, plan: int, in_features: int) -> Any:
+    refuse_capture(
+        grad.device, "W cannot be decoded, as a gradient needs", "capture the forward pass alone, under torch.no_grad()"
+    )
+    w = Plan.of(plan).at(values, masks, index).matrix.to_dense()
+    return (grad.detach().reshape(-1, w.shape[0]) @ w).view(*grad.shape[:-1], in_features)
+
+
+def _fake_grad(grad: Any, values: Any, masks: Any, index: Any, plan: int, in_features: int) -> Any:
+    return grad.new_empty((*grad.shape[:-1], in_features))
+
+
+def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    _, values, masks, index, plan, _ = inputs
+    ctx.save_for_backward(values, masks, index)
+    ctx.plan = plan
+
+
+def _backward_grad(ctx: Any, grad: Any) -> tuple[Any, ...]:
+    """The gradient is linear in the one that it came from, by W; so its own is the forward product."""
+    again = torch.ops.sparsegen.spmm_linear(grad, *ctx.saved_tensors, None, ctx.plan)
+    return again, None, None, None, None, None
+
+
+def _register() -> None:
+    traced, not_in_graphs = torch.Tag.pt2_compliant_tag, getattr(torch.Tag, "cudagraph_unsafe", None)
+    torch.library.define(
+        NAME, "(Tensor x, Tensor values, Tensor masks, Tensor index, Tensor? bias, int plan) -> Tensor", tags=(traced,)
+    )
+    torch.library.define(
+        GRAD,
+        "(Tensor grad, Tensor values, Tensor masks, Tensor index, int plan, SymInt in_features) -> Tensor",
+        tags=tuple(filter(None, (traced, not_in_graphs))),  # older versions of torch have no such tag
+    )
+    for name, run, fake, backward, save in (
+        (NAME, _forward, _fake, _backward, _save),
+        (GRAD, _grad, _fake_grad, _backward_grad, _save_grad),
+    ):
+        torch.library.impl(name, ("cpu", "cuda"), run)
+        torch.library.register_fake(name, fake)
+        torch.library.register_autograd(name, backward, setup_context=save)
+
+
+_register()
+spmm_linear: Final = torch.ops.sparsegen.spmm_linear.default

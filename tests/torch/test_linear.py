@@ -1,0 +1,212 @@
+"""``SparseLinear``: what it computes, how it is made, moved and copied, and what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import sparsegen as sg
+import sparsegen.torch as st
+from sparsegen.ir.errors import ArrayError, ProductError
+from tests.torch.layers import KINDS, agrees, dense, pair, tokens, torch
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bias", [True, False])
+def test_it_computes_what_the_masked_layer_computes(kind: str, bias: bool) -> None:
+    sparse, layer = pair(72, 100, kind, bias)
+    for shape in ((100,), (1, 100), (3, 100), (2, 4, 100), (17, 100), (2, 65, 100), (0, 100)):
+        x = tokens(*shape, kind=kind)
+        agrees(sparse(x), x, layer)
+
+
+@pytest.mark.parametrize("m, k", [(1, 1), (16, 64), (33, 130), (5, 7)])
+def test_on_the_emulator(m: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The programs of the GPU, with the tensors as they are passed there."""
+    from sparsegen.torch import plan
+
+    monkeypatch.setitem(plan.BACKENDS, "cpu", "emulator")
+    for kind in KINDS:
+        sparse, layer = pair(m, k, kind)
+        for n in (1, 3, 8, 17, 70):
+            x = tokens(n, k, kind=kind)
+            agrees(sparse(x), x, layer)
+        (bound,) = sparse._plan._bound.values()
+        assert {kernel.backend for kernel in bound._built.values()} == {"emulator"}
+
+
+def test_more_tokens_than_a_kernel_takes() -> None:
+    """Piece by piece: the same bits as token by token, and no kernel for the rest."""
+    sparse, layer = pair(40, 70)
+    x = tokens(150, 70)
+    y = sparse(x)
+    agrees(y, x, layer)
+    (bound,) = sparse._plan._bound.values()
+    assert set(bound._built) == {(64, True)}
+    assert torch.equal(y[::50], torch.cat([sparse(x[i : i + 1]) for i in (0, 50, 100)]))
+
+
+def test_any_strides_of_x() -> None:
+    sparse, layer = pair(40, 70)
+    wide = tokens(6, 141)
+    odd = wide[:, 1:71]
+    for x in (tokens(70, 5).t(), odd, wide.reshape(-1)[3:73], tokens(2, 3, 70).transpose(0, 1)):
+        agrees(sparse(x), x, layer)
+
+
+def test_a_calibrated_mask() -> None:
+    keep = torch.rand(48, 80) < 0.3
+    sparse, layer = pair(48, 80, mask=keep)
+    assert sparse.nnz == int(keep.sum()) and torch.equal(sparse.to_dense() != 0, keep)
+    agrees(sparse(tokens(3, 80)), tokens(3, 80), layer)
+
+
+def test_what_stays_keeps_its_bits() -> None:
+    layer = dense(20, 30)
+    with torch.no_grad():
+        layer.weight[0, :4] = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0])
+    keep = torch.ones(20, 30, dtype=torch.bool)
+    before = layer.weight.detach().clone()
+    sparse = st.SparseLinear.from_linear(layer, mask=keep)
+    assert torch.equal(sparse.to_dense().view(torch.int16), before.view(torch.int16))
+    assert torch.equal(layer.weight.view(torch.int16), before.view(torch.int16)), "the dense layer was changed"
+
+
+@pytest.mark.parametrize("sparsity", [0, 0.5, 1])
+def test_extremes(sparsity: float) -> None:
+    sparse, layer = pair(33, 65, sparsity=sparsity)
+    assert sparse.nnz == 33 * 65 - round(sparsity * 33 * 65)
+    agrees(sparse(tokens(3, 65)), tokens(3, 65), layer)
+
+
+def test_bias_and_mode_are_the_layers_own() -> None:
+    layer = dense(8, 16).eval()
+    sparse = st.SparseLinear.from_linear(layer)
+    assert sparse.bias is layer.bias and not sparse.training
+    assert [name for name, _ in sparse.named_parameters()] == ["bias"]
+
+
+def test_dense_above() -> None:
+    sparse, layer = pair(40, 70, dense_above=4)
+    plain, _ = pair(40, 70)
+    assert plain.dense is None and torch.equal(sparse.dense, layer.weight)
+    assert "dense" not in sparse.state_dict() and "dense_above=4" in repr(sparse)
+    with torch.no_grad():
+        few, many = tokens(4, 70), tokens(5, 70)
+        assert torch.equal(sparse(many), layer(many))
+        sparse.dense.fill_(7)  # to see which of the two is used
+        agrees(sparse(few), few, layer)
+        assert not torch.equal(sparse(many), layer(many))
+
+
+def test_prepare() -> None:
+    sparse, _ = pair(40, 70, n=3)
+    (bound,) = sparse._plan._bound.values()
+    assert set(bound._built) == {(3, True)}
+    sparse.prepare((1, 8, 200))
+    assert set(bound._built) == {(1, True), (3, True), (8, True), (64, True)}
+    with pytest.raises(ProductError, match="tokens"):
+        sparse.prepare((0,))
+
+
+def copies() -> dict[str, Callable[[Any], Any]]:
+    def saved(module: Any) -> Any:
+        file = io.BytesIO()
+        torch.save(module, file)
+        file.seek(0)
+        return torch.load(file, weights_only=False)
+
+    return {"deepcopy": copy.deepcopy, "pickle": lambda s: pickle.loads(pickle.dumps(s)), "torch.save": saved}
+
+
+@pytest.mark.parametrize("way", copies())
+def test_copies(way: str) -> None:
+    sparse, layer = pair(40, 70)
+    sparse(tokens(2, 70))
+    other = copies()[way](sparse)
+    assert other.plan != sparse.plan and other.masks.data_ptr() != sparse.masks.data_ptr()
+    del sparse
+    agrees(other(tokens(2, 70)), tokens(2, 70), layer)
+
+
+def test_moving() -> None:
+    """Each place has a plan of its own; the old one ends with its tensors."""
+    sparse, layer = pair(40, 70, dense_above=10)
+    old = sparse.plan
+    sparse.to("cpu").half().to(torch.float16)
+    agrees(sparse(tokens(2, 70)), tokens(2, 70), layer)
+    with pytest.raises(ProductError, match=f"no plan {old}"):
+        torch.ops.sparsegen.spmm_linear(tokens(2, 70), sparse.values, sparse.masks, sparse.index, None, old)
+    there = sparse.to("meta")
+    assert there(torch.empty(5, 2, 70, dtype=torch.float16, device="meta")).shape == (5, 2, 40)
+
+
+@pytest.mark.parametrize("way", ["float", "double", "bfloat16"])
+def test_no_conversion(way: str) -> None:
+    sparse, layer = pair(40, 70)
+    for convert in (getattr(sparse, way), lambda: sparse.to(getattr(torch, way)), lambda: sparse.type(torch.half)):
+        with pytest.raises(ArrayError, match=r"cannot be converted to (.|\n)*convert the dense layer"):
+            convert()
+    assert sparse.bias.dtype == torch.float16
+    agrees(sparse(tokens(2, 70)), tokens(2, 70), layer)
+
+
+SPARSE, LAYER = pair(40, 70)
+
+
+def call(values: Any = SPARSE.values, masks: Any = SPARSE.masks, index: Any = SPARSE.index, bias: Any = None) -> Any:
+    return torch.ops.sparsegen.spmm_linear(tokens(2, 70), values, masks, index, bias, SPARSE.plan)
+
+
+CALLS: dict[str, tuple[Callable[[], object], str]] = {
+    "dtype": (lambda: SPARSE(tokens(2, 70).float()), "x has dtype torch.float32, the weights are torch.float16"),
+    "last axis": (lambda: SPARSE(tokens(70, 2)), r"x has shape \(70, 2\); its last axis must have in_features=70"),
+    "no axis": (lambda: SPARSE(torch.tensor(1.0).half()), r"x has shape \(\)"),
+    "bias": (lambda: call(bias=tokens(41)), r"bias is torch.float16 of shape \(41,\)"),
+    "other masks": (lambda: call(masks=SPARSE.masks[:1]), "masks has shape"),
+    "too few values": (lambda: call(values=SPARSE.values[2:].clone()), "values has shape"),
+    "another index": (lambda: call(index=SPARSE.index + 8), "index contradicts"),
+    "unaligned": (lambda: call(values=SPARSE.values[1:]), "that 16 divides"),
+}
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_wrong_calls(what: str) -> None:
+    attempt, says = CALLS[what]
+    with pytest.raises(sg.SparsegenError, match=says) as caught:
+        attempt()
+    assert caught.value.hint and caught.value.loc is not None and caught.value.loc.file == __file__
+
+
+ON_META = torch.nn.Linear(70, 40, device="meta", dtype=torch.float16)
+MADE: dict[str, tuple[Callable[[], object], str]] = {
+    "f32": (lambda: st.SparseLinear.from_linear(torch.nn.Linear(8, 8)), "weight has dtype torch.float32(.|\n)*half()"),
+    "no layer": (lambda: st.SparseLinear.from_linear(torch.nn.ReLU()), "not torch.nn.modules.activation.ReLU"),
+    "meta": (lambda: st.SparseLinear.from_linear(ON_META), "on meta"),
+    "sparsity": (lambda: st.SparseLinear.from_linear(LAYER, 60), "sparsity=60 is no share"),
+    "mask of numbers": (lambda: st.SparseLinear.from_linear(LAYER, mask=LAYER.weight), "mask is torch.float16"),
+    "shape of mask": (lambda: st.SparseLinear.from_linear(LAYER, mask=torch.ones(70, 40) > 0), r"\(40, 70\) is needed"),
+    "mask elsewhere": (lambda: st.SparseLinear.from_linear(LAYER, mask=torch.ones(40, 70, dtype=torch.bool,
+                                                                                  device="meta")), "mask is on meta"),
+    "dtype": (lambda: st.SparseLinear(8, 8, dtype=torch.float32), "dtype=torch.float32"),
+    "size": (lambda: st.SparseLinear(0, 8), "in_features=0"),
+    "dense_above": (lambda: st.SparseLinear(8, 8, dense_above=-1), "dense_above=-1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", MADE)
+def test_what_is_refused(what: str) -> None:
+    attempt, says = MADE[what]
+    with pytest.raises(sg.SparsegenError, match=says) as caught:
+        attempt()
+    assert caught.value.hint and caught.value.loc is not None and caught.value.loc.file == __file__
+
+
+def test_repr() -> None:
+    text = repr(pair(64, 128, "bf16", bias=False, sparsity=0.75)[0])
+    assert text.startswith("SparseLinear(in_features=128, out_features=64, bias=False, bfloat16, 75.0% zeros, ")

@@ -1,0 +1,124 @@
+"""The operator as torch sees it: its schema, its fake, its derivatives, and what the compiler makes of it."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import pytest
+
+from tests.torch.layers import KINDS, agrees, pair, tokens, torch
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("shape", [(3, 70), (2, 5, 70)])
+def test_opcheck(device: str, biased: bool, shape: tuple[int, ...]) -> None:
+    sparse, _ = pair(40, 70, device=device)
+    x = tokens(*shape, device=device).requires_grad_()
+    weights = (sparse.values, sparse.masks, sparse.index)
+    bias = sparse.bias if biased else None
+    torch.library.opcheck(torch.ops.sparsegen.spmm_linear.default, (x, *weights, bias, sparse.plan))
+    grad = tokens(*shape[:-1], 40, device=device).requires_grad_()
+    torch.library.opcheck(torch.ops.sparsegen.spmm_linear_grad.default, (grad, *weights, sparse.plan, 70))
+
+
+def gradients(layer: Any, x: Any, grad: Any) -> list[Any]:
+    inputs = [x] if layer.bias is None else [x, layer.bias]
+    return list(torch.autograd.grad(layer(x), inputs, grad))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bias", [True, False])
+def test_gradients(kind: str, bias: bool) -> None:
+    """Against the dense layer in f64."""
+    sparse, layer = pair(40, 70, kind, bias)
+    x, grad = tokens(2, 5, 70, kind=kind).requires_grad_(), tokens(2, 5, 40, kind=kind, seed=1)
+    got, want = (
+        gradients(sparse, x, grad),
+        gradients(layer.double(), x.detach().double().requires_grad_(), grad.double()),
+    )
+    for a, b in zip(got, want, strict=True):
+        assert a.dtype == KINDS[kind] and a.shape == b.shape
+        assert (a - b).norm() <= (1e-3 if kind == "f16" else 8e-3) * b.norm()
+
+
+def test_only_what_is_asked_for() -> None:
+    sparse, _ = pair(40, 70)
+    sparse.bias.requires_grad_(False)
+    assert not sparse(tokens(2, 70)).requires_grad
+    x = tokens(2, 70).requires_grad_()
+    sparse(x).sum().backward()
+    assert x.grad is not None and sparse.bias.grad is None
+
+
+def test_the_gradient_of_the_gradient() -> None:
+    sparse, layer = pair(40, 70)
+    x, grad = tokens(3, 70).requires_grad_(), tokens(3, 40).requires_grad_()
+    (of_x,) = torch.autograd.grad(sparse(x), x, grad, create_graph=True)
+    direction = tokens(3, 70, seed=2)
+    (again,) = torch.autograd.grad(of_x, grad, direction)
+    layer.bias = None
+    agrees(again, direction, layer)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled(backend: str) -> None:
+    """One graph, no breaks; forward and backward; another number of tokens; then other weights under the same graph."""
+    first, _ = pair(40, 70)
+    second, _ = pair(24, 40)
+    model = torch.nn.Sequential(first, torch.nn.ReLU(), second)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=False)
+    for n in (3, 3, 5):
+        x = tokens(n, 70).requires_grad_()
+        y = compiled(x)
+        assert torch.equal(y, model(x))
+        (got,), (want,) = torch.autograd.grad(y.sum(), x), torch.autograd.grad(model(x).sum(), x)
+        assert torch.equal(got, want)
+    first.load_state_dict(pair(40, 70, sparsity=0.2)[0].state_dict())
+    x = tokens(3, 70)
+    assert torch.equal(compiled(x), model(x))
+
+
+def test_wrong_calls_while_compiling() -> None:
+    sparse, _ = pair(40, 70)
+    torch._dynamo.reset()
+    compiled = torch.compile(sparse, backend="eager", fullgraph=True)
+    with pytest.raises(Exception, match="in_features=70"):
+        compiled(tokens(3, 71))
+
+
+def test_weights_at_another_address() -> None:
+    """Copies of the tensors, as torch makes them: right, and not kept for ever."""
+    sparse, layer = pair(40, 70)
+    layer.bias = None
+    x = tokens(3, 70)
+    for _ in range(5):
+        copied = [t.clone() for t in (sparse.values, sparse.masks, sparse.index)]
+        agrees(torch.ops.sparsegen.spmm_linear(x, *copied, None, sparse.plan), x, layer)
+        assert len(sparse._plan._bound) <= 2
+
+
+def test_functional_call() -> None:
+    sparse, _ = pair(40, 70)
+    bias = tokens(40, seed=5)
+    x = tokens(3, 70)
+    got = torch.func.functional_call(sparse, {"bias": bias}, (x,))
+    sparse.bias = torch.nn.Parameter(bias)
+    assert torch.equal(got, sparse(x))
+
+
+def test_a_plan_ends_with_its_module() -> None:
+    """At once, with its tensors and kernels: nothing goes round in circles, and no error that is kept holds them."""
+    from sparsegen.torch.plan import _plans
+
+    sparse, _ = pair(40, 70)
+    sparse(tokens(2, 70))
+    number = sparse.plan
+    assert number in _plans and number % 2**32 == 40
+    values = weakref.ref(sparse.values.untyped_storage())
+    del sparse
+    assert number not in _plans and values() is None
