@@ -49,7 +49,7 @@ def test_x_of_any_strides() -> None:
         agrees(sparse(x), x, layer)
 
 
-@pytest.mark.parametrize("m, k, n", [(1000, 1000, 8), (8192, 8192, 1)])
+@pytest.mark.parametrize("m, k, n", [(1000, 1000, 8), (512, 8192, 1)])
 @pytest.mark.parametrize("mode", [None, "reduce-overhead"])
 def test_compiled(m: int, k: int, n: int, mode: str | None) -> None:
     """With other inputs each time; the larger model's kernel has a workspace, which must not be in a graph's pool."""
@@ -68,7 +68,7 @@ def test_compiled(m: int, k: int, n: int, mode: str | None) -> None:
     assert counters["inductor"]["cudagraph_skips"] == 0
     assert len(first._plan._bound) == 1, "the graph has a copy of the weights"
     assert set(kernels(first)) == {(n, True)}
-    if m == 8192:
+    if k == 8192:
         assert kernels(first)[n, True].workspace_nbytes > 0
 
 
@@ -86,7 +86,7 @@ def test_compiled_with_gradients(mode: str | None) -> None:
             assert (a - b).float().norm() <= 2e-3 * b.float().norm()
 
 
-@pytest.mark.parametrize("m, k, n", [(1000, 1000, 8), (8192, 8192, 1), (512, 512, 150)])
+@pytest.mark.parametrize("m, k, n", [(1000, 1000, 8), (512, 8192, 1), (512, 512, 150)])
 def test_captured(m: int, k: int, n: int) -> None:
     """Replayed with other inputs, beside calls outside of the graph."""
     sparse, _ = pair(m, k, device=GPU)
@@ -122,7 +122,7 @@ def test_a_capture_builds_nothing() -> None:
     agrees(sparse(x), x, layer)
 
 
-@pytest.mark.parametrize("m, k, n", [(1000, 1000, 8), (8192, 8192, 1)])
+@pytest.mark.parametrize("m, k, n", [(1000, 1000, 8), (512, 8192, 1)])
 def test_side_streams(m: int, k: int, n: int) -> None:
     """Each call waits for what its own stream wrote before, and all may run at once."""
     sparse, _ = pair(m, k, device=GPU)
@@ -173,7 +173,8 @@ def test_memory() -> None:
     stored = sum(b.numel() * b.element_size() for b in sparse.buffers())
     x = tokens(8, 4096, device=GPU)
     sparse(x)
-    assert torch.cuda.memory_allocated() - start <= stored + x.numel() * 2 + (1 << 16)
+    rest = 3 << 20  # what torch leaves unused behind each of the three large buffers: less than 1 MiB
+    assert torch.cuda.memory_allocated() - start <= stored + x.numel() * 2 + rest
     sparse.cpu()
     assert torch.cuda.memory_allocated() - start <= x.numel() * 2 + (1 << 16)
 

@@ -80,7 +80,8 @@ def test_what_stays_keeps_its_bits() -> None:
 @pytest.mark.parametrize("sparsity", [0, 0.5, 1])
 def test_extremes(sparsity: float) -> None:
     sparse, layer = pair(33, 65, sparsity=sparsity)
-    assert sparse.nnz == 33 * 65 - round(sparsity * 33 * 65)
+    kept = 33 * 65 - round(sparsity * 33 * 65)
+    assert sparse.nnz == min(kept, int((layer.weight != 0).sum()))  # a random weight may be zero by itself
     agrees(sparse(tokens(3, 65)), tokens(3, 65), layer)
 
 
