@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from sparsegen.bench import compression  # noqa: E402
 from sparsegen.bench.picture import svg  # noqa: E402
 from sparsegen.bench.report import load, render  # noqa: E402
 
@@ -27,9 +28,9 @@ def made() -> dict[Path, str]:
     """What every document and picture should be."""
     texts = {file: render(file.read_text(encoding="utf-8"), RESULTS, file.parent) for file in documents()}
     results = {file: load(file) for file in RESULTS.glob("*.json")}
-    return texts | {
-        file.with_suffix(".svg"): svg(found) for file, found in results.items() if "sweep" in found.get("parts", {})
-    }
+    swept = {file: found for file, found in results.items() if "sweep" in found.get("parts", {})}
+    pictures = {file.with_suffix(".svg"): svg(found) for file, found in swept.items()}
+    return texts | pictures | {RESULTS / "compression.svg": compression.svg()}
 
 
 def main() -> int:

@@ -22,8 +22,8 @@ import numpy as np
 from _show import draw, options
 
 from sparsegen.bench import report
+from sparsegen.bench.cells import number
 from sparsegen.bench.stencils import FORMS
-from sparsegen.bench.tables import number
 
 RESULT = Path(__file__).resolve().parent.parent / "docs" / "bench" / "stencil.json"
 MAKE = """On a machine with a GPU (each --floor is run beside it, and may be left out):

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 #: Exit codes: fine; the checkers found an error, or a measurement missed; the input is wrong.
 OK, FOUND, WRONG = 0, 1, 2
 LEVELS = ("op", "tile", "warp", "cuda", "ptx", "sass")
-SUITES = ("spine", "overhead", "ablation", "stencil")
-PARTS = ("targets", "boundaries", "odd", "f32", "single", "sweep")
+SUITES = ("spine", "overhead", "ablation", "stencil", "bitmap")
+PARTS = (
+    "targets", "boundaries", "odd", "f32", "single", "sweep", "widths", "bf16", "dlmc", "encode",
+)  # fmt: skip
 Args = argparse.Namespace
 
 
@@ -360,8 +362,8 @@ def parser() -> argparse.ArgumentParser:
     backend(sub)
     sub.add_argument("--repeats", type=_count, default=10, help="of a file's stencil (default: 10)")
     sub.add_argument("--suite", choices=SUITES, help="measure a suite, on a GPU")
-    sub.add_argument("--part", action="append", choices=PARTS, help="of suite stencil (default: all); may be repeated")
-    sub.add_argument("--floor", action="append", metavar="'FILE.cu WORDS'", help="run this beside suite stencil")
+    sub.add_argument("--part", action="append", choices=PARTS, help="of suite stencil or bitmap; may be repeated")
+    sub.add_argument("--floor", action="append", metavar="'FILE.cu WORDS'", help="run this beside these suites")
     sub.add_argument("--out", metavar="FILE.json", help="file for a suite's result; other parts in it are kept")
     sub.add_argument("--quick", action="store_true", help="a suite's main rows only")
     sub.add_argument("--seconds", type=float, default=0.1, help="of timed calls a row (default: 0.1)")

@@ -103,7 +103,12 @@ def export_step(
     if len(params) != len(func.params):
         raise IRError(f"{run.symbol!r} takes more than arrays", hint="a step to export has no tables")
     arrays = [
-        {"const": "" if role.startswith(("out", "workspace")) else "const ", "type": p.dtype.c, "name": p.name, "size": p.size}
+        {
+            "const": "" if role.startswith(("out", "workspace")) else "const ",
+            "type": p.dtype.c,
+            "name": p.name,
+            "size": p.size,
+        }
         for p, role in zip(params, run.args, strict=True)
     ]
     text = fill(

@@ -22,8 +22,8 @@ from .manager import register
 
 #: 32-bit words of shared memory that no GPU exceeds: an upper bound of places there.
 MOST_WORDS = 1 << 16
-#: Blocks of 8 columns of x that are fetched a turn ahead.
-MOST_AHEAD = 2
+#: Blocks of 8 columns of x that are fetched a turn ahead: by columns they come as operands, by rows they are packed.
+MOST_AHEAD = {"row": 2, "column": 4}
 
 
 @register("bitmap")
@@ -139,7 +139,7 @@ class Bitmap:
         size = 8 * self.blocks if self._order(op) == "column" else 16 * ((self.blocks + 1) // 2)
         raw = Buffer("raw", u32, size, "reg")
         # x of the next turn waits in registers; many columns leave none for it
-        early = self.blocks <= MOST_AHEAD
+        early = self.blocks <= MOST_AHEAD[self._order(op)]
         fetch = tb.FetchColumns(
             raw, params["in"], coming if early else slab, column, op.k, op.n, self.blocks, self._order(op),
             self._vec(op), loc=op.loc,

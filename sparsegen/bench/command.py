@@ -8,9 +8,9 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from sparsegen.bench import harness, report, stencils
-from sparsegen.bench.harness import Row
+from sparsegen.bench import bitmap_run, bitmaps, harness, report, stencils
 from sparsegen.bench.suites import run_suite
+from sparsegen.bench.tables import PARTS
 from sparsegen.ir.errors import DeviceError, SparsegenError
 from sparsegen.target import gpu_info
 
@@ -25,24 +25,33 @@ def measure(args: Namespace) -> bool:
 
     DeviceError without a GPU, or for options that are not this suite's; ArrayError where ``--out`` cannot be written.
     """
-    if args.suite != "stencil" and (args.part or args.floor):
+    known = PARTS.get(args.suite)
+    if not known and (args.part or args.floor):
         raise DeviceError(f"suite {args.suite} has no parts and no floors", hint="drop --part and --floor")
+    if known and (strange := sorted({*(args.part or ())} - {*known})):
+        raise DeviceError(f"suite {args.suite} has no part {strange[0]}", hint=f"there are: {', '.join(known)}")
+    if args.suite == "bitmap" and args.cold:
+        raise DeviceError("suite bitmap is measured cold and hot in any case", hint="drop --cold")
     if isinstance(gpu := gpu_info(), SparsegenError):
         raise DeviceError(f"a suite is measured on a GPU: {gpu.message}", hint=gpu.hint)
     out = Path(args.out) if args.out else None
-    old = report.load(out) if out and out.exists() and args.suite == "stencil" else None
+    old = report.load(out) if out and out.exists() and known else None
     seed = args.seed if args.seed is not None else int.from_bytes(os.urandom(4), "little")
     head = report.header(args.seconds, args.cold, seed, args.commit)
+    parts = list(dict.fromkeys(args.part or (known[:1] if args.quick else known))) if known else []
 
-    def keep(rows: Sequence[Row]) -> None:
+    def keep(rows: Sequence[report.AnyRow]) -> None:
         found = report.result(args.suite, rows, head)
         if out:
             report.save(report.merged(old, found) if old else found, out)
 
     if args.suite == "stencil":
-        parts = args.part or (stencils.PARTS[:1] if args.quick else stencils.PARTS)
-        cases = stencils.cases(list(dict.fromkeys(parts)))
-        rows = harness.run(cases, args.seconds, args.cold, seed, say, args.floor or (), keep)
+        cases = stencils.cases(parts)
+        rows: Sequence[report.AnyRow] = harness.run(cases, args.seconds, args.cold, seed, say, args.floor or (), keep)
+    elif args.suite == "bitmap":
+        head["tolerance"] = {**head["tolerance"], **bitmap_run.TOLERANCE}
+        bench = bitmap_run.Products(harness.Lab(), seed, args.seconds)
+        rows = bitmap_run.run(bitmaps.cases(parts), bench, say, args.floor or (), keep)
     else:
         rows = run_suite(args.suite, args.quick, args.seconds, args.cold, seed, say)
     if report.origin(args.commit).sources != head["sources"]:

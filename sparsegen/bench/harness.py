@@ -15,15 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from os import cpu_count
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparsegen.bench import floors
-from sparsegen.bench.floors import Floor
-from sparsegen.ir.errors import SparsegenError
 from sparsegen.target import open_gpu
 
 if TYPE_CHECKING:
@@ -197,10 +193,17 @@ class Lab:
 
     def flush(self) -> None:
         """A cold L2, made by reading."""
+        self.naive.read(self._scratch(), COLD_BYTES)
+
+    def overwrite(self) -> None:
+        """A cold L2 full of lines that are to be written back, made by writing."""
+        self.runtime.zero(self._scratch(), COLD_BYTES)
+
+    def _scratch(self) -> int:
         if self._cold is None:
             self._cold = self.runtime.alloc(COLD_BYTES)
             self.runtime.zero(self._cold, COLD_BYTES)
-        self.naive.read(self._cold, COLD_BYTES)
+        return self._cold
 
     def time(
         self, call: Callable[[], object], seconds: float = SECONDS, cold: bool = False, rest: float = 0.0
@@ -350,16 +353,10 @@ def run(
     """
     lab = Lab(seed=seed)
     start = time.perf_counter()
-    with TemporaryDirectory(prefix="sparsegen-floor-") as folder, ThreadPoolExecutor(len(beside) or 1) as pool:
-        prepared = [pool.submit(floors.prepare, line, lab.runtime.info().arch, Path(folder)) for line in beside]
+    with floors.compiling(beside, lab.runtime.info().arch) as prepared:
         built = build(cases, lab)[::-1]
         say(f"{len(cases)} kernels compiled in {time.perf_counter() - start:.1f} s")
-        known = list[Floor]()
-        for each in prepared:
-            try:
-                known += floors.measure(each.result())
-            except SparsegenError as error:
-                say(f"floor: {error}")
+        known = floors.figures(prepared, floors.parse, say)
         if beside:
             say(f"floors by {time.perf_counter() - start:.1f} s: {', '.join(f'{f.name} {f.rate}' for f in known)}")
     rows, done, rates = list[Row](), set[tuple[object, ...]](), dict[Case, float]()

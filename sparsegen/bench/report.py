@@ -19,12 +19,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sparsegen._version import __version__
+from sparsegen.bench.cells import Result, number, size
 from sparsegen.bench.harness import TOLERANCE, Row
-from sparsegen.bench.tables import VIEWS, Result, number, parts_of, size
+from sparsegen.bench.tables import VIEWS, parts_of
 from sparsegen.ir.errors import ArrayError, SparsegenError
+
+if TYPE_CHECKING:
+    from sparsegen.bench.bitmap_run import ProductRow
+
+    AnyRow: TypeAlias = Row | ProductRow
 
 FORMAT: Final = 1
 #: Keys of a result, and of each of its rows.
@@ -122,7 +128,7 @@ def header(seconds: float, cold: bool, seed: int, commit: str | None = None) -> 
     }
 
 
-def result(suite: str, rows: Sequence[Row], head: Result) -> Result:
+def result(suite: str, rows: Sequence[AnyRow], head: Result) -> Result:
     """The JSON of a measured suite."""
     found = {"format": FORMAT, "suite": suite, **head, "rows": [row.as_json() for row in rows]}
     parts = dict.fromkeys(row.part for row in rows if row.part)
@@ -220,7 +226,7 @@ def markdown(found: Result, view: str | None = None) -> str:
         raise ArrayError(f"a {found['suite']} result has no view {view!r}", hint=f"there are: {', '.join(views)}")
     view = view or next(iter(views))
     head, *body = views[view](found)
-    texts = {"stencil", "size", "schedule", "form", "call", "bound by", "boundary", "type"}
+    texts = {"stencil", "weights", "size", "schedule", "form", "call", "bound by", "boundary", "type", "x"}
     rule = ["---" if name in texts else "---:" for name in head]
     rows = [*(f"| {' | '.join(row)} |" for row in (head, rule, *body))]
     return "\n".join([*rows, "", f"*{caption(found, view)}*"])
@@ -235,7 +241,7 @@ def render(document: str, folder: Path, beside: Path | None = None) -> str:
     def table(match: re.Match[str]) -> str:
         file = folder / f"{match[2]}.json"
         found = load(file) if file.is_file() else {}
-        if not found or (match[3] == "picture" and "sweep" not in found.get("parts", {})):
+        if not found or ("parts" in found and not parts_of(found, match[3] or next(iter(VIEWS[match[2]])))):
             body = "*Not measured yet.*"
         elif match[3] == "picture":
             link = os.path.relpath(file.with_suffix(".svg"), beside or folder)

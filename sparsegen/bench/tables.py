@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from sparsegen.bench.stencils import PARTS
+from sparsegen.bench import bitmap_tables, bitmaps, stencils
+from sparsegen.bench.cells import Cells, Result, number, size
 
-Result = dict[str, Any]
-Cells = list[list[str]]
-
-
-def number(value: float | str | None, form: str = ".1f") -> str:
-    """A number in a cell; a dash for none."""
-    return "–" if value is None else format(value, form) if isinstance(value, (int, float)) else value
-
-
-def size(row: Mapping[str, Any]) -> str:
-    """A row's shape, as in 512×512."""
-    return "×".join(map(str, row["shape"]))
+#: Suites that are measured in parts.
+PARTS: Final = {"stencil": stencils.PARTS, "bitmap": bitmaps.PARTS}
 
 
 def _targets(found: Result) -> Cells:
@@ -142,11 +133,12 @@ VIEWS: Final[dict[str, dict[str, Callable[[Result], Cells]]]] = {
     "spine": {"targets": _targets, "forms": _forms},
     "ablation": {"table": _ablation},
     "overhead": {"table": _overhead},
-    "stencil": {"goals": _goals, "shares": _shares, **{part: _details(part) for part in PARTS}},
+    "stencil": {"goals": _goals, "shares": _shares, **{part: _details(part) for part in stencils.PARTS}},
+    "bitmap": bitmap_tables.VIEWS,
 }
 
 
 def parts_of(found: Result, view: str) -> list[str]:
     """The parts of a result that a view shows; none for a suite without parts."""
-    wanted = {"goals": ("targets",), "shares": _SHARES}.get(view, (view,))
+    wanted = {"goals": ("targets",), "shares": _SHARES, "picture": ("sweep",)}.get(view, (view,))
     return [part for part in wanted if part in found.get("parts", {})]

@@ -148,6 +148,31 @@ def test_another_layout_is_not_the_papers(
     assert "not the formula's" in capsys.readouterr().out
 
 
+# ------------------------------------------------------------------------------------------------ a decoder layer
+def test_a_pruned_layer_is_right_and_small(tmp_path: Path) -> None:
+    said = run(tmp_path, "decoder_layer.py", "--hidden=96", "--past=5", "--sparsity=70", "--picture=picture.png")
+    weights = re.search(r"weights: (\S+) MB dense, (\S+) MB sparse", said)
+    assert weights and float(weights[1]) == pytest.approx(2 * 12 * 96**2 / 1e6, rel=5e-3)
+    assert 2 < float(weights[1]) / float(weights[2]) < 3.2
+    table = re.findall(r"^ +(\d+) +([\d.]+) +([\d.]+) +([\d.]+) +(\S+) +(\S+)$", said, re.MULTILINE)
+    assert [int(row[0]) for row in table] == [1, 8, 16]
+    for _, dense, sparse, faster, *errors in table:
+        assert float(dense) / float(sparse) == pytest.approx(float(faster), rel=0.02)
+        assert all(1e-5 < float(error) < 2e-3 for error in errors)
+    parts = re.findall(r"(dense|sparse), \d+ +qkv ([\d.]+), out ([\d.]+), fc1 ([\d.]+), fc2 ([\d.]+)", said)
+    assert len(parts) == 6
+    assert sum(map(float, parts[0][1:])) == pytest.approx(float(table[0][1]), abs=0.2)
+    assert drawn(tmp_path, said)
+
+
+def test_other_weights_make_another_layer(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def halves(w: Any) -> Any:
+        return sg.sparse(np.where(np.arange(w.shape[1]) % 8 > 0, w, w.dtype.type(0)))
+
+    assert example("decoder_layer").main(["--hidden=64"], halves) == 1
+    assert "the sparse layer is wrong" in capsys.readouterr().out
+
+
 # ------------------------------------------------------------------------------------------------ all shapes
 def test_shapes_says_how_to_measure(tmp_path: Path) -> None:
     said = run(tmp_path, "shapes.py", "--from=nothing.json")

@@ -1,0 +1,368 @@
+"""Suite ``bitmap``: its cases, how they are judged (on the emulator, with torch's arrays on the host), its tables."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparsegen as sg
+from sparsegen import cli
+from sparsegen.bench import bitmap_run, bitmap_tables, bitmaps, command, compression, floors, report, tables
+from sparsegen.bench.bitmap_run import ProductRow, Products, labels
+from sparsegen.bench.bitmaps import COLD, CUBLAS, READ, UNIFORM, WARM, ProductCase, Weights
+from sparsegen.bench.harness import Lab, Timing
+from sparsegen.ir.errors import ArrayError
+
+HEAD: report.Result = {
+    "device": "NVIDIA X", "driver": "1.2", "nvcc": "13.0", "python": "3.12", "sparsegen": "0.1",
+    "commit": "0123456789abcdef", "dirty": False, "sources": "feed", "date": "2026-11-20 12:00 UTC", "seconds": 0.1,
+    "cold": False, "seed": 1, "tolerance": {"f64": 1e-12, **bitmap_run.TOLERANCE},
+}  # fmt: skip
+FLOOR = """\
+# NVIDIA H200, 132 SMs, L2 60 MB
+variant,M,K,N,sparsity,format_MB,us_hot,us_cold,GB/s,relerr
+planes2x2_w16,28672,8192,16,0.60,219.16,82.10,92.50,2369,2.10e-04,stages=5
+planes3c_w16,28672,8192,16,0.60,219.16,81.70,91.00,2408,2.10e-04,stages=5
+ldsu16_w16,28672,8192,16,0.60,219.16,80.00,80.00,2408,2.10e-02 FAIL,stages=5
+planes2x2_w16,28672,8192,8,0.60,219.16,71.60,84.90,2408,2.10e-04,stages=7
+planes2x2_w8,28672,8192,32,0.60,skipped: shared memory
+load_decode_nomma,28672,8192,16,0.60,219.16,79.00,88.00,2408,-1.00e+00,stages=5
+read_all_ldg,28672,8192,16,0.60,219.16,51.00,60.00,3650,-1
+# all checks passed
+"""
+
+
+# --------------------------------------------------------------------------------------------------------------- cases
+def test_the_targets_are_the_issues() -> None:
+    rows = [(c.shape, c.weights.sparsity, c.of or f"{c.target * 1e6:g} {c.aim * 1e6:g}") for c in bitmaps.cases(["targets"])]  # type: ignore[operator]  # fmt: skip  # noqa: E501
+    large, square = (28672, 8192), (8192, 8192, 16)
+    assert rows == [
+        ((*large, 16), 0.5, "98 75"), ((*large, 16), 0.6, "92 65"), ((*large, 16), 0.7, "84 54"),
+        ((*large, 8), 0.6, "86 62"), ((*large, 32), 0.6, "110 75"), ((21504, 7168, 16), 0.6, "72 45"),
+        (square, 0.6, "40 26"), ((4096, 4096, 16), 0.6, CUBLAS),
+    ]  # fmt: skip
+
+
+def test_the_parts() -> None:
+    cases = bitmaps.cases()
+    assert Counter(c.part for c in cases) == {"targets": 8, "widths": 8, "bf16": 6, "dlmc": 4, "encode": 2}
+    assert {c.n for c in cases if c.part == "widths"} == {1, 4, 64, 128}
+    assert {c.weights.dtype for c in cases if c.part == "bf16"} == {"bf16"}
+    for at, case in enumerate(cases):
+        if case.of == UNIFORM:  # the case before it differs in where the zeros are, in nothing else
+            assert cases[at - 1] == replace(case, weights=replace(case.weights, shuffled=True), target=None, of="")
+            assert case.target == 1.1
+    assert set(bitmaps.PARTS) <= {*cli.PARTS} & {*tables.VIEWS["bitmap"]}
+    assert [c.target for c in cases if c.part == "encode"] == [0.05, 10.0]
+
+
+SMTX = "4, 6, 5\n0 2 2 3 5\n1 5 0 2 3\n"
+
+
+def test_a_pattern_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARSEGEN_DATA", str(tmp_path))
+    (tmp_path / "p.smtx").write_text(SMTX)
+    assert [tuple(map(int, at)) for at in np.argwhere(bitmaps.pattern("p.smtx"))] == [
+        (0, 1), (0, 5), (2, 0), (3, 2), (3, 3)]  # fmt: skip
+    for text in ("", "4, 6\n0\n0\n", SMTX.replace("5 0 2", "6 0 2"), SMTX.replace("1 5", "1 1"), "a\nb\nc\n"):
+        (tmp_path / "p.smtx").write_text(text)
+        with pytest.raises(ArrayError, match=r"p\.smtx"):
+            bitmaps.pattern("p.smtx")
+    with pytest.raises(ArrayError, match="No such file"):
+        bitmaps.pattern("absent.smtx")
+    monkeypatch.delenv("SPARSEGEN_DATA")
+    with pytest.raises(ArrayError, match="skipped"):
+        bitmaps.pattern("p.smtx")
+
+
+# -------------------------------------------------------------------------------------------------------------- floors
+def test_only_right_results_of_whole_products_are_floors() -> None:
+    found = floors.parse_products(FLOOR, "bitmap_floor")
+    assert len(found) == 3
+    fastest = floors.best_product(found, (28672, 8192, 16), 0.6)
+    assert fastest and fastest.seconds == pytest.approx(91e-6) and str(fastest) == "bitmap_floor planes3c_w16"
+    narrow = floors.best_product(found, (28672, 8192, 8), 0.6)
+    assert narrow and narrow.seconds == pytest.approx(84.9e-6)
+    assert floors.best_product(found, (28672, 8192, 16), 0.7) is None
+
+
+# --------------------------------------------------------------------------------- measuring, on a stand-in for a GPU
+@dataclass
+class Gpu:
+    """What of a Runtime the bench uses besides torch; a call takes a microsecond longer after a memset, a read less."""
+
+    seconds: float = 1e-6
+    log: list[str] = field(default_factory=list)
+
+    def alloc(self, nbytes: int) -> int:
+        return 1 << 30
+
+    def zero(self, pointer: int, nbytes: int) -> None:
+        self.log.append(COLD)
+
+    def read(self, pointer: int, nbytes: int) -> None:
+        self.log.append(READ)
+
+    def synchronize(self) -> None: ...
+
+    def info(self) -> Any:
+        return SimpleNamespace(arch="sm_90a")
+
+    def timer(self) -> Any:
+        def start() -> None:
+            self.log.append("start")
+
+        def seconds() -> float:
+            before = self.log[-2] if self.log[-1] == "start" and len(self.log) > 1 else ""
+            return self.seconds * {COLD: 100, READ: 90}.get(before, 80)
+
+        return SimpleNamespace(start=start, stop=lambda: None, seconds=seconds)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Products:
+    pytest.importorskip("torch")
+    gpu = Gpu()
+
+    def start(self: Lab, device: int = 0, seed: int = 0) -> None:
+        self.runtime = self.naive = gpu  # type: ignore[assignment]
+        self._seed, self._cold = seed, None
+
+    monkeypatch.setattr(Lab, "__init__", start)
+    monkeypatch.setattr(bitmap_run, "REST", 0.0)
+    monkeypatch.setattr(bitmap_run, "HOT", 2)
+    return Products(Lab(), 7, 1e-5, "cpu", "emulator")
+
+
+def case(**more: Any) -> ProductCase:
+    return replace(ProductCase("targets", Weights((48, 130), 0.6), 8), **more)
+
+
+def test_a_right_product(bench: Products) -> None:
+    (row,) = bitmap_run.run([case(target=1.0, aim=0.5)], bench)
+    assert row.ok and row.same and row.error is not None and 1e-5 < row.error < 5e-4
+    assert row.times and row.cublas and set(row.times) == set(row.cublas) == {"rows", "columns"}
+    assert all(set(each) == {COLD, READ, WARM} for each in row.times.values())
+    assert row.median_s == pytest.approx(1e-4) and row.times["rows"][READ] == pytest.approx(0.9e-4)
+    assert row.times["rows"][WARM] == pytest.approx(0.8e-4 / bitmap_run.HOT)  # the mean of calls back to back
+    assert row.repeats == bitmap_run.LEAST and row.x == "rows" and row.bound and row.nbytes
+    assert row.sparsity == pytest.approx(0.6, abs=0.03) and str(row.schedule).startswith("bitmap mma=f16")
+
+
+@pytest.mark.parametrize(("dtype", "n"), [("bf16", 4), ("f16", 1), ("f16", 16)])
+def test_types_and_widths(bench: Products, dtype: str, n: int) -> None:
+    (row,) = bitmap_run.run([case(weights=Weights((33, 70), 0.5, dtype), n=n)], bench)
+    assert row.ok and row.error is not None and row.times is not None
+    assert (row.error > 5e-4) == (dtype == "bf16") and len(row.times) == (1 if n == 1 else 2)
+
+
+def test_matrices_are_made_once_and_differ_from_seed_to_seed(bench: Products) -> None:
+    cases = [case(), case(n=4), case(weights=Weights((48, 130), 0.7))]
+    found = dict(bench.matrices(cases))
+    assert len(found) == 2 and len(bench.build(cases)) == 3
+    one, two = (bench.weights(cases[0].weights, seed) for seed in (1, 2))
+    assert not bench.torch.equal(one, two) and bench.torch.equal(one, bench.weights(cases[0].weights, 1))
+    assert not (bench.torch.signbit(one) & (one == 0)).any()  # -0.0 would be kept
+
+
+class Faulty:
+    """A kernel that leaves something out, or has another result the second time."""
+
+    def __init__(self, kernel: Any, fault: str) -> None:
+        self.kernel, self.fault, self.calls = kernel, fault, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.kernel, name)
+
+    def __call__(self, x: Any, out: Any) -> None:
+        y = self.kernel(x)
+        self.calls += 1
+        if self.fault == "inexact":
+            y[0, 0] += 1
+        if self.fault == "unsteady" and self.calls == 2:
+            y.view(-1).view(y.dtype)[0] *= 1.001
+        out[: -1 if self.fault == "incomplete" else None] = y[: -1 if self.fault == "incomplete" else None]
+
+
+@pytest.mark.parametrize("fault", ["none", "inexact", "unsteady", "incomplete"])
+def test_a_wrong_product_is_not_ok(bench: Products, fault: str) -> None:
+    (kernel,) = bench.build([case()])
+    row = bench.measure(case(), Faulty(kernel, fault), 3, None)  # type: ignore[arg-type]
+    assert row.ok == (fault == "none") and row.same == (fault != "unsteady")
+    assert row.error is not None and math.isfinite(row.error) == (fault != "incomplete")
+
+
+def test_targets(bench: Products, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A figure, a multiple of cuBLAS's time, and one of the time of as many zeros in other places."""
+    monkeypatch.setenv("SPARSEGEN_DATA", str(tmp_path))
+    rows, columns = (np.random.default_rng(0).random((16, 20)) < 0.4).nonzero()
+    starts = np.searchsorted(rows, range(17))
+    lines = (f"16, 20, {len(rows)}", " ".join(map(str, starts)), " ".join(map(str, columns)))
+    (tmp_path / "p.smtx").write_text("\n".join(lines) + "\n")
+    w = Weights((48, 100), 0.6, pattern="p.smtx")
+    cases = [
+        case(target=2e-4), case(target=0.5e-4), case(target=1.0, of=CUBLAS), case(target=0.9, of=CUBLAS),
+        case(weights=w, target=1.1, of=UNIFORM),
+        case(weights=replace(w, shuffled=True)), case(weights=w, target=1.1, of=UNIFORM),
+        case(weights=replace(w, pattern="absent.smtx")),
+    ]  # fmt: skip
+    kept = list[int]()
+    found = bitmap_run.run(cases, bench, keep=lambda rows: kept.append(len(rows)))
+    assert [row.ok for row in found] == [True, False, True, False, False, True, True, False]
+    assert [row.target for row in found[2:5]] == [pytest.approx(1e-4), pytest.approx(0.9e-4), None]
+    assert found[6].target == pytest.approx(1.1e-4) and found[6].nbytes and kept == [*range(1, 9)]
+    assert found[5].sparsity == pytest.approx(found[6].sparsity, abs=1e-3)
+    assert "absent.smtx" in (found[7].failed or "") and found[7].error is None
+    first, second = (bench.weights(replace(w, shuffled=s), 5) for s in (False, True))
+    assert (first != 0).sum() == (second != 0).sum() == 3 * 5 * len(rows)
+    assert bench.torch.equal((first != 0)[:16], (first != 0)[16:32])  # tiled
+
+
+def test_encoding(bench: Products, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [ProductCase("encode", Weights((64, 200), 0.6), 0, 30.0, on=on) for on in ("GPU", "host")]
+    rows = bitmap_run.run(cases, bench)
+    assert all(row.ok and row.error == 0 and row.nbytes for row in rows) and rows[0].repeats == bitmap_run.LEAST
+    assert not bench.encode(replace(cases[0], target=1e-9), 1).ok
+    right = bench.weights
+    seeds = iter(range(100))
+    encode = bitmap_run.sparse
+    monkeypatch.setattr(bitmap_run, "sparse", lambda w: encode(right(cases[0].weights, next(seeds))))
+    assert not any(row.ok for row in bitmap_run.run(cases, bench))
+
+
+def test_floors_stand_in_their_rows(bench: Products, tmp_path: Path) -> None:
+    program = tmp_path / "by_hand"
+    program.write_text("#!/bin/sh\necho $1,48,130,8,0.60,1.00,40.00,50.00,20,2.1e-04,stages=5\n")
+    program.chmod(0o755)
+    said = list[str]()
+    bf16 = case(weights=Weights((48, 130), 0.6, "bf16"))
+    rows = bitmap_run.run([case(), bf16], bench, said.append, [f"{program} quick", str(tmp_path / "absent.cu")])
+    assert (rows[0].floor_s, rows[0].floor_by) == (pytest.approx(50e-6), "by_hand quick") and rows[1].floor_s is None
+    assert any("there is no floor" in line for line in said)
+
+
+def test_from_the_command_line(
+    bench: Products, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(bitmaps._CASES, "targets", lambda: [case(target=1.0)])
+    monkeypatch.setitem(bitmaps._CASES, "bf16", lambda: [case(part="bf16", target=1e-9)])
+    monkeypatch.setattr(command, "gpu_info", lambda: SimpleNamespace())
+    monkeypatch.setattr(report, "header", lambda *_: {**HEAD, "sources": report.origin().sources})
+    monkeypatch.setattr(bitmap_run, "Products", lambda *_: bench)
+    out = tmp_path / "bitmap.json"
+    words = ["bench", "--suite", "bitmap", "--out", str(out)]
+    assert cli.main([*words, "--quick"]) == 0 and "60% zeros" in capsys.readouterr().out
+    assert cli.main([*words, "--part", "bf16"]) == 1 and "NOT OK" in capsys.readouterr().err
+    found = report.load(out)
+    assert [(row["part"], row["ok"]) for row in found["rows"]] == [("targets", True), ("bf16", False)]
+    assert found["tolerance"]["f16"] == 1e-3 and set(found["parts"]) == {"targets", "bf16"}
+    assert cli.main([*words, "--part", "odd"]) == 2 and "no part odd" in capsys.readouterr().err
+    assert cli.main([*words, "--cold"]) == 2
+
+
+# -------------------------------------------------------------------------------------------------------------- tables
+def times(cold: float) -> dict[str, dict[str, float]]:
+    return {order: {COLD: cold, READ: cold * 0.95, WARM: cold * 0.9} for order in ("rows", "columns")}
+
+
+def measured(each: ProductCase, at: int) -> ProductRow:
+    """A made-up result, a microsecond slower from row to row; cuBLAS takes twice as long, the model half."""
+    cold = (40 + at) * 1e-6
+    t = Timing(cold, cold * 0.9, cold * 1.2, 11)
+    row = ProductRow(**labels(each, at), median_s=t.median, p10=t.p10, p90=t.p90, repeats=11, error=2e-4, ok=at != 1)
+    if not each.n:
+        return replace(row, nbytes=each.shape[0] * each.shape[1])
+    row = replace(
+        row, schedule="bitmap cols=16", x="rows", times=times(cold), cublas=times(2 * cold), regs=99, spills=0
+    )
+    row = replace(row, predicted_s=cold / 2, dense_s=cold / (4 if at == 2 else 1), bound="decode", smem=1000)
+    return replace(row, target=2 * cold if each.of == CUBLAS else row.target, nbytes=1)
+
+
+@pytest.fixture
+def found() -> report.Result:
+    rows = [measured(each, at) for at, each in enumerate(bitmaps.cases())]
+    rows[0] = replace(rows[0], floor_s=50e-6, floor_by="bitmap_floor x")
+    return report.result("bitmap", rows, HEAD)
+
+
+def test_goals(found: report.Result) -> None:
+    head, *body = tables.VIEWS["bitmap"]["goals"](found)
+    assert len(body) == 8 and {len(row) for row in body} == {len(head)}
+    assert body[0] == ["50% zeros", "28672×8192×16", "98", "75", "rows", "40.0", "36.0", "20.0", "80.0", "2.00", "1.25",
+                       "183", "171 (wrong)", "2e-04"]  # fmt: skip
+    assert body[1][5] == "41.0 ✗" and body[1][10:12] == ["–", "181"]
+    assert body[7][2] == "94.0 (cuBLAS)" and body[7][-3:-1] == ["24", "26"] and body[3][-3:-1] == ["–", "–"]
+
+
+def test_details(found: report.Result) -> None:
+    for part in ("targets", "widths", "bf16", "dlmc"):
+        head, *body = tables.VIEWS["bitmap"][part](found)
+        assert body and {len(row) for row in body} == {len(head)}
+        row = dict(zip(head, body[2], strict=True))
+        assert row["registers"] == "99" and row["schedule"] == "`bitmap cols=16`"
+        assert row["auto"] == ("dense" if part == "targets" else "bitmap")
+    assert "1.1 of uniform" in report.markdown(found, "dlmc") and "as many zeros anywhere" in report.text(found)
+
+
+def test_encode_table(found: report.Result) -> None:
+    head, gpu, host = tables.VIEWS["bitmap"]["encode"](found)
+    assert head[0] == "encode" and gpu[0] == "GPU" and host[0] == "host" and gpu[4] == "50" and host[4] == "10000"
+    assert gpu[-1] == "50.0%" and gpu[-2] == "234,881,024"
+
+
+def test_failures_and_json(found: report.Result, tmp_path: Path) -> None:
+    cases = bitmaps.cases()
+    skipped = ArrayError("skipped: p is not here", hint="set SPARSEGEN_DATA")
+    rows = [bitmap_run.failure(each, 1, skipped if each.weights.pattern else ValueError("no")) for each in cases]
+    rows[0] = replace(rows[0], error=math.inf)
+    lost = report.result("bitmap", rows, HEAD)
+    report.save(lost, tmp_path / "bitmap.json")
+    again = report.load(tmp_path / "bitmap.json")
+    text = report.text(again)
+    assert again["rows"][0]["error"] == "inf" and text.count("ValueError: no") == 24
+    assert text.count("skipped: p is not here") == 4
+    assert report.markdown(again, "dlmc").count("| skipped |") == 4
+    both = report.merged(found, report.result("bitmap", rows[8:9], HEAD))
+    assert len(both["rows"]) == len(cases) - 7
+
+
+def test_every_view_is_rendered_or_not_measured_yet(found: report.Result, tmp_path: Path) -> None:
+    marks = "".join(f"<!-- bench:bitmap {view} -->\nold\n<!-- end -->\n" for view in tables.VIEWS["bitmap"])
+    assert report.render(marks, tmp_path).count("Not measured yet") == 6
+    part = {**found, "rows": [r for r in found["rows"] if r["part"] == "targets"], "parts": {"targets": HEAD}}
+    report.save(part, tmp_path / "bitmap.json")
+    assert report.render(marks, tmp_path).count("Not measured yet") == 4
+    report.save(found, tmp_path / "bitmap.json")
+    whole = report.render(marks, tmp_path)
+    assert "Not measured" not in whole and "old" not in whole and whole.count("commit 0123456789") == 6
+
+
+def test_peers_are_of_rows_of_the_table() -> None:
+    shapes = {(case.shape, case.weights.sparsity) for case in bitmaps.cases(["targets"])}
+    assert set(bitmap_tables.PEERS) <= shapes
+
+
+# ------------------------------------------------------------------------------------------------ compression, drawn
+def test_the_picture_of_compression() -> None:
+    import xml.etree.ElementTree as ElementTree
+
+    from sparsegen.formats import ratio
+
+    text = compression.svg((64, 256))
+    assert text == compression.svg((64, 256))
+    root = ElementTree.fromstring(text)
+    space = "{http://www.w3.org/2000/svg}"
+    assert len([c for c in root.iter(f"{space}circle") if c.find(f"{space}title") is not None]) == 9 * len(
+        ratio.FORMULAS
+    )
+    assert "TCA-BME, 60 %: " in text and f"{ratio.counted(ratio.random_weights(64, 256, 0.6))['CSR']:.2f}" in text
+    assert sg.sparse(ratio.random_weights(64, 256, 0.6)).compression == pytest.approx(
+        ratio.counted(ratio.random_weights(64, 256, 0.6))["bitmap"])  # fmt: skip
