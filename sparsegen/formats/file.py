@@ -1,8 +1,8 @@
 """One file for one sparse matrix: versioned, checksummed, written whole or not at all.
 
 ``MAGIC``, version (4 bytes), length of the header (4), length of the file (8), all little-endian; the header, JSON:
-format, shape, dtype, nnz, auto, and dtype and shape of each array; the arrays, one after another, in C order; the sha256
-of all that (32 bytes).
+format, shape, dtype, nnz, auto, and dtype and shape of each array; the arrays, one after another, in C order; the
+sha256 of all that (32 bytes).
 """
 
 from __future__ import annotations
