@@ -132,6 +132,8 @@ def _find_probe(array: Any) -> Probe:
 
 
 def _probe_numpy(array: Any) -> ArrayView:
+    if isinstance(array, np.ma.MaskedArray):
+        raise ArrayError("a masked array: what its masked elements are is not said", hint="pass a.filled(0)")
     flags = array.flags
     key = (array.dtype, array.shape, array.strides, flags.writeable, flags.aligned)
     layout = _layouts.get(key)
@@ -139,7 +141,7 @@ def _probe_numpy(array: Any) -> ArrayView:
         problem = None
         if not array.dtype.isnative:
             problem = (
-                f"an array of dtype {array.dtype.str} is not in this machine's byte order",
+                f"an array of dtype {array.dtype.str}, not in this machine's byte order",
                 "convert it: a.astype(a.dtype.newbyteorder('='))",
             )
         elif not flags.aligned:
@@ -156,7 +158,7 @@ def host_array(view: ArrayView) -> np.ndarray[Any, Any]:
     if view.layout.device_kind != "host":
         raise ArrayError(f"the array is on {view.layout.where()}", hint="copy it to the host first")
     if isinstance(view.owner, np.ndarray):
-        return view.owner
+        return np.asarray(view.owner)  # of np.matrix and other subclasses the plain array
     if view.layout.library == "torch":
         tensor = view.owner.detach()
         if view.layout.dtype.name == "bfloat16":

@@ -211,6 +211,10 @@ def _no_grid(shape: Any, steps: Any, nonfinite: str) -> None:
 
 
 def _shape(stencil: Any, shape: Any) -> tuple[int, ...]:
+    from sparsegen.formats.matrix import SparseMatrix
+
+    if isinstance(stencil, SparseMatrix):
+        raise ProductError(f"{stencil!r} is a matrix, not a product", hint="compile sg.spmm(W, n=...)")
     if not isinstance(stencil, (Stencil, Update)):
         raise StencilError(
             f"cannot compile {type(stencil).__name__} {stencil!r}",

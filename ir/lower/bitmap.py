@@ -165,14 +165,15 @@ class _Columns:
         self.op, self.by_rows = op, op.order == "row"
         g, lane_t = b.let("g", cx.lane // 4), b.let("t", cx.lane % 4)
         self.k = b.let("k0", cx.resolve(op.slab) * SLAB + lane_t * 4)
-        self.n = as_expr(0) if op.n == 1 else b.let("n0", cx.resolve(op.column) + g * op.blocks)
+        self.same = op.n == 1 and op.blocks == 1  # the other columns of the fragment are dropped, whatever they are
+        self.n = as_expr(0) if self.same else b.let("n0", cx.resolve(op.column) + g * op.blocks)
         self.wide = min(op.vec, op.blocks) if self.by_rows else min(op.vec, 4)
 
     def load(self, f: int, j: int, n: int) -> tuple[Value, ...]:
         """Elements from row 16 f + j and column n of the lane's on."""
         op, row, col = self.op, self.k + (16 * f + j), self.n + n
         inside = [] if op.k % SLAB == 0 else [row.lt(op.k)]
-        inside += [] if op.n == 1 or op.n % (8 * op.blocks) == 0 else [col.lt(op.n)]
+        inside += [] if self.same or op.n % (8 * op.blocks) == 0 else [col.lt(op.n)]
         at = row * op.n + col if self.by_rows else col * op.k + row
         where = all_of(*inside) if inside else None
         return self.b.ldv(op.x, at, self.wide, where=where, cache="nc", hint="x")
@@ -249,9 +250,9 @@ class _Decoder:
         self.cx, self.op = cx, op
         self.slot, self.mine = cx.resolve(op.slot), cx.resolve(op.mine)
         #: added to what the index says, it gives bytes in the ring
-        bytes_ = (self.slot + op.rows * (INDEX + MASKS)) * 4, cx.resolve(op.base) * CHUNK
-        values, base = (b.convert(b.name(e, "bytes"), u32) for e in bytes_)
-        self.shift = b.binary("sub", values, base, hint="shift")
+        values = b.convert(b.name((self.slot + op.rows * (INDEX + MASKS)) * 4, "bytes"), u32)
+        base = b.convert(b.name(cx.resolve(op.base), "base"), u32)
+        self.shift = b.binary("sub", values, b.binary("mul", base, CHUNK), hint="shift")  # the index wraps as well
         self.next = b.alloc("next", u32, 2)  # of the strip to come: its mask, the values of the lanes before
         b.emit(w.Alloc(op.a))
 

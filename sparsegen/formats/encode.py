@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from sparsegen.arrays import describe
+from sparsegen.callsite import user_loc
 from sparsegen.formats.bitmap import Bitmap
 from sparsegen.formats.library import NUMPY, library_of
 from sparsegen.formats.matrix import SparseMatrix
@@ -30,11 +31,16 @@ def sparse(w: Any, format: str = "bitmap", *, dtype: str | None = None) -> Spars
 
     Raises ArrayError (what ``w`` is) or FormatError (an unknown format, a matrix that the format cannot hold).
     """
-    if format == "auto":
-        made = sparse(w, Bitmap.format, dtype=dtype)
-        made.auto = True
-        return made
-    if format not in FORMATS:
+    from sparsegen.compiler import located  # which knows products, which know formats
+
+    with located(user_loc()):
+        made = _encoded(w, Bitmap.format if format == "auto" else format, dtype)
+    made.auto = format == "auto"
+    return made
+
+
+def _encoded(w: Any, format: str, dtype: str | None) -> SparseMatrix:
+    if not isinstance(format, str) or format not in FORMATS:
         raise FormatError(f"there is no sparse format {format!r}", hint=f"use one of {', '.join(FORMATS)}, or auto")
     kind = None if dtype is None else _KINDS.get(dtype)
     if dtype is not None and kind is None:
@@ -43,8 +49,6 @@ def sparse(w: Any, format: str = "bitmap", *, dtype: str | None = None) -> Spars
     if scipy_sparse is not None and scipy_sparse.issparse(w):
         bits, kind = _from_scipy(w, kind)
         return FORMATS[format].encode(NUMPY, bits, kind)
-    if isinstance(w, np.ma.MaskedArray):
-        raise ArrayError("a masked array: what its masked elements are is not said", hint="pass w.filled(0)")
     view = describe(w)
     layout = view.layout
     if layout.problem is not None:

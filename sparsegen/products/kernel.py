@@ -18,7 +18,7 @@ from sparsegen.ir.errors import ArrayError, Loc, ProductError, ScheduleError, Sp
 from sparsegen.looking import Looking
 from sparsegen.memory import DEVICE, HOST, host_room, room_for
 from sparsegen.products import host
-from sparsegen.products.arguments import Operand, order, packed, variant
+from sparsegen.products.arguments import Operand, order, orders, packed, variant
 from sparsegen.products.compile import SpmmChoice
 from sparsegen.products.cuda import SpmmBuilds, SpmmExecutor
 from sparsegen.products.dense import DenseProduct
@@ -109,8 +109,8 @@ class SpmmKernel(Looking):
         """Write a self-contained CUDA file with a C launcher for x and y packed by rows, ``spmm_step(...)``.
 
         Its arguments are the arrays of the kernel, in its order, and a stream; W's arrays are those of its format, and
-        the counter of a workspace must be zero before the first call.  Returns the path; ArrayError if it cannot be
-        written.
+        the counter of a workspace must be zero before the first call.  All must be aligned to 16 bytes.  Returns the
+        path; ArrayError if it cannot be written.
         """
         with located(user_loc()):
             return self._write(path, self._build().export_step)
@@ -166,9 +166,10 @@ class SpmmKernel(Looking):
                 hint=f"compile sg.spmm(W, n={self.product.n}, {name}=True), or leave it away",
             )
         source = self._expect["x"](x)
-        made = self._new(source) if out is None else out
-        target = self._expect["out"](made)
         views = {name: self._expect[name](given[name]) for name in self._operands}
+        both = len(orders(source.layout)) == 2  # of a single row or column: what is added to it decides
+        made = self._new(views.get("residual", source) if both else source) if out is None else out
+        target = self._expect["out"](made)
         check_together([("x", source), *views.items()], ("out", target))
         if "residual" in views and order(views["residual"].layout) != order(target.layout):
             raise ArrayError(

@@ -12,7 +12,7 @@ from emulator_kit import clean, glob, kernel, shared
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.fragments import SHAPES
-from sparsegen.ir.types import f16, f32, f64, u32
+from sparsegen.ir.types import f16, f64, u32
 
 At = Callable[[int, int, int], tuple[int, int]]  # (g, t, i) -> row, column
 HALF = {"a": lambda g, t, i: (g + 8 * (i >> 1 & 1), 2 * t + (i & 1) + 8 * (i >> 2)),
@@ -23,6 +23,7 @@ DOUBLE = {"a": lambda g, t, i: (g + 8 * (i & 1), t + 4 * (i >> 1)), "b": lambda 
 PTX: dict[str, dict[str, At]] = {
     "f64.m8n8k4": {"a": lambda g, t, i: (g, t), "b": lambda g, t, i: (t, g), "c": lambda g, t, i: (g, 2 * t + i)},
     "f64.m16n8k4": DOUBLE, "f64.m16n8k8": DOUBLE, "f64.m16n8k16": DOUBLE, "f16.m16n8k8": HALF, "f16.m16n8k16": HALF,
+    "bf16.m16n8k16": HALF,
 }  # fmt: skip
 
 
@@ -40,12 +41,12 @@ def fragment(at: At, m: np.ndarray, count: int) -> np.ndarray:
 @pytest.mark.parametrize("same_b", [False, True])
 def test_product(shape: str, same_b: bool) -> None:
     s, rng, warps = SHAPES[shape], np.random.default_rng(7), 3
-    t, acc = (np.float64, f64) if shape.startswith("f64") else (np.float16, f32)
+    t, acc = s.a.dtype.numpy().type, s.c.dtype
     a = rng.uniform(-1, 1, (warps, s.m, s.k)).astype(t)
     b = rng.uniform(-1, 1, (1 if same_b else warps, s.k, s.n)).astype(t)
     c = rng.uniform(-1, 1, (warps, s.m, s.n)).astype(acc.numpy())
     fa, fb, fc = (fragment(PTX[shape][x], m, m.shape[1] * m.shape[2] // 32) for x, m in (("a", a), ("b", b), ("c", c)))
-    if t is np.float16:
+    if t is not np.float64:
         fa, fb = fa.view(np.uint32), fb.view(np.uint32)
     elem = f64 if t is np.float64 else u32
     bufs = [glob(n, d, x.size) for n, d, x in (("a", elem, fa), ("b", elem, fb), ("c", acc, fc), ("d", acc, fc))]

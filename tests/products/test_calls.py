@@ -14,6 +14,7 @@ import sparsegen as sg
 from sparsegen.execute_emulator import run_module
 from sparsegen.products.host import random_arrays
 from sparsegen.products.product import Product
+from sparsegen.products.schedule import COLUMNS
 from tests.products_kit import DTYPES, agrees, matrix, operands, weights
 
 EPILOGUES: list[dict[str, Any]] = [
@@ -213,3 +214,21 @@ def test_random_arrays_have_the_product_s_shapes() -> None:
         "in": (70, 5), "bias": (40,), "residual": (40, 5), "out": (40, 5),
     }  # fmt: skip
     assert all(a.dtype == DTYPES["bf16"] for a in made.values()) and np.isnan(made["out"].astype(float)).all()
+
+
+@pytest.mark.parametrize("cols", COLUMNS)
+@pytest.mark.parametrize("k", [64, 70])
+def test_one_column_of_many(cols: int, k: int) -> None:
+    """The other columns of a fragment are not read from x."""
+    product = sg.spmm(matrix(40, k), n=1)
+    kernel = sg.compile(product, device="h200", backend="emulator", schedule=f"bitmap cols={cols}")
+    arrays = operands(product)
+    agrees(kernel(arrays["x"]), product, arrays)
+    assert not kernel.check(arrays["x"]).errors
+
+
+def test_a_result_takes_the_order_of_the_residual() -> None:
+    product = sg.spmm(matrix(15, 1), n=4, residual=True)
+    kernel = sg.compile(product, device="h200", backend="emulator")
+    arrays = operands(product, "column", "column")
+    agrees(kernel(arrays["x"], residual=arrays["residual"]), product, arrays)
