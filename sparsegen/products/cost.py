@@ -10,7 +10,7 @@ Of the dense product the time is
     time = launch + latency + DENSE_SHARE * max(hbm, tensor)
 
 The constants below are counted in the lowered program (tests compare them with the emulator's counts) or, where it
-says so, fitted to 133 kernels on one H200 (tests/cost/measured_products.py: median error 4 %, 90 % within 11 %).
+says so, fitted to 120 kernels on one H200 (tests/cost/measured_products.py: median error 4 %, 90 % within 11 %).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ FRAGMENT, SCAN = 29.0, 38.0
 MULTIPLY: Final = 1.0
 #: Instructions of a turn of a warp's ring (wait, refill), to read x for each column of the block, and to read and
 #: convert a single one.
-TURN, READ, READ_ONE = 36.0, 1.0, 24.0
+TURN, READ, READ_ONE = 36.0, 1.0, 60.0
 #: 128-byte wavefronts of a tile's loads from shared memory: 16 of 8 bytes a lane, mask, index.
 WAVEFRONTS: Final = 38.0
 #: Loads of x a slab: longer ones for more columns.
