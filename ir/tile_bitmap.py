@@ -45,11 +45,12 @@ class WalkSlabs(Op):
     the turn's; ``ahead`` runs before the first turn and at the end of each, for the slab ``coming`` next.
 
     The ring belongs to no other warp, so no block barrier and no count of readers is needed.  Afterwards it is free
-    for others: it has at least ``least`` words.
+    for others: it has at least ``least`` words.  Without ``bars`` (before sm_90) all lanes copy, 16 bytes at a time by
+    ``cp.async``, a group for each turn.
     """
 
     ring: Buffer = buffer(writes=True)
-    bars: Buffer = buffer(writes=True)
+    bars: Buffer | None = buffer(writes=True)
     slab: Value = bind()
     coming: Value = bind()
     mine: Value = bind()
@@ -84,17 +85,19 @@ class WalkSlabs(Op):
 class AwaitSlot(Op):
     """Waits for the copies of a slot, and runs the body: ``base`` is the number of its first chunk.
 
-    It is an even one, as 16 bytes are two chunks.
+    It is an even one, as 16 bytes are two chunks.  Without ``bars`` it waits for the lane's groups, of which those of
+    the ``stages`` - 1 turns to come may be on their way, and for the other lanes.
     """
 
     base: Value = bind()
-    bars: Buffer = buffer()
+    bars: Buffer | None = buffer()
     ring: Buffer = buffer()
     slot: Expr = operand()
     bar: Expr = operand()
     parity: Expr = operand()
     chunks: int = attr()
     body: tuple[Op, ...] = region()
+    stages: int = attr(default=1)
 
 
 @define("tile.fetch_columns")

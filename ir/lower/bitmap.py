@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from .. import tile_bitmap as t
 from .. import warp as w
 from ..expr import Const, Expr, Value, all_of, as_expr, minimum
@@ -13,6 +15,8 @@ from .context import Context, rule
 INDEX, MASKS = 4, 32
 #: Bytes of a chunk; the index counts in them.
 CHUNK = 8
+#: Words that a lane copies at once where there are no bulk copies.
+PIECE = 4
 #: Chunks of zeros behind the last values.
 SLACK = 4
 #: One bit of each nibble: the elements of a fragment in a lane's mask.
@@ -84,23 +88,28 @@ class _Ring:
             b.st(self.ahead, i, b.ld(op.index, at * INDEX, cache="nc", hint="place"))
 
     def fetch(self, turn: Expr, stage: Expr) -> None:
-        """One lane starts the copies of a turn: of the index, the masks and the values of the warp's strips."""
+        """Starts the copies of a turn: of the index, the masks and the values of the warp's strips."""
         b, op = self.b, self.op
         top = (op.values.size // 2 - SLACK) * CHUNK
         places = [b.ld(self.ahead, i, lo=0, hi=top) for i in (0, 1)]
         begin, end = (b.shfl("idx", place, turn % 32, hint="place") for place in places)
-        with b.if_(self.cx.lane.eq(0)):
+        with b.if_(self.cx.lane.eq(0)) if op.bars else nullcontext():
             # 16 bytes are two chunks, and a lane may read one chunk past the last
             start = b.let("start", begin // (2 * CHUNK) * 2)
             chunks = b.let("chunks", (end // CHUNK + 3) // 2 * 2 - start, lo=0, hi=op.chunks)
             tile, bar, slot = self.tile(turn), self.bar + stage, self.slot(stage)
-            b.emit(w.MbarArrive(op.bars, bar, self.mine * ((INDEX + MASKS) * 4) + chunks * CHUNK))
+            if op.bars:
+                b.emit(w.MbarArrive(op.bars, bar, self.mine * ((INDEX + MASKS) * 4) + chunks * CHUNK))
             for src, at, to, count in (
                 (op.index, tile * INDEX, slot, self.mine * INDEX),
                 (op.masks, tile * MASKS, slot + op.rows * INDEX, self.mine * MASKS),
                 (op.values, start * 2, slot + op.rows * (INDEX + MASKS), chunks * 2),
             ):
-                b.emit(w.BulkCopy(op.ring, to, src, at, count, op.bars, bar))
+                if op.bars:
+                    b.emit(w.BulkCopy(op.ring, to, src, at, count, op.bars, bar))
+                    continue
+                with b.for_("piece", self.cx.lane * PIECE, count, 32 * PIECE) as piece:
+                    b.cp_async(op.ring, to + piece, src, at + piece, PIECE)
 
     def slot(self, stage: Expr) -> Expr:
         """First word of a stage's slot."""
@@ -111,11 +120,12 @@ class _Ring:
 def walk_slabs(cx: Context, op: t.WalkSlabs) -> None:
     b, saved = cx.b, dict(cx.env)
     ring = _Ring(cx, op)
-    with b.if_(cx.lane.eq(0)):
-        with b.for_("s", 0, op.stages) as s:
-            b.emit(w.MbarInit(op.bars, ring.bar + s, 1))
-        b.fence("mbar_init")
-    b.sync()
+    if op.bars:
+        with b.if_(cx.lane.eq(0)):
+            with b.for_("s", 0, op.stages) as s:
+                b.emit(w.MbarInit(op.bars, ring.bar + s, 1))
+            b.fence("mbar_init")
+        b.sync()
 
     def ahead(slab: Expr) -> None:
         cx.env[op.coming] = slab
@@ -125,8 +135,14 @@ def walk_slabs(cx: Context, op: t.WalkSlabs) -> None:
     with b.if_(ring.turns.gt(0)):
         ring.look(as_expr(0))
         ahead(ring.begin)
-    with b.for_("s", 0, minimum(ring.turns, op.stages)) as s:
-        ring.fetch(s, s)
+    if op.bars:
+        with b.for_("s", 0, minimum(ring.turns, op.stages)) as s:
+            ring.fetch(s, s)
+    else:  # a group for each stage, if need be an empty one, so that those of later turns can be counted
+        with b.for_("s", 0, op.stages, unroll=1) as s:
+            with b.if_(s.lt(ring.turns)):
+                ring.fetch(s, s)
+            b.commit()
     with b.for_("turn", 0, ring.turns, unroll=1) as turn:
         stage = b.let("stage", turn % op.stages)
         cx.env[op.slab], cx.env[op.mine] = b.let("slab", ring.slab(turn), hi=op.slabs - 1), ring.mine
@@ -143,13 +159,19 @@ def walk_slabs(cx: Context, op: t.WalkSlabs) -> None:
             with b.if_((later % 32).eq(0)):
                 ring.look(later)
             ring.fetch(later, stage)
+        if not op.bars:
+            b.commit()
     cx.env = saved
 
 
 @rule(t.AwaitSlot)
 def await_slot(cx: Context, op: t.AwaitSlot) -> None:
     b, saved = cx.b, dict(cx.env)
-    b.mbar_wait(op.bars, cx.resolve(op.bar), cx.resolve(op.parity))
+    if op.bars:
+        b.mbar_wait(op.bars, cx.resolve(op.bar), cx.resolve(op.parity))
+    else:
+        b.wait(op.stages - 1)
+        b.sync()
     place = b.ld(op.ring, cx.resolve(op.slot), hint="place", lo=0, hi=op.chunks * CHUNK)
     cx.env[op.base] = b.let("base", place // (2 * CHUNK) * 2)
     for inner in op.body:

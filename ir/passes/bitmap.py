@@ -31,7 +31,8 @@ MOST_AHEAD = {"row": 2, "column": 4}
 class Bitmap:
     """Blocks of ``row_warps`` x ``slab_warps`` warps; a warp has ``rows`` strips at most, a block ``cols`` columns.
 
-    ``groups`` runs of strips, ``splits`` blocks that share one; ``chunks``: of values that a slot has room for.
+    ``groups`` runs of strips, ``splits`` blocks that share one; ``chunks``: of values that a slot has room for;
+    ``bulk``: copies by the bulk copy engine (sm_90) or by ``cp.async``.
     ``mma`` names the shape, or is ``none`` for one column on CUDA cores.  Roles of the launch: ``in``, ``out``,
     W's arrays (``index``, ``masks``, ``values``), those of the epilogue, and with splits ``workspace.slots`` and
     ``workspace.counter`` (zero before and after).
@@ -45,6 +46,7 @@ class Bitmap:
     groups: int = 1
     splits: int = 1
     chunks: int = 64
+    bulk: bool = True
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
@@ -117,7 +119,7 @@ class Bitmap:
         per = 2 if self.one else 4 * self.blocks  # sums of a lane, a strip
         least = self.sums * self.slab_warps
         ring = Buffer("ring", u32, max(self.warps * (self.rows * 36 + 2 * self.chunks), least), "shared", 128)
-        bars = Buffer("full", u64, self.warps, "shared", 8)
+        bars = Buffer("full", u64, self.warps, "shared", 8) if self.bulk else None
         turn = Buffer("turn", u32, 1, "shared") if self.splits > 1 else None
         acc, total = Buffer("acc", f32, self.rows * per, "reg"), Buffer("total", f32, 4, "reg")
         first, count = Value("first", s32, 0, op.strips - 1), Value("count", s32, 0, op.strips)
@@ -151,14 +153,14 @@ class Bitmap:
             (*(() if early else (fetch,)), *self._multiply(op, raw, acc, ring, bars, (mine, slot, bar, parity))),
             loc=op.loc,
         )  # fmt: skip
-        shared = (ring, bars) if turn is None else (ring, bars, turn)
+        shared = tuple(buffer for buffer in (ring, bars, turn) if buffer is not None)
         return tb.ShareStrips(
             shared, first, count, split, column, op.strips, self.groups, self.splits, self._tiles(op), self.cols,
             (t.Registers(acc, loc=op.loc), t.Registers(raw, loc=op.loc), walk, add), loc=op.loc,
         )  # fmt: skip
 
     def _multiply(
-        self, op: o.Spmm, raw: Buffer, acc: Buffer, ring: Buffer, bars: Buffer, at: tuple[Value, ...]
+        self, op: o.Spmm, raw: Buffer, acc: Buffer, ring: Buffer, bars: Buffer | None, at: tuple[Value, ...]
     ) -> tuple[Op, ...]:
         """What a warp does with a slab."""
         mine, slot, bar, parity = at

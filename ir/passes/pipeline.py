@@ -53,12 +53,13 @@ class Pipeline:
         wider: dict[Buffer, Buffer] = {}
         for op in walk(func.body):
             if isinstance(op, tb.WalkSlabs):
-                warps = op.bars.size
-                wider[op.ring] = replace(op.ring, size=max(self.stages * warps * op.slot_words, op.least))
-                wider[op.bars] = replace(op.bars, size=self.stages * warps)
+                slots = self.stages * op.row_warps * op.slab_warps
+                wider[op.ring] = replace(op.ring, size=max(slots * op.slot_words, op.least))
+                if op.bars is not None:
+                    wider[op.bars] = replace(op.bars, size=slots)
 
         def rename(op: Op) -> Op:
-            changed: dict[str, Any] = {"stages": self.stages} if isinstance(op, tb.WalkSlabs) else {}
+            changed: dict[str, Any] = {"stages": self.stages} if isinstance(op, (tb.WalkSlabs, tb.AwaitSlot)) else {}
             for name, kind, _ in fields(op):
                 b = getattr(op, name)
                 if kind in ("buffer", "declare") and b is not None:

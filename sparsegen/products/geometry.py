@@ -23,8 +23,9 @@ SPARE: Final = 3
 #: more (it takes up to 15 more where they are free).
 OTHER_REGISTERS: Final = 44
 MAX_REGISTERS: Final = 255
-#: Bulk copies into shared memory need this compute capability.
-NEEDS: Final = (9, 0)
+#: Asynchronous copies and the mma need this compute capability; bulk copies into shared memory this one.
+NEEDS: Final = (8, 0)
+BULK: Final = (9, 0)
 #: What the search tries: warps along the rows, and along the slabs; strips of a warp; stages; splits.
 ROW_WARPS, SLAB_WARPS, MOST_WARPS = tuple(range(1, 9)), (*range(1, 9), 10, 12, 16), (4, 28)
 ROWS, STAGES, SPLITS = tuple(range(1, MAX_ROWS + 1)), (2, 3, 4), (1, 2, 3, 4, 6, 8, 16)
@@ -68,7 +69,7 @@ def geometry(p: Problem, s: SpmmSchedule, device: DeviceProfile) -> Geometry:
     room = coarse if slots * (s.rows * TILE_BYTES + coarse + 8) <= device.smem_block else fine
     shared = (
         max(slots * (s.rows * TILE_BYTES + room), warps * s.rows * each * 128)
-        + 8 * warps * s.stages
+        + 8 * slots * (device.compute_capability >= BULK)  # barriers
         + 4 * (s.splits > 1)
     )
     registers = s.rows * each + (16 if s.mma == "none" else s.cols) + OTHER_REGISTERS
@@ -97,8 +98,8 @@ def legal(p: Problem, s: SpmmSchedule, device: DeviceProfile) -> Geometry:
     """The numbers of a complete schedule; ScheduleError if it cannot run the product on the device."""
     if device.compute_capability < NEEDS:
         raise ScheduleError(
-            f"bitmap schedules move W by bulk copies, which need sm_{NEEDS[0]}{NEEDS[1]}; {device.name} is "
-            f"{device.arch}",
+            f"bitmap schedules copy asynchronously, which needs sm_{NEEDS[0]}{NEEDS[1]}; "
+            f"{device.name} is {device.arch}",
             hint="choose such a device, or schedule='dense' on torch or CuPy arrays",
         )
     if MMA[s.mma] not in ("", p.dtype):

@@ -18,7 +18,7 @@ from sparsegen.ir.passes.simplify import Simplify
 from sparsegen.ir.passes.to_warp import ToWarp
 from sparsegen.ir.types import DTYPES
 from sparsegen.pipelines import Program
-from sparsegen.products.geometry import geometry
+from sparsegen.products.geometry import BULK, geometry
 from sparsegen.products.product import Problem, Product
 from sparsegen.products.schedule import SpmmSchedule
 
@@ -51,7 +51,15 @@ def lower(product: Product, schedule: SpmmSchedule, device: DeviceProfile, varia
     """The kernel of a complete bitmap schedule, lowered and verified."""
     g = geometry(Problem.of(product), schedule, device)
     bitmap = Bitmap(
-        schedule.mma, schedule.cols, *schedule.warps, schedule.rows, g.groups, schedule.splits, g.chunks, g.resident
+        schedule.mma,
+        schedule.cols,
+        *schedule.warps,
+        schedule.rows,
+        g.groups,
+        schedule.splits,
+        g.chunks,
+        device.compute_capability >= BULK,
+        g.resident,
     )
     op = describe(product, product.name, variant)
     tile = Manager((bitmap, Pipeline(schedule.stages))).run(op)

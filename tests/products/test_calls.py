@@ -232,3 +232,17 @@ def test_a_result_takes_the_order_of_the_residual() -> None:
     kernel = sg.compile(product, device="h200", backend="emulator")
     arrays = operands(product, "column", "column")
     agrees(kernel(arrays["x"], residual=arrays["residual"]), product, arrays)
+
+
+@pytest.mark.parametrize(
+    "line", ["bitmap cols=8 warps=1x2 rows=2 stages=3 splits=2", "bitmap cols=16 stages=2", "auto"]
+)
+@pytest.mark.parametrize("n", [1, 7])
+def test_without_bulk_copies(line: str, n: int) -> None:
+    """The ring of a GPU before sm_90, filled by all lanes: turns that stages do not divide, strips left over."""
+    product = sg.spmm(matrix(100, 9 * 64 + 3), n=n, bias=True)
+    kernel = sg.compile(product, device="a100", backend="emulator", schedule=line)
+    arrays = operands(product)
+    agrees(call(kernel, arrays), product, arrays)
+    report = kernel.check(arrays["x"])
+    assert not report.errors and not report.notes

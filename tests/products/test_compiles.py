@@ -36,6 +36,18 @@ def test_no_spills(line: str, n: int, dtype: str) -> None:
     assert use.shared == g.shared and use.blocks == g.blocks and use.threads == k.schedule.threads
 
 
+@pytest.mark.parametrize("device", ["a100", "rtx4090"])
+@pytest.mark.parametrize("n", [1, 16, 32])
+def test_no_spills_without_bulk_copies(device: str, n: int) -> None:
+    """What the model chooses there."""
+    product = sg.spmm(matrix(4096, 512), n=n)
+    k = sg.compile(product, device=device, backend="emulator")
+    (use,) = k.resources()
+    assert "cp.async.cg" in k.source() and "cp.async.bulk" not in k.source()
+    assert use.spills == use.stack == 0
+    assert use.shared == geometry(Problem.of(product), k.schedule, k.device).shared
+
+
 def test_an_exported_product_is_a_library(tmp_path: Path) -> None:
     product = sg.spmm(matrix(100, 300), n=16, bias=True)
     k = sg.compile(product, device="h200", backend="emulator", schedule="bitmap splits=2")
