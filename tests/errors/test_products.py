@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import sparsegen as sg
 from sparsegen.products.schedule import SpmmSchedule
 from tests.products_kit import matrix, weights
+from tests.refusals import refusal
 
 M, K, N = 40, 70, 6
 W = matrix(M, K)
@@ -31,16 +31,6 @@ def full() -> Any:
     return sg.compile(FULL, device="h200", backend="emulator")
 
 
-def refusal(kind: type[sg.SparsegenError], attempt: Callable[[], object], *says: str) -> None:
-    with pytest.raises(kind) as caught:
-        attempt()
-    text = str(caught.value)
-    for part in says:
-        assert part in text, f"{part!r} is not in:\n{text}"
-    assert caught.value.loc is not None and "# here" in linecache.getline(__file__, caught.value.loc.line), text
-    assert caught.value.hint
-
-
 DESCRIBED: list[tuple[Callable[[], object], tuple[str, ...]]] = [
     (lambda: sg.spmm(weights(4, 4, 0.5), n=8), ("spmm needs a sparse matrix, not numpy.ndarray", "W = sg.sparse(w)")),  # type: ignore[arg-type]  # here
     (lambda: sg.spmm(W, n=0), ("n=0: there is nothing to do",)),  # here
@@ -57,13 +47,13 @@ DESCRIBED: list[tuple[Callable[[], object], tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("attempt", "says"), DESCRIBED)
 def test_products_that_cannot_be_described(attempt: Callable[[], object], says: tuple[str, ...]) -> None:
-    refusal(sg.ProductError, attempt, *says)
+    refusal(__file__, sg.ProductError, attempt, *says)
 
 
 def test_a_format_without_kernels_is_refused_with_the_remedy() -> None:
     product = sg.spmm(matrix(M, K, format="tca_bme"), n=8)
     says = ("no schedule reads a tca_bme matrix", 'sg.sparse(W.to_dense(), format="bitmap")')
-    refusal(sg.FormatError, lambda: sg.compile(product, device="h200", backend="emulator"), *says)  # here
+    refusal(__file__, sg.FormatError, lambda: sg.compile(product, device="h200", backend="emulator"), *says)  # here
 
 
 CALLS: list[tuple[Callable[[Any], object], tuple[str, ...]]] = [
@@ -89,22 +79,22 @@ CALLS: list[tuple[Callable[[Any], object], tuple[str, ...]]] = [
 @pytest.mark.parametrize(("attempt", "says"), CALLS)
 def test_calls_that_do_not_fit(plain: Any, attempt: Callable[[Any], object], says: tuple[str, ...]) -> None:
     kind = sg.DeviceError if "stream" in says[0] else sg.ProductError if "repeats" in says[0] else sg.ArrayError
-    refusal(kind, lambda: attempt(plain), *says)
+    refusal(__file__, kind, lambda: attempt(plain), *says)
     assert not OUT.any()
 
 
 def test_results_that_cannot_be_written(plain: Any) -> None:
     fixed = np.zeros((M, N), np.float16)
     fixed.flags.writeable = False
-    refusal(sg.ArrayError, lambda: plain(X, out=fixed), "out is read-only")  # here
+    refusal(__file__, sg.ArrayError, lambda: plain(X, out=fixed), "out is read-only")  # here
     both = np.zeros((K + M, N), np.float16)
-    refusal(sg.ArrayError, lambda: plain(both[:K], out=both[K - 1 : -1]), "out shares memory with x")  # here
+    refusal(__file__, sg.ArrayError, lambda: plain(both[:K], out=both[K - 1 : -1]), "out shares memory with x")  # here
     assert not both.any()
 
 
 def test_operands_of_the_epilogue(full: Any) -> None:
     def refused(*says: str, **given: Any) -> None:
-        refusal(sg.ArrayError, lambda: full(X, **given), *says)  # here
+        refusal(__file__, sg.ArrayError, lambda: full(X, **given), *says)  # here
 
     refused("bias is missing: the product was described with bias=True", "of shape (40,)", residual=RESIDUAL)
     refused("residual is missing", bias=BIAS)
@@ -146,7 +136,7 @@ SCHEDULES: list[tuple[Any, tuple[str, ...]]] = [
 @pytest.mark.parametrize(("line", "says"), SCHEDULES)
 def test_schedules_that_cannot_be(line: Any, says: tuple[str, ...]) -> None:
     attempt = lambda: sg.compile(PLAIN, device="h200", backend="emulator", schedule=line)  # noqa: E731  # here
-    refusal(sg.ScheduleError, attempt, *says)
+    refusal(__file__, sg.ScheduleError, attempt, *says)
 
 
 def test_schedules_made_by_hand() -> None:
@@ -158,7 +148,7 @@ def test_schedules_made_by_hand() -> None:
 
 def test_a_dense_product_has_no_program_and_takes_no_host_arrays() -> None:
     k = sg.compile(PLAIN, device="h200", backend="emulator", schedule="dense")
-    refusal(sg.ArrayError, lambda: k(X), "is the product of torch or CuPy", "schedule='bitmap'")  # here
+    refusal(__file__, sg.ArrayError, lambda: k(X), "is the product of torch or CuPy", "schedule='bitmap'")  # here
     for look in (k.ir, k.source, k.counts, k.check):
         with pytest.raises(sg.ScheduleError, match="the library's own"):
             look()
@@ -166,7 +156,7 @@ def test_a_dense_product_has_no_program_and_takes_no_host_arrays() -> None:
 
 def test_a_matrix_too_large_to_count() -> None:
     k = sg.compile(sg.spmm(matrix(8192, 4096, 0.99), n=8), device="h200", backend="emulator")
-    refusal(sg.ScheduleError, lambda: k.counts(), "too large to count on the emulator")  # here
+    refusal(__file__, sg.ScheduleError, lambda: k.counts(), "too large to count on the emulator")  # here
 
 
 def test_a_matrix_is_no_product() -> None:

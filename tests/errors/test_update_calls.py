@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable
 from typing import Any
 
@@ -10,22 +9,13 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
+from tests.refusals import refusal
 from tests.updates import gray_scott, made, wave
 
 SHAPE = (8, 9)
 WAVE = sg.compile(wave(boundary=sg.periodic), SHAPE, steps=2, device="h200", backend="emulator")
 TWO = sg.compile(gray_scott(), SHAPE, device="h200", backend="emulator")
 U, V, C, OUT, OLD = (np.zeros(SHAPE) for _ in range(5))
-
-
-def refusal(kind: type[sg.SparsegenError], attempt: Callable[[], object], *says: str) -> None:
-    with pytest.raises(kind) as caught:
-        attempt()
-    text = str(caught.value)
-    for part in says:
-        assert part in text, f"{part!r} is not in:\n{text}"
-    assert caught.value.loc is not None and "# here" in linecache.getline(__file__, caught.value.loc.line), text
-    assert caught.value.hint
 
 
 CALLS: list[tuple[Callable[[], object], tuple[str, ...]]] = [
@@ -54,17 +44,18 @@ CALLS: list[tuple[Callable[[], object], tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("attempt", "says"), CALLS)
 def test_calls_that_do_not_fit(attempt: Callable[[], object], says: tuple[str, ...]) -> None:
-    refusal(sg.ArrayError, attempt, *says)
+    refusal(__file__, sg.ArrayError, attempt, *says)
     assert not any(a.any() for a in (U, V, C, OUT, OLD))
 
 
 def test_read_only_results_steps_and_streams() -> None:
     fixed = np.zeros(SHAPE)
     fixed.flags.writeable = False
-    refusal(sg.ArrayError, lambda: TWO(U, V, out=(OUT, fixed)), "out of v is read-only")  # here
-    refusal(sg.StencilError, lambda: TWO(U, V, steps=0), "steps=0: there is nothing to do")  # here
-    refusal(sg.DeviceError, lambda: TWO(U, V, stream=7), "stream=7, but this kernel runs on the emulator")  # here
-    refusal(sg.IRError, lambda: TWO.ir("ptx"), "no level 'ptx'")  # type: ignore[arg-type]  # here
+    refusal(__file__, sg.ArrayError, lambda: TWO(U, V, out=(OUT, fixed)), "out of v is read-only")  # here
+    refusal(__file__, sg.StencilError, lambda: TWO(U, V, steps=0), "steps=0: there is nothing to do")  # here
+    busy = lambda: TWO(U, V, stream=7)  # noqa: E731  # here
+    refusal(__file__, sg.DeviceError, busy, "stream=7, but this kernel runs on the emulator")
+    refusal(__file__, sg.IRError, lambda: TWO.ir("ptx"), "no level 'ptx'")  # type: ignore[arg-type]  # here
 
 
 COMPILE: list[tuple[dict[str, Any], type[sg.SparsegenError], tuple[str, ...]]] = [
@@ -90,7 +81,7 @@ COMPILE: list[tuple[dict[str, Any], type[sg.SparsegenError], tuple[str, ...]]] =
 @pytest.mark.parametrize(("options", "kind", "says"), COMPILE)
 def test_what_cannot_be_compiled(options: dict[str, Any], kind: type[sg.SparsegenError], says: tuple[str, ...]) -> None:
     given = {"shape": SHAPE, "device": "h200", "backend": "emulator", **options}
-    refusal(kind, lambda: sg.compile(wave(), **given), *says)  # here
+    refusal(__file__, kind, lambda: sg.compile(wave(), **given), *says)  # here
 
 
 def test_a_parameter_called_as_a_keyword_is_refused() -> None:
