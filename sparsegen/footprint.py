@@ -29,7 +29,8 @@ class Footprint:
     image along every axis; ``star``: they lie on the axes through the centre; ``ranks``: of the weights of 1, 2, ...
     fused steps (two axes), up to the first above MAX_RANK; ``planes``: points of each plane of such weights that has
     any (three axes); ``fusable``: most steps whose fused weights neither overflow nor lose precision, and ``lost``:
-    what one more would lose of their size (infinite: it overflows).
+    what one more would lose of their size (infinite: it overflows); ``taps``: where the weights that are not zero lie,
+    as flat indices into that cube (empty: not known).
     """
 
     k: int
@@ -43,6 +44,7 @@ class Footprint:
     planes: tuple[tuple[int, ...], ...] = ()
     fusable: int = 1 << 16
     lost: float = 0.0
+    taps: tuple[int, ...] = ()
 
     @classmethod
     @lru_cache(maxsize=256)
@@ -56,8 +58,10 @@ class Footprint:
         ranks = _ranks(w) if axes == 2 else ()
         planes = _planes(w) if axes == 3 else ()
         fusable, lost = _fusable(w, stencil.dtype, axes)
-        star = stencil.kind == "star"
-        return cls(max(w.shape), points, stencil.dtype, axes, kind, mirrored, star, ranks, planes, fusable, lost)
+        star, k = stencil.kind == "star", max(w.shape)
+        cube = np.pad(w, [((k - n) // 2,) * 2 if n > 1 or axes > 1 else (0, 0) for n in w.shape])
+        taps = tuple(int(i) for i in np.flatnonzero(cube))
+        return cls(k, points, stencil.dtype, axes, kind, mirrored, star, ranks, planes, fusable, lost, taps)
 
     @property
     def radius(self) -> int:
@@ -79,10 +83,44 @@ class Footprint:
         """Whether no weight is zero; None: not known."""
         return None if self.points is None else self.points == self.k**self.axes
 
+    def support(self, fuse: int) -> Any:
+        """Which weights of ``fuse`` fused steps are not zero: bool, a cube over ``axes`` axes.  All if not known."""
+        return _support(self.k, self.axes, self.taps, fuse)
+
+    def fused_points(self, fuse: int) -> int:
+        """Non-zero weights of ``fuse`` fused steps, or as many as there can be."""
+        if fuse == 1 and not self.taps:
+            return self.most_points
+        return int(np.count_nonzero(self.support(fuse)))
+
+    def row_spans(self, fuse: int) -> tuple[int, ...]:
+        """Columns from the first to the last non-zero fused weight of each row; 0 where it has none."""
+        return _row_spans(self.k, self.axes, self.taps, fuse)
+
     @property
     def most_points(self) -> int:
         """Non-zero weights, or as many as there can be."""
         return self.k**self.axes if self.points is None else self.points
+
+
+@lru_cache(maxsize=1024)
+def _support(k: int, axes: int, taps: tuple[int, ...], fuse: int) -> Any:
+    base = np.zeros((k,) * axes, bool)
+    base.reshape(-1)[list(taps) or slice(None)] = True
+    if fuse == 1:
+        return base
+    before = _support(k, axes, taps, fuse - 1)
+    out = np.zeros((before.shape[0] + k - 1,) * axes, bool)
+    for at in np.argwhere(base):
+        out[tuple(slice(i, i + before.shape[0]) for i in at)] |= before
+    return out
+
+
+@lru_cache(maxsize=1024)
+def _row_spans(k: int, axes: int, taps: tuple[int, ...], fuse: int) -> tuple[int, ...]:
+    rows = _support(k, axes, taps, fuse).reshape(-1, (k - 1) * fuse + 1)
+    places = (np.flatnonzero(row) for row in rows)
+    return tuple(int(at[-1] - at[0]) + 1 if len(at) else 0 for at in places)
 
 
 def costliest(kinds: Iterable[str]) -> str:

@@ -39,6 +39,7 @@ from sparsegen.cost.terms import (
     HALF_SECTORS,
     ILP,
     L1_HOLD,
+    REACH,
     REASONS,
     RIM,
     RIM_ROW,
@@ -48,10 +49,11 @@ from sparsegen.cost.terms import (
     STATIC,
     STATIC_ODD,
     SYMBOLS,
+    WAITS,
     equations,
 )
 from sparsegen.families import family
-from sparsegen.families.base import IN_FLIGHT, Geometry, Num, fused_k, rounds
+from sparsegen.families.base import IN_FLIGHT, Geometry, Num, rounds
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry, legal, legalise, registers
 from sparsegen.schedule import StencilSchedule
@@ -153,16 +155,6 @@ def filled(
     return family(s).filled(s, fp, shape, b * device.sms)
 
 
-@cache
-def fused_points(fp: Footprint, fuse: int) -> int:
-    """Non-zero weights after fusion: the star of radius 1 becomes a diamond, anything else is taken as a full box."""
-    if fuse == 1:
-        return fp.most_points
-    if fp.points == 5 and fp.k == 3 and fp.axes == 2:  # |dy| + |dx| <= fuse
-        return 2 * fuse * (fuse + 1) + 1
-    return int(fused_k(fp.k, fuse) ** fp.axes)
-
-
 def blocks_per_sm(s: StencilSchedule, g: Geometry, device: DeviceProfile, fp: Footprint) -> int:
     """Blocks resident on an SM, at least 1, by threads, registers and shared memory (1 KiB a block is the system's).
 
@@ -188,6 +180,12 @@ def l1_left(shared: int, device: DeviceProfile) -> float:
     return device.smem_sm + L1_LEAST - carved
 
 
+@cache
+def points(fp: Footprint, fuse: int) -> int:
+    """Non-zero weights after fusion."""
+    return fp.fused_points(fuse)
+
+
 def border(s: StencilSchedule, g: Geometry, shape: tuple[int, ...], device: DeviceProfile, b: int) -> float:
     """Share of a block's tiles that touch a border: of the unluckiest block, where blocks stay.
 
@@ -196,6 +194,13 @@ def border(s: StencilSchedule, g: Geometry, shape: tuple[int, ...], device: Devi
     down, across = -(-shape[-2] // g.rows), -(-shape[-1] // g.cols)
     sides = 2.0 if s.stages == 1 else max(2.0, math.gcd(across, min(b * device.sms, down * across)))
     return min(1.0, sides / across + 2 / down)
+
+
+def touch(g: Geometry, shape: tuple[int, ...]) -> float:
+    """Share of the tiles that meet a border (periodic ones too: indices are mapped there)."""
+    counts = (-(-n // size) for n, size in zip(shape[-2:], (g.rows, g.cols), strict=True) if n > 1)
+    inside = math.prod(max(0, n - 2) / n for n in counts)
+    return 1.0 - inside * (max(0, shape[0] - 2) / shape[0] if len(shape) == 3 and g.planes == 1 else 1.0)
 
 
 def _rim(s: StencilSchedule, g: Geometry, shape: tuple[int, ...], d: DeviceProfile, fp: Footprint) -> dict[str, float]:
@@ -209,8 +214,9 @@ def _rim(s: StencilSchedule, g: Geometry, shape: tuple[int, ...], d: DeviceProfi
     if fp.flat and rim == "all":
         area, threads, blocks = RIM_ROW + 2 * radius * s.steps, RIM_ROW_THREADS, 2 * ny * -(-width // RIM_ROW)
     else:
-        long = [-(-n // RIM_TILE) for n in (nx, max(0, ny - 2 * width))]
-        area, threads = (RIM_TILE + 2 * radius * s.steps) ** 2, RIM_THREADS
+        edge = RIM_TILE + 2 * radius * s.steps
+        long = [1] if fp.flat else [-(-n // RIM_TILE) for n in (nx, max(0, ny - 2 * width))]
+        area, threads = edge * (RIM_TILE if fp.flat else edge), RIM_THREADS
         blocks = 2 * sum(long) * -(-width // RIM_TILE)
     cells = -(-area // threads)
     return {
@@ -236,7 +242,7 @@ def _values(
         "C": g.cols,
         "W": g.pitch_raw or g.halo_cols,
         "k": g.k,
-        "p": fused_points(fp, s.fuse),
+        "p": points(fp, s.fuse),
         "threads": g.threads,
         "b": b,
         "item": item,
@@ -249,7 +255,7 @@ def _values(
         "SMs": d.sms,
         "sub": d.sub_cores,
         "f": d.clock,
-        "bw_G": d.bw_global,
+        "bw_G": REACH * d.bw_global,
         "bw_S": d.smem_bytes_per_clk_sm,
         "bw_L2": d.l2_bytes_per_clk_sm,
         "l1": l1_left(b * (g.smem_bytes + SYSTEM), d),
@@ -262,11 +268,12 @@ def _values(
         "miss": 0.0 if 2 * math.prod(shape) * item <= d.l2_bytes else 1.0,
         "rounds": rounds(window / g.threads, IN_FLIGHT),
         "border": border(s, g, shape, d, b),
+        "touch": touch(g, shape),
         "edge": EDGE if fp.boundary != "periodic" and family(s).RIM == "fused" else 0.0,
         "reach": g.reach,
     }
-    odd = s.family == "stream" and shape[-1] * item % 16 != 0
-    v |= {"static": STATIC_ODD if odd else STATIC, "l1_hold": L1_HOLD, "block": BLOCK, "ilp": ILP}
+    odd = s.family in ("stream", "column") and shape[-1] * item % 16 != 0
+    v |= {"static": STATIC_ODD if odd else STATIC, "l1_hold": L1_HOLD, "block": BLOCK, "ilp": ILP, "waits": WAITS}
     v |= _rim(s, g, shape, d, fp)
     if len(shape) == 3:
         v |= {"nz": shape[0], "P": g.planes, "reach_z": g.halo_planes - g.planes}

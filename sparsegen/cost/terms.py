@@ -79,14 +79,18 @@ RIM_THREADS, RIM_TILE = 128, 16
 RIM_ROW, RIM_ROW_THREADS = 64, 256
 
 # ---- fitted on one H200 (tests/cost/measured.py); everything above is counted or read from a profile
+#: Share of the driver's copy speed that a kernel's loads and stores reach.
+REACH = 0.92
 #: Time of the memory for blocks that stay, over that for blocks of one tile each.
-STATIC = 1.32
+STATIC = 1.2
 #: The same where warps stream rows whose extent 16 bytes do not divide; no counter has told why.
-STATIC_ODD = 1.5
+STATIC_ODD = 1.4
 #: Sectors written, over the least, where results are stored as single elements.
 HALF_SECTORS = 1.5
 #: Clocks that a loaded line is held in L1 from request to use, with the memory saturated.
 L1_HOLD = 3750.0
+#: Warps' worth of latency that a warp's instruction waits for: w warps of a scheduler issue w / (w + WAITS) a clock.
+WAITS = 1.5
 #: Independent instructions of a warp that overlap: it counts as so many parties inside a phase.
 ILP = 1.75
 #: Clocks to start a block on an SM.
@@ -119,7 +123,9 @@ def equations(s: StencilSchedule, v: Any, max_: Any, min_: Any, ceil_: Any) -> t
     if hasattr(v, "warps"):  # warps that the sub-cores cannot share out evenly leave some of them idle
         scale *= v.sub * ceil_(b * v.warps / v.sub) / (b * v.warps)
     terms: dict[str, Num] = {}
+    waiting = 1 + v.waits * v.sub / (b * v.threads / 32)  # few warps leave issue slots empty
     for phase in work.phases:
+        phase["issue"] = phase["issue"] * waiting
         for name, cycles in phase.items():
             terms[name] = terms.get(name, 0) + cycles * scale
     bound = max_(*terms.values())

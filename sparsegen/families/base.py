@@ -21,11 +21,9 @@ MAX_REGISTERS = 255
 ALIGN = 128
 #: Loads of a synchronous copy out of global memory under way a thread (ir/lower/copy.py).
 IN_FLIGHT = 4
-#: Warp instructions per 32 elements (or per event named), estimated from the printed inner loops.
-INSTRUCTIONS: dict[str, float] = {
-    "copy": 8.0,  # one element (stages = 1) or one 16-byte copy (cp.async): index, bounds, load, store
-    "store": 4.0,  # address, bounds and store of a result
-}
+#: Wavefronts of the load/store path for 128 bytes on their way from global to shared memory: in, and out again.
+#: (Hardware counters of generated kernels; a load from shared memory takes one.)
+COPY_WAVES = 2.0
 
 
 @dataclass(frozen=True)
