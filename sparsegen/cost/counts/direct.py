@@ -61,16 +61,15 @@ def _loads(tally: Tally, grid: Grid, w: Warps, inner: list[tuple[int, int]]) -> 
     def cols(over: int) -> Ints:
         return mapped(col + over, f.shape[-1], f.sides[-1])
 
-    for number, (*down, over) in enumerate(f.taps):
+    straight = across = 0  # the same for every neighbour
+    for *down, over in f.taps:
         found = lines(*down)
         at = ((found.at[:, None, :] + cols(over)).reshape(-1, 32)) * nbytes
         near = ((found.flags > 0)[:, None, :] & in_row & w.on).reshape(-1, 32)
         far = np.broadcast_to(w.on, near.shape) & ~near
         times = np.outer(found.times, x.times).reshape(-1)
-        tally.request("ld.global", at, nbytes, near, times)
-        tally.request("ld.global", at, nbytes, far, times)
-        if number == 0:
-            straight, across = (int((mask.any(axis=1) * times).sum()) for mask in (near, far))
+        straight = tally.request("ld.global", at, nbytes, near, times)
+        across = tally.request("ld.global", at, nbytes, far, times)
     return straight, across
 
 

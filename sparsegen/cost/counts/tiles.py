@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsegen.cost.counts.requests import SECTOR
-from sparsegen.ir.op import Box, SideSpec, tile_counts
+from sparsegen.ir.op import Box, Sides, SideSpec, tile_counts
 
 Ints = npt.NDArray[np.int64]
 Range = tuple[int, int]  #: lowest and highest value
@@ -72,6 +72,13 @@ def held(i: Ints, n: int, sides: tuple[SideSpec, SideSpec]) -> npt.NDArray[np.bo
     """Whether index ``i`` is read from the field, and is not a cell that holds a dirichlet side's number."""
     outside = ((i < 0) & (sides[0][0] == "dirichlet")) | ((i >= n) & (sides[1][0] == "dirichlet"))
     return ~outside
+
+
+def frozen(radius: tuple[int, ...], sides: Sides) -> tuple[tuple[int, int], ...]:
+    """How many cells at both ends of each axis keep their values."""
+    return tuple(
+        (r * (low[0] == "frozen"), r * (high[0] == "frozen")) for r, (low, high) in zip(radius, sides, strict=True)
+    )
 
 
 @dataclass(frozen=True)
