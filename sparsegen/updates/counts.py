@@ -12,12 +12,10 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sparsegen.cost.counts.base import Launch
-from sparsegen.cost.counts.cells import Lines, Warps
+from sparsegen.cost.counts.cells import Lines, Places, Warps
 from sparsegen.cost.counts.tally import Tally
-from sparsegen.cost.counts.tiles import Choices, Ints, Range, frozen, kinds, mapped, starts, unit
+from sparsegen.cost.counts.tiles import ONE_CELL, Choices, Ints, Range, frozen, kinds, mapped, starts, unit
 from sparsegen.ir import formula
 from sparsegen.ir.op import Sides
 from sparsegen.ir.types import DTYPES
@@ -59,10 +57,9 @@ class _Step:
     def _inner(self, axis: int) -> Range:
         """Cells of an axis that read nothing outside it and that no border keeps."""
         reach = [offset[axis] for _, _, offset in formula.reads(self.code)]
-        kept = [keep[axis] for keep in self.keep]
-        return max([0, *(-o for o in reach), *(a for a, _ in kept)]), self.shape[axis] - max(
-            [0, *reach, *(b for _, b in kept)]
-        )
+        before = max(0, *(-o for o in reach), *(keep[axis][0] for keep in self.keep))
+        after = max(0, *reach, *(keep[axis][1] for keep in self.keep))
+        return before, self.shape[axis] - after
 
     def counts(self) -> dict[str, int]:
         """Those of the launch."""
@@ -96,29 +93,21 @@ class _Step:
 
         ``sides``: where cells outside are read; None for cells that are not tested.
         """
-        at: Ints = np.zeros((1, 1), dtype=np.int64)
-        flags: Any = np.full((1, 1), VALID | INNER)
-        times: Ints = np.ones(1, dtype=np.int64)
-        for axis, (k, n) in enumerate(zip(self.kinds[:-1], self.shape[:-1], strict=True)):
+        places: list[Places] = []
+        for axis, (k, n, (low, high)) in enumerate(zip(self.kinds[:-1], self.shape, self.inner, strict=False)):
             own = axis == len(self.shape) - 2
-            first = k.first[:, None, None] + (w.row * self.column if own else np.zeros((1, 1), dtype=np.int64))
-            here = first.reshape(-1, first.shape[-1])
-            cell, last = here + (row if own else 0), here + (self.column - 1 if own else 0)
-            inner = (here >= self.inner[axis][0]) & (last < self.inner[axis][1])
-            flag = VALID * (cell < n) + INNER * inner
-            place = cell + tap[axis]
-            place = place if sides is None else mapped(place, n, sides[axis])
-            at = (at[:, None] * n + place).reshape(-1, place.shape[1])
-            flags = (flags[:, None] & flag).reshape(at.shape)
-            times = np.outer(times, np.repeat(k.times, first.shape[1])).reshape(-1)
-        return Lines.of(at * self.shape[-1], flags, times, self.dtype.nbytes)
+            first, times = k.cells(w.row * self.column if own else ONE_CELL)
+            cell, last = first + (row if own else 0), first + (self.column - 1 if own else 0)
+            flags = VALID * (cell < n) + INNER * ((first >= low) & (last < high))
+            at = cell + tap[axis]
+            places.append(Places(at if sides is None else mapped(at, n, sides[axis]), flags, times))
+        return Lines.of(places, self.shape, self.dtype.nbytes)
 
     def _request(self, kind: str, w: Warps, lines: Lines, cols: Ints, on: Any) -> int:
         """A request of every warp for the cells of ``lines`` in ``cols`` [kinds of x, 32]; how many have a lane."""
-        times = np.outer(lines.times, self.kinds[-1].times).reshape(-1)
-        at = (lines.at[:, None] + cols).reshape(-1, 32) * self.dtype.nbytes
-        mask = (on & w.on).reshape(-1, 32)
-        return self.tally.request(kind, at, self.dtype.nbytes, mask, times)
+        at, times = lines.meet(self.kinds[-1], cols)
+        mask, nbytes = (on & w.on).reshape(-1, 32), self.dtype.nbytes
+        return self.tally.request(kind, at * nbytes, nbytes, mask, times)
 
     # ------------------------------------------------------------------------------------------------ inside
     def _inside(self, w: Warps) -> None:

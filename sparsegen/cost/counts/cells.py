@@ -16,7 +16,10 @@ import numpy as np
 from sparsegen.cost.counts.fused import Fused
 from sparsegen.cost.counts.requests import SECTOR, Mask
 from sparsegen.cost.counts.tally import Tally
-from sparsegen.cost.counts.tiles import Ints, Kinds, Range, kinds, unit
+from sparsegen.cost.counts.tiles import ONE_CELL, Ints, Kinds, Range, kinds, unit
+
+#: Flags of a cell: the launch stores it; no frozen border keeps its value.
+STORED, FREE = 1, 2
 
 
 @dataclass(frozen=True)
@@ -42,22 +45,38 @@ class Warps:
 
 
 @dataclass(frozen=True)
-class Lines:
-    """Looks of warps' rows: where their lanes' rows begin [looks, lanes], some flags of each, and how often it occurs.
+class Places:
+    """Where the lanes of warps are on one axis [warps, lanes], and how often each occurs.
 
-    ``lanes`` is 1 where all lanes are in one row.
+    ``lanes`` is 1 where all are at one place.  ``flags`` (bits) are true of a cell that has them on every axis.
     """
+
+    at: Ints
+    flags: Any
+    times: Ints
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Looks of warps' rows: where their lanes' rows begin [looks, lanes], their flags, and how often it occurs."""
 
     at: Ints
     flags: Ints
     times: Ints
 
     @classmethod
-    def of(cls, at: Ints, flags: Any, times: Ints, itemsize: int) -> Lines:
-        """The different ones among rows at elements ``at``; ``flags`` from 0 to 3."""
-        whole = SECTOR // itemsize
+    def of(cls, places: Sequence[Places], shape: tuple[int, ...], itemsize: int) -> Lines:
+        """The different rows of a packed field of ``shape``, of places on all its axes but the last; flags 0 to 3."""
+        at: Ints = np.zeros((1, 1), dtype=np.int64)
+        flags: Any = np.full((1, 1), 3)
+        times: Ints = np.ones(1, dtype=np.int64)
+        for place, n in zip(places, shape, strict=False):
+            at = (at[:, None] * n + place.at).reshape(-1, place.at.shape[1])
+            flags = (flags[:, None] & place.flags).reshape(at.shape)
+            times = np.outer(times, place.times).reshape(-1)
+        at, whole = at * shape[-1], SECTOR // itemsize
         code = (at - at.min(axis=1, keepdims=True) // whole * whole) * 4 + flags
-        if code.shape[1] == 1:
+        if code.shape[1] == 1:  # many times faster than by whole rows
             looks, which = np.unique(code[:, 0], return_inverse=True)
             looks = looks[:, None]
         else:
@@ -65,6 +84,10 @@ class Lines:
         found = np.zeros(len(looks), dtype=np.int64)
         np.add.at(found, which.reshape(-1), times)
         return cls(looks // 4, looks % 4, found)
+
+    def meet(self, x: Kinds, col: Ints) -> tuple[Ints, Ints]:
+        """Elements of requests in these rows and columns [kinds of x, 32], as [requests, 32], and how often each is."""
+        return (self.at[:, None] + col).reshape(-1, 32), np.outer(self.times, x.times).reshape(-1)
 
 
 @dataclass(frozen=True)
@@ -100,10 +123,10 @@ class Grid:
             inside *= int(k.times[away].sum())
         return self.tiles - inside
 
-    def flags(self, axis: int, i: Ints) -> tuple[Any, Any]:
-        """Whether cells are stored, and whether a frozen border keeps them."""
+    def flags(self, axis: int, i: Ints) -> Any:
+        """STORED and FREE of cells."""
         (low, high), (before, after), n = self.f.box[axis], self.f.keep[axis], self.f.shape[axis]
-        return (i >= low) & (i < high), (i < before) | (i >= n - after)
+        return STORED * ((i >= low) & (i < high)) + FREE * ((i >= before) & (i < n - after))
 
 
 def store(tally: Tally, grid: Grid, warps: tuple[Warps, ...], per: tuple[int, int]) -> None:
@@ -119,16 +142,15 @@ def store(tally: Tally, grid: Grid, warps: tuple[Warps, ...], per: tuple[int, in
         lines = _rows(grid, w, per_y)
         x = grid.axes[-1]
         col = x.first[:, None] + w.col * per_x
-        at = (lines.at[:, None, :] + col).reshape(-1, 32) * nbytes
-        times = np.outer(lines.times, x.times).reshape(-1)
+        element, times = lines.meet(x, col)
+        at = element * nbytes
         inside: list[Mask] = []
         for j in range(per_x):
-            here, kept = grid.flags(len(grid.axes) - 1, col + j)
-            mask = (lines.flags & 1 > 0)[:, None, :] & here & w.on
-            inside.append(mask.reshape(-1, 32))
+            flags = (lines.flags[:, None] & grid.flags(len(grid.axes) - 1, col + j)).reshape(-1, 32)
+            inside.append((flags & STORED > 0) & np.tile(w.on, (len(flags), 1)))
             if border:
-                old = mask & (kept | (lines.flags & 2 > 0)[:, None, :])
-                tally.request("ld.global", at + j * nbytes, nbytes, old.reshape(-1, 32), times)
+                old = inside[j] & (flags & FREE == 0)
+                tally.request("ld.global", at + j * nbytes, nbytes, old, times)
         if together:
             whole = np.logical_and.reduce(inside)
             tally.request("st.global", at, per_x * nbytes, whole, times)
@@ -139,18 +161,10 @@ def store(tally: Tally, grid: Grid, warps: tuple[Warps, ...], per: tuple[int, in
 
 
 def _rows(grid: Grid, w: Warps, per_y: int) -> Lines:
-    """The rows of all tiles that warps store, flagged 1 where they are stored and 2 where a border keeps them."""
-    *lead, y = grid.axes[:-1]
-    offset = (w.row[:, None, :] * per_y + np.arange(per_y)[:, None]).reshape(-1, w.row.shape[1])
-    row = (y.first[:, None, None] + offset).reshape(-1, offset.shape[1])
-    times = np.repeat(y.times, len(offset))
-    here, kept = grid.flags(len(lead), row)
-    if lead:
-        (z,) = lead
-        stored, away = grid.flags(0, z.first)
-        row = (z.first[:, None, None] * grid.f.shape[1] + row).reshape(-1, row.shape[1])
-        here = (stored[:, None, None] & here).reshape(row.shape)
-        kept = (away[:, None, None] | kept).reshape(row.shape)
-        times = np.outer(z.times, times).reshape(-1)
-    flags = here.astype(np.int64) + 2 * kept
-    return Lines.of(row * grid.f.shape[-1], flags, times, grid.f.dtype.nbytes)
+    """The rows of all tiles that warps store."""
+    mine = (w.row[:, None] * per_y + np.arange(per_y)[:, None]).reshape(-1, w.row.shape[1])
+    places: list[Places] = []
+    for axis, k in enumerate(grid.axes[:-1]):
+        cells, times = k.cells(mine if axis == len(grid.axes) - 2 else ONE_CELL)
+        places.append(Places(cells, grid.flags(axis, cells), times))
+    return Lines.of(places, grid.f.shape, grid.f.dtype.nbytes)

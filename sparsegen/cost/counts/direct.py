@@ -8,10 +8,10 @@ import numpy as np
 
 from sparsegen.cost.counts import rim
 from sparsegen.cost.counts.base import Launch, Pass
-from sparsegen.cost.counts.cells import Grid, Lines, Warps, store
+from sparsegen.cost.counts.cells import Grid, Lines, Places, Warps, store
 from sparsegen.cost.counts.fused import Fused
 from sparsegen.cost.counts.tally import Tally
-from sparsegen.cost.counts.tiles import Choices, Ints, mapped, starts
+from sparsegen.cost.counts.tiles import ONE_CELL, Choices, Ints, mapped, starts
 
 
 def launches(p: Pass) -> tuple[Launch, ...]:
@@ -64,27 +64,19 @@ def _loads(tally: Tally, grid: Grid, w: Warps, inner: list[tuple[int, int]]) -> 
     straight = across = 0  # the same for every neighbour
     for *down, over in f.taps:
         found = lines(*down)
-        at = ((found.at[:, None, :] + cols(over)).reshape(-1, 32)) * nbytes
-        near = ((found.flags > 0)[:, None, :] & in_row & w.on).reshape(-1, 32)
+        at, times = found.meet(x, cols(over))
+        near = ((found.flags > 0)[:, None] & in_row & w.on).reshape(-1, 32)
         far = np.broadcast_to(w.on, near.shape) & ~near
-        times = np.outer(found.times, x.times).reshape(-1)
-        straight = tally.request("ld.global", at, nbytes, near, times)
-        across = tally.request("ld.global", at, nbytes, far, times)
+        straight = tally.request("ld.global", at * nbytes, nbytes, near, times)
+        across = tally.request("ld.global", at * nbytes, nbytes, far, times)
     return straight, across
 
 
 def _rows(grid: Grid, w: Warps, inner: list[tuple[int, int]], tap: tuple[int, ...]) -> Lines:
     """The rows that a neighbour is read from, flagged where the cell's own rows are not near a border."""
-    f, (*lead, y) = grid.f, grid.axes[:-1]
-    axis = len(lead)
-    row = (y.first[:, None, None] + w.row).reshape(-1, w.row.shape[1])
-    near = (row >= inner[axis][0]) & (row < inner[axis][1])
-    at, times = mapped(row + tap[-1], f.shape[axis], f.sides[axis]), np.repeat(y.times, len(w.row))
-    if lead:
-        (z,) = lead
-        plane = mapped(z.first + tap[0], f.shape[0], f.sides[0])
-        away = (z.first >= inner[0][0]) & (z.first < inner[0][1])
-        at = (plane[:, None, None] * f.shape[1] + at).reshape(-1, at.shape[1])
-        near = (away[:, None, None] & near).reshape(at.shape)
-        times = np.outer(z.times, times).reshape(-1)
-    return Lines.of(at * f.shape[-1], near.astype(np.int64), times, f.dtype.nbytes)
+    places: list[Places] = []
+    for axis, (k, n, (low, high)) in enumerate(zip(grid.axes[:-1], grid.f.shape, inner, strict=False)):
+        cells, times = k.cells(w.row if axis == len(grid.axes) - 2 else ONE_CELL)
+        near = ((cells >= low) & (cells < high)).astype(np.int64)
+        places.append(Places(mapped(cells + tap[axis], n, grid.f.sides[axis]), near, times))
+    return Lines.of(places, grid.f.shape, grid.f.dtype.nbytes)

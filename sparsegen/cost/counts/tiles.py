@@ -22,6 +22,16 @@ class Kinds:
     first: Ints
     times: Ints
 
+    def cells(self, offset: Ints) -> tuple[Ints, Ints]:
+        """The cells ``offset`` [warps, lanes] into a tile of each kind, as [kinds x warps, lanes], and how often each
+        occurs."""
+        cells = (self.first[:, None, None] + offset).reshape(-1, offset.shape[1])
+        return cells, np.repeat(self.times, len(offset))
+
+
+#: The offset of a tile of a single cell.
+ONE_CELL: Ints = np.zeros((1, 1), dtype=np.int64)
+
 
 def kinds(cells: Range, size: int, plain: Range, unit: int) -> Kinds:
     """The tiles of ``size`` cells that cover the half-open range ``cells`` of an axis.
