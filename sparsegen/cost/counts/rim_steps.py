@@ -47,29 +47,34 @@ class Step:
 
     def __post_init__(self) -> None:
         lost = self.radius[0] * self.number
-        total, across = (self.rows - 2 * lost) * self.across, self.across
-        start = np.arange(0, total, 32)
-        deep = (across + 30) // across + 1  # rows of a request
-        row = (start // across + lost)[:, None] + np.arange(deep)
+        start = np.arange(0, (self.rows - 2 * lost) * self.across, 32)  # of each request: its first element
+        real, lead = self._down(start, lost)
+        kinds, deep = lead.shape[:3], lead.shape[3]
+        code = np.broadcast_to(start % self.across, kinds)
+        for k in range(deep):
+            code = (code * (4 * self.rows + 4) + lead[..., k]) * 2 + real[..., k]
+        _, one, look = np.unique(code, return_index=True, return_inverse=True)
+        found = np.zeros((*kinds[:2], len(one)), dtype=np.int64)
+        every = np.broadcast_to(np.indices(kinds[:2])[..., None], (2, *kinds))
+        np.add.at(found, (every[0], every[1], look.reshape(kinds)), 1)
+        self.every = {o: self.tiles.times.T @ n for o, n in zip(self.down, found, strict=True)}
+        lane = (start % self.across)[one % len(start)][:, None] + np.arange(32)
+        row, self._col = lane // self.across, lane % self.across + self.radius[1]
+        self._row = np.take_along_axis(lead.reshape(-1, deep)[one], row, axis=1) * self.cols
+        wide = self.radius[1] * self.number
+        inner = (self._col >= wide) & (self._col < self.cols - wide)
+        mine = np.take_along_axis(np.broadcast_to(real, lead.shape).reshape(-1, deep)[one], row, axis=1)
+        self.on = self._real(1, self.tiles.x)[:, self._col] & inner & mine
+
+    def _down(self, start: Ints, lost: int) -> tuple[Any, Ints]:
+        """The rows of each request: whether they have cells [kinds of y, requests, rows], and for each distance where
+        they lead, from the first of these places on [distances, kinds of y, requests, rows]."""
+        row = (start // self.across + lost)[:, None] + np.arange((self.across + 30) // self.across + 1)
         there = np.minimum(row, self.rows - 1)
         real = self._real(0, self.tiles.y)[:, there] & (row < self.rows - lost)
         lead = np.stack([self._lead(0, self.tiles.y, o)[:, there] for o in self.down])
-        lead = np.where(real, lead - np.where(real, lead, 1 << 40).min(axis=3, keepdims=True), 0)
-        code = np.broadcast_to(start % across, lead.shape[:3]).copy()
-        for k in range(deep):
-            code = (code * (4 * self.rows + 4) + lead[..., k]) * 2 + real[..., k]
-        _, at, look = np.unique(code, return_index=True, return_inverse=True)
-        tile = np.arange(lead.shape[0] * lead.shape[1])[:, None] * len(at)
-        found = np.bincount((tile + look.reshape(len(tile), -1)).reshape(-1), minlength=len(tile) * len(at))
-        counted = found.reshape(len(self.down), -1, len(at))
-        self.every = {o: self.tiles.times.T @ n for o, n in zip(self.down, counted, strict=True)}
-        lane = (start % across)[at % len(start)][:, None] + np.arange(32)
-        self._col = lane % across + self.radius[1]
-        self._row = np.take_along_axis(lead.reshape(-1, deep)[at], lane // across, axis=1) * self.cols
-        wide = self.radius[1] * self.number
-        inner = (self._col >= wide) & (self._col < self.cols - wide)
-        mine = np.take_along_axis(np.broadcast_to(real, lead.shape).reshape(-1, deep)[at], lane // across, axis=1)
-        self.on = self._real(1, self.tiles.x)[:, self._col] & inner & mine
+        first = np.where(real, lead, 1 << 40).min(axis=3, keepdims=True)
+        return real, np.where(real, lead - first, 0)
 
     @property
     def across(self) -> int:
