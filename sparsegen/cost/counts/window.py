@@ -70,29 +70,25 @@ class Window:
         """Tiles that all reach across a border, or none of which does."""
         vector = self.vector if self.asynchronous and not edge else 1
         nbytes, wide = vector * self.src.nbytes, self.cols // vector
-        total = self.rows * wide
-        e = np.arange(-(-total // 32) * 32).reshape(-1, 32)
-        on, e = e < total, np.minimum(e, total - 1)
-        r, c = e // wide, e % wide * vector
+        e = np.arange(-(-self.rows * wide // 32) * 32).reshape(-1, 32)
+        on, e = e < self.rows * wide, np.minimum(e, self.rows * wide - 1)
+        r, c, to = e // wide, e % wide * vector, e * vector * self.dst.nbytes
         rows = (y - self.before[0])[:, None] + np.arange(self.rows)
         cols = (x - self.before[1])[:, None] + np.arange(self.cols)
         inside = held(rows, self.extent[0], self.sides[0])[:, r] & held(cols, self.extent[1], self.sides[1])[:, c]
         if edge:
             rows, cols = mapped(rows, self.extent[0], self.sides[0]), mapped(cols, self.extent[1], self.sides[1])
         at = ((rows[:, r] * self.extent[1] + cols[:, c]) * self.src.nbytes).reshape(-1, 32)
-        every, mask = np.repeat(times, len(e)), np.broadcast_to(on, (len(y), *on.shape)).reshape(-1, 32)
-        to = np.tile(e * vector * self.dst.nbytes, (len(y), 1))
-        if not self._past_registers if edge else not self.asynchronous:
+        every, mask = np.repeat(times, len(e)), np.broadcast_to(on, inside.shape).reshape(-1, 32)
+        if not (self._past_registers if edge else self.asynchronous):
             tally.request("ld.global", at, nbytes, mask, every)
-            tally.request("st.shared", e * self.dst.nbytes, self.dst.nbytes, on, int(times.sum()))
+            tally.request("st.shared", to, self.dst.nbytes, on, int(times.sum()))
             if self.src != self.dst:
                 tally.issue(f"cvt.{self.dst}.{self.src}", len(e) * int(times.sum()))
             return
-        if not edge:
-            tally.request("cp_async", at, nbytes, mask, every)
-            tally.request("cp_async.shared", e * vector * self.dst.nbytes, nbytes, on, int(times.sum()))
-            return
-        found = inside.reshape(-1, 32)
-        tally.request("cp_async", at, nbytes, mask & found, every)
-        tally.request("cp_async.shared", to, nbytes, mask & found, every)
-        tally.request("st.shared", to, nbytes, mask & ~found, every)
+        found = mask & inside.reshape(-1, 32)
+        into = np.tile(to, (len(times), 1))
+        tally.request("cp_async", at, nbytes, found, every)
+        tally.request("cp_async.shared", into, nbytes, found, every)
+        if edge:  # a constant stands in for the others
+            tally.request("st.shared", into, nbytes, mask & ~found, every)
