@@ -12,9 +12,9 @@ import numpy as np
 from sparsegen.boundary import dirichlet, frozen, neumann, periodic
 from sparsegen.cost.counts import Pass, launches
 from sparsegen.cost.devices import DeviceProfile, load_profile
-from sparsegen.cost.search import space
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.execute_emulator import run_pass
+from sparsegen.families import named, stencil2row
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.types import DTYPES
@@ -74,7 +74,8 @@ def draws(
         w = weights(draw, axes, draw.choice(radii)).astype("float32" if dtype == "f32" else "float64")
         s = Stencil.from_weights(w, boundary, dtype=dtype).gridded
         shape = ((1,) if axes == 1 else ()) + tuple(draw.randint(*size) for size in sizes)
-        every = [c for c in space(Footprint.of(s), 8, ablation=True) if c.family == family]
+        fp = Footprint.of(s)
+        every = [*(stencil2row.space(fp, 8, True) if family == "stencil2row" else named(family).space(fp, 8))]
         for _ in range(20):
             try:
                 p = Pass.of(s, shape, draw.choice(every), H200)
