@@ -10,8 +10,9 @@ import numpy as np
 from sparsegen.cost.counts.access import Ints
 from sparsegen.cost.counts.requests import Mask
 from sparsegen.dsl.stencil import Stencil, round_to
-from sparsegen.ir.op import Sides, SideSpec
+from sparsegen.ir.op import Box, Sides, SideSpec, tile_counts
 
+Range = tuple[int, int]  #: lowest and highest value
 Ends = tuple[SideSpec, SideSpec]
 
 
@@ -30,6 +31,16 @@ def mapped(i: Ints, n: int, ends: Ends) -> tuple[Ints, Mask]:
     above = {"periodic": i - n, "neumann": 2 * n - 1 - i}.get(high, np.full_like(i, n - 1))
     inside = ((i >= 0) | (low != "dirichlet")) & ((i < n) | (high != "dirichlet"))
     return np.clip(np.where(i < 0, below, np.where(i >= n, above, i)), 0, n - 1), inside
+
+
+def starts(boxes: tuple[Box, ...], size: tuple[int, ...], numbers: Range) -> tuple[Range, ...]:
+    """Bounds of the first cells of the tiles of these numbers, on each axis, as range analysis finds them."""
+    (low, high), out = numbers, list[Range]()
+    for n, of in zip(reversed(tile_counts(boxes[0], size)), reversed(size), strict=True):
+        here = (low % n, high % n) if low // n == high // n else (0, min(high, n - 1))
+        out.append((here[0] * of, here[1] * of))
+        low, high = low // n, high // n
+    return tuple(reversed(out))
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from sparsegen.cost.counts.access import Counts, times
 from sparsegen.cost.counts.base import Launch, Pass
 from sparsegen.cost.counts.stencil2row_fill import Fill
 from sparsegen.cost.counts.stencil2row_points import added
-from sparsegen.cost.counts.stencil2row_use import fragments, multiplied, pairs
+from sparsegen.cost.counts.stencil2row_use import multiplied, pairs
 from sparsegen.cost.counts.stored import stored, stored_box
+from sparsegen.cost.counts.weights import fragments
 from sparsegen.ir.fuse import convolve
 from sparsegen.ir.heavy import HELD, heavy
 
@@ -26,12 +27,11 @@ def launches(p: Pass) -> tuple[Launch, ...]:
     fill, (planes, points) = Fill(p), planes_of(p)
     s, g, name = p.schedule, p.geometry, p.stencil.name
     explicit = s.transform == "explicit"
-    blocks = fill.tiles if s.stages == 1 else min(fill.tiles, p.resident * p.device.sms)
     out: Counts = Counter()
     own = 2 * g.depth // 4 * g.n_tiles  # registers of a plane's weights
     if s.mma != "none":
         held = not len(points) and (len(planes) == 1 or len(planes) * own <= HELD)
-        out.update(times(fragments(p, own * len(planes)), blocks if held else fill.tiles))
+        out.update(times(fragments(p, own * len(planes)), fill.blocks if held else fill.tiles))
     for plane in planes:
         out.update(multiplied(p, fill.tiles, fill.slots))
         if not explicit:
@@ -45,12 +45,12 @@ def launches(p: Pass) -> tuple[Launch, ...]:
     if explicit:
         first = Launch(f"{name}_stencil2row", fill.padding() + fill.filled(()))
         return first, Launch(name, out)
-    out.update(times(fill.padding(), blocks))
+    out.update(times(fill.padding(), fill.blocks))
     turns = s.warps * fill.tiles
     out["barrier"] += (2 * len(planes) - (s.stages == 1)) * turns
     if s.stages > 1:
         out["cp_wait"] += turns
-        out["cp_commit"] += turns + (s.stages - 1) * s.warps * blocks
+        out["cp_commit"] += turns + (s.stages - 1) * s.warps * fill.blocks
     return (Launch(name, out),)
 
 

@@ -12,7 +12,7 @@ from sparsegen.cost.counts.access import Counts, Ints, aligned, by_warps, in_glo
 from sparsegen.cost.counts.base import Pass
 from sparsegen.cost.counts.border import sides_of
 from sparsegen.cost.counts.requests import Mask
-from sparsegen.cost.counts.window import Window
+from sparsegen.cost.counts.fetched import Window, fetches
 from sparsegen.families.base import up
 from sparsegen.ir.layout import stencil2row_a, stencil2row_b
 
@@ -24,6 +24,7 @@ class Fill:
         self.p, self.s, self.g, self.item = p, p.schedule, p.geometry, p.footprint.itemsize
         self.size = (1,) * (len(p.shape) - 2) + (self.g.rows, self.g.cols)
         self.tiles = prod(-(-n // of) for n, of in zip(p.shape, self.size, strict=True))
+        self.blocks = self.tiles if self.s.stages == 1 else min(self.tiles, p.resident * p.device.sms)
         self.window = self.g.halo_rows, self.g.halo_cols
         self.spare = self.g.offset_dirty if self.s.dirty and self.s.transform == "implicit" else None
 
@@ -71,8 +72,9 @@ class Fill:
     def raw(self, plane: tuple[int, ...]) -> Counts:
         """The windows of all tiles into raw tiles, for a plane of weights ``plane`` away on the axes before the rows."""
         wide = self.g.halo_rows, self.g.pitch_raw
+        places = fetches(self.tiles, self.blocks, self.s.stages - 1)
         vector = 2 if prod(self.p.shape[:-1]) == 1 or self.p.shape[-1] % 2 == 0 else 1
-        return self._window(plane, self.g.before, wide).copied(np.arange(prod(wide)), vector)
+        return self._window(plane, self.g.before, wide).copied(np.arange(prod(wide)), vector, places)
 
     def filled(self, plane: tuple[int, ...]) -> Counts:
         """The windows of all tiles into A and B: out of global memory, or out of raw tiles."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from sparsegen.cost.counts.access import Counts, Ints, both, period, touched
 from sparsegen.cost.counts.base import Pass
-from sparsegen.cost.counts.border import Ends, Span, mapped, selects, sides_of
+from sparsegen.cost.counts.border import Span, mapped, selects, sides_of
 from sparsegen.cost.counts.stencil2row_use import pairs
-from sparsegen.cost.counts.tiles import Kind, kinds
+from sparsegen.cost.counts.covering import Kind, kinds
 
 Offsets = list[tuple[int, ...]]
 
@@ -33,6 +33,7 @@ class _Points:
         self.every, self.requests = period(self.item), len(self.pairs.rows)
         self.low, self.high = ([end(tap[axis] for tap in points) for axis in range(3)] for end in (min, max))
         self.apart = [prod(p.shape[axis + 1 :]) for axis in range(3)]
+        self.sides = sides_of(p.stencil)
         self.vector = 2 if p.shape[-1] % 2 == 0 or prod(p.shape[:-1]) == 1 else 1
 
     def all(self) -> Counts:
@@ -89,21 +90,51 @@ class _Points:
 
     def _mapped(self, axes: list[list[Kind]]) -> int:
         """Sectors of single cells, of all lanes, mapped at borders: over all tiles of these kinds."""
-        rows = [self._rows(axes[axis], axis) for axis in (0, 1)]
-        cols = {far: self._cols(axes[2], far) for far in range(self.low[2], self.high[2] + 2)}
-        first = self.every - 1 - np.arange(self.every)  # convolved with a row's place, the last element's sum counts
+        planes, rows = ([self._rows(axes[axis], axis, far) for far in self._range(axis)] for axis in (0, 1))
+        cols = [self._cols(axes[2], far) for far in range(self.low[2], self.high[2] + 2)]
         total = 0
-        for z, y, x in self.points:
-            at = both(rows[0][z], rows[1][y])
-            total += sum(int(both(at, cols[x + j][first])[-1]) for j in (0, 1))
+        for at in self.points:
+            z, y, x = (i - low for i, low in zip(at, self.low, strict=True))
+            total += int(both(planes[z], rows[y]) @ (cols[x] + cols[x + 1]))
         return total
 
-    def _rows(self, of: list[Kind], axis: int) -> dict[int, Ints]:
-        """For each offset, how often a request's rows (or planes) begin at each element of a sector."""
-        raise NotImplementedError
+    def _range(self, axis: int) -> range:
+        return range(self.low[axis], self.high[axis] + 1)
+
+    def _rows(self, of: list[Kind], axis: int, far: int) -> Ints:
+        """How often the cell ``far`` from a tile's planes or rows begins at each element of a sector."""
+        out = np.zeros(self.every, dtype=np.int64)
+        for kind in of:
+            index, _ = mapped(kind.at + far + np.arange(self.size[axis]), self.p.shape[axis], self.sides[axis])
+            for cell in (index - kind.at) * self.apart[axis] % self.every:
+                out += np.roll(kind.starts, cell)
+        return out
 
     def _cols(self, of: list[Kind], far: int) -> Ints:
-        raise NotImplementedError
+        """Sectors of a row's requests, by the element of a sector that the field's row begins at."""
+        row = self.pairs.cols[self.pairs.rows[:, 0] == 0]
+        out = np.zeros(self.every, dtype=np.int64)
+        for kind in of:
+            index, _ = mapped(kind.at + far + row, self.p.shape[2], self.sides[2])
+            cost = touched(index - kind.at, self.item)
+            out += np.array([kind.starts @ np.roll(cost, -first) for first in range(self.every)])
+        return out
 
     def _selects(self) -> int:
-        raise NotImplementedError
+        """Selects of a point, of all requests of a tile: which of them may leave the field depends on their columns."""
+        last = [self._last(axis) for axis in range(3)]
+        spans = [
+            Span(self.low[axis], last[axis] + self.size[axis] - 1 + self.high[axis], self.p.shape[axis], self.sides[axis])
+            for axis in (0, 1)
+        ]
+        total = 0
+        for op in np.unique(self.pairs.ops):
+            cols = self.pairs.cols[self.pairs.ops == op]
+            for j in (0, 1):
+                lo, hi = int(cols.min()) + j + self.low[2], last[2] + int(cols.max()) + j + self.high[2]
+                total += len(cols) * selects([*spans, Span(lo, hi, self.p.shape[2], self.sides[2])])
+        return total
+
+    def _last(self, axis: int) -> int:
+        """Where the last tile of an axis begins."""
+        return (self.p.shape[axis] - 1) // self.size[axis] * self.size[axis]

@@ -26,13 +26,6 @@ def pairs(p: Pass) -> Pairs:
     return Pairs(product % g.rows + 0 * group, group * (g.k + 1) + in_group, in_group <= g.k, ops)
 
 
-def fragments(p: Pass, registers: int) -> Counts:
-    """Loads of so many registers of weights, by every warp of a block."""
-    item = p.footprint.itemsize
-    n = registers * p.schedule.warps
-    return Counter({"ld.global": n, "bytes.global.read": 32 * item * n, "sectors.global.read": 32 * item // 32 * n})
-
-
 def multiplied(p: Pass, tiles: int, slots: Ints) -> Counts:
     """The products of a plane, of all tiles; ``slots``: where their A and B begin, if they are in global memory."""
     g, s, item = p.geometry, p.schedule, p.footprint.itemsize

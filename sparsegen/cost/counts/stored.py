@@ -12,7 +12,7 @@ from sparsegen.cost.counts.access import Counts, Ints, in_global, period
 from sparsegen.cost.counts.base import Pass
 from sparsegen.cost.counts.border import sides_of
 from sparsegen.cost.counts.requests import Mask
-from sparsegen.cost.counts.tiles import kinds, together
+from sparsegen.cost.counts.covering import kinds, together
 from sparsegen.ir.fuse import inner_box, rim_width
 from sparsegen.ir.op import Box
 
