@@ -1,7 +1,7 @@
-"""How tiles cover an axis: tiles that are alike count once, times how many of them there are.
+"""Tiles of several axes together: how many of each kind begin at each element of a sector.
 
-Two tiles in the middle of an axis ask for the same sectors if they begin at the same element of a sector; those that
-touch a border, or the edge of a box, are few and are looked at one by one.
+Two tiles in the middle of a field ask for the same sectors if they begin at the same element of one; those that touch a
+border, or the edge of a box, are few and are looked at one by one.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from itertools import product
 
 import numpy as np
 
-from sparsegen.cost.counts.access import Ints, both
-from sparsegen.cost.counts.border import Ends, mapped
+from sparsegen.cost.counts.elements import both, period
 from sparsegen.cost.counts.requests import Mask
+from sparsegen.cost.counts.tiles import Ints, Range, held, kinds, mapped, unit
+from sparsegen.ir.op import SideSpec
+
+Ends = tuple[SideSpec, SideSpec]
 
 
 @dataclass(frozen=True)
@@ -31,24 +34,22 @@ class Kind:
         return int(self.starts.sum())
 
 
-def kinds(n: int, size: int, alike: tuple[int, int], apart: int, period: int) -> list[Kind]:
+def covering(n: int, size: int, plain: Range, apart: int, item: int) -> list[Kind]:
     """The tiles of ``size`` that cover ``n`` cells which lie ``apart`` elements from each other.
 
-    Those that begin in ``alike`` (both ends included) are one kind, each of the others is one of its own.
+    Those inside the half-open range ``plain`` are one kind, each other is its own.
     """
-    count = -(-n // size)
-    first, last = max(0, -(-alike[0] // size)), min(count - 1, alike[1] // size)
-    out = [_kind([j], size, apart, period) for j in range(count) if not first <= j <= last]
-    if first <= last:
-        out.append(_kind(range(first, last + 1), size, apart, period))
-    return out
+    every, of = period(item), kinds((0, n), size, plain, unit(apart, item))
+    inside = (of.first >= plain[0]) & (of.first + size <= plain[1])
 
+    def kind(which: Mask | int) -> Kind:
+        first, times = np.atleast_1d(of.first[which]), np.atleast_1d(of.times[which])
+        starts = np.zeros(every, dtype=np.int64)
+        np.add.at(starts, first * apart % every, times)
+        return Kind(int(first[0]), starts)
 
-def _kind(tiles: Sequence[int], size: int, apart: int, period: int) -> Kind:
-    starts = np.zeros(period, dtype=np.int64)
-    for j in range(min(period, len(tiles))):  # after ``period`` tiles they start at the same elements again
-        starts[tiles[j] * size * apart % period] += len(range(j, len(tiles), period))
-    return Kind(tiles[0] * size, starts)
+    single = [kind(int(i)) for i in np.flatnonzero(~inside)]
+    return [*single, kind(inside)] if inside.any() else single
 
 
 def together(axes: Sequence[Sequence[Kind]]) -> Iterator[tuple[tuple[int, ...], Ints]]:
@@ -71,26 +72,26 @@ class Reach:
     starts: Ints
 
 
-def reaches(n: int, size: int, before: int, wide: int, ends: Ends, apart: int, period: int) -> list[Reach]:
+def reaches(n: int, size: int, before: int, wide: int, ends: Ends, apart: int, item: int) -> list[Reach]:
     """The kinds of tiles of an axis by what a window of ``wide`` cells reads that begins ``before`` the tile."""
     if size == wide == 1:
-        return _planes(n, before, ends, apart, period)
+        return _planes(n, before, ends, apart, period(item))
     out: list[Reach] = []
-    for kind in kinds(n, size, (before, n - wide + before), apart, period):
+    for kind in covering(n, size, (before, n - wide + before + size), apart, item):
         i = kind.at - before + np.arange(wide)
-        index, inside = mapped(i, n, ends)
-        out.append(Reach((index - kind.at) * apart, inside, bool(i[0] < 0 or i[-1] >= n), kind.starts))
+        cells = (mapped(i, n, ends) - kind.at) * apart
+        out.append(Reach(cells, held(i, n, ends), bool(i[0] < 0 or i[-1] >= n), kind.starts))
     return out
 
 
-def _planes(n: int, before: int, ends: Ends, apart: int, period: int) -> list[Reach]:
+def _planes(n: int, before: int, ends: Ends, apart: int, every: int) -> list[Reach]:
     """The same for single cells: those read across the border differ from others in where they are only."""
     i = np.arange(n) - before
-    index, inside = mapped(i, n, ends)
+    index, inside = mapped(i, n, ends), held(i, n, ends)
     edge = (i < 0) | (i >= n)
     out: list[Reach] = []
     for of in (~edge, edge & inside, edge & ~inside):
         if of.any():
-            starts = np.bincount(index[of] * apart % period, minlength=period)
+            starts = np.bincount(index[of] * apart % every, minlength=every)
             out.append(Reach(np.zeros(1, np.int64), inside[of][:1], bool(edge[of][0]), starts))
     return out

@@ -1,104 +1,111 @@
-"""Windows of tiles fetched from global memory: through registers, or by cp.async into a shared tile."""
+"""Windows of tiles fetched from global memory, on any number of axes: into registers, or by cp.async to shared memory."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from math import prod
 
-from sparsegen.cost.counts.access import Counts, Ints, both, by_warps, in_global, in_shared, period, times
-from sparsegen.cost.counts.border import Range, Span, constants, selects, starts
+import numpy as np
+
+from sparsegen.cost.counts.covering import reaches
+from sparsegen.cost.counts.elements import both, by_warps, request
+from sparsegen.cost.counts.fused import Fused
 from sparsegen.cost.counts.requests import Mask
-from sparsegen.cost.counts.covering import Reach, reaches
-from sparsegen.ir.op import Sides
+from sparsegen.cost.counts.tally import Tally
+from sparsegen.cost.counts.tiles import Choices, Ints, Range, starts
+
+
+def fetches(tiles: int, blocks: int, ahead: int) -> list[Range]:
+    """Numbers of the tiles that a program fetches: ``ahead`` places before the loop, then the one in the loop."""
+    before = [(d * blocks, min((d + 1) * blocks, tiles) - 1) for d in range(ahead)]
+    return [numbers for numbers in (*before, (ahead * blocks, tiles - 1)) if numbers[0] <= numbers[1]]
 
 
 @dataclass(frozen=True)
-class Window:
+class Fetched:
     """The windows of ``wide`` cells of all tiles of ``size``, each beginning ``before`` its tile, on every axis.
 
     They are walked row by row, 32 cells (or, of whole vectors, 32 of those) a warp.
     """
 
-    shape: tuple[int, ...]
+    f: Fused
     size: tuple[int, ...]
     before: tuple[int, ...]
     wide: tuple[int, ...]
-    sides: Sides
-    dtype: str
-    item: int
 
-    def tiles(self) -> Iterator[tuple[Ints, Mask, bool, Ints]]:
+    def load(self, tally: Tally) -> None:
+        """Every cell loaded into a register; a select where a constant may stand in for it."""
+        for cells, _, _, begin in self._tiles():
+            at, on = by_warps(cells)
+            request(tally, "ld.global", at, self.f.dtype.nbytes, begin, on)
+        every = (0, prod(self._counts) - 1)
+        self._choose(tally, every, self._choices(every).read)
+
+    def copy(self, tally: Tally, to: Ints, vector: int, fetches: Sequence[Range]) -> None:
+        """Every cell copied to element ``to`` of a shared tile: ``vector`` at a time inside, one by one at a border.
+
+        ``fetches``: the numbers of the tiles that each place of the program fetches.
+        """
+        item = self.f.dtype.nbytes
+        place, on = by_warps(to)
+        for cells, inside, edge, begin in self._tiles():
+            many = int(begin.sum())
+            if edge:
+                real = on & by_warps(inside)[0].astype(bool)
+                request(tally, "cp_async", by_warps(cells)[0], item, begin, real)
+                tally.request("cp_async.shared", place * item, item, real, many)
+                tally.request("st.shared", place * item, item, on & ~real, many)
+                continue
+            (at, pieces), (piece, _) = by_warps(cells[::vector]), by_warps(to[::vector])
+            request(tally, "cp_async", at, item, begin, pieces, vector)
+            tally.request("cp_async.shared", piece * item, vector * item, pieces, many)
+        for numbers in fetches:
+            self._choose(tally, numbers, self._choices(numbers).constant)
+
+    @property
+    def _counts(self) -> list[int]:
+        return [-(-n // size) for n, size in zip(self.f.shape, self.size, strict=True)]
+
+    def _tiles(self) -> Iterator[tuple[Ints, Mask, bool, Ints]]:
         """For each kind of tile: elements of its window from its first one, which are inside, edge, and ``starts``."""
         axes = [
-            reaches(n, size, before, wide, ends, prod(self.shape[axis + 1 :]), period(self.item))
-            for axis, (n, size, before, wide, ends) in enumerate(
-                zip(self.shape, self.size, self.before, self.wide, self.sides, strict=True)
+            reaches(n, *of, prod(self.f.shape[axis + 1 :]), self.f.dtype.nbytes)
+            for axis, (n, *of) in enumerate(
+                zip(self.f.shape, self.size, self.before, self.wide, self.f.sides, strict=True)
             )
         ]
         for one in product(*axes):
             cells, inside = reduce(_crossed, ((r.cells, r.inside) for r in one))
             yield cells, inside, any(r.edge for r in one), reduce(both, (r.starts for r in one))
 
-    def spans(self, numbers: Range) -> list[Span]:
-        """What the windows of the tiles of these numbers read on each axis, as range analysis has it."""
-        first = starts((tuple((0, n) for n in self.shape),), self.size, numbers)
-        return [
-            Span(low - before, high - before + wide - 1, n, ends)
-            for (low, high), n, before, wide, ends in zip(
-                first, self.shape, self.before, self.wide, self.sides, strict=True
-            )
-        ]
+    def _choose(self, tally: Tally, numbers: Range, selects: int) -> None:
+        """So many selects of each request of those tiles of these numbers that reach across a border."""
+        if selects:
+            tally.issue(f"select.{self.f.dtype}", selects * -(-prod(self.wide) // 32) * self._crossing(numbers))
 
-    def crossing(self, numbers: Range) -> int:
+    def _choices(self, numbers: Range) -> Choices:
+        """Selects of a read, for the tiles of these numbers: a side that none of them reaches is not tested for."""
+        first = starts((tuple((0, n) for n in self.f.shape),), self.size, numbers)
+        return Choices.of(tuple(
+            ((low - before, high - before + wide - 1), n, ends)
+            for (low, high), before, wide, n, ends in zip(
+                first, self.before, self.wide, self.f.shape, self.f.sides, strict=True
+            )
+        ))  # fmt: skip
+
+    def _crossing(self, numbers: Range) -> int:
         """How many of the tiles of these numbers have a window that reaches across a border."""
-        counts = [-(-n // size) for n, size in zip(self.shape, self.size, strict=True)]
         inner = [
             (max(0, -(-before // size)), min(count - 1, (n - wide + before) // size))
             for count, n, size, before, wide in zip(
-                counts, self.shape, self.size, self.before, self.wide, strict=True
+                self._counts, self.f.shape, self.size, self.before, self.wide, strict=True
             )
         ]
         low, high = numbers
-        return high + 1 - low - (_inner(high + 1, counts, inner) - _inner(low, counts, inner))
-
-    def loaded(self) -> Counts:
-        """Every cell loaded into a register; a select where a constant may stand in for it."""
-        out: Counts = Counter()
-        every = (0, prod(-(-n // size) for n, size in zip(self.shape, self.size, strict=True)) - 1)
-        if choose := selects(self.spans(every)):
-            out[f"select.{self.dtype}"] += choose * -(-prod(self.wide) // 32) * self.crossing(every)
-        for cells, _, _, begin in self.tiles():
-            at, on = by_warps(cells)
-            out.update(in_global("ld.global", at, self.item, begin, on))
-        return out
-
-    def copied(self, to: Ints, vector: int, fetches: Sequence[Range]) -> Counts:
-        """Every cell copied to element ``to`` of a shared tile: ``vector`` at a time inside, one by one at a border.
-
-        ``fetches``: the numbers of the tiles that each place of the program fetches.
-        """
-        out: Counts = Counter()
-        for numbers in fetches:
-            choose = constants(self.spans(numbers)) * -(-prod(self.wide) // 32)
-            out[f"select.{self.dtype}"] += choose * self.crossing(numbers)
-        inner = in_shared("cp_async.shared", *_vectors(to, self.item, vector))
-        for cells, inside, edge, begin in self.tiles():
-            if not edge:
-                at, _, on, _ = _vectors(cells, self.item, vector)
-                out.update(in_global("cp_async", at, self.item, begin, on, vector))
-                out.update(times(inner, int(begin.sum())))
-                continue
-            (at, on), (place, _) = by_warps(cells), by_warps(to)
-            real = on & by_warps(inside)[0].astype(bool)
-            out.update(in_global("cp_async", at, self.item, begin, real))
-            stored = in_shared("cp_async.shared", place, self.item, real)
-            stored += in_shared("st.shared", place, self.item, on & ~real)
-            out.update(times(stored, int(begin.sum())))
-        return out
+        return high + 1 - low - (_inner(high + 1, self._counts, inner) - _inner(low, self._counts, inner))
 
 
 def _inner(end: int, counts: Sequence[int], inner: Sequence[Range]) -> int:
@@ -111,17 +118,6 @@ def _inner(end: int, counts: Sequence[int], inner: Sequence[Range]) -> int:
     return whole + (_inner(rest, counts[1:], inner[1:]) if low <= row <= high else 0)
 
 
-def fetches(tiles: int, blocks: int, ahead: int) -> list[Range]:
-    """Numbers of the tiles that a program fetches: ``ahead`` places before the loop, then the one in the loop."""
-    before = [(d * blocks, min((d + 1) * blocks, tiles) - 1) for d in range(ahead)]
-    return [numbers for numbers in (*before, (ahead * blocks, tiles - 1)) if numbers[0] <= numbers[1]]
-
-
 def _crossed(a: tuple[Ints, Mask], b: tuple[Ints, Mask]) -> tuple[Ints, Mask]:
     """The elements of two axes' cells, and which are inside on both."""
-    return (a[0][:, None] + b[0]).ravel(), (a[1][:, None] & b[1]).ravel()
-
-
-def _vectors(elements: Ints, item: int, vector: int) -> tuple[Ints, int, Mask, int]:
-    at, on = by_warps(elements[::vector])
-    return at, item, on, vector
+    return np.add.outer(a[0], b[0]).ravel(), np.logical_and.outer(a[1], b[1]).ravel()

@@ -3,64 +3,66 @@
 from __future__ import annotations
 
 from collections import Counter
-from math import prod
-from typing import Any
 
-import numpy as np
-
-from sparsegen.cost.counts.access import Counts, times
+from sparsegen.cost.counts import rim
 from sparsegen.cost.counts.base import Launch, Pass
-from sparsegen.cost.counts.stencil2row_fill import Fill
-from sparsegen.cost.counts.stencil2row_points import added
-from sparsegen.cost.counts.stencil2row_use import multiplied, pairs
-from sparsegen.cost.counts.stored import stored, stored_box
-from sparsegen.cost.counts.weights import fragments
-from sparsegen.ir.fuse import convolve
+from sparsegen.cost.counts.fused import Fused, Offsets
+from sparsegen.cost.counts.stencil2row_fill import Fill, Plane, pair
+from sparsegen.cost.counts.stencil2row_points import Points
+from sparsegen.cost.counts.stencil2row_use import multiply, pairs
+from sparsegen.cost.counts.stored import store
+from sparsegen.cost.counts.tally import Tally
+from sparsegen.cost.counts.weights import load_fragments
 from sparsegen.ir.heavy import HELD, heavy
 
 
 def launches(p: Pass) -> tuple[Launch, ...]:
-    """The fill, if it is explicit, and the products."""
-    box = stored_box(p)
-    if box is None:
-        return ()
-    fill, (planes, points) = Fill(p), planes_of(p)
-    s, g, name = p.schedule, p.geometry, p.stencil.name
-    explicit = s.transform == "explicit"
-    out: Counts = Counter()
-    own = 2 * g.depth // 4 * g.n_tiles  # registers of a plane's weights
-    if s.mma != "none":
-        held = not len(points) and (len(planes) == 1 or len(planes) * own <= HELD)
-        out.update(times(fragments(p, own * len(planes)), fill.blocks if held else fill.tiles))
+    """The fill, if it is explicit, the products, and the rim."""
+    f = Fused.of(p)
+    return (*(_inside(p, f) if f.stored else ()), *rim.launches(p))
+
+
+def _inside(p: Pass, f: Fused) -> tuple[Launch, ...]:
+    """All but the rim."""
+    fill, (planes, points), tally = Fill(p, f), _planes(p, f), Tally()
+    s, cells = p.schedule, pairs(p)
+    _weights(tally, p, fill, len(planes), bool(points))
     for plane in planes:
-        out.update(multiplied(p, fill.tiles, fill.slots))
-        if not explicit:
-            out.update(fill.filled(plane))
+        multiply(tally, p, fill.tiles, fill.slots)
+        if not fill.explicit:
+            fill.fill(tally, plane)
         if s.stages > 1:
-            out.update(fill.raw(plane))
-    if len(points):
-        out.update(added(p, fill.size, points))
-    wide = 2 if prod(p.shape[:-1]) == 1 or p.shape[-1] % 2 == 0 else 1
-    out.update(stored(p, box, fill.size, pairs(p), wide))
-    if explicit:
-        first = Launch(f"{name}_stencil2row", fill.padding() + fill.filled(()))
-        return first, Launch(name, out)
-    out.update(times(fill.padding(), fill.blocks))
+            fill.fetch(tally, plane)
+    if points:
+        Points(p, f, fill.size, points, cells, pair(f)).add(tally)
+    store(tally, f, fill.size, cells, pair(f))
+    if fill.explicit:
+        first = Tally()
+        fill.pad(first)
+        fill.fill(first, ())
+        return Launch(f"{f.name}_stencil2row", first.result()), Launch(f.name, tally.result())
+    fill.pad(tally)
     turns = s.warps * fill.tiles
-    out["barrier"] += (2 * len(planes) - (s.stages == 1)) * turns
+    # around each plane's fill; before the first one nothing is to be waited for, unless the block did a tile before
+    tally.issue("barrier", (2 * len(planes) - (s.stages == 1)) * turns)
     if s.stages > 1:
-        out["cp_wait"] += turns
-        out["cp_commit"] += turns + (s.stages - 1) * s.warps * fill.blocks
-    return (Launch(name, out),)
+        tally.issue("cp_wait", turns)
+        tally.issue("cp_commit", turns + (s.stages - 1) * s.warps * fill.blocks)
+    return (Launch(f.name, tally.result()),)
 
 
-def planes_of(p: Pass) -> tuple[list[tuple[int, ...]], Any]:
-    """Planes of the fused weights that are products, by how far they are away; offsets of all points of others."""
-    fused = convolve(p.stencil.weights, p.schedule.fuse)
-    taps = np.argwhere(fused != 0.0) - np.array(fused.shape) // 2
-    away, points = np.unique(taps[:, :-2], axis=0, return_counts=True)
-    if taps.shape[1] == 2:
-        return [()], taps[:0]
-    large = heavy([int(n) for n in points], p.geometry.k**2)
-    products = [tuple(int(i) for i in at) for at, is_large in zip(away, large, strict=True) if is_large]
-    return products, taps[[tuple(tap[:-2]) not in products for tap in taps]]
+def _weights(tally: Tally, p: Pass, fill: Fill, planes: int, points: bool) -> None:
+    """Fragments of weights: once a block where registers hold all of them, else anew for every tile."""
+    own = 2 * p.geometry.depth // 4 * p.geometry.n_tiles
+    held = not points and (planes == 1 or planes * own <= HELD)
+    if p.schedule.mma != "none":
+        n = planes * own * p.schedule.warps * (fill.blocks if held else fill.tiles)
+        load_fragments(tally, n, p.footprint.itemsize)
+
+
+def _planes(p: Pass, f: Fused) -> tuple[list[Plane], Offsets]:
+    """Planes of the fused weights that are products, by how far they are away; the points of all others."""
+    of = Counter(tap[:-2] for tap in f.taps)
+    large = heavy(list(of.values()), p.geometry.k ** (1 if p.footprint.flat else 2))
+    products = [plane for plane, is_large in zip(of, large, strict=True) if is_large]
+    return products, tuple(tap for tap in f.taps if tap[:-2] not in products)

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
-from sparsegen.cost.counts.access import Counts, Ints, in_global, period
-from sparsegen.cost.counts.base import Pass
-from sparsegen.cost.counts.border import sides_of
+from sparsegen.cost.counts.covering import covering, together
+from sparsegen.cost.counts.elements import request
+from sparsegen.cost.counts.fused import Fused
 from sparsegen.cost.counts.requests import Mask
-from sparsegen.cost.counts.covering import kinds, together
-from sparsegen.ir.fuse import inner_box, rim_width
-from sparsegen.ir.op import Box
-
-
-def stored_box(p: Pass) -> Box | None:
-    """The cells that the kernel stores, all but the rims that time fusion leaves; None if nothing is left to it."""
-    box = inner_box(p.shape, rim_width(p.stencil.weights, sides_of(p.stencil), p.schedule.fuse))
-    return box if all(low < high for low, high in box) else None
-
-
-def kept_cells(p: Pass) -> tuple[tuple[int, int], ...]:
-    """How many cells from each border keep their values (frozen sides of a single step)."""
-    return tuple(
-        (r if low.kind == "frozen" else 0, r if high.kind == "frozen" else 0) if p.schedule.fuse == 1 else (0, 0)
-        for r, (low, high) in zip(p.stencil.radius, p.stencil.sides, strict=True)
-    )
+from sparsegen.cost.counts.tally import Tally
+from sparsegen.cost.counts.tiles import Ints
 
 
 @dataclass(frozen=True)
@@ -52,50 +36,49 @@ class Pairs:
         ]
         return int((~np.isin(self.ops, beyond)).sum())
 
+    def places(self, at: tuple[int, ...], j: int) -> list[Ints]:
+        """Indices of cell ``j`` of each pair on all axes, in the tile that begins ``at``."""
+        return [*map(np.asarray, at[:-2]), at[-2] + self.rows, at[-1] + self.cols + j]
 
-def stored(p: Pass, box: Box, size: tuple[int, ...], pairs: Pairs, vector: int) -> Counts:
+
+def store(tally: Tally, f: Fused, size: tuple[int, ...], pairs: Pairs, vector: int) -> None:
     """The stores of all tiles of ``size``; ``vector``: 2 if a pair may be stored at once."""
-    item, dtype, keep = p.footprint.itemsize, p.stencil.dtype, kept_cells(p)
+    item = f.dtype.nbytes
     axes = [
-        kinds(n, tile, (max(low, k), min(high, n - j) - tile), prod(p.shape[axis + 1 :]), period(item))
-        for axis, (n, tile, (low, high), (k, j)) in enumerate(zip(p.shape, size, box, keep, strict=True))
+        covering(n, tile, (max(low, k), min(high, n - j)), prod(f.shape[axis + 1 :]), item)
+        for axis, (n, tile, (low, high), (k, j)) in enumerate(zip(f.shape, size, f.box, f.keep, strict=True))
     ]
-    cells = pairs.rows * p.shape[-1] + pairs.cols
-    out: Counts = Counter()
+    cells = pairs.rows * f.shape[-1] + pairs.cols
     for at, starts in together(axes):
-        border = any(
-            (low and first < low) or (high and first + tile > n - high)
-            for first, tile, n, (low, high) in zip(at, size, p.shape, keep, strict=True)
-        )
-        inside = [pairs.valid & _within(at, pairs, j, box) for j in (0, 1)]
-        if border:
+        inside = [pairs.valid & _within(f, pairs.places(at, j)) for j in (0, 1)]
+        if _keeps(f, at, size):
             for j in (0, 1):
-                held = inside[j] & _kept(at, pairs, j, p.shape, keep)
-                out.update(in_global("ld.global", cells + j, item, starts, held))
-            out[f"select.{dtype}"] += sum(pairs.live(j, p.shape) for j in (0, 1)) * int(starts.sum())
+                request(tally, "ld.global", cells + j, item, starts, inside[j] & _kept(f, pairs.places(at, j)))
+            live = sum(pairs.live(j, f.shape) for j in (0, 1))
+            tally.issue(f"select.{f.dtype}", live * int(starts.sum()))
         if vector == 2:
             whole = inside[0] & inside[1]
-            out.update(in_global("st.global", cells, item, starts, whole, 2))
+            request(tally, "st.global", cells, item, starts, whole, 2)
             inside = [i & ~whole for i in inside]
         for j in (0, 1):
-            out.update(in_global("st.global", cells + j, item, starts, inside[j]))
-    return out
+            request(tally, "st.global", cells + j, item, starts, inside[j])
 
 
-def _places(at: tuple[int, ...], pairs: Pairs, j: int) -> list[Ints]:
-    """Index of cell ``j`` of each pair, on each axis."""
-    return [*(np.asarray(i) for i in at[:-2]), at[-2] + pairs.rows, at[-1] + pairs.cols + j]
+def _within(f: Fused, places: list[Ints]) -> Mask:
+    """Which cells lie in the box."""
+    on = [(i >= low) & (i < high) for i, (low, high) in zip(places, f.box, strict=True)]
+    return np.logical_and.reduce(np.broadcast_arrays(*on))
 
 
-def _within(at: tuple[int, ...], pairs: Pairs, j: int, box: Box) -> Mask:
-    on = np.ones(pairs.rows.shape, dtype=bool)
-    for i, (low, high) in zip(_places(at, pairs, j), box, strict=True):
-        on &= (i >= low) & (i < high)
-    return on
+def _kept(f: Fused, places: list[Ints]) -> Mask:
+    """Which cells a frozen border keeps."""
+    on = [(i < low) | (i >= n - high) for i, n, (low, high) in zip(places, f.shape, f.keep, strict=True)]
+    return np.logical_or.reduce(np.broadcast_arrays(*on))
 
 
-def _kept(at: tuple[int, ...], pairs: Pairs, j: int, shape: tuple[int, ...], keep: tuple[tuple[int, int], ...]) -> Mask:
-    on = np.zeros(pairs.rows.shape, dtype=bool)
-    for i, n, (low, high) in zip(_places(at, pairs, j), shape, keep, strict=True):
-        on |= (i < low) | (i >= n - high if high else False)
-    return on
+def _keeps(f: Fused, at: tuple[int, ...], size: tuple[int, ...]) -> bool:
+    """Whether the tile that begins ``at`` reaches cells that a frozen border keeps."""
+    return any(
+        (low and first < low) or (high and first + tile > n - high)
+        for first, tile, n, (low, high) in zip(at, size, f.shape, f.keep, strict=True)
+    )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import numpy as np
 
-from sparsegen.cost.counts.access import Counts
-from sparsegen.cost.counts.base import Pass
-from sparsegen.cost.counts.requests import SECTOR
+from sparsegen.cost.counts.elements import aligned, request
+from sparsegen.cost.counts.tally import Tally
 
 
-def fragments(p: Pass, registers: int) -> Counts:
-    """Loads of so many registers by a block: 32 adjacent elements each."""
-    n, nbytes = registers * p.schedule.warps, 32 * p.footprint.itemsize
-    return Counter({"ld.global": n, "bytes.global.read": nbytes * n, "sectors.global.read": nbytes // SECTOR * n})
+def load_fragments(tally: Tally, registers: int, item: int) -> None:
+    """Loads of so many registers, all warps together: 32 adjacent elements each."""
+    request(tally, "ld.global", np.arange(32)[None], item, aligned(item, registers))
