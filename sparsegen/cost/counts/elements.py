@@ -39,9 +39,7 @@ def both(a: Ints, b: Ints) -> Ints:
     return np.array([sum(int(a[i] * b[(s - i) % n]) for i in range(n)) for s in range(n)], dtype=np.int64)
 
 
-def request(
-    tally: Tally, kind: str, at: Ints, item: int, starts: Ints, on: Mask | None = None, width: int = 1
-) -> None:
+def request(tally: Tally, kind: str, at: Ints, item: int, starts: Ints, on: Mask | None = None, width: int = 1) -> None:
     """Requests to global memory of ``width`` elements a lane at ``at`` [requests, 32], from each of ``starts`` on."""
     first = np.flatnonzero(starts)
     lanes = None if on is None else np.tile(on, (len(first), 1))

@@ -1,4 +1,4 @@
-"""Windows of tiles fetched from global memory, on any number of axes: into registers, or by cp.async to shared memory."""
+"""Windows of tiles fetched from global memory, on any number of axes: to registers, or by cp.async to shared memory."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class Fetched:
     def _tiles(self) -> Iterator[tuple[Ints, Mask, bool, Ints]]:
         """For each kind of tile: elements of its window from its first one, which are inside, edge, and ``starts``."""
         axes = [
-            reaches(n, *of, prod(self.f.shape[axis + 1 :]), self.f.dtype.nbytes)
-            for axis, (n, *of) in enumerate(
+            reaches(n, size, before, wide, ends, prod(self.f.shape[axis + 1 :]), self.f.dtype.nbytes)
+            for axis, (n, size, before, wide, ends) in enumerate(
                 zip(self.f.shape, self.size, self.before, self.wide, self.f.sides, strict=True)
             )
         ]

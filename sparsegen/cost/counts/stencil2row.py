@@ -43,7 +43,7 @@ def _inside(p: Pass, f: Fused) -> tuple[Launch, ...]:
         return Launch(f"{f.name}_stencil2row", first.result()), Launch(f.name, tally.result())
     fill.pad(tally)
     turns = s.warps * fill.tiles
-    # around each plane's fill; before the first one nothing is to be waited for, unless the block did a tile before
+    # before each fill of A and B and after it; a block of one tile has nothing to wait for before the first
     tally.issue("barrier", (2 * len(planes) - (s.stages == 1)) * turns)
     if s.stages > 1:
         tally.issue("cp_wait", turns)

@@ -67,13 +67,13 @@ def store(tally: Tally, f: Fused, size: tuple[int, ...], pairs: Pairs, vector: i
 def _within(f: Fused, places: list[Ints]) -> Mask:
     """Which cells lie in the box."""
     on = [(i >= low) & (i < high) for i, (low, high) in zip(places, f.box, strict=True)]
-    return np.logical_and.reduce(np.broadcast_arrays(*on))
+    return np.asarray(np.logical_and.reduce(np.broadcast_arrays(*on)), dtype=bool)
 
 
 def _kept(f: Fused, places: list[Ints]) -> Mask:
     """Which cells a frozen border keeps."""
     on = [(i < low) | (i >= n - high) for i, n, (low, high) in zip(places, f.shape, f.keep, strict=True)]
-    return np.logical_or.reduce(np.broadcast_arrays(*on))
+    return np.asarray(np.logical_or.reduce(np.broadcast_arrays(*on)), dtype=bool)
 
 
 def _keeps(f: Fused, at: tuple[int, ...], size: tuple[int, ...]) -> bool:
