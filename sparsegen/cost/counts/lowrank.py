@@ -58,7 +58,7 @@ def _multiply(tally: Tally, p: Pass, radius: tuple[int, int], pitch: int, rank: 
     blocks = g.tiles_per_warp + up(2 * rx, 8) // 8
     slice_, block = (i.reshape(-1, 1) for i in np.indices((deep, blocks)))
     row = np.minimum(4 * slice_ + T, g.m + 2 * ry - 1)  # beyond its window a warp reads a place near by, for zeros
-    col = 8 * block + (G // 2 ^ G % 2 * 6)
+    col = 8 * block + (G // 2 ^ G % 2 * 6)  # the order that makes the first product's sums operands of the second
     beyond = np.maximum(col - (8 * g.tiles_per_warp + 2 * rx - 1) + 3, 0) // 4 * 4
     tally.request("ld.shared", (row * pitch + col - beyond) * item, item, None, warps)
     for steps, n in ((deep, blocks), (2, across // 2 * g.tiles_per_warp), (1, across % 2 * g.tiles_per_warp)):
@@ -68,9 +68,8 @@ def _multiply(tally: Tally, p: Pass, radius: tuple[int, int], pitch: int, rank: 
 
 def _pairs(p: Pass) -> Pairs:
     """The pairs of outputs of a tile's lanes: 8 rows by 8 columns a request."""
-    g, parts = p.geometry, p.geometry.tiles_per_warp
-    strips = g.rows // g.m
-    warp, block, half = (i.reshape(-1, 1) for i in np.indices((p.schedule.warps, parts, g.m // 8)))
+    g, strips = p.geometry, p.geometry.rows // p.geometry.m
+    warp, block, half = (i.reshape(-1, 1) for i in np.indices((p.schedule.warps, g.tiles_per_warp, g.m // 8)))
     rows = warp % strips * g.m + 8 * half + G
-    cols = warp // strips * (8 * parts) + 8 * block + 2 * T
+    cols = warp // strips * (8 * g.tiles_per_warp) + 8 * block + 2 * T
     return Pairs(rows, cols, np.ones(rows.shape, dtype=bool), half.ravel())
