@@ -4,143 +4,162 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from sparsegen.cost.counts.axis import mapped, rows_between, rows_read, together, windows
 from sparsegen.cost.counts.base import Launch, Pass
-from sparsegen.cost.counts.column_levels import PERIODIC, Levels, Masks
-from sparsegen.cost.counts.fields import fused_radius, fused_taps
+from sparsegen.cost.counts.column_levels import PERIODIC, Block, Level, never_kept
+from sparsegen.cost.counts.fused import Fused
+from sparsegen.cost.counts.rows import along, fetched, of_planes, rows_fetched, rows_of, windows
 from sparsegen.cost.counts.tally import Tally
+from sparsegen.cost.counts.tiles import Kinds, unit
 from sparsegen.families.base import up
-from sparsegen.ir.boundary import Sides
+from sparsegen.ir.op import Sides
 
 LANES = np.arange(32)
 
 
 def launches(p: Pass) -> tuple[Launch, ...]:
-    """One launch: the border holds at every level, so no rim is left."""
-    return (_Column(p).launch(),)
+    """One launch: the border holds at every level, so nothing is left to a rim."""
+    f = Fused.of(p)
+    return (Launch(f.name, _Column(p, f).counts()),)
 
 
 @dataclass(frozen=True)
 class _Column:
-    """The numbers of a pass, axis by axis (slowest first) where there are three."""
+    """The numbers of a pass; a triple has one for each axis, slowest first."""
 
     p: Pass
+    f: Fused
+
+    @cached_property
+    def radius(self) -> tuple[int, int, int]:
+        """How far a level reaches."""
+        rz, ry, rx = (r * self.p.schedule.fuse for r in self.f.radius)
+        return rz, ry, rx
 
     @cached_property
     def piece(self) -> int:
         """Columns of a lane: 16 bytes."""
-        return 16 // self.p.footprint.itemsize
+        return 16 // self.f.dtype.nbytes
 
     @cached_property
-    def size(self) -> tuple[int, int]:
-        """Rows and columns of a block's window."""
-        return self.p.schedule.warps * self.p.schedule.lines, 32 * self.piece
+    def together(self) -> int:
+        """Columns that are copied and stored at once."""
+        return self.piece if self.f.shape[2] % self.piece == 0 else 1
 
     @cached_property
-    def lead(self) -> tuple[int, int]:
-        """Rows and columns of it before the first that is stored."""
-        _, ry, rx = fused_radius(self.p)
-        return self.p.schedule.levels * ry, up(self.p.schedule.levels * rx, 2 * self.piece)
+    def star(self) -> bool:
+        """Whether no plane needs its neighbours to complete another: then levels follow without a plane between."""
+        return self.radius[0] > 0 and all(sum(map(bool, tap)) <= 1 for tap in self.f.taps)
 
     @cached_property
-    def step(self) -> tuple[int, int]:
-        """Rows and columns that a block stores."""
-        return self.size[0] - 2 * self.lead[0], self.size[1] - 2 * self.lead[1]
+    def lag(self) -> int:
+        """Planes from a level to the next."""
+        return self.radius[0] + (not self.star)
+
+    @cached_property
+    def lead(self) -> tuple[int, int, int]:
+        """Cells of a window before the first that is stored."""
+        rz, ry, rx = (r * self.p.schedule.levels for r in self.radius)
+        return rz, ry, up(rx, 2 * self.piece)
+
+    @cached_property
+    def size(self) -> tuple[int, int, int]:
+        """Cells of a window; it has a plane a turn."""
+        s = self.p.schedule
+        delay = self.lead[0] + (s.levels - 1) * self.lag + self.radius[0]
+        return self.p.geometry.planes + delay, s.warps * s.lines, 32 * self.piece
+
+    @cached_property
+    def step(self) -> tuple[int, int, int]:
+        """Cells that a block stores."""
+        return self.p.geometry.planes, self.size[1] - 2 * self.lead[1], self.size[2] - 2 * self.lead[2]
+
+    @cached_property
+    def blocks(self) -> tuple[int, int, int]:
+        """How many there are."""
+        z, y, x = (-(-n // step) for n, step in zip(self.f.shape, self.step, strict=True))
+        return z, y, x
 
     @cached_property
     def sides(self) -> Sides:
         """The boundary; an axis that no tap leaves has none."""
-        return tuple(pair if r else PERIODIC
-                     for pair, r in zip(self.p.stencil.sides, self.p.stencil.radius, strict=True))  # fmt: skip
+        return tuple(pair if r else PERIODIC for pair, r in zip(self.f.sides, self.radius, strict=True))
+
+    def counts(self) -> dict[str, int]:
+        """Those of the launch."""
+        s, tally = self.p.schedule, Tally()
+        warps = prod(self.blocks) * s.warps
+        tally.issue("cp_commit", warps * (self.size[0] + s.stages - 1))
+        tally.issue("cp_wait", warps * self.size[0])
+        tally.issue("barrier", warps * self.size[0])
+        self._fetch(tally, warps * self.size[0] * s.lines)
+        self._levels(tally)
+        self._store(tally)
+        return tally.result()
+
+    def _windows(self, axis: int) -> Kinds:
+        """The windows along an axis; cells of it are so many bytes apart as rows, or planes, are."""
+        every = unit(prod(self.f.shape[axis + 1 :]), self.f.dtype.nbytes)
+        return windows(self.blocks[axis], self.step[axis], self.lead[axis], self.size[axis], self.f.shape[axis], every)
 
     @cached_property
-    def lag(self) -> int:
-        """Planes from a level to the next: a star's are complete without their neighbours."""
-        rz, taps = fused_radius(self.p)[0], fused_taps(self.p)
-        return rz if rz and bool((np.count_nonzero(taps, axis=1) <= 1).all()) else rz + 1
+    def local(self) -> Any:
+        """Columns of a window that lanes copy together, [pieces, 32]."""
+        return np.arange(0, self.piece, self.together)[:, None] + LANES * self.piece
 
     @cached_property
-    def above(self) -> int:
-        """Planes before the first that is stored."""
-        return self.p.schedule.levels * fused_radius(self.p)[0]
+    def across(self) -> tuple[Any, Any]:
+        """The same as columns of the field, [requests, 32], and how many windows each stands for."""
+        w = self._windows(2)
+        return (w.first[:, None, None] + self.local).reshape(-1, 32), np.repeat(w.times, len(self.local))
 
-    @cached_property
-    def turns(self) -> int:
-        """Planes that a block takes in."""
-        delay = self.above + (self.p.schedule.levels - 1) * self.lag + fused_radius(self.p)[0]
-        return self.p.geometry.planes + delay
+    def _fetch(self, tally: Tally, lines: int) -> None:
+        """Planes into the ring and out of it; ``lines`` rows of all warps."""
+        (nz, ny, nx), (deep, down, flat), item = self.f.shape, self.sides, self.f.dtype.nbytes
+        planes = rows_fetched(self._windows(0), self.size[0], nz, deep, ny * nx * item)
+        rows = rows_fetched(self._windows(1), self.size[1], ny, down, nx * item)
+        at, times = self.across
+        along(tally, "cp_async", fetched(at, nx, flat, self.together) * item, self.together * item, times,
+              of_planes(planes, rows))  # fmt: skip
+        tally.request("cp_async.shared", self.local * item, self.together * item, times=lines)
+        tally.request("ld.shared", LANES[None] * 16, 16, times=lines)
 
-    @cached_property
-    def blocks(self) -> tuple[int, int, int]:
-        """Blocks along each axis."""
-        nz, ny, nx = self.p.shape
-        return -(-nz // self.p.geometry.planes), -(-ny // self.step[0]), -(-nx // self.step[1])
+    def _store(self, tally: Tally) -> None:
+        """The cells of the window that are the block's, inside the field."""
+        (nz, ny, nx), item, (at, times) = self.f.shape, self.f.dtype.nbytes, self.across
+        mine = (self.local >= self.lead[2]) & (self.local < self.lead[2] + self.step[2])
+        on = np.tile(mine, (len(at) // len(mine), 1)) & (at < nx)
+        rows = of_planes(rows_of((0, nz), ny * nx * item), rows_of((0, ny), nx * item))
+        along(tally, "st.global", at * item, self.together * item, times, rows, on)
 
-    def launch(self) -> Launch:
-        s, t = self.p.schedule, Tally()
-        warps = int(np.prod(self.blocks)) * s.warps
-        t.add("cp_commit", warps * (self.turns + s.stages - 1))
-        t.add("cp_wait", warps * self.turns)
-        t.add("barrier", warps * self.turns)
-        self._move(t, warps)
-        self._levels(t)
-        return t.launch(self.p.stencil.name)
-
-    def _move(self, t: Tally, warps: int) -> None:
-        """Planes into the ring and out of it, and results to the field."""
-        p, s, itemsize = self.p, self.p.schedule, self.p.footprint.itemsize
-        (nz, ny, nx), planes = p.shape, p.geometry.planes
-        wraps = [low.kind == "periodic" for low, _ in self.sides]
-        row, plane = nx * itemsize, ny * nx * itemsize
-        deep = windows(self.blocks[0], planes, self.above, self.turns, nz, plane)
-        down = windows(self.blocks[1], self.step[0], self.lead[0], self.size[0], ny, row)
-        across = windows(self.blocks[2], self.step[1], self.lead[1], self.size[1], nx, itemsize)
-
-        count = self.piece if nx % self.piece == 0 else 1  # columns that are copied and stored at once
-        local = np.arange(0, self.piece, count)[:, None] + LANES * self.piece
-        column, times = across.starts[:, None, None] + local, np.repeat(across.times, len(local))
-        rows = together(rows_read(deep, self.turns, nz, wraps[0], plane),
-                        rows_read(down, self.size[0], ny, wraps[1], row))  # fmt: skip
-        at = mapped(column, nx, wraps[2], count).reshape(-1, 32)
-        t.along("cp_async", at * itemsize, count * itemsize, times, rows)
-        lines = warps * self.turns * s.lines
-        t.shared("cp_async.shared", local * itemsize, count * itemsize, lines)
-        t.shared("ld.shared", LANES[None] * 16, 16, lines)
-
-        on = (local >= self.lead[1]) & (local < self.lead[1] + self.step[1]) & (column < nx)
-        t.along("st.global", column.reshape(-1, 32) * itemsize, count * itemsize, times,
-                together(rows_between(0, nz, plane), rows_between(0, ny, row)), on.reshape(-1, 32))  # fmt: skip
-
-    def _levels(self, t: Tally) -> None:
-        """The levels of every turn, by what border its window touches."""
-        s, (bz, by, bx), planes = self.p.schedule, self.blocks, self.p.geometry.planes
-        first = np.arange(bz)[:, None] * planes - self.above + np.arange(self.turns)
-        last = (s.levels - 1) * self.lag + 2  # planes from the one that the last level completes to the first one's
-        deep = self._near(0, first - last, last + 2)
-        near_y, near_x = (
-            int(self._near(axis, np.arange(n) * self.step[axis - 1] - self.lead[axis - 1], self.size[axis - 1]).sum())
-            for axis, n in ((1, by), (2, bx))
-        )
-        beside = by * bx - (by - near_y) * (bx - near_x)
-        masks = Masks.of(self.sides, self.p.shape, self.lead, self.step, (by, bx), s.warps, s.lines, self.piece)
+    def _levels(self, tally: Tally) -> None:
+        """The levels of every turn, by the border that its window reaches."""
+        s, (_, by, bx) = self.p.schedule, self.blocks
+        behind = (s.levels - 1) * self.lag + 2  # planes from the one that the last level completes to the first one's
+        turn = self._starts(0)[:, None] + np.arange(self.size[0])
+        deep = self._reaches(0, turn - behind, behind + 2)
+        inner = prod(int((~self._reaches(axis, self._starts(axis), self.size[axis])).sum()) for axis in (1, 2))
+        block = Block(s.warps, s.lines, self.piece, self.f.shape, self.lead, self.step, self.blocks)
         for sides, turns in (
             (self.sides, int(deep.sum()) * by * bx),
-            ((PERIODIC, *self.sides[1:]), int((~deep).sum()) * beside),
-            ((), int((~deep).sum()) * (by * bx - beside)),
+            ((PERIODIC, *self.sides[1:]), int((~deep).sum()) * (by * bx - inner)),
+            ((), int((~deep).sum()) * inner),
         ):
-            levels = Levels(fused_taps(self.p), fused_radius(self.p), s.lines, self.piece, self.p.shape, sides,
-                            self.lag == fused_radius(self.p)[0], masks, self.p.footprint.dtype)  # fmt: skip
-            levels.add(t, turns * s.warps * s.levels)
-            for plane, add in ((0, levels.add_image_before), (self.p.shape[0] - 1, levels.add_image_behind)):
-                hits = sum(int((deep & (first - level * self.lag == plane)).sum()) for level in range(s.levels))
-                add(t, hits * by * bx * s.warps)
+            level = Level(self.f.taps, self.radius, block, sides, self.star, never_kept(block, sides), self.f.sums)
+            level.turn(tally, turns * s.warps * s.levels)
+            for plane, image in ((0, level.image_before), (self.f.shape[0] - 1, level.image_behind)):
+                hits = sum(int((deep & (turn - n * self.lag == plane)).sum()) for n in range(s.levels))
+                image(tally, hits * by * bx * s.warps)
 
-    def _near(self, axis: int, first: Any, size: int) -> Any:
+    def _starts(self, axis: int) -> Any:
+        """First cells of all windows of an axis."""
+        return np.arange(self.blocks[axis]) * self.step[axis] - self.lead[axis]
+
+    def _reaches(self, axis: int, first: Any, size: int) -> Any:
         """Whether windows of an axis reach beyond a side of it that is not periodic."""
-        if self.sides[axis][0].kind == "periodic":
-            return np.zeros(np.shape(first), bool)
-        return (first < 0) | (first + size > self.p.shape[axis])
+        bordered = self.sides[axis][0][0] != "periodic"
+        return ((first < 0) | (first + size > self.f.shape[axis])) & bordered

@@ -1,4 +1,4 @@
-"""What one level of ``column`` costs a warp, with the border that its window touches, by the structure of the taps.
+"""What one level of ``column`` costs a warp, with the border that its window reaches, by the structure of the taps.
 
 A thread has ``lines`` x ``piece`` cells of a plane.  Values of other columns come by shuffle, those of other rows from
 the neighbouring warp's edge rows; a border that holds at every level is a ``select`` for each value that it decides.
@@ -6,161 +6,158 @@ the neighbouring warp's edge rows; a border that holds at every level is a ``sel
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from sparsegen.boundary import periodic
+from sparsegen.cost.counts.fused import Offsets
 from sparsegen.cost.counts.tally import Tally
-from sparsegen.ir.boundary import Side, Sides
+from sparsegen.ir.op import Sides, SideSpec
+from sparsegen.ir.types import DType
 
-PERIODIC: Final = (periodic, periodic)
-Offset = tuple[int, int, int]
+PERIODIC: Final[tuple[SideSpec, SideSpec]] = (("periodic", 0.0), ("periodic", 0.0))
+Offset = tuple[int, ...]
 _LANES = np.arange(32)
 
 
 @dataclass(frozen=True)
-class Masks:
-    """A thread's cells that a frozen side of the two fastest axes keeps: those it may keep, those it surely does.
+class Block:
+    """Who has which cells: ``warps`` of 32 lanes, ``lines`` x ``piece`` cells each; a triple has one for each axis."""
 
-    As far as bounds of rows and columns tell, for all threads at once; bit i is cell i.
+    warps: int
+    lines: int
+    piece: int  #: columns of a lane
+    shape: Offset
+    lead: Offset  #: cells of a window before the first that is stored
+    step: Offset  #: cells from a window to the next
+    blocks: Offset  #: windows
+
+    @property
+    def cells(self) -> int:
+        """Cells of a thread."""
+        return self.lines * self.piece
+
+    def span(self, axis: int, place: int) -> tuple[int, int]:
+        """Bounds of a cell's row (axis 1) or column (2), over all windows; ``place`` is that within its thread."""
+        low = place - self.lead[axis]
+        threads, own = ((self.warps, self.lines), (32, self.piece))[axis - 1]
+        return low, low + (self.blocks[axis] - 1) * self.step[axis] + (threads - 1) * own
+
+
+def never_kept(block: Block, sides: Sides) -> frozenset[int]:
+    """A thread's cells that no frozen side of the two fastest axes ever keeps, so far as bounds tell.
+
+    The kernel has a mask of the cells that are kept.  Bounds of a number tell of its bits only that those above the
+    highest that can be set are not; unless some are known to be set, and none below them can change.
     """
-
-    may: int
-    must: int
-
-    @classmethod
-    def of(
-        cls, sides: Sides, shape: tuple[int, ...], lead: tuple[int, int], step: tuple[int, int],
-        blocks: tuple[int, int], warps: int, lines: int, piece: int,
-    ) -> Masks:  # fmt: skip
-        """The masks of blocks that have so many rows and columns, ``step`` of them apart."""
-        units, own = (warps, 32), (lines, piece)
-        may, must = 0, 0
-        for bit, place in enumerate(np.ndindex(own)):
-            some, sure = False, False
-            for axis in (0, 1):
-                low = place[axis] - lead[axis]
-                high = low + (blocks[axis] - 1) * step[axis] + (units[axis] - 1) * own[axis]
-                for side, first, last in ((0, low, high), (1, -high, -low)):
-                    limit = 1 if side == 0 else 2 - shape[axis + 1]  # kept: below 1, or from the last cell on
-                    if sides[axis + 1][side].kind == "frozen":
-                        some |= first < limit
-                        sure |= last < limit
-            may, must = may | some << bit, must | sure << bit
-        return cls(may, must)
-
-    def never(self, bit: int) -> bool:
-        """Whether bounds rule out that the cell is kept: bits are told apart only above all that may be set."""
-        return self.may >> bit == self.must >> bit and not self.may >> bit & 1
+    may, must = 0, 0
+    for bit, place in enumerate(np.ndindex(block.lines, block.piece)):
+        some, sure = [False], [False]
+        for axis, pair in enumerate(sides[1:], 1):
+            low, high = block.span(axis, place[axis - 1])
+            n = block.shape[axis]
+            if pair[0][0] == "frozen":
+                some, sure = [*some, low < 1], [*sure, high < 1]
+            if pair[1][0] == "frozen":
+                some, sure = [*some, high >= n - 1], [*sure, low >= n - 1]
+        may, must = may | any(some) << bit, must | any(sure) << bit
+    return frozenset(i for i in range(block.cells) if may >> i == must >> i and not may >> i & 1)
 
 
 @dataclass(frozen=True)
-class Levels:
-    """One level's turn; ``sides`` is empty away from every border, ``star`` where planes need no neighbours."""
+class Level:
+    """One level's turn of a warp; ``sides`` is empty away from every border."""
 
-    taps: Any  #: offsets of the weights, [taps, 3]
+    taps: Offsets
     radius: Offset
-    lines: int
-    piece: int
-    shape: tuple[int, ...]
+    block: Block
     sides: Sides
-    star: bool
-    masks: Masks
-    dtype: str
+    star: bool  #: planes are completed from their own place alone
+    free: frozenset[int]  #: cells that no frozen side of the two fastest axes keeps
+    dtype: DType
 
-    @cached_property
-    def offsets(self) -> list[Offset]:
-        return [(int(z), int(y), int(x)) for z, y, x in self.taps]
+    def turn(self, tally: Tally, times: int) -> None:
+        """``times`` turns, without the images of a mirrored slowest axis."""
+        (rz, ry, _), cells, images = self.radius, self.block.cells, [*self._before, *self._behind]
+        again = len(self._behind) if self.star else 0  # a star's first part has let go of those weights
+        tally.issue("ld.param", times * (len(self.taps) + again))
+        begins = int(any(tap[0] == -rz for tap in self.taps))  # the farthest plane's sum begins with a product
+        self._sums(tally, times, len(self.taps), begins)
+        # what completes a star's plane is done before neighbours are asked
+        late = [*(tap for tap in self.taps if not self.star or tap[0] < rz), *images]
+        tally.issue("shfl", times * len(self._shuffled(late)))
+        kept = self._kept * (2 if rz else 1)  # of the plane itself, and of the one that it completes
+        tally.issue(f"select.{self.dtype}", times * (self._outside * cells + self._mirrored(self.taps) + kept))
+        tally.request("st.shared", _LANES[None] * 16, 16, times=times * 2 * ry)
+        tally.request("ld.shared", _LANES[None] * 16, 16, times=times * self._rows_beyond(late))
 
-    @cached_property
-    def cells(self) -> int:
-        return self.lines * self.piece
+    def image_before(self, tally: Tally, times: int) -> None:
+        """``times`` times, what the first plane's image before it gives to the plane itself."""
+        self._sums(tally, times, len(self._before), min(1, len(self._before)))
+        tally.issue(f"select.{self.dtype}", times * self._mirrored(self._before))
 
-    @cached_property
-    def late(self) -> list[Offset]:
-        """Taps that are added after the barrier: all, but of a star those that complete a plane from its own place."""
-        return [o for o in self.offsets if not self.star or o[0] < self.radius[0]]
-
-    @cached_property
-    def kept(self) -> int:
-        """Cells for which a frozen side may have to decide."""
-        if "frozen" in (self._kind(0, 0), self._kind(0, 1)):
-            return self.cells
-        if any(side.kind == "frozen" for pair in self.sides[1:] for side in pair):
-            return sum(not self.masks.never(i) for i in range(self.cells))
-        return 0
-
-    def add(self, t: Tally, times: int) -> None:
-        """A level of a turn, ``times`` times a warp; without the images of a mirrored slowest axis."""
-        rz, ry, _ = self.radius
-        images = self._image(-1, "before") + self._image(1, "behind")
-        t.add("ld.param", times * (len(self.offsets) + (len(self._image(1, "behind")) if self.star else 0)))
-        begins = len({o[0] for o in self.offsets} & {-rz})  # the farthest plane's sum begins with a product
-        t.add(f"mul.{self.dtype}", times * begins * self.cells)
-        t.add(f"fma.{self.dtype}", times * (len(self.offsets) - begins) * self.cells)
-        t.add("shfl", times * len(self._shuffled([*self.late, *images])))
-        selects = self._outside() + self._mirrored(self.offsets) + self.kept * (2 if rz else 1)
-        t.add(f"select.{self.dtype}", times * selects)
-        edges = _LANES[None] * 16
-        t.shared("st.shared", edges, 16, times * 2 * ry)
-        t.shared("ld.shared", edges, 16, times * self._rows_beyond([*self.late, *images]))
-
-    def add_image_before(self, t: Tally, times: int) -> None:
-        """The first plane's own image, ``times`` times a warp."""
-        self._add_image(t, self._image(-1, "before"), times, begins=1, kept=0)
-
-    def add_image_behind(self, t: Tally, times: int) -> None:
-        """The last plane's own image, ``times`` times a warp."""
+    def image_behind(self, tally: Tally, times: int) -> None:
+        """``times`` times, what the last plane's image behind it gives to the plane itself."""
         if self._kind(0, 1) == "neumann":
-            self._add_image(t, self._image(1, "behind"), times, begins=0, kept=self.kept)
+            self._sums(tally, times, len(self._behind), 0)
+            tally.issue(f"select.{self.dtype}", times * (self._mirrored(self._behind) + self._kept))
 
-    def _add_image(self, t: Tally, taps: list[Offset], times: int, begins: int, kept: int) -> None:
-        begins = min(begins, len(taps))
-        t.add(f"mul.{self.dtype}", times * begins * self.cells)
-        t.add(f"fma.{self.dtype}", times * (len(taps) - begins) * self.cells)
-        t.add(f"select.{self.dtype}", times * (self._mirrored(taps) + kept))
+    def _sums(self, tally: Tally, times: int, taps: int, begins: int) -> None:
+        """Products of every cell with so many taps; ``begins`` of them begin a sum."""
+        tally.issue(f"mul.{self.dtype}", times * begins * self.block.cells)
+        tally.issue(f"fma.{self.dtype}", times * (taps - begins) * self.block.cells)
 
     def _kind(self, axis: int, high: int) -> str:
-        return self.sides[axis][high].kind if self.sides else ""
+        return self.sides[axis][high][0] if self.sides else ""
 
-    def _image(self, dz: int, where: str) -> list[Offset]:
-        """Taps of the plane's image beyond a neumann side of the slowest axis."""
-        mirrored = self._kind(0, int(where == "behind")) == "neumann"
-        return [o for o in self.offsets if o[0] == dz] if mirrored else []
+    @cached_property
+    def _before(self) -> Sequence[Offset]:
+        """Taps of the image before a mirrored first plane."""
+        return [tap for tap in self.taps if tap[0] == -1 and self._kind(0, 0) == "neumann"]
 
+    @cached_property
+    def _behind(self) -> Sequence[Offset]:
+        """Taps of the image behind a mirrored last plane."""
+        return [tap for tap in self.taps if tap[0] == 1 and self._kind(0, 1) == "neumann"]
+
+    @cached_property
+    def _kept(self) -> int:
+        """Selects of values that a frozen side may keep: one a cell."""
+        kinds = [{side[0] for side in pair} for pair in self.sides]
+        if "frozen" in set().union(*kinds[:1]):
+            return self.block.cells
+        return self.block.cells - len(self.free) if "frozen" in set().union(*kinds[1:]) else 0
+
+    @cached_property
     def _outside(self) -> int:
-        """Selects of a dirichlet value: one a cell if all sides hold the same, else one for each side."""
-        held: list[Side] = [side for pair in self.sides for side in pair if side.kind == "dirichlet"]
-        return self.cells * (len(held) if len({side.value for side in held}) > 1 else min(1, len(held)))
+        """Selects of a dirichlet value for a cell: one if all sides hold the same, else one for each of them."""
+        held = [value for pair in self.sides for kind, value in pair if kind == "dirichlet"]
+        return len(held) if len(set(held)) > 1 else min(1, len(held))
 
     def _mirrored(self, taps: Iterable[Offset]) -> int:
-        """Selects of edge cells across neumann sides of the two fastest axes, for every cell and tap."""
+        """Selects of edge cells across mirrored sides of the two fastest axes, for all cells and some taps."""
         total = 0
-        for _, dy, dx in taps:
-            across = 0
-            if dx and self._kind(2, int(dx > 0)) == "neumann":
-                border = self.shape[2] - 1 if dx > 0 else 0
-                across = self.lines  # one column of a thread can lie at the border
-                assert 0 <= border % self.piece < self.piece
-            total += 2 * across + self.cells if dy and self._kind(1, int(dy > 0)) == "neumann" else across
+        for _, dy, dx in taps:  # of a thread's columns one can lie at the border, of its rows each
+            across = self.block.lines if dx and self._kind(2, int(dx > 0)) == "neumann" else 0
+            twice = dy and self._kind(1, int(dy > 0)) == "neumann"
+            total += 2 * across + self.block.cells if twice else across
         return total
 
     def _shuffled(self, taps: Iterable[Offset]) -> set[tuple[int, int]]:
-        """(row, column) of the values that come from the neighbouring lanes; rows of neighbours included."""
+        """(row, column) of the values that come from neighbouring lanes."""
         found: set[tuple[int, int]] = set()
         for _, dy, dx in taps:
-            beyond = range(dx, 0) if dx < 0 else range(self.piece, self.piece + dx)
-            rows = {line + dy for line in range(self.lines)}
+            beyond = range(dx, 0) if dx < 0 else range(self.block.piece, self.block.piece + dx)
+            rows = {line + dy for line in range(self.block.lines)}
             if dy and self._kind(1, int(dy > 0)) == "neumann":
-                rows |= set(range(self.lines))
+                rows |= set(range(self.block.lines))  # the edge cell may stand in
             found |= {(row, column) for row in rows for column in beyond}
         return found
 
     def _rows_beyond(self, taps: Iterable[Offset]) -> int:
         """Rows of the neighbouring warps that some tap reads."""
-        rows = {line + dy for _, dy, _ in taps for line in range(self.lines)}
-        return len(rows - set(range(self.lines)))
+        rows = {line + dy for _, dy, _ in taps for line in range(self.block.lines)}
+        return len(rows - set(range(self.block.lines)))

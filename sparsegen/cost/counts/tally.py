@@ -1,4 +1,4 @@
-"""Counts of a launch, added up request by request; one request stands for all that are like it."""
+"""Adding up what warps issue, and what their requests for memory move and cost."""
 
 from __future__ import annotations
 
@@ -6,54 +6,56 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from sparsegen.cost.counts.axis import Rows
-from sparsegen.cost.counts.base import Launch
-from sparsegen.cost.counts.requests import sectors, wavefronts
+from sparsegen.cost.counts.requests import Addresses, Mask, sectors, wavefronts
 
-#: What a request to global memory counts as: its bytes, its sectors.
-_GLOBAL = {"ld.global": "read", "cp_async": "read", "st.global": "write"}
-#: What a request to shared memory counts as: the way of its bytes, the kind of its wavefronts.
-_SHARED = {"ld.shared": ("read", "shared"), "st.shared": ("write", "shared"), "cp_async.shared": ("write", "cp_async")}
-_ONE: Rows = {0: 1}
+Ints = npt.NDArray[np.int64]
+#: Kind of request -> its count of bytes, and what names its cost (sectors of global memory, else wavefronts).
+REQUESTS = {
+    "ld.global": ("bytes.global.read", "sectors.global.read"),
+    "st.global": ("bytes.global.write", "sectors.global.write"),
+    "cp_async": ("bytes.global.read", "sectors.global.read"),
+    "ld.shared": ("bytes.shared.read", "shared"),
+    "st.shared": ("bytes.shared.write", "shared"),
+    "cp_async.shared": ("bytes.shared.write", "cp_async"),
+}
 
 
 class Tally:
-    """The counts of one launch."""
+    """The counts of one launch, by name."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
-    def add(self, name: str, times: int) -> None:
-        """An instruction that ``times`` warps issue."""
-        self.counts[name] += times
+    def issue(self, name: str, warps: int) -> None:
+        """So many warps issue an instruction of this class."""
+        self.counts[name] += int(warps)
 
-    def along(self, name: str, at: Any, nbytes: int, times: Any, rows: Rows = _ONE, on: Any = None) -> None:
-        """Requests ``at`` [requests, 32] of ``nbytes`` a lane to each of some rows; the i-th ``times[i]`` times a row.
+    def request(self, kind: str, at: Addresses, nbytes: int, on: Mask | None = None, times: Ints | int = 1) -> None:
+        """Requests of ``nbytes`` a lane at byte addresses ``at`` [requests, 32], each made so many ``times``.
 
-        Addresses are in bytes from the start of a row.
+        A request of no lane is not made.
         """
         lanes = np.full(len(at), 32) if on is None else on.sum(axis=1)
-        each = np.broadcast_to(times, len(at)) * (lanes > 0)
-        all_rows, way = sum(rows.values()), _GLOBAL[name]
-        self.counts[name] += all_rows * int(each.sum())
-        self.counts[f"bytes.global.{way}"] += all_rows * int((each * lanes).sum()) * nbytes
-        for start, n in rows.items():
-            self.counts[f"sectors.global.{way}"] += n * int((each * sectors(at + start, nbytes, on)).sum())
+        self.moved(kind, lanes, nbytes, times)
+        if kind.endswith(".shared"):
+            cost, least = wavefronts(at, nbytes, on)
+            self.waves(kind, int((cost * times).sum()), int((least * times).sum()))
+        else:
+            self.counts[REQUESTS[kind][1]] += int((sectors(at, nbytes, on) * times).sum())
 
-    def shared(self, name: str, at: Any, nbytes: int, times: Any, on: Any = None) -> None:
-        """Requests ``at`` [requests, 32] of ``nbytes`` a lane to shared memory, the i-th ``times[i]`` times."""
-        lanes = np.full(len(at), 32) if on is None else on.sum(axis=1)
-        each = np.broadcast_to(times, len(at)) * (lanes > 0)
-        if not each.any():
-            return
-        way, kind = _SHARED[name]
-        taken, least = wavefronts(at, nbytes, on)
-        self.counts[name] += int(each.sum())
-        self.counts[f"bytes.shared.{way}"] += int((each * lanes).sum()) * nbytes
-        self.counts[f"wavefronts.{kind}"] += int((each * taken).sum())
-        self.counts[f"conflicts.{kind}"] += int((each * (taken - least)).sum())
+    def moved(self, kind: str, lanes: Any, nbytes: int, times: Ints | int = 1) -> None:
+        """Only the instructions and bytes of requests of so many lanes each."""
+        self.counts[kind] += int(((lanes > 0) * times).sum())
+        self.counts[REQUESTS[kind][0]] += int((lanes * times).sum()) * nbytes
 
-    def launch(self, kernel: str) -> Launch:
-        """The launch of that name with these counts."""
-        return Launch(kernel, {k: int(n) for k, n in self.counts.items() if n or k.startswith("conflicts.")})
+    def waves(self, kind: str, cost: int, least: int) -> None:
+        """Only the wavefronts of requests for shared memory, and how many there would be without conflicts."""
+        name = REQUESTS[kind][1]
+        self.counts[f"wavefronts.{name}"] += cost
+        self.counts[f"conflicts.{name}"] += cost - least
+
+    def result(self) -> dict[str, int]:
+        """What is not zero."""
+        return {name: n for name, n in self.counts.items() if n}
