@@ -147,7 +147,7 @@ class _Strips:
         tally.request("st.shared", sums * item, item, times=turns * (s.levels - 1) * s.strips * self.eights)
 
     def _operand(self, i: int) -> Ints:
-        """Elements that the lanes read for slice ``i``: whole quads of columns row by row, then what is left of both."""
+        """Elements that lanes read for slice ``i``: quads of columns, row by row, then what is left of both rows."""
         (quads, rest), k = self.quads, LANES % 4
         row, column = np.divmod(4 * (i - PATCH[0] * quads) + k, max(1, rest))
         column = column + 4 * quads

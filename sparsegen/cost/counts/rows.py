@@ -55,9 +55,7 @@ def of_planes(planes: Rows, rows: Rows) -> Rows:
     return out
 
 
-def along(
-    tally: Tally, kind: str, at: Addresses, nbytes: int, times: Any, rows: Rows, on: Mask | None = None
-) -> None:
+def along(tally: Tally, kind: str, at: Addresses, nbytes: int, times: Any, rows: Rows, on: Mask | None = None) -> None:
     """Requests of global memory at bytes ``at`` [requests, 32] of each row, the i-th ``times[i]`` times a row."""
     for start, n in rows.items():
         tally.request(kind, at + start, nbytes, on, times * n)
