@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsegen.cost.counts.base import Pass
+from sparsegen.cost.counts.tiles import frozen
 from sparsegen.dsl.stencil import Stencil, round_to
 from sparsegen.families import family
 from sparsegen.ir.fuse import convolve, inner_box, rim_width, strips
@@ -82,7 +83,4 @@ class Fused:
     @property
     def keep(self) -> tuple[tuple[int, int], ...]:
         """Cells at each border that the main launch leaves as they are: frozen sides of a single step."""
-        return tuple(
-            (r * (low[0] == "frozen" and self.steps == 1), r * (high[0] == "frozen" and self.steps == 1))
-            for r, (low, high) in zip(self.radius, self.sides, strict=True)
-        )
+        return frozen(self.radius, self.sides) if self.steps == 1 else ((0, 0),) * len(self.shape)

@@ -32,23 +32,26 @@ class Tally:
         """So many warps issue an instruction of this class."""
         self.counts[name] += int(warps)
 
-    def request(self, kind: str, at: Addresses, nbytes: int, on: Mask | None = None, times: Ints | int = 1) -> None:
-        """Requests of ``nbytes`` a lane at byte addresses ``at`` [requests, 32], each made so many ``times``.
+    def request(self, kind: str, at: Addresses, nbytes: int, on: Mask | None = None, times: Ints | int = 1) -> int:
+        """Requests of ``nbytes`` a lane at byte addresses ``at`` [requests, 32], each made so many ``times``: how many.
 
         A request of no lane is not made.
         """
         lanes = np.full(len(at), 32) if on is None else on.sum(axis=1)
-        self.moved(kind, lanes, nbytes, times)
+        made = self.moved(kind, lanes, nbytes, times)
         if kind.endswith(".shared"):
             cost, least = wavefronts(at, nbytes, on)
             self.waves(kind, int((cost * times).sum()), int((least * times).sum()))
         else:
             self.counts[REQUESTS[kind][1]] += int((sectors(at, nbytes, on) * times).sum())
+        return made
 
-    def moved(self, kind: str, lanes: Any, nbytes: int, times: Ints | int = 1) -> None:
+    def moved(self, kind: str, lanes: Any, nbytes: int, times: Ints | int = 1) -> int:
         """Only the instructions and bytes of requests of so many lanes each."""
-        self.counts[kind] += int(((lanes > 0) * times).sum())
+        made = int(((lanes > 0) * times).sum())
+        self.counts[kind] += made
         self.counts[REQUESTS[kind][0]] += int((lanes * times).sum()) * nbytes
+        return made
 
     def waves(self, kind: str, cost: int, least: int) -> None:
         """Only the wavefronts of requests for shared memory, and how many there would be without conflicts."""

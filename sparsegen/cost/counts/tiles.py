@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsegen.cost.counts.requests import SECTOR
-from sparsegen.ir.op import Box, SideSpec, tile_counts
+from sparsegen.ir.op import Box, Sides, SideSpec, tile_counts
 
 Ints = npt.NDArray[np.int64]
 Range = tuple[int, int]  #: lowest and highest value
@@ -21,6 +21,16 @@ class Kinds:
 
     first: Ints
     times: Ints
+
+    def cells(self, offset: Ints) -> tuple[Ints, Ints]:
+        """The cells ``offset`` [warps, lanes] into a tile of each kind, as [kinds x warps, lanes], and how often each
+        occurs."""
+        cells = (self.first[:, None, None] + offset).reshape(-1, offset.shape[1])
+        return cells, np.repeat(self.times, len(offset))
+
+
+#: The offset of a tile of a single cell.
+ONE_CELL: Ints = np.zeros((1, 1), dtype=np.int64)
 
 
 def kinds(cells: Range, size: int, plain: Range, unit: int) -> Kinds:
@@ -77,6 +87,13 @@ def held(i: Ints, n: int, sides: tuple[SideSpec, SideSpec]) -> npt.NDArray[np.bo
     """Whether index ``i`` is read from the field, and is not a cell that holds a dirichlet side's number."""
     outside = ((i < 0) & (sides[0][0] == "dirichlet")) | ((i >= n) & (sides[1][0] == "dirichlet"))
     return ~outside
+
+
+def frozen(radius: tuple[int, ...], sides: Sides) -> tuple[tuple[int, int], ...]:
+    """How many cells at both ends of each axis keep their values."""
+    return tuple(
+        (r * (low[0] == "frozen"), r * (high[0] == "frozen")) for r, (low, high) in zip(radius, sides, strict=True)
+    )
 
 
 @dataclass(frozen=True)
