@@ -12,11 +12,13 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sparsegen.cost.counts.base import Launch
 from sparsegen.cost.counts.cells import Lines, Places, Warps
 from sparsegen.cost.counts.tally import Tally
-from sparsegen.cost.counts.tiles import ONE_CELL, Choices, Ints, Range, frozen, kinds, mapped, starts, unit
-from sparsegen.ir import formula
+from sparsegen.cost.counts.tiles import ONE_CELL, Choices, Range, frozen, kinds, mapped, starts, unit
+from sparsegen.ir import formula as f
 from sparsegen.ir.op import Sides
 from sparsegen.ir.types import DTYPES
 
@@ -38,7 +40,7 @@ class _Step:
 
     def __init__(self, update: Update, shape: tuple[int, ...], schedule: UpdateSchedule) -> None:
         self.update, self.shape, self.dtype, self.tally = update, shape, DTYPES[update.dtype], Tally()
-        self.code, self.results = formula.contract(update.code, update.results)
+        self.code, self.results = f.contract(update.code, update.results)
         cols, rows = schedule.block if len(shape) > 1 else (schedule.threads, 1)
         self.column = schedule.column if len(shape) > 1 else 1
         self.warps = Warps.of(rows, cols)
@@ -56,7 +58,7 @@ class _Step:
 
     def _inner(self, axis: int) -> Range:
         """Cells of an axis that read nothing outside it and that no border keeps."""
-        reach = [offset[axis] for _, _, offset in formula.reads(self.code)]
+        reach = [offset[axis] for _, _, offset in f.reads(self.code)]
         before = max(0, *(-o for o in reach), *(keep[axis][0] for keep in self.keep))
         after = max(0, *reach, *(keep[axis][1] for keep in self.keep))
         return before, self.shape[axis] - after
@@ -64,103 +66,88 @@ class _Step:
     def counts(self) -> dict[str, int]:
         """Those of the launch."""
         for w in self.warps:
-            for row in range(self.column):
-                self._border(w, row)
             self._inside(w)
+            self._border(w)
         return self.tally.result()
 
-    # ------------------------------------------------------------------------------------------------ both ways
     @cached_property
     def _arithmetic(self) -> Counter[str]:
         """Instructions of a cell that are not memory's."""
         out = Counter[str]()
         for node in self.code:
             op = str(node[0])
-            if op in formula.COMPARE:
+            if op in f.COMPARE:
                 out[f"compare.{self.dtype}"] += 1
             elif op == "where":
                 out[f"select.{self.dtype}"] += 1
-            elif op in formula.SIGNATURES and op not in formula.LOGIC:
+            elif op in f.SIGNATURES and op not in f.LOGIC:
                 out[f"{op}.{self.dtype}"] += 1
         return out
 
-    def _work(self, warps: int) -> None:
-        for name, n in self._arithmetic.items():
-            self.tally.issue(name, n * warps)
+    def _ask(self, kind: str, w: Warps, tap: f.Offset, rows: int, *, inside: bool, sides: Sides | None = None) -> int:
+        """Requests for a neighbour of the first ``rows`` cells of the threads inside, or of the others: how many.
 
-    def _lines(self, w: Warps, row: int, tap: tuple[int, ...], sides: Sides | None) -> Lines:
-        """The rows that a neighbour of cells ``row`` below the first of each thread is read from.
-
-        ``sides``: where cells outside are read; None for cells that are not tested.
+        ``sides``: what the neighbour is read by where it lies outside; None if it cannot.
         """
-        places: list[Places] = []
-        for axis, (k, n, (low, high)) in enumerate(zip(self.kinds[:-1], self.shape, self.inner, strict=False)):
-            own = axis == len(self.shape) - 2
-            first, times = k.cells(w.row * self.column if own else ONE_CELL)
-            cell, last = first + (row if own else 0), first + (self.column - 1 if own else 0)
-            flags = VALID * (cell < n) + INNER * ((first >= low) & (last < high))
-            at = cell + tap[axis]
-            places.append(Places(at if sides is None else mapped(at, n, sides[axis]), flags, times))
-        return Lines.of(places, self.shape, self.dtype.nbytes)
+        *upper, x = range(len(self.shape))
+        k, n, (low, high) = self.kinds[x], self.shape[x], self.inner[x]
+        lines = Lines.of([self._places(w, axis, tap, rows, sides) for axis in upper], self.shape, self.dtype.nbytes)
+        col = k.first[:, None] + w.col
+        flags = lines.flags[:, None] & (VALID * (col < n) + INNER * ((col >= low) & (col < high)))
+        mask = ((flags & INNER > 0) if inside else (flags == VALID)) & w.on
+        at, times = lines.meet(k, col + tap[x] if sides is None else mapped(col + tap[x], n, sides[x]))
+        return self.tally.request(kind, at * self.dtype.nbytes, self.dtype.nbytes, mask.reshape(-1, 32), times)
 
-    def _request(self, kind: str, w: Warps, lines: Lines, cols: Ints, on: Any) -> int:
-        """A request of every warp for the cells of ``lines`` in ``cols`` [kinds of x, 32]; how many have a lane."""
-        at, times = lines.meet(self.kinds[-1], cols)
-        mask, nbytes = (on & w.on).reshape(-1, 32), self.dtype.nbytes
-        return self.tally.request(kind, at * nbytes, nbytes, mask, times)
+    def _places(self, w: Warps, axis: int, tap: f.Offset, rows: int, sides: Sides | None) -> Places:
+        """Where the neighbours are on an axis before the last; a thread's cells are one column of its rows."""
+        k, n, (low, high) = self.kinds[axis], self.shape[axis], self.inner[axis]
+        if axis < len(self.shape) - 2:
+            start, rows, deep = ONE_CELL, 1, 1
+        else:
+            start, deep = w.row * self.column, self.column
+        first, times = k.cells(np.repeat(start, rows, axis=0))
+        cell = first + np.tile(np.arange(rows), len(first) // rows)[:, None]
+        flags = VALID * (cell < n) + INNER * ((first >= low) & (first + deep <= high))
+        at = cell + tap[axis]
+        return Places(at if sides is None else mapped(at, n, sides[axis]), flags, times)
 
-    # ------------------------------------------------------------------------------------------------ inside
     def _inside(self, w: Warps) -> None:
-        """The whole columns of threads near no border."""
-        col = self.kinds[-1].first[:, None] + w.col
-        fits = (col >= self.inner[-1][0]) & (col < self.inner[-1][1])
-        zero = (0,) * len(self.shape)
-
-        def request(kind: str, row: int, tap: tuple[int, ...]) -> int:
-            lines = self._lines(w, row, tap, None)
-            return self._request(kind, w, lines, col + tap[-1], ((lines.flags & INNER) > 0)[:, None] & fits)
-
+        """Threads near no border: whole columns, of whose numbers each is loaded once."""
+        column = len(self.shape) - 2
         cells = {
-            (name, level, tuple(o + (row if axis == len(zero) - 2 else 0) for axis, o in enumerate(tap)))
-            for name, level, tap in formula.reads(self.code)
+            (name, level, tuple(o + (row if axis == column else 0) for axis, o in enumerate(tap)))
+            for name, level, tap in f.reads(self.code)
             for row in range(self.column)
         }
         for _, _, tap in cells:
-            request("ld.global", 0, tap)
-        for row in range(self.column):
-            warps = [request("st.global", row, zero) for _ in self.results]
-            self._work(warps[0])
+            self._ask("ld.global", w, tap, 1, inside=True)
+        self._store(w, inside=True)
 
-    # ------------------------------------------------------------------------------------------------ at a border
-    def _border(self, w: Warps, row: int) -> None:
-        """One cell of the columns of all other threads."""
-        u, zero = self.update, (0,) * len(self.shape)
+    def _border(self, w: Warps) -> None:
+        """All other threads: cell by cell."""
         edge = any(inner != (0, n) for inner, n in zip(self.inner, self.shape, strict=True))
         if self.column == 1 and not edge:
-            return
-        col = self.kinds[-1].first[:, None] + w.col
-        fits = (col >= self.inner[-1][0]) & (col < self.inner[-1][1])
-
-        def request(kind: str, tap: tuple[int, ...], sides: Sides | None) -> int:
-            lines = self._lines(w, row, tap, sides)
-            near = ((lines.flags & INNER) > 0)[:, None] & fits
-            there = ((lines.flags & VALID) > 0)[:, None] & (col < self.shape[-1])
-            cols = col + tap[-1] if sides is None else mapped(col + tap[-1], self.shape[-1], sides[-1])
-            return self._request(kind, w, lines, cols, there & ~near)
-
+            return  # outside the field
+        u, selects = self.update, 0
         of_field = {name: _specs(sides) for (name, _), sides in zip(u.fields, u.sides, strict=True)}
-        selects = 0
-        for name, _, tap in formula.reads(self.code):
+        for name, _, tap in f.reads(self.code):
             sides = of_field.get(name, _specs(u.coef_sides))
-            request("ld.global", tap, sides if any(tap) else None)
+            self._ask("ld.global", w, tap, self.column, inside=False, sides=sides)
             selects += self._choices(tap, sides)
         for keep in self.keep:
             if any(map(any, keep)):
                 selects += 1
-                request("ld.global", zero, None)
-        warps = [request("st.global", zero, None) for _ in self.results]
-        self.tally.issue(f"select.{self.dtype}", selects * warps[0])
-        self._work(warps[0])
+                self._ask("ld.global", w, (0,) * len(self.shape), self.column, inside=False)
+        self.tally.issue(f"select.{self.dtype}", selects * self._store(w, inside=False))
+
+    def _store(self, w: Warps, *, inside: bool) -> int:
+        """Works all cells out and stores them: how many warps do so for a cell."""
+        zero, warps = (0,) * len(self.shape), 0
+        for _ in self.results:
+            warps = self._ask("st.global", w, zero, self.column, inside=inside)
+        for name, n in self._arithmetic.items():
+            self.tally.issue(name, n * warps)
+        return warps
 
     def _choices(self, tap: tuple[int, ...], sides: Sides) -> int:
         """``select`` of the read of a neighbour: on the axes along which it is one."""
