@@ -50,8 +50,8 @@ class Block:
 def never_kept(block: Block, sides: Sides) -> frozenset[int]:
     """A thread's cells that no frozen side of the two fastest axes ever keeps, so far as bounds tell.
 
-    The kernel has the cells that are kept as the bits of a number, of which the compiler knows the lowest and the highest
-    value: bit i is clear if both, shifted by i, are the same even number.
+    In the kernel the cells that are kept are the bits of a number, of which the compiler knows the lowest and the
+    highest value: bit i is clear if both, shifted by i, are the same even number.
     """
     may, must = 0, 0
     for bit, place in enumerate(np.ndindex(block.lines, block.piece)):
