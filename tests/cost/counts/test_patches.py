@@ -11,8 +11,8 @@ from sparsegen.boundary import frozen
 from sparsegen.cost.counts import launches
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.schedule import Schedule
-from tests.cost.counts.cases import Knobs, cases, compare
 from tests.cost.counts.kit import H200
+from tests.cost.counts.knobs import Knobs, agree
 
 KNOBS: Knobs = {
     "rows": (None, 2, 10, 34), "levels": (1, 2, 4), "strips": (1, 2, 3, 4), "warps": (1, 2, 3, 8), "stages": (2, 3, 8),
@@ -20,7 +20,7 @@ KNOBS: Knobs = {
 
 
 def test_equal_the_emulators() -> None:
-    compare(cases("patches", 2, [(9, 40), (9, 150)], "f64", KNOBS))
+    agree("patches", 2, [(9, 40), (9, 150)], "f64", KNOBS)
 
 
 @pytest.mark.parametrize("shape", [(10240, 10240), (10241, 10239)])
