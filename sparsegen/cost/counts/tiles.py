@@ -38,10 +38,15 @@ def kinds(cells: Range, size: int, plain: Range, unit: int) -> Kinds:
 
     Those inside the half-open range ``plain`` differ only in their place modulo ``unit``; each other is its own kind.
     """
-    first = np.arange(cells[0], cells[1], size, dtype=np.int64)
-    inside = (first >= plain[0]) & (first + size <= plain[1])
-    _, at, times = np.unique(np.where(inside, first % unit, unit + first), return_index=True, return_counts=True)
-    return Kinds(first[at], times.astype(np.int64))
+    count, offset = -(-(cells[1] - cells[0]) // size), plain[0] - cells[0]
+    low = min(count, max(0, -(-offset // size)))
+    high = max(low, min(count, (plain[1] - cells[0]) // size))
+    cycle = min(high - low, unit // gcd(size, unit))
+    alike = low + np.arange(cycle, dtype=np.int64)
+    others = np.concatenate([np.arange(low), np.arange(high, count)])
+    many = -(-(high - alike) // max(1, cycle))
+    times = np.concatenate([np.ones(len(others), np.int64), many])
+    return Kinds(np.concatenate([others, alike]) * size + cells[0], times)
 
 
 def unit(stride: int, itemsize: int) -> int:
