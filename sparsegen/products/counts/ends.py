@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
 
-from sparsegen.cost.counts.requests import sectors, wavefronts
+from sparsegen.cost.counts.requests import Mask, sectors, wavefronts
 from sparsegen.ir.op_spmm import STRIP
-from sparsegen.products.counts.base import LANE, Call, Ints
+from sparsegen.products.counts.base import Call, Ints
 
 #: Instructions of an activation, by name.
-ACTIVATION = {
+ACTIVATION: Mapping[str | None, Mapping[str, int]] = {
     None: {},
     "relu": {"compare.f32": 1, "select.f32": 1},
     "gelu": {"mul.f32": 5, "add.f32": 1, "tanh.f32": 1, "fma.f32": 1},
@@ -87,7 +88,7 @@ def _items(c: Call, count: int, first: Ints, out: Counter[str]) -> None:
             _store(c, (row + half).reshape(-1, 32), np.tile(column + col, (len(first), 1)), on, out)
 
 
-def _store(c: Call, row: Ints, col: Ints, on: Ints, out: Counter[str]) -> None:
+def _store(c: Call, row: Ints, col: Ints, on: Mask, out: Counter[str]) -> None:
     """The elements of ``row`` that are in y, with their epilogue; a lane has one column of each block, or the only."""
     p, e = c.p, c.epilogue
     on = np.tile(on, (len(row) // len(on), 1)) & (row < p.m)
