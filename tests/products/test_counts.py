@@ -11,12 +11,13 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.arrays import describe
+from sparsegen.cost.counts.requests import wavefronts
 from sparsegen.cost.devices import load_profile
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.products import host
 from sparsegen.products.arguments import variant
 from sparsegen.products.counts import Orders, counts
-from sparsegen.products.counts.data import density
+from sparsegen.products.counts.data import density, tile_conflicts
 from sparsegen.products.geometry import legal
 from sparsegen.products.product import Problem, Product
 from sparsegen.products.schedule import COLUMNS, SpmmSchedule
@@ -113,6 +114,23 @@ def test_the_mean_of_twenty_matrices(shape: tuple[int, int], sparsity: float, n:
         assert abs(found.mean() - wanted.mean()) <= 0.03 * wanted.mean() + slack, (name, found.mean(), wanted.mean())
 
 
+@pytest.mark.parametrize(("rows", "cols"), [(16, 64), (13, 57)])
+@pytest.mark.parametrize("kept", [0.42, 0.5, 0.6, 0.8])
+def test_conflicts_of_drawn_tiles(kept: float, rows: int, cols: int) -> None:
+    """The chance that is worked out, against lanes' addresses in tiles that are drawn."""
+    tiles = 3000
+    bits = np.random.default_rng(4).random((tiles, 2, 8, 4, 4, 4)) < kept  # row g + 8 h, fragment f, lane t, column j
+    h, g, f, t, j = np.indices(bits.shape[1:])
+    bits &= (g + 8 * h < rows) & (16 * f + 4 * t + j < cols)
+    upper, lower = (half.sum(axis=-1).transpose(0, 2, 1, 3).reshape(tiles, 128) for half in (bits[:, 0], bits[:, 1]))
+    begins = np.cumsum(upper + lower, axis=1) - upper - lower
+    found = np.zeros(tiles)
+    for at in (begins, begins + upper):
+        taken, least = wavefronts((at // 4 * 8).reshape(-1, 32), 8)
+        found += 2 * (taken - least).reshape(tiles, 4).sum(axis=1)
+    assert abs(tile_conflicts(kept, rows, cols) - found.mean()) <= 4 * found.std() / np.sqrt(tiles)
+
+
 def test_the_density_follows_from_the_chunks() -> None:
     for sparsity in (0.0, 0.1, 0.5, 0.9, 0.99, 1.0):
         for shape in ((512, 512), (500, 333)):
@@ -134,8 +152,15 @@ def test_large_products_are_counted_at_once() -> None:
     assert found["bytes.bulk"] == pytest.approx(p.nbytes, rel=0.03)
 
 
-def test_what_is_not_legal_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("bitmap mma=f16.m16n8k16 cols=8 warps=1x1 rows=1 stages=2 splits=2", "splits=2, but W has 1 slab"),
+        ("bitmap cols=8", "the cost model has to choose the rest"),
+        ("dense", "it is a library's product"),
+    ],
+)
+def test_what_has_no_counts_is_refused(line: str, says: str) -> None:
     product = sg.spmm(matrix(64, 64), n=8)
-    s = SpmmSchedule.parse("bitmap mma=f16.m16n8k16 cols=8 warps=1x1 rows=1 stages=2 splits=2")
-    with pytest.raises(ScheduleError, match="splits=2"):
-        counts(Problem.of(product), product.epilogue, s, DEVICES["h200"], Orders())
+    with pytest.raises(ScheduleError, match=says):
+        counts(Problem.of(product), product.epilogue, SpmmSchedule.parse(line), DEVICES["h200"], Orders())

@@ -14,6 +14,7 @@ import numpy as np
 
 from sparsegen.cost.counts.requests import sectors
 from sparsegen.formats.bitmap import SLACK
+from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.op_spmm import SLAB
 from sparsegen.products.counts.base import LANE, Call, Orders, Shares
 from sparsegen.products.counts.data import PIECE, Refills, conflicts, copies
@@ -35,6 +36,12 @@ def counts(
     p: Problem, epilogue: Epilogue, schedule: SpmmSchedule, device: DeviceProfile, orders: Orders
 ) -> dict[str, float]:
     """The counts of a launch of a complete schedule, none of them zero; ScheduleError if it cannot run there."""
+    if schedule.family != "bitmap" or not schedule.complete:
+        raise ScheduleError(
+            f"there are no counts of {str(schedule)!r}: "
+            + ("the cost model has to choose the rest" if schedule.family == "bitmap" else "it is a library's product"),
+            hint="take the schedule of a compiled kernel: sg.compile(product, schedule='bitmap').schedule",
+        )
     g = legal(p, schedule, device)
     bulk = device.compute_capability >= BULK
     call = Call(p, epilogue, schedule, g, orders, Shares.of(schedule, g), bulk)

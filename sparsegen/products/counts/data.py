@@ -1,16 +1,17 @@
 """What the counts of a product owe to the weights: expected lengths of copies, and bank conflicts of the decode.
 
-The numbers of a matrix say how many chunks its values take, from which follows the share of values that are kept.
-Which ones they are is taken to be chance, each for itself: tiles are drawn so, by a generator with a fixed seed, and
-the means over them are what is expected.  The unevenness of a matrix whose zeros gather is not seen.
+The chunks that a matrix takes say which share of its weights is kept.  Which ones is taken to be chance, each weight
+for itself, so that the values of a tile, of a lane, before a lane have binomial distributions; the means over these are
+what is expected.  The unevenness of a matrix whose zeros gather is not seen.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,24 +21,14 @@ from sparsegen.formats.bitmap import SLACK
 from sparsegen.ir.op_spmm import SLAB, STRIP
 from sparsegen.products.product import Problem
 
-#: Tiles that are drawn of each kind, runs of tiles that are put together of them.
-TILES, RUNS = 8192, 4096
 #: Values of a chunk; chunks of a 16-byte unit, in which copies go.
 VALUES, UNIT = 4, 2
 #: 16-byte units of a warp's cp.async, and of 128 bytes.
 PIECE, LINE = 32, 8
-#: Lanes whose 8-byte loads share a wavefront, and chunks that lie on the same banks: a multiple of so many apart.
+#: Lanes whose 8-byte loads share a wavefront; chunks that lie on the same banks: a multiple of so many apart.
 HALF, APART = 16, 16
 
-Ints = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """Tiles of one size: the chunks of each, and the mean of the wavefronts that the loads of a tile take too many."""
-
-    chunks: Ints
-    conflicts: float
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -66,12 +57,11 @@ class Copies:
 
 def density(p: Problem) -> float:
     """The share of the weights that is kept, from the chunks that they take."""
-    wanted = p.chunks - SLACK
-    kinds = _kinds(p)
+    wanted, kinds = p.chunks - SLACK, _kinds(p)
     least, most = 0.0, 1.0
     for _ in range(50):
         middle = (least + most) / 2
-        taken = sum(times * _expected_chunks(rows * cols, middle) for (rows, cols), times in kinds.items())
+        taken = sum(times * _mean(_chunks(rows * cols, middle)) for (rows, cols), times in kinds.items())
         least, most = (middle, most) if taken < wanted else (least, middle)
     return most
 
@@ -79,25 +69,30 @@ def density(p: Problem) -> float:
 def conflicts(p: Problem) -> float:
     """Wavefronts beyond the least that the loads of values take, every tile once."""
     kept = density(p)
-    return sum(times * _drawn(kept, *size).conflicts for size, times in _kinds(p).items())
+    return sum(times * tile_conflicts(kept, *size) for size, times in _kinds(p).items())
 
 
 def copies(p: Problem, refills: list[Refills]) -> Copies:
-    """The copies of values of these turns."""
-    kept, rng = density(p), np.random.default_rng(1)
-    total = np.zeros(4)
+    """The copies of values of these turns.
+
+    A copy begins at an even chunk and ends at one, behind the chunk after the last; where a run of tiles begins, modulo
+    the 32 bytes of a sector, is any place that tiles can leave it.
+    """
+    kept, total = density(p), np.zeros(4)
     for r in refills:
-        whole = _drawn(kept, STRIP, r.cols).chunks
-        last = _drawn(kept, (p.m - 1) % STRIP + 1, r.cols).chunks if r.cut else whole
-        chunks = sum(rng.choice(whole, RUNS) for _ in range(r.strips - 1)) + rng.choice(last, RUNS)
-        step = math.gcd(4, *np.unique(whole).tolist())
-        begin = step * rng.integers(0, 4 // step, RUNS)
-        start = begin // UNIT * UNIT
-        units = (begin + chunks + 3) // UNIT - start // UNIT
-        pieces, odd = -(-units // PIECE), start % 4 // UNIT
-        rest = units % PIECE
-        sectors = units // PIECE * (PIECE // 2 + odd) + np.where(rest > 0, (rest + odd + 1) // 2, 0)
-        total += r.times * np.mean([UNIT * units - chunks, pieces, sectors, -(-units // LINE)], axis=1)
+        whole = _chunks(STRIP * r.cols, kept)
+        length = _chunks(((p.m - 1) % STRIP + 1) * r.cols, kept) if r.cut else whole
+        for _ in range(r.strips - 1):
+            length = np.convolve(length, whole)
+        n = np.arange(len(length))
+        places = range(0, 4, math.gcd(4, *np.nonzero(whole > 1e-12)[0].tolist()))
+        for begin in places:
+            start = begin // UNIT * UNIT
+            units = (begin + n + 3) // UNIT - start // UNIT
+            odd, rest = start // UNIT, units % PIECE
+            sectors = units // PIECE * (PIECE // 2 + odd) + np.where(rest > 0, (rest + odd + 1) // 2, 0)
+            found = np.array([UNIT * units - n, -(-units // PIECE), sectors, -(-units // LINE)])
+            total += r.times / len(places) * (found @ length)
     return Copies(*total.tolist())
 
 
@@ -108,38 +103,81 @@ def _kinds(p: Problem) -> Mapping[tuple[int, int], int]:
     return {(r, c): i * j for r, i in rows.items() for c, j in cols.items() if r and c and i * j}
 
 
-def _expected_chunks(size: int, kept: float) -> float:
-    """Of a tile of ``size`` weights."""
-    if kept in (0.0, 1.0):
-        return kept * -(-size // VALUES)
+@lru_cache(maxsize=256)
+def _binomial(size: int, kept: float) -> Floats:
+    """The chance of each number of values, of ``size`` weights."""
     n = np.arange(size + 1)
-    choose = _log_factorials(size)
-    logs = choose[size] - choose - choose[::-1] + n * math.log(kept) + (size - n) * math.log1p(-kept)
-    return float(np.exp(logs) @ -(-n // VALUES))
+    if kept in (0.0, 1.0):
+        return (n == kept * size).astype(float)
+    factorials = np.concatenate([[0.0], np.cumsum(np.log(n[1:]))])
+    logs = factorials[-1] - factorials - factorials[::-1] + n * math.log(kept) + (size - n) * math.log1p(-kept)
+    return np.asarray(np.exp(logs))
 
 
-@lru_cache(maxsize=8)
-def _log_factorials(most: int) -> npt.NDArray[np.float64]:
-    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most + 1)))])
+def _chunks(size: int, kept: float) -> Floats:
+    """The chance of each number of chunks that ``size`` weights take."""
+    return np.bincount(-(-np.arange(size + 1) // VALUES), weights=_binomial(size, kept))
 
 
-@lru_cache(maxsize=64)
-def _drawn(kept: float, rows: int, cols: int) -> Drawn:
-    """Tiles of which ``rows`` rows and ``cols`` columns lie in the matrix.
+def _mean(chances: Floats) -> float:
+    return float(np.arange(len(chances)) @ chances)
 
-    Lane (g, t) of fragment f loads where its values of row g begin, and where those of row g + 8 do: the chunk there
-    and the next one, 8 bytes each.  Among the 16 lanes of a turn, values lie so near together that no bank is asked for
+
+@lru_cache(maxsize=256)
+def tile_conflicts(kept: float, rows: int, cols: int) -> float:
+    """Wavefronts too many, expected of a tile of which ``rows`` rows and ``cols`` columns lie in the matrix.
+
+    Lane (g, t) of a fragment loads where its values of row g begin, and where those of row g + 8 do: the chunk there
+    and the next one, 8 bytes each.  Values of the 16 lanes of a turn lie so near together that no bank is asked for
     more than two words; it is for two where chunks lie 16 apart.
     """
-    rng = np.random.default_rng(0)
+    found = 0.0
+    for before, steps in _turns(rows, cols):
+        if sum(steps) <= VALUES * (APART - 1):
+            continue  # no two are so far apart
+        first = np.array([_place(before, kept, at) for at in range(VALUES)])
+        found += float(first @ _meetings(kept, steps))
+    return UNIT * found
+
+
+def _turns(rows: int, cols: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """For each 16 lanes that load together: weights before the first one's place, and from each place to the next."""
     g, t = np.divmod(np.arange(32), 4)
     across = np.clip(cols - 16 * np.arange(4)[:, None] - 4 * t, 0, 4)
-    upper, lower = (rng.binomial(across * (row < rows), kept, (TILES, 4, 32)) for row in (g, g + 8))
-    both = (upper + lower).reshape(TILES, 128)
-    before = (np.cumsum(both, axis=1) - both).reshape(TILES, 4, 32)
-    found = 0
-    for at in (before, before + upper):
-        chunk = (at // VALUES).reshape(TILES, 8, HALF)
-        bits = np.bitwise_or.reduce(np.uint64(1) << (chunk - chunk[:, :, :1]).astype(np.uint64), axis=2)
-        found += int(np.count_nonzero(bits & bits >> np.uint64(APART)))
-    return Drawn(-(-both.sum(axis=1) // VALUES), UNIT * found / TILES)
+    upper, lower = across * (g < rows), across * (g + 8 < rows)
+    ends = np.cumsum(upper + lower).reshape(8, HALF)
+    begins = ends - (upper + lower).reshape(8, HALF)
+    for at in (begins, begins + upper.reshape(8, HALF)):
+        for places in at.tolist():
+            yield places[0], tuple(b - a for a, b in pairwise(places))
+
+
+def _place(weights: int, kept: float, at: int) -> float:
+    """The chance that the values of so many weights end at place ``at`` of a chunk."""
+    turns = np.exp(2j * np.pi * np.arange(VALUES) / VALUES)
+    return float(np.mean(turns**-at * (1 - kept + kept * turns) ** weights).real)
+
+
+@lru_cache(maxsize=256)
+def _meetings(kept: float, steps: tuple[int, ...]) -> Floats:
+    """The chance that of 16 places two lie APART chunks from each other, for each place of the first in its chunk.
+
+    Goes from place to place and keeps the chance of every place in a chunk and every set of chunks behind it, less than
+    APART away, that others lie in: bit d - 1 of the set is the chunk at distance d.
+    """
+    sets = 1 << (APART - 1)
+    alive: Any = np.zeros((VALUES, VALUES, sets))
+    alive[range(VALUES), range(VALUES), 0] = 1.0
+    met = np.zeros(VALUES)
+    for weights in steps:
+        chance = np.zeros(4 * VALUES)
+        chance[: weights + 1] = _binomial(weights, kept)
+        here = np.arange(VALUES)[:, None] - np.arange(VALUES)  # from place to place
+        stay, one, two = (np.where(d >= 0, chance[d], 0.0) @ alive for d in (here, here + VALUES, here + 2 * VALUES))
+        met += one[:, :, sets // 2 :].sum((1, 2))
+        two = two.reshape(VALUES, VALUES, 2, 2, sets // 4)
+        met += two[:, :, :, 1].sum((1, 2, 3))
+        alive = stay
+        alive[:, :, 1::2] += one[:, :, : sets // 2]
+        alive[:, :, 2::4] += two[:, :, 0, 0] + two[:, :, 1, 0]
+    return met
