@@ -128,7 +128,7 @@ def test_conflicts_of_drawn_tiles(kept: float, rows: int, cols: int) -> None:
     for at in (begins, begins + upper):
         taken, least = wavefronts((at // 4 * 8).reshape(-1, 32), 8)
         found += 2 * (taken - least).reshape(tiles, 4).sum(axis=1)
-    assert abs(tile_conflicts(kept, rows, cols) - found.mean()) <= 4 * found.std() / np.sqrt(tiles)
+    assert abs(tile_conflicts(kept, rows, cols) - found.mean()) <= 4 * found.std() / np.sqrt(tiles) + 1e-3
 
 
 def test_the_density_follows_from_the_chunks() -> None:

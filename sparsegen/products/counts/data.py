@@ -116,7 +116,8 @@ def _binomial(size: int, kept: float) -> Floats:
 
 def _chunks(size: int, kept: float) -> Floats:
     """The chance of each number of chunks that ``size`` weights take."""
-    return np.bincount(-(-np.arange(size + 1) // VALUES), weights=_binomial(size, kept))
+    chances: Floats = np.bincount(-(-np.arange(size + 1) // VALUES), weights=_binomial(size, kept)).astype(np.float64)
+    return chances
 
 
 def _mean(chances: Floats) -> float:
