@@ -108,10 +108,10 @@ def _binomial(size: int, kept: float) -> Floats:
     """The chance of each number of values, of ``size`` weights."""
     n = np.arange(size + 1)
     if kept in (0.0, 1.0):
-        return (n == kept * size).astype(float)
+        return np.asarray(n == kept * size, np.float64)
     factorials = np.concatenate([[0.0], np.cumsum(np.log(n[1:]))])
     logs = factorials[-1] - factorials - factorials[::-1] + n * math.log(kept) + (size - n) * math.log1p(-kept)
-    return np.asarray(np.exp(logs))
+    return np.asarray(np.exp(logs), np.float64)
 
 
 def _chunks(size: int, kept: float) -> Floats:
