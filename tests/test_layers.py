@@ -59,9 +59,9 @@ def fault(module: str, target: str) -> str | None:
             target, "sparsegen.backends.cuda", *GPU_LIBRARIES
         ):
             return "the emulator and the reference run on a machine without CUDA"
-    elif within(module, "sparsegen.cost", "sparsegen.updates.cost", "sparsegen.products.cost") and within(
-        target, "sparsegen.backends", "sparsegen.ir.warp"
-    ):
+    elif within(
+        module, "sparsegen.cost", "sparsegen.updates.cost", "sparsegen.products.cost", "sparsegen.products.counts"
+    ) and within(target, "sparsegen.backends", "sparsegen.ir.warp", "sparsegen.ir.lower", "sparsegen.ir.passes"):
         return "the cost formulas are checked against the emulator's counts, so they must not come from there"
     return None
 
