@@ -92,9 +92,7 @@ class Frame:
         total = values[0]
         for v in values[1:]:
             total = self.b.binary("xor" if v.dtype is u32 else "add", total, v)
-        self.b.st(
-            self.sink, self.at["bx"] * self._shell.threads + self.at["tid"], total, where=self.keep.ne(0)
-        )
+        self.b.st(self.sink, self.at["bx"] * self._shell.threads + self.at["tid"], total, where=self.keep.ne(0))
 
     def func(self) -> w.Func:
         """The finished function."""
