@@ -6,7 +6,8 @@ unit is full; each instruction needs the result of the one before it in its chai
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from sparsegen.ir import warp as w
@@ -53,58 +54,58 @@ def mma(shape: str, blocks: int) -> Probe:
     return Probe(frame.func(), MMA_WARPS * MMA_CHAINS * MMA_UNROLL, fill)
 
 
-Step = Callable[[Builder, Value, Value, Value], Value]
+#: A step of a chain: the builder, the chain's value, the value of the next chain, some values that stay the same.
+Step = Callable[[Builder, Value, Callable[[], Value], Sequence[Value]], Value]
 
 
-def _fma(b: Builder, x: Value, p: Value, q: Value) -> Value:
+def _fma(b: Builder, x: Value, near: Callable[[], Value], same: Sequence[Value]) -> Value:
     """``x * p + q``."""
-    return b.fma(x, p, q)
+    return b.fma(x, same[0], same[1])
 
 
-def _alu(b: Builder, x: Value, p: Value, q: Value) -> Value:
-    """``(x & q) ^ p``, one LOP3.  q is the next chain here: with a constant, a run of steps would fold into one."""
-    return b.binary("xor", b.binary("and", x, q), p)
+def _alu(b: Builder, x: Value, near: Callable[[], Value], same: Sequence[Value]) -> Value:
+    """``(x & y) ^ p``, one LOP3; y is of the next chain, for with a constant a run of steps would fold into one."""
+    return b.binary("xor", b.binary("and", x, near()), same[0])
 
 
-def _prmt(b: Builder, x: Value, p: Value, q: Value) -> Value:
+def _prmt(b: Builder, x: Value, near: Callable[[], Value], same: Sequence[Value]) -> Value:
     """Four of the bytes of (x, p), as q says."""
     out = b.fresh("v", u32)
-    b.emit(w.Prmt((out,), x, p, q))
+    b.emit(w.Prmt((out,), x, same[0], same[1]))
     return out
 
 
-def _popc(b: Builder, x: Value, p: Value, q: Value) -> Value:
+def _popc(b: Builder, x: Value, near: Callable[[], Value], same: Sequence[Value]) -> Value:
     """``popc(x) ^ p``: the xor, on another unit at four times the rate, keeps the number from collapsing to a bit."""
-    return b.binary("xor", b.unary("popc", x), p)
+    return b.binary("xor", b.unary("popc", x), same[0])
 
 
-def _shuffle(b: Builder, x: Value, p: Value, q: Value) -> Value:
+def _shuffle(b: Builder, x: Value, near: Callable[[], Value], same: Sequence[Value]) -> Value:
     """The value of the next lane but one."""
     return b.shfl("xor", x, 2)
 
 
-#: Name -> (type, one step of a chain).
-RATES: Final[dict[str, tuple[DType, Step]]] = {
-    "f64_fma": (f64, _fma), "f32_fma": (f32, _fma), "alu": (u32, _alu), "prmt": (u32, _prmt), "popc": (u32, _popc),
-    "shuffle": (u32, _shuffle),
+#: Name -> (type, how many values stay the same, one step of a chain).
+RATES: Final[dict[str, tuple[DType, int, Step]]] = {
+    "f64_fma": (f64, 2, _fma), "f32_fma": (f32, 2, _fma), "alu": (u32, 1, _alu), "prmt": (u32, 2, _prmt),
+    "popc": (u32, 1, _popc), "shuffle": (u32, 0, _shuffle),
 }  # fmt: skip
 
 
 def rate(name: str, blocks: int) -> Probe:
     """Steps of one kind, of 64 chains a sub-core.  ``work``: steps of all the block's lanes in a round."""
-    dtype, step = RATES[name]
+    dtype, count, step = RATES[name]
     src = Buffer("src", dtype, SEEDS, "global")
     frame = Frame(f"rate_{name}", blocks, THREADS, dtype, (src,))
     b, lane = frame.b, frame.at["lane"]
-    p, q = b.ld(src, lane), b.ld(src, lane + 1)
+    same = [b.ld(src, lane + i, hint="same") for i in range(count)]
     acc = b.alloc("acc", dtype, CHAINS)
     for i in range(CHAINS):
         b.st(acc, i, b.ld(src, lane + i))
 
     def once() -> None:
         for i in range(CHAINS):
-            third = b.ld(acc, (i + 1) % CHAINS) if name == "alu" else q
-            b.st(acc, i, step(b, b.ld(acc, i), p, third))
+            b.st(acc, i, step(b, b.ld(acc, i), partial(b.ld, acc, (i + 1) % CHAINS), same))
 
     with frame.timed():
         frame.turns(once, UNROLL)

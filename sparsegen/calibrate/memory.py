@@ -80,7 +80,7 @@ def _sum(b: Builder, total: Buffer, loads: list[tuple[Value, ...]]) -> None:
 
 
 def stream(what: str, nbytes: int) -> Probe:
-    """``read``, ``write`` or ``copy`` of ``nbytes`` of global memory, far more than L2 holds, by plain 16-byte accesses.
+    """``read``, ``write`` or ``copy`` of ``nbytes`` of global memory, more than L2 holds, in plain 16-byte accesses.
 
     A block moves one tile of 16 KiB, a thread four accesses of it that are under way together.  A read sums what it
     reads and stores the sum where ``keep`` says so, which it never does.  ``work``: bytes of the launch, both ways.
@@ -122,7 +122,7 @@ def chase(name: str, links: int, stride: int, cache: str, *, in_shared: bool = F
     """Loads each of which needs the one before it for its address (a word's place, so its scaling is in the time).
 
     ``warm`` loads go before the timed ones, from place ``first`` on.  The ring decides what is measured: one that L1
-    holds, one that only L2 holds (``cg``), one that nobody holds any more; or a copy in shared memory.  ``work``: loads.
+    holds, one that only L2 holds (``cg``), one that no cache holds; or a copy in shared memory.  ``work``: loads.
     """
     size = links * stride
     src, cells = Buffer("next", u32, size, "global"), Buffer("cells", u32, size, "shared")

@@ -44,8 +44,10 @@ class Probe:
 
 
 def seeds(dtype: DType) -> NDArray[Any]:
-    """Contents of a small input: one half, or words that are small numbers read as two f16."""
-    return np.full(SEEDS, 0x2E662E66 if dtype.is_int else 0.5, dtype.numpy())
+    """Contents of a small input: one half, or words that differ and, read as two f16, are about a tenth."""
+    if dtype.is_int:
+        return (0x2E662E66 + 0x00010001 * np.arange(SEEDS)).astype(dtype.numpy())
+    return np.full(SEEDS, 0.5, dtype.numpy())
 
 
 class Frame:
@@ -83,7 +85,7 @@ class Frame:
         b.st(self.cycles, self.at["bx"], b.binary("sub", b.clock("stop"), start), where=self.at["tid"].eq(0))
 
     def turns(self, many: Callable[[], None], unroll: int = 1) -> None:
-        """``many()`` in a loop of ``rounds`` rounds, ``unroll`` times a round (so that the loop itself costs little)."""
+        """``many()`` in a loop of ``rounds`` rounds, ``unroll`` times a round, so that the loop itself costs little."""
         with self.b.for_("round", 0, self.rounds, unroll=1), self.b.for_("again", 0, unroll, unroll=0):
             many()
 

@@ -77,7 +77,7 @@ def judge(gpu: DeviceInfo, figures: list[Figure], found: dict[str, Measured], cl
     wide = [
         f"{f.key} {100 * found[f.key].spread:.1f} % (at most {100 * f.limit:g} %)"
         for f in figures
-        if not found[f.key].spread <= f.limit  # also for NaN
+        if not found[f.key].spread <= f.limit  # so that a NaN is too wide
     ]
     if wide:
         raise DeviceError(
