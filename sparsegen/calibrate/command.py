@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sparsegen.ir.errors import DeviceError
 
-DEFAULT_SECONDS = 0.1
+from . import SECONDS
 
 
 def _seconds(word: str) -> float:
@@ -27,9 +27,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
         "--out", metavar="FILE.toml", help="file for the profile (default: where sparsegen finds it again)"
     )
     sub.add_argument("--device", type=int, default=0, metavar="N", help="number of the GPU (default: 0)")
-    sub.add_argument(
-        "--seconds", type=_seconds, default=DEFAULT_SECONDS, help=f"of work a figure (default: {DEFAULT_SECONDS})"
-    )
+    sub.add_argument("--seconds", type=_seconds, default=SECONDS, help=f"of work a figure (default: {SECONDS})")
 
 
 def act(args: argparse.Namespace) -> int:
