@@ -20,7 +20,10 @@ Made from `ir/fragments.py` by `.ci/fragment_tables.py`. The emulator runs these
 
 With `g = lane // 4` and `t = lane % 4`, every element of a lane stands in a row and a column that are affine in `g` and
 `t`. D lies as C does. In the pictures an entry `12.a3` says: lane 12, element 3 of A. Elements of 16 bits share a
-register of 32, two at a time: elements 0 and 1 are register 0, the first in the low half.
+register of 32, two at a time: elements 0 and 1 are register 0, the first in the low half. Of 8 bits there are four to a
+register, of 4 bits eight, the first in the lowest bits: those are listed and drawn a register at a time, `i` counts
+within it, and a picture's entry names the register's first element. tf32 lies in f32 registers; the low 13 bits are
+ignored. Sums of integers wrap at 32 bits.
 """
 
 
@@ -36,10 +39,22 @@ def affine(place: Callable[[int, int], tuple[int, int]], axis: int) -> str:
 def formulas(name: str, f: Fragment) -> list[str]:
     """A table of the elements: register, row, column."""
     lines = [f"| {name} | register | row | column |", "|---|---|---|---|"]
+    if f.packed > 2:
+        down, across = (" + i" if line == along(f) else "" for line in (0, 1))
+        for e in range(0, len(f.elements), f.packed):
+            row, col = (affine(f.elements[e], axis) for axis in (0, 1))
+            lines.append(f"| {name}{e} … {name}{e + f.packed - 1} | {e // f.packed} | {row}{down} | {col}{across} |")
+        return lines
     for e, place in enumerate(f.elements):
         half = "" if f.packed == 1 else (", low", ", high")[e % f.packed]
         lines.append(f"| {name}{e} | {e // f.packed}{half} | {affine(place, 0)} | {affine(place, 1)} |")
     return lines
+
+
+def along(f: Fragment) -> int:
+    """The axis on which the elements of one register lie side by side."""
+    first, second = f.elements[0](0, 0), f.elements[1](0, 0)
+    return 0 if first[0] != second[0] else 1
 
 
 def picture(name: str, f: Fragment) -> list[str]:
@@ -53,8 +68,11 @@ def picture(name: str, f: Fragment) -> list[str]:
             cells[i][j] = f"{lane}.{name}{e}"
     assert all(all(row) for row in cells)
     width = max(len(c) for row in cells for c in row)
-    head = " ".join(["   ", *(f"{j:>{width}}" for j in range(f.cols))])
-    body = (" ".join([f"{i:>3}", *(f"{c:>{width}}" for c in row)]) for i, row in enumerate(cells))
+    step = f.packed if f.packed > 2 else 1
+    down, across = (step, 1) if step > 1 and along(f) == 0 else (1, step)
+    head = " ".join(["   ", *(f"{j:>{width}}" for j in range(0, f.cols, across))])
+    drawn = ((i, cells[i][::across]) for i in range(0, f.rows, down))
+    body = (" ".join([f"{i:>3}", *(f"{c:>{width}}" for c in row)]) for i, row in drawn)
     return ["```text", head, *body, "```"]
 
 

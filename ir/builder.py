@@ -9,7 +9,7 @@ from . import warp as w
 from .errors import Loc
 from .expr import Expr, ExprLike, Value, as_expr
 from .node import Op
-from .types import Buffer, DType, f32, pred, s32, u32
+from .types import Buffer, DType, f32, pred, s32, u32, u64
 
 
 class Builder:
@@ -161,6 +161,12 @@ class Builder:
     def shfl(self, mode: str, a: Value, by: ExprLike, hint: str = "v") -> Value:
         out = self.fresh(hint, a.dtype, a.lo, a.hi) if a.dtype.is_int else self.fresh(hint, a.dtype)
         self.emit(w.Shfl((out,), mode, a, as_expr(by), loc=self.loc))
+        return out
+
+    def clock(self, hint: str = "clock") -> Value:
+        """The multiprocessor's count of cycles."""
+        out = self.fresh(hint, u64)
+        self.emit(w.Clock((out,), loc=self.loc))
         return out
 
     # -------------------------------------------------------------------------------------------- memory

@@ -2,6 +2,8 @@
 
 Source: PTX ISA, "Matrix fragments for mma".  With ``g = lane // 4`` and ``t = lane % 4`` every table here is affine
 in g and t for each element, so a fragment is a short list of (row, column) formulas.
+
+Integers sum in s32, which wraps.  tf32 lies in f32 registers, of which the tensor core ignores the low 13 bits.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .types import DType, bf16, f16, f32, f64, u32
+from .types import DType, bf16, f16, f32, f64, s4, s8, s32, tf32, u32
 
 Place = Callable[[int, int], tuple[int, int]]
 
@@ -68,52 +70,46 @@ class MmaShape:
     cc: int  # first compute capability, times ten
 
 
-def _f64(m: int, k: int, cc: int) -> MmaShape:
-    halves = range(m // 8)
+def _shape(dtype: DType, m: int, k: int, cc: int = 80) -> MmaShape:
+    """All shapes follow one plan: a lane holds, of each run of ``4 * packed`` columns of A (rows of B), one register.
 
-    def a_at(s: int, h: int) -> Place:
-        return lambda g, t: (g + 8 * h, 4 * s + t)
+    Rows g and g + 8 of A follow one another, then comes the next run of columns.
+    """
+    reg = dtype if dtype is f64 else f32 if dtype is tf32 else u32
+    acc = s32 if dtype.is_int else f64 if dtype is f64 else f32
+    packed = reg.bits // dtype.bits
+    runs, halves, places = range(k // (4 * packed)), range(m // 8), range(packed)
 
-    def b_at(s: int) -> Place:
-        return lambda g, t: (4 * s + t, g)
+    def a_at(s: int, h: int, e: int) -> Place:
+        return lambda g, t: (g + 8 * h, packed * t + (4 * packed * s + e))
+
+    def b_at(s: int, e: int) -> Place:
+        return lambda g, t: (packed * t + (4 * packed * s + e), g)
 
     def c_at(h: int, e: int) -> Place:
         return lambda g, t: (g + 8 * h, 2 * t + e)
 
     return MmaShape(
-        m, 8, k, f"mma.sync.aligned.m{m}n8k{k}.row.col.f64.f64.f64.f64",
-        Fragment(m, k, f64, f64, tuple(a_at(s, h) for s in range(k // 4) for h in halves)),
-        Fragment(k, 8, f64, f64, tuple(b_at(s) for s in range(k // 4))),
-        Fragment(m, 8, f64, f64, tuple(c_at(h, e) for h in halves for e in (0, 1))),
+        m, 8, k, f"mma.sync.aligned.m{m}n8k{k}.row.col.{acc}.{dtype}.{dtype}.{acc}",
+        Fragment(m, k, dtype, reg, tuple(a_at(s, h, e) for s in runs for h in halves for e in places)),
+        Fragment(k, 8, dtype, reg, tuple(b_at(s, e) for s in runs for e in places)),
+        Fragment(m, 8, acc, acc, tuple(c_at(h, e) for h in halves for e in (0, 1))),
         cc,
     )  # fmt: skip
 
 
-def _f16(k: int, dtype: DType = f16) -> MmaShape:
-    def a_at(s: int, h: int, e: int) -> Place:
-        return lambda g, t: (g + 8 * h, 8 * s + 2 * t + e)
-
-    def b_at(s: int, e: int) -> Place:
-        return lambda g, t: (8 * s + 2 * t + e, g)
-
-    def c_at(h: int, e: int) -> Place:
-        return lambda g, t: (g + 8 * h, 2 * t + e)
-
-    return MmaShape(
-        16, 8, k, f"mma.sync.aligned.m16n8k{k}.row.col.f32.{dtype}.{dtype}.f32",
-        Fragment(16, k, dtype, u32, tuple(a_at(s, h, e) for s in range(k // 8) for h in (0, 1) for e in (0, 1))),
-        Fragment(k, 8, dtype, u32, tuple(b_at(s, e) for s in range(k // 8) for e in (0, 1))),
-        Fragment(16, 8, f32, f32, tuple(c_at(h, e) for h in (0, 1) for e in (0, 1))),
-        80,
-    )  # fmt: skip
-
-
 SHAPES: Final[dict[str, MmaShape]] = {
-    "f64.m8n8k4": _f64(8, 4, 80),
-    "f64.m16n8k4": _f64(16, 4, 90),
-    "f64.m16n8k8": _f64(16, 8, 90),
-    "f64.m16n8k16": _f64(16, 16, 90),
-    "f16.m16n8k8": _f16(8),
-    "f16.m16n8k16": _f16(16),
-    "bf16.m16n8k16": _f16(16, bf16),
-}
+    f"{dtype}.m{m}n8k{k}": _shape(dtype, m, k, cc)
+    for dtype, m, k, cc in (
+        (f64, 8, 4, 80), (f64, 16, 4, 90), (f64, 16, 8, 90), (f64, 16, 16, 90),
+        (f16, 16, 8, 80), (f16, 16, 16, 80), (bf16, 16, 8, 80), (bf16, 16, 16, 80),
+        (tf32, 16, 4, 80), (tf32, 16, 8, 80),
+        (s8, 8, 16, 80), (s8, 16, 16, 80), (s8, 16, 32, 80), (s4, 8, 32, 80), (s4, 16, 64, 80),
+    )
+}  # fmt: skip
+
+
+def shapes_of(capability: tuple[int, int]) -> list[str]:
+    """The shapes that a GPU of this compute capability has; 4-bit integers end before 10.0."""
+    cc = 10 * capability[0] + capability[1]
+    return [name for name, s in SHAPES.items() if s.cc <= cc and not (s.a.dtype is s4 and cc >= 100)]

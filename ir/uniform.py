@@ -98,7 +98,7 @@ class Levels:
         if isinstance(op, w.Shfl):
             by = self.expr(op.by)
             return min(level, WARP) if op.mode == "idx" and by <= WARP else LANE
-        return LANE if isinstance(op, (w.Mma, w.LdMatrix, w.Atom, w.MbarTryWait)) else level
+        return LANE if isinstance(op, (w.Mma, w.LdMatrix, w.Atom, w.MbarTryWait, w.Clock)) else level
 
 
 def breaks(loop: w.Loop) -> list[w.BreakIf]:

@@ -9,7 +9,7 @@ from . import warp as w
 from .expr import Expr, Value
 from .node import Op
 from .text import declaration
-from .types import Buffer, DType, pred, u32
+from .types import Buffer, DType, pred, u32, u64
 from .uniform import NAMES, WARP, breaks
 from .verify import Context, check
 
@@ -248,6 +248,12 @@ def _ballot(op: w.Ballot, ctx: Context) -> None:
     ctx.condition(op.cond, "the condition")
     ctx.need(op.out[0].dtype is u32, f"gives u32, not {op.out[0].dtype}")
     whole_warp(op, ctx)
+
+
+@check(w.Clock)
+def _clock(op: w.Clock, ctx: Context) -> None:
+    n_results(op, ctx, 1)
+    ctx.need(op.out[0].dtype is u64, f"gives u64, not {op.out[0].dtype}")
 
 
 def whole_warp(op: Op, ctx: Context) -> None:

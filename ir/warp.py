@@ -234,6 +234,16 @@ class Ballot(Op):
     cond: Expr = operand()
 
 
+@define("warp.clock")
+class Clock(Op):
+    """The multiprocessor's count of clock cycles (u64), read where it stands among accesses to memory and barriers.
+
+    It only says how much later one read is than another; the emulator, which has no time, counts the reads.
+    """
+
+    out: tuple[Value] = result()
+
+
 # ------------------------------------------------------------------------------------------------ memory
 @define("warp.alloc")
 class Alloc(Op):

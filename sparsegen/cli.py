@@ -375,6 +375,9 @@ def parser() -> argparse.ArgumentParser:
         "--commit", help="the commit that this copy of the sources is of, where its .git is missing or older"
     )
 
+    from sparsegen.calibrate.command import act, add_options
+
+    add_options(add("calibrate", act, "measure this machine's GPU, and keep its profile"))
     add("devices", _devices, "the device profiles, and the GPU and compiler that are here")
 
     sub = add("opt", _opt, "run passes on a program in text form")

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sparsegen.calibrate.store import calibrated
 from sparsegen.cost.devices import DeviceProfile, load_profile, names
 from sparsegen.ir.errors import DeviceError
 
@@ -145,10 +146,13 @@ def _named(device: object) -> DeviceProfile:
 
 
 def profile_of(gpu: DeviceInfo) -> tuple[DeviceProfile, str]:
-    """The profile of a GPU that is here: the shipped one of its name, else one of its kind with the driver's figures.
+    """The profile of a GPU that is here: the one that ``sparsegen calibrate`` measured on it, the shipped one of its
+    name, else the nearest of its kind with the driver's figures.
 
-    The second part is a note about the choice, empty for a shipped profile.
+    The second part is a note about the choice, empty for a shipped profile.  DeviceError if a measured one is broken.
     """
+    if (found := calibrated(gpu)) is not None:
+        return found[0], f"calibrated on this GPU: {found[1]}"
     shipped = [load_profile(name) for name in names()]
     called = gpu.name.lower().replace(" ", "")
     for name, profile in zip(names(), shipped, strict=True):
@@ -171,4 +175,7 @@ def profile_of(gpu: DeviceInfo) -> tuple[DeviceProfile, str]:
         smem_sm=max(gpu.shared_per_sm, gpu.shared_per_block),
         **figures,
     )
-    return profile, f"no profile of a {gpu.name} is shipped: that of the {near.name} with the driver's figures"
+    return profile, (
+        f"no profile of a {gpu.name} is shipped: that of the {near.name} with the driver's figures; "
+        "sparsegen calibrate measures its own"
+    )

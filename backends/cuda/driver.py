@@ -153,6 +153,9 @@ class DriverRuntime:
             clock_hz=get("CLOCK_RATE") * 1e3,
             memory_clock_hz=get("MEMORY_CLOCK_RATE") * 1e3,
             memory_bus_bits=get("GLOBAL_MEMORY_BUS_WIDTH"),
+            registers_per_sm=get("MAX_REGISTERS_PER_MULTIPROCESSOR"),
+            threads_per_sm=get("MAX_THREADS_PER_MULTIPROCESSOR"),
+            blocks_per_sm=get("MAX_BLOCKS_PER_MULTIPROCESSOR"),
         )
 
     def load(self, cubin: bytes) -> _Module:

@@ -93,6 +93,10 @@ TO_TF32: Final = _function(
     "float", "to_tf32", "float a", "cvt.rn.tf32.f32 %0, %1;", outs='"=r"(d)', ins='"f"(a)', memory=False,
     before="unsigned d;", after="return __uint_as_float(d);")  # fmt: skip
 
+CLOCK: Final = _function(
+    "unsigned long long", "read_clock", "", "mov.u64 %0, %%clock64;", outs='"=l"(d)', before="unsigned long long d;",
+    after="return d;")  # fmt: skip
+
 
 def ldmatrix(count: int, trans: bool) -> Helper:
     """``count`` 8x8 matrices of 16-bit elements from shared memory."""
@@ -107,24 +111,27 @@ def ldmatrix(count: int, trans: bool) -> Helper:
 
 def mma(shape: str) -> Helper:
     """``d = a * b + c`` of one shape, with d and c in registers of their own."""
-    sig, params, ins, groups = signature(shape), [], [], []
+    s, sig, params, ins, groups = SHAPES[shape], signature(shape), list[str](), list[str](), list[str]()
     at = sig.c[1]
-    for letter, (dtype, n) in zip("abc", (sig.a, sig.b, sig.c), strict=True):
-        names = [f"{letter}{i}" for i in range(n)]
-        params += [f"{dtype.c} {name}" for name in names]
-        ins += [f'"{_CONSTRAINT[dtype.name]}"({name})' for name in names]
+    for letter, f in zip("abc", (s.a, s.b, s.c), strict=True):
+        n, names = f.regs, [f"{letter}{i}" for i in range(f.regs)]
+        params += [f"{f.reg.c} {name}" for name in names]
+        if f.dtype.name == "tf32":  # PTX wants it in a register of bits
+            ins += [f'"r"(__float_as_uint({name}))' for name in names]
+        else:
+            ins += [f'"{_CONSTRAINT[f.reg.name]}"({name})' for name in names]
         groups.append("{" + ", ".join(f"%{at + i}" for i in range(n)) + "}")
         at += n
     out, n = sig.c
     d = "{" + ", ".join(f"%{i}" for i in range(n)) + "}"
     return _function(f"Regs<{out.c}, {n}>", "mma_" + shape.replace(".", "_"), ", ".join(params),
-                     f"{SHAPES[shape].ptx} {', '.join([d, *groups])};",
+                     f"{s.ptx} {', '.join([d, *groups])};",
                      outs=", ".join(f'"={_CONSTRAINT[out.name]}"(d.v[{i}])' for i in range(n)), ins=", ".join(ins),
                      memory=False, before=f"Regs<{out.c}, {n}> d;", after="return d;")  # fmt: skip
 
 
 FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR_INIT, MBAR_ARRIVE, MBAR_EXPECT,
-                MBAR_TRY_WAIT, BULK_COPY, PRMT, PACK, TO_TF32)  # fmt: skip
+                MBAR_TRY_WAIT, BULK_COPY, PRMT, PACK, TO_TF32, CLOCK)  # fmt: skip
 
 
 def all_helpers() -> tuple[Helper, ...]:

@@ -47,7 +47,10 @@ def cuda_error(code: int, name: str, call: str) -> DeviceError:
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """A GPU as the driver describes it. Memory in bytes, clocks in Hz; ``capability`` is (9, 0) for sm_90."""
+    """A GPU as the driver describes it. Memory in bytes, clocks in Hz; ``capability`` is (9, 0) for sm_90.
+
+    The last three are what fits an SM; 0 where it was not asked for.
+    """
 
     index: int
     name: str
@@ -60,6 +63,9 @@ class DeviceInfo:
     clock_hz: float
     memory_clock_hz: float
     memory_bus_bits: int
+    registers_per_sm: int = 0
+    threads_per_sm: int = 0
+    blocks_per_sm: int = 0
 
     @property
     def arch(self) -> str:

@@ -259,7 +259,7 @@ def count_name(op: Op) -> str | None:
     plain: dict[type[Op], str] = {
         w.Pack: "pack", w.Prmt: "prmt", w.Funnel: "funnel", w.Dp4a: "dp4a", w.Shfl: "shfl", w.Ballot: "ballot",
         w.CpCommit: "cp_commit", w.CpWait: "cp_wait", w.SyncWarp: "sync", w.Fence: "fence", w.MbarInit: "mbar_init",
-        w.MbarArrive: "mbar_arrive",
+        w.MbarArrive: "mbar_arrive", w.Clock: "clock",
     }  # fmt: skip
     return plain.get(type(op))
 

@@ -36,6 +36,7 @@ class Run:
         self.globals: dict[str, Global] = {}
         self.params: dict[str, Any] = {}
         self.values: dict[str, int] = {}
+        self.clock_reads = 0
         self.stopped = False
 
     def pattern(self, key: int, meter: Any) -> Patterns:

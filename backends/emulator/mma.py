@@ -12,7 +12,7 @@ from sparsegen.ir.fragments import SHAPES, Fragment
 from sparsegen.ir.types import DType
 
 from .scalars import Step
-from .values import from_bits, load, operand
+from .values import from_bits, load, operand, wrap
 
 if TYPE_CHECKING:
     from .compile import Scope
@@ -87,6 +87,6 @@ def step(op: w.Mma, sc: Scope) -> Step:
         c = [f(e) for f in fc]
         for k, slot in enumerate(slots):
             part = flat.take(at[k], axis=1)
-            e[slot] = load(part.astype(np.int64), dtype) + c[k] if is_int else part + c[k]
+            e[slot] = wrap(load(part.astype(np.int64), dtype) + c[k], dtype) if is_int else part + c[k]
 
     return mma

@@ -281,6 +281,8 @@ def _bitwise(op: Op, sc: Scope) -> Step | None:
         return sc.put(op.out[0], dp4a, op=op)
     if isinstance(op, w.Shfl):
         return _shfl(op, sc)
+    if isinstance(op, w.Clock):
+        return _clock(sc.define(op.out[0]))
     if isinstance(op, w.Ballot):
         cond, info, slot = predicate(op.cond, sc.slots), sc.info(op), sc.define(op.out[0])
 
@@ -293,6 +295,16 @@ def _bitwise(op: Op, sc: Scope) -> Step | None:
 
         return ballot
     return None
+
+
+def _clock(slot: int) -> Step:
+    """How many times the launch has read a clock before: later reads give more, as they do on hardware."""
+
+    def clock(g: Group) -> None:
+        g.env[slot] = np.uint64(g.m.run.clock_reads)
+        g.m.run.clock_reads += 1
+
+    return clock
 
 
 def _word(x: Expr, sc: Scope) -> Callable[[Any], Any]:

@@ -36,6 +36,9 @@ RANGES: dict[str, tuple[float, float, str]] = {
     "max_blocks_sm": (1, 128, "blocks an SM"),
     "f64_fma_per_clk_sm": (0.5, 1024, "FMA a clock an SM"),
     "f32_fma_per_clk_sm": (8, 4096, "FMA a clock an SM"),
+    "alu_per_clk_sm": (8, 4096, "32-bit logic operations a clock an SM"),
+    "popc_per_clk_sm": (1, 1024, "32-bit population counts a clock an SM"),
+    "shuffle_per_clk_sm": (1, 1024, "lanes shuffled a clock an SM"),
     "launch_s": (1e-7, 1e-3, "seconds"),
     "lat_shared": (5, 500, "cycles"),
     "lat_l1": (5, 500, "cycles"),
@@ -44,7 +47,8 @@ RANGES: dict[str, tuple[float, float, str]] = {
     "lat_barrier": (1, 2000, "cycles"),
 }
 _CPI_RANGE = (0.5, 100_000.0)
-_WHOLE = {"sms", "sub_cores", "l2_bytes", "smem_sm", "smem_block", "regs_sm", "max_threads_sm", "max_blocks_sm"}
+#: Those that are whole numbers: what a device query tells.
+WHOLE = {"sms", "sub_cores", "l2_bytes", "smem_sm", "smem_block", "regs_sm", "max_threads_sm", "max_blocks_sm"}
 _TEXT = ("name", "cc", "arch")
 
 
@@ -71,6 +75,9 @@ class DeviceProfile:
     max_blocks_sm: int
     f64_fma_per_clk_sm: float
     f32_fma_per_clk_sm: float
+    alu_per_clk_sm: float
+    popc_per_clk_sm: float
+    shuffle_per_clk_sm: float
     launch_s: float
     lat_shared: float
     lat_l1: float
@@ -166,7 +173,7 @@ def profile_from(data: dict[str, Any], where: str) -> DeviceProfile:
     figures: dict[str, Any] = {}
     for key, (low, high, unit) in RANGES.items():
         figures[key] = _figure(data.get(key), key, low, high, unit, where)
-        if key in _WHOLE:
+        if key in WHOLE:
             if figures[key] != int(figures[key]):
                 raise DeviceError(
                     f"{where}: {key} = {figures[key]} is no whole number", hint=f"sane: {low:g} to {high:g} {unit}"

@@ -205,7 +205,8 @@ def copies() -> w.Func:
 def products() -> w.Func:
     k = Kernel("products")
     b, tid = k.b, k.at["tid"]
-    src = {t.name: k.array(f"in_{t}", t) for t in (f64, f32, u32)}
+    src = {t.name: k.array(f"in_{t}", t) for t in (f64, f32, s32, u32)}
+    k.sink(b.clock())
     for shape in SHAPES:
         sig = w.signature(shape)
         a, x, c = ([b.ld(src[t.name], tid + i) for i in range(n)] for t, n in (sig.a, sig.b, sig.c))

@@ -11,19 +11,28 @@ from emulator_kit import clean, glob, kernel, shared
 
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError
-from sparsegen.ir.fragments import SHAPES
-from sparsegen.ir.types import f16, f64, u32
+from sparsegen.ir.fragments import SHAPES, Fragment
+from sparsegen.ir.types import DType, f16, f64, tf32, u32
 
 At = Callable[[int, int, int], tuple[int, int]]  # (g, t, i) -> row, column
 HALF = {"a": lambda g, t, i: (g + 8 * (i >> 1 & 1), 2 * t + (i & 1) + 8 * (i >> 2)),
         "b": lambda g, t, i: (2 * t + (i & 1) + 8 * (i >> 1), g),
         "c": lambda g, t, i: (g + 8 * (i >> 1), 2 * t + (i & 1))}  # fmt: skip
-DOUBLE = {"a": lambda g, t, i: (g + 8 * (i & 1), t + 4 * (i >> 1)), "b": lambda g, t, i: (t + 4 * i, g),
-          "c": lambda g, t, i: (g + 8 * (i >> 1), 2 * t + (i & 1))}  # fmt: skip
+WHOLE = {"a": lambda g, t, i: (g + 8 * (i & 1), t + 4 * (i >> 1)), "b": lambda g, t, i: (t + 4 * i, g),
+         "c": HALF["c"]}  # fmt: skip
+BYTE = {"a": lambda g, t, i: (g + 8 * (i >> 2 & 1), 4 * t + (i & 3) + 16 * (i >> 3)),
+        "b": lambda g, t, i: (4 * t + (i & 3) + 16 * (i >> 2), g), "c": HALF["c"]}  # fmt: skip
+NIBBLE = {"a": lambda g, t, i: (g + 8 * (i >> 3 & 1), 8 * t + (i & 7) + 32 * (i >> 4)),
+          "b": lambda g, t, i: (8 * t + (i & 7) + 32 * (i >> 3), g), "c": HALF["c"]}  # fmt: skip
+EIGHT_C: At = lambda g, t, i: (g, 2 * t + i)  # noqa: E731
 PTX: dict[str, dict[str, At]] = {
-    "f64.m8n8k4": {"a": lambda g, t, i: (g, t), "b": lambda g, t, i: (t, g), "c": lambda g, t, i: (g, 2 * t + i)},
-    "f64.m16n8k4": DOUBLE, "f64.m16n8k8": DOUBLE, "f64.m16n8k16": DOUBLE, "f16.m16n8k8": HALF, "f16.m16n8k16": HALF,
-    "bf16.m16n8k16": HALF,
+    "f64.m8n8k4": {"a": lambda g, t, i: (g, t), "b": lambda g, t, i: (t, g), "c": EIGHT_C},
+    "f64.m16n8k4": WHOLE, "f64.m16n8k8": WHOLE, "f64.m16n8k16": WHOLE, "tf32.m16n8k4": WHOLE, "tf32.m16n8k8": WHOLE,
+    "f16.m16n8k8": HALF, "f16.m16n8k16": HALF, "bf16.m16n8k8": HALF, "bf16.m16n8k16": HALF,
+    "s8.m8n8k16": {"a": lambda g, t, i: (g, 4 * t + i), "b": lambda g, t, i: (4 * t + i, g), "c": EIGHT_C},
+    "s8.m16n8k16": BYTE, "s8.m16n8k32": BYTE,
+    "s4.m8n8k32": {"a": lambda g, t, i: (g, 8 * t + i), "b": lambda g, t, i: (8 * t + i, g), "c": EIGHT_C},
+    "s4.m16n8k64": NIBBLE,
 }  # fmt: skip
 
 
@@ -37,19 +46,33 @@ def fragment(at: At, m: np.ndarray, count: int) -> np.ndarray:
     return out
 
 
+def in_registers(f: Fragment, x: np.ndarray) -> np.ndarray:
+    """[warps, lanes, registers] of [warps, lanes, elements], as the registers' type."""
+    if f.packed == 1 or f.dtype.kind == "float":
+        return np.ascontiguousarray(x).view(f.reg.numpy())
+    parts = x.astype(np.int64).reshape(*x.shape[:2], -1, f.packed) & (2**f.dtype.bits - 1)
+    return sum(parts[..., i] << (f.dtype.bits * i) for i in range(f.packed)).astype(f.reg.numpy())
+
+
+def random(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
+    """Reals in (-1, 1), those of tf32 with 10 bits of mantissa; integers of the whole range up to 16 bits."""
+    if dtype.is_int:
+        low, high = max(dtype.range[0], -(1 << 15)), min(dtype.range[1], 1 << 15)
+        return rng.integers(low, high + 1, shape, dtype=np.int32)
+    x = rng.uniform(-1, 1, shape).astype(dtype.numpy())
+    return (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) if dtype is tf32 else x
+
+
 @pytest.mark.parametrize("shape", sorted(SHAPES))
 @pytest.mark.parametrize("same_b", [False, True])
 def test_product(shape: str, same_b: bool) -> None:
     s, rng, warps = SHAPES[shape], np.random.default_rng(7), 3
-    t, acc = s.a.dtype.numpy().type, s.c.dtype
-    a = rng.uniform(-1, 1, (warps, s.m, s.k)).astype(t)
-    b = rng.uniform(-1, 1, (1 if same_b else warps, s.k, s.n)).astype(t)
-    c = rng.uniform(-1, 1, (warps, s.m, s.n)).astype(acc.numpy())
-    fa, fb, fc = (fragment(PTX[shape][x], m, m.shape[1] * m.shape[2] // 32) for x, m in (("a", a), ("b", b), ("c", c)))
-    if t is not np.float64:
-        fa, fb = fa.view(np.uint32), fb.view(np.uint32)
-    elem = f64 if t is np.float64 else u32
-    bufs = [glob(n, d, x.size) for n, d, x in (("a", elem, fa), ("b", elem, fb), ("c", acc, fc), ("d", acc, fc))]
+    a, c = random(rng, s.a.dtype, (warps, s.m, s.k)), random(rng, s.c.dtype, (warps, s.m, s.n))
+    b = random(rng, s.b.dtype, (1 if same_b else warps, s.k, s.n))
+    fa, fb, fc = (in_registers(f, fragment(PTX[shape][x], m, m.shape[1] * m.shape[2] // 32))
+                  for x, f, m in (("a", s.a, a), ("b", s.b, b), ("c", s.c, c)))  # fmt: skip
+    bufs = [glob(n, d, x.size) for n, d, x in (("a", s.a.reg, fa), ("b", s.b.reg, fb), ("c", s.c.reg, fc),
+                                               ("d", s.c.reg, fc))]  # fmt: skip
 
     def body(bl: Any, v: Any) -> None:
         def regs(buf: Any, x: np.ndarray) -> list[Any]:
@@ -65,9 +88,32 @@ def test_product(shape: str, same_b: bool) -> None:
     out, rep = clean(kernel(body, tuple(bufs), threads=32 * warps), args)
     want = a.astype(np.float64) @ b.astype(np.float64) + c
     got = out["d"].reshape(fc.shape)
-    tol = 1e-14 if t is np.float64 else 3e-6
-    assert np.abs(got - fragment(PTX[shape]["c"], want, fc.shape[2])).max() < tol
+    tol = 1e-14 if s.a.dtype is f64 else 0 if s.a.dtype.is_int else 3e-6
+    assert np.abs(got - fragment(PTX[shape]["c"], want, fc.shape[2])).max() <= tol
     assert rep.counts[f"mma.{shape}"] == warps
+
+
+def one(shape: str, a: Any, b: Any, c: Any) -> Any:
+    """Element 0 of lane 0 after one mma in which every register of a fragment holds the same."""
+    s, out = SHAPES[shape], glob("out", SHAPES[shape].c.dtype, 32)
+    params = [glob(n, f.reg, 1) for n, f in (("a", s.a), ("b", s.b), ("c", s.c))]
+
+    def body(bl: Any, v: Any) -> None:
+        operands = [[bl.ld(p, 0)] * f.regs for p, f in zip(params, (s.a, s.b, s.c), strict=True)]
+        bl.st(out, v.lane, bl.mma(shape, *operands)[0])
+
+    given = {p.name: np.array([x], p.dtype.numpy()) for p, x in zip(params, (a, b, c), strict=True)}
+    return clean(kernel(body, (*params, out)), given)[0]["out"][0]
+
+
+def test_tf32_ignores_the_low_13_bits() -> None:
+    assert one("tf32.m16n8k4", 1 + 2.0**-11, 1.0, 0.0) == 4.0
+    assert one("tf32.m16n8k4", 1 + 2.0**-10, 1.0, 0.0) == np.float32(4 * (1 + 2.0**-10))
+
+
+def test_sums_of_integers_wrap() -> None:
+    assert one("s8.m8n8k16", 0x01010101, 0x01010101, 2**31 - 1) == -(2**31) + 15
+    assert one("s4.m8n8k32", 0x88888888, 0x77777777, 0) == 32 * -8 * 7
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])

@@ -184,6 +184,17 @@ def test_ballot(a: list[int]) -> None:
     lanes(make, {"a": ("u32", a)}, [sum((x & 1) << i for i, x in enumerate(a))] * 32)
 
 
+def test_each_read_of_the_clock_is_later() -> None:
+    found = glob("o", u64, 32)
+
+    def body(b: Any, v: Any) -> None:
+        first, second, third = (b.clock() for _ in range(3))
+        b.st(found, v.tid, b.binary("add", b.binary("sub", second, first), b.binary("sub", third, second)))
+
+    out, report = clean(kernel(body, (found,)))
+    assert (out["o"] == 2).all() and report.counts["clock"] == 3
+
+
 HALVES = st.lists(st.integers(0, 2**16 - 1), min_size=32, max_size=32)
 
 

@@ -35,6 +35,7 @@ def test_random_programs_pass(f: w.Func) -> None:
 
 
 GOOD = [
+    '%a: u64 = warp.clock\n%b: u64 = warp.clock\n%d: u64 = warp.binary "sub", %b, %a',
     "%a: f64, %b: f64 = warp.ld @u, %tid where=%tid < 3",
     "warp.cp_async @s, 0, @u, 0, 2",
     "warp.if %warp == 0 {\n warp.barrier id=1 count=32\n warp.sync\n}",
@@ -73,6 +74,8 @@ BAD = [
     ("%a: f64 = warp.binary \"xor\", %x, %x", "xor needs integers"),
     ("%a: f64 = warp.unary \"sin\", %x", "unary operation 'sin' is unknown"),
     ("%a: s32 = warp.unary \"popc\", %i", "popc gives u32"),
+    ("%a: u32 = warp.clock", "gives u64, not u32"),
+    ("%q: u64 = warp.clock\nwarp.if %q == 0 {\n warp.sync\n}", "different from lane to lane"),
     ("%a: f64 = warp.select %n, %x, %x", "condition must be a predicate, but %n: s32"),
     ("%a: f64 = warp.select %n < 2, %x, %y", "the second choice must be f64"),
     ("%p: pred = warp.compare \"gt\", %x, %x", "comparison 'gt' is unknown"),

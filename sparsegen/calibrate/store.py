@@ -1,0 +1,67 @@
+"""Where calibrated profiles are kept, one file a GPU name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparsegen.cost.devices import DeviceProfile, load_profile
+from sparsegen.ir.errors import DeviceError
+
+if TYPE_CHECKING:
+    from sparsegen.backends.cuda.runtime import DeviceInfo
+
+
+def folder() -> Path:
+    """``SPARSEGEN_PROFILE_DIR``, or ``profiles`` in the folder of the kernel cache (``~/.cache/sparsegen``)."""
+    from sparsegen.backends.cuda.cache import default_folder
+
+    return Path(os.environ.get("SPARSEGEN_PROFILE_DIR") or default_folder() / "profiles")
+
+
+def path_of(name: str) -> Path:
+    """The file of a GPU's profile: ``nvidia-h200.toml`` for ``NVIDIA H200``."""
+    return folder() / f"{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}.toml"
+
+
+def calibrated(gpu: DeviceInfo) -> tuple[DeviceProfile, Path] | None:
+    """The profile that was measured on a GPU of this name, and its file; None if there is none.
+
+    DeviceError if the file is there but is no profile, or one of another chip.
+    """
+    path = path_of(gpu.name)
+    if not path.is_file():
+        return None
+    remedy = f"run sparsegen calibrate again, or delete {path}"
+    try:
+        profile = load_profile(path)
+    except DeviceError as error:
+        raise DeviceError(f"the calibrated profile is broken: {error.message}", hint=remedy) from error
+    if profile.compute_capability != gpu.capability:
+        here = ".".join(map(str, gpu.capability))
+        raise DeviceError(
+            f"the calibrated profile {path} is of compute capability {profile.cc}, but the {gpu.name} has {here}",
+            hint=remedy,
+        )
+    return profile, path
+
+
+def save(text: str, path: Path) -> None:
+    """Writes a profile whole or not at all; DeviceError if it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, aside = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(aside, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(aside)
+            raise
+    except OSError as error:
+        raise DeviceError(f"cannot write {path}: {error.strerror}", hint="name another file with --out") from error
