@@ -300,13 +300,15 @@ def _opt(args: Args) -> int:
 
 def _cache(args: Args) -> int:
     from sparsegen.backends.cuda.cache import default_cache
+    from sparsegen.tuning import store
 
     cache = default_cache()
     if args.what == "clear":
-        print(f"{cache.clear()} entries removed from {cache.folder}")
+        print(f"{cache.clear()} entries removed from {cache.folder}, and {store.clear()} tuned schedules")
         return OK
     info = cache.info()
     print(f"{info.folder}\n{info.entries} entries, {info.nbytes / 2**20:.1f} MiB of {info.limit / 2**20:.0f} MiB")
+    print("\n".join(["tuned schedules, the last used last:", *map(str, store.records())]))
     return OK
 
 
