@@ -97,7 +97,9 @@ def staged(kernels: Sequence[Kernel], field: Any, steps: int) -> Iterator[tuple[
         runtime = executors[0].runtime
         runtime.to_device(first, field)
         share(executors, [plan.workspaces for plan in plans])
-        calls = [partial(e.run, plan, first, second, None, None) for e, plan in zip(executors, plans, strict=True)]
+        calls: list[Call] = [
+            partial(e.run, plan, first, second, None, None) for e, plan in zip(executors, plans, strict=True)
+        ]
         yield runtime, first, calls
         runtime.synchronize()
 

@@ -122,8 +122,8 @@ def resolve(device: object = "auto", backend: object = "auto") -> Target:
     return Target(profile, backend, gpu.index if fits and gpu is not None else None, note)
 
 
-def measurable(device: object = "auto") -> tuple[Target, DeviceInfo]:
-    """The GPU of this machine that ``device`` means, as a target and as the driver describes it; DeviceError if none.
+def measurable(device: object = "auto") -> DeviceInfo:
+    """This machine's GPU, if ``device`` means it; DeviceError if not, or if there is none.
 
     For what measures, and so cannot stand in an emulator for it.
     """
@@ -138,7 +138,7 @@ def measurable(device: object = "auto") -> tuple[Target, DeviceInfo]:
             f"{gpu.name} ({gpu.arch})",
             hint=f"tune with device='auto'; {hint}",
         )
-    return target, gpu
+    return gpu
 
 
 def _gpu(here: DeviceInfo | DeviceError | None) -> DeviceInfo | None:

@@ -1,4 +1,4 @@
-"""Candidates side by side on the GPU: compiled at the same time, then called in turn, so that a drifting clock is fair."""
+"""Candidates side by side on the GPU: compiled at the same time, then called in turn, so that no drift favours one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What was measured, remembered: a file of JSON for each problem, beside the cubins, that many processes may share.
 
-A file is written aside and renamed, so a reader sees all of it or nothing, and of two writers the later one stays.  What
-cannot be read, was written by another FORMAT, or is of another problem counts as absent.  There are at most LIMIT files:
-those that nobody asked for the longest go first.
+A file is written aside and renamed, so a reader sees all of it or nothing, and of two writers the later one stays.
+What cannot be read, was written by another FORMAT, or is of another problem counts as absent.  There are at most LIMIT
+files: those that nobody asked for the longest go first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SUFFIX = ".json"
 
 @dataclass(frozen=True)
 class Trial:
-    """One candidate: its line, what the model says of a call, and what was measured, or why nothing could be (seconds)."""
+    """One candidate: its line, the model's and the measured seconds of a call, or why none could be measured."""
 
     schedule: str
     predicted: float
@@ -72,10 +72,9 @@ def recall(problem: Facts) -> Record | None:
     """What was measured for a problem; None if nothing was, or nothing that can be read."""
     path = path_of(problem)
     found = _read(path)
-    if found is None or found.problem != problem:
-        return None
-    with contextlib.suppress(OSError):
-        os.utime(path)
+    if found is not None:
+        with contextlib.suppress(OSError):
+            os.utime(path)
     return found
 
 
@@ -128,13 +127,15 @@ def _files() -> list[Path]:
 
 
 def _read(path: Path) -> Record | None:
+    """The record of a file; None for one that is not ours, not whole, or not of the problem that it is named after."""
     try:
         given = json.loads(path.read_bytes())
         if given.pop("format") != FORMAT:
             return None
         trials = tuple(_made(Trial, t) for t in given.pop("trials"))
-        return _made(Record, {**given, "trials": trials})
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):  # not ours, or not whole
+        record: Record = _made(Record, {**given, "trials": trials})
+        return record if path.stem == key(record.problem) else None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 

@@ -82,14 +82,14 @@ def tune(
     The ``top`` schedules that the model has as the cheapest, the best of each family among them if they fit, are
     compiled at the same time and called in turn, ``repeats`` rounds on random numbers; the least median wins.  It is
     remembered in the cache's folder, for this problem, GPU and version of sparsegen: the next call measures nothing
-    unless it asks for more candidates, or for everything anew (``again=True``).  ``measured`` of the kernel is the time.
+    unless it asks for more candidates, or for everything anew (``again=True``).  The kernel's ``measured`` is the time.
 
     A candidate that fails is left out; if all do, the first one's error is raised.  DeviceError without a GPU; other
     errors as in ``compile``.
     """
     with located(user_loc()):
         count, rounds = positive(top, "top", ScheduleError), positive(repeats, "repeats", ScheduleError)
-        target, gpu = measurable(device)
+        gpu = measurable(device)
 
         def make(schedule: Any) -> AnyKernel:
             kernel: AnyKernel = cast("Any", compiler.compile)(
