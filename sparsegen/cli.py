@@ -308,7 +308,8 @@ def _cache(args: Args) -> int:
         return OK
     info = cache.info()
     print(f"{info.folder}\n{info.entries} entries, {info.nbytes / 2**20:.1f} MiB of {info.limit / 2**20:.0f} MiB")
-    print("\n".join(["tuned schedules, the last used last:", *map(str, store.records())]))
+    found = [*map(str, store.records())]
+    print("\n".join([f"{len(found)} tuned schedules", *found]))
     return OK
 
 
@@ -384,7 +385,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--list", action="store_true", help="name the passes")
     sub.add_argument("--timing", action="store_true", help="milliseconds of each pass, on standard error")
 
-    sub = add("cache", _cache, "the cache of compiled kernels")
+    sub = add("cache", _cache, "the cache of compiled kernels and tuned schedules")
     sub.add_argument("what", choices=("info", "clear"))
     return top
 

@@ -113,7 +113,7 @@ def tune(
             kernel = _made(record, make)
         if isinstance(stencil, Product) and stencil.w.auto:
             (dense,) = (c for c in costs if c.schedule == DENSE)
-            return make(DENSE) if dense.time < (kernel.measured or 0) else kernel
+            return make(DENSE) if kernel.measured is not None and dense.time < kernel.measured else kernel
         return kernel
 
 
