@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from sparsegen.products.product import spmm
     from sparsegen.products.schedule import SpmmSchedule
     from sparsegen.schedule import Schedule, StencilSchedule
+    from sparsegen.tuning.tune import tune
     from sparsegen.updates.kernel import UpdateKernel
     from sparsegen.updates.schedule import UpdateSchedule
 
@@ -75,6 +76,7 @@ __all__ = [
     "schedules",
     # compiling and running
     "compile",
+    "tune",
     "Kernel",
     "UpdateKernel",
     "SpmmKernel",
@@ -109,6 +111,7 @@ _HOMES = {
     "StencilSchedule": "schedule",
     "schedules": "compiler",
     "compile": "compiler",
+    "tune": "tuning.tune",
     "Kernel": "kernel",
     "UpdateSchedule": "updates.schedule",
     "UpdateKernel": "updates.kernel",

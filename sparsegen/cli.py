@@ -301,13 +301,16 @@ def _opt(args: Args) -> int:
 
 def _cache(args: Args) -> int:
     from sparsegen.backends.cuda.cache import default_cache
+    from sparsegen.tuning import store
 
     cache = default_cache()
     if args.what == "clear":
-        print(f"{cache.clear()} entries removed from {cache.folder}")
+        print(f"{cache.clear()} entries removed from {cache.folder}, and {store.clear()} tuned schedules")
         return OK
     info = cache.info()
     print(f"{info.folder}\n{info.entries} entries, {info.nbytes / 2**20:.1f} MiB of {info.limit / 2**20:.0f} MiB")
+    found = [*map(str, store.records())]
+    print("\n".join([f"{len(found)} tuned schedules", *found]))
     return OK
 
 
@@ -387,7 +390,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--list", action="store_true", help="name the passes")
     sub.add_argument("--timing", action="store_true", help="milliseconds of each pass, on standard error")
 
-    sub = add("cache", _cache, "the cache of compiled kernels")
+    sub = add("cache", _cache, "the cache of compiled kernels and tuned schedules")
     sub.add_argument("what", choices=("info", "clear"))
     return top
 

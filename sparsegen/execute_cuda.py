@@ -220,6 +220,11 @@ class CudaExecutor:
         with self._lock:
             return self._spaces.setdefault(stream or 0, Space())
 
+    def share(self, space: Space) -> None:
+        """Take workspace of the default stream from ``space``: for kernels that run there one after the other."""
+        with self._lock:
+            self._spaces[0] = space
+
     def single(self, plan: Plan) -> Launch | None:
         """A plan of one launch between two arrays, as something to call with (input, output) and a stream; None for
         any other plan."""

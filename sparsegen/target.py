@@ -123,6 +123,25 @@ def resolve(device: object = "auto", backend: object = "auto") -> Target:
     return Target(profile, backend, gpu.index if fits and gpu is not None else None, note)
 
 
+def measurable(device: object = "auto") -> DeviceInfo:
+    """This machine's GPU, if ``device`` means it; DeviceError if not, or if there is none.
+
+    For what measures, and so cannot stand in an emulator for it.
+    """
+    hint = "schedule='auto' of sg.compile asks the cost model, which needs no GPU"
+    gpu = gpu_info()
+    if isinstance(gpu, DeviceError):
+        raise DeviceError(f"tuning needs a GPU, and there is none: {gpu.message}", hint=hint)
+    target = resolve(device)
+    if target.backend != "cuda":
+        raise DeviceError(
+            f"tuning for {target.profile.name} ({target.profile.arch}) needs one, and this machine's GPU is a "
+            f"{gpu.name} ({gpu.arch})",
+            hint=f"tune with device='auto'; {hint}",
+        )
+    return gpu
+
+
 def _gpu(here: DeviceInfo | DeviceError | None) -> DeviceInfo | None:
     return None if here is None or isinstance(here, DeviceError) else here
 

@@ -28,7 +28,8 @@ from sparsegen.ir.errors import ToolchainError
 
 _MAGIC = b"sparsegen-cubin-1\n"
 _SUFFIX = ".cubin1"
-_STALE_SECONDS = 3600.0
+#: Beginning of the names of files that are being written, and when their writers must be dead.
+TEMPORARY, STALE_SECONDS = ".tmp-", 3600.0
 DEFAULT_LIMIT = 1 << 30
 
 
@@ -98,6 +99,20 @@ def _decode(data: bytes) -> CompileResult | None:
     )
 
 
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file aside and rename it, so that readers see all of it or nothing; OSError if that cannot be done."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as f:
+            f.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
 class CubinCache:
     """A folder of compiled kernels; any number of threads and processes may use it at once.
 
@@ -132,16 +147,7 @@ class CubinCache:
         """Store an entry, then shrink the folder to its limit; False (and one warning) if it cannot be written."""
         path = self.path(key)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
-            try:
-                with os.fdopen(handle, "wb") as f:
-                    f.write(_encode(result))
-                os.replace(temporary, path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
-                raise
+            replace_file(path, _encode(result))
         except OSError as e:
             if not self._warned:
                 self._warned = True
@@ -165,7 +171,7 @@ class CubinCache:
                         status = entry.stat()
                         if entry.name.endswith(_SUFFIX):
                             found.append((status.st_mtime, status.st_size, Path(entry.path)))
-                        elif entry.name.startswith(".tmp-") and time.time() - status.st_mtime > _STALE_SECONDS:
+                        elif entry.name.startswith(TEMPORARY) and time.time() - status.st_mtime > STALE_SECONDS:
                             os.unlink(entry.path)
         return sorted(found)
 

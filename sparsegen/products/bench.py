@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparsegen.arrays import ArrayView, describe, empty_like, host_array, launch_stream
 from sparsegen.ir.errors import ArrayError
-from sparsegen.measure import BenchResult
+from sparsegen.measure import BenchResult, Call, timed
 from sparsegen.products.arguments import order, variant
 from sparsegen.products.host import flat, random_arrays
 from sparsegen.products.pipelines import IN, OUT
 from sparsegen.products.schedule import DENSE
 
 if TYPE_CHECKING:
+    from sparsegen.backends.cuda.runtime import Runtime
     from sparsegen.products.kernel import SpmmKernel
 
 
@@ -57,6 +61,7 @@ def bench(kernel: SpmmKernel, x: ArrayView | None, repeats: int) -> SpmmBench:
         device_array = x is not None and x.layout.device_index is not None
         times = _device_array(kernel, x, repeats) if x and device_array else _on_device(kernel, x, repeats)
         what = "device time between events, warm cache"
+        kernel.measured = median(times)
     m, k, n = kernel.shape
     size = kernel.dtype.itemsize
     matrix = m * k * size if kernel.schedule == DENSE else kernel.product.w.nbytes
@@ -82,33 +87,35 @@ def _on_host(kernel: SpmmKernel, x: ArrayView | None, repeats: int) -> list[floa
     return times
 
 
-def _timed(timer: Any, run: Callable[[], None], repeats: int, stream: int | None) -> list[float]:
-    run()  # loads the code
-    times: list[float] = []
-    for _ in range(repeats):
-        timer.start(stream)
-        run()
-        timer.stop(stream)
-        times.append(timer.seconds())
-    return times
+@contextmanager
+def staged(kernels: Sequence[SpmmKernel], arrays: Mapping[str, Any]) -> Iterator[tuple[Runtime, list[Call]]]:
+    """The GPU's runtime, and a call of each kernel on copies of ``arrays`` there."""
+    executors = [k._executor(k._target.gpu or 0, None) for k in kernels]
+    which = variant(describe(arrays[IN]), describe(arrays[OUT]), anywhere=True)
+    programs = [k._programs.get(which) for k in kernels]
+    runtime, memory = executors[0].runtime, dict[str, int]()
+    try:
+        for role, a in arrays.items():
+            memory[role] = runtime.alloc(a.nbytes)
+            runtime.to_device(memory[role], flat(a))
+        yield (
+            runtime,
+            [
+                partial(e.run_product, program, memory, None, None)
+                for e, program in zip(executors, programs, strict=True)
+            ],
+        )
+    finally:
+        runtime.synchronize()
+        for pointer in memory.values():
+            runtime.free(pointer)
 
 
 def _on_device(kernel: SpmmKernel, x: ArrayView | None, repeats: int) -> list[float]:
     if kernel.schedule == DENSE:
         raise ArrayError("a dense product is timed with its library", hint="pass x, a torch or CuPy array on a GPU")
-    arrays = _arrays(kernel, x)
-    executor = kernel._executor(kernel._target.gpu or 0, None)
-    program = kernel._programs.get(variant(describe(arrays[IN]), describe(arrays[OUT]), anywhere=True))
-    runtime, memory = executor.runtime, dict[str, int]()
-    try:
-        for role, a in arrays.items():
-            memory[role] = runtime.alloc(a.nbytes)
-            runtime.to_device(memory[role], flat(a))
-        return _timed(runtime.timer(), lambda: executor.run_product(program, memory, None, None), repeats, None)
-    finally:
-        runtime.synchronize()
-        for pointer in memory.values():
-            runtime.free(pointer)
+    with staged([kernel], _arrays(kernel, x)) as (runtime, (run,)):
+        return timed(runtime.timer(), run, repeats)
 
 
 def _device_array(kernel: SpmmKernel, x: ArrayView, repeats: int) -> list[float]:
@@ -128,4 +135,4 @@ def _device_array(kernel: SpmmKernel, x: ArrayView, repeats: int) -> list[float]
     def run() -> None:
         kernel(x.owner, out, **extra)
 
-    return _timed(timer, run, repeats, stream)
+    return timed(timer, run, repeats, stream)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sparsegen.arrays import ArrayView, describe, empty_like, launch_stream
-from sparsegen.measure import BenchResult, result
+from sparsegen.measure import BenchResult, Call, result, share, timed
 from sparsegen.updates.host import random_arrays
 from sparsegen.updates.plan import outputs
 
 if TYPE_CHECKING:
+    from sparsegen.backends.cuda.runtime import Runtime
     from sparsegen.updates.kernel import UpdateKernel
 
 
@@ -41,9 +45,14 @@ def _on_host(kernel: UpdateKernel, given: dict[str, ArrayView], repeats: int, st
     return times
 
 
-def _on_device(kernel: UpdateKernel, given: dict[str, ArrayView], repeats: int, steps: int) -> list[float]:
-    executor, plan = kernel._executor(kernel._target.gpu or 0, None), kernel._plan(steps)
-    runtime, memory = executor.runtime, dict[str, int]()
+@contextmanager
+def staged(
+    kernels: Sequence[UpdateKernel], given: Mapping[str, ArrayView], steps: int
+) -> Iterator[tuple[Runtime, list[Call]]]:
+    """The GPU's runtime, and a call of each kernel on copies of ``given``; as :func:`sparsegen.measure.staged`."""
+    executors = [k._executor(k._target.gpu or 0, None) for k in kernels]
+    plans = [k._plan(steps) for k in kernels]
+    (kernel, *_), runtime, memory = kernels, executors[0].runtime, dict[str, int]()
     nbytes = int(np.prod(kernel.shape)) * kernel.dtype.itemsize
     try:
         for name, view in given.items():
@@ -51,19 +60,20 @@ def _on_device(kernel: UpdateKernel, given: dict[str, ArrayView], repeats: int, 
             runtime.to_device(memory[name], np.ascontiguousarray(view.owner))
         for name in outputs(kernel.update):
             memory[name] = runtime.alloc(nbytes)
-        executor.run_update(plan, memory, None, None)  # loads the code, builds the graph
-        runtime.synchronize()
-        timer, times = runtime.timer(), list[float]()
-        for _ in range(repeats):
-            timer.start()
-            executor.run_update(plan, memory, None, None)
-            timer.stop()
-            times.append(timer.seconds())
-        return times
+        share(executors, [plan.workspaces for plan in plans])
+        yield (
+            runtime,
+            [partial(e.run_update, plan, memory, None, None) for e, plan in zip(executors, plans, strict=True)],
+        )
     finally:
         runtime.synchronize()
         for pointer in memory.values():
             runtime.free(pointer)
+
+
+def _on_device(kernel: UpdateKernel, given: dict[str, ArrayView], repeats: int, steps: int) -> list[float]:
+    with staged([kernel], given, steps) as (runtime, (run,)):
+        return timed(runtime.timer(), run, repeats)
 
 
 def _device_arrays(kernel: UpdateKernel, given: dict[str, ArrayView], repeats: int, steps: int) -> list[float]:
@@ -72,11 +82,4 @@ def _device_arrays(kernel: UpdateKernel, given: dict[str, ArrayView], repeats: i
     stream, plan = launch_stream(first), kernel._device_plan(views, steps)
     executor = kernel._executor(first.layout.device_index or 0, stream)
     addresses = {name: view.pointer for name, view in views.items()}
-    timer, times = executor.runtime.timer(), list[float]()
-    executor.run_update(plan, addresses, stream, first)
-    for _ in range(repeats):
-        timer.start(stream)
-        executor.run_update(plan, addresses, stream, first)
-        timer.stop(stream)
-        times.append(timer.seconds())
-    return times
+    return timed(executor.runtime.timer(), lambda: executor.run_update(plan, addresses, stream, first), repeats, stream)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,15 +22,21 @@ INFO = DeviceInfo(0, "NVIDIA H200", (9, 0), 132, 62_914_560, 232_448, 233_472, 1
 class FakeRuntime:
     """What of ``Runtime`` the executor uses.  ``launched`` counts launches, those of graphs included.
 
-    ``size``: bytes of device memory; ``alloc`` fails beyond it as the driver does.
+    ``size``: bytes of device memory; ``alloc`` fails beyond it as the driver does.  ``seconds_of``: what a launch of a
+    function adds to ``now``, the clock that timers read; ``timed`` counts their starts.
     """
 
     name, device = "driver", 0
 
     def __init__(self) -> None:
         self.held: dict[int, Any] = {}
-        self.launched = self.replayed = 0
+        self.launched = self.replayed = self.timed = 0
         self.size = INFO.memory_bytes
+        self.seconds_of: Callable[[Any], float] = lambda func: 1e-6
+        self.now = 0.0
+
+    def timer(self) -> Any:
+        return FakeTimer(self)
 
     def memory(self) -> tuple[int, int]:
         return self.size - sum(len(block) - 256 for block in self.held.values()), self.size
@@ -74,6 +80,7 @@ class FakeRuntime:
 
     def execute(self, func: Any, args: Any, pointers: Sequence[int]) -> None:
         self.launched += 1
+        self.now += self.seconds_of(func)
         packed = args.copy()
         packed.set_pointers(list(pointers))
         raw, given = bytes(packed.buffer), dict[str, Any]()
@@ -86,6 +93,23 @@ class FakeRuntime:
                 cells = (ctypes.c_uint8 * param.nbytes).from_address(at)
             given[param.name] = np.frombuffer(cells, param.dtype.numpy())
         emulator.run(func, given, checks=["bounds"]).raise_if_errors()
+
+
+class FakeTimer:
+    """A ``Timer`` by the clock of the GPU, ``now``."""
+
+    def __init__(self, runtime: FakeRuntime) -> None:
+        self.runtime = runtime
+
+    def start(self, stream: int | None = None) -> None:
+        self.runtime.timed += 1
+        self.began = self.runtime.now
+
+    def stop(self, stream: int | None = None) -> None:
+        self.ended = self.runtime.now
+
+    def seconds(self) -> float:
+        return self.ended - self.began
 
 
 class FakeGraph:
