@@ -45,7 +45,7 @@ class Looking:
     """The levels of a kernel's main program, its CUDA source and what nvcc makes of it."""
 
     _target: Target
-    #: seconds of a call of the compiled steps on the GPU, as ``sg.tune`` or ``bench`` measured it last; None: neither did
+    #: Seconds of a call of the compiled steps on the GPU, as ``sg.tune`` or ``bench`` measured them last.
     measured: float | None = None
 
     @property

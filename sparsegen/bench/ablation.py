@@ -37,7 +37,9 @@ FORMS = (
     Form("implicit stencil2row", f"stencil2row mma=none {_BARE} pad=off transform=implicit", GAINS[2][0]),
     Form("+ tensor cores", f"stencil2row mma=f64.m8n8k4 {_BARE} pad=off", GAINS[2][1]),
     Form("+ padding", f"stencil2row mma=f64.m8n8k4 {_BARE} pad=on", GAINS[2][2]),
-    Form("+ dirty bits, lookup table", "stencil2row mma=f64.m8n8k4 stages=1 fuse=3 lut=on dirty=on pad=on", GAINS[2][3]),
+    Form(
+        "+ dirty bits, lookup table", "stencil2row mma=f64.m8n8k4 stages=1 fuse=3 lut=on dirty=on pad=on", GAINS[2][3]
+    ),
 )
 
 

@@ -25,6 +25,14 @@ def render(page: Page) -> Any:
     return Group(*blocks)
 
 
+def titled(section: Section) -> Any:
+    """A renderable of one section under its title."""
+    from rich.console import Group
+    from rich.text import Text
+
+    return Group(Text(section.title, style="bold"), Text(), table(section))
+
+
 def table(section: Section) -> Any:
     """The rows of a section with several cells; a column that is empty is left out."""
     from rich.table import Table

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from sparsegen.explain.page import Change, Page, Standing
+from sparsegen.explain.page import Alternative, Change, Page, Standing
 from sparsegen.explain.units import plural, seconds
 
 Style = Literal["", "chosen", "binds", "quiet"]
@@ -51,7 +51,10 @@ def _facts(page: Page) -> Section:
 
 def _terms(page: Page) -> Section:
     rows = (
-        Row((t.name, seconds(t.seconds), percent(t.share), "*" if t.binds else " ", t.reason), "binds" * t.binds)
+        Row(
+            (t.name, seconds(t.seconds), percent(t.share), "*" if t.binds else " ", t.reason),
+            "binds" if t.binds else "",
+        )
         for t in page.terms
     )
     heads = ("term", "time", "share", "", "why it is there")
@@ -109,8 +112,8 @@ def _changes(page: Page) -> Iterator[Section]:
         rows = [Row((", and ".join(tried),), "quiet")]
     yield Section("what would change the choice", ("if", "then", ""), tuple(rows), sentence=True)
     titles = {
-        "columns": "more columns of x",
-        "sparsity": "other sparsities (hypothetical: this matrix's statistics, scaled)",
+        "columns": "more columns of x (by a smaller search)",
+        "sparsity": "other sparsities (this matrix's statistics, scaled; by a smaller search)",
         "device": "on other GPUs (by a smaller search)",
     }
     for kind, title in titles.items():
@@ -130,22 +133,31 @@ def _there(page: Page, c: Change) -> tuple[str, ...]:
         return (c.what, "–", "–", "", "", c.note, "")
     dense = "" if c.dense is None else f"dense {seconds(c.dense)}"
     words = ", ".join(filter(None, (c.note, "another choice" if c.changes else "the same choice")))
-    return (c.what, rated(c.rate, page.rate_unit), seconds(c.seconds), f"bound by {c.binds}", dense, c.schedule, f"({words})")
+    return (
+        c.what,
+        rated(c.rate, page.rate_unit),
+        seconds(c.seconds),
+        f"bound by {c.binds}",
+        dense,
+        c.schedule,
+        f"({words})",
+    )
 
 
 def _paper(page: Page) -> Section:
     if page.paper is None:
         return Section("", (), ())
-    rows = [
-        Row((a.name, "–", "", _gain(a.paper, "paper"), f"refused: {a.refused}"), "quiet")
-        if a.rate is None
-        else Row((a.name, rated(a.rate, page.rate_unit), _gain(a.gain, ""), _gain(a.paper, "paper"), f"bound by {a.binds}"))
-        for a in page.paper.alternatives
-    ]  # fmt: skip
+    rows = [_alternative(a, page.rate_unit) for a in page.paper.alternatives]
     rows += [Row((remark,)) for remark in page.paper.remarks]
     fused = f"{plural(page.paper.fuse, 'step')} fused, edge {page.paper.edge}"
     title = f"ConvStencil's own alternatives, at its schedule ({fused}); gains over the line before, its own on an A100"
     return Section(title, ("form", "predicted", "gain", "paper", ""), tuple(rows), frozenset({1, 2, 3}))
+
+
+def _alternative(a: Alternative, unit: str) -> Row:
+    if a.rate is None:
+        return Row((a.name, "–", "", _gain(a.paper, "paper"), f"refused: {a.refused}"), "quiet")
+    return Row((a.name, rated(a.rate, unit), _gain(a.gain, ""), _gain(a.paper, "paper"), f"bound by {a.binds}"))
 
 
 def _gain(gain: float | None, who: str) -> str:

@@ -38,6 +38,8 @@ def columns(rows: Sequence[Row], right: frozenset[int]) -> list[str]:
         if len(row.cells) == 1:
             lines.append(row.cells[0])
             continue
-        cells = [c.rjust(w) if at in right else c.ljust(w) for at, (c, w) in enumerate(zip(row.cells, widths, strict=True))]
+        cells = [
+            c.rjust(w) if at in right else c.ljust(w) for at, (c, w) in enumerate(zip(row.cells, widths, strict=True))
+        ]
         lines.append("  ".join(cell for cell, width in zip(cells, widths, strict=True) if width).rstrip())
     return lines
