@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from sparsegen.bench import bitmap_run, bitmaps, harness, report, stencils
+from sparsegen.bench import bitmap_run, bitmaps, harness, regret_run, report, stencils
 from sparsegen.bench.suites import run_suite
 from sparsegen.bench.tables import PARTS
 from sparsegen.ir.errors import DeviceError, SparsegenError
@@ -30,8 +30,10 @@ def measure(args: Namespace) -> bool:
         raise DeviceError(f"suite {args.suite} has no parts and no floors", hint="drop --part and --floor")
     if known and (strange := sorted({*(args.part or ())} - {*known})):
         raise DeviceError(f"suite {args.suite} has no part {strange[0]}", hint=f"there are: {', '.join(known)}")
-    if args.suite == "bitmap" and args.cold:
-        raise DeviceError("suite bitmap is measured cold and hot in any case", hint="drop --cold")
+    if args.suite in ("bitmap", "regret") and args.cold:
+        raise DeviceError(f"suite {args.suite} says itself what is measured cold", hint="drop --cold")
+    if args.problems and args.suite != "regret":
+        raise DeviceError(f"suite {args.suite} has no random problems", hint="drop --problems")
     if isinstance(gpu := gpu_info(), SparsegenError):
         raise DeviceError(f"a suite is measured on a GPU: {gpu.message}", hint=gpu.hint)
     out = Path(args.out) if args.out else None
@@ -52,6 +54,9 @@ def measure(args: Namespace) -> bool:
         head["tolerance"] = {**head["tolerance"], **bitmap_run.TOLERANCE}
         bench = bitmap_run.Products(harness.Lab(), seed, args.seconds)
         rows = bitmap_run.run(bitmaps.cases(parts), bench, say, args.floor or (), keep)
+    elif args.suite == "regret":
+        head["tolerance"] = {**head["tolerance"], **bitmap_run.TOLERANCE}
+        rows = regret_run.run(parts, seed, args.seconds, say, keep, args.problems)
     else:
         rows = run_suite(args.suite, args.quick, args.seconds, args.cold, seed, say)
     if report.origin(args.commit).sources != head["sources"]:

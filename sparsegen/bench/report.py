@@ -29,8 +29,9 @@ from sparsegen.ir.errors import ArrayError, SparsegenError
 
 if TYPE_CHECKING:
     from sparsegen.bench.bitmap_run import ProductRow
+    from sparsegen.bench.regret import Point
 
-    AnyRow: TypeAlias = Row | ProductRow
+    AnyRow: TypeAlias = Row | ProductRow | Point
 
 FORMAT: Final = 1
 #: Keys of a result, and of each of its rows.

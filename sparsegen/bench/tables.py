@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from sparsegen.bench import bitmap_tables, bitmaps, stencils
+from sparsegen.bench import bitmap_tables, bitmaps, regret, regret_tables, stencils
 from sparsegen.bench.cells import Cells, Result, number, size
 
 #: Suites that are measured in parts.
-PARTS: Final = {"stencil": stencils.PARTS, "bitmap": bitmaps.PARTS}
+PARTS: Final = {"stencil": stencils.PARTS, "bitmap": bitmaps.PARTS, "regret": regret.PARTS}
 
 
 def _targets(found: Result) -> Cells:
@@ -135,10 +135,13 @@ VIEWS: Final[dict[str, dict[str, Callable[[Result], Cells]]]] = {
     "overhead": {"table": _overhead},
     "stencil": {"goals": _goals, "shares": _shares, **{part: _details(part) for part in stencils.PARTS}},
     "bitmap": bitmap_tables.VIEWS,
+    "regret": regret_tables.VIEWS,
 }
 
 
 def parts_of(found: Result, view: str) -> list[str]:
     """The parts of a result that a view shows; none for a suite without parts."""
-    wanted = {"goals": ("targets",), "shares": _SHARES, "picture": ("sweep",)}.get(view, (view,))
+    wanted = {"goals": ("targets",), "shares": _SHARES, "picture": ("sweep",), "summary": regret.PARTS}.get(
+        view, (view,)
+    )
     return [part for part in wanted if part in found.get("parts", {})]

@@ -1,0 +1,227 @@
+"""Suite ``regret``: random problems, and how well the cost model chooses and predicts there.
+
+Each problem is drawn from a seed; its candidates are the MOST cheapest schedules by the model (the chosen one is the
+first of them) and as many drawn uniformly from all legal ones.  *Regret* is the chosen one's time over the best
+candidate's.  Its parts, ``stencils`` and ``products``, are measured one at a time.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
+
+from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
+from sparsegen.dsl.stencil import Stencil
+
+if TYPE_CHECKING:
+    from sparsegen.cost.stencil import Cost
+    from sparsegen.products.cost import SpmmCost
+
+PARTS: Final = ("stencils", "products")
+#: Problems of each part.
+PROBLEMS: Final = {"stencils": 28, "products": 12}
+#: Cheapest candidates by the model, and as many random ones.
+MOST: Final = 12
+#: Cells of a field; time steps; M and K; N; share of zeros: the ranges that problems are drawn from.
+CELLS, STEPS = (1 << 20, 1 << 27), (1, 50)
+SIZES, COLUMNS, ZEROS = (1024, 16384), (1, 64), (0.4, 0.9)
+RADII: Final = {1: (1, 2, 3, 4), 2: (1, 1, 2, 3), 3: (1, 1, 2)}
+CHOSEN, TOP, RANDOM = "chosen", "top", "random"
+_AnyCost = TypeVar("_AnyCost", "Cost", "SpmmCost")
+
+
+@dataclass(frozen=True)
+class StencilProblem:
+    """``steps`` time steps of a stencil with random weights."""
+
+    name: str
+    stencil: Stencil
+    shape: tuple[int, ...]
+    steps: int
+
+
+@dataclass(frozen=True)
+class ProductProblem:
+    """A product of a random matrix [m, k] with x of ``n`` columns, x and y packed by ``order``."""
+
+    name: str
+    m: int
+    k: int
+    n: int
+    sparsity: float
+    dtype: str
+    order: str
+
+
+@dataclass(frozen=True)
+class Point:
+    """One schedule of one problem, as it stands in the JSON: predicted and measured seconds of a call.
+
+    ``picked``: chosen, top or random; ``error`` is max|a - b| / max|b| of a stencil, |y - exact| / |exact| of a
+    product, ``ok`` whether it is small enough; ``binds``: the model's binding term; ``failed``: why it has no time.
+    """
+
+    part: str
+    case: str
+    shape: tuple[int, ...]
+    dtype: str
+    boundary: str
+    steps: int
+    sparsity: float | None
+    picked: str
+    schedule: str
+    predicted_s: float
+    binds: str
+    measured_s: float | None = None
+    p10: float | None = None
+    p90: float | None = None
+    repeats: int = 0
+    regs: int | None = None
+    spills: int | None = None
+    error: float | None = None
+    ok: bool = False
+    failed: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; an infinite error becomes text, which JSON can hold."""
+        out = asdict(self)
+        if self.error is not None and not math.isfinite(self.error):
+            out["error"] = str(self.error)
+        return out
+
+
+# ------------------------------------------------------------------------------------------------------ the problems
+def _between(draw: random.Random, low: float, high: float) -> float:
+    """A number whose logarithm is uniform."""
+    return math.exp(draw.uniform(math.log(low), math.log(high)))
+
+
+def _weights(draw: random.Random, axes: int, radius: int) -> tuple[str, Any]:
+    """A box, a star, or a product of rows and columns; of random weights whose sum is 1."""
+    edge = 2 * radius + 1
+    kind = draw.choice(("box", "star", "product")) if axes > 1 else "box"
+    if kind == "product":
+        w = np.ones(())
+        for _ in range(axes):
+            w = np.multiply.outer(w, np.array([draw.uniform(0.1, 1.0) for _ in range(edge)]))
+    else:
+        w = np.array([draw.uniform(0.1, 1.0) for _ in range(edge**axes)]).reshape((edge,) * axes)
+    if kind == "star":
+        w[np.count_nonzero(np.indices(w.shape) - radius, axis=0) > 1] = 0.0
+    return kind, w / w.sum()
+
+
+def _shape(draw: random.Random, axes: int) -> tuple[int, ...]:
+    """Sizes of each axis, half of them multiples of 32, none more than four times as long as another."""
+    edge = _between(draw, *CELLS) ** (1 / axes)
+    sizes = [edge * _between(draw, 0.5, 2.0) ** (axes > 1) for _ in range(axes)]
+    whole = draw.random() < 0.5
+    return tuple(max(32, round(n / 32) * 32) if whole else round(n) for n in sizes)
+
+
+def stencil_problem(draw: random.Random, name: str) -> StencilProblem:
+    """A stencil on one to three axes."""
+    axes = draw.choice((1, 2, 3))
+    radius = draw.choice(RADII[axes])
+    kind, w = _weights(draw, axes, radius)
+    dtype = draw.choice(("float64", "float64", "float64", "float32"))
+    sides: tuple[BoundarySpec, ...] = (periodic, periodic, periodic, frozen, neumann, dirichlet(0.5))
+    stencil = Stencil.from_weights(w.astype(dtype), draw.choice(sides), f"{kind}_{axes}d_r{radius}")
+    return StencilProblem(name, stencil, _shape(draw, axes), round(_between(draw, *STEPS)))
+
+
+def product_problem(draw: random.Random, name: str) -> ProductProblem:
+    """A pruned weight matrix."""
+    m, k = (round(_between(draw, *SIZES)) for _ in range(2))
+    n = round(_between(draw, *COLUMNS))
+    order = draw.choice(("rows", "columns")) if n > 1 else "columns"
+    return ProductProblem(name, m, k, n, round(draw.uniform(*ZEROS), 2), draw.choice(("f16", "f16", "bf16")), order)
+
+
+def stencil_problems(seed: int, count: int) -> list[StencilProblem]:
+    """The stencils of a seed."""
+    draw = random.Random(f"stencils {seed}")
+    return [stencil_problem(draw, f"s{i + 1}") for i in range(count)]
+
+
+def product_problems(seed: int, count: int) -> list[ProductProblem]:
+    """The products of a seed."""
+    draw = random.Random(f"products {seed}")
+    return [product_problem(draw, f"p{i + 1}") for i in range(count)]
+
+
+# ---------------------------------------------------------------------------------------------------- the candidates
+def candidates(
+    costs: Sequence[_AnyCost], seconds: Callable[[_AnyCost], float], draw: random.Random, most: int = MOST
+) -> list[tuple[_AnyCost, float, str]]:
+    """(cost, predicted seconds, picked) of the ``most`` cheapest and of as many others, uniform over all legal ones.
+
+    Infinite seconds: a schedule that cannot do the steps that are left over after whole passes.
+    """
+    timed = sorted((t, i) for i, c in enumerate(costs) if (t := seconds(c)) < math.inf)
+    top = [(costs[i], t, TOP if at else CHOSEN) for at, (t, i) in enumerate(timed[:most])]
+    rest = draw.sample(timed[most:], min(most, max(0, len(timed) - most)))
+    return top + [(costs[i], t, RANDOM) for t, i in rest]
+
+
+# ------------------------------------------------------------------------------------------------------- the findings
+@dataclass(frozen=True)
+class Finding:
+    """What a problem's points say; ratios are of seconds.
+
+    ``regret``: the chosen one over the fastest of all; ``errors``: predicted / measured - 1 of each point;
+    ``correlation``: Spearman's, of predicted and measured seconds.
+    """
+
+    case: str
+    regret: float
+    errors: tuple[float, ...]
+    correlation: float
+
+
+def findings(rows: Sequence[dict[str, Any]]) -> list[Finding]:
+    """Those of every problem whose chosen schedule was measured."""
+    cases: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["measured_s"] is not None:
+            cases.setdefault((row["part"], row["case"]), []).append(row)
+    out = []
+    for (_, case), points in cases.items():
+        measured = [p["measured_s"] for p in points]
+        chosen = [p["measured_s"] for p in points if p["picked"] == CHOSEN]
+        if not chosen:
+            continue
+        predicted = [p["predicted_s"] for p in points]
+        errors = tuple(a / b - 1 for a, b in zip(predicted, measured, strict=True))
+        out.append(Finding(case, chosen[0] / min(measured), errors, rank_correlation(predicted, measured)))
+    return out
+
+
+def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
+    """Spearman's coefficient; equal values share the mean of their ranks.  1 for fewer than three points."""
+    if len(a) < 3:
+        return 1.0
+    ranks = [_ranks(np.asarray(x)) for x in (a, b)]
+    spread = [r.std() for r in ranks]
+    if not all(spread):
+        return 0.0
+    return float(np.mean((ranks[0] - ranks[0].mean()) * (ranks[1] - ranks[1].mean())) / (spread[0] * spread[1]))
+
+
+def _ranks(x: Any) -> Any:
+    _, at, counts = np.unique(x, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return (ends - (counts - 1) / 2)[at]
+
+
+def measured(point: Point, times: Any, error: float, ok: bool, uses: Any) -> Point:
+    """The point with what was measured; ``uses``: what nvcc made of it, if it did."""
+    made = {"regs": uses.registers, "spills": uses.spills} if uses else {}
+    return replace(
+        point, measured_s=times.median, p10=times.p10, p90=times.p90, repeats=times.repeats, error=error, ok=ok, **made
+    )
