@@ -15,6 +15,8 @@ from sparsegen.bench.picture import Scale, decades
 from sparsegen.explain.page import Page, Roof
 from sparsegen.explain.roofline import Dot
 from sparsegen.explain.units import seconds
+from sparsegen.products.schedule import FAMILIES as OF_PRODUCTS
+from sparsegen.schedule import FAMILIES
 
 WIDTH, HEIGHT = 560, 380  #: of the axes, in pixels
 LEFT, TOP, RIGHT, BELOW = 66, 58, 24, 116
@@ -66,7 +68,7 @@ def panel(page: Page, dots: Sequence[Dot]) -> str:
     families = list(dict.fromkeys([*(mark.family for mark in page.roofline.marks), *(dot.family for dot in dots)]))
     return "\n".join([
         f'<rect class="page" width="{SIZE[0]}" height="{SIZE[1]}"/>', *_axes(page, x, y),
-        *_roofs(page.roofline.roofs, x, y), *_dots(dots, families, x, y), *_marks(page, families, x, y),
+        *_roofs(page.roofline.roofs, x, y), *_dots(dots, x, y), *_marks(page, x, y),
         *_legend(page, dots, families),
     ])  # fmt: skip
 
@@ -131,22 +133,22 @@ def _roofs(roofs: Iterable[Roof], x: Scale, y: Scale) -> Iterator[str]:
             yield _label(x(x.high) - 6, y(roof.value) - 5, f"{roof.name} {roof.value / 1e12:.3g} TFLOP/s", "end", 11)
 
 
-def _dots(dots: Iterable[Dot], families: Sequence[str], x: Scale, y: Scale) -> Iterator[str]:
+def _dots(dots: Iterable[Dot], x: Scale, y: Scale) -> Iterator[str]:
     """``data-n``: how many schedules a dot stands for."""
     count = Counter((dot.family, round(x(dot.intensity)), round(y(dot.flops))) for dot in dots)
     for (family, px, py), n in count.items():
         many = f' data-n="{n}"' if n > 1 else ""
-        yield f'<circle class="dot f{families.index(family) % len(COLOURS)}" cx="{px}" cy="{py}" r="2.5"{many}/>'
+        yield f'<circle class="dot {_colour(family)}" cx="{px}" cy="{py}" r="2.5"{many}/>'
 
 
-def _marks(page: Page, families: Sequence[str], x: Scale, y: Scale) -> Iterator[str]:
+def _marks(page: Page, x: Scale, y: Scale) -> Iterator[str]:
     times = {standing.schedule: standing for standing in page.families}
     for mark in page.roofline.marks:
         px, py = x(mark.intensity), y(mark.flops)
         found = times.get(mark.schedule)
-        told = f"{mark.schedule}: {_flops(round(mark.flops, -9))}FLOP/s"
+        told = f"{mark.schedule}: {mark.flops / 1e12:.3g} TFLOP/s"
         told += f", {seconds(found.seconds)} a call, bound by {found.binds}" if found else ""
-        colour = f"f{families.index(mark.family) % len(COLOURS)}"
+        colour = _colour(mark.family)
         yield f'<circle class="best {colour}" cx="{px}" cy="{py}" r="5"><title>{escape(told)}</title></circle>'
         if mark.chosen:
             anchor, side = ("end", -13) if px > LEFT + WIDTH * 0.6 else ("start", 13)
@@ -158,15 +160,21 @@ def _marks(page: Page, families: Sequence[str], x: Scale, y: Scale) -> Iterator[
 def _legend(page: Page, dots: Sequence[Dot], families: Sequence[str]) -> Iterator[str]:
     count, place = Counter(dot.family for dot in dots), LEFT
     top = TOP + HEIGHT + 56
-    for at, family in enumerate(families):
+    for family in families:
         words = f"{family} ({count[family]})"
         if place + 18 + 6.5 * len(words) > LEFT + WIDTH + RIGHT:
             place, top = LEFT, top + 18
-        yield f'<circle class="f{at % len(COLOURS)}" cx="{place + 5}" cy="{top - 4}" r="5"/>'
+        yield f'<circle class="{_colour(family)}" cx="{place + 5}" cy="{top - 4}" r="5"/>'
         yield _label(place + 15, top, words, size=11)
         place += round(28 + 6.5 * len(words))
     yield _label(LEFT, SIZE[1] - 22, f"{page.schedule}", size=10)
     yield _label(LEFT, SIZE[1] - 8, page.roofline.note, size=9)
+
+
+def _colour(family: str) -> str:
+    """The class of a family, the same in every picture."""
+    known = [*FAMILIES, *OF_PRODUCTS]
+    return f"f{known.index(family) % len(COLOURS)}"
 
 
 def _line(kind: str, x1: float, y1: float, x2: float, y2: float, dashed: bool = False) -> str:
