@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sparsegen.cli.common import OK, Args
 from sparsegen.cli.files import kernel, save, stencils
-from sparsegen.ir.errors import ArrayError
+from sparsegen.ir.errors import ArrayError, ScheduleError
 
 if TYPE_CHECKING:
+    from sparsegen.dsl.stencil import Stencil
+    from sparsegen.dsl.update import Update
     from sparsegen.explain import Explanation
+    from sparsegen.products.product import Product
 
 _RULE = "-" * 100
 
@@ -21,10 +25,9 @@ def explain(args: Args) -> int:
     if args.picture and not args.picture.endswith(".svg"):
         raise ArrayError(f"cannot draw {args.picture}", hint="name a file that ends with .svg for --picture")
     pages = {
-        name: [kernel(args, what, backend="auto", edge=10240, device=device).explain()
-               for device in args.device or ["auto"]]
+        name: [_page(args, what, device) for device in args.device or ["auto"]]
         for name, what in stencils(args.file).items()
-    }  # fmt: skip
+    }
     if args.json:
         _json(args.file, pages)
     else:
@@ -35,6 +38,19 @@ def explain(args: Args) -> int:
         every = [(page.page, page.dots) for found in pages.values() for page in found]
         save(args.picture, together(every).encode(), "--picture")
     return OK
+
+
+def _page(args: Args, what: Stencil | Update | Product, device: str) -> Explanation:
+    """One page; of a product on a device that no sparse schedule runs on, that of the dense product."""
+    from sparsegen.products.product import Product
+
+    try:
+        return kernel(args, what, backend="auto", edge=10240, device=device).explain()
+    except ScheduleError:
+        if not isinstance(what, Product) or args.schedule != "auto":
+            raise
+        dense = argparse.Namespace(**{**vars(args), "schedule": "dense"})
+        return kernel(dense, what, backend="auto", edge=10240, device=device).explain()
 
 
 def _json(file: str, pages: dict[str, list[Explanation]]) -> None:

@@ -123,10 +123,9 @@ def _roofs(roofs: Iterable[Roof], x: Scale, y: Scale) -> Iterator[str]:
                 continue
             yield _line("roof", x(low), y(low * roof.value), x(high), y(high * roof.value), roof.value != slowest)
             angle = math.degrees(math.atan2(y(high * roof.value) - y(low * roof.value), x(high) - x(low)))
-            at = math.exp(0.75 * math.log(low) + 0.25 * math.log(high))
-            yield _label(
-                x(at), y(at * roof.value) - 5, f"{roof.name} {roof.value / 1e12:.3g} TB/s", "middle", 11, angle
-            )
+            at = math.exp(0.94 * math.log(low) + 0.06 * math.log(high))
+            words = f"{roof.name} {roof.value / 1e12:.3g} TB/s"
+            yield _label(x(at), y(at * roof.value) - 5, words, "start", 11, angle)
         else:
             start = max(x.low, roof.value / fastest)
             yield _line("roof", x(start), y(roof.value), x(x.high), y(roof.value))

@@ -14,6 +14,7 @@ from sparsegen.explain.page import Change
 from sparsegen.explain.parts import other_profiles
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.op_spmm import STRIP
+from sparsegen.products.compile import doubtful
 from sparsegen.products.cost import SpmmCost, cost, dense_cost
 from sparsegen.products.geometry import CHUNK, legal
 from sparsegen.products.product import Problem, Product
@@ -74,8 +75,10 @@ def best(p: Problem, device: DeviceProfile, forms: list[tuple[tuple[int, int], i
     found: SpmmCost | None = None
     for s in few(p, forms):
         try:
-            legal(p, s, device)
+            g = legal(p, s, device)
         except ScheduleError:
+            continue
+        if doubtful(s, g):
             continue
         c = cost(p, s, device)
         if found is None or c.time < found.time:
