@@ -29,7 +29,8 @@ class Form:
     paper: float | None
 
 
-#: What the paper's figure has for Heat-1D, Box-2D9P and Box-3D27P, by their axes: gains of the forms but the first.
+#: The stencils of the paper's figure by their axes, and the gains of its forms but the first.
+CASES = {1: "Heat-1D", 2: "Box-2D9P", 3: "Box-3D27P"}
 GAINS = {1: (0.22, 0.76, 0.01, 0.04), 2: (1.70, 0.68, 0.14, 0.19), 3: (0.67, 0.44, 0.10, 0.13)}
 _BARE = "stages=1 fuse=3 lut=off dirty=off"
 FORMS = (

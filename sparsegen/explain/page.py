@@ -136,8 +136,12 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Paper:
-    """ConvStencil's own alternatives on this device; ``remarks`` says where and why its order does not hold."""
+    """ConvStencil's own alternatives on this device; ``remarks`` says where and why its order does not hold.
 
+    ``case``: the paper's stencil, which its gains are of.
+    """
+
+    case: str
     fuse: int
     edge: int
     alternatives: tuple[Alternative, ...]

@@ -68,7 +68,7 @@ def fusion(fp: Footprint, device: DeviceProfile, shape: tuple[int, ...], steps: 
 
 def paper(kernel: Kernel, best: Standing | None) -> Paper | None:
     """The section of a kernel's page; None for other types, and devices without f64 tensor cores."""
-    from sparsegen.bench.ablation import GAINS
+    from sparsegen.bench.ablation import CASES, GAINS
 
     fp, device, shape = Footprint.of(kernel.stencil.gridded), kernel.device, grid(kernel.shape)
     if fp.dtype != "f64" or MMA not in device.cpi:
@@ -97,7 +97,7 @@ def paper(kernel: Kernel, best: Standing | None) -> Paper | None:
         remarks.append(slow)
     if best is not None:
         remarks += _beaten(kernel, legal, best)
-    return Paper(fuse, fused_k(fp.k, fuse), tuple(rows), ordered, tuple(remarks))
+    return Paper(CASES[fp.axes], fuse, fused_k(fp.k, fuse), tuple(rows), ordered, tuple(remarks))
 
 
 def _order(legal: Sequence[tuple[Alternative, Cost]], device: DeviceProfile) -> Iterator[str]:

@@ -21,7 +21,9 @@ def render(page: Page) -> Any:
             blocks += [Text(), Text(section.title, style="bold cyan")]
         elif section.rows[0].cells[0] != "device":
             blocks.append(Text())
-        blocks += [table(section), *(Text(f"  {row.cells[0]}") for row in section.rows if len(row.cells) == 1)]
+        if any(len(row.cells) > 1 for row in section.rows):
+            blocks.append(table(section))
+        blocks += (Text(f"  {row.cells[0]}") for row in section.rows if len(row.cells) == 1)
     return Group(*blocks)
 
 

@@ -150,7 +150,8 @@ def _paper(page: Page) -> Section:
     rows = [_alternative(a, page.rate_unit) for a in page.paper.alternatives]
     rows += [Row((remark,)) for remark in page.paper.remarks]
     fused = f"{plural(page.paper.fuse, 'step')} fused, edge {page.paper.edge}"
-    title = f"ConvStencil's own alternatives, at its schedule ({fused}); gains over the line before, its own on an A100"
+    whose = f"the paper's are of {page.paper.case} on an A100"
+    title = f"ConvStencil's own alternatives, at its schedule ({fused}); gains over the line before, {whose}"
     return Section(title, ("form", "predicted", "gain", "paper", ""), tuple(rows), frozenset({1, 2, 3}))
 
 
