@@ -37,7 +37,7 @@ def explain(kernel: Kernel, choice: Choice, target: Target, plan: Plan) -> Expla
     ranking = choice.ranking or ranked(kernel.stencil.gridded, grid(kernel.shape), steps, profile, choice.nonfinite)
     call = total_time(cost, steps)
     measured = parts.measurement(kernel.measured, call)
-    families, groups = _families(ranking, cost, steps, choice.automatic)
+    families, known = _families(ranking, cost, steps, choice.automatic)
     dots = tuple(_dot(c) for c in ranking.costs)
     if not any(dot.schedule == str(cost.schedule) for dot in dots):
         dots = (*dots, _dot(cost))
@@ -51,7 +51,7 @@ def explain(kernel: Kernel, choice: Choice, target: Target, plan: Plan) -> Expla
             *_predicted(kernel, cost, plan), *parts.measured_fact(measured),
         ),
         terms_of="one pass (they overlap; * binds)", terms=parts.terms(cost),
-        legal=len(ranking.costs), families=families, absent=tuple(_absent(kernel, ranking, groups)), others=(),
+        legal=len(ranking.costs), families=families, absent=tuple(_absent(kernel, ranking, known)), others=(),
         refused=parts.refused((r.schedule.family, str(r.schedule), r.reason) for r in ranking.rejected),
         changes=changes(kernel, ranking, cost, choice.nonfinite),
         paper=paper(kernel, families[0] if families else None),
@@ -97,15 +97,15 @@ def _predicted(kernel: Kernel, cost: Cost, plan: Plan) -> Iterator[Fact]:
         yield Fact("passes", f"{passes}; {seconds(total_time(cost, kernel.steps))} in all")
 
 
-def _families(
-    ranking: Ranking, cost: Cost, steps: int, automatic: bool
-) -> tuple[tuple[Standing, ...], dict[str, list[Cost]]]:
-    """The best schedule of each family for so many steps, fastest first, and the families with a legal one."""
+def _families(ranking: Ranking, cost: Cost, steps: int, automatic: bool) -> tuple[tuple[Standing, ...], set[str]]:
+    """The best schedule of each family for so many steps, fastest first, and the families that have one."""
     mine = total_time(cost, steps)
     groups: dict[str, list[Cost]] = {}
     for c in ranking.costs:
         groups.setdefault(c.schedule.family, []).append(c)
-    best = sorted((cheapest(group, steps) for group in groups.values()), key=lambda c: total_time(c, steps))
+    firsts = {family: cheapest(group, steps) for family, group in groups.items()}
+    found = {family: c for family, c in firsts.items() if math.isfinite(total_time(c, steps))}
+    best = sorted(found.values(), key=lambda c: total_time(c, steps))
     rows: list[Standing] = []
     for c in best:
         time = total_time(c, steps)
@@ -114,7 +114,7 @@ def _families(
         rows.append(
             Standing(c.schedule.family, str(c.schedule), time, time / mine, c.rate, c.binds, chosen, verdict)
         )  # fmt: skip
-    return tuple(rows), groups
+    return tuple(rows), set(found)
 
 
 def _verdict(c: Cost, chosen: Cost, ratio: float) -> str:
@@ -126,10 +126,10 @@ def _verdict(c: Cost, chosen: Cost, ratio: float) -> str:
     )
 
 
-def _absent(kernel: Kernel, ranking: Ranking, groups: dict[str, list[Cost]]) -> Iterator[Absent]:
+def _absent(kernel: Kernel, ranking: Ranking, known: set[str]) -> Iterator[Absent]:
     """The families with no legal schedule: by the most frequent reason, else by what refuses their plain line."""
     for family in FAMILIES:
-        if family in groups:
+        if family in known:
             continue
         own = parts.refused(
             ((family, str(r.schedule), r.reason) for r in ranking.rejected if r.schedule.family == family), 1
@@ -143,7 +143,7 @@ def _plain_refusal(kernel: Kernel, family: str) -> str:
         legal(legalise(StencilSchedule(family), fp.k, fp.axes), fp, kernel.device)
     except ScheduleError as error:
         return error.message
-    return f"none of its schedules does {plural(kernel.steps, 'step')} or fewer a pass"
+    return f"none of its schedules does {plural(kernel.steps, 'step')} a call"
 
 
 def _rest(kernel: Kernel, plan: Plan) -> Iterator[Fact]:

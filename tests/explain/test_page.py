@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import pickle
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 import sparsegen as sg
 from sparsegen.compiler import total_time
 from sparsegen.cost.devices import load_profile, names
-from sparsegen.explain import Explanation, seconds
+from sparsegen.explain import Explanation, page, seconds
 from sparsegen.explain.page import VERSION
 from sparsegen.products.compile import rank
 from sparsegen.products.cost import dense_cost
@@ -25,6 +27,9 @@ from tests.explain.kit import SQUARE, check, heat, pages, product, stencil, upda
 
 ALL = pytest.mark.parametrize("name", ["stencil", "given", "v100", "a100", "3d", "product", "product, v100", "update",
                                        "update, v100"])  # fmt: skip
+
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "explain.md"
 
 
 def changes(found: Explanation, kind: str) -> list[dict[str, Any]]:
@@ -87,6 +92,24 @@ def test_shares_are_of_the_predicted_time(name: str) -> None:
     binding = [t for t in data["terms"] if t["binds"]]
     assert [t["name"] for t in binding] == [data["prediction"]["binds"]]
     assert data["terms"] == sorted(data["terms"], key=lambda t: -t["seconds"])
+
+
+def test_the_documents_have_every_field() -> None:
+    rows = re.findall(r"^\| (`.*?) \| (.*?) \|$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
+    told = {name: words for names, words in rows for name in re.findall(r"`(\w+)`", names)}
+    assert set(told) == {f.name for f in dataclasses.fields(page.Page)}
+    parts = {"prediction": page.Prediction, "measurement": page.Measurement, "terms": page.Term,
+             "families": page.Standing, "absent": page.Absent, "changes": page.Change, "rest": page.Fact}  # fmt: skip
+    for name, part in parts.items():
+        assert {f.name for f in dataclasses.fields(part)} <= set(re.findall(r"`(\w+)`", told[name])), name
+    assert f"`version` is {VERSION}" in DOCUMENT.read_text(encoding="utf-8")
+
+
+def test_the_example_of_the_document_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    exec(compile(block, "explain.md", "exec"), {})
+    assert (tmp_path / "box.svg").is_file()
 
 
 def test_the_numbers_are_the_kernels() -> None:
