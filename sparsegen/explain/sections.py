@@ -114,7 +114,7 @@ def _changes(page: Page) -> Iterator[Section]:
     titles = {
         "columns": "more columns of x (by a smaller search)",
         "sparsity": "other sparsities (this matrix's statistics, scaled; by a smaller search)",
-        "device": "on other GPUs (by a smaller search)",
+        "device": "on other GPUs" + " (by a smaller search)" * (page.kind != "update"),
     }
     for kind, title in titles.items():
         heads = ("", page.rate_unit, "time", "", "dense", "schedule", "")

@@ -105,7 +105,10 @@ def _families(ranking: Ranking, cost: Cost, steps: int, automatic: bool) -> tupl
         groups.setdefault(c.schedule.family, []).append(c)
     firsts = {family: cheapest(group, steps) for family, group in groups.items()}
     found = {family: c for family, c in firsts.items() if math.isfinite(total_time(c, steps))}
-    best = sorted(found.values(), key=lambda c: total_time(c, steps))
+    shown = list(found.values())
+    if not any(c.schedule == cost.schedule for c in shown):  # given, and not the best of its family
+        shown.append(cost)
+    best = sorted(shown, key=lambda c: total_time(c, steps))
     rows: list[Standing] = []
     for c in best:
         time = total_time(c, steps)

@@ -29,7 +29,7 @@ MOST_COLUMNS: Final = 128
 SPARSITIES: Final = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 #: Words of the reduced search: warps, strips of a warp, stages, splits; values of a chunk.
 _WARPS: Final = ((1, 8), (1, 12), (1, 16), (2, 4), (2, 6), (2, 8), (2, 12), (4, 4), (4, 6), (8, 2))
-_ROWS, _STAGES, _SPLITS, _VALUES = (1, 2, 4, 7), (2, 3, 4), (1, 2, 4, 8), 4
+_ROWS, _STAGES, _SPLITS, _VALUES = range(1, 9), 2, (1, 2, 4, 8), 4
 #: The ranking's best combinations of warps, stages and splits, which are tried with all numbers of rows.
 _BEST = 16
 
@@ -91,7 +91,7 @@ def few(p: Problem, forms: list[tuple[tuple[int, int], int, int]]) -> Iterator[S
     enough = next((c for c in COLUMNS if c >= p.n), COLUMNS[-1])
     shapes = [(f"{p.dtype}.m16n8k16", c) for c in COLUMNS if c <= enough] + [("none", 1)] * (p.n == 1)
     strips = -(-p.m // STRIP)
-    coarse = combinations(_WARPS, (_STAGES[0],), _SPLITS)
+    coarse = combinations(_WARPS, [_STAGES], _SPLITS)
     for (mma, cols), (warps, stages, splits) in combinations(shapes, dict.fromkeys([*forms, *coarse])):
         for rows in _ROWS:
             if rows <= strips:

@@ -24,6 +24,7 @@ from sparsegen.products.cost import dense_cost
 from sparsegen.products.product import Problem
 from sparsegen.products.schedule import SpmmSchedule
 from tests.explain.kit import SQUARE, check, heat, pages, product, stencil, update
+from tests.products_kit import matrix
 
 ALL = pytest.mark.parametrize("name", ["stencil", "given", "v100", "a100", "3d", "product", "product, v100", "update",
                                        "update, v100"])  # fmt: skip
@@ -89,6 +90,7 @@ def test_shares_are_of_the_predicted_time(name: str) -> None:
     data = pages()[name].data
     for term in data["terms"]:
         assert term["share"] == pytest.approx(term["seconds"] / data["prediction"]["launch"])
+    assert [s["schedule"] for s in data["families"] if s["chosen"]] == [data["schedule"]]
     binding = [t for t in data["terms"] if t["binds"]]
     assert [t["name"] for t in binding] == [data["prediction"]["binds"]]
     assert data["terms"] == sorted(data["terms"], key=lambda t: -t["seconds"])
@@ -226,6 +228,31 @@ def test_predicted_against_measured() -> None:
         assert told["off"] == pytest.approx(-0.04) and told["seconds"] == k.measured
         line = f"{seconds(k.measured)}, predicted {seconds(told['predicted'])} (-4 %)"
         assert f"measured   {line}" in k.explain()
+
+
+def test_bench_on_a_gpu_is_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "api"))
+    import fake_gpu
+
+    class Timer:
+        def start(self, stream: Any = None) -> None: ...
+        def stop(self, stream: Any = None) -> None: ...
+        def seconds(self) -> float:
+            return 3e-6
+
+    fake_gpu.install(monkeypatch)
+    monkeypatch.setattr(fake_gpu.FakeRuntime, "timer", lambda self: Timer(), raising=False)
+    kernels: list[Any] = [
+        sg.compile(heat, (40, 64), 2, backend="cuda", schedule="direct"),
+        sg.compile(update().update, (40, 64), 2, backend="cuda"),
+        sg.compile(sg.spmm(matrix(64, 128), n=8), backend="cuda", schedule="bitmap"),
+    ]
+    for k in kernels:
+        if k is kernels[0]:
+            k.bench(repeats=1, steps=4)
+            assert k.measured is None  # of other steps than it was compiled for
+        k.bench(repeats=2)
+        assert k.measured == 3e-6 and "measured   3 µs, predicted" in k.explain()
 
 
 def test_bench_on_the_host_measures_no_gpu() -> None:
