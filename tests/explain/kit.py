@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -42,16 +43,31 @@ def update(device: str = "h200") -> sg.UpdateKernel:
     return sg.compile(wave(), (4096, 4096), 9, device, "emulator")
 
 
+_MAKERS: dict[str, Callable[[], Any]] = {
+    "stencil": stencil,
+    "given": lambda: stencil(schedule="stencil2row mma=f64.m8n8k4 fuse=3 stages=2"),
+    "v100": lambda: stencil("v100"),
+    "a100": lambda: stencil("a100"),
+    "3d": lambda: sg.compile(sg.Stencil.from_weights(np.full((3,) * 3, 1 / 27)), (256,) * 3, 6, "h200", "emulator"),
+    "product": product,
+    "product, v100": lambda: product("v100"),
+    "update": update,
+    "update, v100": lambda: update("v100"),
+}
+
+
+class _Pages(dict[str, Explanation]):
+    """Pages that are made when they are first asked for."""
+
+    def __missing__(self, name: str) -> Explanation:
+        self[name] = made = _MAKERS[name]().explain()
+        return made
+
+
 @cache
-def pages() -> dict[str, Explanation]:
+def pages() -> _Pages:
     """A page of each kind, some for the GPU that nothing can be compiled for."""
-    line = "stencil2row mma=f64.m8n8k4 fuse=3 stages=2"
-    kernels = {
-        "stencil": stencil(), "given": stencil(schedule=line), "v100": stencil("v100"), "a100": stencil("a100"),
-        "3d": sg.compile(sg.Stencil.from_weights(np.full((3, 3, 3), 1 / 27)), (256,) * 3, 6, "h200", "emulator"),
-        "product": product(), "product, v100": product("v100"), "update": update(), "update, v100": update("v100"),
-    }  # fmt: skip
-    return {name: k.explain() for name, k in kernels.items()}
+    return _Pages()
 
 
 def check(value: Any, kind: Any = page.Page, where: str = "page") -> None:
