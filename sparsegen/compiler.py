@@ -268,6 +268,7 @@ class Choice:
     cost: Cost
     ranking: Ranking | None
     automatic: bool
+    nonfinite: str = "any"
 
 
 def edge(stencil: Stencil) -> int:
@@ -301,7 +302,7 @@ def _choose(
         )
     from sparsegen.cost.stencil import cost
 
-    return Choice(chosen, cost(Footprint.of(stencil), shape, chosen, target.profile), None, False)
+    return Choice(chosen, cost(Footprint.of(stencil), shape, chosen, target.profile), None, False, nonfinite)
 
 
 def check(
@@ -384,4 +385,4 @@ def _automatic(stencil: Stencil, shape: tuple[int, ...], steps: int, profile: De
             hint="try another device, a larger shape, or backend='reference'",
         )
     best = cheapest(ranking.costs, steps)
-    return Choice(best.schedule, best, ranking, True)
+    return Choice(best.schedule, best, ranking, True, nonfinite)

@@ -12,7 +12,7 @@ import numpy as np
 from sparsegen.arrays import ArrayLayout, ArrayView, Expect, check_together, empty_like, host_array, launch_stream
 from sparsegen.callsite import user_loc
 from sparsegen.compiler import MAX_CELLS, Choice, grid, located, positive
-from sparsegen.execute import ROW, VECTOR, Pitch, Plan, Programs, run_reference
+from sparsegen.execute import Pitch, Plan, Programs, run_reference
 from sparsegen.fastcall import FastCall, fast_call
 from sparsegen.inspection import Build, BuildCache
 from sparsegen.ir.errors import ArrayError, Loc, SparsegenError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sparsegen.counting import Counts
     from sparsegen.dsl.stencil import Stencil
     from sparsegen.execute_cuda import CudaExecutor
+    from sparsegen.explain import Explanation
     from sparsegen.measure import BenchResult
     from sparsegen.pipelines import Program
     from sparsegen.schedule import StencilSchedule
@@ -119,18 +120,14 @@ class Kernel(Looking):
         """Bytes of a packed field."""
         return math.prod(self.shape) * int(self.dtype.itemsize)
 
-    def explain(self) -> str:
-        """Why this schedule: its terms and what binds it, what was rejected and why, what would change the choice."""
-        from sparsegen.explain import explain
+    def explain(self) -> Explanation:
+        """Why this schedule: its terms and what binds it, what was rejected and why, what would change the choice.
 
-        plan = self._plan(self.steps)
-        text = explain(self, self._choice, self._target, plan)
-        if plan.padded:
-            text += (
-                f"\npitch      levels between passes lie in two fields of the workspace, rows {plan.padded} elements "
-                f"apart (a multiple of {ROW} bytes): rows of {self.shape[-1]} are not a multiple of {VECTOR} bytes"
-            )
-        return text
+        A string, which also has ``data``, ``json()``, ``roofline()`` and ``save(path)``.
+        """
+        from sparsegen.explain.stencil import explain
+
+        return explain(self, self._choice, self._target, self._plan(self.steps))
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 RIM, AXES = "all", (1, 2)
 #: Rows of a block where neither the schedule nor a field says how many.
 ROWS = 512
-#: Warp instructions of a row (its index, the ring's slot, wait and commit, two syncs, two guards), of a piece of it that
-#: is copied, of 16 bytes of a lane's columns on their way in and out, and of a word from a neighbouring lane.
+#: Warp instructions of a row (its index, the ring's slot, wait and commit, two syncs, two guards), of a piece that is
+#: copied, of 16 bytes of a lane's columns on their way in and out, and of a word from a neighbouring lane.
 #: Counters of 35 generated kernels on one H200 (nvcc 13), within 4 %.
 TURN, PIECE, OWN, SHUFFLE = 34.6, 3.4, 10.5, 0.76
 
@@ -117,8 +117,8 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
     # single-precision columns of a lane are worked on side by side: 49 points, 2 levels, 8 for 4: 414 for 465 us
     side = {"ilp": ILP * s.cols / 4} if fp.itemsize == 4 and not fp.flat else {}
     # "waits": the sums of a lane's columns do not wait for each other
-    return side | {"half": 1, "waits": 0.0, "W": s.warps * g.width, "cols": s.cols, "T": s.levels, "rx": g.radius, "warps": s.warps,
-            "through": through}  # fmt: skip
+    return side | {"half": 1, "waits": 0.0, "W": s.warps * g.width, "cols": s.cols, "T": s.levels, "rx": g.radius,
+            "warps": s.warps, "through": through}  # fmt: skip
 
 
 def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:

@@ -19,8 +19,8 @@ filled = keep
 SEGMENT, PAD = 8, 4
 #: Time of the memory for blocks that stay, over that for blocks of one tile each (tests/cost/measured.py).
 STATIC = 1.16
-#: Warp instructions of 32 elements read, an mma, 64 outputs, and a warp's tile.  Counters of 25 generated kernels on one
-#: H200 (nvcc 13), within 10 %.
+#: Warp instructions of 32 elements read, an mma, 64 outputs, and a warp's tile.  Counters of 25 generated kernels on
+#: one H200 (nvcc 13), within 10 %.
 READ, MULTIPLY, STORE, TILE = 2.5, 1.3, 9.5, 77.0
 #: By mma shape: registers for addresses and operand A; above how many products of a run each costs how many more; and
 #: the least with few and with more products (nvcc loads ahead, and spills below).  Fitted to nvcc 13 on sm_90.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.products.cost import SpmmCost, cost, dense_cost
-from sparsegen.products.geometry import legal, space
+from sparsegen.products.geometry import Geometry, legal, space
 from sparsegen.products.product import Problem, Product
 from sparsegen.products.schedule import DENSE, SpmmSchedule
 
@@ -57,6 +57,11 @@ class Ranking:
     refused: tuple[Refused, ...]
 
 
+def doubtful(s: SpmmSchedule, g: Geometry) -> bool:
+    """Whether a schedule has so few warps an SM for its columns that the model's time is not to be trusted."""
+    return s.cols >= WIDE and g.resident * s.warps[0] * s.warps[1] < FEW
+
+
 @lru_cache(maxsize=64)
 def rank(p: Problem, wanted: SpmmSchedule, device: DeviceProfile) -> Ranking:
     """All schedules with the words of ``wanted``; of equally cheap ones the plainest come first.
@@ -72,8 +77,7 @@ def rank(p: Problem, wanted: SpmmSchedule, device: DeviceProfile) -> Ranking:
         except ScheduleError as error:
             refused.append(Refused(s, error.message, error.hint))
             continue
-        few = s.cols >= WIDE and g.resident * s.warps[0] * s.warps[1] < FEW and wanted.warps == (0, 0)
-        if (wanted.rows or s.rows == g.strips_warp) and not few:
+        if (wanted.rows or s.rows == g.strips_warp) and (wanted.warps != (0, 0) or not doubtful(s, g)):
             costs.append(cost(p, s, device))
     costs.sort(key=lambda c: (round(c.time, 9), c.schedule.stages, c.schedule.splits, sum(c.terms.values())))
     return Ranking(tuple(costs), tuple(refused))

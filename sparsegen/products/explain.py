@@ -1,12 +1,15 @@
-"""``k.explain()`` of a sparse product: what was chosen, what it costs and why, and whether dense would be faster."""
+"""The page of a sparse product's kernel: also whether dense is faster, and what other N and sparsities would choose."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
+import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sparsegen.explain import nbytes, seconds
+from sparsegen.explain import Explanation, nbytes, parts, seconds
+from sparsegen.explain.page import VERSION, Absent, Fact, Page, Prediction, Standing
+from sparsegen.explain.roofline import Dot, roofline, roofs
+from sparsegen.products.changes import changes
 from sparsegen.products.cost import ADDED
 from sparsegen.products.geometry import geometry
 from sparsegen.products.product import Problem
@@ -14,6 +17,7 @@ from sparsegen.products.schedule import DENSE
 
 if TYPE_CHECKING:
     from sparsegen.products.compile import SpmmChoice
+    from sparsegen.products.cost import SpmmCost
     from sparsegen.products.kernel import SpmmKernel
     from sparsegen.target import Target
 
@@ -21,95 +25,95 @@ if TYPE_CHECKING:
 _SHOWN, _REASONS = 4, 3
 
 
-def explain(kernel: SpmmKernel, choice: SpmmChoice, target: Target) -> str:
-    """The text of ``SpmmKernel.explain``."""
-    parts = [
-        _head(kernel, choice, target), _dense(kernel, choice), _terms(choice), _schedules(choice), _refused(choice),
-        _rest(kernel),
-    ]  # fmt: skip
-    return "\n\n".join("\n".join(part) for part in parts if part)
+def explain(kernel: SpmmKernel, choice: SpmmChoice, target: Target) -> Explanation:
+    """What ``SpmmKernel.explain`` gives back."""
+    cost, profile, p = choice.cost, target.profile, Problem.of(kernel.product)
+    measured = parts.measurement(kernel.measured, cost.time)
+    best = choice.ranking[:1]
+    families = sorted([*best, choice.dense], key=lambda c: c.time)
+    if cost.schedule not in [c.schedule for c in families]:
+        families = [cost, *families]
+    ranked = {c.schedule: c for c in (*choice.ranking, *families)}
+    dots = tuple(_dot(c) for c in ranked.values())
+    page = Page(
+        version=VERSION, kind="product", name=kernel.product.name, about=str(kernel.product),
+        device=parts.device(profile), backend=target.backend, schedule=str(cost.schedule), automatic=choice.automatic,
+        unit="a product", rate_unit="TB/s", prediction=Prediction(cost.time, 1, cost.time, _rate(cost), cost.binds),
+        measurement=measured,
+        facts=(
+            *parts.place(target), *_facts(kernel, choice, p), *parts.measured_fact(measured), _dense(kernel, choice)
+        ),
+        terms_of=f"a product (they overlap, but for {', '.join(t for t in ADDED if t in cost.terms)}; * binds)",
+        terms=parts.terms(cost), legal=len(choice.ranking), families=tuple(_standing(c, choice) for c in families),
+        absent=() if choice.ranking else (Absent("bitmap", choice.refused[0].reason),),
+        others=tuple(_standing(c, choice) for c in choice.ranking[1:] if c.schedule != cost.schedule)[:_SHOWN],
+        refused=parts.refused(((r.schedule.family, str(r.schedule), r.reason) for r in choice.refused), _REASONS),
+        changes=tuple(changes(kernel.product, choice, profile)), paper=None, rest=tuple(_rest(kernel)),
+        roofline=roofline(
+            "FLOP (those with zeros included) per byte of DRAM traffic", "FLOP/s, zeros included",
+            "a sparse kernel multiplies whole fragments, zeros included, as a dense product does",
+            roofs(profile, kernel.product.w.dtype), dots, str(cost.schedule), (str(c.schedule) for c in families),
+        ),
+    )  # fmt: skip
+    return Explanation(page, dots)
 
 
-def _head(kernel: SpmmKernel, choice: SpmmChoice, target: Target) -> list[str]:
+def _rate(cost: SpmmCost) -> float:
+    """TB/s of W, x and y."""
+    return cost.bandwidth / 1e12
+
+
+def _facts(kernel: SpmmKernel, choice: SpmmChoice, p: Problem) -> Iterator[Fact]:
     w, cost = kernel.product.w, choice.cost
-    lines = [
-        str(kernel.product),
-        f"device     {target.profile.name} ({target.profile.arch})",
-        f"backend    {target.backend}",
-        f"format     {w.format}: {nbytes(w.nbytes)}, {w.compression:.2f} times smaller than dense",
-        f"schedule   {cost.schedule}",
-        f"predicted  {seconds(cost.time)}, {cost.bandwidth / 1e12:.2f} TB/s; bound by {cost.binds}",
-    ]
-    if target.note:
-        lines.insert(1, f"note       {target.note}")
+    yield Fact("format", f"{w.format}: {nbytes(w.nbytes)}, {w.compression:.2f} times smaller than dense")
+    yield Fact("schedule", str(cost.schedule))
     if cost.schedule != DENSE:
-        g = geometry(Problem.of(kernel.product), cost.schedule, target.profile)
+        g = geometry(p, cost.schedule, kernel.device)
         rows, slabs = cost.schedule.warps
-        lines.insert(
-            -1,
-            f"blocks     {g.blocks}: {g.groups} runs of strips x {cost.schedule.splits} splits x {g.tiles} tiles of "
-            f"columns; {rows} warps share the rows, {slabs} the slabs; {nbytes(g.shared)} of shared memory",
+        yield Fact(
+            "blocks",
+            f"{g.blocks}: {g.groups} runs of strips x {cost.schedule.splits} splits x {g.tiles} tiles of columns; "
+            f"{rows} warps share the rows, {slabs} the slabs; {nbytes(g.shared)} of shared memory",
         )
-    return lines
+    yield Fact("predicted", f"{seconds(cost.time)}, {_rate(cost):.2f} TB/s; bound by {cost.binds}")
 
 
-def _dense(kernel: SpmmKernel, choice: SpmmChoice) -> list[str]:
+def _dense(kernel: SpmmKernel, choice: SpmmChoice) -> Fact:
     dense, best = choice.dense, choice.ranking[0] if choice.ranking else None
-    text = f"dense      the library's product is predicted to take {seconds(dense.time)}"
+    text = f"the library's product is predicted to take {seconds(dense.time)}"
     if choice.schedule == DENSE:
         other = f", bitmap {seconds(best.time)}" if best else ", and no bitmap schedule can run here"
-        why = "chosen as the faster one" if choice.automatic else "given, not chosen"
-        return [f"{text}{other}: dense was {why}", "arrays     torch.mm on torch tensors, matmul of CuPy on its arrays"]
+        return Fact("dense", f"{text}{other}: dense was {'chosen as the faster one' if choice.automatic else 'given'}")
     text += f", this kernel {seconds(choice.cost.time)}"
     if choice.cost.time <= dense.time:
-        return [f"{text}: sparse is {dense.time / choice.cost.time:.2f} times faster"]
-    return [
-        f"{text}: dense is {choice.cost.time / dense.time:.2f} times faster; "
-        + (
-            "take schedule='dense'"
-            if kernel.product.w.auto
-            else "take sg.sparse(w, format='auto'), or schedule='dense'"
-        )
-    ]
+        return Fact("dense", f"{text}: sparse is {dense.time / choice.cost.time:.2f} times faster")
+    take = "schedule='dense'" if kernel.product.w.auto else "sg.sparse(w, format='auto'), or schedule='dense'"
+    return Fact("dense", f"{text}: dense is {choice.cost.time / dense.time:.2f} times faster; take {take}")
 
 
-def _terms(choice: SpmmChoice) -> list[str]:
-    cost, reasons = choice.cost, choice.cost.reasons()
-    rows = [
-        f"  {name:<10} {seconds(t):>9}{' *' if name == cost.binds else '  '} {reasons[name]}"
-        for name, t in sorted(cost.terms.items(), key=lambda item: -item[1])
-    ]
-    return [f"terms (they overlap, but for {', '.join(ADDED)}; * binds)", *rows]
-
-
-def _schedules(choice: SpmmChoice) -> list[str]:
-    cost = choice.cost
-    others = [c for c in choice.ranking if c.schedule != cost.schedule][:_SHOWN]
-    rows = [f"  {cost.schedule}: {seconds(cost.time)}; {'chosen' if choice.automatic else 'given, not chosen'}"]
-    rows += [f"  {c.schedule}: {c.time / cost.time:.2f}x its time, bound by {c.binds}" for c in others]
-    return [f"schedules  of {len(choice.ranking)} legal ones", *rows]
-
-
-def _refused(choice: SpmmChoice) -> list[str]:
-    groups: Counter[str] = Counter()
-    example: dict[str, str] = {}
-    for r in choice.refused:
-        kind = re.sub(r"\d+", "#", r.reason)
-        groups[kind] += 1
-        example.setdefault(kind, f"{r.schedule}: {r.reason}")
-    if not groups:
-        return []
-    rows = [f"  {count:>4} like {example[kind]}" for kind, count in groups.most_common(_REASONS)]
-    return [f"refused: {len(choice.refused)} schedules that cannot run here", *rows]
-
-
-def _rest(kernel: SpmmKernel) -> list[str]:
-    rest = [f"workspace  {nbytes(kernel.workspace_nbytes)}{' (partial sums)' * bool(kernel.workspace_nbytes)}"]
-    rest.append("nonfinite  as in a dense product: a NaN or Inf of x reaches its whole column, zeros multiply too")
-    if kernel.schedule == DENSE:
-        return rest
-    if kernel.backend == "cuda":
-        rest.append("arrays     device arrays are used where they are; host arrays are copied in and out once a call")
+def _standing(c: SpmmCost, choice: SpmmChoice) -> Standing:
+    ratio, chosen = c.time / choice.cost.time, c.schedule == choice.cost.schedule
+    if chosen:
+        verdict = "chosen" if choice.automatic else "the one that was given, not chosen"
     else:
-        rest.append("arrays     host arrays, used where they are")
-    return rest
+        verdict = f"{ratio:.2f}x its time, bound by {c.binds}: {seconds(c.terms[c.binds])}"
+        if c.schedule == DENSE and ratio < 1:
+            verdict += "; W was encoded for sparse schedules"
+    return Standing(
+        c.schedule.family, str(c.schedule), c.time, ratio, _rate(c), c.binds, chosen, verdict
+    )  # fmt: skip
+
+
+def _rest(kernel: SpmmKernel) -> Iterator[Fact]:
+    space = kernel.workspace_nbytes
+    yield Fact("workspace", f"{nbytes(space)}{' (partial sums)' * bool(space)}")
+    yield Fact("nonfinite", "as in a dense product: a NaN or Inf of x reaches its whole column, zeros multiply too")
+    if kernel.schedule == DENSE:
+        yield Fact("arrays", "torch.mm on torch tensors, matmul of CuPy on its arrays")
+    else:
+        yield parts.arrays(kernel.backend)
+
+
+def _dot(c: SpmmCost) -> Dot:
+    flops = 2.0 * math.prod(c.shape)
+    return Dot(c.schedule.family, str(c.schedule), flops / (c.bandwidth * c.time), flops / c.time)

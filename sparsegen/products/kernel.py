@@ -31,6 +31,7 @@ from sparsegen.target import Target
 if TYPE_CHECKING:
     from sparsegen.backends.emulator.report import Report
     from sparsegen.counting import Counts
+    from sparsegen.explain import Explanation
     from sparsegen.pipelines import Program
     from sparsegen.products.bench import SpmmBench
     from sparsegen.products.cost import SpmmCost
@@ -84,8 +85,11 @@ class SpmmKernel(Looking):
             return 0
         return sum(int(size * dtype.itemsize) for dtype, size in host.workspace(self._main()).values())
 
-    def explain(self) -> str:
-        """Why this schedule: its terms and what binds it, what was rejected and why, and the dense product's time."""
+    def explain(self) -> Explanation:
+        """Why this schedule: its terms and what binds it, what was rejected and why, and the dense product's time.
+
+        A string, which also has ``data``, ``json()``, ``roofline()`` and ``save(path)``.
+        """
         from sparsegen.products.explain import explain
 
         return explain(self, self._choice, self._target)

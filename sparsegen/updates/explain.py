@@ -1,56 +1,117 @@
-"""``k.explain()`` of a general update: what was chosen, what it costs and why, and why no other family can do it."""
+"""The page of a general update's kernel: also why no other family can do it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
 
-from sparsegen.explain import nbytes, seconds
+from sparsegen.compiler import MAX_CELLS
+from sparsegen.explain import Explanation, nbytes, parts, seconds
+from sparsegen.explain.page import VERSION, Change, Fact, Page, Prediction, Refused, Standing
+from sparsegen.explain.roofline import Dot, roofline, roofs
+from sparsegen.explain.units import plural, size
+from sparsegen.updates.compile import rank
 from sparsegen.updates.schedule import WHY
 
 if TYPE_CHECKING:
     from sparsegen.target import Target
     from sparsegen.updates.compile import UpdateChoice
+    from sparsegen.updates.cost import UpdateCost
     from sparsegen.updates.kernel import UpdateKernel
     from sparsegen.updates.plan import UpdatePlan
 
-#: Other schedules that are shown.
-_SHOWN = 4
+#: Other schedules that are shown, and growths of an edge of the grid that are tried.
+_SHOWN, _GROWTHS = 4, (2, 4, 16)
 
 
-def explain(kernel: UpdateKernel, choice: UpdateChoice, target: Target, plan: UpdatePlan) -> str:
-    """The text of ``UpdateKernel.explain``."""
-    cost, steps = kernel.cost, kernel.steps
-    size = "x".join(map(str, kernel.shape))
-    head = [
-        f"{kernel.update}; {size} cells, {steps} time step{'s' * (steps > 1)}",
-        *([f"note       {target.note}"] if target.note else []),
-        f"device     {target.profile.name} ({target.profile.arch})",
-        f"backend    {target.backend}",
-        f"schedule   {kernel.schedule}",
-        f"predicted  {seconds(cost.time)} a step, {cost.rate:.1f} GS/s; bound by {cost.binds}",
-    ]
+def explain(kernel: UpdateKernel, choice: UpdateChoice, target: Target, plan: UpdatePlan) -> Explanation:
+    """What ``UpdateKernel.explain`` gives back."""
+    cost, profile, passes = kernel.cost, target.profile, plan.passes
+    measured = parts.measurement(kernel.measured, passes * cost.time)
+    ranked = choice.ranking if any(c.schedule == cost.schedule for c in choice.ranking) else (cost, *choice.ranking)
+    dots = tuple(_dot(c) for c in ranked)
+    others = [c for c in choice.ranking if c.schedule != cost.schedule][:_SHOWN]
+    page = Page(
+        version=VERSION, kind="update", name=kernel.update.name,
+        about=f"{kernel.update}; {size(kernel.shape)} cells, {plural(kernel.steps, 'time step')}",
+        device=parts.device(profile), backend=target.backend, schedule=str(kernel.schedule),
+        automatic=choice.automatic, unit="a step", rate_unit="GS/s",
+        prediction=Prediction(cost.time, 1, passes * cost.time, cost.rate, cost.binds), measurement=measured,
+        facts=(*parts.place(target), *_facts(kernel, cost, plan), *parts.measured_fact(measured), *_formula(cost)),
+        terms_of="one step (they overlap; * binds)", terms=parts.terms(cost), legal=len(choice.ranking),
+        families=(_standing(cost, kernel, choice.automatic, passes),), absent=(),
+        others=tuple(_standing(c, kernel, choice.automatic, passes) for c in others), refused=Refused(0, 0, ()),
+        changes=tuple(_changes(kernel, passes)), paper=None, rest=tuple(_rest(kernel, plan)),
+        roofline=roofline(
+            "FLOP of the formula per byte of DRAM traffic", "FLOP/s of the formula", _note(cost),
+            roofs(profile, kernel.update.dtype), dots, str(cost.schedule), (),
+        ),
+    )  # fmt: skip
+    return Explanation(page, dots)
+
+
+def _facts(kernel: UpdateKernel, cost: UpdateCost, plan: UpdatePlan) -> Iterator[Fact]:
+    yield Fact("schedule", str(kernel.schedule))
+    yield Fact("predicted", f"{seconds(cost.time)} a step, {cost.rate:.1f} GS/s; bound by {cost.binds}")
     if plan.passes > 1:
         copies = f", and {len(plan.copies)} copies of input levels" * bool(plan.copies)
-        head.append(f"launches   {plan.count}{copies}; {seconds(plan.passes * cost.time)} in all")
-    reasons = cost.reasons()
-    terms = [
-        f"  {name:<10} {seconds(t):>9}{' *' if name == cost.binds else '  '} {reasons[name]}"
-        for name, t in sorted(cost.terms.items(), key=lambda item: -item[1])
-    ]
-    others = [c for c in choice.ranking if c.schedule != cost.schedule][:_SHOWN]
-    rows = [f"  {kernel.schedule}: {cost.rate:.1f} GS/s; {'chosen' if choice.automatic else 'given, not chosen'}"]
-    rows += [f"  {c.schedule}: {c.rate:.1f} GS/s; {c.time / cost.time:.2f}x its time" for c in others]
+        yield Fact("launches", f"{plan.count}{copies}; {seconds(plan.passes * cost.time)} in all")
+
+
+def _formula(cost: UpdateCost) -> Iterator[Fact]:
     v = cost.values
-    families = [
-        f"families   {WHY}",
-        f"formula    {v['flops']:.0f} floating-point instructions and {v['loads']:.3g} loads a cell, "
+    yield Fact("families", WHY)
+    yield Fact(
+        "formula",
+        f"{v['flops']:.0f} floating-point instructions and {v['loads']:.3g} loads a cell, "
         f"{v['reads']:.0f} arrays read and {v['writes']:.0f} written a step",
-    ]
-    rest = [f"workspace  {nbytes(plan.workspace_nbytes)}{' (one more array for each field)' * bool(plan.workspaces)}"]
-    rest.append("nonfinite  a NaN or Inf reaches only the cells whose formula takes it")
-    if kernel.backend == "cuda":
-        rest.append("arrays     device arrays are used where they are; host arrays are copied in and out once a call")
+    )
+
+
+def _standing(c: UpdateCost, kernel: UpdateKernel, automatic: bool, passes: int) -> Standing:
+    ratio, chosen = c.time / kernel.cost.time, c.schedule == kernel.schedule
+    if chosen:
+        verdict = "chosen" if automatic else "the one that was given, not chosen"
     else:
-        rest.append("arrays     host arrays, used where they are")
-    parts = [head, families, ["terms of one step (they overlap; * binds)", *terms], ["schedules", *rows], rest]
-    return "\n\n".join("\n".join(part) for part in parts)
+        verdict = f"{ratio:.2f}x its time, bound by {c.binds}: {seconds(c.terms[c.binds])} a step"
+    return Standing(
+        c.schedule.family, str(c.schedule), passes * c.time, ratio, c.rate, c.binds, chosen, verdict
+    )  # fmt: skip
+
+
+def _changes(kernel: UpdateKernel, passes: int) -> Iterator[Change]:
+    def tried(kind: Literal["grid", "device"], what: str, best: UpdateCost, note: str = "") -> Change:
+        return Change(
+            kind, what, str(best.schedule), passes * best.time, best.rate, best.binds, best.schedule != usual, note
+        )  # fmt: skip
+
+    usual = rank(kernel.update, kernel.shape, kernel.device)[0].schedule
+    for growth in _GROWTHS:
+        larger = tuple(n * growth for n in kernel.shape)
+        if math.prod(larger) <= MAX_CELLS:
+            yield tried("grid", f"a grid of {size(larger)}", rank(kernel.update, larger, kernel.device)[0])
+    for there in parts.other_profiles(kernel.device).values():
+        note = "costs only" if there.explain_only else ""
+        yield tried("device", there.name, rank(kernel.update, kernel.shape, there)[0], note)
+
+
+def _rest(kernel: UpdateKernel, plan: UpdatePlan) -> Iterator[Fact]:
+    more = " (one more array for each field)" * bool(plan.workspaces)
+    yield Fact("workspace", f"{nbytes(plan.workspace_nbytes)}{more}")
+    yield Fact("nonfinite", "a NaN or Inf reaches only the cells whose formula takes it")
+    yield parts.arrays(kernel.backend)
+
+
+def _dot(c: UpdateCost) -> Dot:
+    """The formula's instructions, each as the two operations that a compute roof counts for one."""
+    v = c.values
+    work = 2 * v["N"] * v["flops"]
+    return Dot(
+        c.schedule.family, str(c.schedule), work / (v["N"] * v["s"] * (v["reads"] + v["writes"])), work / c.time
+    )  # fmt: skip
+
+
+def _note(cost: UpdateCost) -> str:
+    note = "each floating-point instruction counts as two operations, as a multiply-add does"
+    return note if cost.values["dram"] else f"all arrays stay in L2: the bytes are those of a step through it; {note}"

@@ -28,6 +28,7 @@ from sparsegen.updates.plan import UpdatePlan, UpdatePrograms, inputs, outputs
 if TYPE_CHECKING:
     from sparsegen.backends.emulator.report import Report
     from sparsegen.counting import Counts
+    from sparsegen.explain import Explanation
     from sparsegen.measure import BenchResult
     from sparsegen.pipelines import Program
     from sparsegen.updates.cost import UpdateCost
@@ -82,8 +83,11 @@ class UpdateKernel(Looking):
         """
         return self._plan(self.steps).workspace_nbytes
 
-    def explain(self) -> str:
-        """Why this schedule: its terms and what binds it, and why general updates take no others."""
+    def explain(self) -> Explanation:
+        """Why this schedule: its terms and what binds it, and why general updates take no others.
+
+        A string, which also has ``data``, ``json()``, ``roofline()`` and ``save(path)``.
+        """
         from sparsegen.updates.explain import explain
 
         return explain(self, self._choice, self._target, self._plan(self.steps))

@@ -140,11 +140,11 @@ def test_what_explain_says_would_change_the_choice_does_change_it() -> None:
         for r in (1, 2, 3):
             st = sg.Stencil.from_weights(np.full((2 * r + 1, 2 * r + 1), 1 / (2 * r + 1) ** 2))
             k = sg.compile(st, (4096, 4096), steps=6, device=name, backend="emulator")
-            named = [line for line in k.explain().splitlines() if line.startswith(f"  twice the {what}: ")]
+            named = [c for c in k.explain().data["changes"] if c["what"] == f"twice the {what}" and c["changes"]]
             better = dataclasses.replace(k.device, **{key: 2 * getattr(k.device, key)})
             there = sg.compile(st, (4096, 4096), steps=6, device=better, backend="emulator").schedule
             if named:
-                said = sg.Schedule.parse(named[0].split(": ")[1])
+                said = sg.Schedule.parse(named[0]["schedule"])
                 assert (there.family, there.steps) == (said.family, said.steps) != (k.schedule.family, k.schedule.steps)
                 tried += 1
             else:

@@ -51,9 +51,10 @@ def test_help_loads_nothing_heavy(folder: Path) -> None:
 
 def test_explain_for_two_devices(folder: Path) -> None:
     out = run(folder, "explain", "heat.py", "--device", "a100", "--device", "h200", "--shape", "1024x1024").stdout
-    assert "terms of one pass" in out
-    a100, h200 = out.splitlines()[-2:]
-    assert "NVIDIA A100" in a100 and "NVIDIA H200" in h200
+    table, a100, h200 = out.split("-" * 100)
+    assert "NVIDIA A100" in table and "NVIDIA H200" in table and "terms of one pass" not in table
+    assert "device     NVIDIA A100 (sm_80)" in a100 and "device     NVIDIA H200 (sm_90a)" in h200
+    assert "terms of one pass" in a100 and "terms of one pass" in h200
 
 
 @pytest.mark.parametrize(("axes", "shape"), [(1, "104857600"), (2, "10240x10240"), (3, "472x472x472")])
@@ -132,6 +133,7 @@ def test_ptx_goes_through_the_cache(folder: Path) -> None:
     [
         (("explain", "absent.py"), "there is no file"),
         (("explain", "heat.py:cold"), "defines no stencil 'cold'"),
+        (("explain", "heat.py", "--picture", "heat.png"), "cannot draw heat.png"),
         (("gen", "two.py"), "defines 2 stencils"),
         (("gen", "heat.py", "--schedule", "titled"), "did you mean 'tiled'"),
         (("gen", "heat.py", "--device", "h2000"), "no profile of a device"),
@@ -170,4 +172,4 @@ def test_debug_shows_the_traceback(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_wrong_words_end_with_status_2(folder: Path) -> None:
     run(folder, "gen", "heat.py", "--shape", "big", status=2)
-    run(folder, "calibrate", status=2)
+    run(folder, "no-command", status=2)

@@ -1,0 +1,111 @@
+"""What the user's Python files define, and the kernels that the options make of it; results written to files."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparsegen.cli.common import Args
+from sparsegen.ir.errors import ArrayError, SparsegenError, StencilError
+
+if TYPE_CHECKING:
+    from sparsegen.dsl.stencil import Stencil
+    from sparsegen.dsl.update import Update
+    from sparsegen.kernel import Kernel
+    from sparsegen.products.kernel import SpmmKernel
+    from sparsegen.products.product import Product
+    from sparsegen.updates.kernel import UpdateKernel
+
+
+def default_shape(edge: int, ndim: int) -> tuple[int, ...]:
+    """A row, a square or a cube of about ``edge`` x ``edge`` cells."""
+    return (round(edge ** (2 / ndim)),) * ndim
+
+
+def stencils(where: str) -> dict[str, Stencil | Update | Product]:
+    """The stencils, updates and products that a Python file defines, by name, in its order.
+
+    ``FILE.py:NAME`` is one of them.  The file is run, but not as ``__main__``.  StencilError if it cannot be, or
+    defines none of that name.
+    """
+    import importlib.machinery
+    import importlib.util
+
+    from sparsegen.dsl.stencil import Stencil
+    from sparsegen.dsl.update import Update
+    from sparsegen.products.product import Product
+
+    file, _, name = where.partition(":") if not re.match(r"[A-Za-z]:[\\/]", where) else (where, "", "")
+    path = Path(file).resolve()
+    if not path.is_file():
+        raise StencilError(f"there is no file {file}", hint="name a Python file, FILE.py or FILE.py:NAME")
+    loader = importlib.machinery.SourceFileLoader(f"file_{path.stem}", str(path))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        loader.exec_module(module)
+    except SparsegenError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise StencilError(
+            f"{file} cannot be run: {type(error).__name__}: {error}", hint=f"try python {file}; --debug shows where"
+        ) from error
+    found = {n: v for n, v in vars(module).items() if isinstance(v, (Stencil, Update, Product))}
+    if name:
+        if name not in found:
+            raise StencilError(f"{file} defines no stencil {name!r}", hint=f"it defines: {', '.join(found) or 'none'}")
+        return {name: found[name]}
+    if not found:
+        raise StencilError(
+            f"{file} defines no stencil and no product",
+            hint="make one at its top level, as with @sg.stencil, or p = sg.spmm(W, n=16)",
+        )
+    return found
+
+
+def one(where: str) -> Stencil | Update | Product:
+    """The only one of a file, or the one that is named."""
+    found = stencils(where)
+    if len(found) > 1:
+        raise StencilError(
+            f"{where} defines {len(found)} stencils", hint=f"say which: {where}:NAME of {', '.join(found)}"
+        )
+    return next(iter(found.values()))
+
+
+def kernel(
+    args: Args, stencil: Stencil | Update | Product, *, backend: str, edge: int, device: str | None = None
+) -> Kernel | UpdateKernel | SpmmKernel:
+    """The kernel that the options describe; ``edge`` is that of a square with as many cells where no shape is given."""
+    import sparsegen as sg
+    from sparsegen.products.product import Product
+
+    where = device or args.device
+    if isinstance(stencil, Product):
+        if args.shape:
+            raise ArrayError("--shape is for stencils: W and n say a product's size", hint="leave --shape away")
+        return sg.compile(stencil, device=where, backend=backend, schedule=args.schedule)
+    shape = args.shape or default_shape(edge, stencil.ndim)
+    return sg.compile(stencil, shape, args.steps, where, backend, args.schedule)
+
+
+def write(text: str, out: str | None) -> None:
+    """To a file, or to standard output."""
+    text = text.rstrip("\n") + "\n"
+    if out is not None:
+        save(out, text.encode(), "--out")
+    else:
+        sys.stdout.write(text)
+
+
+def save(out: str, data: bytes, option: str) -> None:
+    """To a file; ArrayError if it cannot be written."""
+    try:
+        Path(out).write_bytes(data)
+    except OSError as error:
+        raise ArrayError(f"cannot write {out}: {error.strerror}", hint=f"name another file for {option}") from error
