@@ -21,6 +21,8 @@ ROW = THREADS * WIDE
 #: Of the streaming kernels: threads a block, and the words that a block moves.
 STREAM_THREADS = 256
 TILE = STREAM_THREADS * WIDE * UNDER_WAY
+#: A sum that no thread finds in a buffer of zeros.
+NEVER = 0x7FFFFFFF
 #: Dependent loads a round.
 LINKS = 4
 
@@ -83,15 +85,15 @@ def stream(what: str, nbytes: int) -> Probe:
     """``read``, ``write`` or ``copy`` of ``nbytes`` of global memory, more than L2 holds, in plain 16-byte accesses.
 
     A block moves one tile of 16 KiB, a thread four accesses of it that are under way together.  A read sums what it
-    reads and stores the sum where ``keep`` says so, which it never does.  ``work``: bytes of the launch, both ways.
+    reads and stores the sum where it is NEVER, which it is not: a condition that needs the data, else nvcc would load
+    nothing where nothing is stored.  ``work``: bytes of the launch, both ways.
     """
     tiles = nbytes // (4 * TILE)
     source, target = (Buffer(n, u32, tiles * TILE, "global") for n in ("big_in", "big_out"))
-    keep = Value("keep", s32, 0, 1)
-    params: tuple[Buffer | Value, ...] = (target,) if what == "write" else (source, target)
-    shell = w.Func(f"stream_{what}", (*params, keep), (), (tiles, 1, 1), STREAM_THREADS, ())
+    params = (target,) if what == "write" else (source, target)
+    shell = w.Func(f"stream_{what}", params, (), (tiles, 1, 1), STREAM_THREADS, ())
     b, at = Builder(), shell.builtins()
-    b.reserve(*at, "big_in", "big_out", "keep")
+    b.reserve(*at, "big_in", "big_out")
     first = b.let("first", at["bx"] * TILE + at["tid"] * WIDE)
     places = [first + k * STREAM_THREADS * WIDE for k in range(UNDER_WAY)]
     if what == "write":
@@ -102,7 +104,8 @@ def stream(what: str, nbytes: int) -> Probe:
         total = b.alloc("total", u32, 1)
         b.st(total, 0, _word(b, at["tid"]))
         _sum(b, total, loads)
-        b.st(target, first, b.ld(total, 0), where=keep.ne(0))
+        found = b.ld(total, 0)
+        b.st(target, first, found, where=b.bitcast(found, s32).eq(NEVER))
     else:
         for place, values in zip(places, loads, strict=True):
             b.st(target, place, *values)
