@@ -47,7 +47,7 @@ class StencilProblem:
 
 @dataclass(frozen=True)
 class ProductProblem:
-    """A product of a random matrix [m, k] with x of ``n`` columns, x and y packed by ``order``."""
+    """A product of a random matrix [m, k] with x of ``n`` columns, x and y packed by columns as a linear layer's."""
 
     name: str
     m: int
@@ -55,7 +55,6 @@ class ProductProblem:
     n: int
     sparsity: float
     dtype: str
-    order: str
 
 
 @dataclass(frozen=True)
@@ -139,8 +138,7 @@ def product_problem(draw: random.Random, name: str) -> ProductProblem:
     """A pruned weight matrix."""
     m, k = (round(_between(draw, *SIZES)) for _ in range(2))
     n = round(_between(draw, *COLUMNS))
-    order = draw.choice(("rows", "columns")) if n > 1 else "columns"
-    return ProductProblem(name, m, k, n, round(draw.uniform(*ZEROS), 2), draw.choice(("f16", "f16", "bf16")), order)
+    return ProductProblem(name, m, k, n, round(draw.uniform(*ZEROS), 2), draw.choice(("f16", "f16", "bf16")))
 
 
 def stencil_problems(seed: int, count: int) -> list[StencilProblem]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 #: Rounds over a problem's candidates, so that a drift of the clock does not favour one of them; calls a round.
 ROUNDS, LEAST, MOST = 2, 3, 40
+COLUMNS: Final = "columns"  #: how x and y of a product are packed
 _BAND: Final = 4096  #: rows of a matrix that are multiplied in f64 at once
 
 
@@ -178,7 +179,7 @@ class Products:
         zeros = product.w.sparsity
         return [
             Candidate(
-                Point("products", p.name, (p.m, p.k, p.n), p.dtype, p.order, 0, zeros, how, str(c.schedule), seconds,
+                Point("products", p.name, (p.m, p.k, p.n), p.dtype, COLUMNS, 0, zeros, how, str(c.schedule), seconds,
                       c.binds),
                 None,
             )
@@ -186,13 +187,13 @@ class Products:
         ]  # fmt: skip
 
     def build(self, p: ProductProblem, candidate: Candidate) -> SpmmKernel:
-        """The kernel of a candidate, compiled for the problem's order of x and y."""
+        """The kernel of a candidate, compiled for x and y packed by columns."""
         import sparsegen as sg
         from sparsegen.bench.bitmap_run import program
 
         kernel = sg.compile(self.product(p), backend="cuda", schedule=candidate.point.schedule)
         if candidate.point.schedule != "dense":
-            kernel._builds.get(program(kernel, p.order)).compiled()
+            kernel._builds.get(program(kernel, COLUMNS)).compiled()
         return kernel
 
     def measure(self, p: ProductProblem, group: Sequence[Candidate]) -> list[Point]:
@@ -205,7 +206,7 @@ class Products:
         dense = w.to_dense()
         x = (2 * torch.rand((p.k, p.n), generator=self.bench.random(p.m + p.k), device="cuda") - 1).to(kind)
         exact = torch.cat([rows.double() @ x.double() for rows in dense.split(_BAND)])
-        u, y = (packed(a, p.order) for a in (x, torch.empty_like(exact, dtype=kind)))
+        u, y = (packed(a, COLUMNS) for a in (x, torch.empty_like(exact, dtype=kind)))
         points = [failed(c.point, c.kernel) if isinstance(c.kernel, Exception) else c.point for c in group]
         errors, fail = dict[int, float](), dict[int, Exception]()
 
@@ -226,7 +227,7 @@ class Products:
         for (at, c), times in zip(ready, timed(self.lab, [call(c) for _, c in ready], self.seconds, True), strict=True):
             made = None
             if c.point.schedule != "dense":
-                made = resources(c.kernel._builds.get(program(c.kernel, p.order)), c.kernel.device.arch)
+                made = resources(c.kernel._builds.get(program(c.kernel, COLUMNS)), c.kernel.device.arch)
             points[at] = regret.measured(c.point, times, errors[at], errors[at] <= ALLOWED[p.dtype], made)
         return [failed(q, fail[at]) if at in fail else q for at, q in enumerate(points)]
 

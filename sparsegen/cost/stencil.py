@@ -53,7 +53,7 @@ from sparsegen.cost.terms import (
     equations,
 )
 from sparsegen.families import family
-from sparsegen.families.base import IN_FLIGHT, Geometry, Num, rounds
+from sparsegen.families.base import Geometry, Num, rounds
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry, legal, legalise, registers
 from sparsegen.schedule import StencilSchedule
@@ -222,7 +222,7 @@ def _rim(s: StencilSchedule, g: Geometry, shape: tuple[int, ...], d: DeviceProfi
     return {
         "rim_blocks": blocks,
         "rim_b": max(1, min(d.max_threads_sm // threads, d.smem_sm // (2 * area * fp.itemsize + SYSTEM))),
-        "rim_cycles": rounds(cells, IN_FLIGHT) * d.lat_dram + s.steps * cells * RIM,
+        "rim_cycles": rounds(cells) * d.lat_dram + s.steps * cells * RIM,
     }
 
 
@@ -263,16 +263,17 @@ def _values(
         "t_launch": d.launch_s,
         "lat_dram": d.lat_dram,
         "lat_shared": d.lat_shared,
+        "lat_l1": d.lat_l1,
         "lat_l2": d.lat_l2,
         "lat_barrier": d.lat_barrier,
         "miss": 0.0 if 2 * math.prod(shape) * item <= d.l2_bytes else 1.0,
-        "rounds": rounds(window / g.threads, IN_FLIGHT),
+        "rounds": rounds(window / g.threads),
         "border": border(s, g, shape, d, b),
         "touch": touch(g, shape),
         "edge": EDGE if fp.boundary != "periodic" and family(s).RIM == "fused" else 0.0,
         "reach": g.reach,
     }
-    odd = s.family in ("stream", "column") and shape[-1] * item % 16 != 0
+    odd = s.family == "stream" and shape[-1] * item % 16 != 0
     v |= {"static": STATIC_ODD if odd else STATIC, "l1_hold": L1_HOLD, "block": BLOCK, "ilp": ILP, "waits": WAITS}
     v |= _rim(s, g, shape, d, fp)
     if len(shape) == 3:

@@ -80,23 +80,23 @@ RIM_ROW, RIM_ROW_THREADS = 64, 256
 
 # ---- fitted on one H200 (tests/cost/measured.py); everything above is counted or read from a profile
 #: Share of the driver's copy speed that a kernel's loads and stores reach.
-REACH = 0.92
+REACH = 0.93
 #: Time of the memory for blocks that stay, over that for blocks of one tile each.
 STATIC = 1.2
 #: The same where warps stream rows whose extent 16 bytes do not divide; no counter has told why.
-STATIC_ODD = 1.4
+STATIC_ODD = 1.2
 #: Sectors written, over the least, where results are stored as single elements.
 HALF_SECTORS = 1.5
 #: Clocks that a loaded line is held in L1 from request to use, with the memory saturated.
 L1_HOLD = 3750.0
 #: Warps' worth of latency that a warp's instruction waits for: w warps of a scheduler issue w / (w + WAITS) a clock.
-WAITS = 1.5
+WAITS = 1.2
 #: Independent instructions of a warp that overlap: it counts as so many parties inside a phase.
-ILP = 1.75
+ILP = 2.5
 #: Clocks to start a block on an SM.
 BLOCK = 75.0
 #: Clocks that an element of a border tile costs a thread more than one inside.
-EDGE = 140.0
+EDGE = 37.0
 #: Clocks of a rim's cell, a step and a thread.
 RIM = 360.0
 
@@ -118,7 +118,8 @@ def equations(s: StencilSchedule, v: Any, max_: Any, min_: Any, ceil_: Any) -> t
     pitch = v.miss * grid * (v.half - 1) / v.bw_G
     static = (v.static - 1) * hbm if stays and not flat else 0
     l2 = scale * (work.fetched + out * v.half) * v.item / v.bw_L2
-    l1 = 0 if stays or not work.through_l1 else scale * v.miss * element * v.item * v.l1_hold / v.l1
+    far = element * v.P / (v.P + v.reach_z) if hasattr(v, "nz") else element  # halo planes come from L2
+    l1 = 0 if stays or not work.through_l1 else scale * v.miss * far * v.item * v.l1_hold / v.l1
     memory = max_(hbm + pitch + static, l2, l1)
     if hasattr(v, "warps"):  # warps that the sub-cores cannot share out evenly leave some of them idle
         scale *= v.sub * ceil_(b * v.warps / v.sub) / (b * v.warps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,8 +20,8 @@ Num = Any  #: a float, or a sympy expression
 MAX_REGISTERS = 255
 #: Bytes that divide the address of every buffer in shared memory.
 ALIGN = 128
-#: Loads of a synchronous copy out of global memory under way a thread (ir/lower/copy.py).
-IN_FLIGHT = 4
+#: Loads of a synchronous copy under way a thread: four a turn of the loop (ir/lower/copy.py), which nvcc unrolls.
+IN_FLIGHT = 8
 #: Wavefronts of the load/store path for 128 bytes on their way from global to shared memory: in, and out again.
 #: (Hardware counters of generated kernels; a load from shared memory takes one.)
 COPY_WAVES = 2.0
@@ -169,9 +170,9 @@ def mma_values(g: Geometry, device: DeviceProfile) -> dict[str, float]:
     return {"q_mma": sum(n * device.cpi[shape] for shape, n in g.mmas), "n_mma": sum(n for _, n in g.mmas)}
 
 
-def rounds(elements: float, in_flight: int) -> float:
-    """How often a thread waits for loads: ``in_flight`` at once, those left over one by one (nvcc unrolls so)."""
-    return elements // in_flight + elements % in_flight
+def rounds(elements: float, in_flight: int = IN_FLIGHT) -> float:
+    """How often a thread waits for loads, of which so many are under way at once."""
+    return math.ceil(elements / in_flight)
 
 
 def narrowing(mma: str, slices: int) -> list[tuple[str, int]]:

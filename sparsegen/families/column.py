@@ -26,9 +26,12 @@ BORDER = {"periodic": (0.0, 0.0), "dirichlet": (1.0, 1.5), "frozen": (1.7, 3.5),
 TURN, LINE, LEVEL, MASK, MIRROR = 68.0, 5.0, 4.6, 4.1, 11.4
 #: Wavefronts more for 128 bytes of a window whose cells are copied and stored one by one; the same counters.
 NARROW = 8.0
+#: Time of the memory for these blocks over that of free ones, with rows that 16 bytes divide and others; independent
+#: instructions of a warp that overlap.  Fitted.
+STATIC, STATIC_ODD, ILP = 1.02, 1.27, 3.0
 #: Latencies of shared memory that a plane takes one after the other: to its first level, at each further one, and at
 #: each level with a border's masks.  Fitted.
-CHAIN, CHAIN_LEVEL, CHAIN_MASK = 9.5, 0.4, 0.8
+CHAIN, CHAIN_LEVEL, CHAIN_MASK = 10.0, 0.35, 0.75
 
 
 def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
@@ -113,6 +116,8 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
     return {
         "half": 1,
         "narrow": 0.0 if even else NARROW,
+        "static": STATIC if even else STATIC_ODD,
+        "ilp": ILP,
         "waits": 0.0,  # the sums of a thread's cells do not wait for each other
         "W": g.width,
         "T": s.levels,

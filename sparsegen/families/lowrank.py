@@ -35,6 +35,8 @@ REGISTERS = {"f64.m8n8k4": 36, "f64.m16n8k4": 36, "f64.m16n8k8": 60, "f64.m16n8k
 TERM, RING, DEEP, FAR = 26, 30, 10, 10
 #: Time of the memory for blocks that stay, over that for blocks of one tile; fitted (tests/cost/measured.py).
 STATIC = 1.18
+#: Independent instructions of a warp that overlap: few, the second product waits for the first; fitted.
+ILP = 1.3
 #: Warp instructions of an mma, 32 copies, 64 outputs, and what 32 copies cost more in a tile that meets a border.
 #: Counters of 15 generated kernels on one H200 (nvcc 13), within 12 %.
 MULTIPLY, COPY, STORE, EDGE = 2.0, 20.0, 15.7, 73.0
@@ -114,6 +116,7 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
         "fragments": g.fragments,
         "warps": s.warps,
         "static": STATIC,
+        "ilp": ILP,
         "operand": 32 * window * depth(s, g.k),
     }
 

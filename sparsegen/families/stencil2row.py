@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from sparsegen.cost.conflicts import fragment_degree, store_degree
 from sparsegen.families.base import (
     ALIGN,
-    IN_FLIGHT,
     Geometry,
     Num,
     Work,
@@ -36,19 +35,21 @@ MAX_FRAGMENT_DOUBLES = 64
 LUT_OFFSETS = 1 << 16
 #: Products (fragments of accumulators) that a warp may keep: nvcc spills above.
 MAX_PRODUCTS = {"mma": 8, "none": 4}
-#: Loads of a synchronous copy out of shared memory under way a thread (ir/lower/copy.py).
+#: Loads out of shared memory under way a thread (ir/lower/copy.py): stores follow them, so nvcc unrolls no more.
 IN_FLIGHT_SHARED = 2
-#: Clocks until an entry of the lookup table is there (L1, behind the copies); fitted (tests/cost/measured.py).
-LUT_WAIT = 83.0
+#: Clocks that the lookup table adds to a round of loads, out of shared and out of global memory; fitted.
+LUT_WAIT, LUT_WAIT_FAR = 170.0, 75.0
 #: Warp instructions of 32 elements put into A and B, by lut and dirty: load a value, find its two places (in the table,
 #: or by divisions, which nvcc moves out of the loop where registers allow), store it.  Of all that follows: counters of
 #: 110 generated kernels on one H200 (nvcc 13), within 17 %.
 FILL = {(True, True): 10.8, (True, False): 12.1, (False, True): 19.5, (False, False): 14.5}
 #: What 32 elements cost more straight from global memory; 32 copies; a warp's plane; 32 operands of A and B; an mma;
 #: a point of a small plane and 32 outputs; a multiply-add on the CUDA cores with its operands (mma=none).
-SYNC, COPY, PLANE, OPERAND, MULTIPLY, SMALL, FMA = 9.5, 12.2, 100.0, 2.2, 0.9, 18.0, 2.1
+SYNC, COPY, PLANE, OPERAND, MULTIPLY, SMALL, FMA = 9.5, 12.2, 100.0, 2.2, 0.9, 18.0, 2.6
 #: Wavefronts of 128 bytes of the window between global memory and A and B, the stores left out; the same counters.
-RAW = 4.6
+RAW = 5.0
+#: Wavefronts for the operands of 32 multiply-adds on the CUDA cores, of 4 bytes; the same counters.
+FMA_WAVES = 0.7
 
 
 def conflict_free(needed: int) -> int:
@@ -200,8 +201,8 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
         "H": g.halo_planes,
         "small": g.points,
         "reload": g.halo_planes if g.points or g.halo_planes * g.depth // 2 * g.n_tiles > g.fragments else 0,
-        "lat_table": LUT_WAIT,
-        "rounds": rounds(elements, IN_FLIGHT_SHARED if s.stages > 1 else IN_FLIGHT),
+        "lat_table": LUT_WAIT if s.stages > 1 else LUT_WAIT_FAR,
+        "rounds": rounds(elements, IN_FLIGHT_SHARED) if s.stages > 1 else rounds(elements),
         "d_load": fragment_degree(g.stride_ab) if f64 else 1.0,
         "d_store": store_degree(g, s.dirty) if f64 and s.transform == "implicit" else 1.0,
         "fill": FILL[s.lut, s.dirty] + (SYNC if s.stages == 1 else 0.0),
@@ -220,13 +221,12 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     traffic = stores + (0 if explicit else RAW * window) + (window * 8 / v.item if s.lut else 0)
     copies = element / v.vector / 32 * COPY if stays else 0
     fill = {"shared": traffic * v.item / v.bw_S, "issue": (loaded / 32 * v.fill + copies) / v.sub}
-    near = v.lat_shared if stays else v.lat_l2 + (v.lat_dram - v.lat_l2) / v.H  # planes are read again
+    near = v.lat_shared if stays else v.lat_l1  # the memory itself is waited for besides
     wait = v.rounds * (near + (v.lat_table if s.lut else 0)) * v.H + (0 if stays else v.block)
     barriers = 2 * v.lat_barrier * v.H + v.lat_shared
     if s.mma == "none":  # a lane makes two outputs a block of 8 columns, from one of A and two weights through L1
         fma = operand * v.N
-        loads = operand / v.M * (1 + v.N / 8) * (v.M / 8)  # warp loads, a wavefront each
-        use = {"fma": fma / v.fma_rate, "shared": (loads * 128 * v.d_load + out * v.item) / v.bw_S,
+        use = {"fma": fma / v.fma_rate, "shared": (FMA_WAVES * fma * v.item * v.d_load + out * v.item) / v.bw_S,
                "issue": (FMA * fma / 32 + v.threads / 32 * PLANE * v.H) / v.sub}  # fmt: skip
         return Work((fill, use, *points(v, out)), wait + barriers, loaded, read)
     table = v.fragments * v.threads

@@ -117,6 +117,6 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
         "issue": (out * v.p + loads * LOAD + v.threads * TILE + v.cvt * (loads * v.per_x + out)) / 32 / v.sub,
     }
     # copies under way together: one wait, which the queue of the memory hides as it does for a ring
-    wait = v.plain * v.lat_dram * v.rounds if stays else v.block if v.together else v.lat_dram * v.rounds + v.block
+    wait = v.plain * v.lat_dram * v.rounds if stays else v.block if v.together else v.lat_l2 * v.rounds + v.block
     near = 2 * v.lat_barrier + v.lat_shared
     return Work((fill, use), wait + near, element, through_l1=not v.together, waits=not v.together)

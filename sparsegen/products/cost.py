@@ -7,7 +7,7 @@ w / (w + PARTIES) instructions a clock between them: each waits as long as PARTI
 units that are nearly as busy as the longest one get in its way, by the NORM-th root of the sum of the NORM-th powers.
 Of the dense product the time is
 
-    time = launch + latency + DENSE_SHARE * max(hbm, tensor)
+    time = launch + latency + DENSE_SHARE * (1 or MISALIGNED) * max(hbm, tensor)
 
 The constants below are counted in the lowered program (tests compare them with the emulator's counts) or, where it
 says so, fitted to 120 kernels on one H200 (tests/cost/measured_products.py: median error 4 %, 90 % within 11 %).
@@ -31,6 +31,7 @@ REASONS: Final[dict[str, str]] = {
     "hbm": "W's format, x, y and the epilogue's arrays, once each",
     "l2": "the busiest SM's part of W, and x anew for each of its blocks, through its port to L2",
     "ring": "each turn of a warp's ring takes a loaded DRAM latency, stages - 1 of them under way",
+    "chain": "what a warp does in a turn of its ring, one thing after another: wait, x, scan, values, mma",
     "decode": "instructions that spread values into fragments, and of each turn of a ring; few warps fill few slots",
     "tensor": "mma instructions x cycles per mma, over the SM's tensor cores",
     "shared": "masks and values out of shared memory; x, by every warp for each of its slabs, through the same pipe",
@@ -71,30 +72,35 @@ MULTIPLY: Final = 1.0
 TURN, READ, READ_ONE = 36.0, 1.0, 60.0
 #: 128-byte wavefronts of a tile's loads from shared memory: 16 of 8 bytes a lane, mask, index.
 WAVEFRONTS: Final = 38.0
-#: Loads of x a slab: longer ones for more columns.
-LOADS: Final = 16.0
+#: Elements of a column of x that a lane has of a slab, and how many of them one load takes at the most.
+OWN, WIDEST = 16, 4
 # ---- fitted
 #: Warps' worth of latency that a warp's instruction waits for.
-PARTIES: Final = 2.0
-#: Wavefronts of a load of x of 16 columns: its lanes lie on four lines.
-X_WAVEFRONTS: Final = 6.7
+PARTIES: Final = 2.1
+#: Wavefronts of a load of x, and instructions of it: its lanes lie on eight lines.
+X_WAVEFRONTS: Final = 2.9
+X_LOAD: Final = 8.6
 #: How far the busiest warps' tiles count, against the mean of a block's: the others leave them issue slots.
-UNEVEN: Final = 0.25
+UNEVEN: Final = 0.17
 #: The power with which busy units get in each other's way.
-NORM: Final = 3
+NORM: Final = 2.4
 #: Passes through shared memory that the sums of the slab warps cost, barriers and the ends of warps included.
-SUMS: Final = 8.0
+SUMS: Final = 7.5
 #: L2 latencies until the last of the blocks that share a run of strips has seen the others' sums.
-EXCHANGE: Final = 4.0
+EXCHANGE: Final = 4.7
 #: A DRAM latency with the memory busy, over the idle one.
 LOADED: Final = 1.7
+#: Clocks that a turn of a warp's ring takes alone, and each of its tiles.
+CHAIN, CHAIN_TILE = 1320.0, 400.0
 #: DRAM latencies in which a round of blocks has no tile to decode: of the index, of the values, and at the end.
-START: Final = 7.0
+START: Final = 3.6
 #: How much of that a block costs that others of its SM run beside.
-BESIDE: Final = 0.4
+BESIDE: Final = 0.03
 # ---- cuBLAS by the measured times in the kernel notes (28672x8192, 21504x7168, 8192^2 and 4096^2, n=16; cold L2)
 #: Seconds besides its launch, and its time over that of its bytes or mma.
-DENSE_START, DENSE_SHARE = 7.2e-6, 1.058
+DENSE_START, DENSE_SHARE = 7.2e-6, 1.125
+#: The same where rows do not start at 16 bytes, which cuBLAS's fast kernels need (15 products on one H200: 1.9 to 5).
+DENSE_MISALIGNED: Final = 3.0
 
 
 @dataclass(frozen=True)
@@ -150,7 +156,9 @@ def cost(p: Problem, s: SpmmSchedule, device: DeviceProfile) -> SpmmCost:
 
 def dense_cost(p: Problem, device: DeviceProfile) -> SpmmCost:
     """The cost of the dense product of a library."""
-    return _cost(p, DENSE, device, _common(p, device) | {"B": ITEM * p.m * p.k, "start": DENSE_START})
+    whole = p.k % 8 == 0 and (p.m % 8 == 0 or p.n % 8 == 0)  # rows of W, and of x and y in one order or the other
+    share = DENSE_SHARE * (1 if whole else DENSE_MISALIGNED)
+    return _cost(p, DENSE, device, _common(p, device) | {"B": ITEM * p.m * p.k, "start": DENSE_START, "share": share})
 
 
 def _cost(p: Problem, s: SpmmSchedule, device: DeviceProfile, values: dict[str, float]) -> SpmmCost:
@@ -161,7 +169,8 @@ def _cost(p: Problem, s: SpmmSchedule, device: DeviceProfile, values: dict[str, 
 
 def _common(p: Problem, device: DeviceProfile) -> dict[str, float]:
     return {
-        "M": p.m, "K": p.k, "N": p.n, "E": p.operands, "launch": device.launch_s, "bw_G": device.bw_global,
+        "M": p.m, "K": p.k, "N": p.n, "E": p.operands, "launch": device.launch_s, "bw_G": device.hbm_read_gbs * 1e9,  # y is a small part
+       
         "SMs": device.sms, "sub": device.sub_cores, "f": device.clock, "cpi": _cycles(device),
     }  # fmt: skip
 
@@ -178,6 +187,7 @@ def _values(p: Problem, s: SpmmSchedule, device: DeviceProfile) -> dict[str, flo
         "G": g.groups, "b": g.resident, "sums": g.sums, "bw_S": device.bw_shared / device.sms,
         "bw_L2": device.l2_bytes_per_clk_sm * device.clock, "lat_dram": device.lat_dram, "lat_l2": device.lat_l2,
         "lat_barrier": device.lat_barrier,
+        "wide": next(n for n in (WIDEST, 2, 1) if p.k % n == 0),
     }  # fmt: skip
 
 
@@ -194,7 +204,7 @@ def _equations(
     if s == DENSE:
         tensor = v.M * v.N * v.K / (STRIP * 8 * 16) * v.cpi / (v.sub * v.SMs * v.f)
         terms = {"hbm": hbm, "tensor": tensor, "latency": v.start, "launch": v.launch}
-        return v.launch + v.start + DENSE_SHARE * largest(hbm, tensor), terms
+        return v.launch + v.start + v.share * largest(hbm, tensor), terms
     strips, slabs = up(v.M / STRIP), up(v.K / SLAB)
     tile = v.B / (strips * slabs)  # bytes
     warps = v.R * v.C
@@ -208,12 +218,14 @@ def _equations(
     tiles = mean + UNEVEN * (tiles - mean)
     refills = here * warps * turns
     w = v.b * warps / v.sub  # of a sub-core, the busiest has the next whole number
-    issued = tiles * (4 * instructions + SCAN) + refills * (TURN + (READ_ONE if s.mma == "none" else READ * v.cols))
+    issued = tiles * (4 * instructions + SCAN) + refills * (
+        TURN + (READ_ONE if s.mma == "none" else READ * v.cols + X_LOAD * OWN / v.wide * v.cols / 8)
+    )
     waits = rounds / here * PARTIES * v.sub / warps
     wide = v.cols * SLAB * ITEM  # bytes of x of a slab
     partial = warps * v.sums * 128  # bytes of the sums of a block
     exchange = 0 if s.splits == 1 else here * partial / v.C * (1 + 1 / v.splits) / v.bw_L2 + EXCHANGE * v.lat_l2 / v.f
-    fetches = LOADS * X_WAVEFRONTS * v.cols / 16
+    fetches = OWN / v.wide * X_WAVEFRONTS * v.cols / 8
     busy = {
         "hbm": hbm,
         "decode": issued / v.sub * (up(w) / w + waits) / v.f,
@@ -223,6 +235,7 @@ def _equations(
     apart = {
         "l2": here * part * (block * tile + wide) / v.bw_L2,
         "ring": rounds * turns * LOADED * v.lat_dram / (v.stages - 1) / v.f,
+        "chain": rounds * turns * (CHAIN + CHAIN_TILE * up(block / v.R)) / v.f,
     }
     longest = largest(*busy.values())
     exposed = sum((t / longest) ** NORM for t in busy.values()) ** (1 / NORM) * longest - longest
