@@ -169,9 +169,9 @@ def _cost(p: Problem, s: SpmmSchedule, device: DeviceProfile, values: dict[str, 
 
 def _common(p: Problem, device: DeviceProfile) -> dict[str, float]:
     return {
-        "M": p.m, "K": p.k, "N": p.n, "E": p.operands, "launch": device.launch_s, "bw_G": device.hbm_read_gbs * 1e9,  # y is a small part
-       
-        "SMs": device.sms, "sub": device.sub_cores, "f": device.clock, "cpi": _cycles(device),
+        "M": p.m, "K": p.k, "N": p.n, "E": p.operands, "launch": device.launch_s, "SMs": device.sms,
+        "sub": device.sub_cores, "f": device.clock, "cpi": _cycles(device),
+        "bw_G": device.hbm_read_gbs * 1e9,  # y is a small part of what moves
     }  # fmt: skip
 
 
@@ -218,7 +218,8 @@ def _equations(
     tiles = mean + UNEVEN * (tiles - mean)
     refills = here * warps * turns
     w = v.b * warps / v.sub  # of a sub-core, the busiest has the next whole number
-    issued = tiles * (4 * instructions + SCAN) + refills * (
+    own = READ_ONE if s.mma == "none" else v.cols * (READ + X_LOAD * OWN / v.wide / 8)
+    issued = tiles * (4 * instructions + SCAN) + refills * (TURN + own)
         TURN + (READ_ONE if s.mma == "none" else READ * v.cols + X_LOAD * OWN / v.wide * v.cols / 8)
     )
     waits = rounds / here * PARTIES * v.sub / warps
