@@ -220,8 +220,6 @@ def _equations(
     w = v.b * warps / v.sub  # of a sub-core, the busiest has the next whole number
     own = READ_ONE if s.mma == "none" else v.cols * (READ + X_LOAD * OWN / v.wide / 8)
     issued = tiles * (4 * instructions + SCAN) + refills * (TURN + own)
-        TURN + (READ_ONE if s.mma == "none" else READ * v.cols + X_LOAD * OWN / v.wide * v.cols / 8)
-    )
     waits = rounds / here * PARTIES * v.sub / warps
     wide = v.cols * SLAB * ITEM  # bytes of x of a slab
     partial = warps * v.sums * 128  # bytes of the sums of a block
