@@ -135,7 +135,9 @@ def evaluate(
     pitch: int | None = None, blocks: int | None = None,
 ) -> Cost:  # fmt: skip
     """``cost`` for a schedule known to be legal, with its geometry at hand (what is ``auto`` is resolved)."""
-    b = blocks or blocks_per_sm(s, g, device, fp)
+    # blocks that stay are as many as surely fit; others come as long as there is room
+    used = 1.0 if s.stages > 1 else family(s).USED.get(s.mma, 1.0)
+    b = blocks or blocks_per_sm(s, g, device, fp, used)
     full = family(s).filled(s, fp, shape, b * device.sms)
     if full != s:
         g = geometry(full, fp)
@@ -155,12 +157,13 @@ def filled(
     return family(s).filled(s, fp, shape, b * device.sms)
 
 
-def blocks_per_sm(s: StencilSchedule, g: Geometry, device: DeviceProfile, fp: Footprint) -> int:
+def blocks_per_sm(s: StencilSchedule, g: Geometry, device: DeviceProfile, fp: Footprint, used: float = 1.0) -> int:
     """Blocks resident on an SM, at least 1, by threads, registers and shared memory (1 KiB a block is the system's).
 
-    A warp's registers are those of one sub-core, so whole warps fit into each.
+    A warp's registers are those of one sub-core, so whole warps fit into each.  ``used``: share of the estimated
+    registers that are counted.
     """
-    regs = -(-registers(s, g, fp) // 8) * 8
+    regs = -(-int(registers(s, g, fp) * used) // 8) * 8
     warps = device.sub_cores * (device.regs_sm // device.sub_cores // (regs * 32))
     return max(
         1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Num = Any  #: a float, or a sympy expression
 
+#: Of a family whose registers are as estimated.
+NO_DATA: Mapping[str, float] = {}
 #: A thread's register limit on every GPU since sm_35 (CUDA C++ Programming Guide, compute capabilities).
 MAX_REGISTERS = 255
 #: Bytes that divide the address of every buffer in shared memory.
@@ -25,6 +27,8 @@ IN_FLIGHT = 8
 #: Wavefronts of the load/store path for 128 bytes on their way from global to shared memory: in, and out again.
 #: (Hardware counters of generated kernels; a load from shared memory takes one.)
 COPY_WAVES = 2.0
+#: What cells that are copied one by one take more, for 128 bytes: lanes do not lie side by side.
+NARROW_WAVES = 8.0
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,8 @@ class Family(Protocol):
     RIM: str
     #: Axes of the fields that it takes.
     AXES: tuple[int, ...]
+    #: Share of ``registers`` that nvcc makes use of in the middle, by mma shape; as many where it is not known.
+    USED: Mapping[str, float]
 
     def geometry(self, s: StencilSchedule, fp: Footprint) -> Geometry:
         """The numbers of a (legalised) schedule; ScheduleError if it has none."""

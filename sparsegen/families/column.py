@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sparsegen.families.base import COPY_WAVES, Geometry, Num, Work, fused_k, up
+from sparsegen.families.base import COPY_WAVES, NARROW_WAVES, NO_DATA, Geometry, Num, Work, fused_k, up
 from sparsegen.families.stream import chunk_rows
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
@@ -15,7 +15,7 @@ from sparsegen.schedule import StencilSchedule
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
 
-RIM, AXES = "none", (3,)
+RIM, AXES, USED = "none", (3,), NO_DATA
 #: Planes of a block where neither the schedule nor a field says how many.
 PLANES = 64
 #: Registers of a border's work for each word of a thread's cells, of stars and of all others, by kind of boundary.
@@ -24,8 +24,6 @@ BORDER = {"periodic": (0.0, 0.0), "dirichlet": (1.0, 1.5), "frozen": (1.7, 3.5),
 #: a line at a level; of a border's masks for a cell at a level, and what a mirrored border's values take more.
 #: Counters of 45 generated kernels on one H200 (nvcc 13), within 6 %.
 TURN, LINE, LEVEL, MASK, MIRROR = 68.0, 5.0, 4.6, 4.1, 11.4
-#: Wavefronts more for 128 bytes of a window whose cells are copied and stored one by one; the same counters.
-NARROW = 8.0
 #: Time of the memory for these blocks over that of free ones, with rows that 16 bytes divide and others; independent
 #: instructions of a warp that overlap.  Fitted.
 STATIC, STATIC_ODD, ILP = 1.02, 1.27, 3.0
@@ -115,7 +113,7 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
     """Its windows and levels; pairs of cells are stored whole but at an odd end of a row."""
     return {
         "half": 1,
-        "narrow": 0.0 if even else NARROW,
+        "narrow": 0.0 if even else NARROW_WAVES,
         "static": STATIC if even else STATIC_ODD,
         "ilp": ILP,
         "waits": 0.0,  # the sums of a thread's cells do not wait for each other

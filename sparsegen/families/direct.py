@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sparsegen.families.base import Geometry, Num, Work, fused_k, keep
+from sparsegen.families.base import NO_DATA, Geometry, Num, Work, fused_k, keep
 from sparsegen.footprint import Footprint
 from sparsegen.schedule import MAX_FUSE, StencilSchedule
 
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
 
-RIM, AXES = "fused", (1, 2, 3)
+RIM, AXES, USED = "fused", (1, 2, 3), NO_DATA
 #: Warp instructions of 32 outputs: a point, a row of points (its address), and what a row of them costs more where a
 #: block meets a border.  Counters of 20 generated kernels on one H200 (nvcc 13), within 15 %.
 POINT, ROW, EDGE_ROW = 2.4, 7.6, 11.2

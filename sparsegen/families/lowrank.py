@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparsegen.families.base import (
     COPY_WAVES,
+    NO_DATA,
     Geometry,
     Num,
     Work,
@@ -25,7 +26,7 @@ from sparsegen.schedule import MMA, StencilSchedule
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
 
-RIM, AXES = "fused", (2,)
+RIM, AXES, USED = "fused", (2,), NO_DATA
 filled = keep
 #: Elements of a memory sector, which windows start at (ir/passes/lowrank.py).
 SECTOR = 4
@@ -36,7 +37,9 @@ TERM, RING, DEEP, FAR = 26, 30, 10, 10
 #: Time of the memory for blocks that stay, over that for blocks of one tile; fitted (tests/cost/measured.py).
 STATIC = 1.18
 #: Independent instructions of a warp that overlap: few, the second product waits for the first; fitted.
-ILP = 1.3
+ILP = 1.45
+#: Clocks that a copy of a single element makes a thread wait; fitted.
+NARROW = 155.0
 #: Warp instructions of an mma, 32 copies, 64 outputs, and what 32 copies cost more in a tile that meets a border.
 #: Counters of 15 generated kernels on one H200 (nvcc 13), within 12 %.
 MULTIPLY, COPY, STORE, EDGE = 2.0, 20.0, 15.7, 73.0
@@ -115,6 +118,7 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
         **mma_values(g, device),
         "fragments": g.fragments,
         "warps": s.warps,
+        "narrow": 0.0 if even else NARROW,
         "static": STATIC,
         "ilp": ILP,
         "operand": 32 * window * depth(s, g.k),
@@ -134,6 +138,9 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
         "shared": (COPY_WAVES * element + read + out + (0 if stays else table)) * v.item / v.bw_S,
         "issue": (v.n_mma * MULTIPLY + element / v.vector / 32 * (COPY + EDGE * v.touch) + out / 64 * STORE) / v.sub,
     }
-    wait = 0 if stays else v.lat_l2 + v.block  # DRAM's latency is in the time that a block waits for the memory
+    narrow = v.narrow * element / v.threads
+    wait = (
+        narrow if stays else narrow + v.lat_l2 + v.block
+    )  # DRAM's latency is in the time that a block waits for the memory
     setup = v.lat_dram + table * v.item / v.bw_L2 if stays else 0
     return Work((use,), wait + v.lat_barrier + v.lat_shared, element, setup=setup, through_l1=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sparsegen.families.base import (
     COPY_WAVES,
     MAX_REGISTERS,
+    NO_DATA,
     Geometry,
     Num,
     Work,
@@ -26,7 +27,7 @@ from sparsegen.schedule import MMA, StencilSchedule
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
 
-RIM, AXES = "all", (2,)
+RIM, AXES, USED = "all", (2,), NO_DATA
 #: Rows and columns of a patch of outputs, a row of an mma (ir/passes/patches.py); and how far a level reaches at most.
 PATCH, FARTHEST = (2, 4), 3
 #: Fragments of unfinished sums that only just fit.

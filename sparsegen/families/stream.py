@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sparsegen.cost.terms import ILP
-from sparsegen.families.base import Geometry, Num, Work, fused_k, up
+from sparsegen.families.base import NO_DATA, Geometry, Num, Work, fused_k, up
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import StencilSchedule
@@ -15,7 +15,7 @@ from sparsegen.schedule import StencilSchedule
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
 
-RIM, AXES = "all", (1, 2)
+RIM, AXES, USED = "all", (1, 2), NO_DATA
 #: Rows of a block where neither the schedule nor a field says how many.
 ROWS = 512
 #: Warp instructions of a row (its index, the ring's slot, wait and commit, two syncs, two guards), of a piece that is

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sparsegen.families.base import COPY_WAVES, Geometry, Num, Work, fused_k, keep, up
+from sparsegen.families.base import COPY_WAVES, NO_DATA, Geometry, Num, Work, fused_k, keep, up
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import MAX_FUSE, StencilSchedule
@@ -13,7 +13,7 @@ from sparsegen.schedule import MAX_FUSE, StencilSchedule
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
 
-RIM, AXES = "fused", (1, 2)
+RIM, AXES, USED = "fused", (1, 2), NO_DATA
 filled = keep
 #: Warp instructions: of 32 copies, a load from shared memory, a warp's tile, and of 32 elements of a tile that meets a
 #: border.  Counters of 45 generated kernels on one H200 (nvcc 13), within 6 %.
@@ -85,6 +85,7 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
     """What a thread does."""
     return {
         "together": float(at_once(s, g, device)),
+        **({"static": 1.0} if fp.flat else {}),  # rows of a grid of one row do not jump about in memory
         "per_x": g.per_x,
         "per_y": g.per_y,
         "pieces": pieces(g, fp.row_spans(s.fuse)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sparsegen.families.base import COPY_WAVES, Geometry, Num, Work, check_mma, fused_k, keep, mma_values, up
+from sparsegen.families.base import COPY_WAVES, NO_DATA, Geometry, Num, Work, check_mma, fused_k, keep, mma_values, up
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import MMA, RANGES, StencilSchedule
@@ -13,7 +13,7 @@ from sparsegen.schedule import MMA, RANGES, StencilSchedule
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
 
-RIM, AXES = "all", (1,)
+RIM, AXES, USED = "all", (1,), NO_DATA
 filled = keep
 #: Outputs of a product in a run, and elements left out after each run (ir/passes/toeplitz.py).
 SEGMENT, PAD = 8, 4
