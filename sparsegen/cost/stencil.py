@@ -277,7 +277,13 @@ def _values(
         "reach": g.reach,
     }
     odd = s.family == "stream" and shape[-1] * item % 16 != 0
-    v |= {"static": STATIC_ODD if odd else STATIC, "l1_hold": L1_HOLD, "block": BLOCK, "ilp": ILP, "waits": WAITS}
+    v |= {
+        "static": STATIC_ODD if odd else STATIC,
+        "l1_hold": 0.0 if fp.flat else L1_HOLD,
+        "block": BLOCK,
+        "ilp": ILP,
+        "waits": WAITS,
+    }
     v |= _rim(s, g, shape, d, fp)
     if len(shape) == 3:
         v |= {"nz": shape[0], "P": g.planes, "reach_z": g.halo_planes - g.planes}

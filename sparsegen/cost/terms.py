@@ -87,7 +87,8 @@ STATIC = 1.2
 STATIC_ODD = 1.2
 #: Sectors written, over the least, where results are stored as single elements.
 HALF_SECTORS = 1.5
-#: Clocks that a loaded line is held in L1 from request to use, with the memory saturated.
+#: Clocks that a loaded line is held in L1 from request to use, with the memory saturated (on one axis not at all: a
+#: warp's loads take whole lines).
 L1_HOLD = 3750.0
 #: Warps' worth of latency that a warp's instruction waits for: w warps of a scheduler issue w / (w + WAITS) a clock.
 WAITS = 1.2
@@ -118,6 +119,7 @@ def equations(s: StencilSchedule, v: Any, max_: Any, min_: Any, ceil_: Any) -> t
     pitch = v.miss * grid * (v.half - 1) / v.bw_G
     static = (v.static - 1) * hbm if stays and not flat else 0
     l2 = scale * (work.fetched + out * v.half) * v.item / v.bw_L2
+    # on a grid of one row a warp's loads take whole lines
     far = element * v.P / (v.P + v.reach_z) if hasattr(v, "nz") else element  # halo planes come from L2
     l1 = 0 if stays or not work.through_l1 else scale * v.miss * far * v.item * v.l1_hold / v.l1
     memory = max_(hbm + pitch + static, l2, l1)

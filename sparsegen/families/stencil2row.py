@@ -41,10 +41,10 @@ MAX_PRODUCTS = {"mma": 8, "none": 4}
 IN_FLIGHT_SHARED = 2
 #: Clocks that the lookup table adds to a round of loads, out of shared and out of global memory; fitted.
 LUT_WAIT, LUT_WAIT_FAR = 170.0, 75.0
-#: Warp instructions of 32 elements put into A and B, by lut and dirty: load a value, find its two places (in the table,
-#: or by divisions, which nvcc moves out of the loop where registers allow), store it.  Of all that follows: counters of
+#: Warp instructions of 32 elements put into A and B: load a value, find its two places (in the table, or by divisions,
+#: which nvcc moves out of the loop where registers allow), store it.  Of all that follows: counters of
 #: 110 generated kernels on one H200 (nvcc 13), within 17 %.
-FILL = {(True, True): 10.8, (True, False): 12.1, (False, True): 19.5, (False, False): 14.5}
+FILL = {"lut": 10.8, "computed": 17.0, "predicate": 1.3}
 #: What 32 elements cost more straight from global memory; 32 copies; a warp's plane; 32 operands of A and B; an mma;
 #: a point of a small plane and 32 outputs; a multiply-add on the CUDA cores with its operands (mma=none).
 SYNC, COPY, PLANE, OPERAND, MULTIPLY, SMALL, FMA = 9.5, 12.2, 100.0, 2.2, 0.9, 18.0, 2.6
@@ -52,6 +52,11 @@ SYNC, COPY, PLANE, OPERAND, MULTIPLY, SMALL, FMA = 9.5, 12.2, 100.0, 2.2, 0.9, 1
 RAW = 5.0
 #: Wavefronts for the operands of 32 multiply-adds on the CUDA cores, of 4 bytes; the same counters.
 FMA_WAVES = 0.7
+#: How much longer those take from A and B in global memory; one kernel (docs/bench/ablation.json).
+FAR = 2.0
+#: Clocks that a round of stores with predicates takes more than one with dirty bits before sm_90: the paper's 4 to 19 %
+#: on the A100.  On the H200 no difference was found (nvcc 13).
+BRANCH = 250.0
 
 
 def conflict_free(needed: int) -> int:
@@ -203,11 +208,14 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
         "H": g.halo_planes,
         "small": g.points,
         "reload": g.halo_planes if g.points or g.halo_planes * g.depth // 2 * g.n_tiles > g.fragments else 0,
+        "branch": 0.0 if s.dirty or device.compute_capability >= (9, 0) else BRANCH,
         "lat_table": LUT_WAIT if s.stages > 1 else LUT_WAIT_FAR,
         "rounds": rounds(elements, IN_FLIGHT_SHARED) if s.stages > 1 else rounds(elements),
         "d_load": fragment_degree(g.stride_ab) if f64 else 1.0,
         "d_store": store_degree(g, s.dirty) if f64 and s.transform == "implicit" else 1.0,
-        "fill": FILL[s.lut, s.dirty] + (SYNC if s.stages == 1 else 0.0),
+        "fill": FILL["lut" if s.lut else "computed"]
+        + (0.0 if s.dirty else FILL["predicate"])
+        + (SYNC if s.stages == 1 else 0.0),
     }
 
 
@@ -225,10 +233,11 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     fill = {"shared": traffic * v.item / v.bw_S, "issue": (loaded / 32 * v.fill + copies) / v.sub}
     near = v.lat_shared if stays else v.lat_l1  # the memory itself is waited for besides
     wait = v.rounds * (near + (v.lat_table if s.lut else 0)) * v.H + (0 if stays else v.block)
+    wait += v.rounds * v.branch * v.H
     barriers = 2 * v.lat_barrier * v.H + v.lat_shared
     if s.mma == "none":  # a lane makes two outputs a block of 8 columns, from one of A and two weights through L1
-        fma = operand * v.N
-        use = {"fma": fma / v.fma_rate, "shared": (FMA_WAVES * fma * v.item * v.d_load + out * v.item) / v.bw_S,
+        fma, far = operand * v.N, FAR if explicit else 1
+        use = {"fma": fma / v.fma_rate, "shared": (FMA_WAVES * far * fma + out) * v.item / v.bw_S,
                "issue": (FMA * fma / 32 + v.threads / 32 * PLANE * v.H) / v.sub}  # fmt: skip
         return Work((fill, use, *points(v, out)), wait + barriers, loaded, read)
     table = v.fragments * v.threads
