@@ -36,6 +36,7 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.terms import (
     BLOCK,
     EDGE,
+    GONE,
     HALF_SECTORS,
     ILP,
     L1_HOLD,
@@ -46,8 +47,10 @@ from sparsegen.cost.terms import (
     RIM_ROW_THREADS,
     RIM_THREADS,
     RIM_TILE,
+    STARTING,
     STATIC,
     STATIC_ODD,
+    STAYS,
     SYMBOLS,
     WAITS,
     equations,
@@ -199,6 +202,11 @@ def border(s: StencilSchedule, g: Geometry, shape: tuple[int, ...], device: Devi
     return min(1.0, sides / across + 2 / down)
 
 
+def missing(share: float) -> float:
+    """Share of the accesses that L2 does not serve where both time levels take such a share of it."""
+    return min(1.0, max(0.0, (share - STAYS) / (GONE - STAYS)))
+
+
 def touch(g: Geometry, shape: tuple[int, ...]) -> float:
     """Share of the tiles that meet a border (periodic ones too: indices are mapped there)."""
     counts = (-(-n // size) for n, size in zip(shape[-2:], (g.rows, g.cols), strict=True) if n > 1)
@@ -263,13 +271,13 @@ def _values(
         "bw_L2": d.l2_bytes_per_clk_sm,
         "l1": l1_left(b * (g.smem_bytes + SYSTEM), d),
         "fma_rate": d.f64_fma_per_clk_sm if fp.dtype == "f64" else d.f32_fma_per_clk_sm,
-        "t_launch": d.launch_s,
+        "t_launch": STARTING * d.launch_s,
         "lat_dram": d.lat_dram,
         "lat_shared": d.lat_shared,
         "lat_l1": d.lat_l1,
         "lat_l2": d.lat_l2,
         "lat_barrier": d.lat_barrier,
-        "miss": 0.0 if 2 * math.prod(shape) * item <= d.l2_bytes else 1.0,
+        "miss": missing(2 * math.prod(shape) * item / d.l2_bytes),
         "rounds": rounds(window / g.threads),
         "border": border(s, g, shape, d, b),
         "touch": touch(g, shape),

@@ -81,6 +81,10 @@ RIM_ROW, RIM_ROW_THREADS = 64, 256
 # ---- fitted on one H200 (tests/cost/measured.py); everything above is counted or read from a profile
 #: Share of the driver's copy speed that a kernel's loads and stores reach.
 REACH = 0.93
+#: Share of L2 up to which both time levels stay there whole, and from which nothing of them does.
+STAYS, GONE = 0.4, 0.85
+#: Share of the time between empty launches, which the host takes, that a kernel adds by its start and its end.
+STARTING = 0.88
 #: Time of the memory for blocks that stay, over that for blocks of one tile each.
 STATIC = 1.2
 #: The same where warps stream rows whose extent 16 bytes do not divide; no counter has told why.

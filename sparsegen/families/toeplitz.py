@@ -18,9 +18,11 @@ filled = keep
 #: Outputs of a product in a run, and elements left out after each run (ir/passes/toeplitz.py).
 SEGMENT, PAD = 8, 4
 #: Time of the memory for blocks that stay, over that for blocks of one tile each (tests/cost/measured.py).
-STATIC = 1.11
+STATIC = 1.06
 #: Independent instructions of a warp that overlap: few, a run's products wait for each other; fitted.
-ILP = 1.25
+ILP = 1.2
+#: Clocks that the warps of a block wait for each other, tile by tile; fitted.
+SKEW = 200.0
 #: Warp instructions of 32 elements read, an mma, 64 outputs, and a warp's tile.  Counters of 25 generated kernels on
 #: one H200 (nvcc 13), within 10 %.
 READ, MULTIPLY, STORE, TILE = 2.5, 1.3, 9.5, 77.0
@@ -85,6 +87,7 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
     return {
         "static": STATIC,
         "ilp": ILP,
+        "together": device.lat_barrier + SKEW if s.warps > 1 else 0.0,
         "half": 1,
         "vector": 16 / fp.itemsize,
         "M": g.m,
@@ -107,4 +110,4 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
         "issue": (runs / 32 * READ + v.n_mma * MULTIPLY + out / 64 * STORE + v.warps * TILE) / v.sub,
     }
     setup = v.lat_dram + table * v.item / v.bw_L2
-    return Work((use,), v.lat_barrier + v.lat_shared, element, setup=setup, share=min(1, s.warps / v.sub))
+    return Work((use,), v.together + v.lat_shared, element, setup=setup, share=min(1, s.warps / v.sub))
