@@ -76,26 +76,27 @@ WAVEFRONTS: Final = 38.0
 OWN, WIDEST = 16, 4
 # ---- fitted
 #: Warps' worth of latency that a warp's instruction waits for.
-PARTIES: Final = 2.1
+PARTIES: Final = 2.0
 #: Wavefronts of a load of x, and instructions of it: its lanes lie on eight lines.
 X_WAVEFRONTS: Final = 2.9
-X_LOAD: Final = 8.6
+X_LOAD: Final = 9.8
 #: How far the busiest warps' tiles count, against the mean of a block's: the others leave them issue slots.
-UNEVEN: Final = 0.17
+UNEVEN: Final = 0.14
 #: The power with which busy units get in each other's way.
 NORM: Final = 2.4
 #: Passes through shared memory that the sums of the slab warps cost, barriers and the ends of warps included.
-SUMS: Final = 7.5
-#: L2 latencies until the last of the blocks that share a run of strips has seen the others' sums.
-EXCHANGE: Final = 4.7
+SUMS: Final = 8.3
+#: L2 latencies until the last of the blocks that share a run of strips has seen the others' sums, and for each of them.
+SPLIT: Final = 0.45
+EXCHANGE: Final = 3.8
 #: A DRAM latency with the memory busy, over the idle one.
 LOADED: Final = 1.7
 #: Clocks that a turn of a warp's ring takes alone, and each of its tiles.
-CHAIN, CHAIN_TILE = 1320.0, 400.0
+CHAIN, CHAIN_TILE = 1440.0, 390.0
 #: DRAM latencies in which a round of blocks has no tile to decode: of the index, of the values, and at the end.
-START: Final = 3.6
+START: Final = 3.1
 #: How much of that a block costs that others of its SM run beside.
-BESIDE: Final = 0.03
+BESIDE: Final = 0.025
 # ---- cuBLAS by the measured times in the kernel notes (28672x8192, 21504x7168, 8192^2 and 4096^2, n=16; cold L2)
 #: Seconds besides its launch, and its time over that of its bytes or mma.
 DENSE_START, DENSE_SHARE = 7.2e-6, 1.125
@@ -223,7 +224,11 @@ def _equations(
     waits = rounds / here * PARTIES * v.sub / warps
     wide = v.cols * SLAB * ITEM  # bytes of x of a slab
     partial = warps * v.sums * 128  # bytes of the sums of a block
-    exchange = 0 if s.splits == 1 else here * partial / v.C * (1 + 1 / v.splits) / v.bw_L2 + EXCHANGE * v.lat_l2 / v.f
+    exchange = (
+        0
+        if s.splits == 1
+        else here * partial / v.C * (1 + 1 / v.splits) / v.bw_L2 + (EXCHANGE + SPLIT * v.splits) * v.lat_l2 / v.f
+    )
     fetches = OWN / v.wide * X_WAVEFRONTS * v.cols / 8
     busy = {
         "hbm": hbm,
