@@ -67,36 +67,36 @@ FRAGMENT, SCAN = 29.0, 38.0
 #: Multiply-adds and conversions of a fragment for one column on the CUDA cores, less the permutes that pair its
 #: values for an mma (fitted; the IR has both, nvcc joins them).
 MULTIPLY: Final = 1.0
-#: Instructions of a turn of a warp's ring (wait, refill), to read x for each column of the block, and to read and
-#: convert a single one.
-TURN, READ, READ_ONE = 36.0, 1.0, 60.0
 #: 128-byte wavefronts of a tile's loads from shared memory: 16 of 8 bytes a lane, mask, index.
 WAVEFRONTS: Final = 38.0
 #: Elements of a column of x that a lane has of a slab, and how many of them one load takes at the most.
 OWN, WIDEST = 16, 4
 # ---- fitted
+#: Instructions of a turn of a warp's ring (wait, refill), to read and pair x for each column of the block, and to read
+#: and convert a single one.
+TURN, READ, READ_ONE = 120.0, 5.9, 60.0
 #: Warps' worth of latency that a warp's instruction waits for.
-PARTIES: Final = 2.0
+PARTIES: Final = 1.67
 #: Wavefronts of a load of x, and instructions of it: its lanes lie on eight lines.
-X_WAVEFRONTS: Final = 2.9
-X_LOAD: Final = 9.8
+X_WAVEFRONTS: Final = 2.34
+X_LOAD: Final = 6.7
 #: How far the busiest warps' tiles count, against the mean of a block's: the others leave them issue slots.
-UNEVEN: Final = 0.14
+UNEVEN: Final = 0.12
 #: The power with which busy units get in each other's way.
-NORM: Final = 2.4
+NORM: Final = 2.97
 #: Passes through shared memory that the sums of the slab warps cost, barriers and the ends of warps included.
-SUMS: Final = 8.3
+SUMS: Final = 9.6
 #: L2 latencies until the last of the blocks that share a run of strips has seen the others' sums, and for each of them.
-SPLIT: Final = 0.45
-EXCHANGE: Final = 3.8
+SPLIT: Final = 0.4
+EXCHANGE: Final = 4.9
 #: A DRAM latency with the memory busy, over the idle one.
 LOADED: Final = 1.7
 #: Clocks that a turn of a warp's ring takes alone, and each of its tiles.
-CHAIN, CHAIN_TILE = 1440.0, 390.0
+CHAIN, CHAIN_TILE = 1365.0, 480.0
 #: DRAM latencies in which a round of blocks has no tile to decode: of the index, of the values, and at the end.
-START: Final = 3.1
+START: Final = 2.2
 #: How much of that a block costs that others of its SM run beside.
-BESIDE: Final = 0.025
+BESIDE: Final = 0.022
 # ---- cuBLAS by the measured times in the kernel notes (28672x8192, 21504x7168, 8192^2 and 4096^2, n=16; cold L2)
 #: Seconds besides its launch, and its time over that of its bytes or mma.
 DENSE_START, DENSE_SHARE = 7.2e-6, 1.125
