@@ -1,27 +1,16 @@
 """What a stencil schedule costs on a device: named terms, one formula, evaluated in plain floats or shown by sympy.
 
 What is counted, what is read and what is fitted: mma, FMA, bytes, bank conflicts, rounds of loads, border tiles and
-the rim's blocks are counted from the schedule; rates, bandwidths and latencies come from the profile; the instructions
-of :mod:`sparsegen.families` are estimates, ``predicate`` raised until the paper's order on the A100 came out.  The
-figures at the end of :mod:`sparsegen.cost.terms` and stencil2row's LUT_WAIT are fitted, to 52 launches of generated
-kernels on one H200 (tests/cost/measured.py); of the DRAM latencies published for it, the idle one is used because the
-fit asked for it (461).  No figure belongs to a single schedule, but STATIC stands for a loss whose cause no counter has
-shown yet, and L1_HOLD is longer than any published latency.  Residuals, predicted / measured - 1, each with the blocks
-an SM that the launch had:
+the rim's blocks are counted from the schedule; rates, bandwidths and latencies come from the profile.  The warp
+instructions and wavefronts of :mod:`sparsegen.families` are regressions on the hardware counters of 310 generated
+kernels (ncu, one H200, nvcc 13).  The figures at the end of :mod:`sparsegen.cost.terms` and those that a family calls
+fitted are fitted to the times of 3264 kernels of random problems (tests/cost/data; tests/cost/test_random_kernels.py
+holds what is left over, family by family, and that each figure earns its place).  No figure belongs to a single
+schedule, but STATIC stands for a loss whose cause no counter has shown yet, and L1_HOLD is longer than any latency.
 
-    tiled, stages = 1, box9 and heat, fuse 1 to 3   19 launches   median 2 %, worst  -6 % (25 taps in 7 x 7)
-    tiled, stages = 1, box49, 2 to 6 blocks          6            median 2 %, worst  -7 % (2 blocks)
-    tiled, stages = 2 and 3                          8            median 1 %, worst  -4 % (tile=16x64)
-    direct                                           1            +4 %
-    stencil2row m8n8k4, stages = 1                   2            +10 % (table), +13 % (computed)
-    stencil2row m8n8k4, stages = 2 and 3             6            median 2 %, worst  -3 %
-    stencil2row m16n8k4 and k8, stages = 2          10            median 2 %, worst -22 % (odd pitch), -8 % (dirichlet)
-    toeplitz m16n8k4 and k8, stages = 2 and 3       27            median 1 %, worst  -4 %
-    spilled 64 bytes or more, not fitted             4            -30 %, -30 %, -13 %, -9 %: spills are not modelled
-
-The estimate of registers bounds the blocks of an SM, so that what is chosen here does not spill.  Of boundaries the
-model knows one kind; the times behind EDGE and RIM were taken with an older border path.  Neither the emulator nor the
-warp level is imported.
+The estimate of registers bounds the blocks of an SM, so that what is chosen here does not spill; spills of other
+schedules are not modelled.  Of boundaries the model knows one kind.  Neither the emulator nor the warp level is
+imported.
 """
 
 from __future__ import annotations

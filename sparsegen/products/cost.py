@@ -224,11 +224,10 @@ def _equations(
     waits = rounds / here * PARTIES * v.sub / warps
     wide = v.cols * SLAB * ITEM  # bytes of x of a slab
     partial = warps * v.sums * 128  # bytes of the sums of a block
-    exchange = (
-        0
-        if s.splits == 1
-        else here * partial / v.C * (1 + 1 / v.splits) / v.bw_L2 + (EXCHANGE + SPLIT * v.splits) * v.lat_l2 / v.f
-    )
+    exchange = 0  # of a block's sums among the splits
+    if s.splits > 1:
+        sums = partial / v.C * (1 + 1 / v.splits)
+        exchange = here * sums / v.bw_L2 + (EXCHANGE + SPLIT * v.splits) * v.lat_l2 / v.f
     fetches = OWN / v.wide * X_WAVEFRONTS * v.cols / 8
     busy = {
         "hbm": hbm,
