@@ -1,7 +1,7 @@
 """The picture of suite ``regret``: predicted over measured seconds of every point, both logarithmic.
 
-SVG written by hand, in the colours of the rooflines of ``explain``: a light and a dark form, a colour a family.  Dots of
-a family that fall on one pixel are one dot, whose ``data-n`` says how many; the chosen schedules have a ring.
+SVG written by hand, in the colours of the rooflines of ``explain``: a light and a dark form, a colour a family.  A
+family's dots on one pixel are one dot, whose ``data-n`` says how many; the chosen schedules have a ring.
 """
 
 from __future__ import annotations
@@ -77,9 +77,11 @@ def _rings(rows: Sequence[dict[str, Any]], x: Scale, y: Scale) -> Iterator[str]:
     for row in rows:
         if row["picked"] == CHOSEN:
             px, py = round(x(row["measured_s"])), round(y(row["predicted_s"]))
-            told = f"{row['case']}, {size(row)} {row['dtype']}, {row['schedule']}: measured {seconds(row['measured_s'])}"
+            told = (
+                f"{row['case']}, {size(row)} {row['dtype']}, {row['schedule']}: measured {seconds(row['measured_s'])}"
+            )
             told = escape(f"{told}, predicted {seconds(row['predicted_s'])}")
-            yield f'<circle class="ring" style="stroke-width:1.2" cx="{px}" cy="{py}" r="5"><title>{told}</title></circle>'
+            yield f'<circle class="ring" cx="{px}" cy="{py}" r="5"><title>{told}</title></circle>'
 
 
 def _legend(rows: Sequence[dict[str, Any]], missing: int) -> Iterator[str]:

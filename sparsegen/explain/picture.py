@@ -149,7 +149,8 @@ def _marks(page: Page, x: Scale, y: Scale) -> Iterator[str]:
         found = times.get(mark.schedule)
         told = f"{mark.schedule}: {mark.flops / 1e12:.3g} TFLOP/s"
         told += f", {seconds(found.seconds)} a call, bound by {found.binds}" if found else ""
-        yield f'<circle class="best {colour(mark.family)}" cx="{px}" cy="{py}" r="5"><title>{escape(told)}</title></circle>'
+        kind = f"best {colour(mark.family)}"
+        yield f'<circle class="{kind}" cx="{px}" cy="{py}" r="5"><title>{escape(told)}</title></circle>'
         if mark.chosen:
             anchor, side = ("end", -13) if px > LEFT + WIDTH * 0.6 else ("start", 13)
             who = "chosen" if page.automatic else "given"
