@@ -1,7 +1,7 @@
 """Results as JSON, as a table in a terminal, and as tables in Markdown between two comments of a document.
 
 A document says ``<!-- bench:spine -->`` … ``<!-- end -->``; what stands between is made from ``docs/bench/spine.json``.
-``<!-- bench:spine forms -->`` names another view of the same file, ``<!-- bench:stencil picture -->`` the SVG beside it.
+``<!-- bench:spine forms -->`` names another view of the same file, ``<!-- bench:stencil picture -->`` its picture.
 
 A suite that is measured in parts has one JSON for all: ``parts`` says of each of them when, where and of what it was
 made, and a part that is measured again replaces its own rows only.

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
+from textwrap import wrap
 from typing import Any, Final
 
 from sparsegen.bench.cells import Result, size
@@ -21,7 +22,7 @@ from sparsegen.explain.units import seconds
 from sparsegen.products.schedule import FAMILIES as OF_PRODUCTS
 from sparsegen.schedule import FAMILIES
 
-EDGE, LEFT, TOP, RIGHT, BELOW = 480, 66, 30, 24, 110  #: of the axes, which are a square, and around them, in pixels
+EDGE, LEFT, TOP, RIGHT, BELOW = 600, 66, 16, 24, 130  #: of the axes, which are a square, and around them, in pixels
 SIZE: Final = (LEFT + EDGE + RIGHT, TOP + EDGE + BELOW)
 BAND: Final = 0.3  #: how far off the dashed lines are
 
@@ -36,8 +37,14 @@ def svg(found: Result) -> str:
     return "\n".join([
         frame(*SIZE), f'<rect class="page" width="{SIZE[0]}" height="{SIZE[1]}"/>', *_axes(x, y), *_lines(x, y),
         *_dots(rows, x, y), *_rings(rows, x, y), *_legend(rows, missing),
-        label(LEFT, SIZE[1] - 8, caption(found, "picture"), size=9), "</svg>", "",
+        *_caption(found), "</svg>", "",
     ])  # fmt: skip
+
+
+def _caption(found: Result) -> Iterator[str]:
+    lines = wrap(caption(found, "picture"), 125)
+    for at, words in enumerate(lines):
+        yield label(LEFT, SIZE[1] - 8 - 12 * (len(lines) - 1 - at), words, size=9)
 
 
 def _family(row: dict[str, Any]) -> str:
