@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from sparsegen.bench import compression  # noqa: E402
+from sparsegen.bench import compression, scatter  # noqa: E402
 from sparsegen.bench.picture import svg  # noqa: E402
 from sparsegen.bench.report import load, render  # noqa: E402
 
@@ -30,6 +30,8 @@ def made() -> dict[Path, str]:
     results = {file: load(file) for file in RESULTS.glob("*.json")}
     swept = {file: found for file, found in results.items() if "sweep" in found.get("parts", {})}
     pictures = {file.with_suffix(".svg"): svg(found) for file, found in swept.items()}
+    studied = {file: found for file, found in results.items() if found["suite"] == "regret"}
+    pictures |= {file.with_suffix(".svg"): scatter.svg(found) for file, found in studied.items()}
     return texts | pictures | {RESULTS / "compression.svg": compression.svg()}
 
 

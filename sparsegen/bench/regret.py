@@ -1,8 +1,10 @@
 """Suite ``regret``: random problems, and how well the cost model chooses and predicts there.
 
-Each problem is drawn from a seed; its candidates are the MOST cheapest schedules by the model (the chosen one is the
-first of them) and as many drawn uniformly from all legal ones.  *Regret* is the chosen one's time over the best
-candidate's.  Its parts, ``stencils`` and ``products``, are measured one at a time.
+A seed gives the problems, their weights and which candidates are tried; with the sources that the JSON names it gives
+them again.  The candidates of a problem are the MOST cheapest schedules by the model, of which the first is what
+``schedule="auto"`` takes, and MOST drawn uniformly from the other legal ones.  *Regret* is the chosen one's time over
+that of the fastest candidate, so 1 is the best that there is.  The two parts, ``stencils`` and ``products``, stand in
+one JSON and can be measured one at a time.  This module has what needs no GPU; ``regret_run`` measures.
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ PARTS: Final = ("stencils", "products")
 PROBLEMS: Final = {"stencils": 28, "products": 12}
 #: Cheapest candidates by the model, and as many random ones.
 MOST: Final = 12
-#: Cells of a field; time steps; M and K; N; share of zeros: the ranges that problems are drawn from.
-CELLS, STEPS = (1 << 20, 1 << 27), (1, 50)
+#: What problems are drawn from.  Of stencils: cells, before STRETCH changes each axis of several; time steps.
+CELLS, STRETCH, STEPS = (1 << 20, 1 << 27), (0.5, 2.0), (1, 50)
+#: Of products: M and K; N; the share of zeros.
 SIZES, COLUMNS, ZEROS = (1024, 16384), (1, 64), (0.4, 0.9)
+#: Of stencils: the radius, by the number of axes; a radius that stands there twice is twice as likely.
 RADII: Final = {1: (1, 2, 3, 4), 2: (1, 1, 2, 3), 3: (1, 1, 2)}
 CHOSEN, TOP, RANDOM = "chosen", "top", "random"
 _AnyCost = TypeVar("_AnyCost", "Cost", "SpmmCost")
@@ -59,10 +63,13 @@ class ProductProblem:
 
 @dataclass(frozen=True)
 class Point:
-    """One schedule of one problem, as it stands in the JSON: predicted and measured seconds of a call.
+    """One schedule of one problem, as it stands in the JSON; times are seconds of a call, with all its time steps.
 
-    ``picked``: chosen, top or random; ``error`` is max|a - b| / max|b| of a stencil, |y - exact| / |exact| of a
-    product, ``ok`` whether it is small enough; ``binds``: the model's binding term; ``failed``: why it has no time.
+    ``shape``: of the field, or (M, K, N); ``boundary``: a stencil's, or how x and y of a product are packed; ``steps``
+    and ``stencil`` (kind, axes and radius of its weights, such as ``box_2d_r1``) are a stencil's, ``sparsity`` is a
+    product's.  ``picked``: chosen, top or random; ``binds``: the model's binding term; ``measured_s``: the median.
+    ``error``: max|a - b| / max|b| of a stencil, |y - exact| / |exact| of a product; ``ok``: whether it is small enough;
+    ``failed``: why there is no time.
     """
 
     part: str
@@ -85,6 +92,7 @@ class Point:
     error: float | None = None
     ok: bool = False
     failed: str | None = None
+    stencil: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; an infinite error becomes text, which JSON can hold."""
@@ -101,7 +109,7 @@ def _between(draw: random.Random, low: float, high: float) -> float:
 
 
 def _weights(draw: random.Random, axes: int, radius: int) -> tuple[str, Any]:
-    """A box, a star, or a product of rows and columns; of random weights whose sum is 1."""
+    """(kind, weights): a box, a star, or a product of one row for each axis, random and with the sum 1."""
     edge = 2 * radius + 1
     kind = draw.choice(("box", "star", "product")) if axes > 1 else "box"
     if kind == "product":
@@ -116,9 +124,9 @@ def _weights(draw: random.Random, axes: int, radius: int) -> tuple[str, Any]:
 
 
 def _shape(draw: random.Random, axes: int) -> tuple[int, ...]:
-    """Sizes of each axis, half of them multiples of 32, none more than four times as long as another."""
+    """The size of each axis, none more than four times another; all multiples of 32 in half of the cases."""
     edge = _between(draw, *CELLS) ** (1 / axes)
-    sizes = [edge * _between(draw, 0.5, 2.0) ** (axes > 1) for _ in range(axes)]
+    sizes = [edge * _between(draw, *STRETCH) ** (axes > 1) for _ in range(axes)]
     whole = draw.random() < 0.5
     return tuple(max(32, round(n / 32) * 32) if whole else round(n) for n in sizes)
 
@@ -157,9 +165,9 @@ def product_problems(seed: int, count: int) -> list[ProductProblem]:
 def candidates(
     costs: Sequence[_AnyCost], seconds: Callable[[_AnyCost], float], draw: random.Random, most: int = MOST
 ) -> list[tuple[_AnyCost, float, str]]:
-    """(cost, predicted seconds, picked) of the ``most`` cheapest and of as many others, uniform over all legal ones.
+    """(cost, predicted seconds, picked) of the ``most`` cheapest, and of as many drawn uniformly from the others.
 
-    Infinite seconds: a schedule that cannot do the steps that are left over after whole passes.
+    A schedule with infinite seconds cannot do the steps that are left over after whole passes: it is no candidate.
     """
     timed = sorted((t, i) for i, c in enumerate(costs) if (t := seconds(c)) < math.inf)
     top = [(costs[i], t, TOP if at else CHOSEN) for at, (t, i) in enumerate(timed[:most])]
@@ -183,7 +191,7 @@ class Finding:
 
 
 def findings(rows: Sequence[dict[str, Any]]) -> list[Finding]:
-    """Those of every problem whose chosen schedule was measured."""
+    """Those of every problem whose chosen schedule has a time; points without one are left out."""
     cases: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
         if row["measured_s"] is not None:
@@ -212,13 +220,14 @@ def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def _ranks(x: Any) -> Any:
+    """Ranks from 1; of n equal values, which end at rank e, each has e - (n - 1) / 2."""
     _, at, counts = np.unique(x, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return (ends - (counts - 1) / 2)[at]
 
 
 def measured(point: Point, times: Any, error: float, ok: bool, uses: Any) -> Point:
-    """The point with what was measured; ``uses``: what nvcc made of it, if it did."""
+    """The point with what was measured; ``uses``: registers and spills, None for the library's dense product."""
     made = {"regs": uses.registers, "spills": uses.spills} if uses else {}
     return replace(
         point, measured_s=times.median, p10=times.p10, p90=times.p90, repeats=times.repeats, error=error, ok=ok, **made

@@ -1,6 +1,8 @@
-"""How the candidates of suite ``regret`` are measured: all compiled first, then each problem's in two rounds.
+"""How the candidates of suite ``regret`` are measured: all of a part are compiled first, then problem after problem.
 
-A kernel's result is compared before it is timed.  Stencils are timed as they run in a loop, products with a cold L2.
+Each result is compared with that of a naive kernel, or of f64, before anything is timed.  Then the candidates of a
+problem are timed in ROUNDS over all of them.  Each timed call comes after a read that empties L2: stencils after one
+more call, as in a loop; products at once, as the weights of a layer are read.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from sparsegen.kernel import Kernel
     from sparsegen.products.kernel import SpmmKernel
 
-#: Rounds over a problem's candidates, so that a drift of the clock does not favour one of them; calls a round.
+#: Rounds over a problem's candidates, so that a drift of the clock does not favour one of them; fewest and most timed
+#: calls of a candidate in a round.
 ROUNDS, LEAST, MOST = 2, 3, 40
 COLUMNS: Final = "columns"  #: how x and y of a product are packed
 _BAND: Final = 4096  #: rows of a matrix that are multiplied in f64 at once
@@ -32,17 +35,17 @@ _BAND: Final = 4096  #: rows of a matrix that are multiplied in f64 at once
 
 @dataclass
 class Candidate:
-    """A point to measure, with its kernel or why there is none."""
+    """A point to measure; ``kernel``: its kernel when it is compiled, or the exception that says why there is none."""
 
     point: Point
     kernel: Any
 
 
 def timed(lab: Lab, calls: Sequence[Callable[[], object]], seconds: float, cold: bool) -> list[Timing]:
-    """Device times of each call, ``seconds`` of calls apiece, in ROUNDS over all of them.
+    """Device times of each of ``calls``, about ``seconds`` of it in all, in ROUNDS over all of them.
 
-    A read of far more than L2 comes first, so that the host is ahead of the GPU; unless ``cold``, a call that is not
-    timed then brings L2 back.
+    A read of far more than L2 comes before each timed call; it takes so long that the host's own time is hidden.
+    Unless ``cold``, a call that is not timed then fills L2 as in a loop.
     """
     timer = lab.runtime.timer()
     found: list[list[float]] = [[] for _ in calls]
@@ -97,7 +100,7 @@ class Stencils:
         self.lab, self.seconds = lab, seconds
 
     def candidates(self, p: StencilProblem, draw: random.Random) -> list[Candidate]:
-        """What is measured of a problem, nothing compiled yet."""
+        """The points of a problem, to be compiled and measured."""
         import sparsegen as sg
         from sparsegen.compiler import total_time
 
@@ -106,7 +109,7 @@ class Stencils:
         return [
             Candidate(
                 Point("stencils", p.name, p.shape, p.stencil.dtype, describe(p.stencil.sides), p.steps, None, how,
-                      str(c.schedule), seconds, c.binds),
+                      str(c.schedule), seconds, c.binds, stencil=p.stencil.name),
                 None,
             )
             for c, seconds, how in picked
@@ -171,7 +174,7 @@ class Products:
         return self.known[p.name]
 
     def candidates(self, p: ProductProblem, draw: random.Random) -> list[Candidate]:
-        """What is measured of a problem, the dense product among the schedules, nothing compiled yet."""
+        """The points of a problem, to be compiled and measured; the dense product may be one of them."""
         import sparsegen as sg
 
         product = self.product(p)
@@ -241,7 +244,10 @@ def run(
     keep: Callable[[Sequence[Point]], None] = lambda _: None,
     problems: int | None = None,
 ) -> list[Point]:
-    """Measure the problems of a seed; ``problems`` of each part instead of all; ``keep`` gets the points so far."""
+    """Measure the problems of a seed, ``problems`` of each part (default: PROBLEMS).
+
+    ``say`` gets lines of progress, ``keep`` after each problem all points so far.
+    """
     lab = Lab(seed=seed)
     points: list[Point] = []
     for part in parts:
@@ -254,6 +260,7 @@ def run(
 
 
 def _part(bench: Any, problems: Sequence[Any], seed: int, points: list[Point], say: Any, keep: Any) -> None:
+    """Measure a part's problems into ``points``; which candidates are random follows from the seed and the name."""
     with clock() as elapsed:
         groups = [bench.candidates(p, random.Random(f"candidates {seed} {p.name}")) for p in problems]
         pairs = [(p, c) for p, group in zip(problems, groups, strict=True) for c in group]
@@ -264,7 +271,7 @@ def _part(bench: Any, problems: Sequence[Any], seed: int, points: list[Point], s
         for p, group in zip(problems, groups, strict=True):
             found = bench.measure(p, group)
             for candidate in group:
-                candidate.kernel = None  # with its workspace
+                candidate.kernel = None  # its workspace would stay on the GPU
             points += found
             keep(points)
             say(line(p.name, found))

@@ -1,4 +1,7 @@
-"""The tables of suite ``regret``: what it says in all, and of each problem."""
+"""The tables of suite ``regret``: ``summary``, its figures over all problems, and for each part a line a problem.
+
+Every point of a problem counts, chosen, top and random alike; points without a time are counted in ``summary`` alone.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ LIMITS: Final = {
 
 
 def quantities(found: Sequence[Finding]) -> dict[str, float]:
-    """The figures of LIMITS, of some problems; empty without any."""
+    """The figures of LIMITS over some problems; errors are those of all their points.  Empty without any problem."""
     if not found:
         return {}
     errors = np.abs([e for f in found for e in f.errors])
@@ -38,7 +41,7 @@ def _part(found: Result, part: str) -> list[dict[str, Any]]:
 
 
 def _summary(found: Result) -> Cells:
-    """One line a quantity: all problems, and those of each part."""
+    """One line a quantity: over all problems, and over those of each part; a missed limit is marked."""
     groups = {"all": found["rows"], **{part: _part(found, part) for part in PARTS}}
     values = {name: quantities(findings(rows)) for name, rows in groups.items()}
     counts = {name: len(findings(rows)) for name, rows in groups.items()}
@@ -52,27 +55,29 @@ def _summary(found: Result) -> Cells:
             miss = "" if value is None or reached(quantity, value) else " ✗"
             body.append(f"{number(value, form)}{miss}")
         cells.append([quantity, f"{sign} {limit:{'.0%' if 'error' in quantity else 'g'}}", *body])
-    return cells
-
-
-def _chosen(row: Mapping[str, Any]) -> bool:
-    return bool(row["picked"] == CHOSEN)
+    timed = [f"{sum(row['measured_s'] is not None for row in rows)} of {len(rows)}" for rows in groups.values()]
+    return [*cells, ["schedules timed", "all", *timed]]
 
 
 def _details(part: str) -> Callable[[Result], Cells]:
+    own: dict[str, Callable[[Mapping[str, Any]], str]] = {
+        "stencils": {"stencil": lambda row: row.get("stencil", ""), "boundary": lambda row: row["boundary"],
+                     "steps": lambda row: number(row["steps"], "d")},
+        "products": {"x": lambda row: row["boundary"], "zeros": lambda row: number(row["sparsity"], ".1%")},
+    }[part]  # fmt: skip
+
     def table(found: Result) -> Cells:
-        cells = [["problem", "size", "type", "boundary" if part == PARTS[0] else "x", "steps" if part == PARTS[0] else
-                  "zeros", "µs", "predicted", "regret", "error, median", "rank", "schedule", "best"]]  # fmt: skip
+        cells = [["problem", "size", "type", *own, "µs", "predicted", "regret", "error, median", "rank", "schedule",
+                  "best"]]  # fmt: skip
         rows = _part(found, part)
         known = {f.case: f for f in findings(rows)}
-        for row in filter(_chosen, rows):
-            own = [r for r in rows if r["case"] == row["case"] and r["measured_s"] is not None]
-            head = [row["case"], size(row), row["dtype"], row["boundary"],
-                    number(row["steps"] if part == PARTS[0] else row["sparsity"], ".3g")]  # fmt: skip
-            if row["failed"] or row["case"] not in known:
-                cells.append([*head, "failed", *[""] * 6])
+        for row in (row for row in rows if row["picked"] == CHOSEN):
+            head = [row["case"], size(row), row["dtype"], *(cell(row) for cell in own.values())]
+            if row["case"] not in known:
+                cells.append([*head, "failed", number(row["predicted_s"] * 1e6), *[""] * 3, f"`{row['schedule']}`", ""])
                 continue
-            f, best = known[row["case"]], min(own, key=lambda r: r["measured_s"])
+            timed = [r for r in rows if r["case"] == row["case"] and r["measured_s"] is not None]
+            f, best = known[row["case"]], min(timed, key=lambda r: r["measured_s"])
             cells.append(
                 [*head, number(row["measured_s"] * 1e6), number(row["predicted_s"] * 1e6), number(f.regret, ".3f"),
                  number(float(np.median(np.abs(f.errors))), ".1%"), number(f.correlation, ".2f"),

@@ -40,6 +40,11 @@ KEYS: Final = (
     "seconds", "cold", "seed", "tolerance", "rows",
 )  # fmt: skip
 ROW_KEYS: Final = tuple(Row.__dataclass_fields__)
+#: What is in the picture of a suite, for those who do not see it.
+PICTURES: Final = {
+    "stencil": "Measured and predicted GS/s over the size of the field",
+    "regret": "Predicted over measured seconds of every schedule that was tried",
+}
 _FOLDERS: Final = ("sparsegen", "ir", "backends")
 _MARK: Final = re.compile(r"(<!-- bench:([\w-]+)(?: ([\w-]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -187,8 +192,9 @@ def text(found: Result) -> str:
         return f"{columns(VIEWS['ablation']['table'](found))}\n{caption(found)}"
     failures = [f"{row['case']}, {row['schedule']}: {row['failed']}" for row in found["rows"] if row["failed"]]
     if "parts" in found:
-        shown = [(part, VIEWS[found["suite"]][part](found)) for part in found["parts"]]
-        blocks = [f"{part}\n{columns(cells)}\n{caption(found, part)}\n" for part, cells in shown]
+        views = VIEWS[found["suite"]]
+        shown = [view for view in ("summary", *found["parts"]) if view in views]
+        blocks = [f"{view}\n{columns(views[view](found))}\n{caption(found, view)}\n" for view in shown]
         return "\n".join([*blocks, *failures]).replace("`", "")
     cells = [["case", "shape", "boundary", "GS/s", "µs", "±", "at least", "model", "error", ""]]
     for row in found["rows"]:
@@ -227,7 +233,8 @@ def markdown(found: Result, view: str | None = None) -> str:
         raise ArrayError(f"a {found['suite']} result has no view {view!r}", hint=f"there are: {', '.join(views)}")
     view = view or next(iter(views))
     head, *body = views[view](found)
-    texts = {"stencil", "weights", "size", "schedule", "form", "call", "bound by", "boundary", "type", "x"}
+    texts = {"stencil", "weights", "size", "schedule", "form", "call", "bound by", "boundary", "type", "x",
+             "problem", "quantity", "best"}  # fmt: skip
     rule = ["---" if name in texts else "---:" for name in head]
     rows = [*(f"| {' | '.join(row)} |" for row in (head, rule, *body))]
     return "\n".join([*rows, "", f"*{caption(found, view)}*"])
@@ -246,7 +253,7 @@ def render(document: str, folder: Path, beside: Path | None = None) -> str:
             body = "*Not measured yet.*"
         elif match[3] == "picture":
             link = os.path.relpath(file.with_suffix(".svg"), beside or folder)
-            body = f"![Measured and predicted GS/s over the size of the field]({Path(link).as_posix()})"
+            body = f"![{PICTURES[match[2]]}]({Path(link).as_posix()})"
         else:
             body = markdown(found, match[3])
         return f"{match[1]}{body}\n{match[4]}"

@@ -141,7 +141,5 @@ VIEWS: Final[dict[str, dict[str, Callable[[Result], Cells]]]] = {
 
 def parts_of(found: Result, view: str) -> list[str]:
     """The parts of a result that a view shows; none for a suite without parts."""
-    wanted = {"goals": ("targets",), "shares": _SHARES, "picture": ("sweep",), "summary": regret.PARTS}.get(
-        view, (view,)
-    )
-    return [part for part in wanted if part in found.get("parts", {})]
+    shown = {"goals": ("targets",), "shares": _SHARES, "picture": ("sweep", *regret.PARTS), "summary": regret.PARTS}
+    return [part for part in shown.get(view, (view,)) if part in found.get("parts", {})]

@@ -85,14 +85,14 @@ def parser() -> argparse.ArgumentParser:
     backend(sub)
     sub.add_argument("--repeats", type=_count, default=10, help="of a file's stencil (default: 10)")
     sub.add_argument("--suite", choices=SUITES, help="measure a suite, on a GPU")
-    sub.add_argument("--part", action="append", choices=PARTS, help="of suite stencil or bitmap; may be repeated")
+    sub.add_argument("--part", action="append", choices=PARTS, help="of suites stencil, bitmap and regret; repeatable")
     sub.add_argument("--floor", action="append", metavar="'FILE.cu WORDS'", help="run this beside these suites")
     sub.add_argument("--out", metavar="FILE.json", help="file for a suite's result; other parts in it are kept")
     sub.add_argument("--quick", action="store_true", help="a suite's main rows only")
     sub.add_argument("--problems", type=_count, help="of each part of suite regret (default: 28 and 12)")
     sub.add_argument("--seconds", type=float, default=0.1, help="of timed calls a row (default: 0.1)")
     sub.add_argument("--cold", action="store_true", help="read 256 MB before each timed call")
-    sub.add_argument("--seed", type=int, help="of the random fields (default: a new one)")
+    sub.add_argument("--seed", type=int, help="of the random fields and problems (default: a new one)")
     sub.add_argument(
         "--commit", help="the commit that this copy of the sources is of, where its .git is missing or older"
     )
