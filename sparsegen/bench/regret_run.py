@@ -99,7 +99,7 @@ class Stencils:
     def candidates(self, p: StencilProblem, draw: random.Random) -> list[Candidate]:
         """What is measured of a problem, nothing compiled yet."""
         import sparsegen as sg
-        from sparsegen.compiler import total_time
+        from sparsegen.cost.total import total_time
 
         costs = sg.schedules(p.stencil, p.shape, p.steps)
         picked = regret.candidates(costs, lambda c: total_time(c, p.steps), draw)

@@ -183,6 +183,16 @@ def l1_left(shared: int, device: DeviceProfile) -> float:
     return device.smem_sm + L1_LEAST - carved
 
 
+def fma_rate(fp: Footprint, device: DeviceProfile) -> float:
+    """Multiply-adds of the CUDA cores, a clock and SM; 16-bit fields are summed in f32."""
+    return device.f64_fma_per_clk_sm if fp.dtype == "f64" else device.f32_fma_per_clk_sm
+
+
+def misses(shape: tuple[int, ...], fp: Footprint, device: DeviceProfile) -> float:
+    """Share of a pass's reads and writes that go to DRAM: none where both time levels stay in L2."""
+    return 0.0 if 2 * math.prod(shape) * fp.itemsize <= device.l2_bytes else 1.0
+
+
 @cache
 def points(fp: Footprint, fuse: int) -> int:
     """Non-zero weights after fusion."""
@@ -262,14 +272,14 @@ def _values(
         "bw_S": d.smem_bytes_per_clk_sm,
         "bw_L2": d.l2_bytes_per_clk_sm,
         "l1": l1_left(b * (g.smem_bytes + SYSTEM), d),
-        "fma_rate": d.f64_fma_per_clk_sm if fp.dtype == "f64" else d.f32_fma_per_clk_sm,
+        "fma_rate": fma_rate(fp, d),
         "t_launch": d.launch_s,
         "lat_dram": d.lat_dram,
         "lat_shared": d.lat_shared,
         "lat_l1": d.lat_l1,
         "lat_l2": d.lat_l2,
         "lat_barrier": d.lat_barrier,
-        "miss": 0.0 if 2 * math.prod(shape) * item <= d.l2_bytes else 1.0,
+        "miss": misses(shape, fp, d),
         "rounds": rounds(window / g.threads),
         "border": border(s, g, shape, d, b),
         "touch": touch(g, shape),
