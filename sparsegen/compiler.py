@@ -5,9 +5,8 @@ Nothing is compiled here: lowering takes milliseconds and happens at once, nvcc 
 
 from __future__ import annotations
 
-import math
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +17,7 @@ from sparsegen.callsite import user_loc
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.dsl.update import Update
 from sparsegen.footprint import Footprint
-from sparsegen.geometry import legal, legalise, misfit, split, with_steps
+from sparsegen.geometry import legal, legalise, misfit
 from sparsegen.ir.errors import Loc, ProductError, ScheduleError, SparsegenError, StencilError
 from sparsegen.schedule import RANGES, Schedule, StencilSchedule
 from sparsegen.target import Target, resolve
@@ -262,11 +261,10 @@ def _text(shape: tuple[int, ...]) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """A schedule and how it was chosen; ``ranking`` is None where the user gave it."""
+    """A schedule and how it was chosen; ``automatic``: by the cost model, not by the user."""
 
     schedule: StencilSchedule
     cost: Cost
-    ranking: Ranking | None
     automatic: bool
     nonfinite: str = "any"
 
@@ -302,7 +300,7 @@ def _choose(
         )
     from sparsegen.cost.stencil import cost
 
-    return Choice(chosen, cost(Footprint.of(stencil), shape, chosen, target.profile), None, False, nonfinite)
+    return Choice(chosen, cost(Footprint.of(stencil), shape, chosen, target.profile), False, nonfinite)
 
 
 def check(
@@ -340,49 +338,26 @@ def _ranked(stencil: Stencil, shape: tuple[int, ...], limit: int, profile: Devic
     return Ranking(rank(fp, profile, shape, schedules=fitting).costs, tuple(rejected))
 
 
-def total_time(cost: Cost, steps: int) -> float:
-    """Predicted seconds of ``steps`` time steps, those of a rest that does not fill a pass included."""
-    passes, rest = divmod(steps, cost.steps_per_launch)
-    if not rest:
-        return passes * cost.time
-    return passes * cost.time + _rest_time(cost.schedule, rest, cost.footprint, cost.shape, cost.profile)
+@lru_cache(maxsize=64)
+def _cheapest(
+    stencil: Stencil, shape: tuple[int, ...], steps: int, profile: DeviceProfile, nonfinite: str
+) -> Cost | None:
+    from sparsegen.cost.choice import choose
 
-
-@lru_cache(maxsize=1 << 14)
-def _rest_time(
-    schedule: StencilSchedule, rest: int, fp: Footprint, shape: tuple[int, ...], profile: DeviceProfile
-) -> float:
-    """Seconds of ``rest`` steps, in the passes that ``execute.Programs.plan`` makes of them; inf if it has none."""
-    from sparsegen.cost.stencil import cost
-
-    try:
-        return sum(n * cost(fp, shape, s, profile).time for s, n in split(schedule, rest, fp.k))
-    except ScheduleError:  # the rest cannot be done at once: step by step
-        try:
-            return rest * cost(fp, shape, with_steps(schedule, 1, fp.k), profile).time
-        except ScheduleError:
-            return math.inf
-
-
-def cheapest(costs: Iterable[Cost], steps: int) -> Cost:
-    """The first of the schedules that do ``steps`` time steps in the least time, by the model."""
-    best, least = None, math.inf
-    for c in costs:
-        if best is None or steps // c.steps_per_launch * c.time < least:  # else its rest does not matter
-            time = total_time(c, steps)
-            if best is None or time < least:
-                best, least = c, time
-    assert best is not None
-    return best
+    return choose(
+        Footprint.of(stencil), profile, shape, stencil.weights.shape, steps, min(steps, MAX_STEPS), nonfinite == "exact"
+    )
 
 
 def _automatic(stencil: Stencil, shape: tuple[int, ...], steps: int, profile: DeviceProfile, nonfinite: str) -> Choice:
-    ranking = ranked(stencil, shape, steps, profile, nonfinite)
-    if not ranking.costs:
+    best = _cheapest(stencil, shape, steps, profile, nonfinite)
+    if best is None:
+        ranking = ranked(stencil, shape, steps, profile, nonfinite)
         why = ranking.rejected[0].reason if ranking.rejected else "no candidates"
+        if ranking.costs:
+            why = f"none of the {len(ranking.costs)} that run has a pass for the steps that are left over"
         raise ScheduleError(
-            f"no schedule can run {stencil.name} on {_text(shape)} on {profile.name}: {why}",
+            f"no schedule can run {steps} steps of {stencil.name} on {_text(shape)} on {profile.name}: {why}",
             hint="try another device, a larger shape, or backend='reference'",
         )
-    best = cheapest(ranking.costs, steps)
-    return Choice(best.schedule, best, ranking, True, nonfinite)
+    return Choice(best.schedule, best, True, nonfinite)

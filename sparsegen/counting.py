@@ -1,20 +1,27 @@
-"""Exact counts and checks of a kernel, from the emulator: one pass of every program, since all passes are alike."""
+"""Exact counts and checks of a kernel: one pass of every program, since all passes are alike.
+
+Small fields are counted by the emulator, larger ones by the formulas of :mod:`sparsegen.cost.counts`, which tests hold
+to the emulator's numbers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsegen.compiler import edge
+from sparsegen.geometry import with_steps
 from sparsegen.ir.errors import ScheduleError
 
 if TYPE_CHECKING:
     from sparsegen.backends.emulator.report import Report
-    from sparsegen.execute import Plan
+    from sparsegen.execute import Plan, Programs
 
-#: The largest field, in cells, that ``counts`` runs on the emulator (10 to 30 seconds a pass).
+#: The largest field, in cells, that is counted on the emulator (10 to 30 seconds a pass).
 MAX_CELLS = 1 << 24
 
 
@@ -65,31 +72,44 @@ class Counts(Mapping[str, int]):
         return "\n".join(lines)
 
 
-def countable(shape: tuple[int, ...]) -> None:
-    """ScheduleError for a field that is too large to emulate."""
-    cells = int(np.prod(shape))
-    if cells > MAX_CELLS:
-        side = int(MAX_CELLS**0.5)
-        raise ScheduleError(
-            f"a field of {'x'.join(map(str, shape))} = {cells} cells is too large to count on the emulator, "
-            f"whose limit is {MAX_CELLS} cells",
-            hint=f"compile for a smaller shape, up to {side}x{side}; inner tiles all cost the same",
-        )
+def emulated(cells: int) -> bool:
+    """Whether a field or matrix is small enough for the emulator to count; larger ones are counted by formula."""
+    return cells <= MAX_CELLS
 
 
-def counts(plan: Plan, shape: tuple[int, ...]) -> Counts:
-    """Counts of every launch of a plan; ScheduleError for a field that is too large to emulate."""
+def counts(plan: Plan, programs: Programs) -> Counts:
+    """Counts of every launch of a plan of these programs, from the emulator or by formula; the same numbers."""
+    if not emulated(prod(programs.shape)):
+        return _by_formula(plan, programs)
     from sparsegen.execute_emulator import run_pass
 
-    countable(shape)
     found: list[LaunchCounts] = []
     steps = 0
     for program, times in plan.parts:
-        u = np.zeros(shape, field_dtype(plan))
+        u = np.zeros(programs.shape, field_dtype(plan))
         _, reports = run_pass(program, u, checks=False)
         found += [LaunchCounts(name, times, dict(report.counts)) for name, report in reports]
         steps += program.steps * times
     return Counts(tuple(found), steps)
+
+
+def _by_formula(plan: Plan, programs: Programs) -> Counts:
+    """ScheduleError where the levels between passes have padded rows."""
+    from sparsegen.cost.counts import launches
+
+    stencil, shape, schedule, profile = programs.stencil, programs.shape, programs.schedule, programs.profile
+    if plan.padded:
+        raise ScheduleError(
+            f"rows of {shape[-1]} elements are no multiple of 16 bytes, so the levels between passes have padded rows; "
+            f"above {MAX_CELLS} cells only passes between packed fields can be counted",
+            hint=f"compile for steps={schedule.steps}: a single pass, which all others are much like",
+        )
+    found = [
+        LaunchCounts(launch.kernel, times, dict(launch.counts))
+        for program, times in plan.parts
+        for launch in launches(stencil, shape, with_steps(schedule, program.steps, edge(stencil)), profile)
+    ]
+    return Counts(tuple(found), sum(program.steps * times for program, times in plan.parts))
 
 
 def check(plan: Plan, u: Any) -> Report:

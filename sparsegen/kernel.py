@@ -261,12 +261,13 @@ class Kernel(Looking):
     def counts(self) -> Counts:
         """Exact instruction and byte counts, for each launch and in all, for the compiled shape and steps.
 
-        From the emulator, so the shape is limited: ScheduleError beyond ``counting.MAX_CELLS`` cells.
+        Up to ``counting.MAX_CELLS`` cells from the emulator, beyond by formula: the same numbers, in a second or so.
+        ScheduleError for a larger field whose levels between passes have padded rows, which no formula counts.
         """
         from sparsegen.counting import counts
 
         with located(user_loc()):
-            return counts(self._plan(self.steps), self.shape)
+            return counts(self._plan(self.steps), self._programs)
 
     def check(self, u: Any = None) -> Report:
         """Run one pass of every program of this kernel on the emulator with all checkers on.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsegen.arrays import describe, empty_like, host_array, launch_stream
-from sparsegen.compiler import total_time
+from sparsegen.cost.total import total_time
 from sparsegen.execute_cuda import Space
 
 if TYPE_CHECKING:

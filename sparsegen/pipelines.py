@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparsegen.backends.cuda.symbols import symbol
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.stencil import blocks_per_sm, filled
 from sparsegen.cost.terms import RIM_ROW, RIM_ROW_THREADS
@@ -34,6 +33,7 @@ from sparsegen.ir.passes.stream import Stream
 from sparsegen.ir.passes.tiled import Tiled
 from sparsegen.ir.passes.to_warp import ToWarp
 from sparsegen.ir.passes.toeplitz import Toeplitz
+from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
 from sparsegen.schedule import StencilSchedule
 

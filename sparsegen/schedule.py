@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NoReturn
 
 from sparsegen.ir.errors import ScheduleError
@@ -201,23 +202,22 @@ class StencilSchedule(Schedule):
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
             unknown("schedule", self.family, FAMILIES)
-        fields = FAMILIES[self.family]
-        own = OWN[""] | OWN.get(self.family, {})
+        own, foreign, ranges = _words(self.family)
         for name, value in own.items():
             if not getattr(self, name):
                 object.__setattr__(self, name, value)
-        for f in dataclasses.fields(self)[1:]:
-            if f.name not in fields and getattr(self, f.name) != own.get(f.name, f.default):
+        for name, value in foreign.items():
+            if getattr(self, name) != value:
                 raise ScheduleError(
-                    f"{f.name}={_show(getattr(self, f.name))} means nothing to a {self.family} schedule",
-                    hint=f"drop it, or choose among: {', '.join(fields)}",
+                    f"{name}={_show(getattr(self, name))} means nothing to a {self.family} schedule",
+                    hint=f"drop it, or choose among: {', '.join(FAMILIES[self.family])}",
                 )
         if self.mma not in MMA:
             unknown("mma shape", self.mma, MMA)
         if self.transform not in TRANSFORMS:
             unknown("transform", self.transform, TRANSFORMS)
-        for name, (low, top) in self.ranges.items():
-            if name in fields and not low <= getattr(self, name) <= top:
+        for name, (low, top) in ranges.items():
+            if not low <= getattr(self, name) <= top:
                 raise ScheduleError(
                     f"{name}={getattr(self, name)} is out of range", hint=f"{name} goes from {low} to {top}"
                 )
@@ -302,6 +302,18 @@ class StencilSchedule(Schedule):
 
     def __str__(self) -> str:
         return " ".join([self.family, *(f"{f}={_show(getattr(self, f))}" for f in FAMILIES[self.family])])
+
+
+@cache
+def _words(family: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, tuple[int, int]]]:
+    """A family's own defaults, those of the words that mean nothing to it, and the ranges of its numbers."""
+    words, own = FAMILIES[family], OWN[""] | OWN.get(family, {})
+    foreign = {f.name: own.get(f.name, f.default) for f in dataclasses.fields(StencilSchedule)[1:]}
+    ranges = RANGES[""] | RANGES.get(family, {})
+    return (
+        own, {name: value for name, value in foreign.items() if name not in words},
+        {name: limits for name, limits in ranges.items() if name in words},
+    )  # fmt: skip
 
 
 def _show(value: object) -> str:

@@ -102,7 +102,7 @@ class Stencils:
     def candidates(self, p: StencilProblem, draw: random.Random) -> list[Candidate]:
         """The points of a problem, to be compiled and measured."""
         import sparsegen as sg
-        from sparsegen.compiler import total_time
+        from sparsegen.cost.total import total_time
 
         costs = sg.schedules(p.stencil, p.shape, p.steps)
         picked = regret.candidates(costs, lambda c: total_time(c, p.steps), draw)

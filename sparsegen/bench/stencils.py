@@ -91,7 +91,7 @@ def case(form: Form, part: str, shape: tuple[int, ...] | None = None, dtype: str
 def tensor_schedule(of: Case) -> str:
     """The cheapest schedule that multiplies on tensor cores, by the cost model; ScheduleError if there is none."""
     import sparsegen as sg
-    from sparsegen.compiler import total_time
+    from sparsegen.cost.total import total_time
 
     costs = sg.schedules(of.stencil, of.shape, of.steps)
     lines = {str(cost.schedule): total_time(cost, of.steps) for cost in costs}

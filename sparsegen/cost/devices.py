@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +89,12 @@ class DeviceProfile:
     #: no code is generated for it (nvcc no longer knows it); costs and explanations only.
     explain_only: bool = False
 
-    @property
+    @cached_property
     def cpi(self) -> dict[str, float]:
         """Cycles per mma per sub-core, by shape."""
         return dict(self.cpi_table)
 
-    @property
+    @cached_property
     def compute_capability(self) -> tuple[int, int]:
         """``"9.0"`` as (9, 0)."""
         major, minor = self.cc.split(".")

@@ -82,11 +82,15 @@ def rank(
 ) -> Ranking:
     """All candidates (or the given legal schedules) by predicted time a step, then by what would bind next."""
     rejected: list[Rejected] = []
-    ranked: list[tuple[float, float, int, Cost]] = []
+    ranked: list[tuple[tuple[float, float], Cost]] = []
     if schedules is None:
         schedules = candidates(fp, device, shape, limit, rejected, ablation)
     for s in schedules:
         c = evaluate(fp, shape, s, device, geometry(s, fp))
-        near = c.terms["l2"] + c.terms["exposed"]  # what would bind next
-        ranked.append((round(c.time_per_step, 12), near, len(ranked), c))
-    return Ranking(tuple(r[3] for r in sorted(ranked, key=lambda r: r[:3])), tuple(rejected))
+        ranked.append((order(c), c))
+    return Ranking(tuple(c for _, c in sorted(ranked, key=lambda r: r[0])), tuple(rejected))
+
+
+def order(c: Cost) -> tuple[float, float]:
+    """What costs are sorted by: seconds a step, then what would bind next; of equal ones the first comes first."""
+    return round(c.time_per_step, 12), c.terms["l2"] + c.terms["exposed"]

@@ -175,6 +175,17 @@ def l1_left(shared: int, device: DeviceProfile) -> float:
     return device.smem_sm + L1_LEAST - carved
 
 
+def fma_rate(fp: Footprint, device: DeviceProfile) -> float:
+    """Multiply-adds of the CUDA cores, a clock and SM; 16-bit fields are summed in f32."""
+    return device.f64_fma_per_clk_sm if fp.dtype == "f64" else device.f32_fma_per_clk_sm
+
+
+def misses(shape: tuple[int, ...], fp: Footprint, d: DeviceProfile) -> float:
+    """Share of what both time levels have to move that L2 does not keep from pass to pass."""
+    share = 2 * math.prod(shape) * fp.itemsize / d.l2_bytes
+    return min(1.0, max(0.0, (share - STAYS) / (GONE - STAYS)))
+
+
 @cache
 def points(fp: Footprint, fuse: int) -> int:
     """Non-zero weights after fusion."""
@@ -189,11 +200,6 @@ def border(s: StencilSchedule, g: Geometry, shape: tuple[int, ...], device: Devi
     down, across = -(-shape[-2] // g.rows), -(-shape[-1] // g.cols)
     sides = 2.0 if s.stages == 1 else max(2.0, math.gcd(across, min(b * device.sms, down * across)))
     return min(1.0, sides / across + 2 / down)
-
-
-def missing(share: float) -> float:
-    """Share of the accesses that L2 does not serve where both time levels take such a share of it."""
-    return min(1.0, max(0.0, (share - STAYS) / (GONE - STAYS)))
 
 
 def touch(g: Geometry, shape: tuple[int, ...]) -> float:
@@ -259,14 +265,14 @@ def _values(
         "bw_S": d.smem_bytes_per_clk_sm,
         "bw_L2": d.l2_bytes_per_clk_sm,
         "l1": l1_left(b * (g.smem_bytes + SYSTEM), d),
-        "fma_rate": d.f64_fma_per_clk_sm if fp.dtype == "f64" else d.f32_fma_per_clk_sm,
+        "fma_rate": fma_rate(fp, d),
         "t_launch": STARTING * d.launch_s,
         "lat_dram": d.lat_dram,
         "lat_shared": d.lat_shared,
         "lat_l1": d.lat_l1,
         "lat_l2": d.lat_l2,
         "lat_barrier": d.lat_barrier,
-        "miss": missing(2 * math.prod(shape) * item / d.l2_bytes),
+        "miss": misses(shape, fp, d),
         "rounds": rounds(window / g.threads),
         "border": border(s, g, shape, d, b),
         "touch": touch(g, shape),

@@ -9,8 +9,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from sparsegen.compiler import MAX_CELLS, cheapest, grid, total_time
+from sparsegen.compiler import MAX_CELLS, grid
 from sparsegen.cost.search import rank, space
+from sparsegen.cost.total import cheapest, total_time
 from sparsegen.explain.page import Change
 from sparsegen.explain.parts import other_profiles
 from sparsegen.explain.units import plural, size

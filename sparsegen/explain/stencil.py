@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from sparsegen.compiler import Choice, cheapest, grid, ranked, total_time
+from sparsegen.compiler import Choice, grid, ranked
+from sparsegen.cost.total import cheapest, total_time
 from sparsegen.explain import parts
 from sparsegen.explain.changes import changes
 from sparsegen.explain.explanation import Explanation
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 def explain(kernel: Kernel, choice: Choice, target: Target, plan: Plan) -> Explanation:
     """What ``Kernel.explain`` gives back."""
     cost, steps, profile = kernel.cost, kernel.steps, target.profile
-    ranking = choice.ranking or ranked(kernel.stencil.gridded, grid(kernel.shape), steps, profile, choice.nonfinite)
+    ranking = ranked(kernel.stencil.gridded, grid(kernel.shape), steps, profile, choice.nonfinite)
     call = total_time(cost, steps)
     measured = parts.measurement(kernel.measured, call)
     families, known = _families(ranking, cost, steps, choice.automatic)

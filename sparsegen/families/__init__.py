@@ -5,6 +5,7 @@ To add one: its words in :mod:`sparsegen.schedule`, its module here, its passes 
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from sparsegen.families.base import Family
 
 
+@cache
 def named(name: str) -> Family:
     """The module of a family (a key of FAMILIES)."""
     return cast("Family", import_module(f"sparsegen.families.{name}"))

@@ -78,7 +78,7 @@ def rank(p: Problem, wanted: SpmmSchedule, device: DeviceProfile) -> Ranking:
             refused.append(Refused(s, error.message, error.hint))
             continue
         if (wanted.rows or s.rows == g.strips_warp) and (wanted.warps != (0, 0) or not doubtful(s, g)):
-            costs.append(cost(p, s, device))
+            costs.append(cost(p, s, device, g))
     costs.sort(key=lambda c: (round(c.time, 9), c.schedule.stages, c.schedule.splits, sum(c.terms.values())))
     return Ranking(tuple(costs), tuple(refused))
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.op_spmm import SLAB, STRIP
-from sparsegen.products.geometry import geometry
+from sparsegen.products.geometry import Geometry, geometry
 from sparsegen.products.product import Problem
 from sparsegen.products.schedule import DENSE, SpmmSchedule
 
@@ -150,9 +150,9 @@ class SpmmCost:
         return {name: REASONS[name] for name in self.terms}
 
 
-def cost(p: Problem, s: SpmmSchedule, device: DeviceProfile) -> SpmmCost:
-    """The cost of a complete schedule that is legal there."""
-    return _cost(p, s, device, _values(p, s, device))
+def cost(p: Problem, s: SpmmSchedule, device: DeviceProfile, g: Geometry | None = None) -> SpmmCost:
+    """The cost of a complete schedule that is legal there; ``g``: its geometry, where it is at hand."""
+    return _cost(p, s, device, _values(p, s, device, g or geometry(p, s, device)))
 
 
 def dense_cost(p: Problem, device: DeviceProfile) -> SpmmCost:
@@ -181,8 +181,7 @@ def _cycles(device: DeviceProfile) -> float:
     return device.cpi.get("f16.m16n8k16", 16 * 8 * 16 * device.sub_cores / device.f32_fma_per_clk_sm)
 
 
-def _values(p: Problem, s: SpmmSchedule, device: DeviceProfile) -> dict[str, float]:
-    g = geometry(p, s, device)
+def _values(p: Problem, s: SpmmSchedule, device: DeviceProfile, g: Geometry) -> dict[str, float]:
     return _common(p, device) | {
         "B": p.nbytes, "R": s.warps[0], "C": s.warps[1], "cols": s.cols, "stages": s.stages, "splits": s.splits,
         "G": g.groups, "b": g.resident, "sums": g.sums, "bw_S": device.bw_shared / device.sms,

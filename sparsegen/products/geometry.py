@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product as combinations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.op_spmm import SLAB, STRIP
@@ -31,9 +30,8 @@ ROW_WARPS, SLAB_WARPS, MOST_WARPS = tuple(range(1, 9)), (*range(1, 9), 10, 12, 1
 ROWS, STAGES, SPLITS = tuple(range(1, MAX_ROWS + 1)), (2, 3, 4), (1, 2, 3, 4, 6, 8, 16)
 
 
-@dataclass(frozen=True)
-class Geometry:
-    """The numbers of a complete bitmap schedule.
+class Geometry(NamedTuple):
+    """The numbers of a complete bitmap schedule; a tuple, because tens of thousands are made for a choice.
 
     ``groups``: runs of strips; ``tiles``: of columns of x; ``chunks``: of values that a slot has room for;
     ``shared``: bytes a block; ``registers``: a thread, an estimate; ``resident``: blocks an SM at a time.

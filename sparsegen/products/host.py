@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsegen.execute import HostField, Plan, launches
-from sparsegen.ir.errors import ScheduleError
-from sparsegen.products.pipelines import COUNTER, IN, OUT, SLOTS
-from sparsegen.products.product import Product
+from sparsegen.ir.symbols import symbol
+from sparsegen.products.pipelines import COUNTER, IN, OUT, SLOTS, Variant
+from sparsegen.products.product import Problem, Product
 from sparsegen.products.weights import host_arrays
 
 if TYPE_CHECKING:
     from sparsegen.backends.emulator.report import Report
+    from sparsegen.cost.devices import DeviceProfile
     from sparsegen.counting import Counts
     from sparsegen.pipelines import Program
+    from sparsegen.products.schedule import SpmmSchedule
 
 #: Operands of a call by their roles: ``in``, ``out``, and those of the epilogue.
 Arrays = Mapping[str, HostField]
@@ -96,18 +98,21 @@ def check(product: Product, program: Program, arrays: Arrays) -> Report:
 
 
 def counts(product: Product, program: Program, arrays: Arrays) -> Counts:
-    """Exact counts of the launch; ScheduleError for a matrix that is too large to emulate."""
-    from sparsegen.counting import MAX_CELLS, Counts, LaunchCounts
+    """Exact counts of the launch, from the emulator."""
+    from sparsegen.counting import Counts, LaunchCounts
     from sparsegen.execute_emulator import COUNTING, run_module
 
-    m, k = product.w.shape
-    if m * k > MAX_CELLS:
-        raise ScheduleError(
-            f"W has {m}x{k} = {m * k} elements, too large to count on the emulator, whose limit is {MAX_CELLS}",
-            hint="compile a product with a part of its rows; all tiles of one sparsity cost about the same",
-        )
     found = run_module(program.warp, _bound(product, program, arrays), COUNTING)
     return Counts(tuple(LaunchCounts(name, 1, dict(report.counts)) for name, report in found), 0)
+
+
+def expected(product: Product, schedule: SpmmSchedule, device: DeviceProfile, variant: Variant) -> Counts:
+    """Counts of the launch by formula; what the places of the zeros decide is their mean, rounded."""
+    from sparsegen.counting import Counts, LaunchCounts
+    from sparsegen.products.counts import Orders, counts
+
+    found = counts(Problem.of(product), product.epilogue, schedule, device, Orders(*variant))
+    return Counts((LaunchCounts(symbol(product.name), 1, {name: round(n) for name, n in found.items()}),), 0)
 
 
 def random_arrays(product: Product, seed: int = 0) -> dict[str, HostField]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, NamedTuple
 
-from sparsegen.backends.cuda.symbols import symbol
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.module import Module
 from sparsegen.ir.op_spmm import Spmm
@@ -16,6 +15,7 @@ from sparsegen.ir.passes.dce import Dce
 from sparsegen.ir.passes.pipeline import Pipeline
 from sparsegen.ir.passes.simplify import Simplify
 from sparsegen.ir.passes.to_warp import ToWarp
+from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
 from sparsegen.pipelines import Program
 from sparsegen.products.geometry import BULK, geometry

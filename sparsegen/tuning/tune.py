@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 from sparsegen import compiler
 from sparsegen.callsite import user_loc
-from sparsegen.compiler import NonFinite, located, positive, total_time
+from sparsegen.compiler import NonFinite, located, positive
 from sparsegen.cost.stencil import Cost
+from sparsegen.cost.total import total_time
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.dsl.update import Update
 from sparsegen.ir.errors import ScheduleError

@@ -20,6 +20,7 @@ from sparsegen.cost.counts.tally import Tally
 from sparsegen.cost.counts.tiles import ONE_CELL, Choices, Range, frozen, kinds, mapped, starts, unit
 from sparsegen.ir import formula as f
 from sparsegen.ir.op import Sides
+from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ VALID, INNER = 1, 2
 
 def launch(update: Update, shape: tuple[int, ...], schedule: UpdateSchedule) -> Launch:
     """One time step on packed arrays of ``shape``."""
-    return Launch(update.name, _Step(update, shape, schedule).counts())
+    return Launch(symbol(update.name), _Step(update, shape, schedule).counts())
 
 
 class _Step:

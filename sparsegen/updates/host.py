@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,13 @@ import numpy as np
 
 from sparsegen.execute import HostField
 from sparsegen.updates.pipelines import describe
-from sparsegen.updates.plan import Step, UpdatePlan, inputs, outputs
+from sparsegen.updates.plan import Step, UpdatePlan, identity, inputs, outputs
 
 if TYPE_CHECKING:
     from sparsegen.backends.emulator.report import Report
     from sparsegen.counting import Counts
     from sparsegen.dsl.update import Update
+    from sparsegen.updates.schedule import UpdateSchedule
 
 Arrays = Mapping[str, HostField]
 
@@ -87,12 +89,17 @@ def check(update: Update, plan: UpdatePlan, given: Arrays) -> Report:
     return report
 
 
-def counts(update: Update, plan: UpdatePlan, shape: tuple[int, ...], dtype: Any) -> Counts:
-    """Exact counts of every launch of a plan; ScheduleError for a field that is too large to emulate."""
-    from sparsegen.counting import Counts, LaunchCounts, countable
+def counts(update: Update, plan: UpdatePlan, shape: tuple[int, ...], dtype: Any, schedule: UpdateSchedule) -> Counts:
+    """Exact counts of every launch of a plan between packed arrays, from the emulator or, if large, by formula."""
+    from sparsegen.counting import Counts, LaunchCounts, emulated
     from sparsegen.execute_emulator import COUNTING, run_module
 
-    countable(shape)
+    if not emulated(math.prod(shape)):
+        from sparsegen.updates.counts import launch
+
+        copies = {id(s.program) for s in plan.copies}
+        made = ((launch(identity(update) if id(p) in copies else update, shape, schedule), n) for p, n in plan.parts)
+        return Counts(tuple(LaunchCounts(one.kernel, n, dict(one.counts)) for one, n in made), plan.count)
     seen: dict[int, Step] = {id(s.program): s for s in (*plan.head, *plan.cycle, *plan.copies)}
     found: list[LaunchCounts] = []
     for program, times in plan.parts:

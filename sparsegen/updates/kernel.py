@@ -250,12 +250,12 @@ class UpdateKernel(Looking):
     def counts(self) -> Counts:
         """Exact instruction and byte counts, for each launch and in all, for the compiled shape and steps.
 
-        From the emulator, so the shape is limited: ScheduleError beyond ``counting.MAX_CELLS`` cells.
+        Up to ``counting.MAX_CELLS`` cells from the emulator, beyond by formula: the same numbers.
         """
         from sparsegen.updates.host import counts
 
         with located(user_loc()):
-            return counts(self.update, self._plan(self.steps), self.shape, self.dtype)
+            return counts(self.update, self._plan(self.steps), self.shape, self.dtype, self.schedule)
 
     def check(self, /, *args: Any, **named: Any) -> Report:
         """Run one time step on the emulator with all checkers on.

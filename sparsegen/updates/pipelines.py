@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sparsegen.backends.cuda.symbols import symbol
 from sparsegen.dsl.update import Update
 from sparsegen.ir import op_update as o
 from sparsegen.ir.boundary import Sides
@@ -13,6 +12,7 @@ from sparsegen.ir.passes.dce import Dce
 from sparsegen.ir.passes.pointwise import Pointwise
 from sparsegen.ir.passes.simplify import Simplify
 from sparsegen.ir.passes.to_warp import ToWarp
+from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
 from sparsegen.pipelines import Program
 from sparsegen.updates.schedule import UpdateSchedule

@@ -99,7 +99,7 @@ def test_schedules_are_legal_and_sorted() -> None:
 
 
 def test_the_choice_is_the_cheapest_for_these_steps() -> None:
-    from sparsegen.compiler import total_time
+    from sparsegen.cost.total import total_time
 
     for steps in (1, 2, 3, 4, 100):
         k = sg.compile(heat2d, (2048, 2048), steps=steps, device="h200", backend="emulator")

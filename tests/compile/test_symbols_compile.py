@@ -11,8 +11,11 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.backends.cuda.nvcc import compile_cubin
-from sparsegen.backends.cuda.symbols import symbol
+from sparsegen.backends.cuda.ptx_ops import RESERVED
 from sparsegen.backends.cuda.toolchain import find_tool
+from sparsegen.cost.counts import launches
+from sparsegen.ir.symbols import symbol
+from sparsegen.updates.counts import launch
 
 needs_nvcc = pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
 #: A keyword, functions of the C library, a variant, of CUDA, of the printer, a macro, a type, what PTX has, ``_``.
@@ -39,6 +42,25 @@ def test_only_taken_names_change() -> None:
     assert [symbol(name) for name in FREE] == list(FREE)
     made = [symbol(name) for name in TAKEN]
     assert not set(made) & set(TAKEN) and len(set(made)) == len(TAKEN)
+
+
+def test_what_the_printer_defines_is_taken() -> None:
+    assert not {name for name in RESERVED if symbol(name) == name}
+
+
+@pytest.mark.parametrize("schedule", ["direct", "stream levels=2", "stencil2row transform=explicit", "column levels=1"])
+def test_formulas_name_the_same_kernels(schedule: str) -> None:
+    cube = np.full((3, 3, 3), 1 / 27)
+    s = sg.Stencil.from_weights(cube, name="random") if "column" in schedule else stencil("random")
+    k = sg.compile(s, (64,) * s.ndim, 2, device="h200", backend="emulator", schedule=schedule)
+    made = [launch.kernel for launch in launches(s, k.shape, k.schedule, k.device)]
+    assert made == [launch.kernel for launch in k.counts().launches] and made[0].startswith("random_kernel")
+
+
+def test_formulas_name_the_same_kernel_of_an_update() -> None:
+    u = update("random")
+    k = sg.compile(u, (64, 64), device="h200", backend="emulator", schedule="direct")
+    assert launch(u, k.shape, k.schedule).kernel == "random_kernel" == k.counts().launches[0].kernel
 
 
 @needs_nvcc

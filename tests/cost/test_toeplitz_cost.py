@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
-from sparsegen.compiler import cheapest, ranked, total_time
+from sparsegen.compiler import ranked
 from sparsegen.cost import terms
 from sparsegen.cost.devices import load_profile
 from sparsegen.cost.stencil import Cost, cost, evaluate
+from sparsegen.cost.total import cheapest, total_time
 from sparsegen.families import toeplitz
 from sparsegen.geometry import geometry, split
 from sparsegen.ir.errors import ScheduleError

@@ -87,9 +87,3 @@ def test_what_cannot_be_compiled(options: dict[str, Any], kind: type[sg.Sparsege
 def test_a_parameter_called_as_a_keyword_is_refused() -> None:
     with pytest.raises(sg.StencilError, match="a parameter of stencil is called steps"):
         made(lambda u, steps: (u[0], steps[0]))
-
-
-def test_a_field_too_large_to_count() -> None:
-    k = sg.compile(wave(), (8192, 8192), device="h200", backend="emulator")
-    with pytest.raises(sg.ScheduleError, match="too large to count"):
-        k.counts()

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
-from sparsegen.compiler import total_time
 from sparsegen.cost.devices import load_profile, names
+from sparsegen.cost.total import total_time
 from sparsegen.explain import Explanation, page, seconds
 from sparsegen.explain.page import VERSION
 from sparsegen.products.compile import rank

@@ -12,7 +12,8 @@ import pytest
 
 import sparsegen as sg
 from sparsegen import target
-from sparsegen.compiler import schedules, total_time
+from sparsegen.compiler import schedules
+from sparsegen.cost.total import total_time
 from sparsegen.inspection import Build
 from sparsegen.tuning import store
 from sparsegen.tuning.problem import facts

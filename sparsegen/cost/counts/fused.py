@@ -12,6 +12,7 @@ from sparsegen.dsl.stencil import Stencil, round_to
 from sparsegen.families import family
 from sparsegen.ir.fuse import convolve, inner_box, rim_width, strips
 from sparsegen.ir.op import Box, Sides
+from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES, DType, sum_type
 
 Offsets = tuple[tuple[int, ...], ...]
@@ -61,7 +62,7 @@ class Fused:
         else:
             widths = rim_width(stencil.weights, every, s.fuse if kind == "none" else s.steps)
         return cls(
-            stencil.name, p.shape, DTYPES[stencil.dtype], every, stencil.radius, offsets(stencil, 1),
+            symbol(stencil.name), p.shape, DTYPES[stencil.dtype], every, stencil.radius, offsets(stencil, 1),
             offsets(stencil, s.fuse), s.steps, inner_box(p.shape, widths), strips(p.shape, widths),
         )  # fmt: skip
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from .ptx_ops import RESERVED
-
 #: C++'s, alternative tokens and contextual ones included.
 KEYWORDS: Final = frozenset(
     "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl "
@@ -68,6 +66,10 @@ _FAMILIES: Final = re.compile(
     r"|[A-Z][A-Z0-9_]+|M_\w+|HUGE_VAL\w*|f(32|64)x?(add|sub|mul|div|sqrt|fma)\w+"
     r"|(hto)?(be|le)(16|32|64)(toh)?"
 )
+#: Functions and templates that the CUDA printer defines in the same file (backends/cuda/ptx_ops.py).
+_HELPERS: Final = re.compile(
+    r"Regs|Param|(mma|ldmatrix|cp_async|mbar|fence)_\w+|bar_sync|bulk_copy|pack16|prmt|read_clock|to_tf32"
+)
 
 
 def symbol(name: str) -> str:
@@ -77,10 +79,10 @@ def symbol(name: str) -> str:
     """
     if name.startswith("_"):
         name = f"k{name}"
-    return f"{name}_kernel" if name in KEYWORDS or name in RESERVED or _declared(name) else name
+    return f"{name}_kernel" if name in KEYWORDS or _declared(name) else name
 
 
 def _declared(name: str) -> bool:
-    if _FAMILIES.fullmatch(name):
+    if _FAMILIES.fullmatch(name) or _HELPERS.fullmatch(name):
         return True
     return any(name[:end] in _LIBRARY and _VARIANT.fullmatch(name, end) for end in range(2, len(name) + 1))

@@ -1,0 +1,102 @@
+"""``schedule="auto"`` leaves candidates out by bounds: it chooses what the full ranking would, and soon."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import sparsegen as sg
+from sparsegen.bench.regret import StencilProblem, stencil_problems
+from sparsegen.compiler import MAX_STEPS, grid, ranked
+from sparsegen.cost.choice import Floors, choose
+from sparsegen.cost.devices import load_profile
+from sparsegen.cost.total import cheapest, total_time
+from sparsegen.footprint import Footprint
+from sparsegen.geometry import geometry
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.products.compile import rank as rank_products
+from sparsegen.products.product import Problem
+from sparsegen.products.schedule import SpmmSchedule
+
+H200 = load_profile("h200")
+PROBLEMS = stencil_problems(5, 60)
+
+
+@pytest.mark.parametrize("p", PROBLEMS, ids=[p.name for p in PROBLEMS])
+def test_the_choice_is_that_of_the_full_ranking(p: StencilProblem) -> None:
+    at = int(p.name[1:])
+    device, exact = load_profile(("h200", "a100", "h100")[at % 3]), at % 4 == 0
+    stencil, shape = p.stencil.gridded, grid(p.shape)
+    costs = ranked(stencil, shape, p.steps, device, "exact" if exact else "any").costs
+    limit = min(p.steps, MAX_STEPS)
+    chosen = choose(Footprint.of(stencil), device, shape, stencil.weights.shape, p.steps, limit, exact)
+    assert chosen == cheapest(costs, p.steps)
+
+
+@pytest.mark.parametrize("p", PROBLEMS[:12], ids=[p.name for p in PROBLEMS[:12]])
+def test_no_bound_is_above_the_model(p: StencilProblem) -> None:
+    shape = grid(p.shape)
+    fp = Footprint.of(p.stencil.gridded)
+    floors = Floors(fp, shape, H200)
+    for c in ranked(p.stencil.gridded, shape, p.steps, H200).costs:
+        bounds = floors.memory, floors.multiply(c.schedule), floors.tensor(c.schedule, geometry(c.schedule, fp))
+        assert max(bounds) <= c.time, (bounds, str(c.schedule))
+
+
+def _random(k: int, axes: int) -> sg.Stencil:
+    return sg.Stencil.from_weights(np.random.default_rng(k + axes).random((k,) * axes))
+
+
+HEAT = sg.Stencil.from_weights(np.array([[0, 0.1, 0], [0.1, 0.6, 0.1], [0, 0.1, 0]]))
+LARGE = {
+    "Heat-2D": (HEAT, (10240, 10240)),
+    "3x3": (_random(3, 2), (10240, 10240)),
+    "7x7": (_random(7, 2), (10240, 10240)),
+    "3x3x3": (_random(3, 3), (768, 768, 768)),
+    "3 of a row": (_random(3, 1), (10**8,)),
+}
+
+
+@pytest.mark.parametrize("steps", [1, 3, 100])
+@pytest.mark.parametrize("name", LARGE)
+def test_choosing_takes_less_than_half_a_second(name: str, steps: int) -> None:
+    stencil, shape = LARGE[name]
+    choose(Footprint(3), H200, (512, 512), (3, 3), 2, 2, False)  # what is imported late
+    fp = Footprint.of(stencil.gridded)
+    geometry.cache_clear()
+    start = time.process_time()
+    assert choose(fp, H200, grid(shape), stencil.gridded.weights.shape, steps, steps, False)
+    assert time.process_time() - start < 0.5
+
+
+def test_choosing_for_a_product_takes_less_than_half_a_second() -> None:
+    m, k = 28672, 8192
+    rng = np.random.default_rng(0)
+    strip = rng.random((16, k), dtype=np.float32).astype(np.float16)
+    strip[rng.random(strip.shape) < 0.6] = 0
+    p = Problem.of(sg.spmm(sg.sparse(np.tile(strip, (m // 16, 1)), format="bitmap"), n=16))
+    rank_products.cache_clear()
+    start = time.process_time()
+    assert rank_products(p, SpmmSchedule(), H200).costs
+    assert time.process_time() - start < 0.5
+
+
+def test_explain_ranks_all_that_the_choice_left_out() -> None:
+    k = sg.compile(HEAT, (2048, 2048), steps=40, device="h200", backend="emulator")
+    data = k.explain().data
+    assert data["legal"] == len(sg.schedules(HEAT, (2048, 2048), steps=40, device="h200")) > 2000
+
+
+def test_a_schedule_without_a_pass_for_the_rest_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sparsegen.cost import total
+
+    stencil, never = sg.Stencil.from_weights(np.full((3, 3), 0.1)), float("inf")
+    monkeypatch.setattr(total, "_rest_time", lambda *_: never)
+    k = sg.compile(stencil, (512, 512), steps=7, device="h200", backend="emulator")
+    assert total_time(k.cost, 7) < never and 7 % k.schedule.steps == 0
+    monkeypatch.setattr("sparsegen.cost.choice.total_time", lambda *_: never)
+    with pytest.raises(ScheduleError, match="has a pass for the steps that are left over") as e:
+        sg.compile(stencil, (512, 512), steps=11, device="h200", backend="emulator")
+    assert e.value.hint
