@@ -43,6 +43,7 @@ def act(args: argparse.Namespace) -> int:
     runtime = open_gpu(args.device)
     gpu, nvcc = runtime.info(), find_nvcc()
     path = Path(args.out) if args.out else store.path_of(gpu.name)
+    store.writable(path)
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     setting = profile.Setting(date, driver_version(), nvcc.version, launcher())
     try:

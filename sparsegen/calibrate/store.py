@@ -50,6 +50,22 @@ def calibrated(gpu: DeviceInfo) -> tuple[DeviceProfile, Path] | None:
     return profile, path
 
 
+def writable(path: Path) -> None:
+    """Makes the file's folder; DeviceError, before minutes of measuring, if ``save`` could not write there."""
+    if path.suffix != ".toml" or path.is_dir():
+        raise DeviceError(f"{path} is no name of a profile", hint="end the name of the file with .toml")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise _refused(path, error) from error
+
+
+def _refused(path: Path, error: OSError) -> DeviceError:
+    return DeviceError(f"cannot write {path}: {error.strerror}", hint="name another file with --out")
+
+
 def save(text: str, path: Path) -> None:
     """Writes a profile whole or not at all; DeviceError if it cannot be written."""
     try:
@@ -64,4 +80,4 @@ def save(text: str, path: Path) -> None:
                 os.unlink(aside)
             raise
     except OSError as error:
-        raise DeviceError(f"cannot write {path}: {error.strerror}", hint="name another file with --out") from error
+        raise _refused(path, error) from error

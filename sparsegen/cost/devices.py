@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os
+import re
 import sys
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -132,6 +134,11 @@ def load_profile(device: str | Path) -> DeviceProfile:
     if text.endswith(".toml"):
         return _read(Path(text).resolve())
     known = names()
+    if text.lower() not in known and os.path.exists(text):
+        raise DeviceError(
+            f"{text!r} is a {'folder' if os.path.isdir(text) else 'file'}, but no .toml file",
+            hint=f"give the path of a .toml file, or one of: {', '.join(known)}",
+        )
     if text.lower() not in known:
         close = difflib.get_close_matches(text.lower(), known, n=1, cutoff=0.5)
         guess = f"did you mean {close[0]!r}? " if close else ""
@@ -170,6 +177,11 @@ def profile_from(data: dict[str, Any], where: str) -> DeviceProfile:
     major, dot, minor = data["cc"].partition(".")
     if not (dot and major.isdigit() and minor.isdigit()):
         raise DeviceError(f"{where}: cc = {data['cc']!r} is no compute capability", hint='write it as in cc = "9.0"')
+    if not re.fullmatch(f"sm_{major}{minor}[af]?", data["arch"]):
+        raise DeviceError(
+            f"{where}: arch = {data['arch']!r} is none of compute capability {data['cc']}",
+            hint=f'write arch = "sm_{major}{minor}", or its a or f variant',
+        )
     figures: dict[str, Any] = {}
     for key, (low, high, unit) in RANGES.items():
         figures[key] = _figure(data.get(key), key, low, high, unit, where)

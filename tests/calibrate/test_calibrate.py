@@ -115,6 +115,18 @@ def test_a_busy_gpu_keeps_the_old_profile(
     assert out.read_text() == "old" and list(tmp_path.iterdir()) == [out]
 
 
+def test_where_nothing_can_be_written_is_said_before_measuring(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runtime = BenchRuntime()
+    install(monkeypatch, runtime)
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder.toml").mkdir()
+    for out, what in (("file/x.toml", "cannot write"), ("folder.toml", "is no name of a profile"), ("x", "with .toml")):
+        assert cli.main(["calibrate", "--out", str(tmp_path / out)]) == 2
+        assert what in capsys.readouterr().err and not runtime.launched
+
+
 def test_a_clock_that_falls_is_throttling() -> None:
     runtime = BenchRuntime()
     runtime.noise = lambda name, nth: 0.9 if name == "clock" and len(runtime.launched) > 20 else 1.0

@@ -59,6 +59,7 @@ def write(folder: Path, edit: tuple[str, str]) -> Path:
         (('"f64.m8n8k4" = 16.2', '"f64.m8n8k4" = 0'), ["cpi.f64.m8n8k4 = 0", "absurd", "cycles"]),
         (("[cpi]", "[cycles]"), ["[cpi] is missing"]),
         (('cc = "9.0"', 'cc = "nine"'), ["cc = 'nine'"]),
+        (('arch = "sm_90a"', 'arch = "sm_42"'), ["arch = 'sm_42'", "compute capability 9.0", 'arch = "sm_90"']),
         (('name = "NVIDIA H200"', ""), ["name is missing"]),
         (("smem_block = 232_448", "smem_block = 240_000"), ["smem_block = 240000", "smem_sm"]),
         (("lat_l2 = 270.0", "lat_l2 = 270.0\nlat_l3 = 500.0"), ["unknown figure 'lat_l3'", "did you mean 'lat_l"]),
@@ -80,3 +81,7 @@ def test_unknown_device(tmp_path: Path) -> None:
     assert "did you mean 'h200'" in str(e.value) and "a100, h100, h200, rtx3080, rtx4090, v100" in str(e.value)
     with pytest.raises(DeviceError, match=r"cannot read .*none\.toml"):
         load_profile(str(tmp_path / "none.toml"))
+    (tmp_path / "figures.json").write_text("{}")
+    for path, what in ((tmp_path, "folder"), (tmp_path / "figures.json", "file")):
+        with pytest.raises(DeviceError, match=f"is a {what}, but no .toml file"):
+            load_profile(path)

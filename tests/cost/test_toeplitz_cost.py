@@ -113,17 +113,17 @@ def test_formula_is_the_number(shape: tuple[int, int]) -> None:
 
 def test_steps_without_a_schedule_cost_all_the_time_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no pass can do the rest, whatever the way, the schedule is not chosen."""
-    from sparsegen import compiler
+    from sparsegen.cost import total
 
     def refuse(*_: object) -> None:
         raise ScheduleError("no such pass", hint="none")
 
     c = cost(ROW_STENCILS["heat1"], (1, 4096), Schedule.parse("toeplitz fuse=16"), H200)
-    compiler._rest_time.cache_clear()
-    monkeypatch.setattr(compiler, "split", refuse)
+    total._rest_time.cache_clear()
+    monkeypatch.setattr(total, "split", refuse)
     one = cost(c.footprint, c.shape, Schedule.parse("toeplitz"), H200)
     assert total_time(c, 17) == pytest.approx(c.time + one.time)
-    compiler._rest_time.cache_clear()
-    monkeypatch.setattr(compiler, "with_steps", refuse)
+    total._rest_time.cache_clear()
+    monkeypatch.setattr(total, "with_steps", refuse)
     assert total_time(c, 17) == float("inf")
-    compiler._rest_time.cache_clear()
+    total._rest_time.cache_clear()
