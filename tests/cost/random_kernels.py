@@ -47,23 +47,6 @@ class Kernel:
         return float(np.log(self.predict(profile) / self.seconds))
 
 
-@dataclass(frozen=True)
-class StencilKernel(Kernel):
-    """A schedule of a stencil, for filters."""
-
-    fp: Footprint
-    shape: tuple[int, ...]
-    schedule: StencilSchedule
-
-
-@dataclass(frozen=True)
-class ProductKernel(Kernel):
-    """A schedule of a product, for filters."""
-
-    problem: Problem
-    schedule: SpmmSchedule
-
-
 def _read(name: str) -> Iterator[dict[str, str]]:
     with (DATA / name).open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file)
@@ -78,7 +61,7 @@ def _product(p: Problem, s: SpmmSchedule) -> Callable[[DeviceProfile], float]:
 
 
 @cache
-def stencils() -> tuple[StencilKernel, ...]:
+def stencils() -> tuple[Kernel, ...]:
     """All that count."""
     problems = {}
     for seed, count in {(int(row["seed"]), int(row["problems"])) for row in _read("stencils.csv")}:
@@ -93,12 +76,12 @@ def stencils() -> tuple[StencilKernel, ...]:
         if int(row["spills"]) or tall:
             continue
         seconds, predict = float(row["microseconds"]) * 1e-6, _stencil(fp, shape, s, p.steps)
-        out.append(StencilKernel(f"{seed} {p.name}", s.family, seconds, seed, predict, fp, shape, s))
+        out.append(Kernel(f"{seed} {p.name}", s.family, seconds, seed, predict))
     return tuple(out)
 
 
 @cache
-def products() -> tuple[ProductKernel, ...]:
+def products() -> tuple[Kernel, ...]:
     """All that count."""
     out = []
     for row in _read("products.csv"):
@@ -109,5 +92,5 @@ def products() -> tuple[ProductKernel, ...]:
         s = SpmmSchedule.parse(row["schedule"])
         family = "dense" if s == DENSE else "vector" if s.mma == "none" else "bitmap"
         seconds, case = float(row["microseconds"]) * 1e-6, f"{row['seed']} {row['case']}"
-        out.append(ProductKernel(case, family, seconds, int(row["seed"]), _product(p, s), p, s))
+        out.append(Kernel(case, family, seconds, int(row["seed"]), _product(p, s)))
     return tuple(out)
