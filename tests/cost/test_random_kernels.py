@@ -79,8 +79,8 @@ def test_near_each_family(family: str, count: int, median: float, most: float) -
     assert len(kernels(family)) == count and found[0] <= median and found[1] <= most
 
 
-def test_the_seed_that_was_kept_apart_is_as_near() -> None:
-    """404: predicted before any figure was fitted to it."""
+def test_the_last_seed_is_as_near() -> None:
+    """404: predicted before it was used for a fit, as it has been since."""
     kept = np.array([k.seed == 404 for k in kernels()])
     off = np.abs(np.expm1(usual()))
     assert kept.sum() >= 900 and np.median(off[kept]) <= 0.09 and np.quantile(off[kept], 0.9) <= 0.30
@@ -175,7 +175,8 @@ OWN: dict[str, dict[str, Any]] = {
                 "COPY_WAVES": 1},
     "patches": {"STATIC": 1, "TURN": 0, "MULTIPLY": 0, "COPY": 0, "STORE": 0, "COPY_WAVES": 1},
     "stencil2row": {"USED": {}, "LUT_WAIT": 0, "LUT_WAIT_FAR": 0, "SYNC": 0,
-                    "FILL": dict.fromkeys(("lut", "computed", "predicate"), 0), "COPY": 0, "PLANE": 0, "OPERAND": 0, "MULTIPLY": 0, "SMALL": 0, "FMA": 0, "RAW": 0,
+                    "FILL": dict.fromkeys(("lut", "computed", "predicate"), 0),
+                    "COPY": 0, "PLANE": 0, "OPERAND": 0, "MULTIPLY": 0, "SMALL": 0, "FMA": 0, "RAW": 0,
                     "FMA_WAVES": 0, "FAR": 1, "BRANCH": 0, "IN_FLIGHT_SHARED": 1},
     "stream": {"TURN": 0, "PIECE": 0, "OWN": 0, "SHUFFLE": 0, "ILP": 1},
     "tiled": {"COPY": 0, "LOAD": 0, "TILE": 0, "EDGE": 0, "COPY_WAVES": 1},
@@ -207,20 +208,20 @@ PARTS: dict[str, tuple[tuple[str, ...], Patches | dict[str, Any]]] = {
     **{f"products.{name}": (("dense",), figures(_P, **{name: off}))
        for name, off in {"DENSE_START": 0.0, "DENSE_SHARE": 1.0, "DENSE_MISALIGNED": 1.0}.items()},
 }  # fmt: skip
-_COUNTED = "counted with hardware counters; little beside the memory, and the other figures were fitted around it"
+_COUNTED = "counted with hardware counters; the others alone come a little nearer"
 _NEVER = "never the longest here: what else is counted is always longer"
 #: Parts without which the error does not grow here, and why.
 UNDECIDED: dict[str, str] = {
     "term pitch": "its half sectors make a1 and t2o better (test_stencil_cost), tiled worse here",
-    "term l1": "no kernel here has so little L1; a6, a8 and a13 have (test_stencil_cost)",
+    "term l1": f"{_NEVER}; it makes a6, a8 and a13 better (test_stencil_cost)",
     "term fetch": _NEVER,
     "term setup": "about a microsecond a launch; patches alone is better with it",
     "term of products ring": _NEVER,
     "terms.STATIC_ODD": "the same as STATIC since the last fit",
     "terms.BLOCK": "75 clocks; stencil2row is better with it, direct worse",
-    "column.MIRROR": "counted with hardware counters; neumann's 41 kernels are predicted too slow",
-    "column.STATIC_ODD": "narrow copies (NARROW_WAVES) already say most of it",
-    "direct.WARP": "fitted to blocks of other sizes; those of 64 threads are predicted too fast",
+    "column.MIRROR": "counted with hardware counters; without it neumann's 41 kernels come nearer",
+    "column.STATIC_ODD": "next to nothing beside the narrow copies of the same rows (NARROW_WAVES)",
+    "direct.WARP": "14 clocks a warp; a little worse with it",
     "lowrank.STATIC": "rings are not searched, none is here; measured by hand they are predicted 13 % too slow",
     "stencil2row.FAR": "transform=explicit is not searched; see its one measured kernel (test_stencil_cost)",
     "stencil2row.BRANCH": "before sm_90 only: the paper's order on the A100",
