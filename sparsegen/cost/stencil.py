@@ -38,7 +38,6 @@ from sparsegen.cost.terms import (
     RIM_TILE,
     STARTING,
     STATIC,
-    STATIC_ODD,
     STAYS,
     SYMBOLS,
     WAITS,
@@ -278,10 +277,7 @@ def _values(
         "touch": touch(g, shape),
         "edge": EDGE if fp.boundary != "periodic" and family(s).RIM == "fused" else 0.0,
         "reach": g.reach,
-    }
-    odd = s.family == "stream" and shape[-1] * item % 16 != 0
-    v |= {
-        "static": STATIC_ODD if odd else STATIC,
+        "static": STATIC,
         "l1_hold": 0.0 if fp.flat else L1_HOLD,
         "block": BLOCK,
         "ilp": ILP,

@@ -87,8 +87,6 @@ STAYS, GONE = 0.4, 0.85
 STARTING = 0.88
 #: Time of the memory for blocks that stay, over that for blocks of one tile each.
 STATIC = 1.2
-#: The same where warps stream rows whose extent 16 bytes do not divide; no counter has told why.
-STATIC_ODD = 1.2
 #: Sectors written, over the least, where results are stored as single elements.
 HALF_SECTORS = 1.5
 #: Clocks that a loaded line is held in L1 from request to use, with the memory saturated (on one axis not at all: a

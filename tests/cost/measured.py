@@ -1,4 +1,4 @@
-"""Generated kernels timed on one H200 (1.98 GHz, CUDA 13), f64: what the cost model was fitted to.
+"""Generated kernels timed by hand on one H200 (1.98 GHz, CUDA 13), f64, before the random ones (random_kernels.py).
 
 Periodic unless named.  ``blocks``: how many an SM had, by the registers that nvcc gave.  ``spilled``: bytes of local
 memory a thread; the model does not know it, and no schedule that it chooses by itself has any.
@@ -8,15 +8,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from sparsegen.dsl.stencil import Stencil
 from sparsegen.footprint import Footprint
 
-#: edge, non-zero weights
-STENCILS = {"heat": Footprint(3, 5), "box9": Footprint(3, 9), "box49": Footprint(7, 49), "star13": Footprint(7, 13)}
+
+def _footprint(kind: str, *extents: int) -> Footprint:
+    """Of random weights: a full box, a star, or a product of a column and the same row."""
+    draw = np.random.default_rng(1)
+    if kind == "product":
+        row = draw.uniform(0.1, 1.0, extents[0])
+        w = np.outer(row, row)
+    else:
+        w = draw.uniform(0.1, 1.0, extents)
+        if kind == "star":
+            w[np.count_nonzero(np.indices(extents) - extents[0] // 2, axis=0) > 1] = 0.0
+    return Footprint.of(Stencil.from_weights(w / w.sum()).gridded)
+
+
+STENCILS = {
+    "heat": _footprint("star", 3, 3),
+    "box9": _footprint("box", 3, 3),
+    "box49": _footprint("box", 7, 7),
+    "star13": _footprint("star", 7, 7),
+}
 #: the same, where the rank of the weights matters
 LOW_RANK = {
-    "heat": Footprint(3, 5, ranks=(2, 3, 4)),
-    "product9": Footprint(3, 9, ranks=(1,) * 12),
-    "product49": Footprint(7, 49, ranks=(1,) * 12),
+    "heat": STENCILS["heat"],
+    "product9": _footprint("product", 3, 3),
+    "product49": _footprint("product", 7, 7),
 }
 
 
@@ -225,8 +246,7 @@ class Row:
     schedule: str
 
 
-#: edge, non-zero weights of the stencils of one row
-ROW_STENCILS = {"heat1": Footprint(3, 3, axes=1), "row5": Footprint(5, 5, axes=1)}
+ROW_STENCILS = {"heat1": _footprint("box", 3), "row5": _footprint("box", 5)}
 #: Stencil, steps, mma=f64.m16n8.., products, warps, stages, blocks an SM, microseconds.
 _ROWS = """
 heat1 24 k8 8 1 2 12 441.7

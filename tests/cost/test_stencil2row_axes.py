@@ -90,7 +90,8 @@ def test_what_costs_more() -> None:
     cube, row = (768, 768, 768), (1, 102_400_000)
     fast, slow = "stencil2row mma=f64.m16n8k4 stages=2 lut=off", "stencil2row mma=f64.m8n8k4 stages=1 lut=on"
     assert rate(star(1), cube, fast) > rate(np.ones((3, 3, 3)), cube, fast)  # three products, not one
-    assert rate(star(1), cube, f"{fast} fuse=3") > rate(star(1), cube, f"{slow} fuse=3")
+    # random kernels s4 of seed 202 and s15 of seed 303: 1989 us for 2998, 2678 for 3059
+    assert rate(star(2), cube, fast) > rate(star(2), cube, slow)
     # a row is bound by memory: three steps cost about as much as one
     assert rate(np.ones((1, 3)), row, f"{fast} fuse=3") > 2 * rate(np.ones((1, 3)), row, fast)
 

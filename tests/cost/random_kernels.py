@@ -1,0 +1,97 @@
+"""Random kernels timed on one H200, and what the cost model says of them.
+
+``data/stencils.csv`` and ``data/products.csv`` come from ``sparsegen bench`` (suite ``regret``): of each random problem
+the schedules that the model of that day ranked first, and as many drawn at random.  Seeds 101, 202 and 303 were used to
+fit the model; 404 was predicted before it was used.  Left out: kernels that spill, tiles and blocks of a field of one
+row that have more rows than it (no longer searched), and products with x in rows (the model predicts columns).
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from sparsegen.bench.regret import stencil_problems
+from sparsegen.compiler import grid
+from sparsegen.cost import total
+from sparsegen.cost.devices import DeviceProfile, load_profile
+from sparsegen.cost.stencil import cost
+from sparsegen.footprint import Footprint
+from sparsegen.products.cost import cost as product_cost
+from sparsegen.products.cost import dense_cost
+from sparsegen.products.product import Problem
+from sparsegen.products.schedule import DENSE, SpmmSchedule
+from sparsegen.schedule import Schedule, StencilSchedule
+from tests.cost.test_product_cost import problem
+
+DATA, H200 = Path(__file__).parent / "data", load_profile("h200")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A measured kernel; ``family`` of a product: dense, bitmap, or vector (its sums on the CUDA cores)."""
+
+    case: str  #: of which problem
+    family: str
+    seconds: float  #: measured: a call of all the steps of a stencil, one product
+    seed: int
+    predict: Callable[[DeviceProfile], float]
+
+    def error(self, profile: DeviceProfile = H200) -> float:
+        """The logarithm of predicted over measured seconds."""
+        return float(np.log(self.predict(profile) / self.seconds))
+
+
+def _read(name: str) -> Iterator[dict[str, str]]:
+    with (DATA / name).open(encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file)
+
+
+def _stencil(fp: Footprint, shape: tuple[int, ...], s: StencilSchedule, steps: int) -> Callable[[DeviceProfile], float]:
+    return lambda profile: total.total_time(cost(fp, shape, s, profile), steps)
+
+
+def _product(p: Problem, s: SpmmSchedule) -> Callable[[DeviceProfile], float]:
+    return lambda profile: (dense_cost(p, profile) if s == DENSE else product_cost(p, s, profile)).time
+
+
+@cache
+def stencils() -> tuple[Kernel, ...]:
+    """All that count."""
+    problems = {}
+    for seed, count in {(int(row["seed"]), int(row["problems"])) for row in _read("stencils.csv")}:
+        problems |= {(seed, p.name): p for p in stencil_problems(seed, count)}
+    out = []
+    for row in _read("stencils.csv"):
+        seed, s = int(row["seed"]), Schedule.parse(row["schedule"])
+        p = problems[seed, row["case"]]
+        fp, shape = Footprint.of(p.stencil.gridded), grid(p.shape)
+        tall = fp.flat and ((s.family == "tiled" and s.tile and s.tile[0] > 1) or
+                            (s.family == "direct" and s.block[1] > 1))  # fmt: skip
+        if int(row["spills"]) or tall:
+            continue
+        seconds, predict = float(row["microseconds"]) * 1e-6, _stencil(fp, shape, s, p.steps)
+        out.append(Kernel(f"{seed} {p.name}", s.family, seconds, seed, predict))
+    return tuple(out)
+
+
+@cache
+def products() -> tuple[Kernel, ...]:
+    """All that count."""
+    out = []
+    for row in _read("products.csv"):
+        if row["order"] != "columns":
+            continue
+        p = problem(int(row["m"]), int(row["k"]), int(row["n"]), float(row["sparsity"]))
+        p = dataclasses.replace(p, dtype=row["dtype"])
+        s = SpmmSchedule.parse(row["schedule"])
+        family = "dense" if s == DENSE else "vector" if s.mma == "none" else "bitmap"
+        seconds, case = float(row["microseconds"]) * 1e-6, f"{row['seed']} {row['case']}"
+        out.append(Kernel(case, family, seconds, int(row["seed"]), _product(p, s)))
+    return tuple(out)

@@ -1,0 +1,266 @@
+"""The cost model against 4144 random kernels on one H200: how near it is, and that each of its parts earns its place.
+
+A part is switched off by setting its figures to what they would be without it; then the mean |log(predicted /
+measured)| over the families that use it must grow.  Parts that these kernels do not decide are in UNDECIDED, with why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparsegen.bench.regret import rank_correlation
+from sparsegen.cost import terms, total
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.families.base import Work
+from sparsegen.products import cost as product_model
+from sparsegen.schedule import FAMILIES
+from tests.cost.random_kernels import H200, Kernel, products, stencils
+
+PRODUCTS, MODEL = ("bitmap", "vector"), "cost.stencil"
+Patches = tuple[tuple[str, str, Any], ...]  #: module, name, what stands for it
+
+
+@cache
+def kernels(*families: str) -> tuple[Kernel, ...]:
+    """Those of some families; all without any."""
+    return tuple(k for k in (*stencils(), *products()) if not families or k.family in families)
+
+
+def errors(found: tuple[Kernel, ...], profile: DeviceProfile = H200) -> Any:
+    """log(predicted / measured) of each."""
+    total._rest_time.cache_clear()
+    return np.array([k.error(profile) for k in found])
+
+
+@cache
+def usual(*families: str) -> Any:
+    """The same of the model as it is."""
+    return errors(kernels(*families))
+
+
+# -------------------------------------------------------------------------------------------------------- how near
+def spread(*families: str) -> tuple[float, float]:
+    """Median and 90th percentile of |predicted / measured - 1|."""
+    off = np.abs(np.expm1(usual(*families)))
+    return float(np.median(off)), float(np.quantile(off, 0.9))
+
+
+def test_near_all() -> None:
+    found = spread()
+    assert len(kernels()) >= 4100 and found[0] <= 0.08 and found[1] <= 0.25
+
+
+@pytest.mark.parametrize(
+    ("family", "count", "median", "most"),
+    [
+        ("direct", 105, 0.085, 0.29),
+        ("tiled", 295, 0.085, 0.29),
+        ("stencil2row", 1397, 0.12, 0.31),
+        ("stream", 403, 0.035, 0.135),
+        ("patches", 46, 0.06, 0.13),
+        ("column", 415, 0.065, 0.20),
+        ("toeplitz", 338, 0.085, 0.225),
+        ("lowrank", 89, 0.105, 0.335),
+        ("bitmap", 938, 0.06, 0.175),
+        ("vector", 109, 0.045, 0.14),
+        ("dense", 9, 0.19, 0.36),
+    ],
+)
+def test_near_each_family(family: str, count: int, median: float, most: float) -> None:
+    found = spread(family)
+    assert len(kernels(family)) == count and found[0] <= median and found[1] <= most
+
+
+def test_the_last_seed_is_as_near() -> None:
+    """404: predicted before it was used for a fit, as it has been since."""
+    kept = np.array([k.seed == 404 for k in kernels()])
+    off = np.abs(np.expm1(usual()))
+    assert kept.sum() >= 900 and np.median(off[kept]) <= 0.09 and np.quantile(off[kept], 0.9) <= 0.30
+
+
+def test_the_order_of_each_problem_and_the_first_of_it() -> None:
+    cases = defaultdict[tuple[bool, str], list[tuple[float, float]]](list)
+    for k, error in zip(kernels(), usual(), strict=True):
+        stencil = k.family in FAMILIES
+        cases[stencil, k.case].append((k.seconds * np.exp(error), k.seconds))
+    for stencil in (True, False):
+        found = [points for (kind, _), points in cases.items() if kind == stencil]
+        assert len(found) >= 40
+        assert np.median([rank_correlation(*zip(*points, strict=True)) for points in found]) >= 0.9
+        regrets = [min(points)[1] / min(seconds for _, seconds in points) for points in found]
+        assert np.median(regrets) <= 1.01 and np.quantile(regrets, 0.9) <= 1.10
+
+
+# ------------------------------------------------------------------------------------------ parts, and doing without
+def figures(module: str, **values: Any) -> Patches:
+    """Figures of a module under ``sparsegen``."""
+    return tuple((module, name, value) for name, value in values.items())
+
+
+def without(**values: Any) -> Patches:
+    """Every family's work with some of it replaced, or with no cycles of a unit (``unit=``)."""
+
+    def changed(work: Any) -> Any:
+        def other(*args: Any) -> Work:
+            found = work(*args)
+            if "unit" not in values:
+                return dataclasses.replace(found, **values)
+            phases = tuple({n: 0 if n == values["unit"] else c for n, c in p.items()} for p in found.phases)
+            return dataclasses.replace(found, phases=phases)
+
+        return other
+
+    modules = {name: f"families.{name}" for name in FAMILIES}
+    return tuple((m, "work", changed(import_module(f"sparsegen.{m}").work)) for m in modules.values())
+
+
+def no_rim(*_: object) -> dict[str, float]:
+    return {"rim_blocks": 0.0, "rim_b": 1.0, "rim_cycles": 0.0}
+
+
+TILES, STAY = ("tiled", "stencil2row", "lowrank"), ("tiled", "stencil2row", "stream")
+EVERY = tuple(FAMILIES)
+NO_STATIC = (
+    figures(MODEL, STATIC=1.0)
+    + figures("families.column", STATIC=1.0, STATIC_ODD=1.0)
+    + tuple(p for name in ("patches", "toeplitz", "lowrank") for p in figures(f"families.{name}", STATIC=1.0))
+)
+#: Term -> the families that have it, and what takes it away: figures, or a profile in which it takes no time.
+STENCIL_TERMS: dict[str, tuple[tuple[str, ...], Patches | dict[str, Any]]] = {
+    "fma": (EVERY, without(unit="fma")),
+    "pitch": (TILES, figures(MODEL, HALF_SECTORS=1.0)),
+    "static": (EVERY, NO_STATIC),
+    "l2": (EVERY, {"l2_bytes_per_clk_sm": 1e9}),
+    "l1": (("tiled", "stencil2row", "stream"), figures(MODEL, L1_HOLD=0.0)),
+    "issue": (EVERY, without(unit="issue")),
+    "latency": (EVERY, without(latency=0)),
+    "fetch": (EVERY, without(turns=0)),
+    "setup": (("stencil2row", "patches", "toeplitz", "lowrank"), without(setup=0)),
+    "exposed": (EVERY, without(share=1e9)),
+    "edge": (TILES, figures(MODEL, EDGE=0.0)),
+    "rim": (EVERY, figures(MODEL, _rim=no_rim)),
+    "launch": (EVERY, {"launch_s": 1e-12}),
+}
+_P = "products.cost"
+PRODUCT_TERMS: dict[str, tuple[tuple[str, ...], Patches | dict[str, Any]]] = {
+    "hbm": (PRODUCTS, {"hbm_read_gbs": 1e9}),
+    "l2": (PRODUCTS, {"l2_bytes_per_clk_sm": 1e9}),
+    "ring": (PRODUCTS, figures(_P, LOADED=0.0)),
+    "chain": (PRODUCTS, figures(_P, CHAIN=0.0, CHAIN_TILE=0.0)),
+    "decode": (
+        PRODUCTS,
+        figures(_P, FRAGMENT=0.0, SCAN=0.0, MULTIPLY=0.0, TURN=0.0, READ=0.0, READ_ONE=0.0, X_LOAD=0.0),
+    ),
+    "tensor": (PRODUCTS, {"cpi_table": tuple((shape, 1e-9) for shape, _ in H200.cpi_table)}),
+    "shared": (PRODUCTS, figures(_P, WAVEFRONTS=0.0, X_WAVEFRONTS=0.0)),
+    "exposed": (PRODUCTS, figures(_P, NORM=50.0)),
+    "reduce": (PRODUCTS, figures(_P, SUMS=0.0, EXCHANGE=0.0)),
+    "latency": (PRODUCTS, figures(_P, START=0.0)),
+    "launch": (PRODUCTS, {"launch_s": 1e-12}),
+}
+#: Module -> its figures, each with the value that does without it.
+OWN: dict[str, dict[str, Any]] = {
+    "column": {"TURN": 0, "LINE": 0, "LEVEL": 0, "MASK": 0, "MIRROR": 0, "STATIC": 1, "STATIC_ODD": 1, "ILP": 1,
+               "CHAIN": 0, "CHAIN_LEVEL": 0, "CHAIN_MASK": 0, "COPY_WAVES": 1, "NARROW_WAVES": 0},
+    "direct": {"POINT": 0, "ROW": 0, "EDGE_ROW": 0, "WARP": 0, "ILP": terms.ILP, "UNALIGNED": 1},
+    "lowrank": {"STATIC": 1, "ILP": terms.ILP, "NARROW": 0, "MULTIPLY": 0, "COPY": 0, "STORE": 0, "EDGE": 0,
+                "COPY_WAVES": 1},
+    "patches": {"STATIC": 1, "TURN": 0, "MULTIPLY": 0, "COPY": 0, "STORE": 0, "COPY_WAVES": 1},
+    "stencil2row": {"USED": {}, "LUT_WAIT": 0, "LUT_WAIT_FAR": 0, "SYNC": 0,
+                    "FILL": dict.fromkeys(("lut", "computed", "predicate"), 0),
+                    "COPY": 0, "PLANE": 0, "OPERAND": 0, "MULTIPLY": 0, "SMALL": 0, "FMA": 0, "RAW": 0,
+                    "FMA_WAVES": 0, "FAR": 1, "BRANCH": 0, "IN_FLIGHT_SHARED": 1},
+    "stream": {"TURN": 0, "PIECE": 0, "OWN": 0, "SHUFFLE": 0, "ILP": 1},
+    "tiled": {"COPY": 0, "LOAD": 0, "TILE": 0, "EDGE": 0, "COPY_WAVES": 1},
+    "toeplitz": {"STATIC": 1, "ILP": terms.ILP, "READ": 0, "MULTIPLY": 0, "STORE": 0, "TILE": 0, "COPY_WAVES": 1},
+}  # fmt: skip
+#: Figures that families share: which, and the value that does without.
+SHARED: dict[str, tuple[tuple[str, ...], float]] = {
+    "REACH": (EVERY, 1.0),
+    "STATIC": (STAY, 1.0),
+    "WAITS": (("direct", "tiled", "stencil2row", "lowrank", "patches", "toeplitz"), 0.0),
+    "ILP": (("tiled", "stencil2row", "patches"), 1.0),
+    "BLOCK": (("direct", "tiled", "stencil2row", "stream", "column", "lowrank"), 0.0),
+    "RIM": (tuple(name for name in FAMILIES if name != "column"), 0.0),
+}
+PRODUCT_FIGURES: dict[str, float] = {
+    "FRAGMENT": 0, "SCAN": 0, "MULTIPLY": 0, "TURN": 0, "READ": 0, "READ_ONE": 0, "WAVEFRONTS": 0, "PARTIES": 0,
+    "X_WAVEFRONTS": 0, "X_LOAD": 0, "UNEVEN": 0, "LOADED": 1, "CHAIN_TILE": 0, "EXCHANGE": 0, "SUMS": 0, "BESIDE": 0,
+}  # fmt: skip
+PARTS: dict[str, tuple[tuple[str, ...], Patches | dict[str, Any]]] = {
+    **{f"term {name}": part for name, part in STENCIL_TERMS.items()},
+    **{f"term of products {name}": part for name, part in PRODUCT_TERMS.items()},
+    **{f"terms.{name}": (users, figures(MODEL, **{name: off})) for name, (users, off) in SHARED.items()},
+    **{
+        f"{family}.{name}": ((family,), figures(f"families.{family}", **{name: off}))
+        for family, own in OWN.items() for name, off in own.items()
+    },
+    **{f"products.{name}": (PRODUCTS, figures(_P, **{name: off})) for name, off in PRODUCT_FIGURES.items()},
+    **{f"products.{name}": (("dense",), figures(_P, **{name: off}))
+       for name, off in {"DENSE_START": 0.0, "DENSE_SHARE": 1.0, "DENSE_MISALIGNED": 1.0}.items()},
+}  # fmt: skip
+_COUNTED = "counted with hardware counters; the others alone come a little nearer"
+_NEVER = "never the longest here: what else is counted is always longer"
+#: Parts without which the error does not grow here, and why.
+UNDECIDED: dict[str, str] = {
+    "term pitch": "its half sectors make a1 and t2o better (test_stencil_cost), tiled worse here",
+    "term l2": _NEVER,
+    "term l1": f"{_NEVER}; it makes a6, a8 and a13 better (test_stencil_cost)",
+    "term fetch": _NEVER,
+    "term of products ring": _NEVER,
+    "column.MIRROR": "counted with hardware counters; without it neumann's 41 kernels come nearer",
+    "column.STATIC_ODD": "next to nothing beside the narrow copies of the same rows (NARROW_WAVES)",
+    "direct.WARP": "14 clocks a warp; a little worse with it",
+    "lowrank.STATIC": "rings are not searched, none is here; measured by hand they are predicted 13 % too slow",
+    "stencil2row.FAR": "transform=explicit is not searched; see its one measured kernel (test_stencil_cost)",
+    "stencil2row.BRANCH": "before sm_90 only: the paper's order on the A100",
+    "tiled.LOAD": _COUNTED,
+    "toeplitz.READ": _COUNTED,
+    "toeplitz.MULTIPLY": _COUNTED,
+    "toeplitz.STORE": _COUNTED,
+    "toeplitz.TILE": _COUNTED,
+    "toeplitz.COPY_WAVES": _COUNTED,
+    "products.LOADED": _NEVER,
+    "products.BESIDE": "with none as near; with all of it (1) far worse, see below",
+}
+
+
+def growth(name: str, patch: pytest.MonkeyPatch) -> float:
+    """By how much the mean |log(predicted / measured)| grows without a part."""
+    families, off = PARTS[name]
+    profile = dataclasses.replace(H200, **off) if isinstance(off, dict) else H200
+    for module, figure, value in () if isinstance(off, dict) else off:
+        patch.setattr(import_module(f"sparsegen.{module}"), figure, value)
+    now = np.mean(np.abs(errors(kernels(*families), profile)))
+    patch.undo()
+    total._rest_time.cache_clear()
+    return float(now - np.mean(np.abs(usual(*families))))
+
+
+@pytest.mark.parametrize("name", [name for name in PARTS if name not in UNDECIDED])
+def test_each_part_earns_its_place(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert growth(name, monkeypatch) > 0
+
+
+@pytest.mark.parametrize("name", UNDECIDED)
+def test_what_is_undecided_does_next_to_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part that would do harm has to go; one that begins to earn its place leaves the list."""
+    assert -0.006 <= growth(name, monkeypatch) <= 0
+
+
+def test_every_term_is_a_part() -> None:
+    """All but the paper's own; ``transform`` belongs to a form that only the ablation has (test_stencil_cost)."""
+    assert set(STENCIL_TERMS) == set(terms.REASONS) - {"tensor", "hbm", "shared", "transform"}
+    assert set(PRODUCT_TERMS) == set(product_model.REASONS)
+
+
+def test_blocks_beside_others_cost_less_than_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(product_model, "BESIDE", 1.0)
+    assert np.mean(np.abs(errors(kernels(*PRODUCTS)))) > np.mean(np.abs(usual(*PRODUCTS)))
