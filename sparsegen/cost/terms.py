@@ -143,7 +143,8 @@ def equations(s: StencilSchedule, v: Any, max_: Any, min_: Any, ceil_: Any) -> t
         for longest in (max_(*phase.values()),)
     )
     latency = work.latency * scale
-    own = 0 if stays or not work.waits else memory * work.read / (work.read + 1)  # a block waits for what it reads
+    # a block waits for what it reads; where its copies are under way together only one that is alone on its SM does
+    own = 0 if stays or not (work.waits or v.b == 1) else memory * work.read / (work.read + 1)
     exposed = max_(0, serial * scale + latency + own - bound) / max_(1, b * work.share)
     fetch = v.lat_dram * work.turns * scale / ((v.stages - 1) * b) if stays else 0
     launches = 2 if s.transform == "explicit" else 1
