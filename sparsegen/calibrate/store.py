@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import tempfile
@@ -68,16 +67,9 @@ def _refused(path: Path, error: OSError) -> DeviceError:
 
 def save(text: str, path: Path) -> None:
     """Writes a profile whole or not at all; DeviceError if it cannot be written."""
+    from sparsegen.backends.cuda.cache import replace_file
+
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, aside = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.replace(aside, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(aside)
-            raise
+        replace_file(path, text.encode())
     except OSError as error:
         raise _refused(path, error) from error
