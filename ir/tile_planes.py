@@ -33,8 +33,9 @@ class Planes(Op):
     """Walks over ``planes`` planes from at[0] - ``above`` on; the body runs once for each.
 
     ``values`` holds this thread's ``lines`` x columns of the plane, ``turn`` counts from 0.  The window begins ``lead``
-    rows and columns before the tile.  ``stages`` planes of ``ring`` are under way; a thread fetches what itself reads,
-    so there is no barrier.  Cells outside the ``extent`` wrap where ``sides`` are periodic, else they are any cell.
+    rows and columns before the tile.  ``stages`` planes of ``ring`` are under way; a warp fetches what itself reads, in
+    pieces of ``vector`` cells that lie side by side in its lanes, so there is no barrier.  Cells outside the ``extent``
+    wrap where ``sides`` are periodic, else they are any cell.
     ``kept`` and ``outside`` are masks of this thread's cells (bit line * columns + column): those that a frozen side of
     the two fastest axes keeps, and those beyond a dirichlet one.
     """
@@ -97,15 +98,18 @@ class PlaneLevels(Op):
 class StorePlane(Op):
     """Stores the plane in ``values`` as output plane at[0] + ``turn`` - ``delay``, once there is one, inside ``box``.
 
-    Of the window the rows and columns ``lead`` ... ``lead + step - 1`` are the tile's.
+    Of the window the rows and columns ``lead`` ... ``lead + step - 1`` are the tile's.  If they are stored ``vector``
+    at a time, fewer than a lane has, they go through the warp's rows of ``ring``, so that lanes store adjacent cells.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
     values: Buffer = buffer()
+    ring: Buffer = buffer(writes=True)
     turn: Expr = operand()
     at: tuple[Expr, ...] = operand()
     delay: int = attr()
     lines: int = attr()
+    stages: int = attr()
     lead: tuple[int, int] = attr()
     step: tuple[int, int] = attr()
     extent: tuple[int, ...] = attr()

@@ -6,7 +6,7 @@ from itertools import product
 
 from .. import tile_planes as p
 from ..boundary_map import map_index
-from ..expr import Expr, all_of, any_of, as_expr, binary, minimum, select
+from ..expr import Expr, Value, all_of, any_of, as_expr, binary, minimum, select
 from ..node import Op
 from ..op import SideSpec
 from ..warp import Alloc
@@ -35,6 +35,17 @@ def _wrapped(side: tuple[SideSpec, SideSpec]) -> tuple[SideSpec, SideSpec]:
     return side if side[0][0] == "periodic" else (("frozen", 0.0), ("frozen", 0.0))
 
 
+def _pieces(cx: Context, per_lane: int, vector: int) -> list[Expr]:
+    """First columns of the pieces of a row that a lane copies: number lane + 32 j, so that lanes lie side by side."""
+    return [(cx.lane + 32 * j) * vector for j in range(per_lane // vector)]
+
+
+def _place(cx: Context, op: p.Planes | p.StorePlane, turn: Expr, line: int) -> Expr:
+    """Element of the ring where a warp's row of the plane of a turn begins."""
+    width, warps = 32 * (op.values.size // op.lines), cx.func.threads // 32
+    return turn % op.stages * (op.lines * warps * width) + (line * warps + cx.warp) * width
+
+
 @rule(p.Planes)
 def planes(cx: Context, op: p.Planes) -> None:
     b = cx.b
@@ -43,40 +54,38 @@ def planes(cx: Context, op: p.Planes) -> None:
     wide = 16 // op.src.dtype.nbytes
     z, y, x = map(cx.resolve, op.at)
     nz, ny, nx = op.extent
-    # where this thread's cells of each row are: a piece of ``vector`` cells crosses a periodic border whole (even
+    # which columns of a row this thread fetches: a piece of ``vector`` cells crosses a periodic border whole (even
     # start) unless the extent is odd; then pieces at the border go cell by cell
     straddles = nx % op.vector != 0
-    first = b.let("first", x - op.lead[1] + cx.lane * per_lane)
-    pieces = range(0, per_lane, op.vector)
-    starts: list[list[Expr]] = []
-    for line in range(op.lines):
-        row = b.let(
-            "row", map_index(y - op.lead[0] + cx.warp * op.lines + line, ny, _wrapped(op.sides[1])).index * op.pitch
-        )
-        step = 1 if straddles else op.vector
-        columns = [
-            minimum(map_index(first + c, nx, _wrapped(op.sides[2])).index, nx - step) for c in range(0, per_lane, step)
+    first, pieces = b.let("first", x - op.lead[1]), _pieces(cx, per_lane, op.vector)
+    step = 1 if straddles else op.vector
+    rows = [
+        b.let("row", map_index(y - op.lead[0] + cx.warp * op.lines + line, ny, _wrapped(op.sides[1])).index * op.pitch)
+        for line in range(op.lines)
+    ]
+    columns = [
+        [
+            b.let("column", minimum(map_index(first + piece + e, nx, _wrapped(op.sides[2])).index, nx - step))
+            for e in range(0, op.vector, step)
         ]
-        starts.append([b.let("start", row + column) for column in columns])
+        for piece in pieces
+    ]
+    # a lane that copies just what it reads, and gives nothing to others afterwards, has its part of the ring to itself
+    private = all(e.vector == per_lane for e in (op, *op.body) if isinstance(e, (p.Planes, p.StorePlane)))
     whole = [b.let("whole", all_of((first + c).ge(0), (first + c).le(nx - op.vector))) for c in pieces]
-    slot = op.ring.size // op.stages
-    own = b.let("own", cx.tid * per_lane)  # lanes lie side by side, so 16-byte accesses have no conflicts
-
-    def place(turn: Expr, line: int) -> Expr:
-        return turn % op.stages * slot + line * (cx.func.threads * per_lane) + own
 
     def fetch(turn: Expr) -> None:
         def copy() -> None:
             plane = b.let("plane", map_index(z - op.above + turn, nz, _wrapped(op.sides[0])).index * (ny * op.pitch))
             for line in range(op.lines):
-                to = b.let("to", place(turn, line))
-                for i, c in enumerate(pieces):
+                to, start = b.let("to", _place(cx, op, turn, line)), b.let("start", plane + rows[line])
+                for piece, column, inside in zip(pieces, columns, whole, strict=True):
                     if not straddles:
-                        b.cp_async(op.ring, to + c, op.src, plane + starts[line][i], op.vector)
+                        b.cp_async(op.ring, to + piece, op.src, start + column[0], op.vector)
                         continue
-                    b.cp_async(op.ring, to + c, op.src, plane + starts[line][c], op.vector, where=whole[i])
-                    for e in range(c, c + op.vector):
-                        b.cp_async(op.ring, to + e, op.src, plane + starts[line][e], 1, where=binary("==", whole[i], 0))
+                    b.cp_async(op.ring, to + piece, op.src, start + column[0], op.vector, where=inside)
+                    for e, one in enumerate(column):
+                        b.cp_async(op.ring, to + piece + e, op.src, start + one, 1, where=binary("==", inside, 0))
 
         cx.guard(turn.lt(op.planes), copy)
         b.commit()
@@ -87,9 +96,12 @@ def planes(cx: Context, op: p.Planes) -> None:
         cx.env[value] = b.let(value.name, _mask(cx, op, kind))
     with b.for_("turn", 0, op.planes, unroll=1) as turn:
         b.wait(op.stages - 2)
+        if not private:
+            b.sync()
         for line in range(op.lines):
+            own = _place(cx, op, turn, line) + cx.lane * per_lane
             for c in range(0, per_lane, wide):
-                for e, v in enumerate(b.ldv(op.ring, place(turn, line) + c, wide, hint="v")):
+                for e, v in enumerate(b.ldv(op.ring, own + c, wide, hint="v")):
                     b.st(op.values, line * per_lane + c + e, v)
         fetch(turn + (op.stages - 1))
         cx.env[op.turn] = turn
@@ -118,21 +130,33 @@ rule(p.PlaneLevels)(plane_levels)
 
 @rule(p.StorePlane)
 def store_plane(cx: Context, op: p.StorePlane) -> None:
-    b, per_lane = cx.b, op.values.size // op.lines
+    b, per_lane, wide = cx.b, op.values.size // op.lines, 16 // op.dst.dtype.nbytes
     turn, (z, y, x) = cx.resolve(op.turn), tuple(map(cx.resolve, op.at))
 
+    pieces = _pieces(cx, per_lane, op.vector)
+
+    def own(line: int, first: int, count: int) -> list[Value]:
+        return [b.ld(op.values, line * per_lane + first + e, hint="o") for e in range(count)]
+
     def store() -> None:
+        if len(pieces) > 1:  # cells cross the lanes, through the warp's rows of a plane that has been read
+            for line in range(op.lines):
+                at = _place(cx, op, turn, line) + cx.lane * per_lane
+                for c in range(0, per_lane, wide):
+                    b.st(op.ring, at + c, *own(line, c, wide))
+            b.sync()
         plane = b.let("oz", z + turn - op.delay, lo=0)
         for line in range(op.lines):
             local_y = cx.warp * op.lines + line
             row = b.let("oy", y + local_y - op.lead[0])
-            for c in range(0, per_lane, op.vector):
-                local_x = cx.lane * per_lane + c
+            for local_x in pieces:
                 col = b.let("ox", x + local_x - op.lead[1])
                 mine = [i.ge(low) for i, low in zip((local_y, local_x), op.lead, strict=True)]
                 mine += [i.lt(low + n) for i, low, n in zip((local_y, local_x), op.lead, op.step, strict=True)]
                 index = row_of((plane, row), op.extent) * op.pitch + col
-                vals = [b.ld(op.values, line * per_lane + c + e) for e in range(op.vector)]
+                vals = own(line, 0, per_lane) if len(pieces) == 1 else list(
+                    b.ldv(op.ring, _place(cx, op, turn, line) + local_x, op.vector, hint="o")
+                )  # fmt: skip
                 inside = [b.let("in", all_of(*mine, in_box(row, col + e, op.box, (plane,)))) for e in range(op.vector)]
                 if not any(edge % op.vector for edge in op.box[2]):
                     b.st(op.dst, index, *vals, where=inside[0])

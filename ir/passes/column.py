@@ -94,8 +94,8 @@ class Column:
             work = near((1, 2), steps((_PERIODIC, *sides[1:])), steps(()))
             work = near((0,), steps(sides), work)
             store = tp.StorePlane(
-                out, plane, turn, loop.at, delay, self.lines, lead, step, op.shape, op.pitch[1], op.box,
-                vector(op.pitch[1], piece), loc=op.loc,
+                out, plane, ring, turn, loop.at, delay, self.lines, self.stages, lead, step, op.shape, op.pitch[1],
+                op.box, vector(op.pitch[1], piece), loc=op.loc,
             )  # fmt: skip
             stream = tp.Planes(
                 plane, turn, kept, outside, ring, u, loop.at, self.planes + delay, above, lead, self.lines, self.stages,

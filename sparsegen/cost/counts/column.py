@@ -14,7 +14,7 @@ from sparsegen.cost.counts.column_levels import PERIODIC, Block, Level, never_ke
 from sparsegen.cost.counts.fused import Fused
 from sparsegen.cost.counts.rows import along, fetched, of_planes, rows_fetched, rows_of, windows
 from sparsegen.cost.counts.tally import Tally
-from sparsegen.cost.counts.tiles import Kinds, unit
+from sparsegen.cost.counts.tiles import Ints, Kinds, unit
 from sparsegen.families.base import up
 from sparsegen.ir.op import Sides
 
@@ -98,6 +98,9 @@ class _Column:
         tally.issue("barrier", warps * self.size[0])
         self._fetch(tally, warps * self.size[0] * s.lines)
         self._levels(tally)
+        if len(self.local) > 1:
+            tally.issue("sync", warps * self.size[0])
+            self._pass_on(tally, warps * self.step[0])
         self._store(tally)
         return tally.result()
 
@@ -108,8 +111,8 @@ class _Column:
 
     @cached_property
     def local(self) -> Any:
-        """Columns of a window that lanes copy together, [pieces, 32]."""
-        return np.arange(0, self.piece, self.together)[:, None] + LANES * self.piece
+        """Columns of a window where pieces begin, [pieces, 32]: lane l has pieces l, l + 32, ..."""
+        return np.arange(0, self.size[2], self.together).reshape(-1, 32)
 
     @cached_property
     def across(self) -> tuple[Any, Any]:
@@ -135,6 +138,23 @@ class _Column:
         on = np.tile(mine, (len(at) // len(mine), 1)) & (at < nx)
         rows = of_planes(rows_of((0, nz), ny * nx * item), rows_of((0, ny), nx * item))
         along(tally, "st.global", at * item, self.together * item, times, rows, on)
+
+    def _pass_on(self, tally: Tally, planes: int) -> None:
+        """Finished planes across the lanes, so that adjacent ones store adjacent cells."""
+        s, nbytes = self.p.schedule, self.together * self.f.dtype.nbytes
+        tally.issue("sync", planes)
+        tally.request("st.shared", LANES[None] * 16, 16, times=planes * s.lines)
+        rows = np.arange(s.lines)[:, None] + np.arange(s.warps) * s.lines
+        lines = int(self._may_store(1, rows).sum())
+        pieces = self.local[self._may_store(2, self.local)]
+        tally.request("ld.shared", pieces * self.f.dtype.nbytes, nbytes, times=planes * lines)
+
+    def _may_store(self, axis: int, local: Ints) -> Any:
+        """Which rows of an array of a window's cells have any that is stored, so far as bounds tell: what is read."""
+        first, last = local.min(axis=1), local.max(axis=1)
+        low, high = self.lead[axis], self.lead[axis] + self.step[axis]
+        reaches = (last - low + (self.blocks[axis] - 1) * self.step[axis] >= 0) & (first - low < self.f.shape[axis])
+        return (last >= low) & (first < high) & reaches
 
     def _levels(self, tally: Tally) -> None:
         """The levels of every turn, by the border that its window reaches."""
