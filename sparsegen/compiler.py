@@ -19,6 +19,7 @@ from sparsegen.dsl.update import Update
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import legal, legalise, misfit
 from sparsegen.ir.errors import Loc, ProductError, ScheduleError, SparsegenError, StencilError
+from sparsegen.rows import MAX_CELLS
 from sparsegen.schedule import RANGES, Schedule, StencilSchedule
 from sparsegen.target import Target, resolve
 
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from sparsegen.updates.kernel import UpdateKernel
     from sparsegen.updates.schedule import UpdateSchedule
 
-#: Cells of a field that 32-bit index arithmetic reaches.
-MAX_CELLS = 2**31 - 2**20
 #: Largest number of time steps of a pass.
 MAX_STEPS = RANGES["stream"]["fuse"][1] * RANGES[""]["levels"][1]
 NonFinite = Literal["any", "exact"]

@@ -6,9 +6,9 @@ written, and a single pass needs no workspace.
 
 Two ways to keep the levels between passes.  As a rule they alternate between ``out`` and one workspace field whose rows
 lie as far apart as those of ``out``, so that the last pass writes ``out``.  Where rows of ``out`` are not a multiple of
-VECTOR bytes apart, as with 9999 doubles, copies of 16 bytes are impossible; then, from PADDED_FROM passes on, the
-levels alternate between two workspace fields whose rows are padded to a multiple of ROW bytes, and only the first and
-the last pass see the arrays of the user.  What lies between padded rows is never used as data and never written.
+16 bytes apart, as with 9999 doubles, wide copies are impossible; then, from three passes on, the levels alternate
+between two workspace fields whose rows are padded (:mod:`sparsegen.rows`), and only the first and the last pass see the
+arrays of the user.  What lies between padded rows is never used as data and never written.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sparsegen.compiler import MAX_CELLS, check, edge
+from sparsegen.compiler import check, edge
 from sparsegen.geometry import split, with_steps
 from sparsegen.ir.errors import IRError, ScheduleError
 from sparsegen.ir.expr import Value
 from sparsegen.ir.types import Buffer
+from sparsegen.rows import padded_pitch
 from sparsegen.schedule import ITEMSIZE
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ HostField = npt.NDArray[Any]
 #: Roles of a pass: its input field, its output field; workspace buffers begin with ``ws.``.
 SOURCE, TARGET, WORKSPACE = "in", "out", "ws."
 ALIGN = 256  #: bytes: how workspace buffers are aligned
-VECTOR, ROW = 16, 128  #: bytes: the widest copy of a thread; what padded rows are a multiple of
-PADDED_FROM = 3  #: passes: with fewer, no pass would both read and write padded rows
 #: Workspace fields for the levels between passes: the one that takes turns with ``out``; the two with padded rows.
 FIELD, PADDED = "field", ("padded.0", "padded.1")
 Pitch = tuple[int, int]  #: elements from row to row of a pass's input and output
@@ -79,20 +78,6 @@ def workspaces(module: Module) -> dict[str, int]:
             if role.startswith(WORKSPACE) and isinstance(param, Buffer):
                 sizes[role] = max(param.nbytes, sizes.get(role, 0))
     return sizes
-
-
-def padded_pitch(shape: tuple[int, ...], itemsize: int, out: int, passes: int) -> int:
-    """Elements from row to row of the two fields that keep the levels between passes; 0 where ``out`` keeps them too.
-
-    ``out``: elements from row to row of the output.  Rows of ``out`` that lie far apart (a block of columns of a wide
-    array) are no model for a workspace either: those levels are padded from two passes on.
-    """
-    cells = ROW // itemsize
-    pitch = -(-shape[-1] // cells) * cells
-    many = passes >= PADDED_FROM and out * itemsize % VECTOR != 0
-    wide = passes > 1 and out > pitch
-    fits = pitch * int(np.prod(shape[:-1])) <= MAX_CELLS
-    return pitch if (many or wide) and fits else 0
 
 
 def pitches(program: Program) -> Pitch:

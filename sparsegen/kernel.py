@@ -11,13 +11,14 @@ import numpy as np
 
 from sparsegen.arrays import ArrayLayout, ArrayView, Expect, check_together, empty_like, host_array, launch_stream
 from sparsegen.callsite import user_loc
-from sparsegen.compiler import MAX_CELLS, Choice, grid, located, positive
+from sparsegen.compiler import Choice, grid, located, positive
 from sparsegen.execute import Pitch, Plan, Programs, run_reference
 from sparsegen.fastcall import FastCall, fast_call
 from sparsegen.inspection import Build, BuildCache
 from sparsegen.ir.errors import ArrayError, Loc, SparsegenError
 from sparsegen.looking import Looking, Plans
 from sparsegen.memory import DEVICE, HOST, host_room, room_for
+from sparsegen.rows import MAX_CELLS
 from sparsegen.target import Target
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.search import order
 from sparsegen.cost.stencil import Cost, evaluate, fma_rate, misses, points
 from sparsegen.cost.terms import REACH, STARTING
-from sparsegen.cost.total import cheapest, total_time
+from sparsegen.cost.total import cheapest, total_time, whole_time
 from sparsegen.families import named
 from sparsegen.families.base import Geometry, keep
 from sparsegen.footprint import Footprint
@@ -77,7 +77,7 @@ def choose(
         except ScheduleError:
             continue
         c = evaluate(fp, shape, s, device, g)
-        if whole * c.time + tail > least:
+        if whole_time(c, steps) + tail > least:
             continue
         time = total_time(c, steps)
         if time < math.inf:

@@ -11,18 +11,42 @@ from sparsegen.cost.stencil import Cost, cost
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import split, with_steps
 from sparsegen.ir.errors import ScheduleError
+from sparsegen.rows import padded_pitch
 from sparsegen.schedule import StencilSchedule
 
 
 def total_time(cost: Cost, steps: int) -> float:
-    """Predicted seconds of ``steps`` time steps, those of a rest that does not fill a pass included.
+    """Predicted seconds of ``steps`` time steps on packed arrays, a rest that does not fill a pass included.
 
     Infinite: the schedule has no legal pass for the rest.
     """
+    if not (rest := steps % cost.steps_per_launch):
+        return whole_time(cost, steps)
+    tail = _rest_time(cost.schedule, rest, cost.footprint, cost.shape, cost.profile)
+    return whole_time(cost, steps) + tail
+
+
+def whole_time(cost: Cost, steps: int) -> float:
+    """Predicted seconds of the passes of ``steps`` time steps that are no rest.
+
+    All but the first and the last one of a call go between padded rows, where those of packed arrays do not start at
+    16-byte boundaries; they are priced so.
+    """
     passes, rest = divmod(steps, cost.steps_per_launch)
-    if not rest:
+    between = passes - 1 - (not rest)
+    pitch = padded_pitch(cost.shape, cost.footprint.itemsize, cost.shape[-1], passes + bool(rest))
+    if between < 1 or not pitch:
         return passes * cost.time
-    return passes * cost.time + _rest_time(cost.schedule, rest, cost.footprint, cost.shape, cost.profile)
+    inner = _padded_time(cost.schedule, cost.footprint, cost.shape, cost.profile, pitch)
+    return (passes - between) * cost.time + between * inner
+
+
+@lru_cache(maxsize=1 << 14)
+def _padded_time(
+    schedule: StencilSchedule, fp: Footprint, shape: tuple[int, ...], profile: DeviceProfile, pitch: int
+) -> float:
+    """Seconds of a pass between fields of that pitch."""
+    return cost(fp, shape, schedule, profile, pitch).time
 
 
 @lru_cache(maxsize=1 << 14)
@@ -43,7 +67,7 @@ def cheapest(costs: Iterable[Cost], steps: int) -> Cost:
     """The first of the schedules that do ``steps`` time steps in the least time, by the model."""
     best, least = None, math.inf
     for c in costs:
-        if best is None or steps // c.steps_per_launch * c.time < least:  # else its rest does not matter
+        if best is None or whole_time(c, steps) < least:  # else its rest does not matter
             time = total_time(c, steps)
             if best is None or time < least:
                 best, least = c, time

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from sparsegen.compiler import MAX_CELLS, grid
+from sparsegen.compiler import grid
 from sparsegen.cost.search import rank, space
 from sparsegen.cost.total import cheapest, total_time
 from sparsegen.explain.page import Change
@@ -18,6 +18,7 @@ from sparsegen.explain.units import plural, size
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import legal, misfit
 from sparsegen.ir.errors import ScheduleError
+from sparsegen.rows import MAX_CELLS
 from sparsegen.schedule import MAX_FUSE, StencilSchedule
 
 if TYPE_CHECKING:

@@ -95,7 +95,8 @@ def _predicted(kernel: Kernel, cost: Cost, plan: Plan) -> Iterator[Fact]:
     )
     if len(plan.parts) > 1 or plan.passes > 1:
         passes = " + ".join(f"{n} of {plural(program.steps, 'step')}" for program, n in plan.parts)
-        yield Fact("passes", f"{passes}; {seconds(total_time(cost, kernel.steps))} in all")
+        rows = ", most of them between padded rows, where one takes another time" if plan.padded else ""
+        yield Fact("passes", f"{passes}; {seconds(total_time(cost, kernel.steps))} in all{rows}")
 
 
 def _families(ranking: Ranking, cost: Cost, steps: int, automatic: bool) -> tuple[tuple[Standing, ...], set[str]]:
@@ -151,7 +152,7 @@ def _plain_refusal(kernel: Kernel, family: str) -> str:
 
 
 def _rest(kernel: Kernel, plan: Plan) -> Iterator[Fact]:
-    from sparsegen.execute import ROW, VECTOR
+    from sparsegen.rows import ROW, VECTOR
 
     space = plan.workspace_nbytes
     yield Fact("workspace", f"{nbytes(space)}{' (the second field of the time loop)' * ('field' in plan.workspaces)}")

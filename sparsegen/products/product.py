@@ -7,11 +7,12 @@ from typing import Any, Final, Literal
 from weakref import WeakKeyDictionary
 
 from sparsegen.callsite import user_loc
-from sparsegen.compiler import MAX_CELLS, located, positive
+from sparsegen.compiler import located, positive
 from sparsegen.formats.bitmap import Bitmap
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import FormatError, ProductError
 from sparsegen.ir.op_spmm import ACTIVATIONS
+from sparsegen.rows import MAX_CELLS
 from sparsegen.schedule import nearest
 
 Activation = Literal["relu", "gelu", "silu"]

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
-from sparsegen.compiler import MAX_CELLS
 from sparsegen.explain import Explanation, nbytes, parts, seconds
 from sparsegen.explain.page import VERSION, Change, Fact, Page, Prediction, Refused, Standing
 from sparsegen.explain.roofline import Dot, roofline, roofs
 from sparsegen.explain.units import plural, size
+from sparsegen.rows import MAX_CELLS
 from sparsegen.updates.compile import rank
 from sparsegen.updates.schedule import WHY
 

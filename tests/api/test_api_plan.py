@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
-from sparsegen.execute import ALIGN, PADDED, Plan, padded_pitch, pitches
+from sparsegen.execute import ALIGN, PADDED, Plan, pitches
+from sparsegen.rows import padded_pitch
 
 heat = sg.Stencil.from_weights(np.array([[0, 1, 0], [1, 4, 1], [0, 1, 0]]) / 8.0, name="heat")
 

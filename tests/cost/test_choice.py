@@ -12,6 +12,7 @@ from sparsegen.bench.regret import StencilProblem, stencil_problems
 from sparsegen.compiler import MAX_STEPS, grid, ranked
 from sparsegen.cost.choice import Floors, choose
 from sparsegen.cost.devices import load_profile
+from sparsegen.cost.stencil import cost
 from sparsegen.cost.total import cheapest, total_time
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry
@@ -56,6 +57,8 @@ LARGE = {
     "7x7": (_random(7, 2), (10240, 10240)),
     "3x3x3": (_random(3, 3), (768, 768, 768)),
     "3 of a row": (_random(3, 1), (10**8,)),
+    "odd rows": (HEAT, (10007, 9999)),
+    "odd planes": (_random(3, 3), (767, 769, 771)),
 }
 
 
@@ -90,6 +93,17 @@ def test_explain_ranks_all_that_the_choice_left_out() -> None:
     k = sg.compile(HEAT, (2048, 2048), steps=40, device="h200", backend="emulator")
     data = k.explain().data
     assert data["legal"] == len(sg.schedules(HEAT, (2048, 2048), steps=40, device="h200")) > 2000
+
+
+@pytest.mark.parametrize("steps, dense, padded", [(4, 2, 0), (6, 2, 1), (20, 2, 8), (21, 1, 9), (5, 1, 1), (7, 1, 2)])
+def test_passes_between_padded_rows_are_priced_so(steps: int, dense: int, padded: int) -> None:
+    """Of rows that 16 bytes do not divide, from three passes on; a rest comes first, so it sees the user's array."""
+    fp, shape = Footprint.of(HEAT.gridded), (4001, 4001)
+    s = sg.Schedule.parse("tiled tile=32x64 warps=8 fuse=2")
+    c, between = cost(fp, shape, s, H200), cost(fp, shape, s, H200, pitch=4016)
+    assert between.time < c.time
+    rest = total_time(c, 1) if steps % 2 else 0.0
+    assert total_time(c, steps) == pytest.approx(dense * c.time + padded * between.time + rest, rel=1e-12)
 
 
 def test_a_schedule_without_a_pass_for_the_rest_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
