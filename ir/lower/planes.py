@@ -5,10 +5,9 @@ from __future__ import annotations
 from itertools import product
 
 from .. import tile_planes as p
-from ..boundary_map import map_index
+from ..boundary_map import any_cell, map_index
 from ..expr import Expr, Value, all_of, any_of, as_expr, binary, minimum, select
 from ..node import Op
-from ..op import SideSpec
 from ..warp import Alloc
 from .context import Context, rule
 from .plane_levels import plane_levels
@@ -30,11 +29,6 @@ def if_border(cx: Context, op: p.IfBorder) -> None:
     cx.branch(cx.b.let("near", any_of(*reach)), lambda: lower(op.near), lambda: lower(op.inside))
 
 
-def _wrapped(side: tuple[SideSpec, SideSpec]) -> tuple[SideSpec, SideSpec]:
-    """Where a border is not periodic, what lies outside is set or read otherwise at every level: any cell will do."""
-    return side if side[0][0] == "periodic" else (("frozen", 0.0), ("frozen", 0.0))
-
-
 def _pieces(cx: Context, per_lane: int, vector: int) -> list[Expr]:
     """First columns of the pieces of a row that a lane copies: number lane + 32 j, so that lanes lie side by side."""
     return [(cx.lane + 32 * j) * vector for j in range(per_lane // vector)]
@@ -54,18 +48,20 @@ def planes(cx: Context, op: p.Planes) -> None:
     wide = 16 // op.src.dtype.nbytes
     z, y, x = map(cx.resolve, op.at)
     nz, ny, nx = op.extent
+    # what lies outside a border that is not periodic is set or read otherwise at every level
+    sides = any_cell(op.sides)
     # which columns of a row this thread fetches: a piece of ``vector`` cells crosses a periodic border whole (even
     # start) unless the extent is odd; then pieces at the border go cell by cell
     straddles = nx % op.vector != 0
     first, pieces = b.let("first", x - op.lead[1]), _pieces(cx, per_lane, op.vector)
     step = 1 if straddles else op.vector
     rows = [
-        b.let("row", map_index(y - op.lead[0] + cx.warp * op.lines + line, ny, _wrapped(op.sides[1])).index * op.pitch)
+        b.let("row", map_index(y - op.lead[0] + cx.warp * op.lines + line, ny, sides[1]).index * op.pitch)
         for line in range(op.lines)
     ]
     columns = [
         [
-            b.let("column", minimum(map_index(first + piece + e, nx, _wrapped(op.sides[2])).index, nx - step))
+            b.let("column", minimum(map_index(first + piece + e, nx, sides[2]).index, nx - step))
             for e in range(0, op.vector, step)
         ]
         for piece in pieces
@@ -76,7 +72,7 @@ def planes(cx: Context, op: p.Planes) -> None:
 
     def fetch(turn: Expr) -> None:
         def copy() -> None:
-            plane = b.let("plane", map_index(z - op.above + turn, nz, _wrapped(op.sides[0])).index * (ny * op.pitch))
+            plane = b.let("plane", map_index(z - op.above + turn, nz, sides[0]).index * (ny * op.pitch))
             for line in range(op.lines):
                 to, start = b.let("to", _place(cx, op, turn, line)), b.let("start", plane + rows[line])
                 for piece, column, inside in zip(pieces, columns, whole, strict=True):

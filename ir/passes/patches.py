@@ -18,6 +18,7 @@ import numpy as np
 from .. import op as o
 from .. import tile as t
 from .. import tile_patches as p
+from ..boundary_map import any_cell
 from ..errors import ScheduleError
 from ..expr import Expr, Value, as_expr, evaluate, maximum, select
 from ..fragments import SHAPES
@@ -175,8 +176,7 @@ class _Build:
         ]
         placed = layout(self._cells(), lambda x, m, n: self._placed(*self._cell(x, m, n)))
         # cells outside are read only where their value does not matter (the rim's part), or wrapped
-        still: tuple[o.SideSpec, o.SideSpec] = (("frozen", 0.0), ("frozen", 0.0))
-        sides = tuple(pair if pair[0][0] == "periodic" else still for pair in op.sides)
+        sides = any_cell(op.sides)
         wide = 2 if op.shape[1] % 2 == 0 and vector(op.pitch[0], 2) > 1 else 1
 
         def read(i: int) -> Op:

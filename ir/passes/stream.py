@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from .. import op as o
 from .. import tile as t
 from .. import tile_stream as ts
+from ..boundary_map import any_cell
 from ..errors import ScheduleError
 from ..expr import Value
 from ..layout import layout
@@ -57,8 +58,7 @@ class Stream:
         sums = Buffer("sums", w.dtype, max(1, levels * 2 * ry * self.per_lane), "reg")  # one row has none
         above = levels * ry
         # cells outside are read only where their value does not matter (the rim's part), or wrapped
-        still: tuple[o.SideSpec, o.SideSpec] = (("frozen", 0.0), ("frozen", 0.0))
-        sides = tuple(pair if pair[0][0] == "periodic" else still for pair in op.sides)
+        sides = any_cell(op.sides)
         turn = Value("row_turn", s32, 0, self.rows + 2 * above - 1)
         # 16-bit columns are too narrow to be copied one by one, asynchronously, where a piece lies across a border
         wide_in = vector(op.pitch[0], piece) if nx % piece == 0 or size >= 4 else 1

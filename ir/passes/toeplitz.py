@@ -16,6 +16,7 @@ import numpy as np
 from .. import op as o
 from .. import tile as t
 from .. import tile_toeplitz as tt
+from ..boundary_map import any_cell
 from ..errors import ScheduleError
 from ..expr import Value, as_expr
 from ..fragments import SHAPES
@@ -72,8 +73,7 @@ class Toeplitz:
         acc = Buffer("acc", op.dtype, (bands + 1) * regs, "reg")
         i = Value("product", s32, 0, self.products - 1)
         # cells outside are read only where their value does not matter (the rim's part), or wrapped
-        still: tuple[o.SideSpec, o.SideSpec] = (("frozen", 0.0), ("frozen", 0.0))
-        sides = tuple(pair if pair[0][0] == "periodic" else still for pair in op.sides)
+        sides = any_cell(op.sides)
         wide_in, wide_out = (2 if ny == 1 else vector(pitch, 2) for pitch in op.pitch)
 
         def body(loop: t.ForTiles) -> list[Op]:

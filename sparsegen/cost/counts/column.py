@@ -122,11 +122,11 @@ class _Column:
 
     def _fetch(self, tally: Tally, lines: int) -> None:
         """Planes into the ring and out of it; ``lines`` rows of all warps."""
-        (nz, ny, nx), (deep, down, flat), item = self.f.shape, self.sides, self.f.dtype.nbytes
+        (nz, ny, nx), (deep, down, _), item = self.f.shape, self.sides, self.f.dtype.nbytes
         planes = rows_fetched(self._windows(0), self.size[0], nz, deep, ny * nx * item)
         rows = rows_fetched(self._windows(1), self.size[1], ny, down, nx * item)
         at, times = self.across
-        along(tally, "cp_async", fetched(at, nx, flat, self.together) * item, self.together * item, times,
+        along(tally, "cp_async", fetched(at, nx, self.together) * item, self.together * item, times,
               of_planes(planes, rows))  # fmt: skip
         tally.request("cp_async.shared", self.local * item, self.together * item, times=lines)
         tally.request("ld.shared", LANES[None] * 16, 16, times=lines)

@@ -130,7 +130,7 @@ class _Strips:
         chunks = windows(self.chunks, self.p.geometry.rows, above, height, ny, unit(nx, item))
         local = np.arange(0, up(self.width, 32 * together), together).reshape(-1, 32)
         on, times = local < self.width, np.repeat(self.strips.times, len(local))
-        at = fetched(self.strips.first[:, None, None] + local, nx, f.sides[1], together)
+        at = fetched(self.strips.first[:, None, None] + local, nx, together)
         along(tally, "cp_async", at.reshape(-1, 32) * item, together * item, times,
               rows_fetched(chunks, height, ny, f.sides[0], nx * item),
               np.broadcast_to(on, at.shape).reshape(-1, 32))  # fmt: skip

@@ -16,6 +16,8 @@ from sparsegen.ir.op import SideSpec
 #: How many rows start so many bytes after a sector does.
 Rows = Mapping[int, int]
 Pair = tuple[SideSpec, SideSpec]
+PERIODIC: Pair = (("periodic", 0.0), ("periodic", 0.0))
+EDGE: Pair = (("frozen", 0.0), ("frozen", 0.0))  #: what is read across a side where any cell will do
 
 
 def windows(count: int, step: int, before: int, size: int, n: int, every: int) -> Kinds:
@@ -27,16 +29,14 @@ def windows(count: int, step: int, before: int, size: int, n: int, every: int) -
     return Kinds(tiles.first - before, tiles.times)
 
 
-def fetched(at: Ints, n: int, pair: Pair, together: int = 1) -> Ints:
-    """The first of ``together`` cells that are read for cells ``at``: wrapped, or any cell where nothing wraps."""
-    if pair[0][0] != "periodic":
-        pair = ("frozen", 0.0), ("frozen", 0.0)
-    return np.minimum(mapped(at, n, pair), n - together)
+def fetched(at: Ints, n: int, together: int = 1) -> Ints:
+    """The first of ``together`` columns that are read for columns ``at``: they wrap, also where any cell will do."""
+    return np.minimum(mapped(at, n, PERIODIC), n - together)
 
 
 def rows_fetched(w: Kinds, size: int, n: int, pair: Pair, stride: int) -> Rows:
     """The rows that windows of ``size`` rows read; rows are ``stride`` bytes apart."""
-    rows = fetched(w.first[:, None] + np.arange(size), n, pair)
+    rows = mapped(w.first[:, None] + np.arange(size), n, pair if pair[0][0] == "periodic" else EDGE)
     return _starts(rows * stride, np.broadcast_to(w.times[:, None], rows.shape))
 
 

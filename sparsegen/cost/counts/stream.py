@@ -106,11 +106,11 @@ class _Strips:
     def _fetch(self, tally: Tally) -> None:
         """Rows into the ring, past the registers if cp.async takes so few bytes."""
         f, s, nbytes = self.f, self.p.schedule, self.together * self.f.dtype.nbytes
-        (ny, nx), (down, across), item = f.shape, f.sides, f.dtype.nbytes
+        (ny, nx), (down, _), item = f.shape, f.sides, f.dtype.nbytes
         load, put = ("cp_async", "cp_async.shared") if nbytes >= 4 else ("ld.global", "st.shared")
         chunks = windows(self.chunks, self.p.geometry.rows, s.levels * self.radius[0], self.turns, ny, unit(nx, item))
         rows = rows_fetched(chunks, self.turns, ny, down, nx * item)
-        at = fetched(self.at, nx, across, self.together).reshape(-1, 32)
+        at = fetched(self.at, nx, self.together).reshape(-1, 32)
         along(tally, load, at * item, nbytes, np.repeat(self.strips.times, len(self.local)), rows)
         every = int(self.strips.times.sum()) * self.chunks * self.turns
         tally.request(put, self._place(self.local), nbytes, times=every)

@@ -70,12 +70,12 @@ class _Tiles:
 
     def _fetch(self, tally: Tally, across: Kinds, width: int) -> None:
         """Windows inside the field by pairs of columns, those across a border column by column."""
-        f, (ny, nx), item = self.f, self.f.shape, self.f.dtype.nbytes
+        (ny, nx), item = self.f.shape, self.f.dtype.nbytes
         edge = (across.first < 0) | (across.first + width > nx)
         for which, step in ((edge, 1), (~edge, self.together)):
             column = np.arange(0, up(width, 32 * step), step).reshape(-1, 32)
             first, times = across.first[which], across.times[which]
-            at = fetched(first[:, None, None] + column, nx, f.sides[1], step)
+            at = fetched(first[:, None, None] + column, nx, step)
             on = np.broadcast_to(column < width, at.shape).reshape(-1, 32)
             along(tally, "cp_async", at.reshape(-1, 32) * item, step * item, np.repeat(times, len(column)),
                   rows_of((0, ny), nx * item), on)  # fmt: skip

@@ -8,8 +8,8 @@ from collections import Counter
 import numpy as np
 
 from sparsegen.cost.counts.requests import SECTOR
-from sparsegen.cost.counts.rows import fetched, rows_fetched, rows_of, windows
-from sparsegen.cost.counts.tiles import kinds
+from sparsegen.cost.counts.rows import rows_fetched, rows_of, windows
+from sparsegen.cost.counts.tiles import kinds, mapped
 
 PERIODIC, FROZEN = ("periodic", 0.0), ("frozen", 0.0)
 
@@ -37,6 +37,6 @@ def test_rows_are_counted_where_they_start_in_a_sector() -> None:
         size, count = step + before + draw.randint(0, 5), -(-n // step) + draw.randint(0, 2)
         pair = draw.choice(((PERIODIC, PERIODIC), (FROZEN, FROZEN)))
         w = windows(count, step, before, size, n, SECTOR)
-        rows = [int(fetched(np.array(i * step - before + r), n, pair)) for i in range(count) for r in range(size)]
+        rows = [int(mapped(np.array(i * step - before + r), n, pair)) for i in range(count) for r in range(size)]
         assert rows_fetched(w, size, n, pair, stride) == Counter(row * stride % SECTOR for row in rows)
         assert rows_of((before, n), stride) == Counter(row * stride % SECTOR for row in range(before, n))
