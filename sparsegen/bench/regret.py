@@ -108,10 +108,9 @@ def _between(draw: random.Random, low: float, high: float) -> float:
     return math.exp(draw.uniform(math.log(low), math.log(high)))
 
 
-def _weights(draw: random.Random, axes: int, radius: int) -> tuple[str, Any]:
-    """(kind, weights): a box, a star, or a product of one row for each axis, random and with the sum 1."""
+def weights(draw: random.Random, kind: str, axes: int, radius: int) -> Any:
+    """A box, a star, or a product of one row for each axis, random and with the sum 1."""
     edge = 2 * radius + 1
-    kind = draw.choice(("box", "star", "product")) if axes > 1 else "box"
     if kind == "product":
         w = np.ones(())
         for _ in range(axes):
@@ -120,7 +119,7 @@ def _weights(draw: random.Random, axes: int, radius: int) -> tuple[str, Any]:
         w = np.array([draw.uniform(0.1, 1.0) for _ in range(edge**axes)]).reshape((edge,) * axes)
     if kind == "star":
         w[np.count_nonzero(np.indices(w.shape) - radius, axis=0) > 1] = 0.0
-    return kind, w / w.sum()
+    return w / w.sum()
 
 
 def _shape(draw: random.Random, axes: int) -> tuple[int, ...]:
@@ -135,7 +134,8 @@ def stencil_problem(draw: random.Random, name: str) -> StencilProblem:
     """A stencil on one to three axes."""
     axes = draw.choice((1, 2, 3))
     radius = draw.choice(RADII[axes])
-    kind, w = _weights(draw, axes, radius)
+    kind = draw.choice(("box", "star", "product")) if axes > 1 else "box"
+    w = weights(draw, kind, axes, radius)
     dtype = draw.choice(("float64", "float64", "float64", "float32"))
     sides: tuple[BoundarySpec, ...] = (periodic, periodic, periodic, frozen, neumann, dirichlet(0.5))
     stencil = Stencil.from_weights(w.astype(dtype), draw.choice(sides), f"{kind}_{axes}d_r{radius}")

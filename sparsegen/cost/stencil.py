@@ -23,7 +23,7 @@ from typing import Any
 
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.terms import (
-    BLOCK,
+    APART,
     EDGE,
     GONE,
     HALF_SECTORS,
@@ -127,8 +127,8 @@ def evaluate(
 ) -> Cost:  # fmt: skip
     """``cost`` for a schedule known to be legal, with its geometry at hand (what is ``auto`` is resolved)."""
     # blocks that stay are as many as surely fit; others come as long as there is room
-    used = 1.0 if s.stages > 1 else family(s).USED.get(s.mma, 1.0)
-    b = blocks or blocks_per_sm(s, g, device, fp, used)
+    held = registers(s, g, fp) if s.stages > 1 else family(s).used(s, g, fp)
+    b = blocks or blocks_per_sm(s, g, device, fp, held)
     full = family(s).filled(s, fp, shape, b * device.sms)
     if full != s:
         g = geometry(full, fp)
@@ -148,13 +148,13 @@ def filled(
     return family(s).filled(s, fp, shape, b * device.sms)
 
 
-def blocks_per_sm(s: StencilSchedule, g: Geometry, device: DeviceProfile, fp: Footprint, used: float = 1.0) -> int:
+def blocks_per_sm(s: StencilSchedule, g: Geometry, device: DeviceProfile, fp: Footprint, held: float = 0) -> int:
     """Blocks resident on an SM, at least 1, by threads, registers and shared memory (1 KiB a block is the system's).
 
-    A warp's registers are those of one sub-core, so whole warps fit into each.  ``used``: share of the estimated
-    registers that are counted.
+    A warp's registers are those of one sub-core, so whole warps fit into each.  ``held``: registers of a thread, the
+    estimate if not given.
     """
-    regs = -(-int(registers(s, g, fp) * used) // 8) * 8
+    regs = -(-int(held or registers(s, g, fp)) // 8) * 8
     warps = device.sub_cores * (device.regs_sm // device.sub_cores // (regs * 32))
     return max(
         1,
@@ -279,7 +279,7 @@ def _values(
         "reach": g.reach,
         "static": STATIC,
         "l1_hold": 0.0 if fp.flat else L1_HOLD,
-        "block": BLOCK,
+        "apart": APART,
         "ilp": ILP,
         "waits": WAITS,
     }

@@ -1,14 +1,17 @@
 """The terms of a stencil kernel's time and their formula: the same equations for floats and for sympy.
 
     serial = Σ over phases of (longest + (sum - longest) / w) + latency
-    time   = launch + setup + max(memory, fetch, bound + (serial - bound) / b) + edge + rim
+    time   = launch + setup + max(√(memory² + fetch²), start, bound + (serial - bound) / b) + edge + rim
 
 A phase lies between two barriers (fill: copy or transform the tile; use: multiply and store) and keeps several units
 of the SM busy: tensor cores, FMA pipes, the load/store path to shared memory and L1, the schedulers.  ``bound`` is
 the unit that is busiest over all phases, and with stages = 1 (a block waits for its own loads) the memory as well.
 One law is used twice: n parties that go through the same stations one after another hide each other's work but for
 one part in n (the pessimistic balanced-job bound of a closed queueing network).  Inside a phase the parties are the w
-warps of a block on one scheduler; across phases they are the b blocks of an SM.
+warps of a block on one scheduler; across phases they are the b blocks of an SM.  Blocks that first load their tile and
+then work on it (tiled) are b customers of two queues, the memory's and the SM's: with exponential times the busier one,
+the other r times as busy, does 1 - (1 - r) rᵇ / (1 - rᵇ⁺¹) of what it could (M/M/1/b; the part of b that waits is
+at the other), and where that is more it is what ``exposed`` says.
 """
 
 from __future__ import annotations
@@ -32,10 +35,12 @@ REASONS: dict[str, str] = {
     "shared": "bytes through the SM's load/store path (shared memory and L1), times their bank conflict degree",
     "issue": "warp instructions, one a clock and sub-core",
     "latency": "DRAM, shared memory and barriers that a block waits for, before division by the blocks that hide it",
-    "fetch": "a tile fetched ahead takes at least a DRAM latency; stages - 1 of them are under way a block",
+    "fetch": "a tile fetched ahead takes the latency of a loaded DRAM; stages - 1 of them are under way a block",
+    "start": "blocks start on an SM one after another, so small ones come no faster than that",
     "setup": "a block that stays loads its weights into registers once, from a table in the order of the fragments",
     "transform": "stencil2row in global memory: a launch of its own that reads the grid and writes A and B",
-    "exposed": "what the resident blocks cannot overlap: work of all units but the binding one, and latency, over b",
+    "exposed": "what the resident blocks cannot overlap: work of all units but the binding one, and latency, over b; "
+    "or the memory's rest while all of them are past their loads",
     "edge": "tiles that touch a border map each index; blocks that stay meet them unevenly",
     "rim": "cells that time fusion gets wrong near a border: a launch of small tiles that does the steps one by one",
     "launch": "starting the kernels",
@@ -80,7 +85,7 @@ RIM_ROW, RIM_ROW_THREADS = 64, 256
 
 # ---- fitted on one H200 (tests/cost/measured.py); everything above is counted or read from a profile
 #: Share of the driver's copy speed that a kernel's loads and stores reach.
-REACH = 0.93
+REACH = 0.945
 #: Share of L2 up to which both time levels stay there whole, and from which nothing of them does.
 STAYS, GONE = 0.4, 0.85
 #: Share of the time between empty launches, which the host takes, that a kernel adds by its start and its end.
@@ -88,16 +93,20 @@ STARTING = 0.88
 #: Time of the memory for blocks that stay, over that for blocks of one tile each.
 STATIC = 1.2
 #: Sectors written, over the least, where results are stored as single elements.
-HALF_SECTORS = 1.5
+HALF_SECTORS = 1.4
 #: Clocks that a loaded line is held in L1 from request to use, with the memory saturated (on one axis not at all: a
 #: warp's loads take whole lines).
 L1_HOLD = 3750.0
 #: Warps' worth of latency that a warp's instruction waits for: w warps of a scheduler issue w / (w + WAITS) a clock.
-WAITS = 1.2
+WAITS = 1.1
 #: Independent instructions of a warp that overlap: it counts as so many parties inside a phase.
 ILP = 2.5
-#: Clocks to start a block on an SM.
-BLOCK = 75.0
+#: Clocks from the start of one block on an SM to that of the next.
+APART = 156.0
+#: What a tile that is fetched ahead waits for while others are, over the latency of an idle memory.
+LOADED = 1.7
+#: Below one, so that two queues of equal length have a formula.
+EVEN = 1 - 1e-9
 #: Clocks that an element of a border tile costs a thread more than one inside.
 EDGE = 37.0
 #: Clocks of a rim's cell, a step and a thread.
@@ -143,17 +152,22 @@ def equations(s: StencilSchedule, v: Any, max_: Any, min_: Any, ceil_: Any) -> t
         for longest in (max_(*phase.values()),)
     )
     latency = work.latency * scale
-    # a block waits for what it reads; where its copies are under way together only one that is alone on its SM does
-    own = 0 if stays or not (work.waits or v.b == 1) else memory * work.read / (work.read + 1)
+    own = 0 if stays or not work.waits else memory * work.read / (work.read + 1)  # a block waits for what it reads
     exposed = max_(0, serial * scale + latency + own - bound) / max_(1, b * work.share)
-    fetch = v.lat_dram * work.turns * scale / ((v.stages - 1) * b) if stays else 0
+    if work.queues:  # blocks that load first and then do the rest meet in two queues, of which one is empty at times
+        rest = serial * scale + latency
+        ratio = min_(min_(memory, rest) / max_(memory, rest), EVEN)
+        exposed = max_(exposed, work.queues * bound * ratio**b * (1 - ratio) / (1 - ratio**b))
+    fetch = (1 + (LOADED - 1) * v.miss) * v.lat_dram * work.turns * scale / ((v.stages - 1) * b) if stays else 0
+    start = 0 if stays else v.apart * scale
     launches = 2 if s.transform == "explicit" else 1
     transform = v.miss * grid * (1 + work.read) / v.bw_G if s.transform == "explicit" else 0
     setup = work.setup / v.f if stays else 0
     edge = scale / b * v.border * v.edge * element / v.threads
     rim = v.rim_blocks and v.t_launch + ceil_(v.rim_blocks / (v.SMs * v.rim_b)) * v.rim_cycles / v.f
-    time = launches * v.t_launch + transform + max_(memory, fetch, bound + exposed) + setup + edge + rim
+    slowest = max_((memory**2 + fetch**2) ** 0.5, start, bound + exposed)
+    time = launches * v.t_launch + transform + slowest + setup + edge + rim
     terms |= {"hbm": hbm, "l2": l2, "latency": latency, "exposed": exposed, "launch": launches * v.t_launch}
-    rest = {"pitch": pitch, "static": static, "l1": l1, "setup": setup, "fetch": fetch, "transform": transform,
-            "edge": edge, "rim": rim}  # fmt: skip
+    rest = {"pitch": pitch, "static": static, "l1": l1, "setup": setup, "fetch": fetch, "start": start,
+            "transform": transform, "edge": edge, "rim": rim}  # fmt: skip
     return time, terms | {name: t for name, t in rest.items() if not (t == 0)}

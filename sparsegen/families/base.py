@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 Num = Any  #: a float, or a sympy expression
 
-#: Of a family whose registers are as estimated.
-NO_DATA: Mapping[str, float] = {}
 #: A thread's register limit on every GPU since sm_35 (CUDA C++ Programming Guide, compute capabilities).
 MAX_REGISTERS = 255
 #: Bytes that divide the address of every buffer in shared memory.
@@ -27,8 +25,6 @@ IN_FLIGHT = 8
 #: Wavefronts of the load/store path for 128 bytes on their way from global to shared memory: in, and out again.
 #: (Hardware counters of generated kernels; a load from shared memory takes one.)
 COPY_WAVES = 2.0
-#: What cells that are copied one by one take more, for 128 bytes: lanes do not lie side by side.
-NARROW_WAVES = 8.0
 
 
 @dataclass(frozen=True)
@@ -92,6 +88,7 @@ class Work:
     share: Num = 1  #: of the blocks of an SM, how many hide what one of them does not keep busy
     through_l1: bool = True  #: whether loads wait in L1 for their lines
     waits: bool = True  #: whether a block waits for what it reads, beyond the latency that is counted
+    queues: Num = 0  #: 1 if its loads come first and then, after a barrier, the rest; less if these blur
 
 
 class Family(Protocol):
@@ -102,8 +99,6 @@ class Family(Protocol):
     RIM: str
     #: Axes of the fields that it takes.
     AXES: tuple[int, ...]
-    #: Share of ``registers`` that nvcc makes use of in the middle, by mma shape; as many where it is not known.
-    USED: Mapping[str, float]
 
     def geometry(self, s: StencilSchedule, fp: Footprint) -> Geometry:
         """The numbers of a (legalised) schedule; ScheduleError if it has none."""
@@ -111,6 +106,10 @@ class Family(Protocol):
 
     def registers(self, s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
         """Estimated 32-bit registers of a thread; the kernel is compiled with that bound, so never too low."""
+        ...
+
+    def used(self, s: StencilSchedule, g: Geometry, fp: Footprint) -> float:
+        """The registers that nvcc uses in the middle; those estimated where it is not known."""
         ...
 
     def check(self, s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sparsegen.families.base import COPY_WAVES, NARROW_WAVES, NO_DATA, Geometry, Num, Work, fused_k, up
+from sparsegen.families.base import COPY_WAVES, Geometry, Num, Work, fused_k, up
 from sparsegen.families.stream import chunk_rows
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
@@ -15,7 +15,7 @@ from sparsegen.schedule import StencilSchedule
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
 
-RIM, AXES, USED = "none", (3,), NO_DATA
+RIM, AXES = "none", (3,)
 #: Planes of a block where neither the schedule nor a field says how many.
 PLANES = 64
 #: Registers of a border's work for each word of a thread's cells, of stars and of all others, by kind of boundary.
@@ -24,12 +24,16 @@ BORDER = {"periodic": (0.0, 0.0), "dirichlet": (1.0, 1.5), "frozen": (1.7, 3.5),
 #: a line at a level; of a border's masks for a cell at a level, and what a mirrored border's values take more.
 #: Counters of 45 generated kernels on one H200 (nvcc 13), within 6 %.
 TURN, LINE, LEVEL, MASK, MIRROR = 68.0, 5.0, 4.6, 4.1, 11.4
+#: Where 16 bytes do not divide the rows: wavefronts for 128 bytes of results that cross the lanes through shared
+#: memory, in and out again; and warp instructions that copying and storing a cell alone takes more (SASS of two
+#: kernels, nvcc 13: 37 more for 4 cells, 116 for 12).
+THROUGH, SINGLE = 2.0, 9.4
 #: Time of the memory for these blocks over that of free ones, with rows that 16 bytes divide and others; independent
 #: instructions of a warp that overlap.  Fitted.
-STATIC, STATIC_ODD, ILP = 1.02, 1.27, 3.0
-#: Latencies of shared memory that a plane takes one after the other: to its first level, at each further one, and at
-#: each level with a border's masks.  Fitted.
-CHAIN, CHAIN_LEVEL, CHAIN_MASK = 10.0, 0.35, 0.75
+STATIC, STATIC_ODD, ILP = 1.05, 1.09, 2.1
+#: Latencies of shared memory that a plane takes one after the other, and what each level with a border's masks adds;
+#: fitted.
+CHAIN, CHAIN_MASK = 9.0, 0.8
 
 
 def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
@@ -75,6 +79,9 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     return held + spare + int(cells * BORDER[fp.boundary][not star])
 
 
+used = registers
+
+
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
     """A border that is not periodic holds at every level for a reach of one cell at most; its masks have 31 bits."""
     if s.lines * g.per_x > 31:
@@ -113,7 +120,8 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
     """Its windows and levels; pairs of cells are stored whole but at an odd end of a row."""
     return {
         "half": 1,
-        "narrow": 0.0 if even else NARROW_WAVES,
+        "through": 0.0 if even else THROUGH,
+        "single": 0.0 if even else SINGLE,
         "static": STATIC if even else STATIC_ODD,
         "ilp": ILP,
         "waits": 0.0,  # the sums of a thread's cells do not wait for each other
@@ -123,7 +131,7 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
         "cols": g.per_x,
         "warps": s.warps,
         "k": fp.k,
-        "chain": CHAIN + s.levels * (CHAIN_LEVEL + CHAIN_MASK * (fp.boundary != "periodic")),
+        "chain": CHAIN + s.levels * CHAIN_MASK * (fp.boundary != "periodic"),
         "masks": {"periodic": 0.0, "neumann": MASK + MIRROR}.get(fp.boundary, MASK),
     }
 
@@ -134,11 +142,11 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     planes = v.warps * turns  # of a warp
     cells = v.lines * v.cols
     edge = 4 * v.T * (v.k // 2 if isinstance(v.k, int) else (v.k - 1) / 2) * v.cols  # elements sent and received
-    instructions = TURN + v.lines * LINE + v.T * (v.lines * LEVEL + cells * (v.p + v.masks))
+    instructions = TURN + v.lines * LINE + cells * v.single + v.T * (v.lines * LEVEL + cells * (v.p + v.masks))
     use = {
         "fma": planes * 32 * v.T * cells * v.p / v.fma_rate,
-        "shared": planes * 32 * ((COPY_WAVES + 1 + v.narrow) * cells + edge + 2 * v.T * v.lines) * v.item / v.bw_S,
+        "shared": planes * 32 * ((COPY_WAVES + 1 + v.through) * cells + edge + 2 * v.T * v.lines) * v.item / v.bw_S,
         "issue": planes * instructions / v.sub,
     }
-    wait = turns * (v.lat_barrier + v.chain * v.lat_shared) + v.lat_dram + v.block
+    wait = turns * (v.lat_barrier + v.chain * v.lat_shared) + v.lat_dram
     return Work((use,), wait, element, element / out, turns=turns)

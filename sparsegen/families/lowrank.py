@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from sparsegen.families.base import (
     COPY_WAVES,
-    NO_DATA,
     Geometry,
     Num,
     Work,
@@ -26,7 +25,7 @@ from sparsegen.schedule import MMA, StencilSchedule
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
 
-RIM, AXES, USED = "fused", (2,), NO_DATA
+RIM, AXES = "fused", (2,)
 filled = keep
 #: Elements of a memory sector, which windows start at (ir/passes/lowrank.py).
 SECTOR = 4
@@ -87,6 +86,9 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     return REGISTERS[s.mma] + more + 2 * (g.fragments + sums + slices)
 
 
+used = registers
+
+
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
     """The mma."""
     if s.mma not in REGISTERS or fp.dtype != "f64":
@@ -139,8 +141,6 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
         "issue": (v.n_mma * MULTIPLY + element / v.vector / 32 * (COPY + EDGE * v.touch) + out / 64 * STORE) / v.sub,
     }
     narrow = v.narrow * element / v.threads
-    wait = (
-        narrow if stays else narrow + v.lat_l2 + v.block
-    )  # DRAM's latency is in the time that a block waits for the memory
+    wait = narrow if stays else narrow + v.lat_l2  # DRAM's latency is in the time that a block waits for the memory
     setup = v.lat_dram + table * v.item / v.bw_L2 if stays else 0
     return Work((use,), wait + v.lat_barrier + v.lat_shared, element, setup=setup, through_l1=False)

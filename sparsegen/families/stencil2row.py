@@ -40,20 +40,21 @@ MAX_PRODUCTS = {"mma": 8, "none": 4}
 #: Loads out of shared memory under way a thread (ir/lower/copy.py): stores follow them, so nvcc unrolls no more.
 IN_FLIGHT_SHARED = 2
 #: Clocks that the lookup table adds to a round of loads, out of shared and out of global memory; fitted.
-LUT_WAIT, LUT_WAIT_FAR = 170.0, 75.0
+LUT_WAIT, LUT_WAIT_FAR = 190.0, 80.0
 #: Warp instructions of 32 elements put into A and B: load a value, find its two places (in the table, or by divisions,
 #: which nvcc moves out of the loop where registers allow), store it.  Of all that follows: counters of
 #: 110 generated kernels on one H200 (nvcc 13), within 17 %.
 FILL = {"lut": 10.8, "computed": 17.0, "predicate": 1.3}
 #: What 32 elements cost more straight from global memory; 32 copies; a warp's plane; 32 operands of A and B; an mma;
-#: a point of a small plane and 32 outputs; a multiply-add on the CUDA cores with its operands (mma=none).
-SYNC, COPY, PLANE, OPERAND, MULTIPLY, SMALL, FMA = 9.5, 12.2, 100.0, 2.2, 0.9, 18.0, 2.6
+#: a point of a small plane and 32 outputs; a multiply-add on the CUDA cores with its operand of A (mma=none; fitted).
+SYNC, COPY, PLANE, OPERAND, MULTIPLY, SMALL, FMA = 9.5, 12.2, 100.0, 2.2, 0.9, 18.0, 1.45
 #: Wavefronts of 128 bytes of the window between global memory and A and B, the stores left out; the same counters.
 RAW = 5.0
-#: Wavefronts for the operands of 32 multiply-adds on the CUDA cores, of 4 bytes; the same counters.
-FMA_WAVES = 0.7
+#: Wavefronts for the operands of A of 32 multiply-adds on the CUDA cores, of 4 bytes; and how many times as much of
+#: both their weights take, which come once for all products that a warp keeps.  Fitted.
+FMA_WAVES, WEIGHTS = 0.38, 2.2
 #: How much longer those take from A and B in global memory; one kernel (docs/bench/ablation.json).
-FAR = 2.0
+FAR = 2.3
 #: Clocks that a round of stores with predicates takes more than one with dirty bits before sm_90: the paper's 4 to 19 %
 #: on the A100.  On the H200 no difference was found (nvcc 13).
 BRANCH = 250.0
@@ -116,6 +117,11 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     far = 40 if s.transform == "explicit" else 0  # operands from global memory are all loaded early
     addresses += 4 + 2 * g.k_f if g.points and g.m > 8 else 0  # cells around each output
     return addresses + far + 2 * (g.fragments + acc + a)
+
+
+def used(s: StencilSchedule, g: Geometry, fp: Footprint) -> float:
+    """The share of its registers that nvcc uses in the middle."""
+    return registers(s, g, fp) * USED[s.mma]
 
 
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
@@ -205,6 +211,7 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
         "D": g.depth,
         **mma_values(g, device),
         "fragments": g.fragments,
+        "held": g.tiles_per_warp,
         "H": g.halo_planes,
         "small": g.points,
         "reload": g.halo_planes if g.points or g.halo_planes * g.depth // 2 * g.n_tiles > g.fragments else 0,
@@ -232,13 +239,13 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     copies = element / v.vector / 32 * COPY if stays else 0
     fill = {"shared": traffic * v.item / v.bw_S, "issue": (loaded / 32 * v.fill + copies) / v.sub}
     near = v.lat_shared if stays else v.lat_l1  # the memory itself is waited for besides
-    wait = v.rounds * (near + (v.lat_table if s.lut else 0)) * v.H + (0 if stays else v.block)
+    wait = v.rounds * (near + (v.lat_table if s.lut else 0)) * v.H
     wait += v.rounds * v.branch * v.H
     barriers = 2 * v.lat_barrier * v.H + v.lat_shared
     if s.mma == "none":  # a lane makes two outputs a block of 8 columns, from one of A and two weights through L1
-        fma, far = operand * v.N, FAR if explicit else 1
-        use = {"fma": fma / v.fma_rate, "shared": (FMA_WAVES * far * fma + out) * v.item / v.bw_S,
-               "issue": (FMA * fma / 32 + v.threads / 32 * PLANE * v.H) / v.sub}  # fmt: skip
+        fma, far, weights = operand * v.N, FAR if explicit else 1, WEIGHTS / v.held
+        use = {"fma": fma / v.fma_rate, "shared": (FMA_WAVES * (1 + weights) * far * fma + out) * v.item / v.bw_S,
+               "issue": (FMA * (1 + weights) * fma / 32 + v.threads / 32 * PLANE * v.H) / v.sub}  # fmt: skip
         return Work((fill, use, *points(v, out)), wait + barriers, loaded, read)
     table = v.fragments * v.threads
     use = {

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sparsegen.cost.terms import ILP
-from sparsegen.families.base import NO_DATA, Geometry, Num, Work, fused_k, up
+from sparsegen.families.base import Geometry, Num, Work, fused_k, up
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import StencilSchedule
@@ -15,7 +15,7 @@ from sparsegen.schedule import StencilSchedule
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
 
-RIM, AXES, USED = "all", (1, 2), NO_DATA
+RIM, AXES = "all", (1, 2)
 #: Rows of a block where neither the schedule nor a field says how many.
 ROWS = 512
 #: Warp instructions of a row (its index, the ring's slot, wait and commit, two syncs, two guards), of a piece that is
@@ -80,6 +80,9 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     return max(64, max(box, star) if fp.full is None else box if fp.full else star)
 
 
+used = registers
+
+
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
     """Geometry refuses what does not fit a strip; nothing else is asked."""
 
@@ -137,5 +140,5 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
         "issue": lanes * instructions / v.sub,
     }
     row = v.through / 2 * v.lat_shared + v.plain * v.lat_dram  # it is read; results cross the lanes on their way out
-    wait = rows * row + v.lat_dram + v.block
+    wait = rows * row + v.lat_dram
     return Work((use,), wait, element, rows / v.R, turns=rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sparsegen.families.base import COPY_WAVES, NO_DATA, Geometry, Num, Work, check_mma, fused_k, keep, mma_values, up
+from sparsegen.families.base import COPY_WAVES, Geometry, Num, Work, check_mma, fused_k, keep, mma_values, up
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import MMA, RANGES, StencilSchedule
@@ -13,12 +13,12 @@ from sparsegen.schedule import MMA, RANGES, StencilSchedule
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
 
-RIM, AXES, USED = "all", (1,), NO_DATA
+RIM, AXES = "all", (1,)
 filled = keep
 #: Outputs of a product in a run, and elements left out after each run (ir/passes/toeplitz.py).
 SEGMENT, PAD = 8, 4
 #: Time of the memory for blocks that stay, over that for blocks of one tile each (tests/cost/measured.py).
-STATIC = 1.06
+STATIC = 1.08
 #: Independent instructions of a warp that overlap: few, a run's products wait for each other; fitted.
 ILP = 1.2
 #: Clocks that the warps of a block wait for each other, tile by tile; fitted.
@@ -58,6 +58,9 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     sums = g.m // 2 * min(s.products, g.n_tiles)
     need = base + 2 * g.fragments + sums + more * max(0, s.products - few)
     return max(need, least_many if s.products > few else least)
+
+
+used = registers
 
 
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:

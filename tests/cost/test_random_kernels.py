@@ -1,4 +1,4 @@
-"""The cost model against 4144 random kernels on one H200: how near it is, and that each of its parts earns its place.
+"""The cost model against 5852 kernels on one H200: how near it is, and that each of its parts earns its place.
 
 A part is switched off by setting its figures to what they would be without it; then the mean |log(predicted /
 measured)| over the families that use it must grow.  Parts that these kernels do not decide are in UNDECIDED, with why.
@@ -18,6 +18,7 @@ import pytest
 from sparsegen.bench.regret import rank_correlation
 from sparsegen.cost import terms, total
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.families import stencil2row
 from sparsegen.families.base import Work
 from sparsegen.products import cost as product_model
 from sparsegen.schedule import FAMILIES
@@ -35,8 +36,14 @@ def kernels(*families: str) -> tuple[Kernel, ...]:
 
 def errors(found: tuple[Kernel, ...], profile: DeviceProfile = H200) -> Any:
     """log(predicted / measured) of each."""
-    total._rest_time.cache_clear()
+    forget()
     return np.array([k.error(profile) for k in found])
+
+
+def forget() -> None:
+    """What the model remembers of the figures as they were."""
+    total._rest_time.cache_clear()
+    total._padded_time.cache_clear()
 
 
 @cache
@@ -54,21 +61,21 @@ def spread(*families: str) -> tuple[float, float]:
 
 def test_near_all() -> None:
     found = spread()
-    assert len(kernels()) >= 4100 and found[0] <= 0.08 and found[1] <= 0.25
+    assert len(kernels()) >= 5800 and found[0] <= 0.07 and found[1] <= 0.22
 
 
 @pytest.mark.parametrize(
     ("family", "count", "median", "most"),
     [
-        ("direct", 105, 0.085, 0.29),
-        ("tiled", 295, 0.085, 0.29),
-        ("stencil2row", 1397, 0.12, 0.31),
-        ("stream", 403, 0.035, 0.135),
-        ("patches", 46, 0.06, 0.13),
-        ("column", 415, 0.065, 0.20),
-        ("toeplitz", 338, 0.085, 0.225),
-        ("lowrank", 89, 0.105, 0.335),
-        ("bitmap", 938, 0.06, 0.175),
+        ("direct", 197, 0.08, 0.26),
+        ("tiled", 515, 0.065, 0.19),
+        ("stencil2row", 2038, 0.11, 0.28),
+        ("stream", 476, 0.035, 0.135),
+        ("patches", 71, 0.05, 0.12),
+        ("column", 652, 0.065, 0.18),
+        ("toeplitz", 458, 0.075, 0.185),
+        ("lowrank", 101, 0.105, 0.225),
+        ("bitmap", 1226, 0.055, 0.155),
         ("vector", 109, 0.045, 0.14),
         ("dense", 9, 0.19, 0.36),
     ],
@@ -89,13 +96,14 @@ def test_the_order_of_each_problem_and_the_first_of_it() -> None:
     cases = defaultdict[tuple[bool, str], list[tuple[float, float]]](list)
     for k, error in zip(kernels(), usual(), strict=True):
         stencil = k.family in FAMILIES
-        cases[stencil, k.case].append((k.seconds * np.exp(error), k.seconds))
+        if k.whole:
+            cases[stencil, k.case].append((k.seconds * np.exp(error), k.seconds))
     for stencil in (True, False):
         found = [points for (kind, _), points in cases.items() if kind == stencil]
         assert len(found) >= 40
         assert np.median([rank_correlation(*zip(*points, strict=True)) for points in found]) >= 0.9
         regrets = [min(points)[1] / min(seconds for _, seconds in points) for points in found]
-        assert np.median(regrets) <= 1.01 and np.quantile(regrets, 0.9) <= 1.10
+        assert np.median(regrets) <= 1.025 and np.quantile(regrets, 0.9) <= 1.10
 
 
 # ------------------------------------------------------------------------------------------ parts, and doing without
@@ -142,6 +150,7 @@ STENCIL_TERMS: dict[str, tuple[tuple[str, ...], Patches | dict[str, Any]]] = {
     "issue": (EVERY, without(unit="issue")),
     "latency": (EVERY, without(latency=0)),
     "fetch": (EVERY, without(turns=0)),
+    "start": (("direct", "tiled", "stencil2row", "lowrank"), figures(MODEL, APART=0.0)),
     "setup": (("stencil2row", "patches", "toeplitz", "lowrank"), without(setup=0)),
     "exposed": (EVERY, without(share=1e9)),
     "edge": (TILES, figures(MODEL, EDGE=0.0)),
@@ -168,17 +177,17 @@ PRODUCT_TERMS: dict[str, tuple[tuple[str, ...], Patches | dict[str, Any]]] = {
 #: Module -> its figures, each with the value that does without it.
 OWN: dict[str, dict[str, Any]] = {
     "column": {"TURN": 0, "LINE": 0, "LEVEL": 0, "MASK": 0, "MIRROR": 0, "STATIC": 1, "STATIC_ODD": 1, "ILP": 1,
-               "CHAIN": 0, "CHAIN_LEVEL": 0, "CHAIN_MASK": 0, "COPY_WAVES": 1, "NARROW_WAVES": 0},
+               "CHAIN": 0, "CHAIN_MASK": 0, "COPY_WAVES": 1, "THROUGH": 0, "SINGLE": 0},
     "direct": {"POINT": 0, "ROW": 0, "EDGE_ROW": 0, "WARP": 0, "ILP": terms.ILP, "UNALIGNED": 1},
     "lowrank": {"STATIC": 1, "ILP": terms.ILP, "NARROW": 0, "MULTIPLY": 0, "COPY": 0, "STORE": 0, "EDGE": 0,
                 "COPY_WAVES": 1},
     "patches": {"STATIC": 1, "TURN": 0, "MULTIPLY": 0, "COPY": 0, "STORE": 0, "COPY_WAVES": 1},
-    "stencil2row": {"USED": {}, "LUT_WAIT": 0, "LUT_WAIT_FAR": 0, "SYNC": 0,
+    "stencil2row": {"USED": dict.fromkeys(stencil2row.USED, 1.0), "LUT_WAIT": 0, "LUT_WAIT_FAR": 0, "SYNC": 0,
                     "FILL": dict.fromkeys(("lut", "computed", "predicate"), 0),
                     "COPY": 0, "PLANE": 0, "OPERAND": 0, "MULTIPLY": 0, "SMALL": 0, "FMA": 0, "RAW": 0,
-                    "FMA_WAVES": 0, "FAR": 1, "BRANCH": 0, "IN_FLIGHT_SHARED": 1},
+                    "FMA_WAVES": 0, "WEIGHTS": 0, "FAR": 1, "BRANCH": 0, "IN_FLIGHT_SHARED": 1},
     "stream": {"TURN": 0, "PIECE": 0, "OWN": 0, "SHUFFLE": 0, "ILP": 1},
-    "tiled": {"COPY": 0, "LOAD": 0, "TILE": 0, "EDGE": 0, "COPY_WAVES": 1},
+    "tiled": {"TOGETHER": 0, "COPY": 0, "LOAD": 0, "TILE": 0, "EDGE": 0, "COPY_WAVES": 1},
     "toeplitz": {"STATIC": 1, "ILP": terms.ILP, "READ": 0, "MULTIPLY": 0, "STORE": 0, "TILE": 0, "COPY_WAVES": 1},
 }  # fmt: skip
 #: Figures that families share: which, and the value that does without.
@@ -187,7 +196,7 @@ SHARED: dict[str, tuple[tuple[str, ...], float]] = {
     "STATIC": (STAY, 1.0),
     "WAITS": (("direct", "tiled", "stencil2row", "lowrank", "patches", "toeplitz"), 0.0),
     "ILP": (("tiled", "stencil2row", "patches"), 1.0),
-    "BLOCK": (("direct", "tiled", "stencil2row", "stream", "column", "lowrank"), 0.0),
+    "APART": (("direct", "tiled", "stencil2row", "lowrank"), 0.0),
     "RIM": (tuple(name for name in FAMILIES if name != "column"), 0.0),
 }
 PRODUCT_FIGURES: dict[str, float] = {
@@ -196,6 +205,7 @@ PRODUCT_FIGURES: dict[str, float] = {
 }  # fmt: skip
 PARTS: dict[str, tuple[tuple[str, ...], Patches | dict[str, Any]]] = {
     **{f"term {name}": part for name, part in STENCIL_TERMS.items()},
+    "terms.LOADED": (EVERY, figures("cost.terms", LOADED=1.0)),
     **{f"term of products {name}": part for name, part in PRODUCT_TERMS.items()},
     **{f"terms.{name}": (users, figures(MODEL, **{name: off})) for name, (users, off) in SHARED.items()},
     **{
@@ -210,18 +220,14 @@ _COUNTED = "counted with hardware counters; the others alone come a little neare
 _NEVER = "never the longest here: what else is counted is always longer"
 #: Parts without which the error does not grow here, and why.
 UNDECIDED: dict[str, str] = {
-    "term pitch": "its half sectors make a1 and t2o better (test_stencil_cost), tiled worse here",
+    "term setup": "a microsecond of the few kernels that stay for a short time",
+    "stencil2row.SYNC": _COUNTED,
     "term l2": _NEVER,
-    "term l1": f"{_NEVER}; it makes a6, a8 and a13 better (test_stencil_cost)",
-    "term fetch": _NEVER,
     "term of products ring": _NEVER,
     "column.MIRROR": "counted with hardware counters; without it neumann's 41 kernels come nearer",
-    "column.STATIC_ODD": "next to nothing beside the narrow copies of the same rows (NARROW_WAVES)",
-    "direct.WARP": "14 clocks a warp; a little worse with it",
     "lowrank.STATIC": "rings are not searched, none is here; measured by hand they are predicted 13 % too slow",
     "stencil2row.FAR": "transform=explicit is not searched; see its one measured kernel (test_stencil_cost)",
     "stencil2row.BRANCH": "before sm_90 only: the paper's order on the A100",
-    "tiled.LOAD": _COUNTED,
     "toeplitz.READ": _COUNTED,
     "toeplitz.MULTIPLY": _COUNTED,
     "toeplitz.STORE": _COUNTED,
@@ -240,7 +246,7 @@ def growth(name: str, patch: pytest.MonkeyPatch) -> float:
         patch.setattr(import_module(f"sparsegen.{module}"), figure, value)
     now = np.mean(np.abs(errors(kernels(*families), profile)))
     patch.undo()
-    total._rest_time.cache_clear()
+    forget()
     return float(now - np.mean(np.abs(usual(*families))))
 
 
