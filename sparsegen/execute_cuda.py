@@ -20,6 +20,7 @@ from sparsegen.backends.cuda.args import PackedArgs
 from sparsegen.backends.cuda.graph import GraphLaunch, TimeGraph
 from sparsegen.backends.cuda.runtime import Launch, Runtime, open_runtime
 from sparsegen.execute import SOURCE, TARGET, WORKSPACE, Plan, constant, launches
+from sparsegen.graphs import GRAPH_CHUNK, GRAPH_PASSES, GRAPH_SECONDS
 from sparsegen.inspection import Build, BuildCache
 from sparsegen.ir.types import Buffer
 from sparsegen.memory import DEVICE, room_for
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     from sparsegen.ir.module import Module
     from sparsegen.pipelines import Program
 
-#: A graph pays from this many passes on, for passes of at most this many seconds.
-GRAPH_PASSES, GRAPH_SECONDS = 8, 20e-6
-#: Passes in a graph at most: what is left over is launched one by one.
-GRAPH_CHUNK = 64
 _SOURCE, _TARGET, _FIRST = 0, 1, 2
 
 

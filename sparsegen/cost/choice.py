@@ -9,7 +9,7 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.search import order
 from sparsegen.cost.stencil import Cost, evaluate, fma_rate, misses, points
 from sparsegen.cost.terms import REACH, STARTING
-from sparsegen.cost.total import cheapest, total_time, whole_time
+from sparsegen.cost.total import GRAPH_SAVES, cheapest, total_time, whole_time
 from sparsegen.families import named
 from sparsegen.families.base import Geometry, keep
 from sparsegen.footprint import Footprint
@@ -28,8 +28,9 @@ class Floors:
         self.fp, self.shape, self.device = fp, shape, device
         self._cells = math.prod(shape)
         moved = 2 * self._cells * fp.itemsize * misses(shape, fp, device)
-        #: Of any pass: the launch, and the grid read and written once.
-        self.memory = SLACK * (STARTING * device.launch_s + moved / (REACH * device.bw_global))
+        #: Of any pass: its start, from a graph, and the grid read and written once.
+        self._start = SLACK * (1 - GRAPH_SAVES) * STARTING * device.launch_s
+        self.memory = self._start + SLACK * moved / (REACH * device.bw_global)
 
     def multiply(self, s: StencilSchedule) -> float:
         """The launch and the multiply-adds of the weights that are not zero, on the CUDA cores of a full GPU."""
@@ -37,7 +38,7 @@ class Floors:
         if "mma" in FAMILIES[s.family] and s.mma != "none":
             return 0.0
         work = self._cells * points(fp, s.fuse) * (s.levels if s.levelled else 1)
-        return SLACK * (STARTING * d.launch_s + work / (fma_rate(fp, d) * d.sms * d.clock))
+        return self._start + SLACK * work / (fma_rate(fp, d) * d.sms * d.clock)
 
     def tensor(self, s: StencilSchedule, g: Geometry) -> float:
         """The launch and the mma of all tiles; nothing where the tile is chosen for the field, or mma has no cycles."""
@@ -47,7 +48,7 @@ class Floors:
         sizes = zip(self.shape[-2:], (g.rows, g.cols), strict=True)
         tiles = math.prod(-(-n // size) for n, size in sizes) * math.prod(self.shape[:-2])
         cycles = sum(n * d.cpi[shape] for shape, n in g.mmas) / d.sub_cores
-        return SLACK * (STARTING * d.launch_s + tiles * cycles / (d.sms * d.clock))
+        return self._start + SLACK * tiles * cycles / (d.sms * d.clock)
 
 
 def choose(

@@ -9,7 +9,8 @@ import numpy as np
 
 from sparsegen.backends.cuda.graph import GraphLaunch
 from sparsegen.execute import HostField
-from sparsegen.execute_cuda import GRAPH_CHUNK, GRAPH_PASSES, GRAPH_SECONDS, CudaExecutor
+from sparsegen.execute_cuda import CudaExecutor
+from sparsegen.graphs import GRAPH_CHUNK, GRAPH_PASSES, GRAPH_SECONDS
 from sparsegen.inspection import Build, BuildCache
 from sparsegen.ir.op_update import Update as Op
 from sparsegen.memory import DEVICE, room_for
