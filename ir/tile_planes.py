@@ -37,7 +37,7 @@ class Planes(Op):
     pieces of ``vector`` cells that lie side by side in its lanes, so there is no barrier.  Cells outside the ``extent``
     wrap where ``sides`` are periodic, else they are any cell.
     ``kept`` and ``outside`` are masks of this thread's cells (bit line * columns + column): those that a frozen side of
-    the two fastest axes keeps, and those beyond a dirichlet one.
+    the two fastest axes keeps (``keep`` rows or columns from it), and those beyond a dirichlet one.
     """
 
     values: Buffer = declare()
@@ -55,6 +55,7 @@ class Planes(Op):
     extent: tuple[int, ...] = attr()
     pitch: int = attr()
     sides: Sides = attr()
+    keep: tuple[int, int] = attr()
     vector: int = attr()
     body: tuple[Op, ...] = region()
 
@@ -70,8 +71,8 @@ class PlaneLevels(Op):
     ``values`` is the plane that has become complete at the last level.  Columns come from neighbouring lanes, rows from
     neighbouring warps through ``edges``.
 
-    ``sides`` not empty: the border holds at every level (radius 1 only): outside, dirichlet's cells are set and
-    neumann's are read from the edge cell; cells that a frozen side keeps pass through.
+    ``sides`` not empty: the border holds at every level: outside, dirichlet's cells are set and neumann's are read from
+    the edge cell (radius 1 only); cells that a frozen side keeps pass through.
     """
 
     values: Buffer = buffer(writes=True)

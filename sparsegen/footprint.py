@@ -30,7 +30,7 @@ class Footprint:
     fused steps (two axes), up to the first above MAX_RANK; ``planes``: points of each plane of such weights that has
     any (three axes); ``fusable``: most steps whose fused weights neither overflow nor lose precision, and ``lost``:
     what one more would lose of their size (infinite: it overflows); ``taps``: where the weights that are not zero lie,
-    as flat indices into that cube (empty: not known).
+    as flat indices into that cube (empty: not known); ``reflected``: some side is neumann.
     """
 
     k: int
@@ -45,6 +45,7 @@ class Footprint:
     fusable: int = 1 << 16
     lost: float = 0.0
     taps: tuple[int, ...] = ()
+    reflected: bool = False
 
     @classmethod
     @lru_cache(maxsize=256)
@@ -61,7 +62,8 @@ class Footprint:
         star, k = stencil.kind == "star", max(w.shape)
         cube = np.pad(w, [((k - n) // 2,) * 2 if n > 1 or axes > 1 else (0, 0) for n in w.shape])
         taps = tuple(int(i) for i in np.flatnonzero(cube))
-        return cls(k, points, stencil.dtype, axes, kind, mirrored, star, ranks, planes, fusable, lost, taps)
+        return cls(k, points, stencil.dtype, axes, kind, mirrored, star, ranks, planes, fusable, lost, taps,
+                   any(side.kind == "neumann" for pair in stencil.sides for side in pair))  # fmt: skip
 
     @property
     def radius(self) -> int:

@@ -139,8 +139,8 @@ class _Plane:
 
     def _kept(self, i: int, z: Expr) -> Expr:
         """Whether a frozen side keeps cell ``i`` of plane ``z``."""
-        out = [z.lt(1)] if self._kind(0, 0) == "frozen" else []
-        out += [z.ge(self.op.extent[0] - 1)] if self._kind(0, 1) == "frozen" else []
+        out = [z.lt(self.rz)] if self._kind(0, 0) == "frozen" else []
+        out += [z.ge(self.op.extent[0] - self.rz)] if self._kind(0, 1) == "frozen" else []
         if "frozen" in {self._kind(axis, high) for axis in (1, 2) for high in (0, 1)}:
             out.append(self._bit(self.op.kept, i))
         return any_of(*out)
@@ -235,9 +235,11 @@ class _Plane:
             return
         for i in range(self.op.values.size):
             values = {k: self._given(k, *divmod(i, self.per_lane)) for k in range(1, 2 * self.rz + 1)}
-            kept = self._kept(i, self.z)
-            if kept != FALSE:
-                values[self.rz] = b.select(b.let("kept", kept), self.own[i], values[self.rz])
+            for k in range(1, self.rz + 1):  # of planes that have passed, their own values stay
+                kept = self._kept(i, self.z - (self.rz - k))
+                if kept != FALSE:
+                    own = self.own[i] if k == self.rz else b.ld(self.op.sums, self._sum(k, i), hint="s")
+                    values[k] = b.select(b.let("kept", kept), own, values[k])
             for k, value in values.items():
                 b.st(self.op.sums, self._sum(k - 1, i), value)
 

@@ -106,15 +106,16 @@ def planes(cx: Context, op: p.Planes) -> None:
 
 
 def _mask(cx: Context, op: p.Planes, kind: str) -> Expr:
-    """The thread's cells within a radius of 1 of a frozen side, or beyond a dirichlet one, of the two fastest axes."""
-    per_lane, reach = op.values.size // op.lines, int(kind == "frozen")
+    """The thread's cells that a frozen side of the two fastest axes keeps, or those beyond a dirichlet one."""
+    per_lane = op.values.size // op.lines
     (_, ny, nx), (_, y, x) = op.extent, map(cx.resolve, op.at)
     rows = [y - op.lead[0] + cx.warp * op.lines + line for line in range(op.lines)]
     columns = [x - op.lead[1] + cx.lane * per_lane + c for c in range(per_lane)]
     mask = as_expr(0)
     for i, (row, column) in enumerate(product(rows, columns)):
         hit = []
-        for at, n, (low, high) in ((row, ny, op.sides[1]), (column, nx, op.sides[2])):
+        for at, n, (low, high), keep in zip((row, column), (ny, nx), op.sides[1:], op.keep, strict=True):
+            reach = keep if kind == "frozen" else 0
             hit += [at.lt(reach)] if low[0] == kind else []
             hit += [at.ge(n - reach)] if high[0] == kind else []
         mask = mask + select(any_of(*hit), 1 << i, 0)

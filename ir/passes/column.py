@@ -46,11 +46,11 @@ class Column:
         step = size[0] - 2 * lead[0], size[1] - 2 * lead[1]
         # a side that no tap crosses has no say: along such an axis nothing outside is read, and nothing is kept
         sides = tuple(pair if r else _PERIODIC for pair, r in zip(op.sides, op.radius, strict=True))
-        bordered = any(pair[0][0] != "periodic" for pair in sides)
-        if min(step) <= 0 or max(ry - self.lines, rx - piece) > 0 or (bordered and max(op.radius) > 1):
+        mirrored = any(side[0] == "neumann" for pair in sides for side in pair)
+        if min(step) <= 0 or max(ry - self.lines, rx - piece) > 0 or (mirrored and max(op.radius) > 1):
             raise ScheduleError(
                 f"{levels} levels of radius {op.radius} leave nothing of {size[0]} rows and {size[1]} columns, reach "
-                "beyond the neighbouring thread, or cross a border that is not periodic by more than one cell",
+                "beyond the neighbouring thread, or cross a mirrored border by more than one cell",
                 hint="take fewer levels, or more warps or lines; direct takes any radius",
             )
         u, out = field(op, "u"), field(op, "out")
@@ -79,8 +79,10 @@ class Column:
                 )  # fmt: skip
 
             at = (loop.at[0] - above + turn, *loop.at[1:])
-            last = (levels - 1) * lag + 2  # planes from the one that the last level completes to the first one's
-            before, window = (last, *lead), (last + 2, *size)
+            # planes from the first cells that matter to the one that the last level completes, to the first level's,
+            # and to those that a frozen side behind it keeps
+            last = (levels - 1) * lag + 2 * rz
+            before, window = (last, *lead), (last + 1 + rz, *size)
 
             def near(axes: tuple[int, ...], border: Op, inside: Op) -> Op:
                 """The border's work where the window touches a side of these axes that is not periodic."""
@@ -99,7 +101,7 @@ class Column:
             )  # fmt: skip
             stream = tp.Planes(
                 plane, turn, kept, outside, ring, u, loop.at, self.planes + delay, above, lead, self.lines, self.stages,
-                op.shape, op.pitch[0], sides, vector(op.pitch[0], piece), (work, store), loc=op.loc,
+                op.shape, op.pitch[0], sides, (ry, rx), vector(op.pitch[0], piece), (work, store), loc=op.loc,
             )  # fmt: skip
             return [t.Registers(sums, loc=op.loc), t.Registers(planes, loc=op.loc), stream]
 

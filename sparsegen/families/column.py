@@ -83,7 +83,8 @@ used = registers
 
 
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
-    """A border that is not periodic holds at every level for a reach of one cell at most; its masks have 31 bits."""
+    """A border that is not periodic holds at every level of one step, a mirrored one for a reach of one cell; its masks
+    have 31 bits."""
     if s.lines * g.per_x > 31:
         raise ScheduleError(
             f"lines={s.lines} of {g.per_x} columns are {s.lines * g.per_x} cells a thread; 31 fit", hint="lower lines"
@@ -93,9 +94,10 @@ def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile)
             f"{s.family} keeps the planes of all levels as they are stored, the stencil is {fp.dtype} and sums in f32",
             hint="choose direct",
         )
-    if fp.boundary != "periodic" and g.radius > 1:
+    if fp.boundary != "periodic" and g.radius > 1 and (fp.reflected or s.fuse > 1):
         raise ScheduleError(
-            f"{s.family} reaches {g.radius} cells across a border that is not periodic; it can reach one",
+            f"{s.family} reaches {g.radius} cells across a border that is "
+            + ("mirrored; it can reach one" if fp.reflected else "not periodic by fused steps"),
             hint="set fuse=1" if fp.radius == 1 else "choose direct",
         )
 

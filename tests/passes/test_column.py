@@ -63,6 +63,19 @@ def test_every_boundary_at_every_level(kind: str, boundary: BoundarySpec) -> Non
     run(s, "column levels=3 lines=2 warps=6 planes=9 stages=2", (17, 13, 131))
 
 
+@pytest.mark.parametrize("boundary", [
+    frozen, dirichlet(0.5), {0: periodic, 1: frozen, 2: periodic}, {0: frozen, 1: periodic, 2: dirichlet(0.2)},
+    {0: (frozen, dirichlet(1.5)), 1: (frozen, dirichlet(0.3)), 2: (dirichlet(-1.0), frozen)},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize(("kind", "radius"), [("star", 2), ("star", 3), ("box", 2)])
+def test_borders_that_wider_stencils_cross(kind: str, radius: int, boundary: BoundarySpec) -> None:
+    """What a frozen side keeps passes through all planes that give to it; a level's border is as wide as its reach."""
+    s = stencil(kind, radius, boundary, "f64" if radius < 3 else "f32")
+    run(s, "column levels=1 lines=3 warps=4 planes=7 stages=3", (11, 9, 70))
+    run(s, "column levels=2 lines=3 warps=6 planes=9 stages=2", (17, 13, 131))
+    run(s, "column levels=2 lines=3 warps=6 stages=2", (9, 8, 66))
+
+
 @pytest.mark.parametrize("line", [
     "column levels=2 lines=2 warps=5 stages=2",
     "column levels=2 fuse=2 lines=3 warps=6 stages=3",
@@ -126,7 +139,8 @@ def test_the_border_is_a_branch_of_its_own() -> None:
 @pytest.mark.parametrize(("line", "kind", "radius", "boundary", "what"), [
     ("column levels=4 lines=2 warps=4", "star", 1, periodic, "leave nothing"),
     ("column levels=1 lines=2 warps=8", "star", 3, periodic, "beyond the neighbouring thread"),
-    ("column levels=1 lines=2 warps=8", "star", 2, frozen, "it can reach one"),
+    ("column levels=1 lines=2 warps=8", "star", 2, {0: frozen, 1: neumann, 2: frozen}, "mirrored; it can reach one"),
+    ("column fuse=2 levels=1 lines=2 warps=8", "box", 1, dirichlet(0.5), "not periodic by fused steps"),
     ("column fuse=2 levels=1 lines=2 warps=8", "box", 1, neumann, "it can reach one"),
 ])  # fmt: skip
 def test_refusals(line: str, kind: str, radius: int, boundary: BoundarySpec, what: str) -> None:

@@ -159,9 +159,10 @@ class _Column:
     def _levels(self, tally: Tally) -> None:
         """The levels of every turn, by the border that its window reaches."""
         s, (_, by, bx) = self.p.schedule, self.blocks
-        behind = (s.levels - 1) * self.lag + 2  # planes from the one that the last level completes to the first one's
+        rz = self.radius[0]
+        behind = (s.levels - 1) * self.lag + 2 * rz  # planes from the first that matters to the first level's
         turn = self._starts(0)[:, None] + np.arange(self.size[0])
-        deep = self._reaches(0, turn - behind, behind + 2)
+        deep = self._reaches(0, turn - behind, behind + 1 + rz)
         inner = prod(int((~self._reaches(axis, self._starts(axis), self.size[axis])).sum()) for axis in (1, 2))
         block = Block(s.warps, s.lines, self.piece, self.f.shape, self.lead, self.step, self.blocks)
         for sides, turns in (
@@ -169,7 +170,9 @@ class _Column:
             ((PERIODIC, *self.sides[1:]), int((~deep).sum()) * (by * bx - inner)),
             ((), int((~deep).sum()) * inner),
         ):
-            level = Level(self.f.taps, self.radius, block, sides, self.star, never_kept(block, sides), self.f.sums)
+            level = Level(
+                self.f.taps, self.radius, block, sides, self.star, never_kept(block, sides, self.radius), self.f.sums
+            )
             level.turn(tally, turns * s.warps * s.levels)
             for plane, image in ((0, level.image_before), (self.f.shape[0] - 1, level.image_behind)):
                 hits = sum(int((deep & (turn - n * self.lag == plane)).sum()) for n in range(s.levels))

@@ -47,7 +47,7 @@ class Block:
         return low, low + (self.blocks[axis] - 1) * self.step[axis] + (threads - 1) * own
 
 
-def never_kept(block: Block, sides: Sides) -> frozenset[int]:
+def never_kept(block: Block, sides: Sides, radius: Offset) -> frozenset[int]:
     """A thread's cells that no frozen side of the two fastest axes ever keeps, so far as bounds tell.
 
     In the kernel the cells that are kept are the bits of a number, of which the compiler knows the lowest and the
@@ -58,11 +58,11 @@ def never_kept(block: Block, sides: Sides) -> frozenset[int]:
         some, sure = [False], [False]
         for axis, pair in enumerate(sides[1:], 1):
             low, high = block.span(axis, place[axis - 1])
-            n = block.shape[axis]
+            near, far = radius[axis], block.shape[axis] - radius[axis]
             if pair[0][0] == "frozen":
-                some, sure = [*some, low < 1], [*sure, high < 1]
+                some, sure = [*some, low < near], [*sure, high < near]
             if pair[1][0] == "frozen":
-                some, sure = [*some, high >= n - 1], [*sure, low >= n - 1]
+                some, sure = [*some, high >= far], [*sure, low >= far]
         may, must = may | any(some) << bit, must | any(sure) << bit
     return frozenset(i for i in range(block.cells) if may >> i == must >> i and not may >> i & 1)
 
@@ -89,7 +89,7 @@ class Level:
         # what completes a star's plane is done before neighbours are asked
         late = [*(tap for tap in self.taps if not self.star or tap[0] < rz), *images]
         tally.issue("shfl", times * len(self._shuffled(late)))
-        kept = self._kept * (2 if rz else 1)  # of the plane itself, and of the one that it completes
+        kept = self._kept * (rz + 1)  # of the plane itself, and of those before it that it gives to
         tally.issue(f"select.{self.dtype}", times * (self._outside * cells + self._mirrored(self.taps) + kept))
         tally.request("st.shared", _LANES[None] * 16, 16, times=times * 2 * ry)
         tally.request("ld.shared", _LANES[None] * 16, 16, times=times * self._rows_beyond(late))

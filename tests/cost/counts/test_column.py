@@ -35,6 +35,21 @@ def test_a_frozen_side_that_only_some_cells_can_touch() -> None:
              for shape in ((5, 3, 7), (4, 11, 64))])  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+@pytest.mark.parametrize("kind", ["star", "box"])
+def test_borders_that_wider_stencils_cross(kind: str, dtype: str) -> None:
+    w = np.random.default_rng(3).uniform(0.3, 1.3, (5, 5, 5))
+    if kind == "star":
+        w[np.count_nonzero(np.indices(w.shape) - 2, axis=0) > 1] = 0.0
+    sides = (frozen, dirichlet(0.5), {0: (frozen, dirichlet(1.5)), 1: (frozen, dirichlet(0.3)), 2: (frozen, frozen)},
+             {0: frozen, 1: periodic, 2: dirichlet(0.2)})  # fmt: skip
+    lines = (("column levels=1 lines=3 warps=4 planes=7 stages=3", (11, 9, 70)),
+             ("column levels=2 lines=3 warps=6 planes=9 stages=2", (17, 13, 131)),
+             ("column levels=2 lines=3 warps=6 stages=2", (9, 8, 66)))  # fmt: skip
+    assert not wrong([(Stencil.from_weights(w / w.sum(), b, dtype=dtype), shape, Schedule.parse(line))
+                      for b in sides for line, shape in lines])  # fmt: skip
+
+
 @pytest.mark.parametrize("shape", [(768, 768, 768), (769, 767, 770)])
 def test_large_fields_take_no_longer(shape: tuple[int, int, int]) -> None:
     s = Stencil.from_weights(np.full((3, 3, 3), 1 / 27), frozen)
