@@ -40,7 +40,7 @@ REASONS: dict[str, str] = {
     "setup": "a block that stays loads its weights into registers once, from a table in the order of the fragments",
     "transform": "stencil2row in global memory: a launch of its own that reads the grid and writes A and B",
     "exposed": "what the resident blocks cannot overlap: work of all units but the binding one, and latency, over b; "
-    "or the memory's rest while all of them are past their loads",
+    "or the memory's rest while all of them are past their loads, or phases that all blocks of a first wave are in",
     "edge": "tiles that touch a border map each index; blocks that stay meet them unevenly",
     "rim": "cells that time fusion gets wrong near a border: a launch of small tiles that does the steps one by one",
     "launch": "starting the kernels",
@@ -154,6 +154,9 @@ def equations(s: StencilSchedule, v: Any, max_: Any, min_: Any, ceil_: Any) -> t
     latency = work.latency * scale
     own = 0 if stays or not work.waits else memory * work.read / (work.read + 1)  # a block waits for what it reads
     exposed = max_(0, serial * scale + latency + own - bound) / max_(1, b * work.share)
+    if not stays:  # blocks that start together go through their phases together: those of later waves do not
+        apart = 1 + (max_(1, b * work.share) - 1) * (1 - 1 / max_(1, per_sm / b))
+        exposed = max_(exposed, max_(0, serial * scale + own - bound) / apart)
     if work.queues:  # blocks that load first and then do the rest meet in two queues, of which one is empty at times
         rest = serial * scale + latency
         ratio = min_(min_(memory, rest) / max_(memory, rest), EVEN)

@@ -16,7 +16,7 @@ from sparsegen.rows import padded_pitch
 from sparsegen.schedule import StencilSchedule
 
 #: Share of a pass's start that a CUDA graph saves; fitted on one H200 (tests/cost/random_kernels.py).
-GRAPH_SAVES = 0.54
+GRAPH_SAVES = 0.6
 
 
 def total_time(cost: Cost, steps: int) -> float:
@@ -34,22 +34,19 @@ def whole_time(cost: Cost, steps: int) -> float:
     """Predicted seconds of the passes of ``steps`` time steps that are no rest.
 
     All but the first and the last one of a call go between padded rows, where those of packed arrays do not start at
-    16-byte boundaries; they are priced so.  A graph starts short passes sooner than the host does.
+    16-byte boundaries; they are priced so.  Of many short passes a graph starts an even number, all but the first of a
+    call (and the last, if it alone leaves padded rows): sooner than the host does.
     """
     passes, rest = divmod(steps, cost.steps_per_launch)
-    graph = passes >= GRAPH_PASSES and cost.time <= GRAPH_SECONDS
-    saved = passes * GRAPH_SAVES * cost.values["t_launch"] if graph else 0.0
-    return _passes_time(cost, passes, rest) - saved
-
-
-def _passes_time(cost: Cost, passes: int, rest: int) -> float:
-    """Seconds of passes that are launched one by one."""
-    between = passes - 1 - (not rest)
     pitch = padded_pitch(cost.shape, cost.footprint.itemsize, cost.shape[-1], passes + bool(rest))
-    if between < 1 or not pitch:
-        return passes * cost.time
-    inner = _padded_time(cost.schedule, cost.footprint, cost.shape, cost.profile, pitch)
-    return (passes - between) * cost.time + between * inner
+    alike = passes - (not rest) - bool(pitch)  # passes with the same program, between fields of the workspace
+    time = passes * cost.time
+    if pitch and alike > 0:
+        inner = _padded_time(cost.schedule, cost.footprint, cost.shape, cost.profile, pitch)
+        time += alike * (inner - cost.time)
+    if alike >= GRAPH_PASSES - 2 and cost.time <= GRAPH_SECONDS:
+        time -= alike // 2 * 2 * GRAPH_SAVES * cost.values["t_launch"]
+    return time
 
 
 @lru_cache(maxsize=1 << 14)
