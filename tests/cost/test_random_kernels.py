@@ -1,4 +1,4 @@
-"""The cost model against 5852 kernels on one H200: how near it is, and that each of its parts earns its place.
+"""The cost model against 7742 kernels on one H200: how near it is, and that each of its parts earns its place.
 
 A part is switched off by setting its figures to what they would be without it; then the mean |log(predicted /
 measured)| over the families that use it must grow.  Parts that these kernels do not decide are in UNDECIDED, with why.
@@ -61,23 +61,23 @@ def spread(*families: str) -> tuple[float, float]:
 
 def test_near_all() -> None:
     found = spread()
-    assert len(kernels()) >= 5800 and found[0] <= 0.07 and found[1] <= 0.22
+    assert len(kernels()) >= 7700 and found[0] <= 0.07 and found[1] <= 0.22
 
 
 @pytest.mark.parametrize(
     ("family", "count", "median", "most"),
     [
-        ("direct", 197, 0.08, 0.26),
-        ("tiled", 515, 0.065, 0.19),
-        ("stencil2row", 2038, 0.11, 0.28),
-        ("stream", 476, 0.035, 0.14),
-        ("patches", 71, 0.05, 0.12),
-        ("column", 652, 0.065, 0.18),
-        ("toeplitz", 458, 0.075, 0.185),
-        ("lowrank", 101, 0.105, 0.225),
-        ("bitmap", 1226, 0.055, 0.155),
-        ("vector", 109, 0.045, 0.14),
-        ("dense", 9, 0.19, 0.36),
+        ("direct", 228, 0.08, 0.245),
+        ("tiled", 659, 0.065, 0.205),
+        ("stencil2row", 2619, 0.105, 0.27),
+        ("stream", 667, 0.04, 0.145),
+        ("patches", 96, 0.05, 0.12),
+        ("column", 819, 0.07, 0.18),
+        ("toeplitz", 580, 0.07, 0.18),
+        ("lowrank", 154, 0.075, 0.19),
+        ("bitmap", 1752, 0.055, 0.15),
+        ("vector", 159, 0.06, 0.15),
+        ("dense", 9, 0.195, 0.37),
     ],
 )
 def test_near_each_family(family: str, count: int, median: float, most: float) -> None:
@@ -220,6 +220,7 @@ _COUNTED = "counted with hardware counters; the others alone come a little neare
 _NEVER = "never the longest here: what else is counted is always longer"
 #: Parts without which the error does not grow here, and why.
 UNDECIDED: dict[str, str] = {
+    "term l2": _NEVER,
     "stencil2row.SYNC": _COUNTED,
     "term of products ring": _NEVER,
     "column.MIRROR": "counted with hardware counters; without it neumann's 41 kernels come nearer",
