@@ -24,9 +24,11 @@ BORDER = {"periodic": (0.0, 0.0), "dirichlet": (1.0, 1.5), "frozen": (1.7, 3.5),
 #: chooses waits for many taps.  So that of 30 kernels none spills.
 WIDE = 4.0, 11.0
 #: Warp instructions of a plane (index, the ring's slot, wait and commit, the barrier, guards), of a line of it, and of
-#: a line at a level; of a border's masks for a cell at a level, and what a mirrored border's values take more.
-#: Counters of 45 generated kernels on one H200 (nvcc 13), within 6 %.
-TURN, LINE, LEVEL, MASK, MIRROR = 68.0, 5.0, 4.6, 4.1, 11.4
+#: a line at a level.  Counters of 45 generated kernels on one H200 (nvcc 13), within 6 %.
+TURN, LINE, LEVEL = 68.0, 5.0, 4.6
+#: Warp instructions of a border's masks for a cell at a level, of windows that meet one, and what a mirrored border's
+#: values take more; fitted.
+MASK, MIRROR = 5.6, 3.4
 #: Where 16 bytes do not divide the rows: wavefronts for 128 bytes of results that cross the lanes through shared
 #: memory, in and out again; and warp instructions that copying and storing a cell alone takes more (SASS of two
 #: kernels, nvcc 13: 37 more for 4 cells, 116 for 12).
@@ -36,7 +38,7 @@ THROUGH, SINGLE = 2.0, 9.4
 STATIC, STATIC_ODD, ILP = 1.05, 1.09, 2.1
 #: Latencies of shared memory that a plane takes one after the other, and what each level with a border's masks adds;
 #: fitted.
-CHAIN, CHAIN_MASK = 9.0, 0.8
+CHAIN, CHAIN_MASK = 11.3, 1.1
 
 
 def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
@@ -149,7 +151,9 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     planes = v.warps * turns  # of a warp
     cells = v.lines * v.cols
     edge = 4 * v.T * (v.k // 2 if isinstance(v.k, int) else (v.k - 1) / 2) * v.cols  # elements sent and received
-    instructions = TURN + v.lines * LINE + cells * v.single + v.T * (v.lines * LEVEL + cells * (v.p + v.masks))
+    instructions = (
+        TURN + v.lines * LINE + cells * v.single + v.T * (v.lines * LEVEL + cells * (v.p + v.masks * v.touch))
+    )
     use = {
         "fma": planes * 32 * v.T * cells * v.p / v.fma_rate,
         "shared": planes * 32 * ((COPY_WAVES + 1 + v.through) * cells + edge + 2 * v.T * v.lines) * v.item / v.bw_S,
