@@ -4,9 +4,10 @@ What is counted, what is read and what is fitted: mma, FMA, bytes, bank conflict
 the rim's blocks are counted from the schedule; rates, bandwidths and latencies come from the profile.  The warp
 instructions and wavefronts of :mod:`sparsegen.families` are regressions on the hardware counters of 310 generated
 kernels (ncu, one H200, nvcc 13).  The figures at the end of :mod:`sparsegen.cost.terms` and those that a family calls
-fitted are fitted to the times of 3264 kernels of random problems (tests/cost/data; tests/cost/test_random_kernels.py
-holds what is left over, family by family, and that each figure earns its place).  No figure belongs to a single
-schedule, but STATIC stands for a loss whose cause no counter has shown yet, and L1_HOLD is longer than any latency.
+fitted are fitted to the times of 6500 kernels, most of random problems (tests/cost/data;
+tests/cost/test_random_kernels.py holds what is left over, family by family, and that each figure earns its place).  No
+figure belongs to a single schedule, but STATIC stands for a loss whose cause no counter has shown yet, and L1_HOLD is
+longer than any latency.
 
 The estimate of registers bounds the blocks of an SM, so that what is chosen here does not spill; spills of other
 schedules are not modelled.  Of boundaries the model knows one kind.  Neither the emulator nor the warp level is

@@ -155,8 +155,8 @@ def equations(s: StencilSchedule, v: Any, max_: Any, min_: Any, ceil_: Any) -> t
     own = 0 if stays or not work.waits else memory * work.read / (work.read + 1)  # a block waits for what it reads
     exposed = max_(0, serial * scale + latency + own - bound) / max_(1, b * work.share)
     if not stays:  # blocks that start together go through their phases together: those of later waves do not
-        apart = 1 + (max_(1, b * work.share) - 1) * (1 - 1 / max_(1, per_sm / b))
-        exposed = max_(exposed, max_(0, serial * scale + own - bound) / apart)
+        staggered = 1 + (max_(1, b * work.share) - 1) * (1 - 1 / max_(1, per_sm / b))
+        exposed = max_(exposed, max_(0, serial * scale + own - bound) / staggered)
     if work.queues:  # blocks that load first and then do the rest meet in two queues, of which one is empty at times
         rest = serial * scale + latency
         ratio = min_(min_(memory, rest) / max_(memory, rest), EVEN)
