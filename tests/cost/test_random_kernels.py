@@ -223,7 +223,7 @@ UNDECIDED: dict[str, str] = {
     "term l2": _NEVER,
     "stencil2row.SYNC": _COUNTED,
     "term of products ring": _NEVER,
-    "column.MIRROR": "counted with hardware counters; without it neumann's 41 kernels come nearer",
+    "column.MIRROR": "hardware counters see 11, the times 3 of it; neumann's kernels are as near without",
     "lowrank.STATIC": "rings are not searched, none is here; measured by hand they are predicted 13 % too slow",
     "stencil2row.FAR": "transform=explicit is not searched; see its one measured kernel (test_stencil_cost)",
     "stencil2row.BRANCH": "before sm_90 only: the paper's order on the A100",
