@@ -1,6 +1,7 @@
 # make demo       a heat problem, from Python to the best target of this machine
 # make test       every test that needs no GPU
 # make gpu-test   the tests that need one
+# make docs       tables, pictures and excerpts of the documents anew, from results and code that are here
 # make lint, make typecheck, make clean
 #
 # PYTHON=python3.12 picks the interpreter, VENV=.venv312 the environment, PYTEST_ARGS="-k name" what pytest runs,
@@ -21,7 +22,7 @@ TEST_EXTRAS := test$(if $(NVCC),,$(comma)nvcc)
 TOOLKIT := $(if $(NVCC),$(shell $(NVCC) --dryrun -x cu -c /dev/null 2>&1 | sed -n 's/^\#\$$ TOP=//p'))
 DEMO_EXTRAS := plot$(if $(NVCC),$(if $(HAVE_GPU),$(comma)cuda))
 
-.PHONY: demo test gpu-test lint typecheck clean
+.PHONY: demo test gpu-test docs lint typecheck clean
 .DELETE_ON_ERROR:
 
 # Where pycuda does not build, the demo says so and runs on the emulator.
@@ -35,6 +36,9 @@ test: $(VENV)/.stamp-$(TEST_EXTRAS)
 
 gpu-test: $(VENV)/.stamp-test,cuda
 	$(PY) -m pytest -m gpu --durations=15 $(PYTEST_ARGS)
+
+docs: $(VENV)/.stamp-$(TEST_EXTRAS)
+	for made in walkthrough render_tables fragment_tables counters_table; do $(PY) .ci/$$made.py || exit 1; done
 
 lint: $(VENV)/.stamp-dev
 	$(PY) -m ruff check .

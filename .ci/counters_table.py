@@ -1,4 +1,4 @@
-"""Fills the tables of docs/counters.md from docs/counters.json; ``--check`` only says whether they are current.
+"""Fills the tables of docs/counters.md from docs/counters.json.xz; ``--check`` only says whether they are current.
 
 The JSON is what ``python -m tests.gpu.counters --out FILE`` writes on a machine with a GPU and ncu.
 """
@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "docs" / "counters.json"
+sys.path.insert(0, str(ROOT))
+
+from sparsegen.bench import packed  # noqa: E402
+
+SOURCE = ROOT / "docs" / "counters.json.xz"
 TARGET = ROOT / "docs" / "counters.md"
 MARK = re.compile(r"(<!-- counters:(\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 #: Heading -> the quantity of tests/gpu/counters.py.
@@ -77,7 +81,7 @@ def differences(found: dict[str, Any]) -> list[str]:
 def render(document: str) -> str:
     """The document with both tables made anew."""
     views = {"agreement": agreement, "differences": differences}
-    found = json.loads(SOURCE.read_text(encoding="utf-8")) if SOURCE.is_file() else None
+    found = json.loads(packed.read(SOURCE)) if SOURCE.is_file() else None
 
     def table(match: re.Match[str]) -> str:
         lines = ["*Not measured yet.*"] if found is None else views[match[2]](found)

@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT))
 
 from sparsegen.bench import compression, scatter  # noqa: E402
 from sparsegen.bench.picture import svg  # noqa: E402
-from sparsegen.bench.report import load, render  # noqa: E402
+from sparsegen.bench.report import load, render, results  # noqa: E402
 
 RESULTS = ROOT / "docs" / "bench"
 
@@ -27,11 +27,9 @@ def documents() -> list[Path]:
 def made() -> dict[Path, str]:
     """What every document and picture should be."""
     texts = {file: render(file.read_text(encoding="utf-8"), RESULTS, file.parent) for file in documents()}
-    results = {file: load(file) for file in RESULTS.glob("*.json")}
-    swept = {file: found for file, found in results.items() if "sweep" in found.get("parts", {})}
-    pictures = {file.with_suffix(".svg"): svg(found) for file, found in swept.items()}
-    studied = {file: found for file, found in results.items() if found["suite"] == "regret"}
-    pictures |= {file.with_suffix(".svg"): scatter.svg(found) for file, found in studied.items()}
+    measured = {RESULTS / f"{name}.svg": load(file) for name, file in results(RESULTS).items()}
+    pictures = {file: svg(found) for file, found in measured.items() if "sweep" in found.get("parts", {})}
+    pictures |= {file: scatter.svg(found) for file, found in measured.items() if found["suite"] == "regret"}
     return texts | pictures | {RESULTS / "compression.svg": compression.svg()}
 
 

@@ -23,16 +23,19 @@ import sparsegen as sg  # noqa: E402
 from sparsegen import pipelines  # noqa: E402
 from sparsegen.backends.emulator import run  # noqa: E402
 from sparsegen.cli import stencils  # noqa: E402
-from sparsegen.execute import Bound, constant, launches  # noqa: E402
-from sparsegen.footprint import Footprint  # noqa: E402
 from sparsegen.ir import node, tile, warp  # noqa: E402
 from sparsegen.ir.expr import Expr, Value  # noqa: E402
 from sparsegen.ir.fragments import SHAPES  # noqa: E402
 from sparsegen.ir.layout import stencil2row_a  # noqa: E402
 from sparsegen.ir.module import Module  # noqa: E402
 from sparsegen.ir.passes import print_pipeline  # noqa: E402
+from sparsegen.ir.passes.dce import Dce  # noqa: E402
+from sparsegen.ir.passes.simplify import Simplify  # noqa: E402
+from sparsegen.ir.passes.to_warp import ToWarp  # noqa: E402
 from sparsegen.ir.text import print_module  # noqa: E402
 from sparsegen.ir.types import Buffer, f64  # noqa: E402
+from sparsegen.plan import Bound, constant, launches  # noqa: E402
+from sparsegen.problems.stencil import StencilProblem  # noqa: E402
 
 TARGET = ROOT / "docs" / "walkthrough.md"
 EXAMPLE = ROOT / "examples" / "heat2d.py"
@@ -100,17 +103,19 @@ class Walk:
         self.number = float(self.u[ROW, COL])
         self.source = self.k.source()
         self.stages: dict[str, Module] = {}
-        front, self.back = pipelines.passes(self.k.schedule, Footprint.of(self.k.stencil), self.k.device)
-        self.front, module = front, pipelines.describe(self.k.stencil, self.k.shape)
+        problem = StencilProblem(self.k.stencil, self.k.shape)
+        self.front = front = problem.passes(self.k.schedule, self.k.device, 3)
+        self.back = [ToWarp(), Simplify(), Dce()]
+        module = problem.describe()
         for p in front:
             module = self.stages[type(p).__name__] = p.run(module)
-        self.program = pipelines.lower(self.k.stencil, self.k.shape, self.k.schedule, self.k.device, 3)
+        self.program = pipelines.lower(problem, self.k.schedule, self.k.device, 3)
         assert print_module(self.program.tile) == self.k.ir("tile") and print_module(module) == self.k.ir("tile")
         func = self.program.tile.funcs[0]
         assert isinstance(func, tile.Func)
         self.func = func
         self.loop = self.one(tile.ForTiles)
-        self.mma = self.one(tile.Mma)
+        self.mma = self.one(tile.Product)
         self.fetch, self.scatter = (self.one(tile.Copy, space) for space in ("global", "shared"))
 
         # Which tile, which place in its window.
@@ -131,7 +136,7 @@ class Walk:
     def seen(self) -> list[tuple[int, int, int]]:
         """(slice, product, lane) of every operand A of an mma of the tile that was this number, by running it."""
         bound: Bound = launches(self.program.warp)[0]
-        func, products = bound.func, self.mma.products
+        func, products = bound.func, self.mma.spread.products
         loops = [op for op in node.walk(func.body) if isinstance(op, warp.For) and _has_mma(op.body)]
         outer = [op for op in node.walk(func.body) if isinstance(op, warp.For) and any(x in op.body for x in loops)]
         outer = [op for op in outer if op.var.name != "turn"]
@@ -185,7 +190,7 @@ class Walk:
         shape, per = SHAPES[self.mma.shape], self.mma.depth // 4
         a_rows, a_cols = shape.a.table()
         b_rows, b_cols = shape.b.table()
-        per_warp, group = self.mma.products // self.mma.warps, 2 * self.radius + 2
+        per_warp, group = self.mma.spread.products // self.mma.spread.warps, 2 * self.radius + 2
         found = []
         for s, i, lane in self.seen:
             g, t = int(a_rows[0, lane]), int(a_cols[0, lane])
@@ -239,7 +244,7 @@ class Walk:
         return fenced("\n".join(f"{level}:  {print_pipeline([p])}" for level, passes in levels for p in passes))
 
     def _tile(self, stage: str) -> str:
-        return fenced(around(print_module(self.stages[stage]), "tile.mma", up=1))
+        return fenced(around(print_module(self.stages[stage]), "tile.product", up=1))
 
     def tile_first(self) -> str:
         return self._tile("Stencil2Row")
@@ -247,7 +252,7 @@ class Walk:
     def tile_ring(self) -> str:
         names = [re.match(r"\s*(tile\.\w+)", line) for line in print_module(self.stages["Pipeline"]).splitlines()]
         order = [m[1] for m in names if m]
-        body = order[order.index("tile.for_tiles") + 1 : order.index("tile.store_fragments") + 1]
+        body = order[order.index("tile.for_tiles") + 1 : order.index("tile.store") + 1]
         return f"The body of the loop is now: {', '.join(f'`{name}`' for name in body)}."
 
     def tile_last(self) -> str:
@@ -259,7 +264,7 @@ class Walk:
         read = self.scatter.src_map(self.row, self.col)
         assert raw == read, (raw, read)
         a, b = (m(self.row, self.col) for m in self.scatter.maps)
-        stride = self.k.ir("tile").split("tile.alloc @ab")[1].split("c<")[1].split("]")[0]
+        stride = self.k.ir("tile").split("tile.alloc buf=@ab")[1].split("c<")[1].split("]")[0]
         split = int(self.scatter.maps[1](0, 2 * self.radius + 1).lo)  # B's first element
         n, width = int(stride), self.fetch.cols
         rows = [

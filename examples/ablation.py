@@ -3,8 +3,8 @@
     python examples/ablation.py             # measured, where there is a GPU; else the cost model for an A100
     python examples/ablation.py --model     # the cost model, for an A100 and an H200
 
-Box-2D9P, 10240 x 10240, three time steps fused into one 7 x 7 stencil, f64.  Every form is a line of text that
-``sg.compile`` takes, so each can be looked at by itself: k.source(), k.ir("warp"), k.check().
+Heat-1D, Box-2D9P and Box-3D27P, three time steps fused into one stencil of an edge of 7, f64.  Every form is a line of
+text that ``sg.compile`` takes, so each can be looked at by itself: k.source(), k.ir("warp"), k.check().
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a bare checkout needs no installation
 
 import sparsegen as sg
-from sparsegen.bench import ablation, report
+from sparsegen.bench import ablation, harness, report
 from sparsegen.cost.devices import load_profile
 
 
@@ -29,22 +29,23 @@ def main() -> None:
     for form in ablation.FORMS:
         print(f"  {form.name + ':':<34} {form.schedule}")
 
-    rates: list[float | None] = []
+    rates: dict[str, list[float | None]] = {part: [] for part in ablation.PARTS}
     devices = ["a100"]
     if args.model:
         devices.append("h200")
     else:
         try:
             # Fresh random input, checked against a naive kernel, timed with events on the device.
-            rows = ablation.run(say=lambda line: print(f"  {line}"))
-            rates = [row.gs_per_s for row in rows]
+            rows = harness.run(ablation.cases(), say=lambda line: print(f"  {line}"))
+            rates = {part: [row.gs_per_s for row in rows if row.part == part] for part in ablation.PARTS}
         except sg.DeviceError as error:
             print(f"\nNot measured: {error.message}.")
             devices.append("h200")
 
-    models = {f"model, {name.upper()}": ablation.predicted(load_profile(name)) for name in devices}
-    print()
-    print(report.columns(ablation.table(rates, models)))
+    for part in ablation.PARTS:
+        models = {f"model, {name.upper()}": ablation.predicted(part, load_profile(name)) for name in devices}
+        print(f"\n{part}")
+        print(report.columns(ablation.table(part, rates[part], models)))
 
 
 if __name__ == "__main__":

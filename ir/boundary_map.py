@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from .expr import TRUE, Expr, ExprLike, all_of, any_of, as_expr, maximum, minimum, select
 from .op import Sides, SideSpec
 
+#: An axis that wraps, and one of which the edge is read for all that lies outside.
+PERIODIC: tuple[SideSpec, SideSpec] = (("periodic", 0.0), ("periodic", 0.0))
+EDGE: tuple[SideSpec, SideSpec] = (("frozen", 0.0), ("frozen", 0.0))
+
 
 @dataclass(frozen=True)
 class Mapped:
@@ -39,9 +43,7 @@ def any_cell(sides: Sides) -> Sides:
     Along rows such reads wrap too: single cells that lanes copy from one address would take a wavefront each (counters:
     a window that hangs over by 83 of 128 columns, 45 % more).  Of the other axes the edge is read.
     """
-    edge: tuple[SideSpec, SideSpec] = (("frozen", 0.0), ("frozen", 0.0))
-    wrapped: tuple[SideSpec, SideSpec] = (("periodic", 0.0), ("periodic", 0.0))
-    return (*(pair if pair[0][0] == "periodic" else edge for pair in sides[:-1]), wrapped)
+    return (*(pair if pair[0][0] == "periodic" else EDGE for pair in sides[:-1]), PERIODIC)
 
 
 def touches(lo: ExprLike, hi: ExprLike, n: int) -> Expr:

@@ -212,7 +212,7 @@ class Builder:
         return self.ldv(buf, index, 1, where=where, other=other, cache=cache, hint=hint, lo=lo, hi=hi, degree=degree)[0]
 
     def st(
-        self, buf: Buffer, index: ExprLike, *vals: Value, where: Expr | None = None, cache: str = "", degree: int = 1
+        self, buf: Buffer, index: ExprLike, *vals: Expr, where: Expr | None = None, cache: str = "", degree: int = 1
     ) -> None:
         """Stores adjacent elements."""
         self.emit(w.St(buf, as_expr(index), vals, where, cache, degree, loc=self.loc))

@@ -125,9 +125,9 @@ def problem(code: Code, results: tuple[int, ...], levels: Mapping[str, int], ndi
     """What is wrong with a formula over parameters of so many time levels on ``ndim`` axes; None if nothing is."""
     for place, node in enumerate(code):
         where = f"node {place} of the formula, {node}"
-        op, *args = node
+        op, *args = node or ("",)
         if op == "read":
-            if len(args) != 3 or not isinstance(args[0], str) or not isinstance(args[2], tuple):
+            if [type(a) for a in args] != [str, int, tuple] or not all(type(o) is int for o in cast("Offset", args[2])):
                 return f"{where}: a read has a parameter, a level and an offset"
             name, level, offset = read(node)
             if not 0 <= level < levels.get(name, 0):
@@ -139,7 +139,7 @@ def problem(code: Code, results: tuple[int, ...], levels: Mapping[str, int], ndi
                 return f"{where}: a constant is one finite number"
         elif op not in SIGNATURES:
             return f"{where}: unknown, one of {', '.join(('read', 'const', *SIGNATURES))}"
-        elif len(args) != len(SIGNATURES[op]) or not all(isinstance(a, int) and 0 <= a < place for a in args):
+        elif len(args) != len(SIGNATURES[op]) or not all(type(a) is int and 0 <= a < place for a in args):
             return f"{where}: takes {len(SIGNATURES[op])} earlier nodes"
         elif "".join(kind(code[a]) for a in operands(node)) != SIGNATURES[op]:
             return f"{where}: mistakes numbers for conditions"

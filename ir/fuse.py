@@ -18,12 +18,20 @@ from typing import Any
 
 import numpy as np
 
-from .op import Box, Sides, SideSpec
+from .op import Box, Sides, SideSpec, Stencil
 from .types import DType, sum_type
 
 Widths = tuple[tuple[int, int], ...]
 #: Largest relative error of fused weights that is accepted, by the type that sums are made in.
 LOSS = {"f64": 1e-12, "f32": 1e-6}
+
+
+def dense_weights(op: Stencil) -> Any:
+    """The taps as an array of extent 2 r + 1 on each axis."""
+    out = np.zeros(tuple(2 * r + 1 for r in op.radius))
+    for offset, weight in op.taps:
+        out[tuple(d + r for d, r in zip(offset, op.radius, strict=True))] = weight
+    return out
 
 
 def convolve(weights: Any, steps: int) -> Any:

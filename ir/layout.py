@@ -179,13 +179,6 @@ class Layout:
         to = _bare(self.index[0]) if len(self.index) == 1 else f"[{', '.join(map(_bare, self.index))}]"
         return f"layout<[{dims}] -> {to}{where}>"
 
-    @staticmethod
-    def parse(text: str) -> Layout:
-        """The layout that prints as ``text``."""
-        from .parse import parse_layout
-
-        return parse_layout(text)
-
     def picture(self, limit: int = 16) -> str:
         """The storage indices as a small matrix (rows: all dimensions but the last); ``.`` where nothing is stored."""
         rows, cols = prod(self.extents[:-1]), self.extents[-1]

@@ -48,9 +48,9 @@ def declare(**kw: Any) -> Any:
     return field(metadata={"kind": "declare"}, **kw)
 
 
-def bind() -> Any:
-    """Field: a value that is defined inside the op's regions only (a loop variable), or a tuple of them."""
-    return field(metadata={"kind": "bind"})
+def bind(**kw: Any) -> Any:
+    """Field: a value that is defined inside the op's regions only (a loop variable), a tuple of them, or None."""
+    return field(metadata={"kind": "bind"}, **kw)
 
 
 def attr(**kw: Any) -> Any:
@@ -78,11 +78,14 @@ T = TypeVar("T", bound=type[Op])
 @dataclass_transform(
     frozen_default=True, field_specifiers=(result, operand, buffer, declare, bind, attr, region, field)
 )
-def define(name: str) -> Callable[[T], T]:
-    """Class decorator: freeze the dataclass and register it under ``level.op``."""
+def define(name: str, *, kw_only: bool = False) -> Callable[[T], T]:
+    """Class decorator: freeze the dataclass and register it under ``level.op``.
+
+    ``kw_only``: its fields are given, and printed, by name.
+    """
 
     def make(cls: T) -> T:
-        frozen = dataclass(frozen=True)(cls)
+        frozen = dataclass(frozen=True, kw_only=kw_only)(cls)
         frozen.name = name
         OPS[name] = frozen
         return frozen  # type: ignore[return-value]

@@ -1,28 +1,31 @@
-"""The op level of sparse products: a compressed matrix times a few dense columns."""
+"""The op level of sparse products: a compressed matrix times dense columns."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from .checks import Context, check
 from .node import Op, attr, define
 from .types import DType
-from .verify import Context, check
 
 #: A tile of the bitmap format: 16 rows of a *strip* by 64 columns of a *slab*, four A fragments of m16n8k16.
 STRIP: Final = 16
 SLAB: Final = 64
 #: Orders of x and y: rows one after the other, or columns (what a linear layer's [n, K] array is, seen as [K, n]).
 ORDERS: Final = ("row", "column")
+#: The formats of W, and how many bits its values may have.
+BITS: Final = {"bitmap": (16,), "csr": (16, 32)}
 ACTIVATIONS: Final = ("none", "relu", "gelu", "silu")
 
 
 @define("op.spmm")
 class Spmm(Op):
-    """``y = activation(scale * (W @ x) + bias) + residual``, W [m, k] in bitmap tiles, x [k, n], y [m, n].
+    """``y = activation(scale * (W @ x) + bias) + residual``, W [m, k] in a sparse ``format``, x [k, n], y [m, n].
 
-    Sums are made in f32.  ``chunks``: 8-byte chunks of W's values, slack included.  ``x_order`` and ``y_order`` (of
-    the residual too): :data:`ORDERS`; ``vec``: adjacent elements of x that a load may take at once.  ``scale`` and
-    ``bias`` have an element a row.
+    Sums are made in f32.  ``chunks``: 8-byte chunks of W's values in bitmap tiles, slack included; ``entries``: how
+    many W has in a format that lists them (csr).  ``x_order`` and ``y_order`` (of the residual too): :data:`ORDERS`;
+    ``vec``: adjacent elements of x (in csr of y as well) that an access may take at once.  ``scale`` and ``bias`` have
+    an element a row.
     """
 
     symbol: str = attr()
@@ -38,6 +41,8 @@ class Spmm(Op):
     scale: bool = attr(default=False)
     residual: bool = attr(default=False)
     activation: str = attr(default="none")
+    format: str = attr(default="bitmap")
+    entries: int = attr(default=0)
 
     @property
     def strips(self) -> int:
@@ -53,7 +58,11 @@ class Spmm(Op):
 @check(Spmm)
 def _spmm(op: Spmm, ctx: Context) -> None:
     ctx.need(min(op.m, op.k, op.n) >= 1, f"a product of {op.m} x {op.k} by {op.k} x {op.n}")
-    ctx.need(op.dtype.kind == "float" and op.dtype.bits == 16, f"bitmap tiles hold 16-bit floats, not {op.dtype}")
+    ctx.one_of(op.format, tuple(BITS), "format")
+    bits = BITS.get(op.format, ())
+    ctx.need(
+        op.dtype.kind == "float" and op.dtype.bits in bits, f"{op.format} holds floats of {bits} bits, not {op.dtype}"
+    )
     ctx.one_of(op.x_order, ORDERS, "order of x")
     ctx.one_of(op.y_order, ORDERS, "order of y")
     ctx.one_of(op.activation, ACTIVATIONS, "activation")

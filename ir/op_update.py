@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from . import formula as f
+from .checks import Context, check
 from .node import Op, attr, define
-from .op import Sides
+from .op import AXES, Sides, check_sides
 from .types import DType
-from .verify import Context, check
 
 
 @define("op.update")
@@ -50,12 +50,17 @@ def reach(code: f.Code, names: Iterable[str], ndim: int) -> tuple[tuple[int, int
 @check(Update)
 def _update(op: Update, ctx: Context) -> None:
     ndim, count = len(op.shape), len(op.fields)
+    ctx.need(1 <= ndim <= len(AXES) and min(op.shape) >= 1, f"fields of {list(op.shape)} cells")
+    ctx.need(count >= 1, "an update without a field")
     levels = {**dict(op.fields), **dict.fromkeys(op.coefs, 1)}
     ctx.need(len(levels) == count + len(op.coefs), "two parameters of one name")
     ctx.need(all(n >= 1 for n in levels.values()), "a field without a time level")
     ctx.need(len(op.results) == len(op.sides) == count, f"{count} fields need {count} results and boundaries")
     axes = {len(op.radius), len(op.coef_sides), *(len(s) for s in op.sides)}
     ctx.need(axes == {ndim}, f"radius and sides must have {ndim} axes")
+    ctx.need(min(op.radius) >= 0, f"radius {list(op.radius)} is negative")
+    for sides in (*op.sides, op.coef_sides):
+        check_sides(ctx, sides)
     want = len(parameters(op.fields, op.coefs)) + count
     ctx.need(len(op.pitch) == want, f"{len(op.pitch)} pitches for {want} arrays")
     ctx.need(min(op.pitch) >= op.shape[-1], f"rows of {op.shape[-1]} cells overlap at pitch {min(op.pitch)}")

@@ -11,35 +11,20 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
-from . import op as op_level
-from . import (
-    op_update,
-    tile,
-    tile_lowrank,
-    tile_patches,
-    tile_planes,
-    tile_stencil2row,
-    tile_stream,
-    tile_toeplitz,
-    tile_update,
-    warp,
-)
 from .errors import IRError, Loc
 from .expr import Bin, Const, Expr, Select, Value, _range
 from .expr_text import PRECEDENCE
+from .field_types import wrong
 from .layout import Layout
 from .lexer import Lexer, Token
 from .module import Launch, Module
 from .node import OPS, Op, fields, results
+from .registry import load_all
+from .table_text import listed, unpacked
 from .text import ATTRIBUTES, default_of
 from .types import DTYPES, Buffer
 
 R = TypeVar("R")
-#: The vocabularies: importing them registers their ops.
-LEVELS: Final = (
-    op_level, op_update, tile, tile_lowrank, tile_patches, tile_planes, tile_stencil2row, tile_stream, tile_toeplitz,
-    tile_update, warp,
-)  # fmt: skip
 Scope = dict[str, "Value | Buffer"]  # keys carry their sigil: %i, @u
 _SPACES: Final = ("global", "shared", "reg", "param")
 _WORDS: Final[dict[str, Any]] = {"none": None, "true": True, "false": False, "inf": math.inf, "nan": math.nan}
@@ -50,6 +35,7 @@ class Parser(Lexer):
 
     def __init__(self, text: str, file: str | None = None, scope: Iterable[Value | Buffer] = ()) -> None:
         super().__init__(text, file)
+        load_all()
         self.scope: Scope = {str(x) if isinstance(x, Buffer) else f"%{x.name}": x for x in scope}
         self.bare = False  # inside layout<...>: dimensions are written without their sigil
 
@@ -268,6 +254,8 @@ class Parser(Lexer):
         if defined and not any(kind == "result" for _, kind, _ in fields(cls)):
             raise self.error(f"{name} has no results", start)
         given |= {n: tuple(defined) for n, kind, _ in fields(cls) if kind == "result"}
+        for n, what in wrong(cls, given):
+            raise self.error(f"{name}: {what}, not {_shown(given[n])}", start, "the fields are declared with the op")
         local = self.scope
         if region_names and hasattr(cls, "builtins"):
             empty: dict[str, Any] = {n: () for n, _ in region_names}
@@ -290,7 +278,7 @@ class Parser(Lexer):
         for n, kind, f in fields(cls):
             if kind in ("result", "region"):
                 continue
-            if default_of(f) is not dataclasses.MISSING:
+            if f.kw_only or default_of(f) is not dataclasses.MISSING:
                 keyed[n] = kind
                 continue
             if given and not self.accept(","):
@@ -302,6 +290,9 @@ class Parser(Lexer):
                 raise self.error(f"{cls.name} has no field {key!r} to set here", hint=f"one of {', '.join(keyed)}")
             self.i += 2
             given[key] = self.field(keyed[key])
+        for n, kind, f in fields(cls):
+            if n in keyed and n not in given and default_of(f) is dataclasses.MISSING:
+                raise self.error(f"expected {n}=, the {kind} {n!r} of {cls.name}, found {self.found()}")
         return given
 
     def _loc(self) -> Loc | None:
@@ -332,21 +323,49 @@ class Parser(Lexer):
         name = self.string("the module's name in double quotes")
         funcs: list[Op] = []
         runs: list[Launch] = []
+        tables: dict[str, Any] = {}
         while self.now.kind != "end":
-            if not self.accept("launch"):
+            if self.accept("launch"):
+                symbol = self.string("the function's symbol in double quotes")
+                self.expect("[")
+                runs.append(Launch(symbol, self.many("]", lambda: self.string("a role in double quotes"))))
+            elif self.accept("constant"):
+                self.table(tables)
+            else:
                 self.scope = {}
                 funcs.append(self.op())
-                continue
-            symbol = self.string("the function's symbol in double quotes")
-            self.expect("[")
-            runs.append(Launch(symbol, self.many("]", lambda: self.string("a role in double quotes"))))
-        return Module(name, tuple(funcs), tuple(runs))
+        return Module(name, tuple(funcs), tuple(runs), tables)
+
+    def table(self, known: dict[str, Any]) -> None:
+        """``"lut" u32[2, 3] [0, 1, ...]``, or ``zlib`` and lines of compressed data."""
+        start = self.now.at
+        name = self.string("the constant's name in double quotes")
+        if name in known:
+            raise self.error(f"constant {name!r} is given a second time", start)
+        dtype = self.dtype()
+        self.expect("[")
+        shape = self.many("]", lambda: int(self.take("int", "an extent")))
+        try:
+            if self.accept("zlib"):
+                self.expect("[")
+                known[name] = unpacked(self.many("]", lambda: self.string("data in double quotes")), dtype, shape)
+            else:
+                self.expect("[")
+                known[name] = listed(self.many("]", self.attribute), dtype, shape)
+        except IRError as e:
+            raise e if e.loc else self.error(e.message, start, e.hint) from None
 
     def whole(self, part: Callable[[], R]) -> R:
         out = part()
         if self.now.kind != "end":
             raise self.error(f"expected end of text, found {self.found()}")
         return out
+
+
+def _shown(value: Any) -> str:
+    """A field's value, as far as a message needs it."""
+    text = str([*map(str, value)]) if isinstance(value, tuple) else str(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def parse_op(text: str, *, scope: Iterable[Value | Buffer] = (), file: str | None = None) -> Op:
@@ -356,7 +375,7 @@ def parse_op(text: str, *, scope: Iterable[Value | Buffer] = (), file: str | Non
 
 
 def parse_module(text: str, *, file: str | None = None) -> Module:
-    """The module that prints as ``text`` (without the data of its constants)."""
+    """The module that prints as ``text``."""
     p = Parser(text, file)
     return p.whole(p.module)
 

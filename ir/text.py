@@ -8,8 +8,9 @@ The form follows from the op's declaration, field by field::
     }
 
 Results with their types (integers with their range, where it is tighter than the type's), the op, its fields without a
-default in order, ``key=value`` for each other field that differs from its default, regions in braces (the first one
-bare, the others after their name).  Tuples are in square brackets.  ``#`` starts a comment.
+default in order (as ``key=value`` if the op is declared ``kw_only``), ``key=value`` for each other field that differs
+from its default, regions in braces (the first one bare, the others after their name).  Tuples are in square brackets.
+``#`` starts a comment.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from .expr import Expr, Value
 from .layout import Layout
 from .module import Module
 from .node import Op, fields
+from .table_text import SHORT, packed, scalar_type
 from .types import Buffer, DType
 
 WIDTH = 116
@@ -113,24 +115,32 @@ def _same(a: Any, b: Any) -> bool:
 def head(op: Op, *, locs: bool = False, width: int | None = None) -> str:
     """The op without its regions; lists longer than ``width`` are broken, an item a line."""
     defined = [declaration(x) for n, kind, _ in fields(op) if kind == "result" for x in getattr(op, n)]
-    positional: list[tuple[str, Any]] = []
-    keyed: list[str] = []
+    positional: list[tuple[str, str, Any]] = []
+    keyed: list[tuple[str, str, Any]] = []
     for name, kind, f in fields(op):
         if kind in ("result", "region"):
             continue
         value = getattr(op, name)
-        if (default := default_of(f)) is dataclasses.MISSING:
-            positional.append((_PRINT[kind](value), value if kind == "declare" else None))
+        default = default_of(f)
+        declared = value if kind == "declare" and isinstance(value, tuple) else ()
+        if default is dataclasses.MISSING and not f.kw_only:
+            positional.append(("", _PRINT[kind](value), declared))
         elif not _same(value, default):
-            keyed.append(f"{name}={_PRINT[kind](value)}")
-    tail = keyed + ([print_loc(op.loc)] if locs and op.loc is not None else [])
+            keyed.append((f"{name}=", _PRINT[kind](value), declared))
+    tail = [print_loc(op.loc)] if locs and op.loc is not None else []
     start = (f"{', '.join(defined)} = " if defined else "") + op.name
-    line = " ".join([f"{start} {', '.join(t for t, _ in positional)}".rstrip(), *tail])
-    if width is None or len(line) <= width or not any(isinstance(d, tuple) for _, d in positional):
-        return line
-    broken = [t if not isinstance(d, tuple) or not d else "[\n" + "".join(f"  {declaration(x)},\n" for x in d) + "]"
-              for t, d in positional]  # fmt: skip
-    return " ".join([f"{start} {', '.join(broken)}", *tail])
+
+    def line(*, broken: bool) -> str:
+        def item(key: str, text: str, declared: tuple[Value | Buffer, ...]) -> str:
+            if not (broken and declared):
+                return key + text
+            return f"{key}[\n" + "".join(f"  {declaration(x)},\n" for x in declared) + "]"
+
+        first = f"{start} {', '.join(item(*x) for x in positional)}".rstrip()
+        return " ".join([first, *(item(*x) for x in keyed), *tail])
+
+    whole = line(broken=False)
+    return whole if width is None or len(whole) <= width else line(broken=True)
 
 
 def _lines(op: Op, indent: str, locs: bool) -> list[str]:
@@ -155,12 +165,21 @@ def print_op(op: Op, *, locs: bool = False) -> str:
     return "\n".join(_lines(op, "", locs))
 
 
-def print_module(module: Module, *, locs: bool = False) -> str:
-    """The whole module; constant tables show as comments (name, type and shape)."""
+def print_table(name: str, array: Any) -> str:
+    """A constant table: its name, type and shape, and the numbers (of a long one compressed)."""
+    start = f"constant {print_value(name)} {scalar_type(array)}[{', '.join(map(str, array.shape))}]"
+    if array.size <= SHORT:
+        return f"{start} {print_value(tuple(array.reshape(-1).tolist()))}"
+    return "\n".join([f"{start} zlib [", *(f'  "{line}",' for line in packed(array)), "]"])
+
+
+def print_module(module: Module, *, locs: bool = False, tables: bool = True) -> str:
+    """The whole module; without ``tables`` the constants show as comments: name, type and shape."""
     out = [f"module {print_value(module.name)}"]
-    for name, array in module.constants.items():
-        shape = "x".join(map(str, getattr(array, "shape", ())))
-        out.append(f"# constant {name}: {getattr(array, 'dtype', type(array).__name__)}[{shape}]")
+    if not tables:
+        out += [f"# constant {name}: {a.dtype}[{'x'.join(map(str, a.shape))}]" for name, a in module.constants.items()]
     out += [print_op(f, locs=locs) for f in module.funcs]
     out += [f"launch {print_value(run.symbol)} {print_value(run.args)}" for run in module.launches]
+    if tables:
+        out += [print_table(name, array) for name, array in module.constants.items()]
     return "\n".join(out) + "\n"

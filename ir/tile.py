@@ -13,13 +13,14 @@ from .expr import Expr, Value
 from .layout import Layout
 from .node import Op, attr, bind, buffer, declare, define, operand, region
 from .op import Box, Sides, Tap
+from .spread import Products, Spread, Threads
 from .types import Buffer
 
 #: What a lookup table holds where a map is not defined and there is no dirty slot.
 NOWHERE: Final = 0xFFFF
 
 
-@define("tile.func")
+@define("tile.func", kw_only=True)
 class Func(Op):
     """A kernel of ``blocks`` blocks of ``threads`` threads; ``min_blocks`` a multiprocessor bounds the registers."""
 
@@ -31,24 +32,31 @@ class Func(Op):
     min_blocks: int = attr(default=1)
 
 
-@define("tile.alloc")
+@define("tile.alloc", kw_only=True)
 class Alloc(Op):
-    """A shared tile: ``layout`` gives an element's place in a slot of ``buf.size // slots`` elements."""
+    """A shared tile: ``layout`` gives an element's place in a slot of ``buf.size // slots`` elements.
+
+    ``zeroed``: each warp zeroes an equal share of it, its own (patches reads a strip's ends before it writes them).
+    """
 
     buf: Buffer = declare()
     layout: Layout = attr()
     slots: int = attr(default=1)
+    zeroed: bool = attr(default=False)
 
 
-@define("tile.slots")
+@define("tile.slots", kw_only=True)
 class Slots(Op):
-    """A workspace parameter holds ``count`` tiles, one after the other."""
+    """A workspace parameter holds ``count`` tiles, one after the other.
+
+    Only stencil2row has tiles in global memory (transform=explicit); those in shared memory have slots by their alloc.
+    """
 
     buf: Buffer = buffer()
     count: int = attr()
 
 
-@define("tile.for_tiles")
+@define("tile.for_tiles", kw_only=True)
 class ForTiles(Op):
     """Runs the body for tiles of ``size`` outputs (an extent on each axis) that cover each of ``boxes``, in order.
 
@@ -77,7 +85,7 @@ class ForTiles(Op):
         return self.at[-1]
 
 
-@define("tile.prefetch")
+@define("tile.prefetch", kw_only=True)
 class Prefetch(Op):
     """Runs its body ``distance`` turns ahead: for the tile that this block will have then, if it has one.
 
@@ -89,19 +97,24 @@ class Prefetch(Op):
     body: tuple[Op, ...] = region()
 
 
-@define("tile.wait")
+@define("tile.wait", kw_only=True)
 class Wait(Op):
     """Waits until at most ``pending`` of the latest prefetches are in flight."""
 
     pending: int = attr()
 
 
-@define("tile.barrier")
-class Barrier(Op):
-    """All threads of the block meet."""
+@define("tile.meet", kw_only=True)
+class Meet(Op):
+    """The threads of the ``block``, or the lanes of each ``warp``, meet: they see what the others have written before.
+
+    Users: all with shared tiles (block; the barriers pass puts them there), patches (warp).
+    """
+
+    scope: str = attr(default="block")
 
 
-@define("tile.copy")
+@define("tile.copy", kw_only=True)
 class Copy(Op):
     """Copies a window of ``rows`` x ``cols`` elements through layouts: the one data movement of all schedules.
 
@@ -135,11 +148,12 @@ class Copy(Op):
     lead: tuple[Expr, ...] = operand(default=())
 
 
-@define("tile.zero")
+@define("tile.zero", kw_only=True)
 class Zero(Op):
     """Writes zero to the elements of a slot of ``dst`` that ``table`` lists (padding that an mma will read).
 
-    ``degree``: the bank-conflict degree of the table's order (``walk_degree``), for a shared ``dst``.
+    ``degree``: the bank-conflict degree of the table's order (``walk_degree``), for a shared ``dst``.  Only stencil2row
+    pads what it reads; others zero a whole tile (``tile.alloc``).
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
@@ -148,7 +162,7 @@ class Zero(Op):
     degree: int = attr(default=1)
 
 
-@define("tile.fragments")
+@define("tile.fragments", kw_only=True)
 class Fragments(Op):
     """Loads each lane's ``regs.size`` registers from a table in fragment order: register r of lane l at 32 r + l.
 
@@ -160,45 +174,39 @@ class Fragments(Op):
     first: int = attr(default=0)
 
 
-@define("tile.mma")
-class Mma(Op):
-    """Products of a tile's rows with constant matrices, by ``warps`` warps.
+@define("tile.product", kw_only=True)
+class Product(Op):
+    """Products of a tile's rows with constant matrices, added to what ``acc`` holds (to zero, if it is ``new``).
 
-    For each of ``products`` i and each of ``blocks`` column blocks n:
-    ``acc[i, n] = sum over segments, q < depth: a[i, m, q] * w[q, n]`` with m the fragment's row.  ``a`` has one layout
+    For each product i of the ``spread`` and each of its column blocks n:
+    ``acc[i, n] += sum over segments, q < depth: a[i, m, q] * w[q, n]`` with m the fragment's row.  ``a`` has one layout
     (i, m, q) -> element of ``src`` for each segment; segment s owns weight slices s*depth/4 ... of ``weights``.
     ``shape`` is the mma instruction for most of the sum (the rest takes narrower ones); ``shape`` "fma" multiplies on
-    the CUDA cores with the fragments of ``base`` instead, its weights straight from the table.
-    Product i belongs to warp ``i // (products // warps)``.  ``first``: the first element of ``weights`` that is meant.
+    the CUDA cores with the fragments of the spread instead, its weights straight from the table.
+    ``first``: the first element of ``weights`` that is meant.  Users: stencil2row, with shared tiles and with matrices
+    in global memory; the products of patches and toeplitz go to sums that move on, those of lowrank feed one another.
     """
 
-    acc: Buffer = declare()
+    new: Buffer | None = declare(default=None)
+    acc: Buffer = buffer(writes=True)
     src: Buffer = buffer()
     weights: Buffer = buffer()
     a: tuple[Layout, ...] = attr()
     shape: str = attr()
-    base: str = attr()
-    products: int = attr()
-    blocks: int = attr()
+    spread: Products = attr()
     depth: int = attr()
-    warps: int = attr()
     src_offset: Expr = operand()
     first: int = attr(default=0)
 
 
-@define("tile.add_mma")
-class AddMma(Mma):
-    """The same, added to what ``acc`` holds."""
+@define("tile.store", kw_only=True)
+class Store(Op):
+    """Stores an accumulator's cells to global memory where they lie in ``box``; the tile starts at (``y``, ``x``).
 
-    acc: Buffer = buffer(writes=True)
-
-
-@define("tile.store_fragments")
-class StoreFragments(Op):
-    """Stores the accumulators of a ``tile.mma``: product i, fragment row m, column c of block n is the output cell
-    (y + i % rows, x + (i // rows * M + m) * group + 8 n + c) where 8 n + c < ``group``.
-
-    ``keep``, ``box`` and ``lead`` as for ``tile.store_points``.
+    ``spread`` says which cells the registers of ``acc`` are.  ``keep`` gives, for each axis, how many cells from the
+    low and the high border keep the value of ``src`` (frozen), whose rows are ``src_pitch`` apart.  ``vector`` adjacent
+    cells go at once where a lane has them.  ``lead``: where the tile is on the axes before the rows.
+    Users: direct, tiled, stencil2row, toeplitz, lowrank.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
@@ -206,12 +214,7 @@ class StoreFragments(Op):
     src: Buffer = buffer()
     y: Expr = operand()
     x: Expr = operand()
-    base: str = attr()
-    products: int = attr()
-    rows: int = attr()
-    blocks: int = attr()
-    group: int = attr()
-    warps: int = attr()
+    spread: Spread = attr()
     pitch: int = attr()
     box: Box = attr()
     extent: tuple[int, ...] = attr()
@@ -221,11 +224,11 @@ class StoreFragments(Op):
     lead: tuple[Expr, ...] = operand(default=())
 
 
-@define("tile.points")
+@define("tile.points", kw_only=True)
 class Points(Op):
-    """Weighted sums on the CUDA cores: each thread makes ``per_y`` x ``per_x`` adjacent outputs from its window.
+    """Weighted sums on the CUDA cores: each thread makes the adjacent outputs of its ``spread`` from its window.
 
-    Threads stand ``threads[0]`` x ``threads[1]`` (rows x columns of threads).  ``src`` is a shared tile whose element
+    ``src`` is a shared tile whose element
     (r, c) of ``layout`` is cell (y + r - before[0], x + c - before[1]); or global memory (``layout`` None), read cell
     by cell with the border mapped by ``sides``.  Weight i of the taps is ``weights[i]``.  ``lead``: where the tile is
     on the axes before the rows (global memory only).
@@ -238,10 +241,7 @@ class Points(Op):
     x: Expr = operand()
     slot: Expr = operand()
     taps: tuple[Tap, ...] = attr()
-    threads: tuple[int, int] = attr()
-    per_y: int = attr()
-    per_x: int = attr()
-    chunks: int = attr()
+    spread: Threads = attr()
     before: tuple[int, int] = attr()
     layout: Layout | None = attr()
     extent: tuple[int, ...] = attr()
@@ -250,40 +250,14 @@ class Points(Op):
     lead: tuple[Expr, ...] = operand(default=())
 
 
-@define("tile.store_points")
-class StorePoints(Op):
-    """Stores what ``tile.points`` made, where the cell lies in ``box``.
-
-    ``keep`` gives, for each axis, how many cells from the low and the high border keep the value of ``src`` (frozen).
-    ``lead`` as for ``tile.points``.
-    """
-
-    dst: Buffer = buffer(writes=True, reads=False)
-    acc: Buffer = buffer()
-    src: Buffer = buffer()
-    y: Expr = operand()
-    x: Expr = operand()
-    threads: tuple[int, int] = attr()
-    per_y: int = attr()
-    per_x: int = attr()
-    chunks: int = attr()
-    pitch: int = attr()
-    box: Box = attr()
-    extent: tuple[int, ...] = attr()
-    keep: tuple[tuple[int, int], ...] = attr()
-    src_pitch: int = attr()
-    vector: int = attr()
-    lead: tuple[Expr, ...] = operand(default=())
-
-
-@define("tile.steps")
+@define("tile.steps", kw_only=True)
 class Steps(Op):
     """``steps`` exact time steps of a window between the two slots of shared tile ``levels``.
 
     Each begins with a barrier.  Step s (from 1) reads slot (s - 1) % 2 and writes slot s % 2: the cells at least
     s * ``radius`` from the window's edge.  Element (r, c) is cell (y + r, x + c), ``layout`` its place in a slot; cells
     outside the domain are left alone, reads across a border follow ``sides``, and a cell that a frozen border keeps
-    takes its old value.
+    takes its old value.  Only rims: a window that shrinks has no partial sums to keep.
     """
 
     levels: Buffer = buffer(writes=True)
@@ -300,11 +274,12 @@ class Steps(Op):
     sides: Sides = attr()
 
 
-@define("tile.put")
+@define("tile.put", kw_only=True)
 class Put(Op):
     """Copies the inner ``rows`` x ``cols`` elements of a shared tile to global memory, up to (``y_end``, ``x_end``).
 
     Element (r, c) of the inside is (r + margin[0], c + margin[1]) of ``layout`` and cell (y + r, x + c).
+    Only rims have their results in shared memory; all others store them from registers (``tile.store``).
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
@@ -320,7 +295,7 @@ class Put(Op):
     pitch: int = attr()
 
 
-@define("tile.registers")
+@define("tile.registers", kw_only=True)
 class Registers(Op):
     """A register array of each lane, all zero, alive to the end of the region."""
 

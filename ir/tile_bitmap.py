@@ -1,17 +1,24 @@
 """The tile ops of products with bitmap tiles: who owns which strips, a ring a warp, decode, multiply, sum and store.
 
+No other family uses them: their fragments come from a bitmap, byte planes and an order of columns of their own.
+
 A strip is 16 rows, a slab 64 columns of W; a tile is where they cross (SpInfer's TCBlock row, EuroSys'25, section 4.1,
 with one 32-bit mask a lane in place of a bitmap a 8 x 8 block: see :mod:`sparsegen.formats.bitmap`).
 """
 
 from __future__ import annotations
 
+from .checks import Context, check
 from .expr import Expr, Value
+from .fragments import SHAPES
 from .node import Op, attr, bind, buffer, declare, define, operand, region
-from .types import Buffer, DType
+from .numbers.bitmap import slot_words
+from .op_spmm import ACTIVATIONS, ORDERS
+from .tile_rules import mma, registers, same_type, shared
+from .types import Buffer, DType, f32, widths
 
 
-@define("tile.share_strips")
+@define("tile.share_strips", kw_only=True)
 class ShareStrips(Op):
     """Each block owns a run of strips, a part of the slabs and some columns of x; runs the body once.
 
@@ -33,7 +40,7 @@ class ShareStrips(Op):
     body: tuple[Op, ...] = region()
 
 
-@define("tile.walk_slabs")
+@define("tile.walk_slabs", kw_only=True)
 class WalkSlabs(Op):
     """Each warp walks its slabs; bulk copies bring its tiles of a slab into a slot of its own ring.
 
@@ -43,6 +50,9 @@ class WalkSlabs(Op):
     body runs while they are on their way (``await_slot`` in it waits until phase ``parity`` of barrier ``bar`` says
     that they are there); after it the slot is refilled for the slab ``stages`` turns later.  ``slab`` is
     the turn's; ``ahead`` runs before the first turn and at the end of each, for the slab ``coming`` next.
+
+    Not a ``tile.walk``: each warp has its own number of turns, they tell where their data lie 32 at a time, refill last
+    (lag 0), and their data are three arrays that land in a slot by bulk copies with barriers.
 
     The ring belongs to no other warp, so no block barrier and no count of readers is needed.  Afterwards it is free
     for others: it has at least ``least`` words.  Without ``bars`` (before sm_90) all lanes copy, 16 bytes at a time by
@@ -78,10 +88,10 @@ class WalkSlabs(Op):
     @property
     def slot_words(self) -> int:
         """32-bit words of a slot."""
-        return self.rows * 36 + 2 * self.chunks
+        return slot_words(self.rows, self.chunks)
 
 
-@define("tile.await_slot")
+@define("tile.await_slot", kw_only=True)
 class AwaitSlot(Op):
     """Waits for the copies of a slot, and runs the body: ``base`` is the number of its first chunk.
 
@@ -100,7 +110,7 @@ class AwaitSlot(Op):
     stages: int = attr(default=1)
 
 
-@define("tile.fetch_columns")
+@define("tile.fetch_columns", kw_only=True)
 class FetchColumns(Op):
     """Loads the lane's elements of x for a slab into ``raw`` registers, as they come; ``pack_columns`` makes operands.
 
@@ -121,7 +131,7 @@ class FetchColumns(Op):
     vec: int = attr()
 
 
-@define("tile.pack_columns")
+@define("tile.pack_columns", kw_only=True)
 class PackColumns(Op):
     """B fragments from ``raw``: register (f * blocks + b) * 2 + h holds rows j = 2 h, 2 h + 1 of block b.
 
@@ -135,7 +145,7 @@ class PackColumns(Op):
     order: str = attr()
 
 
-@define("tile.expand_bitmap")
+@define("tile.expand_bitmap", kw_only=True)
 class ExpandBitmap(Op):
     """Decodes each of the warp's tiles in a slot, fragment by fragment: ``a`` holds A when the body runs for it.
 
@@ -156,7 +166,7 @@ class ExpandBitmap(Op):
     body: tuple[Op, ...] = region()
 
 
-@define("tile.multiply_fragment")
+@define("tile.multiply_fragment", kw_only=True)
 class MultiplyFragment(Op):
     """``acc[strip] += a * x[fragment]`` by mma ``shape``, or (``none``) by multiply-adds of one column in f32.
 
@@ -174,7 +184,7 @@ class MultiplyFragment(Op):
     blocks: int = attr()
 
 
-@define("tile.sum_warps")
+@define("tile.sum_warps", kw_only=True)
 class SumWarps(Op):
     """Adds up the accumulators of a block's slab warps (through ``sums``), then those of the splits; runs the body.
 
@@ -215,7 +225,7 @@ class SumWarps(Op):
         return 2 if self.shape == "none" else 4
 
 
-@define("tile.store_product")
+@define("tile.store_product", kw_only=True)
 class StoreProduct(Op):
     """Stores the sums of ``total`` to y, with the epilogue: ``activation(scale * sum + bias) + residual``."""
 
@@ -233,3 +243,90 @@ class StoreProduct(Op):
     shape: str = attr()
     order: str = attr()
     activation: str = attr()
+
+
+@check(ShareStrips)
+def _share_strips(op: ShareStrips, ctx: Context) -> None:
+    for buf in op.shared:
+        ctx.need(buf.space == "shared", f"@{buf.name} must be in shared memory, not in {buf.space}")
+    ctx.need(1 <= op.groups <= op.strips, f"{op.strips} strips make no {op.groups} runs")
+    ctx.need(op.splits >= 1 and op.tiles >= 1, f"{op.splits} splits of {op.tiles} tiles of columns")
+
+
+@check(WalkSlabs)
+def _walk_slabs(op: WalkSlabs, ctx: Context) -> None:
+    warps = op.row_warps * op.slab_warps
+    ctx.need(32 * warps == ctx.threads, f"{op.row_warps} x {op.slab_warps} warps, the block has {ctx.threads} threads")
+    shared(ctx, op.ring, max(op.least, warps * op.stages * op.slot_words), f"{op.stages} slots of {warps} warps")
+    if op.bars is not None:
+        shared(ctx, op.bars, warps * op.stages, f"barriers of {op.stages} slots of {warps} warps")
+    same_type(ctx, op.ring, op.index, op.masks, op.values)
+
+
+@check(AwaitSlot)
+def _await_slot(op: AwaitSlot, ctx: Context) -> None:
+    walk = next((o for o, _ in ctx.path if isinstance(o, WalkSlabs)), None)
+    ctx.need(walk is not None, "a slot is awaited in a walk only")
+    same = walk is not None and (op.bars, op.ring, op.stages) == (walk.bars, walk.ring, walk.stages)
+    ctx.need(same, "the ring, its barriers and its stages must be the walk's")
+
+
+def _fragments_of_x(ctx: Context, raw: Buffer, blocks: int, order: str) -> None:
+    """``raw`` holds the lane's elements of a slab of x, two a register."""
+    ctx.one_of(order, ORDERS, "order")
+    words = 8 * blocks if order == "column" else 16 * ((blocks + 1) // 2)
+    registers(ctx, raw, words, exactly=True)
+
+
+@check(FetchColumns)
+def _fetch_columns(op: FetchColumns, ctx: Context) -> None:
+    _fragments_of_x(ctx, op.raw, op.blocks, op.order)
+    ctx.need(op.x.size == op.k * op.n, f"x of {op.k} x {op.n} has not the {op.x.size} elements of @{op.x.name}")
+    ctx.one_of(op.vec, widths(op.x.dtype), "elements at once")
+
+
+@check(PackColumns)
+def _pack_columns(op: PackColumns, ctx: Context) -> None:
+    _fragments_of_x(ctx, op.raw, op.blocks, op.order)
+    registers(ctx, op.regs, 16 if op.regs.dtype is f32 else 8 * op.blocks, exactly=True)
+
+
+@check(ExpandBitmap)
+def _expand_bitmap(op: ExpandBitmap, ctx: Context) -> None:
+    registers(ctx, op.a, 4, exactly=True)
+    ctx.need(op.strip.hi == op.rows - 1, f"%{op.strip.name} must count {op.rows} strips")
+    shared(ctx, op.ring, slot_words(op.rows, op.chunks), "a slot's words")
+
+
+@check(MultiplyFragment)
+def _multiply_fragment(op: MultiplyFragment, ctx: Context) -> None:
+    registers(ctx, op.a, 4, exactly=True)
+    ctx.one_of(op.shape, ("none", *SHAPES), "mma shape")
+    if op.shape == "none":
+        registers(ctx, op.x, 16, exactly=True)
+        registers(ctx, op.acc, 2 * (op.strip.hi + 1))
+        return
+    mma(ctx, op.shape, op.acc)
+    ctx.need(SHAPES[op.shape].a.dtype is op.dtype, f"{op.shape} does not multiply {op.dtype}")
+    registers(ctx, op.x, 8 * op.blocks, exactly=True)
+    registers(ctx, op.acc, 4 * op.blocks * (op.strip.hi + 1))
+
+
+@check(SumWarps)
+def _sum_warps(op: SumWarps, ctx: Context) -> None:
+    ctx.need(32 * op.row_warps * op.slab_warps == ctx.threads,
+             f"{op.row_warps} x {op.slab_warps} warps, the block has {ctx.threads} threads")  # fmt: skip
+    registers(ctx, op.total, op.words)
+    shared(ctx, op.sums, op.items * op.words * op.slab_warps, "the sums of all slab warps")
+    parts = (op.turn, op.slots, op.counter)
+    ctx.need(all((op.splits > 1) == (x is not None) for x in parts),
+             "a turn, slots and a counter are there if splits are, and only then")  # fmt: skip
+
+
+@check(StoreProduct)
+def _store_product(op: StoreProduct, ctx: Context) -> None:
+    ctx.one_of(op.order, ORDERS, "order")
+    ctx.one_of(op.activation, ACTIVATIONS, "activation")
+    ctx.need(op.out.size == op.m * op.n, f"y of {op.m} x {op.n} has not the {op.out.size} elements of @{op.out.name}")
+    for buf, size in ((op.scale, op.m), (op.bias, op.m), (op.residual, op.m * op.n)):
+        ctx.need(buf is None or buf.size == size, f"the epilogue's operands have {op.m} or {op.m * op.n} elements")

@@ -6,58 +6,21 @@ as the mma has columns, as high as a group.  All maps here are layouts of a warp
 
 from __future__ import annotations
 
-from .expr import Expr, Value
+from .checks import Context, check
+from .expr import Expr
+from .fragments import SHAPES
 from .layout import Layout
-from .node import Op, attr, bind, buffer, declare, define, operand, region
-from .op import Box, Sides
+from .node import Op, attr, buffer, declare, define, operand
+from .op import Box
+from .tile_rules import extents, inside, mma, registers, same_type, shared
 from .types import Buffer
 
 
-@define("tile.groups")
-class Groups(Op):
-    """A shared tile with as many groups for each warp, all zero (a strip's ends are read before they are written)."""
-
-    buf: Buffer = declare()
-
-
-@define("tile.row_groups")
-class RowGroups(Op):
-    """Each warp walks down a strip, group by group; groups arrive through its own ring in shared memory.
-
-    Warp w of the tile at (``y``, ``x``) takes the window of columns from x + w * ``step`` - ``lead`` on and the rows
-    from y - ``above`` on; ``layout`` places element (row, column) of a group.  For each of ``turns`` groups the body
-    runs with ``turn`` its number and ``here`` its first element in the warp's share of ``ring``.  Cells outside the
-    ``extent`` follow ``sides``; ``stages`` groups of the ring are under way; no block barrier.
-    """
-
-    turn: Value = bind()
-    here: Value = bind()
-    ring: Buffer = buffer(writes=True)
-    src: Buffer = buffer()
-    y: Expr = operand()
-    x: Expr = operand()
-    turns: int = attr()
-    above: int = attr()
-    step: int = attr()
-    lead: int = attr()
-    stages: int = attr()
-    layout: Layout = attr()
-    extent: tuple[int, int] = attr()
-    pitch: int = attr()
-    sides: Sides = attr()
-    vector: int = attr()
-    body: tuple[Op, ...] = region()
-
-
-@define("tile.meet")
-class Meet(Op):
-    """The lanes of each warp meet: they see what the others have put into shared memory before."""
-
-
-@define("tile.read_group")
+@define("tile.read_group", kw_only=True)
 class ReadGroup(Op):
     """Reads a group as operands: patch m of sub-strip s is row m of an mma, its element k is ``a(s, m, k)`` from ``at``
     on in the warp's share of ``src``.  Register (s * slices + i) * rows + j holds a lane's j-th row of slice i.
+    Only patches keeps operands in registers for several products; others read them as they multiply.
     """
 
     held: Buffer = declare()
@@ -67,7 +30,7 @@ class ReadGroup(Op):
     shape: str = attr()
 
 
-@define("tile.add_group")
+@define("tile.add_group", kw_only=True)
 class AddGroup(Op):
     """Adds a group of rows to the sums of the ``touched`` groups of outputs that need it; the oldest is then complete.
 
@@ -75,6 +38,7 @@ class AddGroup(Op):
     fragments: slice i of the matrix for the q-th youngest of the touched groups is register q * slices + i.  ``sums``
     has, for each level, the accumulators of the ``touched - 1`` unfinished groups, the youngest first; ``done`` gets
     those of the complete one.  ``shape`` is the mma for most of a sum (the rest takes narrower ones).
+    Only patches: see ``tile.levels``.
     """
 
     done: Buffer = declare()
@@ -88,9 +52,12 @@ class AddGroup(Op):
     touched: int = attr()
 
 
-@define("tile.pass_group")
+@define("tile.pass_group", kw_only=True)
 class PassGroup(Op):
-    """Puts a complete group into shared memory: row m, column n of the accumulator at ``c(s, m, n)`` from ``at`` on."""
+    """Puts a complete group into shared memory: row m, column n of the accumulator at ``c(s, m, n)`` from ``at`` on.
+
+    Only patches: its levels follow one another through shared memory, all others in registers.
+    """
 
     dst: Buffer = buffer(writes=True, reads=False)
     done: Buffer = buffer()
@@ -99,12 +66,12 @@ class PassGroup(Op):
     shape: str = attr()
 
 
-@define("tile.store_group")
+@define("tile.store_group", kw_only=True)
 class StoreGroup(Op):
     """Stores a complete group as output rows y + (turn - ``delay``) * rows ..., once there are any, inside ``box``.
 
     Row m, column n of sub-strip s is cell ``c(s, m, n)`` (row, column) of the strip, whose first ``step`` columns are
-    the warp's.
+    the warp's.  Only patches: its cells come single, two rows in a register pair, so no vector and no ring serves them.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
@@ -118,3 +85,45 @@ class StoreGroup(Op):
     shape: str = attr()
     pitch: int = attr()
     box: Box = attr()
+
+
+@check(ReadGroup)
+def _read_group(op: ReadGroup, ctx: Context) -> None:
+    mma(ctx, op.shape, op.held)
+    strips, m, depth = op.a.extents
+    rows = SHAPES[op.shape].m
+    ctx.need(m == rows and depth % 4 == 0, f"operands of {m} rows and {depth} columns are no slices of {op.shape}")
+    registers(ctx, op.held, strips * depth // 4 * rows // 8, exactly=True)
+    shared(ctx, op.src, ctx.threads // 32 * op.a.size(), "the groups of all warps")
+
+
+@check(AddGroup)
+def _add_group(op: AddGroup, ctx: Context) -> None:
+    mma(ctx, op.shape, op.done)
+    regs = op.strips * len(SHAPES[op.shape].c.elements)
+    registers(ctx, op.done, regs, exactly=True)
+    registers(ctx, op.sums, (op.level + 1) * (op.touched - 1) * regs)
+    registers(ctx, op.held, op.strips * op.slices * SHAPES[op.shape].m // 8, exactly=True)
+    registers(ctx, op.weights, op.touched * op.slices, exactly=True)
+    same_type(ctx, op.done, op.sums, op.held, op.weights)
+
+
+def _accumulator(ctx: Context, done: Buffer, c: Layout, shape: str) -> None:
+    """``c`` places the elements of ``done``, accumulators of an mma."""
+    mma(ctx, shape, done)
+    extents(ctx, c, (c.extents[0], SHAPES[shape].m, SHAPES[shape].n), "an accumulator's place")
+    registers(ctx, done, c.extents[0] * len(SHAPES[shape].c.elements), exactly=True)
+
+
+@check(PassGroup)
+def _pass_group(op: PassGroup, ctx: Context) -> None:
+    _accumulator(ctx, op.done, op.c, op.shape)
+    shared(ctx, op.dst, ctx.threads // 32 * op.c.size(), "the groups of all warps")
+
+
+@check(StoreGroup)
+def _store_group(op: StoreGroup, ctx: Context) -> None:
+    _accumulator(ctx, op.done, op.c, op.shape)
+    ctx.need(len(op.c.index) == 2, "the place in the field is a row and a column")
+    ctx.need(op.step <= op.c.shape()[1], f"a strip of {op.c.shape()[1]} columns has no {op.step} to store")
+    inside(ctx, op.box, (op.dst.size // op.pitch, op.pitch))

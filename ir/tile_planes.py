@@ -6,17 +6,20 @@ columns, so it is 32 times that wide.
 
 from __future__ import annotations
 
+from .checks import Context, check
 from .expr import Expr, Value
-from .node import Op, attr, bind, buffer, declare, define, operand, region
+from .node import Op, attr, buffer, define, operand, region
 from .op import Box, Sides, Tap
+from .tile_rules import axes, inside, registers, rows_of, same_type, shared, taps
 from .types import Buffer
 
 
-@define("tile.if_border")
+@define("tile.if_border", kw_only=True)
 class IfBorder(Op):
     """``near`` for tiles whose window reaches across a border that is not periodic, ``inside`` for all others.
 
     The window begins ``before`` cells before ``at`` and has ``size`` cells, on each axis.
+    Only column lets a border hold at every level; a fetch or a copy asks for itself.
     """
 
     at: tuple[Expr, ...] = operand()
@@ -28,39 +31,28 @@ class IfBorder(Op):
     inside: tuple[Op, ...] = region()
 
 
-@define("tile.planes")
-class Planes(Op):
-    """Walks over ``planes`` planes from at[0] - ``above`` on; the body runs once for each.
+@define("tile.mask", kw_only=True)
+class Mask(Op):
+    """Works out a value that its walk knows: which of a thread's cells of a plane are special, whatever the plane is.
 
-    ``values`` holds this thread's ``lines`` x columns of the plane, ``turn`` counts from 0.  The window begins ``lead``
-    rows and columns before the tile.  ``stages`` planes of ``ring`` are under way; a warp fetches what itself reads, in
-    pieces of ``vector`` cells that lie side by side in its lanes, so there is no barrier.  Cells outside the ``extent``
-    wrap where ``sides`` are periodic, else they are any cell.
-    ``kept`` and ``outside`` are masks of this thread's cells (bit line * columns + column): those that a frozen side of
-    the two fastest axes keeps (``keep`` rows or columns from it), and those beyond a dirichlet one.
+    ``cells`` has them as bits line * columns + column.
+    ``kind`` frozen: those that a frozen side of the two fastest axes keeps (``keep`` rows or columns from it);
+    dirichlet: those beyond such a side.  The window begins ``lead`` before the tile ``at``; a thread has ``lines`` rows
+    of ``per_lane`` columns.  Only column has cells that no turn changes.
     """
 
-    values: Buffer = declare()
-    turn: Value = bind()
-    kept: Value = bind()
-    outside: Value = bind()
-    ring: Buffer = buffer(writes=True)
-    src: Buffer = buffer()
+    cells: Expr = operand()
+    kind: str = attr()
     at: tuple[Expr, ...] = operand()
-    planes: int = attr()
-    above: int = attr()
     lead: tuple[int, int] = attr()
     lines: int = attr()
-    stages: int = attr()
-    extent: tuple[int, ...] = attr()
-    pitch: int = attr()
-    sides: Sides = attr()
+    per_lane: int = attr()
     keep: tuple[int, int] = attr()
-    vector: int = attr()
-    body: tuple[Op, ...] = region()
+    extent: tuple[int, ...] = attr()
+    sides: Sides = attr()
 
 
-@define("tile.plane_levels")
+@define("tile.plane_levels", kw_only=True)
 class PlaneLevels(Op):
     """``count`` time steps of the plane in ``values``, level by level, by partial sums.
 
@@ -73,6 +65,7 @@ class PlaneLevels(Op):
 
     ``sides`` not empty: the border holds at every level: outside, dirichlet's cells are set and neumann's are read from
     the edge cell (radius 1 only); cells that a frozen side keeps pass through.
+    Only column: two orders of levels, and a border's images between adds.
     """
 
     values: Buffer = buffer(writes=True)
@@ -95,12 +88,13 @@ class PlaneLevels(Op):
     sides: Sides = attr(default=())
 
 
-@define("tile.store_plane")
+@define("tile.store_plane", kw_only=True)
 class StorePlane(Op):
     """Stores the plane in ``values`` as output plane at[0] + ``turn`` - ``delay``, once there is one, inside ``box``.
 
     Of the window the rows and columns ``lead`` ... ``lead + step - 1`` are the tile's.  If they are stored ``vector``
     at a time, fewer than a lane has, they go through the warp's rows of ``ring``, so that lanes store adjacent cells.
+    Only column: see ``tile.emit``.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
@@ -117,3 +111,45 @@ class StorePlane(Op):
     pitch: int = attr()
     box: Box = attr()
     vector: int = attr()
+
+
+@check(IfBorder)
+def _if_border(op: IfBorder, ctx: Context) -> None:
+    axes(ctx, op.extent, at=len(op.at), before=len(op.before), size=len(op.size), sides=len(op.sides))
+
+
+@check(Mask)
+def _mask(op: Mask, ctx: Context) -> None:
+    ctx.one_of(op.kind, ("frozen", "dirichlet"), "kind")
+    ctx.need(isinstance(op.cells, Value), f"{op.cells} is no value that the walk knows")
+    ctx.need(op.lines * op.per_lane <= 31, f"{op.lines * op.per_lane} cells a thread; a mask has 31 bits")
+    axes(ctx, op.extent, at=len(op.at), sides=len(op.sides))
+
+
+@check(PlaneLevels)
+def _plane_levels(op: PlaneLevels, ctx: Context) -> None:
+    n, (rz, ry, rx), per_lane = op.values.size, op.radius, op.values.size // op.lines
+    registers(ctx, op.values, op.lines * per_lane, exactly=True)
+    registers(ctx, op.sums, op.count * 2 * rz * n)
+    registers(ctx, op.planes, (op.count if op.lag == rz else op.count + 1) * n)
+    ctx.need(op.lag in (rz, rz + 1), f"a level lags {rz} or {rz + 1} planes behind the one before, not {op.lag}")
+    warps = ctx.threads // 32
+    shared(ctx, op.edges, 2 * op.count * warps * 2 * ry * 32 * per_lane, "the edges of two turns")
+    same_type(ctx, op.values, op.sums, op.planes, op.edges, op.weights)
+    ctx.need(ry <= op.lines and rx <= per_lane, f"a radius of {ry} rows and {rx} columns reaches beyond the "
+             f"neighbouring thread, which has {op.lines} and {per_lane}")  # fmt: skip
+    taps(ctx, op.weights, op.taps)
+
+
+@check(StorePlane)
+def _store_plane(op: StorePlane, ctx: Context) -> None:
+    per_lane, warps = op.values.size // op.lines, ctx.threads // 32
+    registers(ctx, op.values, op.lines * per_lane, exactly=True)
+    ctx.need(per_lane % op.vector == 0, f"a lane's {per_lane} columns are no whole pieces of {op.vector}")
+    shared(ctx, op.ring, op.stages * op.lines * warps * 32 * per_lane, f"{op.stages} planes")
+    window = (op.lines * warps, 32 * per_lane)
+    ok = all(first + n <= size for first, n, size in zip(op.lead, op.step, window, strict=True))
+    ctx.need(ok, f"a tile of {list(op.step)} from {list(op.lead)} on is not in a window of {list(window)}")
+    axes(ctx, op.extent, at=len(op.at), box=len(op.box))
+    inside(ctx, op.box, op.extent)
+    rows_of(ctx, op.dst, op.extent, op.pitch)

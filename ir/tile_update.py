@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from math import prod
+
+from .checks import Context, check
 from .expr import Expr
 from .formula import Code
 from .node import Op, attr, buffer, define, operand
 from .op import Sides
+from .tile_rules import axes, rows_of
 from .types import Buffer
 
 
-@define("tile.update")
+@define("tile.update", kw_only=True)
 class Update(Op):
     """Works ``code`` out for the cells of the tile that starts at ``at`` and stores the results.
 
@@ -34,3 +38,20 @@ class Update(Op):
     sides: tuple[Sides, ...] = attr()
     old: tuple[int, ...] = attr()
     keep: tuple[tuple[tuple[int, int], ...], ...] = attr()
+
+
+@check(Update)
+def _update(op: Update, ctx: Context) -> None:
+    axes(ctx, op.extent, at=len(op.at), threads=len(op.threads))
+    ctx.need(prod(op.threads) == ctx.threads, f"{prod(op.threads)} threads work, the block has {ctx.threads}")
+    ctx.need(len(op.reads) == len(op.srcs) == len(op.sides), f"{len(op.reads)} reads of {len(op.srcs)} arrays, with "
+             f"sides of {len(op.sides)}")  # fmt: skip
+    ctx.need(len(op.pitch) == len(op.srcs) + len(op.outs), f"{len(op.pitch)} pitches of "
+             f"{len(op.srcs) + len(op.outs)} arrays")  # fmt: skip
+    for buf, pitch in zip((*op.srcs, *op.outs), op.pitch, strict=True):
+        rows_of(ctx, buf, op.extent, pitch)
+    count = len(op.outs)
+    ctx.need(len(op.results) == len(op.old) == len(op.keep) == count, f"results, old values and kept cells of {count} "
+             "arrays")  # fmt: skip
+    ctx.need(all(0 <= at < len(op.code) for at in op.results), f"a result is none of {len(op.code)} steps")
+    ctx.need(all(0 <= at < len(op.srcs) for at in op.old), f"an old value is none of {len(op.srcs)} arrays")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from . import expr as ex
 from . import warp as w
+from .checks import Context, check
 from .expr import Const, Expr
 from .fragments import SHAPES
 from .node import Op
 from .text import declaration
 from .types import Buffer, pred, u32, u64
 from .uniform import BLOCK, WARP
-from .verify import Context, check
 from .verify_warp import converged, elem_bytes, in_space, n_results, whole_warp
 
 

@@ -6,12 +6,12 @@ import re
 from typing import Final
 
 from . import warp as w
+from .checks import Context, check
 from .expr import Expr, Value
 from .node import Op
 from .text import declaration
 from .types import Buffer, DType, pred, u32, u64
 from .uniform import NAMES, WARP, breaks
-from .verify import Context, check
 
 UNARY: Final = ("neg", "abs", "sqrt", "exp", "tanh", "not", "popc", "clz", "brev")
 ARITHMETIC: Final = ("add", "sub", "mul", "div", "min", "max")

@@ -40,14 +40,10 @@ if TYPE_CHECKING:
         StencilError,
         ToolchainError,
     )
-    from sparsegen.kernel import Kernel
-    from sparsegen.products.kernel import SpmmKernel
+    from sparsegen.kernel import Kernel, SpmmKernel, UpdateKernel
     from sparsegen.products.product import spmm
-    from sparsegen.products.schedule import SpmmSchedule
-    from sparsegen.schedule import Schedule, StencilSchedule
+    from sparsegen.schedule import Schedule, SpmmSchedule, StencilSchedule, UpdateSchedule
     from sparsegen.tuning.tune import tune
-    from sparsegen.updates.kernel import UpdateKernel
-    from sparsegen.updates.schedule import UpdateSchedule
 
 __all__ = [
     # describing
@@ -113,13 +109,13 @@ _HOMES = {
     "compile": "compiler",
     "tune": "tuning.tune",
     "Kernel": "kernel",
-    "UpdateSchedule": "updates.schedule",
-    "UpdateKernel": "updates.kernel",
+    "UpdateSchedule": "schedule",
+    "UpdateKernel": "kernel",
     "sparse": "formats",
     "load": "formats",
     "spmm": "products.product",
-    "SpmmSchedule": "products.schedule",
-    "SpmmKernel": "products.kernel",
+    "SpmmSchedule": "schedule",
+    "SpmmKernel": "kernel",
     **dict.fromkeys([name for name in __all__ if name.endswith("Error") or name == "KernelFault"], "ir.errors"),
 }
 

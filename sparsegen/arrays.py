@@ -1,111 +1,24 @@
 """Arrays in and out: NumPy arrays, and device arrays of torch, CuPy, pycuda, numba or anything with
 ``__cuda_array_interface__`` or DLPack.
 
-``describe`` gives an ``ArrayView``: an address and a ``Layout``. Layouts are interned, one object for each (library,
-dtype, shape, strides, device, ...), so whatever was once checked for a layout need not be checked again: ``Expect``
-keeps the layouts it has accepted, and a repeated call costs an address and a set look-up.
+``describe`` gives an ``ArrayView``.  ``Expect`` keeps the layouts it has accepted, and a repeated call costs an address
+and a set look-up.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from sparsegen import interop
+from sparsegen.backends.cuda.runtime import stream_handle
 from sparsegen.ir.errors import ArrayError
+from sparsegen.views import LAYOUTS_KEPT, AnyDType, ArrayLayout, ArrayView, Probe, probe_numpy
 
-AnyDType = np.dtype[Any]
-
-
-@dataclass(frozen=True, eq=False)
-class ArrayLayout:
-    """All of an array but its address. ``strides`` in bytes; ``device_index`` is None on the host.
-
-    ``problem`` says why no kernel can use an array of this layout at all (None if one can), with its remedy.
-    """
-
-    library: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: AnyDType
-    device_kind: str
-    device_index: int | None
-    readonly: bool = False
-    problem: tuple[str, str] | None = None
-
-    @cached_property
-    def pitch(self) -> int:
-        """Bytes from one row to the next (of the last axis); the row itself for fewer than two axes."""
-        if len(self.shape) > 1 and self.shape[-2] > 1:
-            return self.strides[-2]
-        return self.shape[-1] * self.dtype.itemsize if self.shape else self.dtype.itemsize
-
-    @cached_property
-    def span(self) -> int:
-        """Bytes from the first element to the end of the last one; 0 for an empty array."""
-        if 0 in self.shape:
-            return 0
-        steps = ((n - 1) * abs(s) for n, s in zip(self.shape, self.strides, strict=True))
-        return sum(steps) + self.dtype.itemsize
-
-    @cached_property
-    def contiguous(self) -> bool:
-        """Whether the elements are packed in C order."""
-        packed = c_strides(self.shape, self.dtype.itemsize)
-        pairs = zip(self.shape, self.strides, packed, strict=True)
-        return 0 in self.shape or all(extent == 1 or have == want for extent, have, want in pairs)
-
-    @cached_property
-    def rows_contiguous(self) -> bool:
-        """Whether the last axis is packed and the others are in C order, rows possibly with a pitch, none shared."""
-        step = self.dtype.itemsize
-        for axis in range(len(self.shape) - 1, -1, -1):
-            extent, stride = self.shape[axis], self.strides[axis]
-            if extent > 1:
-                last = axis == len(self.shape) - 1
-                if (stride != step if last else stride < step) or stride % self.dtype.itemsize:
-                    return False
-                step = extent * stride
-        return True
-
-    def where(self) -> str:
-        """The device in words: ``the host`` or ``cuda:0``."""
-        return "the host" if self.device_kind == "host" else f"cuda:{self.device_index}"
-
-
-class ArrayView(NamedTuple):
-    """An array as a kernel sees it: address, layout, the object itself, and the producer's stream, if it told one."""
-
-    pointer: int
-    layout: ArrayLayout
-    owner: Any
-    stream: int | None = None
-
-
-def c_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """The strides, in bytes, of a packed array in C order."""
-    strides = []
-    step = itemsize
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= extent
-    return tuple(reversed(strides))
-
-
-Probe = Callable[[Any], ArrayView]
 _probes: dict[type, Probe] = {}
-_layouts: dict[Any, ArrayLayout] = {}
-_LAYOUTS_KEPT = 4096
-
-
-def _intern(key: Any, layout: ArrayLayout) -> ArrayLayout:
-    if len(_layouts) >= _LAYOUTS_KEPT:
-        _layouts.clear()
-    return _layouts.setdefault(key, layout)
 
 
 def describe(array: Any) -> ArrayView:
@@ -122,35 +35,8 @@ def _find_probe(array: Any) -> Probe:
     if torch is not None and isinstance(array, torch.Tensor):
         return _torch_probe(torch)
     if isinstance(array, np.ndarray):
-        return _probe_numpy
-    from sparsegen import interop
-
+        return probe_numpy
     return interop.find_probe(array)
-
-
-# ------------------------------------------------------------------------------------------------------------ NumPy
-
-
-def _probe_numpy(array: Any) -> ArrayView:
-    if isinstance(array, np.ma.MaskedArray):
-        raise ArrayError("a masked array: what its masked elements are is not said", hint="pass a.filled(0)")
-    flags = array.flags
-    key = (array.dtype, array.shape, array.strides, flags.writeable, flags.aligned)
-    layout = _layouts.get(key)
-    if layout is None:
-        problem = None
-        if not array.dtype.isnative:
-            problem = (
-                f"an array of dtype {array.dtype.str}, not in this machine's byte order",
-                "convert it: a.astype(a.dtype.newbyteorder('='))",
-            )
-        elif not flags.aligned:
-            problem = ("an array whose elements are not aligned", "copy it: a.copy()")
-        layout = _intern(
-            key,
-            ArrayLayout("numpy", array.shape, array.strides, array.dtype, "host", None, not flags.writeable, problem),
-        )
-    return ArrayView(array.__array_interface__["data"][0], layout, array)
 
 
 def host_array(view: ArrayView) -> np.ndarray[Any, Any]:
@@ -211,7 +97,7 @@ def _torch_probe(torch: Any) -> Probe:
             None if host else index or 0,
             problem=problem,
         )
-        if len(layouts) >= _LAYOUTS_KEPT:
+        if len(layouts) >= LAYOUTS_KEPT:
             layouts.clear()
         return layouts.setdefault(key, layout)
 
@@ -233,16 +119,19 @@ def _torch_probe(torch: Any) -> Probe:
 
 
 class Expect:
-    """What an argument must be: a fixed shape and dtype, an own name for messages. Call it with an array.
+    """What an argument must be: a shape, a dtype, an order, a place, and a name for messages.  Call it with an array.
 
-    ``writable`` is for outputs. Returns the array's view; raises ArrayError with the value and the remedy. What was
-    accepted once costs a set look-up.
+    ``writable`` is for outputs; ``backend``: where the kernel runs, as only ``cuda`` takes arrays of a GPU.  Returns
+    the array's view; raises ArrayError with the value and the remedy.  What was accepted once costs a set look-up.
+    Subclasses say what shape and order mean to them.
     """
 
-    __slots__ = ("_accepted", "_last", "dtype", "itemsize", "name", "shape", "writable")
+    __slots__ = ("_accepted", "_last", "backend", "dtype", "itemsize", "name", "shape", "writable")
 
-    def __init__(self, name: str, shape: Sequence[int], dtype: Any, *, writable: bool = False) -> None:
-        self.name, self.shape, self.writable = name, tuple(shape), writable
+    def __init__(
+        self, name: str, shape: Sequence[int], dtype: Any, *, writable: bool = False, backend: str = "cuda"
+    ) -> None:
+        self.name, self.shape, self.writable, self.backend = name, tuple(shape), writable, backend
         self.dtype = np.dtype(dtype)
         self.itemsize = self.dtype.itemsize
         self._accepted: set[ArrayLayout] = set()
@@ -254,8 +143,8 @@ class Expect:
         layout = view[1]
         if layout is not self._last:
             if layout not in self._accepted:
-                self._check(layout)
-                if len(self._accepted) >= _LAYOUTS_KEPT:
+                self.check(layout)
+                if len(self._accepted) >= LAYOUTS_KEPT:
                     self._accepted.clear()
                 self._accepted.add(layout)
             self._last = layout
@@ -266,34 +155,51 @@ class Expect:
             )
         return view
 
-    def _check(self, layout: ArrayLayout) -> None:
+    def check(self, layout: ArrayLayout) -> None:
+        """Return for a layout that a kernel takes, else raise ArrayError."""
         name = self.name
         if layout.problem is not None:
             raise ArrayError(f"{name} is {layout.problem[0]}", hint=layout.problem[1])
-        if layout.dtype != self.dtype:
-            raise ArrayError(
-                f"{name} has dtype {layout.dtype}, the kernel was compiled for {self.dtype}",
-                hint=f"convert it to {self.dtype}"
-                + (f", or compile with dtype={layout.dtype.name!r}" if layout.dtype.kind in "fV" else "")
-                + "; nothing is cast",
-            )
-        if len(layout.shape) != len(self.shape):
-            raise ArrayError(
-                f"{name} has {len(layout.shape)} axes (shape {layout.shape}), the kernel {len(self.shape)}",
-                hint=f"pass an array of shape {self.shape}",
-            )
-        if layout.shape != self.shape:
-            raise ArrayError(
-                f"{name} has shape {layout.shape}, the kernel was compiled for {self.shape}",
-                hint=f"compile with shape={layout.shape}",
-            )
-        if not layout.rows_contiguous:
-            raise ArrayError(
-                f"{name} has strides {layout.strides} (bytes): its last axis must be packed and its axes in C order",
-                hint="copy it: np.ascontiguousarray(a), or a.contiguous() in torch; rows may have a pitch",
-            )
+        if layout.dtype != self.dtype or layout.shape != self.shape:
+            what, remedy = self._other_dtype(layout) if layout.dtype != self.dtype else self._other_shape(layout)
+            raise ArrayError(what, hint=remedy)
+        self._order(layout)
         if self.writable and layout.readonly:
             raise ArrayError(f"{name} is read-only", hint="pass an array that can be written, such as a.copy()")
+        if layout.device_kind != "host" and self.backend != "cuda":
+            raise ArrayError(
+                f"{name} is on {layout.where()}, but this kernel runs on the {self.backend}",
+                hint="compile with backend='cuda', or copy the array to the host",
+            )
+
+    def _other_dtype(self, layout: ArrayLayout) -> tuple[str, str]:
+        """What is wrong, and the remedy."""
+        other = f", or compile with dtype={layout.dtype.name!r}" if layout.dtype.kind in "fV" else ""
+        return (
+            f"{self.name} has dtype {layout.dtype}, the kernel was compiled for {self.dtype}",
+            f"convert it to {self.dtype}{other}; nothing is cast",
+        )
+
+    def _other_shape(self, layout: ArrayLayout) -> tuple[str, str]:
+        """What is wrong, and the remedy."""
+        if len(layout.shape) != len(self.shape):
+            return (
+                f"{self.name} has {len(layout.shape)} axes (shape {layout.shape}), the kernel {len(self.shape)}",
+                f"pass an array of shape {self.shape}",
+            )
+        return (
+            f"{self.name} has shape {layout.shape}, the kernel was compiled for {self.shape}",
+            f"compile with shape={layout.shape}",
+        )
+
+    def _order(self, layout: ArrayLayout) -> None:
+        """ArrayError for strides that no kernel takes: here, but for a last axis that is packed."""
+        if not layout.rows_contiguous:
+            raise ArrayError(
+                f"{self.name} has strides {layout.strides} (bytes): its last axis must be packed and its axes in C "
+                "order",
+                hint="copy it: np.ascontiguousarray(a), or a.contiguous() in torch; rows may have a pitch",
+            )
 
 
 def overlap(a: ArrayView, b: ArrayView) -> bool:
@@ -348,8 +254,6 @@ def empty_like(view: ArrayView, shape: Sequence[int] | None = None, dtype: Any =
         if kind != layout.dtype:
             wanted = next(t for t, n in torch_dtypes(torch).items() if n == kind)
         return torch.empty(size, dtype=wanted, device=view.owner.device)
-    from sparsegen import interop
-
     return interop.empty(view, size, kind)
 
 
@@ -360,8 +264,6 @@ def launch_stream(view: ArrayView, stream: object = None) -> int | None:
     that the array interface names; launching on that one needs no further synchronisation.
     """
     if stream is not None:
-        from sparsegen.backends.cuda.runtime import stream_handle
-
         return stream_handle(stream)
     if view.layout.device_kind == "host":
         return None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import linecache
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from sparsegen.ir.errors import Loc
+from sparsegen.ir.errors import Loc, SparsegenError
 
 
 def user_loc() -> Loc | None:
@@ -22,6 +23,17 @@ def user_loc() -> Loc | None:
     while frame is not None and _is_library(frame):
         frame = frame.f_back
     return None if frame is None else _loc(frame.f_code, frame.f_lasti, frame.f_lineno)
+
+
+@contextmanager
+def located(loc: Loc | None) -> Iterator[None]:
+    """Errors raised inside that name no line of their own name this one."""
+    try:
+        yield
+    except SparsegenError as error:
+        if error.loc is None:
+            error.loc = loc
+        raise
 
 
 def raised_in(trace: TracebackType | None, file: str) -> Loc | None:

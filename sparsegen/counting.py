@@ -1,37 +1,13 @@
-"""Exact counts and checks of a kernel: one pass of every program, since all passes are alike.
-
-Small fields are counted by the emulator, larger ones by the formulas of :mod:`sparsegen.cost.counts`, which tests hold
-to the emulator's numbers.
-"""
+"""Exact counts of a kernel: of one pass of every program, since all passes are alike."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from sparsegen.compiler import edge
-from sparsegen.geometry import with_steps
-from sparsegen.ir.errors import ScheduleError
-
-if TYPE_CHECKING:
-    from sparsegen.backends.emulator.report import Report
-    from sparsegen.execute import Plan, Programs
-
-#: The largest field, in cells, that is counted on the emulator (10 to 30 seconds a pass).
-MAX_CELLS = 1 << 24
-
-
-@dataclass(frozen=True)
-class LaunchCounts:
-    """The counts of one launch of ``kernel``, and how often a call launches it."""
-
-    kernel: str
-    times: int
-    counts: Mapping[str, int]
+from sparsegen.counts import LaunchCounts, of_program
+from sparsegen.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -53,6 +29,14 @@ class Counts(Mapping[str, int]):
                 out[name] = out.get(name, 0) + n * launch.times
         return out
 
+    @property
+    def sampled(self) -> frozenset[str]:
+        """The names of counts that are estimates: decided by the data, and so much of it that a sample stands for it.
+
+        Only products with a matrix of more than 2^24 elements have any; all other counts are exact.
+        """
+        return frozenset[str]().union(*(launch.sampled for launch in self.launches))
+
     def __getitem__(self, name: str) -> int:
         return self.total[name]
 
@@ -66,69 +50,18 @@ class Counts(Mapping[str, int]):
         lines: list[str] = []
         for launch in self.launches:
             lines.append(f"{launch.kernel}, launched {launch.times} time{'s' * (launch.times != 1)}; each:")
-            lines += [f"  {name:<28} {n:>16,}" for name, n in sorted(launch.counts.items())]
+            lines += _lines(launch.counts, launch.sampled)
         lines.append(f"in all, {self.steps} time step{'s' * (self.steps != 1)}:" if self.steps else "in all:")
-        lines += [f"  {name:<28} {n:>16,}" for name, n in sorted(self.total.items())]
-        return "\n".join(lines)
+        return "\n".join([*lines, *_lines(self.total, self.sampled)])
 
 
-def emulated(cells: int) -> bool:
-    """Whether a field or matrix is small enough for the emulator to count; larger ones are counted by formula."""
-    return cells <= MAX_CELLS
+def _lines(counts: Mapping[str, int], sampled: frozenset[str]) -> list[str]:
+    return [f"  {name:<28} {n:>16,}{' (sampled)' * (name in sampled)}" for name, n in sorted(counts.items())]
 
 
-def counts(plan: Plan, programs: Programs) -> Counts:
-    """Counts of every launch of a plan of these programs, from the emulator or by formula; the same numbers."""
-    if not emulated(prod(programs.shape)):
-        return _by_formula(plan, programs)
-    from sparsegen.execute_emulator import run_pass
+def counts(plan: Plan, given: Mapping[str, Any]) -> Counts:
+    """Counts of every launch of a plan.
 
-    found: list[LaunchCounts] = []
-    steps = 0
-    for program, times in plan.parts:
-        u = np.zeros(programs.shape, field_dtype(plan))
-        _, reports = run_pass(program, u, checks=False)
-        found += [LaunchCounts(name, times, dict(report.counts)) for name, report in reports]
-        steps += program.steps * times
-    return Counts(tuple(found), steps)
-
-
-def _by_formula(plan: Plan, programs: Programs) -> Counts:
-    """ScheduleError where the levels between passes have padded rows."""
-    from sparsegen.cost.counts import launches
-
-    stencil, shape, schedule, profile = programs.stencil, programs.shape, programs.schedule, programs.profile
-    if plan.padded:
-        raise ScheduleError(
-            f"rows of {shape[-1]} elements are no multiple of 16 bytes, so the levels between passes have padded rows; "
-            f"above {MAX_CELLS} cells only passes between packed fields can be counted",
-            hint=f"compile for steps={schedule.steps}: a single pass, which all others are much like",
-        )
-    found = [
-        LaunchCounts(launch.kernel, times, dict(launch.counts))
-        for program, times in plan.parts
-        for launch in launches(stencil, shape, with_steps(schedule, program.steps, edge(stencil)), profile)
-    ]
-    return Counts(tuple(found), sum(program.steps * times for program, times in plan.parts))
-
-
-def check(plan: Plan, u: Any) -> Report:
-    """One pass of every program on ``u`` (each on the result of the one before) with all checkers: the reports' sum."""
-    from sparsegen.backends.emulator.report import Report
-    from sparsegen.execute_emulator import run_pass
-
-    total = Report()
-    for program, _ in plan.parts:
-        u, reports = run_pass(program, u, checks=True)
-        for _, report in reports:
-            total = total + report
-    return total
-
-
-def field_dtype(plan: Plan) -> Any:
-    """The NumPy dtype of the field."""
-    from sparsegen.execute import TARGET, launches
-    from sparsegen.ir.types import Buffer
-
-    bound = launches(plan.parts[0][0].warp)
-    return next(p.dtype.numpy() for b in bound for p, role in b.roles if role == TARGET and isinstance(p, Buffer))
+    ``given``: the (flat) arrays of roles whose contents decide what is done, as a sparse matrix's do.
+    """
+    return Counts(tuple(c for program, times in plan.programs for c in of_program(program, times, given)), plan.steps)

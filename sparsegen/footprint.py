@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsegen.schedule import FAMILIES, ITEMSIZE, MAX_FUSE, RANGES
+from sparsegen.registry import families
+from sparsegen.shapes import ITEMSIZE, MAX_FUSE
 
 if TYPE_CHECKING:
     from sparsegen.dsl.stencil import Stencil
@@ -136,7 +137,7 @@ def _ranks(weights: Any) -> tuple[int, ...]:
     from sparsegen.ir.separable import ROUNDING, separate
 
     ranks: list[int] = []
-    for steps in range(1, RANGES["lowrank"]["fuse"][1] + 1):
+    for steps in range(1, _most_fused(2, "lowrank") + 1):
         with np.errstate(over="ignore"):
             fused = convolve(weights, steps)
         if not np.isfinite(fused).all():
@@ -159,9 +160,13 @@ def _planes(weights: Any) -> tuple[tuple[int, ...], ...]:
 
 def _fusable(weights: Any, dtype: str, axes: int) -> tuple[int, float]:
     """How many steps may be fused, of those that any family for so many axes fuses, and the loss of one more."""
-    from sparsegen.families import named
     from sparsegen.ir.fuse import most_fused
     from sparsegen.ir.types import DTYPES
 
-    ranges = (RANGES.get(name, {}) for name in FAMILIES if axes in named(name).AXES)
-    return most_fused(weights, DTYPES[dtype], max(own.get("fuse", (1, MAX_FUSE))[1] for own in ranges))
+    return most_fused(weights, DTYPES[dtype], _most_fused(axes))
+
+
+def _most_fused(axes: int, name: str = "") -> int:
+    """The most time steps that a family (any, if none is named) for so many axes makes one application."""
+    found: list[Any] = [f for f in families("stencil").values() if not name or f.name == name]
+    return max(int(f.by_name["fuse"].high) for f in found if axes in f.axes)

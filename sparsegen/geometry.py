@@ -6,22 +6,22 @@ means is in its module of :mod:`sparsegen.families`; here is what all have in co
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sparsegen.families import family, takers
-from sparsegen.families.base import MAX_REGISTERS, Geometry, fused_k, narrowing, up
+from sparsegen.families.base import MAX_REGISTERS, Geometry, family, fused_k, narrowing, takers, up
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.fuse import LOSS
 from sparsegen.ir.types import DTYPES, sum_type
-from sparsegen.schedule import FAMILIES, ITEMSIZE, MMA, StencilSchedule, unknown
+from sparsegen.schedule import StencilSchedule, unknown
+from sparsegen.shapes import ITEMSIZE, MMA
 
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
+    from sparsegen.dsl.stencil import Stencil
 
 __all__ = [
     "Geometry",
@@ -53,13 +53,13 @@ def with_steps(schedule: StencilSchedule, steps: int, k: int) -> StencilSchedule
                 f"{schedule.family} cannot do {steps} steps at once with fuse={schedule.fuse} or less",
                 hint="do them in several passes",
             )
-        return dataclasses.replace(schedule, fuse=fuse, levels=steps // fuse)
+        return schedule.but(fuse=fuse, levels=steps // fuse)
     if schedule.family != "stencil2row" or schedule.tile is None:
-        return dataclasses.replace(schedule, fuse=steps)
+        return schedule.but(fuse=steps)
     rows, cols = schedule.tile
     m = MMA[schedule.mma][0]
     groups = cols // (m * (fused_k(k, schedule.fuse) + 1))
-    return dataclasses.replace(schedule, fuse=steps, tile=(rows, groups * m * (fused_k(k, steps) + 1)))
+    return schedule.but(fuse=steps, tile=(rows, groups * m * (fused_k(k, steps) + 1)))
 
 
 def split(schedule: StencilSchedule, steps: int, k: int) -> list[tuple[StencilSchedule, int]]:
@@ -75,8 +75,10 @@ def split(schedule: StencilSchedule, steps: int, k: int) -> list[tuple[StencilSc
 
 def _divisors(schedule: StencilSchedule, steps: int) -> Iterator[int]:
     """How many steps a level may fuse, the most first, so that whole levels do ``steps``."""
+    own = family(schedule)
+    most = schedule.levels if own.levels_bound else own.by_name["levels"].high or 1
     for fuse in range(schedule.fuse, 0, -1):
-        if steps % fuse == 0 and steps <= schedule.most_levels * fuse:
+        if steps % fuse == 0 and steps <= most * fuse:
             yield fuse
 
 
@@ -103,8 +105,7 @@ def legalise(schedule: StencilSchedule, k: int, axes: int = 2) -> StencilSchedul
     unit = m * (kk + 1)
     if schedule.tile is None:
         tile = (1, 2 * schedule.warps * unit) if axes == 1 else (32, unit)  # 1024 outputs of a row: the paper's
-        schedule = dataclasses.replace(schedule, tile=tile)
-    assert schedule.tile is not None
+        schedule = schedule.but(tile=tile)
     rows, cols = schedule.tile
     if cols % unit:
         raise ScheduleError(
@@ -156,7 +157,7 @@ def _too_fused(fuse: int, fp: Footprint) -> ScheduleError:
 
 def _width(s: StencilSchedule) -> str:
     """The word of a family's line that says how much of a row or plane a warp has."""
-    return next((word for word in ("cols", "lines", "strips", "products") if word in FAMILIES[s.family]), "block")
+    return next((word for word in ("cols", "lines", "strips", "products") if s.rules.has(word)), "block")
 
 
 def legal(schedule: StencilSchedule, fp: Footprint, device: DeviceProfile) -> None:
@@ -165,15 +166,15 @@ def legal(schedule: StencilSchedule, fp: Footprint, device: DeviceProfile) -> No
     if fp.dtype not in ITEMSIZE:
         unknown("stencil dtype", fp.dtype, ITEMSIZE)
     own = family(s)
-    if fp.axes not in own.AXES:
+    if fp.axes not in own.axes:
         raise ScheduleError(
-            f"{s.family} takes fields of {' or '.join(map(str, own.AXES))} axes, the stencil has {fp.axes}"
+            f"{s.family} takes fields of {' or '.join(map(str, own.axes))} axes, the stencil has {fp.axes}"
             + (" (one row of weights works on each row alone)" if fp.flat else ""),
             hint=f"choose {takers(fp.axes)}",
         )
     if (
         fp.axes == 3
-        and own.RIM == "fused"
+        and own.rim == "fused"
         and s.fuse > 1
         and not (fp.boundary == "periodic" or (fp.boundary == "neumann" and fp.mirrored))
     ):
@@ -187,7 +188,7 @@ def legal(schedule: StencilSchedule, fp: Footprint, device: DeviceProfile) -> No
     if s.stages > 1 and device.compute_capability < (8, 0):
         raise ScheduleError(
             f"stages={s.stages} copies with cp.async, which needs sm_80; {device.name} is {device.arch}",
-            hint="choose direct or tiled" if s.ranges["stages"][0] > 1 else "set stages=1",
+            hint="choose direct or tiled" if s.rules.by_name["stages"].low > 1 else "set stages=1",
         )
     own.check(s, g, fp, device)
     if g.smem_bytes > device.smem_block:
@@ -204,3 +205,20 @@ def legal(schedule: StencilSchedule, fp: Footprint, device: DeviceProfile) -> No
             f"{device.regs_sm} an SM",
             hint="lower fuse, make tile= smaller, or change warps" if s.tile else f"lower levels, fuse or {_width(s)}",
         )
+
+
+def edge(stencil: Stencil) -> int:
+    """The edge of the square that holds one step's weights: what cost model and schedules call k."""
+    return int(max(stencil.weights.shape))
+
+
+def check(
+    stencil: Stencil, shape: tuple[int, ...], schedule: StencilSchedule, profile: DeviceProfile
+) -> StencilSchedule:
+    """The schedule with its tile resolved; ScheduleError if it cannot run this stencil and shape on the device."""
+    fp = Footprint.of(stencil)
+    chosen = legalise(schedule, fp.k, fp.axes)
+    if reason := misfit(chosen, stencil.weights.shape, shape):
+        raise ScheduleError(reason, hint="lower fuse (or levels), or compile for a larger shape")
+    legal(chosen, fp, profile)
+    return chosen

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING
 
-from sparsegen.execute import launches, pitches
-
-if TYPE_CHECKING:
-    from sparsegen.backends.cuda.nvcc import CompileResult
-    from sparsegen.backends.cuda.resources import Occupancy
-    from sparsegen.cost.devices import DeviceProfile
-    from sparsegen.pipelines import Program
+from sparsegen.backends.cuda.cache import compile_cached
+from sparsegen.backends.cuda.export import export, export_step
+from sparsegen.backends.cuda.frame import translation_unit
+from sparsegen.backends.cuda.nvcc import CompileResult
+from sparsegen.backends.cuda.resources import Occupancy, occupancy, sm_limits
+from sparsegen.backends.cuda.sass import disassemble
+from sparsegen.plan import launches
+from sparsegen.program import Program
 
 
 class Build:
-    """One program on its way to the GPU: source, cubin, PTX, SASS."""
+    """One program on its way to the GPU: source, cubin, PTX, SASS.
 
-    def __init__(self, program: Program, profile: DeviceProfile, title: str, notes: Sequence[str]) -> None:
-        self.program, self._profile, self._title, self._notes = program, profile, title, tuple(notes)
+    ``loops``: it is exported with a time loop between two fields, not as one step.
+    """
+
+    def __init__(self, program: Program, arch: str, title: str, notes: Sequence[str], loops: bool) -> None:
+        self.program, self._arch, self._title, self._notes = program, arch, title, tuple(notes)
+        self._loops = loops
         self._lock = Lock()
         self._source: str | None = None
         self._compiled: CompileResult | None = None
@@ -33,20 +37,14 @@ class Build:
 
     def _text(self) -> str:
         if self._source is None:
-            from sparsegen.backends.cuda.frame import translation_unit
-
-            self._source = translation_unit(
-                self.program.warp, title=self._title, notes=self._notes, arch=self._profile.arch
-            )
+            self._source = translation_unit(self.program.warp, title=self._title, notes=self._notes, arch=self._arch)
         return self._source
 
     def compiled(self) -> CompileResult:
         """What nvcc makes of the source, through the cubin cache; ToolchainError without nvcc or if it refuses."""
         with self._lock:
             if self._compiled is None:
-                from sparsegen.backends.cuda.cache import compile_cached
-
-                self._compiled = compile_cached(self._text(), self._profile.arch)
+                self._compiled = compile_cached(self._text(), self._arch)
             return self._compiled
 
     def sass(self) -> str:
@@ -54,30 +52,22 @@ class Build:
         cubin = self.compiled().cubin
         with self._lock:
             if self._sass is None:
-                from sparsegen.backends.cuda.sass import disassemble
-
                 self._sass = disassemble(cubin)
             return self._sass
 
     def export(self, path: str) -> None:
         """Write a self-contained CUDA file with a launcher."""
-        from sparsegen.backends.cuda.export import export
-
-        export(self.program.warp, path, title=self._title, notes=self._notes, arch=self._profile.arch)
-
-    def export_step(self, path: str) -> None:
-        """Write a self-contained CUDA file with a launcher of a single step, its arrays by name."""
-        from sparsegen.backends.cuda.export import export_step
-
-        export_step(self.program.warp, path, title=self._title, notes=self._notes, arch=self._profile.arch)
+        write = export if self._loops else export_step
+        write(self.program.warp, path, title=self._title, notes=self._notes, arch=self._arch)
 
 
 class BuildCache:
-    """The builds of a kernel's programs, for fields of ``cols`` columns."""
+    """The builds of a kernel's programs; ``says``: what the head of a source says of its program."""
 
-    def __init__(self, profile: DeviceProfile, title: str, notes: Sequence[str], cols: int) -> None:
-        self._cols = cols
-        self._profile, self._title, self._notes = profile, title, tuple(notes)
+    def __init__(
+        self, arch: str, title: str, notes: Sequence[str], says: Callable[[Program], list[str]], loops: bool
+    ) -> None:
+        self._arch, self._title, self._notes, self._says, self._loops = arch, title, tuple(notes), says, loops
         self._lock = Lock()
         self._known: dict[int, Build] = {}
 
@@ -85,11 +75,8 @@ class BuildCache:
         """The build of a program, made once."""
         with self._lock:
             if id(program) not in self._known:
-                notes = [*self._notes, f"One pass does {program.steps} time step{'s' if program.steps > 1 else ''}."]
-                apart, apart_out = pitches(program)
-                if (apart, apart_out) != (self._cols, self._cols):
-                    notes.append(f"Rows of the input are {apart} elements apart, rows of the output {apart_out}.")
-                self._known[id(program)] = Build(program, self._profile, self._title, notes)
+                notes = [*self._notes, *self._says(program)]
+                self._known[id(program)] = Build(program, self._arch, self._title, notes, self._loops)
             return self._known[id(program)]
 
 
@@ -162,8 +149,6 @@ class Resources:
 
 def resources(build: Build, arch: str) -> Resources:
     """Registers, spills, shared memory and occupancy of each kernel of a pass, as ptxas reports them."""
-    from sparsegen.backends.cuda.resources import occupancy, sm_limits
-
     found = build.compiled().resources
     limits = sm_limits(arch)
     uses: dict[str, Use] = {}

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sparsegen.arrays import AnyDType, ArrayLayout, ArrayView, Probe, _intern, _layouts, c_strides
 from sparsegen.ir.errors import ArrayError, DeviceError
+from sparsegen.views import AnyDType, ArrayLayout, ArrayView, Probe, c_strides, intern, layouts, probe_numpy
 
 _KNOWN = "NumPy, torch, CuPy, pycuda, __cuda_array_interface__ or DLPack"
 
@@ -36,12 +36,12 @@ def _layout(
     library: str, shape: tuple[int, ...], strides: tuple[int, ...], dtype: AnyDType, device: int, readonly: bool
 ) -> ArrayLayout:
     key = (library, shape, strides, dtype, device, readonly)
-    found = _layouts.get(key)
+    found = layouts.get(key)
     if found is None:
         problem = None
         if not dtype.isnative:
             problem = (f"an array of dtype {dtype.str} is not in this machine's byte order", "convert it first")
-        found = _intern(key, ArrayLayout(library, shape, strides, dtype, "cuda", device, readonly, problem))
+        found = intern(key, ArrayLayout(library, shape, strides, dtype, "cuda", device, readonly, problem))
     return found
 
 
@@ -149,9 +149,7 @@ def probe_dlpack(array: Any) -> ArrayView:
     """Anything with ``__dlpack__``, on a CUDA device (its work so far is ordered on the default stream) or the host."""
     device_type = int(array.__dlpack_device__()[0])
     if device_type == _CPU:
-        from sparsegen.arrays import describe
-
-        return describe(np.from_dlpack(array))
+        return probe_numpy(np.from_dlpack(array))
     if device_type not in (_CUDA, _CUDA_MANAGED):
         raise ArrayError(f"a DLPack tensor on device type {device_type}", hint="move it to a CUDA device or the host")
     capsule = array.__dlpack__(stream=_DEFAULT_STREAM)

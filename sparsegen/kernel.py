@@ -1,301 +1,338 @@
-"""A compiled stencil: call it on arrays, look at every level of it, check it, count it, time it."""
+"""A compiled kernel: call it on arrays, look at every level of it, check it, count it, time it."""
 
 from __future__ import annotations
 
-import math
-from pathlib import Path
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from sparsegen.arrays import ArrayLayout, ArrayView, Expect, check_together, empty_like, host_array, launch_stream
-from sparsegen.callsite import user_loc
-from sparsegen.compiler import Choice, grid, located, positive
-from sparsegen.execute import Pitch, Plan, Programs, run_reference
-from sparsegen.fastcall import FastCall, fast_call
-from sparsegen.inspection import Build, BuildCache
-from sparsegen.ir.errors import ArrayError, Loc, SparsegenError
-from sparsegen.looking import Looking, Plans
+from sparsegen import counting, measure
+from sparsegen.arguments import positive
+from sparsegen.arrays import describe, host_array, launch_stream
+from sparsegen.backends.emulator.report import Report
+from sparsegen.calls import CALLS, Calls
+from sparsegen.callsite import located, user_loc
+from sparsegen.inspection import BuildCache
+from sparsegen.ir.errors import ArrayError, DeviceError, Loc, ProductError, ScheduleError, SparsegenError, StencilError
+from sparsegen.looking import Looking
 from sparsegen.memory import DEVICE, HOST, host_room, room_for
-from sparsegen.rows import MAX_CELLS
+from sparsegen.plan import Plan, Plans, Programs
+from sparsegen.problem import Problem
+from sparsegen.products.dense import DenseProduct
+from sparsegen.program import Program
+from sparsegen.run import emulator
+from sparsegen.run.cuda import Executor, executor_kind
+from sparsegen.run.fast import Call, FastCall, fast_call
 from sparsegen.target import Target
+from sparsegen.views import ArrayView
 
 if TYPE_CHECKING:
-    from sparsegen.backends.emulator.report import Report
-    from sparsegen.cost.stencil import Cost
-    from sparsegen.counting import Counts
-    from sparsegen.dsl.stencil import Stencil
-    from sparsegen.execute_cuda import CudaExecutor
-    from sparsegen.explain import Explanation
-    from sparsegen.measure import BenchResult
-    from sparsegen.pipelines import Program
-    from sparsegen.schedule import StencilSchedule
+    from sparsegen.explain.explanation import Explanation
 
-#: How often a kernel learns another pair of layouts for its short way: callers that alternate gain nothing by it.
+#: How often a kernel learns other layouts for its short way: callers that alternate gain nothing by it.
 _LAYOUTS_LEARNT = 16
-
-
-class FieldArgument(Expect):
-    """An argument of a kernel: on the side where the back end works, and within reach of its indices."""
-
-    __slots__ = ("_backend",)
-
-    def __init__(self, name: str, shape: tuple[int, ...], dtype: Any, backend: str, *, writable: bool = False) -> None:
-        super().__init__(name, shape, dtype, writable=writable)
-        self._backend = backend
-
-    def _check(self, layout: ArrayLayout) -> None:
-        super()._check(layout)
-        pitch = layout.pitch  # of host arrays packed copies are made
-        if layout.device_kind != "host" and -(-layout.span // pitch) * pitch > MAX_CELLS * self.itemsize:
-            raise ArrayError(
-                f"{self.name} has rows {layout.pitch} bytes apart, so that it ends beyond element {MAX_CELLS}: "
-                "indices are 32 bits wide",
-                hint="pass a packed copy: np.ascontiguousarray(a), or a.contiguous() in torch",
-            )
-        if layout.device_kind != "host" and len(layout.shape) == 3 and layout.strides[0] != layout.shape[1] * pitch:
-            raise ArrayError(
-                f"{self.name} has planes {layout.strides[0]} bytes apart, {layout.shape[1]} rows of {pitch} bytes: "
-                "planes must follow one another",
-                hint="pass a packed copy: np.ascontiguousarray(a), or a.contiguous() in torch",
-            )
-        if layout.device_kind != "host" and self._backend != "cuda":
-            raise ArrayError(
-                f"{self.name} is on {layout.where()}, but this kernel runs on the {self._backend}",
-                hint="compile with backend='cuda', or copy the array to the host",
-            )
+Views = Mapping[str, ArrayView]
 
 
 class Kernel(Looking):
     """What :func:`sparsegen.compile` gives back.  Immutable to its user; every method may be called from any thread.
 
-    ``stencil``, ``shape``, ``steps``, ``device`` (the profile), ``backend`` and ``schedule`` say what it was made of.
+    ``problem`` says what it computes and ``shape`` its sizes (cells of each axis, or M, K and n of a product);
+    ``stencil``, ``update`` or ``product`` is what was described.  ``steps``, ``device`` (the profile), ``backend`` and
+    ``schedule`` say what else it was made of.
     """
 
-    def __init__(
-        self, stencil: Stencil, shape: tuple[int, ...], steps: int, target: Target, choice: Choice, loc: Loc | None
-    ) -> None:
-        from sparsegen.ir.types import DTYPES
-
-        self.stencil, self.shape, self.steps, self.loc = stencil, shape, steps, loc
+    def __init__(self, problem: Problem, steps: int, target: Target, choice: Any, loc: Loc | None) -> None:
+        self.problem, self.shape, self.steps, self.loc = problem, problem.shape, steps, loc
         self._target, self._choice = target, choice
-        self.dtype = np.dtype(DTYPES[stencil.dtype].numpy())
-        self._input = FieldArgument("u", shape, self.dtype, target.backend)
-        self._output = FieldArgument("out", shape, self.dtype, target.backend, writable=True)
+        self._calls: Calls = CALLS[problem.op](problem, target.backend)
+        self.dtype = self._calls.dtype
         self._lock = Lock()
-        self._plans = Plans[Plan]()
-        self._executors: dict[tuple[int, str], CudaExecutor] = {}
-        self._default: tuple[int, CudaExecutor] | None = None
+        self._executors: dict[tuple[int, str], Executor] = {}
+        self._default: tuple[int, Executor] | None = None
         self._fast: FastCall | None = None
         self._learnt = 0
-        self._programs = Programs(stencil.gridded, grid(shape), choice.schedule, target.profile)
-        size = "x".join(map(str, shape))
+        self._library = DenseProduct(problem.what) if self.schedule.family == "dense" else None
+        self._programs = Programs(self._calls.lower(choice.schedule, target.profile))
+        calls, programs, schedule = self._calls, self._programs, choice.schedule  # no circle back to the kernel
+        self._plans = Plans(lambda steps, variant: calls.plan(programs, schedule, steps, variant))
         notes = (f"Schedule: {choice.schedule}", f"For: {target.profile.name}")
-        self._builds = BuildCache(target.profile, f"{stencil} on {size}", notes, shape[-1])
-        self._plan(steps)  # lowered now, so that a program that cannot be made is refused by compile
+        self._builds = BuildCache(target.profile.arch, str(problem), notes, calls.notes, calls.loops)
+        if self._library is None:
+            self._plan(steps)  # lowered now, so that a program that cannot be made is refused by compile
 
     # -------------------------------------------------------------------------------------------- what it is
     @property
-    def schedule(self) -> StencilSchedule:
+    def stencil(self) -> Any:
+        """The described stencil of a stencil's kernel; ``update`` and ``product`` are called so for those."""
+        return self.problem.what
+
+    update = product = stencil
+
+    @property
+    def schedule(self) -> Any:
         """Every choice that was made; ``str`` of it is a line that ``compile`` takes back."""
         return self._choice.schedule
 
     @property
-    def cost(self) -> Cost:
-        """The predicted cost of one pass (``cost.steps_per_launch`` time steps): time in seconds, terms, formula."""
+    def cost(self) -> Any:
+        """The predicted cost of one pass (``cost.steps_per_launch`` time steps of a stencil), one step of an update or
+        one product: time in seconds, terms, formula."""
         return self._choice.cost
 
     @property
     def workspace_nbytes(self) -> int:
-        """Bytes of device memory that a call of the compiled ``steps`` on packed arrays needs besides them; 0 for one
-        pass.
+        """Bytes of device memory that a call of the compiled ``steps`` on packed arrays needs besides them (and W).
 
-        A second field for the levels between passes; two fields with padded rows where rows of the shape are not a
-        multiple of 16 bytes and there are at least three passes.
+        Of a stencil 0 for one pass; a second field for the levels between passes; two fields with padded rows where
+        rows of the shape are not a multiple of 16 bytes and there are at least three passes.  Of an update an array for
+        each field, from one step more than it has levels on.  Of a product partial sums, where ``splits`` > 1.
         """
-        return self._plan(self.steps).workspace_nbytes
-
-    @property
-    def _nbytes(self) -> int:
-        """Bytes of a packed field."""
-        return math.prod(self.shape) * int(self.dtype.itemsize)
+        return 0 if self._library else self._plan(self.steps).workspace_nbytes
 
     def explain(self) -> Explanation:
         """Why this schedule: its terms and what binds it, what was rejected and why, what would change the choice.
 
         A string, which also has ``data``, ``json()``, ``roofline()`` and ``save(path)``.
         """
-        from sparsegen.explain.stencil import explain
+        from sparsegen.explain.kinds import explain  # the pages and pictures, which a call never needs
 
-        return explain(self, self._choice, self._target, self._plan(self.steps))
+        return explain(self, self._choice, self._target, None if self._library else self._plan(self.steps))
 
     def __repr__(self) -> str:
-        size = "x".join(map(str, self.shape))
-        how = str(self.schedule)
+        size, how = "x".join(map(str, self.shape)), str(self.schedule)
+        if self.problem.op == "spmm":
+            return f"<{self._calls.kind} {size} {self.problem.dtype} on {self.backend}: {how}>"
         if pitch := self._plan(self.steps).padded:
             how += f", workspace pitch {pitch}"
-        return f"<Kernel {self.stencil.name} {size} steps={self.steps} on {self.backend}: {how}>"
+        return f"<{self._calls.kind} {self.problem.name} {size} steps={self.steps} on {self.backend}: {how}>"
 
-    # -------------------------------------------------------------------------------------------- looking at it
-    def export(self, path: str | Path) -> Path:
-        """Write a self-contained CUDA file with a C launcher, ``NAME_run(in, out, workspace, passes, stream)``.
+    def _main(self, packed: bool = False) -> Program:
+        main = self._plan(self.steps).main
+        return self._plan(main.steps).main if packed else main
 
-        For packed arrays, which the levels between passes alternate with; one pass does ``schedule.steps`` time steps.
-        Returns the path; ArrayError if it cannot be written.
-        """
-        return self._write(path, self._builds.get(self._programs.get(self.schedule.steps)).export)
-
-    def _main(self) -> Program:
-        return self._plan(self.steps).main
-
-    def _build(self) -> Build:
-        program = self._main()
-        return self._builds.get(program)
-
-    def _plan(self, steps: int, pitch: Pitch | None = None) -> Plan:
-        """``pitch``: of input and output; None for packed arrays."""
-        return self._plans.get((steps, pitch), lambda: self._programs.plan(steps, pitch))
+    def _plan(self, steps: int, variant: Hashable = None) -> Plan:
+        """``variant``: of the arrays of a call; None for arrays packed by rows."""
+        if self._library is not None:
+            raise ScheduleError(
+                "a dense product is the library's own: it has no program of ours", hint="compile with schedule='bitmap'"
+            )
+        return self._plans.get(steps, variant)
 
     # -------------------------------------------------------------------------------------------- running it
-    def __call__(self, u: Any, out: Any = None, steps: int | None = None, stream: object = None) -> Any:
-        """The field after ``steps`` time steps (default: the compiled number), in ``out`` or a new array like ``u``.
+    def __call__(
+        self, /, *args: Any, out: Any = None, steps: int | None = None, stream: object = None, **named: Any
+    ) -> Any:
+        """The result for the arrays of a call, in ``out`` or new arrays like the first input.
 
-        ``u``: NumPy, torch, CuPy, pycuda, or anything with ``__cuda_array_interface__`` or DLPack; of the kernel's
-        shape and dtype, its last axis packed, its rows possibly with a pitch; never written.  Device arrays are used
-        where they are (code for another pitch is compiled at the first call), host arrays are copied to the GPU and
-        back once.  ``out`` must not overlap ``u``; what lies between its rows is not written.  ``stream``: an integer
-        handle or a stream object (``cuda`` only; default: the current stream of the array's library); on device arrays
-        the call is asynchronous.
+        A stencil, ``k(u, out, steps, stream)``: the field after ``steps`` time steps (default: the compiled number).
+        An update: an array for each parameter, by position or by name; for a field of several levels a tuple, newest
+        first.  Back comes for each field an array, or a tuple of its newest levels; of several fields a tuple of these;
+        ``out`` has the same form.  A product, ``k(x, out, bias=..., scale=..., residual=...)``: y [M, n] for x [K, n],
+        in x's order; x, ``out`` and ``residual`` are packed by rows or by columns (the transpose of a packed [n, K]
+        array, as a linear layer has it), ``residual`` in the order of ``out``; ``bias`` and ``scale`` have an element a
+        row of W.
+
+        Arrays are of NumPy, torch, CuPy, pycuda, or anything with ``__cuda_array_interface__`` or DLPack, of the
+        kernel's shape and dtype; fields have their last axis packed, rows possibly with a pitch, and what lies between
+        rows is not written.  Inputs are never written, and no ``out`` may overlap them, nor another ``out``.  Device
+        arrays are used where they are (code for another pitch or order is compiled at the first call), host arrays are
+        copied to the GPU and back once.  ``stream``: an integer handle or a stream object (``cuda`` only; default: the
+        current stream of the first array's library); on device arrays the call is asynchronous.
 
         ArrayError, before anything is written, for an array that does not fit; KernelFault, from the emulator, for a
         program that does what no GPU allows.
         """
         try:
             fast = self._fast
-            if fast is not None and steps is None and stream is None and fast(u, out):
-                return out
-            source = self._input(u)
-            count = self.steps if steps is None else positive(steps, "steps")
-            if out is None:
-                out = self._result(source)
-            target = self._output(out)
-            check_together((("u", source),), ("out", target))
-            if self._target.backend == "cuda":
-                self._on_gpu(source, target, count, stream)
-            else:
-                self._on_host(source, target, count, stream)
+            if fast is not None and steps is None and stream is None:
+                found = fast(args, out, named)
+                if found is not None:
+                    return found
+            return self._call(args, named, {"out": out, "steps": steps, "stream": stream})
         except SparsegenError as error:
             if error.loc is None:
                 error.loc = user_loc()
             raise
-        return out
 
-    def _result(self, source: ArrayView) -> Any:
-        """A new array like the input."""
-        device = source.layout.device_index
-        if device is None:
-            with room_for({"result": self._nbytes}, host_room, HOST):
-                return empty_like(source)
-        with room_for({"result": self._nbytes}, lambda: self._executor(device, None).runtime.memory(), DEVICE):
-            return empty_like(source)
+    def _call(self, args: tuple[Any, ...], named: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+        calls = self._calls
+        values, chosen = calls.values(args, named, options)
+        inputs = calls.views(values)
+        steps, stream = chosen.get("steps"), chosen["stream"]
+        count = self.steps if steps is None else positive(steps, "steps")
+        made = self._new(inputs) if chosen["out"] is None else chosen["out"]
+        results = {name: calls.arguments[name](a) for name, a in calls.results(made).items()}
+        calls.apart(inputs, results)
+        if self.backend != "cuda":
+            self._on_host(inputs, results, count, stream)
+            return made
+        self._on_gpu({**inputs, **results}, count, stream)
+        learn = count == self.steps and len(results) == 1 and self._learnt < _LAYOUTS_LEARNT
+        first = next(iter(inputs.values())).layout
+        if learn and self._library is None and first.device_index is not None and first.library == "torch":
+            self._learn(args, named, inputs, results)
+        return made
 
-    def _on_host(self, source: ArrayView, target: ArrayView, steps: int, stream: object) -> None:
-        self._no_stream(stream)
-        u, out = host_array(source), host_array(target)
-        needed = {"input": u.nbytes, "output": out.nbytes}
+    def _new(self, inputs: Views) -> Any:
+        """New arrays for a result."""
+        device = next(iter(inputs.values())).layout.device_index
+        free, where = host_room, HOST
+        if device is not None and self._library is None:
+            free, where = (lambda: self._executor(device, None).runtime.memory()), DEVICE
+        with room_for({"result": self._calls.new_nbytes}, free, where):
+            return self._calls.new(inputs)
+
+    def _on_host(self, inputs: Views, results: Views, steps: int, stream: object) -> None:
+        calls = self._calls
+        if stream is not None:
+            raise DeviceError(
+                f"stream={stream!r}, but this kernel runs on the {self.backend}",
+                hint="leave stream away, or compile with backend='cuda'",
+            )
+        given, new = _host(inputs), _host(results)
+        needed = {calls.labels.get(name, name): a.nbytes for name, a in {**given, **new}.items()}
         if self.backend == "reference":
-            with room_for(needed | {"steps": 2 * u.nbytes}, host_room, HOST):
-                run_reference(self.stencil, u, out, steps)
+            with room_for(needed | calls.reference_room(), host_room, HOST):
+                for name, a in calls.reference(given, steps).items():
+                    new[name][...] = a
             return
-        from sparsegen.execute_emulator import run_emulator
-
-        plan = self._plan(steps)
+        if self._library is not None:
+            raise ArrayError(
+                f"schedule='dense' is the product of torch or CuPy on a GPU, this kernel runs on the {self.backend}",
+                hint="compile with schedule='bitmap', or with backend='cuda' and torch or CuPy arrays",
+            )
+        plan = self._plan(steps, calls.variant({**inputs, **results}, copied=True))
         with room_for(needed | {"workspace": plan.workspace_nbytes}, host_room, HOST):
-            run_emulator(plan, u, out)
+            emulator.run_plan(plan, given | calls.fixed_host(self.schedule), new, calls.work(plan.passes), calls.cells)
 
-    def _on_gpu(self, source: ArrayView, target: ArrayView, steps: int, stream: object) -> None:
-        handle = launch_stream(source, stream)
-        device = source.layout.device_index
-        if device is None:
-            host_u, host_out = host_array(source), host_array(target)
-            self._executor(self._target.gpu or 0, handle).run_host(self._plan(steps), host_u, host_out, handle)
+    def _on_gpu(self, views: Views, steps: int, stream: object) -> None:
+        first = next(iter(views.values()))
+        if first.layout.device_index is not None or self._library is not None:
+            self._prepared(views, steps, stream)()
             return
-        plan = self._device_plan(source, target, steps)
-        found = self._default
-        executor = found[1] if not handle and found and found[0] == device else self._executor(device, handle)
-        executor.run(plan, source.pointer, target.pointer, handle, source)
-        if steps == self.steps and source.layout.library == "torch" and self._learnt < _LAYOUTS_LEARNT:
-            launch = executor.single(plan)
-            if launch is not None:
-                self._learnt += 1
-                self._fast = fast_call(source, target, plan.alignment, launch, executor.runtime.name == "driver")
+        handle = launch_stream(first, stream)
+        plan = self._plan(steps, self._calls.variant(views, copied=True))
+        given, new = ({n: views[n] for n in names} for names in (self._calls.inputs, self._calls.outputs))
+        executor = self._executor(self._target.gpu or 0, handle)
+        executor.run_host(plan, _host(given), _host(new), self._calls.labels, handle)
 
-    def _device_plan(self, source: ArrayView, target: ArrayView, steps: int) -> Plan:
-        """The plan for device arrays with their pitches; ArrayError where an address does not suit it."""
-        if source.layout.contiguous and target.layout.contiguous:
-            plan = self._plan(steps)
-        else:
-            size = self.dtype.itemsize
-            plan = self._plan(steps, (source.layout.pitch // size, target.layout.pitch // size))
-        for name, view, needed in zip(("u", "out"), (source, target), plan.alignment, strict=True):
-            if view.pointer % needed:
+    def _prepared(self, views: Views, steps: int, stream: object = None) -> Callable[[], None]:
+        """What enqueues the work on device arrays; ArrayError where an address does not suit the plan."""
+        first = next(iter(views.values()))
+        handle = launch_stream(first, stream)
+        if self._library is not None:
+            return partial(self._library.run, views, handle)
+        plan = self._device_plan(views, steps)
+        executor = self._executor(first.layout.device_index or 0, handle)
+        return partial(executor.run, plan, {name: view.pointer for name, view in views.items()}, handle, first)
+
+    def _device_plan(self, views: Views, steps: int) -> Plan:
+        """The plan for device arrays; ArrayError where an address does not suit it."""
+        plan = self._plan(steps, self._calls.variant(views))
+        for name, view in views.items():
+            if view.pointer % plan.alignment[name]:
                 raise ArrayError(
-                    f"{name} starts at address {view.pointer:#x}; this schedule moves {needed} bytes at once and needs "
-                    f"a multiple of {needed}",
+                    f"{self._calls.arguments[name].name} starts at address {view.pointer:#x}; this schedule moves "
+                    f"{plan.alignment[name]} bytes at once and needs a multiple of {plan.alignment[name]}",
                     hint="pass a copy (a.clone() in torch): fresh allocations are aligned",
                 )
         return plan
 
-    def _executor(self, device: int, stream: int | None) -> CudaExecutor:
-        from sparsegen.execute_cuda import CudaExecutor, executor_kind
-
+    def _executor(self, device: int, stream: int | None) -> Executor:
+        found = self._default
+        if not stream and found is not None and found[0] == device:
+            return found[1]
         key = (device, executor_kind(device, stream))
         with self._lock:
             if key not in self._executors:
-                self._executors[key] = CudaExecutor(*key, self._builds, self.cost.time)
+                fixed = partial(self._calls.fixed, self.schedule)
+                self._executors[key] = Executor(*key, self._builds, self.cost.time, fixed)
             if not stream:
                 self._default = (device, self._executors[key])
             return self._executors[key]
 
+    def _learn(self, args: tuple[Any, ...], named: Mapping[str, Any], inputs: Views, results: Views) -> None:
+        """Make the short way for calls like one that has been done."""
+        views = {**inputs, **results}
+        plan = self._device_plan(views, self.steps)
+        first = next(iter(inputs.values()))
+        executor = self._executor(first.layout.device_index or 0, launch_stream(first))
+        if (single := executor.single(plan)) is None:
+            return
+        self._learnt += 1
+        ((name, result),) = results.items()
+        self._fast = fast_call(
+            Call(
+                args, named, inputs, (name, result), plan.alignment, *single, executor.fixed, tuple(plan.workspaces),
+                executor.counted(plan).streams if plan.workspaces else {}, self._calls.turned(inputs),
+                executor.runtime.name == "driver",
+            )
+        )  # fmt: skip
+
     # -------------------------------------------------------------------------------------------- judging it
-    def counts(self) -> Counts:
-        """Exact instruction and byte counts, for each launch and in all, for the compiled shape and steps.
+    def counts(self) -> counting.Counts:
+        """Instruction and byte counts, for each launch and in all, of a call of the compiled steps on packed arrays.
 
-        Up to ``counting.MAX_CELLS`` cells from the emulator, beyond by formula: the same numbers, in a second or so.
-        ScheduleError for a larger field whose levels between passes have padded rows, which no formula counts.
+        From the emulator: one block of each kind of a launch, times how many there are, in seconds for any size.
+        Exact, but for what the places of W's zeros decide (bank conflicts of the decode, bytes and sectors of the
+        copies of values) if W has more than 2^24 elements: an estimate from a part of the blocks, see ``sampled``.
         """
-        from sparsegen.counting import counts
-
         with located(user_loc()):
-            return counts(self._plan(self.steps), self._programs)
+            return counting.counts(self._plan(self.steps), self._calls.fixed_host(self.schedule))
 
-    def check(self, u: Any = None) -> Report:
+    def check(self, /, *args: Any, **named: Any) -> Report:
         """Run one pass of every program of this kernel on the emulator with all checkers on.
 
-        ``u``: a host field (default: random numbers).  The report has ``errors`` (empty if all is well; each with line
-        and remedy), ``notes``, and ``raise_if_errors()``.  All passes run the same programs, so one of each says all
-        that a run can show, for this shape.
+        Host arrays as for a call (default, and for what a product needs besides x: random numbers).  The report has
+        ``errors`` (empty if all is well; each with line and remedy), ``notes``, and ``raise_if_errors()``.  All passes
+        run the same programs, so one of each says all that a run can show, for this shape.
         """
-        from sparsegen.counting import check
-
         with located(user_loc()):
-            plan, nbytes = self._plan(self.steps), self._nbytes
-            with room_for({"input": nbytes, "output": nbytes, "copies": 2 * nbytes}, host_room, HOST):
-                field = self._random() if u is None else host_array(self._input(u))
-                return check(plan, field)
+            plan, calls = self._plan(self.steps), self._calls
+            needed = {calls.labels.get(n, n): int(np.prod(a.shape)) * a.itemsize for n, a in calls.arguments.items()}
+            with room_for(needed | {"copies": sum(needed.values())}, host_room, HOST):
+                given = _host(self._some(args, named))
+                if args or named:  # of another order perhaps
+                    out = {name: describe(np.empty(a.shape, a.dtype)) for name, a in calls.outputs.items()}
+                    views = {**{name: describe(a) for name, a in given.items()}, **out}
+                    plan = self._plan(self.steps, calls.variant(views, copied=True))
+                return emulator.check(plan, given | calls.fixed_host(self.schedule), partial(calls.reference, given))
 
-    def bench(self, u: Any = None, repeats: int = 10, steps: int | None = None) -> BenchResult:
-        """Time a call: median, spread, rate in GS/s and share of the model's bound.
+    def bench(self, /, *args: Any, repeats: int = 10, steps: int | None = None, **named: Any) -> measure.BenchResult:
+        """Time a call: median, spread, rate in GS/s (of a product bandwidth of W's format) and share of the model's
+        bound.
 
-        On ``cuda`` with events on the device, after one warm-up, with new random input for each repeat unless ``u`` (a
-        host or device array) is given; elsewhere wall time of the host, and the result says so.
+        Host or device arrays as for a call (default, and for what a product needs besides x: random numbers; of a
+        stencil other ones for each repeat).  On ``cuda`` with events on the device, after one warm-up; elsewhere wall
+        time of the host, and the result says so.
         """
-        from sparsegen.measure import bench
-
         with located(user_loc()):
             count = self.steps if steps is None else positive(steps, "steps")
-            return bench(self, None if u is None else self._input(u), positive(repeats, "repeats"), count)
+            error = ProductError if self.problem.op == "spmm" else StencilError
+            given = self._some(args, named) if args or named else None
+            return measure.bench(self, given, positive(repeats, "repeats", error), count)
 
-    def _random(self, seed: int = 0) -> Any:
-        return np.random.default_rng(seed).random(self.shape).astype(self.dtype)
+    def random(self, seed: int = 0) -> dict[str, Any]:
+        """Random host arrays for a call by the names of its parameters, as in ``k(**k.random())``."""
+        return self._calls.by_parameter(self._calls.random(seed))
+
+    def _some(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, ArrayView]:
+        """The inputs that are given, and random ones in place of those that may be left out."""
+        calls = self._calls
+        if not args and not named:
+            return {name: describe(a) for name, a in calls.random().items()}
+        values, _ = calls.values(args, named, {})
+        return calls.filled(calls.views(values, some=True))
+
+
+def _host(views: Views) -> dict[str, Any]:
+    return {name: host_array(view) for name, view in views.items()}
+
+
+#: The names that kernels of updates and of products have in the public API.
+UpdateKernel: TypeAlias = Kernel
+SpmmKernel: TypeAlias = Kernel

@@ -11,17 +11,20 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from sparsegen.arrays import describe, empty_like, host_array, launch_stream
+from sparsegen.arrays import describe, host_array, launch_stream
+from sparsegen.backends.cuda.runtime import Runtime, Timer, open_runtime
 from sparsegen.cost.total import total_time
-from sparsegen.execute_cuda import Space
+from sparsegen.explain.units import seconds
+from sparsegen.ir.errors import ArrayError
+from sparsegen.run.cuda import executor_kind
+from sparsegen.run.host import flat
+from sparsegen.run.workspace import Space
+from sparsegen.views import ArrayView
 
 if TYPE_CHECKING:
-    from sparsegen.arrays import ArrayView
-    from sparsegen.backends.cuda.runtime import Runtime, Timer
-    from sparsegen.execute_cuda import CudaExecutor
     from sparsegen.kernel import Kernel
-    from sparsegen.updates.kernel import UpdateKernel
 
 #: Starts the work of one call; asynchronous.
 Call = Callable[[], None]
@@ -63,13 +66,16 @@ class BenchResult:
         """Share of the model's bound that was reached: predicted over measured time.  None unless run on the device."""
         return self.model / self.median if self.model is not None and self.backend == "cuda" else None
 
-    def __str__(self) -> str:
-        from sparsegen.explain import seconds
+    @property
+    def _figures(self) -> tuple[str, str]:
+        """What follows the shape in the text, and the rate."""
+        return f", {self.steps} step{'s' * (self.steps > 1)}", f"{self.rate:.4g} GS/s"
 
-        size = "x".join(map(str, self.shape))
+    def __str__(self) -> str:
+        of, rate = self._figures
         text = (
-            f"{size}, {self.steps} step{'s' * (self.steps > 1)}: {seconds(self.median)} "
-            f"(median of {len(self.times)}, spread {self.spread:.1%}), {self.rate:.4g} GS/s; {self.what}"
+            f"{'x'.join(map(str, self.shape))}{of}: {seconds(self.median)} "
+            f"(median of {len(self.times)}, spread {self.spread:.1%}), {rate}; {self.what}"
         )
         if self.fraction is not None:
             return f"{text}; {self.fraction:.0%} of the model's bound for {self.device}"
@@ -78,43 +84,25 @@ class BenchResult:
         return text
 
 
-def bench(kernel: Kernel, u: ArrayView | None, repeats: int, steps: int) -> BenchResult:
-    """Time ``repeats`` calls of ``kernel`` after a warm-up."""
-    cuda = kernel.backend == "cuda"
-    times = _on_device(kernel, u, repeats, steps) if cuda else _on_host(kernel, u, repeats, steps)
-    return result(kernel, times, steps, total_time(kernel.cost, steps))
+@dataclass(frozen=True)
+class SpmmBench(BenchResult):
+    """Times of single products in seconds; ``shape`` is M, K, n, ``nbytes`` what W's format, x and y take."""
 
+    nbytes: int = 0
 
-@contextmanager
-def staged(kernels: Sequence[Kernel], field: Any, steps: int) -> Iterator[tuple[Runtime, int, list[Call]]]:
-    """The GPU's runtime, the address of the input, which holds ``field``, and a call of each kernel on it.
+    @property
+    def rate(self) -> float:
+        """TFLOP/s, operations with zeros included."""
+        return 2.0 * float(np.prod(self.shape)) / self.median / 1e12
 
-    Several kernels share a workspace too, so their calls must run on one stream.
-    """
-    executors = [k._executor(k._target.gpu or 0, None) for k in kernels]
-    plans = [k._plan(steps) for k in kernels]
-    with executors[0].fields(max(plans, key=lambda plan: plan.workspace_nbytes), field.nbytes) as (first, second):
-        runtime = executors[0].runtime
-        runtime.to_device(first, field)
-        share(executors, [plan.workspaces for plan in plans])
-        calls: list[Call] = [
-            partial(e.run, plan, first, second, None, None) for e, plan in zip(executors, plans, strict=True)
-        ]
-        yield runtime, first, calls
-        runtime.synchronize()
+    @property
+    def bandwidth(self) -> float:
+        """Bytes a second of W's format, x and y."""
+        return self.nbytes / self.median
 
-
-def share(executors: Sequence[CudaExecutor], needed: Sequence[Mapping[str, int]]) -> None:
-    """Give several executors one workspace of the default stream that is large enough for each."""
-    if len(executors) == 1:
-        return
-    roles = {role for sizes in needed for role in sizes}
-    space = Space()
-    space.provide(
-        {r: max(sizes.get(r, 0) for sizes in needed) for r in sorted(roles)}, executors[0].runtime, None, None
-    )
-    for executor in executors:
-        executor.share(space)
+    @property
+    def _figures(self) -> tuple[str, str]:
+        return "", f"{self.bandwidth / 1e12:.3g} TB/s"
 
 
 def spread(times: Sequence[float]) -> float:
@@ -125,11 +113,82 @@ def spread(times: Sequence[float]) -> float:
     return (high - low) / median(times)
 
 
-def timed(timer: Timer, run: Call, repeats: int, stream: int | None = None) -> list[float]:
-    """Seconds of each of ``repeats`` calls, after one that loads the code and builds the graph."""
+def bench(kernel: Kernel, given: Mapping[str, ArrayView] | None, repeats: int, steps: int) -> BenchResult:
+    """Time ``repeats`` calls of ``kernel`` after a warm-up.
+
+    A GPU's times are kept by the kernel, if they are of as many steps as it was compiled for.  Without ``given`` a
+    stencil has new random input for each repeat.
+    """
+    cuda, op = kernel.backend == "cuda", kernel.problem.op
+    fresh = given is None and op == "stencil"
+    views = _views(kernel._calls.random()) if given is None else dict(given)
+    what = "device time between events, warm cache"
+    if not cuda:
+        times = _on_host(kernel, views, repeats, steps, fresh)
+        what = f"wall time of the host on the {kernel.backend}, not a GPU's"
+    elif next(iter(views.values())).layout.device_index is not None:
+        times = _device_arrays(kernel, views, repeats, steps)
+    else:
+        times = _on_device(kernel, views, repeats, steps, fresh)
+    if cuda and steps == kernel.steps:
+        kernel.measured = median(times)
+    model = None if kernel.backend == "reference" else predicted(kernel.cost, op, steps)
+    about = kernel.backend, kernel.device.name, kernel.shape, steps, tuple(times), what, model
+    if op != "spmm":
+        return BenchResult(*about)
+    m, k, n = kernel.shape
+    size = kernel.dtype.itemsize
+    matrix = m * k * size if kernel.schedule.family == "dense" else kernel.product.w.nbytes
+    return SpmmBench(*about, matrix + (k + m) * n * size)
+
+
+def predicted(cost: Any, op: str, steps: int) -> float:
+    """Seconds of a call of so many steps, by the model."""
+    return total_time(cost, steps) if op == "stencil" else float(cost.time) * steps
+
+
+@contextmanager
+def staged(
+    kernels: Sequence[Kernel], given: Mapping[str, npt.NDArray[Any]], steps: int
+) -> Iterator[tuple[Runtime, dict[str, int], list[Call]]]:
+    """The GPU's runtime, the addresses of arrays, which hold ``given``, and a call of each kernel on them.
+
+    Several kernels share a workspace too, so their calls must run on one stream.
+    """
+    (first, *_) = kernels
+    if first.schedule.family == "dense":
+        raise ArrayError("a dense product is timed with its library", hint="pass x, a torch or CuPy array on a GPU")
+    executors = [k._executor(k._target.gpu or 0, None) for k in kernels]
+    new = {name: np.empty(a.shape, a.dtype) for name, a in first._calls.outputs.items()}
+    variant = first._calls.variant(_views({**given, **new}), copied=True)
+    plans = [k._plan(steps, variant) for k in kernels]
+    sizes = {name: a.nbytes for name, a in {**given, **new}.items()}
+    largest = max(plans, key=lambda plan: plan.workspace_nbytes)
+    with executors[0].memory(sizes, largest, first._calls.labels) as where:
+        runtime = executors[0].runtime
+        for name, a in given.items():
+            runtime.to_device(where[name], flat(a))
+        spaces = [space for plan in plans for space in plan.workspaces.items()]
+        if len(executors) > 1 and not any(s.counts for _, s in spaces):
+            space = Space()
+            needed = {name: max(s.nbytes for n, s in spaces if n == name) for name in sorted({n for n, _ in spaces})}
+            space.provide(needed, runtime, None, None)
+            for executor in executors:
+                executor.share(space)
+        yield runtime, where, [partial(e.run, p, where, None, None) for e, p in zip(executors, plans, strict=True)]
+        runtime.synchronize()
+
+
+def _timed(
+    timer: Timer, run: Call, repeats: int, stream: int | None = None, before: Callable[[int], None] | None = None
+) -> list[float]:
+    """Seconds of each of ``repeats`` calls, after one that loads the code and builds the graph; ``before`` each of them
+    something that is not timed."""
     run()
     times: list[float] = []
-    for _ in range(repeats):
+    for repeat in range(repeats):
+        if before is not None:
+            before(repeat)
         timer.start(stream)
         run()
         timer.stop(stream)
@@ -137,61 +196,36 @@ def timed(timer: Timer, run: Call, repeats: int, stream: int | None = None) -> l
     return times
 
 
-def result(kernel: Kernel | UpdateKernel, times: list[float], steps: int, model: float) -> BenchResult:
-    """What times of a kernel are called: what was timed, and ``model``, the prediction, where the kernel has one.
-
-    A GPU's are kept by the kernel, if they are of as many steps as it was compiled for.
-    """
-    if kernel.backend == "cuda":
-        what = "device time between events, warm cache"
-        if steps == kernel.steps:
-            kernel.measured = median(times)
-    else:
-        what = f"wall time of the host on the {kernel.backend}, not a GPU's"
-    predicted = None if kernel.backend == "reference" else model
-    return BenchResult(kernel.backend, kernel.device.name, kernel.shape, steps, tuple(times), what, predicted)
+def _views(arrays: Mapping[str, Any]) -> dict[str, ArrayView]:
+    return {name: describe(a) for name, a in arrays.items()}
 
 
-def _inputs(kernel: Kernel, repeat: int) -> Any:
-    return np.random.default_rng(repeat).random(kernel.shape).astype(kernel.dtype)
-
-
-def _on_host(kernel: Kernel, u: ArrayView | None, repeats: int, steps: int) -> list[float]:
-    out = np.empty(kernel.shape, kernel.dtype)
-    times = []
+def _on_host(kernel: Kernel, views: Mapping[str, ArrayView], repeats: int, steps: int, fresh: bool) -> list[float]:
+    results = _views({name: np.empty(a.shape, a.dtype) for name, a in kernel._calls.outputs.items()})
+    times: list[float] = []
     for repeat in range(repeats):
-        field = _inputs(kernel, repeat) if u is None else host_array(u)
+        if fresh and repeat:
+            views = _views(kernel._calls.random(repeat))
         start = time.perf_counter()
-        kernel(field, out=out, steps=steps)
+        kernel._on_host(views, results, steps, None)
         times.append(time.perf_counter() - start)
     return times
 
 
-def _on_device(kernel: Kernel, u: ArrayView | None, repeats: int, steps: int) -> list[float]:
-    if u is not None and u.layout.device_index is not None:
-        return _device_array(kernel, u, repeats, steps)
-    field = _inputs(kernel, 0) if u is None else host_array(u)
-    with staged([kernel], field, steps) as (runtime, first, (run,)):
-        run()  # loads the code, builds the graph
-        runtime.synchronize()
-        timer, times = runtime.timer(), []
-        for repeat in range(repeats):
-            if u is None and repeat:
-                runtime.to_device(first, _inputs(kernel, repeat))
-            timer.start()
-            run()
-            timer.stop()
-            times.append(timer.seconds())
-        return times
+def _on_device(kernel: Kernel, views: Mapping[str, ArrayView], repeats: int, steps: int, fresh: bool) -> list[float]:
+    with staged([kernel], {n: host_array(v) for n, v in views.items()}, steps) as (runtime, where, (run,)):
+
+        def renewed(repeat: int) -> None:
+            if fresh and repeat:
+                for name, a in kernel._calls.random(repeat).items():
+                    runtime.to_device(where[name], a)
+
+        return _timed(runtime.timer(), run, repeats, before=renewed)
 
 
-def _device_array(kernel: Kernel, u: ArrayView, repeats: int, steps: int) -> list[float]:
-    out = describe(empty_like(u))
-    stream = launch_stream(u)
-    executor = kernel._executor(u.layout.device_index or 0, stream)
-    plan = kernel._device_plan(u, out, steps)
-
-    def run() -> None:
-        executor.run(plan, u.pointer, out.pointer, stream, u)
-
-    return timed(executor.runtime.timer(), run, repeats, stream)
+def _device_arrays(kernel: Kernel, views: Mapping[str, ArrayView], repeats: int, steps: int) -> list[float]:
+    first = next(iter(views.values()))
+    results = kernel._calls.results(kernel._calls.new(views))
+    device, stream = first.layout.device_index or 0, launch_stream(first)
+    run = kernel._prepared({**views, **_views(results)}, steps)
+    return _timed(open_runtime(device, executor_kind(device, stream)).timer(), run, repeats, stream)

@@ -1,68 +1,36 @@
-"""Schedules: every choice that turns a stencil into a kernel, as a value and as one line of text.
+"""Schedules: every choice that turns a problem into a kernel, as a value and as one line of text.
 
-``str(s)`` prints the line, ``Schedule.parse(line)`` gives the same value back; nothing is hidden in between.
-What a schedule means for a stencil and a device, in numbers, is in :mod:`sparsegen.geometry`.
+``str(s)`` prints the line, ``Schedule.parse(line)`` gives the same value back; nothing is hidden in between.  A line
+is the name of a family and its words, such as ``tiled fuse=2 tile=32x64``; the family says which words it has, how
+each is read, its range and its default.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
+import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, NoReturn
+from functools import cached_property
+from typing import Any, ClassVar, NoReturn, TypeVar, cast
 
 from sparsegen.ir.errors import ScheduleError
+from sparsegen.registry import families, operations
 
-#: mma shape -> (M, N, K, lowest compute capability); ``none`` multiplies the same matrices on the CUDA cores.
-MMA: dict[str, tuple[int, int, int, tuple[int, int]]] = {
-    "f64.m8n8k4": (8, 8, 4, (8, 0)),
-    "f64.m16n8k4": (16, 8, 4, (9, 0)),
-    "f64.m16n8k8": (16, 8, 8, (9, 0)),
-    "f64.m16n8k16": (16, 8, 16, (9, 0)),
-    "none": (8, 8, 4, (0, 0)),
+#: What the problems of an operation are called in messages, and what a line of theirs may look like.
+OPERATIONS: dict[str, tuple[str, str]] = {
+    "stencil": ("stencils", "tiled fuse=2 tile=32x64"),
+    "update": ("general updates", "direct block=32x8 column=4"),
+    "spmm": ("sparse products", "bitmap cols=16 warps=2x8"),
 }
-#: family -> the fields that mean something to it, in the order in which they are printed.
-FAMILIES: dict[str, tuple[str, ...]] = {
-    "direct": ("block", "fuse"),
-    "tiled": ("fuse", "tile", "warps", "stages"),
-    "stencil2row": ("mma", "fuse", "tile", "warps", "stages", "lut", "dirty", "pad", "transform"),
-    "stream": ("fuse", "levels", "cols", "rows", "warps", "stages", "unroll"),
-    "patches": ("mma", "fuse", "levels", "strips", "rows", "warps", "stages"),
-    "column": ("fuse", "levels", "lines", "planes", "warps", "stages"),
-    "toeplitz": ("mma", "fuse", "products", "warps", "stages"),
-    "lowrank": ("mma", "fuse", "tile", "warps", "stages"),
-}
-#: What a family's plain line has, where that is not the same for all: of every family, and of one.
-OWN: dict[str, dict[str, Any]] = {
-    "": {"warps": 8, "stages": 1, "mma": "f64.m8n8k4", "fuse": 1, "levels": 4},
-    "tiled": {"tile": (32, 64)},
-    "stream": {"warps": 2, "stages": 8},
-    "patches": {"mma": "f64.m16n8k16", "fuse": 2, "levels": 3, "warps": 4, "stages": 6},
-    "column": {"levels": 4, "lines": 3, "warps": 12, "stages": 4},
-    "toeplitz": {"warps": 1, "stages": 2},
-    "lowrank": {"mma": "f64.m16n8k4", "tile": (64, 64), "warps": 4},
-}
-#: (lowest, highest) of a number, where a family has its own range.
-RANGES: dict[str, dict[str, tuple[int, int]]] = {
-    "": {"fuse": (1, 3), "stages": (1, 4), "warps": (1, 32), "levels": (1, 32), "unroll": (1, 2)},
-    "stream": {"fuse": (1, 8), "stages": (2, 8), "warps": (1, 8)},
-    "patches": {"levels": (1, 8), "stages": (2, 8), "warps": (1, 8), "strips": (1, 4)},
-    "column": {"lines": (1, 8), "stages": (2, 8), "levels": (1, 8)},
-    "toeplitz": {"fuse": (1, 64), "stages": (2, 4), "warps": (1, 8)},
-    "lowrank": {"fuse": (1, 12)},
-}
-#: Most time steps that one application of fused weights stands for, where a family has no limit of its own.
-MAX_FUSE = RANGES[""]["fuse"][1]
-#: Columns that a lane of a streaming warp may own: whole 16-byte pieces, and few enough for its registers.
-LANE_COLUMNS = (2, 4, 6, 8, 16)
-#: Windows of a run of ``toeplitz``: runs of whole 128 bytes, whose sums fit a lane's registers.  Sixteen took 533 us
-#: for 32 steps on one H200 where eight take 441.
-PRODUCTS = (4, 8)
-TRANSFORMS = ("implicit", "explicit")
-ITEMSIZE = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2}
+#: Why an operation takes no families but its own, where people ask.
+WHY_UPDATES = (
+    "tensor cores and fused time steps need a formula that is linear, with the same coefficients in every cell: "
+    "general updates take CUDA-core schedules, a time step a pass"
+)
+_WHY = {"update": f": {WHY_UPDATES}"}
+S = TypeVar("S", bound="Schedule")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -77,214 +45,218 @@ def unknown(what: str, word: str, known: Iterable[str]) -> NoReturn:
     raise ScheduleError(f"unknown {what} {word!r}", hint=f"{nearest(word, known)}there are: {', '.join(known)}")
 
 
-class Schedule:
-    """Base of all schedules; ``Schedule.parse`` reads the line of any of them."""
-
-    @staticmethod
-    def parse(text: str) -> StencilSchedule:
-        """The schedule that a line such as ``stencil2row mma=f64.m8n8k4 fuse=3 tile=32x64 stages=2`` describes.
-
-        Fields left out take the family's defaults.  Anything unknown, repeated or contradictory is a ScheduleError.
-        """
-        words = text.split()
-        if not words:
-            raise ScheduleError("an empty schedule", hint=f"start with a family: {', '.join(FAMILIES)}")
-        family, given = words[0], dict[str, Any]()
-        if family not in FAMILIES:
-            unknown("schedule", family, FAMILIES)
-        for word in words[1:]:
-            key, eq, value = word.partition("=")
-            if key not in _READERS:
-                unknown("word in schedule", word, (f"{f}=…" for f in FAMILIES[family]))
-            if not eq or not value:
-                raise ScheduleError(f"{word!r} has no value", hint=f"write {key}=…, for example in {DEFAULTS[family]}")
-            if key in given:
-                raise ScheduleError(f"{word!r}: {key} is given twice", hint="keep one of them")
-            if key not in FAMILIES[family]:
-                raise ScheduleError(
-                    f"{word!r} means nothing to a {family} schedule",
-                    hint=f"drop it, or choose among: {', '.join(FAMILIES[family])}",
-                )
-            given[key] = _READERS[key](word, value)
-        return StencilSchedule(family, **given)
-
-
-def _pair(word: str, value: str) -> tuple[int, int]:
+# ------------------------------------------------------------------------------------------------ words
+def pair(word: str, value: str) -> tuple[int, int]:
+    """Reads ``32x64``."""
     m = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,5})", value)
     if not m:
-        raise ScheduleError(f"{word!r} is not a pair of positive sizes", hint="write two numbers, such as 32x64")
+        raise ScheduleError(
+            f"{word!r} is not a pair of positive numbers, so no size", hint="write two numbers, such as 32x64"
+        )
     return int(m[1]), int(m[2])
 
 
-def _tile(word: str, value: str) -> tuple[int, int] | None:
-    return None if value == "auto" else _pair(word, value)
-
-
-def _rows(word: str, value: str) -> int | None:
-    return None if value == "auto" else _integer(word, value)
-
-
-def _integer(word: str, value: str) -> int:
+def integer(word: str, value: str) -> int:
+    """Reads a number from 1 up."""
     if not re.fullmatch(r"[1-9]\d{0,5}", value):
-        raise ScheduleError(f"{word!r} is not a positive number", hint="write a number from 1 up")
+        raise ScheduleError(f"{word!r} is not a positive number, so no size", hint="write a number from 1 up")
     return int(value)
 
 
-def _switch(word: str, value: str) -> bool:
+def switch(word: str, value: str) -> bool:
+    """Reads ``on`` or ``off``."""
     if value not in ("on", "off"):
         raise ScheduleError(f"{word!r} is neither on nor off", hint="write on or off")
     return value == "on"
 
 
-def _name(word: str, value: str) -> str:
-    return value  # checked where the schedule is made
-
-
-_READERS: dict[str, Callable[[str, str], object]] = {
-    "block": _pair,
-    "tile": _tile,
-    "mma": _name,
-    "transform": _name,
-    "rows": _rows,
-    "planes": _rows,
-    **dict.fromkeys(("warps", "stages", "fuse", "levels", "cols", "unroll", "lines", "products", "strips"), _integer),
-    **dict.fromkeys(("lut", "dirty", "pad"), _switch),
-}
+def text(word: str, value: str) -> str:
+    """Reads a name, which is checked against the word's choices."""
+    return value
 
 
 @dataclass(frozen=True)
-class StencilSchedule(Schedule):
-    """How a stencil becomes a kernel.  A field outside its family's line (see FAMILIES) must keep its default."""
+class Word:
+    """A word of a family's lines, ``name=value``.
 
-    family: str
-    #: direct: threads of a block, along a row (contiguous) x down the columns, as CUDA counts them.
-    block: tuple[int, int] = (32, 8)
-    #: outputs of a block, rows x columns (on one axis 1 x columns); None (``auto``, stencil2row only) is resolved by
-    #: ``legalise``.
-    tile: tuple[int, int] | None = None
-    warps: int = 0  #: 0: as many as the family's plain line has (OWN)
-    #: tiled: tiles in the cp.async ring, 1 = plain loads.  lowrank: the same, 1 = cp.async, waited for at once.
-    #: stencil2row: 1 = from global memory into A and B directly, n = n - 1 raw tiles ahead.
-    #: stream: rows in a warp's cp.async ring.  patches: pairs of rows there.  column: planes in a block's.  toeplitz:
-    #: tiles in a block's.  0: as the family's plain line.
-    stages: int = 0
-    mma: str = ""  #: "": that of the family's plain line
-    #: time steps made one by self-convolution of the weights; 0: as the family's plain line.  The steps of a pass (of
-    #: its levels too) are summed in f32 where fields have 16 bits, and rounded once.
-    fuse: int = 0
-    #: offsets of a tile's elements from a table made on the host, or computed by each thread.
-    lut: bool = True
-    #: elements that A or B has no place for go to one spare slot, or are predicated away.
-    dirty: bool = True
-    #: row stride of A and B free of bank conflicts, or as short as it can be.
-    pad: bool = True
-    #: A and B made in shared memory (implicit), or first in global memory by a launch of its own (explicit: ablation).
-    transform: str = "implicit"
-    #: stream, patches, column: applications (of ``fuse`` steps each) of one pass, their unfinished sums in registers;
-    #: 0: as the family's plain line.
-    levels: int = 0
-    #: stream: adjacent columns of a lane; a warp streams a strip of 32 times that.
-    cols: int = 4
-    #: stream, patches: outputs of a block down the columns; None (``auto``) is chosen for the field, so that the GPU is
-    #: full.
-    rows: int | None = None
-    #: stream: rows done in one turn of the loop.
-    unroll: int = 1
-    #: patches: fragments of M patches side by side in a warp's strip; a patch is 4 columns wide.
-    strips: int = 2
-    #: column: rows of a thread, whose columns are 16 bytes; a block has ``warps`` times as many.
-    lines: int = 2
-    #: column: outputs of a block along the slowest axis; None (``auto``) is chosen for the field.
-    planes: int | None = None
-    #: toeplitz: adjacent windows of 8 outputs in a run; a fragment row is a run.
-    products: int = 4
+    ``read`` makes the value of its text; ``low`` and ``high`` are the range of a number; ``choices`` are all values
+    that there are.  ``auto`` in a line is the default.  A default of None is resolved for the problem at hand: with
+    ``auto`` it is printed, without it the line leaves the word out.
+    """
 
-    def __post_init__(self) -> None:
-        if self.family not in FAMILIES:
-            unknown("schedule", self.family, FAMILIES)
-        own, foreign, ranges = _words(self.family)
-        for name, value in own.items():
-            if not getattr(self, name):
-                object.__setattr__(self, name, value)
-        for name, value in foreign.items():
-            if getattr(self, name) != value:
-                raise ScheduleError(
-                    f"{name}={_show(getattr(self, name))} means nothing to a {self.family} schedule",
-                    hint=f"drop it, or choose among: {', '.join(FAMILIES[self.family])}",
-                )
-        if self.mma not in MMA:
-            unknown("mma shape", self.mma, MMA)
-        if self.transform not in TRANSFORMS:
-            unknown("transform", self.transform, TRANSFORMS)
-        for name, (low, top) in ranges.items():
-            if not low <= getattr(self, name) <= top:
-                raise ScheduleError(
-                    f"{name}={getattr(self, name)} is out of range", hint=f"{name} goes from {low} to {top}"
-                )
-        self._consistent()
+    name: str
+    read: Callable[[str, str], Any]
+    default: Any = None
+    low: int = 1
+    high: int | None = None
+    choices: tuple[Any, ...] = ()
+    auto: bool = False
 
-    def _consistent(self) -> None:
-        if self.threads > 1024:
-            raise ScheduleError(f"{self.threads} threads in a block; a GPU takes 1024", hint="make block= smaller")
-        if self.cols not in LANE_COLUMNS:
-            raise ScheduleError(
-                f"cols={self.cols}: a lane cannot own so many columns",
-                hint=f"choose among: {', '.join(map(str, LANE_COLUMNS))}",
-            )
-        if self.products not in PRODUCTS:
-            raise ScheduleError(
-                f"products={self.products}: no run of toeplitz has so many windows",
-                hint=f"choose among: {', '.join(map(str, PRODUCTS))}",
-            )
-        for name, count in (("rows", self.rows), ("planes", self.planes)):
-            if count is not None and count < 1:
-                raise ScheduleError(f"{name}={count} is empty", hint=f"write a number from 1 up, or {name}=auto")
-        if self.family == "stencil2row" and self.transform == "explicit" and self.stages > 1:
-            raise ScheduleError(
-                f"transform=explicit contradicts stages={self.stages}", hint="set stages=1, or transform=implicit"
-            )
-        if self.tile is None:
+    def parsed(self, word: str, value: str) -> Any:
+        """The value that a line gives it; ScheduleError for what cannot be read."""
+        if value == "auto":
+            return self.default
+        return self.read(word, value)
+
+    def check(self, value: Any) -> None:
+        """ScheduleError for a value that the word never has."""
+        if value is None:
             return
-        rows, cols = self.tile
-        if rows < 1 or cols < 1:
-            raise ScheduleError(f"tile={rows}x{cols} is empty", hint="write two positive sizes, such as tile=32x64")
-        if self.family == "lowrank":
-            strips, m = rows // MMA[self.mma][0], MMA[self.mma][0]
-            if rows % m or self.warps % strips or cols * strips % (8 * self.warps):
-                raise ScheduleError(
-                    f"tile={rows}x{cols} does not make strips of {m} rows and whole blocks of 8 columns for warps="
-                    f"{self.warps}",
-                    hint=f"rows in multiples of {m}, warps a multiple of rows/{m}, and columns a multiple of "
-                    f"8·warps·{m}/rows, as in tile=64x64 warps=4",
-                )
-        if self.family == "tiled":
-            strips = cols // 32
-            if cols % 32 or self.warps % strips or rows % (self.warps // strips):
-                raise ScheduleError(
-                    f"tile={rows}x{cols} cannot be shared out among warps={self.warps}",
-                    hint="columns in multiples of 32, warps a multiple of columns/32, and rows a multiple of "
-                    "warps/(columns/32), as in tile=32x64 warps=8",
-                )
+        if self.choices and value not in self.choices:
+            if isinstance(value, str):
+                unknown({"mma": "mma shape"}.get(self.name, self.name), value, self.choices)
+            raise ScheduleError(
+                f"{self.name}={value}: there is no such choice",
+                hint=f"choose among: {', '.join(map(str, self.choices))}",
+            )
+        if self.high is not None and not self.low <= value <= self.high:
+            raise ScheduleError(
+                f"{self.name}={value} is out of range", hint=f"{self.name} goes from {self.low} to {self.high}"
+            )
+        if self.read is integer and value < self.low:
+            raise ScheduleError(f"{self.name}={value} is empty", hint=f"write a number from 1 up, or {self.name}=auto")
+
+    def shown(self, value: Any) -> str | None:
+        """``name=value``; None for what is left to the cost model."""
+        if value is None:
+            return f"{self.name}=auto" if self.auto else None
+        if isinstance(value, bool):
+            return f"{self.name}={'on' if value else 'off'}"
+        return f"{self.name}={'x'.join(map(str, value)) if isinstance(value, tuple) else value}"
+
+
+class Vocabulary:
+    """What a family of schedules says of its lines: the operation it is for, its name, its words."""
+
+    op: str
+    name: str
+    words: tuple[Word, ...]
+    #: Whether its kernels are those of the arrays' own library, of which we have no program.
+    library: bool = False
+
+    def consistent(self, s: Schedule) -> None:
+        """ScheduleError where words contradict each other."""
+
+    def has(self, name: str) -> bool:
+        """Whether lines of the family have the word."""
+        return name in self.by_name
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Word]:
+        """Its words by their names, in the order of the line."""
+        return {word.name: word for word in self.words}
+
+    @cached_property
+    def defaults(self) -> Mapping[str, Any]:
+        """What a plain line has."""
+        return {word.name: word.default for word in self.words}
+
+
+# ------------------------------------------------------------------------------------------------ schedules
+class Schedule:
+    """A family and the values of its words, as attributes.  Immutable; equal if their lines are.
+
+    ``Schedule("tiled", fuse=2, tile=(32, 64))``: words that are left out have the family's defaults; values without a
+    name are taken in the order of the line.  ScheduleError for what is unknown, out of range or contradictory.
+    """
+
+    #: The operation whose families are looked up.
+    op: ClassVar[str] = "stencil"
+    family: str
+    #: What a line without these words has; what the other words of any family hold.
+    fuse: int = 1
+    levels: int = 1
+    stages: int = 1
+    tile: Any = None
+    mma: str = "none"
+    transform: str = "implicit"
+    warps: Any
+    block: tuple[int, int]
+    rows: Any
+    planes: Any
+    cols: int
+    lines: int
+    strips: int
+    products: int
+    unroll: int
+    column: int
+    splits: int
+    lut: bool
+    dirty: bool
+    pad: bool
+    rules: Any
+
+    def __init__(self, family: str = "", *values: Any, **words: Any) -> None:
+        known = families(self.op)
+        if not family:
+            family = next(iter(known))
+        if family not in known:
+            _no_family(self.op, family)
+        own = known[family]
+        given = {**dict(zip(own.by_name, values, strict=False)), **words}
+        if len(given) > len(own.words) or given.keys() - own.by_name.keys():
+            for name in given:
+                if name not in own.by_name:
+                    _means_nothing(f"{name}={given[name]}", name, own, self.op)
+        attributes = self.__dict__
+        attributes["family"], attributes["rules"] = family, own
+        attributes.update(own.defaults)
+        attributes.update(given)
+        for word in own.words:
+            word.check(attributes[word.name])
+        attributes["_key"] = (self.op, family, *(attributes[word.name] for word in own.words))
+        own.consistent(self)
+
+    def __getattr__(self, name: str) -> Any:  # a word that the family does not have
+        raise AttributeError(f"a {self.__dict__.get('family')} schedule has no {name}")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a schedule does not change: use schedule.but({name}=...)")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schedule) and self.__dict__["_key"] == other.__dict__["_key"]
+
+    def __hash__(self) -> int:
+        return hash(self.__dict__["_key"])
+
+    def __reduce__(self) -> Any:
+        return _made, (type(self), self.family, self.values)
+
+    def __str__(self) -> str:
+        shown = (word.shown(getattr(self, word.name)) for word in self.rules.words)
+        return " ".join([self.family, *filter(None, shown)])
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
+
+    def but(self: S, **words: Any) -> S:
+        """The same schedule with other values of some words."""
+        return type(self)(self.family, **{**self.values, **words})
 
     @property
-    def ranges(self) -> dict[str, tuple[int, int]]:
-        """(lowest, highest) of the numbers of this family's line."""
-        return RANGES[""] | RANGES.get(self.family, {})
+    def values(self) -> dict[str, Any]:
+        """Every word's value, in the order of the line."""
+        return {word.name: getattr(self, word.name) for word in self.rules.words}
 
     @property
-    def levelled(self) -> bool:
-        """Whether levels of ``fuse`` steps each follow one another in a pass."""
-        return "levels" in FAMILIES[self.family]
+    def given(self) -> Mapping[str, Any]:
+        """The words that are not left to the cost model."""
+        return {name: value for name, value in self.values.items() if value is not None}
 
     @property
-    def most_levels(self) -> int:
-        """Levels of a pass that does what is left over: a narrower sum of ``patches`` does not make room for more."""
-        return self.levels if self.family == "patches" else self.ranges["levels"][1]
+    def complete(self) -> bool:
+        """Whether nothing is left to the cost model."""
+        return all(self.values[word.name] is not None or word.auto for word in self.rules.words)
 
     @property
     def steps(self) -> int:
         """Time steps of one pass."""
-        return self.fuse * self.levels if self.levelled else self.fuse
+        return self.fuse * self.levels
+
+    @property
+    def levelled(self) -> bool:
+        """Whether levels of ``fuse`` steps each follow one another in a pass."""
+        return bool(self.rules.has("levels"))
 
     @property
     def widens(self) -> bool:
@@ -293,36 +265,88 @@ class StencilSchedule(Schedule):
         Products of matrices multiply whole rows of the window, zeros included, and 0 · NaN is NaN; all other families
         multiply by the non-zero weights only.
         """
-        return "mma" in FAMILIES[self.family]
+        return bool(self.rules.has("mma"))
 
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return self.block[0] * self.block[1] if self.family == "direct" else 32 * self.warps
+        if self.rules.has("block"):
+            return int(math.prod(self.block))
+        return 32 * int(math.prod(self.warps) if isinstance(self.warps, tuple) else self.warps)
 
-    def __str__(self) -> str:
-        return " ".join([self.family, *(f"{f}={_show(getattr(self, f))}" for f in FAMILIES[self.family])])
+    @classmethod
+    def parse(cls: type[S], line: str) -> S:
+        """The schedule that a line such as ``stencil2row mma=f64.m8n8k4 fuse=3 tile=32x64 stages=2`` describes.
+
+        Words left out take the family's defaults.  Anything unknown, repeated or contradictory is a ScheduleError.
+        ``Schedule`` itself reads the line of any operation, stencils first.
+        """
+        parts = line.split()
+        if cls is Schedule:  # a line of any operation
+            kinds = [kind for kind in KINDS if parts and parts[0] in families(kind.op)]
+            return cast("S", (kinds or KINDS)[0].parse(line))
+        known = families(cls.op)
+        if not parts:
+            raise ScheduleError("an empty schedule", hint=f"start with a family: {', '.join(known)}")
+        if parts[0] not in known:
+            _no_family(cls.op, parts[0])
+        own, given = known[parts[0]], dict[str, Any]()
+        for part in parts[1:]:
+            key, eq, value = part.partition("=")
+            if key not in own.by_name:
+                _means_nothing(repr(part), key, own, cls.op)
+            if not eq or not value:
+                raise ScheduleError(f"{part!r} has no value", hint=f"write {key}=…, for example in {cls(own.name)}")
+            if key in given:
+                raise ScheduleError(f"{part!r}: {key} is given twice", hint="keep one of them")
+            given[key] = own.by_name[key].parsed(part, value)
+        return cls(own.name, **given)
 
 
-@cache
-def _words(family: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, tuple[int, int]]]:
-    """A family's own defaults, those of the words that mean nothing to it, and the ranges of its numbers."""
-    words, own = FAMILIES[family], OWN[""] | OWN.get(family, {})
-    foreign = {f.name: own.get(f.name, f.default) for f in dataclasses.fields(StencilSchedule)[1:]}
-    ranges = RANGES[""] | RANGES.get(family, {})
-    return (
-        own, {name: value for name, value in foreign.items() if name not in words},
-        {name: limits for name, limits in ranges.items() if name in words},
-    )  # fmt: skip
+class StencilSchedule(Schedule):
+    """How a stencil becomes a kernel."""
 
 
-def _show(value: object) -> str:
-    if value is None:
-        return "auto"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+class UpdateSchedule(Schedule):
+    """How a general update becomes a kernel."""
+
+    op: ClassVar[str] = "update"
 
 
-#: The plain line of each family, for messages and for docs.
-DEFAULTS: dict[str, str] = {family: str(StencilSchedule(family)) for family in FAMILIES}
+class SpmmSchedule(Schedule):
+    """How a sparse product becomes a kernel; what a line leaves out is left to the cost model."""
+
+    op: ClassVar[str] = "spmm"
+
+
+#: The schedules of each operation.
+KINDS: tuple[type[Schedule], ...] = (StencilSchedule, UpdateSchedule, SpmmSchedule)
+
+
+def _made(cls: type[Schedule], family: str, values: dict[str, Any]) -> Schedule:
+    return cls(family, **values)
+
+
+def _no_family(op: str, name: str) -> NoReturn:
+    """The error for a family that the operation does not have; a line of another operation is named as such."""
+    kind, example = OPERATIONS.get(op, (op, ""))
+    others = [OPERATIONS.get(other, (other, ""))[0] for other in operations() if name in families(other)]
+    if others:
+        raise ScheduleError(
+            f"{name!r} begins a line for {' and '.join(others)}, it is no schedule of {kind}",
+            hint=f"{kind} take: {', '.join(families(op))}; as in {example}{_WHY.get(op, '')}",
+        )
+    unknown("schedule", name, families(op))
+
+
+def _means_nothing(word: str, name: str, own: Vocabulary, op: str) -> NoReturn:
+    """The error for a word that a family does not have."""
+    everywhere = {n for family in families(op).values() for n in family.by_name}
+    words = ", ".join(own.by_name) or "no words"
+    if name in everywhere:
+        raise ScheduleError(f"{word} means nothing to a {own.name} schedule", hint=f"drop it, or choose among: {words}")
+    known = [f"{n}=…" for n in own.by_name]
+    raise ScheduleError(
+        f"unknown word in schedule {word}: it means nothing to a {own.name} schedule",
+        hint=f"{nearest(word, known)}there are: {', '.join(known) or 'no words'}",
+    )

@@ -26,7 +26,9 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import fields, rewrite
 from sparsegen.ir.types import DTYPES, Buffer, sum_type
-from sparsegen.pipelines import Program, lower
+from sparsegen.pipelines import lower
+from sparsegen.problems.stencil import StencilProblem
+from sparsegen.program import Program
 from sparsegen.schedule import Schedule, StencilSchedule
 
 Field: TypeAlias = npt.NDArray[Any]
@@ -67,7 +69,7 @@ def lowered(
 ) -> Program:
     """One pass of the schedule's ``steps`` at all levels."""
     value = schedule(line)
-    return lower(s, shape, value, profile or device(), value.steps, pitch)
+    return lower(StencilProblem(s, shape), value, profile or device(), value.steps, pitch)
 
 
 def random_field(shape: tuple[int, ...], dtype: str = "f64", seed: int = 0) -> Field:
@@ -124,8 +126,12 @@ def emulate(
     seed: int = 0,
     pitch: tuple[int, int] | None = None,
     checks: Iterable[str] = emulator.ALL,
+    first: bool = False,
 ) -> Result:
-    """Runs all launches of a pass on ``u``; a cell outside the output that changed is an AssertionError."""
+    """Runs all launches of a pass on ``u``; a cell outside the output that changed is an AssertionError.
+
+    ``first``: it ends at the first error.
+    """
     module = program if isinstance(program, Module) else program.warp
     pitches = pitch or (u.shape[-1], u.shape[-1])
     source, target = _Placed(u.shape, pitches[0], u.dtype, u), _Placed(u.shape, pitches[1], u.dtype, None)
@@ -146,7 +152,10 @@ def emulate(
                 args[param.name] = space[role]
             else:
                 args[param.name] = np.ascontiguousarray(module.constants[role]).reshape(-1).copy()
-        reports.append((func.symbol, emulator.run(func, args, seed=seed, uninit=uninit, checks=checks)))
+        report = emulator.run(func, args, seed=seed, uninit=uninit, checks=checks, first=first)
+        reports.append((func.symbol, report))
+        if first and not report.ok:
+            break
     assert np.array_equal(source.memory, given, equal_nan=True), "a pass wrote its input"
     assert target.outside_is_poison(), "a pass wrote cells around its output"
     return Result(target.field.copy(), tuple(reports))

@@ -248,12 +248,3 @@ def open_runtime(device: int = 0, kind: str = "auto") -> Runtime:
             hint="pip install 'sparsegen[cuda]', or use backend='emulator'",
         )
     return _open(kinds[0], device)
-
-
-def gpu_available(device: int = 0) -> bool:
-    """Whether a kernel could be launched on ``device`` now; never raises."""
-    try:
-        open_runtime(device)
-    except DeviceError:
-        return False
-    return True

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,17 +15,20 @@ import numpy as np
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import ArrayError, ScheduleError
 from sparsegen.ir.expr import Value
+from sparsegen.ir.node import Op
 from sparsegen.ir.types import Buffer
 
 from .compile import Program, compile_func
 from .globalmem import Global
-from .machine import Machine, Run
+from .machine import Ended, Machine, Run, Window
 from .report import Conflict, Finding, Report, Traffic
 
-__all__ = ["ALL", "Conflict", "Finding", "Report", "Traffic", "run"]
+__all__ = ["ALL", "COUNTING", "Conflict", "Finding", "Report", "Tally", "Traffic", "Window", "run", "tally"]
 
 #: Every checker; each can be left out by name.  ``conflicts`` is the analysis of bank conflicts and sectors.
 ALL = frozenset({"bounds", "uninit", "race", "async", "collective", "global", "promise", "conflicts"})
+#: What exact counts need.
+COUNTING = frozenset({"bounds", "conflicts"})
 
 LANES_A_BATCH = 1 << 16
 SHADOW_BYTES = 1 << 27
@@ -40,6 +45,7 @@ def run(
     uninit: Iterable[str] = (),
     align: Mapping[str, int] | None = None,
     allow_write_race: Mapping[str, Iterable[int]] | None = None,
+    first: bool = False,
 ) -> Report:
     """Runs a kernel on host arrays, which it changes in place.
 
@@ -47,29 +53,81 @@ def run(
     atomics and copies (0: the plainest).  ``batch``: blocks at a time.  ``uninit``: global buffers whose elements must
     be written before they are read.  ``align``: bytes to which a global array is aligned (256).  ``allow_write_race``:
     elements that several threads may write, and none may read.  ``progress(done, all)``: called after each batch.
+    ``first``: the run ends at the first error, as where all that is asked is whether there is one.
     """
-    checks = frozenset(checks)
+    state, dirty = _start(func, args, frozenset(checks), seed, uninit, align or {}, allow_write_race or {})
+    state.first = first
+    total = math.prod(func.grid)
+    size = batch or _batch(state.prog, total)
+    for start in range(0, total, size):
+        blocks = np.arange(start, min(start + size, total))
+        try:
+            Machine(state, blocks, dirty).go()
+        except Ended:
+            break
+        if progress is not None:
+            progress(start + len(blocks), total)
+        if state.stopped:
+            break
+    return _report(state)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What each of some blocks of a launch counts: ``of[i]`` of ``names[i]``, an array with a number for each block.
+
+    A name stands there once for each op that is counted by itself: a count of the launch is the sum of them.
+    """
+
+    names: tuple[str, ...]
+    of: Any
+
+
+def tally(
+    func: w.Func, args: Mapping[str, Any], blocks: Any, *, window: Window | None = None,
+    align: Mapping[str, int] | None = None,
+) -> Tally:  # fmt: skip
+    """The counts of single blocks, given by their numbers (one may be there several times), and of no others.
+
+    ``window``: the turns that each of them runs of a loop.  Floating-point numbers decide no count, so their buffers
+    hold nothing and need no arguments.  KernelFault for an access out of bounds.
+    """
+    state, dirty = _start(func, args, COUNTING, 0, (), align or {}, {}, empty=True)
+    prog, size = state.prog, _batch(state.prog, len(blocks))
+    batches: list[Machine] = []
+    for first in range(0, len(blocks), size):
+        some = slice(first, first + size)
+        part = None if window is None else Window(window.loop, window.first[some], window.stop[some])
+        batches.append(Machine(state, blocks[some], dirty, part))
+        batches[-1].go()
+    Report(list(state.findings.values())).raise_if_errors()
+    names, of = list(prog.names), [np.concatenate([m.cnt for m in batches], axis=1)]
+    for key, (info, op) in enumerate(prog.ops):
+        none = [np.zeros((2, m.blocks), dtype=np.int64) for m in batches]
+        cost, least = np.concatenate([m.met.get(key, no) for m, no in zip(batches, none, strict=True)], axis=1)
+        names += (called := _requests(op, info.space == "shared"))
+        of.append(np.stack([cost, cost - least][: len(called)]))
+    return Tally(tuple(names), np.concatenate(of))
+
+
+def _start(
+    func: w.Func, args: Mapping[str, Any], checks: frozenset[str], seed: int, uninit: Iterable[str],
+    align: Mapping[str, int], allow_write_race: Mapping[str, Iterable[int]], *, empty: bool = False,
+) -> tuple[Run, dict[str, Any]]:  # fmt: skip
+    """A launch with its arguments, and the elements of its buffers that several threads may write."""
     if unknown := checks - ALL:
         raise ScheduleError(f"unknown checkers: {', '.join(sorted(unknown))}", hint=f"of {', '.join(sorted(ALL))}")
     prog = compile_func(func)
-    state = Run(prog, checks, seed, dict(align or {}))
+    state = Run(prog, checks, seed, dict(align), empty=empty)
     sizes = {b.name: b.size for b in (*prog.shared, *prog.params) if isinstance(b, Buffer)}
     dirty: dict[str, Any] = {}
     scratch = {name: range(first, last + 1) for name, first, last in func.scratch}
-    for name, cells in {**scratch, **(allow_write_race or {})}.items():
+    for name, cells in {**scratch, **allow_write_race}.items():
         mask = np.zeros(sizes[name], dtype=bool)
         mask[np.fromiter(cells, dtype=np.int64)] = True
         dirty[name] = mask
     _bind(prog, state, args, frozenset(uninit), dirty)
-    total = prog.grid[0] * prog.grid[1] * prog.grid[2]
-    size = batch or _batch(prog, total)
-    for first in range(0, total, size):
-        Machine(state, first, min(size, total - first), dirty).go()
-        if progress is not None:
-            progress(min(first + size, total), total)
-        if state.stopped:
-            break
-    return _report(state)
+    return state, dirty
 
 
 def _batch(prog: Program, total: int) -> int:
@@ -82,17 +140,20 @@ def _batch(prog: Program, total: int) -> int:
 
 def _bind(prog: Program, state: Run, args: Mapping[str, Any], uninit: frozenset[str], dirty: dict[str, Any]) -> None:
     names = {p.name for p in prog.params}
-    if missing := names - set(args):
+    if missing := names - set(args) - state.blank:
         raise ArrayError(f"{prog.symbol}: no argument for {', '.join(sorted(missing))}")
     if extra := set(args) - names:
         raise ArrayError(f"{prog.symbol}: no parameter is called {', '.join(sorted(extra))}")
     for p in prog.params:
-        a = args[p.name]
+        a: Any = args.get(p.name)
         if isinstance(p, Value):
             v = int(a)
             if not p.lo <= v <= p.hi:
                 raise ArrayError(f"{prog.symbol}: %{p.name} = {v} is outside its declared range {p.lo}..{p.hi}")
             state.values[p.name] = v
+            continue
+        if p.name in state.blank:
+            state.globals[p.name] = Global(state, p, None)
             continue
         want = p.dtype.numpy()
         if not isinstance(a, np.ndarray) or a.ndim != 1 or a.dtype != want:
@@ -114,7 +175,7 @@ def _bind(prog: Program, state: Run, args: Mapping[str, Any], uninit: frozenset[
 
 def _report(state: Run) -> Report:
     prog = state.prog
-    counts = {name: n for name, n in zip(prog.names, state.cnt, strict=True) if n}
+    counts = {name: int(n) for name, n in zip(prog.names, state.cnt, strict=True) if n}
     conflicts: list[Conflict] = []
     notes: list[Finding] = []
     traffic: list[Traffic] = []
@@ -127,14 +188,19 @@ def _report(state: Run) -> Report:
             conflicts.append(c)
             if declared is not None and c.degree > declared:
                 notes.append(_conflict_note(c))
-            tag = ".cp_async" if is_copy else ".shared"
-            _add(counts, "wavefronts" + tag, p.cost)
-            _add(counts, "conflicts" + tag, p.cost - p.ideal)
         else:
             traffic.append(Traffic(info.text, p.name, p.requests, p.cost, info.loc))
-            writes = isinstance(op, w.St)
-            _add(counts, f"sectors.global.{'write' if writes else 'read'}", p.cost)
+        for name, n in zip(_requests(op, p.is_shared), (p.cost, p.cost - p.ideal), strict=False):
+            counts[name] = counts.get(name, 0) + n
     return Report(list(state.findings.values()), notes, counts, conflicts, traffic)
+
+
+def _requests(op: Op, shared: bool) -> tuple[str, ...]:
+    """What the cost of an op's requests counts as, and what they cost above the least that they could."""
+    if shared:
+        tag = "cp_async" if isinstance(op, w.CpAsync) else "shared"
+        return f"wavefronts.{tag}", f"conflicts.{tag}"
+    return (f"sectors.global.{'write' if isinstance(op, w.St) else 'read'}",)
 
 
 def _conflict_note(c: Conflict) -> Finding:
@@ -142,7 +208,3 @@ def _conflict_note(c: Conflict) -> Finding:
         "conflict", f"a bank conflict of degree {c.degree} at @{c.buffer}, above the declared {c.declared}",
         "pad or swizzle the layout, or declare the degree", c.op, c.buffer, loc=c.loc, times=c.extra,
     )  # fmt: skip
-
-
-def _add(counts: dict[str, int], name: str, n: int) -> None:
-    counts[name] = counts.get(name, 0) + n

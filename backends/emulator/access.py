@@ -58,24 +58,29 @@ class Meter:
         self.space, self.itemsize, self.nbytes, self.name = buf.space, buf.dtype.nbytes, nbytes, buf.name
         self.k_op = sc.count(name)
         self.k_bytes = sc.count(f"bytes.{buf.space}.{way}")
-        self.key = sc.number_of(op, sc.info(op)) if patterns else -1
+        self.key = sc.number_of(op, OpInfo(sc.info(op).text, op.loc, buf.name, buf.space)) if patterns else -1
 
     def __call__(self, g: Group, at: Any, sel: Any) -> None:
         """``at``: dense indices (``sel`` None), or those of the lanes ``sel``."""
         m, n = g.m, g.n
         if sel is None:
-            lanes, warps, mask, ix = 32 * n, n, None, at
+            warps, mask = g.warps(), None
+            lanes = 32 * warps
         else:
-            ix, mask = at, np.zeros((n, 32), dtype=bool)
+            mask, rows = np.zeros((n, 32), dtype=bool), g.rows[sel >> 5]
             mask.reshape(-1)[sel] = True
-            lanes, warps = len(sel), int(np.count_nonzero(mask.any(1)))
+            lanes, warps = m.of_blocks(rows), m.of_blocks(g.rows[mask.any(1)])
         m.cnt[self.k_op] += warps
         m.cnt[self.k_bytes] += lanes * self.nbytes
         if self.key >= 0 and m.patterns:
+            ix = at
             if sel is not None:
                 ix = np.zeros((n, 32), dtype=np.int64)
                 ix.reshape(-1)[sel] = at
-            m.run.pattern(self.key, self).add(ix, mask, n)
+            cost, ideal = m.run.pattern(self.key, self).add(ix, mask, n)
+            met = m.met.setdefault(self.key, np.zeros((2, m.blocks), dtype=np.int64))
+            for total, one in zip(met, (cost, ideal), strict=True):  # an array: of each warp
+                total += m.of_blocks(g.rows, one) if isinstance(one, np.ndarray) else one * m.of_blocks(g.rows)
 
 
 # ------------------------------------------------------------------------------------------------ loads
@@ -102,6 +107,10 @@ def _ld(op: w.Ld, sc: Scope) -> Step:
         if width > 1:
             check_align(g, at, row, lane, d.nbytes, nbytes, m.align(buf), info)
         mem: Any = m.shared[buf.name] if shared else m.globals[buf.name]
+        if mem.data is None:
+            for k in slots:
+                e[k] = other
+            return
         tracked, stamp = mem.tracked, None
         if shared:
             at = at + m.lblk[row] * size
@@ -140,7 +149,7 @@ def _ld_param(op: w.Ld, sc: Scope) -> Step:
     def ld(g: Group) -> None:
         e, data = g.env, g.m.params[buf.name]
         i = ix(e)
-        g.m.cnt[k_op] += g.nact
+        g.m.cnt[k_op] += g.warps()
         if type(i) is int and where is None and 0 <= i <= len(data) - width:
             for k, slot in enumerate(slots):
                 e[slot] = v = load(data[i + k], d)
@@ -197,6 +206,10 @@ def _ldmatrix(op: w.LdMatrix, sc: Scope) -> Step:
         meter(g, at, sel)
         check_align(g, at, g.rows[sel >> 5], sel & 31, 2, 16, m.align(buf), info)
         mem = m.shared[buf.name]
+        if mem.data is None:
+            for slot in slots:
+                e[slot] = 0
+            return
         base = mem.base(g)
         alive = None if g.mask is None else g.mask.any(1)
         for j, slot in enumerate(slots):
@@ -239,6 +252,8 @@ def _st(op: w.St, sc: Scope) -> Step:
         if width > 1:
             check_align(g, at, row, lane, buf.dtype.nbytes, nbytes, m.align(buf), info)
         mem: Any = m.shared[buf.name] if shared else m.globals[buf.name]
+        if mem.data is None:
+            return
         if shared:
             at = at + m.lblk[row] * size
         if sel is None:

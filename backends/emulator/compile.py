@@ -55,12 +55,14 @@ class Program:
     builtins: dict[str, int]
     values: dict[str, int]
     names: list[str]
+    visits: list[dict[int, int]]  # for each segment that counts: how often it has which of the names
     ops: list[tuple[OpInfo, Op]]
     bars: tuple[str, ...]
     written: frozenset[str]
     read: frozenset[str]
     atomic: frozenset[str]
     fences: bool
+    floats: frozenset[str]  # buffers of floating-point numbers that only plain accesses and cp.async touch
 
 
 class Scope:
@@ -222,22 +224,21 @@ class Compiler(Flow):
         self.start()
         self.region(f.body, Context(None, Label(), None))
         self.end(order.leave)
-        for s in self.segments:
-            if s.counts:
-                s.steps.insert(s.before, _counter(tuple(s.counts.items())))
+        counted = [s for s in self.segments if s.counts]
+        for place, s in enumerate(counted):
+            s.steps.insert(s.before, _visit(place))
         written, read, atomic, bars = _uses(f)
         return Program(f.symbol, f.params, f.shared, f.grid, f.threads, self.segments, sc.nslots, builtins,
-                       values, sc.names, sc.ops, bars, written, read, atomic,
-                       any(isinstance(op, w.Fence) and op.scope == "gpu" for op in walk(f.body)))  # fmt: skip
+                       values, sc.names, [s.counts for s in counted], sc.ops, bars, written, read, atomic,
+                       any(isinstance(op, w.Fence) and op.scope == "gpu" for op in walk(f.body)),
+                       _floats(f))  # fmt: skip
 
 
-def _counter(items: tuple[tuple[int, int], ...]) -> Step:
-    def count(g: Group) -> None:
-        n, cnt = g.nact, g.m.cnt
-        for k, c in items:
-            cnt[k] += c * n
+def _visit(place: int) -> Step:
+    def visit(g: Group) -> None:
+        g.m.visits[place] += g.warps()
 
-    return count
+    return visit
 
 
 def count_name(op: Op) -> str | None:
@@ -282,6 +283,16 @@ def _uses(f: w.Func) -> tuple[frozenset[str], frozenset[str], frozenset[str], tu
         if isinstance(b, Buffer) and b.name not in bars:
             bars.append(b.name)
     return frozenset(written), frozenset(read), frozenset(atomic), tuple(bars)
+
+
+def _floats(f: w.Func) -> frozenset[str]:
+    """Names of floating-point buffers, if only plain accesses and cp.async touch them all."""
+    buffers = [b for b in (*f.params, *f.shared) if isinstance(b, Buffer) and b.space in ("global", "shared")]
+    found = {b.name for b in buffers if b.dtype.kind == "float"}
+    others = {b.name for op in walk(f.body) for b in (
+        (op.dst, op.src) if isinstance(op, w.BulkCopy) else (op.buf,) if isinstance(op, (w.Atom, w.Red)) else ()
+    )}  # fmt: skip
+    return frozenset() if found & others else frozenset(found)
 
 
 _CACHE: dict[int, tuple[Any, Program]] = {}

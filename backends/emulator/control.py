@@ -180,6 +180,8 @@ class Flow:
         def enter(g: Group) -> int:
             env = g.env
             first, stop, step = a(env), z(env), s(env)
+            if g.m.window is not None and g.m.window.loop is op:
+                first, stop = g.m.window.narrow(g.m, g.rows, first, stop)
             if type(first) is int and type(stop) is int and first >= stop:
                 return done.pc
             if g.mask is not None:  # lanes that do not take part must not make the loop look divergent

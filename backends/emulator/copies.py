@@ -49,6 +49,8 @@ class Copies:
               info: OpInfo, src_info: OpInfo) -> None:  # fmt: skip
         m = self.m
         mem, source = m.shared[dst.name], m.globals[src.name]
+        if mem.data is None:
+            return
         row2, lane2 = row[:, None], lane[:, None]
         if source.tracked:
             stamp = np.broadcast_to(m.far_stamp(g, sel)[:, None], read.shape)

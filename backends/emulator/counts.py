@@ -40,17 +40,19 @@ def sectors(addr: Any, nbytes: int) -> Any:
 
 
 class Patterns:
-    """Requests of one op: ``add`` takes element indices of a group and adds up their cost."""
+    """Requests of one op: ``add`` takes element indices of a group and gives their cost."""
 
     def __init__(self, itemsize: int, nbytes: int, *, shared: bool, name: str = "") -> None:
         self.itemsize, self.nbytes, self.is_shared, self.name = itemsize, nbytes, shared, name
         self.known: dict[int, tuple[int, int, int]] = {}
-        self.cost = self.ideal = self.requests = 0
-        self.degree = 0
+        self.cost = self.ideal = self.requests = self.degree = 0
         self.period = 4 if shared else 32
 
-    def add(self, ix: Any, mask: Any, n: int) -> None:
-        """A request of ``n`` warps: ``ix`` broadcasts to ``[n, 32]``, inactive lanes are false in ``mask``."""
+    def add(self, ix: Any, mask: Any, n: int) -> tuple[Any, Any]:
+        """A request of ``n`` warps: ``ix`` broadcasts to ``[n, 32]``, inactive lanes are false in ``mask``.
+
+        Gives cost and least cost: of each warp, or two numbers that hold for all of them.
+        """
         a = np.asarray(ix)
         if a.ndim != 2:
             a = a.reshape(1, 1)
@@ -65,17 +67,17 @@ class Patterns:
         phase = (first[:, 0] * self.itemsize) % self.period
         if self.itemsize % self.period:
             h = h * _MIX + phase
-        times = n if len(h) == 1 else 1
+        of_warp = None
         if len(h) == 1 or (h == h[0]).all():
-            keys, at, reps = h[:1].tolist(), [0], [len(h) * times]
+            keys, at, reps = h[:1].tolist(), [0], [n]
         else:
-            keys_, at_, reps_ = np.unique(h, return_index=True, return_counts=True)
+            keys_, at_, of_warp, reps_ = np.unique(h, return_index=True, return_inverse=True, return_counts=True)
             keys, at, reps = keys_.tolist(), at_.tolist(), reps_.tolist()
         new = [i for k, i in zip(keys, at, strict=True) if k not in self.known]
         if new:
             self._learn([k for k in keys if k not in self.known], d[new], phase[new])
-        for k, r in zip(keys, reps, strict=True):
-            cost, ideal, degree = self.known[k]
+        found = [self.known[k] for k in keys]
+        for (cost, ideal, degree), r in zip(found, reps, strict=True):
             self.cost += cost * r
             self.ideal += ideal * r
             self.requests += r if ideal else 0
@@ -83,6 +85,10 @@ class Patterns:
                 self.degree = degree
         if len(self.known) > 200_000:
             self.known.clear()
+        if of_warp is None:
+            return found[0][:2]
+        table = np.array(found)
+        return table[of_warp, 0], table[of_warp, 1]
 
     def _learn(self, keys: list[int], d: Any, phase: Any) -> None:
         d = np.broadcast_to(d, (len(d), 32))

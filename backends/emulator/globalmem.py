@@ -21,11 +21,12 @@ ACROSS = (
 
 
 class Global:
-    """A global buffer: the caller's array, and a shadow if the program writes it."""
+    """A global buffer: the caller's array (None: it holds nothing), and a shadow if the program writes it."""
 
-    def __init__(self, run: Run, buf: Buffer, data: Any, *, written: bool, read: bool, atomic: bool, uninit: bool,
-                 dirty: Any) -> None:  # fmt: skip
-        self.buf, self.data, self.size, self.uninit, self.dirty = buf, data, len(data), uninit, dirty
+    def __init__(self, run: Run, buf: Buffer, data: Any, *, written: bool = False, read: bool = False,
+                 atomic: bool = False, uninit: bool = False, dirty: Any = None) -> None:  # fmt: skip
+        self.buf, self.data, self.uninit, self.dirty = buf, data, uninit, dirty
+        self.size = buf.size if data is None else len(data)
         self.race = run.race and written
         self.tracked = self.race or (uninit and run.uninit)
         self.check_uninit = uninit and run.uninit

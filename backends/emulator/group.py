@@ -52,8 +52,8 @@ class Group:
     """``n`` warps (rows of the batch) at one point; ``mask`` None means that all 32 lanes of every warp are active."""
 
     __slots__ = (
-        "_sel", "_stamp", "col", "env", "lanes", "m", "mask", "n", "nact", "parked", "pc", "rows", "spins", "stack",
-        "whole",
+        "_sel", "_stamp", "_warps", "col", "env", "lanes", "m", "mask", "n", "nact", "parked", "pc", "rows", "spins",
+        "stack", "whole",
     )  # fmt: skip
 
     def __init__(self, m: Machine, rows: Any, env: list[Any], mask: Any, pc: int) -> None:
@@ -73,6 +73,7 @@ class Group:
     def set_mask(self, mask: Any) -> None:
         """Makes these lanes (``[n, 32]``, or None for all) the active ones."""
         self._sel: Any = None
+        self._warps: Any = None
         if mask is None or mask.all():
             self.mask, self.nact, self.lanes = None, self.n, 32 * self.n
         else:
@@ -92,6 +93,12 @@ class Group:
     def active_rows(self) -> Any:
         """Batch rows of the warps with an active lane."""
         return self.rows if self.mask is None else self.rows[self.mask.any(1)]
+
+    def warps(self) -> Any:
+        """How many warps of each block of the batch have an active lane."""
+        if self._warps is None:
+            self._warps = self.m.of_blocks(self.active_rows())
+        return self._warps
 
     def stamp(self) -> Any:
         """``[n, 32]`` stamps of an access made now: clock, warp in block, lane."""

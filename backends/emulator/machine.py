@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from sparsegen.ir import warp as w
 from sparsegen.ir.types import Buffer
 
 from .clocks import Clocks
@@ -23,14 +24,22 @@ from .report import Finding
 from .values import LANES
 
 
+class Ended(Exception):
+    """A run is over, at its first error."""
+
+
 class Run:
     """One launch: what lasts over all batches."""
 
-    def __init__(self, prog: Program, checks: frozenset[str], seed: int, align: dict[str, int]) -> None:
+    def __init__(
+        self, prog: Program, checks: frozenset[str], seed: int, align: dict[str, int], *, empty: bool = False
+    ) -> None:
         self.prog, self.checks, self.seed, self.aligned = prog, checks, seed, align
         self.race, self.uninit = "global" in checks, "uninit" in checks
+        #: Buffers that hold nothing: what is stored is lost, and all that is loaded is 0.
+        self.blank = prog.floats if empty else frozenset[str]()
         self.fences = prog.fences and bool(prog.atomic) and self.race
-        self.cnt = [0] * len(prog.names)
+        self.cnt = np.zeros(len(prog.names), dtype=np.int64)
         self.findings: dict[tuple[str, str, Any], Finding] = {}
         self.patterns: dict[int, Patterns] = {}
         self.globals: dict[str, Global] = {}
@@ -38,6 +47,8 @@ class Run:
         self.values: dict[str, int] = {}
         self.clock_reads = 0
         self.stopped = False
+        #: Whether it ends at its first error.
+        self.first = False
 
     def pattern(self, key: int, meter: Any) -> Patterns:
         """The table of address patterns of an op."""
@@ -49,13 +60,31 @@ class Run:
         return p
 
 
+@dataclass(frozen=True)
+class Window:
+    """Which turns of one loop the blocks of a batch run: turn ``first[i]`` until before ``stop[i]`` of block i."""
+
+    loop: w.For
+    first: Any
+    stop: Any
+
+    def narrow(self, m: Machine, rows: Any, first: Any, stop: Any) -> tuple[Any, Any]:
+        """The bounds of the loop for these rows of the batch."""
+        block = m.lblk[rows].reshape(-1, 1)
+        return np.maximum(first, self.first[block]), np.minimum(stop, self.stop[block])
+
+
 class Machine:
-    """Blocks ``first .. first + blocks - 1`` of a launch, run to their end."""
+    """A batch of a launch's blocks, given by their numbers, run to their end.
+
+    ``cnt`` has what each of them counts by the program's names, ``met`` the cost and the least cost of ops' requests.
+    """
 
     spin_limit = 200_000
 
-    def __init__(self, run: Run, first: int, blocks: int, dirty: dict[str, Any]) -> None:
-        self.run, self.prog, self.blocks = run, run.prog, blocks
+    def __init__(self, run: Run, numbers: Any, dirty: dict[str, Any], window: Window | None = None) -> None:
+        self.run, self.prog, self.blocks, self.window = run, run.prog, len(numbers), window
+        blocks, first = self.blocks, int(numbers[0])
         p, c = run.prog, run.checks
         self.seed, self.rng = run.seed, random.Random(run.seed * 1_000_003 + first)
         self.uninit, self.race, self.asyncs, self.bounds = ("uninit" in c, "race" in c, "async" in c, "bounds" in c)
@@ -63,13 +92,16 @@ class Machine:
         self.wpb = -(-p.threads // 32)
         self.W = blocks * self.wpb
         self.lblk = np.repeat(np.arange(blocks, dtype=np.int64), self.wpb)
-        self.gblk = self.lblk + first
+        self.gblk = numbers[self.lblk]
         sizes = {b.name: b.size for b in p.shared}
         self.clk = Clocks(blocks, self.wpb, sum(sizes.get(n, 0) for n in p.bars))
         if self.clk.agents > 126:
             raise OverflowError("more than 126 warps and mbarriers in a block")
         self.mark = np.ones(self.W, dtype=np.int64)
-        self.cnt, self.globals, self.params = run.cnt, run.globals, run.params
+        self.cnt = np.zeros((len(p.names), blocks), dtype=np.int64)
+        self.visits = np.zeros((len(p.visits), blocks), dtype=np.int64)
+        self.met: dict[int, Any] = {}
+        self.globals, self.params = run.globals, run.params
         self.shared = {b.name: Shared(self, b, dirty.get(b.name)) for b in p.shared}
         self.bars: dict[str, Bars] = {}
         agent = self.wpb
@@ -106,6 +138,15 @@ class Machine:
                 if g is None:
                     break
                 self._advance(g)
+        for counts, visits in zip(self.prog.visits, self.visits, strict=True):
+            for name, n in counts.items():
+                self.cnt[name] += n * visits
+        self.run.cnt += self.cnt.sum(1)
+
+    def of_blocks(self, rows: Any, weights: Any = None) -> Any:
+        """How many of these rows (or how much of their ``weights``) each block of the batch has."""
+        sums = np.bincount(self.lblk[rows], weights, self.blocks)
+        return sums if weights is None else sums.astype(np.int64)  # exact: far below 2^53
 
     def _first(self) -> Group:
         p = self.prog
@@ -312,6 +353,8 @@ class Machine:
         found[key] = Finding(
             kind, message, remedy, info.text, info.buffer, index, block, warp, min(lane, 31), info.loc, times
         )
+        if self.run.first:
+            raise Ended
 
     def _deadlock(self) -> None:
         parts: list[str] = []

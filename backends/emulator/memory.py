@@ -31,12 +31,17 @@ BARRIER = "put a barrier between the two accesses (warp.sync is enough if both t
 
 
 class Shared:
-    """A shared buffer of all blocks of the batch; element ``i`` of local block ``b`` is ``b * size + i``."""
+    """A shared buffer of all blocks of the batch; element ``i`` of local block ``b`` is ``b * size + i``.
+
+    ``data`` is None if it holds nothing.
+    """
 
     def __init__(self, m: Machine, buf: Buffer, dirty: Any) -> None:
         self.m, self.buf, self.size, self.dirty = m, buf, buf.size, dirty
         dt, total = buf.dtype.numpy(), m.blocks * buf.size
-        self.data = np.full(total, np.nan, dt) if buf.dtype.kind == "float" else np.zeros(total, dt)
+        self.data: Any = None
+        if buf.name not in m.run.blank:
+            self.data = np.full(total, np.nan, dt) if buf.dtype.kind == "float" else np.zeros(total, dt)
         if buf.dtype.is_int:
             self.data.view(np.uint8)[:] = 0xCD
         self.tracked = m.race or m.uninit or m.asyncs

@@ -162,7 +162,7 @@ def try_wait(op: w.MbarTryWait, sc: Scope, here: Label, after: Label) -> Callabl
         open_ = inside & ((bars.phase[np.where(inside, cells, 0)] & 1) == (parity & 1)) & g.full()
         blocked = open_.any(1)
         if not blocked.any():
-            m.cnt[k_op] += g.nact
+            m.cnt[k_op] += g.warps()
             bars.acquire(used)
             g.env[slot] = True
             return after.pc
@@ -179,7 +179,7 @@ def try_wait(op: w.MbarTryWait, sc: Scope, here: Label, after: Label) -> Callabl
         tried[g.rows[blocked]] = True
         passed = g.rows[~blocked]
         if len(passed):
-            m.cnt[k_op] += len(passed)
+            m.cnt[k_op] += m.of_blocks(passed)
             ok = np.zeros(m.W, dtype=bool)
             ok[passed] = True
             bars.acquire([(r[ok[r]], k[ok[r]], c[ok[r]]) for r, k, c in used])
@@ -217,8 +217,8 @@ def _bulk(op: w.BulkCopy, sc: Scope) -> Step:
             np.broadcast_to(np.asarray(f(e)), (g.n, 32)).reshape(-1)[pos].astype(np.int64) for f in (to, frm, cnt, bar)
         )
         row, lane = g.rows[pos >> 5], pos & 31
-        m.cnt[k_op] += g.nact
-        m.cnt[k_bytes] += int(n.sum()) * size
+        m.cnt[k_op] += g.warps()
+        m.cnt[k_bytes] += m.of_blocks(row, n) * size
 
         def wrong(bad: Any, text: str, fix: str, at: Any, who: OpInfo) -> Any:
             if bad.any() and m.bounds:

@@ -114,11 +114,6 @@ def operand(e: Expr, dtype: DType, slots: Mapping[str, int]) -> Fn:
     return fn
 
 
-def static_number(e: Expr) -> int | None:
-    """The constant that an expression is, if it is one."""
-    return e.value if isinstance(e, Const) else None
-
-
 # ------------------------------------------------------------------------------------------------ representations
 def held(dtype: DType) -> Any:
     """The NumPy dtype in which values of a type are held in the environment."""

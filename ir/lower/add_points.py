@@ -15,7 +15,7 @@ from ..expr import TRUE, Expr, Value, all_of, as_expr
 from ..fragments import SHAPES
 from .context import Context, rule
 from .copy import read_mapped
-from .mma import lane_coordinates
+from .lanes import lane_coordinates
 from .store import row_of
 
 
@@ -30,23 +30,23 @@ class _Pair:
 
 @rule(t.AddPoints)
 def add_points(cx: Context, op: t.AddPoints) -> None:
-    b, base = cx.b, SHAPES[op.base]
-    per_warp, regs = op.products // op.warps, len(base.c.elements)
+    b, spread, base = cx.b, op.spread, SHAPES[op.spread.base]
+    per_warp, regs = spread.products // spread.warps, len(base.c.elements)
     g, lane_t = lane_coordinates(cx)
     *lead, y, x = map(cx.resolve, op.at)
 
     def pairs(visit: Callable[[_Pair], None]) -> None:
         with b.for_("i", 0, per_warp, unroll=0) as i:
             product = cx.warp * per_warp + i
-            row, group = b.let("row", y + product % op.rows), b.let("group", product // op.rows * base.m + g)
-            for n in range(op.blocks):
-                valid = (lane_t * 2 + 8 * n).lt(op.group)
+            row, group = b.let("row", y + product % spread.rows), b.let("group", product // spread.rows * base.m + g)
+            for n in range(spread.blocks):
+                valid = (lane_t * 2 + 8 * n).lt(spread.group)
                 for e in range(0, regs, 2):
                     m = base.c.elements[e](0, 0)[0]
-                    col = b.let("col", x + (group + m) * op.group + lane_t * 2 + 8 * n)
-                    visit(_Pair((*lead, row, col), (i * op.blocks + n) * regs + e, valid))
+                    col = b.let("col", x + (group + m) * spread.group + lane_t * 2 + 8 * n)
+                    visit(_Pair((*lead, row, col), (i * spread.blocks + n) * regs + e, valid))
 
-    size = (1,) * len(lead) + (op.rows, op.products // op.rows * base.m * op.group)
+    size = (1,) * len(lead) + spread.size
     inside: list[Expr] = []
     for axis, (first, n) in enumerate(zip((*lead, y, x), size, strict=True)):
         reach = [offset[axis] for offset, _ in op.taps]

@@ -7,14 +7,11 @@ from contextlib import nullcontext
 from .. import tile_bitmap as t
 from .. import warp as w
 from ..expr import Const, Expr, Value, all_of, as_expr, minimum
+from ..numbers.bitmap import CHUNK, INDEX, MASKS
 from ..op_spmm import SLAB
 from ..types import DType, f32, u16, u32
 from .context import Context, rule
 
-#: Words of a tile's index and of its masks.
-INDEX, MASKS = 4, 32
-#: Bytes of a chunk; the index counts in them.
-CHUNK = 8
 #: Words that a lane copies at once where there are no bulk copies.
 PIECE = 4
 #: Chunks of zeros behind the last values.

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from .. import tile_bitmap as t
 from .. import warp as w
 from ..expr import Expr, Value, as_expr
-from ..types import Buffer, f32, u32
+from ..types import f32, u32
 from .bitmap import part
 from .context import Context, rule
+from .epilogue import finish, of_row
 
 #: Gives the sums of an item, or none if they are not to be stored yet.
 Sums = Callable[[Context, t.SumWarps, Expr], list[Value]]
-#: sqrt(2 / pi) and the cubic term of gelu's tanh form.
-GELU, CUBIC = 0.7978845608028654, 0.044715
 
 
 @rule(t.SumWarps)
@@ -124,14 +123,13 @@ def store_product(cx: Context, op: t.StoreProduct) -> None:
         here = b.let("row", row + 8 * half)
 
         def store(half: int = half, here: Expr = here) -> None:
-            scale, bias = (_of_row(cx, buf, here) for buf in (op.scale, op.bias))
+            scale, bias = (of_row(cx, buf, here) for buf in (op.scale, op.bias))
             for e in range(columns):
                 at_col = b.let("n", column + col + e * op.blocks)
 
                 def cell(e: int = e, at_col: Expr = at_col) -> None:
                     v = b.ld(op.total, half * columns + e, hint="sum")
-                    v = v if scale is None else b.binary("mul", v, scale)
-                    v = _activate(cx, v if bias is None else b.binary("add", v, bias), op.activation)
+                    v = finish(cx, v, scale, bias, op.activation)
                     at = here * op.n + at_col if op.order == "row" else at_col * op.m + here
                     if op.residual is not None:
                         v = b.binary("add", v, b.convert(b.ld(op.residual, at), f32))
@@ -140,24 +138,3 @@ def store_product(cx: Context, op: t.StoreProduct) -> None:
                 cx.guard(at_col.lt(op.n), cell)
 
         cx.guard(here.lt(op.m), store)
-
-
-def _of_row(cx: Context, buf: Buffer | None, row: Expr) -> Value | None:
-    return None if buf is None else cx.b.convert(cx.b.ld(buf, row, cache="nc"), f32)
-
-
-def _activate(cx: Context, v: Value, name: str) -> Value:
-    """relu keeps NaN; gelu in its tanh form; silu = v / (1 + exp(-v))."""
-    b = cx.b
-    if name == "relu":
-        zero = b.const(f32, 0.0)
-        return b.select(b.compare("lt", v, zero), zero, v)
-    if name == "gelu":
-        cube = b.binary("mul", b.binary("mul", v, v), b.binary("mul", v, b.const(f32, CUBIC)))
-        inner = b.unary("tanh", b.binary("mul", b.binary("add", v, cube), b.const(f32, GELU)))
-        half = b.binary("mul", v, b.const(f32, 0.5))
-        return b.fma(half, inner, half)
-    if name == "silu":
-        one = b.const(f32, 1.0)
-        return b.binary("div", v, b.binary("add", one, b.unary("exp", b.unary("neg", v))))
-    return v

@@ -13,7 +13,9 @@ from ..node import Op
 from ..types import Buffer, DType, s32
 
 Rule = Callable[["Context", Any], None]
+PhasedRule = Callable[["Context", Any], Callable[[], None]]
 RULES: dict[type[Op], Rule] = {}
+PHASED: dict[type[Op], PhasedRule] = {}
 
 
 def rule(op: type[Op]) -> Callable[[Rule], Rule]:
@@ -21,6 +23,16 @@ def rule(op: type[Op]) -> Callable[[Rule], Rule]:
 
     def register(f: Rule) -> Rule:
         RULES[op] = f
+        return f
+
+    return register
+
+
+def phased(op: type[Op]) -> Callable[[PhasedRule], PhasedRule]:
+    """Registers the lowering of a tile op of a ring: at once what no turn changes; called, a turn."""
+
+    def register(f: PhasedRule) -> PhasedRule:
+        PHASED[op] = f
         return f
 
     return register
@@ -71,6 +83,12 @@ class Context:
         elif cond != FALSE:
             with self.b.if_(cond):
                 then()
+
+    def phase(self, op: Op) -> Callable[[], None]:
+        """Lowers what no turn of a walk changes of one of its ops; called, it lowers the rest."""
+        if type(op) not in PHASED:
+            raise IRError(f"no lowering rule for {op.name} in a ring", loc=op.loc)
+        return PHASED[type(op)](self, op)
 
     def lower(self, op: Op) -> None:
         """Lowers one tile op by its rule."""

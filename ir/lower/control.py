@@ -10,6 +10,7 @@ from math import prod
 from .. import tile as t
 from ..expr import Expr, ExprLike, as_expr, maximum, select
 from ..op import AXES, tile_counts
+from ..warp import Alloc
 from .context import Context, rule
 
 
@@ -107,15 +108,21 @@ def wait(cx: Context, op: t.Wait) -> None:
     cx.b.wait(op.pending)
 
 
-@rule(t.Barrier)
-def barrier(cx: Context, op: t.Barrier) -> None:
-    cx.b.barrier()
+@rule(t.Meet)
+def meet(cx: Context, op: t.Meet) -> None:
+    (cx.b.barrier if op.scope == "block" else cx.b.sync)()
 
 
 @rule(t.Alloc)
 def alloc(cx: Context, op: t.Alloc) -> None:
     cx.shared.append(op.buf)
     cx.slots[op.buf] = op.slots
+    if not op.zeroed:
+        return
+    each = op.buf.size // (cx.func.threads // 32)
+    zero, base = cx.b.const(op.buf.dtype, 0.0, hint="zero"), cx.b.let("own", cx.warp * each)
+    with cx.b.for_("z", cx.lane, each, 32) as z:
+        cx.b.st(op.buf, base + z, zero)
 
 
 @rule(t.Slots)
@@ -129,3 +136,10 @@ def zero(cx: Context, op: t.Zero) -> None:
     with cx.b.for_("e", cx.tid, op.table.size, cx.func.threads) as e:
         at = cx.b.ld(op.table, e, cache="nc", hint="pad", lo=0, hi=op.dst.size // cx.slots.get(op.dst, 1) - 1)
         cx.b.st(op.dst, base + at, value, degree=op.degree)
+
+
+@rule(t.Fragments)
+def fragments(cx: Context, op: t.Fragments) -> None:
+    cx.b.emit(Alloc(op.regs))
+    with cx.b.for_("r", 0, op.regs.size, unroll=0) as r:
+        cx.b.st(op.regs, r, cx.b.ld(op.table, (r + op.first) * 32 + cx.lane, cache="nc", hint="wf"))

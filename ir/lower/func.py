@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
+
 from .. import tile as t
 from .. import warp as w
 from ..node import walk
-from . import (
-    add_points,
-    bitmap,
-    bitmap_sums,
-    control,
-    copy,
-    lowrank,
-    mma,
-    patches,
-    planes,
-    points,
-    steps,
-    store,
-    stream,
-    toeplitz,
-    update,
-)
 from .context import RULES, Context
 
-#: The files whose import registers the rules.
-RULE_FILES = (
-    add_points, bitmap, bitmap_sums, control, copy, lowrank, mma, patches, planes, points, steps, store, stream,
-    toeplitz, update,
-)  # fmt: skip
+#: The files of this package: their import registers the rules.
+RULE_FILES = tuple(
+    import_module(f"{__package__}.{found.name}")
+    for found in iter_modules(import_module(str(__package__)).__path__)
+    if found.name != "func"
+)
 
 
 def lower_func(func: t.Func) -> w.Func:

@@ -8,26 +8,27 @@ from .. import tile_lowrank as t
 from ..expr import Expr, ExprLike, Value, as_expr, maximum, minimum
 from ..fragments import SHAPES
 from ..layout import bank_degree
+from ..numbers.lowrank import slices
 from ..warp import Alloc
 from .context import Context, rule
-from .mma import lane_coordinates, name_of, narrowing
-from .store import Cell, store_cells, with_keep
+from .lanes import lane_coordinates
+from .product import accumulate, name_of, narrowing
 
 
 @rule(t.Sandwich)
 def sandwich(cx: Context, op: t.Sandwich) -> None:
-    b, regs = cx.b, len(SHAPES[op.base].c.elements)
+    b, regs = cx.b, len(SHAPES[op.spread.base].c.elements)
     b.emit(Alloc(op.acc))
     zero = b.const(op.acc.dtype, 0.0, hint="zero")
     with b.for_("z", 0, op.acc.size, unroll=0) as z:
         b.st(op.acc, z, zero)
     products = _Products(cx, op, zero)
     reached = -(-2 * op.radius[1] // 8)  # column blocks that a block of outputs needs besides its own
-    total = op.blocks + reached
+    total = op.spread.blocks + reached
     first = 0
     while first < total:  # runs of column blocks that go to the same blocks of outputs, seen from them
-        targets = [d for d in range(reached + 1) if 0 <= first - d < op.blocks]
-        end = max(first + 1, op.blocks if len(targets) == reached + 1 else 0)
+        targets = [d for d in range(reached + 1) if 0 <= first - d < op.spread.blocks]
+        end = max(first + 1, op.spread.blocks if len(targets) == reached + 1 else 0)
         with b.for_("j", first, end, unroll=0) as j:
             x = products.operand(j, first, end)
             with b.for_("term", 0, op.terms, unroll=0) as term:
@@ -42,14 +43,14 @@ class _Products:
 
     def __init__(self, cx: Context, op: t.Sandwich, zero: Value) -> None:
         self.cx, self.op, self.zero = cx, op, zero
-        self.base = SHAPES[op.base]
+        self.base = SHAPES[op.spread.base]
         self.halves = self.base.m // 8
-        self.u, self.v = t.slices(2 * op.radius[0]), t.slices(2 * op.radius[1])
+        self.u, self.v = slices(2 * op.radius[0]), slices(2 * op.radius[1])
         self.depth = self.u + 2 * (self.halves - 1)  # slices of the first product: U has M rows
         g, self.t = lane_coordinates(cx)
         self.column = cx.b.let("n", op.columns(g))
-        self.row0 = cx.b.let("strip", cx.warp % op.strips * self.base.m)
-        self.col0 = cx.b.let("part", cx.warp // op.strips * (8 * op.blocks))
+        self.row0 = cx.b.let("strip", cx.warp % op.spread.strips * self.base.m)
+        self.col0 = cx.b.let("part", cx.warp // op.spread.strips * (8 * op.spread.blocks))
         self.slot = cx.slot_base(op.src, op.slot)
 
     def _place(self, row: ExprLike, col: Expr) -> tuple[Expr, Expr]:
@@ -58,7 +59,7 @@ class _Products:
         Columns move by fours, which leaves a lane in its bank.
         """
         ry, rx = self.op.radius
-        beyond = col - (8 * self.op.blocks + 2 * rx - 1)
+        beyond = col - (8 * self.op.spread.blocks + 2 * rx - 1)
         return minimum(row, self.base.m + 2 * ry - 1), col - maximum(beyond + 3, 0) // 4 * 4
 
     def operand(self, j: Expr, first: int, end: int) -> list[Value]:
@@ -84,16 +85,11 @@ class _Products:
 
     def left(self, x: Sequence[Value], term: Expr) -> Sequence[Value]:
         """U X of a column block: rows 8 further down have the band two slices later."""
-        out: Sequence[Value] = [self.zero] * len(self.base.c.elements)
-        done = 0
-        for shape in narrowing(self.op.shape):
-            step = shape.k // 4
-            while done + step <= self.depth:
-                of = range(done, done + step)
-                a = [self._factor(term, s - 2 * h, "u") for s in of for h in range(self.halves)]
-                out = self.cx.b.mma(name_of(shape), a, [x[s] for s in of], out)
-                done += step
-        return out
+        zeros = [self.zero] * len(self.base.c.elements)
+        return accumulate(
+            self.cx, self.op.shape, self.depth,
+            lambda s: [self._factor(term, s - 2 * h, "u") for h in range(self.halves)], lambda s: x[s], zeros,
+        )  # fmt: skip
 
     def right(self, middle: Sequence[Value], term: Expr, d: int, at: Expr) -> None:
         """Adds the middle times V to the outputs ``d`` blocks to the left, whose accumulator is at ``at``."""
@@ -107,22 +103,3 @@ class _Products:
                 c = [b.ld(self.op.acc, at + e, hint="c") for e in range(regs)]
                 for e, y in enumerate(b.mma(name_of(shape), a, [self._factor(term, q, "v") for q in now], c)):
                     b.st(self.op.acc, at + e, y)
-
-
-@rule(t.StoreBlocks)
-def store_blocks(cx: Context, op: t.StoreBlocks) -> None:
-    b, base = cx.b, SHAPES[op.base]
-    regs = len(base.c.elements)
-    g, lane_t = lane_coordinates(cx)
-    y, x = cx.resolve(op.y), cx.resolve(op.x)
-    first, left = cx.warp % op.strips * base.m, cx.warp // op.strips * (8 * op.blocks)
-
-    def cells(keep: bool) -> None:
-        with b.for_("n", 0, op.blocks, unroll=0) as n:
-            col = b.let("col", x + (left + n * 8 + lane_t * 2))
-            for h in range(base.m // 8):
-                row = b.let("row", y + (first + g + 8 * h))
-                vals = [b.ld(op.acc, n * regs + 2 * h + e, hint="o") for e in (0, 1)]
-                store_cells(cx, op, Cell(row, col), vals, keep=keep)
-
-    with_keep(cx, op, cells, op.strips * base.m, op.warps // op.strips * 8 * op.blocks)

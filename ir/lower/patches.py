@@ -1,84 +1,25 @@
-"""``tile.row_groups`` and what runs in it: groups of rows through a warp's ring, levels on tensor cores."""
+"""What runs in a walk of ``patches``: levels on tensor cores, group by group of rows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 from .. import tile_patches as t
-from ..boundary_map import map_index
-from ..expr import TRUE, Expr, all_of, as_expr, evaluate, minimum
-from ..fragments import SHAPES, MmaShape
+from ..expr import Expr, Value, all_of, evaluate
+from ..fragments import SHAPES
 from ..layout import Layout, bank_degree
 from ..types import Buffer
 from ..warp import Alloc
 from .context import Context, rule
-from .mma import lane_coordinates, name_of, narrowing
+from .lanes import lane_coordinates
+from .product import accumulate
 from .store import in_box
 
 
 def share(cx: Context, buf: Buffer) -> Expr:
     """First element of the warp's share of a shared buffer."""
     return cx.warp * (buf.size // (cx.func.threads // 32))
-
-
-@rule(t.Groups)
-def groups(cx: Context, op: t.Groups) -> None:
-    cx.shared.append(op.buf)
-    zero, base = cx.b.const(op.buf.dtype, 0.0, hint="zero"), cx.b.let("own", share(cx, op.buf))
-    with cx.b.for_("z", cx.lane, op.buf.size // (cx.func.threads // 32), 32) as z:
-        cx.b.st(op.buf, base + z, zero)
-
-
-@rule(t.RowGroups)
-def row_groups(cx: Context, op: t.RowGroups) -> None:
-    b, (rows, width), (ny, nx) = cx.b, op.layout.extents, op.extent
-    slot = op.ring.size // (cx.func.threads // 32) // op.stages
-    pieces = width // op.vector
-    y, first = cx.resolve(op.y), b.let("first", cx.resolve(op.x) + cx.warp * op.step - op.lead)
-    ring = b.let("own", share(cx, op.ring))
-    # pieces of 16 bytes cross a border whole: they start at even columns, and such fields have an even extent
-    lanes = [cx.lane + 32 * j for j in range(-(-pieces // 32))]
-    columns = [
-        b.let("column", minimum(map_index(first + p * op.vector, nx, op.sides[1]).index, nx - op.vector)) for p in lanes
-    ]
-
-    def fetch(turn: Expr) -> None:
-        def copy() -> None:
-            to = b.let("to", ring + turn % op.stages * slot)
-            for r in range(rows):
-                row = map_index(y - op.above + turn * rows + r, ny, op.sides[0]).index
-                start = b.let("start", row * op.pitch)
-                for p, column in zip(lanes, columns, strict=True):
-                    has = p.lt(pieces)
-                    at = to + op.layout(r, p * op.vector)
-                    b.cp_async(op.ring, at, op.src, start + column, op.vector, None if has == TRUE else has)
-
-        cx.guard(turn.lt(op.turns), copy)
-        b.commit()
-
-    for i in range(op.stages - 1):
-        fetch(as_expr(i))
-    with b.for_("turn", 0, op.turns, unroll=1) as turn:
-        b.wait(op.stages - 2)
-        b.sync()
-        fetch(turn + (op.stages - 1))
-        cx.env |= {op.turn: turn, op.here: b.let("here", turn % op.stages * slot)}
-        for inner in op.body:
-            cx.lower(inner)
-
-
-@rule(t.Meet)
-def meet(cx: Context, op: t.Meet) -> None:
-    cx.b.sync()
-
-
-def _steps(name: str, slices: int) -> list[tuple[MmaShape, int]]:
-    """The mma over ``slices`` slices of four: each shape with its first slice, as wide as they come."""
-    out: list[tuple[MmaShape, int]] = []
-    done = 0
-    for shape in narrowing(name):
-        while done + shape.k // 4 <= slices:
-            out.append((shape, done))
-            done += shape.k // 4
-    return out
 
 
 @rule(t.ReadGroup)
@@ -101,24 +42,31 @@ def read_group(cx: Context, op: t.ReadGroup) -> None:
 def add_group(cx: Context, op: t.AddGroup) -> None:
     """The sums move on one group as they are added to: mma has C and D apart, so that costs nothing."""
     b, base = cx.b, SHAPES[op.shape]
-    regs, rows = len(base.c.elements), base.m // 8
+    regs = len(base.c.elements)
     b.emit(Alloc(op.done))
     zero = b.const(op.done.dtype, 0.0, hint="zero")
     with b.for_("s", 0, op.strips, unroll=0) as s:
         for q in reversed(range(op.touched)):
-            c = [zero] * regs
+            c: Sequence[Value] = [zero] * regs
             if q:
                 old = ((op.level * (op.touched - 1) + q - 1) * op.strips + s) * regs
                 c = [b.ld(op.sums, old + e, hint="c") for e in range(regs)]
-            for shape, first in _steps(op.shape, op.slices):
-                held = (s * op.slices + first) * rows
-                av = [b.ld(op.held, held + i, hint="a") for i in range(shape.k // 4 * rows)]
-                bv = [b.ld(op.weights, q * op.slices + first + i, hint="w") for i in range(shape.k // 4)]
-                c = list(b.mma(name_of(shape), av, bv, c))
+            c = accumulate(cx, op.shape, op.slices, partial(_operand, cx, op, s), partial(_weight, cx, op, q), c)
             last = q == op.touched - 1
             to = s * regs if last else ((op.level * (op.touched - 1) + q) * op.strips + s) * regs
             for e, v in enumerate(c):
                 b.st(op.done if last else op.sums, to + e, v)
+
+
+def _operand(cx: Context, op: t.AddGroup, strip: Expr, i: int) -> list[Value]:
+    """Slice i of a sub-strip's operands."""
+    rows = SHAPES[op.shape].m // 8
+    return [cx.b.ld(op.held, (strip * op.slices + i) * rows + j, hint="a") for j in range(rows)]
+
+
+def _weight(cx: Context, op: t.AddGroup, q: int, i: int) -> Value:
+    """Slice i of the weights for the q-th youngest of the touched groups."""
+    return cx.b.ld(op.weights, q * op.slices + i, hint="w")
 
 
 def _cells(shape: str) -> list[tuple[int, int]]:

@@ -1,15 +1,14 @@
-"""``tile.planes`` and what runs in it: a block's column of the field, plane by plane, time levels in registers."""
+"""What runs in a walk of ``column``: its border, and the way of its planes out of registers."""
 
 from __future__ import annotations
 
 from itertools import product
 
 from .. import tile_planes as p
-from ..boundary_map import any_cell, map_index
-from ..expr import Expr, Value, all_of, any_of, as_expr, binary, minimum, select
+from ..expr import Value, all_of, any_of, as_expr, binary, select
 from ..node import Op
-from ..warp import Alloc
 from .context import Context, rule
+from .fetch import block_slot, lane_pieces
 from .plane_levels import plane_levels
 from .store import in_box, row_of
 
@@ -29,97 +28,20 @@ def if_border(cx: Context, op: p.IfBorder) -> None:
     cx.branch(cx.b.let("near", any_of(*reach)), lambda: lower(op.near), lambda: lower(op.inside))
 
 
-def _pieces(cx: Context, per_lane: int, vector: int) -> list[Expr]:
-    """First columns of the pieces of a row that a lane copies: number lane + 32 j, so that lanes lie side by side."""
-    return [(cx.lane + 32 * j) * vector for j in range(per_lane // vector)]
-
-
-def _place(cx: Context, op: p.Planes | p.StorePlane, turn: Expr, line: int) -> Expr:
-    """Element of the ring where a warp's row of the plane of a turn begins."""
-    width, warps = 32 * (op.values.size // op.lines), cx.func.threads // 32
-    return turn % op.stages * (op.lines * warps * width) + (line * warps + cx.warp) * width
-
-
-@rule(p.Planes)
-def planes(cx: Context, op: p.Planes) -> None:
-    b = cx.b
-    b.emit(Alloc(op.values))
-    per_lane = op.values.size // op.lines
-    wide = 16 // op.src.dtype.nbytes
-    z, y, x = map(cx.resolve, op.at)
-    nz, ny, nx = op.extent
-    # what lies outside a border that is not periodic is set or read otherwise at every level
-    sides = any_cell(op.sides)
-    # which columns of a row this thread fetches: a piece of ``vector`` cells crosses a periodic border whole (even
-    # start) unless the extent is odd; then pieces at the border go cell by cell
-    straddles = nx % op.vector != 0
-    first, pieces = b.let("first", x - op.lead[1]), _pieces(cx, per_lane, op.vector)
-    step = 1 if straddles else op.vector
-    rows = [
-        b.let("row", map_index(y - op.lead[0] + cx.warp * op.lines + line, ny, sides[1]).index * op.pitch)
-        for line in range(op.lines)
-    ]
-    columns = [
-        [
-            b.let("column", minimum(map_index(first + piece + e, nx, sides[2]).index, nx - step))
-            for e in range(0, op.vector, step)
-        ]
-        for piece in pieces
-    ]
-    # a lane that copies just what it reads, and gives nothing to others afterwards, has its part of the ring to itself
-    private = all(e.vector == per_lane for e in (op, *op.body) if isinstance(e, (p.Planes, p.StorePlane)))
-    whole = [b.let("whole", all_of((first + c).ge(0), (first + c).le(nx - op.vector))) for c in pieces]
-
-    def fetch(turn: Expr) -> None:
-        def copy() -> None:
-            plane = b.let("plane", map_index(z - op.above + turn, nz, sides[0]).index * (ny * op.pitch))
-            for line in range(op.lines):
-                to, start = b.let("to", _place(cx, op, turn, line)), b.let("start", plane + rows[line])
-                for piece, column, inside in zip(pieces, columns, whole, strict=True):
-                    if not straddles:
-                        b.cp_async(op.ring, to + piece, op.src, start + column[0], op.vector)
-                        continue
-                    b.cp_async(op.ring, to + piece, op.src, start + column[0], op.vector, where=inside)
-                    for e, one in enumerate(column):
-                        b.cp_async(op.ring, to + piece + e, op.src, start + one, 1, where=binary("==", inside, 0))
-
-        cx.guard(turn.lt(op.planes), copy)
-        b.commit()
-
-    for i in range(op.stages - 1):
-        fetch(as_expr(i))
-    for value, kind in ((op.kept, "frozen"), (op.outside, "dirichlet")):
-        cx.env[value] = b.let(value.name, _mask(cx, op, kind))
-    with b.for_("turn", 0, op.planes, unroll=1) as turn:
-        b.wait(op.stages - 2)
-        if not private:
-            b.sync()
-        for line in range(op.lines):
-            own = _place(cx, op, turn, line) + cx.lane * per_lane
-            for c in range(0, per_lane, wide):
-                for e, v in enumerate(b.ldv(op.ring, own + c, wide, hint="v")):
-                    b.st(op.values, line * per_lane + c + e, v)
-        fetch(turn + (op.stages - 1))
-        cx.env[op.turn] = turn
-        for inner in op.body:
-            cx.lower(inner)
-
-
-def _mask(cx: Context, op: p.Planes, kind: str) -> Expr:
-    """The thread's cells that a frozen side of the two fastest axes keeps, or those beyond a dirichlet one."""
-    per_lane = op.values.size // op.lines
+@rule(p.Mask)
+def mask(cx: Context, op: p.Mask) -> None:
     (_, ny, nx), (_, y, x) = op.extent, map(cx.resolve, op.at)
     rows = [y - op.lead[0] + cx.warp * op.lines + line for line in range(op.lines)]
-    columns = [x - op.lead[1] + cx.lane * per_lane + c for c in range(per_lane)]
-    mask = as_expr(0)
+    columns = [x - op.lead[1] + cx.lane * op.per_lane + c for c in range(op.per_lane)]
+    bits, reach = as_expr(0), op.keep if op.kind == "frozen" else (0, 0)
     for i, (row, column) in enumerate(product(rows, columns)):
         hit = []
-        for at, n, (low, high), keep in zip((row, column), (ny, nx), op.sides[1:], op.keep, strict=True):
-            reach = keep if kind == "frozen" else 0
-            hit += [at.lt(reach)] if low[0] == kind else []
-            hit += [at.ge(n - reach)] if high[0] == kind else []
-        mask = mask + select(any_of(*hit), 1 << i, 0)
-    return mask
+        for at, n, (low, high), far in zip((row, column), (ny, nx), op.sides[1:], reach, strict=True):
+            hit += [at.lt(far)] if low[0] == op.kind else []
+            hit += [at.ge(n - far)] if high[0] == op.kind else []
+        bits = bits + select(any_of(*hit), 1 << i, 0)
+    assert isinstance(op.cells, Value)
+    cx.env[op.cells] = cx.b.let(op.cells.name, bits)
 
 
 rule(p.PlaneLevels)(plane_levels)
@@ -130,7 +52,7 @@ def store_plane(cx: Context, op: p.StorePlane) -> None:
     b, per_lane, wide = cx.b, op.values.size // op.lines, 16 // op.dst.dtype.nbytes
     turn, (z, y, x) = cx.resolve(op.turn), tuple(map(cx.resolve, op.at))
 
-    pieces = _pieces(cx, per_lane, op.vector)
+    pieces = lane_pieces(cx, per_lane // op.vector, op.vector)
 
     def own(line: int, first: int, count: int) -> list[Value]:
         return [b.ld(op.values, line * per_lane + first + e, hint="o") for e in range(count)]
@@ -138,7 +60,7 @@ def store_plane(cx: Context, op: p.StorePlane) -> None:
     def store() -> None:
         if len(pieces) > 1:  # cells cross the lanes, through the warp's rows of a plane that has been read
             for line in range(op.lines):
-                at = _place(cx, op, turn, line) + cx.lane * per_lane
+                at = block_slot(cx, op.lines, 32 * per_lane, op.stages, turn, line) + cx.lane * per_lane
                 for c in range(0, per_lane, wide):
                     b.st(op.ring, at + c, *own(line, c, wide))
             b.sync()
@@ -152,7 +74,10 @@ def store_plane(cx: Context, op: p.StorePlane) -> None:
                 mine += [i.lt(low + n) for i, low, n in zip((local_y, local_x), op.lead, op.step, strict=True)]
                 index = row_of((plane, row), op.extent) * op.pitch + col
                 vals = own(line, 0, per_lane) if len(pieces) == 1 else list(
-                    b.ldv(op.ring, _place(cx, op, turn, line) + local_x, op.vector, hint="o")
+                    b.ldv(
+                        op.ring, block_slot(cx, op.lines, 32 * per_lane, op.stages, turn, line) + local_x, op.vector,
+                        hint="o",
+                    )
                 )  # fmt: skip
                 inside = [b.let("in", all_of(*mine, in_box(row, col + e, op.box, (plane,)))) for e in range(op.vector)]
                 if not any(edge % op.vector for edge in op.box[2]):

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from .. import tile as t
 from ..boundary_map import map_index
-from ..expr import Expr, Value, all_of, as_expr
+from ..expr import Value, all_of, as_expr
 from ..warp import Alloc
 from .context import Context, rule
 from .copy import read_mapped
-from .store import Cell, row_of, store_cells, with_keep
-
-
-def thread_place(cx: Context, threads: tuple[int, int]) -> tuple[Expr, Expr]:
-    """Row and column of this thread among ``threads[0]`` x ``threads[1]``."""
-    b = cx.b
-    if threads[1] == 32:
-        return cx.warp, cx.lane
-    return b.let("ty", cx.tid // threads[1]), b.let("tx", cx.tid % threads[1])
+from .lanes import thread_place
+from .store import row_of
 
 
 @rule(t.Points)
@@ -48,40 +41,38 @@ def _from_shared(cx: Context, op: t.Points) -> None:
     """A thread slides down its window: each row segment is read once and added to every output that it touches."""
     b = cx.b
     assert op.layout is not None
-    ty, tx = thread_place(cx, op.threads)
+    ty, tx = thread_place(cx, op.spread.shape)
     base = cx.slot_base(op.src, op.slot)
     w = _weights(cx, op)
     dy = [o[0] for (o, _) in op.taps]
     dx = [o[1] for (o, _) in op.taps]
-    first = op.before[1] + min(dx)
-    lead = first % op.per_x  # the segment starts at an aligned element
-    span = -(-(lead + op.per_x + max(dx) - min(dx)) // op.per_x) * op.per_x
-    top, left = b.let("top", ty * op.per_y), b.let("left", tx * op.per_x)
-    across = op.threads[1] * op.per_x
-    with b.for_("chunk", 0, op.chunks, unroll=0) as chunk:
-        sums = [[_Sum(cx) for _ in range(op.per_x)] for _ in range(op.per_y)]
-        for r in range(min(dy), op.per_y + max(dy)):
-            row = top + (r + op.before[0])
-            at = base + op.layout(row, left + chunk * across + (first - lead))
-            seg: list[Value] = []
-            for p in range(0, span, op.per_x):
-                seg += [cx.convert(u, op.acc.dtype) for u in b.ldv(op.src, at + p, op.per_x, hint="u")]
-            for j in range(op.per_y):
-                for i, (ty_off, tx_off) in enumerate(zip(dy, dx, strict=True)):
-                    if j + ty_off == r:
-                        for c in range(op.per_x):
-                            sums[j][c].add(w[i], seg[lead + c + tx_off - min(dx)])
-        for j in range(op.per_y):
-            for c in range(op.per_x):
-                value = sums[j][c].value
-                assert value is not None
-                b.st(op.acc, (chunk * op.per_y + j) * op.per_x + c, value)
+    (per_y, per_x), first = (op.spread.per_y, op.spread.per_x), op.before[1] + min(dx)
+    lead = first % per_x  # the segment starts at an aligned element
+    span = -(-(lead + per_x + max(dx) - min(dx)) // per_x) * per_x
+    top, left = b.let("top", ty * per_y), b.let("left", tx * per_x)
+    sums = [[_Sum(cx) for _ in range(per_x)] for _ in range(per_y)]
+    for r in range(min(dy), per_y + max(dy)):
+        row = top + (r + op.before[0])
+        at = base + op.layout(row, left + (first - lead))
+        seg: list[Value] = []
+        for p in range(0, span, per_x):
+            seg += [cx.convert(u, op.acc.dtype) for u in b.ldv(op.src, at + p, per_x, hint="u")]
+        for j in range(per_y):
+            for i, (ty_off, tx_off) in enumerate(zip(dy, dx, strict=True)):
+                if j + ty_off == r:
+                    for c in range(per_x):
+                        sums[j][c].add(w[i], seg[lead + c + tx_off - min(dx)])
+    for j in range(per_y):
+        for c in range(per_x):
+            value = sums[j][c].value
+            assert value is not None
+            b.st(op.acc, j * per_x + c, value)
 
 
 def _from_global(cx: Context, op: t.Points) -> None:
     """One output a thread, neighbours through the cache; threads near a border map their reads."""
     b = cx.b
-    ty, tx = thread_place(cx, op.threads)
+    ty, tx = thread_place(cx, op.spread.shape)
     w = _weights(cx, op)
     row, col = b.let("row", cx.resolve(op.y) + ty), b.let("col", cx.resolve(op.x) + tx)
     at = (*map(cx.resolve, op.lead), row, col)
@@ -109,20 +100,3 @@ def _from_global(cx: Context, op: t.Points) -> None:
         reach = [offset[axis] for offset in offsets]
         inner += [c.ge(-min(reach)), c.lt(n - max(reach))]
     cx.branch(b.let("inner", all_of(*inner)), lambda: total(False), lambda: total(True))
-
-
-@rule(t.StorePoints)
-def store_points(cx: Context, op: t.StorePoints) -> None:
-    b = cx.b
-    ty, tx = thread_place(cx, op.threads)
-    y, x, lead = cx.resolve(op.y), cx.resolve(op.x), tuple(map(cx.resolve, op.lead))
-    across = op.threads[1] * op.per_x
-
-    def cells(keep: bool) -> None:
-        with b.for_("chunk", 0, op.chunks, unroll=0) as chunk, b.for_("j", 0, op.per_y, unroll=0) as j:
-            row = b.let("row", y + ty * op.per_y + j)
-            col = b.let("col", x + chunk * across + tx * op.per_x)
-            vals = [b.ld(op.acc, (chunk * op.per_y + j) * op.per_x + c, hint="o") for c in range(op.per_x)]
-            store_cells(cx, op, Cell(row, col, lead=lead), vals, keep=keep)
-
-    with_keep(cx, op, cells, op.threads[0] * op.per_y, across * op.chunks, lead)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product as iterate
+from typing import Any
 
 from .. import tile as t
-from .. import tile_lowrank as lr
 from ..expr import TRUE, Expr, Value, all_of, any_of
+from ..fragments import SHAPES
 from ..op import Box
-from .context import Context
-
-StoreOp = t.StoreFragments | t.StorePoints | lr.StoreBlocks
+from ..spread import Products, Spread, Strips, Threads
+from .context import Context, rule
+from .lanes import lane_coordinates, thread_place
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ def in_box(row: Expr, col: Expr, box: Box, lead: tuple[Expr, ...] = ()) -> Expr:
     return all_of(*(t for i, (low, high) in zip((*lead, row, col), box, strict=True) for t in (i.ge(low), i.lt(high))))
 
 
-def kept(cell: Cell, col: Expr, op: StoreOp) -> Expr:
+def _kept(cell: Cell, col: Expr, op: t.Store) -> Expr:
     """Whether a frozen border keeps the cell: ``keep`` cells from the low and the high side of each axis."""
     sides = []
     for i, n, (low, high) in zip((*cell.lead, cell.row, col), op.extent, op.keep, strict=True):
@@ -50,20 +53,18 @@ def kept(cell: Cell, col: Expr, op: StoreOp) -> Expr:
     return any_of(*sides)
 
 
-def with_keep(
-    cx: Context, op: StoreOp, cells: Callable[[bool], None], rows: int, cols: int, lead: tuple[Expr, ...] = ()
-) -> None:
+def _with_keep(cx: Context, op: t.Store, cells: Callable[[bool], None], lead: tuple[Expr, ...]) -> None:
     """Runs ``cells(True)`` for tiles that reach a frozen border and ``cells(False)`` for all others."""
     first = (*lead, cx.resolve(op.y), cx.resolve(op.x))
     sides = []
-    for lo, size, n, (low, high) in zip(first, (1,) * len(lead) + (rows, cols), op.extent, op.keep, strict=True):
+    for lo, size, n, (low, high) in zip(first, (1,) * len(lead) + op.spread.size, op.extent, op.keep, strict=True):
         sides += [lo.lt(low)] if low else []
         sides += [(lo + size).gt(n - high)] if high else []
     cond = any_of(*sides)
     cx.branch(cx.b.let("border", cond), lambda: cells(True), lambda: cells(False))
 
 
-def store_cells(cx: Context, op: StoreOp, cell: Cell, vals: Sequence[Value], *, keep: bool) -> None:
+def _store_cells(cx: Context, op: t.Store, cell: Cell, vals: Sequence[Value], *, keep: bool) -> None:
     """Stores adjacent values, converted, where the cells are in the box; kept cells take their old value."""
     b, col, n = cx.b, cell.col, len(vals)
     vals = [cx.convert(v, op.dst.dtype) for v in vals]
@@ -76,7 +77,7 @@ def store_cells(cx: Context, op: StoreOp, cell: Cell, vals: Sequence[Value], *, 
         vals = [
             b.select(k, b.ld(op.src, old + j, where=all_of(inside[j], k), hint="old"), v)
             for j, v in enumerate(vals)
-            for k in (b.let("kept", kept(cell, col + j, op)),)
+            for k in (b.let("kept", _kept(cell, col + j, op)),)
         ]
     if together:
         b.st(op.dst, index, *vals, where=_or_none(all_of(*inside)))
@@ -92,3 +93,76 @@ def store_cells(cx: Context, op: StoreOp, cell: Cell, vals: Sequence[Value], *, 
 
 def _or_none(where: Expr) -> Expr | None:
     return None if where == TRUE else where
+
+
+#: Takes a first register, how many follow it, and what gives the cell of the first one.
+Visit = Callable[[Expr, int, Callable[[], Cell]], None]
+
+
+@rule(t.Store)
+def store(cx: Context, op: t.Store) -> None:
+    b, lead = cx.b, tuple(map(cx.resolve, op.lead))
+    each = _EACH[type(op.spread)](cx, op.spread)
+    y, x = cx.resolve(op.y), cx.resolve(op.x)
+
+    def cells(keep: bool) -> None:
+        def visit(register: Expr, count: int, place: Callable[[], Cell]) -> None:
+            vals = [b.ld(op.acc, register + j, hint="o") for j in range(count)]
+            _store_cells(cx, op, replace(place(), lead=lead), vals, keep=keep)
+
+        each(y, x, visit)
+
+    _with_keep(cx, op, cells, lead)
+
+
+def _threads(cx: Context, spread: Threads) -> Callable[[Expr, Expr, Visit], None]:
+    b, (ty, tx) = cx.b, thread_place(cx, spread.shape)
+
+    def each(y: Expr, x: Expr, visit: Visit) -> None:
+        with b.for_("j", 0, spread.per_y, unroll=0) as j:
+            row, col = b.let("row", y + ty * spread.per_y + j), b.let("col", x + tx * spread.per_x)
+            visit(j * spread.per_x, spread.per_x, partial(Cell, row, col))
+
+    return each
+
+
+def _products(cx: Context, spread: Products) -> Callable[[Expr, Expr, Visit], None]:
+    """Two adjacent columns at a time, as a lane holds them."""
+    b, base = cx.b, SHAPES[spread.base]
+    per_warp, regs = spread.products // spread.warps, len(base.c.elements)
+    g, lane_t = lane_coordinates(cx)
+
+    def each(y: Expr, x: Expr, visit: Visit) -> None:
+        with b.for_("i", 0, per_warp, unroll=0) as i:
+            product = cx.warp * per_warp + i
+            row, across = b.let("row", y + product % spread.rows), product // spread.rows * base.m
+            for n, e in iterate(range(spread.blocks), range(0, regs, 2)):
+                inside, m = (lane_t * 2 + 8 * n).lt(spread.group), base.c.elements[e](0, 0)[0]
+
+                def place(n: int = n, m: int = m, inside: Expr = inside) -> Cell:
+                    return Cell(row, b.let("col", x + (across + g + m) * spread.group + lane_t * 2 + 8 * n), inside)
+
+                visit((i * spread.blocks + n) * regs + e, 2, place)
+
+    return each
+
+
+def _strips(cx: Context, spread: Strips) -> Callable[[Expr, Expr, Visit], None]:
+    b, base = cx.b, SHAPES[spread.base]
+    regs = len(base.c.elements)
+    g, lane_t = lane_coordinates(cx)
+    first, left = cx.warp % spread.strips * base.m, cx.warp // spread.strips * (8 * spread.blocks)
+
+    def each(y: Expr, x: Expr, visit: Visit) -> None:
+        with b.for_("n", 0, spread.blocks, unroll=0) as n:
+            col = b.let("col", x + (left + n * 8 + lane_t * 2))
+            for h in range(base.m // 8):
+                row = b.let("row", y + (first + g + 8 * h))
+                visit(n * regs + 2 * h, 2, partial(Cell, row, col))
+
+    return each
+
+
+_EACH: dict[type[Spread], Callable[[Context, Any], Callable[[Expr, Expr, Visit], None]]] = {
+    Threads: _threads, Products: _products, Strips: _strips,
+}  # fmt: skip

@@ -1,14 +1,14 @@
-"""``tile.stream`` and what runs in it: rows through a warp's ring, time levels in registers, no block barrier."""
+"""What runs in a walk of ``stream``: time levels in registers, and their way out."""
 
 from __future__ import annotations
 
 from .. import tile as t
 from .. import tile_stream as ts
-from ..boundary_map import map_index
-from ..expr import TRUE, Expr, Value, all_of, as_expr, minimum
+from ..expr import Expr, Value, all_of, as_expr
 from ..layout import bank_degree
 from ..warp import Alloc
 from .context import Context, rule
+from .fetch import own_degree, warp_slot
 from .store import in_box
 
 
@@ -21,16 +21,10 @@ def registers(cx: Context, op: t.Registers) -> None:
         cx.b.st(op.regs, z, zero)
 
 
-def slot(cx: Context, op: ts.Stream | ts.Emit, turn: Expr) -> Expr:
-    """First element of the ring's slot for a row: each warp has a ring of its own."""
-    size = op.ring.size // (cx.func.threads // 32) // op.stages
-    return cx.warp * (op.stages * size) + turn % op.stages * size
-
-
 class _Pieces:
     """A row's window in pieces of 16 bytes (or single elements): piece j of a lane is number lane + 32 j."""
 
-    def __init__(self, op: ts.Stream | ts.Emit, width: int) -> None:
+    def __init__(self, op: ts.Emit, width: int) -> None:
         self.op, self.size, self.count = op, width, op.width // 32 // width
 
     def column(self, lane: Expr, j: int) -> Expr:
@@ -42,92 +36,6 @@ class _Pieces:
         n = self.op.ring.dtype.nbytes
         at = [[self.op.layout((lane + 32 * j) * self.size).lo for lane in range(32)] for j in range(self.count)]
         return max(bank_degree(a, n, self.size) for a in at)
-
-
-def own_degree(op: ts.Stream | ts.Emit, width: int, per_lane: int) -> int:
-    """Conflict degree of a lane's accesses to its own adjacent columns, ``width`` at a time."""
-    n = op.ring.dtype.nbytes
-    return max(
-        bank_degree([op.layout(lane * per_lane + p).lo for lane in range(32)], n, width)
-        for p in range(0, per_lane, width)
-    )
-
-
-def _mapped(op: ts.Stream, column: Expr, count: int) -> Expr:
-    """The first of ``count`` columns to read together for a window's: pieces that divide the extent wrap whole."""
-    n = op.extent[1]
-    return minimum(map_index(column, n, op.sides[1]).index, n - count)
-
-
-@rule(ts.Stream)
-def stream(cx: Context, op: ts.Stream) -> None:
-    b, per_lane = cx.b, op.width // 32
-    b.emit(Alloc(op.values))
-    wide = 16 // op.src.dtype.nbytes
-    pieces = _Pieces(op, op.vector)
-    y, first = cx.resolve(op.y), b.let("first", cx.resolve(op.x) + cx.warp * op.step - op.lead)
-    places = [b.let("place", first + pieces.column(cx.lane, j)) for j in range(pieces.count)]
-    # where pieces do not divide the extent, those across a border go column by column: windows elsewhere never ask
-    straddles = op.extent[1] % op.vector != 0
-    clear = b.let("clear", all_of(first.ge(0), (first + op.width).le(op.extent[1]))) if straddles else TRUE
-    columns = places if straddles else [b.let("column", _mapped(op, place, op.vector)) for place in places]
-    total = op.rows + 2 * op.above
-    asynchronous = op.vector * op.src.dtype.nbytes >= 4  # what cp.async moves at least
-    # a lane that copies just what it reads, and gives nothing to others afterwards, has its part of the ring to itself
-    private = op.vector == per_lane and all(e.vector == per_lane for e in op.body if isinstance(e, ts.Emit))
-
-    def move(to: Expr, at: Expr, count: int) -> None:
-        if asynchronous:
-            b.cp_async(op.ring, to, op.src, at, count)
-        else:
-            b.st(op.ring, to, *b.ldv(op.src, at, count))
-
-    def piece(to: Expr, start: Expr, column: Expr) -> None:
-        def one_by_one() -> None:
-            for e in range(op.vector):
-                move(to + e, start + _mapped(op, column + e, 1), 1)
-
-        inside = all_of(column.ge(0), column.le(op.extent[1] - op.vector))
-        cx.branch(inside, lambda: move(to, start + column, op.vector), one_by_one)
-
-    def fetch(turn: Expr) -> None:
-        def copy() -> None:
-            row = map_index(y - op.above + turn, op.extent[0], op.sides[0]).index
-            start, to = b.let("start", row * op.pitch), b.let("to", slot(cx, op, turn))
-            ends = [(to + op.layout(pieces.column(cx.lane, j)), column) for j, column in enumerate(columns)]
-
-            def whole() -> None:
-                for end, column in ends:
-                    move(end, start + column, op.vector)
-
-            def bordering() -> None:
-                for end, column in ends:
-                    piece(end, start, column)
-
-            cx.branch(clear, whole, bordering)
-
-        cx.guard(turn.lt(total), copy)
-        if asynchronous:
-            b.commit()
-
-    for i in range(op.stages - 1):
-        fetch(as_expr(i))
-    with b.for_("turn", 0, total, unroll=op.unroll) as turn:
-        if asynchronous:
-            b.wait(op.stages - 2)
-        if not private:
-            b.sync()
-        here = b.let("here", slot(cx, op, turn))
-        for p in range(0, per_lane, wide):
-            degree = own_degree(op, wide, per_lane)
-            for e, v in enumerate(
-                b.ldv(op.ring, here + op.layout(cx.lane * per_lane + p), wide, hint="v", degree=degree)
-            ):
-                b.st(op.values, p + e, cx.convert(v, op.values.dtype))
-        fetch(turn + (op.stages - 1))
-        cx.env[op.turn] = turn
-        for inner in op.body:
-            cx.lower(inner)
 
 
 @rule(ts.Levels)
@@ -172,11 +80,13 @@ def emit(cx: Context, op: ts.Emit) -> None:
 
     def store() -> None:  # a lane overwrites only its own columns of a row that it alone has read
         row = b.let("row", cx.resolve(op.y) + turn - op.delay, lo=0)
-        base = b.let("out", slot(cx, op, turn))
+        size = op.ring.size // (cx.func.threads // 32) // op.stages
+        base = b.let("out", warp_slot(cx, size, op.stages, turn))
         if not direct:
+            degree = own_degree(op.layout, op.ring.dtype.nbytes, wide, per_lane)
             for p in range(0, per_lane, wide):
                 at = base + op.layout(cx.lane * per_lane + p)
-                b.st(op.ring, at, *own(p, wide), degree=own_degree(op, wide, per_lane))
+                b.st(op.ring, at, *own(p, wide), degree=degree)
             b.sync()
         for j in range(pieces.count):
             local = pieces.column(cx.lane, j)

@@ -12,7 +12,7 @@ from ..expr import Expr, Value, all_of
 from ..fragments import SHAPES, MmaShape
 from ..warp import Alloc
 from .context import Context, rule
-from .mma import lane_coordinates
+from .lanes import lane_coordinates
 
 
 def fragment_degree(op: t.Slide, shape: MmaShape) -> int:

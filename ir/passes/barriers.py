@@ -1,28 +1,21 @@
 """``barriers``: a block barrier wherever threads would otherwise see each other's shared data too early or too late.
 
-A linear scan with the shared tiles written and read since the last barrier; the body of a loop is scanned twice, so
-that hazards from one turn to the next are found.  Nothing else puts barriers into a tile program.
+The dataflow graph says what depends on what, from turn to turn of a loop as well; barriers cut all its edges.  Nothing
+else puts barriers into a tile program.
 
 Padding that a ``zero`` writes needs none: it is written by nothing else.  ``steps`` begins with a barrier of its own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from .. import tile as t
+from ..dataflow import dataflow, events, meetings
 from ..module import Module
-from ..node import Op, buffers, regions
-from ..types import Buffer
+from ..node import Op
 from .manager import register
-
-
-@dataclass
-class _State:
-    written: set[Buffer] = field(default_factory=set)
-    padded: set[Buffer] = field(default_factory=set)
-    read: set[Buffer] = field(default_factory=set)
-    in_flight: set[Buffer] = field(default_factory=set)
 
 
 @register("barriers")
@@ -31,40 +24,23 @@ class Barriers:
     """Inserts the barriers of every tile kernel."""
 
     def run(self, module: Module) -> Module:
-        return replace(module, funcs=tuple(
-            replace(f, body=_scan(f.body, _State())) if isinstance(f, t.Func) else f for f in module.funcs
-        ))  # fmt: skip
+        return replace(module, funcs=tuple(_func(f) if isinstance(f, t.Func) else f for f in module.funcs))
 
 
-def _scan(ops: tuple[Op, ...], s: _State) -> tuple[Op, ...]:
+def _func(func: t.Func) -> t.Func:
+    nodes = events(func.body)
+    met = meetings(dataflow(nodes))
+    needed = {event.place: i in met for i, event in enumerate(nodes)}  # of a loop's turns the last one counts
+    return replace(func, body=_placed(func.body, (), needed))
+
+
+def _placed(ops: tuple[Op, ...], within: tuple[int, ...], needed: Mapping[tuple[int, ...], bool]) -> tuple[Op, ...]:
     out: list[Op] = []
-    for op in ops:
+    for i, op in enumerate(ops):
+        place = (*within, i)
         if isinstance(op, t.ForTiles):
-            if op.stride:
-                ahead = {b for p in op.body if isinstance(p, t.Prefetch) for b in _shared(p, writes=True)}
-                s.in_flight |= ahead
-                first = _scan(op.body, s)
-                body = _scan(tuple(x for x in first if not isinstance(x, t.Barrier)), s)
-            else:
-                body = _scan(op.body, s)
-            out.append(replace(op, body=body))
-            continue
-        writes, reads = _shared(op, writes=True), _shared(op, writes=False)
-        if isinstance(op, t.Wait):  # what was in flight is there now, but only for the threads that fetched it
-            s.written |= s.in_flight
-        pads = isinstance(op, t.Zero)
-        late = reads & (s.written | s.padded)
-        if late or writes & (s.read if pads else s.written | s.read):
-            if not isinstance(op, t.Steps):
-                out.append(t.Barrier(loc=op.loc))
-            s.written, s.padded, s.read = set(), set(), set()
-        into = s.in_flight if isinstance(op, t.Prefetch) else s.padded if pads else s.written
-        into |= writes
-        s.read |= reads
+            op = replace(op, body=_placed(op.body, place, needed))
+        elif needed[place] and not isinstance(op, t.Steps):
+            out.append(t.Meet(loc=op.loc))
         out.append(op)
     return tuple(out)
-
-
-def _shared(op: Op, *, writes: bool) -> set[Buffer]:
-    own = {b for b in buffers(op, writes=writes) if b.space == "shared"}
-    return own.union(*(_shared(inner, writes=writes) for r in regions(op) for inner in r))

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
 
 import numpy as np
 
 from .. import op as o
 from ..errors import ScheduleError
-from ..fuse import LOSS, Widths, convolve, inner_box, loss, rim_width, strips
+from ..fuse import LOSS, Widths, convolve, dense_weights, inner_box, loss, rim_width, strips
 from ..module import Module
 from ..node import Op
 from ..types import sum_type
@@ -105,11 +104,3 @@ def reached(op: o.Stencil, steps: int) -> Widths:
         (0, 0) if low[0] == "periodic" else (r * steps, r * steps)
         for r, (low, _) in zip(op.radius, op.sides, strict=True)
     )
-
-
-def dense_weights(op: o.Stencil) -> Any:
-    """The taps as an array of extent 2 r + 1 on each axis."""
-    out = np.zeros(tuple(2 * r + 1 for r in op.radius))
-    for offset, weight in op.taps:
-        out[tuple(d + r for d, r in zip(offset, op.radius, strict=True))] = weight
-    return out

@@ -8,13 +8,15 @@ import json
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
-from ..errors import IRError
+from ..errors import IRError, SparsegenError
 from ..module import Module
+from ..registry import load_all
 from ..text import print_module
 from ..verify import verify
 
@@ -43,6 +45,12 @@ def register(name: str) -> Callable[[P], P]:
         return cls
 
     return add
+
+
+def pass_names() -> list[str]:
+    """The names of all passes."""
+    load_all()
+    return sorted(PASSES)
 
 
 def name_of(p: Pass) -> str:
@@ -106,6 +114,7 @@ def _options(name: str, cls: type[Any], text: str) -> dict[str, Any]:
 
 def parse_pipeline(text: str) -> tuple[Pass, ...]:
     """The passes that a pipeline's text names, with their options."""
+    load_all()
     out: list[Pass] = []
     at = 0
     while at < len(text):
@@ -114,7 +123,7 @@ def parse_pipeline(text: str) -> tuple[Pass, ...]:
             raise IRError(f"cannot read the pipeline at {text[at:]!r}",
                           hint='write it as "tile{m=64},pipeline{stages=3}"')  # fmt: skip
         if (cls := PASSES.get(m[1])) is None:
-            raise IRError(f"unknown pass {m[1]!r}", hint=f"one of {', '.join(sorted(PASSES))}")
+            raise IRError(f"unknown pass {m[1]!r}", hint=f"one of {', '.join(pass_names())}")
         try:
             out.append(cls(**_options(m[1], cls, (m[2] or "{}")[1:-1])))
         except TypeError as e:
@@ -130,31 +139,39 @@ def print_pipeline(passes: Sequence[Pass]) -> str:
 
 @dataclass
 class Manager:
-    """Runs passes.  ``verify_each`` checks before the first and after each (tests), else only the end is checked.
+    """Runs the passes of one lowering.
 
-    ``dump`` (default: the environment's ``SPARSEGEN_DUMP``) is a folder for ``03-pipeline.sgir`` and, where a pass has
-    changed something, ``03-pipeline.diff``.  ``seconds`` holds the time of each pass of the last run.
+    ``verify_each`` checks before the first pass and after each (tests), else the last module of each level is checked.
+    ``dump`` (default: the environment's ``SPARSEGEN_DUMP``) is a folder: a run makes a folder of the module's name in
+    it (``heat2d``, the process's next one of that name ``heat2d-2``) with ``03-pipeline.sgir`` after the third pass
+    and, where that has changed something, ``03-pipeline.diff``.  After a run, ``levels`` holds the last module of each
+    level (``op``, ``tile``, ``warp``), and ``seconds`` the time of each pass.
     """
 
     passes: tuple[Pass, ...]
     verify_each: bool = False
     shared_limit: int | None = None
     dump: Path | None = field(default_factory=lambda: Path(d) if (d := os.environ.get("SPARSEGEN_DUMP")) else None)
+    levels: dict[str, Module] = field(default_factory=dict)
     seconds: list[tuple[str, float]] = field(default_factory=list)
 
     def run(self, module: Module) -> Module:
         """The module after all passes; a failing pass or check names the pass."""
-        self.seconds = []
-        before = self._dump(0, "input", module, None)
+        self.seconds, self.levels = [], {level_of(module): module}
+        dump = Dump(self.dump, module) if self.dump else None
         if self.verify_each:
             self._verify(module, "before the first pass")
         for i, p in enumerate(self.passes, 1):
-            start = time.perf_counter()
-            module = p.run(module)
+            start, before = time.perf_counter(), module
+            module = self._apply(p, module)
             self.seconds.append((name_of(p), time.perf_counter() - start))
-            before = self._dump(i, name_of(p), module, before)
+            if dump:
+                dump.add(name_of(p), module)
             if self.verify_each:
                 self._verify(module, f"after pass {i}, {print_pass(p)}")
+            elif level_of(module) != level_of(before):
+                self._verify(before, f"before pass {i}, {print_pass(p)}")
+            self.levels[level_of(module)] = module
         if not self.verify_each:
             self._verify(module, f"after {print_pipeline(self.passes) or 'no pass'}")
         return module
@@ -163,22 +180,51 @@ class Manager:
         """Milliseconds of each pass of the last run."""
         return "\n".join(f"{s * 1e3:8.2f} ms  {name}" for name, s in self.seconds)
 
+    def _apply(self, p: Pass, module: Module) -> Module:
+        """The module after a pass; what a program makes go wrong inside a pass is an error that names the pass."""
+        try:
+            return p.run(module)
+        except SparsegenError:
+            raise
+        except Exception as e:
+            raise IRError(f"pass {print_pass(p)} fails on module {module.name!r}: {type(e).__name__}: {e}",
+                          hint="the verifier lets this program through, so it misses a rule or the pass a case; "
+                          "the exception that this one comes from shows the line of the pass") from e  # fmt: skip
+
     def _verify(self, module: Module, when: str) -> None:
         try:
             verify(module, shared_limit=self.shared_limit)
         except IRError as e:
             raise IRError(f"{e.message}\n  {when}", loc=e.loc, hint=e.hint) from e
 
-    def _dump(self, i: int, name: str, module: Module, before: str | None) -> str | None:
-        if self.dump is None:
-            return None
-        folder = self.dump / re.sub(r"\W+", "_", module.name)
-        folder.mkdir(parents=True, exist_ok=True)
-        stem = f"{i:02d}-{name}"
-        text = print_module(module)
-        (folder / f"{stem}.sgir").write_text(text, encoding="utf-8")
-        (folder / f"{stem}.diff").unlink(missing_ok=True)
-        if before is not None and before != text:
-            lines = difflib.unified_diff(before.splitlines(True), text.splitlines(True), f"{i - 1:02d}", stem)
-            (folder / f"{stem}.diff").write_text("".join(lines), encoding="utf-8")
-        return text
+
+def level_of(module: Module) -> str:
+    """The level of a module's first function, that of its kernel: ``op``, ``tile`` or ``warp``."""
+    return module.funcs[0].name.partition(".")[0] if module.funcs else ""
+
+
+class Dump:
+    """The folder of one lowering: its input and what each pass makes of it, numbered in the order of the passes."""
+
+    _made: ClassVar[Counter[Path]] = Counter()
+
+    def __init__(self, root: Path, module: Module) -> None:
+        named = root / re.sub(r"\W+", "_", module.name)
+        Dump._made[named] += 1
+        count = Dump._made[named]
+        self.folder = named if count == 1 else named.with_name(f"{named.name}-{count}")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for old in self.folder.glob("[0-9][0-9]-*"):  # of an earlier process
+            old.unlink()
+        self.count, self.stem, self.text = 0, "", ""
+        self.add("input", module)
+
+    def add(self, name: str, module: Module) -> None:
+        """Writes the module, and how it differs from the one before."""
+        before, text = (self.stem, self.text), print_module(module)
+        self.stem, self.text = f"{self.count:02d}-{name}", text
+        (self.folder / f"{self.stem}.sgir").write_text(text, encoding="utf-8")
+        if self.count and before[1] != text:
+            lines = difflib.unified_diff(before[1].splitlines(True), text.splitlines(True), before[0], self.stem)
+            (self.folder / f"{self.stem}.diff").write_text("".join(lines), encoding="utf-8")
+        self.count += 1

@@ -17,9 +17,10 @@ from typing import Any, TypeGuard
 
 from .. import tile as t
 from .. import tile_bitmap as tb
+from ..dataflow import dataflow, events, readers
 from ..expr import Expr, as_expr
 from ..module import Module
-from ..node import Op, buffers, fields, rewrite, walk
+from ..node import Op, fields, rewrite, walk
 from ..types import Buffer
 from .manager import register
 
@@ -73,18 +74,19 @@ class Pipeline:
         if not fetches:
             return loop
         fetched = {op.dst for op in fetches}
-        rest = [op for op in loop.body if op not in fetches]
-        readers = [i for i, op in enumerate(rest) if fetched & set(buffers(op, writes=False))]
-        early = all(isinstance(rest[i], t.Copy) for i in readers)
+        uses = readers(dataflow(events(loop.body)), [i for i, op in enumerate(loop.body) if _fetches(op)])
+        early = all(isinstance(loop.body[i], t.Copy) for i in uses)
         ahead, slots = self.stages - 1, self.stages - 1 if early else self.stages
         for b in fetched:
             rings[b] = replace(b, size=b.size * slots)
         now = loop.turn % slots if slots > 1 else as_expr(0)
         ring = {b: (rings[b], now) for b in fetched}
-        prefetch = t.Prefetch(ahead, tuple(_in_ring(op, ring) for op in fetches), loc=loop.loc)
-        at = readers[-1] + 1 if early else 0
-        body = [_in_ring(op, ring) for op in rest]
-        return replace(loop, body=(t.Wait(ahead - 1, loc=loop.loc), *body[:at], prefetch, *body[at:]))
+        prefetch = t.Prefetch(distance=ahead, body=tuple(_in_ring(op, ring) for op in fetches), loc=loop.loc)
+        last = max(uses, default=-1) + 1 if early else 0
+        before, after = (
+            [_in_ring(op, ring) for op in part if not _fetches(op)] for part in (loop.body[:last], loop.body[last:])
+        )
+        return replace(loop, body=(t.Wait(pending=ahead - 1, loc=loop.loc), *before, prefetch, *after))
 
 
 def _plain(func: t.Func) -> t.Func:
@@ -104,8 +106,8 @@ def _in_place(func: t.Func) -> t.Func:
         if not at:
             return loop
         before, own, after = loop.body[: at[0]], loop.body[at[0] : at[-1] + 1], loop.body[at[-1] + 1 :]
-        group = t.Prefetch(0, own, loc=loop.loc)
-        return replace(loop, body=(*before, group, t.Wait(0, loc=loop.loc), *after))
+        group = t.Prefetch(distance=0, body=own, loc=loop.loc)
+        return replace(loop, body=(*before, group, t.Wait(pending=0, loc=loop.loc), *after))
 
     return replace(func, body=tuple(grouped(op) if isinstance(op, t.ForTiles) else op for op in func.body))
 

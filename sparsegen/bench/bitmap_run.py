@@ -22,17 +22,17 @@ from sparsegen.arrays import describe
 from sparsegen.bench import bitmaps, floors
 from sparsegen.bench.bitmaps import COLD, CUBLAS, ORDERS, READ, STATES, WARM, ProductCase, Weights, best
 from sparsegen.bench.harness import REST, SECONDS, Lab, Timing
+from sparsegen.calls.product import variant
 from sparsegen.formats import sparse
 from sparsegen.inspection import resources
 from sparsegen.ir.errors import DeviceError
-from sparsegen.products.arguments import variant
 from sparsegen.products.cost import dense_cost
 from sparsegen.products.product import Problem, spmm
 
 if TYPE_CHECKING:
     from sparsegen.formats import SparseMatrix
-    from sparsegen.pipelines import Program
-    from sparsegen.products.kernel import SpmmKernel
+    from sparsegen.kernel import SpmmKernel
+    from sparsegen.program import Program
 
 #: Largest error that counts as correct, |y - exact| / |exact| over all elements: rounding y costs 2e-4 and 1.7e-3.
 TOLERANCE: Final = {"f16": 1e-3, "bf16": 4e-3}
@@ -309,7 +309,7 @@ def program(kernel: SpmmKernel, order: str) -> Program:
     for rows in (k, m):
         a = np.empty((rows, n), kernel.dtype)
         views.append(describe(a if order == "rows" else a.reshape(n, rows).T))
-    return kernel._programs.get(variant(*views, anywhere=True))
+    return kernel._programs.get(1, variant(*views, copied=True))
 
 
 def run(

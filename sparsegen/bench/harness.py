@@ -318,7 +318,7 @@ def build(cases: Sequence[Case], lab: Lab) -> list[Kernel | Copy | Exception]:
         try:
             kernel = sg.compile(case.stencil, case.shape, case.steps, backend="cuda", schedule=case.schedule)
             for steps in {case.steps, case.check or case.steps}:  # a rest that does not fill a pass has its own program
-                for program, _ in kernel._plan(steps).parts:
+                for program, _ in kernel._plan(steps).programs:
                     kernel._builds.get(program).compiled()
         except Exception as error:  # a fault of ours is that row's alone
             return error

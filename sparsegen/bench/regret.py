@@ -13,7 +13,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -21,8 +21,7 @@ from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodi
 from sparsegen.dsl.stencil import Stencil
 
 if TYPE_CHECKING:
-    from sparsegen.cost.stencil import Cost
-    from sparsegen.products.cost import SpmmCost
+    from sparsegen.cost.cost import Cost
 
 PARTS: Final = ("stencils", "products")
 #: Problems of each part.
@@ -36,7 +35,6 @@ SIZES, COLUMNS, ZEROS = (1024, 16384), (1, 64), (0.4, 0.9)
 #: Of stencils: the radius, by the number of axes; a radius that stands there twice is twice as likely.
 RADII: Final = {1: (1, 2, 3, 4), 2: (1, 1, 2, 3), 3: (1, 1, 2)}
 CHOSEN, TOP, RANDOM = "chosen", "top", "random"
-_AnyCost = TypeVar("_AnyCost", "Cost", "SpmmCost")
 
 
 @dataclass(frozen=True)
@@ -163,8 +161,8 @@ def product_problems(seed: int, count: int) -> list[ProductProblem]:
 
 # ---------------------------------------------------------------------------------------------------- the candidates
 def candidates(
-    costs: Sequence[_AnyCost], seconds: Callable[[_AnyCost], float], draw: random.Random, most: int = MOST
-) -> list[tuple[_AnyCost, float, str]]:
+    costs: Sequence[Cost], seconds: Callable[[Cost], float], draw: random.Random, most: int = MOST
+) -> list[tuple[Cost, float, str]]:
     """(cost, predicted seconds, picked) of the ``most`` cheapest, and of as many drawn uniformly from the others.
 
     A schedule with infinite seconds cannot do the steps that are left over after whole passes: it is no candidate.

@@ -23,8 +23,7 @@ from sparsegen.bench.regret import Point, ProductProblem, StencilProblem
 from sparsegen.ir.boundary import describe
 
 if TYPE_CHECKING:
-    from sparsegen.kernel import Kernel
-    from sparsegen.products.kernel import SpmmKernel
+    from sparsegen.kernel import Kernel, SpmmKernel
 
 #: Rounds over a problem's candidates, so that a drift of the clock does not favour one of them; fewest and most timed
 #: calls of a candidate in a round.
@@ -121,7 +120,7 @@ class Stencils:
 
         schedule = candidate.point.schedule
         kernel = sg.compile(p.stencil, p.shape, p.steps, backend="cuda", schedule=schedule)
-        for program, _ in kernel._plan(p.steps).parts:
+        for program, _ in kernel._plan(p.steps).programs:
             kernel._builds.get(program).compiled()
         return kernel
 

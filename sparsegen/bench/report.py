@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sparsegen._version import __version__
+from sparsegen.bench import packed
 from sparsegen.bench.cells import Result, number, size
 from sparsegen.bench.harness import TOLERANCE, Row
 from sparsegen.bench.tables import VIEWS, parts_of
@@ -29,9 +30,10 @@ from sparsegen.ir.errors import ArrayError, SparsegenError
 
 if TYPE_CHECKING:
     from sparsegen.bench.bitmap_run import ProductRow
+    from sparsegen.bench.csr_run import CsrRow
     from sparsegen.bench.regret import Point
 
-    AnyRow: TypeAlias = Row | ProductRow | Point
+    AnyRow: TypeAlias = Row | ProductRow | CsrRow | Point
 
 FORMAT: Final = 1
 #: Keys of a result, and of each of its rows.
@@ -156,15 +158,20 @@ def save(found: Result, path: Path) -> None:
     """Write a result; ArrayError if the file cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+        packed.write(path, json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     except OSError as error:
         raise ArrayError(f"cannot write {path}: {error.strerror}", hint="name another file for --out") from error
+
+
+def results(folder: Path) -> dict[str, Path]:
+    """The files of a folder that hold results, compressed ones too, by name."""
+    return {packed.stem(file): file for file in sorted(folder.glob("*.json*"))}
 
 
 def load(path: Path) -> Result:
     """A result from its file; ArrayError if it is none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(packed.read(path))
     except (OSError, ValueError) as error:
         raise ArrayError(f"{path} is no result: {error}", hint="make it with sparsegen bench --out") from error
     missing = set(KEYS) - set(found) if isinstance(found, dict) else set(KEYS)
@@ -188,12 +195,10 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 
 def text(found: Result) -> str:
     """A short table for a terminal, and a line that says what was measured where."""
-    if found["suite"] == "ablation":
-        return f"{columns(VIEWS['ablation']['table'](found))}\n{caption(found)}"
     failures = [f"{row['case']}, {row['schedule']}: {row['failed']}" for row in found["rows"] if row["failed"]]
     if "parts" in found:
         views = VIEWS[found["suite"]]
-        shown = [view for view in ("summary", *found["parts"]) if view in views]
+        shown = [view for view in ("summary", "graphs", *found["parts"]) if view in views]
         blocks = [f"{view}\n{columns(views[view](found))}\n{caption(found, view)}\n" for view in shown]
         return "\n".join([*blocks, *failures]).replace("`", "")
     cells = [["case", "shape", "boundary", "GS/s", "µs", "±", "at least", "model", "error", ""]]
@@ -234,7 +239,7 @@ def markdown(found: Result, view: str | None = None) -> str:
     view = view or next(iter(views))
     head, *body = views[view](found)
     texts = {"stencil", "weights", "size", "schedule", "form", "call", "bound by", "boundary", "type", "x",
-             "problem", "quantity", "best"}  # fmt: skip
+             "problem", "quantity", "best", "graph"}  # fmt: skip
     rule = ["---" if name in texts else "---:" for name in head]
     rows = [*(f"| {' | '.join(row)} |" for row in (head, rule, *body))]
     return "\n".join([*rows, "", f"*{caption(found, view)}*"])
@@ -247,12 +252,12 @@ def render(document: str, folder: Path, beside: Path | None = None) -> str:
     """
 
     def table(match: re.Match[str]) -> str:
-        file = folder / f"{match[2]}.json"
-        found = load(file) if file.is_file() else {}
+        file = results(folder).get(match[2])
+        found = load(file) if file else {}
         if not found or ("parts" in found and not parts_of(found, match[3] or next(iter(VIEWS[match[2]])))):
             body = "*Not measured yet.*"
         elif match[3] == "picture":
-            link = os.path.relpath(file.with_suffix(".svg"), beside or folder)
+            link = os.path.relpath(folder / f"{match[2]}.svg", beside or folder)
             body = f"![{PICTURES[match[2]]}]({Path(link).as_posix()})"
         else:
             body = markdown(found, match[3])

@@ -19,8 +19,7 @@ from sparsegen.bench.regret import CHOSEN
 from sparsegen.bench.report import caption
 from sparsegen.explain.picture import colour, frame, label, line
 from sparsegen.explain.units import seconds
-from sparsegen.products.schedule import FAMILIES as OF_PRODUCTS
-from sparsegen.schedule import FAMILIES
+from sparsegen.registry import families
 
 EDGE, LEFT, TOP, RIGHT, BELOW = 600, 66, 16, 24, 130  #: of the axes, which are a square, and around them, in pixels
 SIZE: Final = (LEFT + EDGE + RIGHT, TOP + EDGE + BELOW)
@@ -94,7 +93,11 @@ def _rings(rows: Sequence[dict[str, Any]], x: Scale, y: Scale) -> Iterator[str]:
 def _legend(rows: Sequence[dict[str, Any]], missing: int) -> Iterator[str]:
     count = Counter(map(_family, rows))
     place, top = LEFT, TOP + EDGE + 56
-    entries = [(colour(family), f"{family} ({count[family]})") for family in (*FAMILIES, *OF_PRODUCTS) if count[family]]
+    entries = [
+        (colour(family), f"{family} ({count[family]})")
+        for family in (*families("stencil"), *families("spmm"))
+        if count[family]
+    ]
     for kind, words in [*entries, ("ring", f"chosen ({sum(row['picked'] == CHOSEN for row in rows)})")]:
         if place + 18 + 6.5 * len(words) > SIZE[0]:
             place, top = LEFT, top + 18

@@ -1,20 +1,19 @@
 """What is measured: the suites of ``sparsegen bench``.
 
 ``spine``: the targets of the first milestone, at two sizes and with four boundaries, and the other forms for
-information.  ``overhead``: the host's time for one small call.  ``ablation``: see :mod:`sparsegen.bench.ablation`.
+information.  ``overhead``: the host's time for one small call.
 """
 
 from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from sparsegen.bench.harness import SECONDS, Case, Row, Timing, failure, labels, run
+from sparsegen.bench.harness import Case, Row, Timing, failure, labels
 from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir.errors import DeviceError, SparsegenError
@@ -124,26 +123,3 @@ def overhead() -> Row:
     return Row(
         **labels(case, str(kernel.schedule)), **times_s, error=error, ok=error <= 1e-12 and t.median <= OVERHEAD_LIMIT
     )
-
-
-def run_suite(
-    name: str,
-    quick: bool = False,
-    seconds: float = SECONDS,
-    cold: bool = False,
-    seed: int = 0,
-    say: Callable[[str], None] = lambda _: None,
-) -> list[Row]:
-    """The rows of a suite, measured on this machine's GPU; DeviceError where there is none."""
-    if name == "overhead":
-        return [overhead()]
-    if name == "ablation":
-        from sparsegen.bench import ablation
-
-        return ablation.run(seconds, cold, seed, say)
-    if name == "spine":
-        return run(spine(quick), seconds, cold, seed, say)
-    raise DeviceError(f"no suite {name!r}", hint=f"there are: {', '.join(SUITES)}")
-
-
-SUITES = ("spine", "overhead", "ablation")

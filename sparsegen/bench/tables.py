@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from sparsegen.bench import bitmap_tables, bitmaps, regret, regret_tables, stencils
+from sparsegen.bench import ablation, bitmap_tables, bitmaps, csr_tables, graphs, regret, regret_tables, stencils
 from sparsegen.bench.cells import Cells, Result, number, size
+from sparsegen.cost.devices import load_profile
 
 #: Suites that are measured in parts.
-PARTS: Final = {"stencil": stencils.PARTS, "bitmap": bitmaps.PARTS, "regret": regret.PARTS}
+PARTS: Final = {
+    "ablation": ablation.PARTS, "stencil": stencils.PARTS, "bitmap": bitmaps.PARTS, "regret": regret.PARTS,
+    "csr": graphs.PARTS,
+}  # fmt: skip
 
 
 def _targets(found: Result) -> Cells:
@@ -48,12 +52,14 @@ def _forms(found: Result) -> Cells:
     return cells
 
 
-def _ablation(found: Result) -> Cells:
-    from sparsegen.bench import ablation
-    from sparsegen.cost.devices import load_profile
+def _forms_of(part: str) -> Callable[[Result], Cells]:
+    """The ablation of one stencil, measured and by the model of the paper's device."""
 
-    models = {"model, A100": ablation.predicted(load_profile("a100"))}
-    return ablation.table(ablation.of_rows(found["rows"]), models)
+    def table(found: Result) -> Cells:
+        models = {"model, A100": ablation.predicted(part, load_profile("a100"))}
+        return ablation.table(part, ablation.of_result(found, part), models)
+
+    return table
 
 
 def _overhead(found: Result) -> Cells:
@@ -131,15 +137,17 @@ def _details(part: str) -> Callable[[Result], Cells]:
 #: suite -> view -> its table; the first is the one shown where none is named.
 VIEWS: Final[dict[str, dict[str, Callable[[Result], Cells]]]] = {
     "spine": {"targets": _targets, "forms": _forms},
-    "ablation": {"table": _ablation},
+    "ablation": {part: _forms_of(part) for part in ablation.PARTS},
     "overhead": {"table": _overhead},
     "stencil": {"goals": _goals, "shares": _shares, **{part: _details(part) for part in stencils.PARTS}},
     "bitmap": bitmap_tables.VIEWS,
+    "csr": csr_tables.VIEWS,
     "regret": regret_tables.VIEWS,
 }
 
 
 def parts_of(found: Result, view: str) -> list[str]:
     """The parts of a result that a view shows; none for a suite without parts."""
-    shown = {"goals": ("targets",), "shares": _SHARES, "picture": ("sweep", *regret.PARTS), "summary": regret.PARTS}
+    shown = {"goals": ("targets",), "shares": _SHARES, "picture": ("sweep", *regret.PARTS), "summary": regret.PARTS,
+             "graphs": graphs.PARTS}  # fmt: skip
     return [part for part in shown.get(view, (view,)) if part in found.get("parts", {})]

@@ -1,6 +1,6 @@
 """The command line: what the Python interface does, for files.  Nothing heavy is imported before a command runs.
 
-``options`` registers every command with its options; ``explain``, ``kernels`` and ``tools`` hold what they do;
+``options`` registers every command with its options; ``explain``, ``kernels``, ``programs``, ``tools`` hold the work;
 ``files`` loads the user's Python files.
 """
 

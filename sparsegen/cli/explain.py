@@ -14,7 +14,7 @@ from sparsegen.ir.errors import ArrayError, ScheduleError
 if TYPE_CHECKING:
     from sparsegen.dsl.stencil import Stencil
     from sparsegen.dsl.update import Update
-    from sparsegen.explain import Explanation
+    from sparsegen.explain.explanation import Explanation
     from sparsegen.products.product import Product
 
 _RULE = "-" * 100
@@ -42,12 +42,10 @@ def explain(args: Args) -> int:
 
 def _page(args: Args, what: Stencil | Update | Product, device: str) -> Explanation:
     """One page; of a product on a device that no sparse schedule runs on, that of the dense product."""
-    from sparsegen.products.product import Product
-
     try:
         return kernel(args, what, backend="auto", edge=10240, device=device).explain()
     except ScheduleError:
-        if not isinstance(what, Product) or args.schedule != "auto":
+        if what.ndim or args.schedule != "auto":
             raise
         dense = argparse.Namespace(**{**vars(args), "schedule": "dense"})
         return kernel(dense, what, backend="auto", edge=10240, device=device).explain()

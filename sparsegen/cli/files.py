@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from sparsegen.cli.common import Args
 from sparsegen.ir.errors import ArrayError, SparsegenError, StencilError
@@ -14,9 +16,7 @@ if TYPE_CHECKING:
     from sparsegen.dsl.stencil import Stencil
     from sparsegen.dsl.update import Update
     from sparsegen.kernel import Kernel
-    from sparsegen.products.kernel import SpmmKernel
     from sparsegen.products.product import Product
-    from sparsegen.updates.kernel import UpdateKernel
 
 
 def default_shape(edge: int, ndim: int) -> tuple[int, ...]:
@@ -24,20 +24,11 @@ def default_shape(edge: int, ndim: int) -> tuple[int, ...]:
     return (round(edge ** (2 / ndim)),) * ndim
 
 
-def stencils(where: str) -> dict[str, Stencil | Update | Product]:
-    """The stencils, updates and products that a Python file defines, by name, in its order.
-
-    ``FILE.py:NAME`` is one of them.  The file is run, but not as ``__main__``.  StencilError if it cannot be, or
-    defines none of that name.
-    """
+def execute(file: str) -> ModuleType:
+    """The module that a Python file is, run but not as ``__main__``; StencilError if it cannot be."""
     import importlib.machinery
     import importlib.util
 
-    from sparsegen.dsl.stencil import Stencil
-    from sparsegen.dsl.update import Update
-    from sparsegen.products.product import Product
-
-    file, _, name = where.partition(":") if not re.match(r"[A-Za-z]:[\\/]", where) else (where, "", "")
     path = Path(file).resolve()
     if not path.is_file():
         raise StencilError(f"there is no file {file}", hint="name a Python file, FILE.py or FILE.py:NAME")
@@ -55,7 +46,19 @@ def stencils(where: str) -> dict[str, Stencil | Update | Product]:
         raise StencilError(
             f"{file} cannot be run: {type(error).__name__}: {error}", hint=f"try python {file}; --debug shows where"
         ) from error
-    found = {n: v for n, v in vars(module).items() if isinstance(v, (Stencil, Update, Product))}
+    return module
+
+
+def stencils(where: str) -> dict[str, Stencil | Update | Product]:
+    """The stencils, updates and products that a Python file defines, by name, in its order.
+
+    ``FILE.py:NAME`` is one of them.  StencilError if the file cannot be run, or defines none of that name.
+    """
+    from sparsegen.compiler import described_by
+
+    file, _, name = where.partition(":") if not re.match(r"[A-Za-z]:[\\/]", where) else (where, "", "")
+    module = execute(file)
+    found = {n: v for n, v in vars(module).items() if described_by(v)}
     if name:
         if name not in found:
             raise StencilError(f"{file} defines no stencil {name!r}", hint=f"it defines: {', '.join(found) or 'none'}")
@@ -80,13 +83,12 @@ def one(where: str) -> Stencil | Update | Product:
 
 def kernel(
     args: Args, stencil: Stencil | Update | Product, *, backend: str, edge: int, device: str | None = None
-) -> Kernel | UpdateKernel | SpmmKernel:
+) -> Kernel:
     """The kernel that the options describe; ``edge`` is that of a square with as many cells where no shape is given."""
     import sparsegen as sg
-    from sparsegen.products.product import Product
 
     where = device or args.device
-    if isinstance(stencil, Product):
+    if stencil.ndim == 0:
         if args.shape:
             raise ArrayError("--shape is for stencils: W and n say a product's size", hint="leave --shape away")
         return sg.compile(stencil, device=where, backend=backend, schedule=args.schedule)
@@ -109,3 +111,25 @@ def save(out: str, data: bytes, option: str) -> None:
         Path(out).write_bytes(data)
     except OSError as error:
         raise ArrayError(f"cannot write {out}: {error.strerror}", hint=f"name another file for {option}") from error
+
+
+def load_array(file: str) -> Any:
+    """The array of an .npy file; ArrayError if it holds none, or several."""
+    import numpy as np
+
+    try:
+        found = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ArrayError(f"cannot read {file}: it holds no array", hint="write it with numpy.save") from error
+    if not isinstance(found, np.ndarray):
+        raise ArrayError(f"{file} holds several arrays", hint="write one with numpy.save")
+    return found
+
+
+def save_array(file: str, array: Any) -> None:
+    """To an .npy file; ArrayError if it cannot be written."""
+    import numpy as np
+
+    data = io.BytesIO()
+    np.save(data, array)
+    save(file, data.getvalue(), "--out")

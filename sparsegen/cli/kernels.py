@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import io
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from sparsegen.cli.common import FOUND, OK, SUITES, Args
-from sparsegen.cli.files import default_shape, kernel, one, save, stencils, write
+from sparsegen.cli.files import kernel, load_array, one, save_array, stencils, write
+from sparsegen.cli.programs import SUFFIX, run_program
 from sparsegen.ir.errors import ArrayError, DeviceError
-
-if TYPE_CHECKING:
-    from sparsegen.dsl.stencil import Stencil
-    from sparsegen.dsl.update import Update
-    from sparsegen.kernel import Kernel
-    from sparsegen.updates.kernel import UpdateKernel
 
 
 def gen(args: Args) -> int:
@@ -27,31 +21,6 @@ def gen(args: Args) -> int:
     return OK
 
 
-def _field(args: Args, stencil: Stencil | Update) -> Any:
-    """The input of ``run``: the .npy file, or random numbers of the shape; a dictionary for an update."""
-    import numpy as np
-
-    from sparsegen.dsl.update import Update
-    from sparsegen.ir.types import DTYPES
-
-    shape = args.shape or default_shape(512, stencil.ndim)
-    if isinstance(stencil, Update):
-        if args.input is not None:
-            raise ArrayError("--in is one field, but an update may take several", hint="leave it away, or use Python")
-        rng, dtype = np.random.default_rng(args.seed), DTYPES[stencil.dtype].numpy()
-        levels = {p.name: tuple(rng.random(shape).astype(dtype) for _ in range(p.levels)) for p in stencil.parameters}
-        return {name: found if len(found) > 1 else next(iter(found)) for name, found in levels.items()}
-    if args.input is None:
-        return np.random.default_rng(args.seed).random(shape).astype(DTYPES[stencil.dtype].numpy())
-    try:
-        found = np.load(args.input, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ArrayError(f"cannot read {args.input}: it holds no array", hint="write it with numpy.save") from error
-    if not isinstance(found, np.ndarray):
-        raise ArrayError(f"{args.input} holds several arrays", hint="write one with numpy.save")
-    return found
-
-
 def _stacked(result: Any) -> Any:
     """The array of a result; several (fields, levels) one after the other on a new first axis."""
     import numpy as np
@@ -63,31 +32,33 @@ def _stacked(result: Any) -> Any:
 
 
 def run(args: Args) -> int:
-    """Run a stencil on a field."""
+    """Run a stencil on a field, or a program in text form."""
     import time
 
     import numpy as np
 
-    from sparsegen.products.product import Product
-
+    if args.file.endswith(SUFFIX):
+        return run_program(args)
+    if args.array:
+        raise ArrayError("--array is for the roles of a program, FILE.sgir", hint="give a stencil's field with --in")
     stencil = one(args.file)
-    if isinstance(stencil, Product):
-        raise ArrayError("run is for stencils: a product needs its operands", hint="call its kernel from Python")
-    u = _field(args, stencil)
-    if args.input is not None:
-        args.shape = args.shape or u.shape
-    k = cast("Kernel | UpdateKernel", kernel(args, stencil, backend=args.backend, edge=512))
+    given = None if args.input is None else load_array(args.input)
+    if given is not None:
+        if len(getattr(stencil, "parameters", ())) > 1:
+            raise ArrayError("--in is one field, but an update may take several", hint="leave it away, or use Python")
+        args.shape = args.shape or given.shape
+    k = kernel(args, stencil, backend=args.backend, edge=512)
+    u = k.random(args.seed)
+    if given is not None:
+        u = dict.fromkeys(u, given)
     start = time.perf_counter()
-    out = k(**u) if isinstance(u, dict) else k(u)
+    out = k(**u)
     print(f"{k!r}\n{time.perf_counter() - start:.3g} s, host arrays in and out")
-    inputs = u.items() if isinstance(u, dict) else [("in", u)]
-    for name, a in (*inputs, ("out", out)):
+    for name, a in (*u.items(), ("out", out)):
         numbers = np.asarray(_stacked(a), np.float64)
         print(f"{name:<4} min {numbers.min():.6g}, mean {numbers.mean():.6g}, max {numbers.max():.6g}")
     if args.out:
-        file = io.BytesIO()
-        np.save(file, _stacked(out))
-        save(args.out, file.getvalue(), "--out")
+        save_array(args.out, _stacked(out))
         print(f"written to {args.out}")
     return OK
 

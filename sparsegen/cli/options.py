@@ -12,7 +12,8 @@ from sparsegen.calibrate.command import add_options as add_calibration
 from sparsegen.cli.common import LEVELS, PARTS, SUITES, Args
 from sparsegen.cli.explain import explain
 from sparsegen.cli.kernels import bench, check, gen, run
-from sparsegen.cli.tools import cache, devices, opt
+from sparsegen.cli.programs import opt
+from sparsegen.cli.tools import cache, devices
 
 
 def _shape(text: str) -> tuple[int, ...]:
@@ -70,12 +71,13 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--out", help="file to save it in")
     sub.add_argument("--export", metavar="FILE.cu", help="save a self-contained CUDA file with a C launcher instead")
 
-    sub = add("run", run, "run a stencil on a field")
+    sub = add("run", run, "run a stencil on a field, or a warp program in text form (FILE.sgir) on arrays of its roles")
     kernel(sub, 512)
     backend(sub)
     sub.add_argument("--in", dest="input", metavar="U.npy", help="the field of a stencil (default: random numbers)")
-    sub.add_argument("--out", metavar="OUT.npy", help="file for the result (several fields: stacked)")
-    sub.add_argument("--seed", type=int, default=0, help="of the random field")
+    sub.add_argument("--array", action="append", metavar="ROLE=A.npy", help="an array of a program; repeatable")
+    sub.add_argument("--out", metavar="OUT.npy", help="file for the result (several fields: stacked; ROLE=OUT.npy)")
+    sub.add_argument("--seed", type=int, default=0, help="of random arrays and of the emulator's order of warps")
 
     sub = add("check", check, "run the emulator's checkers; exit status 1 if they find an error")
     kernel(sub, 256)
@@ -85,10 +87,11 @@ def parser() -> argparse.ArgumentParser:
     backend(sub)
     sub.add_argument("--repeats", type=_count, default=10, help="of a file's stencil (default: 10)")
     sub.add_argument("--suite", choices=SUITES, help="measure a suite, on a GPU")
-    sub.add_argument("--part", action="append", choices=PARTS, help="of suites stencil, bitmap and regret; repeatable")
+    sub.add_argument("--part", action="append", choices=PARTS, help="of suites with parts; repeatable")
     sub.add_argument("--floor", action="append", metavar="'FILE.cu WORDS'", help="run this beside these suites")
     sub.add_argument("--out", metavar="FILE.json", help="file for a suite's result; other parts in it are kept")
     sub.add_argument("--quick", action="store_true", help="a suite's main rows only")
+    sub.add_argument("--graph", metavar="FILE.mtx", help="a graph for suite csr, besides the one that it makes")
     sub.add_argument("--problems", type=_count, help="of each part of suite regret (default: 28 and 12)")
     sub.add_argument("--seconds", type=float, default=0.1, help="of timed calls a row (default: 0.1)")
     sub.add_argument("--cold", action="store_true", help="read 256 MB before each timed call")
@@ -104,6 +107,7 @@ def parser() -> argparse.ArgumentParser:
     sub = add("opt", opt, "run passes on a program in text form")
     sub.add_argument("file", nargs="?", default="-", help=".sgir file (default: -, standard input)")
     sub.add_argument("-p", "--passes", default="", help='such as "direct{rows=8,cols=32},to-warp"')
+    sub.add_argument("--load", action="append", metavar="PASS.py", help="run a file that registers passes; repeatable")
     sub.add_argument("--out", help="file to save the program in")
     sub.add_argument("--list", action="store_true", help="name the passes")
     sub.add_argument("--timing", action="store_true", help="milliseconds of each pass, on standard error")

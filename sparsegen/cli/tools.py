@@ -1,13 +1,9 @@
-"""Commands that need no stencil: ``devices``, ``opt`` and ``cache``."""
+"""Commands that need no file: ``devices`` and ``cache``."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 from sparsegen.cli.common import OK, Args
-from sparsegen.cli.files import write
-from sparsegen.ir.errors import IRError, SparsegenError
+from sparsegen.ir.errors import SparsegenError
 
 
 def devices(args: Args) -> int:
@@ -40,35 +36,6 @@ def devices(args: Args) -> int:
         print(f"nvcc: {nvcc.version} ({nvcc.path}, found by {nvcc.tool.found_in})")
     except SparsegenError as error:
         print(f"nvcc: none ({error.message})")
-    return OK
-
-
-def opt(args: Args) -> int:
-    """Run passes on a program."""
-    import pkgutil
-    from importlib import import_module
-
-    from sparsegen.ir import passes
-    from sparsegen.ir.parse import parse_module
-    from sparsegen.ir.text import print_module
-
-    for found in pkgutil.iter_modules(passes.__path__, f"{passes.__name__}."):
-        import_module(found.name)
-    if args.list:
-        print("\n".join(sorted(passes.PASSES)))
-        return OK
-    if args.file == "-":
-        name, text = "<stdin>", sys.stdin.read()
-    else:
-        name = args.file
-        try:
-            text = Path(name).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise IRError(f"cannot read {name}: {error}", hint="name an .sgir file, or - for standard input") from error
-    manager = passes.Manager(passes.parse_pipeline(args.passes), verify_each=True)
-    write(print_module(manager.run(parse_module(text, file=name))), args.out)
-    if args.timing:
-        print(manager.report(), file=sys.stderr)
     return OK
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.search import order
-from sparsegen.cost.stencil import Cost, evaluate, fma_rate, misses, points
+from sparsegen.cost.stencil import evaluate, fma_rate, misses, points
 from sparsegen.cost.terms import REACH, STARTING
 from sparsegen.cost.total import GRAPH_SAVES, cheapest, total_time, whole_time
-from sparsegen.families import named
-from sparsegen.families.base import Geometry, keep
+from sparsegen.families.base import Geometry, family, keep, named
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry, legal, misfit
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import FAMILIES, RANGES, StencilSchedule
+from sparsegen.registry import families
+from sparsegen.schedule import StencilSchedule
 
 #: What a bound leaves to the rounding of floats.
 SLACK = 1 - 1e-9
@@ -35,15 +36,15 @@ class Floors:
     def multiply(self, s: StencilSchedule) -> float:
         """The launch and the multiply-adds of the weights that are not zero, on the CUDA cores of a full GPU."""
         fp, d = self.fp, self.device
-        if "mma" in FAMILIES[s.family] and s.mma != "none":
+        if s.rules.has("mma") and s.mma != "none":
             return 0.0
-        work = self._cells * points(fp, s.fuse) * (s.levels if s.levelled else 1)
+        work = self._cells * points(fp, s.fuse) * s.levels
         return self._start + SLACK * work / (fma_rate(fp, d) * d.sms * d.clock)
 
     def tensor(self, s: StencilSchedule, g: Geometry) -> float:
         """The launch and the mma of all tiles; nothing where the tile is chosen for the field, or mma has no cycles."""
         d = self.device
-        if named(s.family).filled is not keep or any(shape not in d.cpi for shape, _ in g.mmas):
+        if family(s).filled is not keep or any(shape not in d.cpi for shape, _ in g.mmas):
             return 0.0
         sizes = zip(self.shape[-2:], (g.rows, g.cols), strict=True)
         tiles = math.prod(-(-n // size) for n, size in sizes) * math.prod(self.shape[:-2])
@@ -89,13 +90,13 @@ def choose(
 
 def _space(fp: Footprint, limit: int) -> Iterator[tuple[tuple[int, int], StencilSchedule]]:
     """The candidates, those families first that do the most steps a pass; with their places in ``search.space``."""
-    places = {name: at for at, name in enumerate(FAMILIES) if fp.axes in named(name).AXES}
+    places = {name: at for at, name in enumerate(families("stencil")) if fp.axes in named(name).axes}
     for name in sorted(places, key=_most_steps, reverse=True):
         for n, s in enumerate(named(name).space(fp, limit)):
             yield (places[name], n), s
 
 
-def _most_steps(family: str) -> int:
+def _most_steps(name: str) -> int:
     """Steps of a family's longest pass."""
-    ranges = RANGES[""] | RANGES.get(family, {})
-    return ranges["fuse"][1] * (ranges["levels"][1] if "levels" in FAMILIES[family] else 1)
+    words = named(name).by_name
+    return math.prod(words[word].high or 1 for word in ("fuse", "levels") if word in words)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
+from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.stencil import Cost, evaluate
-from sparsegen.families import named, stencil2row
+from sparsegen.cost.stencil import evaluate
+from sparsegen.dsl.stencil import Stencil
+from sparsegen.families import stencil2row
+from sparsegen.families.base import named
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry, legal, misfit
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import FAMILIES, MAX_FUSE, StencilSchedule
-
-
-@dataclass(frozen=True)
-class Rejected:
-    """A schedule that cannot run there, and why."""
-
-    schedule: StencilSchedule
-    reason: str
+from sparsegen.options import Rejected
+from sparsegen.registry import families
+from sparsegen.rows import MAX_CELLS
+from sparsegen.schedule import StencilSchedule
+from sparsegen.shapes import MAX_FUSE
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ def space(fp: Footprint, limit: int = MAX_FUSE, ablation: bool = False) -> Itera
 
     With ``ablation`` also stencil2row with pad=off and transform=explicit.
     """
-    for name in FAMILIES:
-        if fp.axes in named(name).AXES:
+    for name in families("stencil"):
+        if fp.axes in named(name).axes:
             yield from stencil2row.space(fp, limit, ablation) if name == "stencil2row" else named(name).space(fp, limit)
 
 
@@ -94,3 +95,26 @@ def rank(
 def order(c: Cost) -> tuple[float, float]:
     """What costs are sorted by: seconds a step, then what would bind next; of equal ones the first comes first."""
     return round(c.time_per_step, 12), c.terms["l2"] + c.terms["exposed"]
+
+
+@cache
+def most_steps() -> int:
+    """The most time steps of a pass of any family."""
+    return max(
+        math.prod(family.by_name[word].high or 1 for word in ("fuse", "levels") if family.has(word))
+        for family in families("stencil").values()
+    )
+
+
+def ranked(stencil: Stencil, shape: tuple[int, ...], limit: int, profile: DeviceProfile, exact: bool) -> Ranking:
+    """All legal schedules of at most ``limit`` steps a pass, cheapest first, and the others with their reasons."""
+    fp, rejected, fitting = Footprint.of(stencil), list[Rejected](), list[StencilSchedule]()
+    for s in candidates(fp, profile, (MAX_CELLS,) * len(shape), limit, rejected):
+        reason = misfit(s, stencil.weights.shape, shape)
+        if reason is None and exact and s.widens:
+            reason = "nonfinite='exact': it may spread a NaN or Inf farther than the stencil"
+        if reason is None:
+            fitting.append(s)
+        else:
+            rejected.append(Rejected(s, reason))
+    return Ranking(rank(fp, profile, shape, schedules=fitting).costs, tuple(rejected))

@@ -17,11 +17,10 @@ imported.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import cache
-from types import SimpleNamespace
-from typing import Any
 
+from sparsegen.cost.cost import Cost, Law, steps_rate
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.terms import (
     APART,
@@ -44,8 +43,7 @@ from sparsegen.cost.terms import (
     WAITS,
     equations,
 )
-from sparsegen.families import family
-from sparsegen.families.base import Geometry, Num, rounds
+from sparsegen.families.base import Geometry, family, rounds
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry, legal, legalise, registers
 from sparsegen.schedule import StencilSchedule
@@ -54,58 +52,6 @@ from sparsegen.schedule import StencilSchedule
 SYSTEM, L1_LEAST = 1024, 28 << 10
 #: Sizes that an SM's shared memory can be set to, KiB (CUDA C++ Programming Guide, compute capabilities).
 CARVE = (0, 8, 16, 32, 64, 100, 132, 164, 196, 228)
-
-
-@dataclass(frozen=True)
-class Cost:
-    """The predicted cost of one launch.  ``terms`` are seconds; they overlap, so they do not add up to ``time``."""
-
-    schedule: StencilSchedule
-    device: str
-    shape: tuple[int, ...]
-    time: float
-    terms: dict[str, float]
-    steps_per_launch: int
-    binds: str
-    blocks_per_sm: int
-    #: the numbers behind the formula's symbols
-    values: dict[str, float] = field(repr=False)
-    footprint: Footprint = field(repr=False)
-    profile: DeviceProfile = field(repr=False)
-
-    @property
-    def time_per_step(self) -> float:
-        """Seconds per real time step."""
-        return self.time / self.steps_per_launch
-
-    @property
-    def rate(self) -> float:
-        """GS/s: points x real time steps a second, in 1e9."""
-        return math.prod(self.shape) / self.time_per_step / 1e9
-
-    @property
-    def formula(self) -> Num:
-        """``time`` as a sympy expression in schedule and grid symbols (SYMBOLS); device figures are numbers in it.
-
-        ``formula.xreplace(cost.substitution())`` is ``time``, by the same equations (so is ``subs``, in seconds).
-        """
-        import sympy
-
-        def lazy(function: Any) -> Any:  # else sympy tries for seconds to compare the arguments
-            return lambda *args: function(*map(sympy.sympify, args), evaluate=False)
-
-        v = {name: sympy.Symbol(name) if name in SYMBOLS else sympy.sympify(x) for name, x in self.values.items()}
-        return equations(self.schedule, SimpleNamespace(**v), lazy(sympy.Max), lazy(sympy.Min), lazy(sympy.ceiling))[0]
-
-    def substitution(self) -> dict[Num, Num]:
-        """The formula's symbols and their numbers."""
-        import sympy
-
-        return {sympy.Symbol(name): sympy.sympify(x) for name, x in self.values.items() if name in SYMBOLS}
-
-    def reasons(self) -> dict[str, str]:
-        """Why each term is there, one line each."""
-        return {name: REASONS[name] for name in self.terms}
 
 
 def cost(
@@ -128,17 +74,22 @@ def evaluate(
 ) -> Cost:  # fmt: skip
     """``cost`` for a schedule known to be legal, with its geometry at hand (what is ``auto`` is resolved)."""
     # blocks that stay are as many as surely fit; others come as long as there is room
-    held = registers(s, g, fp) if s.stages > 1 else family(s).used(s, g, fp)
+    held = registers(s, g, fp) if s.stages > 1 else family(s).registers_used(s, g, fp)
     b = blocks or blocks_per_sm(s, g, device, fp, held)
     full = family(s).filled(s, fp, shape, b * device.sms)
     if full != s:
         g = geometry(full, fp)
     values = _values(s, g, fp, shape, device, b, pitch or shape[-1])
-    time, terms = equations(s, SimpleNamespace(**values), max, min, math.ceil)
-    binds = max((n for n in terms if n not in ("exposed", "latency")), key=terms.__getitem__)
-    if terms["latency"] / b > terms[binds]:
-        binds = "latency"
-    return Cost(s, device.name, shape, time, terms, s.steps, binds, b, values, fp, device)
+    return LAW.evaluate(s, values, device, shape, fp, s.steps)
+
+
+def _waiting(terms: Mapping[str, float], values: Mapping[str, float]) -> str | None:
+    """``latency`` where a block's share of it is longer than any other term."""
+    others = (seconds for name, seconds in terms.items() if name not in LAW.beside)
+    return "latency" if terms["latency"] / values["b"] > max(others) else None
+
+
+LAW = Law(equations, SYMBOLS, REASONS, frozenset(("exposed", "latency")), steps_rate, binds=_waiting)
 
 
 def filled(
@@ -211,7 +162,7 @@ def touch(g: Geometry, shape: tuple[int, ...]) -> float:
 
 def _rim(s: StencilSchedule, g: Geometry, shape: tuple[int, ...], d: DeviceProfile, fp: Footprint) -> dict[str, float]:
     """The rim's launch: blocks, how many an SM has, and clocks of each."""
-    kind, radius, rim = fp.boundary, fp.radius, family(s).RIM
+    kind, radius, rim = fp.boundary, fp.radius, family(s).rim
     exact = s.fuse == 1 or fp.axes == 3 or (kind == "neumann" and fp.points == 4 * radius + 1)
     if kind == "periodic" or rim == "none" or (exact and rim != "all"):
         return {"rim_blocks": 0.0, "rim_b": 1.0, "rim_cycles": 0.0}
@@ -276,7 +227,7 @@ def _values(
         "rounds": rounds(window / g.threads),
         "border": border(s, g, shape, d, b),
         "touch": touch(g, shape),
-        "edge": EDGE if fp.boundary != "periodic" and family(s).RIM == "fused" else 0.0,
+        "edge": EDGE if fp.boundary != "periodic" and family(s).rim == "fused" else 0.0,
         "reach": g.reach,
         "static": STATIC,
         "l1_hold": 0.0 if fp.flat else L1_HOLD,

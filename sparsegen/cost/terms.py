@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparsegen.families import family
-from sparsegen.families.base import Num
+from sparsegen.cost.arithmetic import Arithmetic
+from sparsegen.families.base import Num, family
 from sparsegen.schedule import StencilSchedule
 
 #: One line of reason for every term.
@@ -78,7 +78,7 @@ SYMBOLS: dict[str, str] = {
     "warps": "warps a block",
     "strips": "fragments of M patches side by side in a warp's strip (patches)",
 }
-#: Threads and tile edge of a rim's blocks (ir/passes/rim.py).
+#: Threads and tile edge of a rim's blocks (ir/kernels/rim.py).
 RIM_THREADS, RIM_TILE = 128, 16
 #: Cells of a rim's tile where fields have one row, and its threads: one for each cell, halo included, up to 96 a side.
 RIM_ROW, RIM_ROW_THREADS = 64, 256
@@ -113,8 +113,9 @@ EDGE = 37.0
 RIM = 360.0
 
 
-def equations(s: StencilSchedule, v: Any, max_: Any, min_: Any, ceil_: Any) -> tuple[Num, dict[str, Num]]:
-    """Time and terms, in floats or in sympy according to ``v`` and the three functions."""
+def equations(s: StencilSchedule, v: Any, a: Arithmetic) -> tuple[Num, dict[str, Num]]:
+    """Time and terms of the values ``v``, be they floats or sympy's symbols, in their arithmetic."""
+    max_, min_, ceil_ = a.max, a.min, a.ceil
     stays = s.stages > 1  # a block keeps its place and takes tile after tile (stream: one wave or few)
     flat = s.levelled and v.ny == 1  # its rows are short: blocks come and go
     element, out = (v.R + v.reach) * v.W, v.R * v.C  # of a tile, with and without halo
@@ -164,7 +165,7 @@ def equations(s: StencilSchedule, v: Any, max_: Any, min_: Any, ceil_: Any) -> t
     fetch = (1 + (LOADED - 1) * v.miss) * v.lat_dram * work.turns * scale / ((v.stages - 1) * b) if stays else 0
     start = 0 if stays else v.apart * scale
     launches = 2 if s.transform == "explicit" else 1
-    transform = v.miss * grid * (1 + work.read) / v.bw_G if s.transform == "explicit" else 0
+    transform = v.miss * grid * (1 + work.made) / v.bw_G if s.transform == "explicit" else 0
     setup = work.setup / v.f if stays else 0
     edge = scale / b * v.border * v.edge * element / v.threads
     rim = v.rim_blocks and v.t_launch + ceil_(v.rim_blocks / (v.SMs * v.rim_b)) * v.rim_cycles / v.f

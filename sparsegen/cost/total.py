@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterable
 from functools import lru_cache
 
+from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.stencil import Cost, cost
+from sparsegen.cost.stencil import cost
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import split, with_steps
 from sparsegen.graphs import GRAPH_PASSES, GRAPH_SECONDS

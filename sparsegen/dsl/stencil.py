@@ -115,6 +115,11 @@ class Stencil:
         return self.weights.ndim
 
     @property
+    def extents(self) -> tuple[int, ...]:
+        """Cells on each axis that a step reads, the centre among them."""
+        return self.weights.shape
+
+    @property
     def radius(self) -> tuple[int, ...]:
         """Half the extent of each axis (cells): how far ``frozen`` reaches in, outer zero weights included."""
         return tuple(extent // 2 for extent in self.weights.shape)

@@ -4,10 +4,3 @@
 stencil's kernel; those of products and updates are made beside them.  ``sections`` turns a page into titled rows, which
 ``text`` and ``richly`` show; ``roofline`` has its numbers for ``picture``; ``beside`` compares devices.
 """
-
-from __future__ import annotations
-
-from sparsegen.explain.explanation import Explanation
-from sparsegen.explain.units import nbytes, seconds
-
-__all__ = ["Explanation", "nbytes", "seconds"]

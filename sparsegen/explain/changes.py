@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from sparsegen.compiler import grid
-from sparsegen.cost.search import rank, space
+from sparsegen.choose import Choice
+from sparsegen.cost.search import most_steps, rank, space
 from sparsegen.cost.total import cheapest, total_time
 from sparsegen.explain.page import Change
 from sparsegen.explain.parts import other_profiles
@@ -18,13 +18,15 @@ from sparsegen.explain.units import plural, size
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import legal, misfit
 from sparsegen.ir.errors import ScheduleError
+from sparsegen.options import Options
+from sparsegen.problems.stencil import StencilProblem
 from sparsegen.rows import MAX_CELLS
-from sparsegen.schedule import MAX_FUSE, StencilSchedule
+from sparsegen.schedule import StencilSchedule
+from sparsegen.shapes import MAX_FUSE
 
 if TYPE_CHECKING:
+    from sparsegen.cost.cost import Cost
     from sparsegen.cost.devices import DeviceProfile
-    from sparsegen.cost.search import Ranking
-    from sparsegen.cost.stencil import Cost
     from sparsegen.kernel import Kernel
 
 #: Figures of a device whose doubling is tried: key of the profile -> what it is in words.
@@ -41,15 +43,15 @@ _POOL = 24
 _GROWTHS = (2, 4, 16)
 
 
-def changes(kernel: Kernel, ranking: Ranking, cost: Cost, nonfinite: str) -> tuple[Change, ...]:
+def changes(kernel: Kernel, choice: Choice) -> tuple[Change, ...]:
     """All that was tried, whether it changes the choice or not."""
-    return tuple(_changes(kernel, ranking, cost, nonfinite))
+    return tuple(_changes(kernel, choice))
 
 
-def _changes(kernel: Kernel, ranking: Ranking, cost: Cost, nonfinite: str) -> Iterator[Change]:
-    fp, steps, profile = Footprint.of(kernel.stencil.gridded), kernel.steps, kernel.device
-    shape = grid(kernel.shape)
-    pool = _pool(ranking, cost)
+def _changes(kernel: Kernel, choice: Choice) -> Iterator[Change]:
+    problem: StencilProblem = kernel.problem  # type: ignore[assignment]
+    fp, shape, steps, profile = problem.footprint, problem.grid, kernel.steps, kernel.device
+    pool = _pool(choice.options, choice.cost)
 
     def best(device: DeviceProfile, shape: tuple[int, ...], schedules: list[StencilSchedule]) -> Cost:
         return cheapest(rank(fp, device, shape, schedules=schedules).costs, steps)
@@ -60,9 +62,10 @@ def _changes(kernel: Kernel, ranking: Ranking, cost: Cost, nonfinite: str) -> It
     for growth in _GROWTHS:
         larger = tuple(n * growth for n in kernel.shape)
         if math.prod(larger) <= MAX_CELLS:
-            yield _change("grid", f"a grid of {size(larger)}", best(profile, grid(larger), pool), steps, usual)
+            there = best(profile, replace(problem, shape=larger).grid, pool)
+            yield _change("grid", f"a grid of {size(larger)}", there, steps, usual)
     for device in other_profiles(profile).values():
-        schedules = list(_legal_there(fp, device, shape, steps, kernel, nonfinite))
+        schedules = list(_legal_there(problem, device, steps, choice.request.exact))
         if schedules:
             note = "costs only" if device.explain_only else ""
             yield _change("device", device.name, best(device, shape, schedules), steps, usual, note)
@@ -86,7 +89,7 @@ def _change(
     return Change(kind, what, str(there.schedule), time, there.rate, there.binds, other, note)
 
 
-def _pool(ranking: Ranking, cost: Cost) -> list[StencilSchedule]:
+def _pool(ranking: Options, cost: Cost) -> list[StencilSchedule]:
     """The chosen schedule, and of stencil2row, which has thousands, the best of each fusion and mma shape."""
     count: Counter[tuple[str, int, str]] = Counter()
     pool = [cost.schedule]
@@ -115,14 +118,10 @@ def _few(fp: Footprint, limit: int) -> tuple[StencilSchedule, ...]:
     )  # fmt: skip
 
 
-def _legal_there(
-    fp: Footprint, device: DeviceProfile, shape: tuple[int, ...], steps: int, kernel: Kernel, nonfinite: str
-) -> Iterator[StencilSchedule]:
-    from sparsegen.compiler import MAX_STEPS
-
-    extents = kernel.stencil.gridded.weights.shape
-    for s in _few(fp, min(steps, MAX_STEPS)):
-        if (nonfinite == "exact" and s.widens) or misfit(s, extents, shape):
+def _legal_there(problem: StencilProblem, device: DeviceProfile, steps: int, exact: bool) -> Iterator[StencilSchedule]:
+    fp, extents = problem.footprint, problem.stencil.weights.shape
+    for s in _few(fp, min(steps, most_steps())):
+        if (exact and s.widens) or misfit(s, extents, problem.grid):
             continue
         try:
             legal(s, fp, device)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from sparsegen.compiler import grid
-from sparsegen.cost.stencil import Cost, cost
+from sparsegen.cost.cost import Cost
+from sparsegen.cost.stencil import cost
 from sparsegen.explain.page import Alternative, Paper, Standing
 from sparsegen.explain.roofline import fastest_mma, fma_rate, mma_rate
 from sparsegen.explain.units import plural, seconds
@@ -15,7 +15,9 @@ from sparsegen.families.base import fused_k
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import misfit
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import MAX_FUSE, Schedule, StencilSchedule
+from sparsegen.problems.stencil import grid
+from sparsegen.schedule import StencilSchedule
+from sparsegen.shapes import MAX_FUSE
 
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
@@ -48,7 +50,7 @@ def forms(fp: Footprint, device: DeviceProfile, shape: tuple[int, ...], fuse: in
 
 
 def _line(words: str, fuse: int) -> StencilSchedule:
-    return Schedule.parse(f"stencil2row warps=8 stages=1 lut=off fuse={fuse} {words}")
+    return StencilSchedule.parse(f"stencil2row warps=8 stages=1 lut=off fuse={fuse} {words}")
 
 
 def fusion(fp: Footprint, device: DeviceProfile, shape: tuple[int, ...], steps: int) -> int | None:
@@ -151,5 +153,5 @@ def _beaten(kernel: Kernel, legal: Sequence[tuple[Alternative, Cost]], best: Sta
 
 
 def _costed(kernel: Kernel, line: str) -> Cost:
-    s: StencilSchedule = Schedule.parse(line)
+    s: StencilSchedule = StencilSchedule.parse(line)
     return cost(Footprint.of(kernel.stencil.gridded), grid(kernel.shape), s, kernel.device)

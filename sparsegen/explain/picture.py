@@ -15,8 +15,7 @@ from sparsegen.bench.picture import Scale, decades
 from sparsegen.explain.page import Page, Roof
 from sparsegen.explain.roofline import Dot
 from sparsegen.explain.units import seconds
-from sparsegen.products.schedule import FAMILIES as OF_PRODUCTS
-from sparsegen.schedule import FAMILIES
+from sparsegen.registry import families
 
 WIDTH, HEIGHT = 560, 380  #: of the axes, in pixels
 LEFT, TOP, RIGHT, BELOW = 66, 58, 24, 116
@@ -174,7 +173,7 @@ def _legend(page: Page, dots: Sequence[Dot], families: Sequence[str]) -> Iterato
 
 def colour(family: str) -> str:
     """The class of a family, the same in every picture."""
-    known = [*FAMILIES, *OF_PRODUCTS]
+    known = [*families("stencil"), *families("spmm")]
     return f"f{known.index(family) % len(COLOURS)}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from sparsegen.compiler import Choice, grid, ranked
+from sparsegen.choose import Choice
 from sparsegen.cost.total import cheapest, total_time
 from sparsegen.explain import parts
 from sparsegen.explain.changes import changes
@@ -20,22 +20,24 @@ from sparsegen.ir.boundary import describe
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.fuse import convolve
 from sparsegen.ir.separable import separate
-from sparsegen.schedule import FAMILIES, StencilSchedule
+from sparsegen.options import Options
+from sparsegen.registry import families
+from sparsegen.rows import ROW, VECTOR
+from sparsegen.schedule import StencilSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sparsegen.cost.search import Ranking
-    from sparsegen.cost.stencil import Cost
-    from sparsegen.execute import Plan
+    from sparsegen.cost.cost import Cost
     from sparsegen.kernel import Kernel
+    from sparsegen.plan import Plan
     from sparsegen.target import Target
 
 
 def explain(kernel: Kernel, choice: Choice, target: Target, plan: Plan) -> Explanation:
     """What ``Kernel.explain`` gives back."""
     cost, steps, profile = kernel.cost, kernel.steps, target.profile
-    ranking = ranked(kernel.stencil.gridded, grid(kernel.shape), steps, profile, choice.nonfinite)
+    ranking = choice.options
     call = total_time(cost, steps)
     measured = parts.measurement(kernel.measured, call)
     families, known = _families(ranking, cost, steps, choice.automatic)
@@ -54,7 +56,7 @@ def explain(kernel: Kernel, choice: Choice, target: Target, plan: Plan) -> Expla
         terms_of="one pass (they overlap; * binds)", terms=parts.terms(cost),
         legal=len(ranking.costs), families=families, absent=tuple(_absent(kernel, ranking, known)), others=(),
         refused=parts.refused((r.schedule.family, str(r.schedule), r.reason) for r in ranking.rejected),
-        changes=changes(kernel, ranking, cost, choice.nonfinite),
+        changes=changes(kernel, choice),
         paper=paper(kernel, families[0] if families else None),
         rest=tuple(_rest(kernel, plan)),
         roofline=roofline(
@@ -93,13 +95,13 @@ def _predicted(kernel: Kernel, cost: Cost, plan: Plan) -> Iterator[Fact]:
         f"{seconds(cost.time)} a pass of {plural(cost.steps_per_launch, 'step')}, {cost.rate:.1f} GS/s; "
         f"bound by {cost.binds}",
     )
-    if len(plan.parts) > 1 or plan.passes > 1:
-        passes = " + ".join(f"{n} of {plural(program.steps, 'step')}" for program, n in plan.parts)
+    if len(plan.programs) > 1 or plan.passes > 1:
+        passes = " + ".join(f"{n} of {plural(program.steps, 'step')}" for program, n in plan.programs)
         rows = ", most of them between padded rows, where one takes another time" if plan.padded else ""
         yield Fact("passes", f"{passes}; {seconds(total_time(cost, kernel.steps))} in all{rows}")
 
 
-def _families(ranking: Ranking, cost: Cost, steps: int, automatic: bool) -> tuple[tuple[Standing, ...], set[str]]:
+def _families(ranking: Options, cost: Cost, steps: int, automatic: bool) -> tuple[tuple[Standing, ...], set[str]]:
     """The best schedule of each family for so many steps, fastest first, and the families that have one."""
     mine = total_time(cost, steps)
     groups: dict[str, list[Cost]] = {}
@@ -131,9 +133,9 @@ def _verdict(c: Cost, chosen: Cost, ratio: float) -> str:
     )
 
 
-def _absent(kernel: Kernel, ranking: Ranking, known: set[str]) -> Iterator[Absent]:
+def _absent(kernel: Kernel, ranking: Options, known: set[str]) -> Iterator[Absent]:
     """The families with no legal schedule: by the most frequent reason, else by what refuses their plain line."""
-    for family in FAMILIES:
+    for family in families("stencil"):
         if family in known:
             continue
         own = parts.refused(
@@ -152,8 +154,6 @@ def _plain_refusal(kernel: Kernel, family: str) -> str:
 
 
 def _rest(kernel: Kernel, plan: Plan) -> Iterator[Fact]:
-    from sparsegen.rows import ROW, VECTOR
-
     space = plan.workspace_nbytes
     yield Fact("workspace", f"{nbytes(space)}{' (the second field of the time loop)' * ('field' in plan.workspaces)}")
     yield Fact(
@@ -181,7 +181,7 @@ def _dot(c: Cost) -> Dot:
 
 def _least(c: Cost) -> float:
     """Bytes of reading and writing the grid once."""
-    return 2.0 * math.prod(c.shape) * c.footprint.itemsize
+    return 2.0 * math.prod(c.shape) * int(c.footprint.itemsize)
 
 
 def _note(cost: Cost) -> str:

@@ -1,18 +1,24 @@
-"""What a schedule family is: the functions that each module of this package has, and what they speak in."""
+"""What a family of stencil schedules is, and what its functions speak in."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, cast
 
+from sparsegen.cost.devices import DeviceProfile
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import MMA, StencilSchedule
-
-if TYPE_CHECKING:
-    from sparsegen.cost.devices import DeviceProfile
+from sparsegen.ir.kernels.rim import Rim
+from sparsegen.ir.numbers.arithmetic import up as up
+from sparsegen.ir.passes.barriers import Barriers
+from sparsegen.ir.passes.fuse_time import FuseTime
+from sparsegen.ir.passes.manager import Pass
+from sparsegen.ir.passes.pipeline import Pipeline
+from sparsegen.registry import families
+from sparsegen.schedule import Schedule, StencilSchedule, Vocabulary, Word, integer, text
+from sparsegen.shapes import MAX_FUSE, MMA
 
 Num = Any  #: a float, or a sympy expression
 
@@ -89,65 +95,109 @@ class Work:
     through_l1: bool = True  #: whether loads wait in L1 for their lines
     waits: bool = True  #: whether a block waits for what it reads, beyond the latency that is counted
     queues: Num = 0  #: 1 if its loads come first and then, after a barrier, the rest; less if these blur
-
-
-class Family(Protocol):
-    """The interface of a family's module."""
-
-    #: What of a border that is not periodic a pass leaves to a rim: what time fusion gets wrong (``fused``), all that
-    #: a border reaches (``all``), or nothing (``none``).
-    RIM: str
-    #: Axes of the fields that it takes.
-    AXES: tuple[int, ...]
-
-    def geometry(self, s: StencilSchedule, fp: Footprint) -> Geometry:
-        """The numbers of a (legalised) schedule; ScheduleError if it has none."""
-        ...
-
-    def registers(self, s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
-        """Estimated 32-bit registers of a thread; the kernel is compiled with that bound, so never too low."""
-        ...
-
-    def used(self, s: StencilSchedule, g: Geometry, fp: Footprint) -> float:
-        """The registers that nvcc uses in the middle; those estimated where it is not known."""
-        ...
-
-    def check(self, s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
-        """ScheduleError for what only this family asks of a stencil and a device."""
-        ...
-
-    def filled(self, s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], slots: int) -> StencilSchedule:
-        """The schedule with what is ``auto`` chosen for a grid on a GPU that runs ``slots`` blocks at a time."""
-        ...
-
-    def space(self, fp: Footprint, limit: int) -> Iterator[StencilSchedule]:
-        """The schedules to try, legal or not, of at most ``limit`` time steps a pass."""
-        ...
-
-    def values(
-        self, s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, even: bool
-    ) -> dict[str, float]:
-        """Symbols of the formula that only this family has; ``even``: rows start at 16-byte boundaries."""
-        ...
-
-    def work(self, s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
-        """What a block does for a tile of ``out`` outputs and ``element`` inputs, in the formula's symbols ``v``."""
-        ...
-
-
-def up(n: int, to: int) -> int:
-    """``n`` rounded up to a multiple."""
-    return -(-n // to) * to
-
-
-def fused_k(k: int, fuse: int) -> int:
-    """Edge of the stencil that does ``fuse`` steps of one of edge ``k`` at once."""
-    return (k - 1) * fuse + 1
+    made: Num = 0  #: elements a grid point that a launch of its own makes of the field first
 
 
 def keep(s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], slots: int) -> StencilSchedule:
     """``filled`` of a family whose lines leave nothing to choose."""
     return s
+
+
+def agree(s: StencilSchedule) -> None:
+    """``contradictions`` of a family whose words fit together whatever they are."""
+
+
+@dataclass(frozen=True, eq=False)
+class StencilFamily(Vocabulary):
+    """A family of stencil schedules: its words, and the functions that say what they mean."""
+
+    name: str
+    words: tuple[Word, ...]
+    #: Axes of the fields that it takes; a field of one row has one.
+    axes: tuple[int, ...]
+    #: What of a border that is not periodic a pass leaves to a rim: what time fusion gets wrong (``fused``), all that
+    #: a border reaches (``all``), or nothing (``none``).
+    rim: str
+    #: The numbers of a (legalised) schedule; ScheduleError if it has none.
+    geometry: Callable[[StencilSchedule, Footprint], Geometry]
+    #: Estimated 32-bit registers of a thread; the kernel is compiled with that bound, so never too low.
+    registers: Callable[[StencilSchedule, Geometry, Footprint], int]
+    #: ScheduleError for what only this family asks of a stencil and a device.
+    check: Callable[[StencilSchedule, Geometry, Footprint, DeviceProfile], None]
+    #: The schedules to try, legal or not, of at most so many time steps a pass.
+    space: Callable[[Footprint, int], Iterator[StencilSchedule]]
+    #: Symbols of the formula that only this family has; the last argument: rows start at 16-byte boundaries.
+    values: Callable[[StencilSchedule, Geometry, Footprint, DeviceProfile, bool], dict[str, float]]
+    #: What a block does for a tile of outputs: the schedule, the formula's symbols, the elements read and written.
+    work: Callable[[StencilSchedule, Any, Num, Num], Work]
+    #: The passes from the op level to the tile level, for a device on which an SM has so many blocks.
+    passes: Callable[[StencilSchedule, Geometry, Footprint, DeviceProfile, int], list[Pass]]
+    #: The schedule with what is ``auto`` chosen for a grid on a GPU that runs so many blocks at a time.
+    filled: Callable[[StencilSchedule, Footprint, tuple[int, ...], int], StencilSchedule] = keep
+    #: The registers that nvcc is expected to use, where the estimate is an upper bound only.
+    used: Callable[[StencilSchedule, Geometry, Footprint], float] | None = None
+    #: ScheduleError where words contradict each other.
+    contradictions: Callable[[StencilSchedule], None] = agree
+    #: Whether a pass for the steps that are left over has no more levels than the schedule.
+    levels_bound: bool = False
+    op: str = "stencil"
+
+    def consistent(self, s: Schedule) -> None:
+        """ScheduleError where words contradict each other."""
+        self.contradictions(cast("StencilSchedule", s))
+
+    def registers_used(self, s: StencilSchedule, g: Geometry, fp: Footprint) -> float:
+        """The registers that nvcc is expected to use."""
+        return (self.used or self.registers)(s, g, fp)
+
+
+def named(name: str) -> StencilFamily:
+    """A family of stencil schedules by its name."""
+    return cast("StencilFamily", families("stencil")[name])
+
+
+def family(schedule: StencilSchedule) -> StencilFamily:
+    """The family of a schedule."""
+    return cast("StencilFamily", schedule.rules)
+
+
+def takers(axes: int) -> str:
+    """The families for fields of so many axes, for messages."""
+    return ", ".join(name for name in families("stencil") if axes in named(name).axes)
+
+
+# ------------------------------------------------------------------------------------------------ words
+def number(name: str, default: int, low: int, high: int) -> Word:
+    """A word whose value is a number of a range."""
+    return Word(name, integer, default, low, high)
+
+
+def mma_word(default: str, shapes: Iterable[str] = MMA) -> Word:
+    """The word for the mma shape."""
+    return Word("mma", text, default, choices=tuple(shapes))
+
+
+#: Words that several families have with the same range.
+FUSE, WARPS, STAGES = number("fuse", 1, 1, MAX_FUSE), number("warps", 8, 1, 32), number("stages", 1, 1, 4)
+
+
+def tile_passes(s: StencilSchedule, fp: Footprint, kernel: Pass, together: bool = False) -> list[Pass]:
+    """The passes of a family whose blocks work on tiles: what time fusion gets wrong is left to a rim.
+
+    ``together``: a tile that is not fetched ahead comes by asynchronous copies as well.
+    """
+    rim = "none" if fp.axes == 3 else "fused"  # rims are strips of a plane
+    return [FuseTime(s.fuse, rim=rim), kernel, Rim(), Pipeline(s.stages, asynchronous=together), Barriers()]
+
+
+def staying(s: StencilSchedule, device: DeviceProfile, per_sm: int) -> int:
+    """Blocks that stay and take one tile after the other; 0: each block has one tile."""
+    return per_sm * device.sms if s.stages > 1 else 0
+
+
+def fused_k(k: int, fuse: int) -> int:
+    """Edge of the stencil that does ``fuse`` steps of one of edge ``k`` at once."""
+    return (k - 1) * fuse + 1
 
 
 def check_mma(s: StencilSchedule, g: Geometry, shapes: Iterable[str], device: DeviceProfile, otherwise: str) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sparsegen.families.base import COPY_WAVES, Geometry, Num, Work, fused_k, up
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.families.base import COPY_WAVES, FUSE, Geometry, Num, StencilFamily, Work, fused_k, number
 from sparsegen.families.stream import chunk_rows
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import StencilSchedule
+from sparsegen.ir.kernels.column import Column
+from sparsegen.ir.numbers.column import Planes
+from sparsegen.ir.passes.barriers import Barriers
+from sparsegen.ir.passes.fuse_time import FuseTime
+from sparsegen.ir.passes.manager import Pass
+from sparsegen.registry import register
+from sparsegen.schedule import StencilSchedule, Word, integer
 
-if TYPE_CHECKING:
-    from sparsegen.cost.devices import DeviceProfile
-
-RIM, AXES = "none", (3,)
 #: Planes of a block where neither the schedule nor a field says how many.
 PLANES = 64
 #: Registers of a border's work for each word of a thread's cells, of stars and of all others, by kind of boundary.
@@ -43,37 +45,30 @@ CHAIN, CHAIN_MASK = 11.3, 1.1
 
 def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
     """A window of ``warps`` x ``lines`` rows and 32 lanes of 16 bytes; the halo of all levels lies inside it."""
-    piece, kk = 16 // fp.itemsize, fused_k(fp.k, s.fuse)
+    kk = fused_k(fp.k, s.fuse)
     r = kk // 2
-    size = s.warps * s.lines, 32 * piece
-    lead = s.levels * r, up(s.levels * r, 2 * piece)
-    rows, cols = size[0] - 2 * lead[0], size[1] - 2 * lead[1]
-    if min(rows, cols) <= 0 or r > min(s.lines, piece):
+    n = Planes(
+        radius=(r, r, r), levels=s.levels, nbytes=fp.itemsize, lines=s.lines, planes=s.planes or PLANES, warps=s.warps,
+        stages=s.stages, chained=chained(s, fp),
+    )  # fmt: skip
+    if min(n.step) <= 0 or r > min(s.lines, n.piece):
         raise ScheduleError(
-            f"levels={s.levels} of radius {r} leave nothing of {size[0]} rows and {size[1]} columns"
-            if min(rows, cols) <= 0
+            f"levels={s.levels} of radius {r} leave nothing of {n.size[0]} rows and {n.size[1]} columns"
+            if min(n.step) <= 0
             else f"radius {r} (fuse={s.fuse}) reaches beyond the neighbouring thread, which owns lines={s.lines} rows "
-            f"and {piece} columns",
+            f"and {n.piece} columns",
             hint="lower levels or fuse, or raise warps or lines; direct takes any radius",
         )
-    planes = s.planes or PLANES
-    delay = s.levels * r + (s.levels - 1) * lag(s, fp, r) + r
-    edges = 2 * max(1, r) * s.levels * s.warps * 2 * size[1]
     return Geometry(
-        kk, r, rows, cols, *size, s.threads, (s.stages * size[0] * size[1] + edges) * fp.itemsize, lead[1],
-        raw_tiles=s.stages, per_x=piece, per_y=s.lines, radius_y=r, width=size[1], words=fp.itemsize // 4,
-        planes=planes, halo_planes=planes + delay,
+        kk, r, *n.step, *n.size, s.threads, (n.ring + n.edges) * fp.itemsize, n.lead[1], raw_tiles=s.stages,
+        per_x=n.piece, per_y=s.lines, radius_y=r, width=n.size[1], words=fp.itemsize // 4, planes=n.tile[0],
+        halo_planes=n.turns,
     )  # fmt: skip
 
 
 def chained(s: StencilSchedule, fp: Footprint) -> bool:
     """Whether a level's plane is complete without its neighbours, so that the next level takes it at once: a star."""
     return fp.star and s.fuse == 1
-
-
-def lag(s: StencilSchedule, fp: Footprint, r: int) -> int:
-    """Planes from a level to the next."""
-    return r if chained(s, fp) else r + 1
 
 
 def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
@@ -84,9 +79,6 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     wide = fp.boundary != "periodic" and g.radius > 1 and not star
     chosen = WIDE[g.words - 1] * max(0, cells * s.levels - 8) if wide else 0.0
     return held + spare + int(cells * BORDER[fp.boundary][not star] + chosen)
-
-
-used = registers
 
 
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
@@ -105,7 +97,7 @@ def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile)
         raise ScheduleError(
             f"{s.family} reaches {g.radius} cells across a border that is "
             + ("mirrored; it can reach one" if fp.reflected else "not periodic by fused steps"),
-            hint="set fuse=1" if fp.radius == 1 else "choose direct",
+            hint="set fuse=1" if s.fuse > 1 and (fp.radius == 1 or not fp.reflected) else "choose direct",
         )
 
 
@@ -115,7 +107,7 @@ def filled(s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], slots: int
         return s
     g = geometry(s, fp)
     across = -(-shape[1] // g.rows) * -(-shape[2] // g.cols)
-    return replace(s, planes=chunk_rows(shape[0], across, slots, g.halo_planes - g.planes))
+    return s.but(planes=chunk_rows(shape[0], across, slots, g.halo_planes - g.planes))
 
 
 def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:
@@ -161,3 +153,21 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     }
     wait = turns * (v.lat_barrier + v.chain * v.lat_shared) + v.lat_dram
     return Work((use,), wait, element, element / out, turns=turns)
+
+
+def passes(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, per_sm: int) -> list[Pass]:
+    """A column a block, which holds every border at every level."""
+    kernel = Column(s.lines, g.planes, s.warps, s.stages, per_sm)
+    return [FuseTime(s.fuse, s.levels, rim="none"), kernel, Barriers()]
+
+
+FAMILY = register(StencilFamily(
+    name="column",
+    words=(
+        FUSE, number("levels", 4, 1, 8), number("lines", 3, 1, 8), Word("planes", integer, auto=True),
+        number("warps", 12, 1, 32), number("stages", 4, 2, 8),
+    ),
+    axes=(3,), rim="none", geometry=geometry, registers=registers, check=check, space=space, values=values,
+    work=work, passes=passes,
+    filled=filled,
+))  # fmt: skip

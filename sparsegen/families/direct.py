@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sparsegen.families.base import Geometry, Num, Work, fused_k, keep
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.families.base import FUSE, Geometry, Num, StencilFamily, Work, fused_k, tile_passes
 from sparsegen.footprint import Footprint
-from sparsegen.schedule import MAX_FUSE, StencilSchedule
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.ir.kernels.direct import Direct
+from sparsegen.ir.passes.manager import Pass
+from sparsegen.registry import register
+from sparsegen.schedule import StencilSchedule, Word, pair
+from sparsegen.shapes import MAX_FUSE
 
-if TYPE_CHECKING:
-    from sparsegen.cost.devices import DeviceProfile
-
-RIM, AXES = "fused", (1, 2, 3)
 #: Warp instructions of 32 outputs: a point, a row of points (its address), and what a row of them costs more where a
 #: block meets a border.  Counters of 20 generated kernels on one H200 (nvcc 13), within 15 %.
 POINT, ROW, EDGE_ROW = 2.4, 7.6, 11.2
@@ -22,7 +24,6 @@ WARP = 14.0
 ILP = 0.65
 #: Wavefronts of the L1 that the unaligned loads of a point take over those of aligned ones; the same counters.
 UNALIGNED = 1.15
-filled = keep
 
 
 def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
@@ -38,9 +39,6 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     """All loads of a point at once, until ptxas gives in; no bound.  Of 165 kernels (nvcc 13, sm_90)."""
     a_point, across = 1.85 if fp.itemsize == 8 else 1.0, 6 * (fp.boundary in ("dirichlet", "frozen") and fp.axes == 3)
     return min(110, 14 + int(a_point * fp.fused_points(s.fuse))) + across
-
-
-used = registers
 
 
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
@@ -79,3 +77,23 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     near = v.lat_l2 + (v.lat_dram - v.lat_l2) / v.planes  # planes are read again
     wait = near * v.rounds + WARP * v.threads / 32
     return Work((use,), wait, element, through_l1=False)
+
+
+def passes(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, per_sm: int) -> list[Pass]:
+    """A thread an output."""
+    return tile_passes(s, fp, Direct(s.block[1], s.block[0]))
+
+
+def contradictions(s: StencilSchedule) -> None:
+    """A block has no more threads than a GPU takes."""
+    if s.threads > 1024:
+        raise ScheduleError(f"{s.threads} threads in a block; a GPU takes 1024", hint="make block= smaller")
+
+
+FAMILY = register(StencilFamily(
+    name="direct",
+    words=(Word("block", pair, (32, 8)), FUSE),
+    axes=(1, 2, 3), rim="fused", geometry=geometry, registers=registers, check=check, space=space, values=values,
+    work=work, passes=passes,
+    contradictions=contradictions,
+))  # fmt: skip

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.base import (
     COPY_WAVES,
+    STAGES,
     Geometry,
     Num,
+    StencilFamily,
     Work,
     check_mma,
     fused_k,
-    keep,
     mma_values,
+    mma_word,
     narrowing,
+    number,
+    staying,
+    tile_passes,
     up,
 )
-from sparsegen.families.stencil2row import conflict_free
 from sparsegen.footprint import MAX_RANK, Footprint
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import MMA, StencilSchedule
+from sparsegen.ir.kernels.lowrank import LowRank
+from sparsegen.ir.numbers.lowrank import Blocks
+from sparsegen.ir.passes.manager import Pass
+from sparsegen.registry import register
+from sparsegen.schedule import StencilSchedule, Word, pair
+from sparsegen.shapes import MMA
 
-if TYPE_CHECKING:
-    from sparsegen.cost.devices import DeviceProfile
-
-RIM, AXES = "fused", (2,)
-filled = keep
-#: Elements of a memory sector, which windows start at (ir/passes/lowrank.py).
-SECTOR = 4
 #: Registers for addresses and what is under way, by mma shape; more for each further term, whose products overlap, for
 #: a ring, and for each slice of the window beyond so many.  Fitted to nvcc 13 on sm_90 so that nothing spills.
 REGISTERS = {"f64.m8n8k4": 36, "f64.m16n8k4": 36, "f64.m16n8k8": 60, "f64.m16n8k16": 84}
@@ -46,7 +49,6 @@ MULTIPLY, COPY, STORE, EDGE = 2.0, 20.0, 15.7, 73.0
 
 def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
     """The tile's window in shared memory; a warp makes M rows of ``tiles_per_warp`` column blocks of 8."""
-    assert s.tile is not None
     if s.fuse > len(fp.ranks):
         had = f", of fuse={len(fp.ranks)} rank {fp.ranks[-1]}" if fp.ranks else ""
         raise ScheduleError(
@@ -56,37 +58,30 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
         )
     (rows, cols), kk, rank = s.tile, fused_k(fp.k, s.fuse), fp.ranks[s.fuse - 1]
     m, _, k_f, _ = MMA[s.mma]
-    radius, blocks = kk // 2, cols // 8 * (rows // m) // s.warps
-    before = up(radius, SECTOR)
-    width = up(before + cols + radius, 2)
-    pitch = conflict_free(width)
-    across = up(8 + kk - 1, 4) // 4  # slices of the second product
-    window = blocks + up(kk - 1, 8) // 8  # column blocks of a warp's window
+    radius, n = kk // 2, numbers(s, kk)
     mmas: dict[str, int] = {}
-    for slices, times in ((depth(s, kk), window), (2, across // 2 * blocks), (1, across % 2 * blocks)):
-        for shape, n in narrowing(s.mma, slices):
-            mmas[shape] = mmas.get(shape, 0) + s.warps * rank * times * n
+    for slices, times in ((n.depth, n.window), (2, n.across // 2 * n.blocks), (1, n.across % 2 * n.blocks)):
+        for shape, count in narrowing(s.mma, slices):
+            mmas[shape] = mmas.get(shape, 0) + s.warps * rank * times * count
     return Geometry(
         kk, radius, rows, cols, rows + kk - 1, cols + kk - 1, s.threads,
-        s.stages * (rows + kk - 1) * pitch * fp.itemsize, before, pitch, s.stages, m=m, k_f=k_f,
-        products=blocks * s.warps, tiles_per_warp=blocks, fragments=2 * rank * across, width=width,
-        mmas=tuple((shape, n) for shape, n in mmas.items() if n),
+        s.stages * n.size * fp.itemsize, n.before, n.pitch, s.stages, m=m, k_f=k_f, products=n.blocks * s.warps,
+        tiles_per_warp=n.blocks, fragments=2 * rank * n.across, width=n.width,
+        mmas=tuple((shape, count) for shape, count in mmas.items() if count),
     )  # fmt: skip
 
 
-def depth(s: StencilSchedule, k: int) -> int:
-    """Slices of four rows of the first product."""
-    return up(MMA[s.mma][0] + k - 1, 4) // 4
+def numbers(s: StencilSchedule, k: int) -> Blocks:
+    """The tile's numbers, for weights of edge ``k``."""
+    assert s.tile is not None
+    return Blocks(radius=(k // 2, k // 2), rows=s.tile[0], cols=s.tile[1], m=MMA[s.mma][0], warps=s.warps)
 
 
 def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     """Factors, sums, a column block of the window, and what the terms have under way."""
-    sums, slices = g.tiles_per_warp * g.m // 4, depth(s, g.k)
+    sums, slices = g.tiles_per_warp * g.m // 4, numbers(s, g.k).depth
     more = TERM * (fp.ranks[s.fuse - 1] - 1) + (RING if s.stages > 1 else 0) + FAR * max(0, slices - DEEP)
     return REGISTERS[s.mma] + more + 2 * (g.fragments + sums + slices)
-
-
-used = registers
 
 
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
@@ -123,7 +118,7 @@ def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile
         "narrow": 0.0 if even else NARROW,
         "static": STATIC,
         "ilp": ILP,
-        "operand": 32 * window * depth(s, g.k),
+        "operand": 32 * window * numbers(s, g.k).depth,
     }
 
 
@@ -144,3 +139,34 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     wait = narrow if stays else narrow + v.lat_l2  # DRAM's latency is in the time that a block waits for the memory
     setup = v.lat_dram + table * v.item / v.bw_L2 if stays else 0
     return Work((use,), wait + v.lat_barrier + v.lat_shared, element, setup=setup, through_l1=False)
+
+
+def passes(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, per_sm: int) -> list[Pass]:
+    """A tile in shared memory a block; its copies are all under way together."""
+    rows, cols = s.tile
+    kernel = LowRank(rows, cols, s.mma, s.warps, MAX_RANK, staying(s, device, per_sm), per_sm)
+    return tile_passes(s, fp, kernel, together=True)
+
+
+def contradictions(s: StencilSchedule) -> None:
+    """The tile makes strips of whole fragments, each for as many warps."""
+    (rows, cols), m = s.tile, MMA[s.mma][0]
+    strips = rows // m
+    if not strips or rows % m or s.warps % strips or cols * strips % (8 * s.warps):
+        raise ScheduleError(
+            f"tile={rows}x{cols} does not make strips of {m} rows and whole blocks of 8 columns for warps={s.warps}",
+            hint=f"rows in multiples of {m}, warps a multiple of rows/{m}, and columns a multiple of "
+            f"8·warps·{m}/rows, as in tile=64x64 warps=4",
+        )
+
+
+FAMILY = register(StencilFamily(
+    name="lowrank",
+    words=(
+        mma_word("f64.m16n8k4"), number("fuse", 1, 1, 12), Word("tile", pair, (64, 64)), number("warps", 4, 1, 32),
+        STAGES,
+    ),
+    axes=(2,), rim="fused", geometry=geometry, registers=registers, check=check, space=space, values=values,
+    work=work, passes=passes,
+    contradictions=contradictions,
+))  # fmt: skip

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.base import (
     COPY_WAVES,
     MAX_REGISTERS,
     Geometry,
     Num,
+    StencilFamily,
     Work,
     check_mma,
     fused_k,
     mma_values,
+    mma_word,
     narrowing,
+    number,
     up,
 )
 from sparsegen.families.stream import ROWS, chunk_rows
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import MMA, StencilSchedule
+from sparsegen.ir.kernels.patches import Patches
+from sparsegen.ir.kernels.rim import Rim
+from sparsegen.ir.numbers.patches import PATCH, Groups
+from sparsegen.ir.passes.barriers import Barriers
+from sparsegen.ir.passes.fuse_time import FuseTime
+from sparsegen.ir.passes.manager import Pass
+from sparsegen.registry import register
+from sparsegen.schedule import StencilSchedule, Word, integer
+from sparsegen.shapes import MAX_FUSE, MMA
 
-if TYPE_CHECKING:
-    from sparsegen.cost.devices import DeviceProfile
-
-RIM, AXES = "all", (2,)
-#: Rows and columns of a patch of outputs, a row of an mma (ir/passes/patches.py); and how far a level reaches at most.
-PATCH, FARTHEST = (2, 4), 3
+#: How far a level reaches at most.
+FARTHEST = 3
 #: Fragments of unfinished sums that only just fit.
 CROWDED = 12
 #: The mma that are used: the narrowest, which every GPU with f64 tensor cores has, and the widest.
@@ -46,23 +53,17 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
     kk = fused_k(fp.k, s.fuse)
     r, levels, rows = kk // 2, s.levels, s.rows or ROWS
     m, _, k_f, _ = MMA[s.mma]
-    columns = s.strips * m * PATCH[1]
-    step = (columns - 2 * r * (levels - 1)) // 4 * 4
-    if step <= 0:
+    n = Groups(radius=(r, r), levels=levels, m=m, strips=s.strips, rows=rows, warps=s.warps, stages=s.stages)
+    if n.step <= 0:
         raise ScheduleError(
-            f"levels={levels} of radius {r} leave nothing of a strip of {columns} columns",
+            f"levels={levels} of radius {r} leave nothing of a strip of {n.columns} columns",
             hint="take fewer levels, a lower fuse, or more strips",
         )
-    lead = up(r * levels, 2)
-    width = up(lead - r * levels + columns + 2 * r, 2)
-    pitch = width + 2 if r % 2 and width % 4 == 0 else width  # free of bank conflicts
-    smem = s.warps * (s.stages + levels - 1) * PATCH[0] * pitch * fp.itemsize  # rings, and one group between levels
-    delay = r * levels + levels - 1  # turns until the first outputs; each level runs one turn behind the one before
-    slices, touched = r + 2, r + 1
-    sums = s.warps * (rows // PATCH[0] + delay) * levels * s.strips * touched
+    smem = (n.ring + n.between) * fp.itemsize
+    slices, sums = n.window.slices, s.warps * n.turns * levels * s.strips * n.touched
     return Geometry(
-        kk, r, rows, s.warps * step, rows + PATCH[0] * delay, s.warps * width, s.threads, smem, lead, pitch, s.stages,
-        m=m, k_f=k_f, depth=4 * slices, fragments=slices * touched, radius_y=r, width=width,
+        kk, r, *n.tile, rows + PATCH[0] * n.delay, s.warps * n.width, s.threads, smem, n.lead, n.pitch, s.stages,
+        m=m, k_f=k_f, depth=4 * slices, fragments=n.fragments, radius_y=r, width=n.width,
         mmas=tuple((name, count * sums) for name, count in narrowing(s.mma, slices)),
     )  # fmt: skip
 
@@ -82,9 +83,6 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     if strips <= 2 and strips * levels * r == CROWDED:
         return MAX_REGISTERS
     return 4 + 4 * levels + 4 * g.fragments + 2 * strips * (1 + 3 * (slices + levels * touched))
-
-
-used = registers
 
 
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
@@ -112,7 +110,7 @@ def filled(s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], slots: int
     if s.rows is not None:
         return s
     g = geometry(s, fp)
-    return replace(s, rows=up(chunk_rows(shape[-2], -(-shape[-1] // g.cols), slots, g.reach), PATCH[0]))
+    return s.but(rows=up(chunk_rows(shape[-2], -(-shape[-1] // g.cols), slots, g.reach), PATCH[0]))
 
 
 def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:
@@ -153,3 +151,22 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     setup = v.lat_dram + v.fragments * v.threads * v.item / v.bw_L2
     wait = turns * v.lat_shared + v.lat_dram
     return Work((use,), wait, element, (v.R + v.reach) / v.R, setup, turns)
+
+
+def passes(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, per_sm: int) -> list[Pass]:
+    """A strip a warp; what a border reaches is left to a rim."""
+    kernel = Patches(s.mma, s.strips, g.rows, s.warps, s.stages, per_sm)
+    return [FuseTime(s.fuse, s.levels, rim="all"), kernel, Rim(), Barriers()]
+
+
+FAMILY = register(StencilFamily(
+    name="patches",
+    words=(
+        mma_word("f64.m16n8k16"), number("fuse", 2, 1, MAX_FUSE), number("levels", 3, 1, 8), number("strips", 2, 1, 4),
+        Word("rows", integer, auto=True), number("warps", 4, 1, 8), number("stages", 6, 2, 8),
+    ),
+    axes=(2,), rim="all", geometry=geometry, registers=registers, check=check, space=space, values=values,
+    work=work, passes=passes,
+    filled=filled,
+    levels_bound=True,  # a narrower sum does not make room for more
+))  # fmt: skip

@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sparsegen.cost.conflicts import fragment_degree, store_degree
+from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.base import (
     ALIGN,
+    FUSE,
+    STAGES,
+    WARPS,
     Geometry,
     Num,
+    StencilFamily,
     Work,
     check_mma,
     fused_k,
-    keep,
     mma_values,
+    mma_word,
     narrowing,
     rounds,
+    staying,
+    tile_passes,
     up,
 )
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.heavy import HELD, heavy
-from sparsegen.schedule import MAX_FUSE, MMA, StencilSchedule
+from sparsegen.ir.kernels.stencil2row import Stencil2Row
+from sparsegen.ir.numbers.stencil2row import Matrices
+from sparsegen.ir.passes.manager import Pass
+from sparsegen.registry import register
+from sparsegen.schedule import StencilSchedule, Word, pair, switch, text
+from sparsegen.shapes import MAX_FUSE, MMA
 
-if TYPE_CHECKING:
-    from sparsegen.cost.devices import DeviceProfile
-
-RIM, AXES = "fused", (1, 2, 3)
 #: Of 402 kernels with stages=1 (nvcc 13, sm_90), the median.
 USED = {"f64.m8n8k4": 0.65, "f64.m16n8k4": 0.79, "f64.m16n8k8": 0.79, "f64.m16n8k16": 0.63, "none": 0.77}
-filled = keep
 #: Most doubles of weights that a lane may hold: half of the 255 registers a thread can have (two registers a double).
 MAX_FRAGMENT_DOUBLES = 64
 #: A lookup table packs two offsets of 16 bits in a word.
@@ -60,41 +67,29 @@ FAR = 2.3
 BRANCH = 250.0
 
 
-def conflict_free(needed: int) -> int:
-    """Smallest row stride ≥ needed (in doubles) that is ≡ 4 or 12 (mod 16): no conflicts in 8 × 4 f64 fragments."""
-    return needed + (4 - needed) % 8
-
-
 def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
     """A and B: ``groups`` rows each of ``k`` columns a window row, ``stride_ab`` apart; on three axes of each plane."""
-    assert s.tile is not None
     rows, cols = s.tile
     itemsize, kk = fp.itemsize, fused_k(fp.k, s.fuse)
     radius, ky = kk // 2, 1 if fp.flat else kk
-    hr, hc = rows + ky - 1, cols + kk - 1
     m, _, k_f, _ = MMA[s.mma]
-    groups = cols // (kk + 1)
-    n_tiles, depth = up(kk + 1, 8) // 8, up(ky * kk, 4)
-    needed = kk * (rows - 1) + depth  # the last product reads this far; >= kk * hr
-    stride = conflict_free(needed) if s.pad else needed
-    slices, products = 2 * depth // 4, rows * groups // m
+    n = Matrices(k=kk, height=ky, rows=rows, cols=cols, m=m, pad=s.pad)
+    slices = 2 * n.depth // 4
     of_planes = plane_points(fp, s.fuse)
     large = heavy(of_planes, ky * kk)
     planes = sum(large)
-    before, raw_tiles = up(radius, 2), s.stages - 1
-    pitch = up(before + cols + radius, 2)
-    smem = up(2 * groups * stride + 1, 2) * itemsize
+    raw_tiles, smem = s.stages - 1, n.size * itemsize
     for _ in range(planes if raw_tiles else 0):
-        smem = up(smem, ALIGN) + raw_tiles * hr * pitch * itemsize
+        smem = up(smem, ALIGN) + raw_tiles * n.window[0] * n.width * itemsize
     runs = [] if s.mma == "none" else narrowing(s.mma, slices)
-    mmas = [(name, n * n_tiles * products * planes) for name, n in runs]
-    small = sum(n for n, is_large in zip(of_planes, large, strict=True) if not is_large)
-    held = slices * n_tiles * planes <= HELD and not small
+    mmas = [(name, count * n.blocks * n.products * planes) for name, count in runs]
+    small = sum(points for points, is_large in zip(of_planes, large, strict=True) if not is_large)
+    held = slices * n.blocks * planes <= HELD and not small
     return Geometry(
-        kk, radius, rows, cols, hr, hc, s.threads, 0 if s.transform == "explicit" else smem, before, pitch, raw_tiles,
-        m=m, k_f=k_f, groups=groups, n_tiles=n_tiles, depth=depth, stride_ab=stride, offset_b=groups * stride,
-        offset_dirty=2 * groups * stride, products=products, tiles_per_warp=products // s.warps,
-        fragments=0 if s.mma == "none" else slices * n_tiles * (planes if held else 1), halo_planes=planes,
+        kk, radius, rows, cols, *n.window, s.threads, 0 if s.transform == "explicit" else smem, n.before, n.width,
+        raw_tiles, m=m, k_f=k_f, groups=n.groups, n_tiles=n.blocks, depth=n.depth, stride_ab=n.stride,
+        offset_b=n.a_size, offset_dirty=2 * n.a_size, products=n.products, tiles_per_warp=n.products // s.warps,
+        fragments=0 if s.mma == "none" else slices * n.blocks * (planes if held else 1), halo_planes=planes,
         points=small, mmas=tuple(mmas),
     )  # fmt: skip
 
@@ -134,11 +129,6 @@ def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile)
     if s.mma != "none" and fp.dtype != "f64":
         raise ScheduleError(
             f"mma={s.mma} multiplies f64, the stencil is {fp.dtype}", hint="set mma=none, or choose tiled or direct"
-        )
-    if s.transform == "explicit" and fp.axes == 3:
-        raise ScheduleError(
-            "transform=explicit makes the matrices of one plane, the stencil has several",
-            hint="set transform=implicit",
         )
     if s.lut and g.offset_dirty >= LUT_OFFSETS:
         raise ScheduleError(
@@ -232,8 +222,9 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     products = out / (v.M * (v.k + 1))
     operand = 2 * v.D * v.M * products * v.H  # elements of A and B that are read
     window = (v.R + v.reach) * (v.C + v.k - 1) * v.H
-    read = 2 * v.k / (v.k + 1) if explicit else 1
-    loaded = read * v.C * (v.R + v.reach) if explicit else window
+    made = 2 * v.k / (v.k + 1) if explicit else 0  # A and B of a plane are made once, all planes of weights read them
+    read = made * v.H + (1 if v.small else 0) if explicit else 1
+    loaded = made * v.H * v.C * (v.R + v.reach) if explicit else window
     stores = loaded if explicit else 2 * window * v.d_store
     traffic = stores + (0 if explicit else RAW * window) + (window * 8 / v.item if s.lut else 0)
     copies = element / v.vector / 32 * COPY if stays else 0
@@ -246,7 +237,7 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
         fma, far, weights = operand * v.N, FAR if explicit else 1, WEIGHTS / v.held
         use = {"fma": fma / v.fma_rate, "shared": (FMA_WAVES * (1 + weights) * far * fma + out) * v.item / v.bw_S,
                "issue": (FMA * (1 + weights) * fma / 32 + v.threads / 32 * PLANE * v.H) / v.sub}  # fmt: skip
-        return Work((fill, use, *points(v, out)), wait + barriers, loaded, read)
+        return Work((fill, use, *points(v, out)), wait + barriers, loaded, read, made=made)
     table = v.fragments * v.threads
     use = {
         "tensor": v.q_mma / v.sub,
@@ -257,7 +248,7 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
         fill["shared"] += table * v.item / v.bw_S
         wait += v.lat_l2
     setup = v.lat_dram + table * v.item / v.bw_L2 if stays else 0
-    return Work((fill, use, *points(v, out)), wait + barriers, loaded, read, setup)
+    return Work((fill, use, *points(v, out)), wait + barriers, loaded, read, setup, made=made)
 
 
 def points(v: Any, out: Num) -> tuple[dict[str, Num], ...]:
@@ -266,3 +257,39 @@ def points(v: Any, out: Num) -> tuple[dict[str, Num], ...]:
         return ()
     n = out * v.small
     return ({"fma": n / v.fma_rate, "shared": 3 * n * v.item / v.bw_S, "issue": SMALL * n / 32 / v.sub},)
+
+
+def passes(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, per_sm: int) -> list[Pass]:
+    """The two matrices of a tile, and their products."""
+    rows, cols = s.tile
+    kernel = Stencil2Row(
+        rows, cols, "fma" if s.mma == "none" else s.mma, s.warps, s.stages, s.lut, s.dirty, s.pad,
+        s.transform == "explicit", staying(s, device, per_sm), per_sm,
+    )  # fmt: skip
+    return tile_passes(s, fp, kernel)
+
+
+def contradictions(s: StencilSchedule) -> None:
+    """Matrices that a launch of their own makes are not fetched ahead; a tile has rows and columns."""
+    if s.transform == "explicit" and s.stages > 1:
+        raise ScheduleError(
+            f"transform=explicit contradicts stages={s.stages}", hint="set stages=1, or transform=implicit"
+        )
+    if s.tile is not None and min(s.tile) < 1:
+        raise ScheduleError(
+            f"tile={s.tile[0]}x{s.tile[1]} is empty", hint="write two positive sizes, such as tile=32x64"
+        )
+
+
+FAMILY = register(StencilFamily(
+    name="stencil2row",
+    words=(
+        mma_word("f64.m8n8k4"), FUSE, Word("tile", pair, auto=True), WARPS, STAGES, Word("lut", switch, True),
+        Word("dirty", switch, True), Word("pad", switch, True),
+        Word("transform", text, "implicit", choices=("implicit", "explicit")),
+    ),
+    axes=(1, 2, 3), rim="fused", geometry=geometry, registers=registers, check=check, space=space, values=values,
+    work=work, passes=passes,
+    used=used,
+    contradictions=contradictions,
+))  # fmt: skip

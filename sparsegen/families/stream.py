@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sparsegen.cost.terms import ILP
-from sparsegen.families.base import Geometry, Num, Work, fused_k, up
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.terms import ILP, RIM_ROW, RIM_ROW_THREADS
+from sparsegen.families.base import Geometry, Num, StencilFamily, Work, fused_k, number, up
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import StencilSchedule
+from sparsegen.ir.kernels.rim import Rim
+from sparsegen.ir.kernels.stream import Stream
+from sparsegen.ir.numbers.stream import Strips
+from sparsegen.ir.passes.barriers import Barriers
+from sparsegen.ir.passes.fuse_time import FuseTime
+from sparsegen.ir.passes.manager import Pass
+from sparsegen.registry import register
+from sparsegen.schedule import StencilSchedule, Word, integer
 
-if TYPE_CHECKING:
-    from sparsegen.cost.devices import DeviceProfile
-
-RIM, AXES = "all", (1, 2)
+#: Columns that a lane may own: whole 16-byte pieces, and few enough for its registers.
+LANE_COLUMNS = (2, 4, 6, 8, 16)
 #: Rows of a block where neither the schedule nor a field says how many.
 ROWS = 512
 #: Warp instructions of a row (its index, the ring's slot, wait and commit, two syncs, two guards), of a piece that is
@@ -27,24 +32,23 @@ TURN, PIECE, OWN, SHUFFLE = 34.6, 3.4, 10.5, 0.76
 def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
     """Strips of 32 * cols columns, a warp each; rows come through the warp's ring, levels stay in registers."""
     kk, itemsize = fused_k(fp.k, s.fuse), fp.itemsize
-    ry = 0 if fp.flat else kk // 2
-    piece, width, rows = 16 // itemsize, 32 * s.cols, s.rows or ROWS
-    lead = up(s.levels * (kk // 2), piece)
-    step = width - 2 * lead
-    if step <= 0 or kk // 2 > s.cols or s.cols % piece:
+    rows, ry = s.rows or ROWS, 0 if fp.flat else kk // 2
+    n = Strips(
+        radius=(ry, kk // 2), levels=s.levels, nbytes=itemsize, per_lane=s.cols, rows=rows, warps=s.warps,
+        stages=s.stages,
+    )  # fmt: skip
+    if n.step <= 0 or kk // 2 > s.cols or s.cols % n.piece:
         raise ScheduleError(
-            f"cols={s.cols} columns a lane must be a multiple of {piece} (16 bytes)" if s.cols % piece
+            f"cols={s.cols} columns a lane must be a multiple of {n.piece} (16 bytes)" if s.cols % n.piece
             else f"radius {kk // 2} (fuse={s.fuse}) reaches beyond the neighbouring lane, which owns cols={s.cols}"
             if kk // 2 > s.cols
-            else f"levels={s.levels} of radius {kk // 2} leave nothing of a strip of {width} columns",
-            hint=f"set cols={up(s.cols, piece)}" if s.cols % piece
+            else f"levels={s.levels} of radius {kk // 2} leave nothing of a strip of {n.width} columns",
+            hint=f"set cols={up(s.cols, n.piece)}" if s.cols % n.piece
             else "take more columns a lane, or lower levels or fuse",
         )  # fmt: skip
-    slot = width + width // (8 * piece) * piece  # a piece left out after every eight, against bank conflicts
-    reach = 2 * s.levels * ry
     return Geometry(
-        kk, kk // 2, rows, s.warps * step, rows + reach, s.warps * width, s.threads,
-        s.warps * s.stages * slot * itemsize, lead, slot, s.stages, s.cols, radius_y=ry, width=width,
+        kk, kk // 2, *n.tile, n.turns, s.warps * n.width, s.threads, n.ring * itemsize, n.lead, n.slot, s.stages,
+        s.cols, radius_y=ry, width=n.width,
         words=max(1, itemsize // 4),
     )  # fmt: skip
 
@@ -80,9 +84,6 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     return max(64, max(box, star) if fp.full is None else box if fp.full else star)
 
 
-used = registers
-
-
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
     """Geometry refuses what does not fit a strip; nothing else is asked."""
 
@@ -92,7 +93,7 @@ def filled(s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], slots: int
     if s.rows is not None:
         return s
     g = geometry(s, fp)
-    return replace(s, rows=chunk_rows(shape[-2], -(-shape[-1] // g.cols), slots, g.reach))
+    return s.but(rows=chunk_rows(shape[-2], -(-shape[-1] // g.cols), slots, g.reach))
 
 
 #: Levels and fusions of stream that are tried where the weights have one row only: nothing of a level stays there.
@@ -142,3 +143,23 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     row = v.through / 2 * v.lat_shared + v.plain * v.lat_dram  # it is read; results cross the lanes on their way out
     wait = rows * row + v.lat_dram
     return Work((use,), wait, element, rows / v.R, turns=rows)
+
+
+def passes(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, per_sm: int) -> list[Pass]:
+    """A strip a warp; what a border reaches is left to a rim."""
+    kernel = Stream(s.cols, g.rows, s.warps, s.stages, s.unroll, per_sm)
+    rim = Rim(1, RIM_ROW, RIM_ROW_THREADS) if fp.flat else Rim()
+    return [FuseTime(s.fuse, s.levels, rim="all"), kernel, rim, Barriers()]
+
+
+FAMILY = register(StencilFamily(
+    name="stream",
+    words=(
+        number("fuse", 1, 1, 8), number("levels", 4, 1, 32), Word("cols", integer, 4, choices=LANE_COLUMNS),
+        Word("rows", integer, auto=True), number("warps", 2, 1, 8), number("stages", 8, 2, 8),
+        number("unroll", 1, 1, 2),
+    ),
+    axes=(1, 2), rim="all", geometry=geometry, registers=registers, check=check, space=space, values=values,
+    work=work, passes=passes,
+    filled=filled,
+))  # fmt: skip

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sparsegen.families.base import COPY_WAVES, MAX_REGISTERS, Geometry, Num, Work, fused_k, keep, up
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.families.base import (
+    COPY_WAVES,
+    FUSE,
+    MAX_REGISTERS,
+    STAGES,
+    WARPS,
+    Geometry,
+    Num,
+    StencilFamily,
+    Work,
+    fused_k,
+    staying,
+    tile_passes,
+)
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import MAX_FUSE, StencilSchedule
+from sparsegen.ir.kernels.tiled import Tiled
+from sparsegen.ir.numbers.tiled import Tile, threads
+from sparsegen.ir.passes.manager import Pass
+from sparsegen.registry import register
+from sparsegen.schedule import StencilSchedule, Word, pair
+from sparsegen.shapes import MAX_FUSE
 
-if TYPE_CHECKING:
-    from sparsegen.cost.devices import DeviceProfile
-
-RIM, AXES = "fused", (1, 2)
 #: How much of the queueing of blocks is left where all copies of a tile are under way together; fitted.
 TOGETHER = 0.25
-filled = keep
 #: Warp instructions: of 32 copies, a load from shared memory, a warp's tile, and of 32 elements of a tile that meets a
 #: border.  Counters of 45 generated kernels on one H200 (nvcc 13), within 6 %.
 COPY, LOAD, TILE, EDGE = 10.8, 1.63, 88.0, 21.5
@@ -25,18 +39,16 @@ COPY, LOAD, TILE, EDGE = 10.8, 1.63, 88.0, 21.5
 
 def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
     """The tile's window in shared memory, its rows at multiples of 16 bytes; wide ones begin at a sector (32 bytes)."""
-    assert s.tile is not None
     rows, cols = s.tile
     kk = fused_k(fp.k, s.fuse)
     radius = kk // 2
-    hr, hc = rows if fp.flat else rows + kk - 1, cols + kk - 1
-    quantum = 16 // fp.itemsize
-    before = up(radius, quantum * (2 if radius > 1 else 1))
-    pitch = up(before + cols + radius, quantum)
-    ty, _, per_x = threads(s, rows, cols, fp.itemsize)
+    n = Tile(radius=(0 if fp.flat else radius, radius), nbytes=fp.itemsize, rows=rows, cols=cols)
+    shape = threads(rows, cols, s.warps, fp.itemsize)
+    assert shape  # others are refused when the schedule is made
+    ty, _, per_x = shape
     return Geometry(
-        kk, radius, rows, cols, hr, hc, s.threads, s.stages * hr * pitch * fp.itemsize, before, pitch, s.stages,
-        per_x, rows // ty,
+        kk, radius, rows, cols, n.height, cols + kk - 1, s.threads, s.stages * n.height * n.width * fp.itemsize,
+        n.before, n.width, s.stages, per_x, rows // ty,
     )  # fmt: skip
 
 
@@ -46,15 +58,6 @@ def at_once(s: StencilSchedule, g: Geometry, device: DeviceProfile) -> bool:
     Wide halos gain by it (49 points: 490 against 700 us on the H200), a halo of one cell does not (448 against 414).
     """
     return s.stages == 1 and g.radius > 1 and device.compute_capability >= (8, 0)
-
-
-def threads(s: StencilSchedule, rows: int, cols: int, itemsize: int) -> tuple[int, int, int]:
-    """(thread rows, thread columns, adjacent outputs a thread): the widest pieces that the tile's shape allows."""
-    for per_x in (n for n in (4, 2, 1) if n * itemsize <= 16):
-        strips, rest = divmod(cols, 32 * per_x)
-        if not rest and s.warps % strips == 0 and rows % (s.warps // strips) == 0:
-            return s.warps // strips, 32 * strips, per_x
-    raise ScheduleError(f"tile={rows}x{cols} cannot be shared out among warps={s.warps}")  # refused when it was made
 
 
 def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
@@ -140,3 +143,32 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
         (fill, use), wait + near, element, through_l1=not v.together, waits=not v.together,
         queues=0 if stays else TOGETHER if v.together else 1,
     )  # fmt: skip
+
+
+def passes(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, per_sm: int) -> list[Pass]:
+    """A tile in shared memory a block."""
+    rows, cols = s.tile
+    kernel = Tiled(rows, cols, s.warps, staying(s, device, per_sm), per_sm)
+    return tile_passes(s, fp, kernel, at_once(s, g, device))
+
+
+def contradictions(s: StencilSchedule) -> None:
+    """The tile can be shared out among the warps."""
+    rows, cols = s.tile
+    strips = cols // 32
+    if cols % 32 or s.warps % strips or rows % (s.warps // strips):
+        raise ScheduleError(
+            f"tile={rows}x{cols} cannot be shared out among warps={s.warps}",
+            hint="columns in multiples of 32, warps a multiple of columns/32, and rows a multiple of "
+            "warps/(columns/32), as in tile=32x64 warps=8",
+        )
+
+
+FAMILY = register(StencilFamily(
+    name="tiled",
+    words=(FUSE, Word("tile", pair, (32, 64)), WARPS, STAGES),
+    axes=(1, 2), rim="fused", geometry=geometry, registers=registers, check=check, space=space, values=values,
+    work=work, passes=passes,
+    used=used,
+    contradictions=contradictions,
+))  # fmt: skip

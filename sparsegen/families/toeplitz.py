@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sparsegen.families.base import COPY_WAVES, Geometry, Num, Work, check_mma, fused_k, keep, mma_values, up
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.terms import RIM_ROW, RIM_ROW_THREADS
+from sparsegen.families.base import (
+    COPY_WAVES,
+    Geometry,
+    Num,
+    StencilFamily,
+    Work,
+    check_mma,
+    fused_k,
+    mma_values,
+    mma_word,
+    number,
+    staying,
+)
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import MMA, RANGES, StencilSchedule
+from sparsegen.ir.kernels.rim import Rim
+from sparsegen.ir.kernels.toeplitz import Toeplitz
+from sparsegen.ir.numbers.toeplitz import SEGMENT, Runs
+from sparsegen.ir.passes.barriers import Barriers
+from sparsegen.ir.passes.fuse_time import FuseTime
+from sparsegen.ir.passes.manager import Pass
+from sparsegen.ir.passes.pipeline import Pipeline
+from sparsegen.registry import register
+from sparsegen.schedule import StencilSchedule, Word, integer
+from sparsegen.shapes import MMA
 
-if TYPE_CHECKING:
-    from sparsegen.cost.devices import DeviceProfile
-
-RIM, AXES = "all", (1,)
-filled = keep
-#: Outputs of a product in a run, and elements left out after each run (ir/passes/toeplitz.py).
-SEGMENT, PAD = 8, 4
+#: Windows of a run: runs of whole 128 bytes, whose sums fit a lane's registers.  Sixteen took 533 us for 32 steps on
+#: one H200 where eight take 441.
+PRODUCTS = (4, 8)
+#: Most time steps that are fused.
+MOST_FUSED = 64
 #: Time of the memory for blocks that stay, over that for blocks of one tile each (tests/cost/measured.py).
 STATIC = 1.08
 #: Independent instructions of a warp that overlap: few, a run's products wait for each other; fitted.
@@ -39,16 +60,11 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
     """Runs of ``products`` windows, one run a fragment row; ``n_tiles`` groups of 8 columns make a window."""
     kk = fused_k(fp.k, s.fuse)
     m, _, k_f, _ = MMA[s.mma]
-    radius, run = kk // 2, SEGMENT * s.products
-    lead = up(radius, 2)
-    bands = up(lead + SEGMENT + radius, SEGMENT) // SEGMENT
-    cols = s.warps * m * run
-    width = cols + SEGMENT * (bands - 1)
-    slot = up(width + (width - 1) // run * PAD, 2)
+    n = Runs(radius=kk // 2, m=m, products=s.products, warps=s.warps)
     return Geometry(
-        kk, radius, 1, cols, 1, width, s.threads, s.stages * slot * fp.itemsize, lead, width, s.stages,
-        m=m, k_f=k_f, n_tiles=bands, products=s.products * s.warps, tiles_per_warp=s.products, fragments=2 * bands,
-        mmas=((s.mma, s.warps * s.products * bands * SEGMENT // k_f),),
+        kk, kk // 2, 1, n.cols, 1, n.width, s.threads, s.stages * n.slot * fp.itemsize, n.lead, n.width, s.stages,
+        m=m, k_f=k_f, n_tiles=n.bands, products=s.products * s.warps, tiles_per_warp=s.products, fragments=2 * n.bands,
+        mmas=((s.mma, s.warps * s.products * n.bands * SEGMENT // k_f),),
     )  # fmt: skip
 
 
@@ -58,9 +74,6 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     sums = g.m // 2 * min(s.products, g.n_tiles)
     need = base + 2 * g.fragments + sums + more * max(0, s.products - few)
     return max(need, least_many if s.products > few else least)
-
-
-used = registers
 
 
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
@@ -76,7 +89,7 @@ def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile)
 def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:
     """Every mma shape; fusions whose windows are whole groups of 8 columns."""
     for mma in REGISTERS:
-        for fuse in range(1, min(limit, RANGES["toeplitz"]["fuse"][1]) + 1):
+        for fuse in range(1, min(limit, MOST_FUSED) + 1):
             if fp.radius * fuse % 4 and fuse < limit:
                 continue
             for products, warps, stages in ((p, w, n) for p in (4, 8) for w in (1, 4) for n in (2, 3)):
@@ -114,3 +127,21 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     }
     setup = v.lat_dram + table * v.item / v.bw_L2
     return Work((use,), v.together + v.lat_shared, element, setup=setup, share=min(1, s.warps / v.sub))
+
+
+def passes(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, per_sm: int) -> list[Pass]:
+    """Runs of windows; what a border reaches is left to a rim."""
+    kernel = Toeplitz(s.mma, s.products, s.warps, staying(s, device, per_sm), per_sm)
+    rim = Rim(1, RIM_ROW, RIM_ROW_THREADS)
+    return [FuseTime(s.fuse, rim="all"), kernel, rim, Pipeline(s.stages), Barriers()]
+
+
+FAMILY = register(StencilFamily(
+    name="toeplitz",
+    words=(
+        mma_word("f64.m8n8k4"), number("fuse", 1, 1, MOST_FUSED), Word("products", integer, 4, choices=PRODUCTS),
+        number("warps", 1, 1, 8), number("stages", 2, 2, 4),
+    ),
+    axes=(1,), rim="all", geometry=geometry, registers=registers, check=check, space=space, values=values,
+    work=work, passes=passes,
+))  # fmt: skip

@@ -1,11 +1,13 @@
-"""Sparse formats of unstructured 16-bit weights: ``sparse`` encodes, ``load`` reads what ``W.save`` wrote."""
+"""Sparse formats: ``sparse`` encodes, ``load`` reads what ``W.save`` wrote, ``register`` adds a format."""
 
 from __future__ import annotations
 
 from sparsegen.formats.bitmap import Bitmap
-from sparsegen.formats.encode import FORMATS, sparse
-from sparsegen.formats.file import load
+from sparsegen.formats.csr import Csr
+from sparsegen.formats.encode import load, sparse
+from sparsegen.formats.format import Format
 from sparsegen.formats.matrix import SparseMatrix
-from sparsegen.formats.tca_bme import TcaBme
+from sparsegen.formats.registry import FORMATS, register
+from sparsegen.formats.stats import Stats
 
-__all__ = ["FORMATS", "Bitmap", "SparseMatrix", "TcaBme", "load", "sparse"]
+__all__ = ["FORMATS", "Bitmap", "Csr", "Format", "SparseMatrix", "Stats", "load", "register", "sparse"]

@@ -1,96 +1,166 @@
-"""``sparse``: a matrix in a sparse format, from a dense array or from scipy's sparse matrices."""
+"""``sparse``: a matrix in a sparse format, from a dense array or a sparse one; ``load``: from a file."""
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from sparsegen.arrays import describe
-from sparsegen.callsite import user_loc
-from sparsegen.formats.bitmap import Bitmap
+from sparsegen.callsite import located, user_loc
+from sparsegen.formats import file
+from sparsegen.formats.axes import Compressed, Mask
+from sparsegen.formats.csr import Csr
+from sparsegen.formats.format import Format
 from sparsegen.formats.library import NUMPY, library_of
-from sparsegen.formats.matrix import SparseMatrix
-from sparsegen.formats.tca_bme import TcaBme
+from sparsegen.formats.matrix import KINDS, SparseMatrix
+from sparsegen.formats.registry import Maker, found
 from sparsegen.ir.errors import ArrayError, FormatError
-from sparsegen.ir.types import DType, bf16, f16
-
-FORMATS: Final[dict[str, type[SparseMatrix]]] = {c.format: c for c in (Bitmap, TcaBme)}
-_KINDS: Final = {"f16": f16, "bf16": bf16}
 
 
-def sparse(w: Any, format: str = "bitmap", *, dtype: str | None = None) -> SparseMatrix:
-    """Encode a matrix [M, K] of f16 or bf16, where it is: NumPy, CuPy and torch arrays stay in their library.
+def sparse(w: Any, format: str = "bitmap", *, dtype: str | None = None, **options: int) -> SparseMatrix:
+    """Encode a matrix [M, K], where it is: NumPy, CuPy and torch arrays stay in their library.
 
-    ``format``: ``"bitmap"`` (what kernels read), ``"tca_bme"`` (the paper's), or ``"auto"``: bitmap, and a product may
-    take the dense matrix where the cost model has that as the faster one.
+    ``format``: ``"bitmap"`` (f16, bf16: what kernels read), ``"tca_bme"`` (the paper's), ``"csr"`` (also f32), or
+    ``"auto"``: bitmap, and a product may take the dense matrix where the cost model has that as the faster one.
+    ``options``: those of a format that was registered with some.
 
-    ``w`` may be a ``scipy.sparse`` matrix too; scipy has no 16-bit numbers, so then ``dtype`` ("f16" or "bf16") must be
-    given, and values are rounded to it. Otherwise nothing is ever converted.
+    ``w`` may be a ``scipy.sparse`` matrix too; scipy has no 16-bit numbers, so then ``dtype`` ("f16", "bf16", or "f32"
+    for csr) may be given, and values are rounded to it. Or a torch tensor of layout ``sparse_csr``.  Otherwise nothing
+    is ever converted; ``dtype="i4"`` takes int8 from -8 to 7.
 
     Raises ArrayError (what ``w`` is) or FormatError (an unknown format, a matrix that the format cannot hold).
     """
-    from sparsegen.compiler import located  # which knows products, which know formats
-
     with located(user_loc()):
-        made = _encoded(w, Bitmap.format if format == "auto" else format, dtype)
+        made = _encoded(w, found("bitmap" if format == "auto" else format), dtype, options)
     made.auto = format == "auto"
     return made
 
 
-def _encoded(w: Any, format: str, dtype: str | None) -> SparseMatrix:
-    if not isinstance(format, str) or format not in FORMATS:
-        raise FormatError(f"there is no sparse format {format!r}", hint=f"use one of {', '.join(FORMATS)}, or auto")
-    kind = None if dtype is None else _KINDS.get(dtype)
-    if dtype is not None and kind is None:
-        raise FormatError(f"weights of dtype {dtype!r} cannot be encoded", hint="use 'f16' or 'bf16'")
+def _encoded(w: Any, maker: Maker, dtype: str | None, options: dict[str, Any]) -> SparseMatrix:
+    if dtype is not None:
+        maker.spec(dtype, options)
     scipy_sparse: Any = sys.modules.get("scipy.sparse")
+    torch: Any = sys.modules.get("torch")
     if scipy_sparse is not None and scipy_sparse.issparse(w):
-        bits, kind = _from_scipy(w, kind)
-        return FORMATS[format].encode(NUMPY, bits, kind)
+        rows = _from_scipy(w, maker, dtype)
+    elif torch is not None and isinstance(w, torch.Tensor) and w.layout == torch.sparse_csr:
+        rows = _from_torch(w, maker, dtype)
+    else:
+        return _from_dense(w, maker, dtype, options)
+    if maker.matrix is Csr:
+        return rows
+    spec = maker.spec(rows.dtype, options)
+    _check_shape(rows.shape, spec)
+    with rows.library.active():
+        return maker.matrix.encode(spec, rows.library, rows.spec.decode(rows.library, rows.arrays, rows.shape))
+
+
+def _dtype(have: Any, maker: Maker, dtype: str | None) -> str:
+    """The name of the dtype of an array of NumPy's dtype ``have``; ArrayError if the format does not take it."""
+    wanted = maker.dtypes if dtype is None else (dtype,)
+    for name in wanted:
+        if have == (np.int8 if name == "i4" else KINDS[name].numpy()):
+            return name
+    raise ArrayError(
+        f"w has dtype {have}, weights are encoded in {' or '.join(wanted)}",
+        hint="convert it: w.astype(np.float16), w.astype(ml_dtypes.bfloat16), w.half() or w.bfloat16() in torch"
+        f"{', or w.astype(np.float32), w.float()' if 'f32' in wanted else ''}; nothing is cast",
+    )
+
+
+def _from_dense(w: Any, maker: Maker, dtype: str | None, options: dict[str, Any]) -> SparseMatrix:
     view = describe(w)
     layout = view.layout
     if layout.problem is not None:
         raise ArrayError(f"w is {layout.problem[0]}", hint=layout.problem[1])
-    found = next((k for k in _KINDS.values() if k.numpy() == layout.dtype), None)
-    if found is None or (kind is not None and kind is not found):
-        wanted = " or ".join(_KINDS) if kind is None else kind.name
+    spec = maker.spec(_dtype(layout.dtype, maker, dtype), options)
+    if len(layout.shape) != 2:
         raise ArrayError(
-            f"w has dtype {layout.dtype}, weights are encoded in {wanted}",
-            hint="convert it: w.astype(np.float16), w.astype(ml_dtypes.bfloat16), w.half() or w.bfloat16() in torch; "
-            "nothing is cast",
+            f"w has {len(layout.shape)} axes (shape {layout.shape})", hint="pass a matrix [M, K]: w.reshape(M, K)"
         )
-    _check_shape(layout.shape)
+    _check_shape(layout.shape, spec)
     lib, bits = library_of(view)
-    return FORMATS[format].encode(lib, bits, found)
+    if spec.dtype.bits == 4 and bool(((bits < -8) | (bits > 7)).any()):
+        raise ArrayError("w has elements outside -8..7, which 4 bits cannot hold", hint="clip or scale it first")
+    return maker.matrix.encode(spec, lib, bits)
 
 
-def _check_shape(shape: tuple[int, ...]) -> None:
-    if len(shape) != 2:
-        raise ArrayError(f"w has {len(shape)} axes (shape {shape})", hint="pass a matrix [M, K]: w.reshape(M, K)")
-    if 0 in shape:
-        raise ArrayError(f"w has shape {shape}: no elements", hint="pass a matrix of at least one row and one column")
-
-
-def _from_scipy(w: Any, kind: DType | None) -> tuple[Any, DType]:
-    """The int16 bits of a scipy matrix as a dense one, and its type."""
-    if kind is None:
+def _check_shape(shape: tuple[int, ...], spec: Format) -> None:
+    if 0 in shape and not isinstance(spec.sparse, Compressed):
         raise ArrayError(
-            f"a scipy.sparse matrix of {w.dtype}: scipy has no 16-bit numbers", hint="say dtype='f16' or dtype='bf16'"
+            f"w has shape {tuple(shape)}: no elements", hint="pass a matrix of at least one row and one column"
+        )
+
+
+def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> Csr:
+    """The rows of a scipy matrix, rounded to ``dtype``; CSR that is to stay CSR must be sorted, without duplicates."""
+    if dtype is None and w.dtype == np.float32 and "f32" in maker.dtypes:
+        dtype = "f32"
+    if dtype is None:
+        raise ArrayError(
+            f"a scipy.sparse matrix of {w.dtype}, which is encoded in {' or '.join(maker.dtypes)}",
+            hint=f"say {' or '.join(f'dtype={name!r}' for name in maker.dtypes)}: values are rounded to it",
         )
     if w.dtype.kind != "f":
         raise ArrayError(f"a scipy.sparse matrix of dtype {w.dtype}", hint="convert it: w.astype('float32')")
-    _check_shape(tuple(w.shape))
-    rows = w.tocsr(copy=True)
-    rows.sum_duplicates()
+    if len(w.shape) != 2:
+        raise ArrayError(f"w has {len(w.shape)} axes (shape {w.shape})", hint="pass a matrix [M, K]: w.reshape(M, K)")
+    rows = w
+    if w.format != "csr" or maker.matrix is not Csr:
+        rows = w.tocsr(copy=True)
+        rows.sum_duplicates()
+    kind = KINDS[dtype]
     with np.errstate(over="ignore", invalid="ignore"):
         values = rows.data.astype(kind.numpy())
     lost = np.isinf(values) & ~np.isinf(rows.data)
     if lost.any():
         raise FormatError(
-            f"{rows.data[lost][0]} is too large for {kind.name}", hint="scale the weights, or use dtype='bf16'"
+            f"{rows.data[lost][0]} is too large for {dtype}", hint="scale the weights, or use dtype='bf16'"
         )
-    bits = np.zeros(w.shape, np.int16)
-    bits[np.repeat(np.arange(w.shape[0]), np.diff(rows.indptr)), rows.indices] = values.view(np.int16)
-    return bits, kind
+    return Csr.of(kind, NUMPY, tuple(rows.shape), rows.indptr, rows.indices, values)
+
+
+def _from_torch(w: Any, maker: Maker, dtype: str | None) -> Csr:
+    """The rows of a torch tensor of layout ``sparse_csr``."""
+    if w.ndim != 2:
+        raise ArrayError(f"w has {w.ndim} axes (shape {tuple(w.shape)})", hint="pass a matrix [M, K], no batch of them")
+    view = describe(w.values())
+    if view.layout.problem is not None:
+        raise ArrayError(f"w is {view.layout.problem[0]}", hint=view.layout.problem[1])
+    name = _dtype(view.layout.dtype, maker, dtype)
+    lib, _ = library_of(view)
+    return Csr.of(KINDS[name], lib, tuple(w.shape), w.crow_indices(), w.col_indices(), w.values())
+
+
+def load(path: str | os.PathLike[str]) -> SparseMatrix:
+    """Read a matrix that ``W.save`` wrote, into NumPy arrays.
+
+    FormatError for any other file: a foreign one, one of a newer version, a truncated or altered one.
+    """
+    return file.read(path, _read)
+
+
+def _read(said: Mapping[str, Any], arrays: Mapping[str, Any]) -> SparseMatrix:
+    """The matrix of a file's header and arrays; ValueError and the like if they are wrong."""
+    maker = found(said["format"])
+    spec = maker.spec(said["dtype"], dict(said.get("options", {})))
+    rows, cols = said["shape"]
+    if any(type(n) is not int for n in (rows, cols, said["nnz"])) or not (0 <= rows < 1 << 31 and 0 <= cols < 1 << 31):
+        raise ValueError(f"shape {said['shape']}, nnz {said['nnz']}")
+    _check_shape((rows, cols), spec)
+    for stored in spec.stored:
+        if arrays[stored.name].itemsize != stored.dtype.nbytes:
+            raise ValueError(f"{stored.name} has dtype {arrays[stored.name].dtype}, not {stored.dtype.numpy()}")
+    typed = {s.name: NUMPY.typed(arrays[s.name], s.dtype) for s in spec.stored}
+    if isinstance(spec.sparse, Mask):  # in files of version 1 the words of tca_bme were flat
+        name = spec.sparse.own.name
+        if typed[name].ndim == 1:
+            typed[name] = typed[name].reshape(spec.shapes((rows, cols), 0)[name])
+    matrix = maker.matrix(spec, (rows, cols), NUMPY, typed, said["nnz"])
+    matrix.auto = said["auto"] is True
+    matrix.check()
+    return matrix

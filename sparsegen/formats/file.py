@@ -1,8 +1,8 @@
 """One file for one sparse matrix: versioned, checksummed, written whole or not at all.
 
 ``MAGIC``, version (4 bytes), length of the header (4), length of the file (8), all little-endian; the header, JSON:
-format, shape, dtype, nnz, auto, and dtype and shape of each array; the arrays, one after another, in C order; the
-sha256 of all that (32 bytes).
+what the matrix says of itself (see ``SparseMatrix.save``), and dtype and shape of each array; the arrays, one after
+another, in C order, as unsigned words; the sha256 of all that (32 bytes).
 """
 
 from __future__ import annotations
@@ -12,48 +12,41 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from math import prod
 from pathlib import Path
 from struct import Struct
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeVar
 
 import numpy as np
 
-from sparsegen.formats.encode import FORMATS
-from sparsegen.formats.library import NUMPY
-from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import FormatError
-from sparsegen.ir.types import DTYPES
+
+Made = TypeVar("Made")
 
 MAGIC: Final = b"\x93SGW\r\n\x1a\n"  #: as PNG's: not ASCII, and broken by whoever translates line ends
-VERSION: Final = 1
+VERSION: Final = 2  #: version 1: only 16-bit values, no options
 _FIXED: Final = Struct("<8sIIQ")
 _DIGEST: Final = 32
 _PIECE: Final = 1 << 24
 
 
-def write(matrix: SparseMatrix, path: str | os.PathLike[str]) -> None:
-    """Write a matrix through a temporary file in the same folder, so that a reader never sees half of it."""
-    host = matrix.to_host()
-    arrays = {name: np.ascontiguousarray(array) for name, array in host.arrays.items()}
-    header = json.dumps(
-        {
-            "format": host.format,
-            "shape": host.shape,
-            "dtype": host.dtype,
-            "nnz": host.nnz,
-            "auto": host.auto,
-            "arrays": {name: [array.dtype.str, array.shape] for name, array in arrays.items()},
-        }
-    ).encode()
-    total = _FIXED.size + len(header) + sum(a.nbytes for a in arrays.values()) + _DIGEST
+def write(path: str | os.PathLike[str], said: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Write NumPy arrays, and what else there is to say in the header, as bits: their dtypes are the format's.
+
+    It goes through a temporary file in the same folder, so that a reader never sees half of it.
+    """
+    packed = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    kinds = {name: [np.dtype(f"<u{array.itemsize}").str, array.shape] for name, array in packed.items()}
+    header = json.dumps({**said, "arrays": kinds}).encode()
+    total = _FIXED.size + len(header) + sum(a.nbytes for a in packed.values()) + _DIGEST
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     digest = hashlib.sha256()
     try:
         with open(temporary, "xb") as file:
             parts: list[bytes | memoryview] = [_FIXED.pack(MAGIC, VERSION, len(header), total), header]
-            for part in parts + [array.reshape(-1).view(np.uint8).data for array in arrays.values()]:
+            for part in parts + [array.reshape(-1).view(np.uint8).data for array in packed.values()]:
                 file.write(part)
                 digest.update(part)
             file.write(digest.digest())
@@ -66,19 +59,23 @@ def write(matrix: SparseMatrix, path: str | os.PathLike[str]) -> None:
         raise
 
 
-def load(path: str | os.PathLike[str]) -> SparseMatrix:
-    """Read a matrix that ``W.save`` wrote, into NumPy arrays.
+def read(path: str | os.PathLike[str], made: Callable[[Mapping[str, Any], Mapping[str, Any]], Made]) -> Made:
+    """What ``made`` makes of the header and of the arrays, flat unsigned words by name with their shapes' sizes.
 
-    FormatError for any other file: a foreign one, one of a newer version, a truncated or altered one.
+    FormatError for a foreign file, one of a newer version, a truncated or altered one, and where ``made`` raises.
     """
     with open(path, "rb") as file:
         header = _header(file, os.fspath(path))
         try:
-            return _matrix(file, header)
-        except (KeyError, TypeError, ValueError, FormatError) as e:  # its checksum is right: made by someone else
+            said = json.loads(header)
+            return made(said, dict(_arrays(file, said["arrays"])))
+        except _WRONG as e:  # its checksum is right: made by someone else
             raise FormatError(f"{os.fspath(path)} is no valid sparse matrix: {e}", hint=_AGAIN) from e
 
 
+_WORDS: Final = ("|u1", "<u2", "<u4", "<u8")
+#: What a header that is not ours makes Python raise, by its types, values, names or depth.
+_WRONG: Final = (KeyError, TypeError, ValueError, AttributeError, RecursionError, FormatError)
 _AGAIN: Final = "write the file again with W.save, or copy it again"
 
 
@@ -100,7 +97,7 @@ def _header(file: BinaryIO, name: str) -> bytes:
     digest = hashlib.sha256(fixed)
     for piece in _pieces(file, size - _FIXED.size - _DIGEST):
         digest.update(piece)
-    if size != total or version != VERSION or file.read(_DIGEST) != digest.digest():
+    if size != total or not version or file.read(_DIGEST) != digest.digest():
         raise FormatError(f"{name} was altered: its checksum is wrong", hint=_AGAIN)
     file.seek(_FIXED.size)
     return file.read(length)
@@ -112,22 +109,15 @@ def _pieces(file: BinaryIO, count: int) -> Iterator[bytes]:
         yield piece
 
 
-def _matrix(file: BinaryIO, header: bytes) -> SparseMatrix:
-    """The matrix behind a header; ValueError, KeyError, TypeError or FormatError if the header or arrays are wrong."""
-    said = json.loads(header)
-    made = FORMATS[said["format"]]
-    rows, cols = said["shape"]
-    if said["dtype"] not in ("f16", "bf16") or not (0 < rows < 1 << 31 and 0 < cols < 1 << 31):
-        raise ValueError(f"dtype {said['dtype']}, shape {said['shape']}")
-    arrays: dict[str, Any] = {}
-    for name in made.parts:
-        kind, shape = said["arrays"][name]
-        count = int(np.prod(shape, dtype=np.int64))
-        flat = np.fromfile(file, np.dtype(kind), count)
-        if flat.size != count:
+def _arrays(file: BinaryIO, kinds: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    left = os.fstat(file.fileno()).st_size - file.tell() - _DIGEST
+    for name, (kind, shape) in kinds.items():
+        if kind not in _WORDS or not all(type(n) is int and n >= 0 for n in shape):
+            raise ValueError(f"{name} has dtype {kind}, shape {shape}")
+        nbytes = prod(shape) * np.dtype(kind).itemsize
+        left -= nbytes
+        if left < 0:  # before memory is taken for it
             raise ValueError(f"{name} is cut off")
-        arrays[name] = flat.reshape(shape)
-    matrix = made((rows, cols), DTYPES[said["dtype"]], NUMPY, arrays, said["nnz"])
-    matrix.auto = said["auto"] is True
-    matrix.check()
-    return matrix
+        yield name, np.frombuffer(bytearray(file.read(nbytes)), kind).reshape(shape)
+    if left:
+        raise ValueError(f"{left} bytes belong to no array")

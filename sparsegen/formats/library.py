@@ -16,9 +16,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from sparsegen.arrays import ArrayView, torch_dtypes
+from sparsegen.arrays import torch_dtypes
 from sparsegen.ir.errors import ArrayError
 from sparsegen.ir.types import DType
+from sparsegen.views import ArrayView
 
 #: Elements that an encoder takes at once: what a host's cache holds; what fills a GPU, but not its memory.
 HOST_BAND: Final = 1 << 21
@@ -60,24 +61,35 @@ class Library(ABC):
         """The array itself if it is packed in C order, else a copy that is."""
 
     @abstractmethod
-    def to_host(self, array: Any) -> Any:
-        """The NumPy array of an array's bits; words become unsigned again."""
+    def constant(self, table: Any) -> Any:
+        """A NumPy array on this device."""
+
+    @abstractmethod
+    def to_host(self, array: Any, dtype: DType) -> Any:
+        """The NumPy array of an array that ``holds`` a dtype."""
 
     @abstractmethod
     def view(self, array: Any, kind: str) -> Any:
         """The same memory as other integers; the array must be packed, its last axis grows or shrinks."""
 
     @abstractmethod
-    def word(self, array: Any) -> Any:
-        """Signed integers as what is stored: unsigned ones of that size (torch has none to speak of: unchanged)."""
-
-    @abstractmethod
     def wide(self, array: Any) -> Any:
-        """Integers of 8, 16 or 32 bits as int64, taken as unsigned."""
+        """Packed integers as int64, taken as unsigned."""
 
     @abstractmethod
-    def floats(self, bits: Any, dtype: DType) -> Any:
-        """int16 bits as floating-point numbers, not copied."""
+    def stored(self, array: Any, dtype: DType) -> Any:
+        """Integers as those of another dtype, which must hold them."""
+
+    @abstractmethod
+    def typed(self, bits: Any, dtype: DType) -> Any:
+        """The same memory as numbers of a dtype: packed signed integers, the last axis grows or shrinks.
+
+        torch has no unsigned integers to speak of: there the signed ones of the same bits stand for them.
+        """
+
+    @abstractmethod
+    def holds(self, array: Any, dtype: DType) -> bool:
+        """Whether an array has the dtype that stands for ``dtype``."""
 
     @abstractmethod
     def transpose(self, array: Any, axes: Sequence[int]) -> Any:
@@ -85,24 +97,40 @@ class Library(ABC):
 
     @abstractmethod
     def pick(self, array: Any, mask: Any) -> Any:
-        """The elements where the mask is true, one after another in C order."""
+        """What lies where the mask is true, one after another in C order; the mask may lack the last axis."""
 
     @abstractmethod
     def put(self, array: Any, mask: Any, values: Any) -> None:
         """Write ``values``, one after another, where the mask is true: the inverse of ``pick``."""
 
     @abstractmethod
-    def cumsum(self, array: Any) -> Any:
-        """Running sums, the own element included, of one axis of int64."""
+    def columns(self, mask: Any) -> Any:
+        """The second coordinates, int64, of where a mask of two axes is true, in C order."""
+
+    @abstractmethod
+    def fibers(self, starts: Any, count: int) -> Any:
+        """For each of ``count`` entries, the fiber that it lies in, int64; ``starts`` ascends from 0."""
+
+    @abstractmethod
+    def cumsum(self, array: Any, axis: int = 0) -> Any:
+        """Running sums as int64, the own element included, along an axis."""
+
+    @abstractmethod
+    def distinct(self, array: Any) -> int:
+        """How many different integers there are."""
+
+    @abstractmethod
+    def bincount(self, array: Any, n: int) -> Any:
+        """How often each of 0 .. n-1 occurs, int64."""
 
     @abstractmethod
     def concatenate(self, arrays: Sequence[Any]) -> Any:
-        """The arrays one after another along their first axis."""
+        """The arrays one after another along their first axis, copied."""
 
-    def narrow(self, array: Any) -> Any:
-        """The low 32 bits of int64 as stored words."""
-        low = self.view(array, "int32").reshape(*array.shape, 2)[..., 0]
-        return self.word(self.packed(low))
+    def first(self, mask: Any) -> int | None:
+        """The first place where a mask of one axis is true; None if there is none."""
+        places = self.columns(mask.reshape(1, -1))
+        return int(places[0]) if places.shape[0] else None
 
 
 @dataclass(frozen=True)
@@ -136,20 +164,26 @@ class NumpyLike(Library):
     def packed(self, array: Any) -> Any:
         return self.xp.ascontiguousarray(array)
 
-    def to_host(self, array: Any) -> Any:
+    def constant(self, table: Any) -> Any:
+        return self.xp.asarray(table)
+
+    def to_host(self, array: Any, dtype: DType) -> Any:
         return array if self.device is None else self.xp.asnumpy(array)
 
     def view(self, array: Any, kind: str) -> Any:
         return array.view(kind)
 
-    def word(self, array: Any) -> Any:
-        return array.view(f"uint{8 * array.itemsize}")
-
     def wide(self, array: Any) -> Any:
         return array.view(f"uint{8 * array.itemsize}").astype("int64")
 
-    def floats(self, bits: Any, dtype: DType) -> Any:
+    def stored(self, array: Any, dtype: DType) -> Any:
+        return array.astype(dtype.numpy())
+
+    def typed(self, bits: Any, dtype: DType) -> Any:
         return bits.view(dtype.numpy())
+
+    def holds(self, array: Any, dtype: DType) -> bool:
+        return bool(array.dtype == dtype.numpy())
 
     def transpose(self, array: Any, axes: Sequence[int]) -> Any:
         return array.transpose(axes)
@@ -160,8 +194,20 @@ class NumpyLike(Library):
     def put(self, array: Any, mask: Any, values: Any) -> None:
         array[mask] = values
 
-    def cumsum(self, array: Any) -> Any:
-        return self.xp.cumsum(array)
+    def columns(self, mask: Any) -> Any:
+        return self.xp.nonzero(mask)[1]
+
+    def fibers(self, starts: Any, count: int) -> Any:
+        return self.xp.searchsorted(starts[1:], self.arange(count), side="right")
+
+    def cumsum(self, array: Any, axis: int = 0) -> Any:
+        return self.xp.cumsum(array, axis, dtype="int64")
+
+    def distinct(self, array: Any) -> int:
+        return int(self.xp.unique(array).shape[0])
+
+    def bincount(self, array: Any, n: int) -> Any:
+        return self.xp.bincount(array, minlength=n)
 
     def concatenate(self, arrays: Sequence[Any]) -> Any:
         return self.xp.concatenate(arrays)
@@ -198,35 +244,63 @@ class Torch(Library):
     def packed(self, array: Any) -> Any:
         return array.contiguous()
 
-    def to_host(self, array: Any) -> Any:
-        host = array.cpu().numpy()
-        return host.view(f"uint{8 * host.itemsize}")
+    def constant(self, table: Any) -> Any:
+        return self.torch.from_numpy(table).to(self.device)
+
+    def to_host(self, array: Any, dtype: DType) -> Any:
+        return self.view(array, f"int{8 * array.element_size()}").cpu().numpy().view(dtype.numpy())
 
     def view(self, array: Any, kind: str) -> Any:
         # Between bool and wider integers by way of bytes, so that each view changes size or meaning, not both.
         return array.view(self.torch.uint8).view(getattr(self.torch, kind))
 
-    def word(self, array: Any) -> Any:
-        return array
+    def _dtype(self, dtype: DType) -> Any:
+        if dtype.is_int:
+            return getattr(self.torch, f"int{dtype.bits}")
+        return next(t for t, n in torch_dtypes(self.torch).items() if n == dtype.numpy())
 
     def wide(self, array: Any) -> Any:
-        return array.to(self.torch.int64) & (256 ** array.element_size() - 1)
+        size = array.element_size()
+        return array if size == 8 else array.to(self.torch.int64) & (256**size - 1)
 
-    def floats(self, bits: Any, dtype: DType) -> Any:
-        return bits.view(next(t for t, n in torch_dtypes(self.torch).items() if n == dtype.numpy()))
+    def stored(self, array: Any, dtype: DType) -> Any:
+        return array.to(self._dtype(dtype))
+
+    def typed(self, bits: Any, dtype: DType) -> Any:
+        return bits.view(self.torch.uint8).view(self._dtype(dtype))
+
+    def holds(self, array: Any, dtype: DType) -> bool:
+        return bool(array.dtype == self._dtype(dtype))
 
     def transpose(self, array: Any, axes: Sequence[int]) -> Any:
         return array.permute(*axes)
 
     def pick(self, array: Any, mask: Any) -> Any:
+        if array.ndim > mask.ndim:
+            return array[mask]
         # Flat: on a GPU torch writes out the coordinates of what it picks, one 64-bit number an axis.
         return self.torch.masked_select(array.reshape(-1), mask.reshape(-1))
 
     def put(self, array: Any, mask: Any, values: Any) -> None:
-        array.masked_scatter_(mask, values)
+        if array.ndim > mask.ndim:
+            array[mask] = values
+        else:
+            array.masked_scatter_(mask, values)
 
-    def cumsum(self, array: Any) -> Any:
-        return self.torch.cumsum(array, 0)
+    def columns(self, mask: Any) -> Any:
+        return self.torch.nonzero(mask)[:, 1]
+
+    def fibers(self, starts: Any, count: int) -> Any:
+        return self.torch.searchsorted(starts[1:].contiguous(), self.arange(count), right=True)
+
+    def cumsum(self, array: Any, axis: int = 0) -> Any:
+        return self.torch.cumsum(array, axis)
+
+    def distinct(self, array: Any) -> int:
+        return int(self.torch.unique(array).shape[0])
+
+    def bincount(self, array: Any, n: int) -> Any:
+        return self.torch.bincount(array, minlength=n)
 
     def concatenate(self, arrays: Sequence[Any]) -> Any:
         return self.torch.cat(tuple(arrays))
@@ -236,15 +310,16 @@ NUMPY: Final = NumpyLike(np, None)
 
 
 def library_of(view: ArrayView) -> tuple[Library, Any]:
-    """The library of a 16-bit array, and the array's bits as its int16, not copied; ArrayError for other libraries."""
+    """The library of an array, and the array's bits as its signed integers, not copied; ArrayError for others."""
     layout, array = view.layout, view.owner
+    kind = f"int{8 * layout.dtype.itemsize}"
     if layout.library == "numpy":
-        return NUMPY, np.asarray(array).view("int16")
+        return NUMPY, np.asarray(array).view(kind)
     if layout.library == "cupy":
-        return NumpyLike(sys.modules["cupy"], layout.device_index), array.view("int16")
+        return NumpyLike(sys.modules["cupy"], layout.device_index), array.view(kind)
     if layout.library == "torch":
         torch: Any = sys.modules["torch"]
-        return Torch(torch, array.device), array.view(torch.int16)
+        return Torch(torch, array.device), array.view(getattr(torch, kind))
     raise ArrayError(
         f"weights in an array of {type(array).__module__}.{type(array).__qualname__} cannot be encoded where they are",
         hint="pass NumPy's, CuPy's or torch's array: cupy.asarray(w) or torch.as_tensor(w) share the memory",

@@ -1,119 +1,80 @@
-"""What all sparse formats have in common: a matrix of 16-bit floating-point numbers whose zeros are left out."""
+"""A matrix in a sparse format: its stored arrays, where they are, and what the format derives from them."""
 
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from sparsegen.formats import file
+from sparsegen.formats.format import Format
 from sparsegen.formats.library import NUMPY, Library
-from sparsegen.formats.nest import Nest
-from sparsegen.ir.errors import FormatError
-from sparsegen.ir.types import DType
+from sparsegen.formats.stats import Stats, measured
+from sparsegen.ir.types import DType, bf16, f16, f32, s4, s8, s16
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 Arrays = Mapping[str, Any]
+#: The dtypes of elements by their names for users.
+KINDS: Final[dict[str, DType]] = {"f32": f32, "f16": f16, "bf16": bf16, "i16": s16, "i8": s8, "i4": s4}
+NAMES: Final = {kind: name for name, kind in KINDS.items()}
 
 
-class SparseMatrix(ABC):
-    """A matrix [M, K] of f16 or bf16 in a sparse format, on the host or a device. Made by ``sparsegen.sparse``.
+class SparseMatrix:
+    """A matrix [M, K] in a sparse format, on the host or a device. Made by ``sparsegen.sparse``.
 
-    An element is kept if any of its 16 bits is set: NaN, infinities and -0.0 come back bit for bit.
+    ``arrays``: the stored arrays by name, in the format's order; ``spec``: the format.  An element is kept if any of
+    its bits is set: NaN, infinities and -0.0 come back bit for bit.
     """
 
-    format: ClassVar[str]
-    nest: ClassVar[Nest]
-    parts: ClassVar[Mapping[str, str]]  #: the stored arrays: name -> NumPy's name of the dtype
-
-    def __init__(self, shape: tuple[int, int], kind: DType, library: Library, arrays: Arrays, nnz: int) -> None:
-        self.shape, self.kind, self.library, self.arrays, self.nnz = shape, kind, library, dict(arrays), nnz
+    def __init__(self, spec: Format, shape: tuple[int, int], library: Library, arrays: Arrays, nnz: int) -> None:
+        self.spec, self.shape, self.library, self.nnz = spec, shape, library, nnz
+        self.arrays = {stored.name: arrays[stored.name] for stored in spec.stored}
         #: made with ``format="auto"``: a product may multiply by the dense matrix where that is faster
         self.auto = False
 
-    # ---------------------------------------------------------------------------------------------- what a format says
-    @classmethod
-    @abstractmethod
-    def _words(cls, lib: Library, octets: Any) -> tuple[Any, Any]:
-        """From ``Nest.octets``: the words that say what is kept [blocks, ...]; counts of a block's parts, int64."""
-
-    @classmethod
-    @abstractmethod
-    def _stream(cls, lib: Library, values: Any) -> Any:
-        """A band's kept values (int16, blocks aligned) as they are stored."""
-
-    @classmethod
-    @abstractmethod
-    def _assemble(cls, lib: Library, grid: tuple[int, int], words: Any, counts: Any, streams: list[Any]) -> Arrays:
-        """The stored arrays from those of all bands: words and counts of all blocks, the values band by band."""
-
-    @abstractmethod
-    def _band(self, first: int, last: int) -> tuple[Any, Any, Any]:
-        """The inverse for the blocks first .. last-1: octets, kept per block (int64), aligned values (int16)."""
-
-    @abstractmethod
-    def check(self) -> None:
-        """FormatError if the arrays (on the host) contradict one another, so that a kernel would read astray."""
-
     # ----------------------------------------------------------------------------------------------------- there, back
     @classmethod
-    def encode(cls, lib: Library, bits: Any, kind: DType) -> Self:
-        """Encode a dense matrix, given as its int16 bits with any strides, where it is."""
-        nest = cls.nest
-        shape: tuple[int, int] = (int(bits.shape[0]), int(bits.shape[1]))
-        words, counts, streams = [], [], []
+    def encode(cls, spec: Format, lib: Library, bits: Any) -> Self:
+        """Encode a dense matrix, given as its signed bits with any strides, where it is."""
         with lib.active():
-            for band in nest.bands(shape, lib.band):
-                blocks = nest.gather(lib, bits, band)
-                present = blocks != 0
-                word, count = cls._words(lib, nest.octets(lib, present))
-                nest.fill(lib, present, count.sum(-1))
-                streams.append(cls._stream(lib, lib.pick(blocks, present)))
-                words.append(word)
-                counts.append(count)
-            kept = lib.concatenate(counts)
-            arrays = cls._assemble(lib, nest.grid(shape), lib.concatenate(words), kept, streams)
-            return cls(shape, kind, lib, arrays, int(kept.sum()))
+            arrays, nnz = spec.encode(lib, bits)
+            return cls(spec, (int(bits.shape[0]), int(bits.shape[1])), lib, arrays, nnz)
 
     def to_dense(self) -> Any:
         """The dense matrix, in an array of the library and on the device that this one lives on."""
-        nest, lib = self.nest, self.library
-        strips, slabs = nest.grid(self.shape)
-        inner = strips if nest.order[0] == "slab" else slabs
-        with lib.active():
-            out = lib.zeros(self.shape, "int16")
-            for band in nest.bands(self.shape, lib.band):
-                octets, counts, values = self._band(band[0] * inner, band[1] * inner)
-                present = nest.from_octets(lib, octets)
-                nest.fill(lib, present, counts)
-                blocks = lib.zeros(present.shape, "int16")
-                lib.put(blocks, present, values)
-                nest.scatter(lib, blocks, out, band)
-            return lib.floats(out, self.kind)
+        with self.library.active():
+            bits = self.spec.decode(self.library, self.arrays, self.shape)
+            return self.library.typed(bits, s8 if self.kind.bits == 4 else self.kind)
 
     def to_host(self) -> Self:
         """The same matrix in NumPy arrays: itself if it is there already."""
         if self.library is NUMPY:
             return self
-        lib = self.library
-        host = type(self)(self.shape, self.kind, NUMPY, {n: lib.to_host(a) for n, a in self.arrays.items()}, self.nnz)
+        arrays = {s.name: self.library.to_host(self.arrays[s.name], s.dtype) for s in self.spec.stored}
+        host = type(self)(self.spec, self.shape, NUMPY, arrays, self.nnz)
         host.auto = self.auto
         return host
 
+    def check(self) -> None:
+        """FormatError if the arrays contradict one another, so that a kernel would read astray."""
+        with self.library.active():
+            self.spec.check(self.library, self.arrays, self.shape, self.nnz)
+
     def to_scipy(self) -> Any:
-        """A ``scipy.sparse.csr_array`` of float32 values, in which a kept -0.0 stays an explicit entry."""
+        """A ``scipy.sparse.csr_array`` of float32 values, or integers, in which a kept -0.0 stays an explicit entry."""
         import scipy.sparse
 
         dense = self.to_host().to_dense()
         rows, pieces = 1 << 10, []
         for first in range(0, self.shape[0], rows):  # by rows, so that coordinates in 64 bits stay few
             piece = dense[first : first + rows]
-            row, col = np.nonzero(piece.view(np.int16))
-            values = piece[row, col].astype(np.float32)
+            row, col = np.nonzero(piece.view(self.spec.raw))
+            values = piece[row, col].astype(np.float32 if self.kind.kind == "float" else piece.dtype)
             pieces.append((np.bincount(row, minlength=len(piece)), col.astype(np.int32), values))
         counts, cols, values = (np.concatenate(part) for part in zip(*pieces, strict=True))
         starts = np.concatenate([[0], np.cumsum(counts)])
@@ -121,15 +82,41 @@ class SparseMatrix(ABC):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the matrix to a file that ``sparsegen.load`` reads: whole and checksummed, or not at all."""
-        from sparsegen.formats.file import write
-
-        write(self, path)
+        host = self.to_host()
+        said = {
+            "format": self.format,
+            "options": dict(self.spec.options),
+            "shape": self.shape,
+            "dtype": self.dtype,
+            "nnz": self.nnz,
+            "auto": self.auto,
+        }
+        file.write(path, said, host.arrays)
 
     # --------------------------------------------------------------------------------------------------------- figures
     @property
+    def format(self) -> str:
+        """The name of the format."""
+        return self.spec.name
+
+    @property
+    def kind(self) -> DType:
+        """The dtype of the elements."""
+        return self.spec.dtype
+
+    @property
     def dtype(self) -> str:
-        """``"f16"`` or ``"bf16"``."""
-        return self.kind.name
+        """The dtype's name as ``sparse`` takes it: "f32", "f16", "bf16", "i16", "i8" or "i4"."""
+        return NAMES[self.kind]
+
+    def stats(self) -> Stats:
+        """How the elements lie: lengths of rows, tiles and vectors that hold any; measured once, where they are."""
+        return self._stats
+
+    @cached_property
+    def _stats(self) -> Stats:
+        with self.library.active():
+            return measured(self.spec, self.library, self.arrays, self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -139,36 +126,16 @@ class SparseMatrix(ABC):
     @property
     def sparsity(self) -> float:
         """The share of elements that are left out, 0 to 1."""
-        return 1 - self.nnz / (self.shape[0] * self.shape[1])
+        return 1 - self.nnz / max(1, self.shape[0] * self.shape[1])
 
     @property
     def compression(self) -> float:
         """Bytes of the dense matrix over ``nbytes``."""
-        return self.shape[0] * self.shape[1] * self.kind.nbytes / self.nbytes
+        return self.shape[0] * self.shape[1] * self.kind.bits / 8 / self.nbytes
 
     def __repr__(self) -> str:
         where = "" if self.library is NUMPY else f", {self.library.name} on {self.library.where}"
         return (
             f"<sparse {self.format} {self.shape[0]}x{self.shape[1]} {self.dtype}, {100 * self.sparsity:.4g} % zeros, "
             f"{self.nbytes:,} bytes ({self.compression:.3g} times smaller than dense){where}>"
-        )
-
-    def _expect(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """FormatError unless the arrays have these shapes and the dtypes of ``parts``."""
-        for name, shape in shapes.items():
-            array = self.arrays[name]
-            if tuple(array.shape) != shape or array.dtype != np.dtype(self.parts[name]):
-                raise FormatError(
-                    f"{name} of a {self.format} matrix {self.shape[0]}x{self.shape[1]} is {array.dtype} "
-                    f"{tuple(array.shape)}, it must be {self.parts[name]} {shape}",
-                    hint="encode the matrix anew with sparsegen.sparse",
-                )
-
-
-def limit(what: str, count: int, bits: int) -> None:
-    """FormatError if ``count`` does not fit an unsigned integer of so many bits."""
-    if count >= 1 << bits:
-        raise FormatError(
-            f"the matrix has {count} {what}; the format counts them in {bits} bits",
-            hint="cut the matrix into pieces of fewer rows",
         )

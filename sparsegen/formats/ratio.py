@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from sparsegen.formats.bitmap import SLACK, Bitmap
+from sparsegen.formats.bitmap import bitmap
 from sparsegen.formats.encode import sparse
-from sparsegen.formats.tca_bme import TcaBme
 from sparsegen.ir.errors import SparsegenError
+from sparsegen.ir.types import f16
 
 TILED_CSL_TILE: Final = 128 * 64  #: elements of a tile
 
@@ -50,24 +50,12 @@ def _sparta(m: int, k: int, s: float) -> float:
 
 
 def _tca_bme(m: int, k: int, s: float) -> float:
-    strips, slabs = TcaBme.nest.grid((m, k))
-    groups = strips * slabs
+    groups = -(-m // 64) * -(-k // 64)
     return 4 * (groups + 1) + 8 * 64 * groups + 2 * (1 - s) * m * k
 
 
 def _bitmap(m: int, k: int, s: float) -> float:
-    strips, slabs = Bitmap.nest.grid((m, k))
-    tiles, size = strips * slabs, Bitmap.nest.size
-    values = (1 - s) * m * k + tiles * _filling(size, (1 - s) * m * k / (tiles * size))
-    return tiles * 32 * 4 + (tiles + 1) * 16 + 8 * SLACK + 2 * values
-
-
-def _filling(n: int, p: float) -> float:
-    """The mean of -c mod 4 for a count c of n trials of probability p: what fills a tile's last chunk."""
-    roots = 1j ** np.arange(4)
-    moments = (1 - p + p * roots) ** n  # E[root^c]; the distribution of c mod 4 is its Fourier transform
-    chance = [float(np.real(np.sum(moments * roots ** (4 - c)))) / 4 for c in range(4)]
-    return sum((-c % 4) * at for c, at in enumerate(chance))
+    return bitmap(f16).nbytes((m, k), (1 - s) * m * k)
 
 
 #: name -> bytes of an M x K matrix of sparsity s (0 to 1).

@@ -1,10 +1,9 @@
-"""Sparse products: a compressed matrix times a few dense columns, and their way through the compiler.
+"""Sparse products: what is known of them in numbers, and what their schedules cost.
 
-``y = activation(scale * (W @ x) + bias) + residual``, W in one of :mod:`sparsegen.formats`.  Its op is
-``ir/op_spmm.py``, its pass ``ir/passes/bitmap.py``; from the tile level on it goes the way of stencils.
+``y = activation(scale * (W @ x) + bias) + residual``, W in one of :mod:`sparsegen.formats`.  The op is
+``ir/op_spmm.py``; the families are ``families/bitmap.py``, ``families/csr.py`` and ``families/dense.py``.
 
-``product``: what is computed.  ``schedule``, ``geometry`` and ``cost``: what can be chosen, what that means in numbers,
-and what it costs.  ``compile``: the choice.  ``pipelines``: the passes.  ``arguments``: which arrays a call takes.
-``host``, ``cuda`` and ``dense``: how the back ends run it; ``weights``: where its matrix lies; ``fast``: the short way
-of a call.  ``kernel``, with ``explain`` and ``bench``: what the user holds.
+``product``: what the user describes.  ``geometry`` and ``cost``: the numbers and the time of schedules for bitmap
+tiles.  ``ragged``, ``segments`` and ``csr_cost``: the same for compressed rows.  ``weights``: where a matrix's arrays
+lie.  ``dense``: the product of the arrays' own library.  ``explain`` and ``changes``: the page of a product's kernel.
 """

@@ -10,22 +10,21 @@ Of the dense product the time is
     time = launch + latency + DENSE_SHARE * (1 or MISALIGNED) * max(hbm, tensor)
 
 The constants below are counted in the lowered program (tests compare them with the emulator's counts) or, where it
-says so, fitted to 1752 kernels on one H200: tests/cost/data/products.csv and tests/cost/measured_products.py.
+says so, fitted to 1752 kernels on one H200: tests/cost/data/products.csv.xz and tests/cost/measured_products.py.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Final
 
+from sparsegen.cost.arithmetic import ARRAYS, Arithmetic
+from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.op_spmm import SLAB, STRIP
-from sparsegen.products.geometry import Geometry, geometry
+from sparsegen.products.geometry import Geometry, Schedules, geometry
 from sparsegen.products.product import Problem
-from sparsegen.products.schedule import DENSE, SpmmSchedule
+from sparsegen.schedule import SpmmSchedule
 
 REASONS: Final[dict[str, str]] = {
     "hbm": "W's format, x, y and the epilogue's arrays, once each",
@@ -41,7 +40,7 @@ REASONS: Final[dict[str, str]] = {
     "launch": "starting the kernel",
 }
 #: The terms that add to the longest of the others.
-ADDED: Final = ("exposed", "reduce", "latency", "launch")
+ADDED: Final = frozenset(("exposed", "reduce", "latency", "launch"))
 #: The formula's symbols, and what they are.
 SYMBOLS: Final[dict[str, str]] = {
     "M": "rows of W",
@@ -104,71 +103,36 @@ DENSE_START, DENSE_SHARE = 7.2e-6, 1.125
 DENSE_MISALIGNED: Final = 3.0
 
 
-@dataclass(frozen=True)
-class SpmmCost:
-    """The predicted cost of one product.  ``terms`` are seconds; those that overlap have one in ``binds``."""
-
-    schedule: SpmmSchedule
-    device: str
-    shape: tuple[int, int, int]  #: M, K, N
-    time: float
-    terms: dict[str, float]
-    binds: str
-    #: the numbers behind the formula's symbols
-    values: dict[str, float] = field(repr=False)
-
-    @property
-    def flops(self) -> float:
-        """Operations a second, those of zeros included."""
-        return 2.0 * math.prod(self.shape) / self.time
-
-    @property
-    def bandwidth(self) -> float:
-        """Bytes a second of W's format (dense: of the dense matrix), x and y."""
-        return float(_nbytes(SimpleNamespace(**self.values))) / self.time
-
-    @property
-    def formula(self) -> Any:
-        """``time`` as a sympy expression in SYMBOLS; device figures are numbers in it."""
-        import sympy
-
-        v = {name: sympy.Symbol(name) if name in SYMBOLS else sympy.sympify(x) for name, x in self.values.items()}
-
-        def largest(*args: Any) -> Any:
-            return sympy.Max(*map(sympy.sympify, args), evaluate=False)
-
-        return _equations(self.schedule, SimpleNamespace(**v), largest, sympy.ceiling)[0]
-
-    def substitution(self) -> dict[Any, Any]:
-        """The formula's symbols and their numbers."""
-        import sympy
-
-        return {sympy.Symbol(name): sympy.sympify(x) for name, x in self.values.items() if name in SYMBOLS}
-
-    def reasons(self) -> dict[str, str]:
-        """Why each term is there, one line each."""
-        return {name: REASONS[name] for name in self.terms}
+def cost(p: Problem, s: SpmmSchedule, device: DeviceProfile) -> Cost:
+    """The cost of a complete schedule that is legal there."""
+    return _cost(p, s, device, _values(p, s, device, geometry(p, s, device)))
 
 
-def cost(p: Problem, s: SpmmSchedule, device: DeviceProfile, g: Geometry | None = None) -> SpmmCost:
-    """The cost of a complete schedule that is legal there; ``g``: its geometry, where it is at hand."""
-    return _cost(p, s, device, _values(p, s, device, g or geometry(p, s, device)))
+def times(p: Problem, s: Schedules, device: DeviceProfile, g: Geometry) -> Any:
+    """The seconds of many schedules, an array; ``g``: their geometry.
+
+    A power of arrays may be rounded otherwise than one of floats: the times are those of ``cost`` but for the last bit.
+    """
+    return law(s, SimpleNamespace(**_values(p, s, device, g)), ARRAYS)[0]
 
 
-def dense_cost(p: Problem, device: DeviceProfile) -> SpmmCost:
+def dense_cost(p: Problem, device: DeviceProfile) -> Cost:
     """The cost of the dense product of a library."""
     whole = p.k % 8 == 0 and (p.m % 8 == 0 or p.n % 8 == 0)  # rows of W, and of x and y in one order or the other
     share = DENSE_SHARE * (1 if whole else DENSE_MISALIGNED)
-    return _cost(p, DENSE, device, _common(p, device) | {"B": ITEM * p.m * p.k, "start": DENSE_START, "share": share})
+    return _cost(
+        p,
+        SpmmSchedule("dense"),
+        device,
+        _common(p, device) | {"B": ITEM * p.m * p.k, "start": DENSE_START, "share": share},
+    )
 
 
-def _cost(p: Problem, s: SpmmSchedule, device: DeviceProfile, values: dict[str, float]) -> SpmmCost:
-    time, terms = _equations(s, SimpleNamespace(**values), max, math.ceil)
-    binds = max((n for n in terms if n not in ADDED), key=terms.__getitem__)
-    return SpmmCost(s, device.name, (p.m, p.k, p.n), time, terms, binds, values)
+def _cost(p: Problem, s: SpmmSchedule, device: DeviceProfile, values: dict[str, float]) -> Cost:
+    return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
 
 
-def _common(p: Problem, device: DeviceProfile) -> dict[str, float]:
+def _common(p: Problem, device: DeviceProfile) -> dict[str, Any]:
     return {
         "M": p.m, "K": p.k, "N": p.n, "E": p.operands, "launch": device.launch_s, "SMs": device.sms,
         "sub": device.sub_cores, "f": device.clock, "cpi": _cycles(device),
@@ -181,13 +145,14 @@ def _cycles(device: DeviceProfile) -> float:
     return device.cpi.get("f16.m16n8k16", 16 * 8 * 16 * device.sub_cores / device.f32_fma_per_clk_sm)
 
 
-def _values(p: Problem, s: SpmmSchedule, device: DeviceProfile, g: Geometry) -> dict[str, float]:
+def _values(p: Problem, s: SpmmSchedule | Schedules, device: DeviceProfile, g: Geometry) -> dict[str, Any]:
+    """The symbols of the formula and their numbers, or arrays: problem, schedule, device."""
     return _common(p, device) | {
         "B": p.nbytes, "R": s.warps[0], "C": s.warps[1], "cols": s.cols, "stages": s.stages, "splits": s.splits,
         "G": g.groups, "b": g.resident, "sums": g.sums, "bw_S": device.bw_shared / device.sms,
         "bw_L2": device.l2_bytes_per_clk_sm * device.clock, "lat_dram": device.lat_dram, "lat_l2": device.lat_l2,
         "lat_barrier": device.lat_barrier,
-        "wide": next(n for n in (WIDEST, 2, 1) if p.k % n == 0),
+        "meet": 1 * (s.splits > 1), "wide": next(n for n in (WIDEST, 2, 1) if p.k % n == 0),
     }  # fmt: skip
 
 
@@ -196,12 +161,11 @@ def _nbytes(v: Any) -> Any:
     return v.B + ITEM * (v.K + v.M) * v.N + v.E
 
 
-def _equations(
-    s: SpmmSchedule, v: Any, largest: Callable[..., Any], up: Callable[[Any], Any]
-) -> tuple[Any, dict[str, Any]]:
-    """``time`` and its terms, for floats and for sympy alike."""
+def law(s: SpmmSchedule | Schedules, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
+    """``time`` and its terms: of the values ``v``, be they floats, arrays or sympy's symbols, in their arithmetic."""
+    largest, up = a.max, a.ceil
     hbm = _nbytes(v) / v.bw_G
-    if s == DENSE:
+    if s.family == "dense":
         tensor = v.M * v.N * v.K / (STRIP * 8 * 16) * v.cpi / (v.sub * v.SMs * v.f)
         terms = {"hbm": hbm, "tensor": tensor, "latency": v.start, "launch": v.launch}
         return v.launch + v.start + v.share * largest(hbm, tensor), terms
@@ -223,10 +187,8 @@ def _equations(
     waits = rounds / here * PARTIES * v.sub / warps
     wide = v.cols * SLAB * ITEM  # bytes of x of a slab
     partial = warps * v.sums * 128  # bytes of the sums of a block
-    exchange = 0  # of a block's sums among the splits
-    if s.splits > 1:
-        sums = partial / v.C * (1 + 1 / v.splits)
-        exchange = here * sums / v.bw_L2 + (EXCHANGE + SPLIT * v.splits) * v.lat_l2 / v.f
+    sums = partial / v.C * (1 + 1 / v.splits)
+    exchange = v.meet * (here * sums / v.bw_L2 + (EXCHANGE + SPLIT * v.splits) * v.lat_l2 / v.f)  # among the splits
     fetches = OWN / v.wide * X_WAVEFRONTS * v.cols / 8
     busy = {
         "hbm": hbm,
@@ -247,11 +209,16 @@ def _equations(
     return v.launch + latency + largest(longest, *apart.values()) + exposed + reduce, terms
 
 
-def _fragment(s: SpmmSchedule, v: Any) -> tuple[Any, Any]:
+def _fragment(s: SpmmSchedule | Schedules, v: Any) -> tuple[Any, Any]:
     """Instructions of a fragment, and its cycles of a tensor core."""
     if s.mma == "none":
         return FRAGMENT + MULTIPLY, 0
     return FRAGMENT + v.cols / 8, v.cols / 8 * v.cpi
 
 
-__all__ = ["REASONS", "SYMBOLS", "SpmmCost", "cost", "dense_cost"]
+def _rate(cost: Cost) -> float:
+    """TB/s of W's format (dense: of the dense matrix), x and y."""
+    return float(_nbytes(SimpleNamespace(**cost.values))) / cost.time / 1e12
+
+
+LAW: Final = Law(law, SYMBOLS, REASONS, ADDED, _rate, "TB/s")

@@ -6,19 +6,17 @@ The library rounds the product to W's dtype before the epilogue.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sparsegen.arrays import torch_dtypes
 from sparsegen.formats.library import NUMPY
 from sparsegen.ir.errors import ArrayError
+from sparsegen.plan import IN, OUT
 from sparsegen.products.product import Product
 from sparsegen.products.weights import device_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sparsegen.arrays import ArrayView
+from sparsegen.views import ArrayView
 
 _REMEDY = "pass torch or CuPy arrays on a GPU, or compile with schedule='bitmap'"
 
@@ -30,15 +28,16 @@ class DenseProduct:
         self._product = product
         self._known: dict[tuple[str, int], Any] = {}
 
-    def run(self, x: ArrayView, out: ArrayView, operands: Mapping[str, ArrayView], stream: int | None) -> None:
+    def run(self, arrays: Mapping[str, ArrayView], stream: int | None) -> None:
         """Enqueue the product into ``out``; asynchronous.  ArrayError for arrays of another library, or the host's."""
+        x, out = arrays[IN], arrays[OUT]
         library, device = x.layout.library, x.layout.device_index
         if device is None or library not in ("torch", "cupy"):
             raise ArrayError(
                 f"x is an array of {library} on {x.layout.where()}; schedule='dense' is the product of torch or CuPy",
                 hint=_REMEDY,
             )
-        owners = {name: view.owner for name, view in operands.items()}
+        owners = {name: arrays[name].owner for name in self._product.epilogue.operands}
         if library == "torch":
             self._torch(x.owner, out.owner, owners, device, stream)
         else:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import product as combinations
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+
+from sparsegen.cost.arithmetic import ARRAYS, NUMBERS, Arithmetic
 from sparsegen.ir.errors import ScheduleError
+from sparsegen.ir.numbers.bitmap import CHUNK, INDEX, MASKS, lane_sums
 from sparsegen.ir.op_spmm import SLAB, STRIP
 from sparsegen.products.product import MAX_ROWS, Problem
-from sparsegen.products.schedule import COLUMNS, MMA, SpmmSchedule
+from sparsegen.schedule import SpmmSchedule
 
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
 
-#: Bytes of a tile's index entry and masks; of one value chunk; what a slot's values are rounded up to.
-TILE_BYTES, CHUNK, ALIGN = 16 + 128, 8, (512, 16)
+#: Bytes of a tile's index entry and masks; what a slot's values are rounded up to.
+TILE_BYTES, ALIGN = 4 * (INDEX + MASKS), (512, 16)
 #: Chunks that a copy may bring besides the tiles' own: it begins at an even one, ends at one, and a lane reads past.
 SPARE: Final = 3
 #: Registers of a thread besides sums and x: the least that nvcc 13.0 made do with on sm_90a without spills, or little
@@ -25,13 +28,40 @@ MAX_REGISTERS: Final = 255
 #: Asynchronous copies and the mma need this compute capability; bulk copies into shared memory this one.
 NEEDS: Final = (8, 0)
 BULK: Final = (9, 0)
+#: mma shape -> the type of weights that it multiplies; ``none``: multiply-adds on the CUDA cores, one column.
+MMA: Final[dict[str, str]] = {"f16.m16n8k16": "f16", "bf16.m16n8k16": "bf16", "none": ""}
+#: Columns of x that a block works on with an mma.
+COLUMNS: Final = (8, 16, 32, 64)
 #: What the search tries: warps along the rows, and along the slabs; strips of a warp; stages; splits.
 ROW_WARPS, SLAB_WARPS, MOST_WARPS = tuple(range(1, 9)), (*range(1, 9), 10, 12, 16), (4, 28)
 ROWS, STAGES, SPLITS = tuple(range(1, MAX_ROWS + 1)), (2, 3, 4), (1, 2, 3, 4, 6, 8, 16)
 
 
+class Schedules(NamedTuple):
+    """Many complete bitmap schedules with one shape of mma: each of the other words is an array of all their values."""
+
+    mma: str
+    cols: Any
+    warps: tuple[Any, Any]
+    rows: Any
+    stages: Any
+    splits: Any
+    family: str = "bitmap"
+
+    @property
+    def threads(self) -> Any:
+        """Threads of each one's blocks."""
+        return 32 * self.warps[0] * self.warps[1]
+
+    def pick(self, at: Any) -> Iterator[SpmmSchedule]:
+        """Those at some places, one by one."""
+        words = (self.cols, *self.warps, self.rows, self.stages, self.splits)
+        for cols, r, c, *rest in zip(*(word[at].tolist() for word in words), strict=True):
+            yield SpmmSchedule("bitmap", self.mma, cols, (r, c), *rest)
+
+
 class Geometry(NamedTuple):
-    """The numbers of a complete bitmap schedule; a tuple, because tens of thousands are made for a choice.
+    """The numbers of a complete bitmap schedule, or arrays of those of many.
 
     ``groups``: runs of strips; ``tiles``: of columns of x; ``chunks``: of values that a slot has room for;
     ``shared``: bytes a block; ``registers``: a thread, an estimate; ``resident``: blocks an SM at a time.
@@ -53,26 +83,36 @@ class Geometry(NamedTuple):
 
 def geometry(p: Problem, s: SpmmSchedule, device: DeviceProfile) -> Geometry:
     """The numbers of a complete schedule, legal or not."""
+    return _geometry(p, s, p.widest[s.rows - 1], device, NUMBERS)
+
+
+def geometries(p: Problem, s: Schedules, device: DeviceProfile) -> Geometry:
+    """The numbers of many complete schedules, legal or not."""
+    return _geometry(p, s, np.array(p.widest)[s.rows - 1], device, ARRAYS)
+
+
+def _geometry(p: Problem, s: SpmmSchedule | Schedules, widest: Any, device: DeviceProfile, a: Arithmetic) -> Geometry:
+    """``widest``: chunks of the widest run of a warp's strips."""
     row_warps, slab_warps = s.warps
     strips, slabs, tiles = -(-p.m // STRIP), -(-p.k // SLAB), -(-p.n // s.cols)
     least = -(-strips // (row_warps * s.rows))
     apiece = s.splits * tiles  # blocks of a run of strips
     waves = -(-least * apiece // device.sms)
-    groups = min(strips, max(least, waves * device.sms // apiece))
-    each = 2 if s.mma == "none" else s.cols // 2  # sums of a lane, a strip
+    groups = a.min(strips, a.max(least, waves * device.sms // apiece))
+    each = lane_sums(s.mma == "none", s.cols)
     warps = row_warps * slab_warps
-    values = CHUNK * (p.widest[s.rows - 1] + SPARE)
+    values = CHUNK * (widest + SPARE)
     coarse, fine = (-(-values // n) * n for n in ALIGN)  # coarsely, matrices of one shape share a kernel
     slots = warps * s.stages
-    room = coarse if slots * (s.rows * TILE_BYTES + coarse + 8) <= device.smem_block else fine
+    room = fine + (coarse - fine) * (slots * (s.rows * TILE_BYTES + coarse + 8) <= device.smem_block)
     shared = (
-        max(slots * (s.rows * TILE_BYTES + room), warps * s.rows * each * 128)
+        a.max(slots * (s.rows * TILE_BYTES + room), warps * s.rows * each * 128)
         + 8 * slots * (device.compute_capability >= BULK)  # barriers
         + 4 * (s.splits > 1)
     )
     registers = s.rows * each + (16 if s.mma == "none" else s.cols) + OTHER_REGISTERS
     blocks = groups * apiece
-    resident = min(
+    resident = a.min(
         device.smem_sm // (shared + 1024),  # the driver keeps 1 KiB of each block's for itself
         device.regs_sm // (-(-registers // 8) * 8 * _whole(s, device)),
         device.max_threads_sm // s.threads,
@@ -82,11 +122,11 @@ def geometry(p: Problem, s: SpmmSchedule, device: DeviceProfile) -> Geometry:
     block, part = -(-strips // groups), -(-slabs // s.splits)  # of the busiest block
     return Geometry(
         strips, slabs, tiles, groups, blocks, room // CHUNK, s.rows * each, -(-block // row_warps),
-        -(-part // slab_warps), shared, registers, max(1, resident),
+        -(-part // slab_warps), shared, registers, a.max(1, resident),
     )  # fmt: skip
 
 
-def _whole(s: SpmmSchedule, device: DeviceProfile) -> int:
+def _whole(s: SpmmSchedule | Schedules, device: DeviceProfile) -> Any:
     """Threads of a block as far as registers are concerned: as if each sub-core had as many of its warps."""
     each = 32 * device.sub_cores
     return -(-s.threads // each) * each
@@ -94,52 +134,89 @@ def _whole(s: SpmmSchedule, device: DeviceProfile) -> int:
 
 def legal(p: Problem, s: SpmmSchedule, device: DeviceProfile) -> Geometry:
     """The numbers of a complete schedule; ScheduleError if it cannot run the product on the device."""
-    if device.compute_capability < NEEDS:
-        raise ScheduleError(
+    if error := refusal(p, s, device):
+        raise error
+    return geometry(p, s, device)
+
+
+def refusal(p: Problem, s: SpmmSchedule, device: DeviceProfile) -> ScheduleError | None:
+    """Why a complete schedule cannot run the product on the device; None if it can."""
+    rules = _rules(p, s, device, geometry(p, s, device))
+    return next((error() for broken, error in rules if broken), None)
+
+
+def illegal(p: Problem, s: Schedules, device: DeviceProfile, g: Geometry) -> Any:
+    """Which of many schedules have a ``refusal``, an array; ``g``: their numbers."""
+    found = np.zeros(s.rows.shape, bool)
+    for broken, _ in _rules(p, s, device, g):
+        found |= broken
+    return found
+
+
+def _rules(
+    p: Problem, s: SpmmSchedule | Schedules, device: DeviceProfile, g: Geometry
+) -> Iterator[tuple[Any, Callable[[], ScheduleError]]]:
+    """What a schedule must not do, and what is told if it does: the first that applies."""
+    yield (
+        device.compute_capability < NEEDS,
+        lambda: ScheduleError(
             f"bitmap schedules copy asynchronously, which needs sm_{NEEDS[0]}{NEEDS[1]}; "
             f"{device.name} is {device.arch}",
             hint="choose such a device, or schedule='dense' on torch or CuPy arrays",
-        )
-    if MMA[s.mma] not in ("", p.dtype):
-        raise ScheduleError(
+        ),
+    )
+    yield (
+        MMA[s.mma] not in ("", p.dtype),
+        lambda: ScheduleError(
             f"mma={s.mma} does not multiply {p.dtype} weights", hint=f"set mma={p.dtype}.m16n8k16, or leave it out"
-        )
-    if s.mma == "none" and p.n != 1:
-        raise ScheduleError(
+        ),
+    )
+    yield (
+        s.mma == "none" and p.n != 1,
+        lambda: ScheduleError(
             f"mma=none cols=1 is for a single column, not n={p.n}", hint=f"set mma={p.dtype}.m16n8k16, or cols=8"
-        )
-    g = geometry(p, s, device)
-    if s.splits > g.slabs:
-        raise ScheduleError(
+        ),
+    )
+    yield (
+        s.splits > g.slabs,
+        lambda: ScheduleError(
             f"splits={s.splits}, but W has {g.slabs} slab{'s' * (g.slabs > 1)} of {SLAB} columns",
             hint=f"lower splits to {g.slabs} or less",
-        )
-    most = min(MAX_REGISTERS, device.regs_sm // _whole(s, device) // 8 * 8)
-    if g.registers > most:
-        raise ScheduleError(
-            f"{g.registers} registers a thread; {s.threads} threads leave {most}", hint="lower rows, cols or warps"
-        )
-    if g.shared > device.smem_block:
-        raise ScheduleError(
+        ),
+    )
+    left = device.regs_sm // _whole(s, device) // 8 * 8  # registers of a thread
+    yield (
+        (g.registers > MAX_REGISTERS) | (g.registers > left),
+        lambda: ScheduleError(
+            f"{g.registers} registers a thread; {s.threads} threads leave {min(MAX_REGISTERS, left)}",
+            hint="lower rows, cols or warps",
+        ),
+    )
+    yield (
+        g.shared > device.smem_block,
+        lambda: ScheduleError(
             f"{g.shared} bytes of shared memory a block; {device.name} has {device.smem_block}",
             hint="lower rows, stages or warps",
-        )
-    return g
+        ),
+    )
 
 
-def space(p: Problem, wanted: SpmmSchedule) -> Iterator[SpmmSchedule]:
-    """Every complete bitmap schedule that is tried, legal or not, with the words that ``wanted`` has."""
-    cores = wanted.cols == 1 or (p.n == 1 and not wanted.cols)  # whether one column on the CUDA cores is tried
-    shapes = [f"{p.dtype}.m16n8k16"] * (wanted.cols != 1) + ["none"] * cores
+def space(p: Problem, wanted: Mapping[str, Any]) -> Iterator[Schedules]:
+    """Every complete bitmap schedule that is tried, legal or not, with the words that are wanted."""
+    cols = wanted.get("cols")
+    cores = cols == 1 or (p.n == 1 and not cols)  # whether one column on the CUDA cores is tried
+    shapes = [f"{p.dtype}.m16n8k16"] * (cols != 1) + ["none"] * cores
     enough = next((c for c in COLUMNS if c >= p.n), COLUMNS[-1])
-    cols = [wanted.cols] if wanted.cols else [c for c in COLUMNS if c <= enough]
-    warps = [(r, c) for r, c in combinations(ROW_WARPS, SLAB_WARPS) if MOST_WARPS[0] <= r * c <= MOST_WARPS[1]]
-    if wanted.warps != (0, 0):
-        warps = [wanted.warps]
-    rows = [wanted.rows] if wanted.rows else ROWS
-    stages = [wanted.stages] if wanted.stages else STAGES
+    columns = [cols] if cols else [c for c in COLUMNS if c <= enough]
+    warps = [(r, c) for r in ROW_WARPS for c in SLAB_WARPS if MOST_WARPS[0] <= r * c <= MOST_WARPS[1]]
     slabs = -(-p.k // SLAB)
-    splits = [wanted.splits] if wanted.splits else [n for n in SPLITS if n <= slabs]
-    for shape in [wanted.mma] if wanted.mma else shapes:
-        for rest in combinations([1] if shape == "none" else cols, warps, rows, stages, splits):
-            yield SpmmSchedule("bitmap", shape, *rest)
+    tried: dict[str, Sequence[Any]] = {
+        "warps": warps, "rows": ROWS, "stages": STAGES, "splits": [n for n in SPLITS if n <= slabs]
+    }  # fmt: skip
+    tried |= {name: [wanted[name]] for name in tried if name in wanted}
+    warps, rows, stages, splits = tried.values()  # type: ignore[assignment]
+    for mma in [wanted["mma"]] if "mma" in wanted else shapes:
+        words = [1] if mma == "none" else columns, range(len(warps)), rows, stages, splits
+        across, form, *rest = (grid.ravel() for grid in np.meshgrid(*words, indexing="ij"))
+        per_row, per_slab = np.array(warps)[form].T
+        yield Schedules(mma, across, (per_row, per_slab), rest[0], rest[1], rest[2])

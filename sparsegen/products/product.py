@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 from weakref import WeakKeyDictionary
 
-from sparsegen.callsite import user_loc
-from sparsegen.compiler import located, positive
+from sparsegen.arguments import positive
+from sparsegen.callsite import located, user_loc
 from sparsegen.formats.bitmap import Bitmap
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import FormatError, ProductError
@@ -49,6 +49,9 @@ class Product:
     w: SparseMatrix
     n: int
     epilogue: Epilogue = field(default_factory=Epilogue)
+
+    #: Axes of a grid: it has none.
+    ndim: ClassVar[int] = 0
 
     @property
     def name(self) -> str:
@@ -123,6 +126,11 @@ class Problem:
     chunks: int
     widest: tuple[int, ...]
     operands: int
+
+    @property
+    def stored(self) -> dict[str, int]:
+        """What the op level says of W."""
+        return {"chunks": self.chunks}
 
     @staticmethod
     def of(product: Product) -> Problem:

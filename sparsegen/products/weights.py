@@ -1,46 +1,72 @@
-"""Where a product's matrix lies: its arrays on the host, or their addresses on a GPU.
+"""Where a product's matrix lies: the arrays that kernels read of it, on the host or at their addresses on a GPU.
 
 Arrays that are on a GPU already are used where they are.  Those of the host are uploaded once a device, and shared by
-all kernels of the matrix as long as it lives.
+all kernels of the matrix as long as it lives; so is what is made of the stored arrays.
 """
 
 from __future__ import annotations
 
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Mapping
+from threading import RLock
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from sparsegen.arrays import describe
+from sparsegen.backends.cuda.runtime import Runtime
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import ArrayError
 from sparsegen.memory import DEVICE, room_for
-from sparsegen.products.pipelines import MATRIX
 
-if TYPE_CHECKING:
-    from sparsegen.backends.cuda.runtime import Runtime
+
+class Prepared(NamedTuple):
+    """An array that a kernel reads of a matrix: ``make`` makes it of the matrix where that is, or on the host.
+
+    Arrays of one ``key`` are the same one, for all kernels of the matrix.  ``words``: kernels take it as 32-bit words.
+    """
+
+    key: Hashable
+    make: Callable[[SparseMatrix], Any]
+    words: bool = False
+
+
+def stored(name: str) -> Prepared:
+    """A stored array, as 32-bit words."""
+    return Prepared(name, lambda w: w.arrays[name], words=True)
+
+
+def padded(w: SparseMatrix, name: str, align: int) -> Any:
+    """A stored array with zeros behind it up to a multiple of ``align`` elements, at least one such."""
+    array, dtype = w.arrays[name], next(s.dtype for s in w.spec.stored if s.name == name)
+    entries = int(array.shape[0])
+    missing = max(-(-entries // align), 1) * align - entries
+    if not missing:
+        return array
+    return w.library.concatenate([array, w.library.typed(w.library.zeros((missing,), f"int{dtype.bits}"), dtype)])
 
 
 class _Uploaded:
-    """The arrays of one matrix in the memory of one device."""
+    """An array in the memory of a device: uploaded, or of the library that the matrix is in."""
 
-    def __init__(self, runtime: Runtime, arrays: dict[str, Any]) -> None:
-        self._runtime = runtime
-        self.addresses: list[int] = []
-        with room_for({"W": sum(a.nbytes for a in arrays.values())}, runtime.memory, DEVICE):
+    def __init__(self, array: Any, runtime: Runtime) -> None:
+        self._runtime, self._own = runtime, isinstance(array, np.ndarray)
+        if not self._own:
+            self._array = array  # which keeps its memory
+            self.address = describe(array).pointer
+            return
+        with room_for({"W": array.nbytes}, runtime.memory, DEVICE):
+            self.address = runtime.alloc(array.nbytes)
             try:
-                for array in arrays.values():
-                    self.addresses.append(runtime.alloc(array.nbytes))
-                    runtime.to_device(self.addresses[-1], array)
+                runtime.to_device(self.address, np.ascontiguousarray(array).reshape(-1))
             except BaseException:
                 self._free()
                 raise
 
     def _free(self) -> None:
-        for pointer in self.addresses:
-            self._runtime.free(pointer)
-        self.addresses.clear()
+        if self._own:
+            self._own = False
+            self._runtime.free(self.address)
 
     def __del__(self) -> None:
         try:
@@ -49,42 +75,43 @@ class _Uploaded:
             return
 
 
-_lock = Lock()
-_uploaded: WeakKeyDictionary[SparseMatrix, dict[int, _Uploaded]] = WeakKeyDictionary()
-_on_host: WeakKeyDictionary[SparseMatrix, dict[str, Any]] = WeakKeyDictionary()
+_lock = RLock()
+_uploaded: WeakKeyDictionary[SparseMatrix, dict[tuple[int, Hashable], _Uploaded]] = WeakKeyDictionary()
+_on_host: WeakKeyDictionary[SparseMatrix, dict[Hashable, Any]] = WeakKeyDictionary()
 
 
-def host_arrays(w: SparseMatrix) -> dict[str, Any]:
-    """Index, masks and values as flat arrays of 32-bit words; those of a device are copied once."""
+def host_arrays(w: SparseMatrix, arrays: Mapping[str, Prepared]) -> dict[str, Any]:
+    """The arrays by name, flat; those of a device are copied once."""
     with _lock:
-        if (known := _on_host.get(w)) is None:
-            host = w.to_host()
-            known = {name: np.ascontiguousarray(host.arrays[name]).reshape(-1).view(np.uint32) for name in MATRIX}
-            _on_host[w] = known
-        return known
+        known = _on_host.setdefault(w, {})
+        missing = {name: one for name, one in arrays.items() if one.key not in known}
+        host = w.to_host() if missing else w
+        for one in missing.values():
+            flat = np.ascontiguousarray(one.make(host)).reshape(-1)
+            known[one.key] = flat.view(np.uint32) if one.words else flat
+        return {name: known[one.key] for name, one in arrays.items()}
 
 
 def device_of(w: SparseMatrix) -> int | None:
     """The GPU that the matrix is on; None on the host."""
-    return describe(w.arrays[MATRIX[0]]).layout.device_index
+    return describe(next(iter(w.arrays.values()))).layout.device_index
 
 
-def addresses(w: SparseMatrix, runtime: Runtime) -> tuple[int, ...]:
-    """Addresses of index, masks and values on the runtime's device.
+def addresses(w: SparseMatrix, arrays: Mapping[str, Prepared], runtime: Runtime) -> dict[str, int]:
+    """Addresses of the arrays on the runtime's device, by name.
 
-    ArrayError if they are on another GPU; DeviceMemoryError where they do not fit.
+    ArrayError if the matrix is on another GPU; DeviceMemoryError where they do not fit.
     """
     found = device_of(w)
-    if found is not None:
-        if found != runtime.device:
-            raise ArrayError(
-                f"W is on cuda:{found}, the product is to run on cuda:{runtime.device}",
-                hint="encode W from an array of that device, or use W.to_host(), which is copied to each",
-            )
-        return tuple(describe(w.arrays[name]).pointer for name in MATRIX)
-    arrays = host_arrays(w)
-    with _lock:
+    if found is not None and found != runtime.device:
+        raise ArrayError(
+            f"W is on cuda:{found}, the product is to run on cuda:{runtime.device}",
+            hint="encode W from an array of that device, or use W.to_host(), which is copied to each",
+        )
+    with _lock, w.library.active():
         known = _uploaded.setdefault(w, {})
-        if runtime.device not in known:
-            known[runtime.device] = _Uploaded(runtime, arrays)
-        return tuple(known[runtime.device].addresses)
+        missing = [one for one in arrays.values() if (runtime.device, one.key) not in known]
+        source = w.to_host() if missing and found is None else w
+        for one in missing:
+            known[runtime.device, one.key] = _Uploaded(one.make(source), runtime)
+        return {name: known[runtime.device, one.key].address for name, one in arrays.items()}

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import torch
 
-from sparsegen.callsite import user_loc
-from sparsegen.compiler import located, positive
+from sparsegen.arguments import positive
+from sparsegen.callsite import located, user_loc
 from sparsegen.formats import sparse
 from sparsegen.formats.bitmap import Bitmap
 from sparsegen.ir.errors import ArrayError, FormatError, ProductError, SparsegenError

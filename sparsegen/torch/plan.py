@@ -19,11 +19,11 @@ from weakref import WeakValueDictionary
 import torch
 
 from sparsegen.compiler import compile
-from sparsegen.formats.bitmap import SLACK, Bitmap
+from sparsegen.formats.bitmap import Bitmap, bitmap
 from sparsegen.formats.library import Torch
 from sparsegen.ir.errors import ArrayError, DeviceError, FormatError, ProductError
 from sparsegen.ir.types import DType
-from sparsegen.products.kernel import SpmmKernel
+from sparsegen.kernel import SpmmKernel
 from sparsegen.products.product import spmm
 
 #: The tensors of a matrix, in the operator's order, and torch's dtype for the words of each.
@@ -45,17 +45,11 @@ def torch_dtype(kind: DType) -> Any:
     return {"f16": torch.float16, "bf16": torch.bfloat16}[kind.name]
 
 
-def shapes(shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
-    """The shapes of masks and index of a matrix [M, K]; that of values follows from the masks."""
-    strips, slabs = Bitmap.nest.grid(shape)
-    return {"masks": (slabs, strips, 32), "index": (slabs * strips + 1, 4)}
-
-
 def empty(shape: tuple[int, int], kind: DType, device: Any) -> Bitmap:
     """The matrix [M, K] of zeros, which needs no dense one to be made."""
-    sizes = {**shapes(shape), "values": (SLACK,)}
+    sizes = bitmap(kind).shapes(shape, 0)
     arrays = {name: torch.zeros(sizes[name], dtype=dtype, device=device) for name, dtype in PARTS.items()}
-    return Bitmap(shape, kind, Torch(torch, arrays["masks"].device), arrays, 0)
+    return Bitmap(bitmap(kind), shape, Torch(torch, arrays["masks"].device), arrays, 0)
 
 
 def assembled(shape: tuple[int, int], kind: DType, nnz: int, tensors: Mapping[str, Any]) -> Bitmap:
@@ -64,33 +58,17 @@ def assembled(shape: tuple[int, int], kind: DType, nnz: int, tensors: Mapping[st
     FormatError if they contradict one another, so that a kernel would read astray: it is found on their device, from
     all masks.  What the values are is not looked at.
     """
-    again = "take the tensors of one SparseLinear, as state_dict() gives them"
     first = tensors["masks"]
     for name, dtype in PARTS.items():
-        t, expected = tensors[name], shapes(shape).get(name)
+        t = tensors[name]
         if t.dtype != dtype or t.device != first.device or not t.is_contiguous() or t.data_ptr() % ALIGNMENT:
             raise FormatError(
                 f"{name} is a tensor of {t.dtype} on {t.device} with strides {t.stride()}; a packed one of {dtype} on "
                 f"{first.device} is needed, at an address that {ALIGNMENT} divides",
-                hint=again,
+                hint="take the tensors of one SparseLinear, as state_dict() gives them",
             )
-        if expected is not None and tuple(t.shape) != expected:
-            raise FormatError(
-                f"{name} has shape {tuple(t.shape)}, a matrix {shape[0]}x{shape[1]} has {expected}", hint=again
-            )
-    matrix = Bitmap(shape, kind, Torch(torch, first.device), tensors, nnz)
-    lib = matrix.library
-    counts = Bitmap._counts(lib, lib.wide(first.reshape(-1, 32)))
-    index = Bitmap._index(lib, counts)
-    chunks = (int(index[-1, 0]) >> 3) + SLACK
-    if tuple(matrix.values.shape) != (chunks,):
-        raise FormatError(
-            f"values has shape {tuple(matrix.values.shape)}, by the masks there are {chunks} chunks", hint=again
-        )
-    if not torch.equal(lib.narrow(index), matrix.index):
-        raise FormatError("the index contradicts the masks", hint=again)
-    if (kept := int(counts.sum())) != nnz:
-        raise FormatError(f"the masks keep {kept} elements, not {nnz}", hint=again)
+    matrix = Bitmap(bitmap(kind), shape, Torch(torch, first.device), tensors, nnz)
+    matrix.check()
     return matrix
 
 

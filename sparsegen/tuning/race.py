@@ -5,27 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any
 
 from sparsegen import measure
-from sparsegen.arrays import describe
 from sparsegen.ir.errors import SparsegenError
 from sparsegen.kernel import Kernel
 from sparsegen.measure import Call
-from sparsegen.products import bench as products
-from sparsegen.products.host import random_arrays
-from sparsegen.products.kernel import SpmmKernel
-from sparsegen.updates import bench as updates
-from sparsegen.updates.kernel import UpdateKernel
 
 if TYPE_CHECKING:
-    from sparsegen.backends.cuda.runtime import Runtime, Timer
-    from sparsegen.pipelines import Program
+    from sparsegen.backends.cuda.runtime import Timer
+    from sparsegen.program import Program
 
-AnyKernel: TypeAlias = "Kernel | UpdateKernel | SpmmKernel"
 #: Seconds that the calls of a turn should take together, as one call may be too short for an event; and calls at most.
 _TURN, _CALLS = 1e-3, 100
 #: Who takes so many times as long as the fastest in the first round has no other turns.
@@ -38,7 +31,7 @@ class Entry:
 
     schedule: Any
     predicted: float
-    kernel: AnyKernel | None = None
+    kernel: Kernel | None = None
     times: list[float] = field(default_factory=list[float])
     error: SparsegenError | None = None
 
@@ -61,7 +54,7 @@ class Entry:
             self.error = error
 
 
-def build(entries: Sequence[Entry], make: Callable[[Any], AnyKernel]) -> None:
+def build(entries: Sequence[Entry], make: Callable[[Any], Kernel]) -> None:
     """Lower every candidate, then compile all their programs at the same time."""
     for entry in entries:
         with entry.guarded():
@@ -73,7 +66,12 @@ def build(entries: Sequence[Entry], make: Callable[[Any], AnyKernel]) -> None:
             assert entry.kernel is not None
             entry.kernel._builds.get(program).compiled()
 
-    tasks = [(entry, program) for entry in entries if entry.kernel for program in _programs(entry.kernel)]
+    tasks = [
+        (entry, program)
+        for entry in entries
+        if entry.kernel
+        for program, _ in entry.kernel._plan(entry.kernel.steps).programs
+    ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(compiled, tasks))
 
@@ -83,7 +81,8 @@ def race(entries: Sequence[Entry], rounds: int) -> None:
     running = [entry for entry in entries if entry.kernel and entry.error is None]
     if not running:
         return
-    with _staged([entry.kernel for entry in running if entry.kernel]) as (runtime, calls):
+    kernels = [entry.kernel for entry in running if entry.kernel]
+    with measure.staged(kernels, kernels[0]._calls.random(), kernels[0].steps) as (runtime, _, calls):
         timer, runs = runtime.timer(), dict(zip(running, calls, strict=True))
         many: dict[Entry, int] = {}
         for entry, call in runs.items():
@@ -107,26 +106,3 @@ def _timed(timer: Timer, call: Call, many: int) -> float:
         call()
     timer.stop()
     return timer.seconds() / many
-
-
-def _programs(kernel: AnyKernel) -> list[Program]:
-    """What a call runs, as far as nvcc has to do with it."""
-    if isinstance(kernel, SpmmKernel):
-        return [kernel._main()]
-    return [program for program, _ in kernel._plan(kernel.steps).parts]
-
-
-@contextmanager
-def _staged(kernels: Sequence[AnyKernel]) -> Iterator[tuple[Runtime, list[Call]]]:
-    """The runtime and a call of each kernel, all on the same random arrays."""
-    first, same = kernels[0], cast("Any", kernels)
-    stage: AbstractContextManager[Any]
-    if isinstance(first, Kernel):
-        stage = measure.staged(same, first._random(), first.steps)
-    elif isinstance(first, UpdateKernel):
-        given = {name: describe(a) for name, a in first._random().items()}
-        stage = updates.staged(same, given, first.steps)
-    else:
-        stage = products.staged(same, random_arrays(first.product))
-    with stage as (runtime, *_, calls):
-        yield runtime, calls

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsegen.backends.cuda.cache import STALE_SECONDS, TEMPORARY, default_folder, replace_file
-from sparsegen.explain import seconds
+from sparsegen.explain.units import seconds
 from sparsegen.tuning.problem import Facts, key, title
 
 #: Changes whenever a record's fields or their meaning do.

@@ -2,71 +2,32 @@
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any
 
-from sparsegen import compiler
-from sparsegen.callsite import user_loc
-from sparsegen.compiler import NonFinite, located, positive
-from sparsegen.cost.stencil import Cost
-from sparsegen.cost.total import total_time
+from sparsegen.arguments import positive
+from sparsegen.callsite import located, user_loc
+from sparsegen.compiler import NonFinite, compile, described
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.dsl.update import Update
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.kernel import Kernel
-from sparsegen.products.kernel import SpmmKernel
 from sparsegen.products.product import Product
-from sparsegen.products.schedule import DENSE
-from sparsegen.target import measurable
+from sparsegen.target import measurable, resolve
 from sparsegen.tuning import store
 from sparsegen.tuning.problem import Facts, facts
-from sparsegen.tuning.race import AnyKernel, Entry, build, race
+from sparsegen.tuning.race import Entry, build, race
 from sparsegen.tuning.store import Record, Trial
-from sparsegen.updates.kernel import UpdateKernel
 
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
 
 #: The kernel with a schedule: a line, or a schedule itself.
-Make = Callable[[Any], AnyKernel]
+Make = Callable[[Any], Kernel]
 
 
-@overload
-def tune(
-    stencil: Stencil,
-    shape: Sequence[int],
-    steps: int = 1,
-    device: str | Path | DeviceProfile = "auto",
-    nonfinite: NonFinite = "any",
-    *,
-    top: int = 12,
-    repeats: int = 9,
-    again: bool = False,
-) -> Kernel: ...
-@overload
-def tune(
-    stencil: Update,
-    shape: Sequence[int],
-    steps: int = 1,
-    device: str | Path | DeviceProfile = "auto",
-    nonfinite: NonFinite = "any",
-    *,
-    top: int = 12,
-    repeats: int = 9,
-    again: bool = False,
-) -> UpdateKernel: ...
-@overload
-def tune(
-    stencil: Product,
-    *,
-    device: str | Path | DeviceProfile = "auto",
-    top: int = 12,
-    repeats: int = 9,
-    again: bool = False,
-) -> SpmmKernel: ...
 def tune(
     stencil: Stencil | Update | Product,
     shape: Sequence[int] = (),
@@ -77,7 +38,7 @@ def tune(
     top: int = 12,
     repeats: int = 9,
     again: bool = False,
-) -> AnyKernel:
+) -> Kernel:
     """The kernel whose schedule is the fastest on this machine's GPU; arguments as of :func:`sparsegen.compile`.
 
     The ``top`` schedules that the model has as the cheapest, the best of each family among them if they fit, are
@@ -92,29 +53,28 @@ def tune(
         count, rounds = positive(top, "top", ScheduleError), positive(repeats, "repeats", ScheduleError)
         gpu = measurable(device)
 
-        def make(schedule: Any) -> AnyKernel:
-            kernel: AnyKernel = cast("Any", compiler.compile)(
-                stencil, shape, steps, device, "cuda", schedule, nonfinite
-            )
-            return kernel
+        def make(schedule: Any) -> Kernel:
+            return compile(stencil, shape, steps, device, "cuda", schedule, nonfinite)
 
-        costs: list[Any] = cast("Any", compiler.schedules)(stencil, shape, steps, device, nonfinite)
-        entries = _entries(costs, steps)
+        problem, request = described(stencil, shape, steps, nonfinite)
+        costs = problem.options(None, resolve(device).profile, request).costs
+        mine = [Entry(c.schedule, problem.seconds(c, request.steps)) for c in costs if not c.schedule.rules.library]
+        entries = sorted(mine, key=lambda entry: entry.predicted)
         if not entries:
             return make("auto")  # says why there is none
-        problem = facts(stencil, tuple(map(operator.index, shape)), steps, nonfinite, gpu)
-        record = None if again else store.recall(problem)
+        known = facts(problem, request, gpu)
+        record = None if again else store.recall(known)
         kernel = None if record is None or record.top < min(count, len(entries)) else _as_before(record, make)
         if kernel is None:
             chosen = shortlist(entries, count)
             build(chosen, make)
             race(chosen, rounds)
-            record = _record(problem, count, chosen)
+            record = _record(known, count, chosen)
             store.remember(record)
             kernel = _made(record, make)
-        if isinstance(stencil, Product) and stencil.w.auto:
-            (dense,) = (c for c in costs if c.schedule == DENSE)
-            return make(DENSE) if kernel.measured is not None and dense.time < kernel.measured else kernel
+        library = min((c for c in costs if c.schedule.rules.library), key=lambda c: c.time, default=None)
+        if library is not None and kernel.measured is not None and library.time < kernel.measured:
+            return make(library.schedule)
         return kernel
 
 
@@ -131,16 +91,6 @@ def shortlist(entries: Sequence[Entry], most: int) -> list[Entry]:
     return [entry for entry in entries if id(entry) in chosen]
 
 
-def _entries(costs: Sequence[Any], steps: int) -> list[Entry]:
-    """What can be measured, cheapest by the model first.  A dense product is the library's, and needs its arrays."""
-
-    def seconds(cost: Any) -> float:
-        return total_time(cost, steps) if isinstance(cost, Cost) else cost.time * steps
-
-    found = [Entry(c.schedule, seconds(c)) for c in costs if c.schedule != DENSE]
-    return sorted(found, key=lambda entry: entry.predicted)
-
-
 def _record(problem: Facts, top: int, entries: Sequence[Entry]) -> Record:
     """What came out of the race; the first error if nobody finished."""
     finished = [entry for entry in entries if entry.measured is not None]
@@ -155,13 +105,13 @@ def _record(problem: Facts, top: int, entries: Sequence[Entry]) -> Record:
     return Record(problem, str(best.schedule), best.measured or 0.0, best.predicted, date, top, trials)
 
 
-def _made(record: Record, make: Make) -> AnyKernel:
+def _made(record: Record, make: Make) -> Kernel:
     kernel = make(record.schedule)
     kernel.measured = record.measured
     return kernel
 
 
-def _as_before(record: Record, make: Make) -> AnyKernel | None:
+def _as_before(record: Record, make: Make) -> Kernel | None:
     """The kernel that was the fastest; None where its schedule is refused by now."""
     try:
         return _made(record, make)

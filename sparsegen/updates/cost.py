@@ -9,17 +9,16 @@ L1.  Divisions and square roots count as the instructions that they become.  Not
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any, Final
 
+from sparsegen.cost.arithmetic import Arithmetic
+from sparsegen.cost.cost import Cost, Law, steps_rate
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.dsl.update import Update
 from sparsegen.ir import formula
 from sparsegen.ir.op_update import parameters
-from sparsegen.schedule import ITEMSIZE
-from sparsegen.updates.schedule import UpdateSchedule
+from sparsegen.schedule import UpdateSchedule
+from sparsegen.shapes import ITEMSIZE
 
 REASONS: Final[dict[str, str]] = {
     "hbm": "every field, level and coefficient is read once a step, every new level written (nothing if all fit in L2)",
@@ -48,54 +47,7 @@ _OVERHEAD, _ADDRESS = 24, 2
 _L2_SHARE = 0.7
 
 
-@dataclass(frozen=True)
-class UpdateCost:
-    """The predicted cost of one launch, which is one time step.  ``terms`` are seconds; they overlap."""
-
-    schedule: UpdateSchedule
-    device: str
-    shape: tuple[int, ...]
-    time: float
-    terms: dict[str, float]
-    binds: str
-    #: the numbers behind the formula's symbols
-    values: dict[str, float] = field(repr=False)
-    steps_per_launch: int = 1
-
-    @property
-    def time_per_step(self) -> float:
-        """Seconds a time step."""
-        return self.time
-
-    @property
-    def rate(self) -> float:
-        """GS/s: cells x time steps a second, in 1e9."""
-        return math.prod(self.shape) / self.time / 1e9
-
-    @property
-    def formula(self) -> Any:
-        """``time`` as a sympy expression in SYMBOLS; device figures are numbers in it."""
-        import sympy
-
-        v = {name: sympy.Symbol(name) if name in SYMBOLS else sympy.sympify(x) for name, x in self.values.items()}
-
-        def largest(*args: Any) -> Any:
-            return sympy.Max(*map(sympy.sympify, args), evaluate=False)
-
-        return _equations(SimpleNamespace(**v), largest, sympy.ceiling)[0]
-
-    def substitution(self) -> dict[Any, Any]:
-        """The formula's symbols and their numbers."""
-        import sympy
-
-        return {sympy.Symbol(name): sympy.sympify(x) for name, x in self.values.items() if name in SYMBOLS}
-
-    def reasons(self) -> dict[str, str]:
-        """Why each term is there, one line each."""
-        return {name: REASONS[name] for name in self.terms}
-
-
-def cost(update: Update, shape: tuple[int, ...], schedule: UpdateSchedule, device: DeviceProfile) -> UpdateCost:
+def cost(update: Update, shape: tuple[int, ...], schedule: UpdateSchedule, device: DeviceProfile) -> Cost:
     """The cost of one time step on a grid of ``shape``."""
     code, _ = formula.contract(update.code, update.results)
     size, column = ITEMSIZE[update.dtype], schedule.column if update.ndim > 1 else 1
@@ -118,14 +70,10 @@ def cost(update: Update, shape: tuple[int, ...], schedule: UpdateSchedule, devic
         "resident": device.sms * max(1, device.max_threads_sm // schedule.threads) * schedule.threads,
         "lat": device.lat_dram / device.clock,
     }  # fmt: skip
-    time, terms = _equations(SimpleNamespace(**values), max, math.ceil)
-    binds = max((n for n in terms if n != "launch"), key=terms.__getitem__)
-    if terms["launch"] > terms[binds]:
-        binds = "launch"
-    return UpdateCost(schedule, device.name, shape, time, terms, binds, values)
+    return LAW.evaluate(schedule, values, device, shape, update)
 
 
-def _equations(v: Any, largest: Callable[..., Any], ceiling: Callable[[Any], Any]) -> tuple[Any, dict[str, Any]]:
+def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     """``time`` and its terms, for floats and for sympy alike."""
     nbytes = v.N * v.s * (v.reads + v.writes)
     terms = {
@@ -134,10 +82,10 @@ def _equations(v: Any, largest: Callable[..., Any], ceiling: Callable[[Any], Any
         "l1": v.N * v.s * (v.loads + v.writes) / v.bw_S,
         "fma": v.N * v.flops / v.fma_s,
         "issue": v.N * (v.loads + v.writes + v.flops + _ADDRESS + _OVERHEAD / v.column) / v.issue_s,
-        "latency": ceiling(v.N / (v.resident * v.column)) * v.lat,
+        "latency": a.ceil(v.N / (v.resident * v.column)) * v.lat,
         "launch": v.launch,
     }
-    return v.launch + largest(*(t for name, t in terms.items() if name != "launch")), terms
+    return v.launch + a.max(*(t for name, t in terms.items() if name != "launch")), terms
 
 
-__all__ = ["REASONS", "SYMBOLS", "UpdateCost", "cost"]
+LAW: Final = Law(_equations, SYMBOLS, REASONS, frozenset(), steps_rate)

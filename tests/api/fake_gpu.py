@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparsegen import execute_cuda, target
+from sparsegen import target
 from sparsegen.backends import emulator
 from sparsegen.backends.cuda.runtime import OUT_OF_MEMORY, DeviceInfo, cuda_error
 from sparsegen.inspection import Build
 from sparsegen.ir.types import Buffer
+from sparsegen.run import cuda
 
 INFO = DeviceInfo(0, "NVIDIA H200", (9, 0), 132, 62_914_560, 232_448, 233_472, 150 << 30, 1.98e9, 3.2e9, 6144)
 
@@ -130,9 +131,9 @@ class FakeGraph:
 def install(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
     """From here on this machine has a GPU."""
     runtime = FakeRuntime()
-    monkeypatch.setattr(execute_cuda, "open_runtime", lambda device, kind="auto": runtime)
-    monkeypatch.setattr(execute_cuda, "launcher", lambda: "driver")
-    monkeypatch.setattr(execute_cuda, "TimeGraph", FakeGraph)
+    monkeypatch.setattr(cuda, "open_runtime", lambda device, kind="auto": runtime)
+    monkeypatch.setattr(cuda, "launcher", lambda: "driver")
+    monkeypatch.setattr(cuda, "TimeGraph", FakeGraph)
     monkeypatch.setattr(target, "gpu_info", lambda index=0: INFO)
 
     def compiled(build: Build) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +12,8 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
-from sparsegen.arrays import ArrayLayout, ArrayView
+from sparsegen.run.fast import Call, fast_call
+from sparsegen.views import ArrayLayout, ArrayView
 
 rng = np.random.default_rng(3)
 BOX = rng.random((3, 3)) / 5 - 0.02
@@ -32,12 +35,14 @@ def off(a: Any, b: Any) -> float:
 @pytest.mark.parametrize("shape", [(24, 40), (23, 37)])
 @pytest.mark.parametrize("line", LINES)
 def test_time_loops(gpu: Any, line: str, shape: tuple[int, int]) -> None:
+    """Few passes, and so many that a graph repeats the middle ones; with and without a rest."""
+    many = 10 * sg.Schedule.parse(line).steps
     for sides in (sg.periodic, sg.frozen):
         st = sg.Stencil.from_weights(BOX, boundary=sides)
         k = sg.compile(st, shape, steps=9, backend="cuda", schedule=line)
-        for steps in (1, 2, 3, 4, 7, 9, 29, 30):
+        for steps in (1, 2, 3, 4, 7, 9, many - 1, many):
             u = rng.random(shape)
-            want = sg.compile(st, shape, steps=steps, backend="reference")(u)
+            want = sg.compile(st, shape, steps=steps, backend="reference", schedule="direct")(u)
             assert off(k(u, steps=steps), want) <= 1e-12
         del k
     assert not any(m is None for m in gpu.held)
@@ -70,9 +75,11 @@ def test_device_arrays_with_a_pitch(gpu: Any, line: str, steps: int) -> None:
         wide, around = np.full((23, width), np.nan), np.full((23, 100), 7.0)
         wide[:, first : first + 37] = rng.random((23, 37))
         u, out = device_array(gpu, wide, first, 37), device_array(gpu, around, 32, 37)
-        k._on_gpu(u, out, steps, None)
+        k._on_gpu({"in": u, "out": out}, steps, None)
         gpu.to_host(around, out.pointer - 32 * 8)
-        want = sg.compile(st, (23, 37), steps=steps, backend="reference")(wide[:, first : first + 37].copy())
+        want = sg.compile(st, (23, 37), steps=steps, backend="reference", schedule="direct")(
+            wide[:, first : first + 37].copy()
+        )
         assert off(around[:, 32:69], want) <= 1e-12
         assert np.all(around[:, :32] == 7.0) and np.all(around[:, 69:] == 7.0)
 
@@ -83,7 +90,7 @@ def test_addresses_that_do_not_suit_the_pitch(gpu: Any) -> None:
         u = device_array(gpu, np.zeros((64, 80)), first_u, 64)
         out = device_array(gpu, np.full((64, 80), 7.0), first_out, 64)
         with pytest.raises(sg.ArrayError, match=f"{name} starts at .* moves 16 bytes"):
-            k._on_gpu(u, out, 1, None)
+            k._on_gpu({"in": u, "out": out}, 1, None)
         assert gpu.launched == 0
 
 
@@ -91,7 +98,7 @@ def test_a_view_that_32_bit_indices_do_not_reach(gpu: Any) -> None:
     k = sg.compile(sg.Stencil.from_weights(BOX), (24, 40), backend="cuda", schedule="direct")
     rows = ArrayLayout("cai", (24, 40), (1 << 30, 8), np.dtype("f8"), "cuda", 0)
     with pytest.raises(sg.ArrayError, match="indices are 32 bits wide"):
-        k._input._check(rows)
+        k._calls.inputs["in"].check(rows)
 
 
 # ------------------------------------------------------------------------------------------------ the short way
@@ -113,27 +120,37 @@ class Tensor:
 
 
 def test_the_short_way_says_no_to_whatever_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    from sparsegen.fastcall import fast_call
-
     stream = [0]
-    core = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: stream[0])
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor, _C=core))
+    core = SimpleNamespace(
+        _cuda_getCurrentRawStream=lambda device: stream[0], _cuda_isCurrentStreamCapturing=lambda: False
+    )
+
+    def empty(shape: Any, strides: Any, dtype: Any, device: Any) -> Tensor:
+        assert strides == (40, 1)
+        return Tensor(1 << 26, shape, dtype)
+
+    torch = SimpleNamespace(Tensor=Tensor, _C=core, empty_strided=empty)
+    monkeypatch.setitem(sys.modules, "torch", torch)
     layout = ArrayLayout("torch", (24, 40), (320, 8), np.dtype("f8"), "cuda", 0)
     nbytes = 24 * 40 * 8
     u, out = Tensor(1 << 20), Tensor(1 << 24)
-    views = ArrayView(u.pointer, layout, u), ArrayView(out.pointer, layout, out)
     ran: list[Any] = []
-    call = fast_call(*views, (16, 8), lambda pointers, s=None: ran.append((pointers, s)), any_stream=False)
-    assert call is not None and call(u, out) and ran == [((1 << 20, 1 << 24), 0)]
-    assert call(Tensor(1 << 16), Tensor((1 << 16) + nbytes)) and len(ran) == 2  # others of the same kind
+    known = Call(
+        (u,), {}, {"in": ArrayView(u.pointer, layout, u)}, ("out", ArrayView(out.pointer, layout, out)),
+        {"in": 16, "out": 8}, lambda pointers, s=None: ran.append((pointers, s)), ("in", "out"), {}, (), {},
+        turned=False, any_stream=False,
+    )  # fmt: skip
+    fast = fast_call(known)
+    assert fast is not None
+    assert fast((u,), out, {}) is out and ran == [((1 << 20, 1 << 24), 0)]
+    assert fast((Tensor(1 << 16),), other := Tensor((1 << 16) + nbytes), {}) is other and len(ran) == 2
+    made = fast((u,), None, {})
+    assert made.pointer == 1 << 26 and made.shape == (24, 40) and ran[-1] == ((1 << 20, 1 << 26), 0)
 
     class Other(Tensor):
         """A subclass of the tensors' type."""
 
     refused = [
-        (u, None),
         (np.zeros(3), out),
         (Other(1 << 20), out),
         (Tensor(1 << 20, dtype="f4"), out),
@@ -149,9 +166,20 @@ def test_the_short_way_says_no_to_whatever_changed(monkeypatch: pytest.MonkeyPat
         setattr(changed, name, value)
         refused += [(changed, out), (u, changed)]
     for a, b in refused:
-        assert not call(a, b)
+        assert fast((a,), b, {}) is None
+    assert fast((u, out), None, {}) is None and fast((), out, {"u": u}) is None and fast((u,), out, {"v": u}) is None
     stream[0] = 5
-    assert not call(u, out) and len(ran) == 2
-    everywhere = fast_call(*views, (16, 8), lambda pointers, s=None: ran.append((pointers, s)), any_stream=True)
-    assert everywhere is not None and everywhere(u, out) and ran[-1] == ((1 << 20, 1 << 24), 5)
-    assert fast_call(views[0], ArrayView(0, layout, Other(0)), (8, 8), ran.append, True) is None  # type: ignore[arg-type]
+    assert fast((u,), out, {}) is None and len(ran) == 3
+    everywhere = fast_call(replace(known, any_stream=True))
+    assert everywhere is not None and everywhere((u,), out, {}) is out and ran[-1] == ((1 << 20, 1 << 24), 5)
+    by_position = fast_call(replace(known, args=(u, out), any_stream=True))
+    assert by_position is not None and by_position((u, out), None, {}) is out
+    assert by_position((u,), out, {}) is None and by_position((u, out), out, {}) is None
+    wide = ArrayLayout("torch", (24, 40), (384, 8), np.dtype("f8"), "cuda", 0)
+    spread = Tensor(1 << 24)
+    spread.strides = (48, 1)
+    pitched = fast_call(replace(known, output=("out", ArrayView(spread.pointer, wide, spread)), any_stream=True))
+    assert pitched is not None and pitched((u,), spread, {}) is spread
+    assert pitched((u,), None, {}) is None  # a new array would be packed: another program
+    assert fast_call(replace(known, output=("out", ArrayView(0, layout, Other(0))))) is None
+    assert fast_call(replace(known, args=((u,),))) is None  # levels of a field

@@ -8,10 +8,18 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
-from sparsegen.execute import ALIGN, PADDED, Plan, pitches
+from sparsegen.calls.stencil import PADDED
+from sparsegen.plan import ALIGN, IN, OUT, Plan
+from sparsegen.program import Program
 from sparsegen.rows import padded_pitch
+from sparsegen.run.emulator import rows
 
 heat = sg.Stencil.from_weights(np.array([[0, 1, 0], [1, 4, 1], [0, 1, 0]]) / 8.0, name="heat")
+
+
+def pitches(program: Program) -> tuple[int, ...]:
+    """Elements from row to row of input and output."""
+    return tuple(rows(program).values())
 
 
 def plan(line: str, steps: int, shape: tuple[int, int] = (64, 64), compiled: int = 100) -> Plan:
@@ -32,8 +40,8 @@ def plan(line: str, steps: int, shape: tuple[int, int] = (64, 64), compiled: int
 )
 def test_steps_become_passes(line: str, steps: int, passes: list[tuple[int, int]]) -> None:
     p = plan(line, steps)
-    assert [(program.steps, n) for program, n in p.parts] == passes
-    assert sum(program.steps * n for program, n in p.parts) == steps
+    assert [(program.steps, n) for program, n in p.programs] == passes
+    assert sum(program.steps * n for program, n in p.programs) == steps
     assert p.passes == sum(n for _, n in passes)
 
 
@@ -41,7 +49,9 @@ def test_steps_become_passes(line: str, steps: int, passes: list[tuple[int, int]
 @pytest.mark.parametrize("passes", range(1, 8))
 def test_buffers_take_turns_and_the_last_is_out(passes: int, cols: int) -> None:
     p = plan("direct", passes, shape=(64, cols))
-    goes = [p.target(i) for i in range(passes)]
+    goes = [dict(step.arrays)[OUT] for step in p.run()]
+    comes = [dict(step.arrays)[IN] for step in p.run()]
+    assert comes == [IN, *goes[:-1]]
     assert goes[-1] == "out" and all(a != b for a, b in pairwise(goes))
     padded = cols == 63 and passes >= 3
     assert bool(p.padded) == padded
@@ -62,9 +72,9 @@ def test_buffers_take_turns_and_the_last_is_out(passes: int, cols: int) -> None:
 )
 def test_odd_rows_are_padded_between_the_passes(line: str, steps: int, parts: list[tuple[int, int, object]]) -> None:
     p = plan(line, steps, shape=(64, 63))
-    assert [(program.steps, n, pitches(program)) for program, n in p.parts] == parts
+    assert [(program.steps, n, pitches(program)) for program, n in p.programs] == parts
     if p.padded:
-        assert p.workspaces == dict.fromkeys(PADDED, 64 * 64 * 8) and pitches(p.main) == (64, 64)
+        assert p.workspaces == dict.fromkeys(PADDED, (np.dtype("f8"), 64 * 64)) and pitches(p.main) == (64, 64)
 
 
 def test_when_rows_are_padded() -> None:
@@ -79,18 +89,21 @@ def test_when_rows_are_padded() -> None:
 def test_arrays_with_a_pitch() -> None:
     k = sg.compile(heat, (64, 64), steps=9, backend="emulator", device="h200", schedule="stencil2row stages=2")
     same = k._plan(9, (64, 64))
-    assert [n for _, n in same.parts] == [9] and k._plan(9, (66, 64)).parts[1] == (same.parts[0][0], 8)
-    assert [pitches(p) for p, _ in k._plan(1, (66, 70)).parts] == [(66, 70)]
-    assert k._plan(1, (66, 70)).alignment == (16, 16) and k._plan(1, (65, 70)).alignment == (8, 16)
-    assert k._plan(1, (66, 67)).alignment == (16, 8)
+    assert [n for _, n in same.programs] == [9] and k._plan(9, (66, 64)).programs[1] == (same.programs[0][0], 8)
+    assert [pitches(p) for p, _ in k._plan(1, (66, 70)).programs] == [(66, 70)]
+    assert k._plan(1, (66, 70)).alignment == {IN: 16, OUT: 16} and k._plan(1, (65, 70)).alignment == {IN: 8, OUT: 16}
+    assert k._plan(1, (66, 67)).alignment == {IN: 16, OUT: 8}
 
 
 def test_workspace() -> None:
     one, many = plan("direct", 1), plan("direct", 9)
     assert one.workspace_nbytes == 0 and one.workspaces == {}
-    assert many.workspaces == {"field": 64 * 64 * 8} and many.workspace_nbytes == 64 * 64 * 8
+    assert many.workspaces == {"field": (np.dtype("f8"), 64 * 64)} and many.workspace_nbytes == 64 * 64 * 8
     odd = plan("direct", 2, shape=(33, 35))
-    assert odd.workspaces == {"field": 33 * 35 * 8} and odd.workspace_nbytes == -(-33 * 35 * 8 // ALIGN) * ALIGN
+    assert (
+        odd.workspaces == {"field": (np.dtype("f8"), 33 * 35)}
+        and odd.workspace_nbytes == -(-33 * 35 * 8 // ALIGN) * ALIGN
+    )
     assert sg.compile(heat, (64, 64), backend="emulator", schedule="direct").workspace_nbytes == 0
     explicit = plan("stencil2row transform=explicit", 1)
     assert (
@@ -99,8 +112,8 @@ def test_workspace() -> None:
 
 
 def test_widest_access_sets_the_alignment() -> None:
-    assert plan("direct", 1).alignment == (8, 8)
-    assert plan("stencil2row stages=2", 1).alignment == plan("stencil2row stages=2", 2).alignment == (16, 16)
-    assert plan("stencil2row stages=2", 1, shape=(63, 63)).alignment == (8, 8)
-    assert plan("stencil2row stages=2", 9, shape=(63, 63)).alignment == (8, 8)
-    assert plan("tiled", 1).alignment == (8, 16)  # its tiles begin one column to the left
+    assert plan("direct", 1).alignment == {IN: 8, OUT: 8}
+    assert plan("stencil2row stages=2", 1).alignment == plan("stencil2row stages=2", 2).alignment == {IN: 16, OUT: 16}
+    assert plan("stencil2row stages=2", 1, shape=(63, 63)).alignment == {IN: 8, OUT: 8}
+    assert plan("stencil2row stages=2", 9, shape=(63, 63)).alignment == {IN: 8, OUT: 8}
+    assert plan("tiled", 1).alignment == {IN: 8, OUT: 16}  # its tiles begin one column to the left

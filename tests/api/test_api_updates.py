@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparsegen as sg
-from sparsegen.arrays import ArrayLayout, ArrayView
+from sparsegen.calls.update import ring
 from sparsegen.dsl.update import Update
-from sparsegen.updates.plan import UpdatePrograms, inputs, outputs, ring
-from sparsegen.updates.schedule import UpdateSchedule
+from sparsegen.views import ArrayLayout, ArrayView
 from tests.updates import NAMED, arrays, error, made, random_update, wave
 
 UPDATES = st.integers(0, 2**32 - 1).map(random_update)
@@ -114,8 +113,9 @@ def test_a_ring_never_overwrites_what_is_still_read(levels: int, steps: int) -> 
 def test_plans_run_each_step_once_on_the_levels_before_it(update: Update, steps: int) -> None:
     """Played through with numbers of time steps in place of fields."""
     shape = tuple(n + 1 for n in update.extents)
-    plan = UpdatePrograms(update, shape, UpdateSchedule()).plan(steps)
-    level = {n: -int(n.split(".")[2]) for n in inputs(update)}
+    k = sg.compile(update, shape, backend="emulator", device="h200", schedule="direct")
+    plan = k._plan(steps)
+    level = {n: -int(n.split(".")[2]) for n in k._calls.inputs}
     for now, step in enumerate(plan.run(), 1):
         bound = dict(step.arrays)
         if now > steps:
@@ -127,8 +127,9 @@ def test_plans_run_each_step_once_on_the_levels_before_it(update: Update, steps:
         for name, n in update.fields:
             assert [level[bound[f"in.{name}.{k}"]] for k in range(n)] == list(range(now - 1, now - 1 - n, -1))
         level |= {bound[f"out.{name}"]: now for name, _ in update.fields}
-    assert all(level[n] == steps - int(n.split(".")[2]) for n in outputs(update))
-    assert sum(n for _, n in plan.parts) == plan.passes == steps + len(plan.copies)
+    assert all(level[n] == steps - int(n.split(".")[2]) for n in k._calls.outputs)
+    copies = sum(max(0, n - steps) for _, n in update.fields)
+    assert sum(n for _, n in plan.programs) == plan.passes == steps + copies
     assert {n for n in level if n.startswith("ws.")} == set(plan.workspaces)
 
 
@@ -136,7 +137,7 @@ def test_looking_at_a_kernel() -> None:
     update = wave(boundary=sg.neumann)
     k = sg.compile(update, (64, 96), steps=5, device="h200", backend="emulator", schedule="direct block=64x2 column=2")
     assert repr(k) == "<UpdateKernel wave 64x96 steps=5 on emulator: direct block=64x2 column=2>"
-    assert k.schedule == UpdateSchedule("direct", (64, 2), 2) == sg.UpdateSchedule.parse(str(k.schedule))
+    assert k.schedule == sg.UpdateSchedule("direct", (64, 2), 2) == sg.UpdateSchedule.parse(str(k.schedule))
     assert "op.update" in k.ir("op") and "tile.update" in k.ir("tile") and "warp.fma" in k.ir()
     assert "fma(" in k.source() and "Schedule: direct block=64x2 column=2" in k.source()
     assert k.workspace_nbytes == 64 * 96 * 8
@@ -188,7 +189,9 @@ def test_check_finds_a_fault() -> None:
     broken = dataclasses.replace(main.warp, funcs=(dataclasses.replace(func, body=rewrite(func.body, guarded)),))
     program = dataclasses.replace(main, warp=broken)
     plan = k._plan(1)
-    k._plans._known[1, None] = dataclasses.replace(plan, head=(dataclasses.replace(plan.head[0], program=program),))
+    (step,) = plan.parts[0].cycle
+    part = dataclasses.replace(plan.parts[0], cycle=(dataclasses.replace(step, program=program),))
+    k._plans.known[1, None] = dataclasses.replace(plan, parts=(part,))
     assert k.check().kinds() == {"unwritten"}
 
 
@@ -247,7 +250,7 @@ def test_device_arrays_with_pitches(gpu: Any) -> None:
         layout = ArrayLayout("cai", (9, 13), memory[n].strides, memory[n].dtype, "cuda", 0)
         views[n] = ArrayView(pointer, layout, SimpleNamespace())
     plan = k._device_plan(views, 6)
-    k._executor(0, None).run_update(plan, {n: v.pointer for n, v in views.items()}, None, None)
+    k._executor(0, None).run(plan, {n: v.pointer for n, v in views.items()}, None, None)
     for n, level in (("out.u.0", want[0]), ("out.u.1", want[1])):
         gpu.to_host(memory[n], views[n].pointer)
         assert error(memory[n][:, :13], level) <= 1e-11 and np.isnan(memory[n][:, 13:]).all()

@@ -143,6 +143,9 @@ def test_ptx_goes_through_the_cache(folder: Path) -> None:
         (("bench", "heat.py", "--out", "x.json"), "--out is for"),
         (("opt", "heat.py", "-p", "nothing"), "unknown pass 'nothing'"),
         (("opt", "absent.sgir"), "cannot read absent.sgir"),
+        (("opt", "--load", "absent.py"), "there is no file"),
+        (("run", "absent.sgir"), "cannot read absent.sgir"),
+        (("run", "heat.py", "--array", "in=a.npy"), "--array is for the roles of a program"),
     ],
 )
 def test_errors_are_one_block(

@@ -1,6 +1,6 @@
 """Random kernels timed on one H200, and what the cost model says of them.
 
-``data/stencils.csv`` and ``data/products.csv`` come from ``sparsegen bench`` (suite ``regret``): of each random problem
+``data/stencils.csv.xz`` and ``data/products.csv.xz`` come from ``sparsegen bench`` (suite ``regret``): of each problem
 the schedules that the model of that day ranked first, and as many drawn at random.  Seeds 101, 202 and 303 were used to
 fit the model; 404, 3669357388, 1361293057, 1641594708 and 3350954841 were predicted before.  ``data/chosen.csv`` was
 measured so too, for problems that they lack: odd planes (15 random problems of three axes with rows that 16 bytes do
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,19 +24,20 @@ from pathlib import Path
 
 import numpy as np
 
+from sparsegen.bench import packed
 from sparsegen.bench.regret import stencil_problems, weights
 from sparsegen.boundary import dirichlet, frozen, neumann, periodic
-from sparsegen.compiler import grid
 from sparsegen.cost import total
 from sparsegen.cost.devices import DeviceProfile, load_profile
 from sparsegen.cost.stencil import cost
 from sparsegen.dsl.stencil import Stencil
+from sparsegen.families.dense import DENSE
 from sparsegen.footprint import Footprint
+from sparsegen.problems.stencil import grid
 from sparsegen.products.cost import cost as product_cost
 from sparsegen.products.cost import dense_cost
 from sparsegen.products.product import Problem
-from sparsegen.products.schedule import DENSE, SpmmSchedule
-from sparsegen.schedule import Schedule, StencilSchedule
+from sparsegen.schedule import Schedule, SpmmSchedule, StencilSchedule
 from tests.cost.test_product_cost import problem
 
 LATER = 1361293057, 1641594708, 3350954841  #: seeds measured with the copies that ``column`` has now
@@ -61,8 +63,7 @@ class Kernel:
 
 
 def _read(name: str) -> Iterator[dict[str, str]]:
-    with (DATA / name).open(encoding="utf-8", newline="") as file:
-        yield from csv.DictReader(file)
+    yield from csv.DictReader(io.StringIO(packed.read(DATA / name), newline=""))
 
 
 def _stencil(fp: Footprint, shape: tuple[int, ...], s: StencilSchedule, steps: int) -> Callable[[DeviceProfile], float]:
@@ -77,10 +78,10 @@ def _product(p: Problem, s: SpmmSchedule) -> Callable[[DeviceProfile], float]:
 def stencils() -> tuple[Kernel, ...]:
     """All that count."""
     problems = {}
-    for seed, count in {(int(row["seed"]), int(row["problems"])) for row in _read("stencils.csv")}:
+    for seed, count in {(int(row["seed"]), int(row["problems"])) for row in _read("stencils.csv.xz")}:
         problems |= {(seed, p.name): p for p in stencil_problems(seed, count)}
     out = []
-    for row in _read("stencils.csv"):
+    for row in _read("stencils.csv.xz"):
         seed, s = int(row["seed"]), Schedule.parse(row["schedule"])
         p = problems[seed, row["case"]]
         fp, shape = Footprint.of(p.stencil.gridded), grid(p.shape)
@@ -111,7 +112,7 @@ def _chosen() -> Iterator[Kernel]:
 def products() -> tuple[Kernel, ...]:
     """All that count."""
     out = []
-    for row in _read("products.csv"):
+    for row in _read("products.csv.xz"):
         if row["order"] != "columns":
             continue
         p = problem(int(row["m"]), int(row["k"]), int(row["n"]), float(row["sparsity"]))

@@ -1,29 +1,26 @@
-"""``schedule="auto"`` leaves candidates out by bounds: it chooses what the full ranking would, and soon."""
+"""``schedule="auto"`` leaves candidates out by bounds: it chooses what the full ranking would, with little work."""
 
 from __future__ import annotations
-
-import time
 
 import numpy as np
 import pytest
 
 import sparsegen as sg
 from sparsegen.bench.regret import StencilProblem, stencil_problems
-from sparsegen.compiler import MAX_STEPS, grid, ranked
 from sparsegen.cost import total
 from sparsegen.cost.choice import Floors, choose
 from sparsegen.cost.devices import load_profile
+from sparsegen.cost.search import most_steps, ranked
 from sparsegen.cost.stencil import cost, points
 from sparsegen.cost.total import cheapest, total_time
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.products.compile import rank as rank_products
-from sparsegen.products.product import Problem
-from sparsegen.products.schedule import SpmmSchedule
+from sparsegen.problems.stencil import grid
+from tests.work import calls
 
 H200 = load_profile("h200")
-PROBLEMS = stencil_problems(5, 60)
+PROBLEMS = stencil_problems(5, 40)
 
 
 @pytest.mark.parametrize("p", PROBLEMS, ids=[p.name for p in PROBLEMS])
@@ -31,8 +28,8 @@ def test_the_choice_is_that_of_the_full_ranking(p: StencilProblem) -> None:
     at = int(p.name[1:])
     device, exact = load_profile(("h200", "a100", "h100")[at % 3]), at % 4 == 0
     stencil, shape = p.stencil.gridded, grid(p.shape)
-    costs = ranked(stencil, shape, p.steps, device, "exact" if exact else "any").costs
-    limit = min(p.steps, MAX_STEPS)
+    costs = ranked(stencil, shape, min(p.steps, most_steps()), device, exact).costs
+    limit = min(p.steps, most_steps())
     chosen = choose(Footprint.of(stencil), device, shape, stencil.weights.shape, p.steps, limit, exact)
     assert chosen == cheapest(costs, p.steps)
 
@@ -42,7 +39,7 @@ def test_no_bound_is_above_the_model(p: StencilProblem) -> None:
     shape = grid(p.shape)
     fp = Footprint.of(p.stencil.gridded)
     floors = Floors(fp, shape, H200)
-    for c in ranked(p.stencil.gridded, shape, p.steps, H200).costs:
+    for c in ranked(p.stencil.gridded, shape, min(p.steps, most_steps()), H200, False).costs:
         bounds = floors.memory, floors.multiply(c.schedule), floors.tensor(c.schedule, geometry(c.schedule, fp))
         assert max(bounds) <= c.time, (bounds, str(c.schedule))
 
@@ -63,34 +60,16 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("steps", [1, 3, 100])
+@pytest.mark.parametrize("steps", [3, 100])
 @pytest.mark.parametrize("name", LARGE)
-def test_choosing_takes_less_than_half_a_second(name: str, steps: int) -> None:
+def test_choosing_is_little_work(name: str, steps: int) -> None:
+    """At most 360 000 calls today; the ranking of all candidates for 100 steps takes 600 000 to 840 000."""
     stencil, shape = LARGE[name]
     choose(Footprint(3), H200, (512, 512), (3, 3), 2, 2, False)  # what is imported late
-    fp, taken = Footprint.of(stencil.gridded), []
-    for _ in range(3):  # the collector may come by, with the leavings of all tests before
-        for known in (geometry, points, total._rest_time, total._padded_time):
-            known.cache_clear()
-        start = time.process_time()
-        assert choose(fp, H200, grid(shape), stencil.gridded.weights.shape, steps, steps, False)
-        taken.append(time.process_time() - start)
-    assert min(taken) < 0.5
-
-
-def test_choosing_for_a_product_takes_less_than_half_a_second() -> None:
-    m, k = 28672, 8192
-    rng = np.random.default_rng(0)
-    strip = rng.random((16, k), dtype=np.float32).astype(np.float16)
-    strip[rng.random(strip.shape) < 0.6] = 0
-    p = Problem.of(sg.spmm(sg.sparse(np.tile(strip, (m // 16, 1)), format="bitmap"), n=16))
-    taken = []
-    for _ in range(3):  # other processes share the core
-        rank_products.cache_clear()
-        start = time.process_time()
-        assert rank_products(p, SpmmSchedule(), H200).costs
-        taken.append(time.process_time() - start)
-    assert min(taken) < 0.5
+    fp = Footprint.of(stencil.gridded)
+    for known in (geometry, points, total._rest_time, total._padded_time):
+        known.cache_clear()
+    assert calls(lambda: choose(fp, H200, grid(shape), stencil.gridded.weights.shape, steps, steps, False)) < 450_000
 
 
 def test_explain_ranks_all_that_the_choice_left_out() -> None:

@@ -5,32 +5,30 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
 import sparsegen as sg
-from sparsegen.backends.cuda.frame import translation_unit
-from sparsegen.backends.cuda.nvcc import compile_cubin
-from sparsegen.backends.cuda.resources import KernelResources
-from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.boundary import BoundarySpec, frozen, periodic
+from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import load_profile
 from sparsegen.cost.search import rank
-from sparsegen.cost.stencil import Cost, blocks_per_sm, cost, evaluate
+from sparsegen.cost.stencil import blocks_per_sm, cost, evaluate
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.families.lowrank import REGISTERS, SHAPES
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry, legal, legalise, split
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.ir.module import Module
 from sparsegen.pipelines import lower
-from sparsegen.schedule import MMA, Schedule, StencilSchedule
+from sparsegen.problems.stencil import StencilProblem
+from sparsegen.schedule import Schedule, StencilSchedule
+from sparsegen.shapes import MMA
 from tests.cost.measured import LOW_RANK, LOWRANKS, LowRank
 from tests.cost.test_geometry import mma_of_a_warp
+from tests.nvcc_kit import needs_nvcc, used
 from tests.schedules import lowered
 
 H200, SHAPE = load_profile("h200"), (10240, 10240)
@@ -91,7 +89,7 @@ def schedules(fp: Footprint) -> Iterator[StencilSchedule]:
 
 
 def kernel(stencil: Stencil, s: StencilSchedule) -> w.Func:
-    func = lower(stencil, (1000, 998), s, H200, s.steps).warp.funcs[0]
+    func = lower(StencilProblem(stencil, (1000, 998)), s, H200, s.steps).warp.funcs[0]
     assert isinstance(func, w.Func)
     return func
 
@@ -111,7 +109,7 @@ def test_geometry_is_the_lowering(of: tuple[Any, BoundarySpec]) -> None:
         assert {shape: n * s.warps for shape, n in executed.items()} == g.mma_per_tile, str(s)
 
 
-@pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
+@needs_nvcc
 def test_legal_schedules_do_not_spill() -> None:
     """A sample of all, and of what auto chooses among every fusion."""
     found: list[tuple[Stencil, StencilSchedule]] = []
@@ -123,18 +121,11 @@ def test_legal_schedules_do_not_spill() -> None:
         plain = [s for s in every if s.stages == 1 and s.tile == (64, 64) and s.mma == "f64.m16n8k4"]
         found += [(stencil, s) for s in plain if s.warps == 4][::3]
 
-    def compiled(items: list[tuple[Stencil, StencilSchedule]]) -> dict[str, KernelResources]:
-        funcs = [dataclasses.replace(kernel(st, s), symbol=f"k{i}") for i, (st, s) in enumerate(items)]
-        return compile_cubin(translation_unit(Module("k", tuple(funcs)), title="k"), "sm_90a").resources
-
-    groups = [found[i::4] for i in range(4)]
-    with ThreadPoolExecutor(2) as pool:
-        for items, used in zip(groups, pool.map(compiled, groups), strict=True):
-            for i, (st, s) in enumerate(items):
-                r, fp = used[f"k{i}"], Footprint.of(st)
-                assert not r.spill_stores and not r.stack, f"{fp} {s}: {r}"
-                blocks = blocks_per_sm(s, geometry(s, fp), H200, fp)
-                assert 4 * (16384 // (32 * (-(-r.registers // 8) * 8))) // s.warps >= blocks, f"{fp} {s}: {r}"
+    for (st, s), r in zip(found, used([kernel(st, s) for st, s in found], "sm_90a"), strict=True):
+        fp = Footprint.of(st)
+        assert not r.spill_stores and not r.stack, f"{fp} {s}: {r}"
+        blocks = blocks_per_sm(s, geometry(s, fp), H200, fp)
+        assert 4 * (16384 // (32 * (-(-r.registers // 8) * 8))) // s.warps >= blocks, f"{fp} {s}: {r}"
 
 
 def test_steps_of_a_rest() -> None:

@@ -5,29 +5,25 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import sparsegen as sg
-from sparsegen.backends.cuda.frame import translation_unit
-from sparsegen.backends.cuda.nvcc import compile_cubin
-from sparsegen.backends.cuda.resources import KernelResources
-from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.boundary import BoundarySpec, frozen, periodic
+from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import load_profile
 from sparsegen.cost.search import rank
-from sparsegen.cost.stencil import Cost, blocks_per_sm, cost, evaluate, filled
+from sparsegen.cost.stencil import blocks_per_sm, cost, evaluate, filled
 from sparsegen.families.patches import SHAPES
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry, legal, misfit, registers, split
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.ir.module import Module
 from sparsegen.schedule import Schedule, StencilSchedule
 from tests.cost.measured import PATCHES, STENCILS, Patches
 from tests.cost.test_geometry import mma_of_a_warp
+from tests.nvcc_kit import needs_nvcc, used
 from tests.schedules import device, kernels, lowered, stencil
 
 H200, SHAPE = load_profile("h200"), (10240, 10240)
@@ -58,7 +54,7 @@ def legal_ones(mma: str, profile: str = "h200") -> Iterator[tuple[StencilSchedul
 def test_geometry_is_the_lowering(mma: str) -> None:
     draw = random.Random(mma)
     for s, k in draw.sample(list(legal_ones(mma)), 16):
-        s = dataclasses.replace(s, warps=draw.choice([1, 2, 4]), stages=draw.choice([2, 3, 6]))
+        s = s.but(warps=draw.choice([1, 2, 4]), stages=draw.choice([2, 3, 6]))
         fp, shape = Footprint(k), (300, 1031)
         g, func = geometry(filled(s, fp, shape, H200), fp), kernel(s, k, shape)
         assert (func.shared_bytes, func.threads) == (g.smem_bytes, g.threads), str(s)
@@ -69,7 +65,7 @@ def test_geometry_is_the_lowering(mma: str) -> None:
         assert g.rows % 2 == 0 and g.fragments == func.params[-1].size // 32
 
 
-@pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
+@needs_nvcc
 @pytest.mark.parametrize(("arch", "profile", "mma"), [("sm_80", "a100", SHAPES[0]), ("sm_90a", "h200", SHAPES[1])])
 def test_legal_ones_do_not_spill(arch: str, profile: str, mma: str) -> None:
     """A sample of those with the most registers that so many blocks an SM allow; and as many blocks as said."""
@@ -77,16 +73,11 @@ def test_legal_ones_do_not_spill(arch: str, profile: str, mma: str) -> None:
     tight = [x for x in legal_ones(mma, profile) if need(*x) > 255 or -(-need(*x) // 8) * 8 in (256, 168, 128, 96)]
     sample = random.Random(5).sample(tight, 8)
 
-    def compiled(item: tuple[int, tuple[StencilSchedule, int]]) -> KernelResources:
-        i, (s, k) = item
-        func = dataclasses.replace(kernel(s, k, SIZES[i % 2], frozen if i % 3 else periodic, profile), symbol="k")
-        return compile_cubin(translation_unit(Module("k", (func,)), title="k"), arch).resources["k"]
-
-    with ThreadPoolExecutor(2) as pool:
-        for (s, k), used in zip(sample, pool.map(compiled, enumerate(sample)), strict=True):
-            assert not used.spill_stores and not used.stack, f"{k} {s}: {used.registers} registers"
-            blocks = blocks_per_sm(s, geometry(s, Footprint(k)), target, Footprint(k))
-            assert -(-used.registers // 8) * 8 * s.threads * blocks <= target.regs_sm, f"{k} {s}"
+    funcs = [kernel(s, k, SIZES[i % 2], frozen if i % 3 else periodic, profile) for i, (s, k) in enumerate(sample)]
+    for (s, k), taken in zip(sample, used(funcs, arch), strict=True):
+        assert not taken.spill_stores and not taken.stack, f"{k} {s}: {taken.registers} registers"
+        blocks = blocks_per_sm(s, geometry(s, Footprint(k)), target, Footprint(k))
+        assert -(-taken.registers // 8) * 8 * s.threads * blocks <= target.regs_sm, f"{k} {s}"
 
 
 def need(s: StencilSchedule, k: int) -> int:

@@ -11,7 +11,8 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.cost.devices import load_profile
-from sparsegen.products.compile import rank
+from sparsegen.families.bitmap import BitmapOptions, order
+from sparsegen.families.dense import DENSE
 from sparsegen.products.cost import (
     ADDED,
     FRAGMENT,
@@ -21,12 +22,14 @@ from sparsegen.products.cost import (
     WAVEFRONTS,
     cost,
     dense_cost,
+    times,
 )
-from sparsegen.products.geometry import geometry, legal
+from sparsegen.products.geometry import geometries, geometry, illegal, legal, refusal, space
 from sparsegen.products.product import Problem
-from sparsegen.products.schedule import DENSE, SpmmSchedule
+from sparsegen.schedule import SpmmSchedule
 from tests.cost.measured_products import TIMES, Timed
 from tests.products_kit import matrix
+from tests.work import calls
 
 H200 = load_profile("h200")
 LINES = [
@@ -96,7 +99,7 @@ def test_the_dense_product_takes_what_cublas_took(m: int, k: int, measured: floa
 
 
 def test_more_zeros_cost_less_and_the_matrix_is_read_once() -> None:
-    times = [rank(problem(28672, 8192, 16, s), SpmmSchedule(), H200).costs[0] for s in (0.5, 0.6, 0.7)]
+    times = [BitmapOptions(problem(28672, 8192, 16, s), {}, H200).costs[0] for s in (0.5, 0.6, 0.7)]
     assert times[0].time > times[1].time > times[2].time
     for c, s in zip(times, (0.5, 0.6, 0.7), strict=True):
         p = problem(28672, 8192, 16, s)
@@ -109,7 +112,7 @@ def test_dense_wins_with_few_zeros_or_many_columns() -> None:
         (problem(28672, 8192, 16, 0.0), True),
         (problem(8192, 8192, 512, 0.6), True),
     ):
-        best = rank(p, SpmmSchedule(), H200).costs[0]
+        best = BitmapOptions(p, {}, H200).costs[0]
         assert (dense_cost(p, H200).time < best.time) == dense
 
 
@@ -117,7 +120,7 @@ def test_dense_wins_with_few_zeros_or_many_columns() -> None:
 @pytest.mark.parametrize("shape", [(28672, 8192), (4096, 4096), (17, 65), (1, 1), (1, 9000), (9000, 1)])
 def test_every_matrix_has_legal_schedules(shape: tuple[int, int], n: int) -> None:
     p = problem(*shape, n)
-    ranking = rank(p, SpmmSchedule(), H200)
+    ranking = BitmapOptions(p, {}, H200)
     times = [round(c.time, 9) for c in ranking.costs]  # what differs by less is ordered by the other units' work
     assert times and times == sorted(times)
     for c in ranking.costs[:50]:
@@ -129,20 +132,62 @@ def test_every_matrix_has_legal_schedules(shape: tuple[int, int], n: int) -> Non
         assert g.chunks * 8 >= 8 * p.widest[s.rows - 1]
 
 
+@pytest.mark.parametrize("n", [1, 16, 64])
+def test_choosing_is_little_work(n: int) -> None:
+    """A few array operations for all schedules, and the formula in floats for the handful that are nearly the best."""
+    p = problem(28672, 8192, n)
+    options = BitmapOptions(p, {}, H200)
+    assert len(options.costs) + len(options.rejected) > 27_000
+    assert calls(lambda: BitmapOptions(p, {}, H200).best) < 2000
+
+
+RANDOM = np.random.default_rng(11)
+PROBLEMS = [
+    (dataclasses.replace(problem(*map(int, 2 ** RANDOM.uniform(0, 15, 2)), n, s), dtype=dtype), device)
+    for s, n, dtype, device in zip(
+        RANDOM.uniform(0.02, 0.98, 24), [1, 2, 8, 16, 30, 33, 64, 500] * 3, ["f16", "bf16"] * 12,
+        ["h200", "rtx4090", "a100", "h100", "rtx3080", "v100"] * 4, strict=True,
+    )
+]  # fmt: skip
+WANTED = ["bitmap", "bitmap warps=2x8", "bitmap cols=16 splits=5", "bitmap mma=none rows=3", "bitmap stages=6 rows=16"]
+
+
+@pytest.mark.parametrize(("p", "device"), PROBLEMS)
+def test_many_schedules_are_judged_as_each_is_alone(p: Problem, device: str) -> None:
+    d = load_profile(device)
+    for wanted in map(SpmmSchedule.parse, WANTED):
+        for many in space(p, wanted.given):
+            g = geometries(p, many, d)
+            refused, seconds = illegal(p, many, d, g), times(p, many, d, g)
+            for at in range(0, many.rows.size, 1 + many.rows.size // 100):
+                (s,) = many.pick([at])
+                assert bool(refusal(p, s, d)) == refused[at]
+                assert geometry(p, s, d) == tuple(np.broadcast_to(x, refused.shape)[at] for x in g)
+                assert cost(p, s, d).time == pytest.approx(seconds[at], rel=1e-13)
+
+
+@pytest.mark.parametrize(("p", "device"), PROBLEMS)
+def test_the_best_is_the_first_of_the_ranking(p: Problem, device: str) -> None:
+    for wanted in map(SpmmSchedule.parse, WANTED):
+        options = BitmapOptions(p, wanted.given, load_profile(device))
+        assert options.best == next(iter(options.costs), None)
+        assert [order(c) for c in options.costs] == sorted(order(c) for c in options.costs)
+
+
 def test_rows_are_spread_over_whole_waves() -> None:
     p = problem(28672, 8192, 16)
     s = SpmmSchedule.parse("bitmap mma=f16.m16n8k16 cols=16 warps=2x8 rows=7 stages=2 splits=1")
     g = geometry(p, s, H200)
     assert (g.strips, g.slabs, g.groups, g.blocks, g.strips_warp) == (1792, 128, 132, 132, 7)
-    six = geometry(p, dataclasses.replace(s, rows=6), H200)
+    six = geometry(p, s.but(rows=6), H200)
     assert six.groups == 2 * 132 and six.strips_warp == 4  # 150 at least: a second wave, and then all of it
-    split = geometry(p, dataclasses.replace(s, splits=2), H200)
+    split = geometry(p, s.but(splits=2), H200)
     assert split.groups == 132 and split.blocks == 264
 
 
 def test_a_device_without_asynchronous_copies_has_dense_only() -> None:
-    assert rank(problem(512, 512, 8), SpmmSchedule(), load_profile("a100")).costs
-    assert not rank(problem(512, 512, 8), SpmmSchedule(), load_profile("v100")).costs
+    assert BitmapOptions(problem(512, 512, 8), {}, load_profile("a100")).costs
+    assert not BitmapOptions(problem(512, 512, 8), {}, load_profile("v100")).costs
     with pytest.raises(sg.ScheduleError, match="copy asynchronously, which needs sm_80"):
         sg.compile(sg.spmm(matrix(64, 64), n=8), device="v100", backend="emulator")
     automatic = sg.spmm(matrix(64, 64, format="auto"), n=8)

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from sparsegen.boundary import BoundarySpec, frozen, neumann, periodic
-from sparsegen.compiler import check
 from sparsegen.cost.devices import load_profile
 from sparsegen.cost.search import candidates
 from sparsegen.cost.stencil import cost
 from sparsegen.footprint import Footprint
-from sparsegen.geometry import geometry, legal, legalise
+from sparsegen.geometry import check, geometry, legal, legalise
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import Schedule, StencilSchedule
@@ -73,7 +72,8 @@ def test_the_tile_of_a_row_is_the_papers() -> None:
 
 
 @pytest.mark.parametrize("line", [
-    "stencil2row fuse=3", "stencil2row mma=f64.m16n8k4 stages=2 lut=off", "stencil2row mma=none"
+    "stencil2row fuse=3", "stencil2row mma=f64.m16n8k4 stages=2 lut=off", "stencil2row mma=none",
+    "stencil2row transform=explicit",
 ])  # fmt: skip
 @pytest.mark.parametrize(("weights", "shape"), [(star(1), CUBE), (np.ones((3, 3, 3)), CUBE), (np.ones((1, 3)), LINE)])
 def test_formula_is_the_number(line: str, weights: Any, shape: tuple[int, ...]) -> None:
@@ -96,6 +96,32 @@ def test_what_costs_more() -> None:
     assert rate(np.ones((1, 3)), row, f"{fast} fuse=3") > 2 * rate(np.ones((1, 3)), row, fast)
 
 
+@pytest.mark.parametrize(("weights", "shape"), STENCILS, ids=["star", "far", "box", "holes", "flat", "row3", "row7"])
+def test_the_geometry_of_the_explicit_form(weights: Any, shape: tuple[int, ...]) -> None:
+    """No shared memory; the products and the points of the implicit form."""
+    s = stencil(weights)
+    fp = Footprint.of(s)
+    found = [x for x in candidates(fp, H200, shape, ablation=True) if x.transform == "explicit"]
+    for schedule in random.Random(2).sample(found, 2):
+        g, func = geometry(schedule, fp), kernels(lowered(s, shape, schedule, profile=H200).warp)["stencil"]
+        assert (func.shared_bytes, func.threads) == (g.smem_bytes, g.threads) == (0, schedule.threads), str(schedule)
+        executed = mma_of_a_warp(func.body)
+        assert {name: n * schedule.warps for name, n in executed.items()} == g.mma_per_tile, str(schedule)
+        assert sum(p.name == "offsets" and p.size == 3 * g.points for p in func.params) == bool(g.points)
+
+
+def test_explicit_planes_are_made_once_and_read_for_each_plane_of_weights() -> None:
+    cube, line = (768, 768, 768), "stencil2row lut=off dirty=off transform="
+    by_plane = {}
+    for planes in (1, 3):
+        fp = Footprint.of(stencil(np.ones((planes, 3, 3))))
+        by_plane[planes] = cost(fp, cube, Schedule.parse(f"{line}explicit"), H200).terms
+        assert "transform" not in cost(fp, cube, Schedule.parse(f"{line}implicit"), H200).terms
+    made, of_one, of_three = 2 * 3 / 4, by_plane[1], by_plane[3]
+    assert of_one["transform"] == pytest.approx(of_three["transform"])
+    assert of_three["hbm"] / of_one["hbm"] == pytest.approx((3 * made + 1) / (made + 1))
+
+
 def refused(line: str, weights: Any, sides: BoundarySpec = periodic) -> str:
     s = stencil(weights, sides)
     with pytest.raises(ScheduleError) as e:
@@ -108,7 +134,7 @@ def test_refusals() -> None:
     assert "no rim mends" in refused("stencil2row fuse=2", star(1), frozen)
     assert "no rim mends" in refused("direct fuse=2", star(1), {0: frozen, 1: periodic, 2: periodic})
     assert "no rim mends" in refused("stencil2row fuse=2", HOLES, neumann)
-    assert "transform=explicit" in refused("stencil2row transform=explicit", star(1))
+    assert "no rim mends" in refused("stencil2row transform=explicit fuse=2", HOLES, frozen)
     assert "shared memory" in refused("stencil2row mma=f64.m16n8k4 fuse=3 stages=4 tile=32x128", np.ones((3, 3, 3)))
     assert "products of a tile" in refused("stencil2row mma=f64.m16n8k4 fuse=3 tile=64x128", star(1))
     legal(StencilSchedule("stencil2row", tile=(32, 48), fuse=2), Footprint.of(stencil(star(1), neumann)), H200)

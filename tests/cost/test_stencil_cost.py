@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 
 import numpy as np
 import pytest
 
 from sparsegen.cost import stencil as model
 from sparsegen.cost.conflicts import fragment_degree, store_degree
+from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import load_profile
 from sparsegen.cost.search import Rejected, candidates, rank
-from sparsegen.cost.stencil import Cost, blocks_per_sm, cost, evaluate
+from sparsegen.cost.stencil import blocks_per_sm, cost, evaluate
 from sparsegen.cost.terms import REASONS
-from sparsegen.families import named, stencil2row
+from sparsegen.families import stencil2row
+from sparsegen.families.base import named
 from sparsegen.footprint import KINDS, Footprint, costliest
 from sparsegen.geometry import geometry, legal, legalise
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import FAMILIES, MMA, Schedule
+from sparsegen.registry import families
+from sparsegen.schedule import Schedule
+from sparsegen.shapes import MMA
 from tests.cost.measured import POINTS, STENCILS, Point
+from tests.work import calls
 
 H200, A100, SHAPE = load_profile("h200"), load_profile("a100"), (10240, 10240)
 #: families for fields of two axes, less the one that must know the rank of the weights
-PLANE = {name for name in FAMILIES if 2 in named(name).AXES} - {"lowrank"}
+PLANE = {name for name in families("stencil") if 2 in named(name).axes} - {"lowrank"}
 #: a full box, and any stencil of that edge
 BOX, ANY = Footprint(3, 9), Footprint(3)
 
@@ -116,7 +120,7 @@ def test_boundary_and_pitch() -> None:
     assert "rim" not in by_kind[0].terms and "edge" not in by_kind[0].terms
     assert all(c.time > by_kind[0].time and {"rim", "edge"} <= set(c.terms) for c in by_kind[1:])
     assert costliest(["periodic", "frozen", "neumann"]) == "frozen"
-    one = dataclasses.replace(s, fuse=1)
+    one = s.but(fuse=1)
     assert "rim" not in cost(dataclasses.replace(BOX, boundary="frozen"), SHAPE, one, H200).terms
     odd = Schedule.parse("tiled")
     assert cost(BOX, (9999, 9999), odd, H200).time > cost(BOX, (9999, 9999), odd, H200, pitch=10000).time
@@ -221,7 +225,11 @@ def test_candidates_are_legal_and_the_rest_has_reasons() -> None:
     assert {s.stages for s in found} == {1, 2, 3, 4, 6, 8} and {s.fuse for s in found} == {1, 2, 3}
     more = [s for s in candidates(ANY, H200, SHAPE, limit=99) if s.family == "stream"]
     assert max(s.steps for s in found) == 3 and max(s.steps for s in more) == 10
-    assert {s.lut for s in found} == {s.dirty for s in found} == {True, False}
+    assert (
+        {s.lut for s in found if s.rules.has("lut")}
+        == {s.dirty for s in found if s.rules.has("dirty")}
+        == {True, False}
+    )
     assert rejected and all(r.reason for r in rejected)
     for s in found[::97]:
         legal(s, ANY, H200)
@@ -231,19 +239,16 @@ def test_candidates_are_legal_and_the_rest_has_reasons() -> None:
             legal(r.schedule, ANY, H200)
     assert all(s.fuse == 1 or s.levelled for s in candidates(ANY, H200, (4, 4)))
     assert all(s.steps <= 2 for s in candidates(ANY, H200, (2, 300)))
-    assert any(not s.pad for s in candidates(ANY, A100, SHAPE, ablation=True))
+    assert any(s.rules.has("pad") and not s.pad for s in candidates(ANY, A100, SHAPE, ablation=True))
     assert {s.mma for s in candidates(Footprint(3, dtype="f32"), H200, SHAPE) if s.family == "stencil2row"} == {"none"}
 
 
 @pytest.mark.parametrize("device", ["h200", "a100", "v100"])
 def test_rank(device: str) -> None:
     d = load_profile(device)
-    seconds = []
-    for _ in range(5):
-        begin = time.process_time()
-        r = rank(BOX, d, SHAPE, limit=1000)
-        seconds.append(time.process_time() - begin)
-    assert min(seconds) < 0.5
+    rankings = []
+    assert calls(lambda: rankings.append(rank(BOX, d, SHAPE, limit=1000))) < 1_000_000
+    (r,) = rankings
     times = [c.time_per_step for c in r.costs]
     assert times == sorted(times)
     assert set(r.best_of_families()) == PLANE - ({"stream", "patches"} if device == "v100" else set())

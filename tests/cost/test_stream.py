@@ -5,29 +5,28 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from sparsegen.backends.cuda.frame import translation_unit
-from sparsegen.backends.cuda.nvcc import compile_cubin
-from sparsegen.backends.cuda.resources import KernelResources
-from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.boundary import BoundarySpec, frozen, periodic
+from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import load_profile
 from sparsegen.cost.search import rank
-from sparsegen.cost.stencil import Cost, blocks_per_sm, cost, filled
+from sparsegen.cost.stencil import blocks_per_sm, cost, filled
 from sparsegen.dsl.stencil import Stencil
-from sparsegen.families.stream import chunk_rows
+from sparsegen.families.stream import LANE_COLUMNS, chunk_rows
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry, legal, misfit, registers, split, with_steps
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.ir.module import Module
-from sparsegen.pipelines import Program, lower
-from sparsegen.schedule import ITEMSIZE, LANE_COLUMNS, Schedule, StencilSchedule
+from sparsegen.pipelines import lower
+from sparsegen.problems.stencil import StencilProblem
+from sparsegen.program import Program
+from sparsegen.schedule import Schedule, StencilSchedule
+from sparsegen.shapes import ITEMSIZE
 from tests.cost.measured import STENCILS, STREAMS, Stream
+from tests.nvcc_kit import needs_nvcc, used
 
 H200, SHAPE = load_profile("h200"), (10240, 10240)
 
@@ -83,10 +82,10 @@ def test_geometry_is_the_lowering(dtype: str) -> None:
     for kind, r in KINDS:
         fp = footprint(kind, r, dtype)
         for s, _ in draw.sample(list(legal_streams(kind, r, dtype)), 2):
-            s = dataclasses.replace(s, stages=draw.choice([2, 3, 8]), warps=draw.choice([1, 2, 4]))
+            s = s.but(stages=draw.choice([2, 3, 8]), warps=draw.choice([1, 2, 4]))
             size = (1, 20011) if fp.flat else shape
             g = geometry(filled(s, fp, size, H200), fp)
-            program = lower(stencil(kind, r, dtype), size, s, H200, s.steps)
+            program = lower(StencilProblem(stencil(kind, r, dtype), size), s, H200, s.steps)
             func = kernel(program)
             assert program.steps == s.steps == s.fuse * s.levels
             assert (func.shared_bytes, func.threads) == (g.smem_bytes, g.threads), str(s)
@@ -96,7 +95,7 @@ def test_geometry_is_the_lowering(dtype: str) -> None:
             assert g.halo_rows == g.rows + 2 * s.levels * g.radius_y
 
 
-@pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
+@needs_nvcc
 def test_legal_streams_do_not_spill() -> None:
     """A sample of those on the edge of what is legal, or of what so many blocks an SM allow; and registers as said."""
     kinds = [(kind, r, dtype) for dtype in ITEMSIZE for kind, r in KINDS]
@@ -105,17 +104,15 @@ def test_legal_streams_do_not_spill() -> None:
     sample += [(kind, 1, "f64", s, b) for kind in ("star", "box") for s, b in legal_streams(kind, 1, "f64")
                if (s.cols, s.fuse) == (4, 1)]  # fmt: skip
 
-    def compiled(item: tuple[str, int, str, StencilSchedule, int]) -> KernelResources:
-        kind, r, dtype, s, _ = item
+    def made(kind: str, r: int, dtype: str, s: StencilSchedule) -> w.Func:
         size = (1, 200_001) if kind == "row" else (2000, 2002)
-        func = dataclasses.replace(kernel(lower(stencil(kind, r, dtype), size, s, H200, s.steps)), symbol="k")
-        return compile_cubin(translation_unit(Module("k", (func,)), title="k"), "sm_90a").resources["k"]
+        return kernel(lower(StencilProblem(stencil(kind, r, dtype), size), s, H200, s.steps))
 
-    with ThreadPoolExecutor(2) as pool:
-        for (kind, r, dtype, s, blocks), used in zip(sample, pool.map(compiled, sample), strict=True):
-            assert not used.spill_stores and not used.stack, f"{kind} {r} {dtype} {s}"
-            fits = 4 * (16384 // (32 * (-(-used.registers // 8) * 8))) // s.warps
-            assert fits >= blocks, f"{kind} {r} {dtype} {s}: {used.registers} registers, {blocks} blocks"
+    found_used = used([made(*item[:4]) for item in sample], "sm_90a")
+    for (kind, r, dtype, s, blocks), taken in zip(sample, found_used, strict=True):
+        assert not taken.spill_stores and not taken.stack, f"{kind} {r} {dtype} {s}"
+        fits = 4 * (16384 // (32 * (-(-taken.registers // 8) * 8))) // s.warps
+        assert fits >= blocks, f"{kind} {r} {dtype} {s}: {taken.registers} registers, {blocks} blocks"
 
 
 @pytest.mark.parametrize(
@@ -228,6 +225,6 @@ def test_auto_takes_no_more_steps_than_there_are(steps: int) -> None:
 def test_auto_in_one_row() -> None:
     found = rank(footprint("row", 1), H200, (1, 102_400_000), limit=1000).best_of_families()["stream"]
     assert found.schedule.fuse > 1 and found.steps_per_launch >= 16
-    frozen_rim = lower(stencil("row", 1, boundary={0: periodic, 1: frozen}), (1, 9000), found.schedule, H200,
-                       found.steps_per_launch)  # fmt: skip
+    row = StencilProblem(stencil("row", 1, boundary={0: periodic, 1: frozen}), (1, 9000))
+    frozen_rim = lower(row, found.schedule, H200, found.steps_per_launch)
     assert len(frozen_rim.warp.launches) == 2

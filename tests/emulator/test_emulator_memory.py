@@ -390,3 +390,18 @@ def test_traffic_is_given_for_each_global_op() -> None:
         ("src", 1, 32, 32.0),
         ("out", 1, 8, 8.0),
     ]
+
+
+def test_a_run_can_end_at_its_first_error() -> None:
+    dst, tile = glob("dst", f64, 32), shared("tile", f64, 32)
+
+    def body(b: Any, v: Any) -> None:
+        x = b.ld(tile, v.lane)  # nobody has written it
+        b.st(dst, v.lane + 1, x)
+        b.st(dst, v.lane - 1, x)
+
+    func = kernel(body, (dst,), (tile,))
+    assert {e.kind for e in run(func, zeros(func)).errors} == {"uninit", "bounds", "global"}
+    args = zeros(func)
+    report = run(func, args, first=True)
+    assert [e.kind for e in report.errors] == ["uninit"] and not args["dst"].any()

@@ -1,15 +1,15 @@
-"""The emulator is a back end and has a budget: ten steps of 512 x 512 cells, every checker on, in ten seconds."""
+"""The emulator is a back end and has a budget: ten steps of 512 x 512 cells with every checker on."""
 
 from __future__ import annotations
-
-import time
 
 import numpy as np
 import pytest
 
 import sparsegen as sg
+from tests.work import calls
 
-BUDGET = 10.0  # seconds, on two cores
+#: Calls, each of which works on many warps at once: half a second.  One for each warp and op would be a thousand times.
+BUDGET = 200_000
 LINES = [
     "direct",
     "tiled stages=1",
@@ -27,8 +27,6 @@ def test_ten_steps_with_every_checker(line: str) -> None:
     heat = sg.Stencil.from_weights(np.array([[0.0, 0.125, 0.0], [0.125, 0.5, 0.125], [0.0, 0.125, 0.0]]))
     k = sg.compile(heat, (512, 512), steps=10, device="h200", backend="emulator", schedule=line)
     u = np.random.default_rng(0).random((512, 512))
-    start = time.perf_counter()
-    report = k.check(u)
-    took = time.perf_counter() - start
-    assert report.ok, report.errors
-    assert took < BUDGET, f"{line}: {took:.1f} s"
+    reports = []
+    assert calls(lambda: reports.append(k.check(u))) < BUDGET
+    assert reports[0].ok, reports[0].errors

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from sparsegen import arrays
+from sparsegen import views
 from sparsegen.arrays import Expect, check_together, describe, empty_like, host_array, launch_stream, overlap
 from sparsegen.ir.errors import ArrayError
 
@@ -267,6 +267,6 @@ def test_torch_refused() -> None:
 
 
 def test_many_layouts_do_not_pile_up() -> None:
-    for n in range(1, arrays._LAYOUTS_KEPT + 50):
+    for n in range(1, views.LAYOUTS_KEPT + 50):
         describe(np.empty(n, "u1"))
-    assert len(arrays._layouts) <= arrays._LAYOUTS_KEPT
+    assert len(views.layouts) <= views.LAYOUTS_KEPT

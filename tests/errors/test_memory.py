@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
-from sparsegen.arrays import ArrayLayout, ArrayView
 from sparsegen.memory import host_room, room_for
+from sparsegen.views import ArrayLayout, ArrayView
 
 BOX = np.full((3, 3), 1 / 9)
 SHAPE, FIELD = (24, 40), 24 * 40 * 8
@@ -54,7 +54,7 @@ def test_a_workspace_beside_device_arrays(gpu: Any) -> None:
         views.append(ArrayView(gpu.alloc(FIELD), layout, SimpleNamespace()))
     gpu.size = 2 * FIELD + k.workspace_nbytes - 1
     with pytest.raises(sg.DeviceError) as e:
-        k._on_gpu(*views, 3, None)
+        k._on_gpu(dict(zip(("in", "out"), views, strict=True)), 3, None)
     assert f"needs {k.workspace_nbytes} bytes (workspace {k.workspace_nbytes})" in str(e.value)
     assert f"{gpu.size - 2 * FIELD} of {gpu.size} bytes are free" in str(e.value) and gpu.launched == 0
 

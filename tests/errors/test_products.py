@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
-from sparsegen.products.schedule import SpmmSchedule
+from sparsegen.schedule import SpmmSchedule
 from tests.products_kit import matrix, weights
 from tests.refusals import refusal
 
@@ -108,20 +108,20 @@ def test_operands_of_the_epilogue(full: Any) -> None:
 
 
 SCHEDULES: list[tuple[Any, tuple[str, ...]]] = [
-    ("direct", ("'direct' is no schedule of sparse products", "there are: bitmap, dense")),
+    ("direct", ("'direct' begins a line for stencils and general updates", "sparse products take: bitmap,")),
     ("bitmpa", ("did you mean 'bitmap'",)),
-    ("", ("'' is no schedule",)),
-    (7, ("schedule=7 is no schedule of a sparse product",)),
-    ("bitmap colums=8", ("'colums=8' means nothing to a bitmap schedule", "did you mean 'cols'")),
+    ("", ("an empty schedule", "start with a family: bitmap")),
+    (7, ("schedule=7 is no schedule of sparse products",)),
+    ("bitmap colums=8", ("'colums=8'", "means nothing to a bitmap schedule", "did you mean 'cols=…'")),
     ("bitmap rows=2 rows=3", ("'rows=3': rows is given twice",)),
-    ("bitmap rows", ("'rows' is no size",)),
-    ("bitmap warps=4", ("'warps=4' is no size", "warps=2x8")),
+    ("bitmap rows", ("'rows' has no value",)),
+    ("bitmap warps=4", ("'warps=4' is not a pair of positive numbers", "such as 32x64")),
     ("bitmap rows=17", ("rows=17 is out of range", "from 1 to 16")),
     ("bitmap stages=1", ("stages=1 is out of range",)),
     ("bitmap cols=12", ("cols=12: a block has 1 column", "8, 16, 32, 64")),
     ("bitmap warps=8x8", ("warps=8x8 are 2048 threads",)),
-    ("bitmap mma=f64.m8n8k4", ("mma=f64.m8n8k4 is no shape",)),
-    ("bitmap mma", ("mma=nothing is no shape",)),
+    ("bitmap mma=f64.m8n8k4", ("unknown mma shape 'f64.m8n8k4'", "bf16.m16n8k16")),
+    ("bitmap mma", ("'mma' has no value",)),
     ("bitmap mma=bf16.m16n8k16", ("mma=bf16.m16n8k16 does not multiply f16 weights", "mma=f16.m16n8k16")),
     ("bitmap mma=none", ("mma=none cols=1 is for a single column, not n=6",)),
     ("bitmap cols=1", ("mma=none cols=1 is for a single column, not n=6", "or cols=8")),
@@ -140,7 +140,7 @@ def test_schedules_that_cannot_be(line: Any, says: tuple[str, ...]) -> None:
 
 
 def test_schedules_made_by_hand() -> None:
-    with pytest.raises(sg.ScheduleError, match="rows means nothing to a dense schedule"):
+    with pytest.raises(sg.ScheduleError, match="rows=2 means nothing to a dense schedule"):
         SpmmSchedule("dense", rows=2)
     with pytest.raises(sg.ScheduleError, match="warps=0x4"):
         SpmmSchedule(warps=(0, 4))

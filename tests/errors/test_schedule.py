@@ -7,10 +7,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sparsegen.cost.devices import load_profile
+from sparsegen.families.stream import LANE_COLUMNS
+from sparsegen.families.toeplitz import PRODUCTS
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry, legal, legalise, shared_bytes
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import FAMILIES, LANE_COLUMNS, MMA, PRODUCTS, Schedule, StencilSchedule
+from sparsegen.registry import families
+from sparsegen.schedule import Schedule, StencilSchedule
+from sparsegen.shapes import MMA
 
 #: any stencil of edge 3
 ANY = Footprint(3)
@@ -18,7 +22,7 @@ ANY = Footprint(3)
 
 @st.composite
 def schedules(draw: st.DrawFn) -> StencilSchedule:
-    family = draw(st.sampled_from(list(FAMILIES)))
+    family = draw(st.sampled_from(list(families("stencil"))))
     if family == "stream":
         return StencilSchedule(
             "stream", fuse=draw(st.integers(1, 8)), levels=draw(st.integers(1, 32)),

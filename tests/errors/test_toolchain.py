@@ -154,7 +154,7 @@ def test_importing_loads_no_gpu_package() -> None:
     root = Path(__file__).resolve().parents[2]
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import sparsegen.arrays, sparsegen.fastcall, sparsegen.backends.cuda.cache\n"
+        "import sparsegen.arrays, sparsegen.run.fast, sparsegen.backends.cuda.cache\n"
         "import sparsegen.backends.cuda.driver, sparsegen.backends.cuda.pycuda_runtime, sparsegen.backends.cuda.graph\n"
         "print([m for m in ('pycuda', 'cuda', 'torch', 'cupy', 'sympy', 'networkx', 'jinja2') if m in sys.modules])"
     )

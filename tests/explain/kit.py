@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 import sparsegen as sg
-from sparsegen.explain import Explanation, page
+from sparsegen.explain import page
+from sparsegen.explain.explanation import Explanation
 from tests.products_kit import matrix
 from tests.updates import wave
 

@@ -1,4 +1,4 @@
-"""The page: every section in the text, the same numbers as JSON, what would change the choice, and in good time."""
+"""The page: every section in the text, the same numbers as JSON, what would change the choice, and with little work."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import dataclasses
 import json
 import pickle
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,16 @@ import pytest
 import sparsegen as sg
 from sparsegen.cost.devices import load_profile, names
 from sparsegen.cost.total import total_time
-from sparsegen.explain import Explanation, page, seconds
+from sparsegen.explain import page
+from sparsegen.explain.explanation import Explanation
 from sparsegen.explain.page import VERSION
-from sparsegen.products.compile import rank
+from sparsegen.explain.units import seconds
+from sparsegen.families.bitmap import BitmapOptions
 from sparsegen.products.cost import dense_cost
 from sparsegen.products.product import Problem
-from sparsegen.products.schedule import SpmmSchedule
 from tests.explain.kit import SQUARE, check, heat, pages, product, stencil, update
 from tests.products_kit import matrix
+from tests.work import calls
 
 ALL = pytest.mark.parametrize("name", ["stencil", "given", "v100", "a100", "3d", "product", "product, v100", "update",
                                        "update, v100"])  # fmt: skip
@@ -58,11 +59,11 @@ def test_the_text_has_every_section(name: str) -> None:
 
 
 def test_all_families_are_on_the_page() -> None:
-    from sparsegen.schedule import FAMILIES
+    from sparsegen.registry import families
 
     for name in ("stencil", "v100", "3d"):
         data = pages()[name].data
-        assert {s["family"] for s in (*data["families"], *data["absent"])} == set(FAMILIES)
+        assert {s["family"] for s in (*data["families"], *data["absent"])} == set(families("stencil"))
         assert [s["seconds"] for s in data["families"]] == sorted(s["seconds"] for s in data["families"])
         assert all("bound by" in s["verdict"] for s in data["families"] if not s["chosen"])
     reasons = {a["family"]: a["reason"] for a in pages()["v100"].data["absent"]}
@@ -154,8 +155,7 @@ def test_every_other_gpu_is_there(name: str) -> None:
     assert all(("costs only" in c["note"]) == load_profile("v100").name.endswith(c["what"]) for c in found)
 
 
-@pytest.mark.parametrize("steps", [1, 6, 100])
-@pytest.mark.parametrize("edge", [3, 7])
+@pytest.mark.parametrize(("edge", "steps"), [(3, 1), (7, 6), (3, 100), (7, 100)])
 def test_the_smaller_search_finds_what_compile_finds(steps: int, edge: int) -> None:
     st = sg.Stencil.from_weights(np.random.default_rng(edge).random((edge, edge)))
     k = sg.compile(st, (4096, 4096), steps, "h200", "emulator")
@@ -188,8 +188,8 @@ def test_larger_n_of_a_product() -> None:
     for c in found:
         n = int(c["what"].removeprefix("n="))
         p = Problem.of(product(n=n).product)
-        full = min(rank(p, SpmmSchedule(), product().device).costs[0].time, dense_cost(p, product().device).time)
-        assert full <= c["seconds"] * (1 + 1e-9) and c["seconds"] <= 1.06 * full
+        full = min(BitmapOptions(p, {}, product().device).costs[0].time, dense_cost(p, product().device).time)
+        assert c["seconds"] == full
         assert (
             c["dense"] == pytest.approx(dense_cost(p, product().device).time)
             and f"dense {seconds(c['dense'])}" in pages()["product"]
@@ -224,10 +224,11 @@ def test_predicted_against_measured() -> None:
         before = k.explain()
         assert k.measured is None and before.data["measurement"] is None and "measured " not in before
         k.measured = before.data["prediction"]["seconds"] / 0.96
-        told = k.explain().data["measurement"]
+        page = k.explain()
+        told = page.data["measurement"]
         assert told["off"] == pytest.approx(-0.04) and told["seconds"] == k.measured
         line = f"{seconds(k.measured)}, predicted {seconds(told['predicted'])} (-4 %)"
-        assert f"measured   {line}" in k.explain()
+        assert f"measured   {line}" in page
 
 
 def test_bench_on_a_gpu_is_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,11 +264,7 @@ def test_bench_on_the_host_measures_no_gpu() -> None:
 
 # ---------------------------------------------------------------------------------------------------------- the budget
 @pytest.mark.parametrize("make", [stencil, product, update])
-def test_it_takes_no_more_than_a_moment(make: Any) -> None:
-    k = make()
-    taken = []
-    for _ in range(3):
-        begin = time.process_time()
-        k.explain()
-        taken.append(time.process_time() - begin)
-    assert min(taken) < 1.5
+def test_it_is_little_work(make: Any) -> None:
+    """A second of calls; the reasons of what is refused are most of them."""
+    make().explain()  # what is known of the schedules from now on
+    assert calls(make().explain) < 3_000_000

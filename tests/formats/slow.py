@@ -49,7 +49,8 @@ def tca_bme(shape: tuple[int, int], offsets: Any, bitmaps: Any, values: Any) -> 
     """uint16 bits [M, K] of a matrix in nested bitmap tiles; asserts what the offsets and the filling must hold."""
     m, k = shape
     down, across = -(-m // 64), -(-k // 64)
-    assert offsets.shape == (down * across + 1,) and bitmaps.shape == (64 * down * across,)
+    assert offsets.shape == (down * across + 1,) and bitmaps.shape == (down, across, 64)
+    bitmaps = bitmaps.ravel()
     out = np.zeros((64 * down, 64 * across), np.uint16)
     at = tile = 0
     for group in range(down * across):

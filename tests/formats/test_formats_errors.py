@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparsegen.formats import matrix, sparse
+from sparsegen.formats import FORMATS, sparse
+from sparsegen.formats.library import NUMPY
 from sparsegen.ir.errors import ArrayError, FormatError, SparsegenError
 
 W = np.ones((4, 6), np.float16)
@@ -36,9 +37,12 @@ def test_dense(w: Any, words: list[str]) -> None:
 
 
 def test_formats_and_dtypes() -> None:
-    with pytest.raises(FormatError, match="no sparse format 'csr'") as e:
-        sparse(W, "csr")
-    assert "bitmap, tca_bme" in str(e.value) and isinstance(e.value, SparsegenError)
+    with pytest.raises(FormatError, match="no sparse format 'bitmpa'") as e:
+        sparse(W, "bitmpa")
+    assert "did you mean 'bitmap'? use one of bitmap, tca_bme, csr, or auto" in str(e.value)
+    assert isinstance(e.value, SparsegenError)
+    with pytest.raises(FormatError, match=r"options \{'height': 8\}"):
+        sparse(W, height=8)
     with pytest.raises(FormatError, match="dtype 'f32'"):
         sparse(W, dtype="f32")
     with pytest.raises(ArrayError, match=r"dtype float16, weights are encoded in bf16"):
@@ -48,7 +52,7 @@ def test_formats_and_dtypes() -> None:
 
 def test_scipy() -> None:
     sp = pytest.importorskip("scipy.sparse")
-    with pytest.raises(ArrayError, match="float64: scipy has no 16-bit numbers") as e:
+    with pytest.raises(ArrayError, match="float64, which is encoded in f16 or bf16") as e:
         sparse(sp.csr_array(W.astype("f8")))
     assert "dtype='f16'" in str(e.value)
     with pytest.raises(ArrayError, match="dtype int64"):
@@ -62,6 +66,13 @@ def test_scipy() -> None:
 
 
 def test_more_than_the_index_counts() -> None:
-    matrix.limit("values", (1 << 32) - 1, 32)
-    with pytest.raises(FormatError, match="4294967296 values; the format counts them in 32 bits"):
-        matrix.limit("values", 1 << 32, 32)
+    """By fibers that hold so many: pointers count values, those of bitmap tiles halves of them."""
+    for format, most in (("tca_bme", (1 << 32) - 8), ("bitmap", (1 << 31) - 4), ("csr", (1 << 31) - 1)):
+        ptr = FORMATS[format].spec("f16", {}).sparse.ptr
+        assert ptr is not None
+        counts = np.zeros((2, ptr.parts), np.int64)
+        counts[0, 0] = most
+        assert ptr.starts(NUMPY, NUMPY.stored(ptr.of(NUMPY, counts), ptr.dtype))[-1] == most
+        counts[1, 0] = 1
+        with pytest.raises(FormatError, match=f"the matrix has {most + ptr.align} values; the format counts up to"):
+            ptr.of(NUMPY, counts)

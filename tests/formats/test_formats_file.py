@@ -64,8 +64,8 @@ def signed(data: bytes) -> bytes:
 
 def test_a_newer_version_and_a_foreign_file(small: Path) -> None:
     data = small.read_bytes()
-    small.write_bytes(signed(data[:8] + (2).to_bytes(4, "little") + data[12:]))
-    with pytest.raises(FormatError, match="file version 2, this sparsegen reads up to 1") as e:
+    small.write_bytes(signed(data[:8] + (3).to_bytes(4, "little") + data[12:]))
+    with pytest.raises(FormatError, match="file version 3, this sparsegen reads up to 2") as e:
         load(small)
     assert "update" in str(e.value)
     for other in (data[:8] + bytes(4) + data[12:], data[:-32] + bytes(8 + 32)):  # version 0; more than it says

@@ -1,6 +1,6 @@
 """Hardware counters beside the emulator's counts: ten kernels under Nsight Compute, and a table of both.
 
-``python -m tests.gpu.counters --out docs/counters.json`` on a machine with a GPU and ``ncu``; ``--emulator`` is
+``python -m tests.gpu.counters --out docs/counters.json.xz`` on a machine with a GPU and ``ncu``; ``--emulator`` is
 the emulator's side alone, with no GPU.  The parent compiles all kernels, starts one ``ncu`` over one child, which
 launches each of them once, and runs the emulator meanwhile.
 
@@ -33,15 +33,15 @@ import numpy as np
 import sparsegen as sg
 from sparsegen.backends import emulator
 from sparsegen.backends.cuda.nvcc import find_nvcc
-from sparsegen.bench import report
-from sparsegen.execute import Programs
-from sparsegen.execute_emulator import run_pass
+from sparsegen.bench import packed, report
 from sparsegen.ir import warp as w
 from sparsegen.ir.expr import binary, values
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import operands, rewrite, walk
-from sparsegen.pipelines import Program
-from sparsegen.schedule import FAMILIES, Schedule
+from sparsegen.program import Program
+from sparsegen.registry import families
+from sparsegen.run.emulator import run_pass
+from sparsegen.schedule import Schedule
 from sparsegen.target import gpu_info
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,7 +81,7 @@ CASES = {
         Case("s2r-m16n8k4", "stencil2row mma=f64.m16n8k4"),
         Case("s2r-m16n8k16", "stencil2row mma=f64.m16n8k16"),
         Case("s2r-fma", "stencil2row mma=none"),
-        *((Case("stream", "stream"),) if "stream" in FAMILIES else ()),
+        *((Case("stream", "stream"),) if "stream" in families("stencil") else ()),
         Case("tiled-ring-odd", "tiled stages=3", ODD),
         Case("s2r-odd", "stencil2row mma=f64.m8n8k4 stages=2 lut=off", ODD),
     )
@@ -221,7 +221,7 @@ def narrowed(module: Module) -> tuple[Module, int]:
 
 def program(k: sg.Kernel) -> Program:
     """The program of the one pass that a case launches."""
-    return Programs(k.stencil, k.shape, k.schedule, k.device).plan(k.schedule.steps).main
+    return k._plan(k.schedule.steps).main
 
 
 _WAYS = {w.Ld: "ld", w.St: "st", w.CpAsync: "cp"}
@@ -251,7 +251,7 @@ def emulated(p: Program, shape: tuple[int, ...]) -> list[tuple[str, Numbers]]:
         return found
 
     with mock.patch.object(emulator, "_report", with_patterns):
-        _, reports = run_pass(p, np.zeros(shape), checks=False)
+        _, reports = run_pass(p, {"in": np.zeros(shape)}, checks=False)
     return [(symbol, numbers) for (symbol, _), numbers in zip(reports, made, strict=True)]
 
 
@@ -494,7 +494,7 @@ def main() -> int:
     found = measure(names, gpu=not given.emulator, commit=given.commit)
     if given.out:
         given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        packed.write(given.out, json.dumps(found, indent=1) + "\n")
     print(table(found))
     return 1 if any(row["ok"] is False for kernel in found["kernels"] for row in kernel["rows"]) else 0
 

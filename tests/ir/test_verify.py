@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given, settings
 
 from sparsegen.ir import warp as w
+from sparsegen.ir.checks import CHECKS, Context, check
 from sparsegen.ir.errors import IRError, Loc
 from sparsegen.ir.expr import Bin, Const, Expr, Value
 from sparsegen.ir.module import Launch, Module
 from sparsegen.ir.node import Op, define, operand
 from sparsegen.ir.parse import parse_op
 from sparsegen.ir.types import Buffer, f64, s32
-from sparsegen.ir.verify import Context, check, verify
+from sparsegen.ir.verify import verify
 from tests.ir.programs import functions, module
 
 HEAD = """warp.func "k", [@u: global f64[100] align=16, @o: global f64[100] align=8, @w: global u32[8] align=16,
@@ -217,7 +218,6 @@ def test_the_users_line_is_shown(tmp_path: object) -> None:
 
 def test_new_ops_bring_their_own_rules() -> None:
     from sparsegen.ir.node import OPS
-    from sparsegen.ir.verify import CHECKS
 
     @define("test.only_small")
     class OnlySmall(Op):

@@ -109,5 +109,5 @@ def score(
 
 def _dies(m: Mutant, args: dict[str, Any], want: Mapping[str, Any], rtol: float, degree: int, seed: int,
           options: Mapping[str, Any]) -> bool:  # fmt: skip
-    r = run(m.func, args, seed=seed, **options)
+    r = run(m.func, args, seed=seed, first=True, **options)
     return not r.ok or r.degree > degree or differs(args, want, rtol)

@@ -16,7 +16,7 @@ from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir import warp as w
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import Op, buffers, walk
-from sparsegen.pipelines import Program
+from sparsegen.program import Program
 from tests.mutation.harness import mutants
 from tests.schedules import (
     Field,
@@ -87,8 +87,12 @@ def noticed(s: Stencil, program: Program, module: Module, u: Field, degrees: dic
     """Whether a run of the changed module shows an error, a wrong field, or more conflicts than before."""
     changed = dataclasses.replace(program, warp=module)
     for seed in SEEDS:
-        result = emulate(changed, u, seed=seed)
-        if faults(changed, s, u, result) or any(r.degree > degrees[symbol] for symbol, r in result.reports):
+        result = emulate(changed, u, seed=seed, first=True)
+        if (
+            result.errors
+            or faults(changed, s, u, result)
+            or any(r.degree > degrees[symbol] for symbol, r in result.reports)
+        ):
             return True
     return False
 

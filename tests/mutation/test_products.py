@@ -10,8 +10,9 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.cost.devices import load_profile
-from sparsegen.products.pipelines import Variant, lower
-from sparsegen.products.schedule import SpmmSchedule
+from sparsegen.pipelines import lower
+from sparsegen.problems.product import SpmmProblem, Variant
+from sparsegen.schedule import SpmmSchedule
 from tests.mutation.harness import score
 from tests.products_kit import matrix, weights
 
@@ -34,7 +35,7 @@ def test_nothing_that_orders_is_redundant(line: str, n: int, profile: str) -> No
     m, k = SHAPE
     device = dataclasses.replace(load_profile(profile), sms=1)  # all strips for as few blocks as there may be
     dense, w = weights(m, k, 0.6), matrix(m, k)
-    program = lower(sg.spmm(w, n=n), SpmmSchedule.parse(line), device, Variant("row", "row", 1))
+    program = lower(SpmmProblem(sg.spmm(w, n=n)), SpmmSchedule.parse(line), device, 1, Variant("row", "row", 1))
     (func,), (launch,) = program.warp.funcs, program.warp.launches
     x = np.random.default_rng(1).integers(-4, 5, (k, n)).astype(np.float16)
     arrays = {"in": x, "index": w.arrays["index"], "masks": w.arrays["masks"], "values": w.arrays["values"].view("u4")}

@@ -17,6 +17,8 @@ from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir import tile as t
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.fuse import convolve
+from sparsegen.ir.kernels.lowrank import COLUMNS, LowRank
+from sparsegen.ir.kernels.rim import Rim
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import walk
 from sparsegen.ir.parse import parse_module
@@ -24,14 +26,12 @@ from sparsegen.ir.passes import Manager
 from sparsegen.ir.passes.barriers import Barriers
 from sparsegen.ir.passes.dce import Dce
 from sparsegen.ir.passes.fuse_time import FuseTime
-from sparsegen.ir.passes.lowrank import COLUMNS, LowRank
 from sparsegen.ir.passes.pipeline import Pipeline
-from sparsegen.ir.passes.rim import Rim
 from sparsegen.ir.passes.simplify import Simplify
 from sparsegen.ir.passes.to_warp import ToWarp
 from sparsegen.ir.separable import ROUNDING, separate
 from sparsegen.ir.text import print_module
-from sparsegen.pipelines import describe
+from sparsegen.problems.stencil import StencilProblem
 from tests.schedules import TOLERANCE, emulate, error, expected, random_field, stencil
 
 MIXED: BoundarySpec = {0: (frozen, dirichlet(1.5)), 1: (neumann, frozen)}
@@ -47,7 +47,7 @@ def of_rank(rank: int, rows: int, cols: int, seed: int = 0) -> Any:
 
 def tiles(s: Stencil, shape: tuple[int, int], line: LowRank, fuse: int = 1, stages: int = 1) -> Module:
     passes = (FuseTime(fuse), line, Rim(), Pipeline(stages, asynchronous=True), Barriers())
-    return Manager(passes, verify_each=True).run(describe(s, shape))
+    return Manager(passes, verify_each=True).run(StencilProblem(s, shape).describe())
 
 
 def run(s: Stencil, shape: tuple[int, int], line: LowRank, fuse: int = 1, stages: int = 1, seed: int = 0) -> Report:
@@ -157,5 +157,5 @@ def test_the_text_of_the_tile_level() -> None:
     assert (again.funcs, again.launches) == (module.funcs, module.launches)
     (loop,) = (op for op in walk(again.funcs) if isinstance(op, t.ForTiles))
     assert [op.name for op in loop.body] == [
-        "tile.wait", "tile.barrier", "tile.prefetch", "tile.sandwich", "tile.store_blocks",
+        "tile.wait", "tile.meet", "tile.prefetch", "tile.sandwich", "tile.store",
     ]  # fmt: skip

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+import sparsegen as sg
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.module import Module
@@ -45,8 +46,14 @@ def passes() -> object:
 
             return dataclasses.replace(m, funcs=(dataclasses.replace(kernel(m), body=(w.BreakIf(TRUE),)),))
 
+    @register("crash")
+    @dataclass(frozen=True)
+    class Crash:
+        def run(self, m: Module) -> Module:
+            return Module(m.name, (m.funcs[1],))
+
     yield
-    del PASSES["tile"], PASSES["break"]
+    del PASSES["tile"], PASSES["break"], PASSES["crash"]
 
 
 def kernel(m: Module) -> w.Func:
@@ -90,6 +97,8 @@ def test_dump_diff_and_timing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     from sparsegen.ir.expr import FALSE
 
     monkeypatch.setenv("SPARSEGEN_DUMP", str(tmp_path))
+    (tmp_path / "a_b").mkdir()
+    (tmp_path / "a_b" / "07-old.sgir").write_text("of another process")
     m = small()
     body = (w.Barrier(), w.If(FALSE, (w.SyncWarp(),)))
     m = dataclasses.replace(m, funcs=(dataclasses.replace(kernel(m), body=body),))
@@ -97,8 +106,23 @@ def test_dump_diff_and_timing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     manager.run(m)
     assert sorted(p.name for p in (tmp_path / "a_b").iterdir()) == [
         "00-input.sgir", "01-tile.sgir", "02-simplify.diff", "02-simplify.sgir", "03-dce.sgir"]  # fmt: skip
-    assert "-    warp.sync" in (tmp_path / "a_b" / "02-simplify.diff").read_text(encoding="utf-8")
+    diff = (tmp_path / "a_b" / "02-simplify.diff").read_text(encoding="utf-8")
+    assert diff.startswith("--- 01-tile\n+++ 02-simplify\n") and "-    warp.sync" in diff
     assert [n for n, _ in manager.seconds] == ["tile", "simplify", "dce"] and "ms  simplify" in manager.report()
+    Manager(parse_pipeline("dce")).run(m)
+    assert sorted(p.name for p in (tmp_path / "a_b-2").iterdir()) == ["00-input.sgir", "01-dce.sgir"]
+
+
+def test_one_lowering_is_one_sequence_of_dumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARSEGEN_DUMP", str(tmp_path))
+    heat = sg.Stencil.from_weights([[0.25, 0.5, 0.25]], name="dumped")
+    k = sg.compile(heat, (40, 64), 4, device="h200", backend="emulator", schedule="tiled fuse=2")
+    assert k.ir("warp") and [folder.name for folder in tmp_path.iterdir()] == ["dumped"]
+    names = sorted(p.stem for p in (tmp_path / "dumped").glob("*.sgir"))
+    passes = "input fuse-time tiled rim pipeline barriers to-warp simplify dce".split()
+    assert names == [f"{i:02d}-{name}" for i, name in enumerate(passes)]
+    assert (tmp_path / "dumped" / f"{names[5]}.sgir").read_text(encoding="utf-8") == k.ir("tile")
+    assert (tmp_path / "dumped" / f"{names[8]}.sgir").read_text(encoding="utf-8") == k.ir("warp")
 
 
 def test_the_failing_pass_is_named() -> None:
@@ -110,6 +134,12 @@ def test_the_failing_pass_is_named() -> None:
     with pytest.raises(IRError, match="before the first pass"):
         Manager((), verify_each=True).run(bad)
     assert Manager(()).run(small()) == small()
+
+
+def test_what_goes_wrong_inside_a_pass_names_the_pass() -> None:
+    with pytest.raises(IRError, match=r"pass crash fails on module 'a/b': IndexError: tuple index") as e:
+        Manager(parse_pipeline("simplify,crash")).run(small())
+    assert isinstance(e.value.__cause__, IndexError)
 
 
 @settings(max_examples=60, deadline=None)

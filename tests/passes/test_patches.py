@@ -10,23 +10,26 @@ import pytest
 from sparsegen.backends.emulator import Report
 from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
 from sparsegen.dsl.stencil import Stencil
+from sparsegen.ir import tile as t
 from sparsegen.ir import tile_patches as p
+from sparsegen.ir import tile_walk as tw
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.expr import as_expr, evaluate
+from sparsegen.ir.kernels.patches import Patches
+from sparsegen.ir.kernels.rim import Rim
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import Op, walk
+from sparsegen.ir.numbers.patches import PATCH, Groups, Window
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.passes import Manager
 from sparsegen.ir.passes.barriers import Barriers
 from sparsegen.ir.passes.dce import Dce
 from sparsegen.ir.passes.fuse_time import FuseTime
-from sparsegen.ir.passes.patches import PATCH, Patches, Window, row_pitch, strip_columns
-from sparsegen.ir.passes.rim import Rim
 from sparsegen.ir.passes.simplify import Simplify
 from sparsegen.ir.passes.to_warp import ToWarp
 from sparsegen.ir.text import print_module
-from sparsegen.pipelines import describe
+from sparsegen.problems.stencil import StencilProblem
 from tests.schedules import device, emulate, error, expected, faults, kernels, lowered, random_field, stencil
 
 SHAPES = ["f64.m8n8k4", "f64.m16n8k4", "f64.m16n8k8", "f64.m16n8k16"]
@@ -40,7 +43,7 @@ def box(radius: int, sides: BoundarySpec = periodic) -> Stencil:
 
 def tile_level(s: Stencil, shape: tuple[int, int], fuse: int, levels: int, **options: Any) -> Module:
     passes = (FuseTime(fuse, levels, rim="all"), Patches(**options), Rim(), Barriers())
-    return Manager(passes, verify_each=True).run(describe(s, shape))
+    return Manager(passes, verify_each=True).run(StencilProblem(s, shape).describe())
 
 
 def warp_level(module: Module) -> Module:
@@ -50,10 +53,11 @@ def warp_level(module: Module) -> Module:
 def right(s: Stencil, shape: tuple[int, int], fuse: int, levels: int, **options: Any) -> Report:
     """Runs with every checker on, compares with the reference, and gives the main kernel's report."""
     u = random_field(shape, seed=levels)
+    module, want = warp_level(tile_level(s, shape, fuse, levels, **options)), expected(s, u, fuse * levels)
     for seed in (0, 1):
-        result = emulate(warp_level(tile_level(s, shape, fuse, levels, **options)), u, seed=seed)
+        result = emulate(module, u, seed=seed)
         assert not result.errors
-        assert error(result.out, expected(s, u, fuse * levels)) < 1e-13
+        assert error(result.out, want) < 1e-13
     return dict(result.reports)[s.name]
 
 
@@ -67,11 +71,13 @@ def test_numbers(mma: str, radius: int, fuse: int, levels: int) -> None:
     assert report.counts.get("barrier", 0) == 0
 
 
-@pytest.mark.parametrize("strips", [1, 2, 3])
-@pytest.mark.parametrize(("warps", "stages", "rows"), [(1, 2, 62), (3, 4, 16), (4, 6, 2)])
-@pytest.mark.parametrize("shape", [(64, 256), (31, 131), (7, 6)])
-def test_sizes(shape: tuple[int, int], warps: int, stages: int, rows: int, strips: int) -> None:
-    right(box(1), shape, 2, 3, strips=strips, warps=warps, stages=stages, rows=rows)
+@pytest.mark.parametrize("blocks", range(3))
+@pytest.mark.parametrize("shape", range(3))
+def test_sizes(shape: int, blocks: int) -> None:
+    """Every field with every block, and each of both with every number of strips."""
+    sizes, strips = [(64, 256), (31, 131), (7, 6)], 1 + (shape + blocks) % 3
+    warps, stages, rows = [(1, 2, 62), (3, 4, 16), (4, 6, 2)][blocks]
+    right(box(1), sizes[shape], 2, 3, strips=strips, warps=warps, stages=stages, rows=rows)
 
 
 @pytest.mark.parametrize("sides", [frozen, neumann, dirichlet(1.5), {0: periodic, 1: (neumann, dirichlet(-1.0))},
@@ -89,8 +95,8 @@ def test_weights_that_are_not_square(extents: tuple[int, int]) -> None:
 def test_counts() -> None:
     """An mma for every slice, touched group and level of a turn; an element of a window is read once a level."""
     radius, levels, strips, rows = 2, 3, 2, 40
-    step = strip_columns(strips * 16 * PATCH[1], radius, levels)
-    report = right(box(1), (2 * rows, step), 2, levels, strips=strips, warps=1, rows=rows)
+    n = Groups(radius=(radius, radius), levels=levels, m=16, strips=strips, rows=rows, warps=1, stages=2)
+    report = right(box(1), (2 * rows, n.step), 2, levels, strips=strips, warps=1, rows=rows)
     turns = 2 * (rows // 2 + radius * levels + levels - 1)  # of both blocks
     slices, touched = 2 + radius, radius + 1
     assert report.counts["mma.f64.m16n8k16"] == turns * levels * strips * touched * slices // 4
@@ -120,7 +126,8 @@ def test_rows_of_a_group_stand_apart(radius: int, mma: str) -> None:
             elif isinstance(op, p.PassGroup):
                 halves = [[(s, m, 2 * k + odd) for s, m, k in lanes] for odd in (0, 1)]
                 assert [op.c.conflict_degree(half, 8) for half in halves] == [1, 1]
-    assert row_pitch(132, 2) == 132 and row_pitch(134, 3) == 134 and row_pitch(132, 1) == 134
+    n = Groups(radius=(radius, radius), levels=1, m=16, strips=2, rows=32, warps=1, stages=2)
+    assert (n.width, n.pitch) == {1: (132, 134), 2: (132, 132), 3: (136, 138)}[radius]
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3, 4, 5])
@@ -136,7 +143,7 @@ def test_meets(levels: int) -> None:
 def test_text_round_trip() -> None:
     module = tile_level(box(1, frozen), (64, 300), 2, 3)
     kinds: set[type[Op]] = {type(op) for op in walk(module.funcs)}
-    assert {p.Groups, p.RowGroups, p.ReadGroup, p.AddGroup, p.PassGroup, p.StoreGroup, p.Meet} <= kinds
+    assert {tw.Walk, tw.Fetch, p.ReadGroup, p.AddGroup, p.PassGroup, p.StoreGroup, t.Meet} <= kinds
     assert parse_module(print_module(module)).funcs == module.funcs
 
 
@@ -144,9 +151,9 @@ def test_the_schedules_line() -> None:
     """The same through the schedule: chunks of rows for the field, whole patches."""
     s, u = box(1, {0: periodic, 1: frozen}), random_field((63, 301))
     program = lowered(s, u.shape, "patches fuse=2 levels=2 warps=2", profile=device(blocks=2))
-    (groups,) = (op for op in walk(program.tile.funcs) if isinstance(op, p.RowGroups))
+    (fetch,) = (op for op in walk(program.tile.funcs) if isinstance(op, tw.Fetch))
     assert not faults(program, s, u, emulate(program, u))
-    assert kernels(program.warp)["stencil"].grid[0] >= 2 and groups.above == 2 * 2
+    assert kernels(program.warp)["stencil"].grid[0] >= 2 and fetch.above == 2 * 2
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,9 @@ from sparsegen.ir import tile as t
 from sparsegen.ir import tile_stencil2row as ts
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.heavy import heavy
+from sparsegen.ir.kernels.rim import Rim
+from sparsegen.ir.kernels.stencil2row import Stencil2Row
+from sparsegen.ir.kernels.stencil2row_matrices import Matrices
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import walk
 from sparsegen.ir.parse import parse_module
@@ -23,14 +26,11 @@ from sparsegen.ir.passes.barriers import Barriers
 from sparsegen.ir.passes.dce import Dce
 from sparsegen.ir.passes.fuse_time import FuseTime
 from sparsegen.ir.passes.pipeline import Pipeline
-from sparsegen.ir.passes.rim import Rim
 from sparsegen.ir.passes.simplify import Simplify
-from sparsegen.ir.passes.stencil2row import Stencil2Row
-from sparsegen.ir.passes.stencil2row_matrices import Matrices
 from sparsegen.ir.passes.to_warp import ToWarp
 from sparsegen.ir.text import print_module
-from sparsegen.pipelines import describe
-from tests.schedules import emulate, error, expected, random_field, stencil
+from sparsegen.problems.stencil import StencilProblem
+from tests.schedules import emulate, error, expected, kernels, random_field, stencil
 
 BOX = np.random.default_rng(3).uniform(0.1, 1.0, (3, 3, 3))
 ROW = np.array([[0.3, -0.1, 0.5, 0.0, 0.2]])
@@ -50,7 +50,9 @@ def tile_level(s: Stencil, shape: tuple[int, ...], steps: int, stages: int = 1, 
     """The kernel of ``steps`` fused steps; with stages two blocks do all the tiles, so that rings go round."""
     fuse = FuseTime(steps, rim="none" if len(shape) == 3 else "fused")
     kernel = Stencil2Row(stages=stages, blocks=2 if stages > 1 else 0, **options)
-    return Manager((fuse, kernel, Rim(), Pipeline(stages), Barriers()), verify_each=True).run(describe(s, shape))
+    return Manager((fuse, kernel, Rim(), Pipeline(stages), Barriers()), verify_each=True).run(
+        StencilProblem(s, shape).describe()
+    )
 
 
 def warp_level(module: Module) -> Module:
@@ -107,16 +109,16 @@ def test_heavy_planes() -> None:
     assert heavy((1, 1), 9) == (True, False)
 
 
-def products(weights: Any, steps: int, **options: Any) -> tuple[list[t.Mma], list[ts.AddPoints]]:
+def products(weights: Any, steps: int, **options: Any) -> tuple[list[t.Product], list[ts.AddPoints]]:
     ops = list(walk(tile_level(stencil(weights), (7, 13, 150), steps, **options).funcs))
-    return [x for x in ops if isinstance(x, t.Mma)], [x for x in ops if isinstance(x, ts.AddPoints)]
+    return [x for x in ops if isinstance(x, t.Product)], [x for x in ops if isinstance(x, ts.AddPoints)]
 
 
 def test_a_star_is_one_product_and_its_points() -> None:
     mma, points = products(star(1), 3, rows=4, cols=64, warps=2)
-    assert [type(x) for x in mma] == [t.Mma] and [len(x.taps) for x in points] == [2 * (13 + 5 + 1)]
+    assert [bool(x.new) for x in mma] == [True] and [len(x.taps) for x in points] == [2 * (13 + 5 + 1)]
     mma, points = products(BOX, 2, rows=4, cols=48, warps=2)
-    assert [type(x) for x in mma] == [t.Mma, *[t.AddMma] * 4] and not points
+    assert [bool(x.new) for x in mma] == [True, *[False] * 4] and not points
 
 
 @pytest.mark.parametrize(("mma", "stages"), [("f64.m8n8k4", 1), ("f64.m16n8k4", 2)])
@@ -148,14 +150,45 @@ def test_rows_are_pitched_across_planes() -> None:
     s, shape, pitch = stencil(BOX, MIXED), (5, 9, 41), (44, 43)
     passes = (Stencil2Row(rows=4, cols=32, warps=2), Pipeline(1), Barriers(), ToWarp(), Simplify(), Dce())
     u = random_field(shape)
-    result = emulate(Manager(passes).run(describe(s, shape, pitch)), u, pitch=pitch)
+    result = emulate(Manager(passes).run(StencilProblem(s, shape).describe(pitch)), u, pitch=pitch)
     assert not result.errors and error(result.out, expected(s, u, 1)) < 1e-12
 
 
-def test_explicit_matrices_are_of_one_plane() -> None:
-    with pytest.raises(ScheduleError, match="transform=explicit") as e:
-        tile_level(stencil(BOX), (7, 13, 150), 1, rows=4, cols=32, warps=2, explicit=True, dirty=False)
-    assert "implicit" in str(e.value)
+# ------------------------------------------------------------------------------------------------ explicit, three axes
+@pytest.mark.parametrize("mma", M)
+@pytest.mark.parametrize(("weights", "steps"), [(star(1), 1), (star(1), 3), (BOX, 1), (BOX, 2), (star(2), 1)])
+def test_explicit_planes(mma: str, weights: Any, steps: int) -> None:
+    cols = columns(mma, (len(weights) - 1) * steps + 1)
+    right(stencil(weights), (7, 9, 90), steps, mma=mma, rows=4, cols=cols, warps=2, explicit=True, lut=steps == 1)
+
+
+@pytest.mark.parametrize("sides", [periodic, frozen, neumann, dirichlet(1.5), MIXED])
+@pytest.mark.parametrize("weights", [star(1), BOX, star(2)])
+def test_explicit_borders_of_one_step(sides: BoundarySpec, weights: Any) -> None:
+    cols = columns("f64.m8n8k4", len(weights))
+    right(stencil(weights, sides), (5, 7, 70), 1, rows=4, cols=cols, warps=2, explicit=True, pad=weights is BOX)
+
+
+@pytest.mark.parametrize("far", [-1, 1])
+def test_explicit_products_of_planes_to_one_side(far: int) -> None:
+    """Upwind weights: the first plane that is made is not below the field's first one, or the last not above."""
+    w = np.zeros((3, 3, 3))
+    w[1], w[1 + far] = BOX[0], BOX[1]
+    right(stencil(w, dirichlet(1.5)), (4, 9, 70), 1, rows=4, cols=64, warps=2, explicit=True)
+
+
+def test_explicit_planes_are_made_once() -> None:
+    """Each plane of the field, and one beyond each border, is made once; every plane of outputs reads three of them."""
+    planes, rows, cols = 6, 8, columns("f64.m8n8k4", 3)
+    module = warp_level(tile_level(stencil(BOX), (planes, rows, cols), 1, rows=rows, cols=cols, warps=2, explicit=True))
+    assert [func.grid[0] for func in kernels(module).values()] == [planes + 2, planes]
+    reports = dict(emulate(module, random_field((planes, rows, cols))).reports)
+    assert reports["stencil"].counts["mma.f64.m8n8k4"] == planes * 3 * 6 * rows
+
+
+def test_no_rim_mends_an_explicit_fused_border() -> None:
+    with pytest.raises(ScheduleError, match=r"fuse=2.*no rim"):
+        tile_level(stencil(BOX, frozen), (8, 9, 70), 2, rows=4, cols=48, warps=2, explicit=True)
 
 
 # ------------------------------------------------------------------------------------------------ one axis

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,10 @@ from sparsegen.ir.passes.dce import Dce
 from sparsegen.ir.passes.simplify import Simplify
 from sparsegen.ir.passes.to_warp import ToWarp
 from sparsegen.ir.text import print_module
-from sparsegen.pipelines import Program, describe
+from sparsegen.problems.stencil import StencilProblem
+from sparsegen.program import Program
 from tests.schedules import device, emulate, faults, kernels, lowered, nodes, random_field, rewritten, stencil
+from tests.work import calls
 
 FILES = sorted((Path(__file__).parent / "tile_programs").glob("*.sgir"))
 SHAPE = (37, 91)
@@ -82,9 +83,9 @@ def test_rings(line: str, stages: int) -> None:
     (loop,) = find(program, t.ForTiles)
     order = [op.name.removeprefix("tile.") for op in loop.body]
     if "tiled" in line:
-        assert order == ["wait", "barrier", "prefetch", "points", "store_points"]
+        assert order == ["wait", "meet", "prefetch", "points", "store"]
     else:
-        assert order == ["wait", "barrier", "copy", "barrier", "prefetch", "mma", "store_fragments"]
+        assert order == ["wait", "meet", "copy", "meet", "prefetch", "product", "store"]
 
 
 @pytest.mark.parametrize("line", ["tiled tile=8x32 warps=2", "stencil2row tile=8x32 warps=2"])
@@ -120,10 +121,10 @@ def test_a_ring_with_a_slot_less_is_caught(line: str) -> None:
 def test_every_inserted_barrier_is_needed(line: str) -> None:
     s, program = made(line)
     u = random_field(SHAPE)
-    count = len(find(program, t.Barrier))
+    count = len(find(program, t.Meet))
     for n in range(count):
         seen = iter(range(count))
-        tile = rewritten(program.tile, lambda op: None if isinstance(op, t.Barrier) and next(seen) == n else op)  # noqa: B023
+        tile = rewritten(program.tile, lambda op: None if isinstance(op, t.Meet) and next(seen) == n else op)  # noqa: B023
         less = dataclasses.replace(program, warp=Manager((ToWarp(), Simplify(), Dce())).run(tile))
         assert any(faults(less, s, u, emulate(less, u, seed=seed)) for seed in (0, 1)), f"barrier {n} of {count}"
 
@@ -159,7 +160,7 @@ def test_symmetric_neumann_and_periodic_need_no_rim(sides: Any, steps: int) -> N
 
 @pytest.mark.parametrize("steps", [2, 3])
 def test_fused_taps_are_the_weights_convolved(steps: int) -> None:
-    fused = Manager(parse_pipeline(f"fuse-time{{steps={steps}}}")).run(describe(stencil(STAR), SHAPE))
+    fused = Manager(parse_pipeline(f"fuse-time{{steps={steps}}}")).run(StencilProblem(stencil(STAR), SHAPE).describe())
     (op,) = fused.funcs
     assert isinstance(op, o.Stencil) and op.radius == (steps, steps) and op.steps == steps
     got = np.zeros((2 * steps + 1,) * 2)
@@ -199,8 +200,7 @@ def test_text_round_trip_at_all_levels(line: str) -> None:
     _, program = made(line)
     for module in (program.op, program.tile, program.warp):
         back: Module = parse_module(print_module(module))
-        assert back == module
-        assert print_module(back) == print_module(dataclasses.replace(module, constants={})), "tables are no text"
+        assert back == module and print_module(back) == print_module(module)
 
 
 BUDGET = [
@@ -217,17 +217,12 @@ BUDGET = [
 @pytest.mark.parametrize("k", [3, 7])
 @pytest.mark.parametrize("line", BUDGET)
 def test_budgets(line: str, k: int) -> None:
-    """At most 5000 nodes a warp kernel (ops; expressions stay within reason too), and a second of lowering."""
+    """At most 5000 nodes a warp kernel (ops; expressions stay within reason too), and 0.2 s of calls to lower it."""
     line = line if k == 3 else line.replace("fuse=3", "fuse=1").replace("fuse=2", "fuse=1")
     s = stencil(np.random.default_rng(k).uniform(0.1, 1.0, (k, k)), MIXED)
-    seconds = []
-    for _ in range(3):  # the fastest of three: other processes run here too
-        start = time.process_time()
-        program = lowered(s, (10007, 9999), line)
-        seconds.append(time.process_time() - start)
-        if seconds[-1] <= 1.0:
-            break
-    assert min(seconds) <= 1.0, f"{min(seconds):.2f} s"
+    programs = []
+    assert calls(lambda: programs.append(lowered(s, (10007, 9999), line))) < 1_200_000
+    (program,) = programs
     for symbol, func in kernels(program.warp).items():
         ops = sum(1 for _ in walk(func))
         assert ops <= 5000, f"{symbol}: {ops} ops"

@@ -13,20 +13,20 @@ from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir import tile as t
 from sparsegen.ir import tile_toeplitz as tt
 from sparsegen.ir.errors import ScheduleError
+from sparsegen.ir.kernels.rim import Rim
+from sparsegen.ir.kernels.toeplitz import Toeplitz, band, fragments
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import walk
-from sparsegen.ir.parse import parse_module
+from sparsegen.ir.parse import parse_layout, parse_module
 from sparsegen.ir.passes import Manager
 from sparsegen.ir.passes.barriers import Barriers
 from sparsegen.ir.passes.dce import Dce
 from sparsegen.ir.passes.fuse_time import FuseTime
 from sparsegen.ir.passes.pipeline import Pipeline
-from sparsegen.ir.passes.rim import Rim
 from sparsegen.ir.passes.simplify import Simplify
 from sparsegen.ir.passes.to_warp import ToWarp
-from sparsegen.ir.passes.toeplitz import Toeplitz, band, fragments
 from sparsegen.ir.text import print_module
-from sparsegen.pipelines import describe
+from sparsegen.problems.stencil import StencilProblem
 from tests.schedules import emulate, error, expected, random_field, stencil
 
 HEAT = np.array([[0.25, 0.5, 0.25]])
@@ -37,7 +37,7 @@ def tile_level(s: Stencil, shape: tuple[int, int], steps: int, stages: int = 2, 
     """The kernels of ``steps`` fused steps; one block does all the tiles, so that rings go round."""
     toeplitz = Toeplitz(blocks=1 if stages > 1 else 0, **options)
     passes = (FuseTime(steps, rim="all"), toeplitz, Rim(1, 256), Pipeline(stages), Barriers())
-    return Manager(passes, verify_each=True).run(describe(s, shape))
+    return Manager(passes, verify_each=True).run(StencilProblem(s, shape).describe())
 
 
 def warp_level(module: Module) -> Module:
@@ -94,7 +94,7 @@ def test_counts(mma: str) -> None:
 
 def test_the_band_is_the_stencil() -> None:
     """Columns of a window times the band are the outputs; the table holds each weight where a lane wants it."""
-    module = Manager((FuseTime(3, rim="all"),)).run(describe(stencil(LOPSIDED), (1, 100)))
+    module = Manager((FuseTime(3, rim="all"),)).run(StencilProblem(stencil(LOPSIDED), (1, 100)).describe())
     (op,) = module.funcs
     matrix = band(op, 6, 3)  # type: ignore[arg-type]
     u = random_field((1, 100))
@@ -119,7 +119,7 @@ def test_runs_stand_apart() -> None:
     assert slide.layout.conflict_degree(lanes, 8) == 1
     assert copy.maps[0].injective()
     assert max(slide.layout.tables()[0].ravel()) < slide.src.size // 2
-    assert type(slide.layout).parse("layout<[m<16, c<88] -> m * 64 + c>").conflict_degree(lanes, 8) == 4
+    assert parse_layout("layout<[m<16, c<88] -> m * 64 + c>").conflict_degree(lanes, 8) == 4
 
 
 @pytest.mark.parametrize(

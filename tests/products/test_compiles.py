@@ -15,17 +15,18 @@ from tests.products_kit import matrix
 
 pytestmark = pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
 LINES = [
-    ("bitmap cols=8 warps=1x8 rows=2 stages=3 splits=1", 8),
-    ("bitmap cols=16 warps=2x8 rows=7 stages=2 splits=1", 16),
-    ("bitmap cols=16 warps=2x2 rows=1 stages=6 splits=2", 12),
-    ("bitmap cols=32 warps=2x4 rows=7 stages=2 splits=1", 32),
-    ("bitmap cols=64 warps=1x4 rows=4 stages=3 splits=3", 64),
-    ("bitmap mma=none warps=4x4 rows=4 stages=3 splits=1", 1),
+    ("bitmap cols=8 warps=1x8 rows=2 stages=3 splits=1", 8, "f16"),
+    ("bitmap cols=16 warps=2x8 rows=7 stages=2 splits=1", 16, "f16"),
+    ("bitmap cols=16 warps=2x8 rows=7 stages=2 splits=1", 16, "bf16"),
+    ("bitmap cols=16 warps=2x2 rows=1 stages=6 splits=2", 12, "bf16"),
+    ("bitmap cols=32 warps=2x4 rows=7 stages=2 splits=1", 32, "f16"),
+    ("bitmap cols=64 warps=1x4 rows=4 stages=3 splits=3", 64, "bf16"),
+    ("bitmap mma=none warps=4x4 rows=4 stages=3 splits=1", 1, "f16"),
+    ("bitmap mma=none warps=4x4 rows=4 stages=3 splits=1", 1, "bf16"),
 ]
 
 
-@pytest.mark.parametrize("dtype", ["f16", "bf16"])
-@pytest.mark.parametrize(("line", "n"), LINES)
+@pytest.mark.parametrize(("line", "n", "dtype"), LINES)
 def test_no_spills(line: str, n: int, dtype: str) -> None:
     product = sg.spmm(matrix(8192, 512, 0.6, dtype), n=n, bias=True, residual=True, activation="gelu")
     k = sg.compile(product, device="h200", backend="emulator", schedule=line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +13,12 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
-from sparsegen.arrays import ArrayLayout, ArrayView
+from sparsegen.calls.product import order, orders, variant
 from sparsegen.ir.errors import DeviceMemoryError
-from sparsegen.products import cuda
-from sparsegen.products.arguments import order, orders, variant
-from sparsegen.products.fast import fast_call
-from sparsegen.products.host import flat
+from sparsegen.run import workspace
+from sparsegen.run.fast import Call, fast_call
+from sparsegen.run.host import flat
+from sparsegen.views import ArrayLayout, ArrayView
 from tests.products_kit import agrees, matrix, operands
 
 
@@ -103,7 +104,7 @@ def test_device_arrays_at_any_address(
     views = {n: device_array(gpu, a, offset if n == "x" else 0) for n, a in given.items()}
     monkeypatch.setattr("sparsegen.arrays.describe", lambda a: a)
     k = sg.compile(product, backend="cuda")
-    monkeypatch.setattr("sparsegen.products.arguments.Operand.__call__", lambda self, a: self._check(a.layout) or a)
+    monkeypatch.setattr("sparsegen.calls.product.Operand.__call__", lambda self, a: self.check(a.layout) or a)
     assert k(views["x"], views["out"]) is views["out"]
     agrees(fetched(gpu, views["out"], given["out"]), product, given)
     assert variant(views["x"], views["out"]).vec == {0: 8, 2: 1, 4: 2, 8: 4}[offset]
@@ -122,15 +123,16 @@ def test_orders_of_arrays() -> None:
 
 
 def test_each_stream_has_a_workspace_whose_counter_is_zero(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda, "_COUNTERS", 2)  # so that there are soon none left
+    monkeypatch.setattr(workspace, "COUNTERS", 2)  # so that there are soon none left
     product = sg.spmm(matrix(70, 300), n=8)
     k = sg.compile(product, backend="cuda", schedule="bitmap splits=3 warps=1x2 rows=1")
     given = operands(product)
     for stream in (0, 5, 6, 5, 7, 0):
         agrees(k(given["x"], stream=stream), product, given)
     (executor,) = k._executors.values()
-    assert set(executor.spaces) == {0, 5, 6, 7}
-    assert len({address for space in executor.spaces.values() for address in space}) == 8
+    streams = executor.counted(k._plan(1)).streams
+    assert set(streams) == {0, 5, 6, 7}
+    assert len({address for space in streams.values() for address in space}) == 8
 
 
 def test_a_captured_call_has_a_workspace_of_its_own(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,6 +144,7 @@ def test_a_captured_call_has_a_workspace_of_its_own(gpu: Any, monkeypatch: pytes
     with pytest.raises(sg.DeviceError, match="only torch allocates for a graph"):
         k(given["x"])
     (executor,) = k._executors.values()
+    counted, spaces = executor.counted(k._plan(1)), k._plan(1).workspaces
     made: list[tuple[int, ...]] = []
     zeroed: list[int] = []
 
@@ -149,14 +152,15 @@ def test_a_captured_call_has_a_workspace_of_its_own(gpu: Any, monkeypatch: pytes
         made.append(shape)
         return np.zeros(shape, dtype)
 
-    monkeypatch.setattr(cuda, "empty_like", like_torch)
+    monkeypatch.setattr(workspace, "empty_like", like_torch)
     monkeypatch.setattr(gpu, "zero", lambda at, nbytes, stream: zeroed.append(nbytes))
     like: Any = SimpleNamespace(layout=SimpleNamespace(library="torch"))
-    counters = {executor._captured(3, like)[0][1] for _ in range(cuda._COUNTERS - 1)}
-    assert len(counters) == cuda._COUNTERS - 1 and executor.spaces[0][1] not in counters and not zeroed
-    assert set(made) == {(executor._sizes["workspace.slots"],)}
-    executor._captured(3, like)  # no counter is left: one of torch's, set to zero at each replay
-    assert zeroed == [executor._sizes["workspace.counter"]] and made[-1] == (zeroed[0],)
+    assert list(spaces) == ["workspace.slots", "workspace.counter"]
+    counters = {counted.of(3, like)[0][1] for _ in range(workspace.COUNTERS - 1)}
+    assert len(counters) == workspace.COUNTERS - 1 and counted.streams[0][1] not in counters and not zeroed
+    assert set(made) == {(spaces["workspace.slots"].nbytes,)}
+    counted.of(3, like)  # no counter is left: one of torch's, set to zero at each replay
+    assert zeroed == [spaces["workspace.counter"].nbytes] and made[-1] == (zeroed[0],)
 
 
 def test_what_is_on_another_device_is_refused(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,10 +206,12 @@ def test_the_short_way_says_no_to_whatever_changed(monkeypatch: pytest.MonkeyPat
         _cuda_getCurrentRawStream=lambda device: stream[0], _cuda_isCurrentStreamCapturing=lambda: busy[0]
     )
 
-    def empty(shape: tuple[int, ...], dtype: Any, device: Any) -> Tensor:
-        return Tensor(1 << 26, shape)
+    def empty(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any, device: Any) -> Tensor:
+        made = Tensor(1 << 26, shape)
+        made.strides = strides
+        return made
 
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor, _C=core, empty=empty))
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor, _C=core, empty_strided=empty))
     x, out, bias = (
         Tensor(1 << 20, (24, 8), turned=turned),
         Tensor(1 << 22, (40, 8), turned=turned),
@@ -213,16 +219,19 @@ def test_the_short_way_says_no_to_whatever_changed(monkeypatch: pytest.MonkeyPat
     )
     ran: list[Any] = []
     spaces: dict[int, tuple[int, ...]] = {5: (91, 92)}
-    call = fast_call(
-        view(x), view(out), {"bias": view(bias)}, ("scale",), {"in": 16, "out": 4, "bias": 2},
-        lambda pointers, s=None: ran.append((pointers, s)), (1, 2, 3), spaces,
+    known = Call(
+        (x,), {"scale": None, "bias": bias}, {"in": view(x), "bias": view(bias)}, ("out", view(out)),
+        {"in": 16, "out": 4, "bias": 2}, lambda pointers, s=None: ran.append((pointers, s)),
+        ("in", "out", "index", "masks", 77, "values", "bias", "workspace.slots", "workspace.counter"),
+        {"index": 1, "masks": 2, "values": 3}, ("workspace.slots", "workspace.counter"), spaces, turned, True,
     )  # fmt: skip
+    call = fast_call(known)
     assert call is not None
 
     def attempt(x: Any = x, out: Any = out, bias: Any = bias, scale: Any = None) -> Any:
-        return call(x, out, {"bias": bias, "scale": scale})
+        return call((x,), out, {"bias": bias, "scale": scale})
 
-    assert attempt() is out and ran == [((1 << 20, 1 << 22, 1, 2, 3, 1 << 24, 91, 92), 5)]
+    assert attempt() is out and ran == [((1 << 20, 1 << 22, 1, 2, 77, 3, 1 << 24, 91, 92), 5)]
     other = Tensor(1 << 16, (24, 8), turned=turned)
     assert attempt(other) is out and ran.pop()[0][0] == 1 << 16
     made = attempt(out=None)
@@ -249,6 +258,7 @@ def test_the_short_way_says_no_to_whatever_changed(monkeypatch: pytest.MonkeyPat
     assert attempt() is None
     busy[0], stream[0] = False, 6
     assert attempt() is None and len(ran) == before  # a stream that has no workspace yet
-    assert (
-        fast_call(view(x), ArrayView(0, view(out).layout, Other(0, (40, 8))), {}, (), {}, ran.append, (), None) is None
-    )  # type: ignore[arg-type]
+    assert fast_call(replace(known, output=("out", ArrayView(0, view(out).layout, Other(0, (40, 8)))))) is None
+    busy[0], stream[0] = False, 5
+    other_way = fast_call(replace(known, turned=not turned))
+    assert other_way is not None and other_way((x,), None, {"bias": bias, "scale": None}) is None  # x's order decides

@@ -67,10 +67,10 @@ def weaker(func: w.Func) -> Iterator[tuple[str, w.Func]]:
 
 
 def symptoms(case: Case, func: w.Func, seeds: tuple[int, ...] = (0, 1, 2, 3)) -> set[str]:
-    """What the emulator finds in a run of ``func`` in place of the case's function: kinds of error, ``wrong``."""
+    """What the emulator finds first in a run of ``func`` in place of the case's: a kind of error, or ``wrong``."""
     for seed in seeds:
         args = case.fresh()
-        found = emulator.run(func, args, seed=seed, uninit=case.poison).kinds()
+        found = emulator.run(func, args, seed=seed, uninit=case.poison, first=True).kinds()
         if found:
             return found
         if case.wrong(args):

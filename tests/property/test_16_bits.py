@@ -31,7 +31,7 @@ def boundaries(draw: st.DrawFn, axes: int) -> BoundarySpec:
 
 def by_pass(k: sg.Kernel, u: Field) -> Field:
     """The reference's field, rounded after each pass of the kernel."""
-    for program, passes in k._plan(k.steps).parts:
+    for program, passes in k._plan(k.steps).programs:
         for _ in range(passes):
             u = expected(k.stencil, u, program.steps)
     return u

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from sparsegen.backends.reference import stencil as reference
 from sparsegen.boundary import BoundarySpec, Side, dirichlet, frozen, neumann, periodic
-from sparsegen.compiler import check
 from sparsegen.dsl.stencil import Stencil
-from sparsegen.execute_emulator import run_pass
+from sparsegen.geometry import check
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.pipelines import lower
+from sparsegen.problems.stencil import StencilProblem
+from sparsegen.run.emulator import run_pass
 from sparsegen.schedule import Schedule
 from tests.schedules import TOLERANCE, device, stencil
 
@@ -75,7 +76,9 @@ def test_columns(case: tuple[Stencil, tuple[int, ...], str, tuple[int, int]]) ->
         return
     note(f"{s}\n{shape} {line} {pitch}")
     u = np.random.default_rng(1).random(shape).astype({"f64": np.float64, "f32": np.float32}[s.dtype])
-    out, reports = run_pass(lower(s, shape, schedule, device(), schedule.steps, pitch), u, checks=True)
+    program = lower(StencilProblem(s, shape), schedule, device(), schedule.steps, pitch)
+    made, reports = run_pass(program, {"in": u}, checks=True)
+    out = made["out"]
     assert [str(e) for _, report in reports for e in report.errors] == []
     want = reference.run(u, s.weights, s.sides, schedule.steps)
     assert np.abs(out - want).max() <= TOLERANCE[s.dtype] * np.abs(want).max()

@@ -9,10 +9,10 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 
 import sparsegen as sg
-from sparsegen import counting
-from sparsegen.compiler import check, edge
 from sparsegen.cost.devices import load_profile
-from sparsegen.execute_emulator import run_pass
+from sparsegen.geometry import check, edge
+from sparsegen.run import emulator
+from sparsegen.run.emulator import run_pass
 
 H200 = load_profile("h200")
 LINES = [
@@ -90,11 +90,13 @@ def test_any_pitch(s: sg.Stencil, rows: int, cols: int, steps: int, data: Any, l
         return
     pitch = (cols + data.draw(st.integers(0, 40)), cols + data.draw(st.integers(0, 40)))
     u = np.random.default_rng(rows).random((rows, cols)) - 0.5
-    counting.check(kernel._plan(steps, pitch), u).raise_if_errors()
+    plan = kernel._plan(steps, pitch)
+    emulator.check(plan, {"in": u}, lambda done: kernel._calls.reference({"in": u}, done)).raise_if_errors()
     field = u
-    for program, n in kernel._plan(steps, pitch).parts:
+    for program, n in plan.programs:
         for _ in range(n):
-            field, _reports = run_pass(program, field, checks=False)
+            made, _reports = run_pass(program, {"in": field}, checks=False)
+            field = made["out"]
     want = sg.compile(s, (rows, cols), steps=steps, backend="reference", device="h200", schedule=value)(u)
     assert np.abs(field - want).max() <= 1e-12 * max(np.abs(want).max(), np.abs(u).max())
 

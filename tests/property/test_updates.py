@@ -10,11 +10,13 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import sparsegen as sg
+from sparsegen.cost.devices import load_profile
 from sparsegen.dsl.update import Update
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.text import print_module
-from sparsegen.updates.pipelines import lower
-from sparsegen.updates.schedule import UpdateSchedule
+from sparsegen.pipelines import lower
+from sparsegen.problems.update import UpdateProblem
+from sparsegen.schedule import UpdateSchedule
 from tests.updates import NAMED, TOLERANCE, arrays, emulated_step, error, random_update, reference_step
 
 UPDATES = st.integers(0, 2**32 - 1).map(random_update)
@@ -22,9 +24,11 @@ UPDATES = st.integers(0, 2**32 - 1).map(random_update)
 LINES = ["direct", "direct block=32x1 column=2", "direct block=64x2 column=4", "direct block=16x4 column=3"]
 BOUNDARIES = [sg.periodic, sg.frozen, sg.neumann, sg.dirichlet(0.25)]
 
+H200 = load_profile("h200")
+
 
 def agree(update: Update, shape: tuple[int, ...], line: str, pitch: Any = None, seed: int = 0) -> None:
-    program = lower(update, shape, UpdateSchedule.parse(line), pitch)
+    program = lower(UpdateProblem(update, shape), UpdateSchedule.parse(line), H200, 1, pitch)
     given = arrays(update, shape, seed)
     got, wrong = emulated_step(update, program, given, pitch, seed)
     assert not wrong
@@ -58,7 +62,7 @@ def test_rows_of_any_pitch(update: Update, extra: list[int]) -> None:
 
 @given(update=UPDATES)
 def test_every_level_reads_back_as_it_prints(update: Update) -> None:
-    program = lower(update, tuple(n + 1 for n in update.extents), UpdateSchedule(column=2))
+    program = lower(UpdateProblem(update, tuple(n + 1 for n in update.extents)), UpdateSchedule(column=2), H200)
     for module in (program.op, program.tile, program.warp):
         assert parse_module(print_module(module)) == module
 
@@ -68,7 +72,7 @@ def test_life_lives_exactly() -> None:
     update = make(boundary=sg.dirichlet(0.0))
     glider = np.zeros((12, 12))
     glider[1, 2] = glider[2, 3] = glider[3, 1] = glider[3, 2] = glider[3, 3] = 1
-    program, cells = lower(update, glider.shape, UpdateSchedule(column=3)), glider
+    program, cells = lower(UpdateProblem(update, glider.shape), UpdateSchedule(column=3), H200), glider
     for _ in range(8):
         cells = emulated_step(update, program, {"u": cells})[0]["u"]
     assert np.array_equal(cells, np.roll(glider, (2, 2), (0, 1)))

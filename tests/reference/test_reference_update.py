@@ -14,7 +14,7 @@ from sparsegen.backends.reference import stencil as linear
 from sparsegen.backends.reference.update import run, shifted
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir.errors import ArrayError
-from sparsegen.updates.pipelines import describe
+from sparsegen.problems.update import UpdateProblem
 from tests.updates import Array, arrays, burgers, gray_scott, life, made, op_of, wave
 
 PAIR = st.sampled_from(
@@ -114,6 +114,6 @@ def test_frozen_cells_keep_their_values_and_the_type_stays() -> None:
 
 
 def test_no_steps_are_refused() -> None:
-    (op,) = describe(life(), (4, 4)).funcs
+    (op,) = UpdateProblem(life(), (4, 4)).describe().funcs
     with pytest.raises(ArrayError, match="0 time steps"):
         run(op, {"u": (np.zeros((4, 4)),)}, {}, 0)  # type: ignore[arg-type]

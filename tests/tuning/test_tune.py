@@ -12,7 +12,7 @@ import pytest
 
 import sparsegen as sg
 from sparsegen import target
-from sparsegen.compiler import schedules
+from sparsegen.compiler import described, schedules
 from sparsegen.cost.total import total_time
 from sparsegen.inspection import Build
 from sparsegen.tuning import store
@@ -215,29 +215,33 @@ def test_wrong_arguments(gpu: Any) -> None:
 def test_what_makes_another_problem(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     info = target.gpu_info()
     assert not isinstance(info, sg.DeviceError)
-    base = facts(box(), SHAPE, STEPS, "any", info)
+
+    def of(what: Any, shape: Any, steps: int, nonfinite: str, gpu: Any) -> Any:
+        return facts(*described(what, shape, steps, nonfinite), gpu)
+
+    base = of(box(), SHAPE, STEPS, "any", info)
     w = WEIGHTS.copy()
     w[0, 0] += 2.0**-40
     others = [
-        facts(box(w), SHAPE, STEPS, "any", info),
-        facts(box(boundary=sg.frozen), SHAPE, STEPS, "any", info),
-        facts(box(dtype="f32"), SHAPE, STEPS, "any", info),
-        facts(box(), (96, 64), STEPS, "any", info),
-        facts(box(), SHAPE, STEPS + 1, "any", info),
-        facts(box(), SHAPE, STEPS, "exact", info),
-        facts(box(), SHAPE, STEPS, "any", replace(info, name="NVIDIA H100")),
-        facts(box(), SHAPE, STEPS, "any", replace(info, sm_count=66)),
-        facts(wave(boundary=sg.periodic), SHAPE, STEPS, "any", info),
-        facts(wave(boundary=sg.frozen), SHAPE, STEPS, "any", info),
+        of(box(w), SHAPE, STEPS, "any", info),
+        of(box(boundary=sg.frozen), SHAPE, STEPS, "any", info),
+        of(box(dtype="f32"), SHAPE, STEPS, "any", info),
+        of(box(), (96, 64), STEPS, "any", info),
+        of(box(), SHAPE, STEPS + 1, "any", info),
+        of(box(), SHAPE, STEPS, "exact", info),
+        of(box(), SHAPE, STEPS, "any", replace(info, name="NVIDIA H100")),
+        of(box(), SHAPE, STEPS, "any", replace(info, sm_count=66)),
+        of(wave(boundary=sg.periodic), SHAPE, STEPS, "any", info),
+        of(wave(boundary=sg.frozen), SHAPE, STEPS, "any", info),
     ]
     for n, bias, sparsity in ((4, False, 0.6), (8, False, 0.6), (4, True, 0.6), (4, False, 0.7)):
-        others.append(facts(sg.spmm(matrix(70, 200, sparsity), n=n, bias=bias), (), 1, "any", info))
+        others.append(of(sg.spmm(matrix(70, 200, sparsity), n=n, bias=bias), (), 1, "any", info))
     monkeypatch.setattr("sparsegen.tuning.problem.__version__", "99.0")
-    others.append(facts(box(), SHAPE, STEPS, "any", info))
+    others.append(of(box(), SHAPE, STEPS, "any", info))
     keys = [store.path_of(f) for f in (base, *others)]
     assert len(set(keys)) == len(keys)
     monkeypatch.undo()
-    same = facts(box(name="other"), SHAPE, STEPS, "any", replace(info, index=3, clock_hz=1e9))
+    same = of(box(name="other"), SHAPE, STEPS, "any", replace(info, index=3, clock_hz=1e9))
     assert same == base and json.loads(json.dumps(base)) == base
 
 

@@ -1,0 +1,155 @@
+"""``csr``: a product with rows of entries, on CUDA cores; teams of lanes gather the rows of x that the entries name.
+
+What bounds it is how fast rows of x come from the caches: each lane loads 16 bytes at a time, ``unroll`` of them in
+flight, and the entries of the turn to come meanwhile.  Rows are cut into segments of bounded length (the host works
+out a record for each), so that no team is long at work when the others have done.  Sums are made in a fixed order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from .. import op_spmm as o
+from .. import tile as t
+from .. import tile_ragged as r
+from ..expr import Value
+from ..module import Launch, Module
+from ..node import Op
+from ..passes.manager import register
+from ..types import Buffer, f32, s32, u32, widths
+
+#: Entries whose rows, and whose values, one load takes; tables of entries are padded to a multiple.
+ALIGN = 4
+
+
+def padded(entries: int) -> int:
+    """Elements of the tables of so many entries: a multiple of :data:`ALIGN`, and one such at least."""
+    return max(-(-entries // ALIGN), 1) * ALIGN
+
+
+@register("csr")
+@dataclass(frozen=True)
+class Csr:
+    """Teams of ``across`` x ``parts`` lanes, ``warps`` warps a block; a lane has ``columns`` columns of x.
+
+    It loads as many of them at once as lie side by side, up to 16 bytes.  ``unroll`` entries a turn; ``segments``: how
+    many there are, the first ``cuts`` of them of rows that are cut.  Roles of the launch: ``in``, ``out``, W's arrays
+    (``idx``, ``values``), ``segments``, those of the epilogue, and with cuts ``workspace.slots`` and
+    ``workspace.counter`` (zero before and after).
+    """
+
+    across: int = 16
+    parts: int = 1
+    columns: int = 1
+    unroll: int = 4
+    warps: int = 4
+    segments: int = 1
+    cuts: int = 0
+
+    def run(self, module: Module) -> Module:
+        for op in module.funcs:
+            if isinstance(op, o.Spmm) and op.format == "csr":
+                module = self._kernel(module, op)
+        return module
+
+    @property
+    def team(self) -> int:
+        """Lanes of a team."""
+        return self.across * self.parts
+
+    @property
+    def cols(self) -> int:
+        """Columns of x that a team has."""
+        return self.across * self.columns
+
+    def _vec(self, op: o.Spmm) -> int:
+        """Columns that an access takes."""
+        if op.x_order != "row":
+            return 1
+        return max(v for v in widths(op.dtype) if op.vec % v == 0 and self.columns % v == 0)
+
+    def _kernel(self, module: Module, op: o.Spmm) -> Module:
+        roles = self._params(op)
+        tiles = -(-op.n // self.cols)
+        func = t.Func(
+            symbol=op.symbol,
+            params=tuple(roles.values()),
+            blocks=self.segments * self.team // (32 * self.warps) * tiles,
+            threads=32 * self.warps,
+            body=(self._share(op, roles),),
+            loc=op.loc,
+        )
+        funcs = tuple(func if f is op else f for f in module.funcs)
+        return replace(module, funcs=funcs, launches=(*module.launches, Launch(op.symbol, tuple(roles))))
+
+    def _params(self, op: o.Spmm) -> dict[str, Buffer]:
+        """The kernel's parameters by their roles."""
+        tiles = -(-op.n // self.cols)
+        made = {
+            "in": ("x", op.dtype, op.k * op.n),
+            "out": ("y", op.dtype, op.m * op.n),
+            "idx": ("idx", s32, padded(op.entries)),
+            "values": ("values", op.dtype, padded(op.entries)),
+            "segments": ("segments", s32, self.segments * r.RECORD),
+            "scale": ("scale", op.dtype, op.m * op.scale),
+            "bias": ("bias", op.dtype, op.m * op.bias),
+            "residual": ("residual", op.dtype, op.m * op.n * op.residual),
+            "workspace.slots": ("slots", f32, self.cuts * tiles * self.cols),
+            "workspace.counter": ("counter", u32, self.cuts * tiles),
+        }
+        return {role: Buffer(name, dtype, size, "global") for role, (name, dtype, size) in made.items() if size}
+
+    def _share(self, op: o.Spmm, params: dict[str, Buffer]) -> r.ShareSegments:
+        """What a team does."""
+        number, piece = Value("number", s32, 0, self.segments - 1), Value("piece", s32, 0, self.segments - 1)
+        pieces, row = Value("pieces", s32, 1, self.segments), Value("row", s32, 0, op.m)
+        begin, end = Value("begin", s32, 0, op.entries), Value("end", s32, 0, op.entries)
+        column = Value("column", s32, 0, op.n - 1)
+        acc = Buffer("acc", f32, self.columns, "reg")
+        vec = self._vec(op)
+        blocks = self.columns // vec
+        walk = self._walk(op, params, acc, begin, end, column)
+        store = r.StoreRow(
+            out=params["out"], acc=acc, scale=params.get("scale"), bias=params.get("bias"),
+            residual=params.get("residual"), row=row, column=column, m=op.m, n=op.n, across=self.across,
+            parts=self.parts, vec=vec, blocks=blocks, order=op.y_order, activation=op.activation, loc=op.loc,
+        )  # fmt: skip
+        add = r.SumPieces(
+            acc=acc, slots=params.get("workspace.slots"), counter=params.get("workspace.counter"), number=number,
+            first_piece=piece, pieces=pieces, cuts=self.cuts, count=self.segments, across=self.across,
+            parts=self.parts, vec=vec, blocks=blocks, body=(store,), loc=op.loc,
+        )  # fmt: skip
+        parts = r.SumParts(acc=acc, across=self.across, parts=self.parts, loc=op.loc)
+        return r.ShareSegments(
+            segments=params["segments"], number=number, row=row, begin=begin, end=end, first_piece=piece,
+            pieces=pieces, column=column, count=self.segments, rows=op.m, entries=op.entries, team=self.team,
+            cols=self.cols, body=(t.Registers(regs=acc, loc=op.loc), *walk, parts, add), loc=op.loc,
+        )  # fmt: skip
+
+    def _walk(
+        self, op: o.Spmm, params: dict[str, Buffer], acc: Buffer, begin: Value, end: Value, column: Value
+    ) -> tuple[Op, ...]:
+        """Adds up a segment's entries: rows of x are on their way while the entries of the next turn are loaded."""
+        align = min(self.unroll, ALIGN)
+        at, coming = Value("at", s32, 0, op.entries), Value("coming", s32, 0, op.entries + 32 * self.unroll)
+        rows, values = Buffer("rows", s32, self.unroll, "reg"), Buffer("vals", op.dtype, self.unroll, "reg")
+        weights = Buffer("weights", f32, self.unroll, "reg")
+        vec = self._vec(op)
+        raw = Buffer("raw", op.dtype, self.unroll * self.columns, "reg")
+        load = r.LoadEntries(
+            rows=rows, values=values, row_table=params["idx"], value_table=params["values"], at=coming, end=end,
+            align=align, top=op.k - 1, loc=op.loc,
+        )  # fmt: skip
+        there = Buffer("there", u32, self.unroll, "reg")
+        present = r.Present(there=there, at=at, begin=begin, end=end, align=align, loc=op.loc)
+        gather = r.Gather(
+            dst=raw, src=params["in"], rows=rows, there=there, column=column, k=op.k, n=op.n, across=self.across,
+            vec=vec, blocks=self.columns // vec, order=op.x_order, loc=op.loc,
+        )  # fmt: skip
+        widen = r.Widen(dst=weights, src=values, there=there, loc=op.loc)
+        multiply = r.MultiplyRows(acc=acc, weights=weights, rows=raw, loc=op.loc)
+        walk = r.WalkSegment(
+            at=at, coming=coming, begin=begin, end=end, across=self.across, parts=self.parts, by=self.unroll,
+            align=align, ahead=(load,), body=(present, gather, widen, load, multiply), loc=op.loc,
+        )  # fmt: skip
+        return (*(t.Registers(regs=regs, loc=op.loc) for regs in (rows, values, raw, weights)), walk)

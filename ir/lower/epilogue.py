@@ -1,0 +1,39 @@
+"""What becomes of a product's sums: ``activation(scale * sum + bias)``, value by value."""
+
+from __future__ import annotations
+
+from ..expr import Expr, Value
+from ..types import Buffer, f32
+from .context import Context
+
+#: sqrt(2 / pi) and the cubic term of gelu's tanh form.
+GELU, CUBIC = 0.7978845608028654, 0.044715
+
+
+def of_row(cx: Context, buf: Buffer | None, row: Expr) -> Value | None:
+    """A row's element of ``scale`` or ``bias`` in f32; None if the product has none."""
+    return None if buf is None else cx.b.convert(cx.b.ld(buf, row, cache="nc"), f32)
+
+
+def finish(cx: Context, total: Value, scale: Value | None, bias: Value | None, activation: str) -> Value:
+    """The sum ``total`` after scale, bias and activation, all in f32."""
+    b = cx.b
+    v = total if scale is None else b.binary("mul", total, scale)
+    return _activate(cx, v if bias is None else b.binary("add", v, bias), activation)
+
+
+def _activate(cx: Context, v: Value, name: str) -> Value:
+    """relu keeps NaN; gelu in its tanh form; silu = v / (1 + exp(-v))."""
+    b = cx.b
+    if name == "relu":
+        zero = b.const(f32, 0.0)
+        return b.select(b.compare("lt", v, zero), zero, v)
+    if name == "gelu":
+        cube = b.binary("mul", b.binary("mul", v, v), b.binary("mul", v, b.const(f32, CUBIC)))
+        inner = b.unary("tanh", b.binary("mul", b.binary("add", v, cube), b.const(f32, GELU)))
+        half = b.binary("mul", v, b.const(f32, 0.5))
+        return b.fma(half, inner, half)
+    if name == "silu":
+        one = b.const(f32, 1.0)
+        return b.binary("div", v, b.binary("add", one, b.unary("exp", b.unary("neg", v))))
+    return v

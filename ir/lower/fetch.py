@@ -1,0 +1,175 @@
+"""``tile.fetch`` and ``tile.take``: a turn's data into a slot of the ring, and out of it.
+
+Both have two phases: where a warp's window is, and which cells lie across a border, is worked out once, ahead of the
+walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .. import tile_walk as t
+from ..boundary_map import map_index
+from ..expr import TRUE, Expr, all_of, binary, minimum
+from ..layout import Layout, bank_degree
+from .context import Context, phased
+
+
+def warp_slot(cx: Context, size: int, stages: int, turn: Expr) -> Expr:
+    """First element of a turn's slot of ``size`` elements, where each warp has a ring of its own."""
+    return cx.warp * (stages * size) + turn % stages * size
+
+
+def block_slot(cx: Context, lines: int, width: int, stages: int, turn: Expr, line: int) -> Expr:
+    """First element of a warp's row of a turn's slot, where a slot has the rows of all warps, line by line."""
+    warps = cx.func.threads // 32
+    return turn % stages * (lines * warps * width) + (line * warps + cx.warp) * width
+
+
+def lane_pieces(cx: Context, count: int, vector: int) -> list[Expr]:
+    """First columns of the pieces of a row that a lane moves: number lane + 32 j, so that lanes lie side by side."""
+    return [(cx.lane + 32 * j) * vector for j in range(count)]
+
+
+def own_degree(place: Layout, nbytes: int, width: int, per_lane: int) -> int:
+    """Conflict degree of a lane's accesses to its own adjacent columns, ``width`` at a time."""
+    return max(
+        bank_degree([place(lane * per_lane + p).lo for lane in range(32)], nbytes, width)
+        for p in range(0, per_lane, width)
+    )
+
+
+@phased(t.Fetch)
+def fetch(cx: Context, op: t.Fetch) -> Callable[[], None]:
+    return {"piece": _by_branch, "predicate": _by_predicate, "whole": _whole}[op.border](cx, op)
+
+
+def _column(op: t.Fetch, column: Expr, count: int) -> Expr:
+    """The first of ``count`` columns to read together for a window's: pieces that divide the extent wrap whole."""
+    n = op.extent[-1]
+    return minimum(map_index(column, n, op.sides[-1]).index, n - count)
+
+
+def _by_branch(cx: Context, op: t.Fetch) -> Callable[[], None]:
+    """A row of a warp's own ring; where pieces do not divide the extent, those across a border go column by column."""
+    b, place = cx.b, op.layout
+    assert place is not None
+    y, first = cx.resolve(op.at[0]), b.let("first", cx.resolve(op.at[1]) + cx.warp * op.step - op.lead[0])
+    starts = lane_pieces(cx, op.width // 32 // op.vector, op.vector)
+    places = [b.let("place", first + start) for start in starts]
+    straddles = op.extent[1] % op.vector != 0  # windows elsewhere never ask
+    clear = b.let("clear", all_of(first.ge(0), (first + op.width).le(op.extent[1]))) if straddles else TRUE
+    columns = places if straddles else [b.let("column", _column(op, at, op.vector)) for at in places]
+    asynchronous = op.vector * op.src.dtype.nbytes >= 4  # what cp.async moves at least
+
+    def move(to: Expr, at: Expr, count: int) -> None:
+        if asynchronous:
+            b.cp_async(op.ring, to, op.src, at, count)
+        else:
+            b.st(op.ring, to, *b.ldv(op.src, at, count))
+
+    def piece(to: Expr, start: Expr, column: Expr) -> None:
+        def one_by_one() -> None:
+            for e in range(op.vector):
+                move(to + e, start + _column(op, column + e, 1), 1)
+
+        inside = all_of(column.ge(0), column.le(op.extent[1] - op.vector))
+        cx.branch(inside, lambda: move(to, start + column, op.vector), one_by_one)
+
+    def turn() -> None:
+        now = cx.resolve(op.turn)
+        start = b.let("start", map_index(y - op.above + now, op.extent[0], op.sides[0]).index * op.pitch)
+        to = b.let("to", warp_slot(cx, op.ring.size // (cx.func.threads // 32) // op.stages, op.stages, now))
+        ends = [(to + place(at), column) for at, column in zip(starts, columns, strict=True)]
+
+        def whole() -> None:
+            for end, column in ends:
+                move(end, start + column, op.vector)
+
+        def bordering() -> None:
+            for end, column in ends:
+                piece(end, start, column)
+
+        cx.branch(clear, whole, bordering)
+
+    return turn
+
+
+def _whole(cx: Context, op: t.Fetch) -> Callable[[], None]:
+    """Rows of a warp's own ring; pieces start at even columns of fields with an even extent, so they wrap whole."""
+    b, place, (ny, _) = cx.b, op.layout, op.extent
+    assert place is not None
+    share = op.ring.size // (cx.func.threads // 32)
+    y, first = cx.resolve(op.at[0]), b.let("first", cx.resolve(op.at[1]) + cx.warp * op.step - op.lead[0])
+    own = b.let("own", cx.warp * share)
+    pieces = op.width // op.vector
+    lanes = [cx.lane + 32 * j for j in range(-(-pieces // 32))]
+    columns = [b.let("column", _column(op, first + p * op.vector, op.vector)) for p in lanes]
+
+    def turn() -> None:
+        now = cx.resolve(op.turn)
+        to = b.let("to", own + now % op.stages * (share // op.stages))
+        for r in range(op.lines):
+            start = b.let("start", map_index(y - op.above + now * op.lines + r, ny, op.sides[0]).index * op.pitch)
+            for p, column in zip(lanes, columns, strict=True):
+                has = p.lt(pieces)
+                at = to + place(r, p * op.vector)
+                b.cp_async(op.ring, at, op.src, start + column, op.vector, None if has == TRUE else has)
+
+    return turn
+
+
+def _by_predicate(cx: Context, op: t.Fetch) -> Callable[[], None]:
+    """A warp's rows of a plane; a piece crosses a border whole (even start) unless the extent is odd."""
+    b, (nz, ny, nx) = cx.b, op.extent
+    z, y, x = map(cx.resolve, op.at)
+    straddles = nx % op.vector != 0
+    first, pieces = b.let("first", x - op.lead[1]), lane_pieces(cx, op.width // 32 // op.vector, op.vector)
+    step = 1 if straddles else op.vector
+    rows = [
+        b.let("row", map_index(y - op.lead[0] + cx.warp * op.lines + line, ny, op.sides[1]).index * op.pitch)
+        for line in range(op.lines)
+    ]
+    columns = [
+        [b.let("column", _column(op, first + piece + e, step)) for e in range(0, op.vector, step)] for piece in pieces
+    ]
+    whole = [b.let("whole", all_of((first + c).ge(0), (first + c).le(nx - op.vector))) for c in pieces]
+
+    def turn() -> None:
+        now = cx.resolve(op.turn)
+        plane = b.let("plane", map_index(z - op.above + now, nz, op.sides[0]).index * (ny * op.pitch))
+        for line in range(op.lines):
+            to = b.let("to", block_slot(cx, op.lines, op.width, op.stages, now, line))
+            start = b.let("start", plane + rows[line])
+            for piece, column, inside in zip(pieces, columns, whole, strict=True):
+                if not straddles:
+                    b.cp_async(op.ring, to + piece, op.src, start + column[0], op.vector)
+                    continue
+                b.cp_async(op.ring, to + piece, op.src, start + column[0], op.vector, where=inside)
+                for e, one in enumerate(column):
+                    b.cp_async(op.ring, to + piece + e, op.src, start + one, 1, where=binary("==", inside, 0))
+
+    return turn
+
+
+@phased(t.Take)
+def take(cx: Context, op: t.Take) -> Callable[[], None]:
+    b, per_lane, wide = cx.b, op.values.size // op.lines, 16 // op.ring.dtype.nbytes
+    place = op.layout
+
+    def turn() -> None:
+        now = cx.resolve(op.turn)
+        for line in range(op.lines):
+            if place is not None:
+                size = op.ring.size // (cx.func.threads // 32) // op.stages
+                row = b.let("here", warp_slot(cx, size, op.stages, now))
+            else:
+                row = block_slot(cx, op.lines, 32 * per_lane, op.stages, now, line)
+            degree = own_degree(place, op.ring.dtype.nbytes, wide, per_lane) if place is not None else 1
+            for c in range(0, per_lane, wide):
+                at = cx.lane * per_lane + c
+                found = b.ldv(op.ring, row + (place(at) if place is not None else at), wide, hint="v", degree=degree)
+                for e, v in enumerate(found):
+                    b.st(op.values, line * per_lane + c + e, cx.convert(v, op.values.dtype))
+
+    return turn

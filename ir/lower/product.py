@@ -1,0 +1,149 @@
+"""Products on tensor cores: which mma runs over how many slices, and ``tile.product``, fragments through layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from .. import tile as t
+from ..expr import Expr, ExprLike, Value
+from ..fragments import SHAPES, MmaShape
+from ..layout import Layout
+from ..types import Buffer
+from ..warp import Alloc
+from .context import Context, rule
+from .lanes import lane_coordinates
+
+
+@rule(t.Product)
+def product(cx: Context, op: t.Product) -> None:
+    """Row by row of the warp in the innermost loop, so that a warp has several independent accumulators."""
+    b, spread, base = cx.b, op.spread, SHAPES[op.spread.base]
+    if op.new is not None:
+        b.emit(Alloc(op.new))
+    per_warp, regs = spread.products // spread.warps, len(base.c.elements)
+    g, lane_t = lane_coordinates(cx)
+    first = b.let("first", cx.warp * per_warp)
+    if op.new is not None:
+        zero = b.const(op.acc.dtype, 0.0, hint="zero")
+        with b.for_("z", 0, op.acc.size, unroll=0) as z:
+            b.st(op.acc, z, zero)
+    a = _Operand(op.src, op.a, op.depth, cx.resolve(op.src_offset), first, g, lane_t)
+    if op.shape == "fma":
+        _on_cuda_cores(cx, op, base, a, per_warp, regs)
+        return
+    total = len(op.a) * op.depth // 4
+    for run in _runs(op.shape, op.depth // 4, total):
+        step = run.shape.k // 4
+        with b.for_("s", 0, run.count, unroll=0) as s, b.for_("i", 0, per_warp, unroll=0) as i:
+            slices = [s * step + (run.first + j) for j in range(step)]
+            av = [a.load(cx, i, slices[col // 4], run.segments[col // 4], row) for row, col in _a_elements(run.shape)]
+            for n in range(spread.blocks):
+                bv = [b.ld(op.weights, q + (op.first + n * total), hint="w") for q in slices]
+                at = (i * spread.blocks + n) * regs
+                c = [b.ld(op.acc, at + e, hint="c") for e in range(regs)]
+                for e, d in enumerate(b.mma(name_of(run.shape), av, bv, c)):
+                    b.st(op.acc, at + e, d)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """``count`` mma of one shape, one after the other, from slice ``first`` on; the segment of each slice of an mma."""
+
+    shape: MmaShape
+    first: int
+    count: int
+    segments: tuple[int, ...]
+
+
+def _runs(shape: str, per: int, total: int) -> list[_Run]:
+    """The mma of a sum of ``total`` slices in segments of ``per``: as wide as they come, also across a joint."""
+    out: list[_Run] = []
+    done = 0
+    for s in narrowing(shape):
+        step = s.k // 4
+        while done + step <= total:
+            segments = tuple((done + j) // per for j in range(step))
+            last = out[-1] if out else None
+            if last and last.shape is s and last.segments == segments and len(set(segments)) == 1:
+                out[-1] = replace(last, count=last.count + 1)
+            else:
+                out.append(_Run(s, done, 1, segments))
+            done += step
+    return out
+
+
+class _Operand:
+    """Where the elements of operand A are: one layout for each segment of the sum."""
+
+    def __init__(
+        self, src: Buffer, maps: Sequence[Layout], depth: int, offset: Expr, first: Expr, g: Expr, t: Expr
+    ) -> None:
+        self.src, self.maps, self.depth, self.offset, self.first, self.g, self.t = src, maps, depth, offset, first, g, t
+        lanes = [(0, lane // 4, lane % 4) for lane in range(32)]
+        in_shared = src.space == "shared"
+        self.degree = max(m.conflict_degree(lanes, src.dtype.nbytes) for m in maps) if in_shared else 1
+
+    def index(self, i: Expr, m: Expr, slice_: ExprLike, segment: int, q: Expr) -> Expr:
+        """The element (product i, fragment row m, q) of a slice, counted through all the segments."""
+        local = (slice_ - segment * (self.depth // 4)) * 4 + q
+        return self.offset + self.maps[segment](self.first + i, m, local)
+
+    def load(self, cx: Context, i: Expr, slice_: ExprLike, segment: int, row: int) -> Value:
+        """Element (g + row, t) of a slice."""
+        at = self.index(i, self.g + row, slice_, segment, self.t)
+        return cx.b.ld(self.src, at, hint="a", degree=self.degree)
+
+
+def _a_elements(shape: MmaShape) -> list[tuple[int, int]]:
+    """(row - g, column - t) of a lane's elements of A."""
+    return [place(0, 0) for place in shape.a.elements]
+
+
+def name_of(shape: MmaShape) -> str:
+    """The shape's name."""
+    return next(n for n, s in SHAPES.items() if s is shape)
+
+
+def narrowing(name: str) -> list[MmaShape]:
+    """The shape and, for what is left of the sum, the narrower ones of the same rows and type."""
+    s = SHAPES[name]
+    kin = [x for x in SHAPES.values() if (x.m, x.a.dtype, x.c.dtype) == (s.m, s.a.dtype, s.c.dtype) and x.k <= s.k]
+    return sorted(kin, key=lambda x: -x.k)
+
+
+def accumulate(
+    cx: Context, name: str, slices: int, a: Callable[[int], Sequence[Value]], b: Callable[[int], Value],
+    c: Sequence[Value],
+) -> Sequence[Value]:  # fmt: skip
+    """``c`` and the products of ``slices`` slices of four: mma as wide as they come, the rest narrower.
+
+    ``a`` and ``b`` give a slice's registers, ``a`` those of all its halves of 8 rows.
+    """
+    done = 0
+    for shape in narrowing(name):
+        while done + shape.k // 4 <= slices:
+            now = range(done, done + shape.k // 4)
+            av, bv = [v for s in now for v in a(s)], [b(s) for s in now]
+            c = cx.b.mma(name_of(shape), av, bv, c)
+            done = now.stop
+    return c
+
+
+def _on_cuda_cores(cx: Context, op: t.Product, base: MmaShape, a: _Operand, per_warp: int, regs: int) -> None:
+    """The same sums by FMA, each lane making the outputs that the tensor core would have given it."""
+    b, spread, width = cx.b, op.spread, 8 * op.spread.blocks
+    places = [place(0, 0) for place in base.c.elements]
+    for seg in range(len(op.a)):
+        with b.for_("q", 0, op.depth, unroll=4) as q, b.for_("i", 0, per_warp, unroll=0) as i:
+            slice_ = q // 4 + seg * (op.depth // 4)
+            rows = sorted({row for row, _ in places})
+            av = {
+                row: b.ld(op.src, a.index(i, a.g + row, slice_, seg, q % 4), hint="a", degree=a.degree) for row in rows
+            }
+            for n in range(spread.blocks):
+                row_at = (q + seg * op.depth) * width + (op.first + 8 * n)
+                wv = b.ldv(op.weights, row_at + a.t * 2, 2, cache="nc", hint="w")
+                for e, (row, col) in enumerate(places):
+                    at = (i * spread.blocks + n) * regs + e
+                    b.st(op.acc, at, b.fma(av[row], wv[col], b.ld(op.acc, at, hint="c")))

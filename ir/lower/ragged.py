@@ -1,0 +1,212 @@
+"""Ragged work on CUDA cores: segments of rows, their entries, the rows that entries name, and sums over teams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from .. import tile_ragged as t
+from .. import warp as w
+from ..expr import Expr, Value, all_of, as_expr
+from ..node import Op
+from ..types import Buffer, f32, u32
+from .context import Context, rule
+from .epilogue import finish, of_row
+
+
+@rule(t.ShareSegments)
+def share_segments(cx: Context, op: t.ShareSegments) -> None:
+    b, saved = cx.b, dict(cx.env)
+    number = b.let("number", first_number(cx, op.team, op.count) + cx.lane // op.team)
+    top = max(op.rows, op.entries, t.RANK * t.RANK - 1)
+    row, begin, end, rank = b.ldv(op.segments, number * t.RECORD, t.RECORD, cache="nc", hint="record", lo=0, hi=top)
+    before = b.let("before", rank % t.RANK)
+    cx.env |= {
+        op.number: number, op.row: row, op.begin: begin, op.end: end,
+        op.first_piece: b.let("first_piece", number - before, lo=0),
+        op.pieces: b.let("pieces", before + rank // t.RANK + 1, hi=op.count),
+        op.column: b.let("column", cx.bx // (op.count * op.team // cx.func.threads) * op.cols),
+    }  # fmt: skip
+    _all(cx, op.body)
+    cx.env = saved
+
+
+def first_number(cx: Context, team: int, count: int) -> Expr:
+    """The number of the segment that the warp's first team has; the same in all its lanes."""
+    teams = cx.func.threads // team
+    return cx.bx % (count // teams) * teams + cx.warp * (32 // team)
+
+
+@rule(t.WalkSegment)
+def walk_segment(cx: Context, op: t.WalkSegment) -> None:
+    b, saved = cx.b, dict(cx.env)
+    begin, end = cx.resolve(op.begin), cx.resolve(op.end)
+    group = b.let("group", cx.lane // op.across % op.parts)
+    start = b.let("start", begin // op.align * op.align + group * op.by)
+    cx.env[op.coming] = start
+    _all(cx, op.ahead)
+    with b.for_("at", start, end, op.parts * op.by, unroll=1) as at:
+        cx.env |= {op.at: at, op.coming: b.let("coming", at + op.parts * op.by)}
+        _all(cx, op.body)
+    cx.env = saved
+
+
+def _all(cx: Context, ops: tuple[Op, ...]) -> None:
+    for op in ops:
+        cx.lower(op)
+
+
+@rule(t.LoadEntries)
+def load_entries(cx: Context, op: t.LoadEntries) -> None:
+    b, at, left = cx.b, cx.resolve(op.at), _left(cx, op.at, op.end)
+    for first in range(0, op.rows.size, op.align):
+        with b.if_(left.gt(first)):
+            rows = b.ldv(op.row_table, at + first, op.align, cache="nc", hint="k", lo=0, hi=op.top)
+            values = b.ldv(op.value_table, at + first, op.align, cache="nc", hint="w")
+            for i in range(op.align):
+                b.st(op.rows, first + i, rows[i])
+                b.st(op.values, first + i, values[i])
+
+
+def _left(cx: Context, at: Expr, end: Expr) -> Expr:
+    """How many entries are left from ``at`` on; less than one if none is."""
+    return cx.b.let("left", cx.resolve(end) - cx.resolve(at))
+
+
+@rule(t.Present)
+def present(cx: Context, op: t.Present) -> None:
+    b, left = cx.b, _left(cx, op.at, op.end)
+    skip = b.let("skip", cx.resolve(op.begin) - cx.resolve(op.at), hi=op.align - 1)
+    b.emit(w.Alloc(op.there))
+    for i in range(op.there.size):
+        b.st(op.there, i, b.convert(b.name(all_of(left.gt(i), skip.le(i)), "mine"), u32))
+
+
+def _is_there(cx: Context, there: Buffer, i: int) -> Expr:
+    """Whether the i-th entry of a turn is there."""
+    return cx.b.let("there", cx.b.ld(there, i, hint="flag", lo=0, hi=1).ne(0))
+
+
+def columns(cx: Context, column: Expr, across: int, vec: int, blocks: int) -> Iterator[tuple[int, Expr]]:
+    """For each vector of the lane's columns: the number of its first register, and its first column."""
+    lane = cx.b.let("mine", cx.lane % across * vec)
+    for block in range(blocks):
+        yield block * vec, cx.b.let("col", column + lane + block * across * vec)
+
+
+@rule(t.Gather)
+def gather(cx: Context, op: t.Gather) -> None:
+    b = cx.b
+    places = list(columns(cx, cx.resolve(op.column), op.across, op.vec, op.blocks))
+    for i in range(op.rows.size):
+        row, there = b.ld(op.rows, i, hint="k", lo=0, hi=op.k - 1), _is_there(cx, op.there, i)
+        for first, col in places:
+            here = b.let("here", all_of(there, col.lt(op.n)))
+            at = row * op.n + col if op.order == "row" else col * op.k + row
+            found = b.ldv(op.src, at, op.vec, where=here, cache="nc", hint="x")
+            for e, v in enumerate(found):
+                b.st(op.dst, i * op.blocks * op.vec + first + e, v)
+
+
+@rule(t.Widen)
+def widen(cx: Context, op: t.Widen) -> None:
+    b = cx.b
+    zero = b.const(op.dst.dtype, 0.0, hint="zero")
+    for i in range(op.src.size):
+        wide = cx.convert(b.ld(op.src, i), op.dst.dtype)
+        b.st(op.dst, i, b.select(_is_there(cx, op.there, i), wide, zero))
+
+
+@rule(t.MultiplyRows)
+def multiply_rows(cx: Context, op: t.MultiplyRows) -> None:
+    b, size = cx.b, op.acc.size
+    for i in range(op.weights.size):
+        weight = b.ld(op.weights, i, hint="w")
+        for e in range(size):
+            x = cx.convert(b.ld(op.rows, i * size + e, hint="x"), op.acc.dtype)
+            b.st(op.acc, e, b.fma(weight, x, b.ld(op.acc, e, hint="c"), hint="c"))
+
+
+@rule(t.SumParts)
+def sum_parts(cx: Context, op: t.SumParts) -> None:
+    b, far = cx.b, op.across
+    while far < op.across * op.parts:
+        for e in range(op.acc.size):
+            v = b.ld(op.acc, e, hint="c")
+            b.st(op.acc, e, b.binary("add", v, b.shfl("xor", v, far)))
+        far *= 2
+
+
+@rule(t.SumPieces)
+def sum_pieces(cx: Context, op: t.SumPieces) -> None:
+    b = cx.b
+    if op.slots is None or op.counter is None:
+        _all(cx, op.body)
+        return
+    whole = b.alloc("whole", u32, 1)  # whether the lane has the sums of a whole row
+    b.st(whole, 0, as_expr(1))
+    with b.if_(first_number(cx, op.across * op.parts, op.count).lt(op.cuts)):
+        _meet(cx, op, op.slots, op.counter, whole)
+    with b.if_(b.ld(whole, 0).ne(0)):
+        _all(cx, op.body)
+
+
+def _meet(cx: Context, op: t.SumPieces, slots: Buffer, counter: Buffer, whole: Buffer) -> None:
+    """Leaves the team's sums in the workspace; the last team of a row takes those of all, in order."""
+    b, size = cx.b, op.acc.size
+    number, first, pieces = (cx.resolve(e) for e in (op.number, op.first_piece, op.pieces))
+    team = op.across * op.parts
+    lane = b.let("at", cx.lane % team)
+    tile = b.let("tile", cx.bx // (op.count * team // cx.func.threads))
+    vec = min(size, 4) if size % 4 == 0 or size < 4 else 1
+
+    def place(piece: Expr, e: int) -> Expr:
+        """Where a lane's sums from the e-th on are: vectors of the lanes lie side by side."""
+        return ((tile * op.cuts + piece) * size + e) * op.across + cx.lane % op.across * vec
+
+    for e in range(0, size, vec):
+        b.st(slots, place(number, e), *(b.ld(op.acc, e + i) for i in range(vec)), where=lane.lt(op.across), cache="cg")
+    if op.across > 1:  # the leader publishes what the others have left
+        b.sync()
+    with b.if_(lane.eq(0)):
+        b.fence("gpu")
+        before = b.atom("inc", counter, b.let("count", tile * op.cuts + first, hi=counter.size - 1), pieces - 1)
+        b.fence("gpu")
+        b.st(whole, 0, before)
+    b.sync()
+    arrived = b.shfl("idx", b.ld(whole, 0), b.let("leader", cx.lane - lane, lo=0), hint="arrived")
+    last = b.name(arrived.eq(pieces - 1), "last")
+    b.st(whole, 0, b.convert(last, u32))
+    with b.if_(last):
+        for e in range(size):
+            b.st(op.acc, e, b.const(f32, 0.0))
+        # unrolled further, the few rows that are cut would take the registers that decide how many warps are resident
+        with b.for_("piece", first, first + pieces, unroll=2) as piece:
+            for e in range(0, size, vec):
+                more = b.ldv(slots, place(piece, e), vec, cache="cg", hint="part")
+                for i, v in enumerate(more):
+                    b.st(op.acc, e + i, b.binary("add", b.ld(op.acc, e + i), v))
+
+
+@rule(t.StoreRow)
+def store_row(cx: Context, op: t.StoreRow) -> None:
+    b = cx.b
+    row, column = cx.resolve(op.row), cx.resolve(op.column)
+    group = cx.lane // op.across % op.parts
+    with b.if_(all_of(group.eq(0), row.lt(op.m))):
+        scale, bias = (of_row(cx, buf, row) for buf in (op.scale, op.bias))
+        for first, col in columns(cx, column, op.across, op.vec, op.blocks):
+            sums = [finish(cx, b.ld(op.acc, first + e, hint="sum"), scale, bias, op.activation) for e in range(op.vec)]
+            cx.guard(b.let("here", col.lt(op.n)), partial(_store, cx, op, sums, row, col))
+
+
+def _store(cx: Context, op: t.StoreRow, sums: list[Value], row: Expr, col: Expr) -> None:
+    """Adds the residual to adjacent columns of a row, and stores them."""
+    b, wide = cx.b, op.vec if op.order == "row" else 1
+    for first in range(0, op.vec, wide):
+        at = row * op.n + col if op.order == "row" else (col + first) * op.m + row
+        vals = sums[first : first + wide]
+        if op.residual is not None:
+            more = b.ldv(op.residual, at, wide, hint="r")
+            vals = [b.binary("add", v, cx.convert(r, f32)) for v, r in zip(vals, more, strict=True)]
+        b.st(op.out, at, *(cx.convert(v, op.out.dtype) for v in vals))

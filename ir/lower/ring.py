@@ -1,0 +1,45 @@
+"""``tile.walk``: data of later turns on their way while this one is used.  The software pipeline of warps that walk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .. import tile_walk as t
+from ..expr import Expr, as_expr
+from ..warp import Alloc
+from .context import Context, rule
+
+
+@rule(t.Walk)
+def walk(cx: Context, op: t.Walk) -> None:
+    b, grouped = cx.b, op.via == "cp.async"
+    for regs in op.held:
+        b.emit(Alloc(regs))
+    fills, reads = [cx.phase(inner) for inner in op.fill], [cx.phase(inner) for inner in op.read]
+
+    def turn_of(turn: Expr, phases: list[Callable[[], None]]) -> None:
+        cx.env[op.turn] = turn
+        for phase in phases:
+            phase()
+
+    def fetch(turn: Expr) -> None:
+        cx.guard(turn.lt(op.turns), lambda: turn_of(turn, fills))
+        if grouped:
+            b.commit()
+
+    for i in range(op.stages - 1):
+        fetch(as_expr(i))
+    for inner in op.once:
+        cx.lower(inner)
+    with b.for_("turn", 0, op.turns, unroll=op.unroll) as turn:
+        if grouped:
+            b.wait(op.stages - 2)
+        if op.scope != "lane":
+            b.sync()
+        turn_of(turn, reads)
+        fetch(turn + (op.stages - 1))
+        cx.env[op.turn] = turn
+        if op.here is not None:
+            cx.env[op.here] = b.let("here", turn % op.stages * op.slot)
+        for inner in op.body:
+            cx.lower(inner)

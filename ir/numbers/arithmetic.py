@@ -1,0 +1,20 @@
+"""What the numbers of several families have in common."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Bytes of a piece, the most that a thread moves at once; and of a memory sector: windows that start in the middle of
+#: one are copied slower.
+PIECE: Final = 16
+SECTOR: Final = 32
+
+
+def up(n: int, to: int) -> int:
+    """``n`` rounded up to a multiple."""
+    return -(-n // to) * to
+
+
+def conflict_free(needed: int) -> int:
+    """Smallest row stride >= needed (in doubles) that is 4 or 12 mod 16: 8 x 4 fragments load without conflicts."""
+    return needed + (4 - needed) % 8

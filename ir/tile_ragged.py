@@ -1,0 +1,309 @@
+"""The tile ops of ragged work: rows of unequal length, cut into segments, walked by teams of lanes on CUDA cores.
+
+A *segment* is a run of one row's entries; an *entry* names a row of the dense operand and has a value.  A team of
+``across`` x ``parts`` lanes has a segment: ``across`` lanes lie side by side along the dense operand's columns, and
+``parts`` such groups share the entries.  Lane c of a group has, of each of ``blocks`` blocks of ``across * vec``
+columns, the ``vec`` adjacent ones from ``c * vec`` on; registers hold them block by block.
+"""
+
+from __future__ import annotations
+
+from .checks import Context, check
+from .expr import Expr, Value
+from .node import Op, attr, bind, buffer, declare, define, operand, region
+from .op_spmm import ACTIVATIONS, ORDERS
+from .types import Buffer, DType, f32, s32, u32, widths
+
+#: Words of a segment's record: its row, its first entry, the one after its last, and :data:`RANK`.
+RECORD = 4
+#: The last word of a record is ``before + RANK * after``: how many segments of its row come before it, how many after.
+RANK = 1 << 15
+
+
+@define("tile.share_segments", kw_only=True)
+class ShareSegments(Op):
+    """Each team has one of ``count`` segments and a tile of ``cols`` columns; runs the body once.
+
+    ``segments`` has a record of four words for each.  Segment ``number``, of row ``row``, has the entries from
+    ``begin`` to the one before ``end``; its row has ``pieces`` segments, which follow one another from number
+    ``first_piece`` on.  The columns from ``column`` on are the team's; tiles of columns are the slowest, so that all
+    blocks that run at a time read the same columns.  ``rows`` and ``entries`` bound what the records say; a segment of
+    row ``rows`` is one that only fills a warp or a block.
+    """
+
+    segments: Buffer = buffer()
+    number: Value = bind()
+    row: Value = bind()
+    begin: Value = bind()
+    end: Value = bind()
+    first_piece: Value = bind()
+    pieces: Value = bind()
+    column: Value = bind()
+    count: int = attr()
+    rows: int = attr()
+    entries: int = attr()
+    team: int = attr()
+    cols: int = attr()
+    body: tuple[Op, ...] = region()
+
+
+@define("tile.walk_segment", kw_only=True)
+class WalkSegment(Op):
+    """Each team walks its entries ``begin`` .. ``end`` - 1; each of its ``parts`` groups has ``by`` of them a turn.
+
+    A group's entries of a turn are those from ``at`` on, a multiple of ``align`` (the first turn begins that much
+    earlier), and ``coming`` is what ``at`` will be next: ``ahead`` runs before the first turn, for the entries coming
+    then, and ``body`` each turn.  Teams, and groups, may take different numbers of turns.
+    """
+
+    at: Value = bind()
+    coming: Value = bind()
+    begin: Expr = operand()
+    end: Expr = operand()
+    across: int = attr()
+    parts: int = attr()
+    by: int = attr()
+    align: int = attr()
+    ahead: tuple[Op, ...] = region()
+    body: tuple[Op, ...] = region()
+
+
+@define("tile.load_entries", kw_only=True)
+class LoadEntries(Op):
+    """Loads the ``rows.size`` entries from ``at`` on into registers, ``align`` at once, in all lanes of a group alike.
+
+    What the registers of entries from ``end`` on hold is not said.  ``top`` is the largest row that an entry may name.
+    """
+
+    rows: Buffer = buffer(writes=True, reads=False)
+    values: Buffer = buffer(writes=True, reads=False)
+    row_table: Buffer = buffer()
+    value_table: Buffer = buffer()
+    at: Expr = operand()
+    end: Expr = operand()
+    align: int = attr()
+    top: int = attr()
+
+
+@define("tile.present", kw_only=True)
+class Present(Op):
+    """``there``: 1 for each entry from ``at`` on that belongs to a segment (from ``begin`` to before ``end``), else 0.
+
+    Only among the first ``align`` may there be entries before ``begin``.
+    """
+
+    there: Buffer = declare()
+    at: Expr = operand()
+    begin: Expr = operand()
+    end: Expr = operand()
+    align: int = attr()
+
+
+@define("tile.gather", kw_only=True)
+class Gather(Op):
+    """Loads the lane's columns of the rows that ``rows`` names, one row after the other; zeros of those not ``there``.
+
+    ``src`` has ``n`` columns and ``k`` rows, one row after the other or (``order`` column) one column after the other.
+    ``column`` is the team's first column; columns from ``n`` on are zero.
+    """
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    rows: Buffer = buffer()
+    there: Buffer = buffer()
+    column: Expr = operand()
+    k: int = attr()
+    n: int = attr()
+    across: int = attr()
+    vec: int = attr()
+    blocks: int = attr()
+    order: str = attr()
+
+
+@define("tile.widen", kw_only=True)
+class Widen(Op):
+    """The registers of ``src`` in the type of ``dst``; zeros of those not ``there``."""
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    there: Buffer = buffer()
+
+
+@define("tile.multiply_rows", kw_only=True)
+class MultiplyRows(Op):
+    """``acc[c] += weights[i] * rows[i, c]`` by multiply-adds in the type of ``acc``, one i after the other."""
+
+    acc: Buffer = buffer(writes=True)
+    weights: Buffer = buffer()
+    rows: Buffer = buffer()
+
+
+@define("tile.sum_parts", kw_only=True)
+class SumParts(Op):
+    """Adds up ``acc`` over the ``parts`` groups of a team, ``across`` lanes apart, by a tree of shuffles.
+
+    All groups have the sums afterwards, bit for bit the same ones.
+    """
+
+    acc: Buffer = buffer(writes=True)
+    across: int = attr()
+    parts: int = attr()
+
+
+@define("tile.sum_pieces", kw_only=True)
+class SumPieces(Op):
+    """Adds up ``acc`` over the segments of a row that is cut, and runs the body where the sums are complete.
+
+    Segments from number ``cuts`` on are whole rows.  Of the others each puts its sums into its place in ``slots``, and
+    the last to arrive (``counter`` has an element for each, zero before and after) adds them up in the row's order:
+    the result does not depend on who that was.  Whole warps have segments of one sort.
+    """
+
+    acc: Buffer = buffer(writes=True)
+    slots: Buffer | None = buffer(writes=True)
+    counter: Buffer | None = buffer(writes=True)
+    number: Expr = operand()
+    first_piece: Expr = operand()
+    pieces: Expr = operand()
+    cuts: int = attr()
+    count: int = attr()
+    across: int = attr()
+    parts: int = attr()
+    vec: int = attr()
+    blocks: int = attr()
+    body: tuple[Op, ...] = region()
+
+
+@define("tile.store_row", kw_only=True)
+class StoreRow(Op):
+    """Stores the team's sums to row ``row`` of y, with the epilogue: ``activation(scale * sum + bias) + residual``.
+
+    One group of the team stores; a row from ``m`` on and columns from ``n`` on do not exist.
+    """
+
+    out: Buffer = buffer(writes=True, reads=False)
+    acc: Buffer = buffer()
+    scale: Buffer | None = buffer()
+    bias: Buffer | None = buffer()
+    residual: Buffer | None = buffer()
+    row: Expr = operand()
+    column: Expr = operand()
+    m: int = attr()
+    n: int = attr()
+    across: int = attr()
+    parts: int = attr()
+    vec: int = attr()
+    blocks: int = attr()
+    order: str = attr()
+    activation: str = attr()
+
+
+# ------------------------------------------------------------------------------------------------ what they must obey
+def _team(ctx: Context, across: int, parts: int = 1) -> None:
+    ok = across >= 1 and parts >= 1 and 32 % (across * parts) == 0
+    ctx.need(ok, f"a team of {across} x {parts} lanes does not divide a warp of 32")
+
+
+def _vector(ctx: Context, vec: int, dtype: DType) -> None:
+    ctx.one_of(vec, widths(dtype), f"elements of {dtype} at once")
+
+
+def _registers(ctx: Context, buf: Buffer, size: int | None = None) -> None:
+    ctx.need(buf.space == "reg", f"@{buf.name} must be in registers, not {buf.space} memory")
+    ctx.need(size in (None, buf.size), f"@{buf.name} has {buf.size} registers, but must have {size}")
+
+
+@check(ShareSegments)
+def _share_segments(op: ShareSegments, ctx: Context) -> None:
+    _team(ctx, op.team)
+    teams = ctx.threads // op.team
+    ctx.need(op.count % teams == 0, f"{op.count} segments do not fill blocks of {teams} teams",
+             f"fill up with segments of row {op.rows}")  # fmt: skip
+    size = (op.segments.dtype, op.segments.size)
+    ctx.need(size == (s32, RECORD * op.count), f"{op.count} records of {RECORD} s32 are no {size[1]} x {size[0]}")
+
+
+@check(WalkSegment)
+def _walk_segment(op: WalkSegment, ctx: Context) -> None:
+    _team(ctx, op.across, op.parts)
+    ctx.need(op.align >= 1 and op.by % op.align == 0, f"{op.by} entries a turn are no multiple of {op.align}")
+
+
+@check(LoadEntries)
+def _load_entries(op: LoadEntries, ctx: Context) -> None:
+    _registers(ctx, op.rows)
+    _registers(ctx, op.values, op.rows.size)
+    ctx.need(op.rows.size % op.align == 0, f"{op.rows.size} entries are no multiple of {op.align}")
+    for registers, table in ((op.rows, op.row_table), (op.values, op.value_table)):
+        _vector(ctx, op.align, table.dtype)
+        ctx.need(registers.dtype is table.dtype, f"@{registers.name} and @{table.name} differ in type")
+        ctx.need(table.size % op.align == 0, f"@{table.name} has {table.size} elements, no multiple of {op.align}",
+                 "pad it: the last entries are loaded with what follows them")  # fmt: skip
+
+
+def _there(ctx: Context, there: Buffer, size: int) -> None:
+    _registers(ctx, there, size)
+    ctx.need(there.dtype is u32, f"@{there.name} must be u32, not {there.dtype}")
+
+
+@check(Present)
+def _present(op: Present, ctx: Context) -> None:
+    _there(ctx, op.there, op.there.size)
+
+
+@check(Gather)
+def _gather(op: Gather, ctx: Context) -> None:
+    _there(ctx, op.there, op.rows.size)
+    _team(ctx, op.across)
+    _vector(ctx, op.vec, op.src.dtype)
+    _registers(ctx, op.rows)
+    _registers(ctx, op.dst, op.rows.size * op.blocks * op.vec)
+    ctx.one_of(op.order, ORDERS, "order")
+    ctx.need(op.src.size == op.k * op.n, f"{op.k} x {op.n} elements are not the {op.src.size} of @{op.src.name}")
+    ctx.need(op.n % op.vec == 0 and (op.vec == 1 or op.order == "row"),
+             f"{op.vec} adjacent columns at once of {op.n}, {op.order} by {op.order}")  # fmt: skip
+
+
+@check(Widen)
+def _widen(op: Widen, ctx: Context) -> None:
+    _registers(ctx, op.src)
+    _there(ctx, op.there, op.src.size)
+    _registers(ctx, op.dst, op.src.size)
+
+
+@check(MultiplyRows)
+def _multiply_rows(op: MultiplyRows, ctx: Context) -> None:
+    _registers(ctx, op.acc)
+    _registers(ctx, op.weights)
+    _registers(ctx, op.rows, op.acc.size * op.weights.size)
+    ctx.need(op.weights.dtype is op.acc.dtype, f"@{op.weights.name} must be {op.acc.dtype}, as the sums are")
+
+
+@check(SumParts)
+def _sum_parts(op: SumParts, ctx: Context) -> None:
+    _registers(ctx, op.acc)
+    _team(ctx, op.across, op.parts)
+
+
+@check(SumPieces)
+def _sum_pieces(op: SumPieces, ctx: Context) -> None:
+    _team(ctx, op.across, op.parts)
+    _registers(ctx, op.acc, op.blocks * op.vec)
+    teams = 32 // (op.across * op.parts)
+    ctx.need(0 <= op.cuts <= op.count and op.cuts % teams == 0,
+             f"{op.cuts} of {op.count} segments are cut, which are no whole warps of {teams} teams")  # fmt: skip
+    ctx.need((op.cuts > 0) == (op.slots is not None) == (op.counter is not None),
+             "slots and a counter are there if rows are cut, and only then")  # fmt: skip
+    if op.slots is not None:
+        ctx.need(op.slots.dtype is op.acc.dtype, f"@{op.slots.name} must be {op.acc.dtype}, as the sums are")
+
+
+@check(StoreRow)
+def _store_row(op: StoreRow, ctx: Context) -> None:
+    _team(ctx, op.across, op.parts)
+    _registers(ctx, op.acc, op.blocks * op.vec)
+    ctx.need(op.acc.dtype is f32, f"the epilogue works in f32, not {op.acc.dtype}")
+    _vector(ctx, op.vec, op.out.dtype)
+    ctx.one_of(op.order, ORDERS, "order")
+    ctx.one_of(op.activation, ACTIVATIONS, "activation")
+    ctx.need(op.n % op.vec == 0, f"{op.vec} adjacent columns at once of {op.n}")

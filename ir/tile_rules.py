@@ -1,0 +1,236 @@
+"""What tile programs must obey: questions that many ops share, and the rules of :mod:`sparsegen.ir.tile`'s ops.
+
+Rules ask what the lowering takes for granted: extents of layouts, registers of accumulators, slots, types.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from . import tile as t
+from .checks import Context, check
+from .fragments import SHAPES
+from .layout import Layout
+from .op import Box, Sides, Tap, tile_counts
+from .spread import Spread
+from .types import Buffer
+
+
+# ---------------------------------------------------------------------------------------------------- shared questions
+def registers(ctx: Context, buf: Buffer, least: int, *, exactly: bool = False) -> None:
+    """A register array holds so many elements, or more."""
+    ctx.need(buf.space == "reg", f"@{buf.name} must be in registers, not in {buf.space} memory")
+    ok = buf.size == least if exactly else buf.size >= least
+    ctx.need(ok, f"@{buf.name} has {buf.size} registers, but {least} are meant")
+
+
+def shared(ctx: Context, buf: Buffer, least: int, what: str) -> None:
+    """A tile is in shared memory and has room."""
+    ctx.need(buf.space == "shared", f"@{buf.name} must be in shared memory, not in {buf.space}")
+    ctx.need(buf.size >= least, f"{what} take {least} elements, @{buf.name} has {buf.size}")
+
+
+def same_type(ctx: Context, *bufs: Buffer) -> None:
+    """The buffers hold one type."""
+    first, *others = bufs
+    for b in others:
+        ctx.need(b.dtype is first.dtype, f"@{b.name} is {b.dtype}, @{first.name} {first.dtype}")
+
+
+def mma(ctx: Context, shape: str, buf: Buffer) -> None:
+    """The mma shape exists and makes sums of the buffer's type."""
+    ctx.one_of(shape, tuple(SHAPES), "mma shape")
+    made = SHAPES[shape].c.dtype
+    ctx.need(made is buf.dtype, f"{shape} makes sums of {made}, @{buf.name} is {buf.dtype}")
+
+
+def extents(ctx: Context, layout: Layout, want: tuple[int, ...], what: str) -> None:
+    """A layout is over the indices that the op runs over."""
+    ctx.need(layout.extents == want, f"{what} is a layout over {list(layout.extents)}, not over {list(want)}")
+
+
+def axes(ctx: Context, extent: tuple[int, ...], **given: int) -> None:
+    """Coordinates, sides and boxes are given for as many axes as the field has."""
+    for name, n in given.items():
+        ctx.need(n == len(extent), f"{name} of {n} axes, the field has {len(extent)}")
+
+
+def rows_of(ctx: Context, buf: Buffer, extent: tuple[int, ...], pitch: int) -> None:
+    """A field of this extent, with rows ``pitch`` apart, lies in the buffer."""
+    ctx.need(pitch >= extent[-1], f"rows of {extent[-1]} cells cannot stand {pitch} apart")
+    size = prod(extent[:-1]) * pitch
+    ctx.need(buf.size >= size, f"a field of {list(extent)} takes {size} elements, @{buf.name} has {buf.size}")
+
+
+def spread(ctx: Context, over: Spread, acc: Buffer) -> None:
+    """The spread's threads are the block's, and its registers those of the accumulator."""
+    ctx.need(over.threads == ctx.threads, f"{over.threads} threads hold the sums, the block has {ctx.threads}")
+    registers(ctx, acc, over.registers)
+
+
+def taps(ctx: Context, weights: Buffer, given: tuple[Tap, ...]) -> None:
+    """Each tap has its weight."""
+    ctx.need(weights.size >= len(given), f"{len(given)} taps, but @{weights.name} has {weights.size} weights")
+
+
+def inside(ctx: Context, box: Box, extent: tuple[int, ...]) -> None:
+    """A box lies in the field."""
+    ok = all(0 <= low < high <= n for (low, high), n in zip(box, extent, strict=True))
+    ctx.need(ok, f"the box {list(map(list, box))} does not lie in a field of {list(extent)}")
+
+
+def sided(ctx: Context, extent: tuple[int, ...], sides: Sides) -> None:
+    """Each axis has its two sides."""
+    axes(ctx, extent, sides=len(sides))
+
+
+# ---------------------------------------------------------------------------------------------------------------- rules
+@check(t.Func)
+def _func(op: t.Func, ctx: Context) -> None:
+    ctx.need(1 <= op.threads <= 1024, f"{op.threads} threads; a block has 1 to 1024")
+    ctx.need(op.blocks >= 1 and op.min_blocks >= 1, f"{op.blocks} blocks, at least {op.min_blocks} a multiprocessor")
+    for p in op.params:
+        ctx.need(p.space in ("global", "param"), f"parameter @{p.name} cannot be in {p.space} memory")
+
+
+@check(t.Alloc)
+def _alloc(op: t.Alloc, ctx: Context) -> None:
+    shared(ctx, op.buf, op.slots * op.layout.size(), f"{op.slots} slots of the layout")
+    ctx.need(op.buf.size % op.slots == 0, f"{op.buf.size} elements are no {op.slots} slots of one size")
+
+
+@check(t.Slots)
+def _slots(op: t.Slots, ctx: Context) -> None:
+    ok = op.count >= 1 and op.buf.size % op.count == 0
+    ctx.need(ok, f"{op.buf.size} elements are no {op.count} tiles of one size")
+
+
+@check(t.ForTiles)
+def _for_tiles(op: t.ForTiles, ctx: Context) -> None:
+    for box in op.boxes:
+        axes(ctx, op.size, box=len(box), at=len(op.at), end=len(op.end))
+    count = sum(prod(tile_counts(box, op.size)) for box in op.boxes)
+    ctx.need(op.number.hi >= count - 1, f"%{op.number.name} ends at {op.number.hi}, there are {count} tiles")
+    ctx.need(op.stride >= 0, f"a stride of {op.stride} tiles")
+
+
+@check(t.Prefetch)
+def _prefetch(op: t.Prefetch, ctx: Context) -> None:
+    loop = ctx.parent
+    ctx.need(isinstance(loop, t.ForTiles), f"a prefetch belongs right into a loop over tiles, not into {loop.name}")
+    ctx.need(op.distance >= 0, f"a distance of {op.distance} turns")
+
+
+@check(t.Wait)
+def _wait(op: t.Wait, ctx: Context) -> None:
+    ctx.need(op.pending >= 0, f"{op.pending} groups cannot be in flight")
+
+
+@check(t.Meet)
+def _meet(op: t.Meet, ctx: Context) -> None:
+    ctx.one_of(op.scope, ("block", "warp"), "scope")
+
+
+@check(t.Copy)
+def _copy(op: t.Copy, ctx: Context) -> None:
+    ctx.one_of(op.mode, ("async", "plain"), "mode")
+    window = (op.rows, op.cols)
+    for m in op.maps:
+        extents(ctx, m, window, "where it goes")
+        size = m.size()
+        ctx.need(op.dst.size >= size, f"a window takes {size} elements of @{op.dst.name}, which has {op.dst.size}")
+    if op.vector > 1 or op.mode == "async":
+        ctx.need(len(op.maps) == 1 and op.cols % op.vector == 0,
+                 f"pieces of {op.vector} need one place to go and whole rows of {op.cols}")  # fmt: skip
+    if op.mode == "async":
+        same_type(ctx, op.dst, op.src)
+    if op.src.space == "shared":
+        ctx.need(op.src_map is not None, f"no layout says where @{op.src.name} has the window")
+        if op.src_map is not None:
+            extents(ctx, op.src_map, window, "where it comes from")
+        return
+    axes(ctx, op.extent, place=len(op.lead) + 2)
+    sided(ctx, op.extent, op.sides)
+    rows_of(ctx, op.src, op.extent, op.pitch)
+
+
+@check(t.Zero)
+def _zero(op: t.Zero, ctx: Context) -> None:
+    ctx.need(op.table.dtype.is_int, f"@{op.table.name} lists elements, it cannot be {op.table.dtype}")
+    ctx.need(op.degree >= 1, f"a bank-conflict degree of {op.degree}")
+
+
+@check(t.Fragments)
+def _fragments(op: t.Fragments, ctx: Context) -> None:
+    same_type(ctx, op.regs, op.table)
+    registers(ctx, op.regs, 1)
+    last = 32 * (op.first + op.regs.size)
+    ctx.need(op.table.size >= last, f"{op.regs.size} registers of 32 lanes end at {last}, @{op.table.name} at "
+             f"{op.table.size}")  # fmt: skip
+
+
+@check(t.Product)
+def _product(op: t.Product, ctx: Context) -> None:
+    ctx.need(op.new in (None, op.acc), f"@{op.acc.name} is what the sums begin in")
+    spread(ctx, op.spread, op.acc)
+    ctx.need(op.spread.products % op.spread.warps == 0,
+             f"{op.spread.products} products do not share out among {op.spread.warps} warps")  # fmt: skip
+    ctx.need(op.depth % 4 == 0, f"a depth of {op.depth} is no whole number of slices of 4")
+    for m in op.a:
+        extents(ctx, m, (op.spread.products, SHAPES[op.spread.base].m, op.depth), "an operand")
+    slices = len(op.a) * op.depth // 4 * op.spread.blocks
+    if op.shape == "fma":
+        ctx.need(op.weights.size >= op.first + 32 * slices, f"@{op.weights.name} holds no {slices} slices of weights")
+        return
+    mma(ctx, op.shape, op.acc)
+    ctx.need(SHAPES[op.shape].m == SHAPES[op.spread.base].m, f"{op.shape} has other rows than {op.spread.base}")
+    registers(ctx, op.weights, op.first + slices)
+
+
+@check(t.Store)
+def _store(op: t.Store, ctx: Context) -> None:
+    spread(ctx, op.spread, op.acc)
+    axes(ctx, op.extent, box=len(op.box), keep=len(op.keep), place=len(op.lead) + 2)
+    inside(ctx, op.box, op.extent)
+    rows_of(ctx, op.dst, op.extent, op.pitch)
+    rows_of(ctx, op.src, op.extent, op.src_pitch)
+    same_type(ctx, op.dst, op.src)
+
+
+@check(t.Points)
+def _points(op: t.Points, ctx: Context) -> None:
+    spread(ctx, op.spread, op.acc)
+    taps(ctx, op.weights, op.taps)
+    same_type(ctx, op.acc, op.weights)
+    sided(ctx, op.extent, op.sides)
+    if op.layout is None:
+        ctx.need(op.spread.registers == 1, "out of global memory a thread makes one output")
+        axes(ctx, op.extent, place=len(op.lead) + 2)
+        return
+    reach = [tuple(f(o[axis] for o, _ in op.taps) for f in (min, max)) for axis in (-2, -1)]
+    window = zip(op.layout.extents, op.before, op.spread.size, reach, strict=True)
+    ok = all(before + low >= 0 and before + size + high <= n for n, before, size, (low, high) in window)
+    ctx.need(ok, f"the taps reach beyond a window of {list(op.layout.extents)}")
+
+
+@check(t.Steps)
+def _steps(op: t.Steps, ctx: Context) -> None:
+    extents(ctx, op.layout, (op.rows, op.cols), "the window")
+    shared(ctx, op.levels, 2 * op.layout.size(), "both levels")
+    same_type(ctx, op.levels, op.weights)
+    taps(ctx, op.weights, op.taps)
+    left = min(op.rows - 2 * op.radius[0] * op.steps, op.cols - 2 * op.radius[1] * op.steps)
+    ctx.need(op.steps >= 1 and left >= 1, f"{op.steps} steps leave nothing of a window of {op.rows}x{op.cols}")
+    sided(ctx, op.extent, op.sides)
+
+
+@check(t.Put)
+def _put(op: t.Put, ctx: Context) -> None:
+    inner = tuple(n + 2 * margin for n, margin in zip((op.rows, op.cols), op.margin, strict=True))
+    extents(ctx, op.layout, inner, "the window")
+    shared(ctx, op.src, op.layout.size(), "the window's elements")
+
+
+@check(t.Registers)
+def _registers(op: t.Registers, ctx: Context) -> None:
+    registers(ctx, op.regs, 1)

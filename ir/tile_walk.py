@@ -1,0 +1,138 @@
+"""Tile ops of kernels that walk: a ring of slots in shared memory, filled ahead, and what fills and reads it."""
+
+from __future__ import annotations
+
+from .checks import Context, check
+from .expr import Expr, Value
+from .layout import Layout
+from .node import Op, attr, bind, buffer, declare, define, operand, region
+from .op import Sides
+from .tile_rules import axes, extents, registers, rows_of, same_type, shared
+from .types import Buffer
+
+#: Who reads what a lane has copied: itself alone, or its warp.
+SCOPES = ("lane", "warp")
+#: How copies get there: asynchronously, a group a turn; or through registers.
+VIAS = ("cp.async", "ld")
+#: What becomes of cells across a border.  ``piece``: pieces that cross it go cell by cell, by a branch; ``predicate``:
+#: the same by predicates; ``whole``: no piece crosses it.
+BORDERS = ("piece", "predicate", "whole")
+
+
+@define("tile.walk", kw_only=True)
+class Walk(Op):
+    """Runs its body turn by turn, while the data of ``stages`` - 1 later turns are on their way in a ring.
+
+    Turn t refills the slot of turn t - 1: ``fill`` runs for turn t + ``stages`` - 1 once the lanes have met that
+    ``scope`` says (whoever copies must not overtake who reads), ``read`` has taken the turn's data into registers, and
+    before the body.  ``held`` are registers for what it takes.  ``here`` is the first element of the turn's slot, where
+    a slot has ``slot`` elements.  ``once`` works out the ``known`` values of all turns, while the first copies are on
+    their way.
+    Users: stream, patches, column.
+    """
+
+    turn: Value = bind()
+    here: Value | None = bind(default=None)
+    known: tuple[Value, ...] = bind(default=())
+    held: tuple[Buffer, ...] = declare(default=())
+    turns: int = attr()
+    stages: int = attr()
+    scope: str = attr()
+    via: str = attr()
+    slot: int = attr(default=0)
+    unroll: int = attr(default=1)
+    fill: tuple[Op, ...] = region()
+    once: tuple[Op, ...] = region(default=())
+    read: tuple[Op, ...] = region(default=())
+    body: tuple[Op, ...] = region(default=())
+
+
+@define("tile.fetch", kw_only=True)
+class Fetch(Op):
+    """Starts a warp's copies of a turn of a walk: its part of a window of the field ``src`` into the turn's slot.
+
+    The window begins ``above`` before ``at`` on the axis that the walk goes along, and ``lead`` before it on the
+    others; a warp takes ``lines`` rows of ``width`` columns.  On two axes these are those of turn ``turn``, and the
+    window of warp w begins ``step`` * w columns further on; on three they are of plane ``turn``, and the rows of warp w
+    begin at w * ``lines``.  ``layout`` places (row, column) of a warp's slot; on three axes rows lie one after the
+    other, line by line of all warps.  ``vector`` elements move at once; lanes take pieces side by side.  Cells outside
+    the ``extent`` follow ``sides``; those that lie across a border are copied as ``border`` says (each is the machine
+    code that was fastest for its users, see ``BORDERS``).  Users: stream, patches, column.
+    """
+
+    ring: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    at: tuple[Expr, ...] = operand()
+    turn: Expr = operand()
+    above: int = attr()
+    lead: tuple[int, ...] = attr()
+    lines: int = attr()
+    width: int = attr()
+    step: int = attr(default=0)
+    stages: int = attr()
+    layout: Layout | None = attr(default=None)
+    extent: tuple[int, ...] = attr()
+    pitch: int = attr()
+    sides: Sides = attr()
+    vector: int = attr()
+    border: str = attr()
+
+
+@define("tile.take", kw_only=True)
+class Take(Op):
+    """Each lane takes its own adjacent columns of ``lines`` rows out of the turn's slot, and converts them.
+
+    ``layout`` places a column of the slot of a warp that has a ring of its own; without one the rows of a slot lie one
+    after the other, line by line of all warps.  Users: stream, column.
+    """
+
+    values: Buffer = buffer(writes=True, reads=False)
+    ring: Buffer = buffer()
+    turn: Expr = operand()
+    lines: int = attr()
+    stages: int = attr()
+    layout: Layout | None = attr(default=None)
+
+
+@check(Walk)
+def _walk(op: Walk, ctx: Context) -> None:
+    ctx.one_of(op.scope, SCOPES, "scope")
+    ctx.one_of(op.via, VIAS, "via")
+    ctx.need(op.stages >= 2, f"a ring of {op.stages} slots has none to fill ahead", "take at least 2 stages")
+    ctx.need(op.turns >= 1 and op.turn.lo >= 0 and op.turn.hi == op.turns - 1,
+             f"%{op.turn.name} must count {op.turns} turns from 0", "it ends at turns - 1")  # fmt: skip
+    if op.here is not None:
+        ctx.need(op.slot > 0 and op.here.hi == (op.stages - 1) * op.slot,
+                 f"%{op.here.name} must reach the last of {op.stages} slots of {op.slot} elements")  # fmt: skip
+    for inner in (*op.fill, *op.read):
+        if isinstance(inner, (Fetch, Take)):
+            ctx.need(inner.stages == op.stages, f"{inner.name} has {inner.stages} stages, its walk {op.stages}")
+    for inner in op.fill:
+        ctx.need(isinstance(inner, Fetch), f"{inner.name} does not fill a ring", "let fill hold fetches only")
+    for inner in op.read:
+        ctx.need(isinstance(inner, Take), f"{inner.name} does not take a slot's data", "let read hold takes only")
+
+
+@check(Fetch)
+def _fetch(op: Fetch, ctx: Context) -> None:
+    axes(ctx, op.extent, at=len(op.at), sides=len(op.sides))
+    ctx.one_of(op.border, BORDERS, "border")
+    same_type(ctx, op.ring, op.src)
+    rows_of(ctx, op.src, op.extent, op.pitch)
+    ctx.need(op.width % op.vector == 0, f"a row of {op.width} columns is no whole number of pieces of {op.vector}")
+    _ring(ctx, op.ring, op.stages, op.layout.size() if op.layout else op.lines * op.width)
+
+
+@check(Take)
+def _take(op: Take, ctx: Context) -> None:
+    registers(ctx, op.values, 1)
+    ctx.need(op.values.size % op.lines == 0, f"{op.values.size} registers do not share out among {op.lines} rows")
+    width = 32 * op.values.size // op.lines
+    if op.layout is not None:
+        extents(ctx, op.layout, (width,), "a row of the ring")
+    _ring(ctx, op.ring, op.stages, op.layout.size() if op.layout else op.lines * width)
+
+
+def _ring(ctx: Context, ring: Buffer, stages: int, size: int) -> None:
+    """The ring holds ``stages`` slots, of so many elements a warp."""
+    shared(ctx, ring, ctx.threads // 32 * stages * size, f"{stages} slots of all warps")

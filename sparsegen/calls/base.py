@@ -1,0 +1,170 @@
+"""How a kernel is called: which arrays it takes, what it makes of them, and the plan that a call runs."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsegen.arrays import Expect, check_together, empty_like
+from sparsegen.backends.cuda.runtime import Runtime
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.ir.errors import ArrayError
+from sparsegen.ir.types import DTYPES
+from sparsegen.plan import Plan, Programs
+from sparsegen.problem import Problem
+from sparsegen.program import Program
+from sparsegen.views import ArrayView
+
+Views = Mapping[str, ArrayView]
+HostArrays = dict[str, npt.NDArray[Any]]
+
+
+class Calls(ABC):
+    """The calls of one problem's kernels.  Immutable.
+
+    Arrays have names: those of the roles that programs give them.  ``inputs`` and ``outputs``: what a call reads, and
+    what it gives back, each with its check.
+    """
+
+    #: What ``repr`` calls a kernel, and whether its export is a time loop between two fields, not one step.
+    kind: ClassVar[str]
+    loops: ClassVar[bool] = False
+    #: Names of what may be passed by position, and of what must be named.
+    positional: tuple[str, ...]
+    named: tuple[str, ...] = ()
+    #: Options of a call, which may be passed by position where ``positional`` has them.
+    OPTIONS: ClassVar[tuple[str, ...]] = ("out", "steps", "stream")
+
+    def __init__(self, problem: Problem, inputs: Mapping[str, Expect], outputs: Mapping[str, Expect]) -> None:
+        self.problem, self.inputs, self.outputs = problem, dict(inputs), dict(outputs)
+        self.arguments = {**self.inputs, **self.outputs}
+        self.dtype = np.dtype(DTYPES[problem.dtype].numpy())
+        #: What arrays are called where memory does not suffice, if not by their names.
+        self.labels: dict[str, str] = {}
+
+    # -------------------------------------------------------------------------------------------- arrays of a call
+    def values(
+        self, args: Sequence[Any], named: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What each parameter is given, and the options of a call; ArrayError for what fits no parameter."""
+        parameters = [name for name in (*self.positional, *self.named) if name not in self.OPTIONS]
+        listed, title = ", ".join(parameters), self.problem.name
+        values = dict(zip(self.positional, args, strict=False))
+        for name in (*named, *(name for name, value in options.items() if value is not None)):
+            if name in values or (name not in parameters and name not in self.OPTIONS):
+                why = "is given twice" if name in values else f"is no parameter of {title}"
+                raise ArrayError(f"{name} {why}", hint=f"pass each of {listed} once")
+        values.update(named)
+        missing = [n for n in self.positional if n not in values and n not in self.OPTIONS]
+        if missing or len(args) > len(self.positional):
+            what = (
+                f"no array for {', '.join(missing)}"
+                if missing
+                else f"{len(args)} arrays for {len(parameters)} parameters"
+            )
+            raise ArrayError(f"{title}: {what}", hint=f"pass {listed}")
+        chosen = {name: values.pop(name) if name in values else options.get(name) for name in self.OPTIONS}
+        return values, chosen
+
+    @abstractmethod
+    def given(self, values: Mapping[str, Any], *, some: bool = False) -> dict[str, Any]:
+        """The arrays of parameters by their own names; ArrayError where one does not belong, or is missing.
+
+        ``some``: what a measurement can do without may be missing.
+        """
+
+    def by_parameter(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """What each parameter is given when these are the inputs."""
+        return {self.inputs[name].name: a for name, a in arrays.items()}
+
+    def views(self, values: Mapping[str, Any], *, some: bool = False) -> dict[str, ArrayView]:
+        """The view of every given array; ArrayError for one that does not fit."""
+        return {name: self.arguments[name](a) for name, a in self.given(values, some=some).items()}
+
+    @abstractmethod
+    def results(self, made: Any) -> dict[str, Any]:
+        """The arrays of a result by their own names; ArrayError for one of another form."""
+
+    @abstractmethod
+    def new(self, views: Views) -> Any:
+        """New arrays for a result, in the form that a call gives back, like the inputs."""
+
+    def turned(self, views: Views) -> bool:
+        """Whether the arrays of a result are packed by columns."""
+        return False
+
+    def empty(self, like: ArrayView, output: Expect, turned: bool = False) -> Any:
+        """A new array for a result, of the library of another."""
+        return empty_like(like, output.shape[::-1]).T if turned else empty_like(like, output.shape)
+
+    @property
+    def new_nbytes(self) -> int:
+        """Bytes of the arrays of a result."""
+        return sum(math.prod(output.shape) * output.itemsize for output in self.outputs.values())
+
+    def apart(self, inputs: Views, results: Views) -> None:
+        """ArrayError for arrays on different devices, and for results that overlap an input or each other."""
+        seen = [(self.arguments[name].name, view) for name, view in inputs.items()]
+        for name, view in results.items():
+            check_together(seen, (self.arguments[name].name, view))
+            seen.append((self.arguments[name].name, view))
+
+    # -------------------------------------------------------------------------------------------- what a call runs
+    @abstractmethod
+    def lower(self, schedule: Any, device: DeviceProfile) -> Callable[..., Program]:
+        """What makes programs, given steps a pass and a variant; ScheduleError if the schedule cannot."""
+
+    @abstractmethod
+    def variant(self, views: Views, *, copied: bool = False) -> Hashable:
+        """What of the arrays' layouts the code depends on; ``copied``: they are packed at aligned addresses first.
+
+
+        None for packed arrays by rows.
+        """
+
+    @abstractmethod
+    def plan(self, programs: Programs, schedule: Any, steps: int, variant: Hashable) -> Plan:
+        """What a call of ``steps`` time steps on arrays of a variant runs (None: packed by rows)."""
+
+    def fixed(self, schedule: Any, runtime: Runtime) -> dict[str, int]:
+        """Addresses on a GPU of arrays that no call brings."""
+        return {}
+
+    def fixed_host(self, schedule: Any) -> HostArrays:
+        """The same arrays on the host."""
+        return {}
+
+    @abstractmethod
+    def notes(self, program: Program) -> list[str]:
+        """What the head of a source says of a program."""
+
+    # -------------------------------------------------------------------------------------------- numbers
+    @property
+    def cells(self) -> int:
+        """Cells of a field, or elements of a matrix."""
+        return math.prod(self.problem.shape)
+
+    @abstractmethod
+    def reference(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
+        """Every result in plain NumPy."""
+
+    @abstractmethod
+    def reference_room(self) -> dict[str, int]:
+        """Bytes that the reference needs besides the arrays of a call, and what for."""
+
+    @abstractmethod
+    def random(self, seed: int = 0) -> HostArrays:
+        """Every input, random numbers."""
+
+    def filled(self, views: Views) -> dict[str, ArrayView]:
+        """``views`` with an array for each input that a measurement may leave out."""
+        return dict(views)
+
+    @abstractmethod
+    def work(self, passes: int) -> str:
+        """What takes long on the emulator, and what would not."""

@@ -1,0 +1,143 @@
+"""Calls of kernels on grids: fields whose rows may lie apart, one or several time levels of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from sparsegen.arrays import Expect
+from sparsegen.calls.base import Calls, HostArrays, Views
+from sparsegen.ir.errors import ArrayError
+from sparsegen.ir.types import DTYPES
+from sparsegen.problem import Problem
+from sparsegen.rows import MAX_CELLS
+from sparsegen.views import ArrayLayout
+
+#: An array's name and its time level, 0 the newest.
+Levels = tuple[str, ...]
+
+
+class Field(Expect):
+    """A field of a call: on the side where the back end works, and within reach of its indices."""
+
+    __slots__ = ()
+
+    def _order(self, layout: ArrayLayout) -> None:
+        super()._order(layout)
+        if layout.device_kind == "host":  # packed copies are made of these
+            return
+        pitch, hint = layout.pitch, "pass a packed copy: np.ascontiguousarray(a), or a.contiguous() in torch"
+        if -(-layout.span // pitch) * pitch > MAX_CELLS * self.itemsize:
+            raise ArrayError(
+                f"{self.name} has rows {pitch} bytes apart, so that it ends beyond element {MAX_CELLS}: "
+                "indices are 32 bits wide",
+                hint=hint,
+            )
+        if len(layout.shape) == 3 and layout.strides[0] != layout.shape[1] * pitch:
+            raise ArrayError(
+                f"{self.name} has planes {layout.strides[0]} bytes apart, {layout.shape[1]} rows of {pitch} bytes: "
+                "planes must follow one another",
+                hint=hint,
+            )
+
+
+class GridCalls(Calls):
+    """Arrays by parameter and level.
+
+    ``parameters``: the arrays of each parameter, newest level first; ``fields``: those of each result, in the same way.
+    """
+
+    def __init__(
+        self, problem: Problem, backend: str, parameters: Mapping[str, Levels], fields: Mapping[str, Levels]
+    ) -> None:
+        self.parameters, self.fields = dict(parameters), dict(fields)
+        self.positional = tuple(parameters)
+        dtype, alone = DTYPES[problem.dtype].numpy(), len(fields) == 1
+
+        def check(name: str, shown: str, levels: Levels, writable: bool) -> Expect:
+            where = f"{shown}[{levels.index(name)}]" if len(levels) > 1 else shown
+            if writable:
+                where = "out" if alone and len(levels) == 1 else f"out of {where}"
+            return Field(where, problem.shape, dtype, writable=writable, backend=backend)
+
+        def checks(arrays: Mapping[str, Levels], writable: bool) -> dict[str, Expect]:
+            return {name: check(name, of, levels, writable) for of, levels in arrays.items() for name in levels}
+
+        super().__init__(problem, checks(parameters, False), checks(fields, True))
+
+    # -------------------------------------------------------------------------------------------- arrays of a call
+    def given(self, values: Mapping[str, Any], *, some: bool = False) -> dict[str, Any]:
+        """Every level of every parameter."""
+        return {
+            array: a
+            for name, levels in self.parameters.items()
+            for array, a in zip(levels, _levels(values[name], name, len(levels)), strict=True)
+        }
+
+    def by_parameter(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """An array for each parameter, or a tuple of its levels."""
+        found = {name: tuple(arrays[level] for level in levels) for name, levels in self.parameters.items()}
+        return {name: levels if len(levels) > 1 else next(iter(levels)) for name, levels in found.items()}
+
+    def results(self, made: Any) -> dict[str, Any]:
+        """Every level of every field."""
+        names = ", ".join(self.fields)
+        each = (made,) if len(self.fields) == 1 else _levels(made, f"out (of {names})", len(self.fields))
+        return {
+            array: a
+            for (name, levels), value in zip(self.fields.items(), each, strict=True)
+            for array, a in zip(levels, _levels(value, f"out of {name}", len(levels)), strict=True)
+        }
+
+    def new(self, views: Views) -> Any:
+        """An array for each field, or a tuple of its levels; of several fields a tuple."""
+        like = next(iter(views.values()))
+
+        def one(levels: Levels) -> Any:
+            made = tuple(self.empty(like, self.outputs[name]) for name in levels)
+            return made if len(made) > 1 else next(iter(made))
+
+        made = tuple(one(levels) for levels in self.fields.values())
+        return made if len(made) > 1 else next(iter(made))
+
+    # -------------------------------------------------------------------------------------------- what a call runs
+    def variant(self, views: Views, *, copied: bool = False) -> Hashable:
+        """Elements from row to row of every array, inputs before results."""
+        if copied or all(view.layout.contiguous for view in views.values()):
+            return None
+        return tuple(views[name].layout.pitch // self.dtype.itemsize for name in self.arguments)
+
+    # -------------------------------------------------------------------------------------------- numbers
+    def reference_room(self) -> dict[str, int]:
+        """Two fields for each input."""
+        return {"steps": 2 * len(self.inputs) * math.prod(self.problem.shape) * self.dtype.itemsize}
+
+    def random(self, seed: int = 0) -> HostArrays:
+        """Numbers from 0 to 1."""
+        rng = np.random.default_rng(seed)
+        return {name: rng.random(self.problem.shape).astype(self.dtype) for name in self.inputs}
+
+    def work(self, passes: int) -> str:
+        """Passes over so many cells."""
+        size = "x".join(map(str, self.problem.shape))
+        return f"{passes} passes over {size} cells; faster: a smaller shape or fewer steps"
+
+
+def _levels(value: Any, name: str, count: int) -> Sequence[Any]:
+    """The arrays of a parameter: one, or a tuple of its levels, newest first; ArrayError for another number."""
+    several = isinstance(value, (tuple, list))
+    if count == 1 and not several:
+        return (value,)
+    found = len(cast("Sequence[Any]", value)) if several else 1
+    if count == 1:
+        what = type(cast("object", value)).__name__
+        raise ArrayError(f"{name} is a {what} of {found}, but one array is needed", hint="pass the array itself")
+    if found != count or not several:
+        raise ArrayError(
+            f"{name} is {f'{found} arrays' if several else 'one array'}, but {count} are needed",
+            hint=f"pass a tuple of {count} arrays",
+        )
+    return cast("Sequence[Any]", value)

@@ -1,0 +1,234 @@
+"""Calls of a sparse product's kernels: which arrays are taken, and the order of their elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sparsegen.arrays import Expect, describe
+from sparsegen.backends.cuda.runtime import Runtime
+from sparsegen.backends.reference.spmm import run
+from sparsegen.calls.base import Calls, HostArrays, Views
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.ir.errors import ArrayError
+from sparsegen.pipelines import lower
+from sparsegen.plan import IN, OUT, Part, Plan, Programs, Step
+from sparsegen.problems.product import SpmmProblem, Variant
+from sparsegen.products.product import Product
+from sparsegen.products.weights import addresses, host_arrays
+from sparsegen.program import Program
+from sparsegen.schedule import SpmmSchedule
+from sparsegen.views import ArrayLayout, ArrayView, c_strides
+
+#: Elements that one load may take.
+_VECTORS = (8, 4, 2)
+#: What an epilogue may take.
+_OPERANDS = ("bias", "scale", "residual")
+
+
+def orders(layout: ArrayLayout) -> tuple[str, ...]:
+    """The orders that a packed matrix has, ``row`` and ``column``; both where one of its extents is 1."""
+    (rows, cols), (down, across), size = layout.shape, layout.strides, layout.dtype.itemsize
+    row = (rows == 1 or down == cols * size) and (cols == 1 or across == size)
+    column = (cols == 1 or across == rows * size) and (rows == 1 or down == size)
+    return tuple(name for name, holds in (("row", row), ("column", column)) if holds)
+
+
+def order(layout: ArrayLayout) -> str:
+    """The order that a matrix is taken to have: of a single column that of columns, of a single row that of rows."""
+    found = orders(layout)
+    return found[-1 if layout.shape[1] == 1 else 0]
+
+
+def variant(x: ArrayView, out: ArrayView, *, copied: bool = False) -> Variant:
+    """What the code depends on; ``copied``: x will be copied to an aligned address."""
+    how = order(x.layout)
+    run = x.layout.shape[1 if how == "row" else 0]
+    at = 0 if copied else x.pointer // x.layout.dtype.itemsize
+    return Variant(how, order(out.layout), next((v for v in _VECTORS if run % v == 0 and at % v == 0), 1))
+
+
+class Operand(Expect):
+    """An array of a call: of W's dtype and of the product's shape, packed, on the side where the back end works."""
+
+    __slots__ = ("_product",)
+
+    def __init__(self, name: str, product: Product, dtype: Any, backend: str) -> None:
+        m, k = product.w.shape
+        matrix = {"x": (k, product.n), "out": (m, product.n), "residual": (m, product.n)}
+        super().__init__(name, matrix.get(name, (m,)), dtype, writable=name == "out", backend=backend)
+        self._product = product
+
+    def _other_dtype(self, layout: ArrayLayout) -> tuple[str, str]:
+        return (
+            f"{self.name} has dtype {layout.dtype}, W is {self._product.w.dtype}",
+            f"convert it to {self.dtype}; nothing is cast",
+        )
+
+    def _other_shape(self, layout: ArrayLayout) -> tuple[str, str]:
+        return f"{self.name} has shape {layout.shape}, it must be {self.shape}", self._remedy(layout.shape)
+
+    def _order(self, layout: ArrayLayout) -> None:
+        matrix = len(self.shape) == 2
+        if not (orders(layout) if matrix else layout.contiguous):
+            what = "rows or columns must follow one another" if matrix else "it must be packed"
+            raise ArrayError(
+                f"{self.name} has strides {layout.strides} (bytes): {what} without gaps",
+                hint="copy it: np.ascontiguousarray(a), or a.contiguous() in torch",
+            )
+
+    def _remedy(self, shape: tuple[int, ...]) -> str:
+        if len(self.shape) == 2 and len(shape) == 1 and shape[0] == self.shape[0] and self.shape[1] == 1:
+            return "pass a matrix of one column: a[:, None]"
+        if shape == self.shape[::-1]:
+            return f"pass {self.name}.T: x is [K, n], y is [M, n]"
+        if self.name == "x" and len(shape) == 2 and shape[0] == self.shape[0]:
+            return f"compile sg.spmm(W, n={shape[1]})"
+        m, k = self._product.w.shape
+        return f"W is [{m}, {k}] and n={self._product.n}: x is [K, n], y and residual are [M, n], bias and scale [M]"
+
+
+class SpmmCalls(Calls):
+    """``k(x, out, bias=..., scale=..., residual=...)``; x is the array ``in``."""
+
+    kind: ClassVar[str] = "SpmmKernel"
+    positional = ("x", "out")
+    named = _OPERANDS
+    OPTIONS: ClassVar[tuple[str, ...]] = ("out", "stream")
+    problem: SpmmProblem
+
+    def __init__(self, problem: SpmmProblem, backend: str) -> None:
+        product, dtype = problem.what, problem.what.w.kind.numpy()
+        names = {IN: "x", **{name: name for name in product.epilogue.operands}}
+        inputs = {array: Operand(name, product, dtype, backend) for array, name in names.items()}
+        super().__init__(problem, inputs, {OUT: Operand("out", product, dtype, backend)})
+
+    # -------------------------------------------------------------------------------------------- arrays of a call
+    def given(self, values: Mapping[str, Any], *, some: bool = False) -> dict[str, Any]:
+        """x and the epilogue's operands."""
+        product = self.problem.what
+        for name in _OPERANDS:
+            wanted = name in product.epilogue.operands
+            if wanted and values.get(name) is None and not some:
+                raise ArrayError(
+                    f"{name} is missing: the product was described with {name}=True",
+                    hint=f"pass {name}=..., of shape {self.inputs[name].shape}",
+                )
+            if not wanted and values.get(name) is not None:
+                raise ArrayError(
+                    f"{name} is given, but the product was described without",
+                    hint=f"compile sg.spmm(W, n={product.n}, {name}=True), or leave it away",
+                )
+        named = {array: values.get(check.name) for array, check in self.inputs.items()}
+        return {array: a for array, a in named.items() if array == IN or a is not None}
+
+    def results(self, made: Any) -> dict[str, Any]:
+        """y."""
+        return {OUT: made}
+
+    def turned(self, views: Views) -> bool:
+        """As x is; if that is a single row or column, as what is added to it."""
+        both = len(orders(views[IN].layout)) == 2
+        return order((views.get("residual", views[IN]) if both else views[IN]).layout) == "column"
+
+    def new(self, views: Views) -> Any:
+        """A matrix [M, n]."""
+        return self.empty(views[IN], self.outputs[OUT], self.turned(views))
+
+    def apart(self, inputs: Views, results: Views) -> None:
+        """Also ArrayError for a residual in another order than the result."""
+        super().apart(inputs, results)
+        if "residual" in inputs:
+            mine, theirs = order(inputs["residual"].layout), order(results[OUT].layout)
+            if mine != theirs:
+                raise ArrayError(
+                    f"residual is packed by {mine}s, out by {theirs}s",
+                    hint="pass a residual in the order of out (of x, if no out is given)",
+                )
+
+    # -------------------------------------------------------------------------------------------- what a call runs
+    def lower(self, schedule: SpmmSchedule, device: DeviceProfile) -> Callable[..., Program]:
+        """Of the product."""
+
+        def program(_steps: int, chosen: Variant) -> Program:
+            return lower(self.problem, schedule, device, 1, chosen)
+
+        return program
+
+    def variant(self, views: Views, *, copied: bool = False) -> Variant:
+        """Orders and the width of loads."""
+        return variant(views[IN], views[OUT], copied=copied)
+
+    @property
+    def packed(self) -> Variant:
+        """The variant of aligned arrays that are packed by rows."""
+
+        def view(check: Expect) -> ArrayView:
+            strides = c_strides(check.shape, check.itemsize)
+            return ArrayView(0, ArrayLayout("numpy", check.shape, strides, check.dtype, "host", None), None)
+
+        return variant(view(self.inputs[IN]), view(self.outputs[OUT]))
+
+    def plan(self, programs: Programs, schedule: Any, steps: int, variant: Any) -> Plan:
+        """A launch."""
+        program = programs.get(1, variant or self.packed)
+        given = (*self.arguments, *schedule.rules.arrays(schedule))
+        return Plan((Part((Step.of(program, {name: name for name in given}),)),), given, program)
+
+    def fixed(self, schedule: Any, runtime: Runtime) -> dict[str, int]:
+        """The arrays of W that the schedule's family reads."""
+        return addresses(self.problem.what.w, schedule.rules.arrays(schedule), runtime)
+
+    def fixed_host(self, schedule: Any) -> HostArrays:
+        """The same arrays on the host."""
+        return host_arrays(self.problem.what.w, schedule.rules.arrays(schedule))
+
+    def notes(self, program: Program) -> list[str]:
+        """The orders of x and y."""
+        op: Any = program.op.funcs[0]
+        return [f"x is packed by {op.x_order}s, {op.vec} elements a load; y by {op.y_order}s."]
+
+    # -------------------------------------------------------------------------------------------- numbers
+    @property
+    def cells(self) -> int:
+        """Elements of W."""
+        m, k, _ = self.problem.shape
+        return m * k
+
+    def reference(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
+        """The product, summed in f32, of W's dtype."""
+        epilogue = self.problem.what.epilogue
+        extra = {name: arrays[name] for name in epilogue.operands}
+        dense = self.problem.what.w.to_host().to_dense()
+        with np.errstate(over="ignore"):  # a sum beyond the type's range becomes an infinity, on a GPU too
+            return {OUT: run(dense, arrays[IN], activation=epilogue.activation or "none", **extra).astype(dense.dtype)}
+
+    def reference_room(self) -> dict[str, int]:
+        """W."""
+        m, k, _ = self.problem.shape
+        return {"W as a dense matrix in f32": 4 * m * k}
+
+    def random(self, seed: int = 0) -> HostArrays:
+        """Numbers from -1 to 1, in rows."""
+        rng = np.random.default_rng(seed)
+        return {name: rng.uniform(-1, 1, check.shape).astype(self.dtype) for name, check in self.inputs.items()}
+
+    def filled(self, views: Views) -> dict[str, ArrayView]:
+        """Random numbers on the host, ones beside an x on a GPU."""
+        x = views[IN]
+        if x.layout.device_index is None:
+            return {**{name: describe(a) for name, a in self.random().items()}, **views}
+        extra: dict[str, ArrayView] = {}
+        for name, check in self.inputs.items():
+            if name not in views:
+                made = self.empty(x, check, len(check.shape) == 2 and order(x.layout) == "column")
+                made[...] = 1
+                extra[name] = describe(made)
+        return {**extra, **views}
+
+    def work(self, passes: int) -> str:
+        """The product."""
+        m, k, n = self.problem.shape
+        return f"a product of {m}x{k}x{n}; faster: a smaller one"

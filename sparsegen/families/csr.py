@@ -1,0 +1,193 @@
+"""``csr``: rows of entries on CUDA cores; teams of lanes gather the rows of x that the entries name.
+
+A team has a segment of a row at a time, and rows of more than ``cut`` entries are cut into several.  What bounds a
+product is how many gathered rows are on their way, and how fast they come from L2: :mod:`sparsegen.products.csr_cost`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final
+
+from sparsegen.cost.cost import Cost
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.families.products import ProductFamily
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.ir.kernels.csr import ALIGN, Csr
+from sparsegen.ir.passes.manager import Pass
+from sparsegen.options import Options, Rejected
+from sparsegen.products.csr_cost import Shape, price, shape_of
+from sparsegen.products.ragged import Ragged
+from sparsegen.products.segments import segments_of
+from sparsegen.products.weights import Prepared, padded
+from sparsegen.registry import register
+from sparsegen.schedule import Schedule, SpmmSchedule, Word, integer, pair
+
+if TYPE_CHECKING:
+    from sparsegen.problems.product import SpmmProblem
+
+#: What the search tries: entries of a lane a turn, and where rows are cut.
+UNROLLS, CUTS = (2, 4, 8), (32, 64, 128, 256, 512, 1024, 2048)
+#: Lanes of a team, entries of a team a turn, and bytes of rows on their way to a lane: what lies beyond was slower
+#: wherever it was measured, or never was.
+LEAST, TURN, BYTES = 8, 64, 128
+#: Warps of a block that are tried: with 2 and with 8 a product took up to 5 % longer on an H200.
+WARPS: Final = 4
+LANES: Final = 32
+MAX_REGISTERS: Final = 255
+
+
+class CsrOptions(Options):
+    """All schedules of a product on a device with some words given."""
+
+    def __init__(self, p: Ragged, wanted: Mapping[str, Any], device: DeviceProfile) -> None:
+        costs: list[Cost] = []
+        rejected: list[Rejected] = []
+        for s in space(p, wanted):
+            shape = shape_of(p, s, device)
+            if error := refusal(s, device, shape):
+                rejected.append(Rejected(s, error.message, error.hint))
+            else:
+                costs.append(price(p, s, device, shape))
+        self._found, self._refused = sorted(costs, key=order), rejected
+
+    def find_costs(self) -> list[Cost]:
+        """Cheapest first; of equally cheap ones the plainest first."""
+        return self._found
+
+    def find_rejected(self) -> list[Rejected]:
+        """Those that are not legal."""
+        return self._refused
+
+
+def order(c: Cost) -> tuple[float, int, int, int]:
+    """What costs are sorted by: seconds, then few parts, few entries a turn, few pieces."""
+    s = c.schedule
+    return round(c.time, 9), s.team[1], s.unroll, -s.cut
+
+
+def space(p: Ragged, wanted: Mapping[str, Any]) -> Iterator[SpmmSchedule]:
+    """Every complete schedule that is tried, legal or not, with the words that are ``wanted``.
+
+    A lane has one load of 16 bytes of a row of x, or two; a team as many lanes side by side as the columns need, or
+    half as many.
+    """
+    load = 16 // p.item
+    columns = sorted({min(load, _up(p.n)), min(2 * load, _up(p.n))}) if "columns" not in wanted else [wanted["columns"]]
+    longest = p.lengths[-1][0]
+    cuts = [c for c in CUTS if c < longest] + [next((c for c in CUTS if c >= longest), CUTS[-1])]
+    for each in columns:
+        enough = min(LANES, _up(-(-p.n // each)))
+        teams = [(a, b) for a in (enough, enough // 2) if a for b in _powers(LANES // a) if a * b >= LEAST]
+        for team in [wanted["team"]] if "team" in wanted else teams:
+            unrolls = [u for u in UNROLLS if u * team[1] <= TURN and u * each * p.item <= BYTES] or UNROLLS[:1]
+            for unroll in [wanted["unroll"]] if "unroll" in wanted else unrolls:
+                for cut in [wanted["cut"]] if "cut" in wanted else dict.fromkeys(cuts):
+                    yield SpmmSchedule(
+                        "csr", team=team, columns=each, unroll=unroll, cut=cut, warps=wanted.get("warps", WARPS)
+                    )
+
+
+def _up(n: int) -> int:
+    """The next power of two."""
+    return 1 << (n - 1).bit_length()
+
+
+def _powers(most: int) -> list[int]:
+    return [1 << i for i in range(most.bit_length())]
+
+
+def refusal(s: Schedule, device: DeviceProfile, shape: Shape) -> ScheduleError | None:
+    """Why a complete schedule cannot run on the device; None if it can."""
+    left = min(MAX_REGISTERS, device.regs_sm // s.threads // 8 * 8)
+    if shape.registers > left:
+        return ScheduleError(
+            f"{shape.registers} registers a thread; {s.threads} threads leave {left}",
+            hint="lower columns, unroll or warps",
+        )
+    if s.threads > device.max_threads_sm:
+        return ScheduleError(
+            f"{s.threads} threads a block; {device.name} has {device.max_threads_sm}", hint="lower warps"
+        )
+    return None
+
+
+@lru_cache(maxsize=64)
+def _options(p: Ragged, wanted: SpmmSchedule, device: DeviceProfile) -> CsrOptions:
+    return CsrOptions(p, wanted.given, device)
+
+
+class CsrFamily(ProductFamily):
+    """``team``: lanes side by side along x's columns x groups of them that share a segment's entries; ``columns``: of x
+    that a lane has; ``unroll``: entries of a group a turn; ``cut``: rows of more entries are cut into pieces;
+    ``warps``: of a block."""
+
+    name = "csr"
+    formats = ("csr",)
+    telling = ("team", "columns")
+    nonfinite = "a NaN or Inf of x reaches the rows that have an entry for it; what is not stored does not multiply"
+    counted = "two for each entry and column"
+    because = "what is not stored does not multiply"
+    words = (
+        Word("team", pair), Word("columns", integer, choices=(1, 2, 4, 8, 16, 32)),
+        Word("unroll", integer, choices=(1, 2, 4, 8, 16)), Word("cut", integer, None, 1, 1 << 19),
+        Word("warps", integer, None, 1, 32),
+    )  # fmt: skip
+
+    def consistent(self, s: Schedule) -> None:
+        """A team is a part of a warp."""
+        if s.team is not None and LANES % (lanes := s.team[0] * s.team[1]):
+            raise ScheduleError(
+                f"team={s.team[0]}x{s.team[1]} are {lanes} lanes, which do not divide a warp of {LANES}",
+                hint="choose powers of two whose product is at most 32, as in team=16x1",
+            )
+
+    def options(self, problem: SpmmProblem, wanted: Schedule | None, device: DeviceProfile) -> CsrOptions:
+        """All schedules with the words that are wanted."""
+        return _options(problem.facts, wanted or SpmmSchedule("csr"), device)
+
+    def price(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> Cost:
+        """The cost of a complete schedule; ScheduleError if it cannot run the product on the device."""
+        shape = shape_of(problem.facts, schedule, device)
+        if error := refusal(schedule, device, shape):
+            raise error
+        return price(problem.facts, schedule, device, shape)
+
+    def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
+        """The kernel, for as many segments as the rows have."""
+        s, kernel = schedule, _kernel(schedule)
+        found = segments_of(problem.what.w, s.cut, LANES // kernel.team, s.threads // kernel.team)
+        return [replace(kernel, segments=len(found.records), cuts=found.cuts)]
+
+    def arrays(self, schedule: Schedule) -> dict[str, Prepared]:
+        """Columns and values of the entries, filled up to whole loads, and the records of the segments."""
+        kernel = _kernel(schedule)
+        how = schedule.cut, LANES // kernel.team, schedule.threads // kernel.team
+        entries = {name: Prepared((name, ALIGN), partial(padded, name=name, align=ALIGN)) for name in ("idx", "values")}
+        return {**entries, "segments": Prepared(how, lambda w: segments_of(w, *how).records)}
+
+    def every(self, facts: Any, device: DeviceProfile) -> CsrOptions:
+        """All schedules of a product in numbers."""
+        return CsrOptions(facts, {}, device)
+
+    def operations(self, cost: Cost) -> float:
+        """A multiply-add of every entry and column."""
+        return 2.0 * cost.values["Z"] * cost.values["N"]
+
+    def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:
+        """Segments and tiles of columns."""
+        g, (across, parts) = shape_of(facts, schedule, device), schedule.team
+        cut = f"{g.walk.cuts:.0f} of them pieces of rows of more than {schedule.cut} entries"
+        return (
+            f"{g.blocks:.0f}: {g.walk.segments:.0f} segments ({cut if g.walk.cuts else 'no row is cut'}) x {g.tiles} "
+            f"tiles of columns; teams of {across * parts} lanes, {across} along the columns; {g.registers} registers"
+        )
+
+
+def _kernel(s: Schedule) -> Csr:
+    return Csr(across=s.team[0], parts=s.team[1], columns=s.columns, unroll=s.unroll, warps=s.warps)
+
+
+FAMILY = register(CsrFamily())

@@ -1,0 +1,60 @@
+"""What a family of schedules of sparse products is."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sparsegen.cost.cost import Cost
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.ir.passes.manager import Pass
+from sparsegen.options import Options
+from sparsegen.products.weights import Prepared
+from sparsegen.schedule import Schedule, Vocabulary
+
+if TYPE_CHECKING:
+    from sparsegen.problems.product import SpmmProblem
+
+
+class ProductFamily(Vocabulary):
+    """A family of schedules of sparse products: its words, the formats that it reads, and what it makes of them."""
+
+    op = "spmm"
+    #: The formats of W that it reads; none: any.
+    formats: ClassVar[tuple[str, ...]] = ()
+
+    #: Words that make another kernel, so that another value of theirs is news on the page of a kernel.
+    telling: ClassVar[tuple[str, ...]] = ()
+    #: What a NaN or Inf of x does, and which operations a roofline counts and why.
+    nonfinite: ClassVar[str] = "as in a dense product: a NaN or Inf of x reaches its whole column, zeros multiply too"
+    counted: ClassVar[str] = "those with zeros included"
+    because: ClassVar[str] = "a sparse kernel multiplies whole fragments, zeros included, as a dense product does"
+
+    def operations(self, cost: Cost) -> float:
+        """The operations of a product that are counted."""
+        return 2.0 * math.prod(cost.shape)
+
+    @abstractmethod
+    def every(self, facts: Any, device: DeviceProfile) -> Options:
+        """All its schedules for a product in numbers."""
+
+    @abstractmethod
+    def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:
+        """How a product is spread over blocks, for people to read; empty where that is not ours."""
+
+    def arrays(self, schedule: Schedule) -> dict[str, Prepared]:
+        """What its kernels read of the matrix, by role: how each is made of it."""
+        return {}
+
+    @abstractmethod
+    def options(self, problem: SpmmProblem, wanted: Schedule | None, device: DeviceProfile) -> Options:
+        """Its schedules for a problem, with the words that ``wanted`` has."""
+
+    @abstractmethod
+    def price(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> Cost:
+        """The cost of a complete schedule; ScheduleError if it cannot run the product on the device."""
+
+    @abstractmethod
+    def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
+        """The passes from the op level to the tile level."""

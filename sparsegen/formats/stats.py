@@ -1,0 +1,111 @@
+"""What is known of where a sparse matrix has its elements: the figures that costs and choices are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from sparsegen.formats.axes import Compressed, Mask
+from sparsegen.formats.format import WHOLE, Format, Shape
+from sparsegen.formats.library import NUMPY, Library
+from sparsegen.ir.types import s64
+
+#: Rows of a vector, and rows and columns of a tile, for which a matrix is measured.
+VECTOR: Final = 8
+TILE: Final = WHOLE
+
+
+@dataclass(frozen=True, eq=False)
+class Stats:
+    """``nnz`` stored elements of a matrix (explicit zeros count, zeros that fill a block or fiber up do not).
+
+    ``lengths``: those of each row, int64 [M] on the host; ``vectors``: pieces of 8 x 1, and ``tiles``: of 16 x 16,
+    aligned, that hold any.
+    """
+
+    shape: Shape
+    lengths: Any
+    vectors: int
+    tiles: int
+
+    @property
+    def nnz(self) -> int:
+        """Stored elements."""
+        return int(self.lengths.sum())
+
+    @property
+    def shortest(self) -> int:
+        """Elements of the shortest row."""
+        return int(self.lengths.min(initial=self.shape[1]))
+
+    @property
+    def longest(self) -> int:
+        """Elements of the longest row."""
+        return int(self.lengths.max(initial=0))
+
+    @property
+    def mean(self) -> float:
+        """Elements of a row on average."""
+        return self.nnz / max(1, self.shape[0])
+
+    @property
+    def imbalance(self) -> float:
+        """The longest row over the mean one; 1 where all are alike, or empty."""
+        return self.longest / self.mean if self.nnz else 1.0
+
+    @property
+    def per_vector(self) -> float:
+        """Elements of an 8 x 1 vector that holds any, on average: 1 to 8; 0 for an empty matrix."""
+        return self.nnz / max(1, self.vectors)
+
+    @property
+    def filled_tiles(self) -> float:
+        """The share of 16 x 16 tiles that hold any element, 0 to 1."""
+        rows, cols = (-(-n // TILE) for n in self.shape)
+        return self.tiles / max(1, rows * cols)
+
+
+def measured(spec: Format, lib: Library, arrays: Mapping[str, Any], shape: Shape) -> Stats:
+    """The figures of a matrix, measured where its arrays are."""
+    of = _by_windows if isinstance(spec.sparse, Mask) else _by_entries
+    lengths, vectors, tiles = of(spec, lib, arrays, shape)
+    host = lengths if lib is NUMPY else np.asarray(lib.to_host(lengths, s64))
+    return Stats(shape, host, int(vectors), int(tiles))
+
+
+def _by_windows(spec: Format, lib: Library, arrays: Mapping[str, Any], shape: Shape) -> tuple[Any, Any, Any]:
+    """Decoded as ones, piece by piece."""
+    lengths, vectors, tiles = lib.zeros((shape[0],), "int64"), 0, 0
+    for band, window in spec.bands(shape, lib.band):
+        rows, cols = (cut.stop - cut.start for cut in window)
+        down, across = (-(-n // TILE) for n in (rows, cols))
+        ones = lib.zeros((down * TILE, across * TILE), "int8")
+        spec.restore(lib, arrays, band, ones[:rows, :cols], shape, ones=True)
+        lengths[window[0]] += ones[:rows].sum(-1)
+        held = ones.reshape(-1, VECTOR, across * TILE).any(1)
+        vectors += held.sum()
+        tiles += held.reshape(down, TILE // VECTOR, across, TILE).any(3).any(1).sum()
+    return lengths, vectors, tiles
+
+
+def _by_entries(spec: Format, lib: Library, arrays: Mapping[str, Any], shape: Shape) -> tuple[Any, Any, Any]:
+    """By the coordinates of all elements, since their positions may span far more than memory holds."""
+    (first, windows), window = spec.fibers(shape)
+    starts = spec.starts(lib, arrays, 0, first * windows)
+    entries = int(starts[-1])
+    fiber = lib.fibers(starts, entries)
+    second = fiber % windows * window + lib.wide(arrays[spec.sparse.own.name])
+    place = dict(zip(spec.outer, (fiber // windows, second), strict=True))
+    row, col = (lib.constant(table.ravel()) for table in np.divmod(spec.blocks.order.inverse_table(), spec.blocks.cols))
+    rows = place["strip"].reshape(-1, 1) * spec.blocks.rows + row
+    cols = place["slab"].reshape(-1, 1) * spec.blocks.cols + col
+    if not (isinstance(spec.sparse, Compressed) and spec.inner == spec.sparse.ptr.align == 1):
+        held = (spec.values(lib, arrays, 0, entries) != 0).reshape(rows.shape)
+        rows, cols = rows[held], cols[held]
+    rows, cols = rows.reshape(-1), cols.reshape(-1)
+    vectors = lib.distinct(rows // VECTOR * shape[1] + cols)
+    tiles = lib.distinct(rows // TILE * (shape[1] // TILE + 1) + cols // TILE)
+    return lib.bincount(rows, shape[0]), vectors, tiles

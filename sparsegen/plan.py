@@ -1,0 +1,254 @@
+"""What a call runs: which programs, how often, between which arrays.
+
+Time steps that take turns between two fields, a rest before the main program, padded levels, rings of levels, copies of
+levels at the end, a product with its splits: each is a plan, and every back end runs any plan.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsegen.ir import warp
+from sparsegen.ir.errors import IRError
+from sparsegen.ir.expr import Value
+from sparsegen.ir.module import Module
+from sparsegen.ir.node import walk
+from sparsegen.ir.types import Buffer
+from sparsegen.program import Program
+
+#: The roles of a pass's input and output; how those of workspace arrays begin that live as long as a pass.
+IN, OUT, SCRATCH = "in", "out", ("ws.", "workspace.")
+ALIGN = 256  #: bytes: how workspace arrays are aligned
+
+
+class Bound(NamedTuple):
+    """One launch of a pass: the function, and for each of its parameters the role that is bound to it."""
+
+    func: warp.Func
+    roles: tuple[tuple[Buffer | Value, str], ...]
+
+
+def launches(module: Module) -> tuple[Bound, ...]:
+    """The launches of a warp module with their parameters; IRError for a launch that fits no function."""
+    funcs = {f.symbol: f for f in module.funcs if isinstance(f, warp.Func)}
+    out: list[Bound] = []
+    for run in module.launches:
+        func = funcs.get(run.symbol)
+        if func is None or len(func.params) != len(run.args):
+            raise IRError(f"the launch of {run.symbol!r} with {len(run.args)} arguments fits no function")
+        out.append(Bound(func, tuple(zip(func.params, run.args, strict=True))))
+    return tuple(out)
+
+
+def constant(module: Module, role: str, param: Buffer | Value) -> npt.NDArray[Any]:
+    """The table bound to a parameter, flat and of its type; IRError if the module has none of that name or size."""
+    if role not in module.constants:
+        raise IRError(f"parameter {param.name!r} is bound to {role!r}, which is no constant of {module.name!r}")
+    data = np.ascontiguousarray(module.constants[role]).reshape(-1)
+    size = param.size if isinstance(param, Buffer) else 1
+    if data.size != size or data.dtype.itemsize != param.dtype.nbytes:
+        what = f"constant {role!r} is {data.size} x {data.dtype}"
+        raise IRError(f"{what}, parameter {param.name!r} is {size} x {param.dtype}")
+    return data
+
+
+def buffers(module: Module) -> Iterator[tuple[str, Buffer]]:
+    """Every array in global memory that launches take, by its role; constants left out."""
+    for bound in launches(module):
+        for param, role in bound.roles:
+            if isinstance(param, Buffer) and param.space == "global" and role not in module.constants:
+                yield role, param
+
+
+def access_bytes(module: Module) -> dict[str, int]:
+    """The widest access of any launch to the array of each role, in bytes: its address must be a multiple of it."""
+    widest: dict[str, int] = {}
+    for bound in launches(module):
+        roles = {param.name: role for param, role in bound.roles if isinstance(param, Buffer)}
+        found = [(p.name, p.dtype.nbytes) for p, _ in bound.roles]
+        for op in walk(bound.func.body):
+            if isinstance(op, warp.Ld):
+                found.append((op.buf.name, len(op.out) * op.buf.dtype.nbytes))
+            elif isinstance(op, warp.St):
+                found.append((op.buf.name, len(op.vals) * op.buf.dtype.nbytes))
+            elif isinstance(op, warp.CpAsync):
+                found.append((op.src.name, op.count * op.src.dtype.nbytes))
+            elif isinstance(op, warp.BulkCopy):
+                found.append((op.src.name, 16))
+        for name, nbytes in found:
+            if name in roles:
+                widest[roles[name]] = max(nbytes, widest.get(roles[name], 1))
+    return widest
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pass: a program, and the array that is bound to each of its roles (constants left out)."""
+
+    program: Program
+    arrays: tuple[tuple[str, str], ...]
+
+    @staticmethod
+    def of(program: Program, arrays: Mapping[str, str]) -> Step:
+        """A step with ``arrays`` by role; a workspace of the pass alone is called as its role is.
+
+        IRError for a role of the program that is none of these.
+        """
+        bound = dict(arrays)
+        for role, param in buffers(program.warp):
+            if role not in bound and not role.startswith(SCRATCH):
+                raise IRError(f"parameter {param.name!r} is bound to {role!r}, of which there is no array")
+            bound.setdefault(role, role)
+        return Step(program, tuple(bound.items()))
+
+
+@dataclass(frozen=True)
+class Part:
+    """``times`` passes: ``cycle`` from its first step on, again and again."""
+
+    cycle: tuple[Step, ...]
+    times: int = 1
+
+
+class Workspace(NamedTuple):
+    """An array that a call needs besides those that it is given.
+
+    One of integers counts: it is zero before the first call, and every call leaves it so.
+    """
+
+    dtype: np.dtype[Any]
+    size: int
+
+    @property
+    def nbytes(self) -> int:
+        """Its bytes."""
+        return int(self.size * self.dtype.itemsize)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it must be zero before a call."""
+        return self.dtype.kind in "iu"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The passes of a call.
+
+    ``given``: names of the arrays that a call is given, what it writes and the arrays of a matrix among them; ``main``:
+    the program that stands for the plan; ``steps``: time steps in all, 0 where there are none; ``padded``: elements
+    from row to row of the levels between passes where these have two padded fields, else 0.
+    """
+
+    parts: tuple[Part, ...]
+    given: tuple[str, ...]
+    main: Program
+    steps: int = 0
+    padded: int = 0
+
+    def run(self) -> Iterator[Step]:
+        """All passes in order."""
+        for part in self.parts:
+            for i in range(part.times):
+                yield part.cycle[i % len(part.cycle)]
+
+    @cached_property
+    def passes(self) -> int:
+        """Passes over the data in all."""
+        return sum(part.times for part in self.parts)
+
+    @cached_property
+    def programs(self) -> tuple[tuple[Program, int], ...]:
+        """Each program, in the order of first use, and how often it runs."""
+        times = Counter[int]()
+        for step, n in self._steps():
+            times[id(step.program)] += n
+        known = {id(step.program): step.program for step, _ in self._steps()}
+        return tuple((program, times[key]) for key, program in known.items())
+
+    def first(self, program: Program) -> Step:
+        """The first step of a program."""
+        return next(step for step, _ in self._steps() if step.program is program)
+
+    def _steps(self) -> Iterator[tuple[Step, int]]:
+        """Every step of a cycle that is run, and how often."""
+        for part in self.parts:
+            for i, step in enumerate(part.cycle[: part.times]):
+                yield step, len(range(i, part.times, len(part.cycle)))
+
+    @cached_property
+    def workspaces(self) -> dict[str, Workspace]:
+        """What is needed besides the given arrays."""
+        sizes: dict[str, Workspace] = {}
+        for step, _ in self._steps():
+            names = dict(step.arrays)
+            for role, param in buffers(step.program.warp):
+                name = names[role]
+                if name not in self.given and (name not in sizes or sizes[name].nbytes < param.nbytes):
+                    sizes[name] = Workspace(np.dtype(param.dtype.numpy()), param.size)
+        return sizes
+
+    @cached_property
+    def workspace_nbytes(self) -> int:
+        """All of it in bytes, each array aligned to ALIGN, but for counters."""
+        return sum(-(-s.nbytes // ALIGN) * ALIGN if not s.counts else s.nbytes for s in self.workspaces.values())
+
+    @cached_property
+    def alignment(self) -> dict[str, int]:
+        """Bytes that the address of each given array must be a multiple of: the widest access to it."""
+        widths = {id(program): access_bytes(program.warp) for program, _ in self.programs}
+        needed = dict.fromkeys(self.given, 1)
+        for step, _ in self._steps():
+            for role, name in step.arrays:
+                if name in needed:
+                    needed[name] = max(needed[name], widths[id(step.program)].get(role, 1))
+        return needed
+
+
+class Programs:
+    """The programs of one kernel, lowered when first needed; safe for threads.
+
+    ``lower`` takes time steps a pass, a variant of the arrays' layouts, and the problem.
+    """
+
+    def __init__(self, lower: Callable[..., Program]) -> None:
+        self._lower = lower
+        self._known: dict[Hashable, Program] = {}
+        self._lock = Lock()
+
+    def get(self, *key: Hashable) -> Program:
+        """The program of so many steps a pass for a variant; ScheduleError if the schedule cannot."""
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = self._lower(*key)
+            return self._known[key]
+
+
+_PLANS_KEPT = 64
+
+
+@dataclass
+class Plans:
+    """The plans of a kernel, made when first needed; safe for threads."""
+
+    make: Callable[[int, Hashable], Plan]
+    known: dict[tuple[int, Hashable], Plan] = field(default_factory=dict[tuple[int, Hashable], Plan])
+    _lock: Lock = field(default_factory=Lock)
+
+    def get(self, steps: int, variant: Hashable = None) -> Plan:
+        """The plan of so many steps for a variant; all are forgotten when there are too many."""
+        found = self.known.get((steps, variant))
+        if found is None:
+            found = self.make(steps, variant)
+            with self._lock:
+                if len(self.known) >= _PLANS_KEPT:
+                    self.known.clear()
+                self.known[steps, variant] = found
+        return found

@@ -1,0 +1,96 @@
+"""What is to be computed, with its sizes: all that schedules, costs, programs and calls depend on."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar
+
+from sparsegen.cost.cost import Cost
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.ir.errors import Loc, ScheduleError
+from sparsegen.ir.module import Module
+from sparsegen.ir.passes.manager import Pass
+from sparsegen.options import Options, Request
+from sparsegen.schedule import Schedule
+
+
+def digest(data: bytes) -> str:
+    """A short name for bytes: equal ones have the same."""
+    return hashlib.sha256(data).hexdigest()
+
+
+class Problem(ABC):
+    """A described computation on arrays of known sizes.  Immutable; equal problems compute the same thing.
+
+    Families of schedules are registered for an ``op`` and a ``format``.
+    """
+
+    #: The operation: ``stencil``, ``update`` or ``spmm``.
+    op: ClassVar[str]
+
+    #: What the user described: a Stencil, an Update or a Product.
+    what: Any
+    #: The sizes: cells of each axis of a grid, or M, K and n of a product.
+    shape: tuple[int, ...]
+
+    @property
+    def grid(self) -> tuple[int, ...] | None:
+        """The cells of each axis of a grid of time steps; None for what has none."""
+        return None
+
+    @property
+    def format(self) -> str:
+        """The format of the sparse matrix; empty where there is none."""
+        return ""
+
+    @property
+    def name(self) -> str:
+        """What its kernels are called."""
+        return str(self.what.name)
+
+    @property
+    def loc(self) -> Loc | None:
+        """The user's line that described it."""
+        found: Loc | None = getattr(self.what, "loc", None)
+        return found
+
+    @property
+    @abstractmethod
+    def dtype(self) -> str:
+        """The element type of the arrays of a call, such as ``f64``."""
+
+    @abstractmethod
+    def describe(self, variant: Hashable = None) -> Module:
+        """The op level, for arrays of one variant: what of their layouts the code depends on (None: packed by rows)."""
+
+    @abstractmethod
+    def passes(self, schedule: Any, device: DeviceProfile, steps: int) -> Sequence[Pass]:
+        """The passes from the op level to the tile level, for ``steps`` time steps at once; ScheduleError if the
+        schedule cannot do them."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """What it computes, as JSON has it, ``what`` and ``of`` for people: no names that change nothing."""
+
+    def seconds(self, cost: Cost, steps: int) -> float:
+        """The predicted time of a call of ``steps`` time steps with a schedule's cost."""
+        return cost.time * steps
+
+    @abstractmethod
+    def options(self, wanted: Schedule | None, device: DeviceProfile, request: Request) -> Options:
+        """All schedules (with the words that ``wanted`` has), their costs, and what is refused."""
+
+    @abstractmethod
+    def price(self, schedule: Any, device: DeviceProfile, request: Request) -> Cost:
+        """The cost of a complete schedule; ScheduleError if it cannot do what is asked for on the device."""
+
+    def none(self, device: DeviceProfile, options: Options, wanted: Schedule | None) -> ScheduleError:
+        """The error where no schedule (with the words that ``wanted`` has) can do what is asked for."""
+        why = options.rejected[0]
+        what = f"no {wanted} schedule" if wanted else "no schedule"
+        return ScheduleError(f"{what} can run {self.name} on {device.name}: {why.reason}", hint=why.remedy)
+
+    def __str__(self) -> str:
+        return f"{self.what} on {'x'.join(map(str, self.shape))}"

@@ -1,0 +1,1 @@
+"""The problems that can be described: a module each."""

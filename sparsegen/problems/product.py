@@ -1,0 +1,164 @@
+"""A sparse matrix times a dense one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Final, NamedTuple, cast
+
+from sparsegen.cost.cost import Cost
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.families.products import ProductFamily
+from sparsegen.ir.errors import FormatError, ScheduleError
+from sparsegen.ir.module import Module
+from sparsegen.ir.op_spmm import Spmm
+from sparsegen.ir.passes.manager import Pass
+from sparsegen.ir.symbols import symbol
+from sparsegen.ir.types import DTYPES
+from sparsegen.options import Options, Rejected, Request
+from sparsegen.problem import Problem
+from sparsegen.products.product import Problem as Facts
+from sparsegen.products.product import Product
+from sparsegen.products.ragged import Ragged
+from sparsegen.registry import families
+from sparsegen.schedule import Schedule
+
+
+class Variant(NamedTuple):
+    """What of the arrays of a call the code depends on: the orders of x and y (``row`` or ``column``), and how many
+    adjacent elements of x a load may take."""
+
+    x: str
+    y: str
+    vec: int
+
+
+#: What is known of a product, by the format of its matrix.
+NUMBERS: Final[dict[str, Callable[[Product], Any]]] = {"bitmap": Facts.of, "csr": Ragged.of}
+#: The variant of arrays that are packed by rows, of whatever width.
+PACKED = Variant("row", "row", 1)
+
+
+@dataclass(frozen=True)
+class SpmmProblem(Problem):
+    """``y = activation(scale * (W @ x) + bias) + residual``; ``shape`` is M, K and n."""
+
+    op: ClassVar[str] = "spmm"
+    what: Product
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """M, K and n."""
+        return (*self.what.w.shape, self.what.n)
+
+    @property
+    def format(self) -> str:
+        """The format of W."""
+        return self.what.w.format
+
+    @property
+    def dtype(self) -> str:
+        """The element type of W, x and y."""
+        return self.what.w.dtype
+
+    @property
+    def facts(self) -> Any:
+        """The numbers that schedules and costs depend on; FormatError for a matrix that no schedule reads."""
+        if self.format not in NUMBERS:
+            raise FormatError(
+                f"no schedule reads a {self.format} matrix",
+                hint=f'encode it again: sg.sparse(W.to_dense(), format="bitmap"); there are schedules for '
+                f"{', '.join(NUMBERS)}",
+            )
+        return NUMBERS[self.format](self.what)
+
+    def describe(self, variant: Hashable = None) -> Module:
+        """The op level."""
+        p, e = self.facts, self.what.epilogue
+        x, y, vec = variant if isinstance(variant, Variant) else PACKED
+        op = Spmm(
+            symbol=symbol(self.name), m=p.m, k=p.k, n=p.n, dtype=DTYPES[p.dtype], x_order=x, y_order=y, vec=vec,
+            bias=e.bias, scale=e.scale, residual=e.residual, activation=e.activation or "none", format=self.format,
+            **p.stored,
+        )  # fmt: skip
+        return Module(self.name, (op,))
+
+    def __str__(self) -> str:
+        return str(self.what)
+
+    def passes(self, schedule: Schedule, device: DeviceProfile, steps: int) -> list[Pass]:
+        """Those of the family."""
+        return cast("ProductFamily", schedule.rules).passes(self, schedule, device)
+
+    def identity(self) -> dict[str, Any]:
+        """Its numbers and its epilogue."""
+        p = self.facts
+        numbers = {f.name: getattr(p, f.name) for f in fields(p)}
+        return {"what": "product", "format": self.format, **numbers, "epilogue": asdict(self.what.epilogue)}
+
+    def options(self, wanted: Schedule | None, device: DeviceProfile, request: Request) -> Options:
+        """The schedules of all families that read W's format (or of the family of ``wanted``).
+
+        The dense product of a library is chosen where it is named, and by itself where W was made with
+        ``format="auto"`` and the model has it as the faster one.
+        """
+        _ = self.facts  # FormatError where there are none
+        own: list[ProductFamily] = [cast("ProductFamily", f) for f in families(self.op).values()]
+        if wanted is not None:
+            own = [f for f in own if f.name == wanted.family]
+        found = [f for f in own if not f.formats or self.format in f.formats]
+        if wanted is not None and not found:
+            reads = ", ".join(name for f in own for name in f.formats)
+            raise ScheduleError(
+                f"{wanted} is a schedule for {reads}, W is in {self.format}",
+                hint=f"leave the schedule to the cost model, or encode W again: sg.sparse(w, format={reads!r})",
+            )
+        if wanted is None and not request.every and not any(f.formats for f in found):
+            reads = ", ".join(sorted({name for f in own for name in f.formats}))
+            raise FormatError(
+                f"no schedule reads a {self.format} matrix",
+                hint=f'encode it again: sg.sparse(W.to_dense(), format="bitmap"); there are schedules for {reads}',
+            )
+        if wanted is None and not (self.what.w.auto or request.every):
+            found = [f for f in found if not f.library]
+        return Merged(tuple(f.options(self, wanted, device) for f in found))
+
+    def price(self, schedule: Schedule, device: DeviceProfile, request: Request) -> Cost:
+        """The cost of a product."""
+        return cast("ProductFamily", schedule.rules).price(self, schedule, device)
+
+    def none(self, device: DeviceProfile, options: Options, wanted: Schedule | None) -> ScheduleError:
+        """The error where no schedule can run the product."""
+        why = options.rejected[0]
+        return ScheduleError(f"no {wanted or self.format} schedule can run the product: {why.reason}", hint=why.remedy)
+
+
+def readers(format: str) -> list[ProductFamily]:
+    """The families that read a format of W, a library's among them."""
+    every = [cast("ProductFamily", f) for f in families("spmm").values()]
+    return [f for f in every if not f.formats or format in f.formats]
+
+
+def nanoseconds(cost: Cost) -> float:
+    """By which costs are compared: what differs by less is alike, and stays in the order of its family."""
+    return round(cost.time, 9)
+
+
+@dataclass(frozen=True)
+class Merged(Options):
+    """The schedules of several families."""
+
+    families: tuple[Options, ...]
+
+    def find_best(self) -> Cost | None:
+        """The cheapest; of equally cheap ones that of the first family."""
+        found = [options.best for options in self.families]
+        return min((cost for cost in found if cost is not None), key=nanoseconds, default=None)
+
+    def find_costs(self) -> list[Cost]:
+        """Of all families, cheapest first."""
+        return sorted((c for options in self.families for c in options.costs), key=nanoseconds)
+
+    def find_rejected(self) -> list[Rejected]:
+        """Of all families."""
+        return [r for options in self.families for r in options.rejected]

@@ -1,0 +1,126 @@
+"""Time steps of a general update on a grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from sparsegen.cost.cost import Cost
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.dsl.update import Update
+from sparsegen.families.pointwise import candidates
+from sparsegen.ir import op_update as o
+from sparsegen.ir.boundary import Sides, describe
+from sparsegen.ir.kernels.pointwise import Pointwise
+from sparsegen.ir.module import Module
+from sparsegen.ir.op import Sides as SideSpecs
+from sparsegen.ir.passes.manager import Pass
+from sparsegen.ir.symbols import symbol
+from sparsegen.ir.types import DTYPES
+from sparsegen.options import Options, Request
+from sparsegen.problem import Problem, digest
+from sparsegen.schedule import Schedule, UpdateSchedule
+from sparsegen.shapes import ITEMSIZE
+from sparsegen.updates.cost import cost
+
+
+@dataclass(frozen=True)
+class UpdateProblem(Problem):
+    """An update on fields of ``shape`` cells.
+
+    A variant has the elements from row to row of each array that a step reads (each field's levels, newest first, then
+    the coefficients), then of each field's new level.
+    """
+
+    op: ClassVar[str] = "update"
+    what: Update
+    shape: tuple[int, ...]
+
+    @property
+    def dtype(self) -> str:
+        """The element type of all arrays."""
+        return self.what.dtype
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """The shape."""
+        return self.shape
+
+    def describe(self, variant: Hashable = None) -> Module:
+        """The op level of one time step."""
+        update, shape = self.what, self.shape
+        arrays = len(o.parameters(update.fields, update.coefs)) + len(update.fields)
+        op = o.Update(
+            symbol(update.name), shape, DTYPES[update.dtype], update.fields, update.coefs, update.code, update.results,
+            update.radius, tuple(map(_specs, update.sides)), _specs(update.coef_sides),
+            variant or (shape[-1],) * arrays, loc=update.loc,  # type: ignore[arg-type]
+        )  # fmt: skip
+        return Module(update.name, (op,))
+
+    def passes(self, schedule: UpdateSchedule, device: DeviceProfile, steps: int) -> list[Pass]:
+        """A thread works a column of a few cells out."""
+        return [Pointwise(1, schedule.block[1], schedule.block[0], schedule.column)]
+
+    def identity(self) -> dict[str, Any]:
+        """Its formula and boundaries."""
+        update = self.what
+        return {
+            "what": "update", "of": f"of {', '.join(name for name, _ in update.fields)} {update.dtype}",
+            "dtype": update.dtype, "formula": digest(repr((update.parameters, update.code, update.results)).encode()),
+            "sides": [describe(sides) for sides in update.sides], "shape": self.shape,
+        }  # fmt: skip
+
+    def options(self, wanted: Schedule | None, device: DeviceProfile, request: Request) -> UpdateOptions:
+        """Every schedule that is tried."""
+        return _options(self, device)
+
+    def price(self, schedule: UpdateSchedule, device: DeviceProfile, request: Request) -> Cost:
+        """The cost of a time step."""
+        return cost(self.what, self.shape, schedule, device)
+
+
+@dataclass(frozen=True)
+class UpdateOptions(Options):
+    """The schedules of an update, cheapest first; of equally cheap ones that whose other units have least to do."""
+
+    problem: UpdateProblem
+    device: DeviceProfile
+
+    def find_costs(self) -> list[Cost]:
+        """Those that are tried and fit; a block with a cell a thread always does."""
+        update, shape = self.problem.what, self.problem.shape
+        costs = (cost(update, shape, s, self.device) for s in candidates())
+        found = [c for c in costs if _fits(c, update, shape, self.device)]
+        return sorted(found, key=lambda c: (c.time, sum(c.terms.values())))
+
+
+#: Blocks an SM that a schedule with several cells a thread must leave: fewer threads hide less latency.
+_BLOCKS_AN_SM = 8
+#: 32-bit registers that the numbers read for several cells may take.
+_REGISTERS = 64
+#: Nodes of the formula that a thread with several cells may work out: code that is longer takes nvcc long.
+_NODES = 2000
+
+
+def _fits(c: Cost, update: Update, shape: tuple[int, ...], device: DeviceProfile) -> bool:
+    """Whether a schedule with several cells a thread leaves enough threads, registers and nodes."""
+    s = c.schedule
+    if s.column == 1:
+        return True
+    if update.ndim == 1 or shape[-2] < s.block[1] * s.column or len(update.code) * s.column > _NODES:
+        return False
+    if c.values["loads"] * s.column * ITEMSIZE[update.dtype] // 4 > _REGISTERS:
+        return False
+    return bool(math.prod(shape) >= s.threads * s.column * _BLOCKS_AN_SM * device.sms)
+
+
+@lru_cache(maxsize=64)
+def _options(problem: UpdateProblem, device: DeviceProfile) -> UpdateOptions:
+    return UpdateOptions(problem, device)
+
+
+def _specs(sides: Sides) -> SideSpecs:
+    return tuple(((low.kind, low.value), (high.kind, high.value)) for low, high in sides)

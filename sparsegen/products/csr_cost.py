@@ -1,0 +1,160 @@
+"""The predicted time of a product with ragged rows: gathered rows on their way, and what has to be done meanwhile.
+
+    time = launch + max(hbm, l2, issue, wait, longest) + exposed
+
+with the memory cold.  A team waits for each turn's rows, which come from L2, so that a product takes as long as all
+warps' turns over those that are resident, or as the turns of the longest segment one after the other.  ``exposed``:
+what is nearly as long as the longest gets in its way, by the NORM-th root of the sum of the NORM-th powers.
+
+Instructions are counted in the lowered program; the other constants are fitted to kernels on one H200 (two graphs, 1 to
+512 columns, f16 and f32): tests/cost/data/csr.csv.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple
+
+from sparsegen.cost.arithmetic import Arithmetic
+from sparsegen.cost.cost import Cost, Law
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.ir.types import DTYPES, widths
+from sparsegen.products.ragged import Ragged, Walk, walk
+from sparsegen.schedule import Schedule
+
+REASONS: Final[dict[str, str]] = {
+    "hbm": "W's arrays, x, y and the epilogue's arrays, once each",
+    "l2": "the rows of x that entries name, but for those that L1 keeps, and W anew for each tile of columns",
+    "issue": "instructions of all warps' turns and segments, over the sub-cores",
+    "wait": "each turn of a warp waits for its rows, pieces of rows for each other; over the warps that are resident",
+    "longest": "the turns of the longest segment, one after the other, and the sum of its row's pieces",
+    "exposed": "what is nearly as long as the longest gets in its way",
+    "launch": "starting the kernel",
+}
+SYMBOLS: Final[dict[str, str]] = {
+    "M": "rows of W",
+    "K": "columns of W",
+    "N": "columns of x",
+    "Z": "entries of W",
+    "B": "bytes of W's arrays",
+    "E": "bytes of bias, scale and residual",
+    "T": "tiles of columns of x",
+    "columns": "columns of x of a lane",
+    "unroll": "entries of a turn",
+    "teams": "teams of a warp",
+    "segments": "segments, over the teams of a warp, of all tiles",
+    "turns": "turns of all warps",
+    "last": "turns of the longest segment",
+    "cuts": "segments of rows that are cut, over the teams of a warp, of all tiles",
+    "pieces": "segments of the longest row",
+    "fresh": "the share of gathered rows that L1 does not have",
+    "line": "bytes of a row of x of a tile",
+    "warps": "warps that an SM runs at a time",
+}
+ADDED: Final = frozenset(("exposed", "launch"))
+#: Instructions of a turn, of an entry, of each of a lane's loads, and of a segment and each of its sums.
+TURN, ENTRY, LOAD, SEGMENT, SUM = 20.0, 7.0, 2.0, 90.0, 4.0
+#: What is converted and multiplied for each sum: 16-bit elements are widened first.
+MULTIPLY = {2: 2.0, 4: 1.0}
+# ---- fitted
+#: The share of L2's bandwidth that rows at any place reach.
+GATHER: Final = 0.44
+#: L2 latencies of a turn, and what each load of a lane and each team of a warp adds.
+WAIT, WAIT_LOAD, WAIT_TEAM = 1.99, 0.111, 0.204
+#: L2 latencies of a segment besides its turns, of one that is a piece of a row, and of each piece that is summed up.
+BEGIN, JOIN, PIECE = 9.3, 11.7, 0.5
+#: The power with which busy units get in each other's way.
+NORM: Final = 2.7
+#: Bytes of an SM's L1 for gathered rows (of 256 KiB, which W's entries pass through as well).
+L1: Final = 180_000
+#: Registers of a thread besides sums and rows, and of an entry of the next turn.
+BASE, OF_ENTRY = 24, 2
+
+
+class Shape(NamedTuple):
+    """What a schedule makes of a product; ``vec``: elements that a load takes where x is by rows."""
+
+    tiles: int
+    vec: int
+    walk: Walk
+    blocks: float
+    registers: int
+    resident: int
+
+
+def shape_of(p: Ragged, s: Schedule, device: DeviceProfile) -> Shape:
+    """The numbers of a complete schedule, legal or not."""
+    across, parts = s.team
+    tiles = -(-p.n // (across * s.columns))
+    vec = max(v for v in widths(DTYPES[p.dtype]) if p.n % v == 0 and s.columns % v == 0)
+    teams = 32 // (across * parts)
+    found = walk(p, s.cut, s.unroll * parts, s.unroll, teams)
+    blocks = found.segments / teams / s.warps * tiles
+    need = registers(p.item, s)
+    resident = min(
+        device.regs_sm // (-(-need // 8) * 8 * s.threads),
+        device.max_threads_sm // s.threads,
+        device.max_blocks_sm,
+        int(-(-blocks // device.sms)),
+    )
+    return Shape(tiles, vec, found, blocks, need, max(1, resident))
+
+
+def registers(item: int, s: Schedule) -> int:
+    """Registers of a thread, within 8 of those of nvcc 13.0 on sm_90a: sums, rows on their way, entries to come."""
+    return int(BASE + s.columns + s.unroll * s.columns * item // 4 + OF_ENTRY * s.unroll)
+
+
+def price(p: Ragged, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
+    """The cost of a complete schedule that is legal there; ``g``: its numbers."""
+    return LAW.evaluate(s, _values(p, s, device, g), device, (p.m, p.k, p.n), p)
+
+
+def _values(p: Ragged, s: Schedule, device: DeviceProfile, g: Shape) -> dict[str, float]:
+    """The symbols of the formula and their numbers."""
+    across, parts = s.team
+    teams = 32 // (across * parts)
+    line = max(32, min(across * s.columns, p.n) * p.item)  # L2 gives sectors of 32 bytes
+    return {
+        "M": p.m, "K": p.k, "N": p.n, "Z": p.entries, "B": p.nbytes, "E": p.operands, "T": g.tiles,
+        "columns": s.columns, "unroll": s.unroll, "teams": teams, "segments": g.walk.segments / teams * g.tiles,
+        "turns": g.walk.turns * g.tiles, "last": g.walk.longest, "cuts": g.walk.cuts / teams * g.tiles,
+        "pieces": g.walk.pieces, "joined": 1 * (g.walk.pieces > 1), "line": line,
+        "fresh": 1 - float(p.named(L1 / line)),
+        "warps": g.resident * s.warps, "b": g.resident, "item": p.item, "loads": s.unroll * s.columns // g.vec,
+        "multiply": MULTIPLY[p.item], "launch": device.launch_s, "SMs": device.sms, "sub": device.sub_cores,
+        "f": device.clock, "bw_G": device.hbm_read_gbs * 1e9, "lat_l2": device.lat_l2,
+        "bw_L2": device.l2_bytes_per_clk_sm * device.clock * device.sms,
+    }  # fmt: skip
+
+
+def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
+    """``time`` and its terms: of the values ``v``, be they floats or sympy's symbols, in their arithmetic."""
+    of_turn = TURN + v.unroll * (ENTRY + v.columns * v.multiply) + v.loads * LOAD
+    instructions = v.turns * of_turn + v.segments * (SEGMENT + SUM * v.columns)
+    turn = (WAIT + WAIT_LOAD * v.loads + WAIT_TEAM * v.teams) * v.lat_l2
+    busy = {
+        "hbm": _nbytes(v) / v.bw_G,
+        "l2": v.Z * v.T * (v.line * v.fresh + 4 + v.item) / (GATHER * v.bw_L2),
+        "issue": instructions / (v.sub * v.SMs * v.f),
+        "wait": (v.turns * turn + (v.segments * BEGIN + v.cuts * JOIN) * v.lat_l2) / (v.SMs * v.warps * v.f),
+        "longest": (v.last * turn + v.joined * (JOIN + PIECE * v.pieces) * v.lat_l2) / v.f,
+    }
+    most = a.max(*busy.values())
+    exposed = sum((t / most) ** NORM for t in busy.values()) ** (1 / NORM) * most - most
+    return v.launch + most + exposed, {**busy, "exposed": exposed, "launch": v.launch}
+
+
+def _nbytes(v: Any) -> Any:
+    """Bytes through the memory: W, x, y, and the epilogue's arrays."""
+    return v.B + v.item * (v.K + v.M) * v.N + v.E
+
+
+def _rate(cost: Cost) -> float:
+    """TB/s of W, x and y."""
+    return float(_nbytes(SimpleNamespace(**cost.values))) / cost.time / 1e12
+
+
+LAW: Final = Law(law, SYMBOLS, REASONS, ADDED, _rate, "TB/s")
+
+__all__ = ["LAW", "REASONS", "SYMBOLS", "Shape", "price", "registers", "shape_of"]

@@ -1,0 +1,153 @@
+"""A product with a matrix that lists the entries of its rows, in numbers: how long rows are, how often x's are named.
+
+What a schedule makes of them is worked out from how many rows there are of each length, not row by row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsegen.formats.matrix import SparseMatrix
+from sparsegen.ir.errors import FormatError
+from sparsegen.ir.kernels.csr import ALIGN
+from sparsegen.ir.tile_ragged import RANK
+from sparsegen.ir.types import s32
+from sparsegen.products.product import Product
+from sparsegen.rows import MAX_CELLS
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """The numbers of a product with ragged rows.
+
+    ``lengths``: (entries, rows that have so many), ascending; ``popular[i]``: the share of entries that name one of
+    the 2 ** i columns that are named most; ``nbytes``: of W's arrays; ``operands``: of bias, scale and residual.
+    """
+
+    m: int
+    k: int
+    n: int
+    dtype: str
+    entries: int
+    nbytes: int
+    operands: int
+    lengths: tuple[tuple[int, int], ...]
+    popular: tuple[float, ...]
+
+    @staticmethod
+    def of(product: Product) -> Ragged:
+        """The numbers of a product; FormatError for a matrix that no kernel reads."""
+        w, epilogue = product.w, product.epilogue
+        (m, k), n = w.shape, product.n
+        entries = int(w.arrays["idx"].shape[0])
+        if not m or not k:
+            raise FormatError(f"W has shape {m}x{k}: there is nothing to multiply", hint="leave the product out")
+        if 4 * (m + entries) > MAX_CELLS:  # words of the records, were every entry a segment
+            raise FormatError(
+                f"W has {m} rows and {entries} entries; indices are 32 bits wide: {MAX_CELLS // 4} in all at most",
+                hint="cut the matrix into pieces of fewer rows",
+            )
+        item = w.kind.nbytes
+        operands = item * (m * (epilogue.bias + epilogue.scale) + m * n * epilogue.residual)
+        return Ragged(m, k, n, w.dtype, entries, w.nbytes, operands, *_measured(w))
+
+    @property
+    def stored(self) -> dict[str, int]:
+        """What the op level says of W."""
+        return {"chunks": 0, "entries": self.entries}
+
+    @property
+    def item(self) -> int:
+        """Bytes of an element."""
+        return 4 if self.dtype == "f32" else 2
+
+    @cached_property
+    def table(self) -> Table:
+        """The rows, as arrays."""
+        length, rows = (np.array(column, dtype=float) for column in zip(*self.lengths, strict=True))
+        _, octave = np.frexp(length)
+        first: Any = np.searchsorted(octave, octave, "left")
+        last: Any = np.searchsorted(octave, octave, "right")
+        return Table(length, rows, np.concatenate([[0.0], np.cumsum(rows)]), first, last)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.m, self.k, self.n, self.dtype, self.nbytes, self.operands, self.lengths, self.popular))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def named(self, columns: Any) -> Any:
+        """The share of entries that name one of so many most popular columns, a number or an array of them."""
+        return np.interp(np.log2(np.maximum(columns, 1)), np.arange(len(self.popular)), self.popular)
+
+
+class Table(NamedTuple):
+    """Rows by their lengths, ascending: ``upto[i]`` rows are of the first i lengths; the octave of a length has those
+    from number ``begin`` to before ``end``."""
+
+    length: npt.NDArray[np.float64]
+    rows: npt.NDArray[np.float64]
+    upto: npt.NDArray[np.float64]
+    begin: npt.NDArray[np.int64]
+    end: npt.NDArray[np.int64]
+
+
+class Walk(NamedTuple):
+    """What teams have to do for a tile of columns: segments, those of rows that are cut, the turns of all warps (of a
+    warp as many as its busiest team has), those of the longest segment, and the segments of the longest row."""
+
+    segments: float
+    cuts: float
+    turns: float
+    longest: float
+    pieces: float
+
+
+_known: WeakKeyDictionary[SparseMatrix, tuple[Any, Any]] = WeakKeyDictionary()
+
+
+def _measured(w: SparseMatrix) -> tuple[Any, Any]:
+    """Measured once a matrix: it reads all columns."""
+    if (found := _known.get(w)) is None:
+        ptr, idx = (w.library.to_host(w.arrays[name], s32) for name in ("ptr", "idx"))
+        found = _known[w] = measured(ptr, idx, w.shape[1])
+    return found
+
+
+def measured(ptr: npt.NDArray[Any], idx: npt.NDArray[Any], k: int) -> tuple[Any, Any]:
+    """``lengths`` and ``popular`` of a matrix of ``k`` columns, whose arrays are on the host."""
+    lengths, rows = np.unique(np.diff(np.asarray(ptr, dtype=np.int64)), return_counts=True)
+    uses = np.sort(np.bincount(idx, minlength=k))[::-1]
+    shares = np.cumsum(uses) / max(1, len(idx))
+    places = [min(1 << i, k) - 1 for i in range(int(k - 1).bit_length() + 1)]
+    return tuple(zip(lengths.tolist(), rows.tolist(), strict=True)), tuple(shares[places].tolist())
+
+
+def walk(p: Ragged, cut: int, step: int, unroll: int, teams: int) -> Walk:
+    """The work of teams that take ``step`` entries a turn, ``teams`` of them a warp, of rows cut at ``cut`` entries.
+
+    The host sorts segments by octaves of their lengths: a warp's teams have any of one octave.
+    """
+    t = p.table
+    longest = max(cut, -(-int(t.length[-1]) // (RANK - 1)))
+    pieces = np.ceil(np.maximum(t.length, 1) / longest)
+    early = (min(unroll, ALIGN) - 1) / 2  # a segment's first turn begins at a multiple of so many entries
+    turns = np.where(t.length > 0, np.ceil((t.length / pieces + early) / step), 0)
+    short = int(np.searchsorted(t.length, longest, side="right"))
+    cuts = float((t.rows * pieces)[short:].sum())
+    total = float((t.rows * pieces * turns)[short:].sum()) / teams
+    # Of the rows of an octave that are not cut, the shares as short, and shorter: of ``teams`` the longest one counts.
+    rows = np.maximum(t.upto[np.minimum(t.end, short)] - t.upto[t.begin], 1)[:short]
+    here, below = (((t.upto[at : at + short] - t.upto[t.begin[:short]]) / rows) ** teams for at in (1, 0))
+    total += float(((here - below) * rows * turns[:short]).sum()) / teams
+    return Walk(cuts + float(t.upto[short]), cuts, total, float(turns.max()), float(pieces[-1]))
+
+
+__all__ = ["Ragged", "Walk", "measured", "walk"]

@@ -1,0 +1,1 @@
+"""Running plans: on a GPU, and on the emulator."""

@@ -1,0 +1,243 @@
+"""Running plans on the emulator: same programs, same numbers; says first when a run will take long, shows progress."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from sparsegen.backends.emulator import ALL, Finding, Report
+from sparsegen.backends.emulator import run as emulate
+from sparsegen.ir import warp
+from sparsegen.ir.module import Module
+from sparsegen.ir.types import Buffer
+from sparsegen.plan import OUT, SCRATCH, Plan, buffers, constant, launches
+from sparsegen.program import Program
+from sparsegen.run.host import Arrays, HostArray, flat, results
+
+#: A run that is expected to last longer (seconds) says so first.
+LONG = 60.0
+#: Seconds between two lines of progress.
+PROGRESS_EVERY = 5.0
+#: What a warp-level op costs a lane, in seconds: measured on one core of a 2024 server (0.2 to 0.5 ns by op).
+SECONDS_A_LANE_OP = 4e-9
+#: Checks of an ordinary call: those that keep a faulty program inside its arrays.  ``k.check`` has all of them.
+CALL_CHECKS = ("bounds",)
+#: What exact counts need.
+COUNTING = ("bounds", "conflicts")
+#: What lies between the rows of an output before a pass, and after it.
+_UNTOUCHED = -77.0
+
+Progress = Callable[[int, int], None]
+Reports = list[tuple[str, Report]]
+
+
+class SlowRunWarning(RuntimeWarning):
+    """The emulator will be busy for more than a minute."""
+
+
+def run_plan(plan: Plan, given: Arrays, new: Arrays, work: str, cells: int) -> None:
+    """All passes of a plan (made for packed arrays) from ``given`` to ``new``; KernelFault for an access out of bounds.
+
+    Arrays that are not packed are copied.  A workspace begins as NaN, so that nobody can take what lies between padded
+    rows for data.  ``work`` (of ``cells`` cells) says in a warning what takes long.
+    """
+    meter = slow_run(plan, work, cells)
+    with results(new) as made:
+        where = {name: flat(a) for name, a in given.items()} | made
+        where |= {name: poisoned(space.size, space.dtype) for name, space in plan.workspaces.items()}
+        for index, step in enumerate(plan.run()):
+            if meter is not None:
+                meter.begin(index)
+            run_module(step.program.warp, {role: where[name] for role, name in step.arrays}, CALL_CHECKS, meter)
+
+
+def rows(program: Program) -> dict[str, int]:
+    """Elements from row to row of each array of a pass over a grid, by role; nothing for other programs."""
+    (op,) = program.op.funcs
+    pitch: tuple[int, ...] = getattr(op, "pitch", ())
+    ends = [role for role in dict(buffers(program.warp)) if not role.startswith(SCRATCH)]
+    return dict(zip(sorted(ends, key=lambda role: role.partition(".")[0]), pitch, strict=True)) if pitch else {}
+
+
+def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str, HostArray], Reports]:
+    """One pass on ``given`` (by role): each result, packed, and the report of each launch by its kernel.
+
+    The pass runs on rows as far apart as it was lowered for.  With ``checks`` every checker is on, and a write between
+    the rows of a result, or an integer of the workspace that is not left as zero, is an error as well.
+    """
+    apart, fields, made = rows(program), dict[str, HostArray](), dict[str, HostArray]()
+    first = next(iter(given.values()))
+    cols = first.shape[-1]
+    for role, param in buffers(program.warp):
+        pitch = apart.get(role)
+        if pitch is None:
+            fields[role] = flat(given[role]) if role in given else poisoned(param.size, param.dtype.numpy())
+        else:
+            fields[role] = poisoned(first.size // cols * pitch, first.dtype)
+            if role in given:
+                fields[role].reshape(-1, pitch)[:, :cols] = given[role].reshape(-1, cols)
+            else:
+                fields[role].reshape(-1, pitch)[:, cols:] = _UNTOUCHED
+        if role.startswith(OUT):
+            made[role] = fields[role]
+    reports = run_module(program.warp, fields, ALL if checks else COUNTING)
+
+    def found(kind: str, role: str, message: str, remedy: str) -> None:
+        reports[-1][1].errors.append(Finding(kind, message, remedy, buffer=role, loc=program.warp.funcs[0].loc))
+
+    for role, pitch in apart.items():
+        if role in made:
+            both = made[role].reshape(-1, pitch)
+            if checks and not (both[:, cols:] == _UNTOUCHED).all():
+                found("bounds", role, "elements between the rows of the output are written",
+                      "report it: a store is not clipped")  # fmt: skip
+            made[role] = np.ascontiguousarray(both[:, :cols]).reshape(first.shape)
+    for role, a in fields.items():
+        if checks and role.startswith(SCRATCH) and a.dtype.kind in "iu" and a.any():
+            found("workspace", role, "the counter of arrivals is not zero at the end",
+                  "report it: the next call would go wrong")  # fmt: skip
+    return made, reports
+
+
+def check(plan: Plan, given: Arrays, wanted: Callable[[int], Arrays]) -> Report:
+    """A pass of every program of a plan on ``given`` with all checkers: the sum of the reports.
+
+    An element of a result that is not a number where the reference has one was not written: an error as well.
+    ``wanted`` works out the reference's results after so many time steps.
+    """
+    total = Report()
+    for program, _ in plan.programs:
+        made, reports = run_pass(program, given, checks=True)
+        finite = all(np.isfinite(a).all() for a in given.values() if a.dtype.kind not in "iu")
+        for role, got in made.items():
+            if not finite or not np.isnan(got).any():
+                continue
+            want = wanted(program.steps)
+            expected = want[role if role in want else f"{role}.0"]
+            missing = np.isnan(got.reshape(expected.shape)) & ~np.isnan(expected)
+            if missing.any():
+                where = [int(i) for i in np.argwhere(missing)[0]]
+                name = "the result" if role == OUT else role
+                what = f"{int(missing.sum())} elements of {name} are not written or not a number, the first at {where}"
+                remedy = "report it: the tiles of this schedule do not cover the result, or read between its rows"
+                loc = program.warp.funcs[0].loc
+                reports[-1][1].errors.append(Finding("unwritten", what, remedy, buffer=role, loc=loc))
+        for _, report in reports:
+            total = total + report
+    return total
+
+
+def poisoned(size: int, dtype: Any) -> HostArray:
+    """An array that nobody can take for data: NaN; zeros of integers, which count."""
+    return np.zeros(size, dtype) if np.dtype(dtype).kind in "iu" else np.full(size, np.nan, dtype)
+
+
+def run_module(
+    module: Module, fields: Mapping[str, HostArray], checks: Iterable[str], progress: Progress | None = None
+) -> Reports:
+    """All launches of a pass between the (flat) arrays of its roles: the report of each, by its kernel's name.
+
+    Workspaces that are not given are made.  KernelFault for what the checks find, unless they are those of ``k.check``
+    (``race`` is one).
+    """
+    space: dict[str, HostArray] = {}
+    reports: Reports = []
+    for bound in launches(module):
+        args: dict[str, Any] = {}
+        for param, role in bound.roles:
+            args[param.name] = _argument(module, param, role, fields, space)
+        aligned = {p.name: 16 for p, role in bound.roles if role in fields}  # a user's field is no better aligned
+        report = emulate(bound.func, args, checks=checks, progress=progress, align=aligned)
+        reports.append((bound.func.symbol, report))
+        if "race" not in checks:
+            report.raise_if_errors()
+    return reports
+
+
+def _argument(
+    module: Module, param: Any, role: str, fields: Mapping[str, HostArray], space: dict[str, HostArray]
+) -> Any:
+    if role in fields:
+        return fields[role]
+    if role.startswith(SCRATCH) and isinstance(param, Buffer):
+        if role not in space:
+            space[role] = poisoned(param.size, param.dtype.numpy())
+        return space[role]
+    data = constant(module, role, param)
+    return data if isinstance(param, Buffer) else data[0].item()
+
+
+# ------------------------------------------------------------------------------------------------ how long
+def lane_ops(func: warp.Func) -> float:
+    """Roughly how many warp-level ops all lanes of a launch run: loops with constant bounds are multiplied out."""
+
+    def cost(ops: tuple[Any, ...]) -> float:
+        total = 0.0
+        for op in ops:
+            if isinstance(op, warp.For):
+                trips = max(1, -(-(op.stop.hi - op.start.lo) // max(1, op.step.lo)))
+                total += trips * cost(op.body)
+            elif isinstance(op, warp.If):
+                total += cost(op.then) + cost(op.orelse) / 2
+            elif isinstance(op, warp.Loop):
+                total += cost(op.body)
+            else:
+                total += 1.0
+        return total
+
+    blocks = func.grid[0] * func.grid[1] * func.grid[2]
+    return cost(func.body) * blocks * func.threads
+
+
+def slow_run(plan: Plan, work: str, cells: int) -> Meter | None:
+    """For a run that will take long: a warning that says so, and what will show its progress."""
+    expected = estimate(plan, cells)
+    if expected <= LONG:
+        return None
+    took = f"{expected / 60:.0f} minutes" if expected < 5400 else f"{expected / 3600:.1f} hours"
+    warnings.warn(
+        f"the emulator will take about {took} for {work}, backend='reference' for the numbers alone, or a GPU",
+        SlowRunWarning,
+        stacklevel=6,
+    )
+    return Meter(plan)
+
+
+def estimate(plan: Plan, cells: int) -> float:
+    """Seconds that a plan is expected to take on the emulator, within a factor of about three."""
+    if cells * plan.passes < 1 << 20:  # far below a minute, whatever the schedule
+        return 0.0
+    seconds = 0.0
+    for program, passes in plan.programs:
+        seconds += passes * sum(lane_ops(b.func) for b in launches(program.warp)) * SECONDS_A_LANE_OP
+    return seconds
+
+
+class Meter:
+    """Lines of progress on stderr, every few seconds."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._launches = [len(step.program.warp.launches) for step in plan.run()]
+        self._start = self._last = time.monotonic()
+        self._before = self._launch = 0
+        self._total = sum(self._launches)
+
+    def begin(self, index: int) -> None:
+        """Pass ``index`` begins."""
+        self._before, self._launch = sum(self._launches[:index]), 0
+
+    def __call__(self, done: int, blocks: int) -> None:
+        """``done`` of the blocks of the present launch have run."""
+        now = time.monotonic()
+        share = (self._before + self._launch + done / blocks) / self._total
+        if done == blocks:
+            self._launch += 1
+        if now - self._last >= PROGRESS_EVERY and share < 1:
+            self._last = now
+            left = (now - self._start) / share * (1 - share)
+            print(f"sparsegen: emulator {share:.0%} done, about {left:.0f} s left", file=sys.stderr, flush=True)

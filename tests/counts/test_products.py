@@ -1,0 +1,111 @@
+"""Counts of products: those of whole runs, and of large matrices an estimate where the places of the zeros decide."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import Any
+
+import pytest
+
+import sparsegen as sg
+from sparsegen.arrays import describe
+from sparsegen.calls.product import variant
+from sparsegen.cost.devices import DeviceProfile, load_profile
+from sparsegen.counts import launch, of_program
+from sparsegen.families.bitmap import FAMILY
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.pipelines import lower
+from sparsegen.problems.product import SpmmProblem
+from sparsegen.products.geometry import COLUMNS, legal
+from sparsegen.products.product import Problem, Product
+from sparsegen.products.weights import host_arrays
+from sparsegen.program import Program
+from sparsegen.schedule import SpmmSchedule
+from tests.counts.kit import whole, wrong
+from tests.products_kit import matrix, operands
+
+BITMAP = SpmmSchedule("bitmap")
+#: Few SMs, so that runs of strips are long in small matrices; one copies in bulk, the other by cp.async.
+DEVICES = {name: dataclasses.replace(load_profile(name), sms=5) for name in ("h200", "a100")}
+#: What the weights have a say in, and where copies go by cp.async.
+OF_WEIGHTS = {"bytes.bulk", "wavefronts.shared", "conflicts.shared"}
+OF_COPIES = {"cp_async", "cp_async.shared", "wavefronts.cp_async", "bytes.global.read", "bytes.shared.write",
+             "sectors.global.read"}  # fmt: skip
+
+
+def program(product: Product, s: SpmmSchedule, device: DeviceProfile, x: str = "row", y: str = "row") -> Program:
+    """The kernel for arrays in these orders."""
+    given = operands(product, x, y)
+    return lower(SpmmProblem(product), s, device, 1, variant(describe(given["x"]), describe(given["out"]), copied=True))
+
+
+def drawn(seed: int) -> tuple[Product, Program]:
+    """A random product with a random kernel."""
+    draw = random.Random(seed)
+    while True:
+        m, k = draw.choice(
+            [(draw.randint(1, 140), draw.randint(1, 300)), (16 * draw.randint(1, 9), 64 * draw.randint(1, 4))]
+        )
+        one = draw.random() < 0.2
+        n = 1 if one else draw.choice([1, draw.randint(1, 70), 8 * draw.randint(1, 8)])
+        dtype, device = draw.choice(["f16", "bf16"]), DEVICES[draw.choice(sorted(DEVICES))]
+        act: Any = draw.choice([None, "relu", "gelu", "silu"])
+        bias, scale, residual = (draw.random() < 0.4 for _ in range(3))
+        w = matrix(m, k, draw.choice([0.0, 0.3, 0.5, 0.6, 0.9, 1.0]), dtype)
+        product = sg.spmm(w, n=n, bias=bias, scale=scale, residual=residual, activation=act)
+        mma, cols = ("none", 1) if one else (f"{dtype}.m16n8k16", draw.choice(COLUMNS))
+        warps = draw.randint(1, 4), draw.randint(1, 4)
+        s = SpmmSchedule("bitmap", mma, cols, warps, draw.randint(1, 5), draw.randint(2, 5), draw.choice([1, 1, 2, 3]))
+        try:
+            legal(Problem.of(product), s, device)
+        except ScheduleError:
+            continue
+        return product, program(product, s, device, *(draw.choice(["row", "column"]) for _ in range(2)))
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_random_cases(part: int) -> None:
+    for seed in range(7 * part, 7 * part + 7):
+        product, made = drawn(seed)
+        assert not wrong(made, host_arrays(product.w, FAMILY.arrays(BITMAP))), (seed, str(product))
+
+
+@pytest.mark.parametrize(
+    ("shape", "sparsity", "n", "device", "line"),
+    [
+        ((2041, 512), 0.3, 8, "h200", "bitmap mma=f16.m16n8k16 cols=8 warps=2x2 rows=2 stages=2 splits=1"),
+        ((2048, 500), 0.6, 1, "a100", "bitmap mma=none cols=1 warps=1x2 rows=1 stages=2 splits=2"),
+        ((2048, 512), 0.5, 12, "a100", "bitmap mma=f16.m16n8k16 cols=16 warps=2x1 rows=1 stages=3 splits=1"),
+    ],
+)
+def test_samples(
+    shape: tuple[int, int], sparsity: float, n: int, device: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A matrix that counts as a large one: within 3 %, and exact where the weights decide nothing."""
+    monkeypatch.setattr(launch, "WHOLE", 1 << 16)
+    monkeypatch.setattr(launch, "SAMPLE", 1 << 18)
+    product = sg.spmm(matrix(*shape, sparsity), n=n)
+    made = program(product, SpmmSchedule.parse(line), dataclasses.replace(DEVICES[device], sms=40))
+    (found,) = of_program(made, 1, given := host_arrays(product.w, FAMILY.arrays(BITMAP)))
+    (want,) = whole(made, given).values()
+    loose = OF_WEIGHTS | (OF_COPIES if device == "a100" else set())
+    assert found.sampled and found.sampled <= loose
+    for name, count in want.items():
+        slack = 0.03 * want["wavefronts.shared" if name == "conflicts.shared" else name]
+        assert abs(found.counts.get(name, 0) - count) <= (slack if name in found.sampled else 0), name
+
+
+def test_a_call() -> None:
+    k = sg.compile(sg.spmm(matrix(512, 512, 0.6), n=16), device="h200", backend="emulator")
+    counts = k.counts()
+    assert counts.steps == 0 and not counts.sampled and "(sampled)" not in str(counts)
+    assert counts["bytes.global.write"] == 2 * 512 * 16
+
+
+def test_a_large_matrix() -> None:
+    product = sg.spmm(matrix(8192, 4096, 0.99), n=8)
+    counts = sg.compile(product, device="h200", backend="emulator").counts()
+    assert "bytes.bulk" in counts.sampled and "(sampled)" in str(counts)
+    assert counts["bytes.global.write"] == 2 * 8192 * 8
+    assert product.w.nbytes < counts["bytes.bulk"] < 1.1 * product.w.nbytes  # whole pairs of chunks

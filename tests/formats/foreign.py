@@ -1,0 +1,46 @@
+"""Formats that are not in the tree, declared with its axes: what N:M, SR-BCRS, block and column formats look like."""
+
+from __future__ import annotations
+
+from sparsegen.formats.axes import Compressed, Dense, Fixed, Mask, Pointers, Stored
+from sparsegen.formats.blocks import Blocked
+from sparsegen.formats.format import Format
+from sparsegen.ir.layout import layout, xor_swizzle
+from sparsegen.ir.types import DType, s32, u8, u16, u32
+
+
+def nm(dtype: DType, n: int, m: int, vector: int = 1) -> Format:
+    """n of every m columns, the same ones for ``vector`` adjacent rows."""
+    kept = Fixed("slab", Stored("rows", u8), n, m)
+    return Format("nm", dtype, Blocked.plain(vector, 1), (Dense("strip"), kept, Dense("element")))
+
+
+def sr_bcrs(dtype: DType, height: int, stride: int) -> Format:
+    """Vectors of ``height`` x 1, ``stride`` of them row by row: what an mma with k = stride takes."""
+    kept = Compressed("slab", Stored("idx", u16), Pointers("ptr", s32, align=stride))
+    size = max(1, dtype.bits // 8)
+    record = layout({"k": stride, "row": height, "byte": size}, lambda k, row, byte: (row * stride + k) * size + byte)
+    axes = (Dense("strip"), kept, Dense("element"))
+    return Format("sr_bcrs", dtype, Blocked.plain(height, 1), axes, record=record)
+
+
+def blocks(dtype: DType, rows: int, cols: int) -> Format:
+    """Blocks that hold anything, by block columns (slab by slab)."""
+    kept = Compressed("strip", Stored("idx", s32), Pointers("ptr", s32))
+    return Format("blocks", dtype, Blocked.plain(rows, cols), (Dense("slab"), kept, Dense("element")))
+
+
+def swizzled(dtype: DType) -> Format:
+    """Blocks whose elements stand in an order that is no order of bits of the position."""
+    kept = Compressed("slab", Stored("idx", s32), Pointers("ptr", s32))
+    order = xor_swizzle(8, 24, 3)
+    block = Blocked(8, 24, order)
+    return Format("swizzled", dtype, block, (Dense("strip"), kept, Dense("element")))
+
+
+def vector_mask(dtype: DType) -> Format:
+    """A bit for each element of 8 x 16 tiles, columns first."""
+    order = layout({"row": 8, "col": 16}, lambda row, col: col * 8 + row)
+    words = layout({"word": 4, "bit": 32}, lambda word, bit: (word, bit))
+    kept = Mask("element", Stored("bits", u32), Pointers("ptr", u32), words)
+    return Format("vector_mask", dtype, Blocked(8, 16, order), (Dense("strip"), Dense("slab"), kept))

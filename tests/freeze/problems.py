@@ -1,0 +1,162 @@
+"""The cases of the freeze: drawn once from the families' spaces, kept as text, and lowered anew by the test.
+
+``python -m tests.freeze.problems`` draws them again and writes ``programs.json.xz``; a change of printed programs is
+frozen with ``--keep``, which lowers the same cases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sparsegen as sg
+from sparsegen.bench import packed
+from sparsegen.families.base import named
+from sparsegen.footprint import Footprint
+from sparsegen.ir.errors import SparsegenError
+from sparsegen.ir.text import print_module
+from sparsegen.problems.product import Variant
+from sparsegen.program import Program
+from tests.products_kit import matrix
+from tests.updates import gray_scott, heat, wave
+
+FILE = Path(__file__).parent / "programs.json.xz"
+#: (family, axes of the field): cases of each.
+STENCILS = {
+    ("direct", 1): 8, ("direct", 2): 16, ("direct", 3): 12, ("tiled", 1): 10, ("tiled", 2): 30,
+    ("stream", 1): 14, ("stream", 2): 24, ("patches", 2): 24, ("column", 3): 30, ("toeplitz", 1): 20,
+    ("lowrank", 2): 20, ("stencil2row", 1): 10, ("stencil2row", 2): 30, ("stencil2row", 3): 14,
+}  # fmt: skip
+UPDATES, PRODUCTS = 16, 40
+UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott}
+BOUNDARIES: dict[str, Any] = {
+    "periodic": sg.periodic, "frozen": sg.frozen, "neumann": sg.neumann, "dirichlet": sg.dirichlet(0.5)
+}  # fmt: skip
+SIZES = {1: (3000, 9000), 2: (150, 700), 3: (40, 100)}
+Case = dict[str, Any]
+
+
+def _weights(case: Case) -> Any:
+    """The weights of a case: a box, a star, or an outer product, from its seed."""
+    rng, edge = np.random.default_rng(case["seed"]), 2 * case["radius"] + 1
+    axes = len(case["shape"])
+    w = rng.uniform(0.1, 1.0, (edge,) * axes)
+    if case["form"] == "star":
+        w[np.count_nonzero(np.indices(w.shape) - case["radius"], axis=0) > 1] = 0.0
+    elif case["form"] == "outer":
+        w = np.multiply.outer(rng.uniform(0.1, 1.0, edge), rng.uniform(0.1, 1.0, edge))
+    return w / w.sum()
+
+
+def programs(case: Case) -> Iterator[Program]:
+    """Every program of a case's kernel, in the order of its plan."""
+    if case["kind"] == "spmm":
+        m, k = case["shape"]
+        w = matrix(m, k, case["sparsity"], case["dtype"])
+        product = sg.spmm(w, n=case["n"], **case["epilogue"])
+        kernel = sg.compile(product, device=case["device"], backend="emulator", schedule=case["schedule"])
+        yield kernel._programs.get(1, Variant(*case["variant"]))
+        return
+    shape, steps = tuple(case["shape"]), case["steps"]
+    problem: Any = (
+        UPDATE_FORMS[case["form"]](dtype=case["dtype"], boundary=BOUNDARIES[case["boundary"]])
+        if case["kind"] == "update"
+        else sg.Stencil.from_weights(_weights(case), BOUNDARIES[case["boundary"]], dtype=case["dtype"])
+    )
+    made: Any = sg.compile(problem, shape, steps, device=case["device"], backend="emulator", schedule=case["schedule"])
+    for program, _ in made._plan(steps).programs:
+        yield program
+
+
+def text(case: Case) -> str:
+    """The printed functions of all programs of a case."""
+    return "\n".join(print_module(program.warp, tables=False) for program in programs(case))
+
+
+def _stencils(draw: random.Random, family: str, axes: int, wanted: int) -> Iterator[Case]:
+    found = 0
+    while found < wanted:
+        low, high = SIZES[axes]
+        case: Case = {
+            "kind": "stencil", "seed": draw.randrange(1 << 30), "radius": draw.choice((1, 1, 2, 3)),
+            "form": "outer" if family == "lowrank" else draw.choice(("box", "star")),
+            "dtype": draw.choice(("f64", "f64", "f32", "f16")), "boundary": draw.choice(list(BOUNDARIES)),
+            "device": draw.choice(("h200", "h200", "a100", "v100")),
+            "shape": [draw.randint(low, high) // (q := draw.choice((1, 1, 8))) * q for _ in range(axes)],
+        }  # fmt: skip
+        try:
+            s = sg.Stencil.from_weights(_weights(case), BOUNDARIES[case["boundary"]], dtype=case["dtype"])
+            fp = Footprint.of(s.gridded)
+            schedules = list(named(family).space(fp, 6))
+            if not schedules:
+                continue
+            schedule = draw.choice(schedules)
+            case |= {"schedule": str(schedule), "steps": schedule.steps * draw.choice((1, 3)) + draw.choice((0, 1))}
+            text(case)
+        except SparsegenError:
+            continue
+        found += 1
+        yield case
+
+
+def _updates(draw: random.Random) -> Iterator[Case]:
+    for _ in range(UPDATES):
+        form = draw.choice(list(UPDATE_FORMS))
+        axes = 3 if form == "heat" else 2
+        low, high = SIZES[axes]
+        yield {
+            "kind": "update", "form": form, "dtype": draw.choice(("f64", "f32")), "device": "h200", "steps": 3,
+            "boundary": draw.choice(list(BOUNDARIES)), "shape": [draw.randint(low, high) for _ in range(axes)],
+            "schedule": f"direct block={draw.choice(('32x8', '64x4', '32x4'))} column={draw.choice((1, 2, 4))}",
+        }  # fmt: skip
+
+
+def _products(draw: random.Random) -> Iterator[Case]:
+    found = 0
+    while found < PRODUCTS:
+        case: Case = {
+            "kind": "spmm", "dtype": draw.choice(("f16", "bf16")), "sparsity": draw.choice((0.5, 0.6, 0.8)),
+            "shape": [draw.choice((96, 512, 777, 1024)), draw.choice((64, 512, 1000, 1536))],
+            "n": draw.choice((1, 3, 8, 16, 24, 40, 64)), "device": draw.choice(("h200", "h200", "a100")),
+            "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
+            "variant": [draw.choice(("row", "column")), draw.choice(("row", "column")), draw.choice((1, 2, 4, 8))],
+            "schedule": f"bitmap cols={draw.choice((8, 16, 32, 64))} warps={draw.choice(('1x4', '2x4', '1x8', '2x8'))}"
+            f" rows={draw.choice((1, 2, 3, 4, 7))} stages={draw.choice((2, 3, 4))} splits={draw.choice((1, 1, 2, 4))}",
+        }  # fmt: skip
+        if case["n"] == 1 and draw.random() < 0.7:
+            case["schedule"] = case["schedule"].replace(case["schedule"].split()[1], "mma=none cols=1")
+        run = case["n"] if case["variant"][0] == "row" else case["shape"][1]
+        case["variant"][2] = next(v for v in (case["variant"][2], 2, 1) if run % v == 0)
+        try:
+            text(case)
+        except SparsegenError:
+            continue
+        found += 1
+        yield case
+
+
+def draw_all(seed: int = 12) -> Iterator[Case]:
+    """Every case of the freeze."""
+    for (family, axes), wanted in STENCILS.items():
+        yield from _stencils(random.Random(f"{family} {axes} {seed}"), family, axes, wanted)
+    yield from _updates(random.Random(seed))
+    yield from _products(random.Random(seed + 1))
+
+
+def frozen() -> list[tuple[Case, str]]:
+    """The cases with the text that their programs had when they were frozen."""
+    return [(case, printed) for case, printed in json.loads(packed.read(FILE))]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="freeze the same cases with the text they have now")
+    cases = [case for case, _ in frozen()] if parser.parse_args().keep else list(draw_all())
+    packed.write(FILE, json.dumps([(case, text(case)) for case in cases]))
+    print(f"{len(cases)} cases, {FILE.stat().st_size} bytes")

@@ -1,0 +1,132 @@
+"""Products with csr matrices on the GPU: sizes, orders, epilogues, cut rows, streams, and cuSPARSE's results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import sparsegen as sg
+
+#: Rounding of a result, and of sums in f32 in another order, both relative.
+ROUNDING = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-21}
+NUMPY: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
+LINES = [
+    "auto", "csr cut=16", "csr team=8x4 columns=8 unroll=4 cut=32 warps=2", "csr team=1x32 columns=1 unroll=2",
+    "csr team=32x1 columns=16 unroll=2 cut=9 warps=8",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    return pytest.importorskip("torch")
+
+
+def kind(torch: Any, dtype: str) -> Any:
+    return {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[dtype]
+
+
+def by(a: Any, order: str) -> Any:
+    return a if order == "row" else a.t().contiguous().t()
+
+
+def agrees(torch: Any, k: Any, x_order: str = "row", y_order: str = "row", seed: int = 0) -> Any:
+    """The result; AssertionError unless it is right against f64, and the same bits when done again."""
+    p, generator = k.product, torch.Generator("cuda").manual_seed(seed)
+    (m, cols), n, of = p.w.shape, p.n, kind(torch, p.w.dtype)
+
+    def random(*shape: int) -> Any:
+        return (2 * torch.rand(shape, generator=generator, device="cuda") - 1).to(of)
+
+    x = by(random(cols, n), x_order)
+    made = {"bias": random(m), "scale": random(m), "residual": by(random(m, n), y_order)}
+    extra = {name: made[name] for name in p.epilogue.operands}
+    results = []
+    for _ in range(2):
+        y = by(torch.full((m, n), float("nan"), device="cuda", dtype=of), y_order)
+        assert k(x, out=y, **extra) is y
+        results.append(y.clone())
+    dense = torch.from_numpy(p.w.to_host().to_dense().astype(np.float64)).cuda()
+    wide = {name: a.double() for name, a in extra.items()}
+    exact = (dense @ x.double()) * wide.get("scale", torch.ones(m, device="cuda"))[:, None]
+    exact = exact + wide.get("bias", torch.zeros(m, device="cuda"))[:, None]
+    if p.epilogue.activation:
+        functions = {"relu": torch.relu, "silu": torch.nn.functional.silu}
+        gelu = torch.nn.functional.gelu(exact, approximate="tanh")
+        exact = gelu if p.epilogue.activation == "gelu" else functions[p.epilogue.activation](exact)
+    exact = exact + wide.get("residual", 0)
+    slack = ROUNDING[p.w.dtype] * exact.abs() + 2.0**-20 * (1 + dense.abs() @ x.double().abs())
+    assert bool(((results[0].double() - exact).abs() <= slack).all())
+    assert torch.equal(*(a.view(torch.int32 if p.w.dtype == "f32" else torch.int16) for a in results))
+    return results[0]
+
+
+def weights(m: int, k: int, mean: float, full: int) -> Any:
+    """Rows of random lengths, some without entries, ``full`` of them without zeros."""
+    rng = np.random.default_rng(0)
+    share = np.minimum(1, mean / 2 * rng.pareto(1.5, m) / k)
+    share[rng.permutation(m)[:full]] = 1
+    return np.where(rng.random((m, k)) < share[:, None], rng.uniform(-1, 1, (m, k)), 0.0)
+
+
+def matrix(m: int, k: int, mean: float, dtype: str, full: int = 2) -> Any:
+    return sg.sparse(weights(m, k, mean, full).astype(NUMPY[dtype]), format="csr")
+
+
+@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("n", [1, 7, 32, 128, 200])
+def test_sizes(torch: Any, n: int, line: str) -> None:
+    for dtype in ("f16", "bf16", "f32"):
+        k = sg.compile(sg.spmm(matrix(1500, 1300, 9, dtype), n=n, bias=True), backend="cuda", schedule=line)
+        agrees(torch, k)
+        assert k.resources().spills == 0
+
+
+@pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu"])
+def test_epilogues_and_orders(torch: Any, activation: Any) -> None:
+    w = matrix(700, 500, 6, "f16")
+    k = sg.compile(sg.spmm(w, 24, bias=True, scale=True, residual=True, activation=activation), backend="cuda")
+    for orders in (("row", "row"), ("column", "row"), ("row", "column"), ("column", "column")):
+        agrees(torch, k, *orders)
+
+
+def test_a_matrix_of_torch_is_used_where_it_is(torch: Any) -> None:
+    """With a number of entries that is a multiple of a load's, and with others; cuSPARSE says the same."""
+    for rows in (64, 65, 66, 67):
+        found = torch.from_numpy(weights(rows, 90, 7, 1).astype("f4")).cuda().to_sparse_csr()
+        k = sg.compile(sg.spmm(sg.sparse(found, format="csr"), n=64), backend="cuda")
+        x = torch.rand(90, 64, device="cuda")
+        assert torch.allclose(k(x), found @ x, rtol=1e-5, atol=1e-5)
+
+
+def test_arrays_of_the_host(torch: Any) -> None:
+    w = matrix(300, 200, 6, "f32")
+    k, x = sg.compile(sg.spmm(w, n=16), backend="cuda"), np.random.default_rng(0).uniform(-1, 1, (200, 16)).astype("f4")
+    assert np.allclose(k(x), w.to_dense() @ x, rtol=1e-5, atol=1e-5)
+
+
+def test_streams_and_graphs(torch: Any) -> None:
+    """Rows that are cut have counters: each stream and each captured call has its own, and leaves them at zero."""
+    w = matrix(2000, 2000, 9, "f32", full=4)
+    k = sg.compile(sg.spmm(w, n=32), backend="cuda", schedule="csr cut=32")
+    x = torch.rand(2000, 32, device="cuda")
+    want = k(x).clone()
+    streams = [torch.cuda.Stream() for _ in range(3)]
+    outs = []
+    torch.cuda.synchronize()
+    for _ in range(20):
+        for stream in streams:
+            with torch.cuda.stream(stream):
+                outs.append(k(x))
+    torch.cuda.synchronize()
+    assert all(torch.equal(want, y) for y in outs)
+    graph, y = torch.cuda.CUDAGraph(), torch.empty_like(want)
+    with torch.cuda.graph(graph):
+        k(x, out=y)
+    for _ in range(5):
+        y.fill_(float("nan"))
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(want, y)

@@ -1,0 +1,223 @@
+"""Each tile op has a rule: a family's program is right as it is lowered, and refused when one field is another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparsegen as sg
+from sparsegen.boundary import frozen, periodic
+from sparsegen.cost.devices import load_profile
+from sparsegen.dsl.stencil import Stencil
+from sparsegen.ir import tile as t
+from sparsegen.ir import tile_bitmap as tb
+from sparsegen.ir import tile_lowrank as tl
+from sparsegen.ir import tile_patches as p
+from sparsegen.ir import tile_planes as tp
+from sparsegen.ir import tile_ragged as tg
+from sparsegen.ir import tile_stencil2row as ts
+from sparsegen.ir import tile_stream as tr
+from sparsegen.ir import tile_toeplitz as tt
+from sparsegen.ir import tile_update as tu
+from sparsegen.ir import tile_walk as tw
+from sparsegen.ir.checks import CHECKS
+from sparsegen.ir.errors import IRError
+from sparsegen.ir.layout import layout
+from sparsegen.ir.module import Module
+from sparsegen.ir.node import OPS, Op, fields, rewrite, walk
+from sparsegen.ir.parse import parse_module
+from sparsegen.ir.registry import load_all
+from sparsegen.ir.spread import Products, Threads
+from sparsegen.ir.types import Buffer, f16, f32, f64, s32
+from sparsegen.ir.verify import verify
+from sparsegen.pipelines import lower
+from sparsegen.problems.stencil import StencilProblem
+from sparsegen.schedule import StencilSchedule
+from tests.csr_kit import ragged
+from tests.products_kit import matrix
+from tests.updates import wave
+
+#: A schedule, the extents of the weights and of the field, and the kind of border, of each family.
+FAMILIES: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], Any]] = {
+    "direct": ("direct", (3, 3), (64, 128), frozen),
+    "tiled": ("tiled tile=8x32 warps=2 stages=2", (3, 3), (64, 128), frozen),
+    "stencil2row": ("stencil2row tile=8x32 warps=2 stages=2", (3, 3), (64, 128), frozen),
+    "explicit": ("stencil2row tile=8x32 warps=2 transform=explicit", (3, 3), (64, 128), periodic),
+    "planes": ("stencil2row warps=2", (3, 3, 3), (20, 20, 64), periodic),
+    "lowrank": ("lowrank tile=32x32 warps=4", (3, 3), (64, 128), periodic),
+    "toeplitz": ("toeplitz", (3,), (1, 3000), periodic),
+    "stream": ("stream levels=2 cols=4 rows=16", (3, 3), (64, 128), frozen),
+    "patches": ("patches levels=2 rows=16", (3, 3), (64, 128), periodic),
+    "column": ("column levels=2 lines=2 warps=6 planes=8", (3, 3, 3), (20, 20, 64), frozen),
+}
+#: Teams of 2 x 4 lanes, and rows that are cut.
+CSR = "csr team=2x4 columns=4 unroll=2 cut=16 warps=2"
+
+
+@cache
+def tile_level(family: str) -> Module:
+    """A small program of a family."""
+    if family == "update":
+        kernel: Any = sg.compile(wave(), (37, 70), 1, device="h200", backend="emulator", schedule="direct")
+        return parse_module(kernel.ir("tile"))
+    if family == "csr":
+        ragged_product = sg.spmm(sg.sparse(ragged(150, 90, 10, full=2), format="csr", dtype="f32"), n=24, bias=True)
+        return parse_module(sg.compile(ragged_product, device="h200", backend="emulator", schedule=CSR).ir("tile"))
+    if family in ("bitmap", "column of x"):
+        product = sg.spmm(matrix(128, 192), n=8 if family == "bitmap" else 1, bias=True)
+        line = "bitmap warps=2x2 rows=2 splits=2" if family == "bitmap" else "bitmap mma=none cols=1 warps=2x2 rows=2"
+        return parse_module(sg.compile(product, device="h200", backend="emulator", schedule=line).ir("tile"))
+    line, extents, shape, sides = FAMILIES[family]
+    rng = np.random.default_rng(1)
+    weights: Any = np.multiply.outer(rng.random(3), rng.random(3)) if family == "lowrank" else rng.random(extents)
+    if family == "planes":
+        weights[0] = weights[2] = np.diag([1.0, 2.0, 0.0])
+    s, schedule = Stencil.from_weights(weights, sides, dtype="f64").gridded, StencilSchedule.parse(line)
+    return lower(StencilProblem(s, shape), schedule, load_profile("h200"), schedule.steps).tile
+
+
+#: (family, op, the fields that are wrong, what the refusal says).
+WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
+    ("tiled", t.Func, {"threads": 2048}, "2048 threads; a block has"),
+    ("tiled", t.Func, {"blocks": 0}, "0 blocks"),
+    ("tiled", t.Alloc, {"slots": 3}, "3 slots of the layout take"),
+    ("explicit", t.Slots, {"count": 7}, "no 7 tiles of one size"),
+    ("tiled", t.ForTiles, {"size": (8,)}, "box of 2 axes"),
+    ("tiled", t.ForTiles, {"size": (1, 1)}, "there are 8192 tiles"),
+    ("tiled", t.Prefetch, {"distance": -1}, "a distance of -1 turns"),
+    ("tiled", t.Wait, {"pending": -1}, "-1 groups"),
+    ("tiled", t.Meet, {"scope": "grid"}, "scope 'grid' is unknown"),
+    ("tiled", t.Copy, {"mode": "bulk"}, "mode 'bulk' is unknown"),
+    ("tiled", t.Copy, {"rows": 9}, "where it goes is a layout over"),
+    ("tiled", t.Copy, {"vector": 7}, "pieces of 7"),
+    ("tiled", t.Copy, {"pitch": 100}, "cannot stand 100 apart"),
+    ("tiled", t.Copy, {"extent": (90, 128)}, r"a field of \[90, 128\] takes"),
+    ("stencil2row", t.Zero, {"degree": 0}, "a bank-conflict degree of 0"),
+    ("stencil2row", t.Fragments, {"first": 1}, "registers of 32 lanes end at"),
+    ("stencil2row", t.Product, {"depth": 10}, "no whole number of slices of 4"),
+    ("stencil2row", t.Product, {"depth": 16}, "an operand is a layout over"),
+    ("stencil2row", t.Product, {"shape": "f64.m16n8k4"}, "has other rows than"),
+    ("stencil2row", t.Product, {"shape": "f64.m9n9k9"}, "mma shape 'f64.m9n9k9' is unknown"),
+    ("stencil2row", t.Product, {"first": 4}, "registers, but"),
+    ("stencil2row", t.Store, {"spread": Products("f64.m8n8k4", 8, 8, 9, 4, 2)}, "registers, but"),
+    ("tiled", t.Store, {"spread": Threads((1, 32))}, "32 threads hold the sums, the block has 64"),
+    ("lowrank", t.Store, {"box": ((0, 64), (0, 999))}, "does not lie in a field"),
+    ("direct", t.Store, {"src_pitch": 64}, "cannot stand 64 apart"),
+    ("tiled", t.Points, {"before": (0, 0)}, "the taps reach beyond a window"),
+    ("direct", t.Points, {"spread": Threads((8, 32), 2)}, "registers, but 2"),
+    ("stream", t.Steps, {"steps": 90}, "90 steps leave nothing"),
+    ("stream", t.Put, {"margin": (9, 9)}, "the window is a layout over"),
+    ("stream", t.Registers, {"regs": Buffer("sums", f64, 16, "shared")}, "must be in registers"),
+    ("planes", ts.AddPoints, {"vector": 3}, "elements at once 3 is unknown"),
+    ("lowrank", tl.Sandwich, {"terms": 2}, "registers, but"),
+    ("lowrank", tl.Sandwich, {"columns": layout({"n": 8}, lambda n: n // 2)}, "no permutation of 8 columns"),
+    ("toeplitz", tt.Slide, {"bands": 5}, "registers, but"),
+    ("toeplitz", tt.Slide, {"products": 3}, "the runs is a layout over"),
+    ("stream", tr.Levels, {"radius": (1, 5)}, "reaches beyond the neighbouring lane"),
+    ("stream", tr.Levels, {"count": 3}, "registers, but"),
+    ("stream", tr.Emit, {"lead": 40}, "are not in a window of 128"),
+    ("stream", tr.Emit, {"vector": 3}, "no whole pieces of 3"),
+    ("patches", p.ReadGroup, {"shape": "f64.m8n8k4"}, "are no slices of f64.m8n8k4"),
+    ("patches", p.AddGroup, {"strips": 1}, "registers, but"),
+    ("patches", p.AddGroup, {"slices": 5}, "registers, but"),
+    ("patches", p.PassGroup, {"shape": "f64.m8n8k4"}, "an accumulator's place is a layout over"),
+    ("patches", p.StoreGroup, {"step": 999}, "has no 999 to store"),
+    ("column", tp.IfBorder, {"before": (1, 1)}, "before of 2 axes"),
+    ("column", tp.Mask, {"kind": "periodic"}, "kind 'periodic' is unknown"),
+    ("column", tp.Mask, {"lines": 20}, "a mask has 31 bits"),
+    ("column", tp.PlaneLevels, {"radius": (1, 1, 3)}, "a radius of 1 rows and 3 columns"),
+    ("column", tp.PlaneLevels, {"lag": 5}, "a level lags 1 or 2 planes"),
+    ("column", tp.StorePlane, {"step": (99, 32)}, "is not in a window of"),
+    ("column", tp.StorePlane, {"vector": 3}, "no whole pieces of 3"),
+    ("update", tu.Update, {"threads": (4, 32)}, "128 threads work"),
+    ("update", tu.Update, {"results": (999,)}, "a result is none of"),
+    ("bitmap", tb.ShareStrips, {"groups": 99}, "8 strips make no 99 runs"),
+    ("bitmap", tb.WalkSlabs, {"row_warps": 3}, "3 x 2 warps"),
+    ("bitmap", tb.WalkSlabs, {"least": 1 << 20}, "slots of 4 warps take"),
+    ("bitmap", tb.AwaitSlot, {"stages": 1}, "must be the walk's"),
+    ("bitmap", tb.FetchColumns, {"k": 100}, "x of 100 x 8"),
+    ("bitmap", tb.FetchColumns, {"order": "diagonal"}, "order 'diagonal' is unknown"),
+    ("bitmap", tb.PackColumns, {"blocks": 3}, "registers, but"),
+    ("bitmap", tb.ExpandBitmap, {"rows": 9}, "must count 9 strips"),
+    ("bitmap", tb.MultiplyFragment, {"shape": "bf16.m16n8k16"}, "does not multiply f16"),
+    ("column of x", tb.MultiplyFragment, {"shape": "f16.m16n8k16"}, "registers, but"),
+    ("bitmap", tb.SumWarps, {"splits": 1}, "are there if splits are"),
+    ("bitmap", tb.SumWarps, {"slab_warps": 4}, "2 x 4 warps"),
+    ("bitmap", tb.StoreProduct, {"activation": "sine"}, "activation 'sine' is unknown"),
+    ("bitmap", tb.StoreProduct, {"m": 64}, "y of 64 x 8"),
+    ("csr", tg.ShareSegments, {"count": 3}, "do not fill blocks of"),
+    ("csr", tg.WalkSegment, {"by": 3}, "3 entries a turn are no multiple of 2"),
+    ("csr", tg.LoadEntries, {"align": 3}, "are no multiple of 3"),
+    ("csr", tg.Present, {"there": Buffer("there", f64, 2, "reg")}, "must be u32"),
+    ("csr", tg.Gather, {"k": 91}, "are not the 2160 of"),
+    ("csr", tg.Gather, {"order": "diagonal"}, "order 'diagonal' is unknown"),
+    ("csr", tg.Widen, {"dst": Buffer("raw", f32, 8, "reg")}, "registers, but"),
+    ("csr", tg.MultiplyRows, {"weights": Buffer("rows", s32, 2, "reg")}, "as the sums are"),
+    ("csr", tg.SumParts, {"parts": 3}, "does not divide a warp"),
+    ("csr", tg.SumPieces, {"cuts": 0}, "are there if rows are cut"),
+    ("csr", tg.StoreRow, {"activation": "sine"}, "activation 'sine' is unknown"),
+    ("stream", tw.Walk, {"scope": "grid"}, "scope 'grid' is unknown"),
+    ("stream", tw.Walk, {"via": "tma"}, "via 'tma' is unknown"),
+    ("stream", tw.Walk, {"stages": 1}, "a ring of 1 slots has none to fill ahead"),
+    ("stream", tw.Walk, {"stages": 4}, "has 8 stages, its walk 4"),
+    ("column", tw.Walk, {"turns": 3}, "must count 3 turns from 0"),
+    ("patches", tw.Walk, {"slot": 8}, "must reach the last of"),
+    ("stream", tw.Walk, {"fill": (t.Meet(),)}, "tile.meet does not fill a ring"),
+    ("stream", tw.Walk, {"read": (t.Meet(),)}, "tile.meet does not take a slot's data"),
+    ("stream", tw.Fetch, {"border": "mirror"}, "border 'mirror' is unknown"),
+    ("column", tw.Fetch, {"extent": (20, 20)}, "the field has 2"),
+    ("patches", tw.Fetch, {"pitch": 100}, "cannot stand 100 apart"),
+    ("patches", tw.Fetch, {"vector": 7}, "no whole number of pieces of 7"),
+    ("column", tw.Fetch, {"lines": 3}, "slots of all warps take"),
+    ("stream", tw.Take, {"lines": 3}, "do not share out among 3 rows"),
+    ("stream", tw.Take, {"layout": layout({"c": 64}, lambda c: c)}, "a row of the ring is a layout over"),
+]
+
+
+def changed(module: Module, kind: type[Op], fields: dict[str, Any]) -> Module:
+    """The module with fields of every op of a kind replaced."""
+
+    def rule(op: Op) -> Op:
+        return replace(op, **fields) if type(op) is kind else op
+
+    return replace(module, funcs=rewrite(module.funcs, rule))
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "update", "bitmap", "column of x", "csr"])
+def test_programs_are_right(family: str) -> None:
+    verify(tile_level(family))
+
+
+@pytest.mark.parametrize(("family", "kind", "fields", "words"), WRONG)
+def test_a_wrong_field_is_refused(family: str, kind: type[Op], fields: dict[str, Any], words: str) -> None:
+    module = tile_level(family)
+    assert any(type(op) is kind for op in walk(module.funcs))
+    with pytest.raises(IRError, match=words):
+        verify(changed(module, kind, fields))
+
+
+def test_a_ring_of_another_type_is_refused() -> None:
+    """The ring's own type is part of its declaration, so all that use it change with it."""
+    module = tile_level("stream")
+    (fetch,) = (op for op in walk(module.funcs) if isinstance(op, tw.Fetch))
+    other = replace(fetch.ring, dtype=f16)
+
+    def rule(op: Op) -> Op:
+        changed: dict[str, Any] = {n: other for n in ("buf", "ring") if getattr(op, n, None) == fetch.ring}
+        return replace(op, **changed)
+
+    with pytest.raises(IRError, match="@u is f64, @ring f16"):
+        verify(replace(module, funcs=rewrite(module.funcs, rule)))
+
+
+def test_each_op_has_a_rule_and_a_wrong_program() -> None:
+    load_all()
+    tried = {kind for _, kind, _, _ in WRONG}
+    for name, op in OPS.items():
+        if name.startswith("tile.") and all(f.kw_only for _, _, f in fields(op)):
+            assert CHECKS.get(op), f"{name} has no rule"
+            assert op in tried, f"no wrong {name} is tried"

@@ -1,0 +1,127 @@
+"""Products with csr matrices as users call them: right for any order and any schedule, on the emulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import sparsegen as sg
+from sparsegen.ir.errors import FormatError, ScheduleError
+from sparsegen.products.product import Product
+from sparsegen.products.segments import segments_of
+from tests.csr_kit import NUMPY, ROUNDING, ragged
+
+DEVICE = "h200"
+
+
+def matrix(m: int, k: int, mean: float, dtype: str, full: int = 1) -> Any:
+    """A matrix with rows of all lengths, ``full`` of them without zeros."""
+    return sg.sparse(ragged(m, k, mean, full=full), format="csr", dtype=dtype)
+
+
+def packed(a: Any, order: str) -> Any:
+    return a if order == "row" else np.ascontiguousarray(a.T).T
+
+
+def call(product: Product, x_order: str = "row", y_order: str = "row", schedule: str = "auto") -> Any:
+    """The schedule that ran; AssertionError unless the product is right."""
+    k = sg.compile(product, device=DEVICE, backend="emulator", schedule=schedule)
+    rng, dtype = np.random.default_rng(1), NUMPY[product.w.dtype]
+    (m, cols), n = product.w.shape, product.n
+    x = packed(rng.uniform(-1, 1, (cols, n)).astype(dtype), x_order)
+    shapes = {"bias": (m,), "scale": (m,), "residual": (m, n)}
+    extra = {name: rng.uniform(-1, 1, shapes[name]).astype(dtype) for name in product.epilogue.operands}
+    if "residual" in extra:
+        extra["residual"] = packed(extra["residual"], y_order)
+    out = packed(np.full((m, n), np.nan, dtype), y_order)
+    assert k(x, out=out, **extra) is out
+    dense = product.w.to_dense().astype(float)
+    wide = {name: a.astype(float) for name, a in extra.items()}
+    exact = dense @ x.astype(float) * wide.get("scale", np.ones(m))[:, None] + wide.get("bias", np.zeros(m))[:, None]
+    if product.epilogue.activation == "relu":
+        exact = np.maximum(exact, 0)
+    exact = exact + wide.get("residual", np.zeros((m, n)))
+    slack = ROUNDING[product.w.dtype] * np.abs(exact) * 1.01 + 2.0**-20 * (1 + np.abs(dense) @ np.abs(x.astype(float)))
+    assert (np.abs(out.astype(float) - exact) <= slack).all()
+    return k.schedule
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize("n", [1, 24, 128])
+def test_products_are_right(dtype: str, n: int) -> None:
+    """An epilogue with everything, or with nothing."""
+    w = matrix(40, 33, 6, dtype)
+    call(sg.spmm(w, n=n))
+    call(sg.spmm(w, n=n, bias=True, scale=True, residual=True, activation="relu"))
+
+
+@pytest.mark.parametrize("y_order", ["row", "column"])
+@pytest.mark.parametrize("x_order", ["row", "column"])
+def test_orders_of_the_arrays(x_order: str, y_order: str) -> None:
+    call(sg.spmm(matrix(40, 33, 6, "f16"), n=24, residual=True), x_order, y_order)
+
+
+@pytest.mark.parametrize("line", [
+    "csr team=2x4 columns=4 unroll=4 cut=8 warps=2", "csr team=1x1 columns=16 unroll=1 cut=5 warps=1",
+    "csr team=32x1 columns=1 unroll=16 cut=100 warps=1", "csr cut=4",
+])  # fmt: skip
+def test_a_line_is_what_runs(line: str) -> None:
+    """Words that it leaves out are chosen."""
+    words = dict(word.split("=") for word in line.split()[1:])
+    chosen = str(call(sg.spmm(matrix(20, 30, 6, "f32"), n=24), schedule=line))
+    assert words.items() <= dict(word.split("=") for word in chosen.split()[1:]).items()
+
+
+def test_explicit_zeros_and_rows_without_entries() -> None:
+    w = scipy.sparse.csr_array((np.zeros(1, "f4"), np.array([2]), np.array([0, 0, 1, 1])), shape=(3, 4))
+    call(sg.spmm(sg.sparse(w, format="csr"), n=4, bias=True))
+    call(sg.spmm(sg.sparse(scipy.sparse.csr_array((5, 7), dtype="f4"), format="csr"), n=4))
+
+
+def test_every_level_can_be_looked_at() -> None:
+    k = sg.compile(sg.spmm(matrix(20, 30, 6, "f32"), n=8, bias=True), device=DEVICE, backend="emulator")
+    assert 'format="csr"' in k.ir("op") and "tile.gather" in k.ir("tile") and "warp.fma" in k.ir("warp")
+    assert str(k.schedule) in k.source()
+    assert not k.check().errors
+    assert k.counts()["bytes.global.write"] >= 20 * 8 * 4
+
+
+def test_segments_are_worked_out_once() -> None:
+    """For the program, for the arrays of all its calls, and for other kernels with the same teams."""
+    w = matrix(20, 30, 6, "f32")
+    assert segments_of(w, 7, 4, 16) is segments_of(w, 7, 4, 16)
+    assert segments_of(w, 7, 4, 16).cuts
+
+
+def test_what_cannot_be_is_refused() -> None:
+    product = sg.spmm(matrix(20, 30, 6, "f32"), n=8)
+    with pytest.raises(ScheduleError, match="do not divide a warp"):
+        sg.compile(product, device=DEVICE, schedule="csr team=3x4")
+    with pytest.raises(ScheduleError, match="a schedule for bitmap, W is in csr"):
+        sg.compile(product, device=DEVICE, schedule="bitmap")
+    with pytest.raises(ScheduleError, match="registers a thread"):
+        sg.compile(product, device=DEVICE, schedule="csr team=1x1 columns=32 unroll=16 cut=9 warps=4")
+    with pytest.raises(ScheduleError, match="cols"):
+        sg.compile(product, device=DEVICE, schedule="csr cols=8")
+    empty = sg.sparse(scipy.sparse.csr_array((0, 7), dtype="f4"), format="csr")
+    with pytest.raises(FormatError, match="nothing to multiply"):
+        sg.compile(sg.spmm(empty, n=8), device=DEVICE)
+
+
+def test_explain_speaks_of_rows_and_entries() -> None:
+    k = sg.compile(sg.spmm(matrix(61, 53, 6, "f32"), n=8), device=DEVICE, backend="emulator")
+    told, page = str(k.explain()), k.explain().data
+    assert f"schedule   {k.schedule}" in told and "pieces of rows" in told and "what is not stored" in told
+    assert page["legal"] == len(sg.schedules(k.product, device=DEVICE))
+    assert {change["kind"] for change in page["changes"]} == {"columns", "device"}
+    assert all(family["schedule"].startswith("csr") for family in page["families"])
+
+
+def test_the_formula_is_what_is_chosen_by() -> None:
+    """Worked out with sympy it gives the time, and its terms have reasons."""
+    cost = sg.schedules(sg.spmm(matrix(61, 53, 6, "f16"), n=24), device=DEVICE)[3]
+    assert float(cost.formula.xreplace(cost.substitution())) == pytest.approx(cost.time, rel=1e-9)
+    assert cost.reasons().keys() == cost.terms.keys()
