@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sparsegen.families.base import MAX_REGISTERS, Geometry, family, fused_k, narrowing, takers, up
+from sparsegen.families.base import MAX_REGISTERS, Geometry, family, fused_k, takers, up
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.fuse import LOSS
@@ -22,20 +22,6 @@ from sparsegen.shapes import ITEMSIZE, MMA
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
     from sparsegen.dsl.stencil import Stencil
-
-__all__ = [
-    "Geometry",
-    "fused_k",
-    "geometry",
-    "legal",
-    "legalise",
-    "misfit",
-    "narrowing",
-    "registers",
-    "shared_bytes",
-    "split",
-    "with_steps",
-]
 
 
 def with_steps(schedule: StencilSchedule, steps: int, k: int) -> StencilSchedule:
@@ -129,11 +115,6 @@ def geometry(schedule: StencilSchedule, fp: Footprint) -> Geometry:
     return family(s).geometry(s, fp)
 
 
-def shared_bytes(schedule: StencilSchedule, fp: Footprint) -> int:
-    """Shared memory of a block, in bytes."""
-    return geometry(schedule, fp).smem_bytes
-
-
 def registers(schedule: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     """Estimated 32-bit registers of a thread: what must be live in the inner loop, plus addresses and indices.
 
@@ -205,11 +186,6 @@ def legal(schedule: StencilSchedule, fp: Footprint, device: DeviceProfile) -> No
             f"{device.regs_sm} an SM",
             hint="lower fuse, make tile= smaller, or change warps" if s.tile else f"lower levels, fuse or {_width(s)}",
         )
-
-
-def edge(stencil: Stencil) -> int:
-    """The edge of the square that holds one step's weights: what cost model and schedules call k."""
-    return int(max(stencil.weights.shape))
 
 
 def check(

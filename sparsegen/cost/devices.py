@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from sparsegen.ir.errors import DeviceError
+from sparsegen.schedule import nearest
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -20,74 +20,49 @@ else:
 
 PROFILES = Path(__file__).parent / "profiles"
 
-#: key -> (lowest, highest sane value, unit).  Every key must be in every profile.
-RANGES: dict[str, tuple[float, float, str]] = {
-    "sms": (1, 1024, "SMs"),
-    "sub_cores": (1, 8, "sub-cores an SM, each with a scheduler and a tensor core"),
-    "clock_mhz": (200, 5000, "MHz"),
-    "hbm_read_gbs": (10, 50_000, "GB/s"),
-    "hbm_write_gbs": (10, 50_000, "GB/s"),
-    "hbm_copy_gbs": (10, 50_000, "GB/s, read and write together"),
-    "l2_bytes": (2**18, 2**30, "bytes"),
-    "l2_bytes_per_clk_sm": (8, 512, "bytes a clock an SM"),
-    "smem_sm": (2**14, 2**20, "bytes an SM"),
-    "smem_block": (2**14, 2**20, "bytes a block"),
-    "smem_bytes_per_clk_sm": (16, 1024, "bytes a clock an SM"),
-    "regs_sm": (2**12, 2**20, "32-bit registers an SM"),
-    "max_threads_sm": (256, 8192, "threads an SM"),
-    "max_blocks_sm": (1, 128, "blocks an SM"),
-    "f64_fma_per_clk_sm": (0.5, 1024, "FMA a clock an SM"),
-    "f32_fma_per_clk_sm": (8, 4096, "FMA a clock an SM"),
-    "alu_per_clk_sm": (8, 4096, "32-bit logic operations a clock an SM"),
-    "popc_per_clk_sm": (1, 1024, "32-bit population counts a clock an SM"),
-    "shuffle_per_clk_sm": (1, 1024, "lanes shuffled a clock an SM"),
-    "launch_s": (1e-7, 1e-3, "seconds"),
-    "lat_shared": (5, 500, "cycles"),
-    "lat_l1": (5, 500, "cycles"),
-    "lat_l2": (20, 5000, "cycles"),
-    "lat_dram": (50, 20_000, "cycles"),
-    "lat_barrier": (1, 2000, "cycles"),
-}
-_CPI_RANGE = (0.5, 100_000.0)
-#: Those that are whole numbers: what a device query tells.
-WHOLE = {"sms", "sub_cores", "l2_bytes", "smem_sm", "smem_block", "regs_sm", "max_threads_sm", "max_blocks_sm"}
+_CPI = (0.5, 100_000.0, "cycles per mma per sub-core")
 _TEXT = ("name", "cc", "arch")
+
+
+def figure(low: float, high: float, unit: str) -> Any:
+    """A figure of a profile: the lowest and the highest sane value, and its unit."""
+    return field(metadata={"range": (low, high, unit)})
 
 
 @dataclass(frozen=True)
 class DeviceProfile:
-    """A GPU, as far as costs are concerned.  Units are in RANGES; ``cpi`` is cycles per mma per sub-core, by shape."""
+    """A GPU, as far as costs are concerned.  ``cpi`` is cycles per mma per sub-core, by shape."""
 
     name: str
     cc: str
     arch: str
-    sms: int
-    sub_cores: int
-    clock_mhz: float
-    hbm_read_gbs: float
-    hbm_write_gbs: float
-    hbm_copy_gbs: float
-    l2_bytes: int
-    l2_bytes_per_clk_sm: float
-    smem_sm: int
-    smem_block: int
-    smem_bytes_per_clk_sm: float
-    regs_sm: int
-    max_threads_sm: int
-    max_blocks_sm: int
-    f64_fma_per_clk_sm: float
-    f32_fma_per_clk_sm: float
-    alu_per_clk_sm: float
-    popc_per_clk_sm: float
-    shuffle_per_clk_sm: float
-    launch_s: float
-    lat_shared: float
-    lat_l1: float
-    lat_l2: float
-    lat_dram: float
-    lat_barrier: float
     #: mma shape (``f64.m8n8k4``) -> cycles; pairs, so that a profile can be hashed.
     cpi_table: tuple[tuple[str, float], ...]
+    sms: int = figure(1, 1024, "SMs")
+    sub_cores: int = figure(1, 8, "sub-cores an SM, each with a scheduler and a tensor core")
+    clock_mhz: float = figure(200, 5000, "MHz")
+    hbm_read_gbs: float = figure(10, 50_000, "GB/s")
+    hbm_write_gbs: float = figure(10, 50_000, "GB/s")
+    hbm_copy_gbs: float = figure(10, 50_000, "GB/s, read and write together")
+    l2_bytes: int = figure(2**18, 2**30, "bytes")
+    l2_bytes_per_clk_sm: float = figure(8, 512, "bytes a clock an SM")
+    smem_sm: int = figure(2**14, 2**20, "bytes an SM")
+    smem_block: int = figure(2**14, 2**20, "bytes a block")
+    smem_bytes_per_clk_sm: float = figure(16, 1024, "bytes a clock an SM")
+    regs_sm: int = figure(2**12, 2**20, "32-bit registers an SM")
+    max_threads_sm: int = figure(256, 8192, "threads an SM")
+    max_blocks_sm: int = figure(1, 128, "blocks an SM")
+    f64_fma_per_clk_sm: float = figure(0.5, 1024, "FMA a clock an SM")
+    f32_fma_per_clk_sm: float = figure(8, 4096, "FMA a clock an SM")
+    alu_per_clk_sm: float = figure(8, 4096, "32-bit logic operations a clock an SM")
+    popc_per_clk_sm: float = figure(1, 1024, "32-bit population counts a clock an SM")
+    shuffle_per_clk_sm: float = figure(1, 1024, "lanes shuffled a clock an SM")
+    launch_s: float = figure(1e-7, 1e-3, "seconds")
+    lat_shared: float = figure(5, 500, "cycles")
+    lat_l1: float = figure(5, 500, "cycles")
+    lat_l2: float = figure(20, 5000, "cycles")
+    lat_dram: float = figure(50, 20_000, "cycles")
+    lat_barrier: float = figure(1, 2000, "cycles")
     #: no code is generated for it (nvcc no longer knows it); costs and explanations only.
     explain_only: bool = False
 
@@ -123,6 +98,12 @@ class DeviceProfile:
         return self.smem_bytes_per_clk_sm * self.sms * self.clock
 
 
+#: key -> (lowest, highest sane value, unit).  Every key must be in every profile.
+RANGES: dict[str, tuple[float, float, str]] = {f.name: f.metadata["range"] for f in fields(DeviceProfile) if f.metadata}
+#: Those that are whole numbers: what a device query tells.
+WHOLE = {f.name for f in fields(DeviceProfile) if f.metadata and f.type == "int"}
+
+
 def names() -> list[str]:
     """The profiles that are shipped."""
     return sorted(p.stem for p in PROFILES.glob("*.toml"))
@@ -140,11 +121,9 @@ def load_profile(device: str | Path) -> DeviceProfile:
             hint=f"give the path of a .toml file, or one of: {', '.join(known)}",
         )
     if text.lower() not in known:
-        close = difflib.get_close_matches(text.lower(), known, n=1, cutoff=0.5)
-        guess = f"did you mean {close[0]!r}? " if close else ""
         raise DeviceError(
             f"no profile of a device called {text!r}",
-            hint=f"{guess}there are: {', '.join(known)}; or give the path of a .toml file",
+            hint=f"{nearest(text.lower(), known)}there are: {', '.join(known)}; or give the path of a .toml file",
         )
     return _shipped(text.lower())
 
@@ -168,66 +147,49 @@ def _read(path: Path) -> DeviceProfile:
 
 def profile_from(data: dict[str, Any], where: str) -> DeviceProfile:
     """A profile from a parsed TOML table; each figure is checked, ``where`` names the file in messages."""
-    data = dict(data)
+
+    def need(fine: object, what: str, hint: str) -> None:
+        if not fine:
+            raise DeviceError(f"{where}: {what}", hint=hint)
+
+    def figure(value: object, key: str, low: float, high: float, unit: str) -> Any:
+        sane = f"a sane value is {low:g} to {high:g} {unit}"
+        need(value is not None, f"the figure {key} is missing", sane)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        need(number, f"{key} = {value!r} is no number", sane)
+        need(number and low <= value <= high, f"{key} = {value:g} is absurd" if number else "", sane)  # so is NaN
+        whole = key in WHOLE
+        need(not whole or value == int(value), f"{key} = {value} is no whole number", sane)
+        return int(value) if whole else float(value)
+
     for key in _TEXT:
-        if not isinstance(data.get(key), str) or not data[key]:
-            raise DeviceError(
-                f"{where}: {key} is missing or no text", hint=f'write {key} = "…", as in a shipped profile'
-            )
+        text = data.get(key)
+        need(
+            text and isinstance(text, str),
+            f"{key} is missing or no text",
+            f'write {key} = "…", as in a shipped profile',
+        )
     major, dot, minor = data["cc"].partition(".")
-    if not (dot and major.isdigit() and minor.isdigit()):
-        raise DeviceError(f"{where}: cc = {data['cc']!r} is no compute capability", hint='write it as in cc = "9.0"')
-    if not re.fullmatch(f"sm_{major}{minor}[af]?", data["arch"]):
-        raise DeviceError(
-            f"{where}: arch = {data['arch']!r} is none of compute capability {data['cc']}",
-            hint=f'write arch = "sm_{major}{minor}", or its a or f variant',
-        )
-    figures: dict[str, Any] = {}
-    for key, (low, high, unit) in RANGES.items():
-        figures[key] = _figure(data.get(key), key, low, high, unit, where)
-        if key in WHOLE:
-            if figures[key] != int(figures[key]):
-                raise DeviceError(
-                    f"{where}: {key} = {figures[key]} is no whole number", hint=f"sane: {low:g} to {high:g} {unit}"
-                )
-            figures[key] = int(figures[key])
-    if figures["smem_block"] > figures["smem_sm"]:
-        raise DeviceError(
-            f"{where}: smem_block = {figures['smem_block']} is more than smem_sm = {figures['smem_sm']}",
-            hint="a block cannot have more shared memory than its SM",
-        )
-    table = data.get("cpi")
-    if not isinstance(table, dict):
-        raise DeviceError(
-            f"{where}: the table [cpi] is missing", hint='cycles per mma per sub-core, such as "f64.m8n8k4" = 16.2'
-        )
-    cpi = tuple(
-        (str(s), _figure(c, f"cpi.{s}", *_CPI_RANGE, "cycles per mma per sub-core", where)) for s, c in table.items()
+    compute = dot and major.isdigit() and minor.isdigit()
+    need(compute, f"cc = {data['cc']!r} is no compute capability", 'write it as in cc = "9.0"')
+    need(
+        re.fullmatch(f"sm_{major}{minor}[af]?", data["arch"]),
+        f"arch = {data['arch']!r} is none of compute capability {data['cc']}",
+        f'write arch = "sm_{major}{minor}", or its a or f variant',
+    )
+    figures = {key: figure(data.get(key), key, *limits) for key, limits in RANGES.items()}
+    block, whole = figures["smem_block"], figures["smem_sm"]
+    need(
+        block <= whole,
+        f"smem_block = {block} is more than smem_sm = {whole}",
+        "a block cannot have more shared memory than its SM",
     )
     explain_only = data.get("explain_only", False)
-    if not isinstance(explain_only, bool):
-        raise DeviceError(
-            f"{where}: explain_only = {explain_only!r} is neither true nor false", hint="write true or false"
-        )
-    unknown = set(data) - set(RANGES) - set(_TEXT) - {"cpi", "explain_only", "measured"}
-    if unknown:
-        key = min(unknown)
-        close = difflib.get_close_matches(key, list(RANGES), n=1)
-        raise DeviceError(
-            f"{where}: unknown figure {key!r}",
-            hint=(f"did you mean {close[0]!r}? " if close else "") + f"there are: {', '.join(RANGES)}",
-        )
-    return DeviceProfile(
-        name=data["name"], cc=data["cc"], arch=data["arch"], cpi_table=cpi, explain_only=explain_only, **figures
-    )
-
-
-def _figure(value: object, key: str, low: float, high: float, unit: str, where: str) -> float:
-    sane = f"a sane value is {low:g} to {high:g} {unit}"
-    if value is None:
-        raise DeviceError(f"{where}: the figure {key} is missing", hint=sane)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise DeviceError(f"{where}: {key} = {value!r} is no number", hint=sane)
-    if not low <= value <= high:  # also false for NaN
-        raise DeviceError(f"{where}: {key} = {value:g} is absurd", hint=sane)
-    return float(value)
+    need(isinstance(data.get("cpi"), dict), "the table [cpi] is missing", f'{_CPI[2]}, such as "f64.m8n8k4" = 16.2')
+    cpi = tuple((str(shape), figure(cycles, f"cpi.{shape}", *_CPI)) for shape, cycles in data["cpi"].items())
+    boolean = isinstance(explain_only, bool)
+    need(boolean, f"explain_only = {explain_only!r} is neither true nor false", "write true or false")
+    for key in sorted(set(data) - set(RANGES) - {*_TEXT, "cpi", "explain_only", "measured"}):
+        need(False, f"unknown figure {key!r}", f"{nearest(key, RANGES)}there are: {', '.join(RANGES)}")
+    own = {key: data[key] for key in _TEXT}
+    return DeviceProfile(**own, cpi_table=cpi, explain_only=explain_only, **figures)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from sparsegen.backends.emulator import Tally, Window, tally
-from sparsegen.counts.work import Runs, Tiles, Work
+from sparsegen.counts.work import Runs, Tiles
 from sparsegen.ir import op, op_spmm, op_update, tile, warp
 from sparsegen.ir.node import walk
 from sparsegen.ir.tile_bitmap import ShareStrips
@@ -121,7 +121,7 @@ def _classes(code: Any) -> tuple[Any, Any, Any]:
     return order, start, np.diff(np.append(start, len(order)))
 
 
-def _exactly(work: Work, measure: Emulate) -> Tally:
+def _exactly(work: Tiles, measure: Emulate) -> Tally:
     """The counts of all units, summed; ``measure`` gives those of single ones."""
     units, ends = _Units(measure), np.ones(work.axes, dtype=np.int64)
     while True:

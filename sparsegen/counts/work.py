@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -25,27 +25,6 @@ from sparsegen.ir.types import Buffer
 SECTOR = 32
 #: Bytes of a bitmap tile's entry in the index, of which warps read several at once.
 INDEX = 16
-
-
-class Work(Protocol):
-    """The units of a launch."""
-
-    @property
-    def units(self) -> int:
-        """How many there are."""
-        ...
-
-    @property
-    def axes(self) -> int:
-        """On how many axes they lie."""
-        ...
-
-    def classes(self, ends: Any) -> tuple[Any, Any]:
-        """The class of each unit, a number, and on which axes it is inside: [units, axes], of bool.
-
-        ``ends``: how many units next to a border differ from those inside, for each axis.
-        """
-        ...
 
 
 def join(columns: list[Any]) -> Any:
@@ -97,10 +76,12 @@ class Tiles:
 
     @property
     def axes(self) -> int:
+        """On how many axes they lie."""
         return len(self.size)
 
     @property
     def units(self) -> int:
+        """How many there are."""
         return sum(prod(tile_counts(box, self.size)) for box in self.boxes)
 
     @cached_property
@@ -128,6 +109,10 @@ class Tiles:
         return join([boxes, *columns])
 
     def classes(self, ends: Any) -> tuple[Any, Any]:
+        """The class of each unit, a number, and on which axes it is inside: [units, axes], of bool.
+
+        ``ends``: how many units next to a border differ from those inside, for each axis.
+        """
         _, index, counts = self._places
         places = [_ends(i, c, n) for i, c, n in zip(index, counts, ends, strict=True)]
         own = join([self._phases, *places]) + 1
@@ -143,7 +128,6 @@ class Runs:
     strips: int
     units: int
     blocks: int
-    axes: int = 1
 
     @staticmethod
     def of(func: t.Func) -> Runs:
@@ -152,6 +136,7 @@ class Runs:
         return Runs(share.strips, share.groups, share.splits * share.tiles)
 
     def classes(self, ends: Any) -> tuple[Any, Any]:
+        """As of tiles, on one axis."""
         index = np.arange(self.units)
         first = index * self.strips // self.units
         place = _ends(index, self.units, int(ends[0]))

@@ -14,8 +14,9 @@ from sparsegen.boundary import periodic
 from sparsegen.cost.devices import load_profile
 from sparsegen.cost.search import space
 from sparsegen.dsl.stencil import Stencil
+from sparsegen.families.base import narrowing
 from sparsegen.footprint import Footprint
-from sparsegen.geometry import geometry, legal, legalise, narrowing
+from sparsegen.geometry import geometry, legal, legalise
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.expr import Const, Expr
