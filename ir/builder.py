@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from . import warp as w
 from .errors import Loc
@@ -90,6 +91,11 @@ class Builder:
         self.emit(w.If(last.cond, last.then, tuple(body), loc=last.loc))
 
     # -------------------------------------------------------------------------------------------- scalars
+    def _made(self, op: type[Op], out: Value, *given: Any) -> Value:
+        """The one result of an op that is emitted here."""
+        self.emit(op((out,), *given, loc=self.loc))  # type: ignore[call-arg]
+        return out
+
     def let(self, hint: str, expr: ExprLike, lo: int | None = None, hi: int | None = None) -> Expr:
         """Names an expression; constants and plain values stay what they are.
 
@@ -110,64 +116,44 @@ class Builder:
         v = self.let(hint, expr)
         if isinstance(v, Value):
             return v
-        out = self.fresh(hint, s32, v.lo, v.hi)
-        self.emit(w.Let((out,), v, loc=self.loc))
-        return out
+        return self._made(w.Let, self.fresh(hint, s32, v.lo, v.hi), v)
 
     def const(self, dtype: DType, value: float, hint: str = "c") -> Value:
-        out = self.fresh(hint, dtype)
-        self.emit(w.ConstFloat((out,), float(value), loc=self.loc))
-        return out
+        return self._made(w.ConstFloat, self.fresh(hint, dtype), float(value))
 
     def unary(self, op: str, a: Value, hint: str = "v") -> Value:
         out = self.fresh(hint, u32, 0, a.dtype.bits) if op == "popc" else self.fresh(hint, a.dtype)
-        self.emit(w.Unary((out,), op, a, loc=self.loc))
-        return out
+        return self._made(w.Unary, out, op, a)
 
     def binary(self, op: str, a: ExprLike, b: ExprLike, dtype: DType | None = None, hint: str = "v") -> Value:
         """``a op b``, wrapping in ``dtype`` (the type of ``a`` where it is a value)."""
         x, y = as_expr(a), as_expr(b)
         t = dtype or next(e.dtype for e in (x, y) if isinstance(e, Value))
-        out = self.fresh(hint, t)
-        self.emit(w.Binary((out,), op, x, y, loc=self.loc))
-        return out
+        return self._made(w.Binary, self.fresh(hint, t), op, x, y)
 
     def fma(self, a: Value, b: Value, c: Value, hint: str = "v") -> Value:
-        out = self.fresh(hint, c.dtype)
-        self.emit(w.Fma((out,), a, b, c, loc=self.loc))
-        return out
+        return self._made(w.Fma, self.fresh(hint, c.dtype), a, b, c)
 
     def compare(self, op: str, a: Value, b: Value, hint: str = "p") -> Value:
         """``a op b`` of two floating-point values: ``lt le eq ne``."""
-        out = self.fresh(hint, pred)
-        self.emit(w.Compare((out,), op, a, b, loc=self.loc))
-        return out
+        return self._made(w.Compare, self.fresh(hint, pred), op, a, b)
 
     def select(self, cond: Expr, a: Value, b: Value, hint: str = "v") -> Value:
-        out = self.fresh(hint, a.dtype)
-        self.emit(w.SelectValue((out,), cond, a, b, loc=self.loc))
-        return out
+        return self._made(w.SelectValue, self.fresh(hint, a.dtype), cond, a, b)
 
     def convert(self, a: Value, dtype: DType, hint: str = "v") -> Value:
-        out = self.fresh(hint, dtype)
-        self.emit(w.Convert((out,), a, loc=self.loc))
-        return out
+        return self._made(w.Convert, self.fresh(hint, dtype), a)
 
     def bitcast(self, a: Value, dtype: DType, hint: str = "v") -> Value:
-        out = self.fresh(hint, dtype)
-        self.emit(w.Bitcast((out,), a, loc=self.loc))
-        return out
+        return self._made(w.Bitcast, self.fresh(hint, dtype), a)
 
     def shfl(self, mode: str, a: Value, by: ExprLike, hint: str = "v") -> Value:
         out = self.fresh(hint, a.dtype, a.lo, a.hi) if a.dtype.is_int else self.fresh(hint, a.dtype)
-        self.emit(w.Shfl((out,), mode, a, as_expr(by), loc=self.loc))
-        return out
+        return self._made(w.Shfl, out, mode, a, as_expr(by))
 
     def clock(self, hint: str = "clock") -> Value:
         """The multiprocessor's count of cycles."""
-        out = self.fresh(hint, u64)
-        self.emit(w.Clock((out,), loc=self.loc))
-        return out
+        return self._made(w.Clock, self.fresh(hint, u64))
 
     # -------------------------------------------------------------------------------------------- memory
     def alloc(self, hint: str, dtype: DType, size: int) -> Buffer:
@@ -195,21 +181,9 @@ class Builder:
         self.emit(w.Ld(out, buf, as_expr(index), where, other, cache, degree, loc=self.loc))
         return out
 
-    def ld(
-        self,
-        buf: Buffer,
-        index: ExprLike,
-        *,
-        where: Expr | None = None,
-        other: float = 0.0,
-        cache: str = "",
-        hint: str = "v",
-        lo: int | None = None,
-        hi: int | None = None,
-        degree: int = 1,
-    ) -> Value:
-        """Loads one element."""
-        return self.ldv(buf, index, 1, where=where, other=other, cache=cache, hint=hint, lo=lo, hi=hi, degree=degree)[0]
+    def ld(self, buf: Buffer, index: ExprLike, **how: Any) -> Value:
+        """Loads one element; ``how`` as for :meth:`ldv`."""
+        return self.ldv(buf, index, 1, **how)[0]
 
     def st(
         self, buf: Buffer, index: ExprLike, *vals: Expr, where: Expr | None = None, cache: str = "", degree: int = 1
@@ -247,17 +221,13 @@ class Builder:
         return out
 
     def atom(self, op: str, buf: Buffer, index: ExprLike, val: ExprLike, hint: str = "old") -> Value:
-        out = self.fresh(hint, buf.dtype)
-        self.emit(w.Atom((out,), op, buf, as_expr(index), as_expr(val), loc=self.loc))
-        return out
+        return self._made(w.Atom, self.fresh(hint, buf.dtype), op, buf, as_expr(index), as_expr(val))
 
     def red(self, op: str, buf: Buffer, index: ExprLike, val: Value) -> None:
         self.emit(w.Red(op, buf, as_expr(index), val, loc=self.loc))
 
     def mbar_try_wait(self, bars: Buffer, index: ExprLike, parity: ExprLike) -> Value:
-        out = self.fresh("done", pred)
-        self.emit(w.MbarTryWait((out,), bars, as_expr(index), as_expr(parity), loc=self.loc))
-        return out
+        return self._made(w.MbarTryWait, self.fresh("done", pred), bars, as_expr(index), as_expr(parity))
 
     def mbar_wait(self, bars: Buffer, index: ExprLike, parity: ExprLike) -> None:
         """Spins until the phase of this parity has completed."""

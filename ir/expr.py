@@ -14,8 +14,17 @@ from .errors import IRError
 from .types import DType, pred, s32
 
 ExprLike = Union["Expr", int]
-ARITH: Final = ("+", "-", "*", "//", "%", "&", "|", "^", ">>", "<<", "min", "max")
 LOGIC: Final = ("<", "<=", "==", "!=", "and", "or")
+#: How tightly an operator binds, in ``.sgir`` text and in the C that is printed from it.
+PRECEDENCE: Final = {
+    "or": 0, "and": 1, "==": 2, "!=": 2, "<": 2, "<=": 2, "|": 3, "^": 4, "&": 5, ">>": 6, "<<": 6,
+    "+": 7, "-": 7, "*": 8, "//": 8, "%": 8,
+}  # fmt: skip
+
+
+def _operator(op: str, *, swapped: bool = False) -> Callable[[Expr, ExprLike], Expr]:
+    """The method of expressions that applies an operator to the expression and another; ``swapped``: to that first."""
+    return (lambda a, b: binary(op, b, a)) if swapped else (lambda a, b: binary(op, a, b))
 
 
 class Expr:
@@ -35,66 +44,16 @@ class Expr:
         return hash(self.key())
 
     def __repr__(self) -> str:
-        from .expr_text import text
-
         return text(self)
 
-    def __add__(self, o: ExprLike) -> Expr:
-        return binary("+", self, o)
-
-    def __radd__(self, o: ExprLike) -> Expr:
-        return binary("+", o, self)
-
-    def __sub__(self, o: ExprLike) -> Expr:
-        return binary("-", self, o)
-
-    def __rsub__(self, o: ExprLike) -> Expr:
-        return binary("-", o, self)
-
-    def __mul__(self, o: ExprLike) -> Expr:
-        return binary("*", self, o)
-
-    def __rmul__(self, o: ExprLike) -> Expr:
-        return binary("*", o, self)
-
-    def __floordiv__(self, o: ExprLike) -> Expr:
-        return binary("//", self, o)
-
-    def __mod__(self, o: ExprLike) -> Expr:
-        return binary("%", self, o)
-
-    def __and__(self, o: ExprLike) -> Expr:
-        return binary("&", self, o)
-
-    def __or__(self, o: ExprLike) -> Expr:
-        return binary("|", self, o)
-
-    def __xor__(self, o: ExprLike) -> Expr:
-        return binary("^", self, o)
-
-    def __rshift__(self, o: ExprLike) -> Expr:
-        return binary(">>", self, o)
-
-    def __lshift__(self, o: ExprLike) -> Expr:
-        return binary("<<", self, o)
-
-    def lt(self, o: ExprLike) -> Expr:
-        return binary("<", self, o)
-
-    def le(self, o: ExprLike) -> Expr:
-        return binary("<=", self, o)
-
-    def gt(self, o: ExprLike) -> Expr:
-        return binary("<", o, self)
-
-    def ge(self, o: ExprLike) -> Expr:
-        return binary("<=", o, self)
-
-    def eq(self, o: ExprLike) -> Expr:
-        return binary("==", self, o)
-
-    def ne(self, o: ExprLike) -> Expr:
-        return binary("!=", self, o)
+    __add__, __radd__ = _operator("+"), _operator("+", swapped=True)
+    __sub__, __rsub__ = _operator("-"), _operator("-", swapped=True)
+    __mul__, __rmul__ = _operator("*"), _operator("*", swapped=True)
+    __floordiv__, __mod__ = _operator("//"), _operator("%")
+    __and__, __or__, __xor__ = _operator("&"), _operator("|"), _operator("^")
+    __rshift__, __lshift__ = _operator(">>"), _operator("<<")
+    lt, le, eq, ne = _operator("<"), _operator("<="), _operator("=="), _operator("!=")
+    gt, ge = _operator("<", swapped=True), _operator("<=", swapped=True)
 
 
 class Const(Expr):
@@ -335,22 +294,6 @@ def _mod(a: Expr, b: Expr) -> Expr | None:
     return parts[1] % b if parts else None
 
 
-def _min(a: Expr, b: Expr) -> Expr | None:
-    return a if a.hi <= b.lo else b if b.hi <= a.lo else None
-
-
-def _max(a: Expr, b: Expr) -> Expr | None:
-    return a if a.lo >= b.hi else b if b.lo >= a.hi else None
-
-
-def _lt(a: Expr, b: Expr) -> Expr | None:
-    return TRUE if a.hi < b.lo else FALSE if a.lo >= b.hi else None
-
-
-def _le(a: Expr, b: Expr) -> Expr | None:
-    return TRUE if a.hi <= b.lo else FALSE if a.lo > b.hi else None
-
-
 def _eq(a: Expr, b: Expr) -> Expr | None:
     return TRUE if a == b else FALSE if a.hi < b.lo or b.hi < a.lo else None
 
@@ -369,17 +312,14 @@ def _logic(absorb: int) -> Callable[[Expr, Expr], Expr | None]:
     return rule
 
 
-def _shift(a: Expr, b: Expr) -> Expr | None:
-    return a if b == FALSE else None
-
-
-def _bit_and(a: Expr, b: Expr) -> Expr | None:
-    return FALSE if b == FALSE else None
-
-
 _RULES: Final[dict[str, Callable[[Expr, Expr], Expr | None]]] = {
-    "+": _add, "-": _sub, "*": _mul, "//": _div, "%": _mod, "min": _min, "max": _max, "<": _lt, "<=": _le, "==": _eq,
-    "!=": _ne, "and": _logic(0), "or": _logic(1), ">>": _shift, "<<": _shift, "&": _bit_and, "|": _shift, "^": _shift,
+    "+": _add, "-": _sub, "*": _mul, "//": _div, "%": _mod, "==": _eq, "!=": _ne, "and": _logic(0), "or": _logic(1),
+    "min": lambda a, b: a if a.hi <= b.lo else b if b.hi <= a.lo else None,
+    "max": lambda a, b: a if a.lo >= b.hi else b if b.lo >= a.hi else None,
+    "<": lambda a, b: TRUE if a.hi < b.lo else FALSE if a.lo >= b.hi else None,
+    "<=": lambda a, b: TRUE if a.hi <= b.lo else FALSE if a.lo > b.hi else None,
+    "&": lambda a, b: FALSE if b == FALSE else None,
+    **dict.fromkeys((">>", "<<", "|", "^"), lambda a, b: a if b == FALSE else None),
 }  # fmt: skip
 
 
@@ -409,6 +349,32 @@ def substitute(e: Expr, by: Mapping[Value, Expr]) -> Expr:
     if isinstance(e, Select):
         return select(substitute(e.c, by), substitute(e.a, by), substitute(e.b, by))
     return e
+
+
+def text(e: Expr) -> str:
+    """The expression as ``.sgir`` text; :mod:`sparsegen.ir.parse` reads it back."""
+    if isinstance(e, Const):
+        return str(e.value)
+    if isinstance(e, Value):
+        return f"%{e.name}"
+    if isinstance(e, Select):
+        return f"select({text(e.c)}, {text(e.a)}, {text(e.b)})"
+    assert isinstance(e, Bin)
+    if e.op in ("min", "max"):
+        return f"{e.op}({text(e.a)}, {text(e.b)})"
+    a = f"({text(e.a)})" if _loose(e.a, e.op, left=True) else text(e.a)
+    b = f"({text(e.b)})" if _loose(e.b, e.op, left=False) else text(e.b)
+    return f"{a} {e.op} {b}"
+
+
+def _loose(e: Expr, op: str, *, left: bool) -> bool:
+    """Whether ``e`` needs brackets as an operand of ``op``."""
+    if isinstance(e, Const):
+        return e.value < 0 and not left
+    if not isinstance(e, Bin) or e.op in ("min", "max"):
+        return False
+    inner, outer = PRECEDENCE[e.op], PRECEDENCE[op]
+    return inner < outer or (inner == outer and not (left and op in ("+", "-", "*", "and", "or")))
 
 
 def evaluate(e: Expr, env: Mapping[str, int]) -> int:

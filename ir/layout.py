@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import expr as ex
-from . import expr_text
 from .errors import IRError
 from .expr import TRUE, Bin, Const, Expr, ExprLike, Select, Value, as_expr, binary, substitute
 
@@ -196,7 +195,7 @@ RESERVED: Final = frozenset({"min", "max", "select", "and", "or", "where"})
 
 
 def _bare(e: Expr) -> str:
-    return re.sub(r"%(?=[A-Za-z_])", "", expr_text.text(e))
+    return re.sub(r"%(?=[A-Za-z_])", "", str(e))
 
 
 def walk_degree(elements: Ints, elem_bytes: int) -> int:

@@ -24,10 +24,7 @@ else:  # only type checkers need it; Python has it from 3.11
         return lambda f: f
 
 
-#: The kinds of field: what it holds, and so how it is printed, parsed, renamed and verified.
-KINDS = ("result", "operand", "buffer", "declare", "bind", "attr", "region")
-
-
+# The kinds of field: what it holds, and so how it is printed, parsed, renamed and verified.
 def result() -> Any:
     """Field: the values that the op defines (``tuple[Value, ...]``)."""
     return field(metadata={"kind": "result"})

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from .errors import IRError, Loc
-from .expr import Bin, Const, Expr, Select, Value, _range
-from .expr_text import PRECEDENCE
+from .expr import PRECEDENCE, Bin, Const, Expr, Select, Value, _range
 from .field_types import wrong
 from .layout import Layout
 from .lexer import Lexer, Token

@@ -21,7 +21,6 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from . import expr_text
 from .errors import Loc
 from .expr import Expr, Value
 from .layout import Layout
@@ -56,7 +55,7 @@ def print_value(v: Any) -> str:
     if isinstance(v, (DType, Layout)):
         return str(v)
     if isinstance(v, Expr):
-        return expr_text.text(v)
+        return str(v)
     if isinstance(v, tuple):
         return f"[{', '.join(map(print_value, v))}]"
     if ATTRIBUTES.get(type(v).__name__) is type(v):
@@ -79,26 +78,14 @@ def print_loc(loc: Loc) -> str:
     return f"loc({json.dumps(loc.file, ensure_ascii=False)}:{loc.line}{f':{loc.col}' if loc.col else ''})"
 
 
-def _operand(v: Any) -> str:
-    if v is None:
-        return "none"
-    return f"[{', '.join(map(expr_text.text, v))}]" if isinstance(v, tuple) else expr_text.text(v)
-
-
-def _buffers(v: Any) -> str:
-    if v is None:
-        return "none"
-    return f"[{', '.join(map(str, v))}]" if isinstance(v, tuple) else str(v)
-
-
-def _declared(v: Any) -> str:
-    if v is None:
-        return "none"
-    return f"[{', '.join(map(declaration, v))}]" if isinstance(v, tuple) else declaration(v)
+def _one_or_more(show: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Prints a field that holds one thing, a tuple of them, or None."""
+    return lambda v: "none" if v is None else f"[{', '.join(map(show, v))}]" if isinstance(v, tuple) else show(v)
 
 
 _PRINT: dict[str, Callable[[Any], str]] = {
-    "operand": _operand, "buffer": _buffers, "declare": _declared, "bind": _declared, "attr": print_value,
+    "operand": _one_or_more(str), "buffer": _one_or_more(str), "declare": _one_or_more(declaration),
+    "bind": _one_or_more(declaration), "attr": print_value,
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from .node import Op
 from .text import declaration
 from .types import Buffer, pred, u32, u64
 from .uniform import BLOCK, WARP
-from .verify_warp import converged, elem_bytes, in_space, n_results, whole_warp
+from .verify_warp import converged, elem_bytes, in_space, whole_warp
 
 
 def _vector(ctx: Context, buf: Buffer, count: int) -> None:
@@ -111,7 +111,7 @@ def _bulk_copy(op: w.BulkCopy, ctx: Context) -> None:
 
 @check(w.LdMatrix)
 def _ldmatrix(op: w.LdMatrix, ctx: Context) -> None:
-    n_results(op, ctx, 1, 2, 4)
+    ctx.need(len(op.out) in (1, 2, 4), f"has {len(op.out)} results, but must have 1 or 2 or 4")
     in_space(ctx, op.buf, "shared")
     ctx.need(op.buf.dtype.bits == 16, f"loads 16-bit elements, but {declaration(op.buf)}")
     ctx.need(op.buf.align % 16 == 0, f"{declaration(op.buf)} must be aligned to 16 bytes")
@@ -137,7 +137,6 @@ def _mma(op: w.Mma, ctx: Context) -> None:
 def _atomic(op: w.Atom | w.Red, ctx: Context) -> None:
     in_space(ctx, op.buf, "global", "shared")
     if isinstance(op, w.Atom):
-        n_results(op, ctx, 1)
         ctx.one_of(op.op, ("add", "max", "min", "exch", "inc"), "atomic operation")
         ctx.need(op.out[0].dtype is op.buf.dtype, f"{declaration(op.out[0])} is the old value of {declaration(op.buf)}")
         ctx.need(op.op != "inc" or op.buf.dtype is u32, f"inc is for u32, not {op.buf.dtype}")
@@ -189,7 +188,6 @@ def _mbar_arrive(op: w.MbarArrive, ctx: Context) -> None:
 
 @check(w.MbarTryWait)
 def _mbar_try_wait(op: w.MbarTryWait, ctx: Context) -> None:
-    n_results(op, ctx, 1)
     ctx.need(op.out[0].dtype is pred, f"gives a predicate, but {declaration(op.out[0])}")
     _mbar(op, ctx, op.bars, op.index)
     ctx.integer(op.parity, "the parity")

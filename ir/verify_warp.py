@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from . import warp as w
 from .checks import Context, check
@@ -19,11 +19,6 @@ BITS: Final = ("and", "or", "xor", "shl", "shr")
 COMPARE: Final = ("lt", "le", "eq", "ne")
 
 
-def n_results(op: Op, ctx: Context, *counts: int) -> None:
-    n = len(getattr(op, "out", ()))
-    ctx.need(n in counts, f"has {n} results, but must have {' or '.join(map(str, counts))}")
-
-
 def _value(ctx: Context, e: Expr, what: str) -> Value:
     if not isinstance(e, Value):
         ctx.fail(f"{what} must be a named value, not the expression {e}", "name it with warp.let")
@@ -33,6 +28,12 @@ def _value(ctx: Context, e: Expr, what: str) -> Value:
 
 def in_space(ctx: Context, buf: Buffer, *spaces: str) -> None:
     ctx.need(buf.space in spaces, f"{declaration(buf)} must be in {' or '.join(spaces)} memory")
+
+
+def gives(op: Any, ctx: Context, dtype: DType) -> None:
+    """The op's result is of this type."""
+    what = "a predicate" if dtype is pred else dtype
+    ctx.need(op.out[0].dtype is dtype, f"gives {what}, not {op.out[0].dtype}")
 
 
 def elem_bytes(ctx: Context, dtype: DType) -> int:
@@ -99,9 +100,13 @@ def _loop(op: w.Loop, ctx: Context) -> None:
     ctx.need(bool(breaks(op)), "never ends", "leave it with warp.break_if")
 
 
+@check(w.If, w.BreakIf)
+def _condition(op: w.If | w.BreakIf, ctx: Context) -> None:
+    ctx.condition(op.cond, "the condition")
+
+
 @check(w.BreakIf)
 def _break_if(op: w.BreakIf, ctx: Context) -> None:
-    ctx.condition(op.cond, "the condition")
     for outer, _ in reversed(ctx.path):
         if isinstance(outer, w.Loop):
             return
@@ -109,15 +114,9 @@ def _break_if(op: w.BreakIf, ctx: Context) -> None:
     ctx.fail("stands outside of any warp.loop")
 
 
-@check(w.If)
-def _if(op: w.If, ctx: Context) -> None:
-    ctx.condition(op.cond, "the condition")
-
-
 # ------------------------------------------------------------------------------------------------------- scalars
 @check(w.Let)
 def _let(op: w.Let, ctx: Context) -> None:
-    n_results(op, ctx, 1)
     out = op.out[0]
     ctx.need(out.dtype.is_int or out.dtype is pred, f"{declaration(out)} must be an integer or a predicate")
     if out.dtype is pred:
@@ -129,13 +128,11 @@ def _let(op: w.Let, ctx: Context) -> None:
 
 @check(w.ConstFloat)
 def _const(op: w.ConstFloat, ctx: Context) -> None:
-    n_results(op, ctx, 1)
     ctx.need(op.out[0].dtype.kind == "float", f"{declaration(op.out[0])} must be floating point")
 
 
 @check(w.Unary)
 def _unary(op: w.Unary, ctx: Context) -> None:
-    n_results(op, ctx, 1)
     ctx.one_of(op.op, UNARY, "unary operation")
     out, a = op.out[0], op.a
     if op.op in ("popc", "clz", "brev", "not") and isinstance(a, Value):
@@ -153,7 +150,6 @@ def _unary(op: w.Unary, ctx: Context) -> None:
 
 @check(w.Binary)
 def _binary(op: w.Binary, ctx: Context) -> None:
-    n_results(op, ctx, 1)
     ctx.one_of(op.op, ARITHMETIC + BITS, "binary operation")
     t = op.out[0].dtype
     ctx.typed(op.a, t, "the left side")
@@ -165,18 +161,18 @@ def _binary(op: w.Binary, ctx: Context) -> None:
         ctx.need(t.kind != "float", f"{op.op} needs integers, not {t}")
 
 
-@check(w.Fma)
-def _fma(op: w.Fma, ctx: Context) -> None:
-    n_results(op, ctx, 1)
+@check(w.Fma, w.Dp4a)
+def _fma(op: w.Fma | w.Dp4a, ctx: Context) -> None:
+    t = op.out[0].dtype
+    ctx.need(isinstance(op, w.Fma) or t.name in ("u32", "s32"), f"sums in u32 or s32, not {t}")
     for e, what in ((op.a, "a"), (op.b, "b"), (op.c, "c")):
-        ctx.typed(e, op.out[0].dtype, what)
+        ctx.typed(e, t, what)
 
 
 @check(w.Compare)
 def _compare(op: w.Compare, ctx: Context) -> None:
-    n_results(op, ctx, 1)
     ctx.one_of(op.op, COMPARE, "comparison")
-    ctx.need(op.out[0].dtype is pred, f"gives a predicate, not {op.out[0].dtype}")
+    gives(op, ctx, pred)
     a = _value(ctx, op.a, "the left side")
     ctx.need(a.dtype.kind == "float", f"compares floating-point values, but {declaration(a)}",
              "compare integers in an expression")  # fmt: skip
@@ -185,7 +181,6 @@ def _compare(op: w.Compare, ctx: Context) -> None:
 
 @check(w.SelectValue)
 def _select(op: w.SelectValue, ctx: Context) -> None:
-    n_results(op, ctx, 1)
     ctx.condition(op.cond, "the condition")
     ctx.typed(op.a, op.out[0].dtype, "the first choice")
     ctx.typed(op.b, op.out[0].dtype, "the second choice")
@@ -193,21 +188,18 @@ def _select(op: w.SelectValue, ctx: Context) -> None:
 
 @check(w.Convert)
 def _convert(op: w.Convert, ctx: Context) -> None:
-    n_results(op, ctx, 1)
     ctx.need(op.out[0].dtype is not pred, "gives a number, not a predicate", "compare it with 0")
 
 
 @check(w.Bitcast)
 def _bitcast(op: w.Bitcast, ctx: Context) -> None:
-    n_results(op, ctx, 1)
     a = _value(ctx, op.a, "the operand")
     ctx.need(a.dtype.bits == op.out[0].dtype.bits, f"{declaration(a)} and {declaration(op.out[0])} differ in width")
 
 
 @check(w.Pack)
 def _pack(op: w.Pack, ctx: Context) -> None:
-    n_results(op, ctx, 1)
-    ctx.need(op.out[0].dtype is u32, f"gives u32, not {op.out[0].dtype}")
+    gives(op, ctx, u32)
     for e in (op.a, op.b):
         v = _value(ctx, e, "a half")
         ctx.need(v.dtype.bits == 16, f"a half must have 16 bits, but {declaration(v)}")
@@ -215,26 +207,15 @@ def _pack(op: w.Pack, ctx: Context) -> None:
 
 @check(w.Prmt, w.Funnel)
 def _bytes_of_words(op: w.Prmt | w.Funnel, ctx: Context) -> None:
-    n_results(op, ctx, 1)
-    ctx.need(op.out[0].dtype is u32, f"gives u32, not {op.out[0].dtype}")
+    gives(op, ctx, u32)
     first, second, third = (op.a, op.b, op.sel) if isinstance(op, w.Prmt) else (op.lo, op.hi, op.shift)
     ctx.typed(first, u32, "the first word")
     ctx.typed(second, u32, "the second word")
     ctx.integer(third, "the last operand")
 
 
-@check(w.Dp4a)
-def _dp4a(op: w.Dp4a, ctx: Context) -> None:
-    n_results(op, ctx, 1)
-    t = op.out[0].dtype
-    ctx.need(t.name in ("u32", "s32"), f"sums in u32 or s32, not {t}")
-    for e, what in ((op.a, "a"), (op.b, "b"), (op.c, "c")):
-        ctx.typed(e, t, what)
-
-
 @check(w.Shfl)
 def _shfl(op: w.Shfl, ctx: Context) -> None:
-    n_results(op, ctx, 1)
     ctx.one_of(op.mode, ("idx", "up", "down", "xor"), "mode")
     a = _value(ctx, op.a, "what is shuffled")
     ctx.need(a.dtype is op.out[0].dtype, f"{declaration(a)} and {declaration(op.out[0])} differ in type")
@@ -244,16 +225,14 @@ def _shfl(op: w.Shfl, ctx: Context) -> None:
 
 @check(w.Ballot)
 def _ballot(op: w.Ballot, ctx: Context) -> None:
-    n_results(op, ctx, 1)
     ctx.condition(op.cond, "the condition")
-    ctx.need(op.out[0].dtype is u32, f"gives u32, not {op.out[0].dtype}")
+    gives(op, ctx, u32)
     whole_warp(op, ctx)
 
 
 @check(w.Clock)
 def _clock(op: w.Clock, ctx: Context) -> None:
-    n_results(op, ctx, 1)
-    ctx.need(op.out[0].dtype is u64, f"gives u64, not {op.out[0].dtype}")
+    gives(op, ctx, u64)
 
 
 def whole_warp(op: Op, ctx: Context) -> None:

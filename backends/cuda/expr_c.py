@@ -17,8 +17,7 @@ from typing import Final
 import numpy as np
 
 from sparsegen.ir.errors import IRError
-from sparsegen.ir.expr import Bin, Const, Expr, Select, Value
-from sparsegen.ir.expr_text import text
+from sparsegen.ir.expr import Bin, Const, Expr, Select, Value, text
 from sparsegen.ir.symbols import KEYWORDS
 from sparsegen.ir.types import DType
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sparsegen.ir.errors import KernelFault, Loc
-from sparsegen.ir.expr import Expr
-from sparsegen.ir.expr_text import text
+from sparsegen.ir.expr import Expr, text
 from sparsegen.ir.node import Op, fields
 from sparsegen.ir.types import Buffer
 

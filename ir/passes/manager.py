@@ -1,4 +1,4 @@
-"""Runs passes in order: verifies, times and dumps; ``-p "tile{m=64},pipeline{stages=3}"`` as values and back."""
+"""Runs passes in order: verifies and dumps; ``-p "tile{m=64},pipeline{stages=3}"`` as values and back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import difflib
 import json
 import os
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -60,13 +59,9 @@ def name_of(p: Pass) -> str:
 
 def print_pass(p: Pass) -> str:
     """``tile{m=64}``: the name and the options that differ from their defaults."""
-    given = [f"{f.name}={_print(getattr(p, f.name))}" for f in _options_of(type(p))
+    given = [f"{f.name}={_print(getattr(p, f.name))}" for f in dataclasses.fields(type(p))
              if f.default is dataclasses.MISSING or getattr(p, f.name) != f.default]  # fmt: skip
     return f"{name_of(p)}{{{','.join(given)}}}" if given else name_of(p)
-
-
-def _options_of(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(cls)
 
 
 def _print(v: Any) -> str:
@@ -90,7 +85,7 @@ def _parse(text: str) -> Any:
 
 
 def _options(name: str, cls: type[Any], text: str) -> dict[str, Any]:
-    known = {f.name: f for f in _options_of(cls)}
+    known = {f.name: f for f in dataclasses.fields(cls)}
     out: dict[str, Any] = {}
     at = 0
     while at < len(text.rstrip()):
@@ -145,7 +140,7 @@ class Manager:
     ``dump`` (default: the environment's ``SPARSEGEN_DUMP``) is a folder: a run makes a folder of the module's name in
     it (``heat2d``, the process's next one of that name ``heat2d-2``) with ``03-pipeline.sgir`` after the third pass
     and, where that has changed something, ``03-pipeline.diff``.  After a run, ``levels`` holds the last module of each
-    level (``op``, ``tile``, ``warp``), and ``seconds`` the time of each pass.
+    level (``op``, ``tile``, ``warp``).
     """
 
     passes: tuple[Pass, ...]
@@ -153,18 +148,15 @@ class Manager:
     shared_limit: int | None = None
     dump: Path | None = field(default_factory=lambda: Path(d) if (d := os.environ.get("SPARSEGEN_DUMP")) else None)
     levels: dict[str, Module] = field(default_factory=dict)
-    seconds: list[tuple[str, float]] = field(default_factory=list)
 
     def run(self, module: Module) -> Module:
         """The module after all passes; a failing pass or check names the pass."""
-        self.seconds, self.levels = [], {level_of(module): module}
+        self.levels = {level_of(module): module}
         dump = Dump(self.dump, module) if self.dump else None
         if self.verify_each:
             self._verify(module, "before the first pass")
         for i, p in enumerate(self.passes, 1):
-            start, before = time.perf_counter(), module
-            module = self._apply(p, module)
-            self.seconds.append((name_of(p), time.perf_counter() - start))
+            before, module = module, self._apply(p, module)
             if dump:
                 dump.add(name_of(p), module)
             if self.verify_each:
@@ -175,10 +167,6 @@ class Manager:
         if not self.verify_each:
             self._verify(module, f"after {print_pipeline(self.passes) or 'no pass'}")
         return module
-
-    def report(self) -> str:
-        """Milliseconds of each pass of the last run."""
-        return "\n".join(f"{s * 1e3:8.2f} ms  {name}" for name, s in self.seconds)
 
     def _apply(self, p: Pass, module: Module) -> Module:
         """The module after a pass; what a program makes go wrong inside a pass is an error that names the pass."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sparsegen.backends.cuda.expr_c import Names, c_expr, float_literal
 from sparsegen.ir.errors import IRError
-from sparsegen.ir.expr import ARITH, LOGIC, Const, Expr, Value, binary, evaluate, maximum, minimum, select, values
+from sparsegen.ir.expr import PRECEDENCE, Const, Expr, Value, binary, evaluate, maximum, minimum, select, values
 from sparsegen.ir.types import bf16, f16, f32, f64, pred, s8, s32, s64, u16, u32, u64
 
 I = Value("i", s32, 0, 1000)  # noqa: E741
@@ -68,7 +68,7 @@ LITERALS = (0, 1, 2, 3, 7, 8, 12, 31, 32, 1024, 10240, -1, -17, 2**31 - 1, 2**31
 def expressions(draw: st.DrawFn) -> Expr:
     pool: list[Expr] = [draw(st.sampled_from(LEAVES)) for _ in range(3)]
     for _ in range(draw(st.integers(1, 9))):
-        op = draw(st.sampled_from([*ARITH, *LOGIC, "select"]))
+        op = draw(st.sampled_from([*PRECEDENCE, "min", "max", "select"]))
         pick = st.sampled_from(pool) | st.sampled_from(LITERALS).map(Const)
         x, y = draw(pick), draw(pick)
         if op in ("<<", ">>"):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from sparsegen.ir import expr as ex
-from sparsegen.ir import expr_text, op, tile, warp  # noqa: F401 - they register their ops
+from sparsegen.ir import op, tile, warp  # noqa: F401 - they register their ops
 from sparsegen.ir.errors import IRError, Loc
 from sparsegen.ir.expr import Bin, Const, Expr, Select, Value
 from sparsegen.ir.layout import Layout, padded, stencil2row_b, xor_swizzle
@@ -29,7 +29,7 @@ def ranges(e: Expr) -> list[tuple[int, int]]:
 
 @given(expressions(5))
 def test_expression_round_trip(e: Expr) -> None:
-    again = parse_expr(expr_text.text(e), scope=NAMES)
+    again = parse_expr(str(e), scope=NAMES)
     assert again == e and ranges(again) == ranges(e)
 
 
