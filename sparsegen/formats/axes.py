@@ -200,7 +200,7 @@ class Mask(Sparse):
             words |= lib.constant(slot.bits)[byte[:, slot.octets]]
         counts = self._counts(octets)
         self.fill(lib, present, counts.sum(-1))
-        return lib.stored(words, self.own.dtype), counts
+        return lib.cast(words, self.own.dtype), counts
 
     def _counts(self, octets: Any) -> Any:
         return (octets * _SUM_OF_BYTES >> 56).reshape(octets.shape[0], self.ptr.parts, -1).sum(-1)
@@ -233,8 +233,8 @@ class Mask(Sparse):
         own = arrays[self.own.name].reshape(-1, self.words)
         step = max(1, lib.band // window)
         pieces = [self._counts(self._octets(lib, own[at : at + step])) for at in range(0, own.shape[0], step)]
-        counts = lib.concatenate(pieces)
-        wanted = lib.stored(self.ptr.of(lib, counts), self.ptr.dtype)
+        counts = lib.xp.concatenate(pieces)
+        wanted = lib.cast(self.ptr.of(lib, counts), self.ptr.dtype)
         if bool((wanted != arrays[self.ptr.name]).any()):
             raise FormatError(f"the {self.ptr.name} contradicts the {self.own.name}", hint=AGAIN)
         return int(counts.sum())
@@ -258,7 +258,7 @@ class _Listed(Sparse):
                 hint="cut the matrix into pieces of fewer columns" if self.of == "slab" else "cut it by rows",
             )
         at = lib.columns(present)
-        return lib.stored(at * (at < window), self.own.dtype)
+        return lib.cast(at * (at < window), self.own.dtype)
 
     def restore(self, lib: Library, own: Any, starts: Any, values: Any, x: Any) -> None:
         fiber, at = lib.fibers(starts, own.shape[0]), lib.wide(own)

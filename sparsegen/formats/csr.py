@@ -41,12 +41,12 @@ class Csr(SparseMatrix):
         ArrayError, with the place, for pointers and columns that say no such rows.
         """
         with lib.active():
-            starts, columns = lib.stored(ptr, s64), lib.stored(idx, s64)
+            starts, columns = lib.cast(ptr, s64), lib.cast(idx, s64)
             _check_rows(lib, shape, starts, columns, int(values.shape[0]))
             arrays = {
-                "ptr": lib.stored(starts, s32),
-                "idx": lib.stored(columns, s32),
-                "values": lib.concatenate([values]),
+                "ptr": lib.cast(starts, s32),
+                "idx": lib.cast(columns, s32),
+                "values": lib.xp.concatenate([values]),
             }
             return cls(csr(dtype), shape, lib, arrays, int(columns.shape[0]))
 

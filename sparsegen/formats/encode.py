@@ -155,7 +155,7 @@ def _read(said: Mapping[str, Any], arrays: Mapping[str, Any]) -> SparseMatrix:
     for stored in spec.stored:
         if arrays[stored.name].itemsize != stored.dtype.nbytes:
             raise ValueError(f"{stored.name} has dtype {arrays[stored.name].dtype}, not {stored.dtype.numpy()}")
-    typed = {s.name: NUMPY.typed(arrays[s.name], s.dtype) for s in spec.stored}
+    typed = {s.name: NUMPY.view(arrays[s.name], s.dtype) for s in spec.stored}
     if isinstance(spec.sparse, Mask):  # in files of version 1 the words of tca_bme were flat
         name = spec.sparse.own.name
         if typed[name].ndim == 1:

@@ -163,10 +163,10 @@ class Format:
             counts.append(count)
         arrays = {}
         if (ptr := self.sparse.ptr) is not None:
-            arrays[ptr.name] = lib.stored(ptr.of(lib, lib.concatenate(counts)), ptr.dtype)
-        mine = lib.concatenate(own)
+            arrays[ptr.name] = lib.cast(ptr.of(lib, lib.xp.concatenate(counts)), ptr.dtype)
+        mine = lib.xp.concatenate(own)
         arrays[self.sparse.own.name] = mine.reshape(self.sparse.shape(self.fibers(shape)[0], mine.shape[0]))
-        arrays["values"] = self._packed(lib, lib.concatenate([*streams, lib.zeros((self.slack,), self.raw)]))
+        arrays["values"] = self._packed(lib, lib.xp.concatenate([*streams, lib.zeros((self.slack,), self.raw)]))
         return arrays, sum(int(n) for n in kept)
 
     def decode(self, lib: Library, arrays: Mapping[str, Any], shape: Shape) -> Any:
@@ -216,9 +216,9 @@ class Format:
     def _packed(self, lib: Library, values: Any) -> Any:
         """Values, given as signed bits one after another, as they are stored."""
         if self.dtype.bits == 4:
-            even = lib.concatenate([values, lib.zeros((values.shape[0] % 2,), self.raw)]).reshape(-1, 2)
+            even = lib.xp.concatenate([values, lib.zeros((values.shape[0] % 2,), self.raw)]).reshape(-1, 2)
             values = even[:, 0] & 15 | even[:, 1] << 4
-        return lib.typed(values, self.stored[-1].dtype)
+        return lib.view(values, self.stored[-1].dtype)
 
     @cached_property
     def _places(self) -> tuple[list[int], list[int]]:

@@ -49,7 +49,7 @@ class SparseMatrix:
         """The dense matrix, in an array of the library and on the device that this one lives on."""
         with self.library.active():
             bits = self.spec.decode(self.library, self.arrays, self.shape)
-            return self.library.typed(bits, s8 if self.kind.bits == 4 else self.kind)
+            return self.library.view(bits, s8 if self.kind.bits == 4 else self.kind)
 
     def to_host(self) -> Self:
         """The same matrix in NumPy arrays: itself if it is there already."""

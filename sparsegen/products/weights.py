@@ -43,7 +43,7 @@ def padded(w: SparseMatrix, name: str, align: int) -> Any:
     missing = max(-(-entries // align), 1) * align - entries
     if not missing:
         return array
-    return w.library.concatenate([array, w.library.typed(w.library.zeros((missing,), f"int{dtype.bits}"), dtype)])
+    return w.library.xp.concatenate([array, w.library.view(w.library.zeros((missing,), f"int{dtype.bits}"), dtype)])
 
 
 class _Uploaded:

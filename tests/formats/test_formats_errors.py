@@ -72,7 +72,7 @@ def test_more_than_the_index_counts() -> None:
         assert ptr is not None
         counts = np.zeros((2, ptr.parts), np.int64)
         counts[0, 0] = most
-        assert ptr.starts(NUMPY, NUMPY.stored(ptr.of(NUMPY, counts), ptr.dtype))[-1] == most
+        assert ptr.starts(NUMPY, NUMPY.cast(ptr.of(NUMPY, counts), ptr.dtype))[-1] == most
         counts[1, 0] = 1
         with pytest.raises(FormatError, match=f"the matrix has {most + ptr.align} values; the format counts up to"):
             ptr.of(NUMPY, counts)
