@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,32 +29,28 @@ class Request:
     every: bool = False
 
 
-class Options(ABC):
+class Options:
     """The schedules that can be chosen from; what is asked for is worked out then, once."""
-
-    @cached_property
-    def best(self) -> Cost | None:
-        """The cheapest for the request; None if there is none."""
-        return self.find_best()
 
     @cached_property
     def costs(self) -> tuple[Cost, ...]:
         """The cost of every legal schedule, cheapest first."""
-        return tuple(self.find_costs())
+        raise NotImplementedError
+
+    @cached_property
+    def best(self) -> Cost | None:
+        """The cheapest for the request; None if there is none."""
+        return next(iter(self.costs), None)
 
     @cached_property
     def rejected(self) -> tuple[Rejected, ...]:
         """Those that are not legal, each with its reason."""
-        return tuple(self.find_rejected())
-
-    def find_best(self) -> Cost | None:
-        """The first of all, unless it is found with less work."""
-        return next(iter(self.costs), None)
-
-    @abstractmethod
-    def find_costs(self) -> Iterable[Cost]:
-        """All legal schedules, cheapest first."""
-
-    def find_rejected(self) -> Iterable[Rejected]:
-        """Those that are not legal."""
         return ()
+
+
+@dataclass
+class Listed(Options):
+    """Options that are all worked out already."""
+
+    costs: tuple[Cost, ...]
+    rejected: tuple[Rejected, ...] = ()

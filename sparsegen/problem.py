@@ -53,13 +53,12 @@ class Problem(ABC):
     @property
     def loc(self) -> Loc | None:
         """The user's line that described it."""
-        found: Loc | None = getattr(self.what, "loc", None)
-        return found
+        return getattr(self.what, "loc", None)
 
     @property
-    @abstractmethod
     def dtype(self) -> str:
         """The element type of the arrays of a call, such as ``f64``."""
+        return str(self.what.dtype)
 
     @abstractmethod
     def describe(self, variant: Hashable = None) -> Module:

@@ -7,7 +7,7 @@ are worked out for one schedule or for arrays of all of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sparsegen.cost.cost import Cost
@@ -71,7 +71,8 @@ class BitmapOptions(Options):
             self._found.append((s, refused, kept))
             self._times.append(times(p, s, device, g)[kept])
 
-    def find_best(self) -> Cost | None:
+    @cached_property
+    def best(self) -> Cost | None:
         """The first of ``costs``, without the others; None if there are none."""
         least = min((t.min() for t in self._times if t.size), default=0.0)
         near: list[Cost] = []
@@ -79,11 +80,13 @@ class BitmapOptions(Options):
             near += self._costs(s, kept.nonzero()[0][t <= least + 2 * 10.0**-DIGITS])
         return min(near, key=order, default=None)
 
-    def find_costs(self) -> tuple[Cost, ...]:
+    @cached_property
+    def costs(self) -> tuple[Cost, ...]:
         """The cost of each that is kept, cheapest first; of equally cheap ones the plainest come first."""
         return tuple(sorted((c for s, _, kept in self._found for c in self._costs(s, kept)), key=order))
 
-    def find_rejected(self) -> tuple[Rejected, ...]:
+    @cached_property
+    def rejected(self) -> tuple[Rejected, ...]:
         """Those that are not legal, each with its reason."""
         return tuple(
             Rejected(s, error.message, error.hint)

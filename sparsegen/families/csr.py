@@ -17,7 +17,7 @@ from sparsegen.families.products import ProductFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.csr import ALIGN, Csr
 from sparsegen.ir.passes.manager import Pass
-from sparsegen.options import Options, Rejected
+from sparsegen.options import Listed, Rejected
 from sparsegen.products.csr_cost import Shape, price, shape_of
 from sparsegen.products.ragged import Ragged
 from sparsegen.products.segments import segments_of
@@ -39,27 +39,17 @@ LANES: Final = 32
 MAX_REGISTERS: Final = 255
 
 
-class CsrOptions(Options):
-    """All schedules of a product on a device with some words given."""
-
-    def __init__(self, p: Ragged, wanted: Mapping[str, Any], device: DeviceProfile) -> None:
-        costs: list[Cost] = []
-        rejected: list[Rejected] = []
-        for s in space(p, wanted):
-            shape = shape_of(p, s, device)
-            if error := refusal(s, device, shape):
-                rejected.append(Rejected(s, error.message, error.hint))
-            else:
-                costs.append(price(p, s, device, shape))
-        self._found, self._refused = sorted(costs, key=order), rejected
-
-    def find_costs(self) -> list[Cost]:
-        """Cheapest first; of equally cheap ones the plainest first."""
-        return self._found
-
-    def find_rejected(self) -> list[Rejected]:
-        """Those that are not legal."""
-        return self._refused
+def listed(p: Ragged, wanted: Mapping[str, Any], device: DeviceProfile) -> Listed:
+    """All schedules of a product on a device with some words given; of equally cheap ones the plainest come first."""
+    costs: list[Cost] = []
+    rejected: list[Rejected] = []
+    for s in space(p, wanted):
+        shape = shape_of(p, s, device)
+        if error := refusal(s, device, shape):
+            rejected.append(Rejected(s, error.message, error.hint))
+        else:
+            costs.append(price(p, s, device, shape))
+    return Listed(tuple(sorted(costs, key=order)), tuple(rejected))
 
 
 def order(c: Cost) -> tuple[float, int, int, int]:
@@ -115,8 +105,8 @@ def refusal(s: Schedule, device: DeviceProfile, shape: Shape) -> ScheduleError |
 
 
 @lru_cache(maxsize=64)
-def _options(p: Ragged, wanted: SpmmSchedule, device: DeviceProfile) -> CsrOptions:
-    return CsrOptions(p, wanted.given, device)
+def _options(p: Ragged, wanted: SpmmSchedule, device: DeviceProfile) -> Listed:
+    return listed(p, wanted.given, device)
 
 
 class CsrFamily(ProductFamily):
@@ -144,7 +134,7 @@ class CsrFamily(ProductFamily):
                 hint="choose powers of two whose product is at most 32, as in team=16x1",
             )
 
-    def options(self, problem: SpmmProblem, wanted: Schedule | None, device: DeviceProfile) -> CsrOptions:
+    def options(self, problem: SpmmProblem, wanted: Schedule | None, device: DeviceProfile) -> Listed:
         """All schedules with the words that are wanted."""
         return _options(problem.facts, wanted or SpmmSchedule("csr"), device)
 
@@ -168,9 +158,9 @@ class CsrFamily(ProductFamily):
         entries = {name: Prepared((name, ALIGN), partial(padded, name=name, align=ALIGN)) for name in ("idx", "values")}
         return {**entries, "segments": Prepared(how, lambda w: segments_of(w, *how).records)}
 
-    def every(self, facts: Any, device: DeviceProfile) -> CsrOptions:
+    def every(self, facts: Any, device: DeviceProfile) -> Listed:
         """All schedules of a product in numbers."""
-        return CsrOptions(facts, {}, device)
+        return listed(facts, {}, device)
 
     def operations(self, cost: Cost) -> float:
         """A multiply-add of every entry and column."""

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.products import ProductFamily
 from sparsegen.ir.passes.manager import Pass
-from sparsegen.options import Options
+from sparsegen.options import Listed
 from sparsegen.products.cost import dense_cost
 from sparsegen.registry import register
 from sparsegen.schedule import Schedule, SpmmSchedule
 
 if TYPE_CHECKING:
     from sparsegen.problems.product import SpmmProblem
-
-
-@dataclass(frozen=True)
-class One(Options):
-    """Options of a family that has a single schedule."""
-
-    cost: Cost
-
-    def find_costs(self) -> tuple[Cost]:
-        """The cost of that schedule."""
-        return (self.cost,)
 
 
 class DenseFamily(ProductFamily):
@@ -37,17 +25,17 @@ class DenseFamily(ProductFamily):
     library = True
     words = ()
 
-    def every(self, facts: Any, device: DeviceProfile) -> One:
+    def every(self, facts: Any, device: DeviceProfile) -> Listed:
         """The one schedule."""
-        return One(dense_cost(facts, device))
+        return Listed((dense_cost(facts, device),))
 
     def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:
         """The library's matter."""
         return ""
 
-    def options(self, problem: SpmmProblem, wanted: Schedule | None, device: DeviceProfile) -> One:
+    def options(self, problem: SpmmProblem, wanted: Schedule | None, device: DeviceProfile) -> Listed:
         """The one schedule."""
-        return One(self.price(problem, DENSE, device))
+        return self.every(problem.facts, device)
 
     def price(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> Cost:
         """The cost of the dense product of a library."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple, cast
 
 from sparsegen.cost.cost import Cost
@@ -57,11 +58,6 @@ class SpmmProblem(Problem):
         return self.what.w.format
 
     @property
-    def dtype(self) -> str:
-        """The element type of W, x and y."""
-        return self.what.w.dtype
-
-    @property
     def facts(self) -> Any:
         """The numbers that schedules and costs depend on; FormatError for a matrix that no schedule reads."""
         if self.format not in NUMBERS:
@@ -88,7 +84,8 @@ class SpmmProblem(Problem):
 
     def passes(self, schedule: Schedule, device: DeviceProfile, steps: int) -> list[Pass]:
         """Those of the family."""
-        return cast("ProductFamily", schedule.rules).passes(self, schedule, device)
+        passes: list[Pass] = schedule.rules.passes(self, schedule, device)
+        return passes
 
     def identity(self) -> dict[str, Any]:
         """Its numbers and its epilogue."""
@@ -103,21 +100,12 @@ class SpmmProblem(Problem):
         ``format="auto"`` and the model has it as the faster one.
         """
         _ = self.facts  # FormatError where there are none
-        own: list[ProductFamily] = [cast("ProductFamily", f) for f in families(self.op).values()]
-        if wanted is not None:
-            own = [f for f in own if f.name == wanted.family]
-        found = [f for f in own if not f.formats or self.format in f.formats]
+        found = [f for f in readers(self.format) if wanted is None or f.name == wanted.family]
         if wanted is not None and not found:
-            reads = ", ".join(name for f in own for name in f.formats)
+            reads = ", ".join(wanted.rules.formats)
             raise ScheduleError(
                 f"{wanted} is a schedule for {reads}, W is in {self.format}",
                 hint=f"leave the schedule to the cost model, or encode W again: sg.sparse(w, format={reads!r})",
-            )
-        if wanted is None and not request.every and not any(f.formats for f in found):
-            reads = ", ".join(sorted({name for f in own for name in f.formats}))
-            raise FormatError(
-                f"no schedule reads a {self.format} matrix",
-                hint=f'encode it again: sg.sparse(W.to_dense(), format="bitmap"); there are schedules for {reads}',
             )
         if wanted is None and not (self.what.w.auto or request.every):
             found = [f for f in found if not f.library]
@@ -125,10 +113,10 @@ class SpmmProblem(Problem):
 
     def price(self, schedule: Schedule, device: DeviceProfile, request: Request) -> Cost:
         """The cost of a product."""
-        return cast("ProductFamily", schedule.rules).price(self, schedule, device)
+        cost: Cost = schedule.rules.price(self, schedule, device)
+        return cost
 
     def none(self, device: DeviceProfile, options: Options, wanted: Schedule | None) -> ScheduleError:
-        """The error where no schedule can run the product."""
         why = options.rejected[0]
         return ScheduleError(f"no {wanted or self.format} schedule can run the product: {why.reason}", hint=why.remedy)
 
@@ -150,15 +138,16 @@ class Merged(Options):
 
     families: tuple[Options, ...]
 
-    def find_best(self) -> Cost | None:
+    @cached_property
+    def best(self) -> Cost | None:
         """The cheapest; of equally cheap ones that of the first family."""
         found = [options.best for options in self.families]
         return min((cost for cost in found if cost is not None), key=nanoseconds, default=None)
 
-    def find_costs(self) -> list[Cost]:
-        """Of all families, cheapest first."""
-        return sorted((c for options in self.families for c in options.costs), key=nanoseconds)
+    @cached_property
+    def costs(self) -> tuple[Cost, ...]:
+        return tuple(sorted((c for options in self.families for c in options.costs), key=nanoseconds))
 
-    def find_rejected(self) -> list[Rejected]:
-        """Of all families."""
-        return [r for options in self.families for r in options.rejected]
+    @cached_property
+    def rejected(self) -> tuple[Rejected, ...]:
+        return tuple(r for options in self.families for r in options.rejected)

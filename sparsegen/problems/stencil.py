@@ -48,11 +48,6 @@ class StencilProblem(Problem):
     shape: tuple[int, ...]
 
     @property
-    def dtype(self) -> str:
-        """The element type of the field."""
-        return self.what.dtype
-
-    @property
     def grid(self) -> tuple[int, ...]:
         """The shape with at least two axes: a field of one axis is one row (see ``Stencil.gridded``)."""
         return grid(self.shape)
@@ -147,7 +142,8 @@ class StencilOptions(Options):
     device: DeviceProfile
     request: Request
 
-    def find_best(self) -> Cost | None:
+    @cached_property
+    def best(self) -> Cost | None:
         """The one that does all steps soonest."""
         p, steps = self.problem, self.request.steps
         extents, limit = p.stencil.weights.shape, min(steps, most_steps())
@@ -158,15 +154,14 @@ class StencilOptions(Options):
         limit = min(self.request.steps, most_steps())
         return ranked(self.problem.stencil, self.problem.grid, limit, self.device, self.request.exact)
 
-    def find_costs(self) -> tuple[Cost, ...]:
+    @cached_property
+    def costs(self) -> tuple[Cost, ...]:
         """Every legal schedule of at most as many steps a pass, cheapest a time step first."""
         return self._ranking.costs
 
-    def find_rejected(self) -> tuple[Rejected, ...]:
-        """The others with their reasons."""
+    @cached_property
+    def rejected(self) -> tuple[Rejected, ...]:
         return self._ranking.rejected
 
 
-@lru_cache(maxsize=64)
-def _options(problem: StencilProblem, device: DeviceProfile, request: Request) -> StencilOptions:
-    return StencilOptions(problem, device, request)
+_options = lru_cache(maxsize=64)(StencilOptions)

@@ -20,7 +20,7 @@ from sparsegen.ir.op import Sides as SideSpecs
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
-from sparsegen.options import Options, Request
+from sparsegen.options import Listed, Request
 from sparsegen.problem import Problem, digest
 from sparsegen.schedule import Schedule, UpdateSchedule
 from sparsegen.shapes import ITEMSIZE
@@ -38,11 +38,6 @@ class UpdateProblem(Problem):
     op: ClassVar[str] = "update"
     what: Update
     shape: tuple[int, ...]
-
-    @property
-    def dtype(self) -> str:
-        """The element type of all arrays."""
-        return self.what.dtype
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -73,28 +68,13 @@ class UpdateProblem(Problem):
             "sides": [describe(sides) for sides in update.sides], "shape": self.shape,
         }  # fmt: skip
 
-    def options(self, wanted: Schedule | None, device: DeviceProfile, request: Request) -> UpdateOptions:
+    def options(self, wanted: Schedule | None, device: DeviceProfile, request: Request) -> Listed:
         """Every schedule that is tried."""
         return _options(self, device)
 
     def price(self, schedule: UpdateSchedule, device: DeviceProfile, request: Request) -> Cost:
         """The cost of a time step."""
         return cost(self.what, self.shape, schedule, device)
-
-
-@dataclass(frozen=True)
-class UpdateOptions(Options):
-    """The schedules of an update, cheapest first; of equally cheap ones that whose other units have least to do."""
-
-    problem: UpdateProblem
-    device: DeviceProfile
-
-    def find_costs(self) -> list[Cost]:
-        """Those that are tried and fit; a block with a cell a thread always does."""
-        update, shape = self.problem.what, self.problem.shape
-        costs = (cost(update, shape, s, self.device) for s in candidates())
-        found = [c for c in costs if _fits(c, update, shape, self.device)]
-        return sorted(found, key=lambda c: (c.time, sum(c.terms.values())))
 
 
 #: Blocks an SM that a schedule with several cells a thread must leave: fewer threads hide less latency.
@@ -118,8 +98,11 @@ def _fits(c: Cost, update: Update, shape: tuple[int, ...], device: DeviceProfile
 
 
 @lru_cache(maxsize=64)
-def _options(problem: UpdateProblem, device: DeviceProfile) -> UpdateOptions:
-    return UpdateOptions(problem, device)
+def _options(problem: UpdateProblem, device: DeviceProfile) -> Listed:
+    """Those that are tried and fit; of equally cheap ones that whose other units have least to do comes first."""
+    update, shape = problem.what, problem.shape
+    found = (c for s in candidates() if _fits(c := cost(update, shape, s, device), update, shape, device))
+    return Listed(tuple(sorted(found, key=lambda c: (c.time, sum(c.terms.values())))))
 
 
 def _specs(sides: Sides) -> SideSpecs:

@@ -53,10 +53,13 @@ class Product:
     #: Axes of a grid: it has none.
     ndim: ClassVar[int] = 0
 
+    #: What its kernels are called.
+    name: ClassVar[str] = "spmm"
+
     @property
-    def name(self) -> str:
-        """What its kernels are called."""
-        return "spmm"
+    def dtype(self) -> str:
+        """The element type of W, x and y."""
+        return self.w.dtype
 
     def __str__(self) -> str:
         m, k = self.w.shape
