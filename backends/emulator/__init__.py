@@ -164,13 +164,9 @@ def _bind(prog: Program, state: Run, args: Mapping[str, Any], uninit: frozenset[
         if p.space == "param":
             state.params[p.name] = a
             continue
-        written = p.name in prog.written
-        if written and not a.flags.writeable:
+        if p.name in prog.written and not a.flags.writeable:
             raise ArrayError(f"{prog.symbol}: @{p.name} is written, but the array is read-only")
-        state.globals[p.name] = Global(
-            state, p, a, written=written, read=p.name in prog.read, atomic=p.name in prog.atomic,
-            uninit=p.name in uninit, dirty=dirty.get(p.name),
-        )  # fmt: skip
+        state.globals[p.name] = Global(state, p, a, uninit=p.name in uninit, dirty=dirty.get(p.name))
 
 
 def _report(state: Run) -> Report:

@@ -11,11 +11,12 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Const, Expr
 from sparsegen.ir.node import Op
-from sparsegen.ir.types import Buffer, widths
+from sparsegen.ir.types import Buffer, DType, u32, widths
 
+from .clocks import MANY
 from .memory import OpInfo, check_align, dense, locate
 from .scalars import Step
-from .values import held, load, number, operand, predicate
+from .values import LANES, held, load, number, operand, pick, predicate, spread
 
 if TYPE_CHECKING:
     from .compile import Scope
@@ -36,14 +37,6 @@ def step(op: Op, sc: Scope) -> Step | None:
 def where_of(x: Expr | None, sc: Scope) -> Callable[[Any], Any] | None:
     """A predicate that is not always true."""
     return None if x is None or (isinstance(x, Const) and x.value) else predicate(x, sc.slots)
-
-
-def _check_width(op: Op, buf: Buffer, width: int, name: str) -> int:
-    nbytes = width * buf.dtype.nbytes
-    if width not in widths(buf.dtype):
-        raise IRError(f"{name} of {width} elements of {buf.dtype} ({nbytes} bytes)", loc=op.loc,
-                      hint="1, 2 or 4 elements (of 16 bits also 8), 16 bytes at most")  # fmt: skip
-    return nbytes
 
 
 def wide(n: int, at: Any, row: Any, lane: Any) -> tuple[Any, Any, Any]:
@@ -67,72 +60,93 @@ class Meter:
             warps, mask = g.warps(), None
             lanes = 32 * warps
         else:
-            mask, rows = np.zeros((n, 32), dtype=bool), g.rows[sel >> 5]
-            mask.reshape(-1)[sel] = True
-            lanes, warps = m.of_blocks(rows), m.of_blocks(g.rows[mask.any(1)])
+            mask = spread(n, sel, True, False, bool)
+            lanes, warps = m.of_blocks(g.rows[sel >> 5]), m.of_blocks(g.rows[mask.any(1)])
         m.cnt[self.k_op] += warps
         m.cnt[self.k_bytes] += lanes * self.nbytes
         if self.key >= 0 and m.patterns:
-            ix = at
-            if sel is not None:
-                ix = np.zeros((n, 32), dtype=np.int64)
-                ix.reshape(-1)[sel] = at
+            ix = at if sel is None else spread(n, sel, at, 0, np.int64)
             cost, ideal = m.run.pattern(self.key, self).add(ix, mask, n)
             met = m.met.setdefault(self.key, np.zeros((2, m.blocks), dtype=np.int64))
             for total, one in zip(met, (cost, ideal), strict=True):  # an array: of each warp
                 total += m.of_blocks(g.rows, one) if isinstance(one, np.ndarray) else one * m.of_blocks(g.rows)
 
 
+class Access:
+    """One op's accesses to global or shared memory: counted, within bounds, and aligned if they are wide."""
+
+    def __init__(
+        self, sc: Scope, op: w.Ld | w.St | w.Atom | w.Red, width: int, name: str, way: str, **options: bool
+    ) -> None:
+        self.buf = buf = op.buf
+        self.width, self.nbytes, self.info = width, width * buf.dtype.nbytes, sc.info(op)
+        if width not in widths(buf.dtype):
+            raise IRError(f"{op.name} of {width} elements of {buf.dtype} ({self.nbytes} bytes)", loc=op.loc,
+                          hint="1, 2 or 4 elements (of 16 bits also 8), 16 bytes at most")  # fmt: skip
+        self.index = number(op.index, sc.slots)
+        self.where = None if isinstance(op, (w.Atom, w.Red)) else where_of(op.where, sc)
+        self.meter = Meter(sc, op, buf, self.nbytes, name, way, **options)
+
+    def __call__(self, g: Group) -> tuple[Any, Any, Any, Any, Any] | None:
+        """(memory, cells, batch row, lane, positions): see ``locate``; None if no lane accesses, or nothing is held."""
+        buf, m = self.buf, g.m
+        found = locate(g, self.index(g.env), self.where, buf.size, self.width, self.info)
+        if found is None:
+            return None
+        at, row, lane, sel = found
+        self.meter(g, at, sel)
+        if self.width > 1:
+            check_align(g, at, row, lane, buf.dtype.nbytes, self.nbytes, m.align(buf), self.info)
+        mem = m.memory[buf.name]
+        return None if mem.data is None else (mem, mem.cells(at, row), row, lane, sel)
+
+
+class Results:
+    """Where a load puts what its lanes have read: the slots of its results, each within its declared range."""
+
+    def __init__(self, sc: Scope, op: w.Ld | w.LdMatrix | w.Atom, dtype: DType, other: float = 0) -> None:
+        info = sc.info(op)
+        self.checks = [sc.promise(v, info) for v in op.out]
+        self.slots = [sc.define(v) for v in op.out]
+        self.dtype, self.held = dtype, held(dtype)
+        self.other = self.held.type(other)
+
+    def nothing(self, g: Group) -> None:
+        """No lane has read anything."""
+        for slot in self.slots:
+            g.env[slot] = self.other
+
+    def put(self, g: Group, k: int, x: Any, sel: Any) -> None:
+        """Result ``k``: elements of memory, one for each lane of ``sel`` (None: of all)."""
+        v = load(x, self.dtype)
+        if sel is not None:
+            v = spread(g.n, sel, v, self.other, self.held)
+        g.env[self.slots[k]] = v
+        if (check := self.checks[k]) is not None:
+            check(g, v)
+
+
 # ------------------------------------------------------------------------------------------------ loads
 def _ld(op: w.Ld, sc: Scope) -> Step:
-    buf, width, info = op.buf, len(op.out), sc.info(op)
-    nbytes = _check_width(op, buf, width, "warp.ld")
-    ix, where = number(op.index, sc.slots), where_of(op.where, sc)
-    meter = Meter(sc, op, buf, nbytes, f"ld.{buf.space}", "read")
-    checks = [sc.promise(v, info) for v in op.out]
-    slots = [sc.define(v) for v in op.out]
-    d, size, shared = buf.dtype, buf.size, buf.space == "shared"
-    npt = held(d)
-    other = npt.type(op.other)
+    buf, info = op.buf, sc.info(op)
+    access = Access(sc, op, len(op.out), f"ld.{buf.space}", "read")
+    out = Results(sc, op, buf.dtype, op.other)
 
     def ld(g: Group) -> None:
-        m, e = g.m, g.env
-        found = locate(g, ix(e), where, size, width, info)
+        found = access(g)
         if found is None:
-            for k in slots:
-                e[k] = other
+            out.nothing(g)
             return
-        at, row, lane, sel = found
-        meter(g, at, sel)
-        if width > 1:
-            check_align(g, at, row, lane, d.nbytes, nbytes, m.align(buf), info)
-        mem: Any = m.shared[buf.name] if shared else m.globals[buf.name]
-        if mem.data is None:
-            for k in slots:
-                e[k] = other
-            return
-        tracked, stamp = mem.tracked, None
-        if shared:
-            at = at + m.lblk[row] * size
-        elif tracked:
-            stamp = m.far_stamp(g, sel)
-            if sel is None:
-                at, row, lane = wide(g.n, at, row, lane)
-        for k, slot in enumerate(slots):
-            cell = at + k if k else at
-            if tracked:
-                if shared:
-                    mem.check_read(cell, row, lane, info)
-                else:
-                    mem.check_read(m, cell, row, lane, stamp, info)
-            v = load(mem.data.take(cell), d)
-            if sel is not None:
-                out = np.full((g.n, 32), other, dtype=npt)
-                out.reshape(-1)[sel] = v
-                v = out
-            e[slot] = v
-            if (check := checks[k]) is not None:
-                check(g, v)
+        mem, cell, row, lane, sel = found
+        stamp = None
+        if mem.tracked and buf.space == "global":
+            stamp = mem.stamp(g, sel)
+            cell, row, lane = wide(g.n, cell, row, lane) if sel is None else (cell, row, lane)
+        for k in range(access.width):
+            one = cell + k if k else cell
+            if mem.tracked:
+                mem.check_read(one, row, lane, stamp, info)
+            out.put(g, k, mem.data.take(one), sel)
 
     return ld
 
@@ -141,35 +155,19 @@ def _ld_param(op: w.Ld, sc: Scope) -> Step:
     buf, width, info = op.buf, len(op.out), sc.info(op)
     ix, where = number(op.index, sc.slots), where_of(op.where, sc)
     k_op = sc.count("ld.param")
-    checks = [sc.promise(v, info) for v in op.out]
-    slots = [sc.define(v) for v in op.out]
-    d = buf.dtype
-    other = held(d).type(op.other)
+    out = Results(sc, op, buf.dtype, op.other)
 
     def ld(g: Group) -> None:
-        e, data = g.env, g.m.params[buf.name]
-        i = ix(e)
+        data, at, sel = g.m.params[buf.name], ix(g.env), None
         g.m.cnt[k_op] += g.warps()
-        if type(i) is int and where is None and 0 <= i <= len(data) - width:
-            for k, slot in enumerate(slots):
-                e[slot] = v = load(data[i + k], d)
-                if (c := checks[k]) is not None:
-                    c(g, v)
-            return
-        found = locate(g, i, where, len(data), width, info)
-        for k, slot in enumerate(slots):
+        if type(at) is not int or where is not None or not 0 <= at <= len(data) - width:
+            found = locate(g, at, where, len(data), width, info)
             if found is None:
-                e[slot] = other
-                continue
+                out.nothing(g)
+                return
             at, _, _, sel = found
-            v = load(data.take(at + k), d)
-            if sel is not None:
-                out = np.full((g.n, 32), other, dtype=held(d))
-                out.reshape(-1)[sel] = v
-                v = out
-            e[slot] = v
-            if (c := checks[k]) is not None:
-                c(g, v)
+        for k in range(width):
+            out.put(g, k, data[at + k], sel)
 
     return ld
 
@@ -181,38 +179,33 @@ def _ldmatrix(op: w.LdMatrix, sc: Scope) -> Step:
                       hint="1, 2 or 4 matrices of 16-bit elements in shared memory")  # fmt: skip
     ix = number(op.index, sc.slots)
     meter = Meter(sc, op, buf, 16, "ldmatrix", "read")
-    slots = [sc.define(v) for v in op.out]
+    out = Results(sc, op, u32)
     g8, t4 = np.arange(32) // 4, np.arange(32) % 4
-    size, lanes = buf.size, np.arange(32)
+    last, lanes = buf.size - 8, np.arange(32)
 
     def ldmatrix(g: Group) -> None:
-        m, e = g.m, g.env
+        m = g.m
         m.collective(g, info)
-        a = np.broadcast_to(dense(ix(e), g.n), (g.n, 32))
+        a = np.broadcast_to(dense(ix(g.env), g.n), (g.n, 32))
         used = g.full() & (lanes < 8 * count)
-        bad = used & ((a < 0) | (a > size - 8))
-        if bad.any():
-            k = int(np.flatnonzero(bad)[0])
-            m.find("bounds", info, f"row address {int(a.reshape(-1)[k])} of @{buf.name} is outside 0..{size - 8}",
-                   "give the address of a whole row of 8 elements", index=int(a.reshape(-1)[k]),
-                   row=int(g.rows[k >> 5]), lane=k & 31)  # fmt: skip
+        bad = used & ((a < 0) | (a > last))
+        m.find("bounds", info, lambda first: f"row address {first(a)} of @{buf.name} is outside 0..{last}",
+               "give the address of a whole row of 8 elements", bad=bad, index=a, row=g.col, lane=LANES)  # fmt: skip
         a = np.where(used & ~bad, a, 0)
         sel = np.flatnonzero(used)
         if not len(sel):
-            for slot in slots:
-                e[slot] = 0
+            out.nothing(g)
             return
         at = a.reshape(-1)[sel]
         meter(g, at, sel)
         check_align(g, at, g.rows[sel >> 5], sel & 31, 2, 16, m.align(buf), info)
-        mem = m.shared[buf.name]
+        mem = m.memory[buf.name]
         if mem.data is None:
-            for slot in slots:
-                e[slot] = 0
+            out.nothing(g)
             return
-        base = mem.base(g)
-        alive = None if g.mask is None else g.mask.any(1)
-        for j, slot in enumerate(slots):
+        base = mem.cells(0, g.col)
+        alive = slice(None) if g.mask is None else g.mask.any(1)
+        for j, slot in enumerate(out.slots):
             word: Any = 0
             for k in (0, 1):
                 if op.trans:
@@ -220,58 +213,38 @@ def _ldmatrix(op: w.LdMatrix, sc: Scope) -> Step:
                 else:
                     cell = a.take(8 * j + g8, axis=1) + (2 * t4 + k) + base
                 if mem.tracked:
-                    if alive is None:
-                        mem.check_read(cell, g.col, np.full((1, 1), 32), info)
-                    else:
-                        mem.check_read(cell[alive], g.col[alive], np.full((1, 1), 32), info)
+                    mem.check_read(cell[alive], g.col[alive], np.full((1, 1), MANY), None, info)
                 half = mem.data.take(cell)
                 word = word | (half.view(np.uint16).astype(np.int64) << (16 * k))
-            e[slot] = word
+            g.env[slot] = word
 
     return ldmatrix
 
 
 # ------------------------------------------------------------------------------------------------ stores
 def _st(op: w.St, sc: Scope) -> Step:
-    buf, width, info = op.buf, len(op.vals), sc.info(op)
+    buf, info = op.buf, sc.info(op)
     if buf.space == "param":
         raise IRError(f"@{buf.name} is a parameter passed by value: it cannot be written", loc=op.loc)
-    nbytes = _check_width(op, buf, width, "warp.st")
-    ix, where = number(op.index, sc.slots), where_of(op.where, sc)
-    meter = Meter(sc, op, buf, nbytes, f"st.{buf.space}", "write")
+    access = Access(sc, op, len(op.vals), f"st.{buf.space}", "write")
     vals = [operand(v, buf.dtype, sc.slots) for v in op.vals]
-    size, shared = buf.size, buf.space == "shared"
 
     def st(g: Group) -> None:
-        m, e = g.m, g.env
-        found = locate(g, ix(e), where, size, width, info)
+        found = access(g)
         if found is None:
             return
-        at, row, lane, sel = found
-        meter(g, at, sel)
-        if width > 1:
-            check_align(g, at, row, lane, buf.dtype.nbytes, nbytes, m.align(buf), info)
-        mem: Any = m.shared[buf.name] if shared else m.globals[buf.name]
-        if mem.data is None:
-            return
-        if shared:
-            at = at + m.lblk[row] * size
+        mem, cell, row, lane, sel = found
         if sel is None:
-            at, row, lane = wide(g.n, at, row, lane)
-        stamp = None
-        if mem.tracked:
-            stamp = (g.stamp() if sel is None else g.stamp().reshape(-1)[sel]) if shared else m.far_stamp(g, sel)
+            cell, row, lane = wide(g.n, cell, row, lane)
+        stamp = mem.stamp(g, sel) if mem.tracked else None
         for k, val in enumerate(vals):
-            cell = at + k if k else at
+            one = cell + k if k else cell
             if mem.tracked:
-                if shared:
-                    mem.check_write(cell, row, lane, stamp, info)
-                else:
-                    mem.check_write(m, cell, row, lane, stamp, info)
-            v = val(e)
+                mem.check_write(one, row, lane, stamp, info)
+            v = val(g.env)
             if sel is not None and isinstance(v, np.ndarray):
-                v = np.broadcast_to(v, (g.n, 32)).reshape(-1)[sel]
-            mem.data[cell] = v
+                (v,) = pick(sel, (g.n, 32), v)
+            mem.data[one] = v
 
     return st
 
@@ -302,15 +275,15 @@ def _cp_async(op: w.CpAsync, sc: Scope) -> Step:
             full = np.arange(32 * g.n)
             asel, bsel = full if asel is None else asel, full if bsel is None else bsel
             sel = np.intersect1d(asel, bsel, assume_unique=True)
-            a = np.broadcast_to(a, (g.n, 32)).reshape(-1)[sel] if a.ndim == 2 else a[np.searchsorted(asel, sel)]
-            b = np.broadcast_to(b, (g.n, 32)).reshape(-1)[sel] if b.ndim == 2 else b[np.searchsorted(bsel, sel)]
+            a, b = (pick(sel, (g.n, 32), x)[0] if x.ndim == 2 else x[np.searchsorted(known, sel)]
+                    for x, known in ((a, asel), (b, bsel)))  # fmt: skip
             row, lane = g.rows[sel >> 5], sel & 31
         m_src(g, a, sel)
         m_dst(g, b, sel)
         size = src.dtype.nbytes
         check_align(g, a, row, lane, size, nbytes, m.align(src), src_info)
         check_align(g, b, row, lane, size, nbytes, m.align(dst), info)
-        cells = (b + m.lblk[row] * dst.size)[:, None] + np.arange(count)
+        cells = m.memory[dst.name].cells(b, row)[:, None] + np.arange(count)
         read = a[:, None] + np.arange(count)
         m.copies.start(g, dst, src, cells, read, row, lane, sel, info, src_info)
 

@@ -11,10 +11,9 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.types import DType
 
-from .access import Meter, wide
-from .memory import locate
+from .access import Access, Results, wide
 from .scalars import Step
-from .values import held, load, number, operand
+from .values import operand, pick
 
 if TYPE_CHECKING:
     from .compile import Scope
@@ -36,42 +35,30 @@ def step(op: w.Atom | w.Red, sc: Scope) -> Step:
         raise IRError(f"warp.red {op.op}: only add is defined", loc=op.loc)
     if op.op not in (_INT if buf.dtype.is_int else _FLOAT):
         raise IRError(f"warp.atom {op.op} is not defined for {buf.dtype}", loc=op.loc)
-    ix, val = number(op.index, sc.slots), operand(op.val, buf.dtype, sc.slots)
-    meter = Meter(sc, op, buf, buf.dtype.nbytes, "atom" if isinstance(op, w.Atom) else "red", "atomic", patterns=False)
-    slot = sc.define(op.out[0]) if isinstance(op, w.Atom) else None
-    check = sc.promise(op.out[0], info) if isinstance(op, w.Atom) else None
-    d, size, shared, name = buf.dtype, buf.size, buf.space == "shared", op.op
+    val, is_atom = operand(op.val, buf.dtype, sc.slots), isinstance(op, w.Atom)
+    access = Access(sc, op, 1, "atom" if is_atom else "red", "atomic", patterns=False)
+    out = Results(sc, op, buf.dtype) if isinstance(op, w.Atom) else None
 
     def atomic(g: Group) -> None:
-        m, e = g.m, g.env
-        found = locate(g, ix(e), None, size, 1, info)
+        m = g.m
+        found = access(g)
         if found is None:
-            if slot is not None:
-                e[slot] = 0
+            if out is not None:
+                out.nothing(g)
             return
-        at, row, lane, sel = found
-        meter(g, at, sel)
-        mem: Any = m.shared[buf.name] if shared else m.globals[buf.name]
-        at, row, lane = (x.reshape(-1) for x in wide(g.n, at, row, lane)) if sel is None else (at, row, lane)
-        cell = at + m.lblk[row] * size if shared else at
-        pos = np.arange(32 * g.n) if sel is None else sel
+        mem, cell, row, lane, sel = found
+        if sel is None:
+            sel = np.arange(32 * g.n)
+            cell, row, lane = (x.reshape(-1) for x in wide(g.n, cell, row, lane))
         if mem.tracked:
-            if shared:
-                mem.check_atomic(cell, row, lane, g.stamp().reshape(-1)[pos], info)
-            else:
-                mem.check_atomic(m, cell, row, lane, m.far_stamp(g, pos), info)
+            mem.check_atomic(cell, row, lane, mem.stamp(g, sel), info)
         turn = m.shuffle(len(cell))
-        if not shared and m.run.fences:
-            m.far.atomic(mem, cell[turn], row[turn], lane[turn], acquires=slot is not None)
-        v = np.broadcast_to(np.asarray(val(e)), (g.n, 32)).reshape(-1)[pos]
-        old = apply(name, mem.data, cell[turn], v[turn], d)
-        if slot is not None:
-            out = np.zeros((g.n, 32), dtype=held(d))
-            flat = out.reshape(-1)
-            flat[pos[turn]] = load(old, d)
-            e[slot] = out
-            if check:
-                check(g, out)
+        if buf.space == "global" and m.run.fences:
+            m.far.atomic(mem, cell[turn], row[turn], lane[turn], acquires=is_atom)
+        (v,) = pick(sel[turn], (g.n, 32), val(g.env))
+        old = apply(op.op, mem.data, cell[turn], v, buf.dtype)
+        if out is not None:
+            out.put(g, 0, old, sel[turn])
 
     return atomic
 

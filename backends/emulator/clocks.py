@@ -60,6 +60,10 @@ class Clocks:
         return table if classes is self.classes else table.take(classes[self.first], axis=-1)
 
     # -------------------------------------------------------------------------------------------- asking
+    def stamp(self, row: Any, lane: Any) -> Any:
+        """Stamps (int64) of accesses that threads (row, lane) make now: clock, warp in block, lane."""
+        return (self.clock[row].astype(np.int64) << 12) | (self.wib[row] << 5) | lane
+
     def floor(self) -> int:
         """A clock that every warp knows of every agent: accesses up to it are ordered before everything from now on."""
         if self._floor[0] != self.version:

@@ -24,6 +24,7 @@ from .control import Context, Flow, Label
 from .group import Group, RegArray
 from .memory import OpInfo
 from .report import describe
+from .values import LANES
 
 Step = Callable[[Group], None]
 Control = Callable[[Group], int]
@@ -110,15 +111,11 @@ class Scope:
 
         def check(g: Group, x: Any) -> None:
             a = np.asarray(x)
-            if (a.min() >= lo and a.max() <= hi) or not g.m.promises:
-                return
-            bad = np.broadcast_to((a < lo) | (a > hi), (g.n, 32)) & g.full()
-            if bad.any():
-                k = int(np.flatnonzero(bad)[0])
-                got = int(np.broadcast_to(a, (g.n, 32)).reshape(-1)[k])
-                g.m.find("promise", info, f"%{name} is {got}, which is outside its declared range {lo}..{hi}",
-                         "widen the range that the load declares, or correct the data", row=int(g.rows[k >> 5]),
-                         lane=k & 31, times=int(bad.sum()))  # fmt: skip
+            if a.min() < lo or a.max() > hi:
+                text = f"which is outside its declared range {lo}..{hi}"
+                g.m.find("promise", info, lambda at: f"%{name} is {at(a)}, {text}",
+                         "widen the range that the load declares, or correct the data",
+                         bad=((a < lo) | (a > hi)) & g.full(), row=g.col, lane=LANES)  # fmt: skip
 
         return check
 

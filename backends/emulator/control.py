@@ -20,8 +20,6 @@ from .values import number, predicate
 if TYPE_CHECKING:
     from .compile import Scope
 
-SPIN_LIMIT = 1_000_000
-
 
 @dataclass
 class Label:

@@ -13,6 +13,7 @@ from .clocks import BULK, CP
 from .memory import OpInfo
 
 if TYPE_CHECKING:
+    from .globalmem import Global
     from .group import Group
     from .machine import Machine
     from .mbarrier import Bars
@@ -48,19 +49,17 @@ class Copies:
     def start(self, g: Group, dst: Buffer, src: Buffer, cells: Any, read: Any, row: Any, lane: Any, sel: Any,
               info: OpInfo, src_info: OpInfo) -> None:  # fmt: skip
         m = self.m
-        mem, source = m.shared[dst.name], m.globals[src.name]
+        mem, source = m.memory[dst.name], m.memory[src.name]
         if mem.data is None:
             return
-        row2, lane2 = row[:, None], lane[:, None]
+
+        def threads(of: Shared | Global, at: Any) -> list[Any]:
+            return [np.broadcast_to(x[:, None], at.shape) for x in (row, lane, of.stamp(g, sel))]
+
         if source.tracked:
-            stamp = np.broadcast_to(m.far_stamp(g, sel)[:, None], read.shape)
-            source.check_read(
-                m, read, np.broadcast_to(row2, read.shape), np.broadcast_to(lane2, read.shape), stamp, src_info
-            )
+            source.check_read(read, *threads(source, read), src_info)
         if mem.tracked:
-            stamp = np.broadcast_to(g.stamp().reshape(-1)[sel][:, None], cells.shape)
-            row3, lane3 = np.broadcast_to(row2, cells.shape), np.broadcast_to(lane2, cells.shape)
-            mem.check_write(cells, row3, lane3, stamp, info, state=CP, what="cp.async")
+            mem.check_write(cells, *threads(mem, cells), info, state=CP, what="cp.async")
         thread = row * 32 + lane
         number = self.number.reshape(-1)[thread]
         self.flights.append(Flight(mem, info, thread, number, cells, source.data.take(read)))
@@ -92,9 +91,8 @@ class Copies:
     def _land(self, f: Flight, thread: Any, cells: Any, data: Any) -> None:
         clk = self.m.clk
         f.mem.data[cells] = data
-        row = thread >> 5
-        stamp = (clk.clock[row].astype(np.int64) << 12) | (clk.wib[row] << 5) | (thread & 31)
-        f.mem.complete(cells, np.broadcast_to(stamp.astype(np.int32)[:, None], cells.shape))
+        stamp = clk.stamp(thread >> 5, thread & 31).astype(np.int32)
+        f.mem.complete(cells, np.broadcast_to(stamp[:, None], cells.shape))
 
     def left(self, rows: Any) -> None:
         """These warps end: their copies must have been waited for."""
@@ -107,12 +105,9 @@ class Copies:
             late = gone[f.thread >> 5]
             if not late.all():
                 keep.append(f.part(~late))
-            if late.any() and self.m.asyncs:
-                k = int(np.flatnonzero(late)[0])
-                t = int(f.thread[k])
-                self.m.find("async", f.info, f"the kernel ends while a cp.async into @{f.mem.buf.name} is in flight",
-                            "put a cp_wait 0 before the end (and commit every copy)", row=t >> 5, lane=t & 31,
-                            index=int(f.cells[k, 0]) % f.mem.size, times=int(late.sum()))  # fmt: skip
+            self.m.find("async", f.info, f"the kernel ends while a cp.async into @{f.mem.buf.name} is in flight",
+                        "put a cp_wait 0 before the end (and commit every copy)", bad=late, row=f.thread >> 5,
+                        lane=f.thread & 31, index=f.cells[:, 0] % f.mem.size)  # fmt: skip
         self.flights = keep
 
 
@@ -140,28 +135,23 @@ class BulkEngine:
     def issue(self, g: Group, bars: Bars, dst: Buffer, src: Buffer, a: Any, b: Any, n: Any, k: Any, row: Any, lane: Any,
               info: OpInfo, src_info: OpInfo) -> None:  # fmt: skip
         m = self.m
-        mem, source = m.shared[dst.name], m.globals[src.name]
+        mem, source = m.memory[dst.name], m.memory[src.name]
         bar = k + m.lblk[row] * bars.size
         bars.used(bar, row, lane, info)
-        late = ~bars.fenced[bar] & (bars.count[bar] > 0)
-        if late.any() and m.asyncs:
-            j = int(np.flatnonzero(late)[0])
-            m.find("async", info, f"a bulk copy uses @{bars.name}[{int(k[j])}], whose initialisation is not fenced",
-                   "put a fence mbar_init right after mbar_init, in the thread that initialises, before the barrier",
-                   index=int(k[j]), row=int(row[j]), lane=int(lane[j]))  # fmt: skip
+        m.find("async", info, lambda at: f"a bulk copy uses @{bars.name}[{at(k)}], whose initialisation is not fenced",
+               "put a fence mbar_init right after mbar_init, in the thread that initialises, before the barrier",
+               bad=~bars.fenced[bar] & (bars.count[bar] > 0), index=k, row=row, lane=lane)  # fmt: skip
         starts = np.repeat(np.cumsum(n) - n, n)
         steps = np.arange(int(n.sum())) - starts
         rows, lanes = np.repeat(row, n), np.repeat(lane, n)
         read = np.repeat(b, n) + steps
-        cells = np.repeat(a + m.lblk[row] * dst.size, n) + steps
+        cells = np.repeat(mem.cells(a, row), n) + steps
+        stamp = m.clk.stamp(rows, lanes)
         if source.tracked:
-            clk = m.clk
-            own = (clk.clock[rows].astype(np.int64) << 12) | (clk.wib[rows] << 5) | lanes
-            source.check_read(m, read, rows, lanes, ((m.gblk[rows] + 1) << 32) | own, src_info)
+            source.check_read(read, rows, lanes, ((m.gblk[rows] + 1) << 32) | stamp, src_info)
         if mem.tracked:
             self._proxy(mem, cells, rows, lanes, info)
-            stamp = ((m.clk.clock[rows].astype(np.int64) << 12) | (m.clk.wib[rows] << 5) | lanes).astype(np.int32)
-            mem.check_write(cells, rows, lanes, stamp, info, state=BULK, what="bulk copy")
+            mem.check_write(cells, rows, lanes, stamp.astype(np.int32), info, state=BULK, what="bulk copy")
         cuts = np.cumsum(n)[:-1]
         data = source.data.take(read)
         self.queue.append(
@@ -184,13 +174,11 @@ class BulkEngine:
         own = (writer == r) & ((s & 31) == ln)
         if clk.fenced is not None:
             ok |= ~own & (clk.known(r, ln, agent, s & 31, clk.fenced) >= (s >> 12))
-        if not ok.all():
-            k = int(np.flatnonzero(~ok)[0])
-            i = int(cells[cand[k]]) % mem.size
-            m.find("async", info, f"bulk copy overwrites @{mem.buf.name}[{i}], which an ordinary store of warp "
-                   f"{int(agent[k])} has written, without a fence between the two proxies",
-                   "put a fence async after the stores (before the barrier or arrival that hands the buffer over)",
-                   index=i, row=int(r[k]), lane=int(ln[k]), times=int((~ok).sum()))  # fmt: skip
+        cell = cells[cand] % mem.size
+        m.find("async", info, lambda at: f"bulk copy overwrites @{mem.buf.name}[{at(cell)}], which an ordinary store "
+               f"of warp {at(agent)} has written, without a fence between the two proxies",
+               "put a fence async after the stores (before the barrier or arrival that hands the buffer over)",
+               bad=~ok, index=cell, row=r, lane=ln)  # fmt: skip
 
     def run(self) -> None:
         """Carries out the copies under way, or, if a seed shuffles the schedule, some of them."""
@@ -218,8 +206,5 @@ class BulkEngine:
         gone = np.zeros(self.m.W, dtype=bool)
         gone[block_rows] = True
         for b in self.queue:
-            late = gone[b.row]
-            if late.any() and self.m.asyncs:
-                k = int(np.flatnonzero(late)[0])
-                self.m.find("async", b.info, f"the kernel ends while a bulk copy into @{b.mem.buf.name} is in flight",
-                            "wait for its mbarrier before the end", row=int(b.row[k]))  # fmt: skip
+            self.m.find("async", b.info, f"the kernel ends while a bulk copy into @{b.mem.buf.name} is in flight",
+                        "wait for its mbarrier before the end", bad=gone[b.row], row=b.row)  # fmt: skip

@@ -28,10 +28,6 @@ class Far:
         self.fenced: dict[int, tuple[Any, Snapshot]] = {}  # what the last fence of a warp's lanes would publish
         self.seen: dict[int, list[tuple[int, Snapshot]]] = {}  # what atomics have read, to be acquired by a fence
 
-    @property
-    def learned(self) -> bool:
-        return bool(self.known)
-
     def fence(self, g: Group) -> None:
         """``fence gpu`` of the active lanes: earlier atomics acquire, later ones release."""
         m = self.m

@@ -52,7 +52,7 @@ class Group:
     """``n`` warps (rows of the batch) at one point; ``mask`` None means that all 32 lanes of every warp are active."""
 
     __slots__ = (
-        "_sel", "_stamp", "_warps", "col", "env", "lanes", "m", "mask", "n", "nact", "parked", "pc", "rows", "spins",
+        "_sel", "_stamp", "_warps", "col", "env", "lanes", "m", "mask", "n", "pc", "rows", "spins",
         "stack", "whole",
     )  # fmt: skip
 
@@ -60,7 +60,6 @@ class Group:
         self.m, self.env, self.pc = m, env, pc
         self.stack: list[Entry] = []
         self.spins = 0
-        self.parked: tuple[str, int] | None = None
         self._stamp: tuple[int, Any] = (-1, None)
         self._set_rows(rows)
         self.set_mask(mask)
@@ -75,10 +74,9 @@ class Group:
         self._sel: Any = None
         self._warps: Any = None
         if mask is None or mask.all():
-            self.mask, self.nact, self.lanes = None, self.n, 32 * self.n
+            self.mask, self.lanes = None, 32 * self.n
         else:
-            self.mask = mask
-            self.nact, self.lanes = int(np.count_nonzero(mask.any(1))), int(np.count_nonzero(mask))
+            self.mask, self.lanes = mask, int(np.count_nonzero(mask))
 
     def full(self) -> Any:
         """The mask as an array."""
@@ -104,15 +102,14 @@ class Group:
         """``[n, 32]`` stamps of an access made now: clock, warp in block, lane."""
         clk = self.m.clk
         if self._stamp[0] != clk.version:
-            own = (clk.clock[self.rows].astype(np.int64) << 12) | (clk.wib[self.rows] << 5)
-            self._stamp = (clk.version, (own[:, None] | LANES).astype(np.int32))
+            self._stamp = (clk.version, clk.stamp(self.col, LANES).astype(np.int32))
         return self._stamp[1]
 
     # -------------------------------------------------------------------------------------------- splitting, joining
     def split(self, keep: Any) -> Group:
         """Takes the warps that are not in ``keep`` ([n] bool) out of this group and gives them back as a new one."""
         other = object.__new__(Group)
-        other.m, other.pc, other.spins, other.parked, other._stamp = self.m, self.pc, self.spins, None, (-1, None)
+        other.m, other.pc, other.spins, other._stamp = self.m, self.pc, self.spins, (-1, None)
         gone = np.flatnonzero(~keep)
         other.env = _env_rows(self.env, gone) if self.n > 1 else list(self.env)
         other.stack = [[e[0], *(rows_of(v, gone) if self.n > 1 else v for v in e[1:])] for e in self.stack]

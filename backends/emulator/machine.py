@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +23,9 @@ from .mbarrier import Bars
 from .memory import OpInfo, Shared
 from .report import Finding
 from .values import LANES
+
+#: A text, or the function that makes it of ``at``: see :meth:`Machine.find`.
+Text = str | Callable[[Callable[[Any], int]], str]
 
 
 class Ended(Exception):
@@ -87,8 +91,8 @@ class Machine:
         blocks, first = self.blocks, int(numbers[0])
         p, c = run.prog, run.checks
         self.seed, self.rng = run.seed, random.Random(run.seed * 1_000_003 + first)
-        self.uninit, self.race, self.asyncs, self.bounds = ("uninit" in c, "race" in c, "async" in c, "bounds" in c)
-        self.collectives, self.promises, self.patterns = "collective" in c, "promise" in c, "conflicts" in c
+        self.uninit, self.race, self.asyncs, self.patterns = (x in c for x in ("uninit", "race", "async", "conflicts"))
+        self.off = {"bounds", "uninit", "async", "collective", "promise"} - c  # kinds of error that nobody looks for
         self.wpb = -(-p.threads // 32)
         self.W = blocks * self.wpb
         self.lblk = np.repeat(np.arange(blocks, dtype=np.int64), self.wpb)
@@ -101,8 +105,11 @@ class Machine:
         self.cnt = np.zeros((len(p.names), blocks), dtype=np.int64)
         self.visits = np.zeros((len(p.visits), blocks), dtype=np.int64)
         self.met: dict[int, Any] = {}
-        self.globals, self.params = run.globals, run.params
-        self.shared = {b.name: Shared(self, b, dirty.get(b.name)) for b in p.shared}
+        self.params = run.params
+        for b in run.globals.values():
+            b.m = self
+        shared = {b.name: Shared(self, b, dirty.get(b.name)) for b in p.shared}
+        self.memory: dict[str, Shared | Global] = {**run.globals, **shared}
         self.bars: dict[str, Bars] = {}
         agent = self.wpb
         for name in p.bars:
@@ -253,9 +260,9 @@ class Machine:
             self._meet(g.rows.reshape(self.blocks, self.wpb), True)
             return after
         for _, _, n in parked:
-            if n != warps and self.collectives:
-                text = f"barrier {ident} is used with different thread counts ({32 * n} and {32 * warps}; 0: all)"
-                self.find("collective", info, text, "use one count for each barrier id", row=int(g.rows[0]))
+            self.find("collective", info, f"barrier {ident} is used with different thread counts ({32 * n} and "
+                      f"{32 * warps}; 0: all)", "use one count for each barrier id", bad=n != warps,
+                      row=g.rows[0])  # fmt: skip
         g.pc = after
         parked.append((g, info, warps))
         need = warps or self.wpb
@@ -265,9 +272,9 @@ class Machine:
         if not full.any():
             self.crowd = True
             return -1
-        if (arrived > need).any() and self.collectives:
-            self.find("collective", info, f"more than {32 * need} threads arrive at barrier {ident}",
-                      "give the barrier the count of all that use it", row=int(g.rows[0]))  # fmt: skip
+        self.find("collective", info, f"more than {32 * need} threads arrive at barrier {ident}",
+                  "give the barrier the count of all that use it", bad=(arrived > need).any(),
+                  row=g.rows[0])  # fmt: skip
         go = np.sort(waiting[full[self.lblk[waiting]]])
         if (arrived[full] == need).all():
             self._meet(go.reshape(-1, need), need == self.wpb)
@@ -289,19 +296,10 @@ class Machine:
         self.at_bar[ident] = stay
         return -1
 
-    def fence_gpu(self, g: Group) -> None:
-        if self.run.fences:
-            self.far.fence(g)
-
     # -------------------------------------------------------------------------------------------- helpers of ops
     def align(self, buf: Buffer) -> int:
         """The alignment of a buffer in bytes (256 for a global one, unless the caller has said otherwise)."""
         return self.run.aligned.get(buf.name, 256) if buf.space == "global" else buf.align
-
-    def far_stamp(self, g: Group, sel: Any) -> Any:
-        """Stamps of a global access: the block above, the shared-memory stamp below."""
-        s = ((self.gblk[g.rows] + 1) << 32)[:, None] | g.stamp().astype(np.int64)
-        return s if sel is None else s.reshape(-1)[sel]
 
     def shuffle(self, n: int) -> Any:
         """The order in which ``n`` atomics of one instruction happen."""
@@ -310,26 +308,18 @@ class Machine:
             self.rng.shuffle(order)
         return np.array(order, dtype=np.intp)
 
-    def collective(self, g: Group, info: OpInfo) -> None:
-        """All 32 lanes must take part."""
-        if g.mask is not None and self.collectives:
-            n = g.mask.sum(1)
-            self._partial(g, (n > 0) & (n < 32), info, "all 32 lanes of the warp")
-
-    def convergent(self, g: Group, info: OpInfo) -> None:
-        """All lanes that the warp has must take part."""
-        if g.mask is not None and self.collectives:
-            n = g.mask.sum(1)
-            have = 32 if self.base is None else self.base[g.rows].sum(1)
-            self._partial(g, (n > 0) & (n < have), info, "all lanes of the warp")
-
-    def _partial(self, g: Group, bad: Any, info: OpInfo, who: str) -> None:
+    def collective(self, g: Group, info: OpInfo, *, all_there_are: bool = False) -> None:
+        """All 32 lanes must take part, or at least all that the warp has."""
+        if g.mask is None or "collective" in self.off:
+            return
+        n = g.mask.sum(1)
+        have = self.base[g.rows].sum(1) if all_there_are and self.base is not None else 32
+        bad = (n > 0) & (n < have)
         if bad.any():
-            k = int(np.flatnonzero(bad)[0])
-            idle = np.flatnonzero(~g.full()[k])
-            self.find("collective", info, f"needs {who}, but {len(idle)} of them are inactive",
+            who, idle = "all lanes of the warp" if all_there_are else "all 32 lanes of the warp", ~g.mask
+            self.find("collective", info, lambda at: f"needs {who}, but {at(idle.sum(1))} of them are inactive",
                       "move it out of the divergent branch, or make the condition the same for the whole warp",
-                      row=int(g.rows[k]), lane=int(idle[0]), times=int(bad.sum()))  # fmt: skip
+                      bad=bad, row=g.rows, lane=idle.argmax(1))  # fmt: skip
 
     def agent_name(self, agent: int, source: int) -> str:
         if agent < self.wpb:
@@ -340,18 +330,32 @@ class Machine:
         return "an asynchronous copy"
 
     # -------------------------------------------------------------------------------------------- findings
-    def find(self, kind: str, info: OpInfo, message: str, remedy: str, *, index: int = -1, row: int = -1,
-             lane: int = -1, times: int = 1) -> None:  # fmt: skip
-        """Records an error; of the same kind at the same op only the first is kept, and counted."""
-        found = self.run.findings
+    def find(self, kind: str, info: OpInfo, message: Text, remedy: Text, *, bad: Any = True, index: Any = -1,
+             row: Any = -1, lane: Any = -1) -> None:  # fmt: skip
+        """Records an error where ``bad`` holds, if it holds anywhere and the checker of this kind is on.
+
+        The first place is described: ``index``, ``row`` and ``lane`` broadcast to ``bad``, and a text may be a function
+        of ``at``, which gives an array's number there.  Of the same kind at the same op only the first error is kept,
+        and counted.
+        """
+        hits = np.flatnonzero(bad)
+        if not len(hits) or kind in self.off:
+            return
+        found, times = self.run.findings, len(hits)
         key = (kind, info.text, info.loc)
         old = found.get(key)
         if old is not None:
             found[key] = replace(old, times=old.times + times)
             return
-        block, warp = (int(self.gblk[row]), int(self.clk.wib[row])) if row >= 0 else (-1, -1)
+
+        def at(x: Any) -> int:
+            return int(np.broadcast_to(x, np.shape(bad)).reshape(-1)[hits[0]])
+
+        message, remedy = (x if isinstance(x, str) else x(at) for x in (message, remedy))
+        r = at(row)
+        block, warp = (int(self.gblk[r]), int(self.clk.wib[r])) if r >= 0 else (-1, -1)
         found[key] = Finding(
-            kind, message, remedy, info.text, info.buffer, index, block, warp, min(lane, 31), info.loc, times
+            kind, message, remedy, info.text, info.buffer, at(index), block, warp, min(at(lane), 31), info.loc, times
         )
         if self.run.first:
             raise Ended

@@ -32,18 +32,15 @@ class Bars:
     def fit(self) -> None:
         """Lane classes as the clocks have them now."""
         clk = self.m.clk
-        self.cur, self.done, self.classes = (
-            clk.fit(self.cur, self.classes),
-            clk.fit(self.done, self.classes),
-            clk.classes,
-        )
+        self.cur, self.done = (clk.fit(table, self.classes) for table in (self.cur, self.done))
+        self.classes = clk.classes
 
     def agent(self, cells: Any) -> Any:
         return self.first + cells % self.size
 
     # -------------------------------------------------------------------------------------------- set-up
     def init(self, cells: Any, row: Any, lane: Any, stamp: Any, count: int, info: OpInfo) -> None:
-        mem = self.m.shared[self.name]
+        mem = self.m.memory[self.name]
         if mem.tracked:
             mem.check_write(cells, row, lane, stamp, info, what="mbar_init")
         self.count[cells] = self.pending[cells] = count
@@ -61,16 +58,13 @@ class Bars:
 
     def used(self, cells: Any, row: Any, lane: Any, info: OpInfo) -> None:
         """These threads use mbarriers: they must have been initialised, and that must be ordered before."""
-        m, mem = self.m, self.m.shared[self.name]
-        never = self.count[cells] == 0
-        if never.any() and m.uninit:
-            k = int(np.flatnonzero(never)[0])
-            m.find("uninit", info, f"@{self.name}[{int(cells[k]) % self.size}] is used before mbar_init",
-                   "let one thread initialise it, fence mbar_init, then a barrier", index=int(cells[k]) % self.size,
-                   row=int(row[k]), lane=int(lane[k]))  # fmt: skip
+        m, mem = self.m, self.m.memory[self.name]
+        never, index = self.count[cells] == 0, cells % self.size
+        m.find("uninit", info, lambda at: f"@{self.name}[{at(index)}] is used before mbar_init",
+               "let one thread initialise it, fence mbar_init, then a barrier", bad=never, index=index, row=row,
+               lane=lane)  # fmt: skip
         if m.race and mem.tracked:
-            s = np.where(never, 0, mem.ws.take(cells))
-            mem._against(s, cells, row, lane, info, "use", "mbar_init")
+            mem.against(np.where(never, 0, mem.ws.take(cells)), cells, row, lane, info, "use", "mbar_init")
 
     # -------------------------------------------------------------------------------------------- phases
     def arrive(self, rows: Any, mask: Any, cells: Any, tx: Any, info: OpInfo) -> None:
@@ -83,13 +77,11 @@ class Bars:
         if tx is not None:
             np.add.at(self.tx, cells, tx)
         np.subtract.at(self.pending, cells, mask.sum(1))
-        over = self.pending[cells] < 0
-        if over.any() and m.collectives:
-            j = int(np.flatnonzero(over)[0])
-            m.find("collective", info, f"more arrivals on @{self.name}[{int(cells[j]) % self.size}] than the "
-                   f"{int(self.count[cells[j]])} that mbar_init has set",
-                   "initialise it for the arrivals of one phase, or wait for the phase before you arrive again",
-                   index=int(cells[j]) % self.size, row=int(rows[j]))  # fmt: skip
+        index, count = cells % self.size, self.count[cells]
+        m.find("collective", info,
+               lambda at: f"more arrivals on @{self.name}[{at(index)}] than the {at(count)} that mbar_init has set",
+               "initialise it for the arrivals of one phase, or wait for the phase before you arrive again",
+               bad=self.pending[cells] < 0, index=index, row=rows)  # fmt: skip
         self.settle(cells)
 
     def landed(self, cells: Any, nbytes: Any) -> None:

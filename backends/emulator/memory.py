@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from sparsegen.ir.types import Buffer
 
 from .clocks import BULK, CP, DIRTY, MANY, SPECIAL
-from .values import LANES
+from .values import LANES, pick
 
 if TYPE_CHECKING:
     from .group import Group
@@ -27,17 +28,59 @@ class OpInfo:
     space: str = ""
 
 
+#: What orders two accesses: of one block, and of two.
 BARRIER = "put a barrier between the two accesses (warp.sync is enough if both threads are in one warp)"
+ACROSS = (
+    "give each block its own elements, or order them: fence gpu, then an atomic in the writer; an atomic on the same "
+    "element that sees it, then fence gpu, in the reader"
+)
 
 
-class Shared:
-    """A shared buffer of all blocks of the batch; element ``i`` of local block ``b`` is ``b * size + i``.
+class Shadowed:
+    """A buffer whose elements remember who accessed them; what shared and global memory have in common.
 
-    ``data`` is None if it holds nothing.
+    ``data`` is None if it holds nothing, ``size`` the elements of one block (of the array, for global memory).
     """
 
+    m: Machine
+    kind: str  # of error, where accesses are not ordered
+
+    def __init__(self, buf: Buffer, size: int, dirty: Any) -> None:
+        self.buf, self.size, self.dirty = buf, size, dirty
+
+    def report(self, kind: str, hit: Any, flat: Any, row: Any, lane: Any, info: OpInfo, text: str, fix: str) -> None:
+        """An error of elements ``flat`` where ``hit`` holds; {} in the text is the element."""
+        place = flat % self.size
+        self.m.find(kind, info, lambda at: text.format(f"@{self.buf.name}[{at(place)}]"), fix, bad=hit, index=place,
+                    row=row, lane=lane)  # fmt: skip
+
+    def dirty_read(self, hit: Any, flat: Any, row: Any, lane: Any, info: OpInfo) -> None:
+        self.report("dirty", hit, flat, row, lane, info, "read of {}, a dirty element that several threads write",
+                    "read live elements only; dirty ones hold whatever came last")  # fmt: skip
+
+    def unordered(self, bad: Any, flat: Any, row: Any, lane: Any, info: OpInfo, what: str, by: str, agent: Any,
+                  source: Any, block: Any = None) -> None:  # fmt: skip
+        """Where ``bad`` holds, an access is not ordered after one of lane ``source`` of an agent (of another block)."""
+        m, place = self.m, flat % self.size
+        near = np.ones(np.shape(bad), dtype=bool) if block is None else block == m.gblk[row]
+
+        def text(at: Callable[[Any], int]) -> str:
+            who = m.agent_name(at(agent), at(source))
+            who = who if at(near) else f"block {at(block)}, {who}"
+            return f"{what} of @{self.buf.name}[{at(place)}] is not ordered after {by} by {who}"
+
+        m.find(self.kind, info, text, lambda at: BARRIER if at(near) else ACROSS, bad=bad, index=place, row=row,
+               lane=lane)  # fmt: skip
+
+
+class Shared(Shadowed):
+    """A shared buffer of all blocks of the batch; element ``i`` of local block ``b`` is ``b * size + i``."""
+
+    kind = "race"
+
     def __init__(self, m: Machine, buf: Buffer, dirty: Any) -> None:
-        self.m, self.buf, self.size, self.dirty = m, buf, buf.size, dirty
+        super().__init__(buf, buf.size, dirty)
+        self.m = m
         dt, total = buf.dtype.numpy(), m.blocks * buf.size
         self.data: Any = None
         if buf.name not in m.run.blank:
@@ -51,11 +94,16 @@ class Shared:
         self.rmax: Any = None
         self.at: Any = None
 
-    def base(self, g: Group) -> Any:
-        return g.m.lblk[g.rows].reshape(-1, 1) * self.size
+    def cells(self, at: Any, row: Any) -> Any:
+        """Where the elements ``at`` of the blocks of these warps are."""
+        return at + self.m.lblk[row] * self.size
+
+    def stamp(self, g: Group, sel: Any) -> Any:
+        """Stamps of an access by a group, or by its lanes ``sel``."""
+        return g.stamp() if sel is None else g.stamp().reshape(-1)[sel]
 
     # -------------------------------------------------------------------------------------------- reading
-    def check_read(self, flat: Any, row: Any, lane: Any, info: OpInfo, *, atomic: bool = False) -> None:
+    def check_read(self, flat: Any, row: Any, lane: Any, stamp: Any, info: OpInfo, *, atomic: bool = False) -> None:
         """A read of elements ``flat`` by threads (row, lane); ``flat`` of one column means all lanes of a warp."""
         m = self.m
         if flat.ndim == 2 and flat.shape[1] == 1:
@@ -65,39 +113,32 @@ class Shared:
         if not (s.min() > 0 and s.max() < (floor + 1) << 12):
             self._slow_read(s, flat, row, lane, info)
         if self.at is not None and not atomic and m.race:
-            self._against(self.at.take(flat), flat, row, lane, info, "read", "an atomic access")
+            self.against(self.at.take(flat), flat, row, lane, info, "read", "an atomic access")
         if m.race and not atomic:
             self._record_read(flat, row, lane)
 
     def _slow_read(self, s: Any, flat: Any, row: Any, lane: Any, info: OpInfo) -> None:
-        m = self.m
-        never = s == 0
-        if m.uninit and never.any():
-            self._report("uninit", never, flat, row, lane, info, "read of {} that nothing has written",
-                         "write the element before, or do not read it (zero padding that is read)")  # fmt: skip
-        state = s >= SPECIAL
-        if state.any():
-            self._in_flight(s, state, flat, row, lane, info, "read")
-            s = np.where(state, 0, s)
-        if m.race:
-            self._against(s, flat, row, lane, info, "read", "the write")
+        self.report("uninit", s == 0, flat, row, lane, info, "read of {} that nothing has written",
+                    "write the element before, or do not read it (zero padding that is read)")  # fmt: skip
+        s = self._in_flight(s, flat, row, lane, info, "read")
+        if self.m.race:
+            self.against(s, flat, row, lane, info, "read", "the write")
 
-    def _in_flight(self, s: Any, state: Any, flat: Any, row: Any, lane: Any, info: OpInfo, what: str) -> None:
-        m = self.m
-        if m.asyncs:
-            for code, text, fix in (
-                (CP, f"{what} of {{}} while a cp.async into it is in flight",
-                 "put a cp_wait that covers its group before (and a commit after the copy), and a barrier if another "
-                 "thread issued it"),
-                (BULK, f"{what} of {{}} while a bulk copy into it is in flight",
-                 "wait for its mbarrier's phase (mbar_try_wait in a loop) before"),
-            ):  # fmt: skip
-                hit = s == code
-                if hit.any():
-                    self._report("async", hit, flat, row, lane, info, text, fix)
-        if m.race and what == "read" and (hit := s == DIRTY).any():
-            self._report("dirty", hit, flat, row, lane, info, "read of {}, a dirty element that several threads write",
-                         "read live elements only; dirty ones hold whatever came last")  # fmt: skip
+    def _in_flight(self, s: Any, flat: Any, row: Any, lane: Any, info: OpInfo, what: str) -> Any:
+        """Judges elements that are in a state; gives back the stamps of the others (0: none)."""
+        state = s >= SPECIAL
+        if not state.any():
+            return s
+        for code, text, fix in (
+            (CP, "cp.async", "put a cp_wait that covers its group before (and a commit after the copy), and a barrier "
+             "if another thread issued it"),
+            (BULK, "bulk copy", "wait for its mbarrier's phase (mbar_try_wait in a loop) before"),
+        ):  # fmt: skip
+            text = f"{what} of {{}} while a {text} into it is in flight"
+            self.report("async", s == code, flat, row, lane, info, text, fix)
+        if self.m.race and what == "read":
+            self.dirty_read(s == DIRTY, flat, row, lane, info)
+        return np.where(state, 0, s)
 
     def _record_read(self, flat: Any, row: Any, lane: Any) -> None:
         m = self.m
@@ -138,23 +179,20 @@ class Shared:
         s = self.ws.take(flat)
         floor = m.clk.floor()
         if s.max() >= (floor + 1) << 12:
-            special = s >= SPECIAL
-            if special.any():
-                self._in_flight(s, special, flat, row, lane, info, what)
-                s = np.where(special, 0, s)
+            s = self._in_flight(s, flat, row, lane, info, what)
             if m.race:
-                self._against(s, flat, row, lane, info, what, "the write")
+                self.against(s, flat, row, lane, info, what, "the write")
         if m.race:
             if self.rmax is not None and (r := self.rmax.take(flat)).max() > floor:
                 self._against_reads(r > floor, flat, row, lane, info, what)
             if self.at is not None:
-                self._against(self.at.take(flat), flat, row, lane, info, what, "an atomic access")
+                self.against(self.at.take(flat), flat, row, lane, info, what, "an atomic access")
         self.ws[flat] = stamp
         if m.race:
             twice = self.ws.take(flat) != stamp
             if twice.any():
-                self._report("race", twice, flat, row, lane, info, f"{what} of {{}} by two threads in one instruction",
-                             "give each thread its own element, or predicate the store")  # fmt: skip
+                self.report("race", twice, flat, row, lane, info, f"{what} of {{}} by two threads in one instruction",
+                            "give each thread its own element, or predicate the store")  # fmt: skip
         if state:
             self.ws[flat] = state
         return live
@@ -164,7 +202,7 @@ class Shared:
         m = self.m
         if self.at is None:
             self.at = np.zeros(len(self.ws), dtype=np.int32)
-        self.check_read(flat, row, lane, info, atomic=True)
+        self.check_read(flat, row, lane, stamp, info, atomic=True)
         if not m.race:
             return
         if self.rmax is not None:
@@ -180,51 +218,24 @@ class Shared:
             self.ws[flat] = stamp
 
     # -------------------------------------------------------------------------------------------- judging
-    def _against(self, s: Any, flat: Any, row: Any, lane: Any, info: OpInfo, what: str, by: str) -> None:
+    def against(self, s: Any, flat: Any, row: Any, lane: Any, info: OpInfo, what: str, by: str) -> None:
         cand = np.flatnonzero(s >= (self.m.clk.floor() + 1) << 12)
-        if not len(cand):
-            return
-        r, ln = np.broadcast_to(row, s.shape).reshape(-1)[cand], np.broadcast_to(lane, s.shape).reshape(-1)[cand]
-        c = s.reshape(-1)[cand].astype(np.int64)
-        bad = self.m.clk.unordered(c >> 12, (c >> 5) & 127, c & 31, r, ln)
-        if bad.any():
-            k = int(np.flatnonzero(bad)[0])
-            self._race(flat.reshape(-1)[cand[k]], r[k], ln[k], info, what, by, (int(c[k]) >> 5) & 127, int(c[k]) & 31,
-                       int(bad.sum()))  # fmt: skip
+        if len(cand):
+            cell, c, r, ln = pick(cand, s.shape, flat, s, row, lane)
+            agent, source = (c >> 5) & 127, c & 31
+            bad = self.m.clk.unordered(c >> 12, agent, source, r, ln)
+            if bad.any():
+                self.unordered(bad, cell, r, ln, info, what, by, agent, source)
 
     def _against_reads(self, maybe: Any, flat: Any, row: Any, lane: Any, info: OpInfo, what: str) -> None:
-        m = self.m
-        cand = np.flatnonzero(maybe)
-        if not len(cand):
-            return
-        r, ln = (
-            np.broadcast_to(row, maybe.shape).reshape(-1)[cand],
-            np.broadcast_to(lane, maybe.shape).reshape(-1)[cand],
-        )
-        cells = flat.reshape(-1)[cand]
-        stamps = self.rd.reshape(-1, m.wpb)[cells].astype(np.int64)
-        for w in range(m.wpb):
-            c = stamps[:, w]
-            bad = (c > 0) & m.clk.unordered(c >> 6, np.full(len(c), w), c & 63, r, ln)
+        m, cand = self.m, np.flatnonzero(maybe)
+        cell, r, ln = pick(cand, maybe.shape, flat, row, lane)
+        stamps = self.rd.reshape(-1, m.wpb)[cell].astype(np.int64)
+        for agent, c in enumerate(stamps.T):
+            bad = (c > 0) & m.clk.unordered(c >> 6, np.full(len(c), agent), c & 63, r, ln)
             if bad.any():
-                k = int(np.flatnonzero(bad)[0])
-                self._race(cells[k], r[k], ln[k], info, what, "the read", w, int(c[k]) & 63, int(bad.sum()))
+                self.unordered(bad, cell, r, ln, info, what, "the read", agent, c & 63)
                 return
-
-    def _race(
-        self, cell: Any, row: Any, lane: Any, info: OpInfo, what: str, by: str, agent: int, source: int, n: int
-    ) -> None:
-        who = self.m.agent_name(agent, source)
-        i = int(cell) % self.size
-        self.m.find("race", info, f"{what} of @{self.buf.name}[{i}] is not ordered after {by} by {who}", BARRIER,
-                    index=i, row=int(row), lane=int(lane), times=n)  # fmt: skip
-
-    def _report(self, kind: str, hit: Any, flat: Any, row: Any, lane: Any, info: OpInfo, text: str, fix: str) -> None:
-        k = int(np.flatnonzero(hit)[0])
-        i = int(flat.reshape(-1)[k]) % self.size
-        r, ln = np.broadcast_to(row, hit.shape).reshape(-1)[k], np.broadcast_to(lane, hit.shape).reshape(-1)[k]
-        self.m.find(kind, info, text.format(f"@{self.buf.name}[{i}]"), fix, index=i, row=int(r), lane=int(ln),
-                    times=int(hit.sum()))  # fmt: skip
 
 
 def dense(ix: Any, n: int) -> Any:
@@ -260,12 +271,10 @@ def locate(g: Group, ix: Any, where: Any, size: int, width: int, info: OpInfo) -
     row = g.rows[r]
     bad = (at < 0) | (at > size - width)
     if bad.any():
-        k = int(np.flatnonzero(bad)[0])
-        if g.m.bounds:
-            g.m.find("bounds", info, f"index {int(at[k])} of @{info.buffer} is outside 0..{size - 1}"
-                     + (f" ({width} elements)" if width > 1 else ""),
-                     "clamp or wrap the index, or predicate the access with `where`",
-                     index=int(at[k]), row=int(row[k]), lane=int(lane[k]), times=int(bad.sum()))  # fmt: skip
+        text, many = f"of @{info.buffer} is outside 0..{size - 1}", f" ({width} elements)" if width > 1 else ""
+        g.m.find("bounds", info, lambda first: f"index {first(at)} {text}{many}",
+                 "clamp or wrap the index, or predicate the access with `where`",
+                 bad=bad, index=at, row=row, lane=lane)  # fmt: skip
         ok = ~bad
         at, row, lane, sel = at[ok], row[ok], lane[ok], sel[ok]
         if not len(sel):
@@ -275,18 +284,11 @@ def locate(g: Group, ix: Any, where: Any, size: int, width: int, info: OpInfo) -
 
 def check_align(g: Group, at: Any, row: Any, lane: Any, itemsize: int, nbytes: int, base: int, info: OpInfo) -> None:
     """Finding if an access of ``nbytes`` is not aligned to its size; ``base`` is the alignment of the buffer."""
-    if not g.m.bounds:
-        return
     fix = "align the buffer and its pitch to the access, or use a narrower one"
-    if base % nbytes:
-        g.m.find(
-            "bounds", info, f"an access of {nbytes} bytes to @{info.buffer}, which is aligned to {base} bytes only", fix
-        )
+    text = f"an access of {nbytes} bytes to @{info.buffer}, which is aligned to {base} bytes only"
+    g.m.find("bounds", info, text, fix, bad=base % nbytes != 0)
     off = (at * itemsize) & (nbytes - 1)
     if off.any():
-        shape = np.broadcast_shapes(np.shape(at), np.shape(row), np.shape(lane))
-        k = int(np.flatnonzero(np.broadcast_to(off, shape))[0])
-        i, r, ln = (int(np.broadcast_to(x, shape).reshape(-1)[k]) for x in (at, row, lane))
-        g.m.find(
-            "bounds", info, f"misaligned access of {nbytes} bytes at @{info.buffer}[{i}]", fix, index=i, row=r, lane=ln
-        )
+        text = f"misaligned access of {nbytes} bytes at @{info.buffer}"
+        bad = np.broadcast_to(off != 0, np.broadcast_shapes(np.shape(at), np.shape(row), np.shape(lane)))
+        g.m.find("bounds", info, lambda first: f"{text}[{first(at)}]", fix, bad=bad, index=at, row=row, lane=lane)

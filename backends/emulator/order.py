@@ -9,12 +9,11 @@ import numpy as np
 
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError
-from sparsegen.ir.expr import Expr
 from sparsegen.ir.node import Op
 
 from .memory import OpInfo, locate
 from .scalars import Step
-from .values import number
+from .values import number, pick, spread
 
 if TYPE_CHECKING:
     from .compile import Scope
@@ -35,7 +34,7 @@ def step(op: Op, sc: Scope) -> Step | None:
         info = sc.info(op)
 
         def sync(g: Group) -> None:
-            g.m.convergent(g, info)
+            g.m.collective(g, info, all_there_are=True)
             g.m.sync(g.active_rows())
 
         return sync
@@ -62,7 +61,7 @@ def barrier(op: w.Barrier, sc: Scope, after: Label) -> Callable[[Group], int]:
         raise IRError(f"a named barrier of {count} threads", loc=op.loc, hint="a multiple of 32")
 
     def arrive(g: Group) -> int:
-        g.m.convergent(g, info)
+        g.m.collective(g, info, all_there_are=True)
         return g.m.barrier(g, ident, count // 32, after.pc, info)
 
     return arrive
@@ -70,7 +69,7 @@ def barrier(op: w.Barrier, sc: Scope, after: Label) -> Callable[[Group], int]:
 
 def _fence(op: w.Fence) -> Step:
     if op.scope == "gpu":
-        return lambda g: g.m.fence_gpu(g)
+        return lambda g: g.m.far.fence(g) if g.m.run.fences else None
     if op.scope not in ("async", "mbar_init"):
         raise IRError(f"warp.fence {op.scope!r} is unknown", loc=op.loc, hint="gpu, async or mbar_init")
     is_async = op.scope == "async"
@@ -94,16 +93,12 @@ def _each(g: Group, bars: Bars, ix: Any, info: OpInfo) -> Iterator[tuple[Any, An
         return
     at, _, _, sel = found
     if sel is None and at.shape[1] == 1:
-        at = np.broadcast_to(at, (g.n, 1))[:, 0]
-        bars.used(at + g.m.lblk[g.rows] * bars.size, g.rows, np.zeros(g.n, dtype=np.int64), info)
-        yield g.rows, np.ones((g.n, 32), dtype=bool), at + g.m.lblk[g.rows] * bars.size
+        cells = np.broadcast_to(at, (g.n, 1))[:, 0] + g.m.lblk[g.rows] * bars.size
+        bars.used(cells, g.rows, np.zeros(g.n, dtype=np.int64), info)
+        yield g.rows, np.ones((g.n, 32), dtype=bool), cells
         return
-    full = np.full((g.n, 32), -1, dtype=np.int64)
-    if sel is None:
-        full[:] = at
-    else:
-        full.reshape(-1)[sel] = at
-    pos = np.flatnonzero(full.reshape(-1) >= 0)
+    full = spread(g.n, sel, at, -1, np.int64)
+    pos = np.flatnonzero(full >= 0)
     bars.used(full.reshape(-1)[pos] + g.m.lblk[g.rows[pos >> 5]] * bars.size, g.rows[pos >> 5], pos & 31, info)
     for j in np.unique(full[full >= 0]).tolist():
         mask = full == j
@@ -205,7 +200,7 @@ def _bulk(op: w.BulkCopy, sc: Scope) -> Step:
     if dst.dtype != src.dtype or dst.space != "shared" or src.space != "global":
         raise IRError(f"bulk_copy of {src.dtype} in {src.space} to {dst.dtype} in {dst.space} memory", loc=op.loc,
                       hint="copy from global to shared memory, of one type")  # fmt: skip
-    to, frm, cnt, bar = (_ints(x, sc) for x in (op.dst_index, op.src_index, op.count, op.bar))
+    to, frm, cnt, bar = (number(x, sc.slots) for x in (op.dst_index, op.src_index, op.count, op.bar))
     k_op, k_bytes, size = sc.count("bulk_copy"), sc.count("bytes.bulk"), dst.dtype.nbytes
 
     def bulk(g: Group) -> None:
@@ -213,41 +208,32 @@ def _bulk(op: w.BulkCopy, sc: Scope) -> Step:
         pos = g.sel()
         if not len(pos):
             return
-        a, b, n, k = (
-            np.broadcast_to(np.asarray(f(e)), (g.n, 32)).reshape(-1)[pos].astype(np.int64) for f in (to, frm, cnt, bar)
-        )
+        a, b, n, k = (x.astype(np.int64) for x in pick(pos, (g.n, 32), to(e), frm(e), cnt(e), bar(e)))
         row, lane = g.rows[pos >> 5], pos & 31
         m.cnt[k_op] += g.warps()
         m.cnt[k_bytes] += m.of_blocks(row, n) * size
 
         def wrong(bad: Any, text: str, fix: str, at: Any, who: OpInfo) -> Any:
-            if bad.any() and m.bounds:
-                j = int(np.flatnonzero(bad)[0])
-                m.find("bounds", who, text.format(at=int(at[j]), n=int(n[j])), fix, index=int(at[j]), row=int(row[j]),
-                       lane=int(lane[j]), times=int(bad.sum()))  # fmt: skip
+            m.find("bounds", who, lambda first: text.format(at=first(at), n=first(n)), fix, bad=bad, index=at, row=row,
+                   lane=lane)  # fmt: skip
             return bad
 
         to_, from_ = f"to @{dst.name}[{{at}}]", f"from @{src.name}[{{at}}]"
+        uneven, fit = ", which is not 16-byte aligned", "shorten the copy or enlarge the buffer"
         wrong(
             n * size % 16 != 0, f"bulk copy of {{n}} elements of {size} bytes: no multiple of 16 bytes", EVEN, n, info
         )
-        wrong(a * size % 16 != 0, f"bulk copy {to_}, which is not 16-byte aligned", EVEN, a, info)
-        wrong(b * size % 16 != 0, f"bulk copy {from_}, which is not 16-byte aligned", EVEN, b, src_info)
-        if m.bounds and (m.align(src) % 16 or m.align(dst) % 16):
-            m.find("bounds", info, f"bulk copy from @{src.name} to @{dst.name}: one is not 16-byte aligned", EVEN)
-        fit = "shorten the copy or enlarge the buffer"
-        bad = wrong(
-            (a < 0) | (a + n > dst.size), f"bulk copy of {{n}} elements {to_} leaves its {dst.size}", fit, a, info
-        )
-        over = (b < 0) | (b + n > src.size)
-        bad = bad | wrong(over, f"bulk copy of {{n}} elements {from_} leaves its {src.size}", fit, b, src_info)
-        bad = bad | wrong((k < 0) | (k >= m.bars[name].size), f"index {{at}} of @{name} is outside", fit, k, info)
+        wrong(a * size % 16 != 0, f"bulk copy {to_}{uneven}", EVEN, a, info)
+        wrong(b * size % 16 != 0, f"bulk copy {from_}{uneven}", EVEN, b, src_info)
+        m.find("bounds", info, f"bulk copy from @{src.name} to @{dst.name}: one is not 16-byte aligned", EVEN,
+               bad=m.align(src) % 16 != 0 or m.align(dst) % 16 != 0)  # fmt: skip
+        outside = [wrong((k < 0) | (k >= m.bars[name].size), f"index {{at}} of @{name} is outside", fit, k, info)]
+        for at, buf, there, who in ((a, dst, to_, info), (b, src, from_, src_info)):
+            text = f"bulk copy of {{n}} elements {there} leaves its {buf.size}"
+            outside.append(wrong((at < 0) | (at + n > buf.size), text, fit, at, who))
+        bad = np.logical_or.reduce(outside)
         ok = np.flatnonzero(~bad)
         if len(ok):
             m.bulk.issue(g, m.bars[name], dst, src, a[ok], b[ok], n[ok], k[ok], row[ok], lane[ok], info, src_info)
 
     return bulk
-
-
-def _ints(x: Expr, sc: Scope) -> Callable[[Any], Any]:
-    return number(x, sc.slots)

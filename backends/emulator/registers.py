@@ -11,7 +11,7 @@ from sparsegen.ir import warp as w
 from .access import where_of
 from .memory import OpInfo, locate
 from .scalars import Step
-from .values import held, number, operand
+from .values import LANES, held, number, operand, spread
 
 if TYPE_CHECKING:
     from .compile import Scope
@@ -29,14 +29,9 @@ def _reg_index(g: Group, i: Any, size: int, info: OpInfo, width: int) -> Any:
     at, _, _, sel = found
     if sel is None and at.size == 1:
         return int(at.reshape(-1)[0])
-    out = np.zeros((g.n, 32), dtype=np.int64)
-    if sel is None:
-        out[:] = at
-    else:
-        out.reshape(-1)[sel] = at
-        if (at == at[0]).all() and len(at) == g.lanes:
-            return int(at[0])
-    return out
+    if sel is not None and (at == at[0]).all() and len(at) == g.lanes:
+        return int(at[0])
+    return spread(g.n, sel, at, 0, np.int64)
 
 
 def load_step(op: w.Ld, sc: Scope) -> Step:
@@ -49,21 +44,18 @@ def load_step(op: w.Ld, sc: Scope) -> Step:
     other = held(d).type(op.other)
 
     def bad(g: Group, i: int, hit: Any) -> None:
-        if not g.m.uninit or not g.lanes:
-            return
-        k = int(np.flatnonzero(hit)[0]) if hit is not None else int(g.sel()[0])
         g.m.find("uninit", info, f"read of register @{name}[{i}] that nothing has written",
-                 "initialise the register array before it is read", index=i, row=int(g.rows[k >> 5]),
-                 lane=k & 31)  # fmt: skip
+                 "initialise the register array before it is read", bad=hit, index=i, row=g.col,
+                 lane=LANES)  # fmt: skip
 
     def one(g: Group, r: RegArray, i: int, hit: Any = None) -> Any:
         """Element ``i``, which the lanes of ``hit`` (None: all active ones) read."""
         v, some = r.elems[i], r.some.get(i)
         if v is None:
-            bad(g, i, hit)
+            bad(g, i, g.full() if hit is None else hit)
             return held(d).type(0)
-        if some is not None and (miss := (g.full() if hit is None else hit) & ~some).any():
-            bad(g, i, miss)
+        if some is not None:
+            bad(g, i, (g.full() if hit is None else hit) & ~some)
         return v
 
     def ld(g: Group) -> None:

@@ -166,6 +166,21 @@ def from_bits(x: Any, dtype: DType) -> Any:
     return load(u.view(dtype.numpy()).reshape(np.shape(x)), dtype)
 
 
+def pick(positions: Any, shape: tuple[int, ...], *arrays: Any) -> list[Any]:
+    """The elements at flat positions of arrays that broadcast to a shape."""
+    return [np.broadcast_to(a, shape).reshape(-1)[positions] for a in arrays]
+
+
+def spread(n: int, sel: Any, x: Any, fill: Any, dtype: Any) -> Any:
+    """``[n, 32]`` with ``x`` at the flat positions ``sel`` (None: everywhere), and ``fill`` at the others."""
+    out = np.full((n, 32), fill, dtype=dtype)
+    if sel is None:
+        out[:] = x
+    else:
+        out.reshape(-1)[sel] = x
+    return out
+
+
 def rows_of(v: Any, sel: Any) -> Any:
     """The rows ``sel`` of a value of more than one warp; values that are the same in every warp stay as they are."""
     return v[sel] if isinstance(v, np.ndarray) and v.ndim == 2 and v.shape[0] > 1 else v
