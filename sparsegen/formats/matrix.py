@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Hashable, Mapping
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -22,6 +23,10 @@ Arrays = Mapping[str, Any]
 #: The dtypes of elements by their names for users.
 KINDS: Final[dict[str, DType]] = {"f32": f32, "f16": f16, "bf16": bf16, "i16": s16, "i8": s8, "i4": s4}
 NAMES: Final = {kind: name for name, kind in KINDS.items()}
+Made = TypeVar("Made")
+
+_lock = RLock()
+_made: WeakKeyDictionary[SparseMatrix, dict[Hashable, Any]] = WeakKeyDictionary()
 
 
 class SparseMatrix:
@@ -93,6 +98,14 @@ class SparseMatrix:
         }
         file.write(path, said, host.arrays)
 
+    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What ``make`` makes of the matrix, made once for a key and kept as long as the matrix lives."""
+        with _lock:
+            made = _made.setdefault(self, {})
+            if key not in made:
+                made[key] = make()
+            return made[key]
+
     # --------------------------------------------------------------------------------------------------------- figures
     @property
     def format(self) -> str:
@@ -111,12 +124,8 @@ class SparseMatrix:
 
     def stats(self) -> Stats:
         """How the elements lie: lengths of rows, tiles and vectors that hold any; measured once, where they are."""
-        return self._stats
-
-    @cached_property
-    def _stats(self) -> Stats:
         with self.library.active():
-            return measured(self.spec, self.library, self.arrays, self.shape)
+            return self.once("stats", lambda: measured(self.spec, self.library, self.arrays, self.shape))
 
     @property
     def nbytes(self) -> int:

@@ -15,6 +15,7 @@ says so, fitted to 1752 kernels on one H200: tests/cost/data/products.csv.xz and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -105,7 +106,7 @@ DENSE_MISALIGNED: Final = 3.0
 
 def cost(p: Problem, s: SpmmSchedule, device: DeviceProfile) -> Cost:
     """The cost of a complete schedule that is legal there."""
-    return _cost(p, s, device, _values(p, s, device, geometry(p, s, device)))
+    return LAW.evaluate(s, _values(p, s, device, geometry(p, s, device)), device, (p.m, p.k, p.n), p)
 
 
 def times(p: Problem, s: Schedules, device: DeviceProfile, g: Geometry) -> Any:
@@ -120,21 +121,13 @@ def dense_cost(p: Problem, device: DeviceProfile) -> Cost:
     """The cost of the dense product of a library."""
     whole = p.k % 8 == 0 and (p.m % 8 == 0 or p.n % 8 == 0)  # rows of W, and of x and y in one order or the other
     share = DENSE_SHARE * (1 if whole else DENSE_MISALIGNED)
-    return _cost(
-        p,
-        SpmmSchedule("dense"),
-        device,
-        _common(p, device) | {"B": ITEM * p.m * p.k, "start": DENSE_START, "share": share},
-    )
-
-
-def _cost(p: Problem, s: SpmmSchedule, device: DeviceProfile, values: dict[str, float]) -> Cost:
-    return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
+    values = _common(p, device) | {"B": ITEM * p.m * p.k, "start": DENSE_START, "share": share}
+    return LAW.evaluate(SpmmSchedule("dense"), values, device, (p.m, p.k, p.n), p)
 
 
 def _common(p: Problem, device: DeviceProfile) -> dict[str, Any]:
     return {
-        "M": p.m, "K": p.k, "N": p.n, "E": p.operands, "launch": device.launch_s, "SMs": device.sms,
+        "M": p.m, "K": p.k, "N": p.n, "E": p.operands, "item": ITEM, "launch": device.launch_s, "SMs": device.sms,
         "sub": device.sub_cores, "f": device.clock, "cpi": _cycles(device),
         "bw_G": device.hbm_read_gbs * 1e9,  # y is a small part of what moves
     }  # fmt: skip
@@ -156,15 +149,26 @@ def _values(p: Problem, s: SpmmSchedule | Schedules, device: DeviceProfile, g: G
     }  # fmt: skip
 
 
-def _nbytes(v: Any) -> Any:
+def nbytes(v: Any) -> Any:
     """Bytes through the memory: W, x, y, and the epilogue's arrays."""
-    return v.B + ITEM * (v.K + v.M) * v.N + v.E
+    return v.B + v.item * (v.K + v.M) * v.N + v.E
+
+
+def rate(cost: Cost) -> float:
+    """TB/s of W's format (dense: of the dense matrix), x and y."""
+    return float(nbytes(SimpleNamespace(**cost.values))) / cost.time / 1e12
+
+
+def in_the_way(busy: Mapping[str, Any], norm: float, a: Arithmetic) -> tuple[Any, Any]:
+    """The longest of some times, and what the others add to it: the ``norm``-th root of the sum of their powers."""
+    longest = a.max(*busy.values())
+    return longest, sum((t / longest) ** norm for t in busy.values()) ** (1 / norm) * longest - longest
 
 
 def law(s: SpmmSchedule | Schedules, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     """``time`` and its terms: of the values ``v``, be they floats, arrays or sympy's symbols, in their arithmetic."""
     largest, up = a.max, a.ceil
-    hbm = _nbytes(v) / v.bw_G
+    hbm = nbytes(v) / v.bw_G
     if s.family == "dense":
         tensor = v.M * v.N * v.K / (STRIP * 8 * 16) * v.cpi / (v.sub * v.SMs * v.f)
         terms = {"hbm": hbm, "tensor": tensor, "latency": v.start, "launch": v.launch}
@@ -201,8 +205,7 @@ def law(s: SpmmSchedule | Schedules, v: Any, a: Arithmetic) -> tuple[Any, dict[s
         "ring": rounds * turns * LOADED * v.lat_dram / (v.stages - 1) / v.f,
         "chain": rounds * turns * (CHAIN + CHAIN_TILE * up(block / v.R)) / v.f,
     }
-    longest = largest(*busy.values())
-    exposed = sum((t / longest) ** NORM for t in busy.values()) ** (1 / NORM) * longest - longest
+    longest, exposed = in_the_way(busy, NORM, a)
     reduce = here * SUMS * partial / v.bw_S + exchange
     latency = (rounds + BESIDE * (here - rounds)) * START * v.lat_dram / v.f
     terms = {**busy, **apart, "exposed": exposed, "reduce": reduce, "latency": latency, "launch": v.launch}
@@ -216,9 +219,4 @@ def _fragment(s: SpmmSchedule | Schedules, v: Any) -> tuple[Any, Any]:
     return FRAGMENT + v.cols / 8, v.cols / 8 * v.cpi
 
 
-def _rate(cost: Cost) -> float:
-    """TB/s of W's format (dense: of the dense matrix), x and y."""
-    return float(_nbytes(SimpleNamespace(**cost.values))) / cost.time / 1e12
-
-
-LAW: Final = Law(law, SYMBOLS, REASONS, ADDED, _rate, "TB/s")
+LAW: Final = Law(law, SYMBOLS, REASONS, ADDED, rate, "TB/s")

@@ -12,13 +12,13 @@ Instructions are counted in the lowered program; the other constants are fitted 
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.types import DTYPES, widths
+from sparsegen.products.cost import in_the_way, nbytes, rate
 from sparsegen.products.ragged import Ragged, Walk, walk
 from sparsegen.schedule import Schedule
 
@@ -134,27 +134,14 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     instructions = v.turns * of_turn + v.segments * (SEGMENT + SUM * v.columns)
     turn = (WAIT + WAIT_LOAD * v.loads + WAIT_TEAM * v.teams) * v.lat_l2
     busy = {
-        "hbm": _nbytes(v) / v.bw_G,
+        "hbm": nbytes(v) / v.bw_G,
         "l2": v.Z * v.T * (v.line * v.fresh + 4 + v.item) / (GATHER * v.bw_L2),
         "issue": instructions / (v.sub * v.SMs * v.f),
         "wait": (v.turns * turn + (v.segments * BEGIN + v.cuts * JOIN) * v.lat_l2) / (v.SMs * v.warps * v.f),
         "longest": (v.last * turn + v.joined * (JOIN + PIECE * v.pieces) * v.lat_l2) / v.f,
     }
-    most = a.max(*busy.values())
-    exposed = sum((t / most) ** NORM for t in busy.values()) ** (1 / NORM) * most - most
+    most, exposed = in_the_way(busy, NORM, a)
     return v.launch + most + exposed, {**busy, "exposed": exposed, "launch": v.launch}
 
 
-def _nbytes(v: Any) -> Any:
-    """Bytes through the memory: W, x, y, and the epilogue's arrays."""
-    return v.B + v.item * (v.K + v.M) * v.N + v.E
-
-
-def _rate(cost: Cost) -> float:
-    """TB/s of W, x and y."""
-    return float(_nbytes(SimpleNamespace(**cost.values))) / cost.time / 1e12
-
-
-LAW: Final = Law(law, SYMBOLS, REASONS, ADDED, _rate, "TB/s")
-
-__all__ = ["LAW", "REASONS", "SYMBOLS", "Shape", "price", "registers", "shape_of"]
+LAW: Final = Law(law, SYMBOLS, REASONS, ADDED, rate, "TB/s")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal
-from weakref import WeakKeyDictionary
+from typing import ClassVar, Final, Literal
 
 from sparsegen.arguments import positive
 from sparsegen.callsite import located, user_loc
@@ -60,6 +59,12 @@ class Product:
     def dtype(self) -> str:
         """The element type of W, x and y."""
         return self.w.dtype
+
+    @property
+    def operand_bytes(self) -> int:
+        """Bytes of bias, scale and residual."""
+        m, e = self.w.shape[0], self.epilogue
+        return self.w.kind.nbytes * (m * (e.bias + e.scale) + m * self.n * e.residual)
 
     def __str__(self) -> str:
         m, k = self.w.shape
@@ -138,28 +143,15 @@ class Problem:
     @staticmethod
     def of(product: Product) -> Problem:
         """The numbers of a product; FormatError for a matrix that no schedule reads."""
-        w, epilogue = product.w, product.epilogue
-        if not isinstance(w, Bitmap):
-            raise FormatError(
-                f"no schedule reads a {w.format} matrix",
-                hint='encode it again: sg.sparse(W.to_dense(), format="bitmap")',
-            )
-        (m, k), n = w.shape, product.n
+        w, n = product.w, product.n
+        assert isinstance(w, Bitmap)
+        m, k = w.shape
         words = max(2 * int(w.values.shape[0]), int(w.masks.shape[0] * w.masks.shape[1]) * 32)
         if words > MAX_CELLS:
             raise FormatError(
                 f"W has an array of {words} words; indices are 32 bits wide, so {MAX_CELLS} is the most",
                 hint="cut the matrix into pieces of fewer rows",
             )
-        operands = 2 * (m * (epilogue.bias + epilogue.scale) + m * n * epilogue.residual)
-        return Problem(m, k, n, w.dtype, w.nbytes, int(w.values.shape[0]), _widest(w), operands)
-
-
-_runs: WeakKeyDictionary[Any, tuple[int, ...]] = WeakKeyDictionary()
-
-
-def _widest(w: Bitmap) -> tuple[int, ...]:
-    """Measured once a matrix: it reads the whole index."""
-    if (known := _runs.get(w)) is None:
-        known = _runs[w] = tuple(w.widest(rows) for rows in range(1, MAX_ROWS + 1))
-    return known
+        # it reads the whole index
+        widest = w.once("widest", lambda: tuple(w.widest(rows) for rows in range(1, MAX_ROWS + 1)))
+        return Problem(m, k, n, w.dtype, w.nbytes, int(w.values.shape[0]), widest, product.operand_bytes)

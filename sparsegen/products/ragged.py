@@ -8,12 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import FormatError
 from sparsegen.ir.kernels.csr import ALIGN
 from sparsegen.ir.tile_ragged import RANK
@@ -43,8 +41,8 @@ class Ragged:
     @staticmethod
     def of(product: Product) -> Ragged:
         """The numbers of a product; FormatError for a matrix that no kernel reads."""
-        w, epilogue = product.w, product.epilogue
-        (m, k), n = w.shape, product.n
+        w, n = product.w, product.n
+        m, k = w.shape
         entries = int(w.arrays["idx"].shape[0])
         if not m or not k:
             raise FormatError(f"W has shape {m}x{k}: there is nothing to multiply", hint="leave the product out")
@@ -53,9 +51,9 @@ class Ragged:
                 f"W has {m} rows and {entries} entries; indices are 32 bits wide: {MAX_CELLS // 4} in all at most",
                 hint="cut the matrix into pieces of fewer rows",
             )
-        item = w.kind.nbytes
-        operands = item * (m * (epilogue.bias + epilogue.scale) + m * n * epilogue.residual)
-        return Ragged(m, k, n, w.dtype, entries, w.nbytes, operands, *_measured(w))
+        host = (w.library.to_host(w.arrays[name], s32) for name in ("ptr", "idx"))
+        found = w.once("measured", lambda: measured(*host, k))  # it reads all columns
+        return Ragged(m, k, n, w.dtype, entries, w.nbytes, product.operand_bytes, *found)
 
     @property
     def stored(self) -> dict[str, int]:
@@ -110,17 +108,6 @@ class Walk(NamedTuple):
     pieces: float
 
 
-_known: WeakKeyDictionary[SparseMatrix, tuple[Any, Any]] = WeakKeyDictionary()
-
-
-def _measured(w: SparseMatrix) -> tuple[Any, Any]:
-    """Measured once a matrix: it reads all columns."""
-    if (found := _known.get(w)) is None:
-        ptr, idx = (w.library.to_host(w.arrays[name], s32) for name in ("ptr", "idx"))
-        found = _known[w] = measured(ptr, idx, w.shape[1])
-    return found
-
-
 def measured(ptr: npt.NDArray[Any], idx: npt.NDArray[Any], k: int) -> tuple[Any, Any]:
     """``lengths`` and ``popular`` of a matrix of ``k`` columns, whose arrays are on the host."""
     lengths, rows = np.unique(np.diff(np.asarray(ptr, dtype=np.int64)), return_counts=True)
@@ -148,6 +135,3 @@ def walk(p: Ragged, cut: int, step: int, unroll: int, teams: int) -> Walk:
     here, below = (((t.upto[at : at + short] - t.upto[t.begin[:short]]) / rows) ** teams for at in (1, 0))
     total += float(((here - below) * rows * turns[:short]).sum()) / teams
     return Walk(cuts + float(t.upto[short]), cuts, total, float(turns.max()), float(pieces[-1]))
-
-
-__all__ = ["Ragged", "Walk", "measured", "walk"]

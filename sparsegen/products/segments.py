@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -21,16 +20,10 @@ class Segments(NamedTuple):
     cuts: int
 
 
-_known: WeakKeyDictionary[SparseMatrix, dict[tuple[int, int, int], Segments]] = WeakKeyDictionary()
-
-
 def segments_of(w: SparseMatrix, longest: int, warp: int, block: int) -> Segments:
     """``segments`` of a matrix in csr, worked out once and kept as long as the matrix lives."""
-    known = _known.setdefault(w, {})
-    if (found := known.get((longest, warp, block))) is None:
-        ptr = w.library.to_host(w.arrays["ptr"], s32)
-        found = known[longest, warp, block] = segments(ptr, longest, warp, block)
-    return found
+    shape = longest, warp, block
+    return w.once(("segments", shape), lambda: segments(w.library.to_host(w.arrays["ptr"], s32), *shape))
 
 
 def segments(ptr: npt.NDArray[Any], longest: int, warp: int, block: int) -> Segments:

@@ -7,9 +7,9 @@ all kernels of the matrix as long as it lives; so is what is made of the stored 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from threading import RLock
+from contextlib import suppress
+from functools import cache, partial
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -57,39 +57,23 @@ class _Uploaded:
             return
         with room_for({"W": array.nbytes}, runtime.memory, DEVICE):
             self.address = runtime.alloc(array.nbytes)
-            try:
-                runtime.to_device(self.address, np.ascontiguousarray(array).reshape(-1))
-            except BaseException:
-                self._free()
-                raise
-
-    def _free(self) -> None:
-        if self._own:
-            self._own = False
-            self._runtime.free(self.address)
+            runtime.to_device(self.address, np.ascontiguousarray(array).reshape(-1))
 
     def __del__(self) -> None:
-        try:
-            self._free()
-        except Exception:  # the context may be gone when the interpreter ends
-            return
-
-
-_lock = RLock()
-_uploaded: WeakKeyDictionary[SparseMatrix, dict[tuple[int, Hashable], _Uploaded]] = WeakKeyDictionary()
-_on_host: WeakKeyDictionary[SparseMatrix, dict[Hashable, Any]] = WeakKeyDictionary()
+        with suppress(Exception):  # the context may be gone when the interpreter ends, or nothing was allocated
+            if self._own:
+                self._runtime.free(self.address)
 
 
 def host_arrays(w: SparseMatrix, arrays: Mapping[str, Prepared]) -> dict[str, Any]:
     """The arrays by name, flat; those of a device are copied once."""
-    with _lock:
-        known = _on_host.setdefault(w, {})
-        missing = {name: one for name, one in arrays.items() if one.key not in known}
-        host = w.to_host() if missing else w
-        for one in missing.values():
-            flat = np.ascontiguousarray(one.make(host)).reshape(-1)
-            known[one.key] = flat.view(np.uint32) if one.words else flat
-        return {name: known[one.key] for name, one in arrays.items()}
+    host = cache(w.to_host)
+
+    def made(one: Prepared) -> Any:
+        flat = np.ascontiguousarray(one.make(host())).reshape(-1)
+        return flat.view(np.uint32) if one.words else flat
+
+    return {name: w.once(("host", one.key), partial(made, one)) for name, one in arrays.items()}
 
 
 def device_of(w: SparseMatrix) -> int | None:
@@ -108,10 +92,10 @@ def addresses(w: SparseMatrix, arrays: Mapping[str, Prepared], runtime: Runtime)
             f"W is on cuda:{found}, the product is to run on cuda:{runtime.device}",
             hint="encode W from an array of that device, or use W.to_host(), which is copied to each",
         )
-    with _lock, w.library.active():
-        known = _uploaded.setdefault(w, {})
-        missing = [one for one in arrays.values() if (runtime.device, one.key) not in known]
-        source = w.to_host() if missing and found is None else w
-        for one in missing:
-            known[runtime.device, one.key] = _Uploaded(one.make(source), runtime)
-        return {name: known[runtime.device, one.key].address for name, one in arrays.items()}
+    source = cache(w.to_host if found is None else lambda: w)
+
+    def uploaded(one: Prepared) -> _Uploaded:
+        return w.once((runtime.device, one.key), lambda: _Uploaded(one.make(source()), runtime))
+
+    with w.library.active():
+        return {name: uploaded(one).address for name, one in arrays.items()}
