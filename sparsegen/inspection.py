@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from threading import Lock
+from pathlib import Path
+from threading import RLock
+from typing import Literal
 
 from sparsegen.backends.cuda.cache import compile_cached
 from sparsegen.backends.cuda.export import export, export_step
@@ -12,8 +14,16 @@ from sparsegen.backends.cuda.frame import translation_unit
 from sparsegen.backends.cuda.nvcc import CompileResult
 from sparsegen.backends.cuda.resources import Occupancy, occupancy, sm_limits
 from sparsegen.backends.cuda.sass import disassemble
+from sparsegen.callsite import located, user_loc
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.ir.errors import ArrayError, IRError
+from sparsegen.ir.text import print_module
+from sparsegen.memo import Memo
 from sparsegen.plan import launches
 from sparsegen.program import Program
+from sparsegen.target import Target
+
+Level = Literal["op", "tile", "warp"]
 
 
 class Build:
@@ -25,7 +35,7 @@ class Build:
     def __init__(self, program: Program, arch: str, title: str, notes: Sequence[str], loops: bool) -> None:
         self.program, self._arch, self._title, self._notes = program, arch, title, tuple(notes)
         self._loops = loops
-        self._lock = Lock()
+        self._lock = RLock()
         self._source: str | None = None
         self._compiled: CompileResult | None = None
         self._sass: str | None = None
@@ -33,51 +43,29 @@ class Build:
     def source(self) -> str:
         """The CUDA C++ translation unit."""
         with self._lock:
-            return self._text()
-
-    def _text(self) -> str:
-        if self._source is None:
-            self._source = translation_unit(self.program.warp, title=self._title, notes=self._notes, arch=self._arch)
-        return self._source
+            if self._source is None:
+                module, notes = self.program.warp, self._notes
+                self._source = translation_unit(module, title=self._title, notes=notes, arch=self._arch)
+            return self._source
 
     def compiled(self) -> CompileResult:
         """What nvcc makes of the source, through the cubin cache; ToolchainError without nvcc or if it refuses."""
         with self._lock:
             if self._compiled is None:
-                self._compiled = compile_cached(self._text(), self._arch)
+                self._compiled = compile_cached(self.source(), self._arch)
             return self._compiled
 
     def sass(self) -> str:
         """The machine code as text; needs nvdisasm or cuobjdump."""
-        cubin = self.compiled().cubin
         with self._lock:
             if self._sass is None:
-                self._sass = disassemble(cubin)
+                self._sass = disassemble(self.compiled().cubin)
             return self._sass
 
     def export(self, path: str) -> None:
         """Write a self-contained CUDA file with a launcher."""
         write = export if self._loops else export_step
         write(self.program.warp, path, title=self._title, notes=self._notes, arch=self._arch)
-
-
-class BuildCache:
-    """The builds of a kernel's programs; ``says``: what the head of a source says of its program."""
-
-    def __init__(
-        self, arch: str, title: str, notes: Sequence[str], says: Callable[[Program], list[str]], loops: bool
-    ) -> None:
-        self._arch, self._title, self._notes, self._says, self._loops = arch, title, tuple(notes), says, loops
-        self._lock = Lock()
-        self._known: dict[int, Build] = {}
-
-    def get(self, program: Program) -> Build:
-        """The build of a program, made once."""
-        with self._lock:
-            if id(program) not in self._known:
-                notes = [*self._notes, *self._says(program)]
-                self._known[id(program)] = Build(program, self._arch, self._title, notes, self._loops)
-            return self._known[id(program)]
 
 
 @dataclass(frozen=True)
@@ -117,10 +105,7 @@ class Resources:
     kernels: tuple[Use, ...]
 
     def __getitem__(self, name: str) -> Use:
-        for use in self.kernels:
-            if use.kernel == name:
-                return use
-        raise KeyError(name)
+        return {use.kernel: use for use in self.kernels}[name]
 
     def __iter__(self) -> Iterator[Use]:
         return iter(self.kernels)
@@ -168,3 +153,73 @@ def resources(build: Build, arch: str) -> Resources:
             occupancy(r.registers, shared, func.threads, limits),
         )
     return Resources(arch, tuple(uses.values()))
+
+
+class Inspected:
+    """The levels of a kernel's main program, its CUDA source and what nvcc makes of it."""
+
+    _target: Target
+    _builds: Memo[Build]
+    #: Seconds of a call of the compiled steps on the GPU, as ``sg.tune`` or ``bench`` measured them last.
+    measured: float | None = None
+
+    @property
+    def device(self) -> DeviceProfile:
+        """The profile that schedule and code are for."""
+        return self._target.profile
+
+    @property
+    def backend(self) -> str:
+        """Where a call runs: ``cuda``, ``emulator`` or ``reference``."""
+        return self._target.backend
+
+    def _main(self, packed: bool = False) -> Program:
+        """The program that stands for the kernel; ``packed``: the one between arrays packed by rows."""
+        raise NotImplementedError
+
+    def ir(self, level: Level = "warp") -> str:
+        """The main program (of most steps a pass) at one level, as text: ``"op"``, ``"tile"`` or ``"warp"``."""
+        if level not in ("op", "tile", "warp"):
+            raise IRError(f"no level {level!r}", loc=user_loc(), hint="one of 'op', 'tile', 'warp'")
+        with located(user_loc()):
+            return print_module(getattr(self._main(), level))
+
+    def source(self) -> str:
+        """The CUDA C++ of the main program."""
+        with located(user_loc()):
+            return self._builds.get(self._main()).source()
+
+    def ptx(self) -> str:
+        """The PTX that nvcc makes of it; ToolchainError without nvcc."""
+        with located(user_loc()):
+            return self._builds.get(self._main()).compiled().ptx or ""
+
+    def sass(self) -> str:
+        """The machine code as text; ToolchainError without nvcc or a disassembler."""
+        with located(user_loc()):
+            return self._builds.get(self._main()).sass()
+
+    def resources(self) -> Resources:
+        """Registers, spills, shared memory and occupancy of each kernel; ToolchainError without nvcc."""
+        with located(user_loc()):
+            return resources(self._builds.get(self._main()), self.device.arch)
+
+    def export(self, path: str | Path) -> Path:
+        """Write a self-contained CUDA file with a C launcher; the path, or ArrayError if it cannot be written.
+
+        Of a stencil ``NAME_run(in, out, workspace, passes, stream)``, for packed arrays, which the levels between
+        passes alternate with; one pass does ``schedule.steps`` time steps.  Of updates and products
+        ``NAME_step(arrays..., stream)``: one launch on packed arrays, the arrays of the kernel in its order, W's as its
+        format has them; the caller exchanges the levels, and the counter of a product's workspace must be zero before
+        the first call.  The arrays of a product must be aligned to 16 bytes.
+        """
+        target = Path(path)
+        with located(user_loc()):
+            build = self._builds.get(self._main(packed=True))
+            try:
+                build.export(str(target))
+            except OSError as error:
+                raise ArrayError(
+                    f"cannot write {target}: {error.strerror or error}", hint="name a file in a folder that exists"
+                ) from error
+        return target

@@ -15,11 +15,11 @@ from sparsegen.arrays import describe, host_array, launch_stream
 from sparsegen.backends.emulator.report import Report
 from sparsegen.calls import CALLS, Calls
 from sparsegen.callsite import located, user_loc
-from sparsegen.inspection import BuildCache
+from sparsegen.inspection import Build, Inspected
 from sparsegen.ir.errors import ArrayError, DeviceError, Loc, ProductError, ScheduleError, SparsegenError, StencilError
-from sparsegen.looking import Looking
+from sparsegen.memo import Memo
 from sparsegen.memory import DEVICE, HOST, host_room, room_for
-from sparsegen.plan import Plan, Plans, Programs
+from sparsegen.plan import Plan
 from sparsegen.problem import Problem
 from sparsegen.products.dense import DenseProduct
 from sparsegen.program import Program
@@ -34,10 +34,12 @@ if TYPE_CHECKING:
 
 #: How often a kernel learns other layouts for its short way: callers that alternate gain nothing by it.
 _LAYOUTS_LEARNT = 16
+#: Plans that are kept for other steps and other layouts of arrays.
+_PLANS_KEPT = 64
 Views = Mapping[str, ArrayView]
 
 
-class Kernel(Looking):
+class Kernel(Inspected):
     """What :func:`sparsegen.compile` gives back.  Immutable to its user; every method may be called from any thread.
 
     ``problem`` says what it computes and ``shape`` its sizes (cells of each axis, or M, K and n of a product);
@@ -56,11 +58,10 @@ class Kernel(Looking):
         self._fast: FastCall | None = None
         self._learnt = 0
         self._library = DenseProduct(problem.what) if self.schedule.family == "dense" else None
-        self._programs = Programs(self._calls.lower(choice.schedule, target.profile))
-        calls, programs, schedule = self._calls, self._programs, choice.schedule  # no circle back to the kernel
-        self._plans = Plans(lambda steps, variant: calls.plan(programs, schedule, steps, variant))
+        self._programs = Memo(partial(self._calls.program, choice.schedule, target.profile))
+        self._plans = Memo(partial(self._calls.plan, self._programs, choice.schedule), _PLANS_KEPT)
         notes = (f"Schedule: {choice.schedule}", f"For: {target.profile.name}")
-        self._builds = BuildCache(target.profile.arch, str(problem), notes, calls.notes, calls.loops)
+        self._builds = Memo(partial(_build, self._calls, target.profile.arch, notes))  # no circle back to the kernel
         if self._library is None:
             self._plan(steps)  # lowered now, so that a program that cannot be made is refused by compile
 
@@ -327,6 +328,11 @@ class Kernel(Looking):
             return {name: describe(a) for name, a in calls.random().items()}
         values, _ = calls.values(args, named, {})
         return calls.filled(calls.views(values, some=True))
+
+
+def _build(calls: Calls, arch: str, notes: tuple[str, ...], program: Program) -> Build:
+    """A program on its way to the GPU; ``notes``: what the head of a source says besides the notes on the program."""
+    return Build(program, arch, str(calls.problem), [*notes, *calls.notes(program)], calls.loops)
 
 
 def _host(views: Views) -> dict[str, Any]:

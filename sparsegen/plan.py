@@ -7,10 +7,9 @@ levels at the end, a product with its splits: each is a plan, and every back end
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,11 +166,10 @@ class Plan:
     @cached_property
     def programs(self) -> tuple[tuple[Program, int], ...]:
         """Each program, in the order of first use, and how often it runs."""
-        times = Counter[int]()
+        times = Counter[Program]()
         for step, n in self._steps():
-            times[id(step.program)] += n
-        known = {id(step.program): step.program for step, _ in self._steps()}
-        return tuple((program, times[key]) for key, program in known.items())
+            times[step.program] += n
+        return tuple(times.items())
 
     def first(self, program: Program) -> Step:
         """The first step of a program."""
@@ -203,52 +201,10 @@ class Plan:
     @cached_property
     def alignment(self) -> dict[str, int]:
         """Bytes that the address of each given array must be a multiple of: the widest access to it."""
-        widths = {id(program): access_bytes(program.warp) for program, _ in self.programs}
+        widths = {program: access_bytes(program.warp) for program, _ in self.programs}
         needed = dict.fromkeys(self.given, 1)
         for step, _ in self._steps():
             for role, name in step.arrays:
                 if name in needed:
-                    needed[name] = max(needed[name], widths[id(step.program)].get(role, 1))
+                    needed[name] = max(needed[name], widths[step.program].get(role, 1))
         return needed
-
-
-class Programs:
-    """The programs of one kernel, lowered when first needed; safe for threads.
-
-    ``lower`` takes time steps a pass, a variant of the arrays' layouts, and the problem.
-    """
-
-    def __init__(self, lower: Callable[..., Program]) -> None:
-        self._lower = lower
-        self._known: dict[Hashable, Program] = {}
-        self._lock = Lock()
-
-    def get(self, *key: Hashable) -> Program:
-        """The program of so many steps a pass for a variant; ScheduleError if the schedule cannot."""
-        with self._lock:
-            if key not in self._known:
-                self._known[key] = self._lower(*key)
-            return self._known[key]
-
-
-_PLANS_KEPT = 64
-
-
-@dataclass
-class Plans:
-    """The plans of a kernel, made when first needed; safe for threads."""
-
-    make: Callable[[int, Hashable], Plan]
-    known: dict[tuple[int, Hashable], Plan] = field(default_factory=dict[tuple[int, Hashable], Plan])
-    _lock: Lock = field(default_factory=Lock)
-
-    def get(self, steps: int, variant: Hashable = None) -> Plan:
-        """The plan of so many steps for a variant; all are forgotten when there are too many."""
-        found = self.known.get((steps, variant))
-        if found is None:
-            found = self.make(steps, variant)
-            with self._lock:
-                if len(self.known) >= _PLANS_KEPT:
-                    self.known.clear()
-                self.known[steps, variant] = found
-        return found

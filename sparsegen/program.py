@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from sparsegen.ir.module import Module
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
-    """One pass over the data: ``steps`` time steps at once, at each of the three levels."""
+    """One pass over the data: ``steps`` time steps at once, at each of the three levels.
+
+    Two are equal if they are the same object.
+    """
 
     steps: int
     op: Module

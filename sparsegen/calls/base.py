@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +15,9 @@ from sparsegen.backends.cuda.runtime import Runtime
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.errors import ArrayError
 from sparsegen.ir.types import DTYPES
-from sparsegen.plan import Plan, Programs
+from sparsegen.memo import Memo
+from sparsegen.pipelines import lower
+from sparsegen.plan import Plan
 from sparsegen.problem import Problem
 from sparsegen.program import Program
 from sparsegen.views import ArrayView
@@ -115,20 +117,19 @@ class Calls(ABC):
             seen.append((self.arguments[name].name, view))
 
     # -------------------------------------------------------------------------------------------- what a call runs
-    @abstractmethod
-    def lower(self, schedule: Any, device: DeviceProfile) -> Callable[..., Program]:
-        """What makes programs, given steps a pass and a variant; ScheduleError if the schedule cannot."""
+    def program(self, schedule: Any, device: DeviceProfile, steps: int, variant: Any) -> Program:
+        """The program of so many steps a pass for a variant; ScheduleError if the schedule cannot."""
+        return lower(self.problem, schedule, device, steps, variant)
 
     @abstractmethod
     def variant(self, views: Views, *, copied: bool = False) -> Hashable:
-        """What of the arrays' layouts the code depends on; ``copied``: they are packed at aligned addresses first.
+        """What of the arrays' layouts the code depends on, None for arrays that are packed by rows.
 
-
-        None for packed arrays by rows.
+        ``copied``: they are packed at aligned addresses first.
         """
 
     @abstractmethod
-    def plan(self, programs: Programs, schedule: Any, steps: int, variant: Hashable) -> Plan:
+    def plan(self, programs: Memo[Program], schedule: Any, steps: int, variant: Hashable) -> Plan:
         """What a call of ``steps`` time steps on arrays of a variant runs (None: packed by rows)."""
 
     def fixed(self, schedule: Any, runtime: Runtime) -> dict[str, int]:

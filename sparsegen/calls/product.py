@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,16 +11,14 @@ from sparsegen.arrays import Expect, describe
 from sparsegen.backends.cuda.runtime import Runtime
 from sparsegen.backends.reference.spmm import run
 from sparsegen.calls.base import Calls, HostArrays, Views
-from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.errors import ArrayError
-from sparsegen.pipelines import lower
-from sparsegen.plan import IN, OUT, Part, Plan, Programs, Step
+from sparsegen.memo import Memo
+from sparsegen.plan import IN, OUT, Part, Plan, Step
 from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products.product import Product
 from sparsegen.products.weights import addresses, host_arrays
 from sparsegen.program import Program
-from sparsegen.schedule import SpmmSchedule
-from sparsegen.views import ArrayLayout, ArrayView, c_strides
+from sparsegen.views import ArrayLayout, ArrayView
 
 #: Elements that one load may take.
 _VECTORS = (8, 4, 2)
@@ -47,7 +45,12 @@ def variant(x: ArrayView, out: ArrayView, *, copied: bool = False) -> Variant:
     how = order(x.layout)
     run = x.layout.shape[1 if how == "row" else 0]
     at = 0 if copied else x.pointer // x.layout.dtype.itemsize
-    return Variant(how, order(out.layout), next((v for v in _VECTORS if run % v == 0 and at % v == 0), 1))
+    return Variant(how, order(out.layout), _widest(run, at))
+
+
+def _widest(run: int, at: int = 0) -> int:
+    """The most elements a load of runs of so many, the first one at so many elements from an aligned address."""
+    return next((v for v in _VECTORS if run % v == 0 and at % v == 0), 1)
 
 
 class Operand(Expect):
@@ -125,7 +128,6 @@ class SpmmCalls(Calls):
         return {array: a for array, a in named.items() if array == IN or a is not None}
 
     def results(self, made: Any) -> dict[str, Any]:
-        """y."""
         return {OUT: made}
 
     def turned(self, views: Views) -> bool:
@@ -134,7 +136,6 @@ class SpmmCalls(Calls):
         return order((views.get("residual", views[IN]) if both else views[IN]).layout) == "column"
 
     def new(self, views: Views) -> Any:
-        """A matrix [M, n]."""
         return self.empty(views[IN], self.outputs[OUT], self.turned(views))
 
     def apart(self, inputs: Views, results: Views) -> None:
@@ -149,30 +150,17 @@ class SpmmCalls(Calls):
                 )
 
     # -------------------------------------------------------------------------------------------- what a call runs
-    def lower(self, schedule: SpmmSchedule, device: DeviceProfile) -> Callable[..., Program]:
-        """Of the product."""
-
-        def program(_steps: int, chosen: Variant) -> Program:
-            return lower(self.problem, schedule, device, 1, chosen)
-
-        return program
-
     def variant(self, views: Views, *, copied: bool = False) -> Variant:
-        """Orders and the width of loads."""
         return variant(views[IN], views[OUT], copied=copied)
 
     @property
     def packed(self) -> Variant:
         """The variant of aligned arrays that are packed by rows."""
+        _, k, n = self.problem.shape
+        order, run = ("column", k) if n == 1 else ("row", n)
+        return Variant(order, order, _widest(run))
 
-        def view(check: Expect) -> ArrayView:
-            strides = c_strides(check.shape, check.itemsize)
-            return ArrayView(0, ArrayLayout("numpy", check.shape, strides, check.dtype, "host", None), None)
-
-        return variant(view(self.inputs[IN]), view(self.outputs[OUT]))
-
-    def plan(self, programs: Programs, schedule: Any, steps: int, variant: Any) -> Plan:
-        """A launch."""
+    def plan(self, programs: Memo[Program], schedule: Any, steps: int, variant: Any) -> Plan:
         program = programs.get(1, variant or self.packed)
         given = (*self.arguments, *schedule.rules.arrays(schedule))
         return Plan((Part((Step.of(program, {name: name for name in given}),)),), given, program)
@@ -182,18 +170,15 @@ class SpmmCalls(Calls):
         return addresses(self.problem.what.w, schedule.rules.arrays(schedule), runtime)
 
     def fixed_host(self, schedule: Any) -> HostArrays:
-        """The same arrays on the host."""
         return host_arrays(self.problem.what.w, schedule.rules.arrays(schedule))
 
     def notes(self, program: Program) -> list[str]:
-        """The orders of x and y."""
         op: Any = program.op.funcs[0]
         return [f"x is packed by {op.x_order}s, {op.vec} elements a load; y by {op.y_order}s."]
 
     # -------------------------------------------------------------------------------------------- numbers
     @property
     def cells(self) -> int:
-        """Elements of W."""
         m, k, _ = self.problem.shape
         return m * k
 
@@ -206,7 +191,6 @@ class SpmmCalls(Calls):
             return {OUT: run(dense, arrays[IN], activation=epilogue.activation or "none", **extra).astype(dense.dtype)}
 
     def reference_room(self) -> dict[str, int]:
-        """W."""
         m, k, _ = self.problem.shape
         return {"W as a dense matrix in f32": 4 * m * k}
 
@@ -229,6 +213,5 @@ class SpmmCalls(Calls):
         return {**extra, **views}
 
     def work(self, passes: int) -> str:
-        """The product."""
         m, k, n = self.problem.shape
         return f"a product of {m}x{k}x{n}; faster: a smaller one"

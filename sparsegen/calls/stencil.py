@@ -13,7 +13,7 @@ arrays of the user.  What lies between padded rows is never used as data and nev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar
 
@@ -23,8 +23,9 @@ from sparsegen.calls.grid import GridCalls
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.geometry import check, split, with_steps
 from sparsegen.ir.errors import ScheduleError
+from sparsegen.memo import Memo
 from sparsegen.pipelines import lower
-from sparsegen.plan import IN, OUT, Part, Plan, Programs, Step
+from sparsegen.plan import IN, OUT, Part, Plan, Step
 from sparsegen.problems.stencil import Pitch, StencilProblem
 from sparsegen.program import Program
 from sparsegen.rows import padded_pitch
@@ -47,25 +48,18 @@ class StencilCalls(GridCalls):
         self.labels = {IN: "input", OUT: "output"}
 
     def given(self, values: Mapping[str, Any], *, some: bool = False) -> dict[str, Any]:
-        """The field."""
         return {IN: values["u"]}
 
     def results(self, made: Any) -> dict[str, Any]:
-        """The field."""
         return {OUT: made}
 
-    def lower(self, schedule: StencilSchedule, device: DeviceProfile) -> Callable[..., Program]:
-        """Of so many steps a pass, and a pitch."""
+    def program(self, schedule: StencilSchedule, device: DeviceProfile, steps: int, variant: Pitch) -> Program:
         problem = self.problem
+        chosen = with_steps(schedule, steps, problem.footprint.k)
+        check(problem.stencil, problem.grid, chosen, device)
+        return lower(problem, chosen, device, steps, variant)
 
-        def program(steps: int, pitch: Pitch) -> Program:
-            chosen = with_steps(schedule, steps, problem.footprint.k)
-            check(problem.stencil, problem.grid, chosen, device)
-            return lower(problem, chosen, device, steps, pitch)
-
-        return program
-
-    def plan(self, programs: Programs, schedule: StencilSchedule, steps: int, variant: Hashable) -> Plan:
+    def plan(self, programs: Memo[Program], schedule: StencilSchedule, steps: int, variant: Hashable) -> Plan:
         """The rest first, then the main program; ``variant`` is the pitch of input and output."""
         cols = self.problem.shape[-1]
         pitch: Any = variant or (cols, cols)
@@ -78,7 +72,7 @@ class StencilCalls(GridCalls):
                 raise
             return self._plan(programs, [(1, rest)] + [(schedule.steps, passes)] * (passes > 0), pitch)
 
-    def _plan(self, programs: Programs, groups: list[tuple[int, int]], pitch: Pitch) -> Plan:
+    def _plan(self, programs: Memo[Program], groups: list[tuple[int, int]], pitch: Pitch) -> Plan:
         """``groups``: steps a pass, and how many such passes, in order."""
         ends = list(accumulate(n for _, n in groups))
         total, (first, last) = ends[-1], pitch
@@ -105,7 +99,6 @@ class StencilCalls(GridCalls):
         return Plan(plan.parts, plan.given, main, steps, padded)
 
     def notes(self, program: Program) -> list[str]:
-        """Steps a pass, and rows that are not packed."""
         notes = [f"One pass does {program.steps} time step{'s' if program.steps > 1 else ''}."]
         apart, apart_out = program.op.funcs[0].pitch  # type: ignore[attr-defined]
         if {apart, apart_out} != {self.problem.shape[-1]}:
@@ -113,6 +106,5 @@ class StencilCalls(GridCalls):
         return notes
 
     def reference(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
-        """The field after so many steps."""
         stencil = self.problem.what
         return {OUT: run(arrays[IN], stencil.weights, stencil.sides, steps)}

@@ -8,7 +8,7 @@ back are copies of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import lcm
 from typing import Any, ClassVar
 
@@ -19,8 +19,9 @@ from sparsegen.calls.grid import GridCalls
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.dsl.standin import Parameter
 from sparsegen.dsl.update import Update
+from sparsegen.memo import Memo
 from sparsegen.pipelines import lower
-from sparsegen.plan import Part, Plan, Programs, Step
+from sparsegen.plan import Part, Plan, Step
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.program import Program
 from sparsegen.schedule import UpdateSchedule
@@ -44,16 +45,14 @@ class UpdateCalls(GridCalls):
             *(f"out.{name}" for name, _ in update.fields),
         )
 
-    def lower(self, schedule: UpdateSchedule, device: DeviceProfile) -> Callable[..., Program]:
-        """Of a step, or of a copy, for the pitches of its roles."""
+    def program(
+        self, schedule: UpdateSchedule, device: DeviceProfile, steps: int, variant: Any, copied: Update | None = None
+    ) -> Program:
+        """Of a step, or of the update ``copied`` that copies a field, for the pitches of its roles."""
+        problem = UpdateProblem(copied, self.problem.shape) if copied else self.problem
+        return lower(problem, schedule, device, 1, variant)
 
-        def program(_steps: int, pitch: tuple[int, ...], copied: Update | None = None) -> Program:
-            problem = UpdateProblem(copied, self.problem.shape) if copied else self.problem
-            return lower(problem, schedule, device, 1, pitch)
-
-        return program
-
-    def plan(self, programs: Programs, schedule: UpdateSchedule, steps: int, variant: Any) -> Plan:
+    def plan(self, programs: Memo[Program], schedule: UpdateSchedule, steps: int, variant: Any) -> Plan:
         """Steps that read the input, periods of the rings, copies; ``variant``: of every array."""
         update, cols = self.problem.what, self.problem.shape[-1]
         apart = dict(zip(self.arguments, variant or (cols,) * len(self.arguments), strict=True))
@@ -86,14 +85,12 @@ class UpdateCalls(GridCalls):
         return Plan(parts, tuple(self.arguments), step(steps).program, steps)
 
     def notes(self, program: Program) -> list[str]:
-        """That it is a step, and rows that are not packed."""
         notes, pitch = ["One launch does 1 time step."], program.op.funcs[0].pitch  # type: ignore[attr-defined]
         if set(pitch) != {self.problem.shape[-1]}:
             notes.append(f"Elements from row to row of each array, in order: {', '.join(map(str, pitch))}.")
         return notes
 
     def reference(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
-        """Every level of every field after so many steps."""
         update = self.problem.what
         fields = {name: tuple(arrays[f"in.{name}.{k}"] for k in range(levels)) for name, levels in update.fields}
         coefs = {name: arrays[f"in.{name}.0"] for name in update.coefs}

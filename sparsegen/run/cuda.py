@@ -20,9 +20,10 @@ from sparsegen.backends.cuda.args import PackedArgs
 from sparsegen.backends.cuda.graph import GraphLaunch, TimeGraph
 from sparsegen.backends.cuda.runtime import Launch, Runtime, open_runtime
 from sparsegen.graphs import GRAPH_CHUNK, GRAPH_PASSES, GRAPH_SECONDS
-from sparsegen.inspection import Build, BuildCache
+from sparsegen.inspection import Build
 from sparsegen.ir.module import Module
 from sparsegen.ir.types import Buffer
+from sparsegen.memo import Memo
 from sparsegen.memory import DEVICE, room_for
 from sparsegen.plan import Bound, Part, Plan, Step, constant, launches
 from sparsegen.program import Program
@@ -77,7 +78,7 @@ class Executor:
     """
 
     def __init__(
-        self, device: int, kind: str, builds: BuildCache, seconds: float, fixed: Callable[[Runtime], dict[str, int]]
+        self, device: int, kind: str, builds: Memo[Build], seconds: float, fixed: Callable[[Runtime], dict[str, int]]
     ) -> None:
         self.runtime = open_runtime(device, kind)
         self.fixed = fixed(self.runtime)
