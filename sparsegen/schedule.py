@@ -133,6 +133,8 @@ class Vocabulary:
     words: tuple[Word, ...]
     #: Whether its kernels are those of the arrays' own library, of which we have no program.
     library: bool = False
+    #: Words that make another kernel, so that another value of theirs is news on the page of a kernel.
+    telling: ClassVar[tuple[str, ...]] = ()
 
     def consistent(self, s: Schedule) -> None:
         """ScheduleError where words contradict each other."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from sparsegen.explain.page import Mark, Roof, Roofline
+from sparsegen.explain.page import Roof
 
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile
@@ -48,24 +48,11 @@ def fastest_mma(device: DeviceProfile, dtype: str) -> str | None:
     return max(own, key=lambda shape: mma_rate(device, shape), default=None)
 
 
-def roofs(device: DeviceProfile, dtype: str) -> tuple[Roof, ...]:
+def roofs(device: DeviceProfile, dtype: str) -> Iterator[Roof]:
     """The limits of a device for numbers of a type."""
-    return tuple(_roofs(device, dtype))
-
-
-def _roofs(device: DeviceProfile, dtype: str) -> Iterator[Roof]:
     yield Roof("DRAM", "bandwidth", device.bw_global)
     yield Roof("L2", "bandwidth", device.l2_bytes_per_clk_sm * device.sms * device.clock)
     yield Roof("shared memory", "bandwidth", device.bw_shared)
     yield Roof("FP64 FMA" if dtype == "f64" else "FP32 FMA", "compute", fma_rate(device, dtype))
     if shape := fastest_mma(device, dtype):
         yield Roof(f"tensor cores, {shape}", "compute", mma_rate(device, shape))
-
-
-def roofline(
-    across: str, up: str, note: str, limits: tuple[Roof, ...], dots: Iterable[Dot], chosen: str, best: Iterable[str]
-) -> Roofline:
-    """The numbers of a picture whose labelled marks are the schedules ``best`` and ``chosen``."""
-    named = {chosen, *best}
-    marks = {dot.schedule: Mark(*dot, dot.schedule == chosen) for dot in dots if dot.schedule in named}
-    return Roofline(across, up, note, limits, tuple(marks.values()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.footprint import Footprint
@@ -141,6 +141,7 @@ class StencilFamily(Vocabulary):
     #: Whether a pass for the steps that are left over has no more levels than the schedule.
     levels_bound: bool = False
     op: str = "stencil"
+    telling: ClassVar[tuple[str, ...]] = ("steps", "mma")
 
     def consistent(self, s: Schedule) -> None:
         """ScheduleError where words contradict each other."""

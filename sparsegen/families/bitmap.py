@@ -120,6 +120,7 @@ class BitmapFamily(ProductFamily):
     ``splits``: blocks that share a row range, each with a part of the slabs."""
 
     name = "bitmap"
+    telling = ("cols", "mma")
     formats = ("bitmap",)
     words = (
         Word("mma", text, choices=tuple(MMA)), Word("cols", integer), Word("warps", pair),
@@ -150,8 +151,6 @@ class BitmapFamily(ProductFamily):
         """The cost of a complete schedule; ScheduleError if it cannot run the product on the device."""
         legal(problem.facts, schedule, device)  # type: ignore[arg-type]
         return cost(problem.facts, schedule, device)  # type: ignore[arg-type]
-
-    telling = ("cols", "mma")
 
     def every(self, facts: Any, device: DeviceProfile) -> BitmapOptions:
         """All schedules of a product in numbers."""

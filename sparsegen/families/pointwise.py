@@ -19,6 +19,7 @@ class Pointwise(Vocabulary):
 
     op = "update"
     name = "direct"
+    telling = ("block", "column")
     words = (Word("block", pair, (32, 8)), Word("column", integer, 1, 1, 8))
 
     def consistent(self, s: Schedule) -> None:

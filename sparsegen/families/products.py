@@ -24,8 +24,6 @@ class ProductFamily(Vocabulary):
     #: The formats of W that it reads; none: any.
     formats: ClassVar[tuple[str, ...]] = ()
 
-    #: Words that make another kernel, so that another value of theirs is news on the page of a kernel.
-    telling: ClassVar[tuple[str, ...]] = ()
     #: What a NaN or Inf of x does, and which operations a roofline counts and why.
     nonfinite: ClassVar[str] = "as in a dense product: a NaN or Inf of x reaches its whole column, zeros multiply too"
     counted: ClassVar[str] = "those with zeros included"

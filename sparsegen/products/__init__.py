@@ -5,5 +5,5 @@
 
 ``product``: what the user describes.  ``geometry`` and ``cost``: the numbers and the time of schedules for bitmap
 tiles.  ``ragged``, ``segments`` and ``csr_cost``: the same for compressed rows.  ``weights``: where a matrix's arrays
-lie.  ``dense``: the product of the arrays' own library.  ``explain`` and ``changes``: the page of a product's kernel.
+lie.  ``dense``: the product of the arrays' own library.
 """

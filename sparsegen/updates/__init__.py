@@ -5,5 +5,5 @@ A stencil is one field times constant weights, and families of schedules reshape
 family (``families/pointwise.py``), on the CUDA cores, and each launch is one time step.  Its op is
 ``ir/op_update.py``, its kernel ``ir/kernels/pointwise.py``.
 
-``cost``: what a schedule costs.  ``explain``: the page of an update's kernel.
+``cost``: what a schedule costs.
 """

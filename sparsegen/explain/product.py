@@ -1,0 +1,123 @@
+"""What the page of a sparse product's kernel says: also whether dense is faster, and what other N and sparsities would
+choose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from sparsegen.explain.kind import Kind, Trial
+from sparsegen.explain.page import Fact
+from sparsegen.explain.units import nbytes, seconds
+from sparsegen.families.dense import DENSE
+from sparsegen.ir.numbers.bitmap import CHUNK
+from sparsegen.options import Request
+from sparsegen.problems.product import SpmmProblem, readers
+from sparsegen.products.product import Problem
+
+if TYPE_CHECKING:
+    from sparsegen.choose import Choice
+    from sparsegen.cost.cost import Cost
+    from sparsegen.cost.devices import DeviceProfile
+    from sparsegen.kernel import Kernel
+
+#: Columns of x up to which their doubling is tried, and shares of zeros that are.
+MOST_COLUMNS: Final = 128
+SPARSITIES: Final = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+#: Values of a chunk.
+_VALUES: Final = 4
+
+
+class ProductPage(Kind):
+    """Dense, the product of a library, stands beside the families that read the matrix's format."""
+
+    kind = "product"
+    unit = "a product"
+
+    def __init__(self, kernel: Kernel, choice: Choice, plan: Any) -> None:
+        super().__init__(kernel, choice, plan)
+        problem = kernel.problem
+        assert isinstance(problem, SpmmProblem)
+        self.what, self.numbers, self.readers = problem.what, problem.facts, readers(problem.format)
+        own = self.readers[0]  # a library comes last
+        if self.cost.schedule.rules.library:  # it stands beside those that read the format
+            self.options = problem.options(None, self.device, Request(every=True))
+        self.ranking = [c for c in self.options.costs if not c.schedule.rules.library]
+        self.dense = next((f.every(self.numbers, self.device).best for f in self.readers if f.library), None)
+        self.terms_of = f"a product (they overlap, but for {', '.join(self._apart())}; * binds)"
+        self.across = f"FLOP ({own.counted}) per byte of DRAM traffic"
+        self.up = f"FLOP/s, {own.counted.removeprefix('those with ')}"
+        self.families = [f.name for f in self.readers if not f.library]
+        self.beside = [self.dense] if self.dense else []
+        self.note, self.nonfinite = own.because, own.nonfinite
+        self.workspace = "partial sums" if kernel.workspace_nbytes else ""
+
+    def _apart(self) -> list[str]:
+        return [term for term in self.cost.terms if term in self.cost.law.beside]
+
+    def facts(self) -> Iterator[Fact]:
+        w, s = self.what.w, self.cost.schedule
+        yield Fact("format", f"{w.format}: {nbytes(w.nbytes)}, {w.compression:.2f} times smaller than dense")
+        if blocks := s.rules.blocks(self.numbers, s, self.device):
+            yield Fact("blocks", blocks)
+        if self.dense is None:
+            return
+        dense, own = self.dense.time, self.cost.time
+        text = f"the library's product is predicted to take {seconds(dense)}"
+        if self.cost.schedule == DENSE:
+            best = f"bitmap {seconds(self.ranking[0].time)}" if self.ranking else "and no bitmap schedule can run here"
+            how = "chosen as the faster one" if self.choice.automatic else "given"
+            yield Fact("dense", f"{text}, {best}: dense was {how}")
+        elif own <= dense:
+            yield Fact("dense", f"{text}, this kernel {seconds(own)}: sparse is {dense / own:.2f} times faster")
+        else:
+            take = "schedule='dense'" if self.what.w.auto else "sg.sparse(w, format='auto'), or schedule='dense'"
+            yield Fact(
+                "dense", f"{text}, this kernel {seconds(own)}: dense is {own / dense:.2f} times faster; take {take}"
+            )
+
+    def rest(self) -> Iterator[Fact]:
+        if self.cost.schedule.rules.library:
+            yield Fact("arrays", "torch.mm on torch tensors, matmul of CuPy on its arrays")
+        else:
+            yield from super().rest()
+
+    def work(self, cost: Cost) -> tuple[float, float]:
+        return cost.schedule.rules.operations(cost), cost.bandwidth * cost.time
+
+    def usual(self) -> Cost:
+        return self.cost
+
+    def trials(self) -> Iterator[Trial]:
+        p, w, n = self.numbers, self.what.w, 2 * self.numbers.n
+        while n <= max(MOST_COLUMNS, 2 * p.n):
+            more = w.kind.nbytes * p.m * (n - p.n) * self.what.epilogue.residual
+            yield self._tried("columns", f"n={n}", replace(p, n=n, operands=p.operands + more), self.device)
+            n *= 2
+        for share in SPARSITIES if isinstance(p, Problem) else ():
+            yield self._tried("sparsity", f"{share:.0%} zeros, hypothetical", sparser(p, share, w.nnz), self.device)
+
+    def elsewhere(self, device: DeviceProfile) -> Trial:
+        return self._tried("device", device.name, self.numbers, device)
+
+    def _tried(
+        self, kind: Literal["columns", "sparsity", "device"], what: str, facts: Any, device: DeviceProfile
+    ) -> Trial:
+        """The cheapest of the families that read the matrix, for a product in numbers."""
+        best = [found for f in self.readers if (found := f.every(facts, device).best)]
+        winner = min(best, key=lambda c: c.time)
+        dense = next((c.time for c in best if c.schedule == DENSE), None)
+        if dense is None:
+            return Trial(kind, what, winner)
+        sparse = next((c for c in best if c.schedule != DENSE), None)
+        told = "no bitmap schedule" if sparse is None else f"bitmap {sparse.time / dense:.2f}x dense's time"
+        return Trial(kind, what, winner, told, dense)
+
+
+def sparser(p: Problem, share: float, kept: int) -> Problem:
+    """A hypothetical matrix with so many zeros, spread as those of this one, which keeps ``kept`` values."""
+    fill = p.chunks - kept / _VALUES  # what fills up the last chunk of each tile stays
+    chunks = round((1 - share) * p.m * p.k / _VALUES + fill)
+    widest = tuple(max(1, round(n * chunks / p.chunks)) for n in p.widest)
+    return replace(p, chunks=chunks, widest=widest, nbytes=p.nbytes + CHUNK * (chunks - p.chunks))
