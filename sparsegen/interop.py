@@ -57,15 +57,18 @@ def _pointer_device(pointer: int, library: str) -> int:
     """The device of an address as the driver knows it; 0 if cuda-bindings, which can tell, is not installed."""
     if pointer == 0:
         return 0
-    from sparsegen.backends.cuda import driver
+    from sparsegen.backends.cuda.runtime import open_runtime
+
+    def opened(index: int) -> Any:
+        return open_runtime(index, "driver")
 
     try:
-        runtime = driver.open_runtime(0)
+        runtime = opened(0)
     except DeviceError:
         return 0
     try:
         device = runtime.pointer_device(pointer)
-        reachable = library != "pycuda" or driver.open_runtime(device).in_primary_context(pointer)
+        reachable = library != "pycuda" or opened(device).in_primary_context(pointer)
     except DeviceError as e:
         raise ArrayError(
             f"address {pointer:#x} is not device memory of this process", hint="pass an array that is still alive"
@@ -175,10 +178,10 @@ def empty(view: ArrayView, shape: tuple[int, ...], dtype: AnyDType) -> Any:
         with cupy.cuda.Device(view.layout.device_index):
             return cupy.empty(shape, dtype)
     if library == "pycuda":
-        from sparsegen.backends.cuda import pycuda_runtime
+        from sparsegen.backends.cuda.runtime import open_runtime
 
         gpuarray = importlib.import_module("pycuda.gpuarray")
-        with pycuda_runtime.open_runtime(view.layout.device_index or 0).current():
+        with open_runtime(view.layout.device_index or 0, "pycuda").current():
             return gpuarray.empty(shape, dtype)
     if library == "numba":
         cuda: Any = sys.modules["numba.cuda"]

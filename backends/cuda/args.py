@@ -35,6 +35,7 @@ class PackedArgs:
 
     __slots__ = (
         "_first",
+        "_given",
         "_offsets",
         "_run",
         "_sizes",
@@ -73,6 +74,7 @@ class PackedArgs:
         self._first = places[0] if places else 0
         adjacent = places == list(range(self._first, self._first + 8 * len(places), 8))
         self._run = struct.Struct(f"={len(places)}Q").pack_into if adjacent else None
+        self._given = tuple(args)
         self.lock = Lock()
         for index, (_, value) in enumerate(args):
             self.set(index, value)
@@ -100,12 +102,12 @@ class PackedArgs:
         for slot, pointer in zip(self._slots, pointers, strict=True):
             slot.value = pointer
 
+    def addresses(self) -> list[int]:
+        """The present values of the arguments of kind ``ptr``, in their order."""
+        return [slot.value for slot in self._slots]
+
     def copy(self) -> PackedArgs:
         """An independent object with the same values."""
-        args: list[tuple[str, Value]] = []
-        for kind, offset, size in zip(self.kinds, self._offsets, self._sizes, strict=True):
-            if kind in _FORMATS:
-                args.append((kind, struct.unpack_from("<" + _FORMATS[kind], self.buffer, offset)[0]))
-            else:
-                args.append((kind, ctypes.string_at(ctypes.addressof(self.buffer) + offset, size)))
-        return PackedArgs(args)
+        twin = PackedArgs(self._given)
+        ctypes.memmove(twin.buffer, self.buffer, self.nbytes)
+        return twin

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Iterator, Sequence
-from threading import Lock
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sparsegen.backends.cuda.args import PackedArgs
-from sparsegen.backends.cuda.runtime import DeviceInfo, Dim3, HostArray, Launch, cuda_error, host_bytes
+from sparsegen.backends.cuda.runtime import Dim3, Function, HostArray, Launch, Runtime, cuda_error, host_bytes
 from sparsegen.ir.errors import DeviceError
 
 
@@ -56,13 +55,6 @@ class _Module:
             self._runtime.cu.cuModuleUnload(self.handle)
 
 
-class _Function:
-    """A kernel; keeps its module loaded."""
-
-    def __init__(self, module: _Module, handle: Any) -> None:
-        self.module, self.handle = module, handle
-
-
 class _Timer:
     def __init__(self, runtime: DriverRuntime) -> None:
         self._runtime = runtime
@@ -91,7 +83,7 @@ class _Timer:
                 self._runtime.cu.cuEventDestroy(event)
 
 
-class DriverRuntime:
+class DriverRuntime(Runtime):
     """``Runtime`` on cuda-bindings; takes the stream handles of any library."""
 
     name = "driver"
@@ -111,7 +103,6 @@ class DriverRuntime:
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
-        """The primary context is current inside; the thread's own stack of contexts is as before afterwards."""
         cu = self.cu
         if int(call(cu.cuCtxGetCurrent)) == self._context_handle:
             yield
@@ -132,59 +123,29 @@ class DriverRuntime:
             found = self._streams[handle] = self.cu.CUstream(handle)
         return found
 
-    def info(self) -> DeviceInfo:
-        """The device as the driver describes it."""
-        cu = self.cu
+    def identity(self) -> tuple[str, int, Callable[[str], int]]:
+        cu, device = self.cu, self._device
 
         def get(name: str) -> int:
             attribute = getattr(cu.CUdevice_attribute, "CU_DEVICE_ATTRIBUTE_" + name)
-            return int(call(cu.cuDeviceGetAttribute, attribute, self._device))
+            return int(call(cu.cuDeviceGetAttribute, attribute, device))
 
-        name = call(cu.cuDeviceGetName, 128, self._device)
-        return DeviceInfo(
-            index=self.device,
-            name=name.split(b"\0", 1)[0].decode(),
-            capability=(get("COMPUTE_CAPABILITY_MAJOR"), get("COMPUTE_CAPABILITY_MINOR")),
-            sm_count=get("MULTIPROCESSOR_COUNT"),
-            l2_bytes=get("L2_CACHE_SIZE"),
-            shared_per_block=get("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
-            shared_per_sm=get("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
-            memory_bytes=int(call(cu.cuDeviceTotalMem, self._device)),
-            clock_hz=get("CLOCK_RATE") * 1e3,
-            memory_clock_hz=get("MEMORY_CLOCK_RATE") * 1e3,
-            memory_bus_bits=get("GLOBAL_MEMORY_BUS_WIDTH"),
-            registers_per_sm=get("MAX_REGISTERS_PER_MULTIPROCESSOR"),
-            threads_per_sm=get("MAX_THREADS_PER_MULTIPROCESSOR"),
-            blocks_per_sm=get("MAX_BLOCKS_PER_MULTIPROCESSOR"),
-        )
+        name = call(cu.cuDeviceGetName, 128, device).split(b"\0", 1)[0].decode()
+        return name, int(call(cu.cuDeviceTotalMem, device)), get
 
     def load(self, cubin: bytes) -> _Module:
-        """Load a cubin into the primary context."""
         return _Module(self, cubin)
 
-    def function(self, module: _Module, name: str, shared_bytes: int = 0) -> _Function:
-        """A kernel, allowed ``shared_bytes`` of dynamic shared memory.
-
-        The carve-out stays the driver's choice: what shared memory does not need is L1, where loads under way wait
-        (all of it to shared memory cost a one-step ``tiled`` kernel a fifth of its speed on an H200).
-        """
+    def function(self, module: _Module, name: str, shared_bytes: int = 0) -> Function:
         cu = self.cu
         with self.current():
             handle = call(cu.cuModuleGetFunction, module.handle, name.encode())
             if shared_bytes > 0:
                 size = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 call(cu.cuFuncSetAttribute, handle, size, shared_bytes)
-        return _Function(module, handle)
+        return Function(module, handle)
 
-    def launch(
-        self, fn: _Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, stream: int | None = None
-    ) -> None:
-        """Start ``fn`` with the present values of ``args``; asynchronous."""
-        with self.current():
-            call(self.cu.cuLaunchKernel, fn.handle, *grid, *block, shared, self.stream(stream), args.address, 0)
-
-    def prepare(self, fn: _Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs) -> Launch:
-        """A launch that only writes pointers: about as cheap as the bindings allow."""
+    def prepare(self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs) -> Launch:
         cu = self.cu
         handle, address, context = fn.handle, args.address, self._context
         gx, gy, gz = grid
@@ -211,45 +172,37 @@ class DriverRuntime:
         return run
 
     def alloc(self, nbytes: int) -> int:
-        """Device memory of ``nbytes`` (at least one)."""
         with self.current():
             return int(call(self.cu.cuMemAlloc, max(1, nbytes)))
 
     def free(self, pointer: int) -> None:
-        """Give back what ``alloc`` gave."""
         with self.current():
             call(self.cu.cuMemFree, pointer)
 
     def zero(self, pointer: int, nbytes: int, stream: int | None = None) -> None:
-        """Set bytes to zero, asynchronously."""
         with self.current():
             call(self.cu.cuMemsetD8Async, pointer, 0, nbytes, self.stream(stream))
 
     def to_device(self, target: int, source: HostArray, stream: int | None = None) -> None:
-        """Copy a C-contiguous host array to the device; done on return."""
         data = host_bytes(source, "to_device").ctypes.data
         with self.current():
             call(self.cu.cuMemcpyHtoDAsync, target, data, source.nbytes, self.stream(stream))
             call(self.cu.cuStreamSynchronize, self.stream(stream))
 
     def to_host(self, target: HostArray, source: int, stream: int | None = None) -> None:
-        """Copy device memory into a C-contiguous host array after the work on ``stream``; done on return."""
         data = host_bytes(target, "to_host").ctypes.data
         with self.current():
             call(self.cu.cuMemcpyDtoHAsync, data, source, target.nbytes, self.stream(stream))
             call(self.cu.cuStreamSynchronize, self.stream(stream))
 
     def on_device(self, target: int, source: int, nbytes: int, stream: int | None = None) -> None:
-        """Copy within the device, asynchronously."""
         with self.current():
             call(self.cu.cuMemcpyDtoDAsync, target, source, nbytes, self.stream(stream))
 
     def timer(self) -> _Timer:
-        """Two events."""
         return _Timer(self)
 
     def new_stream(self) -> int:
-        """A stream that does not wait for the default stream, alive until the process ends."""
         with self.current():
             return int(call(self.cu.cuStreamCreate, 1))  # CU_STREAM_NON_BLOCKING
 
@@ -265,7 +218,6 @@ class DriverRuntime:
             return int(call(self.cu.cuStreamIsCapturing, self.stream(stream))) != 0
 
     def synchronize(self, stream: int | None = None) -> None:
-        """Wait for a stream, or for the whole context."""
         with self.current():
             if stream is None:
                 call(self.cu.cuCtxSynchronize)
@@ -273,7 +225,6 @@ class DriverRuntime:
                 call(self.cu.cuStreamSynchronize, self.stream(stream))
 
     def memory(self) -> tuple[int, int]:
-        """(free, total) bytes."""
         with self.current():
             free, total = call(self.cu.cuMemGetInfo)
         return int(free), int(total)
@@ -289,15 +240,3 @@ class DriverRuntime:
         attribute = self.cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_CONTEXT
         with self.current():
             return int(call(self.cu.cuPointerGetAttribute, attribute, pointer)) == self._context_handle
-
-
-_runtimes: dict[int, DriverRuntime] = {}
-_lock = Lock()
-
-
-def open_runtime(device: int = 0) -> DriverRuntime:
-    """The process's driver runtime for a device."""
-    with _lock:
-        if device not in _runtimes:
-            _runtimes[device] = DriverRuntime(device)
-        return _runtimes[device]

@@ -10,14 +10,22 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
-from collections.abc import Iterator, Sequence
-from threading import Lock
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from sparsegen.backends.cuda.args import PackedArgs
-from sparsegen.backends.cuda.runtime import DeviceInfo, Dim3, HostArray, Launch, cuda_error, host_bytes
+from sparsegen.backends.cuda.runtime import (
+    DeviceInfo,
+    Dim3,
+    Function,
+    HostArray,
+    Launch,
+    Runtime,
+    cuda_error,
+    host_bytes,
+)
 from sparsegen.ir.errors import DeviceError
 
 # pycuda reports NVIDIA's text, not the number: (part of the text, CUresult, its name)
@@ -56,13 +64,6 @@ class _Module:
             del self.module
 
 
-class _Function:
-    """A kernel; keeps its module loaded."""
-
-    def __init__(self, module: _Module, function: Any) -> None:
-        self.module, self.function = module, function
-
-
 class _Timer:
     def __init__(self, runtime: PycudaRuntime) -> None:
         self._runtime = runtime
@@ -87,7 +88,7 @@ class _Timer:
             self._events.clear()
 
 
-class PycudaRuntime:
+class PycudaRuntime(Runtime):
     """``Runtime`` on pycuda: the default stream and streams that ``new_stream`` made."""
 
     name = "pycuda"
@@ -121,7 +122,6 @@ class PycudaRuntime:
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
-        """The primary context is current inside; pycuda's errors come out as DeviceError."""
         with self._errors():
             self._context.push()
             try:
@@ -141,55 +141,31 @@ class PycudaRuntime:
                 hint="use the driver runtime (pip install cuda-bindings), or the default stream",
             ) from None
 
-    def info(self) -> DeviceInfo:
-        """The device as the driver describes it."""
+    def identity(self) -> tuple[str, int, Callable[[str], int]]:
         attributes, device = self.cuda.device_attribute, self._device
 
         def get(name: str) -> int:
             return int(device.get_attribute(getattr(attributes, name)))
 
+        return str(device.name()), int(device.total_memory()), get
+
+    def info(self) -> DeviceInfo:
         with self._errors():
-            return DeviceInfo(
-                index=self.device,
-                name=str(device.name()),
-                capability=(get("COMPUTE_CAPABILITY_MAJOR"), get("COMPUTE_CAPABILITY_MINOR")),
-                sm_count=get("MULTIPROCESSOR_COUNT"),
-                l2_bytes=get("L2_CACHE_SIZE"),
-                shared_per_block=get("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
-                shared_per_sm=get("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
-                memory_bytes=int(device.total_memory()),
-                clock_hz=get("CLOCK_RATE") * 1e3,
-                memory_clock_hz=get("MEMORY_CLOCK_RATE") * 1e3,
-                memory_bus_bits=get("GLOBAL_MEMORY_BUS_WIDTH"),
-                registers_per_sm=get("MAX_REGISTERS_PER_MULTIPROCESSOR"),
-                threads_per_sm=get("MAX_THREADS_PER_MULTIPROCESSOR"),
-                blocks_per_sm=get("MAX_BLOCKS_PER_MULTIPROCESSOR"),
-            )
+            return super().info()
 
     def load(self, cubin: bytes) -> _Module:
-        """Load a cubin into the primary context."""
         return _Module(self, cubin)
 
-    def function(self, module: _Module, name: str, shared_bytes: int = 0) -> _Function:
-        """A kernel, allowed ``shared_bytes`` of dynamic shared memory (the carve-out is the driver's choice)."""
+    def function(self, module: _Module, name: str, shared_bytes: int = 0) -> Function:
         attribute = self.cuda.function_attribute
         with self.current():
             function = module.module.get_function(name)
             if shared_bytes > 0:
                 function.set_attribute(attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)
-        return _Function(module, function)
+        return Function(module, function)
 
-    def launch(
-        self, fn: _Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, stream: int | None = None
-    ) -> None:
-        """Start ``fn`` with the present values of ``args``; asynchronous."""
-        target = self.stream(stream)
-        with self.current():
-            fn.function._launch_kernel(grid, block, args.buffer if args.nbytes else b"", shared, target)
-
-    def prepare(self, fn: _Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs) -> Launch:
-        """A launch that only writes pointers."""
-        push, pop, start = self._context.push, self.cuda.Context.pop, fn.function._launch_kernel
+    def prepare(self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs) -> Launch:
+        push, pop, start = self._context.push, self.cuda.Context.pop, fn.handle._launch_kernel
         lock, set_pointers, failure = args.lock, args.set_pointers, self.cuda.Error
         buffer: Any = args.buffer if args.nbytes else b""
 
@@ -211,7 +187,6 @@ class PycudaRuntime:
         return run
 
     def alloc(self, nbytes: int) -> int:
-        """Device memory of ``nbytes`` (at least one)."""
         with self.current():
             allocation = self.cuda.mem_alloc(max(1, nbytes))
         pointer = int(allocation)
@@ -219,7 +194,6 @@ class PycudaRuntime:
         return pointer
 
     def free(self, pointer: int) -> None:
-        """Give back what ``alloc`` gave."""
         allocation = self._allocations.pop(pointer, None)
         if allocation is None:
             raise DeviceError(f"free: {pointer:#x} was not allocated by this runtime", hint="free each pointer once")
@@ -227,7 +201,6 @@ class PycudaRuntime:
             allocation.free()
 
     def zero(self, pointer: int, nbytes: int, stream: int | None = None) -> None:
-        """Set bytes to zero, asynchronously."""
         target = self.stream(stream)
         with self.current():
             self.cuda.memset_d8_async(pointer, 0, nbytes, target)
@@ -241,7 +214,6 @@ class PycudaRuntime:
         event.synchronize()
 
     def to_device(self, target: int, source: HostArray, stream: int | None = None) -> None:
-        """Copy a C-contiguous host array to the device; done on return."""
         queue = self.stream(stream)
         data = host_bytes(source, "to_device").reshape(-1).view(np.uint8)
         if data.nbytes:
@@ -250,7 +222,6 @@ class PycudaRuntime:
                 self._wait(queue)
 
     def to_host(self, target: HostArray, source: int, stream: int | None = None) -> None:
-        """Copy device memory into a C-contiguous host array after the work on ``stream``; done on return."""
         queue = self.stream(stream)
         data = host_bytes(target, "to_host").reshape(-1).view(np.uint8)
         if data.nbytes:
@@ -259,17 +230,14 @@ class PycudaRuntime:
                 self._wait(queue)
 
     def on_device(self, target: int, source: int, nbytes: int, stream: int | None = None) -> None:
-        """Copy within the device, asynchronously."""
         queue = self.stream(stream)
         with self.current():
             self.cuda.memcpy_dtod_async(target, source, nbytes, queue)
 
     def timer(self) -> _Timer:
-        """Two events."""
         return _Timer(self)
 
     def new_stream(self) -> int:
-        """A stream, alive until the process ends."""
         with self.current():
             stream = self.cuda.Stream()
         self._streams[int(stream.handle)] = stream
@@ -284,7 +252,6 @@ class PycudaRuntime:
         return False
 
     def synchronize(self, stream: int | None = None) -> None:
-        """Wait for a stream, or for the whole context."""
         queue = self.stream(stream)
         with self.current():
             if stream is None:
@@ -293,19 +260,6 @@ class PycudaRuntime:
                 self._wait(queue)
 
     def memory(self) -> tuple[int, int]:
-        """(free, total) bytes."""
         with self.current():
             free, total = self.cuda.mem_get_info()
         return int(free), int(total)
-
-
-_runtimes: dict[int, PycudaRuntime] = {}
-_lock = Lock()
-
-
-def open_runtime(device: int = 0) -> PycudaRuntime:
-    """The process's pycuda runtime for a device."""
-    with _lock:
-        if device not in _runtimes:
-            _runtimes[device] = PycudaRuntime(device)
-        return _runtimes[device]

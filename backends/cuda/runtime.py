@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -92,7 +94,15 @@ class Launch(Protocol):
     def __call__(self, pointers: Sequence[int], stream: int | None = None) -> None: ...
 
 
-class Runtime(Protocol):
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A kernel as its library has it; keeps its module loaded."""
+
+    module: Any
+    handle: Any
+
+
+class Runtime(ABC):
     """A way to reach one GPU. Streams are integer handles; None and 0 are the default stream. Safe for threads.
 
     All calls raise DeviceError; launches and copies with a stream are asynchronous, so a kernel's own failure shows at
@@ -102,69 +112,105 @@ class Runtime(Protocol):
     name: str
     device: int
 
-    def info(self) -> DeviceInfo: ...
+    @abstractmethod
+    def current(self) -> AbstractContextManager[None]:
+        """The primary context is current inside; the thread's own stack of contexts is as before afterwards."""
 
+    @abstractmethod
+    def identity(self) -> tuple[str, int, Callable[[str], int]]:
+        """The device's name, its memory in bytes, and its attributes by the driver's names for them."""
+
+    def info(self) -> DeviceInfo:
+        """The device as the driver describes it."""
+        name, memory_bytes, get = self.identity()
+        return DeviceInfo(
+            index=self.device,
+            name=name,
+            capability=(get("COMPUTE_CAPABILITY_MAJOR"), get("COMPUTE_CAPABILITY_MINOR")),
+            sm_count=get("MULTIPROCESSOR_COUNT"),
+            l2_bytes=get("L2_CACHE_SIZE"),
+            shared_per_block=get("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+            shared_per_sm=get("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+            memory_bytes=memory_bytes,
+            clock_hz=get("CLOCK_RATE") * 1e3,
+            memory_clock_hz=get("MEMORY_CLOCK_RATE") * 1e3,
+            memory_bus_bits=get("GLOBAL_MEMORY_BUS_WIDTH"),
+            registers_per_sm=get("MAX_REGISTERS_PER_MULTIPROCESSOR"),
+            threads_per_sm=get("MAX_THREADS_PER_MULTIPROCESSOR"),
+            blocks_per_sm=get("MAX_BLOCKS_PER_MULTIPROCESSOR"),
+        )
+
+    @abstractmethod
     def load(self, cubin: bytes) -> Any:
-        """Load a cubin; the module lives as long as the object."""
-        ...
+        """Load a cubin into the primary context; the module lives as long as the object."""
 
-    def function(self, module: Any, name: str, shared_bytes: int = 0) -> Any:
-        """A kernel of the module, allowed to take ``shared_bytes`` of dynamic shared memory a block."""
-        ...
+    @abstractmethod
+    def function(self, module: Any, name: str, shared_bytes: int = 0) -> Function:
+        """A kernel of the module, allowed to take ``shared_bytes`` of dynamic shared memory a block.
+
+        The carve-out stays the driver's choice: what shared memory does not need is L1, where loads under way wait
+        (all of it to shared memory cost a one-step ``tiled`` kernel a fifth of its speed on an H200).
+        """
+
+    @abstractmethod
+    def prepare(self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs) -> Launch:
+        """A launch of ``fn`` with ``shared`` bytes of dynamic shared memory that only writes pointers.
+
+        As cheap as the library allows: for calls that must cost microseconds.
+        """
 
     def launch(
-        self, fn: Any, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, stream: int | None = None
+        self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, stream: int | None = None
     ) -> None:
-        """Start ``fn`` with the present values of ``args`` and ``shared`` bytes of dynamic shared memory."""
-        ...
+        """Start ``fn`` with the present values of ``args``; asynchronous."""
+        self.prepare(fn, grid, block, shared, args)(args.addresses(), stream)
 
-    def prepare(self, fn: Any, grid: Dim3, block: Dim3, shared: int, args: PackedArgs) -> Launch:
-        """As ``launch``, with the fixed part done once: for calls that must cost microseconds."""
-        ...
-
+    @abstractmethod
     def alloc(self, nbytes: int) -> int:
-        """Device memory, 256-byte aligned, not cleared; an address."""
-        ...
+        """Device memory of ``nbytes`` (at least one), 256-byte aligned, not cleared; an address."""
 
+    @abstractmethod
     def free(self, pointer: int) -> None:
         """Give back what ``alloc`` gave."""
-        ...
 
-    def zero(self, pointer: int, nbytes: int, stream: int | None = None) -> None: ...
+    @abstractmethod
+    def zero(self, pointer: int, nbytes: int, stream: int | None = None) -> None:
+        """Set bytes to zero, asynchronously."""
 
+    @abstractmethod
     def to_device(self, target: int, source: HostArray, stream: int | None = None) -> None:
         """Copy a C-contiguous host array to device memory; done when the call returns."""
-        ...
 
+    @abstractmethod
     def to_host(self, target: HostArray, source: int, stream: int | None = None) -> None:
         """Copy device memory into a C-contiguous host array, after the work on ``stream``; done on return."""
-        ...
 
+    @abstractmethod
     def on_device(self, target: int, source: int, nbytes: int, stream: int | None = None) -> None:
         """Copy within the device, asynchronously."""
-        ...
 
+    @abstractmethod
     def timer(self) -> Timer: ...
 
+    @abstractmethod
     def new_stream(self) -> int:
-        """A stream of this runtime's own, alive until the process ends."""
-        ...
+        """A stream that does not wait for the default stream, alive until the process ends."""
 
+    @abstractmethod
     def owns_stream(self, stream: int | None) -> bool:
         """Whether ``launch`` can use this stream."""
-        ...
 
+    @abstractmethod
     def capturing(self, stream: int | None) -> bool:
         """Whether the work that is put on a stream goes into a graph, to run later and repeatedly."""
-        ...
 
+    @abstractmethod
     def synchronize(self, stream: int | None = None) -> None:
         """Wait for one stream, or with None for all work of the device."""
-        ...
 
+    @abstractmethod
     def memory(self) -> tuple[int, int]:
         """(free, total) device memory in bytes."""
-        ...
 
 
 def host_bytes(array: HostArray, call: str) -> HostArray:
@@ -197,23 +243,6 @@ def stream_handle(stream: object) -> int | None:
     )
 
 
-_opened: dict[tuple[str, int], Runtime] = {}
-_opening = Lock()
-
-
-def _open(kind: str, device: int) -> Runtime:
-    key = (kind, device)
-    if (runtime := _opened.get(key)) is not None:
-        return runtime
-    with _opening:
-        if key not in _opened:
-            name = {"pycuda": "pycuda_runtime", "driver": "driver"}[kind]
-            module = importlib.import_module(f"sparsegen.backends.cuda.{name}")
-            factory: Callable[[int], Runtime] = module.open_runtime
-            _opened[key] = factory(device)
-        return _opened[key]
-
-
 @lru_cache(maxsize=1)
 def available_kinds() -> tuple[str, ...]:
     """The ways to launch whose Python package can be used, the preferred one first; a GPU need not be there.
@@ -231,20 +260,21 @@ def available_kinds() -> tuple[str, ...]:
     return tuple(found)
 
 
-def open_runtime(device: int = 0, kind: str = "auto") -> Runtime:
-    """The process's runtime for a device, opened once. ``kind``: ``pycuda``, ``driver``, or ``auto`` (the first
-    of ``available_kinds``).
+_CLASSES = {"driver": ("driver", "DriverRuntime"), "pycuda": ("pycuda_runtime", "PycudaRuntime")}
+_opened: dict[tuple[str, int], Runtime] = {}
+_opening = Lock()
+
+
+def open_runtime(device: int, kind: str) -> Runtime:
+    """The process's runtime for a device, opened once. ``kind``: ``pycuda`` or ``driver``.
 
     DeviceError if the package is missing, there is no driver or no such device.
     """
-    if kind not in ("auto", "pycuda", "driver"):
-        raise DeviceError(f"unknown runtime {kind!r}", hint="use 'auto', 'pycuda' or 'driver'")
-    if kind != "auto":
-        return _open(kind, device)
-    kinds = available_kinds()
-    if not kinds:
-        raise DeviceError(
-            "no GPU package is installed: neither pycuda nor cuda-bindings",
-            hint="pip install 'sparsegen[cuda]', or use backend='emulator'",
-        )
-    return _open(kinds[0], device)
+    key = (kind, device)
+    if (runtime := _opened.get(key)) is not None:
+        return runtime
+    with _opening:
+        if key not in _opened:
+            module, name = _CLASSES[kind]
+            _opened[key] = getattr(importlib.import_module(f"sparsegen.backends.cuda.{module}"), name)(device)
+        return _opened[key]

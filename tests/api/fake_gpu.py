@@ -131,7 +131,7 @@ class FakeGraph:
 def install(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
     """From here on this machine has a GPU."""
     runtime = FakeRuntime()
-    monkeypatch.setattr(cuda, "open_runtime", lambda device, kind="auto": runtime)
+    monkeypatch.setattr(cuda, "open_runtime", lambda device, kind: runtime)
     monkeypatch.setattr(cuda, "launcher", lambda: "driver")
     monkeypatch.setattr(cuda, "TimeGraph", FakeGraph)
     monkeypatch.setattr(target, "gpu_info", lambda index=0: INFO)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
-from sparsegen.backends.cuda.runtime import available_kinds, open_runtime
+from sparsegen.backends.cuda.runtime import available_kinds
+from sparsegen.target import open_gpu
 from tests.schedules import KINDS, MIXED, TOLERANCE, expected
 
 LINES = [
@@ -299,7 +300,7 @@ def test_bench_has_a_share_of_the_bound() -> None:
 
 def test_a_large_odd_field_against_slices_of_the_reference() -> None:
     """10007 x 9999, three steps: rows near the borders and in the middle, each by the reference from a band."""
-    free, _ = open_runtime(0).memory()
+    free, _ = open_gpu(0).memory()
     shape, steps = (10007, 9999), 3
     if free < 4 * 8 * shape[0] * shape[1]:
         pytest.skip("not enough device memory")

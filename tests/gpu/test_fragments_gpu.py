@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sparsegen.backends.cuda.nvcc import find_nvcc
-from sparsegen.backends.cuda.runtime import open_runtime
 from sparsegen.ir.errors import ToolchainError
 from sparsegen.ir.fragments import SHAPES, shapes_of
+from sparsegen.target import open_gpu
 from tests.programs import fragments
 from tests.programs.run import on_emulator, on_gpu
 
@@ -22,7 +22,7 @@ def test_the_hardware_agrees(shape: str, seed: int) -> None:
         find_nvcc()
     except ToolchainError as e:
         pytest.skip(str(e))
-    gpu = open_runtime(0).info()
+    gpu = open_gpu(0).info()
     if shape not in shapes_of(gpu.capability):
         pytest.skip(f"the {gpu.name} has no {shape}")
     case = fragments.case(shape, seed)

@@ -11,6 +11,7 @@ import pytest
 from sparsegen.backends.cuda.nvcc import find_nvcc
 from sparsegen.backends.cuda.runtime import Runtime, open_runtime
 from sparsegen.ir.errors import ToolchainError
+from sparsegen.target import launcher
 from tests.programs import ring_reduce
 from tests.programs.run import CASES, LARGE, on_emulator, on_gpu
 
@@ -30,7 +31,7 @@ def gpu(kind: str | None = None) -> Runtime:
         find_nvcc()
     except ToolchainError as e:
         pytest.skip(str(e))
-    rt = open_runtime(0, kind) if kind else open_runtime(0)
+    rt = open_runtime(0, kind or launcher())
     if rt.info().capability < (9, 0):
         pytest.skip(f"{rt.info().name} has no bulk copies: they need sm_90")
     return rt

@@ -22,6 +22,7 @@ from sparsegen.backends.cuda.graph import GraphLaunch, TimeGraph
 from sparsegen.backends.cuda.resources import sm_limits
 from sparsegen.backends.cuda.runtime import Launch, Runtime, available_kinds, open_runtime
 from sparsegen.ir.errors import ArrayError, DeviceError, ToolchainError
+from sparsegen.target import launcher, open_gpu
 
 pytestmark = pytest.mark.gpu
 
@@ -61,7 +62,7 @@ def runtime(request: pytest.FixtureRequest) -> Runtime:
 @pytest.fixture(scope="module")
 def cubin() -> bytes:
     try:
-        return compile_cached(SOURCE, open_runtime(0).info().arch).cubin
+        return compile_cached(SOURCE, open_gpu(0).info().arch).cubin
     except ToolchainError as e:
         pytest.skip(str(e))
 
@@ -285,7 +286,7 @@ def chain(runtime: driver.DriverRuntime, cubin: bytes, steps: int) -> TimeGraph:
 @pytest.mark.parametrize("steps", [1, 2, 3, 101])
 def test_graph_follows_new_pointers(cubin: bytes, steps: int) -> None:
     pytest.importorskip("cuda.bindings")
-    runtime = driver.open_runtime(0)
+    runtime = open_runtime(0, "driver")
     graph = chain(runtime, cubin, steps)
     places = [runtime.alloc(256) for _ in range(8)]
     stream = runtime.new_stream()
@@ -306,7 +307,7 @@ def test_graph_follows_new_pointers(cubin: bytes, steps: int) -> None:
 
 def test_updating_a_graph_does_not_disturb_a_running_one(cubin: bytes) -> None:
     pytest.importorskip("cuda.bindings")
-    runtime = driver.open_runtime(0)
+    runtime = open_runtime(0, "driver")
     graph = chain(runtime, cubin, 50)
     stream = runtime.new_stream()
     places = [runtime.alloc(256) for _ in range(22)]
@@ -321,9 +322,7 @@ def test_updating_a_graph_does_not_disturb_a_running_one(cubin: bytes) -> None:
 
 
 def test_the_driver_is_the_default() -> None:
-    from sparsegen.target import launcher
-
-    assert open_runtime(0).name == available_kinds()[0] == launcher()
+    assert open_gpu(0).name == available_kinds()[0] == launcher()
 
 
 # ------------------------------------------------------------------------------------------------------ foreign arrays
@@ -343,7 +342,7 @@ def make_array(library: str) -> tuple[Any, Any]:
         return module.ones(32), lambda a: a.get()
     if library == "numba":
         return module.to_device(np.ones(32)), lambda a: a.copy_to_host()
-    pycuda_runtime = importlib.import_module("sparsegen.backends.cuda.pycuda_runtime").open_runtime(0)
+    pycuda_runtime = open_runtime(0, "pycuda")
     gpuarray = importlib.import_module("pycuda.gpuarray")
     with pycuda_runtime.current():
         made = gpuarray.to_gpu(np.ones(32))
@@ -366,10 +365,10 @@ def test_arrays_of_other_libraries(library: str, cubin: bytes) -> None:
     check_together([("u", view)], ("out", target))
     with pytest.raises(ArrayError, match="shares memory"):
         check_together([("u", view)], ("out", view))
-    launch = increment_launch(cubin, open_runtime(0))
-    for stream in (None, open_runtime(0).new_stream()):
+    launch = increment_launch(cubin, open_gpu(0))
+    for stream in (None, open_gpu(0).new_stream()):
         launch((view.pointer, target.pointer), launch_stream(view, stream))
-        open_runtime(0).synchronize()
+        open_gpu(0).synchronize()
         assert bring(out).tolist() == [2.0] * 32
 
 
@@ -385,7 +384,7 @@ def test_current_streams_are_followed(cubin: bytes) -> None:
         torch.cuda._sleep(20_000_000)
         u.add_(5)
         out = empty_like(view)
-        launch = increment_launch(cubin, driver.open_runtime(0))
+        launch = increment_launch(cubin, open_runtime(0, "driver"))
         launch((view.pointer, describe(out).pointer), launch_stream(view))
         assert out.cpu().tolist() == [6.0] * 32
     assert launch_stream(view, side) == side.cuda_stream

@@ -15,11 +15,12 @@ from sparsegen.backends.cuda.args import PackedArgs
 from sparsegen.backends.cuda.args import Value as ArgValue
 from sparsegen.backends.cuda.cache import compile_cached
 from sparsegen.backends.cuda.frame import translation_unit
-from sparsegen.backends.cuda.runtime import Runtime, open_runtime
+from sparsegen.backends.cuda.runtime import Runtime
 from sparsegen.ir import warp as w
 from sparsegen.ir.fragments import SHAPES
 from sparsegen.ir.module import Module
 from sparsegen.ir.types import Buffer
+from sparsegen.target import open_gpu
 
 from . import fragments, heat2d_stream, ring_reduce
 from .case import Array, Case
@@ -55,7 +56,7 @@ def on_emulator(case: Case, *, seed: int = 0, batch: int | None = None, launches
 
 def on_gpu(case: Case, *, launches: int = 1, runtime: Runtime | None = None) -> dict[str, Array]:
     """The arrays after the launches."""
-    rt = runtime or open_runtime(0)
+    rt = runtime or open_gpu(0)
     func, args = case.func, case.fresh()
     source = translation_unit(Module(func.symbol, (func,)), title=func.symbol)
     kernel = rt.function(rt.load(compile_cached(source, rt.info().arch).cubin), func.symbol, func.shared_bytes)
