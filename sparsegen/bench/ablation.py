@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from sparsegen.bench.cells import Cells, Result
-from sparsegen.bench.harness import Case
+from sparsegen.bench.stencil_run import Case
 from sparsegen.bench.stencils import SIZES, stencil
 from sparsegen.cost.stencil import cost
 from sparsegen.footprint import Footprint

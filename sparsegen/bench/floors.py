@@ -11,13 +11,11 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
 
 from sparsegen.backends.cuda.nvcc import find_nvcc
 from sparsegen.ir.errors import SparsegenError, ToolchainError
@@ -25,6 +23,7 @@ from sparsegen.ir.errors import SparsegenError, ToolchainError
 #: Seconds that nvcc, and then the program, may take.
 COMPILE_LIMIT, RUN_LIMIT = 300, 240
 USE = 'write --floor "FILE.cu WORDS"'
+EXAMPLES = "BEST Heat-2D 1308.2 variant, or variant,28672,8192,16,0.60,219,81.7,91.0,2408,2e-4"
 _BEST = re.compile(r"^BEST (\S+) (\d+(?:\.\d+)?)(?: (\S+))?\s*$", re.MULTILINE)
 #: An ablation, whose result means nothing, has the error -1; behind that of a wrong result stands FAIL.
 _PRODUCT = re.compile(
@@ -34,7 +33,8 @@ _PRODUCT = re.compile(
 
 @dataclass(frozen=True)
 class Floor:
-    """One figure of a floor: GS/s of what it calls ``name``, by which of its variants, and the program's name."""
+    """One figure of a floor: GS/s of what it calls ``name``, or how many products so called a second (with cold L2), by
+    which of its variants, and the program's name."""
 
     name: str
     rate: float
@@ -45,41 +45,18 @@ class Floor:
         return f"{self.program} {self.variant}".rstrip()
 
 
-@dataclass(frozen=True)
-class ProductFloor:
-    """One figure of a floor of products: M, K, N and the share of zeros, seconds with a cold L2."""
-
-    shape: tuple[int, int, int]
-    sparsity: float
-    seconds: float
-    variant: str
-    program: str
-
-    def __str__(self) -> str:
-        return f"{self.program} {self.variant}"
-
-
-F = TypeVar("F", Floor, ProductFloor)
+def product(shape: Iterable[int], sparsity: float) -> str:
+    """What products of M, K, N with a share of zeros are called."""
+    return f"{'x'.join(map(str, shape))}, {sparsity:.3f}"
 
 
 def parse(output: str, program: str) -> list[Floor]:
     """The figures in what a program printed; one of 0 GS/s (nothing ran, or nothing was right) is none."""
-    found = (Floor(name, float(rate), variant or "", program) for name, rate, variant in _BEST.findall(output))
-    return [floor for floor in found if floor.rate > 0]
-
-
-def parse_products(output: str, program: str) -> list[ProductFloor]:
-    """The figures of right results in what a program of products printed."""
-    return [
-        ProductFloor((int(m), int(k), int(n)), float(sparsity), float(cold) * 1e-6, variant, program)
-        for variant, m, k, n, sparsity, cold in _PRODUCT.findall(output)
+    stencils = (Floor(name, float(rate), variant or "", program) for name, rate, variant in _BEST.findall(output))
+    return [floor for floor in stencils if floor.rate > 0] + [
+        Floor(product(map(int, shape), float(sparsity)), 1e6 / float(cold), variant, program)
+        for variant, *shape, sparsity, cold in _PRODUCT.findall(output)
     ]
-
-
-def best_product(floors: Iterable[ProductFloor], shape: tuple[int, ...], sparsity: float) -> ProductFloor | None:
-    """The fastest variant for M, K, N and a share of zeros (to a thousandth)."""
-    fit = [floor for floor in floors if floor.shape == shape and abs(floor.sparsity - sparsity) < 1e-3]
-    return min(fit, key=lambda floor: floor.seconds, default=None)
 
 
 def best(floors: Iterable[Floor], wanted: str) -> Floor | None:
@@ -108,36 +85,22 @@ def prepare(line: str, arch: str, folder: Path) -> list[str]:
 
 def measure(command: Sequence[str]) -> list[Floor]:
     """Run a prepared floor; ToolchainError if it fails or prints no figure."""
-    return _figures(command, parse)
-
-
-def _figures(command: Sequence[str], read: Callable[[str, str], list[F]]) -> list[F]:
-    found = read(_output(command, RUN_LIMIT), Path(command[0]).stem)
+    found = parse(_output(command, RUN_LIMIT), Path(command[0]).stem)
     if not found:
-        line = "BEST Heat-2D 1308.2 variant"
-        if read is parse_products:
-            line = "variant,28672,8192,16,0.60,219,81.7,91.0,2408,2e-4"
-        raise ToolchainError(f"{shlex.join(command)} printed no figure", hint=f"a floor prints lines such as: {line}")
+        hint = f"a floor prints lines such as: {EXAMPLES}"
+        raise ToolchainError(f"{shlex.join(command)} printed no figure", hint=hint)
     return found
 
 
-@contextmanager
-def compiling(lines: Sequence[str], arch: str) -> Iterator[list[Future[list[str]]]]:
-    """The commands of floors, which are compiled while something else goes on; they are gone at the end."""
+def measured(lines: Sequence[str], arch: str, say: Callable[[str], None]) -> list[Floor]:
+    """The figures of floors, compiled together and run one after another; one that fails is said, and has none."""
+    known: list[Floor] = []
     with TemporaryDirectory(prefix="sparsegen-floor-") as folder, ThreadPoolExecutor(len(lines) or 1) as pool:
-        yield [pool.submit(prepare, line, arch, Path(folder)) for line in lines]
-
-
-def figures(
-    prepared: Iterable[Future[list[str]]], read: Callable[[str, str], list[F]], say: Callable[[str], None]
-) -> list[F]:
-    """Run the floors that are being compiled, one after another; one that fails is said, and has no figures."""
-    known: list[F] = []
-    for each in prepared:
-        try:
-            known += _figures(each.result(), read)
-        except SparsegenError as error:
-            say(f"floor: {error}")
+        for each in [pool.submit(prepare, line, arch, Path(folder)) for line in lines]:
+            try:
+                known += measure(each.result())
+            except SparsegenError as error:
+                say(f"floor: {error}")
     return known
 
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from sparsegen.bench.harness import AnyRow
 from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
 from sparsegen.dsl.stencil import Stencil
 
@@ -59,45 +60,24 @@ class ProductProblem:
     dtype: str
 
 
-@dataclass(frozen=True)
-class Point:
-    """One schedule of one problem, as it stands in the JSON; times are seconds of a call, with all its time steps.
+@dataclass(frozen=True, kw_only=True)
+class Point(AnyRow):
+    """One schedule of one problem; times are seconds of a call, with all its time steps.
 
     ``shape``: of the field, or (M, K, N); ``boundary``: a stencil's, or how x and y of a product are packed; ``steps``
     and ``stencil`` (kind, axes and radius of its weights, such as ``box_2d_r1``) are a stencil's, ``sparsity`` is a
     product's.  ``picked``: chosen, top or random; ``binds``: the model's binding term; ``measured_s``: the median.
-    ``error``: max|a - b| / max|b| of a stencil, |y - exact| / |exact| of a product; ``ok``: whether it is small enough;
-    ``failed``: why there is no time.
+    ``error``: max|a - b| / max|b| of a stencil, |y - exact| / |exact| of a product.
     """
 
-    part: str
-    case: str
-    shape: tuple[int, ...]
-    dtype: str
     boundary: str
-    steps: int
-    sparsity: float | None
+    steps: int = 0
+    sparsity: float | None = None
+    stencil: str = ""
     picked: str
-    schedule: str
     predicted_s: float
     binds: str
     measured_s: float | None = None
-    p10: float | None = None
-    p90: float | None = None
-    repeats: int = 0
-    regs: int | None = None
-    spills: int | None = None
-    error: float | None = None
-    ok: bool = False
-    failed: str | None = None
-    stencil: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values; an infinite error becomes text, which JSON can hold."""
-        out = asdict(self)
-        if self.error is not None and not math.isfinite(self.error):
-            out["error"] = str(self.error)
-        return out
 
 
 # ------------------------------------------------------------------------------------------------------ the problems
@@ -173,6 +153,16 @@ def candidates(
     return top + [(costs[i], t, RANDOM) for t, i in rest]
 
 
+def points(
+    about: Mapping[str, Any], costs: Sequence[Cost], seconds: Callable[[Cost], float], draw: random.Random
+) -> list[Point]:
+    """The candidates of a problem with what a row says ``about`` it."""
+    return [
+        Point(**about, picked=how, schedule=str(c.schedule), predicted_s=time, binds=c.binds)
+        for c, time, how in candidates(costs, seconds, draw)
+    ]
+
+
 # ------------------------------------------------------------------------------------------------------- the findings
 @dataclass(frozen=True)
 class Finding:
@@ -222,11 +212,3 @@ def _ranks(x: Any) -> Any:
     _, at, counts = np.unique(x, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return (ends - (counts - 1) / 2)[at]
-
-
-def measured(point: Point, times: Any, error: float, ok: bool, uses: Any) -> Point:
-    """The point with what was measured; ``uses``: registers and spills, None for the library's dense product."""
-    made = {"regs": uses.registers, "spills": uses.spills} if uses else {}
-    return replace(
-        point, measured_s=times.median, p10=times.p10, p90=times.p90, repeats=times.repeats, error=error, ok=ok, **made
-    )

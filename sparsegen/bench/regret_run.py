@@ -7,281 +7,233 @@ more call, as in a loop; products at once, as the weights of a layer are read.
 
 from __future__ import annotations
 
-import math
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from os import cpu_count
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from sparsegen.bench import regret
-from sparsegen.bench.harness import TOLERANCE, Lab, Timing
+import numpy as np
+
+import sparsegen as sg
+from sparsegen.bench import products, regret, stencil_run
+from sparsegen.bench.bitmap_run import Bitmaps
+from sparsegen.bench.bitmaps import Weights
+from sparsegen.bench.harness import TOLERANCE, compiled, nothing, reason
+from sparsegen.bench.lab import Lab, Timing
 from sparsegen.bench.regret import Point, ProductProblem, StencilProblem
+from sparsegen.cost.total import total_time
+from sparsegen.formats import sparse
+from sparsegen.inspection import resources
 from sparsegen.ir.boundary import describe
 
 if TYPE_CHECKING:
-    from sparsegen.kernel import Kernel, SpmmKernel
+    from sparsegen.products.product import Product
 
 #: Rounds over a problem's candidates, so that a drift of the clock does not favour one of them; fewest and most timed
 #: calls of a candidate in a round.
 ROUNDS, LEAST, MOST = 2, 3, 40
 COLUMNS: Final = "columns"  #: how x and y of a product are packed
-_BAND: Final = 4096  #: rows of a matrix that are multiplied in f64 at once
+
+P = TypeVar("P", StencilProblem, ProductProblem)
+Call = Callable[[], object]
+#: From a kernel its call; the error of a call's result.
+Staged = tuple[Callable[[Any], Call], Callable[[Call], float]]
 
 
-@dataclass
-class Candidate:
-    """A point to measure; ``kernel``: its kernel when it is compiled, or the exception that says why there is none."""
-
-    point: Point
-    kernel: Any
-
-
-def timed(lab: Lab, calls: Sequence[Callable[[], object]], seconds: float, cold: bool) -> list[Timing]:
+def timed(lab: Lab, calls: Sequence[Call], seconds: float, cold: bool) -> list[Timing]:
     """Device times of each of ``calls``, about ``seconds`` of it in all, in ROUNDS over all of them.
 
     A read of far more than L2 comes before each timed call; it takes so long that the host's own time is hidden.
     Unless ``cold``, a call that is not timed then fills L2 as in a loop.
     """
-    timer = lab.runtime.timer()
     found: list[list[float]] = [[] for _ in calls]
     for _ in range(ROUNDS):
         for call, times in zip(calls, found, strict=True):
 
-            def once(call: Callable[[], object] = call) -> float:
+            def before(call: Call = call) -> None:
                 lab.flush()
                 if not cold:
                     call()
-                timer.start()
-                call()
-                timer.stop()
-                return float(timer.seconds())
 
-            once()
-            guess = once()
-            times += [once() for _ in range(min(MOST, max(LEAST, math.ceil(seconds / ROUNDS / max(guess, 1e-7)))))]
+            times += lab.times(call, seconds / ROUNDS, before, least=LEAST, most=MOST)
     return [Timing.of(times) for times in found]
 
 
-def compiled(candidates: Sequence[Candidate], build: Callable[[Candidate], Any]) -> None:
-    """The kernels of all candidates, nvcc running on as many at once as there are cores."""
+class Study(ABC, Generic[P]):
+    """One part of the suite on a GPU."""
 
-    def one(candidate: Candidate) -> None:
-        try:
-            candidate.kernel = build(candidate)
-        except Exception as error:  # a fault of ours is that point's alone
-            candidate.kernel = error
-
-    with ThreadPoolExecutor(cpu_count() or 1) as pool:
-        list(pool.map(one, candidates))
-
-
-def finished(group: Sequence[Candidate], fail: dict[int, Exception]) -> Iterator[tuple[int, Candidate]]:
-    """The candidates that have a kernel and did not fail."""
-    for at, candidate in enumerate(group):
-        if not isinstance(candidate.kernel, Exception) and at not in fail:
-            yield at, candidate
-
-
-def failed(point: Point, error: Exception) -> Point:
-    """The point without a time."""
-    return replace(point, failed=f"{type(error).__name__}: {error}")
-
-
-# ------------------------------------------------------------------------------------------------------- the stencils
-class Stencils:
-    """The part ``stencils`` on a GPU."""
-
-    def __init__(self, lab: Lab, seconds: float) -> None:
-        self.lab, self.seconds = lab, seconds
-
-    def candidates(self, p: StencilProblem, draw: random.Random) -> list[Candidate]:
-        """The points of a problem, to be compiled and measured."""
-        import sparsegen as sg
-        from sparsegen.cost.total import total_time
-
-        costs = sg.schedules(p.stencil, p.shape, p.steps)
-        picked = regret.candidates(costs, lambda c: total_time(c, p.steps), draw)
-        return [
-            Candidate(
-                Point("stencils", p.name, p.shape, p.stencil.dtype, describe(p.stencil.sides), p.steps, None, how,
-                      str(c.schedule), seconds, c.binds, stencil=p.stencil.name),
-                None,
-            )
-            for c, seconds, how in picked
-        ]  # fmt: skip
-
-    def build(self, p: StencilProblem, candidate: Candidate) -> Kernel:
-        """The kernel of a candidate, all its programs compiled."""
-        import sparsegen as sg
-
-        schedule = candidate.point.schedule
-        kernel = sg.compile(p.stencil, p.shape, p.steps, backend="cuda", schedule=schedule)
-        for program, _ in kernel._plan(p.steps).programs:
-            kernel._builds.get(program).compiled()
-        return kernel
-
-    def measure(self, p: StencilProblem, group: Sequence[Candidate]) -> list[Point]:
-        """The points of a problem."""
-        lab, dtype = self.lab, p.stencil.dtype
-        first = next((c.kernel for c in group if not isinstance(c.kernel, Exception)), None)
-        points = [failed(c.point, c.kernel) if isinstance(c.kernel, Exception) else c.point for c in group]
-        if first is None:
-            return points
-        errors, fail = dict[int, float](), dict[int, Exception]()
-        with lab.fields(4, first.shape, first.dtype) as (u, out, expected, spare):
-            lab.fresh(u, dtype)
-            lab.naive.run(p.stencil, p.shape, p.steps, u.pointer, expected.pointer, spare.pointer)
-            for at, c in finished(group, fail):
-                lab.naive.poison(out.pointer, out.count, dtype)
-                try:
-                    c.kernel(u, out=out)
-                    errors[at] = lab.naive.error(out.pointer, expected.pointer, out.count, dtype)
-                except Exception as error:
-                    fail[at] = error
-            ready = list(finished(group, fail))
-            calls = [lambda c=c: c.kernel(u, out=out) for _, c in ready]
-            for (at, c), times in zip(ready, timed(lab, calls, self.seconds, cold=False), strict=True):
-                ok = errors[at] <= TOLERANCE[dtype]
-                points[at] = regret.measured(c.point, times, errors[at], ok, c.kernel.resources())
-        return [failed(q, fail[at]) if at in fail else q for at, q in enumerate(points)]
-
-
-# ------------------------------------------------------------------------------------------------------- the products
-class Products:
-    """The part ``products`` on a GPU, with torch's arrays."""
+    cold: bool  #: whether a call comes right after the read that empties L2
 
     def __init__(self, lab: Lab, seed: int, seconds: float) -> None:
-        from sparsegen.bench import bitmap_run
+        self.lab, self.seed, self.seconds = lab, seed, seconds
 
-        self.lab, self.seconds = lab, seconds
-        self.bench = bitmap_run.Products(lab, seed, seconds)
-        self.known: dict[str, Any] = {}
+    @abstractmethod
+    def problems(self, count: int) -> list[P]:
+        """The problems of the seed."""
 
-    def product(self, p: ProductProblem) -> Any:
-        """The product, its matrix new at the first call and kept."""
-        from sparsegen.bench.bitmaps import Weights
-        from sparsegen.formats import sparse
-        from sparsegen.products.product import spmm
+    @abstractmethod
+    def candidates(self, p: P, draw: random.Random) -> list[Point]:
+        """The points of a problem, to be compiled and measured."""
 
-        if p.name not in self.known:
-            w = self.bench.weights(Weights((p.m, p.k), p.sparsity, p.dtype), self.bench.seed + len(self.known))
-            self.known[p.name] = spmm(sparse(w, format="auto"), p.n)
-        return self.known[p.name]
+    @abstractmethod
+    def build(self, p: P, schedule: str) -> Any:
+        """The compiled kernel of a candidate."""
 
-    def candidates(self, p: ProductProblem, draw: random.Random) -> list[Candidate]:
-        """The points of a problem, to be compiled and measured; the dense product may be one of them."""
-        import sparsegen as sg
+    @abstractmethod
+    def staged(self, p: P) -> AbstractContextManager[Staged]:
+        """What calls the kernels of a problem and compares their results."""
 
-        product = self.product(p)
-        picked = regret.candidates(sg.schedules(product), lambda c: c.time, draw)
-        zeros = product.w.sparsity
-        return [
-            Candidate(
-                Point("products", p.name, (p.m, p.k, p.n), p.dtype, COLUMNS, 0, zeros, how, str(c.schedule), seconds,
-                      c.binds),
-                None,
-            )
-            for c, seconds, how in picked
-        ]  # fmt: skip
+    @abstractmethod
+    def uses(self, kernel: Any) -> dict[str, Any]:
+        """Registers and spills of a kernel; nothing for the library's dense product."""
 
-    def build(self, p: ProductProblem, candidate: Candidate) -> SpmmKernel:
-        """The kernel of a candidate, compiled for x and y packed by columns."""
-        import sparsegen as sg
-        from sparsegen.bench.bitmap_run import program
+    def measure(self, p: P, points: Sequence[Point], kernels: Sequence[Any]) -> list[Point]:
+        """The points of a problem with what was measured, or why nothing was."""
+        fail = {at: kernel for at, kernel in enumerate(kernels) if isinstance(kernel, Exception)}
+        errors = dict[int, float]()
+        with self.staged(p) as (call, error):
+            for at in (at for at in range(len(kernels)) if at not in fail):
+                try:
+                    errors[at] = error(call(kernels[at]))
+                except Exception as fault:
+                    fail[at] = fault
+            times = timed(self.lab, [call(kernels[at]) for at in errors], self.seconds, self.cold)
+        found = [replace(point, failed=reason(fail[at])) if at in fail else point for at, point in enumerate(points)]
+        for (at, off), t in zip(errors.items(), times, strict=True):
+            found[at] = replace(
+                points[at], measured_s=t.median, p10=t.p10, p90=t.p90, repeats=t.repeats, error=off,
+                ok=off <= TOLERANCE[points[at].dtype], **self.uses(kernels[at]),
+            )  # fmt: skip
+        return found
 
-        kernel = sg.compile(self.product(p), backend="cuda", schedule=candidate.point.schedule)
-        if candidate.point.schedule != "dense":
-            kernel._builds.get(program(kernel, COLUMNS)).compiled()
+
+class Stencils(Study[StencilProblem]):
+    """The part ``stencils``."""
+
+    cold = False
+
+    def problems(self, count: int) -> list[StencilProblem]:
+        return regret.stencil_problems(self.seed, count)
+
+    def candidates(self, p: StencilProblem, draw: random.Random) -> list[Point]:
+        costs = sg.schedules(p.stencil, p.shape, p.steps)
+        about = {"part": "stencils", "case": p.name, "shape": p.shape, "dtype": p.stencil.dtype,
+                 "boundary": describe(p.stencil.sides), "steps": p.steps, "stencil": p.stencil.name}  # fmt: skip
+        return regret.points(about, costs, lambda c: total_time(c, p.steps), draw)
+
+    def build(self, p: StencilProblem, schedule: str) -> Any:
+        return stencil_run.ready(p.stencil, p.shape, schedule, p.steps)
+
+    @contextmanager
+    def staged(self, p: StencilProblem) -> Iterator[Staged]:
+        lab, dtype = self.lab, p.stencil.dtype
+        with lab.fields(4, p.shape, np.dtype(f"f{int(dtype[1:]) // 8}")) as (u, out, expected, spare):
+            lab.fresh(u, dtype)
+            lab.naive.run(p.stencil, p.shape, p.steps, u.pointer, expected.pointer, spare.pointer)
+
+            def error(call: Call) -> float:
+                lab.naive.poison(out.pointer, out.count, dtype)
+                call()
+                return lab.naive.error(out.pointer, expected.pointer, out.count, dtype)
+
+            yield lambda kernel: partial(kernel, u, out=out), error
+
+    def uses(self, kernel: Any) -> dict[str, Any]:
+        made = kernel.resources()
+        return {"regs": made.registers, "spills": made.spills}
+
+
+class Products(Study[ProductProblem]):
+    """The part ``products``, with torch's arrays."""
+
+    cold = True
+
+    def __init__(self, lab: Lab, seed: int, seconds: float) -> None:
+        super().__init__(lab, seed, seconds)
+        self.bench = Bitmaps(lab, seed, seconds)
+        self.known: dict[str, Product] = {}
+
+    def problems(self, count: int) -> list[ProductProblem]:
+        found = regret.product_problems(self.seed, count)
+        for at, p in enumerate(found):
+            w = self.bench.weights(Weights((p.m, p.k), p.sparsity, p.dtype), self.seed + at)
+            self.known[p.name] = sg.spmm(sparse(w, format="auto"), p.n)
+        return found
+
+    def candidates(self, p: ProductProblem, draw: random.Random) -> list[Point]:
+        product = self.known[p.name]
+        about = {"part": "products", "case": p.name, "shape": (p.m, p.k, p.n), "dtype": p.dtype, "boundary": COLUMNS,
+                 "sparsity": product.w.sparsity}  # fmt: skip
+        return regret.points(about, sg.schedules(product), lambda c: c.time, draw)
+
+    def build(self, p: ProductProblem, schedule: str) -> Any:
+        kernel = sg.compile(self.known[p.name], backend="cuda", schedule=schedule)
+        if schedule != "dense":
+            kernel._builds.get(products.program(kernel, COLUMNS)).compiled()
         return kernel
 
-    def measure(self, p: ProductProblem, group: Sequence[Candidate]) -> list[Point]:
-        """The points of a problem."""
-        from sparsegen.bench.bitmap_run import TOLERANCE as ALLOWED
-        from sparsegen.bench.bitmap_run import packed, program
-        from sparsegen.inspection import resources
+    @staticmethod
+    def dense(kernel: Any) -> bool:
+        """Whether it is the dense product, which is timed as the library's."""
+        return bool(kernel.schedule.family == "dense")
 
-        torch, w, kind = self.bench.torch, self.product(p).w, self.bench.dtype(p.dtype)
-        dense = w.to_dense()
-        x = (2 * torch.rand((p.k, p.n), generator=self.bench.random(p.m + p.k), device="cuda") - 1).to(kind)
-        exact = torch.cat([rows.double() @ x.double() for rows in dense.split(_BAND)])
-        u, y = (packed(a, COLUMNS) for a in (x, torch.empty_like(exact, dtype=kind)))
-        points = [failed(c.point, c.kernel) if isinstance(c.kernel, Exception) else c.point for c in group]
-        errors, fail = dict[int, float](), dict[int, Exception]()
+    @contextmanager
+    def staged(self, p: ProductProblem) -> Iterator[Staged]:
+        torch, dense = self.bench.torch, self.known[p.name].w.to_dense()
+        x = self.bench.uniform((p.k, p.n), p.dtype, p.m + p.k)
+        exact = self.bench.exact(dense, x)
+        u, y = (products.packed(a, COLUMNS) for a in (x, torch.empty_like(exact, dtype=x.dtype)))
 
-        def call(c: Candidate) -> Callable[[], object]:
-            if c.point.schedule == "dense":
-                return lambda: torch.mm(dense, u, out=y)
-            return lambda: c.kernel(u, out=y)
+        def call(kernel: Any) -> Call:
+            return partial(torch.mm, dense, u, out=y) if self.dense(kernel) else partial(kernel, u, out=y)
 
-        for at, c in finished(group, fail):
-            y.fill_(float("nan"))
-            try:
-                call(c)()
-                error = float((y.double() - exact).norm() / exact.norm())
-                errors[at] = error if math.isfinite(error) else math.inf
-            except Exception as error:
-                fail[at] = error
-        ready = list(finished(group, fail))
-        for (at, c), times in zip(ready, timed(self.lab, [call(c) for _, c in ready], self.seconds, True), strict=True):
-            made = None
-            if c.point.schedule != "dense":
-                made = resources(c.kernel._builds.get(program(c.kernel, COLUMNS)), c.kernel.device.arch)
-            points[at] = regret.measured(c.point, times, errors[at], errors[at] <= ALLOWED[p.dtype], made)
-        return [failed(q, fail[at]) if at in fail else q for at, q in enumerate(points)]
+        yield call, lambda call: self.bench.off(call, y, exact)
+
+    def uses(self, kernel: Any) -> dict[str, Any]:
+        if self.dense(kernel):
+            return {}
+        made = resources(kernel._builds.get(products.program(kernel, COLUMNS)), kernel.device.arch)
+        return {"regs": made.registers, "spills": made.spills}
 
 
-# -------------------------------------------------------------------------------------------------------- the suite
+STUDIES: Final[dict[str, type[Study[Any]]]] = {"stencils": Stencils, "products": Products}
+
+
 def run(
     parts: Sequence[str],
     seed: int,
     seconds: float,
-    say: Callable[[str], None] = lambda _: None,
-    keep: Callable[[Sequence[Point]], None] = lambda _: None,
+    say: Callable[[str], None] = nothing,
+    keep: Callable[[Sequence[Point]], None] = nothing,
     problems: int | None = None,
 ) -> list[Point]:
     """Measure the problems of a seed, ``problems`` of each part (default: PROBLEMS).
 
-    ``say`` gets lines of progress, ``keep`` after each problem all points so far.
+    ``say`` gets lines of progress, ``keep`` after each problem all points so far.  Which candidates are random follows
+    from the seed and the problem's name.
     """
-    lab = Lab(seed=seed)
-    points: list[Point] = []
+    lab, points = Lab(seed=seed), list[Point]()
     for part in parts:
-        count = problems or regret.PROBLEMS[part]
-        if part == "stencils":
-            _part(Stencils(lab, seconds), regret.stencil_problems(seed, count), seed, points, say, keep)
-        else:
-            _part(Products(lab, seed, seconds), regret.product_problems(seed, count), seed, points, say, keep)
-    return points
-
-
-def _part(bench: Any, problems: Sequence[Any], seed: int, points: list[Point], say: Any, keep: Any) -> None:
-    """Measure a part's problems into ``points``; which candidates are random follows from the seed and the name."""
-    with clock() as elapsed:
-        groups = [bench.candidates(p, random.Random(f"candidates {seed} {p.name}")) for p in problems]
-        pairs = [(p, c) for p, group in zip(problems, groups, strict=True) for c in group]
-        owner = {id(c): p for p, c in pairs}
-        say(f"{len(pairs)} candidates of {len(problems)} problems after {elapsed():.1f} s")
-        compiled([c for _, c in pairs], lambda c: bench.build(owner[id(c)], c))
-        say(f"compiled after {elapsed():.1f} s")
-        for p, group in zip(problems, groups, strict=True):
-            found = bench.measure(p, group)
-            for candidate in group:
-                candidate.kernel = None  # its workspace would stay on the GPU
+        start = time.perf_counter()
+        study = STUDIES[part](lab, seed, seconds)
+        asked = study.problems(problems or regret.PROBLEMS[part])
+        groups = [study.candidates(p, random.Random(f"candidates {seed} {p.name}")) for p in asked]
+        tasks = [partial(study.build, p, q.schedule) for p, group in zip(asked, groups, strict=True) for q in group]
+        say(f"{len(tasks)} candidates of {len(asked)} problems after {time.perf_counter() - start:.1f} s")
+        built = compiled(tasks, lambda build: build())
+        say(f"compiled after {time.perf_counter() - start:.1f} s")
+        for p, group in zip(asked, groups, strict=True):
+            kernels, built = built[: len(group)], built[len(group) :]  # their workspaces would stay on the GPU
+            found = study.measure(p, group, kernels)
             points += found
             keep(points)
             say(line(p.name, found))
-        say(f"measured after {elapsed():.1f} s")
-
-
-@contextmanager
-def clock() -> Iterator[Callable[[], float]]:
-    """Seconds since it began."""
-    start = time.perf_counter()
-    yield lambda: time.perf_counter() - start
+        say(f"measured after {time.perf_counter() - start:.1f} s")
+    return points
 
 
 def line(name: str, points: Sequence[Point]) -> str:
@@ -291,9 +243,6 @@ def line(name: str, points: Sequence[Point]) -> str:
     head = f"{name} {'x'.join(map(str, points[0].shape))} {points[0].dtype}, {points[0].schedule}"
     if not found:
         return f"{head}: {points[0].failed}"
-    errors = sorted(map(abs, found[0].errors))
-    wrong = f", {bad} FAILED" if bad else ""
-    return (
-        f"{head}: regret {found[0].regret:.3f}, off by {errors[len(errors) // 2]:.1%}, "
-        f"rank {found[0].correlation:.2f}{wrong}"
-    )
+    error, wrong = float(np.median(np.abs(found[0].errors))), f", {bad} FAILED" if bad else ""
+    rank = found[0].correlation
+    return f"{head}: regret {found[0].regret:.3f}, off by {error:.1%}, rank {rank:.2f}{wrong}"

@@ -19,21 +19,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final
 
 from sparsegen._version import __version__
 from sparsegen.bench import packed
 from sparsegen.bench.cells import Result, number, size
-from sparsegen.bench.harness import TOLERANCE, Row
+from sparsegen.bench.harness import TOLERANCE, AnyRow
+from sparsegen.bench.stencil_run import Row
 from sparsegen.bench.tables import VIEWS, parts_of
 from sparsegen.ir.errors import ArrayError, SparsegenError
-
-if TYPE_CHECKING:
-    from sparsegen.bench.bitmap_run import ProductRow
-    from sparsegen.bench.csr_run import CsrRow
-    from sparsegen.bench.regret import Point
-
-    AnyRow: TypeAlias = Row | ProductRow | CsrRow | Point
 
 FORMAT: Final = 1
 #: Keys of a result, and of each of its rows.

@@ -23,7 +23,7 @@ from typing import Final
 
 import numpy as np
 
-from sparsegen.bench.harness import COPIES, Case, Share
+from sparsegen.bench.stencil_run import COPIES, Case, Share
 from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir.errors import ScheduleError

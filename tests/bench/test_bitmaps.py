@@ -14,16 +14,17 @@ import pytest
 
 import sparsegen as sg
 from sparsegen import cli
-from sparsegen.bench import bitmap_run, bitmap_tables, bitmaps, command, compression, floors, report, tables
-from sparsegen.bench.bitmap_run import ProductRow, Products, labels
+from sparsegen.bench import bitmap_run, bitmap_tables, bitmaps, command, compression, floors, products, report, tables
+from sparsegen.bench.bitmap_run import BitmapRow, Bitmaps, labels
 from sparsegen.bench.bitmaps import COLD, CUBLAS, READ, UNIFORM, WARM, ProductCase, Weights
-from sparsegen.bench.harness import Lab, Timing
+from sparsegen.bench.harness import TOLERANCE, reason
+from sparsegen.bench.lab import Lab, Timing
 from sparsegen.ir.errors import ArrayError
 
 HEAD: report.Result = {
     "device": "NVIDIA X", "driver": "1.2", "nvcc": "13.0", "python": "3.12", "sparsegen": "0.1",
     "commit": "0123456789abcdef", "dirty": False, "sources": "feed", "date": "2026-11-20 12:00 UTC", "seconds": 0.1,
-    "cold": False, "seed": 1, "tolerance": {"f64": 1e-12, **bitmap_run.TOLERANCE},
+    "cold": False, "seed": 1, "tolerance": TOLERANCE,
 }  # fmt: skip
 FLOOR = """\
 # NVIDIA H200, 132 SMs, L2 60 MB
@@ -84,13 +85,13 @@ def test_a_pattern_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 # -------------------------------------------------------------------------------------------------------------- floors
 def test_only_right_results_of_whole_products_are_floors() -> None:
-    found = floors.parse_products(FLOOR, "bitmap_floor")
+    found = floors.parse(FLOOR, "bitmap_floor")
     assert len(found) == 3
-    fastest = floors.best_product(found, (28672, 8192, 16), 0.6)
-    assert fastest and fastest.seconds == pytest.approx(91e-6) and str(fastest) == "bitmap_floor planes3c_w16"
-    narrow = floors.best_product(found, (28672, 8192, 8), 0.6)
-    assert narrow and narrow.seconds == pytest.approx(84.9e-6)
-    assert floors.best_product(found, (28672, 8192, 16), 0.7) is None
+    fastest = floors.best(found, floors.product((28672, 8192, 16), 0.6))
+    assert fastest and 1 / fastest.rate == pytest.approx(91e-6) and str(fastest) == "bitmap_floor planes3c_w16"
+    narrow = floors.best(found, floors.product((28672, 8192, 8), 0.6))
+    assert narrow and 1 / narrow.rate == pytest.approx(84.9e-6)
+    assert floors.best(found, floors.product((28672, 8192, 16), 0.7)) is None
 
 
 # --------------------------------------------------------------------------------- measuring, on a stand-in for a GPU
@@ -127,7 +128,7 @@ class Gpu:
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Products:
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bitmaps:
     pytest.importorskip("torch")
     gpu = Gpu()
 
@@ -136,37 +137,37 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Products:
         self._seed, self._cold = seed, None
 
     monkeypatch.setattr(Lab, "__init__", start)
-    monkeypatch.setattr(bitmap_run, "REST", 0.0)
-    monkeypatch.setattr(bitmap_run, "HOT", 2)
-    return Products(Lab(), 7, 1e-5, "cpu", "emulator")
+    monkeypatch.setattr(products, "REST", 0.0)
+    monkeypatch.setattr(products, "HOT", 2)
+    return Bitmaps(Lab(), 7, 1e-5, "cpu", "emulator")
 
 
 def case(**more: Any) -> ProductCase:
     return replace(ProductCase("targets", Weights((48, 130), 0.6), 8), **more)
 
 
-def test_a_right_product(bench: Products) -> None:
-    (row,) = bitmap_run.run([case(target=1.0, aim=0.5)], bench)
+def test_a_right_product(bench: Bitmaps) -> None:
+    (row,) = bench.run([case(target=1.0, aim=0.5)])
     assert row.ok and row.same and row.error is not None and 1e-5 < row.error < 5e-4
     assert row.times and row.cublas and set(row.times) == set(row.cublas) == {"rows", "columns"}
     assert all(set(each) == {COLD, READ, WARM} for each in row.times.values())
     assert row.median_s == pytest.approx(1e-4) and row.times["rows"][READ] == pytest.approx(0.9e-4)
-    assert row.times["rows"][WARM] == pytest.approx(0.8e-4 / bitmap_run.HOT)  # the mean of calls back to back
-    assert row.repeats == bitmap_run.LEAST and row.x == "rows" and row.bound and row.nbytes
+    assert row.times["rows"][WARM] == pytest.approx(0.8e-4 / products.HOT)  # the mean of calls back to back
+    assert row.repeats == products.LEAST and row.x == "rows" and row.bound and row.nbytes
     assert row.sparsity == pytest.approx(0.6, abs=0.03) and str(row.schedule).startswith("bitmap mma=f16")
 
 
 @pytest.mark.parametrize(("dtype", "n"), [("bf16", 4), ("f16", 1), ("f16", 16)])
-def test_types_and_widths(bench: Products, dtype: str, n: int) -> None:
-    (row,) = bitmap_run.run([case(weights=Weights((33, 70), 0.5, dtype), n=n)], bench)
+def test_types_and_widths(bench: Bitmaps, dtype: str, n: int) -> None:
+    (row,) = bench.run([case(weights=Weights((33, 70), 0.5, dtype), n=n)])
     assert row.ok and row.error is not None and row.times is not None
     assert (row.error > 5e-4) == (dtype == "bf16") and len(row.times) == (1 if n == 1 else 2)
 
 
-def test_matrices_are_made_once_and_differ_from_seed_to_seed(bench: Products) -> None:
+def test_matrices_are_made_once_and_differ_from_seed_to_seed(bench: Bitmaps) -> None:
     cases = [case(), case(n=4), case(weights=Weights((48, 130), 0.7))]
-    found = dict(bench.matrices(cases))
-    assert len(found) == 2 and len(bench.build(cases)) == 3
+    bench.prepare(cases)
+    assert len(bench.encoded) == 2 and all(bench.build(each) for each in cases)
     one, two = (bench.weights(cases[0].weights, seed) for seed in (1, 2))
     assert not bench.torch.equal(one, two) and bench.torch.equal(one, bench.weights(cases[0].weights, 1))
     assert not (bench.torch.signbit(one) & (one == 0)).any()  # -0.0 would be kept
@@ -192,14 +193,14 @@ class Faulty:
 
 
 @pytest.mark.parametrize("fault", ["none", "inexact", "unsteady", "incomplete"])
-def test_a_wrong_product_is_not_ok(bench: Products, fault: str) -> None:
-    (kernel,) = bench.build([case()])
-    row = bench.measure(case(), Faulty(kernel, fault), 3, None)  # type: ignore[arg-type]
+def test_a_wrong_product_is_not_ok(bench: Bitmaps, fault: str) -> None:
+    bench.prepare([case()])
+    row = bench.measure(case(), Faulty(bench.build(case()), fault), 3)  # type: ignore[arg-type]
     assert row.ok == (fault == "none") and row.same == (fault != "unsteady")
     assert row.error is not None and math.isfinite(row.error) == (fault != "incomplete")
 
 
-def test_targets(bench: Products, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_targets(bench: Bitmaps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A figure, a multiple of cuBLAS's time, and one of the time of as many zeros in other places."""
     monkeypatch.setenv("SPARSEGEN_DATA", str(tmp_path))
     rows, columns = (np.random.default_rng(0).random((16, 20)) < 0.4).nonzero()
@@ -214,7 +215,7 @@ def test_targets(bench: Products, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         case(weights=replace(w, pattern="absent.smtx")),
     ]  # fmt: skip
     kept = list[int]()
-    found = bitmap_run.run(cases, bench, keep=lambda rows: kept.append(len(rows)))
+    found = bench.run(cases, keep=lambda rows: kept.append(len(rows)))
     assert [row.ok for row in found] == [True, False, True, False, False, True, True, False]
     assert [row.target for row in found[2:5]] == [pytest.approx(1e-4), pytest.approx(0.9e-4), None]
     assert found[6].target == pytest.approx(1.1e-4) and found[6].nbytes and kept == [*range(1, 9)]
@@ -225,37 +226,37 @@ def test_targets(bench: Products, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert bench.torch.equal((first != 0)[:16], (first != 0)[16:32])  # tiled
 
 
-def test_encoding(bench: Products, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoding(bench: Bitmaps, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [ProductCase("encode", Weights((64, 200), 0.6), 0, 30.0, on=on) for on in ("GPU", "host")]
-    rows = bitmap_run.run(cases, bench)
-    assert all(row.ok and row.error == 0 and row.nbytes for row in rows) and rows[0].repeats == bitmap_run.LEAST
+    rows = bench.run(cases)
+    assert all(row.ok and row.error == 0 and row.nbytes for row in rows) and rows[0].repeats == products.LEAST
     assert not bench.encode(replace(cases[0], target=1e-9), 1).ok
     right = bench.weights
     seeds = iter(range(100))
     encode = bitmap_run.sparse
     monkeypatch.setattr(bitmap_run, "sparse", lambda w: encode(right(cases[0].weights, next(seeds))))
-    assert not any(row.ok for row in bitmap_run.run(cases, bench))
+    assert not any(row.ok for row in bench.run(cases))
 
 
-def test_floors_stand_in_their_rows(bench: Products, tmp_path: Path) -> None:
+def test_floors_stand_in_their_rows(bench: Bitmaps, tmp_path: Path) -> None:
     program = tmp_path / "by_hand"
     program.write_text("#!/bin/sh\necho $1,48,130,8,0.60,1.00,40.00,50.00,20,2.1e-04,stages=5\n")
     program.chmod(0o755)
     said = list[str]()
     bf16 = case(weights=Weights((48, 130), 0.6, "bf16"))
-    rows = bitmap_run.run([case(), bf16], bench, said.append, [f"{program} quick", str(tmp_path / "absent.cu")])
+    rows = bench.run([case(), bf16], said.append, [f"{program} quick", str(tmp_path / "absent.cu")])
     assert (rows[0].floor_s, rows[0].floor_by) == (pytest.approx(50e-6), "by_hand quick") and rows[1].floor_s is None
     assert any("there is no floor" in line for line in said)
 
 
 def test_from_the_command_line(
-    bench: Products, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bench: Bitmaps, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(bitmaps._CASES, "targets", lambda: [case(target=1.0)])
     monkeypatch.setitem(bitmaps._CASES, "bf16", lambda: [case(part="bf16", target=1e-9)])
     monkeypatch.setattr(command, "gpu_info", lambda: SimpleNamespace())
     monkeypatch.setattr(report, "header", lambda *_: {**HEAD, "sources": report.origin().sources})
-    monkeypatch.setattr(bitmap_run, "Products", lambda *_: bench)
+    monkeypatch.setattr(bitmap_run, "Bitmaps", lambda *_: bench)
     out = tmp_path / "bitmap.json"
     words = ["bench", "--suite", "bitmap", "--out", str(out)]
     assert cli.main([*words, "--quick"]) == 0 and "60% zeros" in capsys.readouterr().out
@@ -272,11 +273,11 @@ def times(cold: float) -> dict[str, dict[str, float]]:
     return {order: {COLD: cold, READ: cold * 0.95, WARM: cold * 0.9} for order in ("rows", "columns")}
 
 
-def measured(each: ProductCase, at: int) -> ProductRow:
+def measured(each: ProductCase, at: int) -> BitmapRow:
     """A made-up result, a microsecond slower from row to row; cuBLAS takes twice as long, the model half."""
     cold = (40 + at) * 1e-6
     t = Timing(cold, cold * 0.9, cold * 1.2, 11)
-    row = ProductRow(**labels(each, at), median_s=t.median, p10=t.p10, p90=t.p90, repeats=11, error=2e-4, ok=at != 1)
+    row = BitmapRow(**labels(each, at), median_s=t.median, p10=t.p10, p90=t.p90, repeats=11, error=2e-4, ok=at != 1)
     if not each.n:
         return replace(row, nbytes=each.shape[0] * each.shape[1])
     row = replace(
@@ -321,7 +322,8 @@ def test_encode_table(found: report.Result) -> None:
 def test_failures_and_json(found: report.Result, tmp_path: Path) -> None:
     cases = bitmaps.cases()
     skipped = ArrayError("skipped: p is not here", hint="set SPARSEGEN_DATA")
-    rows = [bitmap_run.failure(each, 1, skipped if each.weights.pattern else ValueError("no")) for each in cases]
+    why = [reason(skipped if each.weights.pattern else ValueError("no")) for each in cases]
+    rows = [BitmapRow(**labels(each, 1), failed=said) for each, said in zip(cases, why, strict=True)]
     rows[0] = replace(rows[0], error=math.inf)
     lost = report.result("bitmap", rows, HEAD)
     report.save(lost, tmp_path / "bitmap.json")

@@ -11,7 +11,7 @@ import scipy.io
 import scipy.sparse
 
 from sparsegen.bench import graphs, report, tables
-from sparsegen.bench.csr_run import CsrRow, fastest, judged, line
+from sparsegen.bench.csr_run import CsrRow, Graphs, fastest, judged
 from sparsegen.ir.errors import ArrayError
 
 HEAD: report.Result = {
@@ -20,9 +20,11 @@ HEAD: report.Result = {
     "cold": False, "seed": 1, "tolerance": {"f16": 1e-3},
 }  # fmt: skip
 ROW = CsrRow(
-    "power-law", "power law", (1000, 1000, 128), "f16", 3, 20_000, "csr team=16x1", 1.3, 9e-6, 8e-6, 1e-5, 21, 6e-6,
-    {"default": {"cold": 2e-5, "hot": 1.2e-5, "error": 1e-3}, "csr_alg3": {"cold": 1.8e-5, "hot": 3e-5, "error": 1e-4}},
-    8e-6, "l2", 56, 0, 2e-4, True,
+    part="power-law", case="power law", shape=(1000, 1000, 128), dtype="f16", seed=3, entries=20_000,
+    schedule="csr team=16x1", ahead=1.3, median_s=9e-6, p10=8e-6, p90=1e-5, repeats=21, hot_s=6e-6,
+    cusparse={"default": {"cold": 2e-5, "hot": 1.2e-5, "error": 1e-3},
+              "csr_alg3": {"cold": 1.8e-5, "hot": 3e-5, "error": 1e-4}},
+    predicted_s=8e-6, bound="l2", regs=56, spills=0, error=2e-4, same=True,
 )  # fmt: skip
 
 
@@ -66,11 +68,13 @@ def test_what_counts() -> None:
     assert judged(replace(ROW, hot_s=1e-5, ahead=None)).ok
     assert not judged(replace(ROW, same=False)).ok
     assert not judged(replace(ROW, error=2e-3)).ok
-    assert "cuSPARSE 12.0 (default), cold 18.0" in line(ROW)
+    assert "cuSPARSE 12.0 (default), cold 18.0" in Graphs.line(ROW)
 
 
 def test_the_table(tmp_path: Path) -> None:
-    failed = CsrRow("given", "cora", (9, 9, 1), "f32", 3, 12, failed="DeviceError: no")
+    failed = CsrRow(
+        part="given", case="cora", shape=(9, 9, 1), dtype="f32", seed=3, entries=12, failed="DeviceError: no"
+    )
     found = report.result("csr", [judged(ROW), failed], HEAD)
     head, first, second = tables.VIEWS["csr"]["graphs"](found)
     of = dict(zip(head, first, strict=True))

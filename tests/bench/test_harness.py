@@ -14,8 +14,9 @@ from sparsegen import cli, interop
 from sparsegen.arrays import describe, launch_stream
 from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.backends.reference.stencil import run as reference
-from sparsegen.bench import command, harness, report, stencils, suites
-from sparsegen.bench.harness import COPIES, Case, DeviceField, Lab, Share
+from sparsegen.bench import command, harness, lab, report, stencil_run, stencils, suites
+from sparsegen.bench.lab import DeviceField, Lab
+from sparsegen.bench.stencil_run import COPIES, Case, Row, Share, Stencils
 from sparsegen.ir.errors import DeviceError
 from tests.harness_kit import Gpu, view
 
@@ -60,9 +61,15 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     return gpu
 
 
+def measured(case: Case, kernel: Any, seconds: float = 0.1, cold: bool = False) -> Row:
+    row = Stencils(Lab(), seconds, cold).measure(case, kernel)
+    assert row is not None
+    return row
+
+
 @pytest.mark.parametrize(("fault", "ok"), [("", True), ("inexact", False), ("incomplete", False)])
 def test_a_wrong_result_is_not_ok(fault: str, ok: bool, gpu: Gpu) -> None:
-    row = Lab().measure(CASE, Compiled(CASE, fault))  # type: ignore[arg-type]
+    row = measured(CASE, Compiled(CASE, fault))
     assert row.ok == ok and row.error is not None and (row.error <= 1e-12) == ok
     assert row.repeats == 100 and row.gs_per_s == pytest.approx(20 * 30 * 2 / 1e-3 / 1e9)
     assert (row.regs, row.spills, row.smem, row.bound) == (40, 0, 1024, "hbm")
@@ -72,23 +79,23 @@ def test_a_wrong_result_is_not_ok(fault: str, ok: bool, gpu: Gpu) -> None:
 def test_targets_and_limits(gpu: Gpu) -> None:
     for target, limit, ok in ((1e9, None, False), (None, 1e-4, False), (None, 1e-2, True), (None, None, True)):
         case = Case(CASE.name, CASE.stencil, CASE.shape, CASE.steps, CASE.schedule, target, limit)
-        assert Lab().measure(case, Compiled(case)).ok == ok  # type: ignore[arg-type]
+        assert measured(case, Compiled(case)).ok == ok
 
 
 def test_a_cold_cache_is_made_for_every_call(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harness, "COLD_BYTES", 1 << 16)
-    row = Lab().measure(CASE, Compiled(CASE), seconds=0.01, cold=True)  # type: ignore[arg-type]
-    assert row.repeats == 10 and gpu.flushes == 11
+    monkeypatch.setattr(lab, "COLD_BYTES", 1 << 16)
+    row = measured(CASE, Compiled(CASE), 0.01, cold=True)
+    assert row.repeats == 10 and gpu.flushes == 12
 
 
 def test_one_failure_does_not_end_a_suite(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Case("Box-2D9P", suites.stencil("Box-2D9P"), CASE.shape, 2, "direct")
     cases = [CASE, other, CASE, Case("x", CASE.stencil, CASE.shape, 2, "bad")]
     built = [Compiled(CASE), Compiled(other, "launch"), Compiled(CASE), DeviceError("nothing")]
-    monkeypatch.setattr(harness, "build", lambda *_: built)
+    monkeypatch.setattr(harness, "compiled", lambda *_: built)
     lines = list[str]()
     kept = list[int]()
-    rows = harness.run(cases, say=lines.append, keep=lambda rows: kept.append(len(rows)))
+    rows = stencil_run.run(cases, say=lines.append, keep=lambda rows: kept.append(len(rows)))
     assert [row.failed for row in rows] == [None, "DeviceError: the launch failed", "DeviceError: nothing"]
     assert [row.ok for row in rows] == [True, False, False] and len(lines) == 5
     assert kept == [1, 2, 3]
@@ -97,7 +104,7 @@ def test_one_failure_does_not_end_a_suite(gpu: Gpu, monkeypatch: pytest.MonkeyPa
 def test_the_result_is_compared_after_as_many_steps_as_the_case_says(gpu: Gpu) -> None:
     case = replace(CASE, check=5)
     kernel = Compiled(case)
-    row = Lab().measure(case, kernel, seconds=0.001)  # type: ignore[arg-type]
+    row = measured(case, kernel, 0.001)
     assert kernel.called[0] == 5 and set(kernel.called[1:]) == {2} and row.ok and (row.check, row.steps) == (5, 2)
 
 
@@ -110,8 +117,8 @@ def test_a_share_is_one_of_the_fastest_row_of_the_same_run(gpu: Gpu, monkeypatch
     cases = [small, large, broken, replace(plain, shape=(20, 21), share=of), replace(plain, shape=(20, 19), share=of),
              replace(plain, shape=(30, 30), share=Share(0.5, "a failed row", (broken,)))]  # fmt: skip
     built = [Compiled(case, "launch" if case is broken else "") for case in cases]
-    monkeypatch.setattr(harness, "build", lambda *_: built)
-    rows = harness.run(cases)
+    monkeypatch.setattr(harness, "compiled", lambda *_: built)
+    rows = stencil_run.run(cases)
     assert [row.target for row in rows[:3]] == [None] * 3 and rows[5].target is None
     assert [row.target for row in rows[3:5]] == pytest.approx([rate / 2] * 2)
     assert [row.ok for row in rows] == [True, True, False, True, False, False]
@@ -123,8 +130,8 @@ def test_a_copy_is_measured_like_a_kernel(how: str, gpu: Gpu) -> None:
     from sparsegen.dsl.stencil import Stencil
 
     case = Case("copy", Stencil.from_weights(np.ones((1, 1))), (20, 30), 1, how)
-    (kernel,) = harness.build([case], Lab())
-    row = Lab().measure(case, kernel)  # type: ignore[arg-type]
+    kernel = Stencils(Lab()).build(case)
+    row = measured(case, kernel)
     assert row.ok and row.error == 0 and row.schedule == how and row.predicted_gs is None
     assert row.gs_per_s == pytest.approx(20 * 30 / 1e-3 / 1e9)
 
@@ -134,9 +141,9 @@ def test_floors_stand_in_the_rows_of_their_names(gpu: Gpu, monkeypatch: pytest.M
     program.write_text("#!/bin/sh\necho BEST Heat-2D 1308.2 warp2d_T10\necho BEST Heat-2D 1200 $1\n")
     program.chmod(0o755)
     cases = [replace(CASE, floor="Heat-2D"), replace(CASE, steps=3, floor="1D5P"), replace(CASE, steps=4)]
-    monkeypatch.setattr(harness, "build", lambda *_: [Compiled(case) for case in cases])
+    monkeypatch.setattr(harness, "compiled", lambda *_: [Compiled(case) for case in cases])
     lines = list[str]()
-    rows = harness.run(cases, say=lines.append, beside=[f"{program} quick", str(tmp_path / "absent.cu")])
+    rows = stencil_run.run(cases, say=lines.append, beside=[f"{program} quick", str(tmp_path / "absent.cu")])
     assert [(row.floor, row.floor_by) for row in rows] == [(1308.2, "by_hand warp2d_T10"), (None, None), (None, None)]
     assert any("there is no floor" in line for line in lines)
 
@@ -159,7 +166,7 @@ def test_a_suite_in_parts_from_the_command_line(
              "f32": [replace(plain, part="f32")]}  # fmt: skip
     for part, cases in parts.items():
         monkeypatch.setitem(stencils._CASES, part, lambda cases=cases: cases)
-    monkeypatch.setattr(harness, "build", lambda cases, _: [Compiled(case) for case in cases])
+    monkeypatch.setattr(harness, "compiled", lambda cases, _: [Compiled(case) for case in cases])
     monkeypatch.setattr(command, "gpu_info", lambda: SimpleNamespace())
     out = tmp_path / "stencil.json"
     bench = [

@@ -18,8 +18,9 @@ from scipy.stats import spearmanr
 
 from sparsegen import cli
 from sparsegen.backends.reference.stencil import run as reference
-from sparsegen.bench import bitmap_run, command, regret, regret_run, regret_tables, report, scatter, tables
-from sparsegen.bench.harness import TOLERANCE, Lab
+from sparsegen.bench import command, regret, regret_run, regret_tables, report, scatter, tables
+from sparsegen.bench.harness import TOLERANCE
+from sparsegen.bench.lab import Lab
 from sparsegen.bench.regret import CHOSEN, RANDOM, TOP, Point, StencilProblem, candidates, findings
 from sparsegen.bench.suites import stencil
 from sparsegen.ir.errors import DeviceError
@@ -28,7 +29,7 @@ from tests.harness_kit import Gpu, view
 HEAD: report.Result = {
     "device": "NVIDIA X", "driver": "1.2", "nvcc": "13.0", "python": "3.12", "sparsegen": "0.1",
     "commit": "0123456789abcdef", "dirty": False, "sources": "feed", "date": "2026-11-20 12:00 UTC", "seconds": 0.1,
-    "cold": False, "seed": 1, "tolerance": {**TOLERANCE, **bitmap_run.TOLERANCE},
+    "cold": False, "seed": 1, "tolerance": TOLERANCE,
 }  # fmt: skip
 STENCILS = [p for seed in range(40) for p in regret.stencil_problems(seed, 28)]
 PRODUCTS = [p for seed in range(40) for p in regret.product_problems(seed, 12)]
@@ -108,8 +109,10 @@ def test_every_other_schedule_may_be_drawn() -> None:
 def point(
     case: str = "s1", predicted: float = 1e-3, measured: float | None = 1e-3, how: str = TOP, **more: Any
 ) -> Point:
-    p = Point("stencils", case, (2000, 3001), "f64", "periodic", 5, None, how, "stream fuse=1", predicted, "fma",
-              measured, measured, measured, 9, 40, 0, 1e-16, measured is not None, stencil="box_2d_r1")  # fmt: skip
+    p = Point(part="stencils", case=case, shape=(2000, 3001), dtype="f64", boundary="periodic", steps=5, picked=how,
+              schedule="stream fuse=1", predicted_s=predicted, binds="fma", measured_s=measured, p10=measured,
+              p90=measured, repeats=9, regs=40, spills=0, error=1e-16, ok=measured is not None,
+              stencil="box_2d_r1")  # fmt: skip
     return replace(p, **more)
 
 
@@ -261,15 +264,15 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
         self.runtime = self.naive = gpu  # type: ignore[assignment]
         self._seed, self._cold = seed, None
 
-    def build(self: Any, p: StencilProblem, candidate: Any) -> Made:
+    def build(self: Any, p: StencilProblem, schedule: str) -> Made:
         fault = faults.get(next(at) % 24, "")
         if fault == "compile":
             raise DeviceError("nvcc failed")
         return Made(p, fault)
 
     monkeypatch.setattr(Lab, "__init__", start)
-    monkeypatch.setattr("sparsegen.bench.harness.COLD_BYTES", 1 << 16)
-    monkeypatch.setattr(regret_run, "cpu_count", lambda: 1)  # kernels are built in order
+    monkeypatch.setattr("sparsegen.bench.lab.COLD_BYTES", 1 << 16)
+    monkeypatch.setattr("sparsegen.bench.harness.cpu_count", lambda: 1)  # kernels are built in order
     monkeypatch.setattr(regret_run.Stencils, "build", build)
     monkeypatch.setattr(regret, "stencil_problems", lambda seed, count: SMALL[:count])
     return gpu

@@ -15,8 +15,8 @@ import pytest
 
 import sparsegen as sg
 from sparsegen import cli
-from sparsegen.bench import harness, picture, report, stencils, tables
-from sparsegen.bench.harness import COPIES, Case, Row, failure, labels
+from sparsegen.bench import picture, report, stencil_run, stencils, tables
+from sparsegen.bench.stencil_run import COPIES, Case, Row, labels
 from sparsegen.ir.errors import ArrayError
 
 HEAD: report.Result = {
@@ -46,7 +46,7 @@ def measured(cases: list[Case]) -> list[Row]:
     rows, rates = [], dict[Case, float]()
     for case in cases:
         rates[case] = value = rate(case)
-        now = harness.relative(case, rates)
+        now = stencil_run.relative(case, rates)
         time = math.prod(case.shape) * case.steps / value / 1e9
         row = Row(**labels(now, case.schedule), median_s=time, p10=time * 0.9, p90=time * 1.1, gs_per_s=value)
         ok = now.target is None or value >= now.target
@@ -154,7 +154,7 @@ def test_shares(found: report.Result) -> None:
 def test_details_and_failures(cases: dict[str, list[Case]], found: report.Result) -> None:
     text = report.markdown(found, "boundaries")
     assert "1001 ✗" in text and "1063 (0.85 of periodic)" in text
-    broken = [failure(case, ValueError("no")) for case in cases["single"]]
+    broken = [Row(**labels(case, case.schedule), failed="ValueError: no") for case in cases["single"]]
     lost = report.merged(found, report.result("stencil", broken, HEAD))
     assert report.text(lost).count("ValueError: no") == 14 and "failed" in report.markdown(lost, "shares")
 

@@ -15,7 +15,7 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.bench import report, stencils
-from sparsegen.bench.harness import Row, labels
+from sparsegen.bench.stencil_run import Row, labels
 from sparsegen.boundary import resolve
 
 ROOT = Path(__file__).resolve().parents[2]

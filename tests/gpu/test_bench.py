@@ -11,8 +11,9 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.backends.reference.stencil import run
-from sparsegen.bench import harness, report, stencils, suites
-from sparsegen.bench.harness import COPIES, Case, Copy, Lab
+from sparsegen.bench import report, stencil_run, stencils, suites
+from sparsegen.bench.lab import Lab
+from sparsegen.bench.stencil_run import COPIES, Case, Copy, Stencils
 
 pytestmark = pytest.mark.gpu
 
@@ -91,7 +92,7 @@ def test_rows() -> None:
     too_much = replace(good, schedule="tiled fuse=2", target=1e9)
     illegal = replace(good, schedule="direct fuse=3", shape=(5, 5))
     again = replace(good, target=None)
-    rows = harness.run([good, too_much, illegal, again], seconds=0.005, cold=True)
+    rows = stencil_run.run([good, too_much, illegal, again], seconds=0.005, cold=True)
     assert len(rows) == 3 and rows[0].ok and not rows[1].ok and rows[2].failed
     first = rows[0]
     assert first.error is not None and first.error < 1e-13 and first.regs and first.spills == 0
@@ -109,7 +110,7 @@ def test_the_suite_is_right_on_a_small_field(lab: Lab, name: str, at: int) -> No
     for schedule in sorted(forms):
         k = sg.compile(suites.stencil(name, at), (301, 263), 12, backend="cuda", schedule=schedule)
         with lab.fields(2, k.shape, k.dtype) as (u, out):
-            assert lab.error(k, u, out, 12) <= 1e-12, schedule
+            assert Stencils(lab).error(k, u, out, 12) <= 1e-12, schedule
 
 
 def test_the_stencil_suite_is_right_on_small_fields() -> None:
@@ -118,7 +119,7 @@ def test_the_stencil_suite_is_right_on_small_fields() -> None:
     kernels = [case for case in stencils.cases() if case.schedule not in COPIES]
     small = {(case.stencil, case.steps, case.schedule): replace(
                 case, shape=edges[len(case.shape)], target=None, share=None) for case in kernels}  # fmt: skip
-    rows = harness.run(list(small.values()), seconds=0.001)
+    rows = stencil_run.run(list(small.values()), seconds=0.001)
     assert len(rows) == len(small) == 8 * 4 + 8 + 8 + 1
     assert all(row.ok and row.check == 100 for row in rows), [row for row in rows if not row.ok]
 
@@ -126,14 +127,14 @@ def test_the_stencil_suite_is_right_on_small_fields() -> None:
 @pytest.mark.parametrize("how", COPIES)
 def test_a_copy_copies(lab: Lab, how: str) -> None:
     case = Case("copy", sg.Stencil.from_weights(np.ones((1, 1))), (300, 512), 1, how)
-    row = lab.measure(case, Copy(case, lab), seconds=0.001)
-    assert row.ok and row.error == 0 and row.gs_per_s is not None and row.gs_per_s > 1
+    row = Stencils(lab, 0.001).measure(case, Copy(case, lab))
+    assert row and row.ok and row.error == 0 and row.gs_per_s and row.gs_per_s > 1
 
 
 def test_a_floor_runs_beside_the_cases(tmp_path: Path) -> None:
     (tmp_path / "hand.cu").write_text(HAND)
     case = Case("Heat-2D", suites.stencil("Heat-2D"), (96, 96), 2, "direct", floor="hand:x")
-    (row,) = harness.run([case], seconds=0.001, beside=[f"{tmp_path}/hand.cu quick"])
+    (row,) = stencil_run.run([case], seconds=0.001, beside=[f"{tmp_path}/hand.cu quick"])
     assert row.ok and (row.floor, row.floor_by) == (42.5, "hand quick")
 
 

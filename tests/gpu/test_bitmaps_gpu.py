@@ -11,7 +11,7 @@ import pytest
 
 from sparsegen.bench import bitmap_run, bitmaps
 from sparsegen.bench.bitmaps import COLD, CUBLAS, READ, WARM, ProductCase, Weights
-from sparsegen.bench.harness import Lab
+from sparsegen.bench.lab import Lab
 
 pytestmark = pytest.mark.gpu
 
@@ -24,7 +24,7 @@ def test_the_suite_is_right_on_small_matrices(tmp_path: Path, monkeypatch: pytes
     for file, _ in bitmaps.PATTERNS:
         (tmp_path / file).write_text("3, 5, 7\n0 3 5 7\n0 2 4 1 2 0 3\n")
     cases = list(dict.fromkeys(small(case) for case in bitmaps.cases()))
-    rows = bitmap_run.run(cases, bitmap_run.Products(Lab(), 11, 0.001))
+    rows = bitmap_run.Bitmaps(Lab(), 11, 0.001).run(cases)
     assert len(rows) == len(cases) > 15 and all(row.ok for row in rows), [row for row in rows if not row.ok]
     for row in (row for row in rows if row.part != "encode"):
         assert row.same and row.regs and row.smem is not None and row.times and row.cublas
@@ -41,7 +41,7 @@ def small(case: ProductCase) -> ProductCase:
 def test_a_matrix_as_large_as_the_suites() -> None:
     pytest.importorskip("torch")
     case = ProductCase("targets", Weights(bitmaps.LARGE, bitmaps.USUAL), 16, 2.0, of=CUBLAS)
-    (row,) = bitmap_run.run([case], bitmap_run.Products(Lab(), 12))
+    (row,) = bitmap_run.Bitmaps(Lab(), 12).run([case])
     assert row.ok and row.spills == 0 and row.error is not None and 1e-5 < row.error < 1e-3
     assert row.target and row.median_s and row.p10 and row.p10 <= row.median_s < row.target
 
