@@ -1,8 +1,9 @@
 """Measurements: one harness for all, suites of cases, and the tables made from their results.
 
-``naive`` holds the independent kernel that results are compared with, ``harness`` times and checks, ``floors`` runs
-programs written by hand beside it.  ``suites`` and ``stencils`` say what is measured, ``ablation`` is the paper's
-ablation, ``command`` the command line's part.  ``report`` writes and renders the JSON, with the views of ``tables``
-made of ``cells``; ``picture`` draws it.  Of sparse products: ``bitmaps`` says what,
-``bitmap_run`` measures it, ``bitmap_tables`` shows it, and ``compression`` draws how small formats are.
+``lab`` has the GPU and its clock, ``harness`` compiles, measures and keeps the rows of any suite, ``naive`` holds the
+independent kernel that stencils are compared with, ``floors`` runs programs written by hand beside it.  ``suites``,
+``stencils`` and ``ablation`` say which stencils are measured, ``stencil_run`` how.  ``products`` measures those of any
+weight format; ``bitmaps`` and ``graphs`` say which, ``bitmap_run`` and ``csr_run`` add the library of their format.
+``regret`` tries the cost model on random problems.  ``command`` is the command line's part; ``report`` writes and
+renders the JSON, with the views of ``tables`` made of ``cells``; ``picture``, ``scatter`` and ``compression`` draw.
 """

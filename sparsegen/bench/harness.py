@@ -98,8 +98,8 @@ class Suite(ABC, Generic[C, R]):
         """What a row says of its case."""
 
     @abstractmethod
-    def measure(self, case: C, kernel: Any, seed: int) -> R | None:
-        """Check, then time a case; None if there is such a row already."""
+    def measure(self, case: C, kernel: Any, seed: int) -> R:
+        """Check, then time a case."""
 
     @staticmethod
     @abstractmethod
@@ -134,9 +134,8 @@ class Suite(ABC, Generic[C, R]):
                 row = self.measure(case, kernel, seed)
             except Exception as error:  # as in compiled
                 row = self.row(**self.labels(case, seed), failed=reason(error))
-            if row is not None:
-                rows.append(row)
-                keep(rows)
-                say(self.line(row))
+            rows.append(row)
+            keep(rows)
+            say(self.line(row))
         say(f"measured by {time.perf_counter() - start:.1f} s")
         return rows

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import random
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 ROUNDS, LEAST, MOST = 2, 3, 40
 COLUMNS: Final = "columns"  #: how x and y of a product are packed
 
-P = TypeVar("P", StencilProblem, ProductProblem)
 Call = Callable[[], object]
 #: From a kernel its call; the error of a call's result.
 Staged = tuple[Callable[[Any], Call], Callable[[Call], float]]
@@ -63,73 +61,32 @@ def timed(lab: Lab, calls: Sequence[Call], seconds: float, cold: bool) -> list[T
     return [Timing.of(times) for times in found]
 
 
-class Study(ABC, Generic[P]):
-    """One part of the suite on a GPU."""
-
-    cold: bool  #: whether a call comes right after the read that empties L2
-
-    def __init__(self, lab: Lab, seed: int, seconds: float) -> None:
-        self.lab, self.seed, self.seconds = lab, seed, seconds
-
-    @abstractmethod
-    def problems(self, count: int) -> list[P]:
-        """The problems of the seed."""
-
-    @abstractmethod
-    def candidates(self, p: P, draw: random.Random) -> list[Point]:
-        """The points of a problem, to be compiled and measured."""
-
-    @abstractmethod
-    def build(self, p: P, schedule: str) -> Any:
-        """The compiled kernel of a candidate."""
-
-    @abstractmethod
-    def staged(self, p: P) -> AbstractContextManager[Staged]:
-        """What calls the kernels of a problem and compares their results."""
-
-    @abstractmethod
-    def uses(self, kernel: Any) -> dict[str, Any]:
-        """Registers and spills of a kernel; nothing for the library's dense product."""
-
-    def measure(self, p: P, points: Sequence[Point], kernels: Sequence[Any]) -> list[Point]:
-        """The points of a problem with what was measured, or why nothing was."""
-        fail = {at: kernel for at, kernel in enumerate(kernels) if isinstance(kernel, Exception)}
-        errors = dict[int, float]()
-        with self.staged(p) as (call, error):
-            for at in (at for at in range(len(kernels)) if at not in fail):
-                try:
-                    errors[at] = error(call(kernels[at]))
-                except Exception as fault:
-                    fail[at] = fault
-            times = timed(self.lab, [call(kernels[at]) for at in errors], self.seconds, self.cold)
-        found = [replace(point, failed=reason(fail[at])) if at in fail else point for at, point in enumerate(points)]
-        for (at, off), t in zip(errors.items(), times, strict=True):
-            found[at] = replace(
-                points[at], measured_s=t.median, p10=t.p10, p90=t.p90, repeats=t.repeats, error=off,
-                ok=off <= TOLERANCE[points[at].dtype], **self.uses(kernels[at]),
-            )  # fmt: skip
-        return found
-
-
-class Stencils(Study[StencilProblem]):
+class Stencils:
     """The part ``stencils``."""
 
-    cold = False
+    cold = False  #: whether a call comes right after the read that empties L2
+
+    def __init__(self, lab: Lab, seed: int, seconds: float) -> None:
+        self.lab, self.seed = lab, seed
 
     def problems(self, count: int) -> list[StencilProblem]:
+        """The problems of the seed."""
         return regret.stencil_problems(self.seed, count)
 
     def candidates(self, p: StencilProblem, draw: random.Random) -> list[Point]:
+        """The points of a problem, to be compiled and measured."""
         costs = sg.schedules(p.stencil, p.shape, p.steps)
         about = {"part": "stencils", "case": p.name, "shape": p.shape, "dtype": p.stencil.dtype,
                  "boundary": describe(p.stencil.sides), "steps": p.steps, "stencil": p.stencil.name}  # fmt: skip
         return regret.points(about, costs, lambda c: total_time(c, p.steps), draw)
 
     def build(self, p: StencilProblem, schedule: str) -> Any:
+        """The compiled kernel of a candidate."""
         return stencil_run.ready(p.stencil, p.shape, schedule, p.steps)
 
     @contextmanager
     def staged(self, p: StencilProblem) -> Iterator[Staged]:
+        """What calls the kernels of a problem, and compares the result of a call."""
         lab, dtype = self.lab, p.stencil.dtype
         with lab.fields(4, p.shape, np.dtype(f"f{int(dtype[1:]) // 8}")) as (u, out, expected, spare):
             lab.fresh(u, dtype)
@@ -143,21 +100,23 @@ class Stencils(Study[StencilProblem]):
             yield lambda kernel: partial(kernel, u, out=out), error
 
     def uses(self, kernel: Any) -> dict[str, Any]:
+        """Registers and spills of a kernel; nothing for the library's dense product."""
         made = kernel.resources()
         return {"regs": made.registers, "spills": made.spills}
 
 
-class Products(Study[ProductProblem]):
+class Products:
     """The part ``products``, with torch's arrays."""
 
     cold = True
 
     def __init__(self, lab: Lab, seed: int, seconds: float) -> None:
-        super().__init__(lab, seed, seconds)
+        self.lab, self.seed = lab, seed
         self.bench = Bitmaps(lab, seed, seconds)
         self.known: dict[str, Product] = {}
 
     def problems(self, count: int) -> list[ProductProblem]:
+        """The problems of the seed."""
         found = regret.product_problems(self.seed, count)
         for at, p in enumerate(found):
             w = self.bench.weights(Weights((p.m, p.k), p.sparsity, p.dtype), self.seed + at)
@@ -165,12 +124,14 @@ class Products(Study[ProductProblem]):
         return found
 
     def candidates(self, p: ProductProblem, draw: random.Random) -> list[Point]:
+        """The points of a problem, to be compiled and measured."""
         product = self.known[p.name]
         about = {"part": "products", "case": p.name, "shape": (p.m, p.k, p.n), "dtype": p.dtype, "boundary": COLUMNS,
                  "sparsity": product.w.sparsity}  # fmt: skip
         return regret.points(about, sg.schedules(product), lambda c: c.time, draw)
 
     def build(self, p: ProductProblem, schedule: str) -> Any:
+        """The compiled kernel of a candidate."""
         kernel = sg.compile(self.known[p.name], backend="cuda", schedule=schedule)
         if schedule != "dense":
             kernel._builds.get(products.program(kernel, COLUMNS)).compiled()
@@ -183,6 +144,7 @@ class Products(Study[ProductProblem]):
 
     @contextmanager
     def staged(self, p: ProductProblem) -> Iterator[Staged]:
+        """What calls the kernels of a problem, and compares the result of a call."""
         torch, dense = self.bench.torch, self.known[p.name].w.to_dense()
         x = self.bench.uniform((p.k, p.n), p.dtype, p.m + p.k)
         exact = self.bench.exact(dense, x)
@@ -194,13 +156,33 @@ class Products(Study[ProductProblem]):
         yield call, lambda call: self.bench.off(call, y, exact)
 
     def uses(self, kernel: Any) -> dict[str, Any]:
+        """Registers and spills of a kernel; nothing for the library's dense product."""
         if self.dense(kernel):
             return {}
         made = resources(kernel._builds.get(products.program(kernel, COLUMNS)), kernel.device.arch)
         return {"regs": made.registers, "spills": made.spills}
 
 
-STUDIES: Final[dict[str, type[Study[Any]]]] = {"stencils": Stencils, "products": Products}
+def measured(
+    study: Stencils | Products, p: Any, points: Sequence[Point], kernels: Sequence[Any], seconds: float
+) -> list[Point]:
+    """The points of a problem with what was measured, or why nothing was."""
+    fail = {at: kernel for at, kernel in enumerate(kernels) if isinstance(kernel, Exception)}
+    errors = dict[int, float]()
+    with study.staged(p) as (call, error):
+        for at in (at for at in range(len(kernels)) if at not in fail):
+            try:
+                errors[at] = error(call(kernels[at]))
+            except Exception as fault:
+                fail[at] = fault
+        times = timed(study.lab, [call(kernels[at]) for at in errors], seconds, study.cold)
+    found = [replace(point, failed=reason(fail[at])) if at in fail else point for at, point in enumerate(points)]
+    for (at, off), t in zip(errors.items(), times, strict=True):
+        found[at] = replace(
+            points[at], measured_s=t.median, p10=t.p10, p90=t.p90, repeats=t.repeats, error=off,
+            ok=off <= TOLERANCE[points[at].dtype], **study.uses(kernels[at]),
+        )  # fmt: skip
+    return found
 
 
 def run(
@@ -219,7 +201,7 @@ def run(
     lab, points = Lab(seed=seed), list[Point]()
     for part in parts:
         start = time.perf_counter()
-        study = STUDIES[part](lab, seed, seconds)
+        study = (Stencils if part == "stencils" else Products)(lab, seed, seconds)
         asked = study.problems(problems or regret.PROBLEMS[part])
         groups = [study.candidates(p, random.Random(f"candidates {seed} {p.name}")) for p in asked]
         tasks = [partial(study.build, p, q.schedule) for p, group in zip(asked, groups, strict=True) for q in group]
@@ -228,7 +210,7 @@ def run(
         say(f"compiled after {time.perf_counter() - start:.1f} s")
         for p, group in zip(asked, groups, strict=True):
             kernels, built = built[: len(group)], built[len(group) :]  # their workspaces would stay on the GPU
-            found = study.measure(p, group, kernels)
+            found = measured(study, p, group, kernels, seconds)
             points += found
             keep(points)
             say(line(p.name, found))

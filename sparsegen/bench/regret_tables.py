@@ -5,12 +5,13 @@ Every point of a problem counts, chosen, top and random alike; points without a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
 
 import numpy as np
 
-from sparsegen.bench.cells import Cells, Result, number, size
+from sparsegen.bench.cells import Cells, Column, Result, Row, micro, micros, number, of, part, schedule, size, table
 from sparsegen.bench.regret import CHOSEN, PARTS, Finding, findings
 
 #: What the study must reach: (quantity, at most or at least).
@@ -36,13 +37,9 @@ def reached(quantity: str, value: float) -> bool:
     return value >= LIMITS[quantity] if "correlation" in quantity else value <= LIMITS[quantity]
 
 
-def _part(found: Result, part: str) -> list[dict[str, Any]]:
-    return [row for row in found["rows"] if row["part"] == part]
-
-
 def _summary(found: Result) -> Cells:
     """One line a quantity: over all problems, and over those of each part; a missed limit is marked."""
-    groups = {"all": found["rows"], **{part: _part(found, part) for part in PARTS}}
+    groups = {"all": found["rows"], **{name: part(found, name) for name in PARTS}}
     values = {name: quantities(findings(rows)) for name, rows in groups.items()}
     counts = {name: len(findings(rows)) for name, rows in groups.items()}
     cells = [["quantity", "wanted", *(f"{name} ({counts[name]} problems)" for name in groups)]]
@@ -59,36 +56,36 @@ def _summary(found: Result) -> Cells:
     return [*cells, ["schedules timed", "all", *timed]]
 
 
-def _details(part: str) -> Callable[[Result], Cells]:
-    own: dict[str, Callable[[Mapping[str, Any]], str]] = {
-        "stencils": {"stencil": lambda row: row.get("stencil", ""), "boundary": lambda row: row["boundary"],
-                     "steps": lambda row: number(row["steps"], "d")},
-        "products": {"x": lambda row: row["boundary"], "zeros": lambda row: number(row["sparsity"], ".1%")},
-    }[part]  # fmt: skip
+_OWN: Final[dict[str, dict[str, Column]]] = {
+    "stencils": {"stencil": of("stencil"), "boundary": of("boundary"), "steps": of("steps", "d")},
+    "products": {"x": of("boundary"), "zeros": of("sparsity", ".1%")},
+}
 
-    def table(found: Result) -> Cells:
-        cells = [["problem", "size", "type", *own, "µs", "predicted", "regret", "error, median", "rank", "schedule",
-                  "best"]]  # fmt: skip
-        rows = _part(found, part)
-        known = {f.case: f for f in findings(rows)}
-        for row in (row for row in rows if row["picked"] == CHOSEN):
-            head = [row["case"], size(row), row["dtype"], *(cell(row) for cell in own.values())]
-            if row["case"] not in known:
-                cells.append([*head, "failed", number(row["predicted_s"] * 1e6), *[""] * 3, f"`{row['schedule']}`", ""])
-                continue
-            timed = [r for r in rows if r["case"] == row["case"] and r["measured_s"] is not None]
-            f, best = known[row["case"]], min(timed, key=lambda r: r["measured_s"])
-            cells.append(
-                [*head, number(row["measured_s"] * 1e6), number(row["predicted_s"] * 1e6), number(f.regret, ".3f"),
-                 number(float(np.median(np.abs(f.errors))), ".1%"), number(f.correlation, ".2f"),
-                 f"`{row['schedule']}`", "the same" if best is row else f"`{best['schedule']}`"]
-            )  # fmt: skip
-        return cells
 
-    return table
+def _details(name: str, found: Result) -> Cells:
+    """A line a problem: the chosen schedule, and the fastest one where that is another."""
+    rows = part(found, name)
+    known = {f.case: f for f in findings(rows)}
+    best = {case: min((row for row in rows if row["case"] == case and row["measured_s"] is not None),
+                      key=lambda row: row["measured_s"]) for case in known}  # fmt: skip
+
+    def told(tell: Callable[[Finding], str]) -> Column:
+        return lambda row: tell(known[row["case"]]) if row["case"] in known else ""
+
+    def fastest(row: Row) -> str:
+        other = best.get(row["case"])
+        return "the same" if other is row else schedule(other) if other else ""
+
+    return table([row for row in rows if row["picked"] == CHOSEN], {
+        "problem": of("case"), "size": size, "type": of("dtype"), **_OWN[name],
+        "µs": lambda row: micro(row["measured_s"]) if row["case"] in known else "failed",
+        "predicted": micros("predicted_s"), "regret": told(lambda f: number(f.regret, ".3f")),
+        "error, median": told(lambda f: number(float(np.median(np.abs(f.errors))), ".1%")),
+        "rank": told(lambda f: number(f.correlation, ".2f")), "schedule": schedule, "best": fastest,
+    })  # fmt: skip
 
 
 #: view -> its table.
 VIEWS: Final[dict[str, Callable[[Result], Cells]]] = {
-    "summary": _summary, **{part: _details(part) for part in PARTS},
+    "summary": _summary, **{name: partial(_details, name) for name in PARTS},
 }  # fmt: skip

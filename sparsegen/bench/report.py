@@ -1,7 +1,7 @@
 """Results as JSON, as a table in a terminal, and as tables in Markdown between two comments of a document.
 
 A document says ``<!-- bench:spine -->`` … ``<!-- end -->``; what stands between is made from ``docs/bench/spine.json``.
-``<!-- bench:spine forms -->`` names another view of the same file, ``<!-- bench:stencil picture -->`` its picture.
+``<!-- bench:spine rows -->`` names another view of the same file, ``<!-- bench:stencil picture -->`` its picture.
 
 A suite that is measured in parts has one JSON for all: ``parts`` says of each of them when, where and of what it was
 made, and a part that is measured again replaces its own rows only.
@@ -23,7 +23,7 @@ from typing import Final
 
 from sparsegen._version import __version__
 from sparsegen.bench import packed
-from sparsegen.bench.cells import Result, number, size
+from sparsegen.bench.cells import Result
 from sparsegen.bench.harness import TOLERANCE, AnyRow
 from sparsegen.bench.stencil_run import Row
 from sparsegen.bench.tables import VIEWS, parts_of
@@ -76,16 +76,18 @@ def origin(commit: str | None = None) -> Origin:
             if file.suffix in (".py", ".toml", ".j2"):
                 digest.update(f"{folder}/{file.relative_to(base).as_posix()}\0".encode() + file.read_bytes() + b"\0")
     sources = digest.hexdigest()[:16]
-    if commit or _git(root, "ls-files", "--error-unmatch", "sparsegen/__init__.py") is None:
+    git = "git", "-C", str(root)
+    if commit or _said(*git, "ls-files", "--error-unmatch", "sparsegen/__init__.py") is None:
         return Origin(commit, False if commit else None, sources)
-    head = _git(root, "rev-parse", "HEAD")
-    changes = _git(root, "status", "--porcelain", "--", *_FOLDERS)
+    head = _said(*git, "rev-parse", "HEAD")
+    changes = _said(*git, "status", "--porcelain", "--", *_FOLDERS)
     return Origin(head or None, bool(changes), sources)
 
 
-def _git(root: Path, *args: str) -> str | None:
+def _said(*command: str) -> str | None:
+    """What a program prints; None where it is missing or fails."""
     try:
-        done = subprocess.run(["git", "-C", str(root), *args], capture_output=True, text=True, timeout=30)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
@@ -93,18 +95,7 @@ def _git(root: Path, *args: str) -> str | None:
 
 def driver_version() -> str:
     """The NVIDIA driver's version, empty if it cannot be found out."""
-    try:
-        command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-        if done.returncode == 0 and done.stdout.strip():
-            return done.stdout.split()[0]
-    except (OSError, subprocess.TimeoutExpired):
-        pass
-    try:
-        found = re.search(r"Kernel Module\D*([\d.]+)", Path("/proc/driver/nvidia/version").read_text())
-    except OSError:
-        return ""
-    return found[1] if found else ""
+    return (_said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader") or "").partition("\n")[0]
 
 
 def header(seconds: float, cold: bool, seed: int, commit: str | None = None) -> Result:
@@ -190,24 +181,10 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 def text(found: Result) -> str:
     """A short table for a terminal, and a line that says what was measured where."""
     failures = [f"{row['case']}, {row['schedule']}: {row['failed']}" for row in found["rows"] if row["failed"]]
-    if "parts" in found:
-        views = VIEWS[found["suite"]]
-        shown = [view for view in ("summary", "graphs", *found["parts"]) if view in views]
-        blocks = [f"{view}\n{columns(views[view](found))}\n{caption(found, view)}\n" for view in shown]
-        return "\n".join([*blocks, *failures]).replace("`", "")
-    cells = [["case", "shape", "boundary", "GS/s", "µs", "±", "at least", "model", "error", ""]]
-    for row in found["rows"]:
-        if row["failed"]:
-            cells.append([f"{row['case']}, {row['schedule']}", size(row), row["boundary"], *[""] * 6, "FAILED"])
-            continue
-        spread = (row["p90"] - row["p10"]) / row["median_s"] / 2
-        least = f"≤ {row['limit_s'] * 1e6:g} µs" if row["limit_s"] else number(row["target"], "g")
-        cells.append(
-            [f"{row['case']}, {row['schedule']}", size(row), row["boundary"], number(row["gs_per_s"]),
-             number(row["median_s"] * 1e6), f"{spread:.1%}", least, number(row["predicted_gs"], ".0f"),
-             number(row["error"], ".0e"), "ok" if row["ok"] else "NOT OK"]
-        )  # fmt: skip
-    return "\n".join([columns(cells), caption(found), *failures])
+    views = VIEWS[found["suite"]]
+    shown = [view for view in ("summary", "graphs", *found.get("parts", ())) if view in views] or [[*views][-1]]
+    blocks = [f"{view}\n{columns(views[view](found))}\n{caption(found, view)}\n" for view in shown]
+    return "\n".join([*blocks, *failures]).replace("`", "")
 
 
 def caption(found: Result, view: str = "") -> str:

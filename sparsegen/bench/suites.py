@@ -1,14 +1,13 @@
 """What is measured: the suites of ``sparsegen bench``.
 
-``spine``: the targets of the first milestone, at two sizes and with four boundaries, and the other forms for
-information.  ``overhead``: the host's time for one small call.
+``spine``: the targets of the first milestone, at two sizes and with four boundaries.
+``overhead``: the host's time for one small call.
 """
 
 from __future__ import annotations
 
 import importlib
 import time
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,8 @@ import numpy as np
 from sparsegen.bench.harness import reason
 from sparsegen.bench.lab import Timing
 from sparsegen.bench.stencil_run import Case, Row, labels
+from sparsegen.bench.stencils import stencil
 from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
-from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir.errors import DeviceError, SparsegenError
 
 SQUARE, ODD = (10240, 10240), (10007, 9999)
@@ -39,44 +38,17 @@ TARGETS = (
 OVERHEAD_CALLS, OVERHEAD_LIMIT = 10_000, 15e-6
 
 
-@cache
-def stencil(name: str, boundary: int = 0) -> Stencil:
-    """A stencil of the papers by its name there: heat weights, or general ones (random, their sum 1)."""
-    if name == "Heat-2D":
-        w = np.array([[0.0, 0.125, 0.0], [0.125, 0.5, 0.125], [0.0, 0.125, 0.0]])
-    else:
-        edge = {"Box-2D9P": 3, "Box-2D49P": 7}[name]
-        w = np.random.default_rng(edge).random((edge, edge)) + 0.1
-        w /= w.sum()
-    return Stencil.from_weights(w, BOUNDARIES[boundary], name.replace("-", "_").lower())
-
-
 def spine(quick: bool = False) -> list[Case]:
     """The cases of the suite; ``quick``: the targets at the square size, periodic only."""
     cases = []
     for shape, share in ((SQUARE, 1.0), (ODD, ODD_SHARE)):
-        for at, _ in enumerate(BOUNDARIES):
+        for at, boundary in enumerate(BOUNDARIES):
             if quick and (at or shape != SQUARE):
                 continue
             for name, schedule, target in TARGETS:
                 least = target * share * (BORDER_SHARE if at else 1.0)
-                cases.append(Case(name, stencil(name, at), shape, STEPS, schedule, round(least, 1)))
-    return cases if quick else cases + information()
-
-
-def information() -> list[Case]:
-    """The other forms, without targets."""
-    forms = [("Box-2D9P", f"{M8} fuse=3 stages={n} lut={x}") for n in (1, 2, 3, 4) for x in ("on", "off")]
-    forms += [("Box-2D9P", f"{M16} fuse=3 stages={n} lut=off") for n in (1, 3, 4)]
-    forms += [("Box-2D9P", f"{M16} fuse=3 stages=2 lut=on"), ("Box-2D9P", f"{M16} fuse=1 stages=2 lut=off")]
-    forms += [("Box-2D9P", f"stencil2row mma=f64.m16n8{k} fuse=3 stages=2 lut=off") for k in ("k8", "k16")]
-    forms += [("Heat-2D", f"{M16} fuse=3 stages=2 lut=off"), ("Box-2D49P", f"{M8} stages=2 lut=off")]
-    for name in ("Heat-2D", "Box-2D9P", "Box-2D49P"):
-        forms += [(name, "direct"), (name, "tiled stages=2"), (name, "tiled stages=3")]
-        forms += [(name, "tiled fuse=3 stages=2")] if name != "Box-2D49P" else [(name, TILED)]
-    cases = [Case(name, stencil(name), SQUARE, STEPS, schedule) for name, schedule in forms]
-    names = ("Heat-2D", "Box-2D9P", "Box-2D49P")
-    return cases + [Case(f"{name}, auto", stencil(name), SQUARE, STEPS, "auto") for name in names]
+                cases.append(Case(name, stencil(name, boundary), shape, STEPS, schedule, round(least, 1)))
+    return cases
 
 
 def _library() -> Any:

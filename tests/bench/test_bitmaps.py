@@ -14,7 +14,7 @@ import pytest
 
 import sparsegen as sg
 from sparsegen import cli
-from sparsegen.bench import bitmap_run, bitmap_tables, bitmaps, command, compression, floors, products, report, tables
+from sparsegen.bench import bitmap_run, bitmaps, command, compression, floors, product_tables, products, report, tables
 from sparsegen.bench.bitmap_run import BitmapRow, Bitmaps, labels
 from sparsegen.bench.bitmaps import COLD, CUBLAS, READ, UNIFORM, WARM, ProductCase, Weights
 from sparsegen.bench.harness import TOLERANCE, reason
@@ -349,7 +349,7 @@ def test_every_view_is_rendered_or_not_measured_yet(found: report.Result, tmp_pa
 
 def test_peers_are_of_rows_of_the_table() -> None:
     shapes = {(case.shape, case.weights.sparsity) for case in bitmaps.cases(["targets"])}
-    assert set(bitmap_tables.PEERS) <= shapes
+    assert set(product_tables.PEERS) <= shapes
 
 
 # ------------------------------------------------------------------------------------------------ compression, drawn

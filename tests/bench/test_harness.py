@@ -14,7 +14,7 @@ from sparsegen import cli, interop
 from sparsegen.arrays import describe, launch_stream
 from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.backends.reference.stencil import run as reference
-from sparsegen.bench import command, harness, lab, report, stencil_run, stencils, suites
+from sparsegen.bench import command, harness, lab, report, stencil_run, stencils
 from sparsegen.bench.lab import DeviceField, Lab
 from sparsegen.bench.stencil_run import COPIES, Case, Row, Share, Stencils
 from sparsegen.ir.errors import DeviceError
@@ -46,7 +46,7 @@ class Compiled:
         target[:kept] = result.ravel()[:kept]
 
 
-CASE = Case("Heat-2D", suites.stencil("Heat-2D"), (20, 30), 2, "direct", target=0.001)
+CASE = Case("Heat-2D", stencils.stencil("Heat-2D"), (20, 30), 2, "direct", target=0.001)
 
 
 @pytest.fixture
@@ -62,9 +62,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
 
 
 def measured(case: Case, kernel: Any, seconds: float = 0.1, cold: bool = False) -> Row:
-    row = Stencils(Lab(), seconds, cold).measure(case, kernel)
-    assert row is not None
-    return row
+    return Stencils(Lab(), seconds, cold).measure(case, kernel)
 
 
 @pytest.mark.parametrize(("fault", "ok"), [("", True), ("inexact", False), ("incomplete", False)])
@@ -89,9 +87,9 @@ def test_a_cold_cache_is_made_for_every_call(gpu: Gpu, monkeypatch: pytest.Monke
 
 
 def test_one_failure_does_not_end_a_suite(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = Case("Box-2D9P", suites.stencil("Box-2D9P"), CASE.shape, 2, "direct")
-    cases = [CASE, other, CASE, Case("x", CASE.stencil, CASE.shape, 2, "bad")]
-    built = [Compiled(CASE), Compiled(other, "launch"), Compiled(CASE), DeviceError("nothing")]
+    other = Case("Box-2D9P", stencils.stencil("Box-2D9P"), CASE.shape, 2, "direct")
+    cases = [CASE, other, Case("x", CASE.stencil, CASE.shape, 2, "bad")]
+    built = [Compiled(CASE), Compiled(other, "launch"), DeviceError("nothing")]
     monkeypatch.setattr(harness, "compiled", lambda *_: built)
     lines = list[str]()
     kept = list[int]()

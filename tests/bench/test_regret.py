@@ -22,7 +22,7 @@ from sparsegen.bench import command, regret, regret_run, regret_tables, report, 
 from sparsegen.bench.harness import TOLERANCE
 from sparsegen.bench.lab import Lab
 from sparsegen.bench.regret import CHOSEN, RANDOM, TOP, Point, StencilProblem, candidates, findings
-from sparsegen.bench.suites import stencil
+from sparsegen.bench.stencils import stencil
 from sparsegen.ir.errors import DeviceError
 from tests.harness_kit import Gpu, view
 
