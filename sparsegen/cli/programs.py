@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +40,16 @@ def opt(args: Args) -> int:
     if args.list:
         print("\n".join(passes.pass_names()))
         return OK
-    manager = passes.Manager(passes.parse_pipeline(args.passes), verify_each=True)
+
+    class Timed(passes.Manager):
+        def _apply(self, p: passes.Pass, module: Module) -> Module:
+            start = time.perf_counter()
+            out = super()._apply(p, module)
+            print(f"{1e3 * (time.perf_counter() - start):8.2f} ms  {passes.print_pipeline([p])}", file=sys.stderr)
+            return out
+
+    manager = (Timed if args.timing else passes.Manager)(passes.parse_pipeline(args.passes), verify_each=True)
     write(print_module(manager.run(program(args.file))), args.out)
-    if args.timing:
-        print(manager.report(), file=sys.stderr)
     return OK
 
 
