@@ -12,10 +12,10 @@ from sparsegen.backends.cuda.cache import compile_cached
 from sparsegen.backends.cuda.export import export, export_step
 from sparsegen.backends.cuda.frame import translation_unit
 from sparsegen.backends.cuda.nvcc import CompileResult
-from sparsegen.backends.cuda.resources import Occupancy, occupancy, sm_limits
 from sparsegen.backends.cuda.sass import disassemble
 from sparsegen.callsite import located, user_loc
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import Occupancy, occupancy
 from sparsegen.ir.errors import ArrayError, IRError
 from sparsegen.ir.text import print_module
 from sparsegen.memo import Memo
@@ -132,10 +132,9 @@ class Resources:
         return "\n".join([f"for {self.arch}", *map(str, self.kernels)])
 
 
-def resources(build: Build, arch: str) -> Resources:
+def resources(build: Build, device: DeviceProfile) -> Resources:
     """Registers, spills, shared memory and occupancy of each kernel of a pass, as ptxas reports them."""
     found = build.compiled().resources
-    limits = sm_limits(arch)
     uses: dict[str, Use] = {}
     for bound in launches(build.program.warp):
         func = bound.func
@@ -150,9 +149,9 @@ def resources(build: Build, arch: str) -> Resources:
             r.spill_loads,
             r.stack,
             shared,
-            occupancy(r.registers, shared, func.threads, limits),
+            occupancy(r.registers, shared, func.threads, device),
         )
-    return Resources(arch, tuple(uses.values()))
+    return Resources(device.arch, tuple(uses.values()))
 
 
 class Inspected:
@@ -202,7 +201,7 @@ class Inspected:
     def resources(self) -> Resources:
         """Registers, spills, shared memory and occupancy of each kernel; ToolchainError without nvcc."""
         with located(user_loc()):
-            return resources(self._builds.get(self._main()), self.device.arch)
+            return resources(self._builds.get(self._main()), self.device)
 
     def export(self, path: str | Path) -> Path:
         """Write a self-contained CUDA file with a C launcher; the path, or ArrayError if it cannot be written.

@@ -26,27 +26,23 @@ if TYPE_CHECKING:
 
 _BUILTIN: Final = {"tid": "threadIdx.x", "lane": "threadIdx.x & 31", "warp": "threadIdx.x >> 5",
                    "bx": "blockIdx.x", "by": "blockIdx.y", "bz": "blockIdx.z"}  # fmt: skip
-_RESTORE: Final = "//#restore-lines"
 
 
 @dataclass(frozen=True)
 class Kernel:
     """A printed kernel and what it needs around it."""
 
-    symbol: str
     text: str
     helpers: tuple[ptx.Helper, ...]
     templates: frozenset[str]
     includes: frozenset[str]
 
 
-def print_kernel(
-    func: w.Func, *, lineinfo: bool = False, comments: bool = True, printer: type[Printer] = Printer
-) -> Kernel:
-    """Prints one function.  ``lineinfo`` gives ``#line`` to the user's lines, ``comments`` names them in comments."""
+def print_kernel(func: w.Func, printer: type[Printer] = Printer) -> Kernel:
+    """Prints one function, with the user's lines in comments."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", func.symbol):
         raise IRError(f"{func.symbol!r} is no C identifier", loc=func.loc, hint="give the kernel a plain name")
-    p = printer(func, lineinfo=lineinfo, comments=comments)
+    p = printer(func)
     params = ",\n    ".join(_param(p, x) for x in func.params)
     head = (
         f'extern "C" __global__ void __launch_bounds__({func.threads}, {func.min_blocks})\n{func.symbol}({params})\n{{'
@@ -54,15 +50,8 @@ def print_kernel(
     _shared(p)
     _builtins(p)
     p.block(func.body)
-    lines = [head, *p.lines, "}", *([_RESTORE] if lineinfo else [])]
-    return Kernel(
-        func.symbol, "\n".join(lines), tuple(p.helpers.values()), frozenset(p.templates), frozenset(p.includes)
-    )
-
-
-def kernel_text(func: w.Func) -> str:
-    """The kernel alone, without the helpers that it calls: what ``k.source()`` shows of it."""
-    return print_kernel(func).text
+    text = "\n".join([head, *p.lines, "}"])
+    return Kernel(text, tuple(p.helpers.values()), frozenset(p.templates), frozenset(p.includes))
 
 
 def param_type(p: Buffer, ctype: str) -> str:
@@ -142,22 +131,14 @@ def functions(module: Module) -> tuple[w.Func, ...]:
     return funcs
 
 
-def translation_unit(
-    module: Module,
-    *,
-    title: str,
-    notes: Iterable[str] = (),
-    lineinfo: bool = False,
-    comments: bool = True,
-    arch: str | None = None,
-) -> str:
+def translation_unit(module: Module, *, title: str, notes: Iterable[str] = (), arch: str | None = None) -> str:
     """The CUDA C++ source of a module: the same text for the same arguments, everywhere.
 
     ``title`` and ``notes`` (the schedule's line, say) go into the header; ``arch`` into its nvcc command.
     """
     funcs = functions(module)
-    kernels = [print_kernel(f, lineinfo=lineinfo, comments=comments) for f in funcs]
-    text = fill(
+    kernels = [print_kernel(f) for f in funcs]
+    return fill(
         "unit.cu.j2",
         title=comment([title]),
         notes=comment(notes),
@@ -168,7 +149,3 @@ def translation_unit(
         helpers=[h.text for _, h in sorted({h.name: h for k in kernels for h in k.helpers}.items())],
         kernels=[k.text for k in kernels],
     )
-    if not lineinfo:
-        return text
-    lines = text.split("\n")
-    return "\n".join(f'#line {i + 2} "{module.name}.cu"' if s == _RESTORE else s for i, s in enumerate(lines))

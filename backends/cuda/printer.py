@@ -45,8 +45,8 @@ _INCLUDES: Final = {"f16": "cuda_fp16.h", "bf16": "cuda_bf16.h"}
 class Printer:
     """Prints one function; ``helpers``, ``templates`` and ``includes`` are what its text needs around it."""
 
-    def __init__(self, func: w.Func, *, lineinfo: bool = False, comments: bool = True) -> None:
-        self.func, self.lineinfo, self.comments = func, lineinfo, comments
+    def __init__(self, func: w.Func) -> None:
+        self.func = func
         self.names = Names(ptx.RESERVED | {func.symbol})
         self.helpers: dict[str, ptx.Helper] = {}
         self.templates: set[str] = set()
@@ -66,15 +66,10 @@ class Printer:
 
     def _place(self, op: Op) -> None:
         """Says which line of the user's program comes next, where that changes: at loops, branches and outermost."""
-        if op.loc is None or op.loc == self._loc:
+        if op.loc is None or op.loc == self._loc or not (self._depth == 1 or isinstance(op, (w.For, w.Loop, w.If))):
             return
-        if self.lineinfo:
-            self._loc = op.loc
-            file = op.loc.file.replace("\\", "\\\\").replace('"', '\\"')
-            self.lines.append(f'#line {op.loc.line} "{file}"')
-        elif self.comments and (self._depth == 1 or isinstance(op, (w.For, w.Loop, w.If))):
-            self._loc = op.loc
-            self.line(f"// {PurePath(op.loc.file.replace(chr(92), '/')).name}:{op.loc.line}")
+        self._loc = op.loc
+        self.line(f"// {PurePath(op.loc.file.replace(chr(92), '/')).name}:{op.loc.line}")
 
     # -------------------------------------------------------------------------------------------- pieces of text
     def line(self, text: str) -> None:

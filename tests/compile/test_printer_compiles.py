@@ -49,13 +49,6 @@ def test_every_op_compiles_in_one_unit(programs: ModuleType) -> None:
 
 
 @needs_nvcc
-def test_line_information_names_the_users_file(programs: ModuleType) -> None:
-    text = translation_unit(Module("m", (programs.control(),)), title="lines", lineinfo=True)
-    done = compile_cubin(text, "sm_90a", options=("-lineinfo",), want_ptx=True)
-    assert done.ptx is not None and "folder/heat2d.py" in done.ptx
-
-
-@needs_nvcc
 def test_nvcc_has_nothing_to_say(programs: ModuleType) -> None:
     text = translation_unit(Module("m", (programs.copies(), programs.products())), title="quiet")
     assert "warning" not in compile_cubin(text, "sm_90a").log

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sparsegen.backends.cuda.resources import SM_LIMITS, occupancy, parse_ptxas_log, sm_limits
+from sparsegen.backends.cuda.resources import parse_ptxas_log
 from sparsegen.backends.cuda.toolchain import find_tool
-from sparsegen.ir.errors import DeviceError
+from sparsegen.cost.devices import load_profile, names
+from sparsegen.cost.occupancy import occupancy
 
 ORACLE = """
 #include <cuda_occupancy.h>
@@ -59,13 +60,17 @@ def test_equals_nvidias_header(tmp_path: Path) -> None:
     shared = [0, 1, 512, 1000, 8192, 16000, 33000, 48 * 1024, 49153, 63 * 1024, 99 * 1024, 100 * 1024, 227 * 1024]
     registers = [1, 16, 24, 31, 32, 33, 40, 63, 64, 65, 96, 128, 168, 200, 255]
     threads = [1, 32, 33, 64, 96, 128, 160, 192, 256, 288, 384, 512, 640, 768, 1024]
-    cases = list(itertools.product(SM_LIMITS.values(), registers, shared, threads))
-    rows = (f"{m.sm} {m.max_threads} {m.shared} {m.shared_reserved} {r} {s} {t}" for m, r, s, t in cases)
+    devices = [d for d in map(load_profile, names()) if not d.explain_only]
+    cases = list(itertools.product(devices, registers, shared, threads))
+    rows = (
+        f"{m.cc.replace('.', '')} {m.max_threads_sm} {m.smem_sm} {m.smem_sm - m.smem_block} {r} {s} {t}"
+        for m, r, s, t in cases
+    )
     done = subprocess.run([str(program)], input="\n".join(rows), capture_output=True, text=True, check=True)
     wanted = [int(line) for line in done.stdout.split()]
     assert len(wanted) == len(cases)
     wrong = [
-        (m.sm, r, s, t, blocks, occupancy(r, s, t, m))
+        (m.name, r, s, t, blocks, occupancy(r, s, t, m))
         for (m, r, s, t), blocks in zip(cases, wanted, strict=True)
         if occupancy(r, s, t, m).blocks != max(0, blocks)
     ]
@@ -73,8 +78,7 @@ def test_equals_nvidias_header(tmp_path: Path) -> None:
 
 
 def test_names_what_limits() -> None:
-    h200 = sm_limits("sm_90a")
-    assert h200.shared_block == 227 * 1024
+    h200 = load_profile("h200")
     assert occupancy(32, 0, 1024, h200).limited_by == "threads"
     assert occupancy(32, 0, 32, h200).limited_by == "blocks"
     assert occupancy(255, 0, 256, h200) == occupancy(250, 0, 256, h200)
@@ -82,11 +86,6 @@ def test_names_what_limits() -> None:
     assert occupancy(32, 227 * 1024, 256, h200).blocks == 1
     too_much = occupancy(32, 227 * 1024 + 1, 256, h200)
     assert too_much.blocks == 0 and too_much.limited_by == "shared memory" and too_much.fraction == 0
-
-
-def test_unknown_arch_is_refused() -> None:
-    with pytest.raises(DeviceError, match="sm_70"):
-        sm_limits("sm_70")
 
 
 def test_log_without_kernels_is_empty() -> None:

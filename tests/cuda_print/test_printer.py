@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from sparsegen.backends.cuda import ptx_ops
-from sparsegen.backends.cuda.frame import comment, fill, kernel_text, print_kernel, translation_unit
+from sparsegen.backends.cuda.frame import comment, fill, print_kernel, translation_unit
 from sparsegen.backends.cuda.printer import PRINTED, Printer
 from sparsegen.ir import node
 from sparsegen.ir import warp as w
@@ -39,9 +39,9 @@ def recorded(func: w.Func) -> list[tuple[Op, list[str]]]:
             for op in ops:
                 start = len(self.lines)
                 super().block((op,))
-                seen.append((op, self.lines[start:]))
+                seen.append((op, [s for s in self.lines[start:] if not s.lstrip().startswith("//")]))
 
-    print_kernel(func, comments=False, printer=Recorder)
+    print_kernel(func, Recorder)
     return seen
 
 
@@ -89,18 +89,13 @@ def test_only_what_is_called_is_printed(programs: ModuleType) -> None:
         )
 
 
-def kernel_unit(func: w.Func, **kw: bool) -> str:
-    return translation_unit(Module("m", (func,)), title="one", **kw)
+def kernel_unit(func: w.Func) -> str:
+    return translation_unit(Module("m", (func,)), title="one")
 
 
 def test_where_the_lines_come_from(programs: ModuleType) -> None:
-    func = programs.control()
-    assert kernel_text(func).count("// heat2d.py:12") == 1 and "// heat2d.py:13" in kernel_text(func)
-    assert "heat2d.py" not in kernel_unit(func, comments=False)
-    lines = kernel_unit(func, lineinfo=True).split("\n")
-    assert lines.count('#line 12 "folder/heat2d.py"') == 1
-    at = next(i for i, s in enumerate(lines) if s.endswith('"m.cu"'))
-    assert lines[at] == f'#line {at + 2} "m.cu"' and lines[at - 1] == "}"
+    text = print_kernel(programs.control()).text
+    assert text.count("// heat2d.py:12") == 1 and "// heat2d.py:13" in text
 
 
 def test_the_header_holds_what_was_given() -> None:
@@ -118,7 +113,7 @@ def test_a_blank_without_a_value_is_an_error() -> None:
 
 
 def body(*ops: Op, params: tuple[Buffer | Value, ...] = ()) -> str:
-    return kernel_text(w.Func("k", params, (), (1, 1, 1), 32, ops))
+    return print_kernel(w.Func("k", params, (), (1, 1, 1), 32, ops)).text
 
 
 U, X = Buffer("u", f64, 64, "global"), Value("x", f64)
@@ -141,7 +136,7 @@ def test_what_cannot_be_printed_is_refused(ops: tuple[Op, ...], message: str) ->
 
 def test_kernel_names_must_be_c_identifiers() -> None:
     with pytest.raises(IRError, match="no C identifier"):
-        kernel_text(w.Func("2d", (), (), (1, 1, 1), 32, ()))
+        print_kernel(w.Func("2d", (), (), (1, 1, 1), 32, ()))
 
 
 def test_a_name_that_c_keeps_for_itself_is_changed() -> None:

@@ -19,7 +19,6 @@ from sparsegen.backends.cuda import driver
 from sparsegen.backends.cuda.args import PackedArgs
 from sparsegen.backends.cuda.cache import compile_cached
 from sparsegen.backends.cuda.graph import GraphLaunch, TimeGraph
-from sparsegen.backends.cuda.resources import sm_limits
 from sparsegen.backends.cuda.runtime import Launch, Runtime, available_kinds, open_runtime
 from sparsegen.ir.errors import ArrayError, DeviceError, ToolchainError
 from sparsegen.target import launcher, open_gpu
@@ -82,9 +81,8 @@ def read(runtime: Runtime, pointer: int, count: int, stream: int | None = None) 
 
 def test_device(runtime: Runtime) -> None:
     info = runtime.info()
-    limits = sm_limits(info.arch)
     assert info.name and info.sm_count > 0 and info.clock_hz > 1e8 and info.l2_bytes > 0
-    assert info.shared_per_block == limits.shared_block and info.shared_per_sm == limits.shared
+    assert 0 < info.shared_per_block <= info.shared_per_sm
     free, total = runtime.memory()
     assert 0 < free <= total
     assert info.memory_bytes > 1 << 30
