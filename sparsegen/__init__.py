@@ -45,88 +45,42 @@ if TYPE_CHECKING:
     from sparsegen.schedule import Schedule, SpmmSchedule, StencilSchedule, UpdateSchedule
     from sparsegen.tuning.tune import tune
 
-__all__ = [
-    # describing
-    "stencil",
-    "Stencil",
-    "Update",
-    "Field",
-    "Coef",
-    "abs",
-    "max",
-    "min",
-    "sqrt",
-    "where",
-    "periodic",
-    "frozen",
-    "neumann",
-    "dirichlet",
-    "sparse",
-    "load",
-    "spmm",
-    # choosing
-    "Schedule",
-    "StencilSchedule",
-    "UpdateSchedule",
-    "SpmmSchedule",
-    "schedules",
-    # compiling and running
-    "compile",
-    "tune",
-    "Kernel",
-    "UpdateKernel",
-    "SpmmKernel",
-    # errors
-    "SparsegenError",
-    "StencilError",
-    "BoundaryError",
-    "ScheduleError",
-    "ArrayError",
-    "FormatError",
-    "ProductError",
-    "ToolchainError",
-    "DeviceError",
-    "IRError",
-    "KernelFault",
-    "__version__",
-]
+# describing
+__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "abs", "max", "min", "sqrt", "where"]
+__all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm"]
+# choosing
+__all__ += ["Schedule", "StencilSchedule", "UpdateSchedule", "SpmmSchedule", "schedules"]
+# compiling and running
+__all__ += ["compile", "tune", "Kernel", "UpdateKernel", "SpmmKernel"]
+# errors
+__all__ += ["SparsegenError", "StencilError", "BoundaryError", "ScheduleError", "ArrayError", "FormatError"]
+__all__ += ["ProductError", "ToolchainError", "DeviceError", "IRError", "KernelFault", "__version__"]
 
-#: name -> the module that holds it.
+#: module -> the names that it holds.
 _HOMES = {
-    "stencil": "dsl.trace",
-    "Field": "dsl.trace",
-    "Coef": "dsl.trace",
-    "Stencil": "dsl.stencil",
-    "Update": "dsl.update",
-    **dict.fromkeys(["abs", "max", "min", "sqrt", "where"], "dsl.functions"),
-    "periodic": "boundary",
-    "frozen": "boundary",
-    "neumann": "boundary",
-    "dirichlet": "boundary",
-    "Schedule": "schedule",
-    "StencilSchedule": "schedule",
-    "schedules": "compiler",
-    "compile": "compiler",
-    "tune": "tuning.tune",
-    "Kernel": "kernel",
-    "UpdateSchedule": "schedule",
-    "UpdateKernel": "kernel",
-    "sparse": "formats",
-    "load": "formats",
-    "spmm": "products.product",
-    "SpmmSchedule": "schedule",
-    "SpmmKernel": "kernel",
-    **dict.fromkeys([name for name in __all__ if name.endswith("Error") or name == "KernelFault"], "ir.errors"),
+    "dsl.trace": ("stencil", "Field", "Coef"),
+    "dsl.stencil": ("Stencil",),
+    "dsl.update": ("Update",),
+    "dsl.functions": ("abs", "max", "min", "sqrt", "where"),
+    "boundary": ("periodic", "frozen", "neumann", "dirichlet"),
+    "formats": ("sparse", "load"),
+    "products.product": ("spmm",),
+    "schedule": ("Schedule", "StencilSchedule", "UpdateSchedule", "SpmmSchedule"),
+    "compiler": ("compile", "schedules"),
+    "tuning.tune": ("tune",),
+    "kernel": ("Kernel", "UpdateKernel", "SpmmKernel"),
+    "ir.errors": tuple(name for name in __all__ if name.endswith("Error") or name == "KernelFault"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'sparsegen' has no attribute {name!r}")
     from importlib import import_module
 
-    value = globals()[name] = getattr(import_module(f"sparsegen.{_HOMES[name]}"), name)
-    return value
+    for home, names in _HOMES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(f"sparsegen.{home}"), name)
+            return value
+    raise AttributeError(f"module 'sparsegen' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
