@@ -25,8 +25,7 @@ def describe(array: Any) -> ArrayView:
     """The view of any array; ArrayError for an object that is none. Never copies, never moves data."""
     probe = _probes.get(type(array))
     if probe is None:
-        probe = _find_probe(array)
-        _probes[type(array)] = probe
+        probe = _probes[type(array)] = _find_probe(array)
     return probe(array)
 
 
@@ -84,19 +83,11 @@ def _torch_probe(torch: Any) -> Probe:
             problem = ("a torch tensor that requires grad: no gradient can flow through a kernel", "pass u.detach()")
         elif tensor.is_conj() or tensor.is_neg():
             problem = ("a torch tensor with a pending conjugation or negation", "pass u.resolve_conj().resolve_neg()")
-        dtype = np.dtype(np.void) if dtype is None else dtype
-        size = tensor.element_size()
+        shape, size = tuple(tensor.shape), tensor.element_size()
         strides = tuple(int(s) * size for s in tensor.stride())
-        host = kind == "cpu"
-        layout = ArrayLayout(
-            "torch",
-            tuple(tensor.shape),
-            strides,
-            dtype,
-            "host" if host else kind,
-            None if host else index or 0,
-            problem=problem,
-        )
+        where = ("host", None) if kind == "cpu" else (kind, index or 0)
+        dtype = np.dtype(np.void) if dtype is None else dtype
+        layout = ArrayLayout("torch", shape, strides, dtype, *where, problem=problem)
         if len(layouts) >= LAYOUTS_KEPT:
             layouts.clear()
         return layouts.setdefault(key, layout)
@@ -219,23 +210,22 @@ def overlap(a: ArrayView, b: ArrayView) -> bool:
     return True
 
 
-def check_together(inputs: Sequence[tuple[str, ArrayView]], out: tuple[str, ArrayView] | None = None) -> None:
+def check_together(inputs: Sequence[tuple[str, ArrayView]], out: tuple[str, ArrayView]) -> None:
     """Refuse arrays on different devices, and an ``out`` that shares memory with an input: ArrayError."""
     first_name, first = inputs[0]
     a = first.layout
-    for name, view in inputs[1:] if out is None else (*inputs[1:], out):
+    for name, view in (*inputs[1:], out):
         b = view.layout
         if a is not b and (a.device_kind != b.device_kind or a.device_index != b.device_index):
             raise ArrayError(
                 f"{first_name} is on {a.where()} and {name} on {b.where()}", hint="move them to one device"
             )
-    if out is not None:
-        for name, view in inputs:
-            if overlap(view, out[1]):
-                raise ArrayError(
-                    f"{out[0]} shares memory with {name} (at {out[1].pointer:#x} and {view.pointer:#x})",
-                    hint="pass another array as out, or leave it away to get a new one",
-                )
+    for name, view in inputs:
+        if overlap(view, out[1]):
+            raise ArrayError(
+                f"{out[0]} shares memory with {name} (at {out[1].pointer:#x} and {view.pointer:#x})",
+                hint="pass another array as out, or leave it away to get a new one",
+            )
 
 
 def empty_like(view: ArrayView, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
@@ -250,10 +240,7 @@ def empty_like(view: ArrayView, shape: Sequence[int] | None = None, dtype: Any =
         return np.empty(size, kind)
     if layout.library == "torch":
         torch: Any = sys.modules["torch"]
-        wanted = view.owner.dtype
-        if kind != layout.dtype:
-            wanted = next(t for t, n in torch_dtypes(torch).items() if n == kind)
-        return torch.empty(size, dtype=wanted, device=view.owner.device)
+        return torch.empty(size, dtype=getattr(torch, kind.name), device=view.owner.device)
     return interop.empty(view, size, kind)
 
 
@@ -268,11 +255,7 @@ def launch_stream(view: ArrayView, stream: object = None) -> int | None:
     if view.layout.device_kind == "host":
         return None
     if view.layout.library == "torch":
-        return _torch_stream(view.layout.device_index or 0)
+        torch, device = sys.modules["torch"], view.layout.device_index or 0
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        return int(raw(device) if raw is not None else torch.cuda.current_stream(device).cuda_stream)
     return None if view.stream in (None, 1) else view.stream
-
-
-def _torch_stream(device: int) -> int:
-    torch: Any = sys.modules["torch"]
-    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-    return int(raw(device) if raw is not None else torch.cuda.current_stream(device).cuda_stream)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import importlib
 import sys
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from sparsegen.ir.errors import ArrayError, DeviceError
-from sparsegen.views import AnyDType, ArrayLayout, ArrayView, Probe, c_strides, intern, layouts, probe_numpy
+from sparsegen.views import LAYOUTS_KEPT, AnyDType, ArrayLayout, ArrayView, Probe, c_strides, probe_numpy
 
 _KNOWN = "NumPy, torch, CuPy, pycuda, __cuda_array_interface__ or DLPack"
 
@@ -32,17 +34,13 @@ def find_probe(array: Any) -> Probe:
     )
 
 
+@lru_cache(LAYOUTS_KEPT)
 def _layout(
     library: str, shape: tuple[int, ...], strides: tuple[int, ...], dtype: AnyDType, device: int, readonly: bool
 ) -> ArrayLayout:
-    key = (library, shape, strides, dtype, device, readonly)
-    found = layouts.get(key)
-    if found is None:
-        problem = None
-        if not dtype.isnative:
-            problem = (f"an array of dtype {dtype.str} is not in this machine's byte order", "convert it first")
-        found = intern(key, ArrayLayout(library, shape, strides, dtype, "cuda", device, readonly, problem))
-    return found
+    other_order = (f"an array of dtype {dtype.str} is not in this machine's byte order", "convert it first")
+    problem = None if dtype.isnative else other_order
+    return ArrayLayout(library, shape, strides, dtype, "cuda", device, readonly, problem)
 
 
 def probe_cupy(array: Any) -> ArrayView:
@@ -133,19 +131,15 @@ def _dlpack_dtype(tensor: _DLTensor) -> AnyDType:
     if tensor.code == 4 and tensor.bits == 16 and tensor.lanes == 1:
         import ml_dtypes
 
-        bfloat16: AnyDType = np.dtype(ml_dtypes.bfloat16)
-        return bfloat16
+        return np.dtype(ml_dtypes.bfloat16)
     name = _CODES.get(tensor.code)
-    try:
-        if name is None or tensor.lanes != 1:
-            raise TypeError
-        dtype: AnyDType = np.dtype("bool" if name == "bool" else f"{name}{tensor.bits}")
-        return dtype
-    except TypeError:
-        raise ArrayError(
-            f"a DLPack tensor of type code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes",
-            hint="convert it to a plain integer or floating-point type",
-        ) from None
+    with suppress(TypeError):
+        if name is not None and tensor.lanes == 1:
+            return np.dtype("bool" if name == "bool" else f"{name}{tensor.bits}")
+    raise ArrayError(
+        f"a DLPack tensor of type code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes",
+        hint="convert it to a plain integer or floating-point type",
+    )
 
 
 def probe_dlpack(array: Any) -> ArrayView:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,15 +94,7 @@ def c_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
 
 
 Probe = Callable[[Any], ArrayView]
-layouts: dict[Any, ArrayLayout] = {}
 LAYOUTS_KEPT = 4096
-
-
-def intern(key: Any, layout: ArrayLayout) -> ArrayLayout:
-    """The layout that is known by a key, from now on ``layout`` if there is none."""
-    if len(layouts) >= LAYOUTS_KEPT:
-        layouts.clear()
-    return layouts.setdefault(key, layout)
 
 
 def probe_numpy(array: Any) -> ArrayView:
@@ -110,19 +102,19 @@ def probe_numpy(array: Any) -> ArrayView:
     if isinstance(array, np.ma.MaskedArray):
         raise ArrayError("a masked array: what its masked elements are is not said", hint="pass a.filled(0)")
     flags = array.flags
-    key = (array.dtype, array.shape, array.strides, flags.writeable, flags.aligned)
-    layout = layouts.get(key)
-    if layout is None:
-        problem = None
-        if not array.dtype.isnative:
-            problem = (
-                f"an array of dtype {array.dtype.str}, not in this machine's byte order",
-                "convert it: a.astype(a.dtype.newbyteorder('='))",
-            )
-        elif not flags.aligned:
-            problem = ("an array whose elements are not aligned", "copy it: a.copy()")
-        layout = intern(
-            key,
-            ArrayLayout("numpy", array.shape, array.strides, array.dtype, "host", None, not flags.writeable, problem),
-        )
+    layout = numpy_layout(array.shape, array.strides, array.dtype, not flags.writeable, flags.aligned)
     return ArrayView(array.__array_interface__["data"][0], layout, array)
+
+
+@lru_cache(LAYOUTS_KEPT)
+def numpy_layout(
+    shape: tuple[int, ...], strides: tuple[int, ...], dtype: AnyDType, readonly: bool, aligned: bool
+) -> ArrayLayout:
+    """The layout of a NumPy array, the same object for equal ones."""
+    problem = None
+    if not dtype.isnative:
+        what = f"an array of dtype {dtype.str}, not in this machine's byte order"
+        problem = (what, "convert it: a.astype(a.dtype.newbyteorder('='))")
+    elif not aligned:
+        problem = ("an array whose elements are not aligned", "copy it: a.copy()")
+    return ArrayLayout("numpy", shape, strides, dtype, "host", None, readonly, problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 import warnings
@@ -56,7 +57,7 @@ def run_plan(plan: Plan, given: Arrays, new: Arrays, work: str, cells: int) -> N
             run_module(step.program.warp, {role: where[name] for role, name in step.arrays}, CALL_CHECKS, meter)
 
 
-def rows(program: Program) -> dict[str, int]:
+def pitches(program: Program) -> dict[str, int]:
     """Elements from row to row of each array of a pass over a grid, by role; nothing for other programs."""
     (op,) = program.op.funcs
     pitch: tuple[int, ...] = getattr(op, "pitch", ())
@@ -70,7 +71,7 @@ def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str
     The pass runs on rows as far apart as it was lowered for.  With ``checks`` every checker is on, and a write between
     the rows of a result, or an integer of the workspace that is not left as zero, is an error as well.
     """
-    apart, fields, made = rows(program), dict[str, HostArray](), dict[str, HostArray]()
+    apart, fields, made = pitches(program), dict[str, HostArray](), dict[str, HostArray]()
     first = next(iter(given.values()))
     cols = first.shape[-1]
     for role, param in buffers(program.warp):
@@ -87,21 +88,22 @@ def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str
             made[role] = fields[role]
     reports = run_module(program.warp, fields, ALL if checks else COUNTING)
 
-    def found(kind: str, role: str, message: str, remedy: str) -> None:
-        reports[-1][1].errors.append(Finding(kind, message, remedy, buffer=role, loc=program.warp.funcs[0].loc))
-
     for role, pitch in apart.items():
         if role in made:
             both = made[role].reshape(-1, pitch)
             if checks and not (both[:, cols:] == _UNTOUCHED).all():
-                found("bounds", role, "elements between the rows of the output are written",
-                      "report it: a store is not clipped")  # fmt: skip
+                what = "elements between the rows of the output are written"
+                _found(reports, program, "bounds", role, what, "report it: a store is not clipped")
             made[role] = np.ascontiguousarray(both[:, :cols]).reshape(first.shape)
     for role, a in fields.items():
         if checks and role.startswith(SCRATCH) and a.dtype.kind in "iu" and a.any():
-            found("workspace", role, "the counter of arrivals is not zero at the end",
-                  "report it: the next call would go wrong")  # fmt: skip
+            what = "the counter of arrivals is not zero at the end"
+            _found(reports, program, "workspace", role, what, "report it: the next call would go wrong")
     return made, reports
+
+
+def _found(reports: Reports, program: Program, kind: str, role: str, what: str, remedy: str) -> None:
+    reports[-1][1].errors.append(Finding(kind, what, remedy, buffer=role, loc=program.warp.funcs[0].loc))
 
 
 def check(plan: Plan, given: Arrays, wanted: Callable[[int], Arrays]) -> Report:
@@ -121,12 +123,10 @@ def check(plan: Plan, given: Arrays, wanted: Callable[[int], Arrays]) -> Report:
             expected = want[role if role in want else f"{role}.0"]
             missing = np.isnan(got.reshape(expected.shape)) & ~np.isnan(expected)
             if missing.any():
-                where = [int(i) for i in np.argwhere(missing)[0]]
-                name = "the result" if role == OUT else role
+                name, where = "the result" if role == OUT else role, np.argwhere(missing)[0].tolist()
                 what = f"{int(missing.sum())} elements of {name} are not written or not a number, the first at {where}"
                 remedy = "report it: the tiles of this schedule do not cover the result, or read between its rows"
-                loc = program.warp.funcs[0].loc
-                reports[-1][1].errors.append(Finding("unwritten", what, remedy, buffer=role, loc=loc))
+                _found(reports, program, "unwritten", role, what, remedy)
         for _, report in reports:
             total = total + report
     return total
@@ -150,7 +150,15 @@ def run_module(
     for bound in launches(module):
         args: dict[str, Any] = {}
         for param, role in bound.roles:
-            args[param.name] = _argument(module, param, role, fields, space)
+            if role in fields:
+                args[param.name] = fields[role]
+            elif role.startswith(SCRATCH) and isinstance(param, Buffer):
+                if role not in space:
+                    space[role] = poisoned(param.size, param.dtype.numpy())
+                args[param.name] = space[role]
+            else:
+                data = constant(module, role, param)
+                args[param.name] = data if isinstance(param, Buffer) else data[0].item()
         aligned = {p.name: 16 for p, role in bound.roles if role in fields}  # a user's field is no better aligned
         report = emulate(bound.func, args, checks=checks, progress=progress, align=aligned)
         reports.append((bound.func.symbol, report))
@@ -159,45 +167,24 @@ def run_module(
     return reports
 
 
-def _argument(
-    module: Module, param: Any, role: str, fields: Mapping[str, HostArray], space: dict[str, HostArray]
-) -> Any:
-    if role in fields:
-        return fields[role]
-    if role.startswith(SCRATCH) and isinstance(param, Buffer):
-        if role not in space:
-            space[role] = poisoned(param.size, param.dtype.numpy())
-        return space[role]
-    data = constant(module, role, param)
-    return data if isinstance(param, Buffer) else data[0].item()
-
-
 # ------------------------------------------------------------------------------------------------ how long
 def lane_ops(func: warp.Func) -> float:
     """Roughly how many warp-level ops all lanes of a launch run: loops with constant bounds are multiplied out."""
 
-    def cost(ops: tuple[Any, ...]) -> float:
-        total = 0.0
-        for op in ops:
-            if isinstance(op, warp.For):
-                trips = max(1, -(-(op.stop.hi - op.start.lo) // max(1, op.step.lo)))
-                total += trips * cost(op.body)
-            elif isinstance(op, warp.If):
-                total += cost(op.then) + cost(op.orelse) / 2
-            elif isinstance(op, warp.Loop):
-                total += cost(op.body)
-            else:
-                total += 1.0
-        return total
+    def cost(op: Any) -> float:
+        if isinstance(op, warp.For):
+            trips = max(1, -(-(op.stop.hi - op.start.lo) // max(1, op.step.lo)))
+            return trips * sum(map(cost, op.body))
+        if isinstance(op, warp.If):
+            return sum(map(cost, op.then)) + sum(map(cost, op.orelse)) / 2
+        return sum(map(cost, op.body)) if isinstance(op, warp.Loop) else 1.0
 
-    blocks = func.grid[0] * func.grid[1] * func.grid[2]
-    return cost(func.body) * blocks * func.threads
+    return sum(map(cost, func.body)) * math.prod(func.grid) * func.threads
 
 
 def slow_run(plan: Plan, work: str, cells: int) -> Meter | None:
     """For a run that will take long: a warning that says so, and what will show its progress."""
-    expected = estimate(plan, cells)
-    if expected <= LONG:
+    if (expected := estimate(plan, cells)) <= LONG:
         return None
     took = f"{expected / 60:.0f} minutes" if expected < 5400 else f"{expected / 3600:.1f} hours"
     warnings.warn(
@@ -212,10 +199,8 @@ def estimate(plan: Plan, cells: int) -> float:
     """Seconds that a plan is expected to take on the emulator, within a factor of about three."""
     if cells * plan.passes < 1 << 20:  # far below a minute, whatever the schedule
         return 0.0
-    seconds = 0.0
-    for program, passes in plan.programs:
-        seconds += passes * sum(lane_ops(b.func) for b in launches(program.warp)) * SECONDS_A_LANE_OP
-    return seconds
+    ops = (passes * lane_ops(b.func) for program, passes in plan.programs for b in launches(program.warp))
+    return sum(ops) * SECONDS_A_LANE_OP
 
 
 class Meter:

@@ -12,14 +12,14 @@ from sparsegen.calls.stencil import PADDED
 from sparsegen.plan import ALIGN, IN, OUT, Plan
 from sparsegen.program import Program
 from sparsegen.rows import padded_pitch
-from sparsegen.run.emulator import rows
+from sparsegen.run import emulator
 
 heat = sg.Stencil.from_weights(np.array([[0, 1, 0], [1, 4, 1], [0, 1, 0]]) / 8.0, name="heat")
 
 
 def pitches(program: Program) -> tuple[int, ...]:
     """Elements from row to row of input and output."""
-    return tuple(rows(program).values())
+    return tuple(emulator.pitches(program).values())
 
 
 def plan(line: str, steps: int, shape: tuple[int, int] = (64, 64), compiled: int = 100) -> Plan:
