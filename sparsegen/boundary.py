@@ -8,22 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from sparsegen.callsite import user_loc
-from sparsegen.ir.boundary import Side, Sides, describe
+from sparsegen.callsite import located, user_loc
+from sparsegen.ir.boundary import Side, Sides
 from sparsegen.ir.errors import BoundaryError, Loc
-
-__all__ = [
-    "BoundarySpec",
-    "Side",
-    "Sides",
-    "collapse",
-    "describe",
-    "dirichlet",
-    "frozen",
-    "neumann",
-    "periodic",
-    "resolve",
-]
 
 periodic = Side("periodic")
 frozen = Side("frozen")
@@ -40,20 +27,17 @@ _HINT = (
 
 def dirichlet(value: float) -> Side:
     """Cells outside hold ``value`` (finite, in the unit of the field) at every time step."""
-    if isinstance(value, (bool, complex)):
-        raise BoundaryError(
-            f"dirichlet needs a real number, not {value!r}", loc=user_loc(), hint="as in sg.dirichlet(0.0)"
-        )
-    try:
-        return Side("dirichlet", float(value))
-    except BoundaryError as error:
-        raise BoundaryError(error.message, loc=user_loc(), hint=error.hint) from None
-    except (TypeError, ValueError, OverflowError):
-        raise BoundaryError(
-            f"dirichlet needs a number that fits a float, not {value!r}",
-            loc=user_loc(),
-            hint="as in sg.dirichlet(0.0); one value holds all along the border",
-        ) from None
+    with located(user_loc()):
+        if isinstance(value, (bool, complex)):
+            raise BoundaryError(f"dirichlet needs a real number, not {value!r}", hint="as in sg.dirichlet(0.0)")
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            raise BoundaryError(
+                f"dirichlet needs a number that fits a float, not {value!r}",
+                hint="as in sg.dirichlet(0.0); one value holds all along the border",
+            ) from None
+        return Side("dirichlet", number)
 
 
 def resolve(spec: Any, ndim: int, loc: Loc | None = None) -> Sides:
@@ -62,26 +46,24 @@ def resolve(spec: Any, ndim: int, loc: Loc | None = None) -> Sides:
     ``spec`` is a :data:`BoundarySpec` (typed loosely, because it is the user's), and every fault in it is a
     :class:`BoundaryError`: an axis left out or not there, a thing that is no boundary, periodic at one end only.
     """
-    loc = loc or user_loc()
-    if not isinstance(spec, Mapping):
-        side = _side(spec, "boundary", loc)
-        return ((side, side),) * ndim
-    axes = list(range(ndim))
-    named: dict[Any, Any] = dict(cast("Any", spec))
-    for key in named:
-        if isinstance(key, bool) or key not in axes:
+    with located(loc or user_loc()):
+        if not isinstance(spec, Mapping):
+            side = _side(spec, "boundary")
+            return ((side, side),) * ndim
+        axes = list(range(ndim))
+        named: dict[Any, Any] = dict(cast("Any", spec))
+        for key in named:
+            if isinstance(key, bool) or key not in axes:
+                raise BoundaryError(
+                    f"boundary names axis {key!r}, but a {ndim}-D stencil has the axes {', '.join(map(str, axes))}",
+                    hint="number the axes from 0, slowest (outermost) first",
+                )
+        if missing := [axis for axis in axes if axis not in named]:
             raise BoundaryError(
-                f"boundary names axis {key!r}, but a {ndim}-D stencil has the axes {_list(axes)}",
-                loc=loc,
-                hint="number the axes from 0, slowest (outermost) first",
+                f"boundary does not name axis {', '.join(map(str, missing))} of a {ndim}-D stencil",
+                hint=f"add {missing[0]}: sg.periodic (or another kind) to the boundary",
             )
-    if missing := [axis for axis in axes if axis not in named]:
-        raise BoundaryError(
-            f"boundary does not name axis {_list(missing)} of a {ndim}-D stencil",
-            loc=loc,
-            hint=f"add {missing[0]}: sg.periodic (or another kind) to the boundary",
-        )
-    return tuple(_pair(named[axis], axis, loc) for axis in axes)
+        return tuple(_pair(named[axis], axis) for axis in axes)
 
 
 def collapse(sides: Sides) -> BoundarySpec:
@@ -91,38 +73,27 @@ def collapse(sides: Sides) -> BoundarySpec:
     return {axis: low if low == high else (low, high) for axis, (low, high) in enumerate(sides)}
 
 
-def _pair(given: Any, axis: int, loc: Loc | None) -> tuple[Side, Side]:
+def _pair(given: Any, axis: int) -> tuple[Side, Side]:
+    what = f"boundary of axis {axis}"
     if not isinstance(given, (tuple, list)):
-        side = _side(given, f"boundary of axis {axis}", loc)
+        side = _side(given, what)
         return side, side
     ends = cast("Sequence[Any]", given)
     if len(ends) != 2:
-        raise BoundaryError(
-            f"boundary of axis {axis} has {len(ends)} sides: {ends!r}",
-            loc=loc,
-            hint="one kind for both ends, or (low, high)",
-        )
-    low, high = (
-        _side(one, f"{end} boundary of axis {axis}", loc) for one, end in zip(ends, ("low", "high"), strict=True)
-    )
+        raise BoundaryError(f"{what} has {len(ends)} sides: {ends!r}", hint="one kind for both ends, or (low, high)")
+    low, high = _side(ends[0], f"low {what}"), _side(ends[1], f"high {what}")
     if (low.kind == "periodic") != (high.kind == "periodic"):
         raise BoundaryError(
             f"axis {axis} is periodic at one end only: ({low}, {high})",
-            loc=loc,
             hint=f"make both ends periodic ({axis}: sg.periodic), or neither",
         )
     return low, high
 
 
-def _side(given: Any, what: str, loc: Loc | None) -> Side:
+def _side(given: Any, what: str) -> Side:
     if isinstance(given, Side):
         return given
     if given is dirichlet:
-        raise BoundaryError(f"{what}: dirichlet without its value", loc=loc, hint="as in sg.dirichlet(0.0)")
-    if isinstance(given, (tuple, list)):
-        raise BoundaryError(f"{what} is {given!r}, which does not say which axis it is for", loc=loc, hint=_HINT)
-    raise BoundaryError(f"{what} is {given!r}, which is no boundary", loc=loc, hint=_HINT)
-
-
-def _list(axes: list[int]) -> str:
-    return ", ".join(map(str, axes))
+        raise BoundaryError(f"{what}: dirichlet without its value", hint="as in sg.dirichlet(0.0)")
+    wrong = "does not say which axis it is for" if isinstance(given, (tuple, list)) else "is no boundary"
+    raise BoundaryError(f"{what} is {given!r}, which {wrong}", hint=_HINT)

@@ -40,8 +40,7 @@ def choose(problem: Problem, device: DeviceProfile, schedule: Any, request: Requ
     if wanted is not None and (not isinstance(wanted, Schedule) or wanted.op != problem.op):
         told = f"{wanted}" if isinstance(wanted, Schedule) else f"schedule={wanted!r}"
         raise ScheduleError(
-            f"{told} is no schedule of {what}",
-            hint=f"pass 'auto', a line such as {example!r}, or a {kind.__name__}",
+            f"{told} is no schedule of {what}", hint=f"pass 'auto', a line such as {example!r}, or a {kind.__name__}"
         )
     options = problem.options(wanted, device, request)
     if wanted is not None and wanted.complete:

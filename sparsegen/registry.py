@@ -38,7 +38,7 @@ def families(op: str) -> Mapping[str, Vocabulary]:
 def operations() -> tuple[str, ...]:
     """All operations that have families."""
     _load()
-    return tuple(_FOUND)
+    return tuple(sorted(_FOUND))
 
 
 @cache

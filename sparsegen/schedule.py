@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, NoReturn, TypeVar, cast
 
 from sparsegen.ir.errors import ScheduleError
@@ -94,9 +94,7 @@ class Word:
 
     def parsed(self, word: str, value: str) -> Any:
         """The value that a line gives it; ScheduleError for what cannot be read."""
-        if value == "auto":
-            return self.default
-        return self.read(word, value)
+        return self.default if value == "auto" else self.read(word, value)
 
     def check(self, value: Any) -> None:
         """ScheduleError for a value that the word never has."""
@@ -172,21 +170,6 @@ class Schedule:
     tile: Any = None
     mma: str = "none"
     transform: str = "implicit"
-    warps: Any
-    block: tuple[int, int]
-    rows: Any
-    planes: Any
-    cols: int
-    lines: int
-    strips: int
-    products: int
-    unroll: int
-    column: int
-    splits: int
-    lut: bool
-    dirty: bool
-    pad: bool
-    rules: Any
 
     def __init__(self, family: str = "", *values: Any, **words: Any) -> None:
         known = families(self.op)
@@ -196,10 +179,8 @@ class Schedule:
             _no_family(self.op, family)
         own = known[family]
         given = {**dict(zip(own.by_name, values, strict=False)), **words}
-        if len(given) > len(own.words) or given.keys() - own.by_name.keys():
-            for name in given:
-                if name not in own.by_name:
-                    _means_nothing(f"{name}={given[name]}", name, own, self.op)
+        for name in given.keys() - own.by_name.keys():
+            _means_nothing(f"{name}={given[name]}", name, own, self.op)
         attributes = self.__dict__
         attributes["family"], attributes["rules"] = family, own
         attributes.update(own.defaults)
@@ -222,7 +203,7 @@ class Schedule:
         return hash(self.__dict__["_key"])
 
     def __reduce__(self) -> Any:
-        return _made, (type(self), self.family, self.values)
+        return partial(type(self), self.family, **self.values), ()
 
     def __str__(self) -> str:
         shown = (word.shown(getattr(self, word.name)) for word in self.rules.words)
@@ -323,10 +304,6 @@ class SpmmSchedule(Schedule):
 
 #: The schedules of each operation.
 KINDS: tuple[type[Schedule], ...] = (StencilSchedule, UpdateSchedule, SpmmSchedule)
-
-
-def _made(cls: type[Schedule], family: str, values: dict[str, Any]) -> Schedule:
-    return cls(family, **values)
 
 
 def _no_family(op: str, name: str) -> NoReturn:

@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from sparsegen.boundary import BoundarySpec, collapse, describe, periodic, resolve
+from sparsegen.boundary import BoundarySpec, collapse, periodic, resolve
 from sparsegen.callsite import user_loc
-from sparsegen.ir.boundary import Sides
+from sparsegen.ir.boundary import Sides, describe
 from sparsegen.ir.errors import BoundaryError, Loc, StencilError
 
 Weights = npt.NDArray[np.float64]

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from sparsegen.boundary import BoundarySpec, Side, dirichlet, frozen, neumann, periodic
+from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir import warp as w
+from sparsegen.ir.boundary import Side
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import Op, buffers, walk
 from sparsegen.program import Program

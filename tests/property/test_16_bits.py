@@ -10,7 +10,8 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import sparsegen as sg
-from sparsegen.boundary import BoundarySpec, Side, dirichlet, frozen, neumann, periodic
+from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
+from sparsegen.ir.boundary import Side
 from sparsegen.ir.types import DTYPES
 from tests.schedules import TOLERANCE, Field, error, expected, random_field, stencil
 

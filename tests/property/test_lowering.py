@@ -10,10 +10,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sparsegen.backends.reference import stencil as reference
-from sparsegen.boundary import BoundarySpec, Side, dirichlet, frozen, neumann, periodic
+from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.families.toeplitz import PRODUCTS
 from sparsegen.geometry import check
+from sparsegen.ir.boundary import Side
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import Schedule
 from sparsegen.shapes import MMA

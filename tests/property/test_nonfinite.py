@@ -23,8 +23,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sparsegen.boundary import BoundarySpec, Side, dirichlet, frozen, neumann, periodic
+from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
 from sparsegen.dsl.stencil import Stencil
+from sparsegen.ir.boundary import Side
 from sparsegen.program import Program
 from sparsegen.schedule import StencilSchedule
 from tests.schedules import (

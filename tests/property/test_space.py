@@ -9,9 +9,10 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 
 from sparsegen.backends.reference import stencil as reference
-from sparsegen.boundary import BoundarySpec, Side, dirichlet, frozen, neumann, periodic
+from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.geometry import check
+from sparsegen.ir.boundary import Side
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.pipelines import lower
 from sparsegen.problems.stencil import StencilProblem
