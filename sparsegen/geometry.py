@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sparsegen.families.base import MAX_REGISTERS, Geometry, family, fused_k, takers, up
+from sparsegen.families.base import MAX_REGISTERS, Geometry, family, fused_k, takers
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.fuse import LOSS
+from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.types import DTYPES, sum_type
 from sparsegen.schedule import StencilSchedule, unknown
 from sparsegen.shapes import ITEMSIZE, MMA

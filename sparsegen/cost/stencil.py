@@ -32,8 +32,6 @@ from sparsegen.cost.terms import (
     REACH,
     REASONS,
     RIM,
-    RIM_ROW,
-    RIM_ROW_THREADS,
     RIM_THREADS,
     RIM_TILE,
     STARTING,
@@ -43,7 +41,7 @@ from sparsegen.cost.terms import (
     WAITS,
     equations,
 )
-from sparsegen.families.base import Geometry, family, rounds
+from sparsegen.families.base import RIM_ROW, RIM_ROW_THREADS, Geometry, family, rounds
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry, legal, legalise, registers
 from sparsegen.schedule import StencilSchedule

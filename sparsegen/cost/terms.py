@@ -80,8 +80,6 @@ SYMBOLS: dict[str, str] = {
 }
 #: Threads and tile edge of a rim's blocks (ir/kernels/rim.py).
 RIM_THREADS, RIM_TILE = 128, 16
-#: Cells of a rim's tile where fields have one row, and its threads: one for each cell, halo included, up to 96 a side.
-RIM_ROW, RIM_ROW_THREADS = 64, 256
 
 # ---- fitted on one H200 (tests/cost/measured.py); everything above is counted or read from a profile
 #: Share of the driver's copy speed that a kernel's loads and stores reach.

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.footprint import Footprint
-from sparsegen.ir.errors import ScheduleError
-from sparsegen.ir.kernels.rim import Rim
-from sparsegen.ir.numbers.arithmetic import up as up
-from sparsegen.ir.passes.barriers import Barriers
-from sparsegen.ir.passes.fuse_time import FuseTime
-from sparsegen.ir.passes.manager import Pass
-from sparsegen.ir.passes.pipeline import Pipeline
 from sparsegen.registry import families
-from sparsegen.schedule import Schedule, StencilSchedule, Vocabulary, Word, integer, text
-from sparsegen.shapes import MAX_FUSE, MMA
+from sparsegen.schedule import Schedule, StencilSchedule, Vocabulary, Word, integer
+from sparsegen.shapes import MAX_FUSE
+
+if TYPE_CHECKING:
+    from sparsegen.ir.passes.manager import Pass
 
 Num = Any  #: a float, or a sympy expression
 
@@ -28,6 +24,8 @@ MAX_REGISTERS = 255
 ALIGN = 128
 #: Loads of a synchronous copy under way a thread: four a turn of the loop (ir/lower/copy.py), which nvcc unrolls.
 IN_FLIGHT = 8
+#: Cells of a rim's tile where fields have one row, and its threads: one for each cell, halo included, up to 96 a side.
+RIM_ROW, RIM_ROW_THREADS = 64, 256
 #: Wavefronts of the load/store path for 128 bytes on their way from global to shared memory: in, and out again.
 #: (Hardware counters of generated kernels; a load from shared memory takes one.)
 COPY_WAVES = 2.0
@@ -38,7 +36,6 @@ class Geometry:
     """The numbers that a schedule means for a stencil of given edge; in elements unless named bytes."""
 
     k: int  #: edge of the fused stencil
-    radius: int
     rows: int  #: outputs of a block's tile
     cols: int
     halo_rows: int  #: rows + k - 1
@@ -47,7 +44,6 @@ class Geometry:
     smem_bytes: int = 0  #: shared memory of a block
     before: int = 0  #: columns fetched left of the tile: the radius, and what aligns the window to 16 bytes
     pitch_raw: int = 0  #: columns of a raw tile in shared memory, and its row pitch
-    raw_tiles: int = 0  #: raw tiles in shared memory
     per_x: int = 1  #: adjacent outputs of a thread (tiled)
     per_y: int = 1  #: its rows of outputs
     m: int = 0  #: rows of an mma (stencil2row only, as all below)
@@ -56,12 +52,9 @@ class Geometry:
     n_tiles: int = 0  #: ceil((k + 1) / 8)
     depth: int = 0  #: points of a plane rounded up to 4: columns that a product takes from A, and from B
     stride_ab: int = 0  #: row stride of A and B
-    offset_b: int = 0  #: A starts at 0
     offset_dirty: int = 0  #: the spare slot, there with or without dirty bits
-    products: int = 0  #: m × (k + 1) products of a tile
     tiles_per_warp: int = 0  #: products of one warp
     fragments: int = 0  #: weights that a lane holds
-    radius_y: int = 0  #: rows that one level reaches (stream; ``radius`` is for columns)
     width: int = 0  #: columns of a warp's strip, its halo of ``before`` on both sides included (stream)
     words: int = 2  #: 32-bit registers an element
     planes: int = 1  #: outputs of a block's tile along the slowest of three axes
@@ -69,6 +62,11 @@ class Geometry:
     points: int = 0  #: points of other planes, on the CUDA cores
     #: (mma shape, how many a tile), widest first; nothing with mma=none
     mmas: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def radius(self) -> int:
+        """Cells that the fused stencil reaches."""
+        return self.k // 2
 
     @property
     def reach(self) -> int:
@@ -103,8 +101,13 @@ def keep(s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], slots: int) 
     return s
 
 
-def agree(s: StencilSchedule) -> None:
-    """``contradictions`` of a family whose words fit together whatever they are."""
+def agree(*_: object) -> None:
+    """``contradictions`` of a family whose words fit together whatever they are, ``check`` of one for any stencil."""
+
+
+def apart(s: StencilSchedule, g: Geometry, device: DeviceProfile) -> bool:
+    """``together`` of a family whose copies take their turns."""
+    return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,16 +125,18 @@ class StencilFamily(Vocabulary):
     geometry: Callable[[StencilSchedule, Footprint], Geometry]
     #: Estimated 32-bit registers of a thread; the kernel is compiled with that bound, so never too low.
     registers: Callable[[StencilSchedule, Geometry, Footprint], int]
-    #: ScheduleError for what only this family asks of a stencil and a device.
-    check: Callable[[StencilSchedule, Geometry, Footprint, DeviceProfile], None]
     #: The schedules to try, legal or not, of at most so many time steps a pass.
     space: Callable[[Footprint, int], Iterator[StencilSchedule]]
     #: Symbols of the formula that only this family has; the last argument: rows start at 16-byte boundaries.
     values: Callable[[StencilSchedule, Geometry, Footprint, DeviceProfile, bool], dict[str, float]]
     #: What a block does for a tile of outputs: the schedule, the formula's symbols, the elements read and written.
     work: Callable[[StencilSchedule, Any, Num, Num], Work]
-    #: The passes from the op level to the tile level, for a device on which an SM has so many blocks.
-    passes: Callable[[StencilSchedule, Geometry, Footprint, DeviceProfile, int], list[Pass]]
+    #: The pass that makes the kernel, of so many blocks that stay (0: one for each tile), so many an SM.
+    kernel: Callable[[StencilSchedule, Geometry, int, int], Pass]
+    #: ScheduleError for what only this family asks of a stencil and a device.
+    check: Callable[[StencilSchedule, Geometry, Footprint, DeviceProfile], None] = agree
+    #: Whether a tile that is not fetched ahead comes by asynchronous copies as well, all under way together.
+    together: Callable[[StencilSchedule, Geometry, DeviceProfile], bool] = apart
     #: The schedule with what is ``auto`` chosen for a grid on a GPU that runs so many blocks at a time.
     filled: Callable[[StencilSchedule, Footprint, tuple[int, ...], int], StencilSchedule] = keep
     #: The registers that nvcc is expected to use, where the estimate is an upper bound only.
@@ -150,6 +155,22 @@ class StencilFamily(Vocabulary):
     def registers_used(self, s: StencilSchedule, g: Geometry, fp: Footprint) -> float:
         """The registers that nvcc is expected to use."""
         return (self.used or self.registers)(s, g, fp)
+
+    def passes(self, s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, per_sm: int) -> list[Pass]:
+        """The passes from the op level to the tile level, for a device on which an SM has so many blocks."""
+        from sparsegen.ir.kernels.rim import Rim  # costs are worked out without the levels below
+        from sparsegen.ir.passes.barriers import Barriers
+        from sparsegen.ir.passes.fuse_time import FuseTime
+        from sparsegen.ir.passes.pipeline import Pipeline
+
+        rim = "none" if self.rim == "fused" and fp.axes == 3 else self.rim  # rims are strips of a plane
+        kernel = self.kernel(s, g, per_sm * device.sms if s.stages > 1 else 0, per_sm)
+        passes: list[Pass] = [FuseTime(s.fuse, s.levels, rim=rim), kernel]
+        if self.rim != "none":
+            passes.append(Rim(1, RIM_ROW, RIM_ROW_THREADS) if fp.flat and rim == "all" else Rim())
+        if not s.levelled:
+            passes.append(Pipeline(s.stages, asynchronous=self.together(s, g, device)))
+        return [*passes, Barriers()]
 
 
 def named(name: str) -> StencilFamily:
@@ -173,27 +194,8 @@ def number(name: str, default: int, low: int, high: int) -> Word:
     return Word(name, integer, default, low, high)
 
 
-def mma_word(default: str, shapes: Iterable[str] = MMA) -> Word:
-    """The word for the mma shape."""
-    return Word("mma", text, default, choices=tuple(shapes))
-
-
 #: Words that several families have with the same range.
 FUSE, WARPS, STAGES = number("fuse", 1, 1, MAX_FUSE), number("warps", 8, 1, 32), number("stages", 1, 1, 4)
-
-
-def tile_passes(s: StencilSchedule, fp: Footprint, kernel: Pass, together: bool = False) -> list[Pass]:
-    """The passes of a family whose blocks work on tiles: what time fusion gets wrong is left to a rim.
-
-    ``together``: a tile that is not fetched ahead comes by asynchronous copies as well.
-    """
-    rim = "none" if fp.axes == 3 else "fused"  # rims are strips of a plane
-    return [FuseTime(s.fuse, rim=rim), kernel, Rim(), Pipeline(s.stages, asynchronous=together), Barriers()]
-
-
-def staying(s: StencilSchedule, device: DeviceProfile, per_sm: int) -> int:
-    """Blocks that stay and take one tile after the other; 0: each block has one tile."""
-    return per_sm * device.sms if s.stages > 1 else 0
 
 
 def fused_k(k: int, fuse: int) -> int:
@@ -201,42 +203,6 @@ def fused_k(k: int, fuse: int) -> int:
     return (k - 1) * fuse + 1
 
 
-def check_mma(s: StencilSchedule, g: Geometry, shapes: Iterable[str], device: DeviceProfile, otherwise: str) -> None:
-    """ScheduleError if the device has no such mma, or its profile no cycles for one of those that a tile takes.
-
-    ``shapes``: those of the family, the first that fits is proposed; ``otherwise``: what is proposed if none does.
-    """
-    need = MMA[s.mma][3]
-    if device.compute_capability < need:
-        fits = [shape for shape in shapes if MMA[shape][3] <= device.compute_capability]
-        raise ScheduleError(
-            f"mma={s.mma} needs sm_{need[0]}{need[1]}; {device.name} is {device.arch}",
-            hint=f"set mma={fits[0]}" if fits else otherwise,
-        )
-    for shape in g.mma_per_tile:
-        if shape not in device.cpi:
-            raise ScheduleError(
-                f"mma={s.mma}: the profile of {device.name} has no cycles for {shape}",
-                hint="add it to the profile's [cpi]",
-            )
-
-
-def mma_values(g: Geometry, device: DeviceProfile) -> dict[str, float]:
-    """``q_mma`` and ``n_mma``: cycles of a tile's mma, and how many they are."""
-    return {"q_mma": sum(n * device.cpi[shape] for shape, n in g.mmas), "n_mma": sum(n for _, n in g.mmas)}
-
-
 def rounds(elements: float, in_flight: int = IN_FLIGHT) -> float:
     """How often a thread waits for loads, of which so many are under way at once."""
     return math.ceil(elements / in_flight)
-
-
-def narrowing(mma: str, slices: int) -> list[tuple[str, int]]:
-    """How many mma of which shape run over ``slices`` slices of four: as many as fit of ``mma``, the rest narrower."""
-    m, _, k_f, _ = MMA[mma]
-    out = []
-    for name, (rows, _, k, _) in sorted(MMA.items(), key=lambda item: -item[1][2]):
-        if name != "none" and rows == m and k <= k_f and slices >= k // 4:
-            out.append((name, slices // (k // 4)))
-            slices %= k // 4
-    return out

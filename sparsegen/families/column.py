@@ -10,11 +10,7 @@ from sparsegen.families.base import COPY_WAVES, FUSE, Geometry, Num, StencilFami
 from sparsegen.families.stream import chunk_rows
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.ir.kernels.column import Column
 from sparsegen.ir.numbers.column import Planes
-from sparsegen.ir.passes.barriers import Barriers
-from sparsegen.ir.passes.fuse_time import FuseTime
-from sparsegen.ir.passes.manager import Pass
 from sparsegen.registry import register
 from sparsegen.schedule import StencilSchedule, Word, integer
 
@@ -60,9 +56,8 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
             hint="lower levels or fuse, or raise warps or lines; direct takes any radius",
         )
     return Geometry(
-        kk, r, *n.step, *n.size, s.threads, (n.ring + n.edges) * fp.itemsize, n.lead[1], raw_tiles=s.stages,
-        per_x=n.piece, per_y=s.lines, radius_y=r, width=n.size[1], words=fp.itemsize // 4, planes=n.tile[0],
-        halo_planes=n.turns,
+        kk, *n.step, *n.size, s.threads, (n.ring + n.edges) * fp.itemsize, n.lead[1], per_x=n.piece, per_y=s.lines,
+        width=n.size[1], words=fp.itemsize // 4, planes=n.tile[0], halo_planes=n.turns,
     )  # fmt: skip
 
 
@@ -155,10 +150,11 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     return Work((use,), wait, element, element / out, turns=turns)
 
 
-def passes(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, per_sm: int) -> list[Pass]:
+def kernel(s: StencilSchedule, g: Geometry, stay: int, per_sm: int) -> Any:
     """A column a block, which holds every border at every level."""
-    kernel = Column(s.lines, g.planes, s.warps, s.stages, per_sm)
-    return [FuseTime(s.fuse, s.levels, rim="none"), kernel, Barriers()]
+    from sparsegen.ir.kernels.column import Column
+
+    return Column(s.lines, g.planes, s.warps, s.stages, per_sm)
 
 
 FAMILY = register(StencilFamily(
@@ -168,6 +164,5 @@ FAMILY = register(StencilFamily(
         number("warps", 12, 1, 32), number("stages", 4, 2, 8),
     ),
     axes=(3,), rim="none", geometry=geometry, registers=registers, check=check, space=space, values=values,
-    work=work, passes=passes,
-    filled=filled,
+    work=work, kernel=kernel, filled=filled,
 ))  # fmt: skip

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.families.base import FUSE, Geometry, Num, StencilFamily, Work, fused_k, tile_passes
+from sparsegen.families.base import FUSE, Geometry, Num, StencilFamily, Work, fused_k
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.ir.kernels.direct import Direct
-from sparsegen.ir.passes.manager import Pass
 from sparsegen.registry import register
 from sparsegen.schedule import StencilSchedule, Word, pair
 from sparsegen.shapes import MAX_FUSE
@@ -32,17 +30,13 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
     cols, rows = s.block
     planes = kk if fp.axes == 3 else 1
     halo_rows = rows if fp.flat else rows + kk - 1
-    return Geometry(kk, kk // 2, rows, cols, halo_rows, cols + kk - 1, s.threads, halo_planes=planes)
+    return Geometry(kk, rows, cols, halo_rows, cols + kk - 1, s.threads, halo_planes=planes)
 
 
 def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     """All loads of a point at once, until ptxas gives in; no bound.  Of 165 kernels (nvcc 13, sm_90)."""
     a_point, across = 1.85 if fp.itemsize == 8 else 1.0, 6 * (fp.boundary in ("dirichlet", "frozen") and fp.axes == 3)
     return min(110, 14 + int(a_point * fp.fused_points(s.fuse))) + across
-
-
-def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
-    """Any stencil on any device."""
 
 
 def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:
@@ -79,9 +73,11 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     return Work((use,), wait, element, through_l1=False)
 
 
-def passes(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, per_sm: int) -> list[Pass]:
+def kernel(s: StencilSchedule, g: Geometry, stay: int, per_sm: int) -> Any:
     """A thread an output."""
-    return tile_passes(s, fp, Direct(s.block[1], s.block[0]))
+    from sparsegen.ir.kernels.direct import Direct
+
+    return Direct(s.block[1], s.block[0])
 
 
 def contradictions(s: StencilSchedule) -> None:
@@ -93,7 +89,6 @@ def contradictions(s: StencilSchedule) -> None:
 FAMILY = register(StencilFamily(
     name="direct",
     words=(Word("block", pair, (32, 8)), FUSE),
-    axes=(1, 2, 3), rim="fused", geometry=geometry, registers=registers, check=check, space=space, values=values,
-    work=work, passes=passes,
-    contradictions=contradictions,
+    axes=(1, 2, 3), rim="fused", geometry=geometry, registers=registers, space=space, values=values,
+    work=work, kernel=kernel, contradictions=contradictions,
 ))  # fmt: skip

@@ -6,28 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.families.base import (
-    COPY_WAVES,
-    STAGES,
-    Geometry,
-    Num,
-    StencilFamily,
-    Work,
-    check_mma,
-    fused_k,
-    mma_values,
-    mma_word,
-    narrowing,
-    number,
-    staying,
-    tile_passes,
-    up,
-)
+from sparsegen.families.base import COPY_WAVES, STAGES, Geometry, Num, StencilFamily, Work, fused_k, number
+from sparsegen.families.mma import check_mma, mma_values, mma_word, narrowing
 from sparsegen.footprint import MAX_RANK, Footprint
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.ir.kernels.lowrank import LowRank
+from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.lowrank import Blocks
-from sparsegen.ir.passes.manager import Pass
 from sparsegen.registry import register
 from sparsegen.schedule import StencilSchedule, Word, pair
 from sparsegen.shapes import MMA
@@ -57,16 +41,14 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
             hint="lower fuse" if fp.ranks else "choose another family",
         )
     (rows, cols), kk, rank = s.tile, fused_k(fp.k, s.fuse), fp.ranks[s.fuse - 1]
-    m, _, k_f, _ = MMA[s.mma]
-    radius, n = kk // 2, numbers(s, kk)
+    n = numbers(s, kk)
     mmas: dict[str, int] = {}
     for slices, times in ((n.depth, n.window), (2, n.across // 2 * n.blocks), (1, n.across % 2 * n.blocks)):
         for shape, count in narrowing(s.mma, slices):
             mmas[shape] = mmas.get(shape, 0) + s.warps * rank * times * count
     return Geometry(
-        kk, radius, rows, cols, rows + kk - 1, cols + kk - 1, s.threads,
-        s.stages * n.size * fp.itemsize, n.before, n.pitch, s.stages, m=m, k_f=k_f, products=n.blocks * s.warps,
-        tiles_per_warp=n.blocks, fragments=2 * rank * n.across, width=n.width,
+        kk, rows, cols, rows + kk - 1, cols + kk - 1, s.threads, s.stages * n.size * fp.itemsize, n.before, n.pitch,
+        m=MMA[s.mma][0], tiles_per_warp=n.blocks, fragments=2 * rank * n.across, width=n.width,
         mmas=tuple((shape, count) for shape, count in mmas.items() if count),
     )  # fmt: skip
 
@@ -141,11 +123,11 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     return Work((use,), wait + v.lat_barrier + v.lat_shared, element, setup=setup, through_l1=False)
 
 
-def passes(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, per_sm: int) -> list[Pass]:
-    """A tile in shared memory a block; its copies are all under way together."""
-    rows, cols = s.tile
-    kernel = LowRank(rows, cols, s.mma, s.warps, MAX_RANK, staying(s, device, per_sm), per_sm)
-    return tile_passes(s, fp, kernel, together=True)
+def kernel(s: StencilSchedule, g: Geometry, stay: int, per_sm: int) -> Any:
+    """A tile in shared memory a block."""
+    from sparsegen.ir.kernels.lowrank import LowRank
+
+    return LowRank(*s.tile, s.mma, s.warps, MAX_RANK, stay, per_sm)
 
 
 def contradictions(s: StencilSchedule) -> None:
@@ -167,6 +149,5 @@ FAMILY = register(StencilFamily(
         STAGES,
     ),
     axes=(2,), rim="fused", geometry=geometry, registers=registers, check=check, space=space, values=values,
-    work=work, passes=passes,
-    contradictions=contradictions,
+    work=work, kernel=kernel, together=lambda s, g, device: True, contradictions=contradictions,
 ))  # fmt: skip

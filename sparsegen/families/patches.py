@@ -6,30 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.families.base import (
-    COPY_WAVES,
-    MAX_REGISTERS,
-    Geometry,
-    Num,
-    StencilFamily,
-    Work,
-    check_mma,
-    fused_k,
-    mma_values,
-    mma_word,
-    narrowing,
-    number,
-    up,
-)
+from sparsegen.families.base import COPY_WAVES, MAX_REGISTERS, Geometry, Num, StencilFamily, Work, fused_k, number
+from sparsegen.families.mma import check_mma, mma_values, mma_word, narrowing
 from sparsegen.families.stream import ROWS, chunk_rows
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.ir.kernels.patches import Patches
-from sparsegen.ir.kernels.rim import Rim
+from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.patches import PATCH, Groups
-from sparsegen.ir.passes.barriers import Barriers
-from sparsegen.ir.passes.fuse_time import FuseTime
-from sparsegen.ir.passes.manager import Pass
 from sparsegen.registry import register
 from sparsegen.schedule import StencilSchedule, Word, integer
 from sparsegen.shapes import MAX_FUSE, MMA
@@ -62,8 +45,8 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
     smem = (n.ring + n.between) * fp.itemsize
     slices, sums = n.window.slices, s.warps * n.turns * levels * s.strips * n.touched
     return Geometry(
-        kk, r, *n.tile, rows + PATCH[0] * n.delay, s.warps * n.width, s.threads, smem, n.lead, n.pitch, s.stages,
-        m=m, k_f=k_f, depth=4 * slices, fragments=n.fragments, radius_y=r, width=n.width,
+        kk, *n.tile, rows + PATCH[0] * n.delay, s.warps * n.width, s.threads, smem, n.lead, n.pitch, m=m, k_f=k_f,
+        depth=4 * slices, fragments=n.fragments, width=n.width,
         mmas=tuple((name, count * sums) for name, count in narrowing(s.mma, slices)),
     )  # fmt: skip
 
@@ -153,10 +136,11 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     return Work((use,), wait, element, (v.R + v.reach) / v.R, setup, turns)
 
 
-def passes(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, per_sm: int) -> list[Pass]:
+def kernel(s: StencilSchedule, g: Geometry, stay: int, per_sm: int) -> Any:
     """A strip a warp; what a border reaches is left to a rim."""
-    kernel = Patches(s.mma, s.strips, g.rows, s.warps, s.stages, per_sm)
-    return [FuseTime(s.fuse, s.levels, rim="all"), kernel, Rim(), Barriers()]
+    from sparsegen.ir.kernels.patches import Patches
+
+    return Patches(s.mma, s.strips, g.rows, s.warps, s.stages, per_sm)
 
 
 FAMILY = register(StencilFamily(
@@ -166,7 +150,6 @@ FAMILY = register(StencilFamily(
         Word("rows", integer, auto=True), number("warps", 4, 1, 8), number("stages", 6, 2, 8),
     ),
     axes=(2,), rim="all", geometry=geometry, registers=registers, check=check, space=space, values=values,
-    work=work, passes=passes,
-    filled=filled,
+    work=work, kernel=kernel, filled=filled,
     levels_bound=True,  # a narrower sum does not make room for more
 ))  # fmt: skip

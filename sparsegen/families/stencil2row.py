@@ -7,31 +7,13 @@ from typing import Any
 
 from sparsegen.cost.conflicts import fragment_degree, store_degree
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.families.base import (
-    ALIGN,
-    FUSE,
-    STAGES,
-    WARPS,
-    Geometry,
-    Num,
-    StencilFamily,
-    Work,
-    check_mma,
-    fused_k,
-    mma_values,
-    mma_word,
-    narrowing,
-    rounds,
-    staying,
-    tile_passes,
-    up,
-)
+from sparsegen.families.base import ALIGN, FUSE, STAGES, WARPS, Geometry, Num, StencilFamily, Work, fused_k, rounds
+from sparsegen.families.mma import check_mma, mma_values, mma_word, narrowing
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.heavy import HELD, heavy
-from sparsegen.ir.kernels.stencil2row import Stencil2Row
+from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.stencil2row import Matrices
-from sparsegen.ir.passes.manager import Pass
 from sparsegen.registry import register
 from sparsegen.schedule import StencilSchedule, Word, pair, switch, text
 from sparsegen.shapes import MAX_FUSE, MMA
@@ -71,7 +53,7 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
     """A and B: ``groups`` rows each of ``k`` columns a window row, ``stride_ab`` apart; on three axes of each plane."""
     rows, cols = s.tile
     itemsize, kk = fp.itemsize, fused_k(fp.k, s.fuse)
-    radius, ky = kk // 2, 1 if fp.flat else kk
+    ky = 1 if fp.flat else kk
     m, _, k_f, _ = MMA[s.mma]
     n = Matrices(k=kk, height=ky, rows=rows, cols=cols, m=m, pad=s.pad)
     slices = 2 * n.depth // 4
@@ -86,9 +68,9 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
     small = sum(points for points, is_large in zip(of_planes, large, strict=True) if not is_large)
     held = slices * n.blocks * planes <= HELD and not small
     return Geometry(
-        kk, radius, rows, cols, *n.window, s.threads, 0 if s.transform == "explicit" else smem, n.before, n.width,
-        raw_tiles, m=m, k_f=k_f, groups=n.groups, n_tiles=n.blocks, depth=n.depth, stride_ab=n.stride,
-        offset_b=n.a_size, offset_dirty=2 * n.a_size, products=n.products, tiles_per_warp=n.products // s.warps,
+        kk, rows, cols, *n.window, s.threads, 0 if s.transform == "explicit" else smem, n.before, n.width,
+        m=m, k_f=k_f, groups=n.groups, n_tiles=n.blocks, depth=n.depth, stride_ab=n.stride,
+        offset_dirty=2 * n.a_size, tiles_per_warp=n.products // s.warps,
         fragments=0 if s.mma == "none" else slices * n.blocks * (planes if held else 1), halo_planes=planes,
         points=small, mmas=tuple(mmas),
     )  # fmt: skip
@@ -259,14 +241,12 @@ def points(v: Any, out: Num) -> tuple[dict[str, Num], ...]:
     return ({"fma": n / v.fma_rate, "shared": 3 * n * v.item / v.bw_S, "issue": SMALL * n / 32 / v.sub},)
 
 
-def passes(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, per_sm: int) -> list[Pass]:
+def kernel(s: StencilSchedule, g: Geometry, stay: int, per_sm: int) -> Any:
     """The two matrices of a tile, and their products."""
-    rows, cols = s.tile
-    kernel = Stencil2Row(
-        rows, cols, "fma" if s.mma == "none" else s.mma, s.warps, s.stages, s.lut, s.dirty, s.pad,
-        s.transform == "explicit", staying(s, device, per_sm), per_sm,
-    )  # fmt: skip
-    return tile_passes(s, fp, kernel)
+    from sparsegen.ir.kernels.stencil2row import Stencil2Row
+
+    mma, explicit = "fma" if s.mma == "none" else s.mma, s.transform == "explicit"
+    return Stencil2Row(*s.tile, mma, s.warps, s.stages, s.lut, s.dirty, s.pad, explicit, stay, per_sm)
 
 
 def contradictions(s: StencilSchedule) -> None:
@@ -289,7 +269,5 @@ FAMILY = register(StencilFamily(
         Word("transform", text, "implicit", choices=("implicit", "explicit")),
     ),
     axes=(1, 2, 3), rim="fused", geometry=geometry, registers=registers, check=check, space=space, values=values,
-    work=work, passes=passes,
-    used=used,
-    contradictions=contradictions,
+    work=work, kernel=kernel, used=used, contradictions=contradictions,
 ))  # fmt: skip

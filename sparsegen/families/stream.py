@@ -6,16 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.terms import ILP, RIM_ROW, RIM_ROW_THREADS
-from sparsegen.families.base import Geometry, Num, StencilFamily, Work, fused_k, number, up
+from sparsegen.cost.terms import ILP
+from sparsegen.families.base import Geometry, Num, StencilFamily, Work, fused_k, number
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.ir.kernels.rim import Rim
-from sparsegen.ir.kernels.stream import Stream
+from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.stream import Strips
-from sparsegen.ir.passes.barriers import Barriers
-from sparsegen.ir.passes.fuse_time import FuseTime
-from sparsegen.ir.passes.manager import Pass
 from sparsegen.registry import register
 from sparsegen.schedule import StencilSchedule, Word, integer
 
@@ -47,8 +43,7 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
             else "take more columns a lane, or lower levels or fuse",
         )  # fmt: skip
     return Geometry(
-        kk, kk // 2, *n.tile, n.turns, s.warps * n.width, s.threads, n.ring * itemsize, n.lead, n.slot, s.stages,
-        s.cols, radius_y=ry, width=n.width,
+        kk, *n.tile, n.turns, s.warps * n.width, s.threads, n.ring * itemsize, n.lead, n.slot, s.cols, width=n.width,
         words=max(1, itemsize // 4),
     )  # fmt: skip
 
@@ -73,8 +68,8 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     A star keeps some values longer (ptxas orders its few taps so), a wide box more weights; where it is not known
     which of the two it is, the higher.
     """
-    row, sums = g.words * s.cols, 2 * s.levels * g.radius_y * g.words * s.cols
-    if not g.radius_y:
+    row, sums = g.words * s.cols, 2 * s.levels * g.radius * g.words * s.cols
+    if fp.flat or not g.radius:
         return max(64, 20 + g.words * (s.cols + 2 * g.radius))
     extra = g.words * s.cols * (5 * (g.radius - 2)) // 2 * (s.levels if g.radius > 3 else 1) if g.radius > 2 else 0
     box = 24 + 2 * row + extra + sums + 3 * max(0, s.levels - 8) + (8 if s.unroll > 1 else 0)
@@ -82,10 +77,6 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     wide = max(3, 3 * s.cols // 4) * g.radius + (24 if g.words == 1 and s.cols > 8 else 0)
     star = 8 + 2 * row + wide + longer * s.levels + sums
     return max(64, max(box, star) if fp.full is None else box if fp.full else star)
-
-
-def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
-    """Geometry refuses what does not fit a strip; nothing else is asked."""
 
 
 def filled(s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], slots: int) -> StencilSchedule:
@@ -145,11 +136,11 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     return Work((use,), wait, element, rows / v.R, turns=rows)
 
 
-def passes(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, per_sm: int) -> list[Pass]:
+def kernel(s: StencilSchedule, g: Geometry, stay: int, per_sm: int) -> Any:
     """A strip a warp; what a border reaches is left to a rim."""
-    kernel = Stream(s.cols, g.rows, s.warps, s.stages, s.unroll, per_sm)
-    rim = Rim(1, RIM_ROW, RIM_ROW_THREADS) if fp.flat else Rim()
-    return [FuseTime(s.fuse, s.levels, rim="all"), kernel, rim, Barriers()]
+    from sparsegen.ir.kernels.stream import Stream
+
+    return Stream(s.cols, g.rows, s.warps, s.stages, s.unroll, per_sm)
 
 
 FAMILY = register(StencilFamily(
@@ -159,7 +150,6 @@ FAMILY = register(StencilFamily(
         Word("rows", integer, auto=True), number("warps", 2, 1, 8), number("stages", 8, 2, 8),
         number("unroll", 1, 1, 2),
     ),
-    axes=(1, 2), rim="all", geometry=geometry, registers=registers, check=check, space=space, values=values,
-    work=work, passes=passes,
-    filled=filled,
+    axes=(1, 2), rim="all", geometry=geometry, registers=registers, space=space, values=values,
+    work=work, kernel=kernel, filled=filled,
 ))  # fmt: skip

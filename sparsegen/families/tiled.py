@@ -18,14 +18,10 @@ from sparsegen.families.base import (
     StencilFamily,
     Work,
     fused_k,
-    staying,
-    tile_passes,
 )
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.ir.kernels.tiled import Tiled
 from sparsegen.ir.numbers.tiled import Tile, threads
-from sparsegen.ir.passes.manager import Pass
 from sparsegen.registry import register
 from sparsegen.schedule import StencilSchedule, Word, pair
 from sparsegen.shapes import MAX_FUSE
@@ -47,12 +43,12 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
     assert shape  # others are refused when the schedule is made
     ty, _, per_x = shape
     return Geometry(
-        kk, radius, rows, cols, n.height, cols + kk - 1, s.threads, s.stages * n.height * n.width * fp.itemsize,
-        n.before, n.width, s.stages, per_x, rows // ty,
+        kk, rows, cols, n.height, cols + kk - 1, s.threads, s.stages * n.height * n.width * fp.itemsize, n.before,
+        n.width, per_x, rows // ty,
     )  # fmt: skip
 
 
-def at_once(s: StencilSchedule, g: Geometry, device: DeviceProfile) -> bool:
+def together(s: StencilSchedule, g: Geometry, device: DeviceProfile) -> bool:
     """Whether a tile that is not fetched ahead comes by asynchronous copies, all under way together.
 
     Wide halos gain by it (49 points: 490 against 700 us on the H200), a halo of one cell does not (448 against 414).
@@ -84,10 +80,6 @@ def used(s: StencilSchedule, g: Geometry, fp: Footprint) -> float:
     return 16 + (5.4 if double else 2.0) * math.sqrt(column) * math.pow(points, 0.3)
 
 
-def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
-    """Any stencil on any device."""
-
-
 def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:
     """Tiles of a few shapes, with and without a ring; of a field of one row they have one row."""
     shapes = [(r, c, w) for r in (8, 16, 32, 64) for c in (32, 64, 128) for w in (4, 8, 16)]
@@ -103,7 +95,7 @@ def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:
 def values(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, even: bool) -> dict[str, float]:
     """What a thread does."""
     return {
-        "together": float(at_once(s, g, device)),
+        "together": float(together(s, g, device)),
         **({"static": 1.0} if fp.flat else {}),  # rows of a grid of one row do not jump about in memory
         "per_x": g.per_x,
         "per_y": g.per_y,
@@ -145,11 +137,11 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     )  # fmt: skip
 
 
-def passes(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, per_sm: int) -> list[Pass]:
+def kernel(s: StencilSchedule, g: Geometry, stay: int, per_sm: int) -> Any:
     """A tile in shared memory a block."""
-    rows, cols = s.tile
-    kernel = Tiled(rows, cols, s.warps, staying(s, device, per_sm), per_sm)
-    return tile_passes(s, fp, kernel, at_once(s, g, device))
+    from sparsegen.ir.kernels.tiled import Tiled
+
+    return Tiled(*s.tile, s.warps, stay, per_sm)
 
 
 def contradictions(s: StencilSchedule) -> None:
@@ -167,8 +159,6 @@ def contradictions(s: StencilSchedule) -> None:
 FAMILY = register(StencilFamily(
     name="tiled",
     words=(FUSE, Word("tile", pair, (32, 64)), WARPS, STAGES),
-    axes=(1, 2), rim="fused", geometry=geometry, registers=registers, check=check, space=space, values=values,
-    work=work, passes=passes,
-    used=used,
-    contradictions=contradictions,
+    axes=(1, 2), rim="fused", geometry=geometry, registers=registers, space=space, values=values,
+    work=work, kernel=kernel, used=used, together=together, contradictions=contradictions,
 ))  # fmt: skip

@@ -6,29 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.terms import RIM_ROW, RIM_ROW_THREADS
-from sparsegen.families.base import (
-    COPY_WAVES,
-    Geometry,
-    Num,
-    StencilFamily,
-    Work,
-    check_mma,
-    fused_k,
-    mma_values,
-    mma_word,
-    number,
-    staying,
-)
+from sparsegen.families.base import COPY_WAVES, Geometry, Num, StencilFamily, Work, fused_k, number
+from sparsegen.families.mma import check_mma, mma_values, mma_word
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.ir.kernels.rim import Rim
-from sparsegen.ir.kernels.toeplitz import Toeplitz
 from sparsegen.ir.numbers.toeplitz import SEGMENT, Runs
-from sparsegen.ir.passes.barriers import Barriers
-from sparsegen.ir.passes.fuse_time import FuseTime
-from sparsegen.ir.passes.manager import Pass
-from sparsegen.ir.passes.pipeline import Pipeline
 from sparsegen.registry import register
 from sparsegen.schedule import StencilSchedule, Word, integer
 from sparsegen.shapes import MMA
@@ -62,8 +44,8 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
     m, _, k_f, _ = MMA[s.mma]
     n = Runs(radius=kk // 2, m=m, products=s.products, warps=s.warps)
     return Geometry(
-        kk, kk // 2, 1, n.cols, 1, n.width, s.threads, s.stages * n.slot * fp.itemsize, n.lead, n.width, s.stages,
-        m=m, k_f=k_f, n_tiles=n.bands, products=s.products * s.warps, tiles_per_warp=s.products, fragments=2 * n.bands,
+        kk, 1, n.cols, 1, n.width, s.threads, s.stages * n.slot * fp.itemsize, n.lead, n.width, m=m, n_tiles=n.bands,
+        tiles_per_warp=s.products, fragments=2 * n.bands,
         mmas=((s.mma, s.warps * s.products * n.bands * SEGMENT // k_f),),
     )  # fmt: skip
 
@@ -129,11 +111,11 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     return Work((use,), v.together + v.lat_shared, element, setup=setup, share=min(1, s.warps / v.sub))
 
 
-def passes(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, per_sm: int) -> list[Pass]:
+def kernel(s: StencilSchedule, g: Geometry, stay: int, per_sm: int) -> Any:
     """Runs of windows; what a border reaches is left to a rim."""
-    kernel = Toeplitz(s.mma, s.products, s.warps, staying(s, device, per_sm), per_sm)
-    rim = Rim(1, RIM_ROW, RIM_ROW_THREADS)
-    return [FuseTime(s.fuse, rim="all"), kernel, rim, Pipeline(s.stages), Barriers()]
+    from sparsegen.ir.kernels.toeplitz import Toeplitz
+
+    return Toeplitz(s.mma, s.products, s.warps, stay, per_sm)
 
 
 FAMILY = register(StencilFamily(
@@ -143,5 +125,5 @@ FAMILY = register(StencilFamily(
         number("warps", 1, 1, 8), number("stages", 2, 2, 4),
     ),
     axes=(1,), rim="all", geometry=geometry, registers=registers, check=check, space=space, values=values,
-    work=work, passes=passes,
+    work=work, kernel=kernel,
 ))  # fmt: skip

@@ -14,7 +14,7 @@ from sparsegen.boundary import periodic
 from sparsegen.cost.devices import load_profile
 from sparsegen.cost.search import space
 from sparsegen.dsl.stencil import Stencil
-from sparsegen.families.base import narrowing
+from sparsegen.families.mma import narrowing
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry, legal, legalise
 from sparsegen.ir import warp as w

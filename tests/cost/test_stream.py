@@ -92,7 +92,7 @@ def test_geometry_is_the_lowering(dtype: str) -> None:
             assert func.grid == (-(-size[0] // g.rows) * -(-size[1] // g.cols), 1, 1), str(s)
             assert func.min_blocks == blocks_per_sm(s, g, H200, fp), str(s)
             assert g.cols == s.warps * (32 * s.cols - 2 * g.before)
-            assert g.halo_rows == g.rows + 2 * s.levels * g.radius_y
+            assert g.halo_rows == g.rows + 2 * s.levels * (0 if fp.flat else g.radius)
 
 
 @needs_nvcc
