@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from sparsegen.families.base import MAX_REGISTERS, Geometry, family, fused_k, takers
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.ir.fuse import LOSS
 from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.types import DTYPES, sum_type
 from sparsegen.schedule import StencilSchedule, unknown
@@ -125,6 +124,8 @@ def registers(schedule: StencilSchedule, g: Geometry, fp: Footprint) -> int:
 
 
 def _too_fused(fuse: int, fp: Footprint) -> ScheduleError:
+    from sparsegen.ir.fuse import LOSS
+
     sums, over = sum_type(DTYPES[fp.dtype]).name, fp.lost == math.inf
     first = f"from {fp.fusable + 1} steps on the fused"
     what = (

@@ -1,6 +1,8 @@
 """Where families of schedules are found: those of :mod:`sparsegen.families`, and those that a user registers.
 
-A module of that package registers its family when it is imported, and all are imported when one is first looked for.
+A module of that package registers its family when it is imported; all of a kind are imported when one is first looked
+for.  Those of products are apart: the cost of a stencil needs neither the compiler's levels nor the back ends, as they
+do.
 """
 
 from __future__ import annotations
@@ -31,18 +33,19 @@ def register(family: F) -> F:
 
 def families(op: str) -> Mapping[str, Vocabulary]:
     """The families of an operation by name, in the order in which they are tried."""
-    _load()
+    _load("sparsegen.families.spmm" if op == "spmm" else "sparsegen.families")
     return _FOUND[op]
 
 
 def operations() -> tuple[str, ...]:
     """All operations that have families."""
-    _load()
+    _load("sparsegen.families.spmm")
+    _load("sparsegen.families")
     return tuple(sorted(_FOUND))
 
 
 @cache
-def _load() -> None:
-    package = import_module("sparsegen.families")
-    for module in iter_modules(package.__path__):
-        import_module(f"{package.__name__}.{module.name}")
+def _load(package: str) -> None:
+    for module in iter_modules(import_module(package).__path__):
+        if not module.ispkg:
+            import_module(f"{package}.{module.name}")

@@ -61,7 +61,7 @@ def fault(module: str, target: str) -> str | None:
             target, "sparsegen.backends.cuda", *GPU_LIBRARIES
         ):
             return "the emulator and the reference run on a machine without CUDA"
-    elif within(module, "sparsegen.cost", "sparsegen.updates.cost", "sparsegen.products.cost") and within(
+    elif within(module, "sparsegen.cost", "sparsegen.products.cost") and within(
         target, "sparsegen.backends", *(f"sparsegen.ir.{part}" for part in ("warp", "lower", "kernels", "passes"))
     ):
         return "the cost formulas are checked against the emulator's counts, so they must not come from there"
@@ -82,7 +82,7 @@ def fault(module: str, target: str) -> str | None:
         ("sparsegen.backends.cuda.printer", "import sparsegen", True),
         ("sparsegen.backends.emulator.machine", "from ..cuda import printer", True),
         ("sparsegen.cost.stencil", "from sparsegen.ir.warp import Mma", True),
-        ("sparsegen.updates.cost", "from sparsegen.backends.emulator import run", True),
+        ("sparsegen.cost.update", "from sparsegen.backends.emulator import run", True),
         ("sparsegen.driver", "from sparsegen.backends.cuda import launch", False),
     ],
 )

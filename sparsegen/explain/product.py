@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from sparsegen.explain.kind import Kind, Trial
 from sparsegen.explain.page import Fact
 from sparsegen.explain.units import nbytes, seconds
-from sparsegen.families.dense import DENSE
+from sparsegen.families.spmm.dense import DENSE
 from sparsegen.ir.numbers.bitmap import CHUNK
 from sparsegen.options import Request
 from sparsegen.problems.product import SpmmProblem, readers

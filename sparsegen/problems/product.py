@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, NamedTuple, cast
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.families.products import ProductFamily
+from sparsegen.families.spmm import ProductFamily
 from sparsegen.ir.errors import FormatError, ScheduleError
 from sparsegen.ir.module import Module
 from sparsegen.ir.op_spmm import Spmm

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.update import cost
 from sparsegen.dsl.update import Update
 from sparsegen.families.pointwise import candidates
 from sparsegen.ir import op_update as o
@@ -24,7 +25,6 @@ from sparsegen.options import Listed, Request
 from sparsegen.problem import Problem, digest
 from sparsegen.schedule import Schedule, UpdateSchedule
 from sparsegen.shapes import ITEMSIZE
-from sparsegen.updates.cost import cost
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from sparsegen.cost import total
 from sparsegen.cost.devices import DeviceProfile, load_profile
 from sparsegen.cost.stencil import cost
 from sparsegen.dsl.stencil import Stencil
-from sparsegen.families.dense import DENSE
+from sparsegen.families.spmm.dense import DENSE
 from sparsegen.footprint import Footprint
 from sparsegen.problems.stencil import grid
 from sparsegen.products.cost import cost as product_cost

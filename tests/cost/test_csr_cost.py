@@ -16,7 +16,7 @@ import pytest
 
 from sparsegen.bench import graphs
 from sparsegen.cost.devices import load_profile
-from sparsegen.families.csr import listed
+from sparsegen.families.spmm.csr import listed
 from sparsegen.products.csr_cost import price, shape_of
 from sparsegen.products.ragged import Ragged, measured, walk
 from sparsegen.products.segments import segments

@@ -11,8 +11,8 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.cost.devices import load_profile
-from sparsegen.families.bitmap import BitmapOptions, order
-from sparsegen.families.dense import DENSE
+from sparsegen.families.spmm.bitmap import BitmapOptions, order
+from sparsegen.families.spmm.dense import DENSE
 from sparsegen.products.cost import (
     ADDED,
     FRAGMENT,

@@ -9,9 +9,9 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.cost.devices import load_profile
+from sparsegen.cost.update import REASONS, SYMBOLS, cost
 from sparsegen.families.pointwise import candidates
 from sparsegen.schedule import UpdateSchedule
-from sparsegen.updates.cost import REASONS, SYMBOLS, cost
 from tests.updates import NAMED, made
 
 H200 = load_profile("h200")

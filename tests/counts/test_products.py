@@ -13,7 +13,7 @@ from sparsegen.arrays import describe
 from sparsegen.calls.product import variant
 from sparsegen.cost.devices import DeviceProfile, load_profile
 from sparsegen.counts import launch, of_program
-from sparsegen.families.bitmap import FAMILY
+from sparsegen.families.spmm.bitmap import FAMILY
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.pipelines import lower
 from sparsegen.problems.product import SpmmProblem

@@ -20,7 +20,7 @@ from sparsegen.explain import page
 from sparsegen.explain.explanation import Explanation
 from sparsegen.explain.page import VERSION
 from sparsegen.explain.units import seconds
-from sparsegen.families.bitmap import BitmapOptions
+from sparsegen.families.spmm.bitmap import BitmapOptions
 from sparsegen.products.cost import dense_cost
 from sparsegen.products.product import Problem
 from tests.explain.kit import SQUARE, check, heat, pages, product, stencil, update

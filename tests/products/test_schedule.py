@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparsegen as sg
-from sparsegen.families.dense import DENSE
+from sparsegen.families.spmm.dense import DENSE
 from sparsegen.products.geometry import COLUMNS, MMA
 from sparsegen.registry import families
 from sparsegen.schedule import SpmmSchedule

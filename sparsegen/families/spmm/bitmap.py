@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.families.products import ProductFamily
+from sparsegen.families.spmm import ProductFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.bitmap import Bitmap
 from sparsegen.ir.passes.manager import Pass

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.families.products import ProductFamily
+from sparsegen.families.spmm import ProductFamily
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.options import Listed
 from sparsegen.products.cost import dense_cost
