@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 from sparsegen.ir.errors import DeviceError
@@ -37,7 +39,6 @@ def act(args: argparse.Namespace) -> int:
     from sparsegen.target import launcher, open_gpu
 
     from . import profile, store
-    from .progress import Progress
     from .run import calibrate
 
     runtime = open_gpu(args.device)
@@ -47,7 +48,7 @@ def act(args: argparse.Namespace) -> int:
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     setting = profile.Setting(date, driver_version(), nvcc.version, launcher())
     try:
-        found = calibrate(runtime, Progress, seconds=args.seconds)
+        found = calibrate(runtime, partial(print, file=sys.stderr, flush=True), seconds=args.seconds)
         written = profile.text(gpu, found, setting)
         profile.checked(written)
     except DeviceError as error:

@@ -6,7 +6,7 @@ unit is full; each instruction needs the result of the one before it in its chai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -54,42 +54,25 @@ def mma(shape: str, blocks: int) -> Probe:
     return Probe(frame.func(), MMA_WARPS * MMA_CHAINS * MMA_UNROLL, fill)
 
 
-#: A step of a chain: the builder, the chain's value, the value of the next chain, some values that stay the same.
-Step = Callable[[Builder, Value, Callable[[], Value], Sequence[Value]], Value]
-
-
-def _fma(b: Builder, x: Value, near: Callable[[], Value], same: Sequence[Value]) -> Value:
-    """``x * p + q``."""
-    return b.fma(x, same[0], same[1])
-
-
-def _alu(b: Builder, x: Value, near: Callable[[], Value], same: Sequence[Value]) -> Value:
-    """``(x & y) ^ p``, one LOP3; y is of the next chain, for with a constant a run of steps would fold into one."""
-    return b.binary("xor", b.binary("and", x, near()), same[0])
-
-
-def _prmt(b: Builder, x: Value, near: Callable[[], Value], same: Sequence[Value]) -> Value:
+def _prmt(b: Builder, x: Value, near: Callable[[], Value], p: Value, q: Value) -> Value:
     """Four of the bytes of (x, p), as q says."""
     out = b.fresh("v", u32)
-    b.emit(w.Prmt((out,), x, same[0], same[1]))
+    b.emit(w.Prmt((out,), x, p, q))
     return out
 
 
-def _popc(b: Builder, x: Value, near: Callable[[], Value], same: Sequence[Value]) -> Value:
-    """``popc(x) ^ p``: the xor, on another unit at four times the rate, keeps the number from collapsing to a bit."""
-    return b.binary("xor", b.unary("popc", x), same[0])
-
-
-def _shuffle(b: Builder, x: Value, near: Callable[[], Value], same: Sequence[Value]) -> Value:
-    """The value of the next lane but one."""
-    return b.shfl("xor", x, 2)
-
-
-#: Name -> (type, how many values stay the same, one step of a chain).
-RATES: Final[dict[str, tuple[DType, int, Step]]] = {
-    "f64_fma": (f64, 2, _fma), "f32_fma": (f32, 2, _fma), "alu": (u32, 1, _alu), "prmt": (u32, 2, _prmt),
-    "popc": (u32, 1, _popc), "shuffle": (u32, 0, _shuffle),
-}  # fmt: skip
+#: Name -> (type, how many values stay the same, one step of a chain: from the builder, the chain's value, what gives
+#: the value of the next chain, the values that stay the same).
+RATES: Final[dict[str, tuple[DType, int, Callable[..., Value]]]] = {
+    "f64_fma": (f64, 2, lambda b, x, near, p, q: b.fma(x, p, q)),
+    "f32_fma": (f32, 2, lambda b, x, near, p, q: b.fma(x, p, q)),
+    # one LOP3, with a value of the next chain: with a constant a run of steps would fold into one
+    "alu": (u32, 1, lambda b, x, near, p: b.binary("xor", b.binary("and", x, near()), p)),
+    "prmt": (u32, 2, _prmt),
+    # the xor, on another unit at four times the rate, keeps the number from collapsing to a bit
+    "popc": (u32, 1, lambda b, x, near, p: b.binary("xor", b.unary("popc", x), p)),
+    "shuffle": (u32, 0, lambda b, x, near: b.shfl("xor", x, 2)),
+}
 
 
 def rate(name: str, blocks: int) -> Probe:
@@ -105,7 +88,7 @@ def rate(name: str, blocks: int) -> Probe:
 
     def once() -> None:
         for i in range(CHAINS):
-            b.st(acc, i, step(b, b.ld(acc, i), partial(b.ld, acc, (i + 1) % CHAINS), same))
+            b.st(acc, i, step(b, b.ld(acc, i), partial(b.ld, acc, (i + 1) % CHAINS), *same))
 
     with frame.timed():
         frame.turns(once, UNROLL)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,18 +52,18 @@ def compile_all(probes: Iterable[Probe], arch: str, done: Callable[[str], None])
 
 @dataclass
 class Bound:
-    """A kernel with its arguments: ``launch()`` starts it with the present values of ``numbers``."""
+    """A kernel with its arguments, ``places`` those of numbers; ``launch()`` starts it with their present values."""
 
     probe: Probe
+    args: PackedArgs
+    places: dict[str, int]
     launch: Callable[[], None]
-    numbers: dict[str, Callable[[int], None]]
     cycles: int | None
 
     def put(self, **values: int) -> None:
         """Sets those of the values that the kernel has."""
-        for name, value in values.items():
-            if name in self.numbers:
-                self.numbers[name](value)
+        for name in values.keys() & self.places.keys():
+            self.args.set(self.places[name], values[name])
 
 
 class Lab:
@@ -112,11 +111,7 @@ class Lab:
         args = PackedArgs(values)
         kernel = rt.function(self._modules[self._cubins[probe.name]], probe.name, func.shared_bytes)
         start = rt.prepare(kernel, func.grid, (func.threads, 1, 1), func.shared_bytes, args)
-
-        def setter(place: int) -> Callable[[int], None]:
-            return lambda value: args.set(place, value)
-
-        return Bound(probe, lambda: start(pointers), {n: setter(i) for n, i in places.items()}, cycles)
+        return Bound(probe, args, places, lambda: start(pointers), cycles)
 
     def run(self, bound: Bound, rounds: int) -> Sample:
         """One launch of so many rounds; where the kernel counts none, so many launches."""
@@ -163,13 +158,3 @@ class Lab:
         rounds, end = self.fitting(bound), time.perf_counter() + seconds
         while time.perf_counter() < end:
             self.run(bound, rounds)
-
-
-@contextmanager
-def lab(runtime: Runtime, cubins: dict[str, bytes], flusher: Probe, seconds: float) -> Iterator[Lab]:
-    """A Lab whose memory is given back at the end."""
-    made = Lab(runtime, cubins, flusher, seconds)
-    try:
-        yield made
-    finally:
-        made.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from sparsegen._version import __version__
 from sparsegen.cost.devices import RANGES, WHOLE, DeviceProfile, profile_from
 
-from .plan import Measured, sub_cores
+from .plan import sub_cores
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -61,12 +62,6 @@ def _line(key: str, value: str, comment: str) -> str:
     return f"{start:<{_COLUMN}} # {comment}"
 
 
-def _quoted(text: str) -> str:
-    """A TOML string."""
-    kept = "".join(c for c in text if c.isprintable())
-    return '"' + kept.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
 def text(gpu: DeviceInfo, found: Calibration, setting: Setting) -> str:
     """The TOML of a GPU's profile; what the profile format has no figure for stands in ``[measured]``."""
     known, how = facts(gpu), {f.key: f for f in found.plan}
@@ -79,7 +74,7 @@ def text(gpu: DeviceInfo, found: Calibration, setting: Setting) -> str:
     lines = [
         f"# {gpu.name}: measured by sparsegen calibrate on {setting.date}.",
         f"# {found.repeats} repeats of each figure: the median; spread is (p90 - p10) / median.",
-        _line("name", _quoted(gpu.name), "device query"),
+        _line("name", json.dumps(gpu.name), "device query"),
         _line("cc", f'"{major}.{minor}"', "device query"),
         _line("arch", f'"{gpu.arch}"', "what nvcc compiles for"),
     ]
@@ -95,11 +90,11 @@ def text(gpu: DeviceInfo, found: Calibration, setting: Setting) -> str:
     lines += [
         "",
         "[measured]",
-        f"date = {_quoted(setting.date)}",
-        f"driver = {_quoted(setting.driver)}",
-        f"nvcc = {_quoted(setting.nvcc)}",
-        f"sparsegen = {_quoted(__version__)}",
-        f"launcher = {_quoted(setting.launcher)}",
+        f"date = {json.dumps(setting.date)}",
+        f"driver = {json.dumps(setting.driver)}",
+        f"nvcc = {json.dumps(setting.nvcc)}",
+        f"sparsegen = {json.dumps(__version__)}",
+        f"launcher = {json.dumps(setting.launcher)}",
         _line("seconds", number(found.seconds), "that it took, compilation included"),
         _line("clock_mhz_first", number(found.clocks[0]), "before the other figures"),
         _line("clock_mhz_last", number(found.clocks[1]), "after them"),
@@ -107,12 +102,8 @@ def text(gpu: DeviceInfo, found: Calibration, setting: Setting) -> str:
     others = [k for k in found.figures if k not in RANGES and k not in shapes]
     lines += [_line(k, number(found.figures[k].value), source(k)) for k in others]
     lines += ["", "[measured.spread] # (p90 - p10) / median"]
-    lines += [f'"{k}" = {_spread(m)}' for k, m in found.figures.items()]
+    lines += [f'"{k}" = {m.spread:.4f}' for k, m in found.figures.items()]
     return "\n".join(lines) + "\n"
-
-
-def _spread(m: Measured) -> str:
-    return f"{m.spread:.4f}"
 
 
 def checked(written: str) -> DeviceProfile:

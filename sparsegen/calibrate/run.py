@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from itertools import count
+from typing import Final
 
 from sparsegen.backends.cuda.runtime import DeviceInfo, Runtime
 from sparsegen.ir.errors import DeviceError
 
 from . import SECONDS
-from .lab import Lab, compile_all, lab, units
+from .lab import Lab, compile_all, units
 from .plan import CLOCK, Figure, Measured, plan
-
-if TYPE_CHECKING:
-    from .progress import Progress
 
 REPEATS: Final = 9
 #: Seconds of work before the first figure: the clock needs a few tenths to rise from idle.
@@ -39,37 +38,41 @@ class Calibration:
 
 
 def calibrate(
-    runtime: Runtime, progress: Callable[[int], Progress], *, seconds: float = SECONDS, repeats: int = REPEATS
+    runtime: Runtime, say: Callable[[str], object], *, seconds: float = SECONDS, repeats: int = REPEATS
 ) -> Calibration:
-    """Measure the GPU of a runtime, which takes ``seconds`` of each figure.
+    """Measure the GPU of a runtime, which takes ``seconds`` of each figure; ``say`` gets a line after each step.
 
     A figure whose spread is too wide is measured once more.  DeviceError if figures stay too wide, or the clock falls.
     """
     gpu, start = runtime.info(), time.perf_counter()
     figures = plan(gpu, runtime.memory()[0])
     probes = [f.probe for f in figures]
-    with progress(len(units(probes)) + len(figures) + 2) as bar:
-        cubins = compile_all(probes, gpu.arch, bar.advance)
-        flusher = next(f.probe for f in figures if f.key == "hbm_read_gbs")
-        with lab(runtime, cubins, flusher, seconds / repeats) as bench:
-            bench.wake(figures[0].probe, WAKE)
-            bar.advance("woken")
-            found = {f.key: _figure(bench, f, repeats, bar) for f in figures}
+    steps, total = count(1), len(units(probes)) + len(figures) + 2
+
+    def done(what: str) -> None:
+        say(f"[{next(steps)}/{total}] {what}")
+
+    cubins = compile_all(probes, gpu.arch, done)
+    flusher = next(f.probe for f in figures if f.key == "hbm_read_gbs")
+    with closing(Lab(runtime, cubins, flusher, seconds / repeats)) as bench:
+        bench.wake(figures[0].probe, WAKE)
+        done("woken")
+        found = {f.key: _figure(bench, f, repeats, done) for f in figures}
+        last = Measured.of(bench.measure(figures[0], repeats))
+        if fell(found["clock_mhz"].value, last.value):
             last = Measured.of(bench.measure(figures[0], repeats))
-            if fell(found["clock_mhz"].value, last.value):
-                last = Measured.of(bench.measure(figures[0], repeats))
-            bar.advance("clock again")
+        done("clock again")
     clocks = (found["clock_mhz"].value, last.value)
     judge(gpu, figures, found, clocks)
     return Calibration(found, tuple(figures), clocks, repeats, time.perf_counter() - start)
 
 
-def _figure(bench: Lab, figure: Figure, repeats: int, bar: Progress) -> Measured:
+def _figure(bench: Lab, figure: Figure, repeats: int, done: Callable[[str], None]) -> Measured:
     """A figure, measured twice if need be."""
     found = Measured.of(bench.measure(figure, repeats))
     if not found.spread <= figure.limit:
         found = Measured.of(bench.measure(figure, repeats))
-    bar.advance(figure.key)
+    done(figure.key)
     return found
 
 

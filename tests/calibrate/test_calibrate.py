@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from sparsegen import cli, target
 from sparsegen.calibrate import lab, profile, run, store
 from sparsegen.calibrate.plan import Figure, Measured, Sample, l2_rows, plan, stream_bytes
-from sparsegen.calibrate.progress import Progress
 from sparsegen.cost.devices import RANGES, WHOLE, load_profile
 from sparsegen.ir.errors import DeviceError
 from tests.calibrate.bench_gpu import CLOCK, FREE, GPU, TRUTH, BenchRuntime, expected, figures
@@ -85,8 +83,8 @@ def test_every_figure_of_the_format_is_measured_or_asked_and_every_line_says_whi
     assert profile.checked(text).name == GPU.name
 
 
-def quiet(total: int) -> Progress:
-    return Progress(total, io.StringIO())
+def quiet(line: str) -> None:
+    """For whom the lines of progress do not matter."""
 
 
 def noisy(kernel: str, until: float = 1e9) -> Any:
@@ -178,19 +176,12 @@ def test_the_options_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"{bad!r} is not a number of seconds" in capsys.readouterr().err
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_the_bar() -> None:
-    out, log = Terminal(), io.StringIO()
-    for to in (out, log):
-        with Progress(4, to) as bar:
-            bar.advance("one")
-            bar.advance("two")
-    assert out.getvalue().count("\r") == 2 and "#" * 15 + "." * 15 + " 2/4 two" in out.getvalue()
-    assert log.getvalue() == "[1/4] one\n[2/4] two\n"
+def test_every_step_is_said() -> None:
+    lines: list[str] = []
+    run.calibrate(BenchRuntime(), lines.append)
+    total = len(lines)
+    assert [line.split()[0] for line in lines] == [f"[{at + 1}/{total}]" for at in range(total)]
+    assert lines[0].split()[1] == "compiled" and lines[-1].endswith("clock again")
 
 
 def test_the_clock_is_that_under_load() -> None:
