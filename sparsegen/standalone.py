@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sparsegen import plan
 from sparsegen.backends import emulator
 from sparsegen.backends.cuda.args import PackedArgs
 from sparsegen.backends.cuda.args import Value as ArgValue
@@ -26,7 +27,6 @@ from sparsegen.ir.node import buffers, walk
 from sparsegen.ir.types import Buffer, DType
 
 Arrays = dict[str, npt.NDArray[Any]]
-Bound = tuple[warp.Func, tuple[tuple[Buffer | Value, str], ...]]
 #: Random integers are below this: most buffers are longer, so that they serve as indices.
 INTEGERS = 8
 
@@ -42,20 +42,19 @@ class Role:
     written: bool
 
 
-def launches(module: Module) -> tuple[Bound, ...]:
+def launches(module: Module) -> tuple[plan.Bound, ...]:
     """Each launch: its function, and the role of each parameter.
 
     A module that says no launches is launched function by function, with the names of the parameters as roles.
     IRError for a function that is not of the warp level.
     """
-    funcs: dict[str, warp.Func] = {}
     for f in module.funcs:
         if not isinstance(f, warp.Func):
             raise IRError(f"{f.name} cannot run: only the warp level does", loc=f.loc,
                           hint='lower it: sparsegen opt -p "…,to-warp,simplify,dce"')  # fmt: skip
-        funcs[f.symbol] = f
-    runs = module.launches or tuple(Launch(f.symbol, tuple(p.name for p in f.params)) for f in funcs.values())
-    return tuple((funcs[r.symbol], tuple(zip(funcs[r.symbol].params, r.args, strict=True))) for r in runs)
+    funcs = [f for f in module.funcs if isinstance(f, warp.Func)]
+    runs = module.launches or tuple(Launch(f.symbol, tuple(p.name for p in f.params)) for f in funcs)
+    return plan.launches(replace(module, launches=runs))
 
 
 def roles(module: Module) -> dict[str, Role]:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sparsegen.cli.common import FOUND, LEVELS, OK, PARTS, SUITES, WRONG
+from sparsegen.cli.common import FOUND, LEVELS, OK, SUITES, WRONG
 from sparsegen.cli.files import stencils
 from sparsegen.cli.options import parser
 from sparsegen.ir.errors import SparsegenError
@@ -47,4 +47,4 @@ def _is_ours(file: str) -> bool:
     }
 
 
-__all__ = ["FOUND", "LEVELS", "OK", "PARTS", "SUITES", "WRONG", "SparsegenError", "main", "parser", "stencils"]
+__all__ = ["FOUND", "LEVELS", "OK", "SUITES", "WRONG", "SparsegenError", "main", "parser", "stencils"]

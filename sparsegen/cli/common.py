@@ -8,8 +8,4 @@ import argparse
 OK, FOUND, WRONG = 0, 1, 2
 LEVELS = ("op", "tile", "warp", "cuda", "ptx", "sass")
 SUITES = ("spine", "overhead", "ablation", "stencil", "bitmap", "regret", "csr")
-PARTS = (
-    "targets", "boundaries", "odd", "f32", "single", "sweep", "widths", "bf16", "dlmc", "encode", "stencils",
-    "products", "power-law", "given", "Heat-1D", "Box-2D9P", "Box-3D27P",
-)  # fmt: skip
 Args = argparse.Namespace

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from sparsegen._version import __version__
 from sparsegen.calibrate.command import act as calibrate
 from sparsegen.calibrate.command import add_options as add_calibration
-from sparsegen.cli.common import LEVELS, PARTS, SUITES, Args
+from sparsegen.cli.common import LEVELS, SUITES, Args
 from sparsegen.cli.explain import explain
 from sparsegen.cli.kernels import bench, check, gen, run
 from sparsegen.cli.programs import opt
@@ -87,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
     backend(sub)
     sub.add_argument("--repeats", type=_count, default=10, help="of a file's stencil (default: 10)")
     sub.add_argument("--suite", choices=SUITES, help="measure a suite, on a GPU")
-    sub.add_argument("--part", action="append", choices=PARTS, help="of suites with parts; repeatable")
+    sub.add_argument("--part", action="append", metavar="NAME", help="of suites with parts; repeatable")
     sub.add_argument("--floor", action="append", metavar="'FILE.cu WORDS'", help="run this beside these suites")
     sub.add_argument("--out", metavar="FILE.json", help="file for a suite's result; other parts in it are kept")
     sub.add_argument("--quick", action="store_true", help="a suite's main rows only")

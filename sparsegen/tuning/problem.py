@@ -37,7 +37,7 @@ def facts(problem: Problem, request: Request, gpu: DeviceInfo) -> Facts:
 
 
 def key(problem: Facts) -> str:
-    """The name that a problem's record has."""
+    """A name for facts, such as those of a problem, whose record is called so."""
     return digest(json.dumps(problem, sort_keys=True).encode())
 
 

@@ -1,8 +1,8 @@
 """What was measured, remembered: a file of JSON for each problem, beside the cubins, that many processes may share.
 
 A file is written aside and renamed, so a reader sees all of it or nothing, and of two writers the later one stays.
-What cannot be read, was written by another FORMAT, or is of another problem counts as absent.  There are at most LIMIT
-files: those that nobody asked for the longest go first.
+What cannot be read, was changed, was written by another FORMAT, or is of another problem counts as absent.  There are
+at most LIMIT files: those that nobody asked for the longest go first.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from sparsegen.backends.cuda.cache import STALE_SECONDS, TEMPORARY, default_folder, replace_file
 from sparsegen.explain.units import seconds
 from sparsegen.tuning.problem import Facts, key, title
 
 #: Changes whenever a record's fields or their meaning do.
-FORMAT = 1
+FORMAT = 2
 #: Records kept at most; one takes a few KB.
 LIMIT = 1000
 _SUFFIX = ".json"
@@ -82,7 +81,8 @@ def remember(record: Record) -> bool:
     """Keep a record, in place of the problem's earlier one; False, and a warning, if it cannot be written."""
     path = path_of(record.problem)
     try:
-        replace_file(path, json.dumps({"format": FORMAT, **asdict(record)}, indent=1).encode())
+        whole = {"format": FORMAT, "digest": key(asdict(record)), "record": asdict(record)}
+        replace_file(path, json.dumps(whole, indent=1).encode())
     except OSError as error:
         warnings.warn(
             f"sparsegen cannot write in {path.parent} ({error}): what was tuned is measured anew next time. Set "
@@ -129,32 +129,11 @@ def _files() -> list[Path]:
 def _read(path: Path) -> Record | None:
     """The record of a file; None for one that is not ours, not whole, or not of the problem that it is named after."""
     try:
-        given = json.loads(path.read_bytes())
-        if given.pop("format") != FORMAT:
+        found = json.loads(path.read_bytes())
+        given = found["record"]
+        if found["format"] != FORMAT or found["digest"] != key(given):
             return None
-        trials = tuple(_made(Trial, t) for t in given.pop("trials"))
-        record: Record = _made(Record, {**given, "trials": trials})
+        record = Record(**{**given, "trials": tuple(Trial(**trial) for trial in given["trials"])})
         return record if path.stem == key(record.problem) else None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
-
-
-#: The types that a field's value in JSON may have.
-_KINDS: Mapping[str, tuple[type, ...]] = {
-    "Facts": (dict,),
-    "str": (str,),
-    "float": (float, int),
-    "int": (int,),
-    "float | None": (float, int, type(None)),
-    "str | None": (str, type(None)),
-    "tuple[Trial, ...]": (tuple,),
-}
-
-
-def _made(kind: Any, given: Mapping[str, Any]) -> Any:
-    """A record's part from its fields; ValueError for one of another type, TypeError for more or fewer."""
-    made = kind(**given)
-    for f in fields(kind):
-        if not isinstance(given[f.name], _KINDS[str(f.type)]):
-            raise ValueError(f"{f.name}={given[f.name]!r} is no {f.type}")
-    return made

@@ -60,7 +60,7 @@ def test_the_parts() -> None:
         if case.of == UNIFORM:  # the case before it differs in where the zeros are, in nothing else
             assert cases[at - 1] == replace(case, weights=replace(case.weights, shuffled=True), target=None, of="")
             assert case.target == 1.1
-    assert set(bitmaps.PARTS) <= {*cli.PARTS} & {*tables.VIEWS["bitmap"]}
+    assert set(bitmaps.PARTS) <= {*tables.VIEWS["bitmap"]}
     assert [c.target for c in cases if c.part == "encode"] == [0.05, 10.0]
 
 

@@ -117,7 +117,7 @@ def test_the_sweep_goes_from_small_to_large(cases: dict[str, list[Case]]) -> Non
 
 # ------------------------------------------------------------------------------------------------------------- results
 def test_the_command_line_knows_the_parts() -> None:
-    assert set(stencils.PARTS) <= {*cli.PARTS} & {*tables.VIEWS["stencil"]}
+    assert set(stencils.PARTS) <= {*tables.VIEWS["stencil"]}
     args = cli.parser().parse_args(["bench", "--suite", "stencil", "--part", "odd", "--part", "f32", "--floor", "a b"])
     assert (args.part, args.floor) == (["odd", "f32"], ["a b"])
 

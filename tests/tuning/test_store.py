@@ -41,16 +41,20 @@ def test_what_is_remembered_comes_back(cache: Path) -> None:
 def spoilt() -> dict[str, bytes]:
     store.remember(record())
     good = json.loads(store.path_of(PROBLEM).read_bytes())
+    record_ = good["record"]
+
+    def signed(**more: Any) -> dict[str, Any]:
+        return {**good, "record": {**record_, **more}, "digest": store.key({**record_, **more})}
+
     changed = {
         "another format": {**good, "format": store.FORMAT + 1},
-        "of another problem": {**good, "problem": {**PROBLEM, "steps": 9}},
-        "a field too many": {**good, "colour": 1},
-        "a field too few": {k: v for k, v in good.items() if k != "date"},
+        "of another problem": signed(problem={**PROBLEM, "steps": 9}),
+        "a field too many": signed(colour=1),
+        "a field too few": {**good, "record": {k: v for k, v in record_.items() if k != "date"}},
         "no format": {k: v for k, v in good.items() if k != "format"},
-        "a time that is none": {**good, "measured": "fast"},
-        "no schedule": {**good, "schedule": None},
-        "a trial that is none": {**good, "trials": [3]},
-        "a trial of another type": {**good, "trials": [{**good["trials"][0], "predicted": [1]}]},
+        "a time that is none": {**good, "record": {**record_, "measured": "fast"}},
+        "no schedule": {**good, "record": {**record_, "schedule": None}},
+        "a trial that is none": signed(trials=[3]),
         "a list": [good],
     }
     whole = json.dumps(good).encode()
