@@ -12,15 +12,14 @@ from sparsegen.callsite import located, user_loc
 from sparsegen.formats import sparse
 from sparsegen.formats.bitmap import Bitmap
 from sparsegen.ir.errors import ArrayError, FormatError, ProductError, SparsegenError
-from sparsegen.ir.types import DTYPES as KINDS
 from sparsegen.torch.op import spmm_linear
-from sparsegen.torch.plan import PARTS, PIECE, Plan, assembled, empty, refuse_capture
+from sparsegen.torch.plan import PARTS, PIECE, Bound, Plan, assembled, empty, refuse_capture
 from sparsegen.torch.prune import DTYPES, check_weight, magnitude_mask
 
 _EXTRA: Final = "_extra_state"
 #: The extra state is a tensor, as safetensors takes nothing else: this version, M, K, nnz, and the place of dtype here.
 _VERSION: Final = 1
-_CODES: Final = tuple(DTYPES.values())
+_CODES: Final = tuple(DTYPES)
 
 
 class SparseLinear(torch.nn.Module):
@@ -59,9 +58,9 @@ class SparseLinear(torch.nn.Module):
                     f"dtype={dtype}; sparse weights are float16 or bfloat16", hint="pass dtype=torch.float16"
                 )
             self.dtype = dtype
-            w = empty((self.out_features, self.in_features), KINDS[DTYPES[dtype]], device)
-            start = torch.zeros(self.out_features, dtype=dtype, device=device) if bias else None
-            self.register_parameter("bias", None if start is None else torch.nn.Parameter(start))
+            w = empty((self.out_features, self.in_features), DTYPES[dtype], device)
+            zeros = torch.zeros(self.out_features, dtype=dtype, device=device)
+            self.register_parameter("bias", torch.nn.Parameter(zeros) if bias else None)
             for name in PARTS:
                 self.register_buffer(name, None)
             self.register_buffer("dense", None, persistent=False)
@@ -120,29 +119,28 @@ class SparseLinear(torch.nn.Module):
         with located(user_loc()):
             refuse_capture(self.masks.device, "kernels cannot be built", "call prepare before the capture")
             wanted = {min(positive(n, "tokens", ProductError), PIECE) for n in tokens}
-            bound = self._plan.at(self.values, self.masks, self.index)
-            bound.prepare(sorted(wanted), self.bias is not None)
+            self._bound().prepare(sorted(wanted), self.bias is not None)
 
     def to_dense(self) -> Any:
         """W as a dense tensor [out_features, in_features], decoded anew."""
-        return self._matrix().to_dense()
+        return self._bound().matrix.to_dense()
 
     # -------------------------------------------------------------------------------------------- its weights
-    def _matrix(self) -> Bitmap:
-        return self._plan.at(self.values, self.masks, self.index).matrix
+    def _bound(self) -> Bound:
+        return self._plan.at(self.values, self.masks, self.index)
 
     def _install(self, w: Bitmap) -> None:
         for name in PARTS:
             setattr(self, name, w.arrays[name])
         self.nnz = w.nnz
         if self.dense_above is not None:
-            blank = torch.empty(w.shape, dtype=self.dtype, device="meta") if self.masks.is_meta else None
-            self.dense = w.to_dense() if blank is None else blank
+            meta = self.masks.is_meta
+            self.dense = torch.empty(w.shape, dtype=self.dtype, device="meta") if meta else w.to_dense()
         self._renew()
 
     def _renew(self) -> None:
         """A plan of its own for weights that are new, or elsewhere: graphs that know the old number are not reused."""
-        self._plan = Plan((self.out_features, self.in_features), KINDS[DTYPES[self.dtype]], self.nnz)
+        self._plan = Plan((self.out_features, self.in_features), DTYPES[self.dtype], self.nnz)
         self.plan = self._plan.number
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
@@ -170,7 +168,7 @@ class SparseLinear(torch.nn.Module):
     # -------------------------------------------------------------------------------------------- state_dict
     def get_extra_state(self) -> Any:
         """What the buffers do not say, as an int64 tensor: version, M, K, nnz, dtype."""
-        code = _CODES.index(DTYPES[self.dtype])
+        code = _CODES.index(self.dtype)
         return torch.tensor([_VERSION, self.out_features, self.in_features, self.nnz, code])
 
     def _load_from_state_dict(
@@ -213,12 +211,12 @@ class SparseLinear(torch.nn.Module):
                 f"the checkpoint holds weights {m}x{k}, this layer's are {shape[0]}x{shape[1]}",
                 hint=f"load into SparseLinear({k}, {m})",
             )
-        if code != _CODES.index(DTYPES[self.dtype]):
-            there = next((f"torch.{KINDS[c].numpy().name}" for i, c in enumerate(_CODES) if i == code), "unknown")
+        if code != _CODES.index(self.dtype):
+            there = _CODES[code] if 0 <= code < len(_CODES) else "unknown"
             raise FormatError(
                 f"the checkpoint's weights are {there}, this layer's {self.dtype}", hint=f"make it with dtype={there}"
             )
-        kind, device = KINDS[DTYPES[self.dtype]], self.masks.device
+        device = self.masks.device
         tensors = {name: given[name].detach() for name in PARTS}
         if not assign:
             if device.type == "meta":
@@ -227,7 +225,7 @@ class SparseLinear(torch.nn.Module):
                     hint="load_state_dict(..., assign=True), or module.to_empty(device=...) first",
                 )
             tensors = {name: t.to(device, copy=True).contiguous() for name, t in tensors.items()}
-        return assembled(shape, kind, nnz, tensors)
+        return assembled(shape, DTYPES[self.dtype], nnz, tensors)
 
     def extra_repr(self) -> str:
         """What ``print(module)`` says."""
@@ -242,7 +240,7 @@ class SparseLinear(torch.nn.Module):
 
 
 def _checked_mask(mask: Any, weight: Any) -> Any:
-    """ArrayError for a mask that does not say of each weight whether it stays."""
+    """The mask; ArrayError if it does not say of each weight whether it stays."""
     if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool or mask.shape != weight.shape:
         what = f"{mask.dtype} of shape {tuple(mask.shape)}" if isinstance(mask, torch.Tensor) else f"a {type(mask)}"
         raise ArrayError(

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import count
 from threading import Lock
 from typing import Any, Final
@@ -24,6 +25,7 @@ from sparsegen.formats.library import Torch
 from sparsegen.ir.errors import ArrayError, DeviceError, FormatError, ProductError
 from sparsegen.ir.types import DType
 from sparsegen.kernel import SpmmKernel
+from sparsegen.memo import Memo
 from sparsegen.products.product import spmm
 
 #: The tensors of a matrix, in the operator's order, and torch's dtype for the words of each.
@@ -38,11 +40,6 @@ ALIGNMENT: Final = 16
 _PLACES: Final = 2
 #: Products that ``prepare`` builds at once: each is a process of nvcc.
 _BUILDERS: Final = 8
-
-
-def torch_dtype(kind: DType) -> Any:
-    """torch's dtype of f16 or bf16."""
-    return {"f16": torch.float16, "bf16": torch.bfloat16}[kind.name]
 
 
 def empty(shape: tuple[int, int], kind: DType, device: Any) -> Bitmap:
@@ -78,47 +75,33 @@ def refuse_capture(device: Any, what: str, remedy: str) -> None:
         raise DeviceError(f"{what} while a CUDA graph is being captured", hint=remedy)
 
 
-def _pieces(tokens: int) -> Iterator[int]:
-    """The first token of each piece of PIECE.
-
-    The last one overlaps that before it rather than being shorter: the same numbers are written twice, and no other
-    kernel is needed.
-    """
-    if tokens:
-        yield from range(0, tokens - PIECE, PIECE)
-        yield max(0, tokens - PIECE)
-
-
 class Bound:
     """A matrix at its addresses, with its kernels.  Safe for threads."""
 
     def __init__(self, matrix: Bitmap) -> None:
         self.matrix = matrix
-        self._backend = BACKENDS[matrix.library.device.type]  # type: ignore[attr-defined]
-        self._lock = Lock()
-        self._compiled: dict[tuple[int, bool], SpmmKernel] = {}
+        self._compiled: Memo[SpmmKernel] = Memo(partial(_compiled, matrix))
         self._built: dict[tuple[int, bool], SpmmKernel] = {}
 
     def multiply(self, x: Any, bias: Any, y: Any) -> None:
         """y [n, M] = x [n, K] @ W.T + bias, all packed, x aligned."""
         tokens = x.shape[0]
-        if tokens <= PIECE:
-            if tokens:
-                self._launch(x, bias, y)
-            return
-        for first in _pieces(tokens):
-            self._launch(x[first : first + PIECE], bias, y[first : first + PIECE])
+        if 0 < tokens <= PIECE:
+            self._launch(x, bias, y)
+        elif tokens:
+            # The last piece overlaps that before it rather than being shorter: no other kernel is needed for it.
+            for first in (*range(0, tokens - PIECE, PIECE), tokens - PIECE):
+                self._launch(x[first : first + PIECE], bias, y[first : first + PIECE])
 
     def prepare(self, tokens: Sequence[int], biased: bool) -> None:
         """Build the kernels for these numbers of tokens, load them, and run each once."""
-        (m, k), dtype = self.matrix.shape, torch_dtype(self.matrix.kind)
-        device = self.matrix.masks.device
+        (m, k), lib, device = self.matrix.shape, self.matrix.library, self.matrix.masks.device
         stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
+        zeros = partial(torch.zeros, dtype=lib.dtype(self.matrix.kind), device=device)
 
         def build(n: int) -> None:
             with torch.cuda.stream(stream):  # a thread has a current stream of its own; None: as it is
-                x, y = torch.zeros(n, k, dtype=dtype, device=device), torch.empty(n, m, dtype=dtype, device=device)
-                self.multiply(x, torch.zeros(m, dtype=dtype, device=device) if biased else None, y)
+                self.multiply(zeros(n, k), zeros(m) if biased else None, zeros(n, m))
 
         with ThreadPoolExecutor(min(_BUILDERS, os.cpu_count() or 1)) as pool:
             list(pool.map(build, tokens))
@@ -136,10 +119,11 @@ class Bound:
             f"the kernel for {tokens} tokens is not built yet, and cannot be",
             f"build it before the capture: module.prepare(tokens=({tokens},))",
         )
-        with self._lock:
-            if key not in self._compiled:
-                self._compiled[key] = compile(spmm(self.matrix, n=tokens, bias=biased), backend=self._backend)
-            return self._compiled[key]
+        return self._compiled.get(tokens, biased)
+
+
+def _compiled(matrix: Bitmap, tokens: int, biased: bool) -> SpmmKernel:
+    return compile(spmm(matrix, n=tokens, bias=biased), backend=BACKENDS[matrix.library.device.type])
 
 
 _serial = count(1)
@@ -154,7 +138,7 @@ class Plan:
 
     def __init__(self, shape: tuple[int, int], kind: DType, nnz: int) -> None:
         self.shape, self.kind, self.nnz = shape, kind, nnz
-        self.dtype = torch_dtype(kind)
+        self.dtype = getattr(torch, kind.numpy().name)
         # torch keeps compiled graphs in files and finds them by what is in the graph, such as this number. The size of
         # the result depends on it, so M is a part of it: else a process with other layers may be given that graph.
         self.number = next(_serial) << 32 | shape[0]

@@ -7,10 +7,11 @@ from typing import Any, Final
 import torch
 
 from sparsegen.ir.errors import ArrayError, ProductError
+from sparsegen.ir.types import DType, bf16, f16
 
 #: All bits of a 16-bit number but its sign: as an integer it orders f16 and bf16 by magnitude, NaN above all.
 _MAGNITUDE: Final = 0x7FFF
-DTYPES: Final[dict[Any, str]] = {torch.float16: "f16", torch.bfloat16: "bf16"}
+DTYPES: Final[dict[Any, DType]] = {torch.float16: f16, torch.bfloat16: bf16}
 
 
 def check_weight(weight: Any) -> None:
