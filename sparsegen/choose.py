@@ -1,16 +1,68 @@
-"""The one choice: which schedule does what a problem asks for soonest, by the cost model, or the one that was given."""
+"""The one choice: which schedule does what a problem asks for soonest, by the cost model, or the one that was given.
+
+It is made from options: schedules with their costs, and those that are refused.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.options import Options, Request
-from sparsegen.problem import Problem
 from sparsegen.schedule import KINDS, OPERATIONS, Schedule
+
+if TYPE_CHECKING:
+    from sparsegen.problem import Problem
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A schedule that cannot run there, why, and what would help."""
+
+    schedule: Schedule
+    reason: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a schedule besides the problem: ``steps`` time steps in all, and with ``exact`` that a NaN or
+    Inf reaches no cell that the stencil does not connect it to.  With ``every`` the options hold what is chosen only
+    where it is named, too."""
+
+    steps: int = 1
+    exact: bool = False
+    every: bool = False
+
+
+class Options:
+    """The schedules that can be chosen from; what is asked for is worked out then, once."""
+
+    @cached_property
+    def costs(self) -> tuple[Cost, ...]:
+        """The cost of every legal schedule, cheapest first."""
+        raise NotImplementedError
+
+    @cached_property
+    def best(self) -> Cost | None:
+        """The cheapest for the request; None if there is none."""
+        return next(iter(self.costs), None)
+
+    @cached_property
+    def rejected(self) -> tuple[Rejected, ...]:
+        """Those that are not legal, each with its reason."""
+        return ()
+
+
+@dataclass
+class Listed(Options):
+    """Options that are all worked out already."""
+
+    costs: tuple[Cost, ...]
+    rejected: tuple[Rejected, ...] = ()
 
 
 @dataclass(frozen=True)

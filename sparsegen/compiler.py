@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from sparsegen.arguments import positive
 from sparsegen.callsite import located, user_loc
-from sparsegen.choose import choose
+from sparsegen.choose import Request, choose
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.search import most_steps
@@ -23,14 +23,13 @@ from sparsegen.dsl.update import Update
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import ProductError, ScheduleError, StencilError
 from sparsegen.kernel import Kernel
-from sparsegen.options import Request
 from sparsegen.problem import Problem
 from sparsegen.problems.product import SpmmProblem
 from sparsegen.problems.stencil import StencilProblem
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.products.product import Product
-from sparsegen.rows import MAX_CELLS
 from sparsegen.schedule import Schedule
+from sparsegen.sizes import MAX_CELLS
 from sparsegen.target import resolve
 
 NonFinite = Literal["any", "exact"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsegen.registry import families
-from sparsegen.shapes import ITEMSIZE, MAX_FUSE
+from sparsegen.sizes import ITEMSIZE, MAX_FUSE
 
 if TYPE_CHECKING:
     from sparsegen.dsl.stencil import Stencil

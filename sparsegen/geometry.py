@@ -17,7 +17,7 @@ from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.types import DTYPES, sum_type
 from sparsegen.schedule import StencilSchedule, unknown
-from sparsegen.shapes import ITEMSIZE, MMA
+from sparsegen.sizes import ITEMSIZE, MMA
 
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile

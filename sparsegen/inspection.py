@@ -19,8 +19,8 @@ from sparsegen.cost.occupancy import Occupancy, occupancy
 from sparsegen.ir.errors import ArrayError, IRError
 from sparsegen.ir.text import print_module
 from sparsegen.memo import Memo
+from sparsegen.pipelines import Program
 from sparsegen.plan import launches
-from sparsegen.program import Program
 from sparsegen.target import Target
 
 Level = Literal["op", "tile", "warp"]

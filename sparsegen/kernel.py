@@ -19,10 +19,10 @@ from sparsegen.inspection import Build, Inspected
 from sparsegen.ir.errors import ArrayError, DeviceError, Loc, ProductError, ScheduleError, SparsegenError, StencilError
 from sparsegen.memo import Memo
 from sparsegen.memory import DEVICE, HOST, host_room, room_for
+from sparsegen.pipelines import Program
 from sparsegen.plan import Plan
 from sparsegen.problem import Problem
 from sparsegen.products.dense import DenseProduct
-from sparsegen.program import Program
 from sparsegen.run import emulator
 from sparsegen.run.cuda import Executor, executor_kind
 from sparsegen.run.fast import Call, FastCall, fast_call

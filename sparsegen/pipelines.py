@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any
 
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.ir.module import Module
 from sparsegen.ir.passes import Manager
 from sparsegen.ir.passes.dce import Dce
 from sparsegen.ir.passes.simplify import Simplify
 from sparsegen.ir.passes.to_warp import ToWarp
 from sparsegen.problem import Problem
-from sparsegen.program import Program
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """One pass over the data: ``steps`` time steps at once, at each of the three levels.
+
+    Two are equal if they are the same object.
+    """
+
+    steps: int
+    op: Module
+    tile: Module
+    warp: Module
 
 
 def lower(problem: Problem, schedule: Any, device: DeviceProfile, steps: int = 1, variant: Hashable = None) -> Program:

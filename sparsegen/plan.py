@@ -21,7 +21,7 @@ from sparsegen.ir.expr import Value
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import walk
 from sparsegen.ir.types import Buffer
-from sparsegen.program import Program
+from sparsegen.pipelines import Program
 
 #: The roles of a pass's input and output; how those of workspace arrays begin that live as long as a pass.
 IN, OUT, SCRATCH = "in", "out", ("ws.", "workspace.")

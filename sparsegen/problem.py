@@ -7,12 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
+from sparsegen.choose import Options, Request
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.errors import Loc, ScheduleError
 from sparsegen.ir.module import Module
 from sparsegen.ir.passes.manager import Pass
-from sparsegen.options import Options, Request
 from sparsegen.schedule import Schedule
 
 

@@ -21,7 +21,7 @@ from sparsegen.ir.passes.manager import Manager
 from sparsegen.ir.passes.simplify import Simplify
 from sparsegen.ir.passes.to_warp import ToWarp
 from sparsegen.ir.types import DTYPES
-from sparsegen.products.segments import segments
+from sparsegen.products.ragged import segments
 
 Array = npt.NDArray[Any]
 NUMPY: dict[str, Any] = {"f16": np.dtype("f2"), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype("f4")}

@@ -26,9 +26,8 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import fields, rewrite
 from sparsegen.ir.types import DTYPES, Buffer, sum_type
-from sparsegen.pipelines import lower
+from sparsegen.pipelines import Program, lower
 from sparsegen.problems.stencil import StencilProblem
-from sparsegen.program import Program
 from sparsegen.schedule import Schedule, StencilSchedule
 
 Field: TypeAlias = npt.NDArray[Any]

@@ -17,8 +17,8 @@ from sparsegen.ir.op_update import Update as Op
 from sparsegen.ir.op_update import parameters
 from sparsegen.ir.types import Buffer
 from sparsegen.ir.warp import Func
+from sparsegen.pipelines import Program
 from sparsegen.problems.update import UpdateProblem
-from sparsegen.program import Program
 
 Array = npt.NDArray[Any]
 #: Largest relative error of a step: both compute in the type, but the emulator's program fuses products into sums.

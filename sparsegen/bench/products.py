@@ -25,7 +25,7 @@ from sparsegen.ir.errors import DeviceError
 if TYPE_CHECKING:
     from sparsegen.formats import SparseMatrix
     from sparsegen.kernel import SpmmKernel
-    from sparsegen.program import Program
+    from sparsegen.pipelines import Program
 
 #: Fewest and most repeats of a series, and calls that a hot one is the mean of.
 LEAST, MOST, HOT = 11, 101, 20

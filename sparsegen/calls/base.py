@@ -16,10 +16,9 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.errors import ArrayError
 from sparsegen.ir.types import DTYPES
 from sparsegen.memo import Memo
-from sparsegen.pipelines import lower
+from sparsegen.pipelines import Program, lower
 from sparsegen.plan import Plan
 from sparsegen.problem import Problem
-from sparsegen.program import Program
 from sparsegen.views import ArrayView
 
 Views = Mapping[str, ArrayView]

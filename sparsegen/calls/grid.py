@@ -13,7 +13,7 @@ from sparsegen.calls.base import Calls, HostArrays, Views
 from sparsegen.ir.errors import ArrayError
 from sparsegen.ir.types import DTYPES
 from sparsegen.problem import Problem
-from sparsegen.rows import MAX_CELLS
+from sparsegen.sizes import MAX_CELLS
 from sparsegen.views import ArrayLayout
 
 #: An array's name and its time level, 0 the newest.

@@ -13,11 +13,11 @@ from sparsegen.backends.reference.spmm import run
 from sparsegen.calls.base import Calls, HostArrays, Views
 from sparsegen.ir.errors import ArrayError
 from sparsegen.memo import Memo
+from sparsegen.pipelines import Program
 from sparsegen.plan import IN, OUT, Part, Plan, Step
 from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products.product import Product
 from sparsegen.products.weights import addresses, host_arrays
-from sparsegen.program import Program
 from sparsegen.views import ArrayLayout, ArrayView
 
 #: Elements that one load may take.

@@ -7,8 +7,8 @@ written, and a single pass needs no workspace.
 Two ways to keep the levels between passes.  As a rule they alternate between ``out`` and one workspace field whose rows
 lie as far apart as those of ``out``, so that the last pass writes ``out``.  Where rows of ``out`` are not a multiple of
 16 bytes apart, as with 9999 doubles, wide copies are impossible; then, from three passes on, the levels alternate
-between two workspace fields whose rows are padded (:mod:`sparsegen.rows`), and only the first and the last pass see the
-arrays of the user.  What lies between padded rows is never used as data and never written.
+between two workspace fields whose rows are padded (:func:`~sparsegen.sizes.padded_pitch`), and only the first and the
+last pass see the arrays of the user.  What lies between padded rows is never used as data and never written.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.geometry import check, split, with_steps
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.memo import Memo
-from sparsegen.pipelines import lower
+from sparsegen.pipelines import Program, lower
 from sparsegen.plan import IN, OUT, Part, Plan, Step
 from sparsegen.problems.stencil import Pitch, StencilProblem
-from sparsegen.program import Program
-from sparsegen.rows import padded_pitch
 from sparsegen.schedule import StencilSchedule
+from sparsegen.sizes import padded_pitch
 
 #: Workspace fields for the levels between passes: the one that takes turns with ``out``; the two with padded rows.
 FIELD, PADDED = "field", ("padded.0", "padded.1")

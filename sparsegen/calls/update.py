@@ -20,10 +20,9 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.dsl.standin import Parameter
 from sparsegen.dsl.update import Update
 from sparsegen.memo import Memo
-from sparsegen.pipelines import lower
+from sparsegen.pipelines import Program, lower
 from sparsegen.plan import Part, Plan, Step
 from sparsegen.problems.update import UpdateProblem
-from sparsegen.program import Program
 from sparsegen.schedule import UpdateSchedule
 
 

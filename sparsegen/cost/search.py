@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from sparsegen.choose import Rejected
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.stencil import evaluate
@@ -16,11 +17,9 @@ from sparsegen.families.base import named
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry, legal, misfit
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.options import Rejected
 from sparsegen.registry import families
-from sparsegen.rows import MAX_CELLS
 from sparsegen.schedule import StencilSchedule
-from sparsegen.shapes import MAX_FUSE
+from sparsegen.sizes import MAX_CELLS, MAX_FUSE
 
 
 @dataclass(frozen=True)

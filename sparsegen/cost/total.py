@@ -11,10 +11,9 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.stencil import cost
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import split, with_steps
-from sparsegen.graphs import GRAPH_PASSES, GRAPH_SECONDS
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.rows import padded_pitch
 from sparsegen.schedule import StencilSchedule
+from sparsegen.sizes import GRAPH_PASSES, GRAPH_SECONDS, padded_pitch
 
 #: Share of a pass's start that a CUDA graph saves; fitted on one H200 (tests/cost/random_kernels.py).
 GRAPH_SAVES = 0.6

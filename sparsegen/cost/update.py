@@ -18,7 +18,7 @@ from sparsegen.dsl.update import Update
 from sparsegen.ir import formula
 from sparsegen.ir.op_update import parameters
 from sparsegen.schedule import UpdateSchedule
-from sparsegen.shapes import ITEMSIZE
+from sparsegen.sizes import ITEMSIZE
 
 REASONS: Final[dict[str, str]] = {
     "hbm": "every field, level and coefficient is read once a step, every new level written (nothing if all fit in L2)",

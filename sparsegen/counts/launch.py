@@ -23,8 +23,8 @@ from sparsegen.ir import op, op_spmm, op_update, tile, warp
 from sparsegen.ir.node import walk
 from sparsegen.ir.tile_bitmap import ShareStrips
 from sparsegen.ir.types import Buffer
+from sparsegen.pipelines import Program
 from sparsegen.plan import SCRATCH, Bound, constant, launches
-from sparsegen.program import Program
 
 #: Elements of the largest matrix that is emulated as a whole (10 to 30 seconds), and of what is emulated of others.
 WHOLE, SAMPLE = 1 << 24, 1 << 22

@@ -10,14 +10,13 @@ from sparsegen.explain import page
 from sparsegen.explain.page import Fact, Paper, Standing
 from sparsegen.explain.units import size
 from sparsegen.registry import families
-from sparsegen.rows import MAX_CELLS
+from sparsegen.sizes import MAX_CELLS
 
 if TYPE_CHECKING:
-    from sparsegen.choose import Choice
+    from sparsegen.choose import Choice, Options
     from sparsegen.cost.cost import Cost
     from sparsegen.cost.devices import DeviceProfile
     from sparsegen.kernel import Kernel
-    from sparsegen.options import Options
 
 #: Growths of an edge of the grid that are tried.
 _GROWTHS = (2, 4, 16)

@@ -21,10 +21,9 @@ from sparsegen.explain.units import nbytes, plural, seconds, size
 from sparsegen.explain.update import UpdatePage
 
 if TYPE_CHECKING:
-    from sparsegen.choose import Choice
+    from sparsegen.choose import Choice, Rejected
     from sparsegen.cost.cost import Cost
     from sparsegen.kernel import Kernel
-    from sparsegen.options import Rejected
     from sparsegen.schedule import Schedule
     from sparsegen.target import Target
 

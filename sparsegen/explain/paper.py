@@ -17,7 +17,7 @@ from sparsegen.geometry import misfit
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.problems.stencil import grid
 from sparsegen.schedule import StencilSchedule
-from sparsegen.shapes import MAX_FUSE
+from sparsegen.sizes import MAX_FUSE
 
 if TYPE_CHECKING:
     from sparsegen.cost.devices import DeviceProfile

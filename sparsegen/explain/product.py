@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from sparsegen.choose import Request
 from sparsegen.explain.kind import Kind, Trial
 from sparsegen.explain.page import Fact
 from sparsegen.explain.units import nbytes, seconds
 from sparsegen.families.spmm.dense import DENSE
 from sparsegen.ir.numbers.bitmap import CHUNK
-from sparsegen.options import Request
 from sparsegen.problems.product import SpmmProblem, readers
 from sparsegen.products.product import Problem
 

@@ -21,9 +21,8 @@ from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.fuse import convolve
 from sparsegen.ir.separable import separate
 from sparsegen.problems.stencil import StencilProblem, grid
-from sparsegen.rows import ROW, VECTOR
 from sparsegen.schedule import StencilSchedule
-from sparsegen.shapes import MAX_FUSE
+from sparsegen.sizes import MAX_FUSE, ROW, VECTOR
 
 if TYPE_CHECKING:
     from sparsegen.choose import Choice

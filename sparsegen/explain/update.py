@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from sparsegen.choose import Request
 from sparsegen.explain.kind import Kind
 from sparsegen.explain.page import Fact
 from sparsegen.explain.units import seconds
-from sparsegen.options import Request
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.schedule import WHY_UPDATES
 

@@ -11,7 +11,7 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.footprint import Footprint
 from sparsegen.registry import families
 from sparsegen.schedule import Schedule, StencilSchedule, Vocabulary, Word, integer
-from sparsegen.shapes import MAX_FUSE
+from sparsegen.sizes import MAX_FUSE
 
 if TYPE_CHECKING:
     from sparsegen.ir.passes.manager import Pass

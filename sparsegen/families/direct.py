@@ -11,7 +11,7 @@ from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.registry import register
 from sparsegen.schedule import StencilSchedule, Word, pair
-from sparsegen.shapes import MAX_FUSE
+from sparsegen.sizes import MAX_FUSE
 
 #: Warp instructions of 32 outputs: a point, a row of points (its address), and what a row of them costs more where a
 #: block meets a border.  Counters of 20 generated kernels on one H200 (nvcc 13), within 15 %.

@@ -14,7 +14,7 @@ from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.lowrank import Blocks
 from sparsegen.registry import register
 from sparsegen.schedule import StencilSchedule, Word, pair
-from sparsegen.shapes import MMA
+from sparsegen.sizes import MMA
 
 #: Registers for addresses and what is under way, by mma shape; more for each further term, whose products overlap, for
 #: a ring, and for each slice of the window beyond so many.  Fitted to nvcc 13 on sm_90 so that nothing spills.

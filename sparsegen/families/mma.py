@@ -8,7 +8,7 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.base import Geometry
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import StencilSchedule, Word, text
-from sparsegen.shapes import MMA
+from sparsegen.sizes import MMA
 
 
 def mma_word(default: str, shapes: Iterable[str] = MMA) -> Word:

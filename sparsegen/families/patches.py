@@ -15,7 +15,7 @@ from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.patches import PATCH, Groups
 from sparsegen.registry import register
 from sparsegen.schedule import StencilSchedule, Word, integer
-from sparsegen.shapes import MAX_FUSE, MMA
+from sparsegen.sizes import MAX_FUSE, MMA
 
 #: How far a level reaches at most.
 FARTHEST = 3

@@ -16,7 +16,7 @@ from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.stencil2row import Matrices
 from sparsegen.registry import register
 from sparsegen.schedule import StencilSchedule, Word, pair, switch, text
-from sparsegen.shapes import MAX_FUSE, MMA
+from sparsegen.sizes import MAX_FUSE, MMA
 
 #: Of 402 kernels with stages=1 (nvcc 13, sm_90), the median.
 USED = {"f64.m8n8k4": 0.65, "f64.m16n8k4": 0.79, "f64.m16n8k8": 0.79, "f64.m16n8k16": 0.63, "none": 0.77}

@@ -24,7 +24,7 @@ from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.numbers.tiled import Tile, threads
 from sparsegen.registry import register
 from sparsegen.schedule import StencilSchedule, Word, pair
-from sparsegen.shapes import MAX_FUSE
+from sparsegen.sizes import MAX_FUSE
 
 #: How much of the queueing of blocks is left where all copies of a tile are under way together; fitted.
 TOGETHER = 0.25

@@ -13,7 +13,7 @@ from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.numbers.toeplitz import SEGMENT, Runs
 from sparsegen.registry import register
 from sparsegen.schedule import StencilSchedule, Word, integer
-from sparsegen.shapes import MMA
+from sparsegen.sizes import MMA
 
 #: Windows of a run: runs of whole 128 bytes, whose sums fit a lane's registers.  Sixteen took 533 us for 32 steps on
 #: one H200 where eight take 441.

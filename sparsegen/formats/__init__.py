@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from sparsegen.formats.bitmap import Bitmap
 from sparsegen.formats.csr import Csr
-from sparsegen.formats.encode import load, sparse
+from sparsegen.formats.encode import FORMATS, load, register, sparse
 from sparsegen.formats.format import Format
 from sparsegen.formats.matrix import SparseMatrix
-from sparsegen.formats.registry import FORMATS, register
 from sparsegen.formats.stats import Stats
 
 __all__ = ["FORMATS", "Bitmap", "Csr", "Format", "SparseMatrix", "Stats", "load", "register", "sparse"]

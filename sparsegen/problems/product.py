@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple, cast
 
+from sparsegen.choose import Options, Rejected, Request
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm import ProductFamily
@@ -16,7 +17,6 @@ from sparsegen.ir.op_spmm import Spmm
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
-from sparsegen.options import Options, Rejected, Request
 from sparsegen.problem import Problem
 from sparsegen.products.product import Problem as Facts
 from sparsegen.products.product import Product

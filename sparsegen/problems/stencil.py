@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sparsegen.choose import Options, Rejected, Request
 from sparsegen.cost.choice import choose
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
@@ -26,7 +27,6 @@ from sparsegen.ir.module import Module
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
-from sparsegen.options import Options, Rejected, Request
 from sparsegen.problem import Problem, digest
 from sparsegen.schedule import Schedule, StencilSchedule
 

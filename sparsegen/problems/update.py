@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from sparsegen.choose import Listed, Request
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.update import cost
@@ -21,10 +22,9 @@ from sparsegen.ir.op import Sides as SideSpecs
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
-from sparsegen.options import Listed, Request
 from sparsegen.problem import Problem, digest
 from sparsegen.schedule import Schedule, UpdateSchedule
-from sparsegen.shapes import ITEMSIZE
+from sparsegen.sizes import ITEMSIZE
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,6 @@
 ``ir/op_spmm.py``; the families are in :mod:`sparsegen.families.spmm`.
 
 ``product``: what the user describes.  ``geometry`` and ``cost``: the numbers and the time of schedules for bitmap
-tiles.  ``ragged``, ``segments`` and ``csr_cost``: the same for compressed rows.  ``weights``: where a matrix's arrays
+tiles.  ``ragged`` and ``csr_cost``: the same for compressed rows.  ``weights``: where a matrix's arrays
 lie.  ``dense``: the product of the arrays' own library.
 """

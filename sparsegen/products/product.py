@@ -11,8 +11,8 @@ from sparsegen.formats.bitmap import Bitmap
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import FormatError, ProductError
 from sparsegen.ir.op_spmm import ACTIVATIONS
-from sparsegen.rows import MAX_CELLS
 from sparsegen.schedule import nearest
+from sparsegen.sizes import MAX_CELLS
 
 Activation = Literal["relu", "gelu", "silu"]
 #: Strips that a warp may have: as many runs of them are measured (``Problem.widest``).

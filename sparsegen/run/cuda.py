@@ -19,16 +19,16 @@ import numpy as np
 from sparsegen.backends.cuda.args import PackedArgs
 from sparsegen.backends.cuda.graph import GraphLaunch, TimeGraph
 from sparsegen.backends.cuda.runtime import Launch, Runtime, open_runtime
-from sparsegen.graphs import GRAPH_CHUNK, GRAPH_PASSES, GRAPH_SECONDS
 from sparsegen.inspection import Build
 from sparsegen.ir.module import Module
 from sparsegen.ir.types import Buffer
 from sparsegen.memo import Memo
 from sparsegen.memory import DEVICE, room_for
+from sparsegen.pipelines import Program
 from sparsegen.plan import Bound, Part, Plan, Step, constant, launches
-from sparsegen.program import Program
 from sparsegen.run.host import Arrays, flat, results
 from sparsegen.run.workspace import Counted, Space
+from sparsegen.sizes import GRAPH_CHUNK, GRAPH_PASSES, GRAPH_SECONDS
 from sparsegen.target import launcher
 from sparsegen.views import ArrayView
 

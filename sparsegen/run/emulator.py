@@ -16,8 +16,8 @@ from sparsegen.backends.emulator import run as emulate
 from sparsegen.ir import warp
 from sparsegen.ir.module import Module
 from sparsegen.ir.types import Buffer
+from sparsegen.pipelines import Program
 from sparsegen.plan import OUT, SCRATCH, Plan, buffers, constant, launches
-from sparsegen.program import Program
 from sparsegen.run.host import Arrays, HostArray, flat, results
 
 #: A run that is expected to last longer (seconds) says so first.

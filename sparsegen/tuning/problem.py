@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sparsegen._version import __version__
-from sparsegen.options import Request
+from sparsegen.choose import Request
 from sparsegen.problem import Problem, digest
 
 if TYPE_CHECKING:

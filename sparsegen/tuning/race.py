@@ -17,7 +17,7 @@ from sparsegen.measure import Call
 
 if TYPE_CHECKING:
     from sparsegen.backends.cuda.runtime import Timer
-    from sparsegen.program import Program
+    from sparsegen.pipelines import Program
 
 #: Seconds that the calls of a turn should take together, as one call may be too short for an event; and calls at most.
 _TURN, _CALLS = 1e-3, 100

@@ -9,10 +9,10 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.calls.stencil import PADDED
+from sparsegen.pipelines import Program
 from sparsegen.plan import ALIGN, IN, OUT, Plan
-from sparsegen.program import Program
-from sparsegen.rows import padded_pitch
 from sparsegen.run import emulator
+from sparsegen.sizes import padded_pitch
 
 heat = sg.Stencil.from_weights(np.array([[0, 1, 0], [1, 4, 1], [0, 1, 0]]) / 8.0, name="heat")
 

@@ -17,7 +17,7 @@ from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry
 from sparsegen.ir import warp as w
 from sparsegen.schedule import StencilSchedule
-from sparsegen.shapes import MAX_FUSE
+from sparsegen.sizes import MAX_FUSE
 from tests.nvcc_kit import covering, needs_nvcc, used
 from tests.schedules import device, kernels, lowered, stencil
 

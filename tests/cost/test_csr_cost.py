@@ -18,8 +18,7 @@ from sparsegen.bench import graphs
 from sparsegen.cost.devices import load_profile
 from sparsegen.families.spmm.csr import listed
 from sparsegen.products.csr_cost import price, shape_of
-from sparsegen.products.ragged import Ragged, measured, walk
-from sparsegen.products.segments import segments
+from sparsegen.products.ragged import Ragged, measured, segments, walk
 from sparsegen.schedule import SpmmSchedule
 
 DEVICE = load_profile("h200")

@@ -24,7 +24,7 @@ from sparsegen.ir.node import Op
 from sparsegen.pipelines import lower
 from sparsegen.problems.stencil import StencilProblem
 from sparsegen.schedule import Schedule, StencilSchedule
-from sparsegen.shapes import MMA
+from sparsegen.sizes import MMA
 
 H200 = load_profile("h200")
 TRIALS = 24

@@ -25,7 +25,7 @@ from sparsegen.ir.errors import ScheduleError
 from sparsegen.pipelines import lower
 from sparsegen.problems.stencil import StencilProblem
 from sparsegen.schedule import Schedule, StencilSchedule
-from sparsegen.shapes import MMA
+from sparsegen.sizes import MMA
 from tests.cost.measured import LOW_RANK, LOWRANKS, LowRank
 from tests.cost.test_geometry import mma_of_a_warp
 from tests.nvcc_kit import needs_nvcc, used

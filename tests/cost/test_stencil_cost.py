@@ -21,7 +21,7 @@ from sparsegen.geometry import geometry, legal, legalise
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.registry import families
 from sparsegen.schedule import Schedule
-from sparsegen.shapes import MMA
+from sparsegen.sizes import MMA
 from tests.cost.measured import POINTS, STENCILS, Point
 from tests.work import calls
 

@@ -20,11 +20,10 @@ from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry, legal, misfit, registers, split, with_steps
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.pipelines import lower
+from sparsegen.pipelines import Program, lower
 from sparsegen.problems.stencil import StencilProblem
-from sparsegen.program import Program
 from sparsegen.schedule import Schedule, StencilSchedule
-from sparsegen.shapes import ITEMSIZE
+from sparsegen.sizes import ITEMSIZE
 from tests.cost.measured import STENCILS, STREAMS, Stream
 from tests.nvcc_kit import needs_nvcc, used
 

@@ -18,10 +18,9 @@ from sparsegen.footprint import Footprint
 from sparsegen.geometry import check
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.types import Buffer
-from sparsegen.pipelines import lower
+from sparsegen.pipelines import Program, lower
 from sparsegen.plan import SCRATCH, launches
 from sparsegen.problems.stencil import StencilProblem
-from sparsegen.program import Program
 from sparsegen.run.emulator import COUNTING, run_module
 from sparsegen.schedule import StencilSchedule
 

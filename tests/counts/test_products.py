@@ -15,12 +15,11 @@ from sparsegen.cost.devices import DeviceProfile, load_profile
 from sparsegen.counts import launch, of_program
 from sparsegen.families.spmm.bitmap import FAMILY
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.pipelines import lower
+from sparsegen.pipelines import Program, lower
 from sparsegen.problems.product import SpmmProblem
 from sparsegen.products.geometry import COLUMNS, legal
 from sparsegen.products.product import Problem, Product
 from sparsegen.products.weights import host_arrays
-from sparsegen.program import Program
 from sparsegen.schedule import SpmmSchedule
 from tests.counts.kit import whole, wrong
 from tests.products_kit import matrix, operands

@@ -13,8 +13,8 @@ from sparsegen.counts.work import Tiles
 from sparsegen.ir import tile
 from sparsegen.ir.op import Stencil
 from sparsegen.ir.types import Buffer
+from sparsegen.pipelines import Program
 from sparsegen.plan import launches
-from sparsegen.program import Program
 from tests.counts.kit import FAMILIES, programs, whole, wrong
 
 HEAT = np.array([[0, 0.1, 0], [0.1, 0.6, 0.1], [0, 0.1, 0]])

@@ -14,7 +14,7 @@ from sparsegen.geometry import geometry, legal, legalise
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.registry import families
 from sparsegen.schedule import Schedule, StencilSchedule
-from sparsegen.shapes import MMA
+from sparsegen.sizes import MMA
 
 #: any stencil of edge 3
 ANY = Footprint(3)

@@ -21,8 +21,8 @@ from sparsegen.families.base import named
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import SparsegenError
 from sparsegen.ir.text import print_module
+from sparsegen.pipelines import Program
 from sparsegen.problems.product import Variant
-from sparsegen.program import Program
 from tests.products_kit import matrix
 from tests.updates import gray_scott, heat, wave
 

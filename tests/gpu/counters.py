@@ -38,7 +38,7 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.expr import binary, values
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import operands, rewrite, walk
-from sparsegen.program import Program
+from sparsegen.pipelines import Program
 from sparsegen.registry import families
 from sparsegen.run.emulator import run_pass
 from sparsegen.schedule import Schedule

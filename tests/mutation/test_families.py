@@ -17,7 +17,7 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.boundary import Side
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import Op, buffers, walk
-from sparsegen.program import Program
+from sparsegen.pipelines import Program
 from tests.mutation.harness import mutants
 from tests.schedules import (
     Field,

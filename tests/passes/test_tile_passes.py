@@ -29,8 +29,8 @@ from sparsegen.ir.passes.dce import Dce
 from sparsegen.ir.passes.simplify import Simplify
 from sparsegen.ir.passes.to_warp import ToWarp
 from sparsegen.ir.text import print_module
+from sparsegen.pipelines import Program
 from sparsegen.problems.stencil import StencilProblem
-from sparsegen.program import Program
 from tests.schedules import device, emulate, faults, kernels, lowered, nodes, random_field, rewritten, stencil
 from tests.work import calls
 

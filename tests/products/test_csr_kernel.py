@@ -11,7 +11,7 @@ import scipy.sparse
 import sparsegen as sg
 from sparsegen.ir.errors import FormatError, ScheduleError
 from sparsegen.products.product import Product
-from sparsegen.products.segments import segments_of
+from sparsegen.products.ragged import segments_of
 from tests.csr_kit import NUMPY, ROUNDING, ragged
 
 DEVICE = "h200"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparsegen.ir.tile_ragged import RANK
-from sparsegen.products.segments import segments
+from sparsegen.products.ragged import segments
 
 
 @given(

@@ -17,7 +17,7 @@ from sparsegen.geometry import check
 from sparsegen.ir.boundary import Side
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import Schedule
-from sparsegen.shapes import MMA
+from sparsegen.sizes import MMA
 from tests.property.agreement import agrees
 from tests.schedules import device, random_field, stencil
 

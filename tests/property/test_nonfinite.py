@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir.boundary import Side
-from sparsegen.program import Program
+from sparsegen.pipelines import Program
 from sparsegen.schedule import StencilSchedule
 from tests.schedules import (
     TOLERANCE,

@@ -12,7 +12,7 @@ from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodi
 from sparsegen.geometry import check
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import Schedule
-from sparsegen.shapes import MMA
+from sparsegen.sizes import MMA
 from tests.property.agreement import agrees
 from tests.schedules import device, stencil
 

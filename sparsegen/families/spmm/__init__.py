@@ -6,10 +6,10 @@ import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from sparsegen.choose import Options
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.passes.manager import Pass
-from sparsegen.options import Options
 from sparsegen.products.weights import Prepared
 from sparsegen.schedule import Schedule, Vocabulary
 

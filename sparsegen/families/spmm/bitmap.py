@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from sparsegen.choose import Options, Rejected
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm import ProductFamily
@@ -17,7 +18,6 @@ from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.bitmap import Bitmap
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.passes.pipeline import Pipeline
-from sparsegen.options import Options, Rejected
 from sparsegen.products.cost import cost, times
 from sparsegen.products.geometry import (
     BULK,

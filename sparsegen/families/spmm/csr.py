@@ -11,16 +11,15 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
+from sparsegen.choose import Listed, Rejected
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm import ProductFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.csr import ALIGN, Csr
 from sparsegen.ir.passes.manager import Pass
-from sparsegen.options import Listed, Rejected
 from sparsegen.products.csr_cost import Shape, price, shape_of
-from sparsegen.products.ragged import Ragged
-from sparsegen.products.segments import segments_of
+from sparsegen.products.ragged import Ragged, segments_of
 from sparsegen.products.weights import Prepared, padded
 from sparsegen.registry import register
 from sparsegen.schedule import Schedule, SpmmSchedule, Word, integer, pair

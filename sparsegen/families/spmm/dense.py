@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sparsegen.choose import Listed
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm import ProductFamily
 from sparsegen.ir.passes.manager import Pass
-from sparsegen.options import Listed
 from sparsegen.products.cost import dense_cost
 from sparsegen.registry import register
 from sparsegen.schedule import Schedule, SpmmSchedule
