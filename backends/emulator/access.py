@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from .group import Group
 
 
-def step(op: Op, sc: Scope) -> Step | None:
-    """The closure of an access to global, shared or parameter memory (None if the op is none)."""
-    if isinstance(op, w.Ld) and op.buf.space != "reg":
-        return _ld_param(op, sc) if op.buf.space == "param" else _ld(op, sc)
-    if isinstance(op, w.St) and op.buf.space != "reg":
-        return _st(op, sc)
-    if isinstance(op, w.CpAsync):
-        return _cp_async(op, sc)
-    return _ldmatrix(op, sc) if isinstance(op, w.LdMatrix) else None
-
-
 def where_of(x: Expr | None, sc: Scope) -> Callable[[Any], Any] | None:
     """A predicate that is not always true."""
     return None if x is None or (isinstance(x, Const) and x.value) else predicate(x, sc.slots)
@@ -127,7 +116,7 @@ class Results:
 
 
 # ------------------------------------------------------------------------------------------------ loads
-def _ld(op: w.Ld, sc: Scope) -> Step:
+def ld(op: w.Ld, sc: Scope) -> Step:
     buf, info = op.buf, sc.info(op)
     access = Access(sc, op, len(op.out), f"ld.{buf.space}", "read")
     out = Results(sc, op, buf.dtype, op.other)
@@ -151,7 +140,7 @@ def _ld(op: w.Ld, sc: Scope) -> Step:
     return ld
 
 
-def _ld_param(op: w.Ld, sc: Scope) -> Step:
+def ld_param(op: w.Ld, sc: Scope) -> Step:
     buf, width, info = op.buf, len(op.out), sc.info(op)
     ix, where = number(op.index, sc.slots), where_of(op.where, sc)
     k_op = sc.count("ld.param")
@@ -172,7 +161,7 @@ def _ld_param(op: w.Ld, sc: Scope) -> Step:
     return ld
 
 
-def _ldmatrix(op: w.LdMatrix, sc: Scope) -> Step:
+def ldmatrix(op: w.LdMatrix, sc: Scope) -> Step:
     buf, count, info = op.buf, len(op.out), sc.info(op)
     if buf.space != "shared" or buf.dtype.bits != 16 or count not in (1, 2, 4):
         raise IRError(f"ldmatrix of {count} matrices from @{buf.name} ({buf.space}, {buf.dtype})", loc=op.loc,
@@ -222,7 +211,7 @@ def _ldmatrix(op: w.LdMatrix, sc: Scope) -> Step:
 
 
 # ------------------------------------------------------------------------------------------------ stores
-def _st(op: w.St, sc: Scope) -> Step:
+def st(op: w.St, sc: Scope) -> Step:
     buf, info = op.buf, sc.info(op)
     if buf.space == "param":
         raise IRError(f"@{buf.name} is a parameter passed by value: it cannot be written", loc=op.loc)
@@ -249,7 +238,7 @@ def _st(op: w.St, sc: Scope) -> Step:
     return st
 
 
-def _cp_async(op: w.CpAsync, sc: Scope) -> Step:
+def cp_async(op: w.CpAsync, sc: Scope) -> Step:
     dst, src, count, info = op.dst, op.src, op.count, sc.info(op)
     nbytes = count * dst.dtype.nbytes
     if nbytes not in (4, 8, 16) or dst.dtype != src.dtype or dst.space != "shared" or src.space != "global":

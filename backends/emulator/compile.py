@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsegen.ir import node
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Value
@@ -175,37 +176,13 @@ class Compiler(Flow):
     def op(self, op: Op, ctx: Context) -> None:
         if self.control(op, ctx):
             return
-        if isinstance(op, w.Alloc):
-            self.cur.steps.append(self._alloc(op))
-            return
-        step = self._step(op)
-        if step is None:
+        if type(op) not in _STEPS:
             raise IRError(f"the emulator does not know {op.name}", loc=op.loc)
-        if (name := count_name(op)) is not None:
-            self.tally(name)
+        make, count = _STEPS[type(op)]
+        step = make(op, self.sc)
+        if count is not None:
+            self.tally(count if isinstance(count, str) else count(op))
         self.cur.steps.append(step)
-
-    def _step(self, op: Op) -> Step | None:
-        sc = self.sc
-        if isinstance(op, w.Mma):
-            return mma.step(op, sc)
-        if isinstance(op, (w.Atom, w.Red)):
-            return atomics.step(op, sc)
-        if isinstance(op, w.Ld) and op.buf.space == "reg":
-            return registers.load_step(op, sc)
-        if isinstance(op, w.St) and op.buf.space == "reg":
-            return registers.store_step(op, sc)
-        return scalars.step(op, sc) or access.step(op, sc) or order.step(op, sc)
-
-    def _alloc(self, op: w.Alloc) -> Step:
-        k = self.sc.regs[op.buf.name] = self.sc.new_slot()
-        self.sc.buffers[op.buf.name] = op.buf
-        size = op.buf.size
-
-        def alloc(g: Group) -> None:
-            g.env[k] = RegArray(size)
-
-        return alloc
 
     def compile(self) -> Program:
         f, sc = self.func, self.sc
@@ -238,47 +215,70 @@ def _visit(place: int) -> Step:
     return visit
 
 
-def count_name(op: Op) -> str | None:
-    """The instruction class of an op that every warp that reaches it issues (memory ops count themselves)."""
-    if isinstance(op, w.Mma):
-        return f"mma.{op.shape}"
-    if isinstance(op, w.Unary):
-        return "popc" if op.op == "popc" else f"{op.op}.{scalars.dtype_of(op.a)}"
-    if isinstance(op, w.Binary):
-        return f"{op.op}.{op.out[0].dtype}"
-    if isinstance(op, w.Fma):
-        return f"fma.{op.out[0].dtype}"
-    if isinstance(op, w.Compare):
-        return f"compare.{scalars.dtype_of(op.a)}"
-    if isinstance(op, w.SelectValue):
-        return f"select.{op.out[0].dtype}"
-    if isinstance(op, w.Convert):
-        return f"cvt.{op.out[0].dtype}.{scalars.dtype_of(op.a)}"
-    plain: dict[type[Op], str] = {
-        w.Pack: "pack", w.Prmt: "prmt", w.Funnel: "funnel", w.Dp4a: "dp4a", w.Shfl: "shfl", w.Ballot: "ballot",
-        w.CpCommit: "cp_commit", w.CpWait: "cp_wait", w.SyncWarp: "sync", w.Fence: "fence", w.MbarInit: "mbar_init",
-        w.MbarArrive: "mbar_arrive", w.Clock: "clock",
-    }  # fmt: skip
-    return plain.get(type(op))
+def _alloc(op: w.Alloc, sc: Scope) -> Step:
+    k = sc.regs[op.buf.name] = sc.new_slot()
+    sc.buffers[op.buf.name] = op.buf
+    size = op.buf.size
+
+    def alloc(g: Group) -> None:
+        g.env[k] = RegArray(size)
+
+    return alloc
+
+
+def _ld(op: w.Ld, sc: Scope) -> Step:
+    return {"reg": registers.load, "param": access.ld_param}.get(op.buf.space, access.ld)(op, sc)
+
+
+def _st(op: w.St, sc: Scope) -> Step:
+    return (registers.store if op.buf.space == "reg" else access.st)(op, sc)
+
+
+#: Of each op the maker of its closure, and the instruction class that every warp that reaches it issues (None: none,
+#: or it counts itself).
+_STEPS: dict[type[Op], tuple[Callable[[Any, Scope], Step], str | Callable[[Any], str] | None]] = {
+    w.Alloc: (_alloc, None),
+    w.Let: (scalars.let, None),
+    w.ConstFloat: (scalars.const, None),
+    w.Unary: (scalars.lanewise, lambda op: "popc" if op.op == "popc" else f"{op.op}.{scalars.dtype_of(op.a)}"),
+    w.Binary: (scalars.lanewise, lambda op: f"{op.op}.{op.out[0].dtype}"),
+    w.Fma: (scalars.lanewise, lambda op: f"fma.{op.out[0].dtype}"),
+    w.Compare: (scalars.lanewise, lambda op: f"compare.{scalars.dtype_of(op.a)}"),
+    w.SelectValue: (scalars.lanewise, lambda op: f"select.{op.out[0].dtype}"),
+    w.Convert: (scalars.lanewise, lambda op: f"cvt.{op.out[0].dtype}.{scalars.dtype_of(op.a)}"),
+    w.Bitcast: (scalars.lanewise, None),
+    w.Pack: (scalars.lanewise, "pack"),
+    w.Prmt: (scalars.lanewise, "prmt"),
+    w.Funnel: (scalars.lanewise, "funnel"),
+    w.Dp4a: (scalars.lanewise, "dp4a"),
+    w.Shfl: (scalars.shfl, "shfl"),
+    w.Ballot: (scalars.ballot, "ballot"),
+    w.Clock: (scalars.clock, "clock"),
+    w.Mma: (mma.step, lambda op: f"mma.{op.shape}"),
+    w.Ld: (_ld, None),
+    w.St: (_st, None),
+    w.CpAsync: (access.cp_async, None),
+    w.LdMatrix: (access.ldmatrix, None),
+    w.Atom: (atomics.step, None),
+    w.Red: (atomics.step, None),
+    w.CpCommit: (lambda op, sc: lambda g: g.m.copies.commit(g), "cp_commit"),
+    w.CpWait: (lambda op, sc: lambda g: g.m.copies.wait(g, op.pending), "cp_wait"),
+    w.SyncWarp: (order.sync, "sync"),
+    w.Fence: (order.fence, "fence"),
+    w.MbarInit: (order.mbar_init, "mbar_init"),
+    w.MbarArrive: (order.mbar_arrive, "mbar_arrive"),
+    w.BulkCopy: (order.bulk_copy, None),
+}
 
 
 def _uses(f: w.Func) -> tuple[frozenset[str], frozenset[str], frozenset[str], tuple[str, ...]]:
-    """Names of buffers that the program writes, reads, uses atomically, and holds mbarriers in."""
-    written, read, atomic, bars = set(), set(), set(), []
-    for op in walk(f.body):
-        if isinstance(op, w.St):
-            written.add(op.buf.name)
-        elif isinstance(op, (w.Ld, w.LdMatrix)):
-            read.add(op.buf.name)
-        elif isinstance(op, (w.CpAsync, w.BulkCopy)):
-            read.add(op.src.name)
-            written.add(op.dst.name)
-        elif isinstance(op, (w.Atom, w.Red)):
-            atomic.add(op.buf.name)
-            written.add(op.buf.name)
-        b = getattr(op, "bars", None)
-        if isinstance(b, Buffer) and b.name not in bars:
-            bars.append(b.name)
+    """Names of buffers that the program writes, reads plainly, uses atomically, and holds mbarriers in."""
+    ops = list(walk(f.body))
+    bars = dict.fromkeys(op.bars.name for op in ops if hasattr(op, "bars"))
+    written = {b.name for op in ops for b in node.buffers(op, writes=True)} - set(bars)
+    plain = [op for op in ops if not isinstance(op, (w.Atom, w.Red))]
+    read = {b.name for op in plain for b in node.buffers(op, writes=False)} - set(bars)
+    atomic = {op.buf.name for op in ops if isinstance(op, (w.Atom, w.Red))}
     return frozenset(written), frozenset(read), frozenset(atomic), tuple(bars)
 
 

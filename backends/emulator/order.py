@@ -9,7 +9,6 @@ import numpy as np
 
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError
-from sparsegen.ir.node import Op
 
 from .memory import OpInfo, locate
 from .scalars import Step
@@ -28,30 +27,14 @@ def leave(g: Group) -> int:
     return -1
 
 
-def step(op: Op, sc: Scope) -> Step | None:
-    """The closure of an op that does not block (None if the op is none)."""
-    if isinstance(op, w.SyncWarp):
-        info = sc.info(op)
+def sync(op: w.SyncWarp, sc: Scope) -> Step:
+    info = sc.info(op)
 
-        def sync(g: Group) -> None:
-            g.m.collective(g, info, all_there_are=True)
-            g.m.sync(g.active_rows())
+    def sync(g: Group) -> None:
+        g.m.collective(g, info, all_there_are=True)
+        g.m.sync(g.active_rows())
 
-        return sync
-    if isinstance(op, w.CpCommit):
-        return lambda g: g.m.copies.commit(g)
-    if isinstance(op, w.CpWait):
-        pending = op.pending
-        return lambda g: g.m.copies.wait(g, pending)
-    if isinstance(op, w.Fence):
-        return _fence(op)
-    if isinstance(op, w.MbarInit):
-        return _mbar_init(op, sc)
-    if isinstance(op, w.MbarArrive):
-        return _mbar_arrive(op, sc)
-    if isinstance(op, w.BulkCopy):
-        return _bulk(op, sc)
-    return None
+    return sync
 
 
 def barrier(op: w.Barrier, sc: Scope, after: Label) -> Callable[[Group], int]:
@@ -67,7 +50,7 @@ def barrier(op: w.Barrier, sc: Scope, after: Label) -> Callable[[Group], int]:
     return arrive
 
 
-def _fence(op: w.Fence) -> Step:
+def fence(op: w.Fence, sc: Scope) -> Step:
     if op.scope == "gpu":
         return lambda g: g.m.far.fence(g) if g.m.run.fences else None
     if op.scope not in ("async", "mbar_init"):
@@ -107,7 +90,7 @@ def _each(g: Group, bars: Bars, ix: Any, info: OpInfo) -> Iterator[tuple[Any, An
         yield rows, mask[some], j + g.m.lblk[rows] * bars.size
 
 
-def _mbar_init(op: w.MbarInit, sc: Scope) -> Step:
+def mbar_init(op: w.MbarInit, sc: Scope) -> Step:
     ix, info, name, count = number(op.index, sc.slots), sc.info(op), op.bars.name, op.count
 
     def init(g: Group) -> None:
@@ -125,7 +108,7 @@ def _mbar_init(op: w.MbarInit, sc: Scope) -> Step:
     return init
 
 
-def _mbar_arrive(op: w.MbarArrive, sc: Scope) -> Step:
+def mbar_arrive(op: w.MbarArrive, sc: Scope) -> Step:
     ix, info, name = number(op.index, sc.slots), sc.info(op), op.bars.name
     expect = number(op.expect, sc.slots) if op.expect is not None else None
 
@@ -194,7 +177,7 @@ def _bar_text(bars: Bars, cells: Any, open_: Any) -> str:
 EVEN = "copy a multiple of 16 bytes between addresses that are multiples of 16 (align buffers and pitch)"
 
 
-def _bulk(op: w.BulkCopy, sc: Scope) -> Step:
+def bulk_copy(op: w.BulkCopy, sc: Scope) -> Step:
     info, src_info = sc.info(op), OpInfo(sc.info(op).text, op.loc, op.src.name, "global")
     dst, src, name = op.dst, op.src, op.bars.name
     if dst.dtype != src.dtype or dst.space != "shared" or src.space != "global":

@@ -34,7 +34,7 @@ def _reg_index(g: Group, i: Any, size: int, info: OpInfo, width: int) -> Any:
     return spread(g.n, sel, at, 0, np.int64)
 
 
-def load_step(op: w.Ld, sc: Scope) -> Step:
+def load(op: w.Ld, sc: Scope) -> Step:
     """The closure of a load from a register array."""
     arr, info, width, size = sc.regs[op.buf.name], sc.info(op), len(op.out), op.buf.size
     ix, where = number(op.index, sc.slots), where_of(op.where, sc)
@@ -91,7 +91,7 @@ def load_step(op: w.Ld, sc: Scope) -> Step:
     return ld
 
 
-def store_step(op: w.St, sc: Scope) -> Step:
+def store(op: w.St, sc: Scope) -> Step:
     """The closure of a store to a register array."""
     arr, info, width, size, d = sc.regs[op.buf.name], sc.info(op), len(op.vals), op.buf.size, op.buf.dtype
     ix, where = number(op.index, sc.slots), where_of(op.where, sc)

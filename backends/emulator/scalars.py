@@ -11,9 +11,9 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Expr, Value
 from sparsegen.ir.node import Op
-from sparsegen.ir.types import DType, f32, u16, u32
+from sparsegen.ir.types import DType, f32, pred, u16, u32
 
-from .values import LANES, bits, from_bits, held, load, number, operand, predicate, wrap
+from .values import LANES, Fn, bits, choose, from_bits, held, load, number, operand, predicate, wrap
 
 if TYPE_CHECKING:
     from .compile import Scope
@@ -123,7 +123,7 @@ def _shift64(op: str, a: Any, b: Any) -> Any:
     return np.where(far, 0, a << m) if op == "shl" else a >> m
 
 
-def binary(op: w.Binary, dtype: DType) -> Callable[[Any, Any], Any]:
+def _binary(op: w.Binary, dtype: DType) -> Callable[[Any, Any], Any]:
     """The function of a ``warp.binary`` in a type."""
     if dtype.kind == "float":
         if op.op not in _FLOAT or op.op in ("and", "or", "xor"):
@@ -158,8 +158,8 @@ def _unary(op: w.Unary) -> Callable[[Any], Any]:
     if d.kind == "float":
         fs: dict[str, Any] = {"neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "tanh": np.tanh}
         if name in fs:
-            f = fs[name]
-            return lambda a: f(a)
+            f: Callable[[Any], Any] = fs[name]
+            return f
     elif d.kind == "pred":
         if name == "not":
             return lambda a: not a if isinstance(a, bool) else ~a
@@ -180,14 +180,11 @@ def convert(src: DType, dst: DType) -> Callable[[Any], Any]:
     """The conversion of a value between types."""
     if dst.kind == "pred":
         return lambda a: np.asarray(a) != 0
-    if src.kind == "float":
-        if dst.kind == "float":
-            npt = dst.numpy()
-            return lambda a: np.asarray(a).astype(npt)
-        return lambda a: to_int(a, dst)
     if dst.kind == "float":
         npt = dst.numpy()
         return lambda a: np.asarray(a).astype(npt)
+    if src.kind == "float":
+        return lambda a: to_int(a, dst)
     if src.name == "u64":
         return lambda a: load(np.asarray(a).astype(dst.numpy()), dst)
     if dst.name == "u64":
@@ -195,110 +192,94 @@ def convert(src: DType, dst: DType) -> Callable[[Any], Any]:
     return lambda a: wrap(a * 1, dst)
 
 
-# ------------------------------------------------------------------------------------------------ closures
-def step(op: Op, sc: Scope) -> Step | None:
-    """The closure of a lane-wise op (None if the op is none)."""
-    if isinstance(op, w.Let):
-        out = op.out[0]
-        f = operand(op.expr, out.dtype, sc.slots) if out.dtype.kind == "pred" else number(op.expr, sc.slots)
-        return sc.put(out, f, check=out.lo > op.expr.lo or out.hi < op.expr.hi, op=op)
-    if isinstance(op, w.ConstFloat):
-        d = op.out[0].dtype
-        c = d.numpy().type(op.value) if d.kind == "float" else int(op.value)
-        return sc.put(op.out[0], lambda e: c)
-    if isinstance(op, w.Unary):
-        a, f1 = operand(op.a, dtype_of(op.a), sc.slots), _unary(op)
-        return sc.put(op.out[0], lambda e: f1(a(e)), op=op)
-    if isinstance(op, w.Binary):
-        d = op.out[0].dtype
-        x, y, f2 = operand(op.a, d, sc.slots), operand(op.b, d, sc.slots), binary(op, d)
-        return sc.put(op.out[0], lambda e: f2(x(e), y(e)), op=op)
-    if isinstance(op, w.Fma):
-        return sc.put(op.out[0], _fma(op, sc), op=op)
-    if isinstance(op, w.Compare):
-        d, f2 = dtype_of(op.a), _COMPARE[op.op]
-        x, y = operand(op.a, d, sc.slots), operand(op.b, d, sc.slots)
-        return sc.put(op.out[0], lambda e: f2(x(e), y(e)), op=op)
-    if isinstance(op, w.SelectValue):
-        d = op.out[0].dtype
-        p = predicate(op.cond, sc.slots)
-        x, y = operand(op.a, d, sc.slots), operand(op.b, d, sc.slots)
-
-        def sel(e: Any) -> Any:
-            c = p(e)
-            return np.where(c, x(e), y(e)) if isinstance(c, np.ndarray) else (x(e) if c else y(e))
-
-        return sc.put(op.out[0], sel, op=op)
-    return _bitwise(op, sc)
-
-
-def _fma(op: w.Fma, sc: Scope) -> Callable[[Any], Any]:
-    d = op.out[0].dtype
-    x, y, z = (operand(v, d, sc.slots) for v in (op.a, op.b, op.c))
+def _fma(d: DType) -> Callable[[Any, Any, Any], Any]:
     if d.kind != "float":
-        return lambda e: wrap(x(e) * y(e) + z(e), d)
+        return lambda a, b, c: wrap(a * b + c, d)
     if d.bits == 16:
         npt = d.numpy()
-        return lambda e: (np.asarray(x(e)).astype(np.float32) * y(e) + z(e)).astype(npt)
-    return lambda e: x(e) * y(e) + z(e)
+        return lambda a, b, c: (np.asarray(a).astype(np.float32) * b + c).astype(npt)
+    return lambda a, b, c: a * b + c
 
 
-def _bitwise(op: Op, sc: Scope) -> Step | None:
-    if isinstance(op, w.Convert):
-        src = dtype_of(op.a)
-        a, f = operand(op.a, src, sc.slots), convert(src, op.out[0].dtype)
+def _funnel(low: Any, high: Any, shift: Any) -> Any:
+    k = shift & 31
+    return (low >> k) | ((high << (32 - k)) & 0xFFFFFFFF)
+
+
+def _dp4a(d: DType, signed: bool) -> Callable[[Any, Any, Any], Any]:
+    def dp4a(a: Any, b: Any, c: Any) -> Any:
+        for k in range(0, 32, 8):
+            p, q = (a >> k) & 255, (b >> k) & 255
+            c = c + (((p ^ 128) - 128) * ((q ^ 128) - 128) if signed else p * q)
+        return wrap(c, d)
+
+    return dp4a
+
+
+# ------------------------------------------------------------------------------------------------ closures
+def _bitcast(src: DType, dst: DType) -> Callable[[Any], Any]:
+    return lambda a: from_bits(bits(a, src), dst)
+
+
+def _pack(low: DType, high: DType) -> Callable[[Any, Any], Any]:
+    return lambda a, b: bits(a, low) | (bits(b, high) << 16)
+
+
+def _typed(dtype: DType | None, *operands: Expr) -> list[tuple[Expr, DType | None]]:
+    return [(x, dtype) for x in operands]
+
+
+#: Of each op that works on lanes' values alone: its function, and its operands with the type that they are taken in
+#: (None: the 32 bits of whatever it is).
+_LANEWISE: dict[type[Op], Callable[[Any, DType], tuple[Callable[..., Any], list[tuple[Expr, DType | None]]]]] = {
+    w.Unary: lambda op, out: (_unary(op), _typed(dtype_of(op.a), op.a)),
+    w.Binary: lambda op, out: (_binary(op, out), _typed(out, op.a, op.b)),
+    w.Fma: lambda op, out: (_fma(out), _typed(out, op.a, op.b, op.c)),
+    w.Compare: lambda op, out: (_COMPARE[op.op], _typed(dtype_of(op.a), op.a, op.b)),
+    w.SelectValue: lambda op, out: (choose, _typed(pred, op.cond) + _typed(out, op.a, op.b)),
+    w.Convert: lambda op, out: (convert(dtype_of(op.a), out), _typed(dtype_of(op.a), op.a)),
+    w.Bitcast: lambda op, out: (_bitcast(dtype_of(op.a), out), _typed(dtype_of(op.a), op.a)),
+    w.Pack: lambda op, out: (_pack(*(dtype_of(x, u16) for x in (op.a, op.b))),
+                             [(x, dtype_of(x, u16)) for x in (op.a, op.b)]),
+    w.Prmt: lambda op, out: (prmt, _typed(None, op.a, op.b, op.sel)),
+    w.Funnel: lambda op, out: (_funnel, _typed(None, op.lo, op.hi, op.shift)),
+    w.Dp4a: lambda op, out: (_dp4a(out, dtype_of(op.a).kind == "int"), _typed(None, op.a, op.b) + _typed(out, op.c)),
+}  # fmt: skip
+
+
+def lanewise(op: Any, sc: Scope) -> Step:
+    """The closure of an op that sets its result to a function of one to three operands."""
+    f, operands = _LANEWISE[type(op)](op, op.out[0].dtype)
+    a, b, c = (*(_word(x, sc) if d is None else operand(x, d, sc.slots) for x, d in operands), None, None)[:3]
+    if b is None:
         return sc.put(op.out[0], lambda e: f(a(e)), op=op)
-    if isinstance(op, w.Bitcast):
-        src, dst = dtype_of(op.a), op.out[0].dtype
-        a = operand(op.a, src, sc.slots)
-        return sc.put(op.out[0], lambda e: from_bits(bits(a(e), src), dst), op=op)
-    if isinstance(op, w.Pack):
-        da, db = dtype_of(op.a, u16), dtype_of(op.b, u16)
-        a, b = operand(op.a, da, sc.slots), operand(op.b, db, sc.slots)
-        return sc.put(op.out[0], lambda e: bits(a(e), da) | (bits(b(e), db) << 16), op=op)
-    if isinstance(op, w.Prmt):
-        a, b, s = (_word(x, sc) for x in (op.a, op.b, op.sel))
-        return sc.put(op.out[0], lambda e: prmt(a(e), b(e), s(e)), op=op)
-    if isinstance(op, w.Funnel):
-        lo, hi, sh = (_word(x, sc) for x in (op.lo, op.hi, op.shift))
-
-        def funnel(e: Any) -> Any:
-            k, h, low = sh(e) & 31, hi(e), lo(e)
-            return (low >> k) | ((h << (32 - k)) & 0xFFFFFFFF)
-
-        return sc.put(op.out[0], funnel, op=op)
-    if isinstance(op, w.Dp4a):
-        a, b = _word(op.a, sc), _word(op.b, sc)
-        c, d, signed = operand(op.c, op.out[0].dtype, sc.slots), op.out[0].dtype, dtype_of(op.a).kind == "int"
-
-        def dp4a(e: Any) -> Any:
-            x, y, out = a(e), b(e), c(e)
-            for k in range(0, 32, 8):
-                p, q = (x >> k) & 255, (y >> k) & 255
-                out = out + (((p ^ 128) - 128) * ((q ^ 128) - 128) if signed else p * q)
-            return wrap(out, d)
-
-        return sc.put(op.out[0], dp4a, op=op)
-    if isinstance(op, w.Shfl):
-        return _shfl(op, sc)
-    if isinstance(op, w.Clock):
-        return _clock(sc.define(op.out[0]))
-    if isinstance(op, w.Ballot):
-        cond, info, slot = predicate(op.cond, sc.slots), sc.info(op), sc.define(op.out[0])
-
-        def ballot(g: Group) -> None:
-            g.m.collective(g, info)
-            c = np.broadcast_to(np.asarray(cond(g.env)), (g.n, 32))
-            if g.mask is not None:
-                c = c & g.mask
-            g.env[slot] = (c.astype(np.int64) << LANES).sum(1, keepdims=True)
-
-        return ballot
-    return None
+    if c is None:
+        return sc.put(op.out[0], lambda e: f(a(e), b(e)), op=op)
+    return sc.put(op.out[0], lambda e: f(a(e), b(e), c(e)), op=op)
 
 
-def _clock(slot: int) -> Step:
+def _word(x: Expr, sc: Scope) -> Fn:
+    """A 32-bit operand as its bits."""
+    d = dtype_of(x)
+    f = operand(x, d, sc.slots)
+    return f if d.kind == "uint" else lambda e: f(e) & 0xFFFFFFFF if d.is_int else bits(f(e), f32)
+
+
+def let(op: w.Let, sc: Scope) -> Step:
+    out = op.out[0]
+    f = operand(op.expr, out.dtype, sc.slots) if out.dtype.kind == "pred" else number(op.expr, sc.slots)
+    return sc.put(out, f, check=out.lo > op.expr.lo or out.hi < op.expr.hi, op=op)
+
+
+def const(op: w.ConstFloat, sc: Scope) -> Step:
+    d = op.out[0].dtype
+    c = d.numpy().type(op.value) if d.kind == "float" else int(op.value)
+    return sc.put(op.out[0], lambda e: c)
+
+
+def clock(op: w.Clock, sc: Scope) -> Step:
     """How many times the launch has read a clock before: later reads give more, as they do on hardware."""
+    slot = sc.define(op.out[0])
 
     def clock(g: Group) -> None:
         g.env[slot] = np.uint64(g.m.run.clock_reads)
@@ -307,14 +288,20 @@ def _clock(slot: int) -> Step:
     return clock
 
 
-def _word(x: Expr, sc: Scope) -> Callable[[Any], Any]:
-    """A 32-bit operand as its bits."""
-    d = dtype_of(x)
-    f = operand(x, d, sc.slots)
-    return f if d.kind == "uint" else lambda e: f(e) & 0xFFFFFFFF if d.is_int else bits(f(e), f32)
+def ballot(op: w.Ballot, sc: Scope) -> Step:
+    cond, info, slot = predicate(op.cond, sc.slots), sc.info(op), sc.define(op.out[0])
+
+    def ballot(g: Group) -> None:
+        g.m.collective(g, info)
+        c = np.broadcast_to(np.asarray(cond(g.env)), (g.n, 32))
+        if g.mask is not None:
+            c = c & g.mask
+        g.env[slot] = (c.astype(np.int64) << LANES).sum(1, keepdims=True)
+
+    return ballot
 
 
-def _shfl(op: w.Shfl, sc: Scope) -> Step:
+def shfl(op: w.Shfl, sc: Scope) -> Step:
     a, by, info = operand(op.a, dtype_of(op.a), sc.slots), number(op.by, sc.slots), sc.info(op)
     slot, mode, lane = sc.define(op.out[0]), op.mode, np.arange(32)
     if mode not in ("idx", "up", "down", "xor"):

@@ -29,7 +29,7 @@ def _max(a: Any, b: Any) -> Any:
     return (a if a > b else b) if type(a) is int and type(b) is int else np.maximum(a, b)
 
 
-def _sel(c: Any, a: Any, b: Any) -> Any:
+def choose(c: Any, a: Any, b: Any) -> Any:
     return np.where(c, a, b) if isinstance(c, np.ndarray) else (a if c else b)
 
 
@@ -38,7 +38,7 @@ def _int(a: Any) -> Any:
     return a.astype(np.int64) if isinstance(a, np.ndarray) else int(a)
 
 
-_GLOBALS: dict[str, Any] = {"MIN": _min, "MAX": _max, "SEL": _sel, "INT": _int}
+_GLOBALS: dict[str, Any] = {"MIN": _min, "MAX": _max, "SEL": choose, "INT": _int}
 
 
 def _source(e: Expr, slots: Mapping[str, int]) -> tuple[str, bool]:
