@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sparsegen.ir.boundary import Side, Sides
+from sparsegen.ir.boundary import Sides
 from sparsegen.ir.errors import ArrayError
 
-Field = npt.NDArray[Any]
+from .boundary import Field, keep_frozen, pad
 
 _ACCUMULATE = {"float64": "float64", "float32": "float32", "float16": "float32", "bfloat16": "float32"}
 
@@ -39,10 +39,8 @@ def step(u: Field, weights: npt.ArrayLike, sides: Sides, accumulate: npt.DTypeLi
     _check(u, taps, sides)
     total: np.dtype[Any] = np.dtype(accumulate or _ACCUMULATE[u.dtype.name])
     radius = [extent // 2 for extent in taps.shape]
-    padded = u
-    for axis in reversed(range(u.ndim)):  # the last axis first, so that the lowest axis decides the corners
-        padded = _pad(padded, axis, radius[axis], *sides[axis])
-    padded = padded.astype(total)
+    ends = tuple(((low.kind, low.value), (high.kind, high.value)) for low, high in sides)
+    padded = pad(u, radius, ends).astype(total)
     out: Field = np.zeros(u.shape, total)
     with np.errstate(all="ignore"):
         for index in product(*map(range, taps.shape)):
@@ -50,29 +48,8 @@ def step(u: Field, weights: npt.ArrayLike, sides: Sides, accumulate: npt.DTypeLi
                 window = tuple(slice(i, i + n) for i, n in zip(index, u.shape, strict=True))
                 out += np.asarray(taps[index], total) * padded[window]
         result: Field = out.astype(u.dtype)
-    for axis, (low, high) in enumerate(sides):
-        n, r = u.shape[axis], radius[axis]
-        for side, kept in ((low, slice(0, r)), (high, slice(n - r, n))):
-            if side.kind == "frozen":
-                cells = (slice(None),) * axis + (kept,)
-                result[cells] = u[cells]
+    keep_frozen(result, u, radius, ends)
     return result
-
-
-def _pad(u: Field, axis: int, r: int, low: Side, high: Side) -> Field:
-    """``u`` with the ``r`` cells that lie outside each end of ``axis``."""
-    n = u.shape[axis]
-    first, last = np.take(u, range(r), axis), np.take(u, range(n - r, n), axis)
-    return np.concatenate([_outside(low, first, last, axis), u, _outside(high, last, first, axis)], axis)
-
-
-def _outside(side: Side, near: Field, far: Field, axis: int) -> Field:
-    """The cells beyond one end, from the same number of cells at that end and at the opposite one."""
-    if side.kind == "periodic":
-        return far
-    if side.kind == "neumann":
-        return np.flip(near, axis)
-    return np.full_like(near, side.value if side.kind == "dirichlet" else np.nan)  # frozen: never read, hence NaN
 
 
 def _check(u: Field, weights: npt.NDArray[np.float64], sides: Sides) -> None:

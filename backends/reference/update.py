@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from sparsegen.ir import formula as f
 from sparsegen.ir.errors import ArrayError
-from sparsegen.ir.op import Sides, SideSpec
 from sparsegen.ir.op_update import Update
 
-Field = npt.NDArray[Any]
+from .boundary import Field, keep_frozen, pad
+
 Levels = tuple[Field, ...]
 
 _MEANING: Final[dict[str, Callable[..., Any]]] = {
@@ -43,6 +42,10 @@ def step(op: Update, fields: Mapping[str, Sequence[Field]], coefs: Mapping[str, 
     """The new level of each field, in new arrays."""
     number = op.dtype.numpy().type
     sides = {name: s for (name, _), s in zip(op.fields, op.sides, strict=True)}
+    offsets = [f.read(node)[2] for node in op.code if node[0] == "read"]
+    reach = np.abs(np.array(offsets, int).reshape(-1, len(op.shape))).max(0, initial=0).tolist()
+    padded = {(name, i): pad(u, reach, sides[name]) for name in sides for i, u in enumerate(fields[name])}
+    padded |= {(name, 0): pad(u, reach, op.coef_sides) for name, u in coefs.items()}
     values: list[Any] = []
     with np.errstate(all="ignore"):
         for node in op.code:
@@ -50,42 +53,14 @@ def step(op: Update, fields: Mapping[str, Sequence[Field]], coefs: Mapping[str, 
                 values.append(number(node[1]))
             elif node[0] == "read":
                 name, level, offset = f.read(node)
-                known = name in sides
-                source = fields[name][level] if known else coefs[name]
-                values.append(shifted(source, offset, sides[name] if known else op.coef_sides))
+                starts = [r + d for r, d in zip(reach, offset, strict=True)]
+                window = tuple(slice(i, i + n) for i, n in zip(starts, op.shape, strict=True))
+                values.append(padded[name, level][window])
             else:
                 values.append(_MEANING[str(node[0])](*(values[a] for a in f.operands(node))))
     new: list[Field] = []
     for (name, _), place in zip(op.fields, op.results, strict=True):
         result: Field = np.array(np.broadcast_to(values[place], op.shape), op.dtype.numpy())
-        for axis, pair in enumerate(sides[name]):
-            n, r = op.shape[axis], op.radius[axis]
-            for (kind, _), kept in zip(pair, (slice(0, r), slice(n - r, n)), strict=True):
-                if kind == "frozen":
-                    cells = (slice(None),) * axis + (kept,)
-                    result[cells] = fields[name][0][cells]
+        keep_frozen(result, fields[name][0], op.radius, sides[name])
         new.append(result)
     return tuple(new)
-
-
-def shifted(u: Field, offset: Sequence[int], sides: Sides) -> Field:
-    """``u[i + offset]`` for every cell i, cells outside by ``sides`` (``frozen``: the edge cell)."""
-    for axis in reversed(range(u.ndim)):  # the last axis first, so that the lowest axis decides the corners
-        n = u.shape[axis]
-        at = np.arange(n) + offset[axis]
-        low, high = sides[axis]
-        index = np.where(at < 0, _inside(low, at, n), np.where(at >= n, _inside(high, at, n), at))
-        u = np.take(u, index, axis)
-        for (kind, value), outside in ((low, at < 0), (high, at >= n)):
-            if kind == "dirichlet":
-                u[(slice(None),) * axis + (outside,)] = value
-    return u
-
-
-def _inside(side: SideSpec, at: npt.NDArray[np.int64], n: int) -> npt.NDArray[np.int64]:
-    """The cells that stand for cells outside of an axis of ``n``, at this side."""
-    if side[0] == "periodic":
-        return at % n
-    if side[0] == "neumann":
-        return np.where(at < 0, -1 - at, 2 * n - 1 - at)
-    return np.clip(at, 0, n - 1)
