@@ -37,6 +37,7 @@ from .expr_c import (
 _HINTS: Final = {"cg": ("__ldcg", "__stcg"), "cs": ("__ldcs", "__stcs"), "nc": ("__ldg", "")}
 _C_OPS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^", "shl": "<<",
                  "shr": ">>"}  # fmt: skip
+_SHFL: Final = {"idx": "__shfl_sync", "up": "__shfl_up_sync", "down": "__shfl_down_sync", "xor": "__shfl_xor_sync"}
 _C_COMPARE: Final = {"lt": "<", "le": "<=", "eq": "==", "ne": "!="}
 _SPLIT: Final = ("reg", "param")  # adjacent elements are registers or constants, not one access to memory
 _INCLUDES: Final = {"f16": "cuda_fp16.h", "bf16": "cuda_bf16.h"}
@@ -62,7 +63,12 @@ class Printer:
         """Every op of a region, in order."""
         for op in ops:
             self._place(op)
-            _PRINT[type(op)](self, op)
+            if (value := _VALUES.get(type(op))) is not None:
+                self.define(op.out[0], value(self, op))  # type: ignore[attr-defined]
+            elif (statement := _STATEMENTS.get(type(op))) is not None:
+                self.line(f"{statement(self, op)};")
+            else:
+                _OTHERS[type(op)](self, op)
 
     def _place(self, op: Op) -> None:
         """Says which line of the user's program comes next, where that changes: at loops, branches and outermost."""
@@ -100,6 +106,10 @@ class Printer:
         if "Regs<" in helper.text:
             self.templates.add(ptx.REGS)
         return f"{helper.name}{template}({', '.join(args)})"
+
+    def apply(self, function: str, dtype: DType, *operands: Expr) -> str:
+        """A C function of operands of one type."""
+        return f"{function}({', '.join(self.value(e, dtype) for e in operands)})"
 
     def expr(self, e: Expr) -> str:
         """An integer expression or predicate."""
@@ -183,18 +193,10 @@ def _if(p: Printer, op: w.If) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ scalars
-def _unary(p: Printer, op: w.Unary) -> None:
-    a, dtype = p.atom(op.a)
-    p.define(op.out[0], ptx.unary(op.op, a, dtype))
-
-
-def _binary(p: Printer, op: w.Binary) -> None:
-    out = op.out[0]
-    t = out.dtype
+def _binary(p: Printer, op: w.Binary) -> str:
+    t = op.out[0].dtype
     if op.op in ("min", "max") and t.kind != "pred":
-        a, b = p.value(op.a, t), p.value(op.b, t)
-        p.define(out, f"{ptx.float_call(op.op, t) if t.kind == 'float' else op.op}({a}, {b})")
-        return
+        return p.apply(ptx.float_call(op.op, t) if t.kind == "float" else op.op, t, op.a, op.b)
     if op.op not in _C_OPS or (t.kind == "float" and _C_OPS[op.op] not in "+-*/"):
         raise IRError(f"binary {op.op} of type {t}", loc=op.loc)
     x, y = p.typed(op.a, t), p.typed(op.b, t)
@@ -204,61 +206,25 @@ def _binary(p: Printer, op: w.Binary) -> None:
         y = y if op.op == "shl" else render(op.b, p.names.value, wide)
     elif t.name == "u16" and op.op == "mul":  # promoted to int it would overflow
         x = render(op.a, p.names.value, UNSIGNED)
-    p.define(out, join(_C_OPS[op.op], x, y, t.c).text)
+    return join(_C_OPS[op.op], x, y, t.c).text
 
 
-def _fma(p: Printer, op: w.Fma) -> None:
-    t = op.out[0].dtype
-    a, b, c = (p.value(e, t) for e in (op.a, op.b, op.c))
-    p.define(op.out[0], f"{ptx.float_call('fma', t)}({a}, {b}, {c})")
-
-
-def _compare(p: Printer, op: w.Compare) -> None:
+def _compare(p: Printer, op: w.Compare) -> str:
     assert isinstance(op.a, Value)
     a, b = (p.typed(e, op.a.dtype) for e in (op.a, op.b))
-    p.define(op.out[0], join(_C_COMPARE[op.op], a, b, "bool").text)
+    return join(_C_COMPARE[op.op], a, b, "bool").text
 
 
-def _select(p: Printer, op: w.SelectValue) -> None:
-    t = op.out[0].dtype
-    a, b = (p.typed(e, t).within(TERNARY + 1) for e in (op.a, op.b))
-    p.define(op.out[0], f"{p.condition(op.cond)} ? {a} : {b}")
+def _select(p: Printer, op: w.SelectValue) -> str:
+    a, b = (p.typed(e, op.out[0].dtype).within(TERNARY + 1) for e in (op.a, op.b))
+    return f"{p.condition(op.cond)} ? {a} : {b}"
 
 
-def _convert(p: Printer, op: w.Convert) -> None:
-    a, dtype = p.atom(op.a)
-    text = ptx.convert(a, dtype, op.out[0].dtype)
+def _convert(p: Printer, op: w.Convert) -> str:
+    text = ptx.convert(*p.atom(op.a), op.out[0].dtype)
     if ptx.TO_TF32.name in text:
         p.call(ptx.TO_TF32)
-    p.define(op.out[0], text)
-
-
-def _bitcast(p: Printer, op: w.Bitcast) -> None:
-    a, dtype = p.atom(op.a)
-    p.define(op.out[0], ptx.bitcast(a, dtype, op.out[0].dtype))
-
-
-def _pack(p: Printer, op: w.Pack) -> None:
-    lo, hi = (ptx.to_bits(*p.atom(e)) for e in (op.a, op.b))
-    p.define(op.out[0], p.call(ptx.PACK, lo, hi))
-
-
-def _prmt(p: Printer, op: w.Prmt) -> None:
-    p.define(op.out[0], p.call(ptx.PRMT, p.expr(op.a), p.expr(op.b), p.expr(op.sel)))
-
-
-def _funnel(p: Printer, op: w.Funnel) -> None:
-    p.define(op.out[0], f"__funnelshift_r({p.expr(op.lo)}, {p.expr(op.hi)}, {p.expr(op.shift)})")
-
-
-def _dp4a(p: Printer, op: w.Dp4a) -> None:
-    a, b, c = (p.value(e, op.out[0].dtype) for e in (op.a, op.b, op.c))
-    p.define(op.out[0], f"__dp4a({a}, {b}, {c})")
-
-
-def _shfl(p: Printer, op: w.Shfl) -> None:
-    mode = "" if op.mode == "idx" else f"_{op.mode}"
-    p.define(op.out[0], f"__shfl{mode}_sync(0xffffffffu, {p.value(op.a, op.out[0].dtype)}, {p.expr(op.by)})")
+    return text
 
 
 def _mma(p: Printer, op: w.Mma) -> None:
@@ -313,16 +279,16 @@ def _st(p: Printer, op: w.St) -> None:
     p.line(f"{guard}{_HINTS[op.cache][1]}({at}, {made});" if op.cache else f"{guard}*{at} = {made};")
 
 
-def _cp_async(p: Printer, op: w.CpAsync) -> None:
+def _cp_async(p: Printer, op: w.CpAsync) -> str:
     guard = "" if op.where is None else f"if ({p.expr(op.where)}) "
     copy = ptx.cp_async(op.count * op.dst.dtype.nbytes)
-    p.line(f"{guard}{p.call(copy, p.address(op.dst, op.dst_index), p.address(op.src, op.src_index))};")
+    return guard + p.call(copy, p.address(op.dst, op.dst_index), p.address(op.src, op.src_index))
 
 
-def _bulk_copy(p: Printer, op: w.BulkCopy) -> None:
+def _bulk_copy(p: Printer, op: w.BulkCopy) -> str:
     nbytes = p.expr(op.count * op.dst.dtype.nbytes)
-    p.line(p.call(ptx.BULK_COPY, p.address(op.dst, op.dst_index), p.address(op.src, op.src_index), nbytes,
-                  p.address(op.bars, op.bar)) + ";")  # fmt: skip
+    ends = p.address(op.dst, op.dst_index), p.address(op.src, op.src_index)
+    return p.call(ptx.BULK_COPY, *ends, nbytes, p.address(op.bars, op.bar))
 
 
 def _ldmatrix(p: Printer, op: w.LdMatrix) -> None:
@@ -336,60 +302,61 @@ def _atomic(p: Printer, op: w.Atom | w.Red) -> str:
     return ptx.atomic(op.op, op.buf.dtype, p.address(op.buf, op.index), value)
 
 
-def _atom(p: Printer, op: w.Atom) -> None:
-    p.define(op.out[0], _atomic(p, op))
-
-
-def _red(p: Printer, op: w.Red) -> None:
-    p.line(f"{_atomic(p, op)};")
-
-
 # ------------------------------------------------------------------------------------------------ order
-def _cp_wait(p: Printer, op: w.CpWait) -> None:
-    p.line(f"{p.call(ptx.CP_WAIT, template=f'<{op.pending}>')};")
-
-
-def _barrier(p: Printer, op: w.Barrier) -> None:
+def _barrier(p: Printer, op: w.Barrier) -> str:
     if op.id == 0 and op.count in (0, p.func.threads):
-        p.line("__syncthreads();")
-    else:
-        p.line(f"{p.call(ptx.BAR_SYNC, template=f'<{op.id}, {op.count or p.func.threads}>')};")
+        return "__syncthreads()"
+    return p.call(ptx.BAR_SYNC, template=f"<{op.id}, {op.count or p.func.threads}>")
 
 
-def _fence(p: Printer, op: w.Fence) -> None:
+def _fence(p: Printer, op: w.Fence) -> str:
     fences = {"async": ptx.FENCE_ASYNC, "mbar_init": ptx.FENCE_MBAR_INIT}
     if op.scope != "gpu" and op.scope not in fences:
         raise IRError(f"fence of scope {op.scope!r}", loc=op.loc, hint="gpu, async or mbar_init")
-    p.line("__threadfence();" if op.scope == "gpu" else f"{p.call(fences[op.scope])};")
+    return "__threadfence()" if op.scope == "gpu" else p.call(fences[op.scope])
 
 
-def _mbar_init(p: Printer, op: w.MbarInit) -> None:
-    p.line(f"{p.call(ptx.MBAR_INIT, p.address(op.bars, op.index), str(op.count))};")
-
-
-def _mbar_arrive(p: Printer, op: w.MbarArrive) -> None:
+def _mbar_arrive(p: Printer, op: w.MbarArrive) -> str:
     bar = p.address(op.bars, op.index)
-    p.line(
-        (p.call(ptx.MBAR_ARRIVE, bar) if op.expect is None else p.call(ptx.MBAR_EXPECT, bar, p.expr(op.expect))) + ";"
-    )
+    return p.call(ptx.MBAR_ARRIVE, bar) if op.expect is None else p.call(ptx.MBAR_EXPECT, bar, p.expr(op.expect))
 
 
-def _mbar_try_wait(p: Printer, op: w.MbarTryWait) -> None:
-    p.define(op.out[0], p.call(ptx.MBAR_TRY_WAIT, p.address(op.bars, op.index), p.expr(op.parity)))
-
-
-_PRINT: Final[dict[type[Op], Callable[[Printer, Any], None]]] = {
-    w.For: _for, w.Loop: _loop, w.BreakIf: _break_if, w.If: _if,
-    w.Let: lambda p, op: p.define(op.out[0], p.expr(op.expr)),
-    w.ConstFloat: lambda p, op: p.define(op.out[0], p.literal(op.value, op.out[0].dtype)),
-    w.Unary: _unary, w.Binary: _binary, w.Fma: _fma, w.Compare: _compare, w.SelectValue: _select, w.Convert: _convert,
-    w.Bitcast: _bitcast, w.Pack: _pack, w.Prmt: _prmt, w.Funnel: _funnel, w.Dp4a: _dp4a, w.Shfl: _shfl,
-    w.Ballot: lambda p, op: p.define(op.out[0], f"__ballot_sync(0xffffffffu, {p.expr(op.cond)})"),
-    w.Clock: lambda p, op: p.define(op.out[0], p.call(ptx.CLOCK)), w.Mma: _mma, w.Alloc: _alloc, w.Ld: _ld,
-    w.St: _st, w.CpAsync: _cp_async, w.LdMatrix: _ldmatrix,
-    w.BulkCopy: _bulk_copy, w.Atom: _atom, w.Red: _red, w.CpWait: _cp_wait,
-    w.CpCommit: lambda p, op: p.line(f"{p.call(ptx.CP_COMMIT)};"), w.Barrier: _barrier, w.Fence: _fence,
-    w.SyncWarp: lambda p, op: p.line("__syncwarp();"), w.MbarInit: _mbar_init, w.MbarArrive: _mbar_arrive,
-    w.MbarTryWait: _mbar_try_wait,
+#: Ops that define one value: its expression.
+_VALUES: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
+    w.Let: lambda p, op: p.expr(op.expr),
+    w.ConstFloat: lambda p, op: p.literal(op.value, op.out[0].dtype),
+    w.Unary: lambda p, op: ptx.unary(op.op, *p.atom(op.a)),
+    w.Binary: _binary,
+    w.Fma: lambda p, op: p.apply(ptx.float_call("fma", op.out[0].dtype), op.out[0].dtype, op.a, op.b, op.c),
+    w.Compare: _compare,
+    w.SelectValue: _select,
+    w.Convert: _convert,
+    w.Bitcast: lambda p, op: ptx.bitcast(*p.atom(op.a), op.out[0].dtype),
+    w.Pack: lambda p, op: p.call(ptx.PACK, *(ptx.to_bits(*p.atom(e)) for e in (op.a, op.b))),
+    w.Prmt: lambda p, op: p.call(ptx.PRMT, p.expr(op.a), p.expr(op.b), p.expr(op.sel)),
+    w.Funnel: lambda p, op: f"__funnelshift_r({p.expr(op.lo)}, {p.expr(op.hi)}, {p.expr(op.shift)})",
+    w.Dp4a: lambda p, op: p.apply("__dp4a", op.out[0].dtype, op.a, op.b, op.c),
+    w.Shfl: lambda p, op: f"{_SHFL[op.mode]}(0xffffffffu, {p.value(op.a, op.out[0].dtype)}, {p.expr(op.by)})",
+    w.Ballot: lambda p, op: f"__ballot_sync(0xffffffffu, {p.expr(op.cond)})",
+    w.Clock: lambda p, op: p.call(ptx.CLOCK),
+    w.Atom: _atomic,
+    w.MbarTryWait: lambda p, op: p.call(ptx.MBAR_TRY_WAIT, p.address(op.bars, op.index), p.expr(op.parity)),
+}
+#: Ops that define nothing and print as one statement: its text.
+_STATEMENTS: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
+    w.CpAsync: _cp_async,
+    w.BulkCopy: _bulk_copy,
+    w.Red: _atomic,
+    w.CpWait: lambda p, op: p.call(ptx.CP_WAIT, template=f"<{op.pending}>"),
+    w.CpCommit: lambda p, op: p.call(ptx.CP_COMMIT),
+    w.Barrier: _barrier,
+    w.Fence: _fence,
+    w.SyncWarp: lambda p, op: "__syncwarp()",
+    w.MbarInit: lambda p, op: p.call(ptx.MBAR_INIT, p.address(op.bars, op.index), str(op.count)),
+    w.MbarArrive: _mbar_arrive,
+}
+_OTHERS: Final[dict[type[Op], Callable[[Printer, Any], None]]] = {
+    w.For: _for, w.Loop: _loop, w.BreakIf: _break_if, w.If: _if, w.Mma: _mma, w.Alloc: _alloc, w.Ld: _ld, w.St: _st,
+    w.LdMatrix: _ldmatrix,
 }  # fmt: skip
-PRINTED: Final = frozenset(_PRINT)
+PRINTED: Final = frozenset({*_VALUES, *_STATEMENTS, *_OTHERS})
