@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -91,9 +91,9 @@ class Builder:
         self.emit(w.If(last.cond, last.then, tuple(body), loc=last.loc))
 
     # -------------------------------------------------------------------------------------------- scalars
-    def _made(self, op: type[Op], out: Value, *given: Any) -> Value:
+    def _made(self, op: Callable[..., Op], out: Value, *given: Any) -> Value:
         """The one result of an op that is emitted here."""
-        self.emit(op((out,), *given, loc=self.loc))  # type: ignore[call-arg]
+        self.emit(op((out,), *given, loc=self.loc))
         return out
 
     def let(self, hint: str, expr: ExprLike, lo: int | None = None, hi: int | None = None) -> Expr:
@@ -146,6 +146,15 @@ class Builder:
 
     def bitcast(self, a: Value, dtype: DType, hint: str = "v") -> Value:
         return self._made(w.Bitcast, self.fresh(hint, dtype), a)
+
+    def pack(self, low: Value, high: Value, hint: str = "v") -> Value:
+        return self._made(w.Pack, self.fresh(hint, u32), low, high)
+
+    def prmt(self, a: ExprLike, b: ExprLike, sel: ExprLike, hint: str = "v") -> Value:
+        return self._made(w.Prmt, self.fresh(hint, u32), as_expr(a), as_expr(b), as_expr(sel))
+
+    def funnel(self, lo: Value, hi: Value, shift: Expr, hint: str = "v") -> Value:
+        return self._made(w.Funnel, self.fresh(hint, u32), lo, hi, shift)
 
     def shfl(self, mode: str, a: Value, by: ExprLike, hint: str = "v") -> Value:
         out = self.fresh(hint, a.dtype, a.lo, a.hi) if a.dtype.is_int else self.fresh(hint, a.dtype)

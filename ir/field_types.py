@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from .node import Op, fields
+from .text import ATTRIBUTES
 
 Test = Callable[[Any], bool]
 
@@ -34,6 +35,9 @@ def _test(hint: Any) -> Test:
     if hint is int or hint is float:
         kinds = (int,) if hint is int else (int, float)
         return lambda v: isinstance(v, kinds) and not isinstance(v, bool)
+    if hint in ATTRIBUTES.values():
+        inner = [(name, _test(of)) for name, of in get_type_hints(hint).items()]
+        return lambda v: isinstance(v, hint) and all(test(getattr(v, name)) for name, test in inner)
     return lambda v: isinstance(v, hint)
 
 

@@ -159,6 +159,12 @@ def rewrite(ops: tuple[Op, ...], rule: Rewrite) -> tuple[Op, ...]:
     return tuple(out)
 
 
+def located(op: Op, loc: Loc | None) -> Op:
+    """The op, and all in it, from this line of the user's where they name none."""
+    (out,) = rewrite((op,), lambda inner: inner if inner.loc else dataclasses.replace(inner, loc=loc))
+    return out
+
+
 def map_exprs(op: Op, f: Callable[[Expr], Expr]) -> Op:
     """The op with ``f`` applied to each operand (regions are left alone)."""
     changed: dict[str, Any] = {}

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from .expr import Expr, Value
+from .expr import FALSE, Expr, Value
+from .grid import Grid
 from .layout import Layout
 from .node import Op, attr, bind, buffer, declare, define, operand, region
-from .op import Box, Sides, Tap
+from .op import Box, Tap
 from .spread import Products, Spread, Threads
 from .types import Buffer
 
@@ -34,13 +35,14 @@ class Func(Op):
 
 @define("tile.alloc", kw_only=True)
 class Alloc(Op):
-    """A shared tile: ``layout`` gives an element's place in a slot of ``buf.size // slots`` elements.
+    """A shared tile: ``layout`` gives an element's place in a slot of ``buf.size // slots`` elements, in order if None.
 
-    ``zeroed``: each warp zeroes an equal share of it, its own (patches reads a strip's ends before it writes them).
+    Or a register array of each lane, alive to the end of the region.  ``zeroed``: it begins as zeros (each warp writes
+    an equal share of a tile, its own).
     """
 
     buf: Buffer = declare()
-    layout: Layout = attr()
+    layout: Layout | None = attr(default=None)
     slots: int = attr(default=1)
     zeroed: bool = attr(default=False)
 
@@ -73,16 +75,6 @@ class ForTiles(Op):
     size: tuple[int, ...] = attr()
     stride: int = attr()
     body: tuple[Op, ...] = region()
-
-    @property
-    def y(self) -> Value:
-        """The tile's first row."""
-        return self.at[-2]
-
-    @property
-    def x(self) -> Value:
-        """The tile's first column."""
-        return self.at[-1]
 
 
 @define("tile.prefetch", kw_only=True)
@@ -118,34 +110,32 @@ class Meet(Op):
 class Copy(Op):
     """Copies a window of ``rows`` x ``cols`` elements through layouts: the one data movement of all schedules.
 
-    ``src`` is a field in global memory (``pitch`` elements a row; the window starts at cell (``y``, ``x``), which may
-    lie outside the ``extent``: such cells follow ``sides``), or a shared tile (element (r, c) at ``src_map``).  It goes
+    ``src`` is the field ``grid`` in global memory (the window starts at cell ``at``, which may lie outside: such cells
+    follow its sides), or a shared tile (element (r, c) at ``src_map``).  It goes
     to each of ``maps`` that is defined there: stencil2row, padding and swizzles are layouts.  ``vector`` elements move
     at once (only with one map that keeps them adjacent).  ``mode``: ``async`` or ``plain``.
     ``dirty``: elements that a map leaves out are written to that index instead of being skipped (dirty-bits padding);
     ``table``: (r, c) and the maps' indices come from a lookup table that the host has worked out.
     ``slot`` / ``src_slot``: place in the ring of the tile (or, in global memory, which tile of many).
-    ``lead``: where the window is on the axes before the rows (a field's; it may lie outside as well).
+    ``end``: the window goes from a shared tile to the cells of ``grid`` in ``dst``, up to these (only rims: all others
+    store from registers).
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
     src: Buffer = buffer()
-    y: Expr = operand()
-    x: Expr = operand()
+    at: tuple[Expr, ...] = operand()
     rows: int = attr()
     cols: int = attr()
-    maps: tuple[Layout, ...] = attr()
-    slot: Expr = operand()
-    src_slot: Expr = operand()
-    extent: tuple[int, ...] = attr(default=(0, 0))
-    pitch: int = attr(default=0)
-    sides: Sides = attr(default=())
+    grid: Grid = attr()
+    maps: tuple[Layout, ...] = attr(default=())
+    slot: Expr = operand(default=FALSE)
+    src_slot: Expr = operand(default=FALSE)
     vector: int = attr(default=1)
     mode: str = attr(default="plain")
     src_map: Layout | None = attr(default=None)
     dirty: int | None = attr(default=None)
     table: Buffer | None = buffer(default=None)
-    lead: tuple[Expr, ...] = operand(default=())
+    end: tuple[Expr, ...] = operand(default=())
 
 
 @define("tile.zero", kw_only=True)
@@ -158,7 +148,7 @@ class Zero(Op):
 
     dst: Buffer = buffer(writes=True, reads=False)
     table: Buffer = buffer()
-    slot: Expr = operand()
+    slot: Expr = operand(default=FALSE)
     degree: int = attr(default=1)
 
 
@@ -195,59 +185,56 @@ class Product(Op):
     shape: str = attr()
     spread: Products = attr()
     depth: int = attr()
-    src_offset: Expr = operand()
+    src_offset: Expr = operand(default=FALSE)
     first: int = attr(default=0)
 
 
 @define("tile.store", kw_only=True)
 class Store(Op):
-    """Stores an accumulator's cells to global memory where they lie in ``box``; the tile starts at (``y``, ``x``).
+    """Stores an accumulator's cells to the field ``grid`` where they lie in ``box``; the tile starts at cell ``at``.
 
     ``spread`` says which cells the registers of ``acc`` are.  ``keep`` gives, for each axis, how many cells from the
     low and the high border keep the value of ``src`` (frozen), whose rows are ``src_pitch`` apart.  ``vector`` adjacent
-    cells go at once where a lane has them.  ``lead``: where the tile is on the axes before the rows.
+    cells go at once where a lane has them.
     Users: direct, tiled, stencil2row, toeplitz, lowrank.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
     acc: Buffer = buffer()
     src: Buffer = buffer()
-    y: Expr = operand()
-    x: Expr = operand()
+    at: tuple[Expr, ...] = operand()
     spread: Spread = attr()
-    pitch: int = attr()
+    grid: Grid = attr()
     box: Box = attr()
-    extent: tuple[int, ...] = attr()
     keep: tuple[tuple[int, int], ...] = attr()
     src_pitch: int = attr()
     vector: int = attr()
-    lead: tuple[Expr, ...] = operand(default=())
 
 
 @define("tile.points", kw_only=True)
 class Points(Op):
-    """Weighted sums on the CUDA cores: each thread makes the adjacent outputs of its ``spread`` from its window.
+    """Weighted sums on the CUDA cores: weight i of the taps is ``weights[i]``; the tile starts at cell ``at``.
 
-    ``src`` is a shared tile whose element
-    (r, c) of ``layout`` is cell (y + r - before[0], x + c - before[1]); or global memory (``layout`` None), read cell
-    by cell with the border mapped by ``sides``.  Weight i of the taps is ``weights[i]``.  ``lead``: where the tile is
-    on the axes before the rows (global memory only).
+    A thread makes the adjacent outputs of a ``Threads`` spread anew.  ``src`` is a shared tile whose element (r, c) of
+    ``layout`` is cell (y + r - before[0], x + c - before[1]), or the field ``grid`` in global memory (``layout`` None),
+    read cell by cell, across borders as its sides say.  With a ``Products`` spread they are added to accumulators of an
+    mma, out of global memory, ``vector`` elements at once; ``offsets`` is then a table of the taps' offsets, axis by
+    axis.  Users: direct, tiled, stencil2row (the points of small planes).
     """
 
-    acc: Buffer = declare()
+    new: Buffer | None = declare(default=None)
+    acc: Buffer = buffer(writes=True)
     src: Buffer = buffer()
     weights: Buffer = buffer()
-    y: Expr = operand()
-    x: Expr = operand()
-    slot: Expr = operand()
+    offsets: Buffer | None = buffer(default=None)
+    at: tuple[Expr, ...] = operand()
+    slot: Expr = operand(default=FALSE)
     taps: tuple[Tap, ...] = attr()
-    spread: Threads = attr()
-    before: tuple[int, int] = attr()
-    layout: Layout | None = attr()
-    extent: tuple[int, ...] = attr()
-    pitch: int = attr()
-    sides: Sides = attr()
-    lead: tuple[Expr, ...] = operand(default=())
+    spread: Threads | Products = attr()
+    grid: Grid = attr()
+    layout: Layout | None = attr(default=None)
+    before: tuple[int, int] = attr(default=(0, 0))
+    vector: int = attr(default=1)
 
 
 @define("tile.steps", kw_only=True)
@@ -255,48 +242,19 @@ class Steps(Op):
     """``steps`` exact time steps of a window between the two slots of shared tile ``levels``.
 
     Each begins with a barrier.  Step s (from 1) reads slot (s - 1) % 2 and writes slot s % 2: the cells at least
-    s * ``radius`` from the window's edge.  Element (r, c) is cell (y + r, x + c), ``layout`` its place in a slot; cells
-    outside the domain are left alone, reads across a border follow ``sides``, and a cell that a frozen border keeps
-    takes its old value.  Only rims: a window that shrinks has no partial sums to keep.
+    s * ``radius`` from the window's edge.  Element (r, c) is cell (y + r, x + c) of ``grid``, ``at`` = (y, x), and
+    ``layout`` its place in a slot; cells outside the domain are left alone, reads across a border follow its sides, and
+    a cell that a frozen border keeps takes its old value.
+    Only rims: a window that shrinks has no partial sums to keep.
     """
 
     levels: Buffer = buffer(writes=True)
     weights: Buffer = buffer()
-    y: Expr = operand()
-    x: Expr = operand()
+    at: tuple[Expr, ...] = operand()
     rows: int = attr()
     cols: int = attr()
     steps: int = attr()
     taps: tuple[Tap, ...] = attr()
     radius: tuple[int, int] = attr()
     layout: Layout = attr()
-    extent: tuple[int, int] = attr()
-    sides: Sides = attr()
-
-
-@define("tile.put", kw_only=True)
-class Put(Op):
-    """Copies the inner ``rows`` x ``cols`` elements of a shared tile to global memory, up to (``y_end``, ``x_end``).
-
-    Element (r, c) of the inside is (r + margin[0], c + margin[1]) of ``layout`` and cell (y + r, x + c).
-    Only rims have their results in shared memory; all others store them from registers (``tile.store``).
-    """
-
-    dst: Buffer = buffer(writes=True, reads=False)
-    src: Buffer = buffer()
-    y: Expr = operand()
-    x: Expr = operand()
-    rows: int = attr()
-    cols: int = attr()
-    margin: tuple[int, int] = attr()
-    layout: Layout = attr()
-    y_end: Expr = operand()
-    x_end: Expr = operand()
-    pitch: int = attr()
-
-
-@define("tile.registers", kw_only=True)
-class Registers(Op):
-    """A register array of each lane, all zero, alive to the end of the region."""
-
-    regs: Buffer = declare()
+    grid: Grid = attr()

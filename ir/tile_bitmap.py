@@ -46,10 +46,11 @@ class WalkSlabs(Op):
 
     Warp w has the (w % row_warps)-th part of the block's strips (``mine`` of them, ``rows`` at most)
     and every slab_warps-th slab of the split from the (w // row_warps)-th on.  A slot holds the tiles' index (4 words
-    each), masks (32 words each) and ``chunks`` chunks of values (2 words each), in 32-bit words from ``slot`` on.  The
-    body runs while they are on their way (``await_slot`` in it waits until phase ``parity`` of barrier ``bar`` says
-    that they are there); after it the slot is refilled for the slab ``stages`` turns later.  ``slab`` is
-    the turn's; ``ahead`` runs before the first turn and at the end of each, for the slab ``coming`` next.
+    each), masks (32 words each) and ``chunks`` chunks of values (2 words each), in 32-bit words from ``slot`` on, of
+    the ``stored`` ones.  ``early`` runs while they are on their way, ``body`` when they are there: ``base`` is then the
+    number of the first chunk (an even one, as 16 bytes are two chunks); after it the slot is refilled for the slab
+    ``stages`` turns later.  ``slab`` is the turn's; ``ahead`` runs before the first turn and at the end of each, for
+    the slab ``coming`` next.
 
     Not a ``tile.walk``: each warp has its own number of turns, they tell where their data lie 32 at a time, refill last
     (lag 0), and their data are three arrays that land in a slot by bulk copies with barriers.
@@ -65,8 +66,7 @@ class WalkSlabs(Op):
     coming: Value = bind()
     mine: Value = bind()
     slot: Value = bind()
-    bar: Value = bind()
-    parity: Value = bind()
+    base: Value = bind()
     index: Buffer = buffer()
     masks: Buffer = buffer()
     values: Buffer = buffer()
@@ -80,34 +80,17 @@ class WalkSlabs(Op):
     slab_warps: int = attr()
     rows: int = attr()
     chunks: int = attr()
+    stored: int = attr()
     least: int = attr()
     ahead: tuple[Op, ...] = region()
-    body: tuple[Op, ...] = region()
+    early: tuple[Op, ...] = region(default=())
+    body: tuple[Op, ...] = region(default=())
     stages: int = attr(default=1)
 
     @property
     def slot_words(self) -> int:
         """32-bit words of a slot."""
         return slot_words(self.rows, self.chunks)
-
-
-@define("tile.await_slot", kw_only=True)
-class AwaitSlot(Op):
-    """Waits for the copies of a slot, and runs the body: ``base`` is the number of its first chunk.
-
-    It is an even one, as 16 bytes are two chunks.  Without ``bars`` it waits for the lane's groups, of which those of
-    the ``stages`` - 1 turns to come may be on their way, and for the other lanes.
-    """
-
-    base: Value = bind()
-    bars: Buffer | None = buffer()
-    ring: Buffer = buffer()
-    slot: Expr = operand()
-    bar: Expr = operand()
-    parity: Expr = operand()
-    chunks: int = attr()
-    body: tuple[Op, ...] = region()
-    stages: int = attr(default=1)
 
 
 @define("tile.fetch_columns", kw_only=True)
@@ -261,14 +244,6 @@ def _walk_slabs(op: WalkSlabs, ctx: Context) -> None:
     if op.bars is not None:
         shared(ctx, op.bars, warps * op.stages, f"barriers of {op.stages} slots of {warps} warps")
     same_type(ctx, op.ring, op.index, op.masks, op.values)
-
-
-@check(AwaitSlot)
-def _await_slot(op: AwaitSlot, ctx: Context) -> None:
-    walk = next((o for o, _ in ctx.path if isinstance(o, WalkSlabs)), None)
-    ctx.need(walk is not None, "a slot is awaited in a walk only")
-    same = walk is not None and (op.bars, op.ring, op.stages) == (walk.bars, walk.ring, walk.stages)
-    ctx.need(same, "the ring, its barriers and its stages must be the walk's")
 
 
 def _fragments_of_x(ctx: Context, raw: Buffer, blocks: int, order: str) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from .checks import Context, check
 from .expr import Expr, Value
-from .node import Op, attr, bind, buffer, declare, define, operand, region
+from .node import Op, attr, bind, buffer, define, operand, region
 from .op_spmm import ACTIVATIONS, ORDERS
-from .types import Buffer, DType, f32, s32, u32, widths
+from .tile_rules import registers, same_type, whole
+from .types import Buffer, DType, f32, s32, widths
 
 #: Words of a segment's record: its row, its first entry, the one after its last, and :data:`RANK`.
 RECORD = 4
@@ -85,32 +86,25 @@ class LoadEntries(Op):
     top: int = attr()
 
 
-@define("tile.present", kw_only=True)
-class Present(Op):
-    """``there``: 1 for each entry from ``at`` on that belongs to a segment (from ``begin`` to before ``end``), else 0.
+@define("tile.gather", kw_only=True)
+class Gather(Op):
+    """Loads what the entries from ``at`` on name: the lane's columns of ``rows``, and their ``values`` as ``weights``.
 
-    Only among the first ``align`` may there be entries before ``begin``.
+    Both are zero for entries that do not belong to the segment (from ``begin`` to before ``end``); only among the first
+    ``align`` may there be some before ``begin``.  ``src`` has ``n`` columns and ``k`` rows, one row after the other or
+    (``order`` column) one column after the other.  ``column`` is the team's first column; columns from ``n`` on are
+    zero.
     """
 
-    there: Buffer = declare()
+    dst: Buffer = buffer(writes=True, reads=False)
+    weights: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    rows: Buffer = buffer()
+    values: Buffer = buffer()
     at: Expr = operand()
     begin: Expr = operand()
     end: Expr = operand()
     align: int = attr()
-
-
-@define("tile.gather", kw_only=True)
-class Gather(Op):
-    """Loads the lane's columns of the rows that ``rows`` names, one row after the other; zeros of those not ``there``.
-
-    ``src`` has ``n`` columns and ``k`` rows, one row after the other or (``order`` column) one column after the other.
-    ``column`` is the team's first column; columns from ``n`` on are zero.
-    """
-
-    dst: Buffer = buffer(writes=True, reads=False)
-    src: Buffer = buffer()
-    rows: Buffer = buffer()
-    there: Buffer = buffer()
     column: Expr = operand()
     k: int = attr()
     n: int = attr()
@@ -118,15 +112,6 @@ class Gather(Op):
     vec: int = attr()
     blocks: int = attr()
     order: str = attr()
-
-
-@define("tile.widen", kw_only=True)
-class Widen(Op):
-    """The registers of ``src`` in the type of ``dst``; zeros of those not ``there``."""
-
-    dst: Buffer = buffer(writes=True, reads=False)
-    src: Buffer = buffer()
-    there: Buffer = buffer()
 
 
 @define("tile.multiply_rows", kw_only=True)
@@ -138,25 +123,15 @@ class MultiplyRows(Op):
     rows: Buffer = buffer()
 
 
-@define("tile.sum_parts", kw_only=True)
-class SumParts(Op):
-    """Adds up ``acc`` over the ``parts`` groups of a team, ``across`` lanes apart, by a tree of shuffles.
+@define("tile.sum_segments", kw_only=True)
+class SumSegments(Op):
+    """Adds up ``acc`` over a team, then over the segments of a row that is cut; runs the body where sums are complete.
 
-    All groups have the sums afterwards, bit for bit the same ones.
-    """
-
-    acc: Buffer = buffer(writes=True)
-    across: int = attr()
-    parts: int = attr()
-
-
-@define("tile.sum_pieces", kw_only=True)
-class SumPieces(Op):
-    """Adds up ``acc`` over the segments of a row that is cut, and runs the body where the sums are complete.
-
+    The ``parts`` groups of a team, ``across`` lanes apart, add up by a tree of shuffles: all have the same bits then.
     Segments from number ``cuts`` on are whole rows.  Of the others each puts its sums into its place in ``slots``, and
     the last to arrive (``counter`` has an element for each, zero before and after) adds them up in the row's order:
     the result does not depend on who that was.  Whole warps have segments of one sort.
+    Not ``tile.sum_warps``: warps add up through shared memory, and its splits are parts of all rows alike.
     """
 
     acc: Buffer = buffer(writes=True)
@@ -208,16 +183,11 @@ def _vector(ctx: Context, vec: int, dtype: DType) -> None:
     ctx.one_of(vec, widths(dtype), f"elements of {dtype} at once")
 
 
-def _registers(ctx: Context, buf: Buffer, size: int | None = None) -> None:
-    ctx.need(buf.space == "reg", f"@{buf.name} must be in registers, not {buf.space} memory")
-    ctx.need(size in (None, buf.size), f"@{buf.name} has {buf.size} registers, but must have {size}")
-
-
 @check(ShareSegments)
 def _share_segments(op: ShareSegments, ctx: Context) -> None:
     _team(ctx, op.team)
     teams = ctx.threads // op.team
-    ctx.need(op.count % teams == 0, f"{op.count} segments do not fill blocks of {teams} teams",
+    whole(ctx, op.count, teams, f"{op.count} segments do not fill blocks of {teams} teams",
              f"fill up with segments of row {op.rows}")  # fmt: skip
     size = (op.segments.dtype, op.segments.size)
     ctx.need(size == (s32, RECORD * op.count), f"{op.count} records of {RECORD} s32 are no {size[1]} x {size[0]}")
@@ -226,84 +196,61 @@ def _share_segments(op: ShareSegments, ctx: Context) -> None:
 @check(WalkSegment)
 def _walk_segment(op: WalkSegment, ctx: Context) -> None:
     _team(ctx, op.across, op.parts)
-    ctx.need(op.align >= 1 and op.by % op.align == 0, f"{op.by} entries a turn are no multiple of {op.align}")
+    whole(ctx, op.by, op.align, f"{op.by} entries a turn are no multiple of {op.align}")
 
 
 @check(LoadEntries)
 def _load_entries(op: LoadEntries, ctx: Context) -> None:
-    _registers(ctx, op.rows)
-    _registers(ctx, op.values, op.rows.size)
-    ctx.need(op.rows.size % op.align == 0, f"{op.rows.size} entries are no multiple of {op.align}")
-    for registers, table in ((op.rows, op.row_table), (op.values, op.value_table)):
+    registers(ctx, op.rows, 1)
+    registers(ctx, op.values, op.rows.size, exactly=True)
+    whole(ctx, op.rows.size, op.align, f"{op.rows.size} entries are no multiple of {op.align}")
+    for regs, table in ((op.rows, op.row_table), (op.values, op.value_table)):
         _vector(ctx, op.align, table.dtype)
-        ctx.need(registers.dtype is table.dtype, f"@{registers.name} and @{table.name} differ in type")
-        ctx.need(table.size % op.align == 0, f"@{table.name} has {table.size} elements, no multiple of {op.align}",
+        same_type(ctx, regs, table)
+        whole(ctx, table.size, op.align, f"@{table.name} has {table.size} elements, no multiple of {op.align}",
                  "pad it: the last entries are loaded with what follows them")  # fmt: skip
-
-
-def _there(ctx: Context, there: Buffer, size: int) -> None:
-    _registers(ctx, there, size)
-    ctx.need(there.dtype is u32, f"@{there.name} must be u32, not {there.dtype}")
-
-
-@check(Present)
-def _present(op: Present, ctx: Context) -> None:
-    _there(ctx, op.there, op.there.size)
 
 
 @check(Gather)
 def _gather(op: Gather, ctx: Context) -> None:
-    _there(ctx, op.there, op.rows.size)
     _team(ctx, op.across)
     _vector(ctx, op.vec, op.src.dtype)
-    _registers(ctx, op.rows)
-    _registers(ctx, op.dst, op.rows.size * op.blocks * op.vec)
+    registers(ctx, op.dst, op.rows.size * op.blocks * op.vec, exactly=True)
+    for regs in (op.rows, op.values, op.weights):
+        registers(ctx, regs, op.rows.size, exactly=True)
     ctx.one_of(op.order, ORDERS, "order")
     ctx.need(op.src.size == op.k * op.n, f"{op.k} x {op.n} elements are not the {op.src.size} of @{op.src.name}")
     ctx.need(op.n % op.vec == 0 and (op.vec == 1 or op.order == "row"),
              f"{op.vec} adjacent columns at once of {op.n}, {op.order} by {op.order}")  # fmt: skip
 
 
-@check(Widen)
-def _widen(op: Widen, ctx: Context) -> None:
-    _registers(ctx, op.src)
-    _there(ctx, op.there, op.src.size)
-    _registers(ctx, op.dst, op.src.size)
-
-
 @check(MultiplyRows)
 def _multiply_rows(op: MultiplyRows, ctx: Context) -> None:
-    _registers(ctx, op.acc)
-    _registers(ctx, op.weights)
-    _registers(ctx, op.rows, op.acc.size * op.weights.size)
-    ctx.need(op.weights.dtype is op.acc.dtype, f"@{op.weights.name} must be {op.acc.dtype}, as the sums are")
+    registers(ctx, op.acc, 1)
+    registers(ctx, op.weights, 1)
+    registers(ctx, op.rows, op.acc.size * op.weights.size, exactly=True)
+    same_type(ctx, op.acc, op.weights)
 
 
-@check(SumParts)
-def _sum_parts(op: SumParts, ctx: Context) -> None:
-    _registers(ctx, op.acc)
+@check(SumSegments)
+def _sum_segments(op: SumSegments, ctx: Context) -> None:
     _team(ctx, op.across, op.parts)
-
-
-@check(SumPieces)
-def _sum_pieces(op: SumPieces, ctx: Context) -> None:
-    _team(ctx, op.across, op.parts)
-    _registers(ctx, op.acc, op.blocks * op.vec)
+    registers(ctx, op.acc, op.blocks * op.vec, exactly=True)
     teams = 32 // (op.across * op.parts)
     ctx.need(0 <= op.cuts <= op.count and op.cuts % teams == 0,
              f"{op.cuts} of {op.count} segments are cut, which are no whole warps of {teams} teams")  # fmt: skip
     ctx.need((op.cuts > 0) == (op.slots is not None) == (op.counter is not None),
              "slots and a counter are there if rows are cut, and only then")  # fmt: skip
     if op.slots is not None:
-        ctx.need(op.slots.dtype is op.acc.dtype, f"@{op.slots.name} must be {op.acc.dtype}, as the sums are")
+        same_type(ctx, op.acc, op.slots)
 
 
 @check(StoreRow)
 def _store_row(op: StoreRow, ctx: Context) -> None:
     _team(ctx, op.across, op.parts)
-    _registers(ctx, op.acc, op.blocks * op.vec)
+    registers(ctx, op.acc, op.blocks * op.vec, exactly=True)
     ctx.need(op.acc.dtype is f32, f"the epilogue works in f32, not {op.acc.dtype}")
     _vector(ctx, op.vec, op.out.dtype)
     ctx.one_of(op.order, ORDERS, "order")
     ctx.one_of(op.activation, ACTIVATIONS, "activation")
-    ctx.need(op.n % op.vec == 0, f"{op.vec} adjacent columns at once of {op.n}")
+    whole(ctx, op.n, op.vec, f"{op.vec} adjacent columns at once of {op.n}")

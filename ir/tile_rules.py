@@ -5,14 +5,16 @@ Rules ask what the lowering takes for granted: extents of layouts, registers of 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from . import tile as t
 from .checks import Context, check
 from .fragments import SHAPES
+from .grid import Grid
 from .layout import Layout
-from .op import Box, Sides, Tap, tile_counts
-from .spread import Spread
+from .op import Box, Tap, tile_counts
+from .spread import Products, Spread
 from .types import Buffer
 
 
@@ -37,6 +39,11 @@ def same_type(ctx: Context, *bufs: Buffer) -> None:
         ctx.need(b.dtype is first.dtype, f"@{b.name} is {b.dtype}, @{first.name} {first.dtype}")
 
 
+def whole(ctx: Context, total: int, part: int, message: str, hint: str | None = None) -> None:
+    """So many things are a whole number of parts."""
+    ctx.need(part >= 1 and total % part == 0, message, hint)
+
+
 def mma(ctx: Context, shape: str, buf: Buffer) -> None:
     """The mma shape exists and makes sums of the buffer's type."""
     ctx.one_of(shape, tuple(SHAPES), "mma shape")
@@ -55,17 +62,23 @@ def axes(ctx: Context, extent: tuple[int, ...], **given: int) -> None:
         ctx.need(n == len(extent), f"{name} of {n} axes, the field has {len(extent)}")
 
 
-def rows_of(ctx: Context, buf: Buffer, extent: tuple[int, ...], pitch: int) -> None:
-    """A field of this extent, with rows ``pitch`` apart, lies in the buffer."""
-    ctx.need(pitch >= extent[-1], f"rows of {extent[-1]} cells cannot stand {pitch} apart")
-    size = prod(extent[:-1]) * pitch
-    ctx.need(buf.size >= size, f"a field of {list(extent)} takes {size} elements, @{buf.name} has {buf.size}")
+def field(ctx: Context, g: Grid, buf: Buffer | None = None, **given: int) -> None:
+    """A field, and what is ``given`` for its axes, make sense; it lies in the buffer."""
+    axes(ctx, g.extent, **({"sides": len(g.sides)} if g.sides else {}) | given)
+    ctx.need(g.pitch >= g.extent[-1], f"rows of {g.extent[-1]} cells cannot stand {g.pitch} apart")
+    ok = buf is None or buf.size >= g.size
+    ctx.need(ok, f"a field of {list(g.extent)} takes {g.size} elements, @{buf and buf.name} has {buf and buf.size}")
 
 
 def spread(ctx: Context, over: Spread, acc: Buffer) -> None:
     """The spread's threads are the block's, and its registers those of the accumulator."""
     ctx.need(over.threads == ctx.threads, f"{over.threads} threads hold the sums, the block has {ctx.threads}")
     registers(ctx, acc, over.registers)
+
+
+def begins(ctx: Context, new: Buffer | None, acc: Buffer) -> None:
+    """What an op declares for its sums, if it does, is what it sums in."""
+    ctx.need(new in (None, acc), f"@{acc.name} is what the sums begin in")
 
 
 def taps(ctx: Context, weights: Buffer, given: tuple[Tap, ...]) -> None:
@@ -79,11 +92,6 @@ def inside(ctx: Context, box: Box, extent: tuple[int, ...]) -> None:
     ctx.need(ok, f"the box {list(map(list, box))} does not lie in a field of {list(extent)}")
 
 
-def sided(ctx: Context, extent: tuple[int, ...], sides: Sides) -> None:
-    """Each axis has its two sides."""
-    axes(ctx, extent, sides=len(sides))
-
-
 # ---------------------------------------------------------------------------------------------------------------- rules
 @check(t.Func)
 def _func(op: t.Func, ctx: Context) -> None:
@@ -95,8 +103,10 @@ def _func(op: t.Func, ctx: Context) -> None:
 
 @check(t.Alloc)
 def _alloc(op: t.Alloc, ctx: Context) -> None:
-    shared(ctx, op.buf, op.slots * op.layout.size(), f"{op.slots} slots of the layout")
-    ctx.need(op.buf.size % op.slots == 0, f"{op.buf.size} elements are no {op.slots} slots of one size")
+    ctx.one_of(op.buf.space, ("shared", "reg"), "space")
+    least = op.slots * (op.layout.size() if op.layout else 1)
+    ctx.need(op.buf.size >= least, f"{op.slots} slots of the layout take {least} elements, of {op.buf.size}")
+    whole(ctx, op.buf.size, op.slots, f"{op.buf.size} elements are no {op.slots} slots of one size")
 
 
 @check(t.Slots)
@@ -135,6 +145,7 @@ def _meet(op: t.Meet, ctx: Context) -> None:
 def _copy(op: t.Copy, ctx: Context) -> None:
     ctx.one_of(op.mode, ("async", "plain"), "mode")
     window = (op.rows, op.cols)
+    field(ctx, op.grid, at=len(op.at))
     for m in op.maps:
         extents(ctx, m, window, "where it goes")
         size = m.size()
@@ -148,10 +159,11 @@ def _copy(op: t.Copy, ctx: Context) -> None:
         ctx.need(op.src_map is not None, f"no layout says where @{op.src.name} has the window")
         if op.src_map is not None:
             extents(ctx, op.src_map, window, "where it comes from")
-        return
-    axes(ctx, op.extent, place=len(op.lead) + 2)
-    sided(ctx, op.extent, op.sides)
-    rows_of(ctx, op.src, op.extent, op.pitch)
+        ctx.need(bool(op.maps) != bool(op.end), "a window goes to the places of its maps, or to cells up to an end")
+    else:
+        field(ctx, op.grid, op.src, sides=len(op.grid.sides))
+    if op.end:
+        field(ctx, op.grid, op.dst, end=len(op.end))
 
 
 @check(t.Zero)
@@ -171,11 +183,11 @@ def _fragments(op: t.Fragments, ctx: Context) -> None:
 
 @check(t.Product)
 def _product(op: t.Product, ctx: Context) -> None:
-    ctx.need(op.new in (None, op.acc), f"@{op.acc.name} is what the sums begin in")
+    begins(ctx, op.new, op.acc)
     spread(ctx, op.spread, op.acc)
     ctx.need(op.spread.products % op.spread.warps == 0,
              f"{op.spread.products} products do not share out among {op.spread.warps} warps")  # fmt: skip
-    ctx.need(op.depth % 4 == 0, f"a depth of {op.depth} is no whole number of slices of 4")
+    whole(ctx, op.depth, 4, f"a depth of {op.depth} is no whole number of slices of 4")
     for m in op.a:
         extents(ctx, m, (op.spread.products, SHAPES[op.spread.base].m, op.depth), "an operand")
     slices = len(op.a) * op.depth // 4 * op.spread.blocks
@@ -190,27 +202,31 @@ def _product(op: t.Product, ctx: Context) -> None:
 @check(t.Store)
 def _store(op: t.Store, ctx: Context) -> None:
     spread(ctx, op.spread, op.acc)
-    axes(ctx, op.extent, box=len(op.box), keep=len(op.keep), place=len(op.lead) + 2)
-    inside(ctx, op.box, op.extent)
-    rows_of(ctx, op.dst, op.extent, op.pitch)
-    rows_of(ctx, op.src, op.extent, op.src_pitch)
+    field(ctx, op.grid, op.dst, box=len(op.box), keep=len(op.keep), at=len(op.at))
+    inside(ctx, op.box, op.grid.extent)
+    field(ctx, replace(op.grid, pitch=op.src_pitch), op.src)
     same_type(ctx, op.dst, op.src)
 
 
 @check(t.Points)
 def _points(op: t.Points, ctx: Context) -> None:
+    begins(ctx, op.new, op.acc)
     spread(ctx, op.spread, op.acc)
     taps(ctx, op.weights, op.taps)
     same_type(ctx, op.acc, op.weights)
-    sided(ctx, op.extent, op.sides)
-    if op.layout is None:
+    ctx.one_of(op.vector, (1, 2), "elements at once")
+    field(ctx, op.grid, at=len(op.at), sides=len(op.grid.sides))
+    if isinstance(op.spread, Products):
+        count = len(op.taps) * len(op.at)
+        ok = op.offsets is not None and op.offsets.size >= count
+        ctx.need(ok and op.new is None, f"{count} offsets of taps are added to accumulators that are there")
+    elif op.layout is None:
         ctx.need(op.spread.registers == 1, "out of global memory a thread makes one output")
-        axes(ctx, op.extent, place=len(op.lead) + 2)
-        return
-    reach = [tuple(f(o[axis] for o, _ in op.taps) for f in (min, max)) for axis in (-2, -1)]
-    window = zip(op.layout.extents, op.before, op.spread.size, reach, strict=True)
-    ok = all(before + low >= 0 and before + size + high <= n for n, before, size, (low, high) in window)
-    ctx.need(ok, f"the taps reach beyond a window of {list(op.layout.extents)}")
+    else:
+        reach = [tuple(f(o[axis] for o, _ in op.taps) for f in (min, max)) for axis in (-2, -1)]
+        window = zip(op.layout.extents, op.before, op.spread.size, reach, strict=True)
+        ok = all(before + low >= 0 and before + size + high <= n for n, before, size, (low, high) in window)
+        ctx.need(ok, f"the taps reach beyond a window of {list(op.layout.extents)}")
 
 
 @check(t.Steps)
@@ -221,16 +237,4 @@ def _steps(op: t.Steps, ctx: Context) -> None:
     taps(ctx, op.weights, op.taps)
     left = min(op.rows - 2 * op.radius[0] * op.steps, op.cols - 2 * op.radius[1] * op.steps)
     ctx.need(op.steps >= 1 and left >= 1, f"{op.steps} steps leave nothing of a window of {op.rows}x{op.cols}")
-    sided(ctx, op.extent, op.sides)
-
-
-@check(t.Put)
-def _put(op: t.Put, ctx: Context) -> None:
-    inner = tuple(n + 2 * margin for n, margin in zip((op.rows, op.cols), op.margin, strict=True))
-    extents(ctx, op.layout, inner, "the window")
-    shared(ctx, op.src, op.layout.size(), "the window's elements")
-
-
-@check(t.Registers)
-def _registers(op: t.Registers, ctx: Context) -> None:
-    registers(ctx, op.regs, 1)
+    field(ctx, op.grid, at=len(op.at), sides=len(op.grid.sides))

@@ -1,13 +1,14 @@
-"""Tile ops of kernels that walk: a ring of slots in shared memory, filled ahead, and what fills and reads it."""
+"""Tile ops of kernels that walk: a ring of slots in shared memory, filled ahead, and what fills, reads or leaves it."""
 
 from __future__ import annotations
 
 from .checks import Context, check
 from .expr import Expr, Value
+from .grid import Grid
 from .layout import Layout
 from .node import Op, attr, bind, buffer, declare, define, operand, region
-from .op import Sides
-from .tile_rules import axes, extents, registers, rows_of, same_type, shared
+from .op import Box
+from .tile_rules import extents, field, inside, registers, same_type, shared, whole
 from .types import Buffer
 
 #: Who reads what a lane has copied: itself alone, or its warp.
@@ -49,15 +50,15 @@ class Walk(Op):
 
 @define("tile.fetch", kw_only=True)
 class Fetch(Op):
-    """Starts a warp's copies of a turn of a walk: its part of a window of the field ``src`` into the turn's slot.
+    """Starts a warp's copies of a turn of a walk: its part of a window of the field ``grid`` into the turn's slot.
 
     The window begins ``above`` before ``at`` on the axis that the walk goes along, and ``lead`` before it on the
     others; a warp takes ``lines`` rows of ``width`` columns.  On two axes these are those of turn ``turn``, and the
     window of warp w begins ``step`` * w columns further on; on three they are of plane ``turn``, and the rows of warp w
     begin at w * ``lines``.  ``layout`` places (row, column) of a warp's slot; on three axes rows lie one after the
     other, line by line of all warps.  ``vector`` elements move at once; lanes take pieces side by side.  Cells outside
-    the ``extent`` follow ``sides``; those that lie across a border are copied as ``border`` says (each is the machine
-    code that was fastest for its users, see ``BORDERS``).  Users: stream, patches, column.
+    follow the field's sides; those that lie across a border are copied as ``border`` says (each is the machine code
+    that was fastest for its users, see ``BORDERS``).  Users: stream, patches, column.
     """
 
     ring: Buffer = buffer(writes=True, reads=False)
@@ -71,9 +72,7 @@ class Fetch(Op):
     step: int = attr(default=0)
     stages: int = attr()
     layout: Layout | None = attr(default=None)
-    extent: tuple[int, ...] = attr()
-    pitch: int = attr()
-    sides: Sides = attr()
+    grid: Grid = attr()
     vector: int = attr()
     border: str = attr()
 
@@ -92,6 +91,34 @@ class Take(Op):
     lines: int = attr()
     stages: int = attr()
     layout: Layout | None = attr(default=None)
+
+
+@define("tile.emit", kw_only=True)
+class Emit(Op):
+    """Stores the row, or the plane, in ``values`` as that of turn ``turn`` - ``delay``, once there is one, in ``box``.
+
+    ``at`` is the tile's first cell of the field ``grid``.  Of the window's columns (on three axes: rows and columns)
+    those from ``lead`` to ``lead + step - 1`` are the tile's.  ``vector`` cells are stored at once; if a lane has more,
+    they go through the turn's slot of the ring, which has been read, so that lanes store adjacent cells.  ``lines`` and
+    ``layout`` are those of ``tile.take``.  At the end of a box cells are stored one by one: on two axes those of which
+    a predicate says that they are no whole piece, on three each by its own (the faster code for either).
+    Users: stream, column.
+    """
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    values: Buffer = buffer()
+    ring: Buffer = buffer(writes=True)
+    turn: Expr = operand()
+    at: tuple[Expr, ...] = operand()
+    delay: int = attr()
+    lines: int = attr()
+    stages: int = attr()
+    lead: tuple[int, ...] = attr()
+    step: tuple[int, ...] = attr()
+    layout: Layout | None = attr(default=None)
+    grid: Grid = attr()
+    box: Box = attr()
+    vector: int = attr()
 
 
 @check(Walk)
@@ -115,22 +142,33 @@ def _walk(op: Walk, ctx: Context) -> None:
 
 @check(Fetch)
 def _fetch(op: Fetch, ctx: Context) -> None:
-    axes(ctx, op.extent, at=len(op.at), sides=len(op.sides))
+    field(ctx, op.grid, op.src, at=len(op.at), sides=len(op.grid.sides))
     ctx.one_of(op.border, BORDERS, "border")
     same_type(ctx, op.ring, op.src)
-    rows_of(ctx, op.src, op.extent, op.pitch)
-    ctx.need(op.width % op.vector == 0, f"a row of {op.width} columns is no whole number of pieces of {op.vector}")
+    whole(ctx, op.width, op.vector, f"a row of {op.width} columns is no whole number of pieces of {op.vector}")
     _ring(ctx, op.ring, op.stages, op.layout.size() if op.layout else op.lines * op.width)
 
 
-@check(Take)
-def _take(op: Take, ctx: Context) -> None:
+@check(Take, Emit)
+def _through(op: Take | Emit, ctx: Context) -> None:
     registers(ctx, op.values, 1)
-    ctx.need(op.values.size % op.lines == 0, f"{op.values.size} registers do not share out among {op.lines} rows")
+    whole(ctx, op.values.size, op.lines, f"{op.values.size} registers do not share out among {op.lines} rows")
     width = 32 * op.values.size // op.lines
     if op.layout is not None:
         extents(ctx, op.layout, (width,), "a row of the ring")
     _ring(ctx, op.ring, op.stages, op.layout.size() if op.layout else op.lines * width)
+
+
+@check(Emit)
+def _emit(op: Emit, ctx: Context) -> None:
+    per_lane = op.values.size // op.lines
+    whole(ctx, per_lane, op.vector, f"a lane's {per_lane} columns are no whole pieces of {op.vector}")
+    window = (op.lines * ctx.threads // 32, 32 * per_lane)[-len(op.lead) :]
+    ok = len(op.step) == len(op.lead) == len(op.at) - 1
+    ok = ok and all(first + n <= size for first, n, size in zip(op.lead, op.step, window, strict=True))
+    ctx.need(ok, f"a tile of {list(op.step)} from {list(op.lead)} on is not in a window of {list(window)}")
+    field(ctx, op.grid, op.dst, at=len(op.at), box=len(op.box))
+    inside(ctx, op.box, op.grid.extent)
 
 
 def _ring(ctx: Context, ring: Buffer, stages: int, size: int) -> None:

@@ -7,7 +7,7 @@ slabs, each with a ring of bulk copies of its own (one slot deep here: the pipel
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .. import op_spmm as o
 from .. import tile as t
@@ -15,11 +15,13 @@ from .. import tile_bitmap as tb
 from ..errors import ScheduleError
 from ..expr import Value
 from ..fragments import SHAPES
-from ..module import Launch, Module
+from ..module import Module
 from ..node import Op
 from ..numbers.bitmap import INDEX, MASKS, lane_sums, slot_words
 from ..passes.manager import register
 from ..types import Buffer, f32, s32, u32, u64
+from .common import each
+from .product import epilogue, launched, parameters
 
 #: 32-bit words of shared memory that no GPU exceeds: an upper bound of places there.
 MOST_WORDS = 1 << 16
@@ -51,10 +53,7 @@ class Bitmap:
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
-        for op in module.funcs:
-            if isinstance(op, o.Spmm):
-                module = self._kernel(module, op)
-        return module
+        return each(module, o.Spmm, self._kernel)
 
     @property
     def one(self) -> bool:
@@ -92,28 +91,12 @@ class Bitmap:
                 f"bitmap with mma={self.mma} cols={self.cols} of {op.dtype} weights and n={op.n}",
                 hint="mma=none is for n=1; an mma multiplies its own type by 8 columns at a time",
             )
-        roles = self._params(op)
-        func = t.Func(
-            symbol=op.symbol, params=tuple(roles.values()), blocks=self.groups * self.splits * self._tiles(op),
-            threads=32 * self.warps, body=(self._share(op, roles),), min_blocks=self.min_blocks, loc=op.loc,
-        )  # fmt: skip
-        funcs = tuple(func if f is op else f for f in module.funcs)
-        return replace(module, funcs=funcs, launches=(*module.launches, Launch(op.symbol, tuple(roles))))
-
-    def _params(self, op: o.Spmm) -> dict[str, Buffer]:
-        """The kernel's parameters by their roles."""
         count, runs = op.strips * op.slabs, self.groups * self._tiles(op)
-        sizes = {"in": ("x", op.k * op.n), "out": ("y", op.m * op.n)}
-        words = {"index": (count + 1) * INDEX, "masks": count * MASKS, "values": op.chunks * 2}
-        extra = {"scale": op.m if op.scale else 0, "bias": op.m if op.bias else 0,
-                 "residual": op.m * op.n if op.residual else 0}  # fmt: skip
-        out = {role: Buffer(name, op.dtype, size, "global") for role, (name, size) in sizes.items()}
-        out |= {name: Buffer(name, u32, size, "global") for name, size in words.items()}
-        out |= {name: Buffer(name, op.dtype, size, "global") for name, size in extra.items() if size}
-        if self.splits > 1:
-            out["workspace.slots"] = Buffer("slots", f32, runs * self.splits * self.sums, "global")
-            out["workspace.counter"] = Buffer("counter", u32, runs, "global")
-        return out
+        arrays = {"index": (u32, (count + 1) * INDEX), "masks": (u32, count * MASKS), "values": (u32, op.chunks * 2)}
+        cut = self.splits > 1
+        params = parameters(op, arrays, cut * runs * self.splits * self.sums, cut * runs)
+        body = self._share(op, params)
+        return launched(module, op, params, body, runs * self.splits, self.warps, self.min_blocks)
 
     def _share(self, op: o.Spmm, params: dict[str, Buffer]) -> tb.ShareStrips:
         """What a block does."""
@@ -127,71 +110,52 @@ class Bitmap:
         split, column = Value("split", s32, 0, self.splits - 1), Value("column", s32, 0, op.n - 1)
         row, col = Value("row", s32, 0, op.strips * o.STRIP - 1), Value("col", s32, 0, self.cols - 1)
         store = tb.StoreProduct(
-            out=params["out"], total=total, scale=params.get("scale"), bias=params.get("bias"),
-            residual=params.get("residual"), row=row, col=col, column=column, m=op.m, n=op.n, blocks=self.blocks,
-            shape=self.mma, order=op.y_order, activation=op.activation, loc=op.loc,
-        )  # fmt: skip
+            total=total, row=row, col=col, column=column, blocks=self.blocks, shape=self.mma, **epilogue(op, params)
+        )
         add = tb.SumWarps(
             total=total, row=row, col=col, acc=acc, sums=ring, turn=turn, slots=params.get("workspace.slots"),
             counter=params.get("workspace.counter"), first=first, count=count, split=split, row_warps=self.row_warps,
             slab_warps=self.slab_warps, rows=self.rows, blocks=self.blocks, splits=self.splits, tiles=self._tiles(op),
-            shape=self.mma, body=(store,), loc=op.loc,
+            shape=self.mma, body=(store,),
         )  # fmt: skip
         slab, coming = Value("slab", s32, 0, op.slabs - 1), Value("coming", s32, 0, op.slabs - 1)
         mine = Value("mine", s32, 0, self.rows)
-        slot, bar = Value("slot", s32, 0, MOST_WORDS), Value("bar", s32, 0, MOST_WORDS)
-        parity = Value("parity", s32, 0, 1)
+        slot, base = Value("slot", s32, 0, MOST_WORDS), Value("base", s32, 0, op.chunks)
         size = 8 * self.blocks if self._order(op) == "column" else 16 * ((self.blocks + 1) // 2)
         raw = Buffer("raw", u32, size, "reg")
         # x of the next turn waits in registers; many columns leave none for it
         early = self.blocks <= MOST_AHEAD[self._order(op)]
         fetch = tb.FetchColumns(
             raw=raw, x=params["in"], slab=coming if early else slab, column=column, k=op.k, n=op.n,
-            blocks=self.blocks, order=self._order(op), vec=self._vec(op), loc=op.loc,
+            blocks=self.blocks, order=self._order(op), vec=self._vec(op),
         )  # fmt: skip
         walk = tb.WalkSlabs(
-            ring=ring, bars=bars, slab=slab, coming=coming, mine=mine, slot=slot, bar=bar, parity=parity,
+            ring=ring, bars=bars, slab=slab, coming=coming, mine=mine, slot=slot, base=base,
             index=params["index"], masks=params["masks"], values=params["values"], first=first, count=count,
             split=split, strips=op.strips, slabs=op.slabs, splits=self.splits, row_warps=self.row_warps,
-            slab_warps=self.slab_warps, rows=self.rows, chunks=self.chunks, least=least,
-            ahead=(fetch,) if early else (),
-            body=(*(() if early else (fetch,)), *self._multiply(op, raw, acc, ring, bars, (mine, slot, bar, parity))),
-            loc=op.loc,
+            slab_warps=self.slab_warps, rows=self.rows, chunks=self.chunks, stored=op.chunks, least=least,
+            ahead=(fetch,) if early else (), early=() if early else (fetch,),
+            body=self._multiply(op, raw, acc, ring, (mine, slot, base)),
         )  # fmt: skip
         shared = tuple(buffer for buffer in (ring, bars, turn) if buffer is not None)
         return tb.ShareStrips(
             shared=shared, first=first, count=count, split=split, column=column, strips=op.strips, groups=self.groups,
             splits=self.splits, tiles=self._tiles(op), cols=self.cols,
-            body=(t.Registers(regs=acc, loc=op.loc), t.Registers(regs=raw, loc=op.loc), walk, add), loc=op.loc,
+            body=(*(t.Alloc(buf=regs, zeroed=True) for regs in (acc, raw)), walk, add),
         )  # fmt: skip
 
-    def _multiply(
-        self, op: o.Spmm, raw: Buffer, acc: Buffer, ring: Buffer, bars: Buffer | None, at: tuple[Value, ...]
-    ) -> tuple[Op, ...]:
+    def _multiply(self, op: o.Spmm, raw: Buffer, acc: Buffer, ring: Buffer, at: tuple[Value, ...]) -> tuple[Op, ...]:
         """What a warp does with a slab."""
-        mine, slot, bar, parity = at
+        mine, slot, base = at
         xs = Buffer("xs", f32 if self.one else u32, 16 if self.one else 8 * self.blocks, "reg")
-        a, base = Buffer("a", u32, 4, "reg"), Value("base", s32, 0, op.chunks)
+        a = Buffer("a", u32, 4, "reg")
         strip, fragment = Value("strip", s32, 0, self.rows - 1), Value("fragment", s32, 0, 3)
         multiply = tb.MultiplyFragment(
             acc=acc, a=a, x=xs, strip=strip, fragment=fragment, dtype=op.dtype, shape=self.mma, blocks=self.blocks,
-            loc=op.loc,
         )  # fmt: skip
         expand = tb.ExpandBitmap(
             a=a, strip=strip, fragment=fragment, ring=ring, slot=slot, base=base, mine=mine, rows=self.rows,
-            chunks=self.chunks, body=(multiply,), loc=op.loc,
+            chunks=self.chunks, body=(multiply,),
         )  # fmt: skip
-        pack = tb.PackColumns(regs=xs, raw=raw, dtype=op.dtype, blocks=self.blocks, order=self._order(op), loc=op.loc)
-        return (
-            tb.AwaitSlot(
-                base=base,
-                bars=bars,
-                ring=ring,
-                slot=slot,
-                bar=bar,
-                parity=parity,
-                chunks=op.chunks,
-                body=(pack, expand),
-                loc=op.loc,
-            ),
-        )
+        pack = tb.PackColumns(regs=xs, raw=raw, dtype=op.dtype, blocks=self.blocks, order=self._order(op))
+        return pack, expand

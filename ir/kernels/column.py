@@ -7,11 +7,11 @@ so nothing is left to a rim.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .. import op as o
 from .. import tile as t
-from .. import tile_planes as tp
+from .. import tile_levels as tl
 from .. import tile_walk as tw
 from ..boundary_map import PERIODIC, any_cell
 from ..errors import ScheduleError
@@ -21,7 +21,7 @@ from ..node import Op
 from ..numbers.column import Planes
 from ..passes.manager import register
 from ..types import Buffer, s32
-from .common import each, field, flat, over_tiles, vector, weights
+from .common import each, field, grid, over_tiles, vector, weights
 
 
 @register("column")
@@ -71,11 +71,11 @@ class Column:
         private = wide_in == wide_out == n.piece
 
         def body(loop: t.ForTiles) -> list[Op]:
-            def steps(border: o.Sides) -> tp.PlaneLevels:
-                return tp.PlaneLevels(
+            def steps(border: o.Sides) -> tl.PlaneLevels:
+                return tl.PlaneLevels(
                     values=plane, sums=sums, planes=planes, edges=edges, weights=w, turn=turn, kept=kept,
                     outside=outside, at=loop.at, taps=op.taps, radius=(rz, ry, rx), count=levels, lag=n.lag,
-                    lines=self.lines, above=n.above, lead=n.lead, extent=op.shape, sides=border, loc=op.loc,
+                    lines=self.lines, above=n.above, lead=n.lead, grid=replace(grid(op), sides=border),
                 )  # fmt: skip
 
             at = (loop.at[0] - n.above + turn, *loop.at[1:])
@@ -89,43 +89,40 @@ class Column:
                 own = tuple(pair if axis in axes else PERIODIC for axis, pair in enumerate(sides))
                 if all(pair[0][0] == "periodic" for pair in own):
                     return inside
-                return tp.IfBorder(
-                    at=at, before=before, size=window, extent=op.shape, sides=own, near=(border,), inside=(inside,),
-                    loc=op.loc,
-                )  # fmt: skip
+                own_grid = replace(grid(op), sides=own)
+                return tl.IfBorder(at=at, before=before, size=window, grid=own_grid, near=(border,), inside=(inside,))
 
             # a block at the side of the field has its border in every turn, every block has that of the slowest axis in
             # its first and last turns
             work = near((1, 2), steps((PERIODIC, *sides[1:])), steps(()))
             work = near((0,), steps(sides), work)
-            store = tp.StorePlane(
+            emit = tw.Emit(
                 dst=out, values=plane, ring=ring, turn=turn, at=loop.at, delay=n.delay, lines=self.lines,
-                stages=self.stages, lead=n.lead, step=n.step, extent=op.shape, pitch=op.pitch[1], box=op.box,
-                vector=wide_out, loc=op.loc,
+                stages=self.stages, lead=n.lead, step=n.step, grid=grid(op, "out"), box=op.box, vector=wide_out,
             )  # fmt: skip
             masks = tuple(
-                tp.Mask(
+                tl.Mask(
                     cells=cells, kind=kind, at=loop.at, lead=n.lead, lines=self.lines, per_lane=n.piece,
-                    keep=(ry, rx), extent=op.shape, sides=sides, loc=op.loc,
+                    keep=(ry, rx), grid=replace(grid(op), sides=sides),
                 )
                 for cells, kind in ((kept, "frozen"), (outside, "dirichlet"))
             )  # fmt: skip
             # what lies outside a border that is not periodic is set or read otherwise at every level
             fetch = tw.Fetch(
                 ring=ring, src=u, at=loop.at, turn=turn, above=n.above, lead=n.lead, lines=self.lines,
-                width=n.size[1], stages=self.stages, extent=op.shape, pitch=op.pitch[0], sides=any_cell(sides),
-                vector=wide_in, border="predicate", loc=op.loc,
+                width=n.size[1], stages=self.stages, grid=replace(grid(op), sides=any_cell(sides)), vector=wide_in,
+                border="predicate",
             )  # fmt: skip
-            take = tw.Take(values=plane, ring=ring, turn=turn, lines=self.lines, stages=self.stages, loc=op.loc)
+            take = tw.Take(values=plane, ring=ring, turn=turn, lines=self.lines, stages=self.stages)
             walk = tw.Walk(
                 turn=turn, known=(kept, outside), held=(plane,), turns=n.turns, stages=self.stages,
                 scope="lane" if private else "warp", via="cp.async", fill=(fetch,), once=masks, read=(take,),
-                body=(work, store), loc=op.loc,
+                body=(work, emit),
             )  # fmt: skip
-            return [t.Registers(regs=sums, loc=op.loc), t.Registers(regs=planes, loc=op.loc), walk]
+            return [*(t.Alloc(buf=regs, zeroed=True) for regs in (sums, planes)), walk]
 
         return over_tiles(
             module, op, n.tile, body, params=(u, out, w), constants={"w": values}, threads=32 * self.warps,
-            before=tuple(t.Alloc(buf=b, layout=flat(b), loc=op.loc) for b in (ring, edges)),
+            before=(t.Alloc(buf=ring), t.Alloc(buf=edges)),
             min_blocks=self.min_blocks,
         )  # fmt: skip

@@ -7,16 +7,18 @@ out a record for each), so that no team is long at work when the others have don
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .. import op_spmm as o
 from .. import tile as t
 from .. import tile_ragged as r
 from ..expr import Value
-from ..module import Launch, Module
+from ..module import Module
 from ..node import Op
 from ..passes.manager import register
-from ..types import Buffer, f32, s32, u32, widths
+from ..types import Buffer, f32, s32, widths
+from .common import each
+from .product import epilogue, launched, parameters
 
 #: Entries whose rows, and whose values, one load takes; tables of entries are padded to a multiple.
 ALIGN = 4
@@ -47,10 +49,7 @@ class Csr:
     cuts: int = 0
 
     def run(self, module: Module) -> Module:
-        for op in module.funcs:
-            if isinstance(op, o.Spmm) and op.format == "csr":
-                module = self._kernel(module, op)
-        return module
+        return each(module, o.Spmm, self._kernel)
 
     @property
     def team(self) -> int:
@@ -69,35 +68,13 @@ class Csr:
         return max(v for v in widths(op.dtype) if op.vec % v == 0 and self.columns % v == 0)
 
     def _kernel(self, module: Module, op: o.Spmm) -> Module:
-        roles = self._params(op)
-        tiles = -(-op.n // self.cols)
-        func = t.Func(
-            symbol=op.symbol,
-            params=tuple(roles.values()),
-            blocks=self.segments * self.team // (32 * self.warps) * tiles,
-            threads=32 * self.warps,
-            body=(self._share(op, roles),),
-            loc=op.loc,
-        )
-        funcs = tuple(func if f is op else f for f in module.funcs)
-        return replace(module, funcs=funcs, launches=(*module.launches, Launch(op.symbol, tuple(roles))))
-
-    def _params(self, op: o.Spmm) -> dict[str, Buffer]:
-        """The kernel's parameters by their roles."""
-        tiles = -(-op.n // self.cols)
-        made = {
-            "in": ("x", op.dtype, op.k * op.n),
-            "out": ("y", op.dtype, op.m * op.n),
-            "idx": ("idx", s32, padded(op.entries)),
-            "values": ("values", op.dtype, padded(op.entries)),
-            "segments": ("segments", s32, self.segments * r.RECORD),
-            "scale": ("scale", op.dtype, op.m * op.scale),
-            "bias": ("bias", op.dtype, op.m * op.bias),
-            "residual": ("residual", op.dtype, op.m * op.n * op.residual),
-            "workspace.slots": ("slots", f32, self.cuts * tiles * self.cols),
-            "workspace.counter": ("counter", u32, self.cuts * tiles),
-        }
-        return {role: Buffer(name, dtype, size, "global") for role, (name, dtype, size) in made.items() if size}
+        if op.format != "csr":
+            return module
+        tiles, entries = -(-op.n // self.cols), padded(op.entries)
+        arrays = {"idx": (s32, entries), "values": (op.dtype, entries), "segments": (s32, self.segments * r.RECORD)}
+        params = parameters(op, arrays, self.cuts * tiles * self.cols, self.cuts * tiles)
+        blocks = self.segments * self.team // (32 * self.warps) * tiles
+        return launched(module, op, params, self._share(op, params), blocks, self.warps)
 
     def _share(self, op: o.Spmm, params: dict[str, Buffer]) -> r.ShareSegments:
         """What a team does."""
@@ -110,20 +87,18 @@ class Csr:
         blocks = self.columns // vec
         walk = self._walk(op, params, acc, begin, end, column)
         store = r.StoreRow(
-            out=params["out"], acc=acc, scale=params.get("scale"), bias=params.get("bias"),
-            residual=params.get("residual"), row=row, column=column, m=op.m, n=op.n, across=self.across,
-            parts=self.parts, vec=vec, blocks=blocks, order=op.y_order, activation=op.activation, loc=op.loc,
+            acc=acc, row=row, column=column, across=self.across, parts=self.parts, vec=vec, blocks=blocks,
+            **epilogue(op, params),
         )  # fmt: skip
-        add = r.SumPieces(
+        add = r.SumSegments(
             acc=acc, slots=params.get("workspace.slots"), counter=params.get("workspace.counter"), number=number,
             first_piece=piece, pieces=pieces, cuts=self.cuts, count=self.segments, across=self.across,
-            parts=self.parts, vec=vec, blocks=blocks, body=(store,), loc=op.loc,
+            parts=self.parts, vec=vec, blocks=blocks, body=(store,),
         )  # fmt: skip
-        parts = r.SumParts(acc=acc, across=self.across, parts=self.parts, loc=op.loc)
         return r.ShareSegments(
             segments=params["segments"], number=number, row=row, begin=begin, end=end, first_piece=piece,
             pieces=pieces, column=column, count=self.segments, rows=op.m, entries=op.entries, team=self.team,
-            cols=self.cols, body=(t.Registers(regs=acc, loc=op.loc), *walk, parts, add), loc=op.loc,
+            cols=self.cols, body=(t.Alloc(buf=acc, zeroed=True), *walk, add),
         )  # fmt: skip
 
     def _walk(
@@ -138,18 +113,16 @@ class Csr:
         raw = Buffer("raw", op.dtype, self.unroll * self.columns, "reg")
         load = r.LoadEntries(
             rows=rows, values=values, row_table=params["idx"], value_table=params["values"], at=coming, end=end,
-            align=align, top=op.k - 1, loc=op.loc,
+            align=align, top=op.k - 1,
         )  # fmt: skip
-        there = Buffer("there", u32, self.unroll, "reg")
-        present = r.Present(there=there, at=at, begin=begin, end=end, align=align, loc=op.loc)
         gather = r.Gather(
-            dst=raw, src=params["in"], rows=rows, there=there, column=column, k=op.k, n=op.n, across=self.across,
-            vec=vec, blocks=self.columns // vec, order=op.x_order, loc=op.loc,
+            dst=raw, weights=weights, src=params["in"], rows=rows, values=values, at=at, begin=begin, end=end,
+            align=align, column=column, k=op.k, n=op.n, across=self.across, vec=vec, blocks=self.columns // vec,
+            order=op.x_order,
         )  # fmt: skip
-        widen = r.Widen(dst=weights, src=values, there=there, loc=op.loc)
-        multiply = r.MultiplyRows(acc=acc, weights=weights, rows=raw, loc=op.loc)
+        multiply = r.MultiplyRows(acc=acc, weights=weights, rows=raw)
         walk = r.WalkSegment(
             at=at, coming=coming, begin=begin, end=end, across=self.across, parts=self.parts, by=self.unroll,
-            align=align, ahead=(load,), body=(present, gather, widen, load, multiply), loc=op.loc,
+            align=align, ahead=(load,), body=(gather, load, multiply),
         )  # fmt: skip
-        return (*(t.Registers(regs=regs, loc=op.loc) for regs in (rows, values, raw, weights)), walk)
+        return (*(t.Alloc(buf=regs, zeroed=True) for regs in (rows, values, raw, weights)), walk)

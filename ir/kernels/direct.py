@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 from .. import op as o
 from .. import tile as t
-from ..expr import as_expr
 from ..module import Module
 from ..node import Op
 from ..passes.manager import register
 from ..spread import Threads
 from ..types import Buffer
-from .common import each, field, over_tiles, store, weights
+from .common import each, field, grid, over_tiles, store, weights
 
 
 @register("direct")
@@ -34,11 +33,9 @@ class Direct:
 
         def body(loop: t.ForTiles) -> list[Op]:
             points = t.Points(
-                acc=acc, src=u, weights=w, y=loop.y, x=loop.x, slot=as_expr(0), taps=op.taps, spread=spread,
-                before=(0, 0), layout=None, extent=op.shape, pitch=op.pitch[0], sides=op.sides, lead=loop.at[:-2],
-                loc=op.loc,
-            )  # fmt: skip
-            return [points, store(op, loop, acc, spread, 1)]
+                new=acc, acc=acc, src=u, weights=w, at=loop.at, taps=op.taps, spread=spread, grid=grid(op)
+            )
+            return [points, store(op, loop.at, acc, spread, 1)]
 
         return over_tiles(
             module, op, size, body, params=(u, out, w), constants={"w": values}, threads=spread.threads

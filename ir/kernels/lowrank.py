@@ -14,7 +14,6 @@ import numpy as np
 from .. import op as o
 from .. import tile as t
 from ..errors import ScheduleError
-from ..expr import as_expr
 from ..fragments import SHAPES
 from ..fuse import dense_weights
 from ..layout import Layout, layout, row_major
@@ -24,9 +23,9 @@ from ..numbers.lowrank import Blocks, slices
 from ..passes.manager import register
 from ..separable import ROUNDING, Terms, separate
 from ..spread import Strips
-from ..tile_lowrank import Sandwich
+from ..tile_products import Sandwich
 from ..types import Buffer
-from .common import each, field, over_tiles, store, vector
+from .common import each, field, grid, over_tiles, shifted, store, vector
 
 
 @register("lowrank")
@@ -46,7 +45,7 @@ class LowRank:
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Stencil, self._kernel)
+        return each(module, o.Stencil, self._kernel, axes=(2,))
 
     def _numbers(self, radius: tuple[int, int]) -> Blocks:
         """The tile's numbers, for weights of a radius."""
@@ -79,7 +78,7 @@ class LowRank:
         n = self._numbers((op.radius[-2], op.radius[-1]))
         terms = self._terms(op)
         u, out = field(op, "u"), field(op, "out")
-        (ry, rx), (ny, nx), base = op.radius, op.shape, f"f64.m{SHAPES[self.mma].m}n8k4"
+        (ry, rx), base = op.radius, f"f64.m{SHAPES[self.mma].m}n8k4"
         values = fragments(terms)
         table = Buffer("wt", op.dtype, values.size, "global")
         factors = Buffer("wf", op.dtype, values.size // 32, "reg")
@@ -90,22 +89,17 @@ class LowRank:
         acc = Buffer("acc", op.dtype, spread.registers, "reg")
 
         def body(loop: t.ForTiles) -> list[Op]:
-            zero = as_expr(0)
-            return [
-                t.Copy(
-                    dst=raw, src=u, y=loop.y - ry, x=loop.x - n.before, rows=n.height, cols=n.width, maps=(to,),
-                    slot=zero, src_slot=zero, extent=(ny, nx), pitch=op.pitch[0], sides=op.sides,
-                    vector=vector(op.pitch[0], 2), mode="async", loc=op.loc,
-                ),
-                Sandwich(
-                    acc=acc, src=raw, factors=factors, layout=window, columns=COLUMNS, shape=self.mma, spread=spread,
-                    terms=terms.rank, radius=(ry, rx), slot=zero,
-                    loc=op.loc,
-                ),
-                store(op, loop, acc, spread, vector(op.pitch[1], 2)),
-            ]  # fmt: skip
+            copy = t.Copy(
+                dst=raw, src=u, at=shifted(loop.at, -ry, -n.before), rows=n.height, cols=n.width, grid=grid(op),
+                maps=(to,), vector=vector(op.pitch[0], 2), mode="async",
+            )  # fmt: skip
+            products = Sandwich(
+                acc=acc, src=raw, factors=factors, layout=window, columns=COLUMNS, shape=self.mma, spread=spread,
+                terms=terms.rank, radius=(ry, rx),
+            )  # fmt: skip
+            return [copy, products, store(op, loop.at, acc, spread, vector(op.pitch[1], 2))]
 
-        before = t.Alloc(buf=raw, layout=to, loc=op.loc), t.Fragments(regs=factors, table=table, loc=op.loc)
+        before = t.Alloc(buf=raw, layout=to), t.Fragments(regs=factors, table=table)
         return over_tiles(
             module, op, (self.rows, self.cols), body, params=(u, out, table), constants={"wt": values},
             threads=32 * self.warps, before=before, stay=self.blocks, min_blocks=self.min_blocks,

@@ -10,14 +10,14 @@ next level wants to find in adjacent columns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from .. import op as o
 from .. import tile as t
-from .. import tile_patches as p
+from .. import tile_products as p
 from .. import tile_walk as tw
 from ..boundary_map import any_cell
 from ..errors import ScheduleError
@@ -30,7 +30,7 @@ from ..node import Op
 from ..numbers.patches import PATCH, Groups
 from ..passes.manager import register
 from ..types import Buffer, f64, s32
-from .common import each, field, flat, over_tiles, vector
+from .common import each, field, grid, over_tiles, vector
 
 
 @register("patches")
@@ -49,7 +49,7 @@ class Patches:
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Stencil, lambda m, op: _Build(self, op).kernel(m))
+        return each(module, o.Stencil, lambda m, op: _Build(self, op).kernel(m), axes=(2,))
 
 
 class _Build:
@@ -108,7 +108,7 @@ class _Build:
         return out.ravel()
 
     def kernel(self, module: Module) -> Module:
-        s, op, loc = self.s, self.op, self.op.loc
+        s, op = self.s, self.op
         height, size, n = PATCH[0], self.n.size, self.n
         regs = s.strips * len(SHAPES[s.mma].c.elements)
         u, out, values = field(op, "u"), field(op, "out"), self.weight_table()
@@ -129,43 +129,44 @@ class _Build:
 
         def read(i: int) -> Op:
             src, at = (ring, here) if i == 0 else (between, as_expr((i - 1) * size))
-            return p.ReadGroup(held=operands[i], src=src, at=at, a=a, shape=s.mma, loc=loc)
+            return p.ReadGroup(held=operands[i], src=src, at=at, a=a, shape=s.mma)
 
         def add(loop: t.ForTiles, i: int) -> list[Op]:
             done = Buffer(f"done{i}", op.dtype, regs, "reg")
             adds = p.AddGroup(
                 done=done, sums=sums, held=operands[i], weights=held, shape=s.mma, strips=s.strips, slices=slices,
-                level=i, touched=self.n.touched, loc=loc,
+                level=i, touched=self.n.touched,
             )  # fmt: skip
             if i < op.levels - 1:
-                after = p.PassGroup(dst=between, done=done, at=as_expr(i * size), c=placed, shape=s.mma, loc=loc)
+                after = p.PassGroup(dst=between, done=done, at=as_expr(i * size), c=placed, shape=s.mma)
                 return [adds, after]
             cells = layout(self._cells(), self._cell)
-            return [adds, p.StoreGroup(
-                dst=out, done=done, y=loop.y, x=loop.x, turn=turn, delay=self.n.delay, step=self.n.step, c=cells,
-                shape=s.mma, pitch=op.pitch[1], box=op.box, loc=loc,
-            )]  # fmt: skip
+            store = p.StoreGroup(
+                dst=out, done=done, at=loop.at, turn=turn, delay=self.n.delay, step=self.n.step, c=cells, shape=s.mma,
+                grid=grid(op, "out"), box=op.box,
+            )  # fmt: skip
+            return [adds, store]
 
         def levels(loop: t.ForTiles) -> tuple[Op, ...]:
             return _with_meets([x for i in reversed(range(op.levels)) for x in (read(i), *add(loop, i))])
 
         def body(loop: t.ForTiles) -> list[Op]:
             fetch = tw.Fetch(
-                ring=ring, src=u, at=(loop.y, loop.x), turn=turn, above=n.above, lead=(n.lead,), lines=height,
-                width=n.width, step=n.step, stages=s.stages, layout=layout({"r": height, "c": n.width}, self._index),
-                extent=op.shape, pitch=op.pitch[0], sides=sides, vector=wide, border="whole", loc=loc,
+                ring=ring, src=u, at=loop.at, turn=turn, above=n.above, lead=(n.lead,), lines=height, width=n.width,
+                step=n.step, stages=s.stages, layout=layout({"r": height, "c": n.width}, self._index),
+                grid=replace(grid(op), sides=sides), vector=wide, border="whole",
             )  # fmt: skip
             walk = tw.Walk(
                 turn=turn, here=here, turns=n.turns, stages=s.stages, scope="warp", via="cp.async", slot=size,
-                fill=(fetch,), body=levels(loop), loc=loc,
+                fill=(fetch,), body=levels(loop),
             )  # fmt: skip
-            return [t.Registers(regs=sums, loc=loc), walk]
+            return [t.Alloc(buf=sums, zeroed=True), walk]
 
-        shared: list[Op] = [t.Alloc(buf=ring, layout=flat(ring), loc=loc)]
-        shared += [t.Alloc(buf=between, layout=flat(between), zeroed=True, loc=loc)] if op.levels > 1 else []
+        shared: list[Op] = [t.Alloc(buf=ring)]
+        shared += [t.Alloc(buf=between, zeroed=True)] if op.levels > 1 else []
         return over_tiles(
             module, op, n.tile, body, params=(u, out, table), constants={"w": values}, threads=32 * s.warps,
-            before=(*shared, t.Fragments(regs=held, table=table, loc=loc)), min_blocks=s.min_blocks,
+            before=(*shared, t.Fragments(regs=held, table=table)), min_blocks=s.min_blocks,
         )  # fmt: skip
 
     def _index(self, r: Expr, c: Expr) -> Expr:
@@ -187,7 +188,7 @@ def _with_meets(ops: list[Op]) -> tuple[Op, ...]:
         if isinstance(op, p.ReadGroup):
             read.add(op.at)
         elif isinstance(op, p.PassGroup) and op.at in read:
-            out.append(t.Meet(scope="warp", loc=op.loc))
+            out.append(t.Meet(scope="warp"))
             read = set()
         out.append(op)
     return tuple(out)

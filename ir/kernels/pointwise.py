@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 from .. import formula
 from .. import op_update as o
 from .. import tile as t
-from .. import tile_update as tu
-from ..module import Launch, Module
+from ..grid import Grid, keep
+from ..module import Module
 from ..node import Op
+from ..op import Sides
 from ..passes.manager import register
+from ..tile_update import Update
 from ..types import Buffer
-from .common import tile_count, tiles
+from .common import each, replace_kernel, tile_count, tiles
 
 
 @register("pointwise")
@@ -33,10 +35,7 @@ class Pointwise:
     column: int = 1
 
     def run(self, module: Module) -> Module:
-        for op in module.funcs:
-            if isinstance(op, o.Update):
-                module = self._kernel(module, op)
-        return module
+        return each(module, o.Update, self._kernel)
 
     def _threads(self, ndim: int) -> tuple[int, ...]:
         """Threads of a block on each axis; on one axis all are in a row."""
@@ -45,44 +44,30 @@ class Pointwise:
     def _kernel(self, module: Module, op: o.Update) -> Module:
         params = o.parameters(op.fields, op.coefs)
         names = _names([*(f"{n}_{level}" if level else n for n, level in params), *(f"{n}_new" for n, _ in op.fields)])
-        buffers = tuple(
-            Buffer(name, op.dtype, prod(op.shape[:-1]) * pitch, "global")
-            for name, pitch in zip(names, op.pitch, strict=True)
-        )
-        srcs, outs = buffers[: len(params)], buffers[len(params) :]
         of_field = {name: sides for (name, _), sides in zip(op.fields, op.sides, strict=True)}
+        read: list[Sides] = [of_field.get(name, op.coef_sides) for name, _ in params]
+        grids = [Grid(op.shape, *given) for given in zip(op.pitch, [*read, *[()] * len(op.fields)], strict=True)]
+        buffers = tuple(Buffer(name, op.dtype, g.size, "global") for name, g in zip(names, grids, strict=True))
+        srcs, outs = buffers[: len(params)], buffers[len(params) :]
         code, results = formula.contract(op.code, op.results)
         threads, box = self._threads(len(op.shape)), tuple((0, n) for n in op.shape)
         column = self.column if len(op.shape) > 1 else 1
         size = tuple(n * (column if axis == len(threads) - 2 else 1) for axis, n in enumerate(threads))
 
         def body(loop: t.ForTiles) -> list[Op]:
-            return [
-                tu.Update(
-                    outs=outs, srcs=srcs, at=loop.at, reads=params, code=code, results=results, threads=threads,
-                    rows=column, extent=op.shape, pitch=op.pitch,
-                    sides=tuple(of_field.get(name, op.coef_sides) for name, _ in params),
-                    old=tuple(params.index((name, 0)) for name, _ in op.fields),
-                    keep=tuple(_keep(op, field) for field in range(len(outs))), loc=op.loc,
-                )
-            ]  # fmt: skip
+            update = Update(
+                outs=outs, srcs=srcs, at=loop.at, reads=params, code=code, results=results, threads=threads,
+                rows=column, grids=tuple(grids), old=tuple(params.index((name, 0)) for name, _ in op.fields),
+                keep=tuple(keep(op.radius, sides) for sides in op.sides),
+            )  # fmt: skip
+            return [update]
 
-        loop = tiles((box,), size, 0, body, op.loc)
         func = t.Func(
-            symbol=op.symbol, params=buffers, blocks=tile_count((box,), size), threads=prod(threads), body=(loop,),
-            loc=op.loc,
+            symbol=op.symbol, params=buffers, blocks=tile_count((box,), size), threads=prod(threads),
+            body=(tiles((box,), size, 0, body),),
         )  # fmt: skip
         roles = (*(f"in.{name}.{level}" for name, level in params), *(f"out.{name}" for name, _ in op.fields))
-        funcs = tuple(func if f is op else f for f in module.funcs)
-        return replace(module, funcs=funcs, launches=(*module.launches, Launch(op.symbol, roles)))
-
-
-def _keep(op: o.Update, field: int) -> tuple[tuple[int, int], ...]:
-    """How many cells from each border a field keeps."""
-    return tuple(
-        (r if low[0] == "frozen" else 0, r if high[0] == "frozen" else 0)
-        for r, (low, high) in zip(op.radius, op.sides[field], strict=True)
-    )
+        return replace_kernel(module, op, func, roles)
 
 
 def _names(wanted: list[str]) -> list[str]:

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 
 from .. import op as o
 from .. import tile as t
-from ..expr import as_expr
 from ..layout import layout, row_major
 from ..module import Module
 from ..node import Op
 from ..passes.manager import register
 from ..types import Buffer
-from .common import each, field, over_tiles, weights
+from .common import each, field, grid, over_tiles, shifted, weights
 
 
 @register("rim")
@@ -29,35 +28,31 @@ class Rim:
     threads: int = 128
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Rim, self._kernel)
+        return each(module, o.Rim, self._kernel, axes=(2,))
 
     def _kernel(self, module: Module, op: o.Rim) -> Module:
         u, out = field(op, "u"), field(op, "out")
         w, values = weights(op)
-        (ry, rx), (ny, nx) = op.radius, op.shape
+        ry, rx = op.radius
         halo_y, halo_x = ry * op.steps, rx * op.steps
         height, width = self.rows + 2 * halo_y, self.cols + 2 * halo_x
         window, last = row_major((height, width)), op.steps % 2 * height * width
         levels = Buffer("levels", w.dtype, 2 * height * width, "shared")
 
         def body(loop: t.ForTiles) -> list[Op]:
-            zero, y, x = as_expr(0), loop.y - halo_y, loop.x - halo_x
-            fetch = t.Copy(
-                dst=levels, src=u, y=y, x=x, rows=height, cols=width, maps=(window,), slot=zero, src_slot=zero,
-                extent=(ny, nx), pitch=op.pitch[0], sides=op.sides, loc=op.loc,
-            )  # fmt: skip
+            at = shifted(loop.at, -halo_y, -halo_x)
+            fetch = t.Copy(dst=levels, src=u, at=at, rows=height, cols=width, grid=grid(op), maps=(window,))
             steps = t.Steps(
-                levels=levels, weights=w, y=y, x=x, rows=height, cols=width, steps=op.steps, taps=op.taps,
-                radius=(ry, rx), layout=window, extent=(ny, nx), sides=op.sides, loc=op.loc,
+                levels=levels, weights=w, at=at, rows=height, cols=width, steps=op.steps, taps=op.taps,
+                radius=(ry, rx), layout=window, grid=grid(op),
             )  # fmt: skip
-            done = layout({"r": height, "c": width}, lambda r, c: last + window(r, c))
-            put = t.Put(
-                dst=out, src=levels, y=loop.y, x=loop.x, rows=self.rows, cols=self.cols, margin=(halo_y, halo_x),
-                layout=done, y_end=loop.end[-2], x_end=loop.end[-1], pitch=op.pitch[1], loc=op.loc,
+            done = t.Copy(
+                dst=out, src=levels, at=loop.at, rows=self.rows, cols=self.cols, grid=grid(op, "out"), end=loop.end,
+                src_map=layout({"r": self.rows, "c": self.cols}, lambda r, c: last + window(r + halo_y, c + halo_x)),
             )  # fmt: skip
-            return [fetch, steps, put]
+            return [fetch, steps, done]
 
         return over_tiles(
             module, op, (self.rows, self.cols), body, params=(u, out, w), constants={"w": values},
-            threads=self.threads, before=(t.Alloc(buf=levels, layout=window, slots=2, loc=op.loc),),
+            threads=self.threads, before=(t.Alloc(buf=levels, layout=window, slots=2),),
         )  # fmt: skip

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from operator import add, sub
+from operator import add, neg, sub
 from typing import Any
 
 import numpy as np
 
 from .. import op as o
 from .. import tile as t
-from .. import tile_stencil2row as ts
 from ..errors import ScheduleError
-from ..expr import Expr, as_expr
+from ..expr import FALSE, Expr
 from ..fragments import SHAPES
 from ..heavy import HELD, heavy
 from ..layout import Layout, layout, row_major, walk_degree
@@ -28,7 +27,7 @@ from ..node import Op
 from ..passes.manager import register
 from ..spread import Products
 from ..types import Buffer, s32, u32
-from .common import each, field, over_tiles, store, tile_count, vector, whole
+from .common import each, field, grid, over_tiles, shifted, store, tile_count, vector, whole
 from .stencil2row_matrices import Matrices
 
 
@@ -71,7 +70,7 @@ class _Build:
     """One stencil's kernel, and its parts."""
 
     def __init__(self, s: Stencil2Row, op: o.Stencil) -> None:
-        self.s, self.op, self.loc = s, op, op.loc
+        self.s, self.op = s, op
         k = 2 * max(op.radius) + 1
         height = 1 if len(op.shape) == 2 and op.radius[0] == 0 else k
         base = "f64.m8n8k4" if s.mma == "fma" else s.mma
@@ -121,14 +120,14 @@ class _Build:
 
         def body(loop: t.ForTiles) -> list[Op]:
             return [
-                *(t.Zero(dst=ab, table=p, slot=loop.number, loc=self.loc) for p in pads),
-                self._copy(loop, tuple(map(add, loop.at, lowest)), u, ab, lut, loop.number),
+                *(t.Zero(dst=ab, table=p, slot=loop.number) for p in pads),
+                self._copy(self._window(loop, lowest, self.before), u, ab, lut, loop.number),
             ]
 
         params = (u, ab, *pads, *([lut] if lut else []))
         module = over_tiles(
             module, op, self.size, body, params=params, constants=constants, threads=32 * s.warps,
-            before=(t.Slots(buf=ab, count=count, loc=self.loc),), symbol=f"{op.symbol}_stencil2row", keep_op=True,
+            before=(t.Slots(buf=ab, count=count),), symbol=f"{op.symbol}_stencil2row", keep_op=True,
             boxes=(box,),
         )  # fmt: skip
         return self._multiply(module, ab, lowest)
@@ -181,27 +180,25 @@ class _Build:
         window = layout({"r": height, "c": self.ab.window[1]}, lambda r, c: r * width + c + shift)
 
         def body(loop: t.ForTiles) -> list[Op]:
-            zero = as_expr(0)
             fetches: list[Op] = [
                 t.Copy(
-                    dst=to, src=u, y=loop.y - self.before[0], x=loop.x - before, rows=height, cols=width,
-                    maps=(layout_raw,), slot=zero, src_slot=zero, extent=op.shape, pitch=op.pitch[0], sides=op.sides,
-                    vector=self._wide(op.pitch[0]), mode="async", lead=self._lead(loop, p), loc=self.loc,
+                    dst=to, src=u, at=self._window(loop, p.offset, (self.before[0], before)), rows=height, cols=width,
+                    grid=grid(op), maps=(layout_raw,), vector=self._wide(op.pitch[0]), mode="async",
                 )
                 for to, p in zip(raw, self.planes, strict=False)
             ]  # fmt: skip
             sums: list[Op] = []
             for p in self.planes:
                 src, src_map = (raw[p.number], window) if raw else (u, None)
-                sums.append(self._copy(loop, self._lead(loop, p), src, ab, lut, zero, src_map))
-                sums += self._product(p, ab, zero, table, held)
+                sums.append(self._copy(self._window(loop, p.offset, self.before), src, ab, lut, raw=src_map))
+                sums += self._product(p, ab, FALSE, table, held)
             points = [self._add_points(loop, u, *small)] if small else []
             return [*fetches, *sums, *points, self._store(loop)]
 
-        allocs: list[Op] = [t.Alloc(buf=ab, layout=row_major((2 * self.ab.groups, self.ab.stride)), loc=self.loc)]
-        allocs += [t.Alloc(buf=b, layout=layout_raw, loc=self.loc) for b in raw]
+        allocs: list[Op] = [t.Alloc(buf=ab, layout=row_major((2 * self.ab.groups, self.ab.stride)))]
+        allocs += [t.Alloc(buf=b, layout=layout_raw) for b in raw]
         degree = walk_degree(self.ab.padding(), op.dtype.nbytes)
-        zero_pads = [t.Zero(dst=ab, table=p, slot=as_expr(0), degree=degree, loc=self.loc) for p in pads]
+        zero_pads = [t.Zero(dst=ab, table=p, degree=degree) for p in pads]
         params = (u, out, table, *small, *pads, *([lut] if lut else []))
         return over_tiles(
             module, op, self.size, body, params=params, constants=constants | lut_table, threads=32 * s.warps,
@@ -245,30 +242,22 @@ class _Build:
         if self.points or (len(self.planes) > 1 and values.size // 32 > HELD):
             return table, None, [], {"wt": values}
         regs = Buffer("wf", self.op.dtype, values.size // 32, "reg")
-        return table, regs, [t.Fragments(regs=regs, table=table, loc=self.loc)], {"wt": values}
+        return table, regs, [t.Fragments(regs=regs, table=table)], {"wt": values}
 
     # ------------------------------------------------------------------------------------------------ ops of a tile
-    def _lead(self, loop: t.ForTiles, plane: _Plane) -> tuple[Expr, ...]:
-        """Where the plane that a product reads is on the axes before the rows."""
-        return tuple(at + far for at, far in zip(loop.at, plane.offset, strict=False))
+    def _window(self, loop: t.ForTiles, offset: tuple[int, ...], before: tuple[int, int]) -> tuple[Expr, ...]:
+        """The first cell of a window in the plane that lies so far off, so many rows and columns before the tile."""
+        return shifted((*map(add, loop.at, offset), *loop.at[-2:]), *map(neg, before))
 
     def _copy(
-        self,
-        loop: t.ForTiles,
-        lead: tuple[Expr, ...],
-        src: Buffer,
-        dst: Buffer,
-        lut: Buffer | None,
-        slot: Any,
+        self, at: tuple[Expr, ...], src: Buffer, dst: Buffer, lut: Buffer | None, slot: Expr = FALSE,
         raw: Layout | None = None,
-    ) -> t.Copy:
+    ) -> t.Copy:  # fmt: skip
         """A tile's window to A and B: out of global memory, or out of a ``raw`` tile."""
-        op, (up, left), (height, width) = self.op, self.before, self.ab.window
-        dirty = 2 * self.ab.a_size if self.ab.dirty else None
+        height, width = self.ab.window
         return t.Copy(
-            dst=dst, src=src, y=loop.y - up, x=loop.x - left, rows=height, cols=width, maps=self.ab.windows,
-            slot=as_expr(slot), src_slot=as_expr(0), extent=op.shape, pitch=op.pitch[0], sides=op.sides, vector=1,
-            mode="plain", src_map=raw, dirty=dirty, table=lut, lead=lead, loc=self.loc,
+            dst=dst, src=src, at=at, rows=height, cols=width, grid=grid(self.op), maps=self.ab.windows, slot=slot,
+            src_map=raw, dirty=2 * self.ab.a_size if self.ab.dirty else None, table=lut,
         )  # fmt: skip
 
     def _acc(self) -> Buffer:
@@ -283,20 +272,19 @@ class _Build:
             first *= 32
         elif held is None:
             weights = Buffer(f"wf{plane.number}", self.op.dtype, own, "reg")
-            load, first = [t.Fragments(regs=weights, table=table, first=first, loc=self.loc)], 0
+            load, first = [t.Fragments(regs=weights, table=table, first=first)], 0
         acc = self._acc()
         product = t.Product(
             new=None if plane.number else acc, acc=acc, src=ab, weights=weights, a=m.operands, shape=s.mma,
-            spread=self.spread, depth=m.depth, src_offset=slot * m.size, first=first, loc=self.loc,
+            spread=self.spread, depth=m.depth, src_offset=slot * m.size, first=first,
         )  # fmt: skip
         return [*load, product]
 
-    def _add_points(self, loop: t.ForTiles, u: Buffer, w: Buffer, offsets: Buffer) -> ts.AddPoints:
-        op = self.op
-        return ts.AddPoints(
+    def _add_points(self, loop: t.ForTiles, u: Buffer, w: Buffer, offsets: Buffer) -> t.Points:
+        return t.Points(
             acc=self._acc(), src=u, weights=w, offsets=offsets, at=loop.at, taps=self.points, spread=self.spread,
-            extent=op.shape, pitch=op.pitch[0], sides=op.sides, vector=self._wide(op.pitch[0]), loc=self.loc,
+            grid=grid(self.op), vector=self._wide(self.op.pitch[0]),
         )  # fmt: skip
 
     def _store(self, loop: t.ForTiles) -> t.Store:
-        return store(self.op, loop, self._acc(), self.spread, self._wide(self.op.pitch[1]))
+        return store(self.op, loop.at, self._acc(), self.spread, self._wide(self.op.pitch[1]))

@@ -6,11 +6,10 @@ no block barrier, and nothing but the strip's halo is computed twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .. import op as o
 from .. import tile as t
-from .. import tile_stream as ts
 from .. import tile_walk as tw
 from ..boundary_map import any_cell
 from ..errors import ScheduleError
@@ -20,8 +19,9 @@ from ..module import Module
 from ..node import Op
 from ..numbers.stream import Strips
 from ..passes.manager import register
+from ..tile_levels import Levels
 from ..types import Buffer, s32
-from .common import each, field, flat, over_tiles, vector, weights
+from .common import each, field, grid, over_tiles, vector, weights
 
 
 @register("stream")
@@ -37,10 +37,10 @@ class Stream:
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Stencil, self._kernel)
+        return each(module, o.Stencil, self._kernel, axes=(2,))
 
     def _kernel(self, module: Module, op: o.Stencil) -> Module:
-        (ry, rx), (ny, nx), size, levels = op.radius, op.shape, op.dtype.nbytes, op.levels
+        (ry, rx), nx, size, levels = op.radius, op.shape[1], op.dtype.nbytes, op.levels
         n = Strips(
             radius=(ry, rx), levels=levels, nbytes=size, per_lane=self.per_lane, rows=self.rows,
             warps=self.warps, stages=self.stages,
@@ -57,7 +57,7 @@ class Stream:
         row = Buffer("row", w.dtype, self.per_lane, "reg")
         sums = Buffer("sums", w.dtype, max(1, levels * 2 * ry * self.per_lane), "reg")  # one row has none
         # cells outside are read only where their value does not matter (the rim's part), or wrapped
-        sides = any_cell(op.sides)
+        cells = replace(grid(op), sides=any_cell(op.sides))
         turn = Value("row_turn", s32, 0, n.turns - 1)
         # 16-bit columns are too narrow to be copied one by one, asynchronously, where a piece lies across a border
         wide_in = vector(op.pitch[0], n.piece) if nx % n.piece == 0 or size >= 4 else 1
@@ -66,30 +66,24 @@ class Stream:
         private = wide_in == wide_out == self.per_lane
 
         def body(loop: t.ForTiles) -> list[Op]:
-            steps = ts.Levels(
-                values=row, sums=sums, weights=w, taps=op.taps, radius=(ry, rx), count=levels, loc=op.loc,
-            )  # fmt: skip
-            emit = ts.Emit(
-                dst=out, values=row, ring=ring, y=loop.y, x=loop.x, turn=turn, delay=2 * n.above, rows=self.rows,
-                step=n.step, lead=n.lead, width=n.width, stages=self.stages, layout=place, pitch=op.pitch[1],
-                box=op.box, vector=wide_out, loc=op.loc,
+            steps = Levels(values=row, sums=sums, weights=w, taps=op.taps, radius=(ry, rx), count=levels)
+            emit = tw.Emit(
+                dst=out, values=row, ring=ring, turn=turn, at=loop.at, delay=2 * n.above, lines=1, stages=self.stages,
+                lead=(n.lead,), step=(n.step,), layout=place, grid=grid(op, "out"), box=op.box, vector=wide_out,
             )  # fmt: skip
             fetch = tw.Fetch(
-                ring=ring, src=u, at=(loop.y, loop.x), turn=turn, above=n.above, lead=(n.lead,), lines=1,
-                width=n.width, step=n.step, stages=self.stages, layout=place, extent=(ny, nx), pitch=op.pitch[0],
-                sides=sides, vector=wide_in, border="piece", loc=op.loc,
+                ring=ring, src=u, at=loop.at, turn=turn, above=n.above, lead=(n.lead,), lines=1, width=n.width,
+                step=n.step, stages=self.stages, layout=place, grid=cells, vector=wide_in, border="piece",
             )  # fmt: skip
-            take = tw.Take(
-                values=row, ring=ring, turn=turn, lines=1, stages=self.stages, layout=place, loc=op.loc
-            )  # fmt: skip
+            take = tw.Take(values=row, ring=ring, turn=turn, lines=1, stages=self.stages, layout=place)
             walk = tw.Walk(
                 turn=turn, held=(row,), turns=n.turns, stages=self.stages, scope="lane" if private else "warp",
                 via="cp.async" if wide_in * size >= 4 else "ld", unroll=self.unroll, fill=(fetch,), read=(take,),
-                body=(steps, emit), loc=op.loc,
+                body=(steps, emit),
             )  # fmt: skip
-            return [t.Registers(regs=sums, loc=op.loc), walk]
+            return [t.Alloc(buf=sums, zeroed=True), walk]
 
         return over_tiles(
             module, op, n.tile, body, params=(u, out, w), constants={"w": values}, threads=32 * self.warps,
-            before=(t.Alloc(buf=ring, layout=flat(ring), loc=op.loc),), min_blocks=self.min_blocks,
+            before=(t.Alloc(buf=ring),), min_blocks=self.min_blocks,
         )  # fmt: skip

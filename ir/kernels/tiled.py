@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from .. import op as o
 from .. import tile as t
 from ..errors import ScheduleError
-from ..expr import as_expr
 from ..layout import row_major
 from ..module import Module
 from ..node import Op
@@ -15,7 +14,7 @@ from ..numbers.tiled import Tile, threads
 from ..passes.manager import register
 from ..spread import Threads
 from ..types import Buffer
-from .common import each, field, over_tiles, store, vector, weights
+from .common import each, field, grid, over_tiles, shifted, store, vector, weights
 
 
 @register("tiled")
@@ -30,7 +29,7 @@ class Tiled:
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Stencil, self._kernel)
+        return each(module, o.Stencil, self._kernel, axes=(2,))
 
     def _threads(self, nbytes: int) -> tuple[int, int, int]:
         """(thread rows, thread columns, adjacent outputs a thread)."""
@@ -44,7 +43,7 @@ class Tiled:
     def _kernel(self, module: Module, op: o.Stencil) -> Module:
         u, out = field(op, "u"), field(op, "out")
         w, values = weights(op)
-        (ry, rx), (ny, nx), size = op.radius, op.shape, op.dtype.nbytes
+        (ry, rx), size = op.radius, op.dtype.nbytes
         ty, tx, per_x = self._threads(size)
         n = Tile(radius=(ry, rx), nbytes=size, rows=self.rows, cols=self.cols)
         piece = vector(op.pitch[0], 16 // size)
@@ -54,21 +53,19 @@ class Tiled:
         acc = Buffer("acc", w.dtype, spread.registers, "reg")
 
         def body(loop: t.ForTiles) -> list[Op]:
-            zero = as_expr(0)
             copy = t.Copy(
-                dst=raw, src=u, y=loop.y - ry, x=loop.x - n.before, rows=n.height, cols=n.width, maps=(layout,),
-                slot=zero, src_slot=zero, extent=(ny, nx), pitch=op.pitch[0], sides=op.sides, vector=piece,
+                dst=raw, src=u, at=shifted(loop.at, -ry, -n.before), rows=n.height, cols=n.width, grid=grid(op),
+                maps=(layout,), vector=piece,
                 mode="async" if piece * size >= 4 else "plain",  # cp.async moves four bytes at least
-                loc=op.loc,
             )  # fmt: skip
             points = t.Points(
-                acc=acc, src=raw, weights=w, y=loop.y, x=loop.x, slot=zero, taps=op.taps, spread=spread,
-                before=(ry, n.before), layout=layout, extent=(ny, nx), pitch=op.pitch[0], sides=op.sides, loc=op.loc,
+                new=acc, acc=acc, src=raw, weights=w, at=loop.at, taps=op.taps, spread=spread, grid=grid(op),
+                layout=layout, before=(ry, n.before),
             )  # fmt: skip
-            return [copy, points, store(op, loop, acc, spread, vector(op.pitch[1], per_x))]
+            return [copy, points, store(op, loop.at, acc, spread, vector(op.pitch[1], per_x))]
 
         return over_tiles(
             module, op, (self.rows, self.cols), body, params=(u, out, w), constants={"w": values},
-            threads=32 * self.warps, before=(t.Alloc(buf=raw, layout=layout, loc=op.loc),), stay=self.blocks,
+            threads=32 * self.warps, before=(t.Alloc(buf=raw, layout=layout),), stay=self.blocks,
             min_blocks=self.min_blocks,
         )  # fmt: skip

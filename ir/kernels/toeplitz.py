@@ -8,17 +8,16 @@ copy in shared memory and serves all the windows it lies in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from .. import op as o
 from .. import tile as t
-from .. import tile_toeplitz as tt
 from ..boundary_map import any_cell
 from ..errors import ScheduleError
-from ..expr import Value, as_expr
+from ..expr import Value
 from ..fragments import SHAPES
 from ..layout import layout
 from ..module import Module
@@ -26,8 +25,9 @@ from ..node import Op
 from ..numbers.toeplitz import PAD, Runs
 from ..passes.manager import register
 from ..spread import Products
+from ..tile_products import Slide
 from ..types import Buffer, s32
-from .common import each, field, over_tiles, store, vector
+from .common import each, field, grid, over_tiles, shifted, store, vector
 
 
 @register("toeplitz")
@@ -45,7 +45,7 @@ class Toeplitz:
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Stencil, self._kernel)
+        return each(module, o.Stencil, self._kernel, axes=(2,))
 
     def _kernel(self, module: Module, op: o.Stencil) -> Module:
         shape = SHAPES[self.mma]
@@ -54,7 +54,7 @@ class Toeplitz:
                 f"toeplitz with {self.mma} of a {op.dtype} stencil of radius {op.radius}",
                 hint="it takes stencils along the last axis, in the type that the mma multiplies, and mma of K <= 8",
             )
-        (ny, nx), n = op.shape, Runs(radius=op.radius[-1], m=shape.m, products=self.products, warps=self.warps)
+        n = Runs(radius=op.radius[-1], m=shape.m, products=self.products, warps=self.warps)
         u, out = field(op, "u"), field(op, "out")
         place = layout({"r": 1, "c": n.width}, lambda r, c: c + c // n.run * PAD)
         runs = layout({"m": n.count, "c": n.reach}, lambda m, c: m * (n.run + PAD) + c + c // n.run * PAD)
@@ -66,36 +66,23 @@ class Toeplitz:
         acc = Buffer("acc", op.dtype, (n.bands + 1) * regs, "reg")
         i = Value("product", s32, 0, self.products - 1)
         # cells outside are read only where their value does not matter (the rim's part), or wrapped
-        sides = any_cell(op.sides)
-        wide_in, wide_out = (2 if ny == 1 else vector(pitch, 2) for pitch in op.pitch)
+        cells = replace(grid(op), sides=any_cell(op.sides))
+        wide_in, wide_out = (2 if op.shape[0] == 1 else vector(pitch, 2) for pitch in op.pitch)
 
         def body(loop: t.ForTiles) -> list[Op]:
-            zero = as_expr(0)
             fetch = t.Copy(
-                dst=raw, src=u, y=loop.y, x=loop.x - n.lead, rows=1, cols=n.width, maps=(place,), slot=zero,
-                src_slot=zero, extent=(ny, nx), pitch=op.pitch[0], sides=sides, vector=wide_in, mode="async",
-                loc=op.loc,
+                dst=raw, src=u, at=shifted(loop.at, -n.lead), rows=1, cols=n.width, maps=(place,), grid=cells,
+                vector=wide_in, mode="async",
             )  # fmt: skip
             spread = Products(self.mma, self.warps, rows=1, blocks=1, group=n.run, warps=self.warps)
-            done = store(op, loop, acc, spread, wide_out, x=loop.x + i * 8, keeps=((0, 0), (0, 0)))
-            return [
-                fetch,
-                tt.Slide(
-                    acc=acc,
-                    product=i,
-                    src=raw,
-                    weights=weights,
-                    slot=zero,
-                    layout=runs,
-                    shape=self.mma,
-                    products=self.products,
-                    bands=n.bands,
-                    body=(done,),
-                    loc=op.loc,
-                ),
-            ]
+            done = store(op, (loop.at[0], loop.at[1] + i * 8), acc, spread, wide_out, keeps=((0, 0), (0, 0)))
+            slide = Slide(
+                acc=acc, product=i, src=raw, weights=weights, layout=runs, shape=self.mma, products=self.products,
+                bands=n.bands, body=(done,),
+            )  # fmt: skip
+            return [fetch, slide]
 
-        before = t.Alloc(buf=raw, layout=place, loc=op.loc), t.Fragments(regs=weights, table=table, loc=op.loc)
+        before = t.Alloc(buf=raw, layout=place), t.Fragments(regs=weights, table=table)
         return over_tiles(
             module, op, (1, n.cols), body, params=(u, out, table), constants={"wt": values}, threads=32 * self.warps,
             before=before, stay=self.blocks, min_blocks=self.min_blocks,

@@ -1,4 +1,4 @@
-"""``tile.add_points``: each lane adds the points of its pairs of adjacent cells; what both need is loaded once.
+"""``tile.points`` on accumulators of an mma: a lane has pairs of adjacent cells; what both need is loaded once.
 
 Tiles at a border go tap by tap, in a loop that is not unrolled: nvcc has no registers for all their mapped addresses.
 """
@@ -9,14 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from .. import tile_stencil2row as t
+from .. import tile as t
 from ..boundary_map import Mapped, map_index
 from ..expr import TRUE, Expr, Value, all_of, as_expr
 from ..fragments import SHAPES
-from .context import Context, rule
+from ..spread import Products
+from .context import Context
 from .copy import read_mapped
 from .lanes import lane_coordinates
-from .store import row_of
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class _Pair:
     valid: Expr
 
 
-@rule(t.AddPoints)
-def add_points(cx: Context, op: t.AddPoints) -> None:
-    b, spread, base = cx.b, op.spread, SHAPES[op.spread.base]
+def add_points(cx: Context, op: t.Points, spread: Products) -> None:
+    """The points of a tile, added to accumulators that lie over the threads as ``spread`` says."""
+    b, base = cx.b, SHAPES[spread.base]
     per_warp, regs = spread.products // spread.warps, len(base.c.elements)
     g, lane_t = lane_coordinates(cx)
     *lead, y, x = map(cx.resolve, op.at)
@@ -48,13 +48,13 @@ def add_points(cx: Context, op: t.AddPoints) -> None:
 
     size = (1,) * len(lead) + spread.size
     inside: list[Expr] = []
-    for axis, (first, n) in enumerate(zip((*lead, y, x), size, strict=True)):
+    for axis, (low, n) in enumerate(zip((*lead, y, x), size, strict=True)):
         reach = [offset[axis] for offset, _ in op.taps]
-        inside += [first.ge(-min(reach)), (first + n).le(op.extent[axis] - max(reach))]
+        inside += [low.ge(-min(reach)), (low + n).le(op.grid.extent[axis] - max(reach))]
     cx.branch(b.let("inner", all_of(*inside)), lambda: _inside(cx, op, pairs), lambda: _border(cx, op, lead, pairs))
 
 
-def _inside(cx: Context, op: t.AddPoints, pairs: Callable[[Callable[[_Pair], None]], None]) -> None:
+def _inside(cx: Context, op: t.Points, pairs: Callable[[Callable[[_Pair], None]], None]) -> None:
     """All taps of a pair, row by row; two adjacent cells at once where both are needed."""
     b = cx.b
     weights = [b.ld(op.weights, i, hint="w") for i in range(len(op.taps))]
@@ -62,10 +62,10 @@ def _inside(cx: Context, op: t.AddPoints, pairs: Callable[[Callable[[_Pair], Non
 
     def add(pair: _Pair) -> None:
         where = None if pair.valid == TRUE else pair.valid
-        here = b.let("here", row_of(pair.cell[:-1], op.extent) * op.pitch + pair.cell[-1])
+        here = b.let("here", op.grid.element(pair.cell))
         sums = [b.ld(op.acc, pair.acc + j, hint="s") for j in (0, 1)]
         for row, taps in rows:
-            far = row_of([as_expr(o) for o in row], op.extent) * op.pitch
+            far = op.grid.row([as_expr(o) for o in row]) * op.grid.pitch
             cols = sorted({offset[-1] + j for _, (offset, _) in taps for j in (0, 1)})
             cells: dict[int, Value] = {}
             for c in cols:
@@ -81,18 +81,19 @@ def _inside(cx: Context, op: t.AddPoints, pairs: Callable[[Callable[[_Pair], Non
     pairs(add)
 
 
-def _border(cx: Context, op: t.AddPoints, lead: list[Expr], pairs: Callable[[Callable[[_Pair], None]], None]) -> None:
-    b, axes = cx.b, len(op.extent)
+def _border(cx: Context, op: t.Points, lead: list[Expr], pairs: Callable[[Callable[[_Pair], None]], None]) -> None:
+    b, axes, offsets = cx.b, len(op.grid.extent), op.offsets
+    assert offsets is not None
 
     def mapped(axis: int, at: Expr) -> Mapped:
-        m = map_index(at, op.extent[axis], op.sides[axis])
+        m = map_index(at, op.grid.extent[axis], op.grid.sides[axis])
         return replace(m, index=b.let("at", m.index))
 
     with b.for_("tap", 0, len(op.taps), unroll=1) as tap:
         weight = b.ld(op.weights, tap, hint="w")
         reach = [[offset[axis] for offset, _ in op.taps] for axis in range(axes)]
         far = [
-            b.ld(op.offsets, tap * axes + axis, cache="nc", hint="far", lo=min(reach[axis]), hi=max(reach[axis]))
+            b.ld(offsets, tap * axes + axis, cache="nc", hint="far", lo=min(reach[axis]), hi=max(reach[axis]))
             for axis in range(axes)
         ]
         planes = [mapped(axis, first + far[axis]) for axis, first in enumerate(lead)]
@@ -101,8 +102,7 @@ def _border(cx: Context, op: t.AddPoints, lead: list[Expr], pairs: Callable[[Cal
             row = mapped(axes - 2, pair.cell[-2] + far[-2])
             for j in (0, 1):
                 at = (*planes, row, mapped(axes - 1, pair.cell[-1] + far[-1] + j))
-                index = row_of([m.index for m in at[:-1]], op.extent) * op.pitch + at[-1].index
-                cell = read_mapped(cx, op.src, index, at)
+                cell = read_mapped(cx, op.src, op.grid.element([m.index for m in at]), at)
                 b.st(op.acc, pair.acc + j, b.fma(weight, cell, b.ld(op.acc, pair.acc + j, hint="s")))
 
         pairs(add)

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 from .. import tile_bitmap as t
 from .. import warp as w
-from ..expr import Const, Expr, Value, all_of, as_expr, minimum
+from ..expr import Expr, Value, all_of, as_expr, minimum
 from ..numbers.bitmap import CHUNK, INDEX, MASKS
 from ..op_spmm import SLAB
 from ..types import DType, f32, u16, u32
@@ -34,18 +34,17 @@ def part(index: Expr, parts: int, total: Expr | int) -> Expr:
 
 @rule(t.ShareStrips)
 def share_strips(cx: Context, op: t.ShareStrips) -> None:
-    b, saved = cx.b, dict(cx.env)
+    b = cx.b
     cx.shared += op.shared
     run = b.let("run", cx.bx // (op.splits * op.tiles))
     first = b.let("first", part(run, op.groups, op.strips))
     count = b.let("count", part(run + 1, op.groups, op.strips) - first, lo=0, hi=-(-op.strips // op.groups))
-    cx.env |= {
-        op.first: first, op.count: count, op.split: b.let("split", cx.bx // op.tiles % op.splits),
-        op.column: b.let("column", cx.bx % op.tiles * op.cols),
-    }  # fmt: skip
-    for inner in op.body:
-        cx.lower(inner)
-    cx.env = saved
+    with cx.scope():
+        cx.env |= {
+            op.first: first, op.count: count, op.split: b.let("split", cx.bx // op.tiles % op.splits),
+            op.column: b.let("column", cx.bx % op.tiles * op.cols),
+        }  # fmt: skip
+        cx.all(op.body)
 
 
 class _Ring:
@@ -115,8 +114,7 @@ class _Ring:
 
 @rule(t.WalkSlabs)
 def walk_slabs(cx: Context, op: t.WalkSlabs) -> None:
-    b, saved = cx.b, dict(cx.env)
-    ring = _Ring(cx, op)
+    b, ring = cx.b, _Ring(cx, op)
     if op.bars:
         with b.if_(cx.lane.eq(0)):
             with b.for_("s", 0, op.stages) as s:
@@ -126,8 +124,7 @@ def walk_slabs(cx: Context, op: t.WalkSlabs) -> None:
 
     def ahead(slab: Expr) -> None:
         cx.env[op.coming] = slab
-        for inner in op.ahead:
-            cx.lower(inner)
+        cx.all(op.ahead)
 
     with b.if_(ring.turns.gt(0)):
         ring.look(as_expr(0))
@@ -140,13 +137,19 @@ def walk_slabs(cx: Context, op: t.WalkSlabs) -> None:
             with b.if_(s.lt(ring.turns)):
                 ring.fetch(s, s)
             b.commit()
-    with b.for_("turn", 0, ring.turns, unroll=1) as turn:
+    with cx.scope(), b.for_("turn", 0, ring.turns, unroll=1) as turn:
         stage = b.let("stage", turn % op.stages)
         cx.env[op.slab], cx.env[op.mine] = b.let("slab", ring.slab(turn), hi=op.slabs - 1), ring.mine
-        cx.env |= {op.slot: b.let("slot", ring.slot(stage)), op.bar: ring.bar + stage}
-        cx.env[op.parity] = turn // op.stages % 2
-        for inner in op.body:
-            cx.lower(inner)
+        slot = cx.env[op.slot] = b.let("slot", ring.slot(stage))
+        cx.all(op.early)
+        if op.bars:
+            b.mbar_wait(op.bars, ring.bar + stage, turn // op.stages % 2)
+        else:
+            b.wait(op.stages - 1)
+            b.sync()
+        place = b.ld(op.ring, slot, hint="place", lo=0, hi=op.stored * CHUNK)
+        cx.env[op.base] = b.let("base", place // (2 * CHUNK) * 2)
+        cx.all(op.body)
         if op.ahead:
             with b.if_((turn + 1).lt(ring.turns)):
                 ahead(b.let("coming", ring.slab(turn + 1), hi=op.slabs - 1))
@@ -158,22 +161,6 @@ def walk_slabs(cx: Context, op: t.WalkSlabs) -> None:
             ring.fetch(later, stage)
         if not op.bars:
             b.commit()
-    cx.env = saved
-
-
-@rule(t.AwaitSlot)
-def await_slot(cx: Context, op: t.AwaitSlot) -> None:
-    b, saved = cx.b, dict(cx.env)
-    if op.bars:
-        b.mbar_wait(op.bars, cx.resolve(op.bar), cx.resolve(op.parity))
-    else:
-        b.wait(op.stages - 1)
-        b.sync()
-    place = b.ld(op.ring, cx.resolve(op.slot), hint="place", lo=0, hi=op.chunks * CHUNK)
-    cx.env[op.base] = b.let("base", place // (2 * CHUNK) * 2)
-    for inner in op.body:
-        cx.lower(inner)
-    cx.env = saved
 
 
 class _Columns:
@@ -212,19 +199,13 @@ def fetch_columns(cx: Context, op: t.FetchColumns) -> None:
         if length == 1:
             b.st(op.raw, i, b.convert(b.bitcast(found[0], u16), u32))
         for e in range(0, length - 1, 2):
-            b.st(op.raw, (i * length + e) // 2, _pack(cx, found[e], found[e + 1]))
-
-
-def _pack(cx: Context, low: Value, high: Value) -> Value:
-    out = cx.b.fresh("pair", u32)
-    cx.b.emit(w.Pack((out,), low, high))
-    return out
+            b.st(op.raw, (i * length + e) // 2, b.pack(found[e], found[e + 1], hint="pair"))
 
 
 @rule(t.PackColumns)
 def pack_columns(cx: Context, op: t.PackColumns) -> None:
     b = cx.b
-    b.emit(w.Alloc(op.regs))
+    cx.alloc(op.regs)
     if op.regs.dtype is f32:
         for i in range(8):
             for e, v in enumerate(_halves(cx, b.ld(op.raw, i, hint="pair"), op.dtype)):
@@ -239,13 +220,7 @@ def pack_columns(cx: Context, op: t.PackColumns) -> None:
                     b.st(op.regs, at, b.ld(op.raw, at, hint="b"))
                     continue
                 low, high = (b.ld(op.raw, (f * 4 + 2 * h + e) * words + n // 2, hint="x") for e in (0, 1))
-                b.st(op.regs, at, _prmt(cx, low, high, as_expr(HIGH_HALVES if n % 2 else LOW_HALVES), "b"))
-
-
-def _prmt(cx: Context, a: Value, c: Value | Const, sel: Expr, hint: str) -> Value:
-    out = cx.b.fresh(hint, u32)
-    cx.b.emit(w.Prmt((out,), a, c, sel))
-    return out
+                b.st(op.regs, at, b.prmt(low, high, HIGH_HALVES if n % 2 else LOW_HALVES, hint="b"))
 
 
 def _exclusive(cx: Context, v: Value) -> Value:
@@ -273,7 +248,7 @@ class _Decoder:
         base = b.convert(b.name(cx.resolve(op.base), "base"), u32)
         self.shift = b.binary("sub", values, b.binary("mul", base, CHUNK), hint="shift")  # the index wraps as well
         self.next = b.alloc("next", u32, 2)  # of the strip to come: its mask, the values of the lanes before
-        b.emit(w.Alloc(op.a))
+        cx.alloc(op.a)
 
     def look(self, strip: Expr) -> None:
         """The lane's mask of a strip, and how many values the lanes before have, a byte for each fragment."""
@@ -312,8 +287,7 @@ class _Decoder:
                 for row in (0, 1):
                     b.st(op.a, column * 2 + row, rows[row][column])
             cx.env |= {op.strip: strip, op.fragment: as_expr(f)}
-            for inner in op.body:
-                cx.lower(inner)
+            cx.all(op.body)
 
     def four(self, at: Value, mask: Value) -> tuple[Value, Value]:
         """Elements of the low four nibbles of ``mask``, two a register.
@@ -329,20 +303,18 @@ class _Decoder:
         sel = b.binary("add", b.binary("mul", mask, SPREAD), ZEROS, hint="sel")
         planes = []
         for lo, hi in zip(low, high, strict=True):
-            aligned = b.fresh("bytes", u32)
-            b.emit(w.Funnel((aligned,), lo, hi, shift))
-            planes.append(_prmt(self.cx, aligned, Const(0), sel, "plane"))
-        first, second = (_prmt(self.cx, planes[0], planes[1], Const(sel), "pair") for sel in (FIRST_PAIR, SECOND_PAIR))
+            aligned = b.funnel(lo, hi, shift, hint="bytes")
+            planes.append(b.prmt(aligned, 0, sel, hint="plane"))
+        first, second = (b.prmt(planes[0], planes[1], sel, hint="pair") for sel in (FIRST_PAIR, SECOND_PAIR))
         return first, second
 
 
 @rule(t.ExpandBitmap)
 def expand_bitmap(cx: Context, op: t.ExpandBitmap) -> None:
-    saved, decoder = dict(cx.env), _Decoder(cx, op)
+    decoder = _Decoder(cx, op)
     decoder.look(as_expr(0))
-    with cx.b.for_("strip", 0, op.rows, unroll=0) as strip:
+    with cx.scope(), cx.b.for_("strip", 0, op.rows, unroll=0) as strip:
         cx.guard(strip.lt(decoder.mine), lambda: decoder.strip(strip))
-    cx.env = saved
 
 
 @rule(t.MultiplyFragment)
@@ -353,11 +325,8 @@ def multiply_fragment(cx: Context, op: t.MultiplyFragment) -> None:
         _multiply_column(cx, op, a, strip, f)
         return
     for n in range(op.blocks):
-        at = (strip * op.blocks + n) * 4
         xs = [b.ld(op.x, (f * op.blocks + n) * 2 + h, hint="b") for h in (0, 1)]
-        c = [b.ld(op.acc, at + e, hint="c") for e in range(4)]
-        for e, d in enumerate(b.mma(op.shape, a, xs, c)):
-            b.st(op.acc, at + e, d)
+        cx.multiply(op.shape, a, xs, op.acc, (strip * op.blocks + n) * 4)
 
 
 def _multiply_column(cx: Context, op: t.MultiplyFragment, a: list[Value], strip: Expr, f: Expr) -> None:

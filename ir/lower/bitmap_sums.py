@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import tile_bitmap as t
-from .. import warp as w
 from ..expr import Expr, Value, as_expr
 from ..types import f32, u32
 from .bitmap import part
@@ -22,7 +21,7 @@ def sum_warps(cx: Context, op: t.SumWarps) -> None:
     b.barrier()  # every warp has left its ring
     _leave(cx, op)
     b.barrier()
-    b.emit(w.Alloc(op.total))
+    cx.alloc(op.total)
     if op.slots is None or op.counter is None or op.turn is None:
         _items(cx, op, _of_warps)
         return
@@ -88,10 +87,10 @@ def _of_warps(cx: Context, op: t.SumWarps, item: Expr) -> list[Value]:
 
 def _items(cx: Context, op: t.SumWarps, sums: Sums) -> None:
     """Runs ``sums`` for the items of the thread that exist, and the body on what it gives."""
-    b, saved = cx.b, dict(cx.env)
+    b = cx.b
     per = 8 if op.shape == "none" else 32 * op.blocks
     first, count = cx.resolve(op.first), cx.resolve(op.count)
-    with b.for_("item", cx.tid, op.items, cx.func.threads) as item:
+    with cx.scope(), b.for_("item", cx.tid, op.items, cx.func.threads) as item:
         inner = b.let("inner", item % per)
         warp, strip = b.let("rows", item // (op.rows * per)), b.let("strip", item // per % op.rows)
         before = b.let("before", part(warp, op.row_warps, count))
@@ -107,11 +106,9 @@ def _items(cx: Context, op: t.SumWarps, sums: Sums) -> None:
             cx.env[op.col] = (
                 as_expr(0) if op.shape == "none" else b.let("col", lane % 4 * (2 * op.blocks) + inner // 32)
             )
-            for each in op.body:
-                cx.lower(each)
+            cx.all(op.body)
 
         cx.guard(b.let("real", strip.lt(part(warp + 1, op.row_warps, count) - before)), run)
-    cx.env = saved
 
 
 @rule(t.StoreProduct)

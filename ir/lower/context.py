@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from .. import tile as t
+from .. import warp as w
 from ..builder import Builder
 from ..errors import IRError
-from ..expr import FALSE, TRUE, Const, Expr, Value, substitute
+from ..expr import FALSE, TRUE, Const, Expr, ExprLike, Value, as_expr, substitute
+from ..fragments import SHAPES
 from ..node import Op
 from ..types import Buffer, DType, s32
 
@@ -61,6 +64,44 @@ class Context:
     def slot_base(self, buf: Buffer, slot: Expr) -> Expr:
         """First element of a slot of a tile's ring."""
         return self.resolve(slot) * (buf.size // self.slots.get(buf, 1))
+
+    def all(self, ops: tuple[Op, ...]) -> None:
+        """Lowers ops, one after the other."""
+        for op in ops:
+            self.lower(op)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What tile values stand for inside is forgotten after it."""
+        saved = dict(self.env)
+        yield
+        self.env = saved
+
+    def alloc(self, regs: Buffer | None) -> None:
+        """A register array of each lane, if there is one to make."""
+        if regs is not None:
+            self.b.emit(w.Alloc(regs))
+
+    def clear(self, regs: Buffer) -> Value:
+        """Writes zero to a register array, and gives it."""
+        b, dtype = self.b, regs.dtype
+        zero = b.convert(b.name(as_expr(0), "zero"), dtype) if dtype.is_int else b.const(dtype, 0.0, hint="zero")
+        with b.for_("z", 0, regs.size, unroll=0) as z:
+            b.st(regs, z, zero)
+        return zero
+
+    def plus(self, total: Value | None, weight: Value, x: Value) -> Value:
+        """A sum and one more product; the first product begins it."""
+        b = self.b
+        return b.binary("mul", weight, x, hint="s") if total is None else b.fma(weight, x, total, hint="s")
+
+    def multiply(
+        self, shape: str, a: Sequence[Value], b: Sequence[Value], sums: Buffer, at: ExprLike, to: ExprLike | None = None
+    ) -> None:
+        """One mma: the accumulator at ``at`` of ``sums`` and a product go to ``to`` (``at`` unless it moves)."""
+        c = [self.b.ld(sums, at + e, hint="c") for e in range(len(SHAPES[shape].c.elements))]
+        for e, d in enumerate(self.b.mma(shape, a, b, c)):
+            self.b.st(sums, (at if to is None else to) + e, d)
 
     def convert(self, v: Value, dtype: DType) -> Value:
         """The value in a type: itself, if it has that type."""

@@ -10,7 +10,6 @@ from math import prod
 from .. import tile as t
 from ..expr import Expr, ExprLike, as_expr, maximum, select
 from ..op import AXES, tile_counts
-from ..warp import Alloc
 from .context import Context, rule
 
 
@@ -51,14 +50,13 @@ def place(op: t.ForTiles, number: Expr) -> Place:
 @contextmanager
 def bound(cx: Context, op: t.ForTiles, number: Expr, turn: ExprLike) -> Iterator[None]:
     """The loop's values stand for the tile of this number."""
-    saved = dict(cx.env)
-    spot = place(op, number)
-    cx.env |= {op.number: number, op.turn: as_expr(turn)}
-    for values, exprs, hint in ((op.at, spot.at, "{}0"), (op.end, spot.end, "{}_end")):
-        for value, e, axis in zip(values, exprs, AXES[-len(values) :], strict=True):
-            cx.env[value] = cx.b.let(hint.format(axis), e)
-    yield
-    cx.env = saved
+    with cx.scope():
+        spot = place(op, number)
+        cx.env |= {op.number: number, op.turn: as_expr(turn)}
+        for values, exprs, hint in ((op.at, spot.at, "{}0"), (op.end, spot.end, "{}_end")):
+            for value, e, axis in zip(values, exprs, AXES[-len(values) :], strict=True):
+                cx.env[value] = cx.b.let(hint.format(axis), e)
+        yield
 
 
 @rule(t.ForTiles)
@@ -66,8 +64,7 @@ def for_tiles(cx: Context, op: t.ForTiles) -> None:
     total = sum(prod(tile_counts(box, op.size)) for box in op.boxes)
     if not op.stride:
         with bound(cx, op, cx.bx, 0):
-            for inner in op.body:
-                cx.lower(inner)
+            cx.all(op.body)
         return
     ahead = {p.distance for p in op.body if isinstance(p, t.Prefetch)}
     for d in range(max(ahead, default=0)):  # the first tiles' data, before the loop
@@ -88,8 +85,7 @@ def for_tiles(cx: Context, op: t.ForTiles) -> None:
 def _prefetch(cx: Context, op: t.ForTiles, p: t.Prefetch, number: Expr, turn: Expr, total: int) -> None:
     def fetch() -> None:
         with bound(cx, op, cx.b.let("later", number, hi=total - 1), turn):
-            for inner in p.body:
-                cx.lower(inner)
+            cx.all(p.body)
 
     cx.guard(number.lt(total), fetch)
     cx.b.commit()  # an empty group keeps the count of groups equal to the count of turns
@@ -98,8 +94,7 @@ def _prefetch(cx: Context, op: t.ForTiles, p: t.Prefetch, number: Expr, turn: Ex
 @rule(t.Prefetch)
 def fetch(cx: Context, op: t.Prefetch) -> None:
     """In a block of one tile: that tile's own data."""
-    for inner in op.body:
-        cx.lower(inner)
+    cx.all(op.body)
     cx.b.commit()
 
 
@@ -115,6 +110,11 @@ def meet(cx: Context, op: t.Meet) -> None:
 
 @rule(t.Alloc)
 def alloc(cx: Context, op: t.Alloc) -> None:
+    if op.buf.space == "reg":
+        cx.alloc(op.buf)
+        if op.zeroed:
+            cx.clear(op.buf)
+        return
     cx.shared.append(op.buf)
     cx.slots[op.buf] = op.slots
     if not op.zeroed:
@@ -140,6 +140,6 @@ def zero(cx: Context, op: t.Zero) -> None:
 
 @rule(t.Fragments)
 def fragments(cx: Context, op: t.Fragments) -> None:
-    cx.b.emit(Alloc(op.regs))
+    cx.alloc(op.regs)
     with cx.b.for_("r", 0, op.regs.size, unroll=0) as r:
         cx.b.st(op.regs, r, cx.b.ld(op.table, (r + op.first) * 32 + cx.lane, cache="nc", hint="wf"))

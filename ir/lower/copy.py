@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from .. import tile as t
-from ..boundary_map import Mapped, map_index, touches
+from ..boundary_map import Mapped, touches
 from ..expr import TRUE, Expr, Value, all_of, any_of, binary, select
 from ..types import Buffer
 from .context import Context, rule
-from .store import row_of
 
 #: Loads in flight before the first store of a synchronous copy: global memory is far away; out of shared memory more
 #: than two only costs registers that the products' accumulators need.
@@ -16,24 +15,26 @@ _IN_FLIGHT = {"global": 4, "shared": 2}
 
 @rule(t.Copy)
 def copy(cx: Context, op: t.Copy) -> None:
-    if op.src.space == "shared":
+    if op.end:
+        _to_cells(cx, op)
+    elif op.src.space == "shared":
         _elements(cx, op, edge=False)
-        return
-    size = (1,) * len(op.lead) + (op.rows, op.cols)
-    corner = [cx.resolve(e) for e in (*op.lead, op.y, op.x)]
-    edge = any_of(*(touches(at, at + m - 1, n) for at, m, n in zip(corner, size, op.extent, strict=True)))
-    fast = _vectors if op.mode == "async" else lambda cx, op: _elements(cx, op, edge=False)
-    cx.branch(cx.b.let("edge", edge), lambda: _elements(cx, op, edge=True), lambda: fast(cx, op))
+    else:
+        size = (*(1,) * (len(op.at) - 2), op.rows, op.cols)
+        corner = map(cx.resolve, op.at)
+        edge = any_of(*(touches(at, at + m - 1, n) for at, m, n in zip(corner, size, op.grid.extent, strict=True)))
+        fast = _vectors if op.mode == "async" else lambda cx, op: _elements(cx, op, edge=False)
+        cx.branch(cx.b.let("edge", edge), lambda: _elements(cx, op, edge=True), lambda: fast(cx, op))
 
 
 def _vectors(cx: Context, op: t.Copy) -> None:
     """The inside of the domain: adjacent elements, ``vector`` at a time, asynchronously."""
     b, per_row = cx.b, op.cols // op.vector
     base = cx.slot_base(op.dst, op.slot)
-    start = b.let("start", _first_row(cx, op) * op.pitch + cx.resolve(op.x))
+    start = b.let("start", op.grid.element([*map(cx.resolve, op.at)]))
     with b.for_("e", cx.tid, op.rows * per_row, cx.func.threads) as e:
         r, c = b.let("r", e // per_row), e % per_row * op.vector
-        b.cp_async(op.dst, base + op.maps[0](r, c), op.src, start + r * op.pitch + c, op.vector)
+        b.cp_async(op.dst, base + op.maps[0](r, c), op.src, start + r * op.grid.pitch + c, op.vector)
 
 
 def _elements(cx: Context, op: t.Copy, *, edge: bool) -> None:
@@ -73,16 +74,10 @@ def _targets(cx: Context, op: t.Copy, e: Expr) -> tuple[Expr, Expr, list[tuple[E
     return r, c, out
 
 
-def _first_row(cx: Context, op: t.Copy) -> Expr:
-    """The row of a field that the window starts in."""
-    return row_of([cx.resolve(e) for e in (*op.lead, op.y)], op.extent)
-
-
-def _mapped(cx: Context, op: t.Copy, r: Expr, c: Expr) -> tuple[Expr, tuple[Mapped, ...]]:
-    """(element, its axes) that cell (r, c) of a window across a border is read from."""
-    at = (*map(cx.resolve, op.lead), cx.resolve(op.y) + r, cx.resolve(op.x) + c)
-    axes = tuple(map_index(i, n, pair) for i, n, pair in zip(at, op.extent, op.sides, strict=True))
-    return row_of([m.index for m in axes[:-1]], op.extent) * op.pitch + axes[-1].index, axes
+def _cell(cx: Context, op: t.Copy, r: Expr, c: Expr) -> tuple[Expr, ...]:
+    """The cell of the field that element (r, c) of the window is."""
+    *lead, y, x = map(cx.resolve, op.at)
+    return (*lead, y + r, x + c)
 
 
 def _load(cx: Context, op: t.Copy, r: Expr, c: Expr, *, edge: bool) -> Value:
@@ -92,8 +87,9 @@ def _load(cx: Context, op: t.Copy, r: Expr, c: Expr, *, edge: bool) -> Value:
         degree = op.src_map.walk_degree(op.src.dtype.nbytes)
         return b.ld(op.src, cx.slot_base(op.src, op.src_slot) + op.src_map(r, c), degree=degree)
     if not edge:
-        return b.ld(op.src, (_first_row(cx, op) + r) * op.pitch + cx.resolve(op.x) + c)
-    return read_mapped(cx, op.src, *_mapped(cx, op, r, c))
+        *rows, x = map(cx.resolve, op.at)
+        return b.ld(op.src, (op.grid.row(rows) + r) * op.grid.pitch + x + c)
+    return read_mapped(cx, op.src, *op.grid.mapped(_cell(cx, op, r, c)))
 
 
 def read_mapped(cx: Context, src: Buffer, index: Expr, axes: tuple[Mapped, ...], degree: int = 1) -> Value:
@@ -119,7 +115,7 @@ def constant(cx: Context, src: Buffer, axes: tuple[Mapped, ...]) -> Value:
 def _async_element(cx: Context, op: t.Copy, r: Expr, c: Expr, to: Expr) -> None:
     """An element across the border: copied asynchronously, or stored where a constant stands in for it."""
     b = cx.b
-    src, axes = _mapped(cx, op, r, c)
+    src, axes = op.grid.mapped(_cell(cx, op, r, c))
     inside = all_of(*(m.inside for m in axes))
     if op.src.dtype.nbytes < 4:  # too narrow for cp.async
         b.st(op.dst, to, read_mapped(cx, op.src, src, axes))
@@ -127,3 +123,19 @@ def _async_element(cx: Context, op: t.Copy, r: Expr, c: Expr, to: Expr) -> None:
     b.cp_async(op.dst, to, op.src, src, 1, where=None if inside == TRUE else inside)
     if inside != TRUE:
         b.st(op.dst, to, constant(cx, op.src, axes), where=binary("==", inside, 0))
+
+
+def _to_cells(cx: Context, op: t.Copy) -> None:
+    """A window of a shared tile to the cells of a field, up to the end."""
+    b, (y, x), src_map = cx.b, map(cx.resolve, op.at), op.src_map
+    assert src_map is not None
+    degree = src_map.walk_degree(op.src.dtype.nbytes)
+    with b.for_("e", cx.tid, op.rows * op.cols, cx.func.threads) as e:
+        r, c = b.let("r", e // op.cols), b.let("c", e % op.cols)
+        row, col = b.let("row", y + r), b.let("col", x + c)
+
+        def cell() -> None:
+            value = b.ld(op.src, src_map(r, c), degree=degree)
+            b.st(op.dst, op.grid.element((row, col)), cx.convert(value, op.dst.dtype))
+
+        cx.guard(b.let("in", all_of(*(i.lt(cx.resolve(end)) for i, end in zip((row, col), op.end, strict=True)))), cell)

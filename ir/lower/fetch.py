@@ -46,8 +46,8 @@ def fetch(cx: Context, op: t.Fetch) -> Callable[[], None]:
 
 def _column(op: t.Fetch, column: Expr, count: int) -> Expr:
     """The first of ``count`` columns to read together for a window's: pieces that divide the extent wrap whole."""
-    n = op.extent[-1]
-    return minimum(map_index(column, n, op.sides[-1]).index, n - count)
+    n = op.grid.extent[-1]
+    return minimum(map_index(column, n, op.grid.sides[-1]).index, n - count)
 
 
 def _by_branch(cx: Context, op: t.Fetch) -> Callable[[], None]:
@@ -57,8 +57,8 @@ def _by_branch(cx: Context, op: t.Fetch) -> Callable[[], None]:
     y, first = cx.resolve(op.at[0]), b.let("first", cx.resolve(op.at[1]) + cx.warp * op.step - op.lead[0])
     starts = lane_pieces(cx, op.width // 32 // op.vector, op.vector)
     places = [b.let("place", first + start) for start in starts]
-    straddles = op.extent[1] % op.vector != 0  # windows elsewhere never ask
-    clear = b.let("clear", all_of(first.ge(0), (first + op.width).le(op.extent[1]))) if straddles else TRUE
+    straddles = op.grid.extent[1] % op.vector != 0  # windows elsewhere never ask
+    clear = b.let("clear", all_of(first.ge(0), (first + op.width).le(op.grid.extent[1]))) if straddles else TRUE
     columns = places if straddles else [b.let("column", _column(op, at, op.vector)) for at in places]
     asynchronous = op.vector * op.src.dtype.nbytes >= 4  # what cp.async moves at least
 
@@ -73,12 +73,12 @@ def _by_branch(cx: Context, op: t.Fetch) -> Callable[[], None]:
             for e in range(op.vector):
                 move(to + e, start + _column(op, column + e, 1), 1)
 
-        inside = all_of(column.ge(0), column.le(op.extent[1] - op.vector))
+        inside = all_of(column.ge(0), column.le(op.grid.extent[1] - op.vector))
         cx.branch(inside, lambda: move(to, start + column, op.vector), one_by_one)
 
     def turn() -> None:
         now = cx.resolve(op.turn)
-        start = b.let("start", map_index(y - op.above + now, op.extent[0], op.sides[0]).index * op.pitch)
+        start = b.let("start", map_index(y - op.above + now, op.grid.extent[0], op.grid.sides[0]).index * op.grid.pitch)
         to = b.let("to", warp_slot(cx, op.ring.size // (cx.func.threads // 32) // op.stages, op.stages, now))
         ends = [(to + place(at), column) for at, column in zip(starts, columns, strict=True)]
 
@@ -97,7 +97,7 @@ def _by_branch(cx: Context, op: t.Fetch) -> Callable[[], None]:
 
 def _whole(cx: Context, op: t.Fetch) -> Callable[[], None]:
     """Rows of a warp's own ring; pieces start at even columns of fields with an even extent, so they wrap whole."""
-    b, place, (ny, _) = cx.b, op.layout, op.extent
+    b, place, (ny, _), along = cx.b, op.layout, op.grid.extent, op.grid.sides[0]
     assert place is not None
     share = op.ring.size // (cx.func.threads // 32)
     y, first = cx.resolve(op.at[0]), b.let("first", cx.resolve(op.at[1]) + cx.warp * op.step - op.lead[0])
@@ -110,7 +110,7 @@ def _whole(cx: Context, op: t.Fetch) -> Callable[[], None]:
         now = cx.resolve(op.turn)
         to = b.let("to", own + now % op.stages * (share // op.stages))
         for r in range(op.lines):
-            start = b.let("start", map_index(y - op.above + now * op.lines + r, ny, op.sides[0]).index * op.pitch)
+            start = b.let("start", map_index(y - op.above + now * op.lines + r, ny, along).index * op.grid.pitch)
             for p, column in zip(lanes, columns, strict=True):
                 has = p.lt(pieces)
                 at = to + place(r, p * op.vector)
@@ -121,13 +121,13 @@ def _whole(cx: Context, op: t.Fetch) -> Callable[[], None]:
 
 def _by_predicate(cx: Context, op: t.Fetch) -> Callable[[], None]:
     """A warp's rows of a plane; a piece crosses a border whole (even start) unless the extent is odd."""
-    b, (nz, ny, nx) = cx.b, op.extent
+    b, (nz, ny, nx) = cx.b, op.grid.extent
     z, y, x = map(cx.resolve, op.at)
     straddles = nx % op.vector != 0
     first, pieces = b.let("first", x - op.lead[1]), lane_pieces(cx, op.width // 32 // op.vector, op.vector)
     step = 1 if straddles else op.vector
     rows = [
-        b.let("row", map_index(y - op.lead[0] + cx.warp * op.lines + line, ny, op.sides[1]).index * op.pitch)
+        b.let("row", map_index(y - op.lead[0] + cx.warp * op.lines + line, ny, op.grid.sides[1]).index * op.grid.pitch)
         for line in range(op.lines)
     ]
     columns = [
@@ -137,7 +137,7 @@ def _by_predicate(cx: Context, op: t.Fetch) -> Callable[[], None]:
 
     def turn() -> None:
         now = cx.resolve(op.turn)
-        plane = b.let("plane", map_index(z - op.above + now, nz, op.sides[0]).index * (ny * op.pitch))
+        plane = b.let("plane", map_index(z - op.above + now, nz, op.grid.sides[0]).index * (ny * op.grid.pitch))
         for line in range(op.lines):
             to = b.let("to", block_slot(cx, op.lines, op.width, op.stages, now, line))
             start = b.let("start", plane + rows[line])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .. import tile_lowrank as t
+from .. import tile_products as t
 from ..expr import Expr, ExprLike, Value, as_expr, maximum, minimum
 from ..fragments import SHAPES
 from ..layout import bank_degree
 from ..numbers.lowrank import slices
-from ..warp import Alloc
 from .context import Context, rule
 from .lanes import lane_coordinates
 from .product import accumulate, name_of, narrowing
@@ -18,11 +17,8 @@ from .product import accumulate, name_of, narrowing
 @rule(t.Sandwich)
 def sandwich(cx: Context, op: t.Sandwich) -> None:
     b, regs = cx.b, len(SHAPES[op.spread.base].c.elements)
-    b.emit(Alloc(op.acc))
-    zero = b.const(op.acc.dtype, 0.0, hint="zero")
-    with b.for_("z", 0, op.acc.size, unroll=0) as z:
-        b.st(op.acc, z, zero)
-    products = _Products(cx, op, zero)
+    cx.alloc(op.acc)
+    products = _Products(cx, op, cx.clear(op.acc))
     reached = -(-2 * op.radius[1] // 8)  # column blocks that a block of outputs needs besides its own
     total = op.spread.blocks + reached
     first = 0
@@ -93,13 +89,13 @@ class _Products:
 
     def right(self, middle: Sequence[Value], term: Expr, d: int, at: Expr) -> None:
         """Adds the middle times V to the outputs ``d`` blocks to the left, whose accumulator is at ``at``."""
-        b, regs = self.cx.b, len(middle)
+        b, acc = self.cx.b, self.op.acc
         wide = [q for q in (2 * d, 2 * d + 1) if q < self.v]
         for shape in narrowing(self.op.shape):
             step = shape.k // 4
             while step <= len(wide):
                 now, wide = wide[:step], wide[step:]
                 a = [middle[2 * h + q % 2] for q in now for h in range(self.halves)]
-                c = [b.ld(self.op.acc, at + e, hint="c") for e in range(regs)]
+                c = [b.ld(acc, at + e, hint="c") for e in range(len(middle))]
                 for e, y in enumerate(b.mma(name_of(shape), a, [self._factor(term, q, "v") for q in now], c)):
-                    b.st(self.op.acc, at + e, y)
+                    b.st(acc, at + e, y)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from .. import tile_patches as t
+from .. import tile_products as t
 from ..expr import Expr, Value, all_of, evaluate
 from ..fragments import SHAPES
 from ..layout import Layout, bank_degree
 from ..types import Buffer
-from ..warp import Alloc
 from .context import Context, rule
 from .lanes import lane_coordinates
 from .product import accumulate
@@ -26,7 +25,7 @@ def share(cx: Context, buf: Buffer) -> Expr:
 def read_group(cx: Context, op: t.ReadGroup) -> None:
     b, (strips, _, depth) = cx.b, op.a.extents
     rows = range(0, SHAPES[op.shape].m, 8)
-    b.emit(Alloc(op.held))
+    cx.alloc(op.held)
     g, lane_t = lane_coordinates(cx)
     base = b.let("from", share(cx, op.src) + cx.resolve(op.at))
     with b.for_("s", 0, strips, unroll=0) as s:
@@ -43,7 +42,7 @@ def add_group(cx: Context, op: t.AddGroup) -> None:
     """The sums move on one group as they are added to: mma has C and D apart, so that costs nothing."""
     b, base = cx.b, SHAPES[op.shape]
     regs = len(base.c.elements)
-    b.emit(Alloc(op.done))
+    cx.alloc(op.done)
     zero = b.const(op.done.dtype, 0.0, hint="zero")
     with b.for_("s", 0, op.strips, unroll=0) as s:
         for q in reversed(range(op.touched)):
@@ -92,16 +91,17 @@ def store_group(cx: Context, op: t.StoreGroup) -> None:
     b, places = cx.b, _cells(op.shape)
     turn, rows = cx.resolve(op.turn), _height(op.c)
     g, lane_t = lane_coordinates(cx)
-    first = cx.resolve(op.x) + cx.warp * op.step
+    y, x = map(cx.resolve, op.at)
+    first = x + cx.warp * op.step
 
     def store() -> None:
-        top = b.let("top", cx.resolve(op.y) + (turn - op.delay) * rows, lo=0)
+        top = b.let("top", y + (turn - op.delay) * rows, lo=0)
         with b.for_("s", 0, op.c.extents[0], unroll=0) as s:
             for e, (m, n) in enumerate(places):
                 row, local = op.c.at(s, g + m, lane_t * 2 + n)
                 where = b.let("in", all_of(local.lt(op.step), in_box(top + row, first + local, op.box)))
                 v = b.ld(op.done, s * len(places) + e, hint="o")
-                b.st(op.dst, (top + row) * op.pitch + first + local, v, where=where)
+                b.st(op.dst, (top + row) * op.grid.pitch + first + local, v, where=where)
 
     cx.guard(turn.ge(op.delay), store)
 

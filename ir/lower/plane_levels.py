@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .. import tile_planes as p
+from .. import tile_levels as p
 from ..expr import FALSE, TRUE, Expr, ExprLike, Value, all_of, any_of, maximum, minimum
 from ..types import Buffer
 from .context import Context
 
 
 def plane_levels(cx: Context, op: p.PlaneLevels) -> None:
-    """All levels of one plane; see :class:`sparsegen.ir.tile_planes.PlaneLevels`."""
+    """All levels of one plane; see :class:`sparsegen.ir.tile_levels.PlaneLevels`."""
     (_chained if op.lag == op.radius[0] else _lagged)(cx, op)
 
 
@@ -45,7 +45,7 @@ def _lagged(cx: Context, op: p.PlaneLevels) -> None:
     with b.for_("level", 0, op.count, unroll=0) as level:
         plane = _Plane(cx, op, level, op.planes, level * n)
         plane.send(slot + level)
-        for i, value in enumerate(plane.own if op.sides else ()):
+        for i, value in enumerate(plane.own if op.grid.sides else ()):
             b.st(op.planes, level * n + i, value)
     b.barrier()
     with b.for_("down", 0, op.count, unroll=0) as down:
@@ -80,11 +80,11 @@ class _Plane:
         self.rz, self.ry, self.rx = op.radius
         self.taps = [(offset, b.ld(op.weights, i, hint="w")) for i, (offset, _) in enumerate(op.taps)]
         z, y, x = map(self.cx.resolve, op.at)
-        self.z = b.let("lz", z + self.cx.resolve(op.turn) - op.above - self.level * op.lag) if op.sides else z
+        self.z = b.let("lz", z + self.cx.resolve(op.turn) - op.above - self.level * op.lag) if op.grid.sides else z
         self.y = y - op.lead[0] + self.cx.warp * op.lines
         self.x = x - op.lead[1] + self.cx.lane * self.per_lane
         if not self.known and self._kind(0, 1) == "neumann":  # its image has been added already: give nothing
-            with b.if_(self.z.ge(op.extent[0])):
+            with b.if_(self.z.ge(op.grid.extent[0])):
                 for i in range(op.values.size):
                     b.st(self.source, self.base + i, self._zero())
         self.own = [self._inside(i) for i in range(op.values.size)]
@@ -100,13 +100,13 @@ class _Plane:
         if self.known:
             return value
         at = (self.z, self.y + i // self.per_lane, self.x + i % self.per_lane)
-        constants = {v for pair in op.sides for kind, v in pair if kind == "dirichlet"}
+        constants = {v for pair in op.grid.sides for kind, v in pair if kind == "dirichlet"}
         if not constants:
             return value
         if len(constants) > 1:
             return self._by_axis(value, at)
         out = [self._bit(op.outside, i)]
-        for far, (kind, _) in zip((self.z.lt(0), self.z.ge(op.extent[0])), op.sides[0], strict=True):
+        for far, (kind, _) in zip((self.z.lt(0), self.z.ge(op.grid.extent[0])), op.grid.sides[0], strict=True):
             out += [far] if kind == "dirichlet" else []
         return b.select(
             b.let("out", all_of(any_of(*out), self._counts())),
@@ -116,7 +116,7 @@ class _Plane:
 
     def _counts(self) -> Expr:
         """False for a plane behind a mirrored side, which gives nothing (see ``image_behind``)."""
-        return self.z.lt(self.op.extent[0]) if self._kind(0, 1) == "neumann" else TRUE
+        return self.z.lt(self.op.grid.extent[0]) if self._kind(0, 1) == "neumann" else TRUE
 
     def _bit(self, mask: Expr, i: int) -> Expr:
         return ((self.cx.resolve(mask) >> i) & 1).ne(0)
@@ -124,9 +124,9 @@ class _Plane:
     def _by_axis(self, value: Value, at: tuple[Expr, ...]) -> Value:
         """A cell's value where sides hold different constants: the slowest axis decides last, so it wins."""
         b, op = self.cx.b, self.op
-        for axis in reversed(range(len(op.sides))):
+        for axis in reversed(range(len(op.grid.sides))):
             for (kind, constant), out in zip(
-                op.sides[axis], (at[axis].lt(0), at[axis].ge(op.extent[axis])), strict=True
+                op.grid.sides[axis], (at[axis].lt(0), at[axis].ge(op.grid.extent[axis])), strict=True
             ):
                 if kind == "dirichlet":
                     value = b.select(
@@ -135,12 +135,12 @@ class _Plane:
         return value
 
     def _kind(self, axis: int, high: int) -> str:
-        return self.op.sides[axis][high][0] if self.op.sides else ""
+        return self.op.grid.sides[axis][high][0] if self.op.grid.sides else ""
 
     def _kept(self, i: int, z: Expr) -> Expr:
         """Whether a frozen side keeps cell ``i`` of plane ``z``."""
         out = [z.lt(self.rz)] if self._kind(0, 0) == "frozen" else []
-        out += [z.ge(self.op.extent[0] - self.rz)] if self._kind(0, 1) == "frozen" else []
+        out += [z.ge(self.op.grid.extent[0] - self.rz)] if self._kind(0, 1) == "frozen" else []
         if "frozen" in {self._kind(axis, high) for axis in (1, 2) for high in (0, 1)}:
             out.append(self._bit(self.op.kept, i))
         return any_of(*out)
@@ -187,7 +187,7 @@ class _Plane:
 
         def across(row: int) -> Value:
             value = self._cell(row, c + dx)
-            border = self.op.extent[2] - 1 if dx > 0 else 0
+            border = self.op.grid.extent[2] - 1 if dx > 0 else 0
             # windows start at a multiple of a lane's columns: the border can be in one of them only
             if dx and self._kind(2, dx > 0) == "neumann" and border % self.per_lane == c:
                 return b.select(b.let("edge_x", (self.x + c).eq(border)), self._cell(row, c), value)
@@ -195,7 +195,7 @@ class _Plane:
 
         value = across(line + dy)
         if dy and self._kind(1, dy > 0) == "neumann":
-            edge = (self.y + line).eq(self.op.extent[1] - 1 if dy > 0 else 0)
+            edge = (self.y + line).eq(self.op.grid.extent[1] - 1 if dy > 0 else 0)
             return b.select(b.let("edge_y", edge), across(line), value)
         return value
 
@@ -216,7 +216,7 @@ class _Plane:
                         if key not in self.sums and key[0] < 2 * self.rz:
                             self.sums[key] = b.ld(self.op.sums, self._sum(key[0], line * self.per_lane + c), hint="s")
                         old = self.sums.get(key)
-                        self.sums[key] = b.binary("mul", w, u, hint="s") if old is None else b.fma(w, u, old, hint="s")
+                        self.sums[key] = self.cx.plus(old, w, u)
 
     def _given(self, k: int, line: int, c: int) -> Value:
         """The sum of the plane that is ``k`` planes from completion, with what earlier planes gave."""
@@ -256,11 +256,11 @@ class _Plane:
     # ---------------------------------------------------------------------------------- mirrored along the slowest axis
     def _image(self, i: int, dz: int, value: Value | None) -> Value | None:
         """``value`` and what the plane's image beyond a side gives to the plane itself (radius 1)."""
-        b, (line, c) = self.cx.b, divmod(i, self.per_lane)
+        line, c = divmod(i, self.per_lane)
         for offset, w in self.taps:
             if offset[0] == dz:
                 u = self._near(line, c, *offset[1:])
-                value = b.binary("mul", w, u, hint="s") if value is None else b.fma(w, u, value, hint="s")
+                value = self.cx.plus(value, w, u)
         return value
 
     def image_before(self) -> None:
@@ -278,7 +278,7 @@ class _Plane:
             return
         b = self.cx.b
         self._share(1)
-        with b.if_(self.z.eq(self.op.extent[0] - 1)):
+        with b.if_(self.z.eq(self.op.grid.extent[0] - 1)):
             for i in range(self.op.values.size):
                 old = b.ld(self.op.sums, self._sum(0, i), hint="s")
                 new, kept = self._image(i, 1, old) or old, self._kept(i, self.z)

@@ -10,7 +10,6 @@ from ..expr import Expr, ExprLike, Value
 from ..fragments import SHAPES, MmaShape
 from ..layout import Layout
 from ..types import Buffer
-from ..warp import Alloc
 from .context import Context, rule
 from .lanes import lane_coordinates
 
@@ -19,15 +18,12 @@ from .lanes import lane_coordinates
 def product(cx: Context, op: t.Product) -> None:
     """Row by row of the warp in the innermost loop, so that a warp has several independent accumulators."""
     b, spread, base = cx.b, op.spread, SHAPES[op.spread.base]
-    if op.new is not None:
-        b.emit(Alloc(op.new))
+    cx.alloc(op.new)
     per_warp, regs = spread.products // spread.warps, len(base.c.elements)
     g, lane_t = lane_coordinates(cx)
     first = b.let("first", cx.warp * per_warp)
     if op.new is not None:
-        zero = b.const(op.acc.dtype, 0.0, hint="zero")
-        with b.for_("z", 0, op.acc.size, unroll=0) as z:
-            b.st(op.acc, z, zero)
+        cx.clear(op.new)
     a = _Operand(op.src, op.a, op.depth, cx.resolve(op.src_offset), first, g, lane_t)
     if op.shape == "fma":
         _on_cuda_cores(cx, op, base, a, per_warp, regs)
@@ -40,10 +36,7 @@ def product(cx: Context, op: t.Product) -> None:
             av = [a.load(cx, i, slices[col // 4], run.segments[col // 4], row) for row, col in _a_elements(run.shape)]
             for n in range(spread.blocks):
                 bv = [b.ld(op.weights, q + (op.first + n * total), hint="w") for q in slices]
-                at = (i * spread.blocks + n) * regs
-                c = [b.ld(op.acc, at + e, hint="c") for e in range(regs)]
-                for e, d in enumerate(b.mma(name_of(run.shape), av, bv, c)):
-                    b.st(op.acc, at + e, d)
+                cx.multiply(name_of(run.shape), av, bv, op.acc, (i * spread.blocks + n) * regs)
 
 
 @dataclass(frozen=True)

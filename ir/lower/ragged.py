@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from .. import tile_ragged as t
-from .. import warp as w
 from ..expr import Expr, Value, all_of, as_expr
-from ..node import Op
 from ..types import Buffer, f32, u32
 from .context import Context, rule
 from .epilogue import finish, of_row
@@ -16,19 +14,19 @@ from .epilogue import finish, of_row
 
 @rule(t.ShareSegments)
 def share_segments(cx: Context, op: t.ShareSegments) -> None:
-    b, saved = cx.b, dict(cx.env)
+    b = cx.b
     number = b.let("number", first_number(cx, op.team, op.count) + cx.lane // op.team)
     top = max(op.rows, op.entries, t.RANK * t.RANK - 1)
     row, begin, end, rank = b.ldv(op.segments, number * t.RECORD, t.RECORD, cache="nc", hint="record", lo=0, hi=top)
     before = b.let("before", rank % t.RANK)
-    cx.env |= {
-        op.number: number, op.row: row, op.begin: begin, op.end: end,
-        op.first_piece: b.let("first_piece", number - before, lo=0),
-        op.pieces: b.let("pieces", before + rank // t.RANK + 1, hi=op.count),
-        op.column: b.let("column", cx.bx // (op.count * op.team // cx.func.threads) * op.cols),
-    }  # fmt: skip
-    _all(cx, op.body)
-    cx.env = saved
+    with cx.scope():
+        cx.env |= {
+            op.number: number, op.row: row, op.begin: begin, op.end: end,
+            op.first_piece: b.let("first_piece", number - before, lo=0),
+            op.pieces: b.let("pieces", before + rank // t.RANK + 1, hi=op.count),
+            op.column: b.let("column", cx.bx // (op.count * op.team // cx.func.threads) * op.cols),
+        }  # fmt: skip
+        cx.all(op.body)
 
 
 def first_number(cx: Context, team: int, count: int) -> Expr:
@@ -39,21 +37,16 @@ def first_number(cx: Context, team: int, count: int) -> Expr:
 
 @rule(t.WalkSegment)
 def walk_segment(cx: Context, op: t.WalkSegment) -> None:
-    b, saved = cx.b, dict(cx.env)
+    b = cx.b
     begin, end = cx.resolve(op.begin), cx.resolve(op.end)
     group = b.let("group", cx.lane // op.across % op.parts)
     start = b.let("start", begin // op.align * op.align + group * op.by)
-    cx.env[op.coming] = start
-    _all(cx, op.ahead)
-    with b.for_("at", start, end, op.parts * op.by, unroll=1) as at:
-        cx.env |= {op.at: at, op.coming: b.let("coming", at + op.parts * op.by)}
-        _all(cx, op.body)
-    cx.env = saved
-
-
-def _all(cx: Context, ops: tuple[Op, ...]) -> None:
-    for op in ops:
-        cx.lower(op)
+    with cx.scope():
+        cx.env[op.coming] = start
+        cx.all(op.ahead)
+        with b.for_("at", start, end, op.parts * op.by, unroll=1) as at:
+            cx.env |= {op.at: at, op.coming: b.let("coming", at + op.parts * op.by)}
+            cx.all(op.body)
 
 
 @rule(t.LoadEntries)
@@ -73,20 +66,6 @@ def _left(cx: Context, at: Expr, end: Expr) -> Expr:
     return cx.b.let("left", cx.resolve(end) - cx.resolve(at))
 
 
-@rule(t.Present)
-def present(cx: Context, op: t.Present) -> None:
-    b, left = cx.b, _left(cx, op.at, op.end)
-    skip = b.let("skip", cx.resolve(op.begin) - cx.resolve(op.at), hi=op.align - 1)
-    b.emit(w.Alloc(op.there))
-    for i in range(op.there.size):
-        b.st(op.there, i, b.convert(b.name(all_of(left.gt(i), skip.le(i)), "mine"), u32))
-
-
-def _is_there(cx: Context, there: Buffer, i: int) -> Expr:
-    """Whether the i-th entry of a turn is there."""
-    return cx.b.let("there", cx.b.ld(there, i, hint="flag", lo=0, hi=1).ne(0))
-
-
 def columns(cx: Context, column: Expr, across: int, vec: int, blocks: int) -> Iterator[tuple[int, Expr]]:
     """For each vector of the lane's columns: the number of its first register, and its first column."""
     lane = cx.b.let("mine", cx.lane % across * vec)
@@ -96,25 +75,28 @@ def columns(cx: Context, column: Expr, across: int, vec: int, blocks: int) -> It
 
 @rule(t.Gather)
 def gather(cx: Context, op: t.Gather) -> None:
-    b = cx.b
+    b, left, there = cx.b, _left(cx, op.at, op.end), Buffer("there", u32, op.rows.size, "reg")
+    skip = b.let("skip", cx.resolve(op.begin) - cx.resolve(op.at), hi=op.align - 1)
+    cx.alloc(there)
+    for i in range(op.rows.size):
+        b.st(there, i, b.convert(b.name(all_of(left.gt(i), skip.le(i)), "mine"), u32))
+
+    def is_there(i: int) -> Expr:
+        return b.let("there", b.ld(there, i, hint="flag", lo=0, hi=1).ne(0))
+
     places = list(columns(cx, cx.resolve(op.column), op.across, op.vec, op.blocks))
     for i in range(op.rows.size):
-        row, there = b.ld(op.rows, i, hint="k", lo=0, hi=op.k - 1), _is_there(cx, op.there, i)
+        row, mine = b.ld(op.rows, i, hint="k", lo=0, hi=op.k - 1), is_there(i)
         for first, col in places:
-            here = b.let("here", all_of(there, col.lt(op.n)))
+            here = b.let("here", all_of(mine, col.lt(op.n)))
             at = row * op.n + col if op.order == "row" else col * op.k + row
             found = b.ldv(op.src, at, op.vec, where=here, cache="nc", hint="x")
             for e, v in enumerate(found):
                 b.st(op.dst, i * op.blocks * op.vec + first + e, v)
-
-
-@rule(t.Widen)
-def widen(cx: Context, op: t.Widen) -> None:
-    b = cx.b
-    zero = b.const(op.dst.dtype, 0.0, hint="zero")
-    for i in range(op.src.size):
-        wide = cx.convert(b.ld(op.src, i), op.dst.dtype)
-        b.st(op.dst, i, b.select(_is_there(cx, op.there, i), wide, zero))
+    zero = b.const(op.weights.dtype, 0.0, hint="zero")
+    for i in range(op.rows.size):
+        wide = cx.convert(b.ld(op.values, i), op.weights.dtype)
+        b.st(op.weights, i, b.select(is_there(i), wide, zero))
 
 
 @rule(t.MultiplyRows)
@@ -127,31 +109,26 @@ def multiply_rows(cx: Context, op: t.MultiplyRows) -> None:
             b.st(op.acc, e, b.fma(weight, x, b.ld(op.acc, e, hint="c"), hint="c"))
 
 
-@rule(t.SumParts)
-def sum_parts(cx: Context, op: t.SumParts) -> None:
+@rule(t.SumSegments)
+def sum_segments(cx: Context, op: t.SumSegments) -> None:
     b, far = cx.b, op.across
     while far < op.across * op.parts:
         for e in range(op.acc.size):
             v = b.ld(op.acc, e, hint="c")
             b.st(op.acc, e, b.binary("add", v, b.shfl("xor", v, far)))
         far *= 2
-
-
-@rule(t.SumPieces)
-def sum_pieces(cx: Context, op: t.SumPieces) -> None:
-    b = cx.b
     if op.slots is None or op.counter is None:
-        _all(cx, op.body)
+        cx.all(op.body)
         return
     whole = b.alloc("whole", u32, 1)  # whether the lane has the sums of a whole row
     b.st(whole, 0, as_expr(1))
     with b.if_(first_number(cx, op.across * op.parts, op.count).lt(op.cuts)):
         _meet(cx, op, op.slots, op.counter, whole)
     with b.if_(b.ld(whole, 0).ne(0)):
-        _all(cx, op.body)
+        cx.all(op.body)
 
 
-def _meet(cx: Context, op: t.SumPieces, slots: Buffer, counter: Buffer, whole: Buffer) -> None:
+def _meet(cx: Context, op: t.SumSegments, slots: Buffer, counter: Buffer, whole: Buffer) -> None:
     """Leaves the team's sums in the workspace; the last team of a row takes those of all, in order."""
     b, size = cx.b, op.acc.size
     number, first, pieces = (cx.resolve(e) for e in (op.number, op.first_piece, op.pieces))

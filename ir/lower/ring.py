@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from .. import tile_walk as t
 from ..expr import Expr, as_expr
-from ..warp import Alloc
 from .context import Context, rule
 
 
@@ -14,7 +13,7 @@ from .context import Context, rule
 def walk(cx: Context, op: t.Walk) -> None:
     b, grouped = cx.b, op.via == "cp.async"
     for regs in op.held:
-        b.emit(Alloc(regs))
+        cx.alloc(regs)
     fills, reads = [cx.phase(inner) for inner in op.fill], [cx.phase(inner) for inner in op.read]
 
     def turn_of(turn: Expr, phases: list[Callable[[], None]]) -> None:
@@ -29,8 +28,7 @@ def walk(cx: Context, op: t.Walk) -> None:
 
     for i in range(op.stages - 1):
         fetch(as_expr(i))
-    for inner in op.once:
-        cx.lower(inner)
+    cx.all(op.once)
     with b.for_("turn", 0, op.turns, unroll=op.unroll) as turn:
         if grouped:
             b.wait(op.stages - 2)
@@ -41,5 +39,4 @@ def walk(cx: Context, op: t.Walk) -> None:
         cx.env[op.turn] = turn
         if op.here is not None:
             cx.env[op.here] = b.let("here", turn % op.stages * op.slot)
-        for inner in op.body:
-            cx.lower(inner)
+        cx.all(op.body)

@@ -11,6 +11,7 @@ from typing import Any
 from .. import tile as t
 from ..expr import TRUE, Expr, Value, all_of, any_of
 from ..fragments import SHAPES
+from ..grid import kept
 from ..op import Box
 from ..spread import Products, Spread, Strips, Threads
 from .context import Context, rule
@@ -26,17 +27,10 @@ class Cell:
     valid: Expr = TRUE
     lead: tuple[Expr, ...] = ()
 
-    def element(self, extent: tuple[int, ...], pitch: int) -> Expr:
-        """Its element in a field whose rows are ``pitch`` apart."""
-        return row_of((*self.lead, self.row), extent) * pitch + self.col
-
-
-def row_of(at: Sequence[Expr], extent: Sequence[int]) -> Expr:
-    """The number of a row, counted over all planes: ``at`` has all coordinates but the column."""
-    row = at[0]
-    for i, n in zip(at[1:], extent[1:], strict=False):
-        row = row * n + i
-    return row
+    @property
+    def at(self) -> tuple[Expr, ...]:
+        """All its coordinates."""
+        return (*self.lead, self.row, self.col)
 
 
 def in_box(row: Expr, col: Expr, box: Box, lead: tuple[Expr, ...] = ()) -> Expr:
@@ -44,31 +38,21 @@ def in_box(row: Expr, col: Expr, box: Box, lead: tuple[Expr, ...] = ()) -> Expr:
     return all_of(*(t for i, (low, high) in zip((*lead, row, col), box, strict=True) for t in (i.ge(low), i.lt(high))))
 
 
-def _kept(cell: Cell, col: Expr, op: t.Store) -> Expr:
-    """Whether a frozen border keeps the cell: ``keep`` cells from the low and the high side of each axis."""
-    sides = []
-    for i, n, (low, high) in zip((*cell.lead, cell.row, col), op.extent, op.keep, strict=True):
-        sides += [i.lt(low)] if low else []
-        sides += [i.ge(n - high)] if high else []
-    return any_of(*sides)
-
-
-def _with_keep(cx: Context, op: t.Store, cells: Callable[[bool], None], lead: tuple[Expr, ...]) -> None:
+def _with_keep(cx: Context, op: t.Store, cells: Callable[[bool], None]) -> None:
     """Runs ``cells(True)`` for tiles that reach a frozen border and ``cells(False)`` for all others."""
-    first = (*lead, cx.resolve(op.y), cx.resolve(op.x))
-    sides = []
-    for lo, size, n, (low, high) in zip(first, (1,) * len(lead) + op.spread.size, op.extent, op.keep, strict=True):
+    sides: list[Expr] = []
+    size = (*(1,) * (len(op.at) - 2), *op.spread.size)
+    for lo, n, cells_of, (low, high) in zip(map(cx.resolve, op.at), size, op.grid.extent, op.keep, strict=True):
         sides += [lo.lt(low)] if low else []
-        sides += [(lo + size).gt(n - high)] if high else []
-    cond = any_of(*sides)
-    cx.branch(cx.b.let("border", cond), lambda: cells(True), lambda: cells(False))
+        sides += [(lo + n).gt(cells_of - high)] if high else []
+    cx.branch(cx.b.let("border", any_of(*sides)), lambda: cells(True), lambda: cells(False))
 
 
 def _store_cells(cx: Context, op: t.Store, cell: Cell, vals: Sequence[Value], *, keep: bool) -> None:
     """Stores adjacent values, converted, where the cells are in the box; kept cells take their old value."""
     b, col, n = cx.b, cell.col, len(vals)
     vals = [cx.convert(v, op.dst.dtype) for v in vals]
-    index, old = cell.element(op.extent, op.pitch), cell.element(op.extent, op.src_pitch)
+    index, old = op.grid.element(cell.at), replace(op.grid, pitch=op.src_pitch).element(cell.at)
     inside = [b.let("in", all_of(cell.valid, in_box(cell.row, col + j, op.box, cell.lead))) for j in range(n)]
     together = n > 1 and op.vector == n
     if together and not any(x % n for x in op.box[-1]):
@@ -77,7 +61,7 @@ def _store_cells(cx: Context, op: t.Store, cell: Cell, vals: Sequence[Value], *,
         vals = [
             b.select(k, b.ld(op.src, old + j, where=all_of(inside[j], k), hint="old"), v)
             for j, v in enumerate(vals)
-            for k in (b.let("kept", _kept(cell, col + j, op)),)
+            for k in (b.let("kept", kept((*cell.at[:-1], col + j), op.grid.extent, op.keep)),)
         ]
     if together:
         b.st(op.dst, index, *vals, where=_or_none(all_of(*inside)))
@@ -101,18 +85,17 @@ Visit = Callable[[Expr, int, Callable[[], Cell]], None]
 
 @rule(t.Store)
 def store(cx: Context, op: t.Store) -> None:
-    b, lead = cx.b, tuple(map(cx.resolve, op.lead))
-    each = _EACH[type(op.spread)](cx, op.spread)
-    y, x = cx.resolve(op.y), cx.resolve(op.x)
+    b, each = cx.b, _EACH[type(op.spread)](cx, op.spread)
+    *lead, y, x = map(cx.resolve, op.at)
 
     def cells(keep: bool) -> None:
         def visit(register: Expr, count: int, place: Callable[[], Cell]) -> None:
             vals = [b.ld(op.acc, register + j, hint="o") for j in range(count)]
-            _store_cells(cx, op, replace(place(), lead=lead), vals, keep=keep)
+            _store_cells(cx, op, replace(place(), lead=tuple(lead)), vals, keep=keep)
 
         each(y, x, visit)
 
-    _with_keep(cx, op, cells, lead)
+    _with_keep(cx, op, cells)
 
 
 def _threads(cx: Context, spread: Threads) -> Callable[[Expr, Expr, Visit], None]:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from .. import tile_toeplitz as t
+from .. import tile_products as t
 from ..expr import Expr, Value, all_of
 from ..fragments import SHAPES, MmaShape
-from ..warp import Alloc
 from .context import Context, rule
 from .lanes import lane_coordinates
 
@@ -28,7 +27,7 @@ def fragment_degree(op: t.Slide, shape: MmaShape) -> int:
 def slide(cx: Context, op: t.Slide) -> None:
     b, shape = cx.b, SHAPES[op.shape]
     regs, last = len(shape.c.elements), op.bands - 1
-    b.emit(Alloc(op.acc))
+    cx.alloc(op.acc)
     g, lane_t = lane_coordinates(cx)
     run, base, degree = cx.warp * shape.m + g, cx.slot_base(op.src, op.slot), fragment_degree(op, shape)
     zero = b.const(op.acc.dtype, 0.0, hint="zero")
@@ -52,13 +51,9 @@ def _add(cx: Context, op: t.Slide, a: list[Value], k: Expr, s: int) -> None:
     regs, slices = len(shape.c.elements), shape.k // 4
     first = (op.bands - 1 - k) * 2 + s * slices
     weights = [b.ld(op.weights, first + j, hint="w") for j in range(slices)]
-    old, new = (k if s else k + 1) * regs, k * regs
-    sums = [b.ld(op.acc, old + e, hint="c") for e in range(regs)]
-    for e, d in enumerate(b.mma(op.shape, a, weights, sums)):
-        b.st(op.acc, new + e, d)
+    cx.multiply(op.shape, a, weights, op.acc, (k if s else k + 1) * regs, k * regs)
 
 
 def _finished(cx: Context, op: t.Slide, product: Expr) -> None:
     cx.env[op.product] = cx.b.let("i", product, lo=0)
-    for inner in op.body:
-        cx.lower(inner)
+    cx.all(op.body)

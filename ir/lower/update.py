@@ -11,7 +11,8 @@ from typing import Any
 from .. import formula as f
 from .. import tile_update as t
 from ..boundary_map import Mapped, map_index
-from ..expr import FALSE, TRUE, Const, Expr, Value, all_of, any_of, as_expr, binary
+from ..expr import FALSE, TRUE, Const, Expr, Value, all_of, as_expr, binary
+from ..grid import Grid, kept
 from ..op import AXES
 from .context import Context, rule
 from .copy import read_mapped
@@ -23,13 +24,14 @@ def update(cx: Context, op: t.Update) -> None:
     first = [
         b.let(name, cx.resolve(start) + (place * op.rows if axis == column else place))
         for axis, (name, start, place) in enumerate(
-            zip(AXES[-len(op.extent) :], op.at, _places(cx, op.threads), strict=True)
+            zip(AXES[-len(op.at) :], op.at, _places(cx, op.threads), strict=True)
         )
     ]
     last = [i + (op.rows - 1 if axis == column else 0) for axis, i in enumerate(first)]
     margins = [_margin(op, axis) for axis in range(len(first))]
+    extent = op.grids[0].extent
     inner = [
-        all_of(i.ge(low), j.lt(n - high)) for i, j, n, (low, high) in zip(first, last, op.extent, margins, strict=True)
+        all_of(i.ge(low), j.lt(n - high)) for i, j, n, (low, high) in zip(first, last, extent, margins, strict=True)
     ]
 
     def straight() -> None:
@@ -40,7 +42,7 @@ def update(cx: Context, op: t.Update) -> None:
     def mapped() -> None:
         with b.for_("j", 0, op.rows, unroll=1) as j:  # one by one: few threads come here
             cell = [b.let("row", i + j) if axis == column else i for axis, i in enumerate(first)]
-            valid = all_of(*(i.lt(n) for i, n in zip(cell, op.extent, strict=True)))
+            valid = all_of(*(i.lt(n) for i, n in zip(cell, extent, strict=True)))
             cx.guard(valid, lambda: _Cells(cx, op, cell, edge=any(map(any, margins))).run(0))
 
     whole = b.let("inner", all_of(*inner))
@@ -52,7 +54,7 @@ def update(cx: Context, op: t.Update) -> None:
 
 def _column(op: t.Update) -> int:
     """The axis along which a thread has several cells: that of the rows."""
-    return max(0, len(op.extent) - 2)
+    return max(0, len(op.at) - 2)
 
 
 def _places(cx: Context, threads: tuple[int, ...]) -> list[Expr]:
@@ -91,14 +93,14 @@ class _Cells:
         values: list[Expr] = []
         for node in op.code:
             values.append(self._node(node, values, row))
-        for out, pitch, place, old, keep in zip(
-            op.outs, op.pitch[len(op.srcs) :], op.results, op.old, op.keep, strict=True
+        for out, grid, place, old, keep in zip(
+            op.outs, op.grids[len(op.srcs) :], op.results, op.old, op.keep, strict=True
         ):
             value = _number(values[place])
-            if self.edge and (kept := self._kept(keep)) != FALSE:
-                before = b.ld(op.srcs[old], self._at(op.pitch[old], self._zero, row), hint="old")
-                value = b.select(b.let("kept", kept), before, value)
-            b.st(out, self._at(pitch, self._zero, row), value)
+            if self.edge and (stays := kept(self.first, grid.extent, keep)) != FALSE:
+                before = b.ld(op.srcs[old], self._at(op.grids[old], self._zero, row), hint="old")
+                value = b.select(b.let("kept", stays), before, value)
+            b.st(out, self._at(grid, self._zero, row), value)
 
     def _node(self, node: f.Node, values: Sequence[Expr], row: int) -> Expr:
         b, op = self.cx.b, str(node[0])
@@ -134,41 +136,33 @@ class _Cells:
     def _read(self, read: f.Read, row: int) -> Value:
         name, level, offset = read
         source = self.sources[name, level]
-        src, pitch, sides = self.op.srcs[source], self.op.pitch[source], self.op.sides[source]
+        src, grid = self.op.srcs[source], self.op.grids[source]
         if self.edge and any(offset):
-            axes = tuple(self._axis(axis, o, sides[axis]) for axis, o in enumerate(offset))
-            return read_mapped(self.cx, src, as_expr(_linear([m.index for m in axes], self.op.extent, pitch)), axes)
+            axes = tuple(self._axis(axis, o, grid) for axis, o in enumerate(offset))
+            return read_mapped(self.cx, src, as_expr(_linear([m.index for m in axes], grid)), axes)
         down = tuple(o + (row if axis == _column(self.op) else 0) for axis, o in enumerate(offset))
         key = (source, down)
         if key not in self.known:
-            self.known[key] = self.cx.b.ld(src, self._at(pitch, offset, row), hint=src.name)
+            self.known[key] = self.cx.b.ld(src, self._at(grid, offset, row), hint=src.name)
         return self.known[key]
 
-    def _at(self, pitch: int, offset: f.Offset, row: int) -> Expr:
+    def _at(self, grid: Grid, offset: f.Offset, row: int) -> Expr:
         """Where the cell at an offset from a thread's cell lies in an array."""
-        if pitch not in self.bases:
-            self.bases[pitch] = self.cx.b.let("here", as_expr(_linear(self.first, self.op.extent, pitch)))
-        return self.bases[pitch] + as_expr(_linear(offset, self.op.extent, pitch) + row * pitch)
+        if grid.pitch not in self.bases:
+            self.bases[grid.pitch] = self.cx.b.let("here", as_expr(_linear(self.first, grid)))
+        return self.bases[grid.pitch] + as_expr(_linear(offset, grid) + row * grid.pitch)
 
-    def _axis(self, axis: int, offset: int, sides: Any) -> Mapped:
+    def _axis(self, axis: int, offset: int, grid: Grid) -> Mapped:
         """What the cell at an offset along one axis is, each worked out once."""
         if offset == 0:
             return Mapped(self.first[axis], TRUE, FALSE, 0.0, 0.0)
-        key = (axis, offset, sides)
+        key = (axis, offset, grid.sides[axis])
         if key not in self.mapped:
-            b, m = self.cx.b, map_index(self.first[axis] + offset, self.op.extent[axis], sides)
+            b, m = self.cx.b, map_index(self.first[axis] + offset, grid.extent[axis], grid.sides[axis])
             inside = m.inside if isinstance(m.inside, Const) else b.let("inside", m.inside)
             index = b.let(f"{AXES[axis - len(self.first)]}_at", m.index)
             self.mapped[key] = Mapped(index, inside, m.below, m.low, m.high)
         return self.mapped[key]
-
-    def _kept(self, keep: Sequence[tuple[int, int]]) -> Expr:
-        """Whether a frozen border keeps the cell."""
-        near: list[Expr] = []
-        for i, n, (low, high) in zip(self.first, self.op.extent, keep, strict=True):
-            near += [i.lt(low)] if low else []
-            near += [i.ge(n - high)] if high else []
-        return any_of(*near)
 
 
 def _number(value: Expr) -> Value:
@@ -176,7 +170,7 @@ def _number(value: Expr) -> Value:
     return value
 
 
-def _linear(index: Sequence[Any], extent: tuple[int, ...], pitch: int) -> Any:
-    """The place of a cell (or, for an offset, the distance) in an array with ``pitch`` elements a row."""
-    steps = [prod(extent[axis + 1 : -1]) * pitch for axis in range(len(extent) - 1)]
+def _linear(index: Sequence[Any], grid: Grid) -> Any:
+    """The place of a cell (or, for an offset, the distance) in an array: each axis on its own times its step."""
+    steps = [prod(grid.extent[axis + 1 : -1]) * grid.pitch for axis in range(len(index) - 1)]
     return sum(i * s for i, s in zip(index[:-1], steps, strict=True)) + index[-1]

@@ -59,7 +59,8 @@ def name_of(p: Pass) -> str:
 
 def print_pass(p: Pass) -> str:
     """``tile{m=64}``: the name and the options that differ from their defaults."""
-    given = [f"{f.name}={_print(getattr(p, f.name))}" for f in dataclasses.fields(type(p))
+    cls: Any = type(p)
+    given = [f"{f.name}={_print(getattr(p, f.name))}" for f in dataclasses.fields(cls)
              if f.default is dataclasses.MISSING or getattr(p, f.name) != f.default]  # fmt: skip
     return f"{name_of(p)}{{{','.join(given)}}}" if given else name_of(p)
 

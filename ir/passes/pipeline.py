@@ -60,7 +60,7 @@ class Pipeline:
                     wider[op.bars] = replace(op.bars, size=slots)
 
         def rename(op: Op) -> Op:
-            changed: dict[str, Any] = {"stages": self.stages} if isinstance(op, (tb.WalkSlabs, tb.AwaitSlot)) else {}
+            changed: dict[str, Any] = {"stages": self.stages} if isinstance(op, tb.WalkSlabs) else {}
             for name, kind, _ in fields(op):
                 b = getattr(op, name)
                 if kind in ("buffer", "declare") and b is not None:

@@ -14,7 +14,7 @@ from sparsegen.cost.devices import load_profile
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry
-from sparsegen.ir import tile_planes as tp
+from sparsegen.ir import tile_levels as tl
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.node import walk
@@ -146,7 +146,7 @@ def test_one_barrier_a_plane() -> None:
 def test_the_border_is_a_branch_of_its_own() -> None:
     s = stencil("star", boundary=frozen)
     program = lower(StencilProblem(s, (20, 20, 64)), Schedule.parse("column levels=2 lines=2 warps=6"), H200, 2)
-    assert sum(isinstance(op, tp.IfBorder) for op in walk(program.tile.funcs)) == 2  # the block's sides; the ends
+    assert sum(isinstance(op, tl.IfBorder) for op in walk(program.tile.funcs)) == 2  # the block's sides; the ends
     assert parse_module(print_module(program.tile)) == program.tile
 
 

@@ -20,11 +20,11 @@ tile.func symbol="k" params=[@u: global f64[64] align=16, @out: global f64[64] a
   tile.for_tiles at=[%y: s32[0,7], %x: s32[0,7]] end=[%y_end: s32[0,8], %x_end: s32[0,8]] number=%number: s32[0,3] \
 turn=%turn: s32[0,3] boxes=[[[0, 8], [0, 8]]] size=[2, 4] stride=STRIDE {
     tile.wait pending=0
-    tile.put dst=@out src=@a y=%y x=%x rows=2 cols=4 margin=[0, 0] layout=layout<[r<2, c<4] -> r * 4 + c> \
-y_end=%y_end x_end=%x_end pitch=8
+    tile.copy dst=@out src=@a at=[%y, %x] rows=2 cols=4 src_map=layout<[r<2, c<4] -> r * 4 + c> \
+end=[%y_end, %x_end] grid=Grid(extent=[8, 8], pitch=8)
     tile.prefetch distance=1 {
-      tile.copy dst=@a src=@u y=%y x=%x rows=2 cols=4 maps=[layout<[r<2, c<4] -> r * 4 + c>] slot=%turn % 2 src_slot=0 \
-extent=[8, 8] pitch=8 mode="async"
+      tile.copy dst=@a src=@u at=[%y, %x] rows=2 cols=4 maps=[layout<[r<2, c<4] -> r * 4 + c>] slot=%turn % 2 \
+grid=Grid(extent=[8, 8], pitch=8) mode="async"
     }
   }
 }
@@ -79,7 +79,7 @@ def test_why_an_event_comes_after_another() -> None:
 def test_a_prefetch_is_read_after_the_wait_of_the_next_turn() -> None:
     nodes = events(parse_op(LOOP.replace("STRIDE", "4")).body)  # type: ignore[attr-defined]
     names = [event.op.name for event in nodes]
-    assert names == ["tile.alloc", *["tile.wait", "tile.put", "tile.prefetch"] * 2]
+    assert names == ["tile.alloc", *["tile.wait", "tile.copy", "tile.prefetch"] * 2]
     why = {(i, j, way) for i, j, way in dataflow(nodes).edges(keys=True)}
     assert (1, 2, RAW) in why and (2, 3, WAR) in why and (3, 5, RAW) not in why and (4, 5, RAW) in why
     assert meetings(dataflow(nodes)) == {2, 3, 5, 6}

@@ -11,7 +11,7 @@ from sparsegen.backends.emulator import Report
 from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir import tile as t
-from sparsegen.ir import tile_patches as p
+from sparsegen.ir import tile_products as p
 from sparsegen.ir import tile_walk as tw
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import ScheduleError

@@ -12,7 +12,6 @@ from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodi
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir import op as o
 from sparsegen.ir import tile as t
-from sparsegen.ir import tile_stencil2row as ts
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.heavy import heavy
 from sparsegen.ir.kernels.rim import Rim
@@ -109,9 +108,9 @@ def test_heavy_planes() -> None:
     assert heavy((1, 1), 9) == (True, False)
 
 
-def products(weights: Any, steps: int, **options: Any) -> tuple[list[t.Product], list[ts.AddPoints]]:
+def products(weights: Any, steps: int, **options: Any) -> tuple[list[t.Product], list[t.Points]]:
     ops = list(walk(tile_level(stencil(weights), (7, 13, 150), steps, **options).funcs))
-    return [x for x in ops if isinstance(x, t.Product)], [x for x in ops if isinstance(x, ts.AddPoints)]
+    return [x for x in ops if isinstance(x, t.Product)], [x for x in ops if isinstance(x, t.Points)]
 
 
 def test_a_star_is_one_product_and_its_points() -> None:

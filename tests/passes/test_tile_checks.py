@@ -15,24 +15,21 @@ from sparsegen.cost.devices import load_profile
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir import tile as t
 from sparsegen.ir import tile_bitmap as tb
-from sparsegen.ir import tile_lowrank as tl
-from sparsegen.ir import tile_patches as p
-from sparsegen.ir import tile_planes as tp
+from sparsegen.ir import tile_levels as tl
+from sparsegen.ir import tile_products as p
 from sparsegen.ir import tile_ragged as tg
-from sparsegen.ir import tile_stencil2row as ts
-from sparsegen.ir import tile_stream as tr
-from sparsegen.ir import tile_toeplitz as tt
 from sparsegen.ir import tile_update as tu
 from sparsegen.ir import tile_walk as tw
 from sparsegen.ir.checks import CHECKS
 from sparsegen.ir.errors import IRError
+from sparsegen.ir.grid import Grid
 from sparsegen.ir.layout import layout
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import OPS, Op, fields, rewrite, walk
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.registry import load_all
 from sparsegen.ir.spread import Products, Threads
-from sparsegen.ir.types import Buffer, f16, f32, f64, s32
+from sparsegen.ir.types import Buffer, f16, f64, s32
 from sparsegen.ir.verify import verify
 from sparsegen.pipelines import lower
 from sparsegen.problems.stencil import StencilProblem
@@ -54,6 +51,7 @@ FAMILIES: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], Any]] = {
     "patches": ("patches levels=2 rows=16", (3, 3), (64, 128), periodic),
     "column": ("column levels=2 lines=2 warps=6 planes=8", (3, 3, 3), (20, 20, 64), frozen),
 }
+PERIODIC = ((("periodic", 0.0),) * 2,) * 2
 #: Teams of 2 x 4 lanes, and rows that are cut.
 CSR = "csr team=2x4 columns=4 unroll=2 cut=16 warps=2"
 
@@ -94,8 +92,8 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("tiled", t.Copy, {"mode": "bulk"}, "mode 'bulk' is unknown"),
     ("tiled", t.Copy, {"rows": 9}, "where it goes is a layout over"),
     ("tiled", t.Copy, {"vector": 7}, "pieces of 7"),
-    ("tiled", t.Copy, {"pitch": 100}, "cannot stand 100 apart"),
-    ("tiled", t.Copy, {"extent": (90, 128)}, r"a field of \[90, 128\] takes"),
+    ("tiled", t.Copy, {"grid": Grid((64, 128), 100, PERIODIC)}, "cannot stand 100 apart"),
+    ("tiled", t.Copy, {"grid": Grid((90, 128), 128, PERIODIC)}, r"a field of \[90, 128\] takes"),
     ("stencil2row", t.Zero, {"degree": 0}, "a bank-conflict degree of 0"),
     ("stencil2row", t.Fragments, {"first": 1}, "registers of 32 lanes end at"),
     ("stencil2row", t.Product, {"depth": 10}, "no whole number of slices of 4"),
@@ -110,35 +108,34 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("tiled", t.Points, {"before": (0, 0)}, "the taps reach beyond a window"),
     ("direct", t.Points, {"spread": Threads((8, 32), 2)}, "registers, but 2"),
     ("stream", t.Steps, {"steps": 90}, "90 steps leave nothing"),
-    ("stream", t.Put, {"margin": (9, 9)}, "the window is a layout over"),
-    ("stream", t.Registers, {"regs": Buffer("sums", f64, 16, "shared")}, "must be in registers"),
-    ("planes", ts.AddPoints, {"vector": 3}, "elements at once 3 is unknown"),
-    ("lowrank", tl.Sandwich, {"terms": 2}, "registers, but"),
-    ("lowrank", tl.Sandwich, {"columns": layout({"n": 8}, lambda n: n // 2)}, "no permutation of 8 columns"),
-    ("toeplitz", tt.Slide, {"bands": 5}, "registers, but"),
-    ("toeplitz", tt.Slide, {"products": 3}, "the runs is a layout over"),
-    ("stream", tr.Levels, {"radius": (1, 5)}, "reaches beyond the neighbouring lane"),
-    ("stream", tr.Levels, {"count": 3}, "registers, but"),
-    ("stream", tr.Emit, {"lead": 40}, "are not in a window of 128"),
-    ("stream", tr.Emit, {"vector": 3}, "no whole pieces of 3"),
+    ("tiled", t.Copy, {"grid": Grid((64, 128), 128, PERIODIC[:1])}, "sides of 1 axes"),
+    ("tiled", t.Alloc, {"buf": Buffer("raw", f64, 640, "global")}, "space 'global' is unknown"),
+    ("planes", t.Points, {"vector": 3}, "elements at once 3 is unknown"),
+    ("lowrank", p.Sandwich, {"terms": 2}, "registers, but"),
+    ("lowrank", p.Sandwich, {"columns": layout({"n": 8}, lambda n: n // 2)}, "no permutation of 8 columns"),
+    ("toeplitz", p.Slide, {"bands": 5}, "registers, but"),
+    ("toeplitz", p.Slide, {"products": 3}, "the runs is a layout over"),
+    ("stream", tl.Levels, {"radius": (1, 5)}, "reaches beyond the neighbouring lane"),
+    ("stream", tl.Levels, {"count": 3}, "registers, but"),
+    ("stream", tw.Emit, {"lead": (40,)}, "is not in a window of"),
+    ("stream", tw.Emit, {"vector": 3}, "no whole pieces of 3"),
     ("patches", p.ReadGroup, {"shape": "f64.m8n8k4"}, "are no slices of f64.m8n8k4"),
     ("patches", p.AddGroup, {"strips": 1}, "registers, but"),
     ("patches", p.AddGroup, {"slices": 5}, "registers, but"),
     ("patches", p.PassGroup, {"shape": "f64.m8n8k4"}, "an accumulator's place is a layout over"),
     ("patches", p.StoreGroup, {"step": 999}, "has no 999 to store"),
-    ("column", tp.IfBorder, {"before": (1, 1)}, "before of 2 axes"),
-    ("column", tp.Mask, {"kind": "periodic"}, "kind 'periodic' is unknown"),
-    ("column", tp.Mask, {"lines": 20}, "a mask has 31 bits"),
-    ("column", tp.PlaneLevels, {"radius": (1, 1, 3)}, "a radius of 1 rows and 3 columns"),
-    ("column", tp.PlaneLevels, {"lag": 5}, "a level lags 1 or 2 planes"),
-    ("column", tp.StorePlane, {"step": (99, 32)}, "is not in a window of"),
-    ("column", tp.StorePlane, {"vector": 3}, "no whole pieces of 3"),
+    ("column", tl.IfBorder, {"before": (1, 1)}, "before of 2 axes"),
+    ("column", tl.Mask, {"kind": "periodic"}, "kind 'periodic' is unknown"),
+    ("column", tl.Mask, {"lines": 20}, "a mask has 31 bits"),
+    ("column", tl.PlaneLevels, {"radius": (1, 1, 3)}, "a radius of 1 rows and 3 columns"),
+    ("column", tl.PlaneLevels, {"lag": 5}, "a level lags 1 or 2 planes"),
+    ("column", tw.Emit, {"step": (99, 32)}, "is not in a window of"),
+    ("column", tw.Emit, {"vector": 3}, "no whole pieces of 3"),
     ("update", tu.Update, {"threads": (4, 32)}, "128 threads work"),
     ("update", tu.Update, {"results": (999,)}, "a result is none of"),
     ("bitmap", tb.ShareStrips, {"groups": 99}, "8 strips make no 99 runs"),
     ("bitmap", tb.WalkSlabs, {"row_warps": 3}, "3 x 2 warps"),
     ("bitmap", tb.WalkSlabs, {"least": 1 << 20}, "slots of 4 warps take"),
-    ("bitmap", tb.AwaitSlot, {"stages": 1}, "must be the walk's"),
     ("bitmap", tb.FetchColumns, {"k": 100}, "x of 100 x 8"),
     ("bitmap", tb.FetchColumns, {"order": "diagonal"}, "order 'diagonal' is unknown"),
     ("bitmap", tb.PackColumns, {"blocks": 3}, "registers, but"),
@@ -152,13 +149,12 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("csr", tg.ShareSegments, {"count": 3}, "do not fill blocks of"),
     ("csr", tg.WalkSegment, {"by": 3}, "3 entries a turn are no multiple of 2"),
     ("csr", tg.LoadEntries, {"align": 3}, "are no multiple of 3"),
-    ("csr", tg.Present, {"there": Buffer("there", f64, 2, "reg")}, "must be u32"),
     ("csr", tg.Gather, {"k": 91}, "are not the 2160 of"),
     ("csr", tg.Gather, {"order": "diagonal"}, "order 'diagonal' is unknown"),
-    ("csr", tg.Widen, {"dst": Buffer("raw", f32, 8, "reg")}, "registers, but"),
-    ("csr", tg.MultiplyRows, {"weights": Buffer("rows", s32, 2, "reg")}, "as the sums are"),
-    ("csr", tg.SumParts, {"parts": 3}, "does not divide a warp"),
-    ("csr", tg.SumPieces, {"cuts": 0}, "are there if rows are cut"),
+    ("csr", tg.Gather, {"blocks": 5}, "registers, but"),
+    ("csr", tg.MultiplyRows, {"weights": Buffer("rows", s32, 2, "reg")}, "@rows is s32, @acc f32"),
+    ("csr", tg.SumSegments, {"parts": 3}, "does not divide a warp"),
+    ("csr", tg.SumSegments, {"cuts": 0}, "are there if rows are cut"),
     ("csr", tg.StoreRow, {"activation": "sine"}, "activation 'sine' is unknown"),
     ("stream", tw.Walk, {"scope": "grid"}, "scope 'grid' is unknown"),
     ("stream", tw.Walk, {"via": "tma"}, "via 'tma' is unknown"),
@@ -169,8 +165,8 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("stream", tw.Walk, {"fill": (t.Meet(),)}, "tile.meet does not fill a ring"),
     ("stream", tw.Walk, {"read": (t.Meet(),)}, "tile.meet does not take a slot's data"),
     ("stream", tw.Fetch, {"border": "mirror"}, "border 'mirror' is unknown"),
-    ("column", tw.Fetch, {"extent": (20, 20)}, "the field has 2"),
-    ("patches", tw.Fetch, {"pitch": 100}, "cannot stand 100 apart"),
+    ("column", tw.Fetch, {"grid": Grid((20, 20), 20, PERIODIC)}, "the field has 2"),
+    ("patches", tw.Fetch, {"grid": Grid((64, 128), 100, PERIODIC)}, "cannot stand 100 apart"),
     ("patches", tw.Fetch, {"vector": 7}, "no whole number of pieces of 7"),
     ("column", tw.Fetch, {"lines": 3}, "slots of all warps take"),
     ("stream", tw.Take, {"lines": 3}, "do not share out among 3 rows"),

@@ -11,7 +11,7 @@ from sparsegen.backends.emulator import Report
 from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir import tile as t
-from sparsegen.ir import tile_toeplitz as tt
+from sparsegen.ir import tile_products as tt
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.rim import Rim
 from sparsegen.ir.kernels.toeplitz import Toeplitz, band, fragments

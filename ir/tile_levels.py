@@ -1,17 +1,38 @@
-"""Tile ops for three axes: a block keeps a column of the field and walks along the slowest axis, plane by plane.
+"""Tile ops of time levels in registers by partial sums: of rows (``stream``), and of planes (``column``).
 
-The window of a plane has ``warps * lines`` rows: ``lines`` adjacent ones a warp.  A lane owns 16 bytes of adjacent
-columns, so it is 32 times that wide.
+On three axes a block keeps a column of the field and walks along the slowest axis, plane by plane.  The window of a
+plane has ``warps * lines`` rows: ``lines`` adjacent ones a warp.  A lane owns 16 bytes of adjacent columns, so it is 32
+times that wide.
 """
 
 from __future__ import annotations
 
 from .checks import Context, check
 from .expr import Expr, Value
+from .grid import Grid
 from .node import Op, attr, buffer, define, operand, region
-from .op import Box, Sides, Tap
-from .tile_rules import axes, inside, registers, rows_of, same_type, shared, taps
+from .op import Tap
+from .tile_rules import field, registers, same_type, shared, taps
 from .types import Buffer
+
+
+@define("tile.levels", kw_only=True)
+class Levels(Op):
+    """``count`` time steps of the row in ``values``: level by level, by partial sums.
+
+    A row is added to the 2 r + 1 rows of the next level that it touches, then forgotten: ``sums`` holds for each level
+    2 r unfinished rows.  Afterwards ``values`` is the row that has become complete at the last level, ``count`` * r
+    rows further up.  Neighbouring columns come from neighbouring lanes (each level spoils r columns at both ends).
+    Only stream: its sums lie oldest first, row by row; those of patches and toeplitz are accumulators that an mma reads
+    and makes, in the order of the matrices that they come from, and renumbering either changes its code.
+    """
+
+    values: Buffer = buffer(writes=True)
+    sums: Buffer = buffer(writes=True)
+    weights: Buffer = buffer()
+    taps: tuple[Tap, ...] = attr()
+    radius: tuple[int, int] = attr()
+    count: int = attr()
 
 
 @define("tile.if_border", kw_only=True)
@@ -25,8 +46,7 @@ class IfBorder(Op):
     at: tuple[Expr, ...] = operand()
     before: tuple[int, ...] = attr()
     size: tuple[int, ...] = attr()
-    extent: tuple[int, ...] = attr()
-    sides: Sides = attr()
+    grid: Grid = attr()
     near: tuple[Op, ...] = region()
     inside: tuple[Op, ...] = region()
 
@@ -48,8 +68,7 @@ class Mask(Op):
     lines: int = attr()
     per_lane: int = attr()
     keep: tuple[int, int] = attr()
-    extent: tuple[int, ...] = attr()
-    sides: Sides = attr()
+    grid: Grid = attr()
 
 
 @define("tile.plane_levels", kw_only=True)
@@ -63,7 +82,7 @@ class PlaneLevels(Op):
     ``values`` is the plane that has become complete at the last level.  Columns come from neighbouring lanes, rows from
     neighbouring warps through ``edges``.
 
-    ``sides`` not empty: the border holds at every level: outside, dirichlet's cells are set and neumann's are read from
+    The field has sides: the border holds at every level: outside, dirichlet's cells are set and neumann's are read from
     the edge cell (radius 1 only); cells that a frozen side keeps pass through.
     Only column: two orders of levels, and a border's images between adds.
     """
@@ -84,38 +103,22 @@ class PlaneLevels(Op):
     lines: int = attr()
     above: int = attr()
     lead: tuple[int, int] = attr()
-    extent: tuple[int, ...] = attr()
-    sides: Sides = attr(default=())
+    grid: Grid = attr()
 
 
-@define("tile.store_plane", kw_only=True)
-class StorePlane(Op):
-    """Stores the plane in ``values`` as output plane at[0] + ``turn`` - ``delay``, once there is one, inside ``box``.
-
-    Of the window the rows and columns ``lead`` ... ``lead + step - 1`` are the tile's.  If they are stored ``vector``
-    at a time, fewer than a lane has, they go through the warp's rows of ``ring``, so that lanes store adjacent cells.
-    Only column: see ``tile.emit``.
-    """
-
-    dst: Buffer = buffer(writes=True, reads=False)
-    values: Buffer = buffer()
-    ring: Buffer = buffer(writes=True)
-    turn: Expr = operand()
-    at: tuple[Expr, ...] = operand()
-    delay: int = attr()
-    lines: int = attr()
-    stages: int = attr()
-    lead: tuple[int, int] = attr()
-    step: tuple[int, int] = attr()
-    extent: tuple[int, ...] = attr()
-    pitch: int = attr()
-    box: Box = attr()
-    vector: int = attr()
+@check(Levels)
+def _levels(op: Levels, ctx: Context) -> None:
+    registers(ctx, op.values, 1)
+    registers(ctx, op.sums, op.count * 2 * op.radius[0] * op.values.size)
+    same_type(ctx, op.values, op.sums, op.weights)
+    taps(ctx, op.weights, op.taps)
+    ctx.need(op.radius[1] <= op.values.size, f"a radius of {op.radius[1]} columns reaches beyond the neighbouring "
+             f"lane, which has {op.values.size}")  # fmt: skip
 
 
 @check(IfBorder)
 def _if_border(op: IfBorder, ctx: Context) -> None:
-    axes(ctx, op.extent, at=len(op.at), before=len(op.before), size=len(op.size), sides=len(op.sides))
+    field(ctx, op.grid, at=len(op.at), before=len(op.before), size=len(op.size), sides=len(op.grid.sides))
 
 
 @check(Mask)
@@ -123,7 +126,7 @@ def _mask(op: Mask, ctx: Context) -> None:
     ctx.one_of(op.kind, ("frozen", "dirichlet"), "kind")
     ctx.need(isinstance(op.cells, Value), f"{op.cells} is no value that the walk knows")
     ctx.need(op.lines * op.per_lane <= 31, f"{op.lines * op.per_lane} cells a thread; a mask has 31 bits")
-    axes(ctx, op.extent, at=len(op.at), sides=len(op.sides))
+    field(ctx, op.grid, at=len(op.at), sides=len(op.grid.sides))
 
 
 @check(PlaneLevels)
@@ -139,17 +142,4 @@ def _plane_levels(op: PlaneLevels, ctx: Context) -> None:
     ctx.need(ry <= op.lines and rx <= per_lane, f"a radius of {ry} rows and {rx} columns reaches beyond the "
              f"neighbouring thread, which has {op.lines} and {per_lane}")  # fmt: skip
     taps(ctx, op.weights, op.taps)
-
-
-@check(StorePlane)
-def _store_plane(op: StorePlane, ctx: Context) -> None:
-    per_lane, warps = op.values.size // op.lines, ctx.threads // 32
-    registers(ctx, op.values, op.lines * per_lane, exactly=True)
-    ctx.need(per_lane % op.vector == 0, f"a lane's {per_lane} columns are no whole pieces of {op.vector}")
-    shared(ctx, op.ring, op.stages * op.lines * warps * 32 * per_lane, f"{op.stages} planes")
-    window = (op.lines * warps, 32 * per_lane)
-    ok = all(first + n <= size for first, n, size in zip(op.lead, op.step, window, strict=True))
-    ctx.need(ok, f"a tile of {list(op.step)} from {list(op.lead)} on is not in a window of {list(window)}")
-    axes(ctx, op.extent, at=len(op.at), box=len(op.box))
-    inside(ctx, op.box, op.extent)
-    rows_of(ctx, op.dst, op.extent, op.pitch)
+    field(ctx, op.grid, at=len(op.at))

@@ -1,0 +1,46 @@
+"""What the kernels of sparse products share: their parameters and launch, and what becomes of the sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import op_spmm as o
+from .. import tile as t
+from ..module import Module
+from ..node import Op
+from ..types import Buffer, DType, f32, u32
+from .common import replace_kernel
+
+
+def parameters(op: o.Spmm, arrays: dict[str, tuple[DType, int]], slots: int, counter: int) -> dict[str, Buffer]:
+    """The kernel's parameters by their roles: x and y, W's ``arrays``, the epilogue's, and the workspace's.
+
+    ``slots`` sums and as many elements of ``counter`` as given (zero before and after); what has no elements is none.
+    """
+    made = {
+        "in": ("x", op.dtype, op.k * op.n), "out": ("y", op.dtype, op.m * op.n),
+        **{name: (name, dtype, size) for name, (dtype, size) in arrays.items()},
+        "scale": ("scale", op.dtype, op.m * op.scale), "bias": ("bias", op.dtype, op.m * op.bias),
+        "residual": ("residual", op.dtype, op.m * op.n * op.residual),
+        "workspace.slots": ("slots", f32, slots), "workspace.counter": ("counter", u32, counter),
+    }  # fmt: skip
+    return {role: Buffer(name, dtype, size, "global") for role, (name, dtype, size) in made.items() if size}
+
+
+def epilogue(op: o.Spmm, params: dict[str, Buffer]) -> dict[str, Any]:
+    """The fields of a store that say what becomes of the sums."""
+    return {
+        "out": params["out"], **{name: params.get(name) for name in ("scale", "bias", "residual")},
+        "m": op.m, "n": op.n, "order": op.y_order, "activation": op.activation,
+    }  # fmt: skip
+
+
+def launched(
+    module: Module, op: o.Spmm, params: dict[str, Buffer], body: Op, blocks: int, warps: int, min_blocks: int = 1
+) -> Module:
+    """The module with the product replaced by a kernel."""
+    func = t.Func(
+        symbol=op.symbol, params=tuple(params.values()), blocks=blocks, threads=32 * warps, body=(body,),
+        min_blocks=min_blocks,
+    )  # fmt: skip
+    return replace_kernel(module, op, func, params)
