@@ -16,6 +16,7 @@ import numpy as np
 from sparsegen import interop
 from sparsegen.backends.cuda.runtime import stream_handle
 from sparsegen.ir.errors import ArrayError
+from sparsegen.sizes import MAX_CELLS
 from sparsegen.views import LAYOUTS_KEPT, AnyDType, ArrayLayout, ArrayView, Probe, probe_numpy
 
 _probes: dict[type, Probe] = {}
@@ -110,7 +111,7 @@ def _torch_probe(torch: Any) -> Probe:
 
 
 class Expect:
-    """What an argument must be: a shape, a dtype, an order, a place, and a name for messages.  Call it with an array.
+    """What a field must be: a shape, a dtype, an order, a place, and a name for messages.  Call it with an array.
 
     ``writable`` is for outputs; ``backend``: where the kernel runs, as only ``cuda`` takes arrays of a GPU.  Returns
     the array's view; raises ArrayError with the value and the remedy.  What was accepted once costs a set look-up.
@@ -184,12 +185,27 @@ class Expect:
         )
 
     def _order(self, layout: ArrayLayout) -> None:
-        """ArrayError for strides that no kernel takes: here, but for a last axis that is packed."""
+        """ArrayError for strides that no kernel takes: here, of a field, but for a packed last axis and indices."""
         if not layout.rows_contiguous:
             raise ArrayError(
                 f"{self.name} has strides {layout.strides} (bytes): its last axis must be packed and its axes in C "
                 "order",
                 hint="copy it: np.ascontiguousarray(a), or a.contiguous() in torch; rows may have a pitch",
+            )
+        if layout.device_kind == "host":  # packed copies are made of these
+            return
+        pitch, hint = layout.pitch, "pass a packed copy: np.ascontiguousarray(a), or a.contiguous() in torch"
+        if -(-layout.span // pitch) * pitch > MAX_CELLS * self.itemsize:
+            raise ArrayError(
+                f"{self.name} has rows {pitch} bytes apart, so that it ends beyond element {MAX_CELLS}: "
+                "indices are 32 bits wide",
+                hint=hint,
+            )
+        if len(layout.shape) == 3 and layout.strides[0] != layout.shape[1] * pitch:
+            raise ArrayError(
+                f"{self.name} has planes {layout.strides[0]} bytes apart, {layout.shape[1]} rows of {pitch} bytes: "
+                "planes must follow one another",
+                hint=hint,
             )
 
 

@@ -6,14 +6,13 @@ import os
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sparsegen.backends.cuda import runtime
+from sparsegen.backends.cuda.runtime import DeviceInfo
 from sparsegen.calibrate.store import calibrated
 from sparsegen.cost.devices import DeviceProfile, load_profile, names
 from sparsegen.ir.errors import DeviceError
-
-if TYPE_CHECKING:
-    from sparsegen.backends.cuda.runtime import DeviceInfo
 
 BACKENDS = ("auto", "cuda", "emulator", "reference")
 LAUNCHERS = ("auto", "driver", "pycuda")
@@ -47,9 +46,7 @@ def launcher() -> str:
         raise DeviceError(f"SPARSEGEN_LAUNCHER={forced!r} is no way to launch", hint=f"one of {', '.join(LAUNCHERS)}")
     if forced != "auto":
         return forced
-    from sparsegen.backends.cuda.runtime import available_kinds
-
-    kinds = available_kinds()
+    kinds = runtime.available_kinds()
     if not kinds:
         raise DeviceError(
             "no GPU package is installed: neither cuda-bindings nor pycuda",
@@ -60,27 +57,24 @@ def launcher() -> str:
 
 def open_gpu(index: int) -> Any:
     """The runtime that launches on GPU ``index``; DeviceError if it is not there."""
-    from sparsegen.backends.cuda.runtime import open_runtime
-
-    return open_runtime(index, launcher())
+    return runtime.open_runtime(index, launcher())
 
 
 @lru_cache(maxsize=8)
 def _info(index: int, kind: str) -> DeviceInfo | DeviceError:
     try:
         found: DeviceInfo = open_gpu(index).info()
+        return found
     except DeviceError as error:
         return DeviceError(error.message, hint=error.hint)  # its own traceback would keep the callers' arrays for ever
-    return found
 
 
 def gpu_info(index: int = 0) -> DeviceInfo | DeviceError:
     """What the driver says of a GPU, or why there is none; never raises."""
     try:
-        kind = launcher()
+        return _info(index, launcher())
     except DeviceError as error:
         return error
-    return _info(index, kind)
 
 
 def resolve(device: object = "auto", backend: object = "auto") -> Target:
@@ -93,7 +87,7 @@ def resolve(device: object = "auto", backend: object = "auto") -> Target:
     if not isinstance(backend, str) or backend not in BACKENDS:
         raise DeviceError(f"unknown backend {backend!r}", hint=f"one of {', '.join(BACKENDS)}")
     here = gpu_info() if device == "auto" or backend in ("auto", "cuda") else None
-    gpu = _gpu(here)
+    gpu = here if isinstance(here, DeviceInfo) else None
     if device == "auto":
         if gpu is not None:
             profile, note = profile_of(gpu)
@@ -106,9 +100,9 @@ def resolve(device: object = "auto", backend: object = "auto") -> Target:
     if backend == "auto":
         backend = "cuda" if fits else "emulator"
         if not fits and gpu is not None:
-            note = _join(note, f"this machine's GPU is a {gpu.name}, not a {profile.name}: runs on the emulator")
+            note += f"; this machine's GPU is a {gpu.name}, not a {profile.name}: runs on the emulator"
         elif not fits:
-            note = _join(note, "runs on the emulator" if device == "auto" else f"no GPU here ({_why(here)}): emulator")
+            note += "; runs on the emulator" if device == "auto" else f"; no GPU here ({_why(here)}): emulator"
     elif backend == "cuda" and not fits:
         if gpu is None:
             raise DeviceError(
@@ -120,7 +114,7 @@ def resolve(device: object = "auto", backend: object = "auto") -> Target:
             f"the code for {profile.name} ({profile.arch}) does not run on this machine's {gpu.name} ({gpu.arch})",
             hint="use device='auto', or backend='emulator'",
         )
-    return Target(profile, backend, gpu.index if fits and gpu is not None else None, note)
+    return Target(profile, backend, gpu.index if fits and gpu is not None else None, note.removeprefix("; "))
 
 
 def measurable(device: object = "auto") -> DeviceInfo:
@@ -142,16 +136,8 @@ def measurable(device: object = "auto") -> DeviceInfo:
     return gpu
 
 
-def _gpu(here: DeviceInfo | DeviceError | None) -> DeviceInfo | None:
-    return None if here is None or isinstance(here, DeviceError) else here
-
-
 def _why(here: object) -> str:
     return here.message if isinstance(here, DeviceError) else "not looked for"
-
-
-def _join(*parts: str) -> str:
-    return "; ".join(filter(None, parts))
 
 
 def _named(device: object) -> DeviceProfile:
@@ -177,14 +163,14 @@ def profile_of(gpu: DeviceInfo) -> tuple[DeviceProfile, str]:
     for name, profile in zip(names(), shipped, strict=True):
         if name in called and profile.compute_capability == gpu.capability:
             return profile, ""
-    number = 10 * gpu.capability[0] + gpu.capability[1]
-    near = min(shipped, key=lambda p: abs(number - 10 * p.compute_capability[0] - p.compute_capability[1]))
+    major, minor = gpu.capability
+    near = min(shipped, key=lambda p: abs(10 * (major - p.compute_capability[0]) + minor - p.compute_capability[1]))
     dram = 2 * gpu.memory_clock_hz * gpu.memory_bus_bits / 8 / 1e9 * _DRAM_SHARE
     figures: dict[str, Any] = {"hbm_read_gbs": dram, "hbm_write_gbs": dram, "hbm_copy_gbs": dram} if dram > 10 else {}
     profile = replace(
         near,
         name=gpu.name,
-        cc=f"{gpu.capability[0]}.{gpu.capability[1]}",
+        cc=f"{major}.{minor}",
         arch=gpu.arch,
         explain_only=False,
         sms=gpu.sm_count,

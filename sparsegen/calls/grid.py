@@ -13,35 +13,9 @@ from sparsegen.calls.base import Calls, HostArrays, Views
 from sparsegen.ir.errors import ArrayError
 from sparsegen.ir.types import DTYPES
 from sparsegen.problem import Problem
-from sparsegen.sizes import MAX_CELLS
-from sparsegen.views import ArrayLayout
 
 #: An array's name and its time level, 0 the newest.
 Levels = tuple[str, ...]
-
-
-class Field(Expect):
-    """A field of a call: on the side where the back end works, and within reach of its indices."""
-
-    __slots__ = ()
-
-    def _order(self, layout: ArrayLayout) -> None:
-        super()._order(layout)
-        if layout.device_kind == "host":  # packed copies are made of these
-            return
-        pitch, hint = layout.pitch, "pass a packed copy: np.ascontiguousarray(a), or a.contiguous() in torch"
-        if -(-layout.span // pitch) * pitch > MAX_CELLS * self.itemsize:
-            raise ArrayError(
-                f"{self.name} has rows {pitch} bytes apart, so that it ends beyond element {MAX_CELLS}: "
-                "indices are 32 bits wide",
-                hint=hint,
-            )
-        if len(layout.shape) == 3 and layout.strides[0] != layout.shape[1] * pitch:
-            raise ArrayError(
-                f"{self.name} has planes {layout.strides[0]} bytes apart, {layout.shape[1]} rows of {pitch} bytes: "
-                "planes must follow one another",
-                hint=hint,
-            )
 
 
 class GridCalls(Calls):
@@ -61,7 +35,7 @@ class GridCalls(Calls):
             where = f"{shown}[{levels.index(name)}]" if len(levels) > 1 else shown
             if writable:
                 where = "out" if alone and len(levels) == 1 else f"out of {where}"
-            return Field(where, problem.shape, dtype, writable=writable, backend=backend)
+            return Expect(where, problem.shape, dtype, writable=writable, backend=backend)
 
         def checks(arrays: Mapping[str, Levels], writable: bool) -> dict[str, Expect]:
             return {name: check(name, of, levels, writable) for of, levels in arrays.items() for name in levels}

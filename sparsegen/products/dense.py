@@ -8,11 +8,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
-from sparsegen.arrays import torch_dtypes
 from sparsegen.formats.library import NUMPY
 from sparsegen.ir.errors import ArrayError
+from sparsegen.memo import Memo
 from sparsegen.plan import IN, OUT
 from sparsegen.products.product import Product
 from sparsegen.products.weights import device_of
@@ -26,7 +27,7 @@ class DenseProduct:
 
     def __init__(self, product: Product) -> None:
         self._product = product
-        self._known: dict[tuple[str, int], Any] = {}
+        self._weights: Memo[Any] = Memo(partial(_dense, product))
 
     def run(self, arrays: Mapping[str, ArrayView], stream: int | None) -> None:
         """Enqueue the product into ``out``; asynchronous.  ArrayError for arrays of another library, or the host's."""
@@ -43,40 +44,17 @@ class DenseProduct:
         else:
             self._cupy(x.owner, out.owner, owners, device, stream)
 
-    def _weights(self, library: str, device: int) -> Any:
-        if (found := self._known.get((library, device))) is None:
-            found = self._known[library, device] = self._made(library, device)
-        return found
-
-    def _made(self, library: str, device: int) -> Any:
-        w = self._product.w
-        if w.library.name != library or device_of(w) != device:
-            w = w.to_host()
-        dense = w.to_dense()
-        if library == "cupy":
-            cupy: Any = sys.modules["cupy"]
-            made = cupy.asarray(dense)
-            cupy.cuda.get_current_stream().synchronize()  # later calls may be on other streams
-            return made
-        torch: Any = sys.modules["torch"]
-        if w.library is NUMPY:
-            kind = next(t for t, n in torch_dtypes(torch).items() if n == dense.dtype)
-            dense = torch.from_numpy(dense.view("int16")).view(kind).to(f"cuda:{device}")
-        torch.cuda.current_stream(device).synchronize()
-        return dense
-
     def _torch(self, x: Any, out: Any, operands: Mapping[str, Any], device: int, stream: int | None) -> None:
         torch: Any = sys.modules["torch"]
         gelu: Any = torch.nn.functional.gelu
         apply = {"relu": torch.relu_, "gelu": lambda y: y.copy_(gelu(y, approximate="tanh")),
                  "silu": lambda y: torch.nn.functional.silu(y, inplace=True)}  # fmt: skip
-        current = torch.cuda.current_stream(device)
-        other = stream is not None and stream != current.cuda_stream
-        chosen = torch.cuda.ExternalStream(stream, device=device) if other and stream else None
-        if other and not stream:
-            chosen = torch.cuda.default_stream(device)
-        with torch.no_grad(), torch.cuda.device(device), nullcontext() if chosen is None else torch.cuda.stream(chosen):
-            torch.mm(self._weights("torch", device), x, out=out)
+        on: Any = nullcontext()
+        if stream is not None and stream != torch.cuda.current_stream(device).cuda_stream:
+            other = torch.cuda.ExternalStream(stream, device=device) if stream else torch.cuda.default_stream(device)
+            on = torch.cuda.stream(other)
+        with torch.no_grad(), torch.cuda.device(device), on:
+            torch.mm(self._weights.get("torch", device), x, out=out)
             self._epilogue(out, operands, apply)
 
     def _cupy(self, x: Any, out: Any, operands: Mapping[str, Any], device: int, stream: int | None) -> None:
@@ -95,7 +73,7 @@ class DenseProduct:
         apply = {"relu": lambda y: cupy.maximum(y, 0, out=y), "gelu": gelu, "silu": silu}
         on = nullcontext() if stream is None else cupy.cuda.ExternalStream(stream)
         with cupy.cuda.Device(device), on:
-            out[...] = cupy.matmul(self._weights("cupy", device), x)
+            out[...] = cupy.matmul(self._weights.get("cupy", device), x)
             self._epilogue(out, operands, apply)
 
     def _epilogue(self, y: Any, operands: Mapping[str, Any], apply: Mapping[str, Any]) -> None:
@@ -108,3 +86,22 @@ class DenseProduct:
             apply[self._product.epilogue.activation](y)
         if "residual" in operands:
             y += operands["residual"]
+
+
+def _dense(product: Product, library: str, device: int) -> Any:
+    """W as a dense matrix of a library on a GPU, done there: later calls may be on other streams."""
+    w = product.w
+    if w.library.name != library or device_of(w) != device:
+        w = w.to_host()
+    dense = w.to_dense()
+    if library == "cupy":
+        cupy: Any = sys.modules["cupy"]
+        made = cupy.asarray(dense)
+        cupy.cuda.get_current_stream().synchronize()
+        return made
+    torch: Any = sys.modules["torch"]
+    if w.library is NUMPY:
+        kind = getattr(torch, dense.dtype.name)
+        dense = torch.from_numpy(dense.view("int16")).view(kind).to(f"cuda:{device}")
+    torch.cuda.current_stream(device).synchronize()
+    return dense
