@@ -181,13 +181,14 @@ def law(s: SpmmSchedule | Schedules, v: Any, a: Arithmetic) -> tuple[Any, dict[s
     turns = up(part / v.C)  # slabs of a warp
     tiles = up(block / v.R) * turns * warps * here  # of an SM, as if all its warps were the busiest
     rounds = up(here / v.b)
-    instructions, cycles = _fragment(s, v)
+    # instructions of a fragment, and its cycles of a tensor core
+    instructions, cycles = (MULTIPLY, 0) if s.mma == "none" else (v.cols / 8, v.cols / 8 * v.cpi)
     mean = here * block * part
     tiles = mean + UNEVEN * (tiles - mean)
     refills = here * warps * turns
     w = v.b * warps / v.sub  # of a sub-core, the busiest has the next whole number
     own = READ_ONE if s.mma == "none" else v.cols * (READ + X_LOAD * OWN / v.wide / 8)
-    issued = tiles * (4 * instructions + SCAN) + refills * (TURN + own)
+    issued = tiles * (4 * (FRAGMENT + instructions) + SCAN) + refills * (TURN + own)
     waits = rounds / here * PARTIES * v.sub / warps
     wide = v.cols * SLAB * ITEM  # bytes of x of a slab
     partial = warps * v.sums * 128  # bytes of the sums of a block
@@ -210,13 +211,6 @@ def law(s: SpmmSchedule | Schedules, v: Any, a: Arithmetic) -> tuple[Any, dict[s
     latency = (rounds + BESIDE * (here - rounds)) * START * v.lat_dram / v.f
     terms = {**busy, **apart, "exposed": exposed, "reduce": reduce, "latency": latency, "launch": v.launch}
     return v.launch + latency + largest(longest, *apart.values()) + exposed + reduce, terms
-
-
-def _fragment(s: SpmmSchedule | Schedules, v: Any) -> tuple[Any, Any]:
-    """Instructions of a fragment, and its cycles of a tensor core."""
-    if s.mma == "none":
-        return FRAGMENT + MULTIPLY, 0
-    return FRAGMENT + v.cols / 8, v.cols / 8 * v.cpi
 
 
 LAW: Final = Law(law, SYMBOLS, REASONS, ADDED, rate, "TB/s")

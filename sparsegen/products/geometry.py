@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from sparsegen.cost.arithmetic import ARRAYS, NUMBERS, Arithmetic
+from sparsegen.cost.arithmetic import ARRAYS, NUMBERS
+from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.numbers.bitmap import CHUNK, INDEX, MASKS, lane_sums
 from sparsegen.ir.op_spmm import SLAB, STRIP
 from sparsegen.products.product import MAX_ROWS, Problem
 from sparsegen.schedule import SpmmSchedule
-
-if TYPE_CHECKING:
-    from sparsegen.cost.devices import DeviceProfile
 
 #: Bytes of a tile's index entry and masks; what a slot's values are rounded up to.
 TILE_BYTES, ALIGN = 4 * (INDEX + MASKS), (512, 16)
@@ -81,18 +79,11 @@ class Geometry(NamedTuple):
     resident: int
 
 
-def geometry(p: Problem, s: SpmmSchedule, device: DeviceProfile) -> Geometry:
-    """The numbers of a complete schedule, legal or not."""
-    return _geometry(p, s, p.widest[s.rows - 1], device, NUMBERS)
-
-
-def geometries(p: Problem, s: Schedules, device: DeviceProfile) -> Geometry:
-    """The numbers of many complete schedules, legal or not."""
-    return _geometry(p, s, np.array(p.widest)[s.rows - 1], device, ARRAYS)
-
-
-def _geometry(p: Problem, s: SpmmSchedule | Schedules, widest: Any, device: DeviceProfile, a: Arithmetic) -> Geometry:
-    """``widest``: chunks of the widest run of a warp's strips."""
+def geometry(p: Problem, s: SpmmSchedule | Schedules, device: DeviceProfile) -> Geometry:
+    """The numbers of a complete schedule, or of many, legal or not."""
+    a = ARRAYS if isinstance(s, Schedules) else NUMBERS
+    runs: Any = np.array(p.widest) if isinstance(s, Schedules) else p.widest
+    widest = runs[s.rows - 1]  # chunks of the widest run of a warp's strips
     row_warps, slab_warps = s.warps
     strips, slabs, tiles = -(-p.m // STRIP), -(-p.k // SLAB), -(-p.n // s.cols)
     least = -(-strips // (row_warps * s.rows))

@@ -24,7 +24,7 @@ from sparsegen.products.cost import (
     dense_cost,
     times,
 )
-from sparsegen.products.geometry import geometries, geometry, illegal, legal, refusal, space
+from sparsegen.products.geometry import geometry, illegal, legal, refusal, space
 from sparsegen.products.product import Problem
 from sparsegen.schedule import SpmmSchedule
 from tests.cost.measured_products import TIMES, Timed
@@ -157,7 +157,7 @@ def test_many_schedules_are_judged_as_each_is_alone(p: Problem, device: str) -> 
     d = load_profile(device)
     for wanted in map(SpmmSchedule.parse, WANTED):
         for many in space(p, wanted.given):
-            g = geometries(p, many, d)
+            g = geometry(p, many, d)
             refused, seconds = illegal(p, many, d, g), times(p, many, d, g)
             for at in range(0, many.rows.size, 1 + many.rows.size // 100):
                 (s,) = many.pick([at])

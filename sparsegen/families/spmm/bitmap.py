@@ -25,7 +25,6 @@ from sparsegen.products.geometry import (
     MMA,
     Geometry,
     Schedules,
-    geometries,
     geometry,
     illegal,
     legal,
@@ -61,7 +60,7 @@ class BitmapOptions(Options):
         #: Seconds of those that are kept.
         self._times: list[Any] = []
         for s in space(p, wanted):
-            g = geometries(p, s, device)
+            g = geometry(p, s, device)
             refused = illegal(p, s, device, g)
             kept = ~refused
             if "rows" not in wanted:
