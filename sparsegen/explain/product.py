@@ -44,7 +44,7 @@ class ProductPage(Kind):
         if self.cost.schedule.rules.library:  # it stands beside those that read the format
             self.options = problem.options(None, self.device, Request(every=True))
         self.ranking = [c for c in self.options.costs if not c.schedule.rules.library]
-        self.dense = next((f.every(self.numbers, self.device).best for f in self.readers if f.library), None)
+        self.dense = next((f.every(self.numbers, self.device, {}).best for f in self.readers if f.library), None)
         self.terms_of = f"a product (they overlap, but for {', '.join(self._apart())}; * binds)"
         self.across = f"FLOP ({own.counted}) per byte of DRAM traffic"
         self.up = f"FLOP/s, {own.counted.removeprefix('those with ')}"
@@ -105,7 +105,7 @@ class ProductPage(Kind):
         self, kind: Literal["columns", "sparsity", "device"], what: str, facts: Any, device: DeviceProfile
     ) -> Trial:
         """The cheapest of the families that read the matrix, for a product in numbers."""
-        best = [found for f in self.readers if (found := f.every(facts, device).best)]
+        best = [found for f in self.readers if (found := f.every(facts, device, {}).best)]
         winner = min(best, key=lambda c: c.time)
         dense = next((c.time for c in best if c.schedule == DENSE), None)
         if dense is None:

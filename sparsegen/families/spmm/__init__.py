@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sparsegen.choose import Options
@@ -34,8 +36,12 @@ class ProductFamily(Vocabulary):
         return 2.0 * math.prod(cost.shape)
 
     @abstractmethod
-    def every(self, facts: Any, device: DeviceProfile) -> Options:
-        """All its schedules for a product in numbers."""
+    def every(self, facts: Any, device: DeviceProfile, given: Mapping[str, Any]) -> Options:
+        """All its schedules for a product in numbers, with the words that are given."""
+
+    def options(self, problem: SpmmProblem, wanted: Schedule | None, device: DeviceProfile) -> Options:
+        """Its schedules for a problem, with the words that ``wanted`` has."""
+        return _options(self, problem.facts, tuple(wanted.given.items()) if wanted else (), device)
 
     @abstractmethod
     def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:
@@ -46,13 +52,14 @@ class ProductFamily(Vocabulary):
         return {}
 
     @abstractmethod
-    def options(self, problem: SpmmProblem, wanted: Schedule | None, device: DeviceProfile) -> Options:
-        """Its schedules for a problem, with the words that ``wanted`` has."""
-
-    @abstractmethod
     def price(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> Cost:
         """The cost of a complete schedule; ScheduleError if it cannot run the product on the device."""
 
     @abstractmethod
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """The passes from the op level to the tile level."""
+
+
+@lru_cache(maxsize=64)
+def _options(family: ProductFamily, facts: Any, given: tuple[tuple[str, Any], ...], device: DeviceProfile) -> Options:
+    return family.every(facts, device, dict(given))

@@ -7,7 +7,7 @@ are worked out for one schedule or for arrays of all of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sparsegen.choose import Options, Rejected
@@ -108,11 +108,6 @@ def doubtful(s: SpmmSchedule | Schedules, g: Geometry) -> Any:
     return (s.cols >= WIDE) & (g.resident * s.warps[0] * s.warps[1] < FEW)
 
 
-@lru_cache(maxsize=64)
-def _options(p: Problem, wanted: SpmmSchedule, device: DeviceProfile) -> BitmapOptions:
-    return BitmapOptions(p, wanted.given, device)
-
-
 class BitmapFamily(ProductFamily):
     """``cols``: columns of x that a block works on; ``warps``: those that share its rows x those that share the slabs
     of 64 columns of W; ``rows``: strips of 16 rows of one warp at most; ``stages``: slabs in each warp's own ring;
@@ -142,18 +137,13 @@ class BitmapFamily(ProductFamily):
                 hint=f"rows x slabs, at least one of each and {MAX_WARPS} in all, as in warps=2x8",
             )
 
-    def options(self, problem: SpmmProblem, wanted: Schedule | None, device: DeviceProfile) -> BitmapOptions:
-        """All schedules with the words that are wanted."""
-        return _options(problem.facts, wanted or SpmmSchedule("bitmap"), device)
-
     def price(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> Cost:
         """The cost of a complete schedule; ScheduleError if it cannot run the product on the device."""
         legal(problem.facts, schedule, device)  # type: ignore[arg-type]
         return cost(problem.facts, schedule, device)  # type: ignore[arg-type]
 
-    def every(self, facts: Any, device: DeviceProfile) -> BitmapOptions:
-        """All schedules of a product in numbers."""
-        return BitmapOptions(facts, {}, device)
+    def every(self, facts: Any, device: DeviceProfile, given: Mapping[str, Any]) -> BitmapOptions:
+        return BitmapOptions(facts, given, device)
 
     def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:
         """Runs of strips, splits and tiles of columns."""

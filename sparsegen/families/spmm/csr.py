@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.choose import Listed, Rejected
@@ -103,11 +103,6 @@ def refusal(s: Schedule, device: DeviceProfile, shape: Shape) -> ScheduleError |
     return None
 
 
-@lru_cache(maxsize=64)
-def _options(p: Ragged, wanted: SpmmSchedule, device: DeviceProfile) -> Listed:
-    return listed(p, wanted.given, device)
-
-
 class CsrFamily(ProductFamily):
     """``team``: lanes side by side along x's columns x groups of them that share a segment's entries; ``columns``: of x
     that a lane has; ``unroll``: entries of a group a turn; ``cut``: rows of more entries are cut into pieces;
@@ -133,10 +128,6 @@ class CsrFamily(ProductFamily):
                 hint="choose powers of two whose product is at most 32, as in team=16x1",
             )
 
-    def options(self, problem: SpmmProblem, wanted: Schedule | None, device: DeviceProfile) -> Listed:
-        """All schedules with the words that are wanted."""
-        return _options(problem.facts, wanted or SpmmSchedule("csr"), device)
-
     def price(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> Cost:
         """The cost of a complete schedule; ScheduleError if it cannot run the product on the device."""
         shape = shape_of(problem.facts, schedule, device)
@@ -157,9 +148,8 @@ class CsrFamily(ProductFamily):
         entries = {name: Prepared((name, ALIGN), partial(padded, name=name, align=ALIGN)) for name in ("idx", "values")}
         return {**entries, "segments": Prepared(how, lambda w: segments_of(w, *how).records)}
 
-    def every(self, facts: Any, device: DeviceProfile) -> Listed:
-        """All schedules of a product in numbers."""
-        return listed(facts, {}, device)
+    def every(self, facts: Any, device: DeviceProfile, given: Mapping[str, Any]) -> Listed:
+        return listed(facts, given, device)
 
     def operations(self, cost: Cost) -> float:
         """A multiply-add of every entry and column."""

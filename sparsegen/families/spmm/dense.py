@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sparsegen.choose import Listed
@@ -25,17 +26,12 @@ class DenseFamily(ProductFamily):
     library = True
     words = ()
 
-    def every(self, facts: Any, device: DeviceProfile) -> Listed:
-        """The one schedule."""
+    def every(self, facts: Any, device: DeviceProfile, given: Mapping[str, Any]) -> Listed:
         return Listed((dense_cost(facts, device),))
 
     def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:
         """The library's matter."""
         return ""
-
-    def options(self, problem: SpmmProblem, wanted: Schedule | None, device: DeviceProfile) -> Listed:
-        """The one schedule."""
-        return self.every(problem.facts, device)
 
     def price(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> Cost:
         """The cost of the dense product of a library."""
