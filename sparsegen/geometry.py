@@ -115,14 +115,6 @@ def geometry(schedule: StencilSchedule, fp: Footprint) -> Geometry:
     return family(s).geometry(s, fp)
 
 
-def registers(schedule: StencilSchedule, g: Geometry, fp: Footprint) -> int:
-    """Estimated 32-bit registers of a thread: what must be live in the inner loop, plus addresses and indices.
-
-    The kernel is compiled with this bound, so it must not be too low: ptxas would spill.
-    """
-    return family(schedule).registers(schedule, g, fp)
-
-
 def _too_fused(fuse: int, fp: Footprint) -> ScheduleError:
     from sparsegen.ir.fuse import LOSS
 
@@ -181,7 +173,7 @@ def legal(schedule: StencilSchedule, fp: Footprint, device: DeviceProfile) -> No
             if s.tile
             else f"lower stages, warps or {_width(s)}",
         )
-    regs = registers(s, g, fp)
+    regs = own.registers(s, g, fp)
     if regs > MAX_REGISTERS or up(regs, 8) * up(g.threads, 32 * device.sub_cores) > device.regs_sm:
         raise ScheduleError(
             f"about {regs} registers a thread, {g.threads} threads; {device.name} has {MAX_REGISTERS} a thread and "

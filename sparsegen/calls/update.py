@@ -17,7 +17,7 @@ from sparsegen.boundary import periodic
 from sparsegen.calls.base import HostArrays
 from sparsegen.calls.grid import GridCalls
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.dsl.standin import Parameter
+from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.update import Update
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program, lower

@@ -91,12 +91,6 @@ def choose(
 def _space(fp: Footprint, limit: int) -> Iterator[tuple[tuple[int, int], StencilSchedule]]:
     """The candidates, those families first that do the most steps a pass; with their places in ``search.space``."""
     places = {name: at for at, name in enumerate(families("stencil")) if fp.axes in named(name).axes}
-    for name in sorted(places, key=_most_steps, reverse=True):
+    for name in sorted(places, key=lambda name: named(name).most_steps, reverse=True):
         for n, s in enumerate(named(name).space(fp, limit)):
             yield (places[name], n), s
-
-
-def _most_steps(name: str) -> int:
-    """Steps of a family's longest pass."""
-    words = named(name).by_name
-    return math.prod(words[word].high or 1 for word in ("fuse", "levels") if word in words)

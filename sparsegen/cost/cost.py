@@ -62,16 +62,6 @@ class Cost:
     facts: Any = field(repr=False)
 
     @property
-    def device(self) -> str:
-        """The name of the device."""
-        return self.profile.name
-
-    @property
-    def footprint(self) -> Any:
-        """The footprint of the stencil."""
-        return self.facts
-
-    @property
     def blocks_per_sm(self) -> int:
         """Blocks that an SM runs at a time."""
         return int(self.values["b"])

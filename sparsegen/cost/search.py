@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 
-from sparsegen.choose import Rejected
+from sparsegen.choose import Listed, Rejected
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.stencil import evaluate
@@ -19,22 +17,7 @@ from sparsegen.geometry import geometry, legal, misfit
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.registry import families
 from sparsegen.schedule import StencilSchedule
-from sparsegen.sizes import MAX_CELLS, MAX_FUSE
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """All legal schedules, cheapest a time step first, and the others with their reasons."""
-
-    costs: tuple[Cost, ...]
-    rejected: tuple[Rejected, ...]
-
-    def best_of_families(self) -> dict[str, Cost]:
-        """The cheapest schedule of each family."""
-        best: dict[str, Cost] = {}
-        for c in self.costs:
-            best.setdefault(c.schedule.family, c)
-        return best
+from sparsegen.sizes import MAX_FUSE
 
 
 def space(fp: Footprint, limit: int = MAX_FUSE, ablation: bool = False) -> Iterator[StencilSchedule]:
@@ -48,47 +31,39 @@ def space(fp: Footprint, limit: int = MAX_FUSE, ablation: bool = False) -> Itera
 
 
 def candidates(
-    fp: Footprint,
-    device: DeviceProfile,
-    shape: tuple[int, ...],
-    limit: int = MAX_FUSE,
-    rejected: list[Rejected] | None = None,
-    ablation: bool = False,
-) -> Iterator[StencilSchedule]:
+    fp: Footprint, device: DeviceProfile, shape: tuple[int, ...], limit: int = MAX_FUSE,
+    rejected: list[Rejected] | None = None, ablation: bool = False, extents: tuple[int, ...] = (), exact: bool = False,
+) -> Iterator[StencilSchedule]:  # fmt: skip
     """Every legal schedule for a stencil; what is not legal goes into ``rejected`` with its reason.
 
     A grid smaller than what a pass reaches cannot be wrapped or mirrored in one piece, so such a fusion is refused.
+    ``extents``: of the stencil, if not those of a cube; ``exact``: without schedules that spread a NaN.
     """
-    extents = (1, fp.k) if fp.flat else (fp.k,) * fp.axes
+    extents = extents or ((1, fp.k) if fp.flat else (fp.k,) * fp.axes)
     for s in space(fp, limit, ablation):
         try:
-            if reason := misfit(s, extents, shape):
-                raise ScheduleError(reason, hint="lower fuse or levels")
             legal(s, fp, device)
+            reason = misfit(s, extents, shape)
         except ScheduleError as e:
-            if rejected is not None:
-                rejected.append(Rejected(s, e.message))
-            continue
-        yield s
+            reason = e.message
+        if reason is None and exact and s.widens:
+            reason = "nonfinite='exact': it may spread a NaN or Inf farther than the stencil"
+        if reason is None:
+            yield s
+        elif rejected is not None:
+            rejected.append(Rejected(s, reason))
 
 
 def rank(
-    fp: Footprint,
-    device: DeviceProfile,
-    shape: tuple[int, ...],
-    limit: int = MAX_FUSE,
+    fp: Footprint, device: DeviceProfile, shape: tuple[int, ...], limit: int = MAX_FUSE,
     schedules: Iterable[StencilSchedule] | None = None,
-    ablation: bool = False,
-) -> Ranking:
+) -> Listed:  # fmt: skip
     """All candidates (or the given legal schedules) by predicted time a step, then by what would bind next."""
     rejected: list[Rejected] = []
-    ranked: list[tuple[tuple[float, float], Cost]] = []
     if schedules is None:
-        schedules = candidates(fp, device, shape, limit, rejected, ablation)
-    for s in schedules:
-        c = evaluate(fp, shape, s, device, geometry(s, fp))
-        ranked.append((order(c), c))
-    return Ranking(tuple(c for _, c in sorted(ranked, key=lambda r: r[0])), tuple(rejected))
+        schedules = candidates(fp, device, shape, limit, rejected)
+    found = [evaluate(fp, shape, s, device, geometry(s, fp)) for s in schedules]
+    return Listed(tuple(sorted(found, key=order)), tuple(rejected))
 
 
 def order(c: Cost) -> tuple[float, float]:
@@ -99,21 +74,11 @@ def order(c: Cost) -> tuple[float, float]:
 @cache
 def most_steps() -> int:
     """The most time steps of a pass of any family."""
-    return max(
-        math.prod(family.by_name[word].high or 1 for word in ("fuse", "levels") if family.has(word))
-        for family in families("stencil").values()
-    )
+    return max(named(name).most_steps for name in families("stencil"))
 
 
-def ranked(stencil: Stencil, shape: tuple[int, ...], limit: int, profile: DeviceProfile, exact: bool) -> Ranking:
+def ranked(stencil: Stencil, shape: tuple[int, ...], limit: int, profile: DeviceProfile, exact: bool) -> Listed:
     """All legal schedules of at most ``limit`` steps a pass, cheapest first, and the others with their reasons."""
-    fp, rejected, fitting = Footprint.of(stencil), list[Rejected](), list[StencilSchedule]()
-    for s in candidates(fp, profile, (MAX_CELLS,) * len(shape), limit, rejected):
-        reason = misfit(s, stencil.weights.shape, shape)
-        if reason is None and exact and s.widens:
-            reason = "nonfinite='exact': it may spread a NaN or Inf farther than the stencil"
-        if reason is None:
-            fitting.append(s)
-        else:
-            rejected.append(Rejected(s, reason))
-    return Ranking(rank(fp, profile, shape, schedules=fitting).costs, tuple(rejected))
+    fp, rejected = Footprint.of(stencil), list[Rejected]()
+    fitting = candidates(fp, profile, shape, limit, rejected, extents=stencil.weights.shape, exact=exact)
+    return Listed(rank(fp, profile, shape, schedules=fitting).costs, tuple(rejected))

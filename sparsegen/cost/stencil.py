@@ -20,30 +20,12 @@ import math
 from collections.abc import Mapping
 from functools import cache
 
+from sparsegen.cost import terms
 from sparsegen.cost.cost import Cost, Law, steps_rate
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.terms import (
-    APART,
-    EDGE,
-    GONE,
-    HALF_SECTORS,
-    ILP,
-    L1_HOLD,
-    REACH,
-    REASONS,
-    RIM,
-    RIM_THREADS,
-    RIM_TILE,
-    STARTING,
-    STATIC,
-    STAYS,
-    SYMBOLS,
-    WAITS,
-    equations,
-)
 from sparsegen.families.base import RIM_ROW, RIM_ROW_THREADS, Geometry, family, rounds
 from sparsegen.footprint import Footprint
-from sparsegen.geometry import geometry, legal, legalise, registers
+from sparsegen.geometry import geometry, legal, legalise
 from sparsegen.schedule import StencilSchedule
 
 #: Shared memory that the system takes of each block, and what it leaves to L1 however much blocks take.
@@ -72,7 +54,7 @@ def evaluate(
 ) -> Cost:  # fmt: skip
     """``cost`` for a schedule known to be legal, with its geometry at hand (what is ``auto`` is resolved)."""
     # blocks that stay are as many as surely fit; others come as long as there is room
-    held = registers(s, g, fp) if s.stages > 1 else family(s).registers_used(s, g, fp)
+    held = family(s).registers(s, g, fp) if s.stages > 1 else family(s).registers_used(s, g, fp)
     b = blocks or blocks_per_sm(s, g, device, fp, held)
     full = family(s).filled(s, fp, shape, b * device.sms)
     if full != s:
@@ -81,13 +63,13 @@ def evaluate(
     return LAW.evaluate(s, values, device, shape, fp, s.steps)
 
 
-def _waiting(terms: Mapping[str, float], values: Mapping[str, float]) -> str | None:
+def _waiting(found: Mapping[str, float], values: Mapping[str, float]) -> str | None:
     """``latency`` where a block's share of it is longer than any other term."""
-    others = (seconds for name, seconds in terms.items() if name not in LAW.beside)
-    return "latency" if terms["latency"] / values["b"] > max(others) else None
+    others = (seconds for name, seconds in found.items() if name not in LAW.beside)
+    return "latency" if found["latency"] / values["b"] > max(others) else None
 
 
-LAW = Law(equations, SYMBOLS, REASONS, frozenset(("exposed", "latency")), steps_rate, binds=_waiting)
+LAW = Law(terms.equations, terms.SYMBOLS, terms.REASONS, frozenset(("exposed", "latency")), steps_rate, binds=_waiting)
 
 
 def filled(
@@ -104,7 +86,7 @@ def blocks_per_sm(s: StencilSchedule, g: Geometry, device: DeviceProfile, fp: Fo
     A warp's registers are those of one sub-core, so whole warps fit into each.  ``held``: registers of a thread, the
     estimate if not given.
     """
-    regs = -(-int(held or registers(s, g, fp)) // 8) * 8
+    regs = -(-int(held or family(s).registers(s, g, fp)) // 8) * 8
     warps = device.sub_cores * (device.regs_sm // device.sub_cores // (regs * 32))
     return max(
         1,
@@ -132,7 +114,7 @@ def fma_rate(fp: Footprint, device: DeviceProfile) -> float:
 def misses(shape: tuple[int, ...], fp: Footprint, d: DeviceProfile) -> float:
     """Share of what both time levels have to move that L2 does not keep from pass to pass."""
     share = 2 * math.prod(shape) * fp.itemsize / d.l2_bytes
-    return min(1.0, max(0.0, (share - STAYS) / (GONE - STAYS)))
+    return min(1.0, max(0.0, (share - terms.STAYS) / (terms.GONE - terms.STAYS)))
 
 
 @cache
@@ -169,15 +151,15 @@ def _rim(s: StencilSchedule, g: Geometry, shape: tuple[int, ...], d: DeviceProfi
     if fp.flat and rim == "all":
         area, threads, blocks = RIM_ROW + 2 * radius * s.steps, RIM_ROW_THREADS, 2 * ny * -(-width // RIM_ROW)
     else:
-        edge = RIM_TILE + 2 * radius * s.steps
-        long = [1] if fp.flat else [-(-n // RIM_TILE) for n in (nx, max(0, ny - 2 * width))]
-        area, threads = edge * (RIM_TILE if fp.flat else edge), RIM_THREADS
-        blocks = 2 * sum(long) * -(-width // RIM_TILE)
+        edge = terms.RIM_TILE + 2 * radius * s.steps
+        long = [1] if fp.flat else [-(-n // terms.RIM_TILE) for n in (nx, max(0, ny - 2 * width))]
+        area, threads = edge * (terms.RIM_TILE if fp.flat else edge), terms.RIM_THREADS
+        blocks = 2 * sum(long) * -(-width // terms.RIM_TILE)
     cells = -(-area // threads)
     return {
         "rim_blocks": blocks,
         "rim_b": max(1, min(d.max_threads_sm // threads, d.smem_sm // (2 * area * fp.itemsize + SYSTEM))),
-        "rim_cycles": rounds(cells) * d.lat_dram + s.steps * cells * RIM,
+        "rim_cycles": rounds(cells) * d.lat_dram + s.steps * cells * terms.RIM,
     }
 
 
@@ -206,16 +188,16 @@ def _values(
         "word": max(item, 4),  # a warp's access to 32 narrow elements takes what one to 32 words takes
         "cvt": 1 if item < 4 else 0,  # sums are made in f32
         "plain": 1 if item < 4 and not pairs else 0,  # single elements are too narrow for cp.async
-        "half": 1 if even else HALF_SECTORS,
+        "half": 1 if even else terms.HALF_SECTORS,
         "SMs": d.sms,
         "sub": d.sub_cores,
         "f": d.clock,
-        "bw_G": REACH * d.bw_global,
+        "bw_G": terms.REACH * d.bw_global,
         "bw_S": d.smem_bytes_per_clk_sm,
         "bw_L2": d.l2_bytes_per_clk_sm,
         "l1": l1_left(b * (g.smem_bytes + SYSTEM), d),
         "fma_rate": fma_rate(fp, d),
-        "t_launch": STARTING * d.launch_s,
+        "t_launch": terms.STARTING * d.launch_s,
         "lat_dram": d.lat_dram,
         "lat_shared": d.lat_shared,
         "lat_l1": d.lat_l1,
@@ -225,13 +207,13 @@ def _values(
         "rounds": rounds(window / g.threads),
         "border": border(s, g, shape, d, b),
         "touch": touch(g, shape),
-        "edge": EDGE if fp.boundary != "periodic" and family(s).rim == "fused" else 0.0,
+        "edge": terms.EDGE if fp.boundary != "periodic" and family(s).rim == "fused" else 0.0,
         "reach": g.reach,
-        "static": STATIC,
-        "l1_hold": 0.0 if fp.flat else L1_HOLD,
-        "apart": APART,
-        "ilp": ILP,
-        "waits": WAITS,
+        "static": terms.STATIC,
+        "l1_hold": 0.0 if fp.flat else terms.L1_HOLD,
+        "apart": terms.APART,
+        "ilp": terms.ILP,
+        "waits": terms.WAITS,
     }
     v |= _rim(s, g, shape, d, fp)
     if len(shape) == 3:

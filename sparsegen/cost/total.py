@@ -26,7 +26,7 @@ def total_time(cost: Cost, steps: int) -> float:
     """
     if not (rest := steps % cost.steps_per_launch):
         return whole_time(cost, steps)
-    tail = _rest_time(cost.schedule, rest, cost.footprint, cost.shape, cost.profile)
+    tail = _rest_time(cost.schedule, rest, cost.facts, cost.shape, cost.profile)
     return whole_time(cost, steps) + tail
 
 
@@ -39,11 +39,11 @@ def whole_time(cost: Cost, steps: int) -> float:
     kernels with six passes in one, 163 with more).
     """
     passes, rest = divmod(steps, cost.steps_per_launch)
-    pitch = padded_pitch(cost.shape, cost.footprint.itemsize, cost.shape[-1], passes + bool(rest))
+    pitch = padded_pitch(cost.shape, cost.facts.itemsize, cost.shape[-1], passes + bool(rest))
     alike = passes - (not rest) - bool(pitch)  # passes with the same program, between fields of the workspace
     time = passes * cost.time
     if pitch and alike > 0:
-        inner = _padded_time(cost.schedule, cost.footprint, cost.shape, cost.profile, pitch)
+        inner = _padded_time(cost.schedule, cost.facts, cost.shape, cost.profile, pitch)
         time += alike * (inner - cost.time)
     if alike > GRAPH_PASSES - 2 and cost.time <= GRAPH_SECONDS:
         time -= alike // 2 * 2 * GRAPH_SAVES * cost.values["t_launch"]

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsegen.callsite import user_loc
-from sparsegen.dsl.standin import Accessor, Condition, Read
-from sparsegen.ir.errors import StencilError
+from sparsegen.dsl.operands import Accessor, Condition, Read, fault
 
 
 def sqrt(a: Any) -> Any:
@@ -41,11 +39,8 @@ def where(condition: Any, a: Any, b: Any) -> Any:
     if isinstance(condition, (bool, np.bool_)):
         return a if condition else b
     if not isinstance(condition, Condition):
-        raise StencilError(
-            f"the condition of sg.where is {condition}, which is no comparison",
-            loc=user_loc(),
-            hint="compare reads, as in sg.where(u[0, 0] > 0, a, b)",
-        )
+        what = f"the condition of sg.where is {condition}, which is no comparison"
+        raise fault(what, "compare reads, as in sg.where(u[0, 0] > 0, a, b)")
     at = Read(condition.trace, condition.place)
     choices = (at.place_of(v, "choice") for v in (a, b))
     return Read(condition.trace, condition.trace.graph.add("where", condition.place, *choices))
@@ -64,7 +59,7 @@ def _only(a: Any) -> Read:
 
 def _extreme(op: str, values: tuple[Any, ...]) -> Any:
     if len(values) < 2:
-        raise StencilError(f"sg.{op} of {len(values)} values", loc=user_loc(), hint=f"give two or more: sg.{op}(a, b)")
+        raise fault(f"sg.{op} of {len(values)} values", f"give two or more: sg.{op}(a, b)")
     first = next((v for v in values if _traced(v)), None)
     if first is None:
         return getattr(builtins, op)(*values)

@@ -1,6 +1,6 @@
 """The decorator ``stencil``: a Python function, traced into a :class:`Stencil` or a general :class:`Update`.
 
-The function runs once, on the stand-ins of :mod:`sparsegen.dsl.standin`, which build its formula or raise at the
+The function runs once, on the operands of :mod:`sparsegen.dsl.operands`, which build its formula or raise at the
 user's very line.  sympy is imported by the first trace, not with this module.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from sparsegen.boundary import BoundarySpec, periodic, resolve
 from sparsegen.callsite import def_loc, raised_in, user_loc
-from sparsegen.dsl.standin import ALLOWED, Accessor, Condition, Parameter, Read, Trace
+from sparsegen.dsl.operands import ALLOWED, Accessor, Condition, Parameter, Read, Trace, as_float
 from sparsegen.dsl.stencil import Stencil, dtype_name
 from sparsegen.dsl.update import MAX_LEVELS, Update, resolve_fields
 from sparsegen.ir.errors import Loc, SparsegenError, StencilError
@@ -181,25 +181,28 @@ def _results(result: Any, name: str, fields: Sequence[Parameter], loc: Loc | Non
 
 
 def _bad_result(name: str, fields: str, result: Any, loc: Loc | None) -> StencilError:
+    what, hint = f"{result!r}, which reads nothing of {fields}", ALLOWED
     if result is None:
-        return StencilError(
-            f"{name} returns None", loc=loc, hint="return the new value of the cell (is a return missing?)"
-        )
-    if isinstance(result, Accessor):
-        return StencilError(
-            f"{name} returns the field {result} itself", loc=loc, hint=f"read a cell of it, as in {result}[0, 0]"
-        )
-    if isinstance(result, Condition):
-        return StencilError(
-            f"{name} returns the condition {result}", loc=loc, hint="return sg.where(condition, 1.0, 0.0)"
-        )
-    return StencilError(f"{name} returns {result!r}, which reads nothing of {fields}", loc=loc, hint=ALLOWED)
+        what, hint = "None", "return the new value of the cell (is a return missing?)"
+    elif isinstance(result, Accessor):
+        what, hint = f"the field {result} itself", f"read a cell of it, as in {result}[0, 0]"
+    elif isinstance(result, Condition):
+        what, hint = f"the condition {result}", "return sg.where(condition, 1.0, 0.0)"
+    return StencilError(f"{name} returns {what}", loc=loc, hint=hint)
 
 
 def _weights(terms: dict[Any, Any], trace: Trace, loc: Loc | None) -> Any:
     """The array of coefficients of a linear combination of the reads of ``trace``."""
     offsets = {symbol: offset for offset, symbol in trace.symbols.items()}
-    found = {offsets[symbol]: _to_float(number, str(symbol), loc) for symbol, number in terms.items()}
+    found = {offsets[symbol]: as_float(number) for symbol, number in terms.items()}
+    for symbol, number in terms.items():
+        value = found[offsets[symbol]]
+        if value == 0.0 or not np.isfinite(value):
+            raise StencilError(
+                f"the coefficient of {symbol} is {value} in f64, but exactly {number}",
+                loc=loc,
+                hint="scale the equation",
+            )
     if not found:
         raise StencilError(
             "all reads cancel: the stencil is zero everywhere",
@@ -211,18 +214,3 @@ def _weights(terms: dict[Any, Any], trace: Trace, loc: Loc | None) -> Any:
     for offset, value in found.items():
         weights[tuple(r + d for r, d in zip(radius, offset, strict=True))] = value
     return weights
-
-
-def _to_float(coefficient: Any, symbol: str, loc: Loc | None) -> float:
-    """The nearest float64 of a sympy Rational or Float that is not zero."""
-    try:  # Python divides integers of any size correctly rounded
-        value = int(coefficient.p) / int(coefficient.q) if coefficient.is_Rational else float(coefficient)
-    except OverflowError:
-        value = float("inf")
-    if value == 0.0 or not np.isfinite(value):
-        raise StencilError(
-            f"the coefficient of {symbol} is {value} in f64, but exactly {coefficient}",
-            loc=loc,
-            hint="scale the equation",
-        )
-    return value

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from sparsegen.boundary import BoundarySpec, collapse, resolve
+from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.show import read_text
-from sparsegen.dsl.standin import Parameter
 from sparsegen.dsl.stencil import check_name, round_to
 from sparsegen.ir import formula
 from sparsegen.ir.boundary import Side, Sides, describe

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from sparsegen.explain import page
-from sparsegen.explain.page import Fact, Paper, Standing
+from sparsegen.explain.page import Fact, Paper
 from sparsegen.explain.units import size
 from sparsegen.registry import families
 from sparsegen.sizes import MAX_CELLS
@@ -88,7 +88,7 @@ class Kind:
         """What a schedule counts for on the roofline: operations, and bytes of DRAM traffic, of a launch."""
         raise NotImplementedError
 
-    def paper(self, best: Standing) -> Paper | None:
+    def paper(self, best: Cost) -> Paper | None:
         """ConvStencil's own alternatives beside the best schedule of all families."""
         return None
 

@@ -67,7 +67,7 @@ def explain(kernel: Kernel, choice: Choice, target: Target, plan: Any) -> Explan
         facts=(*(p.Fact(label, text) for label, text in facts.items() if text), *own.facts()),
         terms_of=own.terms_of, terms=_terms(cost), legal=len(own.ranking), families=standings,
         absent=tuple(_absent(own)), others=tuple(_standing(own, c, call) for c in others),
-        refused=_refused(own.options.rejected, _REASONS), changes=tuple(_changes(own)), paper=own.paper(standings[0]),
+        refused=_refused(own.options.rejected, _REASONS), changes=tuple(_changes(own)), paper=own.paper(best[0]),
         rest=(*(p.Fact(label, text) for label, text in rest.items()), *own.rest()),
         roofline=p.Roofline(own.across, own.up, own.note, tuple(roofs(device, problem.dtype)), marks),
     )  # fmt: skip

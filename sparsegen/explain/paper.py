@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.stencil import cost
-from sparsegen.explain.page import Alternative, Paper, Standing
+from sparsegen.explain.page import Alternative, Paper
 from sparsegen.explain.roofline import fastest_mma, fma_rate, mma_rate
 from sparsegen.explain.units import plural, seconds
 from sparsegen.families.base import fused_k
@@ -68,7 +68,7 @@ def fusion(fp: Footprint, device: DeviceProfile, shape: tuple[int, ...], steps: 
     return None
 
 
-def paper(kernel: Kernel, best: Standing | None) -> Paper | None:
+def paper(kernel: Kernel, best: Cost) -> Paper | None:
     """The section of a kernel's page; None for other types, and devices without f64 tensor cores."""
     from sparsegen.bench.ablation import CASES, GAINS
 
@@ -97,8 +97,7 @@ def paper(kernel: Kernel, best: Standing | None) -> Paper | None:
         remarks.append("the order is the paper's: each form is faster than the one before it")
     if slow := _slow_mma(device):
         remarks.append(slow)
-    if best is not None:
-        remarks += _beaten(kernel, legal, best)
+    remarks += _beaten(legal, best)
     return Paper(CASES[fp.axes], fuse, fused_k(fp.k, fuse), tuple(rows), ordered, tuple(remarks))
 
 
@@ -130,16 +129,15 @@ def _slow_mma(device: DeviceProfile) -> str | None:
     return f"{MMA} does {own / 1e12:.0f} TFLOP/s on the {device.name}: {', and '.join(told)}" if told else None
 
 
-def _beaten(kernel: Kernel, legal: Sequence[tuple[Alternative, Cost]], best: Standing) -> Iterator[str]:
+def _beaten(legal: Sequence[tuple[Alternative, Cost]], winner: Cost) -> Iterator[str]:
     """Whether another schedule beats all of the paper's forms, and by what."""
     if not legal:
         return
     row, own = max(legal, key=lambda item: item[1].rate)
-    winner = _costed(kernel, best.schedule)
     if winner.rate <= own.rate:
         return
     name, steps = row.name, winner.steps_per_launch
-    told = f"{best.family} beats them all, {winner.rate:.0f} GS/s against {own.rate:.0f}: "
+    told = f"{winner.schedule.family} beats them all, {winner.rate:.0f} GS/s against {own.rate:.0f}: "
     if steps > own.steps_per_launch:
         told += (
             f"it reads and writes DRAM once for {plural(steps, 'step')} ({seconds(winner.terms['hbm'])}, "
@@ -150,8 +148,3 @@ def _beaten(kernel: Kernel, legal: Sequence[tuple[Alternative, Cost]], best: Sta
         f"bound by {winner.binds}, {seconds(winner.terms[winner.binds] / steps)} a step; the paper's best ({name}) by "
         f"{own.binds}, {seconds(own.terms[own.binds] / own.steps_per_launch)} a step"
     )
-
-
-def _costed(kernel: Kernel, line: str) -> Cost:
-    s: StencilSchedule = StencilSchedule.parse(line)
-    return cost(Footprint.of(kernel.stencil.gridded), grid(kernel.shape), s, kernel.device)

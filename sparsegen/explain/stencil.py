@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sparsegen.cost.search import most_steps, rank, space
 from sparsegen.cost.total import cheapest
 from sparsegen.explain.kind import Kind, Trial
-from sparsegen.explain.page import Fact, Paper, Standing
+from sparsegen.explain.page import Fact, Paper
 from sparsegen.explain.paper import paper
 from sparsegen.explain.units import plural, seconds
 from sparsegen.footprint import MAX_RANK, Footprint
@@ -112,7 +112,7 @@ class StencilPage(Kind):
         traffic = sum(cost.terms.get(name, 0.0) for name in ("hbm", "pitch", "transform")) * self.device.bw_global
         return 2.0 * fp.most_points * cells * cost.steps_per_launch, traffic or 2.0 * cells * fp.itemsize
 
-    def paper(self, best: Standing) -> Paper | None:
+    def paper(self, best: Cost) -> Paper | None:
         return paper(self.kernel, best)
 
     def trials(self) -> Iterator[Trial]:

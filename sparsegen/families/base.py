@@ -123,7 +123,8 @@ class StencilFamily(Vocabulary):
     rim: str
     #: The numbers of a (legalised) schedule; ScheduleError if it has none.
     geometry: Callable[[StencilSchedule, Footprint], Geometry]
-    #: Estimated 32-bit registers of a thread; the kernel is compiled with that bound, so never too low.
+    #: Estimated 32-bit registers of a thread: what must be live in the inner loop, plus addresses and indices.  The
+    #: kernel is compiled with this bound, so it must not be too low: ptxas would spill.
     registers: Callable[[StencilSchedule, Geometry, Footprint], int]
     #: The schedules to try, legal or not, of at most so many time steps a pass.
     space: Callable[[Footprint, int], Iterator[StencilSchedule]]
@@ -147,6 +148,11 @@ class StencilFamily(Vocabulary):
     levels_bound: bool = False
     op: str = "stencil"
     telling: ClassVar[tuple[str, ...]] = ("steps", "mma")
+
+    @property
+    def most_steps(self) -> int:
+        """Time steps of its longest pass."""
+        return math.prod(self.by_name[word].high or 1 for word in ("fuse", "levels") if self.has(word))
 
     def consistent(self, s: Schedule) -> None:
         """ScheduleError where words contradict each other."""

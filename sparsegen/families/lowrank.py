@@ -68,12 +68,7 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
 
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
     """The mma."""
-    if s.mma not in REGISTERS or fp.dtype != "f64":
-        raise ScheduleError(
-            f"lowrank multiplies f64 on tensor cores, not {fp.dtype} with mma={s.mma}",
-            hint=f"choose among: {', '.join(REGISTERS)}" if fp.dtype == "f64" else "choose tiled, stream or direct",
-        )
-    check_mma(s, g, REGISTERS, device, "choose tiled or direct")
+    check_mma(s, g, REGISTERS, fp, device, "choose tiled or direct")
 
 
 #: Strips of a tile, column blocks of a warp, and warps that share a strip.

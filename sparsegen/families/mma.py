@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.base import Geometry
+from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import StencilSchedule, Word, text
 from sparsegen.sizes import MMA
@@ -16,11 +17,19 @@ def mma_word(default: str, shapes: Iterable[str] = MMA) -> Word:
     return Word("mma", text, default, choices=tuple(shapes))
 
 
-def check_mma(s: StencilSchedule, g: Geometry, shapes: Iterable[str], device: DeviceProfile, otherwise: str) -> None:
-    """ScheduleError if the device has no such mma, or its profile no cycles for one of those that a tile takes.
+def check_mma(
+    s: StencilSchedule, g: Geometry, shapes: Collection[str], fp: Footprint, device: DeviceProfile, otherwise: str
+) -> None:
+    """ScheduleError for another type than f64, an mma that the family or the device does not have, or one that a tile
+    takes and the profile has no cycles for.
 
     ``shapes``: those of the family, the first that fits is proposed; ``otherwise``: what is proposed if none does.
     """
+    if s.mma not in shapes or fp.dtype != "f64":
+        raise ScheduleError(
+            f"{s.family} multiplies f64 on tensor cores, not {fp.dtype} with mma={s.mma}",
+            hint=f"choose among: {', '.join(shapes)}" if fp.dtype == "f64" else otherwise,
+        )
     need = MMA[s.mma][3]
     if device.compute_capability < need:
         fits = [shape for shape in shapes if MMA[shape][3] <= device.compute_capability]

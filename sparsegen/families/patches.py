@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.base import COPY_WAVES, MAX_REGISTERS, Geometry, Num, StencilFamily, Work, fused_k, number
 from sparsegen.families.mma import check_mma, mma_values, mma_word, narrowing
-from sparsegen.families.stream import ROWS, chunk_rows
+from sparsegen.families.stream import ROWS, filled
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.patches import PATCH, Groups
 from sparsegen.registry import register
 from sparsegen.schedule import StencilSchedule, Word, integer
@@ -70,11 +70,7 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
 
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
     """The mma, how far a level reaches, and whole patches."""
-    if s.mma not in SHAPES or fp.dtype != "f64":
-        raise ScheduleError(
-            f"patches multiplies f64 on tensor cores, not {fp.dtype} with mma={s.mma}",
-            hint=f"choose among: {', '.join(SHAPES)}" if fp.dtype == "f64" else "choose stream, tiled or direct",
-        )
+    check_mma(s, g, SHAPES, fp, device, "choose stream, tiled or direct")
     if not 1 <= g.radius <= FARTHEST:
         raise ScheduleError(
             f"a level of fuse={s.fuse} steps of radius {fp.radius} reaches {g.radius} cells; patches of "
@@ -85,15 +81,6 @@ def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile)
         raise ScheduleError(
             f"rows={s.rows}: a patch is {PATCH[0]} rows high", hint=f"make it a multiple of {PATCH[0]}, or rows=auto"
         )
-    check_mma(s, g, SHAPES, device, "choose stream or direct")
-
-
-def filled(s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], slots: int) -> StencilSchedule:
-    """``rows=auto``: chunks of whole patches such that the blocks keep the GPU busy."""
-    if s.rows is not None:
-        return s
-    g = geometry(s, fp)
-    return s.but(rows=up(chunk_rows(shape[-2], -(-shape[-1] // g.cols), slots, g.reach), PATCH[0]))
 
 
 def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:
@@ -150,6 +137,6 @@ FAMILY = register(StencilFamily(
         Word("rows", integer, auto=True), number("warps", 4, 1, 8), number("stages", 6, 2, 8),
     ),
     axes=(2,), rim="all", geometry=geometry, registers=registers, check=check, space=space, values=values,
-    work=work, kernel=kernel, filled=filled,
+    work=work, kernel=kernel, filled=partial(filled, unit=PATCH[0]),
     levels_bound=True,  # a narrower sum does not make room for more
 ))  # fmt: skip

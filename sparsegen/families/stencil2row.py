@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 from sparsegen.cost.conflicts import fragment_degree, store_degree
@@ -108,10 +109,8 @@ def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile)
             f"stencil2row multiplies values as they are stored, the stencil is {fp.dtype} and sums in f32",
             hint="choose tiled, stream or direct",
         )
-    if s.mma != "none" and fp.dtype != "f64":
-        raise ScheduleError(
-            f"mma={s.mma} multiplies f64, the stencil is {fp.dtype}", hint="set mma=none, or choose tiled or direct"
-        )
+    if s.mma != "none":
+        check_mma(s, g, MMA, fp, device, "set mma=none, or choose tiled or direct")
     if s.lut and g.offset_dirty >= LUT_OFFSETS:
         raise ScheduleError(
             f"lut=on: A and B have {g.offset_dirty} elements, the table's offsets end at {LUT_OFFSETS - 1}",
@@ -131,7 +130,6 @@ def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile)
             "a warp with one product loads all its operands at once, and nvcc spills them",
             hint="make tile= larger, or lower warps",
         )
-    check_mma(s, g, MMA, device, "set mma=none")
     if g.fragments > MAX_FRAGMENT_DOUBLES:
         raise ScheduleError(
             f"an edge of {g.k} (fuse={s.fuse}) keeps {g.fragments} doubles of weights in each lane's registers; "
@@ -142,27 +140,18 @@ def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile)
 
 def space(fp: Footprint, limit: int, ablation: bool = False) -> Iterator[StencilSchedule]:
     """Every mma shape and ring; with ``ablation`` also pad=off and transform=explicit."""
-    for fuse in range(1, min(limit, MAX_FUSE) + 1):
-        kk = fused_k(fp.k, fuse)
-        for mma, (m, _, _, _) in MMA.items():
-            for rows, groups, warps in tiles(fp):
-                for stages, lut, dirty in (
-                    (s, x, y) for s in (1, 2, 3, 4) for x in (True, False) for y in (True, False)
-                ):
-                    for pad in (True, False) if ablation else (True,):
-                        for transform in ("implicit", "explicit") if ablation and stages == 1 else ("implicit",):
-                            yield StencilSchedule(
-                                "stencil2row",
-                                tile=(rows, groups * m * (kk + 1)),
-                                warps=warps,
-                                stages=stages,
-                                mma=mma,
-                                fuse=fuse,
-                                lut=lut,
-                                dirty=dirty,
-                                pad=pad,
-                                transform=transform,
-                            )
+    both = (True, False)
+    for fuse, mma in product(range(1, min(limit, MAX_FUSE) + 1), MMA):
+        unit = MMA[mma][0] * (fused_k(fp.k, fuse) + 1)
+        for (rows, groups, warps), stages, lut, dirty, pad, transform in product(
+            tiles(fp), (1, 2, 3, 4), both, both, both if ablation else (True,),
+            ("implicit", "explicit") if ablation else ("implicit",),
+        ):  # fmt: skip
+            if transform == "implicit" or stages == 1:
+                yield StencilSchedule(
+                    "stencil2row", tile=(rows, groups * unit), warps=warps, stages=stages, mma=mma, fuse=fuse, lut=lut,
+                    dirty=dirty, pad=pad, transform=transform,
+                )  # fmt: skip
 
 
 def tiles(fp: Footprint) -> list[tuple[int, int, int]]:

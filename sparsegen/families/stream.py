@@ -79,12 +79,12 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     return max(64, max(box, star) if fp.full is None else box if fp.full else star)
 
 
-def filled(s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], slots: int) -> StencilSchedule:
-    """``rows=auto``: chunks of rows such that the blocks keep the GPU busy."""
+def filled(s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], slots: int, unit: int = 1) -> StencilSchedule:
+    """``rows=auto``: chunks of whole ``unit`` rows such that the blocks keep the GPU busy."""
     if s.rows is not None:
         return s
-    g = geometry(s, fp)
-    return s.but(rows=chunk_rows(shape[-2], -(-shape[-1] // g.cols), slots, g.reach))
+    g = s.rules.geometry(s, fp)
+    return s.but(rows=up(chunk_rows(shape[-2], -(-shape[-1] // g.cols), slots, g.reach), unit))
 
 
 #: Levels and fusions of stream that are tried where the weights have one row only: nothing of a level stays there.

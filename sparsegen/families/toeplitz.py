@@ -9,7 +9,6 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.base import COPY_WAVES, Geometry, Num, StencilFamily, Work, fused_k, number
 from sparsegen.families.mma import check_mma, mma_values, mma_word
 from sparsegen.footprint import Footprint
-from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.numbers.toeplitz import SEGMENT, Runs
 from sparsegen.registry import register
 from sparsegen.schedule import StencilSchedule, Word, integer
@@ -60,12 +59,7 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
 
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
     """The mma."""
-    if s.mma not in REGISTERS or fp.dtype != "f64":
-        raise ScheduleError(
-            f"toeplitz multiplies f64 by mma of at most 8 columns, not {fp.dtype} by mma={s.mma}",
-            hint=f"choose among: {', '.join(REGISTERS)}" if fp.dtype == "f64" else "choose stream or direct",
-        )
-    check_mma(s, g, REGISTERS, device, "choose stream or direct")
+    check_mma(s, g, REGISTERS, fp, device, "choose stream or direct")
 
 
 def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:

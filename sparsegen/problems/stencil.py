@@ -13,7 +13,7 @@ from sparsegen.choose import Options, Rejected, Request
 from sparsegen.cost.choice import choose
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.search import Ranking, most_steps, ranked
+from sparsegen.cost.search import most_steps, ranked
 from sparsegen.cost.stencil import blocks_per_sm, cost, filled
 from sparsegen.cost.total import total_time
 from sparsegen.dsl.stencil import Stencil, round_to
@@ -150,7 +150,7 @@ class StencilOptions(Options):
         return choose(p.footprint, self.device, p.grid, extents, steps, limit, self.request.exact)
 
     @cached_property
-    def _ranking(self) -> Ranking:
+    def _ranking(self) -> Options:
         limit = min(self.request.steps, most_steps())
         return ranked(self.problem.stencil, self.problem.grid, limit, self.device, self.request.exact)
 

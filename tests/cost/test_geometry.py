@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from sparsegen.boundary import periodic
+from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import load_profile
 from sparsegen.cost.search import space
 from sparsegen.dsl.stencil import Stencil
@@ -21,6 +22,7 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.expr import Const, Expr
 from sparsegen.ir.node import Op
+from sparsegen.options import Options
 from sparsegen.pipelines import lower
 from sparsegen.problems.stencil import StencilProblem
 from sparsegen.schedule import Schedule, StencilSchedule
@@ -46,6 +48,11 @@ def trips(loop: w.For) -> int:
         return 1
     start, stop, step = (int(x.value) for x in bounds if isinstance(x, Const))
     return len(range(start, stop, step))
+
+
+def best_of_families(found: Options) -> dict[str, Cost]:
+    """The cheapest schedule of each family."""
+    return {c.schedule.family: c for c in reversed(found.costs)}
 
 
 def mma_of_a_warp(ops: Iterable[Op]) -> Counter[str]:

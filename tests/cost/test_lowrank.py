@@ -27,7 +27,7 @@ from sparsegen.problems.stencil import StencilProblem
 from sparsegen.schedule import Schedule, StencilSchedule
 from sparsegen.sizes import MMA
 from tests.cost.measured import LOW_RANK, LOWRANKS, LowRank
-from tests.cost.test_geometry import mma_of_a_warp
+from tests.cost.test_geometry import best_of_families, mma_of_a_warp
 from tests.nvcc_kit import needs_nvcc, used
 from tests.schedules import lowered
 
@@ -182,8 +182,8 @@ def test_auto(w: Any, family: str) -> None:
 def test_auto_on_other_devices() -> None:
     fp = LOW_RANK["product9"]
     assert rank(fp, load_profile("a100"), SHAPE, limit=96).costs[0].schedule.mma == "f64.m8n8k4"
-    assert "lowrank" not in rank(fp, load_profile("v100"), SHAPE, limit=96).best_of_families()
-    assert "lowrank" not in rank(dataclasses.replace(fp, dtype="f32"), H200, SHAPE, limit=9).best_of_families()
+    assert "lowrank" not in best_of_families(rank(fp, load_profile("v100"), SHAPE, limit=96))
+    assert "lowrank" not in best_of_families(rank(dataclasses.replace(fp, dtype="f32"), H200, SHAPE, limit=9))
 
 
 @pytest.mark.parametrize(

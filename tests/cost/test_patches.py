@@ -17,7 +17,7 @@ from sparsegen.cost.search import rank
 from sparsegen.cost.stencil import blocks_per_sm, cost, evaluate, filled
 from sparsegen.families.patches import SHAPES
 from sparsegen.footprint import Footprint
-from sparsegen.geometry import geometry, legal, misfit, registers, split
+from sparsegen.geometry import geometry, legal, misfit, split
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.schedule import Schedule, StencilSchedule
@@ -82,7 +82,7 @@ def test_legal_ones_do_not_spill(arch: str, profile: str, mma: str) -> None:
 
 def need(s: StencilSchedule, k: int) -> int:
     """Estimated registers."""
-    return registers(s, geometry(s, Footprint(k)), Footprint(k))
+    return s.rules.registers(s, geometry(s, Footprint(k)), Footprint(k))
 
 
 @pytest.mark.parametrize(

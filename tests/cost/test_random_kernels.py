@@ -24,7 +24,7 @@ from sparsegen.products import cost as product_model
 from sparsegen.registry import families
 from tests.cost.random_kernels import H200, Kernel, products, stencils
 
-PRODUCTS, MODEL = ("bitmap", "vector"), "cost.stencil"
+PRODUCTS, MODEL = ("bitmap", "vector"), "cost.terms"
 Patches = tuple[tuple[str, str, Any], ...]  #: module, name, what stands for it
 
 
@@ -159,7 +159,7 @@ STENCIL_TERMS: dict[str, tuple[tuple[str, ...], Patches | dict[str, Any]]] = {
     "setup": (("stencil2row", "patches", "toeplitz", "lowrank"), without(setup=0)),
     "exposed": (EVERY, without(share=1e9)),
     "edge": (TILES, figures(MODEL, EDGE=0.0)),
-    "rim": (EVERY, figures(MODEL, _rim=no_rim)),
+    "rim": (EVERY, figures("cost.stencil", _rim=no_rim)),
     "launch": (EVERY, {"launch_s": 1e-12}),
 }
 _P = "products.cost"

@@ -17,7 +17,7 @@ from sparsegen.cost.stencil import blocks_per_sm, cost, filled
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.families.stream import LANE_COLUMNS, chunk_rows
 from sparsegen.footprint import Footprint
-from sparsegen.geometry import geometry, legal, misfit, registers, split, with_steps
+from sparsegen.geometry import geometry, legal, misfit, split, with_steps
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.pipelines import Program, lower
@@ -25,6 +25,7 @@ from sparsegen.problems.stencil import StencilProblem
 from sparsegen.schedule import Schedule, StencilSchedule
 from sparsegen.sizes import ITEMSIZE
 from tests.cost.measured import STENCILS, STREAMS, Stream
+from tests.cost.test_geometry import best_of_families
 from tests.nvcc_kit import needs_nvcc, used
 
 H200, SHAPE = load_profile("h200"), (10240, 10240)
@@ -121,7 +122,7 @@ def test_legal_streams_do_not_spill() -> None:
 )  # fmt: skip
 def test_registers(kind: str, r: int, levels: int, measured: int) -> None:
     s, fp = Schedule.parse(f"stream levels={levels}"), footprint(kind, r)
-    assert registers(s, geometry(s, fp), fp) == pytest.approx(measured, rel=0.08)
+    assert s.rules.registers(s, geometry(s, fp), fp) == pytest.approx(measured, rel=0.08)
     legal(s, fp, H200)
 
 
@@ -216,13 +217,13 @@ def test_auto_takes_no_more_steps_than_there_are(steps: int) -> None:
     ranking = rank(STENCILS["heat"], H200, SHAPE, limit=steps)
     assert max(c.steps_per_launch for c in ranking.costs) == steps
     if steps > 3:  # patches may come as near as the model can tell
-        stream = ranking.best_of_families()["stream"]
+        stream = best_of_families(ranking)["stream"]
         assert stream.schedule == Schedule.parse(f"stream levels={steps}")
         assert stream.time_per_step <= 1.02 * ranking.costs[0].time_per_step
 
 
 def test_auto_in_one_row() -> None:
-    found = rank(footprint("row", 1), H200, (1, 102_400_000), limit=1000).best_of_families()["stream"]
+    found = best_of_families(rank(footprint("row", 1), H200, (1, 102_400_000), limit=1000))["stream"]
     assert found.schedule.fuse > 1 and found.steps_per_launch >= 16
     row = StencilProblem(stencil("row", 1, boundary={0: periodic, 1: frozen}), (1, 9000))
     frozen_rim = lower(row, found.schedule, H200, found.steps_per_launch)

@@ -128,7 +128,7 @@ def test_steps_without_a_schedule_cost_all_the_time_there_is(monkeypatch: pytest
     c = cost(ROW_STENCILS["heat1"], (1, 4096), Schedule.parse("toeplitz fuse=16"), H200)
     total._rest_time.cache_clear()
     monkeypatch.setattr(total, "split", refuse)
-    one = cost(c.footprint, c.shape, Schedule.parse("toeplitz"), H200)
+    one = cost(c.facts, c.shape, Schedule.parse("toeplitz"), H200)
     assert total_time(c, 17) == pytest.approx(c.time + one.time)
     total._rest_time.cache_clear()
     monkeypatch.setattr(total, "with_steps", refuse)

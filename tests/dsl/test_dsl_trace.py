@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparsegen.boundary import dirichlet, frozen, neumann, periodic
-from sparsegen.dsl.standin import Accessor
+from sparsegen.dsl.operands import Accessor
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.dsl.trace import Field, stencil
 from tests.work import calls

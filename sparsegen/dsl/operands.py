@@ -1,4 +1,4 @@
-"""What an update's function sees while it is traced: stand-ins for its parameters and for the values read from them.
+"""What a function computes with while it is traced: its parameters, what is read of them, and conditions.
 
 ``u[dy, dx]`` gives a :class:`Read`; arithmetic on reads builds a formula (:mod:`sparsegen.ir.formula`).  As long as it
 is a sum of reads times constants the exact coefficients are kept beside it: that is what makes a function a linear
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import numbers
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from importlib import import_module
@@ -36,6 +37,11 @@ _ONE_NUMBER: Final = (
 )
 #: Largest exponent of ``**``: a power is made of products.
 MAX_POWER: Final = 64
+
+
+def fault(what: str, hint: str) -> StencilError:
+    """The error for something that the user's function does, at its line."""
+    return StencilError(what, loc=user_loc(), hint=hint)
 
 
 @dataclass(frozen=True)
@@ -70,11 +76,10 @@ class Trace:
             self.first = ((name, level, offset), user_loc())
         earlier, line = self.first
         if len(offset) != len(earlier[2]):
-            raise StencilError(
+            raise fault(
                 f"{read_text(name, level, offset)} has {len(offset)} offsets, but {read_text(*earlier)}"
                 f"{f' at line {line.line}' if line else ''} has {len(earlier[2])}",
-                loc=user_loc(),
-                hint="give every read one offset an axis, with 0 where it does not move",
+                "give every read one offset an axis, with 0 where it does not move",
             )
         place = self.graph.add("read", name, level, offset)
         if not self.linear:
@@ -95,7 +100,7 @@ class Accessor(Refused):
         parts: list[Any] = [*key] if isinstance(key, tuple) else [key]
         shown = f"{self._text}[{', '.join(map(_shown, parts))}]"
         if not 1 <= len(parts) <= 3:
-            raise StencilError(f"{shown} has {len(parts)} offsets", loc=user_loc(), hint="a stencil has 1, 2 or 3 axes")
+            raise fault(f"{shown} has {len(parts)} offsets", "a stencil has 1, 2 or 3 axes")
         offset: list[int] = []
         for part in parts:
             kind = type(part).__name__
@@ -104,16 +109,14 @@ class Accessor(Refused):
                     raise TypeError
                 offset.append(operator.index(part))
             except TypeError:
-                raise StencilError(
+                raise fault(
                     f"the offset {_shown(part)} in {shown} is not a constant integer but a {kind}",
-                    loc=user_loc(),
-                    hint=f"write offsets from the cell as integers, as in {self._text}[-1, 0]",
+                    f"write offsets from the cell as integers, as in {self._text}[-1, 0]",
                 ) from None
         if (far := max(map(abs, offset))) > MAX_RADIUS:
-            raise StencilError(
+            raise fault(
                 f"{shown} reads {far} cells away, over the limit of {MAX_RADIUS}",
-                loc=user_loc(),
-                hint="a stencil this wide is better applied by FFT, or as several narrower ones",
+                "a stencil this wide is better applied by FFT, or as several narrower ones",
             )
         return self._trace.read(self._parameter.name, self._level, tuple(offset))
 
@@ -131,7 +134,7 @@ class Accessor(Refused):
         elif attribute == "prev":
             why = f"{name} has {levels} time level{'s' if levels > 1 else ''}"
             hint = f"ask for more: {name}: sg.Field(levels={levels + 1})"
-        raise StencilError(f"{self._text}.{attribute}: {why}", loc=user_loc(), hint=hint)
+        raise fault(f"{self._text}.{attribute}: {why}", hint)
 
     def __str__(self) -> str:
         return self._text
@@ -141,11 +144,7 @@ class Accessor(Refused):
 
     def refuse(self, what: str) -> NoReturn:
         kind = "coefficient" if self._parameter.coef else "field"
-        raise StencilError(
-            f"the {kind} {self._text} is {what}",
-            loc=user_loc(),
-            hint=f"read a cell of it by its offsets, as in {self._text}[0, 0]",
-        )
+        raise fault(f"the {kind} {self._text} is {what}", f"read a cell of it by its offsets, as in {self._text}[0, 0]")
 
     def __call__(self, *_: object) -> NoReturn:
         self.refuse("called; offsets go in square brackets")
@@ -164,7 +163,7 @@ class Condition(Refused):
         self.trace, self.place = trace, place
 
     def refuse(self, what: str) -> NoReturn:
-        raise StencilError(f"the condition {self} is {what}", loc=user_loc(), hint=_CHOOSE)
+        raise fault(f"the condition {self} is {what}", _CHOOSE)
 
     def __str__(self) -> str:
         return text(self.trace.graph, self.place)
@@ -205,6 +204,10 @@ class Read(Refused):
         self.trace, self.place = trace, place
         self.terms = None if terms is None else {symbol: number for symbol, number in terms.items() if number != 0}
 
+    def _terms(self, change: Callable[[Any], Any]) -> dict[Any, Any] | None:
+        """The terms with other coefficients."""
+        return None if self.terms is None else {symbol: change(number) for symbol, number in self.terms.items()}
+
     @property
     def expr(self) -> Any:
         """A linear value as a sympy expression."""
@@ -212,9 +215,7 @@ class Read(Refused):
         return import_module("sympy").Add(*(number * symbol for symbol, number in terms.items()))
 
     def refuse(self, what: str) -> NoReturn:
-        raise StencilError(
-            f"{self} is {what}", loc=user_loc(), hint=_CHOOSE if what.startswith("used as a truth") else ALLOWED
-        )
+        raise fault(f"{self} is {what}", _CHOOSE if what.startswith("used as a truth") else ALLOWED)
 
     def __str__(self) -> str:
         return text(self.trace.graph, self.place)
@@ -226,7 +227,7 @@ class Read(Refused):
         """The node of another operand, a number included."""
         if isinstance(other, Read):
             return other.place
-        return self.trace.graph.const(_as_float(_number(other, what)))
+        return self.trace.graph.const(as_float(_number(other, what)))
 
     def __add__(self, other: object) -> Read:
         if not isinstance(other, Read) and _number(other, "term") == 0:
@@ -242,11 +243,12 @@ class Read(Refused):
     __radd__ = __add__
 
     def __sub__(self, other: object) -> Read:
-        if not isinstance(other, Read):
-            number = _number(other, "term")
-            return self if number == 0 else self._new("sub", self.place, self.trace.graph.const(_as_float(number)))
-        terms = (self + -other).terms if self.terms is not None and other.terms is not None else None
-        return self._new("sub", self.place, other.place, terms=terms)
+        if not isinstance(other, Read) and _number(other, "term") == 0:
+            return self
+        terms = None
+        if isinstance(other, Read) and self.terms is not None and other.terms is not None:
+            terms = (self + -other).terms
+        return self._new("sub", self.place, self.place_of(other, "term"), terms=terms)
 
     def __rsub__(self, other: object) -> Read:
         if _number(other, "term") == 0:
@@ -254,8 +256,7 @@ class Read(Refused):
         return self._new("sub", self.place_of(other, "term"), self.place)
 
     def __neg__(self) -> Read:
-        terms = None if self.terms is None else {symbol: -number for symbol, number in self.terms.items()}
-        return Read(self.trace, self.trace.graph.negated(self.place), terms)
+        return Read(self.trace, self.trace.graph.negated(self.place), self._terms(operator.neg))
 
     def __pos__(self) -> Read:
         return self
@@ -264,10 +265,10 @@ class Read(Refused):
         if isinstance(other, Read):
             return self._new("mul", self.place, other.place)
         factor = _number(other, "coefficient")
-        terms = None if self.terms is None else {symbol: number * factor for symbol, number in self.terms.items()}
+        terms = self._terms(lambda number: number * factor)
         if factor == 1:
             return Read(self.trace, self.place, terms)
-        return self._new("mul", self.trace.graph.const(_as_float(factor)), self.place, terms=terms)
+        return self._new("mul", self.trace.graph.const(as_float(factor)), self.place, terms=terms)
 
     __rmul__ = __mul__
 
@@ -276,9 +277,9 @@ class Read(Refused):
             return self._new("div", self.place, other.place)
         divisor = _number(other, "divisor")
         if divisor == 0:
-            raise StencilError(f"{self} is divided by zero", loc=user_loc(), hint="check the constant")
-        terms = None if self.terms is None else {symbol: number / divisor for symbol, number in self.terms.items()}
-        value = _as_float(divisor)
+            raise fault(f"{self} is divided by zero", "check the constant")
+        terms = self._terms(lambda number: number / divisor)
+        value = as_float(divisor)
         if abs(math.frexp(value)[0]) == 0.5 and 2.0**-64 < abs(value) < 2.0**64:  # the product is the same number
             return self._new("mul", self.trace.graph.const(1.0 / value), self.place, terms=terms)
         return self._new("div", self.place, self.trace.graph.const(value), terms=terms)
@@ -289,12 +290,11 @@ class Read(Refused):
     def __pow__(self, exponent: object) -> Read:
         if isinstance(exponent, (Read, Condition)):
             self.refuse(f"raised to the power {exponent}, which is no number")
-        number = _as_float(_number(exponent, "exponent"))
+        number = as_float(_number(exponent, "exponent"))
         if not number.is_integer() or abs(number) > MAX_POWER:
-            raise StencilError(
+            raise fault(
                 f"{self} is raised to the power {exponent}: not a whole number of at most {MAX_POWER}",
-                loc=user_loc(),
-                hint="use a whole number, and sg.sqrt for roots",
+                "use a whole number, and sg.sqrt for roots",
             )
         count = abs(int(number))
         if count == 0:
@@ -311,34 +311,24 @@ class Read(Refused):
     def __abs__(self) -> Read:
         return self._new("abs", self.place)
 
-    def _compare(self, op: str, other: object, *, swap: bool = False) -> Condition:
+    def __getitem__(self, key: object) -> NoReturn:
+        self.refuse(f"indexed again with [{_shown(key)}]")
+
+
+def _comparing(op: str, swap: bool) -> Callable[[Read, object], Condition]:
+    """A comparison of two values; ``swap``: of the second with the first."""
+
+    def compare(self: Read, other: object) -> Condition:
         if isinstance(other, Condition):
             other.refuse("used as a number")
         sides = self.place, self.place_of(other, "number compared with")
         return Condition(self.trace, self.trace.graph.add(op, *(reversed(sides) if swap else sides)))
 
-    def __lt__(self, other: object) -> Condition:
-        return self._compare("lt", other)
-
-    def __le__(self, other: object) -> Condition:
-        return self._compare("le", other)
-
-    def __gt__(self, other: object) -> Condition:
-        return self._compare("lt", other, swap=True)
-
-    def __ge__(self, other: object) -> Condition:
-        return self._compare("le", other, swap=True)
-
-    def __eq__(self, other: object) -> Condition:  # type: ignore[override]
-        return self._compare("eq", other)
-
-    def __ne__(self, other: object) -> Condition:  # type: ignore[override]
-        return self._compare("ne", other)
-
-    def __getitem__(self, key: object) -> NoReturn:
-        self.refuse(f"indexed again with [{_shown(key)}]")
+    return compare
 
 
+for _name in COMPARED:
+    setattr(Read, f"__{_name}__", _comparing({"gt": "lt", "ge": "le"}.get(_name, _name), _name in ("gt", "ge")))
 for _name, _what in LOGIC.items():
     setattr(Read, f"__{_name}__", refusing(_what))
 
@@ -351,10 +341,10 @@ def _number(value: Any, what: str) -> Any:
     if isinstance(value, Condition):
         value.refuse("used as a number")
     if getattr(value, "shape", ()) != ():
-        raise StencilError(f"the {what}, of shape {tuple(value.shape)}, is an array", loc=user_loc(), hint=_ONE_NUMBER)
+        raise fault(f"the {what}, of shape {tuple(value.shape)}, is an array", _ONE_NUMBER)
     if getattr(value, "free_symbols", None):
-        hint = "put numbers for the symbols first, as in expression.subs(symbol, 0.1)"
-        raise StencilError(f"the {what} {value} has no value", loc=user_loc(), hint=hint)
+        how = "put numbers for the symbols first, as in expression.subs(symbol, 0.1)"
+        raise fault(f"the {what} {value} has no value", how)
     if isinstance(value, sympy.Rational):
         return value
     if isinstance(value, numbers.Rational):
@@ -362,14 +352,14 @@ def _number(value: Any, what: str) -> Any:
     try:
         number = float("not a number" if isinstance(value, str) else value)
     except (TypeError, ValueError, OverflowError):
-        fault = f"is not a real number but a {type(value).__name__}"
-        raise StencilError(f"the {what} {value!r} {fault}", loc=user_loc(), hint=ALLOWED) from None
+        kind = type(value).__name__
+        raise fault(f"the {what} {value!r} is not a real number but a {kind}", ALLOWED) from None
     if not math.isfinite(number):
-        raise StencilError(f"the {what} {value} is not finite", loc=user_loc(), hint=_ONE_NUMBER)
+        raise fault(f"the {what} {value} is not finite", _ONE_NUMBER)
     return sympy.Float(number)
 
 
-def _as_float(number: Any) -> float:
+def as_float(number: Any) -> float:
     """The nearest float64 of a sympy Rational or Float; infinite if it is too large."""
     try:  # Python divides integers of any size correctly rounded
         return int(number.p) / int(number.q) if number.is_Rational else float(number)
