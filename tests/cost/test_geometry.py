@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from sparsegen.boundary import periodic
+from sparsegen.choose import Options
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import load_profile
 from sparsegen.cost.search import space
@@ -22,7 +23,6 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.expr import Const, Expr
 from sparsegen.ir.node import Op
-from sparsegen.options import Options
 from sparsegen.pipelines import lower
 from sparsegen.problems.stencil import StencilProblem
 from sparsegen.schedule import Schedule, StencilSchedule
