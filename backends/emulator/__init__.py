@@ -16,7 +16,6 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.errors import ArrayError, ScheduleError
 from sparsegen.ir.expr import Value
 from sparsegen.ir.node import Op
-from sparsegen.ir.types import Buffer
 
 from .compile import Program, compile_func
 from .globalmem import Global
@@ -44,25 +43,24 @@ def run(
     progress: Callable[[int, int], None] | None = None,
     uninit: Iterable[str] = (),
     align: Mapping[str, int] | None = None,
-    allow_write_race: Mapping[str, Iterable[int]] | None = None,
     first: bool = False,
 ) -> Report:
     """Runs a kernel on host arrays, which it changes in place.
 
     ``args``: a 1-D array for each buffer parameter, an int for each value.  ``seed`` picks the schedule of warps,
     atomics and copies (0: the plainest).  ``batch``: blocks at a time.  ``uninit``: global buffers whose elements must
-    be written before they are read.  ``align``: bytes to which a global array is aligned (256).  ``allow_write_race``:
-    elements that several threads may write, and none may read.  ``progress(done, all)``: called after each batch.
-    ``first``: the run ends at the first error, as where all that is asked is whether there is one.
+    be written before they are read.  ``align``: bytes to which a global array is aligned (256).
+    ``progress(done, all)``: called after each batch.  ``first``: the run ends at the first error, as where all that is
+    asked is whether there is one.
     """
-    state, dirty = _start(func, args, frozenset(checks), seed, uninit, align or {}, allow_write_race or {})
-    state.first = first
+    state = Run(compile_func(func), frozenset(checks), seed, align or {}, first=first)
+    _bind(state, args, frozenset(uninit))
     total = math.prod(func.grid)
     size = batch or _batch(state.prog, total)
     for start in range(0, total, size):
         blocks = np.arange(start, min(start + size, total))
         try:
-            Machine(state, blocks, dirty).go()
+            Machine(state, blocks).go()
         except Ended:
             break
         if progress is not None:
@@ -92,13 +90,14 @@ def tally(
     ``window``: the turns that each of them runs of a loop.  Floating-point numbers decide no count, so their buffers
     hold nothing and need no arguments.  KernelFault for an access out of bounds.
     """
-    state, dirty = _start(func, args, COUNTING, 0, (), align or {}, {}, empty=True)
+    state = Run(compile_func(func), COUNTING, 0, align or {}, empty=True)
+    _bind(state, args, frozenset())
     prog, size = state.prog, _batch(state.prog, len(blocks))
     batches: list[Machine] = []
     for first in range(0, len(blocks), size):
         some = slice(first, first + size)
         part = None if window is None else Window(window.loop, window.first[some], window.stop[some])
-        batches.append(Machine(state, blocks[some], dirty, part))
+        batches.append(Machine(state, blocks[some], part))
         batches[-1].go()
     Report(list(state.findings.values())).raise_if_errors()
     names, of = list(prog.names), [np.concatenate([m.cnt for m in batches], axis=1)]
@@ -110,46 +109,29 @@ def tally(
     return Tally(tuple(names), np.concatenate(of))
 
 
-def _start(
-    func: w.Func, args: Mapping[str, Any], checks: frozenset[str], seed: int, uninit: Iterable[str],
-    align: Mapping[str, int], allow_write_race: Mapping[str, Iterable[int]], *, empty: bool = False,
-) -> tuple[Run, dict[str, Any]]:  # fmt: skip
-    """A launch with its arguments, and the elements of its buffers that several threads may write."""
-    if unknown := checks - ALL:
-        raise ScheduleError(f"unknown checkers: {', '.join(sorted(unknown))}", hint=f"of {', '.join(sorted(ALL))}")
-    prog = compile_func(func)
-    state = Run(prog, checks, seed, dict(align), empty=empty)
-    sizes = {b.name: b.size for b in (*prog.shared, *prog.params) if isinstance(b, Buffer)}
-    dirty: dict[str, Any] = {}
-    scratch = {name: range(first, last + 1) for name, first, last in func.scratch}
-    for name, cells in {**scratch, **allow_write_race}.items():
-        mask = np.zeros(sizes[name], dtype=bool)
-        mask[np.fromiter(cells, dtype=np.int64)] = True
-        dirty[name] = mask
-    _bind(prog, state, args, frozenset(uninit), dirty)
-    return state, dirty
-
-
 def _batch(prog: Program, total: int) -> int:
     """Blocks at a time: as many as keep arrays in cache and the shadows small."""
-    warps = -(-prog.threads // 32)
-    cells = sum(b.size for b in prog.shared)
-    shadow = sum(b.nbytes for b in prog.shared) + cells * (8 + 4 * warps)
+    warps = -(-prog.head.threads // 32)
+    shadow = sum(b.nbytes + b.size * (8 + 4 * warps) for b in prog.head.shared)
     return max(1, min(total, LANES_A_BATCH // (32 * warps), SHADOW_BYTES // max(1, shadow)))
 
 
-def _bind(prog: Program, state: Run, args: Mapping[str, Any], uninit: frozenset[str], dirty: dict[str, Any]) -> None:
-    names = {p.name for p in prog.params}
+def _bind(state: Run, args: Mapping[str, Any], uninit: frozenset[str]) -> None:
+    """Takes the arguments of a launch, or refuses them."""
+    if unknown := state.checks - ALL:
+        raise ScheduleError(f"unknown checkers: {', '.join(sorted(unknown))}", hint=f"of {', '.join(sorted(ALL))}")
+    prog, params, symbol = state.prog, state.prog.head.params, state.prog.head.symbol
+    names = {p.name for p in params}
     if missing := names - set(args) - state.blank:
-        raise ArrayError(f"{prog.symbol}: no argument for {', '.join(sorted(missing))}")
+        raise ArrayError(f"{symbol}: no argument for {', '.join(sorted(missing))}")
     if extra := set(args) - names:
-        raise ArrayError(f"{prog.symbol}: no parameter is called {', '.join(sorted(extra))}")
-    for p in prog.params:
+        raise ArrayError(f"{symbol}: no parameter is called {', '.join(sorted(extra))}")
+    for p in params:
         a: Any = args.get(p.name)
         if isinstance(p, Value):
             v = int(a)
             if not p.lo <= v <= p.hi:
-                raise ArrayError(f"{prog.symbol}: %{p.name} = {v} is outside its declared range {p.lo}..{p.hi}")
+                raise ArrayError(f"{symbol}: %{p.name} = {v} is outside its declared range {p.lo}..{p.hi}")
             state.values[p.name] = v
             continue
         if p.name in state.blank:
@@ -158,15 +140,15 @@ def _bind(prog: Program, state: Run, args: Mapping[str, Any], uninit: frozenset[
         want = p.dtype.numpy()
         if not isinstance(a, np.ndarray) or a.ndim != 1 or a.dtype != want:
             got = f"{a.dtype} of shape {a.shape}" if isinstance(a, np.ndarray) else type(a).__name__
-            raise ArrayError(f"{prog.symbol}: @{p.name} wants a 1-D array of {want}, got {got}")
+            raise ArrayError(f"{symbol}: @{p.name} wants a 1-D array of {want}, got {got}")
         if len(a) < p.size:
-            raise ArrayError(f"{prog.symbol}: @{p.name} wants {p.size} elements, got {len(a)}")
+            raise ArrayError(f"{symbol}: @{p.name} wants {p.size} elements, got {len(a)}")
         if p.space == "param":
             state.params[p.name] = a
             continue
         if p.name in prog.written and not a.flags.writeable:
-            raise ArrayError(f"{prog.symbol}: @{p.name} is written, but the array is read-only")
-        state.globals[p.name] = Global(state, p, a, uninit=p.name in uninit, dirty=dirty.get(p.name))
+            raise ArrayError(f"{symbol}: @{p.name} is written, but the array is read-only")
+        state.globals[p.name] = Global(state, p, a, uninit=p.name in uninit)
 
 
 def _report(state: Run) -> Report:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -47,11 +47,7 @@ class Segment:
 class Program:
     """A compiled function: independent of arguments, seed and batch."""
 
-    symbol: str
-    params: tuple[Buffer | Value, ...]
-    shared: tuple[Buffer, ...]
-    grid: tuple[int, int, int]
-    threads: int
+    head: w.Func  # without its body
     segments: list[Segment]
     nslots: int
     builtins: dict[str, int]
@@ -202,9 +198,9 @@ class Compiler(Flow):
         for place, s in enumerate(counted):
             s.steps.insert(s.before, _visit(place))
         written, read, atomic, bars = _uses(f)
-        return Program(f.symbol, f.params, f.shared, f.grid, f.threads, self.segments, sc.nslots, builtins,
-                       values, sc.names, [s.counts for s in counted], sc.ops, bars, written, read, atomic,
-                       any(isinstance(op, w.Fence) and op.scope == "gpu" for op in walk(f.body)),
+        fences = any(isinstance(op, w.Fence) and op.scope == "gpu" for op in walk(f.body))
+        return Program(replace(f, body=()), self.segments, sc.nslots, builtins, values, sc.names,
+                       [s.counts for s in counted], sc.ops, bars, written, read, atomic, fences,
                        _floats(f))  # fmt: skip
 
 

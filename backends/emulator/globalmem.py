@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from .machine import Run
 
 
+_WRITE, _ATOMIC = ("ws", "the write"), ("at", "an atomic access")
+_READS = (("r1", "the read"), ("r2", "the read"))
+
+
 class Global(Shadowed):
     """A global buffer: the caller's array (None: it holds nothing), and a shadow if the program writes it.
 
@@ -25,8 +29,8 @@ class Global(Shadowed):
 
     kind = "global"
 
-    def __init__(self, run: Run, buf: Buffer, data: Any, *, uninit: bool = False, dirty: Any = None) -> None:
-        super().__init__(buf, buf.size if data is None else len(data), dirty)
+    def __init__(self, run: Run, buf: Buffer, data: Any, *, uninit: bool = False) -> None:
+        super().__init__(buf, buf.size if data is None else len(data))
         self.data, prog = data, run.prog
         self.race = run.race and data is not None and buf.name in prog.written
         self.check_uninit = uninit and run.uninit
@@ -57,14 +61,7 @@ class Global(Shadowed):
                         "write the element before, or do not read it")  # fmt: skip
         if not self.race:
             return
-        s = self.ws.take(flat)
-        if s.any():
-            if self.dirty is not None and (d := self.dirty.take(flat) & (s > 0)).any():
-                self.dirty_read(d, flat, row, lane, info)
-                s = np.where(d, 0, s)
-            self._against(s, flat, row, lane, stamp, info, "read", "the write")
-        if len(self.at):
-            self._against(self.at.take(flat), flat, row, lane, stamp, info, "read", "an atomic access")
+        self._against((_WRITE, _ATOMIC), flat, row, lane, stamp, info, "read")
         if len(self.r1):
             old = self.r1.take(flat)
             other = _of_others(old, stamp)
@@ -81,17 +78,10 @@ class Global(Shadowed):
             self.seen[flat] = True
         if not self.race:
             return
-        if self.dirty is not None and (d := self.dirty.take(flat)).any():
-            self.ws[flat[d]] = stamp[d]
-            flat, row, lane, stamp = pick(np.flatnonzero(~d), d.shape, flat, row, lane, stamp)
-            if not flat.size:
-                return
-        self._against_others(flat, row, lane, stamp, info, "write")
-        if len(self.at):
-            self._against(self.at.take(flat), flat, row, lane, stamp, info, "write", "an atomic access")
-            if self.releases:
-                for cell in flat.reshape(-1).tolist():
-                    self.releases.pop(cell, None)
+        self._against((_WRITE, *_READS, _ATOMIC), flat, row, lane, stamp, info, "write")
+        if self.releases:
+            for cell in flat.reshape(-1).tolist():
+                self.releases.pop(cell, None)
         self.ws[flat] = stamp
         first = self.ws.take(flat)
         lost = np.flatnonzero(first != stamp)
@@ -107,33 +97,30 @@ class Global(Shadowed):
                         "set the element before the launch")  # fmt: skip
             self.seen[flat] = True
         if self.race:
-            self._against_others(flat, row, lane, stamp, info, "atomic access")
+            self._against((_WRITE, *_READS), flat, row, lane, stamp, info, "atomic access")
             self.at[flat] = stamp
 
     # -------------------------------------------------------------------------------------------- judging
-    def _against_others(self, flat: Any, row: Any, lane: Any, stamp: Any, info: OpInfo, what: str) -> None:
-        """What writes or is atomic comes after the plain accesses of others."""
-        reads = ((self.r1, "the read"), (self.r2, "the read")) if len(self.r1) else ()
-        for shadow, by in ((self.ws, "the write"), *reads):
-            s = shadow.take(flat)
-            if s.any():
-                self._against(s, flat, row, lane, stamp, info, what, by)
-
-    def _against(self, s: Any, flat: Any, row: Any, lane: Any, stamp: Any, info: OpInfo, what: str, by: str) -> None:
-        cand = np.flatnonzero(_of_others(s, stamp))
-        if not len(cand):
-            return
-        cell, c, r, ln = pick(cand, s.shape, flat, s, row, lane)
-        bad = np.ones(len(cand), dtype=bool)
-        mine = (c >> 32) == self.m.gblk[r] + 1
-        if mine.any():
-            x = c[mine] & 0xFFFFFFFF
-            bad[mine] = self.m.clk.unordered(x >> 12, (x >> 5) & 127, x & 31, r[mine], ln[mine])
-        far = np.flatnonzero(~mine)
-        if len(far) and self.m.far.known:
-            self.m.far.clear_known(bad, far, r, ln, c)
-        if bad.any():
-            self._unordered(bad, c, cell, r, ln, info, what, by)
+    def _against(self, earlier: tuple[tuple[str, str], ...], flat: Any, row: Any, lane: Any, stamp: Any, info: OpInfo,
+                 what: str) -> None:  # fmt: skip
+        """Judges an access by the stamps of earlier ones: the attributes that hold them, and what they are called."""
+        for name, by in earlier:
+            shadow = getattr(self, name)
+            s = shadow.take(flat) if len(shadow) else shadow
+            cand = np.flatnonzero(_of_others(s, stamp)) if s.any() else ()
+            if not len(cand):
+                continue
+            cell, c, r, ln = pick(cand, s.shape, flat, s, row, lane)
+            bad = np.ones(len(cand), dtype=bool)
+            mine = (c >> 32) == self.m.gblk[r] + 1
+            if mine.any():
+                x = c[mine] & 0xFFFFFFFF
+                bad[mine] = self.m.clk.unordered(x >> 12, (x >> 5) & 127, x & 31, r[mine], ln[mine])
+            far = np.flatnonzero(~mine)
+            if len(far) and self.m.far.known:
+                self.m.far.clear_known(bad, far, r, ln, c)
+            if bad.any():
+                self._unordered(bad, c, cell, r, ln, info, what, by)
 
     def _unordered(self, bad: Any, c: Any, cell: Any, row: Any, lane: Any, info: OpInfo, what: str, by: str) -> None:
         self.unordered(bad, cell, row, lane, info, what, by, (c >> 5) & 127, c & 31, (c >> 32) - 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,7 +36,14 @@ class Run:
     """One launch: what lasts over all batches."""
 
     def __init__(
-        self, prog: Program, checks: frozenset[str], seed: int, align: dict[str, int], *, empty: bool = False
+        self,
+        prog: Program,
+        checks: frozenset[str],
+        seed: int,
+        align: Mapping[str, int],
+        *,
+        empty: bool = False,
+        first: bool = False,
     ) -> None:
         self.prog, self.checks, self.seed, self.aligned = prog, checks, seed, align
         self.race, self.uninit = "global" in checks, "uninit" in checks
@@ -51,8 +58,7 @@ class Run:
         self.values: dict[str, int] = {}
         self.clock_reads = 0
         self.stopped = False
-        #: Whether it ends at its first error.
-        self.first = False
+        self.first = first  # whether it ends at its first error
 
     def pattern(self, key: int, meter: Any) -> Patterns:
         """The table of address patterns of an op."""
@@ -86,18 +92,18 @@ class Machine:
 
     spin_limit = 200_000
 
-    def __init__(self, run: Run, numbers: Any, dirty: dict[str, Any], window: Window | None = None) -> None:
+    def __init__(self, run: Run, numbers: Any, window: Window | None = None) -> None:
         self.run, self.prog, self.blocks, self.window = run, run.prog, len(numbers), window
         blocks, first = self.blocks, int(numbers[0])
         p, c = run.prog, run.checks
         self.seed, self.rng = run.seed, random.Random(run.seed * 1_000_003 + first)
         self.uninit, self.race, self.asyncs, self.patterns = (x in c for x in ("uninit", "race", "async", "conflicts"))
         self.off = {"bounds", "uninit", "async", "collective", "promise"} - c  # kinds of error that nobody looks for
-        self.wpb = -(-p.threads // 32)
+        self.wpb = -(-p.head.threads // 32)
         self.W = blocks * self.wpb
         self.lblk = np.repeat(np.arange(blocks, dtype=np.int64), self.wpb)
         self.gblk = numbers[self.lblk]
-        sizes = {b.name: b.size for b in p.shared}
+        sizes = {b.name: b.size for b in p.head.shared}
         self.clk = Clocks(blocks, self.wpb, sum(sizes.get(n, 0) for n in p.bars))
         if self.clk.agents > 126:
             raise OverflowError("more than 126 warps and mbarriers in a block")
@@ -108,7 +114,7 @@ class Machine:
         self.params = run.params
         for b in run.globals.values():
             b.m = self
-        shared = {b.name: Shared(self, b, dirty.get(b.name)) for b in p.shared}
+        shared = {b.name: Shared(self, b) for b in p.head.shared}
         self.memory: dict[str, Shared | Global] = {**run.globals, **shared}
         self.bars: dict[str, Bars] = {}
         agent = self.wpb
@@ -124,7 +130,7 @@ class Machine:
         self.exited = np.zeros(self.W, dtype=bool)
         self.dead = False
         self.crowd = False  # whether there is another group than the one that runs
-        self.tail = p.threads % 32
+        self.tail = p.head.threads % 32
         self.base: Any = None
         if self.tail:
             self.base = np.ones((self.W, 32), dtype=bool)
@@ -160,7 +166,7 @@ class Machine:
         env: list[Any] = [None] * p.nslots
         wib = np.tile(np.arange(self.wpb, dtype=np.int64), self.blocks).reshape(-1, 1)
         lin = self.gblk.reshape(-1, 1)
-        gx, gy, _ = p.grid
+        gx, gy, _ = p.head.grid
         made = {
             "tid": wib * 32 + LANES, "lane": LANES, "warp": wib,
             "bx": lin % gx, "by": lin // gx % gy, "bz": lin // (gx * gy),

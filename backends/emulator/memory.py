@@ -45,18 +45,15 @@ class Shadowed:
     m: Machine
     kind: str  # of error, where accesses are not ordered
 
-    def __init__(self, buf: Buffer, size: int, dirty: Any) -> None:
-        self.buf, self.size, self.dirty = buf, size, dirty
+    def __init__(self, buf: Buffer, size: int) -> None:
+        self.buf, self.size = buf, size
 
     def report(self, kind: str, hit: Any, flat: Any, row: Any, lane: Any, info: OpInfo, text: str, fix: str) -> None:
         """An error of elements ``flat`` where ``hit`` holds; {} in the text is the element."""
-        place = flat % self.size
-        self.m.find(kind, info, lambda at: text.format(f"@{self.buf.name}[{at(place)}]"), fix, bad=hit, index=place,
-                    row=row, lane=lane)  # fmt: skip
-
-    def dirty_read(self, hit: Any, flat: Any, row: Any, lane: Any, info: OpInfo) -> None:
-        self.report("dirty", hit, flat, row, lane, info, "read of {}, a dirty element that several threads write",
-                    "read live elements only; dirty ones hold whatever came last")  # fmt: skip
+        if hit.any():
+            place = flat % self.size
+            self.m.find(kind, info, lambda at: text.format(f"@{self.buf.name}[{at(place)}]"), fix, bad=hit, index=place,
+                        row=row, lane=lane)  # fmt: skip
 
     def unordered(self, bad: Any, flat: Any, row: Any, lane: Any, info: OpInfo, what: str, by: str, agent: Any,
                   source: Any, block: Any = None) -> None:  # fmt: skip
@@ -78,9 +75,14 @@ class Shared(Shadowed):
 
     kind = "race"
 
-    def __init__(self, m: Machine, buf: Buffer, dirty: Any) -> None:
-        super().__init__(buf, buf.size, dirty)
+    def __init__(self, m: Machine, buf: Buffer) -> None:
+        super().__init__(buf, buf.size)
         self.m = m
+        self.dirty: Any = None  # the elements of a block that several threads may write
+        for name, first, last in m.prog.head.scratch:
+            if name == buf.name:
+                self.dirty = np.zeros(buf.size, dtype=bool) if self.dirty is None else self.dirty
+                self.dirty[first : last + 1] = True
         dt, total = buf.dtype.numpy(), m.blocks * buf.size
         self.data: Any = None
         if buf.name not in m.run.blank:
@@ -137,7 +139,9 @@ class Shared(Shadowed):
             text = f"{what} of {{}} while a {text} into it is in flight"
             self.report("async", s == code, flat, row, lane, info, text, fix)
         if self.m.race and what == "read":
-            self.dirty_read(s == DIRTY, flat, row, lane, info)
+            self.report("dirty", s == DIRTY, flat, row, lane, info,
+                        "read of {}, a dirty element that several threads write",
+                        "read live elements only; dirty ones hold whatever came last")  # fmt: skip
         return np.where(state, 0, s)
 
     def _record_read(self, flat: Any, row: Any, lane: Any) -> None:
@@ -285,8 +289,9 @@ def locate(g: Group, ix: Any, where: Any, size: int, width: int, info: OpInfo) -
 def check_align(g: Group, at: Any, row: Any, lane: Any, itemsize: int, nbytes: int, base: int, info: OpInfo) -> None:
     """Finding if an access of ``nbytes`` is not aligned to its size; ``base`` is the alignment of the buffer."""
     fix = "align the buffer and its pitch to the access, or use a narrower one"
-    text = f"an access of {nbytes} bytes to @{info.buffer}, which is aligned to {base} bytes only"
-    g.m.find("bounds", info, text, fix, bad=base % nbytes != 0)
+    if base % nbytes:
+        text = f"an access of {nbytes} bytes to @{info.buffer}, which is aligned to {base} bytes only"
+        g.m.find("bounds", info, text, fix)
     off = (at * itemsize) & (nbytes - 1)
     if off.any():
         text = f"misaligned access of {nbytes} bytes at @{info.buffer}"

@@ -54,8 +54,8 @@ def load(op: w.Ld, sc: Scope) -> Step:
         if v is None:
             bad(g, i, g.full() if hit is None else hit)
             return held(d).type(0)
-        if some is not None:
-            bad(g, i, (g.full() if hit is None else hit) & ~some)
+        if some is not None and (miss := (g.full() if hit is None else hit) & ~some).any():
+            bad(g, i, miss)
         return v
 
     def ld(g: Group) -> None:

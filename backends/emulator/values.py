@@ -168,12 +168,14 @@ def from_bits(x: Any, dtype: DType) -> Any:
 
 def pick(positions: Any, shape: tuple[int, ...], *arrays: Any) -> list[Any]:
     """The elements at flat positions of arrays that broadcast to a shape."""
-    return [np.broadcast_to(a, shape).reshape(-1)[positions] for a in arrays]
+    return [
+        (a if getattr(a, "shape", None) == shape else np.broadcast_to(a, shape)).reshape(-1)[positions] for a in arrays
+    ]
 
 
 def spread(n: int, sel: Any, x: Any, fill: Any, dtype: Any) -> Any:
     """``[n, 32]`` with ``x`` at the flat positions ``sel`` (None: everywhere), and ``fill`` at the others."""
-    out = np.full((n, 32), fill, dtype=dtype)
+    out = np.full((n, 32), fill, dtype=dtype) if fill else np.zeros((n, 32), dtype=dtype)
     if sel is None:
         out[:] = x
     else:

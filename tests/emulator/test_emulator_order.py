@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -165,13 +166,12 @@ def test_dirty_elements_may_be_written_by_all_and_read_by_none() -> None:
 
         return kernel(body, (OUT,), (t,), threads=128)
 
-    allowed = {"t": range(33)}
     faulty(make(0), "race", "own element")
-    r = faulty(make(1), "dirty", "live elements", allow_write_race=allowed)
+    r = faulty(replace(make(1), scratch=(("t", 0, 32),)), "dirty", "live elements")
     assert r.errors[0].index == 32
     only = kernel(lambda b, v: b.st(t, 32, b.const(f64, 1.0)), (), (t,), threads=64)
-    clean(only, allow_write_race={"t": [32]})
-    faulty(only, "race", "own element", allow_write_race={"t": [33]})
+    clean(replace(only, scratch=(("t", 32, 32),)))
+    faulty(replace(only, scratch=(("t", 33, 33),)), "race", "own element")
 
 
 # ------------------------------------------------------------------------------------------------ cp.async
