@@ -26,8 +26,8 @@ def main() -> None:
     args = parser.parse_args()
 
     print("The five forms, each with one thing more than the one before:")
-    for form in ablation.FORMS:
-        print(f"  {form.name + ':':<34} {form.schedule}")
+    for name, schedule in ablation.FORMS.items():
+        print(f"  {name + ':':<34} {schedule}")
 
     rates: dict[str, list[float | None]] = {part: [] for part in ablation.PARTS}
     devices = ["a100"]

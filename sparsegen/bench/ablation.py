@@ -7,11 +7,10 @@ which makes an edge of 7.  The gain of a form over the one before it is measured
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from sparsegen.bench.cells import Cells, Result
+from sparsegen.bench.cells import Cells, Result, number
 from sparsegen.bench.stencil_run import Case
 from sparsegen.bench.stencils import SIZES, stencil
 from sparsegen.cost.stencil import cost
@@ -30,29 +29,23 @@ PARTS: Final = tuple(CASES.values())
 STEPS: Final = 12
 
 
-@dataclass(frozen=True)
-class Form:
-    """One bar of the figure, and its schedule."""
-
-    name: str
-    schedule: str
-
-
 _BARE = "stages=1 fuse=3 lut=off dirty=off"
-FORMS: Final = (
-    Form("explicit stencil2row, CUDA cores", f"stencil2row mma=none {_BARE} pad=off transform=explicit"),
-    Form("implicit stencil2row", f"stencil2row mma=none {_BARE} pad=off transform=implicit"),
-    Form("+ tensor cores", f"stencil2row mma=f64.m8n8k4 {_BARE} pad=off"),
-    Form("+ padding", f"stencil2row mma=f64.m8n8k4 {_BARE} pad=on"),
-    Form("+ dirty bits, lookup table", "stencil2row mma=f64.m8n8k4 stages=1 fuse=3 lut=on dirty=on pad=on"),
-)
+#: The bars of the figure, and their schedules.
+FORMS: Final = {
+    "explicit stencil2row, CUDA cores": f"stencil2row mma=none {_BARE} pad=off transform=explicit",
+    "implicit stencil2row": f"stencil2row mma=none {_BARE} pad=off transform=implicit",
+    "+ tensor cores": f"stencil2row mma=f64.m8n8k4 {_BARE} pad=off",
+    "+ padding": f"stencil2row mma=f64.m8n8k4 {_BARE} pad=on",
+    "+ dirty bits, lookup table": "stencil2row mma=f64.m8n8k4 stages=1 fuse=3 lut=on dirty=on pad=on",
+}
 
 
 def cases(parts: Sequence[str] = PARTS) -> list[Case]:
     """The five forms of each part's stencil; the name of each case is the form's."""
-    sizes = {name: SIZES[axes] for axes, name in CASES.items()}
     return [
-        Case(form.name, stencil(part), sizes[part], STEPS, form.schedule, part=part) for part in parts for form in FORMS
+        Case(name, stencil(part), SIZES[stencil(part).ndim], STEPS, schedule, part=part)
+        for part in parts
+        for name, schedule in FORMS.items()
     ]
 
 
@@ -62,35 +55,20 @@ def predicted(part: str, device: DeviceProfile) -> list[float]:
     return [cost(fp, grid(c.shape), StencilSchedule.parse(c.schedule), device).rate for c in cases([part])]
 
 
-def gains(rates: Sequence[float | None]) -> list[float | None]:
-    """Gain of each form over the one before it, 0.5 for half as fast again; None where a number is missing."""
-    return [None, *(b / a - 1 if a and b else None for a, b in pairwise(rates))]
-
-
 def table(part: str, rates: Sequence[float | None], models: Mapping[str, Sequence[float]]) -> Cells:
-    """Cells with their head: the form, measured GS/s and gain (if any was measured), each model's, the paper's gain."""
-    columns: list[tuple[str, Sequence[float | None]]] = [("measured", rates)] if any(rates) else []
-    columns += models.items()
-    head = ["form"] + [cell for name, _ in columns for cell in (f"{name}, GS/s", "gain")] + ["paper (A100)"]
-    (axes,) = (axes for axes, name in CASES.items() if name == part)
-    rows = [head]
-    for at, (form, paper) in enumerate(zip(FORMS, (None, *GAINS[axes]), strict=True)):
-        cells = [form.name]
-        for _, values in columns:
-            cells += [_rate(values[at]), _gain(gains(values)[at])]
-        rows.append([*cells, _gain(paper)])
-    return rows
+    """Cells with their head: the form, measured GS/s and gain (if any was measured), each model's, the paper's gain.
+
+    A gain is over the form before, 50 % for half as fast again.
+    """
+    columns = [["form", *FORMS]]
+    for name, values in {**({"measured": rates} if any(rates) else {}), **models}.items():
+        gains = ["", *(f"{b / a - 1:+.0%}" if a and b else "" for a, b in pairwise(values))]
+        columns += [[f"{name}, GS/s", *(number(value, ".0f") for value in values)], ["gain", *gains]]
+    columns.append(["paper (A100)", "", *(f"{gain:+.0%}" for gain in GAINS[stencil(part).ndim])])
+    return [list(cells) for cells in zip(*columns, strict=True)]
 
 
 def of_result(found: Result, part: str) -> list[float | None]:
     """Measured GS/s of each form of a part's stencil, from a result."""
     by_name = {row["case"]: row["gs_per_s"] for row in found["rows"] if row["part"] == part}
-    return [by_name.get(form.name) for form in FORMS]
-
-
-def _rate(value: float | None) -> str:
-    return "–" if value is None else f"{value:.0f}"
-
-
-def _gain(value: float | None) -> str:
-    return "" if value is None else f"{value:+.0%}"
+    return [by_name.get(name) for name in FORMS]

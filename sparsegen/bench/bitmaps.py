@@ -14,7 +14,7 @@ encode   how long it takes to encode the largest matrix, on the GPU and on the h
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,6 @@ import numpy as np
 
 from sparsegen.ir.errors import ArrayError
 
-PARTS: Final = ("targets", "widths", "bf16", "dlmc", "encode")
 Shape = tuple[int, int, int]  #: M, K, N
 LARGE, MIDDLE, SQUARE, SMALL = (28672, 8192), (21504, 7168), (8192, 8192), (4096, 4096)
 #: What is in L2 before a call: lines of a memset, lines that were read, what the last call left there.
@@ -103,47 +102,38 @@ class ProductCase:
         return f"{w.sparsity:.0%} zeros"
 
 
-def _targets() -> list[ProductCase]:
-    cases = []
-    for matrix, n, sparsity, least, aim in TARGETS:
-        case = ProductCase("targets", Weights(matrix, sparsity), n, 1.0, of=CUBLAS)
-        if least is not None:
-            case = replace(case, target=least * 1e-6, aim=aim and aim * 1e-6, of="")
-        cases.append(case)
-    return cases
+def _target(matrix: tuple[int, int], n: int, sparsity: float, least: float | None, aim: float | None) -> ProductCase:
+    case = ProductCase("targets", Weights(matrix, sparsity), n, 1.0, of=CUBLAS)
+    return case if least is None else replace(case, target=least * 1e-6, aim=aim and aim * 1e-6, of="")
 
 
-def _widths() -> list[ProductCase]:
-    return [ProductCase("widths", Weights(matrix, USUAL), n) for matrix in (LARGE, SQUARE) for n in WIDTHS]
+def _pattern(file: str, sparsity: float) -> tuple[ProductCase, ProductCase]:
+    w = Weights(LARGE, sparsity, pattern=file)
+    uniform = ProductCase("dlmc", replace(w, shuffled=True), 16)
+    return uniform, ProductCase("dlmc", w, 16, PATTERN_SHARE, of=UNIFORM)
 
 
-def _bf16() -> list[ProductCase]:
-    sizes = [(matrix, n) for matrix, n, sparsity, *_ in TARGETS if sparsity == USUAL]
-    return [ProductCase("bf16", Weights(matrix, USUAL, "bf16"), n) for matrix, n in sizes]
-
-
-def _dlmc() -> list[ProductCase]:
-    cases = []
-    for file, sparsity in PATTERNS:
-        w = Weights(LARGE, sparsity, pattern=file)
-        cases.append(ProductCase("dlmc", replace(w, shuffled=True), 16))
-        cases.append(ProductCase("dlmc", w, 16, PATTERN_SHARE, of=UNIFORM))
-    return cases
-
-
-def _encode() -> list[ProductCase]:
-    w = Weights(LARGE, USUAL)
-    return [ProductCase("encode", w, 0, GPU_ENCODE, on="GPU"), ProductCase("encode", w, 0, HOST_ENCODE, on="host")]
-
-
-_CASES: Final[dict[str, Callable[[], list[ProductCase]]]] = {
-    "targets": _targets, "widths": _widths, "bf16": _bf16, "dlmc": _dlmc, "encode": _encode,
-}  # fmt: skip
+#: part -> its cases; what a case is compared with stands before it.
+CASES: Final[dict[str, list[ProductCase]]] = {
+    "targets": [_target(*each) for each in TARGETS],
+    "widths": [ProductCase("widths", Weights(matrix, USUAL), n) for matrix in (LARGE, SQUARE) for n in WIDTHS],
+    "bf16": [
+        ProductCase("bf16", Weights(matrix, USUAL, "bf16"), n)
+        for matrix, n, sparsity, *_ in TARGETS
+        if sparsity == USUAL
+    ],
+    "dlmc": [case for each in PATTERNS for case in _pattern(*each)],
+    "encode": [
+        ProductCase("encode", Weights(LARGE, USUAL), 0, GPU_ENCODE, on="GPU"),
+        ProductCase("encode", Weights(LARGE, USUAL), 0, HOST_ENCODE, on="host"),
+    ],
+}
+PARTS: Final = tuple(CASES)
 
 
 def cases(parts: Sequence[str] = PARTS) -> list[ProductCase]:
-    """The cases of some parts; what a case is compared with stands before it."""
-    return [each for part in parts for each in _CASES[part]()]
+    """The cases of some parts."""
+    return [case for part in parts for case in CASES[part]]
 
 
 def best(times: Mapping[str, Mapping[str, float]], state: str) -> float:

@@ -201,10 +201,7 @@ def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
     if len(a) < 3:
         return 1.0
     ranks = [_ranks(np.asarray(x)) for x in (a, b)]
-    spread = [r.std() for r in ranks]
-    if not all(spread):
-        return 0.0
-    return float(np.mean((ranks[0] - ranks[0].mean()) * (ranks[1] - ranks[1].mean())) / (spread[0] * spread[1]))
+    return float(np.corrcoef(*ranks)[0, 1]) if all(r.std() for r in ranks) else 0.0
 
 
 def _ranks(x: Any) -> Any:

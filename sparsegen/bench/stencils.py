@@ -28,8 +28,6 @@ from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodi
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir.errors import ScheduleError
 
-PARTS: Final = ("targets", "boundaries", "odd", "f32", "single", "sweep")
-
 
 @dataclass(frozen=True)
 class Form:
@@ -62,8 +60,8 @@ CHECK: Final = 100
 BORDERS: Final = (frozen, dirichlet(0.5), neumann)
 #: Share of the row compared with: a border, an odd size, f32 instead of f64, one step a launch instead of a copy.
 BORDER, ODD_SIZE, F32, SINGLE = 0.85, 0.9, 1.7, 0.9
-#: Lowest and highest power of two that an axis has in the sweep, and the step of the exponent.
-SWEEP: Final = {"Heat-1D": (14, 28, 2), "Heat-2D": (8, 14, 1), "Box-2D9P": (8, 14, 1), "Heat-3D": (5, 10, 1)}
+#: Powers of two that an axis has in the sweep: the exponents from, below, and the step.
+SWEEP: Final = {"Heat-1D": (14, 29, 2), "Heat-2D": (8, 15, 1), "Box-2D9P": (8, 15, 1), "Heat-3D": (5, 11, 1)}
 
 
 @cache
@@ -110,30 +108,18 @@ def _targets() -> list[Case]:
     return [*cases, replace(tensor, floor=f"{program}:{name}")]
 
 
-def _boundaries() -> list[Case]:
+def _compared(part: str, share: float, name: str, others: Callable[[Form], list[Case]]) -> list[Case]:
+    """Each shape as it is (called ``name``, or as its size), and others that must reach a share of its rate."""
     cases = []
     for form in FORMS:
-        plain = case(form, "boundaries")
-        share = Share(BORDER, "periodic", (plain,))
-        cases += [plain, *(replace(plain, stencil=stencil(form.name, b), share=share) for b in BORDERS)]
+        plain = case(form, part)
+        than = Share(share, name or "×".join(map(str, plain.shape)), (plain,))
+        cases += [plain, *(replace(other, share=than) for other in others(form))]
     return cases
 
 
-def _odd() -> list[Case]:
-    cases = []
-    for form in FORMS:
-        plain = case(form, "odd")
-        share = Share(ODD_SIZE, "×".join(map(str, plain.shape)), (plain,))
-        cases += [plain, replace(case(form, "odd", ODD[len(form.edges)]), share=share)]
-    return cases
-
-
-def _f32() -> list[Case]:
-    cases = []
-    for form in FORMS:
-        plain = case(form, "f32")
-        cases += [plain, replace(case(form, "f32", dtype="f32"), share=Share(F32, "f64", (plain,)))]
-    return cases
+def _bordered(form: Form) -> list[Case]:
+    return [replace(case(form, "boundaries"), stencil=stencil(form.name, border)) for border in BORDERS]
 
 
 def _single() -> list[Case]:
@@ -151,18 +137,26 @@ def _single() -> list[Case]:
 
 
 def _sweep() -> list[Case]:
-    cases = []
-    for form in FORMS:
-        if form.name in SWEEP:
-            low, high, step = SWEEP[form.name]
-            edges = (2**n for n in range(low, high + 1, step))
-            cases += [case(form, "sweep", (edge,) * len(form.edges)) for edge in edges]
-    return cases
+    return [
+        case(form, "sweep", (2**n,) * len(form.edges))
+        for form in FORMS
+        if form.name in SWEEP
+        for n in range(*SWEEP[form.name])
+    ]
 
 
 _CASES: Final[dict[str, Callable[[], list[Case]]]] = {
-    "targets": _targets, "boundaries": _boundaries, "odd": _odd, "f32": _f32, "single": _single, "sweep": _sweep,
-}  # fmt: skip
+    "targets": _targets,
+    "boundaries": lambda: _compared("boundaries", BORDER, "periodic", _bordered),
+    "odd": lambda: _compared("odd", ODD_SIZE, "", lambda form: [case(form, "odd", ODD[len(form.edges)])]),
+    "f32": lambda: _compared("f32", F32, "f64", lambda form: [case(form, "f32", dtype="f32")]),
+    "single": _single,
+    "sweep": _sweep,
+}
+
+
+#: What is measured one at a time.
+PARTS: Final = tuple(_CASES)
 
 
 def cases(parts: Sequence[str] = PARTS) -> list[Case]:

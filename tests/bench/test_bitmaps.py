@@ -252,8 +252,8 @@ def test_floors_stand_in_their_rows(bench: Bitmaps, tmp_path: Path) -> None:
 def test_from_the_command_line(
     bench: Bitmaps, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(bitmaps._CASES, "targets", lambda: [case(target=1.0)])
-    monkeypatch.setitem(bitmaps._CASES, "bf16", lambda: [case(part="bf16", target=1e-9)])
+    monkeypatch.setitem(bitmaps.CASES, "targets", [case(target=1.0)])
+    monkeypatch.setitem(bitmaps.CASES, "bf16", [case(part="bf16", target=1e-9)])
     monkeypatch.setattr(command, "gpu_info", lambda: SimpleNamespace())
     monkeypatch.setattr(report, "header", lambda *_: {**HEAD, "sources": report.origin().sources})
     monkeypatch.setattr(bitmap_run, "Bitmaps", lambda *_: bench)

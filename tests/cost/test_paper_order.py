@@ -84,6 +84,7 @@ def test_temporal_blocking_beats_them_all(name: str, device: DeviceProfile) -> N
 def test_the_forms_are_those_of_the_ablation() -> None:
     """The bench's forms, but for the lookup table, which comes with its last one."""
     assert len(FORMS) == len(ablation.FORMS)
-    for (_, words), form in zip(FORMS, ablation.FORMS, strict=True):
-        own, theirs = (dict(word.split("=") for word in line.split() if "=" in word) for line in (words, form.schedule))
+    for (_, words), line in zip(FORMS, ablation.FORMS.values(), strict=True):
+        pairs = (dict(word.split("=") for word in text.split() if "=" in word) for text in (words, line))
+        own, theirs = pairs
         assert {key: theirs.get(key, own[key]) for key in own} == own
