@@ -9,7 +9,7 @@ from threading import RLock
 from typing import Literal
 
 from sparsegen.backends.cuda.cache import compile_cached
-from sparsegen.backends.cuda.export import export, export_step
+from sparsegen.backends.cuda.export import export_text, step_text
 from sparsegen.backends.cuda.frame import translation_unit
 from sparsegen.backends.cuda.nvcc import CompileResult
 from sparsegen.backends.cuda.sass import disassemble
@@ -64,8 +64,9 @@ class Build:
 
     def export(self, path: str) -> None:
         """Write a self-contained CUDA file with a launcher."""
-        write = export if self._loops else export_step
-        write(self.program.warp, path, title=self._title, notes=self._notes, arch=self._arch)
+        made = export_text if self._loops else step_text
+        text = made(self.program.warp, title=self._title, notes=self._notes, arch=self._arch)
+        Path(path).write_text(text, encoding="utf-8")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -43,13 +42,6 @@ class _Plan:
     calls: list[dict[str, Any]] = field(default_factory=list)
 
 
-def export(
-    module: Module, path: str | Path, *, title: str | None = None, notes: Iterable[str] = (), arch: str | None = None
-) -> None:
-    """Writes :func:`export_text` to a file."""
-    Path(path).write_text(export_text(module, title=title, notes=notes, arch=arch), encoding="utf-8")
-
-
 def export_text(module: Module, *, title: str | None = None, notes: Iterable[str] = (), arch: str | None = None) -> str:
     """CUDA C++ with ``int NAME_run(in, out, workspace, passes, stream)``; it returns a ``cudaError_t`` (0 is success).
 
@@ -57,7 +49,6 @@ def export_text(module: Module, *, title: str | None = None, notes: Iterable[str
     ``NAME_workspace_bytes(passes)`` bytes.  Other roles of the launches than ``in``, ``out`` and the module's constants
     are scratch arrays in the workspace, which hold anything at first.
     """
-    name = _identifier(module.name)
     plan = _plan(module)
     missing = {"in", "out"} - plan.ends.keys()
     if missing:
@@ -70,59 +61,37 @@ def export_text(module: Module, *, title: str | None = None, notes: Iterable[str
         scratch.append({"name": _local(role), "offset": at})
         at += -(-nbytes // _ALIGN) * _ALIGN
     alternates = first.dtype == last.dtype and first.size == last.size
-    unit = translation_unit(module, title=title or f"{module.name}: exported by sparsegen", notes=notes, arch=arch)
-    return fill(
-        "export.cu.j2",
-        unit=unit,
-        name=name,
-        in_type=first.dtype.c,
-        out_type=last.dtype.c,
-        in_size=first.size,
-        out_size=last.size,
+    return _filled(
+        "export.cu.j2", module, title, notes, arch, first=first, last=last,
         to_double="(double)(float)" if last.dtype.bits == 16 else "(double)",
-        max_passes=_MANY if alternates else 1,
-        scratch=scratch,
-        spare_offset=at,
-        spare_bytes=last.nbytes,
-        tables=list(plan.tables.values()),
-        calls=plan.calls,
-        arch=(arch or needed_arch(functions(module))).removeprefix("sm_"),
-    )
+        max_passes=_MANY if alternates else 1, scratch=scratch, spare_offset=at,
+        tables=list(plan.tables.values()), calls=plan.calls,
+    )  # fmt: skip
 
 
-def export_step(
-    module: Module, path: str | Path, *, title: str | None = None, notes: Iterable[str] = (), arch: str | None = None
-) -> None:
-    """Writes CUDA C++ with ``int NAME_step(arrays..., stream)``: one launch, the parameters of its kernel by name.
+def step_text(module: Module, *, title: str | None = None, notes: Iterable[str] = (), arch: str | None = None) -> str:
+    """CUDA C++ with ``int NAME_step(arrays..., stream)``: one launch, the parameters of its kernel by name.
 
     For a module of one launch without constants; it returns a ``cudaError_t`` (0 is success).
     """
     (run,) = module.launches
     (func,) = (f for f in functions(module) if f.symbol == run.symbol)
-    params = [p for p in func.params if isinstance(p, Buffer) and p.space == "global"]
-    if len(params) != len(func.params):
+    if any(not isinstance(p, Buffer) or p.space != "global" for p in func.params):
         raise IRError(f"{run.symbol!r} takes more than arrays", hint="a step to export has no tables")
     arrays = [
-        {
-            "const": "" if role.startswith(("out", "workspace")) else "const ",
-            "type": p.dtype.c,
-            "name": p.name,
-            "size": p.size,
-        }
-        for p, role in zip(params, run.args, strict=True)
+        {"param": p, "const": "" if role.startswith(("out", "workspace")) else "const "}
+        for p, role in zip(func.params, run.args, strict=True)
     ]
-    text = fill(
-        "step.cu.j2",
-        unit=translation_unit(module, title=title or f"{module.name}: exported by sparsegen", notes=notes, arch=arch),
-        name=_identifier(module.name),
-        arrays=arrays,
-        symbol=func.symbol,
-        grid=", ".join(map(str, func.grid)),
-        threads=func.threads,
-        shared=func.shared_bytes,
-        arch=(arch or needed_arch([func])).removeprefix("sm_"),
-    )
-    Path(path).write_text(text, encoding="utf-8")
+    return _filled("step.cu.j2", module, title, notes, arch, func=func, arrays=arrays)
+
+
+def _filled(
+    template: str, module: Module, title: str | None, notes: Iterable[str], arch: str | None, **facts: Any
+) -> str:
+    """The kernels of a module, and behind them its launcher."""
+    unit = translation_unit(module, title=title or f"{module.name}: exported by sparsegen", notes=notes, arch=arch)
+    own = (arch or needed_arch(functions(module))).removeprefix("sm_")
+    return fill(template, unit=unit, name=_identifier(module.name), arch=own, **facts)
 
 
 def _identifier(name: str) -> str:
@@ -144,8 +113,7 @@ def _plan(module: Module) -> _Plan:
                 f"launch of {run.symbol!r} with {len(run.args)} arguments fits no function of {module.name!r}"
             )
         args = [_argument(plan, module, p, role) for p, role in zip(f.params, run.args, strict=True)]
-        plan.calls.append({"symbol": f.symbol, "grid": ", ".join(map(str, f.grid)), "threads": f.threads,
-                           "shared": f.shared_bytes, "args": ", ".join(args)})  # fmt: skip
+        plan.calls.append({"func": f, "args": ", ".join(args)})
     return plan
 
 
