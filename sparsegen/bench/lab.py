@@ -63,10 +63,10 @@ class DeviceField:
 class Lab:
     """A GPU with the harness's kernels and scratch memory; ``seed`` is the first of the random inputs."""
 
-    def __init__(self, device: int = 0, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0) -> None:
         from sparsegen.bench.naive import Naive
 
-        self.runtime: Runtime = open_gpu(device)
+        self.runtime: Runtime = open_gpu(0)
         self.naive: Naive = Naive(self.runtime)
         self._seed = seed
         self._cold: int | None = None

@@ -25,17 +25,15 @@ from sparsegen._version import __version__
 from sparsegen.bench import packed
 from sparsegen.bench.cells import Result
 from sparsegen.bench.harness import TOLERANCE, AnyRow
-from sparsegen.bench.stencil_run import Row
 from sparsegen.bench.tables import VIEWS, parts_of
 from sparsegen.ir.errors import ArrayError, SparsegenError
 
 FORMAT: Final = 1
-#: Keys of a result, and of each of its rows.
+#: Keys of a result.
 KEYS: Final = (
     "format", "suite", "device", "driver", "nvcc", "python", "sparsegen", "commit", "dirty", "sources", "date",
     "seconds", "cold", "seed", "tolerance", "rows",
 )  # fmt: skip
-ROW_KEYS: Final = tuple(Row.__dataclass_fields__)
 #: What is in the picture of a suite, for those who do not see it.
 PICTURES: Final = {
     "stencil": "Measured and predicted GS/s over the size of the field",

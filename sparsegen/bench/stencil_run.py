@@ -130,7 +130,6 @@ class Stencils(Suite[Case, Row]):
     def measure(self, case: Case, kernel: Kernel | Copy, seed: int = 0) -> Row:
         """Check, then time a case."""
         lab, work, sustained = self.lab, math.prod(kernel.shape) * kernel.steps / 1e9, None
-
         with lab.fields(2, kernel.shape, kernel.dtype) as (u, out):
 
             def call() -> None:
@@ -149,13 +148,15 @@ class Stencils(Suite[Case, Row]):
             if case.rests and case.aim is not None and not self._cold:
                 lab.times(call, SUSTAINED)
                 sustained = work / Timing.of(lab.times(call, SUSTAINED)).median
-        row = self.labels(case) | {"schedule": str(kernel.schedule)}
+        row = self.labels(case) | {"schedule": str(kernel.schedule)} | timing.fields
+        if not isinstance(kernel, Copy):
+            uses = kernel.resources()
+            row |= {"predicted_gs": kernel.cost.rate, "bound": kernel.cost.binds}
+            row |= {"regs": uses.registers, "spills": uses.spills, "smem": uses.shared}
         self._rates[case] = rate = work / timing.median
         target = row["target"]
         return Row(
             **row,
-            **timing.fields,
-            **({} if isinstance(kernel, Copy) else figures(kernel)),
             gs_per_s=rate,
             sustained_gs=sustained,
             error=error,
@@ -182,37 +183,14 @@ def ready(stencil: Stencil, shape: tuple[int, ...], schedule: str, *steps: int) 
     return kernel
 
 
-def figures(kernel: Kernel) -> dict[str, Any]:
-    """What a row says of a compiled kernel: the model's prediction, and what nvcc made of it."""
-    uses = kernel.resources()
-    return {
-        "predicted_gs": kernel.cost.rate,
-        "bound": kernel.cost.binds,
-        "regs": uses.registers,
-        "spills": uses.spills,
-        "smem": uses.shared,
-    }
-
-
 def labels(case: Case, schedule: str, floor: floors.Floor | None = None) -> dict[str, Any]:
     """What every row says of its case."""
-    return {
-        "case": case.name,
-        "schedule": schedule,
-        "shape": tuple(case.shape),
-        "boundary": describe(case.stencil.sides),
-        "dtype": case.stencil.dtype,
-        "steps": case.steps,
-        "target": case.target,
-        "limit_s": case.limit_s,
-        "part": case.part,
-        "aim": case.aim,
-        "share": case.share and case.share.fraction,
-        "of": case.share and case.share.name,
-        "check": case.check or case.steps,
-        "floor": floor and floor.rate,
-        "floor_by": floor and str(floor),
-    }
+    same = {name: getattr(case, name) for name in ("part", "shape", "steps", "target", "limit_s", "aim")}
+    return same | {
+        "case": case.name, "schedule": schedule, "boundary": describe(case.stencil.sides), "dtype": case.stencil.dtype,
+        "check": case.check or case.steps, "share": case.share and case.share.fraction,
+        "of": case.share and case.share.name, "floor": floor and floor.rate, "floor_by": floor and str(floor),
+    }  # fmt: skip
 
 
 def relative(case: Case, rates: Mapping[Case, float]) -> Case:

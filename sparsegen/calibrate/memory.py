@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,13 +39,7 @@ def shared(blocks: int) -> Probe:
     b, tid = frame.b, frame.at["tid"]
     with b.for_("i", tid, cells.size, THREADS) as i:
         b.st(cells, i, _word(b, i))
-    total = b.alloc("total", u32, 1)
-    b.st(total, 0, _word(b, tid))
-    with frame.timed(), b.for_("round", 0, frame.rounds, unroll=1) as r:
-        place = b.let("place", (tid ^ (r & 7)) * WIDE)
-        _sum(b, total, [b.ldv(cells, place + k * ROW, WIDE) for k in range(UNDER_WAY)])
-    frame.drop(b.ld(total, 0))
-    return Probe(frame.func(), 4 * WIDE * UNDER_WAY * THREADS)
+    return _read(frame, cells, lambda r: (tid ^ (r & 7)) * WIDE)
 
 
 def l2(blocks: int, rows: int) -> Probe:
@@ -56,13 +51,23 @@ def l2(blocks: int, rows: int) -> Probe:
     assert rows % UNDER_WAY == 0 and rows & (rows - 1) == 0, rows
     src = Buffer("src", u32, rows * ROW, "global")
     frame = Frame("l2_read", blocks, THREADS, u32, (src,))
-    b, tid = frame.b, frame.at["tid"]
+    b, at = frame.b, frame.at
+
+    def place(r: Value) -> Any:
+        row = b.let("row", (at["bx"] + r) % (rows // UNDER_WAY) * UNDER_WAY)
+        return row * ROW + at["tid"] * WIDE
+
+    return _read(frame, src, place, "cg")
+
+
+def _read(frame: Frame, source: Buffer, place: Callable[[Value], Any], cache: str = "") -> Probe:
+    """Rounds of loads, four a thread under way from the place of a round on, a row apart.  ``work``: bytes."""
+    b = frame.b
     total = b.alloc("total", u32, 1)
-    b.st(total, 0, _word(b, tid))
+    b.st(total, 0, _word(b, frame.at["tid"]))
     with frame.timed(), b.for_("round", 0, frame.rounds, unroll=1) as r:
-        row = b.let("row", (frame.at["bx"] + r) % (rows // UNDER_WAY) * UNDER_WAY)
-        place = b.let("place", row * ROW + tid * WIDE)
-        _sum(b, total, [b.ldv(src, place + k * ROW, WIDE, cache="cg") for k in range(UNDER_WAY)])
+        first = b.let("place", place(r))
+        _sum(b, total, [b.ldv(source, first + k * ROW, WIDE, cache=cache) for k in range(UNDER_WAY)])
     frame.drop(b.ld(total, 0))
     return Probe(frame.func(), 4 * WIDE * UNDER_WAY * THREADS)
 

@@ -132,7 +132,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bitmaps:
     pytest.importorskip("torch")
     gpu = Gpu()
 
-    def start(self: Lab, device: int = 0, seed: int = 0) -> None:
+    def start(self: Lab, seed: int = 0) -> None:
         self.runtime = self.naive = gpu  # type: ignore[assignment]
         self._seed, self._cold = seed, None
 

@@ -53,7 +53,7 @@ CASE = Case("Heat-2D", stencils.stencil("Heat-2D"), (20, 30), 2, "direct", targe
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     gpu = Gpu()
 
-    def start(self: Lab, device: int = 0, seed: int = 0) -> None:
+    def start(self: Lab, seed: int = 0) -> None:
         self.runtime = self.naive = gpu  # type: ignore[assignment]
         self._seed, self._cold = seed, None
 

@@ -260,7 +260,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     gpu, at = Gpu(), count()
     faults = {2: "compile", 3: "launch", 4: "incomplete"}
 
-    def start(self: Lab, device: int = 0, seed: int = 0) -> None:
+    def start(self: Lab, seed: int = 0) -> None:
         self.runtime = self.naive = gpu  # type: ignore[assignment]
         self._seed, self._cold = seed, None
 

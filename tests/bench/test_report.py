@@ -44,7 +44,7 @@ def test_json_round_trip(spine: report.Result, tmp_path: Path) -> None:
     report.save(spine, file)
     found = report.load(file)
     assert set(found) == set(report.KEYS)
-    assert all(set(r) == set(report.ROW_KEYS) for r in found["rows"])
+    assert all(set(r) == set(Row.__dataclass_fields__) for r in found["rows"])
     assert report.text(found) == report.text(json.loads(json.dumps(spine)))
 
 
