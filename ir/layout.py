@@ -21,7 +21,6 @@ from .expr import TRUE, Bin, Const, Expr, ExprLike, Select, Value, as_expr, bina
 
 Ints = NDArray[np.int64]
 Point = tuple[int, ...] | None
-Lanes = Callable[[int], Point] | Sequence[Point]
 
 _NUMPY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "//": np.floor_divide, "%": np.mod, "&": np.bitwise_and,
@@ -154,15 +153,13 @@ class Layout:
         out[self._flat()] = np.flatnonzero(self.mask())
         return out.reshape(self.shape())
 
-    def conflict_degree(self, lanes: Lanes, elem_bytes: int, width: int = 1) -> int:
+    def conflict_degree(self, lanes: Iterable[Point], elem_bytes: int, width: int = 1) -> int:
         """How many times over a warp's shared-memory access is run because of bank conflicts (1: none).
 
         ``lanes`` gives each lane's logical index (None: inactive); each lane accesses ``width`` adjacent elements.
         4-byte accesses (and smaller) run in one phase of 32 lanes, 8-byte ones in halves, 16-byte ones in quarters.
         """
-        get = lanes if callable(lanes) else lanes.__getitem__
-        return bank_degree([None if (i := get(lane)) is None else ex.evaluate(self(*i), {}) for lane in range(32)],
-                           elem_bytes, width)  # fmt: skip
+        return bank_degree([None if i is None else ex.evaluate(self(*i), {}) for i in lanes], elem_bytes, width)
 
     def walk_degree(self, elem_bytes: int, elsewhere: int = -1) -> int:
         """The worst conflict degree when warps walk the logical indices in order, 32 at a time.
@@ -177,17 +174,6 @@ class Layout:
         dims = ", ".join(f"{d}<{n}" for d, n in zip(self.dims, self.extents, strict=True))
         to = _bare(self.index[0]) if len(self.index) == 1 else f"[{', '.join(map(_bare, self.index))}]"
         return f"layout<[{dims}] -> {to}{where}>"
-
-    def picture(self, limit: int = 16) -> str:
-        """The storage indices as a small matrix (rows: all dimensions but the last); ``.`` where nothing is stored."""
-        rows, cols = prod(self.extents[:-1]), self.extents[-1]
-        tables, mask = [t.reshape(rows, cols) for t in self.tables()], self.mask().reshape(rows, cols)
-        cells = [[",".join(str(t[r, c]) for t in tables) if mask[r, c] else "." for c in range(min(cols, limit))]
-                 for r in range(min(rows, limit))]  # fmt: skip
-        wide = max(len(c) for line in cells for c in line)
-        more = " …" if cols > limit else ""
-        lines = [" ".join(c.rjust(wide) for c in line) + more for line in cells]
-        return "\n".join([str(self), *lines, *(["…"] if rows > limit else [])])
 
 
 #: Names that mean something in the text of an expression, so no dimension may have them.
@@ -236,11 +222,6 @@ def layout(dims: dict[str, int], index: Callable[..., Any], where: Callable[...,
     return Layout(tuple(dims), tuple(dims.values()), exprs, TRUE if where is None else where(*values))
 
 
-def _names(n: int, names: Sequence[str] | None) -> tuple[str, ...]:
-    return tuple(names) if names is not None else ("i",) if n == 1 else ("r", "c") if n == 2 else ("z", "r", "c")[-n:] \
-        if n == 3 else tuple(f"i{d}" for d in range(n))  # fmt: skip
-
-
 def row_major(extents: Sequence[int], stride: int | None = None, names: Sequence[str] | None = None) -> Layout:
     """Rows one after the other, ``stride`` elements apart (the row's length if not given)."""
     n, pitch = tuple(extents), extents[-1] if stride is None else stride
@@ -253,20 +234,7 @@ def row_major(extents: Sequence[int], stride: int | None = None, names: Sequence
             row = row * n[d] + i[d]
         return row * pitch + i[-1]
 
-    return layout(dict(zip(_names(len(n), names), n, strict=True)), index)
-
-
-def padded(extents: Sequence[int], pad: int, names: Sequence[str] | None = None) -> Layout:
-    """Row-major with ``pad`` unused elements after each row."""
-    return row_major(extents, extents[-1] + pad, names)
-
-
-def xor_swizzle(rows: int, cols: int, chunk: int, period: int = 8) -> Layout:
-    """Row-major, chunk ``c // chunk`` of row r moved to ``(c // chunk) ^ (r mod period)``: no padding, no conflicts."""
-    if period & (period - 1) or cols % (chunk * period):
-        raise IRError(f"a swizzle of {period} chunks of {chunk} needs a power of two, and not {cols} columns",
-                      hint=f"make the row length a multiple of {chunk * period}")  # fmt: skip
-    return layout({"r": rows, "c": cols}, lambda r, c: r * cols + ((c // chunk) ^ (r % period)) * chunk + c % chunk)
+    return layout(dict(zip(names or ("z", "r", "c")[-len(n) :], n, strict=True)), index)
 
 
 def stencil2row_columns(k: int, groups: int) -> int:

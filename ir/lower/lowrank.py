@@ -11,7 +11,7 @@ from ..layout import bank_degree
 from ..numbers.lowrank import slices
 from .context import Context, rule
 from .lanes import lane_coordinates
-from .product import accumulate, name_of, narrowing
+from .product import accumulate, narrowing
 
 
 @rule(t.Sandwich)
@@ -92,10 +92,10 @@ class _Products:
         b, acc = self.cx.b, self.op.acc
         wide = [q for q in (2 * d, 2 * d + 1) if q < self.v]
         for shape in narrowing(self.op.shape):
-            step = shape.k // 4
+            step = SHAPES[shape].k // 4
             while step <= len(wide):
                 now, wide = wide[:step], wide[step:]
                 a = [middle[2 * h + q % 2] for q in now for h in range(self.halves)]
                 c = [b.ld(acc, at + e, hint="c") for e in range(len(middle))]
-                for e, y in enumerate(b.mma(name_of(shape), a, [self._factor(term, q, "v") for q in now], c)):
+                for e, y in enumerate(b.mma(shape, a, [self._factor(term, q, "v") for q in now], c)):
                     b.st(acc, at + e, y)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from .. import tile_products as t
-from ..expr import Expr, Value, all_of, evaluate
+from ..expr import Expr, Value, all_of
 from ..fragments import SHAPES
-from ..layout import Layout, bank_degree
 from ..types import Buffer
 from .context import Context, rule
 from .lanes import lane_coordinates
@@ -31,8 +30,8 @@ def read_group(cx: Context, op: t.ReadGroup) -> None:
     with b.for_("s", 0, strips, unroll=0) as s:
         for i in range(depth // 4):
             for j, row in enumerate(rows):
-                at = [evaluate(op.a(0, lane // 4 + row, 4 * i + lane % 4), {}) for lane in range(32)]
-                degree = bank_degree(at, op.src.dtype.nbytes)
+                lanes = [(0, lane // 4 + row, 4 * i + lane % 4) for lane in range(32)]
+                degree = op.a.conflict_degree(lanes, op.src.dtype.nbytes)
                 v = b.ld(op.src, base + op.a(s, g + row, 4 * i + lane_t), hint="a", degree=degree)
                 b.st(op.held, (s * (depth // 4) + i) * len(rows) + j, v)
 
@@ -80,8 +79,8 @@ def pass_group(cx: Context, op: t.PassGroup) -> None:
     base = b.let("to", share(cx, op.dst) + cx.resolve(op.at))
     with b.for_("s", 0, op.c.extents[0], unroll=0) as s:
         for e, (m, n) in enumerate(places):
-            at = [evaluate(op.c(0, lane // 4 + m, lane % 4 * 2 + n), {}) for lane in range(32)]
-            degree = bank_degree(at, op.dst.dtype.nbytes)
+            lanes = [(0, lane // 4 + m, lane % 4 * 2 + n) for lane in range(32)]
+            degree = op.c.conflict_degree(lanes, op.dst.dtype.nbytes)
             v = b.ld(op.done, s * len(places) + e, hint="o")
             b.st(op.dst, base + op.c(s, g + m, lane_t * 2 + n), v, degree=degree)
 
@@ -89,7 +88,7 @@ def pass_group(cx: Context, op: t.PassGroup) -> None:
 @rule(t.StoreGroup)
 def store_group(cx: Context, op: t.StoreGroup) -> None:
     b, places = cx.b, _cells(op.shape)
-    turn, rows = cx.resolve(op.turn), _height(op.c)
+    turn, rows = cx.resolve(op.turn), op.c.shape()[0]
     g, lane_t = lane_coordinates(cx)
     y, x = map(cx.resolve, op.at)
     first = x + cx.warp * op.step
@@ -104,8 +103,3 @@ def store_group(cx: Context, op: t.StoreGroup) -> None:
                 b.st(op.dst, (top + row) * op.grid.pitch + first + local, v, where=where)
 
     cx.guard(turn.ge(op.delay), store)
-
-
-def _height(cells: Layout) -> int:
-    """Rows of a group whose cells these are."""
-    return cells.shape()[0]

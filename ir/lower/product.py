@@ -30,20 +30,24 @@ def product(cx: Context, op: t.Product) -> None:
         return
     total = len(op.a) * op.depth // 4
     for run in _runs(op.shape, op.depth // 4, total):
-        step = run.shape.k // 4
+        shape = SHAPES[run.shape]
+        step = shape.k // 4
         with b.for_("s", 0, run.count, unroll=0) as s, b.for_("i", 0, per_warp, unroll=0) as i:
             slices = [s * step + (run.first + j) for j in range(step)]
-            av = [a.load(cx, i, slices[col // 4], run.segments[col // 4], row) for row, col in _a_elements(run.shape)]
+            av = [
+                a.load(cx, i, slices[col // 4], run.segments[col // 4], row)
+                for row, col in (at(0, 0) for at in shape.a.elements)
+            ]
             for n in range(spread.blocks):
                 bv = [b.ld(op.weights, q + (op.first + n * total), hint="w") for q in slices]
-                cx.multiply(name_of(run.shape), av, bv, op.acc, (i * spread.blocks + n) * regs)
+                cx.multiply(run.shape, av, bv, op.acc, (i * spread.blocks + n) * regs)
 
 
 @dataclass(frozen=True)
 class _Run:
     """``count`` mma of one shape, one after the other, from slice ``first`` on; the segment of each slice of an mma."""
 
-    shape: MmaShape
+    shape: str
     first: int
     count: int
     segments: tuple[int, ...]
@@ -54,11 +58,11 @@ def _runs(shape: str, per: int, total: int) -> list[_Run]:
     out: list[_Run] = []
     done = 0
     for s in narrowing(shape):
-        step = s.k // 4
+        step = SHAPES[s].k // 4
         while done + step <= total:
             segments = tuple((done + j) // per for j in range(step))
             last = out[-1] if out else None
-            if last and last.shape is s and last.segments == segments and len(set(segments)) == 1:
+            if last and last.shape == s and last.segments == segments and len(set(segments)) == 1:
                 out[-1] = replace(last, count=last.count + 1)
             else:
                 out.append(_Run(s, done, 1, segments))
@@ -88,21 +92,11 @@ class _Operand:
         return cx.b.ld(self.src, at, hint="a", degree=self.degree)
 
 
-def _a_elements(shape: MmaShape) -> list[tuple[int, int]]:
-    """(row - g, column - t) of a lane's elements of A."""
-    return [place(0, 0) for place in shape.a.elements]
-
-
-def name_of(shape: MmaShape) -> str:
-    """The shape's name."""
-    return next(n for n, s in SHAPES.items() if s is shape)
-
-
-def narrowing(name: str) -> list[MmaShape]:
+def narrowing(name: str) -> list[str]:
     """The shape and, for what is left of the sum, the narrower ones of the same rows and type."""
     s = SHAPES[name]
-    kin = [x for x in SHAPES.values() if (x.m, x.a.dtype, x.c.dtype) == (s.m, s.a.dtype, s.c.dtype) and x.k <= s.k]
-    return sorted(kin, key=lambda x: -x.k)
+    kin = [n for n, x in SHAPES.items() if (x.m, x.a.dtype, x.c.dtype) == (s.m, s.a.dtype, s.c.dtype) and x.k <= s.k]
+    return sorted(kin, key=lambda n: -SHAPES[n].k)
 
 
 def accumulate(
@@ -115,10 +109,11 @@ def accumulate(
     """
     done = 0
     for shape in narrowing(name):
-        while done + shape.k // 4 <= slices:
-            now = range(done, done + shape.k // 4)
+        step = SHAPES[shape].k // 4
+        while done + step <= slices:
+            now = range(done, done + step)
             av, bv = [v for s in now for v in a(s)], [b(s) for s in now]
-            c = cx.b.mma(name_of(shape), av, bv, c)
+            c = cx.b.mma(shape, av, bv, c)
             done = now.stop
     return c
 

@@ -81,20 +81,8 @@ class FuseTime:
         if all(low < high for low, high in inner):
             out.append(replace(op, taps=taps, radius=radius, box=inner, steps=total, levels=self.levels))
         if boxes:
-            out.append(
-                o.Rim(
-                    f"{op.symbol}_rim",
-                    op.shape,
-                    op.dtype,
-                    op.taps,
-                    op.radius,
-                    op.sides,
-                    boxes,
-                    op.pitch,
-                    total,
-                    loc=op.loc,
-                )
-            )
+            own = op.taps, op.radius, op.sides, boxes, op.pitch, total
+            out.append(o.Rim(f"{op.symbol}_rim", op.shape, op.dtype, *own, loc=op.loc))
         return out
 
 

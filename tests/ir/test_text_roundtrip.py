@@ -14,7 +14,7 @@ from sparsegen.ir import expr as ex
 from sparsegen.ir import op, tile, warp  # noqa: F401 - they register their ops
 from sparsegen.ir.errors import IRError, Loc
 from sparsegen.ir.expr import Bin, Const, Expr, Select, Value
-from sparsegen.ir.layout import Layout, padded, stencil2row_b, xor_swizzle
+from sparsegen.ir.layout import Layout, layout, row_major, stencil2row_b
 from sparsegen.ir.module import Launch, Module
 from sparsegen.ir.node import OPS, fields, walk
 from sparsegen.ir.parse import parse_expr, parse_module, parse_op
@@ -92,7 +92,7 @@ def example(hint: object, kind: str, serial: list[int]) -> object:
         own = typing.get_type_hints(hint)
         return hint(*(example(own[f.name], kind, serial) for f in dataclasses.fields(hint)))  # type: ignore[operator]
     simple = {int: serial[0], float: -0.5 / serial[0], str: 'a "b" \\ # \n é', bool: True, DType: u8,
-              Layout: padded((3, 5), 2)}  # fmt: skip
+              Layout: row_major((3, 5), 7)}  # fmt: skip
     return simple[hint]  # type: ignore[index]
 
 
@@ -127,7 +127,11 @@ def test_attribute_values() -> None:
         p = Parser(print_value(v))
         return p.whole(p.attribute)
 
-    layouts = (stencil2row_b(7, 8, 38), xor_swizzle(8, 64, 8), padded((8, 266), 2) @ stencil2row_b(7, 8, 38))
+    layouts = (
+        stencil2row_b(7, 8, 38),
+        layout({"r": 8, "c": 64}, lambda r, c: r * 64 + (c ^ r)),
+        row_major((8, 266), 268) @ stencil2row_b(7, 8, 38),
+    )
     for v in (0, -7, 1.0, -0.0, 1e-300, math.inf, -math.inf, True, None, "", 'x"\\\n\t#', u8, (), (1, (2.5, ("a",))),
               *layouts, Shade(3), Shade(-1, ("a", "b"))):  # fmt: skip
         got = again(v)
