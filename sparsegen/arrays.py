@@ -7,6 +7,7 @@ and a set look-up.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -128,6 +129,11 @@ class Expect:
         self.itemsize = self.dtype.itemsize
         self._accepted: set[ArrayLayout] = set()
         self._last: ArrayLayout | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of such an array, packed."""
+        return math.prod(self.shape) * self.itemsize
 
     def __call__(self, array: Any) -> ArrayView:
         probe = _probes.get(type(array))

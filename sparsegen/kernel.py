@@ -184,7 +184,7 @@ class Kernel(Inspected):
         free, where = host_room, HOST
         if device is not None and self._library is None:
             free, where = (lambda: self._executor(device, None).runtime.memory()), DEVICE
-        with room_for({"result": self._calls.new_nbytes}, free, where):
+        with room_for({"result": sum(a.nbytes for a in self._calls.outputs.values())}, free, where):
             return self._calls.new(inputs)
 
     def _on_host(self, inputs: Views, results: Views, steps: int, stream: object) -> None:
@@ -294,7 +294,7 @@ class Kernel(Inspected):
         """
         with located(user_loc()):
             plan, calls = self._plan(self.steps), self._calls
-            needed = {calls.labels.get(n, n): int(np.prod(a.shape)) * a.itemsize for n, a in calls.arguments.items()}
+            needed = {calls.labels.get(n, n): a.nbytes for n, a in calls.arguments.items()}
             with room_for(needed | {"copies": sum(needed.values())}, host_room, HOST):
                 given = _host(self._some(args, named))
                 if args or named:  # of another order perhaps

@@ -103,11 +103,6 @@ class Calls(ABC):
         """A new array for a result, of the library of another."""
         return empty_like(like, output.shape[::-1]).T if turned else empty_like(like, output.shape)
 
-    @property
-    def new_nbytes(self) -> int:
-        """Bytes of the arrays of a result."""
-        return sum(math.prod(output.shape) * output.itemsize for output in self.outputs.values())
-
     def apart(self, inputs: Views, results: Views) -> None:
         """ArrayError for arrays on different devices, and for results that overlap an input or each other."""
         seen = [(self.arguments[name].name, view) for name, view in inputs.items()]

@@ -44,7 +44,6 @@ class GridCalls(Calls):
 
     # -------------------------------------------------------------------------------------------- arrays of a call
     def given(self, values: Mapping[str, Any], *, some: bool = False) -> dict[str, Any]:
-        """Every level of every parameter."""
         return {
             array: a
             for name, levels in self.parameters.items()
@@ -57,7 +56,6 @@ class GridCalls(Calls):
         return {name: levels if len(levels) > 1 else next(iter(levels)) for name, levels in found.items()}
 
     def results(self, made: Any) -> dict[str, Any]:
-        """Every level of every field."""
         names = ", ".join(self.fields)
         each = (made,) if len(self.fields) == 1 else _levels(made, f"out (of {names})", len(self.fields))
         return {
@@ -95,7 +93,6 @@ class GridCalls(Calls):
         return {name: rng.random(self.problem.shape).astype(self.dtype) for name in self.inputs}
 
     def work(self, passes: int) -> str:
-        """Passes over so many cells."""
         size = "x".join(map(str, self.problem.shape))
         return f"{passes} passes over {size} cells; faster: a smaller shape or fewer steps"
 

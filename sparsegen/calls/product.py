@@ -110,7 +110,6 @@ class SpmmCalls(Calls):
 
     # -------------------------------------------------------------------------------------------- arrays of a call
     def given(self, values: Mapping[str, Any], *, some: bool = False) -> dict[str, Any]:
-        """x and the epilogue's operands."""
         product = self.problem.what
         for name in _OPERANDS:
             wanted = name in product.epilogue.operands
@@ -166,7 +165,6 @@ class SpmmCalls(Calls):
         return Plan((Part((Step.of(program, {name: name for name in given}),)),), given, program)
 
     def fixed(self, schedule: Any, runtime: Runtime) -> dict[str, int]:
-        """The arrays of W that the schedule's family reads."""
         return addresses(self.problem.what.w, schedule.rules.arrays(schedule), runtime)
 
     def fixed_host(self, schedule: Any) -> HostArrays:

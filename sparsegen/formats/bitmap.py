@@ -74,22 +74,13 @@ class Bitmap(SparseMatrix):
     def index(self) -> Any:
         return self.arrays["index"]
 
-    @property
-    def strips(self) -> int:
-        """Rows of tiles."""
-        return self.spec.blocks.grid(self.shape)[0]
-
-    @property
-    def slabs(self) -> int:
-        """Columns of tiles."""
-        return self.spec.blocks.grid(self.shape)[1]
-
     def widest(self, rows: int) -> int:
         """The most chunks that any ``rows`` adjacent strips of one slab hold (all strips, if there are fewer)."""
         if rows < 1:
             raise ValueError(f"a run has at least one strip, not {rows}")
+        strips, slabs = self.spec.blocks.grid(self.shape)
         with self.library.active():
             begins = self.library.wide(self.index)[:, 0] >> 3
-            run = min(rows, self.strips)
-            here, later = (begins[at : at + self.slabs * self.strips].reshape(self.slabs, -1) for at in (0, 1))
-            return int((later[:, run - 1 :] - here[:, : self.strips - run + 1]).max())
+            run = min(rows, strips)
+            here, later = (begins[at : at + slabs * strips].reshape(slabs, -1) for at in (0, 1))
+            return int((later[:, run - 1 :] - here[:, : strips - run + 1]).max())

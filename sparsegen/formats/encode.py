@@ -25,6 +25,7 @@ from sparsegen.formats.matrix import KINDS, SparseMatrix
 from sparsegen.formats.tca_bme import tca_bme
 from sparsegen.ir.errors import ArrayError, FormatError
 from sparsegen.schedule import nearest
+from sparsegen.views import ArrayView
 
 
 @dataclass(frozen=True)
@@ -127,17 +128,23 @@ def _dtype(have: Any, maker: Maker, dtype: str | None) -> str:
     )
 
 
-def _from_dense(w: Any, maker: Maker, dtype: str | None, options: dict[str, Any]) -> SparseMatrix:
+def _check_axes(shape: tuple[int, ...], hint: str = "pass a matrix [M, K]: w.reshape(M, K)") -> None:
+    if len(shape) != 2:
+        raise ArrayError(f"w has {len(shape)} axes (shape {tuple(shape)})", hint=hint)
+
+
+def _usable(w: Any) -> ArrayView:
     view = describe(w)
-    layout = view.layout
-    if layout.problem is not None:
-        raise ArrayError(f"w is {layout.problem[0]}", hint=layout.problem[1])
-    spec = maker.spec(_dtype(layout.dtype, maker, dtype), options)
-    if len(layout.shape) != 2:
-        raise ArrayError(
-            f"w has {len(layout.shape)} axes (shape {layout.shape})", hint="pass a matrix [M, K]: w.reshape(M, K)"
-        )
-    _check_shape(layout.shape, spec)
+    if view.layout.problem is not None:
+        raise ArrayError(f"w is {view.layout.problem[0]}", hint=view.layout.problem[1])
+    return view
+
+
+def _from_dense(w: Any, maker: Maker, dtype: str | None, options: dict[str, Any]) -> SparseMatrix:
+    view = _usable(w)
+    spec = maker.spec(_dtype(view.layout.dtype, maker, dtype), options)
+    _check_axes(view.layout.shape)
+    _check_shape(view.layout.shape, spec)
     lib, bits = library_of(view)
     if spec.dtype.bits == 4 and bool(((bits < -8) | (bits > 7)).any()):
         raise ArrayError("w has elements outside -8..7, which 4 bits cannot hold", hint="clip or scale it first")
@@ -162,8 +169,7 @@ def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> Csr:
         )
     if w.dtype.kind != "f":
         raise ArrayError(f"a scipy.sparse matrix of dtype {w.dtype}", hint="convert it: w.astype('float32')")
-    if len(w.shape) != 2:
-        raise ArrayError(f"w has {len(w.shape)} axes (shape {w.shape})", hint="pass a matrix [M, K]: w.reshape(M, K)")
+    _check_axes(w.shape)
     rows = w
     if w.format != "csr" or maker.matrix is not Csr:
         rows = w.tocsr(copy=True)
@@ -181,11 +187,8 @@ def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> Csr:
 
 def _from_torch(w: Any, maker: Maker, dtype: str | None) -> Csr:
     """The rows of a torch tensor of layout ``sparse_csr``."""
-    if w.ndim != 2:
-        raise ArrayError(f"w has {w.ndim} axes (shape {tuple(w.shape)})", hint="pass a matrix [M, K], no batch of them")
-    view = describe(w.values())
-    if view.layout.problem is not None:
-        raise ArrayError(f"w is {view.layout.problem[0]}", hint=view.layout.problem[1])
+    _check_axes(w.shape, "pass a matrix [M, K], no batch of them")
+    view = _usable(w.values())
     name = _dtype(view.layout.dtype, maker, dtype)
     lib, _ = library_of(view)
     return Csr.of(KINDS[name], lib, tuple(w.shape), w.crow_indices(), w.col_indices(), w.values())

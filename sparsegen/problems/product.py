@@ -49,12 +49,10 @@ class SpmmProblem(Problem):
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        """M, K and n."""
         return (*self.what.w.shape, self.what.n)
 
     @property
     def format(self) -> str:
-        """The format of W."""
         return self.what.w.format
 
     @property
@@ -69,7 +67,6 @@ class SpmmProblem(Problem):
         return NUMBERS[self.format](self.what)
 
     def describe(self, variant: Hashable = None) -> Module:
-        """The op level."""
         p, e = self.facts, self.what.epilogue
         x, y, vec = variant if isinstance(variant, Variant) else PACKED
         op = Spmm(
@@ -83,7 +80,6 @@ class SpmmProblem(Problem):
         return str(self.what)
 
     def passes(self, schedule: Schedule, device: DeviceProfile, steps: int) -> list[Pass]:
-        """Those of the family."""
         passes: list[Pass] = schedule.rules.passes(self, schedule, device)
         return passes
 
@@ -112,7 +108,6 @@ class SpmmProblem(Problem):
         return Merged(tuple(f.options(self, wanted, device) for f in found))
 
     def price(self, schedule: Schedule, device: DeviceProfile, request: Request) -> Cost:
-        """The cost of a product."""
         cost: Cost = schedule.rules.price(self, schedule, device)
         return cost
 

@@ -89,7 +89,6 @@ class StencilProblem(Problem):
         return family(s).passes(s, g, fp, device, blocks_per_sm(s, g, device, fp))
 
     def identity(self) -> dict[str, Any]:
-        """Its weights and boundaries."""
         s = self.what
         return {
             "what": "stencil", "of": f"{s.points}-point {s.kind} {s.dtype}", "dtype": s.dtype,
@@ -106,7 +105,6 @@ class StencilProblem(Problem):
         return _options(self, device, request)
 
     def price(self, schedule: StencilSchedule, device: DeviceProfile, request: Request) -> Cost:
-        """The cost of a pass."""
         chosen = check(self.stencil, self.grid, schedule, device)
         if schedule.steps > request.steps:
             knobs = f"fuse={schedule.fuse}" + (f" levels={schedule.levels}" if schedule.levelled else "")
@@ -122,7 +120,6 @@ class StencilProblem(Problem):
         return cost(self.footprint, self.grid, chosen, device)
 
     def none(self, device: DeviceProfile, options: Options, wanted: Schedule | None) -> ScheduleError:
-        """The error where no schedule can do the steps."""
         assert isinstance(options, StencilOptions)
         why = options.rejected[0].reason if options.rejected else "no candidates"
         if options.costs:

@@ -41,11 +41,9 @@ class UpdateProblem(Problem):
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """The shape."""
         return self.shape
 
     def describe(self, variant: Hashable = None) -> Module:
-        """The op level of one time step."""
         update, shape = self.what, self.shape
         arrays = len(o.parameters(update.fields, update.coefs)) + len(update.fields)
         op = o.Update(
@@ -60,7 +58,6 @@ class UpdateProblem(Problem):
         return [Pointwise(1, schedule.block[1], schedule.block[0], schedule.column)]
 
     def identity(self) -> dict[str, Any]:
-        """Its formula and boundaries."""
         update = self.what
         return {
             "what": "update", "of": f"of {', '.join(name for name, _ in update.fields)} {update.dtype}",
@@ -69,11 +66,9 @@ class UpdateProblem(Problem):
         }  # fmt: skip
 
     def options(self, wanted: Schedule | None, device: DeviceProfile, request: Request) -> Listed:
-        """Every schedule that is tried."""
         return _options(self, device)
 
     def price(self, schedule: UpdateSchedule, device: DeviceProfile, request: Request) -> Cost:
-        """The cost of a time step."""
         return cost(self.what, self.shape, schedule, device)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -49,27 +49,6 @@ class Ready:
     start: Launch
 
 
-class _Uploads:
-    """Constant tables in device memory, each uploaded once and kept as long as the executor."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._known: dict[bytes, int] = {}
-
-    def address(self, data: np.ndarray[Any, Any]) -> int:
-        key = data.tobytes()
-        if key not in self._known:
-            pointer = self._runtime.alloc(data.nbytes)
-            self._runtime.to_device(pointer, data.view(np.uint8))
-            self._known[key] = pointer
-        return self._known[key]
-
-    def free(self) -> None:
-        for pointer in self._known.values():
-            self._runtime.free(pointer)
-        self._known.clear()
-
-
 class Executor:
     """The programs of one kernel on one GPU, through one way to launch.  Safe for threads.
 
@@ -85,7 +64,8 @@ class Executor:
         self._builds, self._seconds = builds, seconds
         self._lock = Lock()
         self._loaded: dict[int, tuple[Ready, ...]] = {}
-        self._uploads = _Uploads(self.runtime)
+        #: Constant tables in device memory, each uploaded once and kept as long as this executor.
+        self._tables: dict[bytes, int] = {}
         self._starts: dict[tuple[int, Any], list[tuple[Launch, Names]]] = {}
         self._graphs: dict[Any, TimeGraph] = {}
         self._chains: dict[Any, tuple[TimeGraph, Names]] = {}
@@ -126,11 +106,19 @@ class Executor:
             else:
                 args.append(("ptr", 0))
                 table = role in module.constants
-                roles.append(self._uploads.address(constant(module, role, param)) if table else role)
+                roles.append(self._table(constant(module, role, param)) if table else role)
         fn = self.runtime.function(loaded, func.symbol, func.shared_bytes)
         packed, block = PackedArgs(args), (func.threads, 1, 1)
         start = self.runtime.prepare(fn, func.grid, block, func.shared_bytes, packed.copy())
         return Ready(fn, func.grid, block, func.shared_bytes, packed, tuple(roles), start)
+
+    def _table(self, data: np.ndarray[Any, Any]) -> int:
+        key = data.tobytes()
+        if key not in self._tables:
+            pointer = self.runtime.alloc(data.nbytes)
+            self.runtime.to_device(pointer, data.view(np.uint8))
+            self._tables[key] = pointer
+        return self._tables[key]
 
     def _launches(self, step: Step) -> list[tuple[Launch, Names]]:
         """The launches of a step, each with the names of its arrays."""
@@ -262,10 +250,9 @@ class Executor:
                     self.runtime.free(pointer)
 
     def __del__(self) -> None:
-        try:
-            self._uploads.free()
-        except Exception:  # never opened, or the context is gone
-            return
+        with suppress(Exception):  # never opened, or the context is gone
+            for pointer in self._tables.values():
+                self.runtime.free(pointer)
 
 
 def _counts(plan: Plan) -> bool:

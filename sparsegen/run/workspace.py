@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from threading import Lock, RLock
 from typing import Any
 
@@ -58,11 +59,9 @@ class Space:
         return describe(memory).pointer
 
     def __del__(self) -> None:
-        for runtime, pointer in self._own:
-            try:
+        with suppress(Exception):  # the context may be gone when the interpreter ends
+            for runtime, pointer in self._own:
                 runtime.free(pointer)
-            except Exception:  # the context may be gone when the interpreter ends
-                return
 
 
 def _used_on(tensor: Any, stream: int | None) -> None:

@@ -99,8 +99,9 @@ def test_dtypes_stored() -> None:
 def test_widest(w: Any, rows: int) -> None:
     W = sparse(w)
     assert isinstance(W, Bitmap)
-    held = np.diff(W.index[:, 0].astype(int) // 8).reshape(W.slabs, W.strips)
-    runs = [held[s, r : r + rows].sum() for s in range(W.slabs) for r in range(W.strips)]
+    slabs, strips, _ = W.masks.shape
+    held = np.diff(W.index[:, 0].astype(int) // 8).reshape(slabs, strips)
+    runs = [held[s, r : r + rows].sum() for s in range(slabs) for r in range(strips)]
     assert W.widest(rows) == max(runs)
 
 
