@@ -57,7 +57,6 @@ class Printer:
         self.read = {b.name for op in node.walk(func.body) for b in node.buffers(op, writes=False)}
         self._depth = 1
         self._loc: Loc | None = None
-        self._frames: list[type[Op]] = []
 
     def block(self, ops: Iterable[Op]) -> None:
         """Every op of a region, in order."""
@@ -81,18 +80,12 @@ class Printer:
     def line(self, text: str) -> None:
         self.lines.append("  " * self._depth + text)
 
-    def nest(self, head: str, ops: Sequence[Op], kind: type[Op]) -> None:
+    def nest(self, head: str, ops: Sequence[Op]) -> None:
         """A braced region; the closing brace is left to the caller."""
         self.line(head)
         self._depth += 1
-        self._frames.append(kind)
         self.block(ops)
-        self._frames.pop()
         self._depth -= 1
-
-    def breaks(self) -> bool:
-        """Whether C's ``break`` leaves the innermost loop of the IR here."""
-        return next((k for k in reversed(self._frames) if k is not w.If), None) is w.Loop
 
     def ctype(self, dtype: DType) -> str:
         """The C type, with its header noted."""
@@ -170,25 +163,23 @@ def _for(p: Printer, op: w.For) -> None:
         p.line("#pragma unroll" + (f" {op.unroll}" if op.unroll else ""))
     step = f"++{name}" if op.step == Const(1) else f"{name} += {p.expr(op.step)}"
     below = join("<", CText(name, PRIMARY, INT), render(op.stop, p.names.value), INT).text
-    p.nest(f"for ({op.var.dtype.c} {name} = {start}; {below}; {step}) {{", op.body, w.For)
+    p.nest(f"for ({op.var.dtype.c} {name} = {start}; {below}; {step}) {{", op.body)
     p.line("}")
 
 
 def _loop(p: Printer, op: w.Loop) -> None:
-    p.nest("while (true) {", op.body, w.Loop)
+    p.nest("while (true) {", op.body)
     p.line("}")
 
 
 def _break_if(p: Printer, op: w.BreakIf) -> None:
-    if not p.breaks():
-        raise IRError("break_if stands outside a loop, or in a for inside it", loc=op.loc)
     p.line(f"if ({p.expr(op.cond)}) break;")
 
 
 def _if(p: Printer, op: w.If) -> None:
-    p.nest(f"if ({p.expr(op.cond)}) {{", op.then, w.If)
+    p.nest(f"if ({p.expr(op.cond)}) {{", op.then)
     if op.orelse:
-        p.nest("} else {", op.orelse, w.If)
+        p.nest("} else {", op.orelse)
     p.line("}")
 
 
@@ -197,8 +188,6 @@ def _binary(p: Printer, op: w.Binary) -> str:
     t = op.out[0].dtype
     if op.op in ("min", "max") and t.kind != "pred":
         return p.apply(ptx.float_call(op.op, t) if t.kind == "float" else op.op, t, op.a, op.b)
-    if op.op not in _C_OPS or (t.kind == "float" and _C_OPS[op.op] not in "+-*/"):
-        raise IRError(f"binary {op.op} of type {t}", loc=op.loc)
     x, y = p.typed(op.a, t), p.typed(op.b, t)
     if t.kind == "int" and op.op in ("add", "sub", "mul", "shl"):  # signed overflow wraps here, and is undefined in C
         wide = ULONG if t.bits == 64 else UNSIGNED
@@ -311,8 +300,6 @@ def _barrier(p: Printer, op: w.Barrier) -> str:
 
 def _fence(p: Printer, op: w.Fence) -> str:
     fences = {"async": ptx.FENCE_ASYNC, "mbar_init": ptx.FENCE_MBAR_INIT}
-    if op.scope != "gpu" and op.scope not in fences:
-        raise IRError(f"fence of scope {op.scope!r}", loc=op.loc, hint="gpu, async or mbar_init")
     return "__threadfence()" if op.scope == "gpu" else p.call(fences[op.scope])
 
 

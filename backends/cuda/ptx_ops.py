@@ -12,7 +12,7 @@ from typing import Final
 
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.fragments import SHAPES
-from sparsegen.ir.types import DTYPES, DType, widths
+from sparsegen.ir.types import DTYPES, DType
 from sparsegen.ir.warp import signature
 
 _DEVICE: Final = "__device__ __forceinline__"
@@ -43,8 +43,6 @@ def _function(result: str, name: str, params: str, instruction: str, outs: str =
 
 def cp_async(nbytes: int) -> Helper:
     """Asynchronous copy of 4, 8 or 16 bytes; only the widest may bypass the first-level cache."""
-    if nbytes not in (4, 8, 16):
-        raise IRError(f"cp_async of {nbytes} bytes", hint="the hardware copies 4, 8 or 16 bytes")
     cache = "cg" if nbytes == 16 else "ca"
     instruction = f"cp.async.{cache}.shared.global [%0], [%1], {nbytes};"
     ins = _SMEM.format("dst") + ', "l"(src)'
@@ -169,8 +167,6 @@ def from_bits(a: str, dtype: DType) -> str:
 
 def bitcast(a: str, src: DType, dst: DType) -> str:
     """The same bits as another type; ``a`` is a name or a call."""
-    if src.bits != dst.bits:
-        raise IRError(f"bitcast of {src} ({src.bits} bits) to {dst} ({dst.bits} bits)")
     if src.c == dst.c:
         return a
     if src.kind != "float" and dst.kind != "float":
@@ -247,8 +243,6 @@ def unary(op: str, a: str, dtype: DType) -> str:
 
 def vector_type(dtype: DType, width: int) -> str:
     """CUDA's type of 2 or 4 adjacent elements, of 16 bits also 8, two in a word; 16-bit floats travel as their bits."""
-    if dtype.name not in _VECTOR or width < 2 or width not in widths(dtype):
-        raise IRError(f"{width} elements of type {dtype} at once", hint="1, 2 or 4 (of 16 bits 8), at most 16 bytes")
     return "uint4" if width == 8 else f"{_VECTOR[dtype.name]}{width}"
 
 

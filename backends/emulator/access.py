@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsegen.ir import warp as w
-from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Const, Expr
 from sparsegen.ir.node import Op
-from sparsegen.ir.types import Buffer, DType, u32, widths
+from sparsegen.ir.types import Buffer, DType, u32
 
 from .clocks import MANY
 from .memory import OpInfo, check_align, dense, locate
@@ -69,9 +68,6 @@ class Access:
     ) -> None:
         self.buf = buf = op.buf
         self.width, self.nbytes, self.info = width, width * buf.dtype.nbytes, sc.info(op)
-        if width not in widths(buf.dtype):
-            raise IRError(f"{op.name} of {width} elements of {buf.dtype} ({self.nbytes} bytes)", loc=op.loc,
-                          hint="1, 2 or 4 elements (of 16 bits also 8), 16 bytes at most")  # fmt: skip
         self.index = number(op.index, sc.slots)
         self.where = None if isinstance(op, (w.Atom, w.Red)) else where_of(op.where, sc)
         self.meter = Meter(sc, op, buf, self.nbytes, name, way, **options)
@@ -163,9 +159,6 @@ def ld_param(op: w.Ld, sc: Scope) -> Step:
 
 def ldmatrix(op: w.LdMatrix, sc: Scope) -> Step:
     buf, count, info = op.buf, len(op.out), sc.info(op)
-    if buf.space != "shared" or buf.dtype.bits != 16 or count not in (1, 2, 4):
-        raise IRError(f"ldmatrix of {count} matrices from @{buf.name} ({buf.space}, {buf.dtype})", loc=op.loc,
-                      hint="1, 2 or 4 matrices of 16-bit elements in shared memory")  # fmt: skip
     ix = number(op.index, sc.slots)
     meter = Meter(sc, op, buf, 16, "ldmatrix", "read")
     out = Results(sc, op, u32)
@@ -213,8 +206,6 @@ def ldmatrix(op: w.LdMatrix, sc: Scope) -> Step:
 # ------------------------------------------------------------------------------------------------ stores
 def st(op: w.St, sc: Scope) -> Step:
     buf, info = op.buf, sc.info(op)
-    if buf.space == "param":
-        raise IRError(f"@{buf.name} is a parameter passed by value: it cannot be written", loc=op.loc)
     access = Access(sc, op, len(op.vals), f"st.{buf.space}", "write")
     vals = [operand(v, buf.dtype, sc.slots) for v in op.vals]
 
@@ -241,9 +232,6 @@ def st(op: w.St, sc: Scope) -> Step:
 def cp_async(op: w.CpAsync, sc: Scope) -> Step:
     dst, src, count, info = op.dst, op.src, op.count, sc.info(op)
     nbytes = count * dst.dtype.nbytes
-    if nbytes not in (4, 8, 16) or dst.dtype != src.dtype or dst.space != "shared" or src.space != "global":
-        raise IRError(f"cp_async of {count} elements of {src.dtype} ({nbytes} bytes) from {src.space} to {dst.space}",
-                      loc=op.loc, hint="copy 4, 8 or 16 bytes from global to shared memory, of one type")  # fmt: skip
     to, frm, where = number(op.dst_index, sc.slots), number(op.src_index, sc.slots), where_of(op.where, sc)
     src_info = OpInfo(info.text, info.loc, src.name, "global")
     m_src = Meter(sc, op, src, nbytes, "cp_async", "read")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsegen.ir import warp as w
-from sparsegen.ir.errors import IRError
 from sparsegen.ir.types import DType
 
 from .access import Access, Results, wide
@@ -31,10 +30,6 @@ _FLOAT: dict[str, Callable[[Any, Any], Any]] = {
 def step(op: w.Atom | w.Red, sc: Scope) -> Step:
     """The closure of an atomic access."""
     buf, info = op.buf, sc.info(op)
-    if isinstance(op, w.Red) and op.op != "add":
-        raise IRError(f"warp.red {op.op}: only add is defined", loc=op.loc)
-    if op.op not in (_INT if buf.dtype.is_int else _FLOAT):
-        raise IRError(f"warp.atom {op.op} is not defined for {buf.dtype}", loc=op.loc)
     val, is_atom = operand(op.val, buf.dtype, sc.slots), isinstance(op, w.Atom)
     access = Access(sc, op, 1, "atom" if is_atom else "red", "atomic", patterns=False)
     out = Results(sc, op, buf.dtype) if isinstance(op, w.Atom) else None

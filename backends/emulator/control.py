@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsegen.ir import warp as w
-from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Const
 from sparsegen.ir.node import Op, regions, walk
 
@@ -137,9 +136,6 @@ class Flow:
     # -------------------------------------------------------------------------------------------- for
     def _for(self, op: w.For, ctx: Context) -> None:
         a, z, s = (number(x, self.sc.slots) for x in (op.start, op.stop, op.step))
-        if op.step.lo <= 0:
-            raise IRError(f"the step of warp.for %{op.var.name} may be {op.step.lo}", loc=op.loc,
-                          hint="use a positive step")  # fmt: skip
         body, done, back = Label(), Label(), Label()
         before_slots, before = dict(self.sc.slots), set(self.sc.here)
         slot = self.sc.define(op.var)
@@ -241,9 +237,7 @@ class Flow:
         while c.kind == "if":
             assert c.outer is not None
             nested, c = nested + 1, c.outer
-        if c.kind != "loop" or c.exit is None:
-            raise IRError("break_if is not inside a warp.loop" + (" (a warp.for is in between)" if c.kind else ""),
-                          loc=op.loc, hint="put it directly in the loop that it leaves")  # fmt: skip
+        assert c.exit is not None
         cond, after, leave = predicate(op.cond, self.sc.slots), Label(), (c.exit if not nested else ctx.end)
 
         def brk(g: Group) -> int:

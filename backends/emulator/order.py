@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsegen.ir import warp as w
-from sparsegen.ir.errors import IRError
 
 from .memory import OpInfo, locate
 from .scalars import Step
@@ -40,8 +39,6 @@ def sync(op: w.SyncWarp, sc: Scope) -> Step:
 def barrier(op: w.Barrier, sc: Scope, after: Label) -> Callable[[Group], int]:
     """The control of a block barrier or a named one."""
     info, ident, count = sc.info(op), op.id, op.count
-    if count % 32:
-        raise IRError(f"a named barrier of {count} threads", loc=op.loc, hint="a multiple of 32")
 
     def arrive(g: Group) -> int:
         g.m.collective(g, info, all_there_are=True)
@@ -53,8 +50,6 @@ def barrier(op: w.Barrier, sc: Scope, after: Label) -> Callable[[Group], int]:
 def fence(op: w.Fence, sc: Scope) -> Step:
     if op.scope == "gpu":
         return lambda g: g.m.far.fence(g) if g.m.run.fences else None
-    if op.scope not in ("async", "mbar_init"):
-        raise IRError(f"warp.fence {op.scope!r} is unknown", loc=op.loc, hint="gpu, async or mbar_init")
     is_async = op.scope == "async"
 
     def fence(g: Group) -> None:
@@ -180,9 +175,6 @@ EVEN = "copy a multiple of 16 bytes between addresses that are multiples of 16 (
 def bulk_copy(op: w.BulkCopy, sc: Scope) -> Step:
     info, src_info = sc.info(op), OpInfo(sc.info(op).text, op.loc, op.src.name, "global")
     dst, src, name = op.dst, op.src, op.bars.name
-    if dst.dtype != src.dtype or dst.space != "shared" or src.space != "global":
-        raise IRError(f"bulk_copy of {src.dtype} in {src.space} to {dst.dtype} in {dst.space} memory", loc=op.loc,
-                      hint="copy from global to shared memory, of one type")  # fmt: skip
     to, frm, cnt, bar = (number(x, sc.slots) for x in (op.dst_index, op.src_index, op.count, op.bar))
     k_op, k_bytes, size = sc.count("bulk_copy"), sc.count("bytes.bulk"), dst.dtype.nbytes
 

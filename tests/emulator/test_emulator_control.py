@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from sparsegen.backends.emulator import run
 from sparsegen.ir import warp as w
-from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import evaluate
 from sparsegen.ir.node import Op
 from sparsegen.ir.types import f64, s32
@@ -208,15 +207,6 @@ def test_loop_trips_may_differ_from_warp_to_warp_around_a_warp_sync() -> None:
     assert (
         args["out"] == [sum(i + (la + 1) % 32 for i in range(wa + 1)) for la, wa in zip(lane, warp, strict=True)]
     ).all()
-
-
-def test_a_break_in_a_for_is_refused() -> None:
-    def body(b: Any, v: Any) -> None:
-        with b.loop(), b.for_("i", 0, 3) as i:
-            b.break_if(i.eq(v.lane))
-
-    with pytest.raises(IRError, match=r"warp\.for"):
-        clean(kernel(body))
 
 
 def test_a_loop_that_never_ends_is_a_livelock(monkeypatch: pytest.MonkeyPatch) -> None:

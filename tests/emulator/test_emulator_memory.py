@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparsegen.backends.emulator import ALL, run
 from sparsegen.backends.emulator.counts import OFF, Patterns
-from sparsegen.ir.errors import ArrayError, IRError, KernelFault, Loc, ScheduleError
+from sparsegen.ir.errors import ArrayError, KernelFault, Loc, ScheduleError
 from sparsegen.ir.types import Buffer, f16, f32, f64, s32, u8, u32
 
 
@@ -81,12 +81,6 @@ def test_misaligned_vectors() -> None:
     low = shared("t", f64, 64, align=8)
     f = kernel(lambda b, v: b.st(low, v.lane * 2, b.const(f64, 0), b.const(f64, 0)), (), (low,))
     faulty(f, "bounds", "align the buffer")
-
-
-def test_vectors_of_more_than_16_bytes_are_refused() -> None:
-    src = glob("src", f64, 128)
-    with pytest.raises(IRError, match="32 bytes"):
-        clean(kernel(lambda b, v: b.ldv(src, 0, 4) and None, (src,)))
 
 
 @pytest.mark.parametrize("space", ["shared", "global"])

@@ -10,7 +10,6 @@ import pytest
 from emulator_kit import clean, glob, kernel, shared
 
 from sparsegen.ir import warp as w
-from sparsegen.ir.errors import IRError
 from sparsegen.ir.fragments import SHAPES, Fragment
 from sparsegen.ir.types import DType, f16, f64, tf32, u32
 
@@ -158,10 +157,3 @@ def test_ldmatrix_of_rows_in_one_bank_conflicts() -> None:
 
     _, rep = clean(kernel(body, (dst,), (tile,)))
     assert next(c for c in rep.conflicts if c.op.startswith("warp.ldmatrix")).degree == 8
-
-
-def test_ldmatrix_wants_16_bit_elements() -> None:
-    tile = shared("tile", f64, 64)
-    f = kernel(lambda b, v: b.emit(w.LdMatrix((b.fresh("m", u32),), tile, v.lane * 0)) and None, (), (tile,))
-    with pytest.raises(IRError, match="16-bit"):
-        clean(f)

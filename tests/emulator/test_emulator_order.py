@@ -11,7 +11,6 @@ from emulator_kit import clean, faulty, glob, kernel, shared, zeros
 
 from sparsegen.backends.emulator import ALL, run
 from sparsegen.ir import warp as w
-from sparsegen.ir.errors import IRError
 from sparsegen.ir.types import f64, s32, u32, u64
 
 OUT = glob("out", f64, 128)
@@ -260,8 +259,6 @@ def test_cp_async_bounds_alignment_and_predicate() -> None:
     faulty(make(0, 1), "bounds", "pitch")
     faulty(make(0, 98, where=False), "bounds", "where")
     faulty(make(0, 0), "bounds", "align", align={"src": 8})
-    with pytest.raises(IRError, match="24 bytes"):
-        clean(kernel(lambda b, v: b.cp_async(t, 0, SRC, 0, 3), (SRC,), (t,)))
 
 
 # ------------------------------------------------------------------------------------------------ global memory
@@ -369,8 +366,6 @@ def test_named_barriers_with_wrong_counts() -> None:
     r = run(make(64, 96), {})
     assert "collective" in r.kinds() and any("different thread counts" in e.message for e in r.errors)
     assert run(make(96, 96), {}).kinds() == {"deadlock"}
-    with pytest.raises(IRError, match="multiple of 32"):
-        clean(make(40, 40))
 
 
 # ------------------------------------------------------------------------------------------------ mbarriers
@@ -499,11 +494,6 @@ def test_try_wait_may_time_out_so_it_needs_a_loop() -> None:
             b.emit(w.MbarArrive(bars, v.lane * 0))
 
     assert run(kernel(body, (OUT,), (t, bars), threads=64), {"out": np.zeros(128)}).kinds() & {"race", "uninit"}
-
-
-def test_unknown_fences_are_refused() -> None:
-    with pytest.raises(IRError, match="sideways"):
-        clean(kernel(lambda b, v: b.fence("sideways")))
 
 
 def test_switching_off_a_checker_switches_off_that_one() -> None:

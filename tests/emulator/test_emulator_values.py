@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparsegen.ir import warp as w
-from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import binary as expr_binary
 from sparsegen.ir.expr import select
 from sparsegen.ir.types import DTYPES, bf16, f16, f32, f64, pred, s32, u16, u32, u64
@@ -323,16 +322,3 @@ def test_comparisons_of_floats(op: str, dtype: str) -> None:
         return bl.select(bl.compare(op, x, y), bl.const(f64, 1.0), bl.const(f64, 0.0))
 
     lanes(make, {"a": (dtype, a), "b": (dtype, b)}, [float(holds(x, y)) for x, y in zip(a, b, strict=True)], f64)
-
-
-@pytest.mark.parametrize(("op", "dtype"), [("xor", f64), ("shl", f32), ("pow", u32)])
-def test_undefined_operators_are_refused(op: str, dtype: Any) -> None:
-    f = kernel(lambda b, v: b.binary(op, b.const(dtype, 1.0), b.const(dtype, 2.0)) and None)
-    with pytest.raises(IRError, match=op):
-        clean(f)
-
-
-def test_undefined_unary_is_refused() -> None:
-    f = kernel(lambda b, v: b.unary("popc", b.const(f64, 1.0)) and None)
-    with pytest.raises(IRError, match="popc"):
-        clean(f)
