@@ -165,10 +165,20 @@ def _unary(op: w.Unary) -> Callable[[Any], Any]:
     return table[op.op]
 
 
+def to_tf32(a: Any) -> Any:
+    """To the nearest number with ten bits of mantissa, ties to even (PTX ``cvt.rn.tf32.f32``), of the f32 nearest to a."""
+    x = np.ascontiguousarray(np.asarray(a).astype(np.float32))
+    word = x.view(np.uint32)
+    rounded = (word + np.uint32(0xFFF) + (word >> np.uint32(13) & np.uint32(1))) & np.uint32(0xFFFFE000)
+    return np.where(np.isfinite(x), rounded.view(np.float32), x)
+
+
 def convert(src: DType, dst: DType) -> Callable[[Any], Any]:
     """The conversion of a value between types."""
     if dst.kind == "pred":
         return lambda a: np.asarray(a) != 0
+    if dst.name == "tf32":
+        return to_tf32
     if dst.kind == "float":
         npt = dst.numpy()
         return lambda a: np.asarray(a).astype(npt)

@@ -54,6 +54,13 @@ def _weights(case: Case) -> Any:
     return w / w.sum()
 
 
+def described(case: Case) -> Any:
+    """The stencil or the update of a case."""
+    if case["kind"] == "update":
+        return UPDATE_FORMS[case["form"]](dtype=case["dtype"], boundary=BOUNDARIES[case["boundary"]])
+    return sg.Stencil.from_weights(_weights(case), BOUNDARIES[case["boundary"]], dtype=case["dtype"])
+
+
 def programs(case: Case) -> Iterator[Program]:
     """Every program of a case's kernel, in the order of its plan."""
     if case["kind"] == "spmm":
@@ -64,12 +71,9 @@ def programs(case: Case) -> Iterator[Program]:
         yield kernel._programs.get(1, Variant(*case["variant"]))
         return
     shape, steps = tuple(case["shape"]), case["steps"]
-    problem: Any = (
-        UPDATE_FORMS[case["form"]](dtype=case["dtype"], boundary=BOUNDARIES[case["boundary"]])
-        if case["kind"] == "update"
-        else sg.Stencil.from_weights(_weights(case), BOUNDARIES[case["boundary"]], dtype=case["dtype"])
+    made: Any = sg.compile(
+        described(case), shape, steps, device=case["device"], backend="emulator", schedule=case["schedule"]
     )
-    made: Any = sg.compile(problem, shape, steps, device=case["device"], backend="emulator", schedule=case["schedule"])
     for program, _ in made._plan(steps).programs:
         yield program
 

@@ -1,0 +1,115 @@
+// What the PTX instructions mean that the printer writes: one function each, named as the instruction.
+#pragma once
+#include "intrinsics.h"
+#include "memory.h"
+#include "mma.h"
+
+namespace ptx {
+
+struct Sink {} inline _;
+
+// ---------------------------------------------------------------------------------------------- scalars
+inline void prmt_b32(unsigned& d, unsigned a, unsigned b, unsigned sel) {
+  d = 0;
+  for (int i = 0; i < 4; ++i) {
+    const unsigned nibble = sel >> 4 * i & 15, word = nibble & 4 ? b : a;
+    unsigned byte = word >> 8 * (nibble & 3) & 0xff;
+    if (nibble & 8) byte = byte & 0x80 ? 0xff : 0;
+    d |= byte << 8 * i;
+  }
+}
+inline void mov_b32(unsigned& d, cpu::In<unsigned short, 2> halves) { d = halves[0] | static_cast<unsigned>(halves[1]) << 16; }
+inline void mov_u64(unsigned long long& d, unsigned long long a) { d = a; }
+inline void selp_u32(unsigned& d, unsigned a, unsigned b, bool p) { d = p ? a : b; }
+inline void cvt_rn_tf32_f32(unsigned& d, float a) {  // to nearest even of 10 bits of mantissa
+  const unsigned bits = __float_as_uint(a);
+  d = std::isfinite(a) ? (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu : std::isnan(a) ? 0x7fffffffu : bits;
+}
+inline unsigned long long special_clock64() {
+  static unsigned long long reads = 0;
+  return ++reads;
+}
+
+// ---------------------------------------------------------------------------------------------- copies
+template <unsigned n> void copy(unsigned to, const void* from, unsigned nbytes) {
+  if (nbytes != n) cpu::fault("cp.async of %u bytes", nbytes);
+  cpu::issue(cpu::me().open, to, from, n, n, "cp.async");
+}
+inline void cp_async_cg_shared_global(unsigned to, const void* from, unsigned nbytes) { copy<16>(to, from, nbytes); }
+inline void cp_async_ca_shared_global(unsigned to, const void* from, unsigned nbytes) {
+  if (nbytes == 4) copy<4>(to, from, nbytes);
+  else if (nbytes == 8) copy<8>(to, from, nbytes);
+  else copy<16>(to, from, nbytes);
+}
+inline void cp_async_commit_group() {
+  cpu::me().groups.push_back(cpu::me().open);
+  cpu::me().open.clear();
+}
+inline void cp_async_wait_group(unsigned pending) {
+  auto& groups = cpu::me().groups;
+  while (groups.size() > pending) {
+    cpu::finish(groups.front());
+    groups.erase(groups.begin());
+  }
+}
+inline void cp_async_bulk_shared__cluster_global_mbarrier__complete_tx__bytes(
+    unsigned to, const void* from, unsigned nbytes, unsigned bar) {
+  cpu::Barrier& b = cpu::barrier_at(bar, "cp.async.bulk");
+  if (!b.fenced) cpu::fault("cp.async.bulk: its mbarrier was initialised without a fence.mbarrier_init after it");
+  if (nbytes % 16) cpu::fault("cp.async.bulk of %u bytes", nbytes);
+  cpu::issue(b.copies, to, from, nbytes, 16, "cp.async.bulk");
+}
+template <size_t n, bool trans> void matrices(cpu::Out<unsigned, n> d, unsigned row, const char* what) {
+  const auto rows = cpu::exchange(row, what);  // lanes 8 i .. 8 i + 7 have the rows of matrix i
+  for (size_t i = 0; i < n; ++i) {
+    *d.to[i] = 0;
+    for (unsigned e = 0; e < 2; ++e) {
+      const unsigned r = trans ? 2 * (cpu::lane() % 4) + e : cpu::lane() / 4, c = trans ? cpu::lane() / 4 : 2 * (cpu::lane() % 4) + e;
+      const auto* const at = static_cast<const uint16_t*>(cpu::shared_place(rows.of(8 * i + r), 16, what));
+      *d.to[i] |= static_cast<unsigned>(at[c]) << 16 * e;
+    }
+  }
+}
+#define LDMATRIX(n)                                                                                             \
+  inline void ldmatrix_sync_aligned_m8n8_x##n##_shared_b16(cpu::Out<unsigned, n> d, unsigned row) {             \
+    matrices<n, false>(d, row, "ldmatrix.x" #n);                                                                \
+  }                                                                                                             \
+  inline void ldmatrix_sync_aligned_m8n8_x##n##_trans_shared_b16(cpu::Out<unsigned, n> d, unsigned row) {       \
+    matrices<n, true>(d, row, "ldmatrix.x" #n ".trans");                                                        \
+  }
+LDMATRIX(1) LDMATRIX(2) LDMATRIX(4)
+#undef LDMATRIX
+
+// ---------------------------------------------------------------------------------------------- order
+inline void bar_sync(unsigned id, unsigned count) {
+  if (id > 15 || count % cpu::WARP || count > cpu::block_threads) cpu::fault("bar.sync %u, %u", id, count);
+  cpu::meet(id ? cpu::named_meeting[id] : cpu::block_meeting, count, id ? "bar.sync" : "__syncthreads");
+}
+inline void fence_proxy_async_shared__cta() {}
+inline void fence_mbarrier_init_release_cluster() {
+  for (auto& [address, b] : cpu::barriers) b.fenced |= b.owner == cpu::current;
+}
+inline void mbarrier_init_shared__cta_b64(unsigned bar, unsigned count) {
+  cpu::shared_place(bar, 8, "mbarrier.init");
+  cpu::Barrier b{count, count};
+  b.owner = cpu::current;
+  cpu::barriers[bar] = b;
+}
+inline void arrive(unsigned bar, unsigned expect) {
+  cpu::Barrier& b = cpu::barrier_at(bar, "mbarrier.arrive");
+  cpu::settle(b);
+  if (!b.pending) cpu::fault("mbarrier.arrive: the phase before still waits for %ld bytes", b.bytes);
+  b.bytes += expect;
+  --b.pending;
+  ++cpu::progress;
+}
+inline void mbarrier_arrive_shared__cta_b64(Sink, unsigned bar) { arrive(bar, 0); }
+inline void mbarrier_arrive_expect_tx_shared__cta_b64(Sink, unsigned bar, unsigned nbytes) { arrive(bar, nbytes); }
+inline void mbarrier_try_wait_parity_shared__cta_b64(bool& p, unsigned bar, unsigned parity) {
+  cpu::Barrier& b = cpu::barrier_at(bar, "mbarrier.try_wait");
+  cpu::settle(b);
+  p = b.phase != parity;
+  if (!p) cpu::yield();
+}
+
+}  // namespace ptx

@@ -1,0 +1,174 @@
+"""Printed CUDA compiled by the machine's C++ compiler and run: each thread a fiber, instructions by ``cpu/ptx.h``."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from sparsegen.backends.cuda.frame import functions, param_type, translation_unit
+from sparsegen.ir import warp as w
+from sparsegen.ir.expr import Value
+from sparsegen.ir.module import Module
+from sparsegen.ir.types import Buffer
+from sparsegen.plan import SCRATCH, Plan, constant, launches
+from tests.printed.assembly import without_assembly
+
+CPU: Final = Path(__file__).parent / "cpu"
+#: No contraction that the text does not ask for; arrays in registers begin with a pattern that is no data.
+FLAGS: Final = (
+    "-std=c++17", "-O1", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-ftrivial-auto-var-init=pattern"
+)  # fmt: skip
+Array = npt.NDArray[Any]
+
+
+class Fault(Exception):
+    """A program that ended with a message: a deadlock, an access beyond an array, lanes that do not meet."""
+
+
+class Refused(Exception):
+    """A program that the C++ compiler does not take."""
+
+
+def compiler() -> str | None:
+    """The machine's C++ compiler; None without one."""
+    named = os.environ.get("CXX")
+    return named or shutil.which("g++") or shutil.which("clang++")
+
+
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C++ compiler (g++ or clang++) on this machine")
+
+
+@cache
+def folder() -> Path:
+    """Where programs of this process are built, with the precompiled header."""
+    made = Path(tempfile.mkdtemp(prefix="printed-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    for header in CPU.iterdir():
+        shutil.copy(header, made)
+    _compile("-x", "c++-header", "start.h", "-o", "start.h.gch", within=made)
+    return made
+
+
+def _compile(*args: str, within: Path) -> None:
+    found = compiler()
+    assert found is not None
+    done = subprocess.run([found, *FLAGS, *args], cwd=within, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Refused(done.stderr[:4000])
+
+
+def _function(func: w.Func) -> str:
+    """The entry of a table: how the function is called with the arguments of a launch."""
+    taken = []
+    for i, p in enumerate(func.params):
+        kind = param_type(p, p.dtype.c) if isinstance(p, Buffer) and p.space == "param" else p.dtype.c
+        star = "*" if isinstance(p, Value) or p.space == "param" else ""
+        taken.append(f"{star}static_cast<{kind}*>(cpu::arguments[{i}])")
+    grid = ", ".join(map(str, func.grid))
+    return f"{{[] {{ {func.symbol}({', '.join(taken)}); }}, {{{grid}}}, {func.threads}, {func.shared_bytes}}},"
+
+
+def as_cpp(source: str, funcs: Sequence[w.Func]) -> str:
+    """A program of printed CUDA: the text as it is, but for assembly, and what runs it behind."""
+    text = without_assembly(source).replace('extern "C" ', "")
+    text = re.sub(r"extern __shared__ .* unsigned char smem\[\];", "unsigned char* const smem = cpu::shared;", text)
+    table = "\n".join(_function(f) for f in funcs)
+    return (
+        f'#include "start.h"\n{text}\nstatic const cpu::Function FUNCTIONS[] = {{\n{table}\n}};\n'
+        "int main(int, char** args) { return cpu::run(args[1], atoi(args[2]), FUNCTIONS); }\n"
+    )
+
+
+@dataclass
+class Program:
+    """A printed module, compiled."""
+
+    module: Module
+    path: Path
+
+    @classmethod
+    def of(cls, module: Module, source: str | None = None) -> Program:
+        """``source``: other text than what is printed of the module; Refused if it does not compile."""
+        text = as_cpp(source or translation_unit(module, title=module.name), functions(module))
+        path = folder() / hashlib.sha256(text.encode()).hexdigest()[:16]
+        if not path.exists():
+            path.with_suffix(".cpp").write_text(text)
+            _compile("-I.", f"{path.name}.cpp", "-o", f"{path.name}.new", within=folder())
+            path.with_suffix(".new").rename(path)
+        return cls(module, path)
+
+    def run(self, arrays: Mapping[str, Array], offsets: Mapping[str, int] | None = None, seconds: int = 20) -> None:
+        """All launches on flat arrays by role, in place; workspaces that are not given are made, poisoned.
+
+        ``offsets``: bytes from a multiple of 256 to where an array begins (default 16, as little as arrays of users
+        are aligned); ``seconds``: of one processor.  Fault for what no GPU allows.
+        """
+        symbols = [f.symbol for f in functions(self.module)]
+        held: dict[str, Array] = dict(arrays)
+        plan: list[list[int]] = []
+        for bound in launches(self.module):
+            line = [symbols.index(bound.func.symbol), len(bound.roles)]
+            for param, role in bound.roles:
+                if role not in held:
+                    held[role] = _made(self.module, role, param)
+                line.append(list(held).index(role))
+            plan.append(line)
+        start = {role: (offsets or {}).get(role, 16 if role in arrays else 0) for role in held}
+        given = {role: np.ascontiguousarray(a).reshape(-1) for role, a in held.items()}
+        with tempfile.NamedTemporaryFile(dir=folder()) as file:
+            file.write(_words(len(given), len(plan)))
+            for role, a in given.items():
+                file.write(_words(a.nbytes, start[role]) + a.tobytes())
+            file.write(b"".join(_words(*line) for line in plan))
+            file.flush()
+            args = [self.path, file.name, str(seconds)]
+            done = subprocess.run(args, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise Fault(done.stderr.strip() or f"ended with {done.returncode}")
+            file.seek(0)
+            for role, a in given.items():
+                got = np.frombuffer(file.read(a.nbytes), a.dtype)
+                if role in arrays:
+                    arrays[role].reshape(-1)[...] = got
+
+
+def _words(*numbers: int) -> bytes:
+    return np.array(numbers, np.uint64).tobytes()
+
+
+def _made(module: Module, role: str, param: Buffer | Value) -> Array:
+    """A table, or a workspace in which nothing can be taken for data."""
+    if not role.startswith(SCRATCH):
+        return constant(module, role, param)
+    assert isinstance(param, Buffer)
+    return poisoned(param.size, param.dtype.numpy())
+
+
+def poisoned(size: int, dtype: Any) -> Array:
+    """NaN; zeros of integers, which count arrivals."""
+    return np.zeros(size, dtype) if np.dtype(dtype).kind in "iu" else np.full(size, np.nan, dtype)
+
+
+def run_plan(plan: Plan, given: Mapping[str, Array], new: Mapping[str, Array]) -> None:
+    """All passes of a plan on packed arrays by name, as :func:`sparsegen.run.emulator.run_plan` does them."""
+    where = {name: np.ascontiguousarray(a).reshape(-1).copy() for name, a in given.items()}
+    where |= {name: poisoned(a.size, a.dtype) for name, a in new.items()}
+    where |= {name: poisoned(space.size, space.dtype) for name, space in plan.workspaces.items()}
+    for step in plan.run():
+        Program.of(step.program.warp).run({role: where[name] for role, name in step.arrays})
+    for name, a in new.items():
+        a[...] = where[name].reshape(a.shape)
