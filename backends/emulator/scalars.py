@@ -166,7 +166,7 @@ def _unary(op: w.Unary) -> Callable[[Any], Any]:
 
 
 def to_tf32(a: Any) -> Any:
-    """To the nearest number with ten bits of mantissa, ties to even (PTX ``cvt.rn.tf32.f32``), of the f32 nearest to a."""
+    """The f32 nearest to a, rounded to ten bits of mantissa, ties to even (PTX ``cvt.rn.tf32.f32``)."""
     x = np.ascontiguousarray(np.asarray(a).astype(np.float32))
     word = x.view(np.uint32)
     rounded = (word + np.uint32(0xFFF) + (word >> np.uint32(13) & np.uint32(1))) & np.uint32(0xFFFFE000)
