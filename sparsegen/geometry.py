@@ -165,7 +165,8 @@ def legal(schedule: StencilSchedule, fp: Footprint, device: DeviceProfile) -> No
             f"stages={s.stages} copies with cp.async, which needs sm_80; {device.name} is {device.arch}",
             hint="choose direct or tiled" if s.rules.by_name["stages"].low > 1 else "set stages=1",
         )
-    own.check(s, g, fp, device)
+    if own.check:
+        own.check(s, g, fp, device)
     if g.smem_bytes > device.smem_block:
         raise ScheduleError(
             f"{g.smem_bytes} bytes of shared memory a block; {device.name} has {device.smem_block}",

@@ -11,7 +11,7 @@ from sparsegen.cost.search import order
 from sparsegen.cost.stencil import evaluate, fma_rate, misses, points
 from sparsegen.cost.terms import REACH, STARTING
 from sparsegen.cost.total import GRAPH_SAVES, cheapest, total_time, whole_time
-from sparsegen.families.base import Geometry, family, keep, named
+from sparsegen.families.base import Geometry, family, named
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry, legal, misfit
 from sparsegen.ir.errors import ScheduleError
@@ -44,7 +44,7 @@ class Floors:
     def tensor(self, s: StencilSchedule, g: Geometry) -> float:
         """The launch and the mma of all tiles; nothing where the tile is chosen for the field, or mma has no cycles."""
         d = self.device
-        if family(s).filled is not keep or any(shape not in d.cpi for shape, _ in g.mmas):
+        if family(s).filled or any(shape not in d.cpi for shape, _ in g.mmas):
             return 0.0
         sizes = zip(self.shape[-2:], (g.rows, g.cols), strict=True)
         tiles = math.prod(-(-n // size) for n, size in sizes) * math.prod(self.shape[:-2])

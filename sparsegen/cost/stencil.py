@@ -54,11 +54,10 @@ def evaluate(
 ) -> Cost:  # fmt: skip
     """``cost`` for a schedule known to be legal, with its geometry at hand (what is ``auto`` is resolved)."""
     # blocks that stay are as many as surely fit; others come as long as there is room
-    held = family(s).registers(s, g, fp) if s.stages > 1 else family(s).registers_used(s, g, fp)
+    held = family(s).registers(s, g, fp) if s.stages > 1 else (family(s).used or family(s).registers)(s, g, fp)
     b = blocks or blocks_per_sm(s, g, device, fp, held)
-    full = family(s).filled(s, fp, shape, b * device.sms)
-    if full != s:
-        g = geometry(full, fp)
+    if family(s).filled:
+        g = geometry(filled(s, fp, shape, device, b), fp)
     values = _values(s, g, fp, shape, device, b, pitch or shape[-1])
     return LAW.evaluate(s, values, device, shape, fp, s.steps)
 
@@ -76,8 +75,8 @@ def filled(
     s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], device: DeviceProfile, blocks: int | None = None
 ) -> StencilSchedule:
     """A schedule with what is ``auto`` resolved for a grid, so that the blocks keep the GPU busy."""
-    b = blocks or blocks_per_sm(s, geometry(s, fp), device, fp)
-    return family(s).filled(s, fp, shape, b * device.sms)
+    fill, b = family(s).filled, blocks or blocks_per_sm(s, geometry(s, fp), device, fp)
+    return fill(s, fp, shape, b * device.sms) if fill else s
 
 
 def blocks_per_sm(s: StencilSchedule, g: Geometry, device: DeviceProfile, fp: Footprint, held: float = 0) -> int:

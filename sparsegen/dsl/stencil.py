@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sparsegen.boundary import BoundarySpec, collapse, periodic, resolve
 from sparsegen.callsite import user_loc
 from sparsegen.ir.boundary import Sides, describe
-from sparsegen.ir.errors import BoundaryError, Loc, StencilError
+from sparsegen.ir.errors import BoundaryError, Loc, SparsegenError, StencilError
 
 Weights = npt.NDArray[np.float64]
 
@@ -55,12 +55,7 @@ class Stencil:
                 hint="give one (low, high) pair an axis",
             )
         for value in {side.value for pair in self.sides for side in pair}:
-            if not np.isfinite(round_to(np.array([value]), self.dtype)).all():
-                raise BoundaryError(
-                    f"dirichlet({value!r}) is infinite in {self.dtype}",
-                    loc=self.loc,
-                    hint="choose a wider dtype or a smaller value",
-                )
+            check_fits(value, f"dirichlet({value!r})", self.dtype, BoundaryError, self.loc)
         checked.flags.writeable = False
         object.__setattr__(self, "weights", checked)
 
@@ -81,24 +76,15 @@ class Stencil:
                 loc=loc,
                 hint="pass a NumPy array (copy a GPU tensor to the host first)",
             ) from error
+        what = ""
         if array.dtype.kind in "iub":
-            raise StencilError(
-                f"the weights are integers ({array.dtype}), and a stencil's dtype is its weights'",
-                loc=loc,
-                hint="pass w.astype(float), or with np.float32 for an f32 stencil",
-            )
-        if array.dtype.kind == "c":
-            raise StencilError(
-                f"the weights are complex ({array.dtype})",
-                loc=loc,
-                hint="split the problem into real and imaginary parts",
-            )
-        if array.dtype.name not in _NUMPY_NAMES:
-            raise StencilError(
-                f"weights of dtype {array.dtype} are not supported",
-                loc=loc,
-                hint=f"convert to one of {', '.join(_NUMPY_NAMES)}",
-            )
+            what, hint = "integers", "pass w.astype(float), or with np.float32 for an f32 stencil"
+        elif array.dtype.kind == "c":
+            what, hint = "complex", "split the problem into real and imaginary parts"
+        elif array.dtype.name not in _NUMPY_NAMES:
+            what, hint = "of a type that is not supported", f"convert to one of {', '.join(_NUMPY_NAMES)}"
+        if what:
+            raise StencilError(f"the weights are {what} ({array.dtype})", loc=loc, hint=hint)
         if not 1 <= array.ndim <= 3:
             raise StencilError(f"the weights have {array.ndim} axes", loc=loc, hint="a stencil has 1, 2 or 3 axes")
         return cls(
@@ -200,6 +186,12 @@ def check_name(name: str, loc: Loc | None) -> None:
             loc=loc,
             hint="use ASCII letters, digits and _; the generated kernel is called after it",
         )
+
+
+def check_fits(value: float, what: str, dtype: str, kind: type[SparsegenError], loc: Loc | None) -> None:
+    """An error of that kind for a number that is infinite in ``dtype``."""
+    if not np.isfinite(round_to(np.array([value]), dtype)).all():
+        raise kind(f"{what} is infinite in {dtype}", loc=loc, hint="choose a wider dtype or a smaller value")
 
 
 def round_to(values: Weights, dtype: str) -> Weights:

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Final
-
-import numpy as np
+from typing import Any, Final, cast
 
 from sparsegen.boundary import BoundarySpec, collapse, resolve
 from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.show import read_text
-from sparsegen.dsl.stencil import check_name, round_to
+from sparsegen.dsl.stencil import check_fits, check_name
 from sparsegen.ir import formula
 from sparsegen.ir.boundary import Side, Sides, describe
 from sparsegen.ir.errors import BoundaryError, Loc, StencilError
@@ -59,9 +57,10 @@ class Update:
             )
         for node in self.code:
             if node[0] == "const":
-                self._fits(float(node[1]), f"the constant {node[1]!r}", StencilError)  # type: ignore[arg-type]
+                constant = cast("float", node[1])
+                check_fits(constant, f"the constant {constant!r}", self.dtype, StencilError, self.loc)
         for value in {side.value for sides in self.sides for pair in sides for side in pair}:
-            self._fits(value, f"dirichlet({value!r})", BoundaryError)
+            check_fits(value, f"dirichlet({value!r})", self.dtype, BoundaryError, self.loc)
         for parameter in self.parameters:
             if parameter.name in KEYWORDS:
                 raise StencilError(
@@ -74,11 +73,6 @@ class Update:
             raise StencilError(
                 f"{self.name} never reads its coefficient {sorted(unread)[0]}", loc=self.loc, hint="leave it away"
             )
-
-    def _fits(self, value: float, what: str, kind: type[StencilError | BoundaryError]) -> None:
-        if not np.isfinite(round_to(np.array([value]), self.dtype)).all():
-            hint = "choose a wider dtype or a smaller value"
-            raise kind(f"{what} is infinite in {self.dtype}", loc=self.loc, hint=hint)
 
     @property
     def fields(self) -> tuple[tuple[str, int], ...]:

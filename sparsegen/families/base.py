@@ -73,11 +73,6 @@ class Geometry:
         """Halo rows of a tile, above and below together."""
         return self.halo_rows - self.rows
 
-    @property
-    def mma_per_tile(self) -> dict[str, int]:
-        """mma instructions of a block's tile, by shape."""
-        return dict(self.mmas)
-
 
 @dataclass(frozen=True)
 class Work:
@@ -94,20 +89,6 @@ class Work:
     waits: bool = True  #: whether a block waits for what it reads, beyond the latency that is counted
     queues: Num = 0  #: 1 if its loads come first and then, after a barrier, the rest; less if these blur
     made: Num = 0  #: elements a grid point that a launch of its own makes of the field first
-
-
-def keep(s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], slots: int) -> StencilSchedule:
-    """``filled`` of a family whose lines leave nothing to choose."""
-    return s
-
-
-def agree(*_: object) -> None:
-    """``contradictions`` of a family whose words fit together whatever they are, ``check`` of one for any stencil."""
-
-
-def apart(s: StencilSchedule, g: Geometry, device: DeviceProfile) -> bool:
-    """``together`` of a family whose copies take their turns."""
-    return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,15 +116,15 @@ class StencilFamily(Vocabulary):
     #: The pass that makes the kernel, of so many blocks that stay (0: one for each tile), so many an SM.
     kernel: Callable[[StencilSchedule, Geometry, int, int], Pass]
     #: ScheduleError for what only this family asks of a stencil and a device.
-    check: Callable[[StencilSchedule, Geometry, Footprint, DeviceProfile], None] = agree
+    check: Callable[[StencilSchedule, Geometry, Footprint, DeviceProfile], None] | None = None
     #: Whether a tile that is not fetched ahead comes by asynchronous copies as well, all under way together.
-    together: Callable[[StencilSchedule, Geometry, DeviceProfile], bool] = apart
+    together: Callable[[StencilSchedule, Geometry, DeviceProfile], bool] | None = None
     #: The schedule with what is ``auto`` chosen for a grid on a GPU that runs so many blocks at a time.
-    filled: Callable[[StencilSchedule, Footprint, tuple[int, ...], int], StencilSchedule] = keep
+    filled: Callable[[StencilSchedule, Footprint, tuple[int, ...], int], StencilSchedule] | None = None
     #: The registers that nvcc is expected to use, where the estimate is an upper bound only.
     used: Callable[[StencilSchedule, Geometry, Footprint], float] | None = None
     #: ScheduleError where words contradict each other.
-    contradictions: Callable[[StencilSchedule], None] = agree
+    contradictions: Callable[[StencilSchedule], None] | None = None
     #: Whether a pass for the steps that are left over has no more levels than the schedule.
     levels_bound: bool = False
     op: str = "stencil"
@@ -156,11 +137,8 @@ class StencilFamily(Vocabulary):
 
     def consistent(self, s: Schedule) -> None:
         """ScheduleError where words contradict each other."""
-        self.contradictions(cast("StencilSchedule", s))
-
-    def registers_used(self, s: StencilSchedule, g: Geometry, fp: Footprint) -> float:
-        """The registers that nvcc is expected to use."""
-        return (self.used or self.registers)(s, g, fp)
+        if self.contradictions:
+            self.contradictions(cast("StencilSchedule", s))
 
     def passes(self, s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, per_sm: int) -> list[Pass]:
         """The passes from the op level to the tile level, for a device on which an SM has so many blocks."""
@@ -175,7 +153,7 @@ class StencilFamily(Vocabulary):
         if self.rim != "none":
             passes.append(Rim(1, RIM_ROW, RIM_ROW_THREADS) if fp.flat and rim == "all" else Rim())
         if not s.levelled:
-            passes.append(Pipeline(s.stages, asynchronous=self.together(s, g, device)))
+            passes.append(Pipeline(s.stages, asynchronous=bool(self.together and self.together(s, g, device))))
         return [*passes, Barriers()]
 
 

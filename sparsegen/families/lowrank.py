@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from sparsegen.cost.devices import DeviceProfile
@@ -64,11 +65,6 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     sums, slices = g.tiles_per_warp * g.m // 4, numbers(s, g.k).depth
     more = TERM * (fp.ranks[s.fuse - 1] - 1) + (RING if s.stages > 1 else 0) + FAR * max(0, slices - DEEP)
     return REGISTERS[s.mma] + more + 2 * (g.fragments + sums + slices)
-
-
-def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
-    """The mma."""
-    check_mma(s, g, REGISTERS, fp, device, "choose tiled or direct")
 
 
 #: Strips of a tile, column blocks of a warp, and warps that share a strip.
@@ -143,6 +139,7 @@ FAMILY = register(StencilFamily(
         mma_word("f64.m16n8k4"), number("fuse", 1, 1, 12), Word("tile", pair, (64, 64)), number("warps", 4, 1, 32),
         STAGES,
     ),
-    axes=(2,), rim="fused", geometry=geometry, registers=registers, check=check, space=space, values=values,
-    work=work, kernel=kernel, together=lambda s, g, device: True, contradictions=contradictions,
+    axes=(2,), rim="fused", geometry=geometry, registers=registers, space=space, values=values, work=work,
+    kernel=kernel, check=partial(check_mma, shapes=REGISTERS, otherwise="choose tiled or direct"),
+    together=lambda s, g, device: True, contradictions=contradictions,
 ))  # fmt: skip

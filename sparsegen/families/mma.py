@@ -18,7 +18,7 @@ def mma_word(default: str, shapes: Iterable[str] = MMA) -> Word:
 
 
 def check_mma(
-    s: StencilSchedule, g: Geometry, shapes: Collection[str], fp: Footprint, device: DeviceProfile, otherwise: str
+    s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile, shapes: Collection[str], otherwise: str
 ) -> None:
     """ScheduleError for another type than f64, an mma that the family or the device does not have, or one that a tile
     takes and the profile has no cycles for.
@@ -37,7 +37,7 @@ def check_mma(
             f"mma={s.mma} needs sm_{need[0]}{need[1]}; {device.name} is {device.arch}",
             hint=f"set mma={fits[0]}" if fits else otherwise,
         )
-    for shape in g.mma_per_tile:
+    for shape, _ in g.mmas:
         if shape not in device.cpi:
             raise ScheduleError(
                 f"mma={s.mma}: the profile of {device.name} has no cycles for {shape}",

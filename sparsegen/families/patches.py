@@ -70,7 +70,7 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
 
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
     """The mma, how far a level reaches, and whole patches."""
-    check_mma(s, g, SHAPES, fp, device, "choose stream, tiled or direct")
+    check_mma(s, g, fp, device, SHAPES, "choose stream, tiled or direct")
     if not 1 <= g.radius <= FARTHEST:
         raise ScheduleError(
             f"a level of fuse={s.fuse} steps of radius {fp.radius} reaches {g.radius} cells; patches of "

@@ -110,7 +110,7 @@ def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile)
             hint="choose tiled, stream or direct",
         )
     if s.mma != "none":
-        check_mma(s, g, MMA, fp, device, "set mma=none, or choose tiled or direct")
+        check_mma(s, g, fp, device, MMA, "set mma=none, or choose tiled or direct")
     if s.lut and g.offset_dirty >= LUT_OFFSETS:
         raise ScheduleError(
             f"lut=on: A and B have {g.offset_dirty} elements, the table's offsets end at {LUT_OFFSETS - 1}",

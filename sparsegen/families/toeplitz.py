@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from sparsegen.cost.devices import DeviceProfile
@@ -55,11 +56,6 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     sums = g.m // 2 * min(s.products, g.n_tiles)
     need = base + 2 * g.fragments + sums + more * max(0, s.products - few)
     return max(need, least_many if s.products > few else least)
-
-
-def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
-    """The mma."""
-    check_mma(s, g, REGISTERS, fp, device, "choose stream or direct")
 
 
 def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:
@@ -118,6 +114,6 @@ FAMILY = register(StencilFamily(
         mma_word("f64.m8n8k4"), number("fuse", 1, 1, MOST_FUSED), Word("products", integer, 4, choices=PRODUCTS),
         number("warps", 1, 1, 8), number("stages", 2, 2, 4),
     ),
-    axes=(1,), rim="all", geometry=geometry, registers=registers, check=check, space=space, values=values,
-    work=work, kernel=kernel,
+    axes=(1,), rim="all", geometry=geometry, registers=registers, space=space, values=values, work=work,
+    kernel=kernel, check=partial(check_mma, shapes=REGISTERS, otherwise="choose stream or direct"),
 ))  # fmt: skip

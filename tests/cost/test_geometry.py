@@ -77,7 +77,7 @@ def compare(schedule: StencilSchedule, k: int, dtype: str = "f64") -> None:
     assert (func.shared_bytes, func.threads) == (g.smem_bytes, g.threads), str(schedule)
     if schedule.family == "stencil2row" and schedule.transform == "implicit":
         executed = mma_of_a_warp(func.body)
-        assert {shape: n * schedule.warps for shape, n in executed.items()} == g.mma_per_tile, str(schedule)
+        assert {shape: n * schedule.warps for shape, n in executed.items()} == dict(g.mmas), str(schedule)
 
 
 @pytest.mark.parametrize("family", ["direct", "tiled", "stencil2row"])
@@ -116,7 +116,7 @@ def test_slices_run_over_the_joint_of_a_and_b() -> None:
     assert narrowing("f64.m16n8k8", 26) == [("f64.m16n8k8", 13)]
     assert narrowing("f64.m16n8k16", 26) == [("f64.m16n8k16", 6), ("f64.m16n8k8", 1)]
     g = geometry(Schedule.parse("stencil2row mma=f64.m16n8k16 stages=2"), Footprint(7))
-    assert g.mma_per_tile == {"f64.m16n8k16": 6 * 32, "f64.m16n8k8": 32} and g.fragments == 26
+    assert dict(g.mmas) == {"f64.m16n8k16": 6 * 32, "f64.m16n8k8": 32} and g.fragments == 26
 
 
 def test_offsets_that_a_table_cannot_hold() -> None:

@@ -106,7 +106,7 @@ def test_geometry_is_the_lowering(of: tuple[Any, BoundarySpec]) -> None:
         assert (func.shared_bytes, func.threads) == (g.smem_bytes, g.threads), str(s)
         assert func.min_blocks == blocks_per_sm(s, g, H200, fp), str(s)
         executed = mma_of_a_warp(func.body)
-        assert {shape: n * s.warps for shape, n in executed.items()} == g.mma_per_tile, str(s)
+        assert {shape: n * s.warps for shape, n in executed.items()} == dict(g.mmas), str(s)
 
 
 @needs_nvcc

@@ -61,7 +61,7 @@ def test_geometry_is_the_lowering(mma: str) -> None:
         assert func.grid == (-(-shape[0] // g.rows) * -(-shape[1] // g.cols), 1, 1), str(s)
         assert func.min_blocks == blocks_per_sm(s, g, H200, fp), str(s)
         executed = mma_of_a_warp(func.body)
-        assert {shape: n * s.warps for shape, n in executed.items()} == g.mma_per_tile, str(s)
+        assert {shape: n * s.warps for shape, n in executed.items()} == dict(g.mmas), str(s)
         assert g.rows % 2 == 0 and g.fragments == func.params[-1].size // 32
 
 

@@ -48,7 +48,7 @@ def test_the_geometry_is_that_of_the_lowering(weights: Any, shape: tuple[int, ..
         assert (func.shared_bytes, func.threads) == (g.smem_bytes, g.threads), str(schedule)
         turns = [op for op in func.body if isinstance(op, w.For) and op.var.name == "turn"]  # of blocks that stay
         executed = mma_of_a_warp(turns[0].body if turns else func.body)
-        assert {name: n * schedule.warps for name, n in executed.items()} == g.mma_per_tile, str(schedule)
+        assert {name: n * schedule.warps for name, n in executed.items()} == dict(g.mmas), str(schedule)
         assert sum(p.name == "offsets" and p.size == 3 * g.points for p in func.params) == bool(g.points)
 
 
@@ -59,7 +59,7 @@ def test_points_of_planes() -> None:
     assert (g.halo_planes, g.points, g.fragments, g.depth) == (1, 38, 26, 52)
     box = geometry(Schedule.parse("stencil2row"), Footprint(3, 27, axes=3))
     assert (box.halo_planes, box.points, box.fragments) == (3, 0, 18)
-    assert box.mma_per_tile == {"f64.m8n8k4": 3 * 6 * 32}
+    assert dict(box.mmas) == {"f64.m8n8k4": 3 * 6 * 32}
     assert Footprint.of(stencil(np.ones((3, 3)))).planes == ()
 
 
@@ -68,7 +68,7 @@ def test_the_tile_of_a_row_is_the_papers() -> None:
     assert s.tile == (1, 1024)
     g = geometry(s, Footprint(7, 7, axes=1))
     assert (g.groups, g.depth, g.stride_ab, g.reach, g.tiles_per_warp) == (128, 8, 12, 0, 2)
-    assert g.mma_per_tile == {"f64.m8n8k4": 4 * 16}
+    assert dict(g.mmas) == {"f64.m8n8k4": 4 * 16}
 
 
 @pytest.mark.parametrize("line", [
@@ -106,7 +106,7 @@ def test_the_geometry_of_the_explicit_form(weights: Any, shape: tuple[int, ...])
         g, func = geometry(schedule, fp), kernels(lowered(s, shape, schedule, profile=H200).warp)["stencil"]
         assert (func.shared_bytes, func.threads) == (g.smem_bytes, g.threads) == (0, schedule.threads), str(schedule)
         executed = mma_of_a_warp(func.body)
-        assert {name: n * schedule.warps for name, n in executed.items()} == g.mma_per_tile, str(schedule)
+        assert {name: n * schedule.warps for name, n in executed.items()} == dict(g.mmas), str(schedule)
         assert sum(p.name == "offsets" and p.size == 3 * g.points for p in func.params) == bool(g.points)
 
 

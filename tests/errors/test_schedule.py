@@ -177,14 +177,14 @@ def test_default_tile_follows_the_edge() -> None:
 def test_geometry_of_the_paper() -> None:
     g = geometry(Schedule.parse("stencil2row fuse=3 tile=32x64"), ANY)
     assert (g.k, g.halo_rows, g.halo_cols, g.groups, g.depth, g.n_tiles, g.tiles_per_warp) == (7, 38, 70, 8, 52, 1, 4)
-    assert g.mma_per_tile == {"f64.m8n8k4": 26 * 32} and g.fragments == 26  # 26 mma per 64 outputs
+    assert dict(g.mmas) == {"f64.m8n8k4": 26 * 32} and g.fragments == 26  # 26 mma per 64 outputs
     assert g.stride_ab == 276 and g.offset_dirty == 16 * 276  # 7*31 + 52 = 269, padded
     assert g.smem_bytes == (16 * 276 + 2) * 8
     two = geometry(Schedule.parse("stencil2row fuse=3 tile=32x64 stages=2"), ANY)
     assert (two.before, two.pitch_raw) == (4, 72)  # radius 3: one more column, 16-byte copies
     assert two.smem_bytes == -(-g.smem_bytes // 128) * 128 + 38 * 72 * 8
     wide = [geometry(Schedule.parse(f"stencil2row fuse=3 mma=f64.m16n8k{k}"), ANY) for k in (4, 8, 16)]
-    assert [sum(w.mma_per_tile.values()) // 32 for w in wide] == [26, 13, 7]  # per 128 outputs
+    assert [sum(dict(w.mmas).values()) // 32 for w in wide] == [26, 13, 7]  # per 128 outputs
 
 
 @given(schedules(), st.sampled_from([1, 3, 5, 7]))
