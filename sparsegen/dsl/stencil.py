@@ -82,7 +82,7 @@ class Stencil:
         elif array.dtype.kind == "c":
             what, hint = "complex", "split the problem into real and imaginary parts"
         elif array.dtype.name not in _NUMPY_NAMES:
-            what, hint = "of a type that is not supported", f"convert to one of {', '.join(_NUMPY_NAMES)}"
+            what, hint = "of a dtype that is not supported", f"convert to one of {', '.join(_NUMPY_NAMES)}"
         if what:
             raise StencilError(f"the weights are {what} ({array.dtype})", loc=loc, hint=hint)
         if not 1 <= array.ndim <= 3:
