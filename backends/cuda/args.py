@@ -33,23 +33,8 @@ class PackedArgs:
     used again at once; hold ``lock`` from changing a value to the launch if threads share it.
     """
 
-    __slots__ = (
-        "_first",
-        "_given",
-        "_offsets",
-        "_run",
-        "_sizes",
-        "_slots",
-        "address",
-        "buffer",
-        "kinds",
-        "lock",
-        "nbytes",
-        "pointers",
-        "table",
-    )
-
     def __init__(self, args: Sequence[tuple[str, Value]]) -> None:
+        self._given = tuple(args)
         offset = 0
         offsets: list[int] = []
         sizes: list[int] = []
@@ -74,7 +59,6 @@ class PackedArgs:
         self._first = places[0] if places else 0
         adjacent = places == list(range(self._first, self._first + 8 * len(places), 8))
         self._run = struct.Struct(f"={len(places)}Q").pack_into if adjacent else None
-        self._given = tuple(args)
         self.lock = Lock()
         for index, (_, value) in enumerate(args):
             self.set(index, value)

@@ -92,11 +92,6 @@ def _mask(c: CText, value: Expr) -> CText:
     return c
 
 
-def c_expr(e: Expr, name_of: NameOf = str) -> str:
-    """The C text of an integer expression or predicate; ``name_of`` gives the C name of a value."""
-    return render(e, name_of).text
-
-
 def render(e: Expr, name_of: NameOf, want: str | None = None) -> CText:
     """The expression in C, converted to type ``want`` if one is given (it must hold the value, or wraps)."""
     if isinstance(e, Const):

@@ -10,10 +10,8 @@ import importlib.util
 import os
 import re
 import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from sparsegen.ir.errors import ToolchainError
@@ -63,24 +61,14 @@ def _candidates(name: str) -> Iterator[tuple[str, Path]]:
     yield "default folder", DEFAULT_FOLDER / name
 
 
-@lru_cache(maxsize=64)
-def _search(name: str, environment: tuple[str | None, ...]) -> Tool | None:
+def find_tool(name: str) -> Tool | None:
+    """The program ``name`` (``nvcc``, ``nvdisasm``, ``cuobjdump`` ...), or None if it is nowhere."""
     suffix = ".exe" if os.name == "nt" else ""
     for place, path in _candidates(name):
         for candidate in (path, path.with_name(path.name + suffix)):
             if candidate.is_file() and os.access(candidate, os.X_OK):
                 return Tool(name, candidate, place)
     return None
-
-
-def find_tool(name: str) -> Tool | None:
-    """The program ``name`` (``nvcc``, ``nvdisasm``, ``cuobjdump`` ...), or None if it is nowhere."""
-    environment = (
-        *(os.environ.get(v) for v in ("PATH", "CUDA_HOME", "CUDA_PATH")),
-        str(DEFAULT_FOLDER),
-        *sys.path,
-    )
-    return _search(name, environment)
 
 
 def require_tool(*names: str) -> Tool:

@@ -165,9 +165,11 @@ def _report(state: Run) -> Report:
             c = Conflict(info.text, info.buffer, p.degree, info.loc, p.requests, p.cost - p.ideal, declared)
             conflicts.append(c)
             if declared is not None and c.degree > declared:
-                notes.append(_conflict_note(c))
+                text = f"a bank conflict of degree {c.degree} at @{c.buffer}, above the declared {declared}"
+                fix = "pad or swizzle the layout, or declare the degree"
+                notes.append(Finding("conflict", text, fix, c.op, c.buffer, loc=c.loc, times=c.extra))
         else:
-            traffic.append(Traffic(info.text, p.name, p.requests, p.cost, info.loc))
+            traffic.append(Traffic(info.text, info.buffer, p.requests, p.cost, info.loc))
         for name, n in zip(_requests(op, p.is_shared), (p.cost, p.cost - p.ideal), strict=False):
             counts[name] = counts.get(name, 0) + n
     return Report(list(state.findings.values()), notes, counts, conflicts, traffic)
@@ -179,10 +181,3 @@ def _requests(op: Op, shared: bool) -> tuple[str, ...]:
         tag = "cp_async" if isinstance(op, w.CpAsync) else "shared"
         return f"wavefronts.{tag}", f"conflicts.{tag}"
     return (f"sectors.global.{'write' if isinstance(op, w.St) else 'read'}",)
-
-
-def _conflict_note(c: Conflict) -> Finding:
-    return Finding(
-        "conflict", f"a bank conflict of degree {c.degree} at @{c.buffer}, above the declared {c.declared}",
-        "pad or swizzle the layout, or declare the degree", c.op, c.buffer, loc=c.loc, times=c.extra,
-    )  # fmt: skip

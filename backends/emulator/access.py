@@ -13,6 +13,7 @@ from sparsegen.ir.node import Op
 from sparsegen.ir.types import Buffer, DType, u32
 
 from .clocks import MANY
+from .counts import Patterns
 from .memory import OpInfo, check_align, dense, locate
 from .scalars import Step
 from .values import LANES, held, load, number, operand, pick, predicate, spread
@@ -36,7 +37,7 @@ class Meter:
     """Counts of one memory op: requests, bytes, wavefronts or sectors."""
 
     def __init__(self, sc: Scope, op: Op, buf: Buffer, nbytes: int, name: str, way: str, patterns: bool = True) -> None:
-        self.space, self.itemsize, self.nbytes, self.name = buf.space, buf.dtype.nbytes, nbytes, buf.name
+        self.buf, self.nbytes = buf, nbytes
         self.k_op = sc.count(name)
         self.k_bytes = sc.count(f"bytes.{buf.space}.{way}")
         self.key = sc.number_of(op, OpInfo(sc.info(op).text, op.loc, buf.name, buf.space)) if patterns else -1
@@ -54,7 +55,11 @@ class Meter:
         m.cnt[self.k_bytes] += lanes * self.nbytes
         if self.key >= 0 and m.patterns:
             ix = at if sel is None else spread(n, sel, at, 0, np.int64)
-            cost, ideal = m.run.pattern(self.key, self).add(ix, mask, n)
+            known = m.run.patterns.get(self.key)
+            if known is None:
+                shared = self.buf.space == "shared"
+                known = m.run.patterns[self.key] = Patterns(self.buf.dtype.nbytes, self.nbytes, shared=shared)
+            cost, ideal = known.add(ix, mask, n)
             met = m.met.setdefault(self.key, np.zeros((2, m.blocks), dtype=np.int64))
             for total, one in zip(met, (cost, ideal), strict=True):  # an array: of each warp
                 total += m.of_blocks(g.rows, one) if isinstance(one, np.ndarray) else one * m.of_blocks(g.rows)

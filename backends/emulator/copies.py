@@ -80,19 +80,15 @@ class Copies:
         for f in self.flights:
             done = f.number < upto[f.thread]
             if done.any():
-                if done.all():
-                    self._land(f, f.thread, f.cells, f.data)
-                    continue
-                self._land(f, f.thread[done], f.cells[done], f.data[done])
-                f = f.part(~done)
-            keep.append(f)
+                self._land(f.part(done))
+            if not done.all():
+                keep.append(f.part(~done))
         self.flights = keep
 
-    def _land(self, f: Flight, thread: Any, cells: Any, data: Any) -> None:
-        clk = self.m.clk
-        f.mem.data[cells] = data
-        stamp = clk.stamp(thread >> 5, thread & 31).astype(np.int32)
-        f.mem.complete(cells, np.broadcast_to(stamp[:, None], cells.shape))
+    def _land(self, f: Flight) -> None:
+        f.mem.data[f.cells] = f.data
+        stamp = self.m.clk.stamp(f.thread >> 5, f.thread & 31).astype(np.int32)
+        f.mem.complete(f.cells, np.broadcast_to(stamp[:, None], f.cells.shape))
 
     def left(self, rows: Any) -> None:
         """These warps end: their copies must have been waited for."""

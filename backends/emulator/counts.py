@@ -42,8 +42,8 @@ def sectors(addr: Any, nbytes: int) -> Any:
 class Patterns:
     """Requests of one op: ``add`` takes element indices of a group and gives their cost."""
 
-    def __init__(self, itemsize: int, nbytes: int, *, shared: bool, name: str = "") -> None:
-        self.itemsize, self.nbytes, self.is_shared, self.name = itemsize, nbytes, shared, name
+    def __init__(self, itemsize: int, nbytes: int, *, shared: bool) -> None:
+        self.itemsize, self.nbytes, self.is_shared = itemsize, nbytes, shared
         self.known: dict[int, tuple[int, int, int]] = {}
         self.cost = self.ideal = self.requests = self.degree = 0
         self.period = 4 if shared else 32

@@ -60,15 +60,6 @@ class Run:
         self.stopped = False
         self.first = first  # whether it ends at its first error
 
-    def pattern(self, key: int, meter: Any) -> Patterns:
-        """The table of address patterns of an op."""
-        p = self.patterns.get(key)
-        if p is None:
-            p = self.patterns[key] = Patterns(
-                meter.itemsize, meter.nbytes, shared=meter.space == "shared", name=meter.name
-            )
-        return p
-
 
 @dataclass(frozen=True)
 class Window:

@@ -19,10 +19,7 @@ class Bars:
     def __init__(self, m: Machine, name: str, size: int, first_agent: int) -> None:
         self.m, self.name, self.size, self.first = m, name, size, first_agent
         total = m.blocks * size
-        self.count = np.zeros(total, dtype=np.int64)
-        self.pending = np.zeros(total, dtype=np.int64)
-        self.tx = np.zeros(total, dtype=np.int64)
-        self.phase = np.zeros(total, dtype=np.int64)
+        self.count, self.pending, self.tx, self.phase = np.zeros((4, total), dtype=np.int64)
         self.fenced = np.zeros(total, dtype=bool)
         self.owner = np.full(total, -1, dtype=np.int64)
         shape = (total, m.clk.agents, len(m.clk.first))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparsegen.backends.cuda.expr_c import Names, c_expr, float_literal
+from sparsegen.backends.cuda.expr_c import Names, float_literal, render
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import PRECEDENCE, Const, Expr, Value, binary, evaluate, maximum, minimum, select, values
 from sparsegen.ir.types import bf16, f16, f32, f64, pred, s8, s32, s64, u16, u32, u64
@@ -48,14 +48,14 @@ P, Q = I.lt(5), J.eq(I)
     (J.eq(-(2**31)), "0"),
 ])  # fmt: skip
 def test_reads_well(expr: Expr, want: str) -> None:
-    assert c_expr(expr) == want
+    assert render(expr, str).text == want
 
 
 def test_what_no_c_type_holds_is_refused() -> None:
     with pytest.raises(IRError, match="fits no C type"):
-        c_expr(L * L * L)
+        render(L * L * L, str)
     with pytest.raises(IRError, match="no integer expression"):
-        c_expr(Value("x", f64))
+        render(Value("x", f64), str)
 
 
 LEAVES = [Value("a", s32, 0, 10), Value("b", s32, -50, 3), Value("c", s32, 0, 2**31 - 1), Value("d", s32),
@@ -75,7 +75,7 @@ def expressions(draw: st.DrawFn) -> Expr:
             y = draw(st.integers(0, 40).map(Const) | st.just(LEAVES[5]))
         try:
             made = select(draw(pick).ne(0), x, y) if op == "select" else binary(op, x, y)
-            c_expr(made)
+            render(made, str)
         except IRError:
             continue
         pool.append(made)
@@ -110,7 +110,7 @@ def test_means_the_same_in_c(tmp_path: Path) -> None:
     params = ", ".join(f"{v.dtype.c} {v.name}" for v in LEAVES)
     lines = [HOST]
     for n, (e, _) in enumerate(cases[::3]):
-        lines.append(f"static ull f{n}({params}) {{ return (ull)({c_expr(e)}); }}")
+        lines.append(f"static ull f{n}({params}) {{ return (ull)({render(e, str).text}); }}")
     lines.append("int main() {")
     for n, (_, at) in enumerate(cases):
         args = ", ".join(f"({v.dtype.c}){at.get(v.name, v.lo) % 2**64}ull" for v in LEAVES)
@@ -128,7 +128,7 @@ def test_means_the_same_in_c(tmp_path: Path) -> None:
     done = subprocess.run([tmp_path / "host"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for (e, at), got in zip(cases, done.stdout.split(), strict=True):
-        assert int(got) == evaluate(e, at) % 2**64, f"{e!r} at {at} printed as {c_expr(e)}"
+        assert int(got) == evaluate(e, at) % 2**64, f"{e!r} at {at} printed as {render(e, str).text}"
 
 
 @given(st.floats())
