@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, TracebackType
 from typing import Any
 
 from sparsegen.ir.errors import Loc, SparsegenError
+
+_LIBRARIES = ("sparsegen", "sympy", "numpy", "torch")
 
 
 def user_loc() -> Loc | None:
@@ -20,7 +22,7 @@ def user_loc() -> Loc | None:
     From Python 3.11 on the column is that of the very call or subscript; before, it is 0.
     """
     frame = inspect.currentframe()
-    while frame is not None and _is_library(frame):
+    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in _LIBRARIES:
         frame = frame.f_back
     return None if frame is None else _loc(frame.f_code, frame.f_lasti, frame.f_lineno)
 
@@ -57,10 +59,6 @@ def def_loc(function: Callable[..., Any]) -> Loc | None:
         if text.lstrip().startswith(("def ", "async def ")):
             return Loc(code.co_filename, line, len(text) - len(text.lstrip()))
     return Loc(code.co_filename, code.co_firstlineno)
-
-
-def _is_library(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in ("sparsegen", "sympy", "numpy", "torch")
 
 
 def _loc(code: CodeType, instruction: int, line: int) -> Loc:

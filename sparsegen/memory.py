@@ -24,7 +24,9 @@ def room_for(needed: Mapping[str, int], room: Room, where: str) -> Iterator[None
     try:
         yield
     except Exception as error:
-        if not _out_of_memory(error):
+        # torch and CuPy, which need not be here, both call theirs OutOfMemoryError
+        named = any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
+        if not named and not isinstance(error, (MemoryError, DeviceMemoryError)):
             raise
         uses = ", ".join(f"{what} {nbytes}" for what, nbytes in needed.items() if nbytes)
         left = room()
@@ -42,9 +44,3 @@ def host_room() -> tuple[int, int] | None:
         return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
     except (ValueError, OSError, AttributeError):
         return None
-
-
-def _out_of_memory(error: Exception) -> bool:
-    """torch and CuPy, which need not be here, both call theirs OutOfMemoryError."""
-    known = isinstance(error, (MemoryError, DeviceMemoryError))
-    return known or any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)

@@ -171,10 +171,6 @@ class Plan:
             times[step.program] += n
         return tuple(times.items())
 
-    def first(self, program: Program) -> Step:
-        """The first step of a program."""
-        return next(step for step, _ in self._steps() if step.program is program)
-
     def _steps(self) -> Iterator[tuple[Step, int]]:
         """Every step of a cycle that is run, and how often."""
         for part in self.parts:

@@ -92,10 +92,6 @@ class Word:
     choices: tuple[Any, ...] = ()
     auto: bool = False
 
-    def parsed(self, word: str, value: str) -> Any:
-        """The value that a line gives it; ScheduleError for what cannot be read."""
-        return self.default if value == "auto" else self.read(word, value)
-
     def check(self, value: Any) -> None:
         """ScheduleError for a value that the word never has."""
         if value is None:
@@ -282,7 +278,8 @@ class Schedule:
                 raise ScheduleError(f"{part!r} has no value", hint=f"write {key}=…, for example in {cls(own.name)}")
             if key in given:
                 raise ScheduleError(f"{part!r}: {key} is given twice", hint="keep one of them")
-            given[key] = own.by_name[key].parsed(part, value)
+            word = own.by_name[key]
+            given[key] = word.default if value == "auto" else word.read(part, value)
         return cls(own.name, **given)
 
 

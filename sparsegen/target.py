@@ -95,7 +95,12 @@ def resolve(device: object = "auto", backend: object = "auto") -> Target:
             profile = load_profile(DEFAULT_DEVICE)
             note = f"no GPU here ({_why(here)}): tuned for the {profile.name}"
     else:
-        profile, note = _named(device), ""
+        if not isinstance(device, (str, Path, DeviceProfile)):
+            known = ", ".join(names())
+            raise DeviceError(
+                f"device={device!r} is no device", hint=f"'auto', one of {known}, or the path of a .toml file"
+            )
+        profile, note = device if isinstance(device, DeviceProfile) else load_profile(device), ""
     fits = gpu is not None and gpu.capability == profile.compute_capability
     if backend == "auto":
         backend = "cuda" if fits else "emulator"
@@ -138,16 +143,6 @@ def measurable(device: object = "auto") -> DeviceInfo:
 
 def _why(here: object) -> str:
     return here.message if isinstance(here, DeviceError) else "not looked for"
-
-
-def _named(device: object) -> DeviceProfile:
-    if isinstance(device, DeviceProfile):
-        return device
-    if not isinstance(device, (str, Path)):
-        raise DeviceError(
-            f"device={device!r} is no device", hint=f"'auto', one of {', '.join(names())}, or the path of a .toml file"
-        )
-    return load_profile(device)
 
 
 def profile_of(gpu: DeviceInfo) -> tuple[DeviceProfile, str]:

@@ -6,6 +6,7 @@ for a layout need not be checked again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -85,12 +86,7 @@ class ArrayView(NamedTuple):
 
 def c_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
     """The strides, in bytes, of a packed array in C order."""
-    strides = []
-    step = itemsize
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= extent
-    return tuple(reversed(strides))
+    return tuple(itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 Probe = Callable[[Any], ArrayView]

@@ -1,4 +1,4 @@
-"""What is known of where a sparse matrix has its elements: the figures that costs and choices are made of."""
+"""Where a sparse matrix has its elements: how long its rows are, how many vectors and tiles hold any."""
 
 from __future__ import annotations
 
@@ -35,37 +35,6 @@ class Stats:
     def nnz(self) -> int:
         """Stored elements."""
         return int(self.lengths.sum())
-
-    @property
-    def shortest(self) -> int:
-        """Elements of the shortest row."""
-        return int(self.lengths.min(initial=self.shape[1]))
-
-    @property
-    def longest(self) -> int:
-        """Elements of the longest row."""
-        return int(self.lengths.max(initial=0))
-
-    @property
-    def mean(self) -> float:
-        """Elements of a row on average."""
-        return self.nnz / max(1, self.shape[0])
-
-    @property
-    def imbalance(self) -> float:
-        """The longest row over the mean one; 1 where all are alike, or empty."""
-        return self.longest / self.mean if self.nnz else 1.0
-
-    @property
-    def per_vector(self) -> float:
-        """Elements of an 8 x 1 vector that holds any, on average: 1 to 8; 0 for an empty matrix."""
-        return self.nnz / max(1, self.vectors)
-
-    @property
-    def filled_tiles(self) -> float:
-        """The share of 16 x 16 tiles that hold any element, 0 to 1."""
-        rows, cols = (-(-n // TILE) for n in self.shape)
-        return self.tiles / max(1, rows * cols)
 
 
 def measured(spec: Format, lib: Library, arrays: Mapping[str, Any], shape: Shape) -> Stats:

@@ -85,11 +85,13 @@ def _fits(c: Cost, update: Update, shape: tuple[int, ...], device: DeviceProfile
     s = c.schedule
     if s.column == 1:
         return True
-    if update.ndim == 1 or shape[-2] < s.block[1] * s.column or len(update.code) * s.column > _NODES:
-        return False
-    if c.values["loads"] * s.column * ITEMSIZE[update.dtype] // 4 > _REGISTERS:
-        return False
-    return bool(math.prod(shape) >= s.threads * s.column * _BLOCKS_AN_SM * device.sms)
+    return bool(
+        update.ndim > 1
+        and shape[-2] >= s.block[1] * s.column
+        and len(update.code) * s.column <= _NODES
+        and c.values["loads"] * s.column * ITEMSIZE[update.dtype] // 4 <= _REGISTERS
+        and math.prod(shape) >= s.threads * s.column * _BLOCKS_AN_SM * device.sms
+    )
 
 
 @lru_cache(maxsize=64)

@@ -73,7 +73,6 @@ class Geometry(NamedTuple):
     chunks: int
     sums: int  #: that a lane holds
     strips_warp: int  #: strips of the busiest warp
-    slabs_warp: int  #: slabs that it walks
     shared: int
     registers: int
     resident: int
@@ -110,10 +109,10 @@ def geometry(p: Problem, s: SpmmSchedule | Schedules, device: DeviceProfile) -> 
         device.max_blocks_sm,
         -(-blocks // device.sms),
     )
-    block, part = -(-strips // groups), -(-slabs // s.splits)  # of the busiest block
+    block = -(-strips // groups)  # strips of the busiest block
     return Geometry(
-        strips, slabs, tiles, groups, blocks, room // CHUNK, s.rows * each, -(-block // row_warps),
-        -(-part // slab_warps), shared, registers, a.max(1, resident),
+        strips, slabs, tiles, groups, blocks, room // CHUNK, s.rows * each, -(-block // row_warps), shared, registers,
+        a.max(1, resident),
     )  # fmt: skip
 
 

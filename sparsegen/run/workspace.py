@@ -53,8 +53,10 @@ class Space:
             self._own.append((runtime, pointer))
             return pointer
         memory = empty_like(like, (max(1, nbytes),), np.uint8)
-        if like.layout.library == "torch":
-            _used_on(memory, stream)
+        if like.layout.library == "torch":  # its allocator is told of a stream that is not torch's current one
+            torch: Any = sys.modules["torch"]
+            if stream != torch.cuda.current_stream(memory.device).cuda_stream and stream:
+                memory.record_stream(torch.cuda.ExternalStream(stream, device=memory.device))
         self._owners.append(memory)
         return describe(memory).pointer
 
@@ -62,13 +64,6 @@ class Space:
         with suppress(Exception):  # the context may be gone when the interpreter ends
             for runtime, pointer in self._own:
                 runtime.free(pointer)
-
-
-def _used_on(tensor: Any, stream: int | None) -> None:
-    """Tell torch's allocator that ``tensor`` is used on a stream that is not torch's current one."""
-    torch: Any = sys.modules["torch"]
-    if stream != torch.cuda.current_stream(tensor.device).cuda_stream and stream:
-        tensor.record_stream(torch.cuda.ExternalStream(stream, device=tensor.device))
 
 
 class Counted:

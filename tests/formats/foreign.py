@@ -5,8 +5,13 @@ from __future__ import annotations
 from sparsegen.formats.axes import Compressed, Dense, Fixed, Mask, Pointers, Stored
 from sparsegen.formats.blocks import Blocked
 from sparsegen.formats.format import Format
-from sparsegen.ir.layout import layout, xor_swizzle
+from sparsegen.ir.layout import Layout, layout
 from sparsegen.ir.types import DType, s32, u8, u16, u32
+
+
+def xor_swizzle(rows: int, cols: int, chunk: int) -> Layout:
+    """Row-major, chunk ``c // chunk`` of row r moved to ``(c // chunk) ^ (r mod 8)``."""
+    return layout({"r": rows, "c": cols}, lambda r, c: r * cols + ((c // chunk) ^ (r % 8)) * chunk + c % chunk)
 
 
 def nm(dtype: DType, n: int, m: int, vector: int = 1) -> Format:

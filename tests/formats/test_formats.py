@@ -143,7 +143,6 @@ def test_the_tile_as_a_layout() -> None:
     row, col = np.divmod(TILE.inverse_table(), 64)
     lane, f, j = 13, 2, 3
     assert [(row[f, lane, e], col[f, lane, e]) for e in (j, 4 + j)] == [(3, 39), (11, 39)]
-    assert TILE.picture().startswith("layout<[row<16, col<64] -> [")
 
 
 def test_mask_bits_as_a_layout() -> None:

@@ -16,7 +16,7 @@ from sparsegen.formats.axes import Compressed, Dense, Pointers, Stored
 from sparsegen.formats.blocks import Blocked, digits
 from sparsegen.formats.format import Format, filling
 from sparsegen.ir.errors import ArrayError, FormatError
-from sparsegen.ir.layout import layout, row_major, xor_swizzle
+from sparsegen.ir.layout import layout, row_major
 from sparsegen.ir.types import DTYPES, f16, s32
 from tests.formats import foreign
 
@@ -164,7 +164,7 @@ def test_digits_of_layouts() -> None:
     assert digits(layout({"r": 4, "c": 8}, lambda r, c: c * 4 + r)) == ((1, 8), (8, 4))
     assert digits(layout({"r": 2, "c": 8}, lambda r, c: c // 4 * 8 + r * 4 + c % 4)) == ((4, 2), (8, 2), (1, 4))
     assert digits(row_major((1, 1))) == ()
-    assert digits(xor_swizzle(8, 8, 1)) is None and digits(row_major((3, 5))) is None
+    assert digits(foreign.xor_swizzle(8, 8, 1)) is None and digits(row_major((3, 5))) is None
 
 
 def test_declarations_that_make_no_sense() -> None:

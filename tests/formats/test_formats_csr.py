@@ -154,14 +154,12 @@ def test_stats() -> None:
     for format in ("csr", "bitmap", "tca_bme"):
         s = sparse(w, format).stats()
         assert np.array_equal(s.lengths, kept.sum(1)) and s.nnz == kept.sum()
-        assert (s.shortest, s.longest, s.mean) == (0, kept.sum(1).max(), kept.sum() / 100)
-        assert s.imbalance == pytest.approx(kept.sum(1).max() / kept.sum(1).mean())
-        assert s.vectors == padded.reshape(14, 8, 144).any(1).sum() and s.per_vector == s.nnz / s.vectors
-        assert s.tiles == padded.reshape(7, 16, 9, 16).any((1, 3)).sum() and s.filled_tiles == s.tiles / 63
+        assert s.vectors == padded.reshape(14, 8, 144).any(1).sum()
+        assert s.tiles == padded.reshape(7, 16, 9, 16).any((1, 3)).sum()
     W = sparse(w, "csr")
     assert W.stats() is W.stats()
     none = sparse(np.zeros((0, 4), np.float16), "csr").stats()
-    assert (none.nnz, none.imbalance, none.mean, none.longest, none.vectors, none.filled_tiles) == (0, 1, 0, 0, 0, 0)
+    assert (none.nnz, none.vectors, none.tiles) == (0, 0, 0)
 
 
 # -------------------------------------------------------------------------------------------------------------- files
