@@ -50,9 +50,12 @@ def bind(**kw: Any) -> Any:
     return field(metadata={"kind": "bind"}, **kw)
 
 
-def attr(**kw: Any) -> Any:
-    """Field: plain data: int, float, str, bool, None, a scalar type, a layout, or nested tuples of these."""
-    return field(metadata={"kind": "attr"}, **kw)
+def attr(*, one_of: tuple[object, ...] = (), **kw: Any) -> Any:
+    """Field: plain data: int, float, str, bool, None, a scalar type, a layout, or nested tuples of these.
+
+    ``one_of``: all that it may be.
+    """
+    return field(metadata={"kind": "attr", "one_of": one_of}, **kw)
 
 
 def region(**kw: Any) -> Any:

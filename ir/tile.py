@@ -64,7 +64,7 @@ class ForTiles(Op):
 
     ``at`` is the tile's first cell (the domain's coordinates, slowest axis first), ``end`` the first ones past its box.
     With ``stride`` 0 a block has one tile, else it takes every ``stride``-th.  ``number`` is the tile's number and
-    ``turn`` how many tiles the block has done before it.
+    ``turn`` how many tiles the block has done before it.  Users: all stencils and updates.
     """
 
     at: tuple[Value, ...] = bind()
@@ -103,7 +103,7 @@ class Meet(Op):
     Users: all with shared tiles (block; the barriers pass puts them there), patches (warp).
     """
 
-    scope: str = attr(default="block")
+    scope: str = attr(default="block", one_of=("block", "warp"))
 
 
 @define("tile.copy", kw_only=True)
@@ -131,7 +131,7 @@ class Copy(Op):
     slot: Expr = operand(default=FALSE)
     src_slot: Expr = operand(default=FALSE)
     vector: int = attr(default=1)
-    mode: str = attr(default="plain")
+    mode: str = attr(default="plain", one_of=("async", "plain"))
     src_map: Layout | None = attr(default=None)
     dirty: int | None = attr(default=None)
     table: Buffer | None = buffer(default=None)
@@ -156,7 +156,7 @@ class Zero(Op):
 class Fragments(Op):
     """Loads each lane's ``regs.size`` registers from a table in fragment order: register r of lane l at 32 r + l.
 
-    Of a longer table: the registers from ``first`` on.
+    Of a longer table: the registers from ``first`` on.  Users: stencil2row, patches, toeplitz, lowrank.
     """
 
     regs: Buffer = declare()

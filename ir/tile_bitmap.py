@@ -110,7 +110,7 @@ class FetchColumns(Op):
     k: int = attr()
     n: int = attr()
     blocks: int = attr()
-    order: str = attr()
+    order: str = attr(one_of=ORDERS)
     vec: int = attr()
 
 
@@ -125,7 +125,7 @@ class PackColumns(Op):
     raw: Buffer = buffer()
     dtype: DType = attr()
     blocks: int = attr()
-    order: str = attr()
+    order: str = attr(one_of=ORDERS)
 
 
 @define("tile.expand_bitmap", kw_only=True)
@@ -224,8 +224,8 @@ class StoreProduct(Op):
     n: int = attr()
     blocks: int = attr()
     shape: str = attr()
-    order: str = attr()
-    activation: str = attr()
+    order: str = attr(one_of=ORDERS)
+    activation: str = attr(one_of=ACTIVATIONS)
 
 
 @check(ShareStrips)
@@ -248,7 +248,6 @@ def _walk_slabs(op: WalkSlabs, ctx: Context) -> None:
 
 def _fragments_of_x(ctx: Context, raw: Buffer, blocks: int, order: str) -> None:
     """``raw`` holds the lane's elements of a slab of x, two a register."""
-    ctx.one_of(order, ORDERS, "order")
     words = 8 * blocks if order == "column" else 16 * ((blocks + 1) // 2)
     registers(ctx, raw, words, exactly=True)
 
@@ -300,8 +299,6 @@ def _sum_warps(op: SumWarps, ctx: Context) -> None:
 
 @check(StoreProduct)
 def _store_product(op: StoreProduct, ctx: Context) -> None:
-    ctx.one_of(op.order, ORDERS, "order")
-    ctx.one_of(op.activation, ACTIVATIONS, "activation")
     ctx.need(op.out.size == op.m * op.n, f"y of {op.m} x {op.n} has not the {op.out.size} elements of @{op.out.name}")
     for buf, size in ((op.scale, op.m), (op.bias, op.m), (op.residual, op.m * op.n)):
         ctx.need(buf is None or buf.size == size, f"the epilogue's operands have {op.m} or {op.m * op.n} elements")

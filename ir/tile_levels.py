@@ -62,7 +62,7 @@ class Mask(Op):
     """
 
     cells: Expr = operand()
-    kind: str = attr()
+    kind: str = attr(one_of=("frozen", "dirichlet"))
     at: tuple[Expr, ...] = operand()
     lead: tuple[int, int] = attr()
     lines: int = attr()
@@ -123,7 +123,6 @@ def _if_border(op: IfBorder, ctx: Context) -> None:
 
 @check(Mask)
 def _mask(op: Mask, ctx: Context) -> None:
-    ctx.one_of(op.kind, ("frozen", "dirichlet"), "kind")
     ctx.need(isinstance(op.cells, Value), f"{op.cells} is no value that the walk knows")
     ctx.need(op.lines * op.per_lane <= 31, f"{op.lines * op.per_lane} cells a thread; a mask has 31 bits")
     field(ctx, op.grid, at=len(op.at), sides=len(op.grid.sides))

@@ -1,5 +1,7 @@
 """The tile ops of ragged work: rows of unequal length, cut into segments, walked by teams of lanes on CUDA cores.
 
+No other family uses them: rows of unequal length need records, and teams that take different numbers of turns.
+
 A *segment* is a run of one row's entries; an *entry* names a row of the dense operand and has a value.  A team of
 ``across`` x ``parts`` lanes has a segment: ``across`` lanes lie side by side along the dense operand's columns, and
 ``parts`` such groups share the entries.  Lane c of a group has, of each of ``blocks`` blocks of ``across * vec``
@@ -111,7 +113,7 @@ class Gather(Op):
     across: int = attr()
     vec: int = attr()
     blocks: int = attr()
-    order: str = attr()
+    order: str = attr(one_of=ORDERS)
 
 
 @define("tile.multiply_rows", kw_only=True)
@@ -169,8 +171,8 @@ class StoreRow(Op):
     parts: int = attr()
     vec: int = attr()
     blocks: int = attr()
-    order: str = attr()
-    activation: str = attr()
+    order: str = attr(one_of=ORDERS)
+    activation: str = attr(one_of=ACTIVATIONS)
 
 
 # ------------------------------------------------------------------------------------------------ what they must obey
@@ -218,7 +220,6 @@ def _gather(op: Gather, ctx: Context) -> None:
     registers(ctx, op.dst, op.rows.size * op.blocks * op.vec, exactly=True)
     for regs in (op.rows, op.values, op.weights):
         registers(ctx, regs, op.rows.size, exactly=True)
-    ctx.one_of(op.order, ORDERS, "order")
     ctx.need(op.src.size == op.k * op.n, f"{op.k} x {op.n} elements are not the {op.src.size} of @{op.src.name}")
     ctx.need(op.n % op.vec == 0 and (op.vec == 1 or op.order == "row"),
              f"{op.vec} adjacent columns at once of {op.n}, {op.order} by {op.order}")  # fmt: skip
@@ -251,6 +252,4 @@ def _store_row(op: StoreRow, ctx: Context) -> None:
     registers(ctx, op.acc, op.blocks * op.vec, exactly=True)
     ctx.need(op.acc.dtype is f32, f"the epilogue works in f32, not {op.acc.dtype}")
     _vector(ctx, op.vec, op.out.dtype)
-    ctx.one_of(op.order, ORDERS, "order")
-    ctx.one_of(op.activation, ACTIVATIONS, "activation")
     whole(ctx, op.n, op.vec, f"{op.vec} adjacent columns at once of {op.n}")

@@ -136,14 +136,8 @@ def _wait(op: t.Wait, ctx: Context) -> None:
     ctx.need(op.pending >= 0, f"{op.pending} groups cannot be in flight")
 
 
-@check(t.Meet)
-def _meet(op: t.Meet, ctx: Context) -> None:
-    ctx.one_of(op.scope, ("block", "warp"), "scope")
-
-
 @check(t.Copy)
 def _copy(op: t.Copy, ctx: Context) -> None:
-    ctx.one_of(op.mode, ("async", "plain"), "mode")
     window = (op.rows, op.cols)
     field(ctx, op.grid, at=len(op.at))
     for m in op.maps:

@@ -11,24 +11,16 @@ from .op import Box
 from .tile_rules import extents, field, inside, registers, same_type, shared, whole
 from .types import Buffer
 
-#: Who reads what a lane has copied: itself alone, or its warp.
-SCOPES = ("lane", "warp")
-#: How copies get there: asynchronously, a group a turn; or through registers.
-VIAS = ("cp.async", "ld")
-#: What becomes of cells across a border.  ``piece``: pieces that cross it go cell by cell, by a branch; ``predicate``:
-#: the same by predicates; ``whole``: no piece crosses it.
-BORDERS = ("piece", "predicate", "whole")
-
 
 @define("tile.walk", kw_only=True)
 class Walk(Op):
     """Runs its body turn by turn, while the data of ``stages`` - 1 later turns are on their way in a ring.
 
-    Turn t refills the slot of turn t - 1: ``fill`` runs for turn t + ``stages`` - 1 once the lanes have met that
-    ``scope`` says (whoever copies must not overtake who reads), ``read`` has taken the turn's data into registers, and
-    before the body.  ``held`` are registers for what it takes.  ``here`` is the first element of the turn's slot, where
-    a slot has ``slot`` elements.  ``once`` works out the ``known`` values of all turns, while the first copies are on
-    their way.
+    Turn t refills the slot of turn t - 1: ``fill`` runs for turn t + ``stages`` - 1 once the lanes have met that read
+    what a lane has copied (``scope``: itself alone, or its warp), ``read`` has taken the turn's data into registers,
+    and before the body.  ``held`` are registers for what it takes.  ``here`` is the first element of the turn's slot,
+    where a slot has ``slot`` elements.  ``once`` works out the ``known`` values of all turns, while the first copies
+    are on their way.  ``via``: asynchronously, a group a turn, or through registers.
     Users: stream, patches, column.
     """
 
@@ -38,8 +30,8 @@ class Walk(Op):
     held: tuple[Buffer, ...] = declare(default=())
     turns: int = attr()
     stages: int = attr()
-    scope: str = attr()
-    via: str = attr()
+    scope: str = attr(one_of=("lane", "warp"))
+    via: str = attr(one_of=("cp.async", "ld"))
     slot: int = attr(default=0)
     unroll: int = attr(default=1)
     fill: tuple[Op, ...] = region()
@@ -58,7 +50,8 @@ class Fetch(Op):
     begin at w * ``lines``.  ``layout`` places (row, column) of a warp's slot; on three axes rows lie one after the
     other, line by line of all warps.  ``vector`` elements move at once; lanes take pieces side by side.  Cells outside
     follow the field's sides; those that lie across a border are copied as ``border`` says (each is the machine code
-    that was fastest for its users, see ``BORDERS``).  Users: stream, patches, column.
+    that was fastest for its users): pieces that cross it go cell by cell, by a branch (``piece``) or by predicates
+    (``predicate``), or no piece crosses it (``whole``).  Users: stream, patches, column.
     """
 
     ring: Buffer = buffer(writes=True, reads=False)
@@ -74,7 +67,7 @@ class Fetch(Op):
     layout: Layout | None = attr(default=None)
     grid: Grid = attr()
     vector: int = attr()
-    border: str = attr()
+    border: str = attr(one_of=("piece", "predicate", "whole"))
 
 
 @define("tile.take", kw_only=True)
@@ -123,8 +116,6 @@ class Emit(Op):
 
 @check(Walk)
 def _walk(op: Walk, ctx: Context) -> None:
-    ctx.one_of(op.scope, SCOPES, "scope")
-    ctx.one_of(op.via, VIAS, "via")
     ctx.need(op.stages >= 2, f"a ring of {op.stages} slots has none to fill ahead", "take at least 2 stages")
     ctx.need(op.turns >= 1 and op.turn.lo >= 0 and op.turn.hi == op.turns - 1,
              f"%{op.turn.name} must count {op.turns} turns from 0", "it ends at turns - 1")  # fmt: skip
@@ -143,7 +134,6 @@ def _walk(op: Walk, ctx: Context) -> None:
 @check(Fetch)
 def _fetch(op: Fetch, ctx: Context) -> None:
     field(ctx, op.grid, op.src, at=len(op.at), sides=len(op.grid.sides))
-    ctx.one_of(op.border, BORDERS, "border")
     same_type(ctx, op.ring, op.src)
     whole(ctx, op.width, op.vector, f"a row of {op.width} columns is no whole number of pieces of {op.vector}")
     _ring(ctx, op.ring, op.stages, op.layout.size() if op.layout else op.lines * op.width)

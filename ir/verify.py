@@ -97,6 +97,9 @@ class _Scopes:
                 self.ever[f"%{n}"] = op
                 inner[f"%{n}"] = v
                 ctx.defined[v] = None
+        for name, _, f in shape:
+            if names := f.metadata.get("one_of"):
+                ctx.one_of(getattr(op, name), names, name)
         for rule in CHECKS.get(type(op), ()):
             rule(op, ctx)
         for name, kind, _ in shape:

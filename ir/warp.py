@@ -93,145 +93,155 @@ class If(Op):
 
 
 # ------------------------------------------------------------------------------------------------ scalars
-@dataclass(frozen=True)
-class Made(Op):
-    """What has one result."""
-
-    out: tuple[Value] = result()
-
-
 @define("warp.let")
-class Let(Made):
+class Let(Op):
     """Names an integer expression (so that it is computed once)."""
 
+    out: tuple[Value] = result()
     expr: Expr = operand()
 
 
 @define("warp.const")
-class ConstFloat(Made):
+class ConstFloat(Op):
     """A floating-point literal."""
 
+    out: tuple[Value] = result()
     value: float = attr()
 
 
 @define("warp.unary")
-class Unary(Made):
+class Unary(Op):
     """``neg abs``, ``sqrt exp tanh`` of floats, ``not``, ``popc``, ``clz``, ``brev`` of one value; popc gives u32."""
 
+    out: tuple[Value] = result()
     op: str = attr()
     a: Expr = operand()
 
 
 @define("warp.binary")
-class Binary(Made):
+class Binary(Op):
     """``add sub mul div min max`` of two values of one type, and for integers ``and or xor shl shr``, wrapping."""
 
+    out: tuple[Value] = result()
     op: str = attr()
     a: Expr = operand()
     b: Expr = operand()
 
 
 @define("warp.fma")
-class Fma(Made):
+class Fma(Op):
     """``a * b + c`` with one rounding (two on the emulator: NumPy has no fused form)."""
 
+    out: tuple[Value] = result()
     a: Expr = operand()
     b: Expr = operand()
     c: Expr = operand()
 
 
 @define("warp.compare")
-class Compare(Made):
+class Compare(Op):
     """A predicate: ``lt le eq ne`` of two floating-point values; with a NaN only ``ne`` holds.
 
     Integers are compared in expressions.
     """
 
+    out: tuple[Value] = result()
     op: str = attr()
     a: Expr = operand()
     b: Expr = operand()
 
 
 @define("warp.select")
-class SelectValue(Made):
+class SelectValue(Op):
     """``a`` where the predicate holds, else ``b``."""
 
+    out: tuple[Value] = result()
     cond: Expr = operand()
     a: Expr = operand()
     b: Expr = operand()
 
 
 @define("warp.cvt")
-class Convert(Made):
+class Convert(Op):
     """The value converted to the result's type, to nearest even (floats) or truncated (to integers)."""
 
+    out: tuple[Value] = result()
     a: Expr = operand()
 
 
 @define("warp.bitcast")
-class Bitcast(Made):
+class Bitcast(Op):
     """The same bits as another type of the same width."""
 
+    out: tuple[Value] = result()
     a: Expr = operand()
 
 
 @define("warp.pack")
-class Pack(Made):
+class Pack(Op):
     """Two 16-bit values in one u32, the first in the low half."""
 
+    out: tuple[Value] = result()
     a: Expr = operand()
     b: Expr = operand()
 
 
 @define("warp.prmt")
-class Prmt(Made):
+class Prmt(Op):
     """PTX ``prmt``: four of the eight bytes of (a, b), by the nibbles of ``sel`` (bit 3 replicates the sign)."""
 
+    out: tuple[Value] = result()
     a: Expr = operand()
     b: Expr = operand()
     sel: Expr = operand()
 
 
 @define("warp.funnel")
-class Funnel(Made):
+class Funnel(Op):
     """The low 32 bits of (hi:lo) shifted right by ``shift`` mod 32 (PTX ``shf.r.wrap``)."""
 
+    out: tuple[Value] = result()
     lo: Expr = operand()
     hi: Expr = operand()
     shift: Expr = operand()
 
 
 @define("warp.dp4a")
-class Dp4a(Made):
+class Dp4a(Op):
     """``c`` plus the dot product of the four unsigned (u32) or signed (s32) bytes of ``a`` and ``b``."""
 
+    out: tuple[Value] = result()
     a: Expr = operand()
     b: Expr = operand()
     c: Expr = operand()
 
 
 @define("warp.shfl")
-class Shfl(Made):
+class Shfl(Op):
     """Shuffle of all 32 lanes: ``mode`` is ``idx``, ``up``, ``down`` or ``xor``; out of range gives the lane's own."""
 
+    out: tuple[Value] = result()
     mode: str = attr()
     a: Expr = operand()
     by: Expr = operand()
 
 
 @define("warp.ballot")
-class Ballot(Made):
+class Ballot(Op):
     """A u32 whose bit i is lane i's predicate; all 32 lanes take part."""
 
+    out: tuple[Value] = result()
     cond: Expr = operand()
 
 
 @define("warp.clock")
-class Clock(Made):
+class Clock(Op):
     """The multiprocessor's count of clock cycles (u64), read where it stands among accesses to memory and barriers.
 
     It only says how much later one read is than another; the emulator, which has no time, counts the reads.
     """
+
+    out: tuple[Value] = result()
 
 
 # ------------------------------------------------------------------------------------------------ memory
@@ -326,9 +336,10 @@ class Mma(Op):
 
 
 @define("warp.atom")
-class Atom(Made):
+class Atom(Op):
     """Atomic ``add``, ``max``, ``min``, ``exch``, ``inc`` on global or shared memory; gives the old value."""
 
+    out: tuple[Value] = result()
     op: str = attr()
     buf: Buffer = buffer(writes=True)
     index: Expr = operand()
@@ -386,9 +397,10 @@ class MbarArrive(Op):
 
 
 @define("warp.mbar_try_wait")
-class MbarTryWait(Made):
+class MbarTryWait(Op):
     """Whether the phase of this parity has completed (may wait a while); acquires what its arrivals released."""
 
+    out: tuple[Value] = result()
     bars: Buffer = buffer()
     index: Expr = operand()
     parity: Expr = operand()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from itertools import product
 
 from .. import tile_bitmap as t
 from .. import warp as w
@@ -163,39 +164,28 @@ def walk_slabs(cx: Context, op: t.WalkSlabs) -> None:
             b.commit()
 
 
-class _Columns:
-    """Which elements of x a lane loads: ``wide`` neighbours at once, along a row or along a column."""
-
-    def __init__(self, cx: Context, op: t.FetchColumns) -> None:
-        b = self.b = cx.b
-        self.op, self.by_rows = op, op.order == "row"
-        g, lane_t = b.let("g", cx.lane // 4), b.let("t", cx.lane % 4)
-        self.k = b.let("k0", cx.resolve(op.slab) * SLAB + lane_t * 4)
-        self.same = op.n == 1 and op.blocks == 1  # the other columns of the fragment are dropped, whatever they are
-        self.n = as_expr(0) if self.same else b.let("n0", cx.resolve(op.column) + g * op.blocks)
-        self.wide = min(op.vec, op.blocks) if self.by_rows else min(op.vec, 4)
-
-    def load(self, f: int, j: int, n: int) -> tuple[Value, ...]:
-        """Elements from row 16 f + j and column n of the lane's on."""
-        op, row, col = self.op, self.k + (16 * f + j), self.n + n
-        inside = [] if op.k % SLAB == 0 else [row.lt(op.k)]
-        inside += [] if self.same or op.n % (8 * op.blocks) == 0 else [col.lt(op.n)]
-        at = row * op.n + col if self.by_rows else col * op.k + row
-        where = all_of(*inside) if inside else None
-        return self.b.ldv(op.x, at, self.wide, where=where, cache="nc", hint="x")
-
-
 @rule(t.FetchColumns)
 def fetch_columns(cx: Context, op: t.FetchColumns) -> None:
-    b, columns = cx.b, _Columns(cx, op)
-    runs = [(f, j, 0) for f in range(4) for j in range(4)] if columns.by_rows else [
-        (f, 0, n) for f in range(4) for n in range(op.blocks)
-    ]  # fmt: skip
-    length = op.blocks if columns.by_rows else 4
-    for i, (f, j, n) in enumerate(runs):
+    b, by_rows = cx.b, op.order == "row"
+    g, lane_t = b.let("g", cx.lane // 4), b.let("t", cx.lane % 4)
+    first = b.let("k0", cx.resolve(op.slab) * SLAB + lane_t * 4)
+    same = op.n == 1 and op.blocks == 1  # the other columns of the fragment are dropped, whatever they are
+    left = as_expr(0) if same else b.let("n0", cx.resolve(op.column) + g * op.blocks)
+    length = op.blocks if by_rows else 4
+    wide = min(op.vec, length)
+
+    def load(f: int, j: int, n: int) -> tuple[Value, ...]:
+        """``wide`` neighbours, along a row or along a column, from row 16 f + j and column n of the lane's on."""
+        row, col = first + (16 * f + j), left + n
+        inside = [] if op.k % SLAB == 0 else [row.lt(op.k)]
+        inside += [] if same or op.n % (8 * op.blocks) == 0 else [col.lt(op.n)]
+        at = row * op.n + col if by_rows else col * op.k + row
+        return b.ldv(op.x, at, wide, where=all_of(*inside) if inside else None, cache="nc", hint="x")
+
+    for i, (f, run) in enumerate(product(range(4), range(4 if by_rows else op.blocks))):
         found: list[Value] = []
-        for e in range(0, length, columns.wide):
-            found += columns.load(f, j, n + e) if columns.by_rows else columns.load(f, j + e, n)
+        for e in range(0, length, wide):
+            found += load(f, run, e) if by_rows else load(f, e, run)
         if length == 1:
             b.st(op.raw, i, b.convert(b.bitcast(found[0], u16), u32))
         for e in range(0, length - 1, 2):

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 
 from .. import tile as t
 from ..expr import Expr, ExprLike, Value
-from ..fragments import SHAPES, MmaShape
-from ..layout import Layout
-from ..types import Buffer
+from ..fragments import SHAPES
 from .context import Context, rule
 from .lanes import lane_coordinates
 
@@ -24,9 +22,17 @@ def product(cx: Context, op: t.Product) -> None:
     first = b.let("first", cx.warp * per_warp)
     if op.new is not None:
         cx.clear(op.new)
-    a = _Operand(op.src, op.a, op.depth, cx.resolve(op.src_offset), first, g, lane_t)
+    offset, nbytes = cx.resolve(op.src_offset), op.src.dtype.nbytes
+    lanes = [(0, lane // 4, lane % 4) for lane in range(32)]
+    degree = max(m.conflict_degree(lanes, nbytes) for m in op.a) if op.src.space == "shared" else 1
+
+    def load(i: Expr, row: int, slice_: ExprLike, segment: int, q: Expr) -> Value:
+        """Element q of a slice (counted through all the segments) of product i, fragment row g + ``row``."""
+        local = (slice_ - segment * (op.depth // 4)) * 4 + q
+        return b.ld(op.src, offset + op.a[segment](first + i, g + row, local), hint="a", degree=degree)
+
     if op.shape == "fma":
-        _on_cuda_cores(cx, op, base, a, per_warp, regs)
+        _on_cuda_cores(cx, op, load, lane_t)
         return
     total = len(op.a) * op.depth // 4
     for run in _runs(op.shape, op.depth // 4, total):
@@ -34,10 +40,8 @@ def product(cx: Context, op: t.Product) -> None:
         step = shape.k // 4
         with b.for_("s", 0, run.count, unroll=0) as s, b.for_("i", 0, per_warp, unroll=0) as i:
             slices = [s * step + (run.first + j) for j in range(step)]
-            av = [
-                a.load(cx, i, slices[col // 4], run.segments[col // 4], row)
-                for row, col in (at(0, 0) for at in shape.a.elements)
-            ]
+            places = [at(0, 0) for at in shape.a.elements]
+            av = [load(i, row, slices[col // 4], run.segments[col // 4], lane_t) for row, col in places]
             for n in range(spread.blocks):
                 bv = [b.ld(op.weights, q + (op.first + n * total), hint="w") for q in slices]
                 cx.multiply(run.shape, av, bv, op.acc, (i * spread.blocks + n) * regs)
@@ -70,28 +74,6 @@ def _runs(shape: str, per: int, total: int) -> list[_Run]:
     return out
 
 
-class _Operand:
-    """Where the elements of operand A are: one layout for each segment of the sum."""
-
-    def __init__(
-        self, src: Buffer, maps: Sequence[Layout], depth: int, offset: Expr, first: Expr, g: Expr, t: Expr
-    ) -> None:
-        self.src, self.maps, self.depth, self.offset, self.first, self.g, self.t = src, maps, depth, offset, first, g, t
-        lanes = [(0, lane // 4, lane % 4) for lane in range(32)]
-        in_shared = src.space == "shared"
-        self.degree = max(m.conflict_degree(lanes, src.dtype.nbytes) for m in maps) if in_shared else 1
-
-    def index(self, i: Expr, m: Expr, slice_: ExprLike, segment: int, q: Expr) -> Expr:
-        """The element (product i, fragment row m, q) of a slice, counted through all the segments."""
-        local = (slice_ - segment * (self.depth // 4)) * 4 + q
-        return self.offset + self.maps[segment](self.first + i, m, local)
-
-    def load(self, cx: Context, i: Expr, slice_: ExprLike, segment: int, row: int) -> Value:
-        """Element (g + row, t) of a slice."""
-        at = self.index(i, self.g + row, slice_, segment, self.t)
-        return cx.b.ld(self.src, at, hint="a", degree=self.degree)
-
-
 def narrowing(name: str) -> list[str]:
     """The shape and, for what is left of the sum, the narrower ones of the same rows and type."""
     s = SHAPES[name]
@@ -118,20 +100,17 @@ def accumulate(
     return c
 
 
-def _on_cuda_cores(cx: Context, op: t.Product, base: MmaShape, a: _Operand, per_warp: int, regs: int) -> None:
+def _on_cuda_cores(cx: Context, op: t.Product, load: Callable[..., Value], lane_t: Expr) -> None:
     """The same sums by FMA, each lane making the outputs that the tensor core would have given it."""
     b, spread, width = cx.b, op.spread, 8 * op.spread.blocks
-    places = [place(0, 0) for place in base.c.elements]
+    places = [place(0, 0) for place in SHAPES[spread.base].c.elements]
     for seg in range(len(op.a)):
-        with b.for_("q", 0, op.depth, unroll=4) as q, b.for_("i", 0, per_warp, unroll=0) as i:
+        with b.for_("q", 0, op.depth, unroll=4) as q, b.for_("i", 0, spread.products // spread.warps, unroll=0) as i:
             slice_ = q // 4 + seg * (op.depth // 4)
-            rows = sorted({row for row, _ in places})
-            av = {
-                row: b.ld(op.src, a.index(i, a.g + row, slice_, seg, q % 4), hint="a", degree=a.degree) for row in rows
-            }
+            av = {row: load(i, row, slice_, seg, q % 4) for row in sorted({row for row, _ in places})}
             for n in range(spread.blocks):
                 row_at = (q + seg * op.depth) * width + (op.first + 8 * n)
-                wv = b.ldv(op.weights, row_at + a.t * 2, 2, cache="nc", hint="w")
+                wv = b.ldv(op.weights, row_at + lane_t * 2, 2, cache="nc", hint="w")
                 for e, (row, col) in enumerate(places):
-                    at = (i * spread.blocks + n) * regs + e
+                    at = (i * spread.blocks + n) * len(places) + e
                     b.st(op.acc, at, b.fma(av[row], wv[col], b.ld(op.acc, at, hint="c")))
