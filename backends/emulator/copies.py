@@ -49,12 +49,13 @@ class Copies:
     def start(self, g: Group, dst: Buffer, src: Buffer, cells: Any, read: Any, row: Any, lane: Any, sel: Any,
               info: OpInfo, src_info: OpInfo) -> None:  # fmt: skip
         m = self.m
-        mem, source = m.memory[dst.name], m.memory[src.name]
+        mem, source = m.shared[dst.name], m.globals[src.name]
         if mem.data is None:
             return
 
-        def threads(of: Shared | Global, at: Any) -> list[Any]:
-            return [np.broadcast_to(x[:, None], at.shape) for x in (row, lane, of.stamp(g, sel))]
+        def threads(of: Shared | Global, at: Any) -> tuple[Any, Any, Any]:
+            r, ln, stamp = (np.broadcast_to(x[:, None], at.shape) for x in (row, lane, of.stamp(g, sel)))
+            return r, ln, stamp
 
         if source.tracked:
             source.check_read(read, *threads(source, read), src_info)
@@ -131,7 +132,7 @@ class BulkEngine:
     def issue(self, g: Group, bars: Bars, dst: Buffer, src: Buffer, a: Any, b: Any, n: Any, k: Any, row: Any, lane: Any,
               info: OpInfo, src_info: OpInfo) -> None:  # fmt: skip
         m = self.m
-        mem, source = m.memory[dst.name], m.memory[src.name]
+        mem, source = m.shared[dst.name], m.globals[src.name]
         bar = k + m.lblk[row] * bars.size
         bars.used(bar, row, lane, info)
         m.find("async", info, lambda at: f"a bulk copy uses @{bars.name}[{at(k)}], whose initialisation is not fenced",

@@ -105,14 +105,15 @@ class Machine:
         self.params = run.params
         for b in run.globals.values():
             b.m = self
-        shared = {b.name: Shared(self, b) for b in p.head.shared}
-        self.memory: dict[str, Shared | Global] = {**run.globals, **shared}
+        self.globals, self.shared = run.globals, {b.name: Shared(self, b) for b in p.head.shared}
+        self.memory: dict[str, Any] = {**self.globals, **self.shared}
         self.bars: dict[str, Bars] = {}
         agent = self.wpb
         for name in p.bars:
             self.bars[name] = Bars(self, name, sizes[name], agent)
             agent += sizes[name]
-        self.copies, self.bulk, self.far = Copies(self), BulkEngine(self), Far(self)
+        self.copies: Copies = Copies(self)
+        self.bulk, self.far = BulkEngine(self), Far(self)
         self.tried: dict[int, Any] = {}
         self.events = 0
         self.ready: list[Group] = []

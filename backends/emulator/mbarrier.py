@@ -37,7 +37,7 @@ class Bars:
 
     # -------------------------------------------------------------------------------------------- set-up
     def init(self, cells: Any, row: Any, lane: Any, stamp: Any, count: int, info: OpInfo) -> None:
-        mem = self.m.memory[self.name]
+        mem = self.m.shared[self.name]
         if mem.tracked:
             mem.check_write(cells, row, lane, stamp, info, what="mbar_init")
         self.count[cells] = self.pending[cells] = count
@@ -55,7 +55,7 @@ class Bars:
 
     def used(self, cells: Any, row: Any, lane: Any, info: OpInfo) -> None:
         """These threads use mbarriers: they must have been initialised, and that must be ordered before."""
-        m, mem = self.m, self.m.memory[self.name]
+        m, mem = self.m, self.m.shared[self.name]
         never, index = self.count[cells] == 0, cells % self.size
         m.find("uninit", info, lambda at: f"@{self.name}[{at(index)}] is used before mbar_init",
                "let one thread initialise it, fence mbar_init, then a barrier", bad=never, index=index, row=row,

@@ -249,7 +249,8 @@ _LANEWISE: dict[type[Op], Callable[[Any, DType], tuple[Callable[..., Any], list[
 def lanewise(op: Any, sc: Scope) -> Step:
     """The closure of an op that sets its result to a function of one to three operands."""
     f, operands = _LANEWISE[type(op)](op, op.out[0].dtype)
-    a, b, c = (*(_word(x, sc) if d is None else operand(x, d, sc.slots) for x, d in operands), None, None)[:3]
+    fs: list[Any] = [_word(x, sc) if d is None else operand(x, d, sc.slots) for x, d in operands]
+    a, b, c = [*fs, None, None][:3]
     if b is None:
         return sc.put(op.out[0], lambda e: f(a(e)), op=op)
     if c is None:

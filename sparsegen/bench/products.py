@@ -113,7 +113,7 @@ class Products(Suite[C, R]):
         """What a row says of a kernel: its time, the model's, and what nvcc made of it for an order."""
         said = {"schedule": str(kernel.schedule), "predicted_s": kernel.cost.time, "bound": kernel.cost.binds}
         if self.backend == "cuda":
-            uses = resources(kernel._builds.get(program(kernel, order)), kernel.device.arch)
+            uses = resources(kernel._builds.get(program(kernel, order)), kernel.device)
             said |= {"regs": uses.registers, "spills": uses.spills, "smem": uses.shared}
         return said | timing.fields
 

@@ -159,7 +159,7 @@ class Products:
         """Registers and spills of a kernel; nothing for the library's dense product."""
         if self.dense(kernel):
             return {}
-        made = resources(kernel._builds.get(products.program(kernel, COLUMNS)), kernel.device.arch)
+        made = resources(kernel._builds.get(products.program(kernel, COLUMNS)), kernel.device)
         return {"regs": made.registers, "spills": made.spills}
 
 
