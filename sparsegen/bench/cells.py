@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 Result = dict[str, Any]
@@ -43,14 +44,13 @@ def judged(row: Row, text: str) -> str:
     return "failed" if row["failed"] else f"{text}{'' if row['ok'] else ' ✗'}"
 
 
-def of(key: str, form: str = ".1f") -> Column:
+def of(key: str, form: str = ".1f", write: Callable[..., str] = number) -> Column:
     """The column of one entry of the rows; nothing where it is missing altogether."""
-    return lambda row: number(row.get(key, ""), form)
+    return lambda row: write(row.get(key, ""), form)
 
 
-def micros(key: str, form: str = ".1f") -> Column:
-    """The column of one entry of the rows that is seconds, as microseconds."""
-    return lambda row: micro(row[key], form)
+#: The column of one entry that is seconds, as microseconds.
+micros = partial(of, write=micro)
 
 
 def part(found: Result, name: str) -> list[Row]:

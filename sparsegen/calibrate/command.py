@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 
+from sparsegen._version import __version__
 from sparsegen.ir.errors import DeviceError
 
 from . import SECONDS
@@ -46,7 +47,8 @@ def act(args: argparse.Namespace) -> int:
     path = Path(args.out) if args.out else store.path_of(gpu.name)
     store.writable(path)
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    setting = profile.Setting(date, driver_version(), nvcc.version, launcher())
+    setting = {"date": date, "driver": driver_version(), "nvcc": nvcc.version, "sparsegen": __version__,
+               "launcher": launcher()}  # fmt: skip
     try:
         found = calibrate(runtime, partial(print, file=sys.stderr, flush=True), seconds=args.seconds)
         written = profile.text(gpu, found, setting)

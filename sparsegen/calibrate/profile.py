@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from sparsegen._version import __version__
-from sparsegen.cost.devices import RANGES, WHOLE, DeviceProfile, profile_from
+from sparsegen.cost.devices import RANGES, DeviceProfile, profile_from
 
 from .plan import sub_cores
 
@@ -25,28 +24,11 @@ if TYPE_CHECKING:
 _COLUMN: Final = 34
 
 
-@dataclass(frozen=True)
-class Setting:
-    """With what was measured: date, driver, nvcc, and the way of launching."""
-
-    date: str
-    driver: str
-    nvcc: str
-    launcher: str
-
-
-def facts(gpu: DeviceInfo) -> dict[str, int]:
-    """The figures that the driver knows; sub-cores are those of its generation."""
-    return {
-        "sms": gpu.sm_count,
-        "sub_cores": sub_cores(gpu),
-        "l2_bytes": gpu.l2_bytes,
-        "smem_sm": gpu.shared_per_sm,
-        "smem_block": gpu.shared_per_block,
-        "regs_sm": gpu.registers_per_sm,
-        "max_threads_sm": gpu.threads_per_sm,
-        "max_blocks_sm": gpu.blocks_per_sm,
-    }
+#: The figures that the driver knows, by what a device's facts call them.
+_ASKED: Final = {
+    "sms": "sm_count", "l2_bytes": "l2_bytes", "smem_sm": "shared_per_sm", "smem_block": "shared_per_block",
+    "regs_sm": "registers_per_sm", "max_threads_sm": "threads_per_sm", "max_blocks_sm": "blocks_per_sm",
+}  # fmt: skip
 
 
 def number(value: float) -> str:
@@ -62,9 +44,12 @@ def _line(key: str, value: str, comment: str) -> str:
     return f"{start:<{_COLUMN}} # {comment}"
 
 
-def text(gpu: DeviceInfo, found: Calibration, setting: Setting) -> str:
-    """The TOML of a GPU's profile; what the profile format has no figure for stands in ``[measured]``."""
-    known, how = facts(gpu), {f.key: f for f in found.plan}
+def text(gpu: DeviceInfo, found: Calibration, setting: Mapping[str, str]) -> str:
+    """The TOML of a GPU's profile; what the profile format has no figure for stands in ``[measured]``.
+
+    ``setting``: with what it was measured, the date among it.
+    """
+    how = {f.key: f for f in found.plan}
 
     def source(key: str) -> str:
         what = f", {how[key].what}" if how[key].what else ""
@@ -72,16 +57,17 @@ def text(gpu: DeviceInfo, found: Calibration, setting: Setting) -> str:
 
     major, minor = gpu.capability
     lines = [
-        f"# {gpu.name}: measured by sparsegen calibrate on {setting.date}.",
+        f"# {gpu.name}: measured by sparsegen calibrate on {setting['date']}.",
         f"# {found.repeats} repeats of each figure: the median; spread is (p90 - p10) / median.",
         _line("name", json.dumps(gpu.name), "device query"),
         _line("cc", f'"{major}.{minor}"', "device query"),
         _line("arch", f'"{gpu.arch}"', "what nvcc compiles for"),
     ]
     for key in RANGES:
-        if key in WHOLE:
-            whence = "of its generation, by white papers" if key == "sub_cores" else "device query"
-            lines.append(_line(key, f"{known[key]:_}", whence))
+        if key == "sub_cores":
+            lines.append(_line(key, f"{sub_cores(gpu)}", "of its generation, by white papers"))
+        elif key in _ASKED:
+            lines.append(_line(key, f"{getattr(gpu, _ASKED[key]):_}", "device query"))
         else:
             lines.append(_line(key, number(found.figures[key].value), source(key)))
     lines += ["", "[cpi] # cycles per mma per sub-core"]
@@ -90,11 +76,7 @@ def text(gpu: DeviceInfo, found: Calibration, setting: Setting) -> str:
     lines += [
         "",
         "[measured]",
-        f"date = {json.dumps(setting.date)}",
-        f"driver = {json.dumps(setting.driver)}",
-        f"nvcc = {json.dumps(setting.nvcc)}",
-        f"sparsegen = {json.dumps(__version__)}",
-        f"launcher = {json.dumps(setting.launcher)}",
+        *(f"{key} = {json.dumps(value)}" for key, value in setting.items()),
         _line("seconds", number(found.seconds), "that it took, compilation included"),
         _line("clock_mhz_first", number(found.clocks[0]), "before the other figures"),
         _line("clock_mhz_last", number(found.clocks[1]), "after them"),

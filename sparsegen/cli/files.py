@@ -133,3 +133,11 @@ def save_array(file: str, array: Any) -> None:
     data = io.BytesIO()
     np.save(data, array)
     save(file, data.getvalue(), "--out")
+
+
+def summary(array: Any) -> str:
+    """The least, the mean and the largest number of an array."""
+    import numpy as np
+
+    numbers = np.asarray(array, np.float64)
+    return f"min {numbers.min():.6g}, mean {numbers.mean():.6g}, max {numbers.max():.6g}"

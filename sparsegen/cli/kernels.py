@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparsegen.cli.common import FOUND, OK, SUITES, Args
-from sparsegen.cli.files import kernel, load_array, one, save_array, stencils, write
+from sparsegen.cli.files import kernel, load_array, one, save_array, stencils, summary, write
 from sparsegen.cli.programs import SUFFIX, run_program
 from sparsegen.ir.errors import ArrayError, DeviceError
 
@@ -35,8 +35,6 @@ def run(args: Args) -> int:
     """Run a stencil on a field, or a program in text form."""
     import time
 
-    import numpy as np
-
     if args.file.endswith(SUFFIX):
         return run_program(args)
     if args.array:
@@ -55,8 +53,7 @@ def run(args: Args) -> int:
     out = k(**u)
     print(f"{k!r}\n{time.perf_counter() - start:.3g} s, host arrays in and out")
     for name, a in (*u.items(), ("out", out)):
-        numbers = np.asarray(_stacked(a), np.float64)
-        print(f"{name:<4} min {numbers.min():.6g}, mean {numbers.mean():.6g}, max {numbers.max():.6g}")
+        print(f"{name:<4} {summary(_stacked(a))}")
     if args.out:
         save_array(args.out, _stacked(out))
         print(f"written to {args.out}")

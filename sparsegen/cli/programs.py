@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparsegen.cli.common import FOUND, OK, Args
-from sparsegen.cli.files import execute, load_array, save_array, write
+from sparsegen.cli.files import execute, load_array, save_array, summary, write
 from sparsegen.ir.errors import ArrayError, DeviceError, IRError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def run_program(args: Args) -> int:
     print()
     for name, role in known.items():
         if role.written:
-            print(f"{name:<16} {_summary(data[name])}")
+            print(f"{name:<16} {summary(data[name])}")
     if out:
         shapes = [a.shape for a in given.values() if a.size == data[out].size]
         save_array(file, data[out].reshape(shapes[0] if shapes else -1))
@@ -113,10 +113,3 @@ def _result(text: str, known: Any) -> tuple[str, str]:
     if role not in known:
         raise ArrayError(f"no launch has an array {role!r}", hint=f"write --out ROLE=FILE.npy; of {', '.join(known)}")
     return role, file
-
-
-def _summary(array: Any) -> str:
-    import numpy as np
-
-    numbers = np.asarray(array, np.float64)
-    return f"min {numbers.min():.6g}, mean {numbers.mean():.6g}, max {numbers.max():.6g}"

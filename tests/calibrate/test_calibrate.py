@@ -74,7 +74,7 @@ def test_every_figure_of_the_format_is_measured_or_asked_and_every_line_says_whi
     measured = {f.key for f in figures()}
     assert not measured & WHOLE and set(RANGES) == WHOLE | {k for k in measured if k in RANGES}
     found = run.calibrate(BenchRuntime(), quiet)
-    text = profile.text(GPU, found, profile.Setting("2026-01-01", "580", "13.0", "driver"))
+    text = profile.text(GPU, found, {"date": "2026-01-01", "driver": "580", "nvcc": "13.0", "launcher": "driver"})
     for line in text.split("[measured]")[0].splitlines():
         assert not line or "#" in line, line
     data = profile.tomllib.loads(text)
