@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from textwrap import wrap
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +29,7 @@ class _Table:
     declared: str
     name: str
     size: str
-    rows: tuple[str, ...]
+    rows: list[str]
     symbol: bool  # an array in device memory, whose address must be asked for
 
 
@@ -142,14 +143,14 @@ def _table(plan: _Plan, p: Buffer, role: str, data: np.ndarray[Any, Any]) -> str
         raise IRError(f"constant {role!r} is {data.size} x {data.dtype}, parameter {p.name!r} is {p.size} x {p.dtype}")
     name, flat = f"c_{_identifier(role)}", data.reshape(-1)
     if p.space == "param":
-        rows = tuple(_rows(_number(x, p.dtype) for x in flat))
-        made = _Table(f"static const {param_type(p, p.dtype.c)}", f"{name}_param", "", ("{", *rows, "}"), symbol=False)
+        rows = _rows(_number(x, p.dtype) for x in flat)
+        made = _Table(f"static const {param_type(p, p.dtype.c)}", f"{name}_param", "", ["{", *rows, "}"], symbol=False)
     else:  # 16-bit floats have no constant initialiser on the device: their bits do
         bits = p.dtype.kind == "float" and p.dtype.bits == 16
         ctype = "unsigned short" if bits else p.dtype.c
         numbers = (str(int(x)) for x in flat.view(np.uint16)) if bits else (_number(x, p.dtype) for x in flat)
         made = _Table(
-            f"static __device__ __align__(16) const {ctype}", name, f"[{p.size}]", tuple(_rows(numbers)), symbol=True
+            f"static __device__ __align__(16) const {ctype}", name, f"[{p.size}]", _rows(numbers), symbol=True
         )
     plan.tables.setdefault(made.name, made)
     return f"static_cast<{p.dtype.c}*>(p_{name})" if made.symbol else made.name
@@ -164,13 +165,6 @@ def _number(x: Any, dtype: DType) -> str:
     return f"({dtype.c})NAN" if np.isnan(value) else f"({dtype.c}){'-' if value < 0 else ''}INFINITY"
 
 
-def _rows(numbers: Iterable[str], width: int = 110) -> Iterator[str]:
-    """The numbers with commas, in lines of at most ``width`` characters."""
-    row = ""
-    for n in numbers:
-        if row and len(row) + len(n) + 2 > width:
-            yield row
-            row = ""
-        row += f"{' ' if row else ''}{n},"
-    if row:
-        yield row
+def _rows(numbers: Iterable[str]) -> list[str]:
+    """The numbers with commas, in lines of text."""
+    return wrap(" ".join(f"{n}," for n in numbers), 110, break_long_words=False, break_on_hyphens=False)

@@ -33,8 +33,7 @@ class CuSparse:
 
     def __init__(self, torch: Any) -> None:
         self._torch, self._lib = torch, library()
-        self._handle = ctypes.c_void_p()
-        self._checked("cusparseCreate", ctypes.byref(self._handle))
+        self._handle = self._made("cusparseCreate")
 
     def _checked(self, call: str, *args: Any) -> None:
         if code := getattr(self._lib, call)(*args):
@@ -47,17 +46,14 @@ class CuSparse:
         """
         torch, (m, k), n = self._torch, w.shape, x.shape[1]
         tables = [a.to(torch.int32) for a in (w.crow_indices(), w.col_indices())]
-        a, dense, one, zero = ctypes.c_void_p(), [], ctypes.c_float(1), ctypes.c_float(0)
+        one, zero, kind = ctypes.c_float(1), ctypes.c_float(0), KINDS[dtype]
         sizes = (ctypes.c_int64(size) for size in (m, k, w.values().shape[0]))
         pointers = (ctypes.c_void_p(each.data_ptr()) for each in (*tables, w.values()))
-        self._checked(
-            "cusparseCreateCsr", ctypes.byref(a), *sizes, *pointers, INDEX_32, INDEX_32, FROM_ZERO, KINDS[dtype]
-        )
-        for each in (x, y):
-            dense.append(self._dense(each, KINDS[dtype]))
+        a = self._made("cusparseCreateCsr", *sizes, *pointers, INDEX_32, INDEX_32, FROM_ZERO, kind)
+        dense = [self._dense(each, kind) for each in (x, y)]
         kinds: list[tuple[str, dict[str, int], list[Any], tuple[int, ...]]] = [("SpMM", SPMM, dense, (0, 0))]
         if n == 1:
-            kinds.append(("SpMV", SPMV, [self._vector(each, KINDS[dtype]) for each in (x, y)], (0,)))
+            kinds.append(("SpMV", SPMV, [self._vector(each, kind) for each in (x, y)], (0,)))
         for call, algorithms, (into, out), turned in kinds:
             for name, number in algorithms.items():
                 args = (
@@ -83,14 +79,16 @@ class CuSparse:
 
         return launch
 
-    def _dense(self, a: Any, kind: int) -> Any:
-        made, (rows, cols) = ctypes.c_void_p(), a.shape
-        sizes = (ctypes.c_int64(size) for size in (rows, cols, cols))
-        pointer = ctypes.c_void_p(a.data_ptr())
-        self._checked("cusparseCreateDnMat", ctypes.byref(made), *sizes, pointer, kind, ROWS)
+    def _made(self, call: str, *args: Any) -> ctypes.c_void_p:
+        """What one of the library's functions creates."""
+        made = ctypes.c_void_p()
+        self._checked(call, ctypes.byref(made), *args)
         return made
 
-    def _vector(self, a: Any, kind: int) -> Any:
-        made, pointer = ctypes.c_void_p(), ctypes.c_void_p(a.data_ptr())
-        self._checked("cusparseCreateDnVec", ctypes.byref(made), ctypes.c_int64(a.shape[0]), pointer, kind)
-        return made
+    def _dense(self, a: Any, kind: int) -> ctypes.c_void_p:
+        rows, cols = a.shape
+        sizes = (ctypes.c_int64(size) for size in (rows, cols, cols))
+        return self._made("cusparseCreateDnMat", *sizes, ctypes.c_void_p(a.data_ptr()), kind, ROWS)
+
+    def _vector(self, a: Any, kind: int) -> ctypes.c_void_p:
+        return self._made("cusparseCreateDnVec", ctypes.c_int64(a.shape[0]), ctypes.c_void_p(a.data_ptr()), kind)

@@ -116,7 +116,6 @@ class Products:
         self.known: dict[str, Product] = {}
 
     def problems(self, count: int) -> list[ProductProblem]:
-        """The problems of the seed."""
         found = regret.product_problems(self.seed, count)
         for at, p in enumerate(found):
             w = self.bench.weights(Weights((p.m, p.k), p.sparsity, p.dtype), self.seed + at)
@@ -124,14 +123,12 @@ class Products:
         return found
 
     def candidates(self, p: ProductProblem, draw: random.Random) -> list[Point]:
-        """The points of a problem, to be compiled and measured."""
         product = self.known[p.name]
         about = {"part": "products", "case": p.name, "shape": (p.m, p.k, p.n), "dtype": p.dtype, "boundary": COLUMNS,
                  "sparsity": product.w.sparsity}  # fmt: skip
         return regret.points(about, sg.schedules(product), lambda c: c.time, draw)
 
     def build(self, p: ProductProblem, schedule: str) -> Any:
-        """The compiled kernel of a candidate."""
         kernel = sg.compile(self.known[p.name], backend="cuda", schedule=schedule)
         if schedule != "dense":
             kernel._builds.get(products.program(kernel, COLUMNS)).compiled()
@@ -144,7 +141,6 @@ class Products:
 
     @contextmanager
     def staged(self, p: ProductProblem) -> Iterator[Staged]:
-        """What calls the kernels of a problem, and compares the result of a call."""
         torch, dense = self.bench.torch, self.known[p.name].w.to_dense()
         x = self.bench.uniform((p.k, p.n), p.dtype, p.m + p.k)
         exact = self.bench.exact(dense, x)
@@ -156,7 +152,6 @@ class Products:
         yield call, lambda call: self.bench.off(call, y, exact)
 
     def uses(self, kernel: Any) -> dict[str, Any]:
-        """Registers and spills of a kernel; nothing for the library's dense product."""
         if self.dense(kernel):
             return {}
         made = resources(kernel._builds.get(products.program(kernel, COLUMNS)), kernel.device)
