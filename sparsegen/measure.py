@@ -179,21 +179,13 @@ def staged(
         runtime.synchronize()
 
 
-def _timed(
-    timer: Timer, run: Call, repeats: int, stream: int | None = None, before: Callable[[int], None] | None = None
-) -> list[float]:
-    """Seconds of each of ``repeats`` calls, after one that loads the code and builds the graph; ``before`` each of them
-    something that is not timed."""
-    run()
-    times: list[float] = []
-    for repeat in range(repeats):
-        if before is not None:
-            before(repeat)
-        timer.start(stream)
-        run()
-        timer.stop(stream)
-        times.append(timer.seconds())
-    return times
+def timed(timer: Timer, call: Callable[[], object], many: int = 1, stream: int | None = None) -> float:
+    """Seconds of a call on the device, of ``many`` in a row."""
+    timer.start(stream)
+    for _ in range(many):
+        call()
+    timer.stop(stream)
+    return timer.seconds() / many
 
 
 def _views(arrays: Mapping[str, Any]) -> dict[str, ArrayView]:
@@ -214,13 +206,14 @@ def _on_host(kernel: Kernel, views: Mapping[str, ArrayView], repeats: int, steps
 
 def _on_device(kernel: Kernel, views: Mapping[str, ArrayView], repeats: int, steps: int, fresh: bool) -> list[float]:
     with staged([kernel], {n: host_array(v) for n, v in views.items()}, steps) as (runtime, where, (run,)):
-
-        def renewed(repeat: int) -> None:
+        timer, times = runtime.timer(), list[float]()
+        run()  # loads the code, builds the graph
+        for repeat in range(repeats):
             if fresh and repeat:
                 for name, a in kernel._calls.random(repeat).items():
                     runtime.to_device(where[name], a)
-
-        return _timed(runtime.timer(), run, repeats, before=renewed)
+            times.append(timed(timer, run))
+    return times
 
 
 def _device_arrays(kernel: Kernel, views: Mapping[str, ArrayView], repeats: int, steps: int) -> list[float]:
@@ -228,4 +221,6 @@ def _device_arrays(kernel: Kernel, views: Mapping[str, ArrayView], repeats: int,
     results = kernel._calls.results(kernel._calls.new(views))
     device, stream = first.layout.device_index or 0, launch_stream(first)
     run = kernel._prepared({**views, **_views(results)}, steps)
-    return _timed(open_runtime(device, executor_kind(device, stream)).timer(), run, repeats, stream)
+    timer = open_runtime(device, executor_kind(device, stream)).timer()
+    run()  # as above
+    return [timed(timer, run, stream=stream) for _ in range(repeats)]

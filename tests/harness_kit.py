@@ -45,7 +45,7 @@ class Gpu:
         return SimpleNamespace(arch="sm_90a")
 
     def timer(self) -> Any:
-        return SimpleNamespace(start=lambda: None, stop=lambda: None, seconds=lambda: self.seconds)
+        return SimpleNamespace(start=lambda _: None, stop=lambda _: None, seconds=lambda: self.seconds)
 
     # ------------------------------------------------------------------ what ``Naive`` does
     def random(self, pointer: int, count: int, dtype: str, seed: int) -> None:

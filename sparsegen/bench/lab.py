@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsegen.measure import timed
 from sparsegen.target import open_gpu
 
 if TYPE_CHECKING:
@@ -121,11 +122,7 @@ class Lab:
         def once() -> float:
             if before is not None:
                 before()
-            timer.start()
-            for _ in range(calls):
-                call()
-            timer.stop()
-            return float(timer.seconds()) / calls
+            return timed(timer, call, calls)
 
         once()
         fitting = math.ceil(seconds / max(calls * once(), 1e-7))

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 from sparsegen import measure
 from sparsegen.ir.errors import SparsegenError
 from sparsegen.kernel import Kernel
-from sparsegen.measure import Call
 
 if TYPE_CHECKING:
-    from sparsegen.backends.cuda.runtime import Timer
     from sparsegen.pipelines import Program
 
 #: Seconds that the calls of a turn should take together, as one call may be too short for an event; and calls at most.
@@ -88,7 +86,7 @@ def race(entries: Sequence[Entry], rounds: int) -> None:
         for entry, call in runs.items():
             with entry.guarded():
                 call()  # loads the code, builds the graph
-                many[entry] = min(_CALLS, int(_TURN / max(_timed(timer, call, 1), 1e-9)) + 1)
+                many[entry] = min(_CALLS, int(_TURN / max(measure.timed(timer, call, 1), 1e-9)) + 1)
         for turn in range(rounds):
             running = [entry for entry in running if entry.error is None]
             if turn == 1:
@@ -96,13 +94,4 @@ def race(entries: Sequence[Entry], rounds: int) -> None:
                 running = [entry for entry in running if entry.times[0] < _HOPELESS * fastest]
             for entry in running if turn % 2 == 0 else reversed(running):
                 with entry.guarded():
-                    entry.times.append(_timed(timer, runs[entry], many[entry]))
-
-
-def _timed(timer: Timer, call: Call, many: int) -> float:
-    """Seconds of a call, of ``many`` in a row."""
-    timer.start()
-    for _ in range(many):
-        call()
-    timer.stop()
-    return timer.seconds() / many
+                    entry.times.append(measure.timed(timer, runs[entry], many[entry]))

@@ -117,14 +117,14 @@ class Gpu:
         return SimpleNamespace(arch="sm_90a")
 
     def timer(self) -> Any:
-        def start() -> None:
+        def start(stream: int | None) -> None:
             self.log.append("start")
 
         def seconds() -> float:
             before = self.log[-2] if self.log[-1] == "start" and len(self.log) > 1 else ""
             return self.seconds * {COLD: 100, READ: 90}.get(before, 80)
 
-        return SimpleNamespace(start=start, stop=lambda: None, seconds=seconds)
+        return SimpleNamespace(start=start, stop=lambda _: None, seconds=seconds)
 
 
 @pytest.fixture
