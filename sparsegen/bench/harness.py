@@ -20,7 +20,8 @@ from sparsegen.bench.lab import SECONDS, Lab
 #: Largest error that counts as correct: max|a - b| / max|b| of a stencil; |y - exact| / |exact| over all elements of a
 #: product, where rounding y to 16 bits costs 2e-4 and 1.7e-3.
 TOLERANCE: Final = {"f64": 1e-12, "f32": 1e-5, "f16": 1e-3, "bf16": 4e-3}
-C, K = TypeVar("C"), TypeVar("K")
+C = TypeVar("C")
+K = TypeVar("K")
 R = TypeVar("R", bound="AnyRow")
 
 

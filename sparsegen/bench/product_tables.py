@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from sparsegen.bench.bitmaps import COLD, LARGE, MIDDLE, PARTS, READ, SMALL, SQUARE, WARM, best
@@ -129,12 +130,14 @@ _GRAPHS: Final[dict[str, Column]] = {
     "bound by": of("bound"), "registers": of("regs", "d"), "error": _ERROR, "schedule": schedule,
 }  # fmt: skip
 
+
+def _part(name: str, found: Result) -> Cells:
+    return table(part(found, name), _ENCODE if name == "encode" else _DETAILS)
+
+
 #: view -> its table; the first is the one shown where none is named.
 BITMAP: Final[dict[str, Callable[[Result], Cells]]] = {
     "goals": lambda found: table(part(found, "targets"), _GOALS),
-    **{
-        name: lambda found, name=name: table(part(found, name), _ENCODE if name == "encode" else _DETAILS)
-        for name in PARTS
-    },
+    **{name: partial(_part, name) for name in PARTS},
 }
 CSR: Final[dict[str, Callable[[Result], Cells]]] = {"graphs": lambda found: table(found["rows"], _GRAPHS)}

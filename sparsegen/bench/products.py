@@ -130,4 +130,5 @@ def program(kernel: SpmmKernel, order: str) -> Program:
     for rows in (k, m):
         a = np.empty((rows, n), kernel.dtype)
         views.append(describe(a if order == "rows" else a.reshape(n, rows).T))
-    return kernel._programs.get(1, variant(*views, copied=True))
+    made: Program = kernel._programs.get(1, variant(*views, copied=True))
+    return made

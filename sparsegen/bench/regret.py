@@ -178,9 +178,9 @@ class Finding:
     correlation: float
 
 
-def findings(rows: Sequence[dict[str, Any]]) -> list[Finding]:
+def findings(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
     """Those of every problem whose chosen schedule has a time; points without one are left out."""
-    cases: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    cases: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         if row["measured_s"] is not None:
             cases.setdefault((row["part"], row["case"]), []).append(row)

@@ -196,12 +196,12 @@ def run(
     lab, points = Lab(seed=seed), list[Point]()
     for part in parts:
         start = time.perf_counter()
-        study = (Stencils if part == "stencils" else Products)(lab, seed, seconds)
+        study: Any = (Stencils if part == "stencils" else Products)(lab, seed, seconds)
         asked = study.problems(problems or regret.PROBLEMS[part])
         groups = [study.candidates(p, random.Random(f"candidates {seed} {p.name}")) for p in asked]
         tasks = [partial(study.build, p, q.schedule) for p, group in zip(asked, groups, strict=True) for q in group]
         say(f"{len(tasks)} candidates of {len(asked)} problems after {time.perf_counter() - start:.1f} s")
-        built = compiled(tasks, lambda build: build())
+        built: list[Any] = compiled(tasks, lambda build: build())
         say(f"compiled after {time.perf_counter() - start:.1f} s")
         for p, group in zip(asked, groups, strict=True):
             kernels, built = built[: len(group)], built[len(group) :]  # their workspaces would stay on the GPU

@@ -99,6 +99,10 @@ def _shares(found: Result) -> Cells:
     return [["stencil", *names], ["at least", *(least[name] for name in names)], *body]
 
 
+def _details(name: str, found: Result) -> Cells:
+    return table(part(found, name), _DETAILS)
+
+
 #: suite -> view -> its table; the first is the one shown where none is named.
 VIEWS: Final[dict[str, dict[str, Callable[[Result], Cells]]]] = {
     "spine": {"targets": _targets, "rows": lambda found: table(found["rows"], _DETAILS)},
@@ -107,7 +111,7 @@ VIEWS: Final[dict[str, dict[str, Callable[[Result], Cells]]]] = {
     "stencil": {
         "goals": lambda found: table(part(found, "targets"), _GOALS),
         "shares": _shares,
-        **{name: lambda found, name=name: table(part(found, name), _DETAILS) for name in stencils.PARTS},
+        **{name: partial(_details, name) for name in stencils.PARTS},
     },
     "bitmap": product_tables.BITMAP,
     "csr": product_tables.CSR,
