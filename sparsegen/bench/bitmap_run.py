@@ -22,7 +22,7 @@ from sparsegen.bench.lab import Timing
 from sparsegen.bench.products import LEAST, ProductRow, Products, packed
 from sparsegen.formats import sparse
 from sparsegen.products.cost import dense_cost
-from sparsegen.products.product import Problem
+from sparsegen.products.product import BitmapNumbers
 
 if TYPE_CHECKING:
     from sparsegen.formats import SparseMatrix
@@ -143,7 +143,7 @@ class Bitmaps(Products[ProductCase, BitmapRow]):
             x=x_order,
             times={order: {state: t.median for state, t in each.items()} for order, each in ours.items()},
             cublas=cublas,
-            dense_s=dense_cost(Problem.of(kernel.product), kernel.device).time,
+            dense_s=dense_cost(BitmapNumbers.of(kernel.product), kernel.device).time,
             nbytes=w.nbytes,
             error=max(errors),
             same=same,

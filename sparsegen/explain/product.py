@@ -14,7 +14,7 @@ from sparsegen.explain.units import nbytes, seconds
 from sparsegen.families.spmm.dense import DENSE
 from sparsegen.ir.numbers.bitmap import CHUNK
 from sparsegen.problems.product import SpmmProblem, readers
-from sparsegen.products.product import Problem
+from sparsegen.products.product import BitmapNumbers
 
 if TYPE_CHECKING:
     from sparsegen.choose import Choice
@@ -95,7 +95,7 @@ class ProductPage(Kind):
             more = w.kind.nbytes * p.m * (n - p.n) * self.what.epilogue.residual
             yield self._tried("columns", f"n={n}", replace(p, n=n, operands=p.operands + more), self.device)
             n *= 2
-        for share in SPARSITIES if isinstance(p, Problem) else ():
+        for share in SPARSITIES if isinstance(p, BitmapNumbers) else ():
             yield self._tried("sparsity", f"{share:.0%} zeros, hypothetical", sparser(p, share, w.nnz), self.device)
 
     def elsewhere(self, device: DeviceProfile) -> Trial:
@@ -115,7 +115,7 @@ class ProductPage(Kind):
         return Trial(kind, what, winner, told, dense)
 
 
-def sparser(p: Problem, share: float, kept: int) -> Problem:
+def sparser(p: BitmapNumbers, share: float, kept: int) -> BitmapNumbers:
     """A hypothetical matrix with so many zeros, spread as those of this one, which keeps ``kept`` values."""
     fill = p.chunks - kept / _VALUES  # what fills up the last chunk of each tile stays
     chunks = round((1 - share) * p.m * p.k / _VALUES + fill)

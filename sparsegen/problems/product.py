@@ -18,8 +18,7 @@ from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
 from sparsegen.problem import Problem
-from sparsegen.products.product import Problem as Facts
-from sparsegen.products.product import Product
+from sparsegen.products.product import BitmapNumbers, Product
 from sparsegen.products.ragged import Ragged
 from sparsegen.registry import families
 from sparsegen.schedule import Schedule
@@ -35,7 +34,7 @@ class Variant(NamedTuple):
 
 
 #: What is known of a product, by the format of its matrix.
-NUMBERS: Final[dict[str, Callable[[Product], Any]]] = {"bitmap": Facts.of, "csr": Ragged.of}
+NUMBERS: Final[dict[str, Callable[[Product], Any]]] = {"bitmap": BitmapNumbers.of, "csr": Ragged.of}
 #: The variant of arrays that are packed by rows, of whatever width.
 PACKED = Variant("row", "row", 1)
 

@@ -24,7 +24,7 @@ from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.op_spmm import SLAB, STRIP
 from sparsegen.products.geometry import Geometry, Schedules, geometry
-from sparsegen.products.product import Problem
+from sparsegen.products.product import BitmapNumbers
 from sparsegen.schedule import SpmmSchedule
 
 REASONS: Final[dict[str, str]] = {
@@ -104,12 +104,12 @@ DENSE_START, DENSE_SHARE = 7.2e-6, 1.125
 DENSE_MISALIGNED: Final = 3.0
 
 
-def cost(p: Problem, s: SpmmSchedule, device: DeviceProfile) -> Cost:
+def cost(p: BitmapNumbers, s: SpmmSchedule, device: DeviceProfile) -> Cost:
     """The cost of a complete schedule that is legal there."""
     return LAW.evaluate(s, _values(p, s, device, geometry(p, s, device)), device, (p.m, p.k, p.n), p)
 
 
-def times(p: Problem, s: Schedules, device: DeviceProfile, g: Geometry) -> Any:
+def times(p: BitmapNumbers, s: Schedules, device: DeviceProfile, g: Geometry) -> Any:
     """The seconds of many schedules, an array; ``g``: their geometry.
 
     A power of arrays may be rounded otherwise than one of floats: the times are those of ``cost`` but for the last bit.
@@ -117,7 +117,7 @@ def times(p: Problem, s: Schedules, device: DeviceProfile, g: Geometry) -> Any:
     return law(s, SimpleNamespace(**_values(p, s, device, g)), ARRAYS)[0]
 
 
-def dense_cost(p: Problem, device: DeviceProfile) -> Cost:
+def dense_cost(p: BitmapNumbers, device: DeviceProfile) -> Cost:
     """The cost of the dense product of a library."""
     whole = p.k % 8 == 0 and (p.m % 8 == 0 or p.n % 8 == 0)  # rows of W, and of x and y in one order or the other
     share = DENSE_SHARE * (1 if whole else DENSE_MISALIGNED)
@@ -125,7 +125,7 @@ def dense_cost(p: Problem, device: DeviceProfile) -> Cost:
     return LAW.evaluate(SpmmSchedule("dense"), values, device, (p.m, p.k, p.n), p)
 
 
-def _common(p: Problem, device: DeviceProfile) -> dict[str, Any]:
+def _common(p: BitmapNumbers, device: DeviceProfile) -> dict[str, Any]:
     return {
         "M": p.m, "K": p.k, "N": p.n, "E": p.operands, "item": ITEM, "launch": device.launch_s, "SMs": device.sms,
         "sub": device.sub_cores, "f": device.clock, "cpi": _cycles(device),
@@ -138,7 +138,7 @@ def _cycles(device: DeviceProfile) -> float:
     return device.cpi.get("f16.m16n8k16", 16 * 8 * 16 * device.sub_cores / device.f32_fma_per_clk_sm)
 
 
-def _values(p: Problem, s: SpmmSchedule | Schedules, device: DeviceProfile, g: Geometry) -> dict[str, Any]:
+def _values(p: BitmapNumbers, s: SpmmSchedule | Schedules, device: DeviceProfile, g: Geometry) -> dict[str, Any]:
     """The symbols of the formula and their numbers, or arrays: problem, schedule, device."""
     return _common(p, device) | {
         "B": p.nbytes, "R": s.warps[0], "C": s.warps[1], "cols": s.cols, "stages": s.stages, "splits": s.splits,

@@ -12,7 +12,7 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.numbers.bitmap import CHUNK, INDEX, MASKS, lane_sums
 from sparsegen.ir.op_spmm import SLAB, STRIP
-from sparsegen.products.product import MAX_ROWS, Problem
+from sparsegen.products.product import MAX_ROWS, BitmapNumbers
 from sparsegen.schedule import SpmmSchedule
 
 #: Bytes of a tile's index entry and masks; what a slot's values are rounded up to.
@@ -78,7 +78,7 @@ class Geometry(NamedTuple):
     resident: int
 
 
-def geometry(p: Problem, s: SpmmSchedule | Schedules, device: DeviceProfile) -> Geometry:
+def geometry(p: BitmapNumbers, s: SpmmSchedule | Schedules, device: DeviceProfile) -> Geometry:
     """The numbers of a complete schedule, or of many, legal or not."""
     a = ARRAYS if isinstance(s, Schedules) else NUMBERS
     runs: Any = np.array(p.widest) if isinstance(s, Schedules) else p.widest
@@ -122,20 +122,20 @@ def _whole(s: SpmmSchedule | Schedules, device: DeviceProfile) -> Any:
     return -(-s.threads // each) * each
 
 
-def legal(p: Problem, s: SpmmSchedule, device: DeviceProfile) -> Geometry:
+def legal(p: BitmapNumbers, s: SpmmSchedule, device: DeviceProfile) -> Geometry:
     """The numbers of a complete schedule; ScheduleError if it cannot run the product on the device."""
     if error := refusal(p, s, device):
         raise error
     return geometry(p, s, device)
 
 
-def refusal(p: Problem, s: SpmmSchedule, device: DeviceProfile) -> ScheduleError | None:
+def refusal(p: BitmapNumbers, s: SpmmSchedule, device: DeviceProfile) -> ScheduleError | None:
     """Why a complete schedule cannot run the product on the device; None if it can."""
     rules = _rules(p, s, device, geometry(p, s, device))
     return next((error() for broken, error in rules if broken), None)
 
 
-def illegal(p: Problem, s: Schedules, device: DeviceProfile, g: Geometry) -> Any:
+def illegal(p: BitmapNumbers, s: Schedules, device: DeviceProfile, g: Geometry) -> Any:
     """Which of many schedules have a ``refusal``, an array; ``g``: their numbers."""
     found = np.zeros(s.rows.shape, bool)
     for broken, _ in _rules(p, s, device, g):
@@ -144,7 +144,7 @@ def illegal(p: Problem, s: Schedules, device: DeviceProfile, g: Geometry) -> Any
 
 
 def _rules(
-    p: Problem, s: SpmmSchedule | Schedules, device: DeviceProfile, g: Geometry
+    p: BitmapNumbers, s: SpmmSchedule | Schedules, device: DeviceProfile, g: Geometry
 ) -> Iterator[tuple[Any, Callable[[], ScheduleError]]]:
     """What a schedule must not do, and what is told if it does: the first that applies."""
     yield (
@@ -191,7 +191,7 @@ def _rules(
     )
 
 
-def space(p: Problem, wanted: Mapping[str, Any]) -> Iterator[Schedules]:
+def space(p: BitmapNumbers, wanted: Mapping[str, Any]) -> Iterator[Schedules]:
     """Every complete bitmap schedule that is tried, legal or not, with the words that are wanted."""
     cols = wanted.get("cols")
     cores = cols == 1 or (p.n == 1 and not cols)  # whether one column on the CUDA cores is tried

@@ -15,7 +15,7 @@ from sparsegen.schedule import nearest
 from sparsegen.sizes import MAX_CELLS
 
 Activation = Literal["relu", "gelu", "silu"]
-#: Strips that a warp may have: as many runs of them are measured (``Problem.widest``).
+#: Strips that a warp may have: as many runs of them are measured (``BitmapNumbers.widest``).
 MAX_ROWS: Final = 16
 
 
@@ -119,7 +119,7 @@ def _kind(value: object) -> str:
 
 
 @dataclass(frozen=True)
-class Problem:
+class BitmapNumbers:
     """A product in numbers, as far as schedules and costs are concerned.
 
     ``nbytes``: of the stored arrays of W; ``chunks``: of eight bytes of its values, slack included; ``widest[r - 1]``:
@@ -141,7 +141,7 @@ class Problem:
         return {"chunks": self.chunks}
 
     @staticmethod
-    def of(product: Product) -> Problem:
+    def of(product: Product) -> BitmapNumbers:
         """The numbers of a product; FormatError for a matrix that no schedule reads."""
         w, n = product.w, product.n
         assert isinstance(w, Bitmap)
@@ -154,4 +154,4 @@ class Problem:
             )
         # it reads the whole index
         widest = w.once("widest", lambda: tuple(w.widest(rows) for rows in range(1, MAX_ROWS + 1)))
-        return Problem(m, k, n, w.dtype, w.nbytes, int(w.values.shape[0]), widest, product.operand_bytes)
+        return BitmapNumbers(m, k, n, w.dtype, w.nbytes, int(w.values.shape[0]), widest, product.operand_bytes)

@@ -49,18 +49,14 @@ def _check(plan: Plan, x: Any, values: Any, bias: Any) -> None:
         )
 
 
-def _rows(x: Any, k: int) -> Any:
-    """x as packed rows [n, k] at an address for the widest loads; copied only where it is neither."""
-    rows = x.detach().reshape(-1, k).contiguous()
-    return rows.clone() if rows.data_ptr() % ALIGNMENT else rows
-
-
 def _forward(x: Any, values: Any, masks: Any, index: Any, bias: Any, plan: int) -> Any:
     try:
         known = Plan.of(plan)
         _check(known, x, values, bias)
         m, k = known.shape
-        rows = _rows(x, k)
+        rows = x.detach().reshape(-1, k).contiguous()
+        if rows.data_ptr() % ALIGNMENT:  # for the widest loads
+            rows = rows.clone()
         y = rows.new_empty((rows.shape[0], m))
         known.at(values, masks, index).multiply(rows, None if bias is None else bias.detach().contiguous(), y)
         return y.view(*x.shape[:-1], m)

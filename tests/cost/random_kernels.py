@@ -36,7 +36,7 @@ from sparsegen.footprint import Footprint
 from sparsegen.problems.stencil import grid
 from sparsegen.products.cost import cost as product_cost
 from sparsegen.products.cost import dense_cost
-from sparsegen.products.product import Problem
+from sparsegen.products.product import BitmapNumbers
 from sparsegen.schedule import Schedule, SpmmSchedule, StencilSchedule
 from tests.cost.test_product_cost import problem
 
@@ -70,7 +70,7 @@ def _stencil(fp: Footprint, shape: tuple[int, ...], s: StencilSchedule, steps: i
     return lambda profile: total.total_time(cost(fp, shape, s, profile), steps)
 
 
-def _product(p: Problem, s: SpmmSchedule) -> Callable[[DeviceProfile], float]:
+def _product(p: BitmapNumbers, s: SpmmSchedule) -> Callable[[DeviceProfile], float]:
     return lambda profile: (dense_cost(p, profile) if s == DENSE else product_cost(p, s, profile)).time
 
 

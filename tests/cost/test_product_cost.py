@@ -25,7 +25,7 @@ from sparsegen.products.cost import (
     times,
 )
 from sparsegen.products.geometry import geometry, illegal, legal, refusal, space
-from sparsegen.products.product import Problem
+from sparsegen.products.product import BitmapNumbers
 from sparsegen.schedule import SpmmSchedule
 from tests.cost.measured_products import TIMES, Timed
 from tests.products_kit import matrix
@@ -40,13 +40,13 @@ LINES = [
 ]
 
 
-def problem(m: int, k: int, n: int, sparsity: float = 0.6) -> Problem:
+def problem(m: int, k: int, n: int, sparsity: float = 0.6) -> BitmapNumbers:
     """A matrix with a uniform mask, without the matrix: the widest runs are so many deviations above the mean."""
     tiles, nnz = -(-m // 16) * -(-k // 64), int(m * k * (1 - sparsity))
     chunks = -(-nnz // 4) + tiles
     spread = math.sqrt(1024 * sparsity * (1 - sparsity)) / 4
     widest = tuple(math.ceil(rows * chunks / tiles + 4.9 * spread * math.sqrt(rows)) for rows in range(1, 17))
-    return Problem(m, k, n, "f16", 8 * chunks + 144 * tiles, chunks, widest, 0)
+    return BitmapNumbers(m, k, n, "f16", 8 * chunks + 144 * tiles, chunks, widest, 0)
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -153,7 +153,7 @@ WANTED = ["bitmap", "bitmap warps=2x8", "bitmap cols=16 splits=5", "bitmap mma=n
 
 
 @pytest.mark.parametrize(("p", "device"), PROBLEMS)
-def test_many_schedules_are_judged_as_each_is_alone(p: Problem, device: str) -> None:
+def test_many_schedules_are_judged_as_each_is_alone(p: BitmapNumbers, device: str) -> None:
     d = load_profile(device)
     for wanted in map(SpmmSchedule.parse, WANTED):
         for many in space(p, wanted.given):
@@ -167,7 +167,7 @@ def test_many_schedules_are_judged_as_each_is_alone(p: Problem, device: str) -> 
 
 
 @pytest.mark.parametrize(("p", "device"), PROBLEMS)
-def test_the_best_is_the_first_of_the_ranking(p: Problem, device: str) -> None:
+def test_the_best_is_the_first_of_the_ranking(p: BitmapNumbers, device: str) -> None:
     for wanted in map(SpmmSchedule.parse, WANTED):
         options = BitmapOptions(p, wanted.given, load_profile(device))
         assert options.best == next(iter(options.costs), None)
@@ -208,7 +208,7 @@ def test_the_decode_is_counted_as_the_emulator_runs_it(line: str, n: int) -> Non
     strips = 132 * s.warps[0] * s.rows
     product = sg.spmm(matrix(16 * strips, 64 * 4, 0.6), n=n)
     k = sg.compile(product, device="h200", backend="emulator", schedule=line)
-    g, counts = geometry(Problem.of(product), k.schedule, H200), k.counts()
+    g, counts = geometry(BitmapNumbers.of(product), k.schedule, H200), k.counts()
     assert g.strips_warp == s.rows and g.strips == g.groups * s.warps[0] * s.rows
     fragments = 4 * g.strips * g.slabs * g.tiles
     assert counts["popc"] == 2 * fragments

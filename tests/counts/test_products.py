@@ -18,7 +18,7 @@ from sparsegen.ir.errors import ScheduleError
 from sparsegen.pipelines import Program, lower
 from sparsegen.problems.product import SpmmProblem
 from sparsegen.products.geometry import COLUMNS, legal
-from sparsegen.products.product import Problem, Product
+from sparsegen.products.product import BitmapNumbers, Product
 from sparsegen.products.weights import host_arrays
 from sparsegen.schedule import SpmmSchedule
 from tests.counts.kit import whole, wrong
@@ -57,7 +57,7 @@ def drawn(seed: int) -> tuple[Product, Program]:
         warps = draw.randint(1, 4), draw.randint(1, 4)
         s = SpmmSchedule("bitmap", mma, cols, warps, draw.randint(1, 5), draw.randint(2, 5), draw.choice([1, 1, 2, 3]))
         try:
-            legal(Problem.of(product), s, device)
+            legal(BitmapNumbers.of(product), s, device)
         except ScheduleError:
             continue
         return product, program(product, s, device, *(draw.choice(["row", "column"]) for _ in range(2)))

@@ -22,7 +22,7 @@ from sparsegen.explain.page import VERSION
 from sparsegen.explain.units import seconds
 from sparsegen.families.spmm.bitmap import BitmapOptions
 from sparsegen.products.cost import dense_cost
-from sparsegen.products.product import Problem
+from sparsegen.products.product import BitmapNumbers
 from tests.explain.kit import SQUARE, check, heat, pages, product, stencil, update
 from tests.products_kit import matrix
 from tests.work import calls
@@ -187,7 +187,7 @@ def test_larger_n_of_a_product() -> None:
     assert [c["what"] for c in found] == ["n=32", "n=64", "n=128"]
     for c in found:
         n = int(c["what"].removeprefix("n="))
-        p = Problem.of(product(n=n).product)
+        p = BitmapNumbers.of(product(n=n).product)
         full = min(BitmapOptions(p, {}, product().device).costs[0].time, dense_cost(p, product().device).time)
         assert c["seconds"] == full
         assert (

@@ -10,7 +10,7 @@ import pytest
 import sparsegen as sg
 from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.products.geometry import geometry
-from sparsegen.products.product import Problem
+from sparsegen.products.product import BitmapNumbers
 from tests.products_kit import matrix
 
 pytestmark = pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
@@ -30,7 +30,7 @@ LINES = [
 def test_no_spills(line: str, n: int, dtype: str) -> None:
     product = sg.spmm(matrix(8192, 512, 0.6, dtype), n=n, bias=True, residual=True, activation="gelu")
     k = sg.compile(product, device="h200", backend="emulator", schedule=line)
-    g = geometry(Problem.of(product), k.schedule, k.device)
+    g = geometry(BitmapNumbers.of(product), k.schedule, k.device)
     (use,) = k.resources()
     assert use.spills == use.stack == 0
     assert use.registers <= g.registers + 8  # an estimate; the kernel is compiled for g.resident blocks an SM
@@ -46,7 +46,7 @@ def test_no_spills_without_bulk_copies(device: str, n: int) -> None:
     (use,) = k.resources()
     assert "cp.async.cg" in k.source() and "cp.async.bulk" not in k.source()
     assert use.spills == use.stack == 0
-    assert use.shared == geometry(Problem.of(product), k.schedule, k.device).shared
+    assert use.shared == geometry(BitmapNumbers.of(product), k.schedule, k.device).shared
 
 
 def test_an_exported_product_is_a_library(tmp_path: Path) -> None:

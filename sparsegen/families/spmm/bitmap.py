@@ -31,7 +31,7 @@ from sparsegen.products.geometry import (
     refusal,
     space,
 )
-from sparsegen.products.product import MAX_ROWS, Problem
+from sparsegen.products.product import MAX_ROWS, BitmapNumbers
 from sparsegen.products.weights import Prepared, stored
 from sparsegen.registry import register
 from sparsegen.schedule import Schedule, SpmmSchedule, Word, integer, pair, text
@@ -53,7 +53,7 @@ class BitmapOptions(Options):
     only the least is kept, unless the line names it.
     """
 
-    def __init__(self, p: Problem, wanted: Mapping[str, Any], device: DeviceProfile) -> None:
+    def __init__(self, p: BitmapNumbers, wanted: Mapping[str, Any], device: DeviceProfile) -> None:
         self.problem, self.device = p, device
         #: Of each shape of mma: its schedules, whether each is refused, and whether it is kept.
         self._found: list[tuple[Schedules, Any, Any]] = []
