@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsegen.ir.types import DTYPES
 from sparsegen.registry import families
 from sparsegen.sizes import ITEMSIZE, MAX_FUSE
 
@@ -52,6 +53,8 @@ class Footprint:
     @lru_cache(maxsize=256)
     def of(cls, stencil: Stencil) -> Footprint:
         """The footprint of a stencil; a 2-D one of one row has one axis."""
+        from sparsegen.ir.fuse import most_fused  # costs are worked out without the levels that this imports
+
         w = stencil.weights
         axes = 1 if stencil.ndim == 2 and len(w) == 1 else stencil.ndim
         mirrored = all(stencil.is_symmetric(axis) for axis in range(stencil.ndim))
@@ -59,7 +62,7 @@ class Footprint:
         points = int(np.count_nonzero(w))
         ranks = _ranks(w) if axes == 2 else ()
         planes = _planes(w) if axes == 3 else ()
-        fusable, lost = _fusable(w, stencil.dtype, axes)
+        fusable, lost = most_fused(w, DTYPES[stencil.dtype], _most_fused(axes))
         star, k = stencil.kind == "star", max(w.shape)
         cube = np.pad(w, [((k - n) // 2,) * 2 if n > 1 or axes > 1 else (0, 0) for n in w.shape])
         taps = tuple(int(i) for i in np.flatnonzero(cube))
@@ -156,14 +159,6 @@ def _planes(weights: Any) -> tuple[tuple[int, ...], ...]:
     with np.errstate(over="ignore", invalid="ignore"):
         every = [np.count_nonzero(convolve(weights, steps), axis=(1, 2)) for steps in range(1, MAX_FUSE + 1)]
     return tuple(tuple(int(n) for n in points if n) for points in every)
-
-
-def _fusable(weights: Any, dtype: str, axes: int) -> tuple[int, float]:
-    """How many steps may be fused, of those that any family for so many axes fuses, and the loss of one more."""
-    from sparsegen.ir.fuse import most_fused
-    from sparsegen.ir.types import DTYPES
-
-    return most_fused(weights, DTYPES[dtype], _most_fused(axes))
 
 
 def _most_fused(axes: int, name: str = "") -> int:

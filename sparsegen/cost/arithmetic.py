@@ -32,6 +32,3 @@ def symbols() -> Arithmetic:
         return lambda *x: function(*map(sympy.sympify, x), evaluate=False)
 
     return Arithmetic(lazy(sympy.Max), lazy(sympy.Min), lazy(sympy.ceiling))
-
-
-__all__ = ["ARRAYS", "Arithmetic", "NUMBERS", "symbols"]

@@ -152,7 +152,7 @@ def profile_from(data: dict[str, Any], where: str) -> DeviceProfile:
         if not fine:
             raise DeviceError(f"{where}: {what}", hint=hint)
 
-    def figure(value: object, key: str, low: float, high: float, unit: str) -> Any:
+    def figure(value: Any, key: str, low: float, high: float, unit: str) -> Any:
         sane = f"a sane value is {low:g} to {high:g} {unit}"
         need(value is not None, f"the figure {key} is missing", sane)
         number = isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -23,7 +23,8 @@ from functools import cache
 from sparsegen.cost import terms
 from sparsegen.cost.cost import Cost, Law, steps_rate
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.families.base import RIM_ROW, RIM_ROW_THREADS, Geometry, family, rounds
+from sparsegen.cost.occupancy import occupancy
+from sparsegen.families.base import MAX_REGISTERS, RIM_ROW, RIM_ROW_THREADS, Geometry, family, rounds
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import geometry, legal, legalise
 from sparsegen.schedule import StencilSchedule
@@ -85,17 +86,8 @@ def blocks_per_sm(s: StencilSchedule, g: Geometry, device: DeviceProfile, fp: Fo
     A warp's registers are those of one sub-core, so whole warps fit into each.  ``held``: registers of a thread, the
     estimate if not given.
     """
-    regs = -(-int(held or family(s).registers(s, g, fp)) // 8) * 8
-    warps = device.sub_cores * (device.regs_sm // device.sub_cores // (regs * 32))
-    return max(
-        1,
-        min(
-            device.max_threads_sm // g.threads,
-            device.smem_sm // (g.smem_bytes + SYSTEM),
-            warps * 32 // g.threads,
-            device.max_blocks_sm,
-        ),
-    )
+    regs = int(held or family(s).registers(s, g, fp))
+    return max(1, occupancy(min(regs, MAX_REGISTERS), g.smem_bytes, g.threads, device).blocks)
 
 
 def l1_left(shared: int, device: DeviceProfile) -> float:
@@ -197,11 +189,7 @@ def _values(
         "l1": l1_left(b * (g.smem_bytes + SYSTEM), d),
         "fma_rate": fma_rate(fp, d),
         "t_launch": terms.STARTING * d.launch_s,
-        "lat_dram": d.lat_dram,
-        "lat_shared": d.lat_shared,
-        "lat_l1": d.lat_l1,
-        "lat_l2": d.lat_l2,
-        "lat_barrier": d.lat_barrier,
+        **{name: getattr(d, name) for name in ("lat_dram", "lat_shared", "lat_l1", "lat_l2", "lat_barrier")},
         "miss": misses(shape, fp, d),
         "rounds": rounds(window / g.threads),
         "border": border(s, g, shape, d, b),
