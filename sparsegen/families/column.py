@@ -73,7 +73,7 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     spare = max(18, 52 - held // 4) if star else max(28, 52 - held // 6)
     wide = fp.boundary != "periodic" and g.radius > 1 and not star
     chosen = WIDE[g.words - 1] * max(0, cells * s.levels - 8) if wide else 0.0
-    return held + spare + int(cells * BORDER[fp.boundary][not star] + chosen)
+    return int(held + spare + cells * BORDER[fp.boundary][not star] + chosen)
 
 
 def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:

@@ -118,7 +118,7 @@ def kernel(s: StencilSchedule, g: Geometry, stay: int, per_sm: int) -> Any:
     """A tile in shared memory a block."""
     from sparsegen.ir.kernels.lowrank import LowRank
 
-    return LowRank(*s.tile, s.mma, s.warps, MAX_RANK, stay, per_sm)
+    return LowRank(s.tile[0], s.tile[1], s.mma, s.warps, MAX_RANK, stay, per_sm)
 
 
 def contradictions(s: StencilSchedule) -> None:

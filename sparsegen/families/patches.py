@@ -57,7 +57,7 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     The least with which none of 334 kernels spilled (nvcc 13, sm_80 and sm_90), 11 more in the mean (m8n8k4: 18).
     Where an mma is a whole sum its operands stay in place; a sum of several keeps copies, as many as there is room for.
     """
-    strips, levels, r = s.strips, s.levels, g.radius
+    strips, levels, r = int(s.strips), int(s.levels), g.radius
     slices, touched = g.depth // 4, r + 1
     if g.m == 8:
         return 20 + 4 * levels + 2 * g.fragments + strips * (4 * levels * r + slices + 6)

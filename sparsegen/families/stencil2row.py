@@ -235,7 +235,7 @@ def kernel(s: StencilSchedule, g: Geometry, stay: int, per_sm: int) -> Any:
     from sparsegen.ir.kernels.stencil2row import Stencil2Row
 
     mma, explicit = "fma" if s.mma == "none" else s.mma, s.transform == "explicit"
-    return Stencil2Row(*s.tile, mma, s.warps, s.stages, s.lut, s.dirty, s.pad, explicit, stay, per_sm)
+    return Stencil2Row(s.tile[0], s.tile[1], mma, s.warps, s.stages, s.lut, s.dirty, s.pad, explicit, stay, per_sm)
 
 
 def contradictions(s: StencilSchedule) -> None:

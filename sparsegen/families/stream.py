@@ -70,13 +70,13 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     """
     row, sums = g.words * s.cols, 2 * s.levels * g.radius * g.words * s.cols
     if fp.flat or not g.radius:
-        return max(64, 20 + g.words * (s.cols + 2 * g.radius))
+        return max(64, 20 + g.words * (int(s.cols) + 2 * g.radius))
     extra = g.words * s.cols * (5 * (g.radius - 2)) // 2 * (s.levels if g.radius > 3 else 1) if g.radius > 2 else 0
     box = 24 + 2 * row + extra + sums + 3 * max(0, s.levels - 8) + (8 if s.unroll > 1 else 0)
     longer = 3 * min(row, 8) // 4 if g.words == 2 else 3
     wide = max(3, 3 * s.cols // 4) * g.radius + (24 if g.words == 1 and s.cols > 8 else 0)
     star = 8 + 2 * row + wide + longer * s.levels + sums
-    return max(64, max(box, star) if fp.full is None else box if fp.full else star)
+    return int(max(64, max(box, star) if fp.full is None else box if fp.full else star))
 
 
 def filled(s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], slots: int, unit: int = 1) -> StencilSchedule:

@@ -141,7 +141,7 @@ def kernel(s: StencilSchedule, g: Geometry, stay: int, per_sm: int) -> Any:
     """A tile in shared memory a block."""
     from sparsegen.ir.kernels.tiled import Tiled
 
-    return Tiled(*s.tile, s.warps, stay, per_sm)
+    return Tiled(s.tile[0], s.tile[1], s.warps, stay, per_sm)
 
 
 def contradictions(s: StencilSchedule) -> None:

@@ -55,7 +55,7 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     base, few, more, least, least_many = REGISTERS[s.mma]
     sums = g.m // 2 * min(s.products, g.n_tiles)
     need = base + 2 * g.fragments + sums + more * max(0, s.products - few)
-    return max(need, least_many if s.products > few else least)
+    return int(max(need, least_many if s.products > few else least))
 
 
 def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:
