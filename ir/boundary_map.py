@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .expr import TRUE, Expr, ExprLike, all_of, any_of, as_expr, maximum, minimum, select
+from .expr import TRUE, Expr, ExprLike, all_of, as_expr, maximum, minimum, select
 from .op import Sides, SideSpec
 
 #: An axis that wraps, and one of which the edge is read for all that lies outside.
@@ -44,8 +44,3 @@ def any_cell(sides: Sides) -> Sides:
     a window that hangs over by 83 of 128 columns, 45 % more).  Of the other axes the edge is read.
     """
     return (*(pair if pair[0][0] == "periodic" else EDGE for pair in sides[:-1]), PERIODIC)
-
-
-def touches(lo: ExprLike, hi: ExprLike, n: int) -> Expr:
-    """Whether the cells lo..hi (inclusive) reach outside 0..n-1."""
-    return any_of(as_expr(lo).lt(0), as_expr(hi).ge(n))

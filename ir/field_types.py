@@ -41,14 +41,10 @@ def _test(hint: Any) -> Test:
     return lambda v: isinstance(v, hint)
 
 
-_TESTS: dict[type[Op], tuple[tuple[str, str, str, Test], ...]] = {}
-
-
+@cache
 def _tests(cls: type[Op]) -> tuple[tuple[str, str, str, Test], ...]:
-    if cls not in _TESTS:
-        hints = get_type_hints(cls)
-        _TESTS[cls] = tuple((n, kind, str(f.type), _test(hints[n])) for n, kind, f in fields(cls) if kind != "region")
-    return _TESTS[cls]
+    hints = get_type_hints(cls)
+    return tuple((n, kind, str(f.type), _test(hints[n])) for n, kind, f in fields(cls) if kind != "region")
 
 
 def wrong(cls: type[Op], values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,6 @@ from ..fragments import SHAPES
 from ..spread import Products
 from .context import Context
 from .copy import read_mapped
-from .lanes import lane_coordinates
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ def add_points(cx: Context, op: t.Points, spread: Products) -> None:
     """The points of a tile, added to accumulators that lie over the threads as ``spread`` says."""
     b, base = cx.b, SHAPES[spread.base]
     per_warp, regs = spread.products // spread.warps, len(base.c.elements)
-    g, lane_t = lane_coordinates(cx)
+    g, lane_t = cx.coordinates()
     *lead, y, x = map(cx.resolve, op.at)
 
     def pairs(visit: Callable[[_Pair], None]) -> None:

@@ -167,7 +167,7 @@ def walk_slabs(cx: Context, op: t.WalkSlabs) -> None:
 @rule(t.FetchColumns)
 def fetch_columns(cx: Context, op: t.FetchColumns) -> None:
     b, by_rows = cx.b, op.order == "row"
-    g, lane_t = b.let("g", cx.lane // 4), b.let("t", cx.lane % 4)
+    g, lane_t = cx.coordinates()
     first = b.let("k0", cx.resolve(op.slab) * SLAB + lane_t * 4)
     same = op.n == 1 and op.blocks == 1  # the other columns of the fragment are dropped, whatever they are
     left = as_expr(0) if same else b.let("n0", cx.resolve(op.column) + g * op.blocks)

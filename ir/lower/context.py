@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import tile as t
 from .. import warp as w
@@ -17,28 +17,24 @@ from ..types import Buffer, DType, s32
 
 Rule = Callable[["Context", Any], None]
 PhasedRule = Callable[["Context", Any], Callable[[], None]]
+F = TypeVar("F", bound=Callable[..., Any])
 RULES: dict[type[Op], Rule] = {}
 PHASED: dict[type[Op], PhasedRule] = {}
 
 
-def rule(op: type[Op]) -> Callable[[Rule], Rule]:
+def rule(op: type[Op], rules: dict[type[Op], Any] = RULES) -> Callable[[F], F]:
     """Registers the lowering of a tile op."""
 
-    def register(f: Rule) -> Rule:
-        RULES[op] = f
+    def register(f: F) -> F:
+        rules[op] = f
         return f
 
     return register
 
 
-def phased(op: type[Op]) -> Callable[[PhasedRule], PhasedRule]:
+def phased(op: type[Op]) -> Callable[[F], F]:
     """Registers the lowering of a tile op of a ring: at once what no turn changes; called, a turn."""
-
-    def register(f: PhasedRule) -> PhasedRule:
-        PHASED[op] = f
-        return f
-
-    return register
+    return rule(op, PHASED)
 
 
 class Context:
@@ -106,6 +102,16 @@ class Context:
     def convert(self, v: Value, dtype: DType) -> Value:
         """The value in a type: itself, if it has that type."""
         return v if v.dtype == dtype else self.b.convert(v, dtype, hint=dtype.name)
+
+    def coordinates(self) -> tuple[Expr, Expr]:
+        """(g, t): the lane's group of four and its place in it, as the fragment tables name them."""
+        return self.b.let("g", self.lane // 4), self.b.let("t", self.lane % 4)
+
+    def place(self, threads: tuple[int, int]) -> tuple[Expr, Expr]:
+        """Row and column of this thread among ``threads[0]`` x ``threads[1]``."""
+        if threads[1] == 32:
+            return self.warp, self.lane
+        return self.b.let("ty", self.tid // threads[1]), self.b.let("tx", self.tid % threads[1])
 
     def branch(self, cond: Expr, then: Callable[[], None], orelse: Callable[[], None]) -> None:
         """``if``/``else``, or only the side that a constant condition takes."""

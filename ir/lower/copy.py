@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import tile as t
-from ..boundary_map import Mapped, touches
+from ..boundary_map import Mapped
 from ..expr import TRUE, Expr, Value, all_of, any_of, binary, select
 from ..types import Buffer
 from .context import Context, rule
@@ -22,7 +22,8 @@ def copy(cx: Context, op: t.Copy) -> None:
     else:
         size = (*(1,) * (len(op.at) - 2), op.rows, op.cols)
         corner = map(cx.resolve, op.at)
-        edge = any_of(*(touches(at, at + m - 1, n) for at, m, n in zip(corner, size, op.grid.extent, strict=True)))
+        ends = zip(corner, size, op.grid.extent, strict=True)
+        edge = any_of(*(any_of(at.lt(0), (at + m - 1).ge(n)) for at, m, n in ends))
         fast = _vectors if op.mode == "async" else lambda cx, op: _elements(cx, op, edge=False)
         cx.branch(cx.b.let("edge", edge), lambda: _elements(cx, op, edge=True), lambda: fast(cx, op))
 

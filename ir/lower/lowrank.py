@@ -10,7 +10,6 @@ from ..fragments import SHAPES
 from ..layout import bank_degree
 from ..numbers.lowrank import slices
 from .context import Context, rule
-from .lanes import lane_coordinates
 from .product import accumulate, narrowing
 
 
@@ -43,7 +42,7 @@ class _Products:
         self.halves = self.base.m // 8
         self.u, self.v = slices(2 * op.radius[0]), slices(2 * op.radius[1])
         self.depth = self.u + 2 * (self.halves - 1)  # slices of the first product: U has M rows
-        g, self.t = lane_coordinates(cx)
+        g, self.t = cx.coordinates()
         self.column = cx.b.let("n", op.columns(g))
         self.row0 = cx.b.let("strip", cx.warp % op.spread.strips * self.base.m)
         self.col0 = cx.b.let("part", cx.warp // op.spread.strips * (8 * op.spread.blocks))

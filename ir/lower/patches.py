@@ -10,7 +10,6 @@ from ..expr import Expr, Value, all_of
 from ..fragments import SHAPES
 from ..types import Buffer
 from .context import Context, rule
-from .lanes import lane_coordinates
 from .product import accumulate
 from .store import in_box
 
@@ -25,7 +24,7 @@ def read_group(cx: Context, op: t.ReadGroup) -> None:
     b, (strips, _, depth) = cx.b, op.a.extents
     rows = range(0, SHAPES[op.shape].m, 8)
     cx.alloc(op.held)
-    g, lane_t = lane_coordinates(cx)
+    g, lane_t = cx.coordinates()
     base = b.let("from", share(cx, op.src) + cx.resolve(op.at))
     with b.for_("s", 0, strips, unroll=0) as s:
         for i in range(depth // 4):
@@ -75,7 +74,7 @@ def _cells(shape: str) -> list[tuple[int, int]]:
 @rule(t.PassGroup)
 def pass_group(cx: Context, op: t.PassGroup) -> None:
     b, places = cx.b, _cells(op.shape)
-    g, lane_t = lane_coordinates(cx)
+    g, lane_t = cx.coordinates()
     base = b.let("to", share(cx, op.dst) + cx.resolve(op.at))
     with b.for_("s", 0, op.c.extents[0], unroll=0) as s:
         for e, (m, n) in enumerate(places):
@@ -89,7 +88,7 @@ def pass_group(cx: Context, op: t.PassGroup) -> None:
 def store_group(cx: Context, op: t.StoreGroup) -> None:
     b, places = cx.b, _cells(op.shape)
     turn, rows = cx.resolve(op.turn), op.c.shape()[0]
-    g, lane_t = lane_coordinates(cx)
+    g, lane_t = cx.coordinates()
     y, x = map(cx.resolve, op.at)
     first = x + cx.warp * op.step
 

@@ -8,7 +8,6 @@ from ..spread import Products, Threads
 from .add_points import add_points
 from .context import Context, rule
 from .copy import read_mapped
-from .lanes import thread_place
 
 
 @rule(t.Points)
@@ -28,7 +27,7 @@ def _from_shared(cx: Context, op: t.Points, spread: Threads) -> None:
     """A thread slides down its window: each row segment is read once and added to every output that it touches."""
     b = cx.b
     assert op.layout is not None
-    ty, tx = thread_place(cx, spread.shape)
+    ty, tx = cx.place(spread.shape)
     base = cx.slot_base(op.src, op.slot)
     w = _weights(cx, op)
     dy = [o[0] for (o, _) in op.taps]
@@ -57,7 +56,7 @@ def _from_shared(cx: Context, op: t.Points, spread: Threads) -> None:
 def _from_global(cx: Context, op: t.Points, spread: Threads) -> None:
     """One output a thread, neighbours through the cache; threads near a border map their reads."""
     b, grid = cx.b, op.grid
-    ty, tx = thread_place(cx, spread.shape)
+    ty, tx = cx.place(spread.shape)
     w = _weights(cx, op)
     *lead, y, x = map(cx.resolve, op.at)
     row, col = b.let("row", y + ty), b.let("col", x + tx)

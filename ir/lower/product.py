@@ -9,7 +9,6 @@ from .. import tile as t
 from ..expr import Expr, ExprLike, Value
 from ..fragments import SHAPES
 from .context import Context, rule
-from .lanes import lane_coordinates
 
 
 @rule(t.Product)
@@ -18,7 +17,7 @@ def product(cx: Context, op: t.Product) -> None:
     b, spread, base = cx.b, op.spread, SHAPES[op.spread.base]
     cx.alloc(op.new)
     per_warp, regs = spread.products // spread.warps, len(base.c.elements)
-    g, lane_t = lane_coordinates(cx)
+    g, lane_t = cx.coordinates()
     first = b.let("first", cx.warp * per_warp)
     if op.new is not None:
         cx.clear(op.new)

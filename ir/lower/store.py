@@ -15,7 +15,6 @@ from ..grid import kept
 from ..op import Box
 from ..spread import Products, Spread, Strips, Threads
 from .context import Context, rule
-from .lanes import lane_coordinates, thread_place
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def store(cx: Context, op: t.Store) -> None:
 
 
 def _threads(cx: Context, spread: Threads) -> Callable[[Expr, Expr, Visit], None]:
-    b, (ty, tx) = cx.b, thread_place(cx, spread.shape)
+    b, (ty, tx) = cx.b, cx.place(spread.shape)
 
     def each(y: Expr, x: Expr, visit: Visit) -> None:
         with b.for_("j", 0, spread.per_y, unroll=0) as j:
@@ -113,7 +112,7 @@ def _products(cx: Context, spread: Products) -> Callable[[Expr, Expr, Visit], No
     """Two adjacent columns at a time, as a lane holds them."""
     b, base = cx.b, SHAPES[spread.base]
     per_warp, regs = spread.products // spread.warps, len(base.c.elements)
-    g, lane_t = lane_coordinates(cx)
+    g, lane_t = cx.coordinates()
 
     def each(y: Expr, x: Expr, visit: Visit) -> None:
         with b.for_("i", 0, per_warp, unroll=0) as i:
@@ -133,7 +132,7 @@ def _products(cx: Context, spread: Products) -> Callable[[Expr, Expr, Visit], No
 def _strips(cx: Context, spread: Strips) -> Callable[[Expr, Expr, Visit], None]:
     b, base = cx.b, SHAPES[spread.base]
     regs = len(base.c.elements)
-    g, lane_t = lane_coordinates(cx)
+    g, lane_t = cx.coordinates()
     first, left = cx.warp % spread.strips * base.m, cx.warp // spread.strips * (8 * spread.blocks)
 
     def each(y: Expr, x: Expr, visit: Visit) -> None:

@@ -11,7 +11,6 @@ from .. import tile_products as t
 from ..expr import Expr, Value, all_of
 from ..fragments import SHAPES, MmaShape
 from .context import Context, rule
-from .lanes import lane_coordinates
 
 
 def fragment_degree(op: t.Slide, shape: MmaShape) -> int:
@@ -28,7 +27,7 @@ def slide(cx: Context, op: t.Slide) -> None:
     b, shape = cx.b, SHAPES[op.shape]
     regs, last = len(shape.c.elements), op.bands - 1
     cx.alloc(op.acc)
-    g, lane_t = lane_coordinates(cx)
+    g, lane_t = cx.coordinates()
     run, base, degree = cx.warp * shape.m + g, cx.slot_base(op.src, op.slot), fragment_degree(op, shape)
     zero = b.const(op.acc.dtype, 0.0, hint="zero")
     for e in range(regs):  # what a product's sum begins with
