@@ -62,12 +62,16 @@ class Printer:
         """Every op of a region, in order."""
         for op in ops:
             self._place(op)
-            if (value := _VALUES.get(type(op))) is not None:
-                self.define(op.out[0], value(self, op))  # type: ignore[attr-defined]
-            elif (statement := _STATEMENTS.get(type(op))) is not None:
-                self.line(f"{statement(self, op)};")
-            else:
-                _OTHERS[type(op)](self, op)
+            self.print(op)
+
+    def print(self, op: Op) -> None:
+        """One op, with its regions."""
+        if (value := _VALUES.get(type(op))) is not None:
+            self.define(op.out[0], value(self, op))  # type: ignore[attr-defined]
+        elif (statement := _STATEMENTS.get(type(op))) is not None:
+            self.line(f"{statement(self, op)};")
+        else:
+            _OTHERS[type(op)](self, op)
 
     def _place(self, op: Op) -> None:
         """Says which line of the user's program comes next, where that changes: at loops, branches and outermost."""

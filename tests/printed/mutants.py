@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from sparsegen.backends.cuda import printer
 from sparsegen.backends.cuda.frame import translation_unit
+from sparsegen.backends.cuda.printer import Printer
 from sparsegen.ir import warp as w
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import Op
@@ -42,20 +43,19 @@ class Break:
 
     @contextmanager
     def _printing(self, kind: type[Op]) -> Iterator[None]:
-        right = printer._PRINT[kind]
+        right = Printer.print
 
-        def wrong(p: printer.Printer, op: Any) -> None:
+        def wrong(p: Printer, op: Any) -> None:
             start = len(p.lines)
             right(p, op)
+            if type(op) is not kind:
+                return
             # Of a region only the lines that open it are the op's own: a pragma, the head.
             end = start + 2 if isinstance(op, (w.For, w.Loop, w.If)) else len(p.lines)
             p.lines[start:end] = [self._broken(line) for line in p.lines[start:end]]
 
-        printer._PRINT[kind] = wrong
-        try:
+        with mock.patch.object(Printer, "print", wrong):
             yield
-        finally:
-            printer._PRINT[kind] = right
 
 
 def _read() -> Iterator[Break]:
