@@ -16,7 +16,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a bare checkout needs no installation
 
 import sparsegen as sg
-from sparsegen.bench import ablation, report, stencil_run
+from sparsegen.bench import ablation, report
+from sparsegen.bench.lab import Lab
+from sparsegen.bench.stencil_run import Stencils
 from sparsegen.cost.devices import load_profile
 
 
@@ -36,7 +38,7 @@ def main() -> None:
     else:
         try:
             # Fresh random input, checked against a naive kernel, timed with events on the device.
-            rows = stencil_run.run(ablation.cases(), say=lambda line: print(f"  {line}"))
+            rows = Stencils(Lab()).run(ablation.cases(), say=lambda line: print(f"  {line}"))
             rates = {part: [row.gs_per_s for row in rows if row.part == part] for part in ablation.PARTS}
         except sg.DeviceError as error:
             print(f"\nNot measured: {error.message}.")

@@ -22,22 +22,11 @@ _ALIGN: Final = 256  # of what lies in the workspace, in bytes: as cudaMalloc al
 _MANY: Final = 2**31 - 1
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A constant array of the file: ``declared`` before its name, ``name``, its numbers as lines of text."""
-
-    declared: str
-    name: str
-    size: str
-    rows: list[str]
-    symbol: bool  # an array in device memory, whose address must be asked for
-
-
 @dataclass
 class _Plan:
     """What the launcher needs: tables, scratch arrays (role to size in bytes), and the launches as C text."""
 
-    tables: dict[str, _Table] = field(default_factory=dict)
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
     scratch: dict[str, int] = field(default_factory=dict)
     ends: dict[str, Buffer] = field(default_factory=dict)
     calls: list[dict[str, Any]] = field(default_factory=list)
@@ -143,17 +132,17 @@ def _table(plan: _Plan, p: Buffer, role: str, data: np.ndarray[Any, Any]) -> str
         raise IRError(f"constant {role!r} is {data.size} x {data.dtype}, parameter {p.name!r} is {p.size} x {p.dtype}")
     name, flat = f"c_{_identifier(role)}", data.reshape(-1)
     if p.space == "param":
-        rows = _rows(_number(x, p.dtype) for x in flat)
-        made = _Table(f"static const {param_type(p, p.dtype.c)}", f"{name}_param", "", ["{", *rows, "}"], symbol=False)
+        name, size, declared = f"{name}_param", "", f"static const {param_type(p, p.dtype.c)}"
+        rows = ["{", *_rows(_number(x, p.dtype) for x in flat), "}"]
     else:  # 16-bit floats have no constant initialiser on the device: their bits do
         bits = p.dtype.kind == "float" and p.dtype.bits == 16
-        ctype = "unsigned short" if bits else p.dtype.c
-        numbers = (str(int(x)) for x in flat.view(np.uint16)) if bits else (_number(x, p.dtype) for x in flat)
-        made = _Table(
-            f"static __device__ __align__(16) const {ctype}", name, f"[{p.size}]", _rows(numbers), symbol=True
-        )
-    plan.tables.setdefault(made.name, made)
-    return f"static_cast<{p.dtype.c}*>(p_{name})" if made.symbol else made.name
+        declared = f"static __device__ __align__(16) const {'unsigned short' if bits else p.dtype.c}"
+        size = f"[{p.size}]"
+        rows = _rows((str(int(x)) for x in flat.view(np.uint16)) if bits else (_number(x, p.dtype) for x in flat))
+    in_memory = p.space != "param"  # of the device, at an address that must be asked for
+    made = {"declared": declared, "name": name, "size": size, "rows": rows, "symbol": in_memory}
+    plan.tables.setdefault(name, made)
+    return f"static_cast<{p.dtype.c}*>(p_{name})" if in_memory else name
 
 
 def _number(x: Any, dtype: DType) -> str:

@@ -90,4 +90,5 @@ def rows(args: Namespace, parts: Sequence[str], seed: int, keep: Keep) -> Sequen
         cases = [case for part, name, _ in found for case in graphs.cases(part, name, args.quick)]
         return csr_run.Graphs(Lab(), seed, args.seconds, found).run(cases, say, (), keep)
     of = {"stencil": stencils.cases, "ablation": ablation.cases, "spine": lambda _: suites.spine(args.quick)}
-    return stencil_run.run(of[args.suite](parts), args.seconds, args.cold, seed, say, args.floor or (), keep)
+    kit = stencil_run.Stencils(Lab(seed=seed), args.seconds, args.cold)
+    return kit.run(of[args.suite](parts), say, args.floor or (), keep)

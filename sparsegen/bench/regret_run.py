@@ -26,7 +26,7 @@ from sparsegen.bench.lab import Lab, Timing
 from sparsegen.bench.regret import Point, ProductProblem, StencilProblem
 from sparsegen.cost.total import total_time
 from sparsegen.formats import sparse
-from sparsegen.inspection import resources
+from sparsegen.inspection import Resources, resources
 from sparsegen.ir.boundary import describe
 
 if TYPE_CHECKING:
@@ -99,10 +99,10 @@ class Stencils:
 
             yield lambda kernel: partial(kernel, u, out=out), error
 
-    def uses(self, kernel: Any) -> dict[str, Any]:
-        """Registers and spills of a kernel; nothing for the library's dense product."""
-        made = kernel.resources()
-        return {"regs": made.registers, "spills": made.spills}
+    def uses(self, kernel: Any) -> Resources | None:
+        """What nvcc made of a kernel; None for the library's dense product."""
+        made: Resources = kernel.resources()
+        return made
 
 
 class Products:
@@ -151,11 +151,10 @@ class Products:
 
         yield call, lambda call: self.bench.off(call, y, exact)
 
-    def uses(self, kernel: Any) -> dict[str, Any]:
+    def uses(self, kernel: Any) -> Resources | None:
         if self.dense(kernel):
-            return {}
-        made = resources(kernel._builds.get(products.program(kernel, COLUMNS)), kernel.device)
-        return {"regs": made.registers, "spills": made.spills}
+            return None
+        return resources(kernel._builds.get(products.program(kernel, COLUMNS)), kernel.device)
 
 
 def measured(
@@ -173,9 +172,10 @@ def measured(
         times = timed(study.lab, [call(kernels[at]) for at in errors], seconds, study.cold)
     found = [replace(point, failed=reason(fail[at])) if at in fail else point for at, point in enumerate(points)]
     for (at, off), t in zip(errors.items(), times, strict=True):
+        uses = study.uses(kernels[at])
         found[at] = replace(
             points[at], measured_s=t.median, p10=t.p10, p90=t.p90, repeats=t.repeats, error=off,
-            ok=off <= TOLERANCE[points[at].dtype], **study.uses(kernels[at]),
+            ok=off <= TOLERANCE[points[at].dtype], regs=uses and uses.registers, spills=uses and uses.spills,
         )  # fmt: skip
     return found
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparsegen.bench import floors
-from sparsegen.bench.harness import TOLERANCE, AnyRow, Suite, nothing
+from sparsegen.bench.harness import TOLERANCE, AnyRow, Suite
 from sparsegen.bench.lab import REST, SECONDS, DeviceField, Lab, Timing
 from sparsegen.ir.boundary import describe
 
@@ -200,16 +200,3 @@ def relative(case: Case, rates: Mapping[Case, float]) -> Case:
         return case
     known = [rates[other] for other in case.share.of if other in rates]
     return replace(case, target=case.share.fraction * max(known)) if known else case
-
-
-def run(
-    cases: Sequence[Case],
-    seconds: float = SECONDS,
-    cold: bool = False,
-    seed: int = 0,
-    say: Callable[[str], None] = nothing,
-    beside: Sequence[str] = (),
-    keep: Callable[[Sequence[Row]], None] = nothing,
-) -> list[Row]:
-    """Measure all cases on fields with the random numbers of ``seed``; the other arguments are as of ``Suite.run``."""
-    return Stencils(Lab(seed=seed), seconds, cold).run(cases, say, beside, keep)

@@ -14,7 +14,7 @@ from sparsegen import cli, interop
 from sparsegen.arrays import describe, launch_stream
 from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.backends.reference.stencil import run as reference
-from sparsegen.bench import command, harness, lab, report, stencil_run, stencils
+from sparsegen.bench import command, harness, lab, report, stencils
 from sparsegen.bench.lab import DeviceField, Lab
 from sparsegen.bench.stencil_run import COPIES, Case, Row, Share, Stencils
 from sparsegen.ir.errors import DeviceError
@@ -93,7 +93,7 @@ def test_one_failure_does_not_end_a_suite(gpu: Gpu, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(harness, "compiled", lambda *_: built)
     lines = list[str]()
     kept = list[int]()
-    rows = stencil_run.run(cases, say=lines.append, keep=lambda rows: kept.append(len(rows)))
+    rows = Stencils(Lab()).run(cases, say=lines.append, keep=lambda rows: kept.append(len(rows)))
     assert [row.failed for row in rows] == [None, "DeviceError: the launch failed", "DeviceError: nothing"]
     assert [row.ok for row in rows] == [True, False, False] and len(lines) == 5
     assert kept == [1, 2, 3]
@@ -116,7 +116,7 @@ def test_a_share_is_one_of_the_fastest_row_of_the_same_run(gpu: Gpu, monkeypatch
              replace(plain, shape=(30, 30), share=Share(0.5, "a failed row", (broken,)))]  # fmt: skip
     built = [Compiled(case, "launch" if case is broken else "") for case in cases]
     monkeypatch.setattr(harness, "compiled", lambda *_: built)
-    rows = stencil_run.run(cases)
+    rows = Stencils(Lab()).run(cases)
     assert [row.target for row in rows[:3]] == [None] * 3 and rows[5].target is None
     assert [row.target for row in rows[3:5]] == pytest.approx([rate / 2] * 2)
     assert [row.ok for row in rows] == [True, True, False, True, False, False]
@@ -141,7 +141,7 @@ def test_floors_stand_in_the_rows_of_their_names(gpu: Gpu, monkeypatch: pytest.M
     cases = [replace(CASE, floor="Heat-2D"), replace(CASE, steps=3, floor="1D5P"), replace(CASE, steps=4)]
     monkeypatch.setattr(harness, "compiled", lambda *_: [Compiled(case) for case in cases])
     lines = list[str]()
-    rows = stencil_run.run(cases, say=lines.append, beside=[f"{program} quick", str(tmp_path / "absent.cu")])
+    rows = Stencils(Lab()).run(cases, say=lines.append, beside=[f"{program} quick", str(tmp_path / "absent.cu")])
     assert [(row.floor, row.floor_by) for row in rows] == [(1308.2, "by_hand warp2d_T10"), (None, None), (None, None)]
     assert any("there is no floor" in line for line in lines)
 

@@ -11,7 +11,7 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.backends.reference.stencil import run
-from sparsegen.bench import report, stencil_run, stencils, suites
+from sparsegen.bench import report, stencils, suites
 from sparsegen.bench.lab import Lab
 from sparsegen.bench.stencil_run import COPIES, Case, Copy, Stencils
 
@@ -91,7 +91,7 @@ def test_rows() -> None:
     good = Case("Heat-2D", stencils.stencil("Heat-2D", sg.dirichlet(1.5)), (500, 333), 6, "direct", target=0.001)
     too_much = replace(good, schedule="tiled fuse=2", target=1e9)
     illegal = replace(good, schedule="direct fuse=3", shape=(5, 5))
-    rows = stencil_run.run([good, too_much, illegal], seconds=0.005, cold=True)
+    rows = Stencils(Lab(), 0.005, cold=True).run([good, too_much, illegal])
     assert len(rows) == 3 and rows[0].ok and not rows[1].ok and rows[2].failed
     first = rows[0]
     assert first.error is not None and first.error < 1e-13 and first.regs and first.spills == 0
@@ -118,7 +118,7 @@ def test_the_stencil_suite_is_right_on_small_fields() -> None:
     kernels = [case for case in stencils.cases() if case.schedule not in COPIES]
     small = {(case.stencil, case.steps, case.schedule): replace(
                 case, shape=edges[len(case.shape)], target=None, share=None) for case in kernels}  # fmt: skip
-    rows = stencil_run.run(list(small.values()), seconds=0.001)
+    rows = Stencils(Lab(), 0.001).run(list(small.values()))
     assert len(rows) == len(small) == 8 * 4 + 8 + 8 + 1
     assert all(row.ok and row.check == 100 for row in rows), [row for row in rows if not row.ok]
 
@@ -133,7 +133,7 @@ def test_a_copy_copies(lab: Lab, how: str) -> None:
 def test_a_floor_runs_beside_the_cases(tmp_path: Path) -> None:
     (tmp_path / "hand.cu").write_text(HAND)
     case = Case("Heat-2D", stencils.stencil("Heat-2D"), (96, 96), 2, "direct", floor="hand:x")
-    (row,) = stencil_run.run([case], seconds=0.001, beside=[f"{tmp_path}/hand.cu quick"])
+    (row,) = Stencils(Lab(), 0.001).run([case], beside=[f"{tmp_path}/hand.cu quick"])
     assert row.ok and (row.floor, row.floor_by) == (42.5, "hand quick")
 
 
