@@ -87,9 +87,9 @@ def _torch_probe(torch: Any) -> Probe:
             problem = ("a torch tensor with a pending conjugation or negation", "pass u.resolve_conj().resolve_neg()")
         shape, size = tuple(tensor.shape), tensor.element_size()
         strides = tuple(int(s) * size for s in tensor.stride())
-        where = ("host", None) if kind == "cpu" else (kind, index or 0)
+        place, at = ("host", None) if kind == "cpu" else (kind, index or 0)
         dtype = np.dtype(np.void) if dtype is None else dtype
-        layout = ArrayLayout("torch", shape, strides, dtype, *where, problem=problem)
+        layout = ArrayLayout("torch", shape, strides, dtype, place, at, problem=problem)
         if len(layouts) >= LAYOUTS_KEPT:
             layouts.clear()
         return layouts.setdefault(key, layout)
@@ -133,7 +133,7 @@ class Expect:
     @property
     def nbytes(self) -> int:
         """Bytes of such an array, packed."""
-        return math.prod(self.shape) * self.itemsize
+        return int(math.prod(self.shape) * self.itemsize)
 
     def __call__(self, array: Any) -> ArrayView:
         probe = _probes.get(type(array))

@@ -65,7 +65,7 @@ def _pointer_device(pointer: int, library: str) -> int:
     except DeviceError:
         return 0
     try:
-        device = runtime.pointer_device(pointer)
+        device = int(runtime.pointer_device(pointer))
         reachable = library != "pycuda" or opened(device).in_primary_context(pointer)
     except DeviceError as e:
         raise ArrayError(
@@ -131,7 +131,8 @@ def _dlpack_dtype(tensor: _DLTensor) -> AnyDType:
     if tensor.code == 4 and tensor.bits == 16 and tensor.lanes == 1:
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        bfloat16: AnyDType = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     name = _CODES.get(tensor.code)
     with suppress(TypeError):
         if name is not None and tensor.lanes == 1:

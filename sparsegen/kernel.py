@@ -59,7 +59,7 @@ class Kernel(Inspected):
         self._learnt = 0
         self._library = DenseProduct(problem.what) if self.schedule.family == "dense" else None
         self._programs = Memo(partial(self._calls.program, choice.schedule, target.profile))
-        self._plans = Memo(partial(self._calls.plan, self._programs, choice.schedule), _PLANS_KEPT)
+        self._plans: Memo[Plan] = Memo(partial(self._calls.plan, self._programs, choice.schedule), _PLANS_KEPT)
         notes = (f"Schedule: {choice.schedule}", f"For: {target.profile.name}")
         self._builds = Memo(partial(_build, self._calls, target.profile.arch, notes))  # no circle back to the kernel
         if self._library is None:

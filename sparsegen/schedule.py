@@ -166,6 +166,10 @@ class Schedule:
     tile: Any = None
     mma: str = "none"
     transform: str = "implicit"
+    cols: int
+    lines: int
+    strips: int
+    products: int
 
     def __init__(self, family: str = "", *values: Any, **words: Any) -> None:
         known = families(self.op)

@@ -101,10 +101,11 @@ class SparseMatrix:
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """What ``make`` makes of the matrix, made once for a key and kept as long as the matrix lives."""
         with _lock:
-            made = _made.setdefault(self, {})
-            if key not in made:
-                made[key] = make()
-            return made[key]
+            kept = _made.setdefault(self, {})
+            if key not in kept:
+                kept[key] = make()
+            made: Made = kept[key]
+            return made
 
     # --------------------------------------------------------------------------------------------------------- figures
     @property

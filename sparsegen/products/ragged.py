@@ -7,7 +7,7 @@ takes the rows as segments of bounded length, in the order in which teams of lan
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,8 +53,8 @@ class Ragged:
                 f"W has {m} rows and {entries} entries; indices are 32 bits wide: {MAX_CELLS // 4} in all at most",
                 hint="cut the matrix into pieces of fewer rows",
             )
-        host = (w.library.to_host(w.arrays[name], s32) for name in ("ptr", "idx"))
-        found = w.once("measured", lambda: measured(*host, k))  # it reads all columns
+        ptr, idx = (partial(w.library.to_host, w.arrays[name], s32) for name in ("ptr", "idx"))
+        found = w.once("measured", lambda: measured(ptr(), idx(), k))  # it reads all columns
         return Ragged(m, k, n, w.dtype, entries, w.nbytes, product.operand_bytes, *found)
 
     @property
