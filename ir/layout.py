@@ -175,6 +175,17 @@ class Layout:
         to = _bare(self.index[0]) if len(self.index) == 1 else f"[{', '.join(map(_bare, self.index))}]"
         return f"layout<[{dims}] -> {to}{where}>"
 
+    def picture(self, limit: int = 16) -> str:
+        """The storage indices as a small matrix (rows: all dimensions but the last); ``.`` where nothing is stored."""
+        rows, cols = prod(self.extents[:-1]), self.extents[-1]
+        tables, mask = [t.reshape(rows, cols) for t in self.tables()], self.mask().reshape(rows, cols)
+        cells = [[",".join(str(t[r, c]) for t in tables) if mask[r, c] else "." for c in range(min(cols, limit))]
+                 for r in range(min(rows, limit))]  # fmt: skip
+        wide = max(len(c) for line in cells for c in line)
+        more = " …" if cols > limit else ""
+        lines = [" ".join(c.rjust(wide) for c in line) + more for line in cells]
+        return "\n".join([str(self), *lines, *(["…"] if rows > limit else [])])
+
 
 #: Names that mean something in the text of an expression, so no dimension may have them.
 RESERVED: Final = frozenset({"min", "max", "select", "and", "or", "where"})

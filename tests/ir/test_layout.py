@@ -138,3 +138,10 @@ def test_wrong_layouts() -> None:
         layout({"min": 3}, lambda m: m)
     with pytest.raises(IRError, match="do not fit a stride of 3"):
         row_major((2, 4), 3)
+
+
+def test_picture() -> None:
+    assert layout({"r": 2, "c": 3}, lambda r, c: r * 4 + c, lambda r, c: (r + c).ne(3)).picture() == (
+        "layout<[r<2, c<3] -> r * 4 + c where r + c != 3>\n0 1 2\n4 5 ."
+    )
+    assert "…" in row_major((40, 40)).picture(4)
