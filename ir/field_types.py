@@ -41,10 +41,14 @@ def _test(hint: Any) -> Test:
     return lambda v: isinstance(v, hint)
 
 
-@cache
+_TESTS: dict[type[Op], tuple[tuple[str, str, str, Test], ...]] = {}
+
+
 def _tests(cls: type[Op]) -> tuple[tuple[str, str, str, Test], ...]:
-    hints = get_type_hints(cls)
-    return tuple((n, kind, str(f.type), _test(hints[n])) for n, kind, f in fields(cls) if kind != "region")
+    if cls not in _TESTS:
+        hints = get_type_hints(cls)
+        _TESTS[cls] = tuple((n, kind, str(f.type), _test(hints[n])) for n, kind, f in fields(cls) if kind != "region")
+    return _TESTS[cls]
 
 
 def wrong(cls: type[Op], values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
