@@ -27,6 +27,13 @@ class Loc:
         return f"  {shown}\n  {' ' * (self.col - first + (first > 0))}^"
 
 
+def shortened(text: str, most: int = 4000) -> str:
+    """The text, of which the middle is left out if it has more than ``most`` characters: what users pass has no end."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]} … ({len(text) - most} characters more) … {text[-most // 2 :]}"
+
+
 class SparsegenError(Exception):
     """Base of all errors: what is wrong, where (the user's line), and the knob to turn.
 
@@ -34,8 +41,8 @@ class SparsegenError(Exception):
     """
 
     def __init__(self, message: str, *, loc: Loc | None = None, hint: str | None = None) -> None:
-        self.message, self.loc, self.hint = message, loc, hint
-        super().__init__(message)
+        self.message, self.loc, self.hint = shortened(message), loc, hint
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         parts = [self.message if self.loc is None else f"{self.loc}: {self.message}"]

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 from sparsegen.ir.errors import SparsegenError, StencilError
 
 
-def positive(value: Any, name: str, error: type[SparsegenError] = StencilError) -> int:
-    """A positive whole number given by the user; ``error`` otherwise."""
+def one_of(value: Any, known: Sequence[str], name: str, error: type[SparsegenError]) -> str:
+    """One of the known names, as the user gave it; ``error`` otherwise."""
+    if not isinstance(value, str) or value not in known:
+        raise error(f"unknown {name} {value!r}", hint=f"one of {', '.join(map(repr, known))}")
+    return value
+
+
+def positive(value: Any, name: str, error: type[SparsegenError] = StencilError, least: int = 1) -> int:
+    """A whole number from ``least`` up, given by the user; ``error`` otherwise."""
     try:
         if isinstance(value, bool):
             raise TypeError
         count = operator.index(value)
     except TypeError:
         raise error(f"{name}={value!r} is not a whole number", hint=f"pass a positive int, as in {name}=100") from None
-    if count < 1:
-        raise error(f"{name}={count}: there is nothing to do", hint=f"pass a positive int, as in {name}=100")
+    if count < least:
+        what = "there is nothing to do" if least else "it is negative"
+        raise error(f"{name}={count}: {what}", hint=f"pass a positive int, as in {name}=100")
     return count

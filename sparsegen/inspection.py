@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Literal
 
+from sparsegen.arguments import one_of
 from sparsegen.backends.cuda.cache import compile_cached
 from sparsegen.backends.cuda.export import export_text, step_text
 from sparsegen.backends.cuda.frame import translation_unit
@@ -179,9 +180,8 @@ class Inspected:
 
     def ir(self, level: Level = "warp") -> str:
         """The main program (of most steps a pass) at one level, as text: ``"op"``, ``"tile"`` or ``"warp"``."""
-        if level not in ("op", "tile", "warp"):
-            raise IRError(f"no level {level!r}", loc=user_loc(), hint="one of 'op', 'tile', 'warp'")
         with located(user_loc()):
+            one_of(level, ("op", "tile", "warp"), "level", IRError)
             return print_module(getattr(self._main(), level))
 
     def source(self) -> str:

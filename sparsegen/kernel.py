@@ -319,7 +319,8 @@ class Kernel(Inspected):
 
     def random(self, seed: int = 0) -> dict[str, Any]:
         """Random host arrays for a call by the names of its parameters, as in ``k(**k.random())``."""
-        return self._calls.by_parameter(self._calls.random(seed))
+        with located(user_loc()):
+            return self._calls.by_parameter(self._calls.random(positive(seed, "seed", least=0)))
 
     def _some(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, ArrayView]:
         """The inputs that are given, and random ones in place of those that may be left out."""

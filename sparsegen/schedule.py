@@ -75,6 +75,17 @@ def text(word: str, value: str) -> str:
     return value
 
 
+#: By reader: the type of what it reads, and how that is written in Python.
+FORMS: Mapping[Callable[[str, str], Any], tuple[type, str]] = {
+    pair: (tuple, "two numbers from 1 up, such as (32, 64)"), integer: (int, "a number from 1 up"),
+    switch: (bool, "True or False"), text: (str, "a name"),
+}  # fmt: skip
+
+
+def _is_pair(value: tuple[Any, ...]) -> bool:
+    return len(value) == 2 and all(type(n) is int and n >= 1 for n in value)
+
+
 @dataclass(frozen=True)
 class Word:
     """A word of a family's lines, ``name=value``.
@@ -96,6 +107,9 @@ class Word:
         """ScheduleError for a value that the word never has."""
         if value is None:
             return
+        kind, form = FORMS[self.read]
+        if type(value) is not kind or (kind is tuple and not _is_pair(value)):
+            raise ScheduleError(f"{self.name}={value!r} is no value of {self.name}", hint=f"write {form}")
         if self.choices and value not in self.choices:
             if isinstance(value, str):
                 unknown({"mma": "mma shape"}.get(self.name, self.name), value, self.choices)
@@ -173,18 +187,22 @@ class Schedule:
 
     def __init__(self, family: str = "", *values: Any, **words: Any) -> None:
         known = families(self.op)
+        if not isinstance(family, str):
+            raise ScheduleError(f"{family!r} is no family of schedules", hint=f"one of: {', '.join(known)}")
         if not family:
             family = next(iter(known))
         if family not in known:
             _no_family(self.op, family)
         own = known[family]
+        if len(values) > len(own.words):
+            raise ScheduleError(f"{len(values)} values for a {family} schedule", hint=f"in order: {', '.join(own.by_name)}")
         given = {**dict(zip(own.by_name, values, strict=False)), **words}
         for name in given.keys() - own.by_name.keys():
             _means_nothing(f"{name}={given[name]}", name, own, self.op)
         attributes = self.__dict__
         attributes["family"], attributes["rules"] = family, own
         attributes.update(own.defaults)
-        attributes.update(given)
+        attributes.update((name, value) for name, value in given.items() if value is not None)
         for word in own.words:
             word.check(attributes[word.name])
         attributes["_key"] = (self.op, family, *(attributes[word.name] for word in own.words))
@@ -264,6 +282,8 @@ class Schedule:
         Words left out take the family's defaults.  Anything unknown, repeated or contradictory is a ScheduleError.
         ``Schedule`` itself reads the line of any operation, stencils first.
         """
+        if not isinstance(line, str):
+            raise ScheduleError(f"{line!r} is no line of a schedule", hint="pass a string, such as 'tiled fuse=2'")
         parts = line.split()
         if cls is Schedule:  # a line of any operation
             kinds = [kind for kind in KINDS if parts and parts[0] in families(kind.op)]

@@ -180,7 +180,7 @@ def dtype_name(dtype: object, loc: Loc | None = None) -> str:
 
 def check_name(name: str, loc: Loc | None) -> None:
     """StencilError for a name that no kernel can be called after."""
-    if not (name.isascii() and name.isidentifier()):
+    if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
         raise StencilError(
             f"the name {name!r} is no C identifier",
             loc=loc,

@@ -248,7 +248,7 @@ def test_stream_without_a_gpu(kernel: sg.Kernel) -> None:
 
 def test_looking_at_a_level_that_is_not_there() -> None:
     k = sg.compile(heat, (8, 16), schedule="direct")
-    refusal(sg.IRError, lambda: k.ir("ptx"), "no level 'ptx'", "'op', 'tile', 'warp'")  # type: ignore[arg-type] # here
+    refusal(sg.IRError, lambda: k.ir("ptx"), "unknown level 'ptx'", "'op', 'tile', 'warp'")  # type: ignore[arg-type] # here
 
 
 def test_export_to_a_folder_that_is_not_there(tmp_path: Path) -> None:

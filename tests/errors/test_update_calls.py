@@ -55,7 +55,7 @@ def test_read_only_results_steps_and_streams() -> None:
     refusal(__file__, sg.StencilError, lambda: TWO(U, V, steps=0), "steps=0: there is nothing to do")  # here
     busy = lambda: TWO(U, V, stream=7)  # noqa: E731  # here
     refusal(__file__, sg.DeviceError, busy, "stream=7, but this kernel runs on the emulator")
-    refusal(__file__, sg.IRError, lambda: TWO.ir("ptx"), "no level 'ptx'")  # type: ignore[arg-type]  # here
+    refusal(__file__, sg.IRError, lambda: TWO.ir("ptx"), "unknown level 'ptx'")  # type: ignore[arg-type]  # here
 
 
 COMPILE: list[tuple[dict[str, Any], type[sg.SparsegenError], tuple[str, ...]]] = [
