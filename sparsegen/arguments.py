@@ -8,6 +8,9 @@ from typing import Any
 
 from sparsegen.ir.errors import SparsegenError, StencilError
 
+#: No size, number of steps or seed is larger: it must fit an integer of the host.
+MOST = 2**63 - 1
+
 
 def one_of(value: Any, known: Sequence[str], name: str, error: type[SparsegenError]) -> str:
     """One of the known names, as the user gave it; ``error`` otherwise."""
@@ -24,6 +27,8 @@ def positive(value: Any, name: str, error: type[SparsegenError] = StencilError, 
         count = operator.index(value)
     except TypeError:
         raise error(f"{name}={value!r} is not a whole number", hint=f"pass a positive int, as in {name}=100") from None
+    if count > MOST:
+        raise error(f"{name}={count} is beyond {MOST}", hint=f"pass a smaller {name}")
     if count < least:
         what = "there is nothing to do" if least else "it is negative"
         raise error(f"{name}={count}: {what}", hint=f"pass a positive int, as in {name}=100")

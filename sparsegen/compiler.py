@@ -12,7 +12,7 @@ from functools import singledispatch
 from pathlib import Path
 from typing import Any, Literal
 
-from sparsegen.arguments import positive
+from sparsegen.arguments import one_of, positive
 from sparsegen.callsite import located, user_loc
 from sparsegen.choose import Request, choose
 from sparsegen.cost.cost import Cost
@@ -64,7 +64,7 @@ def schedules(
     """
     with located(user_loc()):
         problem, request = described(stencil, shape, steps, nonfinite, listing=True)
-        profile = resolve(device, "emulator" if device != "auto" else "auto").profile
+        profile = resolve(device, "auto" if isinstance(device, str) and device == "auto" else "emulator").profile
         return list(problem.options(None, profile, request).costs)
 
 
@@ -81,9 +81,7 @@ def described(what: Any, shape: Any, steps: Any, nonfinite: str, *, listing: boo
             _means_nothing(name, value, default)
         return problem, Request(every=listing)
     count = most_steps() if unsaid else positive(steps, "steps")
-    if nonfinite not in ("any", "exact"):
-        raise ScheduleError(f"nonfinite={nonfinite!r} is unknown", hint="write nonfinite='any' or 'exact'")
-    return problem, Request(count, nonfinite == "exact")
+    return problem, Request(count, one_of(nonfinite, ("any", "exact"), "nonfinite", ScheduleError) == "exact")
 
 
 @singledispatch
@@ -123,7 +121,7 @@ def _matrix(what: SparseMatrix, shape: Any) -> Problem:
 
 def _means_nothing(name: str, value: Any, default: Any) -> None:
     """ProductError for what only a stencil has."""
-    if value != default:
+    if type(value) is not type(default) or value != default:
         raise ProductError(
             f"{name}={value!r} means nothing to a sparse product", hint=f"leave {name} away: W and n say its size"
         )

@@ -195,7 +195,9 @@ class Schedule:
             _no_family(self.op, family)
         own = known[family]
         if len(values) > len(own.words):
-            raise ScheduleError(f"{len(values)} values for a {family} schedule", hint=f"in order: {', '.join(own.by_name)}")
+            raise ScheduleError(
+                f"{len(values)} values for a {family} schedule", hint=f"in order: {', '.join(own.by_name)}"
+            )
         given = {**dict(zip(own.by_name, values, strict=False)), **words}
         for name in given.keys() - own.by_name.keys():
             _means_nothing(f"{name}={given[name]}", name, own, self.op)

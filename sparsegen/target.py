@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from sparsegen.arguments import one_of
 from sparsegen.backends.cuda import runtime
 from sparsegen.backends.cuda.runtime import DeviceInfo
 from sparsegen.calibrate.store import calibrated
@@ -84,8 +85,12 @@ def resolve(device: object = "auto", backend: object = "auto") -> Target:
     profile, or a DeviceProfile.  ``backend``: ``"auto"`` (``cuda`` when such a GPU is here, else ``emulator``) or one
     of BACKENDS.  DeviceError for an unknown one, or ``cuda`` with no such GPU.
     """
-    if not isinstance(backend, str) or backend not in BACKENDS:
-        raise DeviceError(f"unknown backend {backend!r}", hint=f"one of {', '.join(BACKENDS)}")
+    one_of(backend, BACKENDS, "backend", DeviceError)
+    if not isinstance(device, (str, Path, DeviceProfile)):
+        known = ", ".join(names())
+        raise DeviceError(
+            f"device={device!r} is no device", hint=f"'auto', one of {known}, or the path of a .toml file"
+        )
     here = gpu_info() if device == "auto" or backend in ("auto", "cuda") else None
     gpu = here if isinstance(here, DeviceInfo) else None
     if device == "auto":
@@ -95,11 +100,6 @@ def resolve(device: object = "auto", backend: object = "auto") -> Target:
             profile = load_profile(DEFAULT_DEVICE)
             note = f"no GPU here ({_why(here)}): tuned for the {profile.name}"
     else:
-        if not isinstance(device, (str, Path, DeviceProfile)):
-            known = ", ".join(names())
-            raise DeviceError(
-                f"device={device!r} is no device", hint=f"'auto', one of {known}, or the path of a .toml file"
-            )
         profile, note = device if isinstance(device, DeviceProfile) else load_profile(device), ""
     fits = gpu is not None and gpu.capability == profile.compute_capability
     if backend == "auto":

@@ -38,7 +38,7 @@ class Maker:
 
     def spec(self, dtype: str, options: dict[str, Any]) -> Format:
         """The format for a dtype, with options; FormatError for options that it does not have."""
-        if dtype not in self.dtypes:
+        if not isinstance(dtype, str) or dtype not in self.dtypes:
             raise FormatError(
                 f"elements of dtype {dtype!r} cannot be encoded", hint=f"use {' or '.join(map(repr, self.dtypes))}"
             )
@@ -91,8 +91,9 @@ def sparse(w: Any, format: str = "bitmap", *, dtype: str | None = None, **option
     Raises ArrayError (what ``w`` is) or FormatError (an unknown format, a matrix that the format cannot hold).
     """
     with located(user_loc()):
-        made = _encoded(w, found("bitmap" if format == "auto" else format), dtype, options)
-    made.auto = format == "auto"
+        auto = isinstance(format, str) and format == "auto"
+        made = _encoded(w, found("bitmap" if auto else format), dtype, options)
+    made.auto = auto
     return made
 
 

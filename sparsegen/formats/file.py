@@ -61,7 +61,9 @@ def write(path: str | os.PathLike[str], said: Mapping[str, Any], arrays: Mapping
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         if isinstance(error, OSError):
-            raise FormatError(f"{target} cannot be written: {error.strerror}", hint=_REMEDY.get(error.errno, _ELSE)) from error
+            raise FormatError(
+                f"{target} cannot be written: {error.strerror}", hint=_REMEDY.get(error.errno, _ELSE)
+            ) from error
         raise
 
 

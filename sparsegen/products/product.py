@@ -99,7 +99,7 @@ def spmm(
                     hint=f"write spmm(..., {name}=True), and pass the array to the call: k(x, {name}=...)",
                 )
         known = [a for a in ACTIVATIONS if a != "none"]
-        if activation is not None and activation not in known:
+        if activation is not None and not (isinstance(activation, str) and activation in known):
             raise ProductError(
                 f"there is no activation {activation!r}",
                 hint=f"{nearest(str(activation), known)}there are: {', '.join(known)}, and None",
