@@ -82,7 +82,7 @@ COMPILE: list[tuple[dict[str, Any], type[sg.SparsegenError], tuple[str, ...]]] =
         sg.ScheduleError,
         ("direct block=32x8 fuse=1 is no schedule of general updates",),
     ),
-    ({"nonfinite": "some"}, sg.ScheduleError, ("nonfinite='some' is unknown",)),
+    ({"nonfinite": "some"}, sg.ScheduleError, ("unknown nonfinite 'some'",)),
 ]
 
 
