@@ -5,6 +5,7 @@ It is made from options: schedules with their costs, and those that are refused.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -57,12 +58,11 @@ class Options:
         return ()
 
 
-@dataclass
 class Listed(Options):
     """Options that are all worked out already."""
 
-    costs: tuple[Cost, ...]
-    rejected: tuple[Rejected, ...] = ()
+    def __init__(self, costs: Iterable[Cost], rejected: Iterable[Rejected] = ()) -> None:
+        self.__dict__.update(costs=tuple(costs), rejected=tuple(rejected))
 
 
 @dataclass(frozen=True)

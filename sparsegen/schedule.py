@@ -82,8 +82,8 @@ FORMS: Mapping[Callable[[str, str], Any], tuple[type, str]] = {
 }  # fmt: skip
 
 
-def _is_pair(value: tuple[Any, ...]) -> bool:
-    return len(value) == 2 and all(type(n) is int and n >= 1 for n in value)
+def _is_pair(value: Any) -> bool:
+    return type(value) is tuple and len(value) == 2 and all(type(n) is int and n >= 1 for n in value)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Word:
         if value is None:
             return
         kind, form = FORMS[self.read]
-        if type(value) is not kind or (kind is tuple and not _is_pair(value)):
+        if not (_is_pair(value) if kind is tuple else type(value) is kind):
             raise ScheduleError(f"{self.name}={value!r} is no value of {self.name}", hint=f"write {form}")
         if self.choices and value not in self.choices:
             if isinstance(value, str):

@@ -85,7 +85,7 @@ def resolve(device: object = "auto", backend: object = "auto") -> Target:
     profile, or a DeviceProfile.  ``backend``: ``"auto"`` (``cuda`` when such a GPU is here, else ``emulator``) or one
     of BACKENDS.  DeviceError for an unknown one, or ``cuda`` with no such GPU.
     """
-    one_of(backend, BACKENDS, "backend", DeviceError)
+    backend = one_of(backend, BACKENDS, "backend", DeviceError)
     if not isinstance(device, (str, Path, DeviceProfile)):
         known = ", ".join(names())
         raise DeviceError(

@@ -270,7 +270,8 @@ _STEPS: dict[type[Op], tuple[Callable[[Any, Scope], Step], str | Callable[[Any],
 def _uses(f: w.Func) -> tuple[frozenset[str], frozenset[str], frozenset[str], tuple[str, ...]]:
     """Names of buffers that the program writes, reads plainly, uses atomically, and holds mbarriers in."""
     ops = list(walk(f.body))
-    bars = dict.fromkeys(op.bars.name for op in ops if hasattr(op, "bars"))
+    barriers = (w.MbarInit, w.MbarArrive, w.MbarTryWait, w.BulkCopy)
+    bars = dict.fromkeys(op.bars.name for op in ops if isinstance(op, barriers))
     written = {b.name for op in ops for b in node.buffers(op, writes=True)} - set(bars)
     plain = [op for op in ops if not isinstance(op, (w.Atom, w.Red))]
     read = {b.name for op in plain for b in node.buffers(op, writes=False)} - set(bars)

@@ -43,6 +43,7 @@ class Shadowed:
     """
 
     m: Machine
+    data: Any
     kind: str  # of error, where accesses are not ordered
 
     def __init__(self, buf: Buffer, size: int) -> None:
@@ -84,7 +85,7 @@ class Shared(Shadowed):
                 self.dirty = np.zeros(buf.size, dtype=bool) if self.dirty is None else self.dirty
                 self.dirty[first : last + 1] = True
         dt, total = buf.dtype.numpy(), m.blocks * buf.size
-        self.data: Any = None
+        self.data = None
         if buf.name not in m.run.blank:
             self.data = np.full(total, np.nan, dt) if buf.dtype.kind == "float" else np.zeros(total, dt)
         if buf.dtype.is_int:

@@ -249,12 +249,13 @@ _LANEWISE: dict[type[Op], Callable[[Any, DType], tuple[Callable[..., Any], list[
 def lanewise(op: Any, sc: Scope) -> Step:
     """The closure of an op that sets its result to a function of one to three operands."""
     f, operands = _LANEWISE[type(op)](op, op.out[0].dtype)
-    fs: list[Any] = [_word(x, sc) if d is None else operand(x, d, sc.slots) for x, d in operands]
-    a, b, c = [*fs, None, None][:3]
-    if b is None:
+    a, *others = [_word(x, sc) if d is None else operand(x, d, sc.slots) for x, d in operands]
+    if not others:
         return sc.put(op.out[0], lambda e: f(a(e)), op=op)
-    if c is None:
+    b, *third = others
+    if not third:
         return sc.put(op.out[0], lambda e: f(a(e), b(e)), op=op)
+    (c,) = third
     return sc.put(op.out[0], lambda e: f(a(e), b(e), c(e)), op=op)
 
 

@@ -173,9 +173,10 @@ def measured(
     found = [replace(point, failed=reason(fail[at])) if at in fail else point for at, point in enumerate(points)]
     for (at, off), t in zip(errors.items(), times, strict=True):
         uses = study.uses(kernels[at])
+        registers, spills = (uses.registers, uses.spills) if uses else (None, None)
         found[at] = replace(
             points[at], measured_s=t.median, p10=t.p10, p90=t.p90, repeats=t.repeats, error=off,
-            ok=off <= TOLERANCE[points[at].dtype], regs=uses and uses.registers, spills=uses and uses.spills,
+            ok=off <= TOLERANCE[points[at].dtype], regs=registers, spills=spills,
         )  # fmt: skip
     return found
 

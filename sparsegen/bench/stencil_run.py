@@ -148,7 +148,7 @@ class Stencils(Suite[Case, Row]):
             if case.rests and case.aim is not None and not self._cold:
                 lab.times(call, SUSTAINED)
                 sustained = work / Timing.of(lab.times(call, SUSTAINED)).median
-        row = self.labels(case) | {"schedule": str(kernel.schedule)} | timing.fields
+        row: dict[str, Any] = self.labels(case) | {"schedule": str(kernel.schedule)} | timing.fields
         if not isinstance(kernel, Copy):
             uses = kernel.resources()
             row |= {"predicted_gs": kernel.cost.rate, "bound": kernel.cost.binds}

@@ -16,13 +16,14 @@ from sparsegen.bench.harness import reason
 from sparsegen.bench.lab import Timing
 from sparsegen.bench.stencil_run import Case, Row, labels
 from sparsegen.bench.stencils import stencil
-from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
+from sparsegen.boundary import dirichlet, frozen, neumann, periodic
+from sparsegen.ir.boundary import Side
 from sparsegen.ir.errors import DeviceError, SparsegenError
 
 SQUARE, ODD = (10240, 10240), (10007, 9999)
 #: Divisible by every fuse, so that no pass is shorter than the others.
 STEPS = 12
-BOUNDARIES: tuple[BoundarySpec, ...] = (periodic, dirichlet(1.5), neumann, frozen)
+BOUNDARIES: tuple[Side, ...] = (periodic, dirichlet(1.5), neumann, frozen)
 #: Share of a row's target at a size that nothing divides, and with a border.
 ODD_SHARE, BORDER_SHARE = 0.9, 0.9
 TILED = "tiled tile=32x64 warps=8 stages=1"

@@ -76,7 +76,7 @@ class Stencil:
                 loc=loc,
                 hint="pass a NumPy array (copy a GPU tensor to the host first)",
             ) from error
-        what = ""
+        what = hint = ""
         if array.dtype.kind in "iub":
             what, hint = "integers", "pass w.astype(float), or with np.float32 for an f32 stencil"
         elif array.dtype.kind == "c":

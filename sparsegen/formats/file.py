@@ -62,7 +62,7 @@ def write(path: str | os.PathLike[str], said: Mapping[str, Any], arrays: Mapping
             os.unlink(temporary)
         if isinstance(error, OSError):
             raise FormatError(
-                f"{target} cannot be written: {error.strerror}", hint=_REMEDY.get(error.errno, _ELSE)
+                f"{target} cannot be written: {error.strerror}", hint=_REMEDY.get(error.errno or 0, _ELSE)
             ) from error
         raise
 

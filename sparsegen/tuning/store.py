@@ -133,7 +133,8 @@ def _read(path: Path) -> Record | None:
         given = found["record"]
         if found["format"] != FORMAT or found["digest"] != key(given):
             return None
-        record = Record(**{**given, "trials": tuple(Trial(**trial) for trial in given["trials"])})
+        fields: dict[str, Any] = {**given, "trials": tuple(Trial(**trial) for trial in given["trials"])}
+        record = Record(**fields)
         return record if path.stem == key(record.problem) else None
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
