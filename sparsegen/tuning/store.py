@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from sparsegen.backends.cuda.cache import STALE_SECONDS, TEMPORARY, default_folder, replace_file
 from sparsegen.explain.units import seconds
