@@ -17,6 +17,7 @@ from sparsegen.backends.cuda.sass import disassemble
 from sparsegen.callsite import located, user_loc
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import Occupancy, occupancy
+from sparsegen.files import path_of, write
 from sparsegen.ir.errors import ArrayError, IRError
 from sparsegen.ir.text import print_module
 from sparsegen.memo import Memo
@@ -63,11 +64,11 @@ class Build:
                 self._sass = disassemble(self.compiled().cubin)
             return self._sass
 
-    def export(self, path: str) -> None:
+    def export(self, path: Path) -> None:
         """Write a self-contained CUDA file with a launcher."""
         made = export_text if self._loops else step_text
         text = made(self.program.warp, title=self._title, notes=self._notes, arch=self._arch)
-        Path(path).write_text(text, encoding="utf-8")
+        write(path, [text.encode()], ArrayError)
 
 
 @dataclass(frozen=True)
@@ -213,13 +214,7 @@ class Inspected:
         format has them; the caller exchanges the levels, and the counter of a product's workspace must be zero before
         the first call.  The arrays of a product must be aligned to 16 bytes.
         """
-        target = Path(path)
         with located(user_loc()):
-            build = self._builds.get(self._main(packed=True))
-            try:
-                build.export(str(target))
-            except OSError as error:
-                raise ArrayError(
-                    f"cannot write {target}: {error.strerror or error}", hint="name a file in a folder that exists"
-                ) from error
+            target = path_of(path, ArrayError)
+            self._builds.get(self._main(packed=True)).export(target)
         return target

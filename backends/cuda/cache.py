@@ -1,6 +1,7 @@
 """The cubin cache: content-addressed files that many processes may share.
 
-A key is the SHA-256 of everything that decides the result: source, arch, flags, nvcc version, sparsegen version. An
+A key is the SHA-256 of everything that decides the result: source, arch, flags, what nvcc reads of the environment,
+versions of nvcc and of sparsegen. An
 entry is one file, written aside and renamed, so a reader sees all of it or nothing; its checksum is verified on every
 read. Entries are dropped, the least recently used first, when the folder grows past its limit. A folder that cannot
 be written costs a warning, never an error.
@@ -9,27 +10,25 @@ be written costs a warning, never an error.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
 import re
 import sys
-import tempfile
-import time
 import warnings
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from sparsegen._version import __version__
-from sparsegen.backends.cuda.nvcc import CompileResult, check_arch, command_line, compile_cubin, find_nvcc
+from sparsegen.backends.cuda.nvcc import ENVIRONMENT, CompileResult, check_arch, command_line, compile_cubin, find_nvcc
 from sparsegen.backends.cuda.resources import parse_ptxas_log
+from sparsegen.files import content, entries, remove, replace
 from sparsegen.ir.errors import ToolchainError
 
 _MAGIC = b"sparsegen-cubin-1\n"
 _SUFFIX = ".cubin1"
-#: Beginning of the names of files that are being written, and when their writers must be dead.
-TEMPORARY, STALE_SECONDS = ".tmp-", 3600.0
 DEFAULT_LIMIT = 1 << 30
 
 
@@ -69,8 +68,9 @@ def default_limit() -> int:
 
 
 def cache_key(source: str, arch: str, flags: tuple[str, ...], nvcc_version: str) -> str:
-    """The name of an entry: SHA-256, in hex, of all that decides the cubin."""
-    parts = json.dumps([source, arch, list(flags), nvcc_version, __version__], ensure_ascii=False)
+    """The name of an entry: SHA-256, in hex, of all that decides the cubin, the present environment among it."""
+    environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+    parts = json.dumps([source, arch, list(flags), environment, nvcc_version, __version__])
     return hashlib.sha256(parts.encode()).hexdigest()
 
 
@@ -83,34 +83,26 @@ def _encode(result: CompileResult) -> bytes:
     return _MAGIC + hashlib.sha256(payload).digest() + payload
 
 
-def _decode(data: bytes) -> CompileResult | None:
-    """The entry, or None if its bytes are not what was written."""
+#: What an entry raises that is not ours: no file, or a head of other words, types or sizes.
+_WRONG = (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, zlib.error)
+
+
+def _decode(data: bytes) -> CompileResult:
+    """The entry; one of _WRONG if its bytes are not what was written."""
     start = len(_MAGIC) + 32
     payload = data[start:]
     if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : start] != hashlib.sha256(payload).digest():
-        return None
+        raise ValueError("another checksum")
     size = int.from_bytes(payload[:8], "little")
     head = json.loads(payload[8 : 8 + size])
     cubin_end = 8 + size + int(head["cubin"])
+    if not 8 + size < cubin_end <= len(payload):
+        raise ValueError("no cubin of that size")
     ptx = zlib.decompress(payload[cubin_end:]).decode() if head["has_ptx"] else None
     log = str(head["log"])
     return CompileResult(
         payload[8 + size : cubin_end], ptx, log, float(head["seconds"]), parse_ptxas_log(log), cached=True
     )
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a file aside and rename it, so that readers see all of it or nothing; OSError if that cannot be done."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as f:
-            f.write(data)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
 
 
 class CubinCache:
@@ -129,25 +121,25 @@ class CubinCache:
         return self.folder / key[:2] / (key + _SUFFIX)
 
     def get(self, key: str) -> CompileResult | None:
-        """The entry, or None if there is none. A damaged one is removed and counts as none."""
+        """The entry, or None if there is none. One that is damaged or no file is removed and counts as none."""
         path = self.path(key)
         try:
-            data = path.read_bytes()
-        except OSError:
+            result = _decode(content(path))
+        except FileNotFoundError:
             return None
-        result = _decode(data)
+        except _WRONG:
+            remove([path])
+            return None
         with contextlib.suppress(OSError):
-            if result is None:
-                path.unlink()
-            else:
-                os.utime(path)
+            os.utime(path)
         return result
 
     def put(self, key: str, result: CompileResult) -> bool:
         """Store an entry, then shrink the folder to its limit; False (and one warning) if it cannot be written."""
         path = self.path(key)
         try:
-            replace_file(path, _encode(result))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace(path, [_encode(result)])
         except OSError as e:
             if not self._warned:
                 self._warned = True
@@ -163,17 +155,7 @@ class CubinCache:
 
     def _files(self) -> list[tuple[float, int, Path]]:
         """(mtime, size, path) of every entry, oldest first; leftovers of dead writers are removed on the way."""
-        found: list[tuple[float, int, Path]] = []
-        for sub in self.folder.glob("[0-9a-f][0-9a-f]"):
-            with contextlib.suppress(OSError), os.scandir(sub) as entries:
-                for entry in entries:
-                    with contextlib.suppress(OSError):
-                        status = entry.stat()
-                        if entry.name.endswith(_SUFFIX):
-                            found.append((status.st_mtime, status.st_size, Path(entry.path)))
-                        elif entry.name.startswith(TEMPORARY) and time.time() - status.st_mtime > STALE_SECONDS:
-                            os.unlink(entry.path)
-        return sorted(found)
+        return sorted(e for sub in self.folder.glob("[0-9a-f][0-9a-f]") for e in entries(sub, _SUFFIX))
 
     def _shrink(self, keep: Path) -> None:
         files = self._files()
@@ -182,8 +164,7 @@ class CubinCache:
             if total <= self.limit:
                 break
             if path != keep:
-                with contextlib.suppress(OSError):
-                    path.unlink()
+                remove([path])
                 total -= size
 
     def info(self) -> CacheInfo:
@@ -193,12 +174,7 @@ class CubinCache:
 
     def clear(self) -> int:
         """Remove every entry (nothing else in the folder); how many there were."""
-        removed = 0
-        for _, _, path in self._files():
-            with contextlib.suppress(OSError):
-                path.unlink()
-                removed += 1
-        return removed
+        return remove(path for _, _, path in self._files())
 
 
 _caches: dict[tuple[Path, int], CubinCache] = {}
@@ -222,4 +198,4 @@ def compile_cached(
         return hit
     result = compile_cubin(source, arch, options=options, want_ptx=True, timeout=timeout)
     cache.put(key, result)
-    return replace(result, cached=False)
+    return dataclasses.replace(result, cached=False)

@@ -20,6 +20,12 @@ from sparsegen.ir.errors import ToolchainError
 
 _ARCH = re.compile(r"sm_(\d+)([af]?)")
 _ERROR_LINE = re.compile(r"error|fatal", re.IGNORECASE)
+#: Variables from which nvcc (nvcc.profile among it), its programs and host compilers take flags, folders and programs.
+ENVIRONMENT = (
+    "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "NV_NVVM_VERSION", "CUDAFE_FLAGS", "NVVM_FLAGS",
+    "OCG_FLAGS", "PTXAS_FLAGS", "INCLUDES", "SYSTEM_INCLUDES", "LIBRARIES", "CPATH", "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH", "CL", "_CL_", "INCLUDE", "SOURCE_DATE_EPOCH",
+)  # fmt: skip
 BASE_FLAGS = ("-std=c++17", "-Xptxas=-v")
 
 
@@ -132,8 +138,8 @@ def command_line(nvcc: Nvcc, arch: str, options: tuple[str, ...]) -> list[str]:
 
 def _failure(status: int, log: str, command: list[str], source: str) -> ToolchainError:
     kept = Path(tempfile.mkdtemp(prefix="sparsegen-nvcc-"))
-    (kept / "kernel.cu").write_text(source)
-    (kept / "nvcc.log").write_text(shlex.join(command) + "\n" + log)
+    (kept / "kernel.cu").write_text(source, encoding="utf-8")
+    (kept / "nvcc.log").write_text(shlex.join(command) + "\n" + log, encoding="utf-8")
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     first = next((line for line in lines if _ERROR_LINE.search(line)), lines[0] if lines else "no output")
     what = f"nvcc took too long: {log}" if status == -1 else f"nvcc failed (exit status {status}): {first}"
@@ -161,7 +167,7 @@ def compile_cubin(
     command = command_line(nvcc, arch, options)
     folder = Path(tempfile.mkdtemp(prefix="sparsegen-"))
     try:
-        (folder / "kernel.cu").write_text(source)
+        (folder / "kernel.cu").write_text(source, encoding="utf-8")
         keep = ["--keep", "--keep-dir", "."] if want_ptx else []
         full = [*command, *keep, "-o", "kernel.cubin", "kernel.cu"]
         start = time.perf_counter()

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sparsegen import files
 from sparsegen.cost.devices import DeviceProfile, load_profile
 from sparsegen.ir.errors import DeviceError
 
@@ -67,9 +68,5 @@ def _refused(path: Path, error: OSError) -> DeviceError:
 
 def save(text: str, path: Path) -> None:
     """Writes a profile whole or not at all; DeviceError if it cannot be written."""
-    from sparsegen.backends.cuda.cache import replace_file
-
-    try:
-        replace_file(path, text.encode())
-    except OSError as error:
-        raise _refused(path, error) from error
+    writable(path)
+    files.write(path, [text.encode()], DeviceError)

@@ -36,7 +36,7 @@ def explain(args: Args) -> int:
         from sparsegen.explain.picture import together
 
         every = [(page.page, page.dots) for found in pages.values() for page in found]
-        save(args.picture, together(every).encode(), "--picture")
+        save(args.picture, together(every).encode())
     return OK
 
 

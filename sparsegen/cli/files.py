@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from sparsegen import files
 from sparsegen.cli.common import Args
 from sparsegen.ir.errors import ArrayError, SparsegenError, StencilError
 
@@ -100,17 +101,14 @@ def write(text: str, out: str | None) -> None:
     """To a file, or to standard output."""
     text = text.rstrip("\n") + "\n"
     if out is not None:
-        save(out, text.encode(), "--out")
+        save(out, text.encode())
     else:
         sys.stdout.write(text)
 
 
-def save(out: str, data: bytes, option: str) -> None:
+def save(out: str, data: bytes) -> None:
     """To a file; ArrayError if it cannot be written."""
-    try:
-        Path(out).write_bytes(data)
-    except OSError as error:
-        raise ArrayError(f"cannot write {out}: {error.strerror}", hint=f"name another file for {option}") from error
+    files.write(out, [data], ArrayError, streams=True)
 
 
 def load_array(file: str) -> Any:
@@ -132,7 +130,7 @@ def save_array(file: str, array: Any) -> None:
 
     data = io.BytesIO()
     np.save(data, array)
-    save(file, data.getvalue(), "--out")
+    save(file, data.getvalue())
 
 
 def summary(array: Any) -> str:

@@ -11,6 +11,7 @@ from sparsegen.explain.page import Page
 from sparsegen.explain.picture import svg
 from sparsegen.explain.roofline import Dot
 from sparsegen.explain.text import text
+from sparsegen.files import path_of, write
 from sparsegen.ir.errors import ArrayError
 
 
@@ -50,20 +51,14 @@ class Explanation(str):
 
     def save(self, path: str | Path) -> Path:
         """Write the text (.txt), the JSON (.json) or the roofline (.svg); ArrayError for another suffix."""
-        target = Path(path)
+        target = path_of(path, ArrayError)
         forms = {".txt": lambda: f"{self}\n", ".json": lambda: f"{self.json()}\n", ".svg": self.roofline}
         if target.suffix not in forms:
             raise ArrayError(
                 f"cannot write an explanation as {target.suffix or 'a file without a suffix'}",
                 hint=f"name a file that ends with {', '.join(forms)}",
             )
-        try:
-            target.write_text(forms[target.suffix](), encoding="utf-8")
-        except OSError as error:
-            raise ArrayError(
-                f"cannot write {target}: {error.strerror or error}", hint="name a file in a folder that exists"
-            ) from error
-        return target
+        return write(target, [forms[target.suffix]().encode()], ArrayError)
 
     def __rich__(self) -> Any:
         from sparsegen.explain.richly import render

@@ -7,21 +7,17 @@ another, in C order, as unsigned words; the sha256 of all that (32 bytes).
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import hashlib
 import json
 import os
-import secrets
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
-from pathlib import Path
 from struct import Struct
 from typing import Any, BinaryIO, Final, TypeVar
 
 import numpy as np
 
+from sparsegen import files
 from sparsegen.ir.errors import FormatError
 
 Made = TypeVar("Made")
@@ -42,46 +38,16 @@ def write(path: str | os.PathLike[str], said: Mapping[str, Any], arrays: Mapping
     kinds = {name: [np.dtype(f"<u{array.itemsize}").str, array.shape] for name, array in packed.items()}
     header = json.dumps({**said, "arrays": kinds}).encode()
     total = _FIXED.size + len(header) + sum(a.nbytes for a in packed.values()) + _DIGEST
-    target = Path(os.path.realpath(checked(path)))  # through a link, which stays one
-    if target.exists() and not target.is_file():
-        raise FormatError(f"{target} is no file", hint="name a file to write, new or old")
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     digest = hashlib.sha256()
-    try:
-        with open(temporary, "xb") as file:
-            parts: list[bytes | memoryview] = [_FIXED.pack(MAGIC, VERSION, len(header), total), header]
-            for part in parts + [array.reshape(-1).view(np.uint8).data for array in packed.values()]:
-                file.write(part)
-                digest.update(part)
-            file.write(digest.digest())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        if isinstance(error, OSError):
-            raise FormatError(
-                f"{target} cannot be written: {error.strerror}", hint=_REMEDY.get(error.errno or 0, _ELSE)
-            ) from error
-        raise
 
+    def parts() -> Iterator[bytes | memoryview]:
+        start: list[bytes | memoryview] = [_FIXED.pack(MAGIC, VERSION, len(header), total), header]
+        for part in start + [array.reshape(-1).view(np.uint8).data for array in packed.values()]:
+            digest.update(part)
+            yield part
+        yield digest.digest()
 
-_ELSE: Final = "name a file in a folder that is there and may be written to"
-_REMEDY: Final = {errno.ENOSPC: "free some space, or name a file on another disk", errno.EDQUOT: "free some space"}
-
-
-def checked(path: Any) -> str:
-    """The path of a file, as text; FormatError for what names none."""
-    try:
-        if isinstance(path, int):  # open() would take it for a descriptor
-            raise TypeError
-        name = os.fsdecode(os.fspath(path))
-    except TypeError:
-        name = ""
-    if not name or "\0" in name:
-        raise FormatError(f"{path!r} names no file", hint="pass a path, as a str or a pathlib.Path")
-    return name
+    files.write(path, parts(), FormatError)
 
 
 def read(path: str | os.PathLike[str], made: Callable[[Mapping[str, Any], Mapping[str, Any]], Made]) -> Made:
@@ -90,9 +56,7 @@ def read(path: str | os.PathLike[str], made: Callable[[Mapping[str, Any], Mappin
     FormatError for a foreign file, one of a newer version, a truncated or altered one, and where ``made`` raises.
     """
     try:
-        opened = open(checked(path), "rb")
-        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-            raise FormatError(f"{path} is no file", hint="pass a file that W.save wrote")
+        opened = files.opened(files.path_of(path, FormatError))
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror}", hint="pass a file that W.save wrote") from error
     with opened as file:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sparsegen.backends.cuda.cache import STALE_SECONDS, TEMPORARY, default_folder, replace_file
+from sparsegen import files
+from sparsegen.backends.cuda.cache import default_folder
 from sparsegen.explain.units import seconds
 from sparsegen.tuning.problem import Facts, key, title
 
@@ -83,7 +83,8 @@ def remember(record: Record) -> bool:
     path = path_of(record.problem)
     try:
         whole = {"format": FORMAT, "digest": key(asdict(record)), "record": asdict(record)}
-        replace_file(path, json.dumps(whole, indent=1).encode())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.replace(path, [json.dumps(whole, indent=1).encode()])
     except OSError as error:
         warnings.warn(
             f"sparsegen cannot write in {path.parent} ({error}): what was tuned is measured anew next time. Set "
@@ -92,9 +93,7 @@ def remember(record: Record) -> bool:
             stacklevel=3,
         )
         return False
-    for old in _files()[:-LIMIT]:
-        with contextlib.suppress(OSError):
-            old.unlink()
+    files.remove(_files()[:-LIMIT])
     return True
 
 
@@ -105,32 +104,18 @@ def records() -> Iterator[Record]:
 
 def clear() -> int:
     """Forget everything; how many records there were, those that could not be read included."""
-    removed = 0
-    for path in _files():
-        with contextlib.suppress(OSError):
-            path.unlink()
-            removed += 1
-    return removed
+    return files.remove(_files())
 
 
 def _files() -> list[Path]:
     """All records, the least recently used first; leftovers of dead writers are removed on the way."""
-    found: list[tuple[float, Path]] = []
-    with contextlib.suppress(OSError), os.scandir(folder()) as entries:
-        for entry in entries:
-            with contextlib.suppress(OSError):
-                when = entry.stat().st_mtime
-                if entry.name.endswith(_SUFFIX):
-                    found.append((when, Path(entry.path)))
-                elif entry.name.startswith(TEMPORARY) and time.time() - when > STALE_SECONDS:
-                    os.unlink(entry.path)
-    return [path for _, path in sorted(found)]
+    return [path for _, _, path in files.entries(folder(), _SUFFIX)]
 
 
 def _read(path: Path) -> Record | None:
     """The record of a file; None for one that is not ours, not whole, or not of the problem that it is named after."""
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(files.content(path))
         given = found["record"]
         if found["format"] != FORMAT or found["digest"] != key(given):
             return None

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sparsegen.backends.cuda.cache import CubinCache, cache_key, compile_cached, default_cache, parse_size
-from sparsegen.backends.cuda.nvcc import CompileResult
+from sparsegen.backends.cuda.nvcc import ENVIRONMENT, CompileResult, find_nvcc
 from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.ir.errors import ToolchainError
 
@@ -169,3 +173,96 @@ def test_threads_share_it(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(found) == 3 and len(set(found)) == 1
+
+
+@pytest.mark.parametrize("name", ENVIRONMENT)
+def test_what_nvcc_reads_of_the_environment_decides_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = set()
+    for value in (None, "", "-use_fast_math", "\udcff"):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+        keys.add(cache_key("source", "sm_90a", (), "13.0"))
+    assert len(keys) == 4
+
+
+@needs_nvcc
+def test_flags_of_the_environment_are_not_served_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = 'extern "C" __global__ void f(float* a) { a[threadIdx.x] = sinf(a[threadIdx.x]); }'
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-use_fast_math")
+    fast = compile_cached(source, "sm_90a", cache=CubinCache(tmp_path))
+    monkeypatch.delenv("NVCC_APPEND_FLAGS")
+    exact = compile_cached(source, "sm_90a", cache=CubinCache(tmp_path))
+    assert not exact.cached and "sin.approx" in str(fast.ptx) and "sin.approx" not in str(exact.ptx)
+
+
+@needs_nvcc
+def test_all_that_nvcc_reads_is_known(tmp_path: Path) -> None:
+    """Each word in capitals that its binary holds is set to a flag: those that come into its commands decide."""
+    (tmp_path / "a.cu").write_text("")
+    command = [str(find_nvcc().path), "-dryrun", "-cubin", "-arch=sm_90a", str(tmp_path / "a.cu")]
+
+    def said(environment: dict[str, str]) -> str:
+        return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True).stderr
+
+    here = re.search(r"_HERE_=(.*)", said({}))
+    assert here is not None
+    words = set(re.findall(rb"(?<=\0)[A-Z_]{4,40}(?=\0)", (Path(here[1]) / "nvcc").read_bytes()))
+    names = {word.decode() for word in words} - {"PATH", "HOME", "TMPDIR", "NVCC_CCBIN", "LD_LIBRARY_PATH"}
+    found = set(re.findall(r"-D_is_(\w+)", said({name: f"-D_is_{name}" for name in names})))
+    assert "NVCC_APPEND_FLAGS" in found and found <= set(ENVIRONMENT)
+
+
+HEAD = {"cubin": 1000, "has_ptx": True, "log": "log", "seconds": 1.5}
+BAD_HEADS: tuple[Any, ...] = (
+    b"", b"\xff", b"{", b"[" * 100_000, b"null", b"[]", b"1e999", *({**HEAD, "cubin": n} for n in (
+    None, "", -1, 0, 10**9, 1e999, [], 10**30)), *({k: v for k, v in HEAD.items() if k != gone} for gone in HEAD),
+    {**HEAD, "cubin": 999}, {**HEAD, "seconds": {}}, {**HEAD, "seconds": "x"}, {**HEAD, "seconds": 10**400},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("head", BAD_HEADS, ids=lambda head: str(head)[:40])
+def test_an_entry_of_a_bad_head_with_a_right_checksum_counts_as_none(tmp_path: Path, head: Any) -> None:
+    cache = CubinCache(tmp_path)
+    cache.put(KEY, result())
+    data = cache.path(KEY).read_bytes()
+    magic, start = data[: data.index(b"\n") + 1], data.index(b"\n") + 1 + 32
+    size = int.from_bytes(data[start : start + 8], "little")
+    new = head if isinstance(head, bytes) else json.dumps(head).encode()
+    payload = len(new).to_bytes(8, "little") + new + data[start + 8 + size :]
+    cache.path(KEY).write_bytes(magic + hashlib.sha256(payload).digest() + payload)
+    assert cache.get(KEY) is None and not cache.path(KEY).exists()
+    assert cache.put(KEY, result()) and cache.get(KEY) is not None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pipes in folders")
+@pytest.mark.parametrize("what", ["pipe", "link to a device", "link to a pipe", "link to nothing"])
+def test_an_entry_that_is_no_file_counts_as_none(tmp_path: Path, what: str) -> None:
+    """At once: nothing is read of an endless device, and nobody waits for a pipe's other end."""
+    cache = CubinCache(tmp_path / "cache")
+    path = cache.path(KEY)
+    path.parent.mkdir(parents=True)
+    os.mkfifo(tmp_path / "pipe")
+    if what == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to({"device": "/dev/zero", "pipe": tmp_path / "pipe"}.get(what.split()[-1], tmp_path / "none"))
+    assert cache.get(KEY) is None
+    assert cache.put(KEY, result()) and cache.get(KEY) is not None and (tmp_path / "pipe").exists()
+
+
+def test_nothing_outside_the_folder_is_deleted(tmp_path: Path) -> None:
+    """Neither what a link in it leads to, nor what a folder holds that a link stands for."""
+    cache, outside = CubinCache(tmp_path / "cache", limit=1), tmp_path / "outside"
+    outside.mkdir()
+    kept = [outside / f"{KEY}.cubin1", outside / ".tmp-old"]
+    for file in kept:
+        file.write_text("mine")
+        os.utime(file, (0, 0))
+    cache.put(KEY, result())
+    (cache.folder / "00").symlink_to(outside, target_is_directory=True)
+    (cache.folder / KEY[:2] / "linked.cubin1").symlink_to(kept[0])
+    assert cache.info().entries == 2
+    cache.put(cache_key("other", "sm_80", (), ""), result())
+    cache.clear()
+    assert cache.info().entries == 0 and all(file.read_text() == "mine" for file in kept)
