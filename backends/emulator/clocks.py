@@ -15,11 +15,25 @@ from typing import Any
 
 import numpy as np
 
+from sparsegen.ir.errors import IRError
+
 MANY = 32  # the lane of an access by several lanes
-CLOCK_BITS = 18
-SPECIAL = ((1 << CLOCK_BITS) - 4) << 12  # stamps from here on are states, not times
-DIRTY, BULK, CP = SPECIAL + (1 << 12), SPECIAL + (2 << 12), SPECIAL + (3 << 12)
+#: A stamp is clock, agent and lane, in 31 bits: a block of 32 warps with rings of 8 stages has 288 agents.
+LANE_BITS, AGENT_BITS, CLOCK_BITS = 5, 9, 17
+AGENTS, TIME = 1 << AGENT_BITS, LANE_BITS + AGENT_BITS
+SPECIAL = ((1 << CLOCK_BITS) - 4) << TIME  # stamps from here on are states, not times
+DIRTY, BULK, CP = SPECIAL + (1 << TIME), SPECIAL + (2 << TIME), SPECIAL + (3 << TIME)
 _BIT = 1 << np.arange(32, dtype=np.int64)
+
+
+def stamped(clock: Any, agent: Any, lane: Any) -> Any:
+    """The stamp of an access."""
+    return (clock << TIME) | (agent << LANE_BITS) | lane
+
+
+def parts(stamp: Any) -> tuple[Any, Any, Any]:
+    """(clock, agent, lane) of a stamp."""
+    return stamp >> TIME, (stamp >> LANE_BITS) & (AGENTS - 1), stamp & 31
 
 
 class Clocks:
@@ -27,6 +41,11 @@ class Clocks:
 
     def __init__(self, blocks: int, wpb: int, bars: int) -> None:
         self.blocks, self.wpb, self.bars, self.agents = blocks, wpb, bars, wpb + bars
+        if self.agents > AGENTS:
+            raise IRError(
+                f"a block has {wpb} warps and {bars} mbarriers: the emulator keeps apart {AGENTS} of both together",
+                hint="give the block fewer warps or fewer mbarriers (stages)",
+            )
         self.W = blocks * wpb
         self.wib = np.tile(np.arange(wpb, dtype=np.int64), blocks)
         self.clock = np.ones(self.W, dtype=np.int32)
@@ -62,7 +81,7 @@ class Clocks:
     # -------------------------------------------------------------------------------------------- asking
     def stamp(self, row: Any, lane: Any) -> Any:
         """Stamps (int64) of accesses that threads (row, lane) make now: clock, warp in block, lane."""
-        return (self.clock[row].astype(np.int64) << 12) | (self.wib[row] << 5) | lane
+        return stamped(self.clock[row].astype(np.int64), self.wib[row], lane)
 
     def floor(self) -> int:
         """A clock that every warp knows of every agent: accesses up to it are ordered before everything from now on."""
@@ -100,7 +119,10 @@ class Clocks:
         self.clock[rows] += 1
         self.version += 1
         if int(self.clock.max()) >= (1 << CLOCK_BITS) - 8:
-            raise OverflowError("the emulator's clocks overflow: more than 260,000 synchronisations in one block")
+            raise IRError(
+                f"the emulator's clocks overflow: {1 << CLOCK_BITS:,} synchronisations in one block",
+                hint="emulate a smaller problem, or give each block less of it",
+            )
 
     def sync(self, rows: Any) -> None:
         """The lanes of each of these warps meet."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsegen.ir.types import Buffer
 
-from .clocks import BULK, CP
+from .clocks import BULK, CP, SPECIAL, parts, stamped
 from .memory import OpInfo
 
 if TYPE_CHECKING:
@@ -161,16 +161,16 @@ class BulkEngine:
         if not m.asyncs:
             return
         s = mem.ws.take(cells).astype(np.int64)
-        agent = (s >> 5) & 127
-        cand = np.flatnonzero((s > 0) & (s < (1 << 30)) & (agent < clk.wpb) & (s < BULK - 8192))
+        clock, agent, source = parts(s)
+        cand = np.flatnonzero((s > 0) & (s < SPECIAL) & (agent < clk.wpb))
         if not len(cand):
             return
-        s, agent, r, ln = s[cand], agent[cand], rows[cand], lanes[cand]
+        clock, agent, source, r, ln = clock[cand], agent[cand], source[cand], rows[cand], lanes[cand]
         writer = r - clk.wib[r] + agent
-        ok = clk.own_fenced[writer, s & 31] >= (s >> 12)
-        own = (writer == r) & ((s & 31) == ln)
+        ok = clk.own_fenced[writer, source] >= clock
+        own = (writer == r) & (source == ln)
         if clk.fenced is not None:
-            ok |= ~own & (clk.known(r, ln, agent, s & 31, clk.fenced) >= (s >> 12))
+            ok |= ~own & (clk.known(r, ln, agent, source, clk.fenced) >= clock)
         cell = cells[cand] % mem.size
         m.find("async", info, lambda at: f"bulk copy overwrites @{mem.buf.name}[{at(cell)}], which an ordinary store "
                f"of warp {at(agent)} has written, without a fence between the two proxies",
@@ -190,7 +190,7 @@ class BulkEngine:
             agent = b.bars.agent(b.bar)
             for j, (cells, data) in enumerate(zip(b.cells, b.data, strict=True)):
                 b.mem.data[cells] = data
-                stamp = (int(b.phase[j] + 1) << 12) | (int(agent[j]) << 5)
+                stamp = stamped(int(b.phase[j] + 1), int(agent[j]), 0)
                 b.mem.complete(cells, np.full(len(cells), stamp, dtype=np.int32))
             nbytes = np.array([len(c) for c in b.cells]) * b.mem.buf.dtype.nbytes
             b.bars.landed(b.bar, nbytes)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .clocks import parts
+
 if TYPE_CHECKING:
     from .globalmem import Global
     from .group import Group
@@ -95,5 +97,5 @@ class Far:
                 for b in np.unique(blocks).tolist():
                     if b in snap:
                         hit = blocks == b
-                        x = low[hit]
-                        bad[at[hit]] &= (x >> 12) > snap[b][(x >> 5) & 127, x & 31]
+                        clock, agent, lane_there = parts(low[hit])
+                        bad[at[hit]] &= clock > snap[b][agent, lane_there]

@@ -8,6 +8,7 @@ import numpy as np
 
 from sparsegen.ir.types import Buffer
 
+from .clocks import TIME, parts
 from .memory import OpInfo, Shadowed
 from .values import pick
 
@@ -114,8 +115,7 @@ class Global(Shadowed):
             bad = np.ones(len(cand), dtype=bool)
             mine = (c >> 32) == self.m.gblk[r] + 1
             if mine.any():
-                x = c[mine] & 0xFFFFFFFF
-                bad[mine] = self.m.clk.unordered(x >> 12, (x >> 5) & 127, x & 31, r[mine], ln[mine])
+                bad[mine] = self.m.clk.unordered(*parts(c[mine] & 0xFFFFFFFF), r[mine], ln[mine])
             far = np.flatnonzero(~mine)
             if len(far) and self.m.far.known:
                 self.m.far.clear_known(bad, far, r, ln, c)
@@ -123,9 +123,10 @@ class Global(Shadowed):
                 self._unordered(bad, c, cell, r, ln, info, what, by)
 
     def _unordered(self, bad: Any, c: Any, cell: Any, row: Any, lane: Any, info: OpInfo, what: str, by: str) -> None:
-        self.unordered(bad, cell, row, lane, info, what, by, (c >> 5) & 127, c & 31, (c >> 32) - 1)
+        _, agent, source = parts(c)
+        self.unordered(bad, cell, row, lane, info, what, by, agent, source, (c >> 32) - 1)
 
 
 def _of_others(s: Any, stamp: Any) -> Any:
     """Which stamps are not of the thread that makes an access."""
-    return (s != 0) & (((s ^ stamp) >> 32 != 0) | ((s ^ stamp) & 0xFFF != 0))
+    return (s != 0) & (((s ^ stamp) >> 32 != 0) | ((s ^ stamp) & ((1 << TIME) - 1) != 0))

@@ -96,8 +96,6 @@ class Machine:
         self.gblk = numbers[self.lblk]
         sizes = {b.name: b.size for b in p.head.shared}
         self.clk = Clocks(blocks, self.wpb, sum(sizes.get(n, 0) for n in p.bars))
-        if self.clk.agents > 126:
-            raise OverflowError("more than 126 warps and mbarriers in a block")
         self.mark = np.ones(self.W, dtype=np.int64)
         self.cnt = np.zeros((len(p.names), blocks), dtype=np.int64)
         self.visits = np.zeros((len(p.visits), blocks), dtype=np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsegen.ir.types import Buffer
 
-from .clocks import BULK, CP, DIRTY, MANY, SPECIAL
+from .clocks import BULK, CP, DIRTY, MANY, SPECIAL, TIME, parts
 from .values import LANES, pick
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Shared(Shadowed):
             lane = np.full((1, 1), MANY)
         s = self.ws.take(flat)
         floor = m.clk.floor()
-        if not (s.min() > 0 and s.max() < (floor + 1) << 12):
+        if not (s.min() > 0 and s.max() < (floor + 1) << TIME):
             self._slow_read(s, flat, row, lane, info)
         if self.at is not None and not atomic and m.race:
             self.against(self.at.take(flat), flat, row, lane, info, "read", "an atomic access")
@@ -183,7 +183,7 @@ class Shared(Shadowed):
                     return live
         s = self.ws.take(flat)
         floor = m.clk.floor()
-        if s.max() >= (floor + 1) << 12:
+        if s.max() >= (floor + 1) << TIME:
             s = self._in_flight(s, flat, row, lane, info, what)
             if m.race:
                 self.against(s, flat, row, lane, info, what, "the write")
@@ -224,11 +224,11 @@ class Shared(Shadowed):
 
     # -------------------------------------------------------------------------------------------- judging
     def against(self, s: Any, flat: Any, row: Any, lane: Any, info: OpInfo, what: str, by: str) -> None:
-        cand = np.flatnonzero(s >= (self.m.clk.floor() + 1) << 12)
+        cand = np.flatnonzero(s >= (self.m.clk.floor() + 1) << TIME)
         if len(cand):
             cell, c, r, ln = pick(cand, s.shape, flat, s, row, lane)
-            agent, source = (c >> 5) & 127, c & 31
-            bad = self.m.clk.unordered(c >> 12, agent, source, r, ln)
+            clock, agent, source = parts(c)
+            bad = self.m.clk.unordered(clock, agent, source, r, ln)
             if bad.any():
                 self.unordered(bad, cell, r, ln, info, what, by, agent, source)
 

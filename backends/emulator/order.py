@@ -9,6 +9,7 @@ import numpy as np
 
 from sparsegen.ir import warp as w
 
+from .clocks import MANY
 from .memory import OpInfo, locate
 from .scalars import Step
 from .values import number, pick, spread
@@ -72,7 +73,7 @@ def _each(g: Group, bars: Bars, ix: Any, info: OpInfo) -> Iterator[tuple[Any, An
     at, _, _, sel = found
     if sel is None and at.shape[1] == 1:
         cells = np.broadcast_to(at, (g.n, 1))[:, 0] + g.m.lblk[g.rows] * bars.size
-        bars.used(cells, g.rows, np.zeros(g.n, dtype=np.int64), info)
+        bars.used(cells, g.rows, np.full(g.n, MANY), info)
         yield g.rows, np.ones((g.n, 32), dtype=bool), cells
         return
     full = spread(g.n, sel, at, -1, np.int64)

@@ -11,6 +11,7 @@ from emulator_kit import clean, faulty, glob, kernel, shared, zeros
 
 from sparsegen.backends.emulator import ALL, run
 from sparsegen.ir import warp as w
+from sparsegen.ir.errors import IRError
 from sparsegen.ir.types import f64, s32, u32, u64
 
 OUT = glob("out", f64, 128)
@@ -477,6 +478,51 @@ def test_mbarriers_must_be_initialised_and_that_ordered() -> None:
     assert any(e.kind == "uninit" and "mbar_init" in e.message for e in r.errors)
     r = run(signal(init_order=nothing), zeros(signal()))
     assert "race" in r.kinds() and any("mbar_init" in e.message for e in r.errors)
+
+
+@pytest.mark.parametrize(("step", "ok"), [(sync, True), (nothing, False), (lambda b: b.shfl("idx", b.const(u32, 0), 0),
+                         False)], ids=["sync", "nothing", "shuffle"])  # fmt: skip
+def test_a_warp_must_meet_before_it_uses_the_mbarrier_of_one_lane(step: Any, ok: bool) -> None:
+    """A shuffle exchanges registers: CUDA says that it orders no memory."""
+    bars = shared("bars", u64, 1)
+
+    def body(b: Any, v: Any) -> None:
+        with b.if_(v.lane.eq(0)):
+            b.emit(w.MbarInit(bars, v.lane * 0, 1))
+            b.fence("mbar_init")
+        step(b)
+        with b.if_(v.lane.eq(0)):
+            b.emit(w.MbarArrive(bars, v.lane * 0))
+        b.mbar_wait(bars, 0, 0)
+
+    assert run(kernel(body, (), (bars,)), {}).kinds() == (set() if ok else {"race"})
+
+
+def test_a_block_may_have_as_many_mbarriers_as_32_rings_of_8_stages() -> None:
+    """Each warp waits for its own; more than the emulator can tell apart are refused with a remedy."""
+
+    def made(count: int) -> w.Func:
+        bars, t = shared("bars", u64, count), shared("t", f64, 128)
+
+        def body(b: Any, v: Any) -> None:
+            own = (count - 4) + v.warp
+            with b.if_(v.lane.eq(0)):
+                b.emit(w.MbarInit(bars, own, 1))
+                b.fence("mbar_init")
+            b.st(t, v.tid, b.const(f64, 1.0))
+            b.sync()
+            with b.if_(v.lane.eq(0)):
+                b.emit(w.MbarArrive(bars, own))
+            b.mbar_wait(bars, own, 0)
+            b.st(OUT, v.tid, b.ld(t, v.tid ^ 1))
+
+        return kernel(body, (OUT,), (t, bars), threads=128)
+
+    clean(made(256))
+    clean(made(508))
+    with pytest.raises(IRError, match="4 warps and 509 mbarriers") as raised:
+        run(made(509), {"out": np.zeros(128)})
+    assert "fewer" in str(raised.value.hint)
 
 
 def test_try_wait_may_time_out_so_it_needs_a_loop() -> None:

@@ -23,6 +23,7 @@ from sparsegen.ir.errors import SparsegenError
 from sparsegen.ir.text import print_module
 from sparsegen.pipelines import Program
 from sparsegen.problems.product import Variant
+from tests.csr_kit import ragged
 from tests.products_kit import matrix
 from tests.updates import gray_scott, heat, wave
 
@@ -33,7 +34,7 @@ STENCILS = {
     ("stream", 1): 14, ("stream", 2): 24, ("patches", 2): 24, ("column", 3): 30, ("toeplitz", 1): 20,
     ("lowrank", 2): 20, ("stencil2row", 1): 10, ("stencil2row", 2): 30, ("stencil2row", 3): 14,
 }  # fmt: skip
-UPDATES, PRODUCTS = 16, 40
+UPDATES, PRODUCTS, RAGGED = 16, 40, 16
 UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott}
 BOUNDARIES: dict[str, Any] = {
     "periodic": sg.periodic, "frozen": sg.frozen, "neumann": sg.neumann, "dirichlet": sg.dirichlet(0.5)
@@ -65,7 +66,7 @@ def programs(case: Case) -> Iterator[Program]:
     """Every program of a case's kernel, in the order of its plan."""
     if case["kind"] == "spmm":
         m, k = case["shape"]
-        w = matrix(m, k, case["sparsity"], case["dtype"])
+        w: Any = matrix(m, k, case["sparsity"], case["dtype"]) if "sparsity" in case else _rows(case)
         product = sg.spmm(w, n=case["n"], **case["epilogue"])
         kernel = sg.compile(product, device=case["device"], backend="emulator", schedule=case["schedule"])
         yield kernel._programs.get(1, Variant(*case["variant"]))
@@ -76,6 +77,12 @@ def programs(case: Case) -> Iterator[Program]:
     )
     for program, _ in made._plan(steps).programs:
         yield program
+
+
+def _rows(case: Case) -> Any:
+    """The matrix of a case in CSR: ragged rows, of which the longest may be cut."""
+    m, k = case["shape"]
+    return sg.sparse(ragged(m, k, case["mean"], case["seed"], case["full"]), format="csr", dtype=case["dtype"])
 
 
 def text(case: Case) -> str:
@@ -145,12 +152,37 @@ def _products(draw: random.Random) -> Iterator[Case]:
         yield case
 
 
+def _ragged(draw: random.Random) -> Iterator[Case]:
+    found = 0
+    while found < RAGGED:
+        case: Case = {
+            "kind": "spmm", "dtype": draw.choice(("f16", "bf16", "f32")), "device": draw.choice(("h200", "a100")),
+            "mean": draw.choice((2.0, 8.0, 30.0)), "seed": draw.randrange(1000), "full": draw.choice((0, 2)),
+            "shape": [draw.choice((96, 500, 1001)), draw.choice((64, 512, 1000))],
+            "n": draw.choice((1, 3, 8, 16, 24, 64, 256)),
+            "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
+            "variant": [draw.choice(("row", "column")), draw.choice(("row", "column")), draw.choice((1, 2, 4, 8))],
+            "schedule": f"csr team={draw.choice(('1x8', '4x1', '4x4', '8x2', '16x2', '32x1'))} "
+            f"columns={draw.choice((1, 2, 4, 8))} unroll={draw.choice((1, 2, 4))} cut={draw.choice((16, 64, 512))} "
+            f"warps={draw.choice((1, 4, 8))}",
+        }  # fmt: skip
+        run = case["n"] if case["variant"][0] == "row" else case["shape"][1]
+        case["variant"][2] = next(v for v in (case["variant"][2], 2, 1) if run % v == 0)
+        try:
+            text(case)
+        except SparsegenError:
+            continue
+        found += 1
+        yield case
+
+
 def draw_all(seed: int = 12) -> Iterator[Case]:
     """Every case of the freeze."""
     for (family, axes), wanted in STENCILS.items():
         yield from _stencils(random.Random(f"{family} {axes} {seed}"), family, axes, wanted)
     yield from _updates(random.Random(seed))
     yield from _products(random.Random(seed + 1))
+    yield from _ragged(random.Random(seed + 2))
 
 
 def frozen() -> list[tuple[Case, str]]:

@@ -35,6 +35,7 @@ def test_the_printed_programs_are_as_they_were(case: Case, printed: str) -> None
 def test_every_kind_of_work_and_every_family_is_frozen() -> None:
     assert len(CASES) >= 300
     assert {case["schedule"].split()[0] for case, _ in CASES} == {
-        "direct", "tiled", "stream", "patches", "column", "toeplitz", "lowrank", "stencil2row", "bitmap"
+        "direct", "tiled", "stream", "patches", "column", "toeplitz", "lowrank", "stencil2row", "bitmap",
+        "csr",
     }  # fmt: skip
     assert {case["kind"] for case, _ in CASES} == {"stencil", "update", "spmm"}

@@ -33,6 +33,20 @@ def refused(attempt: Callable[[], Any], how: str) -> Any:
             raise Finding(f"{type(error).__name__} without a message", how) from error
         return None
     except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{where.filename.rpartition('/sparsegen/')[2]}:{where.lineno}"
-        raise Finding(f"{type(error).__name__} at {place}: {str(error)[:160]}", how) from error
+        raise _found(error, how) from error
+
+
+def works(attempt: Callable[[], Any], how: str) -> Any:
+    """What the attempt gives; Finding for any exception, refusals with a message too: what is listed must run."""
+    try:
+        return attempt()
+    except Finding:
+        raise
+    except Exception as error:
+        raise _found(error, how) from error
+
+
+def _found(error: Exception, how: str) -> Finding:
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{where.filename.rpartition('/sparsegen/')[2]}:{where.lineno}"
+    return Finding(f"{type(error).__name__} at {place}: {str(error)[:160]}", how)

@@ -13,7 +13,7 @@ from sparsegen.run import emulator
 from tests.csr_kit import ragged
 from tests.freeze.problems import BOUNDARIES, UPDATE_FORMS
 from tests.fuzz import meaning
-from tests.fuzz.finding import Draw, Finding, refused
+from tests.fuzz.finding import Draw, Finding, refused, works
 from tests.printed import program
 
 #: What a result may differ by, of the largest sum of absolute terms; more steps, more roundings.
@@ -22,6 +22,8 @@ TYPES: dict[str, Any] = {"f64": np.float64, "f32": np.float32, "f16": np.float16
 SIDES = ["periodic", "frozen", "neumann", "dirichlet"]
 #: One trial in so many runs the printed text as well, which takes a second to compile.
 PRINTED = 8
+#: The share of them that are checked and counted.
+EXAMINED = 0.1
 
 
 def _both(kernel: Any, given: dict[str, Any], draw: Draw) -> list[tuple[str, Any]]:
@@ -31,6 +33,14 @@ def _both(kernel: Any, given: dict[str, Any], draw: Draw) -> list[tuple[str, Any
         with mock.patch.object(emulator, "run_plan", lambda plan, given, new, *_: program.run_plan(plan, given, new)):
             made.append(("the printed text", kernel(**given)))
     return made
+
+
+def _examined(kernel: Any, draw: Draw, how: str) -> None:
+    """What ``check`` finds, and whether ``counts`` counts."""
+    if draw.random() < EXAMINED:
+        if not (report := works(kernel.check, how)).ok:
+            raise Finding(f"check: {report}", how)
+        works(kernel.counts, how)
 
 
 def _compare(who: str, got: Any, wanted: Any, slack: float, how: str) -> None:
@@ -61,10 +71,10 @@ def stencils(draw: Draw) -> None:
     wanted = meaning.stencil(u, s.weights, s.sides, steps)
     for cost in draw.sample(costs, min(3, len(costs))):
         how = f"weights={w.tolist()} sides={sides} {dtype} {shape} steps={steps} schedule={cost.schedule}"
-        kernel = refused(lambda c=cost: sg.compile(s, shape, steps, "h200", "emulator", c.schedule), how)  # type: ignore[misc]
-        if kernel is not None:
-            for who, got in refused(lambda k=kernel: _both(k, {"u": u}, draw), how) or ():  # type: ignore[misc]
-                _compare(who, got, wanted, ROUNDING[dtype] * (1 + steps) * 2, how)
+        kernel = works(lambda c=cost: sg.compile(s, shape, steps, "h200", "emulator", c.schedule), how)  # type: ignore[misc]
+        for who, got in works(lambda k=kernel: _both(k, {"u": u}, draw), how):  # type: ignore[misc]
+            _compare(who, got, wanted, ROUNDING[dtype] * (1 + steps) * 2, how)
+        _examined(kernel, draw, how)
 
 
 def _side(draw: Draw) -> Any:
@@ -80,14 +90,13 @@ def updates(draw: Draw) -> None:
     costs = sg.schedules(u, shape, device="h200")
     schedule = draw.choice(list(costs)).schedule
     how = f"{name} {dtype} {shape} steps={steps} schedule={schedule}"
-    kernel = refused(lambda: sg.compile(u, shape, steps, "h200", "emulator", schedule), how)
-    if kernel is None:
-        return
+    kernel = works(lambda: sg.compile(u, shape, steps, "h200", "emulator", schedule), how)
     given = kernel.random(draw.randrange(1000))
     wanted = _flat(sg.compile(u, shape, steps, "h200", "reference")(**given))
     slack = ROUNDING[dtype] * 64 * steps * max(1.0, np.abs(wanted).max())
-    for who, got in _both(kernel, given, draw):
+    for who, got in works(lambda: _both(kernel, given, draw), how):
         _compare(who, _flat(got), wanted, slack, how)
+    _examined(kernel, draw, how)
 
 
 def _flat(result: Any) -> Any:
@@ -116,14 +125,11 @@ def products(draw: Draw) -> None:
     costs = [c for c in sg.schedules(made, device="h200") if c.schedule.family != "dense"]
     schedule = draw.choice(costs).schedule
     how += f" schedule={schedule}"
-    kernel = refused(lambda: sg.compile(made, device="h200", backend="emulator", schedule=schedule), how)
-    if kernel is None:
-        return
+    kernel = works(lambda: sg.compile(made, device="h200", backend="emulator", schedule=schedule), how)
     given = kernel.random(draw.randrange(1000))
     wanted = meaning.product(dense, given, epilogue["activation"])
     terms = np.abs(dense).astype(float) @ np.abs(given["x"]).astype(float)
     slack = ROUNDING[dtype] * max(1.0, float(terms.max())) * (1 + (2 if epilogue["scale"] else 0))
-    for who, got in refused(lambda: _both(kernel, given, draw), how) or ():
+    for who, got in works(lambda: _both(kernel, given, draw), how):
         _compare(who, got, wanted, slack, how)
-    if draw.random() < 0.1 and (report := refused(kernel.check, how)) and not report.ok:
-        raise Finding(f"check: {report}", how)
+    _examined(kernel, draw, how)

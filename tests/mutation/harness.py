@@ -6,6 +6,7 @@ is an op whose deletion changes nothing: it is redundant, and must not be emitte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -61,6 +62,12 @@ def mutants(func: w.Func, kinds: tuple[type[Op], ...] = ORDER) -> Iterator[Mutan
         gone = found[k]
         text = "wait for an mbarrier" if isinstance(gone, w.Loop) else describe(gone)
         yield Mutant(replace(func, body=body), text, k, gone.loc)
+
+
+def turns(func: w.Func, report: Report) -> float:
+    """How often a warp of the launch waits for what it has fetched ahead, on average: the turns of its ring."""
+    waits = report.counts.get("cp_wait", 0) or report.counts.get("mbar_arrive", 0)
+    return waits / (math.prod(func.grid) * -(-func.threads // 32))
 
 
 def differs(got: Mapping[str, Any], want: Mapping[str, Any], rtol: float) -> bool:

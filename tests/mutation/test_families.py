@@ -1,11 +1,13 @@
 """Each op that orders is needed, in every family of schedules: the emulator notices when it is deleted or weakened.
 
-The fields are small and one block does all the tiles, so that rings go round and shared tiles are used again.
+The fields are small and one block does all the tiles, so that rings go round and shared tiles are used again: where
+a block has about one tile, a commit or a wait of its later turns orders nothing, and nothing could notice.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,7 +20,7 @@ from sparsegen.ir.boundary import Side
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import Op, buffers, walk
 from sparsegen.pipelines import Program
-from tests.mutation.harness import mutants
+from tests.mutation.harness import mutants, turns
 from tests.schedules import (
     Field,
     device,
@@ -28,6 +30,7 @@ from tests.schedules import (
     lowered,
     random_field,
     rewritten,
+    schedule,
     stencil,
     with_kernel,
 )
@@ -128,6 +131,15 @@ def test_nothing_that_orders_is_redundant(line: str, boundary: str) -> None:
     left = {what for what, func in tried if not noticed(s, program, with_kernel(program.warp, func), u, degrees)}
     print(f"{line}, {boundary}: {len(tried) - len(left)} of {len(tried)} noticed" + "".join(f"\n  {x}" for x in left))
     assert left == SURVIVORS.get((line, boundary), set())
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if re.search("stages=[2-9]", line)])
+def test_rings_go_round(line: str) -> None:
+    """Each slot of a ring is used again, so that every commit and wait orders something: more turns than stages."""
+    _, program, u = made(line, "periodic")
+    funcs = kernels(program.warp)
+    ahead = [turns(funcs[symbol], r) for symbol, r in emulate(program, u).reports if r.counts.get("cp_wait")]
+    assert ahead and min(ahead) > schedule(line).stages
 
 
 @pytest.mark.parametrize("line", LINES)

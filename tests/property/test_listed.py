@@ -1,0 +1,53 @@
+"""Every schedule that is listed runs: random ones of random work of every kind are lowered, called, checked, counted.
+
+The draws are the fuzzer's, with fixed seeds: ``python -m tests.fuzz --only products`` goes on with others.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from unittest import mock
+
+import pytest
+
+import sparsegen as sg
+from tests.csr_kit import ragged
+from tests.fuzz import kernels
+from tests.fuzz.__main__ import KINDS
+from tests.products_kit import matrix
+
+#: Trials of each kind, a second or two of each.
+TRIALS = {"stencils": 6, "updates": 8, "products": 14}
+
+
+@pytest.mark.parametrize("kind", TRIALS)
+def test_what_is_listed_runs(kind: str) -> None:
+    with mock.patch.multiple(kernels, EXAMINED=0.5, PRINTED=1 << 30):
+        for number in range(TRIALS[kind]):
+            KINDS[kind][0](random.Random(f"listed {kind} {number}"))
+
+
+WORK = {
+    "bitmap": (lambda: matrix(200, 1000, 0.5), 8),
+    "vector": (lambda: matrix(70, 3000, 0.6), 1),
+    "wide": (lambda: matrix(600, 512, 0.6), 64),
+    "csr": (lambda: sg.sparse(ragged(90, 400, 8.0), format="csr", dtype="f16"), 16),
+}
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_the_largest_blocks_and_deepest_rings_run(work: str) -> None:
+    """Of the listed ones those with the most warps, the most stages, and the most of both."""
+    made, n = WORK[work]
+    product = sg.spmm(made(), n=n)
+    listed = [c.schedule for c in sg.schedules(product, device="h200") if c.schedule.family != "dense"]
+    warps = {s: math.prod(s.warps) if isinstance(s.warps, tuple) else s.warps for s in listed}
+    stages = {s: s.stages or 1 for s in listed}
+    for schedule in {max(listed, key=measure) for measure in (
+        lambda s: (warps[s], stages[s]), lambda s: (stages[s], warps[s]), lambda s: warps[s] * (1 + stages[s]),
+    )}:  # fmt: skip
+        kernel = sg.compile(product, device="h200", backend="emulator", schedule=schedule)
+        kernel(**kernel.random(0))
+        assert kernel.check().ok
+        kernel.counts()
