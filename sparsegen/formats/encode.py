@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -26,6 +27,10 @@ from sparsegen.formats.tca_bme import tca_bme
 from sparsegen.ir.errors import ArrayError, FormatError
 from sparsegen.schedule import nearest
 from sparsegen.views import ArrayView
+
+
+class LargerWarning(UserWarning):
+    """A matrix takes more memory in its sparse format than it did dense."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +93,35 @@ def sparse(w: Any, format: str = "bitmap", *, dtype: str | None = None, **option
     for csr) may be given, and values are rounded to it. Or a torch tensor of layout ``sparse_csr``.  Otherwise nothing
     is ever converted; ``dtype="i4"`` takes int8 from -8 to 7.
 
-    Raises ArrayError (what ``w`` is) or FormatError (an unknown format, a matrix that the format cannot hold).
+    Raises ArrayError (what ``w`` is) or FormatError (an unknown format, a matrix that the format cannot hold); a
+    LargerWarning, with the share of zeros from which on the format saves memory, for a matrix that takes more in it.
     """
-    with located(user_loc()):
+    with located(loc := user_loc()):
         auto = isinstance(format, str) and format == "auto"
         made = _encoded(w, found("bitmap" if auto else format), dtype, options)
     made.auto = auto
+    if 0 not in made.shape and made.compression < 1 and made.spec.inner == 1:
+        file, line = (loc.file, loc.line) if loc is not None else ("sparsegen", 1)
+        warnings.warn_explicit(_larger(made), LargerWarning, file, line)
     return made
+
+
+def _larger(w: SparseMatrix) -> str:
+    """What is said of a matrix that takes more memory than dense."""
+    even = _break_even(w)
+    when = "never for a matrix this small" if even is None else f"from {even:.0%} zeros on"
+    return (
+        f"W {w.shape[0]}x{w.shape[1]} {w.dtype} with {w.sparsity:.1%} zeros takes {w.nbytes:,} bytes in {w.format}, "
+        f"{w.nbytes * w.compression:,.0f} dense: it saves memory {when}; prune more, or multiply by the dense matrix"
+    )
+
+
+def _break_even(w: SparseMatrix) -> float | None:
+    """The share of zeros, to whole per cent, from which on the format is smaller than dense; None if it never is."""
+    elements = w.shape[0] * w.shape[1]
+    dense = elements * w.kind.bits / 8
+    shares = (percent / 100 for percent in range(101))
+    return next((share for share in shares if w.spec.nbytes(w.shape, (1 - share) * elements) <= dense), None)
 
 
 def _encoded(w: Any, maker: Maker, dtype: str | None, options: dict[str, Any]) -> SparseMatrix:

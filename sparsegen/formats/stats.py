@@ -36,6 +36,16 @@ class Stats:
         """Stored elements."""
         return int(self.lengths.sum())
 
+    @property
+    def imbalance(self) -> float:
+        """Elements of the longest row over those of the mean one; 1 where all are alike, or empty."""
+        return int(self.lengths.max()) * self.shape[0] / self.nnz if self.nnz else 1.0
+
+    @property
+    def per_vector(self) -> float:
+        """Elements of an 8 x 1 vector that holds any, on average: 1 to 8; 0 for an empty matrix."""
+        return self.nnz / max(1, self.vectors)
+
 
 def measured(spec: Format, lib: Library, arrays: Mapping[str, Any], shape: Shape) -> Stats:
     """The figures of a matrix, measured where its arrays are."""

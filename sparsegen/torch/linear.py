@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import torch
 
@@ -13,13 +13,14 @@ from sparsegen.formats import sparse
 from sparsegen.formats.bitmap import Bitmap
 from sparsegen.ir.errors import ArrayError, FormatError, ProductError, SparsegenError
 from sparsegen.torch.op import spmm_linear
-from sparsegen.torch.plan import PARTS, PIECE, Bound, Plan, assembled, empty, refuse_capture
+from sparsegen.torch.plan import BACKENDS, PARTS, PIECE, Bound, Plan, assembled, empty, refuse_capture
 from sparsegen.torch.prune import DTYPES, check_weight, magnitude_mask
 
 _EXTRA: Final = "_extra_state"
 #: The extra state is a tensor, as safetensors takes nothing else: this version, M, K, nnz, and the place of dtype here.
 _VERSION: Final = 1
 _CODES: Final = tuple(DTYPES)
+DenseAbove: TypeAlias = "int | Literal['auto'] | None"
 
 
 class SparseLinear(torch.nn.Module):
@@ -31,8 +32,12 @@ class SparseLinear(torch.nn.Module):
     captured.  On the CPU the reference multiplies, in NumPy: for tests, not for speed.
 
     ``from_linear`` makes one from a dense layer.  The constructor gives a W of zeros, for ``load_state_dict``.
-    ``dense_above=N`` keeps W as a dense matrix *as well*, and multiplies by that for more than N tokens (prefill),
-    where the dense product is faster; it is not in the state_dict.
+    ``dense_above``: with ``"auto"``, on a GPU, W is decoded when it is first multiplied by a number of tokens for which
+    the cost model has the dense product as the faster one (many: prefill), and kept as a dense matrix *as well*, for
+    these; with N it is kept from the start, for more than N tokens; with None never.  It is not in the state_dict.
+
+    ``half``, ``bfloat16`` and ``to`` of these dtypes round W and encode it again.  Under ``torch.autocast`` x is cast
+    to W's dtype, and the result to autocast's.
 
     W is constant: its buffers ``values``, ``masks`` and ``index`` are replaced by ``load_state_dict`` and must not be
     written to.  x and ``bias`` have gradients; that of x decodes W (see :mod:`sparsegen.torch.op`).
@@ -45,17 +50,17 @@ class SparseLinear(torch.nn.Module):
         bias: bool = True,
         device: Any = None,
         dtype: Any = torch.float16,
-        dense_above: int | None = None,
+        dense_above: DenseAbove = "auto",
     ) -> None:
         """Weights of zeros; ProductError for sizes that are none, ArrayError for another dtype."""
         super().__init__()
         with located(user_loc()):
             self.in_features = positive(in_features, "in_features", ProductError)
             self.out_features = positive(out_features, "out_features", ProductError)
-            self.dense_above = None if dense_above is None else positive(dense_above, "dense_above", ProductError)
-            if dtype not in DTYPES:
+            self.dense_above = _checked_above(dense_above)
+            if not isinstance(dtype, torch.dtype) or dtype not in DTYPES:
                 raise ArrayError(
-                    f"dtype={dtype}; sparse weights are float16 or bfloat16", hint="pass dtype=torch.float16"
+                    f"dtype={dtype!r}; sparse weights are float16 or bfloat16", hint="pass dtype=torch.float16"
                 )
             self.dtype = dtype
             w = empty((self.out_features, self.in_features), DTYPES[dtype], device)
@@ -70,18 +75,20 @@ class SparseLinear(torch.nn.Module):
     def from_linear(
         cls,
         linear: Any,
-        sparsity: float = 0.6,
+        sparsity: float | None = None,
         mask: Any = None,
         n: int | Iterable[int] | None = None,
-        dense_above: int | None = None,
+        dense_above: DenseAbove = "auto",
     ) -> SparseLinear:
-        """A ``torch.nn.Linear`` of f16 or bf16 weights with a share ``sparsity`` of them left out, on its device.
+        """A ``torch.nn.Linear`` of f16 or bf16 weights, on its device; by default without those that are zero already.
 
-        The smallest go (:func:`magnitude_mask`); or ``mask``, a boolean tensor of the weight's shape, says which stay
-        (True), as a calibration has found it, and ``sparsity`` does not count.  Weights that stay keep their bits, and
-        ``bias`` is the layer's own, shared.  ``n``: numbers of tokens to build kernels for now (see ``prepare``).
+        With ``sparsity`` it is pruned: that share of the weights is left out, the smallest (:func:`magnitude_mask`).
+        With ``mask``, a boolean tensor of the weight's shape, those stay where it is True, as a calibration has found
+        it, and ``sparsity`` does not count.  Weights that stay keep their bits; ``bias`` is the layer's own, shared.
+        ``n``: numbers of tokens to build kernels for now (see ``prepare``).
 
-        ArrayError for a layer or a mask that does not fit, ProductError for a sparsity that is not from 0 to 1.
+        ArrayError for a layer or a mask that does not fit, ProductError for a sparsity that is not from 0 to 1; a
+        LargerWarning if W takes more memory than the dense matrix.
         """
         with located(user_loc()):
             if not isinstance(linear, torch.nn.Linear):
@@ -91,24 +98,31 @@ class SparseLinear(torch.nn.Module):
                 )
             weight = linear.weight.detach()
             check_weight(weight)
-            keep = magnitude_mask(weight, sparsity) if mask is None else _checked_mask(mask, weight)
-            made = cls(linear.in_features, linear.out_features, False, weight.device, weight.dtype)
+            if mask is not None:
+                weight = weight.masked_fill(~_checked_mask(mask, weight), 0)
+            elif sparsity is not None:
+                weight = weight.masked_fill(~magnitude_mask(weight, sparsity), 0)
+            made = cls(linear.in_features, linear.out_features, False, weight.device, weight.dtype, dense_above)
             made.bias = linear.bias
-            if dense_above is not None:
-                made.dense_above = positive(dense_above, "dense_above", ProductError)
-            w = sparse(weight.masked_fill(~keep, 0))
+            w = sparse(weight)
             assert isinstance(w, Bitmap)
             made._install(w)
             made.train(linear.training)
             if n is not None:
-                made.prepare((n,) if isinstance(n, int) else n)
+                made.prepare((n,) if isinstance(n, int) else n)  # type: ignore[arg-type]
             return made
 
     # -------------------------------------------------------------------------------------------- running it
     def forward(self, x: Any) -> Any:
         """x [..., in_features] -> [..., out_features]; ArrayError for another dtype, device or last axis."""
+        if not isinstance(x, torch.Tensor):
+            raise ArrayError(f"x is a {type(x).__qualname__}", hint="pass a torch tensor", loc=user_loc())
         if self.dense is not None and x.shape[:-1].numel() > self.dense_above:
             return torch.nn.functional.linear(x, self.dense, self.bias)
+        where = x.device.type
+        if where in BACKENDS and torch.is_autocast_enabled(where) and x.dtype in (torch.float32, *DTYPES):
+            y = spmm_linear(x.to(self.dtype), self.values, self.masks, self.index, self.bias, self.plan)
+            return y.to(torch.get_autocast_dtype(where))
         return spmm_linear(x, self.values, self.masks, self.index, self.bias, self.plan)
 
     def prepare(self, tokens: Iterable[int] = (1, 8, 16)) -> None:
@@ -118,6 +132,8 @@ class SparseLinear(torch.nn.Module):
         """
         with located(user_loc()):
             refuse_capture(self.masks.device, "kernels cannot be built", "call prepare before the capture")
+            if not isinstance(tokens, Iterable):
+                raise ProductError(f"tokens={tokens!r} are no numbers", hint="pass several, as in tokens=(1, 8, 16)")
             wanted = {min(positive(n, "tokens", ProductError), PIECE) for n in tokens}
             self._bound().prepare(sorted(wanted), self.bias is not None)
 
@@ -133,28 +149,35 @@ class SparseLinear(torch.nn.Module):
         for name in PARTS:
             setattr(self, name, w.arrays[name])
         self.nnz = w.nnz
-        if self.dense_above is not None:
+        if isinstance(self.dense_above, int):
             meta = self.masks.is_meta
             self.dense = torch.empty(w.shape, dtype=self.dtype, device="meta") if meta else w.to_dense()
         self._renew()
 
     def _renew(self) -> None:
         """A plan of its own for weights that are new, or elsewhere: graphs that know the old number are not reused."""
-        self._plan = Plan((self.out_features, self.in_features), DTYPES[self.dtype], self.nnz)
+        shape, auto = (self.out_features, self.in_features), self.dense_above == "auto"
+        self._plan = Plan(shape, DTYPES[self.dtype], self.nnz, auto)
         self.plan = self._plan.number
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        """What ``to``, ``cuda``, ``half`` and their like do; ArrayError for a change of dtype."""
-        for name, dtype in (("weights", self.dtype), ("masks", torch.int32)):
-            probe = fn(torch.empty(0, dtype=dtype, device=self.masks.device))
-            if probe.dtype != dtype:
-                raise ArrayError(
-                    f"the {name} of a SparseLinear are {dtype}, they cannot be converted to {probe.dtype}",
-                    hint="convert the dense layer, then SparseLinear.from_linear(linear) again; .to(device) works",
-                    loc=user_loc(),
-                )
+        """What ``to``, ``cuda``, ``half`` and their like do; ArrayError for a dtype that sparse weights cannot have."""
+        dtype, words = (fn(torch.empty(0, dtype=d, device=self.masks.device)).dtype for d in (self.dtype, torch.int32))
+        if dtype not in DTYPES or words != torch.int32:
+            raise ArrayError(
+                f"the weights of a SparseLinear are {self.dtype}, they cannot be converted to {dtype}",
+                hint="use model.half() or model.bfloat16(); or leave it as it is, and run a float32 model under "
+                "torch.autocast",
+                loc=user_loc(),
+            )
         super()._apply(fn, recurse)
         self._renew()
+        if dtype != self.dtype:
+            shape = (self.out_features, self.in_features)
+            w = empty(shape, DTYPES[dtype], "meta") if self.masks.is_meta else sparse(self.to_dense().to(dtype))
+            assert isinstance(w, Bitmap)
+            self.dtype = dtype
+            self._install(w)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -231,12 +254,19 @@ class SparseLinear(torch.nn.Module):
         """What ``print(module)`` says."""
         elements = self.out_features * self.in_features
         stored = sum(b.numel() * b.element_size() for b in (self.values, self.masks, self.index))
-        also = "" if self.dense_above is None else f", dense_above={self.dense_above}"
+        also = f", dense_above={self.dense_above}" if isinstance(self.dense_above, int) else ""
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, "
             f"{str(self.dtype).removeprefix('torch.')}, {1 - self.nnz / elements:.1%} zeros, {stored:,} bytes "
             f"({2 * elements / stored:.3g} times smaller than dense){also}"
         )
+
+
+def _checked_above(value: Any) -> Any:
+    """``dense_above`` as the user gave it; ProductError for what it cannot be."""
+    if value is None or (isinstance(value, str) and value == "auto"):
+        return value
+    return positive(value, "dense_above", ProductError)
 
 
 def _checked_mask(mask: Any, weight: Any) -> Any:

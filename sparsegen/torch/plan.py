@@ -81,13 +81,15 @@ class Bound:
     def __init__(self, matrix: Bitmap) -> None:
         self.matrix = matrix
         self._compiled: Memo[SpmmKernel] = Memo(partial(_compiled, matrix))
-        self._built: dict[tuple[int, bool], SpmmKernel] = {}
+        self._built: dict[tuple[int, bool], Any] = {}
 
     def multiply(self, x: Any, bias: Any, y: Any) -> None:
         """y [n, M] = x [n, K] @ W.T + bias, all packed, x aligned."""
         tokens = x.shape[0]
         if 0 < tokens <= PIECE:
             self._launch(x, bias, y)
+        elif tokens and self._kernel((PIECE, bias is not None)) == self._decoded:
+            self._decoded(x.t(), y.t(), bias)
         elif tokens:
             # The last piece overlaps that before it rather than being shorter: no other kernel is needed for it.
             for first in (*range(0, tokens - PIECE, PIECE), tokens - PIECE):
@@ -112,14 +114,32 @@ class Bound:
         kernel(x.t(), out=y.t(), bias=bias)
         self._built[key] = kernel
 
-    def _kernel(self, key: tuple[int, bool]) -> SpmmKernel:
+    def _decoded(self, x: Any, out: Any, bias: Any) -> None:
+        """The dense product, by torch, of W decoded once: out [M, n] = W @ x [K, n] + bias."""
+        w = self.matrix.once("dense", self._decode)
+        if bias is None:
+            torch.mm(x.t(), w.t(), out=out.t())
+        else:
+            torch.addmm(bias, x.t(), w.t(), out=out.t())
+
+    def _decode(self) -> Any:
+        w = self.matrix.to_dense()
+        if w.is_cuda:  # later calls may be on other streams
+            torch.cuda.current_stream(w.device).synchronize()
+        return w
+
+    def _kernel(self, key: tuple[int, bool]) -> Any:
+        """What multiplies so many tokens; DeviceError where it would have to be built while a graph is captured."""
+        if key in self._built:
+            return self._built[key]
         tokens, biased = key
         refuse_capture(
             self.matrix.masks.device,
             f"the kernel for {tokens} tokens is not built yet, and cannot be",
             f"build it before the capture: module.prepare(tokens=({tokens},))",
         )
-        return self._compiled.get(tokens, biased)
+        kernel = self._compiled.get(tokens, biased)
+        return self._decoded if kernel.schedule.family == "dense" else kernel
 
 
 def _compiled(matrix: Bitmap, tokens: int, biased: bool) -> SpmmKernel:
@@ -133,11 +153,12 @@ _plans: WeakValueDictionary[int, Plan] = WeakValueDictionary()
 class Plan:
     """A matrix [M, K] that keeps ``nnz`` elements, as the operator knows it: by ``number``.  Safe for threads.
 
-    It is known as long as somebody holds it.
+    It is known as long as somebody holds it.  ``auto``: on a GPU W may be decoded, and kept so, for the numbers of
+    tokens for which the cost model has the dense product as the faster one.
     """
 
-    def __init__(self, shape: tuple[int, int], kind: DType, nnz: int) -> None:
-        self.shape, self.kind, self.nnz = shape, kind, nnz
+    def __init__(self, shape: tuple[int, int], kind: DType, nnz: int, auto: bool = False) -> None:
+        self.shape, self.kind, self.nnz, self.auto = shape, kind, nnz, auto
         self.dtype = getattr(torch, kind.numpy().name)
         # torch keeps compiled graphs in files and finds them by what is in the graph, such as this number. The size of
         # the result depends on it, so M is a part of it: else a process with other layers may be given that graph.
@@ -176,7 +197,9 @@ class Plan:
         with self._lock:
             if key not in self._bound:
                 plain = {name: t.detach() for name, t in tensors.items()}
-                self._bound[key] = Bound(assembled(self.shape, self.kind, self.nnz, plain))
+                matrix = assembled(self.shape, self.kind, self.nnz, plain)
+                matrix.auto = self.auto and device.type == "cuda"
+                self._bound[key] = Bound(matrix)
                 if len(self._bound) > _PLACES:
                     self._bound.popitem(last=False)
             return self._bound[key]

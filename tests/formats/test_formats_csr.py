@@ -156,10 +156,11 @@ def test_stats() -> None:
         assert np.array_equal(s.lengths, kept.sum(1)) and s.nnz == kept.sum()
         assert s.vectors == padded.reshape(14, 8, 144).any(1).sum()
         assert s.tiles == padded.reshape(7, 16, 9, 16).any((1, 3)).sum()
+        assert s.imbalance == kept.sum(1).max() / kept.sum(1).mean() and s.per_vector == kept.sum() / s.vectors
     W = sparse(w, "csr")
     assert W.stats() is W.stats()
     none = sparse(np.zeros((0, 4), np.float16), "csr").stats()
-    assert (none.nnz, none.vectors, none.tiles) == (0, 0, 0)
+    assert (none.nnz, none.vectors, none.tiles, none.imbalance, none.per_vector) == (0, 0, 0, 1, 0)
 
 
 # -------------------------------------------------------------------------------------------------------------- files

@@ -20,12 +20,13 @@ def dense(m: int, k: int, kind: str = "f16", bias: bool = True, device: str = "c
 
 
 def pair(m: int, k: int, kind: str = "f16", bias: bool = True, device: str = "cpu", **more: Any) -> tuple[Any, Any]:
-    """A sparse layer, and the dense one with the same elements at zero."""
+    """A sparse layer, 60 % of it pruned and never decoded by default, and the dense one with the same zeros."""
     layer = dense(m, k, kind, bias, device)
+    more = {"sparsity": 0.6, "dense_above": None, **more}
     made = st.SparseLinear.from_linear(layer, **more)
     keep = more.get("mask")
     with torch.no_grad():
-        layer.weight.mul_(st.magnitude_mask(layer.weight, more.get("sparsity", 0.6)) if keep is None else keep)
+        layer.weight.mul_(st.magnitude_mask(layer.weight, more["sparsity"]) if keep is None else keep)
     return made, layer
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import sparsegen as sg
 import sparsegen.torch as st
+from sparsegen.formats.encode import LargerWarning
 from sparsegen.ir.errors import ArrayError, ProductError
 from tests.torch.layers import KINDS, agrees, dense, pair, tokens, torch
 
@@ -147,14 +149,92 @@ def test_moving() -> None:
     assert there(torch.empty(5, 2, 70, dtype=torch.float16, device="meta")).shape == (5, 2, 40)
 
 
-@pytest.mark.parametrize("way", ["float", "double", "bfloat16"])
+@pytest.mark.parametrize("way", ["float", "double", "type"])
 def test_no_conversion(way: str) -> None:
+    """To what sparse weights cannot be; the remedy that is named works."""
     sparse, layer = pair(40, 70)
-    for convert in (getattr(sparse, way), lambda: sparse.to(getattr(torch, way)), lambda: sparse.type(torch.half)):
-        with pytest.raises(ArrayError, match=r"cannot be converted to (.|\n)*convert the dense layer"):
-            convert()
+    model = torch.nn.Sequential(sparse)
+    args = (torch.half,) if way == "type" else ()
+    with pytest.raises(ArrayError, match=r"cannot be converted to (.|\n)*model.half\(\) or model.bfloat16\(\)"):
+        getattr(model, way)(*args)
     assert sparse.bias.dtype == torch.float16
-    agrees(sparse(tokens(2, 70)), tokens(2, 70), layer)
+    agrees(model.half()(tokens(2, 70)), tokens(2, 70), layer)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_other_dtypes_of_16_bits(kind: str, device: str) -> None:
+    """As a dense layer is converted: there, and back; on no device too."""
+    sparse, layer = pair(40, 70, kind, dense_above=50)
+    other = next(k for k in KINDS if k != kind)
+    sparse, layer = sparse.to(device), layer.to(device)
+    for to in (other, kind):
+        sparse.to(KINDS[to])
+        layer.to(KINDS[to])
+        x = tokens(60, 70, kind=to, device=device)
+        assert sparse.dtype == sparse.dense.dtype == KINDS[to] and sparse(x).dtype == KINDS[to]
+        if device == "cpu":
+            assert torch.equal(sparse.to_dense(), layer.weight) and sparse.nnz == int((layer.weight != 0).sum())
+            agrees(sparse(x[:3]), x[:3], layer)
+            again = st.SparseLinear(70, 40, dtype=KINDS[to])
+            again.load_state_dict(sparse.state_dict())
+            agrees(again(x[:3]), x[:3], layer)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_autocast(kind: str, compiled: bool) -> None:
+    """A float32 model around it: results of autocast's dtype, gradients of x's."""
+    sparse, layer = pair(40, 70, "f16")
+    run = torch.compile(sparse, backend="eager", fullgraph=True) if compiled else sparse
+    x = tokens(3, 70).float().requires_grad_()
+    with torch.autocast("cpu", dtype=KINDS[kind]):
+        y = run(x)
+    y.float().sum().backward()
+    assert y.dtype == KINDS[kind] and x.grad.dtype == torch.float32
+    agrees(sparse(x.half()), x.half(), layer)
+    assert torch.equal(y, sparse(x.half()).to(KINDS[kind]))
+
+
+def test_what_is_sparse_already_stays_as_it_is() -> None:
+    layer = dense(40, 70)
+    with torch.no_grad():
+        layer.weight.mul_(torch.rand(40, 70) < 0.8)
+    assert torch.equal(st.SparseLinear.from_linear(layer).to_dense(), layer.weight)
+    pruned = st.SparseLinear.from_linear(layer, sparsity=0.6)
+    assert pruned.nnz == 40 * 70 - round(0.6 * 40 * 70)
+
+
+def test_larger_than_dense_is_said() -> None:
+    with pytest.warns(
+        LargerWarning, match=r"256x256 f16 with .* zeros takes 1.* saves memory from 8% zeros on"
+    ) as said:
+        st.SparseLinear.from_linear(dense(256, 256))
+    assert said[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        st.SparseLinear.from_linear(dense(256, 256), sparsity=0.2)
+
+
+def test_dense_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the cost model; W is decoded once, and only when it is needed."""
+    monkeypatch.setattr("sparsegen.products.cost.DENSE_START", 2e-6)  # else only large layers are faster dense
+    sparse, layer = pair(512, 1024, dense_above="auto")
+    W = sg.sparse(sparse.to_dense())
+    wanted = {n: sg.schedules(sg.spmm(W, n=n, bias=True))[0].schedule.family == "dense" for n in (2, 64)}
+    sparse(tokens(1, 1024))
+    (bound,) = sparse._plan._bound.values()
+    assert not bound.matrix.auto, "on the CPU the reference multiplies"
+    bound.matrix.auto = True
+    decoded: list[int] = []
+    monkeypatch.setattr(bound, "_decode", lambda: decoded.append(1) or sparse.to_dense())
+    for n in (2, 64, 100):
+        x = tokens(n, 1024)
+        want = torch.nn.functional.linear(x.float(), layer.weight.float(), layer.bias.float())
+        assert (sparse(x).float() - want).norm() <= 1e-3 * want.norm()
+        assert len(decoded) == wanted[min(n, 64)]
+    if not torch.cuda.is_available():
+        assert wanted == {2: False, 64: True}
 
 
 SPARSE, LAYER = pair(40, 70)
@@ -197,6 +277,10 @@ MADE: dict[str, tuple[Callable[[], object], str]] = {
     "dtype": (lambda: st.SparseLinear(8, 8, dtype=torch.float32), "dtype=torch.float32"),
     "size": (lambda: st.SparseLinear(0, 8), "in_features=0"),
     "dense_above": (lambda: st.SparseLinear(8, 8, dense_above=-1), "dense_above=-1"),
+    "dtype of none": (lambda: st.SparseLinear(8, 8, dtype=[]), r"dtype=\[\]"),
+    "tokens": (lambda: SPARSE.prepare(5), "tokens=5"),
+    "n": (lambda: st.SparseLinear.from_linear(LAYER, n=1.5), "tokens=1.5"),
+    "no tensor": (lambda: SPARSE([1.0]), "x is a list"),
 }  # fmt: skip
 
 
