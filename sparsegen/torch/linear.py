@@ -109,7 +109,7 @@ class SparseLinear(torch.nn.Module):
             made._install(w)
             made.train(linear.training)
             if n is not None:
-                made.prepare((n,) if isinstance(n, int) else n)  # type: ignore[arg-type]
+                made.prepare((n,) if isinstance(n, int) else n)
             return made
 
     # -------------------------------------------------------------------------------------------- running it
