@@ -25,7 +25,7 @@ from sparsegen.problem import Problem
 from sparsegen.products.dense import DenseProduct
 from sparsegen.run import emulator
 from sparsegen.run.cuda import Executor, executor_kind
-from sparsegen.run.fast import Call, FastCall, fast_call
+from sparsegen.run.fast import Call, FastCall, fast_call, library_call
 from sparsegen.target import Target
 from sparsegen.views import ArrayView
 
@@ -174,7 +174,7 @@ class Kernel(Inspected):
         self._on_gpu({**inputs, **results}, count, stream)
         learn = count == self.steps and len(results) == 1 and self._learnt < _LAYOUTS_LEARNT
         first = next(iter(inputs.values())).layout
-        if learn and self._library is None and first.device_index is not None and first.library == "torch":
+        if learn and first.device_index is not None and first.library == "torch":
             self._learn(args, named, inputs, results)
         return made
 
@@ -258,14 +258,18 @@ class Kernel(Inspected):
 
     def _learn(self, args: tuple[Any, ...], named: Mapping[str, Any], inputs: Views, results: Views) -> None:
         """Make the short way for calls like one that has been done."""
-        views = {**inputs, **results}
+        views, first = {**inputs, **results}, next(iter(inputs.values()))
+        ((name, result),) = results.items()
+        if self._library is not None:
+            self._learnt += 1
+            multiply, turned = self._library.on_torch(first.layout.device_index or 0), self._calls.turned(inputs)
+            self._fast = fast_call(library_call(args, named, inputs, (name, result), turned, multiply))
+            return
         plan = self._device_plan(views, self.steps)
-        first = next(iter(inputs.values()))
         executor = self._executor(first.layout.device_index or 0, launch_stream(first))
         if (single := executor.single(plan)) is None:
             return
         self._learnt += 1
-        ((name, result),) = results.items()
         self._fast = fast_call(
             Call(
                 args, named, inputs, (name, result), plan.alignment, *single, executor.fixed, tuple(plan.workspaces),

@@ -6,7 +6,7 @@ The library rounds the product to W's dtype before the epilogue.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -44,18 +44,30 @@ class DenseProduct:
         else:
             self._cupy(x.owner, out.owner, owners, device, stream)
 
-    def _torch(self, x: Any, out: Any, operands: Mapping[str, Any], device: int, stream: int | None) -> None:
+    def on_torch(self, device: int) -> Callable[[Mapping[str, Any], Any], None]:
+        """What multiplies tensors on a GPU, by name, into ``out``, on the current stream: all that a call must do."""
         torch: Any = sys.modules["torch"]
         gelu: Any = torch.nn.functional.gelu
         apply = {"relu": torch.relu_, "gelu": lambda y: y.copy_(gelu(y, approximate="tanh")),
                  "silu": lambda y: torch.nn.functional.silu(y, inplace=True)}  # fmt: skip
+        mm, weights, epilogue = torch.mm, self._weights.get("torch", device), self._product.epilogue
+        plain = not epilogue.operands and epilogue.activation is None
+
+        def multiply(tensors: Mapping[str, Any], out: Any) -> None:
+            mm(weights, tensors[IN], out=out)
+            if not plain:
+                self._epilogue(out, tensors, apply)
+
+        return multiply
+
+    def _torch(self, x: Any, out: Any, operands: Mapping[str, Any], device: int, stream: int | None) -> None:
+        torch: Any = sys.modules["torch"]
         on: Any = nullcontext()
         if stream is not None and stream != torch.cuda.current_stream(device).cuda_stream:
             other = torch.cuda.ExternalStream(stream, device=device) if stream else torch.cuda.default_stream(device)
             on = torch.cuda.stream(other)
         with torch.no_grad(), torch.cuda.device(device), on:
-            torch.mm(self._weights.get("torch", device), x, out=out)
-            self._epilogue(out, operands, apply)
+            self.on_torch(device)({IN: x, **operands}, out)
 
     def _cupy(self, x: Any, out: Any, operands: Mapping[str, Any], device: int, stream: int | None) -> None:
         cupy: Any = sys.modules["cupy"]

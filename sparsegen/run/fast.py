@@ -31,7 +31,8 @@ class Call:
     ``alignment``: bytes, by array; ``order``: the arrays of the launch, a table's address among them; ``fixed``:
     addresses of arrays that no call brings; ``spaces``: names of workspace arrays, whose addresses ``streams`` has for
     each stream; ``turned``: whether a new result would be packed by columns; ``any_stream``: whether the launch takes
-    streams of other libraries.
+    streams of other libraries.  ``library``: what is called in place of a launch, with the inputs by name and the
+    result, where the work is torch's own; it goes to the current stream.
     """
 
     args: tuple[Any, ...]
@@ -46,6 +47,30 @@ class Call:
     streams: Mapping[int, tuple[int, ...]]
     turned: bool
     any_stream: bool
+    library: Callable[[Mapping[str, Any], Any], None] | None = None
+
+
+def library_call(
+    args: tuple[Any, ...], named: Mapping[str, Any], inputs: Mapping[str, ArrayView], output: tuple[str, ArrayView],
+    turned: bool, library: Callable[[Mapping[str, Any], Any], None],
+) -> Call:  # fmt: skip
+    """A call that torch's own functions do: nothing is launched, so addresses need no alignment but an element's."""
+    name, aligned = output[0], dict.fromkeys([*inputs, output[0]], 1)
+    return Call(
+        args,
+        named,
+        inputs,
+        output,
+        aligned,
+        lambda pointers, stream=None: None,
+        (name,),
+        {},
+        (),
+        {},
+        turned,
+        True,
+        library,
+    )
 
 
 def fast_call(known: Call) -> FastCall | None:
@@ -85,7 +110,8 @@ def fast_call(known: Call) -> FastCall | None:
     shape, strides, odd, span = facts(result_name, result)
     packed = result.layout.contiguous if not known.turned else strides == (1, shape[0])
     count, many = len(known.args), len(known.named)
-    streams, spaced, any_stream, launch = known.streams, bool(known.spaces), known.any_stream, known.launch
+    streams, any_stream, launch, library = known.streams, known.any_stream, known.launch, known.library
+    more = bool(known.spaces) or library is not None
     # The launch takes its pointers in an order of its own: those of the inputs, the result, what never changes, and the
     # workspace.
     tables = [address for address in known.order if isinstance(address, int)]
@@ -151,7 +177,11 @@ def fast_call(known: Call) -> FastCall | None:
         if stream and not any_stream:
             return None
         space: tuple[int, ...] = ()
-        if spaced:
+        if more:
+            if library is not None:
+                out = empty(shape, strides, dtype=dtype, device=where) if out is None else out
+                library(dict(zip(names, args)), out)  # noqa: B905  (as many)
+                return out
             found = None if capturing() else streams.get(stream)
             if found is None:
                 return None

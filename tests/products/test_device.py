@@ -15,8 +15,9 @@ import pytest
 import sparsegen as sg
 from sparsegen.calls.product import order, orders, variant
 from sparsegen.ir.errors import DeviceMemoryError
+from sparsegen.products.dense import DenseProduct
 from sparsegen.run import workspace
-from sparsegen.run.fast import Call, fast_call
+from sparsegen.run.fast import Call, fast_call, library_call
 from sparsegen.run.host import flat
 from sparsegen.views import ArrayLayout, ArrayView
 from tests.products_kit import agrees, matrix, operands
@@ -227,6 +228,15 @@ def test_the_short_way_says_no_to_whatever_changed(monkeypatch: pytest.MonkeyPat
     )  # fmt: skip
     call = fast_call(known)
     assert call is not None
+    done: list[Any] = []
+    library = library_call(known.args, known.named, known.inputs, known.output, turned, lambda *a: done.append(a))
+    torchs = fast_call(library)
+    assert torchs is not None and torchs((x,), out, {"bias": bias, "scale": None}) is out
+    assert torchs(((x, out)[1],), out, {"bias": bias, "scale": None}) is None
+    assert torchs((x,), Tensor(1 << 20, (40, 8), turned=turned), {"bias": bias, "scale": None}) is None  # over x
+    made = torchs((x,), None, {"bias": bias, "scale": None})
+    assert done == [({"in": x, "bias": bias}, out), ({"in": x, "bias": bias}, made)] and made.pointer == 1 << 26
+    assert made.stride() == out.stride()
 
     def attempt(x: Any = x, out: Any = out, bias: Any = bias, scale: Any = None) -> Any:
         return call((x,), out, {"bias": bias, "scale": scale})
@@ -262,3 +272,34 @@ def test_the_short_way_says_no_to_whatever_changed(monkeypatch: pytest.MonkeyPat
     busy[0], stream[0] = False, 5
     other_way = fast_call(replace(known, turned=not turned))
     assert other_way is not None and other_way((x,), None, {"bias": bias, "scale": None}) is None  # x's order decides
+
+
+@pytest.mark.parametrize("epilogue", [{}, {"bias": True, "scale": True, "residual": True, "activation": "gelu"},
+                                      {"activation": "silu"}], ids=["plain", "all", "silu"])  # fmt: skip
+def test_the_dense_product_of_a_short_call(monkeypatch: pytest.MonkeyPatch, epilogue: dict[str, Any]) -> None:
+    """What ``format="auto"`` takes where it is faster must not cost what it gains: a call is torch's own functions."""
+    torch = pytest.importorskip("torch")
+    product = sg.spmm(matrix(40, 72), n=24, **epilogue)
+    monkeypatch.setattr("sparsegen.products.dense._dense", lambda p, *_: torch.from_numpy(p.w.to_dense()).float())
+    given = operands(product)
+    out = torch.empty(40, 24)
+    tensors = {"in" if n == "x" else n: torch.from_numpy(a).float() for n, a in given.items() if n != "out"}
+    DenseProduct(product).on_torch(0)(tensors, out)
+    agrees(out.half().numpy(), product, given)
+
+
+def test_a_dense_kernel_learns_the_short_way(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    core = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 0, _cuda_isCurrentStreamCapturing=lambda: False)
+    ran: list[Any] = []
+    functions = SimpleNamespace(gelu=None, silu=None)
+    torch = SimpleNamespace(
+        Tensor=Tensor, _C=core, empty_strided=None, relu_=None, nn=SimpleNamespace(functional=functions),
+        mm=lambda w, x, out: ran.append((w, x, out)),
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr("sparsegen.products.dense._dense", lambda *_: "W")
+    k = sg.compile(sg.spmm(matrix(40, 24), n=8), backend="cuda", schedule="dense")
+    x, out = Tensor(1 << 20, (24, 8)), Tensor(1 << 22, (40, 8))
+    k._learn((x,), {}, {"in": view(x)}, {"out": view(out)})
+    other = Tensor(1 << 24, (24, 8))
+    assert k(other, out=out) is out and ran == [("W", other, out)]
