@@ -1,4 +1,4 @@
-"""Names that kernels must not have: C++'s own, and those that CUDA's and the C library's headers declare.
+"""Names that kernels and their values must not have: C++'s own, those that headers of CUDA and the C library declare.
 
 nvcc includes these headers in every file.  A kernel is an ``extern "C"`` function, so one called ``random`` would
 redeclare the C library's.
@@ -7,6 +7,7 @@ redeclare the C library's.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 #: C++'s, alternative tokens and contextual ones included.
@@ -62,13 +63,13 @@ _LIBRARY: Final = frozenset(
 _VARIANT: Final = re.compile(r"(?:f|l|f32|f64|f32x|f64x|64|q)?(?:_r|_l|_np)?")
 #: Groups of such names; macros are in capitals.
 _FAMILIES: Final = re.compile(
-    r"cuda\w+|CU\w+|pthread_\w+|\w+_t|\w+_unlocked|(u?(char|short|int|long|longlong)|float|double)\d\w*"
-    r"|[A-Z][A-Z0-9_]+|M_\w+|HUGE_VAL\w*|f(32|64)x?(add|sub|mul|div|sqrt|fma)\w+"
-    r"|(hto)?(be|le)(16|32|64)(toh)?"
+    r"cuda\w*|CU\w+|pthread\w*|\w+_t|\w+_unlocked|(u?(char|short|int|long|longlong)|float|double)\d\w*"
+    r"|[A-Z][A-Z0-9_]+|M_[A-Z0-9]\w*|NV_\w+|HUGE_VAL\w*|f(32|64)x?(add|sub|mul|div|sqrt|fma)\w*"
+    r"|(hto)?(be|le)(16|32|64)(toh)?|make_\w+\d|atomic[A-Z]\w*|hsqrt"
 )
 #: Functions and templates that the CUDA printer defines in the same file (backends/cuda/ptx_ops.py).
 _HELPERS: Final = re.compile(
-    r"Regs|Param|(mma|ldmatrix|cp_async|mbar|fence)_\w+|bar_sync|bulk_copy|pack16|prmt|read_clock|to_tf32"
+    r"smem|Regs|Param|(mma|ldmatrix|cp_async|mbar|fence)(_\w+)?|bar_sync|bulk_copy|pack16|prmt|read_clock|to_tf32"
 )
 
 
@@ -79,10 +80,16 @@ def symbol(name: str) -> str:
     """
     if name.startswith("_"):
         name = f"k{name}"
-    return f"{name}_kernel" if name in KEYWORDS or _declared(name) else name
+    return f"{name}_kernel" if reserved(name) else name
 
 
-def _declared(name: str) -> bool:
+@lru_cache(maxsize=4096)
+def reserved(name: str) -> bool:
+    """Whether C++, CUDA, the C library or the printer has a name that does not begin with ``_``."""
+    if name in KEYWORDS:
+        return True
+    if "_kernel" in name:  # ours: what symbol() and the passes make of such a name is free
+        return False
     if _FAMILIES.fullmatch(name) or _HELPERS.fullmatch(name):
         return True
     return any(name[:end] in _LIBRARY and _VARIANT.fullmatch(name, end) for end in range(2, len(name) + 1))

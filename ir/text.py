@@ -75,7 +75,8 @@ def declaration(x: Value | Buffer) -> str:
 
 def print_loc(loc: Loc) -> str:
     """``loc("file":line)``, with ``:column`` where it is not zero."""
-    return f"loc({json.dumps(loc.file, ensure_ascii=False)}:{loc.line}{f':{loc.col}' if loc.col else ''})"
+    file = json.dumps(loc.file, ensure_ascii=not loc.file.isprintable())
+    return f"loc({file}:{loc.line}{f':{loc.col}' if loc.col else ''})"
 
 
 def _one_or_more(show: Callable[[Any], str]) -> Callable[[Any], str]:

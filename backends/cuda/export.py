@@ -17,6 +17,7 @@ from sparsegen.ir.types import Buffer, DType
 
 from .expr_c import float_literal, literal, register_type
 from .frame import fill, functions, needed_arch, param_type, translation_unit
+from .names import Names
 
 _ALIGN: Final = 256  # of what lies in the workspace, in bytes: as cudaMalloc aligns
 _MANY: Final = 2**31 - 1
@@ -24,10 +25,11 @@ _MANY: Final = 2**31 - 1
 
 @dataclass
 class _Plan:
-    """What the launcher needs: tables, scratch arrays (role to size in bytes), and the launches as C text."""
+    """What the launcher needs: tables by role, scratch arrays (role to size in bytes), and the launches as C text."""
 
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
     scratch: dict[str, int] = field(default_factory=dict)
+    names: Names = field(default_factory=Names)
     ends: dict[str, Buffer] = field(default_factory=dict)
     calls: list[dict[str, Any]] = field(default_factory=list)
 
@@ -48,7 +50,7 @@ def export_text(module: Module, *, title: str | None = None, notes: Iterable[str
     first, last = plan.ends["in"], plan.ends["out"]
     scratch, at = [], 0
     for role, nbytes in plan.scratch.items():
-        scratch.append({"name": _local(role), "offset": at})
+        scratch.append({"name": plan.names.declare(f"@s_{role}"), "offset": at})
         at += -(-nbytes // _ALIGN) * _ALIGN
     alternates = first.dtype == last.dtype and first.size == last.size
     return _filled(
@@ -68,8 +70,13 @@ def step_text(module: Module, *, title: str | None = None, notes: Iterable[str] 
     (func,) = (f for f in functions(module) if f.symbol == run.symbol)
     if any(not isinstance(p, Buffer) or p.space != "global" for p in func.params):
         raise IRError(f"{run.symbol!r} takes more than arrays", hint="a step to export has no tables")
+    names = Names(frozenset({"stream", "room"}))
     arrays = [
-        {"param": p, "const": "" if role.startswith(("out", "workspace")) else "const "}
+        {
+            "param": p,
+            "name": names.declare(f"@{p.name}"),
+            "const": "" if role.startswith(("out", "workspace")) else "const ",
+        }
         for p, role in zip(func.params, run.args, strict=True)
     ]
     return _filled("step.cu.j2", module, title, notes, arch, func=func, arrays=arrays)
@@ -89,13 +96,9 @@ def _identifier(name: str) -> str:
     return out if out and not out[0].isdigit() and not out.startswith("_") else f"k{out}"
 
 
-def _local(role: str) -> str:
-    return f"s_{_identifier(role)}"
-
-
 def _plan(module: Module) -> _Plan:
-    plan = _Plan()
     funcs = {f.symbol: f for f in functions(module)}
+    plan = _Plan(names=Names(frozenset(funcs)))
     for run in module.launches:
         f = funcs.get(run.symbol)
         if f is None or len(run.args) != len(f.params):
@@ -124,15 +127,15 @@ def _argument(plan: _Plan, module: Module, p: Buffer | Value, role: str) -> str:
             )
         return {"in": "from", "out": "to"}[role]
     plan.scratch[role] = max(p.nbytes, plan.scratch.get(role, 0))
-    return f"reinterpret_cast<{p.dtype.c}*>({_local(role)})"
+    return f"reinterpret_cast<{p.dtype.c}*>({plan.names.declare(f'@s_{role}')})"
 
 
 def _table(plan: _Plan, p: Buffer, role: str, data: np.ndarray[Any, Any]) -> str:
     if data.size != p.size or data.dtype != p.dtype.numpy():
         raise IRError(f"constant {role!r} is {data.size} x {data.dtype}, parameter {p.name!r} is {p.size} x {p.dtype}")
-    name, flat = f"c_{_identifier(role)}", data.reshape(-1)
+    name, flat = plan.names.declare(f"@c_{role}"), data.reshape(-1)
     if p.space == "param":
-        name, size, declared = f"{name}_param", "", f"static const {param_type(p, p.dtype.c)}"
+        size, declared = "", f"static const {param_type(p, p.dtype.c)}"
         rows = ["{", *_rows(_number(x, p.dtype) for x in flat), "}"]
     else:  # 16-bit floats have no constant initialiser on the device: their bits do
         bits = p.dtype.kind == "float" and p.dtype.bits == 16

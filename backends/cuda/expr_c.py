@@ -9,7 +9,6 @@ as shifts and masks and all else divides unsigned (which costs fewer instruction
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +17,6 @@ import numpy as np
 
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Bin, Const, Expr, Select, Value, text
-from sparsegen.ir.symbols import KEYWORDS
 from sparsegen.ir.types import DType
 
 INT: Final = "int"
@@ -190,52 +188,3 @@ def _float32(value: float) -> str:
         np.format_float_positional(x, trim="0") if 1e-4 <= abs(x) < 1e9 or x == 0 else np.format_float_scientific(x)
     )
     return f"{digits if np.float32(float(digits)) == x else repr(float(x))}f"
-
-
-#: Names that values must not have: what generated code calls, and macros.
-_KEYWORDS: Final = KEYWORDS | frozenset(
-    "abs exp expf fabs fabsf fma fmaf fmax fmaxf fmin fminf hsqrt llabs max min sqrt sqrtf tanh tanhf NULL INFINITY "
-    "NAN linux unix "
-    "threadIdx blockIdx blockDim gridDim warpSize half nv_bfloat16 smem main "
-    "char2 char4 uchar2 uchar4 short2 short4 ushort2 ushort4 int2 int4 uint2 uint4 longlong2 ulonglong2 float2 float4 "
-    "double2".split()
-)
-
-
-class Names:
-    """C names for IR names: valid, distinct, never a keyword or something that the generated code calls.
-
-    Values are kept under ``%name``, buffers under ``@name``: they may be called the same in the IR, not in C.
-    """
-
-    def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
-        self._reserved = _KEYWORDS | reserved
-        self._ident: dict[str, str] = {}
-        self._taken: set[str] = set()
-        self._text: dict[str, str] = {}
-
-    def declare(self, key: str, text: str | None = None) -> str:
-        """The identifier under which a value or buffer is declared, or ``text`` as what its uses read instead."""
-        if key not in self._ident:
-            name = re.sub(r"\W", "_", key[1:], flags=re.ASCII)
-            if not name or name[0].isdigit() or name.startswith("_"):
-                name = f"v{name}"
-            while name in self._reserved or name in self._taken:
-                name += "_"
-            self._ident[key] = name
-            self._taken.add(name)
-        self._text[key] = self._ident[key] if text is None else text
-        return self._ident[key]
-
-    def value(self, name: str) -> str:
-        """What a use of the value reads."""
-        return self._lookup(f"%{name}")
-
-    def buffer(self, name: str) -> str:
-        """What a use of the buffer reads."""
-        return self._lookup(f"@{name}")
-
-    def _lookup(self, key: str) -> str:
-        if key not in self._text:
-            raise IRError(f"{key} is used before it is defined")
-        return self._text[key]

@@ -16,9 +16,11 @@ from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Value, values
 from sparsegen.ir.fragments import SHAPES
 from sparsegen.ir.module import Module
+from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import Buffer
 
 from . import ptx_ops as ptx
+from .names import comment
 from .printer import Printer
 
 if TYPE_CHECKING:
@@ -42,6 +44,9 @@ def print_kernel(func: w.Func, printer: type[Printer] = Printer) -> Kernel:
     """Prints one function, with the user's lines in comments."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", func.symbol):
         raise IRError(f"{func.symbol!r} is no C identifier", loc=func.loc, hint="give the kernel a plain name")
+    if symbol(func.symbol) != func.symbol:
+        raise IRError(f"C++ or CUDA has the name {func.symbol!r} already", loc=func.loc,
+                      hint=f"call the kernel {symbol(func.symbol)}")  # fmt: skip
     p = printer(func)
     params = ",\n    ".join(_param(p, x) for x in func.params)
     head = (
@@ -106,12 +111,6 @@ def fill(template: str, **what: Any) -> str:
     return _environment().get_template(template).render(**what)
 
 
-def comment(lines: Iterable[str]) -> list[str]:
-    """Text that is safe in ``//`` comments: one line each, none that ends in C's line continuation."""
-    out = [s.rstrip() for line in lines for s in (line.splitlines() or [""])]
-    return [s + " ." if s.endswith("\\") else s for s in out]
-
-
 def needed_arch(funcs: Iterable[w.Func]) -> str:
     """The first architecture that has every instruction of these functions."""
     ops = [op for f in funcs for op in node.walk(f.body)]
@@ -140,8 +139,8 @@ def translation_unit(module: Module, *, title: str, notes: Iterable[str] = (), a
     kernels = [print_kernel(f) for f in funcs]
     return fill(
         "unit.cu.j2",
-        title=comment([title]),
-        notes=comment(notes),
+        title=comment(title),
+        notes=[comment(line) for note in notes for line in note.split("\n")],
         version=__version__,
         arch=(arch or needed_arch(funcs)).removeprefix("sm_"),
         includes=sorted({i for k in kernels for i in k.includes}),

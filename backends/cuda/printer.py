@@ -26,13 +26,13 @@ from .expr_c import (
     ULONG,
     UNSIGNED,
     CText,
-    Names,
     float_literal,
     join,
     literal,
     register_type,
     render,
 )
+from .names import Names, comment
 
 _HINTS: Final = {"cg": ("__ldcg", "__stcg"), "cs": ("__ldcs", "__stcs"), "nc": ("__ldg", "")}
 _C_OPS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^", "shl": "<<",
@@ -40,7 +40,7 @@ _C_OPS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or
 _SHFL: Final = {"idx": "__shfl_sync", "up": "__shfl_up_sync", "down": "__shfl_down_sync", "xor": "__shfl_xor_sync"}
 _C_COMPARE: Final = {"lt": "<", "le": "<=", "eq": "==", "ne": "!="}
 _SPLIT: Final = ("reg", "param")  # adjacent elements are registers or constants, not one access to memory
-_INCLUDES: Final = {"f16": "cuda_fp16.h", "bf16": "cuda_bf16.h"}
+INCLUDES: Final = {"f16": "cuda_fp16.h", "bf16": "cuda_bf16.h"}
 
 
 class Printer:
@@ -78,7 +78,7 @@ class Printer:
         if op.loc is None or op.loc == self._loc or not (self._depth == 1 or isinstance(op, (w.For, w.Loop, w.If))):
             return
         self._loc = op.loc
-        self.line(f"// {PurePath(op.loc.file.replace(chr(92), '/')).name}:{op.loc.line}")
+        self.line(f"// {comment(PurePath(op.loc.file.replace(chr(92), '/')).name)}:{op.loc.line}")
 
     # -------------------------------------------------------------------------------------------- pieces of text
     def line(self, text: str) -> None:
@@ -93,8 +93,8 @@ class Printer:
 
     def ctype(self, dtype: DType) -> str:
         """The C type, with its header noted."""
-        if dtype.name in _INCLUDES:
-            self.includes.add(_INCLUDES[dtype.name])
+        if dtype.name in INCLUDES:
+            self.includes.add(INCLUDES[dtype.name])
         return dtype.c
 
     def call(self, helper: ptx.Helper, *args: str, template: str = "") -> str:

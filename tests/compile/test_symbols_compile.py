@@ -74,6 +74,35 @@ def test_helper_kernels_follow(schedule: str) -> None:
     assert "random_kernel" in kernels and all(name.startswith("random_kernel") for name in kernels)
 
 
+#: What the launcher's own text calls something.
+LAUNCHER = (
+    "in",
+    "out",
+    "workspace",
+    "passes",
+    "stream",
+    "source",
+    "pass_",
+    "to",
+    "spare",
+    "space",
+    "s_level",
+    "c_taps",
+)
+
+
+@needs_nvcc
+def test_launchers_call_kernels_of_any_name(tmp_path: Path) -> None:
+    parts = []
+    for name in LAUNCHER:
+        k = sg.compile(stencil(name), (64, 64), device="h200", backend="emulator", schedule="direct")
+        parts.append(k.export(tmp_path / "part.cu").read_text())
+    file, nvcc = tmp_path / "all.cu", find_tool("nvcc")
+    file.write_text(together(parts))
+    assert nvcc is not None
+    subprocess.run([str(nvcc.path), "-c", "-arch=sm_90a", str(file), "-o", str(tmp_path / "all.o")], check=True)
+
+
 @needs_nvcc
 @pytest.mark.parametrize("make", [stencil, update])
 def test_exported_launchers_keep_the_name(make: Any, tmp_path: Path) -> None:

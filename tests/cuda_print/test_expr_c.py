@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparsegen.backends.cuda.expr_c import Names, float_literal, render
+from sparsegen.backends.cuda.expr_c import float_literal, render
+from sparsegen.backends.cuda.names import Names
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import PRECEDENCE, Const, Expr, Value, binary, evaluate, maximum, minimum, select, values
 from sparsegen.ir.types import bf16, f16, f32, f64, pred, s8, s32, s64, u16, u32, u64

@@ -9,7 +9,8 @@ from types import ModuleType
 import pytest
 
 from sparsegen.backends.cuda import ptx_ops
-from sparsegen.backends.cuda.frame import comment, fill, print_kernel, translation_unit
+from sparsegen.backends.cuda.frame import fill, print_kernel, translation_unit
+from sparsegen.backends.cuda.names import comment
 from sparsegen.backends.cuda.printer import PRINTED, Printer
 from sparsegen.ir import node
 from sparsegen.ir import warp as w
@@ -102,7 +103,8 @@ def test_the_header_holds_what_was_given() -> None:
     func = w.Func("k", (), (), (1, 1, 1), 32, ())
     text = translation_unit(Module("m", (func,)), title="heat 2-D", notes=["direct block=32x8\nsecond", "ends in \\"])
     assert text.startswith("// heat 2-D\n// direct block=32x8\n// second\n// ends in \\ .\n")
-    assert comment(["", "a\\"]) == ["", "a\\ ."]
+    assert [comment(s) for s in ("", "a\\", "a\n#error", "b\udcff\u2028", "??/")] == [
+        "", "a\\ .", "a\\n#error", "b\\udcff\\u2028", "??/ ."]  # fmt: skip
 
 
 def test_a_blank_without_a_value_is_an_error() -> None:
@@ -148,7 +150,7 @@ def test_sixteen_bits_are_converted_and_travel_by_eight() -> None:
     text = body(*ops, w.St(out, Const(8), narrow), params=(h, out))
     assert "k(const __half* __restrict__ h,\n    __nv_bfloat16* __restrict__ o)" in text
     assert "const uint4 x0 = *reinterpret_cast<const uint4*>(&h[0]);" in text
-    assert "const float y0 = __half2float(__ushort_as_half((unsigned short)x0.x));" in text
+    assert "const float y0_ = __half2float(__ushort_as_half((unsigned short)x0.x));" in text
     assert "const float y7 = __half2float(__ushort_as_half((unsigned short)(x0.w >> 16)));" in text
     assert "const __nv_bfloat16 z7 = __float2bfloat16_rn(y7);" in text
     assert "*reinterpret_cast<uint4*>(&o[8]) = make_uint4(__bfloat16_as_ushort(z0) | " in text

@@ -128,3 +128,15 @@ def test_the_command_line_lists_and_clears_them(cache: Path, capsys: pytest.Capt
     )
     assert main(["cache", "clear"]) == 0
     assert "1 tuned" in capsys.readouterr().out and store.recall(PROBLEM) is None
+
+
+def test_clear_deletes_nothing_where_a_link_leads(cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.json").write_text("mine")
+    (cache / "tuned").symlink_to(tmp_path / "mine", target_is_directory=True)
+    assert store.clear() == 0 and (tmp_path / "mine" / "notes.json").read_text() == "mine"
+    (cache / "tuned").unlink()
+    store.remember(record())
+    store.path_of(PROBLEM).unlink()
+    os.mkfifo(store.path_of(PROBLEM))
+    assert store.recall(PROBLEM) is None
