@@ -10,7 +10,7 @@ from typing import Literal
 
 from sparsegen.arguments import one_of
 from sparsegen.backends.cuda.cache import compile_cached
-from sparsegen.backends.cuda.export import export_text, step_text
+from sparsegen.backends.cuda.export import Files
 from sparsegen.backends.cuda.frame import translation_unit
 from sparsegen.backends.cuda.nvcc import CompileResult
 from sparsegen.backends.cuda.sass import disassemble
@@ -29,14 +29,10 @@ Level = Literal["op", "tile", "warp"]
 
 
 class Build:
-    """One program on its way to the GPU: source, cubin, PTX, SASS.
+    """One program on its way to the GPU: source, cubin, PTX, SASS."""
 
-    ``loops``: it is exported with a time loop between two fields, not as one step.
-    """
-
-    def __init__(self, program: Program, arch: str, title: str, notes: Sequence[str], loops: bool) -> None:
+    def __init__(self, program: Program, arch: str, title: str, notes: Sequence[str]) -> None:
         self.program, self._arch, self._title, self._notes = program, arch, title, tuple(notes)
-        self._loops = loops
         self._lock = RLock()
         self._source: str | None = None
         self._compiled: CompileResult | None = None
@@ -63,12 +59,6 @@ class Build:
             if self._sass is None:
                 self._sass = disassemble(self.compiled().cubin)
             return self._sass
-
-    def export(self, path: Path) -> None:
-        """Write a self-contained CUDA file with a launcher."""
-        made = export_text if self._loops else step_text
-        text = made(self.program.warp, title=self._title, notes=self._notes, arch=self._arch)
-        write(path, [text.encode()], ArrayError)
 
 
 @dataclass(frozen=True)
@@ -175,8 +165,12 @@ class Inspected:
         """Where a call runs: ``cuda``, ``emulator`` or ``reference``."""
         return self._target.backend
 
-    def _main(self, packed: bool = False) -> Program:
-        """The program that stands for the kernel; ``packed``: the one between arrays packed by rows."""
+    def _main(self) -> Program:
+        """The program that stands for the kernel."""
+        raise NotImplementedError
+
+    def _exported(self, name: str) -> Files:
+        """The files of a call of the compiled steps on packed arrays."""
         raise NotImplementedError
 
     def ir(self, level: Level = "warp") -> str:
@@ -206,15 +200,19 @@ class Inspected:
             return resources(self._builds.get(self._main()), self.device)
 
     def export(self, path: str | Path) -> Path:
-        """Write a self-contained CUDA file with a C launcher; the path, or ArrayError if it cannot be written.
+        """Write a CUDA file that does what a call does and needs nothing of sparsegen, and a C header beside it.
 
-        Of a stencil ``NAME_run(in, out, workspace, passes, stream)``, for packed arrays, which the levels between
-        passes alternate with; one pass does ``schedule.steps`` time steps.  Of updates and products
-        ``NAME_step(arrays..., stream)``: one launch on packed arrays, the arrays of the kernel in its order, W's as its
-        format has them; the caller exchanges the levels, and the counter of a product's workspace must be zero before
-        the first call.  The arrays of a product must be aligned to 16 bytes.
+        ``k.export("heat.cu")`` writes heat.cu and heat.h with ``int heat_run(arrays..., workspace, stream)`` and
+        ``size_t heat_workspace_bytes()``: all passes of a call of the compiled ``steps``, on packed arrays in device
+        memory, inputs before results, W's arrays (see ``weights``) last.  The header says of each array what it is.
+
+        The path of the CUDA file; ArrayError if one cannot be written.
         """
         with located(user_loc()):
             target = path_of(path, ArrayError)
-            self._builds.get(self._main(packed=True)).export(target)
+            if target.suffix == ".h":
+                raise ArrayError(f"{target} would be the header", hint="name the CUDA file: heat.cu, say")
+            files = self._exported(target.stem)
+            write(target, [files.cuda.encode()], ArrayError)
+            write(target.parent / f"{target.stem}.h", [files.header.encode()], ArrayError)
         return target

@@ -12,9 +12,11 @@ import numpy as np
 from sparsegen import counting, measure
 from sparsegen.arguments import positive
 from sparsegen.arrays import describe, host_array, launch_stream
+from sparsegen.backends.cuda.export import Files
 from sparsegen.backends.emulator.report import Report
 from sparsegen.calls import CALLS, Calls
 from sparsegen.callsite import located, user_loc
+from sparsegen.exporting import exported
 from sparsegen.inspection import Build, Inspected
 from sparsegen.ir.errors import ArrayError, DeviceError, Loc, ProductError, ScheduleError, SparsegenError, StencilError
 from sparsegen.memo import Memo
@@ -60,8 +62,9 @@ class Kernel(Inspected):
         self._library = DenseProduct(problem.what) if self.schedule.family == "dense" else None
         self._programs = Memo(partial(self._calls.program, choice.schedule, target.profile))
         self._plans: Memo[Plan] = Memo(partial(self._calls.plan, self._programs, choice.schedule), _PLANS_KEPT)
-        notes = (f"Schedule: {choice.schedule}", f"For: {target.profile.name}")
-        self._builds = Memo(partial(_build, self._calls, target.profile.arch, notes))  # no circle back to the kernel
+        self._notes = (f"Schedule: {choice.schedule}", f"For: {target.profile.name}")
+        build = partial(_build, self._calls, target.profile.arch, self._notes)  # no circle back to the kernel
+        self._builds = Memo(build)
         if self._library is None:
             self._plan(steps)  # lowered now, so that a program that cannot be made is refused by compile
 
@@ -111,9 +114,17 @@ class Kernel(Inspected):
             how += f", workspace pitch {pitch}"
         return f"<{self._calls.kind} {self.problem.name} {size} steps={self.steps} on {self.backend}: {how}>"
 
-    def _main(self, packed: bool = False) -> Program:
-        main = self._plan(self.steps).main
-        return self._plan(main.steps).main if packed else main
+    def _main(self) -> Program:
+        return self._plan(self.steps).main
+
+    def _exported(self, name: str) -> Files:
+        plan, calls, arch = self._plan(self.steps), self._calls, self._target.profile.arch
+        return exported(plan, name, calls, calls.origins(self.schedule), self._notes, arch)
+
+    def weights(self) -> dict[str, Any]:
+        """Of a product the arrays of W as an exported file takes them: by name, on the host, flat; else nothing."""
+        with located(user_loc()):
+            return self._calls.fixed_host(self.schedule)
 
     def _plan(self, steps: int, variant: Hashable = None) -> Plan:
         """``variant``: of the arrays of a call; None for arrays packed by rows."""
@@ -337,7 +348,7 @@ class Kernel(Inspected):
 
 def _build(calls: Calls, arch: str, notes: tuple[str, ...], program: Program) -> Build:
     """A program on its way to the GPU; ``notes``: what the head of a source says besides the notes on the program."""
-    return Build(program, arch, str(calls.problem), [*notes, *calls.notes(program)], calls.loops)
+    return Build(program, arch, str(calls.problem), [*notes, *calls.notes(program)])
 
 
 def _host(views: Views) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -33,6 +35,15 @@ def used(funcs: Sequence[w.Func], arch: str) -> list[KernelResources]:
     with ThreadPoolExecutor(UNITS) as pool:
         found = {name: r for resources in pool.map(unit, parts) for name, r in resources.items()}
     return [found[func.symbol] for func in named]
+
+
+def library(file: Path, arch: str, *more: str) -> None:
+    """AssertionError unless nvcc takes an exported file, beside its header, and has nothing to say."""
+    nvcc, header = find_tool("nvcc"), file.with_suffix(".h")
+    assert nvcc is not None
+    command = [str(nvcc.path), "-c", "-std=c++17", f"-arch={arch}", "-include", str(header), str(file), *more]
+    done = subprocess.run([*command, "-o", str(file.with_suffix(".o"))], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "warning" not in done.stderr, done.stderr
 
 
 def covering(items: Collection[T], traits: Callable[[T], Iterable[Hashable]]) -> list[T]:

@@ -1,151 +1,194 @@
-"""A module as one CUDA file that needs nothing of sparsegen: kernels, tables, a launcher in C, and a small ``main``."""
+"""All passes of a call as CUDA files that need nothing of sparsegen: kernels, tables, a launcher in C, its header."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from textwrap import wrap
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from sparsegen.ir.errors import IRError
+from sparsegen._version import __version__
+from sparsegen.ir import warp as w
 from sparsegen.ir.expr import Value
 from sparsegen.ir.module import Module
+from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import Buffer, DType
 
 from .expr_c import float_literal, literal, register_type
-from .frame import fill, functions, needed_arch, param_type, translation_unit
-from .names import Names
+from .frame import fill, needed_arch, param_type, translation_unit
+from .names import Names, comment
 
 _ALIGN: Final = 256  # of what lies in the workspace, in bytes: as cudaMalloc aligns
-_MANY: Final = 2**31 - 1
+_WIDTH: Final = 110
 
 
-@dataclass
-class _Plan:
-    """What the launcher needs: tables by role, scratch arrays (role to size in bytes), and the launches as C text."""
+class Array(NamedTuple):
+    """An array that the launcher is given, in device memory.
 
-    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
-    scratch: dict[str, int] = field(default_factory=dict)
-    names: Names = field(default_factory=Names)
-    ends: dict[str, Buffer] = field(default_factory=dict)
-    calls: list[dict[str, Any]] = field(default_factory=list)
-
-
-def export_text(module: Module, *, title: str | None = None, notes: Iterable[str] = (), arch: str | None = None) -> str:
-    """CUDA C++ with ``int NAME_run(in, out, workspace, passes, stream)``; it returns a ``cudaError_t`` (0 is success).
-
-    ``in`` is never written; with two passes or more the levels between lie in ``out`` and in the workspace, of
-    ``NAME_workspace_bytes(passes)`` bytes.  Other roles of the launches than ``in``, ``out`` and the module's constants
-    are scratch arrays in the workspace, which hold anything at first.
+    ``align``: bytes that its address must be a multiple of; ``about``: what it holds, for a reader of the header.
     """
-    plan = _plan(module)
-    missing = {"in", "out"} - plan.ends.keys()
-    if missing:
-        raise IRError(
-            f"module {module.name!r} has no launch with the role {min(missing)!r}", hint="export needs in and out"
-        )
-    first, last = plan.ends["in"], plan.ends["out"]
-    scratch, at = [], 0
-    for role, nbytes in plan.scratch.items():
-        scratch.append({"name": plan.names.declare(f"@s_{role}"), "offset": at})
-        at += -(-nbytes // _ALIGN) * _ALIGN
-    alternates = first.dtype == last.dtype and first.size == last.size
-    return _filled(
-        "export.cu.j2", module, title, notes, arch, first=first, last=last,
-        to_double="(double)(float)" if last.dtype.bits == 16 else "(double)",
-        max_passes=_MANY if alternates else 1, scratch=scratch, spare_offset=at,
-        tables=list(plan.tables.values()), calls=plan.calls,
-    )  # fmt: skip
+
+    name: str
+    dtype: DType
+    size: int
+    align: int
+    written: bool
+    about: str
 
 
-def step_text(module: Module, *, title: str | None = None, notes: Iterable[str] = (), arch: str | None = None) -> str:
-    """CUDA C++ with ``int NAME_step(arrays..., stream)``: one launch, the parameters of its kernel by name.
+class Room(NamedTuple):
+    """An array in the workspace; ``zero``: it must be so before a call."""
 
-    For a module of one launch without constants; it returns a ``cudaError_t`` (0 is success).
+    name: str
+    nbytes: int
+    zero: bool
+
+
+#: What a launch passes for a parameter: the name of an array or of a room, or a constant.
+Argument: TypeAlias = "str | npt.NDArray[Any]"
+
+
+class Call(NamedTuple):
+    """A launch of a function."""
+
+    func: w.Func
+    args: tuple[Argument, ...]
+
+
+class Loop(NamedTuple):
+    """Launches, one after another, all of them ``times`` times; ``about``: what they do, in a few words."""
+
+    times: int
+    calls: tuple[Call, ...]
+    about: str
+
+
+class Files(NamedTuple):
+    """The text of the CUDA file, and of the header for those who call it."""
+
+    cuda: str
+    header: str
+
+
+def export_files(
+    name: str,
+    given: Sequence[Array],
+    rooms: Sequence[Room],
+    loops: Sequence[Loop],
+    *,
+    title: str,
+    notes: Iterable[str] = (),
+    arch: str | None = None,
+) -> Files:
+    """``int NAME_run(arrays..., void* workspace, cudaStream_t stream)``, which returns a ``cudaError_t``.
+
+    It makes all launches of ``loops``; what it is given and does not write is const.  ``NAME_workspace_bytes()`` says
+    how large the workspace is, which holds anything at first.
     """
-    (run,) = module.launches
-    (func,) = (f for f in functions(module) if f.symbol == run.symbol)
-    if any(not isinstance(p, Buffer) or p.space != "global" for p in func.params):
-        raise IRError(f"{run.symbol!r} takes more than arrays", hint="a step to export has no tables")
-    names = Names(frozenset({"stream", "room"}))
-    arrays = [
-        {
-            "param": p,
-            "name": names.declare(f"@{p.name}"),
-            "const": "" if role.startswith(("out", "workspace")) else "const ",
-        }
-        for p, role in zip(func.params, run.args, strict=True)
-    ]
-    return _filled("step.cu.j2", module, title, notes, arch, func=func, arrays=arrays)
+    name, notes = identifier(name), list(notes)
+    heads = [comment(line) for line in (title, *(line for note in notes for line in note.split("\n")))]
+    unit = _Unit(name, [a.name for a in given], [r.name for r in rooms])
+    parts = [{"times": loop.times, "calls": [unit.call(c) for c in loop.calls], "about": comment(loop.about)}
+             for loop in loops]  # fmt: skip
+    funcs = tuple(unit.funcs.values())
+    arrays = [{"name": unit.arrays[a.name], "type": _interface(a), "align": a.align, "empty": not a.size,
+               "lines": _described(unit.arrays[a.name], a)} for a in given]  # fmt: skip
+    places, at = [], 0
+    for room in rooms:
+        places.append({"name": unit.arrays[room.name], "offset": at, "nbytes": room.nbytes, "zero": room.zero})
+        at += -(-room.nbytes // _ALIGN) * _ALIGN
+    own = (arch or needed_arch(funcs)).removeprefix("sm_")
+    facts = {"name": name, "arrays": arrays, "nbytes": at, "arch": own, "align": _ALIGN}
+    header = fill("export.h.j2", heads=heads, version=__version__, **facts)
+    text = translation_unit(Module(name, funcs), title=title, notes=notes, arch=arch)
+    cuda = fill("export.cu.j2", unit=text, places=places, tables=list(unit.tables.values()), loops=parts,
+                funcs=funcs, **facts)  # fmt: skip
+    return Files(cuda, header)
 
 
-def _filled(
-    template: str, module: Module, title: str | None, notes: Iterable[str], arch: str | None, **facts: Any
-) -> str:
-    """The kernels of a module, and behind them its launcher."""
-    unit = translation_unit(module, title=title or f"{module.name}: exported by sparsegen", notes=notes, arch=arch)
-    own = (arch or needed_arch(functions(module))).removeprefix("sm_")
-    return fill(template, unit=unit, name=_identifier(module.name), arch=own, **facts)
-
-
-def _identifier(name: str) -> str:
+def identifier(name: str) -> str:
+    """The name, or a C identifier like it that does not begin with ``_``."""
     out = re.sub(r"\W", "_", name, flags=re.ASCII)
     return out if out and not out[0].isdigit() and not out.startswith("_") else f"k{out}"
 
 
-def _plan(module: Module) -> _Plan:
-    funcs = {f.symbol: f for f in functions(module)}
-    plan = _Plan(names=Names(frozenset(funcs)))
-    for run in module.launches:
-        f = funcs.get(run.symbol)
-        if f is None or len(run.args) != len(f.params):
-            raise IRError(
-                f"launch of {run.symbol!r} with {len(run.args)} arguments fits no function of {module.name!r}"
-            )
-        args = [_argument(plan, module, p, role) for p, role in zip(f.params, run.args, strict=True)]
-        plan.calls.append({"func": f, "args": ", ".join(args)})
-    return plan
+@dataclass
+class _Unit:
+    """The names in a file, each used once, and its tables."""
 
+    name: str
+    given: Sequence[str]
+    rooms: Sequence[str]
+    funcs: dict[int, w.Func] = field(default_factory=dict)
+    tables: dict[tuple[bytes, str, str], dict[str, Any]] = field(default_factory=dict)
 
-def _argument(plan: _Plan, module: Module, p: Buffer | Value, role: str) -> str:
-    """The C text of one argument; notes in the plan what it stands for."""
-    if role in module.constants:
-        data = np.asarray(module.constants[role])
+    def __post_init__(self) -> None:
+        self._used = {"workspace", "stream", "i", f"{self.name}_run", f"{self.name}_workspace_bytes"}
+        self._names = Names(frozenset(self._used))
+        self.arrays = {n: self._free(n) for n in self.given}
+        self.arrays |= {n: self._free(f"s_{n}") for n in self.rooms}
+
+    def _free(self, wanted: str) -> str:
+        """A name like the wanted one that nothing else in the file has."""
+        names = (wanted if i == 1 else f"{wanted}_{i}" for i in range(1, len(self._used) + 2))
+        found = next(n for n in names if n not in self._used)
+        self._used.add(found)
+        return self._names.declare(f"@{found}")
+
+    def call(self, call: Call) -> dict[str, Any]:
+        """The launch in C."""
+        func = self._function(call.func)
+        args = [self._argument(p, arg) for p, arg in zip(func.params, call.args, strict=True)]
+        return {"func": func, "args": ", ".join(args)}
+
+    def _function(self, func: w.Func) -> w.Func:
+        """The function under a name of its own: programs may call theirs alike, and so may other exported files."""
+        if id(func) not in self.funcs:
+            mine = func.symbol.startswith(self.name)
+            wanted = func.symbol if mine else symbol(f"{self.name}_{func.symbol}")
+            self.funcs[id(func)] = replace(func, symbol=self._free(wanted))
+        return self.funcs[id(func)]
+
+    def _argument(self, p: Buffer | Value, arg: Argument) -> str:
+        if isinstance(arg, str):
+            return f"({p.dtype.c}*){self.arrays[arg]}"
         if isinstance(p, Value):
-            return _number(data.reshape(-1)[0], p.dtype)
-        return _table(plan, p, role, data)
-    if isinstance(p, Value) or p.space != "global":
-        raise IRError(f"parameter {p.name!r} is bound to {role!r}, which is no constant of module {module.name!r}")
-    if role in ("in", "out"):
-        seen = plan.ends.setdefault(role, p)
-        if (seen.dtype, seen.size) != (p.dtype, p.size):
-            raise IRError(
-                f"the role {role!r} is {seen.size} x {seen.dtype} in one launch, {p.size} x {p.dtype} in another"
-            )
-        return {"in": "from", "out": "to"}[role]
-    plan.scratch[role] = max(p.nbytes, plan.scratch.get(role, 0))
-    return f"reinterpret_cast<{p.dtype.c}*>({plan.names.declare(f'@s_{role}')})"
+            return _number(arg[0], p.dtype)
+        key = arg.tobytes(), p.dtype.name, p.space
+        if key not in self.tables:
+            self.tables[key] = _table(self._free(f"c_{p.name}"), p, arg)
+        table = self.tables[key]["name"]
+        return table if p.space == "param" else f"({p.dtype.c}*)p_{table}"
 
 
-def _table(plan: _Plan, p: Buffer, role: str, data: np.ndarray[Any, Any]) -> str:
-    if data.size != p.size or data.dtype != p.dtype.numpy():
-        raise IRError(f"constant {role!r} is {data.size} x {data.dtype}, parameter {p.name!r} is {p.size} x {p.dtype}")
-    name, flat = plan.names.declare(f"@c_{role}"), data.reshape(-1)
+def _table(name: str, p: Buffer, data: npt.NDArray[Any]) -> dict[str, Any]:
     if p.space == "param":
-        size, declared = "", f"static const {param_type(p, p.dtype.c)}"
-        rows = ["{", *_rows(_number(x, p.dtype) for x in flat), "}"]
+        declared = f"static const {param_type(p, p.dtype.c)} {name}"
+        rows = ["{", *_rows(_number(x, p.dtype) for x in data), "}"]
     else:  # 16-bit floats have no constant initialiser on the device: their bits do
-        bits = p.dtype.kind == "float" and p.dtype.bits == 16
-        declared = f"static __device__ __align__(16) const {'unsigned short' if bits else p.dtype.c}"
-        size = f"[{p.size}]"
-        rows = _rows((str(int(x)) for x in flat.view(np.uint16)) if bits else (_number(x, p.dtype) for x in flat))
-    in_memory = p.space != "param"  # of the device, at an address that must be asked for
-    made = {"declared": declared, "name": name, "size": size, "rows": rows, "symbol": in_memory}
-    plan.tables.setdefault(name, made)
-    return f"static_cast<{p.dtype.c}*>(p_{name})" if in_memory else name
+        bits = _half(p.dtype)
+        declared = f"static __device__ __align__(16) const {'unsigned short' if bits else p.dtype.c} {name}[{p.size}]"
+        rows = _rows((str(int(x)) for x in data.view(np.uint16)) if bits else (_number(x, p.dtype) for x in data))
+    return {"declared": declared, "name": name, "rows": rows, "in_memory": p.space != "param"}
+
+
+def _half(dtype: DType) -> bool:
+    return dtype.kind == "float" and dtype.bits == 16
+
+
+def _interface(a: Array) -> str:
+    """The type of an argument in plain C, which has no 16-bit floats."""
+    return f"{'' if a.written else 'const '}{'void' if _half(a.dtype) else a.dtype.c}*"
+
+
+def _described(name: str, a: Array) -> list[str]:
+    what = f"{a.size} elements of {a.dtype if _half(a.dtype) else a.dtype.c}, {'written' if a.written else 'read'}"
+    text = comment(f"{name}: {a.about}; {what}; at a multiple of {a.align} bytes")
+    return wrap(text, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _number(x: Any, dtype: DType) -> str:
@@ -159,4 +202,4 @@ def _number(x: Any, dtype: DType) -> str:
 
 def _rows(numbers: Iterable[str]) -> list[str]:
     """The numbers with commas, in lines of text."""
-    return wrap(" ".join(f"{n}," for n in numbers), 110, break_long_words=False, break_on_hyphens=False)
+    return wrap(" ".join(f"{n}," for n in numbers), _WIDTH, break_long_words=False, break_on_hyphens=False)

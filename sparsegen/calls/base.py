@@ -32,9 +32,8 @@ class Calls(ABC):
     what it gives back, each with its check.
     """
 
-    #: What ``repr`` calls a kernel, and whether its export is a time loop between two fields, not one step.
+    #: What ``repr`` calls a kernel.
     kind: ClassVar[str]
-    loops: ClassVar[bool] = False
     #: Names of what may be passed by position, and of what must be named.
     positional: tuple[str, ...]
     named: tuple[str, ...] = ()
@@ -132,6 +131,10 @@ class Calls(ABC):
 
     def fixed_host(self, schedule: Any) -> HostArrays:
         """The same arrays on the host."""
+        return {}
+
+    def origins(self, schedule: Any) -> dict[str, str]:
+        """What each of them is and how it comes about, for who makes it elsewhere."""
         return {}
 
     @abstractmethod

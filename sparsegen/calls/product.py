@@ -170,6 +170,9 @@ class SpmmCalls(Calls):
     def fixed_host(self, schedule: Any) -> HostArrays:
         return host_arrays(self.problem.what.w, schedule.rules.arrays(schedule))
 
+    def origins(self, schedule: Any) -> dict[str, str]:
+        return {name: one.about for name, one in schedule.rules.arrays(schedule).items()}
+
     def notes(self, program: Program) -> list[str]:
         op: Any = program.op.funcs[0]
         return [f"x is packed by {op.x_order}s, {op.vec} elements a load; y by {op.y_order}s."]

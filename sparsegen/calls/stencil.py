@@ -38,7 +38,6 @@ class StencilCalls(GridCalls):
     """``k(u, out, steps, stream)``."""
 
     kind: ClassVar[str] = "Kernel"
-    loops: ClassVar[bool] = True
     problem: StencilProblem
 
     def __init__(self, problem: StencilProblem, backend: str) -> None:

@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
     kernel(sub, 10240)
     sub.add_argument("--level", choices=LEVELS, default="cuda", help="default: cuda; ptx and sass need nvcc")
     sub.add_argument("--out", help="file to save it in")
-    sub.add_argument("--export", metavar="FILE.cu", help="save a self-contained CUDA file with a C launcher instead")
+    sub.add_argument("--export", metavar="FILE.cu", help="save all passes as a CUDA file with a C launcher, and FILE.h")
 
     sub = add("run", run, "run a stencil on a field, or a warp program in text form (FILE.sgir) on arrays of its roles")
     kernel(sub, 512)

@@ -23,17 +23,19 @@ from sparsegen.memory import DEVICE, room_for
 class Prepared(NamedTuple):
     """An array that a kernel reads of a matrix: ``make`` makes it of the matrix where that is, or on the host.
 
-    Arrays of one ``key`` are the same one, for all kernels of the matrix.  ``words``: kernels take it as 32-bit words.
+    Arrays of one ``key`` are the same one, for all kernels of the matrix.  ``about``: how it comes about, in words;
+    ``words``: kernels take it as 32-bit words.
     """
 
     key: Hashable
     make: Callable[[SparseMatrix], Any]
+    about: str
     words: bool = False
 
 
 def stored(name: str) -> Prepared:
     """A stored array, as 32-bit words."""
-    return Prepared(name, lambda w: w.arrays[name], words=True)
+    return Prepared(name, lambda w: w.arrays[name], f"W.arrays[{name!r}] as 32-bit words", words=True)
 
 
 def padded(w: SparseMatrix, name: str, align: int) -> Any:

@@ -16,6 +16,7 @@ import sparsegen as sg
 from sparsegen import target
 from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.cost.devices import load_profile
+from tests.nvcc_kit import library
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 needs_nvcc = pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
@@ -166,7 +167,8 @@ def test_source_and_export(tmp_path: Path) -> None:
     assert source == k.source() and f"Schedule: {k.schedule}" in source and "__global__" in source
     path = k.export(tmp_path / "heat2d.cu")
     text = path.read_text()
-    assert 'extern "C" int heat2d_run(' in text and "One pass does 2 time steps." in text
+    assert 'extern "C" int heat2d_run(' in text and "A call does 4 time steps: 2 passes of 2 steps." in text
+    assert "int heat2d_run(const double* in, double* out, void* workspace," in path.with_suffix(".h").read_text()
 
 
 @needs_nvcc
@@ -182,13 +184,8 @@ def test_ptx_and_resources() -> None:
 
 @needs_nvcc
 def test_an_exported_file_compiles(tmp_path: Path) -> None:
-    k = sg.compile(heat2d, (64, 64), backend="emulator", device="a100", schedule="tiled stages=2")
-    path = k.export(tmp_path / "heat2d.cu")
-    tool = find_tool("nvcc")
-    assert tool is not None
-    command = [str(tool.path), "-c", "-std=c++17", "-gencode=arch=compute_80,code=sm_80", str(path), "-o", "heat2d.o"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    k = sg.compile(heat2d, (64, 64), 5, backend="emulator", device="a100", schedule="tiled fuse=2 stages=2")
+    library(k.export(tmp_path / "heat2d.cu"), "sm_80")
 
 
 @pytest.mark.skipif(

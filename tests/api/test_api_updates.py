@@ -195,10 +195,10 @@ def test_check_finds_a_fault() -> None:
     assert k.check().kinds() == {"unwritten"}
 
 
-def test_export_is_a_step(tmp_path: Path) -> None:
+def test_export_names_the_levels(tmp_path: Path) -> None:
     k = sg.compile(wave(), (64, 64), device="h200", backend="emulator")
     text = k.export(tmp_path / "wave.cu").read_text()
-    assert 'extern "C" int wave_step(const double* u, const double* u_1, const double* c, double* u_new,' in text
+    assert "int wave_run(const double* in_u_0, const double* in_u_1, const double* in_c_0, double* out_u_0," in text
     with pytest.raises(sg.ArrayError, match="cannot write"):
         k.export(tmp_path / "none" / "wave.cu")
 

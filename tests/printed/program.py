@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -59,11 +59,12 @@ def folder() -> Path:
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     for header in CPU.iterdir():
         shutil.copy(header, made)
-    _compile("-x", "c++-header", "start.h", "-o", "start.h.gch", within=made)
+    compiled("-x", "c++-header", "start.h", "-o", "start.h.gch", within=made)
     return made
 
 
-def _compile(*args: str, within: Path) -> None:
+def compiled(*args: str, within: Path) -> None:
+    """Runs the C++ compiler in a folder; Refused where it does not succeed."""
     found = compiler()
     assert found is not None
     done = subprocess.run([found, *FLAGS, *args], cwd=within, capture_output=True, text=True, check=False)
@@ -82,15 +83,53 @@ def _function(func: w.Func) -> str:
     return f"{{[] {{ {func.symbol}({', '.join(taken)}); }}, {{{grid}}}, {func.threads}, {func.shared_bytes}}},"
 
 
-def as_cpp(source: str, funcs: Sequence[w.Func]) -> str:
-    """A program of printed CUDA: the text as it is, but for assembly, and what runs it behind."""
-    text = without_assembly(source).replace('extern "C" ', "")
+def translated(source: str) -> str:
+    """The text as it is, but for assembly, shared memory and launches."""
+    text = (
+        without_assembly(source)
+        .replace('extern "C" __global__', "__global__")
+        .replace("static __device__", "__device__")
+    )
     text = re.sub(r"extern __shared__ .* unsigned char smem\[\];", "unsigned char* const smem = cpu::shared;", text)
-    table = "\n".join(_function(f) for f in funcs)
+    text = re.sub(r"::(\w+)<<<(.*), stream>>>\((.*)\);", r"cpu::start(::\1, \2, [&] { ::\1(\3); });", text)
+    return f'#include "start.h"\n{text}\n'
+
+
+def as_cpp(source: str, functions: Iterable[str]) -> str:
+    """A program of printed CUDA, and what runs its functions, entries of a table, behind."""
+    table = "\n".join(functions)
     return (
-        f'#include "start.h"\n{text}\nstatic const cpu::Function FUNCTIONS[] = {{\n{table}\n}};\n'
+        f"{translated(source)}static const cpu::Function FUNCTIONS[] = {{\n{table}\n}};\n"
         "int main(int, char** args) { return cpu::run(args[1], atoi(args[2]), FUNCTIONS); }\n"
     )
+
+
+def built(text: str) -> Path:
+    """The program of a C++ source, compiled once; Refused if it does not compile."""
+    path = folder() / hashlib.sha256(text.encode()).hexdigest()[:16]
+    if not path.exists():
+        path.with_suffix(".cpp").write_text(text)
+        compiled("-I.", f"{path.name}.cpp", "-o", f"{path.name}.new", within=folder())
+        path.with_suffix(".new").rename(path)
+    return path
+
+
+def ran(
+    path: Path, arrays: Mapping[str, Array], starts: Mapping[str, int], lines: Iterable[Sequence[int]], seconds: int
+) -> dict[str, Array]:
+    """The flat arrays, by name, after the launches of ``lines``: a function and the numbers of its arrays each."""
+    given, plan = {name: np.ascontiguousarray(a).reshape(-1) for name, a in arrays.items()}, list(lines)
+    with tempfile.NamedTemporaryFile(dir=folder()) as file:
+        file.write(_words(len(given), len(plan)))
+        for name, a in given.items():
+            file.write(_words(a.nbytes, starts[name]) + a.tobytes())
+        file.write(b"".join(_words(function, len(numbers), *numbers) for function, *numbers in plan))
+        file.flush()
+        done = subprocess.run([path, file.name, str(seconds)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Fault(done.stderr.strip() or f"ended with {done.returncode}")
+        file.seek(0)
+        return {name: np.frombuffer(file.read(a.nbytes), a.dtype) for name, a in given.items()}
 
 
 @dataclass
@@ -103,13 +142,8 @@ class Program:
     @classmethod
     def of(cls, module: Module, source: str | None = None) -> Program:
         """``source``: other text than what is printed of the module; Refused if it does not compile."""
-        text = as_cpp(source or translation_unit(module, title=module.name), functions(module))
-        path = folder() / hashlib.sha256(text.encode()).hexdigest()[:16]
-        if not path.exists():
-            path.with_suffix(".cpp").write_text(text)
-            _compile("-I.", f"{path.name}.cpp", "-o", f"{path.name}.new", within=folder())
-            path.with_suffix(".new").rename(path)
-        return cls(module, path)
+        text = source or translation_unit(module, title=module.name)
+        return cls(module, built(as_cpp(text, map(_function, functions(module)))))
 
     def run(self, arrays: Mapping[str, Array], offsets: Mapping[str, int] | None = None, seconds: int = 20) -> None:
         """All launches on flat arrays by role, in place; workspaces that are not given are made, poisoned.
@@ -121,29 +155,16 @@ class Program:
         held: dict[str, Array] = dict(arrays)
         plan: list[list[int]] = []
         for bound in launches(self.module):
-            line = [symbols.index(bound.func.symbol), len(bound.roles)]
+            line = [symbols.index(bound.func.symbol)]
             for param, role in bound.roles:
                 if role not in held:
                     held[role] = _made(self.module, role, param)
                 line.append(list(held).index(role))
             plan.append(line)
         start = {role: (offsets or {}).get(role, 16 if role in arrays else 0) for role in held}
-        given = {role: np.ascontiguousarray(a).reshape(-1) for role, a in held.items()}
-        with tempfile.NamedTemporaryFile(dir=folder()) as file:
-            file.write(_words(len(given), len(plan)))
-            for role, a in given.items():
-                file.write(_words(a.nbytes, start[role]) + a.tobytes())
-            file.write(b"".join(_words(*line) for line in plan))
-            file.flush()
-            args = [self.path, file.name, str(seconds)]
-            done = subprocess.run(args, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise Fault(done.stderr.strip() or f"ended with {done.returncode}")
-            file.seek(0)
-            for role, a in given.items():
-                got = np.frombuffer(file.read(a.nbytes), a.dtype)
-                if role in arrays:
-                    arrays[role].reshape(-1)[...] = got
+        for role, got in ran(self.path, held, start, plan, seconds).items():
+            if role in arrays:
+                arrays[role].reshape(-1)[...] = got
 
 
 def _words(*numbers: int) -> bytes:

@@ -169,10 +169,9 @@ def test_looking_at_a_kernel(tmp_path: Path) -> None:
     for part in (line, "bound by", "dense", "hbm", "workspace", "NVIDIA H200", "given, not chosen"):
         assert part in text
     path = k.export(tmp_path / "spmm.cu")
-    exported = path.read_text()
-    assert 'extern "C" int spmm_step(' in exported
-    for name in ("slots", "counter"):
-        assert f"const float* {name}" not in exported and f"const unsigned* {name}" not in exported
+    arguments = "const void* in, const void* bias, void* out, const unsigned* index, const unsigned* masks"
+    assert f'extern "C" int spmm_run({arguments}' in path.read_text()
+    assert list(k.weights()) == ["index", "masks", "values"] and k.weights()["index"].dtype == np.uint32
     with pytest.raises(sg.ArrayError, match="cannot write"):
         k.export(tmp_path / "no" / "spmm.cu")
 

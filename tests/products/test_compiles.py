@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import sparsegen as sg
 from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.products.geometry import geometry
 from sparsegen.products.product import BitmapNumbers
+from tests.nvcc_kit import library
 from tests.products_kit import matrix
 
 pytestmark = pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
@@ -52,8 +52,4 @@ def test_no_spills_without_bulk_copies(device: str, n: int) -> None:
 def test_an_exported_product_is_a_library(tmp_path: Path) -> None:
     product = sg.spmm(matrix(100, 300), n=16, bias=True)
     k = sg.compile(product, device="h200", backend="emulator", schedule="bitmap splits=2")
-    file = k.export(tmp_path / "spmm.cu")
-    nvcc = find_tool("nvcc")
-    assert nvcc is not None
-    target = str(tmp_path / "spmm.o")
-    subprocess.run([str(nvcc.path), "-c", "-std=c++17", "-arch=sm_90a", str(file), "-o", target], check=True)
+    library(k.export(tmp_path / "spmm.cu"), "sm_90a")

@@ -18,6 +18,7 @@ from sparsegen.families.spmm import ProductFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.csr import ALIGN, Csr
 from sparsegen.ir.passes.manager import Pass
+from sparsegen.ir.tile_ragged import RANK
 from sparsegen.products.csr_cost import Shape, price, shape_of
 from sparsegen.products.ragged import Ragged, segments_of
 from sparsegen.products.weights import Prepared, padded
@@ -36,6 +37,12 @@ LEAST, TURN, BYTES = 8, 64, 128
 WARPS: Final = 4
 LANES: Final = 32
 MAX_REGISTERS: Final = 255
+_RECORDS: Final = (
+    "records of four: a row, its first entry, the one after the last, and {rank} * a + b for a pieces of the row after "
+    "this one and b before it. First rows of more than {cut} entries in pieces as even as they come, then records of "
+    "row M without entries up to a multiple of {warp} records; then the other rows, those of most binary digits of "
+    "their lengths first; then empty ones again up to a multiple of {block} (segments in sparsegen/products/ragged.py)"
+)
 
 
 def listed(p: Ragged, wanted: Mapping[str, Any], device: DeviceProfile) -> Listed:
@@ -145,8 +152,13 @@ class CsrFamily(ProductFamily):
         """Columns and values of the entries, filled up to whole loads, and the records of the segments."""
         kernel = _kernel(schedule)
         how = schedule.cut, LANES // kernel.team, schedule.threads // kernel.team
-        entries = {name: Prepared((name, ALIGN), partial(padded, name=name, align=ALIGN)) for name in ("idx", "values")}
-        return {**entries, "segments": Prepared(how, lambda w: segments_of(w, *how).records)}
+        about = f"W.arrays[%r], and zeros up to a multiple of {ALIGN} elements, at least one such"
+        entries = {
+            name: Prepared((name, ALIGN), partial(padded, name=name, align=ALIGN), about % name)
+            for name in ("idx", "values")
+        }
+        records = _RECORDS.format(rank=RANK, cut=how[0], warp=how[1], block=how[2])
+        return {**entries, "segments": Prepared(how, lambda w: segments_of(w, *how).records, records)}
 
     def every(self, facts: Any, device: DeviceProfile, given: Mapping[str, Any]) -> Listed:
         return listed(facts, given, device)

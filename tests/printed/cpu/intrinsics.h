@@ -16,7 +16,7 @@
 #define __grid_constant__
 #define __restrict__
 #define __shared__
-#define __align__(n) alignas(n)
+#define __align__(n) __attribute__((aligned(n)))
 
 using std::max;
 using std::min;

@@ -24,7 +24,26 @@ struct Array {
   unsigned char* data;
 };
 
+// Room for an array, with zones around it.
+inline Array room_for(size_t nbytes, size_t offset) {
+  const size_t room = nbytes + 2 * GUARD + 512;
+  Array a{nbytes, offset, std::make_unique<unsigned char[]>(room), nullptr};
+  memset(a.room.get(), POISON, room);
+  const auto start = (reinterpret_cast<uintptr_t>(a.room.get()) + GUARD + 255) / 256 * 256 + offset;
+  a.data = reinterpret_cast<unsigned char*>(start);
+  return a;
+}
+
+inline void untouched_around(const Array& a, size_t number) {
+  for (const unsigned char* p = a.room.get(); p < a.data; ++p)
+    if (*p != POISON) fault("array %zu is written before its start", number);
+  for (const unsigned char* p = a.data + a.nbytes; p < a.data + a.nbytes + GUARD; ++p)
+    if (*p != POISON) fault("array %zu is written behind its end", number);
+}
+
+// One of no threads runs on the host.
 inline void launch(const Function& f) {
+  if (!f.threads) return f.call();
   blocks = f.grid;
   body = f.call;
   shared_bytes = f.shared_bytes;
@@ -53,13 +72,8 @@ inline int run(const char* path, unsigned seconds, const Function* functions) {
   std::vector<Array> arrays(number());
   const size_t launches = number();
   for (Array& a : arrays) {
-    a.nbytes = number();
-    a.offset = number();
-    const size_t room = a.nbytes + 2 * GUARD + 512;
-    a.room = std::make_unique<unsigned char[]>(room);
-    memset(a.room.get(), POISON, room);
-    const auto start = (reinterpret_cast<uintptr_t>(a.room.get()) + GUARD + 255) / 256 * 256 + a.offset;
-    a.data = reinterpret_cast<unsigned char*>(start);
+    const size_t nbytes = number(), offset = number();
+    a = room_for(nbytes, offset);
     if (a.nbytes && fread(a.data, a.nbytes, 1, file) != 1) fault("%s ends too early", path);
   }
   for (size_t i = 0; i < launches; ++i) {
@@ -71,12 +85,8 @@ inline int run(const char* path, unsigned seconds, const Function* functions) {
   }
   rewind(file);
   for (size_t i = 0; i < arrays.size(); ++i) {
-    Array& a = arrays[i];
-    for (const unsigned char* p = a.room.get(); p < a.data; ++p)
-      if (*p != POISON) fault("array %zu is written before its start", i);
-    for (const unsigned char* p = a.data + a.nbytes; p < a.data + a.nbytes + GUARD; ++p)
-      if (*p != POISON) fault("array %zu is written behind its end", i);
-    fwrite(a.data, 1, a.nbytes, file);
+    untouched_around(arrays[i], i);
+    fwrite(arrays[i].data, 1, arrays[i].nbytes, file);
   }
   fclose(file);
   return 0;

@@ -1,0 +1,75 @@
+"""The plan of a call, all of it, as files that need nothing of sparsegen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+from sparsegen.backends.cuda.export import Argument, Array, Call, Files, Loop, Room, export_files
+from sparsegen.calls import Calls
+from sparsegen.ir.types import DTYPES, Buffer
+from sparsegen.plan import Plan, Step, buffers, constant, launches
+
+
+def exported(plan: Plan, name: str, calls: Calls, origins: Mapping[str, str], notes: Sequence[str], arch: str) -> Files:
+    """The files of a plan, whose launcher is called ``NAME_run``; ``origins``: what the arrays are that no call brings.
+
+    ``notes``: what their heads say besides what is computed.
+    """
+    bound: dict[str, Buffer] = {}
+    for step in (step for part in plan.parts for step in part.cycle):
+        names = dict(step.arrays)
+        bound |= {names[role]: param for role, param in buffers(step.program.warp)}
+
+    def array(name: str) -> Array:
+        if name in origins:
+            of, size, about, written = bound[name].dtype, bound[name].size, origins[name], False
+        else:
+            check = calls.arguments[name]
+            of, size, written = DTYPES[calls.problem.dtype], math.prod(check.shape), check.writable
+            about = f"{check.name}, {'x'.join(map(str, check.shape))}"
+        return Array(name, of, size, plan.alignment[name], written, about)
+
+    if plan.steps:
+        notes = [*notes, f"A call does {_many(plan.steps, 'time step')}: {_passes(plan)}."]
+    if origins:
+        notes = [*notes, f"k.weights() of the kernel, in Python, are the arrays {', '.join(origins)}."]
+    given = [array(name) for name in plan.given]
+    rooms = [Room(name, space.nbytes, space.counts) for name, space in plan.workspaces.items()]
+    return export_files(name, given, rooms, list(_loops(plan)), title=str(calls.problem), notes=notes, arch=arch)
+
+
+def _many(count: int, what: str) -> str:
+    """Both, with the plural's ending."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}{'es' if what.endswith('s') else 's'}"
+
+
+def _passes(plan: Plan) -> str:
+    """How many passes of how many steps follow one another; copies of levels, which come last, left out."""
+    left, found = plan.steps, list[str]()
+    for each, parts in groupby(plan.parts, lambda part: part.cycle[0].program.steps):
+        if count := min(sum(part.times for part in parts), left // each):
+            found.append(f"{_many(count, 'pass')} of {_many(each, 'step')}")
+            left -= count * each
+    return ", then ".join(found)
+
+
+def _loops(plan: Plan) -> Iterator[Loop]:
+    done = 0
+    for part in plan.parts:
+        whole, rest = divmod(part.times, len(part.cycle))
+        for times, steps in ((whole, part.cycle), (1, part.cycle[:rest])):
+            if times and steps:
+                each = steps[0].program.steps
+                passes = _many(len(steps), "pass")
+                about = f"{passes} of {_many(each, 'step')}" if done < plan.steps else passes
+                done += each * len(steps) * times
+                yield Loop(times, tuple(call for step in steps for call in _calls(step)), about)
+
+
+def _calls(step: Step) -> Iterator[Call]:
+    names, module = dict(step.arrays), step.program.warp
+    for func, roles in launches(module):
+        args: list[Argument] = [names[r] if r in names else constant(module, r, p) for p, r in roles]
+        yield Call(func, tuple(args))

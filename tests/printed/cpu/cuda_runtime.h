@@ -1,0 +1,67 @@
+// CUDA's runtime, as far as exported files and programs that call them use it; launches run at once.
+#pragma once
+#include <list>
+
+#include "start.h"
+
+enum cudaError_t { cudaSuccess, cudaErrorInvalidValue };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+typedef struct CUstream_st* cudaStream_t;
+struct dim3 : cpu::Index {
+  dim3(unsigned x, unsigned y, unsigned z) : Index{x, y, z} {}
+};
+
+namespace cpu {
+inline std::list<Array> allocated;
+inline std::map<const void*, unsigned> most_shared;  // of a function, as it was asked for
+
+// The array that holds a place and `nbytes` from there on.
+inline std::list<Array>::iterator found(const void* place, size_t nbytes, const char* what) {
+  for (auto a = allocated.begin(); a != allocated.end(); ++a)
+    if (place >= a->data && static_cast<const unsigned char*>(place) + nbytes <= a->data + a->nbytes) return a;
+  fault("%s: %zu bytes at %p are not in memory of the device", what, nbytes, place);
+}
+
+template <typename F, typename Body> void start(F* function, dim3 grid, unsigned threads, unsigned nbytes, Body run) {
+  constexpr unsigned FREE = 48 << 10;  // what a kernel may have without being asked
+  if (nbytes > FREE && most_shared[reinterpret_cast<const void*>(function)] < nbytes) fault("%u bytes of shared memory", nbytes);
+  static Body* now;
+  now = &run;
+  launch({[] { (*now)(); }, grid, threads, nbytes});
+}
+}  // namespace cpu
+
+template <typename T> cudaError_t cudaMalloc(T** place, size_t nbytes) {
+  cpu::allocated.push_back(cpu::room_for(nbytes, 0));
+  *place = reinterpret_cast<T*>(cpu::allocated.back().data);
+  return cudaSuccess;
+}
+inline cudaError_t cudaFree(void* place) {
+  if (!place) return cudaSuccess;
+  const auto a = cpu::found(place, 0, "cudaFree");
+  cpu::untouched_around(*a, 0);
+  cpu::allocated.erase(a);
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemcpy(void* to, const void* from, size_t nbytes, cudaMemcpyKind kind) {
+  cpu::found(kind == cudaMemcpyHostToDevice ? to : from, nbytes, "cudaMemcpy");
+  memcpy(to, from, nbytes);
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemsetAsync(void* place, int value, size_t nbytes, cudaStream_t) {
+  cpu::found(place, nbytes, "cudaMemsetAsync");
+  memset(place, value, nbytes);
+  return cudaSuccess;
+}
+template <typename T> cudaError_t cudaGetSymbolAddress(void** place, const T& symbol) {
+  *place = const_cast<void*>(static_cast<const void*>(&symbol));
+  return cudaSuccess;
+}
+template <typename F> cudaError_t cudaFuncSetAttribute(F* function, cudaFuncAttribute, unsigned nbytes) {
+  if (nbytes > cpu::SHARED) return cudaErrorInvalidValue;
+  cpu::most_shared[reinterpret_cast<const void*>(function)] = nbytes;
+  return cudaSuccess;
+}
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline const char* cudaGetErrorString(cudaError_t e) { return e ? "invalid argument" : "no error"; }

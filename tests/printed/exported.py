@@ -1,0 +1,48 @@
+"""Exported files called as a C++ program calls them, on the machine's own processor."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from tests.printed.program import Array, as_cpp, built, poisoned, ran
+
+#: Two calls: the second one has the workspace as the first one leaves it.
+_CALLER = """
+struct Any {{
+  void* at;
+  template <typename T> operator T*() const {{ return static_cast<T*>(at); }}
+}};
+static void call() {{
+  void* space = nullptr;
+  if ({name}_workspace_bytes()) cudaMalloc(&space, {name}_workspace_bytes());
+  for (int i = 0; i < 2; ++i)
+    if ({name}_run({arguments}space, nullptr)) cpu::fault("call %d failed", i);
+  cudaFree(space);
+}}
+"""
+
+
+def called(file: Path, given: Mapping[str, Array], new: Mapping[str, Array], order: tuple[str, ...]) -> None:
+    """``NAME_run`` of an exported file on packed arrays by name; ``order``: that of its arguments."""
+    name = file.stem
+    arguments = "".join(f"Any{{cpu::arguments[{i}]}}, " for i in range(len(order)))
+    include = f'#include "{file.parent}/{name}.h"\n'
+    source = file.read_text() + include + _CALLER.format(name=name, arguments=arguments)
+    path = built(as_cpp(source, ["{call, {}, 0, 0},"]))
+    held = {n: given[n] if n in given else poisoned(new[n].size, new[n].dtype) for n in order}
+    starts = dict.fromkeys(order, 16)
+    made = ran(path, held, starts, [(0, *range(len(order)))], seconds=20)
+    for n, a in new.items():
+        a[...] = made[n].reshape(a.shape)
+    for n in given:
+        np.testing.assert_array_equal(made[n].view(np.uint8), np.ascontiguousarray(given[n]).reshape(-1).view(np.uint8))
+
+
+def declared(file: Path) -> list[str]:
+    """The names of the arguments of ``NAME_run``, by its header."""
+    (found,) = re.findall(rf"^int {file.stem}_run\((.*)\);", file.with_suffix(".h").read_text(), re.M)
+    return [re.split(r"[ *]+", argument)[-1] for argument in found.split(", ")]

@@ -1,0 +1,140 @@
+"""Exported files do what calls do: every pass of them, on arrays that a C++ program brings."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparsegen as sg
+from sparsegen.backends.cuda.export import Array, Call, Loop, export_files
+from sparsegen.ir import warp as w
+from sparsegen.ir.builder import Builder
+from sparsegen.ir.expr import Value
+from sparsegen.ir.types import Buffer, f16, f64, s32
+from sparsegen.run import emulator
+from tests.csr_kit import ragged
+from tests.printed.exported import called, declared
+from tests.printed.program import compiled, folder, needs_compiler, translated
+from tests.printed.test_kernels import SLACK, flat
+from tests.products_kit import matrix
+from tests.updates import wave
+
+HOST = Path(__file__).resolve().parents[2] / "examples" / "host"
+CROSS = np.array([[0, 0.1, 0], [0.2, 0.3, 0.1], [0, 0.2, 0]])
+compile_for = partial(sg.compile, device="h200", backend="emulator")
+
+
+def stencil(shape: tuple[int, ...], steps: int, schedule: str) -> Any:
+    heat = sg.Stencil.from_weights(CROSS, boundary=sg.neumann, name="heat")
+    return compile_for(heat, shape, steps, schedule=schedule)
+
+
+def csr() -> Any:
+    w = sg.sparse(ragged(60, 90, 10, full=2), format="csr", dtype="f32")
+    line = "csr team=4x2 columns=4 unroll=2 cut=32 warps=2"
+    return compile_for(sg.spmm(w, n=24, bias=True, residual=True, activation="relu"), schedule=line)
+
+
+def bitmap() -> Any:
+    product = sg.spmm(matrix(100, 300), n=16, scale=True)
+    return compile_for(product, schedule="bitmap cols=16 warps=2x2 rows=2 splits=3")
+
+
+#: A kernel; the launches of its passes as the file has them; the arguments before the workspace; what is to be read.
+CASES: dict[str, tuple[Any, int, list[str], str]] = {
+    "rest": (lambda: stencil((24, 40), 12, "stream fuse=1 levels=7"), 4, ["in", "out"], "12 time steps: 1 pass of 5 steps,"),
+    "padded": (lambda: stencil((19, 37), 9, "direct"), 5, ["in", "out"], "9 time steps: 9 passes of 1 step."),
+    "table": (lambda: stencil((16, 32), 3, "stencil2row fuse=2 lut=on"), 3, ["in", "out"], "c_lut"),
+    "wave": (lambda: compile_for(wave(), (12, 14), 8), 5, ["in_u_0", "in_u_1", "in_c_0", "out_u_0", "out_u_1"], ""),
+    "copies": (lambda: compile_for(wave(), (12, 14), 1), 2, ["in_u_0", "in_u_1", "in_c_0", "out_u_0", "out_u_1"], ""),
+    "bitmap": (bitmap, 1, ["in", "scale", "out", "index", "masks", "values"], "cudaMemsetAsync(s_workspace_counter"),
+    "csr": (csr, 1, ["in", "bias", "residual", "out", "idx", "values", "segments"], "MemsetAsync(s_workspace_counter"),
+}  # fmt: skip
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", CASES)
+def test_a_file_does_what_a_call_does(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, launched, arguments, says = CASES[name]
+    k = make()
+    file = k.export(tmp_path / f"{name}.cu")
+    text = file.read_text()
+    assert text.count("<<<") == launched and says in text + file.with_suffix(".h").read_text()
+    assert declared(file) == [*arguments, "workspace", "stream"]
+    given = k.random(3)
+    wanted = flat(k(**given))
+    monkeypatch.setattr(emulator, "run_plan", lambda plan, given, new, *_: called(file, given, new, plan.given))
+    got = flat(k(**given))
+    assert np.abs(got - wanted).max() <= SLACK[k.dtype.name] * max(1.0, np.abs(wanted).max())
+    compiled("-x", "c", "-std=c99", "-pedantic", "-Wall", "-Werror", "-fsyntax-only", f"{name}.h", within=tmp_path)
+
+
+@needs_compiler
+def test_the_example_of_a_host(tmp_path: Path) -> None:
+    """The program in C++ as users have it, with the exported file in another unit."""
+    export = [sys.executable, str(HOST / "export_heat.py"), str(tmp_path)]
+    subprocess.run(export, check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
+    (tmp_path / "heat.cpp").write_text(translated((tmp_path / "heat.cu").read_text()))
+    paths = [f"-I{tmp_path}", "-I.", str(HOST / "main.cpp"), f"{tmp_path}/heat.cpp", "-o", f"{tmp_path}/heat"]
+    compiled(*paths, within=folder())
+    done = subprocess.run([tmp_path / "heat"], check=True, capture_output=True, text=True, timeout=60).stdout
+    u = np.zeros((48, 64))
+    u[24, 32] = 1000
+    for _ in range(11):
+        u = u / 2 + sum(np.roll(u, by, axis) for by in (-1, 1) for axis in (0, 1)) / 8
+    assert done == f"in the middle {u[24, 32]:.9f}, in all 1000.000000000\n"
+
+
+def test_a_header_is_no_cuda_file(tmp_path: Path) -> None:
+    with pytest.raises(sg.ArrayError, match="would be the header"):
+        stencil((16, 32), 1, "direct").export(tmp_path / "heat.h")
+
+
+def test_names_of_a_file_do_not_meet(tmp_path: Path) -> None:
+    """Arguments, kernels and tables of any names; kernels of two files of one program have different names."""
+    k = compile_for(sg.Stencil.from_weights(CROSS, name="stream"), (16, 32), schedule="direct")
+    text = k.export(tmp_path / "in.2.cu").read_text()
+    assert "::in_2_stream<<<" in text and "int in_2_run(" in text and (tmp_path / "in.2.h").exists()
+    text = k.export(tmp_path / "stream.cu").read_text()
+    assert "::stream_2<<<" in text
+
+
+@needs_compiler
+def test_constants_of_every_kind(tmp_path: Path) -> None:
+    """Tables in device memory (16-bit floats and infinities among them) and by value, and numbers."""
+    n = 64
+    params: list[Buffer | Value] = [Buffer("u", f64, n, "global"), Buffer("out", f64, n, "global"),
+              Buffer("where", s32, n, "global"), Buffer("half", f16, 4, "global"), Buffer("wide", f64, 3, "global"),
+              Buffer("by_value", f64, 3, "param"), Value("first", s32, 0, n)]  # fmt: skip
+    u, out, where, half, wide, by_value, first = params
+    b, func = Builder(), w.Func("all", (), (), (2, 1, 1), 32, ())
+    at = func.builtins()
+    b.reserve(*at, *(p.name for p in params))
+    i = b.let("i", at["bx"] * 32 + at["tid"])
+    x = b.fma(b.ld(u, b.ld(where, i, lo=0, hi=n - 1)), b.ld(by_value, 1), b.convert(b.ld(half, i % 4), f64))
+    with b.if_(i.ge(first)):
+        b.st(out, i, b.binary("min", x, b.ld(wide, i % 3)))
+    with b.else_():
+        b.st(out, i, b.ld(wide, i % 3))
+    func = dataclasses.replace(func, params=tuple(params), body=b.ops())
+    tables = {"where": np.arange(n, dtype=np.int32)[::-1].copy(), "half": np.array([1, 2, -0.1, 6e-8], np.float16),
+              "wide": np.array([np.inf, 1.5, 4]), "by_value": np.array([0.1, -0.5, 2]),
+              "first": np.array([7], np.int32)}  # fmt: skip
+    given = [Array("in", f64, n, 8, False, "u"), Array("out", f64, n, 8, True, "out")]
+    call = Call(func, ("in", "out", *tables.values()))
+    files = export_files("tables", given, [], [Loop(1, (call,), "all")], title="a // title \\\nin two lines")
+    for kind, text in zip(("cu", "h"), files, strict=True):
+        (tmp_path / f"tables.{kind}").write_text(text)
+    data, made = np.random.default_rng(0).random(n), np.zeros(n)
+    called(tmp_path / "tables.cu", {"in": data}, {"out": made}, ("in", "out"))
+    wanted = np.minimum(data[::-1] * -0.5 + tables["half"][np.arange(n) % 4], tables["wide"][np.arange(n) % 3])
+    wanted[:7] = tables["wide"][np.arange(7) % 3]
+    np.testing.assert_allclose(made, wanted, rtol=1e-15)
