@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from sparsegen.backends.emulator import run
 from sparsegen.ir import warp as w
 from sparsegen.ir.module import Module
 from sparsegen.plan import constant, launches
+from sparsegen.run import emulator
 from tests.printed.program import Program
 
 Array = npt.NDArray[Any]
 #: A fused multiply-add rounds once where the emulator rounds twice.
 ROUNDING = {"float64": 2.0**-50, "float32": 2.0**-20, "float16": 2.0**-9, "bfloat16": 2.0**-6}
+#: What results of whole calls may differ by, of the largest number.
+SLACK = {"float16": 2**-8, "bfloat16": 2**-6, "float32": 2**-18, "float64": 2**-44}
 
 
 def on_emulator(module: Module, arrays: dict[str, Array]) -> dict[str, Array]:
@@ -36,6 +41,23 @@ def printed(module: Module, arrays: dict[str, Array], source: str | None = None)
     made = {role: a.copy() for role, a in arrays.items()}
     Program.of(module, source).run(made, dict.fromkeys(made, 0), seconds=2)
     return made
+
+
+def alike(kernel: Any, monkeypatch: pytest.MonkeyPatch, run_plan: Callable[..., None]) -> None:
+    """AssertionError unless a call gives the same from ``run_plan(plan, given, new)`` as from the emulator."""
+    given = kernel.random(3)
+    wanted = _flat(kernel(**given))
+    monkeypatch.setattr(emulator, "run_plan", lambda plan, given, new, work, cells: run_plan(plan, given, new))
+    got = _flat(kernel(**given))
+    assert np.isfinite(wanted).all()
+    assert np.abs(got - wanted).max() <= SLACK[kernel.dtype.name] * max(1.0, np.abs(wanted).max())
+
+
+def _flat(result: Any) -> Any:
+    """All numbers of a result, whatever its form."""
+    if isinstance(result, tuple):
+        return np.concatenate([_flat(part) for part in result])
+    return np.asarray(result, np.float64).reshape(-1)
 
 
 def differences(got: dict[str, Array], wanted: dict[str, Array]) -> list[str]:

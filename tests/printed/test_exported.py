@@ -19,11 +19,10 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.builder import Builder
 from sparsegen.ir.expr import Value
 from sparsegen.ir.types import Buffer, f16, f64, s32
-from sparsegen.run import emulator
 from tests.csr_kit import ragged
+from tests.printed.compare import alike
 from tests.printed.exported import called, declared
 from tests.printed.program import compiled, folder, needs_compiler, translated
-from tests.printed.test_kernels import SLACK, flat
 from tests.products_kit import matrix
 from tests.updates import wave
 
@@ -69,11 +68,7 @@ def test_a_file_does_what_a_call_does(name: str, tmp_path: Path, monkeypatch: py
     text = file.read_text()
     assert text.count("<<<") == launched and says in text + file.with_suffix(".h").read_text()
     assert declared(file) == [*arguments, "workspace", "stream"]
-    given = k.random(3)
-    wanted = flat(k(**given))
-    monkeypatch.setattr(emulator, "run_plan", lambda plan, given, new, *_: called(file, given, new, plan.given))
-    got = flat(k(**given))
-    assert np.abs(got - wanted).max() <= SLACK[k.dtype.name] * max(1.0, np.abs(wanted).max())
+    alike(k, monkeypatch, lambda plan, given, new: called(file, given, new, plan.given))
     compiled("-x", "c", "-std=c99", "-pedantic", "-Wall", "-Werror", "-fsyntax-only", f"{name}.h", within=tmp_path)
 
 
