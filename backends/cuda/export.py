@@ -160,7 +160,7 @@ class _Unit:
             return _number(arg[0], p.dtype)
         key = arg.tobytes(), p.dtype.name, p.space
         if key not in self.tables:
-            self.tables[key] = _table(self._free(f"c_{p.name}"), p, arg)
+            self.tables[key] = _table(self._free(f"{self.name}_{p.name}"), p, arg)
         table = self.tables[key]["name"]
         return table if p.space == "param" else f"({p.dtype.c}*)p_{table}"
 

@@ -43,6 +43,19 @@ def test_parameters_may_have_any_name() -> None:
     assert k.check().ok
 
 
+#: Of C++, CUDA, a macro, the launcher, the kernel, and two that come out the same.
+NAMES = ("double", "int", "template", "dim3", "cudaSuccess", "room", "stream_t", "update_run", "update", "M_PI",
+         "M_PI_", "min", "make_double2", "smem", "u", "u_new", "_u", "tid", "é", "è")  # fmt: skip
+
+
+def test_parameters_of_exported_calls_may_have_any_name(tmp_path: Path) -> None:
+    terms = ", ".join(f"{name}[0, 1] * 0.5" for name in NAMES)
+    space: dict[str, Any] = {}
+    exec(f"def update({', '.join(NAMES)}):\n    return {terms}", space)
+    k = sg.compile(made(space["update"]), (64, 64), device="h200", backend="emulator")
+    library(k.export(tmp_path / "update.cu"), "sm_90a")
+
+
 def test_an_exported_call_is_a_library(tmp_path: Path) -> None:
     k = sg.compile(wave(), (64, 64), steps=7, device="h200", backend="emulator")
     library(k.export(tmp_path / "wave.cu"), "sm_90a")

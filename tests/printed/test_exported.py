@@ -51,7 +51,7 @@ def bitmap() -> Any:
 CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "rest": (lambda: stencil((24, 40), 12, "stream fuse=1 levels=7"), 4, ["in", "out"], "12 time steps: 1 pass of 5"),
     "padded": (lambda: stencil((19, 37), 9, "direct"), 5, ["in", "out"], "9 time steps: 9 passes of 1 step."),
-    "table": (lambda: stencil((16, 32), 3, "stencil2row fuse=2 lut=on"), 3, ["in", "out"], "c_lut"),
+    "table": (lambda: stencil((16, 32), 3, "stencil2row fuse=2 lut=on"), 3, ["in", "out"], "table_lut[2312]"),
     "wave": (lambda: compile_for(wave(), (12, 14), 8), 5, ["in_u_0", "in_u_1", "in_c_0", "out_u_0", "out_u_1"], ""),
     "copies": (lambda: compile_for(wave(), (12, 14), 1), 2, ["in_u_0", "in_u_1", "in_c_0", "out_u_0", "out_u_1"], ""),
     "bitmap": (bitmap, 1, ["in", "scale", "out", "index", "masks", "values"], "cudaMemsetAsync(s_workspace_counter"),
