@@ -6,6 +6,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from sparsegen.ir.errors import SparsegenError, StencilError
 
 #: No size, number of steps or seed is larger: it must fit an integer of the host.
@@ -17,6 +19,21 @@ def one_of(value: Any, known: Sequence[str], name: str, error: type[SparsegenErr
     if not isinstance(value, str) or value not in known:
         raise error(f"unknown {name} {value!r}", hint=f"one of {', '.join(map(repr, known))}")
     return value
+
+
+def real(value: Any) -> float | None:
+    """The float nearest to a real number; None for anything else.
+
+    That is words, arrays, masked elements, and complex numbers of any library, whose imaginary part float() would drop.
+    """
+    if isinstance(value, (str, bytes, np.ma.MaskedArray)) or getattr(value, "shape", ()) != ():
+        return None
+    if isinstance(value, complex) or "complex" in str(getattr(value, "dtype", "")):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return None
 
 
 def positive(value: Any, name: str, error: type[SparsegenError] = StencilError, least: int = 1) -> int:

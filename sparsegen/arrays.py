@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -59,13 +60,15 @@ def host_array(view: ArrayView) -> np.ndarray[Any, Any]:
 
 
 def torch_dtypes(torch: Any) -> dict[Any, AnyDType]:
-    """NumPy's dtype for each torch dtype that a kernel may use (bfloat16 through ml_dtypes)."""
+    """NumPy's dtype for each torch dtype that it has one for, by itself or through ml_dtypes."""
     import ml_dtypes
 
-    names = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
-    table = {getattr(torch, name): np.dtype(name) for name in names}
-    table[torch.bfloat16] = np.dtype(ml_dtypes.bfloat16)
-    return table
+    found = {}
+    for kind in {kind for kind in vars(torch).values() if isinstance(kind, torch.dtype)}:
+        name = str(kind).removeprefix("torch.")
+        with suppress(TypeError):
+            found[kind] = np.dtype(getattr(ml_dtypes, name, name))
+    return found
 
 
 def _torch_probe(torch: Any) -> Probe:
@@ -76,9 +79,9 @@ def _torch_probe(torch: Any) -> Probe:
     def layout_of(tensor: Any, key: Any) -> ArrayLayout:
         kind, index = tensor.device.type, tensor.device.index
         dtype = dtypes.get(tensor.dtype)
-        problem: tuple[str, str] | None = None
+        problem: tuple[str, str | None] | None = None
         if dtype is None:
-            problem = (f"a torch tensor of dtype {tensor.dtype}", f"use one of {', '.join(map(str, dtypes))}")
+            problem = (f"a torch tensor of dtype {tensor.dtype}", None)
         elif kind not in ("cuda", "cpu"):
             problem = (f"a torch tensor on device {kind!r}", "move it to 'cuda' or 'cpu'")
         elif tensor.requires_grad:
@@ -114,16 +117,25 @@ def _torch_probe(torch: Any) -> Probe:
 class Expect:
     """What a field must be: a shape, a dtype, an order, a place, and a name for messages.  Call it with an array.
 
-    ``writable`` is for outputs; ``backend``: where the kernel runs, as only ``cuda`` takes arrays of a GPU.  Returns
-    the array's view; raises ArrayError with the value and the remedy.  What was accepted once costs a set look-up.
+    ``writable`` is for outputs; ``backend``: where the kernel runs, as only ``cuda`` takes arrays of a GPU;
+    ``described``: NumPy's names of dtypes that such a problem may be described in.  Returns the array's view; raises
+    ArrayError with the value and the remedy.  What was accepted once costs a set look-up.
     Subclasses say what shape and order mean to them.
     """
 
-    __slots__ = ("_accepted", "_last", "backend", "dtype", "itemsize", "name", "shape", "writable")
+    __slots__ = ("_accepted", "_last", "backend", "described", "dtype", "itemsize", "name", "shape", "writable")
 
     def __init__(
-        self, name: str, shape: Sequence[int], dtype: Any, *, writable: bool = False, backend: str = "cuda"
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: Any,
+        *,
+        writable: bool = False,
+        backend: str = "cuda",
+        described: Sequence[str] = (),
     ) -> None:
+        self.described = described
         self.name, self.shape, self.writable, self.backend = name, tuple(shape), writable, backend
         self.dtype = np.dtype(dtype)
         self.itemsize = self.dtype.itemsize
@@ -157,7 +169,7 @@ class Expect:
         """Return for a layout that a kernel takes, else raise ArrayError."""
         name = self.name
         if layout.problem is not None:
-            raise ArrayError(f"{name} is {layout.problem[0]}", hint=layout.problem[1])
+            raise ArrayError(f"{name} is {layout.problem[0]}", hint=layout.problem[1] or f"convert it to {self.dtype}")
         if layout.dtype != self.dtype or layout.shape != self.shape:
             what, remedy = self._other_dtype(layout) if layout.dtype != self.dtype else self._other_shape(layout)
             raise ArrayError(what, hint=remedy)
@@ -172,10 +184,14 @@ class Expect:
 
     def _other_dtype(self, layout: ArrayLayout) -> tuple[str, str]:
         """What is wrong, and the remedy."""
-        other = f", or compile with dtype={layout.dtype.name!r}" if layout.dtype.kind in "fV" else ""
+        remedy = f"convert it to {self.dtype}"
+        if "complex" in layout.dtype.name:
+            remedy = f"call the kernel for its real and its imaginary part, a.real.astype({self.dtype.name!r}), ..."
+        elif layout.dtype.name in self.described:
+            remedy += f", or describe the stencil with dtype={layout.dtype.name!r} and compile that"
         return (
             f"{self.name} has dtype {layout.dtype}, the kernel was compiled for {self.dtype}",
-            f"convert it to {self.dtype}{other}; nothing is cast",
+            f"{remedy}; nothing is cast",
         )
 
     def _other_shape(self, layout: ArrayLayout) -> tuple[str, str]:

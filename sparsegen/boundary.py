@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+import numpy as np
+
+from sparsegen.arguments import real
 from sparsegen.callsite import located, user_loc
 from sparsegen.ir.boundary import Side, Sides
 from sparsegen.ir.errors import BoundaryError, Loc
@@ -28,15 +31,12 @@ _HINT = (
 def dirichlet(value: float) -> Side:
     """Cells outside hold ``value`` (finite, in the unit of the field) at every time step."""
     with located(user_loc()):
-        if isinstance(value, (bool, complex)):
-            raise BoundaryError(f"dirichlet needs a real number, not {value!r}", hint="as in sg.dirichlet(0.0)")
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
+        number = None if isinstance(value, (bool, np.bool_)) else real(value)
+        if number is None:
             raise BoundaryError(
-                f"dirichlet needs a number that fits a float, not {value!r}",
+                f"dirichlet needs a real number that fits a float, not {value!r}",
                 hint="as in sg.dirichlet(0.0); one value holds all along the border",
-            ) from None
+            )
         return Side("dirichlet", number)
 
 
@@ -64,6 +64,17 @@ def resolve(spec: Any, ndim: int, loc: Loc | None = None) -> Sides:
                 hint=f"add {missing[0]}: sg.periodic (or another kind) to the boundary",
             )
         return tuple(_pair(named[axis], axis) for axis in axes)
+
+
+def check_sides(sides: Any, ndim: int, loc: Loc | None) -> None:
+    """BoundaryError unless ``sides`` are a (low, high) pair of sides for each of ``ndim`` axes."""
+    pairs = isinstance(sides, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in sides)
+    if not pairs or len(sides) != ndim or not all(isinstance(side, Side) for pair in sides for side in pair):
+        raise BoundaryError(
+            f"the boundary of a {ndim}-D stencil is {sides!r}",
+            loc=loc,
+            hint=f"give {ndim} (low, high) pairs of sg.periodic and the like, one an axis",
+        )
 
 
 def collapse(sides: Sides) -> BoundarySpec:

@@ -23,7 +23,8 @@ AnyDType = np.dtype[Any]
 class ArrayLayout:
     """All of an array but its address. ``strides`` in bytes; ``device_index`` is None on the host.
 
-    ``problem`` says why no kernel can use an array of this layout at all (None if one can), with its remedy.
+    ``problem`` says why no kernel can use an array of this layout at all (None if one can), with its remedy; None for
+    that where it depends on what is wanted.
     """
 
     library: str
@@ -33,7 +34,7 @@ class ArrayLayout:
     device_kind: str
     device_index: int | None
     readonly: bool = False
-    problem: tuple[str, str] | None = None
+    problem: tuple[str, str | None] | None = None
 
     @cached_property
     def pitch(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -24,6 +24,9 @@ class GridCalls(Calls):
     ``parameters``: the arrays of each parameter, newest level first; ``fields``: those of each result, in the same way.
     """
 
+    #: Element types that such a problem may be described in.
+    dtypes: ClassVar[Sequence[str]]
+
     def __init__(
         self, problem: Problem, backend: str, parameters: Mapping[str, Levels], fields: Mapping[str, Levels]
     ) -> None:
@@ -35,7 +38,8 @@ class GridCalls(Calls):
             where = f"{shown}[{levels.index(name)}]" if len(levels) > 1 else shown
             if writable:
                 where = "out" if alone and len(levels) == 1 else f"out of {where}"
-            return Expect(where, problem.shape, dtype, writable=writable, backend=backend)
+            described = [DTYPES[name].numpy().name for name in self.dtypes]
+            return Expect(where, problem.shape, dtype, writable=writable, backend=backend, described=described)
 
         def checks(arrays: Mapping[str, Levels], writable: bool) -> dict[str, Expect]:
             return {name: check(name, of, levels, writable) for of, levels in arrays.items() for name in levels}

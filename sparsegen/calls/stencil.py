@@ -21,6 +21,7 @@ from sparsegen.backends.reference.stencil import run
 from sparsegen.calls.base import HostArrays
 from sparsegen.calls.grid import GridCalls
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.dsl.stencil import DTYPES
 from sparsegen.geometry import check, split, with_steps
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.memo import Memo
@@ -38,6 +39,7 @@ class StencilCalls(GridCalls):
     """``k(u, out, steps, stream)``."""
 
     kind: ClassVar[str] = "Kernel"
+    dtypes: ClassVar[tuple[str, ...]] = DTYPES
     problem: StencilProblem
 
     def __init__(self, problem: StencilProblem, backend: str) -> None:

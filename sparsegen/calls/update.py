@@ -18,7 +18,7 @@ from sparsegen.calls.base import HostArrays
 from sparsegen.calls.grid import GridCalls
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.dsl.operands import Parameter
-from sparsegen.dsl.update import Update
+from sparsegen.dsl.update import DTYPES, Update
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program, lower
 from sparsegen.plan import Part, Plan, Step
@@ -30,6 +30,7 @@ class UpdateCalls(GridCalls):
     """An array for each parameter, or a tuple of its levels; they are called ``in.u.0``, ``out.u.0``, ..."""
 
     kind: ClassVar[str] = "UpdateKernel"
+    dtypes: ClassVar[tuple[str, ...]] = DTYPES
     problem: UpdateProblem
 
     def __init__(self, problem: UpdateProblem, backend: str) -> None:

@@ -8,20 +8,26 @@ from typing import Any
 
 import numpy as np
 
+from sparsegen.arguments import real
 from sparsegen.dsl.operands import Accessor, Condition, Read, fault
 
 
 def sqrt(a: Any) -> Any:
-    """The square root of a value; NaN (or, of a number, ValueError) below 0."""
+    """The square root of a value; NaN (or, of a number, StencilError) below 0."""
     if not _traced(a):
-        return math.sqrt(a)
+        if (number := _number(a, "sqrt")) < 0:
+            raise fault(f"sg.sqrt of {a!r}", "take the root of a number that is not negative")
+        return math.sqrt(number)
     value = _only(a)
     return Read(value.trace, value.trace.graph.add("sqrt", value.place))
 
 
 def abs(a: Any) -> Any:
     """The value without its sign; the builtin ``abs`` does the same."""
-    return builtins.abs(_only(a)) if _traced(a) else builtins.abs(a)
+    if _traced(a):
+        return builtins.abs(_only(a))
+    _number(a, "abs")
+    return builtins.abs(a)
 
 
 def min(*values: Any) -> Any:
@@ -50,6 +56,13 @@ def _traced(a: Any) -> bool:
     return isinstance(a, (Read, Accessor, Condition))
 
 
+def _number(a: Any, function: str) -> float:
+    """A plain number that a function of formulas is given; StencilError for anything else."""
+    if (number := real(a)) is None:
+        raise fault(f"sg.{function} of {a!r}, which is no real number", "give it reads u[...], or numbers")
+    return number
+
+
 def _only(a: Any) -> Read:
     if not isinstance(a, Read):
         a.refuse("used as a number")
@@ -62,6 +75,8 @@ def _extreme(op: str, values: tuple[Any, ...]) -> Any:
         raise fault(f"sg.{op} of {len(values)} values", f"give two or more: sg.{op}(a, b)")
     first = next((v for v in values if _traced(v)), None)
     if first is None:
+        for value in values:
+            _number(value, op)
         return getattr(builtins, op)(*values)
     graph, place = _only(first).trace.graph, None
     for value in values:

@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn, cast
 
 import numpy as np
 
+from sparsegen.arguments import real
 from sparsegen.callsite import user_loc
 from sparsegen.dsl.refuse import ARITHMETIC, COMPARED, LOGIC, Refused, refusing
 from sparsegen.dsl.show import read_text, text
@@ -349,11 +350,8 @@ def _number(value: Any, what: str) -> Any:
         return value
     if isinstance(value, numbers.Rational):
         return sympy.Rational(int(value.numerator), int(value.denominator))
-    try:
-        number = float("not a number" if isinstance(value, str) else value)
-    except (TypeError, ValueError, OverflowError):
-        kind = type(value).__name__
-        raise fault(f"the {what} {value!r} is not a real number but a {kind}", ALLOWED) from None
+    if (number := real(value)) is None:
+        raise fault(f"the {what} {value!r} is not a real number but a {type(value).__name__}", ALLOWED)
     if not math.isfinite(number):
         raise fault(f"the {what} {value} is not finite", _ONE_NUMBER)
     return sympy.Float(number)

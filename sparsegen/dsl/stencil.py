@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from sparsegen.boundary import BoundarySpec, collapse, periodic, resolve
+from sparsegen.boundary import BoundarySpec, check_sides, collapse, periodic, resolve
 from sparsegen.callsite import user_loc
 from sparsegen.ir.boundary import Sides, describe
 from sparsegen.ir.errors import BoundaryError, Loc, SparsegenError, StencilError
@@ -47,13 +47,9 @@ class Stencil:
 
     def __post_init__(self) -> None:
         check_name(self.name, self.loc)
-        checked = _checked(np.asarray(self.weights, dtype=np.float64), self.dtype, self.loc)
-        if len(self.sides) != checked.ndim:
-            raise BoundaryError(
-                f"{len(self.sides)} axes of boundary for a {checked.ndim}-D stencil",
-                loc=self.loc,
-                hint="give one (low, high) pair an axis",
-            )
+        object.__setattr__(self, "dtype", dtype_name(self.dtype, self.loc))
+        checked = _checked(_array(self.weights, self.loc).astype(np.float64), self.dtype, self.loc)
+        check_sides(self.sides, checked.ndim, self.loc)
         for value in {side.value for pair in self.sides for side in pair}:
             check_fits(value, f"dirichlet({value!r})", self.dtype, BoundaryError, self.loc)
         checked.flags.writeable = False
@@ -68,23 +64,7 @@ class Stencil:
         ``dtype`` is that of ``w`` unless given; giving a narrower one rounds the weights, to nearest.
         """
         loc = user_loc()
-        try:
-            array: npt.NDArray[Any] = np.asarray(w)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise StencilError(
-                f"the weights are no array: {error}",
-                loc=loc,
-                hint="pass a NumPy array (copy a GPU tensor to the host first)",
-            ) from error
-        what = hint = ""
-        if array.dtype.kind in "iub":
-            what, hint = "integers", "pass w.astype(float), or with np.float32 for an f32 stencil"
-        elif array.dtype.kind == "c":
-            what, hint = "complex", "split the problem into real and imaginary parts"
-        elif array.dtype.name not in _NUMPY_NAMES:
-            what, hint = "of a dtype that is not supported", f"convert to one of {', '.join(_NUMPY_NAMES)}"
-        if what:
-            raise StencilError(f"the weights are {what} ({array.dtype})", loc=loc, hint=hint)
+        array = _array(w, loc)
         if not 1 <= array.ndim <= 3:
             raise StencilError(f"the weights have {array.ndim} axes", loc=loc, hint="a stencil has 1, 2 or 3 axes")
         return cls(
@@ -162,6 +142,31 @@ class Stencil:
 
     def __repr__(self) -> str:
         return f"<Stencil {self}>"
+
+
+def _array(w: Any, loc: Loc | None) -> npt.NDArray[Any]:
+    """The weights as an array of floats; StencilError for what is none, and for what an array would drop."""
+    try:
+        array: npt.NDArray[Any] = np.asarray(w)
+        masked = isinstance(w, np.ma.MaskedArray) or (isinstance(w, (list, tuple)) and np.ma.is_masked(np.ma.array(w)))
+    except Exception as error:
+        raise StencilError(
+            f"the weights are no array: {error}",
+            loc=loc,
+            hint="pass a NumPy array; of a tensor w.detach().cpu().double().numpy()",
+        ) from error
+    what = hint = ""
+    if masked:
+        what, hint = "a masked array", "pass w.filled(0): what its masked elements are is not said"
+    elif array.dtype.kind in "iub":
+        what, hint = "integers", "pass w.astype(float), or with np.float32 for an f32 stencil"
+    elif array.dtype.kind == "c":
+        what, hint = "complex", "split the problem into real and imaginary parts"
+    elif array.dtype.name not in _NUMPY_NAMES:
+        what, hint = "of a dtype that is not supported", f"convert to one of {', '.join(_NUMPY_NAMES)}"
+    if what:
+        raise StencilError(f"the weights are {what} ({array.dtype})", loc=loc, hint=hint)
+    return array
 
 
 def dtype_name(dtype: object, loc: Loc | None = None) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from typing import Any, Final, cast
 
-from sparsegen.boundary import BoundarySpec, collapse, resolve
+from sparsegen.boundary import BoundarySpec, check_sides, collapse, resolve
 from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.show import read_text
 from sparsegen.dsl.stencil import check_fits, check_name
@@ -49,6 +50,7 @@ class Update:
 
     def __post_init__(self) -> None:
         check_name(self.name, self.loc)
+        _check_parts(self)
         if self.dtype not in DTYPES:
             raise StencilError(
                 f"{self.name} is a general update in {self.dtype}: {_why(self)}",
@@ -146,6 +148,25 @@ class Update:
 
     def __repr__(self) -> str:
         return f"<Update {self}>"
+
+
+def _check_parts(update: Update) -> None:
+    """StencilError or BoundaryError for parts that do not make an update, as when it was put together by hand."""
+    wrong: str | None = "its parts have other types than the decorator gives them"
+    with suppress(TypeError, ValueError, IndexError, AttributeError, KeyError):
+        good = isinstance(update.dtype, str) and all(
+            isinstance(part, tuple) for part in (update.parameters, update.code, update.results, update.sides)
+        )
+        named = good and all(isinstance(p, Parameter) and str.isidentifier(p.name) for p in update.parameters)
+        levels = {p.name: p.levels for p in update.parameters}
+        if named and all(1 <= n <= MAX_LEVELS for n in levels.values()) and 1 <= update.ndim <= 3:
+            wrong = formula.problem(update.code, update.results, levels, update.ndim)
+            if not len(update.fields) == len(update.results) == len(update.sides):
+                wrong = f"{len(update.fields)} fields, {len(update.results)} results, {len(update.sides)} boundaries"
+    if wrong is not None:
+        raise StencilError(f"{update.name} is no update: {wrong}", loc=update.loc, hint="decorate a def: @sg.stencil")
+    for sides in update.sides:
+        check_sides(sides, update.ndim, update.loc)
 
 
 def _why(update: Update) -> str:

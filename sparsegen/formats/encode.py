@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -151,9 +151,24 @@ def _dtype(have: Any, maker: Maker, dtype: str | None) -> str:
             return name
     raise ArrayError(
         f"w has dtype {have}, weights are encoded in {' or '.join(wanted)}",
-        hint="convert it: w.astype(np.float16), w.astype(ml_dtypes.bfloat16), w.half() or w.bfloat16() in torch"
-        f"{', or w.astype(np.float32), w.float()' if 'f32' in wanted else ''}; nothing is cast",
+        hint=_convert(wanted, "complex" in have.name),
     )
+
+
+#: dtype -> what makes an array of it: in NumPy, in torch.
+_CONVERSIONS: Final = {
+    "f16": ("w.astype(np.float16)", "w.half()"), "bf16": ("w.astype(ml_dtypes.bfloat16)", "w.bfloat16()"),
+    "f32": ("w.astype(np.float32)", "w.float()"), "i16": ("w.astype(np.int16)", "w.short()"),
+    "i8": ("w.astype(np.int8)", "w.char()"), "i4": ("w.astype(np.int8)", "w.char()"),
+}  # fmt: skip
+
+
+def _convert(wanted: Sequence[str], of_complex: bool = False) -> str:
+    """How an array becomes one of the dtypes that are wanted."""
+    if of_complex:
+        return "encode w.real and w.imag, converted, as two matrices: the product is linear"
+    numpy, torch = (", ".join(dict.fromkeys(_CONVERSIONS[name][which] for name in wanted)) for which in (0, 1))
+    return f"convert it: {numpy}; in torch {torch}; nothing is cast"
 
 
 def _check_axes(shape: tuple[int, ...], hint: str = "pass a matrix [M, K]: w.reshape(M, K)") -> None:
@@ -161,15 +176,15 @@ def _check_axes(shape: tuple[int, ...], hint: str = "pass a matrix [M, K]: w.res
         raise ArrayError(f"w has {len(shape)} axes (shape {tuple(shape)})", hint=hint)
 
 
-def _usable(w: Any) -> ArrayView:
+def _usable(w: Any, wanted: Sequence[str]) -> ArrayView:
     view = describe(w)
     if view.layout.problem is not None:
-        raise ArrayError(f"w is {view.layout.problem[0]}", hint=view.layout.problem[1])
+        raise ArrayError(f"w is {view.layout.problem[0]}", hint=view.layout.problem[1] or _convert(wanted))
     return view
 
 
 def _from_dense(w: Any, maker: Maker, dtype: str | None, options: dict[str, Any]) -> SparseMatrix:
-    view = _usable(w)
+    view = _usable(w, (dtype,) if dtype else maker.dtypes)
     spec = maker.spec(_dtype(view.layout.dtype, maker, dtype), options)
     _check_axes(view.layout.shape)
     _check_shape(view.layout.shape, spec)
@@ -190,13 +205,17 @@ def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> Csr:
     """The rows of a scipy matrix, rounded to ``dtype``; CSR that is to stay CSR must be sorted, without duplicates."""
     if dtype is None and w.dtype == np.float32 and "f32" in maker.dtypes:
         dtype = "f32"
+    if w.dtype.kind != "f":
+        named = f"dtype={dtype or maker.dtypes[0]!r}"
+        remedy = f"convert it: sg.sparse(w.astype('float32'), {named})"
+        if w.dtype.kind == "c":
+            remedy = f"encode its parts as two matrices: sg.sparse(w.real, {named}), sg.sparse(w.imag, {named})"
+        raise ArrayError(f"a scipy.sparse matrix of dtype {w.dtype}", hint=remedy)
     if dtype is None:
         raise ArrayError(
             f"a scipy.sparse matrix of {w.dtype}, which is encoded in {' or '.join(maker.dtypes)}",
             hint=f"say {' or '.join(f'dtype={name!r}' for name in maker.dtypes)}: values are rounded to it",
         )
-    if w.dtype.kind != "f":
-        raise ArrayError(f"a scipy.sparse matrix of dtype {w.dtype}", hint="convert it: w.astype('float32')")
     _check_axes(w.shape)
     rows = w
     if w.format != "csr" or maker.matrix is not Csr:
@@ -216,7 +235,7 @@ def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> Csr:
 def _from_torch(w: Any, maker: Maker, dtype: str | None) -> Csr:
     """The rows of a torch tensor of layout ``sparse_csr``."""
     _check_axes(w.shape, "pass a matrix [M, K], no batch of them")
-    view = _usable(w.values())
+    view = _usable(w.values(), maker.dtypes)
     name = _dtype(view.layout.dtype, maker, dtype)
     lib, _ = library_of(view)
     return Csr.of(KINDS[name], lib, tuple(w.shape), w.crow_indices(), w.col_indices(), w.values())
