@@ -1,4 +1,4 @@
-"""Run mypy and pyright, both strict, on the package as it is imported.
+"""Run mypy and pyright, both strict, on the package as it is imported, and on README's examples as a user has them.
 
 ``ir/`` and ``backends/`` stand beside ``sparsegen/`` but are imported as ``sparsegen.ir`` and ``sparsegen.backends``.
 Neither tool can be told so; hence ``.typecheck/sparsegen/``: real folders (pyright walks into no linked folder) with a
@@ -21,7 +21,7 @@ PARTS = {"sparsegen": "sparsegen", "ir": "sparsegen/ir", "backends": "sparsegen/
 # pyright's strict mode, less what complains of libraries without types (sympy, networkx, pycuda: what they return is
 # "unknown") and of checks at the public boundary, which stand there for callers who use no type checker.
 PYRIGHT = {
-    "include": ["sparsegen"],
+    "include": ["sparsegen", "readme.py", "user.py"],
     "typeCheckingMode": "strict",
     "pythonVersion": "3.10",
     "reportMissingTypeStubs": False,
@@ -54,6 +54,14 @@ def link() -> int:
     return count
 
 
+def users() -> None:
+    """Write README's Python examples, one after another, to a user's file, and link the one that stands beside this."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    (LINKS / "readme.py").write_text("\n".join(blocks))
+    (LINKS / "user.py").unlink(missing_ok=True)
+    (LINKS / "user.py").symlink_to(ROOT / ".ci" / "user.py")
+
+
 def run(*args: str) -> tuple[int, str]:
     """Run a tool with this Python; its exit status and its output with the real paths."""
     done = subprocess.run([sys.executable, "-m", *args], cwd=ROOT, text=True, capture_output=True)
@@ -81,9 +89,12 @@ def pyright(count: int) -> bool:
 def main() -> int:
     """Link, then run both tools."""
     count = link()
+    users()
     code, text = run("mypy", "-p", "sparsegen")
     print(f"mypy: {text.strip()}")
-    return 0 if pyright(count) and code == 0 else 1
+    code_of_user, text = run("mypy", "--strict", *(str(LINKS / name) for name in ("readme.py", "user.py")))
+    print(f"mypy, README's examples and .ci/user.py: {text.strip()}")
+    return 0 if pyright(count + 2) and code == code_of_user == 0 else 1
 
 
 if __name__ == "__main__":

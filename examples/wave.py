@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a bare checkout needs no installation
 
@@ -28,7 +28,7 @@ FAST, SLOW = 0.45, 0.15  # (s dt / h)^2 outside and inside the lens; leapfrog is
 
 # u.prev is the time level before u; c is read in every cell and does not change in time.
 @sg.stencil(dtype="f64", boundary={0: sg.neumann, 1: sg.dirichlet(0.0)})
-def wave(u: sg.Field(levels=2), c: sg.Coef):
+def wave(u: Annotated[sg.Field, sg.Field(levels=2)], c: sg.Coef) -> sg.Value:
     spread = u[-1, 0] + u[1, 0] + u[0, -1] + u[0, 1] - 4 * u[0, 0]
     return 2 * u[0, 0] - u.prev[0, 0] + c[0, 0] * spread
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sparsegen.boundary import dirichlet, frozen, neumann, periodic
     from sparsegen.compiler import compile, schedules
     from sparsegen.dsl.functions import abs, max, min, sqrt, where
+    from sparsegen.dsl.operands import Value
     from sparsegen.dsl.stencil import Stencil
     from sparsegen.dsl.trace import Coef, Field, stencil
     from sparsegen.dsl.update import Update
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from sparsegen.tuning.tune import tune
 
 # describing
-__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "abs", "max", "min", "sqrt", "where"]
+__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Value", "abs", "max", "min", "sqrt", "where"]
 __all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm"]
 # choosing
 __all__ += ["Schedule", "StencilSchedule", "UpdateSchedule", "SpmmSchedule", "schedules"]
@@ -59,6 +60,7 @@ __all__ += ["ProductError", "ToolchainError", "DeviceError", "IRError", "KernelF
 #: module -> the names that it holds.
 _HOMES = {
     "dsl.trace": ("stencil", "Field", "Coef"),
+    "dsl.operands": ("Value",),
     "dsl.stencil": ("Stencil",),
     "dsl.update": ("Update",),
     "dsl.functions": ("abs", "max", "min", "sqrt", "where"),

@@ -25,7 +25,7 @@ class GridCalls(Calls):
     """
 
     #: Element types that such a problem may be described in.
-    dtypes: ClassVar[Sequence[str]]
+    dtypes: ClassVar[tuple[str, ...]]
 
     def __init__(
         self, problem: Problem, backend: str, parameters: Mapping[str, Levels], fields: Mapping[str, Levels]

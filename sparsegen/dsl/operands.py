@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from importlib import import_module
-from typing import Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 import numpy as np
 
@@ -314,6 +314,17 @@ class Read(Refused):
 
     def __getitem__(self, key: object) -> NoReturn:
         self.refuse(f"indexed again with [{_shown(key)}]")
+
+    if TYPE_CHECKING:  # set below
+
+        def __lt__(self, other: object) -> Condition: ...
+        def __le__(self, other: object) -> Condition: ...
+        def __gt__(self, other: object) -> Condition: ...
+        def __ge__(self, other: object) -> Condition: ...
+
+
+#: What users call it: ``def heat(u: sg.Field) -> sg.Value``.
+Value: TypeAlias = Read
 
 
 def _comparing(op: str, swap: bool) -> Callable[[Read, object], Condition]:

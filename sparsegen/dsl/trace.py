@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast, overload
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args, get_origin, overload
 
 import numpy as np
 
@@ -23,26 +23,47 @@ from sparsegen.ir.errors import Loc, SparsegenError, StencilError
 from sparsegen.ir.formula import live
 
 
+class _Readable:
+    """What type checkers see of a parameter; while the function is traced an :class:`Accessor` takes its place."""
+
+    if TYPE_CHECKING:
+
+        def __getitem__(self, offset: int | tuple[int, ...]) -> Read: ...
+
+
 @dataclass(frozen=True)
-class Field:
-    """Annotation of a field; ``levels`` counts the time levels it needs: ``u.prev`` is the one before ``u``."""
+class Field(_Readable):
+    """Annotation of a field; ``levels`` counts the time levels it needs: ``u.prev`` is the one before ``u``.
+
+    ``u: Field`` and ``u: Annotated[Field, Field(levels=2)]`` are what type checkers take; ``u: Field(levels=2)`` means
+    the latter.
+    """
 
     levels: int = 1
 
+    if TYPE_CHECKING:
+
+        @property
+        def prev(self) -> Field: ...
+
 
 @dataclass(frozen=True)
-class Coef:
+class Coef(_Readable):
     """Annotation of a coefficient: a field that varies from cell to cell and does not change in time."""
+
+
+#: One boundary for all fields, or each field's by its name.
+Boundaries: TypeAlias = "BoundarySpec | Mapping[str, BoundarySpec]"
 
 
 @overload
 def stencil(function: Callable[..., Any], /) -> Stencil | Update: ...
 @overload
 def stencil(
-    *, dtype: object = ..., boundary: BoundarySpec = ..., name: str | None = ...
+    *, dtype: object = ..., boundary: Boundaries = ..., name: str | None = ...
 ) -> Callable[[Callable[..., Any]], Stencil | Update]: ...
 def stencil(
-    function: Any = None, /, *, dtype: object = "f64", boundary: BoundarySpec = periodic, name: str | None = None
+    function: Any = None, /, *, dtype: object = "f64", boundary: Boundaries = periodic, name: str | None = None
 ) -> Any:
     """Turn a function into what a time step does: ``@stencil`` or ``@stencil(dtype=..., boundary=..., name=...)``.
 
@@ -51,10 +72,11 @@ def stencil(
     rounded to ``dtype``, gives a :class:`Stencil`, which every schedule takes.
 
     Anything else gives an :class:`Update`: several fields (the function returns a tuple, the new value of each), time
-    levels (``u: sg.Field(levels=2)`` has ``u.prev``), coefficients that vary (``c: sg.Coef``), and formulas of + - * /,
-    ``**`` with a whole number, comparisons, ``sg.sqrt``, ``sg.abs``, ``sg.min``, ``sg.max``, ``sg.where``; in f64 or
-    f32.  ``boundary`` is one for all fields, or ``{"u": ..., "v": ...}``; coefficients are read outside by the first
-    field's: ``periodic`` wraps, ``neumann`` mirrors, with ``frozen`` and ``dirichlet`` the edge cell's value holds on.
+    levels (``u: Annotated[sg.Field, sg.Field(levels=2)]`` has ``u.prev``), coefficients that vary (``c: sg.Coef``), and
+    formulas of + - * /, ``**`` with a whole number, comparisons, ``sg.sqrt``, ``sg.abs``, ``sg.min``, ``sg.max``,
+    ``sg.where``; in f64 or f32.  ``boundary`` is one for all fields, or ``{"u": ..., "v": ...}``; coefficients are read
+    outside by the first field's: ``periodic`` wraps, ``neumann`` mirrors, with ``frozen`` and ``dirichlet`` the edge
+    cell's value holds on.
 
     What no formula can say raises :class:`StencilError` with the line at fault.
     """
@@ -143,10 +165,10 @@ def _annotation(function: Callable[..., Any], parameter: inspect.Parameter, loc:
     """The annotation as a value; None for one that only a type checker can evaluate and that says nothing of fields."""
     text = parameter.annotation
     if not isinstance(text, str):
-        return text
+        return _meant(text)
     try:
         closure = inspect.getclosurevars(function).nonlocals
-        return eval(text, dict(getattr(function, "__globals__", {})), dict(closure))
+        return _meant(eval(text, dict(getattr(function, "__globals__", {})), dict(closure)))
     except Exception as error:
         if re.search(r"\b(Field|Coef)\b", text):
             raise StencilError(
@@ -155,6 +177,14 @@ def _annotation(function: Callable[..., Any], parameter: inspect.Parameter, loc:
                 hint="names in it must be those of the module, or used in the function as well",
             ) from error
         return None
+
+
+def _meant(annotation: Any) -> Any:
+    """Of ``Annotated[Field, Field(levels=2)]`` the second, or the first if there is no such; all else is itself."""
+    if get_origin(annotation) is not Annotated:
+        return annotation
+    plain, *more = get_args(annotation)
+    return next((part for part in more if isinstance(part, (Field, Coef))), plain)
 
 
 def _results(result: Any, name: str, fields: Sequence[Parameter], loc: Loc | None) -> tuple[Read, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -48,6 +48,16 @@ LINEAR = [
 @pytest.mark.parametrize("function", LINEAR)
 def test_linear_in_one_field_stays_a_stencil(function: Any) -> None:
     assert isinstance(stencil(function), Stencil)
+
+
+def test_levels_as_type_checkers_take_them() -> None:
+    def twice(u: Annotated[Field, Field(levels=2)], c: Annotated[Coef, 1]) -> sg.Value:
+        return u.prev[0] * c[0]
+
+    made = stencil(twice)
+    assert isinstance(made, Update) and (made.fields, made.coefs) == ((("u", 2),), ("c",))
+    twice.__annotations__["u"] = "Annotated[Field, Field(levels=2)]"
+    assert stencil(twice) == made
 
 
 def plain_levels(u: Field(levels=2)) -> Any:  # type: ignore[valid-type]

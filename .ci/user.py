@@ -1,0 +1,29 @@
+"""What a user's file may say of fields, coefficients and formulas: typecheck.py runs mypy and pyright on it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+
+import sparsegen as sg
+
+
+@sg.stencil
+def reaction(u: sg.Field, v: sg.Field, c: sg.Coef) -> tuple[sg.Value, sg.Value]:
+    rate = sg.sqrt(u[0, 0]) + sg.abs(v[0, 0]) ** 2 / 3
+    limited = sg.where((u[0, 0] > 0) & (v[0, 0] <= rate), sg.max(0, u[0, 1]), 1.0)
+    return limited, -v[0, 0] * c[0, 0] - sg.min(u[1, 0], 1)
+
+
+@sg.stencil(dtype="f32", boundary={"u": sg.periodic}, name="third")
+def third(u: Annotated[sg.Field, sg.Field(levels=3)]) -> sg.Value:
+    return u.prev.prev[0] + sum(0.5 * u[i] for i in (-1, 1)) - abs(u[1])
+
+
+kernel = sg.compile(third, shape=(64,), steps=2, device="h200", backend="emulator")
+newest, *older = kernel(u=(np.zeros(64, np.float32),) * 3)
+chosen: list[str] = [str(cost.schedule) for cost in sg.schedules(reaction, shape=(32, 32), device="h200")]
+W = sg.sparse(np.eye(32, dtype=np.float16))
+zeros: float = W.sparsity + W.stats().imbalance + W.stats().per_vector
+y = sg.compile(sg.spmm(W, n=4), device="h200", backend="emulator")(np.ones((32, 4), np.float16))
