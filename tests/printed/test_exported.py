@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 from functools import partial
@@ -15,17 +16,20 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.backends.cuda.export import Array, Call, Loop, export_files
+from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.ir import warp as w
 from sparsegen.ir.builder import Builder
 from sparsegen.ir.expr import Value
 from sparsegen.ir.types import Buffer, f16, f64, s32
+from sparsegen.plan import launches
 from tests.csr_kit import ragged
 from tests.printed.compare import alike
 from tests.printed.exported import called, declared
 from tests.printed.program import compiled, folder, needs_compiler, translated
 from tests.products_kit import matrix
-from tests.updates import wave
+from tests.updates import made, wave
 
+SCHEDULES = ("direct fuse=1", "direct fuse=2", "tiled fuse=3", "stencil2row fuse=3")
 HOST = Path(__file__).resolve().parents[2] / "examples" / "host"
 CROSS = np.array([[0, 0.1, 0], [0.2, 0.3, 0.1], [0, 0.2, 0]])
 compile_for = partial(sg.compile, device="h200", backend="emulator")
@@ -72,6 +76,36 @@ def test_a_file_does_what_a_call_does(name: str, tmp_path: Path, monkeypatch: py
     compiled("-x", "c", "-std=c99", "-pedantic", "-Wall", "-Werror", "-fsyntax-only", f"{name}.h", within=tmp_path)
 
 
+def order(text: str) -> list[list[str]]:
+    """The arrays of each launch of an exported file, loops unrolled."""
+    blocks = re.findall(r"^  (?:for \(.* i < (\d+); .*\) )?\{  //.*\n((?:    .*\n)+)  \}", text, re.M)
+    launches = [(int(times or 1), re.findall(r"<<<.*>>>\((.*)\);", body)) for times, body in blocks]
+    return [re.findall(r"\*\)(?!p_)(\w+)", args) for times, calls in launches for args in calls * times]
+
+
+def levels(n: int) -> Any:
+    """An update of a field of n levels and of one of one level."""
+    space: dict[str, Any] = {"sg": sg}
+    exec(f"def f(u: sg.Field(levels={n}), v):\n    return u[0, 0] + u.prev[0, 0] * {n > 2} * u[0, 0], v[0, 1]"
+         if n > 1 else "def f(u, v):\n    return u[0, 0], v[0, 1]", space)  # fmt: skip
+    return made(space["f"])
+
+
+@pytest.mark.parametrize("what", [*SCHEDULES, 1, 2, 3])
+def test_every_launch_of_a_plan_in_its_order(what: Any, tmp_path: Path) -> None:
+    """For many numbers of steps, on rows that are padded between passes and on others."""
+    for steps in (*range(1 if isinstance(what, int) else int(what[-1]), 10), 23, 24):
+        cols = 32 + steps % 2
+        k = compile_for(levels(what), (8, cols), steps) if isinstance(what, int) else stencil((16, cols), steps, what)
+        plan, text = k._plan(steps), k.export(tmp_path / "file.cu").read_text()
+        wanted = []
+        for step in plan.run():
+            names = dict(step.arrays)
+            arrays = [[names[r] for _, r in bound.roles if r in names] for bound in launches(step.program.warp)]
+            wanted += [[re.sub(r"\W", "_", n if n in plan.given else f"s_{n}") for n in each] for each in arrays]
+        assert order(text) == wanted, steps
+
+
 @needs_compiler
 def test_the_example_of_a_host(tmp_path: Path) -> None:
     """The program in C++ as users have it, with the exported file in another unit."""
@@ -86,6 +120,9 @@ def test_the_example_of_a_host(tmp_path: Path) -> None:
     for _ in range(11):
         u = u / 2 + sum(np.roll(u, by, axis) for by in (-1, 1) for axis in (0, 1)) / 8
     assert done == f"in the middle {u[24, 32]:.9f}, in all 1000.000000000\n"
+    if nvcc := find_tool("nvcc"):
+        command = [str(nvcc.path), "-c", f"-I{tmp_path}", str(HOST / "main.cpp"), "-o", str(tmp_path / "main.o")]
+        subprocess.run(command, check=True)
 
 
 def test_a_header_is_no_cuda_file(tmp_path: Path) -> None:
