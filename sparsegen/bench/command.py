@@ -11,6 +11,7 @@ from typing import Final
 
 from sparsegen.bench import (  # fmt: skip
     ablation,
+    auto,
     bitmap_run,
     bitmaps,
     csr_run,
@@ -85,6 +86,8 @@ def rows(args: Namespace, parts: Sequence[str], seed: int, keep: Keep) -> Sequen
     if args.suite == "bitmap":
         bench = bitmap_run.Bitmaps(Lab(), seed, args.seconds)
         return bench.run(bitmaps.cases(parts), say, args.floor or (), keep)
+    if args.suite == "auto":
+        return auto.Auto(Lab(), seed, args.seconds).run(auto.cases(args.quick), say, (), keep)
     if args.suite == "csr":
         found = graphs.parts(args.part or graphs.PARTS, args.graph and Path(args.graph))
         cases = [case for part, name, _ in found for case in graphs.cases(part, name, args.quick)]

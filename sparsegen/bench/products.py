@@ -83,7 +83,7 @@ class Products(Suite[C, R]):
         import sparsegen as sg
 
         kernel = sg.compile(sg.spmm(w, n), backend=self.backend)
-        if self.backend == "cuda":
+        if self.backend == "cuda" and not kernel.schedule.rules.library:
             for order in orders:
                 kernel._builds.get(program(kernel, order)).compiled()
         return kernel
@@ -112,7 +112,7 @@ class Products(Suite[C, R]):
     def figures(self, kernel: SpmmKernel, order: str, timing: Timing) -> dict[str, Any]:
         """What a row says of a kernel: its time, the model's, and what nvcc made of it for an order."""
         said = {"schedule": str(kernel.schedule), "predicted_s": kernel.cost.time, "bound": kernel.cost.binds}
-        if self.backend == "cuda":
+        if self.backend == "cuda" and not kernel.schedule.rules.library:
             uses = resources(kernel._builds.get(program(kernel, order)), kernel.device)
             said |= {"regs": uses.registers, "spills": uses.spills, "smem": uses.shared}
         return said | timing.fields

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from sparsegen.bench import ablation, bitmaps, graphs, product_tables, regret, regret_tables, stencils
+from sparsegen.bench import ablation, auto, bitmaps, graphs, product_tables, regret, regret_tables, stencils
 from sparsegen.bench.cells import (
     Cells,
     Column,
@@ -115,6 +115,7 @@ VIEWS: Final[dict[str, dict[str, Callable[[Result], Cells]]]] = {
     },
     "bitmap": product_tables.BITMAP,
     "csr": product_tables.CSR,
+    "auto": {"table": auto.view},
     "regret": regret_tables.VIEWS,
 }
 
