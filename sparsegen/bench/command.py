@@ -15,6 +15,7 @@ from sparsegen.bench import (  # fmt: skip
     bitmap_run,
     bitmaps,
     csr_run,
+    floors,
     graphs,
     regret_run,
     report,
@@ -85,7 +86,7 @@ def rows(args: Namespace, parts: Sequence[str], seed: int, keep: Keep) -> Sequen
         return regret_run.run(parts, seed, args.seconds, say, keep, args.problems)
     if args.suite == "bitmap":
         bench = bitmap_run.Bitmaps(Lab(), seed, args.seconds)
-        return bench.run(bitmaps.cases(parts), say, args.floor or (), keep)
+        return bench.run(bitmaps.cases(parts), say, args.floor or floors.own(args.suite, parts), keep)
     if args.suite == "auto":
         return auto.Auto(Lab(), seed, args.seconds).run(auto.cases(args.quick), say, (), keep)
     if args.suite == "csr":
@@ -94,4 +95,4 @@ def rows(args: Namespace, parts: Sequence[str], seed: int, keep: Keep) -> Sequen
         return csr_run.Graphs(Lab(), seed, args.seconds, found).run(cases, say, (), keep)
     of = {"stencil": stencils.cases, "ablation": ablation.cases, "spine": lambda _: suites.spine(args.quick)}
     kit = stencil_run.Stencils(Lab(seed=seed), args.seconds, args.cold)
-    return kit.run(of[args.suite](parts), say, args.floor or (), keep)
+    return kit.run(of[args.suite](parts), say, args.floor or floors.own(args.suite, parts), keep)

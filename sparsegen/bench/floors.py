@@ -3,7 +3,7 @@
 A floor is any program that prints lines ``BEST name GS/s variant``, or for products
 ``variant,M,K,N,sparsity,MB,us_hot,us_cold,GB/s,error,more``; everything else that it prints is passed over.
 ``--floor "FILE.cu WORDS"`` compiles it with nvcc and runs it with these words; a file that is not called ``.cu`` is
-run as it is.
+run as it is.  Where none is named, those of ``benchmarks/floors`` run beside the part that has them, in a checkout.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 from sparsegen.backends.cuda.nvcc import find_nvcc
 from sparsegen.ir.errors import SparsegenError, ToolchainError
@@ -24,6 +25,9 @@ from sparsegen.ir.errors import SparsegenError, ToolchainError
 COMPILE_LIMIT, RUN_LIMIT = 300, 240
 USE = 'write --floor "FILE.cu WORDS"'
 EXAMPLES = "BEST Heat-2D 1308.2 variant, or variant,28672,8192,16,0.60,219,81.7,91.0,2408,2e-4"
+#: The programs of a checkout that have figures of a suite's part ``targets``.
+FOLDER: Final = Path(__file__).resolve().parents[2] / "benchmarks" / "floors"
+OWN: Final = {"stencil": ("stencil_floor.cu", "stencil_tc_floor.cu"), "bitmap": ("bitmap_floor.cu",)}
 _BEST = re.compile(r"^BEST (\S+) (\d+(?:\.\d+)?)(?: (\S+))?\s*$", re.MULTILINE)
 #: An ablation, whose result means nothing, has the error -1; behind that of a wrong result stands FAIL.
 _PRODUCT = re.compile(
@@ -43,6 +47,12 @@ class Floor:
 
     def __str__(self) -> str:
         return f"{self.program} {self.variant}".rstrip()
+
+
+def own(suite: str, parts: Sequence[str]) -> list[str]:
+    """The lines of ``--floor`` where none is given; none for other parts, or in an installed package."""
+    files = [FOLDER / name for name in OWN.get(suite, ()) if "targets" in parts]
+    return [shlex.quote(str(file)) for file in files if file.is_file()]
 
 
 def product(shape: Iterable[int], sparsity: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from sparsegen.bench.bitmaps import COLD, LARGE, MIDDLE, PARTS, READ, SMALL, SQUARE, WARM, best
+from sparsegen.bench.bitmaps import COLD, PARTS, READ, WARM, best
 from sparsegen.bench.cells import (
     Cells,
     Column,
@@ -24,18 +24,7 @@ from sparsegen.bench.cells import (
     table,
 )  # fmt: skip
 from sparsegen.bench.csr_run import fastest
-
-#: Microseconds of SpInfer's (best split-K) and Flash-LLM's kernels for f16, N = 16, with cold L2 after a 256 MB memset:
-#: their published code on an H200, measured once for the issue that set the targets, not in the call of a table.
-#: Flash-LLM's result at 50 % was wrong.
-PEERS: Final[dict[tuple[tuple[int, int, int], float], tuple[str, str]]] = {
-    ((*LARGE, 16), 0.5): ("183", "171 (wrong)"),
-    ((*LARGE, 16), 0.6): ("181", "142"),
-    ((*LARGE, 16), 0.7): ("179", "109"),
-    ((*MIDDLE, 16), 0.6): ("125", "104"),
-    ((*SQUARE, 16), 0.6): ("61.7", "56"),
-    ((*SMALL, 16), 0.6): ("24", "26"),
-}
+from sparsegen.bench.notes import mark
 
 
 # ------------------------------------------------------------------------------------------------------------- bitmap
@@ -58,12 +47,17 @@ def _cublas(row: Row, state: str = COLD) -> float | None:
     return best(row["cublas"], state) if row["cublas"] else None
 
 
-def _peer(at: int) -> Column:
-    def cell(row: Row) -> str:
-        found = PEERS.get((tuple(row["shape"]), round(row["sparsity"], 2)))
-        return found[at] if found and row["dtype"] == "f16" else "–"
+def _peer(name: str) -> Column:
+    """Microseconds of somebody else's kernel, which the notes of a table bring."""
+    return lambda row: (row.get("peers") or {}).get(name, "–")
 
-    return cell
+
+def _model(row: Row) -> str:
+    return mark(row, micro(row["predicted_s"]), "fitted")
+
+
+def _schedule(row: Row) -> str:
+    return mark(row, schedule(row), "now")
 
 
 def _orders(row: Row) -> str:
@@ -90,16 +84,16 @@ _OVER_FLOOR: Final[dict[str, Column]] = {"over floor": lambda row: ratio(row["fl
 _ERROR: Final = of("error", ".0e")
 _GOALS: Final[dict[str, Column]] = {
     "weights": of("case"), "size": size, "at least": _least, "aim": micros("aim", "g"), "x": lambda row: row["x"] or "",
-    "µs": _time, "hot": _state(WARM), "model": _MODEL, **_CUBLAS, **_OVER_CUBLAS, **_OVER_FLOOR, "SpInfer": _peer(0),
-    "Flash-LLM": _peer(1), "error": _ERROR,
+    "µs": lambda row: mark(row, _time(row), "now"), "hot": _state(WARM), "model": _model, **_CUBLAS, **_OVER_CUBLAS,
+    **_OVER_FLOOR, "SpInfer": _peer("SpInfer"), "Flash-LLM": _peer("Flash-LLM"), "error": _ERROR,
 }  # fmt: skip
 _DETAILS: Final[dict[str, Column]] = {
     "weights": of("case"), "size": size, "type": of("dtype"), "x": lambda row: row["x"] or "", "µs": _time,
     "10 to 90 %": lambda row: "" if row["p10"] is None else f"{micro(row['p10'])} to {micro(row['p90'])}",
-    "read": _state(READ), "hot": _state(WARM), "rows / columns": _orders, "model": _MODEL, "bound by": of("bound"),
+    "read": _state(READ), "hot": _state(WARM), "rows / columns": _orders, "model": _model, "bound by": of("bound"),
     "at least": _least, **_CUBLAS, "cuBLAS, hot": lambda row: micro(_cublas(row, WARM)), **_OVER_CUBLAS, "auto": _auto,
     "floor": micros("floor_s"), **_OVER_FLOOR, "registers": of("regs", "d"), "spills": of("spills", "d"),
-    "shared memory": of("smem", "d"), "error": _ERROR, "schedule": schedule,
+    "shared memory": of("smem", "d"), "error": _ERROR, "schedule": _schedule,
 }  # fmt: skip
 _ENCODE: Final[dict[str, Column]] = {
     "encode": lambda row: row["case"].removeprefix("encode, "), "weights": lambda row: f"{row['sparsity']:.0%} zeros",

@@ -25,6 +25,7 @@ from sparsegen._version import __version__
 from sparsegen.bench import packed
 from sparsegen.bench.cells import Result
 from sparsegen.bench.harness import TOLERANCE, AnyRow
+from sparsegen.bench.notes import PEERS, annotated, footnotes
 from sparsegen.bench.tables import VIEWS, parts_of
 from sparsegen.ir.errors import ArrayError, SparsegenError
 
@@ -148,7 +149,7 @@ def save(found: Result, path: Path) -> None:
 
 def results(folder: Path) -> dict[str, Path]:
     """The files of a folder that hold results, compressed ones too, by name."""
-    return {packed.stem(file): file for file in sorted(folder.glob("*.json*"))}
+    return {packed.stem(file): file for file in sorted(folder.glob("*.json*")) if file.name != PEERS}
 
 
 def load(path: Path) -> Result:
@@ -211,7 +212,9 @@ def markdown(found: Result, view: str | None = None) -> str:
              "problem", "quantity", "best", "graph"}  # fmt: skip
     rule = ["---" if name in texts else "---:" for name in head]
     rows = [*(f"| {' | '.join(row)} |" for row in (head, rule, *body))]
-    return "\n".join([*rows, "", f"*{caption(found, view)}*"])
+    shown = [row for row in found["rows"] if row.get("part", "") in (parts_of(found, view) or [row.get("part", "")])]
+    notes = [line for note in footnotes(shown, [head, *body], found.get("peers", {})) for line in ("", note)]
+    return "\n".join([*rows, "", f"*{caption(found, view)}*", *notes])
 
 
 def render(document: str, folder: Path, beside: Path | None = None) -> str:
@@ -222,7 +225,7 @@ def render(document: str, folder: Path, beside: Path | None = None) -> str:
 
     def table(match: re.Match[str]) -> str:
         file = results(folder).get(match[2])
-        found = load(file) if file else {}
+        found = annotated(load(file), folder) if file else {}
         if not found or ("parts" in found and not parts_of(found, match[3] or next(iter(VIEWS[match[2]])))):
             body = "*Not measured yet.*"
         elif match[3] == "picture":

@@ -23,6 +23,7 @@ from sparsegen.bench.cells import (
     size,
     table,
 )  # fmt: skip
+from sparsegen.bench.notes import mark
 from sparsegen.cost.devices import load_profile
 
 #: Suites that are measured in parts.
@@ -53,8 +54,14 @@ def _least(row: Row) -> str:
     return number(row["target"], "g")
 
 
+def _schedule(row: Row) -> str:
+    return mark(row, schedule(row), "now")
+
+
 #: Figures of a stencil that several tables show.
-_MODEL: Final[dict[str, Column]] = {"model": of("predicted_gs", ".0f"), "bound by": of("bound")}
+_MODEL: Final[dict[str, Column]] = {
+    "model": lambda row: mark(row, of("predicted_gs", ".0f")(row), "fitted"), "bound by": of("bound"),
+}  # fmt: skip
 _OVERHEAD: Final[dict[str, Column]] = {
     "call": lambda row: f"{row['case']}, {size(row)}, {row['steps']} step", "host time, µs": micros("median_s"),
     "10 %": micros("p10"), "90 %": micros("p90"), "at most": micros("limit_s", "g"),
@@ -62,12 +69,12 @@ _OVERHEAD: Final[dict[str, Column]] = {
 _GOALS: Final[dict[str, Column]] = {
     "stencil": of("case"), "size": size, "at least": of("target", "g"), "aim": of("aim", "g"), "GS/s": _rate,
     "sustained": of("sustained_gs", ".0f"), "of floor": _over("floor"), **_MODEL, "error": of("error", ".0e"),
-    "schedule": schedule,
+    "schedule": _schedule,
 }  # fmt: skip
 _DETAILS: Final[dict[str, Column]] = {
     "stencil": of("case"), "size": size, "boundary": of("boundary"), "type": of("dtype"), "GS/s": _rate,
     "10 to 90 %": _span, **_MODEL, "at least": _least, "reached": _over("target"), "of floor": _over("floor"),
-    "error": of("error", ".0e"), "schedule": schedule,
+    "error": of("error", ".0e"), "schedule": _schedule,
 }  # fmt: skip
 
 

@@ -88,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--repeats", type=_count, default=10, help="of a file's stencil (default: 10)")
     sub.add_argument("--suite", choices=SUITES, help="measure a suite, on a GPU")
     sub.add_argument("--part", action="append", metavar="NAME", help="of suites with parts; repeatable")
-    sub.add_argument("--floor", action="append", metavar="'FILE.cu WORDS'", help="run this beside these suites")
+    sub.add_argument("--floor", action="append", metavar="'FILE.cu WORDS'", help="run it, not benchmarks/floors")
     sub.add_argument("--out", metavar="FILE.json", help="file for a suite's result; other parts in it are kept")
     sub.add_argument("--quick", action="store_true", help="a suite's main rows only")
     sub.add_argument("--graph", metavar="FILE.mtx", help="a graph for suite csr, besides the one that it makes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ import pytest
 
 import sparsegen as sg
 from sparsegen import cli
-from sparsegen.bench import bitmap_run, bitmaps, command, compression, floors, product_tables, products, report, tables
+from sparsegen.bench import bitmap_run, bitmaps, command, compression, floors, notes, products, report, tables
 from sparsegen.bench.bitmap_run import BitmapRow, Bitmaps, labels
 from sparsegen.bench.bitmaps import COLD, CUBLAS, READ, UNIFORM, WARM, ProductCase, Weights
 from sparsegen.bench.harness import TOLERANCE, reason
@@ -257,6 +258,7 @@ def test_from_the_command_line(
     monkeypatch.setattr(command, "gpu_info", lambda: SimpleNamespace())
     monkeypatch.setattr(report, "header", lambda *_: {**HEAD, "sources": report.origin().sources})
     monkeypatch.setattr(bitmap_run, "Bitmaps", lambda *_: bench)
+    monkeypatch.setattr(floors, "FOLDER", tmp_path)  # none: they take long to compile
     out = tmp_path / "bitmap.json"
     words = ["bench", "--suite", "bitmap", "--out", str(out)]
     assert cli.main([*words, "--quick"]) == 0 and "60% zeros" in capsys.readouterr().out
@@ -295,11 +297,12 @@ def found() -> report.Result:
 
 
 def test_goals(found: report.Result) -> None:
+    found = notes.annotated(found, Path(__file__).parents[2] / "docs" / "bench")
     head, *body = tables.VIEWS["bitmap"]["goals"](found)
     assert len(body) == 8 and {len(row) for row in body} == {len(head)}
-    assert body[0] == ["50% zeros", "28672×8192×16", "98", "75", "rows", "40.0", "36.0", "20.0", "80.0", "2.00", "1.25",
-                       "183", "171 (wrong)", "2e-04"]  # fmt: skip
-    assert body[1][5] == "41.0 ✗" and body[1][10:12] == ["–", "181"]
+    assert body[0] == ["50% zeros", "28672×8192×16", "98", "75", "rows", "40.0 †", "36.0", "20.0 ‡", "80.0", "2.00",
+                       "1.25", "183", "171 (wrong)", "2e-04"]  # fmt: skip
+    assert body[1][5] == "41.0 ✗ †" and body[1][10:12] == ["–", "181"]
     assert body[7][2] == "94.0 (cuBLAS)" and body[7][-3:-1] == ["24", "26"] and body[3][-3:-1] == ["–", "–"]
 
 
@@ -347,9 +350,22 @@ def test_every_view_is_rendered_or_not_measured_yet(found: report.Result, tmp_pa
     assert "Not measured" not in whole and "old" not in whole and whole.count("commit 0123456789") == 6
 
 
-def test_peers_are_of_rows_of_the_table() -> None:
-    shapes = {(case.shape, case.weights.sparsity) for case in bitmaps.cases(["targets"])}
-    assert set(product_tables.PEERS) <= shapes
+def test_peers_are_of_rows_of_the_table(found: report.Result, tmp_path: Path) -> None:
+    """What others' kernels took stands in a file of its own, and below the table what of it is not recorded."""
+    text = (Path(__file__).parents[2] / "docs/bench/peers.json").read_text()
+    peers = json.loads(text)
+    targets = {(case.shape, case.weights.sparsity) for case in bitmaps.cases(["targets"])}
+    assert {(tuple(row["shape"]), row["sparsity"]) for row in peers["rows"]} <= targets
+    assert all(told["date"] and told["device"] and "commit" in told for told in peers["kernels"].values())
+    report.save(found, tmp_path / "bitmap.json")
+    mark = "<!-- bench:bitmap -->\n<!-- end -->\n"
+    assert "SpInfer:" not in report.render(mark, tmp_path)
+    (tmp_path / "peers.json").write_text(text)
+    shown = report.render(mark, tmp_path)
+    assert (
+        "| 183 | 171 (wrong) |" in shown and "SpInfer: its published code" in shown and "commit not recorded" in shown
+    )
+    assert list(report.results(tmp_path)) == ["bitmap"]
 
 
 # ------------------------------------------------------------------------------------------------ compression, drawn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,17 @@ def test_a_source_is_compiled(tmp_path: Path) -> None:
     (tmp_path / "hand.cu").write_text("nonsense\n")
     with pytest.raises(ToolchainError, match="ended with"):
         prepare(f"{tmp_path}/hand.cu", "sm_90a", tmp_path)
+
+
+@pytest.mark.parametrize("suite", floors.OWN)
+def test_a_checkout_brings_its_own(suite: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """So that "of floor" can be measured anew: each program of ``benchmarks/floors`` belongs to a suite's targets."""
+    lines = floors.own(suite, ["targets"])
+    assert [Path(line).name for line in lines] == list(floors.OWN[suite]) and all(map(Path.is_file, map(Path, lines)))
+    assert not floors.own(suite, ["widths"]) and not floors.own("csr", ["targets"])
+    assert {name for each in floors.OWN.values() for name in each} == {f.name for f in floors.FOLDER.glob("*.cu")}
+    measured = Path(__file__).parents[2] / "docs" / "bench" / f"{suite}.json"
+    by = {str(row["floor_by"]).split()[0] for row in json.loads(measured.read_text())["rows"] if row.get("floor_by")}
+    assert by and by <= {Path(name).stem for name in floors.OWN[suite]}
+    monkeypatch.setattr(floors, "FOLDER", tmp_path)
+    assert not floors.own(suite, ["targets"])

@@ -6,7 +6,6 @@ import csv
 import dataclasses
 import io
 import json
-import math
 from collections import defaultdict
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.bench import packed
+from sparsegen.bench.notes import uniform
 from sparsegen.cost.devices import load_profile
 from sparsegen.families.spmm.bitmap import BitmapOptions, order
 from sparsegen.families.spmm.dense import DENSE
@@ -46,12 +46,8 @@ LINES = [
 
 
 def problem(m: int, k: int, n: int, sparsity: float = 0.6) -> BitmapNumbers:
-    """A matrix with a uniform mask, without the matrix: the widest runs are so many deviations above the mean."""
-    tiles, nnz = -(-m // 16) * -(-k // 64), int(m * k * (1 - sparsity))
-    chunks = -(-nnz // 4) + tiles
-    spread = math.sqrt(1024 * sparsity * (1 - sparsity)) / 4
-    widest = tuple(math.ceil(rows * chunks / tiles + 4.9 * spread * math.sqrt(rows)) for rows in range(1, 17))
-    return BitmapNumbers(m, k, n, "f16", 8 * chunks + 144 * tiles, chunks, widest, 0)
+    """A matrix with a uniform mask, without the matrix."""
+    return uniform(m, k, n, sparsity)
 
 
 @pytest.mark.parametrize("line", LINES)

@@ -10,6 +10,7 @@ import dataclasses
 from collections import defaultdict
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from sparsegen.families import stencil2row
 from sparsegen.families.base import Work
 from sparsegen.products import cost as product_model
 from sparsegen.registry import families
-from tests.cost.random_kernels import H200, Kernel, products, stencils
+from tests.cost.random_kernels import H200, Kernel, fitted_products, products, stencils
 
 PRODUCTS, MODEL = ("bitmap", "vector"), "cost.terms"
 Patches = tuple[tuple[str, str, Any], ...]  #: module, name, what stands for it
@@ -278,3 +279,11 @@ def test_every_term_is_a_part() -> None:
 def test_blocks_beside_others_cost_less_than_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(product_model, "BESIDE", 1.0)
     assert np.mean(np.abs(errors(kernels(*PRODUCTS)))) > np.mean(np.abs(usual(*PRODUCTS)))
+
+
+def test_what_is_said_of_the_fit_of_products_is_in_the_data() -> None:
+    fitted, predicted = fitted_products()
+    document = (Path(__file__).parents[2] / "docs" / "products.md").read_text(encoding="utf-8")
+    for text in (document, str(product_model.__doc__)):
+        said = " ".join(text.split())
+        assert f"fitted to {fitted:,} kernels" in said and f"{predicted:,} more were predicted before" in said
