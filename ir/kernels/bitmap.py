@@ -18,7 +18,7 @@ from ..fragments import SHAPES
 from ..module import Module
 from ..node import Op
 from ..numbers.bitmap import INDEX, MASKS, lane_sums, slot_words
-from ..passes.manager import register
+from ..passes.manager import choice, register
 from ..types import Buffer, f32, s32, u32, u64
 from .common import each
 from .product import epilogue, launched, parameters
@@ -41,7 +41,7 @@ class Bitmap:
     ``workspace.counter`` (zero before and after).
     """
 
-    mma: str = "f16.m16n8k16"
+    mma: str = choice("f16.m16n8k16", "bf16.m16n8k16", "none")
     cols: int = 8
     row_warps: int = 1
     slab_warps: int = 1
@@ -53,7 +53,7 @@ class Bitmap:
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Spmm, self._kernel)
+        return each(module, o.Spmm, self._kernel, formats=("bitmap",))
 
     @property
     def one(self) -> bool:

@@ -17,7 +17,7 @@ from ..grid import Grid, keep
 from ..module import Launch, Module
 from ..node import Op, located
 from ..spread import Spread
-from ..types import Buffer, s32, sum_type
+from ..types import Buffer, DType, s32, sum_type
 
 Kernel = o.Stencil | o.Rim
 K = TypeVar("K", bound=Op)
@@ -62,14 +62,26 @@ def tile_count(boxes: tuple[o.Box, ...], size: tuple[int, ...]) -> int:
     return sum(prod(o.tile_counts(box, size)) for box in boxes)
 
 
-def each(module: Module, kind: type[K], kernel: Callable[[Module, K], Module], axes: tuple[int, ...] = ()) -> Module:
-    """The module after ``kernel`` has replaced every op of a kind; IRError for fields of other numbers of axes."""
+def each(
+    module: Module, kind: type[K], kernel: Callable[[Module, K], Module], *, axes: tuple[int, ...] = (),
+    dtypes: tuple[DType, ...] = (), formats: tuple[str, ...] = (),
+) -> Module:  # fmt: skip
+    """The module after ``kernel`` has replaced every op of a kind.
+
+    IRError for fields of other numbers of axes, of other types, and for matrices of other formats, where these are
+    said.
+    """
     for op in module.funcs:
         if isinstance(op, kind):
-            if axes and len(getattr(op, "shape", ())) not in axes:
-                takes = f"{op.name}: this kernel takes fields of {' or '.join(map(str, axes))} axes"
-                hint = "take another family; a row is a field [1, n]"
-                raise IRError(f"{takes}, not of {len(getattr(op, 'shape', ()))}", loc=op.loc, hint=hint)
+            for what, known, got in (
+                ("fields of {} axes", axes, len(getattr(op, "shape", ()))),
+                ("numbers of {}", dtypes, getattr(op, "dtype", None)),
+                ("matrices of {}", formats, getattr(op, "format", None)),
+            ):
+                if known and got not in known:
+                    takes = what.format(" or ".join(map(str, known)))
+                    raise IRError(f"{op.name}: this kernel takes {takes}, not of {got}", loc=op.loc,
+                                  hint="take another family; a row is a field [1, n]")  # fmt: skip
             module = kernel(module, op)
     return module
 

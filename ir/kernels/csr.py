@@ -49,7 +49,7 @@ class Csr:
     cuts: int = 0
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Spmm, self._kernel)
+        return each(module, o.Spmm, self._kernel, formats=("csr",))
 
     @property
     def team(self) -> int:

@@ -20,11 +20,11 @@ from ..layout import Layout, layout, row_major
 from ..module import Module
 from ..node import Op
 from ..numbers.lowrank import Blocks, slices
-from ..passes.manager import register
+from ..passes.manager import choice, register
 from ..separable import ROUNDING, Terms, separate
 from ..spread import Strips
 from ..tile_products import Sandwich
-from ..types import Buffer
+from ..types import Buffer, f64
 from .common import each, field, grid, over_tiles, shifted, store, vector
 
 
@@ -38,14 +38,14 @@ class LowRank:
 
     rows: int = 64
     cols: int = 64
-    mma: str = "f64.m16n8k4"
+    mma: str = choice("f64.m16n8k4", "f64.m8n8k4")
     warps: int = 4
     terms: int = 4
     blocks: int = 0
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Stencil, self._kernel, axes=(2,))
+        return each(module, o.Stencil, self._kernel, axes=(2,), dtypes=(f64,))
 
     def _numbers(self, radius: tuple[int, int]) -> Blocks:
         """The tile's numbers, for weights of a radius."""

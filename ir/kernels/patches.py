@@ -28,7 +28,7 @@ from ..layout import Layout, layout
 from ..module import Module
 from ..node import Op
 from ..numbers.patches import PATCH, Groups
-from ..passes.manager import register
+from ..passes.manager import choice, register
 from ..types import Buffer, f64, s32
 from .common import each, field, grid, over_tiles, vector
 
@@ -41,7 +41,7 @@ class Patches:
     ``stages`` groups are under way.
     """
 
-    mma: str = "f64.m16n8k16"
+    mma: str = choice("f64.m16n8k16", "f64.m8n8k4")
     strips: int = 2
     rows: int = 512
     warps: int = 4

@@ -24,9 +24,9 @@ from ..heavy import HELD, heavy
 from ..layout import Layout, layout, row_major, walk_degree
 from ..module import Module
 from ..node import Op
-from ..passes.manager import register
+from ..passes.manager import choice, register
 from ..spread import Products
-from ..types import Buffer, s32, u32
+from ..types import Buffer, f64, s32, u32
 from .common import each, field, grid, over_tiles, shifted, store, tile_count, vector, whole
 from .stencil2row_matrices import Matrices
 
@@ -43,7 +43,7 @@ class Stencil2Row:
 
     rows: int = 32
     cols: int = 64
-    mma: str = "f64.m8n8k4"
+    mma: str = choice("f64.m8n8k4", "f64.m16n8k4", "f64.m16n8k8", "f64.m16n8k16", "fma")
     warps: int = 8
     stages: int = 1
     lut: bool = True
@@ -54,7 +54,8 @@ class Stencil2Row:
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Stencil, lambda m, op: _Build(self, op).kernels(m), axes=(2, 3))
+        dtypes = () if self.mma == "fma" else (f64,)
+        return each(module, o.Stencil, lambda m, op: _Build(self, op).kernels(m), axes=(2, 3), dtypes=dtypes)
 
 
 @dataclass(frozen=True)

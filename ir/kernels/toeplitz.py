@@ -23,7 +23,7 @@ from ..layout import layout
 from ..module import Module
 from ..node import Op
 from ..numbers.toeplitz import PAD, Runs
-from ..passes.manager import register
+from ..passes.manager import choice, register
 from ..spread import Products
 from ..tile_products import Slide
 from ..types import Buffer, s32
@@ -38,7 +38,7 @@ class Toeplitz:
     ``blocks`` stay and take one tile after the other (the pipeline pass follows); 0: one tile a block.
     """
 
-    mma: str = "f64.m16n8k8"
+    mma: str = choice("f64.m16n8k8", "f64.m16n8k4", "f64.m8n8k4")
     products: int = 8
     warps: int = 1
     blocks: int = 0

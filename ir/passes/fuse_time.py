@@ -8,7 +8,7 @@ boundary holds at each step, which one application cannot do: those cells go to 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, prod
 
 import numpy as np
 
@@ -18,7 +18,10 @@ from ..fuse import LOSS, Widths, convolve, dense_weights, inner_box, loss, rim_w
 from ..module import Module
 from ..node import Op
 from ..types import sum_type
-from .manager import register
+from .manager import choice, register
+
+#: Weights of a fused stencil, times the steps that make them: more would take minutes.
+MOST_WORK = 1 << 24
 
 
 @register("fuse-time")
@@ -33,7 +36,7 @@ class FuseTime:
 
     steps: int = 1
     levels: int = 1
-    rim: str = "fused"
+    rim: str = choice("fused", "all", "none")
 
     def run(self, module: Module) -> Module:
         funcs: list[Op] = []
@@ -42,6 +45,10 @@ class FuseTime:
         return replace(module, funcs=tuple(funcs))
 
     def _fuse(self, op: o.Stencil) -> list[Op]:
+        count = prod(2 * r * self.steps + 1 for r in op.radius)
+        if count * self.steps > MOST_WORK:
+            raise ScheduleError(f"fuse={self.steps}: the fused stencil has up to {count} weights, too many to work out",
+                                loc=op.loc, hint="fuse fewer steps")  # fmt: skip
         one = dense_weights(op)
         lost = loss(one, self.steps, op.dtype) if self.steps > 1 else 0.0
         if lost == inf:

@@ -29,6 +29,7 @@ class Pass(Protocol):
 
 
 PASSES: dict[str, type[Any]] = {}
+_REMEDY: Final = "look at the program before and after (set SPARSEGEN_DUMP to a folder), then at the pass's options"
 P = TypeVar("P", bound=type[Any])
 _WORDS: Final[dict[str, Any]] = {"true": True, "false": False, "none": None}
 _NUMBER: Final = re.compile(r"-?\d+(\.\d*)?(e[+-]?\d+)?|-?inf|nan")
@@ -44,6 +45,11 @@ def register(name: str) -> Callable[[P], P]:
         return cls
 
     return add
+
+
+def choice(default: str, *others: str) -> Any:
+    """The field of a pass for an option that is one of these words."""
+    return field(default=default, metadata={"one_of": (default, *others)})
 
 
 def pass_names() -> list[str]:
@@ -97,15 +103,28 @@ def _options(name: str, cls: type[Any], text: str) -> dict[str, Any]:
             raise IRError(f"pass {name} has no option {m[1]!r}", hint=f"its options: {', '.join(known) or 'none'}")
         if m[1] in out:
             raise IRError(f"pass {name}: option {m[1]!r} is given twice")
-        value, default = _parse(m[2]), known[m[1]].default
-        if default is not dataclasses.MISSING and default is not None and value is not None:
-            if isinstance(default, float) and type(value) is int:
-                value = float(value)
-            if type(value) is not type(default):
-                raise IRError(f"pass {name}: option {m[1]}={m[2]} must be a {type(default).__name__}")
-        out[m[1]] = value
+        out[m[1]] = _option(f"pass {name}: option {m[1]}={m[2]}", _parse(m[2]), known[m[1]])
         at = m.end()
     return out
+
+
+def _option(said: str, value: Any, known: dataclasses.Field[Any]) -> Any:
+    """An option's value: of its default's type, one of its choices if it has any, and no count below 0 (or below 1,
+    where the default is not 0)."""
+    default = known.default
+    if default is dataclasses.MISSING or default is None:
+        return value
+    if isinstance(default, float) and type(value) is int:
+        value = float(value)
+    if value is None and isinstance(default, str):  # the word, not the absence of one
+        value = "none"
+    if type(value) is not type(default):
+        raise IRError(f"{said} must be a {type(default).__name__}", hint=f"its default is {_print(default)}")
+    if type(value) is int and value < (least := min(1, default)):
+        raise IRError(f"{said} must be at least {least}", hint=f"its default is {_print(default)}")
+    if (choices := known.metadata.get("one_of")) and value not in choices:
+        raise IRError(f"{said} must be one of its choices", hint=f"one of {', '.join(choices)}")
+    return value
 
 
 def parse_pipeline(text: str) -> tuple[Pass, ...]:
@@ -184,7 +203,7 @@ class Manager:
         try:
             verify(module, shared_limit=self.shared_limit)
         except IRError as e:
-            raise IRError(f"{e.message}\n  {when}", loc=e.loc, hint=e.hint) from e
+            raise IRError(f"{e.message}\n  {when}", loc=e.loc, hint=e.hint or _REMEDY) from e
 
 
 def level_of(module: Module) -> str:

@@ -19,12 +19,19 @@ K = sg.compile(
     sg.Stencil.from_weights(np.ones((3, 3)) / 9), (16, 32), device="h200", backend="emulator", schedule="direct"
 )
 W = sg.sparse(np.eye(16, dtype=np.float16))
+
+
+def written(path: Any) -> None:
+    """As the command line writes a result."""
+    save(path, b"data")
+
+
 #: Everything that writes what a user asks for, and its error.
 WRITERS: tuple[tuple[Callable[[Any], Any], type[sg.SparsegenError]], ...] = (
     (K.export, sg.ArrayError),
     (K.explain().save, sg.ArrayError),
     (W.save, sg.FormatError),
-    (lambda path: save(path, b"data"), sg.ArrayError),
+    (written, sg.ArrayError),
 )
 
 
@@ -94,6 +101,7 @@ def test_the_command_line_writes_to_devices() -> None:
     reader, writer = os.pipe()
     save(f"/dev/fd/{writer}", b"data")
     assert os.read(reader, 9) == b"data"
-    os.close(reader), os.close(writer)
+    os.close(reader)
+    os.close(writer)
     with pytest.raises(sg.ArrayError, match="is no file"):
         K.export("/dev/null")

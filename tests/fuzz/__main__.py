@@ -19,7 +19,8 @@ from tests.fuzz.finding import Draw, Finding
 #: Kinds of work, and the share of the time that each gets.
 KINDS: dict[str, tuple[Callable[[Draw], None], float]] = {
     "stencils": (kernels.stencils, 4), "updates": (kernels.updates, 1), "products": (kernels.products, 2),
-    "texts": (texts.programs_as_text, 2), "files": (files.matrices, 1), "api": (calls.api, 1),
+    "texts": (texts.programs_as_text, 2), "passes": (texts.passes_on_programs, 1),
+    "files": (files.matrices, 1), "api": (calls.api, 1),
 }  # fmt: skip
 
 

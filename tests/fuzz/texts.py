@@ -1,11 +1,14 @@
-"""Texts of programs with something changed: read and verified, or refused with a place."""
+"""Programs with something in their text changed, or put through any passes: read and lowered, or refused."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from functools import cache
 
 from sparsegen.ir import passes
+from sparsegen.ir.errors import SparsegenError
+from sparsegen.ir.fragments import SHAPES
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.text import print_module
 from sparsegen.ir.verify import verify
@@ -80,3 +83,33 @@ def programs_as_text(draw: Draw) -> None:
     if print_module(parse_module(print_module(module))) != print_module(module):
         raise Finding("another text after reading it again", text)
     refused(lambda: passes.Manager(passes.parse_pipeline("to-warp"), verify_each=True).run(module), text)
+
+
+#: What options of passes are set to: numbers, and words of one pass or another.
+COUNTS, WORDS = (0, -1, 1, 2, 3, 4, 5, 7, 8, 16, 32, 64), ("none", "true", "x", '""', "fma", "fused", "all", *SHAPES)
+
+
+def random_pass(draw: Draw) -> str:
+    """A pass of any name, some of its options set to something."""
+    name, options = draw.choice(passes.pass_names()), list[str]()
+    for option in dataclasses.fields(passes.PASSES[name]):
+        if draw.random() < 0.4:
+            options.append(f"{option.name}={draw.choice(COUNTS if option.type == 'int' else WORDS)}")
+    return name + (f"{{{','.join(options)}}}" if options else "")
+
+
+def passes_on_programs(draw: Draw) -> None:
+    """Passes of any family and level on a program of any other: a program that verifies, or refused with a remedy."""
+    text, line = draw.choice(texts()), ",".join(random_pass(draw) for _ in range(draw.choice((1, 1, 2, 3))))
+
+    def attempt() -> None:
+        try:
+            passes.Manager(passes.parse_pipeline(line), verify_each=True).run(parse_module(text))
+        except SparsegenError as error:
+            if error.__cause__ and not isinstance(error.__cause__, SparsegenError):
+                raise error.__cause__ from error  # the manager's word for a pass that breaks
+            if not error.hint:
+                raise Finding("no remedy", str(error)) from error
+            raise
+
+    refused(attempt, f"{line}\n{text}")
