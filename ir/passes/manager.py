@@ -120,7 +120,7 @@ def _option(said: str, value: Any, known: dataclasses.Field[Any]) -> Any:
         value = "none"
     if type(value) is not type(default):
         raise IRError(f"{said} must be a {type(default).__name__}", hint=f"its default is {_print(default)}")
-    if type(value) is int and value < (least := min(1, default)):
+    if type(value) is int and value < (least := min(1, int(default))):
         raise IRError(f"{said} must be at least {least}", hint=f"its default is {_print(default)}")
     if (choices := known.metadata.get("one_of")) and value not in choices:
         raise IRError(f"{said} must be one of its choices", hint=f"one of {', '.join(choices)}")
