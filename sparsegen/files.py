@@ -33,7 +33,8 @@ def path_of(given: Any, error: type[SparsegenError]) -> Path:
         if isinstance(given, int):  # open() would take it for a descriptor
             raise TypeError
         name = os.fsdecode(os.fspath(given))
-    except TypeError:
+        os.fsencode(name)  # a lone surrogate has no bytes
+    except (TypeError, UnicodeEncodeError):
         name = ""
     if not name or "\0" in name:
         raise error(f"{given!r} names no file", hint="pass a path, as a str or a pathlib.Path")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import sys
@@ -30,8 +31,11 @@ def execute(file: str) -> ModuleType:
     import importlib.machinery
     import importlib.util
 
-    path = Path(file).resolve()
-    if not path.is_file():
+    path, there = Path(file), False
+    with contextlib.suppress(OSError, ValueError):  # of a name that is too long, or of other bytes than names have
+        path = path.resolve()
+        there = path.is_file()
+    if not there:
         raise StencilError(f"there is no file {file}", hint="name a Python file, FILE.py or FILE.py:NAME")
     loader = importlib.machinery.SourceFileLoader(f"file_{path.stem}", str(path))
     spec = importlib.util.spec_from_loader(loader.name, loader)

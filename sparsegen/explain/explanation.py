@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from sparsegen.arguments import positive
 from sparsegen.explain.page import Page
 from sparsegen.explain.picture import svg
 from sparsegen.explain.roofline import Dot
@@ -42,7 +43,9 @@ class Explanation(str):
         return found
 
     def json(self, indent: int | None = 2) -> str:
-        """``data`` as JSON."""
+        """``data`` as JSON, with so many spaces (0 to 16) a level; None: in one line.  ArrayError for others."""
+        if indent is not None and positive(indent, "indent", ArrayError, least=0) > 16:
+            raise ArrayError(f"indent={indent} is wide", hint="indent by at most 16 spaces")
         return json.dumps(self.data, indent=indent, ensure_ascii=False, allow_nan=False)
 
     def roofline(self) -> str:

@@ -42,7 +42,7 @@ class Csr(SparseMatrix):
         """
         with lib.active():
             starts, columns = lib.cast(ptr, s64), lib.cast(idx, s64)
-            _check_rows(lib, shape, starts, columns, int(values.shape[0]))
+            check_rows(lib, shape, starts, columns, int(values.shape[0]))
             arrays = {
                 "ptr": lib.cast(starts, s32),
                 "idx": lib.cast(columns, s32),
@@ -58,8 +58,9 @@ class Csr(SparseMatrix):
         return scipy.sparse.csr_array((values.astype(np.float32), idx, ptr), shape=self.shape)
 
 
-def _check_rows(lib: Library, shape: tuple[int, int], ptr: Any, idx: Any, values: int) -> None:
-    """ArrayError for row pointers that do not fit, that decrease, or columns out of range, unsorted or repeated."""
+def check_rows(lib: Library, shape: tuple[int, int], ptr: Any, idx: Any, values: int, *, ascend: bool = True) -> None:
+    """ArrayError for row pointers that do not fit, that decrease, or columns out of range; unsorted or repeated ones
+    only if they must ``ascend``."""
     rows, cols = shape
     again = "build the matrix anew, as scipy.sparse.csr_array((values, (rows, columns)), shape=shape)"
     if max(rows, cols, int(idx.shape[0])) > MOST:
@@ -87,7 +88,7 @@ def _check_rows(lib: Library, shape: tuple[int, int], ptr: Any, idx: Any, values
 
     if (entry := lib.first((idx < 0) | (idx >= cols))) is not None:
         raise ArrayError(f"{place(entry)} has column {int(idx[entry])}, the matrix has {cols} columns", hint=again)
-    if values and (entry := lib.first(descents(lib, ptr, idx))) is not None:
+    if ascend and values and (entry := lib.first(descents(lib, ptr, idx))) is not None:
         before, after = int(idx[entry]), int(idx[entry + 1])
         what = "duplicate" if before == after else "unsorted"
         raise ArrayError(

@@ -19,10 +19,10 @@ from sparsegen.callsite import located, user_loc
 from sparsegen.formats import file
 from sparsegen.formats.axes import Compressed, Mask
 from sparsegen.formats.bitmap import Bitmap, bitmap
-from sparsegen.formats.csr import Csr, csr
+from sparsegen.formats.csr import Csr, check_rows, csr
 from sparsegen.formats.format import Format
 from sparsegen.formats.library import NUMPY, library_of
-from sparsegen.formats.matrix import KINDS, SparseMatrix
+from sparsegen.formats.matrix import KINDS, SparseMatrix, check_room
 from sparsegen.formats.tca_bme import tca_bme
 from sparsegen.ir.errors import ArrayError, FormatError
 from sparsegen.schedule import nearest
@@ -139,6 +139,7 @@ def _encoded(w: Any, maker: Maker, dtype: str | None, options: dict[str, Any]) -
         return rows
     spec = maker.spec(rows.dtype, options)
     _check_shape(rows.shape, spec)
+    check_room(rows.shape, spec.dtype)
     with rows.library.active():
         return maker.matrix.encode(spec, rows.library, rows.spec.decode(rows.library, rows.arrays, rows.shape))
 
@@ -203,6 +204,7 @@ def _check_shape(shape: tuple[int, ...], spec: Format) -> None:
 
 def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> Csr:
     """The rows of a scipy matrix, rounded to ``dtype``; CSR that is to stay CSR must be sorted, without duplicates."""
+    rows = _checked_scipy(w)
     if dtype is None and w.dtype == np.float32 and "f32" in maker.dtypes:
         dtype = "f32"
     if w.dtype.kind != "f":
@@ -216,11 +218,12 @@ def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> Csr:
             f"a scipy.sparse matrix of {w.dtype}, which is encoded in {' or '.join(maker.dtypes)}",
             hint=f"say {' or '.join(f'dtype={name!r}' for name in maker.dtypes)}: values are rounded to it",
         )
-    _check_axes(w.shape)
-    rows = w
     if w.format != "csr" or maker.matrix is not Csr:
-        rows = w.tocsr(copy=True)
-        rows.sum_duplicates()
+        try:
+            rows = _checked_scipy(w if w.format == "csr" else w.tocoo()).tocsr(copy=True)
+            rows.sum_duplicates()
+        except Exception as error:  # whatever its arrays are
+            raise ArrayError(f"scipy cannot convert w to rows: {error}", hint=_ANEW) from error
     kind = KINDS[dtype]
     with np.errstate(over="ignore", invalid="ignore"):
         values = rows.data.astype(kind.numpy())
@@ -232,6 +235,39 @@ def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> Csr:
     return Csr.of(kind, NUMPY, tuple(rows.shape), rows.indptr, rows.indices, values)
 
 
+_ANEW: Final = "build the matrix anew, as scipy.sparse.coo_array((values, (rows, columns)), shape=shape)"
+
+
+def _checked_scipy(w: Any) -> Any:
+    """The matrix; ArrayError if its arrays were changed so that scipy's compiled code would read or write astray."""
+    if not isinstance(w.shape, tuple) or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in w.shape):
+        raise ArrayError(f"w has the shape {w.shape!r}", hint=_ANEW)
+    _check_axes(w.shape)
+    for name in ("data", "indices", "indptr", "row", "col", "offsets"):
+        a = getattr(w, name, None)
+        if a is not None and w.format != "dok" and not (isinstance(a, np.ndarray) and (name == "data" or _integers(a))):
+            raise ArrayError(f"w.{name} is no array of {'integers' if name != 'data' else 'values'}", hint=_ANEW)
+    if w.format in ("csr", "csc", "bsr"):
+        blocks = w.format == "bsr" and w.data.ndim == 3
+        size = tuple(n // max(1, b) for n, b in zip(w.shape, w.data.shape[1:] if blocks else (1, 1), strict=True))
+        size = size[::-1] if w.format == "csc" else size
+        entries = w.data.shape[0] if w.data.ndim == (3 if w.format == "bsr" else 1) else -1
+        check_rows(NUMPY, size, w.indptr.astype(np.int64), w.indices.astype(np.int64), entries, ascend=False)
+    elif w.format == "coo":
+        for name, places, n in (("row", w.row, w.shape[0]), ("col", w.col, w.shape[1])):
+            if places.shape != w.data.shape or ((places < 0) | (places >= n)).any():
+                raise ArrayError(f"w.{name} does not name one of {n} for each value", hint=_ANEW)
+    elif w.format == "dia" and (w.data.ndim != 2 or w.offsets.shape != w.data.shape[:1]):
+        raise ArrayError(f"w has {w.offsets.shape} offsets for diagonals {w.data.shape}", hint=_ANEW)
+    elif w.format == "lil" and not np.shape(w.data) == np.shape(w.rows) == w.shape[:1]:
+        raise ArrayError(f"w has lists for {np.shape(w.data)} rows, not {w.shape[0]}", hint=_ANEW)
+    return w
+
+
+def _integers(a: Any) -> bool:
+    return a.ndim == 1 and a.dtype.kind in "iu"
+
+
 def _from_torch(w: Any, maker: Maker, dtype: str | None) -> Csr:
     """The rows of a torch tensor of layout ``sparse_csr``."""
     _check_axes(w.shape, "pass a matrix [M, K], no batch of them")
@@ -239,6 +275,16 @@ def _from_torch(w: Any, maker: Maker, dtype: str | None) -> Csr:
     name = _dtype(view.layout.dtype, maker, dtype)
     lib, _ = library_of(view)
     return Csr.of(KINDS[name], lib, tuple(w.shape), w.crow_indices(), w.col_indices(), w.values())
+
+
+def restored(name: str, dtype: str, options: dict[str, Any], said: dict[str, Any], arrays: dict[str, Any]) -> Any:
+    """The matrix that was pickled, in arrays of the library that they are of; FormatError if they contradict it."""
+    maker = found(name)
+    lib, _ = library_of(describe(next(iter(arrays.values()))))
+    matrix = maker.matrix(maker.spec(dtype, options), said["shape"], lib, arrays, said["nnz"])
+    matrix.auto = said["auto"]
+    matrix.check()
+    return matrix
 
 
 def load(path: str | os.PathLike[str]) -> SparseMatrix:

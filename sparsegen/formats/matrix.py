@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Mapping
+from importlib import import_module
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakKeyDictionary
@@ -14,7 +15,9 @@ from sparsegen.formats import file
 from sparsegen.formats.format import Format
 from sparsegen.formats.library import NUMPY, Library
 from sparsegen.formats.stats import Stats, measured
+from sparsegen.ir.errors import FormatError
 from sparsegen.ir.types import DType, bf16, f16, f32, s4, s8, s16
+from sparsegen.memory import host_room
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -27,6 +30,16 @@ Made = TypeVar("Made")
 
 _lock = RLock()
 _made: WeakKeyDictionary[SparseMatrix, dict[Hashable, Any]] = WeakKeyDictionary()
+
+
+def check_room(shape: tuple[int, ...], kind: DType) -> None:
+    """FormatError for a matrix that takes more memory, dense, than this machine has."""
+    nbytes, left = shape[0] * shape[1] * kind.bits // 8, host_room()
+    if left is not None and nbytes > left[1]:
+        raise FormatError(
+            f"a matrix {shape[0]}x{shape[1]} {kind} takes {nbytes} bytes dense, this machine has {left[1]}",
+            hint="leave it sparse: sg.sparse(w, format='csr') of a scipy matrix, W.to_scipy()",
+        )
 
 
 class SparseMatrix:
@@ -50,8 +63,19 @@ class SparseMatrix:
             arrays, nnz = spec.encode(lib, bits)
             return cls(spec, (int(bits.shape[0]), int(bits.shape[1])), lib, arrays, nnz)
 
+    def __reduce__(self) -> Any:
+        """A pickle has the arrays, in their library, and the name of the format."""
+        restored = import_module("sparsegen.formats.encode").restored
+        said = {"shape": self.shape, "nnz": self.nnz, "auto": self.auto}
+        return restored, (self.format, self.dtype, dict(self.spec.options), said, self.arrays)
+
     def to_dense(self) -> Any:
-        """The dense matrix, in an array of the library and on the device that this one lives on."""
+        """The dense matrix, in an array of the library and on the device that this one lives on.
+
+        FormatError on the host where that has less memory than it takes.
+        """
+        if self.library.where == "cpu":
+            check_room(self.shape, self.kind)
         with self.library.active():
             bits = self.spec.decode(self.library, self.arrays, self.shape)
             return self.library.view(bits, s8 if self.kind.bits == 4 else self.kind)

@@ -11,7 +11,7 @@ from sparsegen.arguments import positive
 from sparsegen.callsite import located, user_loc
 from sparsegen.formats import sparse
 from sparsegen.formats.bitmap import Bitmap
-from sparsegen.ir.errors import ArrayError, FormatError, ProductError, SparsegenError
+from sparsegen.ir.errors import ArrayError, DeviceError, FormatError, ProductError, SparsegenError
 from sparsegen.torch.op import spmm_linear
 from sparsegen.torch.plan import BACKENDS, PARTS, PIECE, Bound, Plan, assembled, empty, refuse_capture
 from sparsegen.torch.prune import DTYPES, check_weight, magnitude_mask
@@ -58,13 +58,22 @@ class SparseLinear(torch.nn.Module):
             self.in_features = positive(in_features, "in_features", ProductError)
             self.out_features = positive(out_features, "out_features", ProductError)
             self.dense_above = _checked_above(dense_above)
+            if not isinstance(bias, bool):
+                raise ProductError(
+                    f"bias={bias!r} is neither True nor False", hint="from_linear takes a layer's own bias"
+                )
             if not isinstance(dtype, torch.dtype) or dtype not in DTYPES:
                 raise ArrayError(
                     f"dtype={dtype!r}; sparse weights are float16 or bfloat16", hint="pass dtype=torch.float16"
                 )
             self.dtype = dtype
+            try:
+                zeros = torch.zeros(self.out_features, dtype=dtype, device=device)
+            except (TypeError, ValueError, RuntimeError) as error:
+                raise DeviceError(
+                    f"device={device!r}: {error}", hint="name a device of torch: 'cuda', 'cpu'"
+                ) from error
             w = empty((self.out_features, self.in_features), DTYPES[dtype], device)
-            zeros = torch.zeros(self.out_features, dtype=dtype, device=device)
             self.register_parameter("bias", torch.nn.Parameter(zeros) if bias else None)
             for name in PARTS:
                 self.register_buffer(name, None)
@@ -132,9 +141,12 @@ class SparseLinear(torch.nn.Module):
         """
         with located(user_loc()):
             refuse_capture(self.masks.device, "kernels cannot be built", "call prepare before the capture")
-            if not isinstance(tokens, Iterable):
-                raise ProductError(f"tokens={tokens!r} are no numbers", hint="pass several, as in tokens=(1, 8, 16)")
-            wanted = {min(positive(n, "tokens", ProductError), PIECE) for n in tokens}
+            try:
+                counts = tuple(tokens)
+            except TypeError:
+                hint = "pass several, as in tokens=(1, 8, 16)"
+                raise ProductError(f"tokens={tokens!r} are no numbers", hint=hint) from None
+            wanted = {min(positive(n, "tokens", ProductError), PIECE) for n in counts}
             self._bound().prepare(sorted(wanted), self.bias is not None)
 
     def to_dense(self) -> Any:

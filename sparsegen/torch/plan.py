@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
+from math import prod
 from threading import Lock
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -27,6 +28,7 @@ from sparsegen.ir.types import DType
 from sparsegen.kernel import SpmmKernel
 from sparsegen.memo import Memo
 from sparsegen.products.product import spmm
+from sparsegen.sizes import MAX_CELLS
 
 #: The tensors of a matrix, in the operator's order, and torch's dtype for the words of each.
 PARTS: Final = {"values": torch.int64, "masks": torch.int32, "index": torch.int32}
@@ -45,6 +47,11 @@ _BUILDERS: Final = 8
 def empty(shape: tuple[int, int], kind: DType, device: Any) -> Bitmap:
     """The matrix [M, K] of zeros, which needs no dense one to be made."""
     sizes = bitmap(kind).shapes(shape, 0)
+    if (words := max(map(prod, sizes.values()))) > MAX_CELLS:
+        raise FormatError(
+            f"W {shape[0]}x{shape[1]} has an array of {words} words; indices have 32 bits, so {MAX_CELLS} is the most",
+            hint="cut the layer into several of fewer features",
+        )
     arrays = {name: torch.zeros(sizes[name], dtype=dtype, device=device) for name, dtype in PARTS.items()}
     return Bitmap(bitmap(kind), shape, Torch(torch, arrays["masks"].device), arrays, 0)
 

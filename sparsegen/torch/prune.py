@@ -16,6 +16,8 @@ DTYPES: Final[dict[Any, DType]] = {torch.float16: f16, torch.bfloat16: bf16}
 
 def check_weight(weight: Any) -> None:
     """ArrayError for weights that are no dense matrix of f16 or bf16."""
+    if not isinstance(weight, torch.Tensor):
+        raise ArrayError(f"weight is a {type(weight).__qualname__}", hint="pass a torch tensor, such as linear.weight")
     if weight.dtype not in DTYPES:
         raise ArrayError(
             f"weight has dtype {weight.dtype}; sparse weights are float16 or bfloat16",

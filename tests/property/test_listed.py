@@ -13,7 +13,7 @@ import pytest
 
 import sparsegen as sg
 from tests.csr_kit import ragged
-from tests.fuzz import kernels
+from tests.fuzz import calls, kernels
 from tests.fuzz.__main__ import KINDS
 from tests.products_kit import matrix
 
@@ -26,6 +26,12 @@ def test_what_is_listed_runs(kind: str) -> None:
     with mock.patch.multiple(kernels, EXAMINED=0.5, PRINTED=1 << 30):
         for number in range(TRIALS[kind]):
             KINDS[kind][0](random.Random(f"listed {kind} {number}"))
+
+
+def test_calls_with_junk_are_refused() -> None:
+    """A wrong thing in one place or two of a call of the public API, or of the command line."""
+    for number in range(250):
+        calls.api(random.Random(f"junk {number}"))
 
 
 WORK = {
