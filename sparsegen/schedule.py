@@ -83,7 +83,10 @@ FORMS: Mapping[Callable[[str, str], Any], tuple[type, str]] = {
 
 
 def _is_pair(value: Any) -> bool:
-    return type(value) is tuple and len(value) == 2 and all(type(n) is int and n >= 1 for n in value)
+    if type(value) is not tuple or len(value) != 2:
+        return False
+    first, second = value
+    return type(first) is int and type(second) is int and first >= 1 and second >= 1
 
 
 @dataclass(frozen=True)
@@ -203,11 +206,14 @@ class Schedule:
             _means_nothing(f"{name}={given[name]}", name, own, self.op)
         attributes = self.__dict__
         attributes["family"], attributes["rules"] = family, own
-        attributes.update(own.defaults)
-        attributes.update((name, value) for name, value in given.items() if value is not None)
-        for word in own.words:
-            word.check(attributes[word.name])
-        attributes["_key"] = (self.op, family, *(attributes[word.name] for word in own.words))
+        values_of = {**own.defaults, **given}
+        for name, value in given.items():
+            if value is None:
+                values_of[name] = own.defaults[name]
+            else:
+                own.by_name[name].check(value)
+        attributes.update(values_of)
+        attributes["_key"] = (self.op, family, *values_of.values())
         own.consistent(self)
 
     def __getattr__(self, name: str) -> Any:  # a word that the family does not have
