@@ -1,6 +1,7 @@
 # make demo       a heat problem, from Python to the best target of this machine
 # make test       every test that needs no GPU
 # make gpu-test   the tests that need one
+# make fuzz       random kernels, program texts, matrix files and wrong calls, for SECONDS=60
 # make docs       tables, pictures and excerpts of the documents anew, from results and code that are here
 # make lint, make typecheck, make clean
 #
@@ -10,6 +11,7 @@
 SHELL := /bin/bash
 VENV ?= .venv
 JOBS ?= 2
+SECONDS ?= 60
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet
 
@@ -22,7 +24,7 @@ TEST_EXTRAS := test$(if $(NVCC),,$(comma)nvcc)
 TOOLKIT := $(if $(NVCC),$(shell $(NVCC) --dryrun -x cu -c /dev/null 2>&1 | sed -n 's/^\#\$$ TOP=//p'))
 DEMO_EXTRAS := plot$(if $(NVCC),$(if $(HAVE_GPU),$(comma)cuda))
 
-.PHONY: demo test gpu-test docs lint typecheck clean
+.PHONY: demo test gpu-test fuzz docs lint typecheck clean
 .DELETE_ON_ERROR:
 
 # Where pycuda does not build, the demo says so and runs on the emulator.
@@ -36,6 +38,10 @@ test: $(VENV)/.stamp-$(TEST_EXTRAS)
 
 gpu-test: $(VENV)/.stamp-test,cuda
 	$(PY) -m pytest -m gpu --durations=15 $(PYTEST_ARGS)
+
+# SEED= draws other things; without it a seed is drawn and printed.
+fuzz: $(VENV)/.stamp-test
+	$(PY) -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 docs: $(VENV)/.stamp-$(TEST_EXTRAS)
 	for made in walkthrough render_tables fragment_tables counters_table; do $(PY) .ci/$$made.py || exit 1; done

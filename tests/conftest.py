@@ -27,7 +27,7 @@ except ImportError:  # a machine with no network may have pytest only; modules t
     pass
 else:
     _slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
-    settings.register_profile("local", deadline=None, max_examples=20, suppress_health_check=_slow, print_blob=True)
+    settings.register_profile("local", deadline=None, max_examples=12, suppress_health_check=_slow, print_blob=True)
     settings.register_profile("ci", settings.get_profile("local"), derandomize=True, database=None)
     settings.register_profile("thorough", settings.get_profile("local"), max_examples=500)
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "local"))

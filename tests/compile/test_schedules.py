@@ -68,7 +68,7 @@ def sample(k: int, dtype: str, profile: DeviceProfile, fuse: int) -> list[Stenci
     legal = list(candidates(Footprint(k, dtype=dtype), profile, SHAPE, fuse, ablation=True))
     random.Random(k).shuffle(legal)
     full = (k, dtype) == STENCILS[0][:2] and profile.arch != "sm_89"
-    legal = legal if full else legal[:100]
+    legal = legal if full else legal[:60]
     return covering(legal, lambda s: [(s.family, *x) for x in traits(s, k, full)])
 
 

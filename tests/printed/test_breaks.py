@@ -1,6 +1,6 @@
 """A printer that prints one op wrongly is found: by a unit whose text then means something else than the emulator does.
 
-One break of each op and instruction is tried here; ``python -m tests.printed.score`` tries them all.
+A few are tried here; ``python -m tests.printed.score`` tries all of ``breaks.txt``.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from tests.printed.score import found
 pytestmark = needs_compiler
 #: What only orders memory that fibers see in order anyway: golden lines have their text.
 ORDER_ONLY = {"fence_async", "fence_mbar_init", "mbar_arrive"}
-FIRST = {b.where: b for b in reversed(BREAKS)}
+#: Every third op and instruction: a second each.
+TRIED = list({b.where: b for b in reversed(BREAKS)}.values())[::3]
 
 
-@pytest.mark.parametrize("broken", FIRST.values(), ids=lambda b: b.name)
+@pytest.mark.parametrize("broken", TRIED, ids=lambda b: b.name)
 def test_a_break_is_found(broken: Break) -> None:
     assert found(broken)
 

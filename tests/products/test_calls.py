@@ -36,7 +36,7 @@ def compiled(product: Product, schedule: str = "auto", backend: str = "emulator"
     dtype=st.sampled_from(["f16", "bf16"]), orders=st.tuples(*[st.sampled_from(["row", "column"])] * 2),
     epilogue=st.sampled_from(EPILOGUES), data=st.data(),
 )  # fmt: skip
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_random_products_agree(
     m: int, k: int, n: int, sparsity: float, dtype: str, orders: tuple[str, str], epilogue: dict[str, Any], data: Any
 ) -> None:

@@ -83,7 +83,7 @@ def test_three_axes(case: tuple[Any, ...]) -> None:
     agrees(case)
 
 
-@settings(max_examples=max(10, settings().max_examples // 2))
+@settings(max_examples=max(6, settings().max_examples // 2))
 @given(cases(1))
 def test_one_axis(case: tuple[Any, ...]) -> None:
     agrees(case)
