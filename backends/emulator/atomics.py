@@ -49,7 +49,7 @@ def step(op: w.Atom | w.Red, sc: Scope) -> Step:
             mem.check_atomic(cell, row, lane, mem.stamp(g, sel), info)
         turn = m.shuffle(len(cell))
         if buf.space == "global" and m.run.fences:
-            m.far.atomic(mem, cell[turn], row[turn], lane[turn], acquires=is_atom)
+            m.other_blocks.atomic(mem, cell[turn], row[turn], lane[turn], acquires=is_atom)
         (v,) = pick(sel[turn], (g.n, 32), val(g.env))
         old = apply(op.op, mem.data, cell[turn], v, buf.dtype)
         if out is not None:

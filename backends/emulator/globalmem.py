@@ -117,8 +117,8 @@ class Global(Shadowed):
             if mine.any():
                 bad[mine] = self.m.clk.unordered(*parts(c[mine] & 0xFFFFFFFF), r[mine], ln[mine])
             far = np.flatnonzero(~mine)
-            if len(far) and self.m.far.known:
-                self.m.far.clear_known(bad, far, r, ln, c)
+            if len(far) and self.m.other_blocks.known:
+                self.m.other_blocks.clear_known(bad, far, r, ln, c)
             if bad.any():
                 self._unordered(bad, c, cell, r, ln, info, what, by)
 

@@ -16,11 +16,11 @@ from .clocks import Clocks
 from .compile import Program
 from .copies import BulkEngine, Copies
 from .counts import Patterns
-from .far import Far
 from .globalmem import Global
 from .group import Group
 from .mbarrier import Bars
 from .memory import OpInfo, Shared
+from .other_blocks import OtherBlocks
 from .report import Finding
 from .values import LANES
 
@@ -111,7 +111,7 @@ class Machine:
             self.bars[name] = Bars(self, name, sizes[name], agent)
             agent += sizes[name]
         self.copies: Copies = Copies(self)
-        self.bulk, self.far = BulkEngine(self), Far(self)
+        self.bulk, self.other_blocks = BulkEngine(self), OtherBlocks(self)
         self.tried: dict[int, Any] = {}
         self.events = 0
         self.ready: list[Group] = []
@@ -242,12 +242,12 @@ class Machine:
             return
         self.clk.sync(rows)
         self.mark[rows] = self.clk.clock[rows]
-        self.far.spread(rows.reshape(-1, 1))
+        self.other_blocks.spread(rows.reshape(-1, 1))
 
     def _meet(self, rows: Any, aligned: bool) -> None:
         self.clk.meet(rows, aligned)
         self.mark[rows] = self.clk.clock[rows]
-        self.far.spread(rows)
+        self.other_blocks.spread(rows)
 
     def barrier(self, g: Group, ident: int, warps: int, after: int, info: OpInfo) -> int:
         """Warps arrive at a barrier (``warps`` 0: all of the block); gives the next segment, or -1 if they wait."""

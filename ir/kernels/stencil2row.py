@@ -3,7 +3,7 @@
 The window of a tile becomes two matrices A and B of ``group = k + 1`` columns a row (layouts ``stencil2row_a/b``); dual
 tessellation multiplies 8 or 16 of their rows with triangular weight matrices and adds both products in one fragment.
 A field of one row has windows of one row.  On three axes a tile lies in a plane: the products of all planes of weights
-go into the same fragments, and the points of small planes are added on the CUDA cores (``ir/heavy.py``).
+go into the same fragments, and the points of small planes are added on the CUDA cores (``ir/numbers/stencil2row.py``).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .. import tile as t
 from ..errors import ScheduleError
 from ..expr import FALSE, Expr
 from ..fragments import SHAPES
-from ..heavy import HELD, heavy
 from ..layout import Layout, layout, row_major, walk_degree
 from ..module import Module
 from ..node import Op
 from ..passes.manager import choice, register
+from ..numbers.stencil2row import HELD, multiplied
 from ..spread import Products
 from ..types import Buffer, f64, s32, u32
 from .common import each, field, grid, over_tiles, shifted, store, tile_count, vector, whole
@@ -89,7 +89,7 @@ class _Build:
         of_plane: dict[tuple[int, ...], list[o.Tap]] = {}
         for tap in op.taps:
             of_plane.setdefault(tap[0][:-2], []).append(tap)
-        large = heavy([len(taps) for taps in of_plane.values()], height * k)
+        large = multiplied([len(taps) for taps in of_plane.values()], height * k)
         products = [(at, tuple(taps)) for (at, taps), is_large in zip(of_plane.items(), large, strict=True) if is_large]
         self.planes = [_Plane(at, taps, i) for i, (at, taps) in enumerate(products)]
         self.points = tuple(tap for tap in op.taps if tap[0][:-2] not in {p.offset for p in self.planes})

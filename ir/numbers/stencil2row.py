@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .arithmetic import conflict_free, up
+
+#: Most doubles of weights that a lane keeps from tile to tile; those of several planes that are more are loaded anew,
+#: plane by plane, and so are all where the points of small planes need the registers.
+HELD = 32
+
+
+def multiplied(points: Sequence[int], places: int) -> tuple[bool, ...]:
+    """For each plane of so many non-zero weights, in ``places`` places: whether it is a product on the tensor cores
+    (ConvStencil, section 4.2).
+
+    A product costs the same whatever is zero, CUDA cores pay by the point; with half of the places filled both come to
+    about the same (at an edge of 7: 52 multiply-adds an output at the rate of m16n8k4, against 25 points).  The first
+    of the fullest planes is always a product.
+    """
+    fullest = list(points).index(max(points))
+    return tuple(i == fullest or 2 * n > places for i, n in enumerate(points))
 
 
 class Matrices:

@@ -12,9 +12,8 @@ from sparsegen.families.base import ALIGN, FUSE, STAGES, WARPS, Geometry, Num, S
 from sparsegen.families.mma import check_mma, mma_values, mma_word, narrowing
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.ir.heavy import HELD, heavy
 from sparsegen.ir.numbers.arithmetic import up
-from sparsegen.ir.numbers.stencil2row import Matrices
+from sparsegen.ir.numbers.stencil2row import HELD, Matrices, multiplied
 from sparsegen.registry import register
 from sparsegen.schedule import StencilSchedule, Word, pair, switch, text
 from sparsegen.sizes import MAX_FUSE, MMA
@@ -59,7 +58,7 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
     n = Matrices(k=kk, height=ky, rows=rows, cols=cols, m=m, pad=s.pad)
     slices = 2 * n.depth // 4
     of_planes = plane_points(fp, s.fuse)
-    large = heavy(of_planes, ky * kk)
+    large = multiplied(of_planes, ky * kk)
     planes = sum(large)
     raw_tiles, smem = s.stages - 1, n.size * itemsize
     for _ in range(planes if raw_tiles else 0):

@@ -21,7 +21,7 @@ def _join(into: Snapshot, more: Snapshot) -> None:
         into[block] = np.maximum(into[block], vc) if block in into else vc
 
 
-class Far:
+class OtherBlocks:
     """Knowledge across blocks, of the few threads that use it: a warp's is a list of (lanes, snapshot)."""
 
     def __init__(self, m: Machine) -> None:
