@@ -55,22 +55,16 @@ def library_call(
     turned: bool, library: Callable[[Mapping[str, Any], Any], None],
 ) -> Call:  # fmt: skip
     """A call that torch's own functions do: nothing is launched, so addresses need no alignment but an element's."""
-    name, aligned = output[0], dict.fromkeys([*inputs, output[0]], 1)
+    name = output[0]
+    aligned = dict.fromkeys([*inputs, name], 1)
     return Call(
-        args,
-        named,
-        inputs,
-        output,
-        aligned,
-        lambda pointers, stream=None: None,
-        (name,),
-        {},
-        (),
-        {},
-        turned,
-        True,
-        library,
-    )
+        args=args, named=named, inputs=inputs, output=output, alignment=aligned, launch=_nothing, order=(name,),
+        fixed={}, spaces=(), streams={}, turned=turned, any_stream=True, library=library,
+    )  # fmt: skip
+
+
+def _nothing(pointers: Sequence[int], stream: int | None = None) -> None:
+    """In place of a launch."""
 
 
 def fast_call(known: Call) -> FastCall | None:
