@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import zlib
 from collections.abc import Sequence
@@ -49,7 +48,7 @@ def unpacked(lines: Sequence[str], dtype: DType, shape: tuple[int, ...]) -> Any:
     want = math.prod(shape) * kind.itemsize
     try:
         data = zlib.decompressobj().decompress(base64.b64decode("".join(lines), validate=True), want + 1)
-    except (binascii.Error, zlib.error) as e:
+    except (ValueError, zlib.error) as e:  # a text that is no base64, or not ASCII; data that is not compressed
         raise IRError(f"cannot read the data of a table: {e}", hint="copy the lines of the text as they are") from e
     if len(data) != want:
         raise IRError(f"a table of {want} bytes has data of {len(data) if len(data) < want else 'more'}",

@@ -43,6 +43,7 @@ def test_special_values_and_equality() -> None:
     ('constant "t" f64[1] [1.0] constant "t" f64[1] [1.0]', "'t' is given a second time"),
     ('constant "t" f64[9] zlib ["AAAA"]', "cannot read the data of a table"),
     ('constant "t" f64[9] zlib ["?"]', "cannot read the data of a table"),
+    ('constant "t" f64[9] zlib ["é"]', "cannot read the data of a table"),
     ('constant "t" f64[-1] []', "expected an extent"),
     ('constant "t" x[1] []', "expected a type"),
 ])  # fmt: skip

@@ -85,6 +85,8 @@ def negative() -> w.Func:
         k.sink(b.select(b.compare("lt", x, y), x, y))
         k.sink(*(b.compare(op, x, other) for op in ("lt", "le", "eq", "ne") for other in (x, y)))
         k.sink(*(b.convert(x, other) for other in (*FLOATS, s32)))
+        if t is f64:
+            k.sink(b.convert(b.binary("mul", x, b.const(t, 1e15)), s64))
     return k.func()
 
 
