@@ -173,8 +173,8 @@ class Product(Op):
     (i, m, q) -> element of ``src`` for each segment; segment s owns weight slices s*depth/4 ... of ``weights``.
     ``shape`` is the mma instruction for most of the sum (the rest takes narrower ones); ``shape`` "fma" multiplies on
     the CUDA cores with the fragments of the spread instead, its weights straight from the table.
-    ``first``: the first element of ``weights`` that is meant.  Users: stencil2row, with shared tiles and with matrices
-    in global memory; the products of patches and toeplitz go to sums that move on, those of lowrank feed one another.
+    ``first``: the first element of ``weights`` that is meant.  Only stencil2row, with shared tiles and with matrices in
+    global memory: products of patches and toeplitz go to sums that move on, those of lowrank feed one another.
     """
 
     new: Buffer | None = declare(default=None)
