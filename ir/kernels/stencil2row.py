@@ -23,8 +23,8 @@ from ..fragments import SHAPES
 from ..layout import Layout, layout, row_major, walk_degree
 from ..module import Module
 from ..node import Op
-from ..passes.manager import choice, register
 from ..numbers.stencil2row import HELD, multiplied
+from ..passes.manager import choice, register
 from ..spread import Products
 from ..types import Buffer, f64, s32, u32
 from .common import each, field, grid, over_tiles, shifted, store, tile_count, vector, whole
