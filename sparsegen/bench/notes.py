@@ -29,6 +29,9 @@ PRODUCTS: Final = frozenset([
     ((28672, 8192, 4), 0.6), ((28672, 8192, 8), 0.6), ((28672, 8192, 16), 0.5), ((28672, 8192, 16), 0.6),
     ((28672, 8192, 16), 0.7), ((28672, 8192, 32), 0.6), ((28672, 8192, 64), 0.6), ((28672, 8192, 128), 0.6),
 ])  # fmt: skip
+#: Nodes of graphs and types of products with them: the random one of suite ``csr`` and cora, the two that
+#: products/csr_cost.py names.
+GRAPHS: Final = frozenset((nodes, dtype) for nodes in (100_000, 2708) for dtype in ("f16", "f32"))
 
 
 def uniform(m: int, k: int, n: int, sparsity: float) -> BitmapNumbers:
@@ -70,12 +73,14 @@ def taken(suite: str, row: Row) -> str | None:
 def fitted(suite: str, row: Row) -> bool:
     """Whether kernels of the size of a row are in the fit."""
     shape = tuple(row["shape"])
+    if suite == "csr":
+        return (shape[1], row["dtype"]) in GRAPHS
     return shape in FIELDS if suite == "stencil" else (shape, round(row.get("sparsity", 0), 2)) in PRODUCTS
 
 
 def annotated(found: Result, folder: Path) -> Result:
-    """A result of suite ``stencil`` or ``bitmap`` whose rows also say ``now``, ``fitted`` and ``peers``."""
-    if (suite := found["suite"]) not in ("stencil", "bitmap"):
+    """A result of suite ``stencil``, ``bitmap`` or ``csr`` whose rows also say ``now``, ``fitted`` and ``peers``."""
+    if (suite := found["suite"]) not in ("stencil", "bitmap", "csr"):
         return found
     peers = json.loads((folder / PEERS).read_text()) if suite == "bitmap" and (folder / PEERS).is_file() else {}
     times = {(tuple(row["shape"]), row["sparsity"], row["dtype"]): row for row in peers.get("rows", ())}

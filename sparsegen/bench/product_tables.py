@@ -77,7 +77,6 @@ def _of_dense(row: Row) -> str:
 
 
 #: Columns that several tables have: our time over another one's, above 1 ours is less.
-_MODEL: Final = micros("predicted_s")
 _CUBLAS: Final[dict[str, Column]] = {"cuBLAS": lambda row: micro(_cublas(row))}
 _OVER_CUBLAS: Final[dict[str, Column]] = {"over cuBLAS": lambda row: ratio(_cublas(row), row["median_s"])}
 _OVER_FLOOR: Final[dict[str, Column]] = {"over floor": lambda row: ratio(row["floor_s"], row["median_s"])}
@@ -120,7 +119,7 @@ _GRAPHS: Final[dict[str, Column]] = {
     "graph": of("case"), "entries": of("entries", ","), "columns": lambda row: str(row["shape"][-1]),
     "type": of("dtype"), "µs, hot": lambda row: judged(row, micro(row["hot_s"])), "cuSPARSE": _peers("hot"),
     "over cuSPARSE": _over("hot", "hot_s"), "at least": of("ahead", "g"), "µs, cold": micros("median_s"),
-    "cuSPARSE, cold": _peers("cold"), "over cuSPARSE, cold": _over("cold", "median_s"), "model": _MODEL,
+    "cuSPARSE, cold": _peers("cold"), "over cuSPARSE, cold": _over("cold", "median_s"), "model": _model,
     "bound by": of("bound"), "registers": of("regs", "d"), "error": _ERROR, "schedule": schedule,
 }  # fmt: skip
 

@@ -61,3 +61,7 @@ def test_sizes_in_the_fit_are_those_of_the_data() -> None:
         assert row["fitted"] == (tuple(row["shape"]) in known), row["shape"]
     with_times = {(*row["shape"], round(row["sparsity"], 2)) for row in rows("bitmap") if row["fitted"]}
     assert with_times and with_times <= timed
+    graphs = list(csv.DictReader(io.StringIO((ROOT / "tests/cost/data/csr.csv").read_text())))
+    kinds = {(row["dtype"], int(row["n"])) for row in graphs}
+    drawn_graph = [row for row in rows("csr") if row["part"] == "power-law"]
+    assert drawn_graph and all(row["fitted"] and (row["dtype"], row["shape"][2]) in kinds for row in drawn_graph)

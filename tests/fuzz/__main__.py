@@ -9,6 +9,7 @@ import argparse
 import random
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
@@ -53,6 +54,7 @@ def main() -> int:
     parser.add_argument("--only", choices=KINDS)
     parser.add_argument("--first", type=int, default=0)
     args = parser.parse_args()
+    warnings.simplefilter("ignore")  # a matrix that is larger encoded is drawn often
     seed = random.SystemRandom().randrange(1 << 32) if args.seed is None else args.seed
     return min(1, fuzz(args.seconds, seed, args.only, args.first))
 

@@ -166,15 +166,19 @@ def test_wrong_calls_after_good_ones() -> None:
     agrees(host(k(shifted, bias=bias), given["x"]), product, given)  # another program: no wide loads
 
 
-@pytest.mark.parametrize("line", ["bitmap splits=1", "bitmap splits=2"])
+@pytest.mark.parametrize("line", ["bitmap splits=1", "bitmap splits=2", "dense"])
 def test_a_call_is_cheap(line: str) -> None:
-    """k(x, out=y, bias=b) and k(x, bias=b) on torch tensors: median host times of at most 12 and 16 µs."""
+    """k(x, out=y, bias=b) and k(x, bias=b) on torch tensors: median host times of at most 12 and 16 µs.
+
+    Dense is torch's product and its sum: 15 µs more.
+    """
     torch = pytest.importorskip("torch")
     product = sg.spmm(matrix(256, 256), n=16, bias=True)
     k, given = sg.compile(product, backend="cuda", schedule=line), operands(product)
     x, bias = tensor(given["x"], torch), tensor(given["bias"], torch)
     out = k(x, bias=bias)
-    for target, most in ((out, 12), (None, 16)):
+    torchs = 15 if line == "dense" else 0
+    for target, most in ((out, 12 + torchs), (None, 16 + torchs)):
         times = []
         for i in range(10_000):
             start = time.perf_counter_ns()
