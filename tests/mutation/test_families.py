@@ -138,7 +138,7 @@ def test_rings_go_round(line: str) -> None:
     """Each slot of a ring is used again, so that every commit and wait orders something: more turns than stages."""
     _, program, u = made(line, "periodic")
     funcs = kernels(program.warp)
-    ahead = [turns(funcs[symbol], r) for symbol, r in emulate(program, u).reports if r.counts.get("cp_wait")]
+    ahead = [turns(funcs[symbol], r) for symbol, r in emulate(program, u, checks=()).reports if r.counts.get("cp_wait")]
     assert ahead and min(ahead) > schedule(line).stages
 
 

@@ -18,7 +18,7 @@ from tests.fuzz.__main__ import KINDS
 from tests.products_kit import matrix
 
 #: Trials of each kind, a second or two of each.
-TRIALS = {"stencils": 6, "updates": 8, "products": 14}
+TRIALS = {"stencils": 6, "updates": 8, "products": 9}
 
 
 @pytest.mark.parametrize("kind", TRIALS)
