@@ -8,7 +8,8 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol, TypeVar
@@ -221,9 +222,10 @@ class Dump:
         Dump._made[named] += 1
         count = Dump._made[named]
         self.folder = named if count == 1 else named.with_name(f"{named.name}-{count}")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for old in self.folder.glob("[0-9][0-9]-*"):  # of an earlier process
-            old.unlink()
+        with self._writing():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for old in self.folder.glob("[0-9][0-9]-*"):  # of an earlier process
+                old.unlink()
         self.count, self.stem, self.text = 0, "", ""
         self.add("input", module)
 
@@ -231,8 +233,17 @@ class Dump:
         """Writes the module, and how it differs from the one before."""
         before, text = (self.stem, self.text), print_module(module)
         self.stem, self.text = f"{self.count:02d}-{name}", text
-        (self.folder / f"{self.stem}.sgir").write_text(text, encoding="utf-8")
-        if self.count and before[1] != text:
-            lines = difflib.unified_diff(before[1].splitlines(True), text.splitlines(True), before[0], self.stem)
-            (self.folder / f"{self.stem}.diff").write_text("".join(lines), encoding="utf-8")
+        with self._writing():
+            (self.folder / f"{self.stem}.sgir").write_text(text, encoding="utf-8")
+            if self.count and before[1] != text:
+                lines = difflib.unified_diff(before[1].splitlines(True), text.splitlines(True), before[0], self.stem)
+                (self.folder / f"{self.stem}.diff").write_text("".join(lines), encoding="utf-8")
         self.count += 1
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as e:
+            raise IRError(f"cannot write programs to {self.folder}: {e.strerror}",
+                          hint="set SPARSEGEN_DUMP to a folder that may be written to") from e  # fmt: skip

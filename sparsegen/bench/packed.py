@@ -5,6 +5,8 @@ from __future__ import annotations
 import lzma
 from pathlib import Path
 
+from sparsegen import files
+
 SUFFIX = ".xz"
 
 
@@ -18,9 +20,9 @@ def read(path: Path) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """The file with this text; OSError if it cannot be written."""
+    """The file with this text, written whole or not at all; OSError if it cannot be written."""
     data = text.encode()
-    path.write_bytes(lzma.compress(data, preset=9) if path.suffix == SUFFIX else data)
+    files.replace(path.resolve(), [lzma.compress(data, preset=9) if path.suffix == SUFFIX else data], durable=True)
 
 
 def stem(path: Path) -> str:

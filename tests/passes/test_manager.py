@@ -150,3 +150,11 @@ def test_passes_keep_programs_valid_and_settle(f: w.Func) -> None:
         assert p.run(once) == once, "running the pass again changes nothing"
     before, after = (sum(not pure(o) for o in walk(x.funcs)) for x in (m, once))
     assert after <= before
+
+
+def test_a_folder_for_dumps_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SPARSEGEN_DUMP", str(tmp_path / "file"))
+    with pytest.raises(IRError) as caught:
+        Manager(parse_pipeline("simplify")).run(Module("m", ()))
+    assert "cannot write programs to" in str(caught.value) and "SPARSEGEN_DUMP" in str(caught.value.hint)
