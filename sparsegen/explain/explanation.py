@@ -44,7 +44,7 @@ class Explanation(str):
 
     def json(self, indent: int | None = 2) -> str:
         """``data`` as JSON, with so many spaces (0 to 16) a level; None: in one line.  ArrayError for others."""
-        if indent is not None and positive(indent, "indent", ArrayError, least=0) > 16:
+        if indent is not None and (indent := positive(indent, "indent", ArrayError, least=0)) > 16:
             raise ArrayError(f"indent={indent} is wide", hint="indent by at most 16 spaces")
         return json.dumps(self.data, indent=indent, ensure_ascii=False, allow_nan=False)
 
