@@ -34,7 +34,7 @@ def mma(shape: str, blocks: int) -> Probe:
     params = [Buffer("src", s.a.reg, SEEDS, "global")]
     if s.c.reg is not s.a.reg:
         params.append(Buffer("src_c", s.c.reg, SEEDS, "global"))
-    frame = Frame("mma_" + shape.replace(".", "_"), blocks, 32 * MMA_WARPS, s.c.reg, tuple(params))
+    frame = Frame("time_" + shape.replace(".", "_"), blocks, 32 * MMA_WARPS, s.c.reg, tuple(params))
     b, lane, n = frame.b, frame.at["lane"], s.c.regs
     x = [b.ld(params[0], lane + i, hint="x") for i in range(s.a.regs + s.b.regs)]
     acc = b.alloc("acc", s.c.reg, MMA_CHAINS * n)

@@ -73,7 +73,7 @@ def test_the_work_is_what_the_emulator_counts(name: str) -> None:
     few, many = (launch(probe, rounds=n)[1].counts for n in (1, 3))
     blocks = probe.func.grid[0]
     grew = {k: (many[k] - few.get(k, 0)) // (2 * blocks) for k in many}
-    if name.startswith("mma_"):
+    if name.startswith("time_"):
         got: float = next(v for k, v in grew.items() if k.startswith("mma."))
     elif name.startswith("rate_"):
         key = {"f64_fma": "fma.f64", "f32_fma": "fma.f32", "alu": "and.u32", "popc": "popc", "shuffle": "shfl",
@@ -124,7 +124,7 @@ def test_every_kernel_is_compiled_once() -> None:
 
 @cache
 def compiled(arch: str) -> CompileResult:
-    absent = {"mma_" + s.replace(".", "_") for s in SHAPES if s not in shapes_of(ARCHS[arch])}
+    absent = {"time_" + s.replace(".", "_") for s in SHAPES if s not in shapes_of(ARCHS[arch])}
     funcs = tuple(p.func for name, p in PROBES.items() if name not in absent)
     return compile_cubin(translation_unit(Module("calibrate", funcs), title="calibrate"), arch)
 
@@ -145,7 +145,7 @@ needs_sass = pytest.mark.skipif(
 )
 #: Kernel -> (instruction, how many stand in a round); the tensor cores have three names.
 LOOPS: dict[str, tuple[str, int]] = {
-    **{"mma_" + s.replace(".", "_"): ({"f64": "DMMA", "s8": "IMMA", "s4": "IMMA"}.get(s.split(".")[0], "HMMA"), 16)
+    **{"time_" + s.replace(".", "_"): ({"f64": "DMMA", "s8": "IMMA", "s4": "IMMA"}.get(s.split(".")[0], "HMMA"), 16)
        for s in SHAPES},
     "rate_f64_fma": ("DFMA", 256), "rate_f32_fma": ("FFMA", 256), "rate_alu": ("LOP3", 256), "rate_prmt": ("PRMT", 256),
     "rate_popc": ("POPC", 256), "rate_shuffle": ("SHFL", 256), "lat_barrier": ("BAR", 8), "shared_read": ("LDS", 4),
@@ -175,4 +175,4 @@ def test_the_loop_holds_what_is_measured_and_little_else(arch: str) -> None:
         body = count_mnemonics(loop(functions[name]))
         assert body[instruction] == times, (arch, name, body)
         rest = body.total() - times - body["NOP"] - (256 if name == "rate_popc" else 0)
-        assert rest <= {"shared_read": 14, "l2_read": 24, "mma_f64_m16n8k16": 12}.get(name, 8), (arch, name, body)
+        assert rest <= {"shared_read": 14, "l2_read": 24, "time_f64_m16n8k16": 12}.get(name, 8), (arch, name, body)
