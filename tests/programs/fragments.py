@@ -23,7 +23,7 @@ def build(shape: str) -> w.Func:
     s = SHAPES[shape]
     fragments = {"a": s.a, "b": s.b, "c": s.c, "d": s.c}
     params = {n: Buffer(n, f.reg, f.rows * f.cols // f.packed, "global") for n, f in fragments.items()}
-    shell = w.Func("mma_" + shape.replace(".", "_"), tuple(params.values()), (), (1, 1, 1), 32, ())
+    shell = w.Func("one_" + shape.replace(".", "_"), tuple(params.values()), (), (1, 1, 1), 32, ())
     lane = shell.builtins()["lane"]
     bld = Builder()
     bld.reserve(*shell.builtins(), *params)
