@@ -28,10 +28,10 @@ from sparsegen.plan import SCRATCH, Plan, constant, launches
 from tests.printed.assembly import without_assembly
 
 CPU: Final = Path(__file__).parent / "cpu"
-#: No contraction that the text does not ask for; arrays in registers begin with a pattern that is no data.
-FLAGS: Final = (
-    "-std=c++17", "-O1", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-ftrivial-auto-var-init=pattern"
-)  # fmt: skip
+#: No contraction that the text does not ask for.
+FLAGS: Final = ("-std=c++17", "-O1", "-w", "-ffp-contract=off", "-fno-strict-aliasing")
+#: Arrays in registers begin with a pattern that is no data, where the compiler can (GCC from 12 on).
+POISONED: Final = "-ftrivial-auto-var-init=pattern"
 Array = npt.NDArray[Any]
 
 
@@ -53,6 +53,14 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C++ compiler 
 
 
 @cache
+def flags(found: str) -> tuple[str, ...]:
+    """The options that a compiler takes."""
+    tried = [found, POISONED, "-x", "c++", "-fsyntax-only", os.devnull]
+    knows = subprocess.run(tried, capture_output=True, check=False).returncode == 0
+    return (*FLAGS, POISONED) if knows else FLAGS
+
+
+@cache
 def folder() -> Path:
     """Where programs of this process are built, with the precompiled header."""
     made = Path(tempfile.mkdtemp(prefix="printed-"))
@@ -67,7 +75,7 @@ def compiled(*args: str, within: Path) -> None:
     """Runs the C++ compiler in a folder; Refused where it does not succeed."""
     found = compiler()
     assert found is not None
-    done = subprocess.run([found, *FLAGS, *args], cwd=within, capture_output=True, text=True, check=False)
+    done = subprocess.run([found, *flags(found), *args], cwd=within, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Refused(done.stderr[:4000])
 
