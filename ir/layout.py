@@ -43,6 +43,10 @@ def evaluate_arrays(e: Expr, env: dict[str, Ints]) -> Ints:
     return np.asarray(_NUMPY[e.op](evaluate_arrays(e.a, env), evaluate_arrays(e.b, env)), dtype=np.int64)
 
 
+#: Points of a layout that are worked out one by one: a tile has thousands.
+MOST_POINTS = 1 << 24
+
+
 @dataclass(frozen=True)
 class Layout:
     """``dims[i]`` runs over ``0 .. extents[i]-1``; ``index`` is the storage index; ``where`` tells what is stored."""
@@ -112,6 +116,8 @@ class Layout:
 
     # ------------------------------------------------------------------------------------------------ enumeration
     def _env(self) -> dict[str, Ints]:
+        if (points := prod(self.extents)) > MOST_POINTS:
+            raise IRError(f"a layout of {points} points", hint=f"layouts are of tiles: at most {MOST_POINTS} points")
         grid = np.indices(self.extents, dtype=np.int64)
         return dict(zip(self.dims, grid, strict=True))
 

@@ -145,3 +145,10 @@ def test_picture() -> None:
         "layout<[r<2, c<3] -> r * 4 + c where r + c != 3>\n0 1 2\n4 5 ."
     )
     assert "…" in row_major((40, 40)).picture(4)
+
+
+def test_a_layout_is_of_a_tile() -> None:
+    huge = layout({"r": 1 << 31, "c": 28}, lambda r, c: r * 28 + c)
+    for attempt in (huge.size, huge.injective, huge.tables, huge.mask):
+        with pytest.raises(IRError, match="a layout of 60129542144 points"):
+            attempt()
