@@ -31,8 +31,10 @@ _NUMPY: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 
 def evaluate_arrays(e: Expr, env: dict[str, Ints]) -> Ints:
-    """:func:`sparsegen.ir.expr.evaluate` over arrays."""
+    """:func:`sparsegen.ir.expr.evaluate` over arrays; IRError for a number that 64 bits do not hold."""
     if isinstance(e, Const):
+        if not -(2**63) <= e.value < 2**63:
+            raise IRError(f"a layout with the number {e.value}", hint="indices have 64 bits")
         return np.asarray(e.value, dtype=np.int64)
     if isinstance(e, Value):
         return env[e.name]

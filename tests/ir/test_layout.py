@@ -152,3 +152,5 @@ def test_a_layout_is_of_a_tile() -> None:
     for attempt in (huge.size, huge.injective, huge.tables, huge.mask):
         with pytest.raises(IRError, match="a layout of 60129542144 points"):
             attempt()
+    with pytest.raises(IRError, match="a layout with the number"):
+        layout({"r": 4}, lambda r: r * 10**20).tables()
