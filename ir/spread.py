@@ -7,8 +7,10 @@ verifier can tell whether they fit.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from .fragments import SHAPES
+from .errors import IRError
+from .fragments import SHAPES, MmaShape
 from .text import attribute
 
 
@@ -37,6 +39,16 @@ class Threads:
         return self.per_y * self.per_x
 
 
+def _base(spread: Any) -> MmaShape:
+    """The mma of a spread; IRError if there is none of its name, or a number is not from 1 up."""
+    for name, value in vars(spread).items():
+        if name == "base" and value not in SHAPES:
+            raise IRError(f"mma shape {value!r} is unknown", hint=f"one of {', '.join(SHAPES)}")
+        if name != "base" and value < 1:
+            raise IRError(f"{name}={value} of accumulators", hint="a number from 1 up")
+    return SHAPES[spread.base]
+
+
 @attribute
 @dataclass(frozen=True)
 class Products:
@@ -56,7 +68,8 @@ class Products:
     @property
     def size(self) -> tuple[int, int]:
         """Rows and columns of the tile."""
-        return self.rows, self.products // self.rows * SHAPES[self.base].m * self.group
+        columns = _base(self).m * self.group
+        return self.rows, self.products // self.rows * columns
 
     @property
     def threads(self) -> int:
@@ -66,7 +79,7 @@ class Products:
     @property
     def registers(self) -> int:
         """Registers of a thread."""
-        return self.products // self.warps * self.blocks * len(SHAPES[self.base].c.elements)
+        return len(_base(self).c.elements) * self.blocks * (self.products // self.warps)
 
 
 @attribute
@@ -85,7 +98,7 @@ class Strips:
     @property
     def size(self) -> tuple[int, int]:
         """Rows and columns of the tile."""
-        return self.strips * SHAPES[self.base].m, self.warps // self.strips * 8 * self.blocks
+        return _base(self).m * self.strips, self.warps // self.strips * 8 * self.blocks
 
     @property
     def threads(self) -> int:
@@ -95,7 +108,7 @@ class Strips:
     @property
     def registers(self) -> int:
         """Registers of a thread."""
-        return self.blocks * len(SHAPES[self.base].c.elements)
+        return self.blocks * len(_base(self).c.elements)
 
 
 Spread = Threads | Products | Strips

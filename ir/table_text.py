@@ -36,6 +36,10 @@ def scalar_type(array: Any) -> DType:
     raise IRError(f"no constant is an array of {array.dtype}", hint=f"convert it to one of {', '.join(DTYPES)}")
 
 
+#: Bytes of a table that a text may hold.
+MOST_BYTES = 1 << 34
+
+
 def packed(array: Any) -> list[str]:
     """An array's bytes (as in memory: little endian, row by row), compressed, as lines of base64."""
     text = base64.b64encode(zlib.compress(array.tobytes(), 9)).decode()
@@ -46,6 +50,8 @@ def unpacked(lines: Sequence[str], dtype: DType, shape: tuple[int, ...]) -> Any:
     """The array that :func:`packed` made lines of; IRError if they hold something else."""
     kind = dtype.numpy()
     want = math.prod(shape) * kind.itemsize
+    if want > MOST_BYTES:
+        raise IRError(f"a table of {want} bytes", hint=f"at most {MOST_BYTES}: pass it as an array of the launch")
     try:
         data = zlib.decompressobj().decompress(base64.b64decode("".join(lines), validate=True), want + 1)
     except (ValueError, zlib.error) as e:  # a text that is no base64, or not ASCII; data that is not compressed

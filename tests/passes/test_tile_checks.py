@@ -218,3 +218,11 @@ def test_each_op_has_a_rule_and_a_wrong_program() -> None:
             declared = any(f.metadata.get("one_of") for _, _, f in fields(op))
             assert CHECKS.get(op) or declared, f"{name} has no rule"
             assert op in tried, f"no wrong {name} is tried"
+
+
+@pytest.mark.parametrize("fields", [{"base": "f64.m9n9k9"}, {"warps": 0}, {"rows": 0}])
+def test_a_spread_of_no_mma_is_refused(fields: dict[str, Any]) -> None:
+    spread = replace(Products("f64.m8n8k4", 8, 8, 9, 4, 2), **fields)
+    for attempt in (lambda: spread.size, lambda: spread.registers):
+        with pytest.raises(IRError, match=r"is unknown|of accumulators"):
+            attempt()
