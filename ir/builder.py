@@ -7,10 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import warp as w
-from .errors import Loc
+from .errors import IRError, Loc
 from .expr import Expr, ExprLike, Value, as_expr
 from .node import Op
 from .types import Buffer, DType, f32, pred, s32, u32, u64
+
+#: Ops that a function may have: ten times those of the largest kernels, far more than nvcc takes.
+MOST_OPS = 500_000
 
 
 class Builder:
@@ -20,6 +23,7 @@ class Builder:
         self.loc = loc
         self._stack: list[list[Op]] = [[]]
         self._used: dict[str, int] = {}
+        self._emitted = 0
 
     # -------------------------------------------------------------------------------------------- machinery
     def ops(self) -> tuple[Op, ...]:
@@ -28,7 +32,11 @@ class Builder:
         return tuple(self._stack[0])
 
     def emit(self, op: Op) -> Op:
-        """Appends an op as it is."""
+        """Appends an op as it is; IRError where what is unrolled has no end."""
+        self._emitted += 1
+        if self._emitted > MOST_OPS:
+            raise IRError(f"the function has more than {MOST_OPS} ops", loc=self.loc,
+                          hint="a count of turns, rows or slots that are unrolled is too large")  # fmt: skip
         self._stack[-1].append(op)
         return op
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,7 +148,7 @@ def resources(build: Build, device: DeviceProfile) -> Resources:
     return Resources(device.arch, tuple(uses.values()))
 
 
-class Inspected:
+class Inspected(ABC):
     """The levels of a kernel's main program, its CUDA source and what nvcc makes of it."""
 
     _target: Target
@@ -165,13 +166,13 @@ class Inspected:
         """Where a call runs: ``cuda``, ``emulator`` or ``reference``."""
         return self._target.backend
 
+    @abstractmethod
     def _main(self) -> Program:
         """The program that stands for the kernel."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _exported(self, name: str) -> Files:
         """The files of a call of the compiled steps on packed arrays."""
-        raise NotImplementedError
 
     def ir(self, level: Level = "warp") -> str:
         """The main program (of most steps a pass) at one level, as text: ``"op"``, ``"tile"`` or ``"warp"``."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 
-class Refused:
+class Refused(ABC):
     """The operators that make no sense on a stand-in: each raises at the user's line."""
 
     __hash__ = None  # type: ignore[assignment]
     __array_ufunc__ = None  # NumPy scalars and arrays leave * and + to us
 
+    @abstractmethod
     def refuse(self, what: str) -> NoReturn:
         """StencilError that says what the stand-in was used for; each kind has its own."""
         raise NotImplementedError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -35,7 +36,7 @@ class Trial(NamedTuple):
     dense: float | None = None
 
 
-class Kind:
+class Kind(ABC):
     """What is said of one kernel, where kinds of problems differ; as it is here for most."""
 
     kind: ClassVar[page.Kind]
@@ -84,9 +85,9 @@ class Kind:
         cuda = "device arrays are used where they are; host arrays are copied in and out once a call"
         yield Fact("arrays", cuda if self.kernel.backend == "cuda" else "host arrays, used where they are")
 
+    @abstractmethod
     def work(self, cost: Cost) -> tuple[float, float]:
         """What a schedule counts for on the roofline: operations, and bytes of DRAM traffic, of a launch."""
-        raise NotImplementedError
 
     def paper(self, best: Cost) -> Paper | None:
         """ConvStencil's own alternatives beside the best schedule of all families."""
@@ -108,5 +109,5 @@ class Kind:
         return Trial("device", device.name, self.best(device, self.kernel.shape))
 
     def best(self, device: DeviceProfile, shape: tuple[int, ...]) -> Cost | None:
-        """What would be chosen on a device for a grid of a shape."""
-        raise NotImplementedError
+        """What would be chosen on a device for a grid of a shape; None for problems without a grid."""
+        return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -128,44 +128,40 @@ def _updates(draw: random.Random) -> Iterator[Case]:
         }  # fmt: skip
 
 
-def _products(draw: random.Random) -> Iterator[Case]:
-    found = 0
-    while found < PRODUCTS:
-        case: Case = {
-            "kind": "spmm", "dtype": draw.choice(("f16", "bf16")), "sparsity": draw.choice((0.5, 0.6, 0.8)),
-            "shape": [draw.choice((96, 512, 777, 1024)), draw.choice((64, 512, 1000, 1536))],
-            "n": draw.choice((1, 3, 8, 16, 24, 40, 64)), "device": draw.choice(("h200", "h200", "a100")),
-            "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
-            "variant": [draw.choice(("row", "column")), draw.choice(("row", "column")), draw.choice((1, 2, 4, 8))],
-            "schedule": f"bitmap cols={draw.choice((8, 16, 32, 64))} warps={draw.choice(('1x4', '2x4', '1x8', '2x8'))}"
-            f" rows={draw.choice((1, 2, 3, 4, 7))} stages={draw.choice((2, 3, 4))} splits={draw.choice((1, 1, 2, 4))}",
-        }  # fmt: skip
-        if case["n"] == 1 and draw.random() < 0.7:
-            case["schedule"] = case["schedule"].replace(case["schedule"].split()[1], "mma=none cols=1")
-        run = case["n"] if case["variant"][0] == "row" else case["shape"][1]
-        case["variant"][2] = next(v for v in (case["variant"][2], 2, 1) if run % v == 0)
-        try:
-            text(case)
-        except SparsegenError:
-            continue
-        found += 1
-        yield case
+def _bitmap(draw: random.Random) -> Case:
+    case: Case = {
+        "kind": "spmm", "dtype": draw.choice(("f16", "bf16")), "sparsity": draw.choice((0.5, 0.6, 0.8)),
+        "shape": [draw.choice((96, 512, 777, 1024)), draw.choice((64, 512, 1000, 1536))],
+        "n": draw.choice((1, 3, 8, 16, 24, 40, 64)), "device": draw.choice(("h200", "h200", "a100")),
+        "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
+        "variant": [draw.choice(("row", "column")), draw.choice(("row", "column")), draw.choice((1, 2, 4, 8))],
+        "schedule": f"bitmap cols={draw.choice((8, 16, 32, 64))} warps={draw.choice(('1x4', '2x4', '1x8', '2x8'))}"
+        f" rows={draw.choice((1, 2, 3, 4, 7))} stages={draw.choice((2, 3, 4))} splits={draw.choice((1, 1, 2, 4))}",
+    }  # fmt: skip
+    if case["n"] == 1 and draw.random() < 0.7:
+        case["schedule"] = case["schedule"].replace(case["schedule"].split()[1], "mma=none cols=1")
+    return case
 
 
-def _ragged(draw: random.Random) -> Iterator[Case]:
+def _ragged(draw: random.Random) -> Case:
+    case: Case = {
+        "kind": "spmm", "dtype": draw.choice(("f16", "bf16", "f32")), "device": draw.choice(("h200", "a100")),
+        "mean": draw.choice((2.0, 8.0, 30.0)), "seed": draw.randrange(1000), "full": draw.choice((0, 2)),
+        "shape": [draw.choice((96, 500, 1001)), draw.choice((64, 512, 1000))],
+        "n": draw.choice((1, 3, 8, 16, 24, 64, 256)),
+        "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
+        "variant": [draw.choice(("row", "column")), draw.choice(("row", "column")), draw.choice((1, 2, 4, 8))],
+        "schedule": f"csr team={draw.choice(('1x8', '4x1', '4x4', '8x2', '16x2', '32x1'))} "
+        f"columns={draw.choice((1, 2, 4, 8))} unroll={draw.choice((1, 2, 4))} cut={draw.choice((16, 64, 512))} "
+        f"warps={draw.choice((1, 4, 8))}",
+    }  # fmt: skip
+    return case
+
+
+def _products(draw: random.Random, drawn: Callable[[random.Random], Case], wanted: int) -> Iterator[Case]:
     found = 0
-    while found < RAGGED:
-        case: Case = {
-            "kind": "spmm", "dtype": draw.choice(("f16", "bf16", "f32")), "device": draw.choice(("h200", "a100")),
-            "mean": draw.choice((2.0, 8.0, 30.0)), "seed": draw.randrange(1000), "full": draw.choice((0, 2)),
-            "shape": [draw.choice((96, 500, 1001)), draw.choice((64, 512, 1000))],
-            "n": draw.choice((1, 3, 8, 16, 24, 64, 256)),
-            "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
-            "variant": [draw.choice(("row", "column")), draw.choice(("row", "column")), draw.choice((1, 2, 4, 8))],
-            "schedule": f"csr team={draw.choice(('1x8', '4x1', '4x4', '8x2', '16x2', '32x1'))} "
-            f"columns={draw.choice((1, 2, 4, 8))} unroll={draw.choice((1, 2, 4))} cut={draw.choice((16, 64, 512))} "
-            f"warps={draw.choice((1, 4, 8))}",
-        }  # fmt: skip
+    while found < wanted:
+        case = drawn(draw)
         run = case["n"] if case["variant"][0] == "row" else case["shape"][1]
         case["variant"][2] = next(v for v in (case["variant"][2], 2, 1) if run % v == 0)
         try:
@@ -181,8 +177,8 @@ def draw_all(seed: int = 12) -> Iterator[Case]:
     for (family, axes), wanted in STENCILS.items():
         yield from _stencils(random.Random(f"{family} {axes} {seed}"), family, axes, wanted)
     yield from _updates(random.Random(seed))
-    yield from _products(random.Random(seed + 1))
-    yield from _ragged(random.Random(seed + 2))
+    yield from _products(random.Random(seed + 1), _bitmap, PRODUCTS)
+    yield from _products(random.Random(seed + 2), _ragged, RAGGED)
 
 
 def frozen() -> list[tuple[Case, str]]:

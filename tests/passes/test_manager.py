@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
 import sparsegen as sg
+from sparsegen.ir import builder
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import walk
+from sparsegen.ir.parse import parse_module
 from sparsegen.ir.passes import PASSES, Manager, parse_pipeline, print_pipeline, register
 from sparsegen.ir.passes.dce import Dce, pure
 from sparsegen.ir.passes.simplify import Simplify
@@ -158,3 +163,17 @@ def test_a_folder_for_dumps_that_cannot_be_written(tmp_path: Path, monkeypatch: 
     with pytest.raises(IRError) as caught:
         Manager(parse_pipeline("simplify")).run(Module("m", ()))
     assert "cannot write programs to" in str(caught.value) and "SPARSEGEN_DUMP" in str(caught.value.hint)
+
+
+def test_what_is_unrolled_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prefetch two milliard turns ahead would be as many copies before the loop."""
+    monkeypatch.setattr(builder, "MOST_OPS", 20_000)
+    kernel: Any = sg.compile(
+        sg.Stencil.from_weights(np.full((3, 3), 1 / 9)), (64, 512), device="h200", backend="emulator",
+        schedule="tiled tile=8x32 warps=2 stages=2",
+    )  # fmt: skip
+    text = kernel.ir("tile")
+    far = re.sub(r"(tile\.prefetch distance=)\d+", r"\g<1>2147483648", text)
+    assert far != text
+    with pytest.raises(IRError, match="more than 20000 ops"):
+        Manager(parse_pipeline("to-warp")).run(parse_module(far))
