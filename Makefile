@@ -37,7 +37,8 @@ test: $(VENV)/.stamp-$(TEST_EXTRAS)
 	$(PY) -m pytest -m "not gpu" -n $(JOBS) --durations=15 $(PYTEST_ARGS)
 
 gpu-test: $(VENV)/.stamp-test,cuda
-	$(PY) -m pytest -m gpu --durations=15 $(PYTEST_ARGS)
+	$(PY) -m pytest -m "gpu and not alone" -n $(JOBS) --durations=15 $(PYTEST_ARGS)
+	$(PY) -m pytest -m "gpu and alone" $(PYTEST_ARGS)
 
 # SEED= draws other things; without it a seed is drawn and printed.
 fuzz: $(VENV)/.stamp-test

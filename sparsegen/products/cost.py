@@ -58,6 +58,7 @@ SYMBOLS: Final[dict[str, str]] = {
     "G": "runs of strips",
     "b": "blocks an SM at a time",
     "sums": "sums that a lane holds",
+    "full": "1, or more for a W with fewer zeros than any that was fitted",
 }
 #: Two-byte numbers of x and y.
 ITEM: Final = 2
@@ -98,6 +99,9 @@ CHAIN, CHAIN_TILE = 1365.0, 480.0
 START: Final = 2.2
 #: How much of that a block costs that others of its SM run beside.
 BESIDE: Final = 0.022
+#: Share of W that is stored beyond which no kernel was fitted, and the longest unit's time there over the fit's (two
+#: kernels of 5120x13824x16 on one H200: 1.38 with 30 % zeros, 1.2 with none).
+FITTED_SHARE, FULL = 0.62, 1.3
 # ---- cuBLAS by the measured times in the kernel notes (28672x8192, 21504x7168, 8192^2 and 4096^2, n=16; cold L2)
 #: Seconds besides its launch, and its time over that of its bytes or mma.
 DENSE_START, DENSE_SHARE = 7.2e-6, 1.125
@@ -146,6 +150,7 @@ def _values(p: BitmapNumbers, s: SpmmSchedule | Schedules, device: DeviceProfile
         "G": g.groups, "b": g.resident, "sums": g.sums, "bw_S": device.bw_shared / device.sms,
         "bw_L2": device.l2_bytes_per_clk_sm * device.clock, "lat_dram": device.lat_dram, "lat_l2": device.lat_l2,
         "lat_barrier": device.lat_barrier,
+        "full": FULL if 4 * p.chunks > FITTED_SHARE * p.m * p.k else 1.0,  # a chunk holds four values
         "meet": 1 * (s.splits > 1), "wide": next(n for n in (WIDEST, 2, 1) if p.k % n == 0),
     }  # fmt: skip
 
@@ -208,6 +213,7 @@ def law(s: SpmmSchedule | Schedules, v: Any, a: Arithmetic) -> tuple[Any, dict[s
         "chain": rounds * turns * (CHAIN + CHAIN_TILE * up(block / v.R)) / v.f,
     }
     longest, exposed = in_the_way(busy, NORM, a)
+    exposed += (v.full - 1) * longest
     reduce = here * SUMS * partial / v.bw_S + exchange
     latency = (rounds + BESIDE * (here - rounds)) * START * v.lat_dram / v.f
     terms = {**busy, **apart, "exposed": exposed, "reduce": reduce, "latency": latency, "launch": v.launch}

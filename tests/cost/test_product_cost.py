@@ -111,6 +111,7 @@ def test_dense_wins_with_few_zeros_or_many_columns() -> None:
     for p, dense in (
         (problem(28672, 8192, 16, 0.7), False),
         (problem(28672, 8192, 16, 0.0), True),
+        (problem(5120, 13824, 16, 0.0), True),
         (problem(8192, 8192, 512, 0.6), True),
     ):
         best = BitmapOptions(p, {}, H200).costs[0]

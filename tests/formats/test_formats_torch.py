@@ -76,6 +76,7 @@ def test_torch_stays_on_its_stream() -> None:
         same(sparse(late), sparse(w))
 
 
+@pytest.mark.alone
 @pytest.mark.gpu
 @pytest.mark.parametrize("format", FORMATS)
 def test_torch_encodes_in_time(format: str) -> None:

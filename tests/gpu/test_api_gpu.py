@@ -271,6 +271,7 @@ def test_the_short_way_follows_what_changes() -> None:
         k(u, out=v)
 
 
+@pytest.mark.alone
 def test_a_call_is_cheap() -> None:
     """k(u, out=o), one step, 64x64 torch tensors: a median of at most 15 µs of host time over 10,000 calls."""
     torch = pytest.importorskip("torch")

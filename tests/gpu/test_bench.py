@@ -99,7 +99,7 @@ def test_rows() -> None:
     assert first.gs_per_s == pytest.approx(500 * 333 * 6 / first.median_s / 1e9)
     found = report.result("spine", rows, report.header(0.005, True, 0))
     assert found["device"] and set(found) == set(report.KEYS)
-    assert "FAILED" in report.text(found) and "dirichlet" in report.markdown(found)
+    assert f"direct fuse=3: {rows[2].failed}" in report.text(found) and "dirichlet" in report.markdown(found)
 
 
 @pytest.mark.parametrize("name", ["Heat-2D", "Box-2D9P", "Box-2D49P"])

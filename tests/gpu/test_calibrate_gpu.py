@@ -25,6 +25,7 @@ OTHERS = ("launch_s", "lat_shared", "lat_l1", "lat_l2", "lat_dram")
 ESTIMATES = ("l2_bytes_per_clk_sm", "lat_barrier")
 
 
+@pytest.mark.alone
 def test_the_whole_of_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gpu = gpu_info()
     assert not isinstance(gpu, DeviceError), gpu

@@ -423,6 +423,7 @@ def microseconds(work: Any, calls: int = 10_000) -> float:
     return statistics.median(times) * 1e-3
 
 
+@pytest.mark.alone
 def test_host_time_of_a_launch(runtime: Runtime, cubin: bytes, record_property: Any) -> None:
     fn = runtime.function(runtime.load(cubin), "increment")
     run = runtime.prepare(fn, ONE, (32, 1, 1), 0, PackedArgs([("ptr", 0), ("ptr", 0)]))

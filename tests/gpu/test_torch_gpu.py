@@ -179,6 +179,7 @@ def test_memory() -> None:
     assert torch.cuda.memory_allocated() - start <= x.numel() * 2 + (1 << 16)
 
 
+@pytest.mark.alone
 def test_the_cost_of_a_call() -> None:
     """Median host time of ``module(x)`` without gradients, on a layer whose kernel is shorter than that."""
     sparse, _ = pair(256, 256, device=GPU)
