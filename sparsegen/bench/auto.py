@@ -33,8 +33,8 @@ SHAPES: Final[tuple[tuple[float, tuple[int, int, int]], ...]] = (
     (0.8, (333, 777, 17)), (0.6, (2049, 1023, 40)), (0.95, (11008, 4096, 50)), (0.4, (14920, 13172, 47)),
     (0.6, (64, 64, 8)),
 )  # fmt: skip
-#: What a product may take of the time of torch.matmul.
-WITHIN: Final = 1.05
+#: What a product may take of the time of torch.matmul, or how many seconds more.
+WITHIN, MORE = 1.03, 1.5e-6
 #: Calls of a series whose host time is taken.
 CALLS: Final = 200
 
@@ -97,7 +97,7 @@ class Auto(Products[AutoCase, AutoRow]):
         return median(times)
 
     def measure(self, case: AutoCase, kernel: SpmmKernel, seed: int) -> AutoRow:
-        """Check, then time a product and torch's: with a cold L2 ours takes at most WITHIN times as long."""
+        """Check, then time a product and torch's: with a cold L2 ours may take WITHIN times as long, or MORE."""
         torch, dense = self.torch, self._dense.pop(case)
         x = self.uniform((case.shape[1], case.shape[2]), "f16", seed)
         exact = self.exact(dense, x)
@@ -110,7 +110,7 @@ class Auto(Products[AutoCase, AutoRow]):
         return AutoRow(
             **self.labels(case, seed), **self.figures(kernel, "rows", cold), hot_s=hot, host_s=self.host(call),
             matmul=theirs, error=error, same=same,
-            ok=error <= TOLERANCE["f16"] and same and cold.median <= WITHIN * theirs["cold"],
+            ok=error <= TOLERANCE["f16"] and same and cold.median <= max(WITHIN * theirs["cold"], theirs["cold"] + MORE),
         )  # fmt: skip
 
     @staticmethod
