@@ -107,10 +107,11 @@ class Auto(Products[AutoCase, AutoRow]):
         cold, hot = self.series(call, COLD), self.series(call, WARM).median
         theirs = {"cold": self.series(library, COLD).median, "hot": self.series(library, WARM).median,
                   "host": self.host(library)}  # fmt: skip
+        most = theirs["cold"]
         return AutoRow(
             **self.labels(case, seed), **self.figures(kernel, "rows", cold), hot_s=hot, host_s=self.host(call),
             matmul=theirs, error=error, same=same,
-            ok=error <= TOLERANCE["f16"] and same and cold.median <= max(WITHIN * theirs["cold"], theirs["cold"] + MORE),
+            ok=error <= TOLERANCE["f16"] and same and cold.median <= max(WITHIN * most, most + MORE),
         )  # fmt: skip
 
     @staticmethod
