@@ -309,17 +309,29 @@ class Fixed(_Listed):
 
     def keep(self, lib: Library, present: Any) -> tuple[Any, Any]:
         counts = present.sum(-1)
-        over = counts > self.n
-        if bool(over.any()):
-            fiber = int(lib.columns(over.reshape(1, -1))[0])
-            raise FormatError(
-                f"{int(counts[fiber])} of the {self.m} positions of fiber {fiber} have elements; "
-                f"the format keeps {self.n}",
-                hint=f"prune the matrix to {self.n} of every {self.m} first",
-            )
+        if (fiber := lib.first(counts > self.n)) is not None:
+            raise Crowded(self, fiber, int(counts[fiber]))
         absent = ~present
         present |= absent & (lib.cumsum(absent, axis=1) <= (self.n - counts).reshape(-1, 1))
         return self._positions(lib, present, self.m), counts.reshape(-1, 1)
+
+    def verify(self, lib: Library, arrays: Mapping[str, Any], window: int) -> int | None:
+        super().verify(lib, arrays, window)
+        own = lib.wide(arrays[self.own.name]).reshape(-1, self.n)
+        if bool((own[:, 1:] <= own[:, :-1]).any()):
+            raise FormatError(f"the {self.own.name} does not ascend in each fiber", hint=AGAIN)
+        return None
+
+
+class Crowded(FormatError):
+    """A fiber of a :class:`Fixed` axis has ``count`` elements, more than it keeps: the first such one of a matrix."""
+
+    def __init__(self, axis: Fixed, fiber: int, count: int) -> None:
+        super().__init__(
+            f"{count} of the {axis.m} positions of fiber {fiber} have elements; the format keeps {axis.n}",
+            hint=f"prune the matrix to {axis.n} of every {axis.m} first",
+        )
+        self.axis, self.fiber, self.count = axis, fiber, count
 
 
 def descents(lib: Library, starts: Any, positions: Any) -> Any:

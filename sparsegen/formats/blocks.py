@@ -23,8 +23,13 @@ Digits = tuple[tuple[int, int], ...]
 
 
 def digits(order: Layout) -> Digits | None:
-    """The digits of a block's positions, adjacent ones joined; None if the layout does more than reorder bits."""
-    source, cols = order.inverse_table().ravel(), order.extents[1]
+    """The digits of a block's positions, adjacent ones joined; None if the layout does more than reorder bits.
+
+    Row by row they are row and column, whatever the block's size.
+    """
+    source, (rows, cols) = order.inverse_table().ravel(), order.extents
+    if np.array_equal(source, np.arange(source.size)):
+        return _row_major(rows, cols)
     found: list[tuple[int, int]] = []
     for at in reversed(range((source.size - 1).bit_length())):
         weight = int(source[1 << at])
@@ -36,6 +41,10 @@ def digits(order: Layout) -> Digits | None:
     for weight, radix in found:
         rebuilt = (rebuilt[:, None] + weight * np.arange(radix)).ravel()
     return tuple(found) if np.array_equal(rebuilt, source) else None
+
+
+def _row_major(rows: int, cols: int) -> Digits:
+    return tuple((weight, radix) for weight, radix in ((cols, rows), (1, cols)) if radix > 1)
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,7 @@ class Blocked:
         return digits(self.order)
 
     def _nested(self, outer: tuple[str, str], grid: tuple[int, int], itemsize: int) -> _Nested:
-        moved: Digits = ((self.cols, self.rows), (1, self.cols)) if self._digits is None else self._digits
+        moved = _row_major(self.rows, self.cols) if self._digits is None else self._digits
         adjacent = bool(moved) and moved[-1][0] == 1 < self.cols
         run = gcd(moved[-1][1], 8 // itemsize) if adjacent else 1
         if run > 1:

@@ -23,6 +23,7 @@ from sparsegen.formats.csr import Csr, check_rows, csr
 from sparsegen.formats.format import Format
 from sparsegen.formats.library import NUMPY, library_of
 from sparsegen.formats.matrix import KINDS, SparseMatrix, check_room
+from sparsegen.formats.nm import Nm, nm
 from sparsegen.formats.tca_bme import tca_bme
 from sparsegen.ir.errors import ArrayError, FormatError
 from sparsegen.schedule import nearest
@@ -51,7 +52,7 @@ class Maker:
             made = self.make(KINDS[dtype], **options)
         except TypeError as e:
             raise FormatError(f"options {options}: {e}", hint="leave them away, or name those of the format") from e
-        return replace(made, options=tuple(options.items())) if options else made
+        return made if made.options else replace(made, options=tuple(options.items()))
 
 
 FORMATS: Final[dict[str, Maker]] = {}
@@ -80,20 +81,30 @@ def found(name: Any) -> Maker:
 register("bitmap", bitmap, ("f16", "bf16"), Bitmap)
 register("tca_bme", tca_bme, ("f16", "bf16"))
 register("csr", csr, ("f32", "f16", "bf16"), Csr)
+register("nm", nm, ("f32", "f16", "bf16"), Nm)
 
 
-def sparse(w: Any, format: str = "bitmap", *, dtype: str | None = None, **options: int) -> SparseMatrix:
+def sparse(
+    w: Any, format: str = "bitmap", *, dtype: str | None = None, **options: int | tuple[int, int]
+) -> SparseMatrix:
     """Encode a matrix [M, K], where it is: NumPy, CuPy and torch arrays stay in their library.
 
-    ``format``: ``"bitmap"`` (f16, bf16: what kernels read), ``"tca_bme"`` (the paper's), ``"csr"`` (also f32), or
-    ``"auto"``: bitmap, and a product may take the dense matrix where the cost model has that as the faster one.
-    ``options``: those of a format that was registered with some.
+    ``format``: ``"bitmap"`` (f16, bf16: what kernels read), ``"tca_bme"`` (the paper's), ``"csr"`` (also f32),
+    ``"nm"`` (also f32), or ``"auto"``: bitmap, and a product may take the dense matrix where the cost model has that as
+    the faster one.
+
+    ``options``: those of the format.  ``"nm"`` has ``n`` and ``m``: of every m consecutive columns (along K, the first
+    m, the next m, ...) at most n hold elements, 1 <= n < m <= 64, by default 2 of 4; and ``vector``: so many adjacent
+    rows share the columns that are kept (1 by default, up to 1024), or ``vector=(r, c)``: whole blocks r x c are kept,
+    and c divides n and m, which count columns.  Rows and columns that do not fill the last group or window are fine.
 
     ``w`` may be a ``scipy.sparse`` matrix too; scipy has no 16-bit numbers, so then ``dtype`` ("f16", "bf16", or "f32"
-    for csr) may be given, and values are rounded to it. Or a torch tensor of layout ``sparse_csr``.  Otherwise nothing
-    is ever converted; ``dtype="i4"`` takes int8 from -8 to 7.
+    for csr and nm) may be given, and values are rounded to it. Or a torch tensor of layout ``sparse_csr``, or a
+    semi-structured one, as its ``to_dense()`` gives it.  Otherwise nothing is ever converted; ``dtype="i4"`` takes int8
+    from -8 to 7.
 
-    Raises ArrayError (what ``w`` is) or FormatError (an unknown format, a matrix that the format cannot hold); a
+    Raises ArrayError (what ``w`` is) or FormatError (an unknown format or option, a matrix that the format cannot hold:
+    for ``"nm"`` with the first row and window that break the pattern, which ``sparsegen.prune`` mends); a
     LargerWarning, with the share of zeros from which on the format saves memory, for a matrix that takes more in it.
     """
     with located(loc := user_loc()):
@@ -109,7 +120,8 @@ def sparse(w: Any, format: str = "bitmap", *, dtype: str | None = None, **option
 def _larger(w: SparseMatrix) -> str:
     """What is said of a matrix that takes more memory than dense."""
     even = _break_even(w)
-    when = "never for a matrix this small" if even is None else f"from {even:.0%} zeros on"
+    never = f"never with {dict(w.spec.options)}" if isinstance(w, Nm) else "never for a matrix this small"
+    when = never if even is None else f"from {even:.0%} zeros on"
     return (
         f"W {w.shape[0]}x{w.shape[1]} {w.dtype} with {w.sparsity:.1%} zeros takes {w.nbytes:,} bytes in {w.format}, "
         f"{w.nbytes * w.compression:,.0f} dense: it saves memory {when}; prune more, or multiply by the dense matrix"
@@ -129,6 +141,8 @@ def _encoded(w: Any, maker: Maker, dtype: str | None, options: dict[str, Any]) -
         maker.spec(dtype, options)
     scipy_sparse: Any = sys.modules.get("scipy.sparse")
     torch: Any = sys.modules.get("torch")
+    if torch is not None and isinstance(w, torch.sparse.SparseSemiStructuredTensor):
+        w = w.to_dense()
     if scipy_sparse is not None and scipy_sparse.issparse(w):
         rows = _from_scipy(w, maker, dtype)
     elif torch is not None and isinstance(w, torch.Tensor) and w.layout == torch.sparse_csr:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from sparsegen.formats.axes import AGAIN, Dense, Fixed, Sparse, Stored
+from sparsegen.formats.axes import AGAIN, Crowded, Dense, Fixed, Sparse, Stored
 from sparsegen.formats.blocks import Band, Blocked
 from sparsegen.formats.library import Library
 from sparsegen.ir.errors import FormatError
@@ -43,7 +43,7 @@ class Format:
     word: DType | None = None
     record: Layout | None = None
     slack: int = 0
-    options: tuple[tuple[str, int], ...] = ()
+    options: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         kinds = [isinstance(axis, Sparse) for axis in self.axes]
@@ -155,7 +155,10 @@ class Format:
             room, _, view = self._frame(shape, band)
             x = self.blocks.gather(lib, bits[window], self.outer, room).reshape(view)
             present = (x != 0).any(-1) if self._block else x != 0
-            piece, count = self.sparse.keep(lib, present)
+            try:
+                piece, count = self.sparse.keep(lib, present)
+            except Crowded as e:
+                raise Crowded(e.axis, band[0] * self.fibers(shape)[0][1] + e.fiber, e.count) from None
             values = lib.pick(x, present).reshape(-1)
             kept.append((values != 0).sum() if self._block else count.sum())
             streams.append(values if self.record is None else self._reordered(lib, values, self._places[0]))

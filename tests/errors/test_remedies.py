@@ -82,7 +82,7 @@ FORMATS = [("bitmap", None), ("csr", None), ("csr", "f32"), ("bitmap", "bf16"), 
 
 @pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize(("format", "name"), FORMATS)
+@pytest.mark.parametrize(("format", "name"), [*FORMATS, ("nm", None), ("nm", "bf16")])
 def test_sparse_weights(format: str, name: str | None, dtype: Any) -> None:
     w = np.eye(32).astype(dtype)
     remedy = refused(lambda: sg.sparse(w, format, dtype=name))
@@ -105,7 +105,7 @@ def test_sparse_weights_of_torch(format: str, name: str | None) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "?", "c8", "c16", "g"])
-@pytest.mark.parametrize("format", ["bitmap", "csr"])
+@pytest.mark.parametrize("format", ["bitmap", "csr", "nm"])
 def test_sparse_weights_of_scipy(format: str, dtype: str) -> None:
     sp: Any = pytest.importorskip("scipy.sparse")
     w = sp.eye_array(32, format="csr").astype(dtype)

@@ -1,4 +1,4 @@
-"""Formats that are not in the tree, declared with its axes: what N:M, SR-BCRS, block and column formats look like."""
+"""Formats that are not in the tree, declared with its axes: what n of m, SR-BCRS, block and column formats are."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def xor_swizzle(rows: int, cols: int, chunk: int) -> Layout:
     return layout({"r": rows, "c": cols}, lambda r, c: r * cols + ((c // chunk) ^ (r % 8)) * chunk + c % chunk)
 
 
-def nm(dtype: DType, n: int, m: int, vector: int = 1) -> Format:
+def fixed(dtype: DType, n: int, m: int, vector: int = 1) -> Format:
     """n of every m columns, the same ones for ``vector`` adjacent rows."""
-    kept = Fixed("slab", Stored("rows", u8), n, m)
-    return Format("nm", dtype, Blocked.plain(vector, 1), (Dense("strip"), kept, Dense("element")))
+    columns = Fixed("slab", Stored("kept", u8), n, m)
+    return Format("fixed", dtype, Blocked.plain(vector, 1), (Dense("strip"), columns, Dense("element")))
 
 
 def sr_bcrs(dtype: DType, height: int, stride: int) -> Format:

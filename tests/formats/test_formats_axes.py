@@ -22,7 +22,7 @@ from tests.formats import foreign
 
 KINDS = ("f32", "f16", "bf16", "i16", "i8", "i4")
 CASES: dict[str, dict[str, int]] = {
-    "nm": {"n": 2, "m": 4, "vector": 4},
+    "fixed": {"n": 2, "m": 4, "vector": 4},
     "sr_bcrs": {"height": 8, "stride": 16},
     "blocks": {"rows": 4, "cols": 8},
     "swizzled": {},
@@ -77,8 +77,8 @@ def as_bits(w: Any) -> Any:
 @pytest.mark.parametrize("format", CASES)
 def test_round_trip(format: str, kind: str, shape: tuple[int, int], sparsity: float, seed: int) -> None:
     w = numbers(shape, kind, sparsity, seed)
-    if format == "nm":
-        w = pruned(w, **CASES["nm"])
+    if format == "fixed":
+        w = pruned(w, **CASES["fixed"])
     W = sparse(w, format, dtype=kind, **CASES[format])
     back = W.to_dense()
     assert back.dtype == w.dtype and np.array_equal(as_bits(back), as_bits(w))
@@ -90,7 +90,7 @@ def test_round_trip(format: str, kind: str, shape: tuple[int, int], sparsity: fl
 
 @pytest.mark.parametrize("format", CASES)
 def test_many_bands_and_files(format: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    w = pruned(numbers((150, 333), "i16", 0.8), **CASES["nm"])
+    w = pruned(numbers((150, 333), "i16", 0.8), **CASES["fixed"])
     whole = sparse(w, format, **CASES[format])
     monkeypatch.setattr(library, "HOST_BAND", 1)
     pieces = sparse(w, format, **CASES[format])
@@ -101,14 +101,14 @@ def test_many_bands_and_files(format: str, monkeypatch: pytest.MonkeyPatch, tmp_
         assert np.array_equal(other.to_dense(), w)
 
 
-def test_what_nm_stores() -> None:
+def test_what_fixed_stores() -> None:
     """Two rows share their two columns of four; a window with one element stores the first free column too."""
     w = np.array([[0, 1, 0, 2, 0, 0, 0, 0, 5], [0, 0, 0, 3, 0, 0, 4, 0, 0]], np.int8)
-    W = sparse(w, "nm", n=2, m=4, vector=2)
-    assert W.arrays["rows"].tolist() == [1, 3, 0, 2, 0, 1]
+    W = sparse(w, "fixed", n=2, m=4, vector=2)
+    assert W.arrays["kept"].tolist() == [1, 3, 0, 2, 0, 1]
     assert W.arrays["values"].reshape(-1, 2).tolist() == [[1, 0], [2, 3], [0, 0], [0, 4], [5, 0], [0, 0]]
     with pytest.raises(FormatError, match=r"3 of the 4 positions of fiber 1 have elements; the format keeps 2") as e:
-        sparse(np.array([[0, 1, 0, 2, 1, 0, 1, 1]], np.int8), "nm", n=2, m=4)
+        sparse(np.array([[0, 1, 0, 2, 1, 0, 1, 1]], np.int8), "fixed", n=2, m=4)
     assert "prune the matrix to 2 of every 4 first" in str(e.value)
 
 
@@ -127,15 +127,15 @@ def test_four_bits_lie_two_to_a_byte() -> None:
     W = sparse(np.array([[1, -2, 0], [7, 0, -8]], np.int8), "blocks", dtype="i4", rows=1, cols=1)
     assert W.arrays["idx"].tolist() == [0, 1, 0, 1] and W.arrays["values"].tolist() == [0x71, 0x8E]
     with pytest.raises(ArrayError, match=r"outside -8\.\.7"):
-        sparse(np.array([[8]], np.int8), "nm", dtype="i4", n=1, m=1)
+        sparse(np.array([[8]], np.int8), "fixed", dtype="i4", n=1, m=1)
 
 
-@pytest.mark.parametrize("format", ["bitmap", "tca_bme", "csr", "nm", "blocks"])
+@pytest.mark.parametrize("format", ["bitmap", "tca_bme", "csr", "fixed", "blocks"])
 def test_bytes_by_formula(format: str) -> None:
     """Of random matrices, from the entries alone: exact where nothing is filled up, else within chance."""
-    w = pruned(numbers((512, 640), "f16", 0.7, 3), **CASES["nm"])
+    w = pruned(numbers((512, 640), "f16", 0.7, 3), **CASES["fixed"])
     W = sparse(w, format, **CASES.get(format, {}))
-    shown = W.arrays["values"].size / W.spec.inner if format in ("nm", "blocks") else W.nnz
+    shown = W.arrays["values"].size / W.spec.inner if format in ("fixed", "blocks") else W.nnz
     assert W.spec.nbytes(W.shape, shown) == pytest.approx(W.nbytes, rel=2e-3 if "b" in format[:6] else 1e-12)
 
 
@@ -147,24 +147,26 @@ def test_filling() -> None:
 
 
 def test_positions_that_the_list_cannot_hold() -> None:
-    for shape, format in (((1, 1 << 16), "sr_bcrs"), ((1, 1 << 8), "nm")):
+    for shape, format in (((1, 1 << 16), "sr_bcrs"), ((1, 1 << 8), "fixed")):
         options = {"height": 1, "stride": 2} if format == "sr_bcrs" else {"n": 1, "m": shape[1]}
         w = np.zeros(shape, np.int8)
         w[0, -1] = 3
         assert np.array_equal(sparse(w, format, **options).to_dense(), w)
-        if format == "nm":
+        if format == "fixed":
             options["m"] += 1
         with pytest.raises(FormatError, match=f"has {shape[1] + 1} positions along slab; .* up to {shape[1] - 1}"):
             sparse(np.pad(w, ((0, 0), (0, 1))), format, **options)
 
 
 def test_digits_of_layouts() -> None:
-    """An order of bits is read as digits; any other order is not."""
+    """An order of bits is read as digits, and one row by row; any other order is not."""
     assert digits(row_major((4, 8))) == ((8, 4), (1, 8))
     assert digits(layout({"r": 4, "c": 8}, lambda r, c: c * 4 + r)) == ((1, 8), (8, 4))
     assert digits(layout({"r": 2, "c": 8}, lambda r, c: c // 4 * 8 + r * 4 + c % 4)) == ((4, 2), (8, 2), (1, 4))
     assert digits(row_major((1, 1))) == ()
-    assert digits(foreign.xor_swizzle(8, 8, 1)) is None and digits(row_major((3, 5))) is None
+    assert digits(row_major((3, 5))) == ((5, 3), (1, 5)) and digits(row_major((6, 1))) == ((1, 6),)
+    by_columns = layout({"r": 3, "c": 5}, lambda r, c: c * 3 + r)
+    assert digits(foreign.xor_swizzle(8, 8, 1)) is None and digits(by_columns) is None
 
 
 def test_declarations_that_make_no_sense() -> None:
@@ -185,7 +187,7 @@ def test_declarations_that_make_no_sense() -> None:
 
 @pytest.mark.parametrize("format", CASES)
 def test_contradictions_are_found(format: str) -> None:
-    w = pruned(numbers((40, 70), "i8", 0.5), **CASES["nm"])
+    w = pruned(numbers((40, 70), "i8", 0.5), **CASES["fixed"])
     W = sparse(w, format, **CASES[format])
     changes: dict[str, Any] = {
         "no pointer but ascends": lambda a: a["ptr"].__setitem__(1, a["ptr"][2] + 64),
