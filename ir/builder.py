@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import warp as w
+from . import warp_group as wg
 from .errors import IRError, Loc
 from .expr import Expr, ExprLike, Value, as_expr
 from .node import Op
+from .swizzle import Tile
 from .types import Buffer, DType, f32, pred, s32, u32, u64
 
 #: Ops that a function may have: ten times those of the largest kernels, far more than nvcc takes.
@@ -236,6 +238,23 @@ class Builder:
         out = tuple(self.fresh(hint, dtype) for _ in c)
         self.emit(w.Mma(out, shape, tuple(a), tuple(b), tuple(c), loc=self.loc))
         return out
+
+    def wgmma(
+        self, acc: Buffer, a: Buffer, a_index: ExprLike, b: Buffer, b_index: ExprLike, *,
+        cols: int, a_tile: Tile, b_tile: Tile, a_major: str, b_major: str,
+    ) -> None:  # fmt: skip
+        """``acc += a * b``, asynchronously; of the tiles :class:`sparsegen.ir.warp_group.Wgmma` tells."""
+        places = acc, a, as_expr(a_index), b, as_expr(b_index)
+        self.emit(wg.Wgmma(*places, cols, a_tile, b_tile, a_major, b_major, loc=self.loc))
+
+    def wgmma_fence(self) -> None:
+        self.emit(wg.WgmmaFence(loc=self.loc))
+
+    def wgmma_commit(self) -> None:
+        self.emit(wg.WgmmaCommit(loc=self.loc))
+
+    def wgmma_wait(self, pending: int) -> None:
+        self.emit(wg.WgmmaWait(pending, loc=self.loc))
 
     def atom(self, op: str, buf: Buffer, index: ExprLike, val: ExprLike, hint: str = "old") -> Value:
         return self._made(w.Atom, self.fresh(hint, buf.dtype), op, buf, as_expr(index), as_expr(val))

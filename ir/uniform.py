@@ -1,4 +1,4 @@
-"""How uniform values and control are: over the block, over each warp, or not at all.
+"""How uniform values and control are: over the block, over each warpgroup, over each warp, or not at all.
 
 Values that depend on ``%tid`` or ``%lane`` differ between lanes, ``%warp`` is uniform in a warp.  A load gives what its
 address gives: all lanes that read one address at once read one value.  Register arrays take the level of what is
@@ -15,11 +15,14 @@ from . import warp as w
 from .expr import Bin, Const, Expr, Value
 from .node import Op, of_kind, operands, results, walk
 from .types import Buffer
+from .warp_group import Wgmma
 
 BLOCK: Final = 0
-WARP: Final = 1
-LANE: Final = 2
-NAMES: Final = ("uniform over the block", "different from warp to warp", "different from lane to lane")
+WARPGROUP: Final = 1
+WARP: Final = 2
+LANE: Final = 3
+NAMES: Final = ("uniform over the block", "different from warpgroup to warpgroup", "different from warp to warp",
+                "different from lane to lane")  # fmt: skip
 
 
 @dataclass
@@ -46,8 +49,8 @@ class Levels:
     def expr(self, e: Expr) -> int:
         """The level of an expression."""
         if isinstance(e, Bin):
-            by_warp = _by_warp(e)
-            return WARP if by_warp else max(self.expr(e.a), self.expr(e.b))
+            agreed = _by_thread(e)
+            return max(self.expr(e.a), self.expr(e.b)) if agreed is None else agreed
         if isinstance(e, ex.Select):
             return max(self.expr(e.c), self.expr(e.a), self.expr(e.b))
         return self.values.get(e.name, BLOCK) if isinstance(e, Value) else BLOCK
@@ -61,6 +64,11 @@ class Levels:
             table[key] = level
             self.changed = True
 
+    def _stored(self, buf: Buffer, level: int) -> None:
+        if self.regs.get(buf, BLOCK) < level:
+            self.regs[buf] = level
+            self.changed = True
+
     def _region(self, ops: tuple[Op, ...], control: int) -> None:
         for op in ops:
             if self.control.get(id(op), -1) < control:
@@ -70,10 +78,9 @@ class Levels:
             for v in results(op):
                 self._raise(self.values, v.name, level)
             if isinstance(op, w.St) and op.buf.space == "reg":
-                stored = max(control, *(self.expr(e) for e in operands(op)))
-                if self.regs.get(op.buf, BLOCK) < stored:
-                    self.regs[op.buf] = stored
-                    self.changed = True
+                self._stored(op.buf, max(control, *(self.expr(e) for e in operands(op))))
+            elif isinstance(op, Wgmma):
+                self._stored(op.acc, LANE)
             if isinstance(op, w.For):
                 trips = max(self.expr(e) for e in (op.start, op.stop, op.step))
                 self._raise(self.values, op.var.name, trips)
@@ -107,20 +114,24 @@ def breaks(loop: w.Loop) -> list[w.BreakIf]:
     return [o for o in walk(loop.body) if isinstance(o, w.BreakIf) and id(o) not in inner]
 
 
-def _by_warp(e: Bin) -> bool:
-    """Forms of ``%tid`` that agree within a warp: ``tid // 64``, ``tid >> 5``, ``tid < 96``, ``31 < tid``."""
+def _by_thread(e: Bin) -> int | None:
+    """The level of forms of ``%tid`` that agree within a warp, of ``%tid`` and ``%warp`` within a warpgroup.
 
-    def is_tid(x: Expr) -> bool:
-        return isinstance(x, Value) and x.name == "tid"
+    They are ``tid // 64``, ``tid >> 5``, ``tid < 96``, ``31 < tid``; ``tid // 128``, ``warp < 4``.
+    """
 
-    def warps(x: Expr, plus: int = 0) -> bool:
-        return isinstance(x, Const) and (x.value + plus) % 32 == 0
+    def unit(x: Expr) -> int:
+        """How many threads of a warpgroup one step of the value is; 0 for another value."""
+        return {"tid": 1, "warp": 32}.get(x.name, 0) if isinstance(x, Value) else 0
 
-    if e.op == "//" and is_tid(e.a):
-        return warps(e.b)
-    if e.op == ">>" and is_tid(e.a):
-        return isinstance(e.b, Const) and e.b.value >= 5
-    if e.op in ("<", "<="):
-        strict = e.op == "<"
-        return (is_tid(e.a) and warps(e.b, 0 if strict else 1)) or (is_tid(e.b) and warps(e.a, 1 if strict else 0))
-    return False
+    a, b = unit(e.a), unit(e.b)
+    by = e.b if a else e.a
+    if not isinstance(by, Const) or not (a or b):
+        return None
+    if e.op in ("//", ">>") and a:
+        threads = a * (by.value if e.op == "//" else 1 << by.value)
+    elif e.op in ("<", "<="):
+        threads = (a or b) * (by.value + (e.op == ("<=" if a else "<")))
+    else:
+        return None
+    return WARPGROUP if threads % 128 == 0 else WARP if threads % 32 == 0 else None

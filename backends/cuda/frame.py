@@ -18,6 +18,7 @@ from sparsegen.ir.fragments import SHAPES
 from sparsegen.ir.module import Module
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import Buffer
+from sparsegen.ir.warp_group import Wgmma
 
 from . import ptx_ops as ptx
 from .names import comment
@@ -114,6 +115,8 @@ def fill(template: str, **what: Any) -> str:
 def needed_arch(funcs: Iterable[w.Func]) -> str:
     """The first architecture that has every instruction of these functions."""
     ops = [op for f in funcs for op in node.walk(f.body)]
+    if any(isinstance(op, Wgmma) for op in ops):
+        return "sm_90a"
     hopper = (w.MbarInit, w.MbarArrive, w.MbarTryWait, w.BulkCopy)
     if any(isinstance(op, hopper) or (isinstance(op, w.Mma) and SHAPES[op.shape].cc >= 90) for op in ops):
         return "sm_90"

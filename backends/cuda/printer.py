@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sparsegen.ir import node
 from sparsegen.ir import warp as w
+from sparsegen.ir import warp_group as wg
 from sparsegen.ir.errors import IRError, Loc
 from sparsegen.ir.expr import Const, Expr, Value, binary
 from sparsegen.ir.node import Op
@@ -312,6 +313,12 @@ def _mbar_arrive(p: Printer, op: w.MbarArrive) -> str:
     return p.call(ptx.MBAR_ARRIVE, bar) if op.expect is None else p.call(ptx.MBAR_EXPECT, bar, p.expr(op.expect))
 
 
+def _wgmma(p: Printer, op: wg.Wgmma) -> str:
+    parts = (*op.a_tile, int(op.a_major == "mn"), *op.b_tile, int(op.b_major == "mn"))
+    return p.call(ptx.wgmma(op.a.dtype, op.cols), p.names.buffer(op.acc.name), p.address(op.a, op.a_index),
+                  p.address(op.b, op.b_index), template=f"<{', '.join(map(str, parts))}>")  # fmt: skip
+
+
 #: Ops that define one value: its expression.
 _VALUES: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     w.Let: lambda p, op: p.expr(op.expr),
@@ -345,6 +352,10 @@ _STATEMENTS: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     w.SyncWarp: lambda p, op: "__syncwarp()",
     w.MbarInit: lambda p, op: p.call(ptx.MBAR_INIT, p.address(op.bars, op.index), str(op.count)),
     w.MbarArrive: _mbar_arrive,
+    wg.Wgmma: _wgmma,
+    wg.WgmmaFence: lambda p, op: p.call(ptx.WGMMA_FENCE),
+    wg.WgmmaCommit: lambda p, op: p.call(ptx.WGMMA_COMMIT),
+    wg.WgmmaWait: lambda p, op: p.call(ptx.WGMMA_WAIT, template=f"<{op.pending}>"),
 }
 _OTHERS: Final[dict[type[Op], Callable[[Printer, Any], None]]] = {
     w.For: _for, w.Loop: _loop, w.BreakIf: _break_if, w.If: _if, w.Mma: _mma, w.Alloc: _alloc, w.Ld: _ld, w.St: _st,

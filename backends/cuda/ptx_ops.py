@@ -12,7 +12,7 @@ from typing import Final
 
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.fragments import SHAPES
-from sparsegen.ir.types import DTYPES, DType
+from sparsegen.ir.types import DTYPES, DType, bf16, f16
 from sparsegen.ir.warp import signature
 
 _DEVICE: Final = "__device__ __forceinline__"
@@ -128,17 +128,49 @@ def mma(shape: str) -> Helper:
                      memory=False, before=f"Regs<{out.c}, {n}> d;", after="return d;")  # fmt: skip
 
 
+WGMMA_FENCE: Final = _function("void", "wgmma_fence", "", "wgmma.fence.sync.aligned;")
+WGMMA_COMMIT: Final = _function("void", "wgmma_commit", "", "wgmma.commit_group.sync.aligned;")
+WGMMA_WAIT: Final = _function(
+    "void", "wgmma_wait", "", "wgmma.wait_group.sync.aligned %0;", ins='"n"(pending)', template="int pending"
+)
+#: A matrix descriptor (64 bits): kind of swizzle, stride and leading offset and address in units of 16 bytes.
+_DESCRIPTOR: Final = (
+    "(unsigned long long)({0}_swizzle == 128 ? 1 : {0}_swizzle == 64 ? 2 : {0}_swizzle == 32 ? 3 : 0) << 62 | "
+    "(unsigned long long)({0}_stride / 16) << 32 | (unsigned long long)({0}_lead / 16) << 16 | "
+    "((unsigned)__cvta_generic_to_shared({0}) & 0x3ffff) / 16"
+)
+
+
+def wgmma_name(dtype: DType, cols: int) -> str:
+    return f"wgmma_{dtype}_m64n{cols}k16"
+
+
+def wgmma(dtype: DType, cols: int) -> Helper:
+    """``acc += a * b`` of a warpgroup; the template's numbers are the parts of the two descriptors that do not move."""
+    n = cols // 2
+    d = "{" + ", ".join(f"%{i}" for i in range(n)) + "}"
+    parts = (f"{x}_{what}" for x in "ab" for what in ("swizzle", "lead", "stride", "mn_major"))
+    ins = [f'"l"({_DESCRIPTOR.format(x)})' for x in "ab"] + [f'"n"({x}_mn_major)' for x in "ab"]
+    return _function("void", wgmma_name(dtype, cols), f"float (&acc)[{n}], const void* a, const void* b",
+                     f"wgmma.mma_async.sync.aligned.m64n{cols}k16.f32.{dtype}.{dtype} {d}, "
+                     f"%{n}, %{n + 1}, 1, 1, 1, %{n + 2}, %{n + 3};",
+                     outs=", ".join(f'"+f"(acc[{i}])' for i in range(n)), ins=", ".join(ins),
+                     template=", ".join(f"int {part}" for part in parts))  # fmt: skip
+
+
 FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR_INIT, MBAR_ARRIVE, MBAR_EXPECT,
-                MBAR_TRY_WAIT, BULK_COPY, PRMT, PACK, TO_TF32, CLOCK)  # fmt: skip
+                MBAR_TRY_WAIT, BULK_COPY, PRMT, PACK, TO_TF32, CLOCK,
+                WGMMA_FENCE, WGMMA_COMMIT, WGMMA_WAIT)  # fmt: skip
 
 
 def all_helpers() -> tuple[Helper, ...]:
-    """Every device function there is (the tests compile and count them)."""
+    """Every device function there is (the tests compile and count them), of warpgroups' products two widths."""
     return (*FIXED, *(cp_async(n) for n in (4, 8, 16)), *(ldmatrix(n, t) for n in (1, 2, 4) for t in (False, True)),
-            *(mma(s) for s in SHAPES))  # fmt: skip
+            *(mma(s) for s in SHAPES), *(wgmma(t, n) for t in (f16, bf16) for n in (8, 64)))  # fmt: skip
 
 
-RESERVED: Final = frozenset({"Regs", "Param", *(h.name for h in all_helpers())})
+RESERVED: Final = frozenset({"Regs", "Param", *(h.name for h in all_helpers()),
+                             *(wgmma_name(t, n) for t in (f16, bf16) for n in range(8, 257, 8))})  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------ scalars
 _VECTOR: Final = {"f64": "double", "f32": "float", "tf32": "float", "s64": "longlong", "u64": "ulonglong", "s32": "int",

@@ -11,6 +11,7 @@ from sparsegen.ir.errors import Loc
 from sparsegen.ir.expr import Const, Expr, Value, select
 from sparsegen.ir.fragments import SHAPES
 from sparsegen.ir.module import Module
+from sparsegen.ir.swizzle import k_major, mn_major
 from sparsegen.ir.types import (
     DTYPES,
     Buffer,
@@ -229,8 +230,30 @@ def atomics() -> w.Func:
     return k.func()
 
 
+def warpgroups() -> w.Func:
+    k = Kernel("warpgroups")
+    b, warp = k.b, k.at["warp"]
+    for t in (f16, bf16):
+        x, y = (k.array(f"{name}_{t}", t, 64 * 64, "shared", 1024) for name in "xy")
+        for cols in (8, 64):
+            acc = b.alloc(f"acc{cols}_{t}", f32, cols // 2)
+            for i in range(cols // 2):
+                b.st(acc, i, b.const(f32, 0.0))
+            b.wgmma_fence()
+            turned = ((0, 512, 1024), "mn") if cols == 8 else (mn_major(128, 64), "mn")
+            for (b_tile, b_major), at in (((k_major(64), "k"), 0), (turned, 1024)):
+                b.wgmma(acc, x, warp // 4 * 4 + at, y, at, cols=cols, a_tile=k_major(128), a_major="k", b_tile=b_tile,
+                        b_major=b_major)  # fmt: skip
+            b.wgmma_commit()
+            b.wgmma_wait(1)
+            b.wgmma_wait(0)
+            k.sink(*(b.ld(acc, i) for i in range(cols // 2)))
+    return k.func()
+
+
 PROGRAMS: dict[str, Callable[[], w.Func]] = {
-    f.__name__: f for f in (control, scalars, conversions, bits, memory, copies, products, atomics)}  # fmt: skip
+    f.__name__: f for f in (control, scalars, conversions, bits, memory, copies, products, atomics, warpgroups)
+}
 
 
 def every_op() -> Module:
