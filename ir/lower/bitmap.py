@@ -10,7 +10,7 @@ from .. import warp as w
 from ..expr import Expr, Value, all_of, as_expr, minimum
 from ..numbers.bitmap import CHUNK, INDEX, MASKS
 from ..op_spmm import SLAB
-from ..types import DType, f32, u16, u32
+from ..types import f32, u16, u32
 from .context import Context, rule
 
 #: Words that a lane copies at once where there are no bulk copies.
@@ -198,7 +198,7 @@ def pack_columns(cx: Context, op: t.PackColumns) -> None:
     cx.alloc(op.regs)
     if op.regs.dtype is f32:
         for i in range(8):
-            for e, v in enumerate(_halves(cx, b.ld(op.raw, i, hint="pair"), op.dtype)):
+            for e, v in enumerate(cx.halves(b.ld(op.raw, i, hint="pair"), op.dtype)):
                 b.st(op.regs, 2 * i + e, v)
         return
     words = (op.blocks + 1) // 2  # of a row's elements
@@ -325,13 +325,6 @@ def _multiply_column(cx: Context, op: t.MultiplyFragment, a: list[Value], strip:
     for row in (0, 1):
         total = b.ld(op.acc, strip * 2 + row, hint="c")
         for column in (0, 1):
-            for i, value in enumerate(_halves(cx, a[column * 2 + row], op.dtype)):
+            for i, value in enumerate(cx.halves(a[column * 2 + row], op.dtype)):
                 total = b.fma(value, b.ld(op.x, f * 4 + (2 * column + i), hint="x"), total)
         b.st(op.acc, strip * 2 + row, total)
-
-
-def _halves(cx: Context, pair: Value, dtype: DType) -> tuple[Value, ...]:
-    """The two 16-bit floats of a register, in f32."""
-    b = cx.b
-    words = (b.binary("and", pair, 0xFFFF), b.binary("shr", pair, 16))
-    return tuple(b.convert(b.bitcast(b.convert(v, u16), dtype), f32) for v in words)

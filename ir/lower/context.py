@@ -13,7 +13,7 @@ from ..errors import IRError
 from ..expr import FALSE, TRUE, Const, Expr, ExprLike, Value, as_expr, substitute
 from ..fragments import SHAPES
 from ..node import Op
-from ..types import Buffer, DType, s32
+from ..types import Buffer, DType, f32, s32, u16
 
 Rule = Callable[["Context", Any], None]
 PhasedRule = Callable[["Context", Any], Callable[[], None]]
@@ -102,6 +102,12 @@ class Context:
     def convert(self, v: Value, dtype: DType) -> Value:
         """The value in a type: itself, if it has that type."""
         return v if v.dtype == dtype else self.b.convert(v, dtype, hint=dtype.name)
+
+    def halves(self, pair: Value, dtype: DType) -> tuple[Value, ...]:
+        """The two 16-bit floats of a word, the low half first, in f32."""
+        b = self.b
+        words = (b.binary("and", pair, 0xFFFF), b.binary("shr", pair, 16))
+        return tuple(b.convert(b.bitcast(b.convert(v, u16), dtype), f32) for v in words)
 
     def coordinates(self) -> tuple[Expr, Expr]:
         """(g, t): the lane's group of four and its place in it, as the fragment tables name them."""

@@ -18,6 +18,7 @@ from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
 from sparsegen.problem import Problem
+from sparsegen.products.nm import NmNumbers
 from sparsegen.products.product import BitmapNumbers, Product
 from sparsegen.products.ragged import Ragged
 from sparsegen.registry import families
@@ -34,7 +35,9 @@ class Variant(NamedTuple):
 
 
 #: What is known of a product, by the format of its matrix.
-NUMBERS: Final[dict[str, Callable[[Product], Any]]] = {"bitmap": BitmapNumbers.of, "csr": Ragged.of}
+NUMBERS: Final[dict[str, Callable[[Product], Any]]] = {
+    "bitmap": BitmapNumbers.of, "csr": Ragged.of, "nm": NmNumbers.of,
+}  # fmt: skip
 #: The variant of arrays that are packed by rows, of whatever width.
 PACKED = Variant("row", "row", 1)
 

@@ -1,0 +1,102 @@
+"""``nm_lanes``: a product with an N:M pattern on CUDA cores; a lane has a row of W, x is read by broadcast.
+
+For few columns of x, where W's bytes are what a product takes.  x waits in shared memory, window by window, so that all
+lanes read one window's words at a time; 32 entries of a row, values and offsets, are loaded a turn ahead.  nmSPARSE
+(MLSys'23, section 4) has the same broadcast with a column a thread; its other layout, offsets outside and windows
+inside, is not needed for windows of up to 32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .. import op_spmm as o
+from .. import tile as t
+from .. import tile_nm as tn
+from .. import tile_ragged as r
+from ..expr import Value
+from ..module import Module
+from ..node import Op
+from ..numbers.nm import LANES, chunks, shared_words, staged
+from ..passes.manager import register
+from ..types import Buffer, f32, s32, u32
+from .common import each
+from .product import epilogue, launched, parameters
+
+
+@register("nm_lanes")
+@dataclass(frozen=True)
+class NmLanes:
+    """Blocks of ``row_warps`` tiles of 32 rows, ``parts`` warps each, and ``cols`` columns of x.
+
+    Roles of the launch: ``in``, ``out``, W's packed arrays (``values`` and ``offsets``, in words), the epilogue's.
+    """
+
+    row_warps: int = 1
+    parts: int = 16
+    cols: int = 1
+    min_blocks: int = 1
+
+    def run(self, module: Module) -> Module:
+        return each(module, o.Spmm, self._kernel, formats=("nm",))
+
+    def _kernel(self, module: Module, op: o.Spmm) -> Module:
+        n, m = op.pattern[:2]
+        c = chunks(n, m, op.dtype.nbytes)
+        tiles, count = -(-op.m // LANES), c.count(op.k, m)
+        per = tiles * count * LANES
+        arrays = {"values": (u32, per * c.stored * op.dtype.nbytes // 4), "offsets": (u32, per * c.words)}
+        params = parameters(op, arrays, 0, 0)
+        across = -(-op.n // self.cols)
+        blocks = -(-tiles // self.row_warps) * across
+        body = self._share(op, params, tiles, across)
+        return launched(module, op, params, body, blocks, self.row_warps * self.parts, self.min_blocks)
+
+    def _share(self, op: o.Spmm, params: dict[str, Buffer], tiles: int, across: int) -> tn.ShareRows:
+        """What a block does."""
+        n, m = op.pattern[:2]
+        item = op.dtype.nbytes
+        c = chunks(n, m, item)
+        held, warps = staged(op.k, m, c), self.row_warps * self.parts
+        tile, part = Value("tile", s32, 0, tiles - 1), Value("part", s32, 0, self.parts - 1)
+        row, column = Value("row", s32, 0, (tiles + self.row_warps) * LANES - 1), Value("column", s32, 0, op.n - 1)
+        mine = Value("mine", s32, 0, op.n + self.cols - 1)
+        xs = Buffer("xs", u32, shared_words(op.k, m, c, self.cols, item, warps), "shared", 16)
+        acc, total = Buffer("acc", f32, self.cols, "reg"), Buffer("total", f32, 1, "reg")
+        order = "column" if op.n == 1 else op.x_order
+        stage = tn.StageColumns(
+            dst=xs, src=params["in"], column=column, cols=self.cols, m=m, held=held, k=op.k, n=op.n, order=order,
+            vec=op.vec if order == op.x_order else 1,
+        )  # fmt: skip
+        store = r.StoreRow(acc=total, row=row, column=mine, across=1, parts=1, vec=1, blocks=1, **epilogue(op, params))
+        add = tn.SumParts(total=total, column=mine, acc=acc, sums=xs, first=column, parts=self.parts, body=(store,))
+        walk = self._walk(op, params, acc, xs, (tile, part), tiles)
+        return tn.ShareRows(
+            tile=tile, part=part, row=row, column=column, rows=op.m, row_warps=self.row_warps, parts=self.parts,
+            tiles=across, cols=self.cols,
+            body=(t.Alloc(buf=xs), t.Alloc(buf=acc, zeroed=True), stage, *walk, add),
+        )  # fmt: skip
+
+    def _walk(
+        self, op: o.Spmm, params: dict[str, Buffer], acc: Buffer, xs: Buffer, at: tuple[Value, Value], tiles: int
+    ) -> tuple[Op, ...]:
+        """A warp's chunks: those of the next turn are on their way while these are multiplied."""
+        tile, part = at
+        n, m = op.pattern[:2]
+        c = chunks(n, m, op.dtype.nbytes)
+        count, size = c.count(op.k, m), c.stored * op.dtype.nbytes // 4
+        chunk, coming = Value("chunk", s32, 0, count - 1), Value("coming", s32, 0, count + self.parts - 1)
+        values, offsets = Buffer("values", u32, size, "reg"), Buffer("offsets", u32, c.words, "reg")
+        next_values, next_offsets = Buffer("next_values", u32, size, "reg"), Buffer("next_offsets", u32, c.words, "reg")
+        load = tn.LoadChunk(
+            values=next_values, offsets=next_offsets, value_table=params["values"], offset_table=params["offsets"],
+            tile=tile, chunk=coming, tiles=tiles, count=count,
+        )  # fmt: skip
+        multiply = tn.MultiplyChunk(
+            acc=acc, values=values, offsets=offsets, x=xs, chunk=chunk, n=n, m=m, dtype=op.dtype
+        )
+        body = (tn.HandOver(dst=values, src=next_values), tn.HandOver(dst=offsets, src=next_offsets), load, multiply)
+        walk = tn.WalkChunks(
+            chunk=chunk, coming=coming, part=part, parts=self.parts, count=count, ahead=(load,), body=body
+        )
+        return (*(t.Alloc(buf=regs) for regs in (values, offsets, next_values, next_offsets)), walk)

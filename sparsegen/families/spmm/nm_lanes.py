@@ -1,0 +1,128 @@
+"""``nm_lanes`` (nmSPARSE): N:M patterns on CUDA cores; a lane has a row of W, and reads x by broadcast.
+
+For few columns of x.  Any pattern: rows that share one are taken row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from sparsegen.choose import Listed, Rejected
+from sparsegen.cost.cost import Cost
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.families.spmm import ProductFamily
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.ir.kernels.nm_lanes import NmLanes
+from sparsegen.ir.passes.manager import Pass
+from sparsegen.products.nm import NmNumbers, packed_offsets, packed_values
+from sparsegen.products.nm_cost import Shape, price, shape_of
+from sparsegen.products.weights import Prepared
+from sparsegen.registry import register
+from sparsegen.schedule import Schedule, SpmmSchedule, Word, integer, pair
+
+if TYPE_CHECKING:
+    from sparsegen.problems.product import SpmmProblem
+
+#: What the search tries: tiles of a block x warps of each, and columns of x of a block.
+WARPS: Final = ((1, 8), (1, 16), (2, 8), (2, 16), (1, 32), (4, 4), (4, 8))
+COLUMNS: Final = (1, 2, 4, 8)
+MAX_REGISTERS: Final = 255
+_VALUES: Final = (
+    "words of the kept values: of each tile of 32 rows, of each chunk of their entries, each 16-byte piece of all rows "
+    "side by side (packed_values in sparsegen/products/nm.py)"
+)
+_OFFSETS: Final = (
+    "words of the kept columns' offsets in their windows: of each tile of 32 rows and chunk of their entries, the words "
+    "in groups of 4, 2 and 1, each of all rows side by side (packed_offsets in sparsegen/products/nm.py)"
+)
+
+
+def space(p: NmNumbers, wanted: Mapping[str, Any]) -> Iterator[SpmmSchedule]:
+    """Every complete schedule that is tried, legal or not, with the words that are ``wanted``."""
+    enough = next((c for c in COLUMNS if c >= p.n), COLUMNS[-1])
+    for cols in [wanted["cols"]] if "cols" in wanted else [c for c in COLUMNS if c <= enough]:
+        for warps in [wanted["warps"]] if "warps" in wanted else WARPS:
+            yield SpmmSchedule("nm_lanes", cols=cols, warps=warps)
+
+
+def refusal(s: Schedule, device: DeviceProfile, shape: Shape) -> ScheduleError | None:
+    """Why a complete schedule cannot run on the device; None if it can."""
+    if shape.shared > device.smem_block:
+        return ScheduleError(
+            f"{shape.shared} bytes of shared memory for {s.cols} columns of x; a block has {device.smem_block}",
+            hint="lower cols, or multiply by the dense matrix",
+        )
+    left = min(MAX_REGISTERS, device.regs_sm // s.threads // 8 * 8)
+    if shape.registers > left or not shape.resident:
+        return ScheduleError(
+            f"{shape.registers} registers a thread; {s.threads} threads leave {left}", hint="lower cols or warps"
+        )
+    return None
+
+
+class NmLanesFamily(ProductFamily):
+    """``cols``: columns of x of a block; ``warps``: tiles of 32 rows of a block x warps that share a tile's entries."""
+
+    name = "nm_lanes"
+    formats = ("nm",)
+    telling = ("cols", "warps")
+    nonfinite = "a NaN or Inf of x reaches the rows that store its column; zeros that fill up a window multiply too"
+    counted = "two for each kept element and column"
+    because = "what is not stored does not multiply"
+    words = (Word("cols", integer, choices=COLUMNS), Word("warps", pair))
+
+    def consistent(self, s: Schedule) -> None:
+        """The warps fit a block."""
+        if s.warps is not None and (min(s.warps) < 1 or s.threads > 1024):
+            raise ScheduleError(
+                f"warps={s.warps[0]}x{s.warps[1]} are {s.threads} threads",
+                hint="tiles x parts, at least one of each and 32 in all, as in warps=1x16",
+            )
+
+    def price(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> Cost:
+        """The cost of a complete schedule; ScheduleError if it cannot run the product on the device."""
+        shape = shape_of(problem.facts, schedule, device)
+        if error := refusal(schedule, device, shape):
+            raise error
+        return price(problem.facts, schedule, device, shape)
+
+    def every(self, facts: Any, device: DeviceProfile, given: Mapping[str, Any]) -> Listed:
+        """All its schedules for a product in numbers, with the words that are given."""
+        costs: list[Cost] = []
+        rejected: list[Rejected] = []
+        for s in space(facts, given):
+            shape = shape_of(facts, s, device)
+            if error := refusal(s, device, shape):
+                rejected.append(Rejected(s, error.message, error.hint))
+            else:
+                costs.append(price(facts, s, device, shape))
+        return Listed(tuple(sorted(costs, key=lambda c: (round(c.time, 9), c.schedule.threads))), tuple(rejected))
+
+    def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
+        """The kernel."""
+        resident = shape_of(problem.facts, schedule, device).resident
+        return [NmLanes(*schedule.warps, schedule.cols, max(1, resident))]
+
+    def arrays(self, schedule: Schedule) -> dict[str, Prepared]:
+        """The kept values and their offsets, packed for lanes."""
+        return {
+            "values": Prepared("nm_lanes values", packed_values, _VALUES, words=True),
+            "offsets": Prepared("nm_lanes offsets", packed_offsets, _OFFSETS, words=True),
+        }
+
+    def operations(self, cost: Cost) -> float:
+        """A multiply-add of every kept element and column."""
+        p = cost.facts
+        return 2.0 * p.m * p.n * -(-p.k // p.pattern[1]) * p.pattern[0]
+
+    def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:
+        """Tiles of rows and of columns."""
+        g, (tiles, parts) = shape_of(facts, schedule, device), schedule.warps
+        return (
+            f"{g.blocks}: {tiles} tiles of 32 rows, {parts} warps each, and {schedule.cols} columns of x; "
+            f"{g.shared / 1024:.3g} KiB of shared memory; {g.registers} registers"
+        )
+
+
+FAMILY = register(NmLanesFamily())

@@ -1,0 +1,141 @@
+"""A product with an N:M pattern: its numbers, and the arrays that its kernels on CUDA cores read of the matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sparsegen.formats.library import Library
+from sparsegen.formats.matrix import SparseMatrix
+from sparsegen.formats.nm import Nm
+from sparsegen.ir.errors import FormatError
+from sparsegen.ir.numbers.nm import LANES, Chunks, chunks, groups
+from sparsegen.ir.types import u32
+from sparsegen.products.product import Product
+from sparsegen.sizes import MAX_CELLS
+
+
+@dataclass(frozen=True)
+class NmNumbers:
+    """A product in numbers: ``pattern`` is n, m and the rows and columns of a block; bytes of W's arrays, and of bias,
+    scale and residual."""
+
+    m: int
+    k: int
+    n: int
+    dtype: str
+    pattern: tuple[int, int, int, int]
+    nbytes: int
+    operands: int
+
+    @staticmethod
+    def of(product: Product) -> NmNumbers:
+        """The numbers of a product; FormatError for a matrix that no kernel reads."""
+        w = product.w
+        assert isinstance(w, Nm)
+        (m, k), pattern = w.shape, (w.n, w.m, *w.vector)
+        if m * k > MAX_CELLS:
+            raise FormatError(
+                f"W has {m} x {k} elements; indices are 32 bits wide, so {MAX_CELLS} is the most",
+                hint="cut the matrix into pieces of fewer rows",
+            )
+        return NmNumbers(m, k, product.n, w.dtype, pattern, w.nbytes, product.operand_bytes)
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """What the op level says of W."""
+        return {"chunks": 0, "pattern": self.pattern}
+
+    @property
+    def item(self) -> int:
+        """Bytes of an element."""
+        return 4 if self.dtype == "f32" else 2
+
+    @property
+    def chunks(self) -> Chunks:
+        """How a lane takes a row."""
+        return chunks(*self.pattern[:2], self.item)
+
+    @property
+    def count(self) -> int:
+        """Chunks of a row."""
+        return self.chunks.count(self.k, self.pattern[1])
+
+    @property
+    def packed(self) -> int:
+        """Bytes that kernels on CUDA cores read of W: all rows of whole tiles, whole chunks."""
+        c = self.chunks
+        return -(-self.m // LANES) * LANES * self.count * (c.stored * self.item + 4 * c.words)
+
+
+def packed_values(w: SparseMatrix) -> Any:
+    """Words of the kept values: of each tile of 32 rows, chunk and 16-byte piece those of all lanes side by side."""
+    found = [piece[1] for piece in _tiles(w)]
+    lib, c = w.library, _chunks(w)
+    per = 16 // w.kind.nbytes
+    pieces = []
+    for values in found:
+        tiles, _, count, _ = values.shape
+        cut = values.reshape(tiles, LANES, count, c.stored // per, per)
+        pieces.append(lib.packed(lib.transpose(cut, (0, 2, 3, 1, 4))).reshape(-1))
+    return lib.view(lib.xp.concatenate(pieces), u32)
+
+
+def packed_offsets(w: SparseMatrix) -> Any:
+    """Words of the kept columns' offsets in their windows, the first entry's in the lowest bits, one after another."""
+    lib, c = w.library, _chunks(w)
+    pieces = []
+    for offsets, _ in _tiles(w):
+        tiles, _, count, _ = offsets.shape
+        words = lib.zeros((tiles, LANES, count, c.words), "int64")
+        for entry in range(c.entries):
+            (word, shift), each = divmod(entry * c.bits, 32), offsets[..., entry]
+            words[..., word] |= (each << shift) & 0xFFFFFFFF
+            if shift + c.bits > 32:
+                words[..., word + 1] |= each >> (32 - shift)
+        first, sides = 0, []
+        for size in groups(c.words):
+            group = lib.transpose(words[..., first : first + size], (0, 2, 1, 3))
+            sides.append(group.reshape(tiles, count, LANES * size))
+            first += size
+        pieces.append(lib.xp.concatenate(sides, -1).reshape(-1))
+    return lib.cast(lib.xp.concatenate(pieces), u32)
+
+
+def _chunks(w: SparseMatrix) -> Chunks:
+    assert isinstance(w, Nm)
+    return chunks(w.n, w.m, w.kind.nbytes)
+
+
+def _tiles(w: SparseMatrix) -> Iterator[tuple[Any, Any]]:
+    """Offsets (int64) [tiles, 32, chunks, entries] and bits of values [tiles, 32, chunks, stored] of some tiles at a
+    time; zeros behind the last row, window and entry."""
+    assert isinstance(w, Nm)
+    lib, c, (rows, cols) = w.library, _chunks(w), w.vector
+    groups_, windows, n = w.groups, w.windows, w.n
+    count = c.count(w.shape[1], w.m)
+    held = count // c.parts * c.windows  # windows with those that fill the last chunk
+    raw = f"int{w.kind.bits}"
+    idx = lib.wide(w.arrays["idx"]).reshape(groups_, windows, n // cols)
+    values = lib.view(w.arrays["values"], raw).reshape(groups_, windows, n // cols, rows, cols)
+    step = max(1, lib.band // (LANES * max(1, rows) * windows * n)) * LANES  # groups whose rows are whole tiles
+    for begin in range(0, groups_, step):
+        some = slice(begin, min(begin + step, groups_))
+        number = some.stop - some.start
+        at = (idx[some].reshape(number, windows, n // cols, 1) * cols + lib.arange(cols)).reshape(number, 1, windows, n)
+        at = (at + lib.zeros((1, rows, 1, 1), "int64")).reshape(number * rows, windows, n)
+        v = lib.packed(lib.transpose(values[some], (0, 3, 1, 2, 4))).reshape(number * rows, windows, n)
+        tiles = min(-(-number * rows // LANES), -(-(w.shape[0] - begin * rows) // LANES))
+        yield tuple(_filled(lib, a, kind, tiles, held, c, width) for a, kind, width in (
+            (at, "int64", c.entries), (v, raw, c.stored)))  # type: ignore[misc]  # fmt: skip
+
+
+def _filled(lib: Library, a: Any, kind: str, tiles: int, windows: int, c: Chunks, width: int) -> Any:
+    """Rows of windows of entries as tiles of chunks of ``width`` entries."""
+    per = c.entries * c.parts // c.windows  # of a window, with what fills its last part
+    whole = lib.zeros((tiles * LANES, windows, per), kind)
+    whole[: a.shape[0], : a.shape[1], : a.shape[2]] = a[: tiles * LANES]
+    out = lib.zeros((tiles, LANES, windows // c.windows * c.parts, width), kind)
+    out[..., : c.entries] = whole.reshape(tiles, LANES, windows // c.windows * c.parts, c.entries)
+    return out

@@ -1,0 +1,105 @@
+"""The predicted time of an N:M product on CUDA cores: W's bytes, words of x out of shared memory, instructions.
+
+    time = launch + latency + max(hbm, shared, issue) + exposed
+
+with the memory cold.  Instructions are counted in the lowered program; the other constants are fitted to kernels on one
+H200 (tests/cost/data/nm.csv).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from sparsegen.cost.arithmetic import Arithmetic
+from sparsegen.cost.cost import Cost, Law
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import occupancy
+from sparsegen.ir.numbers.nm import LANES, shared_words, staged, x_words
+from sparsegen.products.cost import in_the_way, nbytes, rate
+from sparsegen.products.nm import NmNumbers
+from sparsegen.schedule import Schedule
+
+REASONS: Final[dict[str, str]] = {
+    "hbm": "W's packed values and offsets for each tile of columns, x, y and the epilogue's arrays, once each",
+    "shared": "words of x out of shared memory: one for each entry and word of columns of 32 rows, and x into it",
+    "issue": "instructions of all entries and of x on its way to shared memory, over the sub-cores",
+    "exposed": "units that are nearly as busy as the longest get in its way",
+    "latency": "x before the first entry of each round of blocks, and the sums of a tile's warps after the last",
+    "launch": "starting the kernel",
+}
+SYMBOLS: Final[dict[str, str]] = {
+    "M": "rows of W",
+    "K": "columns of W",
+    "N": "columns of x",
+    "B": "bytes of W as it is packed, for each tile of columns",
+    "E": "bytes of bias, scale and residual",
+    "cols": "columns of x of a block",
+    "words": "32-bit words of a row of x of a block",
+    "entries": "entries of all lanes, with those that fill up chunks, over 32",
+    "held": "rows of x that a block holds",
+    "degree": "bank conflicts of a word of x",
+    "blocks": "blocks, of all tiles of columns",
+    "rounds": "blocks of the busiest SM over those that it runs at a time",
+    "warps": "warps of a block",
+}
+ADDED: Final = frozenset(("exposed", "latency", "launch"))
+#: Instructions of an entry (its offset, its value), of each word of x for it, of each sum, and to stage a word of x.
+ENTRY, WORD, SUM, STAGE = 3.0, 1.0, 1.5, 4.0
+# ---- fitted
+#: DRAM latencies of a round of blocks, and the power with which busy units get in each other's way.
+ROUND, NORM = 2.0, 2.5
+#: Registers of a thread besides its sums and two chunks.
+BASE: Final = 26
+
+
+class Shape(NamedTuple):
+    """What a schedule makes of a product; ``shared`` in bytes a block, ``resident`` blocks an SM."""
+
+    blocks: int
+    held: int
+    shared: int
+    registers: int
+    resident: int
+
+
+def shape_of(p: NmNumbers, s: Schedule, device: DeviceProfile) -> Shape:
+    """The numbers of a complete schedule, legal or not; ``resident`` is 0 for a block that does not fit an SM."""
+    across, parts = s.warps
+    c, m = p.chunks, p.pattern[1]
+    blocks = -(-(-(-p.m // LANES)) // across) * -(-p.n // s.cols)
+    nbytes = 4 * shared_words(p.k, m, c, s.cols, p.item, across * parts)
+    need = BASE + s.cols + 2 * (c.stored * p.item // 4 + c.words)
+    resident = min(occupancy(need, nbytes, s.threads, device).blocks, -(-blocks // device.sms))
+    return Shape(blocks, staged(p.k, m, c), nbytes, need, resident)
+
+
+def price(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
+    """The cost of a complete schedule that is legal there; ``g``: its numbers."""
+    here = -(-g.blocks // device.sms)
+    values = {
+        "M": p.m, "K": p.k, "N": p.n, "B": p.packed * -(-p.n // s.cols), "E": p.operands, "item": p.item,
+        "cols": s.cols, "words": x_words(s.cols, p.item),
+        "entries": -(-p.m // LANES) * p.count * p.chunks.entries * -(-p.n // s.cols), "held": g.held,
+        "degree": -(-p.pattern[1] // 32), "blocks": g.blocks, "rounds": -(-here // g.resident),
+        "warps": s.warps[0] * s.warps[1], "b": g.resident, "launch": device.launch_s, "SMs": device.sms, "sub": device.sub_cores,
+        "f": device.clock, "bw_G": device.hbm_read_gbs * 1e9, "bw_S": device.bw_shared, "lat_dram": device.lat_dram,
+    }  # fmt: skip
+    return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
+
+
+def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
+    """``time`` and its terms: of the values ``v``, be they floats or sympy's symbols, in their arithmetic."""
+    staged_words = v.blocks * v.held * v.words
+    busy = {
+        "hbm": nbytes(v) / v.bw_G,
+        "shared": (v.entries * v.words * v.degree + staged_words / 32) * 128 / v.bw_S,
+        "issue": (v.entries * (ENTRY + v.words * WORD + v.cols * SUM) + staged_words / 32 * STAGE)
+        / (v.sub * v.SMs * v.f),
+    }
+    most, exposed = in_the_way(busy, NORM, a)
+    latency = v.rounds * ROUND * v.lat_dram / v.f
+    terms = {**busy, "exposed": exposed, "latency": latency, "launch": v.launch}
+    return v.launch + latency + most + exposed, terms
+
+
+LAW: Final = Law(law, SYMBOLS, REASONS, ADDED, rate, "TB/s")
