@@ -66,7 +66,7 @@ class NmLanes:
         order = "column" if op.n == 1 else op.x_order
         stage = tn.StageColumns(
             dst=xs, src=params["in"], column=column, cols=self.cols, m=m, held=held, k=op.k, n=op.n, order=order,
-            vec=op.vec if order == op.x_order else 1,
+            vec=min(op.vec, 16 // item) if order == op.x_order else 1,
         )  # fmt: skip
         store = r.StoreRow(acc=total, row=row, column=mine, across=1, parts=1, vec=1, blocks=1, **epilogue(op, params))
         add = tn.SumParts(total=total, column=mine, acc=acc, sums=xs, first=column, parts=self.parts, body=(store,))
@@ -86,8 +86,8 @@ class NmLanes:
         c = chunks(n, m, op.dtype.nbytes)
         count, size = c.count(op.k, m), c.stored * op.dtype.nbytes // 4
         chunk, coming = Value("chunk", s32, 0, count - 1), Value("coming", s32, 0, count + self.parts - 1)
-        values, offsets = Buffer("values", u32, size, "reg"), Buffer("offsets", u32, c.words, "reg")
-        next_values, next_offsets = Buffer("next_values", u32, size, "reg"), Buffer("next_offsets", u32, c.words, "reg")
+        values, offsets = Buffer("now", u32, size, "reg"), Buffer("now_at", u32, c.words, "reg")
+        next_values, next_offsets = Buffer("later", u32, size, "reg"), Buffer("later_at", u32, c.words, "reg")
         load = tn.LoadChunk(
             values=next_values, offsets=next_offsets, value_table=params["values"], offset_table=params["offsets"],
             tile=tile, chunk=coming, tiles=tiles, count=count,
