@@ -20,7 +20,8 @@ from .types import Buffer, DType, f32, u32, widths
 class ShareRows(Op):
     """Each warp has a tile of 32 of the ``rows`` rows of W, a lane each, and a part of their entries.
 
-    The body runs once.  A block has ``row_warps`` tiles and ``parts`` warps for each; the tiles of ``cols`` columns of x are the fastest.
+    The body runs once.  A block has ``row_warps`` tiles, ``parts`` warps for each, and ``cols`` columns of x, whose tiles
+    are the fastest.
     ``tile`` is the warp's tile (one past the last may be none), ``row`` the lane's row, ``column`` the first column.
     """
 
@@ -76,10 +77,10 @@ class WalkChunks(Op):
 
 @define("tile.load_chunk", kw_only=True)
 class LoadChunk(Op):
-    """Loads the lane's values and offsets of chunk ``chunk`` of tile ``tile`` into registers, if there is such a chunk.
+    """Loads the lane's values and offsets of a chunk of a tile into registers, if there is such a chunk.
 
-    Both tables have ``tiles`` tiles of ``count`` chunks.  Of a chunk ``value_table`` has the 16-byte pieces, each of all
-    lanes side by side, and ``offset_table`` the words, in groups of 4, 2 and 1, each of all lanes side by side.
+    Both have ``tiles`` tiles of ``count`` chunks.  Of a chunk ``value_table`` has the 16-byte pieces, each
+    of all lanes side by side, and ``offset_table`` the words, in groups of 4, 2 and 1, each of all lanes side by side.
     """
 
     values: Buffer = buffer(writes=True, reads=False)
@@ -121,8 +122,8 @@ class MultiplyChunk(Op):
 class SumParts(Op):
     """Adds up the sums of the warps that share a tile, in their order, through shared memory.
 
-    The body runs for the columns b = part, part + ``parts``, ...: ``total`` has the sum of the lane's row, ``column`` is
-    ``first`` + b.  Not ``tile.sum_warps``, whose items are pairs of an mma's accumulators.
+    The body runs for the columns b = part, part + ``parts``, ...: ``total`` has the sum of the lane's row, ``column``
+    is ``first`` + b.  Not ``tile.sum_warps``, whose items are pairs of an mma's accumulators.
     """
 
     total: Buffer = declare()

@@ -49,7 +49,7 @@ ENTRY, WORD, SUM, STAGE = 3.0, 1.0, 1.5, 4.0
 #: DRAM latencies of a round of blocks, and the power with which busy units get in each other's way.
 ROUND, NORM = 2.0, 2.5
 #: Registers of a thread besides its sums and two chunks.
-BASE: Final = 26
+BASE: Final = 14
 
 
 class Shape(NamedTuple):
@@ -66,7 +66,8 @@ def shape_of(p: NmNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     """The numbers of a complete schedule, legal or not; ``resident`` is 0 for a block that does not fit an SM."""
     across, parts = s.warps
     c, m = p.chunks, p.pattern[1]
-    blocks = -(-(-(-p.m // LANES)) // across) * -(-p.n // s.cols)
+    tiles = -(-p.m // LANES)
+    blocks = -(-tiles // across) * -(-p.n // s.cols)
     nbytes = 4 * shared_words(p.k, m, c, s.cols, p.item, across * parts)
     need = BASE + s.cols + 2 * (c.stored * p.item // 4 + c.words)
     resident = min(occupancy(need, nbytes, s.threads, device).blocks, -(-blocks // device.sms))
@@ -81,7 +82,8 @@ def price(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
         "cols": s.cols, "words": x_words(s.cols, p.item),
         "entries": -(-p.m // LANES) * p.count * p.chunks.entries * -(-p.n // s.cols), "held": g.held,
         "degree": -(-p.pattern[1] // 32), "blocks": g.blocks, "rounds": -(-here // g.resident),
-        "warps": s.warps[0] * s.warps[1], "b": g.resident, "launch": device.launch_s, "SMs": device.sms, "sub": device.sub_cores,
+        "warps": s.warps[0] * s.warps[1], "b": g.resident, "launch": device.launch_s, "SMs": device.sms,
+        "sub": device.sub_cores,
         "f": device.clock, "bw_G": device.hbm_read_gbs * 1e9, "bw_S": device.bw_shared, "lat_dram": device.lat_dram,
     }  # fmt: skip
     return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)

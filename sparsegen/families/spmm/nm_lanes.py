@@ -33,8 +33,8 @@ _VALUES: Final = (
     "side by side (packed_values in sparsegen/products/nm.py)"
 )
 _OFFSETS: Final = (
-    "words of the kept columns' offsets in their windows: of each tile of 32 rows and chunk of their entries, the words "
-    "in groups of 4, 2 and 1, each of all rows side by side (packed_offsets in sparsegen/products/nm.py)"
+    "words of the kept columns' offsets in their windows: of each tile of 32 rows and chunk of their entries, the "
+    "words in groups of 4, 2 and 1, each of all rows side by side (packed_offsets in sparsegen/products/nm.py)"
 )
 
 
