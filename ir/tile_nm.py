@@ -20,9 +20,9 @@ from .types import Buffer, DType, f32, u32, widths
 class ShareRows(Op):
     """Each warp has a tile of 32 of the ``rows`` rows of W, a lane each, and a part of their entries.
 
-    The body runs once.  A block has ``row_warps`` tiles, ``parts`` warps for each, and ``cols`` columns of x, whose tiles
-    are the fastest.
-    ``tile`` is the warp's tile (one past the last may be none), ``row`` the lane's row, ``column`` the first column.
+    The body runs once.  A block has ``row_warps`` tiles, ``parts`` warps for each, and ``cols`` columns of x; their
+    tiles are the fastest.  ``tile`` is the warp's tile (the last one again, if there is none), ``row`` the lane's row,
+    ``column`` the first column.
     """
 
     tile: Value = bind()
@@ -151,6 +151,11 @@ def _stage_columns(op: StageColumns, ctx: Context) -> None:
     along = op.n if op.order == "row" else op.k
     ctx.need(along % op.vec == 0, f"{op.vec} elements at once, of runs of {along}")
     ctx.need(op.src.size == op.k * op.n, f"{op.k} x {op.n} elements are not the {op.src.size} of @{op.src.name}")
+
+
+@check(WalkChunks)
+def _walk_chunks(op: WalkChunks, ctx: Context) -> None:
+    ctx.need(op.parts >= 1 and op.count >= 1, f"every {op.parts}-th of {op.count} chunks")
 
 
 @check(LoadChunk)

@@ -7,7 +7,7 @@ from math import gcd
 from .. import tile_nm as t
 from ..expr import Expr, Value, all_of, as_expr, minimum
 from ..numbers.nm import LANES, chunks, groups, x_words
-from ..types import f32, u32
+from ..types import Buffer, f32, u32
 from .context import Context, rule
 
 #: Turns of the loop that stages x whose loads are on their way at a time.
@@ -113,7 +113,7 @@ def load_chunk(cx: Context, op: t.LoadChunk) -> None:
     cx.guard(chunk.lt(op.count), load)
 
 
-def _keep(cx: Context, regs: t.Buffer, first: int, found: tuple[Value, ...]) -> None:
+def _keep(cx: Context, regs: Buffer, first: int, found: tuple[Value, ...]) -> None:
     for i, v in enumerate(found):
         cx.b.st(regs, first + i, v)
 

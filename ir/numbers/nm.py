@@ -6,7 +6,8 @@ part of one that keeps more than a chunk holds.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 from .arithmetic import PIECE, up
 
@@ -16,7 +17,8 @@ MOST: Final = 32
 LANES: Final = 32
 
 
-class Chunks(NamedTuple):
+@dataclass(frozen=True)
+class Chunks:
     """How rows are cut: a chunk has ``entries`` of ``windows`` windows, or one of ``parts`` parts of a window.
 
     ``stored``: values that it takes in memory, whole pieces of 16 bytes; ``bits`` of an entry's offset in its window,

@@ -127,8 +127,7 @@ def _tiles(w: SparseMatrix) -> Iterator[tuple[Any, Any]]:
         at = (at + lib.zeros((1, rows, 1, 1), "int64")).reshape(number * rows, windows, n)
         v = lib.packed(lib.transpose(values[some], (0, 3, 1, 2, 4))).reshape(number * rows, windows, n)
         tiles = min(-(-number * rows // LANES), -(-(w.shape[0] - begin * rows) // LANES))
-        yield tuple(_filled(lib, a, kind, tiles, held, c, width) for a, kind, width in (
-            (at, "int64", c.entries), (v, raw, c.stored)))  # type: ignore[misc]  # fmt: skip
+        yield _filled(lib, at, "int64", tiles, held, c, c.entries), _filled(lib, v, raw, tiles, held, c, c.stored)
 
 
 def _filled(lib: Library, a: Any, kind: str, tiles: int, windows: int, c: Chunks, width: int) -> Any:

@@ -16,6 +16,7 @@ from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir import tile as t
 from sparsegen.ir import tile_bitmap as tb
 from sparsegen.ir import tile_levels as tl
+from sparsegen.ir import tile_nm as tn
 from sparsegen.ir import tile_products as p
 from sparsegen.ir import tile_ragged as tg
 from sparsegen.ir import tile_update as tu
@@ -29,7 +30,7 @@ from sparsegen.ir.node import OPS, Op, fields, rewrite, walk
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.registry import load_all
 from sparsegen.ir.spread import Products, Threads
-from sparsegen.ir.types import Buffer, f16, f64, s32
+from sparsegen.ir.types import Buffer, f16, f32, f64, s32
 from sparsegen.ir.verify import verify
 from sparsegen.pipelines import lower
 from sparsegen.problems.stencil import StencilProblem
@@ -65,6 +66,11 @@ def tile_level(family: str) -> Module:
     if family == "csr":
         ragged_product = sg.spmm(sg.sparse(ragged(150, 90, 10, full=2), format="csr", dtype="f32"), n=24, bias=True)
         return parse_module(sg.compile(ragged_product, device="h200", backend="emulator", schedule=CSR).ir("tile"))
+    if family == "nm_lanes":
+        w = np.tile(np.arange(32) % 4 == 0, (50, 8)).astype("f2")
+        pruned = sg.spmm(sg.sparse(w, format="nm", n=8, m=32), n=4, bias=True)
+        line = "nm_lanes cols=4 warps=1x4"
+        return parse_module(sg.compile(pruned, device="h200", backend="emulator", schedule=line).ir("tile"))
     if family in ("bitmap", "column of x"):
         product = sg.spmm(matrix(128, 192), n=8 if family == "bitmap" else 1, bias=True)
         line = "bitmap warps=2x2 rows=2 splits=2" if family == "bitmap" else "bitmap mma=none cols=1 warps=2x2 rows=2"
@@ -156,6 +162,15 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("csr", tg.SumSegments, {"parts": 3}, "does not divide a warp"),
     ("csr", tg.SumSegments, {"cuts": 0}, "are there if rows are cut"),
     ("csr", tg.StoreRow, {"activation": "sine"}, "activation 'sine' is unknown"),
+    ("nm_lanes", tn.ShareRows, {"parts": 3}, "1 x 3 warps are not the 128 threads"),
+    ("nm_lanes", tn.StageColumns, {"held": 40}, "no whole windows of 32"),
+    ("nm_lanes", tn.StageColumns, {"vec": 3}, "elements of f16 at once 3 is unknown"),
+    ("nm_lanes", tn.WalkChunks, {"parts": 0}, "every 0-th"),
+    ("nm_lanes", tn.LoadChunk, {"count": 3}, "2 tiles of 3 chunks take"),
+    ("nm_lanes", tn.HandOver, {"src": Buffer("acc", f32, 4, "reg")}, "16 registers, but 4"),
+    ("nm_lanes", tn.MultiplyChunk, {"n": 32}, "32 of every 32 are kept"),
+    ("nm_lanes", tn.MultiplyChunk, {"n": 24}, "registers, but"),
+    ("nm_lanes", tn.SumParts, {"parts": 3}, "3 warps a tile do not divide"),
     ("stream", tw.Walk, {"scope": "grid"}, "scope 'grid' is unknown"),
     ("stream", tw.Walk, {"via": "tma"}, "via 'tma' is unknown"),
     ("stream", tw.Walk, {"stages": 1}, "a ring of 1 slots has none to fill ahead"),

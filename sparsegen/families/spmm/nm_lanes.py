@@ -102,7 +102,8 @@ class NmLanesFamily(ProductFamily):
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """The kernel."""
         resident = shape_of(problem.facts, schedule, device).resident
-        return [NmLanes(*schedule.warps, schedule.cols, max(1, resident))]
+        tiles, parts = schedule.warps
+        return [NmLanes(row_warps=tiles, parts=parts, cols=schedule.cols, min_blocks=max(1, resident))]
 
     def arrays(self, schedule: Schedule) -> dict[str, Prepared]:
         """The kept values and their offsets, packed for lanes."""
@@ -113,7 +114,7 @@ class NmLanesFamily(ProductFamily):
 
     def operations(self, cost: Cost) -> float:
         """A multiply-add of every kept element and column."""
-        p = cost.facts
+        p: NmNumbers = cost.facts
         return 2.0 * p.m * p.n * -(-p.k // p.pattern[1]) * p.pattern[0]
 
     def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:
