@@ -111,7 +111,7 @@ def _levels(op: Levels, ctx: Context) -> None:
     registers(ctx, op.values, 1)
     registers(ctx, op.sums, op.count * 2 * op.radius[0] * op.values.size)
     same_type(ctx, op.values, op.sums, op.weights)
-    taps(ctx, op.weights, op.taps)
+    taps(ctx, op.weights, op.taps, len(op.radius))
     ctx.need(op.radius[1] <= op.values.size, f"a radius of {op.radius[1]} columns reaches beyond the neighbouring "
              f"lane, which has {op.values.size}")  # fmt: skip
 
@@ -140,5 +140,5 @@ def _plane_levels(op: PlaneLevels, ctx: Context) -> None:
     same_type(ctx, op.values, op.sums, op.planes, op.edges, op.weights)
     ctx.need(ry <= op.lines and rx <= per_lane, f"a radius of {ry} rows and {rx} columns reaches beyond the "
              f"neighbouring thread, which has {op.lines} and {per_lane}")  # fmt: skip
-    taps(ctx, op.weights, op.taps)
+    taps(ctx, op.weights, op.taps, len(op.radius))
     field(ctx, op.grid, at=len(op.at))

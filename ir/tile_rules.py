@@ -81,8 +81,10 @@ def begins(ctx: Context, new: Buffer | None, acc: Buffer) -> None:
     ctx.need(new in (None, acc), f"@{acc.name} is what the sums begin in")
 
 
-def taps(ctx: Context, weights: Buffer, given: tuple[Tap, ...]) -> None:
-    """Each tap has its weight."""
+def taps(ctx: Context, weights: Buffer, given: tuple[Tap, ...], axes: int) -> None:
+    """Each tap has an offset on all axes, and its weight."""
+    for offset, _ in given:
+        ctx.need(len(offset) == axes, f"a tap at {list(offset)}, the cells have {axes} axes")
     ctx.need(weights.size >= len(given), f"{len(given)} taps, but @{weights.name} has {weights.size} weights")
 
 
@@ -206,7 +208,7 @@ def _store(op: t.Store, ctx: Context) -> None:
 def _points(op: t.Points, ctx: Context) -> None:
     begins(ctx, op.new, op.acc)
     spread(ctx, op.spread, op.acc)
-    taps(ctx, op.weights, op.taps)
+    taps(ctx, op.weights, op.taps, len(op.at))
     same_type(ctx, op.acc, op.weights)
     ctx.one_of(op.vector, (1, 2), "elements at once")
     field(ctx, op.grid, at=len(op.at), sides=len(op.grid.sides))
@@ -228,7 +230,7 @@ def _steps(op: t.Steps, ctx: Context) -> None:
     extents(ctx, op.layout, (op.rows, op.cols), "the window")
     shared(ctx, op.levels, 2 * op.layout.size(), "both levels")
     same_type(ctx, op.levels, op.weights)
-    taps(ctx, op.weights, op.taps)
+    taps(ctx, op.weights, op.taps, len(op.at))
     left = min(op.rows - 2 * op.radius[0] * op.steps, op.cols - 2 * op.radius[1] * op.steps)
     ctx.need(op.steps >= 1 and left >= 1, f"{op.steps} steps leave nothing of a window of {op.rows}x{op.cols}")
     field(ctx, op.grid, at=len(op.at), sides=len(op.grid.sides))

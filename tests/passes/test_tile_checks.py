@@ -162,6 +162,8 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("csr", tg.SumSegments, {"parts": 3}, "does not divide a warp"),
     ("csr", tg.SumSegments, {"cuts": 0}, "are there if rows are cut"),
     ("csr", tg.StoreRow, {"activation": "sine"}, "activation 'sine' is unknown"),
+    ("tiled", t.Points, {"taps": (((1,), 1.0),)}, r"a tap at \[1\], the cells have 2 axes"),
+    ("stream", tl.Levels, {"taps": (((0, 0, 1), 1.0),)}, r"a tap at \[0, 0, 1\], the cells have 2 axes"),
     ("nm_lanes", tn.ShareRows, {"parts": 3}, "1 x 3 warps are not the 128 threads"),
     ("nm_lanes", tn.StageColumns, {"held": 40}, "no whole windows of 32"),
     ("nm_lanes", tn.StageColumns, {"vec": 3}, "elements of f16 at once 3 is unknown"),
