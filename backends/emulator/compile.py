@@ -19,8 +19,9 @@ from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Value
 from sparsegen.ir.node import Op, walk
 from sparsegen.ir.types import Buffer
+from sparsegen.ir.warp_group import Wgmma
 
-from . import access, atomics, mma, order, registers, scalars
+from . import access, atomics, mma, order, registers, scalars, warpgroup
 from .control import Context, Flow, Label
 from .group import Group, RegArray
 from .memory import OpInfo
@@ -74,6 +75,7 @@ class Scope:
         self.names: list[str] = []
         self.ops: list[tuple[OpInfo, Op]] = []
         self.here: set[int] = set()
+        self.accumulators: dict[str, OpInfo] = {}  # register arrays that products write, and one of the products
 
     def define(self, v: Value) -> int:
         """A slot for a new value."""
@@ -167,6 +169,9 @@ class Compiler(Flow):
         slots, here, bufs, regs = dict(self.sc.slots), set(self.sc.here), dict(self.sc.buffers), dict(self.sc.regs)
         for op in ops:
             self.op(op, ctx)
+        for name in self.sc.accumulators if ctx.kind else ():
+            if self.sc.regs.get(name) != regs.get(name):
+                self.cur.steps.append(warpgroup.dropped(name, self.sc))
         self.sc.slots, self.sc.here, self.sc.buffers, self.sc.regs = slots, here, bufs, regs
 
     def op(self, op: Op, ctx: Context) -> None:
@@ -191,6 +196,7 @@ class Compiler(Flow):
                 sc.buffers[p.name] = p
         for b in f.shared:
             sc.buffers[b.name] = b
+        sc.accumulators = {op.acc.name: sc.info(op) for op in walk(f.body) if isinstance(op, Wgmma)}
         self.start()
         self.region(f.body, Context(None, Label(), None))
         self.end(order.leave)
@@ -223,11 +229,12 @@ def _alloc(op: w.Alloc, sc: Scope) -> Step:
 
 
 def _ld(op: w.Ld, sc: Scope) -> Step:
-    return {"reg": registers.load, "param": access.ld_param}.get(op.buf.space, access.ld)(op, sc)
+    step = {"reg": registers.load, "param": access.ld_param}.get(op.buf.space, access.ld)(op, sc)
+    return warpgroup.guarded(step, op, sc)
 
 
 def _st(op: w.St, sc: Scope) -> Step:
-    return (registers.store if op.buf.space == "reg" else access.st)(op, sc)
+    return warpgroup.guarded((registers.store if op.buf.space == "reg" else access.st)(op, sc), op, sc)
 
 
 #: Of each op the maker of its closure, and the instruction class that every warp that reaches it issues (None: none,

@@ -12,7 +12,7 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.expr import Const
 from sparsegen.ir.node import Op, regions, walk
 
-from . import order
+from . import order, warpgroup
 from .group import Group
 from .values import number, predicate
 
@@ -39,7 +39,8 @@ class Context:
 
 def simple(ops: tuple[Op, ...]) -> bool:
     """Whether warps with no active lane may run along (masked): nothing inside blocks or loops on its own."""
-    return not any(isinstance(op, (w.Barrier, w.MbarTryWait, w.Loop, w.BreakIf)) for op in walk(ops))
+    alone = (w.Barrier, w.MbarTryWait, w.Loop, w.BreakIf, *warpgroup.OPS)
+    return not any(isinstance(op, alone) for op in walk(ops))
 
 
 def settle(g: Group, end: Label) -> bool:
@@ -95,6 +96,13 @@ class Flow:
             self.start(here, meets=True)
             control = order.try_wait(op, self.sc, here, after)
             self.end(control)
+            self.start(after, meets=True)
+        elif isinstance(op, warpgroup.OPS):
+            here, after = Label(), Label()
+            self.tally(warpgroup.counted(op))
+            self.end(lambda g: here.pc)
+            self.start(here, meets=True)
+            self.end(warpgroup.control(op, self.sc, here, after))
             self.start(after, meets=True)
         else:
             return False

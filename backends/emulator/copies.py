@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsegen.ir.types import Buffer
 
-from .clocks import BULK, CP, SPECIAL, parts, stamped
+from .clocks import BULK, CP, stamped
 from .memory import OpInfo
 
 if TYPE_CHECKING:
@@ -147,35 +147,13 @@ class BulkEngine:
         if source.tracked:
             source.check_read(read, rows, lanes, ((m.gblk[rows] + 1) << 32) | stamp, src_info)
         if mem.tracked:
-            self._proxy(mem, cells, rows, lanes, info)
+            mem.check_proxy(cells, rows, lanes, info, "bulk copy overwrites")
             mem.check_write(cells, rows, lanes, stamp.astype(np.int32), info, state=BULK, what="bulk copy")
         cuts = np.cumsum(n)[:-1]
         data = source.data.take(read)
         self.queue.append(
             Bulk(mem, bars, info, row, np.split(cells, cuts), np.split(data, cuts), bar, bars.phase[bar].copy())
         )
-
-    def _proxy(self, mem: Shared, cells: Any, rows: Any, lanes: Any, info: OpInfo) -> None:
-        """Elements last written in the ordinary way need an async fence before a bulk copy overwrites them."""
-        m, clk = self.m, self.m.clk
-        if not m.asyncs:
-            return
-        s = mem.ws.take(cells).astype(np.int64)
-        clock, agent, source = parts(s)
-        cand = np.flatnonzero((s > 0) & (s < SPECIAL) & (agent < clk.wpb))
-        if not len(cand):
-            return
-        clock, agent, source, r, ln = clock[cand], agent[cand], source[cand], rows[cand], lanes[cand]
-        writer = r - clk.wib[r] + agent
-        ok = clk.own_fenced[writer, source] >= clock
-        own = (writer == r) & (source == ln)
-        if clk.fenced is not None:
-            ok |= ~own & (clk.known(r, ln, agent, source, clk.fenced) >= clock)
-        cell = cells[cand] % mem.size
-        m.find("async", info, lambda at: f"bulk copy overwrites @{mem.buf.name}[{at(cell)}], which an ordinary store "
-               f"of warp {at(agent)} has written, without a fence between the two proxies",
-               "put a fence async after the stores (before the barrier or arrival that hands the buffer over)",
-               bad=~ok, index=cell, row=r, lane=ln)  # fmt: skip
 
     def run(self) -> None:
         """Carries out the copies under way, or, if a seed shuffles the schedule, some of them."""

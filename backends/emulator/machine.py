@@ -21,6 +21,7 @@ from .group import Group
 from .mbarrier import Bars
 from .memory import OpInfo, Shared
 from .other_blocks import OtherBlocks
+from .products import Products
 from .report import Finding
 from .values import LANES
 
@@ -111,7 +112,7 @@ class Machine:
             self.bars[name] = Bars(self, name, sizes[name], agent)
             agent += sizes[name]
         self.copies: Copies = Copies(self)
-        self.bulk, self.other_blocks = BulkEngine(self), OtherBlocks(self)
+        self.bulk, self.other_blocks, self.products = BulkEngine(self), OtherBlocks(self), Products(self)
         self.tried: dict[int, Any] = {}
         self.events = 0
         self.ready: list[Group] = []
@@ -201,7 +202,7 @@ class Machine:
             self.bulk.run()
             return self._next()
         if not self.ready:
-            if self.waiting or any(self.at_bar.values()):
+            if self.waiting or any(self.at_bar.values()) or self.products.parked:
                 self._deadlock()
             return None
         if len(self.ready) == 1:
@@ -231,6 +232,7 @@ class Machine:
         """A group has come to the end of the program."""
         self.exited[g.rows] = True
         self.copies.left(g.rows)
+        self.products.left(g.rows)
         done = self.exited.reshape(self.blocks, self.wpb).all(1)
         if done.any():
             self.bulk.left(np.flatnonzero(np.repeat(done, self.wpb)))
@@ -361,6 +363,9 @@ class Machine:
         first: tuple[OpInfo, int] | None = None
         for g, info, why, _ in self.waiting:
             parts.append(f"{self._who(g)} {why}")
+            first = first or (info, int(g.rows[0]))
+        for g, info in self.products.parked.values():
+            parts.append(f"{self._who(g)} waits for the other warps of its warpgroup")
             first = first or (info, int(g.rows[0]))
         for ident, groups in self.at_bar.items():
             for g, info, n in groups:

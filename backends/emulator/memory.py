@@ -93,6 +93,7 @@ class Shared(Shadowed):
         self.tracked = m.race or m.uninit or m.asyncs
         if self.tracked:
             self.ws = np.zeros(total, dtype=np.int32)
+        self.lent: Any = None  # how many products in flight read an element
         self.rd: Any = None
         self.rmax: Any = None
         self.at: Any = None
@@ -118,7 +119,7 @@ class Shared(Shadowed):
         if self.at is not None and not atomic and m.race:
             self.against(self.at.take(flat), flat, row, lane, info, "read", "an atomic access")
         if m.race and not atomic:
-            self._record_read(flat, row, lane)
+            self.record_read(flat, row, lane)
 
     def _slow_read(self, s: Any, flat: Any, row: Any, lane: Any, info: OpInfo) -> None:
         self.report("uninit", s == 0, flat, row, lane, info, "read of {} that nothing has written",
@@ -145,7 +146,8 @@ class Shared(Shadowed):
                         "read live elements only; dirty ones hold whatever came last")  # fmt: skip
         return np.where(state, 0, s)
 
-    def _record_read(self, flat: Any, row: Any, lane: Any) -> None:
+    def record_read(self, flat: Any, row: Any, lane: Any) -> None:
+        """Threads have read elements, now: who writes them must know of it."""
         m = self.m
         if self.rd is None:
             self.rd = np.zeros(len(self.ws) * m.wpb, dtype=np.int32)
@@ -181,6 +183,7 @@ class Shared(Shadowed):
                 stamp = np.broadcast_to(stamp, d.shape)[live]
                 if not flat.size:
                     return live
+        self._unlent(flat, row, lane, info, what)
         s = self.ws.take(flat)
         floor = m.clk.floor()
         if s.max() >= (floor + 1) << TIME:
@@ -207,12 +210,26 @@ class Shared(Shadowed):
         m = self.m
         if self.at is None:
             self.at = np.zeros(len(self.ws), dtype=np.int32)
+        self._unlent(flat, row, lane, info, "atomic access")
         self.check_read(flat, row, lane, stamp, info, atomic=True)
         if not m.race:
             return
         if self.rmax is not None:
             self._against_reads(self.rmax.take(flat) > m.clk.floor(), flat, row, lane, info, "atomic access")
         self.at[flat] = stamp
+
+    def lend(self, flat: Any, more: int) -> None:
+        """A product that reads these elements is in flight (1), or no longer (-1)."""
+        if self.lent is None:
+            self.lent = np.zeros(self.m.blocks * self.size, dtype=np.int32)
+        np.add.at(self.lent, flat, more)
+
+    def _unlent(self, flat: Any, row: Any, lane: Any, info: OpInfo, what: str) -> None:
+        if self.lent is not None:
+            self.report("async", self.lent.take(flat) > 0, flat, row, lane, info,
+                        f"{what} of {{}}, which a wgmma in flight reads",
+                        "let the warpgroup hand the tile over after a wgmma_wait that covers its group: by a barrier, "
+                        "or by an arrival that the writer waits for")  # fmt: skip
 
     def complete(self, flat: Any, stamp: Any) -> None:
         """An asynchronous copy has arrived: from now on it is a write with this stamp."""
@@ -231,6 +248,28 @@ class Shared(Shadowed):
             bad = self.m.clk.unordered(clock, agent, source, r, ln)
             if bad.any():
                 self.unordered(bad, cell, r, ln, info, what, by, agent, source)
+
+    def check_proxy(self, flat: Any, row: Any, lane: Any, info: OpInfo, what: str) -> None:
+        """An asynchronous access of elements that were last written in the ordinary way needs an async fence."""
+        m, clk = self.m, self.m.clk
+        if not m.asyncs:
+            return
+        s = self.ws.take(flat).astype(np.int64)
+        clock, agent, source = parts(s)
+        cand = np.flatnonzero((s > 0) & (s < SPECIAL) & (agent < clk.wpb))
+        if not len(cand):
+            return
+        clock, agent, source, r, ln = clock[cand], agent[cand], source[cand], row[cand], lane[cand]
+        writer = r - clk.wib[r] + agent
+        ok = clk.own_fenced[writer, source] >= clock
+        own = (writer == r) & (source == ln)
+        if clk.fenced is not None:
+            ok |= ~own & (clk.known(r, ln, agent, source, clk.fenced) >= clock)
+        cell = flat[cand] % self.size
+        m.find("async", info, lambda at: f"{what} @{self.buf.name}[{at(cell)}], which an ordinary store of warp "
+               f"{at(agent)} has written, without a fence between the two proxies",
+               "put a fence async after the stores (before the barrier or arrival that hands the buffer over)",
+               bad=~ok, index=cell, row=r, lane=ln)  # fmt: skip
 
     def _against_reads(self, maybe: Any, flat: Any, row: Any, lane: Any, info: OpInfo, what: str) -> None:
         m, cand = self.m, np.flatnonzero(maybe)
