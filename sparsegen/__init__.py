@@ -43,12 +43,13 @@ if TYPE_CHECKING:
     )
     from sparsegen.kernel import Kernel, SpmmKernel, UpdateKernel
     from sparsegen.products.product import spmm
+    from sparsegen.pruning import prune
     from sparsegen.schedule import Schedule, SpmmSchedule, StencilSchedule, UpdateSchedule
     from sparsegen.tuning.tune import tune
 
 # describing
 __all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Value", "abs", "max", "min", "sqrt", "where"]
-__all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm"]
+__all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm", "prune"]
 # choosing
 __all__ += ["Schedule", "StencilSchedule", "UpdateSchedule", "SpmmSchedule", "schedules"]
 # compiling and running
@@ -67,6 +68,7 @@ _HOMES = {
     "boundary": ("periodic", "frozen", "neumann", "dirichlet"),
     "formats": ("sparse", "load"),
     "products.product": ("spmm",),
+    "pruning": ("prune",),
     "schedule": ("Schedule", "StencilSchedule", "UpdateSchedule", "SpmmSchedule"),
     "compiler": ("compile", "schedules"),
     "tuning.tune": ("tune",),

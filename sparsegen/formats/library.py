@@ -82,6 +82,10 @@ class Library:
         """The array itself if it is packed in C order, else a copy that is."""
         return self.xp.ascontiguousarray(array)
 
+    def copy(self, array: Any) -> Any:
+        """A packed copy whose axes are in the same order."""
+        return array.copy(order="K")
+
     # ------------------------------------------------------------------------------------------------- other dtypes
     def view(self, array: Any, kind: str | DType) -> Any:
         """The same memory as numbers of another dtype; the array must be packed, its last axis grows or shrinks."""
@@ -92,7 +96,7 @@ class Library:
         return array.view(f"uint{8 * array.itemsize}").astype("int64")
 
     def cast(self, array: Any, kind: DType) -> Any:
-        """Integers as those of another dtype, which must hold them."""
+        """Numbers as those of another dtype, which must hold them."""
         return array.astype(self.dtype(kind))
 
     # ------------------------------------------------------------------------------------------------- places
@@ -120,6 +124,14 @@ class Library:
     def fibers(self, starts: Any, count: int) -> Any:
         """For each of ``count`` entries, the fiber that it lies in, int64; ``starts`` ascends from 0."""
         return self.xp.searchsorted(self.packed(starts[1:]), self.arange(count), side="right")
+
+    def order(self, array: Any) -> Any:
+        """The places along the last axis, the smallest element's first; of equal ones the first is first."""
+        return self.xp.argsort(array, axis=-1, kind="stable")
+
+    def ranked(self, array: Any, place: int) -> Any:
+        """The element of an array of one axis that stands at ``place`` when it is sorted."""
+        return self.xp.partition(array, place)[place]
 
     def cumsum(self, array: Any, axis: int = 0) -> Any:
         """Running sums as int64, the own element included, along an axis."""
@@ -159,6 +171,9 @@ class Torch(Library):
     def packed(self, array: Any) -> Any:
         return array.contiguous()
 
+    def copy(self, array: Any) -> Any:
+        return array.clone()
+
     def view(self, array: Any, kind: str | DType) -> Any:
         # Between bool and wider integers by way of bytes, so that each view changes size or meaning, not both.
         return array.view(self.xp.uint8).view(self.dtype(kind))
@@ -187,6 +202,12 @@ class Torch(Library):
 
     def columns(self, mask: Any) -> Any:
         return self.xp.nonzero(mask)[:, 1]
+
+    def order(self, array: Any) -> Any:
+        return self.xp.argsort(array, dim=-1, stable=True)
+
+    def ranked(self, array: Any, place: int) -> Any:
+        return self.xp.kthvalue(array, place + 1).values
 
 
 NUMPY: Final = Library(np)

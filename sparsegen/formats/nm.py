@@ -38,19 +38,19 @@ Vector = int | Sequence[int]
 
 def nm(dtype: DType, n: int = 2, m: int = 4, vector: Vector = 1) -> Format:
     """The format for f32, f16 or bf16; ``vector``: r or (r, c).  FormatError for numbers that make no pattern."""
-    return _format(dtype, *pattern(n, m, vector))
+    return _format(dtype, *checked(n, m, vector))
 
 
-def pattern(n: Any, m: Any, vector: Any) -> tuple[int, int, tuple[int, int]]:
+def checked(n: Any, m: Any, vector: Any) -> tuple[int, int, tuple[int, int]]:
     """n, m and the (rows, columns) of a block as plain integers; FormatError for numbers that make no pattern."""
-    kept, width = _whole(n), _whole(m)
+    kept, width = whole(n), whole(m)
     if kept is None or width is None or not 1 <= kept < width <= WIDEST:
         raise FormatError(
             f"n={n!r} of every m={m!r} columns",
             hint=f"give whole numbers, 1 <= n < m <= {WIDEST}: n=2, m=4, or n=8, m=32",
         )
     rows, cols = vector if isinstance(vector, (tuple, list)) and len(vector) == 2 else (vector, 1)
-    r, c = _whole(rows), _whole(cols)
+    r, c = whole(rows), whole(cols)
     if r is None or c is None or not 1 <= r <= TALLEST or c < 1:
         raise FormatError(
             f"vector={vector!r} is no number of rows, nor a block's (rows, columns)",
@@ -64,7 +64,7 @@ def pattern(n: Any, m: Any, vector: Any) -> tuple[int, int, tuple[int, int]]:
     return kept, width, (r, c)
 
 
-def _whole(number: Any) -> int | None:
+def whole(number: Any) -> int | None:
     """An integer of Python or NumPy as Python's; None for anything else, a bool too."""
     try:
         return None if isinstance(number, bool) else index(number)
@@ -114,8 +114,26 @@ class Nm(SparseMatrix):
         try:
             return super().encode(spec, lib, bits)
         except Crowded as e:
-            group, window = divmod(e.fiber, spec.fibers(bits.shape)[0][1])
-            raise FormatError(_broken(spec, bits.shape, group, window, e.count), hint=_prune(spec)) from None
+            raise _broken(spec, bits, *divmod(e.fiber, spec.fibers(bits.shape)[0][1]), e.count) from None
+
+    def to_torch_semi_structured(self) -> Any:
+        """A ``torch.sparse.SparseSemiStructuredTensor``, which torch multiplies by ``mma.sp``.
+
+        Of a matrix of f16 or bf16 in torch on a GPU with 2 of 4 columns, or fewer, kept; FormatError for any other, and
+        where torch takes no matrix of its shape.  A -0.0 may come out as 0.
+        """
+        if (self.n, self.m) not in ((2, 4), (1, 4), (1, 2)) or self.kind.bits != 16 or self.library.name != "torch":
+            raise FormatError(
+                f"torch has no semi-structured tensor for {self.n}:{self.m} of {self.dtype} in {self.library.name}",
+                hint='encode a torch tensor on a GPU: sg.sparse(w.half().cuda(), "nm", n=2, m=4)',
+            )
+        try:
+            return self.library.xp.sparse.to_sparse_semi_structured(self.to_dense())
+        except RuntimeError as e:
+            raise FormatError(
+                f"torch makes no semi-structured tensor of {self!r}: {e}",
+                hint="it takes matrices on a GPU whose rows and columns are multiples of 64; sg.spmm takes all",
+            ) from e
 
     def check(self) -> None:
         """FormatError if the arrays contradict one another, or hold anything beyond the matrix."""
@@ -134,20 +152,19 @@ class Nm(SparseMatrix):
                 raise FormatError(f"the arrays hold elements beyond the matrix {rows}x{cols}", hint=AGAIN)
 
 
-def _broken(spec: Format, shape: Any, group: int, window: int, count: int) -> str:
+def _broken(spec: Format, bits: Any, group: int, window: int, count: int) -> FormatError:
     """What is wrong with the first window that has too many blocks."""
     options, (r, c) = dict(spec.options), (spec.blocks.rows, spec.blocks.cols)
     n, m = options["n"], options["m"]
     top, left = group * r, window * m
-    rows = f"row {top}" if r == 1 else f"rows {top}..{min(top + r, shape[0]) - 1} (group {group})"
+    bottom, right = (min(at + by, end) for at, by, end in zip((top, left), (r, m), bits.shape, strict=True))
+    piece = bits[top:bottom, left:right]
+    rows = f"row {top}" if r == 1 else f"rows {top}..{bottom - 1} (group {group})"
     what = "columns" if c == 1 else f"blocks of {c} columns"
-    return (
-        f"{rows}, window {window} (columns {left}..{min(left + m, shape[1]) - 1}): "
-        f"{count} {what} hold elements, {n}:{m} keeps {n // c}"
-    )
-
-
-def _prune(spec: Format) -> str:
-    options, (r, c) = dict(spec.options), (spec.blocks.rows, spec.blocks.cols)
     vector = "" if r == c == 1 else f", vector={r if c == 1 else (r, c)}"
-    return f'prune it first: sg.prune(w, "nm", n={options["n"]}, m={options["m"]}{vector})'
+    negative = bool(((piece != 0) & (piece + piece == 0)).any())
+    return FormatError(
+        f"{rows}, window {window} (columns {left}..{right - 1}): {count} {what} hold elements, {n}:{m} keeps {n // c}",
+        hint=f'prune it first: sg.prune(w, "nm", n={n}, m={m}{vector})'
+        + ("; -0.0 is an element too, which w + 0 makes 0" if negative else ""),
+    )

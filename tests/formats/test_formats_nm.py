@@ -16,6 +16,7 @@ from sparsegen.formats import Nm, file, library, load, sparse
 from sparsegen.formats.encode import LargerWarning
 from sparsegen.ir.errors import ArrayError, FormatError
 from sparsegen.ir.types import DTYPES
+from sparsegen.pruning import prune
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
 
@@ -119,7 +120,7 @@ def test_a_broken_pattern(vector: Any, where: str, hint: str, band: int, monkeyp
     """The first place is named, in whatever pieces the matrix is encoded."""
     monkeypatch.setattr(library, "HOST_BAND", band)
     w = np.zeros((40, 30), np.float16)
-    w[17, [25, 26, 29]] = 1, np.nan, -0.0
+    w[17, [25, 26, 29]] = 1, np.nan, -np.inf
     w[30] = 1
     if isinstance(vector, tuple):
         w[17, 29] = 0
@@ -127,6 +128,15 @@ def test_a_broken_pattern(vector: Any, where: str, hint: str, band: int, monkeyp
         sparse(w, "nm", n=2, m=8, vector=vector)
     assert e.value.hint == f'prune it first: sg.prune(w, "nm", {hint}'.replace(" (8, 2))", " n=2, m=8, vector=(8, 2))")
     assert e.value.loc is not None and e.value.loc.file == __file__
+
+
+def test_zeros_with_a_sign_are_elements() -> None:
+    """As a product with a mask leaves them: the remedy says how they become zeros."""
+    w = -np.ones((1, 4), np.float16) * np.array([1, 0, 0, 1], np.float16)
+    with pytest.raises(FormatError, match="4 columns hold elements") as e:
+        sparse(w, "nm")
+    assert e.value.hint and e.value.hint.endswith("; -0.0 is an element too, which w + 0 makes 0")
+    assert sparse(w + 0, "nm").nnz == 2 and sparse(w, "nm", n=4, m=5).nnz == 4
 
 
 @pytest.mark.parametrize(
@@ -187,6 +197,7 @@ def test_scipy_and_torch() -> None:
     assert back.nnz == W.nnz and np.array_equal(back.toarray(), w)
     for other in (sp.coo_array(w), back.tocsc(), torch.from_numpy(w).to_sparse_csr(), torch.from_numpy(w.T.copy()).t()):
         V = sparse(other, "nm", n=2, m=8, vector=4)
+        V.check()
         for name, dtype in (("idx", np.uint8), ("values", np.float32)):
             assert np.array_equal(np.asarray(V.arrays[name]).view(dtype), W.arrays[name]), name
     half = sparse(sp.coo_array(w / 1e38), "nm", dtype="f16", n=2, m=8, vector=4)
@@ -206,7 +217,27 @@ def test_semi_structured_tensors_of_torch() -> None:
     packed, meta = conversions.sparse_semi_structured_from_dense_cutlass(t)
     made = torch.sparse.SparseSemiStructuredTensorCUTLASS(t.shape, packed, meta, None, None, None)
     W = sparse(made, "nm")
-    assert torch.equal(W.to_dense(), t) and W.arrays["values"].shape[0] == 64 * 32
+    assert isinstance(W, Nm) and torch.equal(W.to_dense(), t) and W.arrays["values"].shape[0] == 64 * 32
+    with pytest.raises(FormatError, match=r"semi-structured tensor of <sparse nm 64x64(.|\n)*CUDA") as e:
+        W.to_torch_semi_structured()
+    assert "multiples of 64" in str(e.value)
+    for V in (sparse(w, "nm"), sparse(t, "nm", n=4, m=8), sparse(t.float(), "nm")):
+        with pytest.raises(FormatError, match=r"no semi-structured tensor for .:. of") as e:
+            V.to_torch_semi_structured()
+        assert "w.half().cuda()" in str(e.value)
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:The PyTorch API of SparseSemiStructuredTensor")
+def test_semi_structured_tensors_there_and_back() -> None:
+    torch = pytest.importorskip("torch")
+    w = prune(torch.randn(128, 256).half()).cuda()
+    W = sparse(w, "nm")
+    t = W.to_torch_semi_structured()
+    assert isinstance(t, torch.sparse.SparseSemiStructuredTensor)
+    assert torch.equal(sparse(t, "nm").to_dense(), w)
+    with pytest.raises(FormatError, match="torch makes no semi-structured tensor"):
+        sparse(w[:5], "nm").to_torch_semi_structured()
 
 
 CHANGES: dict[str, Any] = {

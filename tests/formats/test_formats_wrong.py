@@ -41,7 +41,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("format", ["csr", "bitmap"])
+@pytest.mark.parametrize("format", ["csr", "bitmap", "nm"])
 @pytest.mark.parametrize("what", WRONG)
 def test_scipy_that_contradicts_itself(what: str, format: str) -> None:
     make, says = WRONG[what]
@@ -64,7 +64,7 @@ def test_larger_than_memory_dense() -> None:
     w = sp.coo_array((np.ones(3, np.float32), ([0, 5, n - 1], [1, n - 1, 0])), shape=(n, n))
     W = sg.sparse(w, "csr", dtype="f16")
     assert W.nnz == 3 and W.stats().nnz == 3
-    for attempt in (lambda: sg.sparse(w, dtype="f16"), W.to_dense):
+    for attempt in (lambda: sg.sparse(w, dtype="f16"), lambda: sg.sparse(w, "nm", dtype="f16"), W.to_dense):
         with pytest.raises(sg.FormatError, match=r"200000000000000 bytes dense(.|\n)*csr"):
             attempt()
 

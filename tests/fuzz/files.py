@@ -23,7 +23,9 @@ def saved(format: str, dtype: str) -> bytes:
     """The bytes of a small matrix."""
     rng = np.random.default_rng(3)
     w = rng.standard_normal((40, 70)) * (rng.random((40, 70)) < 0.3)
-    matrix = sg.sparse(w.astype(np.float16 if dtype == "f16" else np.float32), format=format)
+    options: dict[str, Any] = {"n": 4, "m": 8, "vector": (3, 2)} if format == "nm" else {}
+    w = w.astype(np.float16 if dtype == "f16" else np.float32)
+    matrix = sg.sparse(sg.prune(w, **options) if options else w, format, **options)
     with tempfile.TemporaryDirectory() as folder:
         matrix.save(Path(folder) / "w.sg")
         return (Path(folder) / "w.sg").read_bytes()
@@ -51,7 +53,7 @@ def _other(value: Any, draw: Draw) -> Any:
 
 def matrices(draw: Draw) -> None:
     """A file that loads gives a matrix whose product is that of its dense form."""
-    format, dtype = draw.choice((("bitmap", "f16"), ("tca_bme", "f16"), ("csr", "f32")))
+    format, dtype = draw.choice((("bitmap", "f16"), ("tca_bme", "f16"), ("csr", "f32"), ("nm", "f16")))
     whole = saved(format, dtype)
     _, version, length, _ = layout._FIXED.unpack(whole[: layout._FIXED.size])
     start = layout._FIXED.size
