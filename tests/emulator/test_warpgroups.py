@@ -7,64 +7,74 @@ from typing import Any
 
 import numpy as np
 import pytest
-from emulator_kit import glob, kernel, shared, zeros
+from emulator_kit import kernel, shared
 from harness import score
-from warpgroup_kit import DEPTH, Gemm
 
 from sparsegen.backends.emulator import Report, run
 from sparsegen.ir import warp as w
-from sparsegen.ir.expr import Const
 from sparsegen.ir.node import rewrite
-from sparsegen.ir.swizzle import Tile, k_major, mn_major
-from sparsegen.ir.types import bf16, f16, f32, u64
+from sparsegen.ir.swizzle import k_major
+from sparsegen.ir.types import bf16, f16, f32
 from sparsegen.ir.verify import verify
 from sparsegen.ir.warp_group import Wgmma
-
-PLAIN: Tile = (0, 2048, 128)  # 8 rows of 8 elements one behind the other; the next 8 elements 2048 bytes on
-TILES: dict[str, tuple[Tile, str, Tile, str]] = {
-    "a128 k, b128 mn": (k_major(128), "k", mn_major(128, DEPTH), "mn"),
-    "a64 k, b64 mn": (k_major(64), "k", mn_major(64, DEPTH), "mn"),
-    "a64 k, b128 k": (k_major(64), "k", k_major(128), "k"),
-    "a128 mn, b64 k": (mn_major(128, DEPTH), "mn", k_major(64), "k"),
-    "a64 mn, b32 mn": (mn_major(64, DEPTH), "mn", mn_major(32, DEPTH), "mn"),
-    "a32 mn, b plain k": (mn_major(32, DEPTH), "mn", PLAIN, "k"),
-    "a plain k, b plain mn": (PLAIN, "k", PLAIN, "mn"),
-    "a plain mn, b64 mn": (PLAIN, "mn", mn_major(64, DEPTH), "mn"),
-}
+from tests.programs.case import Case
+from tests.programs.warpgroups import TILES, Gemm, Ring
 
 
-def given(gemm: Gemm, seed: int = 0) -> tuple[dict[str, Any], Any, Report]:
-    func = gemm.func()
-    args, want = gemm.args(func)
-    return args, want, run(func, args, seed=seed)
+def given(gemm: Gemm, seed: int = 0) -> tuple[Case, dict[str, Any], Report]:
+    case = gemm.case(seed)
+    args = case.fresh()
+    return case, args, run(case.func, args, seed=seed)
 
 
 @pytest.mark.parametrize("dtype", [f16, bf16], ids=str)
 @pytest.mark.parametrize("cols", [64, 128])
 @pytest.mark.parametrize("tiles", TILES)
 def test_the_product(tiles: str, cols: int, dtype: Any) -> None:
-    a_tile, a_major, b_tile, b_major = TILES[tiles]
-    gemm = Gemm(cols, dtype, a_tile, a_major, b_tile, b_major, grid=1)
-    verify(gemm.func())
-    args, want, report = given(gemm)
+    case, args, report = given(Gemm(cols, dtype, *TILES[tiles], grid=1))
+    verify(case.func)
     assert report.ok, str(report)
-    assert np.abs(args["out"] - want).max() < 2e-6
+    assert not case.wrong(args)
 
 
 @pytest.mark.parametrize("cols", [8, 24, 96, 256])
 @pytest.mark.parametrize("seed", range(3))
 def test_widths_and_schedules(cols: int, seed: int) -> None:
-    args, want, report = given(Gemm(cols, b_tile=k_major(64), b_major="k"), seed)
+    case, args, report = given(Gemm(cols, b=(k_major(64), "k")), seed)
     assert report.ok, str(report)
-    assert np.abs(args["out"] - want).max() < 2e-6
+    assert not case.wrong(args)
     assert report.counts[f"wgmma.f16.m64n{cols}k16"] == 2 * 2 * 8
 
 
-def test_nothing_can_be_left_out() -> None:
-    gemm = Gemm()
-    func = gemm.func()
-    killed, survivors = score(func, lambda: gemm.args(func)[0], {"out": gemm.args(func)[1]}, rtol=1e-5)
-    assert killed == 5 and [str(s) for s in survivors] == []
+def test_reals_are_summed_in_f32() -> None:
+    case = Gemm().case()
+    args = case.fresh()
+    args["y"] *= np.float16(0.1)
+    assert run(case.func, args).ok
+    wide = 1 + (case.want["out"] - 1) * float(np.float16(0.1))
+    assert 0 < np.abs(args["out"] - wide.reshape(-1)).max() < 2e-2
+
+
+def test_tiles_are_read_and_sums_written_late() -> None:
+    """Without the checkers: what stands in a tile at the wait is multiplied, and until then nothing is added."""
+
+    def clear(b: Any, v: Any, acc: Any, sx: Any, sy: Any) -> None:
+        with b.for_("j", v["tid"], sy.size, 256) as j:
+            b.st(sy, j, b.const(f16, 0.0))
+        b.barrier()
+
+    for how in ({"say": saying("committed", clear)}, {"without": frozenset({"wait"})}):
+        case = Gemm(**how).case()
+        args = case.fresh()
+        assert run(case.func, args, checks=("bounds",)).ok
+        assert (args["out"] == 1).all()
+
+
+@pytest.mark.parametrize("program", [Gemm(), Ring(), Ring(fence="writer"), Ring(bulk=True)], ids=repr)
+def test_nothing_can_be_left_out(program: Gemm | Ring) -> None:
+    case = program.case()
+    killed, survivors = score(case.func, case.fresh, {k: v.reshape(-1) for k, v in case.want.items()}, rtol=1e-5)
+    assert killed >= 5 and [str(s) for s in survivors] == []
 
 
 def faults(kind: str, message: str, remedy: str, **how: Any) -> Report:
@@ -150,7 +160,7 @@ def test_registers_touched_after_the_fence() -> None:
 def test_registers_that_nothing_has_written() -> None:
     func = Gemm().func()
     bare = rewrite(func.body, lambda op: None if isinstance(op, w.St) and op.buf.space == "reg" else op)
-    report = run(replace(func, body=bare), Gemm().args(func)[0])
+    report = run(replace(func, body=bare), Gemm().case().fresh())
     assert report.kinds() == {"uninit"}
 
 
@@ -158,7 +168,7 @@ def test_registers_that_nothing_has_written() -> None:
 def test_tiles_that_a_product_in_flight_reads(place: str) -> None:
     def store(b: Any, v: Any, acc: Any, sx: Any, sy: Any) -> None:
         b.barrier()
-        b.st(sy, v.tid * 0 + v.warp, b.const(f16, 0.0), where=v.lane.eq(0))
+        b.st(sy, v["tid"] * 0 + v["warp"], b.const(f16, 0.0), where=v["lane"].eq(0))
 
     faults("async", "write of @sy[0], which a wgmma in flight reads", "after a wgmma_wait", say=saying(place, store))
 
@@ -167,98 +177,26 @@ def test_tiles_that_are_handed_over_too_early() -> None:
     """One warp of the first warpgroup writes after a barrier that all reach before their wait, but waits itself."""
 
     def store(b: Any, v: Any, acc: Any, sx: Any, sy: Any) -> None:
-        with b.if_(v.warp.eq(7)):
-            b.st(sx, v.lane, b.const(f16, 0.0))
+        with b.if_(v["warp"].eq(7)):
+            b.st(sx, v["lane"], b.const(f16, 0.0))
 
     report = given(Gemm(say=saying("waited", store)))[2]
     assert report.kinds() == {"race"} and any("the read by warp" in e.message for e in report.errors), str(report)
 
 
-def ring(fence: str = "reader", wait: bool = True, bulk: bool = False) -> w.Func:
-    """A producer warpgroup copies two tiles, by cp.async or bulk copies, over the ones that products have read."""
-    src, out, tile = glob("x", f16, 2 * 2048), glob("out", f32, 512), shared("t", f16, 2048, 1024)
-    bars = shared("bars", u64, 2)
-    how = {"a_tile": k_major(64), "b_tile": k_major(64), "a_major": "k", "b_major": "k"}
-
-    def body(b: Any, v: Any) -> None:
-        with b.if_(v.tid.eq(0)):
-            b.emit(w.MbarInit(bars, Const(0), 1 if bulk else 4))
-            b.emit(w.MbarInit(bars, Const(1), 4))
-            b.fence("mbar_init")
-        b.barrier()
-        with b.if_(v.warp.ge(4)), b.for_("turn", 0, 2, unroll=1) as turn:
-            with b.if_(turn.ge(1)):
-                b.mbar_wait(bars, 1, turn - 1)
-            if bulk:
-                with b.if_(v.tid.eq(128)):
-                    b.emit(w.MbarArrive(bars, Const(0), Const(4096)))
-                    b.emit(w.BulkCopy(tile, Const(0), src, turn * 2048, Const(2048), bars, Const(0)))
-            else:
-                for i in range(2):
-                    at = (v.tid - 128) * 8 + 1024 * i
-                    b.cp_async(tile, at, src, turn * 2048 + at, 8)
-                b.commit()
-                b.wait(0)
-                if fence == "writer":
-                    b.fence("async")
-                b.sync()
-                with b.if_(v.lane.eq(0)):
-                    b.emit(w.MbarArrive(bars, Const(0)))
-        with b.if_(v.warp.lt(4)):
-            acc = b.alloc("acc", f32, 4)
-            for r in range(4):
-                b.st(acc, r, b.const(f32, 0.0))
-            with b.for_("turn", 0, 2, unroll=1) as turn:
-                b.mbar_wait(bars, 0, turn)
-                if fence == "reader":
-                    b.fence("async")
-                b.wgmma_fence()
-                for k in range(2):
-                    b.wgmma(acc, tile, 16 * k, tile, 16 * k, cols=8, **how)
-                b.wgmma_commit()
-                if wait:
-                    b.wgmma_wait(0)
-                b.sync()
-                with b.if_(v.lane.eq(0)):
-                    b.emit(w.MbarArrive(bars, Const(1)))
-            b.wgmma_wait(0)
-            b.st(out, v.tid * 4, *(b.ld(acc, r) for r in range(4)))
-
-    return kernel(body, (src, out), (tile, bars), threads=256)
-
-
-def in_ring(seed: int = 0, **how: Any) -> tuple[Report, Any, Any]:
-    func = ring(**how)
-    verify(func)
-    x = np.random.default_rng(1).uniform(-1, 1, 4096).astype(np.float16)
-    args = zeros(func, x=x)
-    report = run(func, args, seed=seed)
-    at = Gemm(cols=64, b_tile=k_major(64), b_major="k").image(64, k_major(64), "k")
-    rows = [x[2048 * i :][at].astype(np.float64) for i in range(2)]
-    warp, lane, r = np.indices((4, 32, 4))
-    want = sum(a @ a[:8].T for a in rows)[16 * warp + lane // 4 + 8 * (r // 2), 2 * (lane % 4) + r % 2]
-    return report, args["out"], want.reshape(-1)
-
-
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("how", [{}, {"fence": "writer"}, {"bulk": True, "fence": ""}], ids=str)
-def test_copies_into_a_ring(how: dict[str, Any], seed: int) -> None:
-    report, got, want = in_ring(seed, **how)
-    assert report.ok, str(report)
-    assert np.abs(got - want).max() < 1e-5
+@pytest.mark.parametrize("how", [{}, {"fence": "writer"}, {"bulk": True}], ids=str)
+def test_a_slot_that_is_freed_before_the_wait(how: dict[str, Any], seed: int) -> None:
+    case = Ring(**how, pending=2).case()
+    report = run(case.func, case.fresh(), seed=seed)
+    text = "bulk copy of @ring" if how.get("bulk") else "cp.async of @ring"
+    assert any(text in e.message for e in report.errors), str(report)
 
 
 def test_cp_async_needs_the_proxy_fence() -> None:
-    report = in_ring(fence="")[0]
+    case = Ring(fence="").case()
+    report = run(case.func, case.fresh())
     assert report.kinds() == {"async"} and "fence async" in report.errors[0].remedy, str(report)
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("bulk", [False, True])
-def test_a_slot_that_is_freed_before_the_wait(bulk: bool, seed: int) -> None:
-    report = in_ring(seed, wait=False, bulk=bulk)[0]
-    text = "bulk copy of @t" if bulk else "cp.async of @t"
-    assert any(text in e.message for e in report.errors), str(report)
 
 
 # ------------------------------------------------------------------------------------------------ together
@@ -270,7 +208,7 @@ def test_all_four_warps_are_needed() -> None:
     func = Gemm().func()
     some = func.builtins()["warp"].ne(2)
     alone = changed(func, lambda op: w.If(some, (op,)) if isinstance(op, Wgmma) else op)
-    report = run(alone, Gemm().args(func)[0])
+    report = run(alone, Gemm().case().fresh())
     assert report.kinds() == {"deadlock"}
     assert "waits for the other warps of its warpgroup" in report.errors[0].message
 
@@ -279,7 +217,7 @@ def test_all_lanes_are_needed() -> None:
     func = Gemm().func()
     some = func.builtins()["lane"].ne(3)
     part = changed(func, lambda op: w.If(some, (op,)) if isinstance(op, Wgmma) else op)
-    report = run(part, Gemm().args(func)[0])
+    report = run(part, Gemm().case().fresh())
     assert any(e.kind == "collective" and "1 of them are inactive" in e.message for e in report.errors), str(report)
 
 
@@ -287,7 +225,7 @@ def test_one_place_for_all_lanes() -> None:
     func = Gemm().func()
     lane = func.builtins()["lane"]
     apart = changed(func, lambda op: replace(op, b_index=lane // 16 * 16) if isinstance(op, Wgmma) else op)
-    report = run(apart, Gemm().args(func)[0])
+    report = run(apart, Gemm().case().fresh())
     assert any(e.kind == "collective" and "give 0 and 16 as the place" in e.message for e in report.errors), str(report)
 
 
@@ -309,5 +247,5 @@ def test_the_buffer_is_aligned_to_the_pattern() -> None:
         names = [n for n in ("a", "b", "buf") if getattr(op, n, None) in swap]
         return replace(op, **{n: swap[getattr(op, n)] for n in names})
 
-    report = run(replace(func, shared=tuple(loose), body=rewrite(func.body, rule)), Gemm().args(func)[0])
+    report = run(replace(func, shared=tuple(loose), body=rewrite(func.body, rule)), Gemm().case().fresh())
     assert report.kinds() == {"bounds"} and any("aligned to 128 bytes" in e.message for e in report.errors)

@@ -22,7 +22,7 @@ from sparsegen.ir.module import Module
 from sparsegen.ir.types import Buffer
 from sparsegen.target import open_gpu
 
-from . import fragments, heat2d_stream, ring_reduce
+from . import fragments, heat2d_stream, ring_reduce, warpgroups
 from .case import Array, Case
 
 HEATS = {**heat2d_stream.SIZES, **heat2d_stream.LARGE}
@@ -32,6 +32,7 @@ SMALL: dict[str, Callable[[int], Case]] = {
     **{f"heat2d_stream.{k}": partial(heat2d_stream.case, v) for k, v in heat2d_stream.SIZES.items()},
     **{f"ring_reduce.{k}": partial(ring_reduce.case, v) for k, v in ring_reduce.SIZES.items()},
     **{f"fragments.{k}": partial(fragments.case, k) for k in SHAPES},
+    **{f"warpgroups.{k}": v.case for k, v in warpgroups.PROGRAMS.items()},
 }
 LARGE: dict[str, Callable[[int], Case]] = {
     **{f"heat2d_stream.{k}": partial(heat2d_stream.case, v) for k, v in heat2d_stream.LARGE.items()},
@@ -43,6 +44,7 @@ FUNCS: dict[str, Callable[[], w.Func]] = {
     **{f"heat2d_stream.{k}": partial(heat2d_stream.build, v) for k, v in HEATS.items()},
     **{f"ring_reduce.{k}": partial(ring_reduce.build, v) for k, v in PRODUCTS.items()},
     **{f"fragments.{k}": partial(fragments.build, k) for k in SHAPES},
+    **{f"warpgroups.{k}": v.func for k, v in warpgroups.PROGRAMS.items()},
 }
 
 

@@ -1,0 +1,239 @@
+"""Products of warpgroups: a small one with each way in which tiles lie, and a ring that copies fill ahead of them.
+
+On the GPU the hardware judges how :func:`sparsegen.ir.swizzle.tile_bytes` reads a descriptor: the host places elements
+by it.  The numbers are small integers, so that sums are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from sparsegen.ir import warp as w
+from sparsegen.ir.builder import Builder
+from sparsegen.ir.expr import Const, Value, all_of
+from sparsegen.ir.swizzle import Tile, k_major, mn_major, tile_bytes
+from sparsegen.ir.types import Buffer, DType, bf16, f16, f32, u64
+
+from .case import Array, Case
+
+DEPTH: Final = 32
+#: 8 rows of 8 elements one behind the other; the next 8 elements of each 2048 bytes on.
+PLAIN: Final[Tile] = (0, 2048, 128)
+Operand = tuple[Tile, str]
+#: a and b: tile and major.
+TILES: Final[dict[str, tuple[Operand, Operand]]] = {
+    "a128k_b128mn": ((k_major(128), "k"), (mn_major(128, DEPTH), "mn")),
+    "a64k_b64mn": ((k_major(64), "k"), (mn_major(64, DEPTH), "mn")),
+    "a64k_b128k": ((k_major(64), "k"), (k_major(128), "k")),
+    "a128mn_b64k": ((mn_major(128, DEPTH), "mn"), (k_major(64), "k")),
+    "a64mn_b32mn": ((mn_major(64, DEPTH), "mn"), (mn_major(32, DEPTH), "mn")),
+    "a32mn_b0k": ((mn_major(32, DEPTH), "mn"), (PLAIN, "k")),
+    "a0k_b0mn": ((PLAIN, "k"), (PLAIN, "mn")),
+    "a0mn_b64mn": ((PLAIN, "mn"), (mn_major(64, DEPTH), "mn")),
+}
+#: Called at places of a program: with the builder, the built-in values, the place, the sums and the two tiles' buffers.
+Say = Callable[..., None]
+
+
+def step_bytes(tile: Tile, major: str) -> int:
+    """How far behind a tile that of the next 16 k lies."""
+    swizzle, lead, stride = tile
+    return 2 * lead if not swizzle else 32 if major == "k" else 2 * stride
+
+
+def image(count: int, tile: Tile, major: str) -> Any:
+    """Where each element ``[count, DEPTH]`` of an operand lies, in elements."""
+    steps = [tile_bytes(count, tile, major, k * step_bytes(tile, major)) // 2 for k in range(DEPTH // 16)]
+    return np.concatenate(steps, axis=1)
+
+
+def _function(
+    symbol: str, params: list[Buffer], shared: list[Buffer], threads: int, body: Any, grid: int = 1
+) -> w.Func:
+    shell = w.Func(symbol, tuple(params), tuple(shared), (grid, 1, 1), threads, ())
+    b, at = Builder(), shell.builtins()
+    b.reserve(*at, *(x.name for x in (*params, *shared)))
+    body(b, at)
+    return w.Func(symbol, shell.params, shell.shared, shell.grid, threads, b.ops())
+
+
+def _integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
+    return rng.integers(-4, 5, shape).astype(dtype.numpy())
+
+
+# ------------------------------------------------------------------------------------------------ one product
+@dataclass(frozen=True)
+class Gemm:
+    """``out[group] = 1 + a[group] @ b`` for 64 x 32 by 32 x ``cols``; stores write the tiles' images.
+
+    ``without``: parts that are left out; ``say`` adds ops at ``loaded``, ``issued``, ``committed`` and ``waited``;
+    ``shift``: of b's tile, in elements.
+    """
+
+    cols: int = 16
+    dtype: DType = f16
+    a: Operand = (k_major(64), "k")
+    b: Operand = (mn_major(32, DEPTH), "mn")
+    groups: int = 2
+    grid: int = 2
+    without: frozenset[str] = frozenset()
+    say: Say | None = None
+    shift: int = 0
+
+    def sizes(self) -> tuple[int, int]:
+        """Elements of the images of both tiles, to a multiple of the widest swizzle's pattern."""
+        a, b = (-(-(int(image(n, *x).max()) + 1) // 512) * 512 for n, x in ((64, self.a), (self.cols, self.b)))
+        return a, b
+
+    def func(self) -> w.Func:
+        a_size, b_size = self.sizes()
+        threads, regs = 128 * self.groups, self.cols // 2
+        x, y = Buffer("x", self.dtype, self.groups * a_size, "global"), Buffer("y", self.dtype, b_size, "global")
+        out = Buffer("out", f32, self.grid * self.groups * 64 * self.cols, "global")
+        sx, sy = (Buffer(f"s{p.name}", p.dtype, p.size, "shared", 1024) for p in (x, y))
+
+        def body(b: Builder, at: dict[str, Value]) -> None:
+            def step(name: str, emit: Any, *args: Any) -> None:
+                if name not in self.without:
+                    emit(*args)
+
+            def here(place: str) -> None:
+                if self.say is not None:
+                    self.say(b, at, place, acc, sx, sy)
+
+            group = at["warp"] // 4
+            for source, to in ((x, sx), (y, sy)):
+                with b.for_("i", at["tid"], to.size, threads) as i:
+                    b.st(to, i, b.ld(source, i))
+            step("proxy", b.fence, "async")
+            step("barrier", b.barrier)
+            acc = b.alloc("acc", f32, regs)
+            with b.for_("r", 0, regs, unroll=0) as r:
+                b.st(acc, r, b.const(f32, 1.0))
+            here("loaded")
+            step("fence", b.wgmma_fence)
+            for k in range(DEPTH // 16):
+                a_at, b_at = (k * step_bytes(*operand) // 2 for operand in (self.a, self.b))
+                b.wgmma(acc, sx, group * a_size + a_at, sy, self.shift + b_at, cols=self.cols, a_tile=self.a[0],
+                        b_tile=self.b[0], a_major=self.a[1], b_major=self.b[1])  # fmt: skip
+            here("issued")
+            step("commit", b.wgmma_commit)
+            here("committed")
+            step("wait", b.wgmma_wait, 0)
+            here("waited")
+            with b.for_("r", 0, regs, unroll=0) as r:
+                row = at["warp"] % 4 * 16 + at["lane"] // 4 + r // 2 % 2 * 8
+                line = ((at["bx"] * self.groups + group) * 64 + row) * self.cols
+                b.st(out, line + r // 4 * 8 + at["lane"] % 4 * 2 + r % 2, b.ld(acc, r))
+
+        return _function("gemm", [x, y, out], [sx, sy], threads, body, self.grid)
+
+    def case(self, seed: int = 0) -> Case:
+        rng = np.random.default_rng(seed)
+        a, b = (_integers(rng, (*n, DEPTH), self.dtype) for n in ((self.groups, 64), (self.cols,)))
+        a_size, b_size = self.sizes()
+        x, y = np.full((self.groups, a_size), 9, self.dtype.numpy()), np.full(b_size, 9, self.dtype.numpy())
+        x[:, image(64, *self.a)], y[image(self.cols, *self.b)] = a, b
+        want = 1 + np.einsum("gik,jk->gij", a.astype("f8"), b.astype("f8"))
+        want = np.broadcast_to(want, (self.grid, *want.shape)).astype("f4")
+        return Case(self.func(), {"x": x, "y": y, "out": np.full_like(want, -7)}, {"out": want}, 0.0, ("out",))
+
+
+# ------------------------------------------------------------------------------------------------ a ring
+@dataclass(frozen=True)
+class Ring:
+    """One warpgroup adds up products of tiles, which another copies into two slots ahead of it.
+
+    ``bulk``: by bulk copies, else by cp.async with a fence async of the ``fence`` (``reader``, ``writer`` or none);
+    ``pending``: groups in flight when the slot before is freed (1 is right: its products have ended).
+    """
+
+    bulk: bool = False
+    fence: str = "reader"
+    pending: int = 1
+    turns: int = 5
+
+    def func(self) -> w.Func:
+        size, slots, cols = 64 * 64, 2, 64
+        src, out = Buffer("x", f16, self.turns * size, "global"), Buffer("out", f32, 64 * cols, "global")
+        tile = Buffer("ring", f16, slots * size, "shared", 1024)
+        full, free = (Buffer(name, u64, slots, "shared", 8) for name in ("full", "free"))
+
+        def producer(b: Builder, at: dict[str, Value], turn: Any, slot: Any) -> None:
+            with b.if_(turn.ge(slots)):
+                b.mbar_wait(free, slot, (turn + slots) // slots % 2)
+            if self.bulk:
+                with b.if_(at["tid"].eq(128)):
+                    b.emit(w.MbarArrive(full, slot, Const(2 * size)))
+                    b.emit(w.BulkCopy(tile, slot * size, src, turn * size, Const(size), full, slot))
+                return
+            with b.for_("i", 0, size, 1024, unroll=0) as i:
+                place = (at["tid"] - 128) * 8 + i
+                b.cp_async(tile, slot * size + place, src, turn * size + place, 8)
+            b.commit()
+            b.wait(0)
+            if self.fence == "writer":
+                b.fence("async")
+            b.sync()
+            with b.if_(at["lane"].eq(0)):
+                b.emit(w.MbarArrive(full, slot))
+
+        def consumer(b: Builder, at: dict[str, Value], turn: Any, slot: Any, acc: Buffer) -> None:
+            b.mbar_wait(full, slot, turn // slots % 2)
+            if self.fence == "reader" and not self.bulk:
+                b.fence("async")
+            b.wgmma_fence()
+            with b.for_("k", 0, 4, unroll=0) as k:
+                b.wgmma(acc, tile, slot * size + k * 16, tile, slot * size + k * 1024, cols=cols, a_tile=k_major(128),
+                        a_major="k", b_tile=mn_major(128, 64), b_major="mn")  # fmt: skip
+            b.wgmma_commit()
+            b.wgmma_wait(self.pending)
+            b.sync()
+            with b.if_(all_of(turn.ge(1), at["lane"].eq(0))):
+                b.emit(w.MbarArrive(free, (turn + slots - 1) % slots))
+
+        def body(b: Builder, at: dict[str, Value]) -> None:
+            with b.if_(at["tid"].eq(0)):
+                for i in range(slots):
+                    b.emit(w.MbarInit(full, Const(i), 1 if self.bulk else 4))
+                    b.emit(w.MbarInit(free, Const(i), 4))
+                if self.bulk:
+                    b.fence("mbar_init")
+            b.barrier()
+            with b.if_(at["warp"].ge(4)), b.for_("turn", 0, self.turns, unroll=1) as turn:
+                producer(b, at, turn, turn % slots)
+            with b.if_(at["warp"].lt(4)):
+                acc = b.alloc("acc", f32, cols // 2)
+                with b.for_("r", 0, cols // 2, unroll=0) as r:
+                    b.st(acc, r, b.const(f32, 0.0))
+                with b.for_("turn", 0, self.turns, unroll=1) as turn:
+                    consumer(b, at, turn, turn % slots, acc)
+                b.wgmma_wait(0)
+                with b.for_("r", 0, cols // 2, unroll=0) as r:
+                    row = at["warp"] * 16 + at["lane"] // 4 + r // 2 % 2 * 8
+                    b.st(out, row * cols + r // 4 * 8 + at["lane"] % 4 * 2 + r % 2, b.ld(acc, r))
+
+        return _function("ring", [src, out], [tile, full, free], 256, body)
+
+    def case(self, seed: int = 0) -> Case:
+        """The tile is both operands: a by rows of k, and b as the same bytes read by rows of columns."""
+        x = _integers(np.random.default_rng(seed), (self.turns, 64 * 64), f16)
+        a_at, b_at = (np.concatenate([tile_bytes(64, tile, major, k * step) // 2 for k in range(4)], axis=1)
+                      for tile, major, step in ((k_major(128), "k", 32), (mn_major(128, 64), "mn", 2048)))  # fmt: skip
+        wide = x.astype("f8")
+        want = np.einsum("tik,tjk->ij", wide[:, a_at], wide[:, b_at]).astype("f4")
+        return Case(self.func(), {"x": x, "out": np.full_like(want, -7)}, {"out": want}, 0.0, ("out",))
+
+
+def _named() -> dict[str, Gemm | Ring]:
+    out: dict[str, Gemm | Ring] = {n: Gemm(64, f16, *operands, grid=1) for n, operands in TILES.items()}
+    out |= {f"{n}_bf16": Gemm(128, bf16, *TILES[n], grid=1) for n in ("a128k_b128mn", "a128mn_b64k", "a0k_b0mn")}
+    out |= {f"n{cols}": Gemm(cols, b=(k_major(64), "k")) for cols in (8, 24, 96, 256)}
+    return out | {"ring_reader": Ring(), "ring_writer": Ring(fence="writer"), "ring_bulk": Ring(bulk=True)}
+
+
+PROGRAMS: Final = _named()
