@@ -49,20 +49,22 @@ class Stats:
 
 def measured(spec: Format, lib: Library, arrays: Mapping[str, Any], shape: Shape) -> Stats:
     """The figures of a matrix, measured where its arrays are."""
-    of = _by_windows if isinstance(spec.sparse, Mask) else _by_entries
+    of = _by_entries if isinstance(spec.sparse, Compressed) else _by_windows
     lengths, vectors, tiles = of(spec, lib, arrays, shape)
     host = lengths if lib is NUMPY else np.asarray(lib.to_host(lengths, s64))
     return Stats(shape, host, int(vectors), int(tiles))
 
 
 def _by_windows(spec: Format, lib: Library, arrays: Mapping[str, Any], shape: Shape) -> tuple[Any, Any, Any]:
-    """Decoded as ones, piece by piece."""
+    """Decoded piece by piece: as ones, or where entries may be zeros that fill up, as they are."""
+    mask = isinstance(spec.sparse, Mask)
     lengths, vectors, tiles = lib.zeros((shape[0],), "int64"), 0, 0
     for band, window in spec.bands(shape, lib.band):
         rows, cols = (cut.stop - cut.start for cut in window)
         down, across = (-(-n // TILE) for n in (rows, cols))
-        ones = lib.zeros((down * TILE, across * TILE), "int8")
-        spec.restore(lib, arrays, band, ones[:rows, :cols], shape, ones=True)
+        piece = lib.zeros((down * TILE, across * TILE), "int8" if mask else spec.raw)
+        spec.restore(lib, arrays, band, piece[:rows, :cols], shape, ones=mask)
+        ones = piece if mask else lib.view(piece != 0, "int8")
         lengths[window[0]] += ones[:rows].sum(-1)
         held = ones.reshape(-1, VECTOR, across * TILE).any(1)
         vectors += held.sum()

@@ -85,7 +85,10 @@ def test_any_pattern(pattern: Any, shape: tuple[int, int], kind: str, seed: int)
     assert back.dtype == w.dtype and np.array_equal(as_bits(back), as_bits(w))
     stats = W.stats()
     assert stats.nnz == W.nnz == np.count_nonzero(as_bits(w))
-    assert np.array_equal(stats.lengths, (as_bits(w) != 0).sum(1))
+    held = np.pad(as_bits(w) != 0, [(0, -extent % 16) for extent in shape])
+    assert np.array_equal(stats.lengths, held.sum(1)[: shape[0]])
+    assert stats.vectors == held.reshape(-1, 8, held.shape[1]).any(1).sum()
+    assert stats.tiles == held.reshape(held.shape[0] // 16, 16, -1, 16).any((1, 3)).sum()
     assert W.spec.nbytes(W.shape, 0) == W.nbytes
 
 
