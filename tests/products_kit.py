@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -10,13 +11,19 @@ import numpy.typing as npt
 
 import sparsegen as sg
 from sparsegen.backends.reference import spmm as reference
+from sparsegen.cost.devices import DeviceProfile, load_profile
 from sparsegen.formats import SparseMatrix
+from sparsegen.ir.warp import Func
+from sparsegen.pipelines import lower
+from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products.product import Product
+from sparsegen.products.weights import host_arrays
+from sparsegen.schedule import SpmmSchedule
 
 Array = npt.NDArray[Any]
-DTYPES: dict[str, Any] = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+DTYPES: dict[str, Any] = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype("f4")}
 #: Half a unit in the last place of a result, and the same once more for sums in another order.
-ROUNDING = {"f16": 2**-11, "bf16": 2**-8}
+ROUNDING = {"f16": 2**-11, "bf16": 2**-8, "f32": 2**-24}
 
 
 def weights(m: int, k: int, sparsity: float, dtype: str = "f16", seed: int = 0) -> Array:
@@ -69,3 +76,39 @@ def agrees(got: Array, product: Product, given: dict[str, Array]) -> None:
     off = np.abs(got.astype(float) - exact)
     worst = np.unravel_index(int(np.argmax(off - slack)), off.shape)
     assert (off <= slack).all(), f"element {worst}: {got[worst]}, not {exact[worst]}"
+
+
+def launched(
+    product: Product, line: str, variant: tuple[str, str, int] = ("row", "row", 1), profile: DeviceProfile | None = None
+) -> tuple[Func, Callable[[], dict[str, Array]], Array]:
+    """The kernel of a schedule, fresh arguments of a launch of it by parameter, and the elements of y in f64.
+
+    What it writes is NaN before, counters are zero.
+    """
+    schedule = SpmmSchedule.parse(line)
+    program = lower(SpmmProblem(product), schedule, profile or load_profile("h200"), 1, Variant(*variant))
+    (func,), (launch,) = program.warp.funcs, program.warp.launches
+    assert isinstance(func, Func)
+    given, tables = operands(product, *variant[:2]), host_arrays(product.w, schedule.rules.arrays(schedule))
+
+    def arguments() -> dict[str, Array]:
+        out: dict[str, Array] = {}
+        for role, buffer in zip(launch.args, func.params, strict=True):
+            a = tables.get(role, given.get({"in": "x"}.get(role, role)))
+            dtype = buffer.dtype.numpy()
+            a = np.full(buffer.size, 0 if role == "workspace.counter" else np.nan, dtype) if a is None else a
+            by_column = a.ndim == 2 and not a.flags.c_contiguous
+            out[buffer.name] = (a.T if by_column else a).reshape(-1).copy()
+        return out
+
+    exact, _ = wanted(product, given)
+    return func, arguments, (exact if variant[1] == "row" else exact.T).reshape(-1)
+
+
+def called(product: Product, x_order: str = "row", y_order: str = "row", schedule: str = "auto") -> Any:
+    """The kernel on the emulator; AssertionError unless a call of it with arrays in these orders is right."""
+    kernel = sg.compile(product, device="h200", backend="emulator", schedule=schedule)
+    given = operands(product, x_order, y_order)
+    assert kernel(**given) is given["out"]
+    agrees(given["out"], product, given)
+    return kernel

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from math import gcd
 
+import numpy as np
+
 from .. import tile_nm as t
 from ..expr import Expr, Value, all_of, as_expr, minimum
+from ..layout import walk_degree
 from ..numbers.nm import LANES, chunks, groups, x_words
 from ..types import Buffer, f32, u32
 from .context import Context, rule
@@ -58,14 +61,15 @@ def _by_column(cx: Context, op: t.StageColumns) -> None:
         (made,) = _words(cx, op, loaded)
         at = b.let("to", (k // op.m * words + which) * op.m + k % op.m)
         four = 4 if rows % 4 == 0 else rows
+        degree = _degree(op, rows, four)
         for first in range(0, rows, four):
-            b.st(op.dst, at + first, *made[first : first + four])
+            b.st(op.dst, at + first, *made[first : first + four], degree=degree)
 
 
 def _by_row(cx: Context, op: t.StageColumns) -> None:
     """A thread takes a row of x; its words lie a window apart."""
     b, words = cx.b, x_words(op.cols, op.src.dtype.nbytes)
-    column, wide = cx.resolve(op.column), gcd(op.vec, op.cols)
+    column, wide, degree = cx.resolve(op.column), gcd(op.vec, op.cols), _degree(op, 1, 1)
     with b.for_("k", cx.tid, op.held, cx.func.threads, unroll=UNROLL) as k:
         found: list[tuple[Value, ...]] = []
         for first in range(0, op.cols, wide):
@@ -74,7 +78,17 @@ def _by_row(cx: Context, op: t.StageColumns) -> None:
             found += [(v,) for v in loaded]
         at = b.let("to", k // op.m * (words * op.m) + k % op.m)
         for which, (word,) in enumerate(_words(cx, op, found)):
-            b.st(op.dst, at + which * op.m, word)
+            b.st(op.dst, at + which * op.m, word, degree=degree)
+
+
+def _degree(op: t.StageColumns, rows: int, wide: int) -> int:
+    """The worst bank-conflict degree where neighbouring threads store ``wide`` words each, ``rows`` rows apart.
+
+    Within a window there is none; where a warp goes on in another one, several words of a row further, there may be.
+    """
+    words, k = x_words(op.cols, op.src.dtype.nbytes), np.arange(0, op.held, rows)
+    which = np.arange(words if op.order == "column" else 1)[:, None]
+    return walk_degree(((k // op.m * words + which) * op.m + k % op.m) // wide, 4 * wide)
 
 
 def _inside(op: t.StageColumns, k: Expr, col: Expr) -> Expr | None:

@@ -125,6 +125,8 @@ def _tiles(w: SparseMatrix) -> Iterator[tuple[Any, Any]]:
         number = some.stop - some.start
         at = (idx[some].reshape(number, windows, n // cols, 1) * cols + lib.arange(cols)).reshape(number, 1, windows, n)
         at = (at + lib.zeros((1, rows, 1, 1), "int64")).reshape(number * rows, windows, n)
+        if n % c.parts:  # what fills the last part of a window is of a column that the row stores
+            at = lib.xp.concatenate((at, at[..., -1:]), -1)
         v = lib.packed(lib.transpose(values[some], (0, 3, 1, 2, 4))).reshape(number * rows, windows, n)
         tiles = min(-(-number * rows // LANES), -(-(w.shape[0] - begin * rows) // LANES))
         yield _filled(lib, at, "int64", tiles, held, c, c.entries), _filled(lib, v, raw, tiles, held, c, c.stored)

@@ -10,9 +10,9 @@ import scipy.sparse
 
 import sparsegen as sg
 from sparsegen.ir.errors import FormatError, ScheduleError
-from sparsegen.products.product import Product
 from sparsegen.products.ragged import segments_of
-from tests.csr_kit import NUMPY, ROUNDING, ragged
+from tests.csr_kit import ragged
+from tests.products_kit import called
 
 DEVICE = "h200"
 
@@ -22,46 +22,19 @@ def matrix(m: int, k: int, mean: float, dtype: str, full: int = 1) -> Any:
     return sg.sparse(ragged(m, k, mean, full=full), format="csr", dtype=dtype)
 
 
-def packed(a: Any, order: str) -> Any:
-    return a if order == "row" else np.ascontiguousarray(a.T).T
-
-
-def call(product: Product, x_order: str = "row", y_order: str = "row", schedule: str = "auto") -> Any:
-    """The schedule that ran; AssertionError unless the product is right."""
-    k = sg.compile(product, device=DEVICE, backend="emulator", schedule=schedule)
-    rng, dtype = np.random.default_rng(1), NUMPY[product.w.dtype]
-    (m, cols), n = product.w.shape, product.n
-    x = packed(rng.uniform(-1, 1, (cols, n)).astype(dtype), x_order)
-    shapes = {"bias": (m,), "scale": (m,), "residual": (m, n)}
-    extra = {name: rng.uniform(-1, 1, shapes[name]).astype(dtype) for name in product.epilogue.operands}
-    if "residual" in extra:
-        extra["residual"] = packed(extra["residual"], y_order)
-    out = packed(np.full((m, n), np.nan, dtype), y_order)
-    assert k(x, out=out, **extra) is out
-    dense = product.w.to_dense().astype(float)
-    wide = {name: a.astype(float) for name, a in extra.items()}
-    exact = dense @ x.astype(float) * wide.get("scale", np.ones(m))[:, None] + wide.get("bias", np.zeros(m))[:, None]
-    if product.epilogue.activation == "relu":
-        exact = np.maximum(exact, 0)
-    exact = exact + wide.get("residual", np.zeros((m, n)))
-    slack = ROUNDING[product.w.dtype] * np.abs(exact) * 1.01 + 2.0**-20 * (1 + np.abs(dense) @ np.abs(x.astype(float)))
-    assert (np.abs(out.astype(float) - exact) <= slack).all()
-    return k.schedule
-
-
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 @pytest.mark.parametrize("n", [1, 24, 128])
 def test_products_are_right(dtype: str, n: int) -> None:
     """An epilogue with everything, or with nothing."""
     w = matrix(40, 33, 6, dtype)
-    call(sg.spmm(w, n=n))
-    call(sg.spmm(w, n=n, bias=True, scale=True, residual=True, activation="relu"))
+    called(sg.spmm(w, n=n))
+    called(sg.spmm(w, n=n, bias=True, scale=True, residual=True, activation="relu"))
 
 
 @pytest.mark.parametrize("y_order", ["row", "column"])
 @pytest.mark.parametrize("x_order", ["row", "column"])
 def test_orders_of_the_arrays(x_order: str, y_order: str) -> None:
-    call(sg.spmm(matrix(40, 33, 6, "f16"), n=24, residual=True), x_order, y_order)
+    called(sg.spmm(matrix(40, 33, 6, "f16"), n=24, residual=True), x_order, y_order)
 
 
 @pytest.mark.parametrize("line", [
@@ -71,14 +44,14 @@ def test_orders_of_the_arrays(x_order: str, y_order: str) -> None:
 def test_a_line_is_what_runs(line: str) -> None:
     """Words that it leaves out are chosen."""
     words = dict(word.split("=") for word in line.split()[1:])
-    chosen = str(call(sg.spmm(matrix(20, 30, 6, "f32"), n=24), schedule=line))
+    chosen = str(called(sg.spmm(matrix(20, 30, 6, "f32"), n=24), schedule=line).schedule)
     assert words.items() <= dict(word.split("=") for word in chosen.split()[1:]).items()
 
 
 def test_explicit_zeros_and_rows_without_entries() -> None:
     w = scipy.sparse.csr_array((np.zeros(1, "f4"), np.array([2]), np.array([0, 0, 1, 1])), shape=(3, 4))
-    call(sg.spmm(sg.sparse(w, format="csr"), n=4, bias=True))
-    call(sg.spmm(sg.sparse(scipy.sparse.csr_array((5, 7), dtype="f4"), format="csr"), n=4))
+    called(sg.spmm(sg.sparse(w, format="csr"), n=4, bias=True))
+    called(sg.spmm(sg.sparse(scipy.sparse.csr_array((5, 7), dtype="f4"), format="csr"), n=4))
 
 
 def test_every_level_can_be_looked_at() -> None:

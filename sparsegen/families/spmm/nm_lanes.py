@@ -50,8 +50,9 @@ def refusal(s: Schedule, device: DeviceProfile, shape: Shape) -> ScheduleError |
     """Why a complete schedule cannot run on the device; None if it can."""
     if shape.shared > device.smem_block:
         return ScheduleError(
-            f"{shape.shared} bytes of shared memory for {s.cols} columns of x; a block has {device.smem_block}",
-            hint="lower cols, or multiply by the dense matrix",
+            f"{shape.shared} bytes of shared memory for {shape.held} rows of x and cols={s.cols}; "
+            f"a block has {device.smem_block}",
+            hint="lower cols" if s.cols > 1 else "add up products with matrices of fewer columns (residual=True)",
         )
     left = min(MAX_REGISTERS, device.regs_sm // s.threads // 8 * 8)
     if shape.registers > left or not shape.resident:
@@ -67,7 +68,7 @@ class NmLanesFamily(ProductFamily):
     name = "nm_lanes"
     formats = ("nm",)
     telling = ("cols", "warps")
-    nonfinite = "a NaN or Inf of x reaches the rows that store its column; zeros that fill up a window multiply too"
+    nonfinite = "a NaN or Inf of x reaches the rows that store its column, if only as a zero"
     counted = "two for each kept element and column"
     because = "what is not stored does not multiply"
     words = (Word("cols", integer, choices=COLUMNS), Word("warps", pair))
@@ -121,8 +122,8 @@ class NmLanesFamily(ProductFamily):
         """Tiles of rows and of columns."""
         g, (tiles, parts) = shape_of(facts, schedule, device), schedule.warps
         return (
-            f"{g.blocks}: {tiles} tiles of 32 rows, {parts} warps each, and {schedule.cols} columns of x; "
-            f"{g.shared / 1024:.3g} KiB of shared memory; {g.registers} registers"
+            f"{g.blocks}, each of tiles of 32 rows ({tiles}), which {parts} warps share, by columns of x "
+            f"({schedule.cols}); {g.shared / 1024:.3g} KiB of shared memory; {g.registers} registers"
         )
 
 
