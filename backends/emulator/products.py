@@ -109,9 +109,9 @@ class Products:
     def ready(self, g: Group, slot: int, acc: Buffer, info: OpInfo) -> None:
         """The registers of sums must have been written, and then fenced."""
         array: RegArray = g.env[slot]
-        bad = np.zeros((g.n, 32), dtype=bool)
-        for k, v in enumerate(array.elems):
-            bad |= v is None or ~array.some.get(k, np.bool_(True))
+        bad = np.full((g.n, 32), any(v is None for v in array.elems))
+        for some in array.some.values():
+            bad |= ~some
         self.m.find("uninit", info, f"adds to registers @{acc.name} that nothing has written",
                     "initialise the register array before the product", bad=bad & g.full(), row=g.col)  # fmt: skip
         since = self.touched.get(slot, np.zeros(self.m.W, dtype=np.int64))[g.rows]

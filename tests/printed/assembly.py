@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 _STATEMENT: Final = re.compile(r'asm(?: volatile)?\("((?:[^"\\]|\\.)*)"\s*(.*?)\);$', re.M | re.S)
-_OPERAND: Final = re.compile(r'\s*"(=?)([a-z]+)"\s*\(')
+_OPERAND: Final = re.compile(r'\s*"([=+]?)([a-z]+)"\s*\(')
 
 
 class AssemblyError(Exception):
@@ -51,7 +51,7 @@ def _bound(bindings: str) -> tuple[list[str], int]:
     for kind, section in enumerate(sections[:2]):
         for item in _split(section):
             found = _OPERAND.match(item)
-            if not found or not item.rstrip().endswith(")") or (found[1] == "=") != (kind == 0):
+            if not found or not item.rstrip().endswith(")") or bool(found[1]) != (kind == 0):
                 raise AssemblyError(f"{item!r} is no {('output', 'input')[kind]}")
             expressions.append(item.rstrip()[found.end() : -1])
             outputs += kind == 0

@@ -14,7 +14,7 @@ from sparsegen.backends.cuda.frame import translation_unit
 from sparsegen.backends.cuda.printer import Printer
 from sparsegen.ir import warp as w
 from sparsegen.ir.module import Module
-from sparsegen.ir.node import Op
+from sparsegen.ir.node import OPS, Op
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,12 @@ class Break:
 
 
 def _read() -> Iterator[Break]:
+    ops = {op.__name__: op for name, op in OPS.items() if name.startswith("warp.")}
     for line in (Path(__file__).parent / "breaks.txt").read_text().splitlines():
         if line and not line.startswith("#"):
             where, _, change = line.partition(": ")
             old, _, new = f"{change} ".partition(" => ")
-            yield Break(getattr(w, where, where), old, new[:-1])
+            yield Break(ops.get(where, where), old, new[:-1])
 
 
 BREAKS = tuple(_read())

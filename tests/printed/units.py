@@ -16,6 +16,7 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.expr import Const, Value, maximum, minimum, select
 from sparsegen.ir.fragments import SHAPES
 from sparsegen.ir.module import Launch, Module
+from sparsegen.ir.swizzle import k_major, mn_major
 from sparsegen.ir.types import Buffer, DType, bf16, f16, f32, f64, pred, s8, s32, s64, u8, u16, u32, u64, widths
 from tests.cuda_print import programs
 from tests.cuda_print.programs import THREADS, Kernel
@@ -265,6 +266,33 @@ def matrices() -> w.Func:
     return k.func()
 
 
+def warpgroups() -> w.Func:
+    """Products of tiles that lie in several ways, in two groups; the first is waited for before the second."""
+    k = Kernel("warpgroups")
+    b, tid = k.b, k.at["tid"]
+    for t in (f16, bf16):
+        src, tile = k.array(f"in_{t}", t), k.array(f"tile_{t}", t, 8192, "shared", 1024)
+        with b.for_("i", tid, 8192, THREADS) as i:
+            b.st(tile, i, b.ld(src, i))
+        b.fence("async")
+        b.barrier()
+        for cols, turned in ((8, (0, 512, 1024)), (64, mn_major(128, 16))):
+            first, second = (b.alloc(f"sums{n}_{cols}_{t}", f32, cols // 2) for n in (1, 2))
+            for acc in (first, second):
+                for i in range(cols // 2):
+                    b.st(acc, i, b.const(f32, 1.0))
+            b.wgmma_fence()
+            for acc, a, n in ((first, (k_major(128), "k"), 16), (second, (mn_major(64, 32), "mn"), 1024)):
+                b.wgmma(acc, tile, n, tile, 4096, cols=cols, a_tile=a[0], a_major=a[1], b_tile=turned, b_major="mn")
+                b.wgmma(acc, tile, n, tile, 4096 + 16, cols=cols, a_tile=a[0], a_major=a[1], b_tile=k_major(64),
+                        b_major="k")  # fmt: skip
+                b.wgmma_commit()
+            for pending, acc in ((1, first), (0, second)):
+                b.wgmma_wait(pending)
+                k.sink(*(b.ld(acc, i) for i in range(cols // 2)))
+    return k.func()
+
+
 def atomics() -> w.Func:
     """Atomics that two neighbours make on one place, of which no order can be seen, and that tell what was there."""
     k = Kernel("atomics")
@@ -289,12 +317,13 @@ def atomics() -> w.Func:
 
 
 UNITS: dict[str, Callable[[], w.Func]] = {
-    f.__name__: f for f in (loops, branches, negative, memory, ring, bulk, meetings, bits, products, matrices, atomics)
+    f.__name__: f for f in (loops, branches, negative, memory, ring, bulk, meetings, bits, products, matrices,
+                            warpgroups, atomics)
 } | {name: programs.PROGRAMS[name] for name in ("scalars", "conversions")}  # fmt: skip
 #: Programs whose words are packed numbers.
 PACKED = {"products", "bits", "matrices"}
 #: Programs of which every block does the same, so that one block tells as much as many.
-ONE_BLOCK = {"atomics"}
+ONE_BLOCK = {"atomics", "warpgroups"}
 
 
 def unit(name: str) -> Module:

@@ -3,6 +3,7 @@
 #include "intrinsics.h"
 #include "memory.h"
 #include "mma.h"
+#include "wgmma.h"
 
 namespace ptx {
 

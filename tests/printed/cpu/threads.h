@@ -29,6 +29,13 @@ struct Index { unsigned x, y, z; };
 // One asynchronous copy that has been issued; it is made as late as its wait allows.
 struct Copy { void* to; const void* from; unsigned nbytes; };
 
+// A product that a warpgroup has issued: descriptors of its operands, and the thread's sums.
+struct Product {
+  uint64_t a, b;
+  bool a_mn_major, b_mn_major, bf16;
+  std::vector<float*> sums;
+};
+
 struct Thread {
   ucontext_t first;
   jmp_buf at;
@@ -37,6 +44,9 @@ struct Thread {
   unsigned index = 0, exchanges = 0;
   std::vector<Copy> open;                 // cp.async since the last commit
   std::vector<std::vector<Copy>> groups;  // committed, oldest first
+  std::vector<Product> products;          // since the last commit
+  std::vector<std::vector<Product>> product_groups;
+  bool registers_fenced = false;
 };
 
 // Where `size` threads meet; `what` names the instruction, which must be the same one for all.
@@ -54,7 +64,7 @@ inline unsigned current, block_threads, live;
 inline unsigned long progress, idle;
 inline Index block, blocks;
 inline jmp_buf scheduler;
-inline Meeting block_meeting, warp_meeting[MAX_WARPS], named_meeting[16];
+inline Meeting block_meeting, warp_meeting[MAX_WARPS], group_meeting[MAX_WARPS / 4], named_meeting[16];
 inline void (*body)();
 
 inline Thread& me() { return threads[current]; }
@@ -118,6 +128,7 @@ inline void run_block(unsigned count) {
   if (threads.size() < count) threads.resize(count);
   block_meeting = Meeting();
   for (auto& m : warp_meeting) m = Meeting();
+  for (auto& m : group_meeting) m = Meeting();
   for (auto& m : named_meeting) m = Meeting();
   for (unsigned i = 0; i < count; ++i) {
     Thread& t = threads[i];
@@ -126,6 +137,9 @@ inline void run_block(unsigned count) {
     t.exchanges = 0;
     t.open.clear();
     t.groups.clear();
+    t.products.clear();
+    t.product_groups.clear();
+    t.registers_fenced = false;
     if (!t.stack) t.stack = std::make_unique<char[]>(STACK);
   }
   static unsigned i, round, seen;

@@ -1,0 +1,103 @@
+// Products of warpgroups by the PTX ISA: matrix descriptors read bit by bit, operands read and sums written as late as
+// the wait allows.
+#pragma once
+#include "memory.h"
+#include "mma.h"
+
+namespace cpu {
+
+constexpr unsigned GROUP = 128;  // threads of a warpgroup
+
+inline void meet_group(const char* what) {
+  if (block_threads % GROUP) fault("%s: a block of %u threads", what, block_threads);
+  meet(group_meeting[current / GROUP], GROUP, what);
+}
+
+// Where the 16-bit element of row (or column) i and of k lies.  Bits of a descriptor: address 0-13, leading offset 16-29,
+// stride offset 32-45, all in units of 16 bytes; base offset 49-51; swizzle 62-63 (1: 128 bytes, 2: 64, 3: 32).
+// "Canonical layouts": of core matrices, 8 rows of 16 bytes each; a swizzle spreads the rows to its width.
+inline uint16_t element(uint64_t descriptor, bool mn_major, unsigned i, unsigned k) {
+  const unsigned start = (descriptor & 0x3fff) * 16, lead = (descriptor >> 16 & 0x3fff) * 16, stride = (descriptor >> 32 & 0x3fff) * 16;
+  const unsigned kind = descriptor >> 62, width = kind ? 256 >> kind : 16;
+  if (start % (8 * width) >= width && kind) fault("wgmma: a tile from byte %u, not in the first row of its swizzle", start);
+  const unsigned outer = mn_major ? k : i, inner = 2 * (mn_major ? i : k);  // row, and bytes along it
+  unsigned at = start + outer % 8 * width + inner % width;
+  if (kind) at += outer / 8 * stride + inner / width * lead;
+  else if (mn_major) at += k / 8 * lead + i / 8 * stride;
+  else at += i / 8 * stride + k / 8 * lead;
+  if (kind && !mn_major && start % width + inner >= width) fault("wgmma: a row of k leaves its swizzle");
+  if (kind) at ^= (at >> 7 & (8 >> (kind - 1)) - 1) << 4;  // as many bits of bits 7-9 as there are pieces in a row
+  return *static_cast<const uint16_t*>(shared_place(at, 2, "wgmma"));
+}
+
+template <typename T> void matrix(std::vector<float>& m, uint64_t descriptor, bool mn_major, unsigned count) {
+  m.resize(count * 16);
+  for (unsigned i = 0; i < count; ++i)
+    for (unsigned k = 0; k < 16; ++k) m[16 * i + k] = T::value(element(descriptor, mn_major, i, k), 0);
+}
+
+// What the first warps of a warpgroup have asked for, done for all of them: row and column of each register of d.
+inline void multiply(unsigned first, size_t number) {
+  const Product& p = threads[first].product_groups.front()[number];
+  static std::vector<float> a, b;
+  (p.bf16 ? matrix<BF16> : matrix<F16>)(a, p.a, p.a_mn_major, 64);
+  (p.bf16 ? matrix<BF16> : matrix<F16>)(b, p.b, p.b_mn_major, 2 * p.sums.size());
+  for (unsigned t = 0; t < GROUP; ++t) {
+    const Product& mine = threads[first + t].product_groups.front()[number];
+    if (mine.a != p.a || mine.b != p.b || mine.sums.size() != p.sums.size()) fault("wgmma: descriptors of a warpgroup differ");
+    for (unsigned r = 0; r < mine.sums.size(); ++r) {
+      const unsigned row = t / 32 * 16 + t % 32 / 4 + (r & 2) * 4, column = r / 4 * 8 + t % 4 * 2 + (r & 1);
+      double sum = 0;
+      for (unsigned k = 0; k < 16; ++k) sum += static_cast<double>(a[16 * row + k]) * b[16 * column + k];
+      *mine.sums[r] += static_cast<float>(sum);
+    }
+  }
+}
+
+template <size_t n> void product(Out<float, n> d, uint64_t a, uint64_t b, int scales, bool a_mn_major, bool b_mn_major, bool bf16) {
+  meet_group("wgmma.mma_async");
+  if (!me().registers_fenced) fault("wgmma.mma_async before any wgmma.fence");
+  if (scales != 3) fault("wgmma.mma_async with other factors than 1");
+  me().products.push_back({a, b, a_mn_major, b_mn_major, bf16, {d.to.begin(), d.to.end()}});
+}
+
+}  // namespace cpu
+
+namespace ptx {
+
+inline void wgmma_fence_sync_aligned() {
+  cpu::meet_group("wgmma.fence");
+  cpu::me().registers_fenced = true;
+}
+inline void wgmma_commit_group_sync_aligned() {
+  cpu::meet_group("wgmma.commit_group");
+  cpu::me().product_groups.push_back(cpu::me().products);
+  cpu::me().products.clear();
+}
+// Whoever comes through first, when all are there, does it for all.
+inline void wgmma_wait_group_sync_aligned(unsigned pending) {
+  cpu::meet_group("wgmma.wait_group");
+  const unsigned first = cpu::current / cpu::GROUP * cpu::GROUP;
+  while (cpu::me().product_groups.size() > pending) {
+    for (size_t i = 0; i < cpu::me().product_groups.front().size(); ++i) cpu::multiply(first, i);
+    for (unsigned t = first; t < first + cpu::GROUP; ++t) {
+      auto& groups = cpu::threads[t].product_groups;
+      groups.erase(groups.begin());
+    }
+  }
+}
+
+#define WGMMA_OF(n, T, bf16)                                                                                           \
+  inline void wgmma_mma_async_sync_aligned_m64n##n##k16_f32_##T##_##T(                                                 \
+      cpu::Out<float, n / 2> d, uint64_t a, uint64_t b, int scale_d, int scale_a, int scale_b, int a_turned, int b_turned) { \
+    cpu::product(d, a, b, scale_d + scale_a + scale_b, a_turned, b_turned, bf16);                                      \
+  }
+#define WGMMA(n) WGMMA_OF(n, f16, false) WGMMA_OF(n, bf16, true)
+WGMMA(8) WGMMA(16) WGMMA(24) WGMMA(32) WGMMA(40) WGMMA(48) WGMMA(56) WGMMA(64) WGMMA(72) WGMMA(80) WGMMA(88)
+WGMMA(96) WGMMA(104) WGMMA(112) WGMMA(120) WGMMA(128) WGMMA(136) WGMMA(144) WGMMA(152) WGMMA(160) WGMMA(168)
+WGMMA(176) WGMMA(184) WGMMA(192) WGMMA(200) WGMMA(208) WGMMA(216) WGMMA(224) WGMMA(232) WGMMA(240) WGMMA(248)
+WGMMA(256)
+#undef WGMMA
+#undef WGMMA_OF
+
+}  // namespace ptx
