@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 import sparsegen as sg
+from sparsegen.formats.encode import LargerWarning
 from sparsegen.formats.nm import Nm
 from sparsegen.ir.numbers.nm import LANES, chunks
 from tests.products_kit import DTYPES
@@ -37,9 +39,11 @@ def pruned(
 
 
 def matrix(m: int, k: int, n: int, width: int, vector: Sequence[int] = (1, 1), dtype: str = "f16", **how: Any) -> Nm:
-    """The same, encoded."""
+    """The same, encoded, be it larger than dense."""
     w = pruned(m, k, n, width, vector, dtype, **how)
-    return cast(Nm, sg.sparse(w, format="nm", n=n, m=width, vector=tuple(vector)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LargerWarning)
+        return cast(Nm, sg.sparse(w, format="nm", n=n, m=width, vector=tuple(vector)))
 
 
 def unpacked(w: Nm, values: Any, offsets: Any) -> tuple[Array, Array]:

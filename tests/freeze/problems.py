@@ -23,6 +23,7 @@ from sparsegen.ir.errors import SparsegenError
 from sparsegen.ir.text import print_module
 from sparsegen.pipelines import Program
 from sparsegen.problems.product import Variant
+from tests import nm_kit
 from tests.csr_kit import ragged
 from tests.products_kit import matrix
 from tests.updates import gray_scott, heat, wave
@@ -34,7 +35,7 @@ STENCILS = {
     ("stream", 1): 14, ("stream", 2): 24, ("patches", 2): 24, ("column", 3): 30, ("toeplitz", 1): 20,
     ("lowrank", 2): 20, ("stencil2row", 1): 10, ("stencil2row", 2): 30, ("stencil2row", 3): 14,
 }  # fmt: skip
-UPDATES, PRODUCTS, RAGGED = 16, 40, 16
+UPDATES, PRODUCTS, RAGGED, NM = 16, 40, 16, 12
 UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott}
 BOUNDARIES: dict[str, Any] = {
     "periodic": sg.periodic, "frozen": sg.frozen, "neumann": sg.neumann, "dirichlet": sg.dirichlet(0.5)
@@ -65,9 +66,7 @@ def described(case: Case) -> Any:
 def programs(case: Case) -> Iterator[Program]:
     """Every program of a case's kernel, in the order of its plan."""
     if case["kind"] == "spmm":
-        m, k = case["shape"]
-        w: Any = matrix(m, k, case["sparsity"], case["dtype"]) if "sparsity" in case else _rows(case)
-        product = sg.spmm(w, n=case["n"], **case["epilogue"])
+        product = sg.spmm(encoded(case), n=case["n"], **case["epilogue"])
         kernel = sg.compile(product, device=case["device"], backend="emulator", schedule=case["schedule"])
         yield kernel._programs.get(1, Variant(*case["variant"]))
         return
@@ -79,10 +78,15 @@ def programs(case: Case) -> Iterator[Program]:
         yield program
 
 
-def _rows(case: Case) -> Any:
-    """The matrix of a case in CSR: ragged rows, of which the longest may be cut."""
-    m, k = case["shape"]
-    return sg.sparse(ragged(m, k, case["mean"], case["seed"], case["full"]), format="csr", dtype=case["dtype"])
+def encoded(case: Case) -> Any:
+    """The matrix of a case: ragged rows in CSR, of which the longest may be cut, an N:M pattern, or bitmap tiles."""
+    (m, k), dtype = case["shape"], case["dtype"]
+    if "pattern" in case:
+        n, width, *vector = case["pattern"]
+        return nm_kit.matrix(m, k, n, width, vector, dtype)
+    if "mean" in case:
+        return sg.sparse(ragged(m, k, case["mean"], case["seed"], case["full"]), format="csr", dtype=dtype)
+    return matrix(m, k, case["sparsity"], dtype)
 
 
 def text(case: Case) -> str:
@@ -158,6 +162,22 @@ def _ragged(draw: random.Random) -> Case:
     return case
 
 
+def _n_of_m(draw: random.Random) -> Case:
+    case: Case = {
+        "kind": "spmm", "dtype": draw.choice(("f16", "bf16", "f32")), "device": draw.choice(("h200", "a100")),
+        "pattern": draw.choice([
+            [8, 32, 1, 1], [16, 32, 1, 1], [2, 4, 1, 1], [3, 10, 1, 1], [48, 64, 1, 1], [33, 64, 1, 1],
+            [8, 32, 32, 1], [8, 16, 4, 4],
+        ]),
+        "shape": [draw.choice((96, 500, 1001)), draw.choice((64, 500, 1000, 2048))], "n": draw.choice((1, 2, 4, 8, 11)),
+        "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
+        "variant": [draw.choice(("row", "column")), draw.choice(("row", "column")), draw.choice((1, 2, 4, 8))],
+        "schedule": f"nm_lanes cols={draw.choice((1, 2, 4, 8))} "
+        f"warps={draw.choice(('1x8', '1x16', '2x8', '2x4', '4x4', '3x1'))}",
+    }  # fmt: skip
+    return case
+
+
 def _products(draw: random.Random, drawn: Callable[[random.Random], Case], wanted: int) -> Iterator[Case]:
     found = 0
     while found < wanted:
@@ -179,6 +199,7 @@ def draw_all(seed: int = 12) -> Iterator[Case]:
     yield from _updates(random.Random(seed))
     yield from _products(random.Random(seed + 1), _bitmap, PRODUCTS)
     yield from _products(random.Random(seed + 2), _ragged, RAGGED)
+    yield from _products(random.Random(seed + 3), _n_of_m, NM)
 
 
 def frozen() -> list[tuple[Case, str]]:

@@ -200,7 +200,7 @@ def changed(module: Module, kind: type[Op], fields: dict[str, Any]) -> Module:
     return replace(module, funcs=rewrite(module.funcs, rule))
 
 
-@pytest.mark.parametrize("family", [*FAMILIES, "update", "bitmap", "column of x", "csr"])
+@pytest.mark.parametrize("family", [*FAMILIES, "update", "bitmap", "column of x", "csr", "nm_lanes"])
 def test_programs_are_right(family: str) -> None:
     verify(tile_level(family))
 
