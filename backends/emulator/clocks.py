@@ -18,6 +18,7 @@ import numpy as np
 from sparsegen.ir.errors import IRError
 
 MANY = 32  # the lane of an access by several lanes
+WHOLE = 33  # the lane of what a warp did as one, all its lanes waiting for it: who knows of one lane knows of it
 #: A stamp is clock, agent and lane, in 31 bits: a block of 32 warps with rings of 8 stages has 288 agents.
 LANE_BITS, AGENT_BITS, CLOCK_BITS = 5, 9, 17
 AGENTS, TIME = 1 << AGENT_BITS, LANE_BITS + AGENT_BITS
@@ -99,18 +100,21 @@ class Clocks:
         def at(a: Any, b: Any) -> Any:
             return flat.take(((row * c + a) * self.agents + agent) * c + b)
 
-        several, others = lane == MANY, source == MANY
-        a, b = self.classes[np.where(several, 0, lane)], self.classes[np.where(others, 0, source)]
+        several, others, whole = lane == MANY, source == MANY, source == WHOLE
+        a, b = self.classes[np.where(several, 0, lane)], self.classes[np.where(others | whole, 0, source)]
         out = at(a, b)
         if several.any() or others.any():
             for x in range(c):
                 for y in range(c):
                     out = np.minimum(out, at(np.where(several, x, a), np.where(others, y, b)))
+        if whole.any():
+            best = [np.minimum.reduce([at(np.where(several, x, a), y) for x in range(c)]) for y in range(c)]
+            out = np.where(whole, np.maximum.reduce(best), out)
         return out
 
     def unordered(self, clock: Any, agent: Any, source: Any, row: Any, lane: Any) -> Any:
         """Which accesses (clock, agent, lane) are not ordered before one by thread (row, lane) now; all 1-D."""
-        own = (agent == self.wib[row]) & (source == lane) & (lane != MANY)
+        own = (agent == self.wib[row]) & ((source == lane) | (source == WHOLE)) & (lane != MANY)
         return (clock > self.known(row, lane, agent, source)) & ~own
 
     # -------------------------------------------------------------------------------------------- ordering

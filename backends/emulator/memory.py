@@ -107,8 +107,12 @@ class Shared(Shadowed):
         return g.stamp() if sel is None else g.stamp().reshape(-1)[sel]
 
     # -------------------------------------------------------------------------------------------- reading
-    def check_read(self, flat: Any, row: Any, lane: Any, stamp: Any, info: OpInfo, *, atomic: bool = False) -> None:
-        """A read of elements ``flat`` by threads (row, lane); ``flat`` of one column means all lanes of a warp."""
+    def check_read(self, flat: Any, row: Any, lane: Any, stamp: Any, info: OpInfo, *, atomic: bool = False,
+                   later: bool = False) -> None:  # fmt: skip
+        """A read of elements ``flat`` by threads (row, lane); ``flat`` of one column means all lanes of a warp.
+
+        ``later``: it goes on, and is recorded once it has ended.
+        """
         m = self.m
         if flat.ndim == 2 and flat.shape[1] == 1:
             lane = np.full((1, 1), MANY)
@@ -118,7 +122,7 @@ class Shared(Shadowed):
             self._slow_read(s, flat, row, lane, info)
         if self.at is not None and not atomic and m.race:
             self.against(self.at.take(flat), flat, row, lane, info, "read", "an atomic access")
-        if m.race and not atomic:
+        if m.race and not atomic and not later:
             self.record_read(flat, row, lane)
 
     def _slow_read(self, s: Any, flat: Any, row: Any, lane: Any, info: OpInfo) -> None:

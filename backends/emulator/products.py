@@ -12,7 +12,7 @@ import numpy as np
 from sparsegen.ir import warp_group as wg
 from sparsegen.ir.types import Buffer
 
-from .clocks import MANY
+from .clocks import WHOLE
 from .group import Group
 from .memory import OpInfo, Shared
 
@@ -175,4 +175,4 @@ class Products:
         flat = cells.reshape(len(cells), 1, -1)
         shape = (len(cells), wg.WARPS, flat.shape[2])
         cell, row = (np.broadcast_to(x, shape).reshape(-1) for x in (flat, rows[:, :, None]))
-        mem.record_read(cell, row, np.full(len(cell), MANY))
+        mem.record_read(cell, row, np.full(len(cell), WHOLE))

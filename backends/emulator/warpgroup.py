@@ -83,7 +83,7 @@ class Operand:
             _, at = np.unique((np.arange(len(flat))[:, None] << 32) + mem.ws.take(flat), return_index=True)
         cell = np.repeat(flat.reshape(-1)[at], wg.WARPS)
         row, lane = rows[at // flat.shape[1]].reshape(-1), np.full(len(cell), MANY)
-        mem.check_read(cell, row, lane, None, self.info)
+        mem.check_read(cell, row, lane, None, self.info, later=True)
         mem.check_proxy(cell, row, lane, self.info, "wgmma reads")
 
 

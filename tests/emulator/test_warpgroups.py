@@ -70,11 +70,10 @@ def test_tiles_are_read_and_sums_written_late() -> None:
         assert (args["out"] == 1).all()
 
 
-@pytest.mark.parametrize("program", [Gemm(), Ring(), Ring(fence="writer"), Ring(bulk=True)], ids=repr)
-def test_nothing_can_be_left_out(program: Gemm | Ring) -> None:
-    case = program.case()
+def test_nothing_can_be_left_out() -> None:
+    case = Gemm().case()
     killed, survivors = score(case.func, case.fresh, {k: v.reshape(-1) for k, v in case.want.items()}, rtol=1e-5)
-    assert killed >= 5 and [str(s) for s in survivors] == []
+    assert killed == 5 and [str(s) for s in survivors] == []
 
 
 def faults(kind: str, message: str, remedy: str, **how: Any) -> Report:

@@ -16,6 +16,7 @@ from tests.programs import heat2d_stream, mutants, ring_reduce
 from tests.programs.run import SMALL
 
 NAMES = [f"heat2d_stream.{k}" for k in heat2d_stream.SIZES] + ["ring_reduce.even", "ring_reduce.ragged"]
+NAMES += [f"warpgroups.ring_{how}" for how in ("reader", "writer", "bulk")]
 LEFT_OUT = [(name, what) for name in NAMES for what, _ in mutants.deletions(SMALL[name](0).func)]
 WEAKER = [(name, what) for name in NAMES for what, _ in mutants.weaker(SMALL[name](0).func)]
 
@@ -39,8 +40,8 @@ def test_the_program_itself_shows_nothing(name: str) -> None:
 
 
 def test_every_op_that_orders_was_tried() -> None:
-    """13 of the ring (a wait is one loop), 5 of the stream; and what is left of a function is still well-formed."""
-    for name, count in (("ring_reduce.even", 13), ("heat2d_stream.even", 5)):
+    """13 of the ring (a wait is one loop), 5 of the stream, and so on; what is left of a function is well-formed."""
+    for name, count in (("ring_reduce.even", 13), ("heat2d_stream.even", 5), ("warpgroups.ring_bulk", 14)):
         func = SMALL[name](0).func
         tried = list(mutants.deletions(func))
         assert len(tried) == len({what for what, _ in tried}) == count

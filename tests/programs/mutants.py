@@ -8,13 +8,15 @@ from typing import Any
 
 from sparsegen.backends import emulator
 from sparsegen.ir import warp as w
+from sparsegen.ir import warp_group as wg
 from sparsegen.ir.expr import binary
 from sparsegen.ir.node import Op, of_kind, walk
 from sparsegen.ir.text import head
 
 from .case import Case
 
-ORDER = (w.Barrier, w.SyncWarp, w.CpCommit, w.CpWait, w.Fence, w.MbarInit, w.MbarArrive)
+ORDER = (w.Barrier, w.SyncWarp, w.CpCommit, w.CpWait, w.Fence, w.MbarInit, w.MbarArrive,
+         wg.WgmmaFence, wg.WgmmaCommit, wg.WgmmaWait)  # fmt: skip
 
 
 def is_wait(op: Op) -> bool:
@@ -53,8 +55,9 @@ def deletions(func: w.Func) -> Iterator[tuple[str, w.Func]]:
 def weaker(func: w.Func) -> Iterator[tuple[str, w.Func]]:
     """Waits that end one group, or one phase, too early."""
     for op in walk(func.body):
-        if isinstance(op, w.CpWait):
-            yield f"wait {op.pending + 1}", replace(func, op, (dataclasses.replace(op, pending=op.pending + 1),))
+        if isinstance(op, (w.CpWait, wg.WgmmaWait)):
+            sooner = dataclasses.replace(op, pending=op.pending + 1)
+            yield f"{op.name} {sooner.pending}", replace(func, op, (sooner,))
         elif isinstance(op, w.MbarTryWait):
             other = binary("-", 1, op.parity)
             yield f"other phase of @{op.bars.name}", replace(func, op, (dataclasses.replace(op, parity=other),))

@@ -192,7 +192,6 @@ class Ring:
                         a_major="k", b_tile=mn_major(128, 64), b_major="mn")  # fmt: skip
             b.wgmma_commit()
             b.wgmma_wait(self.pending)
-            b.sync()
             with b.if_(all_of(turn.ge(1), at["lane"].eq(0))):
                 b.emit(w.MbarArrive(free, (turn + slots - 1) % slots))
 
