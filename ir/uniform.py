@@ -32,6 +32,7 @@ class Levels:
     values: dict[str, int] = field(default_factory=dict)
     regs: dict[Buffer, int] = field(default_factory=dict)
     control: dict[int, int] = field(default_factory=dict)  # id(op) -> level of the control around it
+    copies: dict[str, str] = field(default_factory=dict)  # of a value that a shuffle spreads over a warp that has it
     changed: bool = False
 
     @classmethod
@@ -49,7 +50,7 @@ class Levels:
     def expr(self, e: Expr) -> int:
         """The level of an expression."""
         if isinstance(e, Bin):
-            agreed = _by_thread(e)
+            agreed = _by_thread(e, self.copies)
             return max(self.expr(e.a), self.expr(e.b)) if agreed is None else agreed
         if isinstance(e, ex.Select):
             return max(self.expr(e.c), self.expr(e.a), self.expr(e.b))
@@ -104,6 +105,8 @@ class Levels:
             return min(level, WARP)
         if isinstance(op, w.Shfl):
             by = self.expr(op.by)
+            if op.mode == "idx" and isinstance(op.a, Value) and self.expr(op.a) <= WARP:
+                self.copies[op.out[0].name] = self.copies.get(op.a.name, op.a.name)
             return min(level, WARP) if op.mode == "idx" and by <= WARP else LANE
         return LANE if isinstance(op, (w.Mma, w.LdMatrix, w.Atom, w.MbarTryWait, w.Clock)) else level
 
@@ -114,7 +117,7 @@ def breaks(loop: w.Loop) -> list[w.BreakIf]:
     return [o for o in walk(loop.body) if isinstance(o, w.BreakIf) and id(o) not in inner]
 
 
-def _by_thread(e: Bin) -> int | None:
+def _by_thread(e: Bin, copies: dict[str, str]) -> int | None:
     """The level of forms of ``%tid`` that agree within a warp, of ``%tid`` and ``%warp`` within a warpgroup.
 
     They are ``tid // 64``, ``tid >> 5``, ``tid < 96``, ``31 < tid``; ``tid // 128``, ``warp < 4``.
@@ -122,7 +125,7 @@ def _by_thread(e: Bin) -> int | None:
 
     def unit(x: Expr) -> int:
         """How many threads of a warpgroup one step of the value is; 0 for another value."""
-        return {"tid": 1, "warp": 32}.get(x.name, 0) if isinstance(x, Value) else 0
+        return {"tid": 1, "warp": 32}.get(copies.get(x.name, x.name), 0) if isinstance(x, Value) else 0
 
     a, b = unit(e.a), unit(e.b)
     by = e.b if a else e.a
