@@ -12,6 +12,7 @@ from sparsegen.backends.cuda.frame import translation_unit
 from sparsegen.backends.cuda.nvcc import compile_cubin
 from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.ir.module import Module
+from tests.programs.warpgroups import Gemm, Ring
 
 needs_nvcc = pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
 
@@ -35,7 +36,8 @@ def test_every_op_compiles_in_one_unit(programs: ModuleType) -> None:
     assert done.ptx is not None
     for instruction in ("mma.sync.aligned.m16n8k16", "cp.async.bulk", "mbarrier.try_wait", "ldmatrix", "prmt.b32",
                         "ld.global.cg", "st.global.cs", "dp4a", "red.global", "atom.global", "bar.sync",
-                        "ld.global.v2.f64", "st.shared.v2.f64", "cvt.rn.tf32", "shfl.sync.bfly"):  # fmt: skip
+                        "ld.global.v2.f64", "st.shared.v2.f64", "cvt.rn.tf32", "shfl.sync.bfly",
+                        "wgmma.mma_async"):  # fmt: skip
         assert instruction in done.ptx, instruction
 
 
@@ -43,3 +45,15 @@ def test_every_op_compiles_in_one_unit(programs: ModuleType) -> None:
 def test_nvcc_has_nothing_to_say(programs: ModuleType) -> None:
     text = translation_unit(Module("m", (programs.copies(), programs.products())), title="quiet")
     assert "warning" not in compile_cubin(text, "sm_90a").log
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("program", "registers"), [(Gemm(256, b=((128, 16, 1024), "k")), 168), (Ring(), 80)], ids=["wide", "ring"]
+)
+def test_sums_of_warpgroups_stay_in_registers(program: Gemm | Ring, registers: int) -> None:
+    """128 or 32 of them, and what an address takes; nvcc does not make one product wait for the other."""
+    done = compile_cubin(translation_unit(Module("m", (program.func(),)), title="sums"), "sm_90a")
+    (used,) = done.resources.values()
+    assert used.registers <= registers and used.stack == used.spill_stores == 0
+    assert "serialized" not in done.log
