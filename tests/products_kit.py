@@ -14,7 +14,7 @@ from sparsegen.backends.reference import spmm as reference
 from sparsegen.cost.devices import DeviceProfile, load_profile
 from sparsegen.formats import SparseMatrix
 from sparsegen.ir.warp import Func
-from sparsegen.pipelines import lower
+from sparsegen.pipelines import Program, lower
 from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products.product import Product
 from sparsegen.products.weights import host_arrays
@@ -78,16 +78,23 @@ def agrees(got: Array, product: Product, given: dict[str, Array]) -> None:
     assert (off <= slack).all(), f"element {worst}: {got[worst]}, not {exact[worst]}"
 
 
+def program(
+    product: Product, line: str, variant: tuple[str, str, int] = ("row", "row", 1), profile: DeviceProfile | None = None
+) -> Program:
+    """The kernel of a schedule, for x and y in these orders and loads of so many elements of x."""
+    schedule = SpmmSchedule.parse(line)
+    return lower(SpmmProblem(product), schedule, profile or load_profile("h200"), 1, Variant(*variant))
+
+
 def launched(
     product: Product, line: str, variant: tuple[str, str, int] = ("row", "row", 1), profile: DeviceProfile | None = None
 ) -> tuple[Func, Callable[[], dict[str, Array]], Array]:
-    """The kernel of a schedule, fresh arguments of a launch of it by parameter, and the elements of y in f64.
+    """The same, fresh arguments of a launch of it by parameter, and the elements of y in f64.
 
     What it writes is NaN before, counters are zero.
     """
-    schedule = SpmmSchedule.parse(line)
-    program = lower(SpmmProblem(product), schedule, profile or load_profile("h200"), 1, Variant(*variant))
-    (func,), (launch,) = program.warp.funcs, program.warp.launches
+    schedule, made = SpmmSchedule.parse(line), program(product, line, variant, profile)
+    (func,), (launch,) = made.warp.funcs, made.warp.launches
     assert isinstance(func, Func)
     given, tables = operands(product, *variant[:2]), host_arrays(product.w, schedule.rules.arrays(schedule))
 

@@ -185,7 +185,8 @@ def sum_parts(cx: Context, op: t.SumParts) -> None:
     b.barrier()  # every warp has left x
     for e in range(cols):
         b.st(op.sums, warp + (part * cols + e) * LANES, b.bitcast(b.ld(op.acc, e, hint="c"), u32))
-    b.barrier()
+    if op.parts > 1:  # else a lane adds up its own
+        b.barrier()
     with cx.scope(), b.for_("which", part, cols, op.parts, unroll=1) as which:
         total: Value | None = None
         for other in range(op.parts):

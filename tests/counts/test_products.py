@@ -21,6 +21,7 @@ from sparsegen.products.geometry import COLUMNS, legal
 from sparsegen.products.product import BitmapNumbers, Product
 from sparsegen.products.weights import host_arrays
 from sparsegen.schedule import SpmmSchedule
+from tests import nm_kit
 from tests.counts.kit import whole, wrong
 from tests.products_kit import matrix, operands
 
@@ -68,6 +69,27 @@ def test_random_cases(part: int) -> None:
     for seed in range(7 * part, 7 * part + 7):
         product, made = drawn(seed)
         assert not wrong(made, host_arrays(product.w, FAMILY.arrays(BITMAP))), (seed, str(product))
+
+
+@pytest.mark.parametrize(
+    ("line", "n", "pattern", "dtype"),
+    [
+        ("nm_lanes cols=1 warps=1x4", 1, (8, 32), "f16"),
+        ("nm_lanes cols=2 warps=2x2", 5, (3, 10), "f32"),
+        ("nm_lanes cols=4 warps=3x1", 4, (48, 64), "bf16"),  # reads of x have conflicts
+    ],
+)
+def test_products_with_n_of_m(line: str, n: int, pattern: tuple[int, int], dtype: str) -> None:
+    product, s = sg.spmm(nm_kit.matrix(150, 333, *pattern, dtype=dtype), n=n, bias=True), SpmmSchedule.parse(line)
+    given = host_arrays(product.w, s.rules.arrays(s))
+    for orders in (("row", "row"), ("column", "column")):
+        made = program(product, s, DEVICES["h200"], *orders)
+        (found,) = of_program(made, 1, given)
+        assert not wrong(made, given) and not found.sampled
+        assert (found.counts["conflicts.shared"] > 0) == (pattern != (8, 32))
+        values, offsets = (given[name].nbytes for name in ("values", "offsets"))
+        across = -(-n // s.cols)
+        assert found.counts["bytes.global.read"] >= across * (values + offsets)
 
 
 @pytest.mark.parametrize(

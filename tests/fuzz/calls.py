@@ -22,6 +22,7 @@ import sparsegen as sg
 from sparsegen.cli import main
 from sparsegen.dsl.operands import Parameter
 from tests.fuzz.finding import Draw, refused
+from tests.nm_kit import matrix as pruned
 from tests.products_kit import matrix
 
 NUMBERS: tuple[Any, ...] = (
@@ -125,6 +126,7 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (sg.compile, {"stencil": HEAT, "shape": (16, 32), "steps": 2, "schedule": "auto", "nonfinite": "any", **ON}),
     (sg.compile, {"stencil": WAVE, "shape": (64,), "steps": 2, "schedule": "auto", "nonfinite": "any", **ON}),
     (sg.compile, {"stencil": sg.spmm(W, n=4), "shape": (), "steps": 1, "schedule": "auto", **ON}),
+    (sg.compile, {"stencil": sg.spmm(pruned(40, 70, 8, 32), n=2), "schedule": "nm_lanes cols=1 warps=1x4", **ON}),
     (sg.schedules, {"stencil": HEAT, "shape": (16, 32), "steps": 2, "device": "h200"}),
     (sg.spmm, {"w": W, "n": 4, "bias": False, "scale": False, "residual": False, "activation": None}),
     (sg.sparse, {"w": np.eye(16, dtype=np.float16), "format": "bitmap", "dtype": "f16"}),
@@ -138,6 +140,7 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (sg.Schedule.parse, {"line": "tiled tile=8x32"}),
     (sg.StencilSchedule, {"family": "tiled", "tile": (8, 32), "warps": 2, "stages": 2, "fuse": 1}),
     (sg.SpmmSchedule, {"family": "bitmap", "cols": 8, "warps": (1, 4), "rows": 1}),
+    (sg.SpmmSchedule, {"family": "nm_lanes", "cols": 4, "warps": (1, 4)}),
     (K, {"u": np.zeros((16, 32)), "out": np.zeros((16, 32)), "steps": 2, "stream": None}),
     (U, {"u": np.zeros(64), "c": np.zeros(64), "out": np.zeros(64), "steps": 2, "stream": None}),
     (P, {"x": np.zeros((64, 4), np.float16), "bias": np.zeros(48, np.float16), "out": None, "stream": None}),

@@ -13,6 +13,7 @@ import numpy as np
 
 import sparsegen as sg
 from sparsegen.formats import file as layout
+from tests import nm_kit
 from tests.fuzz.finding import Draw, Finding, refused
 
 JUNK: tuple[Any, ...] = (0, -1, 1, 63, 10**12, 10**30, 1.5, "", "f32", "bitmap", None, [], {}, [10**6, 10**6], True)
@@ -22,7 +23,7 @@ JUNK: tuple[Any, ...] = (0, -1, 1, 63, 10**12, 10**30, 1.5, "", "f32", "bitmap",
 def saved(format: str, dtype: str) -> bytes:
     """The bytes of a small matrix."""
     rng = np.random.default_rng(3)
-    w = rng.standard_normal((40, 70)) * (rng.random((40, 70)) < 0.3)
+    w = nm_kit.pruned(40, 70, 2, 4) if format == "nm" else rng.standard_normal((40, 70)) * (rng.random((40, 70)) < 0.3)
     options: dict[str, Any] = {"n": 4, "m": 8, "vector": (3, 2)} if format == "nm" else {}
     w = w.astype(np.float16 if dtype == "f16" else np.float32)
     matrix = sg.sparse(sg.prune(w, **options) if options else w, format, **options)

@@ -10,6 +10,7 @@ import numpy as np
 
 import sparsegen as sg
 from sparsegen.run import emulator
+from tests import nm_kit
 from tests.csr_kit import ragged
 from tests.freeze.problems import BOUNDARIES, UPDATE_FORMS
 from tests.fuzz import meaning
@@ -115,20 +116,27 @@ def _flat(result: Any) -> Any:
 
 
 def products(draw: Draw) -> None:
-    """A product with a bitmap or csr matrix of any shape, any epilogue."""
+    """A product with a bitmap, csr or N:M matrix of any shape, any epilogue."""
     m, k, n = draw.randint(1, 200), draw.randint(1, 200), draw.choice((1, 2, 7, 8, 16, 33, 64))
     rng = np.random.default_rng(draw.randrange(1 << 30))
-    kind = draw.choice(("bitmap", "csr"))
-    dtype = draw.choice(("f16", "bf16", "f32") if kind == "csr" else ("f16", "bf16"))
-    if kind == "csr" and draw.random() < 0.5:
+    kind = draw.choice(("bitmap", "csr", "nm"))
+    dtype = draw.choice(("f16", "bf16") if kind == "bitmap" else ("f16", "bf16", "f32"))
+    options: dict[str, Any] = {}
+    if kind == "nm":
+        r, c = draw.choice(((1, 1), (1, 1), (8, 1), (4, 4), (3, 2)))
+        width = c * draw.randint(2, 64 // c)
+        of = c * draw.randint(1, width // c - 1)
+        options = {"n": of, "m": width, "vector": (r, c)}
+        dense = nm_kit.pruned(m, k, of, width, (r, c), dtype, draw.choice((0.3, 1.0)), draw.randrange(1 << 30))
+    elif kind == "csr" and draw.random() < 0.5:
         dense = ragged(m, k, draw.choice((1.0, 5.0, 20.0)), draw.randrange(1000), draw.choice((0, 1))).toarray()
     else:
         dense = rng.standard_normal((m, k)) * (rng.random((m, k)) < draw.choice((0.0, 0.1, 0.4, 1.0)))
     dense = dense.astype(TYPES[dtype])
     epilogue: dict[str, Any] = {name: draw.random() < 0.3 for name in ("bias", "scale", "residual")}
     epilogue["activation"] = draw.choice((None, None, "relu", "gelu", "silu"))
-    how = f"{kind} {dtype} {m}x{k}x{n} {epilogue}"
-    made = refused(lambda: sg.spmm(sg.sparse(dense, format=kind), n=n, **epilogue), how)
+    how = f"{kind} {options} {dtype} {m}x{k}x{n} {epilogue}"
+    made = refused(lambda: sg.spmm(sg.sparse(dense, format=kind, **options), n=n, **epilogue), how)
     if made is None:
         return
     costs = [c for c in sg.schedules(made, device="h200") if c.schedule.family != "dense"]

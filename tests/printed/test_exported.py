@@ -22,6 +22,7 @@ from sparsegen.ir.builder import Builder
 from sparsegen.ir.expr import Value
 from sparsegen.ir.types import Buffer, f16, f64, s32
 from sparsegen.plan import launches
+from tests import nm_kit
 from tests.csr_kit import ragged
 from tests.printed.compare import alike
 from tests.printed.exported import called, declared
@@ -51,6 +52,11 @@ def bitmap() -> Any:
     return compile_for(product, schedule="bitmap cols=16 warps=2x2 rows=2 splits=3")
 
 
+def n_of_m() -> Any:
+    product = sg.spmm(nm_kit.matrix(60, 90, 3, 10), n=5, bias=True, activation="silu")
+    return compile_for(product, schedule="nm_lanes cols=4 warps=1x2")
+
+
 #: A kernel; the launches of its passes as the file has them; the arguments before the workspace; what is to be read.
 CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "rest": (lambda: stencil((24, 40), 12, "stream fuse=1 levels=7"), 4, ["in", "out"], "12 time steps: 1 pass of 5"),
@@ -60,6 +66,7 @@ CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "copies": (lambda: compile_for(wave(), (12, 14), 1), 2, ["in_u_0", "in_u_1", "in_c_0", "out_u_0", "out_u_1"], ""),
     "bitmap": (bitmap, 1, ["in", "scale", "out", "index", "masks", "values"], "cudaMemsetAsync(s_workspace_counter"),
     "csr": (csr, 1, ["in", "bias", "residual", "out", "idx", "values", "segments"], "MemsetAsync(s_workspace_counter"),
+    "nm_lanes": (n_of_m, 1, ["in", "bias", "out", "values", "offsets"], "of each tile of 32 rows"),
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from unittest import mock
 import pytest
 
 import sparsegen as sg
+from tests import nm_kit
 from tests.csr_kit import ragged
 from tests.fuzz import calls, kernels
 from tests.fuzz.__main__ import KINDS
@@ -39,6 +40,7 @@ WORK = {
     "vector": (lambda: matrix(70, 3000, 0.6), 1),
     "wide": (lambda: matrix(600, 512, 0.6), 64),
     "csr": (lambda: sg.sparse(ragged(90, 400, 8.0), format="csr", dtype="f16"), 16),
+    "nm": (lambda: nm_kit.matrix(90, 400, 8, 32), 4),
 }
 
 

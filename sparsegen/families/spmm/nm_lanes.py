@@ -123,7 +123,7 @@ class NmLanesFamily(ProductFamily):
         g, (tiles, parts) = shape_of(facts, schedule, device), schedule.warps
         return (
             f"{g.blocks}, each of tiles of 32 rows ({tiles}), which {parts} warps share, by columns of x "
-            f"({schedule.cols}); {g.shared / 1024:.3g} KiB of shared memory; {g.registers} registers"
+            f"({schedule.cols}); {g.shared / 1024:.3g} KiB of shared memory; about {g.registers} registers"
         )
 
 
