@@ -21,7 +21,7 @@ from sparsegen.schedule import Schedule
 
 REASONS: Final[dict[str, str]] = {
     "hbm": "W's packed values and offsets for each tile of columns, x, y and the epilogue's arrays, once each",
-    "shared": "words of x out of shared memory: one for each entry and word of columns of 32 rows, and x into it",
+    "shared": "the words of x that each entry of 32 rows needs, out of shared memory, and x into it",
     "issue": "instructions of all entries and of x on its way to shared memory, over the sub-cores",
     "exposed": "units that are nearly as busy as the longest get in its way",
     "latency": "x before the first entry of each round of blocks, and the sums of a tile's warps after the last",

@@ -16,7 +16,9 @@ from sparsegen.cli import parser
 from sparsegen.cost.devices import load_profile
 from sparsegen.cost.search import candidates
 from sparsegen.dsl.stencil import DTYPES, Stencil
+from sparsegen.families.spmm import ProductFamily
 from sparsegen.footprint import Footprint
+from sparsegen.formats.encode import FORMATS
 from sparsegen.ir.layout import layout
 from sparsegen.registry import families
 
@@ -154,6 +156,18 @@ def test_what_a_schedule_takes_is_in_the_readme() -> None:
         for s in candidates(Footprint.of(blur(n, dtype)), load_profile("h200"), (1, 4096) if n == 1 else (4096,) * n, 4)
     }
     assert said == found
+
+
+def test_every_schedule_of_products_is_in_their_document() -> None:
+    """Its format with that one's types, and its words; but for a library's own product."""
+    text = (ROOT / "docs" / "products.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| ([\w, ]*) \| [^|]* \| ([^|]*) \|$", text, re.MULTILINE)
+    said = {family: (format, types, re.findall(r"`(\w+)`", words)) for family, format, types, words in rows}
+    assert said == {
+        name: (family.formats[0], ", ".join(FORMATS[family.formats[0]].dtypes), list(family.by_name))
+        for name, family in families("spmm").items()
+        if isinstance(family, ProductFamily) and name != "dense"
+    }
 
 
 def test_every_extra_and_python_is_in_the_documents() -> None:

@@ -19,6 +19,7 @@ from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.node import Op, rewrite, walk
 from sparsegen.ir.warp import Ld
 from sparsegen.products.nm import packed_offsets, packed_values
+from sparsegen.products.nm_cost import REASONS
 from tests.nm_kit import matrix, pruned, unpacked
 from tests.products_kit import called, launched
 
@@ -195,6 +196,35 @@ def test_the_emulator_sees_a_layout_with_conflicts(apart: int) -> None:
     worst = max(c.degree for c in entries(report))
     assert (worst > 1) == bool(report.notes) == (apart != 3) and worst <= apart
     assert apart == 3 or "above the declared 1" in report.notes[0].message
+
+
+# ------------------------------------------------------------------------------------------------ what is said
+def test_every_level_can_be_looked_at() -> None:
+    k = sg.compile(sg.spmm(matrix(61, 53, 8, 32), n=3, bias=True), device="h200", backend="emulator")
+    assert (
+        'format="nm"' in k.ir("op") and "pattern=[8, 32, 1, 1]" in k.ir("op") and "tile.multiply_chunk" in k.ir("tile")
+    )
+    assert "warp.fma" in k.ir("warp") and str(k.schedule) in k.source()
+    assert k.weights().keys() == {"values", "offsets"}
+
+
+def test_explain_speaks_of_rows_and_windows() -> None:
+    k = sg.compile(sg.spmm(matrix(161, 53, 8, 32), n=8), device="h200", backend="emulator")
+    told, page = str(k.explain()), k.explain().data
+    tiles, parts = k.schedule.warps
+    assert f"{32 * tiles} rows of W x 8 columns of x each; {parts} warps share 32 rows" in told
+    assert {term["name"] for term in page["terms"]} == set(REASONS)
+    assert page["legal"] == len(sg.schedules(k.product, device="h200"))
+    assert {change["kind"] for change in page["changes"]} == {"columns", "device"}
+    assert all(family["schedule"].startswith("nm_lanes") for family in page["families"])
+    assert k.cost.schedule.rules.operations(k.cost) == 2 * 161 * 2 * 8 * 8  # two windows, of which 8 columns are kept
+
+
+def test_the_formula_is_what_is_chosen_by() -> None:
+    """Worked out with sympy it gives the time, and its terms have reasons."""
+    for cost in list(sg.schedules(sg.spmm(matrix(161, 53, 48, 64), n=5), device="h200"))[::5]:
+        assert float(cost.formula.xreplace(cost.substitution())) == pytest.approx(cost.time, rel=1e-9)
+        assert cost.reasons().keys() == cost.terms.keys()
 
 
 # ------------------------------------------------------------------------------------------------ refusals

@@ -14,6 +14,7 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm import ProductFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.nm_lanes import NmLanes
+from sparsegen.ir.numbers.nm import LANES
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.products.nm import NmNumbers, packed_offsets, packed_values
 from sparsegen.products.nm_cost import Shape, price, shape_of
@@ -122,8 +123,8 @@ class NmLanesFamily(ProductFamily):
         """Tiles of rows and of columns."""
         g, (tiles, parts) = shape_of(facts, schedule, device), schedule.warps
         return (
-            f"{g.blocks}, each of tiles of 32 rows ({tiles}), which {parts} warps share, by columns of x "
-            f"({schedule.cols}); {g.shared / 1024:.3g} KiB of shared memory; about {g.registers} registers"
+            f"{g.blocks}: {LANES * tiles} rows of W x {schedule.cols} columns of x each; {parts} warps share 32 rows; "
+            f"{g.shared / 1024:.3g} KiB of shared memory; about {g.registers} registers"
         )
 
 
