@@ -186,6 +186,11 @@ def _mbar_arrive(op: w.MbarArrive, ctx: Context) -> None:
     ctx.integer(op.expect, "expect")
 
 
+@check(w.CpArrive)
+def _cp_arrive(op: w.CpArrive, ctx: Context) -> None:
+    _mbar(op, ctx, op.bars, op.index)
+
+
 @check(w.MbarTryWait)
 def _mbar_try_wait(op: w.MbarTryWait, ctx: Context) -> None:
     ctx.need(op.out[0].dtype is pred, f"gives a predicate, but {declaration(op.out[0])}")

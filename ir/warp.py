@@ -308,6 +308,14 @@ class CpWait(Op):
     pending: int = attr()
 
 
+@define("warp.cp_arrive")
+class CpArrive(Op):
+    """One arrival on ``bars[index]``, made when all ``cp_async`` that the lane has started before have landed."""
+
+    bars: Buffer = buffer(writes=True)
+    index: Expr = operand()
+
+
 @define("warp.ldmatrix")
 class LdMatrix(Op):
     """``ldmatrix`` of len(out) (1, 2, 4) 8x8 matrices of 16-bit elements; lane i gives the row address of row i.

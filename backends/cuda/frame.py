@@ -117,7 +117,7 @@ def needed_arch(funcs: Iterable[w.Func]) -> str:
     ops = [op for f in funcs for op in node.walk(f.body)]
     if any(isinstance(op, Wgmma) for op in ops):
         return "sm_90a"
-    hopper = (w.MbarInit, w.MbarArrive, w.MbarTryWait, w.BulkCopy)
+    hopper = (w.MbarInit, w.MbarArrive, w.MbarTryWait, w.BulkCopy, w.CpArrive)
     if any(isinstance(op, hopper) or (isinstance(op, w.Mma) and SHAPES[op.shape].cc >= 90) for op in ops):
         return "sm_90"
     return "sm_80"

@@ -352,6 +352,7 @@ _STATEMENTS: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     w.SyncWarp: lambda p, op: "__syncwarp()",
     w.MbarInit: lambda p, op: p.call(ptx.MBAR_INIT, p.address(op.bars, op.index), str(op.count)),
     w.MbarArrive: _mbar_arrive,
+    w.CpArrive: lambda p, op: p.call(ptx.CP_ARRIVE, p.address(op.bars, op.index)),
     wg.Wgmma: _wgmma,
     wg.WgmmaFence: lambda p, op: p.call(ptx.WGMMA_FENCE),
     wg.WgmmaCommit: lambda p, op: p.call(ptx.WGMMA_COMMIT),

@@ -68,6 +68,9 @@ MBAR_ARRIVE: Final = _function(
     "mbarrier.arrive.shared::cta.b64 _, [%0];",
     ins=_SMEM.format("bar"),
 )
+CP_ARRIVE: Final = _function(
+    "void", "cp_async_arrive", "unsigned long long* bar",
+    "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];", ins=_SMEM.format("bar"))  # fmt: skip
 MBAR_EXPECT: Final = _function(
     "void", "mbar_arrive_expect_tx", "unsigned long long* bar, unsigned nbytes",
     "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;", ins=_SMEM.format("bar") + ', "r"(nbytes)')  # fmt: skip
@@ -158,7 +161,8 @@ def wgmma(dtype: DType, cols: int) -> Helper:
                      template=", ".join(f"int {part}" for part in parts))  # fmt: skip
 
 
-FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR_INIT, MBAR_ARRIVE, MBAR_EXPECT,
+FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR_INIT, MBAR_ARRIVE, CP_ARRIVE,
+                MBAR_EXPECT,
                 MBAR_TRY_WAIT, BULK_COPY, PRMT, PACK, TO_TF32, CLOCK,
                 WGMMA_FENCE, WGMMA_COMMIT, WGMMA_WAIT)  # fmt: skip
 

@@ -270,6 +270,7 @@ _STEPS: dict[type[Op], tuple[Callable[[Any, Scope], Step], str | Callable[[Any],
     w.Fence: (order.fence, "fence"),
     w.MbarInit: (order.mbar_init, "mbar_init"),
     w.MbarArrive: (order.mbar_arrive, "mbar_arrive"),
+    w.CpArrive: (order.cp_arrive, "cp_arrive"),
     w.BulkCopy: (order.bulk_copy, None),
 }
 
@@ -277,7 +278,7 @@ _STEPS: dict[type[Op], tuple[Callable[[Any, Scope], Step], str | Callable[[Any],
 def _uses(f: w.Func) -> tuple[frozenset[str], frozenset[str], frozenset[str], tuple[str, ...]]:
     """Names of buffers that the program writes, reads plainly, uses atomically, and holds mbarriers in."""
     ops = list(walk(f.body))
-    barriers = (w.MbarInit, w.MbarArrive, w.MbarTryWait, w.BulkCopy)
+    barriers = (w.MbarInit, w.MbarArrive, w.MbarTryWait, w.BulkCopy, w.CpArrive)
     bars = dict.fromkeys(op.bars.name for op in ops if isinstance(op, barriers))
     written = {b.name for op in ops for b in node.buffers(op, writes=True)} - set(bars)
     plain = [op for op in ops if not isinstance(op, (w.Atom, w.Red))]

@@ -86,9 +86,27 @@ class Copies:
                 keep.append(f.part(~done))
         self.flights = keep
 
+    def taken(self, rows: Any, mask: Any) -> list[Flight]:
+        """What these lanes have in flight, which an arrival of theirs waits for from now on."""
+        mine = np.zeros((self.m.W, 32), dtype=bool)
+        mine[rows] = mask
+        found, keep = [], []
+        for f in self.flights:
+            own = mine.reshape(-1)[f.thread]
+            if own.any():
+                found.append(f.part(own))
+            if not own.all():
+                keep.append(f.part(~own))
+        self.flights = keep
+        return found
+
     def _land(self, f: Flight) -> None:
+        self.land(f, self.m.clk.stamp(f.thread >> 5, f.thread & 31).astype(np.int32))
+
+    @staticmethod
+    def land(f: Flight, stamp: Any) -> None:
+        """The copies arrive; they are writes with this stamp, one a copy, from now on."""
         f.mem.data[f.cells] = f.data
-        stamp = self.m.clk.stamp(f.thread >> 5, f.thread & 31).astype(np.int32)
         f.mem.complete(f.cells, np.broadcast_to(stamp[:, None], f.cells.shape))
 
     def left(self, rows: Any) -> None:
@@ -121,13 +139,52 @@ class Bulk:
     bar: Any
     phase: Any
 
+    def run(self, m: Machine) -> None:
+        """The copies arrive, and count for their mbarriers."""
+        agent = self.bars.agent(self.bar)
+        for j, (cells, data) in enumerate(zip(self.cells, self.data, strict=True)):
+            self.mem.data[cells] = data
+            stamp = stamped(int(self.phase[j] + 1), int(agent[j]), 0)
+            self.mem.complete(cells, np.full(len(cells), stamp, dtype=np.int32))
+        self.bars.landed(self.bar, np.array([len(c) for c in self.cells]) * self.mem.buf.dtype.nbytes)
+
+
+@dataclass
+class Arrival:
+    """Arrivals of one instruction that wait for their lanes' cp.async; each of these with the stamp it will have."""
+
+    bars: Bars
+    info: OpInfo
+    row: Any
+    mask: Any
+    bar: Any
+    released: Any
+    classes: Any
+    flights: list[tuple[Flight, Any]]
+
+    def run(self, m: Machine) -> None:
+        """The copies land, and the lanes have arrived."""
+        for flight, stamp in self.flights:
+            Copies.land(flight, stamp)
+        self.bars.arrived(self.row, self.mask, self.bar, m.clk.fit(self.released, self.classes), self.info)
+
 
 class BulkEngine:
-    """The unit that carries bulk copies out: an agent of its own, which the scheduler lets run."""
+    """The unit that carries out what mbarriers wait for: an agent of its own, which the scheduler lets run."""
 
     def __init__(self, m: Machine) -> None:
         self.m = m
-        self.queue: list[Bulk] = []
+        self.queue: list[Bulk | Arrival] = []
+
+    def arrive(self, bars: Bars, rows: Any, mask: Any, cells: Any, info: OpInfo) -> None:
+        """Arrivals of lanes, to be made when what they have in flight has landed."""
+        clk = self.m.clk
+        released = clk.released(rows, mask)
+        flights = [
+            (f, clk.stamp(f.thread >> 5, f.thread & 31).astype(np.int32)) for f in self.m.copies.taken(rows, mask)
+        ]
+        clk.tick(rows)
+        self.queue.append(Arrival(bars, info, rows, mask, cells, released, clk.classes, flights))
 
     def issue(self, g: Group, bars: Bars, dst: Buffer, src: Buffer, a: Any, b: Any, n: Any, k: Any, row: Any, lane: Any,
               info: OpInfo, src_info: OpInfo) -> None:  # fmt: skip
@@ -165,13 +222,7 @@ class BulkEngine:
             half = len(work) // 2
             work, self.queue = work[:half], work[half:]
         for b in work:
-            agent = b.bars.agent(b.bar)
-            for j, (cells, data) in enumerate(zip(b.cells, b.data, strict=True)):
-                b.mem.data[cells] = data
-                stamp = stamped(int(b.phase[j] + 1), int(agent[j]), 0)
-                b.mem.complete(cells, np.full(len(cells), stamp, dtype=np.int32))
-            nbytes = np.array([len(c) for c in b.cells]) * b.mem.buf.dtype.nbytes
-            b.bars.landed(b.bar, nbytes)
+            b.run(m)
         m.events += 1
 
     def left(self, block_rows: Any) -> None:
@@ -181,5 +232,6 @@ class BulkEngine:
         gone = np.zeros(self.m.W, dtype=bool)
         gone[block_rows] = True
         for b in self.queue:
-            self.m.find("async", b.info, f"the kernel ends while a bulk copy into @{b.mem.buf.name} is in flight",
+            what = f"a bulk copy into @{b.mem.buf.name}" if isinstance(b, Bulk) else "an arrival of cp.async"
+            self.m.find("async", b.info, f"the kernel ends while {what} is in flight",
                         "wait for its mbarrier before the end", bad=gone[b.row], row=b.row)  # fmt: skip

@@ -66,13 +66,17 @@ class Bars:
     # -------------------------------------------------------------------------------------------- phases
     def arrive(self, rows: Any, mask: Any, cells: Any, tx: Any, info: OpInfo) -> None:
         """One arrival for each lane in ``mask``; they release what they and, up to its last sync, their warp did."""
-        m, clk = self.m, self.m.clk
-        vc = clk.released(rows, mask)
-        self.fit()
-        np.maximum.at(self.cur, cells, vc)
-        clk.tick(rows)
+        vc = self.m.clk.released(rows, mask)
+        self.m.clk.tick(rows)
         if tx is not None:
             np.add.at(self.tx, cells, tx)
+        self.arrived(rows, mask, cells, vc, info)
+
+    def arrived(self, rows: Any, mask: Any, cells: Any, vc: Any, info: OpInfo) -> None:
+        """Arrivals that release ``vc``, by the lane classes of now."""
+        m = self.m
+        self.fit()
+        np.maximum.at(self.cur, cells, vc)
         np.subtract.at(self.pending, cells, mask.sum(1))
         index, count = cells % self.size, self.count[cells]
         m.find("collective", info,

@@ -120,6 +120,17 @@ def mbar_arrive(op: w.MbarArrive, sc: Scope) -> Step:
     return arrive
 
 
+def cp_arrive(op: w.CpArrive, sc: Scope) -> Step:
+    ix, info, name = number(op.index, sc.slots), sc.info(op), op.bars.name
+
+    def arrive(g: Group) -> None:
+        bars = g.m.bars[name]
+        for rows, mask, cells in _each(g, bars, ix(g.env), info):
+            g.m.bulk.arrive(bars, rows, mask, cells, info)
+
+    return arrive
+
+
 def try_wait(op: w.MbarTryWait, sc: Scope, here: Label, after: Label) -> Callable[[Group], int]:
     """The control of a try_wait: gives false once, then blocks the warp until its phase is complete."""
     ix, par, info, name = number(op.index, sc.slots), number(op.parity, sc.slots), sc.info(op), op.bars.name

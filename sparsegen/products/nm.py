@@ -12,6 +12,7 @@ from sparsegen.formats.nm import Nm
 from sparsegen.ir.errors import FormatError
 from sparsegen.ir.numbers.nm import LANES, Chunks, chunks, groups
 from sparsegen.ir.types import u32
+from sparsegen.products.nm_tiles import steps_of
 from sparsegen.products.product import Product
 from sparsegen.sizes import MAX_CELLS
 
@@ -19,7 +20,7 @@ from sparsegen.sizes import MAX_CELLS
 @dataclass(frozen=True)
 class NmNumbers:
     """A product in numbers: ``pattern`` is n, m and the rows and columns of a block; bytes of W's arrays, and of bias,
-    scale and residual."""
+    scale and residual; ``turns``: of 64 columns that tiles of 64 rows take, and of 128 rows."""
 
     m: int
     k: int
@@ -28,6 +29,7 @@ class NmNumbers:
     pattern: tuple[int, int, int, int]
     nbytes: int
     operands: int
+    turns: tuple[int, int]
 
     @staticmethod
     def of(product: Product) -> NmNumbers:
@@ -40,12 +42,18 @@ class NmNumbers:
                 f"W has {m} x {k} elements; indices are 32 bits wide, so {MAX_CELLS} is the most",
                 hint="cut the matrix into pieces of fewer rows",
             )
-        return NmNumbers(m, k, product.n, w.dtype, pattern, w.nbytes, product.operand_bytes)
+        turns = steps_of(w, 64), steps_of(w, 128)
+        return NmNumbers(m, k, product.n, w.dtype, pattern, w.nbytes, product.operand_bytes, turns)
 
     @property
     def stored(self) -> dict[str, Any]:
         """What the op level says of W."""
         return {"chunks": 0, "pattern": self.pattern}
+
+    @property
+    def steps(self) -> dict[int, int]:
+        """Turns of a tile of so many rows."""
+        return {64: self.turns[0], 128: self.turns[1]}
 
     @property
     def item(self) -> int:

@@ -15,6 +15,7 @@ from sparsegen.cost.devices import load_profile
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir import tile as t
 from sparsegen.ir import tile_bitmap as tb
+from sparsegen.ir import tile_gather as th
 from sparsegen.ir import tile_levels as tl
 from sparsegen.ir import tile_nm as tn
 from sparsegen.ir import tile_products as p
@@ -70,6 +71,11 @@ def tile_level(family: str) -> Module:
         w = np.tile(np.arange(32) % 4 == 0, (50, 8)).astype("f2")
         pruned = sg.spmm(sg.sparse(w, format="nm", n=8, m=32), n=4, bias=True)
         line = "nm_lanes cols=4 warps=1x4"
+        return parse_module(sg.compile(pruned, device="h200", backend="emulator", schedule=line).ir("tile"))
+    if family == "nm_gather":
+        w = np.tile(np.arange(32) % 4 == 0, (64, 8)).astype("f2")
+        pruned = sg.spmm(sg.sparse(w, format="nm", n=8, m=32, vector=64), n=17, bias=True)
+        line = "nm_gather rows=64 cols=32 stages=2"
         return parse_module(sg.compile(pruned, device="h200", backend="emulator", schedule=line).ir("tile"))
     if family in ("bitmap", "column of x"):
         product = sg.spmm(matrix(128, 192), n=8 if family == "bitmap" else 1, bias=True)
@@ -164,6 +170,15 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("csr", tg.StoreRow, {"activation": "sine"}, "activation 'sine' is unknown"),
     ("tiled", t.Points, {"taps": (((1,), 1.0),)}, r"a tap at \[1\], the cells have 2 axes"),
     ("stream", tl.Levels, {"taps": (((0, 0, 1), 1.0),)}, r"a tap at \[0, 0, 1\], the cells have 2 axes"),
+    ("nm_gather", th.WalkKept, {"stages": 1}, "a ring of 1 slots has none to fill ahead"),
+    ("nm_gather", th.WalkKept, {"fastest": "both"}, "fastest 'both' is unknown"),
+    ("nm_gather", th.CopyList, {"steps": 3}, "two lists take 192 elements"),
+    ("nm_gather", th.ListRows, {"cols": 24}, "columns of a block 24 is unknown"),
+    ("nm_gather", th.GatherRows, {"n": 20}, "20 columns are no whole pieces of 8"),
+    ("nm_gather", th.CopyTile, {"groups": 2}, "2 warpgroups and those that copy are not 256 threads"),
+    ("nm_gather", th.MultiplyGroup, {"cols": 64}, "registers, but 32 are meant"),
+    ("nm_gather", th.StoreTile, {"vec": 8}, "8 adjacent columns at once of 17"),
+    ("nm_gather", th.TurnColumns, {"pitch": 16}, "rows of 17 columns, 16 apart"),
     ("nm_lanes", tn.ShareRows, {"parts": 3}, "1 x 3 warps are not the 128 threads"),
     ("nm_lanes", tn.StageColumns, {"held": 40}, "no whole windows of 32"),
     ("nm_lanes", tn.StageColumns, {"vec": 3}, "elements of f16 at once 3 is unknown"),

@@ -1,0 +1,60 @@
+"""The numbers of products that gather rows of x for a warpgroup: tiles, the slots of a ring, and who copies what."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Kept columns of a turn: 128 bytes of 16-bit numbers, the widest swizzle.
+STEP: Final = 64
+#: Rows of W of a warpgroup, and its threads.
+ROWS, GROUP = 64, 128
+#: Columns of x of a block.
+COLS: Final = (16, 32, 64, 128, 256)
+#: Elements of a 16-byte piece, and of a row of a block of x.
+PIECE, BLOCK = 8, 64
+#: Bytes at which slots start, so that the pattern of every swizzle begins there.
+ALIGN: Final = 1024
+#: Threads that copy, besides those that multiply: the warps of one more warpgroup.
+COPIERS: Final = 128
+#: Slots of a ring at least: one is multiplied while another is filled.
+LEAST: Final = 2
+
+
+def row_bytes(cols: int) -> int:
+    """Bytes of a row of a block of x: its swizzle."""
+    return 2 * min(cols, BLOCK)
+
+
+def slot_bytes(groups: int, cols: int) -> int:
+    """Bytes of a slot of the ring: W's tile for ``groups`` warpgroups, and the rows of x."""
+    return STEP * 2 * (groups * ROWS + cols)
+
+
+def bars(stages: int) -> int:
+    """mbarriers of a block: of each slot whether it is full, and empty; of each of two lists whether it is there."""
+    return 2 * stages + 2
+
+
+def shared_bytes(groups: int, cols: int, stages: int, steps: int) -> int:
+    """Bytes of shared memory of a block: the ring, the lists of two tiles of ``steps`` turns, the mbarriers."""
+    return stages * slot_bytes(groups, cols) + 2 * steps * STEP * 2 + 8 * bars(stages)
+
+
+def threads(groups: int) -> int:
+    """Threads of a block: those of ``groups`` warpgroups that multiply, and those that copy."""
+    return GROUP * groups + COPIERS
+
+
+def across(cols: int) -> int:
+    """Threads side by side along a row of x."""
+    return cols // PIECE
+
+
+def rows_each(cols: int) -> int:
+    """Rows of x of a turn that a copying thread takes a piece of, one after the other."""
+    return STEP * across(cols) // COPIERS
+
+
+def list_words(cols: int) -> int:
+    """32-bit words in which a copying thread has the numbers of those rows, two a word."""
+    return max(1, rows_each(cols) // 2)

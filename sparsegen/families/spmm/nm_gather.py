@@ -1,0 +1,149 @@
+"""``nm_gather`` (nmSPARSE): N:M patterns on Hopper's tensor cores; rows of x are gathered as they are loaded.
+
+For many columns of x, and rows of W that share their pattern (vectors of 64 rows or more; rows of a tile that do not
+share one keep the columns of all).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from sparsegen.choose import Listed, Rejected
+from sparsegen.cost.cost import Cost
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.families.spmm import ProductFamily
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.ir.kernels.nm_gather import NmGather
+from sparsegen.ir.numbers.gather import COLS, LEAST, ROWS
+from sparsegen.ir.passes.manager import Pass
+from sparsegen.products.gather_cost import Shape, price, shape_of
+from sparsegen.products.nm import NmNumbers
+from sparsegen.products.nm_tiles import row_lists, tile_images
+from sparsegen.products.weights import Prepared
+from sparsegen.registry import register
+from sparsegen.schedule import Schedule, SpmmSchedule, Word, integer
+
+if TYPE_CHECKING:
+    from sparsegen.problems.product import SpmmProblem
+
+#: Rows of a tile, and slots of a ring that are tried.
+TILES: Final = (64, 128)
+STAGES: Final = (3, 4, 5, 6, 8)
+HOPPER: Final = (9, 0)
+#: Columns that a list of 16-bit numbers can name.
+MOST_COLUMNS: Final = 1 << 16
+_TILES: Final = (
+    "values of tiles of {rows} rows: of each the columns that it lists, 64 at a time, 64 rows each, the 16-byte pieces "
+    "of row r exchanged by r mod 8 (tile_images in sparsegen/products/nm_tiles.py)"
+)
+_LISTS: Final = (
+    "the columns that each tile of {rows} rows keeps, ascending, the last one again up to a multiple of 64 "
+    "(row_lists in sparsegen/products/nm_tiles.py)"
+)
+
+
+def space(p: NmNumbers, wanted: Mapping[str, Any]) -> Iterator[SpmmSchedule]:
+    """Every complete schedule that is tried, legal or not, with the words that are ``wanted``."""
+    enough = next((c for c in COLS if c >= p.n), COLS[-1])
+    for cols in [wanted["cols"]] if "cols" in wanted else [c for c in COLS if c <= enough]:
+        for rows in [wanted["rows"]] if "rows" in wanted else TILES:
+            for stages in [wanted["stages"]] if "stages" in wanted else STAGES:
+                yield SpmmSchedule("nm_gather", rows=rows, cols=cols, stages=stages)
+
+
+def refusal(p: NmNumbers, s: Schedule, device: DeviceProfile, shape: Shape) -> ScheduleError | None:
+    """Why a complete schedule cannot run the product on the device; None if it can."""
+    if device.compute_capability < HOPPER or device.compute_capability >= (10, 0):
+        return ScheduleError(
+            f"nm_gather multiplies by warpgroups, which {device.name} ({device.arch}) has not",
+            hint="take nm_lanes, or a Hopper device (H100, H200)",
+        )
+    if p.item != 2:
+        return ScheduleError(f"nm_gather multiplies f16 and bf16, not {p.dtype}", hint="take nm_lanes")
+    if p.k > MOST_COLUMNS:
+        return ScheduleError(f"W has {p.k} columns; lists of 16 bits name {MOST_COLUMNS}", hint="cut W by columns")
+    if not shape.resident:
+        return ScheduleError(
+            f"{shape.shared} bytes of shared memory and {shape.registers} registers a thread do not fit an SM",
+            hint="lower stages, cols or rows",
+        )
+    return None
+
+
+class NmGatherFamily(ProductFamily):
+    """``rows``: of W of a tile, 64 for each warpgroup; ``cols``: columns of x of a block; ``stages``: turns of 64 kept
+    columns in the ring: one is multiplied while the others are filled."""
+
+    name = "nm_gather"
+    formats = ("nm",)
+    telling = ("rows", "cols")
+    nonfinite = "a NaN or Inf of x reaches all rows of the tiles that list its column"
+    counted = "two for each kept element and column"
+    because = "what is not stored does not multiply"
+    words = (
+        Word("rows", integer, choices=TILES), Word("cols", integer, choices=COLS),
+        Word("stages", integer, None, LEAST, 16),
+    )  # fmt: skip
+
+    def price(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> Cost:
+        """The cost of a complete schedule; ScheduleError if it cannot run the product on the device."""
+        shape = shape_of(problem.facts, schedule, device)
+        if error := refusal(problem.facts, schedule, device, shape):
+            raise error
+        return price(problem.facts, schedule, device, shape)
+
+    def every(self, facts: Any, device: DeviceProfile, given: Mapping[str, Any]) -> Listed:
+        """All its schedules for a product in numbers, with the words that are given."""
+        costs: list[Cost] = []
+        rejected: list[Rejected] = []
+        for s in space(facts, given):
+            shape = shape_of(facts, s, device)
+            if error := refusal(facts, s, device, shape):
+                rejected.append(Rejected(s, error.message, error.hint))
+            else:
+                costs.append(price(facts, s, device, shape))
+        return Listed(tuple(sorted(costs, key=_order)), tuple(rejected))
+
+    def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
+        """The kernel, with as many blocks as run at a time."""
+        s, p = schedule, problem.facts
+        resident = max(1, shape_of(p, s, device).resident)
+        return [
+            NmGather(
+                groups=s.rows // ROWS, cols=s.cols, stages=s.stages, steps=p.steps[s.rows],
+                blocks=resident * device.sms, min_blocks=resident,
+            )
+        ]  # fmt: skip
+
+    def arrays(self, schedule: Schedule) -> dict[str, Prepared]:
+        """Tiles of values, and the rows of x that they name."""
+        rows = schedule.rows
+        return {
+            "tiles": Prepared(("nm_gather tiles", rows), partial(tile_images, rows=rows), _TILES.format(rows=rows)),
+            "rows": Prepared(
+                ("nm_gather rows", rows), partial(row_lists, rows=rows), _LISTS.format(rows=rows), words=True
+            ),
+        }
+
+    def operations(self, cost: Cost) -> float:
+        """A multiply-add of every kept element and column."""
+        p: NmNumbers = cost.facts
+        return 2.0 * p.m * p.n * -(-p.k // p.pattern[1]) * p.pattern[0]
+
+    def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:
+        """Tiles, and what a turn moves."""
+        g, steps = shape_of(facts, schedule, device), facts.steps[schedule.rows]
+        return (
+            f"{g.tiles} tiles of {schedule.rows} rows x {schedule.cols} columns, {steps} turns each; "
+            f"{g.resident} blocks an SM, {g.shared / 1024:.3g} KiB of shared memory, {g.registers} registers"
+        )
+
+
+def _order(c: Cost) -> tuple[float, int, int]:
+    """What costs are sorted by: seconds, then many slots, which hide more, then small tiles."""
+    return round(c.time, 9), -c.schedule.stages, c.schedule.rows
+
+
+FAMILY = register(NmGatherFamily())

@@ -1,0 +1,106 @@
+"""The predicted time of an N:M product on tensor cores: turns of all tiles of the busiest SM.
+
+    time = launch + fill + max(tensor, l2, hbm) + exposed + store
+
+``tensor`` and ``l2`` are of the turns of the SM with the most tiles, ``store`` and ``fill`` of each of its tiles: what
+does not overlap with products.  Fitted to kernels on one H200 (tests/cost/data/nm.csv), with the memory cold.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from sparsegen.cost.arithmetic import Arithmetic
+from sparsegen.cost.cost import Cost, Law
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import occupancy
+from sparsegen.ir.numbers.gather import ROWS, STEP, rows_each, shared_bytes, slot_bytes, threads
+from sparsegen.products.cost import in_the_way, nbytes, rate
+from sparsegen.products.nm import NmNumbers
+from sparsegen.schedule import Schedule
+
+REASONS: Final[dict[str, str]] = {
+    "tensor": "products of the busiest SM's tiles: 64 rows, the block's columns, 16 kept columns at a time",
+    "l2": "W's tiles and the gathered rows of x of all turns of the busiest SM, through its port to L2",
+    "hbm": "W's tiles and lists, x, y and the epilogue's arrays, once each",
+    "exposed": "units that are nearly as busy as the longest get in its way",
+    "store": "sums of each tile to y, while no product is under way",
+    "fill": "the first turns of a block, before its first product",
+    "launch": "starting the kernel",
+}
+SYMBOLS: Final[dict[str, str]] = {
+    "M": "rows of W",
+    "K": "columns of W",
+    "N": "columns of x",
+    "B": "bytes of W's tiles and lists",
+    "E": "bytes of bias, scale and residual",
+    "groups": "warpgroups of a block, 64 rows each",
+    "cols": "columns of x of a block",
+    "steps": "turns of a tile, 64 kept columns each",
+    "tiles": "tiles of the busiest SM",
+    "slot": "bytes of a turn",
+}
+ADDED: Final = frozenset(("exposed", "store", "fill", "launch"))
+#: Multiply-adds of 16-bit numbers of an SM a clock (H100 whitepaper: 989 TFLOP/s with 132 SMs at 1.83 GHz), and the
+#: fewest clocks of a wgmma.
+RATE, LEAST = 2048.0, 32.0
+# ---- fitted
+#: DRAM latencies before the first product, clocks for each 8 columns of a tile's sums, and how busy units add up.
+FILL, STORE, NORM = 2.0, 60.0, 3.0
+#: The share of an SM's port to L2 that gathered rows reach.
+PORT: Final = 0.8
+#: Registers of a thread besides its sums and the rows that it copies.
+BASE: Final = 24
+
+
+class Shape(NamedTuple):
+    """What a schedule makes of a product; ``shared`` in bytes a block, ``resident`` blocks an SM."""
+
+    tiles: int
+    shared: int
+    registers: int
+    resident: int
+
+
+def shape_of(p: NmNumbers, s: Schedule, device: DeviceProfile) -> Shape:
+    """The numbers of a complete schedule, legal or not; ``resident`` is 0 for a block that does not fit an SM."""
+    groups = s.rows // ROWS
+    tiles = -(-p.m // s.rows) * -(-p.n // s.cols)
+    shared = shared_bytes(groups, s.cols, s.stages, p.steps[s.rows])
+    registers = BASE + s.cols // 2 + rows_each(s.cols)
+    resident = occupancy(registers, shared, threads(groups), device).blocks
+    return Shape(tiles, shared, registers, min(resident, -(-tiles // device.sms)))
+
+
+def packed(p: NmNumbers, rows: int) -> int:
+    """Bytes of the tiles of so many rows, and of their lists."""
+    return -(-p.m // rows) * p.steps[rows] * STEP * 2 * (rows + 1)
+
+
+def price(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
+    """The cost of a complete schedule that is legal there; ``g``: its numbers."""
+    values = {
+        "M": p.m, "K": p.k, "N": p.n, "B": packed(p, s.rows), "E": p.operands, "item": p.item,
+        "groups": s.rows // ROWS, "cols": s.cols, "steps": p.steps[s.rows], "tiles": -(-g.tiles // device.sms),
+        "slot": slot_bytes(s.rows // ROWS, s.cols), "b": g.resident, "launch": device.launch_s, "f": device.clock,
+        "bw_G": device.hbm_read_gbs * 1e9, "bw_L2": device.l2_bytes_per_clk_sm * device.clock,
+        "lat_dram": device.lat_dram,
+    }  # fmt: skip
+    return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
+
+
+def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
+    """``time`` and its terms: of the values ``v``, be they floats or sympy's symbols, in their arithmetic."""
+    turns = v.tiles * v.steps
+    busy = {
+        "tensor": turns * 4 * v.groups * a.max(LEAST, 64 * 16 * v.cols / RATE) / v.f,
+        "l2": turns * v.slot / (PORT * v.bw_L2),
+        "hbm": nbytes(v) / v.bw_G,
+    }
+    most, exposed = in_the_way(busy, NORM, a)
+    store, fill = v.tiles * STORE * v.cols / 8 * v.groups / v.f, FILL * v.lat_dram / v.f
+    terms = {**busy, "exposed": exposed, "store": store, "fill": fill, "launch": v.launch}
+    return v.launch + fill + most + exposed + store, terms
+
+
+LAW: Final = Law(law, SYMBOLS, REASONS, ADDED, rate, "TB/s")
