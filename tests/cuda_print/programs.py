@@ -193,6 +193,7 @@ def copies() -> w.Func:
         b.emit(w.MbarArrive(bars, Const(0), Const(1024)))
         b.emit(w.BulkCopy(tile, Const(0), u, k.at["bx"] * 128, Const(128), bars, Const(0)))
     b.emit(w.MbarArrive(bars, Const(1)))
+    b.emit(w.CpArrive(bars, Const(2)))
     b.mbar_wait(bars, 0, k.at["bx"] % 2)
     for n in (1, 2, 4):
         for trans in (False, True):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import sparsegen as sg
 from sparsegen.cli import parser
 from sparsegen.cost.devices import load_profile
 from sparsegen.cost.search import candidates
@@ -19,6 +20,7 @@ from sparsegen.dsl.stencil import DTYPES, Stencil
 from sparsegen.families.spmm import ProductFamily
 from sparsegen.footprint import Footprint
 from sparsegen.formats.encode import FORMATS
+from sparsegen.formats.matrix import KINDS
 from sparsegen.ir.layout import layout
 from sparsegen.registry import families
 
@@ -159,14 +161,19 @@ def test_what_a_schedule_takes_is_in_the_readme() -> None:
 
 
 def test_every_schedule_of_products_is_in_their_document() -> None:
-    """Its format with that one's types, and its words; but for a library's own product."""
+    """Its format, the types that it takes on an H200, and its words; but for a library's own product."""
     text = (ROOT / "docs" / "products.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| ([\w, ]*) \| [^|]* \| ([^|]*) \|$", text, re.MULTILINE)
     said = {family: (format, types, re.findall(r"`(\w+)`", words)) for family, format, types, words in rows}
+    made = {name: family for name, family in families("spmm").items() if isinstance(family, ProductFamily)}
+    taken: dict[str, list[str]] = {name: [] for name in made if name != "dense"}
+    for format in {f for name in taken for f in made[name].formats}:
+        for dtype in FORMATS[format].dtypes:
+            w = sg.sparse(np.zeros((128, 128), KINDS[dtype].numpy()), format=format)
+            for name in {str(c.schedule.family) for c in sg.schedules(sg.spmm(w, n=8), device="h200")} & set(taken):
+                taken[name].append(dtype)
     assert said == {
-        name: (family.formats[0], ", ".join(FORMATS[family.formats[0]].dtypes), list(family.by_name))
-        for name, family in families("spmm").items()
-        if isinstance(family, ProductFamily) and name != "dense"
+        name: (made[name].formats[0], ", ".join(types), list(made[name].by_name)) for name, types in taken.items()
     }
 
 

@@ -180,6 +180,40 @@ def bulk() -> w.Func:
     return k.func()
 
 
+def arrivals() -> w.Func:
+    """Two slots filled by ``cp.async``, some of it committed, whose landing is an arrival; a few lanes copy nothing."""
+    k = Kernel("arrivals")
+    b, tid, lane = k.b, k.at["tid"], k.at["lane"]
+    src, slots, last = (k.array("many_f32", f32), k.array("landed", f32, 4 * THREADS, "shared", 128),
+                        k.array("last", f32, 12 * THREADS))  # fmt: skip
+    full, free = k.array("full", u64, 2, "shared", 8), k.array("free", u64, 2, "shared", 8)
+    with b.if_(tid.eq(0)):
+        for i in range(2):
+            b.emit(w.MbarInit(full, Const(i), THREADS))
+            b.emit(w.MbarInit(free, Const(i), THREADS // 32))
+        b.fence("mbar_init")
+    for i in range(4):
+        b.st(slots, tid + i * THREADS, b.const(f32, 5.0))
+    b.barrier()
+    with b.for_("turn", 0, 6, 1, unroll=1) as turn:
+        slot, phase, copies = turn % 2, turn // 2 % 2, (tid % 32).ne(7)
+        with b.if_(turn.ge(2)):
+            b.mbar_wait(free, slot, 1 - phase)
+        at, begin = turn * 2 * THREADS + tid, slot * 2 * THREADS + tid
+        b.cp_async(slots, begin, src, at, 1, where=copies)
+        b.commit()
+        b.cp_async(slots, begin + THREADS, src, at + THREADS, 1, where=copies)
+        b.emit(w.CpArrive(full, slot))
+        b.mbar_wait(full, slot, phase)
+        for i in range(2):
+            other = slot * 2 * THREADS + i * THREADS + THREADS - 1 - tid
+            b.st(last, (turn * 2 + i) * THREADS + tid, b.ld(slots, other))
+        b.sync()
+        with b.if_(lane.eq(0)):
+            b.emit(w.MbarArrive(free, slot))
+    return k.func()
+
+
 def meetings() -> w.Func:
     """What other threads wrote, read after they have met: the block, one half of it, a warp, the whole GPU."""
     k = Kernel("meetings")
@@ -317,7 +351,7 @@ def atomics() -> w.Func:
 
 
 UNITS: dict[str, Callable[[], w.Func]] = {
-    f.__name__: f for f in (loops, branches, negative, memory, ring, bulk, meetings, bits, products, matrices,
+    f.__name__: f for f in (loops, branches, negative, memory, ring, bulk, arrivals, meetings, bits, products, matrices,
                             warpgroups, atomics)
 } | {name: programs.PROGRAMS[name] for name in ("scalars", "conversions")}  # fmt: skip
 #: Programs whose words are packed numbers.

@@ -32,13 +32,14 @@ inline void finish(const std::vector<Copy>& list) {
   for (const Copy& c : list) memcpy(c.to, c.from, c.nbytes);
 }
 
-// An mbarrier.  Its bulk copies are made when a phase could end without them being missed.
+// An mbarrier.  Its bulk copies are made when a phase could end without them being missed, and so are copies of threads
+// that arrive when these have landed: `late` of those that are pending.
 struct Barrier {
-  unsigned count, pending, phase = 0;
+  unsigned count, pending, phase = 0, late = 0;
   long bytes = 0;  // still to come in this phase
   unsigned owner = 0;    // who initialised it
   bool fenced = false;
-  std::vector<Copy> copies;
+  std::vector<Copy> copies, landing;
 };
 inline std::map<unsigned, Barrier> barriers;  // by shared address
 
@@ -50,7 +51,10 @@ inline Barrier& barrier_at(unsigned address, const char* what) {
 
 // Ends the phase if all have arrived: the copies it waits for are made now.
 inline void settle(Barrier& b) {
-  if (b.pending) return;
+  if (b.pending > b.late) return;
+  finish(b.landing);
+  b.landing.clear();
+  b.pending = b.late = 0;
   finish(b.copies);
   for (const Copy& c : b.copies) b.bytes -= c.nbytes;
   b.copies.clear();

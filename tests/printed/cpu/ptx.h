@@ -99,13 +99,30 @@ inline void mbarrier_init_shared__cta_b64(unsigned bar, unsigned count) {
 inline void arrive(unsigned bar, unsigned expect) {
   cpu::Barrier& b = cpu::barrier_at(bar, "mbarrier.arrive");
   cpu::settle(b);
-  if (!b.pending) cpu::fault("mbarrier.arrive: the phase before still waits for %ld bytes", b.bytes);
+  if (b.pending == b.late) cpu::fault("mbarrier.arrive: the phase before still waits for %ld bytes", b.bytes);
   b.bytes += expect;
   --b.pending;
   ++cpu::progress;
 }
 inline void mbarrier_arrive_shared__cta_b64(Sink, unsigned bar) { arrive(bar, 0); }
 inline void mbarrier_arrive_expect_tx_shared__cta_b64(Sink, unsigned bar, unsigned nbytes) { arrive(bar, nbytes); }
+// The arrival comes when all cp.async that the thread has started have landed: as late as the phase allows.  Without
+// `noinc` the phase waits for one arrival more.
+inline void arrive_later(unsigned bar, unsigned more) {
+  cpu::Barrier& b = cpu::barrier_at(bar, "cp.async.mbarrier.arrive");
+  cpu::settle(b);
+  b.pending += more;
+  if (b.pending == b.late) cpu::fault("cp.async.mbarrier.arrive: the phase before still waits for %ld bytes", b.bytes);
+  ++b.late;
+  auto& mine = cpu::me();
+  mine.groups.push_back(std::move(mine.open));
+  for (const auto& group : mine.groups) b.landing.insert(b.landing.end(), group.begin(), group.end());
+  mine.groups.clear();
+  mine.open.clear();
+  ++cpu::progress;
+}
+inline void cp_async_mbarrier_arrive_noinc_shared__cta_b64(unsigned bar) { arrive_later(bar, 0); }
+inline void cp_async_mbarrier_arrive_shared__cta_b64(unsigned bar) { arrive_later(bar, 1); }
 inline void mbarrier_try_wait_parity_shared__cta_b64(bool& p, unsigned bar, unsigned parity) {
   cpu::Barrier& b = cpu::barrier_at(bar, "mbarrier.try_wait");
   cpu::settle(b);
