@@ -16,6 +16,7 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.errors import ArrayError, ScheduleError
 from sparsegen.ir.expr import Value
 from sparsegen.ir.node import Op
+from sparsegen.ir.types import Buffer
 
 from .compile import Program, compile_func
 from .globalmem import Global
@@ -88,10 +89,12 @@ def tally(
     """The counts of single blocks, given by their numbers (one may be there several times), and of no others.
 
     ``window``: the turns that each of them runs of a loop.  Floating-point numbers decide no count, so their buffers
-    hold nothing and need no arguments.  KernelFault for an access out of bounds.
+    hold nothing, or zeros, and need no arguments.  KernelFault for an access out of bounds.
     """
     state = Run(compile_func(func), COUNTING, 0, align or {}, empty=True)
-    _bind(state, args, frozenset())
+    numbers = [p for p in func.params if isinstance(p, Buffer) and p.dtype.kind == "float"]
+    zeros = {p.name: np.zeros(p.size, p.dtype.numpy()) for p in numbers if p.name not in state.blank | args.keys()}
+    _bind(state, {**zeros, **args}, frozenset())
     prog, size = state.prog, _batch(state.prog, len(blocks))
     batches: list[Machine] = []
     for first in range(0, len(blocks), size):

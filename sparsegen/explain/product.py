@@ -40,8 +40,9 @@ class ProductPage(Kind):
         problem = kernel.problem
         assert isinstance(problem, SpmmProblem)
         self.what, self.numbers, self.readers = problem.what, problem.facts, readers(problem.format)
-        own = self.readers[0]  # a library comes last
-        if self.cost.schedule.rules.library:  # it stands beside those that read the format
+        own = self.cost.schedule.rules
+        if own.library:  # it stands beside those that read the format, which come first
+            own = self.readers[0]
             self.options = problem.options(None, self.device, Request(every=True))
         self.ranking = [c for c in self.options.costs if not c.schedule.rules.library]
         self.dense = next((f.every(self.numbers, self.device, {}).best for f in self.readers if f.library), None)
@@ -106,7 +107,7 @@ class ProductPage(Kind):
     ) -> Trial:
         """The cheapest of the families that read the matrix, for a product in numbers."""
         best = [found for f in self.readers if (found := f.every(facts, device, {}).best)]
-        winner = min(best, key=lambda c: c.time)
+        winner = min(best, key=lambda c: c.time, default=None)
         dense = next((c.time for c in best if c.schedule == DENSE), None)
         if dense is None:
             return Trial(kind, what, winner)

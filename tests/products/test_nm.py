@@ -1,4 +1,4 @@
-"""Products with N:M matrices on CUDA cores: right for any pattern, size, order and schedule; packing; refusals."""
+"""Products with N:M matrices by ``nm_lanes``: right for any pattern, size, order and schedule; packing; refusals."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ PATTERNS: list[tuple[int, int, tuple[int, int]]] = [
     (1, 3, (1, 1)), (3, 10, (1, 1)), (2, 4, (1, 1)), (16, 32, (1, 1)), (1, 33, (1, 1)), (33, 64, (1, 1)),
     (48, 64, (1, 1)), (8, 32, (32, 1)), (4, 32, (5, 1)), (8, 16, (4, 4)), (6, 9, (7, 3)),
 ]  # fmt: skip
+LANES: dict[str, Any] = {"schedule": "nm_lanes"}
 KINDS = list(zip(PATTERNS, itertools.cycle(DTYPES), strict=False))
 
 
@@ -38,15 +39,15 @@ KINDS = list(zip(PATTERNS, itertools.cycle(DTYPES), strict=False))
 def test_any_pattern(pattern: Any, dtype: str) -> None:
     """The last window and the last group are short; some windows hold less than they may."""
     w = matrix(45, 147, *pattern, dtype=dtype, fill=0.9)
-    called(sg.spmm(w, n=1))
-    called(sg.spmm(w, n=3 + pattern[0] % 2, bias=True))
+    called(sg.spmm(w, n=1), **LANES)
+    called(sg.spmm(w, n=3 + pattern[0] % 2, bias=True), **LANES)
 
 
 @pytest.mark.parametrize("m", [1, 31, 64, 65])
 def test_any_number_of_rows(m: int) -> None:
     """Of a part of a window, of one, and of more chunks than warps."""
     for k in (5, 32, 600):
-        called(sg.spmm(matrix(m, k, 8, 32, dtype="f32"), n=2))
+        called(sg.spmm(matrix(m, k, 8, 32, dtype="f32"), n=2), **LANES)
 
 
 @pytest.mark.parametrize("y_order", ["row", "column"])
@@ -54,7 +55,7 @@ def test_any_number_of_rows(m: int) -> None:
 def test_orders_of_the_arrays(x_order: str, y_order: str) -> None:
     """Where loads of x take several elements, within windows, and where they cannot."""
     for (k, n), width, dtype in (((96, 4), 32, "bf16"), ((50, 5), 12, "f32")):
-        called(sg.spmm(matrix(40, k, 4, width, dtype=dtype), n=n, residual=True), x_order, y_order)
+        called(sg.spmm(matrix(40, k, 4, width, dtype=dtype), n=n, residual=True), x_order, y_order, **LANES)
 
 
 @pytest.mark.parametrize(("activation", "operands"), [
@@ -62,7 +63,7 @@ def test_orders_of_the_arrays(x_order: str, y_order: str) -> None:
     (None, ("scale", "residual")), ("relu", ("scale",)),
 ])  # fmt: skip
 def test_epilogues(activation: Any, operands: tuple[str, ...]) -> None:
-    called(sg.spmm(matrix(33, 64, 8, 32), n=4, activation=activation, **dict.fromkeys(operands, True)))
+    called(sg.spmm(matrix(33, 64, 8, 32), n=4, activation=activation, **dict.fromkeys(operands, True)), **LANES)
 
 
 @pytest.mark.parametrize("warps", ["1x1", "3x2", "2x8", "7x1", "1x16"])
@@ -151,7 +152,7 @@ def facts(product: Any) -> Any:
 def test_a_row_that_is_not_finite_reaches_the_rows_that_store_its_column(pattern: Any) -> None:
     """Stored zeros among them (NaN then); no other row, though all share x, chunks and the last window."""
     w = matrix(40, 147, *pattern, dtype="f32", fill=0.7)
-    kernel = sg.compile(sg.spmm(w, n=3), device="h200", backend="emulator")
+    kernel = sg.compile(sg.spmm(w, n=3), device="h200", backend="emulator", **LANES)
     assert "the rows that store its column, if only as a zero" in str(kernel.explain())
     for column, bad in ((0, np.nan), (63, np.inf), (64, np.nan), (146, np.inf)):
         x = np.ones((147, 3), "f4")
@@ -200,7 +201,7 @@ def test_the_emulator_sees_a_layout_with_conflicts(apart: int) -> None:
 
 # ------------------------------------------------------------------------------------------------ what is said
 def test_every_level_can_be_looked_at() -> None:
-    k = sg.compile(sg.spmm(matrix(61, 53, 8, 32), n=3, bias=True), device="h200", backend="emulator")
+    k = sg.compile(sg.spmm(matrix(61, 53, 8, 32), n=3, bias=True), device="h200", backend="emulator", **LANES)
     assert (
         'format="nm"' in k.ir("op") and "pattern=[8, 32, 1, 1]" in k.ir("op") and "tile.multiply_chunk" in k.ir("tile")
     )
@@ -209,15 +210,24 @@ def test_every_level_can_be_looked_at() -> None:
 
 
 def test_explain_speaks_of_rows_and_windows() -> None:
-    k = sg.compile(sg.spmm(matrix(161, 53, 8, 32), n=8), device="h200", backend="emulator")
+    k = sg.compile(sg.spmm(matrix(161, 53, 8, 32), n=8), device="h200", backend="emulator", **LANES)
     told, page = str(k.explain()), k.explain().data
     tiles, parts = k.schedule.warps
     assert f"{32 * tiles} rows of W x 8 columns of x each; {parts} warps share 32 rows" in told
     assert {term["name"] for term in page["terms"]} == set(REASONS)
-    assert page["legal"] == len(sg.schedules(k.product, device="h200"))
+    listed = [c for c in sg.schedules(k.product, device="h200") if c.schedule.family == "nm_lanes"]
+    assert page["legal"] == len(listed)
     assert {change["kind"] for change in page["changes"]} == {"columns", "device"}
     assert all(family["schedule"].startswith("nm_lanes") for family in page["families"])
     assert k.cost.schedule.rules.operations(k.cost) == 2 * 161 * 2 * 8 * 8  # two windows, of which 8 columns are kept
+
+
+def test_other_gpus_may_have_no_schedule() -> None:
+    """Shared memory of 100 KiB does not hold 40,000 words."""
+    long = sg.sparse(np.zeros((40, 40000), "f4"), format="nm", n=8, m=32)
+    page = sg.compile(sg.spmm(long, n=1), device="h200", backend="emulator").explain().data
+    found = {c["what"]: c["schedule"] for c in page["changes"] if c["kind"] == "device"}
+    assert found["NVIDIA GeForce RTX 4090"] is None and found["NVIDIA A100"].startswith("nm_lanes")
 
 
 def test_the_formula_is_what_is_chosen_by() -> None:
@@ -248,10 +258,10 @@ def test_what_cannot_be_is_refused() -> None:
 def test_rows_that_do_not_fit_shared_memory() -> None:
     """The model takes fewer columns where they fit; where none does, and where they are asked for, it is said."""
     long, longer = (sg.spmm(sg.sparse(np.zeros((40, k), "f4"), format="nm", n=8, m=32), n=8) for k in (30000, 70000))
-    assert sg.compile(long, device="h200", backend="emulator").schedule.cols == 1
+    assert sg.compile(long, device="h200", backend="emulator", **LANES).schedule.cols == 1
     for product, line, says, hint in (
         (long, "nm_lanes cols=8", "bytes of shared memory for 30080 rows of x and cols=8", "lower cols"),
-        (longer, "auto", "no nm schedule can run the product: 280064 bytes", r"matrices of fewer columns"),
+        (longer, "nm_lanes", "no nm_lanes schedule can run the product: 280064 bytes", r"matrices of fewer columns"),
     ):
         with pytest.raises(ScheduleError, match="a block has 232448") as error:
             sg.compile(product, device="h200", schedule=line)

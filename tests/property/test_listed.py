@@ -50,7 +50,8 @@ def test_the_largest_blocks_and_deepest_rings_run(work: str) -> None:
     made, n = WORK[work]
     product = sg.spmm(made(), n=n)
     listed = [c.schedule for c in sg.schedules(product, device="h200") if c.schedule.family != "dense"]
-    warps = {s: math.prod(s.warps) if isinstance(s.warps, tuple) else s.warps for s in listed}
+    given = {s: s.values.get("warps", 1) for s in listed}
+    warps = {s: math.prod(w) if isinstance(w, tuple) else w for s, w in given.items()}
     stages = {s: s.stages or 1 for s in listed}
     for schedule in {max(listed, key=measure) for measure in (
         lambda s: (warps[s], stages[s]), lambda s: (stages[s], warps[s]), lambda s: warps[s] * (1 + stages[s]),
