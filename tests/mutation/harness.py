@@ -22,7 +22,7 @@ from sparsegen.ir.warp_group import WgmmaCommit, WgmmaFence, WgmmaWait
 
 #: The ops that order, wait or fence; their deletion must be noticed.
 ORDER: tuple[type[Op], ...] = (
-    w.Barrier, w.SyncWarp, w.CpWait, w.CpCommit, w.Fence, w.MbarInit, w.MbarArrive, w.MbarTryWait,
+    w.Barrier, w.SyncWarp, w.CpWait, w.CpCommit, w.Fence, w.MbarInit, w.MbarArrive, w.CpArrive, w.MbarTryWait,
     WgmmaFence, WgmmaCommit, WgmmaWait,
 )  # fmt: skip
 

@@ -16,7 +16,7 @@ from tests.programs import heat2d_stream, mutants, ring_reduce
 from tests.programs.run import SMALL
 
 NAMES = [f"heat2d_stream.{k}" for k in heat2d_stream.SIZES] + ["ring_reduce.even", "ring_reduce.ragged"]
-NAMES += [f"warpgroups.ring_{how}" for how in ("reader", "writer", "bulk")]
+NAMES += [f"warpgroups.ring_{how}" for how in ("reader", "writer", "bulk", "arrive")]
 LEFT_OUT = [(name, what) for name in NAMES for what, _ in mutants.deletions(SMALL[name](0).func)]
 WEAKER = [(name, what) for name in NAMES for what, _ in mutants.weaker(SMALL[name](0).func)]
 

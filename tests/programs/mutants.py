@@ -15,7 +15,7 @@ from sparsegen.ir.text import head
 
 from .case import Case
 
-ORDER = (w.Barrier, w.SyncWarp, w.CpCommit, w.CpWait, w.Fence, w.MbarInit, w.MbarArrive,
+ORDER = (w.Barrier, w.SyncWarp, w.CpCommit, w.CpWait, w.Fence, w.MbarInit, w.MbarArrive, w.CpArrive,
          wg.WgmmaFence, wg.WgmmaCommit, wg.WgmmaWait)  # fmt: skip
 
 
@@ -53,7 +53,7 @@ def deletions(func: w.Func) -> Iterator[tuple[str, w.Func]]:
 
 
 def weaker(func: w.Func) -> Iterator[tuple[str, w.Func]]:
-    """Waits that end one group, or one phase, too early."""
+    """Waits that end one group, or one phase, too early; arrivals that wait for nothing."""
     for op in walk(func.body):
         if isinstance(op, (w.CpWait, wg.WgmmaWait)):
             sooner = dataclasses.replace(op, pending=op.pending + 1)
@@ -64,6 +64,8 @@ def weaker(func: w.Func) -> Iterator[tuple[str, w.Func]]:
         elif isinstance(op, w.MbarInit):
             more = dataclasses.replace(op, count=op.count + 1)
             yield f"@{op.bars.name} expects one more", replace(func, op, (more,))
+        elif isinstance(op, w.CpArrive):
+            yield f"@{op.bars.name} told at once", replace(func, op, (w.MbarArrive(op.bars, op.index),))
         elif isinstance(op, w.MbarArrive) and op.expect is not None:
             less = dataclasses.replace(op, expect=op.expect - 16)
             yield f"@{op.bars.name} expects 16 bytes less", replace(func, op, (less,))

@@ -149,10 +149,12 @@ class Ring:
     """One warpgroup adds up products of tiles, which another copies into two slots ahead of it.
 
     ``bulk``: by bulk copies, else by cp.async with a fence async of the ``fence`` (``reader``, ``writer`` or none);
+    ``arrive``: no thread waits for its cp.async, which are an arrival when they land;
     ``pending``: groups in flight when the slot before is freed (1 is right: its products have ended).
     """
 
     bulk: bool = False
+    arrive: bool = False
     fence: str = "reader"
     pending: int = 1
     turns: int = 5
@@ -174,6 +176,9 @@ class Ring:
             with b.for_("i", 0, size, 1024, unroll=0) as i:
                 place = (at["tid"] - 128) * 8 + i
                 b.cp_async(tile, slot * size + place, src, turn * size + place, 8)
+            if self.arrive:
+                b.emit(w.CpArrive(full, slot))
+                return
             b.commit()
             b.wait(0)
             if self.fence == "writer":
@@ -198,7 +203,7 @@ class Ring:
         def body(b: Builder, at: dict[str, Value]) -> None:
             with b.if_(at["tid"].eq(0)):
                 for i in range(slots):
-                    b.emit(w.MbarInit(full, Const(i), 1 if self.bulk else 4))
+                    b.emit(w.MbarInit(full, Const(i), 1 if self.bulk else 128 if self.arrive else 4))
                     b.emit(w.MbarInit(free, Const(i), 4))
                 if self.bulk:
                     b.fence("mbar_init")
@@ -232,7 +237,12 @@ def _named() -> dict[str, Gemm | Ring]:
     out: dict[str, Gemm | Ring] = {n: Gemm(64, f16, *operands, grid=1) for n, operands in TILES.items()}
     out |= {f"{n}_bf16": Gemm(128, bf16, *TILES[n], grid=1) for n in ("a128k_b128mn", "a128mn_b64k", "a0k_b0mn")}
     out |= {f"n{cols}": Gemm(cols, b=(k_major(64), "k")) for cols in (8, 24, 96, 256)}
-    return out | {"ring_reader": Ring(), "ring_writer": Ring(fence="writer"), "ring_bulk": Ring(bulk=True)}
+    return out | {
+        "ring_reader": Ring(),
+        "ring_writer": Ring(fence="writer"),
+        "ring_bulk": Ring(bulk=True),
+        "ring_arrive": Ring(arrive=True),
+    }
 
 
 PROGRAMS: Final = _named()
