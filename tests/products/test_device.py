@@ -289,6 +289,7 @@ def test_the_dense_product_of_a_short_call(monkeypatch: pytest.MonkeyPatch, epil
 
 
 def test_a_dense_kernel_learns_the_short_way(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    product = sg.spmm(matrix(40, 24), n=8)
     core = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 0, _cuda_isCurrentStreamCapturing=lambda: False)
     ran: list[Any] = []
     functions = SimpleNamespace(gelu=None, silu=None)
@@ -298,7 +299,7 @@ def test_a_dense_kernel_learns_the_short_way(gpu: Any, monkeypatch: pytest.Monke
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setattr("sparsegen.products.dense._dense", lambda *_: "W")
-    k = sg.compile(sg.spmm(matrix(40, 24), n=8), backend="cuda", schedule="dense")
+    k = sg.compile(product, backend="cuda", schedule="dense")
     x, out = Tensor(1 << 20, (24, 8)), Tensor(1 << 22, (40, 8))
     k._learn((x,), {}, {"in": view(x)}, {"out": view(out)})
     other = Tensor(1 << 24, (24, 8))
