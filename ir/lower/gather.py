@@ -46,17 +46,14 @@ class _Walk:
         self.most = -(-tiles // op.blocks)
         self.mine = b.let("mine", (tiles + op.blocks - 1 - cx.bx) // op.blocks, lo=0, hi=self.most)
 
-    def at(self, turn: Expr) -> None:
-        """What the walk's values stand for in a turn."""
+    def at(self, tile: Expr) -> None:
+        """What the walk's values stand for in all turns of the block's tile of a number."""
         b, op = self.cx.b, self.op
-        number = b.let("number", self.cx.bx + turn // op.steps * op.blocks, hi=op.row_tiles * op.col_tiles - 1)
+        number = b.let("number", self.cx.bx + tile * op.blocks, hi=op.row_tiles * op.col_tiles - 1)
         by_rows = op.fastest == "rows"
         row = number % op.row_tiles if by_rows else number // op.col_tiles
         col = number // op.row_tiles if by_rows else number % op.col_tiles
-        self.cx.env |= {
-            op.tile: b.let("tile", row), op.column: b.let("column", col * op.cols),
-            op.step: b.let("step", turn % op.steps), op.slot: self.slot(turn),
-        }  # fmt: skip
+        self.cx.env |= {op.tile: b.let("tile", row), op.column: b.let("column", col * op.cols)}
 
     def slot(self, turn: Expr) -> Expr:
         """The slot of a turn."""
@@ -71,7 +68,7 @@ class _Walk:
 
         def ahead(tile: Expr) -> None:
             with cx.scope(), b.if_(tile.lt(self.mine)):
-                self.at(b.let("first", tile * op.steps, hi=(self.most - 1) * op.steps))
+                self.at(tile)
                 cx.env[op.list] = b.let("list", tile % 2)
                 cx.all(op.ahead)
 
@@ -81,11 +78,12 @@ class _Walk:
             ahead(b.let("next", tile + 1))
             which = cx.env[op.list] = b.let("list", tile % 2)
             b.mbar_wait(op.bars, which + 2 * op.stages, tile // 2 % 2)
+            self.at(tile)
             first = b.let("first", tile * op.steps, hi=(self.most - 1) * op.steps)
             with b.for_("step", 0, op.steps, unroll=1) as step:
                 turn = b.let("turn", first + step, hi=self.most * op.steps - 1)
-                self.at(turn)
-                slot = cx.resolve(op.slot)
+                slot = self.slot(turn)
+                cx.env |= {op.step: step, op.slot: slot}
                 cx.all(op.look)
                 # of the first turns no slot is in use: the phase before the first counts as over
                 b.mbar_wait(op.bars, slot + op.stages, (turn // op.stages + 1) % 2)
@@ -96,9 +94,9 @@ class _Walk:
         """The warpgroups multiply slots as they become full, one product under way while the next one begins."""
         cx, b, op = self.cx, self.cx.b, self.op
         cx.alloc(op.acc)
-        with cx.scope(), b.for_("round", 0, self.mine, unroll=1) as turn_of_tile:
+        with cx.scope(), b.for_("round", 0, self.mine, unroll=1) as tile:
             cx.clear(op.acc)
-            first = b.let("first", turn_of_tile * op.steps, hi=self.most * op.steps - 1)
+            first = b.let("first", tile * op.steps, hi=self.most * op.steps - 1)
             with b.for_("step", 0, op.steps, unroll=1) as step:
                 turn = b.let("turn", first + step, hi=self.most * op.steps - 1)
                 slot = cx.env[op.slot] = self.slot(turn)
@@ -111,7 +109,7 @@ class _Walk:
                 self.free(turn + (op.stages - 1), step.gt(0))  # the slot of the turn before
             b.wgmma_wait(0)
             self.free(first + (op.steps - 1))
-            self.at(first)
+            self.at(tile)
             cx.all(op.done)
 
     def free(self, turn: Expr, where: Expr = TRUE) -> None:

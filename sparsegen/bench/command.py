@@ -17,6 +17,7 @@ from sparsegen.bench import (  # fmt: skip
     csr_run,
     floors,
     graphs,
+    nm,
     regret_run,
     report,
     stencil_run,
@@ -34,7 +35,7 @@ _STENCILS: Final = ("spine", "stencil", "ablation")
 #: Options that only some suites have, and what is said to the others.
 _OWN: Final = {
     "part": ((*PARTS,), "has no parts"),
-    "floor": (("stencil", "ablation", "bitmap"), "has no floors"),
+    "floor": (("stencil", "ablation", "bitmap", "nm"), "has no floors"),
     "cold": (_STENCILS, "says itself what is measured cold"),
     "graph": (("csr",), "has no graphs"),
     "problems": (("regret",), "has no random problems"),
@@ -89,6 +90,9 @@ def rows(args: Namespace, parts: Sequence[str], seed: int, keep: Keep) -> Sequen
         return bench.run(bitmaps.cases(parts), say, args.floor or floors.own(args.suite, parts), keep)
     if args.suite == "auto":
         return auto.Auto(Lab(), seed, args.seconds).run(auto.cases(args.quick), say, (), keep)
+    if args.suite == "nm":
+        patterns = nm.Patterns(Lab(), seed, args.seconds)
+        return patterns.run(nm.cases(parts), say, args.floor or floors.own(args.suite, parts), keep)
     if args.suite == "csr":
         found = graphs.parts(args.part or graphs.PARTS, args.graph and Path(args.graph))
         cases = [case for part, name, _ in found for case in graphs.cases(part, name, args.quick)]

@@ -7,18 +7,18 @@ graph, which no host is too slow for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparsegen.bench import graphs
-from sparsegen.bench.bitmaps import COLD, WARM
+from sparsegen.bench.bitmaps import COLD
 from sparsegen.bench.cusparse import CuSparse
 from sparsegen.bench.graphs import Adjacency, GraphCase
 from sparsegen.bench.harness import TOLERANCE
 from sparsegen.bench.lab import Lab
-from sparsegen.bench.products import HOT, ProductRow, Products
+from sparsegen.bench.products import ProductRow, Products
 from sparsegen.formats import sparse
 
 if TYPE_CHECKING:
@@ -68,17 +68,6 @@ class Graphs(Products[GraphCase, CsrRow]):
     def build(self, case: GraphCase) -> SpmmKernel:
         """The kernel of a case."""
         return self.kernel(self._encoded[case.part, case.dtype], case.n, ["rows"])
-
-    def hot(self, call: Callable[[], object]) -> float:
-        """Seconds of a call among many of a CUDA graph."""
-        torch = self.torch
-        call()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _ in range(HOT):
-                call()
-        return self.series(graph.replay, WARM).median / HOT
 
     def labels(self, case: GraphCase, seed: int) -> dict[str, Any]:
         """What every row says of its case."""

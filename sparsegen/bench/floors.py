@@ -25,9 +25,12 @@ from sparsegen.ir.errors import SparsegenError, ToolchainError
 COMPILE_LIMIT, RUN_LIMIT = 300, 240
 USE = 'write --floor "FILE.cu WORDS"'
 EXAMPLES = "BEST Heat-2D 1308.2 variant, or variant,28672,8192,16,0.60,219,81.7,91.0,2408,2e-4"
-#: The programs of a checkout that have figures of a suite's part ``targets``.
+#: The programs of a checkout that have figures of a suite's part, with their words.
 FOLDER: Final = Path(__file__).resolve().parents[2] / "benchmarks" / "floors"
-OWN: Final = {"stencil": ("stencil_floor.cu", "stencil_tc_floor.cu"), "bitmap": ("bitmap_floor.cu",)}
+OWN: Final = {
+    ("stencil", "targets"): ("stencil_floor.cu", "stencil_tc_floor.cu"), ("bitmap", "targets"): ("bitmap_floor.cu",),
+    ("nm", "wide"): ("nm_floor.cu big small",), ("nm", "narrow"): ("nm_floor.cu spmv",),
+}  # fmt: skip
 _BEST = re.compile(r"^BEST (\S+) (\d+(?:\.\d+)?)(?: (\S+))?\s*$", re.MULTILINE)
 #: An ablation, whose result means nothing, has the error -1; behind that of a wrong result stands FAIL.
 _PRODUCT = re.compile(
@@ -51,8 +54,19 @@ class Floor:
 
 def own(suite: str, parts: Sequence[str]) -> list[str]:
     """The lines of ``--floor`` where none is given; none for other parts, or in an installed package."""
-    files = [FOLDER / name for name in OWN.get(suite, ()) if "targets" in parts]
-    return [shlex.quote(str(file)) for file in files if file.is_file()]
+    lines = [line.split(" ", 1) for part in parts for line in OWN.get((suite, part), ())]
+    return [" ".join((shlex.quote(str(FOLDER / name)), *words)) for name, *words in lines if (FOLDER / name).is_file()]
+
+
+#: Of the two times the second is with cold L2; a product is M tokens by K by N rows of W.
+_PATTERN = re.compile(
+    r"^(\w+),(f16|f32),(\d+),(\d+),(\d+),(\d+):(\d+),(?:VW(\d+)|EW),([\d.]+),([\d.]+),.*,yes$", re.MULTILINE
+)
+
+
+def pattern(shape: Iterable[int], kept: int, window: int, vector: int, dtype: str) -> str:
+    """What products of M, K, N with ``kept`` of every ``window`` columns are called, ``vector`` rows alike."""
+    return f"{'x'.join(map(str, shape))} {dtype}, {kept}:{window}, {vector}"
 
 
 def product(shape: Iterable[int], sparsity: float) -> str:
@@ -63,10 +77,20 @@ def product(shape: Iterable[int], sparsity: float) -> str:
 def parse(output: str, program: str) -> list[Floor]:
     """The figures in what a program printed; one of 0 GS/s (nothing ran, or nothing was right) is none."""
     stencils = (Floor(name, float(rate), variant or "", program) for name, rate, variant in _BEST.findall(output))
-    return [floor for floor in stencils if floor.rate > 0] + [
-        Floor(product(map(int, shape), float(sparsity)), 1e6 / float(cold), variant, program)
-        for variant, *shape, sparsity, cold in _PRODUCT.findall(output)
-    ]
+    patterns = [
+        Floor(f"{pattern((int(m), int(k), int(n)), int(kept), int(window), int(vector or 1), dtype)}, {state}",
+              1e6 / float(took), name, program)
+        for name, dtype, n, k, m, kept, window, vector, hot, cold in _PATTERN.findall(output)
+        for state, took in (("hot", hot), ("cold", cold))
+    ]  # fmt: skip
+    return (
+        patterns
+        + [floor for floor in stencils if floor.rate > 0]
+        + [
+            Floor(product(map(int, shape), float(sparsity)), 1e6 / float(cold), variant, program)
+            for variant, *shape, sparsity, cold in _PRODUCT.findall(output)
+        ]
+    )
 
 
 def best(floors: Iterable[Floor], wanted: str) -> Floor | None:
@@ -89,7 +113,9 @@ def prepare(line: str, arch: str, folder: Path) -> list[str]:
         return [str(file.resolve()), *words]
     target = folder / file.stem
     code = f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}"
-    _output([str(find_nvcc().path), code, "-O3", "-std=c++17", str(file), "-o", str(target)], COMPILE_LIMIT)
+    libraries = ["-lcublas"] if "cublas" in file.read_text(encoding="utf-8", errors="replace") else []
+    command = [str(find_nvcc().path), code, "-O3", "-std=c++17", str(file), "-o", str(target), *libraries]
+    _output(command, COMPILE_LIMIT)
     return [str(target), *words]
 
 

@@ -109,6 +109,17 @@ class Products(Suite[C, R]):
         calls = HOT if state == WARM else 1
         return Timing.of(self.lab.times(call, self.seconds / share, before, calls, LEAST, MOST))
 
+    def hot(self, call: Callable[[], object]) -> float:
+        """Seconds of a call among many of a CUDA graph."""
+        torch = self.torch
+        call()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(HOT):
+                call()
+        return self.series(graph.replay, WARM).median / HOT
+
     def figures(self, kernel: SpmmKernel, order: str, timing: Timing) -> dict[str, Any]:
         """What a row says of a kernel: its time, the model's, and what nvcc made of it for an order."""
         said = {"schedule": str(kernel.schedule), "predicted_s": kernel.cost.time, "bound": kernel.cost.binds}

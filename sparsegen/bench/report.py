@@ -209,7 +209,7 @@ def markdown(found: Result, view: str | None = None) -> str:
     view = view or next(iter(views))
     head, *body = views[view](found)
     texts = {"stencil", "weights", "size", "schedule", "form", "call", "bound by", "boundary", "type", "x",
-             "problem", "quantity", "best", "graph"}  # fmt: skip
+             "problem", "quantity", "best", "graph", "pattern", "L2"}  # fmt: skip
     rule = ["---" if name in texts else "---:" for name in head]
     rows = [*(f"| {' | '.join(row)} |" for row in (head, rule, *body))]
     shown = [row for row in found["rows"] if row.get("part", "") in (parts_of(found, view) or [row.get("part", "")])]

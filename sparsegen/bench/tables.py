@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from sparsegen.bench import ablation, auto, bitmaps, graphs, product_tables, regret, regret_tables, stencils
+from sparsegen.bench import ablation, auto, bitmaps, graphs, nm, product_tables, regret, regret_tables, stencils
 from sparsegen.bench.cells import (
     Cells,
     Column,
@@ -29,7 +29,7 @@ from sparsegen.cost.devices import load_profile
 #: Suites that are measured in parts.
 PARTS: Final = {
     "ablation": ablation.PARTS, "stencil": stencils.PARTS, "bitmap": bitmaps.PARTS, "regret": regret.PARTS,
-    "csr": graphs.PARTS,
+    "csr": graphs.PARTS, "nm": nm.PARTS,
 }  # fmt: skip
 _SHARES: Final = {"boundaries": "", "odd": "odd size", "f32": "f32", "single": "one step"}
 
@@ -122,6 +122,7 @@ VIEWS: Final[dict[str, dict[str, Callable[[Result], Cells]]]] = {
     },
     "bitmap": product_tables.BITMAP,
     "csr": product_tables.CSR,
+    "nm": {name: partial(nm.view, name) for name in nm.PARTS},
     "auto": {"table": auto.view},
     "regret": regret_tables.VIEWS,
 }

@@ -105,14 +105,18 @@ class ProductPage(Kind):
     def _tried(
         self, kind: Literal["columns", "sparsity", "device"], what: str, facts: Any, device: DeviceProfile
     ) -> Trial:
-        """The cheapest of the families that read the matrix, for a product in numbers."""
+        """The cheapest of the families that read the matrix, for a product in numbers; of those of our own, unless W
+        was made with ``format="auto"`` or in bitmap tiles, whose dense product most people have as well."""
         best = [found for f in self.readers if (found := f.every(facts, device, {}).best)]
-        winner = min(best, key=lambda c: c.time, default=None)
         dense = next((c.time for c in best if c.schedule == DENSE), None)
+        ours = [c for c in best if c.schedule != DENSE]
+        w = self.what.w
+        winner = min(best if w.auto or w.format == "bitmap" else ours, key=lambda c: c.time, default=None)
         if dense is None:
             return Trial(kind, what, winner)
-        sparse = next((c for c in best if c.schedule != DENSE), None)
-        told = "no bitmap schedule" if sparse is None else f"bitmap {sparse.time / dense:.2f}x dense's time"
+        told = (
+            f"{w.format} {min(c.time for c in ours) / dense:.2f}x dense's time" if ours else f"no {w.format} schedule"
+        )
         return Trial(kind, what, winner, told, dense)
 
 

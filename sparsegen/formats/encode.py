@@ -90,8 +90,8 @@ def sparse(
     """Encode a matrix [M, K], where it is: NumPy, CuPy and torch arrays stay in their library.
 
     ``format``: ``"bitmap"`` (f16, bf16: what kernels read), ``"tca_bme"`` (the paper's), ``"csr"`` (also f32),
-    ``"nm"`` (also f32), or ``"auto"``: bitmap, and a product may take the dense matrix where the cost model has that as
-    the faster one.
+    ``"nm"`` (also f32), or ``"auto"``: bitmap, or nm with the options of that; and a product may take the dense matrix
+    where the cost model has that as the faster one.
 
     ``options``: those of the format.  ``"nm"`` has ``n`` and ``m``: of every m consecutive columns (along K, the first
     m, the next m, ...) at most n hold elements, 1 <= n < m <= 64, by default 2 of 4; and ``vector``: so many adjacent
@@ -109,7 +109,8 @@ def sparse(
     """
     with located(loc := user_loc()):
         auto = isinstance(format, str) and format == "auto"
-        made = _encoded(w, found("bitmap" if auto else format), dtype, options)
+        name = ("nm" if options else "bitmap") if auto else format
+        made = _encoded(w, found(name), dtype, options)
     made.auto = auto
     if 0 not in made.shape and made.compression < 1 and made.spec.inner == 1:
         file, line = (loc.file, loc.line) if loc is not None else ("sparsegen", 1)
@@ -141,7 +142,8 @@ def _encoded(w: Any, maker: Maker, dtype: str | None, options: dict[str, Any]) -
         maker.spec(dtype, options)
     scipy_sparse: Any = sys.modules.get("scipy.sparse")
     torch: Any = sys.modules.get("torch")
-    if torch is not None and isinstance(w, torch.sparse.SparseSemiStructuredTensor):
+    semi_structured = getattr(getattr(torch, "sparse", None), "SparseSemiStructuredTensor", None)
+    if semi_structured is not None and isinstance(w, semi_structured):
         w = w.to_dense()
     if scipy_sparse is not None and scipy_sparse.issparse(w):
         rows = _from_scipy(w, maker, dtype)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.arithmetic import ARRAYS, Arithmetic
 from sparsegen.cost.cost import Cost, Law
@@ -27,6 +27,9 @@ from sparsegen.ir.op_spmm import SLAB, STRIP
 from sparsegen.products.geometry import Geometry, Schedules, geometry
 from sparsegen.products.product import BitmapNumbers
 from sparsegen.schedule import SpmmSchedule
+
+if TYPE_CHECKING:
+    from sparsegen.products.nm import NmNumbers
 
 REASONS: Final[dict[str, str]] = {
     "hbm": "W's format, x, y and the epilogue's arrays, once each",
@@ -105,6 +108,9 @@ FITTED_SHARE, FULL = 0.62, 1.3
 # ---- cuBLAS by the measured times in the kernel notes (28672x8192, 21504x7168, 8192^2 and 4096^2, n=16; cold L2)
 #: Seconds besides its launch, and its time over that of its bytes or mma.
 DENSE_START, DENSE_SHARE = 7.2e-6, 1.125
+#: From Hopper on the library multiplies by warpgroups, faster than one mma is after another: multiply-adds of 16-bit
+#: numbers of an SM a clock (H100 whitepaper: 989 TFLOP/s by 132 SMs at 1.83 GHz; 4096^3 took 163 us, predicted 175).
+HOPPER, WARPGROUP = (9, 0), 2048
 #: The same where rows do not start at 16 bytes, which cuBLAS's fast kernels need (15 products on one H200: 1.9 to 5).
 DENSE_MISALIGNED: Final = 3.0
 
@@ -122,15 +128,20 @@ def times(p: BitmapNumbers, s: Schedules, device: DeviceProfile, g: Geometry) ->
     return law(s, SimpleNamespace(**_values(p, s, device, g)), ARRAYS)[0]
 
 
-def dense_cost(p: BitmapNumbers, device: DeviceProfile) -> Cost:
-    """The cost of the dense product of a library."""
+def dense_cost(p: BitmapNumbers | NmNumbers, device: DeviceProfile) -> Cost:
+    """The cost of the dense product of a library; one in f32 is done on CUDA cores (not fitted)."""
     whole = p.k % 8 == 0 and (p.m % 8 == 0 or p.n % 8 == 0)  # rows of W, and of x and y in one order or the other
     share = DENSE_SHARE * (1 if whole else DENSE_MISALIGNED)
-    values = _common(p, device) | {"B": ITEM * p.m * p.k, "start": DENSE_START, "share": share}
+    item = 4 if p.dtype == "f32" else ITEM
+    values = _common(p, device) | {"B": item * p.m * p.k, "item": item, "start": DENSE_START, "share": share}
+    if p.dtype == "f32":
+        values["cpi"] = _on_cores(device)
+    elif device.compute_capability >= HOPPER:
+        values["cpi"] = 16 * 8 * 16 * device.sub_cores / WARPGROUP
     return LAW.evaluate(SpmmSchedule("dense"), values, device, (p.m, p.k, p.n), p)
 
 
-def _common(p: BitmapNumbers, device: DeviceProfile) -> dict[str, Any]:
+def _common(p: BitmapNumbers | NmNumbers, device: DeviceProfile) -> dict[str, Any]:
     return {
         "M": p.m, "K": p.k, "N": p.n, "E": p.operands, "item": ITEM, "launch": device.launch_s, "SMs": device.sms,
         "sub": device.sub_cores, "f": device.clock, "cpi": _cycles(device),
@@ -140,7 +151,12 @@ def _common(p: BitmapNumbers, device: DeviceProfile) -> dict[str, Any]:
 
 def _cycles(device: DeviceProfile) -> float:
     """Cycles of m16n8k16 a sub-core (f16 and bf16 alike); by its multiply-adds on the CUDA cores where it has none."""
-    return device.cpi.get("f16.m16n8k16", 16 * 8 * 16 * device.sub_cores / device.f32_fma_per_clk_sm)
+    return device.cpi.get("f16.m16n8k16", _on_cores(device))
+
+
+def _on_cores(device: DeviceProfile) -> float:
+    """Cycles a sub-core for the multiply-adds of m16n8k16 on the CUDA cores."""
+    return 16 * 8 * 16 * device.sub_cores / device.f32_fma_per_clk_sm
 
 
 def _values(p: BitmapNumbers, s: SpmmSchedule | Schedules, device: DeviceProfile, g: Geometry) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The predicted time of an N:M product on tensor cores: turns of all tiles of the busiest SM.
 
-    time = launch + fill + max(tensor, l2, hbm) + exposed + store
+    time = launch + turn + fill + max(tensor, l2, hbm, ring) + exposed + store
 
 ``tensor`` and ``l2`` are of the turns of the SM with the most tiles, ``store`` and ``fill`` of each of its tiles: what
 does not overlap with products.  Fitted to kernels on one H200 (tests/cost/data/nm.csv), with the memory cold.
@@ -14,8 +14,8 @@ from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
-from sparsegen.ir.numbers.gather import ROWS, STEP, rows_each, shared_bytes, slot_bytes, threads
-from sparsegen.products.cost import in_the_way, nbytes, rate
+from sparsegen.ir.numbers.gather import PIECE, ROWS, STEP, rows_each, shared_bytes, slot_bytes, threads
+from sparsegen.products.cost import WARPGROUP, in_the_way, nbytes, rate
 from sparsegen.products.nm import NmNumbers
 from sparsegen.schedule import Schedule
 
@@ -23,9 +23,11 @@ REASONS: Final[dict[str, str]] = {
     "tensor": "products of the busiest SM's tiles: 64 rows, the block's columns, 16 kept columns at a time",
     "l2": "W's tiles and the gathered rows of x of all turns of the busiest SM, through its port to L2",
     "hbm": "W's tiles and lists, x, y and the epilogue's arrays, once each",
+    "ring": "each turn of a block takes its way from L2, stages - 1 of them under way",
     "exposed": "units that are nearly as busy as the longest get in its way",
     "store": "sums of each tile to y, while no product is under way",
     "fill": "the first turns of a block, before its first product",
+    "turn": "where x's rows are no whole pieces of 8 columns, writing them so by a kernel before",
     "launch": "starting the kernel",
 }
 SYMBOLS: Final[dict[str, str]] = {
@@ -37,18 +39,23 @@ SYMBOLS: Final[dict[str, str]] = {
     "groups": "warpgroups of a block, 64 rows each",
     "cols": "columns of x of a block",
     "steps": "turns of a tile, 64 kept columns each",
-    "tiles": "tiles of the busiest SM",
+    "rounds": "tiles that a block takes, one after the other",
     "slot": "bytes of a turn",
+    "stages": "slots of the ring",
+    "odd": "1 if 8 does not divide N, else 0",
 }
-ADDED: Final = frozenset(("exposed", "store", "fill", "launch"))
-#: Multiply-adds of 16-bit numbers of an SM a clock (H100 whitepaper: 989 TFLOP/s with 132 SMs at 1.83 GHz), and the
-#: fewest clocks of a wgmma.
-RATE, LEAST = 2048.0, 32.0
+ADDED: Final = frozenset(("exposed", "store", "fill", "turn", "launch"))
+#: Fewest clocks of a wgmma.
+LEAST: Final = 32.0
 # ---- fitted
 #: DRAM latencies before the first product, clocks for each 8 columns of a tile's sums, and how busy units add up.
-FILL, STORE, NORM = 2.0, 60.0, 3.0
-#: The share of an SM's port to L2 that gathered rows reach.
-PORT: Final = 0.8
+FILL, STORE, NORM = 4.2, 54.0, 2.6
+#: The shares of an SM's port to L2 and of DRAM's bandwidth that a walk reaches.
+PORT, SHARE = 0.735, 0.81
+#: What a kernel costs that follows another one, over a launch alone (estimated).
+NEXT: Final = 0.5
+#: L2 latencies that a turn's data are under way, in a ring with other turns.
+RING: Final = 5.6
 #: Registers of a thread besides its sums and the rows that it copies.
 BASE: Final = 24
 
@@ -81,26 +88,29 @@ def price(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
     """The cost of a complete schedule that is legal there; ``g``: its numbers."""
     values = {
         "M": p.m, "K": p.k, "N": p.n, "B": packed(p, s.rows), "E": p.operands, "item": p.item,
-        "groups": s.rows // ROWS, "cols": s.cols, "steps": p.steps[s.rows], "tiles": -(-g.tiles // device.sms),
+        "groups": s.rows // ROWS, "cols": s.cols, "steps": p.steps[s.rows],
+        "rounds": -(-g.tiles // (device.sms * g.resident)),
         "slot": slot_bytes(s.rows // ROWS, s.cols), "b": g.resident, "launch": device.launch_s, "f": device.clock,
         "bw_G": device.hbm_read_gbs * 1e9, "bw_L2": device.l2_bytes_per_clk_sm * device.clock,
-        "lat_dram": device.lat_dram,
+        "lat_dram": device.lat_dram, "lat_l2": device.lat_l2, "stages": s.stages, "odd": 1 * (p.n % PIECE != 0),
     }  # fmt: skip
     return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
 
 
 def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     """``time`` and its terms: of the values ``v``, be they floats or sympy's symbols, in their arithmetic."""
-    turns = v.tiles * v.steps
+    turns = v.rounds * v.steps * v.b
     busy = {
-        "tensor": turns * 4 * v.groups * a.max(LEAST, 64 * 16 * v.cols / RATE) / v.f,
+        "tensor": turns * 4 * v.groups * a.max(LEAST, 64 * 16 * v.cols / WARPGROUP) / v.f,
         "l2": turns * v.slot / (PORT * v.bw_L2),
-        "hbm": nbytes(v) / v.bw_G,
+        "hbm": nbytes(v) / (SHARE * v.bw_G),
+        "ring": v.rounds * v.steps * RING * v.lat_l2 / (v.stages - 1) / v.f,
     }
     most, exposed = in_the_way(busy, NORM, a)
-    store, fill = v.tiles * STORE * v.cols / 8 * v.groups / v.f, FILL * v.lat_dram / v.f
-    terms = {**busy, "exposed": exposed, "store": store, "fill": fill, "launch": v.launch}
-    return v.launch + fill + most + exposed + store, terms
+    store, fill = v.rounds * STORE * v.cols / 8 * v.groups * v.b / v.f, FILL * v.lat_dram / v.f
+    turn = v.odd * (NEXT * v.launch + 2 * v.item * v.K * v.N / v.bw_G)
+    terms = {**busy, "exposed": exposed, "store": store, "fill": fill, "turn": turn, "launch": v.launch}
+    return v.launch + turn + fill + most + exposed + store, terms
 
 
 LAW: Final = Law(law, SYMBOLS, REASONS, ADDED, rate, "TB/s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -84,15 +85,32 @@ def test_a_source_is_compiled(tmp_path: Path) -> None:
         prepare(f"{tmp_path}/hand.cu", "sm_90a", tmp_path)
 
 
-@pytest.mark.parametrize("suite", floors.OWN)
-def test_a_checkout_brings_its_own(suite: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """So that "of floor" can be measured anew: each program of ``benchmarks/floors`` belongs to a suite's targets."""
-    lines = floors.own(suite, ["targets"])
-    assert [Path(line).name for line in lines] == list(floors.OWN[suite]) and all(map(Path.is_file, map(Path, lines)))
+@pytest.mark.parametrize(("suite", "part"), floors.OWN)
+def test_a_checkout_brings_its_own(suite: str, part: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """So that "of floor" can be measured anew: each program of ``benchmarks/floors`` belongs to a part of a suite."""
+    lines = floors.own(suite, [part])
+    words = [shlex.split(line) for line in lines]
+    assert [" ".join((Path(file).name, *rest)) for file, *rest in words] == list(floors.OWN[suite, part])
+    assert all(Path(file).is_file() for file, *_ in words)
     assert not floors.own(suite, ["widths"]) and not floors.own("csr", ["targets"])
-    assert {name for each in floors.OWN.values() for name in each} == {f.name for f in floors.FOLDER.glob("*.cu")}
+    named = {line.split()[0] for each in floors.OWN.values() for line in each}
+    assert named == {f.name for f in floors.FOLDER.glob("*.cu")}
     measured = Path(__file__).parents[2] / "docs" / "bench" / f"{suite}.json"
-    by = {str(row["floor_by"]).split()[0] for row in json.loads(measured.read_text())["rows"] if row.get("floor_by")}
-    assert by and by <= {Path(name).stem for name in floors.OWN[suite]}
+    rows = [row for row in json.loads(measured.read_text())["rows"] if row["part"] == part]
+    assert any(row.get("floor_by") or row.get("floor") for row in rows)
     monkeypatch.setattr(floors, "FOLDER", tmp_path)
-    assert not floors.own(suite, ["targets"])
+    assert not floors.own(suite, [part])
+
+
+def test_floors_of_patterns() -> None:
+    printed = """gather_cpasync_v128_nt256,f16,1024,4096,2048,16:32,VW128,27.5,30.0,6.1,5.2,600.1,2.1e-04,yes
+ew_spmv_w16_ct1,f32,1,8192,8192,8:32,EW,20.4,25.9,9,0.1,6.6,1e-07,yes
+gather_cpasync_LOADONLY,f16,1024,4096,2048,16:32,VW128,17.5,20.0,6.1,5.2,600.1,-1.0e+00,unchecked
+"""
+    found = parse(printed, "nm_floor")
+    wide, narrow = (
+        floors.pattern((2048, 4096, 1024), 16, 32, 128, "f16"),
+        floors.pattern((8192, 8192, 1), 8, 32, 1, "f32"),
+    )
+    assert [f.name for f in found] == [f"{wide}, hot", f"{wide}, cold", f"{narrow}, hot", f"{narrow}, cold"]
+    assert [round(1e6 / f.rate, 2) for f in found] == [27.5, 30.0, 20.4, 25.9]

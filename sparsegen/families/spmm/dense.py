@@ -22,7 +22,7 @@ class DenseFamily(ProductFamily):
     """A library's product: it has no words, and no program of ours."""
 
     name = "dense"
-    formats = ("bitmap",)
+    formats = ("bitmap", "nm")
     library = True
     words = ()
 

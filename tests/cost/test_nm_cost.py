@@ -1,0 +1,48 @@
+"""The predicted times of N:M products beside those of kernels on one H200."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sparsegen.cost.devices import load_profile
+from sparsegen.products import gather_cost, nm_cost
+from sparsegen.products.nm import NmNumbers
+from sparsegen.schedule import SpmmSchedule
+
+DATA = Path(__file__).parent / "data" / "nm.csv"
+H200 = load_profile("h200")
+MODELS = {"nm_lanes": nm_cost, "nm_gather": gather_cost}
+
+
+def numbers(row: dict[str, str]) -> NmNumbers:
+    """A product in numbers, without its matrix; tiles of 64 and 128 rows share their pattern, or nothing."""
+    m, k, kept, window, vector, n = (int(row[name]) for name in ("m", "k", "kept", "window", "vector", "n"))
+    turns = []
+    for rows in (64, 128):  # vectors of fewer rows share a tile with others, whose columns they keep as well
+        share = 1 - (1 - kept / window) ** max(1, rows // vector) if vector > 1 else 1.0
+        turns.append(-(-round(k * share) // 64))
+    return NmNumbers(m, k, n, row["dtype"], (kept, window, vector, 1), 0, 0, (turns[0], turns[1]))
+
+
+@pytest.mark.parametrize(("family", "median", "ninth"), [("nm_lanes", 0.05, 0.13), ("nm_gather", 0.09, 0.18)])
+def test_predictions_are_close_to_what_was_measured(family: str, median: float, ninth: float) -> None:
+    model, errors = MODELS[family], []
+    for row in csv.DictReader(DATA.read_text().splitlines()):
+        if row["schedule"].split()[0] == family:
+            p, s = numbers(row), SpmmSchedule.parse(row["schedule"])
+            predicted = model.price(p, s, H200, model.shape_of(p, s, H200)).time  # type: ignore[attr-defined]
+            errors.append(abs(predicted / (float(row["microseconds"]) * 1e-6) - 1))
+    assert len(errors) >= 67
+    assert np.median(errors) <= median and np.quantile(errors, 0.9) <= ninth
+
+
+@pytest.mark.parametrize("line", ["nm_lanes cols=4 warps=1x16", "nm_gather rows=128 cols=64 stages=3"])
+def test_the_formula_is_the_time(line: str) -> None:
+    s, model = SpmmSchedule.parse(line), MODELS[line.split()[0]]
+    p = NmNumbers(1000, 4096, 70, "f16", (8, 32, 128, 1), 0, 0, (16, 16))
+    c = model.price(p, s, H200, model.shape_of(p, s, H200))  # type: ignore[attr-defined]
+    assert float(c.formula.xreplace(c.substitution())) == pytest.approx(c.time, rel=1e-12)
