@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: What the search tries: tiles of a block x warps of each, and columns of x of a block.
 WARPS: Final = ((1, 8), (1, 16), (2, 8), (2, 16), (1, 32), (4, 4), (4, 8))
 COLUMNS: Final = (1, 2, 4, 8)
+#: The same for rows of few chunks.
+SHORT: Final = (4, 1)
 MAX_REGISTERS: Final = 255
 _VALUES: Final = (
     "words of the kept values: of each tile of 32 rows, of each chunk of their entries, each 16-byte piece of all rows "
@@ -40,10 +42,14 @@ _OFFSETS: Final = (
 
 
 def space(p: NmNumbers, wanted: Mapping[str, Any]) -> Iterator[SpmmSchedule]:
-    """Every complete schedule that is tried, legal or not, with the words that are ``wanted``."""
+    """Every complete schedule that is tried, legal or not, with the words that are ``wanted``.
+
+    A warp has two chunks of its tile or more (but for short rows): one alone loads nothing ahead, and nvcc spills.
+    """
     enough = next((c for c in COLUMNS if c >= p.n), COLUMNS[-1])
+    shared = [warps for warps in WARPS if 2 * warps[1] <= p.count] or [SHORT]
     for cols in [wanted["cols"]] if "cols" in wanted else [c for c in COLUMNS if c <= enough]:
-        for warps in [wanted["warps"]] if "warps" in wanted else WARPS:
+        for warps in [wanted["warps"]] if "warps" in wanted else shared:
             yield SpmmSchedule("nm_lanes", cols=cols, warps=warps)
 
 
