@@ -195,3 +195,13 @@ def test_shapes_shows_what_was_measured(tmp_path: Path) -> None:
     assert table["Heat-1D"][1:6] == ["9000", "4500", "1108", "2.00", f"{9000 / 1108:.2f}"]
     assert table["Heat-2D"][1] == "–" and table["Box-2D9P"][2:5:2] == ["–", "–"]
     assert drawn(tmp_path, said)
+
+
+def test_layouts_of_nmsparse_have_no_conflicts(tmp_path: Path) -> None:
+    said = run(tmp_path, "nmsparse_ablation.py", "--seed=3")
+    table = {
+        int(m): [float(x) for x in rest.split()] for m, rest in re.findall(r"^ *(\d+) +([\d. ]+)$", said, re.MULTILINE)
+    }
+    assert list(table) == [4, 8, 10, 16, 24, 32, 48, 64]
+    for m, (plain, turned, shared) in table.items():
+        assert turned == 1 and (shared == 1) == (m <= 32) and plain > 1.5
