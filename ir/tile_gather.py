@@ -12,7 +12,7 @@ from __future__ import annotations
 from .checks import Context, check
 from .expr import Expr, Value
 from .node import Op, attr, bind, buffer, declare, define, operand, region
-from .numbers.gather import COLS, LEAST, PIECE, ROWS, STEP, bars, list_words, threads
+from .numbers.gather import COLS, LEAST, PIECE, ROWS, SIDE, SIDE_PITCH, STEP, bars, list_words, threads
 from .op_spmm import ACTIVATIONS, ORDERS
 from .tile_rules import registers, same_type, shared
 from .types import Buffer, f32
@@ -254,7 +254,7 @@ def _store_tile(op: StoreTile, ctx: Context) -> None:
 
 @check(TurnColumns)
 def _turn_columns(op: TurnColumns, ctx: Context) -> None:
-    shared(ctx, op.tile, 32 * 33, "a tile of 32 x 32 with its pad")
+    shared(ctx, op.tile, SIDE * SIDE_PITCH, "a tile of 32 x 32 with its pad")
     same_type(ctx, op.dst, op.src, op.tile)
     ctx.need(op.pitch >= op.n and op.dst.size == op.k * op.pitch, f"rows of {op.n} columns, {op.pitch} apart")
     ctx.need(op.src.size == op.k * op.n, f"{op.k} x {op.n} elements are not the {op.src.size} of @{op.src.name}")

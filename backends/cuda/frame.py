@@ -41,8 +41,8 @@ class Kernel:
     includes: frozenset[str]
 
 
-def print_kernel(func: w.Func, printer: type[Printer] = Printer) -> Kernel:
-    """Prints one function, with the user's lines in comments."""
+def print_kernel(func: w.Func, printer: type[Printer] = Printer, align: int = 0) -> Kernel:
+    """Prints one function, with the user's lines in comments; ``align``: bytes, of the shared memory of a unit."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", func.symbol):
         raise IRError(f"{func.symbol!r} is no C identifier", loc=func.loc, hint="give the kernel a plain name")
     if symbol(func.symbol) != func.symbol:
@@ -53,7 +53,7 @@ def print_kernel(func: w.Func, printer: type[Printer] = Printer) -> Kernel:
     head = (
         f'extern "C" __global__ void __launch_bounds__({func.threads}, {func.min_blocks})\n{func.symbol}({params})\n{{'
     )
-    _shared(p)
+    _shared(p, max(align, alignment(func)))
     _builtins(p)
     p.block(func.body)
     text = "\n".join([head, *p.lines, "}"])
@@ -77,11 +77,15 @@ def _param(p: Printer, x: Buffer | Value) -> str:
     return f"{'' if x.name in p.written else 'const '}{ctype}* __restrict__ {name}"
 
 
-def _shared(p: Printer) -> None:
+def alignment(func: w.Func) -> int:
+    """Bytes at which a kernel's shared memory must begin."""
+    return max(128, *(b.align for b in func.shared)) if func.shared else 128
+
+
+def _shared(p: Printer, align: int) -> None:
     if not p.func.shared:
         return
     offsets, _ = p.func.shared_offsets()
-    align = max(128, *(b.align for b in p.func.shared))
     p.line(f"extern __shared__ __align__({align}) unsigned char smem[];")
     for b in p.func.shared:
         t, name = p.ctype(b.dtype), p.names.declare("@" + b.name)
@@ -139,7 +143,10 @@ def translation_unit(module: Module, *, title: str, notes: Iterable[str] = (), a
     ``title`` and ``notes`` (the schedule's line, say) go into the header; ``arch`` into its nvcc command.
     """
     funcs = functions(module)
-    kernels = [print_kernel(f) for f in funcs]
+    align = max(
+        map(alignment, funcs), default=0
+    )  # nvcc warns where kernels of a unit declare the same memory otherwise
+    kernels = [print_kernel(f, align=align) for f in funcs]
     return fill(
         "unit.cu.j2",
         title=comment(title),

@@ -17,15 +17,15 @@ from ..errors import IRError
 from ..expr import Value
 from ..module import Module
 from ..numbers.arithmetic import up
-from ..numbers.gather import ALIGN, PIECE, ROWS, STEP, list_words, threads
+from ..numbers.gather import ALIGN, PIECE, ROWS, SIDE, SIDE_PITCH, STEP, list_words, threads
 from ..numbers.gather import bars as barriers
 from ..passes.manager import register
 from ..types import Buffer, f32, s32, u32, u64
 from .common import each, replace_kernel
 from .product import epilogue, launched, parameters
 
-#: Rows and columns of a block that turns columns into rows, and its warps.
-SIDE, TURNERS = 32, 8
+#: Warps of a block that turns columns into rows.
+TURNERS: Final = 8
 #: Tiles of columns that blocks take side by side: then W's tiles, which they share, come once from DRAM.  With more of
 #: them it is better to share columns of x: so 4096^3 took 3 to 7 % less on an H200, n = 256 and 1024 up to 10 % more.
 FEW: Final = 8
@@ -81,7 +81,7 @@ class NmGather:
     def _turned(self, module: Module, op: o.Spmm, pitch: int) -> Module:
         """The module with a kernel before the op's own that writes x row by row."""
         src, dst = Buffer("x", op.dtype, op.k * op.n, "global"), Buffer("turned", op.dtype, op.k * pitch, "global")
-        tile = Buffer("tile", op.dtype, SIDE * (SIDE + 1), "shared", 16)
+        tile = Buffer("tile", op.dtype, SIDE * SIDE_PITCH, "shared", 16)
         turn = tg.TurnColumns(dst=dst, src=src, tile=tile, k=op.k, n=op.n, pitch=pitch, order=op.x_order)
         func = t.Func(
             symbol=f"{op.symbol}_turn", params=(src, dst), blocks=-(-op.k // SIDE) * -(-pitch // SIDE),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import tile_gather as t
 from .. import warp as w
 from ..expr import TRUE, Expr, Value, all_of, as_expr, minimum
-from ..numbers.gather import COPIERS, GROUP, PIECE, ROWS, STEP, across, row_bytes, rows_each
+from ..numbers.gather import COPIERS, GROUP, PIECE, ROWS, SIDE, SIDE_PITCH, STEP, across, row_bytes, rows_each
 from ..swizzle import DEPTH, k_major, mn_major, swizzled
 from ..types import f32, u16
 from .context import Context, rule
@@ -247,7 +247,7 @@ def _put(cx: Context, op: t.StoreTile, vals: list[Value], row: Expr, col: Expr, 
 
 @rule(t.TurnColumns)
 def turn_columns(cx: Context, op: t.TurnColumns) -> None:
-    b, side = cx.b, 32
+    b, side = cx.b, SIDE
     cx.shared.append(op.tile)
     wide = -(-op.pitch // side)
     k0, n0 = b.let("k0", cx.bx // wide * side), b.let("n0", cx.bx % wide * side)
@@ -258,9 +258,9 @@ def turn_columns(cx: Context, op: t.TurnColumns) -> None:
         at = n * op.k + k if op.order == "column" else k * op.n + n
         v = b.ld(op.src, at, where=all_of(k.lt(op.k), n.lt(op.n)), cache="nc", hint="x")
         row, col = (cx.lane, i) if op.order == "column" else (i, cx.lane)
-        b.st(op.tile, row * (side + 1) + col, v)
+        b.st(op.tile, row * SIDE_PITCH + col, v)
     b.barrier()
     with b.for_("i", cx.warp, side, warps, unroll=4) as i:
         k, n = k0 + i, n0 + cx.lane
-        v = b.ld(op.tile, i * (side + 1) + cx.lane, hint="x")
+        v = b.ld(op.tile, i * SIDE_PITCH + cx.lane, hint="x")
         b.st(op.dst, k * op.pitch + n, v, where=all_of(k.lt(op.k), n.lt(op.pitch)))

@@ -16,6 +16,9 @@ PIECE, BLOCK = 8, 64
 ALIGN: Final = 1024
 #: Threads that copy, besides those that multiply: the warps of one more warpgroup.
 COPIERS: Final = 128
+#: Rows and columns of a block that turns columns into rows, and elements from row to row of its tile: 17 words, so that
+#: 32 rows lie in different banks.
+SIDE, SIDE_PITCH = 32, 34
 #: Slots of a ring at least: one is multiplied while another is filled.
 LEAST: Final = 2
 

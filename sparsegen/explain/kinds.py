@@ -111,7 +111,7 @@ def _standing(own: Kind, c: Cost, call: float) -> p.Standing:
 
 def _absent(own: Kind) -> Iterator[p.Absent]:
     """The families with no legal schedule: by the most frequent reason, else by what refuses their plain line."""
-    known = _firsts(own)
+    known = {*_firsts(own), *(c.schedule.family for c in own.beside)}
     for family in own.families:
         if family not in known:
             groups = _refused((r for r in own.options.rejected if r.schedule.family == family), 1).groups

@@ -50,9 +50,14 @@ class ProductPage(Kind):
         self.across = f"FLOP ({own.counted}) per byte of DRAM traffic"
         self.up = f"FLOP/s, {own.counted.removeprefix('those with ')}"
         self.families = [f.name for f in self.readers if not f.library]
-        self.beside = [self.dense] if self.dense else []
+        tried = {c.schedule.family for c in self.options.costs} | {r.schedule.family for r in self.options.rejected}
+        #: All schedules of the families that the line leaves out.
+        self.untried = {
+            f.name: f.options(problem, None, self.device) for f in self.readers if not (f.library or f.name in tried)
+        }
+        self.beside = [best for best in (self.dense, *(o.best for o in self.untried.values())) if best]
         self.note, self.nonfinite = own.because, own.nonfinite
-        self.workspace = "partial sums" if kernel.workspace_nbytes else ""
+        self.workspace = self.cost.schedule.rules.scratch if kernel.workspace_nbytes else ""
 
     def _apart(self) -> list[str]:
         return [term for term in self.cost.terms if term in self.cost.law.beside]
@@ -67,7 +72,9 @@ class ProductPage(Kind):
         dense, own = self.dense.time, self.cost.time
         text = f"the library's product is predicted to take {seconds(dense)}"
         if self.cost.schedule == DENSE:
-            best = f"bitmap {seconds(self.ranking[0].time)}" if self.ranking else "and no bitmap schedule can run here"
+            best = f"and no {w.format} schedule can run here"
+            if self.ranking:
+                best = f"{self.ranking[0].schedule.family} {seconds(self.ranking[0].time)}"
             how = "chosen as the faster one" if self.choice.automatic else "given"
             yield Fact("dense", f"{text}, {best}: dense was {how}")
         elif own <= dense:
@@ -77,6 +84,10 @@ class ProductPage(Kind):
             yield Fact(
                 "dense", f"{text}, this kernel {seconds(own)}: dense is {own / dense:.2f} times faster; take {take}"
             )
+
+    def refusal(self, family: str) -> str:
+        refused = self.untried[family].rejected if family in self.untried else ()
+        return refused[0].reason if refused else super().refusal(family)
 
     def rest(self) -> Iterator[Fact]:
         if self.cost.schedule.rules.library:

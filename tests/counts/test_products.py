@@ -92,6 +92,21 @@ def test_products_with_n_of_m(line: str, n: int, pattern: tuple[int, int], dtype
         assert found.counts["bytes.global.read"] >= across * (values + offsets)
 
 
+@pytest.mark.parametrize("orders", [("row", "row"), ("column", "row"), ("row", "column")])
+def test_gathered_rows(orders: tuple[str, str]) -> None:
+    """Of blocks that have a tile more than others, with and without a launch that turns x: as the emulator counts."""
+    product = sg.spmm(nm_kit.matrix(300, 333, 8, 32, (64, 1)), n=40, bias=True)
+    s = SpmmSchedule.parse("nm_gather rows=64 cols=16 stages=3")
+    given = host_arrays(product.w, s.rules.arrays(s))
+    made = program(product, s, dataclasses.replace(DEVICES["h200"], sms=4, max_blocks_sm=1), *orders)
+    found = of_program(made, 1, given)
+    assert not wrong(made, given) and len(found) == (2 if orders[0] == "column" else 1)
+    walked, turns = found[-1].counts, 5 * 3 * 2
+    assert walked["cp_arrive"] == 4 * turns and walked["wgmma.f16.m64n16k16"] == 4 * 4 * turns
+    assert walked["bytes.bulk"] == turns * 64 * 64 * 2 + 5 * 3 * 2 * 64 * 2  # tiles of W, and lists
+    assert walked["bytes.global.read"] >= turns * 64 * 16 * 2  # rows of x
+
+
 @pytest.mark.parametrize(
     ("shape", "sparsity", "n", "device", "line"),
     [

@@ -35,7 +35,7 @@ STENCILS = {
     ("stream", 1): 14, ("stream", 2): 24, ("patches", 2): 24, ("column", 3): 30, ("toeplitz", 1): 20,
     ("lowrank", 2): 20, ("stencil2row", 1): 10, ("stencil2row", 2): 30, ("stencil2row", 3): 14,
 }  # fmt: skip
-UPDATES, PRODUCTS, RAGGED, NM = 16, 40, 16, 12
+UPDATES, PRODUCTS, RAGGED, NM, GATHERED = 16, 40, 16, 12, 8
 UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott}
 BOUNDARIES: dict[str, Any] = {
     "periodic": sg.periodic, "frozen": sg.frozen, "neumann": sg.neumann, "dirichlet": sg.dirichlet(0.5)
@@ -178,6 +178,19 @@ def _n_of_m(draw: random.Random) -> Case:
     return case
 
 
+def _gathered(draw: random.Random) -> Case:
+    case: Case = {
+        "kind": "spmm", "dtype": draw.choice(("f16", "bf16")), "device": "h200",
+        "pattern": draw.choice([[8, 32, 64, 1], [16, 32, 128, 1], [2, 4, 64, 1], [8, 32, 1, 1], [4, 16, 96, 4]]),
+        "shape": [draw.choice((96, 500, 1024)), draw.choice((64, 500, 1000))], "n": draw.choice((8, 17, 40, 136, 512)),
+        "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
+        "variant": [draw.choice(("row", "row", "column")), draw.choice(("row", "column")), 8],
+        "schedule": f"nm_gather rows={draw.choice((64, 128))} cols={draw.choice((16, 32, 64, 128, 256))} "
+        f"stages={draw.choice((2, 3, 4, 5))}",
+    }  # fmt: skip
+    return case
+
+
 def _products(draw: random.Random, drawn: Callable[[random.Random], Case], wanted: int) -> Iterator[Case]:
     found = 0
     while found < wanted:
@@ -200,6 +213,7 @@ def draw_all(seed: int = 12) -> Iterator[Case]:
     yield from _products(random.Random(seed + 1), _bitmap, PRODUCTS)
     yield from _products(random.Random(seed + 2), _ragged, RAGGED)
     yield from _products(random.Random(seed + 3), _n_of_m, NM)
+    yield from _products(random.Random(seed + 4), _gathered, GATHERED)
 
 
 def frozen() -> list[tuple[Case, str]]:

@@ -123,7 +123,7 @@ def products(draw: Draw) -> None:
     dtype = draw.choice(("f16", "bf16") if kind == "bitmap" else ("f16", "bf16", "f32"))
     options: dict[str, Any] = {}
     if kind == "nm":
-        r, c = draw.choice(((1, 1), (1, 1), (8, 1), (4, 4), (3, 2)))
+        r, c = draw.choice(((1, 1), (1, 1), (8, 1), (4, 4), (3, 2), (64, 1), (128, 2)))
         width = c * draw.randint(2, 64 // c)
         of = c * draw.randint(1, width // c - 1)
         options = {"n": of, "m": width, "vector": (r, c)}

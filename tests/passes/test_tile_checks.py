@@ -215,7 +215,7 @@ def changed(module: Module, kind: type[Op], fields: dict[str, Any]) -> Module:
     return replace(module, funcs=rewrite(module.funcs, rule))
 
 
-@pytest.mark.parametrize("family", [*FAMILIES, "update", "bitmap", "column of x", "csr", "nm_lanes"])
+@pytest.mark.parametrize("family", [*FAMILIES, "update", "bitmap", "column of x", "csr", "nm_lanes", "nm_gather"])
 def test_programs_are_right(family: str) -> None:
     verify(tile_level(family))
 

@@ -57,6 +57,12 @@ def n_of_m() -> Any:
     return compile_for(product, schedule="nm_lanes cols=4 warps=1x2")
 
 
+def gathered() -> Any:
+    """Rows of x of 13 elements are no whole pieces: a launch before writes them into the workspace."""
+    product = sg.spmm(nm_kit.matrix(70, 90, 8, 32, (64, 1)), n=13, residual=True, activation="relu")
+    return compile_for(product, schedule="nm_gather rows=64 cols=16 stages=2")
+
+
 #: A kernel; the launches of its passes as the file has them; the arguments before the workspace; what is to be read.
 CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "rest": (lambda: stencil((24, 40), 12, "stream fuse=1 levels=7"), 4, ["in", "out"], "12 time steps: 1 pass of 5"),
@@ -66,6 +72,7 @@ CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "copies": (lambda: compile_for(wave(), (12, 14), 1), 2, ["in_u_0", "in_u_1", "in_c_0", "out_u_0", "out_u_1"], ""),
     "bitmap": (bitmap, 1, ["in", "scale", "out", "index", "masks", "values"], "cudaMemsetAsync(s_workspace_counter"),
     "csr": (csr, 1, ["in", "bias", "residual", "out", "idx", "values", "segments"], "MemsetAsync(s_workspace_counter"),
+    "nm_gather": (gathered, 2, ["in", "residual", "out", "tiles", "rows"], "columns that each tile of 64 rows keeps"),
     "nm_lanes": (n_of_m, 1, ["in", "bias", "out", "values", "offsets"], "of each tile of 32 rows"),
 }  # fmt: skip
 

@@ -31,6 +31,9 @@ class ProductFamily(Vocabulary):
     counted: ClassVar[str] = "those with zeros included"
     because: ClassVar[str] = "a sparse kernel multiplies whole fragments, zeros included, as a dense product does"
 
+    #: What its workspace holds, where it takes one.
+    scratch: ClassVar[str] = "partial sums"
+
     def operations(self, cost: Cost) -> float:
         """The operations of a product that are counted."""
         return 2.0 * math.prod(cost.shape)

@@ -82,6 +82,7 @@ class NmGatherFamily(ProductFamily):
     nonfinite = "a NaN or Inf of x reaches all rows of the tiles that list its column"
     counted = "two for each kept element and column"
     because = "what is not stored does not multiply"
+    scratch = "x, row by row and of whole pieces"
     words = (
         Word("rows", integer, choices=TILES), Word("cols", integer, choices=COLS),
         Word("stages", integer, None, LEAST, 16),
@@ -136,8 +137,8 @@ class NmGatherFamily(ProductFamily):
         """Tiles, and what a turn moves."""
         g, steps = shape_of(facts, schedule, device), facts.steps[schedule.rows]
         return (
-            f"{g.tiles} tiles of {schedule.rows} rows x {schedule.cols} columns, {steps} turns each; "
-            f"{g.resident} blocks an SM, {g.shared / 1024:.3g} KiB of shared memory, {g.registers} registers"
+            f"{g.tiles} tiles of {schedule.rows} rows x {schedule.cols} columns, each {steps} x 64 kept columns; "
+            f"blocks an SM: {g.resident}; {g.shared / 1024:.3g} KiB of shared memory, {g.registers} registers"
         )
 
 
