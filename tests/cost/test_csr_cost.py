@@ -16,7 +16,7 @@ import pytest
 
 from sparsegen.bench import graphs
 from sparsegen.cost.devices import load_profile
-from sparsegen.families.spmm.csr import listed
+from sparsegen.families.spmm.csr import FAMILY
 from sparsegen.products.csr_cost import price, shape_of
 from sparsegen.products.ragged import Ragged, measured, segments, walk
 from sparsegen.schedule import SpmmSchedule
@@ -85,7 +85,7 @@ def test_work_from_lengths_alone_is_that_of_the_segments() -> None:
 def test_the_choice_is_of_what_was_measured_to_be_good() -> None:
     """A lane has a load or two, and teams are as wide as the columns: of all, not only of the measured ones."""
     for dtype in graphs.DTYPES:
-        best = listed(facts(dtype, 128), {}, DEVICE).best
+        best = FAMILY.every(facts(dtype, 128), DEVICE, {}).best
         assert best is not None and best.schedule.team[0] >= 8 and best.schedule.unroll in (2, 4, 8)
         assert best.schedule.columns * (4 if dtype == "f32" else 2) in (16, 32)
         assert best.binds in ("l2", "wait")

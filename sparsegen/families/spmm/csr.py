@@ -11,10 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from sparsegen.choose import Listed, Rejected
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.families.spmm import ProductFamily
+from sparsegen.families.spmm.listed import ListedFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.csr import ALIGN, Csr
 from sparsegen.ir.passes.manager import Pass
@@ -45,47 +44,6 @@ _RECORDS: Final = (
 )
 
 
-def listed(p: Ragged, wanted: Mapping[str, Any], device: DeviceProfile) -> Listed:
-    """All schedules of a product on a device with some words given; of equally cheap ones the plainest come first."""
-    costs: list[Cost] = []
-    rejected: list[Rejected] = []
-    for s in space(p, wanted):
-        shape = shape_of(p, s, device)
-        if error := refusal(s, device, shape):
-            rejected.append(Rejected(s, error.message, error.hint))
-        else:
-            costs.append(price(p, s, device, shape))
-    return Listed(tuple(sorted(costs, key=order)), tuple(rejected))
-
-
-def order(c: Cost) -> tuple[float, int, int, int]:
-    """What costs are sorted by: seconds, then few parts, few entries a turn, few pieces."""
-    s = c.schedule
-    return round(c.time, 9), s.team[1], s.unroll, -s.cut
-
-
-def space(p: Ragged, wanted: Mapping[str, Any]) -> Iterator[SpmmSchedule]:
-    """Every complete schedule that is tried, legal or not, with the words that are ``wanted``.
-
-    A lane has one load of 16 bytes of a row of x, or two; a team as many lanes side by side as the columns need, or
-    half as many.
-    """
-    load = 16 // p.item
-    columns = sorted({min(load, _up(p.n)), min(2 * load, _up(p.n))}) if "columns" not in wanted else [wanted["columns"]]
-    longest = p.lengths[-1][0]
-    cuts = [c for c in CUTS if c < longest] + [next((c for c in CUTS if c >= longest), CUTS[-1])]
-    for each in columns:
-        enough = min(LANES, _up(-(-p.n // each)))
-        teams = [(a, b) for a in (enough, enough // 2) if a for b in _powers(LANES // a) if a * b >= LEAST]
-        for team in [wanted["team"]] if "team" in wanted else teams:
-            unrolls = [u for u in UNROLLS if u * team[1] <= TURN and u * each * p.item <= BYTES] or UNROLLS[:1]
-            for unroll in [wanted["unroll"]] if "unroll" in wanted else unrolls:
-                for cut in [wanted["cut"]] if "cut" in wanted else dict.fromkeys(cuts):
-                    yield SpmmSchedule(
-                        "csr", team=team, columns=each, unroll=unroll, cut=cut, warps=wanted.get("warps", WARPS)
-                    )
-
-
 def _up(n: int) -> int:
     """The next power of two."""
     return 1 << (n - 1).bit_length()
@@ -95,22 +53,7 @@ def _powers(most: int) -> list[int]:
     return [1 << i for i in range(most.bit_length())]
 
 
-def refusal(s: Schedule, device: DeviceProfile, shape: Shape) -> ScheduleError | None:
-    """Why a complete schedule cannot run on the device; None if it can."""
-    left = min(MAX_REGISTERS, device.regs_sm // s.threads // 8 * 8)
-    if shape.registers > left:
-        return ScheduleError(
-            f"{shape.registers} registers a thread; {s.threads} threads leave {left}",
-            hint="lower columns, unroll or warps",
-        )
-    if s.threads > device.max_threads_sm:
-        return ScheduleError(
-            f"{s.threads} threads a block; {device.name} has {device.max_threads_sm}", hint="lower warps"
-        )
-    return None
-
-
-class CsrFamily(ProductFamily):
+class CsrFamily(ListedFamily):
     """``team``: lanes side by side along x's columns x groups of them that share a segment's entries; ``columns``: of x
     that a lane has; ``unroll``: entries of a group a turn; ``cut``: rows of more entries are cut into pieces;
     ``warps``: of a block."""
@@ -135,12 +78,57 @@ class CsrFamily(ProductFamily):
                 hint="choose powers of two whose product is at most 32, as in team=16x1",
             )
 
-    def price(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> Cost:
-        """The cost of a complete schedule; ScheduleError if it cannot run the product on the device."""
-        shape = shape_of(problem.facts, schedule, device)
-        if error := refusal(schedule, device, shape):
-            raise error
-        return price(problem.facts, schedule, device, shape)
+    def space(self, facts: Ragged, wanted: Mapping[str, Any]) -> Iterator[SpmmSchedule]:
+        """Every complete schedule that is tried, legal or not, with the words that are ``wanted``.
+
+        A lane has one load of 16 bytes of a row of x, or two; a team as many lanes side by side as the columns need, or
+        half as many.
+        """
+        load = 16 // facts.item
+        columns = (
+            sorted({min(load, _up(facts.n)), min(2 * load, _up(facts.n))})
+            if "columns" not in wanted
+            else [wanted["columns"]]
+        )
+        longest = facts.lengths[-1][0]
+        cuts = [c for c in CUTS if c < longest] + [next((c for c in CUTS if c >= longest), CUTS[-1])]
+        for each in columns:
+            enough = min(LANES, _up(-(-facts.n // each)))
+            teams = [(a, b) for a in (enough, enough // 2) if a for b in _powers(LANES // a) if a * b >= LEAST]
+            for team in [wanted["team"]] if "team" in wanted else teams:
+                unrolls = [u for u in UNROLLS if u * team[1] <= TURN and u * each * facts.item <= BYTES] or UNROLLS[:1]
+                for unroll in [wanted["unroll"]] if "unroll" in wanted else unrolls:
+                    for cut in [wanted["cut"]] if "cut" in wanted else dict.fromkeys(cuts):
+                        yield SpmmSchedule(
+                            "csr", team=team, columns=each, unroll=unroll, cut=cut, warps=wanted.get("warps", WARPS)
+                        )
+
+    def shape(self, facts: Ragged, schedule: Schedule, device: DeviceProfile) -> Shape:
+        """Blocks, registers and bytes."""
+        return shape_of(facts, schedule, device)
+
+    def refusal(self, facts: Ragged, schedule: Schedule, device: DeviceProfile, shape: Shape) -> ScheduleError | None:
+        """Why a complete schedule cannot run on the device; None if it can."""
+        left = min(MAX_REGISTERS, device.regs_sm // schedule.threads // 8 * 8)
+        if shape.registers > left:
+            return ScheduleError(
+                f"{shape.registers} registers a thread; {schedule.threads} threads leave {left}",
+                hint="lower columns, unroll or warps",
+            )
+        if schedule.threads > device.max_threads_sm:
+            return ScheduleError(
+                f"{schedule.threads} threads a block; {device.name} has {device.max_threads_sm}", hint="lower warps"
+            )
+        return None
+
+    def cost(self, facts: Ragged, schedule: Schedule, device: DeviceProfile, shape: Shape) -> Cost:
+        """The time that the family's formula expects."""
+        return price(facts, schedule, device, shape)
+
+    def order(self, cost: Cost) -> tuple[float, int, int, int]:
+        """What costs are sorted by: seconds, then few parts, few entries a turn, few pieces."""
+        s = cost.schedule
+        return round(cost.time, 9), s.team[1], s.unroll, -s.cut
 
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """The kernel, for as many segments as the rows have."""
@@ -159,9 +147,6 @@ class CsrFamily(ProductFamily):
         }
         records = _RECORDS.format(rank=RANK, cut=how[0], warp=how[1], block=how[2])
         return {**entries, "segments": Prepared(how, lambda w: segments_of(w, *how).records, records)}
-
-    def every(self, facts: Any, device: DeviceProfile, given: Mapping[str, Any]) -> Listed:
-        return listed(facts, given, device)
 
     def operations(self, cost: Cost) -> float:
         """A multiply-add of every entry and column."""

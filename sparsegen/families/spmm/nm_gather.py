@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from sparsegen.choose import Listed, Rejected
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.families.spmm import ProductFamily
+from sparsegen.families.spmm.listed import ListedFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.nm_gather import NmGather
 from sparsegen.ir.numbers.gather import COLS, LEAST, ROWS
@@ -44,35 +43,7 @@ _LISTS: Final = (
 )
 
 
-def space(p: NmNumbers, wanted: Mapping[str, Any]) -> Iterator[SpmmSchedule]:
-    """Every complete schedule that is tried, legal or not, with the words that are ``wanted``."""
-    enough = next((c for c in COLS if c >= p.n), COLS[-1])
-    for cols in [wanted["cols"]] if "cols" in wanted else [c for c in COLS if c <= enough]:
-        for rows in [wanted["rows"]] if "rows" in wanted else TILES:
-            for stages in [wanted["stages"]] if "stages" in wanted else STAGES:
-                yield SpmmSchedule("nm_gather", rows=rows, cols=cols, stages=stages)
-
-
-def refusal(p: NmNumbers, s: Schedule, device: DeviceProfile, shape: Shape) -> ScheduleError | None:
-    """Why a complete schedule cannot run the product on the device; None if it can."""
-    if device.compute_capability < HOPPER or device.compute_capability >= (10, 0):
-        return ScheduleError(
-            f"nm_gather multiplies by warpgroups, which {device.name} ({device.arch}) has not",
-            hint="take nm_lanes, or a Hopper device (H100, H200)",
-        )
-    if p.item != 2:
-        return ScheduleError(f"nm_gather multiplies f16 and bf16, not {p.dtype}", hint="take nm_lanes")
-    if p.k > MOST_COLUMNS:
-        return ScheduleError(f"W has {p.k} columns; lists of 16 bits name {MOST_COLUMNS}", hint="cut W by columns")
-    if not shape.resident:
-        return ScheduleError(
-            f"{shape.shared} bytes of shared memory and {shape.registers} registers a thread do not fit an SM",
-            hint="lower stages, cols or rows",
-        )
-    return None
-
-
-class NmGatherFamily(ProductFamily):
+class NmGatherFamily(ListedFamily):
     """``rows``: of W of a tile, 64 for each warpgroup; ``cols``: columns of x of a block; ``stages``: turns of 64 kept
     columns in the ring: one is multiplied while the others are filled."""
 
@@ -88,24 +59,47 @@ class NmGatherFamily(ProductFamily):
         Word("stages", integer, None, LEAST, 16),
     )  # fmt: skip
 
-    def price(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> Cost:
-        """The cost of a complete schedule; ScheduleError if it cannot run the product on the device."""
-        shape = shape_of(problem.facts, schedule, device)
-        if error := refusal(problem.facts, schedule, device, shape):
-            raise error
-        return price(problem.facts, schedule, device, shape)
+    def space(self, facts: NmNumbers, wanted: Mapping[str, Any]) -> Iterator[SpmmSchedule]:
+        """Every complete schedule that is tried, legal or not, with the words that are ``wanted``."""
+        enough = next((c for c in COLS if c >= facts.n), COLS[-1])
+        for cols in [wanted["cols"]] if "cols" in wanted else [c for c in COLS if c <= enough]:
+            for rows in [wanted["rows"]] if "rows" in wanted else TILES:
+                for stages in [wanted["stages"]] if "stages" in wanted else STAGES:
+                    yield SpmmSchedule("nm_gather", rows=rows, cols=cols, stages=stages)
 
-    def every(self, facts: Any, device: DeviceProfile, given: Mapping[str, Any]) -> Listed:
-        """All its schedules for a product in numbers, with the words that are given."""
-        costs: list[Cost] = []
-        rejected: list[Rejected] = []
-        for s in space(facts, given):
-            shape = shape_of(facts, s, device)
-            if error := refusal(facts, s, device, shape):
-                rejected.append(Rejected(s, error.message, error.hint))
-            else:
-                costs.append(price(facts, s, device, shape))
-        return Listed(tuple(sorted(costs, key=_order)), tuple(rejected))
+    def shape(self, facts: NmNumbers, schedule: Schedule, device: DeviceProfile) -> Shape:
+        """Blocks, registers and bytes."""
+        return shape_of(facts, schedule, device)
+
+    def refusal(
+        self, facts: NmNumbers, schedule: Schedule, device: DeviceProfile, shape: Shape
+    ) -> ScheduleError | None:
+        """Why a complete schedule cannot run the product on the device; None if it can."""
+        if device.compute_capability < HOPPER or device.compute_capability >= (10, 0):
+            return ScheduleError(
+                f"nm_gather multiplies by warpgroups, which {device.name} ({device.arch}) has not",
+                hint="take nm_lanes, or a Hopper device (H100, H200)",
+            )
+        if facts.item != 2:
+            return ScheduleError(f"nm_gather multiplies f16 and bf16, not {facts.dtype}", hint="take nm_lanes")
+        if facts.k > MOST_COLUMNS:
+            return ScheduleError(
+                f"W has {facts.k} columns; lists of 16 bits name {MOST_COLUMNS}", hint="cut W by columns"
+            )
+        if not shape.resident:
+            return ScheduleError(
+                f"{shape.shared} bytes of shared memory and {shape.registers} registers a thread do not fit an SM",
+                hint="lower stages, cols or rows",
+            )
+        return None
+
+    def cost(self, facts: NmNumbers, schedule: Schedule, device: DeviceProfile, shape: Shape) -> Cost:
+        """The time that the family's formula expects."""
+        return price(facts, schedule, device, shape)
+
+    def order(self, cost: Cost) -> tuple[float, int, int]:
+        """What costs are sorted by: seconds, then many slots, which hide more, then small tiles."""
+        return round(cost.time, 9), -cost.schedule.stages, cost.schedule.rows
 
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """The kernel, with as many blocks as run at a time."""
@@ -140,11 +134,6 @@ class NmGatherFamily(ProductFamily):
             f"{g.tiles} tiles of {schedule.rows} rows x {schedule.cols} columns, each {steps} x 64 kept columns; "
             f"blocks an SM: {g.resident}; {g.shared / 1024:.3g} KiB of shared memory, {g.registers} registers"
         )
-
-
-def _order(c: Cost) -> tuple[float, int, int]:
-    """What costs are sorted by: seconds, then many slots, which hide more, then small tiles."""
-    return round(c.time, 9), -c.schedule.stages, c.schedule.rows
 
 
 FAMILY = register(NmGatherFamily())

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from sparsegen.choose import Listed, Rejected
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.families.spmm import ProductFamily
+from sparsegen.families.spmm.listed import ListedFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.nm_lanes import NmLanes
 from sparsegen.ir.numbers.nm import LANES
@@ -41,35 +40,7 @@ _OFFSETS: Final = (
 )
 
 
-def space(p: NmNumbers, wanted: Mapping[str, Any]) -> Iterator[SpmmSchedule]:
-    """Every complete schedule that is tried, legal or not, with the words that are ``wanted``.
-
-    A warp has two chunks of its tile or more (but for short rows): one alone loads nothing ahead, and nvcc spills.
-    """
-    enough = next((c for c in COLUMNS if c >= p.n), COLUMNS[-1])
-    shared = [warps for warps in WARPS if 2 * warps[1] <= p.count] or [SHORT]
-    for cols in [wanted["cols"]] if "cols" in wanted else [c for c in COLUMNS if c <= enough]:
-        for warps in [wanted["warps"]] if "warps" in wanted else shared:
-            yield SpmmSchedule("nm_lanes", cols=cols, warps=warps)
-
-
-def refusal(s: Schedule, device: DeviceProfile, shape: Shape) -> ScheduleError | None:
-    """Why a complete schedule cannot run on the device; None if it can."""
-    if shape.shared > device.smem_block:
-        return ScheduleError(
-            f"{shape.shared} bytes of shared memory for {shape.held} rows of x and cols={s.cols}; "
-            f"a block has {device.smem_block}",
-            hint="lower cols" if s.cols > 1 else "add up products with matrices of fewer columns (residual=True)",
-        )
-    left = min(MAX_REGISTERS, device.regs_sm // s.threads // 8 * 8)
-    if shape.registers > left or not shape.resident:
-        return ScheduleError(
-            f"{shape.registers} registers a thread; {s.threads} threads leave {left}", hint="lower cols or warps"
-        )
-    return None
-
-
-class NmLanesFamily(ProductFamily):
+class NmLanesFamily(ListedFamily):
     """``cols``: columns of x of a block; ``warps``: tiles of 32 rows of a block x warps that share a tile's entries."""
 
     name = "nm_lanes"
@@ -88,24 +59,48 @@ class NmLanesFamily(ProductFamily):
                 hint="tiles x parts, at least one of each and 32 in all, as in warps=1x16",
             )
 
-    def price(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> Cost:
-        """The cost of a complete schedule; ScheduleError if it cannot run the product on the device."""
-        shape = shape_of(problem.facts, schedule, device)
-        if error := refusal(schedule, device, shape):
-            raise error
-        return price(problem.facts, schedule, device, shape)
+    def space(self, facts: NmNumbers, wanted: Mapping[str, Any]) -> Iterator[SpmmSchedule]:
+        """Every complete schedule that is tried, legal or not, with the words that are ``wanted``.
 
-    def every(self, facts: Any, device: DeviceProfile, given: Mapping[str, Any]) -> Listed:
-        """All its schedules for a product in numbers, with the words that are given."""
-        costs: list[Cost] = []
-        rejected: list[Rejected] = []
-        for s in space(facts, given):
-            shape = shape_of(facts, s, device)
-            if error := refusal(s, device, shape):
-                rejected.append(Rejected(s, error.message, error.hint))
-            else:
-                costs.append(price(facts, s, device, shape))
-        return Listed(tuple(sorted(costs, key=lambda c: (round(c.time, 9), c.schedule.threads))), tuple(rejected))
+        A warp has two chunks of its tile or more (but for short rows): one alone loads nothing ahead, and nvcc spills.
+        """
+        enough = next((c for c in COLUMNS if c >= facts.n), COLUMNS[-1])
+        shared = [warps for warps in WARPS if 2 * warps[1] <= facts.count] or [SHORT]
+        for cols in [wanted["cols"]] if "cols" in wanted else [c for c in COLUMNS if c <= enough]:
+            for warps in [wanted["warps"]] if "warps" in wanted else shared:
+                yield SpmmSchedule("nm_lanes", cols=cols, warps=warps)
+
+    def shape(self, facts: NmNumbers, schedule: Schedule, device: DeviceProfile) -> Shape:
+        """Blocks, registers and bytes."""
+        return shape_of(facts, schedule, device)
+
+    def refusal(
+        self, facts: NmNumbers, schedule: Schedule, device: DeviceProfile, shape: Shape
+    ) -> ScheduleError | None:
+        """Why a complete schedule cannot run on the device; None if it can."""
+        if shape.shared > device.smem_block:
+            return ScheduleError(
+                f"{shape.shared} bytes of shared memory for {shape.held} rows of x and cols={schedule.cols}; "
+                f"a block has {device.smem_block}",
+                hint="lower cols"
+                if schedule.cols > 1
+                else "add up products with matrices of fewer columns (residual=True)",
+            )
+        left = min(MAX_REGISTERS, device.regs_sm // schedule.threads // 8 * 8)
+        if shape.registers > left or not shape.resident:
+            return ScheduleError(
+                f"{shape.registers} registers a thread; {schedule.threads} threads leave {left}",
+                hint="lower cols or warps",
+            )
+        return None
+
+    def cost(self, facts: NmNumbers, schedule: Schedule, device: DeviceProfile, shape: Shape) -> Cost:
+        """The time that the family's formula expects."""
+        return price(facts, schedule, device, shape)
+
+    def order(self, cost: Cost) -> tuple[float, int]:
+        """What costs are sorted by: seconds, then few threads."""
+        return round(cost.time, 9), cost.schedule.threads
 
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """The kernel."""
