@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import sparsegen as sg
 from sparsegen.backends.emulator import run
 from sparsegen.cost.devices import load_profile
+from sparsegen.families.spmm.nm_gather import FAMILY
 from sparsegen.formats import library
 from sparsegen.formats.nm import Nm
 from sparsegen.ir import tile_gather as t
@@ -304,6 +305,17 @@ def test_what_is_listed_can_run_there() -> None:
     assert not listed(w, "a100") and not listed(w, "rtx4090")
     assert not listed(matrix(130, 100, 8, 32, (64, 1), "f32"), "h200")
     assert 30 < listed(w, "h200") < 50
+
+
+@pytest.mark.parametrize("far", [{"m": 65665, "k": 32703, "turns": (511, 511)}, {"k": 65536, "n": 32767}], ids=str)
+def test_what_32_bits_do_not_index_is_refused(far: Any) -> None:
+    """Tiles are rounded up to whole rows and turns, rows of x to whole pieces: beyond the elements that W or x has."""
+    facts = replace(SpmmProblem(sg.spmm(matrix(64, 64, 8, 32, (64, 1)), n=16)).facts, **far)
+    found = FAMILY.every(facts, H200, {})
+    assert not [c for c in found.costs if c.schedule.rows == 128]
+    assert all(
+        "indices are 32 bits wide" in r.reason and "cut W by rows" in (r.remedy or "") for r in found.rejected[-5:]
+    )
 
 
 def test_the_pass_refuses_another_type() -> None:

@@ -15,7 +15,8 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm.listed import ListedFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.nm_gather import NmGather
-from sparsegen.ir.numbers.gather import COLS, LEAST, ROWS
+from sparsegen.ir.numbers.arithmetic import up
+from sparsegen.ir.numbers.gather import COLS, LEAST, PIECE, ROWS, STEP
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.products.gather_cost import Shape, price, shape_of
 from sparsegen.products.nm import NmNumbers
@@ -23,6 +24,7 @@ from sparsegen.products.nm_tiles import row_lists, tile_images
 from sparsegen.products.weights import Prepared
 from sparsegen.registry import register
 from sparsegen.schedule import Schedule, SpmmSchedule, Word, integer
+from sparsegen.sizes import MAX_CELLS
 
 if TYPE_CHECKING:
     from sparsegen.problems.product import SpmmProblem
@@ -85,6 +87,13 @@ class NmGatherFamily(ListedFamily):
         if facts.k > MOST_COLUMNS:
             return ScheduleError(
                 f"W has {facts.k} columns; lists of 16 bits name {MOST_COLUMNS}", hint="cut W by columns"
+            )
+        most = max(up(facts.m, schedule.rows) * facts.steps[schedule.rows] * STEP, facts.k * up(facts.n, PIECE))
+        if most > MAX_CELLS:
+            return ScheduleError(
+                f"tiles of W or whole pieces of x have {most} elements; "
+                f"indices are 32 bits wide, so {MAX_CELLS} is the most",
+                hint="cut W by rows, or x by columns",
             )
         if not shape.resident:
             return ScheduleError(
