@@ -160,7 +160,7 @@ class StoreTile(Op):
 class TurnColumns(Op):
     """Writes x [k, n], stored column by column or with n that no piece divides, row by row with ``pitch`` a row.
 
-    Each block has 32 rows and 32 columns, through a shared ``tile``; columns from ``n`` on are zero.
+    Each block has 32 rows and 32 columns, of an x by columns through a shared ``tile``; columns from ``n`` on are zero.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)

@@ -247,20 +247,25 @@ def _put(cx: Context, op: t.StoreTile, vals: list[Value], row: Expr, col: Expr, 
 
 @rule(t.TurnColumns)
 def turn_columns(cx: Context, op: t.TurnColumns) -> None:
-    b, side = cx.b, SIDE
-    cx.shared.append(op.tile)
-    wide = -(-op.pitch // side)
-    k0, n0 = b.let("k0", cx.bx // wide * side), b.let("n0", cx.bx % wide * side)
-    warps = cx.func.threads // 32
-    with b.for_("i", cx.warp, side, warps, unroll=4) as i:
-        # lanes lie side by side along what is adjacent in x: rows of a column, or columns of a row
-        k, n = (k0 + cx.lane, n0 + i) if op.order == "column" else (k0 + i, n0 + cx.lane)
-        at = n * op.k + k if op.order == "column" else k * op.n + n
-        v = b.ld(op.src, at, where=all_of(k.lt(op.k), n.lt(op.n)), cache="nc", hint="x")
-        row, col = (cx.lane, i) if op.order == "column" else (i, cx.lane)
-        b.st(op.tile, row * SIDE_PITCH + col, v)
-    b.barrier()
-    with b.for_("i", cx.warp, side, warps, unroll=4) as i:
-        k, n = k0 + i, n0 + cx.lane
-        v = b.ld(op.tile, i * SIDE_PITCH + cx.lane, hint="x")
+    b, warps = cx.b, cx.func.threads // 32
+    wide = -(-op.pitch // SIDE)
+    k0, n0 = b.let("k0", cx.bx // wide * SIDE), b.let("n0", cx.bx % wide * SIDE)
+
+    def load(k: Expr, n: Expr, at: Expr) -> Value:
+        return b.ld(op.src, at, where=all_of(k.lt(op.k), n.lt(op.n)), cache="nc", hint="x")
+
+    def store(k: Expr, n: Expr, v: Value) -> None:
         b.st(op.dst, k * op.pitch + n, v, where=all_of(k.lt(op.k), n.lt(op.pitch)))
+
+    if op.order == "row":  # only further apart: each lane stores what it has loaded
+        with b.for_("i", cx.warp, SIDE, warps, unroll=4) as i:
+            k, n = k0 + i, n0 + cx.lane
+            store(k, n, load(k, n, k * op.n + n))
+        return
+    cx.shared.append(op.tile)
+    with b.for_("i", cx.warp, SIDE, warps, unroll=4) as i:
+        k, n = k0 + cx.lane, n0 + i  # lanes lie side by side along what is adjacent in x: rows of a column
+        b.st(op.tile, cx.lane * SIDE_PITCH + i, load(k, n, n * op.k + k))
+    b.barrier()
+    with b.for_("i", cx.warp, SIDE, warps, unroll=4) as i:
+        store(k0 + i, n0 + cx.lane, b.ld(op.tile, i * SIDE_PITCH + cx.lane, hint="x"))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import sparsegen as sg
 from sparsegen.cost.devices import load_profile
+from sparsegen.ir.warp import Func
 from tests.mutation.harness import score
 from tests.nm_kit import matrix
-from tests.products_kit import launched
+from tests.products_kit import launched, program
 from tests.programs.case import Case
 from tests.programs.mutants import symptoms, weaker
 
@@ -49,3 +51,18 @@ def test_nothing_is_stronger_than_it_must_be(case: Any) -> None:
     assert not symptoms(whole, func)
     tried = [(what, symptoms(whole, less, (0, 1))) for what, less in weaker(func)]
     assert len(tried) == 13 and all(found for _, found in tried), tried
+
+
+@pytest.mark.parametrize("order", ["row", "column"])
+def test_the_kernel_that_turns_x(order: str) -> None:
+    """A barrier between writing a tile and reading it, where there is a tile; what it writes besides x is zero."""
+    made = program(sg.spmm(matrix(64, 70, 8, 32, (64, 1)), n=37), CASES[0][0], (order, "row", 1))
+    func = next(f for f in made.warp.funcs if isinstance(f, Func) and f.symbol.endswith("_turn"))
+    x = np.random.default_rng(0).uniform(-1, 1, (70, 37)).astype("f2")
+    want = np.zeros((70, 40), "f2")
+    want[:, :37] = x
+
+    def arguments() -> dict[str, Any]:
+        return {"x": (x if order == "row" else x.T).reshape(-1).copy(), "turned": np.full(70 * 40, np.nan, "f2")}
+
+    assert score(func, arguments, {"turned": want.reshape(-1)}) == (int(order == "column"), [])
