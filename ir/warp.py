@@ -310,7 +310,10 @@ class CpWait(Op):
 
 @define("warp.cp_arrive")
 class CpArrive(Op):
-    """One arrival on ``bars[index]``, made when all ``cp_async`` that the lane has started before have landed."""
+    """One arrival on ``bars[index]``, made when all ``cp_async`` that the lane has started before have landed.
+
+    It hands over these copies alone: stores of the lane itself need an ``mbar_arrive`` or a barrier.
+    """
 
     bars: Buffer = buffer(writes=True)
     index: Expr = operand()

@@ -151,22 +151,24 @@ class Bulk:
 
 @dataclass
 class Arrival:
-    """Arrivals of one instruction that wait for their lanes' cp.async; each of these with the stamp it will have."""
+    """Arrivals of one instruction that wait for their lanes' cp.async; each of these with the stamp it will have.
+
+    They hand over these copies, as the mbarrier's agent, and nothing else that the lanes did: PTX orders only the
+    copies before such an arrival.
+    """
 
     bars: Bars
     info: OpInfo
     row: Any
     mask: Any
     bar: Any
-    released: Any
-    classes: Any
     flights: list[tuple[Flight, Any]]
 
     def run(self, m: Machine) -> None:
         """The copies land, and the lanes have arrived."""
         for flight, stamp in self.flights:
             Copies.land(flight, stamp)
-        self.bars.arrived(self.row, self.mask, self.bar, m.clk.fit(self.released, self.classes), self.info)
+        self.bars.arrived(self.row, self.mask, self.bar, self.info)
 
 
 class BulkEngine:
@@ -178,13 +180,10 @@ class BulkEngine:
 
     def arrive(self, bars: Bars, rows: Any, mask: Any, cells: Any, info: OpInfo) -> None:
         """Arrivals of lanes, to be made when what they have in flight has landed."""
-        clk = self.m.clk
-        released = clk.released(rows, mask)
-        flights = [
-            (f, clk.stamp(f.thread >> 5, f.thread & 31).astype(np.int32)) for f in self.m.copies.taken(rows, mask)
-        ]
-        clk.tick(rows)
-        self.queue.append(Arrival(bars, info, rows, mask, cells, released, clk.classes, flights))
+        of_row = np.zeros(self.m.W, dtype=np.int32)
+        of_row[rows] = stamped(bars.phase[cells] + 1, bars.agent(cells), 0)
+        flights = [(f, of_row[f.thread >> 5]) for f in self.m.copies.taken(rows, mask)]
+        self.queue.append(Arrival(bars, info, rows, mask, cells, flights))
 
     def issue(self, g: Group, bars: Bars, dst: Buffer, src: Buffer, a: Any, b: Any, n: Any, k: Any, row: Any, lane: Any,
               info: OpInfo, src_info: OpInfo) -> None:  # fmt: skip

@@ -70,13 +70,13 @@ class Bars:
         self.m.clk.tick(rows)
         if tx is not None:
             np.add.at(self.tx, cells, tx)
-        self.arrived(rows, mask, cells, vc, info)
-
-    def arrived(self, rows: Any, mask: Any, cells: Any, vc: Any, info: OpInfo) -> None:
-        """Arrivals that release ``vc``, by the lane classes of now."""
-        m = self.m
         self.fit()
         np.maximum.at(self.cur, cells, vc)
+        self.arrived(rows, mask, cells, info)
+
+    def arrived(self, rows: Any, mask: Any, cells: Any, info: OpInfo) -> None:
+        """Arrivals are counted; what they release is known already."""
+        m = self.m
         np.subtract.at(self.pending, cells, mask.sum(1))
         index, count = cells % self.size, self.count[cells]
         m.find("collective", info,

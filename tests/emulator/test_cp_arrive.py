@@ -93,6 +93,38 @@ def test_it_must_come_after_the_copies(arrive: str) -> None:
         assert any("while a cp.async into it is in flight" in e.message for e in report.errors), str(report)
 
 
+@pytest.mark.parametrize("stored", [False, True])
+def test_it_hands_over_copies_and_nothing_else(stored: bool) -> None:
+    """What a lane stores itself is not ordered by such an arrival, but by a plain one behind it."""
+    t, extra, bars = shared("t", f64, 32), shared("extra", f64, 32), shared("bars", u64, 2)
+
+    def made(plain: bool) -> w.Func:
+        def body(b: Any, v: Any) -> None:
+            with b.if_(v.tid.eq(0)), b.for_("i", 0, 2) as i:
+                b.emit(w.MbarInit(bars, i, 32))
+            b.barrier()
+            with b.if_(v.warp.eq(0)):
+                b.cp_async(t, v.lane, SRC, v.lane, 1)
+                if stored:
+                    b.st(extra, v.lane, b.ld(SRC, v.lane + 32))
+                b.emit(w.CpArrive(bars, v.lane * 0))
+                if plain:
+                    b.emit(w.MbarArrive(bars, v.lane * 0 + 1))
+            with b.else_():
+                b.mbar_wait(bars, 0, 0)
+                if plain:
+                    b.mbar_wait(bars, 1, 0)
+                b.st(OUT, v.lane, b.ld(t, 31 - v.lane))
+                if stored:
+                    b.st(OUT, v.lane + 32, b.ld(extra, 31 - v.lane))
+
+        return kernel(body, (SRC, OUT), (t, extra, bars), threads=64)
+
+    for seed in range(3):
+        clean(made(plain=True), {"src": DATA}, seed=seed)
+        assert ("race" in run(made(plain=False), zeros(made(plain=False)), seed=seed).kinds()) == stored
+
+
 def test_unless_one_waits_what_is_in_flight_is_read() -> None:
     for seed in range(3):
         assert run(handed(wait=False), zeros(handed()), seed=seed).kinds() & {"async", "uninit", "race"}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
-from tests.gpu.torch_kit import agrees
+from tests.gpu.torch_kit import agrees, same_on_streams
 
 NUMPY: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
 LINES = [
@@ -72,21 +72,4 @@ def test_streams_and_graphs(torch: Any) -> None:
     w = matrix(2000, 2000, 9, "f32", full=4)
     k = sg.compile(sg.spmm(w, n=32), backend="cuda", schedule="csr cut=32")
     x = torch.rand(2000, 32, device="cuda")
-    want = k(x).clone()
-    streams = [torch.cuda.Stream() for _ in range(3)]
-    outs = []
-    torch.cuda.synchronize()
-    for _ in range(20):
-        for stream in streams:
-            with torch.cuda.stream(stream):
-                outs.append(k(x))
-    torch.cuda.synchronize()
-    assert all(torch.equal(want, y) for y in outs)
-    graph, y = torch.cuda.CUDAGraph(), torch.empty_like(want)
-    with torch.cuda.graph(graph):
-        k(x, out=y)
-    for _ in range(5):
-        y.fill_(float("nan"))
-        graph.replay()
-        torch.cuda.synchronize()
-        assert torch.equal(want, y)
+    same_on_streams(torch, k, x)

@@ -9,7 +9,7 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.products.nm import packed_offsets, packed_values
-from tests.gpu.torch_kit import agrees, kind
+from tests.gpu.torch_kit import agrees, kind, same_on_streams
 from tests.nm_kit import matrix, pruned
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
@@ -93,22 +93,4 @@ def test_streams_and_graphs(torch: Any) -> None:
     w = sg.sparse(torch.from_numpy(pruned(2048, 2048, 8, 32)).cuda(), format="nm", n=8, m=32)
     k = sg.compile(sg.spmm(w, n=2, bias=True), backend="cuda", schedule="nm_lanes")
     x, bias = torch.rand(2048, 2, device="cuda").to(of), torch.rand(2048, device="cuda").to(of)
-    want = k(x, bias=bias).clone()
-    streams = [torch.cuda.Stream() for _ in range(3)]
-    outs = []
-    torch.cuda.synchronize()
-    for _ in range(20):
-        for stream in streams:
-            with torch.cuda.stream(stream):
-                outs.append(k(x, bias=bias))
-    torch.cuda.synchronize()
-    assert all(torch.equal(want, y) for y in outs)
-    graph, y = torch.cuda.CUDAGraph(), torch.empty_like(want)
-    with torch.cuda.graph(graph):
-        k(x, bias=bias, out=y)
-    for _ in range(5):
-        y.fill_(float("nan"))
-        x.copy_(torch.rand(2048, 2, device="cuda").to(of))
-        graph.replay()
-        torch.cuda.synchronize()
-        assert torch.equal(k(x, bias=bias), y)
+    same_on_streams(torch, k, x, bias=bias)

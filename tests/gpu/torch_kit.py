@@ -49,3 +49,26 @@ def agrees(torch: Any, k: Any, x_order: str = "row", y_order: str = "row", seed:
     assert bool(((results[0].double() - exact).abs() <= slack).all())
     assert torch.equal(*(a.view(torch.int32 if p.w.dtype == "f32" else torch.int16) for a in results))
     return results[0]
+
+
+def same_on_streams(torch: Any, k: Any, x: Any, **extra: Any) -> None:
+    """AssertionError unless calls on streams at once and replays of a captured call give the bits of a plain call."""
+    want = k(x, **extra).clone()
+    streams = [torch.cuda.Stream() for _ in range(3)]
+    outs = []
+    torch.cuda.synchronize()
+    for _ in range(20):
+        for stream in streams:
+            with torch.cuda.stream(stream):
+                outs.append(k(x, **extra))
+    torch.cuda.synchronize()
+    assert all(torch.equal(want, y) for y in outs)
+    graph, y = torch.cuda.CUDAGraph(), torch.empty_like(want)
+    with torch.cuda.graph(graph):
+        k(x, out=y, **extra)
+    for _ in range(5):
+        y.fill_(float("nan"))
+        x.copy_(torch.rand(x.shape, device="cuda").to(x.dtype))
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(k(x, **extra), y)
