@@ -1,7 +1,8 @@
 """Who knows of whose accesses: vector clocks of warps, the basis of every race check.
 
-Agents are the warps of a block, and one for each mbarrier (the bulk copies that it tracks).  An access is stamped with
-its agent, its lane and its warp's clock; it is ordered before a later one if that thread *knows* the stamp.  Lanes of
+Agents are the warps of a block, and one for each mbarrier (the copies that it tracks: bulk ones, and cp.async).  An
+access is stamped with its agent, its lane and its warp's clock; it is ordered before a later one if that thread *knows*
+the stamp.  Lanes of
 one warp know each other's accesses only through ``warp.sync``, a barrier, or a release and acquire: running in step is
 no order.
 
@@ -19,6 +20,7 @@ from sparsegen.ir.errors import IRError
 
 MANY = 32  # the lane of an access by several lanes
 WHOLE = 33  # the lane of what a warp did as one, all its lanes waiting for it: who knows of one lane knows of it
+BULK_LANE, CP_LANE = 0, 1  # of an mbarrier's agent: copies through the asynchronous proxy, and cp.async
 #: A stamp is clock, agent and lane, in 31 bits: a block of 32 warps with rings of 8 stages has 288 agents.
 LANE_BITS, AGENT_BITS, CLOCK_BITS = 5, 9, 17
 AGENTS, TIME = 1 << AGENT_BITS, LANE_BITS + AGENT_BITS

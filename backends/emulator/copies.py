@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsegen.ir.types import Buffer
 
-from .clocks import BULK, CP, stamped
+from .clocks import BULK, BULK_LANE, CP, CP_LANE, stamped
 from .memory import OpInfo
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Bulk:
         agent = self.bars.agent(self.bar)
         for j, (cells, data) in enumerate(zip(self.cells, self.data, strict=True)):
             self.mem.data[cells] = data
-            stamp = stamped(int(self.phase[j] + 1), int(agent[j]), 0)
+            stamp = stamped(int(self.phase[j] + 1), int(agent[j]), BULK_LANE)
             self.mem.complete(cells, np.full(len(cells), stamp, dtype=np.int32))
         self.bars.landed(self.bar, np.array([len(c) for c in self.cells]) * self.mem.buf.dtype.nbytes)
 
@@ -181,7 +181,7 @@ class BulkEngine:
     def arrive(self, bars: Bars, rows: Any, mask: Any, cells: Any, info: OpInfo) -> None:
         """Arrivals of lanes, to be made when what they have in flight has landed."""
         of_row = np.zeros(self.m.W, dtype=np.int32)
-        of_row[rows] = stamped(bars.phase[cells] + 1, bars.agent(cells), 0)
+        of_row[rows] = stamped(bars.phase[cells] + 1, bars.agent(cells), CP_LANE)
         flights = [(f, of_row[f.thread >> 5]) for f in self.m.copies.taken(rows, mask)]
         self.queue.append(Arrival(bars, info, rows, mask, cells, flights))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsegen.ir.types import Buffer
 
-from .clocks import BULK, CP, DIRTY, MANY, SPECIAL, TIME, parts
+from .clocks import BULK, CP, CP_LANE, DIRTY, MANY, SPECIAL, TIME, parts
 from .values import LANES, pick
 
 if TYPE_CHECKING:
@@ -260,18 +260,25 @@ class Shared(Shadowed):
             return
         s = self.ws.take(flat).astype(np.int64)
         clock, agent, source = parts(s)
-        cand = np.flatnonzero((s > 0) & (s < SPECIAL) & (agent < clk.wpb))
+        cand = np.flatnonzero((s > 0) & (s < SPECIAL) & ((agent < clk.wpb) | (source == CP_LANE)))
         if not len(cand):
             return
         clock, agent, source, r, ln = clock[cand], agent[cand], source[cand], row[cand], lane[cand]
-        writer = r - clk.wib[r] + agent
-        ok = clk.own_fenced[writer, source] >= clock
-        own = (writer == r) & (source == ln)
+        warp = agent < clk.wpb
+        writer = np.where(warp, r - clk.wib[r] + agent, r)
+        ok = warp & (clk.own_fenced[writer, source] >= clock)
+        own = warp & (writer == r) & (source == ln)
         if clk.fenced is not None:
             ok |= ~own & (clk.known(r, ln, agent, source, clk.fenced) >= clock)
         cell = flat[cand] % self.size
-        m.find("async", info, lambda at: f"{what} @{self.buf.name}[{at(cell)}], which an ordinary store of warp "
-               f"{at(agent)} has written, without a fence between the two proxies",
+
+        def message(at: Callable[[Any], int]) -> str:
+            by = f"an ordinary store of warp {at(agent)}" if at(warp) else "a cp.async"
+            return (
+                f"{what} @{self.buf.name}[{at(cell)}], which {by} has written, without a fence between the two proxies"
+            )
+
+        m.find("async", info, message,
                "put a fence async after the stores (before the barrier or arrival that hands the buffer over)",
                bad=~ok, index=cell, row=r, lane=ln)  # fmt: skip
 
