@@ -2,9 +2,8 @@
 
 Agents are the warps of a block, and one for each mbarrier (the copies that it tracks: bulk ones, and cp.async).  An
 access is stamped with its agent, its lane and its warp's clock; it is ordered before a later one if that thread *knows*
-the stamp.  Lanes of
-one warp know each other's accesses only through ``warp.sync``, a barrier, or a release and acquire: running in step is
-no order.
+the stamp.  Lanes of one warp know each other's accesses only through ``warp.sync``, a barrier, or release and acquire:
+running in step is no order.
 
 Where single lanes release or acquire, lanes differ in what they know and in what is known of them.  They are kept in
 classes of lanes that have always been treated alike (as a rule lane 0 and the others), not one by one.
