@@ -61,6 +61,11 @@ class NmNumbers:
         return 4 if self.dtype == "f32" else 2
 
     @property
+    def kept(self) -> int:
+        """Elements that are kept, with those that fill up the last window."""
+        return self.m * -(-self.k // self.pattern[1]) * self.pattern[0]
+
+    @property
     def chunks(self) -> Chunks:
         """How a lane takes a row."""
         return chunks(*self.pattern[:2], self.item)

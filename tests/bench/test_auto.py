@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sparsegen.bench import auto, products, report, tables
-from sparsegen.bench.lab import Lab
-from tests.bench.test_bitmaps import HEAD, Gpu
+from sparsegen.bench import auto, report, tables
+from tests.bench.test_bitmaps import HEAD, quick_lab
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> auto.Auto:
-    pytest.importorskip("torch")
-    gpu = Gpu()
-
-    def start(self: Lab, seed: int = 0) -> None:
-        self.runtime = self.naive = gpu  # type: ignore[assignment]
-        self._seed, self._cold = seed, None
-
-    monkeypatch.setattr(Lab, "__init__", start)
-    monkeypatch.setattr(products, "REST", 0.0)
-    monkeypatch.setattr(products, "HOT", 2)
     monkeypatch.setattr(auto, "CALLS", 3)
-    return auto.Auto(Lab(), 7, 1e-5, "cpu", "reference")
+    return auto.Auto(quick_lab(monkeypatch), 7, 1e-5, "cpu", "reference")
 
 
 def test_thirty_shapes_odd_ones_among_them() -> None:

@@ -128,8 +128,8 @@ class Gpu:
         return SimpleNamespace(start=start, stop=lambda _: None, seconds=seconds)
 
 
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Bitmaps:
+def quick_lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """A lab on a GPU that takes no time, for few calls."""
     pytest.importorskip("torch")
     gpu = Gpu()
 
@@ -140,7 +140,12 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bitmaps:
     monkeypatch.setattr(Lab, "__init__", start)
     monkeypatch.setattr(products, "REST", 0.0)
     monkeypatch.setattr(products, "HOT", 2)
-    return Bitmaps(Lab(), 7, 1e-5, "cpu", "emulator")
+    return Lab()
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bitmaps:
+    return Bitmaps(quick_lab(monkeypatch), 7, 1e-5, "cpu", "emulator")
 
 
 def case(**more: Any) -> ProductCase:

@@ -118,7 +118,7 @@ class NmLanesFamily(ListedFamily):
     def operations(self, cost: Cost) -> float:
         """A multiply-add of every kept element and column."""
         p: NmNumbers = cost.facts
-        return 2.0 * p.m * p.n * -(-p.k // p.pattern[1]) * p.pattern[0]
+        return 2.0 * p.kept * p.n
 
     def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:
         """Tiles of rows and of columns."""
