@@ -256,6 +256,20 @@ class Format:
         if not least <= nnz <= entries * self.inner:
             raise FormatError(f"the values hold {least} elements or more, not {nnz}", hint=AGAIN)
 
+        if any(extent % unit for extent, unit in zip(shape, (self.blocks.rows, self.blocks.cols), strict=True)):
+            inside = self._inside(lib, arrays, shape, ones=kept is not None)
+            if inside != (least if kept is None else kept):
+                raise FormatError(f"the arrays hold elements beyond the matrix {shape[0]}x{shape[1]}", hint=AGAIN)
+
+    def _inside(self, lib: Library, arrays: Mapping[str, Any], shape: Shape, ones: bool) -> int:
+        """Elements within the matrix, not in what fills up its last blocks; with ``ones`` stored zeros count too."""
+        count = 0
+        for band, (rows, cols) in self.bands(shape, lib.band):
+            window = lib.zeros((rows.stop - rows.start, cols.stop - cols.start), "int8" if ones else self.raw)
+            self.restore(lib, arrays, band, window, shape, ones)
+            count += int((window != 0).sum())
+        return count
+
     def _expect(
         self, lib: Library, arrays: Mapping[str, Any], stored: Stored, wanted: tuple[int, ...], shape: Shape
     ) -> None:

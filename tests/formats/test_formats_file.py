@@ -122,3 +122,22 @@ def test_a_write_that_fails_leaves_the_old_file(small: Path, monkeypatch: pytest
     with pytest.raises(FormatError, match=r"cannot write .*: No space"):
         sparse(weights((50, 50), 0.1)).save(small)
     assert small.read_bytes() == before and os.listdir(small.parent) == [small.name]
+
+
+@pytest.mark.parametrize(
+    ("lane", "bit", "place"), [(0, 0, None), (1, 20, None), (0, 24, [0, 2])], ids=["row 8", "column 5", "inside"]
+)
+def test_masks_that_keep_what_is_no_element(small: Path, lane: int, bit: int, place: list[int] | None) -> None:
+    """A bit of a row or column that the matrix has not: to_dense would leave it out, and a kernel multiply by it."""
+    w = sparse(np.array([[1, 0, 0, 0, 0], [0] * 5, [0] * 5], "f2"))
+    w.save(small)
+    data, masks = small.read_bytes(), w.arrays["masks"].tobytes()
+    moved = np.zeros_like(w.arrays["masks"])
+    moved[0, 0, lane] = 1 << bit
+    assert data.count(masks) == 1
+    small.write_bytes(signed(data.replace(masks, moved.tobytes())))
+    if place:
+        assert np.argwhere(load(small).to_dense()).tolist() == [place]
+        return
+    with pytest.raises(FormatError, match="hold elements beyond the matrix 3x5"):
+        load(small)
