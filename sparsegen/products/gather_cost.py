@@ -14,7 +14,7 @@ from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
-from sparsegen.ir.numbers.gather import PIECE, ROWS, STEP, rows_each, shared_bytes, slot_bytes, threads
+from sparsegen.ir.numbers.groups import PIECE, ROWS, STEP, rows_each, shared_bytes, slot_bytes, threads
 from sparsegen.products.cost import WARPGROUP, in_the_way, nbytes, rate
 from sparsegen.products.nm import NmNumbers
 from sparsegen.schedule import Schedule

@@ -10,7 +10,7 @@ from typing import Any
 
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.formats.nm import Nm
-from sparsegen.ir.numbers.gather import ROWS, STEP
+from sparsegen.ir.numbers.groups import ROWS, STEP
 from sparsegen.ir.swizzle import swizzled
 from sparsegen.ir.types import u16
 

@@ -12,7 +12,7 @@ import sparsegen as sg
 from sparsegen.backends.cuda.frame import translation_unit
 from sparsegen.backends.cuda.nvcc import compile_cubin
 from sparsegen.ir.module import Module
-from sparsegen.ir.numbers.gather import COLS
+from sparsegen.ir.numbers.groups import COLS
 from sparsegen.products.gather_cost import shape_of
 from sparsegen.products.nm import NmNumbers
 from sparsegen.schedule import SpmmSchedule

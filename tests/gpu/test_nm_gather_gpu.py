@@ -10,7 +10,7 @@ import pytest
 import sparsegen as sg
 from sparsegen.backends.cuda.nvcc import find_nvcc
 from sparsegen.ir.errors import ToolchainError
-from sparsegen.ir.numbers.gather import COLS
+from sparsegen.ir.numbers.groups import COLS
 from sparsegen.products.nm_tiles import row_lists, steps_of, tile_images
 from sparsegen.target import open_gpu
 from tests.gpu.torch_kit import agrees, kind, same_on_streams

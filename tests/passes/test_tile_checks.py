@@ -16,6 +16,7 @@ from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir import tile as t
 from sparsegen.ir import tile_bitmap as tb
 from sparsegen.ir import tile_gather as th
+from sparsegen.ir import tile_groups as tr
 from sparsegen.ir import tile_levels as tl
 from sparsegen.ir import tile_nm as tn
 from sparsegen.ir import tile_products as p
@@ -170,15 +171,15 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("csr", tg.StoreRow, {"activation": "sine"}, "activation 'sine' is unknown"),
     ("tiled", t.Points, {"taps": (((1,), 1.0),)}, r"a tap at \[1\], the cells have 2 axes"),
     ("stream", tl.Levels, {"taps": (((0, 0, 1), 1.0),)}, r"a tap at \[0, 0, 1\], the cells have 2 axes"),
-    ("nm_gather", th.WalkKept, {"stages": 1}, "a ring of 1 slots has none to fill ahead"),
-    ("nm_gather", th.WalkKept, {"fastest": "both"}, "fastest 'both' is unknown"),
+    ("nm_gather", tr.WalkGroups, {"stages": 1}, "a ring of 1 slots has none to fill ahead"),
+    ("nm_gather", tr.WalkGroups, {"fastest": "both"}, "fastest 'both' is unknown"),
     ("nm_gather", th.CopyList, {"steps": 3}, "two lists take 192 elements"),
     ("nm_gather", th.ListRows, {"cols": 24}, "columns of a block 24 is unknown"),
     ("nm_gather", th.GatherRows, {"n": 20}, "20 columns are no whole pieces of 8"),
-    ("nm_gather", th.CopyTile, {"groups": 2}, "2 warpgroups and those that copy are not 256 threads"),
-    ("nm_gather", th.MultiplyGroup, {"cols": 64}, "registers, but 32 are meant"),
-    ("nm_gather", th.StoreTile, {"vec": 8}, "8 adjacent columns at once of 17"),
-    ("nm_gather", th.TurnColumns, {"pitch": 16}, "rows of 17 columns, 16 apart"),
+    ("nm_gather", tr.CopyTile, {"size": 48}, "no slots of 48"),
+    ("nm_gather", tr.MultiplyGroup, {"cols": 64}, "registers, but 32 are meant"),
+    ("nm_gather", tr.StoreTile, {"vec": 8}, "8 adjacent columns at once of 17"),
+    ("nm_gather", tr.TurnColumns, {"pitch": 16}, "rows of 17 columns, 16 apart"),
     ("nm_lanes", tn.ShareRows, {"parts": 3}, "1 x 3 warps are not the 128 threads"),
     ("nm_lanes", tn.StageColumns, {"held": 40}, "no whole windows of 32"),
     ("nm_lanes", tn.StageColumns, {"vec": 3}, "elements of f16 at once 3 is unknown"),

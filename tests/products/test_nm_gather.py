@@ -18,11 +18,11 @@ from sparsegen.cost.devices import load_profile
 from sparsegen.families.spmm.nm_gather import FAMILY
 from sparsegen.formats import library
 from sparsegen.formats.nm import Nm
-from sparsegen.ir import tile_gather as t
+from sparsegen.ir import tile_groups as t
 from sparsegen.ir.errors import IRError, ScheduleError
 from sparsegen.ir.kernels.nm_gather import NmGather
 from sparsegen.ir.node import walk
-from sparsegen.ir.numbers.gather import COLS
+from sparsegen.ir.numbers.groups import COLS
 from sparsegen.pipelines import lower
 from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products.gather_cost import REASONS, packed
@@ -125,7 +125,7 @@ def test_a_block_has_several_tiles(stages: int, n: int) -> None:
     product = sg.spmm(matrix(200, 300, 8, 32, (64, 1)), n=n, bias=True)
     for profile in (ALONE, replace(ALONE, sms=2), replace(ALONE, sms=7)):
         func, arguments, exact = launched(product, line(64, 32, stages), ("row", "row", 8), profile)
-        (walk_,) = (op for op in walk(_tile(product, line(64, 32, stages), profile)) if isinstance(op, t.WalkKept))
+        (walk_,) = (op for op in walk(_tile(product, line(64, 32, stages), profile)) if isinstance(op, t.WalkGroups))
         assert func.grid[0] == walk_.blocks == profile.sms and walk_.fastest == ("cols" if n == 40 else "rows")
         args = arguments()
         report = run(func, args, seed=stages, uninit=("y",))
@@ -243,7 +243,7 @@ def test_a_row_that_is_not_finite_reaches_the_tiles_that_list_its_column() -> No
 def test_every_level_can_be_looked_at() -> None:
     product = sg.spmm(matrix(130, 100, 8, 32, (64, 1)), n=24, bias=True)
     k = sg.compile(product, device="h200", backend="emulator", schedule=line())
-    assert "tile.walk_kept" in k.ir("tile") and "tile.gather_rows" in k.ir("tile") and 'format="nm"' in k.ir("op")
+    assert "tile.walk_groups" in k.ir("tile") and "tile.gather_rows" in k.ir("tile") and 'format="nm"' in k.ir("op")
     assert "warp.cp_arrive" in k.ir("warp") and "warp.wgmma" in k.ir("warp") and str(k.schedule) in k.source()
     assert k.weights().keys() == {"tiles", "rows"}
 

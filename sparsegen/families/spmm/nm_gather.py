@@ -16,7 +16,7 @@ from sparsegen.families.spmm.listed import ListedFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.nm_gather import NmGather
 from sparsegen.ir.numbers.arithmetic import up
-from sparsegen.ir.numbers.gather import COLS, LEAST, PIECE, ROWS, STEP
+from sparsegen.ir.numbers.groups import COLS, LEAST, PIECE, ROWS, STEP
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.products.gather_cost import Shape, price, shape_of
 from sparsegen.products.nm import NmNumbers

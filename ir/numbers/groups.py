@@ -1,10 +1,10 @@
-"""The numbers of products that gather rows of x for a warpgroup: tiles, the slots of a ring, and who copies what."""
+"""The numbers of products of warpgroups that other warps feed: tiles, the slots of a ring, and who copies what."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Kept columns of a turn: 128 bytes of 16-bit numbers, the widest swizzle.
+#: Columns of W of a turn, kept or all: 128 bytes of 16-bit numbers, the widest swizzle.
 STEP: Final = 64
 #: Rows of W of a warpgroup, and its threads.
 ROWS, GROUP = 64, 128
@@ -33,14 +33,14 @@ def slot_bytes(groups: int, cols: int) -> int:
     return STEP * 2 * (groups * ROWS + cols)
 
 
-def bars(stages: int) -> int:
+def bars(stages: int, lists: bool) -> int:
     """mbarriers of a block: of each slot whether it is full, and empty; of each of two lists whether it is there."""
-    return 2 * stages + 2
+    return 2 * stages + 2 * lists
 
 
 def shared_bytes(groups: int, cols: int, stages: int, steps: int) -> int:
     """Bytes of shared memory of a block: the ring, the lists of two tiles of ``steps`` turns, the mbarriers."""
-    return stages * slot_bytes(groups, cols) + 2 * steps * STEP * 2 + 8 * bars(stages)
+    return stages * slot_bytes(groups, cols) + 2 * steps * STEP * 2 + 8 * bars(stages, lists=True)
 
 
 def threads(groups: int) -> int:

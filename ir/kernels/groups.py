@@ -1,0 +1,64 @@
+"""What kernels of warpgroups share: x by whole pieces of 16 bytes, and how wide their stores are."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from .. import op_spmm as o
+from .. import tile as t
+from .. import tile_groups as tw
+from ..module import Module
+from ..numbers.arithmetic import up
+from ..numbers.groups import PIECE, SIDE, SIDE_PITCH
+from ..types import Buffer
+from .common import replace_kernel
+
+#: Warps of a block that turns columns into rows.
+TURNERS: Final = 8
+#: Tiles of columns that blocks take side by side: then W's tiles, which they share, come once from DRAM.  With more of
+#: them it is better to share columns of x: so 4096^3 took 3 to 7 % less on an H200, n = 256 and 1024 up to 10 % more.
+FEW: Final = 8
+
+
+class Pieces(NamedTuple):
+    """x [k, n] in an order whose adjacent elements are whole pieces."""
+
+    buffer: Buffer
+    n: int
+    order: str
+
+
+def by_pieces(
+    module: Module, op: o.Spmm, params: dict[str, Buffer], orders: tuple[str, ...]
+) -> tuple[Module, dict[str, Buffer], Pieces]:
+    """x as it is, if its order is one of ``orders`` and its rows (or columns) are whole pieces, or else turned.
+
+    Then a kernel before the op's own, in the module, writes it row by row into ``ws.turned``, which takes its place in
+    the roles of the launch, ``params``.
+    """
+    along = op.n if op.x_order == "row" else op.k
+    if op.x_order in orders and along % PIECE == 0 and op.vec == PIECE:
+        return module, params, Pieces(params["in"], op.n, op.x_order)
+    pitch = up(op.n, PIECE)
+    turned = Buffer("turned", op.dtype, op.k * pitch, "global")
+    params = {("ws.turned" if role == "in" else role): (turned if role == "in" else b) for role, b in params.items()}
+    return _turned(module, op, pitch), params, Pieces(turned, pitch, "row")
+
+
+def _turned(module: Module, op: o.Spmm, pitch: int) -> Module:
+    """The module with a kernel before the op's own that writes x row by row."""
+    src, dst = Buffer("x", op.dtype, op.k * op.n, "global"), Buffer("turned", op.dtype, op.k * pitch, "global")
+    tile = Buffer("tile", op.dtype, SIDE * SIDE_PITCH, "shared", 16)
+    turn = tw.TurnColumns(dst=dst, src=src, tile=tile, k=op.k, n=op.n, pitch=pitch, order=op.x_order)
+    func = t.Func(
+        symbol=f"{op.symbol}_turn", params=(src, dst), blocks=-(-op.k // SIDE) * -(-pitch // SIDE),
+        threads=32 * TURNERS, body=(turn,),
+    )  # fmt: skip
+    return replace_kernel(module, op, func, ("in", "ws.turned"), keep_op=True)
+
+
+def together(op: o.Spmm, cols: int) -> int:
+    """Columns of y that a store takes, of a tile of ``cols``."""
+    if op.y_order != "row" or op.residual:  # a sum is rounded once, so exchanged pairs take no residual
+        return 2 if op.y_order == "row" and op.n % 2 == 0 else 1
+    return next(v for v in (8, 2, 1) if op.n % v == 0 and cols % (4 * v) == 0)

@@ -1,0 +1,173 @@
+"""Products of warpgroups that other warps feed: the walk over tiles and turns, copies, products, x row by row."""
+
+from __future__ import annotations
+
+from .. import tile_groups as t
+from .. import warp as w
+from ..expr import TRUE, Expr, Value, all_of, as_expr
+from ..numbers.groups import COPIERS, GROUP, ROWS, SIDE, SIDE_PITCH, STEP, across, row_bytes, rows_each
+from ..swizzle import DEPTH, k_major, mn_major
+from .context import Context, rule
+
+#: The named barrier of the threads that copy.
+COPYING = 1
+
+
+@rule(t.WalkGroups)
+def walk_groups(cx: Context, op: t.WalkGroups) -> None:
+    b = cx.b
+    cx.shared += op.shared
+    arrivals = sum(fill.arrivals for fill in op.fill if isinstance(fill, t.Fill))
+    multipliers = op.groups * GROUP // 32  # warps
+    with b.if_(cx.tid.eq(0)):
+        with b.for_("s", 0, op.stages) as s:
+            b.emit(w.MbarInit(op.bars, s, arrivals))
+            b.emit(w.MbarInit(op.bars, s + op.stages, multipliers))
+        for which in (0, 1) if op.ahead else ():
+            b.emit(w.MbarInit(op.bars, as_expr(2 * op.stages + which), 1))
+        b.fence("mbar_init")
+    b.barrier()
+    walk = _Walk(cx, op)
+    with b.if_(b.shfl("idx", cx.warp, 0, hint="me").lt(multipliers)):  # from a shuffle nvcc knows it to be uniform
+        walk.multiply()
+    with b.else_():
+        walk.copy()
+
+
+class _Walk:
+    """The turns of a block: number ``turn`` is step turn % steps of its tile turn // steps, in slot turn % stages."""
+
+    def __init__(self, cx: Context, op: t.WalkGroups) -> None:
+        self.cx, self.op, b = cx, op, cx.b
+        tiles = op.row_tiles * op.col_tiles
+        self.most = -(-tiles // op.blocks)
+        self.mine = b.let("mine", (tiles + op.blocks - 1 - cx.bx) // op.blocks, lo=0, hi=self.most)
+
+    def at(self, tile: Expr) -> None:
+        """What the walk's values stand for in all turns of the block's tile of a number."""
+        b, op = self.cx.b, self.op
+        number = b.let("number", self.cx.bx + tile * op.blocks, hi=op.row_tiles * op.col_tiles - 1)
+        by_rows = op.fastest == "rows"
+        row = number % op.row_tiles if by_rows else number // op.col_tiles
+        col = number // op.row_tiles if by_rows else number % op.col_tiles
+        self.cx.env |= {op.tile: b.let("tile", row), op.column: b.let("column", col * op.cols)}
+
+    def slot(self, turn: Expr) -> Expr:
+        """The slot of a turn."""
+        return self.cx.b.let("slot", turn % self.op.stages)
+
+    def copy(self) -> None:
+        """The warps that copy fill slots as they become empty."""
+        cx, b, op = self.cx, self.cx.b, self.op
+        for regs in op.registers:
+            if regs != op.acc:
+                cx.alloc(regs)
+
+        def ahead(tile: Expr) -> None:
+            with cx.scope(), b.if_(tile.lt(self.mine)):
+                self.at(tile)
+                cx.env[op.list] = b.let("list", tile % 2)
+                cx.all(op.ahead)
+
+        if op.ahead:
+            ahead(as_expr(0))
+        with cx.scope(), b.for_("round", 0, self.mine, unroll=1) as tile:
+            if op.ahead:
+                b.barrier(COPYING, COPIERS)  # the list of the tile before has been read
+                ahead(b.let("next", tile + 1))
+                which = cx.env[op.list] = b.let("list", tile % 2)
+                b.mbar_wait(op.bars, which + 2 * op.stages, tile // 2 % 2)
+            self.at(tile)
+            first = b.let("first", tile * op.steps, hi=(self.most - 1) * op.steps)
+            with b.for_("step", 0, op.steps, unroll=1) as step:
+                turn = b.let("turn", first + step, hi=self.most * op.steps - 1)
+                slot = self.slot(turn)
+                cx.env |= {op.step: step, op.slot: slot}
+                cx.all(op.look)
+                # of the first turns no slot is in use: the phase before the first counts as over
+                b.mbar_wait(op.bars, slot + op.stages, (turn // op.stages + 1) % 2)
+                cx.all(op.fill)
+
+    def multiply(self) -> None:
+        """The warpgroups multiply slots as they become full, one product under way while the next one begins."""
+        cx, b, op = self.cx, self.cx.b, self.op
+        cx.alloc(op.acc)
+        with cx.scope(), b.for_("round", 0, self.mine, unroll=1) as tile:
+            cx.clear(op.acc)
+            first = b.let("first", tile * op.steps, hi=self.most * op.steps - 1)
+            with b.for_("step", 0, op.steps, unroll=1) as step:
+                turn = b.let("turn", first + step, hi=self.most * op.steps - 1)
+                slot = cx.env[op.slot] = self.slot(turn)
+                b.mbar_wait(op.bars, slot, turn // op.stages % 2)
+                b.fence("async")  # rows of x came by the generic proxy
+                b.wgmma_fence()
+                cx.all(op.body)
+                b.wgmma_commit()
+                b.wgmma_wait(1)
+                self.free(turn + (op.stages - 1), step.gt(0))  # the slot of the turn before
+            b.wgmma_wait(0)
+            self.free(first + (op.steps - 1))
+            self.at(tile)
+            cx.all(op.done)
+
+    def free(self, turn: Expr, where: Expr = TRUE) -> None:
+        """The warp's product in a turn's slot has ended, if there was one: one lane says so for all."""
+        b, op = self.cx.b, self.op
+        with b.if_(all_of(where, self.cx.lane.eq(0))):
+            b.emit(w.MbarArrive(op.bars, self.slot(turn) + op.stages))
+
+
+def share(cx: Context, cols: int) -> tuple[Expr, Expr]:
+    """The first row of x that the copying thread takes a piece of, and which piece."""
+    b, wide = cx.b, across(cols)
+    thread = b.let("copier", cx.tid - (cx.func.threads - COPIERS), lo=0)
+    return b.let("mine", thread // wide * rows_each(cols)), b.let("piece", thread % wide)
+
+
+@rule(t.CopyTile)
+def copy_tile(cx: Context, op: t.CopyTile) -> None:
+    b, slot = cx.b, cx.resolve(op.slot)
+    with b.if_(cx.tid.eq(cx.func.threads - COPIERS)):
+        source = b.let("from", (cx.resolve(op.tile) * op.steps + cx.resolve(op.step)) * op.size)
+        b.emit(w.MbarArrive(op.bars, slot, as_expr(op.size * op.src.dtype.nbytes)))
+        b.emit(w.BulkCopy(op.dst, slot * op.size, op.src, source, as_expr(op.size), op.bars, slot))
+
+
+@rule(t.MultiplyGroup)
+def multiply_group(cx: Context, op: t.MultiplyGroup) -> None:
+    b, by_row = cx.b, op.order == "row"
+    width = row_bytes(op.cols)
+    b_tile, deep = (mn_major(width, STEP), width // 2) if by_row else (k_major(2 * STEP), 1)
+    group = b.let("group", b.shfl("idx", cx.warp, 0, hint="me") // 4)  # from a shuffle nvcc knows it to be uniform
+    slot = cx.resolve(op.slot)
+    a = b.let("a0", slot * (STEP * ROWS * op.groups) + group * (STEP * ROWS))
+    x = b.let("b0", slot * (STEP * op.cols))
+    for k in range(0, STEP, DEPTH):
+        b.wgmma(op.acc, op.a, a + k, op.b, x + k * deep, cols=op.cols, a_tile=k_major(2 * STEP), b_tile=b_tile,
+                a_major="k", b_major="mn" if by_row else "k")  # fmt: skip
+
+
+@rule(t.TurnColumns)
+def turn_columns(cx: Context, op: t.TurnColumns) -> None:
+    b, warps = cx.b, cx.func.threads // 32
+    wide = -(-op.pitch // SIDE)
+    k0, n0 = b.let("k0", cx.bx // wide * SIDE), b.let("n0", cx.bx % wide * SIDE)
+
+    def load(k: Expr, n: Expr, at: Expr) -> Value:
+        return b.ld(op.src, at, where=all_of(k.lt(op.k), n.lt(op.n)), cache="nc", hint="x")
+
+    def store(k: Expr, n: Expr, v: Value) -> None:
+        b.st(op.dst, k * op.pitch + n, v, where=all_of(k.lt(op.k), n.lt(op.pitch)))
+
+    if op.order == "row":  # only further apart: each lane stores what it has loaded
+        with b.for_("i", cx.warp, SIDE, warps, unroll=4) as i:
+            k, n = k0 + i, n0 + cx.lane
+            store(k, n, load(k, n, k * op.n + n))
+        return
+    cx.shared.append(op.tile)
+    with b.for_("i", cx.warp, SIDE, warps, unroll=4) as i:
+        k, n = k0 + cx.lane, n0 + i  # lanes lie side by side along what is adjacent in x: rows of a column
+        b.st(op.tile, cx.lane * SIDE_PITCH + i, load(k, n, n * op.k + k))
+    b.barrier()
+    with b.for_("i", cx.warp, SIDE, warps, unroll=4) as i:
+        store(k0 + i, n0 + cx.lane, b.ld(op.tile, i * SIDE_PITCH + cx.lane, hint="x"))

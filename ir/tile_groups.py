@@ -1,0 +1,211 @@
+"""The tile ops of products of warpgroups (Hopper): warps that only copy fill a ring, warpgroups multiply out of it.
+
+A tile of W is ``groups`` x 64 rows, and a turn takes 64 of its columns: a slot has W's tile and the 64 rows of x.
+
+Only families that multiply by warpgroups use them: their products read swizzled tiles, as they are copied.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from .checks import Context, check
+from .expr import Expr, Value
+from .node import Op, attr, bind, buffer, declare, define, operand, region
+from .numbers.groups import COLS, LEAST, ROWS, SIDE, SIDE_PITCH, STEP, bars, threads
+from .op_spmm import ACTIVATIONS, ORDERS
+from .tile_rules import registers, same_type, shared
+from .types import Buffer, f32
+
+
+class Fill(Op):
+    """An op that puts data into a slot of a ring and arrives at the slot's mbarrier, by itself or by its copies."""
+
+    @property
+    @abstractmethod
+    def arrivals(self) -> int:
+        """How often, of all threads that copy, in a turn."""
+
+
+@define("tile.walk_groups", kw_only=True)
+class WalkGroups(Op):
+    """Each block takes tiles of y, every ``blocks``-th, and for each walks the columns of W, ``steps`` turns.
+
+    A tile is number ``tile`` of ``row_tiles`` of W's rows and the columns of x from ``column`` on; ``fastest`` says
+    whether blocks that run at a time have tiles of W side by side (``rows``), or of x (``cols``).
+
+    The block's last four warps fill the ring: ``ahead``, if there is anything in it, runs a tile before the others, for
+    the list number ``list`` of two; ``look`` runs before slot ``slot`` of ``stages`` is free for step ``step``, and
+    ``fill`` when it is, of the block's next tile too; its ops arrive at the slot's mbarrier.  The others are ``groups``
+    warpgroups that multiply: ``body`` runs when a slot's data are there, ``done`` after a tile's last turn, when no
+    product is under way any more; ``acc``, one of the ``registers``, begins each tile as zero.  ``bars`` has mbarriers
+    of slots that are full, of those that are empty, and of lists if there are any.
+
+    Not ``tile.walk``, whose warps all fill and all read, and whose turns end with a tile.
+    """
+
+    shared: tuple[Buffer, ...] = declare()
+    registers: tuple[Buffer, ...] = declare()
+    tile: Value = bind()
+    column: Value = bind()
+    step: Value = bind()
+    slot: Value = bind()
+    list: Value = bind()
+    acc: Buffer = buffer(writes=True)
+    bars: Buffer = buffer(writes=True)
+    groups: int = attr()
+    row_tiles: int = attr()
+    col_tiles: int = attr()
+    cols: int = attr()
+    steps: int = attr()
+    stages: int = attr()
+    blocks: int = attr()
+    fastest: str = attr(one_of=("rows", "cols"))
+    ahead: tuple[Op, ...] = region()
+    look: tuple[Op, ...] = region()
+    fill: tuple[Op, ...] = region()
+    body: tuple[Op, ...] = region()
+    done: tuple[Op, ...] = region()
+
+
+@define("tile.copy_tile", kw_only=True)
+class CopyTile(Fill):
+    """Copies ``size`` elements for a step of a tile of W, as they lie in ``src``, into a slot.
+
+    One bulk copy, whose bytes the slot's full mbarrier waits for.
+    """
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    bars: Buffer = buffer(writes=True)
+    slot: Expr = operand()
+    tile: Expr = operand()
+    step: Expr = operand()
+    steps: int = attr()
+    size: int = attr()
+
+    @property
+    def arrivals(self) -> int:
+        """One, with the bytes."""
+        return 1
+
+
+@define("tile.multiply_group", kw_only=True)
+class MultiplyGroup(Op):
+    """``acc += a * b`` by each warpgroup, asynchronously: its 64 rows of a slot of ``a``, the slot's 64 rows of x.
+
+    ``order``: how x lies in its slot: by ``row`` in blocks of 64 columns (or of ``cols``, if fewer), each 64 rows,
+    swizzled; by ``column`` as ``cols`` columns of 64 rows, swizzled.
+    """
+
+    acc: Buffer = buffer(writes=True)
+    a: Buffer = buffer()
+    b: Buffer = buffer()
+    slot: Expr = operand()
+    cols: int = attr()
+    groups: int = attr()
+    order: str = attr(one_of=ORDERS)
+
+
+@define("tile.store_tile", kw_only=True)
+class StoreTile(Op):
+    """Stores a warpgroup's sums to y, with the epilogue: ``activation(scale * sum + bias) + residual``.
+
+    The tile's rows are ``groups`` x 64 from 64 * ``groups`` * ``tile`` on; rows from ``m`` and columns from ``n`` on do
+    not exist.  ``vec`` adjacent columns go at once: one, a lane's pair, or 8 of them, for which the lanes of a quad
+    exchange their pairs.
+    """
+
+    out: Buffer = buffer(writes=True, reads=False)
+    acc: Buffer = buffer()
+    scale: Buffer | None = buffer()
+    bias: Buffer | None = buffer()
+    residual: Buffer | None = buffer()
+    tile: Expr = operand()
+    column: Expr = operand()
+    m: int = attr()
+    n: int = attr()
+    groups: int = attr()
+    vec: int = attr()
+    order: str = attr(one_of=ORDERS)
+    activation: str = attr(one_of=ACTIVATIONS)
+
+
+@define("tile.turn_columns", kw_only=True)
+class TurnColumns(Op):
+    """Writes x [k, n], stored column by column or with n that no piece divides, row by row with ``pitch`` a row.
+
+    Each block has 32 rows and 32 columns, of an x by columns through a shared ``tile``; columns from ``n`` on are zero.
+    """
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    tile: Buffer = declare()
+    k: int = attr()
+    n: int = attr()
+    pitch: int = attr()
+    order: str = attr(one_of=ORDERS)
+
+
+# ------------------------------------------------------------------------------------------------ what they must obey
+def in_block(ctx: Context, cols: int) -> None:
+    """The columns are as many as a block may have."""
+    ctx.one_of(cols, COLS, "columns of a block")
+
+
+def in_groups(ctx: Context, groups: int) -> None:
+    """The block has that many warpgroups, and the warps that feed them."""
+    ctx.need(groups >= 1 and ctx.threads == threads(groups),
+             f"{groups} warpgroups and those that copy are not {ctx.threads} threads")  # fmt: skip
+
+
+def in_ring(ctx: Context, ring: Buffer, slot: int, what: str) -> None:
+    """A shared buffer is a ring of slots of so many elements."""
+    shared(ctx, ring, LEAST * slot, what)
+    ctx.need(ring.size % slot == 0, f"@{ring.name} has {ring.size} elements, which are no slots of {slot}")
+
+
+@check(WalkGroups)
+def _walk_groups(op: WalkGroups, ctx: Context) -> None:
+    in_groups(ctx, op.groups)
+    ctx.need(op.stages >= LEAST, f"a ring of {op.stages} slots has none to fill ahead")
+    shared(ctx, op.bars, bars(op.stages, bool(op.ahead)), "the mbarriers of a ring and of lists")
+    ctx.need(min(op.row_tiles, op.col_tiles, op.steps, op.blocks) >= 1, "a walk has tiles, steps and blocks")
+    registers(ctx, op.acc, op.cols // 2, exactly=True)
+    ctx.need(any(isinstance(f, Fill) for f in op.fill), "nothing in fill arrives at a slot's mbarrier")
+
+
+@check(CopyTile)
+def _copy_tile(op: CopyTile, ctx: Context) -> None:
+    in_ring(ctx, op.dst, op.size, "W's tile of a turn")
+    same_type(ctx, op.dst, op.src)
+    ctx.need(op.src.size % (op.steps * op.size) == 0, f"@{op.src.name} has no whole tiles of {op.steps} x {op.size}")
+
+
+@check(MultiplyGroup)
+def _multiply_group(op: MultiplyGroup, ctx: Context) -> None:
+    in_block(ctx, op.cols)
+    in_groups(ctx, op.groups)
+    registers(ctx, op.acc, op.cols // 2, exactly=True)
+    ctx.need(op.acc.dtype is f32, f"sums are made in f32, not {op.acc.dtype}")
+    in_ring(ctx, op.a, STEP * ROWS * op.groups, "W's tile of a turn")
+    in_ring(ctx, op.b, STEP * op.cols, "the rows of x of a turn")
+    same_type(ctx, op.a, op.b)
+
+
+@check(StoreTile)
+def _store_tile(op: StoreTile, ctx: Context) -> None:
+    in_groups(ctx, op.groups)
+    ctx.need(op.acc.dtype is f32, f"the epilogue works in f32, not {op.acc.dtype}")
+    ctx.need(op.out.size == op.m * op.n, f"{op.m} x {op.n} elements are not the {op.out.size} of @{op.out.name}")
+    wide = op.order == "row" and op.n % op.vec == 0 and op.acc.size % (2 * op.vec) == 0
+    ctx.need(op.vec < 8 or op.residual is None, "a residual is added before sums are rounded and exchanged")
+    ctx.need(op.vec == 1 or (op.vec in (2, 8) and wide), f"{op.vec} adjacent columns at once of {op.n}, by {op.order}")
+
+
+@check(TurnColumns)
+def _turn_columns(op: TurnColumns, ctx: Context) -> None:
+    shared(ctx, op.tile, SIDE * SIDE_PITCH, "a tile of 32 x 32 with its pad")
+    same_type(ctx, op.dst, op.src, op.tile)
+    ctx.need(op.pitch >= op.n and op.dst.size == op.k * op.pitch, f"rows of {op.n} columns, {op.pitch} apart")
+    ctx.need(op.src.size == op.k * op.n, f"{op.k} x {op.n} elements are not the {op.src.size} of @{op.src.name}")
