@@ -247,6 +247,14 @@ class Builder:
         places = acc, a, as_expr(a_index), b, as_expr(b_index)
         self.emit(wg.Wgmma(*places, cols, a_tile, b_tile, a_major, b_major, loc=self.loc))
 
+    def wgmma_sp(
+        self, acc: Buffer, a: Buffer, a_index: ExprLike, b: Buffer, b_index: ExprLike, meta: Value, *,
+        cols: int, a_tile: Tile, b_tile: Tile, a_major: str, b_major: str, selector: int,
+    ) -> None:  # fmt: skip
+        """``acc += a * b`` of an a that keeps 2 of every 4 k; see :class:`sparsegen.ir.warp_group.WgmmaSp`."""
+        places = acc, a, as_expr(a_index), b, as_expr(b_index)
+        self.emit(wg.WgmmaSp(*places, cols, a_tile, b_tile, a_major, b_major, meta, selector, loc=self.loc))
+
     def wgmma_fence(self) -> None:
         self.emit(wg.WgmmaFence(loc=self.loc))
 

@@ -61,13 +61,13 @@ def mn_major(row_bytes: int, depth: int) -> Tile:
     return row_bytes, depth * row_bytes, 8 * row_bytes
 
 
-def tile_bytes(count: int, tile: Tile, major: str, start: int = 0) -> NDArray[np.int64]:
-    """The bytes at which a product's operand lies: ``[count, 16]``, by row of a (or column of b) and k.
+def tile_bytes(count: int, tile: Tile, major: str, start: int = 0, depth: int = DEPTH) -> NDArray[np.int64]:
+    """The bytes at which a product's operand lies: ``[count, depth]``, by row of a (or column of b) and k.
 
     ``start`` is where the tile starts, counted from a place that is a multiple of :func:`atom`.  Elements have 16 bits.
     """
     swizzle, lead, stride = tile
-    i, k = np.indices((count, DEPTH), dtype=np.int64)
+    i, k = np.indices((count, depth), dtype=np.int64)
     row, along = (i, k) if major == "k" else (k, i)  # of the tile: which row, and which element of it
     piece, inside = along // 8, along % 8 * 2
     if swizzle and major == "k":

@@ -5,15 +5,16 @@ from __future__ import annotations
 from . import warp_group as g
 from .checks import Context, check
 from .expr import Const, Expr
+from .metadata import DENSE
 from .node import Op
-from .swizzle import SWIZZLES, Tile, atom, tile_bytes
+from .swizzle import DEPTH, SWIZZLES, Tile, atom, tile_bytes
 from .text import declaration
-from .types import Buffer, f32
+from .types import Buffer, f32, u32
 from .uniform import NAMES, WARPGROUP
 from .verify_warp import converged, in_space
 
 
-@check(g.Wgmma, g.WgmmaFence, g.WgmmaCommit, g.WgmmaWait)
+@check(g.Wgmma, g.WgmmaSp, g.WgmmaFence, g.WgmmaCommit, g.WgmmaWait)
 def _together(op: Op, ctx: Context) -> None:
     ctx.need(ctx.threads % (32 * g.WARPS) == 0, f"needs full warpgroups, but a block has {ctx.threads} threads",
              "give the block a multiple of 128 threads")  # fmt: skip
@@ -25,7 +26,7 @@ def _wait(op: g.WgmmaWait, ctx: Context) -> None:
     ctx.need(0 <= op.pending <= g.MOST_PENDING, f"pending {op.pending} is not in 0..{g.MOST_PENDING}")
 
 
-@check(g.Wgmma)
+@check(g.Wgmma, g.WgmmaSp)
 def _wgmma(op: g.Wgmma, ctx: Context) -> None:
     ctx.need(op.cols % 8 == 0 and 8 <= op.cols <= 256, f"{op.cols} columns are no multiple of 8 in 8..256")
     in_space(ctx, op.acc, "reg")
@@ -33,10 +34,17 @@ def _wgmma(op: g.Wgmma, ctx: Context) -> None:
              f"{declaration(op.acc)} must be f32[{op.cols // 2}], of {op.cols} columns half a one a lane")  # fmt: skip
     ctx.need(op.a.dtype is op.b.dtype, f"multiplies {op.a.dtype} by {op.b.dtype}: the types differ")
     _operand(ctx, "a", op.a, op.a_index, g.ROWS, op.a_tile, op.a_major)
-    _operand(ctx, "b", op.b, op.b_index, op.cols, op.b_tile, op.b_major)
+    _operand(ctx, "b", op.b, op.b_index, op.cols, op.b_tile, op.b_major, DEPTH if type(op) is g.Wgmma else DENSE)
 
 
-def _operand(ctx: Context, what: str, buf: Buffer, index: Expr, count: int, tile: Tile, major: str) -> None:
+@check(g.WgmmaSp)
+def _wgmma_sp(op: g.WgmmaSp, ctx: Context) -> None:
+    ctx.typed(op.meta, u32, "meta")
+
+
+def _operand(
+    ctx: Context, what: str, buf: Buffer, index: Expr, count: int, tile: Tile, major: str, depth: int = DEPTH
+) -> None:
     in_space(ctx, buf, "shared")
     ctx.need(buf.dtype.name in ("f16", "bf16"), f"multiplies f16 or bf16, but {declaration(buf)}")
     swizzle, *offsets = tile
@@ -47,6 +55,11 @@ def _operand(ctx: Context, what: str, buf: Buffer, index: Expr, count: int, tile
     ctx.need(major == "k" or count * 2 % max(swizzle, 16) == 0,
              f"{what}: {count} {'rows' if what == 'a' else 'columns'} of 16 bits do not fill rows of {swizzle} bytes",
              "take a narrower swizzle")  # fmt: skip
+    ctx.need(
+        major == "mn" or not swizzle or 2 * depth <= swizzle,
+        f"{what}: {depth} k of 16 bits do not fit rows of {swizzle} bytes",
+        "take a wider swizzle",
+    )
     ctx.need(buf.align % atom(swizzle) == 0, f"{declaration(buf)} is aligned to less than the {atom(swizzle)} bytes "
              f"of a swizzle of {swizzle}", f"declare align={atom(swizzle)}")  # fmt: skip
     level = ctx.levels.expr(index)
@@ -56,7 +69,7 @@ def _operand(ctx: Context, what: str, buf: Buffer, index: Expr, count: int, tile
     if isinstance(index, Const):
         start = 2 * index.value
         ctx.need(starts_well(start, swizzle), f"{what}_index {index} is byte {start}, {askew(swizzle)}")
-        last = int(tile_bytes(count, tile, major, start).max()) // 2
+        last = int(tile_bytes(count, tile, major, start, depth).max()) // 2
         ctx.need(last < buf.size or ctx.conditional,
                  f"the tile from {what}_index {index} reaches element {last}: outside {declaration(buf)}")  # fmt: skip
 

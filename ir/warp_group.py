@@ -44,6 +44,19 @@ class Wgmma(Op):
     b_major: str = attr(one_of=("k", "mn"))
 
 
+@define("warp.wgmma_sp")
+class WgmmaSp(Wgmma):
+    """A :class:`Wgmma` of an a that keeps 2 of every 4 adjacent k: a is 64 x 32, of which 64 x 16 lie in its tile.
+
+    b is 32 x ``cols``.  Which k are kept the lanes say by ``meta``, a u32 value of each, laid out as in
+    :mod:`sparsegen.ir.metadata`; ``selector`` says which lanes.  The value counts that ``meta`` has when the product is
+    issued, as CUTLASS's loops take for granted, which load the next words while a product is in flight.
+    """
+
+    meta: Expr = operand()
+    selector: int = attr(one_of=(0, 1))
+
+
 @define("warp.wgmma_fence")
 class WgmmaFence(Op):
     """Orders what the lanes did with their registers before the products that follow."""

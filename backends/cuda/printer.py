@@ -315,8 +315,11 @@ def _mbar_arrive(p: Printer, op: w.MbarArrive) -> str:
 
 def _wgmma(p: Printer, op: wg.Wgmma) -> str:
     parts = (*op.a_tile, int(op.a_major == "mn"), *op.b_tile, int(op.b_major == "mn"))
-    return p.call(ptx.wgmma(op.a.dtype, op.cols), p.names.buffer(op.acc.name), p.address(op.a, op.a_index),
-                  p.address(op.b, op.b_index), template=f"<{', '.join(map(str, parts))}>")  # fmt: skip
+    args = [p.names.buffer(op.acc.name), p.address(op.a, op.a_index), p.address(op.b, op.b_index)]
+    sparse = isinstance(op, wg.WgmmaSp)
+    if sparse:
+        parts, args = (*parts, op.selector), [*args, p.value(op.meta, u32)]
+    return p.call(ptx.wgmma(op.a.dtype, op.cols, sparse), *args, template=f"<{', '.join(map(str, parts))}>")
 
 
 #: Ops that define one value: its expression.
@@ -354,6 +357,7 @@ _STATEMENTS: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     w.MbarArrive: _mbar_arrive,
     w.CpArrive: lambda p, op: p.call(ptx.CP_ARRIVE, p.address(op.bars, op.index)),
     wg.Wgmma: _wgmma,
+    wg.WgmmaSp: _wgmma,
     wg.WgmmaFence: lambda p, op: p.call(ptx.WGMMA_FENCE),
     wg.WgmmaCommit: lambda p, op: p.call(ptx.WGMMA_COMMIT),
     wg.WgmmaWait: lambda p, op: p.call(ptx.WGMMA_WAIT, template=f"<{op.pending}>"),

@@ -144,19 +144,26 @@ _DESCRIPTOR: Final = (
 )
 
 
-def wgmma_name(dtype: DType, cols: int) -> str:
-    return f"wgmma_{dtype}_m64n{cols}k16"
+def wgmma_name(dtype: DType, cols: int, sparse: bool) -> str:
+    return f"wgmma_{'sp_' * sparse}{dtype}_m64n{cols}k{32 if sparse else 16}"
 
 
-def wgmma(dtype: DType, cols: int) -> Helper:
-    """``acc += a * b`` of a warpgroup; the template's numbers are the parts of the two descriptors that do not move."""
+def wgmma(dtype: DType, cols: int, sparse: bool = False) -> Helper:
+    """``acc += a * b`` of a warpgroup; the template's numbers are the parts of the two descriptors that do not move.
+
+    ``sparse``: of an a that keeps 2 of every 4 k, as each lane's ``meta`` says.
+    """
     n = cols // 2
     d = "{" + ", ".join(f"%{i}" for i in range(n)) + "}"
-    parts = (f"{x}_{what}" for x in "ab" for what in ("swizzle", "lead", "stride", "mn_major"))
-    ins = [f'"l"({_DESCRIPTOR.format(x)})' for x in "ab"] + [f'"n"({x}_mn_major)' for x in "ab"]
-    return _function("void", wgmma_name(dtype, cols), f"float (&acc)[{n}], const void* a, const void* b",
-                     f"wgmma.mma_async.sync.aligned.m64n{cols}k16.f32.{dtype}.{dtype} {d}, "
-                     f"%{n}, %{n + 1}, 1, 1, 1, %{n + 2}, %{n + 3};",
+    parts = [f"{x}_{what}" for x in "ab" for what in ("swizzle", "lead", "stride", "mn_major")] + ["selector"] * sparse
+    ins = [f'"l"({_DESCRIPTOR.format(x)})' for x in "ab"] + ['"r"(meta)', '"n"(selector)'] * sparse
+    before = ", ".join(f"%{n + i}" for i in range(len(ins)))
+    after = ", ".join(f"%{n + len(ins) + i}" for i in (0, 1))
+    ins += [f'"n"({x}_mn_major)' for x in "ab"]
+    return _function("void", wgmma_name(dtype, cols, sparse),
+                     f"float (&acc)[{n}], const void* a, const void* b{', unsigned meta' * sparse}",
+                     f"wgmma.mma_async{'.sp' * sparse}.sync.aligned.m64n{cols}k{32 if sparse else 16}.f32.{dtype}."
+                     f"{dtype} {d}, {before}, 1, 1, 1, {after};",
                      outs=", ".join(f'"+f"(acc[{i}])' for i in range(n)), ins=", ".join(ins),
                      template=", ".join(f"int {part}" for part in parts))  # fmt: skip
 
@@ -170,11 +177,13 @@ FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR
 def all_helpers() -> tuple[Helper, ...]:
     """Every device function there is (the tests compile and count them), of warpgroups' products two widths."""
     return (*FIXED, *(cp_async(n) for n in (4, 8, 16)), *(ldmatrix(n, t) for n in (1, 2, 4) for t in (False, True)),
-            *(mma(s) for s in SHAPES), *(wgmma(t, n) for t in (f16, bf16) for n in (8, 64)))  # fmt: skip
+            *(mma(s) for s in SHAPES),
+            *(wgmma(t, n, sparse) for sparse in (False, True) for t in (f16, bf16) for n in (8, 64)))  # fmt: skip
 
 
 RESERVED: Final = frozenset({"Regs", "Param", *(h.name for h in all_helpers()),
-                             *(wgmma_name(t, n) for t in (f16, bf16) for n in range(8, 257, 8))})  # fmt: skip
+                             *(wgmma_name(t, n, sparse) for sparse in (False, True) for t in (f16, bf16)
+                               for n in range(8, 257, 8))})  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------ scalars
 _VECTOR: Final = {"f64": "double", "f32": "float", "tf32": "float", "s64": "longlong", "u64": "ulonglong", "s32": "int",

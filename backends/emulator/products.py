@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsegen.ir import warp_group as wg
+from sparsegen.ir.metadata import dense
 from sparsegen.ir.types import Buffer
 
 from .clocks import WHOLE
@@ -25,7 +26,8 @@ WAIT = "put a wgmma_commit after the product, and before this a wgmma_wait that 
 
 @dataclass
 class Product:
-    """One executed wgmma of some warpgroups: their warps ``[n, 4]``, their groups, the cells of both tiles."""
+    """One executed wgmma of some warpgroups: their warps ``[n, 4]``, their groups, the cells of both tiles, and of a
+    sparse one the codes ``[n, 64, 8]`` of what a keeps."""
 
     op: wg.Wgmma
     info: OpInfo
@@ -33,11 +35,13 @@ class Product:
     rows: Any
     number: Any
     tiles: tuple[tuple[Shared, Any], tuple[Shared, Any]]
+    codes: Any = None
 
     def part(self, which: Any) -> Product:
         """The product of some of its warpgroups."""
         a, b = ((mem, cells[which]) for mem, cells in self.tiles)
-        return replace(self, rows=self.rows[which], number=self.number[which], tiles=(a, b))
+        codes = None if self.codes is None else self.codes[which]
+        return replace(self, rows=self.rows[which], number=self.number[which], tiles=(a, b), codes=codes)
 
     def result(self) -> Any:
         """What is added to the sums: ``[registers, n, 4, 32]``; None if nothing is held."""
@@ -46,6 +50,7 @@ class Product:
             return None
         x, y = a.data.take(a_cells).astype(np.float32), b.data.take(b_cells).astype(np.float32)
         row, col = _places(self.op.cols)
+        x = x if self.codes is None else dense(x, self.codes)
         return np.matmul(x, y.transpose(0, 2, 1))[:, row, col].transpose(1, 0, 2, 3)
 
 

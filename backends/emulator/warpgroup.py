@@ -11,15 +11,16 @@ import numpy as np
 
 from sparsegen.ir import warp as w
 from sparsegen.ir import warp_group as wg
-from sparsegen.ir.swizzle import Tile, atom, tile_bytes
-from sparsegen.ir.types import Buffer
+from sparsegen.ir.metadata import DENSE, codes, wrong
+from sparsegen.ir.swizzle import DEPTH, Tile, atom, tile_bytes
+from sparsegen.ir.types import Buffer, u32
 from sparsegen.ir.verify_group import askew, starts_well
 
 from .clocks import MANY
 from .memory import OpInfo, Shared
 from .products import Product
 from .scalars import Step
-from .values import Fn, number
+from .values import Fn, number, operand
 
 if TYPE_CHECKING:
     from .compile import Scope
@@ -40,12 +41,13 @@ class Operand:
     tile: Tile
     major: str
     info: OpInfo
+    depth: int = DEPTH
 
     def __post_init__(self) -> None:
         self.info = replace(self.info, buffer=self.buf.name, space="shared")
 
     def __call__(self, g: Group, rows: Any) -> tuple[Shared, Any]:
-        """The memory, and the cells ``[n, count, 16]`` that each warpgroup reads: placed, written and handed over."""
+        """The memory, and the cells ``[n, count, depth]`` each warpgroup reads: placed, written and handed over."""
         m, buf, info, swizzle = g.m, self.buf, self.info, self.tile[0]
         first, unit = self._first(g), atom(swizzle)
         start = 2 * first
@@ -55,7 +57,7 @@ class Operand:
         m.find("bounds", info, f"@{buf.name} is aligned to {buf.align} bytes, its swizzle's pattern to {unit}",
                f"declare align={unit}", bad=buf.align % unit != 0)  # fmt: skip
         base, inside = np.divmod(start, unit)
-        tables = [_bytes(self.count, self.tile, self.major, s) for s in inside.tolist()]
+        tables = [_bytes(self.count, self.tile, self.major, s, self.depth) for s in inside.tolist()]
         at = (np.stack(tables) + (base * unit)[:, None, None]) // 2
         outside = (at < 0) | (at >= buf.size)
         m.find("bounds", info, lambda f: f"the tile reaches element {f(at)} of @{buf.name}, outside 0..{buf.size - 1}",
@@ -88,13 +90,15 @@ class Operand:
 
 
 @cache
-def _bytes(count: int, tile: Tile, major: str, start: int) -> Any:
-    return tile_bytes(count, tile, major, start)
+def _bytes(count: int, tile: Tile, major: str, start: int, depth: int) -> Any:
+    return tile_bytes(count, tile, major, start, depth)
 
 
 # ------------------------------------------------------------------------------------------------ closures
 def counted(op: Any) -> str:
     """The instruction class that every warp that reaches the op issues."""
+    if isinstance(op, wg.WgmmaSp):
+        return f"wgmma_sp.{op.a.dtype}.m64n{op.cols}k32"
     return f"wgmma.{op.a.dtype}.m64n{op.cols}k16" if isinstance(op, wg.Wgmma) else str(op.name).removeprefix("warp.")
 
 
@@ -129,15 +133,32 @@ def _order(op: wg.WgmmaFence | wg.WgmmaCommit | wg.WgmmaWait) -> Step:
 def _wgmma(op: wg.Wgmma, sc: Scope) -> Step:
     slot, info = sc.regs[op.acc.name], sc.info(op)
     a = Operand(op.a, number(op.a_index, sc.slots), wg.ROWS, op.a_tile, op.a_major, info)
-    b = Operand(op.b, number(op.b_index, sc.slots), op.cols, op.b_tile, op.b_major, info)
+    sparse = _codes(op, sc, info) if isinstance(op, wg.WgmmaSp) else None
+    b = Operand(op.b, number(op.b_index, sc.slots), op.cols, op.b_tile, op.b_major, info, DENSE if sparse else DEPTH)
 
     def wgmma(g: Group) -> None:
         products = g.m.products
         products.ready(g, slot, op.acc, info)
         rows = g.rows.reshape(-1, wg.WARPS)
-        products.start(Product(op, info, slot, rows, products.number[rows[:, 0]], (a(g, rows), b(g, rows))))
+        kept = sparse(g) if sparse else None
+        products.start(Product(op, info, slot, rows, products.number[rows[:, 0]], (a(g, rows), b(g, rows)), kept))
 
     return wgmma
+
+
+def _codes(op: wg.WgmmaSp, sc: Scope, info: OpInfo) -> Callable[[Group], Any]:
+    """What the lanes say that a keeps, when the product is issued: codes ``[n, 64, 8]``."""
+    meta = operand(op.meta, u32, sc.slots)
+
+    def given(g: Group) -> Any:
+        words = np.broadcast_to(np.asarray(meta(g.env)), (g.n, 32))
+        found = codes(words, op.selector)
+        g.m.find("bounds", info, lambda f: f"the metadata of row {f(np.arange(16)[:, None])} of a warp has the code "
+                 f"{f(found):04b}, which names no two of four k", "give each four two places, the lower one first",
+                 bad=wrong(found), row=g.rows[:, None, None])  # fmt: skip
+        return found.reshape(-1, wg.ROWS, found.shape[-1])
+
+    return given
 
 
 def guarded(step: Step, op: w.Ld | w.St, sc: Scope) -> Step:

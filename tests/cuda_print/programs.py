@@ -252,8 +252,29 @@ def warpgroups() -> w.Func:
     return k.func()
 
 
+def sparse_warpgroups() -> w.Func:
+    k = Kernel("sparse_warpgroups")
+    b = k.b
+    meta = b.ld(k.array("meta", u32), k.at["tid"])
+    for t in (f16, bf16):
+        x, y = (k.array(f"{name}_{t}", t, 64 * 64, "shared", 1024) for name in "xy")
+        for cols in (8, 64):
+            acc = b.alloc(f"acc{cols}_{t}", f32, cols // 2)
+            for i in range(cols // 2):
+                b.st(acc, i, b.const(f32, 0.0))
+            b.wgmma_fence()
+            for selector in (0, 1):
+                b.wgmma_sp(acc, x, 0, y, 32 * selector, meta, cols=cols, a_tile=k_major(64), a_major="k",
+                           b_tile=k_major(128), b_major="k", selector=selector)  # fmt: skip
+            b.wgmma_commit()
+            b.wgmma_wait(0)
+            k.sink(*(b.ld(acc, i) for i in range(cols // 2)))
+    return k.func()
+
+
 PROGRAMS: dict[str, Callable[[], w.Func]] = {
-    f.__name__: f for f in (control, scalars, conversions, bits, memory, copies, products, atomics, warpgroups)
+    f.__name__: f
+    for f in (control, scalars, conversions, bits, memory, copies, products, atomics, warpgroups, sparse_warpgroups)
 }
 
 

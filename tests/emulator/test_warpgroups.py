@@ -18,7 +18,7 @@ from sparsegen.ir.types import bf16, f16, f32
 from sparsegen.ir.verify import verify
 from sparsegen.ir.warp_group import Wgmma
 from tests.programs.case import Case
-from tests.programs.warpgroups import TILES, Gemm, Ring
+from tests.programs.warpgroups import CODES, SPARSE_TILES, TILES, Gemm, Ring
 
 
 def given(gemm: Gemm, seed: int = 0) -> tuple[Case, dict[str, Any], Report]:
@@ -44,6 +44,49 @@ def test_widths_and_schedules(cols: int, seed: int) -> None:
     assert report.ok, str(report)
     assert not case.wrong(args)
     assert report.counts[f"wgmma.f16.m64n{cols}k16"] == 2 * 2 * 8
+
+
+@pytest.mark.parametrize("dtype", [f16, bf16], ids=str)
+@pytest.mark.parametrize("tiles", SPARSE_TILES)
+def test_the_product_of_a_sparse_a(tiles: str, dtype: Any) -> None:
+    case, args, report = given(Gemm(64, dtype, *SPARSE_TILES[tiles], sparse=True))
+    verify(case.func)
+    assert report.ok, str(report)
+    assert not case.wrong(args)
+    assert report.counts[f"wgmma_sp.{dtype}.m64n64k32"] == 2 * 2 * 8
+
+
+SPARSE = {"cols": 64, "b": (k_major(128), "k"), "sparse": True}
+
+
+def test_nothing_can_be_left_out_around_a_sparse_a() -> None:
+    case = Gemm(**SPARSE).case()
+    killed, survivors = score(case.func, case.fresh, {k: v.reshape(-1) for k, v in case.want.items()}, rtol=1e-5)
+    assert killed == 5 and [str(s) for s in survivors] == []
+
+
+@pytest.mark.parametrize("code", sorted(set(range(16)) - set(CODES)))
+def test_places_that_are_not_two_of_four(code: int) -> None:
+    """Of the fours of one lane's row, whose word the second product's selector takes."""
+    case = Gemm(**SPARSE, grid=1, groups=1).case()
+    args = case.fresh()
+    args["meta"][70] = args["meta"][70] & ~np.uint32(15 << 16) | np.uint32(code << 16)
+    report = run(case.func, args)
+    assert report.kinds() == {"bounds"}, str(report)
+    (found,) = report.errors
+    assert f"row 9 of a warp has the code {code:04b}, which names no two" in found.message and found.warp == 2
+
+
+def test_places_are_taken_when_the_product_is_issued() -> None:
+    """Only of lanes that the selector names: the others' words may be anything."""
+    case = Gemm(**SPARSE, grid=1, groups=1).case()
+    first = replace(case.func, body=rewrite(case.func.body, lambda op: None if getattr(op, "selector", 0) else op))
+    args = case.fresh()
+    right = run(first, args)
+    other = case.fresh()
+    other["meta"][np.arange(128) // 2 % 2 == 1] = 0
+    assert right.ok and run(first, other).ok
+    assert np.array_equal(args["out"], other["out"])
 
 
 def test_reals_are_summed_in_f32() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sparsegen.ir.module import Launch, Module
+from sparsegen.ir.swizzle import k_major
 from tests.printed.compare import printed
 from tests.printed.program import Fault, needs_compiler
 from tests.programs.case import Case
@@ -59,3 +60,7 @@ def test_what_no_gpu_allows() -> None:
         alone(Gemm(without=frozenset({"fence"})))
     with pytest.raises(Fault, match="not in the first row of its swizzle"):
         alone(Gemm(shift=64))
+    sparse = Gemm(cols=64, b=(k_major(128), "k"), sparse=True).case()
+    args = {**sparse.args, "meta": np.zeros_like(sparse.args["meta"])}
+    with pytest.raises(Fault, match="the code 0 names no two"):
+        printed(*module_of({"gemm": replace(sparse, args=args)}))

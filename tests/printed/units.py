@@ -327,6 +327,32 @@ def warpgroups() -> w.Func:
     return k.func()
 
 
+def sparse_warpgroups() -> w.Func:
+    """Products of an a that keeps 2 of 4, of which each lane says other places, by both selectors."""
+    k = Kernel("sparse_warpgroups")
+    b, tid = k.b, k.at["tid"]
+    word = b.binary("or", b.binary("and", b.ld(k.array("in_words", u32), tid), 0), 0x4E8C9D4E)
+    meta = b.funnel(word, word, tid % 8 * 4)
+    for t in (f16, bf16):
+        src, tile = k.array(f"in_{t}", t), k.array(f"tile_{t}", t, 8192, "shared", 1024)
+        with b.for_("i", tid, 8192, THREADS) as i:
+            b.st(tile, i, b.ld(src, i))
+        b.fence("async")
+        b.barrier()
+        for cols, turned in ((8, (0, 512, 1024)), (64, mn_major(128, 32))):
+            acc = b.alloc(f"sums_{cols}_{t}", f32, cols // 2)
+            for i in range(cols // 2):
+                b.st(acc, i, b.const(f32, 1.0))
+            b.wgmma_fence()
+            for selector, b_tile, b_major in ((0, turned, "mn"), (1, k_major(128), "k")):
+                b.wgmma_sp(acc, tile, 16, tile, 4096, meta, cols=cols, a_tile=k_major(128), a_major="k", b_tile=b_tile,
+                           b_major=b_major, selector=selector)  # fmt: skip
+            b.wgmma_commit()
+            b.wgmma_wait(0)
+            k.sink(*(b.ld(acc, i) for i in range(cols // 2)))
+    return k.func()
+
+
 def atomics() -> w.Func:
     """Atomics that two neighbours make on one place, of which no order can be seen, and that tell what was there."""
     k = Kernel("atomics")
@@ -352,12 +378,12 @@ def atomics() -> w.Func:
 
 UNITS: dict[str, Callable[[], w.Func]] = {
     f.__name__: f for f in (loops, branches, negative, memory, ring, bulk, arrivals, meetings, bits, products, matrices,
-                            warpgroups, atomics)
+                            warpgroups, sparse_warpgroups, atomics)
 } | {name: programs.PROGRAMS[name] for name in ("scalars", "conversions")}  # fmt: skip
 #: Programs whose words are packed numbers.
 PACKED = {"products", "bits", "matrices"}
 #: Programs of which every block does the same, so that one block tells as much as many.
-ONE_BLOCK = {"atomics", "warpgroups"}
+ONE_BLOCK = {"atomics", "warpgroups", "sparse_warpgroups"}
 
 
 def unit(name: str) -> Module:

@@ -15,8 +15,9 @@ import numpy as np
 from sparsegen.ir import warp as w
 from sparsegen.ir.builder import Builder
 from sparsegen.ir.expr import Const, Value, all_of
+from sparsegen.ir.metadata import dense, words
 from sparsegen.ir.swizzle import Tile, k_major, mn_major, tile_bytes
-from sparsegen.ir.types import Buffer, DType, bf16, f16, f32, u64
+from sparsegen.ir.types import Buffer, DType, bf16, f16, f32, u32, u64
 
 from .case import Array, Case
 
@@ -35,19 +36,30 @@ TILES: Final[dict[str, tuple[Operand, Operand]]] = {
     "a0k_b0mn": ((PLAIN, "k"), (PLAIN, "mn")),
     "a0mn_b64mn": ((PLAIN, "mn"), (mn_major(64, DEPTH), "mn")),
 }
+#: The same of products with a sparse a, whose b is twice as deep.
+SPARSE_TILES: Final[dict[str, tuple[Operand, Operand]]] = {
+    "a64k_b128mn": ((k_major(64), "k"), (mn_major(128, 2 * DEPTH), "mn")),
+    "a128k_b128k": ((k_major(128), "k"), (k_major(128), "k")),
+    "a128mn_b64mn": ((mn_major(128, DEPTH), "mn"), (mn_major(64, 2 * DEPTH), "mn")),
+    "a0k_b32mn": ((PLAIN, "k"), (mn_major(32, 2 * DEPTH), "mn")),
+    "a32mn_b0k": ((mn_major(32, DEPTH), "mn"), (PLAIN, "k")),
+    "a0mn_b0mn": ((PLAIN, "mn"), (PLAIN, "mn")),
+}
+#: Codes of a sparse a's fours: every two places of four, the lower one first.
+CODES: Final = (0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b1110)
 #: Called at places of a program: with the builder, the built-in values, the place, the sums and the two tiles' buffers.
 Say = Callable[..., None]
 
 
-def step_bytes(tile: Tile, major: str) -> int:
-    """How far behind a tile that of the next 16 k lies."""
+def step_bytes(tile: Tile, major: str, depth: int = 16) -> int:
+    """How far behind a tile that of the next ``depth`` k lies."""
     swizzle, lead, stride = tile
-    return 2 * lead if not swizzle else 32 if major == "k" else 2 * stride
+    return depth // 8 * (lead if not swizzle else stride) if not swizzle or major == "mn" else 2 * depth
 
 
-def image(count: int, tile: Tile, major: str) -> Any:
-    """Where each element ``[count, DEPTH]`` of an operand lies, in elements."""
-    steps = [tile_bytes(count, tile, major, k * step_bytes(tile, major)) // 2 for k in range(DEPTH // 16)]
+def image(count: int, tile: Tile, major: str, depth: int = 16) -> Any:
+    """Where each element of an operand of two products of so many k lies, in elements: ``[count, 2 * depth]``."""
+    steps = [tile_bytes(count, tile, major, k * step_bytes(tile, major, depth), depth) // 2 for k in (0, 1)]
     return np.concatenate(steps, axis=1)
 
 
@@ -70,6 +82,7 @@ def _integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) ->
 class Gemm:
     """``out[group] = 1 + a[group] @ b`` for 64 x 32 by 32 x ``cols``; stores write the tiles' images.
 
+    ``sparse``: for 64 x 64, of which a keeps half, by 64 x ``cols``; a word of each lane says which, for both products.
     ``without``: parts that are left out; ``say`` adds ops at ``loaded``, ``issued``, ``committed`` and ``waited``;
     ``shift``: of b's tile, in elements.
     """
@@ -83,10 +96,17 @@ class Gemm:
     without: frozenset[str] = frozenset()
     say: Say | None = None
     shift: int = 0
+    sparse: bool = False
+
+    @property
+    def depth(self) -> int:
+        """k of one product of b."""
+        return 32 if self.sparse else 16
 
     def sizes(self) -> tuple[int, int]:
         """Elements of the images of both tiles, to a multiple of the widest swizzle's pattern."""
-        a, b = (-(-(int(image(n, *x).max()) + 1) // 512) * 512 for n, x in ((64, self.a), (self.cols, self.b)))
+        ends = int(image(64, *self.a).max()), int(image(self.cols, *self.b, self.depth).max())
+        a, b = (-(-(end + 1) // 512) * 512 for end in ends)
         return a, b
 
     def func(self) -> w.Func:
@@ -94,6 +114,7 @@ class Gemm:
         threads, regs = 128 * self.groups, self.cols // 2
         x, y = Buffer("x", self.dtype, self.groups * a_size, "global"), Buffer("y", self.dtype, b_size, "global")
         out = Buffer("out", f32, self.grid * self.groups * 64 * self.cols, "global")
+        meta = Buffer("meta", u32, threads, "global")
         sx, sy = (Buffer(f"s{p.name}", p.dtype, p.size, "shared", 1024) for p in (x, y))
 
         def body(b: Builder, at: dict[str, Value]) -> None:
@@ -115,11 +136,17 @@ class Gemm:
             with b.for_("r", 0, regs, unroll=0) as r:
                 b.st(acc, r, b.const(f32, 1.0))
             here("loaded")
+            word = [b.ld(meta, at["tid"])] if self.sparse else []
             step("fence", b.wgmma_fence)
-            for k in range(DEPTH // 16):
-                a_at, b_at = (k * step_bytes(*operand) // 2 for operand in (self.a, self.b))
-                b.wgmma(acc, sx, group * a_size + a_at, sy, self.shift + b_at, cols=self.cols, a_tile=self.a[0],
-                        b_tile=self.b[0], a_major=self.a[1], b_major=self.b[1])  # fmt: skip
+            for k in (0, 1):
+                a_at, b_at = k * step_bytes(*self.a) // 2, k * step_bytes(*self.b, self.depth) // 2
+                args = acc, sx, group * a_size + a_at, sy, self.shift + b_at
+                how: dict[str, Any] = {"cols": self.cols, "a_tile": self.a[0], "b_tile": self.b[0],
+                                       "a_major": self.a[1], "b_major": self.b[1]}  # fmt: skip
+                if self.sparse:
+                    b.wgmma_sp(*args, *word, **how, selector=k)
+                else:
+                    b.wgmma(*args, **how)
             here("issued")
             step("commit", b.wgmma_commit)
             here("committed")
@@ -130,17 +157,24 @@ class Gemm:
                 line = ((at["bx"] * self.groups + group) * 64 + row) * self.cols
                 b.st(out, line + r // 4 * 8 + at["lane"] % 4 * 2 + r % 2, b.ld(acc, r))
 
-        return _function("gemm", [x, y, out], [sx, sy], threads, body, self.grid)
+        params = [x, y, meta, out] if self.sparse else [x, y, out]
+        return _function("gemm", params, [sx, sy], threads, body, self.grid)
 
     def case(self, seed: int = 0) -> Case:
         rng = np.random.default_rng(seed)
-        a, b = (_integers(rng, (*n, DEPTH), self.dtype) for n in ((self.groups, 64), (self.cols,)))
+        a = _integers(rng, (self.groups, 64, DEPTH), self.dtype)
+        b = _integers(rng, (self.cols, 2 * self.depth), self.dtype)
         a_size, b_size = self.sizes()
         x, y = np.full((self.groups, a_size), 9, self.dtype.numpy()), np.full(b_size, 9, self.dtype.numpy())
-        x[:, image(64, *self.a)], y[image(self.cols, *self.b)] = a, b
+        x[:, image(64, *self.a)], y[image(self.cols, *self.b, self.depth)] = a, b
+        args = {"x": x, "y": y}
+        if self.sparse:
+            codes = rng.choice(CODES, (self.groups, 64, 16))
+            args["meta"] = words(codes.reshape(-1, 16, 16)).astype("u4").reshape(-1)
+            a = np.concatenate([dense(a[..., 16 * k :][..., :16], codes[..., 8 * k :][..., :8]) for k in (0, 1)], -1)
         want = 1 + np.einsum("gik,jk->gij", a.astype("f8"), b.astype("f8"))
         want = np.broadcast_to(want, (self.grid, *want.shape)).astype("f4")
-        return Case(self.func(), {"x": x, "y": y, "out": np.full_like(want, -7)}, {"out": want}, 0.0, ("out",))
+        return Case(self.func(), {**args, "out": np.full_like(want, -7)}, {"out": want}, 0.0, ("out",))
 
 
 # ------------------------------------------------------------------------------------------------ a ring
@@ -237,6 +271,11 @@ def _named() -> dict[str, Gemm | Ring]:
     out: dict[str, Gemm | Ring] = {n: Gemm(64, f16, *operands, grid=1) for n, operands in TILES.items()}
     out |= {f"{n}_bf16": Gemm(128, bf16, *TILES[n], grid=1) for n in ("a128k_b128mn", "a128mn_b64k", "a0k_b0mn")}
     out |= {f"n{cols}": Gemm(cols, b=(k_major(64), "k")) for cols in (8, 24, 96, 256)}
+    out |= {f"sparse_{n}": Gemm(64, f16, *operands, grid=1, sparse=True) for n, operands in SPARSE_TILES.items()}
+    out |= {
+        f"sparse_{n}_bf16": Gemm(128, bf16, *SPARSE_TILES[n], grid=1, sparse=True) for n in ("a64k_b128mn", "a0mn_b0mn")
+    }
+    out |= {f"sparse_n{cols}": Gemm(cols, b=(k_major(128), "k"), sparse=True) for cols in (8, 24, 96, 256)}
     return out | {
         "ring_reader": Ring(),
         "ring_writer": Ring(fence="writer"),

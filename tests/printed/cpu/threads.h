@@ -29,11 +29,14 @@ struct Index { unsigned x, y, z; };
 // One asynchronous copy that has been issued; it is made as late as its wait allows.
 struct Copy { void* to; const void* from; unsigned nbytes; };
 
-// A product that a warpgroup has issued: descriptors of its operands, and the thread's sums.
+// A product that a warpgroup has issued: descriptors of its operands, and the thread's sums; of a sparse one the thread's
+// metadata, and which threads' count (of another -1).
 struct Product {
   uint64_t a, b;
   bool a_mn_major, b_mn_major, bf16;
   std::vector<float*> sums;
+  unsigned meta = 0;
+  int selector = -1;
 };
 
 struct Thread {

@@ -30,35 +30,49 @@ inline uint16_t element(uint64_t descriptor, bool mn_major, unsigned i, unsigned
   return *static_cast<const uint16_t*>(shared_place(at, 2, "wgmma"));
 }
 
-template <typename T> void matrix(std::vector<float>& m, uint64_t descriptor, bool mn_major, unsigned count) {
-  m.resize(count * 16);
+template <typename T> void matrix(std::vector<float>& m, uint64_t descriptor, bool mn_major, unsigned count, unsigned depth) {
+  m.resize(count * depth);
   for (unsigned i = 0; i < count; ++i)
-    for (unsigned k = 0; k < 16; ++k) m[16 * i + k] = T::value(element(descriptor, mn_major, i, k), 0);
+    for (unsigned k = 0; k < depth; ++k) m[depth * i + k] = T::value(element(descriptor, mn_major, i, k), 0);
+}
+
+// The k of the kept-th element of a row of a sparse a ("Sparse matrix storage"): of four k two are kept, of which the
+// metadata have the places, two bits each.  Of 16 rows, thread 4 g + t of a warp has in its low half those of row g, in
+// its high half of row g + 8, of k 0-15 if t is even, else 16-31; t / 2 must be the selector.
+inline unsigned place(unsigned first, size_t number, int selector, unsigned row, unsigned kept) {
+  const unsigned lane = row % 8 * 4 + 2 * selector + kept / 8, shift = row % 16 / 8 * 16 + kept % 8 / 2 * 4;
+  const unsigned code = threads[first + row / 16 * 32 + lane].product_groups.front()[number].meta >> shift & 15;
+  if (code % 4 >= code / 4) fault("wgmma.sp: the code %u names no two of four k", code);
+  return kept / 2 * 4 + (kept % 2 ? code / 4 : code % 4);
 }
 
 // What the first warps of a warpgroup have asked for, done for all of them: row and column of each register of d.
 inline void multiply(unsigned first, size_t number) {
   const Product& p = threads[first].product_groups.front()[number];
   static std::vector<float> a, b;
-  (p.bf16 ? matrix<BF16> : matrix<F16>)(a, p.a, p.a_mn_major, 64);
-  (p.bf16 ? matrix<BF16> : matrix<F16>)(b, p.b, p.b_mn_major, 2 * p.sums.size());
+  const bool sparse = p.selector >= 0;
+  const unsigned depth = sparse ? 32 : 16;
+  (p.bf16 ? matrix<BF16> : matrix<F16>)(a, p.a, p.a_mn_major, 64, 16);
+  (p.bf16 ? matrix<BF16> : matrix<F16>)(b, p.b, p.b_mn_major, 2 * p.sums.size(), depth);
   for (unsigned t = 0; t < GROUP; ++t) {
     const Product& mine = threads[first + t].product_groups.front()[number];
     if (mine.a != p.a || mine.b != p.b || mine.sums.size() != p.sums.size()) fault("wgmma: descriptors of a warpgroup differ");
     for (unsigned r = 0; r < mine.sums.size(); ++r) {
       const unsigned row = t / 32 * 16 + t % 32 / 4 + (r & 2) * 4, column = r / 4 * 8 + t % 4 * 2 + (r & 1);
       double sum = 0;
-      for (unsigned k = 0; k < 16; ++k) sum += static_cast<double>(a[16 * row + k]) * b[16 * column + k];
+      for (unsigned k = 0; k < 16; ++k)
+        sum += static_cast<double>(a[16 * row + k]) * b[depth * column + (sparse ? place(first, number, p.selector, row, k) : k)];
       *mine.sums[r] += static_cast<float>(sum);
     }
   }
 }
 
-template <size_t n> void product(Out<float, n> d, uint64_t a, uint64_t b, int scales, bool a_mn_major, bool b_mn_major, bool bf16) {
+template <size_t n> void product(Out<float, n> d, uint64_t a, uint64_t b, int scales, bool a_mn_major, bool b_mn_major, bool bf16,
+                                 unsigned meta = 0, int selector = -1) {
   meet_group("wgmma.mma_async");
   if (!me().registers_fenced) fault("wgmma.mma_async before any wgmma.fence");
   if (scales != 3) fault("wgmma.mma_async with other factors than 1");
-  me().products.push_back({a, b, a_mn_major, b_mn_major, bf16, {d.to.begin(), d.to.end()}});
+  me().products.push_back({a, b, a_mn_major, b_mn_major, bf16, {d.to.begin(), d.to.end()}, meta, selector});
 }
 
 }  // namespace cpu
@@ -91,6 +105,11 @@ inline void wgmma_wait_group_sync_aligned(unsigned pending) {
   inline void wgmma_mma_async_sync_aligned_m64n##n##k16_f32_##T##_##T(                                                 \
       cpu::Out<float, n / 2> d, uint64_t a, uint64_t b, int scale_d, int scale_a, int scale_b, int a_turned, int b_turned) { \
     cpu::product(d, a, b, scale_d + scale_a + scale_b, a_turned, b_turned, bf16);                                      \
+  }                                                                                                                    \
+  inline void wgmma_mma_async_sp_sync_aligned_m64n##n##k32_f32_##T##_##T(                                              \
+      cpu::Out<float, n / 2> d, uint64_t a, uint64_t b, unsigned meta, int selector, int scale_d, int scale_a, int scale_b, \
+      int a_turned, int b_turned) {                                                                                    \
+    cpu::product(d, a, b, scale_d + scale_a + scale_b, a_turned, b_turned, bf16, meta, selector);                      \
   }
 #define WGMMA(n) WGMMA_OF(n, f16, false) WGMMA_OF(n, bf16, true)
 WGMMA(8) WGMMA(16) WGMMA(24) WGMMA(32) WGMMA(40) WGMMA(48) WGMMA(56) WGMMA(64) WGMMA(72) WGMMA(80) WGMMA(88)
