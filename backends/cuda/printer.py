@@ -314,12 +314,12 @@ def _mbar_arrive(p: Printer, op: w.MbarArrive) -> str:
 
 
 def _wgmma(p: Printer, op: wg.Wgmma) -> str:
-    parts = (*op.a_tile, int(op.a_major == "mn"), *op.b_tile, int(op.b_major == "mn"))
+    parts = [*op.a_tile, int(op.a_major == "mn"), *op.b_tile, int(op.b_major == "mn")]
     args = [p.names.buffer(op.acc.name), p.address(op.a, op.a_index), p.address(op.b, op.b_index)]
-    sparse = isinstance(op, wg.WgmmaSp)
-    if sparse:
-        parts, args = (*parts, op.selector), [*args, p.value(op.meta, u32)]
-    return p.call(ptx.wgmma(op.a.dtype, op.cols, sparse), *args, template=f"<{', '.join(map(str, parts))}>")
+    if isinstance(op, wg.WgmmaSp):
+        parts, args = [*parts, op.selector], [*args, p.value(op.meta, u32)]
+    helper = ptx.wgmma(op.a.dtype, op.cols, sparse=isinstance(op, wg.WgmmaSp))
+    return p.call(helper, *args, template=f"<{', '.join(map(str, parts))}>")
 
 
 #: Ops that define one value: its expression.

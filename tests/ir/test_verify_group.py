@@ -12,7 +12,8 @@ HEAD = """warp.func "k", [@o: global f32[8192] align=16, %n: s32[0,9]],
   [@a: shared f16[8192] align=1024, @b: shared f16[8192] align=1024, @h: shared bf16[8192] align=256], [4, 1, 1], 256 {
   warp.alloc @acc: reg f32[32] align=16
 """
-SPARSE = '%m: u32 = warp.cvt %tid\nwarp.wgmma_sp @acc, @a, 0, @b, 0, 64, [64, 16, 512], [128, 4096, 1024], "k", "mn"'
+SPARSE = """%m: u32 = warp.cvt %tid
+warp.wgmma_sp @acc, @a, 0, @b, 0, 64, [64, 16, 512], [128, 4096, 1024], "k", "mn\""""
 TILES = '64, [128, 16, 1024], [128, 8192, 1024], "k", "mn"'
 GROUP = "%g: s32[0,1] = warp.let %warp // 4\n"
 
