@@ -106,7 +106,7 @@ def _bulk_copy(op: w.BulkCopy, ctx: Context) -> None:
         ctx.need(b.align % 16 == 0, f"{declaration(b)} must be aligned to 16 bytes")
     ctx.inside(op.dst, op.dst_index, 1, None)
     ctx.inside(op.src, op.src_index, 1, None)
-    _mbar(op, ctx, op.bars, op.bar)
+    mbarrier(op, ctx, op.bars, op.bar)
 
 
 @check(w.LdMatrix)
@@ -168,7 +168,8 @@ def _fence(op: w.Fence, ctx: Context) -> None:
     ctx.one_of(op.scope, ("gpu", "async", "mbar_init"), "fence")
 
 
-def _mbar(op: Op, ctx: Context, bars: Buffer, index: Expr) -> None:
+def mbarrier(op: Op, ctx: Context, bars: Buffer, index: Expr) -> None:
+    """``bars[index]`` is an mbarrier."""
     in_space(ctx, bars, "shared")
     ctx.need(bars.dtype is u64, f"mbarriers are u64, but {declaration(bars)}")
     ctx.inside(bars, index, 1, None)
@@ -176,23 +177,23 @@ def _mbar(op: Op, ctx: Context, bars: Buffer, index: Expr) -> None:
 
 @check(w.MbarInit)
 def _mbar_init(op: w.MbarInit, ctx: Context) -> None:
-    _mbar(op, ctx, op.bars, op.index)
+    mbarrier(op, ctx, op.bars, op.index)
     ctx.need(1 <= op.count < 2**20, f"{op.count} arrivals a phase are not in 1..{2**20 - 1}")
 
 
 @check(w.MbarArrive)
 def _mbar_arrive(op: w.MbarArrive, ctx: Context) -> None:
-    _mbar(op, ctx, op.bars, op.index)
+    mbarrier(op, ctx, op.bars, op.index)
     ctx.integer(op.expect, "expect")
 
 
 @check(w.CpArrive)
 def _cp_arrive(op: w.CpArrive, ctx: Context) -> None:
-    _mbar(op, ctx, op.bars, op.index)
+    mbarrier(op, ctx, op.bars, op.index)
 
 
 @check(w.MbarTryWait)
 def _mbar_try_wait(op: w.MbarTryWait, ctx: Context) -> None:
     ctx.need(op.out[0].dtype is pred, f"gives a predicate, but {declaration(op.out[0])}")
-    _mbar(op, ctx, op.bars, op.index)
+    mbarrier(op, ctx, op.bars, op.index)
     ctx.integer(op.parity, "the parity")

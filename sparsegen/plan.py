@@ -20,6 +20,7 @@ from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Value
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import walk
+from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.types import Buffer
 from sparsegen.pipelines import Program
 
@@ -80,7 +81,7 @@ def access_bytes(module: Module) -> dict[str, int]:
                 found.append((op.buf.name, len(op.vals) * op.buf.dtype.nbytes))
             elif isinstance(op, warp.CpAsync):
                 found.append((op.src.name, op.count * op.src.dtype.nbytes))
-            elif isinstance(op, warp.BulkCopy):
+            elif isinstance(op, (warp.BulkCopy, TensorCopy)):
                 found.append((op.src.name, 16))
         for name, nbytes in found:
             if name in roles:

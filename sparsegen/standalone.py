@@ -126,7 +126,8 @@ def on_gpu(module: Module, data: Arrays, runtime: Runtime, title: str) -> None:
                 else:
                     values.append(("ptr", pointers[role]))
             kernel = runtime.function(loaded, func.symbol, func.shared_bytes)
-            runtime.launch(kernel, func.grid, (func.threads, 1, 1), func.shared_bytes, PackedArgs(values))
+            args = PackedArgs(values, runtime.map_args(func))
+            runtime.launch(kernel, func.grid, (func.threads, 1, 1), func.shared_bytes, args)
         runtime.synchronize()
         for name in (role.name for role in roles(module).values() if role.written):
             runtime.to_host(data[name].view(np.uint8), pointers[name])

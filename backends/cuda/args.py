@@ -7,9 +7,12 @@ import struct
 from collections.abc import Sequence
 from threading import Lock
 
+from sparsegen.backends.cuda.tensor_map import ALIGN, NBYTES, Encode, MapArg
 from sparsegen.ir.errors import ArrayError
 
 Value = int | float | bytes
+#: Addresses whose tensor maps are kept: arrays of a call that take turns.
+MAPS_KEPT = 64
 _FORMATS = {"ptr": "Q", "i32": "i", "u32": "I", "i64": "q", "u64": "Q", "f32": "f", "f64": "d"}
 
 
@@ -24,17 +27,42 @@ def _size_align(kind: str, value: Value) -> tuple[int, int]:
     return len(value), int(align) if align else 8
 
 
+class _Map:
+    """A tensor map among arguments: where its bytes are, of which address they are, and those of addresses before."""
+
+    def __init__(self, buffer: ctypes.Array[ctypes.c_char], offset: int, pointer: int, encode: Encode) -> None:
+        self._view = memoryview(buffer).cast("B")[offset : offset + NBYTES]
+        self._pointer, self._encode = pointer, encode
+        self._now = -1
+        self._known: dict[int, bytes] = {}
+
+    def follow(self, pointers: Sequence[int]) -> None:
+        """Write the map of the address that is bound now, unless it is there already."""
+        address = pointers[self._pointer]
+        if address == self._now:
+            return
+        made = self._known.get(address)
+        if made is None:
+            made = self._encode(address)
+            if len(self._known) >= MAPS_KEPT:
+                self._known.clear()
+            self._known[address] = made
+        self._view[:] = made
+        self._now = address
+
+
 class PackedArgs:
     """The arguments of one kernel in device layout: a buffer with every value at its natural alignment, and the array
     of addresses that ``cuLaunchKernel`` wants.
 
     ``args`` is a list of (kind, value): ``ptr``, ``i32``, ``u32``, ``i64``, ``u64``, ``f32``, ``f64``, or ``bytes`` for
-    a struct passed by value (alignment 8; ``bytes@16`` for another). Launches copy the values, so one object may be
-    used again at once; hold ``lock`` from changing a value to the launch if threads share it.
+    a struct passed by value (alignment 8; ``bytes@16`` for another). ``maps``: tensor maps, which come behind them and
+    follow the pointers that they are made of. Launches copy the values, so one object may be used again at once; hold
+    ``lock`` from changing a value to the launch if threads share it.
     """
 
-    def __init__(self, args: Sequence[tuple[str, Value]]) -> None:
-        self._given = tuple(args)
+    def __init__(self, args: Sequence[tuple[str, Value]], maps: Sequence[MapArg] = ()) -> None:
+        self._given, self._maps_given = tuple(args), tuple(maps)
         offset = 0
         offsets: list[int] = []
         sizes: list[int] = []
@@ -44,21 +72,26 @@ class PackedArgs:
             offsets.append(offset)
             sizes.append(size)
             offset += size
+        places = []
+        for _ in maps:
+            places.append(-(-offset // ALIGN) * ALIGN)
+            offset = places[-1] + NBYTES
         self.nbytes = offset
         self.kinds = tuple(kind for kind, _ in args)
         self._offsets = offsets
         self._sizes = sizes
         self.buffer = (ctypes.c_char * max(1, offset))()
         base = ctypes.addressof(self.buffer)
-        self.table = (ctypes.c_void_p * max(1, len(offsets)))(*(base + o for o in offsets))
+        self.table = (ctypes.c_void_p * max(1, len(offsets) + len(places)))(*(base + o for o in (*offsets, *places)))
+        self._maps = [_Map(self.buffer, at, *what) for at, what in zip(places, maps, strict=True)]
         self.address = ctypes.addressof(self.table)
-        places = [o for kind, o in zip(self.kinds, offsets, strict=True) if kind == "ptr"]
-        self._slots = [ctypes.c_uint64.from_buffer(self.buffer, o) for o in places]
+        pointers = [o for kind, o in zip(self.kinds, offsets, strict=True) if kind == "ptr"]
+        self._slots = [ctypes.c_uint64.from_buffer(self.buffer, o) for o in pointers]
         self.pointers = len(self._slots)
         # Pointers that stand side by side, as they nearly always do, are written in one go.
-        self._first = places[0] if places else 0
-        adjacent = places == list(range(self._first, self._first + 8 * len(places), 8))
-        self._run = struct.Struct(f"={len(places)}Q").pack_into if adjacent else None
+        self._first = pointers[0] if pointers else 0
+        adjacent = pointers == list(range(self._first, self._first + 8 * len(pointers), 8))
+        self._run = struct.Struct(f"={len(pointers)}Q").pack_into if adjacent else None
         self.lock = Lock()
         for index, (_, value) in enumerate(args):
             self.set(index, value)
@@ -82,9 +115,11 @@ class PackedArgs:
         """Write the arguments of kind ``ptr``, in their order, one value each; the quick part of every launch."""
         if self._run is not None:
             self._run(self.buffer, self._first, *pointers)
-            return
-        for slot, pointer in zip(self._slots, pointers, strict=True):
-            slot.value = pointer
+        else:
+            for slot, pointer in zip(self._slots, pointers, strict=True):
+                slot.value = pointer
+        for tensor_map in self._maps:
+            tensor_map.follow(pointers)
 
     def addresses(self) -> list[int]:
         """The present values of the arguments of kind ``ptr``, in their order."""
@@ -92,6 +127,6 @@ class PackedArgs:
 
     def copy(self) -> PackedArgs:
         """An independent object with the same values."""
-        twin = PackedArgs(self._given)
+        twin = PackedArgs(self._given, self._maps_given)
         ctypes.memmove(twin.buffer, self.buffer, self.nbytes)
         return twin

@@ -16,11 +16,13 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.expr import Value
 from sparsegen.ir.module import Module
 from sparsegen.ir.symbols import symbol
+from sparsegen.ir.tensor_copy import tensor_maps
 from sparsegen.ir.types import Buffer, DType
 
 from .expr_c import float_literal, literal, register_type
 from .frame import fill, needed_arch, param_type, translation_unit
 from .names import Names, comment
+from .tensor_map import L2_128_BYTES, numbers
 
 _ALIGN: Final = 256  # of what lies in the workspace, in bytes: as cudaMalloc aligns
 _WIDTH: Final = 110
@@ -106,7 +108,7 @@ def export_files(
     header = fill("export.h.j2", heads=heads, version=__version__, **facts)
     text = translation_unit(Module(name, funcs), title=title, notes=notes, arch=arch)
     cuda = fill("export.cu.j2", unit=text, places=places, tables=list(unit.tables.values()), loops=parts,
-                funcs=funcs, **facts)  # fmt: skip
+                funcs=funcs, maps=unit.maps, promotion=L2_128_BYTES, **facts)  # fmt: skip
     return Files(cuda, header)
 
 
@@ -125,9 +127,11 @@ class _Unit:
     rooms: Sequence[str]
     funcs: dict[int, w.Func] = field(default_factory=dict)
     tables: dict[tuple[bytes, str, str], dict[str, Any]] = field(default_factory=dict)
+    #: Of each tensor map what it is made of: the matrix, and how it lies.  Its value is its name.
+    maps: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._used = {"workspace", "stream", "i", f"{self.name}_run", f"{self.name}_workspace_bytes"}
+        self._used = {"workspace", "stream", "i", *(f"{self.name}_{x}" for x in ("run", "workspace_bytes", "map"))}
         self._names = Names(frozenset(self._used))
         self.arrays = {n: self._free(n) for n in self.given}
         self.arrays |= {n: self._free(f"s_{n}") for n in self.rooms}
@@ -143,6 +147,12 @@ class _Unit:
         """The launch in C."""
         func = self._function(call.func)
         args = [self._argument(p, arg) for p, arg in zip(func.params, call.args, strict=True)]
+        by_name = dict(zip((p.name for p in func.params), args, strict=True))
+        for buf, m in tensor_maps(func):
+            what = by_name[buf.name], numbers(buf.dtype, m)
+            if what not in self.maps:
+                self.maps[what] = self._free(f"map_{buf.name}")
+            args.append(self.maps[what])
         return {"func": func, "args": ", ".join(args)}
 
     def _function(self, func: w.Func) -> w.Func:

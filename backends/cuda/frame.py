@@ -17,6 +17,7 @@ from sparsegen.ir.expr import Value, values
 from sparsegen.ir.fragments import SHAPES
 from sparsegen.ir.module import Module
 from sparsegen.ir.symbols import symbol
+from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.types import Buffer
 from sparsegen.ir.warp_group import Wgmma
 
@@ -49,7 +50,7 @@ def print_kernel(func: w.Func, printer: type[Printer] = Printer, align: int = 0)
         raise IRError(f"C++ or CUDA has the name {func.symbol!r} already", loc=func.loc,
                       hint=f"call the kernel {symbol(func.symbol)}")  # fmt: skip
     p = printer(func)
-    params = ",\n    ".join(_param(p, x) for x in func.params)
+    params = ",\n    ".join([*(_param(p, x) for x in func.params), *_maps(p)])
     head = (
         f'extern "C" __global__ void __launch_bounds__({func.threads}, {func.min_blocks})\n{func.symbol}({params})\n{{'
     )
@@ -75,6 +76,13 @@ def _param(p: Printer, x: Buffer | Value) -> str:
     if x.name in p.written & p.read:  # threads may talk through it: nvcc must not keep its cells in registers
         return f"{ctype}* {name}"
     return f"{'' if x.name in p.written else 'const '}{ctype}* __restrict__ {name}"
+
+
+def _maps(p: Printer) -> list[str]:
+    """The parameters behind the function's own: its tensor maps."""
+    if p.maps:
+        p.templates.add(ptx.TENSOR_MAP)
+    return [f"const __grid_constant__ TensorMap {p.names.declare(f'@{name}')}" for name in p.maps.values()]
 
 
 def alignment(func: w.Func) -> int:
@@ -121,7 +129,7 @@ def needed_arch(funcs: Iterable[w.Func]) -> str:
     ops = [op for f in funcs for op in node.walk(f.body)]
     if any(isinstance(op, Wgmma) for op in ops):
         return "sm_90a"
-    hopper = (w.MbarInit, w.MbarArrive, w.MbarTryWait, w.BulkCopy, w.CpArrive)
+    hopper = (w.MbarInit, w.MbarArrive, w.MbarTryWait, w.BulkCopy, w.CpArrive, TensorCopy)
     if any(isinstance(op, hopper) or (isinstance(op, w.Mma) and SHAPES[op.shape].cc >= 90) for op in ops):
         return "sm_90"
     return "sm_80"

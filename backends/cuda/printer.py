@@ -16,6 +16,7 @@ from sparsegen.ir import warp_group as wg
 from sparsegen.ir.errors import IRError, Loc
 from sparsegen.ir.expr import Const, Expr, Value, binary
 from sparsegen.ir.node import Op
+from sparsegen.ir.tensor_copy import TensorCopy, tensor_maps
 from sparsegen.ir.types import Buffer, DType, s32, u32
 
 from . import ptx_ops as ptx
@@ -53,6 +54,7 @@ class Printer:
         self.helpers: dict[str, ptx.Helper] = {}
         self.templates: set[str] = set()
         self.includes: set[str] = set()
+        self.maps = {key: f"{key[0].name} map{i}" for i, key in enumerate(tensor_maps(func))}
         self.lines: list[str] = []
         self.written = {b.name for op in node.walk(func.body) for b in node.buffers(op, writes=True)}
         self.read = {b.name for op in node.walk(func.body) for b in node.buffers(op, writes=False)}
@@ -285,6 +287,11 @@ def _bulk_copy(p: Printer, op: w.BulkCopy) -> str:
     return p.call(ptx.BULK_COPY, *ends, nbytes, p.address(op.bars, op.bar))
 
 
+def _tensor_copy(p: Printer, op: TensorCopy) -> str:
+    name, coordinates = p.names.buffer(p.maps[op.src, op.map]), (p.expr(op.col), p.expr(op.row))
+    return p.call(ptx.TENSOR_COPY, p.address(op.dst, op.dst_index), name, *coordinates, p.address(op.bars, op.bar))
+
+
 def _ldmatrix(p: Printer, op: w.LdMatrix) -> None:
     n = len(op.out)
     text = p.call(ptx.ldmatrix(n, op.trans), p.address(op.buf, op.index))
@@ -347,6 +354,7 @@ _VALUES: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
 _STATEMENTS: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     w.CpAsync: _cp_async,
     w.BulkCopy: _bulk_copy,
+    TensorCopy: _tensor_copy,
     w.Red: _atomic,
     w.CpWait: lambda p, op: p.call(ptx.CP_WAIT, template=f"<{op.pending}>"),
     w.CpCommit: lambda p, op: p.call(ptx.CP_COMMIT),

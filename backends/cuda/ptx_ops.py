@@ -21,6 +21,7 @@ _SMEM: Final = '"r"((unsigned)__cvta_generic_to_shared({}))'
 
 REGS: Final = "template <typename T, int n> struct Regs { T v[n]; };  // what an instruction leaves in n registers"
 PARAM: Final = "template <typename T, int n> struct Param { T v[n]; };  // a table in the kernel's parameters"
+TENSOR_MAP: Final = "struct alignas(64) TensorMap { unsigned long long v[16]; };  // CUDA's CUtensorMap"
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,10 @@ BULK_COPY: Final = _function(
     "void", "bulk_copy", "void* dst, const void* src, unsigned nbytes, unsigned long long* bar",
     "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];",
     ins=_SMEM.format("dst") + ', "l"(src), "r"(nbytes), ' + _SMEM.format("bar"))  # fmt: skip
+TENSOR_COPY: Final = _function(
+    "void", "tensor_copy", "void* dst, const TensorMap& map, int column, int row, unsigned long long* bar",
+    "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];",
+    ins=_SMEM.format("dst") + ', "l"(&map), "r"(column), "r"(row), ' + _SMEM.format("bar"))  # fmt: skip
 PRMT: Final = _function(
     "unsigned", "prmt", "unsigned a, unsigned b, unsigned sel", "prmt.b32 %0, %1, %2, %3;", outs='"=r"(d)',
     ins='"r"(a), "r"(b), "r"(sel)', memory=False, before="unsigned d;", after="return d;")  # fmt: skip
@@ -169,8 +174,7 @@ def wgmma(dtype: DType, cols: int, sparse: bool = False) -> Helper:
 
 
 FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR_INIT, MBAR_ARRIVE, CP_ARRIVE,
-                MBAR_EXPECT,
-                MBAR_TRY_WAIT, BULK_COPY, PRMT, PACK, TO_TF32, CLOCK,
+                MBAR_EXPECT, MBAR_TRY_WAIT, BULK_COPY, TENSOR_COPY, PRMT, PACK, TO_TF32, CLOCK,
                 WGMMA_FENCE, WGMMA_COMMIT, WGMMA_WAIT)  # fmt: skip
 
 
@@ -181,7 +185,7 @@ def all_helpers() -> tuple[Helper, ...]:
             *(wgmma(t, n, sparse) for sparse in (False, True) for t in (f16, bf16) for n in (8, 64)))  # fmt: skip
 
 
-RESERVED: Final = frozenset({"Regs", "Param", *(h.name for h in all_helpers()),
+RESERVED: Final = frozenset({"Regs", "Param", "TensorMap", *(h.name for h in all_helpers()),
                              *(wgmma_name(t, n, sparse) for sparse in (False, True) for t in (f16, bf16)
                                for n in range(8, 257, 8))})  # fmt: skip
 

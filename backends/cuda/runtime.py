@@ -20,7 +20,9 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from sparsegen.backends.cuda.args import PackedArgs
+from sparsegen.backends.cuda.tensor_map import MapArg, map_args
 from sparsegen.ir.errors import DeviceError, DeviceMemoryError
+from sparsegen.ir.warp import Func
 
 Dim3 = tuple[int, int, int]
 HostArray = npt.NDArray[Any]
@@ -151,6 +153,10 @@ class Runtime(ABC):
         The carve-out stays the driver's choice: what shared memory does not need is L1, where loads under way wait
         (all of it to shared memory cost a one-step ``tiled`` kernel a fifth of its speed on an H200).
         """
+
+    def map_args(self, func: Func) -> list[MapArg]:
+        """The tensor maps that a launch of a function takes behind its other arguments."""
+        return map_args(func)
 
     @abstractmethod
     def prepare(self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs) -> Launch:

@@ -18,10 +18,11 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Value
 from sparsegen.ir.node import Op, walk
+from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.types import Buffer
 from sparsegen.ir.warp_group import Wgmma
 
-from . import access, atomics, mma, order, registers, scalars, warpgroup
+from . import access, atomics, bulk_copies, mma, order, registers, scalars, warpgroup
 from .control import Context, Flow, Label
 from .group import Group, RegArray
 from .memory import OpInfo
@@ -271,14 +272,15 @@ _STEPS: dict[type[Op], tuple[Callable[[Any, Scope], Step], str | Callable[[Any],
     w.MbarInit: (order.mbar_init, "mbar_init"),
     w.MbarArrive: (order.mbar_arrive, "mbar_arrive"),
     w.CpArrive: (order.cp_arrive, "cp_arrive"),
-    w.BulkCopy: (order.bulk_copy, None),
+    w.BulkCopy: (bulk_copies.bulk_copy, None),
+    TensorCopy: (bulk_copies.tensor_copy, None),
 }
 
 
 def _uses(f: w.Func) -> tuple[frozenset[str], frozenset[str], frozenset[str], tuple[str, ...]]:
     """Names of buffers that the program writes, reads plainly, uses atomically, and holds mbarriers in."""
     ops = list(walk(f.body))
-    barriers = (w.MbarInit, w.MbarArrive, w.MbarTryWait, w.BulkCopy, w.CpArrive)
+    barriers = (w.MbarInit, w.MbarArrive, w.MbarTryWait, w.BulkCopy, TensorCopy, w.CpArrive)
     bars = dict.fromkeys(op.bars.name for op in ops if isinstance(op, barriers))
     written = {b.name for op in ops for b in node.buffers(op, writes=True)} - set(bars)
     plain = [op for op in ops if not isinstance(op, (w.Atom, w.Red))]
@@ -291,8 +293,9 @@ def _floats(f: w.Func) -> frozenset[str]:
     """Names of floating-point buffers, if only plain accesses and cp.async touch them all."""
     buffers = [b for b in (*f.params, *f.shared) if isinstance(b, Buffer) and b.space in ("global", "shared")]
     found = {b.name for b in buffers if b.dtype.kind == "float"}
+    copies, atomics = (w.BulkCopy, TensorCopy), (w.Atom, w.Red)
     others = {b.name for op in walk(f.body) for b in (
-        (op.dst, op.src) if isinstance(op, w.BulkCopy) else (op.buf,) if isinstance(op, (w.Atom, w.Red)) else ()
+        (op.dst, op.src) if isinstance(op, copies) else (op.buf,) if isinstance(op, atomics) else ()
     )}  # fmt: skip
     return frozenset() if found & others else frozenset(found)
 

@@ -185,28 +185,30 @@ class BulkEngine:
         flights = [(f, of_row[f.thread >> 5]) for f in self.m.copies.taken(rows, mask)]
         self.queue.append(Arrival(bars, info, rows, mask, cells, flights))
 
-    def issue(self, g: Group, bars: Bars, dst: Buffer, src: Buffer, a: Any, b: Any, n: Any, k: Any, row: Any, lane: Any,
-              info: OpInfo, src_info: OpInfo) -> None:  # fmt: skip
+    def issue(self, bars: Bars, dst: Buffer, src: Buffer, cells: Any, read: Any, n: Any, k: Any, row: Any, lane: Any,
+              info: OpInfo, src_info: OpInfo, what: str) -> None:  # fmt: skip
+        """Copies of threads (row, lane) that the mbarriers ``k`` count: ``n`` elements each.
+
+        ``cells`` and ``read``: where all their elements go to and come from, one copy behind the other; from -1: a 0.
+        """
         m = self.m
         mem, source = m.shared[dst.name], m.globals[src.name]
         bar = k + m.lblk[row] * bars.size
         bars.used(bar, row, lane, info)
-        m.find("async", info, lambda at: f"a bulk copy uses @{bars.name}[{at(k)}], whose initialisation is not fenced",
+        m.find("async", info, lambda at: f"a {what} uses @{bars.name}[{at(k)}], whose initialisation is not fenced",
                "put a fence mbar_init right after mbar_init, in the thread that initialises, before the barrier",
                bad=~bars.fenced[bar] & (bars.count[bar] > 0), index=k, row=row, lane=lane)  # fmt: skip
-        starts = np.repeat(np.cumsum(n) - n, n)
-        steps = np.arange(int(n.sum())) - starts
-        rows, lanes = np.repeat(row, n), np.repeat(lane, n)
-        read = np.repeat(b, n) + steps
-        cells = np.repeat(mem.cells(a, row), n) + steps
+        rows, lanes, there = np.repeat(row, n), np.repeat(lane, n), read >= 0
         stamp = m.clk.stamp(rows, lanes)
         if source.tracked:
-            source.check_read(read, rows, lanes, ((m.gblk[rows] + 1) << 32) | stamp, src_info)
+            seen = (((m.gblk[rows] + 1) << 32) | stamp)[there]
+            source.check_read(read[there], rows[there], lanes[there], seen, src_info)
         if mem.tracked:
-            mem.check_proxy(cells, rows, lanes, info, "bulk copy overwrites")
-            mem.check_write(cells, rows, lanes, stamp.astype(np.int32), info, state=BULK, what="bulk copy")
+            mem.check_proxy(cells, rows, lanes, info, f"{what} overwrites")
+            mem.check_write(cells, rows, lanes, stamp.astype(np.int32), info, state=BULK, what=what)
         cuts = np.cumsum(n)[:-1]
-        data = source.data.take(read)
+        data = source.data.take(np.maximum(read, 0))
+        data[~there] = 0
         self.queue.append(
             Bulk(mem, bars, info, row, np.split(cells, cuts), np.split(data, cuts), bar, bars.phase[bar].copy())
         )
@@ -231,6 +233,6 @@ class BulkEngine:
         gone = np.zeros(self.m.W, dtype=bool)
         gone[block_rows] = True
         for b in self.queue:
-            what = f"a bulk copy into @{b.mem.buf.name}" if isinstance(b, Bulk) else "an arrival of cp.async"
+            what = f"a copy into @{b.mem.buf.name}" if isinstance(b, Bulk) else "an arrival of cp.async"
             self.m.find("async", b.info, f"the kernel ends while {what} is in flight",
                         "wait for its mbarrier before the end", bad=gone[b.row], row=b.row)  # fmt: skip

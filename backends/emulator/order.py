@@ -12,7 +12,7 @@ from sparsegen.ir import warp as w
 from .clocks import MANY
 from .memory import OpInfo, locate
 from .scalars import Step
-from .values import number, pick, spread
+from .values import number, spread
 
 if TYPE_CHECKING:
     from .compile import Scope
@@ -178,49 +178,3 @@ def _bar_text(bars: Bars, cells: Any, open_: Any) -> str:
     k = int(cells[open_][0])
     return (f"@{bars.name}[{k % bars.size}] (phase {int(bars.phase[k])}: {int(bars.pending[k])} arrivals and "
             f"{int(bars.tx[k])} bytes are missing)")  # fmt: skip
-
-
-# ------------------------------------------------------------------------------------------------ bulk copies
-EVEN = "copy a multiple of 16 bytes between addresses that are multiples of 16 (align buffers and pitch)"
-
-
-def bulk_copy(op: w.BulkCopy, sc: Scope) -> Step:
-    info, src_info = sc.info(op), OpInfo(sc.info(op).text, op.loc, op.src.name, "global")
-    dst, src, name = op.dst, op.src, op.bars.name
-    to, frm, cnt, bar = (number(x, sc.slots) for x in (op.dst_index, op.src_index, op.count, op.bar))
-    k_op, k_bytes, size = sc.count("bulk_copy"), sc.count("bytes.bulk"), dst.dtype.nbytes
-
-    def bulk(g: Group) -> None:
-        m, e = g.m, g.env
-        pos = g.sel()
-        if not len(pos):
-            return
-        a, b, n, k = (x.astype(np.int64) for x in pick(pos, (g.n, 32), to(e), frm(e), cnt(e), bar(e)))
-        row, lane = g.rows[pos >> 5], pos & 31
-        m.cnt[k_op] += g.warps()
-        m.cnt[k_bytes] += m.of_blocks(row, n) * size
-
-        def wrong(bad: Any, text: str, fix: str, at: Any, who: OpInfo) -> Any:
-            m.find("bounds", who, lambda first: text.format(at=first(at), n=first(n)), fix, bad=bad, index=at, row=row,
-                   lane=lane)  # fmt: skip
-            return bad
-
-        to_, from_ = f"to @{dst.name}[{{at}}]", f"from @{src.name}[{{at}}]"
-        uneven, fit = ", which is not 16-byte aligned", "shorten the copy or enlarge the buffer"
-        wrong(
-            n * size % 16 != 0, f"bulk copy of {{n}} elements of {size} bytes: no multiple of 16 bytes", EVEN, n, info
-        )
-        wrong(a * size % 16 != 0, f"bulk copy {to_}{uneven}", EVEN, a, info)
-        wrong(b * size % 16 != 0, f"bulk copy {from_}{uneven}", EVEN, b, src_info)
-        m.find("bounds", info, f"bulk copy from @{src.name} to @{dst.name}: one is not 16-byte aligned", EVEN,
-               bad=m.align(src) % 16 != 0 or m.align(dst) % 16 != 0)  # fmt: skip
-        outside = [wrong((k < 0) | (k >= m.bars[name].size), f"index {{at}} of @{name} is outside", fit, k, info)]
-        for at, buf, there, who in ((a, dst, to_, info), (b, src, from_, src_info)):
-            text = f"bulk copy of {{n}} elements {there} leaves its {buf.size}"
-            outside.append(wrong((at < 0) | (at + n > buf.size), text, fit, at, who))
-        bad = np.logical_or.reduce(outside)
-        ok = np.flatnonzero(~bad)
-        if len(ok):
-            m.bulk.issue(g, m.bars[name], dst, src, a[ok], b[ok], n[ok], k[ok], row[ok], lane[ok], info, src_info)
-
-    return bulk

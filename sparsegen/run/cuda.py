@@ -108,7 +108,7 @@ class Executor:
                 table = role in module.constants
                 roles.append(self._table(constant(module, role, param)) if table else role)
         fn = self.runtime.function(loaded, func.symbol, func.shared_bytes)
-        packed, block = PackedArgs(args), (func.threads, 1, 1)
+        packed, block = PackedArgs(args, self.runtime.map_args(func)), (func.threads, 1, 1)
         start = self.runtime.prepare(fn, func.grid, block, func.shared_bytes, packed.copy())
         return Ready(fn, func.grid, block, func.shared_bytes, packed, tuple(roles), start)
 

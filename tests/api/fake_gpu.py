@@ -13,6 +13,7 @@ import pytest
 from sparsegen import target
 from sparsegen.backends import emulator
 from sparsegen.backends.cuda.runtime import OUT_OF_MEMORY, DeviceInfo, cuda_error
+from sparsegen.backends.cuda.tensor_map import map_args
 from sparsegen.inspection import Build
 from sparsegen.ir.types import Buffer
 from sparsegen.run import cuda
@@ -75,6 +76,10 @@ class FakeRuntime:
 
     def function(self, module: Any, name: str, shared_bytes: int = 0) -> Any:
         return module[name]
+
+    def map_args(self, func: Any) -> Any:
+        """Tensor maps whose bytes are the address; the emulator makes its own."""
+        return [(pointer, lambda address: address.to_bytes(128, "little")) for pointer, _ in map_args(func)]
 
     def prepare(self, fn: Any, grid: Any, block: Any, shared: int, args: Any) -> Any:
         return lambda pointers, stream=None: self.execute(fn, args, pointers)

@@ -53,3 +53,28 @@ def test_wrong_values_are_refused() -> None:
         PackedArgs([("bytes", b"12345678")]).set(0, b"1234")
     with pytest.raises((ValueError, struct.error)):
         PackedArgs([("ptr", 0), ("i32", 0), ("ptr", 0)]).set_pointers([1])
+
+
+def test_tensor_maps_follow_their_pointers() -> None:
+    """Each is made once for an address, and lies behind the other arguments at a multiple of 64 bytes."""
+    made: list[int] = []
+
+    def encode(address: int) -> bytes:
+        made.append(address)
+        return bytes([address % 251]) * 128
+
+    args = PackedArgs([("ptr", 0), ("ptr", 0), ("i32", 5)], [(1, encode), (0, encode)])
+    assert args.nbytes == 64 + 2 * 128 and not made
+    addresses = [args.table[i] - ctypes.addressof(args.buffer) for i in range(5)]
+    assert addresses == [0, 8, 16, 64, 192]
+    for pointers in ([7, 9], [7, 9], [8, 9], [7, 9], [7, 9]):
+        args.set_pointers(pointers)
+        raw = bytes(args.buffer)
+        assert raw[64:192] == bytes([9]) * 128 and raw[192:] == bytes([pointers[0]]) * 128
+    assert made == [9, 7, 8]
+    twin = args.copy()
+    twin.set_pointers([6, 9])
+    assert bytes(twin.buffer)[192:] == bytes([6]) * 128 and bytes(args.buffer)[192:] == bytes([7]) * 128
+    for address in range(1000, 1200):
+        args.set_pointers([address, 9])
+        assert bytes(args.buffer)[192:] == bytes([address % 251]) * 128

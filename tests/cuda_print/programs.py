@@ -12,6 +12,7 @@ from sparsegen.ir.expr import Const, Expr, Value, select
 from sparsegen.ir.fragments import SHAPES
 from sparsegen.ir.module import Module
 from sparsegen.ir.swizzle import k_major, mn_major
+from sparsegen.ir.tensor_copy import TensorCopy, TensorMap
 from sparsegen.ir.types import (
     DTYPES,
     Buffer,
@@ -33,6 +34,7 @@ from sparsegen.ir.types import (
 )
 
 GRID, THREADS = (4, 3, 2), 128
+BOX = TensorMap(rows=100, cols=37, pitch=40, box=(8, 32), swizzle=64)
 STORED = (f64, f32, f16, bf16, s32, u32, s64, u64, s8, u8, u16)
 
 
@@ -172,7 +174,7 @@ def copies() -> w.Func:
     k = Kernel("copies")
     b, tid = k.b, k.at["tid"]
     u, tile = k.array("u", f64), k.array("tile", f64, 2048, "shared", 128)
-    half, words = k.array("half", f16, 1024, "shared"), k.array("words", f32, 1024)
+    half, words = k.array("half", f16, 1024, "shared", 512), k.array("words", f32, 1024)
     fast, bars = k.array("fast", f32, 1024, "shared"), k.array("bars", u64, 3, "shared", 8)
     with b.if_(tid.eq(0)):
         for i in range(3):
@@ -192,6 +194,9 @@ def copies() -> w.Func:
     with b.if_(tid.eq(0)):
         b.emit(w.MbarArrive(bars, Const(0), Const(1024)))
         b.emit(w.BulkCopy(tile, Const(0), u, k.at["bx"] * 128, Const(128), bars, Const(0)))
+        halves = k.array("halves", f16)
+        b.emit(TensorCopy(half, Const(0), halves, k.at["bx"] - 3, Const(-5), bars, Const(0), BOX))
+        b.emit(TensorCopy(half, Const(512), halves, k.at["bx"] - 3, tid, bars, Const(0), BOX))
     b.emit(w.MbarArrive(bars, Const(1)))
     b.emit(w.CpArrive(bars, Const(2)))
     b.mbar_wait(bars, 0, k.at["bx"] % 2)

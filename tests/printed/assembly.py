@@ -65,8 +65,8 @@ def _operand(text: str, bound: list[str], outputs: int) -> str:
         inside = _split(text[1:-1])
         filled = all(o.strip() in {f"%{i}" for i in range(outputs)} for o in inside)
         return f"cpu::{'out' if filled else 'in'}({', '.join(_operand(o, bound, outputs) for o in inside)})"
-    if text.startswith("["):
-        return _operand(text[1:-1], bound, outputs)
+    if text.startswith("["):  # of a tensor map two operands: it, and the coordinates
+        return ", ".join(_operand(o, bound, outputs) for o in _split(text[1:-1]))
     if special := re.fullmatch(r"%%(\w+)", text):
         return f"ptx::special_{special[1]}()"
     if number := re.fullmatch(r"%(\d+)", text):

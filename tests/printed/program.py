@@ -20,9 +20,11 @@ import numpy.typing as npt
 import pytest
 
 from sparsegen.backends.cuda.frame import functions, param_type, translation_unit
+from sparsegen.backends.cuda.tensor_map import numbers
 from sparsegen.ir import warp as w
 from sparsegen.ir.expr import Value
 from sparsegen.ir.module import Module
+from sparsegen.ir.tensor_copy import tensor_maps
 from sparsegen.ir.types import Buffer
 from sparsegen.plan import SCRATCH, Plan, constant, launches
 from tests.printed.assembly import without_assembly
@@ -87,6 +89,10 @@ def _function(func: w.Func) -> str:
         kind = param_type(p, p.dtype.c) if isinstance(p, Buffer) and p.space == "param" else p.dtype.c
         star = "*" if isinstance(p, Value) or p.space == "param" else ""
         taken.append(f"{star}static_cast<{kind}*>(cpu::arguments[{i}])")
+    names = [p.name for p in func.params]
+    for buf, m in tensor_maps(func):
+        given = ", ".join(map(str, numbers(buf.dtype, m)))
+        taken.append(f"cpu::tensor_map<TensorMap>(cpu::arguments[{names.index(buf.name)}], {given})")
     grid = ", ".join(map(str, func.grid))
     return f"{{[] {{ {func.symbol}({', '.join(taken)}); }}, {{{grid}}}, {func.threads}, {func.shared_bytes}}},"
 

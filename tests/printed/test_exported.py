@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
-from sparsegen.backends.cuda.export import Array, Call, Loop, export_files
+from sparsegen.backends.cuda.export import Array, Call, Loop, Room, export_files
 from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.ir import warp as w
 from sparsegen.ir.builder import Builder
@@ -28,6 +28,7 @@ from tests.printed.compare import alike
 from tests.printed.exported import called, declared
 from tests.printed.program import compiled, folder, needs_compiler, translated
 from tests.products_kit import matrix
+from tests.programs import tensor_copies
 from tests.updates import made, wave
 
 SCHEDULES = ("direct fuse=1", "direct fuse=2", "tiled fuse=3", "stencil2row fuse=3")
@@ -151,6 +152,27 @@ def test_names_of_a_file_do_not_meet(tmp_path: Path) -> None:
     assert "::in_2_stream<<<" in text and "int in_2_run(" in text and (tmp_path / "in.2.h").exists()
     text = k.export(tmp_path / "stream.cu").read_text()
     assert "::stream_2<<<" in text
+
+
+@needs_compiler
+def test_tensor_maps(tmp_path: Path) -> None:
+    """Of two matrices, one of them what a launch before has left: each map is made once a call, of its arrays."""
+    boxes = tensor_copies.PROGRAMS["f16_64"]
+    case = boxes.case(4)
+    out = case.want["out"].size
+    given = [Array("in", f16, case.args["x"].size, 16, False, "x"), Array("out", f16, out, 16, True, "boxes")]
+    rooms = [Room(name, 2 * out, zero=False) for name in ("first", "second")]
+    calls = Call(case.func, ("in", "first")), Call(case.func, ("in", "out")), Call(case.func, ("first", "second"))
+    files = export_files("boxes", given, rooms, [Loop(2, calls, "all")], title="boxes")
+    assert files.cuda.count("boxes_map(&") == 2 and files.cuda.count("x_map0)") == 1
+    for kind, text in zip(("cu", "h"), files, strict=True):
+        (tmp_path / f"boxes.{kind}").write_text(text)
+    made = np.zeros(out, np.float16)
+    called(tmp_path / "boxes.cu", {"in": case.args["x"]}, {"out": made}, ("in", "out"))
+    assert not case.wrong({"out": made})
+    if nvcc := find_tool("nvcc"):
+        command = [str(nvcc.path), "-c", "-arch=sm_90", str(tmp_path / "boxes.cu"), "-o", str(tmp_path / "boxes.o")]
+        subprocess.run(command, check=True)
 
 
 @needs_compiler

@@ -17,6 +17,7 @@ from sparsegen.ir.expr import Const, Value, maximum, minimum, select
 from sparsegen.ir.fragments import SHAPES
 from sparsegen.ir.module import Launch, Module
 from sparsegen.ir.swizzle import k_major, mn_major
+from sparsegen.ir.tensor_copy import TensorCopy, TensorMap
 from sparsegen.ir.types import Buffer, DType, bf16, f16, f32, f64, pred, s8, s32, s64, u8, u16, u32, u64, widths
 from tests.cuda_print import programs
 from tests.cuda_print.programs import THREADS, Kernel
@@ -177,6 +178,31 @@ def bulk() -> w.Func:
         b.sync()
         with b.if_(lane.eq(0)):
             b.emit(w.MbarArrive(free, slot))
+    return k.func()
+
+
+def boxes() -> w.Func:
+    """Boxes of two matrices, swizzled and as they are, in two slots; rows and columns before and behind the matrix."""
+    k = Kernel("boxes")
+    b, tid = k.b, k.at["tid"]
+    full = k.array("full", u64, 2, "shared", 8)
+    with b.if_(tid.eq(0)):
+        for i in range(2):
+            b.emit(w.MbarInit(full, Const(i), 1))
+        b.fence("mbar_init")
+    b.barrier()
+    for which, (t, m) in enumerate(((f32, TensorMap(19, 45, 48, (8, 16), 64)), (f16, TensorMap(11, 70, 72, (4, 64))))):
+        src, ring = k.array(f"many_{t}", t), k.array(f"boxes_{t}", t, 2 * m.size, "shared", m.align)
+        last = k.array(f"last_{t}", t, 6 * m.size)
+        with b.for_("turn", 0, 6, 1, unroll=1) as turn:
+            slot = turn % 2
+            with b.if_(tid.eq(0)):
+                b.emit(w.MbarArrive(full, slot, Const(m.size * t.nbytes)))
+                b.emit(TensorCopy(ring, slot * m.size, src, turn * 4 - 3, turn * 11 - 7, full, slot, m))
+            b.mbar_wait(full, slot, (turn + 6 * which) // 2 % 2)
+            with b.for_("i", tid, m.size, THREADS) as i:
+                b.st(last, turn * m.size + i, b.ld(ring, slot * m.size + i))
+            b.barrier()
     return k.func()
 
 
@@ -377,8 +403,8 @@ def atomics() -> w.Func:
 
 
 UNITS: dict[str, Callable[[], w.Func]] = {
-    f.__name__: f for f in (loops, branches, negative, memory, ring, bulk, arrivals, meetings, bits, products, matrices,
-                            warpgroups, sparse_warpgroups, atomics)
+    f.__name__: f for f in (loops, branches, negative, memory, ring, bulk, boxes, arrivals, meetings, bits, products,
+                            matrices, warpgroups, sparse_warpgroups, atomics)
 } | {name: programs.PROGRAMS[name] for name in ("scalars", "conversions")}  # fmt: skip
 #: Programs whose words are packed numbers.
 PACKED = {"products", "bits", "matrices"}

@@ -22,7 +22,7 @@ from sparsegen.ir.module import Module
 from sparsegen.ir.types import Buffer
 from sparsegen.target import open_gpu
 
-from . import fragments, heat2d_stream, ring_reduce, warpgroups
+from . import fragments, heat2d_stream, ring_reduce, tensor_copies, warpgroups
 from .case import Array, Case
 
 HEATS = {**heat2d_stream.SIZES, **heat2d_stream.LARGE}
@@ -33,6 +33,7 @@ SMALL: dict[str, Callable[[int], Case]] = {
     **{f"ring_reduce.{k}": partial(ring_reduce.case, v) for k, v in ring_reduce.SIZES.items()},
     **{f"fragments.{k}": partial(fragments.case, k) for k in SHAPES},
     **{f"warpgroups.{k}": v.case for k, v in warpgroups.PROGRAMS.items()},
+    **{f"tensor_copies.{k}": v.case for k, v in tensor_copies.PROGRAMS.items()},
 }
 LARGE: dict[str, Callable[[int], Case]] = {
     **{f"heat2d_stream.{k}": partial(heat2d_stream.case, v) for k, v in heat2d_stream.LARGE.items()},
@@ -45,6 +46,7 @@ FUNCS: dict[str, Callable[[], w.Func]] = {
     **{f"ring_reduce.{k}": partial(ring_reduce.build, v) for k, v in PRODUCTS.items()},
     **{f"fragments.{k}": partial(fragments.build, k) for k in SHAPES},
     **{f"warpgroups.{k}": v.func for k, v in warpgroups.PROGRAMS.items()},
+    **{f"tensor_copies.{k}": v.func for k, v in tensor_copies.PROGRAMS.items()},
 }
 
 
@@ -74,7 +76,8 @@ def on_gpu(case: Case, *, launches: int = 1, runtime: Runtime | None = None) -> 
             rt.to_device(pointers[p.name], args[p.name])
             values.append(("ptr", pointers[p.name]))
         for _ in range(launches):
-            rt.launch(kernel, func.grid, (func.threads, 1, 1), func.shared_bytes, PackedArgs(values))
+            args_of_launch = PackedArgs(values, rt.map_args(func))
+            rt.launch(kernel, func.grid, (func.threads, 1, 1), func.shared_bytes, args_of_launch)
         rt.synchronize()
         for name, pointer in pointers.items():
             rt.to_host(args[name], pointer)

@@ -4,7 +4,10 @@
 
 #include "start.h"
 
-enum cudaError_t { cudaSuccess, cudaErrorInvalidValue };
+#define CUDART_VERSION 13000
+enum cudaError_t { cudaSuccess, cudaErrorInvalidValue, cudaErrorInsufficientDriver = 35 };
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
+constexpr unsigned long long cudaEnableDefault = 0;
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 typedef struct CUstream_st* cudaStream_t;
@@ -61,6 +64,19 @@ template <typename T> cudaError_t cudaGetSymbolAddress(void** place, const T& sy
 template <typename F> cudaError_t cudaFuncSetAttribute(F* function, cudaFuncAttribute, unsigned nbytes) {
   if (nbytes > cpu::SHARED) return cudaErrorInvalidValue;
   cpu::most_shared[reinterpret_cast<const void*>(function)] = nbytes;
+  return cudaSuccess;
+}
+// The driver's functions by name: tensor maps as this kit reads them.
+inline int encode_tiled(void* map, int type, uint32_t rank, void* matrix, const uint64_t* extents, const uint64_t* pitch, const uint32_t* box,
+                        const uint32_t* steps, int interleave, int swizzle, int promotion, int fill) {
+  if (rank != 2 || steps[0] != 1 || steps[1] != 1 || interleave || fill || promotion < 0 || promotion > 3) return 1;
+  cpu::encode(map, matrix, type, extents[0], extents[1], pitch[0], box[0], box[1], swizzle);
+  return 0;
+}
+inline cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version, unsigned long long, cudaDriverEntryPointQueryResult* result) {
+  const bool known = !strcmp(name, "cuTensorMapEncodeTiled") && version >= 12000;
+  *function = known ? reinterpret_cast<void*>(encode_tiled) : nullptr;
+  *result = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }

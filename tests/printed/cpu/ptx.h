@@ -3,6 +3,7 @@
 #include "intrinsics.h"
 #include "memory.h"
 #include "mma.h"
+#include "tensor_map.h"
 #include "wgmma.h"
 
 namespace ptx {
@@ -59,6 +60,12 @@ inline void cp_async_bulk_shared__cluster_global_mbarrier__complete_tx__bytes(
   if (!b.fenced) cpu::fault("cp.async.bulk: its mbarrier was initialised without a fence.mbarrier_init after it");
   if (nbytes % 16) cpu::fault("cp.async.bulk of %u bytes", nbytes);
   cpu::issue(b.copies, to, from, nbytes, 16, "cp.async.bulk");
+}
+inline void cp_async_bulk_tensor_2d_shared__cluster_global_mbarrier__complete_tx__bytes(
+    unsigned to, const void* map, cpu::In<int, 2> at, unsigned bar) {
+  cpu::Barrier& b = cpu::barrier_at(bar, "cp.async.bulk.tensor");
+  if (!b.fenced) cpu::fault("cp.async.bulk.tensor: its mbarrier was initialised without a fence.mbarrier_init after it");
+  cpu::issue_box(b.copies, to, map, at[0], at[1]);
 }
 template <size_t n, bool trans> void matrices(cpu::Out<unsigned, n> d, unsigned row, const char* what) {
   const auto rows = cpu::exchange(row, what);  // lanes 8 i .. 8 i + 7 have the rows of matrix i
