@@ -87,10 +87,8 @@ class Boxes:
         (places,) = m.layout(self.dtype.nbytes).tables()
         want = np.zeros((self.grid, self.turns, m.size), x.dtype)
         for block, turn in np.ndindex(self.grid, self.turns):
-            r, c = (
-                np.indices(m.box)
-                + np.array([self.row + turn * self.down, self.col + block * self.right])[:, None, None]
-            )
+            r, c = np.indices(m.box)
+            r, c = r + self.row + turn * self.down, c + self.col + block * self.right
             there = (r >= 0) & (r < m.rows) & (c >= 0) & (c < m.cols)
             want[block, turn, places] = np.where(there, x[np.clip(r, 0, m.rows - 1), np.clip(c, 0, m.cols - 1)], 0)
         return Case(self.func(), {"x": x, "out": np.full_like(want, 101)}, {"out": want}, 0.0, ("out",))
