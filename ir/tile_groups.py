@@ -14,7 +14,7 @@ from .expr import Expr, Value
 from .node import Op, attr, bind, buffer, declare, define, operand, region
 from .numbers.groups import COLS, LEAST, ROWS, SIDE, SIDE_PITCH, STEP, bars, threads
 from .op_spmm import ACTIVATIONS, ORDERS
-from .tile_rules import registers, same_type, shared
+from .tile_rules import registers, same_type, shared, whole
 from .types import Buffer, f32
 
 
@@ -109,11 +109,13 @@ class MultiplyGroup(Op):
 
 @define("tile.store_tile", kw_only=True)
 class StoreTile(Op):
-    """Stores a warpgroup's sums to y, with the epilogue: ``activation(scale * sum + bias) + residual``.
+    """Stores warps' sums to y, with the epilogue: ``activation(scale * sum + bias) + residual``.
 
-    The tile's rows are ``groups`` x 64 from 64 * ``groups`` * ``tile`` on; rows from ``m`` and columns from ``n`` on do
-    not exist.  ``vec`` adjacent columns go at once: one, a lane's pair, or 8 of them, for which the lanes of a quad
-    exchange their pairs.
+    Of ``warps`` = (down, across), warp w has the w mod down-th ``high`` x 16 rows of tile number ``tile``, and part
+    w // down of the columns from ``column`` on, as many as ``acc`` has sums for: accumulator (i * blocks + j) * 4 + e
+    is element e of the fragment of rows 16 i and columns 8 j, of an mma or of a warpgroup's product.  Rows from ``m``
+    and columns from ``n`` on do not exist.  ``vec`` adjacent columns go at once: one, a lane's pair, or 8 of them, for
+    which the lanes of a quad exchange their pairs.
     """
 
     out: Buffer = buffer(writes=True, reads=False)
@@ -125,7 +127,8 @@ class StoreTile(Op):
     column: Expr = operand()
     m: int = attr()
     n: int = attr()
-    groups: int = attr()
+    warps: tuple[int, int] = attr()
+    high: int = attr(default=1)
     vec: int = attr()
     order: str = attr(one_of=ORDERS)
     activation: str = attr(one_of=ACTIVATIONS)
@@ -195,10 +198,12 @@ def _multiply_group(op: MultiplyGroup, ctx: Context) -> None:
 
 @check(StoreTile)
 def _store_tile(op: StoreTile, ctx: Context) -> None:
-    in_groups(ctx, op.groups)
+    down, across = op.warps
+    ctx.need(0 < 32 * down * across <= ctx.threads, f"{down} x {across} warps of a block of {ctx.threads} threads")
+    whole(ctx, op.acc.size, 4 * op.high, f"{op.acc.size} sums are no fragments of {op.high} x 16 rows")
     ctx.need(op.acc.dtype is f32, f"the epilogue works in f32, not {op.acc.dtype}")
     ctx.need(op.out.size == op.m * op.n, f"{op.m} x {op.n} elements are not the {op.out.size} of @{op.out.name}")
-    wide = op.order == "row" and op.n % op.vec == 0 and op.acc.size % (2 * op.vec) == 0
+    wide = op.order == "row" and op.n % op.vec == 0 and op.acc.size % (2 * op.vec * op.high) == 0
     ctx.need(op.vec < 8 or op.residual is None, "a residual is added before sums are rounded and exchanged")
     ctx.need(op.vec == 1 or (op.vec in (2, 8) and wide), f"{op.vec} adjacent columns at once of {op.n}, by {op.order}")
 

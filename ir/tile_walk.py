@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from .checks import Context, check
 from .expr import Expr, Value
 from .grid import Grid
@@ -17,11 +19,11 @@ class Walk(Op):
     """Runs its body turn by turn, while the data of ``stages`` - 1 later turns are on their way in a ring.
 
     Turn t refills the slot of turn t - 1: ``fill`` runs for turn t + ``stages`` - 1 once the lanes have met that read
-    what a lane has copied (``scope``: itself alone, or its warp), ``read`` has taken the turn's data into registers,
-    and before the body.  ``held`` are registers for what it takes.  ``here`` is the first element of the turn's slot,
-    where a slot has ``slot`` elements.  ``once`` works out the ``known`` values of all turns, while the first copies
-    are on their way.  ``via``: asynchronously, a group a turn, or through registers.
-    Users: stream, patches, column.
+    what a lane has copied (``scope``: itself alone, its warp, its block), ``read`` has taken the turn's data into
+    registers, and before the body.  ``held`` are registers for what it takes.  ``here`` is the first element of the
+    turn's slot, where a slot has ``slot`` elements.  ``once`` works out the ``known`` values of all turns, while the
+    first copies are on their way.  ``via``: asynchronously, a group a turn, or through registers.
+    Users: stream, patches, column, nm_strips.
     """
 
     turn: Value = bind()
@@ -30,7 +32,7 @@ class Walk(Op):
     held: tuple[Buffer, ...] = declare(default=())
     turns: int = attr()
     stages: int = attr()
-    scope: str = attr(one_of=("lane", "warp"))
+    scope: str = attr(one_of=("lane", "warp", "block"))
     via: str = attr(one_of=("cp.async", "ld"))
     slot: int = attr(default=0)
     unroll: int = attr(default=1)
@@ -114,6 +116,11 @@ class Emit(Op):
     vector: int = attr()
 
 
+#: The ops that fill a ring, and those that take a slot's data out of it; files of single families add theirs.
+FILLS: Final[set[type[Op]]] = {Fetch}
+READS: Final[set[type[Op]]] = {Take}
+
+
 @check(Walk)
 def _walk(op: Walk, ctx: Context) -> None:
     ctx.need(op.stages >= 2, f"a ring of {op.stages} slots has none to fill ahead", "take at least 2 stages")
@@ -123,12 +130,13 @@ def _walk(op: Walk, ctx: Context) -> None:
         ctx.need(op.slot > 0 and op.here.hi == (op.stages - 1) * op.slot,
                  f"%{op.here.name} must reach the last of {op.stages} slots of {op.slot} elements")  # fmt: skip
     for inner in (*op.fill, *op.read):
-        if isinstance(inner, (Fetch, Take)):
-            ctx.need(inner.stages == op.stages, f"{inner.name} has {inner.stages} stages, its walk {op.stages}")
+        if type(inner) in FILLS | READS:
+            stages: int = inner.stages  # type: ignore[attr-defined]
+            ctx.need(stages == op.stages, f"{inner.name} has {stages} stages, its walk {op.stages}")
     for inner in op.fill:
-        ctx.need(isinstance(inner, Fetch), f"{inner.name} does not fill a ring", "let fill hold fetches only")
+        ctx.need(type(inner) in FILLS, f"{inner.name} does not fill a ring", "let fill hold fetches only")
     for inner in op.read:
-        ctx.need(isinstance(inner, Take), f"{inner.name} does not take a slot's data", "let read hold takes only")
+        ctx.need(type(inner) in READS, f"{inner.name} does not take a slot's data", "let read hold takes only")
 
 
 @check(Fetch)

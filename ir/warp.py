@@ -323,13 +323,14 @@ class CpArrive(Op):
 class LdMatrix(Op):
     """``ldmatrix`` of len(out) (1, 2, 4) 8x8 matrices of 16-bit elements; lane i gives the row address of row i.
 
-    Each result is a u32 with two elements.  ``index`` is in elements of the (16-bit) shared buffer.
+    Each result is a u32 with two elements.  ``index``: in elements of the (16-bit) shared buffer; ``degree``: of rows.
     """
 
     out: tuple[Value, ...] = result()
     buf: Buffer = buffer()
     index: Expr = operand()
     trans: bool = attr(default=False)
+    degree: int = attr(default=1)
 
 
 @define("warp.mma")

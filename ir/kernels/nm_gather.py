@@ -86,7 +86,7 @@ class NmGather:
         )
         multiply = tw.MultiplyGroup(acc=acc, a=ring, b=x_ring, slot=slot, cols=cols, groups=groups, order="row")
         store = tw.StoreTile(
-            acc=acc, tile=tile, column=column, groups=groups, vec=together(op, cols), **epilogue(op, params)
+            acc=acc, tile=tile, column=column, warps=(4 * groups, 1), vec=together(op, cols), **epilogue(op, params)
         )
         return tw.WalkGroups(
             shared=(ring, x_ring, lists, bars), registers=(acc, rows), tile=tile, column=column, step=step, slot=slot,

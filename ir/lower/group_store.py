@@ -1,10 +1,11 @@
-"""The store of a warpgroup's sums, with the epilogue."""
+"""The store of warps' sums, with the epilogue."""
 
 from __future__ import annotations
 
+from itertools import product
+
 from .. import tile_groups as t
 from ..expr import Expr, Value, all_of, minimum
-from ..numbers.groups import ROWS
 from ..types import f32, u16
 from .context import Context, rule
 from .epilogue import finish, of_row
@@ -17,26 +18,32 @@ QUAD = 4
 def store_tile(cx: Context, op: t.StoreTile) -> None:
     b = cx.b
     g, lane = cx.coordinates()
-    first = b.let("row0", cx.resolve(op.tile) * (ROWS * op.groups) + cx.warp * 16 + g)
+    (down, across), blocks = op.warps, op.acc.size // (4 * op.high)
+    strip = b.let("strip", cx.warp % down) if across > 1 else cx.warp
+    first = b.let("row0", cx.resolve(op.tile) * (16 * op.high * down) + strip * (16 * op.high) + g)
     column = cx.resolve(op.column)
-    for half in (0, 1):
-        row = b.let("row", first + 8 * half)
+    if across > 1:
+        column = b.let("column", column + cx.warp // down * (8 * blocks))
+    for i, half in product(range(op.high), (0, 1)):
+        row = b.let("row", first + (16 * i + 8 * half))
         there = row.lt(op.m)
         read = b.let("read", minimum(row, op.m - 1))  # lanes whose row does not exist take part in exchanges
         scale, bias = (of_row(cx, buf, read) for buf in (op.scale, op.bias))
 
-        def pair(block: int, half: int = half, scale: Value | None = scale, bias: Value | None = bias) -> list[Value]:
+        def pair(
+            block: int, at: int = 4 * i * blocks + 2 * half, scale: Value | None = scale, bias: Value | None = bias
+        ) -> list[Value]:
             """The lane's two sums of a block of 8 columns, after the epilogue but for the residual."""
-            sums = (b.ld(op.acc, 4 * block + 2 * half + e, hint="sum") for e in (0, 1))
+            sums = (b.ld(op.acc, at + 4 * block + e, hint="sum") for e in (0, 1))
             return [finish(cx, v, scale, bias, op.activation) for v in sums]
 
         if op.vec == 2 * QUAD:
-            for block in range(0, op.acc.size // 4, QUAD):
+            for block in range(0, blocks, QUAD):
                 col = b.let("col", column + 8 * block + lane * 8)
                 here = b.let("here", all_of(there, col.lt(op.n)))
                 _eight(cx, op, [pair(block + e) for e in range(QUAD)], lane, (row, col, here))
             continue
-        for block in range(op.acc.size // 4):
+        for block in range(blocks):
             sums, col = pair(block), b.let("col", column + 8 * block + lane * 2)
             for e in range(0, 2, op.vec):
                 _put(cx, op, sums[e : e + op.vec], row, col + e, b.let("here", all_of(there, (col + e).lt(op.n))))

@@ -33,7 +33,7 @@ def walk(cx: Context, op: t.Walk) -> None:
         if grouped:
             b.wait(op.stages - 2)
         if op.scope != "lane":
-            b.sync()
+            (b.sync if op.scope == "warp" else b.barrier)()
         turn_of(turn, reads)
         fetch(turn + (op.stages - 1))
         cx.env[op.turn] = turn
