@@ -227,12 +227,12 @@ def test_tiles_that_are_handed_over_too_early() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("how", [{}, {"fence": "writer"}, {"bulk": True}], ids=str)
+@pytest.mark.parametrize("how", [{}, {"fence": "writer"}, {"bulk": True}, {"boxes": True}], ids=str)
 def test_a_slot_that_is_freed_before_the_wait(how: dict[str, Any], seed: int) -> None:
     case = Ring(**how, pending=2).case()
     report = run(case.func, case.fresh(), seed=seed)
-    text = "bulk copy of @ring" if how.get("bulk") else "cp.async of @ring"
-    assert any(text in e.message for e in report.errors), str(report)
+    what = "bulk copy" if "bulk" in how else "tensor copy" if "boxes" in how else "cp.async"
+    assert any(f"{what} of @ring" in e.message for e in report.errors), str(report)
 
 
 def test_cp_async_needs_the_proxy_fence() -> None:

@@ -17,6 +17,7 @@ from sparsegen.ir.builder import Builder
 from sparsegen.ir.expr import Const, Value, all_of
 from sparsegen.ir.metadata import dense, words
 from sparsegen.ir.swizzle import Tile, k_major, mn_major, tile_bytes
+from sparsegen.ir.tensor_copy import TensorCopy, TensorMap
 from sparsegen.ir.types import Buffer, DType, bf16, f16, f32, u32, u64
 
 from .case import Array, Case
@@ -182,12 +183,14 @@ class Gemm:
 class Ring:
     """One warpgroup adds up products of tiles, which another copies into two slots ahead of it.
 
-    ``bulk``: by bulk copies, else by cp.async with a fence async of the ``fence`` (``reader``, ``writer`` or none);
+    ``bulk``: by bulk copies of swizzled tiles; ``boxes``: by copies that swizzle boxes of a matrix; else by cp.async
+    with a fence async of the ``fence`` (``reader``, ``writer`` or none);
     ``arrive``: no thread waits for its cp.async, which are an arrival when they land;
     ``pending``: groups in flight when the slot before is freed (1 is right: its products have ended).
     """
 
     bulk: bool = False
+    boxes: bool = False
     arrive: bool = False
     fence: str = "reader"
     pending: int = 1
@@ -202,10 +205,14 @@ class Ring:
         def producer(b: Builder, at: dict[str, Value], turn: Any, slot: Any) -> None:
             with b.if_(turn.ge(slots)):
                 b.mbar_wait(free, slot, (turn + slots) // slots % 2)
-            if self.bulk:
+            if self.bulk or self.boxes:
                 with b.if_(at["tid"].eq(128)):
                     b.emit(w.MbarArrive(full, slot, Const(2 * size)))
-                    b.emit(w.BulkCopy(tile, slot * size, src, turn * size, Const(size), full, slot))
+                    if self.boxes:
+                        whole = TensorMap(64 * self.turns, 64, 64, (64, 64), 128)
+                        b.emit(TensorCopy(tile, slot * size, src, turn * 64, Const(0), full, slot, whole))
+                    else:
+                        b.emit(w.BulkCopy(tile, slot * size, src, turn * size, Const(size), full, slot))
                 return
             with b.for_("i", 0, size, 1024, unroll=0) as i:
                 place = (at["tid"] - 128) * 8 + i
@@ -223,7 +230,7 @@ class Ring:
 
         def consumer(b: Builder, at: dict[str, Value], turn: Any, slot: Any, acc: Buffer) -> None:
             b.mbar_wait(full, slot, turn // slots % 2)
-            if self.fence == "reader" and not self.bulk:
+            if self.fence == "reader" and not (self.bulk or self.boxes):
                 b.fence("async")
             b.wgmma_fence()
             with b.for_("k", 0, 4, unroll=0) as k:
@@ -237,9 +244,9 @@ class Ring:
         def body(b: Builder, at: dict[str, Value]) -> None:
             with b.if_(at["tid"].eq(0)):
                 for i in range(slots):
-                    b.emit(w.MbarInit(full, Const(i), 1 if self.bulk else 128 if self.arrive else 4))
+                    b.emit(w.MbarInit(full, Const(i), 1 if self.bulk or self.boxes else 128 if self.arrive else 4))
                     b.emit(w.MbarInit(free, Const(i), 4))
-                if self.bulk:
+                if self.bulk or self.boxes:
                     b.fence("mbar_init")
             b.barrier()
             with b.if_(at["warp"].ge(4)), b.for_("turn", 0, self.turns, unroll=1) as turn:
@@ -259,6 +266,10 @@ class Ring:
 
     def case(self, seed: int = 0) -> Case:
         """The tile is both operands: a by rows of k, and b as the same bytes read by rows of columns."""
+        if self.boxes:
+            x = _integers(np.random.default_rng(seed), (self.turns, 64, 64), f16)
+            want = np.matmul(x.astype("f8"), x.astype("f8")).sum(0).astype("f4")
+            return Case(self.func(), {"x": x, "out": np.full_like(want, -7)}, {"out": want}, 0.0, ("out",))
         x = _integers(np.random.default_rng(seed), (self.turns, 64 * 64), f16)
         a_at, b_at = (np.concatenate([tile_bytes(64, tile, major, k * step) // 2 for k in range(4)], axis=1)
                       for tile, major, step in ((k_major(128), "k", 32), (mn_major(128, 64), "mn", 2048)))  # fmt: skip
@@ -280,6 +291,7 @@ def _named() -> dict[str, Gemm | Ring]:
         "ring_reader": Ring(),
         "ring_writer": Ring(fence="writer"),
         "ring_bulk": Ring(bulk=True),
+        "ring_boxes": Ring(boxes=True),
         "ring_arrive": Ring(arrive=True),
     }
 
