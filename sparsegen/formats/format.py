@@ -102,12 +102,25 @@ class Format:
         found["values"] = (-(-(entries * self.inner + self.slack) * self.dtype.bits // values.bits),)
         return found
 
+    def least(self, shape: Shape) -> int:
+        """The entries that are stored of a matrix of zeros."""
+        return prod(self.fibers(shape)[0]) * self.sparse.n if isinstance(self.sparse, Fixed) else 0
+
+    def zeros(self, lib: Library, shape: Shape) -> dict[str, Any]:
+        """The stored arrays of a matrix of zeros, which needs no dense one to be made."""
+        sizes = self.shapes(shape, self.least(shape))
+        arrays = {s.name: lib.view(lib.zeros(sizes[s.name], f"int{s.dtype.bits}"), s.dtype) for s in self.stored}
+        if isinstance(axis := self.sparse, Fixed):  # the first positions of each window
+            own = arrays[axis.own.name].reshape(-1, axis.n)
+            arrays[axis.own.name] = (own + lib.cast(lib.arange(axis.n), axis.own.dtype)).reshape(-1)
+        return arrays
+
     def nbytes(self, shape: Shape, entries: float) -> float:
         """Bytes of a matrix with so many entries before filling, if they fall anywhere with the same probability."""
         dims, window = self.fibers(shape)
         fibers = dims[0] * dims[1]
         if isinstance(self.sparse, Fixed):
-            entries = fibers * self.sparse.n
+            entries = self.least(shape)
         elif (ptr := self.sparse.ptr) is not None and ptr.align > 1:
             entries += fibers * filling(window, entries / max(1, fibers * window), ptr.align)
         none, some = (self._sizes(shape, n) for n in (0, 1 << 20))

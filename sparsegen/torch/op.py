@@ -1,8 +1,9 @@
-"""The operator ``sparsegen::spmm_linear(x, values, masks, index, bias, plan)``: y = x @ W.T + bias.
+"""The operator ``sparsegen::spmm_linear(x, values, own, pointers, bias, plan)``: y = x @ W.T + bias.
 
-Tensors and an integer, so torch can trace it: ``torch.compile`` puts it in its graphs whole, and CUDA graphs record its
-launches.  It runs on torch's current stream and allocates with torch alone.  CPU tensors are multiplied by the
-reference, in NumPy.
+W's tensors are the arrays of its format: values, what says where they lie, and pointers into both if the format has
+any (:func:`sparsegen.torch.plan.parts`).  Tensors and an integer, so torch can trace it: ``torch.compile`` puts it in
+its graphs whole, and CUDA graphs record its launches.  It runs on torch's current stream and allocates with torch
+alone.  CPU tensors are multiplied by the reference, in NumPy.
 
 Gradients: of x, ``grad @ W`` with W decoded to a dense matrix in every backward pass, which costs its memory and many
 times the forward's time, and no CUDA graph can capture it; of bias, the sum of ``grad``.  W gets none.
@@ -49,7 +50,7 @@ def _check(plan: Plan, x: Any, values: Any, bias: Any) -> None:
         )
 
 
-def _forward(x: Any, values: Any, masks: Any, index: Any, bias: Any, plan: int) -> Any:
+def _forward(x: Any, values: Any, own: Any, pointers: Any, bias: Any, plan: int) -> Any:
     try:
         known = Plan.of(plan)
         _check(known, x, values, bias)
@@ -58,7 +59,7 @@ def _forward(x: Any, values: Any, masks: Any, index: Any, bias: Any, plan: int) 
         if rows.data_ptr() % ALIGNMENT:  # for the widest loads
             rows = rows.clone()
         y = rows.new_empty((rows.shape[0], m))
-        known.at(values, masks, index).multiply(rows, None if bias is None else bias.detach().contiguous(), y)
+        known.at(values, own, pointers).multiply(rows, None if bias is None else bias.detach().contiguous(), y)
         return y.view(*x.shape[:-1], m)
     except SparsegenError as error:
         if error.loc is None:
@@ -66,15 +67,15 @@ def _forward(x: Any, values: Any, masks: Any, index: Any, bias: Any, plan: int) 
         raise
 
 
-def _fake(x: Any, values: Any, masks: Any, index: Any, bias: Any, plan: int) -> Any:
+def _fake(x: Any, values: Any, own: Any, pointers: Any, bias: Any, plan: int) -> Any:
     known = Plan.of(plan)
     _check(known, x, values, bias)
     return x.new_empty((*x.shape[:-1], known.shape[0]))
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, values, masks, index, _, plan = inputs
-    ctx.save_for_backward(values, masks, index)
+    x, values, own, pointers, _, plan = inputs
+    ctx.save_for_backward(values, own, pointers)
     ctx.plan, ctx.in_features = plan, x.shape[-1]
 
 
@@ -87,21 +88,21 @@ def _backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
     return of_x, None, None, None, of_bias, None
 
 
-def _grad(grad: Any, values: Any, masks: Any, index: Any, plan: int, in_features: int) -> Any:
+def _grad(grad: Any, values: Any, own: Any, pointers: Any, plan: int, in_features: int) -> Any:
     refuse_capture(
         grad.device, "W cannot be decoded, as a gradient needs", "capture the forward pass alone, under torch.no_grad()"
     )
-    w = Plan.of(plan).at(values, masks, index).matrix.to_dense()
+    w = Plan.of(plan).at(values, own, pointers).matrix.to_dense()
     return (grad.detach().reshape(-1, w.shape[0]) @ w).view(*grad.shape[:-1], in_features)
 
 
-def _fake_grad(grad: Any, values: Any, masks: Any, index: Any, plan: int, in_features: int) -> Any:
+def _fake_grad(grad: Any, values: Any, own: Any, pointers: Any, plan: int, in_features: int) -> Any:
     return grad.new_empty((*grad.shape[:-1], in_features))
 
 
 def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    _, values, masks, index, plan, _ = inputs
-    ctx.save_for_backward(values, masks, index)
+    _, values, own, pointers, plan, _ = inputs
+    ctx.save_for_backward(values, own, pointers)
     ctx.plan = plan
 
 
@@ -114,11 +115,13 @@ def _backward_grad(ctx: Any, grad: Any) -> tuple[Any, ...]:
 def _register() -> None:
     traced, not_in_graphs = torch.Tag.pt2_compliant_tag, getattr(torch.Tag, "cudagraph_unsafe", None)
     torch.library.define(
-        NAME, "(Tensor x, Tensor values, Tensor masks, Tensor index, Tensor? bias, int plan) -> Tensor", tags=(traced,)
+        NAME,
+        "(Tensor x, Tensor values, Tensor own, Tensor? pointers, Tensor? bias, int plan) -> Tensor",
+        tags=(traced,),
     )
     torch.library.define(
         GRAD,
-        "(Tensor grad, Tensor values, Tensor masks, Tensor index, int plan, SymInt in_features) -> Tensor",
+        "(Tensor grad, Tensor values, Tensor own, Tensor? pointers, int plan, SymInt in_features) -> Tensor",
         tags=tuple(filter(None, (traced, not_in_graphs))),  # older versions of torch have no such tag
     )
     for name, run, fake, backward, save in (

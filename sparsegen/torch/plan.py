@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, lru_cache, partial
 from itertools import count
 from math import prod
 from threading import Lock
@@ -21,19 +21,19 @@ from weakref import WeakValueDictionary
 import torch
 
 from sparsegen.compiler import compile
-from sparsegen.formats.bitmap import Bitmap, bitmap
+from sparsegen.formats.encode import found
+from sparsegen.formats.format import Format
 from sparsegen.formats.library import Torch
+from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import ArrayError, DeviceError, FormatError, ProductError
-from sparsegen.ir.types import DType
 from sparsegen.kernel import SpmmKernel
 from sparsegen.memo import Memo
+from sparsegen.problems.product import readers
 from sparsegen.products.product import spmm
 from sparsegen.sizes import MAX_CELLS
 
-#: The tensors of a matrix, in the operator's order, and torch's dtype for the words of each.
-PARTS: Final = {"values": torch.int64, "masks": torch.int32, "index": torch.int32}
-#: Tokens of one launch at most: more are multiplied piece by piece.
-PIECE: Final = 64
+#: Up to so many tokens each number has a kernel of its own.
+FEW: Final = 64
 #: device type -> where its products run.
 BACKENDS: Final = {"cuda": "cuda", "cpu": "reference"}
 #: Bytes that the address of each tensor of a matrix, and of x, is a multiple of: the widest loads.
@@ -44,36 +44,63 @@ _PLACES: Final = 2
 _BUILDERS: Final = 8
 
 
-def empty(shape: tuple[int, int], kind: DType, device: Any) -> Bitmap:
-    """The matrix [M, K] of zeros, which needs no dense one to be made."""
-    sizes = bitmap(kind).shapes(shape, 0)
-    if (words := max(map(prod, sizes.values()))) > MAX_CELLS:
+def parts(spec: Format) -> tuple[str, str, str | None]:
+    """The names of a format's arrays in the operator's order: values, its sparse axis's own, pointers if it has any."""
+    *pointers, own, values = [stored.name for stored in spec.stored]
+    return values, own, pointers[0] if pointers else None
+
+
+def empty(spec: Format, shape: tuple[int, int], device: Any) -> SparseMatrix:
+    """The matrix [M, K] of zeros."""
+    if (words := max(map(prod, spec.shapes(shape, spec.least(shape)).values()))) > MAX_CELLS:
         raise FormatError(
             f"W {shape[0]}x{shape[1]} has an array of {words} words; indices have 32 bits, so {MAX_CELLS} is the most",
             hint="cut the layer into several of fewer features",
         )
-    arrays = {name: torch.zeros(sizes[name], dtype=dtype, device=device) for name, dtype in PARTS.items()}
-    return Bitmap(bitmap(kind), shape, Torch(torch, arrays["masks"].device), arrays, 0)
+    library = Torch(torch, device)
+    return found(spec.name).matrix(spec, shape, library, spec.zeros(library, shape), 0)
 
 
-def assembled(shape: tuple[int, int], kind: DType, nnz: int, tensors: Mapping[str, Any]) -> Bitmap:
-    """The matrix that ``tensors`` (by the names of PARTS) hold, not copied.
+def assembled(spec: Format, shape: tuple[int, int], nnz: int, tensors: Mapping[str, Any]) -> SparseMatrix:
+    """The matrix that ``tensors`` (by the names of the format's arrays) hold, not copied.
 
-    FormatError if they contradict one another, so that a kernel would read astray: it is found on their device, from
-    all masks.  What the values are is not looked at.
+    FormatError if they contradict one another, so that a kernel would read astray: it is found on their device.
     """
-    first = tensors["masks"]
-    for name, dtype in PARTS.items():
-        t = tensors[name]
-        if t.dtype != dtype or t.device != first.device or not t.is_contiguous() or t.data_ptr() % ALIGNMENT:
+    library = Torch(torch, tensors["values"].device)
+    for stored in spec.stored:
+        t, dtype = tensors[stored.name], library.dtype(stored.dtype)
+        if t.dtype != dtype or t.device != library.device or not t.is_contiguous() or t.data_ptr() % ALIGNMENT:
             raise FormatError(
-                f"{name} is a tensor of {t.dtype} on {t.device} with strides {t.stride()}; a packed one of {dtype} on "
-                f"{first.device} is needed, at an address that {ALIGNMENT} divides",
+                f"{stored.name} is a tensor of {t.dtype} on {t.device} with strides {t.stride()}; a packed one of "
+                f"{dtype} on {library.device} is needed, at an address that {ALIGNMENT} divides",
                 hint="take the tensors of one SparseLinear, as state_dict() gives them",
             )
-    matrix = Bitmap(bitmap(kind), shape, Torch(torch, first.device), tensors, nnz)
+    matrix = found(spec.name).matrix(spec, shape, library, tensors, nnz)
     matrix.check()
     return matrix
+
+
+def most(format: str) -> int | None:
+    """Tokens beyond which a launch gains nothing with a format; None if more are always better in one."""
+    each = [family.most for family in readers(format) if not family.library]
+    return None if None in each else max(n for n in each if n is not None)
+
+
+@lru_cache(maxsize=1024)
+def launches(tokens: int, most: int | None) -> tuple[tuple[int, int], ...]:
+    """The first token and the number of tokens of each launch for more than FEW tokens, so that few kernels are built.
+
+    Of ``most`` tokens each, or two of 64, 96, 128, 192, 256, ...; the last one overlaps that before it rather than
+    being shorter.
+    """
+    if most is not None:
+        return tuple((at, most) for at in (*range(0, tokens - most, most), tokens - most))
+    sizes = [n << i for i in range((tokens // FEW).bit_length()) for n in (FEW, FEW + FEW // 2)]
+    size = max(n for n in sizes if n <= tokens)
+    if size == tokens:
+        return ((0, tokens),)
+    rest = min(n for n in sizes if n >= tokens - size)
+    return (0, size), (tokens - rest, rest)
 
 
 def refuse_capture(device: Any, what: str, remedy: str) -> None:
@@ -85,41 +112,67 @@ def refuse_capture(device: Any, what: str, remedy: str) -> None:
 class Bound:
     """A matrix at its addresses, with its kernels.  Safe for threads."""
 
-    def __init__(self, matrix: Bitmap) -> None:
-        self.matrix = matrix
+    def __init__(self, matrix: SparseMatrix) -> None:
+        self.matrix, self.most = matrix, most(matrix.format)
         self._compiled: Memo[SpmmKernel] = Memo(partial(_compiled, matrix))
         self._built: dict[tuple[int, bool], Any] = {}
 
     def multiply(self, x: Any, bias: Any, y: Any) -> None:
         """y [n, M] = x [n, K] @ W.T + bias, all packed, x aligned."""
         tokens = x.shape[0]
-        if 0 < tokens <= PIECE:
-            self._launch(x, bias, y)
-        elif tokens and self._kernel((PIECE, bias is not None)) == self._decoded:
-            self._decoded(x.t(), y.t(), bias)
-        elif tokens:
-            # The last piece overlaps that before it rather than being shorter: no other kernel is needed for it.
-            for first in (*range(0, tokens - PIECE, PIECE), tokens - PIECE):
-                self._launch(x[first : first + PIECE], bias, y[first : first + PIECE])
+        kernel = self._built.get((tokens, bias is not None))
+        if kernel is not None:
+            kernel(x.t(), out=y.t(), bias=bias)
+        elif tokens <= FEW:
+            if tokens:
+                self._kernel(tokens, tokens, bias is not None)(x.t(), out=y.t(), bias=bias)
+        else:
+            for first, size in launches(tokens, self.most):
+                kernel = self._kernel(size, tokens, bias is not None)
+                if not first and kernel == self._decoded:
+                    self._decoded(x.t(), y.t(), bias)
+                    return
+                kernel(x[first : first + size].t(), out=y[first : first + size].t(), bias=bias)
 
-    def prepare(self, tokens: Sequence[int], biased: bool) -> None:
-        """Build the kernels for these numbers of tokens, load them, and run each once."""
-        (m, k), lib, device = self.matrix.shape, self.matrix.library, self.matrix.masks.device
-        stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
-        zeros = partial(torch.zeros, dtype=lib.dtype(self.matrix.kind), device=device)
-
-        def build(n: int) -> None:
-            with torch.cuda.stream(stream):  # a thread has a current stream of its own; None: as it is
-                self.multiply(zeros(n, k), zeros(m) if biased else None, zeros(n, m))
-
+    def prepare(self, tokens: Iterable[int], biased: bool) -> None:
+        """Build the kernels for these numbers of tokens, several at a time; on a GPU load them, and run each once."""
+        wanted = {min(n, self.most or n) for n in tokens}
+        device = self.matrix.library.device
+        now = torch.cuda.current_stream(device) if device.type == "cuda" else None
         with ThreadPoolExecutor(min(_BUILDERS, os.cpu_count() or 1)) as pool:
-            list(pool.map(build, tokens))
+            list(pool.map(lambda n: self._prepared(n, biased, now), sorted(wanted)))
 
-    def _launch(self, x: Any, bias: Any, y: Any) -> None:
-        key = (x.shape[0], bias is not None)
-        kernel = self._built.get(key) or self._kernel(key)
-        kernel(x.t(), out=y.t(), bias=bias)
-        self._built[key] = kernel
+    def _prepared(self, tokens: int, biased: bool, after: Any) -> None:
+        """Build a kernel; on a GPU run it once, in a thread and on a stream of its own, ``after`` what is on that one.
+
+        What it makes of W must not lie in the memory of a CUDA graph that torch is warming up: such memory is that of
+        the caller's thread and stream.
+        """
+        kernel = self._compiled.get(tokens, biased)
+        dense = kernel.schedule.family == "dense"
+        if after is not None and (tokens, biased) not in self._built:
+            (m, k), aside = self.matrix.shape, _aside(after.device)
+            zeros = partial(torch.zeros, dtype=self.matrix.library.dtype(self.matrix.kind), device=after.device)
+            with torch.cuda.stream(aside):
+                aside.wait_stream(after)
+                if dense:
+                    self.matrix.once("dense", self._decode)
+                else:
+                    kernel(zeros(tokens, k).t(), out=zeros(tokens, m).t(), bias=zeros(m) if biased else None)
+                aside.synchronize()
+        self._built[tokens, biased] = self._decoded if dense else kernel
+
+    def _kernel(self, tokens: int, of: int, biased: bool) -> Any:
+        """What multiplies so many tokens, a part ``of`` so many; DeviceError where it would have to be built while a
+        graph is captured."""
+        if (tokens, biased) not in self._built:
+            refuse_capture(
+                self.matrix.library.device,
+                f"the kernel for {tokens} tokens is not built yet, and cannot be",
+                f"build it before the capture: module.prepare(tokens=({of},))",
+            )
+            self.prepare((tokens,), biased)
+        return self._built[tokens, biased]
 
     def _decoded(self, x: Any, out: Any, bias: Any) -> None:
         """The dense product, by torch, of W decoded once: out [M, n] = W @ x [K, n] + bias."""
@@ -135,21 +188,14 @@ class Bound:
             torch.cuda.current_stream(w.device).synchronize()
         return w
 
-    def _kernel(self, key: tuple[int, bool]) -> Any:
-        """What multiplies so many tokens; DeviceError where it would have to be built while a graph is captured."""
-        if key in self._built:
-            return self._built[key]
-        tokens, biased = key
-        refuse_capture(
-            self.matrix.masks.device,
-            f"the kernel for {tokens} tokens is not built yet, and cannot be",
-            f"build it before the capture: module.prepare(tokens=({tokens},))",
-        )
-        kernel = self._compiled.get(tokens, biased)
-        return self._decoded if kernel.schedule.family == "dense" else kernel
+
+@cache
+def _aside(device: Any) -> Any:
+    """The stream of a device on which kernels run for the first time."""
+    return torch.cuda.Stream(device)
 
 
-def _compiled(matrix: Bitmap, tokens: int, biased: bool) -> SpmmKernel:
+def _compiled(matrix: SparseMatrix, tokens: int, biased: bool) -> SpmmKernel:
     return compile(spmm(matrix, n=tokens, bias=biased), backend=BACKENDS[matrix.library.device.type])
 
 
@@ -164,9 +210,9 @@ class Plan:
     tokens for which the cost model has the dense product as the faster one.
     """
 
-    def __init__(self, shape: tuple[int, int], kind: DType, nnz: int, auto: bool = False) -> None:
-        self.shape, self.kind, self.nnz, self.auto = shape, kind, nnz, auto
-        self.dtype = getattr(torch, kind.numpy().name)
+    def __init__(self, spec: Format, shape: tuple[int, int], nnz: int, auto: bool = False) -> None:
+        self.spec, self.shape, self.nnz, self.auto = spec, shape, nnz, auto
+        self.dtype = getattr(torch, spec.dtype.numpy().name)
         # torch keeps compiled graphs in files and finds them by what is in the graph, such as this number. The size of
         # the result depends on it, so M is a part of it: else a process with other layers may be given that graph.
         self.number = next(_serial) << 32 | shape[0]
@@ -185,17 +231,24 @@ class Plan:
             )
         return found
 
-    def at(self, values: Any, masks: Any, index: Any) -> Bound:
+    def at(self, values: Any, own: Any, pointers: Any) -> Bound:
         """The matrix with these tensors, which must hold what the plan was made for.
 
         FormatError if they cannot, DeviceError for an unknown copy of them while a graph is captured.
         """
-        key = (values.data_ptr(), masks.data_ptr(), index.data_ptr())
-        return self._bound.get(key) or self._bind(key, {"values": values, "masks": masks, "index": index})
+        key = (values.data_ptr(), own.data_ptr(), 0 if pointers is None else pointers.data_ptr())
+        return self._bound.get(key) or self._bind(key, values, own, pointers)
 
-    def _bind(self, key: tuple[int, ...], tensors: Mapping[str, Any]) -> Bound:
-        if (device := tensors["masks"].device).type not in BACKENDS:
+    def _bind(self, key: tuple[int, ...], *tensors: Any) -> Bound:
+        device, names = tensors[0].device, parts(self.spec)
+        if device.type not in BACKENDS:
             raise ArrayError(f"the weights are on {device}", hint="move the module to 'cuda' or 'cpu'")
+        if (names[2] is None) != (tensors[2] is None):
+            raise FormatError(
+                f"weights in {self.spec.name} are {2 if names[2] is None else 3} tensors: "
+                f"{', '.join(filter(None, names))}",
+                hint="pass the tensors of one SparseLinear, in this order, and None where there are two",
+            )
         refuse_capture(
             device,
             "these weights have not been used at their address, and their kernels cannot be built",
@@ -203,8 +256,8 @@ class Plan:
         )
         with self._lock:
             if key not in self._bound:
-                plain = {name: t.detach() for name, t in tensors.items()}
-                matrix = assembled(self.shape, self.kind, self.nnz, plain)
+                plain = {name: t.detach() for name, t in zip(names, tensors, strict=True) if name is not None}
+                matrix = assembled(self.spec, self.shape, self.nnz, plain)
                 matrix.auto = self.auto and device.type == "cuda"
                 self._bound[key] = Bound(matrix)
                 if len(self._bound) > _PLACES:

@@ -54,6 +54,17 @@ def numbers(shape: tuple[int, int], kind: str, sparsity: float, seed: int = 0) -
     return made
 
 
+@pytest.mark.parametrize("name", [*CASES, "bitmap", "tca_bme", "nm", "csr"])
+def test_a_matrix_of_zeros(name: str) -> None:
+    """Made without a dense one: the arrays that encoding zeros gives."""
+    for shape in ((1, 1), (40, 70), (16, 64)):
+        encoded = sparse(np.zeros(shape, np.float16), name, **CASES.get(name, {}))
+        made = encoded.spec.zeros(library.NUMPY, shape)
+        assert list(made) == list(encoded.arrays)
+        for key, array in encoded.arrays.items():
+            assert made[key].dtype == array.dtype and np.array_equal(made[key], array), key
+
+
 def pruned(w: Any, n: int, m: int, vector: int) -> Any:
     """The first n of every m columns that a group of rows has elements in."""
     for top in range(0, w.shape[0], vector):

@@ -183,8 +183,11 @@ if importlib.util.find_spec("torch"):
     LAYER = st.SparseLinear.from_linear(LINEAR, sparsity=0.5)
     CALLS += [
         (st.SparseLinear, {"in_features": 32, "out_features": 24, "bias": True, "device": "cpu",
-                           "dtype": torch.float16, "dense_above": None}),
-        (st.SparseLinear.from_linear, {"linear": LINEAR, "sparsity": 0.5, "mask": None, "n": 2, "dense_above": "auto"}),
+                           "dtype": torch.float16, "dense_above": None, "pattern": "nm", "n": 2, "m": 4, "vector": 2}),
+        (st.SparseLinear.from_linear, {"linear": LINEAR, "sparsity": 0.5, "mask": None, "tokens": 2,
+                                       "dense_above": "auto"}),
+        (st.SparseLinear.from_linear, {"linear": LINEAR, "pattern": "nm", "n": 2, "m": 8, "vector": 4,
+                                       "importance": np.ones(32)}),
         (st.magnitude_mask, {"weight": LINEAR.weight, "sparsity": 0.5}),
         (LAYER, {"x": torch.zeros(2, 32, dtype=torch.float16)}),
         (LAYER.prepare, {"tokens": (1, 2)}),

@@ -140,7 +140,7 @@ def test_side_streams(m: int, k: int, n: int) -> None:
 
 
 def test_prepare_builds_what_calls_need() -> None:
-    sparse, layer = pair(512, 384, device=GPU, n=(1, 2, 100))
+    sparse, layer = pair(512, 384, device=GPU, tokens=(1, 2, 100))
     assert set(kernels(sparse)) == {(1, True), (2, True), (64, True)}
     before = {key: id(kernel) for key, kernel in kernels(sparse).items()}
     for n in (1, 2, 64, 65, 300):

@@ -15,7 +15,7 @@ import sparsegen as sg
 import sparsegen.torch as st
 from sparsegen.formats.encode import LargerWarning
 from sparsegen.ir.errors import ArrayError, ProductError
-from tests.torch.layers import KINDS, agrees, dense, pair, tokens, torch
+from tests.torch.layers import ALL_KINDS, KINDS, PATTERNS, agrees, arrays, dense, pair, tokens, torch, words_of
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,7 +108,7 @@ def test_dense_above() -> None:
 
 
 def test_prepare() -> None:
-    sparse, _ = pair(40, 70, n=3)
+    sparse, _ = pair(40, 70, tokens=3)
     (bound,) = sparse._plan._bound.values()
     assert set(bound._built) == {(3, True)}
     sparse.prepare((1, 8, 200))
@@ -128,23 +128,25 @@ def copies() -> dict[str, Callable[[Any], Any]]:
 
 
 @pytest.mark.parametrize("way", copies())
-def test_copies(way: str) -> None:
-    sparse, layer = pair(40, 70)
+@pytest.mark.parametrize("format", PATTERNS)
+def test_copies(way: str, format: str) -> None:
+    sparse, layer = pair(40, 70, **PATTERNS[format])
     sparse(tokens(2, 70))
     other = copies()[way](sparse)
-    assert other.plan != sparse.plan and other.masks.data_ptr() != sparse.masks.data_ptr()
+    assert other.plan != sparse.plan and other.values.data_ptr() != sparse.values.data_ptr()
     del sparse
     agrees(other(tokens(2, 70)), tokens(2, 70), layer)
 
 
-def test_moving() -> None:
+@pytest.mark.parametrize("format", PATTERNS)
+def test_moving(format: str) -> None:
     """Each place has a plan of its own; the old one ends with its tensors."""
-    sparse, layer = pair(40, 70, dense_above=10)
+    sparse, layer = pair(40, 70, dense_above=10, **PATTERNS[format])
     old = sparse.plan
     sparse.to("cpu").half().to(torch.float16)
     agrees(sparse(tokens(2, 70)), tokens(2, 70), layer)
     with pytest.raises(ProductError, match=f"no plan {old}"):
-        torch.ops.sparsegen.spmm_linear(tokens(2, 70), sparse.values, sparse.masks, sparse.index, None, old)
+        torch.ops.sparsegen.spmm_linear(tokens(2, 70), *arrays(sparse), None, old)
     there = sparse.to("meta")
     assert there(torch.empty(5, 2, 70, dtype=torch.float16, device="meta")).shape == (5, 2, 40)
 
@@ -163,20 +165,21 @@ def test_no_conversion(way: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_other_dtypes_of_16_bits(kind: str, device: str) -> None:
+@pytest.mark.parametrize("format", PATTERNS)
+def test_other_dtypes(kind: str, device: str, format: str) -> None:
     """As a dense layer is converted: there, and back; on no device too."""
-    sparse, layer = pair(40, 70, kind, dense_above=50)
+    sparse, layer = pair(40, 70, kind, dense_above=50, **PATTERNS[format])
     other = next(k for k in KINDS if k != kind)
     sparse, layer = sparse.to(device), layer.to(device)
-    for to in (other, kind):
-        sparse.to(KINDS[to])
-        layer.to(KINDS[to])
+    for to in (other, *(["f32"] if format == "nm" else []), kind):
+        sparse.to(ALL_KINDS[to])
+        layer.to(ALL_KINDS[to])
         x = tokens(60, 70, kind=to, device=device)
-        assert sparse.dtype == sparse.dense.dtype == KINDS[to] and sparse(x).dtype == KINDS[to]
+        assert sparse.dtype == sparse.dense.dtype == ALL_KINDS[to] and sparse(x).dtype == ALL_KINDS[to]
         if device == "cpu":
             assert torch.equal(sparse.to_dense(), layer.weight) and sparse.nnz == int((layer.weight != 0).sum())
             agrees(sparse(x[:3]), x[:3], layer)
-            again = st.SparseLinear(70, 40, dtype=KINDS[to])
+            again = st.SparseLinear(70, 40, dtype=ALL_KINDS[to], **words_of(format))
             again.load_state_dict(sparse.state_dict())
             agrees(again(x[:3]), x[:3], layer)
 
@@ -279,7 +282,7 @@ MADE: dict[str, tuple[Callable[[], object], str]] = {
     "dense_above": (lambda: st.SparseLinear(8, 8, dense_above=-1), "dense_above=-1"),
     "dtype of none": (lambda: st.SparseLinear(8, 8, dtype=[]), r"dtype=\[\]"),
     "tokens": (lambda: SPARSE.prepare(5), "tokens=5"),
-    "n": (lambda: st.SparseLinear.from_linear(LAYER, n=1.5), "tokens=1.5"),
+    "tokens at once": (lambda: st.SparseLinear.from_linear(LAYER, tokens=1.5), "tokens=1.5"),
     "no tensor": (lambda: SPARSE([1.0]), "x is a list"),
 }  # fmt: skip
 

@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.torch.layers import KINDS, agrees, pair, tokens, torch
+import sparsegen.torch as st
+from tests.torch.layers import KINDS, PATTERNS, agrees, arrays, dense, pair, tokens, torch
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize("shape", [(3, 70), (2, 5, 70)])
-def test_opcheck(device: str, biased: bool, shape: tuple[int, ...]) -> None:
-    sparse, _ = pair(40, 70, device=device)
+@pytest.mark.parametrize("shape, format", [((3, 70), "bitmap"), ((2, 5, 70), "bitmap"), ((2, 5, 70), "nm")])
+def test_opcheck(device: str, biased: bool, shape: tuple[int, ...], format: str) -> None:
+    sparse, _ = pair(40, 70, device=device, **PATTERNS[format])
     x = tokens(*shape, device=device).requires_grad_()
-    weights = (sparse.values, sparse.masks, sparse.index)
+    weights = arrays(sparse)
     bias = sparse.bias if biased else None
     torch.library.opcheck(torch.ops.sparsegen.spmm_linear.default, (x, *weights, bias, sparse.plan))
     grad = tokens(*shape[:-1], 40, device=device).requires_grad_()
@@ -32,9 +33,10 @@ def gradients(layer: Any, x: Any, grad: Any) -> list[Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bias", [True, False])
-def test_gradients(kind: str, bias: bool) -> None:
+@pytest.mark.parametrize("format", PATTERNS)
+def test_gradients(kind: str, bias: bool, format: str) -> None:
     """Against the dense layer in f64."""
-    sparse, layer = pair(40, 70, kind, bias)
+    sparse, layer = pair(40, 70, kind, bias, **PATTERNS[format])
     x, grad = tokens(2, 5, 70, kind=kind).requires_grad_(), tokens(2, 5, 40, kind=kind, seed=1)
     got, want = (
         gradients(sparse, x, grad),
@@ -54,8 +56,9 @@ def test_only_what_is_asked_for() -> None:
     assert x.grad is not None and sparse.bias.grad is None
 
 
-def test_the_gradient_of_the_gradient() -> None:
-    sparse, layer = pair(40, 70)
+@pytest.mark.parametrize("format", PATTERNS)
+def test_the_gradient_of_the_gradient(format: str) -> None:
+    sparse, layer = pair(40, 70, **PATTERNS[format])
     x, grad = tokens(3, 70).requires_grad_(), tokens(3, 40).requires_grad_()
     (of_x,) = torch.autograd.grad(sparse(x), x, grad, create_graph=True)
     direction = tokens(3, 70, seed=2)
@@ -64,11 +67,11 @@ def test_the_gradient_of_the_gradient() -> None:
     agrees(again, direction, layer)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_compiled(backend: str) -> None:
+@pytest.mark.parametrize("backend, format", [("eager", "bitmap"), ("aot_eager", "bitmap"), ("aot_eager", "nm")])
+def test_compiled(backend: str, format: str) -> None:
     """One graph, no breaks; forward and backward; another number of tokens; then other weights under the same graph."""
-    first, _ = pair(40, 70)
-    second, _ = pair(24, 40)
+    first, _ = pair(40, 70, **PATTERNS[format])
+    second, _ = pair(24, 40, **PATTERNS[format])
     model = torch.nn.Sequential(first, torch.nn.ReLU(), second)
     torch._dynamo.reset()
     compiled = torch.compile(model, backend=backend, fullgraph=True, dynamic=False)
@@ -78,7 +81,11 @@ def test_compiled(backend: str) -> None:
         assert torch.equal(y, model(x))
         (got,), (want,) = torch.autograd.grad(y.sum(), x), torch.autograd.grad(model(x).sum(), x)
         assert torch.equal(got, want)
-    first.load_state_dict(pair(40, 70, sparsity=0.2)[0].state_dict())
+    other = dense(40, 70)
+    with torch.no_grad():
+        other.weight.mul_(-1)
+    more = {**PATTERNS[format], **({} if format == "nm" else {"sparsity": 0.2})}
+    first.load_state_dict(st.SparseLinear.from_linear(other, **more).state_dict())
     x = tokens(3, 70)
     assert torch.equal(compiled(x), model(x))
 
@@ -91,15 +98,28 @@ def test_wrong_calls_while_compiling() -> None:
         compiled(tokens(3, 71))
 
 
-def test_weights_at_another_address() -> None:
+@pytest.mark.parametrize("format", PATTERNS)
+def test_weights_at_another_address(format: str) -> None:
     """Copies of the tensors, as torch makes them: right, and not kept for ever."""
-    sparse, layer = pair(40, 70)
+    sparse, layer = pair(40, 70, **PATTERNS[format])
     layer.bias = None
     x = tokens(3, 70)
     for _ in range(5):
-        copied = [t.clone() for t in (sparse.values, sparse.masks, sparse.index)]
+        copied = [t if t is None else t.clone() for t in arrays(sparse)]
         agrees(torch.ops.sparsegen.spmm_linear(x, *copied, None, sparse.plan), x, layer)
         assert len(sparse._plan._bound) <= 2
+
+
+@pytest.mark.parametrize("format", PATTERNS)
+def test_exported(format: str) -> None:
+    """By ``torch.export``, with the weights as the graph's own."""
+    sparse, layer = pair(40, 70, **PATTERNS[format])
+    exported = torch.export.export(sparse, (tokens(3, 70),))
+    assert {name for name in exported.state_dict if name != "bias"} == set(sparse.state_dict()) - {
+        "bias",
+        "_extra_state",
+    }
+    agrees(exported.module()(tokens(3, 70, seed=4)), tokens(3, 70, seed=4), layer)
 
 
 def test_functional_call() -> None:
@@ -111,11 +131,12 @@ def test_functional_call() -> None:
     assert torch.equal(got, sparse(x))
 
 
-def test_a_plan_ends_with_its_module() -> None:
+@pytest.mark.parametrize("format", PATTERNS)
+def test_a_plan_ends_with_its_module(format: str) -> None:
     """At once, with its tensors and kernels: nothing goes round in circles, and no error that is kept holds them."""
     from sparsegen.torch.plan import _plans
 
-    sparse, _ = pair(40, 70)
+    sparse, _ = pair(40, 70, **PATTERNS[format])
     sparse(tokens(2, 70))
     number = sparse.plan
     assert number in _plans and number % 2**32 == 40

@@ -11,7 +11,7 @@ import pytest
 
 import sparsegen as sg
 import sparsegen.torch as st
-from tests.torch.layers import KINDS, agrees, pair, tokens, torch
+from tests.torch.layers import KINDS, PATTERNS, agrees, pair, tokens, torch, words_of
 
 
 def same(a: Any, b: Any) -> bool:
@@ -21,19 +21,22 @@ def same(a: Any, b: Any) -> bool:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("assign", [False, True])
-def test_into_an_empty_module(kind: str, assign: bool) -> None:
+@pytest.mark.parametrize("format", PATTERNS)
+def test_into_an_empty_module(kind: str, assign: bool, format: str) -> None:
     """Through a file that holds nothing but tensors."""
-    sparse, layer = pair(40, 70, kind)
+    sparse, layer = pair(40, 70, kind, **PATTERNS[format])
     file = io.BytesIO()
     torch.save(sparse.state_dict(), file)
     file.seek(0)
     state = torch.load(file, weights_only=True)
+    numbers = [1, 40, 70, int((layer.weight != 0).sum()), list(KINDS).index(kind)]  # those of bitmap are in old files
+    assert state["_extra_state"].tolist() == numbers + ([3, 10, 8, 1] if format == "nm" else [])
     assert all(isinstance(value, torch.Tensor) for value in state.values())
-    other = st.SparseLinear(70, 40, dtype=KINDS[kind])
+    other = st.SparseLinear(70, 40, dtype=KINDS[kind], **words_of(format))
     assert other.load_state_dict(state, assign=assign).missing_keys == []
     assert same(other, sparse) and other.nnz == sparse.nnz
     agrees(other(tokens(3, 70, kind=kind)), tokens(3, 70, kind=kind), layer)
-    assert (other.masks.data_ptr() == state["masks"].data_ptr()) == assign
+    assert (other.values.data_ptr() == state["values"].data_ptr()) == assign
 
 
 def test_over_other_weights() -> None:
@@ -94,10 +97,11 @@ def test_tensors_that_hold_nothing_yet_are_not_read_astray() -> None:
         module(tokens(3, 70))
 
 
-def test_an_empty_module_is_a_matrix_of_zeros() -> None:
+@pytest.mark.parametrize("format", PATTERNS)
+def test_an_empty_module_is_a_matrix_of_zeros(format: str) -> None:
     for m, k in ((1, 1), (40, 70), (16, 64)):
-        module = st.SparseLinear(k, m)
-        encoded = sg.sparse(np.zeros((m, k), np.float16))
+        module = st.SparseLinear(k, m, **words_of(format))
+        encoded = sg.sparse(np.zeros((m, k), np.float16), module.format, **module.options)
         for name, array in encoded.arrays.items():
             held = getattr(module, name).numpy()
             assert held.shape == array.shape and np.array_equal(held.view(array.dtype), array)

@@ -25,6 +25,8 @@ class ProductFamily(Vocabulary):
     op = "spmm"
     #: The formats of W that it reads; none: any.
     formats: ClassVar[tuple[str, ...]] = ()
+    #: Columns of x beyond which a launch gains nothing: more are as well multiplied by several.  None: there are none.
+    most: ClassVar[int | None] = None
 
     #: What a NaN or Inf of x does, and which operations a roofline counts and why.
     nonfinite: ClassVar[str] = "as in a dense product: a NaN or Inf of x reaches its whole column, zeros multiply too"
