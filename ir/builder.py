@@ -8,6 +8,7 @@ from typing import Any
 
 from . import warp as w
 from . import warp_group as wg
+from . import warp_matrix as wm
 from .errors import IRError, Loc
 from .expr import Expr, ExprLike, Value, as_expr
 from .node import Op
@@ -169,6 +170,9 @@ class Builder:
     def shfl(self, mode: str, a: Value, by: ExprLike, hint: str = "v") -> Value:
         out = self.fresh(hint, a.dtype, a.lo, a.hi) if a.dtype.is_int else self.fresh(hint, a.dtype)
         return self._made(w.Shfl, out, mode, a, as_expr(by))
+
+    def movmatrix(self, a: Value, hint: str = "v") -> Value:
+        return self._made(wm.MovMatrix, self.fresh(hint, u32), a)
 
     def clock(self, hint: str = "clock") -> Value:
         """The multiprocessor's count of cycles."""

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from .checks import Context, check
 from .expr import Expr, Value
 from .node import Op, attr, bind, buffer, declare, define, operand, region
-from .numbers.groups import COLS, LEAST, ROWS, SIDE, SIDE_PITCH, STEP, bars, threads
+from .numbers.groups import COLS, LEAST, PIECE, PIECES_SIDE, ROWS, SIDE, SIDE_PITCH, STEP, bars, threads
 from .op_spmm import ACTIVATIONS, ORDERS
 from .tile_rules import registers, same_type, shared, whole
 from .types import Buffer, f32
@@ -114,8 +114,8 @@ class StoreTile(Op):
     Of ``warps`` = (down, across), warp w has the w mod down-th ``high`` x 16 rows of tile number ``tile``, and part
     w // down of the columns from ``column`` on, as many as ``acc`` has sums for: accumulator (i * blocks + j) * 4 + e
     is element e of the fragment of rows 16 i and columns 8 j, of an mma or of a warpgroup's product.  Rows from ``m``
-    and columns from ``n`` on do not exist.  ``vec`` adjacent columns go at once: one, a lane's pair, or 8 of them, for
-    which the lanes of a quad exchange their pairs.
+    and columns from ``n`` on do not exist.  ``vec`` elements that are adjacent in the ``order`` of y go at once: one, a
+    lane's pair, or 8 of them, for which the lanes of a quad exchange their pairs.
     """
 
     out: Buffer = buffer(writes=True, reads=False)
@@ -148,6 +148,22 @@ class TurnColumns(Op):
     n: int = attr()
     pitch: int = attr()
     order: str = attr(one_of=ORDERS)
+
+
+@define("tile.turn_pieces", kw_only=True)
+class TurnPieces(Op):
+    """Writes x [k, n], stored column by column with k a multiple of 8, row by row with ``pitch`` a row.
+
+    Each block has 64 rows and 64 columns: by pieces of 16 bytes into a swizzled ``tile``, and out of it as transposed
+    8x8 matrices.  Columns from ``n`` on are zero.  Not ``tile.turn_columns``, which takes any k, element by element.
+    """
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    tile: Buffer = declare()
+    k: int = attr()
+    n: int = attr()
+    pitch: int = attr()
 
 
 # ------------------------------------------------------------------------------------------------ what they must obey
@@ -203,14 +219,26 @@ def _store_tile(op: StoreTile, ctx: Context) -> None:
     whole(ctx, op.acc.size, 4 * op.high, f"{op.acc.size} sums are no fragments of {op.high} x 16 rows")
     ctx.need(op.acc.dtype is f32, f"the epilogue works in f32, not {op.acc.dtype}")
     ctx.need(op.out.size == op.m * op.n, f"{op.m} x {op.n} elements are not the {op.out.size} of @{op.out.name}")
-    wide = op.order == "row" and op.n % op.vec == 0 and op.acc.size % (2 * op.vec * op.high) == 0
-    ctx.need(op.vec < 8 or op.residual is None, "a residual is added before sums are rounded and exchanged")
-    ctx.need(op.vec == 1 or (op.vec in (2, 8) and wide), f"{op.vec} adjacent columns at once of {op.n}, by {op.order}")
+    by_row = op.order == "row"
+    along = op.n if by_row else op.m
+    wide = along % op.vec == 0 and op.acc.size % (2 * op.vec * op.high) == 0
+    exchanged = op.vec == 8 or (op.vec == 2 and not by_row)
+    ctx.need(not exchanged or op.residual is None, "a residual is added before sums are rounded and exchanged")
+    ctx.need(op.vec == 1 or (op.vec in (2, 8) and wide), f"{op.vec} elements at once of {along}, by {op.order}")
 
 
 @check(TurnColumns)
 def _turn_columns(op: TurnColumns, ctx: Context) -> None:
     shared(ctx, op.tile, SIDE * SIDE_PITCH, "a tile of 32 x 32 with its pad")
     same_type(ctx, op.dst, op.src, op.tile)
+    ctx.need(op.pitch >= op.n and op.dst.size == op.k * op.pitch, f"rows of {op.n} columns, {op.pitch} apart")
+    ctx.need(op.src.size == op.k * op.n, f"{op.k} x {op.n} elements are not the {op.src.size} of @{op.src.name}")
+
+
+@check(TurnPieces)
+def _turn_pieces(op: TurnPieces, ctx: Context) -> None:
+    shared(ctx, op.tile, PIECES_SIDE**2, "a tile of 64 x 64")
+    same_type(ctx, op.dst, op.src, op.tile)
+    ctx.need(op.k % PIECE == 0 and op.pitch % PIECE == 0, f"{op.k} rows, {op.pitch} a row: no pieces of {PIECE}")
     ctx.need(op.pitch >= op.n and op.dst.size == op.k * op.pitch, f"rows of {op.n} columns, {op.pitch} apart")
     ctx.need(op.src.size == op.k * op.n, f"{op.k} x {op.n} elements are not the {op.src.size} of @{op.src.name}")

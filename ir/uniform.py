@@ -16,6 +16,7 @@ from .expr import Bin, Const, Expr, Value
 from .node import Op, of_kind, operands, results, walk
 from .types import Buffer
 from .warp_group import Wgmma
+from .warp_matrix import MovMatrix
 
 BLOCK: Final = 0
 WARPGROUP: Final = 1
@@ -108,7 +109,7 @@ class Levels:
             if op.mode == "idx" and isinstance(op.a, Value) and self.expr(op.a) <= WARP:
                 self.copies[op.out[0].name] = self.copies.get(op.a.name, op.a.name)
             return min(level, WARP) if op.mode == "idx" and by <= WARP else LANE
-        return LANE if isinstance(op, (w.Mma, w.LdMatrix, w.Atom, w.MbarTryWait, w.Clock)) else level
+        return LANE if isinstance(op, (w.Mma, w.LdMatrix, MovMatrix, w.Atom, w.MbarTryWait, w.Clock)) else level
 
 
 def breaks(loop: w.Loop) -> list[w.BreakIf]:

@@ -12,6 +12,7 @@ from .node import Op
 from .text import declaration
 from .types import Buffer, DType, pred, u32, u64
 from .uniform import NAMES, WARP, breaks
+from .warp_matrix import MovMatrix
 
 UNARY: Final = ("neg", "abs", "sqrt", "exp", "tanh", "not", "popc", "clz", "brev")
 ARITHMETIC: Final = ("add", "sub", "mul", "div", "min", "max")
@@ -220,6 +221,13 @@ def _shfl(op: w.Shfl, ctx: Context) -> None:
     a = _value(ctx, op.a, "what is shuffled")
     ctx.need(a.dtype is op.out[0].dtype, f"{declaration(a)} and {declaration(op.out[0])} differ in type")
     ctx.integer(op.by, "the distance")
+    whole_warp(op, ctx)
+
+
+@check(MovMatrix)
+def _movmatrix(op: MovMatrix, ctx: Context) -> None:
+    ctx.typed(op.a, u32, "the matrix")
+    gives(op, ctx, u32)
     whole_warp(op, ctx)
 
 

@@ -18,6 +18,7 @@ from sparsegen.ir.expr import Const, Expr, Value, binary
 from sparsegen.ir.node import Op
 from sparsegen.ir.tensor_copy import TensorCopy, tensor_maps
 from sparsegen.ir.types import Buffer, DType, s32, u32
+from sparsegen.ir.warp_matrix import MovMatrix
 
 from . import ptx_ops as ptx
 from .expr_c import (
@@ -342,6 +343,7 @@ _VALUES: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     w.Bitcast: lambda p, op: ptx.bitcast(*p.atom(op.a), op.out[0].dtype),
     w.Pack: lambda p, op: p.call(ptx.PACK, *(ptx.to_bits(*p.atom(e)) for e in (op.a, op.b))),
     w.Prmt: lambda p, op: p.call(ptx.PRMT, p.expr(op.a), p.expr(op.b), p.expr(op.sel)),
+    MovMatrix: lambda p, op: p.call(ptx.MOVMATRIX, p.expr(op.a)),
     w.Funnel: lambda p, op: f"__funnelshift_r({p.expr(op.lo)}, {p.expr(op.hi)}, {p.expr(op.shift)})",
     w.Dp4a: lambda p, op: p.apply("__dp4a", op.out[0].dtype, op.a, op.b, op.c),
     w.Shfl: lambda p, op: f"{_SHFL[op.mode]}(0xffffffffu, {p.value(op.a, op.out[0].dtype)}, {p.expr(op.by)})",

@@ -92,6 +92,9 @@ TENSOR_COPY: Final = _function(
 PRMT: Final = _function(
     "unsigned", "prmt", "unsigned a, unsigned b, unsigned sel", "prmt.b32 %0, %1, %2, %3;", outs='"=r"(d)',
     ins='"r"(a), "r"(b), "r"(sel)', memory=False, before="unsigned d;", after="return d;")  # fmt: skip
+MOVMATRIX: Final = _function(
+    "unsigned", "movmatrix", "unsigned a", "movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;", outs='"=r"(d)',
+    ins='"r"(a)', before="unsigned d;", after="return d;")  # fmt: skip
 PACK: Final = _function(
     "unsigned", "pack16", "unsigned short lo, unsigned short hi", "mov.b32 %0, {%1, %2};", outs='"=r"(d)',
     ins='"h"(lo), "h"(hi)', memory=False, before="unsigned d;", after="return d;")  # fmt: skip
@@ -174,7 +177,7 @@ def wgmma(dtype: DType, cols: int, sparse: bool = False) -> Helper:
 
 
 FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR_INIT, MBAR_ARRIVE, CP_ARRIVE,
-                MBAR_EXPECT, MBAR_TRY_WAIT, BULK_COPY, TENSOR_COPY, PRMT, PACK, TO_TF32, CLOCK,
+                MBAR_EXPECT, MBAR_TRY_WAIT, BULK_COPY, TENSOR_COPY, PRMT, MOVMATRIX, PACK, TO_TF32, CLOCK,
                 WGMMA_FENCE, WGMMA_COMMIT, WGMMA_WAIT)  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from sparsegen.ir.node import Op, walk
 from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.types import Buffer
 from sparsegen.ir.warp_group import Wgmma
+from sparsegen.ir.warp_matrix import MovMatrix
 
 from . import access, atomics, bulk_copies, mma, order, registers, scalars, warpgroup
 from .control import Context, Flow, Label
@@ -256,6 +257,7 @@ _STEPS: dict[type[Op], tuple[Callable[[Any, Scope], Step], str | Callable[[Any],
     w.Funnel: (scalars.lanewise, "funnel"),
     w.Dp4a: (scalars.lanewise, "dp4a"),
     w.Shfl: (scalars.shfl, "shfl"),
+    MovMatrix: (scalars.movmatrix, "movmatrix"),
     w.Ballot: (scalars.ballot, "ballot"),
     w.Clock: (scalars.clock, "clock"),
     w.Mma: (mma.step, lambda op: f"mma.{op.shape}"),

@@ -11,6 +11,7 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.expr import Expr, Value
 from sparsegen.ir.node import Op
 from sparsegen.ir.types import DType, f32, pred, u16, u32
+from sparsegen.ir.warp_matrix import MovMatrix
 
 from .values import LANES, Fn, bits, choose, from_bits, held, load, number, operand, predicate, wrap
 
@@ -300,6 +301,18 @@ def ballot(op: w.Ballot, sc: Scope) -> Step:
         g.env[slot] = (c.astype(np.int64) << LANES).sum(1, keepdims=True)
 
     return ballot
+
+
+def movmatrix(op: MovMatrix, sc: Scope) -> Step:
+    a, info, slot = operand(op.a, dtype_of(op.a), sc.slots), sc.info(op), sc.define(op.out[0])
+
+    def movmatrix(g: Group) -> None:
+        g.m.collective(g, info)
+        words = np.broadcast_to(np.asarray(a(g.env), np.uint32), (g.n, 32))
+        rows = np.ascontiguousarray(words).view(np.uint16).reshape(g.n, 8, 8)  # of each lane the low half is first
+        g.env[slot] = np.ascontiguousarray(rows.transpose(0, 2, 1)).reshape(g.n, 64).view(np.uint32)
+
+    return movmatrix
 
 
 def shfl(op: w.Shfl, sc: Scope) -> Step:

@@ -8,8 +8,9 @@ from .. import op_spmm as o
 from .. import tile as t
 from .. import tile_groups as tw
 from ..module import Module
+from ..node import Op
 from ..numbers.arithmetic import up
-from ..numbers.groups import PIECE, SIDE, SIDE_PITCH
+from ..numbers.groups import ALIGN, PIECE, PIECES_SIDE, SIDE, SIDE_PITCH
 from ..types import Buffer
 from .common import replace_kernel
 
@@ -48,17 +49,24 @@ def by_pieces(
 def _turned(module: Module, op: o.Spmm, pitch: int) -> Module:
     """The module with a kernel before the op's own that writes x row by row."""
     src, dst = Buffer("x", op.dtype, op.k * op.n, "global"), Buffer("turned", op.dtype, op.k * pitch, "global")
-    tile = Buffer("tile", op.dtype, SIDE * SIDE_PITCH, "shared", 16)
-    turn = tw.TurnColumns(dst=dst, src=src, tile=tile, k=op.k, n=op.n, pitch=pitch, order=op.x_order)
+    turn: Op
+    if op.x_order == "column" and op.vec == PIECE:
+        side, tile = PIECES_SIDE, Buffer("tile", op.dtype, PIECES_SIDE**2, "shared", ALIGN)
+        turn = tw.TurnPieces(dst=dst, src=src, tile=tile, k=op.k, n=op.n, pitch=pitch)
+    else:
+        side, tile = SIDE, Buffer("tile", op.dtype, SIDE * SIDE_PITCH, "shared", 16)
+        turn = tw.TurnColumns(dst=dst, src=src, tile=tile, k=op.k, n=op.n, pitch=pitch, order=op.x_order)
     func = t.Func(
-        symbol=f"{op.symbol}_turn", params=(src, dst), blocks=-(-op.k // SIDE) * -(-pitch // SIDE),
+        symbol=f"{op.symbol}_turn", params=(src, dst), blocks=-(-op.k // side) * -(-pitch // side),
         threads=32 * TURNERS, body=(turn,),
     )  # fmt: skip
     return replace_kernel(module, op, func, ("in", "ws.turned"), keep_op=True)
 
 
 def together(op: o.Spmm, cols: int) -> int:
-    """Columns of y that a store takes, of a tile of ``cols``."""
-    if op.y_order != "row" or op.residual:  # a sum is rounded once, so exchanged pairs take no residual
+    """Adjacent elements of y that a store takes, of a tile of ``cols`` columns."""
+    if op.residual:  # a sum is rounded once, so exchanged pairs take no residual
         return 2 if op.y_order == "row" and op.n % 2 == 0 else 1
+    if op.y_order == "column":
+        return next(v for v in (8, 2, 1) if op.m % v == 0)
     return next(v for v in (8, 2, 1) if op.n % v == 0 and cols % (4 * v) == 0)

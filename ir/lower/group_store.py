@@ -1,4 +1,8 @@
-"""The store of warps' sums, with the epilogue."""
+"""The store of warps' sums, with the epilogue.
+
+A lane has pairs of adjacent columns.  So that it stores 16 bytes, the lanes of a quad exchange what they have: for y by
+rows the pairs of a row; for y by columns, 8x8 matrices are transposed first, and then pairs are of adjacent rows.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,10 @@ from ..expr import Expr, Value, all_of, minimum
 from ..types import f32, u16
 from .context import Context, rule
 from .epilogue import finish, of_row
+from .quad import QUAD, exchanged, halves
 
-#: Lanes that have the pairs of a row's 8 columns between them.
-QUAD = 4
+#: Scale and bias of a row of each half.
+_Operands = list[tuple[Value | None, Value | None]]
 
 
 @rule(t.StoreTile)
@@ -20,64 +25,100 @@ def store_tile(cx: Context, op: t.StoreTile) -> None:
     g, lane = cx.coordinates()
     (down, across), blocks = op.warps, op.acc.size // (4 * op.high)
     strip = b.let("strip", cx.warp % down) if across > 1 else cx.warp
-    first = b.let("row0", cx.resolve(op.tile) * (16 * op.high * down) + strip * (16 * op.high) + g)
+    top = cx.resolve(op.tile) * (16 * op.high * down) + strip * (16 * op.high)
     column = cx.resolve(op.column)
     if across > 1:
         column = b.let("column", column + cx.warp // down * (8 * blocks))
-    for i, half in product(range(op.high), (0, 1)):
-        row = b.let("row", first + (16 * i + 8 * half))
-        there = row.lt(op.m)
-        read = b.let("read", minimum(row, op.m - 1))  # lanes whose row does not exist take part in exchanges
-        scale, bias = (of_row(cx, buf, read) for buf in (op.scale, op.bias))
-
-        def pair(
-            block: int, at: int = 4 * i * blocks + 2 * half, scale: Value | None = scale, bias: Value | None = bias
-        ) -> list[Value]:
-            """The lane's two sums of a block of 8 columns, after the epilogue but for the residual."""
-            sums = (b.ld(op.acc, at + 4 * block + e, hint="sum") for e in (0, 1))
-            return [finish(cx, v, scale, bias, op.activation) for v in sums]
-
-        if op.vec == 2 * QUAD:
-            for block in range(0, blocks, QUAD):
-                col = b.let("col", column + 8 * block + lane * 8)
-                here = b.let("here", all_of(there, col.lt(op.n)))
-                _eight(cx, op, [pair(block + e) for e in range(QUAD)], lane, (row, col, here))
-            continue
-        for block in range(blocks):
-            sums, col = pair(block), b.let("col", column + 8 * block + lane * 2)
-            for e in range(0, 2, op.vec):
-                _put(cx, op, sums[e : e + op.vec], row, col + e, b.let("here", all_of(there, (col + e).lt(op.n))))
+    store = _Store(cx, op, (g, lane), (top, b.let("row0", top + g), column), blocks)
+    if op.order == "column" and op.vec > 1:
+        store.by_columns()
+    else:
+        store.by_rows()
 
 
-def _eight(
-    cx: Context, op: t.StoreTile, pairs: list[list[Value]], lane: Expr, at: tuple[Expr, Expr, Expr]
-) -> None:  # fmt: skip
-    """Stores eight adjacent columns: the lanes of a quad, each with a pair of four blocks, exchange them.
+class _Store:
+    """``at``: the lane's row of an 8x8 matrix, and its place in that row; ``first``: the first row of the warp and of
+    the lane, and the first column of ``blocks`` x 8."""
 
-    Lane q has pair q of each block, and gets all of block q: a transposition of 4 x 4, in two rounds.
-    """
-    b, (row, col, here) = cx.b, at
-    bits = [[b.bitcast(cx.convert(v, op.out.dtype), u16) for v in two] for two in pairs]
-    words = [b.pack(low, high, hint="two") for low, high in bits]
-    for far in (1, 2):
-        odd = b.let("odd", (lane & far).ne(0))
-        for z in (0, 1):
-            low, high = (2 * z, 2 * z + 1) if far == 1 else (z, z + 2)
-            sent = b.select(odd, words[low], words[high])
-            got = b.shfl("xor", sent, far)
-            words[low], words[high] = b.select(odd, got, words[low]), b.select(odd, words[high], got)
-    vals = []
-    for word in words:
-        for part in (b.binary("and", word, 0xFFFF), b.binary("shr", word, 16)):
-            vals.append(b.bitcast(b.convert(part, u16), op.out.dtype))
-    b.st(op.out, row * op.n + col, *vals, where=here)
+    def __init__(
+        self, cx: Context, op: t.StoreTile, at: tuple[Expr, Expr], first: tuple[Expr, Expr, Expr], blocks: int
+    ) -> None:  # fmt: skip
+        self.cx, self.op, self.blocks = cx, op, blocks
+        (self.g, self.lane), (self.top, self.row0, self.column) = at, first
+        self.halves = list(product(range(op.high), (0, 1)))  # strips of 16 rows, the upper and lower 8 of each
 
+    def row(self, strip: int, half: int) -> tuple[Expr, Expr, tuple[Value | None, Value | None]]:
+        """The lane's row of a strip's upper or lower 8, whether it exists, and its scale and bias.
 
-def _put(cx: Context, op: t.StoreTile, vals: list[Value], row: Expr, col: Expr, here: Expr) -> None:
-    """Adds the residual to one sum, or to two adjacent ones, and stores them."""
-    b = cx.b
-    at = row * op.n + col if op.order == "row" else col * op.m + row
-    if op.residual is not None:
-        more = b.ldv(op.residual, at, len(vals), where=here, hint="r")
-        vals = [b.binary("add", v, cx.convert(r, f32)) for v, r in zip(vals, more, strict=True)]
-    b.st(op.out, at, *(cx.convert(v, op.out.dtype) for v in vals), where=here)
+        Lanes whose row does not exist take part in exchanges.
+        """
+        b, op = self.cx.b, self.op
+        row = b.let("row", self.row0 + (16 * strip + 8 * half))
+        read = b.let("read", minimum(row, op.m - 1))
+        return row, row.lt(op.m), (of_row(self.cx, op.scale, read), of_row(self.cx, op.bias, read))
+
+    def pair(self, block: int, strip: int, half: int, of: tuple[Value | None, Value | None]) -> list[Value]:
+        """The lane's two sums of a block of 8 columns, after the epilogue but for the residual."""
+        b, op = self.cx.b, self.op
+        sums = (b.ld(op.acc, 4 * (strip * self.blocks + block) + 2 * half + e, hint="sum") for e in (0, 1))
+        return [finish(self.cx, v, *of, op.activation) for v in sums]
+
+    def words(self, pairs: list[list[Value]]) -> list[Value]:
+        """Pairs as they are stored, a word each."""
+        b = self.cx.b
+        bits = [[b.bitcast(self.cx.convert(v, self.op.out.dtype), u16) for v in two] for two in pairs]
+        return [b.pack(low, high, hint="two") for low, high in bits]
+
+    def by_rows(self) -> None:
+        """One column, a pair, or the 8 of a block for which quads exchange their pairs of four blocks."""
+        b, op = self.cx.b, self.op
+        for strip, half in self.halves:
+            row, there, of = self.row(strip, half)
+            if op.vec == 2 * QUAD:
+                for block in range(0, self.blocks, QUAD):
+                    col = b.let("col", self.column + 8 * block + self.lane * 8)
+                    here = b.let("here", all_of(there, col.lt(op.n)))
+                    words = self.words([self.pair(block + e, strip, half, of) for e in range(QUAD)])
+                    whole = exchanged(self.cx, words, self.lane)
+                    b.st(op.out, row * op.n + col, *halves(self.cx, whole, op.out.dtype), where=here)
+                continue
+            for block in range(self.blocks):
+                sums, col = self.pair(block, strip, half, of), b.let("col", self.column + 8 * block + self.lane * 2)
+                for e in range(0, 2, op.vec):
+                    here = b.let("here", all_of(there, (col + e).lt(op.n)))
+                    self._put(sums[e : e + op.vec], row, col + e, here)
+
+    def by_columns(self) -> None:
+        """A pair of rows, or 8 for which quads exchange the pairs of both halves of two blocks of columns."""
+        b, op, lane = self.cx.b, self.op, self.lane
+        for strip in range(op.high):
+            of, top = [self.row(strip, half)[2] for half in (0, 1)], self.top + 16 * strip
+
+            def turned(block: int, half: int, strip: int = strip, of: _Operands = of) -> Value:
+                (word,) = self.words([self.pair(block, strip, half, of[half])])
+                return b.movmatrix(word, hint="turned")
+
+            if op.vec == 2:
+                for block, half in product(range(self.blocks), (0, 1)):
+                    self._column([turned(block, half)], top + 8 * half + lane * 2, 8 * block)
+                continue
+            mine = b.let("mine", top + lane % 2 * 8)
+            for block in range(0, self.blocks, 2):
+                words = [turned(block + e // 2, e % 2) for e in range(QUAD)]
+                self._column(exchanged(self.cx, words, lane), mine, 8 * block + lane // 2 * 8)
+
+    def _column(self, words: list[Value], row: Expr, block: Expr | int) -> None:
+        """Stores adjacent rows of the lane's column of a block; they all exist, or none does."""
+        b, op = self.cx.b, self.op
+        row, col = b.let("row", row), b.let("col", self.column + block + self.g)
+        here = b.let("here", all_of(row.lt(op.m), col.lt(op.n)))
+        b.st(op.out, col * op.m + row, *halves(self.cx, words, op.out.dtype), where=here)
+
+    def _put(self, vals: list[Value], row: Expr, col: Expr, here: Expr) -> None:
+        """Adds the residual to one sum, or to two adjacent ones, and stores them."""
+        b, op = self.cx.b, self.op
+        at = row * op.n + col if op.order == "row" else col * op.m + row
+        if op.residual is not None:
+            more = b.ldv(op.residual, at, len(vals), where=here, hint="r")
+            vals = [b.binary("add", v, self.cx.convert(r, f32)) for v, r in zip(vals, more, strict=True)]
+        b.st(op.out, at, *(self.cx.convert(v, op.out.dtype) for v in vals), where=here)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .. import tile_groups as t
 from .. import warp as w
-from ..expr import TRUE, Expr, Value, all_of, as_expr
-from ..numbers.groups import COPIERS, GROUP, ROWS, SIDE, SIDE_PITCH, STEP, across, row_bytes, rows_each
+from ..expr import TRUE, Expr, all_of, as_expr
+from ..numbers.groups import COPIERS, GROUP, ROWS, STEP, across, row_bytes, rows_each
 from ..swizzle import DEPTH, k_major, mn_major
 from .context import Context, rule
 
@@ -145,29 +145,3 @@ def multiply_group(cx: Context, op: t.MultiplyGroup) -> None:
     for k in range(0, STEP, DEPTH):
         b.wgmma(op.acc, op.a, a + k, op.b, x + k * deep, cols=op.cols, a_tile=k_major(2 * STEP), b_tile=b_tile,
                 a_major="k", b_major="mn" if by_row else "k")  # fmt: skip
-
-
-@rule(t.TurnColumns)
-def turn_columns(cx: Context, op: t.TurnColumns) -> None:
-    b, warps = cx.b, cx.func.threads // 32
-    wide = -(-op.pitch // SIDE)
-    k0, n0 = b.let("k0", cx.bx // wide * SIDE), b.let("n0", cx.bx % wide * SIDE)
-
-    def load(k: Expr, n: Expr, at: Expr) -> Value:
-        return b.ld(op.src, at, where=all_of(k.lt(op.k), n.lt(op.n)), cache="nc", hint="x")
-
-    def store(k: Expr, n: Expr, v: Value) -> None:
-        b.st(op.dst, k * op.pitch + n, v, where=all_of(k.lt(op.k), n.lt(op.pitch)))
-
-    if op.order == "row":  # only further apart: each lane stores what it has loaded
-        with b.for_("i", cx.warp, SIDE, warps, unroll=4) as i:
-            k, n = k0 + i, n0 + cx.lane
-            store(k, n, load(k, n, k * op.n + n))
-        return
-    cx.shared.append(op.tile)
-    with b.for_("i", cx.warp, SIDE, warps, unroll=4) as i:
-        k, n = k0 + cx.lane, n0 + i  # lanes lie side by side along what is adjacent in x: rows of a column
-        b.st(op.tile, cx.lane * SIDE_PITCH + i, load(k, n, n * op.k + k))
-    b.barrier()
-    with b.for_("i", cx.warp, SIDE, warps, unroll=4) as i:
-        store(k0 + i, n0 + cx.lane, b.ld(op.tile, i * SIDE_PITCH + cx.lane, hint="x"))

@@ -19,6 +19,8 @@ COPIERS: Final = 128
 #: Rows and columns of a block that turns columns into rows, and elements from row to row of its tile: 17 words, so that
 #: 32 rows lie in different banks.
 SIDE, SIDE_PITCH = 32, 34
+#: Rows and columns of a block that turns whole pieces.
+PIECES_SIDE: Final = 64
 #: Slots of a ring at least: one is multiplied while another is filled.
 LEAST: Final = 2
 

@@ -33,7 +33,7 @@ def test_sums_stay_in_registers(rows: int, dtype: str) -> None:
     for i, cols in enumerate(COLS):
         product = sg.spmm(w, n=cols * 4, bias=i % 2 == 0, residual=i == 3, activation="gelu" if i == 4 else None)
         schedule = SpmmSchedule.parse(f"nm_gather rows={rows} cols={cols} stages=3")
-        made = program(product, str(schedule), ("column", "row", 1) if i == 1 else ("row", "row", 8), profile)
+        made = program(product, str(schedule), ("column", "column", 8) if i == 1 else ("row", "row", 8), profile)
         funcs += [dataclasses.replace(f, symbol=f"k{i}_{n}") for n, f in enumerate(made.warp.funcs)]
         shapes += [*([None] if i == 1 else []), shape_of(NmNumbers.of(product), schedule, profile)]
     done = compile_cubin(translation_unit(Module("sample", tuple(funcs)), title="sums"), "sm_90a")

@@ -32,6 +32,7 @@ from sparsegen.ir.types import (
     u64,
     widths,
 )
+from sparsegen.ir.warp_matrix import MovMatrix
 
 GRID, THREADS = (4, 3, 2), 128
 BOX = TensorMap(rows=100, cols=37, pitch=40, box=(8, 32), swizzle=64)
@@ -138,7 +139,8 @@ def bits() -> w.Func:
     h, i = (b.ld(k.array(f"in_{t}", t), tid) for t in (f16, u16))
     out: Callable[[DType], tuple[Value]] = lambda t: (b.fresh("r", t),)  # noqa: E731
     z: list[Expr] = [x & 0x11111111, y]
-    ops = [w.Prmt(out(u32), x, y, Const(0x5140)), w.Prmt(out(u32), x, y, z[0] * 2), w.Funnel(out(u32), x, y, tid * 4),
+    ops = [MovMatrix(out(u32), x),
+           w.Prmt(out(u32), x, y, Const(0x5140)), w.Prmt(out(u32), x, y, z[0] * 2), w.Funnel(out(u32), x, y, tid * 4),
            w.Dp4a(out(u32), x, y, Const(0)), w.Dp4a(out(s32), s, x, s), w.Pack(out(u32), h, h), w.Pack(out(u32), i, i),
            w.Ballot(out(u32), tid.lt(3))]  # fmt: skip
     for op in ops:

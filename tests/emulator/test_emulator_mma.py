@@ -144,6 +144,18 @@ def test_ldmatrix(count: int, trans: bool) -> None:
     assert rep.counts["ldmatrix"] == 1
 
 
+def test_movmatrix() -> None:
+    """Each pair of elements, and the lanes of a warp, change places as rows and columns do."""
+    data = np.arange(64, dtype=np.uint16).reshape(8, 8) * 1021
+    src, dst = glob("src", u32, 32), glob("dst", u32, 32)
+
+    def body(b: Any, v: Any) -> None:
+        b.st(dst, v.lane, b.movmatrix(b.ld(src, v.lane)))
+
+    args, rep = clean(kernel(body, (src, dst)), {"src": data.reshape(-1).view(np.uint32)})
+    assert (args["dst"].view(np.uint16).reshape(8, 8) == data.T).all() and rep.counts["movmatrix"] == 1
+
+
 def test_ldmatrix_of_rows_in_one_bank_conflicts() -> None:
     tile, dst = shared("tile", f16, 8 * 64), glob("dst", u32, 32)
 

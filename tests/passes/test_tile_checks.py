@@ -35,8 +35,9 @@ from sparsegen.ir.spread import Products, Threads
 from sparsegen.ir.types import Buffer, f16, f32, f64, s32
 from sparsegen.ir.verify import verify
 from sparsegen.pipelines import lower
+from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.problems.stencil import StencilProblem
-from sparsegen.schedule import StencilSchedule
+from sparsegen.schedule import SpmmSchedule, StencilSchedule
 from tests.csr_kit import ragged
 from tests.products_kit import matrix
 from tests.updates import wave
@@ -78,6 +79,11 @@ def tile_level(family: str) -> Module:
         pruned = sg.spmm(sg.sparse(w, format="nm", n=8, m=32, vector=64), n=17, bias=True)
         line = "nm_gather rows=64 cols=32 stages=2"
         return parse_module(sg.compile(pruned, device="h200", backend="emulator", schedule=line).ir("tile"))
+    if family == "x by columns":
+        w = np.tile(np.arange(32) % 4 == 0, (64, 8)).astype("f2")
+        problem = SpmmProblem(sg.spmm(sg.sparse(w, format="nm", n=8, m=32, vector=64), n=24))
+        words: Any = SpmmSchedule.parse("nm_gather rows=64 cols=32 stages=2")
+        return lower(problem, words, load_profile("h200"), 1, Variant("column", "column", 8)).tile
     if family in ("bitmap", "column of x"):
         product = sg.spmm(matrix(128, 192), n=8 if family == "bitmap" else 1, bias=True)
         line = "bitmap warps=2x2 rows=2 splits=2" if family == "bitmap" else "bitmap mma=none cols=1 warps=2x2 rows=2"
@@ -178,7 +184,8 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("nm_gather", th.GatherRows, {"n": 20}, "20 columns are no whole pieces of 8"),
     ("nm_gather", tr.CopyTile, {"size": 48}, "no slots of 48"),
     ("nm_gather", tr.MultiplyGroup, {"cols": 64}, "registers, but 32 are meant"),
-    ("nm_gather", tr.StoreTile, {"vec": 8}, "8 adjacent columns at once of 17"),
+    ("nm_gather", tr.StoreTile, {"vec": 8}, "8 elements at once of 17"),
+    ("x by columns", tr.TurnPieces, {"pitch": 16}, "rows of 24 columns, 16 apart"),
     ("nm_gather", tr.TurnColumns, {"pitch": 16}, "rows of 17 columns, 16 apart"),
     ("nm_lanes", tn.ShareRows, {"parts": 3}, "1 x 3 warps are not the 128 threads"),
     ("nm_lanes", tn.StageColumns, {"held": 40}, "no whole windows of 32"),
@@ -216,7 +223,9 @@ def changed(module: Module, kind: type[Op], fields: dict[str, Any]) -> Module:
     return replace(module, funcs=rewrite(module.funcs, rule))
 
 
-@pytest.mark.parametrize("family", [*FAMILIES, "update", "bitmap", "column of x", "csr", "nm_lanes", "nm_gather"])
+@pytest.mark.parametrize(
+    "family", [*FAMILIES, "update", "bitmap", "column of x", "csr", "nm_lanes", "nm_gather", "x by columns"]
+)
 def test_programs_are_right(family: str) -> None:
     verify(tile_level(family))
 

@@ -19,6 +19,7 @@ from sparsegen.ir.module import Launch, Module
 from sparsegen.ir.swizzle import k_major, mn_major
 from sparsegen.ir.tensor_copy import TensorCopy, TensorMap
 from sparsegen.ir.types import Buffer, DType, bf16, f16, f32, f64, pred, s8, s32, s64, u8, u16, u32, u64, widths
+from sparsegen.ir.warp_matrix import MovMatrix
 from tests.cuda_print import programs
 from tests.cuda_print.programs import THREADS, Kernel
 
@@ -285,7 +286,7 @@ def bits() -> w.Func:
         (u32, lambda out: w.Prmt(out, x, y, Const(0x5140))), (u32, lambda out: w.Prmt(out, x, y, z)),
         (u32, lambda out: w.Funnel(out, x, y, tid * 4)), (u32, lambda out: w.Dp4a(out, x, y, z)),
         (s32, lambda out: w.Dp4a(out, i, b.bitcast(x, s32), i)), (u32, lambda out: w.Pack(out, h, j)),
-        (u32, lambda out: w.Ballot(out, (tid % 5).lt(3))),
+        (u32, lambda out: w.Ballot(out, (tid % 5).lt(3))), (u32, lambda out: MovMatrix(out, x)),
     ]  # fmt: skip
     for t, op in made:
         out = b.fresh("r", t)

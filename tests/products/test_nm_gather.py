@@ -93,6 +93,16 @@ def test_epilogues(activation: Any, operands: tuple[str, ...]) -> None:
     assert store.vec == (2 if "residual" in operands else 8)
 
 
+@pytest.mark.parametrize(("m", "vec"), [(72, 8), (66, 2), (65, 1)])
+@pytest.mark.parametrize("k", [72, 136])
+def test_a_linear_layer_has_x_and_y_by_columns(m: int, vec: int, k: int) -> None:
+    """x is turned by whole pieces; 8x8 matrices of sums are transposed, so that adjacent rows of y go at once."""
+    kernel = called(sg.spmm(matrix(m, k, 8, 32, (64, 1)), n=41, bias=True), "column", "column", line(128, 32))
+    ops = list(walk(kernel._programs.get(1, Variant("column", "column", 8)).tile.funcs))
+    assert [op.vec for op in ops if isinstance(op, t.StoreTile)] == [vec]
+    assert any(isinstance(op, t.TurnPieces) for op in ops) and kernel.check().ok
+
+
 LINES = st.tuples(st.sampled_from([64, 128]), st.sampled_from([16, 32, 64]), st.integers(2, 5))
 ORDER = st.sampled_from(["row", "column"])
 

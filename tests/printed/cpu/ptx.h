@@ -78,6 +78,14 @@ template <size_t n, bool trans> void matrices(cpu::Out<unsigned, n> d, unsigned 
     }
   }
 }
+inline void movmatrix_sync_aligned_m8n8_trans_b16(unsigned& d, unsigned a) {
+  const auto rows = cpu::exchange(a, "movmatrix");
+  d = 0;
+  for (unsigned e = 0; e < 2; ++e) {
+    const unsigned r = 2 * (cpu::lane() % 4) + e, c = cpu::lane() / 4;
+    d |= (rows.of(4 * r + c / 2) >> 16 * (c % 2) & 0xffff) << 16 * e;
+  }
+}
 #define LDMATRIX(n)                                                                                             \
   inline void ldmatrix_sync_aligned_m8n8_x##n##_shared_b16(cpu::Out<unsigned, n> d, unsigned row) {             \
     matrices<n, false>(d, row, "ldmatrix.x" #n);                                                                \

@@ -1,0 +1,62 @@
+"""x, stored column by column or in rows of no whole pieces, written row by row."""
+
+from __future__ import annotations
+
+from .. import tile_groups as t
+from .. import warp as w
+from ..expr import Expr, Value, all_of
+from ..numbers.groups import PIECE, PIECES_SIDE, SIDE, SIDE_PITCH
+from ..swizzle import swizzled
+from ..types import u32
+from .context import Context, rule
+from .quad import QUAD, exchanged, halves
+
+
+@rule(t.TurnColumns)
+def turn_columns(cx: Context, op: t.TurnColumns) -> None:
+    b, warps = cx.b, cx.func.threads // 32
+    wide = -(-op.pitch // SIDE)
+    k0, n0 = b.let("k0", cx.bx // wide * SIDE), b.let("n0", cx.bx % wide * SIDE)
+
+    def load(k: Expr, n: Expr, at: Expr) -> Value:
+        return b.ld(op.src, at, where=all_of(k.lt(op.k), n.lt(op.n)), cache="nc", hint="x")
+
+    def store(k: Expr, n: Expr, v: Value) -> None:
+        b.st(op.dst, k * op.pitch + n, v, where=all_of(k.lt(op.k), n.lt(op.pitch)))
+
+    if op.order == "row":  # only further apart: each lane stores what it has loaded
+        with b.for_("i", cx.warp, SIDE, warps, unroll=4) as i:
+            k, n = k0 + i, n0 + cx.lane
+            store(k, n, load(k, n, k * op.n + n))
+        return
+    cx.shared.append(op.tile)
+    with b.for_("i", cx.warp, SIDE, warps, unroll=4) as i:
+        k, n = k0 + cx.lane, n0 + i  # lanes lie side by side along what is adjacent in x: rows of a column
+        b.st(op.tile, cx.lane * SIDE_PITCH + i, load(k, n, n * op.k + k))
+    b.barrier()
+    with b.for_("i", cx.warp, SIDE, warps, unroll=4) as i:
+        store(k0 + i, n0 + cx.lane, b.ld(op.tile, i * SIDE_PITCH + cx.lane, hint="x"))
+
+
+@rule(t.TurnPieces)
+def turn_pieces(cx: Context, op: t.TurnPieces) -> None:
+    b, side = cx.b, PIECES_SIDE
+    across, wide = side // PIECE, -(-op.pitch // side)
+    cx.shared.append(op.tile)
+    k0, n0 = b.let("k0", cx.bx // wide * side), b.let("n0", cx.bx % wide * side)
+    place = swizzled(side, 2 * side, 2 * side)
+    row, piece = b.let("row", cx.tid // across), b.let("piece", cx.tid % across * PIECE)
+    for i in range(0, side, cx.func.threads // across):
+        k, n = k0 + piece, n0 + row + i
+        vals = b.ldv(op.src, n * op.k + k, PIECE, where=all_of(k.lt(op.k), n.lt(op.n)), cache="nc", hint="x")
+        b.st(op.tile, place(row + i, piece), *vals)
+    b.barrier()
+    g, lane = cx.coordinates()
+    with b.for_("block", cx.warp, across, cx.func.threads // 32) as block:
+        k = b.let("k", k0 + block * PIECE + g)
+        for first in range(0, side, QUAD * PIECE):
+            words = tuple(b.fresh("m", u32) for _ in range(QUAD))
+            b.emit(w.LdMatrix(words, op.tile, place(cx.lane + first, block * PIECE), True))
+            n = b.let("n", n0 + first + lane * PIECE)
+            across_n = halves(cx, exchanged(cx, words, lane), op.dst.dtype)
+            b.st(op.dst, k * op.pitch + n, *across_n, where=all_of(k.lt(op.k), n.lt(op.pitch)))
