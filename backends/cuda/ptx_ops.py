@@ -21,7 +21,7 @@ _SMEM: Final = '"r"((unsigned)__cvta_generic_to_shared({}))'
 
 REGS: Final = "template <typename T, int n> struct Regs { T v[n]; };  // what an instruction leaves in n registers"
 PARAM: Final = "template <typename T, int n> struct Param { T v[n]; };  // a table in the kernel's parameters"
-TENSOR_MAP: Final = "struct alignas(64) TensorMap { unsigned long long v[16]; };  // CUDA's CUtensorMap"
+TENSOR_MAP: Final = "struct alignas(128) TensorMap { unsigned long long v[16]; };  // CUDA's CUtensorMap"
 
 
 @dataclass(frozen=True)

@@ -172,10 +172,10 @@ class PycudaRuntime(Runtime):
         def run(pointers: Sequence[int], stream: int | None = None) -> None:
             target = self.stream(stream) if stream else None
             with lock:
-                set_pointers(pointers)
                 try:
                     push()
                     try:
+                        set_pointers(pointers)  # here, as the driver makes tensor maps for the context that is current
                         start(grid, block, buffer, shared, target)
                     finally:
                         pop()

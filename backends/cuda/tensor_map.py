@@ -14,7 +14,7 @@ from sparsegen.ir.types import Buffer, DType
 from sparsegen.ir.warp import Func
 
 #: Of a map: its bytes, and at multiples of what it lies.
-NBYTES, ALIGN = 128, 64
+NBYTES, ALIGN = 128, 128
 #: CUtensorMapDataType by an element's bytes: the unit only moves them, so unsigned integers will do.
 TYPES: Final = {1: 0, 2: 1, 4: 2, 8: 4}
 #: CUtensorMapSwizzle; rows of 128 bytes come to L2 whole (CUtensorMapL2promotion).
@@ -51,7 +51,7 @@ def _driver() -> Any:
 def encoder(dtype: DType, m: TensorMap) -> Encode:
     """A function that makes the map of a matrix at an address; it raises DeviceError for one that is no place for it.
 
-    Safe for threads; a few microseconds a call.
+    A context must be current.  Safe for threads; a few microseconds a call.
     """
     kind, cols, rows, pitch, box_cols, box_rows, swizzle = numbers(dtype, m)
     dims, strides = (ctypes.c_uint64 * 2)(cols, rows), (ctypes.c_uint64 * 1)(pitch)

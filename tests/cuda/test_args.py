@@ -56,7 +56,7 @@ def test_wrong_values_are_refused() -> None:
 
 
 def test_tensor_maps_follow_their_pointers() -> None:
-    """Each is made once for an address, and lies behind the other arguments at a multiple of 64 bytes."""
+    """Each is made once for an address, and lies behind the other arguments at a multiple of 128 bytes."""
     made: list[int] = []
 
     def encode(address: int) -> bytes:
@@ -64,17 +64,17 @@ def test_tensor_maps_follow_their_pointers() -> None:
         return bytes([address % 251]) * 128
 
     args = PackedArgs([("ptr", 0), ("ptr", 0), ("i32", 5)], [(1, encode), (0, encode)])
-    assert args.nbytes == 64 + 2 * 128 and not made
+    assert args.nbytes == 128 + 2 * 128 and not made
     addresses = [args.table[i] - ctypes.addressof(args.buffer) for i in range(5)]
-    assert addresses == [0, 8, 16, 64, 192]
+    assert addresses == [0, 8, 16, 128, 256]
     for pointers in ([7, 9], [7, 9], [8, 9], [7, 9], [7, 9]):
         args.set_pointers(pointers)
         raw = bytes(args.buffer)
-        assert raw[64:192] == bytes([9]) * 128 and raw[192:] == bytes([pointers[0]]) * 128
+        assert raw[128:256] == bytes([9]) * 128 and raw[256:] == bytes([pointers[0]]) * 128
     assert made == [9, 7, 8]
     twin = args.copy()
     twin.set_pointers([6, 9])
-    assert bytes(twin.buffer)[192:] == bytes([6]) * 128 and bytes(args.buffer)[192:] == bytes([7]) * 128
+    assert bytes(twin.buffer)[256:] == bytes([6]) * 128 and bytes(args.buffer)[256:] == bytes([7]) * 128
     for address in range(1000, 1200):
         args.set_pointers([address, 9])
-        assert bytes(args.buffer)[192:] == bytes([address % 251]) * 128
+        assert bytes(args.buffer)[256:] == bytes([address % 251]) * 128

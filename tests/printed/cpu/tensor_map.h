@@ -19,7 +19,7 @@ inline void encode(void* map, void* matrix, int type, uint64_t cols, uint64_t ro
   if (type < 0 || type > 4) fault("a tensor map of type %d", type);
   const Matrix m{VALID, static_cast<const unsigned char*>(matrix), cols, rows, pitch, SIZES[type], box_cols, box_rows, static_cast<uint32_t>(swizzle)};
   const uint32_t wide = box_cols * m.item;
-  if (reinterpret_cast<uintptr_t>(map) % 64) fault("a tensor map at %p", map);
+  if (reinterpret_cast<uintptr_t>(map) % 128) fault("a tensor map at %p", map);
   if (reinterpret_cast<uintptr_t>(matrix) % 16) fault("a tensor map of a matrix at %p", matrix);
   if (pitch % 16 || pitch >> 40) fault("a tensor map of rows %llu bytes apart", static_cast<unsigned long long>(pitch));
   if (!cols || !rows || cols >> 32 || rows >> 32) fault("a tensor map of nothing, or of too much");
@@ -29,7 +29,7 @@ inline void encode(void* map, void* matrix, int type, uint64_t cols, uint64_t ro
 }
 
 template <typename Map> Map tensor_map(void* matrix, int type, uint64_t cols, uint64_t rows, uint64_t pitch, uint32_t box_cols, uint32_t box_rows, int swizzle) {
-  static_assert(sizeof(Map) == 128 && alignof(Map) == 64, "a CUtensorMap");
+  static_assert(sizeof(Map) == 128 && alignof(Map) == 128, "a CUtensorMap");
   Map map;
   encode(&map, matrix, type, cols, rows, pitch, box_cols, box_rows, swizzle);
   return map;
@@ -40,7 +40,7 @@ inline void issue_box(std::vector<Copy>& list, unsigned to, const void* map, int
   static const uint64_t zero = 0;
   Matrix m;
   memcpy(&m, map, sizeof m);
-  if (m.valid != VALID || reinterpret_cast<uintptr_t>(map) % 64) fault("cp.async.bulk.tensor: no tensor map");
+  if (m.valid != VALID || reinterpret_cast<uintptr_t>(map) % 128) fault("cp.async.bulk.tensor: no tensor map");
   if (to % 128) fault("cp.async.bulk.tensor: shared address %u is no multiple of 128", to);
   for (int64_t r = 0; r < m.box_rows; ++r)
     for (int64_t c = 0; c < m.box_cols; ++c) {
