@@ -274,10 +274,10 @@ class Builder:
     def red(self, op: str, buf: Buffer, index: ExprLike, val: Value) -> None:
         self.emit(w.Red(op, buf, as_expr(index), val, loc=self.loc))
 
-    def mbar_try_wait(self, bars: Buffer, index: ExprLike, parity: ExprLike) -> Value:
-        return self._made(w.MbarTryWait, self.fresh("done", pred), bars, as_expr(index), as_expr(parity))
+    def mbar_try_wait(self, bars: Buffer, index: ExprLike, parity: ExprLike, cluster: bool = False) -> Value:
+        return self._made(w.MbarTryWait, self.fresh("done", pred), bars, as_expr(index), as_expr(parity), cluster)
 
-    def mbar_wait(self, bars: Buffer, index: ExprLike, parity: ExprLike) -> None:
+    def mbar_wait(self, bars: Buffer, index: ExprLike, parity: ExprLike, cluster: bool = False) -> None:
         """Spins until the phase of this parity has completed."""
         with self.loop():
-            self.break_if(self.mbar_try_wait(bars, index, parity))
+            self.break_if(self.mbar_try_wait(bars, index, parity, cluster))

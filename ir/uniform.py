@@ -1,6 +1,7 @@
-"""How uniform values and control are: over the block, over each warpgroup, over each warp, or not at all.
+"""How uniform values and control are: over the cluster, the block, each warpgroup, each warp, or not at all.
 
-Values that depend on ``%tid`` or ``%lane`` differ between lanes, ``%warp`` is uniform in a warp.  A load gives what its
+Values that depend on ``%tid`` or ``%lane`` differ between lanes, ``%warp`` is uniform in a warp, ``%bx`` and ``%rank``
+in a block; of a function without clusters nothing differs from one of its blocks to the next.  A load gives what its
 address gives: all lanes that read one address at once read one value.  Register arrays take the level of what is
 stored in them.  The answer errs on the side of "differs".
 """
@@ -18,11 +19,13 @@ from .types import Buffer
 from .warp_group import Wgmma
 from .warp_matrix import MovMatrix
 
-BLOCK: Final = 0
-WARPGROUP: Final = 1
-WARP: Final = 2
-LANE: Final = 3
-NAMES: Final = ("uniform over the block", "different from warpgroup to warpgroup", "different from warp to warp",
+CLUSTER: Final = 0
+BLOCK: Final = 1
+WARPGROUP: Final = 2
+WARP: Final = 3
+LANE: Final = 4
+NAMES: Final = ("uniform over the cluster", "different from block to block of a cluster",
+                "different from warpgroup to warpgroup", "different from warp to warp",
                 "different from lane to lane")  # fmt: skip
 
 
@@ -34,6 +37,7 @@ class Levels:
     regs: dict[Buffer, int] = field(default_factory=dict)
     control: dict[int, int] = field(default_factory=dict)  # id(op) -> level of the control around it
     copies: dict[str, str] = field(default_factory=dict)  # of a value that a shuffle spreads over a warp that has it
+    cluster: int = 1
     changed: bool = False
 
     @classmethod
@@ -41,33 +45,41 @@ class Levels:
         """The smallest solution for a function: repeated until nothing changes."""
         out = cls()
         if isinstance(func, w.Func):
+            out.cluster = func.cluster
             out.values = {"tid": LANE, "lane": LANE, "warp": WARP}
+            out.values |= {"bx": BLOCK, "rank": BLOCK} if func.cluster > 1 else {}
             out.changed = True
             while out.changed:
                 out.changed = False
-                out._region(func.body, BLOCK)
+                out._region(func.body, CLUSTER)
         return out
 
     def expr(self, e: Expr) -> int:
         """The level of an expression."""
         if isinstance(e, Bin):
-            agreed = _by_thread(e, self.copies)
+            agreed = CLUSTER if self._of_cluster(e) else _by_thread(e, self.copies)
             return max(self.expr(e.a), self.expr(e.b)) if agreed is None else agreed
         if isinstance(e, ex.Select):
             return max(self.expr(e.c), self.expr(e.a), self.expr(e.b))
-        return self.values.get(e.name, BLOCK) if isinstance(e, Value) else BLOCK
+        return self.values.get(e.name, CLUSTER) if isinstance(e, Value) else CLUSTER
+
+    def _of_cluster(self, e: Bin) -> bool:
+        """Whether the expression is ``bx // cluster``: the number of the cluster."""
+        if e.op not in ("//", ">>") or not isinstance(e.b, Const) or not isinstance(e.a, Value) or e.a.name != "bx":
+            return False
+        return bool((e.b.value if e.op == "//" else 1 << e.b.value) % self.cluster == 0)
 
     def around(self, op: Op) -> int:
         """The level of the control flow that the op stands in."""
-        return self.control.get(id(op), BLOCK)
+        return self.control.get(id(op), CLUSTER)
 
     def _raise(self, table: dict[str, int], key: str, level: int) -> None:
-        if table.get(key, BLOCK) < level:
+        if table.get(key, CLUSTER) < level:
             table[key] = level
             self.changed = True
 
     def _stored(self, buf: Buffer, level: int) -> None:
-        if self.regs.get(buf, BLOCK) < level:
+        if self.regs.get(buf, CLUSTER) < level:
             self.regs[buf] = level
             self.changed = True
 
@@ -92,16 +104,17 @@ class Levels:
                 self._region(op.then, cond)
                 self._region(op.orelse, cond)
             elif isinstance(op, w.Loop):
-                leave = max((max(self.expr(o.cond), self.around(o)) for o in breaks(op)), default=BLOCK)
+                leave = max((max(self.expr(o.cond), self.around(o)) for o in breaks(op)), default=CLUSTER)
                 self._region(op.body, max(control, leave))
             else:
                 for r in of_kind(op, "region"):
                     self._region(r, control)
 
     def _result(self, op: Op) -> int:
-        level = max((self.expr(e) for e in operands(op)), default=BLOCK)
+        level = max((self.expr(e) for e in operands(op)), default=CLUSTER)
         if isinstance(op, w.Ld):
-            return max(level, self.regs.get(op.buf, BLOCK))
+            own = BLOCK if op.buf.space == "shared" and self.cluster > 1 else CLUSTER
+            return max(level, own, self.regs.get(op.buf, CLUSTER))
         if isinstance(op, w.Ballot):
             return min(level, WARP)
         if isinstance(op, w.Shfl):

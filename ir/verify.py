@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from . import expr as ex
-from . import tile_rules, verify_group, verify_memory, verify_warp
+from . import tile_rules, verify_cluster, verify_group, verify_memory, verify_warp
 from .checks import CHECKS, Context, is_condition
 from .errors import IRError
 from .expr import Bin, Expr, Select, Value
@@ -22,7 +22,7 @@ from .uniform import Levels
 
 #: The files whose import registers the rules of the warp level and of the tile ops that many kernels use; all others
 #: stand beside their ops.
-RULES: Final = (tile_rules, verify_group, verify_memory, verify_warp)
+RULES: Final = (tile_rules, verify_cluster, verify_group, verify_memory, verify_warp)
 
 
 class _Scopes:

@@ -14,7 +14,8 @@ from .uniform import BLOCK, WARP
 from .verify_warp import converged, elem_bytes, in_space, whole_warp
 
 
-def _vector(ctx: Context, buf: Buffer, count: int) -> None:
+def vector(ctx: Context, buf: Buffer, count: int) -> None:
+    """So many adjacent elements of a buffer can be accessed at once."""
     possible = (1, 2, 4, 8) if buf.dtype.bits == 16 else (1, 2, 4)
     ctx.need(count in possible, f"accesses {count} elements at once, but 1, 2 or 4 (or 8 of 16 bits) are possible")
     nbytes = count * elem_bytes(ctx, buf.dtype)
@@ -48,7 +49,7 @@ def _alloc(op: w.Alloc, ctx: Context) -> None:
 
 @check(w.Ld)
 def _ld(op: w.Ld, ctx: Context) -> None:
-    _vector(ctx, op.buf, len(op.out))
+    vector(ctx, op.buf, len(op.out))
     for v in op.out:
         ctx.need(v.dtype is op.buf.dtype, f"{declaration(v)} loads from {declaration(op.buf)}: the types differ")
     ctx.one_of(op.cache, ("", "cg", "cs", "nc"), "cache hint")
@@ -62,7 +63,7 @@ def _ld(op: w.Ld, ctx: Context) -> None:
 @check(w.St)
 def _st(op: w.St, ctx: Context) -> None:
     in_space(ctx, op.buf, "global", "shared", "reg")
-    _vector(ctx, op.buf, len(op.vals))
+    vector(ctx, op.buf, len(op.vals))
     for v in op.vals:
         ctx.typed(v, op.buf.dtype, "what is stored")
     ctx.one_of(op.cache, ("", "cg", "cs", "wt"), "cache hint")

@@ -2,9 +2,9 @@
 
 The emulator runs these ops and the CUDA printer prints them, each as at most one PTX instruction or one C expression.
 All buffers are flat; an index is an integer expression in elements of the buffer's type.  A value belongs to one lane.
-Register arrays are buffers in the space ``reg``; their loops carry ``unroll`` and stay loops until nvcc.
+Register arrays are buffers in the space ``reg``; their loops stay loops, with ``unroll``, until nvcc.
 
-Built-in values of a function: ``%tid``, ``%lane``, ``%warp`` (``tid // 32``), ``%bx``, ``%by``, ``%bz``.
+Built-in values: ``%tid``, ``%lane``, ``%warp`` (``tid // 32``), ``%bx``, ``%by``, ``%bz``, in clusters ``%rank``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class Func(Op):
     """A kernel: ``grid`` blocks of ``threads`` threads.  ``min_blocks`` a multiprocessor bounds the registers.
 
     ``scratch`` names shared cells (buffer, first, last) that many threads write on purpose and none reads: dirty bits.
+    ``cluster`` blocks, adjacent along x, run together: see :mod:`sparsegen.ir.warp_cluster`.
     """
 
     symbol: str = attr()
@@ -34,6 +35,7 @@ class Func(Op):
     body: tuple[Op, ...] = region()
     min_blocks: int = attr(default=1)
     scratch: tuple[tuple[str, int, int], ...] = attr(default=())
+    cluster: int = attr(default=1)
 
     @property
     def shared_bytes(self) -> int:
@@ -53,6 +55,7 @@ class Func(Op):
         gx, gy, gz = self.grid
         tops = {"tid": self.threads - 1, "lane": min(31, self.threads - 1), "warp": (self.threads - 1) // 32,
                 "bx": gx - 1, "by": gy - 1, "bz": gz - 1}  # fmt: skip
+        tops |= {"rank": self.cluster - 1} if self.cluster > 1 else {}
         return {n: Value(n, s32, 0, hi) for n, hi in tops.items()}
 
 
@@ -140,10 +143,7 @@ class Fma(Op):
 
 @define("warp.compare")
 class Compare(Op):
-    """A predicate: ``lt le eq ne`` of two floating-point values; with a NaN only ``ne`` holds.
-
-    Integers are compared in expressions.
-    """
+    """A predicate: ``lt le eq ne`` of two floats (integers: in expressions); with a NaN only ``ne`` holds."""
 
     out: tuple[Value] = result()
     op: str = attr()
@@ -410,12 +410,13 @@ class MbarArrive(Op):
 
 @define("warp.mbar_try_wait")
 class MbarTryWait(Op):
-    """Whether the phase of this parity has completed (may wait a while); acquires what its arrivals released."""
+    """Whether a phase has ended (may wait); acquires what its arrivals released, of other blocks with ``cluster``."""
 
     out: tuple[Value] = result()
     bars: Buffer = buffer()
     index: Expr = operand()
     parity: Expr = operand()
+    cluster: bool = attr(default=False)
 
 
 @define("warp.bulk_copy")

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     import jinja2
 
 _BUILTIN: Final = {"tid": "threadIdx.x", "lane": "threadIdx.x & 31", "warp": "threadIdx.x >> 5",
-                   "bx": "blockIdx.x", "by": "blockIdx.y", "bz": "blockIdx.z"}  # fmt: skip
+                   "bx": "blockIdx.x", "by": "blockIdx.y", "bz": "blockIdx.z",
+                   "rank": "blockIdx.x % {cluster}"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,10 @@ def print_kernel(func: w.Func, printer: type[Printer] = Printer, align: int = 0)
                       hint=f"call the kernel {symbol(func.symbol)}")  # fmt: skip
     p = printer(func)
     params = ",\n    ".join([*(_param(p, x) for x in func.params), *_maps(p)])
+    clusters = f"__cluster_dims__({func.cluster}, 1, 1) " if func.cluster > 1 else ""
     head = (
-        f'extern "C" __global__ void __launch_bounds__({func.threads}, {func.min_blocks})\n{func.symbol}({params})\n{{'
+        f'extern "C" __global__ void {clusters}__launch_bounds__({func.threads}, {func.min_blocks})\n'
+        f"{func.symbol}({params})\n{{"
     )
     _shared(p, max(align, alignment(func)))
     _builtins(p)
@@ -107,7 +110,7 @@ def _builtins(p: Printer) -> None:
     given |= {x.name for x in p.func.params if isinstance(x, Value)}
     for name, text in _BUILTIN.items():
         if name in reads - given:
-            p.line(f"const int {p.names.declare('%' + name)} = {text};")
+            p.line(f"const int {p.names.declare('%' + name)} = {text.format(cluster=p.func.cluster)};")
 
 
 @lru_cache(maxsize=1)
@@ -130,7 +133,8 @@ def needed_arch(funcs: Iterable[w.Func]) -> str:
     if any(isinstance(op, Wgmma) for op in ops):
         return "sm_90a"
     hopper = (w.MbarInit, w.MbarArrive, w.MbarTryWait, w.BulkCopy, w.CpArrive, TensorCopy)
-    if any(isinstance(op, hopper) or (isinstance(op, w.Mma) and SHAPES[op.shape].cc >= 90) for op in ops):
+    clusters = any(f.cluster > 1 for f in funcs)
+    if clusters or any(isinstance(op, hopper) or (isinstance(op, w.Mma) and SHAPES[op.shape].cc >= 90) for op in ops):
         return "sm_90"
     return "sm_80"
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sparsegen.ir import node
 from sparsegen.ir import warp as w
+from sparsegen.ir import warp_cluster as wc
 from sparsegen.ir import warp_group as wg
 from sparsegen.ir.errors import IRError, Loc
 from sparsegen.ir.expr import Const, Expr, Value, binary
@@ -330,6 +331,25 @@ def _wgmma(p: Printer, op: wg.Wgmma) -> str:
     return p.call(helper, *args, template=f"<{', '.join(map(str, parts))}>")
 
 
+def _peer(p: Printer, buf: Buffer, index: Expr, rank: Expr) -> str:
+    """The address of an element of a buffer of another block: nvcc maps the buffer once."""
+    first = CText(p.call(ptx.PEER, p.names.buffer(buf.name), p.expr(rank)), PRIMARY, UNSIGNED)
+    return join("+", first, render(index * buf.dtype.nbytes, p.names.value), UNSIGNED).text
+
+
+def _cluster_st(p: Printer, op: wc.ClusterSt) -> str:
+    n, dtype = len(op.vals), op.buf.dtype
+    vals = [p.typed(e, dtype).within(PRIMARY) for e in op.vals]
+    value = vals[0] if n == 1 else ptx.vector(dtype, vals)
+    return p.call(ptx.cluster_st(n * dtype.nbytes), _peer(p, op.buf, op.index, op.rank), value,
+                  _peer(p, op.bars, op.bar, op.rank))  # fmt: skip
+
+
+def _try_wait(p: Printer, op: w.MbarTryWait) -> str:
+    helper = ptx.CLUSTER_TRY_WAIT if op.cluster else ptx.MBAR_TRY_WAIT
+    return p.call(helper, p.address(op.bars, op.index), p.expr(op.parity))
+
+
 #: Ops that define one value: its expression.
 _VALUES: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     w.Let: lambda p, op: p.expr(op.expr),
@@ -350,7 +370,7 @@ _VALUES: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     w.Ballot: lambda p, op: f"__ballot_sync(0xffffffffu, {p.expr(op.cond)})",
     w.Clock: lambda p, op: p.call(ptx.CLOCK),
     w.Atom: _atomic,
-    w.MbarTryWait: lambda p, op: p.call(ptx.MBAR_TRY_WAIT, p.address(op.bars, op.index), p.expr(op.parity)),
+    w.MbarTryWait: _try_wait,
 }
 #: Ops that define nothing and print as one statement: its text.
 _STATEMENTS: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
@@ -366,6 +386,9 @@ _STATEMENTS: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     w.MbarInit: lambda p, op: p.call(ptx.MBAR_INIT, p.address(op.bars, op.index), str(op.count)),
     w.MbarArrive: _mbar_arrive,
     w.CpArrive: lambda p, op: p.call(ptx.CP_ARRIVE, p.address(op.bars, op.index)),
+    wc.ClusterBarrier: lambda p, op: p.call(ptx.CLUSTER_BARRIER),
+    wc.ClusterSt: _cluster_st,
+    wc.ClusterArrive: lambda p, op: p.call(ptx.CLUSTER_ARRIVE, _peer(p, op.bars, op.index, op.rank)),
     wg.Wgmma: _wgmma,
     wg.WgmmaSp: _wgmma,
     wg.WgmmaFence: lambda p, op: p.call(ptx.WGMMA_FENCE),

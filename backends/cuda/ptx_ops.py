@@ -75,12 +75,18 @@ CP_ARRIVE: Final = _function(
 MBAR_EXPECT: Final = _function(
     "void", "mbar_arrive_expect_tx", "unsigned long long* bar, unsigned nbytes",
     "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;", ins=_SMEM.format("bar") + ', "r"(nbytes)')  # fmt: skip
-#: The one helper with more than one line of PTX: C cannot name a predicate register, so it is moved to an integer.
-MBAR_TRY_WAIT: Final = _function(
-    "bool", "mbar_try_wait", "unsigned long long* bar, unsigned parity",
-    r"{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, p;\n\t}",
-    outs='"=r"(done)', ins=_SMEM.format("bar") + ', "r"(parity)', before="unsigned done;",
-    after="return done != 0;")  # fmt: skip
+
+
+def _try_wait(name: str, instruction: str) -> Helper:
+    """More than one line of PTX: C cannot name a predicate register, so it is moved to an integer."""
+    return _function(
+        "bool", name, "unsigned long long* bar, unsigned parity",
+        rf"{{\n\t.reg .pred p;\n\t{instruction}.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, p;\n\t}}",
+        outs='"=r"(done)', ins=_SMEM.format("bar") + ', "r"(parity)', before="unsigned done;",
+        after="return done != 0;")  # fmt: skip
+
+
+MBAR_TRY_WAIT: Final = _try_wait("mbar_try_wait", "mbarrier.try_wait.parity")
 BULK_COPY: Final = _function(
     "void", "bulk_copy", "void* dst, const void* src, unsigned nbytes, unsigned long long* bar",
     "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];",
@@ -89,6 +95,20 @@ TENSOR_COPY: Final = _function(
     "void", "tensor_copy", "void* dst, const TensorMap& map, int column, int row, unsigned long long* bar",
     "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];",
     ins=_SMEM.format("dst") + ', "l"(&map), "r"(column), "r"(row), ' + _SMEM.format("bar"))  # fmt: skip
+#: The thread sees what other blocks of the cluster have done, too: its first-level cache is emptied.
+CLUSTER_TRY_WAIT: Final = _try_wait("cluster_try_wait", "mbarrier.try_wait.parity.acquire.cluster")
+#: Two halves of one barrier, in one helper: nothing stands between them.
+CLUSTER_BARRIER: Final = _function(
+    "void", "cluster_barrier", "",
+    r"{\n\tbarrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;\n\t}")  # fmt: skip
+#: The address, in the shared memory of the cluster, of a place in that of one of its blocks.
+PEER: Final = _function(
+    "unsigned", "cluster_peer", "const void* own, unsigned rank", "mapa.shared::cluster.u32 %0, %1, %2;",
+    outs='"=r"(d)', ins=_SMEM.format("own") + ', "r"(rank)', memory=False, before="unsigned d;",
+    after="return d;")  # fmt: skip
+CLUSTER_ARRIVE: Final = _function(
+    "void", "cluster_arrive", "unsigned bar", "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];",
+    ins='"r"(bar)')  # fmt: skip
 PRMT: Final = _function(
     "unsigned", "prmt", "unsigned a, unsigned b, unsigned sel", "prmt.b32 %0, %1, %2, %3;", outs='"=r"(d)',
     ins='"r"(a), "r"(b), "r"(sel)', memory=False, before="unsigned d;", after="return d;")  # fmt: skip
@@ -116,6 +136,19 @@ def ldmatrix(count: int, trans: bool) -> Helper:
                      f"{{{places}}}, [%{count}];",
                      outs=", ".join(f'"=r"({o})' for o in outs), ins=_SMEM.format("row"),
                      before=f"Regs<unsigned, {count}> d;", after="return d;")  # fmt: skip
+
+
+def cluster_st(nbytes: int) -> Helper:
+    """Stores 4, 8 or 16 bytes of any type asynchronously; place and mbarrier are addresses of :data:`PEER`."""
+    n = nbytes // 4
+    vector, words = {1: ("unsigned", ["v"]), 2: ("uint2", ["v.x", "v.y"]), 4: ("uint4", [f"v.{c}" for c in "xyzw"])}[n]
+    given = ", ".join(f"%{i + 1}" for i in range(n))
+    return _function("void", f"cluster_st_{nbytes}", "unsigned to, const T& value, unsigned bar",
+                     f"st.async.shared::cluster.mbarrier::complete_tx::bytes.{f'v{n}.' if n > 1 else ''}b32 [%0], "
+                     f"{f'{{{given}}}' if n > 1 else given}, [%{n + 1}];",
+                     ins=", ".join(['"r"(to)', *(f'"r"({word})' for word in words), '"r"(bar)']),
+                     before=f"const {vector} v = reinterpret_cast<const {vector}&>(value);",
+                     template="typename T")  # fmt: skip
 
 
 def mma(shape: str) -> Helper:
@@ -178,13 +211,14 @@ def wgmma(dtype: DType, cols: int, sparse: bool = False) -> Helper:
 
 FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR_INIT, MBAR_ARRIVE, CP_ARRIVE,
                 MBAR_EXPECT, MBAR_TRY_WAIT, BULK_COPY, TENSOR_COPY, PRMT, MOVMATRIX, PACK, TO_TF32, CLOCK,
+                CLUSTER_BARRIER, PEER, CLUSTER_ARRIVE, CLUSTER_TRY_WAIT,
                 WGMMA_FENCE, WGMMA_COMMIT, WGMMA_WAIT)  # fmt: skip
 
 
 def all_helpers() -> tuple[Helper, ...]:
     """Every device function there is (the tests compile and count them), of warpgroups' products two widths."""
     return (*FIXED, *(cp_async(n) for n in (4, 8, 16)), *(ldmatrix(n, t) for n in (1, 2, 4) for t in (False, True)),
-            *(mma(s) for s in SHAPES),
+            *(mma(s) for s in SHAPES), *(cluster_st(n) for n in (4, 8, 16)),
             *(wgmma(t, n, sparse) for sparse in (False, True) for t in (f16, bf16) for n in (8, 64)))  # fmt: skip
 
 

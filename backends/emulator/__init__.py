@@ -16,6 +16,7 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.errors import ArrayError, ScheduleError
 from sparsegen.ir.expr import Value
 from sparsegen.ir.node import Op
+from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.types import Buffer
 
 from .compile import Program, compile_func
@@ -57,7 +58,7 @@ def run(
     state = Run(compile_func(func), frozenset(checks), seed, align or {}, first=first)
     _bind(state, args, frozenset(uninit))
     total = math.prod(func.grid)
-    size = batch or _batch(state.prog, total)
+    size = up(batch, func.cluster) if batch else _batch(state.prog, total)
     for start in range(0, total, size):
         blocks = np.arange(start, min(start + size, total))
         try:
@@ -88,6 +89,8 @@ def tally(
 ) -> Tally:  # fmt: skip
     """The counts of single blocks, given by their numbers (one may be there several times), and of no others.
 
+    Of a function with clusters they are whole clusters, one behind the other.
+
     ``window``: the turns that each of them runs of a loop.  Floating-point numbers decide no count, so their buffers
     hold nothing, or zeros, and need no arguments.  KernelFault for an access out of bounds.
     """
@@ -113,10 +116,11 @@ def tally(
 
 
 def _batch(prog: Program, total: int) -> int:
-    """Blocks at a time: as many as keep arrays in cache and the shadows small."""
-    warps = -(-prog.head.threads // 32)
-    shadow = sum(b.nbytes + b.size * (8 + 4 * warps) for b in prog.head.shared)
-    return max(1, min(total, LANES_A_BATCH // (32 * warps), SHADOW_BYTES // max(1, shadow)))
+    """Blocks at a time, of whole clusters: as many as keep arrays in cache and the shadows small."""
+    warps, cluster = -(-prog.head.threads // 32), prog.head.cluster
+    shadow = sum(b.nbytes + b.size * (8 + 4 * warps * cluster) for b in prog.head.shared)
+    fit = min(total, LANES_A_BATCH // (32 * warps), SHADOW_BYTES // max(1, shadow))
+    return max(1, fit // cluster) * cluster
 
 
 def _bind(state: Run, args: Mapping[str, Any], uninit: frozenset[str]) -> None:

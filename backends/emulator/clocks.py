@@ -1,6 +1,7 @@
 """Who knows of whose accesses: vector clocks of warps, the basis of every race check.
 
-Agents are the warps of a block, and one for each mbarrier (the copies that it tracks: bulk ones, and cp.async).  An
+Agents are the warps of a block (of a cluster: of all its blocks), and one for each mbarrier (the copies that it tracks:
+bulk ones, and cp.async).  An
 access is stamped with its agent, its lane and its warp's clock; it is ordered before a later one if that thread *knows*
 the stamp.  Lanes of one warp know each other's accesses only through ``warp.sync``, a barrier, or release and acquire:
 running in step is no order.
@@ -41,15 +42,16 @@ def parts(stamp: Any) -> tuple[Any, Any, Any]:
 class Clocks:
     """Clocks of all warps of a batch: ``know[warp, lane class, agent, source lane class]``."""
 
-    def __init__(self, blocks: int, wpb: int, bars: int) -> None:
-        self.blocks, self.wpb, self.bars, self.agents = blocks, wpb, bars, wpb + bars
+    def __init__(self, clusters: int, warps: int, bars: int) -> None:
+        self.warps, self.agents = warps, warps + bars
         if self.agents > AGENTS:
             raise IRError(
-                f"a block has {wpb} warps and {bars} mbarriers: the emulator keeps apart {AGENTS} of both together",
+                f"a block (or cluster) has {warps} warps and {bars} mbarriers: the emulator keeps apart {AGENTS} of "
+                "both together",
                 hint="give the block fewer warps or fewer mbarriers (stages)",
             )
-        self.W = blocks * wpb
-        self.wib = np.tile(np.arange(wpb, dtype=np.int64), blocks)
+        self.W = clusters * warps
+        self.wib = np.tile(np.arange(warps, dtype=np.int64), clusters)  # the warp's number among them
         self.clock = np.ones(self.W, dtype=np.int32)
         self.know = np.zeros((self.W, 1, self.agents, 1), dtype=np.int32)
         self.classes = np.zeros(32, dtype=np.int64)  # the class of each lane

@@ -20,10 +20,11 @@ from sparsegen.ir.expr import Value
 from sparsegen.ir.node import Op, walk
 from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.types import Buffer
+from sparsegen.ir.warp_cluster import ClusterArrive, ClusterSt
 from sparsegen.ir.warp_group import Wgmma
 from sparsegen.ir.warp_matrix import MovMatrix
 
-from . import access, atomics, bulk_copies, mma, order, registers, scalars, warpgroup
+from . import access, atomics, bulk_copies, cluster, mma, order, registers, scalars, warpgroup
 from .control import Context, Flow, Label
 from .group import Group, RegArray
 from .memory import OpInfo
@@ -276,13 +277,15 @@ _STEPS: dict[type[Op], tuple[Callable[[Any, Scope], Step], str | Callable[[Any],
     w.CpArrive: (order.cp_arrive, "cp_arrive"),
     w.BulkCopy: (bulk_copies.bulk_copy, None),
     TensorCopy: (bulk_copies.tensor_copy, None),
+    ClusterSt: (cluster.st, None),
+    ClusterArrive: (cluster.arrive, "cluster_arrive"),
 }
 
 
 def _uses(f: w.Func) -> tuple[frozenset[str], frozenset[str], frozenset[str], tuple[str, ...]]:
     """Names of buffers that the program writes, reads plainly, uses atomically, and holds mbarriers in."""
     ops = list(walk(f.body))
-    barriers = (w.MbarInit, w.MbarArrive, w.MbarTryWait, w.BulkCopy, TensorCopy, w.CpArrive)
+    barriers = (w.MbarInit, w.MbarArrive, w.MbarTryWait, w.BulkCopy, TensorCopy, w.CpArrive, ClusterArrive)
     bars = dict.fromkeys(op.bars.name for op in ops if isinstance(op, barriers))
     written = {b.name for op in ops for b in node.buffers(op, writes=True)} - set(bars)
     plain = [op for op in ops if not isinstance(op, (w.Atom, w.Red))]

@@ -11,8 +11,9 @@ import numpy as np
 from sparsegen.ir import warp as w
 from sparsegen.ir.expr import Const
 from sparsegen.ir.node import Op, regions, walk
+from sparsegen.ir.warp_cluster import ClusterBarrier
 
-from . import order, warpgroup
+from . import cluster, order, warpgroup
 from .group import Group
 from .values import number, predicate
 
@@ -39,7 +40,7 @@ class Context:
 
 def simple(ops: tuple[Op, ...]) -> bool:
     """Whether warps with no active lane may run along (masked): nothing inside blocks or loops on its own."""
-    alone = (w.Barrier, w.MbarTryWait, w.Loop, w.BreakIf, *warpgroup.OPS)
+    alone = (w.Barrier, ClusterBarrier, w.MbarTryWait, w.Loop, w.BreakIf, *warpgroup.OPS)
     return not any(isinstance(op, alone) for op in walk(ops))
 
 
@@ -89,6 +90,11 @@ class Flow:
             after = Label()
             self.tally("barrier")
             self.end(order.barrier(op, self.sc, after))
+            self.start(after, meets=True)
+        elif isinstance(op, ClusterBarrier):
+            after = Label()
+            self.tally("cluster_barrier")
+            self.end(cluster.barrier(op, self.sc, after))
             self.start(after, meets=True)
         elif isinstance(op, w.MbarTryWait):
             here, after = Label(), Label()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -139,6 +139,10 @@ class Bulk:
     bar: Any
     phase: Any
 
+    @property
+    def what(self) -> str:
+        return f"a copy into @{self.mem.buf.name}"
+
     def run(self, m: Machine) -> None:
         """The copies arrive, and count for their mbarriers."""
         agent = self.bars.agent(self.bar)
@@ -163,6 +167,7 @@ class Arrival:
     mask: Any
     bar: Any
     flights: list[tuple[Flight, Any]]
+    what = "an arrival of cp.async"
 
     def run(self, m: Machine) -> None:
         """The copies land, and the lanes have arrived."""
@@ -171,12 +176,24 @@ class Arrival:
         self.bars.arrived(self.row, self.mask, self.bar, self.info)
 
 
+class Underway(Protocol):
+    """What the engine carries out, and an mbarrier of the block of warp ``row`` waits for."""
+
+    info: OpInfo
+    row: Any
+
+    @property
+    def what(self) -> str: ...
+
+    def run(self, m: Machine) -> None: ...
+
+
 class BulkEngine:
     """The unit that carries out what mbarriers wait for: an agent of its own, which the scheduler lets run."""
 
     def __init__(self, m: Machine) -> None:
         self.m = m
-        self.queue: list[Bulk | Arrival] = []
+        self.queue: list[Underway] = []
 
     def arrive(self, bars: Bars, rows: Any, mask: Any, cells: Any, info: OpInfo) -> None:
         """Arrivals of lanes, to be made when what they have in flight has landed."""
@@ -233,6 +250,5 @@ class BulkEngine:
         gone = np.zeros(self.m.W, dtype=bool)
         gone[block_rows] = True
         for b in self.queue:
-            what = f"a copy into @{b.mem.buf.name}" if isinstance(b, Bulk) else "an arrival of cp.async"
-            self.m.find("async", b.info, f"the kernel ends while {what} is in flight",
+            self.m.find("async", b.info, f"the kernel ends while {b.what} is in flight",
                         "wait for its mbarrier before the end", bad=gone[b.row], row=b.row)  # fmt: skip

@@ -113,7 +113,7 @@ class Global(Shadowed):
                 continue
             cell, c, r, ln = pick(cand, s.shape, flat, s, row, lane)
             bad = np.ones(len(cand), dtype=bool)
-            mine = (c >> 32) == self.m.gblk[r] + 1
+            mine = ((c >> 32) - 1) // self.m.cluster.size == self.m.gblk[r] // self.m.cluster.size
             if mine.any():
                 bad[mine] = self.m.clk.unordered(*parts(c[mine] & 0xFFFFFFFF), r[mine], ln[mine])
             far = np.flatnonzero(~mine)

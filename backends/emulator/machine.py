@@ -12,7 +12,8 @@ import numpy as np
 from sparsegen.ir import warp as w
 from sparsegen.ir.types import Buffer
 
-from .clocks import Clocks
+from .barriers import Barriers
+from .cluster import Cluster
 from .compile import Program
 from .copies import BulkEngine, Copies
 from .counts import Patterns
@@ -96,7 +97,8 @@ class Machine:
         self.lblk = np.repeat(np.arange(blocks, dtype=np.int64), self.wpb)
         self.gblk = numbers[self.lblk]
         sizes = {b.name: b.size for b in p.head.shared}
-        self.clk = Clocks(blocks, self.wpb, sum(sizes.get(n, 0) for n in p.bars))
+        self.cluster = Cluster(self, p.head.cluster, sum(sizes.get(n, 0) for n in p.bars))
+        self.clk = self.cluster.clocks()
         self.mark = np.ones(self.W, dtype=np.int64)
         self.cnt = np.zeros((len(p.names), blocks), dtype=np.int64)
         self.visits = np.zeros((len(p.visits), blocks), dtype=np.int64)
@@ -107,7 +109,7 @@ class Machine:
         self.globals, self.shared = run.globals, {b.name: Shared(self, b) for b in p.head.shared}
         self.memory: dict[str, Any] = {**self.globals, **self.shared}
         self.bars: dict[str, Bars] = {}
-        agent = self.wpb
+        agent = 0
         for name in p.bars:
             self.bars[name] = Bars(self, name, sizes[name], agent)
             agent += sizes[name]
@@ -117,7 +119,7 @@ class Machine:
         self.events = 0
         self.ready: list[Group] = []
         self.waiting: list[tuple[Group, OpInfo, str, int]] = []  # on an mbarrier, since this event
-        self.at_bar: dict[int, list[tuple[Group, OpInfo, int]]] = {}
+        self.barriers = Barriers(self)
         self.exited = np.zeros(self.W, dtype=bool)
         self.dead = False
         self.crowd = False  # whether there is another group than the one that runs
@@ -160,7 +162,7 @@ class Machine:
         gx, gy, _ = p.head.grid
         made = {
             "tid": wib * 32 + LANES, "lane": LANES, "warp": wib,
-            "bx": lin % gx, "by": lin // gx % gy, "bz": lin // (gx * gy),
+            "bx": lin % gx, "by": lin // gx % gy, "bz": lin // (gx * gy), "rank": lin % p.head.cluster,
         }  # fmt: skip
         for name, slot in p.builtins.items():
             v = made[name]
@@ -202,7 +204,7 @@ class Machine:
             self.bulk.run()
             return self._next()
         if not self.ready:
-            if self.waiting or any(self.at_bar.values()) or self.products.parked:
+            if self.waiting or self.barriers or self.products.parked:
                 self._deadlock()
             return None
         if len(self.ready) == 1:
@@ -216,7 +218,7 @@ class Machine:
             else:
                 self.ready.remove(lead)
                 g = lead
-        self.crowd = bool(self.ready or self.waiting or any(self.at_bar.values()))
+        self.crowd = bool(self.ready or self.waiting or self.barriers)
         return g
 
     def park(self, g: Group, pc: int, info: OpInfo, why: str) -> None:
@@ -236,6 +238,7 @@ class Machine:
         done = self.exited.reshape(self.blocks, self.wpb).all(1)
         if done.any():
             self.bulk.left(np.flatnonzero(np.repeat(done, self.wpb)))
+            self.cluster.left(done)
 
     # -------------------------------------------------------------------------------------------- order
     def sync(self, rows: Any) -> None:
@@ -246,53 +249,11 @@ class Machine:
         self.mark[rows] = self.clk.clock[rows]
         self.other_blocks.spread(rows.reshape(-1, 1))
 
-    def _meet(self, rows: Any, aligned: bool) -> None:
+    def meet(self, rows: Any, aligned: bool) -> None:
+        """The warps of each row meet (``aligned``: they are all of a block, or of its cluster)."""
         self.clk.meet(rows, aligned)
         self.mark[rows] = self.clk.clock[rows]
         self.other_blocks.spread(rows)
-
-    def barrier(self, g: Group, ident: int, warps: int, after: int, info: OpInfo) -> int:
-        """Warps arrive at a barrier (``warps`` 0: all of the block); gives the next segment, or -1 if they wait."""
-        parked = self.at_bar.setdefault(ident, [])
-        if not parked and g.whole and warps in (0, self.wpb):
-            self._meet(g.rows.reshape(self.blocks, self.wpb), True)
-            return after
-        for _, _, n in parked:
-            self.find("collective", info, f"barrier {ident} is used with different thread counts ({32 * n} and "
-                      f"{32 * warps}; 0: all)", "use one count for each barrier id", bad=n != warps,
-                      row=g.rows[0])  # fmt: skip
-        g.pc = after
-        parked.append((g, info, warps))
-        need = warps or self.wpb
-        waiting = np.concatenate([x.rows for x, _, _ in parked])
-        arrived = np.bincount(self.lblk[waiting], minlength=self.blocks)
-        full = arrived >= need
-        if not full.any():
-            self.crowd = True
-            return -1
-        self.find("collective", info, f"more than {32 * need} threads arrive at barrier {ident}",
-                  "give the barrier the count of all that use it", bad=(arrived > need).any(),
-                  row=g.rows[0])  # fmt: skip
-        go = np.sort(waiting[full[self.lblk[waiting]]])
-        if (arrived[full] == need).all():
-            self._meet(go.reshape(-1, need), need == self.wpb)
-        else:
-            for block in np.flatnonzero(full):
-                self._meet(go[self.lblk[go] == block][None], False)
-        stay: list[tuple[Group, OpInfo, int]] = []
-        for x, i, n in parked:
-            free = full[self.lblk[x.rows]]
-            if free.all():
-                self.push(x, x.pc)
-            elif free.any():
-                rest = x.split(free)
-                rest.pc = x.pc
-                stay.append((rest, i, n))
-                self.push(x, x.pc)
-            else:
-                stay.append((x, i, n))
-        self.at_bar[ident] = stay
-        return -1
 
     # -------------------------------------------------------------------------------------------- helpers of ops
     def align(self, buf: Buffer) -> int:
@@ -320,12 +281,13 @@ class Machine:
                       bad=bad, row=g.rows, lane=idle.argmax(1))  # fmt: skip
 
     def agent_name(self, agent: int, source: int) -> str:
+        rank, agent = self.cluster.of_agent(agent)
+        where = f" of rank {rank}" if self.cluster.size > 1 else ""
         if agent < self.wpb:
-            return f"warp {agent}" + (f" lane {source}" if source < 32 else " (several lanes)")
-        for b in self.bars.values():
-            if b.first <= agent < b.first + b.size:
-                return f"a bulk copy of @{b.name}[{agent - b.first}]"
-        return "an asynchronous copy"
+            return f"warp {agent}{where}" + (f" lane {source}" if source < 32 else " (several lanes)")
+        number = agent - self.wpb
+        b = next(b for b in self.bars.values() if number < b.first + b.size)
+        return f"a bulk copy of @{b.name}[{number - b.first}]{where}"
 
     # -------------------------------------------------------------------------------------------- findings
     def find(self, kind: str, info: OpInfo, message: Text, remedy: Text, *, bad: Any = True, index: Any = -1,
@@ -351,7 +313,7 @@ class Machine:
 
         message, remedy = (x if isinstance(x, str) else x(at) for x in (message, remedy))
         r = at(row)
-        block, warp = (int(self.gblk[r]), int(self.clk.wib[r])) if r >= 0 else (-1, -1)
+        block, warp = (int(self.gblk[r]), int(self.clk.wib[r]) % self.wpb) if r >= 0 else (-1, -1)
         found[key] = Finding(
             kind, message, remedy, info.text, info.buffer, at(index), block, warp, min(at(lane), 31), info.loc, times
         )
@@ -367,16 +329,14 @@ class Machine:
         for g, info in self.products.parked.values():
             parts.append(f"{self._who(g)} waits for the other warps of its warpgroup")
             first = first or (info, int(g.rows[0]))
-        for ident, groups in self.at_bar.items():
-            for g, info, n in groups:
-                need = n or self.wpb
-                parts.append(f"{self._who(g)} waits at barrier {ident} for {need} warps")
-                first = first or (info, int(g.rows[0]))
+        for g, info, why in self.barriers.waiting():
+            parts.append(f"{self._who(g)} {why}")
+            first = first or (info, int(g.rows[0]))
         assert first is not None
         block = self.lblk[first[1]]
         gone = np.flatnonzero(self.exited & (self.lblk == block))
         if len(gone):
-            parts.append(f"warps {self._list(self.clk.wib[gone])} of the block have ended")
+            parts.append(f"warps {self._list(self.clk.wib[gone] % self.wpb)} of the block have ended")
         self.find("deadlock", first[0], "; ".join(parts[:6]) + ("; ..." if len(parts) > 6 else ""),
                   "let every warp that takes part reach the barrier, and every phase get all its arrivals and bytes",
                   row=first[1])  # fmt: skip
@@ -385,7 +345,7 @@ class Machine:
     def _who(self, g: Group) -> str:
         block = int(self.gblk[g.rows[0]])
         mine = g.rows[self.gblk[g.rows] == block]
-        return f"block {block} warps {self._list(self.clk.wib[mine])}"
+        return f"block {block} warps {self._list(self.clk.wib[mine] % self.wpb)}"
 
     @staticmethod
     def _list(xs: Any) -> str:

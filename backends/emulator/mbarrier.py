@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 
 
 class Bars:
-    """The mbarriers of one shared buffer, for all blocks of the batch; a cell is ``block * size + index``."""
+    """The mbarriers of one shared buffer, for all blocks of the batch; a cell is ``block * size + index``.
 
-    def __init__(self, m: Machine, name: str, size: int, first_agent: int) -> None:
-        self.m, self.name, self.size, self.first = m, name, size, first_agent
+    ``first`` is the number of the first among all mbarriers of a block.
+    """
+
+    def __init__(self, m: Machine, name: str, size: int, first: int) -> None:
+        self.m, self.name, self.size, self.first = m, name, size, first
         total = m.blocks * size
         self.count, self.pending, self.tx, self.phase = np.zeros((4, total), dtype=np.int64)
-        self.fenced = np.zeros(total, dtype=bool)
+        self.fenced, self.foreign = np.zeros((2, total), dtype=bool)  # foreign: other blocks arrive, or store
         self.owner = np.full(total, -1, dtype=np.int64)
         shape = (total, m.clk.agents, len(m.clk.first))
         self.cur, self.done = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32)
@@ -33,7 +36,8 @@ class Bars:
         self.classes = clk.classes
 
     def agent(self, cells: Any) -> Any:
-        return self.first + cells % self.size
+        rank = cells // self.size % self.m.cluster.size
+        return self.m.clk.warps + rank * self.m.cluster.bars + self.first + cells % self.size
 
     # -------------------------------------------------------------------------------------------- set-up
     def init(self, cells: Any, row: Any, lane: Any, stamp: Any, count: int, info: OpInfo) -> None:
@@ -101,8 +105,12 @@ class Bars:
             self.done[c, self.agent(c)] = self.phase[c][:, None]
             self.m.events += 1
 
-    def acquire(self, used: list[tuple[Any, Any, Any]]) -> None:
+    def acquire(self, used: list[tuple[Any, Any, Any]], info: OpInfo, cluster: bool) -> None:
         """Waiters learn what the arrivals of completed phases released."""
         for rows, mask, cells in used:
             if len(rows):
+                index = cells % self.size
+                self.m.find("race", info, lambda at, index=index: f"the wait for @{self.name}[{at(index)}] does not "
+                            "acquire what other blocks released", "wait with cluster",
+                            bad=self.foreign[cells] & (not cluster), index=index, row=rows)  # fmt: skip
                 self.m.clk.acquire(rows, mask, self.done[cells], self.classes)

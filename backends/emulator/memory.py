@@ -28,7 +28,7 @@ class OpInfo:
     space: str = ""
 
 
-#: What orders two accesses: of one block, and of two.
+#: What orders two accesses: of one block (or cluster), and of two.
 BARRIER = "put a barrier between the two accesses (warp.sync is enough if both threads are in one warp)"
 ACROSS = (
     "give each block its own elements, or order them: fence gpu, then an atomic in the writer; an atomic on the same "
@@ -60,7 +60,8 @@ class Shadowed:
                   source: Any, block: Any = None) -> None:  # fmt: skip
         """Where ``bad`` holds, an access is not ordered after one of lane ``source`` of an agent (of another block)."""
         m, place = self.m, flat % self.size
-        near = np.ones(np.shape(bad), dtype=bool) if block is None else block == m.gblk[row]
+        size = m.cluster.size
+        near = np.ones(np.shape(bad), dtype=bool) if block is None else block // size == m.gblk[row] // size
 
         def text(at: Callable[[Any], int]) -> str:
             who = m.agent_name(at(agent), at(source))
@@ -154,10 +155,10 @@ class Shared(Shadowed):
         """Threads have read elements, now: who writes them must know of it."""
         m = self.m
         if self.rd is None:
-            self.rd = np.zeros(len(self.ws) * m.wpb, dtype=np.int32)
+            self.rd = np.zeros(len(self.ws) * m.clk.warps, dtype=np.int32)
             self.rmax = np.zeros(len(self.ws), dtype=np.int32)
         clk = m.clk
-        fi = flat * m.wpb + clk.wib[row]
+        fi = flat * m.clk.warps + clk.wib[row]
         st = ((clk.clock[row] << 6) | lane).astype(np.int32)
         if st.shape != fi.shape:
             st = np.broadcast_to(st, fi.shape)
@@ -260,11 +261,11 @@ class Shared(Shadowed):
             return
         s = self.ws.take(flat).astype(np.int64)
         clock, agent, source = parts(s)
-        cand = np.flatnonzero((s > 0) & (s < SPECIAL) & ((agent < clk.wpb) | (source == CP_LANE)))
+        cand = np.flatnonzero((s > 0) & (s < SPECIAL) & ((agent < clk.warps) | (source == CP_LANE)))
         if not len(cand):
             return
         clock, agent, source, r, ln = clock[cand], agent[cand], source[cand], row[cand], lane[cand]
-        warp = agent < clk.wpb
+        warp = agent < clk.warps
         writer = np.where(warp, r - clk.wib[r] + agent, r)
         ok = warp & (clk.own_fenced[writer, source] >= clock)
         own = warp & (writer == r) & (source == ln)
@@ -285,7 +286,7 @@ class Shared(Shadowed):
     def _against_reads(self, maybe: Any, flat: Any, row: Any, lane: Any, info: OpInfo, what: str) -> None:
         m, cand = self.m, np.flatnonzero(maybe)
         cell, r, ln = pick(cand, maybe.shape, flat, row, lane)
-        stamps = self.rd.reshape(-1, m.wpb)[cell].astype(np.int64)
+        stamps = self.rd.reshape(-1, m.clk.warps)[cell].astype(np.int64)
         for agent, c in enumerate(stamps.T):
             bad = (c > 0) & m.clk.unordered(c >> 6, np.full(len(c), agent), c & 63, r, ln)
             if bad.any():

@@ -43,7 +43,7 @@ def barrier(op: w.Barrier, sc: Scope, after: Label) -> Callable[[Group], int]:
 
     def arrive(g: Group) -> int:
         g.m.collective(g, info, all_there_are=True)
-        return g.m.barrier(g, ident, count // 32, after.pc, info)
+        return g.m.barriers.arrive(g, ident, count // 32, after.pc, info)
 
     return arrive
 
@@ -148,7 +148,7 @@ def try_wait(op: w.MbarTryWait, sc: Scope, here: Label, after: Label) -> Callabl
         blocked = open_.any(1)
         if not blocked.any():
             m.cnt[k_op] += g.warps()
-            bars.acquire(used)
+            bars.acquire(used, info, op.cluster)
             g.env[slot] = True
             return after.pc
         tried = m.tried.setdefault(key, np.zeros(m.W, dtype=bool))
@@ -167,7 +167,7 @@ def try_wait(op: w.MbarTryWait, sc: Scope, here: Label, after: Label) -> Callabl
             m.cnt[k_op] += m.of_blocks(passed)
             ok = np.zeros(m.W, dtype=bool)
             ok[passed] = True
-            bars.acquire([(r[ok[r]], k[ok[r]], c[ok[r]]) for r, k, c in used])
+            bars.acquire([(r[ok[r]], k[ok[r]], c[ok[r]]) for r, k, c in used], info, op.cluster)
         g.env[slot] = ~blocked[:, None]
         return after.pc
 

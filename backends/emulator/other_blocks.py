@@ -1,4 +1,7 @@
-"""What a block knows of other blocks: releases and acquires through ``fence gpu`` and atomics on one element."""
+"""What a block knows of other blocks: releases and acquires through ``fence gpu`` and atomics on one element.
+
+The blocks of a cluster have one clock, and count as one here.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class OtherBlocks:
         for i in np.flatnonzero(g.full().any(1)).tolist():
             rows, lanes = g.rows[i : i + 1], g.full()[i]
             row = int(rows[0])
-            block = int(m.gblk[row])
+            block = int(m.gblk[row]) // m.cluster.size
             rest: list[tuple[int, Snapshot]] = []
             for lane, snap in self.seen.pop(row, ()):
                 if not lanes[lane]:
@@ -93,7 +96,7 @@ class OtherBlocks:
         for r in np.unique(row[far]).tolist():
             for who, snap in self.known.get(r, ()):
                 at = far[(row[far] == r) & who[lane[far] & 31]]
-                blocks, low = (stamps[at] >> 32) - 1, stamps[at] & 0xFFFFFFFF
+                blocks, low = ((stamps[at] >> 32) - 1) // self.m.cluster.size, stamps[at] & 0xFFFFFFFF
                 for b in np.unique(blocks).tolist():
                     if b in snap:
                         hit = blocks == b

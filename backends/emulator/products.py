@@ -66,7 +66,7 @@ class Products:
 
     def __init__(self, m: Machine) -> None:
         self.m = m
-        self.team = m.lblk * -(-m.wpb // wg.WARPS) + m.clk.wib // wg.WARPS
+        self.team = m.lblk * -(-m.wpb // wg.WARPS) + m.clk.wib % m.wpb // wg.WARPS
         self.parked: dict[int, tuple[Group, OpInfo]] = {}  # by the place where warps wait for the others
         self.number = np.zeros(m.W, dtype=np.int64)
         self.flights: list[Product] = []

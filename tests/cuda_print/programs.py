@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from sparsegen.ir import warp as w
+from sparsegen.ir import warp_cluster as wc
 from sparsegen.ir.builder import Builder
 from sparsegen.ir.errors import Loc
 from sparsegen.ir.expr import Const, Expr, Value, select
@@ -42,10 +43,11 @@ STORED = (f64, f32, f16, bf16, s32, u32, s64, u64, s8, u8, u16)
 class Kernel:
     """A builder with the function's buffers around it."""
 
-    def __init__(self, symbol: str) -> None:
+    def __init__(self, symbol: str, cluster: int = 1) -> None:
         self.b = Builder(Loc("folder/heat2d.py", 12))
         self.symbol, self.params, self.shared = symbol, list[Buffer | Value](), list[Buffer]()
-        self.at = w.Func(symbol, (), (), GRID, THREADS, ()).builtins()
+        self.cluster = cluster
+        self.at = w.Func(symbol, (), (), GRID, THREADS, (), cluster=cluster).builtins()
         self.b.reserve(*self.at)
         self.stored = 0
 
@@ -56,7 +58,8 @@ class Kernel:
         return buf
 
     def func(self) -> w.Func:
-        return w.Func(self.symbol, tuple(self.params), tuple(self.shared), GRID, THREADS, self.b.ops(), 2)
+        names = self.symbol, tuple(self.params), tuple(self.shared)
+        return w.Func(*names, GRID, THREADS, self.b.ops(), 2, cluster=self.cluster)
 
     def sink(self, *vals: Value) -> None:
         """Stores values, each in a place of its own, so that nvcc keeps what they come from."""
@@ -279,9 +282,51 @@ def sparse_warpgroups() -> w.Func:
     return k.func()
 
 
+def clusters() -> w.Func:
+    """What a block stores to the other one of its cluster, in every width, turn by turn; then the other may go on."""
+    k = Kernel("clusters", cluster=2)
+    b, tid, lane = k.b, k.at["tid"], k.at["lane"]
+    other, bars = b.let("other", 1 - k.at["rank"]), k.array("bars", u64, 2, "shared", 8)
+    with b.if_(tid.eq(0)):
+        b.emit(w.MbarInit(bars, Const(0), 1))
+        b.emit(w.MbarInit(bars, Const(1), THREADS // 32))
+        b.fence("mbar_init")
+    b.emit(wc.ClusterBarrier())
+    number = (k.at["bz"] * 3 + k.at["by"]) * 4 + k.at["bx"]
+    turn = 0
+    for t in (f64, f32, f16, s32, u8, u32):
+        src, last = k.array(f"in_{t}", t), k.array(f"last_{t}", t)
+        for n in (n for n in widths(t) if n * t.nbytes >= 4):
+            at, tile = tid * n, k.array(f"tile_{t}_{n}", t, n * THREADS, "shared")
+            with b.if_(tid.eq(0)):
+                b.emit(w.MbarArrive(bars, Const(0), Const(n * t.nbytes * THREADS)))
+            vals = b.ldv(src, number * 512 + at, n)
+            b.emit(wc.ClusterSt(tile, n * (THREADS - 1) - at, vals, bars, Const(0), other))
+            b.mbar_wait(bars, 0, turn % 2, cluster=True)
+            b.st(last, number * 2048 + n * THREADS + at, *b.ldv(tile, at, n))
+            b.sync()
+            with b.if_(lane.eq(0)):
+                b.emit(wc.ClusterArrive(bars, Const(1), other))
+            b.mbar_wait(bars, 1, turn % 2, cluster=True)
+            turn += 1
+    return k.func()
+
+
 PROGRAMS: dict[str, Callable[[], w.Func]] = {
     f.__name__: f
-    for f in (control, scalars, conversions, bits, memory, copies, products, atomics, warpgroups, sparse_warpgroups)
+    for f in (
+        control,
+        scalars,
+        conversions,
+        bits,
+        memory,
+        copies,
+        products,
+        atomics,
+        warpgroups,
+        sparse_warpgroups,
+        clusters,
+    )
 }
 
 

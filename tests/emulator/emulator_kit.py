@@ -26,14 +26,14 @@ def shared(name: str, dtype: DType, size: int, align: int = 16) -> Buffer:
 
 
 def kernel(body: Body, params: tuple[Buffer | Value, ...] = (), sh: tuple[Buffer, ...] = (), *, threads: int = 32,
-           grid: tuple[int, int, int] = (1, 1, 1)) -> w.Func:  # fmt: skip
+           grid: tuple[int, int, int] = (1, 1, 1), cluster: int = 1) -> w.Func:  # fmt: skip
     """The function whose body ``body(builder, built-ins)`` emits."""
-    empty = w.Func("k", params, sh, grid, threads, ())
+    empty = w.Func("k", params, sh, grid, threads, (), cluster=cluster)
     b = Builder()
     names = empty.builtins()
     b.reserve(*names, *(p.name for p in params), *(s.name for s in sh))
     body(b, SimpleNamespace(**names))
-    return w.Func("k", params, sh, grid, threads, b.ops())
+    return w.Func("k", params, sh, grid, threads, b.ops(), cluster=cluster)
 
 
 def zeros(f: w.Func, **given: Any) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def called(file: Path, given: Mapping[str, Array], new: Mapping[str, Array], ord
     arguments = "".join(f"Any{{cpu::arguments[{i}]}}, " for i in range(len(order)))
     include = f'#include "{file.parent}/{name}.h"\n'
     source = file.read_text() + include + _CALLER.format(name=name, arguments=arguments)
-    path = built(as_cpp(source, ["{call, {}, 0, 0},"]))
+    path = built(as_cpp(source, ["{call, {}, 0, 0, 1},"]))
     held = {n: given[n] if n in given else poisoned(new[n].size, new[n].dtype) for n in order}
     starts = dict.fromkeys(order, 16)
     line = (0, *range(len(order)))

@@ -94,7 +94,8 @@ def _function(func: w.Func) -> str:
         given = ", ".join(map(str, numbers(buf.dtype, m)))
         taken.append(f"cpu::tensor_map<TensorMap>(cpu::arguments[{names.index(buf.name)}], {given})")
     grid = ", ".join(map(str, func.grid))
-    return f"{{[] {{ {func.symbol}({', '.join(taken)}); }}, {{{grid}}}, {func.threads}, {func.shared_bytes}}},"
+    sizes = f"{{{grid}}}, {func.threads}, {func.shared_bytes}, {func.cluster}"
+    return f"{{[] {{ {func.symbol}({', '.join(taken)}); }}, {sizes}}},"
 
 
 def translated(source: str) -> str:
@@ -104,8 +105,16 @@ def translated(source: str) -> str:
         .replace('extern "C" __global__', "__global__")
         .replace("static __device__", "__device__")
     )
-    text = re.sub(r"extern __shared__ .* unsigned char smem\[\];", "unsigned char* const smem = cpu::shared;", text)
-    text = re.sub(r"::(\w+)<<<(.*), stream>>>\((.*)\);", r"cpu::start(::\1, \2, [&] { ::\1(\3); });", text)
+    text = re.sub(
+        r"extern __shared__ .* unsigned char smem\[\];", "unsigned char* const smem = cpu::shared[cpu::rank()];", text
+    )
+    clusters = {name: size for size, name in re.findall(r"__cluster_dims__\((\d).*\n(\w+)\(", text)}
+
+    def start(launch: re.Match[str]) -> str:
+        name, how, args = launch.groups()
+        return f"cpu::start(::{name}, {clusters.get(name, 1)}, {how}, [&] {{ ::{name}({args}); }});"
+
+    text = re.sub(r"::(\w+)<<<(.*), stream>>>\((.*)\);", start, text)
     return f'#include "start.h"\n{text}\n'
 
 

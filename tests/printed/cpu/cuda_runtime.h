@@ -26,12 +26,12 @@ inline std::list<Array>::iterator found(const void* place, size_t nbytes, const 
   fault("%s: %zu bytes at %p are not in memory of the device", what, nbytes, place);
 }
 
-template <typename F, typename Body> void start(F* function, dim3 grid, unsigned threads, unsigned nbytes, Body run) {
+template <typename F, typename Body> void start(F* function, unsigned cluster, dim3 grid, unsigned threads, unsigned nbytes, Body run) {
   constexpr unsigned FREE = 48 << 10;  // what a kernel may have without being asked
   if (nbytes > FREE && most_shared[reinterpret_cast<const void*>(function)] < nbytes) fault("%u bytes of shared memory", nbytes);
   static Body* now;
   now = &run;
-  launch({[] { (*now)(); }, grid, threads, nbytes});
+  launch({[] { (*now)(); }, grid, threads, nbytes, cluster});
 }
 }  // namespace cpu
 

@@ -13,6 +13,7 @@
 #define __device__ static
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __grid_constant__
 #define __restrict__
 #define __shared__

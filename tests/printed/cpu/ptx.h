@@ -99,28 +99,29 @@ LDMATRIX(1) LDMATRIX(2) LDMATRIX(4)
 // ---------------------------------------------------------------------------------------------- order
 inline void bar_sync(unsigned id, unsigned count) {
   if (id > 15 || count % cpu::WARP || count > cpu::block_threads) cpu::fault("bar.sync %u, %u", id, count);
-  cpu::meet(id ? cpu::named_meeting[id] : cpu::block_meeting, count, id ? "bar.sync" : "__syncthreads");
+  cpu::meet(id ? cpu::named_meeting[cpu::rank()][id] : cpu::block_meeting[cpu::rank()], count, id ? "bar.sync" : "__syncthreads");
 }
 inline void fence_proxy_async_shared__cta() {}
 inline void fence_mbarrier_init_release_cluster() {
-  for (auto& [address, b] : cpu::barriers) b.fenced |= b.owner == cpu::current;
+  for (auto& [address, b] : cpu::barriers[cpu::rank()]) b.fenced |= b.owner == cpu::current;
 }
 inline void mbarrier_init_shared__cta_b64(unsigned bar, unsigned count) {
   cpu::shared_place(bar, 8, "mbarrier.init");
   cpu::Barrier b{count, count};
   b.owner = cpu::current;
-  cpu::barriers[bar] = b;
+  cpu::barriers[cpu::rank()][bar] = b;
 }
-inline void arrive(unsigned bar, unsigned expect) {
-  cpu::Barrier& b = cpu::barrier_at(bar, "mbarrier.arrive");
+inline void arrive(cpu::Barrier& b, unsigned expect) {
   cpu::settle(b);
   if (b.pending == b.late) cpu::fault("mbarrier.arrive: the phase before still waits for %ld bytes", b.bytes);
   b.bytes += expect;
   --b.pending;
   ++cpu::progress;
 }
-inline void mbarrier_arrive_shared__cta_b64(Sink, unsigned bar) { arrive(bar, 0); }
-inline void mbarrier_arrive_expect_tx_shared__cta_b64(Sink, unsigned bar, unsigned nbytes) { arrive(bar, nbytes); }
+inline void mbarrier_arrive_shared__cta_b64(Sink, unsigned bar) { arrive(cpu::barrier_at(bar, "mbarrier.arrive"), 0); }
+inline void mbarrier_arrive_expect_tx_shared__cta_b64(Sink, unsigned bar, unsigned nbytes) {
+  arrive(cpu::barrier_at(bar, "mbarrier.arrive"), nbytes);
+}
 // The arrival comes when all cp.async that the thread has started have landed: as late as the phase allows.  Without
 // `noinc` the phase waits for one arrival more.
 inline void arrive_later(unsigned bar, unsigned more) {
@@ -143,6 +144,36 @@ inline void mbarrier_try_wait_parity_shared__cta_b64(bool& p, unsigned bar, unsi
   cpu::settle(b);
   p = b.phase != parity;
   if (!p) cpu::yield();
+}
+
+// ---------------------------------------------------------------------------------------------- clusters
+inline void barrier_cluster_arrive_release_aligned() {
+  auto& m = cpu::cluster_meeting;
+  cpu::me().cluster_turn = m.turn;
+  ++cpu::progress;
+  if (++m.here < cpu::block_threads * cpu::cluster) return;
+  m.here = 0;
+  ++m.turn;
+}
+inline void barrier_cluster_wait_acquire_aligned() {
+  while (cpu::cluster_meeting.turn == cpu::me().cluster_turn) cpu::yield();
+}
+inline void mapa_shared__cluster_u32(unsigned& d, unsigned own, unsigned rank) { d = cpu::peer_address(own, rank); }
+inline void st_async_shared__cluster_mbarrier__complete_tx__bytes_b32(unsigned to, unsigned v, unsigned bar) {
+  cpu::peer_store(to, &v, 4, bar);
+}
+inline void st_async_shared__cluster_mbarrier__complete_tx__bytes_v2_b32(unsigned to, cpu::In<unsigned, 2> v, unsigned bar) {
+  cpu::peer_store(to, v.data(), 8, bar);
+}
+inline void st_async_shared__cluster_mbarrier__complete_tx__bytes_v4_b32(unsigned to, cpu::In<unsigned, 4> v, unsigned bar) {
+  cpu::peer_store(to, v.data(), 16, bar);
+}
+inline void mbarrier_arrive_release_cluster_shared__cluster_b64(Sink, unsigned bar) {
+  const unsigned rank = cpu::peer_of(bar, "mbarrier.arrive");
+  arrive(cpu::barrier_at(bar % cpu::WINDOW, "mbarrier.arrive", rank), 0);
+}
+inline void mbarrier_try_wait_parity_acquire_cluster_shared__cta_b64(bool& p, unsigned bar, unsigned parity) {
+  mbarrier_try_wait_parity_shared__cta_b64(p, bar, parity);
 }
 
 }  // namespace ptx

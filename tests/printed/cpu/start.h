@@ -12,7 +12,7 @@ namespace cpu {
 struct Function {
   void (*call)();
   Index grid;
-  unsigned threads, shared_bytes;
+  unsigned threads, shared_bytes, cluster;
 };
 inline void** arguments;
 
@@ -45,17 +45,21 @@ inline void untouched_around(const Array& a, size_t number) {
 inline void launch(const Function& f) {
   if (!f.threads) return f.call();
   blocks = f.grid;
+  cluster = f.cluster;
   body = f.call;
   shared_bytes = f.shared_bytes;
   if (shared_bytes > SHARED) fault("%u bytes of shared memory", shared_bytes);
   for (block.z = 0; block.z < blocks.z; ++block.z)
     for (block.y = 0; block.y < blocks.y; ++block.y)
-      for (block.x = 0; block.x < blocks.x; ++block.x) {
-        memset(shared, POISON, shared_bytes + ZONE);
-        barriers.clear();
-        run_block(f.threads);
-        for (unsigned i = 0; i < ZONE; ++i)
-          if (shared[shared_bytes + i] != POISON) fault("shared memory is written %u bytes beyond its end", i);
+      for (block.x = 0; block.x < blocks.x; block.x += cluster) {
+        for (unsigned rank = 0; rank < cluster; ++rank) {
+          memset(shared[rank], POISON, shared_bytes + ZONE);
+          barriers[rank].clear();
+        }
+        run_blocks(f.threads);
+        for (unsigned i = 0; i < cluster * ZONE; ++i)
+          if (shared[i / ZONE][shared_bytes + i % ZONE] != POISON)
+            fault("shared memory is written %u bytes beyond its end", i % ZONE);
       }
 }
 

@@ -1,7 +1,8 @@
-// Threads of a block as fibers: each runs until it must wait for others, then the next one runs.
+// Threads of a cluster of blocks (mostly one) as fibers: each runs until it must wait for others, then the next one runs.
 //
 // Whoever waits for something that can no longer happen has found a deadlock; it ends the program with a message.
 #pragma once
+#include <algorithm>
 #include <csetjmp>
 #include <cstdarg>
 #include <cstdint>
@@ -50,6 +51,7 @@ struct Thread {
   std::vector<Product> products;          // since the last commit
   std::vector<std::vector<Product>> product_groups;
   bool registers_fenced = false;
+  unsigned long cluster_turn = 0;         // that of its last arrival at the cluster's barrier
 };
 
 // Where `size` threads meet; `what` names the instruction, which must be the same one for all.
@@ -59,21 +61,31 @@ struct Meeting {
   const char* what = nullptr;
 };
 
-constexpr unsigned WARP = 32, MAX_WARPS = 32, STACK = 1 << 17;
+constexpr unsigned WARP = 32, MAX_WARPS = 32, MAX_CLUSTER = 8, STACK = 1 << 17;
 constexpr unsigned POISON = 0xff;  // bytes that nobody has written: NaN, or -1
 
 inline std::vector<Thread> threads;
 inline unsigned current, block_threads, live;
 inline unsigned long progress, idle;
-inline Index block, blocks;
+inline unsigned cluster;     // blocks of one
+inline Index block, blocks;  // the first of those that run
 inline jmp_buf scheduler;
-inline Meeting block_meeting, warp_meeting[MAX_WARPS], group_meeting[MAX_WARPS / 4], named_meeting[16];
+inline Meeting cluster_meeting, block_meeting[MAX_CLUSTER], warp_meeting[MAX_CLUSTER * MAX_WARPS];
+inline Meeting group_meeting[MAX_CLUSTER * MAX_WARPS], named_meeting[MAX_CLUSTER][16];
 inline void (*body)();
 
 inline Thread& me() { return threads[current]; }
-inline unsigned warp() { return current / WARP; }
-inline unsigned lane() { return current % WARP; }
-inline unsigned lanes() { return block_threads - warp() * WARP < WARP ? block_threads - warp() * WARP : WARP; }
+inline unsigned rank() { return current / block_threads; }
+inline unsigned tid() { return current % block_threads; }
+inline unsigned warp() { return rank() * MAX_WARPS + tid() / WARP; }
+inline unsigned lane() { return tid() % WARP; }
+inline unsigned lanes() { return std::min(block_threads - tid() / WARP * WARP, WARP); }
+inline Index own_block() { return {block.x + rank(), block.y, block.z}; }
+inline bool ended(unsigned rank) {
+  for (unsigned i = 0; i < block_threads; ++i)
+    if (!threads[rank * block_threads + i].done) return false;
+  return true;
+}
 
 // The next thread runs; returns when it is this one's turn again.
 __attribute__((noinline)) inline void yield() {
@@ -101,7 +113,7 @@ template <typename T> struct Exchange {
   const T* values;
   const T& of(unsigned lane) const { return values[lane]; }
 };
-inline unsigned char places[MAX_WARPS][2][WARP * 128];
+inline unsigned char places[MAX_CLUSTER * MAX_WARPS][2][WARP * 128];
 
 template <typename T> Exchange<T> exchange(const T& mine, const char* what) {
   static_assert(sizeof(T) <= 128, "a lane brings at most 128 bytes");
@@ -125,14 +137,18 @@ inline unsigned next_random() {
   return static_cast<unsigned>(state >> 33);
 }
 
-// Runs all threads of a block, in another order each round.
-inline void run_block(unsigned count) {
-  block_threads = live = count;
+// Runs all threads of a cluster, in another order each round.
+inline void run_blocks(unsigned each) {
+  static unsigned count;
+  block_threads = each;
+  count = live = each * cluster;
   if (threads.size() < count) threads.resize(count);
-  block_meeting = Meeting();
+  cluster_meeting = Meeting();
+  for (auto& m : block_meeting) m = Meeting();
   for (auto& m : warp_meeting) m = Meeting();
   for (auto& m : group_meeting) m = Meeting();
-  for (auto& m : named_meeting) m = Meeting();
+  for (auto& each : named_meeting)
+    for (auto& m : each) m = Meeting();
   for (unsigned i = 0; i < count; ++i) {
     Thread& t = threads[i];
     t.started = t.done = false;
@@ -171,8 +187,8 @@ inline void run_block(unsigned count) {
 
 }  // namespace cpu
 
-#define threadIdx (cpu::Index{cpu::current, 0, 0})
-#define blockIdx cpu::block
-#define __syncthreads() cpu::meet(cpu::block_meeting, cpu::block_threads, "__syncthreads")
+#define threadIdx (cpu::Index{cpu::tid(), 0, 0})
+#define blockIdx cpu::own_block()
+#define __syncthreads() cpu::meet(cpu::block_meeting[cpu::rank()], cpu::block_threads, "__syncthreads")
 #define __syncwarp() cpu::meet_warp("__syncwarp")
 #define __threadfence() ((void)0)

@@ -10,7 +10,7 @@ constexpr unsigned GROUP = 128;  // threads of a warpgroup
 
 inline void meet_group(const char* what) {
   if (block_threads % GROUP) fault("%s: a block of %u threads", what, block_threads);
-  meet(group_meeting[current / GROUP], GROUP, what);
+  meet(group_meeting[rank() * MAX_WARPS + tid() / GROUP], GROUP, what);
 }
 
 // Where the 16-bit element of row (or column) i and of k lies.  Bits of a descriptor: address 0-13, leading offset 16-29,
