@@ -23,8 +23,7 @@ Unroll = int | None  # None: leave it to nvcc; 0: unroll fully; n: by n (1 keeps
 class Func(Op):
     """A kernel: ``grid`` blocks of ``threads`` threads.  ``min_blocks`` a multiprocessor bounds the registers.
 
-    ``scratch`` names shared cells (buffer, first, last) that many threads write on purpose and none reads: dirty bits.
-    ``cluster`` blocks, adjacent along x, run together: see :mod:`sparsegen.ir.warp_cluster`.
+    ``scratch``: shared cells (buffer, first, last) that many threads write and none reads; ``cluster``: blocks of one.
     """
 
     symbol: str = attr()
