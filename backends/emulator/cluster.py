@@ -131,8 +131,9 @@ class Cluster:
             agent, lane = np.nonzero(self.last[block])
             if len(agent):
                 know = clk.know[rows][:, :, agent, clk.classes[lane]].max(axis=(0, 1))
-                m.find("race", self.ops[block], lambda at, agent=agent: "the block may end before this access by "
-                       f"{m.agent_name(at(agent), 32)}", ENDED, bad=know < self.last[block, agent, lane],
+                late = know < self.last[block, agent, lane]
+                who = m.agent_name(int(agent[late.argmax()]), 32)
+                m.find("race", self.ops[block], f"the block may end before this access by {who}", ENDED, bad=late,
                        row=block * m.wpb)  # fmt: skip
 
 
@@ -148,6 +149,15 @@ def barrier(op: wc.ClusterBarrier, sc: Scope, after: Label) -> Callable[[Group],
     return arrive
 
 
+def _lanes(g: Group, found: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
+    """What ``locate`` gives, an element a lane, where it stands for all lanes too."""
+    at, row, lane, sel = found
+    if sel is not None:
+        return found
+    at, row, lane = (np.broadcast_to(x, (g.n, 32)).reshape(-1) for x in (at, row, lane))
+    return at, row, lane, np.arange(32 * g.n)
+
+
 def st(op: wc.ClusterSt, sc: Scope) -> Step:
     buf, info, width = op.buf, sc.info(op), len(op.vals)
     nbytes = width * buf.dtype.nbytes
@@ -161,10 +171,7 @@ def st(op: wc.ClusterSt, sc: Scope) -> Step:
         found = locate(g, index(g.env), None, buf.size, width, info)
         if found is None:
             return
-        at, row, lane, sel = found
-        if sel is None:
-            at, row, lane = (np.broadcast_to(x, (g.n, 32)).reshape(-1) for x in (at, row, lane))
-            sel = np.arange(32 * g.n)
+        at, row, lane, sel = _lanes(g, found)
         check_align(g, at, row, lane, buf.dtype.nbytes, nbytes, buf.align, info)
         m.cnt[k_op] += g.warps()
         m.cnt[k_bytes] += m.of_blocks(row) * nbytes
@@ -179,8 +186,8 @@ def st(op: wc.ClusterSt, sc: Scope) -> Step:
         bars.used(k, row, lane, info)
         if mem.tracked and mem.data is not None:
             stamp = np.broadcast_to(mem.stamp(g, sel).reshape(-1)[:, None], cells.shape)
-            who = (np.broadcast_to(x[:, None], cells.shape) for x in (row, lane))
-            mem.check_write(cells, *who, stamp, info, state=BULK, what="a store from another block")
+            rows, lanes = (np.broadcast_to(x[:, None], cells.shape) for x in (row, lane))
+            mem.check_write(cells, rows, lanes, stamp, info, state=BULK, what="a store from another block")
         data = [pick(sel, (g.n, 32), np.asarray(val(g.env)))[0] for val in vals]
         m.bulk.queue.append(Stores(mem, bars, info, block * m.wpb, cells, np.stack(data, axis=1), k, bars.phase[k]))
         stored = m.cluster.stored.setdefault(name, np.zeros(len(bars.phase), dtype=np.int64))
@@ -197,11 +204,9 @@ def arrive(op: wc.ClusterArrive, sc: Scope) -> Step:
         found = locate(g, ix(g.env), None, bars.size, 1, info)
         if found is None:
             return
-        at, row, lane, sel = found
-        if sel is None:
-            at, row, lane = (np.broadcast_to(x, (g.n, 32)).reshape(-1) for x in (at, row, lane))
-            sel = np.arange(32 * g.n)
-        block = m.cluster.reach(row, lane, *pick(sel, (g.n, 32), np.asarray(to(g.env))), info)
+        at, row, lane, sel = _lanes(g, found)
+        (rank,) = pick(sel, (g.n, 32), np.asarray(to(g.env)))
+        block = m.cluster.reach(row, lane, rank, info)
         cell = at + block * bars.size
         bars.used(cell, row, lane, info)
         place = cell - m.cluster.first[row] * bars.size  # of those of the cluster

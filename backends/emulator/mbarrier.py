@@ -109,8 +109,7 @@ class Bars:
         """Waiters learn what the arrivals of completed phases released."""
         for rows, mask, cells in used:
             if len(rows):
-                index = cells % self.size
-                self.m.find("race", info, lambda at, index=index: f"the wait for @{self.name}[{at(index)}] does not "
-                            "acquire what other blocks released", "wait with cluster",
-                            bad=self.foreign[cells] & (not cluster), index=index, row=rows)  # fmt: skip
+                self.m.find("race", info, f"the wait for @{self.name} does not acquire what other blocks released",
+                            "wait with cluster", bad=self.foreign[cells] & (not cluster), index=cells % self.size,
+                            row=rows)  # fmt: skip
                 self.m.clk.acquire(rows, mask, self.done[cells], self.classes)
