@@ -284,9 +284,9 @@ class Kernel(Inspected):
         self._learnt += 1
         self._fast = fast_call(
             Call(
-                args, named, inputs, (name, result), plan.alignment, *single, executor.fixed, tuple(plan.workspaces),
-                executor.counted(plan).streams if plan.workspaces else {}, self._calls.turned(inputs),
-                executor.runtime.name == "driver",
+                args, named, inputs, (name, result), plan.alignment, *single, executor.fixed,
+                {name: space.nbytes for name, space in plan.workspaces.items()}, executor.kept(plan),
+                self._calls.turned(inputs), executor.runtime.name == "driver",
             )
         )  # fmt: skip
 

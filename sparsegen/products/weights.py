@@ -96,8 +96,14 @@ def addresses(w: SparseMatrix, arrays: Mapping[str, Prepared], runtime: Runtime)
         )
     source = cache(w.to_host if found is None else lambda: w)
 
+    def made(one: Prepared) -> Any:
+        array = one.make(source())
+        if found is not None and all(array is not own for own in w.arrays.values()):
+            runtime.synchronize()  # later launches may be on other streams
+        return array
+
     def uploaded(one: Prepared) -> _Uploaded:
-        return w.once((runtime.device, one.key), lambda: _Uploaded(one.make(source()), runtime))
+        return w.once((runtime.device, one.key), lambda: _Uploaded(made(one), runtime))
 
     with w.library.active():
         return {name: uploaded(one).address for name, one in arrays.items()}

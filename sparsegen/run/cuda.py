@@ -131,11 +131,11 @@ class Executor:
         return found
 
     def single(self, plan: Plan) -> tuple[Launch, Names] | None:
-        """The launch of a plan that has only one, and the names of its arrays; None for any other plan."""
-        if plan.passes > 1 or (plan.workspaces and not _counts(plan)):
+        """What launches a plan of one pass, and the names of the arrays that it takes; None for any other plan."""
+        if plan.passes > 1:
             return None
         (launch, *more) = self._launches(plan.parts[0].cycle[0])
-        return None if more else launch
+        return _chained([launch, *more]) if more else launch
 
     # -------------------------------------------------------------------------------------------- running
     def space(self, stream: int | None) -> Space:
@@ -147,6 +147,10 @@ class Executor:
         """Take workspace of the default stream from ``space``: for kernels that run there one after the other."""
         with self._lock:
             self._spaces[0] = space
+
+    def kept(self, plan: Plan) -> Mapping[int, tuple[int, ...]] | None:
+        """The addresses of a plan's workspaces for each stream; None where each call gets other memory."""
+        return self.counted(plan).streams if _counts(plan) else None
 
     def counted(self, plan: Plan) -> Counted:
         """The workspaces with counters, for all plans of the kernel: these differ in the layouts of given arrays."""
@@ -168,7 +172,10 @@ class Executor:
             self._parts(plan, {**where, **dict(zip(plan.workspaces, addresses, strict=True))}, stream)
         else:
             self.compile([program for program, _ in plan.programs])
-            space = self.space(stream)
+            # One pass takes torch's memory for as long as it is enqueued: the next work on the stream may have it, and
+            # a graph keeps none of it.
+            passing = plan.passes == 1 and like is not None and like.layout.library == "torch"
+            space = Space() if passing else self.space(stream)
             with space.lock:  # chains that share a workspace are enqueued one after the other
                 sizes = {name: needed.nbytes for name, needed in plan.workspaces.items()}
                 self._parts(plan, where | space.provide(sizes, self.runtime, like, stream), stream)
@@ -257,6 +264,18 @@ class Executor:
 
 def _counts(plan: Plan) -> bool:
     return any(space.counts for space in plan.workspaces.values())
+
+
+def _chained(launches: Sequence[tuple[Launch, Names]]) -> tuple[Launch, Names]:
+    """Several launches, one after the other, as one."""
+    names: Names = tuple(dict.fromkeys(name for _, taken in launches for name in taken))
+    each = [(start, [names.index(name) for name in taken]) for start, taken in launches]
+
+    def run(pointers: Sequence[int], stream: int | None = None) -> None:
+        for start, places in each:
+            start([pointers[i] for i in places], stream)
+
+    return run, names
 
 
 def _names(ready: Ready, bound: Mapping[str, str]) -> Names:

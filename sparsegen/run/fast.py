@@ -29,10 +29,10 @@ class Call:
     """A call that the long way has done: how its arguments were passed, their views, and the launch that it was.
 
     ``alignment``: bytes, by array; ``order``: the arrays of the launch, a table's address among them; ``fixed``:
-    addresses of arrays that no call brings; ``spaces``: names of workspace arrays, whose addresses ``streams`` has for
-    each stream; ``turned``: whether a new result would be packed by columns; ``any_stream``: whether the launch takes
-    streams of other libraries.  ``library``: what is called in place of a launch, with the inputs by name and the
-    result, where the work is torch's own; it goes to the current stream.
+    addresses of arrays that no call brings; ``spaces``: bytes of workspace arrays by name; ``streams``: their addresses
+    for each stream, None where torch gives memory to each call; ``turned``: whether a new result would be packed by
+    columns; ``any_stream``: whether the launch takes streams of other libraries.  ``library``: what is called in place
+    of a launch, with the inputs by name and the result, where the work is torch's own; it goes to the current stream.
     """
 
     args: tuple[Any, ...]
@@ -43,8 +43,8 @@ class Call:
     launch: Launch
     order: Sequence[str | int]
     fixed: Mapping[str, int]
-    spaces: Sequence[str]
-    streams: Mapping[int, tuple[int, ...]]
+    spaces: Mapping[str, int]
+    streams: Mapping[int, tuple[int, ...]] | None
     turned: bool
     any_stream: bool
     library: Callable[[Mapping[str, Any], Any], None] | None = None
@@ -59,7 +59,7 @@ def library_call(
     aligned = dict.fromkeys([*inputs, name], 1)
     return Call(
         args=args, named=named, inputs=inputs, output=output, alignment=aligned, launch=_nothing, order=(name,),
-        fixed={}, spaces=(), streams={}, turned=turned, any_stream=True, library=library,
+        fixed={}, spaces={}, streams=None, turned=turned, any_stream=True, library=library,
     )  # fmt: skip
 
 
@@ -105,6 +105,7 @@ def fast_call(known: Call) -> FastCall | None:
     packed = result.layout.contiguous if not known.turned else strides == (1, shape[0])
     count, many = len(known.args), len(known.named)
     streams, any_stream, launch, library = known.streams, known.any_stream, known.launch, known.library
+    sizes, byte = [(nbytes,) for nbytes in known.spaces.values()], torch.uint8 if known.spaces else None
     more = bool(known.spaces) or library is not None
     # The launch takes its pointers in an order of its own: those of the inputs, the result, what never changes, and the
     # workspace.
@@ -176,10 +177,14 @@ def fast_call(known: Call) -> FastCall | None:
                 out = empty(shape, strides, dtype=dtype, device=where) if out is None else out
                 library(dict(zip(names, args)), out)  # noqa: B905  (as many)
                 return out
-            found = None if capturing() else streams.get(stream)
-            if found is None:
-                return None
-            space = found
+            if streams is None:
+                held = [empty(size, (1,), dtype=byte, device=where) for size in sizes]  # until all is enqueued
+                space = tuple([a.data_ptr() for a in held])
+            else:
+                found = None if capturing() else streams.get(stream)
+                if found is None:
+                    return None
+                space = found
         if out is None:
             out = empty(shape, strides, dtype=dtype, device=where)
             target = out.data_ptr()

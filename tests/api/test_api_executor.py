@@ -126,10 +126,10 @@ def test_the_short_way_says_no_to_whatever_changed(monkeypatch: pytest.MonkeyPat
     )
 
     def empty(shape: Any, strides: Any, dtype: Any, device: Any) -> Tensor:
-        assert strides == (40, 1)
-        return Tensor(1 << 26, shape, dtype)
+        assert (shape, strides) == ((24, 40), (40, 1)) or (shape, strides, dtype) == ((512,), (1,), "u1")
+        return Tensor(1 << 26 if dtype == "f8" else 1 << 28, (*shape, 1)[:2], dtype)
 
-    torch = SimpleNamespace(Tensor=Tensor, _C=core, empty_strided=empty)
+    torch = SimpleNamespace(Tensor=Tensor, _C=core, empty_strided=empty, uint8="u1")
     monkeypatch.setitem(sys.modules, "torch", torch)
     layout = ArrayLayout("torch", (24, 40), (320, 8), np.dtype("f8"), "cuda", 0)
     nbytes = 24 * 40 * 8
@@ -137,7 +137,7 @@ def test_the_short_way_says_no_to_whatever_changed(monkeypatch: pytest.MonkeyPat
     ran: list[Any] = []
     known = Call(
         (u,), {}, {"in": ArrayView(u.pointer, layout, u)}, ("out", ArrayView(out.pointer, layout, out)),
-        {"in": 16, "out": 8}, lambda pointers, s=None: ran.append((pointers, s)), ("in", "out"), {}, (), {},
+        {"in": 16, "out": 8}, lambda pointers, s=None: ran.append((pointers, s)), ("in", "out"), {}, {}, None,
         turned=False, any_stream=False,
     )  # fmt: skip
     fast = fast_call(known)
@@ -172,6 +172,13 @@ def test_the_short_way_says_no_to_whatever_changed(monkeypatch: pytest.MonkeyPat
     assert fast((u,), out, {}) is None and len(ran) == 3
     everywhere = fast_call(replace(known, any_stream=True))
     assert everywhere is not None and everywhere((u,), out, {}) is out and ran[-1] == ((1 << 20, 1 << 24), 5)
+    spacious = replace(known, order=("in", "ws", "out"), spaces={"ws": 512}, any_stream=True)
+    anew, kept = fast_call(spacious), fast_call(replace(spacious, streams={5: (1 << 30,)}))
+    assert anew is not None and anew((u,), out, {}) is out and ran[-1] == ((1 << 20, 1 << 28, 1 << 24), 5)
+    assert kept is not None and kept((u,), out, {}) is out and ran[-1] == ((1 << 20, 1 << 30, 1 << 24), 5)
+    stream[0] = 6
+    assert kept((u,), out, {}) is None, "a stream that has none yet"
+    stream[0] = 5
     by_position = fast_call(replace(known, args=(u, out), any_stream=True))
     assert by_position is not None and by_position((u, out), None, {}) is out
     assert by_position((u,), out, {}) is None and by_position((u, out), out, {}) is None

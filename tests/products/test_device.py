@@ -15,11 +15,13 @@ import pytest
 import sparsegen as sg
 from sparsegen.calls.product import order, orders, variant
 from sparsegen.ir.errors import DeviceMemoryError
+from sparsegen.problems.product import Variant
 from sparsegen.products.dense import DenseProduct
 from sparsegen.run import workspace
 from sparsegen.run.fast import Call, fast_call, library_call
 from sparsegen.run.host import flat
 from sparsegen.views import ArrayLayout, ArrayView
+from tests import nm_kit
 from tests.products_kit import agrees, matrix, operands
 
 
@@ -164,6 +166,24 @@ def test_a_captured_call_has_a_workspace_of_its_own(gpu: Any, monkeypatch: pytes
     assert zeroed == [spaces["workspace.counter"].nbytes] and made[-1] == (zeroed[0],)
 
 
+def test_a_pass_of_several_launches_is_one(gpu: Any) -> None:
+    """As the short way has it: x by columns is written by rows first, into memory that each call brings."""
+    product = sg.spmm(nm_kit.matrix(40, 96, 8, 32, (64, 1)), n=3)
+    k = sg.compile(product, backend="cuda", schedule="nm_gather rows=64 cols=16 stages=2")
+    given = operands(product, "column", "column")
+    plan = k._plan(1, Variant("column", "column", 1))
+    executor = k._executor(0, None)
+    assert executor.kept(plan) is None
+    launch, names = executor.single(plan)
+    space = {name: gpu.alloc(workspace.nbytes) for name, workspace in plan.workspaces.items()}
+    views = {"in": device_array(gpu, given["x"]), "out": device_array(gpu, given["out"])}
+    where = {**{name: v.pointer for name, v in views.items()}, **executor.fixed, **space}
+    before = gpu.launched
+    launch([name if isinstance(name, int) else where[name] for name in names], 0)
+    assert gpu.launched == before + 2 and len(set(names)) == len(names)
+    agrees(fetched(gpu, views["out"], given["out"]), product, given)
+
+
 def test_what_is_on_another_device_is_refused(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     product = sg.spmm(matrix(70, 192), n=16, bias=True)
     given = operands(product)
@@ -212,7 +232,7 @@ def test_the_short_way_says_no_to_whatever_changed(monkeypatch: pytest.MonkeyPat
         made.strides = strides
         return made
 
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor, _C=core, empty_strided=empty))
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor, _C=core, empty_strided=empty, uint8="u1"))
     x, out, bias = (
         Tensor(1 << 20, (24, 8), turned=turned),
         Tensor(1 << 22, (40, 8), turned=turned),
@@ -224,7 +244,7 @@ def test_the_short_way_says_no_to_whatever_changed(monkeypatch: pytest.MonkeyPat
         (x,), {"scale": None, "bias": bias}, {"in": view(x), "bias": view(bias)}, ("out", view(out)),
         {"in": 16, "out": 4, "bias": 2}, lambda pointers, s=None: ran.append((pointers, s)),
         ("in", "out", "index", "masks", 77, "values", "bias", "workspace.slots", "workspace.counter"),
-        {"index": 1, "masks": 2, "values": 3}, ("workspace.slots", "workspace.counter"), spaces, turned, True,
+        {"index": 1, "masks": 2, "values": 3}, {"workspace.slots": 256, "workspace.counter": 4}, spaces, turned, True,
     )  # fmt: skip
     call = fast_call(known)
     assert call is not None
