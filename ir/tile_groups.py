@@ -26,6 +26,25 @@ class Fill(Op):
     def arrivals(self) -> int:
         """How often, of all threads that copy, in a turn."""
 
+    @property
+    def asynchronous(self) -> bool:
+        """Whether it writes through the asynchronous proxy, as products read: without it a fence comes between."""
+        return False
+
+
+class BulkFill(Fill):
+    """One that a single thread starts: bulk copies, whose bytes the slot's mbarrier waits for."""
+
+    @property
+    def arrivals(self) -> int:
+        """One, of that thread, with the bytes."""
+        return 1
+
+    @property
+    def asynchronous(self) -> bool:
+        """Bulk copies do."""
+        return True
+
 
 @define("tile.walk_groups", kw_only=True)
 class WalkGroups(Op):
@@ -69,7 +88,7 @@ class WalkGroups(Op):
 
 
 @define("tile.copy_tile", kw_only=True)
-class CopyTile(Fill):
+class CopyTile(BulkFill):
     """Copies ``size`` elements for a step of a tile of W, as they lie in ``src``, into a slot.
 
     One bulk copy, whose bytes the slot's full mbarrier waits for.
@@ -84,18 +103,33 @@ class CopyTile(Fill):
     steps: int = attr()
     size: int = attr()
 
-    @property
-    def arrivals(self) -> int:
-        """One, with the bytes."""
-        return 1
+
+@define("tile.copy_rows", kw_only=True)
+class CopyRows(BulkFill):
+    """Copies ``cols`` columns from ``column`` on of the 64 rows of x of a step into a slot, asynchronously.
+
+    ``src`` is x [k, n].  By ``row``, n a multiple of 8, a slot has blocks of 64 columns (or of ``cols``, if fewer),
+    each 64 rows, swizzled; by ``column``, k a multiple of 8, it has ``cols`` columns of 64 rows, swizzled.  Rows from
+    ``k`` on and columns from ``n`` on are zeros.
+    """
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    bars: Buffer = buffer(writes=True)
+    slot: Expr = operand()
+    column: Expr = operand()
+    step: Expr = operand()
+    cols: int = attr()
+    k: int = attr()
+    n: int = attr()
+    order: str = attr(one_of=ORDERS)
 
 
 @define("tile.multiply_group", kw_only=True)
 class MultiplyGroup(Op):
     """``acc += a * b`` by each warpgroup, asynchronously: its 64 rows of a slot of ``a``, the slot's 64 rows of x.
 
-    ``order``: how x lies in its slot: by ``row`` in blocks of 64 columns (or of ``cols``, if fewer), each 64 rows,
-    swizzled; by ``column`` as ``cols`` columns of 64 rows, swizzled.
+    ``order``: how x lies in its slot, see :class:`CopyRows`.
     """
 
     acc: Buffer = buffer(writes=True)
@@ -199,6 +233,16 @@ def _copy_tile(op: CopyTile, ctx: Context) -> None:
     in_ring(ctx, op.dst, op.size, "W's tile of a turn")
     same_type(ctx, op.dst, op.src)
     ctx.need(op.src.size % (op.steps * op.size) == 0, f"@{op.src.name} has no whole tiles of {op.steps} x {op.size}")
+
+
+@check(CopyRows)
+def _copy_rows(op: CopyRows, ctx: Context) -> None:
+    in_block(ctx, op.cols)
+    in_ring(ctx, op.dst, STEP * op.cols, "the rows of x of a turn")
+    same_type(ctx, op.dst, op.src)
+    along = op.n if op.order == "row" else op.k
+    ctx.need(along % PIECE == 0, f"{along} adjacent elements are no whole pieces of {PIECE}")
+    ctx.need(op.src.size == op.k * op.n, f"{op.k} x {op.n} elements are not the {op.src.size} of @{op.src.name}")
 
 
 @check(MultiplyGroup)

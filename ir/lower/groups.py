@@ -7,6 +7,7 @@ from .. import warp as w
 from ..expr import TRUE, Expr, all_of, as_expr
 from ..numbers.groups import COPIERS, GROUP, ROWS, STEP, across, row_bytes, rows_each
 from ..swizzle import DEPTH, k_major, mn_major
+from ..tensor_copy import TensorCopy, TensorMap
 from .context import Context, rule
 
 #: The named barrier of the threads that copy.
@@ -41,6 +42,7 @@ class _Walk:
         self.cx, self.op, b = cx, op, cx.b
         tiles = op.row_tiles * op.col_tiles
         self.most = -(-tiles // op.blocks)
+        self.generic = any(not (isinstance(f, t.Fill) and f.asynchronous) for f in op.fill)
         self.mine = b.let("mine", (tiles + op.blocks - 1 - cx.bx) // op.blocks, lo=0, hi=self.most)
 
     def at(self, tile: Expr) -> None:
@@ -99,7 +101,8 @@ class _Walk:
                 turn = b.let("turn", first + step, hi=self.most * op.steps - 1)
                 slot = cx.env[op.slot] = self.slot(turn)
                 b.mbar_wait(op.bars, slot, turn // op.stages % 2)
-                b.fence("async")  # rows of x came by the generic proxy
+                if self.generic:
+                    b.fence("async")
                 b.wgmma_fence()
                 cx.all(op.body)
                 b.wgmma_commit()
@@ -131,6 +134,22 @@ def copy_tile(cx: Context, op: t.CopyTile) -> None:
         source = b.let("from", (cx.resolve(op.tile) * op.steps + cx.resolve(op.step)) * op.size)
         b.emit(w.MbarArrive(op.bars, slot, as_expr(op.size * op.src.dtype.nbytes)))
         b.emit(w.BulkCopy(op.dst, slot * op.size, op.src, source, as_expr(op.size), op.bars, slot))
+
+
+@rule(t.CopyRows)
+def copy_rows(cx: Context, op: t.CopyRows) -> None:
+    b, slot = cx.b, cx.resolve(op.slot)
+    with b.if_(cx.tid.eq(cx.func.threads - COPIERS)):
+        first, column = b.let("first", cx.resolve(op.step) * STEP), cx.resolve(op.column)
+        begin, wide = b.let("begin", slot * (STEP * op.cols)), row_bytes(op.cols) // 2
+        b.emit(w.MbarArrive(op.bars, slot, as_expr(STEP * op.cols * op.src.dtype.nbytes)))
+        if op.order == "row":
+            boxes = TensorMap(op.k, op.n, op.n, (STEP, wide), 2 * wide)
+            for at in range(0, op.cols, wide):
+                b.emit(TensorCopy(op.dst, begin + at * STEP, op.src, first, column + at, op.bars, slot, boxes))
+        else:
+            turned = TensorMap(op.n, op.k, op.k, (op.cols, STEP), 2 * STEP)
+            b.emit(TensorCopy(op.dst, begin, op.src, column, first, op.bars, slot, turned))
 
 
 @rule(t.MultiplyGroup)

@@ -16,7 +16,7 @@ from tests.programs import ring_reduce
 from tests.programs.run import CASES, LARGE, on_emulator, on_gpu
 
 pytestmark = pytest.mark.gpu
-NAMES = [n for n in CASES if not n.startswith(("fragments.", "warpgroups.", "tensor_copies."))]
+NAMES = [n for n in CASES if not n.startswith(("fragments.", "warpgroups.", "tensor_copies.", "dense."))]
 
 
 @pytest.fixture(params=["pycuda", "driver"])

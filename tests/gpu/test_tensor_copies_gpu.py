@@ -1,4 +1,4 @@
-"""Copies of boxes against the hardware: what its swizzles are, zeros outside, and maps that follow their arrays."""
+"""Copies of boxes against the hardware: its swizzles, zeros outside, maps that follow their arrays, rows of x."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sparsegen.backends.cuda.runtime import Runtime
 from sparsegen.ir.errors import DeviceError, ToolchainError
 from sparsegen.ir.module import Module
 from sparsegen.target import open_gpu
+from tests.programs import dense
 from tests.programs.run import on_gpu
 from tests.programs.tensor_copies import PROGRAMS
 
@@ -35,10 +36,13 @@ def gpu(launcher: str) -> Runtime:
     return found
 
 
+CASES = {**{name: boxes.case for name, boxes in PROGRAMS.items()}, **dense.PROGRAMS}
+
+
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", CASES)
 def test_the_hardware_agrees(name: str, seed: int, gpu: Runtime) -> None:
-    case = PROGRAMS[name].case(seed)
+    case = CASES[name](seed)
     assert not case.wrong(on_gpu(case, runtime=gpu))
     assert not case.wrong(on_gpu(case, launches=20, runtime=gpu))
 

@@ -40,6 +40,7 @@ from sparsegen.problems.stencil import StencilProblem
 from sparsegen.schedule import SpmmSchedule, StencilSchedule
 from tests.csr_kit import ragged
 from tests.products_kit import matrix
+from tests.programs import dense
 from tests.updates import wave
 
 #: A schedule, the extents of the weights and of the field, and the kind of border, of each family.
@@ -79,6 +80,8 @@ def tile_level(family: str) -> Module:
         pruned = sg.spmm(sg.sparse(w, format="nm", n=8, m=32, vector=64), n=17, bias=True)
         line = "nm_gather rows=64 cols=32 stages=2"
         return parse_module(sg.compile(pruned, device="h200", backend="emulator", schedule=line).ir("tile"))
+    if family == "dense":
+        return dense.tiles(100, 200, 40, 32, "row", 2)
     if family == "x by columns":
         w = np.tile(np.arange(32) % 4 == 0, (64, 8)).astype("f2")
         problem = SpmmProblem(sg.spmm(sg.sparse(w, format="nm", n=8, m=32, vector=64), n=24))
@@ -185,6 +188,7 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("nm_gather", tr.CopyTile, {"size": 48}, "no slots of 48"),
     ("nm_gather", tr.MultiplyGroup, {"cols": 64}, "registers, but 32 are meant"),
     ("nm_gather", tr.StoreTile, {"vec": 8}, "8 elements at once of 17"),
+    ("dense", tr.CopyRows, {"n": 200, "k": 41, "order": "column"}, "41 adjacent elements are no whole pieces of 8"),
     ("x by columns", tr.TurnPieces, {"pitch": 16}, "rows of 24 columns, 16 apart"),
     ("nm_gather", tr.TurnColumns, {"pitch": 16}, "rows of 17 columns, 16 apart"),
     ("nm_lanes", tn.ShareRows, {"parts": 3}, "1 x 3 warps are not the 128 threads"),
@@ -224,7 +228,7 @@ def changed(module: Module, kind: type[Op], fields: dict[str, Any]) -> Module:
 
 
 @pytest.mark.parametrize(
-    "family", [*FAMILIES, "update", "bitmap", "column of x", "csr", "nm_lanes", "nm_gather", "x by columns"]
+    "family", [*FAMILIES, "update", "bitmap", "column of x", "csr", "nm_lanes", "nm_gather", "x by columns", "dense"]
 )
 def test_programs_are_right(family: str) -> None:
     verify(tile_level(family))

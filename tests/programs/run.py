@@ -22,7 +22,7 @@ from sparsegen.ir.module import Module
 from sparsegen.ir.types import Buffer
 from sparsegen.target import open_gpu
 
-from . import fragments, heat2d_stream, ring_reduce, tensor_copies, warpgroups
+from . import dense, fragments, heat2d_stream, ring_reduce, tensor_copies, warpgroups
 from .case import Array, Case
 
 HEATS = {**heat2d_stream.SIZES, **heat2d_stream.LARGE}
@@ -34,6 +34,7 @@ SMALL: dict[str, Callable[[int], Case]] = {
     **{f"fragments.{k}": partial(fragments.case, k) for k in SHAPES},
     **{f"warpgroups.{k}": v.case for k, v in warpgroups.PROGRAMS.items()},
     **{f"tensor_copies.{k}": v.case for k, v in tensor_copies.PROGRAMS.items()},
+    **{f"dense.{k}": v for k, v in dense.PROGRAMS.items()},
 }
 LARGE: dict[str, Callable[[int], Case]] = {
     **{f"heat2d_stream.{k}": partial(heat2d_stream.case, v) for k, v in heat2d_stream.LARGE.items()},
