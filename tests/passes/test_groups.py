@@ -1,4 +1,4 @@
-"""Products of warpgroups that only bulk copies feed: right for sizes that fill no tile, with nothing too much in them."""
+"""Products of warpgroups that only bulk copies feed: right for sizes that fill no tile, and no op too many."""
 
 from __future__ import annotations
 
