@@ -20,7 +20,8 @@ from .uniform import WARP
 from .verify_memory import mbarrier
 from .verify_warp import elem_bytes, in_space
 
-#: Bytes of which the unit wants multiples: addresses and rows of a matrix, rows of a box; and places of a box.
+#: Bytes of which the unit wants multiples: addresses and rows of a matrix, rows of a box and the columns where they
+#: begin (Hopper ends with an illegal instruction for others, which PTX does not say); and places of a box.
 PIECE, PLACE = 16, 128
 #: Elements of a box along each axis, at most.
 MOST: Final = 256
@@ -60,6 +61,7 @@ class TensorCopy(Op):
     """Copies the box whose first element is at (``row``, ``col``) of the matrix ``src`` to ``dst``, asynchronously.
 
     What of the box lies outside the matrix, before it (coordinates may be negative) or behind, is written as zeros.
+    ``col`` is a multiple of 16 bytes.
     One thread issues it; all bytes of the box, the zeros too, count towards the phase of the mbarrier ``bars[bar]``.
     """
 
@@ -95,6 +97,9 @@ def _tensor_copy(op: TensorCopy, ctx: Context) -> None:
     for e, what in ((op.row, "row"), (op.col, "column")):
         ctx.integer(e, f"the {what}")
         ctx.need(-(2**31) <= e.lo and e.hi < 2**31, f"the {what} {e} is in {e.lo}..{e.hi}: no 32-bit number")
+    if isinstance(op.col, Const):
+        ctx.need(op.col.value * size % PIECE == 0, f"column {op.col} is byte {op.col.value * size}, no multiple of "
+                 f"{PIECE}")  # fmt: skip
     mbarrier(op, ctx, op.bars, op.bar)
     ctx.need(max(ctx.levels.around(op), ctx.levels.expr(op.dst_index)) > WARP,
              "all lanes of a warp would copy to one place", "let one thread copy: put it under %tid == n")  # fmt: skip

@@ -83,6 +83,7 @@ class PackedArgs:
         self.buffer = (ctypes.c_char * max(1, offset))()
         base = ctypes.addressof(self.buffer)
         self.table = (ctypes.c_void_p * max(1, len(offsets) + len(places)))(*(base + o for o in (*offsets, *places)))
+        self.has_maps = bool(maps)
         self._maps = [_Map(self.buffer, at, *what) for at, what in zip(places, maps, strict=True)]
         self.address = ctypes.addressof(self.table)
         pointers = [o for kind, o in zip(self.kinds, offsets, strict=True) if kind == "ptr"]

@@ -25,6 +25,7 @@ from sparsegen.backends.cuda.runtime import (
     Runtime,
     cuda_error,
     host_bytes,
+    open_runtime,
 )
 from sparsegen.ir.errors import DeviceError
 
@@ -55,7 +56,7 @@ class _Module:
     """A loaded cubin; unloaded with the object, on whatever thread that happens."""
 
     def __init__(self, runtime: PycudaRuntime, cubin: bytes) -> None:
-        self._runtime = runtime
+        self._runtime, self.cubin = runtime, cubin
         with runtime.current():
             self.module = runtime.cuda.module_from_buffer(cubin)
 
@@ -162,9 +163,13 @@ class PycudaRuntime(Runtime):
             function = module.module.get_function(name)
             if shared_bytes > 0:
                 function.set_attribute(attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)
-        return Function(module, function)
+        return Function(module, function, name, shared_bytes)
 
     def prepare(self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs) -> Launch:
+        if args.has_maps:  # pycuda packs arguments in C's way, and ptxas places tensor maps in its own
+            other = open_runtime(self.device, "driver")
+            twin = other.function(other.load(fn.module.cubin), fn.name, fn.shared_bytes)
+            return other.prepare(twin, grid, block, shared, args)
         push, pop, start = self._context.push, self.cuda.Context.pop, fn.handle._launch_kernel
         lock, set_pointers, failure = args.lock, args.set_pointers, self.cuda.Error
         buffer: Any = args.buffer if args.nbytes else b""
@@ -172,10 +177,10 @@ class PycudaRuntime(Runtime):
         def run(pointers: Sequence[int], stream: int | None = None) -> None:
             target = self.stream(stream) if stream else None
             with lock:
+                set_pointers(pointers)
                 try:
                     push()
                     try:
-                        set_pointers(pointers)  # here, as the driver makes tensor maps for the context that is current
                         start(grid, block, buffer, shared, target)
                     finally:
                         pop()

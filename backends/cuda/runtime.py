@@ -98,10 +98,12 @@ class Launch(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """A kernel as its library has it; keeps its module loaded."""
+    """A kernel as its library has it, its name and its bytes of shared memory; keeps its module loaded."""
 
     module: Any
     handle: Any
+    name: str = ""
+    shared_bytes: int = 0
 
 
 class Runtime(ABC):

@@ -99,6 +99,8 @@ def tensor_copy(op: TensorCopy, sc: Scope) -> Step:
         askew = f"to @{dst.name}[{{at}}], which is no multiple of {unit} bytes"
         even = f"align the buffer and the places of boxes to {unit} bytes"
         at.wrong(a * size % unit != 0, askew, even, a, info)
+        at.wrong(c * size % PIECE != 0, f"from column {{at}} of @{src.name}, which is no multiple of {PIECE} bytes",
+                 "let boxes begin at such columns, and leave out what is too much", c, src_info)  # fmt: skip
         m.find("bounds", info, f"tensor copy to @{dst.name}, which is aligned to {m.align(dst)} bytes", even,
                bad=m.align(dst) % unit != 0)  # fmt: skip
         m.find("bounds", src_info, f"tensor copy from @{src.name}, which is aligned to {m.align(src)} bytes",

@@ -33,10 +33,10 @@ def test_boxes(name: str, seed: int) -> None:
 
 def test_what_is_counted() -> None:
     """Copies by their instructions; bytes that come from the matrix, zeros left out."""
-    boxes = Boxes(TensorMap(20, 40, 40, (16, 32), 64), row=-6, down=13, col=-3, right=21, turns=2, grid=2)
+    boxes = Boxes(TensorMap(20, 40, 40, (16, 32), 64), row=-6, down=13, turns=2, grid=2)
     report = run(boxes.func(), boxes.case().fresh())
     assert report.counts["tensor_copy"] == 4
-    assert report.counts["bytes.tensor"] == 2 * (10 + 13) * (29 + 22)
+    assert report.counts["bytes.tensor"] == (10 + 13) * 2 * (24 + 24)
 
 
 def test_a_box_is_the_tile_of_a_product() -> None:
@@ -77,7 +77,7 @@ def test_bytes_land_late_and_zeros_count() -> None:
 MAP = TensorMap(16, 32, 32, (8, 16), 32)
 
 
-def one(at: int = 0, bar: int = 0, align: int = 256, *, wait: bool = True, stores: bool = False) -> Any:
+def one(at: int = 0, bar: int = 0, col: int = 0, align: int = 256, *, wait: bool = True, stores: bool = False) -> Any:
     """A kernel of one warp, whose lane 0 copies a box."""
     full, ring = shared("full", u64, 1, 8), shared("ring", f16, 256, align)
 
@@ -90,7 +90,7 @@ def one(at: int = 0, bar: int = 0, align: int = 256, *, wait: bool = True, store
             b.emit(w.MbarInit(full, Const(0), 1))
             b.fence("mbar_init")
             b.emit(w.MbarArrive(full, Const(0), Const(256)))
-            b.emit(TensorCopy(ring, v.lane + at, glob("x", f16, 512), Const(0), Const(0), full, v.lane + bar, MAP))
+            b.emit(TensorCopy(ring, v.lane + at, glob("x", f16, 512), Const(0), v.lane + col, full, v.lane + bar, MAP))
         b.sync()
         if wait:
             b.mbar_wait(full, 0, 0)
@@ -114,6 +114,10 @@ def test_errors_and_remedies(how: dict[str, Any], kind: str, remedy: str) -> Non
 
 def test_an_array_at_no_multiple_of_16_bytes() -> None:
     faulty(one(), "bounds", "multiple of 16 bytes", align={"x": 8})
+
+
+def test_a_column_at_no_multiple_of_16_bytes() -> None:
+    faulty(one(col=4), "bounds", "let boxes begin at such columns")
 
 
 def test_lanes_that_copy_to_one_place() -> None:

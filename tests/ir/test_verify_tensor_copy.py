@@ -24,8 +24,8 @@ def func(text: str) -> Op:
 
 GOOD = [
     f"warp.tensor_copy @a, 0, @x, 0, 0, @m, 0, {MAP}",
-    f"warp.tensor_copy @a, %n * 512, @x, %n - 7, 100, @m, %n % 2, {MAP}",
-    "warp.tensor_copy @b, 64, @x, -9, 3, @m, 1, TensorMap(rows=1, cols=1, pitch=8, box=[1, 256])",
+    f"warp.tensor_copy @a, %n * 512, @x, %n - 7, 104, @m, %n % 2, {MAP}",
+    "warp.tensor_copy @b, 64, @x, -9, -8, @m, 1, TensorMap(rows=1, cols=1, pitch=8, box=[1, 256])",
     "warp.tensor_copy @f, 0, @y, 0, 0, @m, 1, TensorMap(rows=64, cols=64, pitch=64, box=[8, 8], swizzle=32)",
     "}\nwarp.if %lane < 2 {\n"
     "warp.tensor_copy @b, %lane * 64, @x, 0, 0, @m, 0, TensorMap(rows=9, cols=9, pitch=16, box=[8, 8])",
@@ -52,6 +52,7 @@ BAD = [
     (copy(dst="@b, 0"), "aligned to less than the 1024 bytes .* swizzle of 128"),
     (copy(dst="@a, 64"), "dst_index 64 is byte 128, no multiple of 1024"),
     (copy(at="2147483647 + %n, 0"), "no 32-bit number"),
+    (copy(at="0, 3"), "column 3 is byte 6, no multiple of 16"),
     (copy(bar="@a, 0"), "mbarriers are u64"),
     (copy(pitch=84), "70 x f16 are 84 apart, which are 168 bytes"),
     (copy(pitch=64), "70 x f16 are 64 apart"),

@@ -16,7 +16,7 @@ from tests.programs.run import on_emulator
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_dense_product(name: str, seed: int) -> None:
     """What lies outside of x counts as zeros."""
-    c = PROGRAMS[name](seed)
+    c = PROGRAMS[name](seed=seed)
     verify(c.func)
     assert not c.wrong(on_emulator(c, seed=seed))
 

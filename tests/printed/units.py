@@ -199,7 +199,7 @@ def boxes() -> w.Func:
             slot = turn % 2
             with b.if_(tid.eq(0)):
                 b.emit(w.MbarArrive(full, slot, Const(m.size * t.nbytes)))
-                b.emit(TensorCopy(ring, slot * m.size, src, turn * 4 - 3, turn * 11 - 7, full, slot, m))
+                b.emit(TensorCopy(ring, slot * m.size, src, turn * 4 - 3, turn * 16 - 8, full, slot, m))
             b.mbar_wait(full, slot, (turn + 6 * which) // 2 % 2)
             with b.for_("i", tid, m.size, THREADS) as i:
                 b.st(last, turn * m.size + i, b.ld(ring, slot * m.size + i))

@@ -34,7 +34,7 @@ SMALL: dict[str, Callable[[int], Case]] = {
     **{f"fragments.{k}": partial(fragments.case, k) for k in SHAPES},
     **{f"warpgroups.{k}": v.case for k, v in warpgroups.PROGRAMS.items()},
     **{f"tensor_copies.{k}": v.case for k, v in tensor_copies.PROGRAMS.items()},
-    **{f"dense.{k}": v for k, v in dense.PROGRAMS.items()},
+    **{f"dense.{k}": lambda seed, v=v: v(seed=seed) for k, v in dense.PROGRAMS.items()},  # type: ignore[misc]
 }
 LARGE: dict[str, Callable[[int], Case]] = {
     **{f"heat2d_stream.{k}": partial(heat2d_stream.case, v) for k, v in heat2d_stream.LARGE.items()},

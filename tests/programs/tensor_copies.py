@@ -23,7 +23,8 @@ THREADS, SLOTS = 64, 2
 
 @dataclass(frozen=True)
 class Boxes:
-    """``out[block, turn]`` is the box of a turn, byte for byte: block bx takes those of column ``col + bx * right``.
+    """``out[block, turn]`` is the box of a turn, byte for byte: block bx takes those of column ``col + bx * right``,
+    in pieces of 16 bytes.
 
     In turn t the box begins at row ``row + t * down``.  ``without``: parts that are left out.  ``gap``: elements of the
     matrix's buffer between its rows.
@@ -33,11 +34,16 @@ class Boxes:
     dtype: DType = f16
     row: int = -5
     down: int = 13
-    col: int = -3
-    right: int = 21
+    col: int = -1
+    right: int = 3
     turns: int = 5
     grid: int = 3
     without: frozenset[str] = frozenset()
+
+    @property
+    def piece(self) -> int:
+        """Elements of 16 bytes."""
+        return 16 // self.dtype.nbytes
 
     def func(self) -> w.Func:
         m, size = self.map, self.map.size
@@ -64,7 +70,8 @@ class Boxes:
             with b.if_(tid.eq(0)):
                 b.emit(w.MbarArrive(full, turn % SLOTS, Const(size * self.dtype.nbytes)))
                 place = b.let("place", turn % SLOTS * slot)
-                row, col = b.let("row", turn * self.down + self.row), b.let("col", at["bx"] * self.right + self.col)
+                row = b.let("row", turn * self.down + self.row)
+                col = b.let("col", (at["bx"] * self.right + self.col) * self.piece)
                 b.emit(TensorCopy(ring, place, src, row, col, full, turn % SLOTS, m))
 
         with b.if_(tid.eq(0)):
@@ -88,7 +95,7 @@ class Boxes:
         want = np.zeros((self.grid, self.turns, m.size), x.dtype)
         for block, turn in np.ndindex(self.grid, self.turns):
             r, c = np.indices(m.box)
-            r, c = r + self.row + turn * self.down, c + self.col + block * self.right
+            r, c = r + self.row + turn * self.down, c + (self.col + block * self.right) * self.piece
             there = (r >= 0) & (r < m.rows) & (c >= 0) & (c < m.cols)
             want[block, turn, places] = np.where(there, x[np.clip(r, 0, m.rows - 1), np.clip(c, 0, m.cols - 1)], 0)
         return Case(self.func(), {"x": x, "out": np.full_like(want, 101)}, {"out": want}, 0.0, ("out",))
@@ -104,11 +111,11 @@ def _named() -> dict[str, Boxes]:
     return out | {
         "bf16_128_tall": Boxes(TensorMap(300, 80, 80, (256, 64), 128), bf16, row=-100, down=64),
         "f16_64_few_rows": Boxes(TensorMap(53, 45, 48, (5, 32), 64), f16),
-        "f16_0_wide": Boxes(TensorMap(21, 300, 304, (3, 256), 0), f16, row=-2, down=5, right=100),
+        "f16_0_wide": Boxes(TensorMap(21, 300, 304, (3, 256), 0), f16, row=-2, down=5, right=12),
         "f64_32": Boxes(TensorMap(53, 45, 46, (8, 4), 32), f64),
         "u8_0": Boxes(TensorMap(53, 45, 48, (8, 48), 0), u8),
         "f16_128_one_row": Boxes(TensorMap(1, 45, 48, (8, 64), 128), f16, down=3),
-        "f16_128_outside": Boxes(TensorMap(9, 45, 48, (8, 64), 128), f16, row=-40, down=90, col=60),
+        "f16_128_outside": Boxes(TensorMap(9, 45, 48, (8, 64), 128), f16, row=-40, down=90, col=7),
     }  # fmt: skip
 
 

@@ -41,6 +41,7 @@ inline void issue_box(std::vector<Copy>& list, unsigned to, const void* map, int
   Matrix m;
   memcpy(&m, map, sizeof m);
   if (m.valid != VALID || reinterpret_cast<uintptr_t>(map) % 128) fault("cp.async.bulk.tensor: no tensor map");
+  if (column * static_cast<int>(m.item) % 16) fault("cp.async.bulk.tensor: column %d is no multiple of 16 bytes", column);
   if (to % 128) fault("cp.async.bulk.tensor: shared address %u is no multiple of 128", to);
   for (int64_t r = 0; r < m.box_rows; ++r)
     for (int64_t c = 0; c < m.box_cols; ++c) {
