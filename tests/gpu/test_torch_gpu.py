@@ -10,9 +10,14 @@ import pytest
 
 import sparsegen as sg
 import sparsegen.torch as st
-from tests.torch.layers import KINDS, agrees, pair, tokens, torch
+from tests.torch.layers import ALL_KINDS, KINDS, agrees, pair, tokens, torch
 
 GPU = "cuda"
+FORMATS: dict[str, dict[str, Any]] = {"bitmap": {}, "nm": {"pattern": "nm", "n": 8, "m": 32, "vector": 64}}
+
+
+#: In both formats one launch, and one with a workspace: splits, and x turned before.
+LAYERS = [(1000, 1000, 8, "bitmap"), (512, 8192, 1, "bitmap"), (1000, 1000, 2, "nm"), (512, 1024, 96, "nm")]
 
 
 def kernels(sparse: Any) -> dict[tuple[int, bool], Any]:
@@ -22,14 +27,49 @@ def kernels(sparse: Any) -> dict[tuple[int, bool], Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("m, k", [(512, 512), (1003, 777), (40, 70), (1, 1)])
-def test_it_computes_what_the_masked_layer_computes(m: int, k: int, kind: str) -> None:
+@pytest.mark.parametrize("format", FORMATS)
+def test_it_computes_what_the_masked_layer_computes(m: int, k: int, kind: str, format: str) -> None:
     for bias in (True, False):
-        sparse, layer = pair(m, k, kind, bias, GPU)
+        sparse, layer = pair(m, k, kind, bias, GPU, **FORMATS[format])
         for shape in ((k,), (1, k), (3, k), (2, 4, k), (17, k), (130, k)):
             x = tokens(*shape, kind=kind, device=GPU)
             for _ in range(2):  # the first call learns the short way
                 agrees(sparse(x), x, layer)
         assert {kernel.backend for kernel in kernels(sparse).values()} == {"cuda"}
+
+
+@pytest.mark.parametrize(
+    "words", [{"n": 3, "m": 10}, {"n": 4, "m": 8, "vector": (4, 4)}, {"n": 8, "m": 32, "vector": 9}]
+)
+def test_patterns(words: dict[str, Any]) -> None:
+    """In f32 too."""
+    for kind in ALL_KINDS:
+        sparse, layer = pair(300, 500, kind, device=GPU, pattern="nm", **words)
+        for n in (1, 6, 40, 200):
+            x = tokens(n, 500, kind=kind, device=GPU)
+            agrees(sparse(x), x, layer)
+
+
+def test_many_tokens_of_a_pattern() -> None:
+    """A number that was prepared is one launch, others are two; a number of launches is no other product."""
+    sparse, layer = pair(1024, 2048, device=GPU, tokens=(300, 2048), **FORMATS["nm"])
+    assert set(kernels(sparse)) == {(300, True), (2048, True)}
+    for n in (300, 2048, 301, 1000):
+        x = tokens(n, 2048, device=GPU)
+        for _ in range(2):
+            agrees(sparse(x), x, layer)
+    assert set(kernels(sparse)) == {(n, True) for n in (64, 256, 300, 768, 2048)}
+
+
+def test_dense_by_the_model() -> None:
+    """Most of it kept and many tokens: W is decoded."""
+    sparse, layer = pair(4096, 4096, device=GPU, pattern="nm", n=15, m=16, dense_above="auto")
+    for n in (1, 1024):
+        x = tokens(n, 4096, device=GPU)
+        want = torch.nn.functional.linear(x.float(), layer.weight.float(), layer.bias.float())
+        assert (sparse(x).float() - want).norm() <= 1e-3 * want.norm()
+    (bound,) = sparse._plan._bound.values()
+    assert kernels(sparse)[1024, True] == bound._decoded != kernels(sparse)[1, True]
 
 
 def test_a_large_layer() -> None:
@@ -49,13 +89,14 @@ def test_x_of_any_strides() -> None:
         agrees(sparse(x), x, layer)
 
 
-@pytest.mark.parametrize("m, k, n", [(1000, 1000, 8), (512, 8192, 1)])
+@pytest.mark.parametrize("m, k, n, format", LAYERS)
 @pytest.mark.parametrize("mode", [None, "reduce-overhead"])
-def test_compiled(m: int, k: int, n: int, mode: str | None) -> None:
-    """With other inputs each time; the larger model's kernel has a workspace, which must not be in a graph's pool."""
+def test_compiled(m: int, k: int, n: int, format: str, mode: str | None) -> None:
+    """With other inputs each time; the larger models' kernels have a workspace, and what is packed of a pattern's W is
+    made at the first call: neither must be in a graph's pool."""
     from torch._dynamo.utils import counters
 
-    first, second = pair(m, k, device=GPU)[0], pair(k, m, device=GPU)[0]
+    first, second = (pair(*shape, device=GPU, **FORMATS[format])[0] for shape in ((m, k), (k, m)))
     model = torch.nn.Sequential(first, torch.nn.ReLU(), second)
     torch._dynamo.reset()
     counters.clear()
@@ -73,8 +114,9 @@ def test_compiled(m: int, k: int, n: int, mode: str | None) -> None:
 
 
 @pytest.mark.parametrize("mode", [None, "reduce-overhead"])
-def test_compiled_with_gradients(mode: str | None) -> None:
-    sparse, _ = pair(512, 256, device=GPU)
+@pytest.mark.parametrize("format", FORMATS)
+def test_compiled_with_gradients(mode: str | None, format: str) -> None:
+    sparse, _ = pair(512, 256, device=GPU, **FORMATS[format])
     torch._dynamo.reset()
     compiled = torch.compile(sparse, fullgraph=True, dynamic=False, mode=mode)
     for seed in range(4):
@@ -86,10 +128,10 @@ def test_compiled_with_gradients(mode: str | None) -> None:
             assert (a - b).float().norm() <= 2e-3 * b.float().norm()
 
 
-@pytest.mark.parametrize("m, k, n", [(1000, 1000, 8), (512, 8192, 1), (512, 512, 150)])
-def test_captured(m: int, k: int, n: int) -> None:
+@pytest.mark.parametrize("m, k, n, format", [*LAYERS, (512, 512, 150, "bitmap"), (512, 512, 150, "nm")])
+def test_captured(m: int, k: int, n: int, format: str) -> None:
     """Replayed with other inputs, beside calls outside of the graph."""
-    sparse, _ = pair(m, k, device=GPU)
+    sparse, _ = pair(m, k, device=GPU, **FORMATS[format])
     sparse.prepare((n,))
     x = tokens(n, k, device=GPU)
     graph = torch.cuda.CUDAGraph()
@@ -104,9 +146,10 @@ def test_captured(m: int, k: int, n: int) -> None:
         assert torch.equal(y, want)
 
 
-def test_a_capture_builds_nothing() -> None:
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_capture_builds_nothing(format: str) -> None:
     """Refused by name, and the module works as before."""
-    sparse, layer = pair(512, 512, device=GPU)
+    sparse, layer = pair(512, 512, device=GPU, **FORMATS[format])
     x = tokens(5, 512, device=GPU)
     for prepared in ((), (4,)):
         if prepared:
@@ -122,10 +165,10 @@ def test_a_capture_builds_nothing() -> None:
     agrees(sparse(x), x, layer)
 
 
-@pytest.mark.parametrize("m, k, n", [(1000, 1000, 8), (512, 8192, 1)])
-def test_side_streams(m: int, k: int, n: int) -> None:
+@pytest.mark.parametrize("m, k, n, format", LAYERS)
+def test_side_streams(m: int, k: int, n: int, format: str) -> None:
     """Each call waits for what its own stream wrote before, and all may run at once."""
-    sparse, _ = pair(m, k, device=GPU)
+    sparse, _ = pair(m, k, device=GPU, **FORMATS[format])
     x = tokens(n, k, device=GPU)
     late, want = torch.zeros_like(x), sparse(x)
     torch.cuda.synchronize()
@@ -149,16 +192,17 @@ def test_prepare_builds_what_calls_need() -> None:
     assert {key: id(kernel) for key, kernel in kernels(sparse).items()} == before
 
 
-def test_there_and_back() -> None:
+@pytest.mark.parametrize("format", FORMATS)
+def test_there_and_back(format: str) -> None:
     """From the CPU to the GPU and back, and a state_dict of the one loaded into the other."""
-    sparse, layer = pair(300, 500)
+    sparse, layer = pair(300, 500, **FORMATS[format])
     x = tokens(3, 500)
     sparse.cuda()
     layer.cuda()
     agrees(sparse(x.cuda()), x.cuda(), layer)
     with pytest.raises(sg.ArrayError, match="x is on cpu, the weights are on cuda:0"):
         sparse(x)
-    other = st.SparseLinear(500, 300, device=GPU)
+    other = st.SparseLinear(500, 300, device=GPU, **FORMATS[format])
     other.load_state_dict({name: t.cpu() for name, t in sparse.state_dict().items()})
     agrees(other(x.cuda()), x.cuda(), layer)
     agrees(sparse.cpu()(x), x, layer.cpu())
@@ -180,10 +224,11 @@ def test_memory() -> None:
 
 
 @pytest.mark.alone
-def test_the_cost_of_a_call() -> None:
+@pytest.mark.parametrize("format, n", [("bitmap", 8), ("nm", 1), ("nm", 64)])
+def test_the_cost_of_a_call(format: str, n: int) -> None:
     """Median host time of ``module(x)`` without gradients, on a layer whose kernel is shorter than that."""
-    sparse, _ = pair(256, 256, device=GPU)
-    x = tokens(8, 256, device=GPU)
+    sparse, _ = pair(256, 256, device=GPU, **FORMATS[format])
+    x = tokens(n, 256, device=GPU)
     times = []
     with torch.no_grad():
         for i in range(5000):
@@ -192,5 +237,5 @@ def test_the_cost_of_a_call() -> None:
             times.append(time.perf_counter_ns() - start)
             if i % 500 == 0:
                 torch.cuda.synchronize()  # or the queue of launches fills up and calls wait for the device
-    print(f"a call of SparseLinear: {statistics.median(times) / 1e3:.1f} us")
+    print(f"a call of SparseLinear in {format}, {n} tokens: {statistics.median(times) / 1e3:.1f} us")
     assert statistics.median(times) <= 100_000
