@@ -12,7 +12,7 @@ from abc import abstractmethod
 from .checks import Context, check
 from .expr import Expr, Value
 from .node import Op, attr, bind, buffer, declare, define, operand, region
-from .numbers.groups import COLS, LEAST, PIECE, PIECES_SIDE, ROWS, SIDE, SIDE_PITCH, STEP, bars, threads
+from .numbers.groups import COLS, COPIERS, LEAST, PIECE, PIECES_SIDE, ROWS, SIDE, SIDE_PITCH, STEP, bars, threads
 from .op_spmm import ACTIVATIONS, ORDERS
 from .tile_rules import registers, same_type, shared, whole
 from .types import Buffer, f32
@@ -53,12 +53,13 @@ class WalkGroups(Op):
     A tile is number ``tile`` of ``row_tiles`` of W's rows and the columns of x from ``column`` on; ``fastest`` says
     whether blocks that run at a time have tiles of W side by side (``rows``), or of x (``cols``).
 
-    The block's last four warps fill the ring: ``ahead``, if there is anything in it, runs a tile before the others, for
-    the list number ``list`` of two; ``look`` runs before slot ``slot`` of ``stages`` is free for step ``step``, and
-    ``fill`` when it is, of the block's next tile too; its ops arrive at the slot's mbarrier.  The others are ``groups``
-    warpgroups that multiply: ``body`` runs when a slot's data are there, ``done`` after a tile's last turn, when no
-    product is under way any more; ``acc``, one of the ``registers``, begins each tile as zero.  ``bars`` has mbarriers
-    of slots that are full, of those that are empty, and of lists if there are any.
+    The block's last warps fill the ring, ``teams`` of four, turn about: ``ahead``, if there is anything in it, runs a
+    tile before the others, for the list number ``list`` of two; ``look`` runs before slot ``slot`` of ``stages`` is
+    free for step ``step``, and ``fill`` when it is, of the block's next tile too; its ops arrive at the slot's
+    mbarrier.  The others are ``groups`` warpgroups that multiply: ``body`` runs when a slot's data are there, ``done``
+    after a tile's last turn, when no product is under way any more; ``acc``, one of the ``registers``, begins each tile
+    as zero.  ``turn`` counts the block's turns in all its tiles.  ``bars`` has mbarriers of slots that are full, of
+    those that are empty, and of ``lists``, to each of which one thread arrives.
 
     Not ``tile.walk``, whose warps all fill and all read, and whose turns end with a tile.
     """
@@ -69,7 +70,8 @@ class WalkGroups(Op):
     column: Value = bind()
     step: Value = bind()
     slot: Value = bind()
-    list: Value = bind()
+    list: Value | None = bind(default=None)
+    turn: Value | None = bind(default=None)
     acc: Buffer = buffer(writes=True)
     bars: Buffer = buffer(writes=True)
     groups: int = attr()
@@ -79,6 +81,8 @@ class WalkGroups(Op):
     steps: int = attr()
     stages: int = attr()
     blocks: int = attr()
+    teams: int = attr(default=1)
+    lists: int = attr(default=0)
     fastest: str = attr(one_of=("rows", "cols"))
     ahead: tuple[Op, ...] = region()
     look: tuple[Op, ...] = region()
@@ -208,7 +212,8 @@ def in_block(ctx: Context, cols: int) -> None:
 
 def in_groups(ctx: Context, groups: int) -> None:
     """The block has that many warpgroups, and the warps that feed them."""
-    ctx.need(groups >= 1 and ctx.threads == threads(groups),
+    copiers = ctx.threads - threads(groups, 0)
+    ctx.need(groups >= 1 and copiers >= COPIERS and copiers % COPIERS == 0,
              f"{groups} warpgroups and those that copy are not {ctx.threads} threads")  # fmt: skip
 
 
@@ -222,9 +227,13 @@ def in_ring(ctx: Context, ring: Buffer, slot: int, what: str) -> None:
 def _walk_groups(op: WalkGroups, ctx: Context) -> None:
     in_groups(ctx, op.groups)
     ctx.need(op.stages >= LEAST, f"a ring of {op.stages} slots has none to fill ahead")
-    shared(ctx, op.bars, bars(op.stages, bool(op.ahead)), "the mbarriers of a ring and of lists")
+    shared(ctx, op.bars, bars(op.stages, op.lists), "the mbarriers of a ring and of lists")
     ctx.need(min(op.row_tiles, op.col_tiles, op.steps, op.blocks) >= 1, "a walk has tiles, steps and blocks")
     registers(ctx, op.acc, op.cols // 2, exactly=True)
+    ctx.need(ctx.threads == threads(op.groups, op.teams), f"{op.teams} teams are not the last of {ctx.threads} threads")
+    ctx.need(op.teams <= op.stages, f"{op.teams} teams would wait for phases of {op.stages} slots that others begin")
+    one = op.lists == 2 and op.list is not None and op.teams == 1
+    ctx.need(not op.ahead or one, "what comes a tile ahead is one of two lists, for one team")
     ctx.need(any(isinstance(f, Fill) for f in op.fill), "nothing in fill arrives at a slot's mbarrier")
 
 

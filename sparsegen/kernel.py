@@ -94,7 +94,7 @@ class Kernel(Inspected):
         Of a stencil 0 for one pass; a second field for the levels between passes; two fields with padded rows where
         rows of the shape are not a multiple of 16 bytes and there are at least three passes.  Of an update an array for
         each field, from one step more than it has levels on.  Of a product partial sums, where ``splits`` > 1; with
-        ``nm_gather`` an x whose rows are no multiples of 16 bytes, in rows that are.
+        ``nm_gather`` and ``nm_decode`` an x whose rows are no multiples of 16 bytes, in rows that are.
         """
         return 0 if self._library else self._plan(self.steps).workspace_nbytes
 

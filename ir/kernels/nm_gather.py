@@ -65,7 +65,7 @@ class NmGather:
         x_ring = Buffer("x_ring", op.dtype, self.stages * STEP * cols, "shared", ALIGN)
         acc, rows = Buffer("acc", f32, cols // 2, "reg"), Buffer("listed", u32, list_words(cols), "reg")
         lists = Buffer("lists", u32, self.steps * STEP, "shared", 16)
-        bars = Buffer("bars", u64, barriers(self.stages, lists=True), "shared", 8)
+        bars = Buffer("bars", u64, barriers(self.stages, lists=2), "shared", 8)
         which = Value("which", s32, 0, 1)
         tile, column = Value("tile", s32, 0, row_tiles - 1), Value("column", s32, 0, op.n - 1)
         step, slot = Value("step", s32, 0, self.steps - 1), Value("slot", s32, 0, self.stages - 1)
@@ -92,5 +92,5 @@ class NmGather:
             shared=(ring, x_ring, lists, bars), registers=(acc, rows), tile=tile, column=column, step=step, slot=slot,
             list=which, acc=acc, bars=bars, groups=groups, row_tiles=row_tiles, col_tiles=col_tiles, cols=cols,
             steps=self.steps, stages=self.stages, blocks=1, fastest="cols" if col_tiles <= FEW else "rows",
-            ahead=(ahead,), look=(look,), fill=(copy, gather), body=(multiply,), done=(store,),
+            lists=2, ahead=(ahead,), look=(look,), fill=(copy, gather), body=(multiply,), done=(store,),
         )  # fmt: skip

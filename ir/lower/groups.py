@@ -24,7 +24,7 @@ def walk_groups(cx: Context, op: t.WalkGroups) -> None:
         with b.for_("s", 0, op.stages) as s:
             b.emit(w.MbarInit(op.bars, s, arrivals))
             b.emit(w.MbarInit(op.bars, s + op.stages, multipliers))
-        for which in (0, 1) if op.ahead else ():
+        for which in range(op.lists):
             b.emit(w.MbarInit(op.bars, as_expr(2 * op.stages + which), 1))
         b.fence("mbar_init")
     b.barrier()
@@ -58,6 +58,22 @@ class _Walk:
         """The slot of a turn."""
         return self.cx.b.let("slot", turn % self.op.stages)
 
+    def list(self, tile: Expr) -> Expr:
+        """The list of a tile, one of two."""
+        which = self.cx.b.let("list", tile % 2)
+        if self.op.list is not None:
+            self.cx.env[self.op.list] = which
+        return which
+
+    def begin(self, first: Expr) -> Expr:
+        """The first step of the team, of a tile that begins with turn ``first``."""
+        cx, b, op = self.cx, self.cx.b, self.op
+        if op.teams == 1:
+            return as_expr(0)
+        warp = b.shfl("idx", cx.warp, 0, hint="me")  # from a shuffle nvcc knows it to be uniform
+        team = b.let("team", warp // (COPIERS // 32) - op.groups, lo=0)
+        return b.let("begin", (team + (op.teams - first % op.teams)) % op.teams)
+
     def copy(self) -> None:
         """The warps that copy fill slots as they become empty."""
         cx, b, op = self.cx, self.cx.b, self.op
@@ -68,7 +84,7 @@ class _Walk:
         def ahead(tile: Expr) -> None:
             with cx.scope(), b.if_(tile.lt(self.mine)):
                 self.at(tile)
-                cx.env[op.list] = b.let("list", tile % 2)
+                self.list(tile)
                 cx.all(op.ahead)
 
         if op.ahead:
@@ -77,14 +93,14 @@ class _Walk:
             if op.ahead:
                 b.barrier(COPYING, COPIERS)  # the list of the tile before has been read
                 ahead(b.let("next", tile + 1))
-                which = cx.env[op.list] = b.let("list", tile % 2)
+                which = self.list(tile)
                 b.mbar_wait(op.bars, which + 2 * op.stages, tile // 2 % 2)
             self.at(tile)
             first = b.let("first", tile * op.steps, hi=(self.most - 1) * op.steps)
-            with b.for_("step", 0, op.steps, unroll=1) as step:
+            with b.for_("step", self.begin(first), op.steps, op.teams, unroll=1) as step:
                 turn = b.let("turn", first + step, hi=self.most * op.steps - 1)
                 slot = self.slot(turn)
-                cx.env |= {op.step: step, op.slot: slot}
+                cx.env |= {op.step: step, op.slot: slot} | ({op.turn: turn} if op.turn is not None else {})
                 cx.all(op.look)
                 # of the first turns no slot is in use: the phase before the first counts as over
                 b.mbar_wait(op.bars, slot + op.stages, (turn // op.stages + 1) % 2)
@@ -139,7 +155,7 @@ def copy_tile(cx: Context, op: t.CopyTile) -> None:
 @rule(t.CopyRows)
 def copy_rows(cx: Context, op: t.CopyRows) -> None:
     b, slot = cx.b, cx.resolve(op.slot)
-    with b.if_(cx.tid.eq(cx.func.threads - COPIERS)):
+    with b.if_((cx.tid % COPIERS).eq(0)):  # of each team
         first, column = b.let("first", cx.resolve(op.step) * STEP), cx.resolve(op.column)
         begin, wide = b.let("begin", slot * (STEP * op.cols)), row_bytes(op.cols) // 2
         b.emit(w.MbarArrive(op.bars, slot, as_expr(STEP * op.cols * op.src.dtype.nbytes)))

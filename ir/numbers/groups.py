@@ -14,7 +14,7 @@ COLS: Final = (16, 32, 64, 128, 256)
 PIECE, BLOCK = 8, 64
 #: Bytes at which slots start, so that the pattern of every swizzle begins there.
 ALIGN: Final = 1024
-#: Threads that copy, besides those that multiply: the warps of one more warpgroup.
+#: Threads of a team that copies, besides those that multiply: the warps of one more warpgroup.
 COPIERS: Final = 128
 #: Rows and columns of a block that turns columns into rows, and elements from row to row of its tile: 17 words, so that
 #: 32 rows lie in different banks.
@@ -35,19 +35,19 @@ def slot_bytes(groups: int, cols: int) -> int:
     return STEP * 2 * (groups * ROWS + cols)
 
 
-def bars(stages: int, lists: bool) -> int:
-    """mbarriers of a block: of each slot whether it is full, and empty; of each of two lists whether it is there."""
-    return 2 * stages + 2 * lists
+def bars(stages: int, lists: int) -> int:
+    """mbarriers of a block: of each slot whether it is full, and empty; of each of some lists whether it is there."""
+    return 2 * stages + lists
 
 
 def shared_bytes(groups: int, cols: int, stages: int, steps: int) -> int:
     """Bytes of shared memory of a block: the ring, the lists of two tiles of ``steps`` turns, the mbarriers."""
-    return stages * slot_bytes(groups, cols) + 2 * steps * STEP * 2 + 8 * bars(stages, lists=True)
+    return stages * slot_bytes(groups, cols) + 2 * steps * STEP * 2 + 8 * bars(stages, lists=2)
 
 
-def threads(groups: int) -> int:
-    """Threads of a block: those of ``groups`` warpgroups that multiply, and those that copy."""
-    return GROUP * groups + COPIERS
+def threads(groups: int, teams: int = 1) -> int:
+    """Threads of a block: those of ``groups`` warpgroups that multiply, and of ``teams`` that copy."""
+    return GROUP * groups + COPIERS * teams
 
 
 def across(cols: int) -> int:

@@ -64,7 +64,7 @@ _PATTERN = re.compile(
 )
 
 
-def pattern(shape: Iterable[int], kept: int, window: int, vector: int, dtype: str) -> str:
+def pattern(shape: Iterable[int], kept: int, window: int, vector: int | tuple[int, int], dtype: str) -> str:
     """What products of M, K, N with ``kept`` of every ``window`` columns are called, ``vector`` rows alike."""
     return f"{'x'.join(map(str, shape))} {dtype}, {kept} of {window}, {vector}"
 

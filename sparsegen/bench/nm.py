@@ -2,7 +2,8 @@
 
 =========  ======================================================================================================
 wide       many columns of x: vectors of 32, 64 or 128 rows share their pattern
-narrow     one column to 8, each row has its own pattern, on CUDA cores; f16 and f32
+narrow     one column to 8, each row (or block of 4 x 4) has its own pattern, on CUDA cores; f16 and f32
+decoded    many columns, each row or block has its own pattern: W is decoded for tensor cores
 odd        sizes that nothing divides, beside even ones
 =========  ======================================================================================================
 """
@@ -25,21 +26,23 @@ from sparsegen.pruning import prune
 if TYPE_CHECKING:
     from sparsegen.kernel import SpmmKernel
 
-PARTS: Final = ("wide", "narrow", "odd")
+PARTS: Final = ("wide", "narrow", "decoded", "odd")
 WINDOW: Final = 32
+#: Rows that share their columns, or the rows and columns of a block.
+Vector = int | tuple[int, int]
 #: States of L2 in words.
 L2: Final = {COLD: "cold", WARM: "hot"}
 
 
 @dataclass(frozen=True)
 class NmCase:
-    """What to measure: ``kept`` of every 32 columns, ``vector`` rows alike; the microseconds that are asked for, at
-    least and aimed at, in a ``state`` of L2."""
+    """What to measure: ``kept`` of every 32 columns, ``vector`` rows (or blocks) alike; the microseconds that are asked
+    for, at least and aimed at, in a ``state`` of L2."""
 
     part: str
     shape: tuple[int, int, int]
     kept: int
-    vector: int
+    vector: Vector
     dtype: str = "f16"
     state: str = WARM
     least: float | None = None
@@ -48,11 +51,13 @@ class NmCase:
     @property
     def name(self) -> str:
         """What the pattern is called."""
+        if isinstance(self.vector, tuple):
+            return f"{self.kept}:{WINDOW}, blocks of {self.vector[0]}x{self.vector[1]}"
         return f"{self.kept}:{WINDOW}, " + ("single rows" if self.vector == 1 else f"{self.vector} rows alike")
 
 
 def _each(
-    part: str, shape: tuple[int, int, int], vector: int, dtype: str, state: str,
+    part: str, shape: tuple[int, int, int], vector: Vector, dtype: str, state: str,
     goals: Sequence[tuple[float | None, float | None]],
 ) -> list[NmCase]:  # fmt: skip
     """The cases of 50, 25 and 12.5 %."""
@@ -61,7 +66,7 @@ def _each(
     ]
 
 
-_SQUARE, _LARGE = (4096, 4096), (8192, 8192)
+_SQUARE, _LARGE, _BLOCK = (4096, 4096), (8192, 8192), (4, 4)
 CASES: Final[tuple[NmCase, ...]] = (
     *_each("wide", (*_SQUARE, 4096), 128, "f16", WARM, [(108, 85), (61, 46), (36, 26)]),
     *_each("wide", (*_SQUARE, 4096), 64, "f16", WARM, [(155, 120), (84, 64), (46, 35)]),
@@ -75,6 +80,12 @@ CASES: Final[tuple[NmCase, ...]] = (
     *_each("narrow", (*_LARGE, 4), 1, "f16", COLD, [(32, 26), (20.5, 15), (15, 11)]),
     *_each("narrow", (*_LARGE, 8), 1, "f16", COLD, [(44, 30), (27, 18), (20, 13)]),
     NmCase("narrow", (*_LARGE, 1), 3, 1, "f16", WARM, 7.5, 5.2),
+    *_each("narrow", (*_LARGE, 4), _BLOCK, "f16", COLD, [(32, 26), (20.5, 15), (15, 11)]),
+    *_each("narrow", (*_LARGE, 8), _BLOCK, "f16", COLD, [(44, 30), (27, 18), (20, 13)]),
+    *_each("decoded", (*_SQUARE, 4096), 1, "f16", WARM, [(None, None), (None, None), (204, 163)]),
+    *_each("decoded", (*_SQUARE, 4096), _BLOCK, "f16", WARM, [(None, None), (None, None), (204, 163)]),
+    *_each("decoded", (*_LARGE, 16), 1, "f16", COLD, [(None, None)] * 3),
+    *_each("decoded", (*_LARGE, 64), 1, "f16", COLD, [(None, None)] * 3),
     NmCase("odd", (5120, 4096, 40), 8, 64),
     NmCase("odd", (5111, 4093, 37), 8, 64),
     NmCase("odd", (5120, 4096, 1), 8, 1),
@@ -113,7 +124,7 @@ class Patterns(Products[NmCase, NmRow]):
             key: sparse(w, format="nm", n=key[1], m=WINDOW, vector=key[2]) for key, w in self._dense.items()
         }
 
-    def _matrix(self, shape: tuple[int, ...], kept: int, vector: int, dtype: str, seed: int) -> Any:
+    def _matrix(self, shape: tuple[int, ...], kept: int, vector: Vector, dtype: str, seed: int) -> Any:
         w = self.torch.randn(shape, generator=self.random(seed), device=self.device).to(self.dtype(dtype))
         return prune(w, "nm", n=kept, m=WINDOW, vector=vector)
 
@@ -163,7 +174,7 @@ class Patterns(Products[NmCase, NmRow]):
         return f"{what}: {told}, error {row.error:.1e}{'' if row.ok else ', NOT OK'}; {row.schedule}"
 
 
-def _key(case: NmCase) -> tuple[tuple[int, ...], int, int, str]:
+def _key(case: NmCase) -> tuple[tuple[int, ...], int, Vector, str]:
     return case.shape[:2], case.kept, case.vector, case.dtype
 
 

@@ -107,6 +107,20 @@ def test_gathered_rows(orders: tuple[str, str]) -> None:
     assert walked["bytes.global.read"] >= turns * 64 * 16 * 2  # rows of x
 
 
+@pytest.mark.parametrize("orders", [("row", "row"), ("column", "row"), ("row", "column")])
+def test_decoded_tiles(orders: tuple[str, str]) -> None:
+    """Of blocks that have a tile more than others; x by columns is not turned: as the emulator counts."""
+    product = sg.spmm(nm_kit.matrix(300, 328, 8, 32), n=40, bias=True)
+    s = SpmmSchedule.parse("nm_decode rows=64 cols=16 stages=3 teams=2")
+    given = host_arrays(product.w, s.rules.arrays(s))
+    made = program(product, s, dataclasses.replace(DEVICES["h200"], sms=4, max_blocks_sm=1), *orders)
+    (found,) = of_program(made, 1, given)
+    assert not wrong(made, given)
+    counts, turns = found.counts, 5 * 3 * 6
+    assert counts["wgmma.f16.m64n16k16"] == 4 * 4 * turns and counts["bytes.tensor"] == 5 * 328 * 40 * 2
+    assert counts["bytes.bulk"] == 3 * given["entries"].nbytes == turns * 128 * (4 + 2) * 4  # 8 entries of each lane
+
+
 @pytest.mark.parametrize(
     ("shape", "sparsity", "n", "device", "line"),
     [

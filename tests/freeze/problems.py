@@ -35,7 +35,7 @@ STENCILS = {
     ("stream", 1): 14, ("stream", 2): 24, ("patches", 2): 24, ("column", 3): 30, ("toeplitz", 1): 20,
     ("lowrank", 2): 20, ("stencil2row", 1): 10, ("stencil2row", 2): 30, ("stencil2row", 3): 14,
 }  # fmt: skip
-UPDATES, PRODUCTS, RAGGED, NM, GATHERED = 16, 40, 16, 12, 8
+UPDATES, PRODUCTS, RAGGED, NM, GATHERED, DECODED = 16, 40, 16, 12, 8, 8
 UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott}
 BOUNDARIES: dict[str, Any] = {
     "periodic": sg.periodic, "frozen": sg.frozen, "neumann": sg.neumann, "dirichlet": sg.dirichlet(0.5)
@@ -191,6 +191,19 @@ def _gathered(draw: random.Random) -> Case:
     return case
 
 
+def _decoded(draw: random.Random) -> Case:
+    case: Case = {
+        "kind": "spmm", "dtype": draw.choice(("f16", "bf16")), "device": "h200",
+        "pattern": draw.choice([[4, 32, 1, 1], [16, 32, 1, 1], [2, 4, 2, 1], [3, 10, 1, 1], [8, 16, 4, 4]]),
+        "shape": [draw.choice((96, 500, 1024)), draw.choice((64, 500, 1000))], "n": draw.choice((8, 17, 40, 136, 512)),
+        "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
+        "variant": [draw.choice(("row", "row", "column")), draw.choice(("row", "column")), 8],
+        "schedule": f"nm_decode rows={draw.choice((64, 128))} cols={draw.choice((16, 32, 64, 128, 256))} "
+        f"stages={draw.choice((3, 4, 5))} teams={draw.choice((1, 2, 3))}",
+    }  # fmt: skip
+    return case
+
+
 def _products(draw: random.Random, drawn: Callable[[random.Random], Case], wanted: int) -> Iterator[Case]:
     found = 0
     while found < wanted:
@@ -214,6 +227,7 @@ def draw_all(seed: int = 12) -> Iterator[Case]:
     yield from _products(random.Random(seed + 2), _ragged, RAGGED)
     yield from _products(random.Random(seed + 3), _n_of_m, NM)
     yield from _products(random.Random(seed + 4), _gathered, GATHERED)
+    yield from _products(random.Random(seed + 5), _decoded, DECODED)
 
 
 def frozen() -> list[tuple[Case, str]]:

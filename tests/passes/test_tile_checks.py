@@ -15,6 +15,7 @@ from sparsegen.cost.devices import load_profile
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir import tile as t
 from sparsegen.ir import tile_bitmap as tb
+from sparsegen.ir import tile_decode as td
 from sparsegen.ir import tile_gather as th
 from sparsegen.ir import tile_groups as tr
 from sparsegen.ir import tile_levels as tl
@@ -87,6 +88,11 @@ def tile_level(family: str) -> Module:
         problem = SpmmProblem(sg.spmm(sg.sparse(w, format="nm", n=8, m=32, vector=64), n=24))
         words: Any = SpmmSchedule.parse("nm_gather rows=64 cols=32 stages=2")
         return lower(problem, words, load_profile("h200"), 1, Variant("column", "column", 8)).tile
+    if family == "nm_decode":
+        w = np.tile(np.arange(32) % 4 == 0, (64, 8)).astype("f2")
+        pruned = sg.spmm(sg.sparse(w, format="nm", n=8, m=32), n=24, bias=True)
+        line = "nm_decode rows=64 cols=32 stages=2 teams=2"
+        return parse_module(sg.compile(pruned, device="h200", backend="emulator", schedule=line).ir("tile"))
     if family in ("bitmap", "column of x"):
         product = sg.spmm(matrix(128, 192), n=8 if family == "bitmap" else 1, bias=True)
         line = "bitmap warps=2x2 rows=2 splits=2" if family == "bitmap" else "bitmap mma=none cols=1 warps=2x2 rows=2"
@@ -191,6 +197,11 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("dense", tr.CopyRows, {"n": 200, "k": 41, "order": "column"}, "41 adjacent elements are no whole pieces of 8"),
     ("x by columns", tr.TurnPieces, {"pitch": 16}, "rows of 24 columns, 16 apart"),
     ("nm_gather", tr.TurnColumns, {"pitch": 16}, "rows of 17 columns, 16 apart"),
+    ("nm_decode", tr.WalkGroups, {"teams": 1}, "1 teams are not the last of 384 threads"),
+    ("nm_decode", tr.WalkGroups, {"lists": 99}, "the mbarriers of a ring and of lists take 103 elements"),
+    ("nm_decode", td.LoadPacked, {"ahead": 3}, "are not as many for each of 2 teams"),
+    ("nm_decode", td.FetchPacked, {"steps": 3}, "has no whole tiles of 3 x"),
+    ("nm_decode", td.DecodeTile, {"runs": 33}, "33 runs of 1 are more than a row has"),
     ("nm_lanes", tn.ShareRows, {"parts": 3}, "1 x 3 warps are not the 128 threads"),
     ("nm_lanes", tn.StageColumns, {"held": 40}, "no whole windows of 32"),
     ("nm_lanes", tn.StageColumns, {"vec": 3}, "elements of f16 at once 3 is unknown"),
@@ -228,7 +239,19 @@ def changed(module: Module, kind: type[Op], fields: dict[str, Any]) -> Module:
 
 
 @pytest.mark.parametrize(
-    "family", [*FAMILIES, "update", "bitmap", "column of x", "csr", "nm_lanes", "nm_gather", "x by columns", "dense"]
+    "family",
+    [
+        *FAMILIES,
+        "update",
+        "bitmap",
+        "column of x",
+        "csr",
+        "nm_lanes",
+        "nm_gather",
+        "nm_decode",
+        "x by columns",
+        "dense",
+    ],
 )
 def test_programs_are_right(family: str) -> None:
     verify(tile_level(family))

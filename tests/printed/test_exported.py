@@ -64,6 +64,11 @@ def gathered() -> Any:
     return compile_for(product, schedule="nm_gather rows=64 cols=16 stages=2")
 
 
+def spread() -> Any:
+    product = sg.spmm(nm_kit.matrix(70, 90, 8, 32), n=16, bias=True)
+    return compile_for(product, schedule="nm_decode rows=64 cols=16 stages=2 teams=2")
+
+
 #: A kernel; the launches of its passes as the file has them; the arguments before the workspace; what is to be read.
 CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "rest": (lambda: stencil((24, 40), 12, "stream fuse=1 levels=7"), 4, ["in", "out"], "12 time steps: 1 pass of 5"),
@@ -74,6 +79,7 @@ CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "bitmap": (bitmap, 1, ["in", "scale", "out", "index", "masks", "values"], "cudaMemsetAsync(s_workspace_counter"),
     "csr": (csr, 1, ["in", "bias", "residual", "out", "idx", "values", "segments"], "MemsetAsync(s_workspace_counter"),
     "nm_gather": (gathered, 2, ["in", "residual", "out", "tiles", "rows"], "columns that each tile of 64 rows keeps"),
+    "nm_decode": (spread, 1, ["in", "bias", "out", "entries"], "the kept values, two a word"),
     "nm_lanes": (n_of_m, 1, ["in", "bias", "out", "values", "offsets"], "of each tile of 32 rows"),
 }  # fmt: skip
 

@@ -1,0 +1,92 @@
+"""Products that decode W for warpgroups on a Hopper GPU: patterns, sizes, orders, streams and graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparsegen as sg
+from sparsegen.backends.cuda.nvcc import find_nvcc
+from sparsegen.ir.errors import ToolchainError
+from sparsegen.ir.numbers.groups import COLS
+from sparsegen.products.nm_entries import packed_entries
+from sparsegen.target import open_gpu
+from tests.gpu.torch_kit import agrees, kind, same_on_streams
+from tests.nm_kit import matrix, pruned
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")]
+LARGE = 1500  # rows: more tiles than an H200 has SMs, where columns are narrow
+
+
+@pytest.fixture(scope="module", autouse=True)
+def torch() -> Any:
+    made = pytest.importorskip("torch")
+    try:
+        find_nvcc()
+    except ToolchainError as e:
+        pytest.skip(str(e))
+    info = open_gpu(0).info()
+    if info.capability != (9, 0):
+        pytest.skip(f"the {info.name} has no wgmma")
+    return made
+
+
+def compiled(w: Any, n: int, line: str = "", **epilogue: Any) -> Any:
+    return sg.compile(sg.spmm(w, n=n, **epilogue), backend="cuda", schedule=f"nm_decode {line}".strip())
+
+
+@pytest.mark.parametrize("pattern", [
+    (4, 32, (1, 1)), (16, 32, (1, 1)), (3, 10, (2, 1)), (63, 64, (1, 1)), (8, 16, (4, 4)), (16, 48, (8, 16)),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_patterns(torch: Any, pattern: Any, dtype: str) -> None:
+    """The last window, turn and tile are short."""
+    for n in (8, 17, 200):
+        agrees(torch, compiled(matrix(LARGE, 777, *pattern, dtype=dtype, fill=0.95), n, bias=True))
+
+
+@pytest.mark.parametrize("cols", COLS)
+@pytest.mark.parametrize("rows", [64, 128])
+def test_widths(torch: Any, rows: int, cols: int) -> None:
+    """Several tiles a block, slots that go round, and a last block of columns that is short."""
+    for stages, teams in ((2, 1), (3, 1), (3, 2), (3, 3), (4, 4)):
+        if cols < 128 or teams == 1:
+            line = f"rows={rows} cols={cols} stages={stages} teams={teams}"
+            agrees(torch, compiled(matrix(LARGE, 1300, 8, 32), 3 * cols - 8, line))
+
+
+@pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu"])
+def test_epilogues_and_orders(torch: Any, activation: Any) -> None:
+    w = matrix(700, 512, 8, 32)
+    for n, residual in ((136, True), (136, False), (17, True)):
+        k = compiled(w, n, bias=True, scale=True, residual=residual, activation=activation)
+        for orders in (("row", "row"), ("column", "row"), ("row", "column"), ("column", "column")):
+            agrees(torch, k, *orders)
+
+
+@pytest.mark.parametrize("vector", [(1, 1), (4, 4)])
+def test_a_matrix_of_torch_is_packed_where_it_is(torch: Any, vector: tuple[int, int]) -> None:
+    """The same bytes as on the host, and the same result; nothing comes back to the host."""
+    for dtype in ("f16", "bf16"):
+        dense = pruned(300, 500, 8, 32, vector, dtype)
+        tensor = torch.from_numpy(dense.astype("f4")).to(kind(torch, dtype)).cuda()
+        there = sg.sparse(tensor, format="nm", n=8, m=32, vector=vector)
+        here = sg.sparse(dense, format="nm", n=8, m=32, vector=vector)
+        for rows in (64, 128):
+            made = packed_entries(there, rows)
+            assert made.is_cuda
+            assert np.array_equal(made.view(torch.int32).cpu().numpy().view("u4"), packed_entries(here, rows))
+        line = "rows=64 cols=64 stages=3 teams=2"
+        assert torch.equal(*(agrees(torch, compiled(w, 40, line)) for w in (there, here)))
+
+
+@pytest.mark.parametrize("n", [64, 17])
+def test_streams_and_graphs(torch: Any, n: int) -> None:
+    """Calls on any streams and captured calls give the same bits; one of them turns x into its stream's workspace."""
+    of = torch.float16
+    w = sg.sparse(torch.from_numpy(pruned(2048, 2048, 8, 32)).cuda(), format="nm", n=8, m=32)
+    k = compiled(w, n, bias=True)
+    x, bias = torch.rand(2048, n, device="cuda").to(of), torch.rand(2048, device="cuda").to(of)
+    same_on_streams(torch, k, x, bias=bias)
