@@ -29,7 +29,7 @@ REASONS: Final[dict[str, str]] = {
     "l2": "packed words of W and rows of x of all turns of the busiest SM, through its port to L2",
     "hbm": "packed words, x, y and the epilogue's arrays, once each",
     "ring": gather_cost.REASONS["ring"],
-    "decode": "what a copying warp does of a turn, one thing after another: waits, zeros, kept values; teams share them",
+    "decode": "what a copying warp does of a turn, one thing after another: waits, zeros, kept values; teams share",
     "chain": "what a multiplying warp does of a turn, one thing after another: waits, fences, products, handing back",
     **{name: gather_cost.REASONS[name] for name in ("exposed", "store", "fill")},
     "turn": "where x's rows are no whole pieces of 8 columns, writing them so by a kernel before",
