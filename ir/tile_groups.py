@@ -274,7 +274,8 @@ def _store_tile(op: StoreTile, ctx: Context) -> None:
     ctx.need(op.out.size == op.m * op.n, f"{op.m} x {op.n} elements are not the {op.out.size} of @{op.out.name}")
     by_row = op.order == "row"
     along = op.n if by_row else op.m
-    wide = along % op.vec == 0 and op.acc.size % (2 * op.vec * op.high) == 0
+    lanes = 2 * op.vec if by_row else op.vec  # sums of a lane that an exchange takes
+    wide = along % op.vec == 0 and op.acc.size % (lanes * op.high) == 0
     exchanged = op.vec == 8 or (op.vec == 2 and not by_row)
     ctx.need(not exchanged or op.residual is None, "a residual is added before sums are rounded and exchanged")
     ctx.need(op.vec == 1 or (op.vec in (2, 8) and wide), f"{op.vec} elements at once of {along}, by {op.order}")
