@@ -154,9 +154,9 @@ class SpmmCalls(Calls):
 
     @property
     def packed(self) -> Variant:
-        """The variant of aligned arrays that are packed by rows."""
+        """The variant of aligned arrays that are packed by rows, or as the product says."""
         _, k, n = self.problem.shape
-        order, run = ("column", k) if n == 1 else ("row", n)
+        order, run = ("column", k) if n == 1 or self.problem.what.columns else ("row", n)
         return Variant(order, order, _widest(run))
 
     def plan(self, programs: Memo[Program], schedule: Any, steps: int, variant: Any) -> Plan:
@@ -196,9 +196,9 @@ class SpmmCalls(Calls):
         return {"W as a dense matrix in f32": 4 * m * k}
 
     def random(self, seed: int = 0) -> HostArrays:
-        """Numbers from -1 to 1, in rows."""
-        rng = np.random.default_rng(seed)
-        return {name: rng.uniform(-1, 1, check.shape).astype(self.dtype) for name, check in self.inputs.items()}
+        """Numbers from -1 to 1, in rows, or as the product says."""
+        rng, packed = np.random.default_rng(seed), np.asfortranarray if self.problem.what.columns else np.asarray
+        return {name: packed(rng.uniform(-1, 1, a.shape).astype(self.dtype)) for name, a in self.inputs.items()}
 
     def filled(self, views: Views) -> dict[str, ArrayView]:
         """Random numbers on the host, ones beside an x on a GPU."""

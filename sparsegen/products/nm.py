@@ -10,6 +10,7 @@ from sparsegen.formats.library import Library
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.formats.nm import Nm
 from sparsegen.ir.errors import FormatError
+from sparsegen.ir.numbers.groups import PIECE
 from sparsegen.ir.numbers.nm import LANES, Chunks, chunks, groups
 from sparsegen.ir.types import u32
 from sparsegen.products.nm_tiles import steps_of
@@ -20,7 +21,8 @@ from sparsegen.sizes import MAX_CELLS
 @dataclass(frozen=True)
 class NmNumbers:
     """A product in numbers: ``pattern`` is n, m and the rows and columns of a block; bytes of W's arrays, and of bias,
-    scale and residual; ``turns``: of 64 columns that tiles of 64 rows take, and of 128 rows."""
+    scale and residual; ``turns``: of 64 columns that tiles of 64 rows take, and of 128 rows; ``columns``: x and y come
+    by columns."""
 
     m: int
     k: int
@@ -30,6 +32,7 @@ class NmNumbers:
     nbytes: int
     operands: int
     turns: tuple[int, int]
+    columns: bool = False
 
     @staticmethod
     def of(product: Product) -> NmNumbers:
@@ -43,7 +46,7 @@ class NmNumbers:
                 hint="cut the matrix into pieces of fewer rows",
             )
         turns = steps_of(w, 64), steps_of(w, 128)
-        return NmNumbers(m, k, product.n, w.dtype, pattern, w.nbytes, product.operand_bytes, turns)
+        return NmNumbers(m, k, product.n, w.dtype, pattern, w.nbytes, product.operand_bytes, turns, product.columns)
 
     @property
     def stored(self) -> dict[str, Any]:
@@ -59,6 +62,11 @@ class NmNumbers:
     def item(self) -> int:
         """Bytes of an element."""
         return 4 if self.dtype == "f32" else 2
+
+    @property
+    def turned(self) -> bool:
+        """Whether x is no rows of whole pieces, which nm_gather makes of it first."""
+        return self.columns or self.n % PIECE != 0
 
     @property
     def kept(self) -> int:

@@ -43,11 +43,15 @@ class Epilogue:
 
 @dataclass(frozen=True)
 class Product:
-    """``y = activation(scale * (w @ x) + bias) + residual`` with x of ``n`` columns; made by :func:`sparsegen.spmm`."""
+    """``y = activation(scale * (w @ x) + bias) + residual`` with x of ``n`` columns; made by :func:`sparsegen.spmm`.
+
+    ``columns``: x and y come by columns, as a linear layer has them: what is chosen for; calls may bring any order.
+    """
 
     w: SparseMatrix
     n: int
     epilogue: Epilogue = field(default_factory=Epilogue)
+    columns: bool = False
 
     #: Axes of a grid: it has none.
     ndim: ClassVar[int] = 0

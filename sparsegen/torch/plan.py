@@ -11,6 +11,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache, lru_cache, partial
 from itertools import count
 from math import prod
@@ -20,12 +21,13 @@ from weakref import WeakValueDictionary
 
 import torch
 
+from sparsegen.callsite import user_loc
 from sparsegen.compiler import compile
 from sparsegen.formats.encode import found
 from sparsegen.formats.format import Format
 from sparsegen.formats.library import Torch
 from sparsegen.formats.matrix import SparseMatrix
-from sparsegen.ir.errors import ArrayError, DeviceError, FormatError, ProductError
+from sparsegen.ir.errors import ArrayError, DeviceError, FormatError, ProductError, SparsegenError
 from sparsegen.kernel import SpmmKernel
 from sparsegen.memo import Memo
 from sparsegen.problems.product import readers
@@ -136,31 +138,33 @@ class Bound:
 
     def prepare(self, tokens: Iterable[int], biased: bool) -> None:
         """Build the kernels for these numbers of tokens, several at a time; on a GPU load them, and run each once."""
-        wanted = {min(n, self.most or n) for n in tokens}
-        device = self.matrix.library.device
-        now = torch.cuda.current_stream(device) if device.type == "cuda" else None
-        with ThreadPoolExecutor(min(_BUILDERS, os.cpu_count() or 1)) as pool:
-            list(pool.map(lambda n: self._prepared(n, biased, now), sorted(wanted)))
+        kernels = {n: self._compiled.get(n, biased) for n in sorted({min(n, self.most or n) for n in tokens})}
+        if (device := self.matrix.library.device).type == "cuda":
+            first = partial(self._first, after=torch.cuda.current_stream(device), biased=biased)
+            try:
+                with ThreadPoolExecutor(min(_BUILDERS, os.cpu_count() or 1)) as pool:
+                    list(pool.map(first, kernels.values()))
+            except SparsegenError as error:
+                error.loc = user_loc()  # not the thread's
+                raise
+        for n, kernel in kernels.items():
+            self._built[n, biased] = self._decoded if kernel.schedule.family == "dense" else kernel
 
-    def _prepared(self, tokens: int, biased: bool, after: Any) -> None:
-        """Build a kernel; on a GPU run it once, in a thread and on a stream of its own, ``after`` what is on that one.
+    def _first(self, kernel: SpmmKernel, after: Any, biased: bool) -> None:
+        """Run a kernel for the first time: in a thread and on a stream of its own, ``after`` what is on that one.
 
         What it makes of W must not lie in the memory of a CUDA graph that torch is warming up: such memory is that of
         the caller's thread and stream.
         """
-        kernel = self._compiled.get(tokens, biased)
-        dense = kernel.schedule.family == "dense"
-        if after is not None and (tokens, biased) not in self._built:
-            (m, k), aside = self.matrix.shape, _aside(after.device)
-            zeros = partial(torch.zeros, dtype=self.matrix.library.dtype(self.matrix.kind), device=after.device)
-            with torch.cuda.stream(aside):
-                aside.wait_stream(after)
-                if dense:
-                    self.matrix.once("dense", self._decode)
-                else:
-                    kernel(zeros(tokens, k).t(), out=zeros(tokens, m).t(), bias=zeros(m) if biased else None)
-                aside.synchronize()
-        self._built[tokens, biased] = self._decoded if dense else kernel
+        m, k, n = kernel.shape
+        zeros = partial(torch.zeros, dtype=self.matrix.library.dtype(self.matrix.kind), device=after.device)
+        with torch.cuda.stream(aside := _aside(after.device)):
+            aside.wait_stream(after)
+            if kernel.schedule.family == "dense":
+                self.matrix.once("dense", self._decode)
+            else:
+                kernel(zeros(n, k).t(), out=zeros(n, m).t(), bias=zeros(m) if biased else None)
+            aside.synchronize()
 
     def _kernel(self, tokens: int, of: int, biased: bool) -> Any:
         """What multiplies so many tokens, a part ``of`` so many; DeviceError where it would have to be built while a
@@ -196,7 +200,8 @@ def _aside(device: Any) -> Any:
 
 
 def _compiled(matrix: SparseMatrix, tokens: int, biased: bool) -> SpmmKernel:
-    return compile(spmm(matrix, n=tokens, bias=biased), backend=BACKENDS[matrix.library.device.type])
+    product = replace(spmm(matrix, n=tokens, bias=biased), columns=True)
+    return compile(product, backend=BACKENDS[matrix.library.device.type])
 
 
 _serial = count(1)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 import sparsegen as sg
 import sparsegen.torch as st
 from sparsegen.ir.errors import SparsegenError
+from sparsegen.problems.product import Variant
 from sparsegen.torch.plan import launches
 from tests.torch.layers import ALL_KINDS, PATTERNS, agrees, arrays, dense, pair, tokens, torch
 
@@ -32,18 +35,18 @@ def test_it_computes_what_the_pruned_layer_computes(words: str, kind: str) -> No
         agrees(sparse(x), x, layer)
 
 
-@pytest.mark.parametrize("words, counts", [("elements", (1, 3)), ("vectors", (2, 70))])
-def test_on_the_emulator(words: str, counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("line, counts", [("nm_lanes", (1, 3)), ("nm_gather", (2, 70))])
+def test_on_the_emulator(line: str, counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """The programs of the GPU, with the tensors as they are passed there: a lane a row, and rows of x gathered."""
     from sparsegen.torch import plan
 
     monkeypatch.setitem(plan.BACKENDS, "cpu", "emulator")
-    sparse, layer = pair(33, 130, pattern="nm", **WORDS[words])
+    monkeypatch.setattr(plan, "compile", partial(plan.compile, schedule=line))
+    sparse, layer = pair(33, 130, pattern="nm", **WORDS["vectors"])
     for n in counts:
         agrees(sparse(tokens(n, 130)), tokens(n, 130), layer)
     (bound,) = sparse._plan._bound.values()
-    families = {kernel.schedule.family for kernel in bound._built.values()}
-    assert families == ({"nm_lanes", "nm_gather"} if words == "vectors" else {"nm_lanes"})
+    assert {(k.backend, k.schedule.family) for k in bound._built.values()} == {("emulator", line)}
 
 
 def test_launches() -> None:
@@ -54,6 +57,21 @@ def test_launches() -> None:
         assert {size for _, size in pieces} <= sizes and len(pieces) == (1 if tokens_ in sizes else 2)
         assert pieces[0][0] == 0 and sum(pieces[-1]) == tokens_ and pieces[-1][0] <= pieces[0][1]
     assert launches(300, None) == ((0, 256), (236, 64)) and launches(150, 64) == ((0, 64), (64, 64), (86, 64))
+
+
+def test_chosen_and_lowered_for_columns() -> None:
+    """As the layer's x and y are; the kernel's own figures and checks are of these."""
+    sparse, _ = pair(40, 72, tokens=(8,), pattern="nm", n=8, m=32, vector=64)
+    (bound,) = sparse._plan._bound.values()
+    kernel = bound._built[8, True]
+    assert kernel._programs.known.keys() == {(1, Variant("column", "column", 8))}
+    x = kernel.random()["x"]
+    assert x.flags.f_contiguous and np.array_equal(kernel(x, bias=np.zeros(40, "f2")).shape, (40, 8))
+    plain = sg.schedules(sg.spmm(bound.matrix, n=8, bias=True))
+    cheaper = {str(c.schedule): c.time for c in plain if c.schedule.family == "nm_gather"}
+    turned = {str(c.schedule): c for c in kernel._choice.options.costs if c.schedule.family == "nm_gather"}
+    assert turned.keys() == cheaper.keys() and all(c.time > cheaper[line] for line, c in turned.items())
+    assert all(c.terms["turn"] > 0 for c in turned.values())
 
 
 def test_many_tokens() -> None:
