@@ -12,7 +12,7 @@ from abc import abstractmethod
 from .checks import Context, check
 from .expr import Expr, Value
 from .node import Op, attr, bind, buffer, declare, define, operand, region
-from .numbers.groups import COLS, COPIERS, LEAST, PIECE, PIECES_SIDE, ROWS, SIDE, SIDE_PITCH, STEP, bars, threads
+from .numbers.groups import COLS, COPIERS, LEAST, PIECE, PIECES_SIDE, ROWS, SIDE, STEP, bars, side_pitch, threads
 from .op_spmm import ACTIVATIONS, ORDERS
 from .tile_rules import registers, same_type, shared, whole
 from .types import Buffer, f32
@@ -283,7 +283,7 @@ def _store_tile(op: StoreTile, ctx: Context) -> None:
 
 @check(TurnColumns)
 def _turn_columns(op: TurnColumns, ctx: Context) -> None:
-    shared(ctx, op.tile, SIDE * SIDE_PITCH, "a tile of 32 x 32 with its pad")
+    shared(ctx, op.tile, SIDE * side_pitch(op.src.dtype.nbytes), "a tile of 32 x 32 with its pad")
     same_type(ctx, op.dst, op.src, op.tile)
     ctx.need(op.pitch >= op.n and op.dst.size == op.k * op.pitch, f"rows of {op.n} columns, {op.pitch} apart")
     ctx.need(op.src.size == op.k * op.n, f"{op.k} x {op.n} elements are not the {op.src.size} of @{op.src.name}")

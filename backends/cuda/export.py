@@ -19,8 +19,9 @@ from sparsegen.ir.symbols import symbol
 from sparsegen.ir.tensor_copy import tensor_maps
 from sparsegen.ir.types import Buffer, DType
 
+from .arch import needed_arch
 from .expr_c import float_literal, literal, register_type
-from .frame import fill, needed_arch, param_type, translation_unit
+from .frame import fill, param_type, translation_unit
 from .names import Names, comment
 from .tensor_map import L2_128_BYTES, numbers
 

@@ -14,14 +14,12 @@ from sparsegen.ir import node
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Value, values
-from sparsegen.ir.fragments import SHAPES
 from sparsegen.ir.module import Module
 from sparsegen.ir.symbols import symbol
-from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.types import Buffer
-from sparsegen.ir.warp_group import Wgmma
 
 from . import ptx_ops as ptx
+from .arch import needed_arch
 from .names import comment
 from .printer import Printer
 
@@ -125,18 +123,6 @@ def _environment() -> jinja2.Environment:
 def fill(template: str, **what: Any) -> str:
     """A template of this back end with its blanks filled in; a blank without a value is an error."""
     return _environment().get_template(template).render(**what)
-
-
-def needed_arch(funcs: Iterable[w.Func]) -> str:
-    """The first architecture that has every instruction of these functions."""
-    ops = [op for f in funcs for op in node.walk(f.body)]
-    if any(isinstance(op, Wgmma) for op in ops):
-        return "sm_90a"
-    hopper = (w.MbarInit, w.MbarArrive, w.MbarTryWait, w.BulkCopy, w.CpArrive, TensorCopy)
-    clusters = any(f.cluster > 1 for f in funcs)
-    if clusters or any(isinstance(op, hopper) or (isinstance(op, w.Mma) and SHAPES[op.shape].cc >= 90) for op in ops):
-        return "sm_90"
-    return "sm_80"
 
 
 def functions(module: Module) -> tuple[w.Func, ...]:

@@ -22,6 +22,7 @@ from sparsegen.ir.types import Buffer, DType, s32, u32
 from sparsegen.ir.warp_matrix import MovMatrix
 
 from . import ptx_ops as ptx
+from .arch import needed_arch
 from .expr_c import (
     CAST,
     INT,
@@ -60,6 +61,7 @@ class Printer:
         self.lines: list[str] = []
         self.written = {b.name for op in node.walk(func.body) for b in node.buffers(op, writes=True)}
         self.read = {b.name for op in node.walk(func.body) for b in node.buffers(op, writes=False)}
+        self.hopper = needed_arch((func,)) != "sm_80"
         self._depth = 1
         self._loc: Loc | None = None
 
@@ -346,7 +348,7 @@ def _cluster_st(p: Printer, op: wc.ClusterSt) -> str:
 
 
 def _try_wait(p: Printer, op: w.MbarTryWait) -> str:
-    helper = ptx.CLUSTER_TRY_WAIT if op.cluster else ptx.MBAR_TRY_WAIT
+    helper = ptx.CLUSTER_TRY_WAIT if op.cluster else ptx.MBAR_TRY_WAIT if p.hopper else ptx.MBAR_TEST_WAIT
     return p.call(helper, p.address(op.bars, op.index), p.expr(op.parity))
 
 

@@ -87,6 +87,8 @@ def _try_wait(name: str, instruction: str) -> Helper:
 
 
 MBAR_TRY_WAIT: Final = _try_wait("mbar_try_wait", "mbarrier.try_wait.parity")
+#: The same on Ampere, whose threads do not sleep while they wait.
+MBAR_TEST_WAIT: Final = _try_wait("mbar_test_wait", "mbarrier.test_wait.parity")
 BULK_COPY: Final = _function(
     "void", "bulk_copy", "void* dst, const void* src, unsigned nbytes, unsigned long long* bar",
     "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];",
@@ -210,8 +212,8 @@ def wgmma(dtype: DType, cols: int, sparse: bool = False) -> Helper:
 
 
 FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR_INIT, MBAR_ARRIVE, CP_ARRIVE,
-                MBAR_EXPECT, MBAR_TRY_WAIT, BULK_COPY, TENSOR_COPY, PRMT, MOVMATRIX, PACK, TO_TF32, CLOCK,
-                CLUSTER_BARRIER, PEER, CLUSTER_ARRIVE, CLUSTER_TRY_WAIT,
+                MBAR_EXPECT, MBAR_TRY_WAIT, MBAR_TEST_WAIT, BULK_COPY, TENSOR_COPY, PRMT, MOVMATRIX, PACK, TO_TF32,
+                CLOCK, CLUSTER_BARRIER, PEER, CLUSTER_ARRIVE, CLUSTER_TRY_WAIT,
                 WGMMA_FENCE, WGMMA_COMMIT, WGMMA_WAIT)  # fmt: skip
 
 

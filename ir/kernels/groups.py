@@ -10,7 +10,7 @@ from .. import tile_groups as tw
 from ..module import Module
 from ..node import Op
 from ..numbers.arithmetic import up
-from ..numbers.groups import ALIGN, PIECE, PIECES_SIDE, SIDE, SIDE_PITCH
+from ..numbers.groups import ALIGN, PIECE, PIECES_SIDE, SIDE, side_pitch
 from ..types import Buffer
 from .common import replace_kernel
 
@@ -37,10 +37,10 @@ def by_pieces(
     Then a kernel before the op's own, in the module, writes it row by row into ``ws.turned``, which takes its place in
     the roles of the launch, ``params``.
     """
-    along = op.n if op.x_order == "row" else op.k
-    if op.x_order in orders and along % PIECE == 0 and op.vec == PIECE:
+    along, piece = op.n if op.x_order == "row" else op.k, 16 // op.dtype.nbytes
+    if op.x_order in orders and along % piece == 0 and op.vec % piece == 0:
         return module, params, Pieces(params["in"], op.n, op.x_order)
-    pitch = up(op.n, PIECE)
+    pitch = up(op.n, piece)
     turned = Buffer("turned", op.dtype, op.k * pitch, "global")
     params = {("ws.turned" if role == "in" else role): (turned if role == "in" else b) for role, b in params.items()}
     return _turned(module, op, pitch), params, Pieces(turned, pitch, "row")
@@ -50,11 +50,11 @@ def _turned(module: Module, op: o.Spmm, pitch: int) -> Module:
     """The module with a kernel before the op's own that writes x row by row."""
     src, dst = Buffer("x", op.dtype, op.k * op.n, "global"), Buffer("turned", op.dtype, op.k * pitch, "global")
     turn: Op
-    if op.x_order == "column" and op.vec == PIECE:
+    if op.x_order == "column" and op.vec == PIECE and op.dtype.nbytes == 2:
         side, tile = PIECES_SIDE, Buffer("tile", op.dtype, PIECES_SIDE**2, "shared", ALIGN)
         turn = tw.TurnPieces(dst=dst, src=src, tile=tile, k=op.k, n=op.n, pitch=pitch)
     else:
-        side, tile = SIDE, Buffer("tile", op.dtype, SIDE * SIDE_PITCH, "shared", 16)
+        side, tile = SIDE, Buffer("tile", op.dtype, SIDE * side_pitch(op.dtype.nbytes), "shared", 16)
         turn = tw.TurnColumns(dst=dst, src=src, tile=tile, k=op.k, n=op.n, pitch=pitch, order=op.x_order)
     func = t.Func(
         symbol=f"{op.symbol}_turn", params=(src, dst), blocks=-(-op.k // side) * -(-pitch // side),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import tile_groups as t
 from .. import warp as w
 from ..expr import Expr, Value, all_of
-from ..numbers.groups import PIECE, PIECES_SIDE, SIDE, SIDE_PITCH
+from ..numbers.groups import PIECE, PIECES_SIDE, SIDE, side_pitch
 from ..swizzle import swizzled
 from ..types import u32
 from .context import Context, rule
@@ -15,7 +15,7 @@ from .quad import QUAD, exchanged, halves
 @rule(t.TurnColumns)
 def turn_columns(cx: Context, op: t.TurnColumns) -> None:
     b, warps = cx.b, cx.func.threads // 32
-    wide = -(-op.pitch // SIDE)
+    wide, between = -(-op.pitch // SIDE), side_pitch(op.src.dtype.nbytes)
     k0, n0 = b.let("k0", cx.bx // wide * SIDE), b.let("n0", cx.bx % wide * SIDE)
 
     def load(k: Expr, n: Expr, at: Expr) -> Value:
@@ -32,10 +32,10 @@ def turn_columns(cx: Context, op: t.TurnColumns) -> None:
     cx.shared.append(op.tile)
     with b.for_("i", cx.warp, SIDE, warps, unroll=4) as i:
         k, n = k0 + cx.lane, n0 + i  # lanes lie side by side along what is adjacent in x: rows of a column
-        b.st(op.tile, cx.lane * SIDE_PITCH + i, load(k, n, n * op.k + k))
+        b.st(op.tile, cx.lane * between + i, load(k, n, n * op.k + k))
     b.barrier()
     with b.for_("i", cx.warp, SIDE, warps, unroll=4) as i:
-        store(k0 + i, n0 + cx.lane, b.ld(op.tile, i * SIDE_PITCH + cx.lane, hint="x"))
+        store(k0 + i, n0 + cx.lane, b.ld(op.tile, i * between + cx.lane, hint="x"))
 
 
 @rule(t.TurnPieces)

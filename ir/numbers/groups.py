@@ -16,13 +16,18 @@ PIECE, BLOCK = 8, 64
 ALIGN: Final = 1024
 #: Threads of a team that copies, besides those that multiply: the warps of one more warpgroup.
 COPIERS: Final = 128
-#: Rows and columns of a block that turns columns into rows, and elements from row to row of its tile: 17 words, so that
-#: 32 rows lie in different banks.
-SIDE, SIDE_PITCH = 32, 34
+#: Rows and columns of a block that turns columns into rows.
+SIDE: Final = 32
 #: Rows and columns of a block that turns whole pieces.
 PIECES_SIDE: Final = 64
 #: Slots of a ring at least: one is multiplied while another is filled.
 LEAST: Final = 2
+
+
+def side_pitch(item: int) -> int:
+    """Elements of ``item`` bytes from row to row of its tile: an odd number of words, so that 32 rows lie in different
+    banks."""
+    return SIDE + 4 // item
 
 
 def row_bytes(cols: int) -> int:

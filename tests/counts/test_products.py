@@ -121,6 +121,20 @@ def test_decoded_tiles(orders: tuple[str, str]) -> None:
     assert counts["bytes.bulk"] == 3 * given["entries"].nbytes == turns * 128 * (4 + 2) * 4  # 8 entries of each lane
 
 
+@pytest.mark.parametrize("orders", [("row", "row"), ("column", "column")])
+def test_outer_products(orders: tuple[str, str]) -> None:
+    """Tiles and turns that are short, with and without a launch that turns x: as the emulator counts."""
+    product = sg.spmm(nm_kit.matrix(150, 333, 8, 32, (16, 1), "f32"), n=40, bias=True)
+    s = SpmmSchedule.parse("nm_outer rows=64 cols=32 each=4 deep=64 stages=3")
+    given = host_arrays(product.w, s.rules.arrays(s))
+    made = program(product, s, DEVICES["h200"], *orders)
+    found = of_program(made, 1, given)
+    assert not wrong(made, given) and len(found) == (2 if orders[0] == "column" else 1)
+    counts, tiles, entries = found[-1].counts, 3 * 2, 6 * 16
+    assert 32 * counts["fma.f32"] == tiles * entries * 64 * 32 and not counts["conflicts.shared"]
+    assert counts["bytes.shared.write"] == tiles * (333 * 32 + 6 * (16 * 64 + 4 * 16)) * 4  # x's windows, values, lists
+
+
 @pytest.mark.parametrize(
     ("shape", "sparsity", "n", "device", "line"),
     [

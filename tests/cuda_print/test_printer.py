@@ -25,6 +25,7 @@ FRAMING = (w.For, w.Loop, w.If)
 #: The instructions of the helpers that have two.
 TWO_LINES_OF_PTX = {
     "mbar_try_wait": ["mbarrier.try_wait.parity.shared", "selp.u32"],
+    "mbar_test_wait": ["mbarrier.test_wait.parity.shared", "selp.u32"],
     "cluster_try_wait": ["mbarrier.try_wait.parity.acquire.cluster.shared", "selp.u32"],
     "cluster_barrier": ["barrier.cluster.arrive.release.aligned", "barrier.cluster.wait.acquire.aligned"],
 }

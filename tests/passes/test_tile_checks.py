@@ -20,6 +20,7 @@ from sparsegen.ir import tile_gather as th
 from sparsegen.ir import tile_groups as tr
 from sparsegen.ir import tile_levels as tl
 from sparsegen.ir import tile_nm as tn
+from sparsegen.ir import tile_outer as to
 from sparsegen.ir import tile_products as p
 from sparsegen.ir import tile_ragged as tg
 from sparsegen.ir import tile_update as tu
@@ -75,6 +76,11 @@ def tile_level(family: str) -> Module:
         w = np.tile(np.arange(32) % 4 == 0, (50, 8)).astype("f2")
         pruned = sg.spmm(sg.sparse(w, format="nm", n=8, m=32), n=4, bias=True)
         line = "nm_lanes cols=4 warps=1x4"
+        return parse_module(sg.compile(pruned, device="h200", backend="emulator", schedule=line).ir("tile"))
+    if family == "nm_outer":
+        w = np.tile(np.arange(32) % 4 == 0, (64, 8)).astype("f4")
+        pruned = sg.spmm(sg.sparse(w, format="nm", n=8, m=32, vector=64), n=17, bias=True)
+        line = "nm_outer rows=64 cols=32 each=4 deep=32 stages=3"
         return parse_module(sg.compile(pruned, device="h200", backend="emulator", schedule=line).ir("tile"))
     if family == "nm_gather":
         w = np.tile(np.arange(32) % 4 == 0, (64, 8)).astype("f2")
@@ -202,6 +208,20 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("nm_decode", td.LoadPacked, {"ahead": 3}, "are not as many for each of 2 teams"),
     ("nm_decode", td.FetchPacked, {"steps": 3}, "has no whole tiles of 3 x"),
     ("nm_decode", td.DecodeTile, {"runs": 33}, "33 runs of 1 are more than a row has"),
+    ("nm_outer", to.CopyWindow, {"cols": 30}, "30 a tile, are no whole pieces"),
+    ("nm_outer", to.CopyWindow, {"deep": 40}, "3 slots of rows of x take 3840 elements"),
+    ("nm_outer", to.CopyWindow, {"k": 255}, "255 x 20 elements are not the 5120"),
+    ("nm_outer", to.CopyRun, {"turns": 7}, "which are no tiles of"),
+    ("nm_outer", to.MultiplyOuter, {"share": 4}, "rows that read one list 4 is unknown"),
+    ("nm_outer", to.MultiplyOuter, {"cols": 64}, "a tile of 64 x 64, 8 x 4 a lane, is not one of 64 threads"),
+    ("nm_outer", to.MultiplyOuter, {"entries": 12}, "3 slots of values take 2304 elements"),
+    ("nm_outer", to.StoreOuter, {"vec": 4}, "4 elements at once, of runs of 17"),
+    ("nm_outer", to.WalkApart, {"stages": 2}, "a ring of 2 slots has none to fill ahead"),
+    ("nm_outer", to.WalkApart, {"turns": 3}, "must count 3 turns from 0"),
+    ("nm_outer", to.WalkApart, {"stages": 5}, "the mbarriers of a ring take 10"),
+    ("nm_outer", to.WalkApart, {"fill": (t.Meet(),)}, "tile.meet does not fill a ring"),
+    ("nm_outer", to.LoadEntry, {"deep": 40}, "3 slots of rows of x take 3840"),
+    ("nm_outer", to.LoadEntry, {"stages": 4}, "has 4 stages, its walk 3"),
     ("nm_lanes", tn.ShareRows, {"parts": 3}, "1 x 3 warps are not the 128 threads"),
     ("nm_lanes", tn.StageColumns, {"held": 40}, "no whole windows of 32"),
     ("nm_lanes", tn.StageColumns, {"vec": 3}, "elements of f16 at once 3 is unknown"),
@@ -249,6 +269,7 @@ def changed(module: Module, kind: type[Op], fields: dict[str, Any]) -> Module:
         "nm_lanes",
         "nm_gather",
         "nm_decode",
+        "nm_outer",
         "x by columns",
         "dense",
     ],

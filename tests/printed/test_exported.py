@@ -69,6 +69,12 @@ def spread() -> Any:
     return compile_for(product, schedule="nm_decode rows=64 cols=16 stages=2 teams=2")
 
 
+def outer() -> Any:
+    """The same of f32, on CUDA cores."""
+    product = sg.spmm(nm_kit.matrix(70, 90, 8, 32, (32, 1), "f32"), n=13, scale=True)
+    return compile_for(product, schedule="nm_outer rows=32 cols=32 each=4 deep=32 stages=3")
+
+
 #: A kernel; the launches of its passes as the file has them; the arguments before the workspace; what is to be read.
 CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "rest": (lambda: stencil((24, 40), 12, "stream fuse=1 levels=7"), 4, ["in", "out"], "12 time steps: 1 pass of 5"),
@@ -80,6 +86,7 @@ CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "csr": (csr, 1, ["in", "bias", "residual", "out", "idx", "values", "segments"], "MemsetAsync(s_workspace_counter"),
     "nm_gather": (gathered, 2, ["in", "residual", "out", "tiles", "rows"], "columns that each tile of 64 rows keeps"),
     "nm_decode": (spread, 1, ["in", "bias", "out", "entries"], "the kept values, two a word"),
+    "nm_outer": (outer, 2, ["in", "scale", "out", "values", "lists"], "of each kept column those of all rows"),
     "nm_lanes": (n_of_m, 1, ["in", "bias", "out", "values", "offsets"], "of each tile of 32 rows"),
 }  # fmt: skip
 

@@ -145,6 +145,9 @@ inline void mbarrier_try_wait_parity_shared__cta_b64(bool& p, unsigned bar, unsi
   p = b.phase != parity;
   if (!p) cpu::yield();
 }
+inline void mbarrier_test_wait_parity_shared__cta_b64(bool& p, unsigned bar, unsigned parity) {
+  mbarrier_try_wait_parity_shared__cta_b64(p, bar, parity);
+}
 
 // ---------------------------------------------------------------------------------------------- clusters
 inline void barrier_cluster_arrive_release_aligned() {

@@ -1,0 +1,29 @@
+"""The architecture that functions need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sparsegen.ir import node
+from sparsegen.ir import warp as w
+from sparsegen.ir.fragments import SHAPES
+from sparsegen.ir.node import Op
+from sparsegen.ir.tensor_copy import TensorCopy
+from sparsegen.ir.warp_group import Wgmma
+
+
+def needed_arch(funcs: Iterable[w.Func]) -> str:
+    """The first architecture that has every instruction of these functions."""
+    funcs = tuple(funcs)
+    ops = [op for f in funcs for op in node.walk(f.body)]
+    if any(isinstance(op, Wgmma) for op in ops):
+        return "sm_90a"
+    return "sm_90" if any(f.cluster > 1 for f in funcs) or any(map(_hopper, ops)) else "sm_80"
+
+
+def _hopper(op: Op) -> bool:
+    """Whether an op is an instruction that came with Hopper; mbarriers of Ampere count no bytes, only tested."""
+    if isinstance(op, w.Mma):
+        return SHAPES[op.shape].cc >= 90
+    bulk = isinstance(op, w.MbarArrive) and op.expect is not None
+    return bulk or isinstance(op, (w.BulkCopy, TensorCopy)) or (isinstance(op, w.Fence) and op.scope != "gpu")
