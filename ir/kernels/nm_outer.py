@@ -9,6 +9,7 @@ of a block instead); W's values lie as lanes read them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from .. import op_spmm as o
 from .. import tile as t
@@ -90,7 +91,7 @@ class NmOuter:
             )
             for ring, name, size in ((rings[1], "values", entries * self.rows), (rings[2], "lists", lists))
         )
-        slot = {
+        slot: dict[str, Any] = {
             "names": names, "held": held, "values": rings[1], "lists": rings[2], "x": rings[0], "turn": turn,
             "stages": stages, "entries": entries, "deep": deep, "rows": self.rows, "cols": self.cols, "share": share,
         }  # fmt: skip

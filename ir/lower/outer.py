@@ -191,11 +191,12 @@ def store_outer(cx: Context, op: t.StoreOuter) -> None:
 
     for r in range(0, HIGH, PIECE):
         rows = range(r, r + PIECE)
-        heads = [[of_row(cx, buf, minimum(row + i, op.m - 1)) for buf in (op.scale, op.bias)] for i in rows]
+        reads = [minimum(row + i, op.m - 1) for i in rows]
+        scales, biases = ([of_row(cx, buf, at) for at in reads] for buf in (op.scale, op.bias))
         for part in range(0, each, PIECE):
             sums = [
-                [finish(cx, total(i, part + c), *head, op.activation) for c in range(PIECE)]
-                for i, head in zip(rows, heads, strict=True)
+                [finish(cx, total(i, part + c), scale, bias, op.activation) for c in range(PIECE)]
+                for i, scale, bias in zip(rows, scales, biases, strict=True)
             ]
             first = b.let("column", column + part * ACROSS)
             if op.order == "row":
