@@ -16,7 +16,7 @@ from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
 from sparsegen.ir.numbers.decode import Entries, entries, shared_bytes
-from sparsegen.ir.numbers.groups import COPIERS, PIECE, ROWS, STEP, threads
+from sparsegen.ir.numbers.groups import COPIERS, ROWS, STEP, threads
 from sparsegen.products import gather_cost
 from sparsegen.products.cost import WARPGROUP, in_the_way, nbytes, rate
 from sparsegen.products.gather_cost import BASE, LEAST, NEXT, Shape
@@ -32,7 +32,7 @@ REASONS: Final[dict[str, str]] = {
     "decode": "what a copying warp does of a turn, one thing after another: waits, zeros, kept values; teams share",
     "chain": "what a multiplying warp does of a turn, one thing after another: waits, fences, products, handing back",
     **{name: gather_cost.REASONS[name] for name in ("exposed", "store", "fill")},
-    "turn": "where x's rows are no whole pieces of 8 columns, writing them so by a kernel before",
+    "turn": "where x's rows (or columns) are no whole pieces of 8, writing rows that are by a kernel before",
     "launch": gather_cost.REASONS["launch"],
 }
 SYMBOLS: Final[dict[str, str]] = {
@@ -97,7 +97,7 @@ def price(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
         "launch": device.launch_s, "f": device.clock, "bw_G": device.hbm_read_gbs * 1e9,
         "bw_L2": device.l2_bytes_per_clk_sm * device.clock, "bw_S": device.bw_shared / device.sms,
         "lat_dram": device.lat_dram, "lat_l2": device.lat_l2, "stages": s.stages, "teams": s.teams,
-        "odd": 1 * (p.n % PIECE != 0),
+        "odd": 1 * p.turned("row", "column"),
     }  # fmt: skip
     return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
 

@@ -27,7 +27,7 @@ REASONS: Final[dict[str, str]] = {
     "exposed": "units that are nearly as busy as the longest get in its way",
     "store": "sums of each tile to y, while no product is under way",
     "fill": "the first turns of a block, before its first product",
-    "turn": "where x has no rows of whole pieces of 8 columns, writing them so by a kernel before",
+    "turn": "where x is no rows of whole pieces of 8 columns, writing it so by a kernel before",
     "launch": "starting the kernel",
 }
 SYMBOLS: Final[dict[str, str]] = {
@@ -42,7 +42,7 @@ SYMBOLS: Final[dict[str, str]] = {
     "rounds": "tiles that a block takes, one after the other",
     "slot": "bytes of a turn",
     "stages": "slots of the ring",
-    "odd": "1 if x comes by columns or 8 does not divide N, else 0",
+    "odd": "1 if x is first written row by row, else 0",
 }
 ADDED: Final = frozenset(("exposed", "store", "fill", "turn", "launch"))
 #: Fewest clocks of a wgmma.
@@ -92,7 +92,7 @@ def price(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
         "rounds": -(-g.tiles // (device.sms * g.resident)),
         "slot": slot_bytes(s.rows // ROWS, s.cols), "b": g.resident, "launch": device.launch_s, "f": device.clock,
         "bw_G": device.hbm_read_gbs * 1e9, "bw_L2": device.l2_bytes_per_clk_sm * device.clock,
-        "lat_dram": device.lat_dram, "lat_l2": device.lat_l2, "stages": s.stages, "odd": 1 * p.turned,
+        "lat_dram": device.lat_dram, "lat_l2": device.lat_l2, "stages": s.stages, "odd": 1 * p.turned("row"),
     }  # fmt: skip
     return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
 

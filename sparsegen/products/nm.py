@@ -63,10 +63,10 @@ class NmNumbers:
         """Bytes of an element."""
         return 4 if self.dtype == "f32" else 2
 
-    @property
-    def turned(self) -> bool:
-        """Whether x is no rows of whole pieces, which nm_gather makes of it first."""
-        return self.columns or self.n % PIECE != 0
+    def turned(self, *orders: str) -> bool:
+        """Whether a kernel that takes x in these orders, by whole pieces, has it written row by row first."""
+        order, along = ("column", self.k) if self.columns else ("row", self.n)
+        return order not in orders or along % PIECE != 0
 
     @property
     def kept(self) -> int:

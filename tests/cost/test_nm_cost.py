@@ -52,3 +52,16 @@ def test_the_formula_is_the_time(line: str) -> None:
     p = NmNumbers(1000, 4096, 70, "f16", (8, 32, 128, 1), 0, 0, (16, 16))
     c = model.price(p, s, H200, model.shape_of(p, s, H200))  # type: ignore[attr-defined]
     assert float(c.formula.xreplace(c.substitution())) == pytest.approx(c.time, rel=1e-12)
+
+
+@pytest.mark.parametrize("k, n, columns, anew", [
+    (4096, 64, False, set()), (4096, 70, False, {"nm_gather", "nm_decode"}), (4096, 64, True, {"nm_gather"}),
+    (4090, 64, True, {"nm_gather", "nm_decode"}), (4090, 64, False, set()),
+])  # fmt: skip
+def test_who_writes_x_anew(k: int, n: int, columns: bool, anew: set[str]) -> None:
+    """Where x comes by columns, as a linear layer has it, or in rows that are no whole pieces."""
+    p = NmNumbers(1024, k, n, "f16", (8, 32, 128, 1), 0, 0, (16, 16), columns)
+    for line in ("nm_gather rows=128 cols=64 stages=3", "nm_decode rows=64 cols=64 stages=3 teams=2"):
+        s, model = SpmmSchedule.parse(line), MODELS[line.split()[0]]
+        terms = model.price(p, s, H200, model.shape_of(p, s, H200)).terms  # type: ignore[attr-defined]
+        assert (terms["turn"] > 0) == (s.family in anew)
