@@ -19,7 +19,7 @@ from sparsegen.ir.numbers.decode import Entries, entries, shared_bytes
 from sparsegen.ir.numbers.groups import COPIERS, ROWS, STEP, threads
 from sparsegen.products import gather_cost
 from sparsegen.products.cost import WARPGROUP, in_the_way, nbytes, rate
-from sparsegen.products.gather_cost import BASE, LEAST, NEXT, Shape
+from sparsegen.products.gather_cost import BASE, LEAST, Shape
 from sparsegen.products.nm import NmNumbers
 from sparsegen.schedule import Schedule
 
@@ -47,18 +47,20 @@ SYMBOLS: Final[dict[str, str]] = {
 ADDED: Final = gather_cost.ADDED
 # ---- fitted
 #: DRAM latencies before the first product, clocks for each 8 columns of a tile's sums, and how busy units add up.
-FILL, STORE, NORM = 7.8, 32.0, 4.3
+FILL, STORE, NORM = 10.4, 81.0, 5.8
 #: The shares of an SM's port to L2 and of DRAM's bandwidth that a walk reaches.
-PORT, SHARE = 0.735, 0.7
+PORT, SHARE = 0.735, 0.65
+#: What a kernel costs that follows another one, over a launch alone (of one product).
+NEXT: Final = 2.36
 #: L2 latencies that a turn's data are under way, in a ring with other turns.
-RING: Final = 4.2
+RING: Final = 5.3
 #: Clocks of a copying warp: of a turn, and of each run; and of a turn of a multiplying one.
-TURN, RUN, CHAIN = 560.0, 11.4, 340.0
+TURN, RUN, CHAIN = 550.0, 13.0, 345.0
 #: Share of the shared memory's bandwidth that a walk reaches.
-SMEM: Final = 0.9
+SMEM: Final = 0.895
 #: Passes of 32, 32, 16 and 8 lanes that a warp's store of runs of 1, 2, 4 and 8 columns takes: each 128 bytes wide.
 #: Counted of random patterns from 12.5 to 50 %, as they are packed.
-DEGREES: Final = {1: 2.2, 2: 2.2, 4: 3.0, 8: 4.0}
+DEGREES: Final = {1: 2.2, 2: 2.8, 4: 3.0, 8: 4.0}
 
 
 def shape_of(p: NmNumbers, s: Schedule, device: DeviceProfile) -> Shape:

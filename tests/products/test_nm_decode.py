@@ -118,8 +118,8 @@ def test_any_product_runs_without_a_fault(product: Any, words: Any, x_order: str
 def test_a_block_has_several_tiles(stages: int, teams: int, order: str) -> None:
     """The rings of tiles and of packed words go on from tile to tile; turns of a tile are no multiple of their slots,
     nor of the teams."""
-    product = sg.spmm(matrix(200, 712, 8, 32), n=40, bias=True)
-    for profile in (ALONE, replace(ALONE, sms=7)):
+    product = sg.spmm(matrix(130, 648, 8, 32), n=40, bias=True)
+    for profile in (ALONE, replace(ALONE, sms=4)):
         func, arguments, exact = launched(product, line(64, 32, stages, teams), (order, "row", 8), profile)
         assert func.grid[0] == profile.sms
         args = arguments()
