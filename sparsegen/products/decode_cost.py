@@ -36,13 +36,14 @@ REASONS: Final[dict[str, str]] = {
     "launch": gather_cost.REASONS["launch"],
 }
 SYMBOLS: Final[dict[str, str]] = {
-    **{name: gather_cost.SYMBOLS[name] for name in ("M", "K", "N", "E", "groups", "cols", "rounds", "stages", "odd")},
+    **{name: gather_cost.SYMBOLS[name] for name in ("M", "K", "N", "E", "groups", "cols", "rounds", "stages")},
     "B": "bytes of W's packed words",
     "steps": "turns of a tile, 64 columns of W each",
     "packed": "bytes of packed words of a turn",
     "runs": "runs of adjacent columns that a copying lane has of a turn",
     "degree": "wavefronts of a warp's store of them",
     "teams": "of four warps that copy",
+    "odd": "1 if adjacent elements of x are no whole pieces of 8, else 0",
 }
 ADDED: Final = gather_cost.ADDED
 # ---- fitted
