@@ -18,11 +18,13 @@ from sparsegen.backends.emulator.report import describe
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import Loc
 from sparsegen.ir.node import Op, rewrite, walk
+from sparsegen.ir.warp_cluster import ClusterArrive, ClusterBarrier
 from sparsegen.ir.warp_group import WgmmaCommit, WgmmaFence, WgmmaWait
 
 #: The ops that order, wait or fence; their deletion must be noticed.
 ORDER: tuple[type[Op], ...] = (
     w.Barrier, w.SyncWarp, w.CpWait, w.CpCommit, w.Fence, w.MbarInit, w.MbarArrive, w.CpArrive, w.MbarTryWait,
+    ClusterBarrier, ClusterArrive,
     WgmmaFence, WgmmaCommit, WgmmaWait,
 )  # fmt: skip
 

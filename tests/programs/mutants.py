@@ -8,6 +8,7 @@ from typing import Any
 
 from sparsegen.backends import emulator
 from sparsegen.ir import warp as w
+from sparsegen.ir import warp_cluster as wc
 from sparsegen.ir import warp_group as wg
 from sparsegen.ir.expr import binary
 from sparsegen.ir.node import Op, of_kind, walk
@@ -16,7 +17,7 @@ from sparsegen.ir.text import head
 from .case import Case
 
 ORDER = (w.Barrier, w.SyncWarp, w.CpCommit, w.CpWait, w.Fence, w.MbarInit, w.MbarArrive, w.CpArrive,
-         wg.WgmmaFence, wg.WgmmaCommit, wg.WgmmaWait)  # fmt: skip
+         wc.ClusterBarrier, wc.ClusterArrive, wg.WgmmaFence, wg.WgmmaCommit, wg.WgmmaWait)  # fmt: skip
 
 
 def is_wait(op: Op) -> bool:
@@ -61,6 +62,8 @@ def weaker(func: w.Func) -> Iterator[tuple[str, w.Func]]:
         elif isinstance(op, w.MbarTryWait):
             other = binary("-", 1, op.parity)
             yield f"other phase of @{op.bars.name}", replace(func, op, (dataclasses.replace(op, parity=other),))
+            if op.cluster:
+                yield f"@{op.bars.name} of the block", replace(func, op, (dataclasses.replace(op, cluster=False),))
         elif isinstance(op, w.MbarInit):
             more = dataclasses.replace(op, count=op.count + 1)
             yield f"@{op.bars.name} expects one more", replace(func, op, (more,))

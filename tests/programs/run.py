@@ -22,7 +22,7 @@ from sparsegen.ir.module import Module
 from sparsegen.ir.types import Buffer
 from sparsegen.target import open_gpu
 
-from . import dense, fragments, heat2d_stream, ring_reduce, tensor_copies, warpgroups
+from . import clusters, dense, fragments, heat2d_stream, ring_reduce, tensor_copies, warpgroups
 from .case import Array, Case
 
 HEATS = {**heat2d_stream.SIZES, **heat2d_stream.LARGE}
@@ -33,12 +33,14 @@ SMALL: dict[str, Callable[[int], Case]] = {
     **{f"ring_reduce.{k}": partial(ring_reduce.case, v) for k, v in ring_reduce.SIZES.items()},
     **{f"fragments.{k}": partial(fragments.case, k) for k in SHAPES},
     **{f"warpgroups.{k}": v.case for k, v in warpgroups.PROGRAMS.items()},
+    **{f"clusters.{k}": v.case for k, v in clusters.PROGRAMS.items()},
     **{f"tensor_copies.{k}": v.case for k, v in tensor_copies.PROGRAMS.items()},
     **{f"dense.{k}": lambda seed, v=v: v(seed=seed) for k, v in dense.PROGRAMS.items()},  # type: ignore[misc]
 }
 LARGE: dict[str, Callable[[int], Case]] = {
     **{f"heat2d_stream.{k}": partial(heat2d_stream.case, v) for k, v in heat2d_stream.LARGE.items()},
     **{f"ring_reduce.{k}": partial(ring_reduce.case, v) for k, v in ring_reduce.LARGE.items()},
+    **{f"clusters.{k}": v.case for k, v in clusters.LARGE.items()},
 }
 CASES = {**SMALL, **LARGE}
 #: Name -> the function alone.
@@ -47,6 +49,7 @@ FUNCS: dict[str, Callable[[], w.Func]] = {
     **{f"ring_reduce.{k}": partial(ring_reduce.build, v) for k, v in PRODUCTS.items()},
     **{f"fragments.{k}": partial(fragments.build, k) for k in SHAPES},
     **{f"warpgroups.{k}": v.func for k, v in warpgroups.PROGRAMS.items()},
+    **{f"clusters.{k}": v.func for k, v in {**clusters.PROGRAMS, **clusters.LARGE}.items()},
     **{f"tensor_copies.{k}": v.func for k, v in tensor_copies.PROGRAMS.items()},
 }
 
