@@ -1,4 +1,4 @@
-"""Products of warpgroups and copies of boxes, as they are printed: tiles that lie in every way, against NumPy."""
+"""Products of warpgroups, copies of boxes and sums of clusters, as they are printed, against NumPy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparsegen.ir.module import Launch, Module
 from sparsegen.ir.swizzle import k_major
 from tests.printed.compare import printed
 from tests.printed.program import Fault, needs_compiler
-from tests.programs import tensor_copies
+from tests.programs import clusters, tensor_copies
 from tests.programs.case import Case
 from tests.programs.warpgroups import PROGRAMS, Gemm
 
@@ -27,7 +27,9 @@ def module_of(cases: dict[str, Case]) -> tuple[Module, dict[str, Any]]:
     return Module("warpgroups", tuple(funcs.values()), launches=launches), arrays
 
 
-@pytest.mark.parametrize("programs", [PROGRAMS, tensor_copies.PROGRAMS], ids=["products", "boxes"])
+@pytest.mark.parametrize(
+    "programs", [PROGRAMS, tensor_copies.PROGRAMS, clusters.PROGRAMS], ids=["products", "boxes", "sums"]
+)
 def test_the_text_means_what_it_must(programs: Any) -> None:
     cases = {name: program.case(3) for name, program in programs.items()}
     got = printed(*module_of(cases))
