@@ -8,6 +8,7 @@ from typing import Any
 
 from . import warp as w
 from . import warp_group as wg
+from . import warp_launch as wl
 from . import warp_matrix as wm
 from .errors import IRError, Loc
 from .expr import Expr, ExprLike, Value, as_expr
@@ -170,6 +171,14 @@ class Builder:
     def shfl(self, mode: str, a: Value, by: ExprLike, hint: str = "v") -> Value:
         out = self.fresh(hint, a.dtype, a.lo, a.hi) if a.dtype.is_int else self.fresh(hint, a.dtype)
         return self._made(w.Shfl, out, mode, a, as_expr(by))
+
+    def launch_next(self) -> None:
+        """The next launch may begin."""
+        self.emit(wl.LaunchNext(loc=self.loc))
+
+    def launch_wait(self) -> None:
+        """Waits for the launches before."""
+        self.emit(wl.LaunchWait(loc=self.loc))
 
     def movmatrix(self, a: Value, hint: str = "v") -> Value:
         return self._made(wm.MovMatrix, self.fresh(hint, u32), a)

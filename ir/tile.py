@@ -96,6 +96,16 @@ class Wait(Op):
     pending: int = attr()
 
 
+@define("tile.overlap", kw_only=True)
+class Overlap(Op):
+    """Launches overlap: the ``next`` one may begin from here on, or here this one waits for the ``last`` to end.
+
+    Users: products whose x is written row by row before (Hopper).
+    """
+
+    launch: str = attr(one_of=("last", "next"))
+
+
 @define("tile.meet", kw_only=True)
 class Meet(Op):
     """The threads of the ``block``, or the lanes of each ``warp``, meet: they see what the others have written before.

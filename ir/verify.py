@@ -19,6 +19,7 @@ from .node import Op, buffers, fields, walk
 from .text import declaration, head
 from .types import Buffer
 from .uniform import Levels
+from .verify_launch import check_launches
 
 #: The files whose import registers the rules of the warp level and of the tile ops that many kernels use; all others
 #: stand beside their ops.
@@ -141,3 +142,4 @@ def verify(program: Module | Op, *, shared_limit: int | None = None) -> None:
             names = ", ".join(p.name for p in params)
             raise IRError(f"launch of {run.symbol!r} binds {len(run.args)} arguments to its {len(params)} parameters",
                           loc=symbols[run.symbol].loc, hint=f"one role for each of {names}")  # fmt: skip
+    check_launches(program)

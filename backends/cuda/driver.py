@@ -145,13 +145,16 @@ class DriverRuntime(Runtime):
                 call(cu.cuFuncSetAttribute, handle, size, shared_bytes)
         return Function(module, handle)
 
-    def prepare(self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs) -> Launch:
+    def prepare(
+        self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, overlap: bool = False
+    ) -> Launch:
         cu = self.cu
         handle, address, context = fn.handle, args.address, self._context
         gx, gy, gz = grid
         bx, by, bz = block
         get_current, start, ours = cu.cuCtxGetCurrent, cu.cuLaunchKernel, self._context_handle
         lock, set_pointers, streams = args.lock, args.set_pointers, self._streams
+        config = self._overlapping(grid, block, shared) if overlap else None
 
         def run(pointers: Sequence[int], stream: int | None = None) -> None:
             target = streams.get(stream or 0) or self.stream(stream)
@@ -161,7 +164,11 @@ class DriverRuntime(Runtime):
             try:
                 with lock:
                     set_pointers(pointers)
-                    status = start(handle, gx, gy, gz, bx, by, bz, shared, target, address, 0)[0]
+                    if config is None:
+                        status = start(handle, gx, gy, gz, bx, by, bz, shared, target, address, 0)[0]
+                    else:
+                        config.hStream = target
+                        status = cu.cuLaunchKernelEx(config, handle, address, 0)[0]
             finally:
                 if pushed:
                     cu.cuCtxPopCurrent()
@@ -170,6 +177,17 @@ class DriverRuntime(Runtime):
 
         run.keep = (fn, args)  # type: ignore[attr-defined]  # the module and the buffer live as long as the launch
         return run
+
+    def _overlapping(self, grid: Dim3, block: Dim3, shared: int) -> Any:
+        """How to launch a kernel that begins before the one before it on the stream has ended."""
+        cu = self.cu
+        attribute, config = cu.CUlaunchAttribute(), cu.CUlaunchConfig()
+        attribute.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.value.programmaticStreamSerializationAllowed = 1
+        config.gridDimX, config.gridDimY, config.gridDimZ = grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = block
+        config.sharedMemBytes, config.attrs, config.numAttrs = shared, [attribute], 1
+        return config
 
     def alloc(self, nbytes: int) -> int:
         with self.current():

@@ -19,6 +19,7 @@ from sparsegen.ir.expr import Const, Expr, Value, binary
 from sparsegen.ir.node import Op
 from sparsegen.ir.tensor_copy import TensorCopy, tensor_maps
 from sparsegen.ir.types import Buffer, DType, s32, u32
+from sparsegen.ir.warp_launch import LaunchNext, LaunchWait
 from sparsegen.ir.warp_matrix import MovMatrix
 
 from . import ptx_ops as ptx
@@ -388,6 +389,8 @@ _STATEMENTS: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     w.MbarInit: lambda p, op: p.call(ptx.MBAR_INIT, p.address(op.bars, op.index), str(op.count)),
     w.MbarArrive: _mbar_arrive,
     w.CpArrive: lambda p, op: p.call(ptx.CP_ARRIVE, p.address(op.bars, op.index)),
+    LaunchNext: lambda p, op: p.call(ptx.LAUNCH_NEXT),
+    LaunchWait: lambda p, op: p.call(ptx.LAUNCH_WAIT),
     wc.ClusterBarrier: lambda p, op: p.call(ptx.CLUSTER_BARRIER),
     wc.ClusterSt: _cluster_st,
     wc.ClusterArrive: lambda p, op: p.call(ptx.CLUSTER_ARRIVE, _peer(p, op.bars, op.index, op.rank)),

@@ -114,6 +114,8 @@ CLUSTER_ARRIVE: Final = _function(
 PRMT: Final = _function(
     "unsigned", "prmt", "unsigned a, unsigned b, unsigned sel", "prmt.b32 %0, %1, %2, %3;", outs='"=r"(d)',
     ins='"r"(a), "r"(b), "r"(sel)', memory=False, before="unsigned d;", after="return d;")  # fmt: skip
+LAUNCH_NEXT: Final = _function("void", "launch_next", "", "griddepcontrol.launch_dependents;")
+LAUNCH_WAIT: Final = _function("void", "launch_wait", "", "griddepcontrol.wait;")
 MOVMATRIX: Final = _function(
     "unsigned", "movmatrix", "unsigned a", "movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;", outs='"=r"(d)',
     ins='"r"(a)', before="unsigned d;", after="return d;")  # fmt: skip
@@ -213,7 +215,7 @@ def wgmma(dtype: DType, cols: int, sparse: bool = False) -> Helper:
 
 FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR_INIT, MBAR_ARRIVE, CP_ARRIVE,
                 MBAR_EXPECT, MBAR_TRY_WAIT, MBAR_TEST_WAIT, BULK_COPY, TENSOR_COPY, PRMT, MOVMATRIX, PACK, TO_TF32,
-                CLOCK, CLUSTER_BARRIER, PEER, CLUSTER_ARRIVE, CLUSTER_TRY_WAIT,
+                CLOCK, LAUNCH_NEXT, LAUNCH_WAIT, CLUSTER_BARRIER, PEER, CLUSTER_ARRIVE, CLUSTER_TRY_WAIT,
                 WGMMA_FENCE, WGMMA_COMMIT, WGMMA_WAIT)  # fmt: skip
 
 

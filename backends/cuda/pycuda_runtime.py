@@ -165,11 +165,13 @@ class PycudaRuntime(Runtime):
                 function.set_attribute(attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)
         return Function(module, function, name, shared_bytes)
 
-    def prepare(self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs) -> Launch:
+    def prepare(
+        self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, overlap: bool = False
+    ) -> Launch:
         if args.has_maps:  # pycuda packs arguments in C's way, and ptxas places tensor maps in its own
             other = open_runtime(self.device, "driver")
             twin = other.function(other.load(fn.module.cubin), fn.name, fn.shared_bytes)
-            return other.prepare(twin, grid, block, shared, args)
+            return other.prepare(twin, grid, block, shared, args, overlap)
         push, pop, start = self._context.push, self.cuda.Context.pop, fn.handle._launch_kernel
         lock, set_pointers, failure = args.lock, args.set_pointers, self.cuda.Error
         buffer: Any = args.buffer if args.nbytes else b""

@@ -161,10 +161,13 @@ class Runtime(ABC):
         return map_args(func)
 
     @abstractmethod
-    def prepare(self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs) -> Launch:
+    def prepare(
+        self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, overlap: bool = False
+    ) -> Launch:
         """A launch of ``fn`` with ``shared`` bytes of dynamic shared memory that only writes pointers.
 
-        As cheap as the library allows: for calls that must cost microseconds.
+        As cheap as the library allows: for calls that must cost microseconds.  ``overlap``: it may begin before the
+        launch before it has ended, which it waits for itself; where the library has no such launches, it begins later.
         """
 
     def launch(

@@ -22,6 +22,7 @@ from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.types import Buffer
 from sparsegen.ir.warp_cluster import ClusterArrive, ClusterSt
 from sparsegen.ir.warp_group import Wgmma
+from sparsegen.ir.warp_launch import LaunchNext, LaunchWait
 from sparsegen.ir.warp_matrix import MovMatrix
 
 from . import access, atomics, bulk_copies, cluster, mma, order, registers, scalars, warpgroup
@@ -271,6 +272,9 @@ _STEPS: dict[type[Op], tuple[Callable[[Any, Scope], Step], str | Callable[[Any],
     w.CpCommit: (lambda op, sc: lambda g: g.m.copies.commit(g), "cp_commit"),
     w.CpWait: (lambda op, sc: lambda g: g.m.copies.wait(g, op.pending), "cp_wait"),
     w.SyncWarp: (order.sync, "sync"),
+    # Here a launch ends before the next one begins; verify_launch says what may come before the wait.
+    LaunchNext: (lambda op, sc: lambda g: None, "launch_next"),
+    LaunchWait: (lambda op, sc: lambda g: None, "launch_wait"),
     w.Fence: (order.fence, "fence"),
     w.MbarInit: (order.mbar_init, "mbar_init"),
     w.MbarArrive: (order.mbar_arrive, "mbar_arrive"),

@@ -22,20 +22,21 @@ FEW: Final = 8
 
 
 class Pieces(NamedTuple):
-    """x [k, n] in an order whose adjacent elements are whole pieces."""
+    """x [k, n] in an order whose adjacent elements are whole pieces; ``begin``: what a thread does before it uses x."""
 
     buffer: Buffer
     n: int
     order: str
+    begin: tuple[Op, ...] = ()
 
 
 def by_pieces(
-    module: Module, op: o.Spmm, params: dict[str, Buffer], orders: tuple[str, ...]
+    module: Module, op: o.Spmm, params: dict[str, Buffer], orders: tuple[str, ...], *, overlap: bool = False
 ) -> tuple[Module, dict[str, Buffer], Pieces]:
     """x as it is, if its order is one of ``orders`` and its rows (or columns) are whole pieces, or else turned.
 
     Then a kernel before the op's own, in the module, writes it row by row into ``ws.turned``, which takes its place in
-    the roles of the launch, ``params``.
+    the roles of the launch, ``params``.  ``overlap``: the op's kernel begins while that one ends (Hopper).
     """
     along, piece = op.n if op.x_order == "row" else op.k, 16 // op.dtype.nbytes
     if op.x_order in orders and along % piece == 0 and op.vec % piece == 0:
@@ -43,10 +44,11 @@ def by_pieces(
     pitch = up(op.n, piece)
     turned = Buffer("turned", op.dtype, op.k * pitch, "global")
     params = {("ws.turned" if role == "in" else role): (turned if role == "in" else b) for role, b in params.items()}
-    return _turned(module, op, pitch), params, Pieces(turned, pitch, "row")
+    begin = (t.Overlap(launch="last"),) if overlap else ()
+    return _turned(module, op, pitch, overlap), params, Pieces(turned, pitch, "row", begin)
 
 
-def _turned(module: Module, op: o.Spmm, pitch: int) -> Module:
+def _turned(module: Module, op: o.Spmm, pitch: int, overlap: bool) -> Module:
     """The module with a kernel before the op's own that writes x row by row."""
     src, dst = Buffer("x", op.dtype, op.k * op.n, "global"), Buffer("turned", op.dtype, op.k * pitch, "global")
     turn: Op
@@ -58,7 +60,7 @@ def _turned(module: Module, op: o.Spmm, pitch: int) -> Module:
         turn = tw.TurnColumns(dst=dst, src=src, tile=tile, k=op.k, n=op.n, pitch=pitch, order=op.x_order)
     func = t.Func(
         symbol=f"{op.symbol}_turn", params=(src, dst), blocks=-(-op.k // side) * -(-pitch // side),
-        threads=32 * TURNERS, body=(turn,),
+        threads=32 * TURNERS, body=(*((t.Overlap(launch="next"),) if overlap else ()), turn),
     )  # fmt: skip
     return replace_kernel(module, op, func, ("in", "ws.turned"), keep_op=True)
 

@@ -54,7 +54,7 @@ class NmDecode:
         n, m, _, wide = op.pattern
         e = entries(n, m, wide, self.groups)
         params = parameters(op, {"entries": (u32, row_tiles * -(-op.k // STEP) * e.turn)}, 0, 0)
-        module, params, x = by_pieces(module, op, params, ("row", "column"))
+        module, params, x = by_pieces(module, op, params, ("row", "column"), overlap=True)
         body = self._walk(op, params, x, e, row_tiles, col_tiles)
         blocks = min(self.blocks, row_tiles * col_tiles)
         warps = threads(self.groups, self.teams) // 32
@@ -93,6 +93,6 @@ class NmDecode:
             shared=(ring, x_ring, packed, bars), registers=(acc, words), tile=tile, column=column, step=step, slot=slot,
             turn=turn, acc=acc, bars=bars, groups=groups, row_tiles=row_tiles, col_tiles=col_tiles,
             cols=cols, steps=steps, stages=self.stages, blocks=1, fastest="cols" if col_tiles <= FEW else "rows",
-            teams=self.teams, lists=WARPS * ahead, ahead=(), look=(load,), fill=(copy, decode, fetch),
-            body=(multiply,), done=(store,),
+            teams=self.teams, lists=WARPS * ahead, ahead=(), begin=x.begin, look=(load,), fill=(copy, decode, fetch),
+            body=(multiply,), done=(*x.begin, store),
         )  # fmt: skip

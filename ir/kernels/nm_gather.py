@@ -51,7 +51,7 @@ class NmGather:
         size = row_tiles * self.steps * STEP
         arrays = {"tiles": (op.dtype, size * ROWS * self.groups), "rows": (u32, size // 2)}
         params = parameters(op, arrays, 0, 0)
-        module, params, x = by_pieces(module, op, params, ("row",))
+        module, params, x = by_pieces(module, op, params, ("row",), overlap=True)
         body = self._walk(op, params, x, row_tiles, col_tiles)
         blocks = min(self.blocks, row_tiles * col_tiles)
         return launched(
@@ -92,5 +92,6 @@ class NmGather:
             shared=(ring, x_ring, lists, bars), registers=(acc, rows), tile=tile, column=column, step=step, slot=slot,
             list=which, acc=acc, bars=bars, groups=groups, row_tiles=row_tiles, col_tiles=col_tiles, cols=cols,
             steps=self.steps, stages=self.stages, blocks=1, fastest="cols" if col_tiles <= FEW else "rows",
-            lists=2, ahead=(ahead,), look=(look,), fill=(copy, gather), body=(multiply,), done=(store,),
+            lists=2, ahead=(ahead,), begin=x.begin, look=(look,), fill=(copy, gather), body=(multiply,),
+            done=(*x.begin, store),
         )  # fmt: skip

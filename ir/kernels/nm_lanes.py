@@ -29,6 +29,7 @@ from .product import epilogue, launched, parameters
 class NmLanes:
     """Blocks of ``row_warps`` tiles of 32 rows, ``parts`` warps each, and ``cols`` columns of x.
 
+    ``overlap``: launches overlap (Hopper).
     Roles of the launch: ``in``, ``out``, W's packed arrays (``values`` and ``offsets``, in words), the epilogue's.
     """
 
@@ -36,6 +37,7 @@ class NmLanes:
     parts: int = 16
     cols: int = 1
     min_blocks: int = 1
+    overlap: bool = False
 
     def run(self, module: Module) -> Module:
         return each(module, o.Spmm, self._kernel, formats=("nm",))
@@ -50,7 +52,7 @@ class NmLanes:
         across = -(-op.n // self.cols)
         blocks = -(-tiles // self.row_warps) * across
         body = self._share(op, params, tiles, across)
-        return launched(module, op, params, body, blocks, self.row_warps * self.parts, self.min_blocks)
+        return launched(module, op, params, body, blocks, self.row_warps * self.parts, self.min_blocks, self.overlap)
 
     def _share(self, op: o.Spmm, params: dict[str, Buffer], tiles: int, across: int) -> tn.ShareRows:
         """What a block does."""
@@ -71,10 +73,11 @@ class NmLanes:
         store = r.StoreRow(acc=total, row=row, column=mine, across=1, parts=1, vec=1, blocks=1, **epilogue(op, params))
         add = tn.SumParts(total=total, column=mine, acc=acc, sums=xs, first=column, parts=self.parts, body=(store,))
         walk = self._walk(op, params, acc, xs, (tile, part), tiles)
+        wait = (t.Overlap(launch="last"),) if self.overlap else ()
         return tn.ShareRows(
             tile=tile, part=part, row=row, column=column, rows=op.m, row_warps=self.row_warps, parts=self.parts,
             tiles=across, cols=self.cols,
-            body=(t.Alloc(buf=xs), t.Alloc(buf=acc, zeroed=True), stage, *walk, add),
+            body=(t.Alloc(buf=xs), t.Alloc(buf=acc, zeroed=True), *wait, stage, *walk, add),
         )  # fmt: skip
 
     def _walk(

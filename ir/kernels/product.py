@@ -36,11 +36,13 @@ def epilogue(op: o.Spmm, params: dict[str, Buffer]) -> dict[str, Any]:
 
 
 def launched(
-    module: Module, op: o.Spmm, params: dict[str, Buffer], body: Op, blocks: int, warps: int, min_blocks: int = 1
-) -> Module:
-    """The module with the product replaced by a kernel."""
+    module: Module, op: o.Spmm, params: dict[str, Buffer], body: Op, blocks: int, warps: int, min_blocks: int = 1,
+    overlap: bool = False,
+) -> Module:  # fmt: skip
+    """The module with the product replaced by a kernel; ``overlap``: the next launch may begin once all blocks run."""
     func = t.Func(
-        symbol=op.symbol, params=tuple(params.values()), blocks=blocks, threads=32 * warps, body=(body,),
+        symbol=op.symbol, params=tuple(params.values()), blocks=blocks, threads=32 * warps,
+        body=(*((t.Overlap(launch="next"),) if overlap else ()), body),
         min_blocks=min_blocks,
     )  # fmt: skip
     return replace_kernel(module, op, func, params)

@@ -108,6 +108,11 @@ def meet(cx: Context, op: t.Meet) -> None:
     (cx.b.barrier if op.scope == "block" else cx.b.sync)()
 
 
+@rule(t.Overlap)
+def overlap(cx: Context, op: t.Overlap) -> None:
+    (cx.b.launch_wait if op.launch == "last" else cx.b.launch_next)()
+
+
 @rule(t.Alloc)
 def alloc(cx: Context, op: t.Alloc) -> None:
     if op.buf.space == "reg":

@@ -89,6 +89,7 @@ class _Walk:
 
         if op.ahead:
             ahead(as_expr(0))
+        cx.all(op.begin)
         with cx.scope(), b.for_("round", 0, self.mine, unroll=1) as tile:
             if op.ahead:
                 b.barrier(COPYING, COPIERS)  # the list of the tile before has been read

@@ -22,6 +22,7 @@ from sparsegen.backends.cuda.runtime import Launch, Runtime, open_runtime
 from sparsegen.inspection import Build
 from sparsegen.ir.module import Module
 from sparsegen.ir.types import Buffer
+from sparsegen.ir.verify_launch import waits
 from sparsegen.memo import Memo
 from sparsegen.memory import DEVICE, room_for
 from sparsegen.pipelines import Program
@@ -109,7 +110,7 @@ class Executor:
                 roles.append(self._table(constant(module, role, param)) if table else role)
         fn = self.runtime.function(loaded, func.symbol, func.shared_bytes)
         packed, block = PackedArgs(args, self.runtime.map_args(func)), (func.threads, 1, 1)
-        start = self.runtime.prepare(fn, func.grid, block, func.shared_bytes, packed.copy())
+        start = self.runtime.prepare(fn, func.grid, block, func.shared_bytes, packed.copy(), waits(func))
         return Ready(fn, func.grid, block, func.shared_bytes, packed, tuple(roles), start)
 
     def _table(self, data: np.ndarray[Any, Any]) -> int:

@@ -196,6 +196,8 @@ def copies() -> w.Func:
     b.sync()
     b.fence("async")
     b.fence("gpu")
+    b.launch_next()
+    b.launch_wait()
     with b.if_(tid.eq(0)):
         b.emit(w.MbarArrive(bars, Const(0), Const(1024)))
         b.emit(w.BulkCopy(tile, Const(0), u, k.at["bx"] * 128, Const(128), bars, Const(0)))

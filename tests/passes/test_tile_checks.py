@@ -122,6 +122,7 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("tiled", t.ForTiles, {"size": (1, 1)}, "there are 8192 tiles"),
     ("tiled", t.Prefetch, {"distance": -1}, "a distance of -1 turns"),
     ("tiled", t.Wait, {"pending": -1}, "-1 groups"),
+    ("x by columns", t.Overlap, {"launch": "first"}, "launch 'first' is unknown"),
     ("tiled", t.Meet, {"scope": "grid"}, "scope 'grid' is unknown"),
     ("tiled", t.Copy, {"mode": "bulk"}, "mode 'bulk' is unknown"),
     ("tiled", t.Copy, {"rows": 9}, "where it goes is a layout over"),

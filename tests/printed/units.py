@@ -266,6 +266,8 @@ def meetings() -> w.Func:
     b.sync()
     k.sink(b.ld(tile, tid - lane + 31 - lane))
     b.fence("gpu")
+    b.launch_next()
+    b.launch_wait()
     before = b.clock()
     k.sink(b.convert(b.binary("sub", b.clock(), before), pred))
     return k.func()

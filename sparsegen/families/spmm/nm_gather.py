@@ -18,6 +18,7 @@ from sparsegen.ir.kernels.nm_gather import NmGather
 from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.groups import COLS, LEAST, PIECE, ROWS, STEP
 from sparsegen.ir.passes.manager import Pass
+from sparsegen.products.cost import HOPPER
 from sparsegen.products.gather_cost import Shape, price, shape_of
 from sparsegen.products.nm import NmNumbers
 from sparsegen.products.nm_tiles import row_lists, tile_images
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 #: Rows of a tile, and slots of a ring that are tried.
 TILES: Final = (64, 128)
 STAGES: Final = (3, 4, 5, 6, 8)
-HOPPER: Final = (9, 0)
 #: Columns that a list of 16-bit numbers can name.
 MOST_COLUMNS: Final = 1 << 16
 _TILES: Final = (

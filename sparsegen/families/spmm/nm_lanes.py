@@ -15,6 +15,7 @@ from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.nm_lanes import NmLanes
 from sparsegen.ir.numbers.nm import LANES
 from sparsegen.ir.passes.manager import Pass
+from sparsegen.products.cost import HOPPER
 from sparsegen.products.nm import NmNumbers, packed_offsets, packed_values
 from sparsegen.products.nm_cost import Shape, price, shape_of
 from sparsegen.products.weights import Prepared
@@ -106,7 +107,12 @@ class NmLanesFamily(ListedFamily):
         """The kernel."""
         resident = shape_of(problem.facts, schedule, device).resident
         tiles, parts = schedule.warps
-        return [NmLanes(row_warps=tiles, parts=parts, cols=schedule.cols, min_blocks=max(1, resident))]
+        overlap = device.compute_capability >= HOPPER
+        return [
+            NmLanes(
+                row_warps=tiles, parts=parts, cols=schedule.cols, min_blocks=max(1, resident), overlap=overlap
+            )
+        ]  # fmt: skip
 
     def arrays(self, schedule: Schedule) -> dict[str, Prepared]:
         """The kept values and their offsets, packed for lanes."""

@@ -1,0 +1,64 @@
+"""Launches that overlap: what a kernel touches of the launch before comes after its wait."""
+
+from __future__ import annotations
+
+import pytest
+
+import sparsegen as sg
+from sparsegen.ir import warp as w
+from sparsegen.ir.errors import IRError
+from sparsegen.ir.expr import Value
+from sparsegen.ir.module import Launch, Module
+from sparsegen.ir.node import Op
+from sparsegen.ir.parse import parse_module
+from sparsegen.ir.text import print_module
+from sparsegen.ir.types import Buffer, f32, s32
+from sparsegen.ir.verify import verify
+from sparsegen.ir.verify_launch import waits
+from sparsegen.ir.warp_launch import LaunchNext, LaunchWait
+from sparsegen.problems.product import Variant
+from tests.nm_kit import matrix
+
+WAIT, READ = "warp.launch_wait\n", "warp.cp_async"
+
+
+def program(x_order: str) -> Module:
+    """nm_gather's program; an x by columns is turned by a kernel before."""
+    k = sg.compile(sg.spmm(matrix(64, 96, 8, 32, (64, 1)), n=24), device="h200", backend="emulator",
+                   schedule="nm_gather rows=64 cols=32 stages=2")  # fmt: skip
+    return k._programs.get(1, Variant(x_order, "row", 8)).warp
+
+
+def test_what_turns_x_comes_after_all_that_the_user_launched() -> None:
+    assert [waits(f) for f in program("row").funcs] == [False]
+    assert [waits(f) for f in program("column").funcs] == [False, True]
+
+
+def test_what_comes_before_the_wait_touches_nothing_of_a_call() -> None:
+    """The warps that copy wait before they read x, the others before they write y."""
+    text = print_module(program("column"))
+    assert text.count(WAIT) == 2
+    for at, array in ((text.index(WAIT), "y"), (text.rindex(WAIT), "turned")):
+        with pytest.raises(IRError, match=f"touches @{array}, which the launch before may still use") as caught:
+            verify(parse_module(text[:at] + text[at + len(WAIT) :]))
+        assert "warp.launch_wait" in str(caught.value)
+    where = text.index(READ)
+    late = text[: text.rindex(WAIT)] + text[text.rindex(WAIT) + len(WAIT) : where] + WAIT + text[where:]
+    verify(parse_module(late))  # each turn, before what it copies
+
+
+def copy(src: str, dst: str, first: Op, last: Op | None = None) -> w.Func:
+    """A warp that copies an array."""
+    a, b = (Buffer(name, f32, 32, "global") for name in (src, dst))
+    v, tid = Value("v", f32), Value("tid", s32, 0, 31)
+    body = (first, w.Ld((v,), a, tid), w.St(b, tid, (v,)), *((last,) if last else ()))
+    return w.Func("k", (a, b), (), (1, 1, 1), 32, body)
+
+
+@pytest.mark.parametrize(("roles", "array"), [(("in", "ws.b"), "a"), (("tiles", "ws.b"), "b"), (("bias", "out"), "a")])
+def test_arrays_of_a_call_and_workspaces_are_touched_late(roles: tuple[str, str], array: str) -> None:
+    runs = (Launch("k", roles),)
+    verify(Module("m", (copy("a", "b", LaunchWait()),), runs))
+    verify(Module("m", (copy("a", "b", LaunchNext()),), runs))  # is not launched early
+    with pytest.raises(IRError, match=f"touches @{array}"):
+        verify(Module("m", (copy("a", "b", LaunchNext(), LaunchWait()),), runs))
