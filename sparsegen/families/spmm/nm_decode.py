@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm.listed import ListedFamily
+from sparsegen.families.spmm.nm_gather import TILES
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.nm_decode import NmDecode
 from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.groups import COLS, LEAST, PIECE, ROWS
 from sparsegen.ir.passes.manager import Pass
-from sparsegen.products.cost import HOPPER, TILES
+from sparsegen.products.cost import HOPPER
 from sparsegen.products.decode_cost import packed, price, shape_of, steps_of
 from sparsegen.products.gather_cost import Shape
 from sparsegen.products.nm import NmNumbers
