@@ -252,6 +252,15 @@ class Builder:
         self.emit(w.Mma(out, shape, tuple(a), tuple(b), tuple(c), loc=self.loc))
         return out
 
+    def mma_sp(
+        self, shape: str, a: Sequence[Value], b: Sequence[Value], c: Sequence[Value], meta: Value, selector: int,
+        hint: str = "d",
+    ) -> tuple[Value, ...]:  # fmt: skip
+        """The registers of ``a * b + c`` of an a that keeps 2 of every 4 columns."""
+        out = tuple(self.fresh(hint, f32) for _ in c)
+        self.emit(wm.MmaSp(out, shape, tuple(a), tuple(b), tuple(c), meta, selector, loc=self.loc))
+        return out
+
     def wgmma(
         self, acc: Buffer, a: Buffer, a_index: ExprLike, b: Buffer, b_index: ExprLike, *,
         cols: int, a_tile: Tile, b_tile: Tile, a_major: str, b_major: str,
@@ -261,7 +270,7 @@ class Builder:
         self.emit(wg.Wgmma(*places, cols, a_tile, b_tile, a_major, b_major, loc=self.loc))
 
     def wgmma_sp(
-        self, acc: Buffer, a: Buffer, a_index: ExprLike, b: Buffer, b_index: ExprLike, meta: Value, *,
+        self, acc: Buffer, a: Buffer, a_index: ExprLike, b: Buffer, b_index: ExprLike, meta: Buffer, *,
         cols: int, a_tile: Tile, b_tile: Tile, a_major: str, b_major: str, selector: int,
     ) -> None:  # fmt: skip
         """``acc += a * b`` of an a that keeps 2 of every 4 k; see :class:`sparsegen.ir.warp_group.WgmmaSp`."""

@@ -9,7 +9,7 @@ Integers sum in s32, which wraps.  tf32 lies in f32 registers, of which the tens
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -107,6 +107,19 @@ SHAPES: Final[dict[str, MmaShape]] = {
         (s8, 8, 16, 80), (s8, 16, 16, 80), (s8, 16, 32, 80), (s4, 8, 32, 80), (s4, 16, 64, 80),
     )
 }  # fmt: skip
+#: Shapes whose a keeps 2 of every 4 columns (:mod:`sparsegen.ir.metadata`): its fragment is that of what it keeps.
+SPARSE: Final[dict[str, MmaShape]] = {
+    f"{dtype}.m16n8k32.sp": replace(
+        _shape(dtype, 16, 32), a=SHAPES[f"{dtype}.m16n8k16"].a,
+        ptx=f"mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.{dtype}.{dtype}.f32",
+    )
+    for dtype in (f16, bf16)
+}  # fmt: skip
+
+
+def named(shape: str) -> MmaShape:
+    """The shape of a name, of either table."""
+    return SHAPES.get(shape) or SPARSE[shape]
 
 
 def shapes_of(capability: tuple[int, int]) -> list[str]:

@@ -46,9 +46,14 @@ def wrong(codes: Any) -> Any:
     return codes % OF >= codes // OF
 
 
+def places(codes: Any) -> Any:
+    """The k of each kept element, ``[..., 16]``, of codes ``[..., 8]``."""
+    both = np.stack([codes % OF, codes // OF], -1) + OF * np.arange(FOURS)[:, None]
+    return both.reshape(*codes.shape[:-1], KEPT)
+
+
 def dense(kept: Any, codes: Any) -> Any:
     """Rows of 32 k, ``[..., 32]``, of their 16 kept elements and 8 codes: zero where nothing is kept."""
-    places = np.stack([codes % OF, codes // OF], -1) + OF * np.arange(FOURS)[:, None]
     out = np.zeros((*kept.shape[:-1], DENSE), kept.dtype)
-    np.put_along_axis(out, places.reshape(*kept.shape[:-1], KEPT), kept, -1)
+    np.put_along_axis(out, places(codes), kept, -1)
     return out

@@ -56,10 +56,12 @@ class WalkGroups(Op):
     The block's last warps fill the ring, ``teams`` of four, turn about: ``ahead``, if there is anything in it, runs a
     tile before the others, for the list number ``list`` of two; ``begin`` runs once, after the first of these; ``look``
     runs before slot ``slot`` of ``stages`` is free for step ``step``, and ``fill`` when it is, of the block's next tile
-    too; its ops arrive at the slot's mbarrier.  The others are ``groups`` warpgroups that multiply: ``body`` runs when
-    a slot's data are there, ``done`` after a tile's last turn, when no product is under way any more; ``acc``, one of
-    the ``registers``, begins each tile as zero.  ``turn`` counts the block's turns in all its tiles.  ``bars`` has
-    mbarriers of slots that are full, of those that are empty, and of ``lists``, to each of which one thread arrives.
+    too; its ops arrive at the slot's mbarrier.  The others are ``groups`` warpgroups that multiply: ``body``, whose ops
+    fence the registers of their products, runs when a slot's data are there, ``done`` after a tile's last turn, when no
+    product is under way any more; ``acc``, one of the ``registers``, begins each tile as zero.  ``turn`` counts the
+    block's turns in all its tiles.  ``pending``: turns whose products are under way when the next one's begin: 0 where
+    these read registers that ``body`` writes.  ``bars`` has mbarriers of slots that are full, of those that are empty,
+    and of ``lists``, to each of which one thread arrives.
 
     Not ``tile.walk``, whose warps all fill and all read, and whose turns end with a tile.
     """
@@ -84,6 +86,7 @@ class WalkGroups(Op):
     teams: int = attr(default=1)
     lists: int = attr(default=0)
     fastest: str = attr(one_of=("rows", "cols"))
+    pending: int = attr(one_of=(0, 1), default=1)
     ahead: tuple[Op, ...] = region()
     begin: tuple[Op, ...] = region(default=())
     look: tuple[Op, ...] = region()

@@ -39,7 +39,8 @@ def _wgmma(op: g.Wgmma, ctx: Context) -> None:
 
 @check(g.WgmmaSp)
 def _wgmma_sp(op: g.WgmmaSp, ctx: Context) -> None:
-    ctx.typed(op.meta, u32, "meta")
+    in_space(ctx, op.meta, "reg")
+    ctx.need(op.meta.dtype is u32 and op.meta.size == 1, f"{declaration(op.meta)} must be u32[1], a word of each lane")
 
 
 def _operand(

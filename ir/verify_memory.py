@@ -6,12 +6,13 @@ from . import expr as ex
 from . import warp as w
 from .checks import Context, check
 from .expr import Const, Expr
-from .fragments import SHAPES
+from .fragments import SHAPES, SPARSE
 from .node import Op
 from .text import declaration
 from .types import Buffer, pred, u32, u64
 from .uniform import BLOCK, WARP
 from .verify_warp import converged, elem_bytes, in_space, whole_warp
+from .warp_matrix import MmaSp
 
 
 def vector(ctx: Context, buf: Buffer, count: int) -> None:
@@ -125,6 +126,11 @@ def _ldmatrix(op: w.LdMatrix, ctx: Context) -> None:
 @check(w.Mma)
 def _mma(op: w.Mma, ctx: Context) -> None:
     ctx.one_of(op.shape, tuple(SHAPES), "mma shape")
+    _registers(op, ctx)
+
+
+def _registers(op: w.Mma, ctx: Context) -> None:
+    """The registers of an mma are those of its shape's fragments, and all lanes are there."""
     want = w.signature(op.shape)
     operands = (("a", op.a, want.a), ("b", op.b, want.b), ("c", op.c, want.c), ("d", op.out, want.c))
     for what, regs, (dtype, n) in operands:
@@ -132,6 +138,13 @@ def _mma(op: w.Mma, ctx: Context) -> None:
         for r in regs:
             ctx.typed(r, dtype, f"{op.shape}: each register of {what}")
     whole_warp(op, ctx)
+
+
+@check(MmaSp)
+def _mma_sp(op: MmaSp, ctx: Context) -> None:
+    ctx.one_of(op.shape, tuple(SPARSE), "shape of a sparse mma")
+    _registers(op, ctx)
+    ctx.typed(op.meta, u32, "meta")
 
 
 @check(w.Atom, w.Red)

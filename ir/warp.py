@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .expr import Expr, Value
-from .fragments import SHAPES
+from .fragments import named
 from .node import Op, attr, bind, buffer, declare, define, operand, region, result
 from .types import Buffer, DType, s32
 
@@ -445,5 +445,5 @@ class Signature:
 
 def signature(shape: str) -> Signature:
     """The register types of an mma shape."""
-    s = SHAPES[shape]
+    s = named(shape)
     return Signature((s.a.reg, s.a.regs), (s.b.reg, s.b.regs), (s.c.reg, s.c.regs))

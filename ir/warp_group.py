@@ -48,12 +48,13 @@ class Wgmma(Op):
 class WgmmaSp(Wgmma):
     """A :class:`Wgmma` of an a that keeps 2 of every 4 adjacent k: a is 64 x 32, of which 64 x 16 lie in its tile.
 
-    b is 32 x ``cols``.  Which k are kept the lanes say by ``meta``, a u32 value of each, laid out as in
-    :mod:`sparsegen.ir.metadata`; ``selector`` says which lanes.  The value counts that ``meta`` has when the product is
-    issued, as CUTLASS's loops take for granted, which load the next words while a product is in flight.
+    b is 32 x ``cols``.  Which k are kept the lanes say by ``meta``, a register array u32[1] of each, laid out as in
+    :mod:`sparsegen.ir.metadata`; ``selector`` says which lanes.  It is read at any time until the wait, as the tiles
+    are, so it must be fenced as ``acc`` is, and not be written before the wait: on an H200 two warpgroups whose loops
+    loaded the next words beside a product in flight got wrong sums, and CUTLASS's loop waits for all products first.
     """
 
-    meta: Expr = operand()
+    meta: Buffer = buffer()
     selector: int = attr(one_of=(0, 1))
 
 

@@ -1,9 +1,10 @@
-"""8x8 matrices that the lanes of a warp hold in registers."""
+"""Matrices that the lanes of a warp hold in registers: transposed, and multiplied where half of one is kept."""
 
 from __future__ import annotations
 
 from .expr import Expr, Value
-from .node import Op, define, operand, result
+from .node import Op, attr, define, operand, result
+from .warp import Mma
 
 
 @define("warp.movmatrix")
@@ -15,3 +16,16 @@ class MovMatrix(Op):
 
     out: tuple[Value] = result()
     a: Expr = operand()
+
+
+@define("warp.mma_sp")
+class MmaSp(Mma):
+    """A :class:`sparsegen.ir.warp.Mma` of an a that keeps 2 of every 4 columns: of ``shape``, an entry of
+    :data:`sparsegen.ir.fragments.SPARSE`, with the registers of what it keeps.
+
+    Which columns are kept the lanes say by ``meta``, a u32 value of each, laid out as in :mod:`sparsegen.ir.metadata`;
+    ``selector`` says which lanes.
+    """
+
+    meta: Expr = operand()
+    selector: int = attr(one_of=(0, 1))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sparsegen.ir import node
 from sparsegen.ir import warp as w
-from sparsegen.ir.fragments import SHAPES
+from sparsegen.ir.fragments import named
 from sparsegen.ir.node import Op
 from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.warp_group import Wgmma
@@ -24,6 +24,6 @@ def needed_arch(funcs: Iterable[w.Func]) -> str:
 def _hopper(op: Op) -> bool:
     """Whether an op is an instruction that came with Hopper; mbarriers of Ampere count no bytes, only tested."""
     if isinstance(op, w.Mma):
-        return SHAPES[op.shape].cc >= 90
+        return named(op.shape).cc >= 90
     bulk = isinstance(op, w.MbarArrive) and op.expect is not None
     return bulk or isinstance(op, (w.BulkCopy, TensorCopy)) or (isinstance(op, w.Fence) and op.scope != "gpu")

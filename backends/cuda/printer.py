@@ -20,7 +20,7 @@ from sparsegen.ir.node import Op
 from sparsegen.ir.tensor_copy import TensorCopy, tensor_maps
 from sparsegen.ir.types import Buffer, DType, s32, u32
 from sparsegen.ir.warp_launch import LaunchNext, LaunchWait
-from sparsegen.ir.warp_matrix import MovMatrix
+from sparsegen.ir.warp_matrix import MmaSp, MovMatrix
 
 from . import ptx_ops as ptx
 from .arch import needed_arch
@@ -232,7 +232,11 @@ def _mma(p: Printer, op: w.Mma) -> None:
     sig = w.signature(op.shape)
     args = [p.value(e, t) for es, (t, _) in ((op.a, sig.a), (op.b, sig.b), (op.c, sig.c)) for e in es]
     dtype, n = sig.c
-    p.define_all(op.out, f"Regs<{dtype.c}, {n}>", p.call(ptx.mma(op.shape), *args), [f"{{}}.v[{i}]" for i in range(n)])
+    template = ""
+    if isinstance(op, MmaSp):
+        args, template = [*args, p.value(op.meta, u32)], f"<{op.selector}>"
+    text = p.call(ptx.mma(op.shape), *args, template=template)
+    p.define_all(op.out, f"Regs<{dtype.c}, {n}>", text, [f"{{}}.v[{i}]" for i in range(n)])
 
 
 # ------------------------------------------------------------------------------------------------ memory
@@ -329,7 +333,7 @@ def _wgmma(p: Printer, op: wg.Wgmma) -> str:
     parts = [*op.a_tile, int(op.a_major == "mn"), *op.b_tile, int(op.b_major == "mn")]
     args = [p.names.buffer(op.acc.name), p.address(op.a, op.a_index), p.address(op.b, op.b_index)]
     if isinstance(op, wg.WgmmaSp):
-        parts, args = [*parts, op.selector], [*args, p.value(op.meta, u32)]
+        parts, args = [*parts, op.selector], [*args, f"{p.names.buffer(op.meta.name)}[0]"]
     helper = ptx.wgmma(op.a.dtype, op.cols, sparse=isinstance(op, wg.WgmmaSp))
     return p.call(helper, *args, template=f"<{', '.join(map(str, parts))}>")
 
@@ -401,7 +405,7 @@ _STATEMENTS: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     wg.WgmmaWait: lambda p, op: p.call(ptx.WGMMA_WAIT, template=f"<{op.pending}>"),
 }
 _OTHERS: Final[dict[type[Op], Callable[[Printer, Any], None]]] = {
-    w.For: _for, w.Loop: _loop, w.BreakIf: _break_if, w.If: _if, w.Mma: _mma, w.Alloc: _alloc, w.Ld: _ld, w.St: _st,
-    w.LdMatrix: _ldmatrix,
+    w.For: _for, w.Loop: _loop, w.BreakIf: _break_if, w.If: _if, w.Mma: _mma, MmaSp: _mma, w.Alloc: _alloc, w.Ld: _ld,
+    w.St: _st, w.LdMatrix: _ldmatrix,
 }  # fmt: skip
 PRINTED: Final = frozenset({*_VALUES, *_STATEMENTS, *_OTHERS})

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sparsegen.ir.errors import IRError
-from sparsegen.ir.fragments import SHAPES
+from sparsegen.ir.fragments import SHAPES, SPARSE, named
 from sparsegen.ir.types import DTYPES, DType, bf16, f16
 from sparsegen.ir.warp import signature
 
@@ -157,7 +157,7 @@ def cluster_st(nbytes: int) -> Helper:
 
 def mma(shape: str) -> Helper:
     """``d = a * b + c`` of one shape, with d and c in registers of their own."""
-    s, sig, params, ins, groups = SHAPES[shape], signature(shape), list[str](), list[str](), list[str]()
+    s, sig, params, ins, groups = named(shape), signature(shape), list[str](), list[str](), list[str]()
     at = sig.c[1]
     for letter, f in zip("abc", (s.a, s.b, s.c), strict=True):
         n, names = f.regs, [f"{letter}{i}" for i in range(f.regs)]
@@ -168,12 +168,16 @@ def mma(shape: str) -> Helper:
             ins += [f'"{_CONSTRAINT[f.reg.name]}"({name})' for name in names]
         groups.append("{" + ", ".join(f"%{at + i}" for i in range(n)) + "}")
         at += n
+    if shape in SPARSE:
+        params, ins = [*params, "unsigned meta"], [*ins, '"r"(meta)', '"n"(selector)']
+        groups += [f"%{at}", f"%{at + 1}"]
     out, n = sig.c
     d = "{" + ", ".join(f"%{i}" for i in range(n)) + "}"
     return _function(f"Regs<{out.c}, {n}>", "mma_" + shape.replace(".", "_"), ", ".join(params),
                      f"{s.ptx} {', '.join([d, *groups])};",
                      outs=", ".join(f'"={_CONSTRAINT[out.name]}"(d.v[{i}])' for i in range(n)), ins=", ".join(ins),
-                     memory=False, before=f"Regs<{out.c}, {n}> d;", after="return d;")  # fmt: skip
+                     memory=False, before=f"Regs<{out.c}, {n}> d;", after="return d;",
+                     template="int selector" * (shape in SPARSE))  # fmt: skip
 
 
 WGMMA_FENCE: Final = _function("void", "wgmma_fence", "", "wgmma.fence.sync.aligned;")
@@ -222,7 +226,7 @@ FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR
 def all_helpers() -> tuple[Helper, ...]:
     """Every device function there is (the tests compile and count them), of warpgroups' products two widths."""
     return (*FIXED, *(cp_async(n) for n in (4, 8, 16)), *(ldmatrix(n, t) for n in (1, 2, 4) for t in (False, True)),
-            *(mma(s) for s in SHAPES), *(cluster_st(n) for n in (4, 8, 16)),
+            *(mma(s) for s in (*SHAPES, *SPARSE)), *(cluster_st(n) for n in (4, 8, 16)),
             *(wgmma(t, n, sparse) for sparse in (False, True) for t in (f16, bf16) for n in (8, 64)))  # fmt: skip
 
 

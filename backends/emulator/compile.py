@@ -21,9 +21,9 @@ from sparsegen.ir.node import Op, walk
 from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.types import Buffer
 from sparsegen.ir.warp_cluster import ClusterArrive, ClusterSt
-from sparsegen.ir.warp_group import Wgmma
+from sparsegen.ir.warp_group import Wgmma, WgmmaSp
 from sparsegen.ir.warp_launch import LaunchNext, LaunchWait
-from sparsegen.ir.warp_matrix import MovMatrix
+from sparsegen.ir.warp_matrix import MmaSp, MovMatrix
 
 from . import access, atomics, bulk_copies, cluster, mma, order, registers, scalars, warpgroup
 from .control import Context, Flow, Label
@@ -79,7 +79,7 @@ class Scope:
         self.names: list[str] = []
         self.ops: list[tuple[OpInfo, Op]] = []
         self.here: set[int] = set()
-        self.accumulators: dict[str, OpInfo] = {}  # register arrays that products write, and one of the products
+        self.held: dict[str, tuple[OpInfo, str]] = {}  # register arrays of products: one of these, and what it does
 
     def define(self, v: Value) -> int:
         """A slot for a new value."""
@@ -173,7 +173,7 @@ class Compiler(Flow):
         slots, here, bufs, regs = dict(self.sc.slots), set(self.sc.here), dict(self.sc.buffers), dict(self.sc.regs)
         for op in ops:
             self.op(op, ctx)
-        for name in self.sc.accumulators if ctx.kind else ():
+        for name in self.sc.held if ctx.kind else ():
             if self.sc.regs.get(name) != regs.get(name):
                 self.cur.steps.append(warpgroup.dropped(name, self.sc))
         self.sc.slots, self.sc.here, self.sc.buffers, self.sc.regs = slots, here, bufs, regs
@@ -200,7 +200,9 @@ class Compiler(Flow):
                 sc.buffers[p.name] = p
         for b in f.shared:
             sc.buffers[b.name] = b
-        sc.accumulators = {op.acc.name: sc.info(op) for op in walk(f.body) if isinstance(op, Wgmma)}
+        products = [op for op in walk(f.body) if isinstance(op, Wgmma)]
+        sc.held = {op.meta.name: (sc.info(op), "reads") for op in products if isinstance(op, WgmmaSp)}
+        sc.held |= {op.acc.name: (sc.info(op), "writes") for op in products}
         self.start()
         self.region(f.body, Context(None, Label(), None))
         self.end(order.leave)
@@ -263,6 +265,7 @@ _STEPS: dict[type[Op], tuple[Callable[[Any, Scope], Step], str | Callable[[Any],
     w.Ballot: (scalars.ballot, "ballot"),
     w.Clock: (scalars.clock, "clock"),
     w.Mma: (mma.step, lambda op: f"mma.{op.shape}"),
+    MmaSp: (mma.step, lambda op: f"mma.{op.shape}"),
     w.Ld: (_ld, None),
     w.St: (_st, None),
     w.CpAsync: (access.cp_async, None),

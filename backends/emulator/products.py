@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsegen.ir import warp_group as wg
-from sparsegen.ir.metadata import dense
+from sparsegen.ir.metadata import codes
 from sparsegen.ir.types import Buffer
 
 from .clocks import WHOLE
 from .group import Group
 from .memory import OpInfo, Shared
+from .mma import multiplied
 
 if TYPE_CHECKING:
     from .group import RegArray
@@ -27,7 +28,7 @@ WAIT = "put a wgmma_commit after the product, and before this a wgmma_wait that 
 @dataclass
 class Product:
     """One executed wgmma of some warpgroups: their warps ``[n, 4]``, their groups, the cells of both tiles, and of a
-    sparse one the codes ``[n, 64, 8]`` of what a keeps."""
+    sparse one the slot of the words that say what a keeps."""
 
     op: wg.Wgmma
     info: OpInfo
@@ -35,23 +36,32 @@ class Product:
     rows: Any
     number: Any
     tiles: tuple[tuple[Shared, Any], tuple[Shared, Any]]
-    codes: Any = None
+    words: int | None = None
 
     def part(self, which: Any) -> Product:
         """The product of some of its warpgroups."""
         a, b = ((mem, cells[which]) for mem, cells in self.tiles)
-        codes = None if self.codes is None else self.codes[which]
-        return replace(self, rows=self.rows[which], number=self.number[which], tiles=(a, b), codes=codes)
+        return replace(self, rows=self.rows[which], number=self.number[which], tiles=(a, b))
 
-    def result(self) -> Any:
-        """What is added to the sums: ``[registers, n, 4, 32]``; None if nothing is held."""
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """Of the registers that it uses."""
+        return (self.slot,) if self.words is None else (self.slot, self.words)
+
+    def result(self, given: Any) -> Any:
+        """What is added to the sums: ``[registers, n, 4, 32]``; None if nothing is held.
+
+        ``given``: the words ``[4 n, 32]`` of a sparse one's warps.
+        """
         (a, a_cells), (b, b_cells) = self.tiles
         if a.data is None or b.data is None:
             return None
         x, y = a.data.take(a_cells).astype(np.float32), b.data.take(b_cells).astype(np.float32)
         row, col = _places(self.op.cols)
-        x = x if self.codes is None else dense(x, self.codes)
-        return np.matmul(x, y.transpose(0, 2, 1))[:, row, col].transpose(1, 0, 2, 3)
+        kept = codes(given, self.op.selector).reshape(*x.shape[:2], -1) if isinstance(self.op, wg.WgmmaSp) else None
+        y = y.transpose(0, 2, 1)
+        sums = np.matmul(x, y) if kept is None else multiplied(x, y, kept)
+        return sums[:, row, col].transpose(1, 0, 2, 3)
 
 
 @cache
@@ -59,6 +69,12 @@ def _places(cols: int) -> tuple[Any, Any]:
     """Row and column of each element of the sums: ``[registers, 4 warps, 32 lanes]``."""
     r, warp, lane = np.indices((cols // 2, wg.WARPS, 32))
     return 16 * warp + lane // 4 + 8 * (r // 2 % 2), 8 * (r // 4) + 2 * (lane % 4) + r % 2
+
+
+def words_of(g: Group, slot: int) -> Any:
+    """The words of a register array's one element, ``[n, 32]``."""
+    (word,) = g.env[slot].elems
+    return np.broadcast_to(np.asarray(0 if word is None else word), (g.n, 32))
 
 
 class Products:
@@ -99,11 +115,11 @@ class Products:
         return g if mine.any() else None
 
     # -------------------------------------------------------------------------------------------- registers
-    def touch(self, g: Group, slot: int, info: OpInfo, text: str) -> None:
-        """Other instructions access registers."""
+    def touch(self, g: Group, slot: int, info: OpInfo, text: str, does: str = "writes") -> None:
+        """Other instructions access registers, which a product in flight must not use so."""
         rows = g.active_rows()
         if slot in self.busy:
-            self.m.find("async", info, f"{text} while a wgmma in flight writes it", WAIT,
+            self.m.find("async", info, f"{text} while a wgmma in flight {does} it", WAIT,
                         bad=self.busy[slot][rows] > 0, row=rows)  # fmt: skip
         self.touched.setdefault(slot, np.zeros(self.m.W, dtype=np.int64))[rows] = self.time
 
@@ -111,23 +127,24 @@ class Products:
         self.time += 1
         self.fenced[g.rows] = self.time
 
-    def ready(self, g: Group, slot: int, acc: Buffer, info: OpInfo) -> None:
-        """The registers of sums must have been written, and then fenced."""
+    def ready(self, g: Group, slot: int, acc: Buffer, info: OpInfo, does: str = "adds to") -> None:
+        """The registers of sums, or of words, must have been written, and then fenced."""
         array: RegArray = g.env[slot]
         bad = np.full((g.n, 32), any(v is None for v in array.elems))
         for some in array.some.values():
             bad |= ~some
-        self.m.find("uninit", info, f"adds to registers @{acc.name} that nothing has written",
+        self.m.find("uninit", info, f"{does} registers @{acc.name} that nothing has written",
                     "initialise the register array before the product", bad=bad & g.full(), row=g.col)  # fmt: skip
         since = self.touched.get(slot, np.zeros(self.m.W, dtype=np.int64))[g.rows]
-        self.m.find("async", info, f"adds to registers @{acc.name} without a wgmma_fence after other instructions' "
+        self.m.find("async", info, f"{does} registers @{acc.name} without a wgmma_fence after other instructions' "
                     "accesses to them", "put a wgmma_fence after the last access and before the first product",
                     bad=since >= self.fenced[g.rows], row=g.rows)  # fmt: skip
 
     # -------------------------------------------------------------------------------------------- products
     def start(self, p: Product) -> None:
         self.flights.append(p)
-        self.busy.setdefault(p.slot, np.zeros(self.m.W, dtype=np.int64))[p.rows] += 1
+        for slot in p.slots:
+            self.busy.setdefault(slot, np.zeros(self.m.W, dtype=np.int64))[p.rows] += 1
         for mem, cells in p.tiles:
             mem.lend(cells, 1)
 
@@ -142,7 +159,8 @@ class Products:
             for mem, cells in p.tiles:
                 if mem.tracked and self.m.race:
                     self._record(mem, cells, p.rows)
-            add, array = p.result(), g.env[p.slot]
+            words = None if p.words is None else words_of(g, p.words)[place[p.rows].reshape(-1)]
+            add, array = p.result(words), g.env[p.slot]
             if add is None or array is None:
                 continue
             if p.slot not in sums:
@@ -170,7 +188,8 @@ class Products:
             keep += [p.part(~ended)] if not ended.all() else []
         self.flights = keep
         for p in out:
-            self.busy[p.slot][p.rows] -= 1
+            for slot in p.slots:
+                self.busy[slot][p.rows] -= 1
             for mem, cells in p.tiles:
                 mem.lend(cells, -1)
         return out

@@ -11,16 +11,17 @@ import numpy as np
 
 from sparsegen.ir import warp as w
 from sparsegen.ir import warp_group as wg
-from sparsegen.ir.metadata import DENSE, codes, wrong
+from sparsegen.ir.metadata import DENSE
 from sparsegen.ir.swizzle import DEPTH, Tile, atom, tile_bytes
-from sparsegen.ir.types import Buffer, u32
+from sparsegen.ir.types import Buffer
 from sparsegen.ir.verify_group import askew, starts_well
 
 from .clocks import MANY
 from .memory import OpInfo, Shared
-from .products import Product
+from .mma import found_codes
+from .products import Product, words_of
 from .scalars import Step
-from .values import Fn, number, operand
+from .values import Fn, number
 
 if TYPE_CHECKING:
     from .compile import Scope
@@ -133,49 +134,38 @@ def _order(op: wg.WgmmaFence | wg.WgmmaCommit | wg.WgmmaWait) -> Step:
 def _wgmma(op: wg.Wgmma, sc: Scope) -> Step:
     slot, info = sc.regs[op.acc.name], sc.info(op)
     a = Operand(op.a, number(op.a_index, sc.slots), wg.ROWS, op.a_tile, op.a_major, info)
-    sparse = _codes(op, sc, info) if isinstance(op, wg.WgmmaSp) else None
-    b = Operand(op.b, number(op.b_index, sc.slots), op.cols, op.b_tile, op.b_major, info, DENSE if sparse else DEPTH)
+    words = sc.regs[op.meta.name] if isinstance(op, wg.WgmmaSp) else None
+    depth = DEPTH if words is None else DENSE
+    b = Operand(op.b, number(op.b_index, sc.slots), op.cols, op.b_tile, op.b_major, info, depth)
 
     def wgmma(g: Group) -> None:
         products = g.m.products
         products.ready(g, slot, op.acc, info)
         rows = g.rows.reshape(-1, wg.WARPS)
-        kept = sparse(g) if sparse else None
-        products.start(Product(op, info, slot, rows, products.number[rows[:, 0]], (a(g, rows), b(g, rows)), kept))
+        if isinstance(op, wg.WgmmaSp) and words is not None:
+            products.ready(g, words, op.meta, info, "reads")
+            found_codes(g, words_of(g, words), op.selector, info)
+        products.start(Product(op, info, slot, rows, products.number[rows[:, 0]], (a(g, rows), b(g, rows)), words))
 
     return wgmma
 
 
-def _codes(op: wg.WgmmaSp, sc: Scope, info: OpInfo) -> Callable[[Group], Any]:
-    """What the lanes say that a keeps, when the product is issued: codes ``[n, 64, 8]``."""
-    meta = operand(op.meta, u32, sc.slots)
-
-    def given(g: Group) -> Any:
-        words = np.broadcast_to(np.asarray(meta(g.env)), (g.n, 32))
-        found = codes(words, op.selector)
-        g.m.find("bounds", info, lambda f: f"the metadata of row {f(np.arange(16)[:, None])} of a warp has the code "
-                 f"{f(found):04b}, which names no two of four k", "give each four two places, the lower one first",
-                 bad=wrong(found), row=g.rows[:, None, None])  # fmt: skip
-        return found.reshape(-1, wg.ROWS, found.shape[-1])
-
-    return given
-
-
 def guarded(step: Step, op: w.Ld | w.St, sc: Scope) -> Step:
-    """The closure of a load or store, if products write the register array: they must not be in flight."""
-    if op.buf.name not in sc.accumulators:
+    """The closure of a load or store, if products use the register array otherwise: they must not be in flight."""
+    does = sc.held[op.buf.name][1] if op.buf.name in sc.held else ""
+    if not does or (does == "reads" and isinstance(op, w.Ld)):
         return step
     slot, info = sc.regs[op.buf.name], sc.info(op)
     text = f"{'write' if isinstance(op, w.St) else 'read'} of register array @{op.buf.name}"
 
     def access(g: Group) -> None:
-        g.m.products.touch(g, slot, info, text)
+        g.m.products.touch(g, slot, info, text, does)
         step(g)
 
     return access
 
 
 def dropped(name: str, sc: Scope) -> Step:
-    """The closure at the end of the region that registers live in: nothing must write them later."""
-    slot, info = sc.regs[name], sc.accumulators[name]
-    return lambda g: g.m.products.touch(g, slot, info, f"end of the region of register array @{name}")
+    """The closure at the end of the region that registers live in: no product must use them later."""
+    slot, (info, does) = sc.regs[name], sc.held[name]
+    return lambda g: g.m.products.touch(g, slot, info, f"end of the region of register array @{name}", does)

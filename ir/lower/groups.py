@@ -108,7 +108,7 @@ class _Walk:
                 cx.all(op.fill)
 
     def multiply(self) -> None:
-        """The warpgroups multiply slots as they become full, one product under way while the next one begins."""
+        """The warpgroups multiply slots as they become full, ``pending`` turns under way while the next one begins."""
         cx, b, op = self.cx, self.cx.b, self.op
         cx.alloc(op.acc)
         with cx.scope(), b.for_("round", 0, self.mine, unroll=1) as tile:
@@ -120,13 +120,16 @@ class _Walk:
                 b.mbar_wait(op.bars, slot, turn // op.stages % 2)
                 if self.generic:
                     b.fence("async")
-                b.wgmma_fence()
                 cx.all(op.body)
                 b.wgmma_commit()
-                b.wgmma_wait(1)
-                self.free(turn + (op.stages - 1), step.gt(0))  # the slot of the turn before
-            b.wgmma_wait(0)
-            self.free(first + (op.steps - 1))
+                b.wgmma_wait(op.pending)
+                if op.pending:
+                    self.free(turn + (op.stages - 1), step.gt(0))  # the slot of the turn before
+                else:
+                    self.free(turn)
+            if op.pending:
+                b.wgmma_wait(0)
+                self.free(first + (op.steps - 1))
             self.at(tile)
             cx.all(op.done)
 
@@ -169,13 +172,19 @@ def copy_rows(cx: Context, op: t.CopyRows) -> None:
             b.emit(TensorCopy(op.dst, begin, op.src, column, first, op.bars, slot, turned))
 
 
+def my_group(cx: Context) -> Expr:
+    """The number of the warpgroup."""
+    b = cx.b
+    return b.let("group", b.shfl("idx", cx.warp, 0, hint="me") // 4)  # from a shuffle nvcc knows it to be uniform
+
+
 @rule(t.MultiplyGroup)
 def multiply_group(cx: Context, op: t.MultiplyGroup) -> None:
     b, by_row = cx.b, op.order == "row"
     width = row_bytes(op.cols)
     b_tile, deep = (mn_major(width, STEP), width // 2) if by_row else (k_major(2 * STEP), 1)
-    group = b.let("group", b.shfl("idx", cx.warp, 0, hint="me") // 4)  # from a shuffle nvcc knows it to be uniform
-    slot = cx.resolve(op.slot)
+    b.wgmma_fence()
+    group, slot = my_group(cx), cx.resolve(op.slot)
     a = b.let("a0", slot * (STEP * ROWS * op.groups) + group * (STEP * ROWS))
     x = b.let("b0", slot * (STEP * op.cols))
     for k in range(0, STEP, DEPTH):

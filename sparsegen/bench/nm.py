@@ -5,6 +5,7 @@ wide       many columns of x: vectors of 32, 64 or 128 rows share their pattern
 narrow     one column to 8, each row (or block of 4 x 4) has its own pattern, on CUDA cores; f16 and f32
 decoded    many columns, each row or block has its own pattern: W is decoded for tensor cores
 odd        sizes that nothing divides, beside even ones
+semi       2:4, each row its own, beside torch's semi-structured product (cuSPARSELt, x in the order it likes better)
 =========  ======================================================================================================
 """
 
@@ -26,7 +27,7 @@ from sparsegen.pruning import prune
 if TYPE_CHECKING:
     from sparsegen.kernel import SpmmKernel
 
-PARTS: Final = ("wide", "narrow", "decoded", "odd")
+PARTS: Final = ("wide", "narrow", "decoded", "odd", "semi")
 WINDOW: Final = 32
 #: Rows that share their columns, or the rows and columns of a block.
 Vector = int | tuple[int, int]
@@ -36,7 +37,7 @@ L2: Final = {COLD: "cold", WARM: "hot"}
 
 @dataclass(frozen=True)
 class NmCase:
-    """What to measure: ``kept`` of every 32 columns, ``vector`` rows (or blocks) alike; the microseconds that are asked
+    """What to measure: ``kept`` of every ``window`` columns, ``vector`` rows (or blocks) alike; the microseconds asked
     for, at least and aimed at, in a ``state`` of L2."""
 
     part: str
@@ -47,13 +48,14 @@ class NmCase:
     state: str = WARM
     least: float | None = None
     aim: float | None = None
+    window: int = WINDOW
 
     @property
     def name(self) -> str:
         """What the pattern is called."""
         if isinstance(self.vector, tuple):
-            return f"{self.kept}:{WINDOW}, blocks of {self.vector[0]}x{self.vector[1]}"
-        return f"{self.kept}:{WINDOW}, " + ("single rows" if self.vector == 1 else f"{self.vector} rows alike")
+            return f"{self.kept}:{self.window}, blocks of {self.vector[0]}x{self.vector[1]}"
+        return f"{self.kept}:{self.window}, " + ("single rows" if self.vector == 1 else f"{self.vector} rows alike")
 
 
 def _each(
@@ -91,6 +93,10 @@ CASES: Final[tuple[NmCase, ...]] = (
     NmCase("odd", (5111, 4093, 37), 8, 64),
     NmCase("odd", (5120, 4096, 1), 8, 1),
     NmCase("odd", (5111, 4093, 1), 8, 1),
+    NmCase("semi", (*_SQUARE, 4096), 2, 1, window=4),
+    NmCase("semi", (*_SQUARE, 4096), 2, 1, "bf16", window=4),
+    NmCase("semi", (28672, 8192, 16), 2, 1, "f16", COLD, 77.8, 70, window=4),
+    NmCase("semi", (*_LARGE, 256), 2, 1, "f16", COLD, window=4),
 )
 
 
@@ -101,14 +107,15 @@ def cases(parts: Sequence[str]) -> list[NmCase]:
 
 @dataclass(frozen=True, kw_only=True)
 class NmRow(ProductRow):
-    """One product; ``hot_s``: a call with warm L2; ``dense`` and ``floor``: the others' cold and hot times; ``target``
-    and ``aim`` are of the time in ``state``."""
+    """One product; ``hot_s``: a call with warm L2; ``dense``, ``semi`` (torch's semi-structured product) and ``floor``:
+    the others' cold and hot times; ``target`` and ``aim`` are of the time in ``state``."""
 
     state: str
     target: float | None = None
     aim: float | None = None
     hot_s: float | None = None
     dense: Mapping[str, float] | None = None
+    semi: Mapping[str, float] | None = None
     floor: Mapping[str, float] | None = None
 
 
@@ -122,12 +129,12 @@ class Patterns(Products[NmCase, NmRow]):
         keys = dict.fromkeys(map(_key, cases))
         self._dense = {key: self._matrix(*key, self.seed + at) for at, key in enumerate(keys)}
         self._encoded = {
-            key: sparse(w, format="nm", n=key[1], m=WINDOW, vector=key[2]) for key, w in self._dense.items()
+            key: sparse(w, format="nm", n=key[1], m=key[4], vector=key[2]) for key, w in self._dense.items()
         }
 
-    def _matrix(self, shape: tuple[int, ...], kept: int, vector: Vector, dtype: str, seed: int) -> Any:
+    def _matrix(self, shape: tuple[int, ...], kept: int, vector: Vector, dtype: str, window: int, seed: int) -> Any:
         w = self.torch.randn(shape, generator=self.random(seed), device=self.device).to(self.dtype(dtype))
-        return prune(w, "nm", n=kept, m=WINDOW, vector=vector)
+        return prune(w, "nm", n=kept, m=window, vector=vector)
 
     def build(self, case: NmCase) -> SpmmKernel:
         """The kernel that the cost model takes."""
@@ -135,7 +142,7 @@ class Patterns(Products[NmCase, NmRow]):
 
     def labels(self, case: NmCase, seed: int) -> dict[str, Any]:
         """What every row says of its case, and the floor of it."""
-        name = floors.pattern(case.shape, case.kept, WINDOW, case.vector, case.dtype)
+        name = floors.pattern(case.shape, case.kept, case.window, case.vector, case.dtype)
         found = {state: floors.best(self.floors, f"{name}, {L2[state]}") for state in L2}
         return {
             "part": case.part, "case": case.name, "shape": case.shape, "dtype": case.dtype, "seed": seed,
@@ -152,18 +159,23 @@ class Patterns(Products[NmCase, NmRow]):
         call = partial(kernel, x, out=y)
         error, same = self.checked(call, y, exact)
         timing, hot = self.series(call, COLD), self.hot(call)
-        theirs = []
+        theirs, semi = [], []
         for order in ("rows", "columns"):
             u, out = packed(x, order), packed(y, order)
             library = partial(torch.mm, dense, u, out=out)
             theirs.append({COLD: self.series(library, COLD).median, WARM: self.hot(library)})
+            if case.part == "semi":
+                library = partial(torch.mm, torch.sparse.to_sparse_semi_structured(dense), u)
+                semi.append({COLD: self.series(self.captured(library), COLD).median, WARM: self.hot(library)})
         row = NmRow(
             **self.labels(case, seed), **self.figures(kernel, "rows", timing), hot_s=hot, error=error, same=same,
             dense={state: min(times[state] for times in theirs) for state in L2},
+            semi={state: min(times[state] for times in semi) for state in L2} if semi else None,
         )  # fmt: skip
         took = hot if case.state == WARM else timing.median
         right = error <= TOLERANCE[case.dtype] and same
-        return replace(row, ok=right and (row.target is None or took <= row.target))
+        asked = [row.target or took, row.semi[case.state] if row.semi else took]
+        return replace(row, ok=right and took <= min(asked))
 
     @staticmethod
     def line(row: NmRow) -> str:
@@ -175,8 +187,8 @@ class Patterns(Products[NmCase, NmRow]):
         return f"{what}: {told}, error {row.error:.1e}{'' if row.ok else ', NOT OK'}; {row.schedule}"
 
 
-def _key(case: NmCase) -> tuple[tuple[int, ...], int, Vector, str]:
-    return case.shape[:2], case.kept, case.vector, case.dtype
+def _key(case: NmCase) -> tuple[tuple[int, ...], int, Vector, str, int]:
+    return case.shape[:2], case.kept, case.vector, case.dtype, case.window
 
 
 def _took(row: Mapping[str, Any]) -> float | None:
@@ -192,7 +204,7 @@ def _of(name: str) -> Column:
 _COLUMNS: Final[dict[str, Column]] = {
     "pattern": of("case"), "size": size, "type": of("dtype"), "L2": lambda row: L2[row["state"]],
     "at least": micros("target", "g"), "aim": micros("aim", "g"), "µs": lambda row: judged(row, micro(_took(row))),
-    "floor": _of("floor"), "dense": _of("dense"),
+    "floor": _of("floor"), "dense": _of("dense"), "semi-structured": _of("semi"),
     "over dense": lambda row: ratio((row["dense"] or {}).get(row["state"]), _took(row)),
     "hot": micros("hot_s"), "cold": micros("median_s"), "model": micros("predicted_s"), "bound by": of("bound"),
     "registers": of("regs", "d"), "error": of("error", ".0e"), "schedule": schedule,

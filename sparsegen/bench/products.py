@@ -114,15 +114,21 @@ class Products(Suite[C, R]):
 
     def hot(self, call: Callable[[], object]) -> float:
         """Seconds of a call among many of a CUDA graph, in a burst: calls that go on for long are slowed by power."""
+        replay = self.captured(call, HOT)
+        time.sleep(REST)
+        return Timing.of(self.lab.times(replay, BURST, None, 1, FEWEST, MOST)).median / HOT
+
+    def captured(self, call: Callable[[], object], times: int = 1) -> Callable[[], object]:
+        """So many calls as a CUDA graph, which no host is too slow for: what replays it."""
         torch = self.torch
         call()
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            for _ in range(HOT):
+            for _ in range(times):
                 call()
-        time.sleep(REST)
-        return Timing.of(self.lab.times(graph.replay, BURST, None, 1, FEWEST, MOST)).median / HOT
+        replay: Callable[[], object] = graph.replay
+        return replay
 
     def figures(self, kernel: SpmmKernel, order: str, timing: Timing) -> dict[str, Any]:
         """What a row says of a kernel: its time, the model's, and what nvcc made of it for an order."""

@@ -86,22 +86,34 @@ def packed(p: NmNumbers, rows: int) -> int:
 
 def price(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
     """The cost of a complete schedule that is legal there; ``g``: its numbers."""
-    values = {
-        "M": p.m, "K": p.k, "N": p.n, "B": packed(p, s.rows), "E": p.operands, "item": p.item,
-        "groups": s.rows // ROWS, "cols": s.cols, "steps": p.steps[s.rows],
-        "rounds": -(-g.tiles // (device.sms * g.resident)),
-        "slot": slot_bytes(s.rows // ROWS, s.cols), "b": g.resident, "launch": device.launch_s, "f": device.clock,
-        "bw_G": device.hbm_read_gbs * 1e9, "bw_L2": device.l2_bytes_per_clk_sm * device.clock,
-        "lat_dram": device.lat_dram, "lat_l2": device.lat_l2, "stages": s.stages, "odd": 1 * p.turned("row"),
+    values: dict[str, Any] = walked(p, s, device, g) | {
+        "B": packed(p, s.rows), "steps": p.steps[s.rows], "slot": slot_bytes(s.rows // ROWS, s.cols),
+        "odd": 1 * p.turned("row"),
     }  # fmt: skip
     return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
 
 
+def walked(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> dict[str, Any]:
+    """The values of a walk's law that no family has of its own."""
+    return {
+        "M": p.m, "K": p.k, "N": p.n, "E": p.operands, "item": p.item, "groups": s.rows // ROWS, "cols": s.cols,
+        "rounds": -(-g.tiles // (device.sms * g.resident)), "b": g.resident, "launch": device.launch_s,
+        "f": device.clock,
+        "bw_G": device.hbm_read_gbs * 1e9, "bw_L2": device.l2_bytes_per_clk_sm * device.clock,
+        "lat_dram": device.lat_dram, "lat_l2": device.lat_l2, "stages": s.stages,
+    }  # fmt: skip
+
+
 def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     """``time`` and its terms: of the values ``v``, be they floats or sympy's symbols, in their arithmetic."""
+    return walk(v, a, 4 * a.max(LEAST, 64 * 16 * v.cols / WARPGROUP))
+
+
+def walk(v: Any, a: Arithmetic, clocks: Any) -> tuple[Any, dict[str, Any]]:
+    """The law of a walk whose warpgroups take so many ``clocks`` each for a turn's products."""
     turns = v.rounds * v.steps * v.b
     busy = {
-        "tensor": turns * 4 * v.groups * a.max(LEAST, 64 * 16 * v.cols / WARPGROUP) / v.f,
+        "tensor": turns * v.groups * clocks / v.f,
         "l2": turns * v.slot / (PORT * v.bw_L2),
         "hbm": nbytes(v) / (SHARE * v.bw_G),
         "ring": v.rounds * v.steps * RING * v.lat_l2 / (v.stages - 1) / v.f,

@@ -13,6 +13,7 @@ from sparsegen.ir.errors import FormatError
 from sparsegen.ir.numbers.groups import PIECE
 from sparsegen.ir.numbers.nm import LANES, Chunks, chunks, groups
 from sparsegen.ir.types import u32
+from sparsegen.products.nm_fours import fours
 from sparsegen.products.nm_tiles import steps_of
 from sparsegen.products.product import Product
 from sparsegen.sizes import MAX_CELLS
@@ -22,7 +23,7 @@ from sparsegen.sizes import MAX_CELLS
 class NmNumbers:
     """A product in numbers: ``pattern`` is n, m and the rows and columns of a block; bytes of W's arrays, and of bias,
     scale and residual; ``turns``: of 64 columns that tiles of 64 rows take, and of 128 rows; ``columns``: x and y come
-    by columns."""
+    by columns; ``fours``: whether every aligned 4 columns keep at most 2."""
 
     m: int
     k: int
@@ -33,6 +34,7 @@ class NmNumbers:
     operands: int
     turns: tuple[int, int]
     columns: bool = False
+    fours: bool = False
 
     @staticmethod
     def of(product: Product) -> NmNumbers:
@@ -46,7 +48,8 @@ class NmNumbers:
                 hint="cut the matrix into pieces of fewer rows",
             )
         turns = steps_of(w, 64), steps_of(w, 128)
-        return NmNumbers(m, k, product.n, w.dtype, pattern, w.nbytes, product.operand_bytes, turns, product.columns)
+        operands, half = product.operand_bytes, fours(w)
+        return NmNumbers(m, k, product.n, w.dtype, pattern, w.nbytes, operands, turns, product.columns, half)
 
     @property
     def stored(self) -> dict[str, Any]:

@@ -135,6 +135,19 @@ def test_outer_products(orders: tuple[str, str]) -> None:
     assert counts["bytes.shared.write"] == tiles * (333 * 32 + 6 * (16 * 64 + 4 * 16)) * 4  # x's windows, values, lists
 
 
+def test_kept_fours() -> None:
+    """Of blocks that have a tile more than others: as the emulator counts."""
+    product = sg.spmm(nm_kit.matrix(300, 333, 2, 4), n=40, bias=True)
+    s = SpmmSchedule.parse("nm_24 rows=64 cols=16 stages=3")
+    given = host_arrays(product.w, s.rules.arrays(s))
+    made = program(product, s, dataclasses.replace(DEVICES["h200"], sms=4, max_blocks_sm=1))
+    (found,) = of_program(made, 1, given)
+    assert not wrong(made, given)
+    walked, turns = found.counts, 5 * 3 * 6
+    assert walked["bytes.tensor"] == 5 * 333 * 40 * 2 and walked["wgmma_sp.f16.m64n16k32"] == 2 * 4 * turns
+    assert walked["bytes.bulk"] == turns * (64 * 32 * 2 + 128 * 4)  # kept elements, and their words
+
+
 @pytest.mark.parametrize(
     ("shape", "sparsity", "n", "device", "line"),
     [

@@ -10,7 +10,7 @@ from sparsegen.ir import warp_cluster as wc
 from sparsegen.ir.builder import Builder
 from sparsegen.ir.errors import Loc
 from sparsegen.ir.expr import Const, Expr, Value, select
-from sparsegen.ir.fragments import SHAPES
+from sparsegen.ir.fragments import SHAPES, SPARSE
 from sparsegen.ir.module import Module
 from sparsegen.ir.swizzle import k_major, mn_major
 from sparsegen.ir.tensor_copy import TensorCopy, TensorMap
@@ -225,6 +225,9 @@ def products() -> w.Func:
         sig = w.signature(shape)
         a, x, c = ([b.ld(src[t.name], tid + i) for i in range(n)] for t, n in (sig.a, sig.b, sig.c))
         k.sink(*b.mma(shape, a, x, c))
+    for shape in SPARSE:
+        a, x = ([b.ld(src["u32"], tid + i) for i in range(4)] for _ in range(2))
+        k.sink(*b.mma_sp(shape, a, x, [b.ld(src["f32"], tid + i) for i in range(4)], a[0], 1))
     return k.func()
 
 
@@ -267,7 +270,8 @@ def warpgroups() -> w.Func:
 def sparse_warpgroups() -> w.Func:
     k = Kernel("sparse_warpgroups")
     b = k.b
-    meta = b.ld(k.array("meta", u32), k.at["tid"])
+    meta = b.alloc("words", u32, 1)
+    b.st(meta, 0, b.ld(k.array("meta", u32), k.at["tid"]))
     for t in (f16, bf16):
         x, y = (k.array(f"{name}_{t}", t, 64 * 64, "shared", 1024) for name in "xy")
         for cols in (8, 64):

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 from emulator_kit import clean, glob, kernel, shared
 
+from sparsegen.backends.emulator import run
 from sparsegen.ir import warp as w
-from sparsegen.ir.fragments import SHAPES, Fragment
+from sparsegen.ir.fragments import SHAPES, SPARSE, Fragment
+from sparsegen.ir.metadata import codes, places
 from sparsegen.ir.types import DType, f16, f64, tf32, u32
+from tests.programs import fragments
 
 At = Callable[[int, int, int], tuple[int, int]]  # (g, t, i) -> row, column
 HALF = {"a": lambda g, t, i: (g + 8 * (i >> 1 & 1), 2 * t + (i & 1) + 8 * (i >> 2)),
@@ -169,3 +172,31 @@ def test_ldmatrix_of_rows_in_one_bank_conflicts() -> None:
 
     _, rep = clean(kernel(body, (dst,), (tile,)))
     assert next(c for c in rep.conflicts if c.op.startswith("warp.ldmatrix")).degree == 8
+
+
+# ------------------------------------------------------------------------------------------------ half of a
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("shape", SPARSE)
+def test_a_sparse_a(shape: str, seed: int) -> None:
+    """By each selector; a row with a NaN of b reaches what keeps its k."""
+    case = fragments.case(shape, seed)
+    args = case.fresh()
+    report = run(case.func, args)
+    assert report.ok and not case.wrong(args), str(report)
+    assert report.counts[f"mma.{shape}"] == 1
+    spoiled = case.fresh()
+    spoiled["b"].view(SPARSE[shape].b.dtype.numpy()).reshape(8, 32)[3, 17] = np.nan
+    assert run(case.func, spoiled).ok
+    words = case.args["meta"].astype("i8").reshape(1, 32)
+    kept = (places(codes(words, seed % 2))[0] == 17).any(1)
+    bad = np.isnan(spoiled["d"].reshape(16, 8))
+    assert np.array_equal(bad[:, 3], kept) and bad.sum() == kept.sum()
+
+
+def test_places_that_are_not_two_of_four() -> None:
+    case = fragments.case("f16.m16n8k32.sp")
+    args = case.fresh()
+    args["meta"][5] &= 0xFFFFFFF0  # row 1, the fifth four
+    report = run(case.func, args)
+    assert report.kinds() == {"bounds"}
+    assert "row 1 of a warp has the code 0000" in report.errors[0].message

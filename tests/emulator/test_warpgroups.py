@@ -12,13 +12,14 @@ from harness import score
 
 from sparsegen.backends.emulator import Report, run
 from sparsegen.ir import warp as w
+from sparsegen.ir.metadata import codes
 from sparsegen.ir.node import rewrite
 from sparsegen.ir.swizzle import k_major
 from sparsegen.ir.types import bf16, f16, f32
 from sparsegen.ir.verify import verify
 from sparsegen.ir.warp_group import Wgmma
 from tests.programs.case import Case
-from tests.programs.warpgroups import CODES, SPARSE_TILES, TILES, Gemm, Ring
+from tests.programs.warpgroups import CODES, SPARSE_TILES, TILES, Gemm, Ring, image
 
 
 def given(gemm: Gemm, seed: int = 0) -> tuple[Case, dict[str, Any], Report]:
@@ -87,6 +88,17 @@ def test_places_are_taken_when_the_product_is_issued() -> None:
     other["meta"][np.arange(128) // 2 % 2 == 1] = 0
     assert right.ok and run(first, other).ok
     assert np.array_equal(args["out"], other["out"])
+
+
+def test_what_a_sparse_a_does_not_keep_is_not_multiplied() -> None:
+    """A NaN of b reaches the rows that keep its k."""
+    case = Gemm(**SPARSE, grid=1, groups=1).case()
+    args = case.fresh()
+    args["y"][image(64, k_major(128), "k", 32)[5, 40]] = np.nan
+    kept = codes(args["meta"].astype("i8").reshape(4, 32), 1).reshape(64, 8)[:, 2]
+    assert run(case.func, args).ok
+    got = ~np.isfinite(args["out"].reshape(64, 64))
+    assert np.array_equal(got[:, 5], kept % 4 == 0) and got.sum() == got[:, 5].sum()
 
 
 def test_reals_are_summed_in_f32() -> None:

@@ -89,7 +89,8 @@ def edits(text: str, draw: random.Random, count: int) -> Iterator[str]:
 def families(op: str) -> list[str]:
     """The passes that make a kernel of such an op."""
     known = {
-        "op.update": ("pointwise",), "op.spmm": ("bitmap", "csr", "nm_lanes", "nm_gather", "nm_decode", "nm_outer"),
+        "op.update": ("pointwise",),
+        "op.spmm": ("bitmap", "csr", "nm_lanes", "nm_gather", "nm_decode", "nm_outer", "nm_24"),
         "op.stencil": ("direct", "tiled", "stream", "patches", "column", "toeplitz", "lowrank", "stencil2row"),
     }  # fmt: skip
     return [name for name in known[op] if name in PASSES]

@@ -11,9 +11,9 @@ from sparsegen.ir.verify import verify
 HEAD = """warp.func "k", [@o: global f32[8192] align=16, %n: s32[0,9]],
   [@a: shared f16[8192] align=1024, @b: shared f16[8192] align=1024, @h: shared bf16[8192] align=256], [4, 1, 1], 256 {
   warp.alloc @acc: reg f32[32] align=16
+  warp.alloc @m: reg u32[1] align=4
 """
-SPARSE = """%m: u32 = warp.cvt %tid
-warp.wgmma_sp @acc, @a, 0, @b, 0, 64, [64, 16, 512], [128, 4096, 1024], "k", "mn\""""
+SPARSE = """warp.wgmma_sp @acc, @a, 0, @b, 0, 64, [64, 16, 512], [128, 4096, 1024], "k", "mn", @m"""
 TILES = '64, [128, 16, 1024], [128, 8192, 1024], "k", "mn"'
 GROUP = "%g: s32[0,1] = warp.let %warp // 4\n"
 
@@ -33,8 +33,8 @@ GOOD = [
     "warp.if %n < 3 {\n warp.wgmma_fence\n}",
     f"warp.for %j: s32[0,3], 0, 4, 1 unroll=0 {{\n warp.wgmma @acc, @a, %j * 16, @b, %j * 1024, {TILES}\n}}",
     "warp.wgmma @acc, @a, 8, @b, 0, 64, [0, 128, 256], [32, 16, 256], \"k\", \"k\"",
-    f"{SPARSE}, %m, 0",
-    f"{SPARSE}, %m, 1",
+    f"{SPARSE}, 0",
+    f"{SPARSE}, 1",
 ]  # fmt: skip
 
 
@@ -70,12 +70,13 @@ BAD = [
     ("warp.if %tid // 128 == 0 {\n warp.barrier\n}", "different from warpgroup to warpgroup"),
     (f"warp.wgmma @acc, @a, 0, @b, 0, {TILES}\n%x: f32 = warp.ld @acc, 0\n%i: s32 = warp.cvt %x\n"
      "warp.if %i < 3 {\n warp.wgmma_fence\n}", "different from lane to lane"),
-    (f"{SPARSE}, %m, 2", "selector 2 is unknown"),
-    (f"{SPARSE}, %tid, 0", "meta must be u32, but %tid: s32"),
-    (f"warp.if %warp < 2 {{\n{SPARSE}, %m, 0\n}}", "all four warps of a warpgroup must reach"),
-    (f'{SPARSE}, %m, 0'.replace('[128, 4096, 1024], "k", "mn"', '[32, 16, 256], "k", "k"'),
+    (f"{SPARSE}, 2", "selector 2 is unknown"),
+    (f"{SPARSE.replace('@m', '@acc')}, 0", r"@acc: reg f32\[32\] .* must be u32\[1\], a word of each lane"),
+    (f"{SPARSE.replace('@m', '@o')}, 0", "@o: global .* must be in reg memory"),
+    (f"warp.if %warp < 2 {{\n{SPARSE}, 0\n}}", "all four warps of a warpgroup must reach"),
+    (f'{SPARSE}, 0'.replace('[128, 4096, 1024], "k", "mn"', '[32, 16, 256], "k", "k"'),
      "b: 32 k of 16 bits do not fit rows of 32 bytes"),
-    (f"{SPARSE}, %m, 0".replace("@b, 0", "@b, 6656"), "the tile from b_index 6656 reaches element 8[0-9]+: outside @b"),
+    (f"{SPARSE}, 0".replace("@b, 0", "@b, 6656"), "the tile from b_index 6656 reaches element 8[0-9]+: outside @b"),
     ("warp.wgmma_wait 8", "pending 8 is not in 0..7"),
 ]  # fmt: skip
 

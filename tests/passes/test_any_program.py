@@ -24,7 +24,8 @@ def test_every_pass_on_every_family() -> None:
                 assert error.hint and not error.message.startswith("pass "), f"{name} on {module.name}: {error}"
                 refused.add((name, level_of(module)))
     assert {
-        (name, "op") for name in ("column", "tiled", "csr", "bitmap", "nm_lanes", "nm_gather", "nm_decode", "nm_outer")
+        (name, "op")
+        for name in ("column", "tiled", "csr", "bitmap", "nm_lanes", "nm_gather", "nm_decode", "nm_outer", "nm_24")
     } <= refused
 
 

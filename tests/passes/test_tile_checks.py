@@ -16,6 +16,7 @@ from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir import tile as t
 from sparsegen.ir import tile_bitmap as tb
 from sparsegen.ir import tile_decode as td
+from sparsegen.ir import tile_fours as tf
 from sparsegen.ir import tile_gather as th
 from sparsegen.ir import tile_groups as tr
 from sparsegen.ir import tile_levels as tl
@@ -98,6 +99,11 @@ def tile_level(family: str) -> Module:
         w = np.tile(np.arange(32) % 4 == 0, (64, 8)).astype("f2")
         pruned = sg.spmm(sg.sparse(w, format="nm", n=8, m=32), n=24, bias=True)
         line = "nm_decode rows=64 cols=32 stages=2 teams=2"
+        return parse_module(sg.compile(pruned, device="h200", backend="emulator", schedule=line).ir("tile"))
+    if family == "nm_24":
+        w = np.tile(np.arange(32) % 4 < 2, (64, 8)).astype("f2")
+        pruned = sg.spmm(sg.sparse(w, format="nm", n=2, m=4), n=24, bias=True)
+        line = "nm_24 rows=64 cols=32 stages=2"
         return parse_module(sg.compile(pruned, device="h200", backend="emulator", schedule=line).ir("tile"))
     if family in ("bitmap", "column of x"):
         product = sg.spmm(matrix(128, 192), n=8 if family == "bitmap" else 1, bias=True)
@@ -223,6 +229,8 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("nm_outer", to.WalkApart, {"fill": (t.Meet(),)}, "tile.meet does not fill a ring"),
     ("nm_outer", to.LoadEntry, {"deep": 40}, "3 slots of rows of x take 3840"),
     ("nm_outer", to.LoadEntry, {"stages": 4}, "has 4 stages, its walk 3"),
+    ("nm_24", tf.MultiplyFours, {"cols": 64}, "registers, but 32 are meant"),
+    ("nm_24", tf.MultiplyFours, {"words": Buffer("w_ring", f16, 4096, "shared", 1024)}, "u32, not f16"),
     ("nm_lanes", tn.ShareRows, {"parts": 3}, "1 x 3 warps are not the 128 threads"),
     ("nm_lanes", tn.StageColumns, {"held": 40}, "no whole windows of 32"),
     ("nm_lanes", tn.StageColumns, {"vec": 3}, "elements of f16 at once 3 is unknown"),
@@ -273,6 +281,7 @@ def changed(module: Module, kind: type[Op], fields: dict[str, Any]) -> Module:
         "nm_outer",
         "x by columns",
         "dense",
+        "nm_24",
     ],
 )
 def test_programs_are_right(family: str) -> None:

@@ -75,6 +75,12 @@ def outer() -> Any:
     return compile_for(product, schedule="nm_outer rows=32 cols=32 each=4 deep=32 stages=3")
 
 
+def halved() -> Any:
+    """Two tiles of a block's columns, and a last turn that is short."""
+    product = sg.spmm(nm_kit.matrix(70, 90, 2, 4), n=24, bias=True)
+    return compile_for(product, schedule="nm_24 rows=64 cols=16 stages=2")
+
+
 #: A kernel; the launches of its passes as the file has them; the arguments before the workspace; what is to be read.
 CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "rest": (lambda: stencil((24, 40), 12, "stream fuse=1 levels=7"), 4, ["in", "out"], "12 time steps: 1 pass of 5"),
@@ -84,6 +90,7 @@ CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "copies": (lambda: compile_for(wave(), (12, 14), 1), 2, ["in_u_0", "in_u_1", "in_c_0", "out_u_0", "out_u_1"], ""),
     "bitmap": (bitmap, 1, ["in", "scale", "out", "index", "masks", "values"], "cudaMemsetAsync(s_workspace_counter"),
     "csr": (csr, 1, ["in", "bias", "residual", "out", "idx", "values", "segments"], "MemsetAsync(s_workspace_counter"),
+    "nm_24": (halved, 1, ["in", "bias", "out", "kept", "words"], "4-bit codes: the places of two kept elements"),
     "nm_gather": (gathered, 2, ["in", "residual", "out", "tiles", "rows"], "columns that each tile of 64 rows keeps"),
     "nm_decode": (spread, 1, ["in", "bias", "out", "entries"], "the kept values, two a word"),
     "nm_outer": (outer, 2, ["in", "scale", "out", "values", "lists"], "of each kept column those of all rows"),

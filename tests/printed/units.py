@@ -14,7 +14,7 @@ import numpy as np
 from sparsegen.backends.cuda.frame import translation_unit
 from sparsegen.ir import warp as w
 from sparsegen.ir.expr import Const, Value, maximum, minimum, select
-from sparsegen.ir.fragments import SHAPES
+from sparsegen.ir.fragments import SHAPES, SPARSE
 from sparsegen.ir.module import Launch, Module
 from sparsegen.ir.swizzle import k_major, mn_major
 from sparsegen.ir.tensor_copy import TensorCopy, TensorMap
@@ -357,12 +357,20 @@ def warpgroups() -> w.Func:
     return k.func()
 
 
-def sparse_warpgroups() -> w.Func:
+def sparse() -> w.Func:
     """Products of an a that keeps 2 of 4, of which each lane says other places, by both selectors."""
-    k = Kernel("sparse_warpgroups")
+    k = Kernel("sparse")
     b, tid = k.b, k.at["tid"]
-    word = b.binary("or", b.binary("and", b.ld(k.array("in_words", u32), tid), 0), 0x4E8C9D4E)
-    meta = b.funnel(word, word, tid % 8 * 4)
+    words = k.array("in_words", u32)
+    word = b.binary("or", b.binary("and", b.ld(words, tid), 0), 0x4E8C9D4E)
+    code = b.funnel(word, word, tid % 8 * 4)
+    meta = b.alloc("meta", u32, 1)
+    b.st(meta, 0, code)
+    start = k.array("in_sums", f32)
+    sums = [b.ld(start, tid + i) for i in range(4)]
+    for shape in SPARSE:
+        a, x = ([b.ld(words, first + tid * 7 + i) for i in range(4)] for first in (0, 1000))
+        k.sink(*(d for selector in (0, 1) for d in b.mma_sp(shape, a, x, sums, code, selector)))
     for t in (f16, bf16):
         src, tile = k.array(f"in_{t}", t), k.array(f"tile_{t}", t, 8192, "shared", 1024)
         with b.for_("i", tid, 8192, THREADS) as i:
@@ -408,12 +416,12 @@ def atomics() -> w.Func:
 
 UNITS: dict[str, Callable[[], w.Func]] = {
     f.__name__: f for f in (loops, branches, negative, memory, ring, bulk, boxes, arrivals, meetings, bits, products,
-                            matrices, warpgroups, sparse_warpgroups, atomics)
+                            matrices, warpgroups, sparse, atomics)
 } | {name: programs.PROGRAMS[name] for name in ("scalars", "conversions", "clusters")}  # fmt: skip
 #: Programs whose words are packed numbers.
-PACKED = {"products", "bits", "matrices"}
+PACKED = {"products", "bits", "matrices", "sparse"}
 #: Programs of which every block does the same, so that one block tells as much as many.
-ONE_BLOCK = {"atomics", "warpgroups", "sparse_warpgroups"}
+ONE_BLOCK = {"atomics", "warpgroups", "sparse"}
 
 
 def unit(name: str) -> Module:

@@ -9,20 +9,26 @@ from typing import Any
 
 import numpy as np
 
+from sparsegen.ir import metadata
 from sparsegen.ir import warp as w
 from sparsegen.ir.builder import Builder
 from sparsegen.ir.expr import Expr
-from sparsegen.ir.fragments import SHAPES, Fragment
-from sparsegen.ir.types import Buffer, f64
+from sparsegen.ir.fragments import SPARSE, Fragment, named
+from sparsegen.ir.types import Buffer, f64, u32
 
 from .case import Case
 
 
-def build(shape: str) -> w.Func:
-    """The kernel ``d = a @ b + c`` of one shape; b is column-major, the others row-major, elements packed in words."""
-    s = SHAPES[shape]
+def build(shape: str, selector: int = 0) -> w.Func:
+    """The kernel ``d = a @ b + c`` of one shape; b is column-major, the others row-major, elements packed in words.
+
+    Of a sparse a there are the elements that it keeps, and a word of each lane, whose codes of ``selector`` count.
+    """
+    s = named(shape)
     fragments = {"a": s.a, "b": s.b, "c": s.c, "d": s.c}
     params = {n: Buffer(n, f.reg, f.rows * f.cols // f.packed, "global") for n, f in fragments.items()}
+    if shape in SPARSE:
+        params["meta"] = Buffer("meta", u32, 32, "global")
     shell = w.Func("one_" + shape.replace(".", "_"), tuple(params.values()), (), (1, 1, 1), 32, ())
     lane = shell.builtins()["lane"]
     bld = Builder()
@@ -38,7 +44,11 @@ def build(shape: str) -> w.Func:
         return out
 
     a, b, c = ([bld.ld(params[n], at, hint=n) for at in places(n)] for n in "abc")
-    for at, v in zip(places("d"), bld.mma(shape, a, b, c), strict=True):
+    if shape in SPARSE:
+        made = bld.mma_sp(shape, a, b, c, bld.ld(params["meta"], lane), selector)
+    else:
+        made = bld.mma(shape, a, b, c)
+    for at, v in zip(places("d"), made, strict=True):
         bld.st(params["d"], at, v)
     return w.Func(shell.symbol, shell.params, (), shell.grid, shell.threads, bld.ops())
 
@@ -60,7 +70,7 @@ def words(m: Any, f: Fragment) -> Any:
 
 def case(shape: str, seed: int = 0) -> Case:
     """Random matrices: reals for f64 (within 1e-14), else small integers, whose products and sums are exact."""
-    s = SHAPES[shape]
+    s, selector = named(shape), seed % 2
     rng = np.random.default_rng(seed)
 
     def random(f: Fragment) -> Any:
@@ -71,6 +81,10 @@ def case(shape: str, seed: int = 0) -> Case:
 
     a, b, c = random(s.a), random(s.b), random(s.c)
     args = {"a": words(a, s.a), "b": words(np.ascontiguousarray(b.T), s.b), "c": words(c, s.c)}
+    if shape in SPARSE:
+        codes = rng.choice((0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b1110), (1, 16, 16))
+        args["meta"] = metadata.words(codes).astype("u4").reshape(-1)
+        a = metadata.dense(a, codes[0, :, 8 * selector :][:, :8])
     args["d"] = np.full_like(args["c"], -1)
     want = a.astype("f8") @ b.astype("f8") + c
-    return Case(build(shape), args, {"d": want}, 1e-14 if s.a.dtype is f64 else 0.0, ("d",))
+    return Case(build(shape, selector), args, {"d": want}, 1e-14 if s.a.dtype is f64 else 0.0, ("d",))

@@ -17,7 +17,7 @@ from sparsegen.backends.cuda.cache import compile_cached
 from sparsegen.backends.cuda.frame import translation_unit
 from sparsegen.backends.cuda.runtime import Runtime
 from sparsegen.ir import warp as w
-from sparsegen.ir.fragments import SHAPES
+from sparsegen.ir.fragments import SHAPES, SPARSE
 from sparsegen.ir.module import Module
 from sparsegen.ir.types import Buffer
 from sparsegen.target import open_gpu
@@ -31,7 +31,7 @@ PRODUCTS = {**ring_reduce.SIZES, **ring_reduce.LARGE}
 SMALL: dict[str, Callable[[int], Case]] = {
     **{f"heat2d_stream.{k}": partial(heat2d_stream.case, v) for k, v in heat2d_stream.SIZES.items()},
     **{f"ring_reduce.{k}": partial(ring_reduce.case, v) for k, v in ring_reduce.SIZES.items()},
-    **{f"fragments.{k}": partial(fragments.case, k) for k in SHAPES},
+    **{f"fragments.{k}": partial(fragments.case, k) for k in (*SHAPES, *SPARSE)},
     **{f"warpgroups.{k}": v.case for k, v in warpgroups.PROGRAMS.items()},
     **{f"clusters.{k}": v.case for k, v in clusters.PROGRAMS.items()},
     **{f"tensor_copies.{k}": v.case for k, v in tensor_copies.PROGRAMS.items()},
@@ -47,7 +47,7 @@ CASES = {**SMALL, **LARGE}
 FUNCS: dict[str, Callable[[], w.Func]] = {
     **{f"heat2d_stream.{k}": partial(heat2d_stream.build, v) for k, v in HEATS.items()},
     **{f"ring_reduce.{k}": partial(ring_reduce.build, v) for k, v in PRODUCTS.items()},
-    **{f"fragments.{k}": partial(fragments.build, k) for k in SHAPES},
+    **{f"fragments.{k}": partial(fragments.build, k) for k in (*SHAPES, *SPARSE)},
     **{f"warpgroups.{k}": v.func for k, v in warpgroups.PROGRAMS.items()},
     **{f"clusters.{k}": v.func for k, v in {**clusters.PROGRAMS, **clusters.LARGE}.items()},
     **{f"tensor_copies.{k}": v.func for k, v in tensor_copies.PROGRAMS.items()},

@@ -137,7 +137,10 @@ class Gemm:
             with b.for_("r", 0, regs, unroll=0) as r:
                 b.st(acc, r, b.const(f32, 1.0))
             here("loaded")
-            word = [b.ld(meta, at["tid"])] if self.sparse else []
+            if self.sparse:
+                word = b.alloc("word", u32, 1)
+                b.st(word, 0, b.ld(meta, at["tid"]))
+                here("told")
             step("fence", b.wgmma_fence)
             for k in (0, 1):
                 a_at, b_at = k * step_bytes(*self.a) // 2, k * step_bytes(*self.b, self.depth) // 2
@@ -145,7 +148,7 @@ class Gemm:
                 how: dict[str, Any] = {"cols": self.cols, "a_tile": self.a[0], "b_tile": self.b[0],
                                        "a_major": self.a[1], "b_major": self.b[1]}  # fmt: skip
                 if self.sparse:
-                    b.wgmma_sp(*args, *word, **how, selector=k)
+                    b.wgmma_sp(*args, word, **how, selector=k)
                 else:
                     b.wgmma(*args, **how)
             here("issued")

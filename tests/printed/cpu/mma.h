@@ -63,9 +63,44 @@ void mma(Out<C, nd> d, In<R, na> a, In<R, nb> b, In<C, nd> c, const char* what) 
   }
 }
 
+// The k of the kept-th of 16 elements of a row of a sparse a ("Sparse matrix storage"): of four k two are kept, of which
+// the metadata have the places, two bits each.  Of 16 rows, thread 4 g + t of a warp has in its low half those of row g,
+// in its high half of row g + 8, of k 0-15 if t is even, else 16-31; t / 2 must be the selector.
+inline unsigned kept_lane(int selector, unsigned row, unsigned kept) { return row % 8 * 4 + 2 * selector + kept / 8; }
+inline unsigned kept_place(unsigned meta, unsigned row, unsigned kept) {
+  const unsigned code = meta >> (row % 16 / 8 * 16 + kept % 8 / 2 * 4) & 15;
+  if (code % 4 >= code / 4) fault("sparse product: the code %u names no two of four k", code);
+  return kept / 2 * 4 + (kept % 2 ? code / 4 : code % 4);
+}
+
+// d = a * b + c: of a, 16 x 32, 16 x 16 are kept, b is 32 x 8.
+template <typename E>
+void mma_sp(Out<float, 4> d, In<unsigned, 4> a, In<unsigned, 4> b, In<float, 4> c, unsigned meta, int selector, const char* what) {
+  struct Operands { In<unsigned, 4> a, b; unsigned meta; } mine{a, b, meta};
+  const auto all = exchange(mine, what);
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane() / 4 + 8 * (i / 2), column = 2 * (lane() % 4) + i % 2;
+    double sum = c[i];
+    for (int j = 0; j < 16; ++j) {
+      const int k = kept_place(all.of(kept_lane(selector, row, j)).meta, row, j);
+      const unsigned x = all.of(row % 8 * 4 + j % 8 / 2).a[j / 8 * 2 + row / 8], y = all.of(column * 4 + k % 8 / 2).b[k / 8];
+      sum = add(E::value(x, j % 2), E::value(y, k % 2), sum);
+    }
+    *d.to[i] = static_cast<float>(sum);
+  }
+}
+
 }  // namespace cpu
 
 namespace ptx {
+inline void mma_sp__ordered_metadata_sync_aligned_m16n8k32_row_col_f32_f16_f16_f32(
+    cpu::Out<float, 4> d, cpu::In<unsigned, 4> a, cpu::In<unsigned, 4> b, cpu::In<float, 4> c, unsigned meta, int selector) {
+  cpu::mma_sp<cpu::F16>(d, a, b, c, meta, selector, "mma.sp of f16");
+}
+inline void mma_sp__ordered_metadata_sync_aligned_m16n8k32_row_col_f32_bf16_bf16_f32(
+    cpu::Out<float, 4> d, cpu::In<unsigned, 4> a, cpu::In<unsigned, 4> b, cpu::In<float, 4> c, unsigned meta, int selector) {
+  cpu::mma_sp<cpu::BF16>(d, a, b, c, meta, selector, "mma.sp of bf16");
+}
 #define MMA(name, E, M, K, C, R)                                                                                \
   template <size_t nd, size_t na, size_t nb>                                                                    \
   void name(cpu::Out<C, nd> d, cpu::In<R, na> a, cpu::In<R, nb> b, cpu::In<C, nd> c) {                          \

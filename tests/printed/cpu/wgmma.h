@@ -36,14 +36,10 @@ template <typename T> void matrix(std::vector<float>& m, uint64_t descriptor, bo
     for (unsigned k = 0; k < depth; ++k) m[depth * i + k] = T::value(element(descriptor, mn_major, i, k), 0);
 }
 
-// The k of the kept-th element of a row of a sparse a ("Sparse matrix storage"): of four k two are kept, of which the
-// metadata have the places, two bits each.  Of 16 rows, thread 4 g + t of a warp has in its low half those of row g, in
-// its high half of row g + 8, of k 0-15 if t is even, else 16-31; t / 2 must be the selector.
+// The k of the kept-th element of a row of a sparse a of four warps, each with 16 rows.
 inline unsigned place(unsigned first, size_t number, int selector, unsigned row, unsigned kept) {
-  const unsigned lane = row % 8 * 4 + 2 * selector + kept / 8, shift = row % 16 / 8 * 16 + kept % 8 / 2 * 4;
-  const unsigned code = threads[first + row / 16 * 32 + lane].product_groups.front()[number].meta >> shift & 15;
-  if (code % 4 >= code / 4) fault("wgmma.sp: the code %u names no two of four k", code);
-  return kept / 2 * 4 + (kept % 2 ? code / 4 : code % 4);
+  const unsigned thread = first + row / 16 * 32 + kept_lane(selector, row, kept);
+  return kept_place(threads[thread].product_groups.front()[number].meta, row, kept);
 }
 
 // What the first warps of a warpgroup have asked for, done for all of them: row and column of each register of d.
