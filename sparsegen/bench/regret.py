@@ -3,8 +3,9 @@
 A seed gives the problems, their weights and which candidates are tried; with the sources that the JSON names it gives
 them again.  The candidates of a problem are the MOST cheapest schedules by the model, of which the first is what
 ``schedule="auto"`` takes, and MOST drawn uniformly from the other legal ones.  *Regret* is the chosen one's time over
-that of the fastest candidate, so 1 is the best that there is.  The two parts, ``stencils`` and ``products``, stand in
-one JSON and can be measured one at a time.  This module has what needs no GPU; ``regret_run`` measures.
+that of the fastest candidate, so 1 is the best that there is.  The parts, ``stencils``, ``products`` and ``patterns``
+(products with N:M patterns), stand in one JSON and can be measured one at a time.  This module has what needs no GPU;
+``regret_run`` measures.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ from sparsegen.dsl.stencil import Stencil
 if TYPE_CHECKING:
     from sparsegen.cost.cost import Cost
 
-PARTS: Final = ("stencils", "products")
+PARTS: Final = ("stencils", "products", "patterns")
 #: Problems of each part.
-PROBLEMS: Final = {"stencils": 28, "products": 12}
-#: Cheapest candidates by the model, and as many random ones.
-MOST: Final = 12
+PROBLEMS: Final = {"stencils": 28, "products": 12, "patterns": 40}
+#: Cheapest candidates by the model, and as many random ones; of patterns, which are many, fewer.
+MOST, FEW = 12, 5
 #: What problems are drawn from.  Of stencils: cells, before STRETCH changes each axis of several; time steps.
 CELLS, STRETCH, STEPS = (1 << 20, 1 << 27), (0.5, 2.0), (1, 50)
 #: Of products: M and K; N; the share of zeros.
 SIZES, COLUMNS, ZEROS = (1024, 16384), (1, 64), (0.4, 0.9)
+#: Of patterns: M and K; N; columns of a window; the share that is kept; rows and columns of a block.
+PATTERN_SIZES, PATTERN_COLUMNS, WINDOWS, KEPT = (1024, 8192), (1, 2048), (4, 8, 16, 32, 32, 64), (0.1, 0.6)
+BLOCKS: Final = ((1, 1), (1, 1), (16, 1), (32, 1), (64, 1), (128, 1), (4, 4))
 #: Of stencils: the radius, by the number of axes; a radius that stands there twice is twice as likely.
 RADII: Final = {1: (1, 2, 3, 4), 2: (1, 1, 2, 3), 3: (1, 1, 2)}
 CHOSEN, TOP, RANDOM = "chosen", "top", "random"
@@ -60,20 +64,42 @@ class ProductProblem:
     dtype: str
 
 
+@dataclass(frozen=True)
+class PatternProblem:
+    """A product of a random matrix [m, k] that keeps ``kept`` of every ``window`` columns, alike in blocks of
+    ``vector`` (rows, columns), with x of ``n`` columns; x and y packed by ``order`` (rows or columns)."""
+
+    name: str
+    m: int
+    k: int
+    n: int
+    kept: int
+    window: int
+    vector: tuple[int, int]
+    dtype: str
+    order: str
+
+    @property
+    def pattern(self) -> str:
+        """The pattern in words, such as ``8:32, 64x1``."""
+        return f"{self.kept}:{self.window}, {self.vector[0]}x{self.vector[1]}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Point(AnyRow):
     """One schedule of one problem; times are seconds of a call, with all its time steps.
 
     ``shape``: of the field, or (M, K, N); ``boundary``: a stencil's, or how x and y of a product are packed; ``steps``
     and ``stencil`` (kind, axes and radius of its weights, such as ``box_2d_r1``) are a stencil's, ``sparsity`` is a
-    product's.  ``picked``: chosen, top or random; ``binds``: the model's binding term; ``measured_s``: the median.
-    ``error``: max|a - b| / max|b| of a stencil, |y - exact| / |exact| of a product.
+    product's, ``pattern`` that of an N:M matrix.  ``picked``: chosen, top or random; ``binds``: the model's binding
+    term; ``measured_s``: the median.  ``error``: max|a - b| / max|b| of a stencil, |y - exact| / |exact| of a product.
     """
 
     boundary: str
     steps: int = 0
     sparsity: float | None = None
     stencil: str = ""
+    pattern: str = ""
     picked: str
     predicted_s: float
     binds: str
@@ -127,6 +153,25 @@ def product_problem(draw: random.Random, name: str) -> ProductProblem:
     return ProductProblem(name, m, k, n, round(draw.uniform(*ZEROS), 2), draw.choice(("f16", "f16", "bf16")))
 
 
+def pattern_problem(draw: random.Random, name: str) -> PatternProblem:
+    """A weight matrix that is pruned N:M; half have sizes that 64 divides."""
+    whole = draw.choice((1, 64))
+    m, k = (max(whole, round(_between(draw, *PATTERN_SIZES) / whole) * whole) for _ in range(2))
+    rows, cols = draw.choice(BLOCKS)
+    window = draw.choice([w for w in WINDOWS if w > cols])
+    kept = min(max(round(window * draw.uniform(*KEPT) / cols), 1) * cols, window - cols)
+    return PatternProblem(
+        name, m, k, round(_between(draw, *PATTERN_COLUMNS)), kept, window, (rows, cols),
+        draw.choice(("f16", "f16", "bf16", "f32")), draw.choice(("rows", "columns")),
+    )  # fmt: skip
+
+
+def pattern_problems(seed: int, count: int) -> list[PatternProblem]:
+    """The N:M matrices of a seed."""
+    draw = random.Random(f"patterns {seed}")
+    return [pattern_problem(draw, f"n{i + 1}") for i in range(count)]
+
+
 def stencil_problems(seed: int, count: int) -> list[StencilProblem]:
     """The stencils of a seed."""
     draw = random.Random(f"stencils {seed}")
@@ -154,12 +199,13 @@ def candidates(
 
 
 def points(
-    about: Mapping[str, Any], costs: Sequence[Cost], seconds: Callable[[Cost], float], draw: random.Random
-) -> list[Point]:
+    about: Mapping[str, Any], costs: Sequence[Cost], seconds: Callable[[Cost], float], draw: random.Random,
+    most: int = MOST,
+) -> list[Point]:  # fmt: skip
     """The candidates of a problem with what a row says ``about`` it."""
     return [
         Point(**about, picked=how, schedule=str(c.schedule), predicted_s=time, binds=c.binds)
-        for c, time, how in candidates(costs, seconds, draw)
+        for c, time, how in candidates(costs, seconds, draw, most)
     ]
 
 
@@ -176,6 +222,17 @@ class Finding:
     regret: float
     errors: tuple[float, ...]
     correlation: float
+
+
+def own(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The points without the library's dense product: the cheapest of the others by the model is the chosen one."""
+    best: dict[tuple[str, str], Mapping[str, Any]] = {}
+    left = [row for row in rows if row["schedule"] != "dense"]
+    for row in left:
+        other = best.setdefault((row["part"], row["case"]), row)
+        if row["predicted_s"] < other["predicted_s"]:
+            best[row["part"], row["case"]] = row
+    return [{**row, "picked": CHOSEN if best[row["part"], row["case"]] is row else TOP} for row in left]
 
 
 def findings(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:

@@ -23,11 +23,12 @@ from sparsegen.bench.bitmap_run import Bitmaps
 from sparsegen.bench.bitmaps import Weights
 from sparsegen.bench.harness import TOLERANCE, compiled, nothing, reason
 from sparsegen.bench.lab import Lab, Timing
-from sparsegen.bench.regret import Point, ProductProblem, StencilProblem
+from sparsegen.bench.regret import PatternProblem, Point, StencilProblem
 from sparsegen.cost.total import total_time
 from sparsegen.formats import sparse
 from sparsegen.inspection import Resources, resources
 from sparsegen.ir.boundary import describe
+from sparsegen.pruning import prune
 
 if TYPE_CHECKING:
     from sparsegen.products.product import Product
@@ -99,7 +100,7 @@ class Stencils:
 
             yield lambda kernel: partial(kernel, u, out=out), error
 
-    def uses(self, kernel: Any) -> Resources | None:
+    def uses(self, p: StencilProblem, kernel: Any) -> Resources | None:
         """What nvcc made of a kernel; None for the library's dense product."""
         made: Resources = kernel.resources()
         return made
@@ -115,23 +116,27 @@ class Products:
         self.bench = Bitmaps(lab, seed, seconds)
         self.known: dict[str, Product] = {}
 
-    def problems(self, count: int) -> list[ProductProblem]:
-        found = regret.product_problems(self.seed, count)
+    def problems(self, count: int) -> list[Any]:
+        found: list[Any] = regret.product_problems(self.seed, count)
         for at, p in enumerate(found):
             w = self.bench.weights(Weights((p.m, p.k), p.sparsity, p.dtype), self.seed + at)
             self.known[p.name] = sg.spmm(sparse(w, format="auto"), p.n)
         return found
 
-    def candidates(self, p: ProductProblem, draw: random.Random) -> list[Point]:
+    def candidates(self, p: Any, draw: random.Random) -> list[Point]:
         product = self.known[p.name]
         about = {"part": "products", "case": p.name, "shape": (p.m, p.k, p.n), "dtype": p.dtype, "boundary": COLUMNS,
                  "sparsity": product.w.sparsity}  # fmt: skip
         return regret.points(about, sg.schedules(product), lambda c: c.time, draw)
 
-    def build(self, p: ProductProblem, schedule: str) -> Any:
+    def order(self, p: Any) -> str:
+        """How x and y are packed."""
+        return COLUMNS
+
+    def build(self, p: Any, schedule: str) -> Any:
         kernel = sg.compile(self.known[p.name], backend="cuda", schedule=schedule)
         if schedule != "dense":
-            kernel._builds.get(products.program(kernel, COLUMNS)).compiled()
+            kernel._builds.get(products.program(kernel, self.order(p))).compiled()
         return kernel
 
     @staticmethod
@@ -140,26 +145,51 @@ class Products:
         return bool(kernel.schedule.family == "dense")
 
     @contextmanager
-    def staged(self, p: ProductProblem) -> Iterator[Staged]:
+    def staged(self, p: Any) -> Iterator[Staged]:
         torch, dense = self.bench.torch, self.known[p.name].w.to_dense()
         x = self.bench.uniform((p.k, p.n), p.dtype, p.m + p.k)
         exact = self.bench.exact(dense, x)
-        u, y = (products.packed(a, COLUMNS) for a in (x, torch.empty_like(exact, dtype=x.dtype)))
+        u, y = (products.packed(a, self.order(p)) for a in (x, torch.empty_like(exact, dtype=x.dtype)))
 
         def call(kernel: Any) -> Call:
             return partial(torch.mm, dense, u, out=y) if self.dense(kernel) else partial(kernel, u, out=y)
 
         yield call, lambda call: self.bench.off(call, y, exact)
 
-    def uses(self, kernel: Any) -> Resources | None:
+    def uses(self, p: Any, kernel: Any) -> Resources | None:
         if self.dense(kernel):
             return None
-        return resources(kernel._builds.get(products.program(kernel, COLUMNS)), kernel.device)
+        return resources(kernel._builds.get(products.program(kernel, self.order(p))), kernel.device)
 
 
-def measured(
-    study: Stencils | Products, p: Any, points: Sequence[Point], kernels: Sequence[Any], seconds: float
-) -> list[Point]:
+class Patterns(Products):
+    """The part ``patterns``."""
+
+    def problems(self, count: int) -> list[Any]:
+        found: list[Any] = regret.pattern_problems(self.seed, count)
+        for at, p in enumerate(found):
+            w = self.bench.weights(Weights((p.m, p.k), 0.0, p.dtype), self.seed + at)
+            w = prune(w, "nm", n=p.kept, m=p.window, vector=p.vector)
+            matrix = sparse(w, format="auto", n=p.kept, m=p.window, vector=p.vector)
+            self.known[p.name] = replace(sg.spmm(matrix, p.n), columns=self.order(p) == COLUMNS)
+        return found
+
+    def order(self, p: Any) -> str:
+        order: str = p.order
+        return order
+
+    def candidates(self, p: PatternProblem, draw: random.Random) -> list[Point]:
+        about = {"part": "patterns", "case": p.name, "shape": (p.m, p.k, p.n), "dtype": p.dtype, "boundary": p.order,
+                 "pattern": p.pattern, "sparsity": 1 - p.kept / p.window}  # fmt: skip
+        return regret.points(about, sg.schedules(self.known[p.name]), lambda c: c.time, draw, regret.FEW)
+
+
+_STUDIES: Final[dict[str, Callable[[Lab, int, float], Any]]] = {
+    "stencils": Stencils, "products": Products, "patterns": Patterns,
+}  # fmt: skip
+
+
+def measured(study: Any, p: Any, points: Sequence[Point], kernels: Sequence[Any], seconds: float) -> list[Point]:
     """The points of a problem with what was measured, or why nothing was."""
     fail = {at: kernel for at, kernel in enumerate(kernels) if isinstance(kernel, Exception)}
     errors = dict[int, float]()
@@ -172,7 +202,7 @@ def measured(
         times = timed(study.lab, [call(kernels[at]) for at in errors], seconds, study.cold)
     found = [replace(point, failed=reason(fail[at])) if at in fail else point for at, point in enumerate(points)]
     for (at, off), t in zip(errors.items(), times, strict=True):
-        uses = study.uses(kernels[at])
+        uses = study.uses(p, kernels[at])
         registers, spills = (uses.registers, uses.spills) if uses else (None, None)
         found[at] = replace(
             points[at], measured_s=t.median, p10=t.p10, p90=t.p90, repeats=t.repeats, error=off,
@@ -197,7 +227,7 @@ def run(
     lab, points = Lab(seed=seed), list[Point]()
     for part in parts:
         start = time.perf_counter()
-        study: Any = (Stencils if part == "stencils" else Products)(lab, seed, seconds)
+        study = _STUDIES[part](lab, seed, seconds)
         asked = study.problems(problems or regret.PROBLEMS[part])
         groups = [study.candidates(p, random.Random(f"candidates {seed} {p.name}")) for p in asked]
         tasks = [partial(study.build, p, q.schedule) for p, group in zip(asked, groups, strict=True) for q in group]

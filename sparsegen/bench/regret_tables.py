@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from sparsegen.bench.cells import Cells, Column, Result, Row, micro, micros, number, of, part, schedule, size, table
-from sparsegen.bench.regret import CHOSEN, PARTS, Finding, findings
+from sparsegen.bench.regret import CHOSEN, PARTS, Finding, findings, own
 
 #: What the study must reach: (quantity, at most or at least).
 LIMITS: Final = {
@@ -38,8 +38,10 @@ def reached(quantity: str, value: float) -> bool:
 
 
 def _summary(found: Result) -> Cells:
-    """One line a quantity: over all problems, and over those of each part; a missed limit is marked."""
-    groups = {"all": found["rows"], **{name: part(found, name) for name in PARTS}}
+    """One line a quantity: over all problems, those of each part, and products without dense; misses are marked."""
+    parts = {name: rows for name in PARTS if (rows := part(found, name))}
+    groups = {"all": found["rows"], **parts}
+    groups |= {f"{name} without dense": own(rows) for name, rows in parts.items() if name != "stencils"}
     values = {name: quantities(findings(rows)) for name, rows in groups.items()}
     counts = {name: len(findings(rows)) for name, rows in groups.items()}
     cells = [["quantity", "wanted", *(f"{name} ({counts[name]} problems)" for name in groups)]]
@@ -59,6 +61,7 @@ def _summary(found: Result) -> Cells:
 _OWN: Final[dict[str, dict[str, Column]]] = {
     "stencils": {"stencil": of("stencil"), "boundary": of("boundary"), "steps": of("steps", "d")},
     "products": {"x": of("boundary"), "zeros": of("sparsity", ".1%")},
+    "patterns": {"x": of("boundary"), "pattern": of("pattern")},
 }
 
 

@@ -23,7 +23,9 @@ from sparsegen.bench.harness import TOLERANCE
 from sparsegen.bench.lab import Lab
 from sparsegen.bench.regret import CHOSEN, RANDOM, TOP, Point, StencilProblem, candidates, findings
 from sparsegen.bench.stencils import stencil
+from sparsegen.formats.nm import nm
 from sparsegen.ir.errors import DeviceError
+from sparsegen.ir.types import f32
 from tests.harness_kit import Gpu, view
 
 HEAD: report.Result = {
@@ -78,6 +80,25 @@ def test_products_are_in_their_ranges() -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- the candidates
+def test_patterns_are_in_their_ranges() -> None:
+    found = [p for seed in range(40) for p in regret.pattern_problems(seed, 40)]
+    assert regret.pattern_problems(5, 40) == regret.pattern_problems(5, 40) != regret.pattern_problems(6, 40)
+    for p in found:
+        assert all(regret.PATTERN_SIZES[0] * 0.95 <= edge <= regret.PATTERN_SIZES[1] * 1.05 for edge in (p.m, p.k))
+        assert regret.PATTERN_COLUMNS[0] <= p.n <= regret.PATTERN_COLUMNS[1] and p.order in ("rows", "columns")
+        nm(f32, p.kept, p.window, p.vector)  # a pattern that there is
+    assert {p.vector for p in found} == set(regret.BLOCKS) and {p.window for p in found} == set(regret.WINDOWS)
+
+
+def test_without_dense_the_cheapest_of_the_others_is_chosen(found: report.Result) -> None:
+    mine = [row for row in regret.own(found["rows"]) if row["part"] == "products"]
+    assert [(row["schedule"], row["picked"]) for row in mine] == [("bitmap cols=8", CHOSEN)]
+    (finding,) = findings(mine)
+    assert finding.regret == 1
+    stencils = [row for row in regret.own(found["rows"]) if row["part"] == "stencils"]
+    assert [row["picked"] for row in stencils if row["case"] == "s2"] == [CHOSEN, TOP, TOP]
+
+
 def picked(seconds: list[float], seed: int = 0, most: int = regret.MOST) -> list[tuple[int, float, str]]:
     costs: list[Any] = list(range(len(seconds)))
     return candidates(costs, lambda at: seconds[at], random.Random(seed), most)
@@ -162,15 +183,21 @@ def found() -> report.Result:
 
 def test_a_limit_that_is_missed_is_marked(found: report.Result) -> None:
     head, *body = regret_tables.VIEWS["summary"](found)
-    assert head == ["quantity", "wanted", "all (3 problems)", "stencils (2 problems)", "products (1 problems)"]
+    groups = [
+        "all (3 problems)",
+        "stencils (2 problems)",
+        "products (1 problems)",
+        "products without dense (1 problems)",
+    ]
+    assert head == ["quantity", "wanted", *groups]
     by_name = {line[0]: line[1:] for line in body}
     assert list(by_name) == [*regret_tables.LIMITS, "schedules timed"]
-    assert by_name["regret, worst"] == ["≤ 1.15", "2.000 ✗", "1.500 ✗", "2.000 ✗"]
+    assert by_name["regret, worst"] == ["≤ 1.15", "2.000 ✗", "1.500 ✗", "2.000 ✗", "1.000"]
     assert by_name["error, median"][2] == "8.3%" and by_name["error, 90 %"][3].endswith("✗")
     assert by_name["rank correlation, median"][:2] == ["≥ 0.9", "1.000"]
-    assert by_name["schedules timed"] == ["all", "8 of 10", "6 of 8", "2 of 2"]
+    assert by_name["schedules timed"] == ["all", "8 of 10", "6 of 8", "2 of 2", "1 of 1"]
     none = regret_tables.VIEWS["summary"](report.result("regret", [point(measured=None, failed="x")], HEAD))
-    assert none[1][2:] == ["–"] * 3
+    assert none[1][2:] == ["–"] * 2
 
 
 def test_details(found: report.Result) -> None:
