@@ -22,7 +22,8 @@ class Walk(Op):
     what a lane has copied (``scope``: itself alone, its warp, its block), ``read`` has taken the turn's data into
     registers, and before the body.  ``held`` are registers for what it takes.  ``here`` is the first element of the
     turn's slot, where a slot has ``slot`` elements.  ``once`` works out the ``known`` values of all turns, while the
-    first copies are on their way.  ``via``: asynchronously, a group a turn, or through registers.
+    first copies are on their way.  ``via``: asynchronously, a group a turn, or through registers.  Warps from number
+    ``late`` on (0: none) fill after the body: of those that share a tensor core some multiply while others copy.
     Users: stream, patches, column, nm_strips.
     """
 
@@ -35,6 +36,7 @@ class Walk(Op):
     scope: str = attr(one_of=("lane", "warp", "block"))
     via: str = attr(one_of=("cp.async", "ld"))
     slot: int = attr(default=0)
+    late: int = attr(default=0)
     unroll: int = attr(default=1)
     fill: tuple[Op, ...] = region()
     once: tuple[Op, ...] = region(default=())

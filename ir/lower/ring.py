@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import tile_walk as t
-from ..expr import Expr, as_expr
+from ..expr import FALSE, TRUE, Expr, as_expr
 from .context import Context, rule
 
 
@@ -35,8 +35,10 @@ def walk(cx: Context, op: t.Walk) -> None:
         if op.scope != "lane":
             (b.sync if op.scope == "warp" else b.barrier)()
         turn_of(turn, reads)
-        fetch(turn + (op.stages - 1))
+        later = turn + (op.stages - 1)
+        cx.guard(cx.warp.lt(op.late) if op.late else TRUE, lambda: fetch(later))
         cx.env[op.turn] = turn
         if op.here is not None:
             cx.env[op.here] = b.let("here", turn % op.stages * op.slot)
         cx.all(op.body)
+        cx.guard(cx.warp.ge(op.late) if op.late else FALSE, lambda: fetch(later))

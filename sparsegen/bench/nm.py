@@ -1,7 +1,7 @@
 """Suite ``nm``: products with N:M matrices, beside torch's product with the dense matrix and a hand-written floor.
 
 =========  ======================================================================================================
-wide       many columns of x: vectors of 32, 64 or 128 rows share their pattern
+wide       many columns of x: vectors of 16, 32, 64 or 128 rows share their pattern
 narrow     one column to 8, each row (or block of 4 x 4) has its own pattern, on CUDA cores; f16 and f32
 decoded    many columns, each row or block has its own pattern: W is decoded for tensor cores
 odd        sizes that nothing divides, beside even ones
@@ -73,6 +73,7 @@ CASES: Final[tuple[NmCase, ...]] = (
     *_each("wide", (*_SQUARE, 4096), 128, "f16", WARM, [(108, 85), (61, 46), (36, 26)]),
     *_each("wide", (*_SQUARE, 4096), 64, "f16", WARM, [(155, 120), (84, 64), (46, 35)]),
     *_each("wide", (*_SQUARE, 4096), 32, "f16", WARM, [(None, 150), (140, 85), (89, 50)]),
+    *_each("wide", (*_SQUARE, 4096), 16, "f16", WARM, [(None, None)] * 3),
     *_each("wide", (*_SQUARE, 1024), 128, "f16", WARM, [(27.5, 22), (16, 12.5), (10.5, 8)]),
     *_each("wide", (*_LARGE, 16), 64, "f16", COLD, [(28, 23), (18, 14), (12.5, 9.5)]),
     *_each("wide", (*_LARGE, 256), 128, "f16", COLD, [(33, 28), (21, 16), (15.5, 11.5)]),

@@ -42,6 +42,7 @@ SYMBOLS: Final[dict[str, str]] = {
     "rounds": "tiles that a block takes, one after the other",
     "slot": "bytes of a turn",
     "stages": "slots of the ring",
+    "mixed": "1, or more for tiles whose rows do not share their columns",
     "odd": "1 if x is first written row by row, else 0",
 }
 ADDED: Final = frozenset(("exposed", "store", "fill", "turn", "launch"))
@@ -56,6 +57,9 @@ PORT, SHARE = 0.735, 0.81
 NEXT: Final = 0.5
 #: L2 latencies that a turn's data are under way, in a ring with other turns.
 RING: Final = 5.6
+#: What a turn takes of a tile whose rows keep different columns, over one whose rows share them: the blocks that run at
+#: a time gather other rows of x each (12 kernels of vectors of 32 rows, and of 64 in tiles of 128).
+MIXED: Final = 1.18
 #: Registers of a thread besides its sums and the rows that it copies.
 BASE: Final = 24
 
@@ -89,6 +93,7 @@ def price(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
     values: dict[str, Any] = walked(p, s, device, g) | {
         "B": packed(p, s.rows), "steps": p.steps[s.rows], "slot": slot_bytes(s.rows // ROWS, s.cols),
         "odd": 1 * p.turned("row"),
+        "mixed": MIXED if p.pattern[2] % s.rows else 1.0,
     }  # fmt: skip
     return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
 
@@ -106,12 +111,12 @@ def walked(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> dict[s
 
 def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     """``time`` and its terms: of the values ``v``, be they floats or sympy's symbols, in their arithmetic."""
-    return walk(v, a, 4 * a.max(LEAST, 64 * 16 * v.cols / WARPGROUP))
+    return walk(v, a, 4 * a.max(LEAST, 64 * 16 * v.cols / WARPGROUP), v.mixed)
 
 
-def walk(v: Any, a: Arithmetic, clocks: Any) -> tuple[Any, dict[str, Any]]:
-    """The law of a walk whose warpgroups take so many ``clocks`` each for a turn's products."""
-    turns = v.rounds * v.steps * v.b
+def walk(v: Any, a: Arithmetic, clocks: Any, mixed: Any = 1) -> tuple[Any, dict[str, Any]]:
+    """The law of a walk whose warpgroups take so many ``clocks`` a turn's products, or ``mixed`` times that."""
+    turns = v.rounds * v.steps * v.b * mixed
     busy = {
         "tensor": turns * v.groups * clocks / v.f,
         "l2": turns * v.slot / (PORT * v.bw_L2),

@@ -12,8 +12,10 @@ from sparsegen.formats.nm import Nm
 from sparsegen.ir.errors import FormatError
 from sparsegen.ir.numbers.groups import PIECE
 from sparsegen.ir.numbers.nm import LANES, Chunks, chunks, groups
+from sparsegen.ir.numbers.strips import Turn, turn_of
 from sparsegen.ir.types import u32
 from sparsegen.products.nm_fours import fours
+from sparsegen.products.nm_strips import unions
 from sparsegen.products.nm_tiles import steps_of
 from sparsegen.products.product import Product
 from sparsegen.sizes import MAX_CELLS
@@ -23,7 +25,8 @@ from sparsegen.sizes import MAX_CELLS
 class NmNumbers:
     """A product in numbers: ``pattern`` is n, m and the rows and columns of a block; bytes of W's arrays, and of bias,
     scale and residual; ``turns``: of 64 columns that tiles of 64 rows take, and of 128 rows; ``columns``: x and y come
-    by columns; ``fours``: whether every aligned 4 columns keep at most 2."""
+    by columns; ``fours``: whether every aligned 4 columns keep at most 2; ``unions``: the most columns that so many
+    rows keep in so many windows, (rows, windows, columns)."""
 
     m: int
     k: int
@@ -35,6 +38,7 @@ class NmNumbers:
     turns: tuple[int, int]
     columns: bool = False
     fours: bool = False
+    unions: tuple[tuple[int, int, int], ...] = ()
 
     @staticmethod
     def of(product: Product) -> NmNumbers:
@@ -49,12 +53,18 @@ class NmNumbers:
             )
         turns = steps_of(w, 64), steps_of(w, 128)
         operands, half = product.operand_bytes, fours(w)
-        return NmNumbers(m, k, product.n, w.dtype, pattern, w.nbytes, operands, turns, product.columns, half)
+        most = tuple((rows, windows, columns) for (rows, windows), columns in unions(w).items())
+        return NmNumbers(m, k, product.n, w.dtype, pattern, w.nbytes, operands, turns, product.columns, half, most)
 
     @property
     def stored(self) -> dict[str, Any]:
         """What the op level says of W."""
         return {"chunks": 0, "pattern": self.pattern}
+
+    def turn(self, strip: int, down: int, kept: int) -> Turn:
+        """The turn of a block of ``down`` strips of ``strip`` rows."""
+        known = {(rows, windows): columns for rows, windows, columns in self.unions}
+        return turn_of(self.pattern, strip, down, kept, known)
 
     @property
     def steps(self) -> dict[int, int]:

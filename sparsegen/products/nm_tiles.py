@@ -20,10 +20,10 @@ def steps_of(w: SparseMatrix, rows: int) -> int:
     assert isinstance(w, Nm)
     if w.vector[0] % rows == 0:  # a short last window may keep fewer columns, never more
         return -(-w.windows * w.n // STEP)
-    return int(w.once(("columns", rows), lambda: int(_present(w, rows).sum(-1).max()) + STEP - 1)) // STEP
+    return int(w.once(("columns", rows), lambda: int(present(w, rows).sum(-1).max()) + STEP - 1)) // STEP
 
 
-def _present(w: Nm, rows: int) -> Any:
+def present(w: Nm, rows: int) -> Any:
     """Which columns each tile of ``rows`` rows keeps: bool [tiles, columns of whole windows]."""
     lib, (high, wide) = w.library, w.vector
     with lib.active():
@@ -44,13 +44,13 @@ def listed(w: SparseMatrix, rows: int) -> tuple[Any, Any]:
     """The columns of each tile, ascending, int64 [tiles, turns x 64], and how many it has; the last one fills it up."""
     assert isinstance(w, Nm)
     lib, size = w.library, steps_of(w, rows) * STEP
-    present = _present(w, rows)
-    counts = present.sum(-1)
-    order = lib.cumsum(present, axis=1) - 1  # of each column that is kept, its place
-    out = lib.zeros((present.shape[0], size), "int64")
+    found = present(w, rows)
+    counts = found.sum(-1)
+    order = lib.cumsum(found, axis=1) - 1  # of each column that is kept, its place
+    out = lib.zeros((found.shape[0], size), "int64")
     tile = lib.fibers(lib.xp.concatenate([lib.zeros((1,), "int64"), lib.cumsum(counts)]), int(counts.sum()))
-    columns = lib.columns(present)
-    out[tile, lib.pick(order, present)] = columns
+    columns = lib.columns(found)
+    out[tile, lib.pick(order, found)] = columns
     filled = lib.arange(size).reshape(1, size) >= counts.reshape(-1, 1)
     last = out[lib.arange(out.shape[0]), (counts - 1) * (counts > 0)].reshape(-1, 1)
     return out + filled * (last - out), counts

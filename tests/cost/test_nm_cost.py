@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 import csv
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sparsegen.cost.devices import load_profile
-from sparsegen.products import decode_cost, gather_cost, nm_cost, outer_cost
+from sparsegen.ir.numbers.strips import TILES
+from sparsegen.products import decode_cost, gather_cost, nm_cost, outer_cost, strips_cost
 from sparsegen.products.nm import NmNumbers
 from sparsegen.schedule import SpmmSchedule
 
 DATA = Path(__file__).parent / "data" / "nm.csv"
 H200 = load_profile("h200")
-MODELS = {"nm_lanes": nm_cost, "nm_gather": gather_cost, "nm_decode": decode_cost, "nm_outer": outer_cost}
+MODELS = {
+    "nm_lanes": nm_cost, "nm_gather": gather_cost, "nm_decode": decode_cost, "nm_outer": outer_cost,
+    "nm_strips": strips_cost,
+}  # fmt: skip
 
 
 def numbers(row: dict[str, str]) -> NmNumbers:
-    """A product in numbers, without its matrix; tiles of 64 and 128 rows share their pattern, or nothing."""
+    """A product in numbers, without its matrix: vectors of fewer rows share a tile with others, whose columns they keep
+    as well; in the turn with the most that is two deviations more."""
     m, k, kept, window, n = (int(row[name]) for name in ("m", "k", "kept", "window", "n"))
     vector, wide = (int(side) for side in (row["vector"] + "x1").split("x")[:2])  # rows, or rows x columns of a block
-    turns = []
-    for rows in (64, 128):  # vectors of fewer rows share a tile with others, whose columns they keep as well
-        share = 1 - (1 - kept / window) ** max(1, rows // vector) if vector > 1 else 1.0
-        turns.append(-(-round(k * share) // 64))
-    return NmNumbers(m, k, n, row["dtype"], (kept, window, vector, wide), 0, 0, (turns[0], turns[1]))
+
+    def share(rows: int) -> float:
+        return 1 - (1 - kept / window) ** max(1, rows // vector) if vector > 1 else 1.0
+
+    turns, unions = [-(-round(k * share(rows)) // 64) for rows in (64, 128)], []
+    for rows, windows in product(TILES, range(1, 17)):
+        columns, s = windows * window, share(rows)
+        unions.append((rows, windows, min(columns, round(columns * s + 2 * (columns * s * (1 - s)) ** 0.5))))
+    pattern = (kept, window, vector, wide)
+    return NmNumbers(m, k, n, row["dtype"], pattern, 0, 0, (turns[0], turns[1]), unions=tuple(unions))
 
 
 @pytest.mark.parametrize(("family", "median", "ninth"), [
     ("nm_lanes", 0.05, 0.13), ("nm_gather", 0.09, 0.18), ("nm_decode", 0.05, 0.11),
-    ("nm_outer", 0.03, 0.07),
+    ("nm_outer", 0.03, 0.07), ("nm_strips", 0.06, 0.12),
 ])  # fmt: skip
 def test_predictions_are_close_to_what_was_measured(family: str, median: float, ninth: float) -> None:
     model, errors = MODELS[family], []
@@ -47,6 +58,7 @@ def test_predictions_are_close_to_what_was_measured(family: str, median: float, 
 @pytest.mark.parametrize("line", [
     "nm_lanes cols=4 warps=1x16", "nm_gather rows=128 cols=64 stages=3", "nm_decode rows=64 cols=64 stages=3 teams=2",
     "nm_outer rows=64 cols=64 each=8 deep=64 stages=3",
+    "nm_strips strip=32 warps=4x2 cols=64 kept=32 stages=3",
 ])  # fmt: skip
 def test_the_formula_is_the_time(line: str) -> None:
     s, model = SpmmSchedule.parse(line), MODELS[line.split()[0]]

@@ -148,6 +148,24 @@ def test_kept_fours() -> None:
     assert walked["bytes.bulk"] == turns * (64 * 32 * 2 + 128 * 4)  # kept elements, and their words
 
 
+@pytest.mark.parametrize("device", ["a100", "h200"])
+def test_strips(device: str) -> None:
+    """Of blocks that have a tile more than others: as the emulator counts, and as strips and turns say."""
+    product = sg.spmm(nm_kit.matrix(190, 333, 8, 32, (32, 1)), n=40, bias=True)
+    s = SpmmSchedule.parse("nm_strips strip=32 warps=2x1 cols=32 kept=16 stages=3")
+    given = host_arrays(product.w, s.rules.arrays(s))
+    made = program(product, s, dataclasses.replace(DEVICES[device], sms=4, max_blocks_sm=1))
+    (found,) = of_program(made, 1, given)
+    turns = 3 * 2 * 6  # tiles, and turns of two windows
+    assert not wrong(made, given) and not found.sampled
+    assert found.counts["mma.f16.m16n8k16"] == turns * 2 * 2 * 4  # warps, rows and columns of a fragment
+    assert found.counts["ldmatrix"] == turns * 2 * 2
+    copied = 2 * (
+        given["rows"].size * 32 * 2 + given["values"].nbytes + given["places"].nbytes
+    )  # two blocks of columns
+    assert found.counts["bytes.global.read"] >= copied
+
+
 @pytest.mark.parametrize(
     ("shape", "sparsity", "n", "device", "line"),
     [

@@ -35,7 +35,7 @@ STENCILS = {
     ("stream", 1): 14, ("stream", 2): 24, ("patches", 2): 24, ("column", 3): 30, ("toeplitz", 1): 20,
     ("lowrank", 2): 20, ("stencil2row", 1): 10, ("stencil2row", 2): 30, ("stencil2row", 3): 14,
 }  # fmt: skip
-UPDATES, PRODUCTS, RAGGED, NM, GATHERED, DECODED, OUTER = 16, 40, 16, 12, 8, 8, 8
+UPDATES, PRODUCTS, RAGGED, NM, GATHERED, DECODED, OUTER, STRIPS = 16, 40, 16, 12, 8, 8, 8, 8
 UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott}
 BOUNDARIES: dict[str, Any] = {
     "periodic": sg.periodic, "frozen": sg.frozen, "neumann": sg.neumann, "dirichlet": sg.dirichlet(0.5)
@@ -218,6 +218,19 @@ def _outer(draw: random.Random) -> Case:
     return case
 
 
+def _strips(draw: random.Random) -> Case:
+    case: Case = {
+        "kind": "spmm", "dtype": draw.choice(("f16", "bf16")), "device": draw.choice(("h200", "a100", "rtx4090")),
+        "pattern": draw.choice([[8, 32, 32, 1], [16, 32, 64, 1], [4, 32, 16, 1], [2, 4, 32, 1], [3, 10, 24, 1]]),
+        "shape": [draw.choice((96, 500, 1024)), draw.choice((64, 500, 1000))], "n": draw.choice((8, 17, 40, 136, 512)),
+        "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
+        "variant": [draw.choice(("row", "row", "column")), draw.choice(("row", "column")), 8],
+        "schedule": f"nm_strips strip={draw.choice((16, 32, 64))} warps={draw.choice(('2x1', '4x1', '8x1', '4x2'))} "
+        f"cols={draw.choice((32, 64, 128))} kept={draw.choice((16, 32))} stages={draw.choice((2, 3, 4))}",
+    }  # fmt: skip
+    return case
+
+
 def _products(draw: random.Random, drawn: Callable[[random.Random], Case], wanted: int) -> Iterator[Case]:
     found = 0
     while found < wanted:
@@ -243,6 +256,7 @@ def draw_all(seed: int = 12) -> Iterator[Case]:
     yield from _products(random.Random(seed + 4), _gathered, GATHERED)
     yield from _products(random.Random(seed + 5), _decoded, DECODED)
     yield from _products(random.Random(seed + 6), _outer, OUTER)
+    yield from _products(random.Random(seed + 7), _strips, STRIPS)
 
 
 def frozen() -> list[tuple[Case, str]]:

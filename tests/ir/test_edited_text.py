@@ -90,7 +90,7 @@ def families(op: str) -> list[str]:
     """The passes that make a kernel of such an op."""
     known = {
         "op.update": ("pointwise",),
-        "op.spmm": ("bitmap", "csr", "nm_lanes", "nm_gather", "nm_decode", "nm_outer", "nm_24"),
+        "op.spmm": ("bitmap", "csr", "nm_lanes", "nm_gather", "nm_decode", "nm_outer", "nm_24", "nm_strips"),
         "op.stencil": ("direct", "tiled", "stream", "patches", "column", "toeplitz", "lowrank", "stencil2row"),
     }  # fmt: skip
     return [name for name in known[op] if name in PASSES]

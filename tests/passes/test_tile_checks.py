@@ -24,10 +24,12 @@ from sparsegen.ir import tile_nm as tn
 from sparsegen.ir import tile_outer as to
 from sparsegen.ir import tile_products as p
 from sparsegen.ir import tile_ragged as tg
+from sparsegen.ir import tile_strips as ts
 from sparsegen.ir import tile_update as tu
 from sparsegen.ir import tile_walk as tw
 from sparsegen.ir.checks import CHECKS
 from sparsegen.ir.errors import IRError
+from sparsegen.ir.expr import Value, as_expr
 from sparsegen.ir.grid import Grid
 from sparsegen.ir.layout import layout
 from sparsegen.ir.module import Module
@@ -105,6 +107,11 @@ def tile_level(family: str) -> Module:
         pruned = sg.spmm(sg.sparse(w, format="nm", n=2, m=4), n=24, bias=True)
         line = "nm_24 rows=64 cols=32 stages=2"
         return parse_module(sg.compile(pruned, device="h200", backend="emulator", schedule=line).ir("tile"))
+    if family == "nm_strips":
+        w = np.tile(np.arange(32) % 4 == 0, (64, 8)).astype("f2")
+        pruned = sg.spmm(sg.sparse(w, format="nm", n=8, m=32, vector=32), n=17, bias=True)
+        line = "nm_strips strip=32 warps=2x1 cols=32 kept=16 stages=2"
+        return parse_module(sg.compile(pruned, device="a100", backend="emulator", schedule=line).ir("tile"))
     if family in ("bitmap", "column of x"):
         product = sg.spmm(matrix(128, 192), n=8 if family == "bitmap" else 1, bias=True)
         line = "bitmap warps=2x2 rows=2 splits=2" if family == "bitmap" else "bitmap mma=none cols=1 warps=2x2 rows=2"
@@ -231,6 +238,18 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("nm_outer", to.LoadEntry, {"stages": 4}, "has 4 stages, its walk 3"),
     ("nm_24", tf.MultiplyFours, {"cols": 64}, "registers, but 32 are meant"),
     ("nm_24", tf.MultiplyFours, {"words": Buffer("w_ring", f16, 4096, "shared", 1024)}, "u32, not f16"),
+    ("nm_strips", ts.EachBlock, {"block": Value("block", s32, 0, 7)}, "must count 1 blocks from 0"),
+    ("nm_strips", ts.CopyStrips, {"depth": 24}, "24 kept columns are no whole number of 16"),
+    ("nm_strips", ts.CopyStrips, {"steps": 3}, "has no whole tiles of values of 3 x"),
+    ("nm_strips", ts.CopyStrips, {"strip": 48}, "rows of a strip 48 is unknown"),
+    ("nm_strips", ts.GatherWindow, {"cols": 128}, "the rows of x of all turns take 4096 elements"),
+    ("nm_strips", ts.GatherWindow, {"rows": 60}, "60 rows of x are no whole number of 8"),
+    ("nm_strips", ts.GatherWindow, {"n": 20}, "20 columns are no whole pieces of 8"),
+    ("nm_strips", ts.TakeStrips, {"warps": (4, 1)}, "4 x 1 warps, the block has 64 threads"),
+    ("nm_strips", ts.TakeStrips, {"depth": 32}, "the values of all turns take 2048 elements"),
+    ("nm_strips", ts.MultiplyStrips, {"shape": "bf16.m16n8k16"}, "is no mma of 16 f16"),
+    ("nm_strips", ts.MultiplyStrips, {"warps": (1, 2)}, "registers, but"),
+    ("nm_strips", ts.FinishTile, {"last": as_expr(2)}, "must be a predicate, but it is the number 2"),
     ("nm_lanes", tn.ShareRows, {"parts": 3}, "1 x 3 warps are not the 128 threads"),
     ("nm_lanes", tn.StageColumns, {"held": 40}, "no whole windows of 32"),
     ("nm_lanes", tn.StageColumns, {"vec": 3}, "elements of f16 at once 3 is unknown"),
@@ -282,6 +301,7 @@ def changed(module: Module, kind: type[Op], fields: dict[str, Any]) -> Module:
         "x by columns",
         "dense",
         "nm_24",
+        "nm_strips",
     ],
 )
 def test_programs_are_right(family: str) -> None:

@@ -81,6 +81,11 @@ def halved() -> Any:
     return compile_for(product, schedule="nm_24 rows=64 cols=16 stages=2")
 
 
+def strips() -> Any:
+    product = sg.spmm(nm_kit.matrix(70, 90, 8, 32, (32, 1)), n=24, bias=True, activation="relu")
+    return compile_for(product, schedule="nm_strips strip=32 warps=2x1 cols=16 kept=16 stages=3")
+
+
 #: A kernel; the launches of its passes as the file has them; the arguments before the workspace; what is to be read.
 CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "rest": (lambda: stencil((24, 40), 12, "stream fuse=1 levels=7"), 4, ["in", "out"], "12 time steps: 1 pass of 5"),
@@ -94,6 +99,7 @@ CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "nm_gather": (gathered, 2, ["in", "residual", "out", "tiles", "rows"], "columns that each tile of 64 rows keeps"),
     "nm_decode": (spread, 1, ["in", "bias", "out", "entries"], "the kept values, two a word"),
     "nm_outer": (outer, 2, ["in", "scale", "out", "values", "lists"], "of each kept column those of all rows"),
+    "nm_strips": (strips, 1, ["in", "bias", "out", "values", "places", "rows"], "lane by lane (strip_values"),
     "nm_lanes": (n_of_m, 1, ["in", "bias", "out", "values", "offsets"], "of each tile of 32 rows"),
 }  # fmt: skip
 

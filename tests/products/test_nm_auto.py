@@ -19,7 +19,7 @@ def pruned(m: int, k: int, kept: int, vector: int, dtype: str = "f2") -> np.ndar
 
 @pytest.mark.parametrize(
     ("n", "device", "family"),
-    [(1, "h200", "nm_lanes"), (256, "h200", "nm_gather"), (16, "h200", "nm_gather"), (256, "a100", "nm_lanes")],
+    [(1, "h200", "nm_lanes"), (256, "h200", "nm_gather"), (16, "h200", "nm_gather"), (256, "a100", "nm_strips")],
 )
 def test_few_columns_take_lanes_and_many_tensor_cores(n: int, device: str, family: str) -> None:
     w = sg.sparse(pruned(1024, 2048, 8, 64), format="nm", n=8, m=32, vector=64)
