@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sparsegen.problems.product import SpmmProblem
 
 #: Slots of a ring that are tried.
-STAGES: Final = (3, 4, 6, 8)
+STAGES: Final = (3, 4, 6, 8, 16)
 #: Teams that copy which are tried, and the most.
 TEAMS: Final = (1, 2, 3)
 MOST_TEAMS: Final = 4
