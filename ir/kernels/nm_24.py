@@ -49,7 +49,7 @@ class Nm24:
         turns = row_tiles * steps
         arrays = {"kept": (op.dtype, turns * values_size(self.groups)), "words": (u32, turns * words_size(self.groups))}
         params = parameters(op, arrays, 0, 0)
-        module, params, x = by_pieces(module, op, params, ("row", "column"))
+        module, params, x = by_pieces(module, op, params, ("row", "column"), overlap=True)
         body = self._walk(op, params, x, row_tiles, col_tiles, steps)
         blocks = min(self.blocks, row_tiles * col_tiles)
         return launched(
@@ -86,6 +86,7 @@ class Nm24:
             shared=(ring, x_ring, words, full), registers=(acc,), tile=tile, column=column, step=step, slot=slot,
             acc=acc, bars=full, groups=groups, row_tiles=row_tiles, col_tiles=col_tiles,
             cols=cols, steps=steps, stages=self.stages, blocks=1, pending=0,
-            fastest="cols" if col_tiles <= FEW else "rows", ahead=(), look=(), fill=(*copies, rows), body=(multiply,),
-            done=(store,),
+            fastest="cols" if col_tiles <= FEW else "rows", ahead=(), begin=x.begin, look=(),
+            fill=(*copies, rows), body=(multiply,),
+            done=(*x.begin, store),
         )  # fmt: skip
