@@ -199,7 +199,7 @@ def _took(row: Mapping[str, Any]) -> float | None:
 
 
 def _of(name: str) -> Column:
-    return lambda row: micro((row[name] or {}).get(row["state"]))
+    return lambda row: micro((row.get(name) or {}).get(row["state"]))
 
 
 _COLUMNS: Final[dict[str, Column]] = {
