@@ -10,7 +10,6 @@ from sparsegen.formats.library import Library
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.formats.nm import Nm
 from sparsegen.ir.errors import FormatError
-from sparsegen.ir.numbers.groups import PIECE
 from sparsegen.ir.numbers.nm import LANES, Chunks, chunks, groups
 from sparsegen.ir.numbers.strips import Turn, turn_of
 from sparsegen.ir.types import u32
@@ -77,9 +76,9 @@ class NmNumbers:
         return 4 if self.dtype == "f32" else 2
 
     def turned(self, *orders: str) -> bool:
-        """Whether a kernel that takes x in these orders, by whole pieces, has it written row by row first."""
+        """Whether a kernel that takes x in these orders, by pieces of 16 bytes, has it written row by row first."""
         order, along = ("column", self.k) if self.columns else ("row", self.n)
-        return order not in orders or along % PIECE != 0
+        return order not in orders or along % (16 // self.item) != 0
 
     @property
     def kept(self) -> int:

@@ -17,7 +17,6 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
 from sparsegen.ir.numbers.outer import (
     HIGH,
-    PIECE,
     list_words,
     share_of,
     shared_bytes,
@@ -52,7 +51,7 @@ SYMBOLS: Final[dict[str, str]] = {
     "slot": "bytes of a turn",
     "here": "blocks of the busiest SM",
     "rounds": "blocks of the busiest SM over those that it runs at a time",
-    "odd": "1 if 4 does not divide N, else 0",
+    "odd": "1 if x is first written row by row, else 0",
 }
 ADDED: Final = frozenset(("exposed", "fill", "turn", "launch"))
 # ---- fitted
@@ -111,7 +110,7 @@ def price(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
         "rounds": -(-here // g.resident), "b": g.resident, "launch": device.launch_s, "sub": device.sub_cores,
         "f": device.clock, "bw_G": device.hbm_read_gbs * 1e9, "bw_L2": device.l2_bytes_per_clk_sm * device.clock,
         "fma": device.f32_fma_per_clk_sm / 32 / device.sub_cores, "lat_dram": device.lat_dram,
-        "odd": 1 * (p.n % PIECE != 0),
+        "odd": 1 * p.turned("row"),
     }  # fmt: skip
     return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
 
