@@ -9,7 +9,7 @@ columns of a strip are taken in an order in which eight that follow one another 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sparsegen.formats.library import Library
 from sparsegen.formats.matrix import SparseMatrix
@@ -17,6 +17,9 @@ from sparsegen.formats.nm import Nm
 from sparsegen.ir.numbers.strips import BANKS, DEPTH, KEPT, STRIPS, TILES, Turn, turn_of, windows_of
 from sparsegen.ir.types import s64, u16, u32
 from sparsegen.products.nm_tiles import present
+
+#: Vectors of a tile whose columns are counted.
+MANY: Final = 16
 
 
 class Strips(NamedTuple):
@@ -96,12 +99,15 @@ def window_rows(w: SparseMatrix, cut: Strips) -> Any:
 
 
 def unions(w: Nm) -> dict[tuple[int, int], int]:
-    """The most columns that tiles of so many rows keep in turns of so many windows, for the cuts that are tried."""
+    """The most columns that tiles of so many rows keep in turns of so many windows, for the cuts that are tried.
+
+    Not of tiles of many vectors, which keep nearly all columns of a window between them.
+    """
 
     def count() -> dict[tuple[int, int], int]:
         found, pattern = {}, (w.n, w.m, *w.vector)
         windows = {windows_of(pattern, strip, kept) for strip in STRIPS for kept in KEPT}
-        for rows in (rows for rows in TILES if w.vector[0] % rows):
+        for rows in (rows for rows in TILES if w.vector[0] % rows and rows <= MANY * w.vector[0]):
             each = present(w, rows)
             for number in windows:
                 turns = -(-w.windows // number)
