@@ -215,3 +215,31 @@ _COLUMNS: Final[dict[str, Column]] = {
 def view(name: str, found: Result) -> Cells:
     """The table of a part."""
     return table(part(found, name), _COLUMNS)
+
+
+#: One line for each way to multiply: the part and the words of the case behind its numbers, type, size, and what it is.
+_HEADLINES: Final = (
+    ("wide", "128 rows alike", "f16", [4096, 4096, 4096], "vectors of 128 rows"),
+    ("wide", "32 rows alike", "f32", [4096, 4096, 4096], "vectors of 32 rows"),
+    ("decoded", "single rows", "f16", [4096, 4096, 4096], "single elements"),
+    ("narrow", "single rows", "f16", [8192, 8192, 1], "single elements"),
+    ("semi", "single rows", "f16", [4096, 4096, 4096], "2:4"),
+)
+
+
+def headline(found: Result) -> Cells:
+    """One line for each way to multiply: µs at 50, 25 and 12.5 % kept, and what the dense product takes."""
+    shares = {"1:2": "50 %", "1:4": "25 %", "1:8": "12.5 %"}
+    cells = [["pattern", "size", "type", *shares.values(), "dense", "over dense"]]
+    for name, words, dtype, shape, what in _HEADLINES:
+        rows = {}
+        for row in part(found, name):
+            numbers, _, rest = row["case"].partition(", ")
+            if (rest, row["dtype"], list(row["shape"])) == (words, dtype, shape):
+                kept, window = map(int, numbers.split(":"))
+                rows[f"1:{window // kept}" if window % kept == 0 else numbers] = row
+        if rows:
+            last = rows.get("1:8") or rows.get("1:4") or next(iter(rows.values()))
+            took = [judged(rows[share], micro(_took(rows[share]))) if share in rows else "" for share in shares]
+            cells.append([what, size(last), dtype, *took, _of("dense")(last), _COLUMNS["over dense"](last)])
+    return cells

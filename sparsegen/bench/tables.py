@@ -122,7 +122,7 @@ VIEWS: Final[dict[str, dict[str, Callable[[Result], Cells]]]] = {
     },
     "bitmap": product_tables.BITMAP,
     "csr": product_tables.CSR,
-    "nm": {name: partial(nm.view, name) for name in nm.PARTS},
+    "nm": {"headline": nm.headline, **{name: partial(nm.view, name) for name in nm.PARTS}},
     "auto": {"table": auto.view},
     "regret": regret_tables.VIEWS,
 }
@@ -131,5 +131,5 @@ VIEWS: Final[dict[str, dict[str, Callable[[Result], Cells]]]] = {
 def parts_of(found: Result, view: str) -> list[str]:
     """The parts of a result that a view shows; none for a suite without parts."""
     shown = {"goals": ("targets",), "shares": _SHARES, "picture": ("sweep", *regret.PARTS), "summary": regret.PARTS,
-             "graphs": graphs.PARTS}  # fmt: skip
+             "graphs": graphs.PARTS, "headline": nm.PARTS}  # fmt: skip
     return [name for name in shown.get(view, (view,)) if name in found.get("parts", {})]
