@@ -86,7 +86,6 @@ class Nm24:
             shared=(ring, x_ring, words, full), registers=(acc,), tile=tile, column=column, step=step, slot=slot,
             acc=acc, bars=full, groups=groups, row_tiles=row_tiles, col_tiles=col_tiles,
             cols=cols, steps=steps, stages=self.stages, blocks=1, pending=0,
-            fastest="cols" if col_tiles <= FEW else "rows", ahead=(), begin=x.begin, look=(),
-            fill=(*copies, rows), body=(multiply,),
-            done=(*x.begin, store),
+            fastest="cols" if col_tiles <= FEW else "rows", ahead=(), begin=x.begin, look=(), fill=(*copies, rows),
+            body=(multiply,), done=(*x.begin, store),
         )  # fmt: skip

@@ -111,14 +111,9 @@ def walked(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> dict[s
 
 def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     """``time`` and its terms: of the values ``v``, be they floats or sympy's symbols, in their arithmetic."""
-    return walk(v, a, 4 * a.max(LEAST, 64 * 16 * v.cols / WARPGROUP), v.mixed)
-
-
-def walk(v: Any, a: Arithmetic, clocks: Any, mixed: Any = 1) -> tuple[Any, dict[str, Any]]:
-    """The law of a walk whose warpgroups take so many ``clocks`` a turn's products, or ``mixed`` times that."""
-    turns = v.rounds * v.steps * v.b * mixed
+    turns = v.rounds * v.steps * v.b * v.mixed
     busy = {
-        "tensor": turns * v.groups * clocks / v.f,
+        "tensor": turns * 4 * v.groups * a.max(LEAST, 64 * 16 * v.cols / WARPGROUP) / v.f,
         "l2": turns * v.slot / (PORT * v.bw_L2),
         "hbm": nbytes(v) / (SHARE * v.bw_G),
         "ring": v.rounds * v.steps * RING * v.lat_l2 / (v.stages - 1) / v.f,

@@ -26,6 +26,14 @@ def test_few_columns_take_lanes_and_many_tensor_cores(n: int, device: str, famil
     assert sg.compile(sg.spmm(w, n=n), device=device, backend="emulator").schedule.family == family
 
 
+@pytest.mark.parametrize(
+    ("n", "device", "family"), [(1, "h200", "nm_lanes"), (16, "h200", "nm_24"), (4096, "h200", "nm_24")]
+)
+def test_two_of_four_take_sparse_tensor_cores(n: int, device: str, family: str) -> None:
+    w = sg.sparse(pruned(4096, 4096, 2, 4), format="nm", n=2, m=4)
+    assert sg.compile(sg.spmm(w, n=n), device=device, backend="emulator").schedule.family == family
+
+
 def test_auto_takes_the_dense_matrix_where_nothing_is_gained() -> None:
     """Rows with patterns of their own, and many columns: a tile of them keeps nearly all columns."""
     keep = np.random.default_rng(0).permuted(np.broadcast_to(np.arange(32) < 16, (2048, 64, 32)), axis=-1)
