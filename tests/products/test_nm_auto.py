@@ -9,6 +9,7 @@ import sparsegen as sg
 from sparsegen.cost.devices import load_profile
 from sparsegen.products.cost import dense_cost
 from sparsegen.products.nm import NmNumbers
+from tests.nm_kit import matrix
 
 
 def pruned(m: int, k: int, kept: int, vector: int, dtype: str = "f2") -> np.ndarray:
@@ -27,10 +28,10 @@ def test_few_columns_take_lanes_and_many_tensor_cores(n: int, device: str, famil
 
 
 @pytest.mark.parametrize(
-    ("n", "device", "family"), [(1, "h200", "nm_lanes"), (16, "h200", "nm_24"), (4096, "h200", "nm_24")]
+    ("n", "device", "family"), [(1, "h200", "nm_lanes"), (128, "h200", "nm_24"), (4096, "h200", "nm_24")]
 )
 def test_two_of_four_take_sparse_tensor_cores(n: int, device: str, family: str) -> None:
-    w = sg.sparse(pruned(4096, 4096, 2, 4), format="nm", n=2, m=4)
+    w = matrix(2048, 2048, 2, 4)
     assert sg.compile(sg.spmm(w, n=n), device=device, backend="emulator").schedule.family == family
 
 
