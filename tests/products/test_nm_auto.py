@@ -28,7 +28,7 @@ def test_few_columns_take_lanes_and_many_tensor_cores(n: int, device: str, famil
 
 
 @pytest.mark.parametrize(
-    ("n", "device", "family"), [(1, "h200", "nm_lanes"), (128, "h200", "nm_24"), (4096, "h200", "nm_24")]
+    ("n", "device", "family"), [(1, "h200", "nm_lanes"), (512, "h200", "nm_24"), (4096, "h200", "nm_24")]
 )
 def test_two_of_four_take_sparse_tensor_cores(n: int, device: str, family: str) -> None:
     w = matrix(2048, 2048, 2, 4)
