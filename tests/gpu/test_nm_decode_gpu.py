@@ -37,13 +37,13 @@ def compiled(w: Any, n: int, line: str = "", **epilogue: Any) -> Any:
     return sg.compile(sg.spmm(w, n=n, **epilogue), backend="cuda", schedule=f"nm_decode {line}".strip())
 
 
-@pytest.mark.parametrize("pattern", [
-    (4, 32, (1, 1)), (16, 32, (1, 1)), (3, 10, (2, 1)), (63, 64, (1, 1)), (8, 16, (4, 4)), (16, 48, (8, 16)),
+@pytest.mark.parametrize(("pattern", "dtype"), [
+    ((4, 32, (1, 1)), "f16"), ((16, 32, (1, 1)), "bf16"), ((3, 10, (2, 1)), "f16"), ((63, 64, (1, 1)), "f16"),
+    ((6, 22, (3, 2)), "bf16"), ((8, 16, (4, 4)), "f16"), ((16, 48, (8, 16)), "bf16"),
 ])  # fmt: skip
-@pytest.mark.parametrize("dtype", ["f16", "bf16"])
 def test_patterns(torch: Any, pattern: Any, dtype: str) -> None:
     """The last window, turn and tile are short."""
-    for n in (8, 17, 200):
+    for n in (17, 200):
         agrees(torch, compiled(matrix(LARGE, 777, *pattern, dtype=dtype, fill=0.95), n, bias=True))
 
 
@@ -51,7 +51,7 @@ def test_patterns(torch: Any, pattern: Any, dtype: str) -> None:
 @pytest.mark.parametrize("rows", [64, 128])
 def test_widths(torch: Any, rows: int, cols: int) -> None:
     """Several tiles a block, slots that go round, and a last block of columns that is short."""
-    for stages, teams in ((2, 1), (3, 1), (3, 2), (3, 3), (4, 4)):
+    for stages, teams in ((2, 1), (3, 2), (4, 3)):
         if cols < 128 or teams == 1:
             line = f"rows={rows} cols={cols} stages={stages} teams={teams}"
             agrees(torch, compiled(matrix(LARGE, 1300, 8, 32), 3 * cols - 8, line))
