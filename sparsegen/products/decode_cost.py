@@ -93,14 +93,9 @@ def packed(p: NmNumbers, rows: int) -> int:
 def price(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
     """The cost of a complete schedule that is legal there; ``g``: its numbers."""
     e = entries_of(p, s.rows)
-    values = {
-        "M": p.m, "K": p.k, "N": p.n, "B": packed(p, s.rows), "E": p.operands, "item": p.item,
-        "groups": s.rows // ROWS, "cols": s.cols, "steps": steps_of(p), "packed": 4 * e.turn, "runs": e.runs,
-        "degree": DEGREES[e.run], "rounds": -(-g.tiles // (device.sms * g.resident)), "b": g.resident,
-        "launch": device.launch_s, "f": device.clock, "bw_G": device.hbm_read_gbs * 1e9,
-        "bw_L2": device.l2_bytes_per_clk_sm * device.clock, "bw_S": device.bw_shared / device.sms,
-        "lat_dram": device.lat_dram, "lat_l2": device.lat_l2, "stages": s.stages, "teams": s.teams,
-        "odd": 1 * p.turned("row", "column"),
+    values = gather_cost.walked(p, s, device, g) | {
+        "B": packed(p, s.rows), "steps": steps_of(p), "packed": 4 * e.turn, "runs": e.runs, "degree": DEGREES[e.run],
+        "bw_S": device.bw_shared / device.sms, "teams": s.teams, "odd": 1 * p.turned("row", "column"),
     }  # fmt: skip
     return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
 

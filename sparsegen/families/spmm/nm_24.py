@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.families.spmm.listed import ListedFamily
+from sparsegen.families.spmm.warpgroups import WarpgroupFamily, sizes
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.nm_24 import Nm24
 from sparsegen.ir.numbers.arithmetic import up
-from sparsegen.ir.numbers.groups import COLS, LEAST, PIECE, ROWS, STEP
+from sparsegen.ir.numbers.groups import PIECE, ROWS, STEP
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.products.fours_cost import price, shape_of
 from sparsegen.products.gather_cost import Shape
@@ -20,8 +20,7 @@ from sparsegen.products.nm import NmNumbers
 from sparsegen.products.nm_fours import kept_images, kept_words
 from sparsegen.products.weights import Prepared
 from sparsegen.registry import register
-from sparsegen.schedule import Schedule, SpmmSchedule, Word, integer
-from sparsegen.sizes import MAX_CELLS
+from sparsegen.schedule import Schedule
 
 if TYPE_CHECKING:
     from sparsegen.problems.product import SpmmProblem
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 #: Rows of a tile, and slots of a ring that are tried.
 TILES: Final = (64, 128, 256)
 STAGES: Final = (3, 4, 5, 6, 8)
-HOPPER: Final = (9, 0)
 _KEPT: Final = (
     "kept elements of tiles of {rows} rows: of 64 columns at a time 32 of each row, 64 rows each, the 16-byte pieces "
     "of a row exchanged by its number over 2 mod 4 (kept_images in sparsegen/products/nm_fours.py)"
@@ -40,72 +38,36 @@ _WORDS: Final = (
 )
 
 
-class Nm24Family(ListedFamily):
+class Nm24Family(WarpgroupFamily):
     """``rows``: of W of a tile, 64 for each warpgroup; ``cols``: columns of x of a block; ``stages``: turns of 64
     columns of W in the ring: one is multiplied while the others are filled."""
 
     name = "nm_24"
-    formats = ("nm",)
-    telling = ("rows", "cols")
     nonfinite = "a NaN or Inf of x reaches rows that keep its column, and rows that keep fewer than 2 of its 4 columns"
-    counted = "two for each kept element and column"
-    because = "what is not stored does not multiply"
-    scratch = "x, row by row and of whole pieces"
-    words = (
-        Word("rows", integer, choices=TILES), Word("cols", integer, choices=COLS),
-        Word("stages", integer, None, LEAST, 16),
-    )  # fmt: skip
-
-    def space(self, facts: NmNumbers, wanted: Mapping[str, Any]) -> Iterator[SpmmSchedule]:
-        """Every complete schedule that is tried, legal or not, with the words that are ``wanted``."""
-        enough = next((c for c in COLS if c >= facts.n), COLS[-1])
-        for cols in [wanted["cols"]] if "cols" in wanted else [c for c in COLS if c <= enough]:
-            for rows in [wanted["rows"]] if "rows" in wanted else TILES:
-                for stages in [wanted["stages"]] if "stages" in wanted else STAGES:
-                    yield SpmmSchedule("nm_24", rows=rows, cols=cols, stages=stages)
+    words = sizes(*TILES)
+    tried = MappingProxyType({"rows": TILES, "stages": STAGES})
 
     def shape(self, facts: NmNumbers, schedule: Schedule, device: DeviceProfile) -> Shape:
         """Blocks, registers and bytes."""
         return shape_of(facts, schedule, device)
 
-    def refusal(
-        self, facts: NmNumbers, schedule: Schedule, device: DeviceProfile, shape: Shape
-    ) -> ScheduleError | None:
-        """Why a complete schedule cannot run the product on the device; None if it can."""
-        if device.compute_capability < HOPPER or device.compute_capability >= (10, 0):
-            return ScheduleError(
-                f"nm_24 multiplies by warpgroups, which {device.name} ({device.arch}) has not",
-                hint="take nm_lanes, or a Hopper device (H100, H200)",
-            )
-        if facts.item != 2:
-            return ScheduleError(f"nm_24 multiplies f16 and bf16, not {facts.dtype}", hint="take nm_lanes")
-        if not facts.fours:
-            n, m = facts.pattern[:2]
-            return ScheduleError(
-                f"W ({n}:{m}) keeps more than 2 of 4 aligned columns somewhere, which sparse tensor cores cannot",
-                hint="prune it as n=2, m=4, or take nm_gather or nm_lanes",
-            )
-        most = max(up(facts.m, schedule.rows) * up(facts.k, STEP) // 2, facts.k * up(facts.n, PIECE))
-        if most > MAX_CELLS:
-            return ScheduleError(
-                f"tiles of W or whole pieces of x have {most} elements; "
-                f"indices are 32 bits wide, so {MAX_CELLS} is the most",
-                hint="cut W by rows, or x by columns",
-            )
-        if not shape.resident:
-            return ScheduleError(
-                f"{shape.shared} bytes of shared memory and {shape.registers} registers a thread do not fit an SM",
-                hint="lower stages, cols or rows",
-            )
-        return None
+    def cannot(self, facts: NmNumbers) -> ScheduleError | None:
+        """Why its kernels cannot take such a W; None if they can."""
+        if facts.fours:
+            return None
+        n, m = facts.pattern[:2]
+        return ScheduleError(
+            f"W ({n}:{m}) keeps more than 2 of 4 aligned columns somewhere, which sparse tensor cores cannot",
+            hint="prune it as n=2, m=4, or take nm_gather or nm_lanes",
+        )
+
+    def indexed(self, facts: NmNumbers, schedule: Schedule) -> int:
+        """The elements of the largest array that its kernels index."""
+        return max(up(facts.m, schedule.rows) * up(facts.k, STEP) // 2, facts.k * up(facts.n, PIECE))
 
     def cost(self, facts: NmNumbers, schedule: Schedule, device: DeviceProfile, shape: Shape) -> Cost:
         """The time that the family's formula expects."""
         return price(facts, schedule, device, shape)
-
-    def order(self, cost: Cost) -> tuple[float, int, int]:
-        """What costs are sorted by: seconds, then many slots, which hide more, then small tiles."""
-        return round(cost.time, 9), -cost.schedule.stages, cost.schedule.rows
 
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """The kernel, with as many blocks as run at a time."""
@@ -121,11 +83,6 @@ class Nm24Family(ListedFamily):
             "kept": Prepared(("nm_24 kept", rows), partial(kept_images, rows=rows), _KEPT.format(rows=rows)),
             "words": Prepared(("nm_24 words", rows), partial(kept_words, rows=rows), _WORDS, words=True),
         }
-
-    def operations(self, cost: Cost) -> float:
-        """A multiply-add of every kept element and column."""
-        p: NmNumbers = cost.facts
-        return 2.0 * p.kept * p.n
 
     def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:
         """Tiles, and what a turn moves."""
