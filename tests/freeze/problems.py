@@ -35,7 +35,7 @@ STENCILS = {
     ("stream", 1): 14, ("stream", 2): 24, ("patches", 2): 24, ("column", 3): 30, ("toeplitz", 1): 20,
     ("lowrank", 2): 20, ("stencil2row", 1): 10, ("stencil2row", 2): 30, ("stencil2row", 3): 14,
 }  # fmt: skip
-UPDATES, PRODUCTS, RAGGED, NM, GATHERED, DECODED, OUTER, STRIPS = 16, 40, 16, 12, 8, 8, 8, 8
+UPDATES, PRODUCTS, RAGGED, NM, GATHERED, DECODED, OUTER, STRIPS, FOURS = 16, 40, 16, 12, 8, 8, 8, 8, 6
 UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott}
 BOUNDARIES: dict[str, Any] = {
     "periodic": sg.periodic, "frozen": sg.frozen, "neumann": sg.neumann, "dirichlet": sg.dirichlet(0.5)
@@ -231,6 +231,19 @@ def _strips(draw: random.Random) -> Case:
     return case
 
 
+def _fours(draw: random.Random) -> Case:
+    case: Case = {
+        "kind": "spmm", "dtype": draw.choice(("f16", "bf16")), "device": "h200",
+        "pattern": draw.choice([[2, 4, 1, 1], [1, 4, 1, 1], [1, 2, 64, 1], [2, 8, 1, 2]]),
+        "shape": [draw.choice((96, 500, 1024)), draw.choice((64, 500, 1000))], "n": draw.choice((8, 17, 40, 136, 512)),
+        "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
+        "variant": [draw.choice(("row", "row", "column")), draw.choice(("row", "column")), 8],
+        "schedule": f"nm_24 rows={draw.choice((64, 128, 256))} cols={draw.choice((16, 32, 64, 128, 256))} "
+        f"stages={draw.choice((2, 3, 4, 5))}",
+    }  # fmt: skip
+    return case
+
+
 def _products(draw: random.Random, drawn: Callable[[random.Random], Case], wanted: int) -> Iterator[Case]:
     found = 0
     while found < wanted:
@@ -257,6 +270,7 @@ def draw_all(seed: int = 12) -> Iterator[Case]:
     yield from _products(random.Random(seed + 5), _decoded, DECODED)
     yield from _products(random.Random(seed + 6), _outer, OUTER)
     yield from _products(random.Random(seed + 7), _strips, STRIPS)
+    yield from _products(random.Random(seed + 8), _fours, FOURS)
 
 
 def frozen() -> list[tuple[Case, str]]:
