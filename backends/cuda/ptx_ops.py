@@ -87,8 +87,18 @@ def _try_wait(name: str, instruction: str) -> Helper:
 
 
 MBAR_TRY_WAIT: Final = _try_wait("mbar_try_wait", "mbarrier.try_wait.parity")
-#: The same on Ampere, whose threads do not sleep while they wait.
-MBAR_TEST_WAIT: Final = _try_wait("mbar_test_wait", "mbarrier.test_wait.parity")
+
+
+def _on_ampere_too(ampere: Helper, hopper: Helper) -> Helper:
+    """The first function, which has the instruction of the other one where Hopper is compiled for."""
+    *begin, own, after, end = ampere.text.split("\n")
+    other = hopper.text.split("\n")[-3]
+    choice = ["  #if __CUDA_ARCH__ < 900", own, "  #else", other, "  #endif"]
+    return Helper(ampere.name, "\n".join([*begin, *choice, after, end]))
+
+
+#: For functions that Ampere runs as well, whose threads do not sleep while they wait.
+MBAR_TEST_WAIT: Final = _on_ampere_too(_try_wait("mbar_test_wait", "mbarrier.test_wait.parity"), MBAR_TRY_WAIT)
 BULK_COPY: Final = _function(
     "void", "bulk_copy", "void* dst, const void* src, unsigned nbytes, unsigned long long* bar",
     "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];",

@@ -7,10 +7,11 @@ from math import gcd
 import numpy as np
 
 from .. import tile_nm as t
+from .. import tile_windows as tw
 from ..expr import Expr, Value, all_of, as_expr, minimum
 from ..layout import walk_degree
 from ..numbers.nm import LANES, chunks, groups, x_words
-from ..types import Buffer, f32, u32
+from ..types import Buffer, DType, f32, u32
 from .context import Context, rule
 
 #: Turns of the loop that stages x whose loads are on their way at a time.
@@ -37,10 +38,10 @@ def stage_columns(cx: Context, op: t.StageColumns) -> None:
     cx.b.barrier()
 
 
-def _words(cx: Context, op: t.StageColumns, columns: list[tuple[Value, ...]]) -> list[list[Value]]:
+def words_of(cx: Context, dtype: DType, cols: int, columns: list[tuple[Value, ...]]) -> list[list[Value]]:
     """The words of adjacent rows of x, of each word of a row: its one column, or its two, have been loaded."""
     b = cx.b
-    if x_words(op.cols, op.src.dtype.nbytes) == op.cols:
+    if x_words(cols, dtype.nbytes) == cols:
         return [[b.bitcast(cx.convert(v, f32), u32) for v in column] for column in columns]
     pairs = zip(columns[::2], columns[1::2], strict=True)
     return [[b.pack(low, high, hint="pair") for low, high in zip(*pair, strict=True)] for pair in pairs]
@@ -58,7 +59,7 @@ def _by_column(cx: Context, op: t.StageColumns) -> None:
             col = b.let("col", column + which * wide + e)
             where = _inside(op, k, col)
             loaded.append(b.ldv(op.src, col * op.k + k, rows, where=where, cache="nc", hint="x"))
-        (made,) = _words(cx, op, loaded)
+        (made,) = words_of(cx, op.src.dtype, op.cols, loaded)
         at = b.let("to", (k // op.m * words + which) * op.m + k % op.m)
         four = 4 if rows % 4 == 0 else rows
         degree = _degree(op, rows, four)
@@ -77,7 +78,7 @@ def _by_row(cx: Context, op: t.StageColumns) -> None:
             loaded = b.ldv(op.src, k * op.n + col, wide, where=_inside(op, k, col), cache="nc", hint="x")
             found += [(v,) for v in loaded]
         at = b.let("to", k // op.m * (words * op.m) + k % op.m)
-        for which, (word,) in enumerate(_words(cx, op, found)):
+        for which, (word,) in enumerate(words_of(cx, op.src.dtype, op.cols, found)):
             b.st(op.dst, at + which * op.m, word, degree=degree)
 
 
@@ -148,8 +149,8 @@ def multiply_chunk(cx: Context, op: t.MultiplyChunk) -> None:
     first = b.let("first", first, hi=most)
     degree = -(-op.m // 32)
     for f in range(c.entries):
-        offset = b.let("offset", _offset(cx, op, f, c.bits), hi=op.m - 1)
-        value = _value(cx, op, f)
+        offset = b.let("offset", offset_of(cx, op, f, c.bits), hi=op.m - 1)
+        value = value_of(cx, op, f)
         for word in range(words):
             at = first + (f // per * words + word) * op.m + offset
             x = b.ld(op.x, at, hint="x", degree=degree)
@@ -158,7 +159,7 @@ def multiply_chunk(cx: Context, op: t.MultiplyChunk) -> None:
                 b.st(op.acc, to, b.fma(value, v, b.ld(op.acc, to, hint="c")))
 
 
-def _offset(cx: Context, op: t.MultiplyChunk, f: int, bits: int) -> Expr:
+def offset_of(cx: Context, op: t.MultiplyChunk | tw.MultiplyWindows, f: int, bits: int) -> Expr:
     """The offset of entry f of the chunk in its window; it may begin in one word and end in the next."""
     b, (word, shift) = cx.b, divmod(f * bits, 32)
     low = b.ld(op.offsets, word, hint="o")
@@ -168,7 +169,7 @@ def _offset(cx: Context, op: t.MultiplyChunk, f: int, bits: int) -> Expr:
     return (low >> shift) & ((1 << bits) - 1)
 
 
-def _value(cx: Context, op: t.MultiplyChunk, f: int) -> Value:
+def value_of(cx: Context, op: t.MultiplyChunk | tw.MultiplyWindows, f: int) -> Value:
     """Value f of the chunk, in f32."""
     b = cx.b
     if op.dtype.nbytes == 4:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,24 +102,28 @@ class NmNumbers:
         return -(-self.m // LANES) * LANES * self.count * (c.stored * self.item + 4 * c.words)
 
 
-def packed_values(w: SparseMatrix) -> Any:
+#: What cuts a matrix: offsets and values of some tiles at a time, [tiles, 32, chunks, entries].
+Cut = Callable[[SparseMatrix], Iterator[tuple[Any, Any]]]
+
+
+def packed_values(w: SparseMatrix, cut: Cut | None = None) -> Any:
     """Words of the kept values: of each tile of 32 rows, chunk and 16-byte piece those of all lanes side by side."""
-    found = [piece[1] for piece in _tiles(w)]
+    found = [piece[1] for piece in (cut or _tiles)(w)]
     lib, c = w.library, _chunks(w)
     per = 16 // w.kind.nbytes
     pieces = []
     for values in found:
         tiles, _, count, _ = values.shape
-        cut = values.reshape(tiles, LANES, count, c.stored // per, per)
-        pieces.append(lib.packed(lib.transpose(cut, (0, 2, 3, 1, 4))).reshape(-1))
+        apart = values.reshape(tiles, LANES, count, c.stored // per, per)
+        pieces.append(lib.packed(lib.transpose(apart, (0, 2, 3, 1, 4))).reshape(-1))
     return lib.view(lib.xp.concatenate(pieces), u32)
 
 
-def packed_offsets(w: SparseMatrix) -> Any:
+def packed_offsets(w: SparseMatrix, cut: Cut | None = None) -> Any:
     """Words of the kept columns' offsets in their windows, the first entry's in the lowest bits, one after another."""
     lib, c = w.library, _chunks(w)
     pieces = []
-    for offsets, _ in _tiles(w):
+    for offsets, _ in (cut or _tiles)(w):
         tiles, _, count, _ = offsets.shape
         words = lib.zeros((tiles, LANES, count, c.words), "int64")
         for entry in range(c.entries):
@@ -141,18 +145,14 @@ def _chunks(w: SparseMatrix) -> Chunks:
     return chunks(w.n, w.m, w.kind.nbytes)
 
 
-def _tiles(w: SparseMatrix) -> Iterator[tuple[Any, Any]]:
-    """Offsets (int64) [tiles, 32, chunks, entries] and bits of values [tiles, 32, chunks, stored] of some tiles at a
-    time; zeros behind the last row, window and entry."""
-    assert isinstance(w, Nm)
+def _rows(w: Nm, whole: int) -> Iterator[tuple[Any, Any]]:
+    """Offsets (int64) and bits of values, [rows, windows, entries], of some groups at a time, ``whole`` rows or more of
+    them; those of the last group also beyond the matrix."""
     lib, c, (rows, cols) = w.library, _chunks(w), w.vector
     groups_, windows, n = w.groups, w.windows, w.n
-    count = c.count(w.shape[1], w.m)
-    held = count // c.parts * c.windows  # windows with those that fill the last chunk
-    raw = f"int{w.kind.bits}"
     idx = lib.wide(w.arrays["idx"]).reshape(groups_, windows, n // cols)
-    values = lib.view(w.arrays["values"], raw).reshape(groups_, windows, n // cols, rows, cols)
-    step = max(1, lib.band // (LANES * max(1, rows) * windows * n)) * LANES  # groups whose rows are whole tiles
+    values = lib.view(w.arrays["values"], f"int{w.kind.bits}").reshape(groups_, windows, n // cols, rows, cols)
+    step = max(1, lib.band // (whole * max(1, rows) * windows * n)) * whole  # groups whose rows are whole tiles
     for begin in range(0, groups_, step):
         some = slice(begin, min(begin + step, groups_))
         number = some.stop - some.start
@@ -161,15 +161,44 @@ def _tiles(w: SparseMatrix) -> Iterator[tuple[Any, Any]]:
         if n % c.parts:  # what fills the last part of a window is of a column that the row stores
             at = lib.xp.concatenate((at, at[..., -1:]), -1)
         v = lib.packed(lib.transpose(values[some], (0, 3, 1, 2, 4))).reshape(number * rows, windows, n)
-        tiles = min(-(-number * rows // LANES), -(-(w.shape[0] - begin * rows) // LANES))
-        yield _filled(lib, at, "int64", tiles, held, c, c.entries), _filled(lib, v, raw, tiles, held, c, c.stored)
+        left = w.shape[0] - begin * rows
+        yield at[:left], v[:left]
+
+
+def _tiles(w: SparseMatrix) -> Iterator[tuple[Any, Any]]:
+    """Offsets (int64) [tiles, 32, chunks, entries] and bits of values [tiles, 32, chunks, stored] of some tiles at a
+    time; zeros behind the last row, window and entry."""
+    assert isinstance(w, Nm)
+    lib, c = w.library, _chunks(w)
+    held = c.count(w.shape[1], w.m) // c.parts * c.windows  # windows with those that fill the last chunk
+    for at, v in _rows(w, LANES):
+        tiles = -(-at.shape[0] // LANES)
+        yield (_filled(lib, at, "int64", tiles, held, c, c.entries),
+               _filled(lib, v, f"int{w.kind.bits}", tiles, held, c, c.stored))  # fmt: skip
+
+
+def by_windows(w: SparseMatrix) -> Iterator[tuple[Any, Any]]:
+    """The same for lanes that have a window each: a tile is a group of rows, as many as a chunk else has windows, and a
+    chunk 32 windows of them (or a part of the entries of one row there)."""
+    assert isinstance(w, Nm)
+    lib, c = w.library, _chunks(w)
+    tiles = -(-w.windows // LANES)
+    for found in _rows(w, c.windows):
+        groups_ = -(-found[0].shape[0] // c.windows)
+        sides = []
+        for a, kind, width in zip(found, ("int64", f"int{w.kind.bits}"), (c.entries, c.stored), strict=True):
+            turned = lib.transpose(a, (1, 0, 2))
+            made = _filled(lib, turned, kind, tiles, groups_ * c.windows, c, width)
+            made = lib.transpose(made.reshape(tiles, LANES, groups_, c.parts, width), (2, 1, 0, 3, 4))
+            sides.append(lib.packed(made).reshape(groups_, LANES, tiles * c.parts, width))
+        yield sides[0], sides[1]
 
 
 def _filled(lib: Library, a: Any, kind: str, tiles: int, windows: int, c: Chunks, width: int) -> Any:
     """Rows of windows of entries as tiles of chunks of ``width`` entries."""
     per = c.entries * c.parts // c.windows  # of a window, with what fills its last part
     whole = lib.zeros((tiles * LANES, windows, per), kind)
-    whole[: a.shape[0], : a.shape[1], : a.shape[2]] = a[: tiles * LANES]
+    whole[: a.shape[0], : a.shape[1], : a.shape[2]] = a
     out = lib.zeros((tiles, LANES, windows // c.windows * c.parts, width), kind)
     out[..., : c.entries] = whole.reshape(tiles, LANES, windows // c.windows * c.parts, c.entries)
     return out

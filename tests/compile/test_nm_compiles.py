@@ -7,7 +7,6 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.products.nm import NmNumbers
-from sparsegen.products.nm_cost import shape_of
 from sparsegen.schedule import SpmmSchedule
 from tests.nvcc_kit import needs_nvcc, used
 from tests.products_kit import DTYPES, program
@@ -19,20 +18,25 @@ CASES = [
     ("nm_lanes cols=8 warps=1x8", 11, (8, 32), "bf16", 1),
     ("nm_lanes cols=2 warps=2x4", 2, (3, 10), "f32", 2),
     ("nm_lanes cols=4 warps=1x8", 4, (48, 64), "f32", 4),
+    ("nm_windows cols=1 warps=8", 1, (8, 32), "f16", 1),
+    ("nm_windows cols=4 warps=4", 11, (16, 32), "bf16", 1),
+    ("nm_windows cols=2 warps=8", 2, (3, 10), "f32", 2),
+    ("nm_windows cols=1 warps=8 layout=windows", 1, (48, 64), "f32", 1),
 ]
 ROWS, COLUMNS = 1 << 15, 512
 
 
 @needs_nvcc
 @pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
-@pytest.mark.parametrize(("arch", "name", "cases"), [("sm_80", "a100", CASES[:2]), ("sm_90a", "h200", CASES)])
+@pytest.mark.parametrize(("arch", "name", "cases"), [("sm_80", "a100", CASES[::3]), ("sm_90a", "h200", CASES)])
 def test_no_spills(arch: str, name: str, cases: list[tuple[str, int, tuple[int, int], str, int]]) -> None:
     profile, funcs, shapes = device(name), [], []
     for line, n, (of, m), dtype, vec in cases:
         w = sg.sparse(np.zeros((ROWS, COLUMNS), DTYPES[dtype]), format="nm", n=of, m=m)
         product = sg.spmm(w, n=n, bias=True, activation="gelu" if n == 11 else None)
         funcs += program(product, line, ("row", "row", vec), profile).warp.funcs
-        shapes.append(shape_of(NmNumbers.of(product), SpmmSchedule.parse(line), profile))
+        s = SpmmSchedule.parse(line)
+        shapes.append(s.rules.shape(NmNumbers.of(product), s, profile))
     for case, func, g, use in zip(cases, funcs, shapes, used(funcs, arch), strict=True):
         print(case, use.registers, g)
         assert use.spills == use.stack == use.static_shared == 0, case

@@ -11,7 +11,7 @@ import pytest
 
 from sparsegen.cost.devices import load_profile
 from sparsegen.ir.numbers.strips import TILES
-from sparsegen.products import decode_cost, fours_cost, gather_cost, nm_cost, outer_cost, strips_cost
+from sparsegen.products import decode_cost, fours_cost, gather_cost, nm_cost, outer_cost, strips_cost, windows_cost
 from sparsegen.products.nm import NmNumbers
 from sparsegen.schedule import SpmmSchedule
 
@@ -19,7 +19,7 @@ DATA = Path(__file__).parent / "data" / "nm.csv"
 H200 = load_profile("h200")
 MODELS = {
     "nm_lanes": nm_cost, "nm_gather": gather_cost, "nm_decode": decode_cost, "nm_outer": outer_cost,
-    "nm_strips": strips_cost, "nm_24": fours_cost,
+    "nm_strips": strips_cost, "nm_24": fours_cost, "nm_windows": windows_cost,
 }  # fmt: skip
 
 
@@ -43,6 +43,7 @@ def numbers(row: dict[str, str]) -> NmNumbers:
 @pytest.mark.parametrize(("family", "kernels", "median", "ninth"), [
     ("nm_lanes", 67, 0.05, 0.13), ("nm_gather", 67, 0.09, 0.18), ("nm_decode", 44, 0.05, 0.11),
     ("nm_outer", 44, 0.03, 0.07), ("nm_strips", 44, 0.06, 0.12), ("nm_24", 15, 0.06, 0.12),
+    ("nm_windows", 44, 0.04, 0.09),
 ])  # fmt: skip
 def test_predictions_are_close_to_what_was_measured(family: str, kernels: int, median: float, ninth: float) -> None:
     model, errors = MODELS[family], []
@@ -59,6 +60,7 @@ def test_predictions_are_close_to_what_was_measured(family: str, kernels: int, m
     "nm_lanes cols=4 warps=1x16", "nm_gather rows=128 cols=64 stages=3", "nm_decode rows=64 cols=64 stages=3 teams=2",
     "nm_outer rows=64 cols=64 each=8 deep=64 stages=3",
     "nm_strips strip=32 warps=4x2 cols=64 kept=32 stages=3", "nm_24 rows=256 cols=32 stages=3",
+    "nm_windows cols=4 warps=8 layout=windows",
 ])  # fmt: skip
 def test_the_formula_is_the_time(line: str) -> None:
     s, model = SpmmSchedule.parse(line), MODELS[line.split()[0]]

@@ -121,6 +121,19 @@ def test_decoded_tiles(orders: tuple[str, str]) -> None:
     assert counts["bytes.bulk"] == 3 * given["entries"].nbytes == turns * 128 * (4 + 2) * 4  # 8 entries of each lane
 
 
+@pytest.mark.parametrize("layout", ["offsets", "windows"])
+def test_windows_of_lanes(layout: str) -> None:
+    """As the emulator counts; conflicts only of x as it is."""
+    product = sg.spmm(nm_kit.matrix(150, 1333, 8, 32, dtype="f32"), n=5, bias=True)
+    s = SpmmSchedule.parse(f"nm_windows cols=4 warps=4 layout={layout}")
+    given = host_arrays(product.w, s.rules.arrays(s))
+    for orders in (("row", "row"), ("column", "column")):
+        made = program(product, s, DEVICES["h200"], *orders)
+        (found,) = of_program(made, 1, given)
+        assert not wrong(made, given) and (found.counts["conflicts.shared"] > 0) == (layout == "windows")
+        assert found.counts["shfl"] == 20 * 4 * (5 * 4 * 4 + 1)  # blocks, warps, a sum of each row and column
+
+
 @pytest.mark.parametrize("orders", [("row", "row"), ("column", "column")])
 def test_outer_products(orders: tuple[str, str]) -> None:
     """Tiles and turns that are short, with and without a launch that turns x: as the emulator counts."""

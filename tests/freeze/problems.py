@@ -36,6 +36,7 @@ STENCILS = {
     ("lowrank", 2): 20, ("stencil2row", 1): 10, ("stencil2row", 2): 30, ("stencil2row", 3): 14,
 }  # fmt: skip
 UPDATES, PRODUCTS, RAGGED, NM, GATHERED, DECODED, OUTER, STRIPS, FOURS = 16, 40, 16, 12, 8, 8, 8, 8, 6
+WINDOWS = 8
 UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott}
 BOUNDARIES: dict[str, Any] = {
     "periodic": sg.periodic, "frozen": sg.frozen, "neumann": sg.neumann, "dirichlet": sg.dirichlet(0.5)
@@ -244,6 +245,13 @@ def _fours(draw: random.Random) -> Case:
     return case
 
 
+def _windows(draw: random.Random) -> Case:
+    case = _n_of_m(draw)
+    words = f"cols={draw.choice((1, 2, 4))} warps={draw.choice((4, 8, 16))}"
+    case["schedule"] = f"nm_windows {words} layout={draw.choice(('offsets', 'offsets', 'windows'))}"
+    return case
+
+
 def _products(draw: random.Random, drawn: Callable[[random.Random], Case], wanted: int) -> Iterator[Case]:
     found = 0
     while found < wanted:
@@ -271,6 +279,7 @@ def draw_all(seed: int = 12) -> Iterator[Case]:
     yield from _products(random.Random(seed + 6), _outer, OUTER)
     yield from _products(random.Random(seed + 7), _strips, STRIPS)
     yield from _products(random.Random(seed + 8), _fours, FOURS)
+    yield from _products(random.Random(seed + 9), _windows, WINDOWS)
 
 
 def frozen() -> list[tuple[Case, str]]:

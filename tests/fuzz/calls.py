@@ -143,6 +143,7 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (sg.SpmmSchedule, {"family": "nm_lanes", "cols": 4, "warps": (1, 4)}),
     (sg.SpmmSchedule, {"family": "nm_gather", "rows": 64, "cols": 32, "stages": 3}),
     (sg.SpmmSchedule, {"family": "nm_decode", "rows": 64, "cols": 32, "stages": 3, "teams": 2}),
+    (sg.SpmmSchedule, {"family": "nm_windows", "cols": 2, "warps": 8, "layout": "windows"}),
     (sg.SpmmSchedule, {"family": "nm_outer", "rows": 64, "cols": 64, "each": 8, "deep": 32, "stages": 3}),
     (sg.SpmmSchedule, {"family": "nm_24", "rows": 64, "cols": 32, "stages": 3}),
     (sg.SpmmSchedule, {"family": "nm_strips", "strip": 32, "warps": (4, 2), "cols": 64, "kept": 16, "stages": 3}),

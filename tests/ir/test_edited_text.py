@@ -88,9 +88,9 @@ def edits(text: str, draw: random.Random, count: int) -> Iterator[str]:
 
 def families(op: str) -> list[str]:
     """The passes that make a kernel of such an op."""
+    products = ("bitmap", "csr", "nm_lanes", "nm_gather", "nm_decode", "nm_outer", "nm_24", "nm_strips", "nm_windows")
     known = {
-        "op.update": ("pointwise",),
-        "op.spmm": ("bitmap", "csr", "nm_lanes", "nm_gather", "nm_decode", "nm_outer", "nm_24", "nm_strips"),
+        "op.update": ("pointwise",), "op.spmm": products,
         "op.stencil": ("direct", "tiled", "stream", "patches", "column", "toeplitz", "lowrank", "stencil2row"),
     }  # fmt: skip
     return [name for name in known[op] if name in PASSES]

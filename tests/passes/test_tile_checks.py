@@ -27,6 +27,7 @@ from sparsegen.ir import tile_ragged as tg
 from sparsegen.ir import tile_strips as ts
 from sparsegen.ir import tile_update as tu
 from sparsegen.ir import tile_walk as tw
+from sparsegen.ir import tile_windows as tv
 from sparsegen.ir.checks import CHECKS
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Value, as_expr
@@ -79,6 +80,11 @@ def tile_level(family: str) -> Module:
         w = np.tile(np.arange(32) % 4 == 0, (50, 8)).astype("f2")
         pruned = sg.spmm(sg.sparse(w, format="nm", n=8, m=32), n=4, bias=True)
         line = "nm_lanes cols=4 warps=1x4"
+        return parse_module(sg.compile(pruned, device="h200", backend="emulator", schedule=line).ir("tile"))
+    if family == "nm_windows":
+        w = np.tile(np.arange(32) % 4 == 0, (50, 40)).astype("f2")
+        pruned = sg.spmm(sg.sparse(w, format="nm", n=8, m=32), n=4, bias=True)
+        line = "nm_windows cols=4 warps=4"
         return parse_module(sg.compile(pruned, device="h200", backend="emulator", schedule=line).ir("tile"))
     if family == "nm_outer":
         w = np.tile(np.arange(32) % 4 == 0, (64, 8)).astype("f4")
@@ -250,6 +256,13 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("nm_strips", ts.MultiplyStrips, {"shape": "bf16.m16n8k16"}, "is no mma of 16 f16"),
     ("nm_strips", ts.MultiplyStrips, {"warps": (1, 2)}, "registers, but"),
     ("nm_strips", ts.FinishTile, {"last": as_expr(2)}, "must be a predicate, but it is the number 2"),
+    ("nm_windows", tv.ShareGroups, {"warps": 3}, "3 warps are not the 128 threads"),
+    ("nm_windows", tv.ShareGroups, {"high": 33}, "33 rows of a group"),
+    ("nm_windows", tv.StageOffsets, {"pitch": 40}, "40 windows of 32 do not hold 1280 rows"),
+    ("nm_windows", tv.StageOffsets, {"vec": 3}, "elements of f16 at once 3 is unknown"),
+    ("nm_windows", tv.MultiplyWindows, {"n": 16}, "registers, but"),
+    ("nm_windows", tv.MultiplyWindows, {"layout": "rows"}, "layout 'rows' is unknown"),
+    ("nm_windows", tv.SumLanes, {"cols": 3}, "16 sums are no rows of 3 columns"),
     ("nm_lanes", tn.ShareRows, {"parts": 3}, "1 x 3 warps are not the 128 threads"),
     ("nm_lanes", tn.StageColumns, {"held": 40}, "no whole windows of 32"),
     ("nm_lanes", tn.StageColumns, {"vec": 3}, "elements of f16 at once 3 is unknown"),
@@ -298,6 +311,7 @@ def changed(module: Module, kind: type[Op], fields: dict[str, Any]) -> Module:
         "nm_gather",
         "nm_decode",
         "nm_outer",
+        "nm_windows",
         "x by columns",
         "dense",
         "nm_24",

@@ -69,6 +69,11 @@ def spread() -> Any:
     return compile_for(product, schedule="nm_decode rows=64 cols=16 stages=2 teams=2")
 
 
+def windows() -> Any:
+    product = sg.spmm(nm_kit.matrix(60, 390, 3, 10), n=5, bias=True, activation="silu")
+    return compile_for(product, schedule="nm_windows cols=4 warps=4")
+
+
 def outer() -> Any:
     """The same of f32, on CUDA cores."""
     product = sg.spmm(nm_kit.matrix(70, 90, 8, 32, (32, 1), "f32"), n=13, scale=True)
@@ -98,6 +103,7 @@ CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "nm_24": (halved, 1, ["in", "bias", "out", "kept", "words"], "4-bit codes: the places of two kept elements"),
     "nm_gather": (gathered, 2, ["in", "residual", "out", "tiles", "rows"], "columns that each tile of 64 rows keeps"),
     "nm_decode": (spread, 1, ["in", "bias", "out", "entries"], "the kept values, two a word"),
+    "nm_windows": (windows, 1, ["in", "bias", "out", "values", "offsets"], "a window each"),
     "nm_outer": (outer, 2, ["in", "scale", "out", "values", "lists"], "of each kept column those of all rows"),
     "nm_strips": (strips, 1, ["in", "bias", "out", "values", "places", "rows"], "lane by lane (strip_values"),
     "nm_lanes": (n_of_m, 1, ["in", "bias", "out", "values", "offsets"], "of each tile of 32 rows"),

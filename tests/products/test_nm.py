@@ -220,7 +220,7 @@ def test_explain_speaks_of_rows_and_windows() -> None:
     assert {change["kind"] for change in page["changes"]} == {"columns", "device"}
     families = [family["schedule"].split()[0] for family in page["families"]]
     assert families.count("nm_lanes") >= 1
-    assert set(families) <= {"nm_lanes", "nm_gather", "nm_decode", "nm_strips", "nm_24", "dense"}
+    assert set(families) <= {"nm_lanes", "nm_windows", "nm_gather", "nm_decode", "nm_strips", "nm_24", "dense"}
     assert k.cost.schedule.rules.operations(k.cost) == 2 * 161 * 2 * 8 * 8  # two windows, of which 8 columns are kept
 
 
