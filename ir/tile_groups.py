@@ -13,6 +13,7 @@ from .checks import Context, check
 from .expr import Expr, Value
 from .node import Op, attr, bind, buffer, declare, define, operand, region
 from .numbers.groups import COLS, COPIERS, LEAST, PIECE, PIECES_SIDE, ROWS, SIDE, STEP, bars, side_pitch, threads
+from .numbers.registers import MOST, at_launch
 from .op_spmm import ACTIVATIONS, ORDERS
 from .tile_rules import registers, same_type, shared, whole
 from .types import Buffer, f32
@@ -61,7 +62,8 @@ class WalkGroups(Op):
     product is under way any more; ``acc``, one of the ``registers``, begins each tile as zero.  ``turn`` counts the
     block's turns in all its tiles.  ``pending``: turns whose products are under way when the next one's begin: 0 where
     these read registers that ``body`` writes.  ``bars`` has mbarriers of slots that are full, of those that are empty,
-    and of ``lists``, to each of which one thread arrives.
+    and of ``lists``, to each of which one thread arrives.  The threads that fill may ``keep`` so many registers, of
+    which the others get the rest.
 
     Not ``tile.walk``, whose warps all fill and all read, and whose turns end with a tile.
     """
@@ -85,6 +87,7 @@ class WalkGroups(Op):
     blocks: int = attr()
     teams: int = attr(default=1)
     lists: int = attr(default=0)
+    keep: int = attr(default=0)
     fastest: str = attr(one_of=("rows", "cols"))
     pending: int = attr(one_of=(0, 1), default=1)
     ahead: tuple[Op, ...] = region()
@@ -239,6 +242,8 @@ def _walk_groups(op: WalkGroups, ctx: Context) -> None:
     one = op.lists == 2 and op.list is not None and op.teams == 1
     ctx.need(not op.ahead or one, "what comes a tile ahead is one of two lists, for one team")
     ctx.need(any(isinstance(f, Fill) for f in op.fill), "nothing in fill arrives at a slot's mbarrier")
+    own = at_launch(ctx.threads, 1)
+    ctx.need(op.keep < own < MOST or not op.keep, f"{op.keep} registers are no less than the {own} of a launch")
 
 
 @check(CopyTile)

@@ -7,6 +7,7 @@ from .checks import Context, check
 from .expr import Const, Expr
 from .metadata import DENSE
 from .node import Op
+from .numbers.registers import MOST, SET, UNIT, at_launch
 from .swizzle import DEPTH, SWIZZLES, Tile, atom, tile_bytes
 from .text import declaration
 from .types import Buffer, f32, u32
@@ -14,11 +15,19 @@ from .uniform import NAMES, WARPGROUP
 from .verify_warp import converged, in_space
 
 
-@check(g.Wgmma, g.WgmmaSp, g.WgmmaFence, g.WgmmaCommit, g.WgmmaWait)
+@check(g.Wgmma, g.WgmmaSp, g.WgmmaFence, g.WgmmaCommit, g.WgmmaWait, g.SetRegisters)
 def _together(op: Op, ctx: Context) -> None:
     ctx.need(ctx.threads % (32 * g.WARPS) == 0, f"needs full warpgroups, but a block has {ctx.threads} threads",
              "give the block a multiple of 128 threads")  # fmt: skip
     converged(op, ctx, WARPGROUP, "all four warps of a warpgroup")
+
+
+@check(g.SetRegisters)
+def _set_registers(op: g.SetRegisters, ctx: Context) -> None:
+    ctx.need(op.count in SET, f"{op.count} registers are no multiple of {UNIT} in {SET[0]}..{SET[-1]}")
+    own = at_launch(ctx.threads, int(getattr(ctx.func, "min_blocks", 1)))
+    ctx.need(own < MOST, f"{ctx.threads} threads have {own} registers each: there is nothing to share out")
+    ctx.need(op.count != own, f"{op.count} registers are those of the launch")
 
 
 @check(g.WgmmaWait)

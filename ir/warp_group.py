@@ -58,6 +58,18 @@ class WgmmaSp(Wgmma):
     selector: int = attr(one_of=(0, 1))
 
 
+@define("warp.set_registers")
+class SetRegisters(Op):
+    """Each thread of the warpgroup has ``count`` registers from now on, a multiple of 8, not those of the launch.
+
+    With fewer it gives the rest back to the block; with more it waits until other warpgroups have given back enough.
+    nvcc allots registers accordingly; values stay as they are.  Once in each warpgroup, of a kernel of which one block
+    fills a multiprocessor.
+    """
+
+    count: int = attr()
+
+
 @define("warp.wgmma_fence")
 class WgmmaFence(Op):
     """Orders what the lanes did with their registers before the products that follow."""

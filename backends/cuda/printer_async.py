@@ -10,6 +10,7 @@ from sparsegen.ir import warp_cluster as wc
 from sparsegen.ir import warp_group as wg
 from sparsegen.ir.expr import Expr
 from sparsegen.ir.node import Op
+from sparsegen.ir.numbers.registers import at_launch
 from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.types import Buffer
 from sparsegen.ir.warp_launch import LaunchNext, LaunchWait
@@ -85,6 +86,11 @@ def try_wait(p: Printer, op: w.MbarTryWait) -> str:
     return p.call(helper, p.address(op.bars, op.index), p.expr(op.parity))
 
 
+def _set_registers(p: Printer, op: wg.SetRegisters) -> str:
+    way = "inc" if op.count > at_launch(p.func.threads, p.func.min_blocks) else "dec"
+    return p.call(ptx.SET_REGISTERS[way], template=f"<{op.count}>")
+
+
 #: Ops that define nothing and print as one statement: its text.
 STATEMENTS: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     w.CpAsync: _cp_async,
@@ -105,6 +111,7 @@ STATEMENTS: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     wc.ClusterArrive: lambda p, op: p.call(ptx.CLUSTER_ARRIVE, _peer(p, op.bars, op.index, op.rank)),
     wg.Wgmma: _wgmma,
     wg.WgmmaSp: _wgmma,
+    wg.SetRegisters: _set_registers,
     wg.WgmmaFence: lambda p, op: p.call(ptx.WGMMA_FENCE),
     wg.WgmmaCommit: lambda p, op: p.call(ptx.WGMMA_COMMIT),
     wg.WgmmaWait: lambda p, op: p.call(ptx.WGMMA_WAIT, template=f"<{op.pending}>"),

@@ -190,6 +190,9 @@ def mma(shape: str) -> Helper:
                      template="int selector" * (shape in SPARSE))  # fmt: skip
 
 
+SET_REGISTERS: Final = {
+    way: _function("void", f"setmaxnreg_{way}", "", f"setmaxnreg.{way}.sync.aligned.u32 %0;", ins='"n"(count)',
+                   template="int count") for way in ("inc", "dec")}  # fmt: skip
 WGMMA_FENCE: Final = _function("void", "wgmma_fence", "", "wgmma.fence.sync.aligned;")
 WGMMA_COMMIT: Final = _function("void", "wgmma_commit", "", "wgmma.commit_group.sync.aligned;")
 WGMMA_WAIT: Final = _function(
@@ -230,7 +233,7 @@ def wgmma(dtype: DType, cols: int, sparse: bool = False) -> Helper:
 FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR_INIT, MBAR_ARRIVE, CP_ARRIVE,
                 MBAR_EXPECT, MBAR_TRY_WAIT, MBAR_TEST_WAIT, BULK_COPY, TENSOR_COPY, PRMT, MOVMATRIX, PACK, TO_TF32,
                 CLOCK, LAUNCH_NEXT, LAUNCH_WAIT, CLUSTER_BARRIER, PEER, CLUSTER_ARRIVE, CLUSTER_TRY_WAIT,
-                WGMMA_FENCE, WGMMA_COMMIT, WGMMA_WAIT)  # fmt: skip
+                WGMMA_FENCE, WGMMA_COMMIT, WGMMA_WAIT, *SET_REGISTERS.values())  # fmt: skip
 
 
 def all_helpers() -> tuple[Helper, ...]:

@@ -12,8 +12,9 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.expr import Const
 from sparsegen.ir.node import Op, regions, walk
 from sparsegen.ir.warp_cluster import ClusterBarrier
+from sparsegen.ir.warp_group import SetRegisters
 
-from . import cluster, order, warpgroup
+from . import cluster, order, register_pool, warpgroup
 from .group import Group
 from .values import number, predicate
 
@@ -108,7 +109,8 @@ class Flow:
             self.tally(warpgroup.counted(op))
             self.end(lambda g: here.pc)
             self.start(here, meets=True)
-            self.end(warpgroup.control(op, self.sc, here, after))
+            control_of = register_pool.control if isinstance(op, SetRegisters) else warpgroup.control
+            self.end(control_of(op, self.sc, here, after))
             self.start(after, meets=True)
         else:
             return False

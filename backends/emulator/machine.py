@@ -23,6 +23,7 @@ from .mbarrier import Bars
 from .memory import OpInfo, Shared
 from .other_blocks import OtherBlocks
 from .products import Products
+from .register_pool import RegisterPool
 from .report import Finding
 from .values import LANES
 
@@ -115,6 +116,7 @@ class Machine:
             agent += sizes[name]
         self.copies: Copies = Copies(self)
         self.bulk, self.other_blocks, self.products = BulkEngine(self), OtherBlocks(self), Products(self)
+        self.registers = RegisterPool(self)
         self.tried: dict[int, Any] = {}
         self.events = 0
         self.ready: list[Group] = []

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .group import Group
 
 #: What the four warps of a warpgroup run together.
-OPS = (wg.Wgmma, wg.WgmmaFence, wg.WgmmaCommit, wg.WgmmaWait)
+OPS = (wg.Wgmma, wg.WgmmaFence, wg.WgmmaCommit, wg.WgmmaWait, wg.SetRegisters)
 
 
 @dataclass

@@ -8,6 +8,7 @@ costs only addresses.  Tiles of W lie in memory as they lie in shared memory.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from .. import op_spmm as o
 from .. import tile_gather as tg
@@ -15,13 +16,16 @@ from .. import tile_groups as tw
 from ..errors import IRError
 from ..expr import Value
 from ..module import Module
-from ..numbers.groups import ALIGN, ROWS, STEP, list_words, threads
+from ..numbers.groups import ALIGN, COLS, ROWS, STEP, list_words, threads
 from ..numbers.groups import bars as barriers
 from ..passes.manager import register
 from ..types import Buffer, f32, s32, u32, u64
 from .common import each
 from .groups import FEW, Pieces, by_pieces, together
 from .product import epilogue, launched, parameters
+
+#: Registers of a thread that copies where the others need more than a launch gives: gelu of 128 sums would spill.
+COPYING: Final = 40
 
 
 @register("nm_gather")
@@ -88,10 +92,11 @@ class NmGather:
         store = tw.StoreTile(
             acc=acc, tile=tile, column=column, warps=(4 * groups, 1), vec=together(op, cols), **epilogue(op, params)
         )
+        tight = op.activation == "gelu" and groups == 2 and cols == COLS[-1]
         return tw.WalkGroups(
             shared=(ring, x_ring, lists, bars), registers=(acc, rows), tile=tile, column=column, step=step, slot=slot,
             list=which, acc=acc, bars=bars, groups=groups, row_tiles=row_tiles, col_tiles=col_tiles, cols=cols,
             steps=self.steps, stages=self.stages, blocks=1, fastest="cols" if col_tiles <= FEW else "rows",
-            lists=2, ahead=(ahead,), begin=x.begin, look=(look,), fill=(copy, gather), body=(multiply,),
-            done=(*x.begin, store),
+            lists=2, keep=COPYING * tight, ahead=(ahead,), begin=x.begin, look=(look,), fill=(copy, gather),
+            body=(multiply,), done=(*x.begin, store),
         )  # fmt: skip

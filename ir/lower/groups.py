@@ -6,8 +6,10 @@ from .. import tile_groups as t
 from .. import warp as w
 from ..expr import TRUE, Expr, all_of, as_expr
 from ..numbers.groups import COPIERS, GROUP, ROWS, STEP, across, row_bytes, rows_each
+from ..numbers.registers import rest
 from ..swizzle import DEPTH, k_major, mn_major
 from ..tensor_copy import TensorCopy, TensorMap
+from ..warp_group import SetRegisters
 from .context import Context, rule
 
 #: The named barrier of the threads that copy.
@@ -30,8 +32,12 @@ def walk_groups(cx: Context, op: t.WalkGroups) -> None:
     b.barrier()
     walk = _Walk(cx, op)
     with b.if_(b.shfl("idx", cx.warp, 0, hint="me").lt(multipliers)):  # from a shuffle nvcc knows it to be uniform
+        if op.keep:
+            b.emit(SetRegisters(rest(cx.func.threads, cx.func.threads - op.groups * GROUP, op.keep)))
         walk.multiply()
     with b.else_():
+        if op.keep:
+            b.emit(SetRegisters(op.keep))
         walk.copy()
 
 

@@ -41,8 +41,7 @@ def test_sums_stay_in_registers(rows: int, dtype: str) -> None:
     for func, g in zip(funcs, shapes, strict=True):
         use = done.resources[func.symbol]
         print(func.symbol, use.registers, g)
-        most = 8 if (rows, func.symbol) == (128, "k4_0") else 0  # of gelu, with 128 sums a thread
-        assert max(use.spill_stores, use.spill_loads, use.stack) <= most and use.static_shared == 0, func.symbol
+        assert not max(use.spill_stores, use.spill_loads, use.stack, use.static_shared), func.symbol
         if g is not None:
             assert func.shared_bytes == g.shared and func.min_blocks == g.resident, func.symbol
             assert use.registers * func.threads * g.resident <= profile.regs_sm, func.symbol

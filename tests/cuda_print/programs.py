@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from sparsegen.ir import warp as w
 from sparsegen.ir import warp_cluster as wc
+from sparsegen.ir import warp_group as wg
 from sparsegen.ir.builder import Builder
 from sparsegen.ir.errors import Loc
 from sparsegen.ir.expr import Const, Expr, Value, select
@@ -318,6 +319,20 @@ def clusters() -> w.Func:
     return k.func()
 
 
+def registers() -> w.Func:
+    """Four warps that give back registers, for eight others."""
+    b, shell = Builder(Loc("folder/heat2d.py", 12)), w.Func("registers", (), (), (2, 1, 1), 384, ())
+    at, last = shell.builtins(), Buffer("last", s32, 2 * 384, "global")
+    b.reserve(*at, "last")
+    with b.if_(at["warp"].lt(8)):
+        b.emit(wg.SetRegisters(232))
+        b.st(last, at["bx"] * 384 + at["tid"], b.convert(b.name(at["tid"] + 7, "v"), s32))
+    with b.else_():
+        b.emit(wg.SetRegisters(40))
+        b.st(last, at["bx"] * 384 + at["tid"], b.convert(b.name(at["tid"] + 1, "v"), s32))
+    return dataclasses.replace(shell, params=(last,), body=b.ops())
+
+
 PROGRAMS: dict[str, Callable[[], w.Func]] = {
     f.__name__: f
     for f in (
@@ -332,6 +347,7 @@ PROGRAMS: dict[str, Callable[[], w.Func]] = {
         warpgroups,
         sparse_warpgroups,
         clusters,
+        registers,
     )
 }
 

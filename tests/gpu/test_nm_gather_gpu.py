@@ -54,6 +54,13 @@ def test_widths(torch: Any, rows: int, cols: int) -> None:
         agrees(torch, k)
 
 
+def test_gelu_of_the_widest_tile(torch: Any) -> None:
+    """Warps that copy give registers to those that multiply."""
+    k = compiled(matrix(LARGE, 1300, 8, 32, (128, 1)), 1000, "rows=128 cols=256 stages=3", bias=True, activation="gelu")
+    assert "setmaxnreg" in k.source()
+    agrees(torch, k)
+
+
 @pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu"])
 def test_epilogues_and_orders(torch: Any, activation: Any) -> None:
     w = matrix(700, 512, 8, 32, (64, 1))

@@ -214,6 +214,7 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("stream", tl.Levels, {"taps": (((0, 0, 1), 1.0),)}, r"a tap at \[0, 0, 1\], the cells have 2 axes"),
     ("nm_gather", tr.WalkGroups, {"stages": 1}, "a ring of 1 slots has none to fill ahead"),
     ("nm_gather", tr.WalkGroups, {"fastest": "both"}, "fastest 'both' is unknown"),
+    ("nm_gather", tr.WalkGroups, {"keep": 40}, "40 registers are no less than the 255 of a launch"),
     ("nm_gather", th.CopyList, {"steps": 3}, "two lists take 192 elements"),
     ("nm_gather", th.ListRows, {"cols": 24}, "columns of a block 24 is unknown"),
     ("nm_gather", th.GatherRows, {"n": 20}, "20 columns are no whole pieces of 8"),

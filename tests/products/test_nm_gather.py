@@ -156,6 +156,14 @@ def test_a_line_is_what_runs(rows: int, cols: int) -> None:
     assert str(kernel.schedule) == line(rows, cols, 2) and kernel.check().ok
 
 
+def test_gelu_of_the_widest_tile_takes_registers_of_those_that_copy() -> None:
+    product = sg.spmm(matrix(136, 200, 8, 32, (128, 1)), n=264, bias=True, activation="gelu")
+    kernel = called(product, schedule=line(128, 256, 2))
+    assert kernel.ir("warp").count("warp.set_registers") == 2 and kernel.check().ok
+    assert "setmaxnreg_inc<232>();" in kernel.source() and "setmaxnreg_dec<40>();" in kernel.source()
+    assert "set_registers" not in called(product, schedule=line(128, 128, 2)).ir("warp")
+
+
 # ------------------------------------------------------------------------------------------------ what is packed
 #: Sizes, n of m, and rows and columns of a block: vectors that cross tiles, blocks of columns, short last windows.
 PACKED: list[tuple[int, int, int, int, tuple[int, int]]] = [

@@ -72,6 +72,7 @@ inline Index block, blocks;  // the first of those that run
 inline jmp_buf scheduler;
 inline Meeting cluster_meeting, block_meeting[MAX_CLUSTER], warp_meeting[MAX_CLUSTER * MAX_WARPS];
 inline Meeting group_meeting[MAX_CLUSTER * MAX_WARPS], named_meeting[MAX_CLUSTER][16];
+inline int free_registers[MAX_CLUSTER];  // of each block, for a lane of a warpgroup
 inline void (*body)();
 
 inline Thread& me() { return threads[current]; }
@@ -144,6 +145,7 @@ inline void run_blocks(unsigned each) {
   count = live = each * cluster;
   if (threads.size() < count) threads.resize(count);
   cluster_meeting = Meeting();
+  for (int& n : free_registers) n = 0;
   for (auto& m : block_meeting) m = Meeting();
   for (auto& m : warp_meeting) m = Meeting();
   for (auto& m : group_meeting) m = Meeting();

@@ -97,6 +97,21 @@ inline void wgmma_wait_group_sync_aligned(unsigned pending) {
   }
 }
 
+// A warpgroup gives registers back to its block, or waits until others have given back as many as it takes.
+inline void set_registers(unsigned count, bool more) {
+  const unsigned own = std::min(65536 / cpu::block_threads / 8 * 8, 255u);
+  if (count % 8 || count < 24 || count > 256 || (count > own) != more) cpu::fault("setmaxnreg of %u after %u", count, own);
+  cpu::meet_group("setmaxnreg");
+  if (cpu::tid() % cpu::GROUP == 0) {
+    while (cpu::free_registers[cpu::rank()] + static_cast<int>(own) < static_cast<int>(count)) cpu::yield();
+    cpu::free_registers[cpu::rank()] += static_cast<int>(own) - static_cast<int>(count);
+    ++cpu::progress;
+  }
+  cpu::meet_group("setmaxnreg");
+}
+inline void setmaxnreg_inc_sync_aligned_u32(unsigned count) { set_registers(count, true); }
+inline void setmaxnreg_dec_sync_aligned_u32(unsigned count) { set_registers(count, false); }
+
 #define WGMMA_OF(n, T, bf16)                                                                                           \
   inline void wgmma_mma_async_sync_aligned_m64n##n##k16_f32_##T##_##T(                                                 \
       cpu::Out<float, n / 2> d, uint64_t a, uint64_t b, int scale_d, int scale_a, int scale_b, int a_turned, int b_turned) { \
