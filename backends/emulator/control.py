@@ -109,8 +109,8 @@ class Flow:
             self.tally(warpgroup.counted(op))
             self.end(lambda g: here.pc)
             self.start(here, meets=True)
-            control_of = register_pool.control if isinstance(op, SetRegisters) else warpgroup.control
-            self.end(control_of(op, self.sc, here, after))
+            taking = isinstance(op, SetRegisters)
+            self.end((register_pool.control if taking else warpgroup.control)(op, self.sc, here, after))
             self.start(after, meets=True)
         else:
             return False

@@ -42,7 +42,7 @@ class RegisterPool:
         return np.repeat(got, wg.WARPS)
 
 
-def control(op: wg.SetRegisters, sc: Scope, here: Label, after: Label) -> Callable[[Group], int]:
+def control(op: Any, sc: Scope, here: Label, after: Label) -> Callable[[Group], int]:
     """The control of a warpgroup that gives back registers, or waits for some."""
     info = sc.info(op)
 
