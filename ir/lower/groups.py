@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from .. import tile_groups as t
 from .. import warp as w
 from ..expr import TRUE, Expr, all_of, as_expr
@@ -9,8 +11,12 @@ from ..numbers.groups import COPIERS, GROUP, ROWS, STEP, across, row_bytes, rows
 from ..numbers.registers import rest
 from ..swizzle import DEPTH, k_major, mn_major
 from ..tensor_copy import TensorCopy, TensorMap
+<<<<<<< HEAD
 from ..warp_group import SetRegisters
 from .context import Context, rule
+=======
+from .context import PHASED, Context, rule
+>>>>>>> bf564d2 (nm_24: a warpgroup finds out once which it is, not each turn; freeze: its programs)
 
 #: The named barrier of the threads that copy.
 COPYING = 1
@@ -117,6 +123,7 @@ class _Walk:
         """The warpgroups multiply slots as they become full, ``pending`` turns under way while the next one begins."""
         cx, b, op = self.cx, self.cx.b, self.op
         cx.alloc(op.acc)
+        body = [cx.phase(f) if type(f) in PHASED else partial(cx.lower, f) for f in op.body]
         with cx.scope(), b.for_("round", 0, self.mine, unroll=1) as tile:
             cx.clear(op.acc)
             first = b.let("first", tile * op.steps, hi=self.most * op.steps - 1)
@@ -126,7 +133,8 @@ class _Walk:
                 b.mbar_wait(op.bars, slot, turn // op.stages % 2)
                 if self.generic:
                     b.fence("async")
-                cx.all(op.body)
+                for multiply in body:
+                    multiply()
                 b.wgmma_commit()
                 b.wgmma_wait(op.pending)
                 if op.pending:
