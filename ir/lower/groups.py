@@ -11,12 +11,8 @@ from ..numbers.groups import COPIERS, GROUP, ROWS, STEP, across, row_bytes, rows
 from ..numbers.registers import rest
 from ..swizzle import DEPTH, k_major, mn_major
 from ..tensor_copy import TensorCopy, TensorMap
-<<<<<<< HEAD
 from ..warp_group import SetRegisters
-from .context import Context, rule
-=======
 from .context import PHASED, Context, rule
->>>>>>> bf564d2 (nm_24: a warpgroup finds out once which it is, not each turn; freeze: its programs)
 
 #: The named barrier of the threads that copy.
 COPYING = 1
