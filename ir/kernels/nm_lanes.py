@@ -2,8 +2,9 @@
 
 For few columns of x, where W's bytes are what a product takes.  x waits in shared memory, window by window, so that all
 lanes read one window's words at a time; 32 entries of a row, values and offsets, are loaded a turn ahead.  nmSPARSE
-(MLSys'23, section 4) has the same broadcast with a column a thread; its other layout, offsets outside and windows
-inside, is not needed for windows of up to 32.
+(MLSys'23, section 4: SpMM) has the same broadcast with a column a thread.  The lanes' places lie within m words, so
+ceil(m / 32) of them at most share a bank: no conflict for m up to 32, two wavefronts for one up to 64.  The paper's
+other layout, offsets outside and windows inside, has none for any m, and a family of its own: ``nm_windows``.
 """
 
 from __future__ import annotations

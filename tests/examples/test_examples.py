@@ -205,3 +205,6 @@ def test_layouts_of_nmsparse_have_no_conflicts(tmp_path: Path) -> None:
     assert list(table) == [4, 8, 10, 16, 24, 32, 48, 64]
     for m, (plain, turned, shared) in table.items():
         assert turned == 1 and (shared == 1) == (m <= 32) and plain > 1.5
+    kernels = re.findall(r"M = (\d+): ([\d.]+) wavefronts a read with x as it is, ([\d.]+) by offsets", said)
+    assert [int(m) for m, _, _ in kernels] == list(table)
+    assert all(float(turned) == 1 and float(plain) > 1 for _, plain, turned in kernels)
