@@ -17,6 +17,7 @@ tests/cost/measured_products.py); 1,152 more were predicted before they were mea
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import gcd
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -113,8 +114,11 @@ DENSE_START, DENSE_SHARE = 7.2e-6, 1.125
 HOPPER, WARPGROUP = (9, 0), 2048
 #: Clocks that its multiply-adds of f32 take on CUDA cores, over the fewest (six products on one H200: within 7 %).
 DENSE_CORES: Final = 1.13
-#: The same where rows do not start at 16 bytes, which cuBLAS's fast kernels need (15 products on one H200: 1.9 to 5).
+#: The same where rows do not start at 16 bytes, which cuBLAS's fast kernels need (15 products on one H200: 1.9 to 5);
+#: where mma are the longest, by the bytes at which rows start (one product each); of f32 (two).
 DENSE_MISALIGNED: Final = 3.0
+DENSE_ASKEW: Final = {8: 3.0, 4: 4.4, 2: 8.2}
+DENSE_ASKEW_F32: Final = 1.4
 
 
 def cost(p: BitmapNumbers, s: SpmmSchedule, device: DeviceProfile) -> Cost:
@@ -132,14 +136,19 @@ def times(p: BitmapNumbers, s: Schedules, device: DeviceProfile, g: Geometry) ->
 
 def dense_cost(p: BitmapNumbers | NmNumbers, device: DeviceProfile) -> Cost:
     """The cost of the dense product of a library; one in f32 is done on CUDA cores."""
-    whole = p.k % 8 == 0 and (p.m % 8 == 0 or p.n % 8 == 0)  # rows of W, and of x and y in one order or the other
-    share = DENSE_SHARE * (1 if whole else DENSE_MISALIGNED)
     item = 4 if p.dtype == "f32" else ITEM
-    values = _common(p, device) | {"B": item * p.m * p.k, "item": item, "start": DENSE_START, "share": share}
-    if p.dtype == "f32":
+    starts = max(gcd(16, *(item * run for run in (p.k, *runs))) for runs in p.runs)  # of rows of W, x and y
+    whole = starts == 16
+    slow = 1.0 if whole else DENSE_ASKEW_F32 if item == 4 else DENSE_MISALIGNED
+    values = _common(p, device) | {
+        "B": item * p.m * p.k, "item": item, "start": DENSE_START, "share": DENSE_SHARE * slow,
+    }  # fmt: skip
+    if item == 4:
         values["cpi"] = DENSE_CORES * _on_cores(device)
     elif device.compute_capability >= HOPPER:
         values["cpi"] = 16 * 8 * 16 * device.sub_cores / WARPGROUP
+    if item == ITEM and not whole:
+        values["cpi"] *= DENSE_ASKEW[starts] / slow
     return LAW.evaluate(SpmmSchedule("dense"), values, device, (p.m, p.k, p.n), p)
 
 

@@ -39,6 +39,11 @@ class NmNumbers:
     fours: bool = False
     unions: tuple[tuple[int, int, int], ...] = ()
 
+    @property
+    def runs(self) -> tuple[tuple[int, ...], ...]:
+        """Adjacent elements of x and y in the order in which they come; a single column has none."""
+        return ((self.k, self.m) if self.columns else (self.n,) if self.n > 1 else (),)
+
     @staticmethod
     def of(product: Product) -> NmNumbers:
         """The numbers of a product; FormatError for a matrix that no kernel reads."""

@@ -144,6 +144,11 @@ class BitmapNumbers:
         """What the op level says of W."""
         return {"chunks": self.chunks}
 
+    @property
+    def runs(self) -> tuple[tuple[int, ...], ...]:
+        """Adjacent elements of x and y, for each order in which they may come: the better one is meant."""
+        return (self.k, self.m), (self.n,)
+
     @staticmethod
     def of(product: Product) -> BitmapNumbers:
         """The numbers of a product; FormatError for a matrix that no schedule reads."""
