@@ -1,18 +1,24 @@
-"""What the tests of N:M products share: random matrices of a pattern, and what lanes find in their packed arrays."""
+"""What the tests of N:M products share: random matrices of a pattern, what lanes find in their packed arrays, launches,
+schedules and refusals."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 import sparsegen as sg
+from sparsegen.backends.emulator import Report, run
 from sparsegen.formats.encode import LargerWarning
 from sparsegen.formats.nm import Nm
+from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.numbers.nm import LANES, chunks
+from sparsegen.ir.warp import Func
+from sparsegen.products.product import Product
 from tests.products_kit import DTYPES
 
 Array = npt.NDArray[Any]
@@ -80,3 +86,51 @@ def unpacked(w: Nm, values: Any, offsets: Any) -> tuple[Array, Array]:
                 assert not numbers[lane] >> c.entries * c.bits and not kept[c.entries :].astype(float).any()
     assert not out[m:].any() and not out[:, k:].any()
     return out[:m, :k], found[:m, :k]
+
+
+# ------------------------------------------------------------------------------------------------ packed by torch
+def encoded(dense: Array, n: int, m: int, vector: Sequence[int] = (1, 1), device: str = "cpu") -> tuple[Nm, Nm]:
+    """A matrix as numpy and as torch, there on a device, encode it; the test is skipped without torch."""
+    torch: Any = pytest.importorskip("torch")
+    tensor = torch.from_numpy(dense.astype("f4")).to(device, getattr(torch, dense.dtype.name))
+    here, there = (cast(Nm, sg.sparse(a, format="nm", n=n, m=m, vector=tuple(vector))) for a in (dense, tensor))
+    return here, there
+
+
+def packed_alike(pack: Callable[..., Any], here: Nm, there: Nm, *cut: Any) -> Any:
+    """What torch packs; AssertionError unless numpy packs the same bytes."""
+    torch: Any = pytest.importorskip("torch")
+    ours, theirs = pack(here, *cut), pack(there, *cut)
+    assert np.array_equal(ours.view("u1"), theirs.view(torch.uint8).cpu().numpy())
+    return theirs
+
+
+# ------------------------------------------------------------------------------------------------ what runs
+def ran(func: Func, arguments: Callable[[], dict[str, Array]], exact: Array, seed: int = 0) -> Report:
+    """What checkers say of a launch; AssertionError unless they find nothing and y is right."""
+    args = arguments()
+    report = run(func, args, seed=seed, uninit=("y",))
+    assert report.ok and not report.notes, report
+    assert np.abs(args["y"].astype(float) - exact).max() < 2e-2
+    return report
+
+
+def listed(product: Product, device: str, family: str) -> list[Any]:
+    """The costs of a family's schedules for a device."""
+    return [c for c in sg.schedules(product, device=device) if c.schedule.family == family]
+
+
+def formulas_hold(costs: Iterable[Any]) -> None:
+    """AssertionError unless each formula, worked out with sympy, gives the time, and its terms have reasons."""
+    for cost in costs:
+        assert float(cost.formula.xreplace(cost.substitution())) == pytest.approx(cost.time, rel=1e-9)
+        assert cost.reasons().keys() == cost.terms.keys()
+
+
+def refused(product: Product, device: str, words: str, says: str, hint: str) -> str:
+    """The message that refuses a schedule; AssertionError unless it says this, and has this remedy."""
+    with pytest.raises(ScheduleError) as error:
+        sg.compile(product, device=device, schedule=words)
+    message = str(error.value)
+    assert says in message and hint in (error.value.hint or ""), message
+    return message

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 import sparsegen as sg
-from sparsegen.backends.cuda.nvcc import find_nvcc
-from sparsegen.ir.errors import ToolchainError
 from sparsegen.ir.numbers.groups import COLS
 from sparsegen.products.nm_entries import packed_entries
-from sparsegen.target import open_gpu
-from tests.gpu.torch_kit import agrees, kind, same_on_streams
-from tests.nm_kit import matrix, pruned
+from tests.gpu.torch_kit import agrees, agrees_with_epilogues, biased_same_on_streams, ready
+from tests.nm_kit import encoded, matrix, packed_alike, pruned
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")]
 LARGE = 1500  # rows: more tiles than an H200 has SMs, where columns are narrow
@@ -22,15 +18,7 @@ LARGE = 1500  # rows: more tiles than an H200 has SMs, where columns are narrow
 
 @pytest.fixture(scope="module", autouse=True)
 def torch() -> Any:
-    made = pytest.importorskip("torch")
-    try:
-        find_nvcc()
-    except ToolchainError as e:
-        pytest.skip(str(e))
-    info = open_gpu(0).info()
-    if info.capability != (9, 0):
-        pytest.skip(f"the {info.name} has no wgmma")
-    return made
+    return ready(at_least=(9, 0), at_most=(9, 0))
 
 
 def compiled(w: Any, n: int, line: str = "", **epilogue: Any) -> Any:
@@ -60,10 +48,7 @@ def test_widths(torch: Any, rows: int, cols: int) -> None:
 @pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu"])
 def test_epilogues_and_orders(torch: Any, activation: Any) -> None:
     w = matrix(700, 512, 8, 32)
-    for n, residual in ((136, True), (136, False), (17, True)):
-        k = compiled(w, n, bias=True, scale=True, residual=residual, activation=activation)
-        for orders in (("row", "row"), ("column", "row"), ("row", "column"), ("column", "column")):
-            agrees(torch, k, *orders)
+    agrees_with_epilogues(torch, compiled, w, activation)
 
 
 @pytest.mark.parametrize("vector", [(1, 1), (4, 4)])
@@ -71,13 +56,9 @@ def test_a_matrix_of_torch_is_packed_where_it_is(torch: Any, vector: tuple[int, 
     """The same bytes as on the host, and the same result; nothing comes back to the host."""
     for dtype in ("f16", "bf16"):
         dense = pruned(300, 500, 8, 32, vector, dtype)
-        tensor = torch.from_numpy(dense.astype("f4")).to(kind(torch, dtype)).cuda()
-        there = sg.sparse(tensor, format="nm", n=8, m=32, vector=vector)
-        here = sg.sparse(dense, format="nm", n=8, m=32, vector=vector)
+        here, there = encoded(dense, 8, 32, vector, "cuda")
         for rows in (64, 128):
-            made = packed_entries(there, rows)
-            assert made.is_cuda
-            assert np.array_equal(made.view(torch.int32).cpu().numpy().view("u4"), packed_entries(here, rows))
+            assert packed_alike(packed_entries, here, there, rows).is_cuda
         line = "rows=64 cols=64 stages=3 teams=2"
         assert torch.equal(*(agrees(torch, compiled(w, 40, line)) for w in (there, here)))
 
@@ -85,8 +66,5 @@ def test_a_matrix_of_torch_is_packed_where_it_is(torch: Any, vector: tuple[int, 
 @pytest.mark.parametrize("n", [64, 17])
 def test_streams_and_graphs(torch: Any, n: int) -> None:
     """Calls on any streams and captured calls give the same bits; one of them turns x into its stream's workspace."""
-    of = torch.float16
     w = sg.sparse(torch.from_numpy(pruned(2048, 2048, 8, 32)).cuda(), format="nm", n=8, m=32)
-    k = compiled(w, n, bias=True)
-    x, bias = torch.rand(2048, n, device="cuda").to(of), torch.rand(2048, device="cuda").to(of)
-    same_on_streams(torch, k, x, bias=bias)
+    biased_same_on_streams(torch, compiled(w, n, bias=True))

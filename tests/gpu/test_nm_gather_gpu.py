@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 import sparsegen as sg
-from sparsegen.backends.cuda.nvcc import find_nvcc
-from sparsegen.ir.errors import ToolchainError
 from sparsegen.ir.numbers.groups import COLS
 from sparsegen.products.nm_tiles import row_lists, steps_of, tile_images
-from sparsegen.target import open_gpu
-from tests.gpu.torch_kit import agrees, kind, same_on_streams
-from tests.nm_kit import matrix, pruned
+from tests.gpu.torch_kit import agrees, agrees_with_epilogues, as_on_the_emulator, biased_same_on_streams, ready
+from tests.nm_kit import encoded, matrix, packed_alike, pruned
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")]
 LARGE = 1500  # rows: more tiles than an H200 has SMs, where columns are narrow
@@ -22,15 +18,7 @@ LARGE = 1500  # rows: more tiles than an H200 has SMs, where columns are narrow
 
 @pytest.fixture(scope="module", autouse=True)
 def torch() -> Any:
-    made = pytest.importorskip("torch")
-    try:
-        find_nvcc()
-    except ToolchainError as e:
-        pytest.skip(str(e))
-    info = open_gpu(0).info()
-    if info.capability != (9, 0):
-        pytest.skip(f"the {info.name} has no wgmma")
-    return made
+    return ready(at_least=(9, 0), at_most=(9, 0))
 
 
 def compiled(w: Any, n: int, line: str = "", **epilogue: Any) -> Any:
@@ -64,10 +52,7 @@ def test_gelu_of_the_widest_tile(torch: Any) -> None:
 @pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu"])
 def test_epilogues_and_orders(torch: Any, activation: Any) -> None:
     w = matrix(700, 512, 8, 32, (64, 1))
-    for n, residual in ((136, True), (136, False), (17, True)):
-        k = compiled(w, n, bias=True, scale=True, residual=residual, activation=activation)
-        for orders in (("row", "row"), ("column", "row"), ("row", "column"), ("column", "column")):
-            agrees(torch, k, *orders)
+    agrees_with_epilogues(torch, compiled, w, activation)
 
 
 @pytest.mark.parametrize("vector", [(64, 1), (128, 2), (1, 1)])
@@ -75,36 +60,22 @@ def test_a_matrix_of_torch_is_packed_where_it_is(torch: Any, vector: tuple[int, 
     """The same bytes as on the host, and the same result; nothing comes back to the host."""
     for dtype in ("f16", "bf16"):
         dense = pruned(300, 500, 8, 32, vector, dtype)
-        tensor = torch.from_numpy(dense.astype("f4")).to(kind(torch, dtype)).cuda()
-        there = sg.sparse(tensor, format="nm", n=8, m=32, vector=vector)
-        here = sg.sparse(dense, format="nm", n=8, m=32, vector=vector)
+        here, there = encoded(dense, 8, 32, vector, "cuda")
         for rows in (64, 128):
             assert steps_of(there, rows) == steps_of(here, rows)
             for pack in (row_lists, tile_images):
-                made = pack(there, rows)
-                assert made.is_cuda
-                words = made.view(torch.int16).cpu().numpy()
-                assert np.array_equal(words.view("u2"), pack(here, rows).view("u2"))
+                assert packed_alike(pack, here, there, rows).is_cuda
         assert torch.equal(*(agrees(torch, compiled(w, 40, "rows=64 cols=64 stages=3")) for w in (there, here)))
 
 
 def test_as_on_the_emulator(torch: Any) -> None:
     """Also where a row of x is not finite: what shares its tiles is not, nothing else."""
     w = matrix(200, 147, 4, 16, (64, 1), fill=0.8)
-    x = np.random.default_rng(0).uniform(-1, 1, (147, 24)).astype("f2")
-    x[70, 0], x[146, 1] = np.nan, np.inf
-    want, got = (
-        sg.compile(sg.spmm(w, n=24), device=device, backend=backend, schedule="nm_gather rows=64 cols=16 stages=3")(x)
-        for device, backend in (("h200", "emulator"), ("auto", "cuda"))
-    )
-    assert np.allclose(got.astype("f4"), want.astype("f4"), rtol=2e-3, atol=2e-3, equal_nan=True)
+    as_on_the_emulator(w, 24, "nm_gather rows=64 cols=16 stages=3")
 
 
 @pytest.mark.parametrize("n", [64, 17])
 def test_streams_and_graphs(torch: Any, n: int) -> None:
     """Calls on any streams and captured calls give the same bits; one of them turns x into its stream's workspace."""
-    of = torch.float16
     w = sg.sparse(torch.from_numpy(pruned(2048, 2048, 8, 32, (64, 1))).cuda(), format="nm", n=8, m=32, vector=64)
-    k = compiled(w, n, bias=True)
-    x, bias = torch.rand(2048, n, device="cuda").to(of), torch.rand(2048, device="cuda").to(of)
-    same_on_streams(torch, k, x, bias=bias)
+    biased_same_on_streams(torch, compiled(w, n, bias=True))

@@ -9,8 +9,8 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.products.nm import packed_offsets, packed_values
-from tests.gpu.torch_kit import agrees, kind, same_on_streams
-from tests.nm_kit import matrix, pruned
+from tests.gpu.torch_kit import agrees, agrees_by, as_on_the_emulator, biased_same_on_streams
+from tests.nm_kit import encoded, matrix, packed_alike, pruned
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
 PATTERNS: list[tuple[int, int, tuple[int, int]]] = [
@@ -47,8 +47,7 @@ def test_columns(torch: Any, n: int, line: str) -> None:
 def test_epilogues_and_orders(torch: Any, activation: Any) -> None:
     product = sg.spmm(matrix(700, 512, 8, 32), 8, bias=True, scale=True, residual=True, activation=activation)
     k = sg.compile(product, backend="cuda", schedule="nm_lanes")
-    for orders in (("row", "row"), ("column", "row"), ("row", "column"), ("column", "column")):
-        agrees(torch, k, *orders)
+    agrees_by(torch, k)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
@@ -57,11 +56,9 @@ def test_a_matrix_of_torch_is_encoded_and_packed_where_it_is(torch: Any, pattern
     n, m, vector = pattern
     for dtype in ("f16", "f32"):
         dense = pruned(300, 500, n, m, vector, dtype)
-        there = sg.sparse(torch.from_numpy(dense).cuda(), format="nm", n=n, m=m, vector=vector)
-        here = sg.sparse(dense, format="nm", n=n, m=m, vector=vector)
+        here, there = encoded(dense, n, m, vector, "cuda")
         for pack in (packed_values, packed_offsets):
-            made = pack(there)
-            assert made.is_cuda and np.array_equal(made.cpu().numpy().view("u4"), pack(here))
+            assert packed_alike(pack, here, there).is_cuda
         k = sg.compile(sg.spmm(there, n=3), backend="cuda", schedule="nm_lanes")
         assert torch.equal(
             agrees(torch, k), agrees(torch, sg.compile(sg.spmm(here, n=3), backend="cuda", schedule="nm_lanes"))
@@ -77,20 +74,10 @@ def test_arrays_of_the_host(torch: Any) -> None:
 def test_as_on_the_emulator(torch: Any) -> None:
     """A NaN of x reaches the same elements."""
     w = matrix(70, 147, 33, 64, dtype="f32", fill=0.7)
-    x = np.random.default_rng(0).uniform(-1, 1, (147, 2)).astype("f4")
-    x[70, 0], x[146, 1] = np.nan, np.inf
-    product = sg.spmm(w, n=2)
-    want, got = (
-        sg.compile(product, device=device, backend=backend, schedule="nm_lanes cols=2 warps=1x4")(x)
-        for device, backend in (("h200", "emulator"), ("auto", "cuda"))
-    )
-    assert np.allclose(got, want, rtol=1e-5, atol=1e-5, equal_nan=True)
+    as_on_the_emulator(w, 2, "nm_lanes cols=2 warps=1x4")
 
 
 def test_streams_and_graphs(torch: Any) -> None:
     """A kernel has no workspace: calls on any streams and captured calls give the same bits."""
-    of = kind(torch, "f16")
     w = sg.sparse(torch.from_numpy(pruned(2048, 2048, 8, 32)).cuda(), format="nm", n=8, m=32)
-    k = sg.compile(sg.spmm(w, n=2, bias=True), backend="cuda", schedule="nm_lanes")
-    x, bias = torch.rand(2048, 2, device="cuda").to(of), torch.rand(2048, device="cuda").to(of)
-    same_on_streams(torch, k, x, bias=bias)
+    biased_same_on_streams(torch, sg.compile(sg.spmm(w, n=2, bias=True), backend="cuda", schedule="nm_lanes"))

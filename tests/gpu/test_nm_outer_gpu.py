@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 import sparsegen as sg
-from sparsegen.backends.cuda.nvcc import find_nvcc
-from sparsegen.ir.errors import ToolchainError
 from sparsegen.products.outer import packed_entries, packed_lists
-from tests.gpu.torch_kit import agrees, same_on_streams
-from tests.nm_kit import matrix, pruned
+from tests.gpu.torch_kit import agrees, agrees_by, biased_same_on_streams, ready
+from tests.nm_kit import encoded, matrix, packed_alike, pruned
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def torch() -> Any:
-    made = pytest.importorskip("torch")
-    try:
-        find_nvcc()
-    except ToolchainError as e:
-        pytest.skip(str(e))
-    return made
+    return ready()
 
 
 def compiled(w: Any, n: int, line: str = "", **epilogue: Any) -> Any:
@@ -54,21 +46,16 @@ def test_tiles(torch: Any, tile: tuple[int, int, int]) -> None:
 def test_epilogues_and_orders(torch: Any, activation: Any) -> None:
     for m, n in ((700, 136), (333, 17)):
         w = matrix(m, 512, 8, 32, (32, 1), "f32")
-        k = compiled(w, n, bias=True, scale=True, residual=True, activation=activation)
-        for orders in (("row", "row"), ("column", "row"), ("row", "column"), ("column", "column")):
-            agrees(torch, k, *orders)
+        agrees_by(torch, compiled(w, n, bias=True, scale=True, residual=True, activation=activation))
 
 
 @pytest.mark.parametrize("vector", [(32, 1), (8, 2)])
 def test_a_matrix_of_torch_is_packed_where_it_is(torch: Any, vector: tuple[int, int]) -> None:
     """The same bytes as on the host, and the same result; nothing comes back to the host."""
     dense = pruned(300, 500, 8, 32, vector, "f32")
-    there = sg.sparse(torch.from_numpy(dense).cuda(), format="nm", n=8, m=32, vector=vector)
-    here = sg.sparse(dense, format="nm", n=8, m=32, vector=vector)
+    here, there = encoded(dense, 8, 32, vector, "cuda")
     for pack in (packed_entries, packed_lists):
-        made = pack(there, 64, 64)
-        assert made.is_cuda
-        assert np.array_equal(made.view(torch.int32).cpu().numpy().view("u4"), pack(here, 64, 64).view("u4"))
+        assert packed_alike(pack, here, there, 64, 64).is_cuda
     line = "rows=64 cols=64 each=8 deep=64 stages=3"
     assert torch.equal(*(agrees(torch, compiled(w, 40, line)) for w in (there, here)))
 
@@ -77,5 +64,4 @@ def test_a_matrix_of_torch_is_packed_where_it_is(torch: Any, vector: tuple[int, 
 def test_streams_and_graphs(torch: Any, n: int) -> None:
     """Calls on any streams and captured calls give the same bits; one of them turns x into its stream's workspace."""
     w = torch.from_numpy(pruned(2048, 2048, 8, 32, (32, 1), "f32")).cuda()
-    k = compiled(sg.sparse(w, format="nm", n=8, m=32, vector=32), n, bias=True)
-    same_on_streams(torch, k, torch.rand(2048, n, device="cuda"), bias=torch.rand(2048, device="cuda"))
+    biased_same_on_streams(torch, compiled(sg.sparse(w, format="nm", n=8, m=32, vector=32), n, bias=True))

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 import sparsegen as sg
-from sparsegen.backends.cuda.nvcc import find_nvcc
-from sparsegen.ir.errors import ToolchainError
 from sparsegen.products.nm_strips import Strips, strip_places, strip_values, window_rows
-from sparsegen.target import open_gpu
-from tests.gpu.torch_kit import agrees, kind, same_on_streams
-from tests.nm_kit import matrix, pruned
+from tests.gpu.torch_kit import agrees, agrees_with_epilogues, as_on_the_emulator, biased_same_on_streams, ready
+from tests.nm_kit import encoded, matrix, packed_alike, pruned
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")]
 LARGE = 1500  # rows: more tiles than a GPU has SMs, where columns are narrow
@@ -21,15 +17,7 @@ LARGE = 1500  # rows: more tiles than a GPU has SMs, where columns are narrow
 
 @pytest.fixture(scope="module", autouse=True)
 def torch() -> Any:
-    made = pytest.importorskip("torch")
-    try:
-        find_nvcc()
-    except ToolchainError as e:
-        pytest.skip(str(e))
-    info = open_gpu(0).info()
-    if info.capability < (8, 0):
-        pytest.skip(f"the {info.name} has no cp.async")
-    return made
+    return ready(at_least=(8, 0))
 
 
 def compiled(w: Any, n: int, line: str = "", **epilogue: Any) -> Any:
@@ -56,10 +44,7 @@ def test_warps(torch: Any, strip: int, warps: str) -> None:
 @pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu"])
 def test_epilogues_and_orders(torch: Any, activation: Any) -> None:
     w = matrix(700, 512, 8, 32, (32, 1))
-    for n, residual in ((136, True), (136, False), (17, True)):
-        k = compiled(w, n, bias=True, scale=True, residual=residual, activation=activation)
-        for orders in (("row", "row"), ("column", "row"), ("row", "column"), ("column", "column")):
-            agrees(torch, k, *orders)
+    agrees_with_epilogues(torch, compiled, w, activation)
 
 
 @pytest.mark.parametrize("vector", [(32, 1), (16, 2), (1, 1)])
@@ -67,15 +52,10 @@ def test_a_matrix_of_torch_is_packed_where_it_is(torch: Any, vector: tuple[int, 
     """The same bytes as on the host, and the same result; nothing comes back to the host."""
     for dtype in ("f16", "bf16"):
         dense = pruned(300, 500, 8, 32, vector, dtype)
-        tensor = torch.from_numpy(dense.astype("f4")).to(kind(torch, dtype)).cuda()
-        there = sg.sparse(tensor, format="nm", n=8, m=32, vector=vector)
-        here = sg.sparse(dense, format="nm", n=8, m=32, vector=vector)
+        here, there = encoded(dense, 8, 32, vector, "cuda")
         cut = Strips(32, 4, 32)
         for pack in (strip_values, strip_places, window_rows):
-            made = pack(there, cut)
-            assert made.is_cuda
-            words = made.view(torch.int16).cpu().numpy()
-            assert np.array_equal(words.view("u2"), pack(here, cut).view("u2"))
+            assert packed_alike(pack, here, there, cut).is_cuda
         line = "strip=32 warps=4x1 cols=64 kept=32 stages=3"
         assert torch.equal(*(agrees(torch, compiled(w, 40, line)) for w in (there, here)))
 
@@ -83,21 +63,11 @@ def test_a_matrix_of_torch_is_packed_where_it_is(torch: Any, vector: tuple[int, 
 def test_as_on_the_emulator(torch: Any) -> None:
     """Also where a row of x is not finite: what shares its strips is not, nothing else."""
     w = matrix(200, 147, 4, 16, (32, 1), fill=0.8)
-    x = np.random.default_rng(0).uniform(-1, 1, (147, 24)).astype("f2")
-    x[70, 0], x[146, 1] = np.nan, np.inf
-    line = "nm_strips strip=32 warps=2x1 cols=16 kept=16 stages=3"
-    want, got = (
-        sg.compile(sg.spmm(w, n=24), device=device, backend=backend, schedule=line)(x)
-        for device, backend in (("h200", "emulator"), ("auto", "cuda"))
-    )
-    assert np.allclose(got.astype("f4"), want.astype("f4"), rtol=2e-3, atol=2e-3, equal_nan=True)
+    as_on_the_emulator(w, 24, "nm_strips strip=32 warps=2x1 cols=16 kept=16 stages=3")
 
 
 @pytest.mark.parametrize("n", [64, 17])
 def test_streams_and_graphs(torch: Any, n: int) -> None:
     """Calls on any streams and captured calls give the same bits; one of them turns x into its stream's workspace."""
-    of = torch.float16
     w = sg.sparse(torch.from_numpy(pruned(2048, 2048, 8, 32, (32, 1))).cuda(), format="nm", n=8, m=32, vector=32)
-    k = compiled(w, n, bias=True)
-    x, bias = torch.rand(2048, n, device="cuda").to(of), torch.rand(2048, device="cuda").to(of)
-    same_on_streams(torch, k, x, bias=bias)
+    biased_same_on_streams(torch, compiled(w, n, bias=True))

@@ -1,13 +1,36 @@
-"""What the GPU's tests of products share: calls on torch tensors, against f64."""
+"""What the GPU's tests of products share: when they are skipped; calls on torch tensors, against f64."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
+import sparsegen as sg
+from sparsegen.backends.cuda.nvcc import find_nvcc
+from sparsegen.ir.errors import ToolchainError
+from sparsegen.target import open_gpu
+from tests.products_kit import DTYPES
+
+#: Orders of x and y.
+ORDERS = (("row", "row"), ("column", "row"), ("row", "column"), ("column", "column"))
 #: Rounding of a result, and of sums in f32 in another order, both relative.
 ROUNDING = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-21}
+
+
+def ready(at_least: tuple[int, int] = (0, 0), at_most: tuple[int, int] = (99, 9)) -> Any:
+    """torch; the test is skipped without it, without nvcc, and on a GPU of another compute capability."""
+    torch = pytest.importorskip("torch")
+    try:
+        find_nvcc()
+    except ToolchainError as e:
+        pytest.skip(str(e))
+    info = open_gpu(0).info()
+    if not at_least <= info.capability <= at_most:
+        pytest.skip(f"the {info.name} is of compute capability {info.capability}")
+    return torch
 
 
 def kind(torch: Any, dtype: str) -> Any:
@@ -49,6 +72,37 @@ def agrees(torch: Any, k: Any, x_order: str = "row", y_order: str = "row", seed:
     assert bool(((results[0].double() - exact).abs() <= slack).all())
     assert torch.equal(*(a.view(torch.int32 if p.w.dtype == "f32" else torch.int16) for a in results))
     return results[0]
+
+
+def agrees_by(torch: Any, k: Any) -> None:
+    """The same for every order of x and y."""
+    for orders in ORDERS:
+        agrees(torch, k, *orders)
+
+
+def agrees_with_epilogues(torch: Any, compiled: Callable[..., Any], w: Any, activation: Any) -> None:
+    """The same with and without a residual, and for columns that are no whole pieces."""
+    for n, residual in ((136, True), (136, False), (17, True)):
+        agrees_by(torch, compiled(w, n, bias=True, scale=True, residual=residual, activation=activation))
+
+
+def as_on_the_emulator(w: Any, n: int, line: str) -> None:
+    """AssertionError unless the GPU gives what the emulator does, also where two rows of x are not finite."""
+    x = np.random.default_rng(0).uniform(-1, 1, (w.shape[1], n)).astype(DTYPES[w.dtype])
+    x[70, 0], x[146, 1] = np.nan, np.inf
+    want, got = (
+        sg.compile(sg.spmm(w, n=n), device=device, backend=backend, schedule=line)(x)
+        for device, backend in (("h200", "emulator"), ("auto", "cuda"))
+    )
+    slack = {"f16": 2e-3, "f32": 1e-5}[w.dtype]
+    assert np.allclose(got.astype("f4"), want.astype("f4"), rtol=slack, atol=slack, equal_nan=True)
+
+
+def biased_same_on_streams(torch: Any, k: Any) -> None:
+    """``same_on_streams`` for a product with a bias, of random x and bias."""
+    (m, cols), of = k.product.w.shape, kind(torch, k.product.w.dtype)
+    x, bias = torch.rand(cols, k.product.n, device="cuda").to(of), torch.rand(m, device="cuda").to(of)
+    same_on_streams(torch, k, x, bias=bias)
 
 
 def same_on_streams(torch: Any, k: Any, x: Any, **extra: Any) -> None:

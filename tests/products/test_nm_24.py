@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparsegen as sg
-from sparsegen.backends.emulator import run
 from sparsegen.cost.devices import load_profile
 from sparsegen.families.spmm.nm_24 import FAMILY
 from sparsegen.formats import library
 from sparsegen.ir import tile_groups as t
-from sparsegen.ir.errors import IRError, ScheduleError
+from sparsegen.ir.errors import IRError
 from sparsegen.ir.kernels.nm_24 import Nm24
 from sparsegen.ir.node import walk
 from sparsegen.ir.numbers.groups import COLS
@@ -26,7 +25,7 @@ from sparsegen.pipelines import lower
 from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products.fours_cost import REASONS, packed
 from sparsegen.products.nm_fours import fours, kept_images, kept_words
-from tests.nm_kit import matrix, pruned
+from tests.nm_kit import encoded, formulas_hold, listed, matrix, packed_alike, pruned, ran, refused
 from tests.products_kit import called, launched, program
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
@@ -118,10 +117,7 @@ def test_a_block_has_several_tiles(stages: int, n: int) -> None:
         ).tile.funcs
         (walk_,) = (op for op in walk(tile) if isinstance(op, t.WalkGroups))
         assert func.grid[0] == walk_.blocks == profile.sms and walk_.fastest == ("cols" if n == 40 else "rows")
-        args = arguments()
-        report = run(func, args, seed=stages, uninit=("y",))
-        assert report.ok and not report.notes, report
-        assert np.abs(args["y"].astype(float) - exact).max() < 2e-2
+        ran(func, arguments, exact, stages)
 
 
 @pytest.mark.parametrize("cols", COLS)
@@ -174,16 +170,13 @@ def test_what_threads_find_is_the_matrix(case: Any, rows: int, monkeypatch: pyte
 
 @pytest.mark.parametrize("case", PACKED, ids=str)
 def test_torch_packs_the_same(case: Any) -> None:
-    torch: Any = pytest.importorskip("torch")
     m, k, n, width, vector = case
-    for dtype, kind in (("f16", torch.float16), ("bf16", torch.bfloat16)):
+    for dtype in DTYPES:
         w = pruned(m, k, n, width, vector, dtype, fill=0.9)
-        tensor = torch.from_numpy(w.astype("f4")).to(kind)
-        numpy, other = (sg.sparse(a, format="nm", n=n, m=width, vector=vector) for a in (w, tensor))
+        numpy, other = encoded(w, n, width, vector)
         for rows in (64, 256):
             for pack in (kept_images, kept_words):
-                ours, theirs = pack(numpy, rows), pack(other, rows)
-                assert np.array_equal(ours.view("u2"), theirs.view(torch.int16).numpy().view("u2"))
+                packed_alike(pack, numpy, other, rows)
 
 
 def test_bytes_that_the_model_counts_are_those_that_are_packed() -> None:
@@ -256,10 +249,7 @@ def test_explain_speaks_of_tiles() -> None:
 
 def test_the_formula_is_what_is_chosen_by() -> None:
     """Worked out with sympy it gives the time, and its terms have reasons."""
-    listed = sg.schedules(sg.spmm(matrix(161, 300, 2, 4), n=70), device="h200")
-    for cost in [c for c in listed if c.schedule.family == "nm_24"][::9]:
-        assert float(cost.formula.xreplace(cost.substitution())) == pytest.approx(cost.time, rel=1e-9)
-        assert cost.reasons().keys() == cost.terms.keys()
+    formulas_hold(listed(sg.spmm(matrix(161, 300, 2, 4), n=70), "h200", "nm_24")[::9])
 
 
 # ------------------------------------------------------------------------------------------------ refusals
@@ -275,9 +265,7 @@ def test_what_cannot_run_is_refused_with_a_remedy() -> None:
         (w, "h200", "nm_24 rows=96", "rows=96: there is no such choice", "64, 128, 256"),
         (w, "h200", "nm_24 cols=8", "cols=8: there is no such choice", "16, 32, 64, 128, 256"),
     ):  # fmt: skip
-        with pytest.raises(ScheduleError) as error:
-            sg.compile(sg.spmm(matrix_, n=16), device=device, schedule=words)
-        assert says in str(error.value) and hint in (error.value.hint or ""), str(error.value)
+        refused(sg.spmm(matrix_, n=16), device, words, says, hint)
 
 
 @pytest.mark.parametrize("far", [{"m": 65665, "k": 65472}, {"k": 65536, "n": 32767}], ids=str)

@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparsegen as sg
-from sparsegen.backends.emulator import run
 from sparsegen.cost.devices import load_profile
 from sparsegen.families.spmm.nm_decode import FAMILY
 from sparsegen.formats import library
-from sparsegen.ir.errors import IRError, ScheduleError
+from sparsegen.ir.errors import IRError
 from sparsegen.ir.kernels.nm_decode import NmDecode
 from sparsegen.ir.numbers.decode import most_kept, sharers
 from sparsegen.ir.numbers.groups import COLS
@@ -25,7 +24,7 @@ from sparsegen.ir.numbers.nm import groups
 from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products.decode_cost import REASONS, packed
 from sparsegen.products.nm_entries import entries_of, packed_entries
-from tests.nm_kit import matrix, pruned
+from tests.nm_kit import encoded, formulas_hold, listed, matrix, packed_alike, pruned, ran, refused
 from tests.products_kit import called, launched
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
@@ -122,10 +121,7 @@ def test_a_block_has_several_tiles(stages: int, teams: int, order: str) -> None:
     for profile in (ALONE, replace(ALONE, sms=4)):
         func, arguments, exact = launched(product, line(64, 32, stages, teams), (order, "row", 8), profile)
         assert func.grid[0] == profile.sms
-        args = arguments()
-        report = run(func, args, seed=stages, uninit=("y",))
-        assert report.ok and not report.notes, report
-        assert np.abs(args["y"].astype(float) - exact).max() < 2e-2
+        ran(func, arguments, exact, stages)
 
 
 @pytest.mark.parametrize("cols", COLS)
@@ -183,14 +179,12 @@ def test_what_is_no_number_is_kept_bit_for_bit() -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
 def test_torch_packs_the_same(pattern: Any) -> None:
-    torch: Any = pytest.importorskip("torch")
     n, m, vector = pattern
-    for dtype, kind in (("f16", torch.float16), ("bf16", torch.bfloat16)):
+    for dtype in DTYPES:
         w = pruned(150, 147, *pattern, dtype=dtype, fill=0.9)
-        tensor = torch.from_numpy(w.astype("f4")).to(kind)
-        numpy, other = (sg.sparse(a, format="nm", n=n, m=m, vector=vector) for a in (w, tensor))
+        numpy, other = encoded(w, n, m, vector)
         for rows in (64, 128):
-            assert np.array_equal(packed_entries(numpy, rows), packed_entries(other, rows).numpy().view("u4"))
+            packed_alike(packed_entries, numpy, other, rows)
 
 
 def test_runs_are_spread_over_banks() -> None:
@@ -253,10 +247,7 @@ def test_explain_speaks_of_tiles() -> None:
 
 def test_the_formula_is_what_is_chosen_by() -> None:
     """Worked out with sympy it gives the time, and its terms have reasons."""
-    listed = FAMILY.every(SpmmProblem(sg.spmm(matrix(161, 300, 16, 32), n=70)).facts, H200, {}).costs
-    for cost in listed[::5]:
-        assert float(cost.formula.xreplace(cost.substitution())) == pytest.approx(cost.time, rel=1e-9)
-        assert cost.reasons().keys() == cost.terms.keys()
+    formulas_hold(FAMILY.every(SpmmProblem(sg.spmm(matrix(161, 300, 16, 32), n=70)).facts, H200, {}).costs[::5])
 
 
 # ------------------------------------------------------------------------------------------------ refusals
@@ -273,20 +264,18 @@ def test_what_cannot_run_is_refused_with_a_remedy() -> None:
         (w, "h200", "nm_decode stages=2 teams=3", "teams=3 fill stages=2 slots", "raise stages, or lower teams"),
         (w, "h200", "nm_decode teams=5", "teams=5 is out of range", "from 1 to 4"),
     ):  # fmt: skip
-        with pytest.raises(ScheduleError) as error:
-            sg.compile(sg.spmm(matrix_, n=16), device=device, schedule=words)
-        assert says in str(error.value) and hint in (error.value.hint or ""), str(error.value)
+        refused(sg.spmm(matrix_, n=16), device, words, says, hint)
 
 
 def test_what_is_listed_can_run_there() -> None:
     """On GPUs before Hopper none, of f32 none; on an H200 those that fit an SM."""
     w = matrix(130, 100, 8, 32)
 
-    def listed(w: Any, device: str) -> int:
-        return sum(c.schedule.family == "nm_decode" for c in sg.schedules(sg.spmm(w, n=300), device=device))
+    def many(w: Any, device: str) -> int:
+        return len(listed(sg.spmm(w, n=300), device, "nm_decode"))
 
-    assert not listed(w, "a100") and not listed(w, "rtx4090")
-    assert not listed(matrix(130, 100, 8, 32, dtype="f32"), "h200") and 60 < listed(w, "h200") < 121
+    assert not many(w, "a100") and not many(w, "rtx4090")
+    assert not many(matrix(130, 100, 8, 32, dtype="f32"), "h200") and 60 < many(w, "h200") < 121
 
 
 @pytest.mark.parametrize("far", [{"m": 1, "k": 1 << 25, "pattern": (63, 64, 1, 1)}, {"k": 65536, "n": 32767}], ids=str)

@@ -13,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparsegen as sg
-from sparsegen.backends.emulator import run
 from sparsegen.cost.devices import load_profile
 from sparsegen.families.spmm.nm_gather import FAMILY
 from sparsegen.formats import library
 from sparsegen.formats.nm import Nm
 from sparsegen.ir import tile_groups as t
-from sparsegen.ir.errors import IRError, ScheduleError
+from sparsegen.ir.errors import IRError
 from sparsegen.ir.kernels.nm_gather import NmGather
 from sparsegen.ir.node import walk
 from sparsegen.ir.numbers.groups import COLS
@@ -28,7 +27,7 @@ from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products.gather_cost import REASONS, packed
 from sparsegen.products.nm_tiles import row_lists, steps_of, tile_images
 from sparsegen.schedule import SpmmSchedule
-from tests.nm_kit import matrix, pruned
+from tests.nm_kit import encoded, formulas_hold, listed, matrix, packed_alike, pruned, ran, refused
 from tests.products_kit import called, launched
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
@@ -137,10 +136,7 @@ def test_a_block_has_several_tiles(stages: int, n: int) -> None:
         func, arguments, exact = launched(product, line(64, 32, stages), ("row", "row", 8), profile)
         (walk_,) = (op for op in walk(_tile(product, line(64, 32, stages), profile)) if isinstance(op, t.WalkGroups))
         assert func.grid[0] == walk_.blocks == profile.sms and walk_.fastest == ("cols" if n == 40 else "rows")
-        args = arguments()
-        report = run(func, args, seed=stages, uninit=("y",))
-        assert report.ok and not report.notes, report
-        assert np.abs(args["y"].astype(float) - exact).max() < 2e-2
+        ran(func, arguments, exact, stages)
 
 
 def _tile(product: Any, words: str, profile: Any) -> Any:
@@ -221,17 +217,14 @@ def test_tiles_hold_what_is_stored(case: Any, rows: int, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("case", PACKED, ids=str)
 def test_torch_packs_the_same(case: Any) -> None:
-    torch: Any = pytest.importorskip("torch")
     m, k, n, width, vector = case
-    for dtype, kind in (("f16", torch.float16), ("bf16", torch.bfloat16)):
+    for dtype in DTYPES:
         w = pruned(m, k, n, width, vector, dtype, fill=0.9)
-        tensor = torch.from_numpy(w.astype("f4")).to(kind)
-        numpy, other = (sg.sparse(a, format="nm", n=n, m=width, vector=vector) for a in (w, tensor))
+        numpy, other = encoded(w, n, width, vector)
         for rows in (64, 128):
             assert steps_of(numpy, rows) == steps_of(other, rows)
             for pack in (row_lists, tile_images):
-                ours, theirs = pack(numpy, rows), pack(other, rows)
-                assert np.array_equal(ours.view("u2"), theirs.view(torch.int16).numpy().view("u2"))
+                packed_alike(pack, numpy, other, rows)
 
 
 def test_bytes_that_the_model_counts_are_those_that_are_packed() -> None:
@@ -290,10 +283,7 @@ def test_explain_says_why_a_family_that_was_not_asked_for_has_none() -> None:
 def test_the_formula_is_what_is_chosen_by() -> None:
     """Worked out with sympy it gives the time, and its terms have reasons."""
     product = sg.spmm(matrix(161, 300, 16, 32, (64, 1)), n=70)
-    listed = [c for c in sg.schedules(product, device="h200") if c.schedule.family == "nm_gather"]
-    for cost in listed[::9]:
-        assert float(cost.formula.xreplace(cost.substitution())) == pytest.approx(cost.time, rel=1e-9)
-        assert cost.reasons().keys() == cost.terms.keys()
+    formulas_hold(listed(product, "h200", "nm_gather")[::9])
 
 
 # ------------------------------------------------------------------------------------------------ refusals
@@ -311,21 +301,19 @@ def test_what_cannot_run_is_refused_with_a_remedy() -> None:
         (w, "h200", "nm_gather cols=8", "cols=8: there is no such choice", "16, 32, 64, 128, 256"),
         (w, "h200", "nm_gather warps=4", "'warps=4' means nothing", "rows, cols, stages"),
     ):  # fmt: skip
-        with pytest.raises(ScheduleError) as error:
-            sg.compile(sg.spmm(matrix_, n=16), device=device, schedule=words)
-        assert says in str(error.value) and hint in (error.value.hint or ""), str(error.value)
+        refused(sg.spmm(matrix_, n=16), device, words, says, hint)
 
 
 def test_what_is_listed_can_run_there() -> None:
     """On GPUs before Hopper none, of f32 none; on an H200 those that fit an SM."""
     w = matrix(130, 100, 8, 32, (64, 1))
 
-    def listed(w: Any, device: str) -> int:
-        return sum(c.schedule.family == "nm_gather" for c in sg.schedules(sg.spmm(w, n=300), device=device))
+    def many(w: Any, device: str) -> int:
+        return len(listed(sg.spmm(w, n=300), device, "nm_gather"))
 
-    assert not listed(w, "a100") and not listed(w, "rtx4090")
-    assert not listed(matrix(130, 100, 8, 32, (64, 1), "f32"), "h200")
-    assert 30 < listed(w, "h200") < 50
+    assert not many(w, "a100") and not many(w, "rtx4090")
+    assert not many(matrix(130, 100, 8, 32, (64, 1), "f32"), "h200")
+    assert 30 < many(w, "h200") < 50
 
 
 @pytest.mark.parametrize("far", [{"m": 65665, "k": 32703, "turns": (511, 511)}, {"k": 65536, "n": 32767}], ids=str)

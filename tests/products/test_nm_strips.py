@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparsegen as sg
-from sparsegen.backends.emulator import run
 from sparsegen.cost.devices import load_profile
 from sparsegen.families.spmm.nm_strips import FAMILY
 from sparsegen.formats import library
@@ -25,7 +24,7 @@ from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products.nm_strips import Strips, strip_places, strip_values, window_rows
 from sparsegen.products.strips_cost import REASONS, packed
 from sparsegen.schedule import SpmmSchedule
-from tests.nm_kit import matrix, pruned
+from tests.nm_kit import encoded, formulas_hold, listed, matrix, packed_alike, pruned, ran, refused
 from tests.products_kit import agrees, called, launched, operands
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
@@ -135,11 +134,8 @@ def test_a_block_has_several_tiles(stages: int, n: int) -> None:
     for sms in (1, 2, 7):
         profile = replace(load_profile("a100"), sms=sms, max_blocks_sm=1)
         func, arguments, exact = launched(product, line(32, "2x1", 16, 32, stages), ("row", "row", 8), profile)
-        args = arguments()
         assert func.grid[0] == sms
-        report = run(func, args, seed=stages, uninit=("y",))
-        assert report.ok and not report.notes, report
-        assert np.abs(args["y"].astype(float) - exact).max() < 2e-2
+        ran(func, arguments, exact, stages)
 
 
 # ------------------------------------------------------------------------------------------------ what is packed
@@ -183,15 +179,12 @@ def test_strips_find_what_is_stored(case: Any, cut: Strips, monkeypatch: pytest.
 
 @pytest.mark.parametrize("case", PACKED, ids=str)
 def test_torch_packs_the_same(case: Any) -> None:
-    torch: Any = pytest.importorskip("torch")
     m, k, n, width, vector = case
-    for dtype, kind in (("f16", torch.float16), ("bf16", torch.bfloat16)):
+    for dtype in DTYPES:
         w = pruned(m, k, n, width, vector, dtype, fill=0.9)
-        tensor = torch.from_numpy(w.astype("f4")).to(kind)
-        numpy, other = (sg.sparse(a, format="nm", n=n, m=width, vector=vector) for a in (w, tensor))
+        numpy, other = encoded(w, n, width, vector)
         for cut, pack in itertools.product(CUTS, (strip_values, strip_places, window_rows)):
-            ours, theirs = pack(numpy, cut), pack(other, cut)
-            assert np.array_equal(ours.view("u2"), theirs.view(torch.int16).numpy().view("u2"))
+            packed_alike(pack, numpy, other, cut)
 
 
 def test_bytes_that_the_model_counts_are_those_that_are_packed() -> None:
@@ -252,10 +245,7 @@ def test_explain_speaks_of_tiles() -> None:
 def test_the_formula_is_what_is_chosen_by() -> None:
     """Worked out with sympy it gives the time, and its terms have reasons."""
     product = sg.spmm(matrix(161, 300, 16, 32, (64, 1)), n=70)
-    listed = [c for c in sg.schedules(product, device="h200") if c.schedule.family == "nm_strips"]
-    for cost in listed[::97]:
-        assert float(cost.formula.xreplace(cost.substitution())) == pytest.approx(cost.time, rel=1e-9)
-        assert cost.reasons().keys() == cost.terms.keys()
+    formulas_hold(listed(product, "h200", "nm_strips")[::97])
 
 
 # ------------------------------------------------------------------------------------------------ refusals
@@ -274,20 +264,18 @@ def test_what_cannot_run_is_refused_with_a_remedy() -> None:
         (w, "h200", "nm_strips stages=1", "stages=1 is out of range", "from 2 to 16"),
         (w, "h200", "nm_strips strip=24", "strip=24: there is no such choice", "16, 32, 64"),
     ):  # fmt: skip
-        with pytest.raises(ScheduleError) as error:
-            sg.compile(sg.spmm(matrix_, n=16), device=device, schedule=words)
-        assert says in str(error.value) and hint in (error.value.hint or ""), str(error.value)
+        refused(sg.spmm(matrix_, n=16), device, words, says, hint)
 
 
 def test_what_is_listed_can_run_there() -> None:
     """From Ampere on those that fit an SM, of f32 none."""
     w = matrix(130, 100, 8, 32, (32, 1))
 
-    def listed(w: Any, device: str) -> int:
-        return sum(c.schedule.family == "nm_strips" for c in sg.schedules(sg.spmm(w, n=300), device=device))
+    def many(w: Any, device: str) -> int:
+        return len(listed(sg.spmm(w, n=300), device, "nm_strips"))
 
-    assert not listed(matrix(130, 100, 8, 32, (32, 1), "f32"), "h200")
-    assert 50 < listed(w, "rtx4090") < listed(w, "a100") < listed(w, "h200")
+    assert not many(matrix(130, 100, 8, 32, (32, 1), "f32"), "h200")
+    assert 50 < many(w, "rtx4090") < many(w, "a100") < many(w, "h200")
 
 
 @pytest.mark.parametrize("far", [{"m": 65665, "k": 65536}, {"k": 65536, "n": 32767}], ids=str)
