@@ -13,7 +13,6 @@ import sparsegen as sg
 import sparsegen.torch as st
 from sparsegen.ir.errors import SparsegenError
 from sparsegen.problems.product import Variant
-from sparsegen.torch.plan import launches
 from tests.torch.layers import ALL_KINDS, PATTERNS, agrees, arrays, dense, pair, tokens, torch
 
 WORDS: dict[str, dict[str, Any]] = {
@@ -23,6 +22,7 @@ WORDS: dict[str, dict[str, Any]] = {
     "two of four": {},
 }
 NM = PATTERNS["nm"]
+launches: Any = pytest.importorskip("sparsegen.torch.plan").launches  # which imports torch itself
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
