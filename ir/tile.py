@@ -100,7 +100,7 @@ class Wait(Op):
 class Overlap(Op):
     """Launches overlap: the ``next`` one may begin from here on, or here this one waits for the ``last`` to end.
 
-    Users: products whose x is written row by row before (Hopper).
+    Only Hopper has such launches.  Users: ``nm_lanes``, and products whose x is written row by row before.
     """
 
     launch: str = attr(one_of=("last", "next"))
