@@ -1,18 +1,23 @@
-"""What kernels of warpgroups share: x by whole pieces of 16 bytes, and how wide their stores are."""
+"""What kernels of warpgroups share: tiles and launch, x by whole pieces of 16 bytes, and how wide their stores are."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, NamedTuple
 
 from .. import op_spmm as o
 from .. import tile as t
 from .. import tile_groups as tw
+from ..errors import IRError
+from ..expr import Value
 from ..module import Module
 from ..node import Op
 from ..numbers.arithmetic import up
-from ..numbers.groups import ALIGN, PIECE, PIECES_SIDE, SIDE, side_pitch
-from ..types import Buffer
-from .common import replace_kernel
+from ..numbers.groups import ALIGN, PIECE, PIECES_SIDE, ROWS, SIDE, STEP, side_pitch, threads
+from ..types import Buffer, DType, f32, s32
+from .common import each, replace_kernel
+from .product import epilogue, launched, parameters
 
 #: Warps of a block that turns columns into rows.
 TURNERS: Final = 8
@@ -72,3 +77,80 @@ def together(op: o.Spmm, cols: int) -> int:
     if op.y_order == "column":
         return next(v for v in (8, 2, 1) if op.m % v == 0)
     return next(v for v in (8, 2, 1) if op.n % v == 0 and cols % (4 * v) == 0)
+
+
+class Turns(NamedTuple):
+    """What every walk has: where a block is, its sums, and the rows of x in their ring."""
+
+    tile: Value
+    column: Value
+    step: Value
+    slot: Value
+    acc: Buffer
+    x_ring: Buffer
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Base of passes: ``blocks`` blocks of ``groups`` warpgroups, 64 rows of a tile each, and ``cols`` columns of x.
+
+    Turns go through a ring of ``stages`` slots.  Roles of the launch: ``in``, ``out``, W's packed arrays, those of the
+    epilogue.  An x in none of ``orders``, or one that has no whole pieces there, is first written row by row into
+    ``ws.turned``.
+    """
+
+    groups: int = 2
+    cols: int = 256
+    stages: int = 4
+    blocks: int = 132
+    min_blocks: int = 1
+
+    #: The name that it is registered under, and the orders in which it reads x.
+    family: ClassVar[str]
+    orders: ClassVar[tuple[str, ...]] = ("row", "column")
+
+    @property
+    def warps(self) -> int:
+        """Of a block."""
+        return threads(self.groups) // 32
+
+    def turns(self, op: o.Spmm) -> int:
+        """Of a tile: all of W's columns, 64 a turn."""
+        return -(-op.k // STEP)
+
+    @abstractmethod
+    def arrays(self, op: o.Spmm, row_tiles: int) -> dict[str, tuple[DType, int]]:
+        """W's packed arrays: their types and sizes."""
+
+    @abstractmethod
+    def parts(self, op: o.Spmm, params: dict[str, Buffer], x: Pieces, at: Turns) -> dict[str, Any]:
+        """The walk's buffers, what fills its slots and what multiplies: fields of ``tile.walk_groups``."""
+
+    def run(self, module: Module) -> Module:
+        return each(module, o.Spmm, self._kernel, formats=("nm",))
+
+    def _kernel(self, module: Module, op: o.Spmm) -> Module:
+        if op.dtype.nbytes != 2:
+            raise IRError(f"{self.family} multiplies 16-bit numbers, not {op.dtype}", hint="take nm_lanes")
+        row_tiles, col_tiles = -(-op.m // (ROWS * self.groups)), -(-op.n // self.cols)
+        params = parameters(op, self.arrays(op, row_tiles), 0, 0)
+        module, params, x = by_pieces(module, op, params, self.orders, overlap=True)
+        blocks = min(self.blocks, row_tiles * col_tiles)
+        at = Turns(
+            Value("tile", s32, 0, row_tiles - 1), Value("column", s32, 0, op.n - 1),
+            Value("step", s32, 0, self.turns(op) - 1), Value("slot", s32, 0, self.stages - 1),
+            Buffer("acc", f32, self.cols // 2, "reg"),
+            Buffer("x_ring", op.dtype, self.stages * STEP * self.cols, "shared", ALIGN),
+        )  # fmt: skip
+        store = tw.StoreTile(
+            acc=at.acc, tile=at.tile, column=at.column, warps=(4 * self.groups, 1), vec=together(op, self.cols),
+            **epilogue(op, params),
+        )  # fmt: skip
+        fields: dict[str, Any] = {"ahead": (), "look": ()} | self.parts(op, params, x, at)
+        body = tw.WalkGroups(
+            tile=at.tile, column=at.column, step=at.step, slot=at.slot, acc=at.acc, groups=self.groups,
+            row_tiles=row_tiles, col_tiles=col_tiles, cols=self.cols, steps=self.turns(op), stages=self.stages,
+            blocks=blocks, fastest="cols" if col_tiles <= FEW else "rows", begin=x.begin, done=(*x.begin, store),
+            **fields,
+        )  # fmt: skip
+        return launched(module, op, params, body, blocks, self.warps, self.min_blocks)

@@ -5,19 +5,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm.listed import ListedFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.numbers.groups import COLS, LEAST
+from sparsegen.products.cost import HOPPER
 from sparsegen.products.gather_cost import Shape
 from sparsegen.products.nm import NmNumbers
 from sparsegen.schedule import Schedule, SpmmSchedule, Word, integer
 from sparsegen.sizes import MAX_CELLS
-
-HOPPER: Final = (9, 0)
 
 
 def sizes(*rows: int) -> tuple[Word, ...]:
