@@ -48,7 +48,8 @@ def compile(
     with located(loc):
         problem, request = described(stencil, shape, steps, nonfinite)
         target = resolve(device, backend)
-        return Kernel(problem, request.steps, target, choose(problem, target.profile, schedule, request), loc)
+        choice = choose(problem, target.profile, schedule, request)
+        return Kernel(problem.under(choice.schedule), request.steps, target, choice, loc)
 
 
 def schedules(

@@ -18,6 +18,7 @@ from sparsegen.backends.cuda.runtime import Runtime, Timer, open_runtime
 from sparsegen.cost.total import total_time
 from sparsegen.explain.units import seconds
 from sparsegen.ir.errors import ArrayError
+from sparsegen.problems.product import SpmmProblem
 from sparsegen.run.cuda import executor_kind
 from sparsegen.run.host import flat
 from sparsegen.run.workspace import Space
@@ -134,11 +135,11 @@ def bench(kernel: Kernel, given: Mapping[str, ArrayView] | None, repeats: int, s
         kernel.measured = median(times)
     model = None if kernel.backend == "reference" else predicted(kernel.cost, op, steps)
     about = kernel.backend, kernel.device.name, kernel.shape, steps, tuple(times), what, model
-    if op != "spmm":
+    if not isinstance(problem := kernel.problem, SpmmProblem):
         return BenchResult(*about)
     m, k, n = kernel.shape
     size = kernel.dtype.itemsize
-    matrix = m * k * size if kernel.schedule.family == "dense" else kernel.product.w.nbytes
+    matrix = m * k * size if kernel.schedule.family == "dense" else problem.facts.nbytes
     return SpmmBench(*about, matrix + (k + m) * n * size)
 
 

@@ -81,6 +81,10 @@ class Problem(ABC):
     def options(self, wanted: Schedule | None, device: DeviceProfile, request: Request) -> Options:
         """All schedules (with the words that ``wanted`` has), their costs, and what is refused."""
 
+    def under(self, schedule: Any) -> Problem:
+        """The problem as a schedule has it, where that is another one: a matrix in the format that it reads."""
+        return self
+
     @abstractmethod
     def price(self, schedule: Any, device: DeviceProfile, request: Request) -> Cost:
         """The cost of a complete schedule; ScheduleError if it cannot do what is asked for on the device."""

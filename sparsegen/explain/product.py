@@ -3,8 +3,9 @@ choose."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sparsegen.choose import Request
@@ -13,7 +14,7 @@ from sparsegen.explain.page import Fact
 from sparsegen.explain.units import nbytes, seconds
 from sparsegen.families.spmm.dense import DENSE
 from sparsegen.ir.numbers.bitmap import CHUNK
-from sparsegen.problems.product import SpmmProblem, readers
+from sparsegen.problems.product import SpmmProblem
 from sparsegen.products.product import BitmapNumbers
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 #: Columns of x up to which their doubling is tried, and shares of zeros that are.
 MOST_COLUMNS: Final = 128
 SPARSITIES: Final = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+_Tried = Literal["columns", "sparsity", "device"]
 #: Values of a chunk.
 _VALUES: Final = 4
 
@@ -39,13 +41,13 @@ class ProductPage(Kind):
         super().__init__(kernel, choice, plan)
         problem = kernel.problem
         assert isinstance(problem, SpmmProblem)
-        self.what, self.numbers, self.readers = problem.what, problem.facts, readers(problem.format)
+        self.what, self.numbers, self.readers = problem.what, problem.facts, problem.readers
         own = self.cost.schedule.rules
         if own.library:  # it stands beside those that read the format, which come first
-            own = self.readers[0]
+            own = next(iter(self.readers))
             self.options = problem.options(None, self.device, Request(every=True))
         self.ranking = [c for c in self.options.costs if not c.schedule.rules.library]
-        self.dense = next((f.every(self.numbers, self.device, {}).best for f in self.readers if f.library), None)
+        self.dense = next((f.options(p, None, self.device).best for f, p in self.readers.items() if f.library), None)
         self.terms_of = f"a product (they overlap, but for {', '.join(self._apart())}; * binds)"
         self.across = f"FLOP ({own.counted}) per byte of DRAM traffic"
         self.up = f"FLOP/s, {own.counted.removeprefix('those with ')}"
@@ -53,7 +55,9 @@ class ProductPage(Kind):
         tried = {c.schedule.family for c in self.options.costs} | {r.schedule.family for r in self.options.rejected}
         #: All schedules of the families that the line leaves out.
         self.untried = {
-            f.name: f.options(problem, None, self.device) for f in self.readers if not (f.library or f.name in tried)
+            f.name: f.options(p, None, self.device)
+            for f, p in self.readers.items()
+            if not (f.library or f.name in tried)
         }
         self.beside = [best for best in (self.dense, *(o.best for o in self.untried.values())) if best]
         self.note, self.nonfinite = own.because, own.nonfinite
@@ -64,7 +68,10 @@ class ProductPage(Kind):
 
     def facts(self) -> Iterator[Fact]:
         w, s = self.what.w, self.cost.schedule
-        yield Fact("format", f"{w.format}: {nbytes(w.nbytes)}, {w.compression:.2f} times smaller than dense")
+        read, size = self.kernel.problem.format, self.numbers.nbytes
+        smaller = f"{w.compression * w.nbytes / size:.2f} times smaller than dense"
+        again = f"; encoded again, of {w.format}: {nbytes(w.nbytes)}" * (read != w.format)
+        yield Fact("format", f"{read}: {nbytes(size)}, {smaller}{again}")
         if blocks := s.rules.blocks(self.numbers, s, self.device):
             yield Fact("blocks", blocks)
         if self.dense is None:
@@ -105,29 +112,29 @@ class ProductPage(Kind):
         p, w, n = self.numbers, self.what.w, 2 * self.numbers.n
         while n <= max(MOST_COLUMNS, 2 * p.n):
             more = w.kind.nbytes * p.m * (n - p.n) * self.what.epilogue.residual
-            yield self._tried("columns", f"n={n}", replace(p, n=n, operands=p.operands + more), self.device)
+            wider = partial(replace, n=n, operands=p.operands + more)
+            yield self._tried("columns", f"n={n}", wider, self.device)
             n *= 2
-        for share in SPARSITIES if isinstance(p, BitmapNumbers) else ():
-            yield self._tried("sparsity", f"{share:.0%} zeros, hypothetical", sparser(p, share, w.nnz), self.device)
+        for share in SPARSITIES if w.format == "bitmap" else ():
+            others = partial(sparser, share=share, kept=w.nnz)
+            yield self._tried("sparsity", f"{share:.0%} zeros, hypothetical", others, self.device)
 
     def elsewhere(self, device: DeviceProfile) -> Trial:
-        return self._tried("device", device.name, self.numbers, device)
+        return self._tried("device", device.name, lambda numbers: numbers, device)
 
-    def _tried(
-        self, kind: Literal["columns", "sparsity", "device"], what: str, facts: Any, device: DeviceProfile
-    ) -> Trial:
-        """The cheapest of the families that read the matrix, for a product in numbers; of those of our own, unless W
-        was made with ``format="auto"`` or in bitmap tiles, whose dense product most people have as well."""
-        best = [found for f in self.readers if (found := f.every(facts, device, {}).best)]
+    def _tried(self, kind: _Tried, what: str, other: Callable[[Any], Any], device: DeviceProfile) -> Trial:
+        """The cheapest of the families that read the matrix, for a product in ``other`` numbers; of those of our own,
+        unless W was made with ``format="auto"`` or in bitmap tiles, whose dense product most people have as well."""
+        best = [found for f, p in self.readers.items() if (found := f.every(other(p.facts), device, {}).best)]
         dense = next((c.time for c in best if c.schedule == DENSE), None)
-        ours = [c for c in best if c.schedule != DENSE]
+        ours = sorted((c for c in best if c.schedule != DENSE), key=lambda c: c.time)
         w = self.what.w
         winner = min(best if w.auto or w.format == "bitmap" else ours, key=lambda c: c.time, default=None)
         if dense is None:
             return Trial(kind, what, winner)
-        told = (
-            f"{w.format} {min(c.time for c in ours) / dense:.2f}x dense's time" if ours else f"no {w.format} schedule"
-        )
+        told = f"no {w.format} schedule"
+        if ours:
+            told = f"{self.readers[ours[0].schedule.rules].format} {ours[0].time / dense:.2f}x dense's time"
         return Trial(kind, what, winner, told, dense)
 
 

@@ -22,12 +22,14 @@ torch holds the same bits in signed integers.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
 from sparsegen.formats.axes import Dense, Mask, Pointers, Stored
 from sparsegen.formats.blocks import Blocked
 from sparsegen.formats.format import Format
+from sparsegen.formats.library import Library
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.layout import Layout, layout
 from sparsegen.ir.types import DType, u32, u64
@@ -78,9 +80,60 @@ class Bitmap(SparseMatrix):
         """The most chunks that any ``rows`` adjacent strips of one slab hold (all strips, if there are fewer)."""
         if rows < 1:
             raise ValueError(f"a run has at least one strip, not {rows}")
-        strips, slabs = self.spec.blocks.grid(self.shape)
+        return Tiles.of(self).widest(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Tiles:
+    """Where the chunks of each tile begin, and those of the last one end: ``starts`` int64 [slabs * strips + 1].
+
+    ``grid``: strips and slabs.
+    """
+
+    library: Library
+    grid: tuple[int, int]
+    starts: Any
+
+    @staticmethod
+    def of(w: SparseMatrix) -> Tiles:
+        """The tiles of a matrix of 16-bit elements; where it is in another format they are counted, not encoded."""
+        lib, spec = w.library, bitmap(w.kind)
+        assert spec.sparse.ptr is not None
+        with lib.active():
+            index = lib.wide(w.arrays["index"]) if isinstance(w, Bitmap) else spec.sparse.ptr.of(lib, _fragments(w))
+            return Tiles(lib, spec.blocks.grid(w.shape), index[:, 0] >> 3)
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of all tiles, without those behind the last one."""
+        return int(self.starts[-1])
+
+    def widest(self, rows: int) -> int:
+        """The most chunks of any ``rows`` adjacent strips of one slab."""
+        strips, slabs = self.grid
+        run = min(rows, strips)
         with self.library.active():
-            begins = self.library.wide(self.index)[:, 0] >> 3
-            run = min(rows, strips)
-            here, later = (begins[at : at + slabs * strips].reshape(slabs, -1) for at in (0, 1))
+            here, later = (self.starts[at : at + slabs * strips].reshape(slabs, -1) for at in (0, 1))
             return int((later[:, run - 1 :] - here[:, : strips - run + 1]).max())
+
+
+def _fragments(w: SparseMatrix) -> Any:
+    """The elements of each fragment of each tile, int64 [slabs * strips, 4]."""
+    lib, (strips, slabs) = w.library, bitmap(w.kind).blocks.grid(w.shape)
+    counts = lib.zeros((strips, slabs * 4), "int64")
+    for band, window in w.spec.bands(w.shape, lib.band):
+        (rows, cols), (top, left) = (cut.stop - cut.start for cut in window), (cut.start // 16 for cut in window)
+        down, across = -(-rows // 16), -(-cols // 16)
+        piece = lib.zeros((down * 16, across * 16), w.spec.raw)
+        w.spec.restore(lib, w.arrays, band, piece[:rows, :cols], w.shape)
+        some = (piece != 0).reshape(down, 16, across * 16).sum(1).reshape(down, across, 16).sum(2)
+        counts[top : top + down, left : left + across] = some
+    return lib.transpose(counts.reshape(strips, slabs, 4), (1, 0, 2)).reshape(-1, 4)
+
+
+def tiled(w: SparseMatrix) -> Bitmap:
+    """A matrix of 16-bit elements in bitmap tiles: itself, or encoded again, once, where it is."""
+    lib, spec = w.library, bitmap(w.kind)
+    if isinstance(w, Bitmap):
+        return w
+    return w.once("bitmap", lambda: Bitmap.encode(spec, lib, lib.view(w.to_dense(), spec.raw)))

@@ -123,10 +123,11 @@ class Format:
             entries = self.least(shape)
         elif (ptr := self.sparse.ptr) is not None and ptr.align > 1:
             entries += fibers * filling(window, entries / max(1, fibers * window), ptr.align)
-        none, some = (self._sizes(shape, n) for n in (0, 1 << 20))
+        none, some = (self.room(shape, n) for n in (0, 1 << 20))
         return none + entries * (some - none) / (1 << 20)
 
-    def _sizes(self, shape: Shape, entries: int) -> int:
+    def room(self, shape: Shape, entries: int) -> int:
+        """Bytes of a matrix for which so many entries are stored."""
         shapes = self.shapes(shape, entries)
         return sum(prod(shapes[array.name]) * array.dtype.nbytes for array in self.stored)
 

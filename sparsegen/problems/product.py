@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple, cast
 
@@ -44,10 +44,14 @@ PACKED = Variant("row", "row", 1)
 
 @dataclass(frozen=True)
 class SpmmProblem(Problem):
-    """``y = activation(scale * (W @ x) + bias) + residual``; ``shape`` is M, K and n."""
+    """``y = activation(scale * (W @ x) + bias) + residual``; ``shape`` is M, K and n.
+
+    ``read``: the format that W is read in, one of its alternatives; empty: the one that it is in.
+    """
 
     op: ClassVar[str] = "spmm"
     what: Product
+    read: str = ""
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -55,7 +59,21 @@ class SpmmProblem(Problem):
 
     @property
     def format(self) -> str:
-        return self.what.w.format
+        return self.read or self.what.w.format
+
+    @property
+    def readers(self) -> dict[ProductFamily, SpmmProblem]:
+        """The families that can multiply by W, a library's among them, with the problem as each has it: W in the first
+        format that it reads, of its own one and its alternatives."""
+        found: dict[ProductFamily, SpmmProblem] = {}
+        for read in ("", *self.what.w.alternatives):
+            form = replace(self, read=read)
+            for family in readers(form.format):
+                found.setdefault(family, form)
+        return found
+
+    def under(self, schedule: Any) -> SpmmProblem:
+        return self.readers.get(schedule.rules, self)
 
     @property
     def facts(self) -> Any:
@@ -89,16 +107,18 @@ class SpmmProblem(Problem):
         """Its numbers and its epilogue."""
         p = self.facts
         numbers = {f.name: getattr(p, f.name) for f in fields(p)}
-        return {"what": "product", "format": self.format, **numbers, "epilogue": asdict(self.what.epilogue)}
+        formats = " or ".join((self.format, *self.what.w.alternatives))
+        return {"what": "product", "format": formats, **numbers, "epilogue": asdict(self.what.epilogue)}
 
     def options(self, wanted: Schedule | None, device: DeviceProfile, request: Request) -> Options:
-        """The schedules of all families that read W's format (or of the family of ``wanted``).
+        """The schedules of all families that read W's format, or one of its alternatives (or of the family of
+        ``wanted``).
 
         The dense product of a library is chosen where it is named, and by itself where W was made with
         ``format="auto"`` and the model has it as the faster one.
         """
         _ = self.facts  # FormatError where there are none
-        found = [f for f in readers(self.format) if wanted is None or f.name == wanted.family]
+        found = {f: form for f, form in self.readers.items() if wanted is None or f.name == wanted.family}
         if wanted is not None and not found:
             reads = ", ".join(wanted.rules.formats)
             raise ScheduleError(
@@ -106,11 +126,11 @@ class SpmmProblem(Problem):
                 hint=f"leave the schedule to the cost model, or encode W again: sg.sparse(w, format={reads!r})",
             )
         if wanted is None and not (self.what.w.auto or request.every):
-            found = [f for f in found if not f.library]
-        return Merged(tuple(f.options(self, wanted, device) for f in found))
+            found = {f: form for f, form in found.items() if not f.library}
+        return Merged(tuple(f.options(form, wanted, device) for f, form in found.items()))
 
     def price(self, schedule: Schedule, device: DeviceProfile, request: Request) -> Cost:
-        cost: Cost = schedule.rules.price(self, schedule, device)
+        cost: Cost = schedule.rules.price(self.under(schedule), schedule, device)
         return cost
 
     def none(self, device: DeviceProfile, options: Options, wanted: Schedule | None) -> ScheduleError:

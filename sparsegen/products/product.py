@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import ClassVar, Final, Literal
 
 from sparsegen.arguments import positive
 from sparsegen.callsite import located, user_loc
-from sparsegen.formats.bitmap import Bitmap
+from sparsegen.formats.bitmap import SLACK, Tiles, bitmap
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import FormatError, ProductError
 from sparsegen.ir.op_spmm import ACTIVATIONS
@@ -124,7 +125,7 @@ def _kind(value: object) -> str:
 
 @dataclass(frozen=True)
 class BitmapNumbers:
-    """A product in numbers, as far as schedules and costs are concerned.
+    """A product with W in bitmap tiles in numbers, as far as schedules and costs are concerned.
 
     ``nbytes``: of the stored arrays of W; ``chunks``: of eight bytes of its values, slack included; ``widest[r - 1]``:
     the most chunks of any r adjacent strips of a slab; ``operands``: bytes of bias, scale and residual.
@@ -152,15 +153,19 @@ class BitmapNumbers:
     @staticmethod
     def of(product: Product) -> BitmapNumbers:
         """The numbers of a product; FormatError for a matrix that no schedule reads."""
-        w, n = product.w, product.n
-        assert isinstance(w, Bitmap)
+        w, n, spec = product.w, product.n, bitmap(product.w.kind)
         m, k = w.shape
-        words = max(2 * int(w.values.shape[0]), int(w.masks.shape[0] * w.masks.shape[1]) * 32)
+
+        def measured() -> tuple[int, tuple[int, ...]]:
+            tiles = Tiles.of(w)  # it reads the whole index, or all of W
+            return tiles.chunks, tuple(tiles.widest(rows) for rows in range(1, MAX_ROWS + 1))
+
+        chunks, widest = w.once("tiles", measured)
+        words = max(2 * (chunks + SLACK), prod(spec.shapes(w.shape, 0)["masks"]))
         if words > MAX_CELLS:
             raise FormatError(
                 f"W has an array of {words} words; indices are 32 bits wide, so {MAX_CELLS} is the most",
                 hint="cut the matrix into pieces of fewer rows",
             )
-        # it reads the whole index
-        widest = w.once("widest", lambda: tuple(w.widest(rows) for rows in range(1, MAX_ROWS + 1)))
-        return BitmapNumbers(m, k, n, w.dtype, w.nbytes, int(w.values.shape[0]), widest, product.operand_bytes)
+        nbytes = spec.room(w.shape, 4 * chunks)
+        return BitmapNumbers(m, k, n, w.dtype, nbytes, chunks + SLACK, widest, product.operand_bytes)

@@ -33,11 +33,6 @@ class Prepared(NamedTuple):
     words: bool = False
 
 
-def stored(name: str) -> Prepared:
-    """A stored array, as 32-bit words."""
-    return Prepared(name, lambda w: w.arrays[name], f"W.arrays[{name!r}] as 32-bit words", words=True)
-
-
 def padded(w: SparseMatrix, name: str, align: int) -> Any:
     """A stored array with zeros behind it up to a multiple of ``align`` elements, at least one such."""
     array, dtype = w.arrays[name], next(s.dtype for s in w.spec.stored if s.name == name)

@@ -9,7 +9,7 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.products.nm import packed_offsets, packed_values
-from tests.gpu.torch_kit import agrees, agrees_by, as_on_the_emulator, biased_same_on_streams
+from tests.gpu.torch_kit import agrees, agrees_by, as_on_the_emulator, biased_same_on_streams, kind
 from tests.nm_kit import encoded, matrix, packed_alike, pruned
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
@@ -63,6 +63,17 @@ def test_a_matrix_of_torch_is_encoded_and_packed_where_it_is(torch: Any, pattern
         assert torch.equal(
             agrees(torch, k), agrees(torch, sg.compile(sg.spmm(here, n=3), backend="cuda", schedule="nm_lanes"))
         )
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_bitmap_tiles_are_encoded_where_it_is(torch: Any, dtype: str) -> None:
+    """On the stream of the first call, whichever later ones are on; the same result as of tiles of the host."""
+    dense = torch.from_numpy(pruned(2048, 2047, 8, 32).astype("f4")).cuda().to(kind(torch, dtype))
+    w = sg.sparse(dense, format="auto", n=8, m=32)
+    k = sg.compile(sg.spmm(w, n=16, bias=True), backend="cuda", schedule="bitmap")
+    biased_same_on_streams(torch, k)
+    there = sg.compile(sg.spmm(sg.sparse(dense), n=16, bias=True), backend="cuda", schedule=str(k.schedule))
+    assert torch.equal(agrees(torch, k), agrees(torch, there))
 
 
 def test_arrays_of_the_host(torch: Any) -> None:

@@ -14,6 +14,7 @@ from sparsegen.choose import Options, Rejected
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm import ProductFamily
+from sparsegen.formats.bitmap import tiled
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.bitmap import Bitmap
 from sparsegen.ir.passes.manager import Pass
@@ -32,7 +33,7 @@ from sparsegen.products.geometry import (
     space,
 )
 from sparsegen.products.product import MAX_ROWS, BitmapNumbers
-from sparsegen.products.weights import Prepared, stored
+from sparsegen.products.weights import Prepared
 from sparsegen.registry import register
 from sparsegen.schedule import Schedule, SpmmSchedule, Word, integer, pair, text
 
@@ -156,8 +157,13 @@ class BitmapFamily(ProductFamily):
         )
 
     def arrays(self, schedule: Schedule) -> dict[str, Prepared]:
-        """The stored arrays, as 32-bit words."""
-        return {name: stored(name) for name in ("index", "masks", "values")}
+        """The arrays of bitmap tiles, as 32-bit words."""
+
+        def tiles(name: str) -> Prepared:
+            about = f"W.arrays[{name!r}] as 32-bit words, of W in the format bitmap"
+            return Prepared(("bitmap", name), lambda w: tiled(w).arrays[name], about, words=True)
+
+        return {name: tiles(name) for name in ("index", "masks", "values")}
 
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """The kernel, and its ring."""
