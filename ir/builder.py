@@ -277,6 +277,12 @@ class Builder:
         places = acc, a, as_expr(a_index), b, as_expr(b_index)
         self.emit(wg.WgmmaSp(*places, cols, a_tile, b_tile, a_major, b_major, meta, selector, loc=self.loc))
 
+    def wgmma_rs(
+        self, acc: Buffer, a: Buffer, b: Buffer, b_index: ExprLike, *, cols: int, b_tile: Tile, b_major: str
+    ) -> None:
+        """``acc += a * b`` of an a in registers; see :class:`sparsegen.ir.warp_group.WgmmaRs`."""
+        self.emit(wg.WgmmaRs(acc, a, b, as_expr(b_index), cols, b_tile, b_major, loc=self.loc))
+
     def wgmma_fence(self) -> None:
         self.emit(wg.WgmmaFence(loc=self.loc))
 

@@ -16,7 +16,7 @@ from . import warp as w
 from .expr import Bin, Const, Expr, Value
 from .node import Op, of_kind, operands, results, walk
 from .types import Buffer
-from .warp_group import Wgmma
+from .warp_group import AnyWgmma
 from .warp_matrix import MovMatrix
 
 CLUSTER: Final = 0
@@ -93,7 +93,7 @@ class Levels:
                 self._raise(self.values, v.name, level)
             if isinstance(op, w.St) and op.buf.space == "reg":
                 self._stored(op.buf, max(control, *(self.expr(e) for e in operands(op))))
-            elif isinstance(op, Wgmma):
+            elif isinstance(op, AnyWgmma):
                 self._stored(op.acc, LANE)
             if isinstance(op, w.For):
                 trips = max(self.expr(e) for e in (op.start, op.stop, op.step))

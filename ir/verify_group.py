@@ -15,7 +15,7 @@ from .uniform import NAMES, WARPGROUP
 from .verify_warp import converged, in_space
 
 
-@check(g.Wgmma, g.WgmmaSp, g.WgmmaFence, g.WgmmaCommit, g.WgmmaWait, g.SetRegisters)
+@check(g.Wgmma, g.WgmmaSp, g.WgmmaRs, g.WgmmaFence, g.WgmmaCommit, g.WgmmaWait, g.SetRegisters)
 def _together(op: Op, ctx: Context) -> None:
     ctx.need(ctx.threads % (32 * g.WARPS) == 0, f"needs full warpgroups, but a block has {ctx.threads} threads",
              "give the block a multiple of 128 threads")  # fmt: skip
@@ -35,19 +35,34 @@ def _wait(op: g.WgmmaWait, ctx: Context) -> None:
     ctx.need(0 <= op.pending <= g.MOST_PENDING, f"pending {op.pending} is not in 0..{g.MOST_PENDING}")
 
 
-@check(g.Wgmma, g.WgmmaSp)
-def _wgmma(op: g.Wgmma, ctx: Context) -> None:
+@check(g.Wgmma, g.WgmmaSp, g.WgmmaRs)
+def _sums(op: g.AnyWgmma, ctx: Context) -> None:
     ctx.need(op.cols % 8 == 0 and 8 <= op.cols <= 256, f"{op.cols} columns are no multiple of 8 in 8..256")
     in_space(ctx, op.acc, "reg")
     ctx.need(op.acc.dtype is f32 and op.acc.size == op.cols // 2,
              f"{declaration(op.acc)} must be f32[{op.cols // 2}], of {op.cols} columns half a one a lane")  # fmt: skip
+
+
+@check(g.Wgmma, g.WgmmaSp)
+def _tile_of_a(op: g.Wgmma, ctx: Context) -> None:
     ctx.need(op.a.dtype is op.b.dtype, f"multiplies {op.a.dtype} by {op.b.dtype}: the types differ")
     _operand(ctx, "a", op.a, op.a_index, g.ROWS, op.a_tile, op.a_major)
-    _operand(ctx, "b", op.b, op.b_index, op.cols, op.b_tile, op.b_major, DEPTH if type(op) is g.Wgmma else DENSE)
+
+
+@check(g.WgmmaRs)
+def _registers_of_a(op: g.WgmmaRs, ctx: Context) -> None:
+    in_space(ctx, op.a, "reg")
+    ctx.need(op.a.dtype is u32 and op.a.size == 4, f"{declaration(op.a)} must be u32[4], 8 elements of each lane")
+
+
+@check(g.Wgmma, g.WgmmaSp, g.WgmmaRs)
+def _tile_of_b(op: g.AnyWgmma, ctx: Context) -> None:
+    depth = DENSE if isinstance(op, g.WgmmaSp) else DEPTH
+    _operand(ctx, "b", op.b, op.b_index, op.cols, op.b_tile, op.b_major, depth)
 
 
 @check(g.WgmmaSp)
-def _wgmma_sp(op: g.WgmmaSp, ctx: Context) -> None:
+def _metadata(op: g.WgmmaSp, ctx: Context) -> None:
     in_space(ctx, op.meta, "reg")
     ctx.need(op.meta.dtype is u32 and op.meta.size == 1, f"{declaration(op.meta)} must be u32[1], a word of each lane")
 

@@ -7,6 +7,8 @@ run these ops together, all lanes active.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from .expr import Expr
 from .node import Op, attr, buffer, define, operand
 from .types import Buffer
@@ -56,6 +58,28 @@ class WgmmaSp(Wgmma):
 
     meta: Buffer = buffer()
     selector: int = attr(one_of=(0, 1))
+
+
+@define("warp.wgmma_rs")
+class WgmmaRs(Op):
+    """A :class:`Wgmma` whose a lies in registers: an op of its own, since it has nothing that says where a tile lies.
+
+    ``a`` is a register array u32[4] of each lane, two elements of b's type a word, the first in the low bits.  The w-th
+    warp of the warpgroup holds rows 16 w .. 16 w + 15 as an mma m16n8k16 does (:mod:`sparsegen.ir.fragments`; PTX ISA,
+    "wgmma", fragment of A).  It is read at any time until the wait, as b's tile is, so it must be fenced as ``acc`` is,
+    and not be written before the wait.
+    """
+
+    acc: Buffer = buffer(writes=True)
+    a: Buffer = buffer()
+    b: Buffer = buffer()
+    b_index: Expr = operand()
+    cols: int = attr()
+    b_tile: tuple[int, int, int] = attr()
+    b_major: str = attr(one_of=("k", "mn"))
+
+
+AnyWgmma: TypeAlias = Wgmma | WgmmaRs
 
 
 @define("warp.set_registers")

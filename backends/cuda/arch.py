@@ -9,14 +9,14 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.fragments import named
 from sparsegen.ir.node import Op
 from sparsegen.ir.tensor_copy import TensorCopy
-from sparsegen.ir.warp_group import SetRegisters, Wgmma
+from sparsegen.ir.warp_group import AnyWgmma, SetRegisters
 
 
 def needed_arch(funcs: Iterable[w.Func]) -> str:
     """The first architecture that has every instruction of these functions."""
     funcs = tuple(funcs)
     ops = [op for f in funcs for op in node.walk(f.body)]
-    if any(isinstance(op, (Wgmma, SetRegisters)) for op in ops):
+    if any(isinstance(op, AnyWgmma | SetRegisters) for op in ops):
         return "sm_90a"
     return "sm_90" if any(f.cluster > 1 for f in funcs) or any(map(_hopper, ops)) else "sm_80"
 

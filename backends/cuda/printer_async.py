@@ -62,8 +62,14 @@ def _wgmma(p: Printer, op: wg.Wgmma) -> str:
     args = [p.names.buffer(op.acc.name), p.address(op.a, op.a_index), p.address(op.b, op.b_index)]
     if isinstance(op, wg.WgmmaSp):
         parts, args = [*parts, op.selector], [*args, f"{p.names.buffer(op.meta.name)}[0]"]
-    helper = ptx.wgmma(op.a.dtype, op.cols, sparse=isinstance(op, wg.WgmmaSp))
+    helper = ptx.wgmma(op.a.dtype, op.cols, "sp" if isinstance(op, wg.WgmmaSp) else "")
     return p.call(helper, *args, template=f"<{', '.join(map(str, parts))}>")
+
+
+def _wgmma_rs(p: Printer, op: wg.WgmmaRs) -> str:
+    parts = ", ".join(map(str, [*op.b_tile, int(op.b_major == "mn")]))
+    args = p.names.buffer(op.acc.name), p.names.buffer(op.a.name), p.address(op.b, op.b_index)
+    return p.call(ptx.wgmma(op.b.dtype, op.cols, "rs"), *args, template=f"<{parts}>")
 
 
 def _peer(p: Printer, buf: Buffer, index: Expr, rank: Expr) -> str:
@@ -111,6 +117,7 @@ STATEMENTS: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     wc.ClusterArrive: lambda p, op: p.call(ptx.CLUSTER_ARRIVE, _peer(p, op.bars, op.index, op.rank)),
     wg.Wgmma: _wgmma,
     wg.WgmmaSp: _wgmma,
+    wg.WgmmaRs: _wgmma_rs,
     wg.SetRegisters: _set_registers,
     wg.WgmmaFence: lambda p, op: p.call(ptx.WGMMA_FENCE),
     wg.WgmmaCommit: lambda p, op: p.call(ptx.WGMMA_COMMIT),

@@ -42,6 +42,11 @@ def _function(result: str, name: str, params: str, instruction: str, outs: str =
     return Helper(name, "\n".join([*head, f"{_DEVICE} {result} {name}({params}) {{", *(f"  {s}" for s in lines), "}"]))
 
 
+def _group(first: int, count: int) -> str:
+    """Operands of an instruction that are a group of registers."""
+    return "{" + ", ".join(f"%{first + i}" for i in range(count)) + "}"
+
+
 def cp_async(nbytes: int) -> Helper:
     """Asynchronous copy of 4, 8 or 16 bytes; only the widest may bypass the first-level cache."""
     cache = "cg" if nbytes == 16 else "ca"
@@ -176,15 +181,14 @@ def mma(shape: str) -> Helper:
             ins += [f'"r"(__float_as_uint({name}))' for name in names]
         else:
             ins += [f'"{_CONSTRAINT[f.reg.name]}"({name})' for name in names]
-        groups.append("{" + ", ".join(f"%{at + i}" for i in range(n)) + "}")
+        groups.append(_group(at, n))
         at += n
     if shape in SPARSE:
         params, ins = [*params, "unsigned meta"], [*ins, '"r"(meta)', '"n"(selector)']
         groups += [f"%{at}", f"%{at + 1}"]
     out, n = sig.c
-    d = "{" + ", ".join(f"%{i}" for i in range(n)) + "}"
     return _function(f"Regs<{out.c}, {n}>", "mma_" + shape.replace(".", "_"), ", ".join(params),
-                     f"{s.ptx} {', '.join([d, *groups])};",
+                     f"{s.ptx} {', '.join([_group(0, n), *groups])};",
                      outs=", ".join(f'"={_CONSTRAINT[out.name]}"(d.v[{i}])' for i in range(n)), ins=", ".join(ins),
                      memory=False, before=f"Regs<{out.c}, {n}> d;", after="return d;",
                      template="int selector" * (shape in SPARSE))  # fmt: skip
@@ -206,26 +210,32 @@ _DESCRIPTOR: Final = (
 )
 
 
-def wgmma_name(dtype: DType, cols: int, sparse: bool) -> str:
-    return f"wgmma_{'sp_' * sparse}{dtype}_m64n{cols}k{32 if sparse else 16}"
+#: Forms of a warpgroup's product: a is a tile, or one that keeps 2 of every 4 k, or lies in registers.
+WGMMA_FORMS: Final = ("", "sp", "rs")
 
 
-def wgmma(dtype: DType, cols: int, sparse: bool = False) -> Helper:
-    """``acc += a * b`` of a warpgroup; the template's numbers are the parts of the two descriptors that do not move.
+def wgmma_name(dtype: DType, cols: int, form: str) -> str:
+    return f"wgmma_{form and f'{form}_'}{dtype}_m64n{cols}k{32 if form == 'sp' else 16}"
 
-    ``sparse``: of an a that keeps 2 of every 4 k, as each lane's ``meta`` says.
+
+def wgmma(dtype: DType, cols: int, form: str = "") -> Helper:
+    """``acc += a * b`` of a warpgroup; the template's numbers are the parts of the descriptors that do not move.
+
+    Form ``sp``: of an a that keeps 2 of every 4 k, as each lane's ``meta`` says; ``rs``: of an a in registers.
     """
-    n = cols // 2
-    d = "{" + ", ".join(f"%{i}" for i in range(n)) + "}"
-    parts = [f"{x}_{what}" for x in "ab" for what in ("swizzle", "lead", "stride", "mn_major")] + ["selector"] * sparse
-    ins = [f'"l"({_DESCRIPTOR.format(x)})' for x in "ab"] + ['"r"(meta)', '"n"(selector)'] * sparse
-    before = ", ".join(f"%{n + i}" for i in range(len(ins)))
-    after = ", ".join(f"%{n + len(ins) + i}" for i in (0, 1))
-    ins += [f'"n"({x}_mn_major)' for x in "ab"]
-    return _function("void", wgmma_name(dtype, cols, sparse),
-                     f"float (&acc)[{n}], const void* a, const void* b{', unsigned meta' * sparse}",
+    n, sparse, tiles = cols // 2, form == "sp", "b" if form == "rs" else "ab"
+    parts = [f"{x}_{what}" for x in tiles for what in ("swizzle", "lead", "stride", "mn_major")] + ["selector"] * sparse
+    regs = [f'"r"(a[{i}])' for i in range(4)] if form == "rs" else []
+    rest = [f'"l"({_DESCRIPTOR.format(x)})' for x in tiles] + ['"r"(meta)', '"n"(selector)'] * sparse
+    at = n + len(regs)
+    given = [_group(n, 4)] * bool(regs) + [f"%{at + i}" for i in range(len(rest))]
+    after = ", ".join(f"%{at + len(rest) + i}" for i in range(len(tiles)))
+    ins = [*regs, *rest, *(f'"n"({x}_mn_major)' for x in tiles)]
+    a = "const unsigned (&a)[4]" if regs else "const void* a"
+    return _function("void", wgmma_name(dtype, cols, form),
+                     f"float (&acc)[{n}], {a}, const void* b{', unsigned meta' * sparse}",
                      f"wgmma.mma_async{'.sp' * sparse}.sync.aligned.m64n{cols}k{32 if sparse else 16}.f32.{dtype}."
-                     f"{dtype} {d}, {before}, 1, 1, 1, {after};",
+                     f"{dtype} {_group(0, n)}, {', '.join(given)}, 1, 1, 1, {after};",
                      outs=", ".join(f'"+f"(acc[{i}])' for i in range(n)), ins=", ".join(ins),
                      template=", ".join(f"int {part}" for part in parts))  # fmt: skip
 
@@ -240,11 +250,11 @@ def all_helpers() -> tuple[Helper, ...]:
     """Every device function there is (the tests compile and count them), of warpgroups' products two widths."""
     return (*FIXED, *(cp_async(n) for n in (4, 8, 16)), *(ldmatrix(n, t) for n in (1, 2, 4) for t in (False, True)),
             *(mma(s) for s in (*SHAPES, *SPARSE)), *(cluster_st(n) for n in (4, 8, 16)),
-            *(wgmma(t, n, sparse) for sparse in (False, True) for t in (f16, bf16) for n in (8, 64)))  # fmt: skip
+            *(wgmma(t, n, form) for form in WGMMA_FORMS for t in (f16, bf16) for n in (8, 64)))  # fmt: skip
 
 
 RESERVED: Final = frozenset({"Regs", "Param", "TensorMap", *(h.name for h in all_helpers()),
-                             *(wgmma_name(t, n, sparse) for sparse in (False, True) for t in (f16, bf16)
+                             *(wgmma_name(t, n, form) for form in WGMMA_FORMS for t in (f16, bf16)
                                for n in range(8, 257, 8))})  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------ scalars

@@ -21,7 +21,7 @@ from sparsegen.ir.node import Op, walk
 from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.types import Buffer
 from sparsegen.ir.warp_cluster import ClusterArrive, ClusterSt
-from sparsegen.ir.warp_group import Wgmma, WgmmaSp
+from sparsegen.ir.warp_group import AnyWgmma
 from sparsegen.ir.warp_launch import LaunchNext, LaunchWait
 from sparsegen.ir.warp_matrix import MmaSp, MovMatrix
 
@@ -200,8 +200,8 @@ class Compiler(Flow):
                 sc.buffers[p.name] = p
         for b in f.shared:
             sc.buffers[b.name] = b
-        products = [op for op in walk(f.body) if isinstance(op, Wgmma)]
-        sc.held = {op.meta.name: (sc.info(op), "reads") for op in products if isinstance(op, WgmmaSp)}
+        products = [op for op in walk(f.body) if isinstance(op, AnyWgmma)]
+        sc.held = {buf.name: (sc.info(op), "reads") for op in products if (buf := warpgroup.read_late(op))}
         sc.held |= {op.acc.name: (sc.info(op), "writes") for op in products}
         self.start()
         self.region(f.body, Context(None, Label(), None))

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsegen.ir import warp_group as wg
+from sparsegen.ir.fragments import named
 from sparsegen.ir.metadata import codes
+from sparsegen.ir.swizzle import DEPTH
 from sparsegen.ir.types import Buffer
 
 from .clocks import WHOLE
 from .group import Group
 from .memory import OpInfo, Shared
-from .mma import multiplied
+from .mma import gather, matrix, multiplied
 
 if TYPE_CHECKING:
     from .group import RegArray
@@ -27,40 +29,44 @@ WAIT = "put a wgmma_commit after the product, and before this a wgmma_wait that 
 
 @dataclass
 class Product:
-    """One executed wgmma of some warpgroups: their warps ``[n, 4]``, their groups, the cells of both tiles, and of a
-    sparse one the slot of the words that say what a keeps."""
+    """One executed wgmma of some warpgroups: their warps ``[n, 4]``, their groups, the cells of its tiles, and the slot
+    of the registers that it reads besides: a, or the words that say what a sparse a keeps."""
 
-    op: wg.Wgmma
+    op: wg.AnyWgmma
     info: OpInfo
     slot: int
     rows: Any
     number: Any
-    tiles: tuple[tuple[Shared, Any], tuple[Shared, Any]]
-    words: int | None = None
+    tiles: tuple[tuple[Shared, Any], ...]
+    read: int | None
 
     def part(self, which: Any) -> Product:
         """The product of some of its warpgroups."""
-        a, b = ((mem, cells[which]) for mem, cells in self.tiles)
-        return replace(self, rows=self.rows[which], number=self.number[which], tiles=(a, b))
+        tiles = tuple((mem, cells[which]) for mem, cells in self.tiles)
+        return replace(self, rows=self.rows[which], number=self.number[which], tiles=tiles)
 
     @property
     def slots(self) -> tuple[int, ...]:
         """Of the registers that it uses."""
-        return (self.slot,) if self.words is None else (self.slot, self.words)
+        return (self.slot,) if self.read is None else (self.slot, self.read)
 
     def result(self, given: Any) -> Any:
         """What is added to the sums: ``[registers, n, 4, 32]``; None if nothing is held.
 
-        ``given``: the words ``[4 n, 32]`` of a sparse one's warps.
+        ``given``: the registers ``[elements, 4 n, 32]`` of its warps that it reads.
         """
-        (a, a_cells), (b, b_cells) = self.tiles
-        if a.data is None or b.data is None:
+        read = [mem.data.take(cells).astype(np.float32) for mem, cells in self.tiles if mem.data is not None]
+        if len(read) < len(self.tiles):
             return None
-        x, y = a.data.take(a_cells).astype(np.float32), b.data.take(b_cells).astype(np.float32)
-        row, col = _places(self.op.cols)
-        kept = codes(given, self.op.selector).reshape(*x.shape[:2], -1) if isinstance(self.op, wg.WgmmaSp) else None
-        y = y.transpose(0, 2, 1)
+        y, op = read[-1].transpose(0, 2, 1), self.op
+        if isinstance(op, wg.WgmmaRs):
+            shape = f"{op.b.dtype}.m16n8k16"
+            x = matrix(named(shape).a, gather(shape, "a"), list(given)).reshape(-1, wg.ROWS, DEPTH)
+        else:
+            x = read[0]
+        kept = codes(given[0], op.selector).reshape(*x.shape[:2], -1) if isinstance(op, wg.WgmmaSp) else None
         sums = np.matmul(x, y) if kept is None else multiplied(x, y, kept)
+        row, col = _places(op.cols)
         return sums[:, row, col].transpose(1, 0, 2, 3)
 
 
@@ -71,10 +77,10 @@ def _places(cols: int) -> tuple[Any, Any]:
     return 16 * warp + lane // 4 + 8 * (r // 2 % 2), 8 * (r // 4) + 2 * (lane % 4) + r % 2
 
 
-def words_of(g: Group, slot: int) -> Any:
-    """The words of a register array's one element, ``[n, 32]``."""
-    (word,) = g.env[slot].elems
-    return np.broadcast_to(np.asarray(0 if word is None else word), (g.n, 32))
+def registers_of(g: Group, slot: int) -> Any:
+    """The words of a register array, ``[elements, n, 32]``; 0 where nothing is written."""
+    words = [0 if word is None else word for word in g.env[slot].elems]
+    return np.stack([np.broadcast_to(np.asarray(word), (g.n, 32)) for word in words])
 
 
 class Products:
@@ -159,12 +165,13 @@ class Products:
             for mem, cells in p.tiles:
                 if mem.tracked and self.m.race:
                     self._record(mem, cells, p.rows)
-            words = None if p.words is None else words_of(g, p.words)[place[p.rows].reshape(-1)]
-            add, array = p.result(words), g.env[p.slot]
-            if add is None or array is None:
+            if any(g.env[slot] is None for slot in p.slots):  # the end of their region was found
+                continue
+            add = p.result(None if p.read is None else registers_of(g, p.read)[:, place[p.rows].reshape(-1)])
+            if add is None:
                 continue
             if p.slot not in sums:
-                held = [np.float32(0) if v is None else v for v in array.elems]
+                held = [np.float32(0) if v is None else v for v in g.env[p.slot].elems]
                 sums[p.slot] = np.stack([np.broadcast_to(np.asarray(v, np.float32), (g.n, 32)) for v in held])
             sums[p.slot][:, place[p.rows]] += add
         for slot, values in sums.items():

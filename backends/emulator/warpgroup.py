@@ -19,7 +19,7 @@ from sparsegen.ir.verify_group import askew, starts_well
 from .clocks import MANY
 from .memory import OpInfo, Shared
 from .mma import found_codes
-from .products import Product, words_of
+from .products import Product, registers_of
 from .scalars import Step
 from .values import Fn, number
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .group import Group
 
 #: What the four warps of a warpgroup run together.
-OPS = (wg.Wgmma, wg.WgmmaFence, wg.WgmmaCommit, wg.WgmmaWait, wg.SetRegisters)
+OPS = (wg.Wgmma, wg.WgmmaRs, wg.WgmmaFence, wg.WgmmaCommit, wg.WgmmaWait, wg.SetRegisters)
 
 
 @dataclass
@@ -100,13 +100,15 @@ def counted(op: Any) -> str:
     """The instruction class that every warp that reaches the op issues."""
     if isinstance(op, wg.WgmmaSp):
         return f"wgmma_sp.{op.a.dtype}.m64n{op.cols}k32"
+    if isinstance(op, wg.WgmmaRs):
+        return f"wgmma_rs.{op.b.dtype}.m64n{op.cols}k16"
     return f"wgmma.{op.a.dtype}.m64n{op.cols}k16" if isinstance(op, wg.Wgmma) else str(op.name).removeprefix("warp.")
 
 
 def control(op: Any, sc: Scope, here: Label, after: Label) -> Callable[[Group], int]:
     """The control of an op that the four warps of a warpgroup run together."""
     info = sc.info(op)
-    step = _wgmma(op, sc) if isinstance(op, wg.Wgmma) else _order(op)
+    step = _wgmma(op, sc) if isinstance(op, wg.AnyWgmma) else _order(op)
 
     def run(g: Group) -> int:
         whole = g.m.products.meet(g, here.pc, info)
@@ -131,21 +133,29 @@ def _order(op: wg.WgmmaFence | wg.WgmmaCommit | wg.WgmmaWait) -> Step:
     return commit
 
 
-def _wgmma(op: wg.Wgmma, sc: Scope) -> Step:
-    slot, info = sc.regs[op.acc.name], sc.info(op)
-    a = Operand(op.a, number(op.a_index, sc.slots), wg.ROWS, op.a_tile, op.a_major, info)
-    words = sc.regs[op.meta.name] if isinstance(op, wg.WgmmaSp) else None
-    depth = DEPTH if words is None else DENSE
-    b = Operand(op.b, number(op.b_index, sc.slots), op.cols, op.b_tile, op.b_major, info, depth)
+def read_late(op: wg.AnyWgmma) -> Buffer | None:
+    """The register array that a product reads at any time until its wait, as it does its tiles."""
+    return op.a if isinstance(op, wg.WgmmaRs) else op.meta if isinstance(op, wg.WgmmaSp) else None
+
+
+def _wgmma(op: wg.AnyWgmma, sc: Scope) -> Step:
+    slot, info, late = sc.regs[op.acc.name], sc.info(op), read_late(op)
+    read = None if late is None else sc.regs[late.name]
+    depth = DENSE if isinstance(op, wg.WgmmaSp) else DEPTH
+    tiles = [Operand(op.b, number(op.b_index, sc.slots), op.cols, op.b_tile, op.b_major, info, depth)]
+    if isinstance(op, wg.Wgmma):
+        tiles.insert(0, Operand(op.a, number(op.a_index, sc.slots), wg.ROWS, op.a_tile, op.a_major, info))
 
     def wgmma(g: Group) -> None:
         products = g.m.products
         products.ready(g, slot, op.acc, info)
         rows = g.rows.reshape(-1, wg.WARPS)
-        if isinstance(op, wg.WgmmaSp) and words is not None:
-            products.ready(g, words, op.meta, info, "reads")
-            found_codes(g, words_of(g, words), op.selector, info)
-        products.start(Product(op, info, slot, rows, products.number[rows[:, 0]], (a(g, rows), b(g, rows)), words))
+        if late is not None and read is not None:
+            products.ready(g, read, late, info, "reads")
+            if isinstance(op, wg.WgmmaSp):
+                found_codes(g, registers_of(g, read)[0], op.selector, info)
+        found = tuple(tile(g, rows) for tile in tiles)
+        products.start(Product(op, info, slot, rows, products.number[rows[:, 0]], found, read))
 
     return wgmma
 

@@ -12,7 +12,8 @@ from sparsegen.backends.cuda.frame import translation_unit
 from sparsegen.backends.cuda.nvcc import compile_cubin
 from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.ir.module import Module
-from tests.programs.warpgroups import Gemm, Ring
+from sparsegen.ir.swizzle import k_major
+from tests.programs.warpgroups import Fed, Gemm, Ring
 
 needs_nvcc = pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
 
@@ -49,9 +50,11 @@ def test_nvcc_has_nothing_to_say(programs: ModuleType) -> None:
 
 @needs_nvcc
 @pytest.mark.parametrize(
-    ("program", "registers"), [(Gemm(256, b=((128, 16, 1024), "k")), 168), (Ring(), 80)], ids=["wide", "ring"]
+    ("program", "registers"),
+    [(Gemm(256, b=((128, 16, 1024), "k")), 168), (Ring(), 80), (Fed(64), 72), (Fed(256, b=(k_major(128), "k")), 168)],
+    ids=["wide", "ring", "fed", "wide_fed"],
 )
-def test_sums_of_warpgroups_stay_in_registers(program: Gemm | Ring, registers: int) -> None:
+def test_sums_of_warpgroups_stay_in_registers(program: Gemm | Fed | Ring, registers: int) -> None:
     """128 or 32 of them, and what an address takes; nvcc does not make one product wait for the other."""
     done = compile_cubin(translation_unit(Module("m", (program.func(),)), title="sums"), "sm_90a")
     (used,) = done.resources.values()

@@ -289,6 +289,28 @@ def sparse_warpgroups() -> w.Func:
     return k.func()
 
 
+def register_warpgroups() -> w.Func:
+    k = Kernel("register_warpgroups")
+    b = k.b
+    a, words = b.alloc("a", u32, 4), k.array("in_words", u32)
+    for i in range(4):
+        b.st(a, i, b.ld(words, k.at["tid"] + i))
+    for t in (f16, bf16):
+        y = k.array(f"y_{t}", t, 64 * 64, "shared", 1024)
+        for cols in (8, 64):
+            acc = b.alloc(f"acc{cols}_{t}", f32, cols // 2)
+            for i in range(cols // 2):
+                b.st(acc, i, b.const(f32, 0.0))
+            b.wgmma_fence()
+            turned = (0, 512, 1024) if cols == 8 else mn_major(128, 64)
+            for b_tile, b_major in ((k_major(64), "k"), (turned, "mn")):
+                b.wgmma_rs(acc, a, y, 1024, cols=cols, b_tile=b_tile, b_major=b_major)
+            b.wgmma_commit()
+            b.wgmma_wait(0)
+            k.sink(*(b.ld(acc, i) for i in range(cols // 2)))
+    return k.func()
+
+
 def clusters() -> w.Func:
     """What a block stores to the other one of its cluster, in every width, turn by turn; then the other may go on."""
     k = Kernel("clusters", cluster=2)
@@ -346,6 +368,7 @@ PROGRAMS: dict[str, Callable[[], w.Func]] = {
         atomics,
         warpgroups,
         sparse_warpgroups,
+        register_warpgroups,
         clusters,
         registers,
     )

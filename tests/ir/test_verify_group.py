@@ -14,6 +14,7 @@ HEAD = """warp.func "k", [@o: global f32[8192] align=16, %n: s32[0,9]],
   warp.alloc @m: reg u32[1] align=4
 """
 SPARSE = """warp.wgmma_sp @acc, @a, 0, @b, 0, 64, [64, 16, 512], [128, 4096, 1024], "k", "mn", @m"""
+REGISTERS = """warp.alloc @r: reg u32[4] align=16\nwarp.wgmma_rs @acc, @r, @b, 1024, 64, [128, 8192, 1024], "mn\""""
 TILES = '64, [128, 16, 1024], [128, 8192, 1024], "k", "mn"'
 GROUP = "%g: s32[0,1] = warp.let %warp // 4\n"
 
@@ -35,6 +36,8 @@ GOOD = [
     "warp.wgmma @acc, @a, 8, @b, 0, 64, [0, 128, 256], [32, 16, 256], \"k\", \"k\"",
     f"{SPARSE}, 0",
     f"{SPARSE}, 1",
+    REGISTERS,
+    f"{GROUP}{REGISTERS.replace('1024', '%g * 4096', 1).replace('@b', '@h').replace('128', '32')}",
 ]  # fmt: skip
 
 
@@ -77,6 +80,16 @@ BAD = [
     (f'{SPARSE}, 0'.replace('[128, 4096, 1024], "k", "mn"', '[32, 16, 256], "k", "k"'),
      "b: 32 k of 16 bits do not fit rows of 32 bytes"),
     (f"{SPARSE}, 0".replace("@b, 0", "@b, 6656"), "the tile from b_index 6656 reaches element 8[0-9]+: outside @b"),
+    (REGISTERS.replace("@r, @b", "@m, @b"), r"@m: reg u32\[1\] .* must be u32\[4\], 8 elements of each lane"),
+    (REGISTERS.replace("@r, @b", "@o, @b"), "@o: global .* must be in reg memory"),
+    (REGISTERS.replace("@r, @b", "@r, @r"), "@r: reg .* must be in shared memory"),
+    (REGISTERS.replace("64", "60"), "60 columns are no multiple of 8"),
+    (REGISTERS.replace("64", "32"), r"must be f32\[16\], of 32 columns"),
+    (REGISTERS.replace("1024", "64", 1), "b_index 64 is byte 128, but a tile starts .* first 128 of 1024"),
+    (REGISTERS.replace("1024", "%warp * 1024", 1), "different from warp to warp, but the warpgroup has one"),
+    (f"warp.if %warp < 2 {{\n{REGISTERS}\n}}", "all four warps of a warpgroup must reach"),
+    (f"{REGISTERS}\n%x: f32 = warp.ld @acc, 0\n%i: s32 = warp.cvt %x\nwarp.if %i < 3 {{\n warp.wgmma_fence\n}}",
+     "different from lane to lane"),
     ("warp.wgmma_wait 8", "pending 8 is not in 0..7"),
 ]  # fmt: skip
 

@@ -17,7 +17,7 @@ from tests.programs.run import SMALL
 
 NAMES = [f"heat2d_stream.{k}" for k in heat2d_stream.SIZES] + ["ring_reduce.even", "ring_reduce.ragged"]
 NAMES += [f"warpgroups.ring_{how}" for how in ("reader", "writer", "bulk", "arrive")]
-NAMES += ["clusters.sums2x4", "clusters.sums4x2"]
+NAMES += ["warpgroups.registers_b128mn", "clusters.sums2x4", "clusters.sums4x2"]
 LEFT_OUT = [(name, what) for name in NAMES for what, _ in mutants.deletions(SMALL[name](0).func)]
 WEAKER = [(name, what) for name in NAMES for what, _ in mutants.weaker(SMALL[name](0).func)]
 

@@ -331,7 +331,9 @@ def matrices() -> w.Func:
 
 
 def warpgroups() -> w.Func:
-    """Products of tiles that lie in several ways, in two groups; the first is waited for before the second."""
+    """Products of tiles that lie in several ways, in two groups; the first is waited for before the second.
+
+    Then those of an a in registers."""
     k = Kernel("warpgroups")
     b, tid = k.b, k.at["tid"]
     for t in (f16, bf16):
@@ -354,6 +356,17 @@ def warpgroups() -> w.Func:
             for pending, acc in ((1, first), (0, second)):
                 b.wgmma_wait(pending)
                 k.sink(*(b.ld(acc, i) for i in range(cols // 2)))
+            fed, a = b.alloc(f"sums_{cols}_{t}", f32, cols // 2), b.alloc(f"a_{cols}_{t}", u32, 4)
+            for i in range(cols // 2):
+                b.st(fed, i, b.const(f32, 1.0))
+            for i in range(4):
+                b.st(a, i, b.pack(b.ld(src, tid + 200 * i), b.ld(src, tid + 200 * i + 100)))
+            b.wgmma_fence()
+            b.wgmma_rs(fed, a, tile, 4096, cols=cols, b_tile=turned, b_major="mn")
+            b.wgmma_rs(fed, a, tile, 4096 + 16, cols=cols, b_tile=k_major(64), b_major="k")
+            b.wgmma_commit()
+            b.wgmma_wait(0)
+            k.sink(*(b.ld(fed, i) for i in range(cols // 2)))
     return k.func()
 
 

@@ -1,4 +1,5 @@
-"""Products of warpgroups: a small one with each way in which tiles lie, and a ring that copies fill ahead of them.
+"""Products of warpgroups: a small one with each way in which tiles lie, one whose a lanes load into registers, and a
+ring that copies fill ahead of them.
 
 On the GPU the hardware judges how :func:`sparsegen.ir.swizzle.tile_bytes` reads a descriptor: the host places elements
 by it.  The numbers are small integers, so that sums are exact.
@@ -14,7 +15,7 @@ import numpy as np
 
 from sparsegen.ir import warp as w
 from sparsegen.ir.builder import Builder
-from sparsegen.ir.expr import Const, Value, all_of
+from sparsegen.ir.expr import Const, Expr, Value, all_of
 from sparsegen.ir.metadata import dense, words
 from sparsegen.ir.swizzle import Tile, k_major, mn_major, tile_bytes
 from sparsegen.ir.tensor_copy import TensorCopy, TensorMap
@@ -46,6 +47,15 @@ SPARSE_TILES: Final[dict[str, tuple[Operand, Operand]]] = {
     "a32mn_b0k": ((mn_major(32, DEPTH), "mn"), (PLAIN, "k")),
     "a0mn_b0mn": ((PLAIN, "mn"), (PLAIN, "mn")),
 }
+#: b of products with a in registers, of four products' k.
+REGISTER_TILES: Final[dict[str, Operand]] = {
+    "b128k": (k_major(128), "k"),
+    "b0k": (PLAIN, "k"),
+    "b128mn": (mn_major(128, 64), "mn"),
+    "b64mn": (mn_major(64, 64), "mn"),
+    "b32mn": (mn_major(32, 64), "mn"),
+    "b0mn": (PLAIN, "mn"),
+}
 #: Codes of a sparse a's fours: every two places of four, the lower one first.
 CODES: Final = (0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b1110)
 #: Called at places of a program: with the builder, the built-in values, the place, the sums and the two tiles' buffers.
@@ -58,9 +68,9 @@ def step_bytes(tile: Tile, major: str, depth: int = 16) -> int:
     return depth // 8 * (lead if not swizzle else stride) if not swizzle or major == "mn" else 2 * depth
 
 
-def image(count: int, tile: Tile, major: str, depth: int = 16) -> Any:
-    """Where each element of an operand of two products of so many k lies, in elements: ``[count, 2 * depth]``."""
-    steps = [tile_bytes(count, tile, major, k * step_bytes(tile, major, depth), depth) // 2 for k in (0, 1)]
+def image(count: int, tile: Tile, major: str, depth: int = 16, times: int = 2) -> Any:
+    """Where each element of an operand of products of so many k lies, in elements: ``[count, times * depth]``."""
+    steps = [tile_bytes(count, tile, major, k * step_bytes(tile, major, depth), depth) // 2 for k in range(times)]
     return np.concatenate(steps, axis=1)
 
 
@@ -79,6 +89,14 @@ def _integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) ->
 
 
 # ------------------------------------------------------------------------------------------------ one product
+def _store(b: Builder, at: dict[str, Value], acc: Buffer, out: Buffer, number: Expr) -> None:
+    """A warpgroup's sums, of 64 rows, to the ``number``-th such matrix of ``out``."""
+    with b.for_("r", 0, acc.size, unroll=0) as r:
+        row = at["warp"] % 4 * 16 + at["lane"] // 4 + r // 2 % 2 * 8
+        line = (number * 64 + row) * (2 * acc.size)
+        b.st(out, line + r // 4 * 8 + at["lane"] % 4 * 2 + r % 2, b.ld(acc, r))
+
+
 @dataclass(frozen=True)
 class Gemm:
     """``out[group] = 1 + a[group] @ b`` for 64 x 32 by 32 x ``cols``; stores write the tiles' images.
@@ -156,10 +174,7 @@ class Gemm:
             here("committed")
             step("wait", b.wgmma_wait, 0)
             here("waited")
-            with b.for_("r", 0, regs, unroll=0) as r:
-                row = at["warp"] % 4 * 16 + at["lane"] // 4 + r // 2 % 2 * 8
-                line = ((at["bx"] * self.groups + group) * 64 + row) * self.cols
-                b.st(out, line + r // 4 * 8 + at["lane"] % 4 * 2 + r % 2, b.ld(acc, r))
+            _store(b, at, acc, out, at["bx"] * self.groups + group)
 
         params = [x, y, meta, out] if self.sparse else [x, y, out]
         return _function("gemm", params, [sx, sy], threads, body, self.grid)
@@ -179,6 +194,68 @@ class Gemm:
         want = 1 + np.einsum("gik,jk->gij", a.astype("f8"), b.astype("f8"))
         want = np.broadcast_to(want, (self.grid, *want.shape)).astype("f4")
         return Case(self.func(), {**args, "out": np.full_like(want, -7)}, {"out": want}, 0.0, ("out",))
+
+
+# ------------------------------------------------------------------------------------------------ a in registers
+@dataclass(frozen=True)
+class Fed:
+    """``out[group] = 1 + a[group] @ b`` for 64 x 64 by 64 x ``cols``, a in registers that the lanes load.
+
+    Two arrays take turns: one is loaded while the product of the other is in flight.
+    ``pending``: groups in flight when it is (1 is right: the product that reads it has ended).
+    """
+
+    cols: int = 16
+    dtype: DType = f16
+    b: Operand = (mn_major(32, 64), "mn")
+    groups: int = 2
+    pending: int = 1
+
+    def func(self) -> w.Func:
+        x = Buffer("x", u32, self.groups * 64 * 32, "global")  # pairs of adjacent k
+        y = Buffer("y", self.dtype, self._size(), "global")
+        out, sy = (
+            Buffer("out", f32, self.groups * 64 * self.cols, "global"),
+            Buffer("sy", y.dtype, y.size, "shared", 1024),
+        )
+
+        def body(b: Builder, at: dict[str, Value]) -> None:
+            with b.for_("i", at["tid"], y.size, 128 * self.groups) as i:
+                b.st(sy, i, b.ld(y, i))
+            b.fence("async")
+            b.barrier()
+            acc = b.alloc("acc", f32, self.cols // 2)
+            with b.for_("r", 0, acc.size, unroll=0) as r:
+                b.st(acc, r, b.const(f32, 1.0))
+            arrays = [b.alloc(f"a{n}", u32, 4) for n in (0, 1)]
+            row = b.let("row", at["warp"] * 16 + at["lane"] // 4)
+            with b.for_("turn", 0, 2, unroll=1) as turn:
+                for n, a in enumerate(arrays):
+                    step = turn * 2 + n
+                    b.wgmma_wait(self.pending)
+                    for r in range(4):
+                        at_word = (row + r % 2 * 8) * 32 + step * 8 + at["lane"] % 4 + r // 2 * 4
+                        b.st(a, r, b.ld(x, at_word))
+                    b.wgmma_fence()
+                    b.wgmma_rs(acc, a, sy, step * (step_bytes(*self.b) // 2), cols=self.cols, b_tile=self.b[0],
+                               b_major=self.b[1])  # fmt: skip
+                    b.wgmma_commit()
+            b.wgmma_wait(0)
+            _store(b, at, acc, out, at["warp"] // 4)
+
+        return _function("fed", [x, y, out], [sy], 128 * self.groups, body)
+
+    def _size(self) -> int:
+        return -(-(int(image(self.cols, *self.b, times=4).max()) + 1) // 512) * 512
+
+    def case(self, seed: int = 0) -> Case:
+        rng = np.random.default_rng(seed)
+        a, b = _integers(rng, (self.groups, 64, 64), self.dtype), _integers(rng, (self.cols, 64), self.dtype)
+        y = np.full(self._size(), 9, self.dtype.numpy())
+        y[image(self.cols, *self.b, times=4)] = b
+        want = (1 + np.einsum("gik,jk->gij", a.astype("f8"), b.astype("f8"))).astype("f4")
+        args = {"x": a.reshape(-1).view("u4"), "y": y, "out": np.full_like(want, -7)}
+        return Case(self.func(), args, {"out": want}, 0.0, ("out",))
 
 
 # ------------------------------------------------------------------------------------------------ a ring
@@ -261,9 +338,7 @@ class Ring:
                 with b.for_("turn", 0, self.turns, unroll=1) as turn:
                     consumer(b, at, turn, turn % slots, acc)
                 b.wgmma_wait(0)
-                with b.for_("r", 0, cols // 2, unroll=0) as r:
-                    row = at["warp"] * 16 + at["lane"] // 4 + r // 2 % 2 * 8
-                    b.st(out, row * cols + r // 4 * 8 + at["lane"] % 4 * 2 + r % 2, b.ld(acc, r))
+                _store(b, at, acc, out, Const(0))
 
         return _function("ring", [src, out], [tile, full, free], 256, body)
 
@@ -281,8 +356,8 @@ class Ring:
         return Case(self.func(), {"x": x, "out": np.full_like(want, -7)}, {"out": want}, 0.0, ("out",))
 
 
-def _named() -> dict[str, Gemm | Ring]:
-    out: dict[str, Gemm | Ring] = {n: Gemm(64, f16, *operands, grid=1) for n, operands in TILES.items()}
+def _named() -> dict[str, Gemm | Fed | Ring]:
+    out: dict[str, Gemm | Fed | Ring] = {n: Gemm(64, f16, *operands, grid=1) for n, operands in TILES.items()}
     out |= {f"{n}_bf16": Gemm(128, bf16, *TILES[n], grid=1) for n in ("a128k_b128mn", "a128mn_b64k", "a0k_b0mn")}
     out |= {f"n{cols}": Gemm(cols, b=(k_major(64), "k")) for cols in (8, 24, 96, 256)}
     out |= {f"sparse_{n}": Gemm(64, f16, *operands, grid=1, sparse=True) for n, operands in SPARSE_TILES.items()}
@@ -290,6 +365,9 @@ def _named() -> dict[str, Gemm | Ring]:
         f"sparse_{n}_bf16": Gemm(128, bf16, *SPARSE_TILES[n], grid=1, sparse=True) for n in ("a64k_b128mn", "a0mn_b0mn")
     }
     out |= {f"sparse_n{cols}": Gemm(cols, b=(k_major(128), "k"), sparse=True) for cols in (8, 24, 96, 256)}
+    out |= {f"registers_{n}": Fed(64, f16, b) for n, b in REGISTER_TILES.items()}
+    out |= {f"registers_{n}_bf16": Fed(128, bf16, REGISTER_TILES[n]) for n in ("b128k", "b128mn")}
+    out |= {f"registers_n{cols}": Fed(cols, b=(k_major(128), "k")) for cols in (8, 24, 96, 256)}
     return out | {
         "ring_reader": Ring(),
         "ring_writer": Ring(fence="writer"),

@@ -3,6 +3,7 @@
 // Whoever waits for something that can no longer happen has found a deadlock; it ends the program with a message.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <csetjmp>
 #include <cstdarg>
 #include <cstdint>
@@ -31,13 +32,14 @@ struct Index { unsigned x, y, z; };
 struct Copy { void* to; const void* from; unsigned nbytes; };
 
 // A product that a warpgroup has issued: descriptors of its operands, and the thread's sums; of a sparse one the thread's
-// metadata, and which threads' count (of another -1).
+// metadata, and which threads' count (of another -1); of one with a in registers (and no descriptor of it) the thread's.
 struct Product {
   uint64_t a, b;
   bool a_mn_major, b_mn_major, bf16;
   std::vector<float*> sums;
   unsigned meta = 0;
   int selector = -1;
+  std::array<unsigned, 4> fragment = {};
 };
 
 struct Thread {

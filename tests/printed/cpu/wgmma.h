@@ -7,6 +7,7 @@
 namespace cpu {
 
 constexpr unsigned GROUP = 128;  // threads of a warpgroup
+constexpr uint64_t IN_REGISTERS = ~0ull;  // in place of a descriptor
 
 inline void meet_group(const char* what) {
   if (block_threads % GROUP) fault("%s: a block of %u threads", what, block_threads);
@@ -42,13 +43,24 @@ inline unsigned place(unsigned first, size_t number, int selector, unsigned row,
   return kept_place(threads[thread].product_groups.front()[number].meta, row, kept);
 }
 
+// a from the registers of four warps, each with 16 rows: two k a register, rows g and g + 8 follow one another, then k + 8.
+template <typename T> void fragments(std::vector<float>& m, unsigned first, size_t number) {
+  m.resize(64 * 16);
+  for (unsigned row = 0; row < 64; ++row)
+    for (unsigned k = 0; k < 16; ++k) {
+      const Thread& holder = threads[first + row / 16 * 32 + row % 8 * 4 + k % 8 / 2];
+      m[16 * row + k] = T::value(holder.product_groups.front()[number].fragment[k / 8 * 2 + row % 16 / 8], k % 2);
+    }
+}
+
 // What the first warps of a warpgroup have asked for, done for all of them: row and column of each register of d.
 inline void multiply(unsigned first, size_t number) {
   const Product& p = threads[first].product_groups.front()[number];
   static std::vector<float> a, b;
   const bool sparse = p.selector >= 0;
   const unsigned depth = sparse ? 32 : 16;
-  (p.bf16 ? matrix<BF16> : matrix<F16>)(a, p.a, p.a_mn_major, 64, 16);
+  if (p.a == IN_REGISTERS) (p.bf16 ? fragments<BF16> : fragments<F16>)(a, first, number);
+  else (p.bf16 ? matrix<BF16> : matrix<F16>)(a, p.a, p.a_mn_major, 64, 16);
   (p.bf16 ? matrix<BF16> : matrix<F16>)(b, p.b, p.b_mn_major, 2 * p.sums.size(), depth);
   for (unsigned t = 0; t < GROUP; ++t) {
     const Product& mine = threads[first + t].product_groups.front()[number];
@@ -64,11 +76,11 @@ inline void multiply(unsigned first, size_t number) {
 }
 
 template <size_t n> void product(Out<float, n> d, uint64_t a, uint64_t b, int scales, bool a_mn_major, bool b_mn_major, bool bf16,
-                                 unsigned meta = 0, int selector = -1) {
+                                 unsigned meta = 0, int selector = -1, In<unsigned, 4> fragment = {}) {
   meet_group("wgmma.mma_async");
   if (!me().registers_fenced) fault("wgmma.mma_async before any wgmma.fence");
   if (scales != 3) fault("wgmma.mma_async with other factors than 1");
-  me().products.push_back({a, b, a_mn_major, b_mn_major, bf16, {d.to.begin(), d.to.end()}, meta, selector});
+  me().products.push_back({a, b, a_mn_major, b_mn_major, bf16, {d.to.begin(), d.to.end()}, meta, selector, fragment});
 }
 
 }  // namespace cpu
@@ -116,6 +128,10 @@ inline void setmaxnreg_dec_sync_aligned_u32(unsigned count) { set_registers(coun
   inline void wgmma_mma_async_sync_aligned_m64n##n##k16_f32_##T##_##T(                                                 \
       cpu::Out<float, n / 2> d, uint64_t a, uint64_t b, int scale_d, int scale_a, int scale_b, int a_turned, int b_turned) { \
     cpu::product(d, a, b, scale_d + scale_a + scale_b, a_turned, b_turned, bf16);                                      \
+  }                                                                                                                    \
+  inline void wgmma_mma_async_sync_aligned_m64n##n##k16_f32_##T##_##T(                                                 \
+      cpu::Out<float, n / 2> d, cpu::In<unsigned, 4> a, uint64_t b, int scale_d, int scale_a, int scale_b, int b_turned) {   \
+    cpu::product(d, cpu::IN_REGISTERS, b, scale_d + scale_a + scale_b, false, b_turned, bf16, 0, -1, a);               \
   }                                                                                                                    \
   inline void wgmma_mma_async_sp_sync_aligned_m64n##n##k32_f32_##T##_##T(                                              \
       cpu::Out<float, n / 2> d, uint64_t a, uint64_t b, unsigned meta, int selector, int scale_d, int scale_a, int scale_b, \
