@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from sparsegen.ir.fragments import SHAPES, Fragment, MmaShape  # noqa: E402
+from sparsegen.ir.fragments import SHAPES, Fragment, MmaShape, signed  # noqa: E402
 
 TARGET = ROOT / "docs" / "fragments.md"
 HEAD = """\
@@ -23,7 +23,7 @@ With `g = lane // 4` and `t = lane % 4`, every element of a lane stands in a row
 register of 32, two at a time: elements 0 and 1 are register 0, the first in the low half. Of 8 bits there are four to a
 register, of 4 bits eight, the first in the lowest bits: those are listed and drawn a register at a time, `i` counts
 within it, and a picture's entry names the register's first element. tf32 lies in f32 registers; the low 13 bits are
-ignored. Sums of integers wrap at 32 bits.
+ignored. Sums of integers wrap at 32 bits; unsigned elements of A, of B or of both lie as signed ones do.
 """
 
 
@@ -80,7 +80,10 @@ def section(name: str, s: MmaShape) -> list[str]:
     """One shape: its instruction, its formulas, its pictures."""
     matrices = f"A {s.m}×{s.k} {s.a.dtype}, B {s.k}×{s.n} {s.b.dtype}, C and D {s.m}×{s.n} {s.c.dtype}"
     held = f"a lane holds {s.a.regs}, {s.b.regs} and {s.c.regs} registers"
-    lines = [f"## {name}", "", f"`{s.ptx}`, from sm_{s.cc} on: {matrices}; {held}.", ""]
+    since = f"from sm_{s.cc} on" + (f", before sm_{s.end}" if s.end else "")
+    lines = [f"## {name}", "", f"`{s.ptx}`, {since}: {matrices}; {held}.", ""]
+    if others := [f"`{other}`" for other in SHAPES if signed(other) == name != other]:
+        lines += [f"With other signs: {', '.join(others)}.", ""]
     for letter, f in (("a", s.a), ("b", s.b), ("c", s.c)):
         lines += [*formulas(letter, f), "", *picture(letter, f), ""]
     return lines
@@ -88,7 +91,8 @@ def section(name: str, s: MmaShape) -> list[str]:
 
 def text() -> str:
     """The whole file."""
-    return "\n".join([HEAD, *(line for name, s in SHAPES.items() for line in section(name, s))]).rstrip() + "\n"
+    drawn = (line for name, s in SHAPES.items() if signed(name) == name for line in section(name, s))
+    return "\n".join([HEAD, *drawn]).rstrip() + "\n"
 
 
 def main() -> int:

@@ -3,7 +3,8 @@
 Source: PTX ISA, "Matrix fragments for mma".  With ``g = lane // 4`` and ``t = lane % 4`` every table here is affine
 in g and t for each element, so a fragment is a short list of (row, column) formulas.
 
-Integers sum in s32, which wraps.  tf32 lies in f32 registers, of which the tensor core ignores the low 13 bits.
+Integers sum in s32, which wraps; A and B are signed or unsigned each for itself, and lie the same either way.
+tf32 lies in f32 registers, of which the tensor core ignores the low 13 bits.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .types import DType, bf16, f16, f32, f64, s4, s8, s32, tf32, u32
+from .types import DType, bf16, f16, f32, f64, s4, s8, s32, tf32, u4, u8, u32
 
 Place = Callable[[int, int], tuple[int, int]]
 
@@ -69,6 +71,20 @@ class MmaShape:
     c: Fragment
     cc: int  # first compute capability, times ten
 
+    @property
+    def end(self) -> int | None:
+        """The first compute capability, times ten, for which it is refused: 10.0 for 4-bit integers.
+
+        The tensor cores of 9.0 lack them too: nvcc puts a function of 8-bit products in their place, which takes longer
+        than to unpack them.
+        """
+        return 100 if self.a.dtype.bits == 4 else None
+
+    def on(self, capability: tuple[int, int]) -> bool:
+        """Whether GPUs of this compute capability have it."""
+        cc = 10 * capability[0] + capability[1]
+        return self.cc <= cc and (self.end is None or cc < self.end)
+
 
 def _shape(dtype: DType, m: int, k: int, cc: int = 80) -> MmaShape:
     """All shapes follow one plan: a lane holds, of each run of ``4 * packed`` columns of A (rows of B), one register.
@@ -98,7 +114,7 @@ def _shape(dtype: DType, m: int, k: int, cc: int = 80) -> MmaShape:
     )  # fmt: skip
 
 
-SHAPES: Final[dict[str, MmaShape]] = {
+_OF_ONE_TYPE: Final[dict[str, MmaShape]] = {
     f"{dtype}.m{m}n8k{k}": _shape(dtype, m, k, cc)
     for dtype, m, k, cc in (
         (f64, 8, 4, 80), (f64, 16, 4, 90), (f64, 16, 8, 90), (f64, 16, 16, 90),
@@ -107,6 +123,27 @@ SHAPES: Final[dict[str, MmaShape]] = {
         (s8, 8, 16, 80), (s8, 16, 16, 80), (s8, 16, 32, 80), (s4, 8, 32, 80), (s4, 16, 64, 80),
     )
 }  # fmt: skip
+#: Of integers, what holds as many bits without a sign.
+_UNSIGNED: Final[dict[DType, DType]] = {s8: u8, s4: u4}
+
+
+def _unsigned(s: MmaShape) -> dict[str, MmaShape]:
+    """The shapes that differ from one of signed integers in that A, B or both are unsigned.
+
+    They are named by both types, ``u8.s8.m16n8k32`` (A's first), or by one if it is both's.
+    """
+    out, own = {}, s.a.dtype
+    for a, b in list(product((own, _UNSIGNED[own]), repeat=2))[1:]:
+        types = f"{a}" if a is b else f"{a}.{b}"
+        ptx = s.ptx.replace(f"{own}.{own}", f"{a}.{b}")
+        out[f"{types}.m{s.m}n8k{s.k}"] = replace(s, ptx=ptx, a=replace(s.a, dtype=a), b=replace(s.b, dtype=b))
+    return out
+
+
+SHAPES: Final[dict[str, MmaShape]] = {
+    **_OF_ONE_TYPE,
+    **{name: s for one in _OF_ONE_TYPE.values() if one.a.dtype in _UNSIGNED for name, s in _unsigned(one).items()},
+}
 #: Shapes whose a keeps 2 of every 4 columns (:mod:`sparsegen.ir.metadata`): its fragment is that of what it keeps.
 SPARSE: Final[dict[str, MmaShape]] = {
     f"{dtype}.m16n8k32.sp": replace(
@@ -122,7 +159,12 @@ def named(shape: str) -> MmaShape:
     return SHAPES.get(shape) or SPARSE[shape]
 
 
+def signed(shape: str) -> str:
+    """The shape itself, or of integers that of signed ones: the same fragments, and as many cycles of a tensor core."""
+    s = SHAPES[shape]
+    return f"s{s.a.dtype.bits}.m{s.m}n8k{s.k}" if s.a.dtype.is_int else shape
+
+
 def shapes_of(capability: tuple[int, int]) -> list[str]:
-    """The shapes that a GPU of this compute capability has; 4-bit integers end before 10.0."""
-    cc = 10 * capability[0] + capability[1]
-    return [name for name, s in SHAPES.items() if s.cc <= cc and not (s.a.dtype is s4 and cc >= 100)]
+    """The shapes that a GPU of this compute capability has."""
+    return [name for name, s in SHAPES.items() if s.on(capability)]

@@ -115,7 +115,7 @@ def _bulk_copy(op: w.BulkCopy, ctx: Context) -> None:
 def _ldmatrix(op: w.LdMatrix, ctx: Context) -> None:
     ctx.need(len(op.out) in (1, 2, 4), f"has {len(op.out)} results, but must have 1 or 2 or 4")
     in_space(ctx, op.buf, "shared")
-    ctx.need(op.buf.dtype.bits == 16, f"loads 16-bit elements, but {declaration(op.buf)}")
+    ctx.need(op.buf.dtype.bits in (8, 16), f"loads elements of 8 or 16 bits, but {declaration(op.buf)}")
     ctx.need(op.buf.align % 16 == 0, f"{declaration(op.buf)} must be aligned to 16 bytes")
     for v in op.out:
         ctx.need(v.dtype is u32, f"gives u32, but {declaration(v)}")

@@ -19,7 +19,7 @@ from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import Buffer
 
 from . import ptx_ops as ptx
-from .arch import needed_arch
+from .arch import check_products, needed_arch
 from .names import comment
 from .printer import Printer
 
@@ -138,9 +138,12 @@ def functions(module: Module) -> tuple[w.Func, ...]:
 def translation_unit(module: Module, *, title: str, notes: Iterable[str] = (), arch: str | None = None) -> str:
     """The CUDA C++ source of a module: the same text for the same arguments, everywhere.
 
-    ``title`` and ``notes`` (the schedule's line, say) go into the header; ``arch`` into its nvcc command.
+    ``title`` and ``notes`` (the schedule's line, say) go into the header; ``arch`` into its nvcc command, and IRError
+    says what it has no mma for.
     """
     funcs = functions(module)
+    if arch is not None:
+        check_products(funcs, arch)
     align = max(
         map(alignment, funcs), default=0
     )  # nvcc warns where kernels of a unit declare the same memory otherwise

@@ -168,7 +168,9 @@ def ldmatrix(op: w.LdMatrix, sc: Scope) -> Step:
     meter = Meter(sc, op, buf, 16, "ldmatrix", "read")
     out = Results(sc, op, u32)
     g8, t4 = np.arange(32) // 4, np.arange(32) % 4
-    last, lanes = buf.size - 8, np.arange(32)
+    per = 2 // buf.dtype.nbytes  # elements of the buffer that are one of the matrix
+    last, lanes = buf.size - 8 * per, np.arange(32)
+    bits = np.dtype(f"u{buf.dtype.nbytes}")
 
     def ldmatrix(g: Group) -> None:
         m = g.m
@@ -177,7 +179,8 @@ def ldmatrix(op: w.LdMatrix, sc: Scope) -> Step:
         used = g.full() & (lanes < 8 * count)
         bad = used & ((a < 0) | (a > last))
         m.find("bounds", info, lambda first: f"row address {first(a)} of @{buf.name} is outside 0..{last}",
-               "give the address of a whole row of 8 elements", bad=bad, index=a, row=g.col, lane=LANES)  # fmt: skip
+               f"give the address of a whole row of {8 * per} elements",
+               bad=bad, index=a, row=g.col, lane=LANES)  # fmt: skip
         a = np.where(used & ~bad, a, 0)
         sel = np.flatnonzero(used)
         if not len(sel):
@@ -185,7 +188,7 @@ def ldmatrix(op: w.LdMatrix, sc: Scope) -> Step:
             return
         at = a.reshape(-1)[sel]
         meter(g, at, sel)
-        check_align(g, at, g.rows[sel >> 5], sel & 31, 2, 16, m.align(buf), info)
+        check_align(g, at, g.rows[sel >> 5], sel & 31, buf.dtype.nbytes, 16, m.align(buf), info)
         mem = m.memory[buf.name]
         if mem.data is None:
             out.nothing(g)
@@ -194,15 +197,15 @@ def ldmatrix(op: w.LdMatrix, sc: Scope) -> Step:
         alive = slice(None) if g.mask is None else g.mask.any(1)
         for j, slot in enumerate(out.slots):
             word: Any = 0
-            for k in (0, 1):
+            for k, i in np.ndindex(2, per):
                 if op.trans:
-                    cell = a.take(8 * j + 2 * t4 + k, axis=1) + g8 + base
+                    cell = a.take(8 * j + 2 * t4 + k, axis=1) + (per * g8 + i) + base
                 else:
-                    cell = a.take(8 * j + g8, axis=1) + (2 * t4 + k) + base
+                    cell = a.take(8 * j + g8, axis=1) + (per * (2 * t4 + k) + i) + base
                 if mem.tracked:
                     mem.check_read(cell[alive], g.col[alive], np.full((1, 1), MANY), None, info)
-                half = mem.data.take(cell)
-                word = word | (half.view(np.uint16).astype(np.int64) << (16 * k))
+                part = mem.data.take(cell).view(bits).astype(np.int64)
+                word = word | (part << (16 * k + 8 * i))
             g.env[slot] = word
 
     return ldmatrix

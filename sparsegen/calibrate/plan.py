@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from sparsegen.ir.errors import DeviceError
-from sparsegen.ir.fragments import shapes_of
+from sparsegen.ir.fragments import shapes_of, signed
 
 from . import compute, memory
 from .probe import Probe
@@ -141,7 +141,7 @@ def plan(gpu: DeviceInfo, free: int) -> list[Figure]:
         Figure("launch_host_s", empty, "host seconds each", HOST, "the same, by the host's clock", rounds=LAUNCHES),
         *latencies(gpu),
     ]
-    for shape in shapes_of(gpu.capability):
+    for shape in dict.fromkeys(map(signed, shapes_of(gpu.capability))):
         figures.append(Figure(f"cpi.{shape}", compute.mma(shape, blocks), "cycles each", CHIP, "", quarters))
     return figures
 

@@ -18,7 +18,7 @@ from sparsegen.calibrate import compute, memory
 from sparsegen.calibrate.lab import UNIT, units
 from sparsegen.calibrate.plan import plan
 from sparsegen.calibrate.probe import Probe
-from sparsegen.ir.fragments import SHAPES, shapes_of
+from sparsegen.ir.fragments import SHAPES, shapes_of, signed
 from sparsegen.ir.module import Module
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.text import print_module
@@ -26,11 +26,12 @@ from sparsegen.ir.types import Buffer
 from sparsegen.ir.verify import verify
 from tests.calibrate.bench_gpu import FREE, GPU
 
+MMAS = tuple(dict.fromkeys(map(signed, SHAPES)))  # those that are measured
 #: Small enough for the emulator: two blocks, buffers of a few tiles.
 PROBES: dict[str, Probe] = {
     p.name: p
     for p in (
-        *(compute.mma(shape, 2) for shape in SHAPES),
+        *(compute.mma(shape, 2) for shape in MMAS),
         *(compute.rate(name, 2) for name in compute.RATES),
         compute.barrier(2), compute.empty(), memory.shared(2), memory.l2(2, 8),
         *(memory.stream(what, 1 << 15) for what in ("read", "write", "copy")),
@@ -146,7 +147,7 @@ needs_sass = pytest.mark.skipif(
 #: Kernel -> (instruction, how many stand in a round); the tensor cores have three names.
 LOOPS: dict[str, tuple[str, int]] = {
     **{"time_" + s.replace(".", "_"): ({"f64": "DMMA", "s8": "IMMA", "s4": "IMMA"}.get(s.split(".")[0], "HMMA"), 16)
-       for s in SHAPES},
+       for s in MMAS},
     "rate_f64_fma": ("DFMA", 256), "rate_f32_fma": ("FFMA", 256), "rate_alu": ("LOP3", 256), "rate_prmt": ("PRMT", 256),
     "rate_popc": ("POPC", 256), "rate_shuffle": ("SHFL", 256), "lat_barrier": ("BAR", 8), "shared_read": ("LDS", 4),
     "l2_read": ("LDG", 4), "chase_shared": ("LDS", 4), "chase_l1": ("LDG", 4), "chase_l2": ("LDG", 4),

@@ -9,9 +9,9 @@ import pytest
 from sparsegen.backends.cuda.frame import translation_unit
 from sparsegen.backends.cuda.nvcc import CompileResult, compile_cubin
 from sparsegen.backends.cuda.toolchain import find_tool
-from sparsegen.ir.fragments import SHAPES
+from sparsegen.ir.fragments import SHAPES, shapes_of
 from sparsegen.ir.module import Module
-from tests.programs import fragments, heat2d_stream, ring_reduce
+from tests.programs import fragments, heat2d_stream, ring_reduce, transposes
 
 pytestmark = pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
 
@@ -54,12 +54,14 @@ def test_ring_reduce(name: str) -> None:
     assert ".local" not in ptx
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-def test_fragments(arch: str) -> None:
-    shapes = [s for s in SHAPES if arch == "sm_90a" or SHAPES[s].cc <= 80]
-    module = Module("fragments", tuple(fragments.build(s) for s in shapes))
-    done = compile_cubin(translation_unit(module, title="fragments"), arch, want_ptx=True)
-    assert set(done.resources) == {f.symbol for f in module.funcs}  # type: ignore[attr-defined]
+@pytest.mark.parametrize(("arch", "capability"), [("sm_80", (8, 0)), ("sm_90a", (9, 0))])
+def test_fragments(arch: str, capability: tuple[int, int]) -> None:
+    shapes = shapes_of(capability)
+    funcs = *map(fragments.build, shapes), *map(transposes.build, transposes.TYPES)
+    done = compile_cubin(
+        translation_unit(Module("fragments", funcs), title="fragments", arch=arch), arch, want_ptx=True
+    )
+    assert set(done.resources) == {f.symbol for f in funcs}
     assert not any(r.spills for r in done.resources.values())
     for s in shapes:
         assert SHAPES[s].ptx in (done.ptx or "")

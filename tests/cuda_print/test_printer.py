@@ -19,6 +19,7 @@ from sparsegen.ir.expr import Const, Value
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import OPS, Op
 from sparsegen.ir.types import Buffer, bf16, f16, f32, f64, s32
+from tests.programs import fragments
 
 WARP_OPS = {op for name, op in OPS.items() if name.startswith("warp.")}
 FRAMING = (w.For, w.Loop, w.If)
@@ -85,6 +86,22 @@ def test_a_helper_is_one_instruction() -> None:
 def test_the_text_is_the_same_each_time(programs: ModuleType) -> None:
     first, second = (translation_unit(programs.every_op(), title="all", notes=["a", "b"]) for _ in range(2))
     assert first == second
+
+
+@pytest.mark.parametrize(
+    ("shape", "arch", "remedy"),
+    [
+        ("f64.m16n8k4", "sm_80", "sm_90"),
+        ("s4.u4.m8n8k32", "sm_100a", "s8 or u8"),
+        ("s4.m16n8k64", "sm_120", "s8 or u8"),
+    ],
+)
+def test_an_mma_that_the_gpu_lacks_is_refused(shape: str, arch: str, remedy: str) -> None:
+    module = Module("one", (fragments.build(shape),))
+    with pytest.raises(IRError, match=rf"{arch} has no mma {re.escape(shape)}\nremedy: .*{remedy}"):
+        translation_unit(module, title="one", arch=arch)
+    for other in ("u8.s8.m16n8k32", "f16.m16n8k32.sp", shape):
+        translation_unit(Module("one", (fragments.build(other),)), title="one", arch="sm_90a")
 
 
 def test_only_what_is_called_is_printed(programs: ModuleType) -> None:

@@ -13,7 +13,7 @@ from sparsegen.backends.emulator import run
 from sparsegen.ir import warp as w
 from sparsegen.ir.fragments import SHAPES, SPARSE, Fragment
 from sparsegen.ir.metadata import codes, places
-from sparsegen.ir.types import DType, f16, f64, tf32, u32
+from sparsegen.ir.types import DType, f16, f64, s8, tf32, u8, u32
 from tests.programs import fragments
 
 At = Callable[[int, int, int], tuple[int, int]]  # (g, t, i) -> row, column
@@ -36,6 +36,8 @@ PTX: dict[str, dict[str, At]] = {
     "s4.m8n8k32": {"a": lambda g, t, i: (g, 8 * t + i), "b": lambda g, t, i: (8 * t + i, g), "c": EIGHT_C},
     "s4.m16n8k64": NIBBLE,
 }  # fmt: skip
+PTX |= {f"{types}.{name[3:]}": table for name, table in PTX.items() if name[0] == "s"
+        for types in (f"u{name[1]}", f"u{name[1]}.s{name[1]}", f"s{name[1]}.u{name[1]}")}  # fmt: skip
 
 
 def fragment(at: At, m: np.ndarray, count: int) -> np.ndarray:
@@ -115,15 +117,29 @@ def test_tf32_ignores_the_low_13_bits() -> None:
 
 def test_sums_of_integers_wrap() -> None:
     assert one("s8.m8n8k16", 0x01010101, 0x01010101, 2**31 - 1) == -(2**31) + 15
-    assert one("s4.m8n8k32", 0x88888888, 0x77777777, 0) == 32 * -8 * 7
+    assert one("s8.m8n8k16", 0x80808080, 0x80808080, -(2**31)) == -(2**31) + 16 * 128**2
+    assert one("u8.m16n8k32", 0xFFFFFFFF, 0xFFFFFFFF, 2**31 - 1) == -(2**31) - 1 + 32 * 255**2
+    assert one("u4.m16n8k64", 0xFFFFFFFF, 0xFFFFFFFF, 2**31 - 1) == -(2**31) - 1 + 64 * 15**2
+
+
+@pytest.mark.parametrize(("types", "sums"), [("s8", 1), ("u8", 255 * 255), ("u8.s8", -255), ("s8.u8", -255)])
+def test_what_the_types_make_of_the_same_bits(types: str, sums: int) -> None:
+    assert one(f"{types}.m16n8k32", 0xFFFFFFFF, 0xFFFFFFFF, 0) == 32 * sums
+
+
+@pytest.mark.parametrize(("types", "sums"), [("s4", 64), ("u4", 64), ("u4.s4", -64), ("s4.u4", -64)])
+def test_what_the_types_make_of_the_same_nibbles(types: str, sums: int) -> None:
+    assert one(f"{types}.m8n8k32", 0x88888888, 0x88888888, 0) == 32 * sums
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("trans", [False, True])
-def test_ldmatrix(count: int, trans: bool) -> None:
-    pitch = 40  # conflict-free: rows 80 bytes apart
-    data = np.arange(8 * count * pitch, dtype=np.float16)
-    src, dst, tile = glob("src", f16, data.size), glob("dst", u32, 32 * count), shared("tile", f16, data.size)
+@pytest.mark.parametrize("element", [f16, s8, u8])
+def test_ldmatrix(element: DType, count: int, trans: bool) -> None:
+    """Of 8-bit elements two and two lie as one of 16 does."""
+    pitch = 80 // element.nbytes  # conflict-free
+    data = np.random.default_rng(0).integers(0, 0x7C00, 8 * count * 40, np.uint16).view(element.numpy())
+    src, dst, tile = glob("src", element, data.size), glob("dst", u32, 32 * count), shared("tile", element, data.size)
 
     def body(b: Any, v: Any) -> None:
         with b.for_("i", v.tid, data.size, 32) as i:
@@ -136,7 +152,7 @@ def test_ldmatrix(count: int, trans: bool) -> None:
 
     args, rep = clean(kernel(body, (src, dst), (tile,)), {"src": data})
     got = args["dst"].reshape(32, count)
-    m = data.reshape(count, 8, pitch)[:, :, :8].view(np.uint16).astype(np.uint32)
+    m = data.view(np.uint16).reshape(count, 8, 40)[:, :, :8].astype(np.uint32)
     for lane in range(32):
         g, t = lane // 4, lane % 4
         for j in range(count):

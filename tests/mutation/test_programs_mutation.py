@@ -5,19 +5,25 @@ The sizes are those at which every one of them is needed: the ring goes round, s
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import pytest
 
 from sparsegen.backends import emulator
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError
-from sparsegen.ir.node import walk
+from sparsegen.ir.expr import Const
+from sparsegen.ir.fragments import SHAPES, signed
+from sparsegen.ir.node import Op, walk
 from sparsegen.ir.verify import verify
 from tests.programs import heat2d_stream, mutants, ring_reduce
 from tests.programs.run import SMALL
 
 NAMES = [f"heat2d_stream.{k}" for k in heat2d_stream.SIZES] + ["ring_reduce.even", "ring_reduce.ragged"]
 NAMES += [f"warpgroups.ring_{how}" for how in ("reader", "writer", "bulk", "arrive")]
-NAMES += ["warpgroups.registers_b128mn", "clusters.sums2x4", "clusters.sums4x2"]
+NAMES += ["warpgroups.registers_b128mn", "clusters.sums2x4", "clusters.sums4x2", "transposes.u8.s8"]
+INTEGERS = [name for name, shape in SHAPES.items() if shape.c.dtype.is_int]
 LEFT_OUT = [(name, what) for name in NAMES for what, _ in mutants.deletions(SMALL[name](0).func)]
 WEAKER = [(name, what) for name in NAMES for what, _ in mutants.weaker(SMALL[name](0).func)]
 
@@ -49,6 +55,28 @@ def test_every_op_that_orders_was_tried() -> None:
         for _, less in tried:
             verify(less)
             assert sum(1 for _ in walk(less.body)) < sum(1 for _ in walk(func.body))
+
+
+@pytest.mark.parametrize("shape", INTEGERS)
+def test_other_signs_are_found(shape: str) -> None:
+    case = SMALL[f"fragments.{shape}"](0)
+    mma = next(op for op in walk(case.func.body) if isinstance(op, w.Mma))
+    others = [other for other in INTEGERS if signed(other) == signed(shape) and other != shape]
+    assert len(others) == 3
+    for other in others:
+        func = mutants.replace(case.func, mma, (dataclasses.replace(mma, shape=other),))
+        assert mutants.symptoms(case, func) == {"wrong"}, other
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [(w.LdMatrix, {"trans": False}), (w.Prmt, {"sel": Const(0x5410)}), (w.Mma, {"shape": "s8.u8.m16n8k32"})],
+)
+def test_each_step_of_a_transpose_is_needed(kind: type[Op], change: dict[str, Any]) -> None:
+    case = SMALL["transposes.u8.s8"](0)
+    step = next(op for op in walk(case.func.body) if isinstance(op, kind))
+    func = mutants.replace(case.func, step, (dataclasses.replace(step, **change),))
+    assert mutants.symptoms(case, func) == {"wrong"}
 
 
 def test_without_its_gaps_the_ring_has_bank_conflicts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -318,15 +318,17 @@ def matrices() -> w.Func:
     """``ldmatrix`` of rows in an order of their own, as they lie and transposed."""
     k = Kernel("matrices")
     b, lane = k.b, k.at["lane"]
-    tile, src = k.array("tile", u16, 2048, "shared", 128), k.array("in_rows", u16)
-    for i in range(16):
-        b.st(tile, i * THREADS + k.at["tid"], b.ld(src, i * THREADS + k.at["tid"]))
-    b.barrier()
-    for n in (1, 2, 4):
-        for trans in (False, True):
-            out = tuple(b.fresh("m", u32) for _ in range(n))
-            b.emit(w.LdMatrix(out, tile, (lane * 5 % 32) * 8 + k.at["warp"] * 256, trans))
-            k.sink(*out)
+    for t in (u16, u8):
+        per = 16 // t.nbytes  # elements of a row
+        tile, src = k.array(f"tile_{t}", t, 256 * per, "shared", 128), k.array(f"in_{t}", t)
+        for i in range(2 * per):
+            b.st(tile, i * THREADS + k.at["tid"], b.ld(src, i * THREADS + k.at["tid"]))
+        b.barrier()
+        for n in (1, 2, 4):
+            for trans in (False, True):
+                out = tuple(b.fresh("m", u32) for _ in range(n))
+                b.emit(w.LdMatrix(out, tile, (lane * 5 % 32) * per + k.at["warp"] * 32 * per, trans))
+                k.sink(*out)
     return k.func()
 
 

@@ -69,7 +69,11 @@ def words(m: Any, f: Fragment) -> Any:
 
 
 def case(shape: str, seed: int = 0) -> Case:
-    """Random matrices: reals for f64 (within 1e-14), else small integers, whose products and sums are exact."""
+    """Random matrices: reals for f64 (within 1e-14), else integers whose products and sums are exact.
+
+    Of integer types they are of the whole range: two rows of a and two columns of b hold only the lowest and only the
+    highest value, and c the end of its range that their sums pass.
+    """
     s, selector = named(shape), seed % 2
     rng = np.random.default_rng(seed)
 
@@ -77,14 +81,17 @@ def case(shape: str, seed: int = 0) -> Case:
         if s.a.dtype is f64:
             return rng.standard_normal((f.rows, f.cols))
         low, high = (-16, 16) if f.dtype.kind == "float" else f.dtype.range
-        return rng.integers(max(low, -1000), min(high, 1000) + 1, (f.rows, f.cols))
+        return rng.integers(low, high + 1, (f.rows, f.cols))
 
     a, b, c = random(s.a), random(s.b), random(s.c)
+    if s.c.dtype.is_int:
+        a[:2], b[:, :2] = np.array([s.a.dtype.range]).T, s.b.dtype.range
+        c[:2, :2] = np.where(a[:2] @ b[:, :2] < 0, *s.c.dtype.range)
     args = {"a": words(a, s.a), "b": words(np.ascontiguousarray(b.T), s.b), "c": words(c, s.c)}
     if shape in SPARSE:
         codes = rng.choice((0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b1110), (1, 16, 16))
         args["meta"] = metadata.words(codes).astype("u4").reshape(-1)
         a = metadata.dense(a, codes[0, :, 8 * selector :][:, :8])
     args["d"] = np.full_like(args["c"], -1)
-    want = a.astype("f8") @ b.astype("f8") + c
+    want = (a @ b + c).astype("i4") if s.c.dtype.is_int else a.astype("f8") @ b.astype("f8") + c  # mod 2^32
     return Case(build(shape, selector), args, {"d": want}, 1e-14 if s.a.dtype is f64 else 0.0, ("d",))

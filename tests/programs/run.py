@@ -22,7 +22,7 @@ from sparsegen.ir.module import Module
 from sparsegen.ir.types import Buffer
 from sparsegen.target import open_gpu
 
-from . import clusters, dense, fragments, heat2d_stream, ring_reduce, tensor_copies, warpgroups
+from . import clusters, dense, fragments, heat2d_stream, ring_reduce, tensor_copies, transposes, warpgroups
 from .case import Array, Case
 
 HEATS = {**heat2d_stream.SIZES, **heat2d_stream.LARGE}
@@ -35,6 +35,7 @@ SMALL: dict[str, Callable[[int], Case]] = {
     **{f"warpgroups.{k}": v.case for k, v in warpgroups.PROGRAMS.items()},
     **{f"clusters.{k}": v.case for k, v in clusters.PROGRAMS.items()},
     **{f"tensor_copies.{k}": v.case for k, v in tensor_copies.PROGRAMS.items()},
+    **{f"transposes.{k}": partial(transposes.case, k) for k in transposes.TYPES},
     **{f"dense.{k}": lambda seed, v=v: v(seed=seed) for k, v in dense.PROGRAMS.items()},  # type: ignore[misc]
 }
 LARGE: dict[str, Callable[[int], Case]] = {
@@ -51,6 +52,7 @@ FUNCS: dict[str, Callable[[], w.Func]] = {
     **{f"warpgroups.{k}": v.func for k, v in warpgroups.PROGRAMS.items()},
     **{f"clusters.{k}": v.func for k, v in {**clusters.PROGRAMS, **clusters.LARGE}.items()},
     **{f"tensor_copies.{k}": v.func for k, v in tensor_copies.PROGRAMS.items()},
+    **{f"transposes.{k}": partial(transposes.build, k) for k in transposes.TYPES},
 }
 
 

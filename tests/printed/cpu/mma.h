@@ -35,29 +35,37 @@ struct S8 {
   static constexpr int packed = 4;
   static int64_t value(unsigned r, int e) { return static_cast<int8_t>(r >> 8 * e); }
 };
+struct U8 {
+  static constexpr int packed = 4;
+  static int64_t value(unsigned r, int e) { return static_cast<uint8_t>(r >> 8 * e); }
+};
 struct S4 {
   static constexpr int packed = 8;
   static int64_t value(unsigned r, int e) { return static_cast<int32_t>(r << (28 - 4 * e)) >> 28; }
+};
+struct U4 {
+  static constexpr int packed = 8;
+  static int64_t value(unsigned r, int e) { return r >> 4 * e & 15; }
 };
 
 inline double add(double a, double b, double c) { return std::fma(a, b, c); }
 inline int64_t add(int64_t a, int64_t b, int64_t c) { return a * b + c; }
 
-// d = a * b + c: a is M x K, b K x 8.
-template <typename E, int M, int K, typename C, typename R, size_t nd, size_t na, size_t nb>
+// d = a * b + c: a is M x K of A, b K x 8 of B, as many to a register.
+template <typename A, typename B, int M, int K, typename C, typename R, size_t nd, size_t na, size_t nb>
 void mma(Out<C, nd> d, In<R, na> a, In<R, nb> b, In<C, nd> c, const char* what) {
-  constexpr int P = E::packed, HALVES = M / 8;
-  static_assert(nd == M / 4 && na == M * K / 32 / P && nb == K / 4 / P, "registers of each operand");
+  constexpr int P = A::packed, HALVES = M / 8;
+  static_assert(P == B::packed && nd == M / 4 && na == M * K / 32 / P && nb == K / 4 / P, "registers of each operand");
   struct Operands { In<R, na> a; In<R, nb> b; } mine{a, b};
   const auto all = exchange(mine, what);
   const int group = lane() / 4, within = lane() % 4;
   for (int i = 0; i < static_cast<int>(nd); ++i) {
     const int row = group + 8 * (i / 2), column = 2 * within + i % 2;
-    auto sum = add(decltype(E::value(0, 0))(0), 0, c[i]);
+    auto sum = add(decltype(A::value(0, 0))(0), 0, c[i]);
     for (int k = 0; k < K; ++k) {
       const int run = k / (4 * P), holder = k % (4 * P) / P, e = k % P;
       const R x = all.of(row % 8 * 4 + holder).a[run * HALVES + row / 8], y = all.of(column * 4 + holder).b[run];
-      sum = add(E::value(x, e), E::value(y, e), sum);
+      sum = add(A::value(x, e), B::value(y, e), sum);
     }
     *d.to[i] = static_cast<C>(sum);
   }
@@ -101,19 +109,23 @@ inline void mma_sp__ordered_metadata_sync_aligned_m16n8k32_row_col_f32_bf16_bf16
     cpu::Out<float, 4> d, cpu::In<unsigned, 4> a, cpu::In<unsigned, 4> b, cpu::In<float, 4> c, unsigned meta, int selector) {
   cpu::mma_sp<cpu::BF16>(d, a, b, c, meta, selector, "mma.sp of bf16");
 }
-#define MMA(name, E, M, K, C, R)                                                                                \
+#define MMA(name, A, B, M, K, C, R)                                                                             \
   template <size_t nd, size_t na, size_t nb>                                                                    \
   void name(cpu::Out<C, nd> d, cpu::In<R, na> a, cpu::In<R, nb> b, cpu::In<C, nd> c) {                          \
-    cpu::mma<cpu::E, M, K>(d, a, b, c, #name);                                                                  \
+    cpu::mma<cpu::A, cpu::B, M, K>(d, a, b, c, #name);                                                          \
   }
-#define MMA_FLOAT(type, E, M, K) MMA(mma_sync_aligned_m##M##n8k##K##_row_col_f32_##type##_##type##_f32, E, M, K, float, unsigned)
-#define MMA_INT(type, E, M, K) MMA(mma_sync_aligned_m##M##n8k##K##_row_col_s32_##type##_##type##_s32, E, M, K, int, unsigned)
-#define MMA_F64(M, K) MMA(mma_sync_aligned_m##M##n8k##K##_row_col_f64_f64_f64_f64, F64, M, K, double, double)
+#define MMA_FLOAT(type, E, M, K) MMA(mma_sync_aligned_m##M##n8k##K##_row_col_f32_##type##_##type##_f32, E, E, M, K, float, unsigned)
+#define MMA_INT(a, A, b, B, M, K) MMA(mma_sync_aligned_m##M##n8k##K##_row_col_s32_##a##_##b##_s32, A, B, M, K, int, unsigned)
+#define MMA_SIGNS(n, M, K)                                                                                      \
+  MMA_INT(s##n, S##n, s##n, S##n, M, K) MMA_INT(s##n, S##n, u##n, U##n, M, K)                                   \
+  MMA_INT(u##n, U##n, s##n, S##n, M, K) MMA_INT(u##n, U##n, u##n, U##n, M, K)
+#define MMA_F64(M, K) MMA(mma_sync_aligned_m##M##n8k##K##_row_col_f64_f64_f64_f64, F64, F64, M, K, double, double)
 MMA_F64(8, 4) MMA_F64(16, 4) MMA_F64(16, 8) MMA_F64(16, 16)
 MMA_FLOAT(f16, F16, 16, 8) MMA_FLOAT(f16, F16, 16, 16) MMA_FLOAT(bf16, BF16, 16, 8) MMA_FLOAT(bf16, BF16, 16, 16)
 MMA_FLOAT(tf32, TF32, 16, 4) MMA_FLOAT(tf32, TF32, 16, 8)
-MMA_INT(s8, S8, 8, 16) MMA_INT(s8, S8, 16, 16) MMA_INT(s8, S8, 16, 32) MMA_INT(s4, S4, 8, 32) MMA_INT(s4, S4, 16, 64)
+MMA_SIGNS(8, 8, 16) MMA_SIGNS(8, 16, 16) MMA_SIGNS(8, 16, 32) MMA_SIGNS(4, 8, 32) MMA_SIGNS(4, 16, 64)
 #undef MMA_F64
+#undef MMA_SIGNS
 #undef MMA_INT
 #undef MMA_FLOAT
 #undef MMA
