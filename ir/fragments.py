@@ -168,3 +168,18 @@ def signed(shape: str) -> str:
 def shapes_of(capability: tuple[int, int]) -> list[str]:
     """The shapes that a GPU of this compute capability has."""
     return [name for name, s in SHAPES.items() if s.on(capability)]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Types of an mma's registers: (dtype, how many a lane) for a, b, c and d."""
+
+    a: tuple[DType, int]
+    b: tuple[DType, int]
+    c: tuple[DType, int]
+
+
+def signature(shape: str) -> Signature:
+    """The register types of an mma shape."""
+    s = named(shape)
+    return Signature((s.a.reg, s.a.regs), (s.b.reg, s.b.regs), (s.c.reg, s.c.regs))

@@ -23,7 +23,10 @@ NOWHERE: Final = 0xFFFF
 
 @define("tile.func", kw_only=True)
 class Func(Op):
-    """A kernel of ``blocks`` blocks of ``threads`` threads; ``min_blocks`` a multiprocessor bounds the registers."""
+    """A kernel of ``blocks`` blocks of ``threads`` threads; ``min_blocks`` a multiprocessor bounds the registers.
+
+    A block asks for ``least_shared`` bytes of shared memory, if its tiles are smaller.
+    """
 
     symbol: str = attr()
     params: tuple[Buffer, ...] = declare()
@@ -31,6 +34,7 @@ class Func(Op):
     threads: int = attr()
     body: tuple[Op, ...] = region()
     min_blocks: int = attr(default=1)
+    least_shared: int = attr(default=0)
 
 
 @define("tile.alloc", kw_only=True)

@@ -49,7 +49,7 @@ class GatherRows(Fill):
     """Copies ``cols`` columns from ``column`` on of the rows of x that ``rows`` names into a slot, asynchronously.
 
     A slot has blocks of 64 columns (or of ``cols``, if fewer), each 64 rows, swizzled.  ``src`` is [k, n], n a multiple
-    of 8; columns from ``n`` on are the last ones again.
+    of 8; columns from ``n`` on are the first ones again.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from .checks import Context, check
 from .expr import Expr, Value
 from .node import Op, attr, bind, buffer, declare, define, operand, region
-from .numbers.groups import COLS, COPIERS, LEAST, PIECE, PIECES_SIDE, ROWS, SIDE, STEP, bars, side_pitch, threads
+from .numbers.groups import COLS, COPIERS, LEAST, PIECE, PIECES_SIDE, ROWS, SIDE, STAGE, STEP, bars, side_pitch, threads
 from .numbers.registers import MOST, at_launch
 from .op_spmm import ACTIVATIONS, ORDERS
 from .tile_rules import registers, same_type, shared, whole
@@ -56,14 +56,16 @@ class WalkGroups(Op):
 
     The block's last warps fill the ring, ``teams`` of four, turn about: ``ahead``, if there is anything in it, runs a
     tile before the others, for the list number ``list`` of two; ``begin`` runs once, after the first of these; ``look``
-    runs before slot ``slot`` of ``stages`` is free for step ``step``, and ``fill`` when it is, of the block's next tile
-    too; its ops arrive at the slot's mbarrier.  The others are ``groups`` warpgroups that multiply: ``body``, whose ops
-    fence the registers of their products, runs when a slot's data are there, ``done`` after a tile's last turn, when no
-    product is under way any more; ``acc``, one of the ``registers``, begins each tile as zero.  ``turn`` counts the
-    block's turns in all its tiles.  ``pending``: turns whose products are under way when the next one's begin: 0 where
-    these read registers that ``body`` writes.  ``bars`` has mbarriers of slots that are full, of those that are empty,
-    and of ``lists``, to each of which one thread arrives.  The threads that fill may ``keep`` so many registers, of
-    which the others get the rest.
+    runs before slot ``slot`` of ``stages`` is free for step ``step``, and ``early`` and ``fill`` when it is, of the
+    block's next tile too; their ops arrive at the slot's mbarrier.  Those in ``early`` read what no launch writes: for
+    the slots' first turns they run before ``begin``, if that waits for the launch before.
+
+    The others are ``groups`` warpgroups that multiply: ``body``, whose ops fence the registers of their products, runs
+    when a slot's data are there, ``done`` after a tile's last turn, when no product is under way any more; ``acc``, one
+    of the ``registers``, begins each tile as zero.  ``turn`` counts the block's turns in all its tiles.  ``pending``:
+    turns whose products are under way when the next one's begin: 0 where these read registers that ``body`` writes.
+    ``bars`` has mbarriers of slots that are full, of those that are empty, and of ``lists``, to each of which one
+    thread arrives.  The threads that fill may ``keep`` so many registers, of which the others get the rest.
 
     Not ``tile.walk``, whose warps all fill and all read, and whose turns end with a tile.
     """
@@ -92,6 +94,7 @@ class WalkGroups(Op):
     pending: int = attr(one_of=(0, 1), default=1)
     ahead: tuple[Op, ...] = region()
     begin: tuple[Op, ...] = region(default=())
+    early: tuple[Op, ...] = region(default=())
     look: tuple[Op, ...] = region()
     fill: tuple[Op, ...] = region()
     body: tuple[Op, ...] = region()
@@ -160,7 +163,8 @@ class StoreTile(Op):
     w // down of the columns from ``column`` on, as many as ``acc`` has sums for: accumulator (i * blocks + j) * 4 + e
     is element e of the fragment of rows 16 i and columns 8 j, of an mma or of a warpgroup's product.  Rows from ``m``
     and columns from ``n`` on do not exist.  ``vec`` elements that are adjacent in the ``order`` of y go at once: one, a
-    lane's pair, or 8 of them, for which the lanes of a quad exchange their pairs.
+    lane's pair, or 8 of them, for which the lanes of a quad exchange their pairs.  Single elements of a y by rows go
+    through ``stage``, where a warp lays out 8 rows of up to 32 columns, so that lanes side by side store them.
     """
 
     out: Buffer = buffer(writes=True, reads=False)
@@ -177,13 +181,14 @@ class StoreTile(Op):
     vec: int = attr()
     order: str = attr(one_of=ORDERS)
     activation: str = attr(one_of=ACTIVATIONS)
+    stage: Buffer | None = declare(default=None)
 
 
 @define("tile.turn_columns", kw_only=True)
 class TurnColumns(Op):
-    """Writes x [k, n], stored column by column or with n that no piece divides, row by row with ``pitch`` a row.
+    """Writes x [k, n], stored column by column, row by row with ``pitch`` a row.
 
-    Each block has 32 rows and 32 columns, of an x by columns through a shared ``tile``; columns from ``n`` on are zero.
+    Each block has 32 rows and 32 columns, through a shared ``tile``; columns from ``n`` on are zero.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
@@ -192,7 +197,22 @@ class TurnColumns(Op):
     k: int = attr()
     n: int = attr()
     pitch: int = attr()
-    order: str = attr(one_of=ORDERS)
+
+
+@define("tile.pad_rows", kw_only=True)
+class PadRows(Op):
+    """Writes x [k, n], stored row by row with n that no piece divides, row by row with ``pitch`` a row.
+
+    A thread has a piece of 16 bytes, which it loads ``vec`` elements at a time; columns from ``n`` on are zero.  Not
+    ``tile.turn_columns``: nothing goes from row to row.
+    """
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    k: int = attr()
+    n: int = attr()
+    pitch: int = attr()
+    vec: int = attr(default=1)
 
 
 @define("tile.turn_pieces", kw_only=True)
@@ -242,6 +262,7 @@ def _walk_groups(op: WalkGroups, ctx: Context) -> None:
     one = op.lists == 2 and op.list is not None and op.teams == 1
     ctx.need(not op.ahead or one, "what comes a tile ahead is one of two lists, for one team")
     ctx.need(any(isinstance(f, Fill) for f in op.fill), "nothing in fill arrives at a slot's mbarrier")
+    ctx.need(not op.early or op.teams == 1, f"{op.teams} teams would each fill all slots early")
     own = at_launch(ctx.threads, 1)
     ctx.need(op.keep < own < MOST or not op.keep, f"{op.keep} registers are no less than the {own} of a launch")
 
@@ -288,14 +309,32 @@ def _store_tile(op: StoreTile, ctx: Context) -> None:
     exchanged = op.vec == 8 or (op.vec == 2 and not by_row)
     ctx.need(not exchanged or op.residual is None, "a residual is added before sums are rounded and exchanged")
     ctx.need(op.vec == 1 or (op.vec in (2, 8) and wide), f"{op.vec} elements at once of {along}, by {op.order}")
+    single = by_row and op.vec == 1
+    ctx.need((op.stage is not None) == single, "single elements by rows go through a stage, and no others")
+    if op.stage is not None:
+        shared(ctx, op.stage, down * across * STAGE, "8 rows of each warp")
+        ctx.need(op.stage.dtype is f32, f"a stage has sums, f32, not {op.stage.dtype}")
+
+
+def _rows(ctx: Context, op: TurnColumns | TurnPieces | PadRows) -> None:
+    """x as it is, and as it is written."""
+    ctx.need(op.pitch >= op.n and op.dst.size == op.k * op.pitch, f"rows of {op.n} columns, {op.pitch} apart")
+    ctx.need(op.src.size == op.k * op.n, f"{op.k} x {op.n} elements are not the {op.src.size} of @{op.src.name}")
 
 
 @check(TurnColumns)
 def _turn_columns(op: TurnColumns, ctx: Context) -> None:
     shared(ctx, op.tile, SIDE * side_pitch(op.src.dtype.nbytes), "a tile of 32 x 32 with its pad")
     same_type(ctx, op.dst, op.src, op.tile)
-    ctx.need(op.pitch >= op.n and op.dst.size == op.k * op.pitch, f"rows of {op.n} columns, {op.pitch} apart")
-    ctx.need(op.src.size == op.k * op.n, f"{op.k} x {op.n} elements are not the {op.src.size} of @{op.src.name}")
+    _rows(ctx, op)
+
+
+@check(PadRows)
+def _pad_rows(op: PadRows, ctx: Context) -> None:
+    same_type(ctx, op.dst, op.src)
+    whole(ctx, op.pitch, 16 // op.src.dtype.nbytes, f"{op.pitch} elements a row are no pieces of 16 bytes")
+    whole(ctx, op.n, op.vec, f"{op.vec} elements at once of rows of {op.n}")
+    _rows(ctx, op)
 
 
 @check(TurnPieces)
@@ -303,5 +342,4 @@ def _turn_pieces(op: TurnPieces, ctx: Context) -> None:
     shared(ctx, op.tile, PIECES_SIDE**2, "a tile of 64 x 64")
     same_type(ctx, op.dst, op.src, op.tile)
     ctx.need(op.k % PIECE == 0 and op.pitch % PIECE == 0, f"{op.k} rows, {op.pitch} a row: no pieces of {PIECE}")
-    ctx.need(op.pitch >= op.n and op.dst.size == op.k * op.pitch, f"rows of {op.n} columns, {op.pitch} apart")
-    ctx.need(op.src.size == op.k * op.n, f"{op.k} x {op.n} elements are not the {op.src.size} of @{op.src.name}")
+    _rows(ctx, op)

@@ -62,8 +62,8 @@ class StageColumns(Op):
 class WalkChunks(Op):
     """Each warp walks the chunks of its rows, every ``parts``-th from ``part`` on.
 
-    ``ahead`` runs before the first turn for the chunk ``coming`` then, and in the body ``coming`` is the next turn's
-    (``count`` or more: there is none).  Not ``tile.walk_segment``: all lanes take as many turns.
+    In the body ``coming`` is the next turn's chunk (``count`` or more: there is none).  Not ``tile.walk_segment``: all
+    lanes take as many turns.
     """
 
     chunk: Value = bind()
@@ -71,7 +71,6 @@ class WalkChunks(Op):
     part: Expr = operand()
     parts: int = attr()
     count: int = attr()
-    ahead: tuple[Op, ...] = region()
     body: tuple[Op, ...] = region()
 
 

@@ -48,7 +48,7 @@ class CopyWindow(Op):
     """Starts a block's copies of a turn: ``deep`` rows of x [k, n] into the turn's slot, ``cols`` columns.
 
     They are rows ``turn`` * ``deep`` on, columns ``column`` on; rows from ``k`` on are left out, columns from ``n`` on
-    are the last ones again.  Pieces of four columns; not ``tile.fetch``, which has a window of each warp.
+    are the first ones again.  Pieces of four columns; not ``tile.fetch``, which has a window of each warp.
     """
 
     ring: Buffer = buffer(writes=True, reads=False)

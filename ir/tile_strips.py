@@ -61,7 +61,7 @@ class GatherWindow(Op):
     Row i of the slot is the row of x that the turn's list names i-th of ``rows``.  The list of the turn after is loaded
     into ``listed`` meanwhile.  Blocks of 64 columns (or of ``cols``, if fewer) lie one
     behind the other, each ``rows`` rows, swizzled.  ``src`` is [k, n], n a multiple of 8; columns from ``n`` on are the
-    last ones again.
+    first ones again.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)

@@ -6,7 +6,7 @@ from . import expr as ex
 from . import warp as w
 from .checks import Context, check
 from .expr import Const, Expr
-from .fragments import SHAPES, SPARSE
+from .fragments import SHAPES, SPARSE, signature
 from .node import Op
 from .text import declaration
 from .types import Buffer, pred, u32, u64
@@ -131,7 +131,7 @@ def _mma(op: w.Mma, ctx: Context) -> None:
 
 def _registers(op: w.Mma, ctx: Context) -> None:
     """The registers of an mma are those of its shape's fragments, and all lanes are there."""
-    want = w.signature(op.shape)
+    want = signature(op.shape)
     operands = (("a", op.a, want.a), ("b", op.b, want.b), ("c", op.c, want.c), ("d", op.out, want.c))
     for what, regs, (dtype, n) in operands:
         ctx.need(len(regs) == n, f"{op.shape}: {what} has {len(regs)} registers, but takes {n} x {dtype}")

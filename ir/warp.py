@@ -9,12 +9,9 @@ Built-in values: ``%tid``, ``%lane``, ``%warp`` (``tid // 32``), ``%bx``, ``%by`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from .expr import Expr, Value
-from .fragments import named
 from .node import Op, attr, bind, buffer, declare, define, operand, region, result
-from .types import Buffer, DType, s32
+from .types import Buffer, s32
 
 Unroll = int | None  # None: leave it to nvcc; 0: unroll fully; n: by n (1 keeps it rolled)
 
@@ -23,7 +20,8 @@ Unroll = int | None  # None: leave it to nvcc; 0: unroll fully; n: by n (1 keeps
 class Func(Op):
     """A kernel: ``grid`` blocks of ``threads`` threads.  ``min_blocks`` a multiprocessor bounds the registers.
 
-    ``scratch``: shared cells (buffer, first, last) that many threads write and none reads; ``cluster``: blocks of one.
+    ``scratch``: shared cells (buffer, first, last) that many threads write and none reads; ``cluster``: blocks of one;
+    ``least_shared``: bytes that a block asks for at least, which bounds how many a multiprocessor runs.
     """
 
     symbol: str = attr()
@@ -35,11 +33,12 @@ class Func(Op):
     min_blocks: int = attr(default=1)
     scratch: tuple[tuple[str, int, int], ...] = attr(default=())
     cluster: int = attr(default=1)
+    least_shared: int = attr(default=0)
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of dynamic shared memory: the buffers in order, each at its alignment."""
-        return self.shared_offsets()[1]
+        """Bytes of dynamic shared memory: the buffers in order, each at its alignment, or more if it asks for more."""
+        return max(self.shared_offsets()[1], self.least_shared)
 
     def shared_offsets(self) -> tuple[dict[str, int], int]:
         """Byte offset of each shared buffer, and the total."""
@@ -432,18 +431,3 @@ class BulkCopy(Op):
     count: Expr = operand()
     bars: Buffer = buffer(writes=True)
     bar: Expr = operand()
-
-
-@dataclass(frozen=True)
-class Signature:
-    """Types of an mma's registers: (dtype, how many a lane) for a, b, c and d."""
-
-    a: tuple[DType, int]
-    b: tuple[DType, int]
-    c: tuple[DType, int]
-
-
-def signature(shape: str) -> Signature:
-    """The register types of an mma shape."""
-    s = named(shape)
-    return Signature((s.a.reg, s.a.regs), (s.b.reg, s.b.regs), (s.c.reg, s.c.regs))

@@ -14,6 +14,7 @@ from sparsegen.ir import node
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError, Loc
 from sparsegen.ir.expr import Const, Expr, Value, binary
+from sparsegen.ir.fragments import signature
 from sparsegen.ir.node import Op
 from sparsegen.ir.tensor_copy import tensor_maps
 from sparsegen.ir.types import Buffer, DType, s32, u32
@@ -227,7 +228,7 @@ def _convert(p: Printer, op: w.Convert) -> str:
 
 
 def _mma(p: Printer, op: w.Mma) -> None:
-    sig = w.signature(op.shape)
+    sig = signature(op.shape)
     args = [p.value(e, t) for es, (t, _) in ((op.a, sig.a), (op.b, sig.b), (op.c, sig.c)) for e in es]
     dtype, n = sig.c
     template = ""

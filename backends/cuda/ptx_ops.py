@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from sparsegen.ir.errors import IRError
-from sparsegen.ir.fragments import SHAPES, SPARSE, named
+from sparsegen.ir.fragments import SHAPES, SPARSE, named, signature
 from sparsegen.ir.types import DTYPES, DType, bf16, f16
-from sparsegen.ir.warp import signature
 
 _DEVICE: Final = "__device__ __forceinline__"
 _CONSTRAINT: Final = {"f64": "d", "f32": "f", "u32": "r", "s32": "r"}

@@ -52,5 +52,5 @@ class Nm24(Groups):
         )  # fmt: skip
         return {
             "shared": (ring, at.x_ring, words, full), "registers": (at.acc,), "bars": full, "pending": 0,
-            "fill": (*copies, rows), "body": (multiply,),
+            "early": tuple(copies), "fill": (rows,), "body": (multiply,),
         }  # fmt: skip

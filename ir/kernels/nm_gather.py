@@ -33,6 +33,7 @@ class NmGather(Groups):
 
     family = "nm_gather"
     orders = ("row",)
+    gathers = True
 
     def turns(self, op: o.Spmm) -> int:
         return self.steps
@@ -61,6 +62,6 @@ class NmGather(Groups):
         tight = op.activation == "gelu" and groups == 2 and cols == COLS[-1]
         return {
             "shared": (ring, at.x_ring, lists, bars), "registers": (at.acc, rows), "list": which, "bars": bars,
-            "lists": 2, "keep": COPYING * tight, "ahead": (ahead,), "look": (look,), "fill": (copy, gather),
-            "body": (multiply,),
+            "lists": 2, "keep": COPYING * tight, "ahead": (ahead,), "look": (look,), "early": (copy,),
+            "fill": (gather,), "body": (multiply,),
         }  # fmt: skip

@@ -10,6 +10,7 @@ other layout, offsets outside and windows inside, has none for any m, and a fami
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from .. import op_spmm as o
 from .. import tile as t
@@ -24,13 +25,17 @@ from ..types import Buffer, f32, s32, u32
 from .common import each
 from .product import epilogue, launched, parameters
 
+#: Columns of x up to which W's first chunks are asked for before x.  With more of them x, which then comes behind W's
+#: chunks, is what a block waits for: 8 columns of 8192^2 took 26.4 us so, and 24.3 else, on an H200 with cold L2.
+FEW: Final = 2
+
 
 @register("nm_lanes")
 @dataclass(frozen=True)
 class NmLanes:
     """Blocks of ``row_warps`` tiles of 32 rows, ``parts`` warps each, and ``cols`` columns of x.
 
-    ``overlap``: launches overlap (Hopper).
+    ``overlap``: launches overlap (Hopper); a block asks for ``least_shared`` bytes, see :class:`.groups.Groups`.
     Roles of the launch: ``in``, ``out``, W's packed arrays (``values`` and ``offsets``, in words), the epilogue's.
     """
 
@@ -39,6 +44,7 @@ class NmLanes:
     cols: int = 1
     min_blocks: int = 1
     overlap: bool = False
+    least_shared: int = 0
 
     def run(self, module: Module) -> Module:
         return each(module, o.Spmm, self._kernel, formats=("nm",))
@@ -53,7 +59,17 @@ class NmLanes:
         across = -(-op.n // self.cols)
         blocks = -(-tiles // self.row_warps) * across
         body = self._share(op, params, tiles, across)
-        return launched(module, op, params, body, blocks, self.row_warps * self.parts, self.min_blocks, self.overlap)
+        return launched(
+            module,
+            op,
+            params,
+            body,
+            blocks,
+            self.row_warps * self.parts,
+            self.min_blocks,
+            self.overlap,
+            self.least_shared,
+        )
 
     def _share(self, op: o.Spmm, params: dict[str, Buffer], tiles: int, across: int) -> tn.ShareRows:
         """What a block does."""
@@ -74,17 +90,19 @@ class NmLanes:
         store = r.StoreRow(acc=total, row=row, column=mine, across=1, parts=1, vec=1, blocks=1, **epilogue(op, params))
         add = tn.SumParts(total=total, column=mine, acc=acc, sums=xs, first=column, parts=self.parts, body=(store,))
         walk = self._walk(op, params, acc, xs, (tile, part), tiles)
-        wait = (t.Overlap(launch="last"),) if self.overlap else ()
+        regs, first, turns = walk
+        begin = (*((t.Overlap(launch="last"),) if self.overlap else ()), stage)
+        begin = (first, *begin) if self.cols <= FEW else (*begin, first)
         return tn.ShareRows(
             tile=tile, part=part, row=row, column=column, rows=op.m, row_warps=self.row_warps, parts=self.parts,
             tiles=across, cols=self.cols,
-            body=(t.Alloc(buf=xs), t.Alloc(buf=acc, zeroed=True), *wait, stage, *walk, add),
+            body=(t.Alloc(buf=xs), t.Alloc(buf=acc, zeroed=True), *regs, *begin, turns, add),
         )  # fmt: skip
 
     def _walk(
         self, op: o.Spmm, params: dict[str, Buffer], acc: Buffer, xs: Buffer, at: tuple[Value, Value], tiles: int
-    ) -> tuple[Op, ...]:
-        """A warp's chunks: those of the next turn are on their way while these are multiplied."""
+    ) -> tuple[tuple[Op, ...], Op, Op]:
+        """Registers for a warp's chunks, the load of the first, and the walk: the next one is always on its way."""
         tile, part = at
         n, m = op.pattern[:2]
         c = chunks(n, m, op.dtype.nbytes)
@@ -92,15 +110,16 @@ class NmLanes:
         chunk, coming = Value("chunk", s32, 0, count - 1), Value("coming", s32, 0, count + self.parts - 1)
         values, offsets = Buffer("now", u32, size, "reg"), Buffer("now_at", u32, c.words, "reg")
         next_values, next_offsets = Buffer("later", u32, size, "reg"), Buffer("later_at", u32, c.words, "reg")
-        load = tn.LoadChunk(
-            values=next_values, offsets=next_offsets, value_table=params["values"], offset_table=params["offsets"],
-            tile=tile, chunk=coming, tiles=tiles, count=count,
+        first, load = (
+            tn.LoadChunk(
+                values=next_values, offsets=next_offsets, value_table=params["values"], offset_table=params["offsets"],
+                tile=tile, chunk=which, tiles=tiles, count=count,
+            )
+            for which in (part, coming)
         )  # fmt: skip
         multiply = tn.MultiplyChunk(
             acc=acc, values=values, offsets=offsets, x=xs, chunk=chunk, n=n, m=m, dtype=op.dtype
         )
         body = (tn.HandOver(dst=values, src=next_values), tn.HandOver(dst=offsets, src=next_offsets), load, multiply)
-        walk = tn.WalkChunks(
-            chunk=chunk, coming=coming, part=part, parts=self.parts, count=count, ahead=(load,), body=body
-        )
-        return (*(t.Alloc(buf=regs) for regs in (values, offsets, next_values, next_offsets)), walk)
+        walk = tn.WalkChunks(chunk=chunk, coming=coming, part=part, parts=self.parts, count=count, body=body)
+        return tuple(t.Alloc(buf=regs) for regs in (values, offsets, next_values, next_offsets)), first, walk

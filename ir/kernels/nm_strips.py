@@ -23,7 +23,7 @@ from ..numbers.strips import ALIGN, DEPTH, Turn, kept_of, passes, sums, windows_
 from ..passes.manager import register
 from ..types import Buffer, f32, s32, u16, u32
 from .common import each
-from .groups import FEW, Pieces, by_pieces, together
+from .groups import FEW, Pieces, by_pieces, stage, together
 from .product import epilogue, launched, parameters
 
 
@@ -111,7 +111,8 @@ class NmStrips:
         multiply = ts.MultiplyStrips(acc=acc, shape=f"{op.dtype}.m16n8k16", **share)
         store = tg.StoreTile(
             acc=acc, tile=tile, column=column, warps=(down, across), high=self.strip // DEPTH,
-            vec=together(op, self.cols // across), **epilogue(op, params),
+            vec=together(op, self.cols // across), stage=stage(op, down * across, self.cols // across),
+            **epilogue(op, params),
         )  # fmt: skip
         last = step.eq(steps - 1) if there == TRUE else all_of(step.eq(steps - 1), there)
         walk = tw.Walk(

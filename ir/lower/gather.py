@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import tile_gather as t
 from .. import warp as w
-from ..expr import as_expr, minimum
+from ..expr import as_expr
 from ..numbers.groups import COPIERS, PIECE, STEP, row_bytes, rows_each
 from ..swizzle import swizzled
 from .context import Context, rule
@@ -35,7 +35,7 @@ def list_rows(cx: Context, op: t.ListRows) -> None:
 def gather_rows(cx: Context, op: t.GatherRows) -> None:
     b, width = cx.b, row_bytes(op.cols) // 2
     first, piece = share(cx, op.cols)
-    column = b.let("column", minimum(cx.resolve(op.column) + piece * PIECE, op.n - PIECE))
+    column = b.let("column", (cx.resolve(op.column) + piece * PIECE) % op.n)  # lanes' pieces stay side by side
     place = swizzled(STEP, 2 * width, 2 * width)
     begin = b.let("begin", cx.resolve(op.slot) * (STEP * op.cols) + piece // (width // PIECE) * (STEP * width))
     inner = b.let("inner", piece % (width // PIECE) * PIECE)

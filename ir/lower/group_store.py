@@ -10,7 +10,8 @@ from itertools import product
 
 from .. import tile_groups as t
 from ..expr import Expr, Value, all_of, minimum
-from ..types import f32, u16
+from ..numbers.groups import STAGE, STAGE_PITCH
+from ..types import Buffer, f32, u16
 from .context import Context, rule
 from .epilogue import finish, of_row
 from .quad import QUAD, exchanged, halves
@@ -30,7 +31,9 @@ def store_tile(cx: Context, op: t.StoreTile) -> None:
     if across > 1:
         column = b.let("column", column + cx.warp // down * (8 * blocks))
     store = _Store(cx, op, (g, lane), (top, b.let("row0", top + g), column), blocks)
-    if op.order == "column" and op.vec > 1:
+    if op.stage is not None:
+        store.staged(op.stage)
+    elif op.order == "column" and op.vec > 1:
         store.by_columns()
     else:
         store.by_rows()
@@ -87,6 +90,30 @@ class _Store:
                 for e in range(0, 2, op.vec):
                     here = b.let("here", all_of(there, (col + e).lt(op.n)))
                     self._put(sums[e : e + op.vec], row, col + e, here)
+
+    def staged(self, stage: Buffer) -> None:
+        """One element, of 32 that lie side by side in a row (or in some rows, of fewer columns)."""
+        cx, b = self.cx, self.cx.b
+        cx.shared.append(stage)
+        blocks = min(QUAD, self.blocks)
+        wide = 8 * blocks
+        mine = b.let("mine", cx.warp * STAGE)
+        put = b.let("put", mine + self.g * STAGE_PITCH + self.lane * 2)
+        # of rows that lie in one store, those in between keep their banks apart
+        down, across = b.let("down", cx.lane // wide * blocks), b.let("across", cx.lane % wide)
+        take = b.let("take", mine + down * STAGE_PITCH + across)
+        for strip, half in self.halves:
+            _, _, of = self.row(strip, half)
+            for block in range(0, self.blocks, blocks):
+                for e in range(blocks):
+                    b.st(stage, put + 8 * e, *self.pair(block + e, strip, half, of))
+                b.sync()
+                col = b.let("col", self.column + 8 * block + across)
+                for first in (j for j in range(8) if j % QUAD < blocks):
+                    row = b.let("row", self.top + (16 * strip + 8 * half + first) + down)
+                    here = b.let("here", all_of(row.lt(self.op.m), col.lt(self.op.n)))
+                    self._put([b.ld(stage, take + first * STAGE_PITCH, hint="sum")], row, col, here)
+                b.sync()
 
     def by_columns(self) -> None:
         """A pair of rows, or 8 for which quads exchange the pairs of both halves of two blocks of columns."""

@@ -22,7 +22,7 @@ COPYING = 1
 def walk_groups(cx: Context, op: t.WalkGroups) -> None:
     b = cx.b
     cx.shared += op.shared
-    arrivals = sum(fill.arrivals for fill in op.fill if isinstance(fill, t.Fill))
+    arrivals = sum(fill.arrivals for fill in (*op.early, *op.fill) if isinstance(fill, t.Fill))
     multipliers = op.groups * GROUP // 32  # warps
     with b.if_(cx.tid.eq(0)):
         with b.for_("s", 0, op.stages) as s:
@@ -50,7 +50,7 @@ class _Walk:
         self.cx, self.op, b = cx, op, cx.b
         tiles = op.row_tiles * op.col_tiles
         self.most = -(-tiles // op.blocks)
-        self.generic = any(not (isinstance(f, t.Fill) and f.asynchronous) for f in op.fill)
+        self.generic = any(not (isinstance(f, t.Fill) and f.asynchronous) for f in (*op.early, *op.fill))
         self.mine = b.let("mine", (tiles + op.blocks - 1 - cx.bx) // op.blocks, lo=0, hi=self.most)
 
     def at(self, tile: Expr) -> None:
@@ -97,6 +97,12 @@ class _Walk:
 
         if op.ahead:
             ahead(as_expr(0))
+        there = min(op.stages, op.steps) if op.early and op.begin else 0  # turns of which W comes before x
+        if there:
+            with cx.scope(), b.for_("step", 0, there) as step:
+                self.at(as_expr(0))
+                cx.env |= {op.step: step, op.slot: step}
+                cx.all(op.early)
         cx.all(op.begin)
         with cx.scope(), b.for_("round", 0, self.mine, unroll=1) as tile:
             if op.ahead:
@@ -113,6 +119,11 @@ class _Walk:
                 cx.all(op.look)
                 # of the first turns no slot is in use: the phase before the first counts as over
                 b.mbar_wait(op.bars, slot + op.stages, (turn // op.stages + 1) % 2)
+                if there:
+                    with b.if_(turn.ge(there)):
+                        cx.all(op.early)
+                else:
+                    cx.all(op.early)
                 cx.all(op.fill)
 
     def multiply(self) -> None:

@@ -101,12 +101,9 @@ def _inside(op: t.StageColumns, k: Expr, col: Expr) -> Expr | None:
 @rule(t.WalkChunks)
 def walk_chunks(cx: Context, op: t.WalkChunks) -> None:
     b, part = cx.b, cx.resolve(op.part)
-    with cx.scope():
-        cx.env[op.coming] = part
-        cx.all(op.ahead)
-        with b.for_("chunk", part, op.count, op.parts, unroll=1) as chunk:
-            cx.env |= {op.chunk: chunk, op.coming: b.let("coming", chunk + op.parts)}
-            cx.all(op.body)
+    with cx.scope(), b.for_("chunk", part, op.count, op.parts, unroll=1) as chunk:
+        cx.env |= {op.chunk: chunk, op.coming: b.let("coming", chunk + op.parts)}
+        cx.all(op.body)
 
 
 @rule(t.LoadChunk)

@@ -65,7 +65,7 @@ def copy_window(cx: Context, op: t.CopyWindow) -> Callable[[], None]:
     b, per = cx.b, op.cols // PIECE
     high = cx.func.threads // per  # rows of x that the block's threads take at a time
     first, piece = b.let("first", cx.tid // per), b.let("piece", cx.tid % per * PIECE)
-    column = b.let("column", minimum(cx.resolve(op.column) + piece, op.n - PIECE))
+    column = b.let("column", (cx.resolve(op.column) + piece) % op.n)  # lanes' pieces stay side by side
     to, start = b.let("to", first * op.cols + piece), b.let("start", first * op.n + column)
 
     def turn() -> None:

@@ -72,7 +72,7 @@ def gather_window(cx: Context, op: t.GatherWindow) -> Callable[[], None]:
                 b.st(op.listed, i, b.convert(named, u32))
 
     def turn() -> None:
-        column = b.let("column", minimum(cx.resolve(op.column) + piece * PIECE, op.n - PIECE))
+        column = b.let("column", (cx.resolve(op.column) + piece * PIECE) % op.n)  # lanes' pieces stay side by side
         to = b.let("to", cx.resolve(op.slot) * (op.rows * op.cols))
         for i, has in enumerate(real):
             k = b.ld(op.listed, i, hint="k", lo=0, hi=op.k - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import tile_groups as t
 from .. import warp as w
-from ..expr import Expr, Value, all_of
+from ..expr import all_of
 from ..numbers.groups import PIECE, PIECES_SIDE, SIDE, side_pitch
 from ..swizzle import swizzled
 from ..types import u32
@@ -18,24 +18,30 @@ def turn_columns(cx: Context, op: t.TurnColumns) -> None:
     wide, between = -(-op.pitch // SIDE), side_pitch(op.src.dtype.nbytes)
     k0, n0 = b.let("k0", cx.bx // wide * SIDE), b.let("n0", cx.bx % wide * SIDE)
 
-    def load(k: Expr, n: Expr, at: Expr) -> Value:
-        return b.ld(op.src, at, where=all_of(k.lt(op.k), n.lt(op.n)), cache="nc", hint="x")
-
-    def store(k: Expr, n: Expr, v: Value) -> None:
-        b.st(op.dst, k * op.pitch + n, v, where=all_of(k.lt(op.k), n.lt(op.pitch)))
-
-    if op.order == "row":  # only further apart: each lane stores what it has loaded
-        with b.for_("i", cx.warp, SIDE, warps, unroll=4) as i:
-            k, n = k0 + i, n0 + cx.lane
-            store(k, n, load(k, n, k * op.n + n))
-        return
     cx.shared.append(op.tile)
     with b.for_("i", cx.warp, SIDE, warps, unroll=4) as i:
         k, n = k0 + cx.lane, n0 + i  # lanes lie side by side along what is adjacent in x: rows of a column
-        b.st(op.tile, cx.lane * between + i, load(k, n, n * op.k + k))
+        v = b.ld(op.src, n * op.k + k, where=all_of(k.lt(op.k), n.lt(op.n)), cache="nc", hint="x")
+        b.st(op.tile, cx.lane * between + i, v)
     b.barrier()
     with b.for_("i", cx.warp, SIDE, warps, unroll=4) as i:
-        store(k0 + i, n0 + cx.lane, b.ld(op.tile, i * between + cx.lane, hint="x"))
+        k, n = k0 + i, n0 + cx.lane
+        v = b.ld(op.tile, i * between + cx.lane, hint="x")
+        b.st(op.dst, k * op.pitch + n, v, where=all_of(k.lt(op.k), n.lt(op.pitch)))
+
+
+@rule(t.PadRows)
+def pad_rows(cx: Context, op: t.PadRows) -> None:
+    b, piece = cx.b, 16 // op.src.dtype.nbytes
+    at = b.let("at", (cx.bx * cx.func.threads + cx.tid) * piece)
+    with b.if_(at.lt(op.dst.size)):
+        k, n = b.let("k", at // op.pitch, hi=op.k - 1), b.let("n", at % op.pitch)
+        vals = [
+            v
+            for e in range(0, piece, op.vec)
+            for v in b.ldv(op.src, k * op.n + n + e, op.vec, where=(n + e).lt(op.n), cache="nc", hint="x")
+        ]
+        b.st(op.dst, at, *vals)
 
 
 @rule(t.TurnPieces)

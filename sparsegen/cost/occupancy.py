@@ -50,3 +50,8 @@ def occupancy(registers: int, shared: int, threads: int, device: DeviceProfile) 
     limited_by = min(fits, key=lambda k: fits[k])
     blocks = fits[limited_by]
     return Occupancy(blocks, blocks * warps, device.max_threads_sm // 32, limited_by)
+
+
+def least_shared(blocks: int, device: DeviceProfile) -> int:
+    """Bytes of shared memory of which no more than so many blocks fit on a multiprocessor."""
+    return device.smem_sm // (blocks + 1) - (device.smem_sm - device.smem_block) + 1

@@ -11,7 +11,7 @@ from sparsegen.ir import warp_group as wg
 from sparsegen.ir.builder import Builder
 from sparsegen.ir.errors import Loc
 from sparsegen.ir.expr import Const, Expr, Value, select
-from sparsegen.ir.fragments import SHAPES, SPARSE
+from sparsegen.ir.fragments import SHAPES, SPARSE, signature
 from sparsegen.ir.module import Module
 from sparsegen.ir.swizzle import k_major, mn_major
 from sparsegen.ir.tensor_copy import TensorCopy, TensorMap
@@ -223,7 +223,7 @@ def products() -> w.Func:
     src = {t.name: k.array(f"in_{t}", t) for t in (f64, f32, s32, u32)}
     k.sink(b.clock())
     for shape in SHAPES:
-        sig = w.signature(shape)
+        sig = signature(shape)
         a, x, c = ([b.ld(src[t.name], tid + i) for i in range(n)] for t, n in (sig.a, sig.b, sig.c))
         k.sink(*b.mma(shape, a, x, c))
     for shape in SPARSE:

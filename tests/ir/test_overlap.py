@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 import sparsegen as sg
+from sparsegen.cost.devices import load_profile
+from sparsegen.cost.occupancy import occupancy
 from sparsegen.ir import warp as w
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Value
@@ -29,18 +31,35 @@ def program(x_order: str) -> Module:
     return k._programs.get(1, Variant(x_order, "row", 8)).warp
 
 
-def test_what_turns_x_comes_after_all_that_the_user_launched() -> None:
+def test_launches_overlap_where_x_is_turned_by_one_before() -> None:
     assert [waits(f) for f in program("row").funcs] == [False]
-    assert [waits(f) for f in program("column").funcs] == [False, True]
+    assert [waits(f) for f in program("column").funcs] == [True, True]
+
+
+def test_blocks_that_begin_early_do_not_meet_on_an_sm() -> None:
+    """Two of their blocks would fit: each asks for more than half of an SM's shared memory."""
+    turn, product = program("column").funcs
+    assert isinstance(turn, w.Func) and isinstance(product, w.Func)
+    device = load_profile("h200")
+    assert occupancy(32, product.shared_offsets()[1], product.threads, device).blocks > 1
+    assert occupancy(32, product.shared_bytes, product.threads, device).blocks == 1
+    assert turn.shared_bytes == turn.shared_offsets()[1]
 
 
 def test_what_comes_before_the_wait_touches_nothing_of_a_call() -> None:
-    """The warps that copy wait before they read x, the others before they write y."""
+    """What turns x waits before it reads it; then the warps that copy before they read that, the others for y."""
     text = print_module(program("column"))
-    assert text.count(WAIT) == 2
-    for at, array in ((text.index(WAIT), "y"), (text.rindex(WAIT), "turned")):
+    assert text.count(WAIT) == 3
+    first, second = text.index(WAIT), text.index(WAIT, text.index(WAIT) + 1)
+    barrier = text.index("warp.barrier", first)
+    without = {
+        "x": text[:first] + text[first + len(WAIT) : barrier] + WAIT + text[barrier:],  # once a tile is there
+        "y": text[:second] + text[second + len(WAIT) :],
+        "turned": text[: text.rindex(WAIT)] + text[text.rindex(WAIT) + len(WAIT) :],
+    }
+    for array, wrong in without.items():
         with pytest.raises(IRError, match=f"touches @{array}, which the launch before may still use") as caught:
-            verify(parse_module(text[:at] + text[at + len(WAIT) :]))
+            verify(parse_module(wrong))
         assert "warp.launch_wait" in str(caught.value)
     where = text.index(READ)
     late = text[: text.rindex(WAIT)] + text[text.rindex(WAIT) + len(WAIT) : where] + WAIT + text[where:]

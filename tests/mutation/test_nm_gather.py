@@ -59,10 +59,10 @@ def test_the_kernel_that_turns_x(order: str) -> None:
     made = program(sg.spmm(matrix(64, 70, 8, 32, (64, 1)), n=37), CASES[0][0], (order, "row", 1))
     func = next(f for f in made.warp.funcs if isinstance(f, Func) and f.symbol.endswith("_turn"))
     x = np.random.default_rng(0).uniform(-1, 1, (70, 37)).astype("f2")
-    want = np.zeros((70, 40), "f2")
+    want = np.zeros((70, 64), "f2")
     want[:, :37] = x
 
     def arguments() -> dict[str, Any]:
-        return {"x": (x if order == "row" else x.T).reshape(-1).copy(), "turned": np.full(70 * 40, np.nan, "f2")}
+        return {"x": (x if order == "row" else x.T).reshape(-1).copy(), "turned": np.full(70 * 64, np.nan, "f2")}
 
     assert score(func, arguments, {"turned": want.reshape(-1)}) == (int(order == "column"), [])

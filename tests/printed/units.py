@@ -14,7 +14,7 @@ import numpy as np
 from sparsegen.backends.cuda.frame import translation_unit
 from sparsegen.ir import warp as w
 from sparsegen.ir.expr import Const, Value, maximum, minimum, select
-from sparsegen.ir.fragments import SHAPES, SPARSE
+from sparsegen.ir.fragments import SHAPES, SPARSE, signature
 from sparsegen.ir.module import Launch, Module
 from sparsegen.ir.swizzle import k_major, mn_major
 from sparsegen.ir.tensor_copy import TensorCopy, TensorMap
@@ -307,7 +307,7 @@ def products() -> w.Func:
     b, tid = k.b, k.at["tid"]
     src = {t.name: k.array(f"in_{t}", t) for t in (f64, f32, s32, u32)}
     for shape in SHAPES:
-        sig = w.signature(shape)
+        sig = signature(shape)
         firsts = ((sig.a, 0), (sig.b, 1000), (sig.c, 2000))
         a, x, c = ([b.ld(src[t.name], first + tid * 7 + i) for i in range(n)] for (t, n), first in firsts)
         k.sink(*b.mma(shape, a, x, c))

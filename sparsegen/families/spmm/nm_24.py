@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import least_shared
 from sparsegen.families.spmm.warpgroups import WarpgroupFamily, sizes
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.nm_24 import Nm24
 from sparsegen.ir.numbers.arithmetic import up
-from sparsegen.ir.numbers.groups import PIECE, ROWS, STEP
+from sparsegen.ir.numbers.groups import ROWS, STEP, row_pitch
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.products.fours_cost import price, shape_of
 from sparsegen.products.gather_cost import Shape
@@ -63,7 +64,7 @@ class Nm24Family(WarpgroupFamily):
 
     def indexed(self, facts: NmNumbers, schedule: Schedule) -> int:
         """The elements of the largest array that its kernels index."""
-        return max(up(facts.m, schedule.rows) * up(facts.k, STEP) // 2, facts.k * up(facts.n, PIECE))
+        return max(up(facts.m, schedule.rows) * up(facts.k, STEP) // 2, facts.k * row_pitch(facts.n, facts.item))
 
     def cost(self, facts: NmNumbers, schedule: Schedule, device: DeviceProfile, shape: Shape) -> Cost:
         """The time that the family's formula expects."""
@@ -74,7 +75,12 @@ class Nm24Family(WarpgroupFamily):
         s = schedule
         resident = max(1, shape_of(problem.facts, s, device).resident)
         groups, blocks = s.rows // ROWS, resident * device.sms
-        return [Nm24(groups=groups, cols=s.cols, stages=s.stages, blocks=blocks, min_blocks=resident)]
+        return [
+            Nm24(
+                groups=groups, cols=s.cols, stages=s.stages, blocks=blocks, min_blocks=resident,
+                least_shared=least_shared(resident, device),
+            )
+        ]  # fmt: skip
 
     def arrays(self, schedule: Schedule) -> dict[str, Prepared]:
         """Kept elements, and which they are."""

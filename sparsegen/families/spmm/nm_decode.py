@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import least_shared
 from sparsegen.families.spmm.warpgroups import WarpgroupFamily, sizes
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.nm_decode import NmDecode
-from sparsegen.ir.numbers.arithmetic import up
-from sparsegen.ir.numbers.groups import PIECE, ROWS
+from sparsegen.ir.numbers.groups import ROWS, row_pitch
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.products.decode_cost import packed, price, shape_of, steps_of
 from sparsegen.products.gather_cost import Shape
@@ -62,7 +62,7 @@ class NmDecodeFamily(WarpgroupFamily):
 
     def indexed(self, facts: NmNumbers, schedule: Schedule) -> int:
         """The elements of the largest array that its kernels index."""
-        return max(packed(facts, schedule.rows) // 4, facts.k * up(facts.n, PIECE))
+        return max(packed(facts, schedule.rows) // 4, facts.k * row_pitch(facts.n, facts.item))
 
     def cost(self, facts: NmNumbers, schedule: Schedule, device: DeviceProfile, shape: Shape) -> Cost:
         """The time that the family's formula expects."""
@@ -74,7 +74,7 @@ class NmDecodeFamily(WarpgroupFamily):
         return [
             NmDecode(
                 groups=s.rows // ROWS, cols=s.cols, stages=s.stages, teams=s.teams, blocks=resident * device.sms,
-                min_blocks=resident,
+                min_blocks=resident, least_shared=least_shared(resident, device),
             )
         ]  # fmt: skip
 

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import least_shared
 from sparsegen.families.spmm.warpgroups import WarpgroupFamily, sizes
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.nm_gather import NmGather
 from sparsegen.ir.numbers.arithmetic import up
-from sparsegen.ir.numbers.groups import PIECE, ROWS, STEP
+from sparsegen.ir.numbers.groups import ROWS, STEP, row_pitch
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.products.gather_cost import Shape, price, shape_of
 from sparsegen.products.nm import NmNumbers
@@ -66,7 +67,8 @@ class NmGatherFamily(WarpgroupFamily):
 
     def indexed(self, facts: NmNumbers, schedule: Schedule) -> int:
         """The elements of the largest array that its kernels index."""
-        return max(up(facts.m, schedule.rows) * facts.steps[schedule.rows] * STEP, facts.k * up(facts.n, PIECE))
+        x = facts.k * row_pitch(facts.n, facts.item)
+        return max(up(facts.m, schedule.rows) * facts.steps[schedule.rows] * STEP, x)
 
     def cost(self, facts: NmNumbers, schedule: Schedule, device: DeviceProfile, shape: Shape) -> Cost:
         """The time that the family's formula expects."""
@@ -80,6 +82,7 @@ class NmGatherFamily(WarpgroupFamily):
             NmGather(
                 groups=s.rows // ROWS, cols=s.cols, stages=s.stages, steps=p.steps[s.rows],
                 blocks=resident * device.sms, min_blocks=resident,
+                least_shared=least_shared(resident, device),
             )
         ]  # fmt: skip
 

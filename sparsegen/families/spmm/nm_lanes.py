@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.occupancy import occupancy
+from sparsegen.cost.occupancy import least_shared
 from sparsegen.families.spmm.listed import ListedFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.nm_lanes import NmLanes
@@ -105,18 +105,14 @@ class NmLanesFamily(ListedFamily):
         return round(cost.time, 9), cost.schedule.threads
 
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
-        """The kernel.
-
-        Launches overlap where a block fills an SM.  Where two fit, those that begin early meet on some SMs and leave
-        others without (so it seems: 3:32 took 7.2 us for 5.9 on an H200, where 4:32, a block an SM, took 7.0 for 7.5).
-        """
-        shape = shape_of(problem.facts, schedule, device)
+        """The kernel."""
+        resident = max(1, shape_of(problem.facts, schedule, device).resident)
         tiles, parts = schedule.warps
-        fit = occupancy(shape.registers, shape.shared, schedule.threads, device).blocks
-        overlap = device.compute_capability >= HOPPER and fit == 1
+        overlap = device.compute_capability >= HOPPER
         return [
             NmLanes(
-                row_warps=tiles, parts=parts, cols=schedule.cols, min_blocks=max(1, shape.resident), overlap=overlap
+                row_warps=tiles, parts=parts, cols=schedule.cols, min_blocks=resident, overlap=overlap,
+                least_shared=least_shared(resident, device) if overlap else 0,
             )
         ]  # fmt: skip
 

@@ -15,8 +15,8 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm.listed import ListedFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.nm_outer import NmOuter
-from sparsegen.ir.numbers.arithmetic import up
-from sparsegen.ir.numbers.outer import ACROSS, EACH, HIGH, LEAST, PIECE, threads
+from sparsegen.ir.numbers.groups import row_pitch
+from sparsegen.ir.numbers.outer import ACROSS, EACH, HIGH, LEAST, threads
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.products.nm import NmNumbers
 from sparsegen.products.outer import packed_entries, packed_lists
@@ -106,7 +106,7 @@ class NmOuterFamily(ListedFamily):
             return ScheduleError(
                 f"nm_outer copies asynchronously, which {device.name} ({device.arch}) does not", hint="take nm_lanes"
             )
-        most = max(packed(facts, schedule) // 4, facts.k * up(facts.n, PIECE))
+        most = max(packed(facts, schedule) // 4, facts.k * row_pitch(facts.n, facts.item))
         if most > MAX_CELLS:
             return ScheduleError(
                 f"tiles of W or whole pieces of x have {most} elements; "
