@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sparsegen.cost.arithmetic import ARRAYS, Arithmetic
 from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.op_spmm import SLAB, STRIP
 from sparsegen.products.geometry import Geometry, Schedules, geometry
 from sparsegen.products.product import BitmapNumbers
@@ -108,17 +109,18 @@ BESIDE: Final = 0.022
 FITTED_SHARE, FULL = 0.62, 1.3
 # ---- cuBLAS by the measured times in the kernel notes (28672x8192, 21504x7168, 8192^2 and 4096^2, n=16; cold L2)
 #: Seconds besides its launch, and its time over that of its bytes or mma.
-DENSE_START, DENSE_SHARE = 7.2e-6, 1.125
+DENSE_START, DENSE_SHARE = 4.7e-6, 1.16
 #: From Hopper on the library multiplies by warpgroups, faster than one mma is after another: multiply-adds of 16-bit
 #: numbers of an SM a clock (H100 whitepaper: 989 TFLOP/s by 132 SMs at 1.83 GHz; 4096^3 took 163 us, predicted 175).
 HOPPER, WARPGROUP = (9, 0), 2048
-#: Clocks that its multiply-adds of f32 take on CUDA cores, over the fewest (six products on one H200: within 7 %).
-DENSE_CORES: Final = 1.13
+#: Clocks that its multiply-adds of f32 take on CUDA cores, over the fewest, and how many columns of x a block has there
+#: at least, used or not, of eight or more (16 products on one H200: within 10 % in the median, 24 % at most).
+DENSE_CORES, DENSE_COLS_F32 = 1.13, 64
 #: The same where rows do not start at 16 bytes, which cuBLAS's fast kernels need (15 products on one H200: 1.9 to 5);
-#: where mma are the longest, by the bytes at which rows start (one product each); of f32 (two).
+#: where mma are the longest, by the bytes at which rows start (one product each); of f32.
 DENSE_MISALIGNED: Final = 3.0
 DENSE_ASKEW: Final = {8: 3.0, 4: 4.4, 2: 8.2}
-DENSE_ASKEW_F32: Final = 1.4
+DENSE_ASKEW_F32: Final = 1.2
 
 
 def cost(p: BitmapNumbers, s: SpmmSchedule, device: DeviceProfile) -> Cost:
@@ -144,7 +146,7 @@ def dense_cost(p: BitmapNumbers | NmNumbers, device: DeviceProfile) -> Cost:
         "B": item * p.m * p.k, "item": item, "start": DENSE_START, "share": DENSE_SHARE * slow,
     }  # fmt: skip
     if item == 4:
-        values["cpi"] = DENSE_CORES * _on_cores(device)
+        values["cpi"] = DENSE_CORES * _on_cores(device) * min(8.0, up(p.n, DENSE_COLS_F32) / p.n)
     elif device.compute_capability >= HOPPER:
         values["cpi"] = 16 * 8 * 16 * device.sub_cores / WARPGROUP
     if item == ITEM and not whole:

@@ -16,7 +16,7 @@ from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
 from sparsegen.ir.numbers.decode import Entries, entries, shared_bytes
-from sparsegen.ir.numbers.groups import COPIERS, ROWS, STEP, threads
+from sparsegen.ir.numbers.groups import COPIERS, ROWS, STEP, stage_bytes, threads
 from sparsegen.products import gather_cost
 from sparsegen.products.cost import WARPGROUP, in_the_way, nbytes, rate
 from sparsegen.products.gather_cost import BASE, LEAST, Shape
@@ -51,8 +51,6 @@ ADDED: Final = gather_cost.ADDED
 FILL, STORE, NORM = 10.4, 81.0, 5.8
 #: The shares of an SM's port to L2 and of DRAM's bandwidth that a walk reaches.
 PORT, SHARE = 0.735, 0.65
-#: What a kernel costs that follows another one, over a launch alone (of one product).
-NEXT: Final = 2.36
 #: L2 latencies that a turn's data are under way, in a ring with other turns.
 RING: Final = 5.3
 #: Clocks of a copying warp: of a turn, and of each run; and of a turn of a multiplying one.
@@ -68,7 +66,7 @@ def shape_of(p: NmNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     """The numbers of a complete schedule, legal or not; ``resident`` is 0 for a block that does not fit an SM."""
     groups, e = s.rows // ROWS, entries_of(p, s.rows)
     tiles = -(-p.m // s.rows) * -(-p.n // s.cols)
-    shared = shared_bytes(groups, s.cols, s.stages, s.teams, e)
+    shared = shared_bytes(groups, s.cols, s.stages, s.teams, e) + stage_bytes(p.n, 4 * groups)
     registers = BASE + max(s.cols // 2, e.words + 16)
     resident = occupancy(registers, shared, threads(groups, s.teams), device).blocks
     return Shape(tiles, shared, registers, min(resident, -(-tiles // device.sms)))
@@ -118,7 +116,7 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     }
     most, exposed = in_the_way(busy, NORM, a)
     store, fill = v.rounds * STORE * v.cols / 8 * v.groups * v.b / v.f, FILL * v.lat_dram / v.f
-    turn = v.odd * (NEXT * v.launch + 2 * v.item * v.K * v.N / v.bw_G)
+    turn = v.odd * (gather_cost.NEXT * v.launch + 2 * v.item * v.K * v.N / v.bw_G)
     terms = {**busy, "exposed": exposed, "store": store, "fill": fill, "turn": turn, "launch": v.launch}
     return v.launch + turn + fill + most + exposed + store, terms
 

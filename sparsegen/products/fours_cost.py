@@ -17,7 +17,7 @@ from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
 from sparsegen.ir.numbers.fours import shared_bytes, slot_bytes, values_size, words_size
-from sparsegen.ir.numbers.groups import BLOCK, ROWS, STEP, rows_each, threads
+from sparsegen.ir.numbers.groups import BLOCK, ROWS, STEP, rows_each, stage_bytes, threads
 from sparsegen.products import gather_cost as gather
 from sparsegen.products.cost import in_the_way, nbytes, rate
 from sparsegen.products.gather_cost import BASE, FILL, LEAST, NEXT, STORE, Shape, walked
@@ -31,7 +31,8 @@ REASONS: Final[dict[str, str]] = gather.REASONS | {
     "ring": "each turn of a block takes its way from L2, stages - 1 of them under way, and its products are waited for",
     "narrow": "rows of x of fewer than 128 bytes, each a request of its own of the copy unit",
 }
-SYMBOLS: Final[dict[str, str]] = {name: says for name, says in gather.SYMBOLS.items() if name != "mixed"} | {
+OTHERS: Final = ("mixed", "lines")  # of gathers alone
+SYMBOLS: Final[dict[str, str]] = {name: says for name, says in gather.SYMBOLS.items() if name not in OTHERS} | {
     "B": "bytes of W's kept elements and their words",
     "steps": "turns of a tile, 64 columns of W each",
     "odd": "1 if 8 does not divide N (of an x by columns: K), else 0",
@@ -51,7 +52,7 @@ def shape_of(p: NmNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     """The numbers of a complete schedule, legal or not; ``resident`` is 0 for a block that does not fit an SM."""
     groups = s.rows // ROWS
     tiles = -(-p.m // s.rows) * -(-p.n // s.cols)
-    shared = shared_bytes(groups, s.cols, s.stages)
+    shared = shared_bytes(groups, s.cols, s.stages) + stage_bytes(p.n, 4 * groups)
     registers = BASE + s.cols // 2 + rows_each(s.cols)
     resident = occupancy(registers, shared, threads(groups), device).blocks
     return Shape(tiles, shared, registers, min(resident, -(-tiles // device.sms)))

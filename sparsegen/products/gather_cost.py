@@ -14,7 +14,18 @@ from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
-from sparsegen.ir.numbers.groups import ROWS, STEP, rows_each, shared_bytes, slot_bytes, threads
+from sparsegen.ir.numbers.groups import (
+    BLOCK,
+    ROWS,
+    STEP,
+    padded,
+    rows_each,
+    shared_bytes,
+    slot_bytes,
+    stage_bytes,
+    straddles,
+    threads,
+)
 from sparsegen.products.cost import WARPGROUP, in_the_way, nbytes, rate
 from sparsegen.products.nm import NmNumbers
 from sparsegen.schedule import Schedule
@@ -42,24 +53,25 @@ SYMBOLS: Final[dict[str, str]] = {
     "rounds": "tiles that a block takes, one after the other",
     "slot": "bytes of a turn",
     "stages": "slots of the ring",
-    "mixed": "1, or more for tiles whose rows do not share their columns",
+    "mixed": "1, or more for tiles whose rows share neither their columns nor keep all",
     "odd": "1 if x is first written row by row, else 0",
+    "lines": "lines of L2 in which a block's share of a row of x lies, over the fewest",
 }
 ADDED: Final = frozenset(("exposed", "store", "fill", "turn", "launch"))
 #: Fewest clocks of a wgmma.
 LEAST: Final = 32.0
 # ---- fitted
 #: DRAM latencies before the first product, clocks for each 8 columns of a tile's sums, and how busy units add up.
-FILL, STORE, NORM = 4.2, 54.0, 2.6
+FILL, STORE, NORM = 1.7, 79.0, 3.85
 #: The shares of an SM's port to L2 and of DRAM's bandwidth that a walk reaches.
-PORT, SHARE = 0.735, 0.81
-#: What a kernel costs that follows another one, over a launch alone (estimated).
-NEXT: Final = 0.5
+PORT, SHARE = 0.645, 0.71
+#: What a kernel costs that follows another one and begins while that ends, over a launch alone.
+NEXT: Final = 0.28
 #: L2 latencies that a turn's data are under way, in a ring with other turns.
-RING: Final = 5.6
+RING: Final = 6.2
 #: What a turn takes of a tile whose rows keep different columns, over one whose rows share them: the blocks that run at
-#: a time gather other rows of x each (12 kernels of vectors of 32 rows, and of 64 in tiles of 128).
-MIXED: Final = 1.18
+#: a time gather other rows of x each.
+MIXED: Final = 1.27
 #: Registers of a thread besides its sums and the rows that it copies.
 BASE: Final = 24
 
@@ -77,7 +89,7 @@ def shape_of(p: NmNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     """The numbers of a complete schedule, legal or not; ``resident`` is 0 for a block that does not fit an SM."""
     groups = s.rows // ROWS
     tiles = -(-p.m // s.rows) * -(-p.n // s.cols)
-    shared = shared_bytes(groups, s.cols, s.stages, p.steps[s.rows])
+    shared = shared_bytes(groups, s.cols, s.stages, p.steps[s.rows]) + stage_bytes(p.n, 4 * groups)
     registers = BASE + s.cols // 2 + rows_each(s.cols)
     resident = occupancy(registers, shared, threads(groups), device).blocks
     return Shape(tiles, shared, registers, min(resident, -(-tiles // device.sms)))
@@ -92,10 +104,17 @@ def price(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
     """The cost of a complete schedule that is legal there; ``g``: its numbers."""
     values: dict[str, Any] = walked(p, s, device, g) | {
         "B": packed(p, s.rows), "steps": p.steps[s.rows], "slot": slot_bytes(s.rows // ROWS, s.cols),
-        "odd": 1 * p.turned("row"),
-        "mixed": MIXED if p.pattern[2] % s.rows else 1.0,
+        **x_rows(p, s),
+        "mixed": MIXED if p.pattern[2] % s.rows and p.steps[s.rows] * STEP < p.k else 1.0,
     }  # fmt: skip
     return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
+
+
+def x_rows(p: NmNumbers, s: Schedule) -> dict[str, Any]:
+    """Whether x is written anew first, and in how many lines a block's share of a row lies, over the fewest."""
+    reads = -(-p.m // s.rows) * p.steps[s.rows] * STEP / p.k
+    odd = p.turned("row") or padded(p.n, p.item, reads)
+    return {"odd": 1 * odd, "lines": 1 + (not odd and straddles(p.n, p.item)) * min(s.cols, BLOCK) / BLOCK}
 
 
 def walked(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> dict[str, Any]:
@@ -114,7 +133,7 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     turns = v.rounds * v.steps * v.b * v.mixed
     busy = {
         "tensor": turns * 4 * v.groups * a.max(LEAST, 64 * 16 * v.cols / WARPGROUP) / v.f,
-        "l2": turns * v.slot / (PORT * v.bw_L2),
+        "l2": turns * (v.slot + (v.lines - 1) * 2 * STEP * v.cols) / (PORT * v.bw_L2),
         "hbm": nbytes(v) / (SHARE * v.bw_G),
         "ring": v.rounds * v.steps * RING * v.lat_l2 / (v.stages - 1) / v.f,
     }

@@ -45,13 +45,14 @@ SYMBOLS: Final[dict[str, str]] = {
 ADDED: Final = frozenset(("exposed", "latency", "launch"))
 # ---- fitted
 #: Instructions of an entry (its offset, its value), of each word of x for it, of each sum, and to stage a word of x.
-ENTRY, WORD, SUM, STAGE = 4.0, 1.3, 2.0, 5.3
-#: DRAM latencies of a round of blocks, and the power with which busy units get in each other's way.
-ROUND, NORM = 6.0, 2.46
+ENTRY, WORD, SUM, STAGE = 4.0, 0.94, 1.93, 5.7
+#: DRAM latencies of a round of blocks, clocks for each word of x that a thread puts into shared memory before the first
+#: entry, and the power with which busy units get in each other's way.
+ROUND, TAKE, NORM = 5.3, 72.0, 3.0
 #: Warps' worth of latency that a warp's instruction waits for.
-PARTIES: Final = 1.2
+PARTIES: Final = 1.48
 #: The share of DRAM's bandwidth that W's chunks reach.
-SHARE: Final = 0.926
+SHARE: Final = 0.913
 #: Registers of a thread besides its sums and two chunks.
 BASE: Final = 14
 
@@ -104,7 +105,7 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
         "issue": issued / (v.sub * v.f) * (warps + PARTIES) / warps,
     }
     most, exposed = in_the_way(busy, NORM, a)
-    latency = v.rounds * ROUND * v.lat_dram / v.f
+    latency = v.rounds * (ROUND * v.lat_dram + TAKE * v.held * v.words / 32 / v.warps) / v.f
     terms = {**busy, "exposed": exposed, "latency": latency, "launch": v.launch}
     return v.launch + latency + most + exposed, terms
 

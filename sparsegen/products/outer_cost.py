@@ -44,12 +44,12 @@ SYMBOLS: Final[dict[str, str]] = {
     "N": "columns of x",
     "B": "bytes of W's tiles and lists",
     "E": "bytes of bias, scale and residual",
-    "warps": "warps of a block",
     "each": "columns of x of a lane",
     "turns": "turns of a tile",
     "entries": "kept columns of a turn",
     "slot": "bytes of a turn",
     "here": "blocks of the busiest SM",
+    "parties": "their warps of the busiest sub-core",
     "rounds": "blocks of the busiest SM over those that it runs at a time",
     "odd": "1 if x is first written row by row, else 0",
 }
@@ -104,13 +104,16 @@ def packed(p: NmNumbers, s: Schedule) -> int:
 def price(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
     """The cost of a complete schedule that is legal there; ``g``: its numbers."""
     here = -(-g.blocks // device.sms)
+    warps = here * g.threads // 32
     values = {
         "M": p.m, "K": p.k, "N": p.n, "B": packed(p, s), "E": p.operands, "item": p.item, "each": s.each,
-        "warps": g.threads // 32, "turns": g.turns, "entries": g.entries, "slot": g.shared / s.stages, "here": here,
-        "rounds": -(-here // g.resident), "b": g.resident, "launch": device.launch_s, "sub": device.sub_cores,
+        "turns": g.turns, "entries": g.entries, "slot": g.shared / s.stages, "here": here,
+        "rounds": -(-here // g.resident), "b": g.resident, "launch": device.launch_s,
         "f": device.clock, "bw_G": device.hbm_read_gbs * 1e9, "bw_L2": device.l2_bytes_per_clk_sm * device.clock,
         "fma": device.f32_fma_per_clk_sm / 32 / device.sub_cores, "lat_dram": device.lat_dram,
         "odd": 1 * p.turned("row"),
+        # warps that all run at a time do not change their sub-core; of more blocks the first free SM takes the next one
+        "parties": -(-warps // device.sub_cores) if here <= g.resident else warps / device.sub_cores,
     }  # fmt: skip
     return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
 
@@ -119,7 +122,7 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     """``time`` and its terms: of the values ``v``, be they floats or sympy's symbols, in their arithmetic."""
     turns, turn = v.here * v.turns, v.entries * (HIGH * v.each * FMA / v.fma + ENTRY)  # clocks of a warp's turn
     busy = {
-        "fma": turns * v.warps * (turn + TURN) / v.sub / v.f,
+        "fma": v.turns * v.parties * (turn + TURN) / v.f,
         "chain": v.rounds * v.turns * (turn + WAIT) / v.f,
         "l2": turns * v.slot / (PORT * v.bw_L2),
         "hbm": nbytes(v) / (SHARE * v.bw_G),

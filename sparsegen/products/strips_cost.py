@@ -15,6 +15,7 @@ from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
+from sparsegen.ir.numbers.groups import stage_bytes
 from sparsegen.ir.numbers.strips import DEPTH, Turn, passes, slot_bytes, sums
 from sparsegen.products import gather_cost
 from sparsegen.products.cost import in_the_way, nbytes, rate
@@ -54,6 +55,8 @@ PORT, SHARE = 0.7, 0.81
 #: How long a turn's data are under way, over what the port takes of them; clocks of a turn besides (a barrier, first
 #: fragments, copies); cycles of an mma over those that it takes alone: the warps of a block copy and multiply in step.
 WAY, MEET, ISSUE = 1.4, 747.0, 1.9
+#: What a kernel costs that follows another one, over a launch alone (estimated).
+NEXT: Final = 0.5
 #: Registers of a thread besides its sums, fragments and the rows that it copies.
 BASE: Final = 40
 
@@ -75,7 +78,7 @@ def shape_of(p: NmNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     down, across = s.warps
     turn = p.turn(s.strip, down, s.kept)
     tiles = -(-p.m // (s.strip * down)) * -(-p.n // s.cols)
-    shared = s.stages * slot_bytes(s.strip, down, s.cols, turn)
+    shared = s.stages * slot_bytes(s.strip, down, s.cols, turn) + stage_bytes(p.n, down * across)
     copied = passes(s.cols, s.threads, turn.rows)
     registers = BASE + sums(s.strip, s.cols // across) + s.strip // 2 + copied + turn.depth // DEPTH
     resident = occupancy(registers, shared, s.threads, device).blocks
@@ -128,7 +131,7 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     }
     most, exposed = in_the_way(busy, NORM, a)
     store, fill = v.rounds * STORE * v.cols / 8 * high * v.down * v.b / v.f, FILL * v.lat_dram / v.f
-    turn = v.odd * (gather_cost.NEXT * v.launch + 2 * v.item * v.K * v.N / v.bw_G)
+    turn = v.odd * (NEXT * v.launch + 2 * v.item * v.K * v.N / v.bw_G)
     terms = {**busy, "exposed": exposed, "store": store, "fill": fill, "turn": turn, "launch": v.launch}
     return v.launch + turn + fill + most + exposed + store, terms
 

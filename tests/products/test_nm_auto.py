@@ -87,7 +87,9 @@ def test_tiles_are_encoded_where_they_are_read(monkeypatch: pytest.MonkeyPatch) 
     encoded, encode = [], Bitmap.encode
     monkeypatch.setattr(Bitmap, "encode", lambda *args: encoded.append(args) or encode(*args))
     w = auto(64, 128, 8, 32)
-    tiles = [sg.compile(sg.spmm(w, n=n), device="h200", backend="emulator") for n in (1, 8)]
+    chosen = sg.compile(sg.spmm(w, n=8), device="h200", backend="emulator")
+    assert "bitmap" in chosen.explain() and chosen.schedule.family == "nm_gather"
+    tiles = [sg.compile(sg.spmm(w, n=n), device="h200", backend="emulator", schedule="bitmap") for n in (1, 8)]
     assert {k.schedule.family for k in tiles} == {"bitmap"} and "bitmap" in tiles[0].explain()
     called(sg.spmm(w, n=8), schedule="nm_lanes")
     assert not encoded
@@ -141,12 +143,13 @@ def test_a_file_and_the_tuners_records_know_of_it(tmp_path: Path) -> None:
     w = auto(64, 128, 8, 32)
     w.save(tmp_path / "w")
     product = sg.spmm(sg.load(tmp_path / "w"), n=8)
-    assert sg.compile(product, device="h200", backend="emulator").schedule.family == "bitmap"
+    k = sg.compile(product, device="h200", backend="emulator", schedule="bitmap")
+    assert k.schedule.family == "bitmap"
     assert SpmmProblem(product).identity()["format"] == "nm or bitmap"
 
 
 def test_explain_lists_bitmap_beside_the_others() -> None:
-    w = auto(512, 512, 8, 32)
+    w = auto(1024, 1024, 8, 32)
     tiles, lanes = (
         sg.compile(sg.spmm(w, n=16), device="h200", backend="emulator", schedule=line).explain()
         for line in ("auto", "nm_lanes cols=4 warps=1x8")
