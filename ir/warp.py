@@ -321,7 +321,7 @@ class CpArrive(Op):
 class LdMatrix(Op):
     """``ldmatrix`` of len(out) (1, 2, 4) 8x8 matrices of 16-bit elements; lane i gives the row address of row i.
 
-    Each result is a u32 with two elements.  ``index``: in elements of the (16-bit) shared buffer; ``degree``: of rows.
+    Each result is a u32 of two elements (bytes count in pairs).  ``index``: of the shared buffer; ``degree``: of rows.
     """
 
     out: tuple[Value, ...] = result()
@@ -335,7 +335,7 @@ class LdMatrix(Op):
 class Mma(Op):
     """``d = a * b + c`` by the tensor core; ``shape`` names an entry of :data:`sparsegen.ir.fragments.SHAPES`.
 
-    ``a``, ``b``, ``c`` are the lane's registers of each fragment in the order of the table there.
+    ``a``, ``b``, ``c``: the lane's registers of each fragment in the table's order; the shape's name says the types.
     """
 
     out: tuple[Value, ...] = result()
