@@ -49,7 +49,7 @@ SYMBOLS: Final[dict[str, str]] = {
     "entries": "kept columns of a turn",
     "slot": "bytes of a turn",
     "here": "blocks of the busiest SM",
-    "parties": "their warps of the busiest sub-core",
+    "parties": "their warps of the busiest sub-core, round by round",
     "rounds": "blocks of the busiest SM over those that it runs at a time",
     "odd": "1 if x is first written row by row, else 0",
 }
@@ -104,7 +104,8 @@ def packed(p: NmNumbers, s: Schedule) -> int:
 def price(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
     """The cost of a complete schedule that is legal there; ``g``: its numbers."""
     here = -(-g.blocks // device.sms)
-    warps = here * g.threads // 32
+    # of each round's blocks at a time the warps are dealt to sub-cores, and a round ends with the fullest of these
+    at_a_time = (*(g.resident,) * (here // g.resident), here % g.resident)
     values = {
         "M": p.m, "K": p.k, "N": p.n, "B": packed(p, s), "E": p.operands, "item": p.item, "each": s.each,
         "turns": g.turns, "entries": g.entries, "slot": g.shared / s.stages, "here": here,
@@ -112,8 +113,7 @@ def price(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
         "f": device.clock, "bw_G": device.hbm_read_gbs * 1e9, "bw_L2": device.l2_bytes_per_clk_sm * device.clock,
         "fma": device.f32_fma_per_clk_sm / 32 / device.sub_cores, "lat_dram": device.lat_dram,
         "odd": 1 * p.turned("row"),
-        # warps that all run at a time do not change their sub-core; of more blocks the first free SM takes the next one
-        "parties": -(-warps // device.sub_cores) if here <= g.resident else warps / device.sub_cores,
+        "parties": sum(-(-blocks * g.threads // 32 // device.sub_cores) for blocks in at_a_time),
     }  # fmt: skip
     return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
 
