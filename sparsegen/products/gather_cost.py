@@ -62,16 +62,18 @@ ADDED: Final = frozenset(("exposed", "store", "fill", "turn", "launch"))
 LEAST: Final = 32.0
 # ---- fitted
 #: DRAM latencies before the first product, clocks for each 8 columns of a tile's sums, and how busy units add up.
-FILL, STORE, NORM = 1.7, 79.0, 3.85
+FILL, STORE, NORM = 1.7, 69.0, 4.7
 #: The shares of an SM's port to L2 and of DRAM's bandwidth that a walk reaches.
-PORT, SHARE = 0.645, 0.71
+PORT, SHARE = 0.627, 0.708
 #: What a kernel costs that follows another one and begins while that ends, over a launch alone.
-NEXT: Final = 0.28
+NEXT: Final = 0.32
+#: The share of the tensor cores' speed that large products reach, which slow the clock.
+PEAK: Final = 0.774
 #: L2 latencies that a turn's data are under way, in a ring with other turns.
-RING: Final = 6.2
+RING: Final = 5.97
 #: What a turn takes of a tile whose rows keep different columns, over one whose rows share them: the blocks that run at
 #: a time gather other rows of x each.
-MIXED: Final = 1.27
+MIXED: Final = 1.254
 #: Registers of a thread besides its sums and the rows that it copies.
 BASE: Final = 24
 
@@ -130,10 +132,10 @@ def walked(p: NmNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> dict[s
 
 def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     """``time`` and its terms: of the values ``v``, be they floats or sympy's symbols, in their arithmetic."""
-    turns = v.rounds * v.steps * v.b * v.mixed
+    turns = v.rounds * v.steps * v.b
     busy = {
-        "tensor": turns * 4 * v.groups * a.max(LEAST, 64 * 16 * v.cols / WARPGROUP) / v.f,
-        "l2": turns * (v.slot + (v.lines - 1) * 2 * STEP * v.cols) / (PORT * v.bw_L2),
+        "tensor": turns * 4 * v.groups * a.max(LEAST, 64 * 16 * v.cols / WARPGROUP) / (PEAK * v.f),
+        "l2": turns * v.mixed * (v.slot + (v.lines - 1) * 2 * STEP * v.cols) / (PORT * v.bw_L2),
         "hbm": nbytes(v) / (SHARE * v.bw_G),
         "ring": v.rounds * v.steps * RING * v.lat_l2 / (v.stages - 1) / v.f,
     }
