@@ -107,18 +107,19 @@ BESIDE: Final = 0.022
 #: Share of W that is stored beyond which no kernel was fitted, and the longest unit's time there over the fit's (two
 #: kernels of 5120x13824x16 on one H200: 1.38 with 30 % zeros, 1.2 with none).
 FITTED_SHARE, FULL = 0.62, 1.3
-# ---- cuBLAS by the measured times in the kernel notes (28672x8192, 21504x7168, 8192^2 and 4096^2, n=16; cold L2)
+# ---- cuBLAS by the measured times in the kernel notes (28672x8192, 21504x7168, 8192^2 and 4096^2, n=16; cold L2), of
+# suite nm and of the problems of regret (153 in all: within 6 % in the median)
 #: Seconds besides its launch, and its time over that of its bytes or mma.
-DENSE_START, DENSE_SHARE = 4.7e-6, 1.16
+DENSE_START, DENSE_SHARE = 3.7e-6, 1.18
 #: From Hopper on the library multiplies by warpgroups, faster than one mma is after another: multiply-adds of 16-bit
 #: numbers of an SM a clock (H100 whitepaper: 989 TFLOP/s by 132 SMs at 1.83 GHz; 4096^3 took 163 us, predicted 175).
 HOPPER, WARPGROUP = (9, 0), 2048
 #: Clocks that its multiply-adds of f32 take on CUDA cores, over the fewest, and how many columns of x a block has there
 #: at least, used or not, of eight or more (16 products on one H200: within 10 % in the median, 24 % at most).
 DENSE_CORES, DENSE_COLS_F32 = 1.13, 64
-#: The same where rows do not start at 16 bytes, which cuBLAS's fast kernels need (15 products on one H200: 1.9 to 5);
-#: where mma are the longest, by the bytes at which rows start (one product each); of f32.
-DENSE_MISALIGNED: Final = 3.0
+#: The same where rows do not start at 16 bytes, which cuBLAS's fast kernels need but for so few columns (15 products on
+#: one H200: 1.9 to 5); where mma are the longest, by the bytes at which rows start (one product each); of f32.
+DENSE_MISALIGNED, DENSE_FEW = 3.0, 4
 DENSE_ASKEW: Final = {8: 3.0, 4: 4.4, 2: 8.2}
 DENSE_ASKEW_F32: Final = 1.2
 
@@ -140,7 +141,7 @@ def dense_cost(p: BitmapNumbers | NmNumbers, device: DeviceProfile) -> Cost:
     """The cost of the dense product of a library; one in f32 is done on CUDA cores."""
     item = 4 if p.dtype == "f32" else ITEM
     starts = max(gcd(16, *(item * run for run in (p.k, *runs))) for runs in p.runs)  # of rows of W, x and y
-    whole = starts == 16
+    whole = starts == 16 or (item == ITEM and p.n <= DENSE_FEW)
     slow = 1.0 if whole else DENSE_ASKEW_F32 if item == 4 else DENSE_MISALIGNED
     values = _common(p, device) | {
         "B": item * p.m * p.k, "item": item, "start": DENSE_START, "share": DENSE_SHARE * slow,
