@@ -60,16 +60,9 @@ class NmLanes:
         blocks = -(-tiles // self.row_warps) * across
         body = self._share(op, params, tiles, across)
         return launched(
-            module,
-            op,
-            params,
-            body,
-            blocks,
-            self.row_warps * self.parts,
-            self.min_blocks,
-            self.overlap,
-            self.least_shared,
-        )
+            module, op, params, body, blocks, self.row_warps * self.parts, self.min_blocks, overlap=self.overlap,
+            least_shared=self.least_shared,
+        )  # fmt: skip
 
     def _share(self, op: o.Spmm, params: dict[str, Buffer], tiles: int, across: int) -> tn.ShareRows:
         """What a block does."""
@@ -89,8 +82,7 @@ class NmLanes:
         )  # fmt: skip
         store = r.StoreRow(acc=total, row=row, column=mine, across=1, parts=1, vec=1, blocks=1, **epilogue(op, params))
         add = tn.SumParts(total=total, column=mine, acc=acc, sums=xs, first=column, parts=self.parts, body=(store,))
-        walk = self._walk(op, params, acc, xs, (tile, part), tiles)
-        regs, first, turns = walk
+        regs, first, turns = self._walk(op, params, acc, xs, (tile, part), tiles)
         begin = (*((t.Overlap(launch="last"),) if self.overlap else ()), stage)
         begin = (first, *begin) if self.cols <= FEW else (*begin, first)
         return tn.ShareRows(

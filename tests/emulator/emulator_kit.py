@@ -63,3 +63,17 @@ def faulty(f: w.Func, kind: str, remedy: str, args: Mapping[str, Any] | None = N
     assert any(remedy in e.remedy for e in r.errors), str(r)
     assert all(e.op and e.message for e in r.errors)
     return r
+
+
+def nothing(_: Builder) -> None:
+    """No order at all."""
+
+
+def barrier(b: Builder) -> None:
+    """The threads of the block meet."""
+    b.barrier()
+
+
+def sync(b: Builder) -> None:
+    """The lanes of the warp meet."""
+    b.sync()
