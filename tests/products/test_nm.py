@@ -20,6 +20,7 @@ from sparsegen.ir.node import Op, rewrite, walk
 from sparsegen.ir.warp import Ld
 from sparsegen.products.nm import packed_offsets, packed_values
 from sparsegen.products.nm_cost import REASONS
+from tests.nm_drawn import ORDER, patterns, products, runs_without_a_fault
 from tests.nm_kit import encoded, formulas_hold, listed, matrix, packed_alike, pruned, refused, unpacked
 from tests.products_kit import called, launched
 
@@ -74,31 +75,14 @@ def test_a_line_is_what_runs(warps: str) -> None:
         assert str(kernel.schedule) == line
 
 
-@st.composite
-def products(draw: st.DrawFn) -> tuple[Any, str]:
-    """Any pattern, size, type and epilogue, and a line for it."""
-    r, c = draw(st.integers(1, 9)), draw(st.sampled_from([1, 1, 2, 4]))
-    width = draw(st.integers(2, 64 // c))
-    n, dtype = draw(st.integers(1, width - 1)) * c, draw(st.sampled_from(DTYPES))
-    w = matrix(
-        draw(st.integers(1, 70)), draw(st.integers(1, 130)), n, width * c, (r, c), dtype, seed=draw(st.integers(0, 9))
-    )
-    extra = {name: draw(st.booleans()) for name in ("bias", "scale", "residual")}
-    warps = f"{draw(st.integers(1, 4))}x{draw(st.integers(1, 4))}"
-    return sg.spmm(
-        w, n=draw(st.integers(1, 20)), **extra
-    ), f"nm_lanes cols={draw(st.sampled_from([1, 2, 4, 8]))} warps={warps}"
+LINES = st.builds(
+    "nm_lanes cols={} warps={}x{}".format, st.sampled_from([1, 2, 4, 8]), st.integers(1, 4), st.integers(1, 4)
+)
 
 
-ORDER = st.sampled_from(["row", "column"])
-
-
-@given(products(), ORDER, ORDER)
-def test_any_product_runs_without_a_fault(drawn: tuple[Any, str], x_order: str, y_order: str) -> None:
-    """Right, with nothing that a checker finds: no race, and no bank conflict beyond those that are declared."""
-    product, line = drawn
-    report = called(product, x_order, y_order, line).check()
-    assert report.ok and not report.notes, f"{product} {line}: {report}"
+@given(products(patterns(range(1, 10), (1, 1, 2, 4)), (70, 130, 20), DTYPES), LINES, ORDER, ORDER)
+def test_any_product_runs_without_a_fault(product: Any, words: str, x_order: str, y_order: str) -> None:
+    runs_without_a_fault(product, words, x_order, y_order)
 
 
 # ------------------------------------------------------------------------------------------------ what is packed

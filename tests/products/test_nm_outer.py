@@ -24,6 +24,7 @@ from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products.outer import packed_entries, packed_lists
 from sparsegen.products.outer_cost import REASONS, packed, shape_of
 from sparsegen.schedule import SpmmSchedule
+from tests.nm_drawn import ORDER, patterns, products, runs_without_a_fault
 from tests.nm_kit import encoded, formulas_hold, listed, matrix, packed_alike, pruned, refused
 from tests.products_kit import called
 
@@ -94,30 +95,13 @@ LINES = st.tuples(
     st.sampled_from([32, 64]), st.sampled_from([(32, 4), (64, 4), (64, 8), (128, 16)]), st.sampled_from([32, 64]),
     st.integers(3, 4),
 )  # fmt: skip
-ORDER = st.sampled_from(["row", "column"])
 
 
-@st.composite
-def products(draw: st.DrawFn) -> Any:
-    """Any vector of eights, size and epilogue."""
-    r, c = draw(st.sampled_from([8, 16, 24, 32, 64])), draw(st.sampled_from([1, 1, 2, 4]))
-    width = draw(st.integers(2, 64 // c))
-    of = draw(st.integers(1, width - 1)) * c
-    w = f32(
-        draw(st.integers(1, 100)), draw(st.integers(1, 150)), of, width * c, (r, c), seed=draw(st.integers(0, 9)),
-        fill=draw(st.sampled_from([0.0, 0.5, 1.0])),
-    )  # fmt: skip
-    return sg.spmm(
-        w, n=draw(st.integers(1, 80)), **{name: draw(st.booleans()) for name in ("bias", "scale", "residual")}
-    )
-
-
-@given(products(), LINES, ORDER, ORDER)
+@given(products(patterns((8, 16, 24, 32, 64), (1, 1, 2, 4)), (100, 150, 80), ("f32",)), LINES, ORDER, ORDER)
 def test_any_product_runs_without_a_fault(product: Any, words: Any, x_order: str, y_order: str) -> None:
-    """Right, with nothing that a checker finds: no race, no bank conflict at all."""
+    """Of any vector of eights."""
     rows, (cols, each), deep, stages = words
-    report = called(product, x_order, y_order, line(rows, cols, each, deep, stages)).check()
-    assert report.ok and not report.notes, f"{product} {words}: {report}"
+    runs_without_a_fault(product, line(rows, cols, each, deep, stages), x_order, y_order)
 
 
 @pytest.mark.parametrize("each", [4, 8, 16])

@@ -24,6 +24,7 @@ from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products.nm_strips import Strips, strip_places, strip_values, window_rows
 from sparsegen.products.strips_cost import REASONS, packed
 from sparsegen.schedule import SpmmSchedule
+from tests.nm_drawn import ORDER, patterns, products
 from tests.nm_kit import encoded, formulas_hold, listed, matrix, packed_alike, pruned, ran, refused
 from tests.products_kit import agrees, called, launched, operands
 
@@ -90,9 +91,6 @@ def test_epilogues(activation: Any, operands: tuple[str, ...]) -> None:
     called(product, schedule=line(64, "1x2", 64))
 
 
-ORDER = st.sampled_from(["row", "column"])
-
-
 @st.composite
 def lines(draw: st.DrawFn) -> str:
     warps = draw(st.sampled_from([(1, 1), (2, 1), (3, 1), (2, 2), (1, 4)]))
@@ -100,21 +98,10 @@ def lines(draw: st.DrawFn) -> str:
     return line(draw(st.sampled_from(STRIPS)), "x".join(map(str, warps)), cols, 16, draw(st.integers(2, 5)))
 
 
-@st.composite
-def products(draw: st.DrawFn) -> Any:
-    """Any vector, size, type and epilogue."""
-    r, c = draw(st.sampled_from([1, 2, 16, 24, 32, 48, 64, 65])), draw(st.sampled_from([1, 1, 2, 4]))
-    width = draw(st.integers(2, 64 // c))
-    of = draw(st.integers(1, width - 1)) * c
-    w = matrix(
-        draw(st.integers(1, 150)), draw(st.integers(1, 200)), of, width * c, (r, c), draw(st.sampled_from(DTYPES)),
-        seed=draw(st.integers(0, 9)), fill=draw(st.sampled_from([0.0, 0.5, 1.0])),
-    )  # fmt: skip
-    extra = {name: draw(st.booleans()) for name in ("bias", "scale", "residual")}
-    return sg.spmm(w, n=draw(st.integers(1, 80)), **extra)
-
-
-@given(products(), lines(), ORDER, ORDER, st.sampled_from(DEVICES))
+@given(
+    products(patterns((1, 2, 16, 24, 32, 48, 64, 65), (1, 1, 2, 4)), (150, 200, 80)), lines(), ORDER, ORDER,
+    st.sampled_from(DEVICES),
+)  # fmt: skip
 def test_any_product_runs_without_a_fault(product: Any, words: str, x_order: str, y_order: str, device: str) -> None:
     """Right, with nothing that a checker finds: no race, and no bank conflict beyond those that are declared."""
     try:

@@ -19,6 +19,7 @@ from sparsegen.ir.numbers.nm import LANES, chunks
 from sparsegen.problems.product import SpmmProblem
 from sparsegen.products.nm import by_windows, packed_offsets, packed_values
 from sparsegen.products.windows_cost import REASONS, packed
+from tests.nm_drawn import ORDER, patterns, products, runs_without_a_fault
 from tests.nm_kit import encoded, matrix, packed_alike, pruned, ran, refused
 from tests.products_kit import called, launched
 
@@ -68,29 +69,12 @@ def test_epilogues(activation: Any, operands: tuple[str, ...]) -> None:
     called(product, schedule=line(4))
 
 
-@st.composite
-def products(draw: st.DrawFn) -> tuple[Any, str]:
-    """Any pattern, size, type and epilogue, and a line for it."""
-    r, c = draw(st.integers(1, 9)), draw(st.sampled_from([1, 1, 2, 4]))
-    width = draw(st.integers(2, 64 // c))
-    n, dtype = draw(st.integers(1, width - 1)) * c, draw(st.sampled_from(DTYPES))
-    w = matrix(
-        draw(st.integers(1, 70)), draw(st.integers(1, 130)), n, width * c, (r, c), dtype, seed=draw(st.integers(0, 9))
-    )
-    extra = {name: draw(st.booleans()) for name in ("bias", "scale", "residual")}
-    words = (draw(st.sampled_from(values)) for values in ([1, 2, 4], [4, 8], ["offsets", "windows"]))
-    return sg.spmm(w, n=draw(st.integers(1, 20)), **extra), line(*words)
+LINES = st.builds(line, st.sampled_from([1, 2, 4]), st.sampled_from([4, 8]), st.sampled_from(["offsets", "windows"]))
 
 
-ORDER = st.sampled_from(["row", "column"])
-
-
-@given(products(), ORDER, ORDER)
-def test_any_product_runs_without_a_fault(drawn: tuple[Any, str], x_order: str, y_order: str) -> None:
-    """Right, with nothing that a checker finds: no race, and no bank conflict beyond those that are declared."""
-    product, words = drawn
-    report = called(product, x_order, y_order, words).check()
-    assert report.ok and not report.notes, f"{product} {words}: {report}"
+@given(products(patterns(range(1, 10), (1, 1, 2, 4)), (70, 130, 20), DTYPES), LINES, ORDER, ORDER)
+def test_any_product_runs_without_a_fault(product: Any, words: str, x_order: str, y_order: str) -> None:
+    runs_without_a_fault(product, words, x_order, y_order)
 
 
 # ------------------------------------------------------------------------------------------------ conflicts
