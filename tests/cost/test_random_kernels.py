@@ -83,7 +83,7 @@ def test_near_all() -> None:
         ("lowrank", 166, 0.075, 0.19),
         ("bitmap", 2040, 0.055, 0.15),
         ("vector", 159, 0.06, 0.15),
-        ("dense", 9, 0.22, 0.39),
+        ("dense", 9, 0.22, 0.41),
     ],
 )
 def test_near_each_family(family: str, count: int, median: float, most: float) -> None:
