@@ -20,6 +20,7 @@ if (_root / "ir" / "errors.py").is_file() and not (Path(__file__).parent / "ir")
 del _root, Path
 
 if TYPE_CHECKING:
+    from sparsegen import pattern
     from sparsegen.boundary import dirichlet, frozen, neumann, periodic
     from sparsegen.compiler import compile, schedules
     from sparsegen.dsl.functions import abs, max, min, sqrt, where
@@ -44,12 +45,14 @@ if TYPE_CHECKING:
     from sparsegen.kernel import Kernel, SpmmKernel, UpdateKernel
     from sparsegen.products.product import spmm
     from sparsegen.pruning import prune
+    from sparsegen.quantization import Quantized, pack4, quantize, unpack4
     from sparsegen.schedule import Schedule, SpmmSchedule, StencilSchedule, UpdateSchedule
     from sparsegen.tuning.tune import tune
 
 # describing
 __all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Value", "abs", "max", "min", "sqrt", "where"]
 __all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm", "prune"]
+__all__ += ["quantize", "Quantized", "pack4", "unpack4", "pattern"]
 # choosing
 __all__ += ["Schedule", "StencilSchedule", "UpdateSchedule", "SpmmSchedule", "schedules"]
 # compiling and running
@@ -69,6 +72,7 @@ _HOMES = {
     "formats": ("sparse", "load"),
     "products.product": ("spmm",),
     "pruning": ("prune",),
+    "quantization": ("quantize", "Quantized", "pack4", "unpack4"),
     "schedule": ("Schedule", "StencilSchedule", "UpdateSchedule", "SpmmSchedule"),
     "compiler": ("compile", "schedules"),
     "tuning.tune": ("tune",),
@@ -80,6 +84,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
+    if name == "pattern":  # a module, which importing sets
+        return import_module("sparsegen.pattern")
     for home, names in _HOMES.items():
         if name in names:
             value = globals()[name] = getattr(import_module(f"sparsegen.{home}"), name)

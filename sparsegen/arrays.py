@@ -41,6 +41,12 @@ def _find_probe(array: Any) -> Probe:
     return interop.find_probe(array)
 
 
+def detached(array: Any) -> Any:
+    """A torch tensor without its history; anything else as it is."""
+    torch = sys.modules.get("torch")
+    return array.detach() if torch is not None and isinstance(array, torch.Tensor) else array
+
+
 def host_array(view: ArrayView) -> np.ndarray[Any, Any]:
     """The NumPy array that shares memory with a host view (a NumPy array, or a CPU tensor); ArrayError otherwise."""
     if view.layout.device_kind != "host":

@@ -6,7 +6,6 @@ importance [K] of the norms of a layer's inputs.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from math import inf
 from numbers import Real
@@ -14,9 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from sparsegen.arrays import describe, host_array
+from sparsegen.arrays import describe, detached, host_array
 from sparsegen.callsite import located, user_loc
-from sparsegen.formats.library import NUMPY, Library, library_of
+from sparsegen.formats.library import FLOATS, NUMPY, Library, floats, library_of
 from sparsegen.formats.nm import TALLEST, Vector, checked, whole
 from sparsegen.ir.errors import ArrayError, FormatError
 from sparsegen.ir.types import f64
@@ -25,7 +24,6 @@ from sparsegen.views import ArrayView
 
 #: pattern -> the options that it takes.
 OPTIONS: Final = {"nm": ("n", "m", "vector"), "unstructured": ("sparsity",), "vector": ("sparsity", "vector")}
-DTYPES: Final = ("float16", "bfloat16", "float32", "float64")
 _INFINITE: Final = 2.0**1000  #: the score of an infinite weight: a sum of such is finite, below that of a NaN
 
 
@@ -64,7 +62,7 @@ def prune(
     with located(user_loc()):
         given = {"n": n, "m": m, "vector": vector, "sparsity": sparsity}
         _check_options(pattern, [name for name, value in given.items() if value is not None])
-        view = _weights(_detached(w))
+        view = _weights(w)
         lib, _ = library_of(view)
         with lib.active():
             array = np.asarray(view.owner) if lib is NUMPY else view.owner  # of np.matrix the plain array
@@ -156,9 +154,9 @@ def _scores(lib: Library, w: Any, by: Any) -> Scores:
 
 def _importance(lib: Library, of: ArrayView, importance: Any) -> Any:
     """The importance as f64, in the library and on the device of the weights."""
-    view = describe(_detached(importance))
+    view = describe(detached(importance))
     layout, (rows, cols) = view.layout, of.layout.shape
-    if layout.problem is not None or not (layout.dtype.name in DTYPES or layout.dtype.kind in "iu"):
+    if layout.problem is not None or not (layout.dtype.name in FLOATS or layout.dtype.kind in "iu"):
         raise ArrayError(
             f"importance is {layout.problem[0] if layout.problem else f'of dtype {layout.dtype}'}",
             hint="give real numbers, such as np.linalg.norm(inputs, axis=0)",
@@ -186,23 +184,10 @@ def _importance(lib: Library, of: ArrayView, importance: Any) -> Any:
 
 
 # -------------------------------------------------------------------------------------------------------------- checks
-def _detached(array: Any) -> Any:
-    """A torch tensor without its history; anything else as it is."""
-    torch = sys.modules.get("torch")
-    return array.detach() if torch is not None and isinstance(array, torch.Tensor) else array
-
-
 def _weights(w: Any) -> ArrayView:
     """The view of a matrix that can be pruned; ArrayError for anything else."""
-    view = describe(w)
+    view = floats(w, "pruned")
     layout = view.layout
-    if layout.problem is not None:
-        raise ArrayError(f"w is {layout.problem[0]}", hint=layout.problem[1] or "convert it: w.float()")
-    if layout.dtype.name not in DTYPES:
-        raise ArrayError(
-            f"w has dtype {layout.dtype}, weights are pruned in {', '.join(DTYPES)}",
-            hint="convert it: w.astype(np.float32); in torch w.float(); nothing is cast",
-        )
     if len(layout.shape) != 2 or 0 in layout.shape:
         raise ArrayError(
             f"w has shape {layout.shape}",

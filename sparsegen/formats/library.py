@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from sparsegen.arrays import describe, detached
 from sparsegen.ir.errors import ArrayError
 from sparsegen.ir.types import DType
 from sparsegen.views import ArrayView
@@ -22,6 +23,8 @@ from sparsegen.views import ArrayView
 #: Elements that an encoder takes at once: what a host's cache holds; what fills a GPU, but not its memory.
 HOST_BAND: Final = 1 << 21
 DEVICE_BAND: Final = 1 << 26
+#: NumPy's names of the dtypes that weights are pruned and quantised in.
+FLOATS: Final = ("float16", "bfloat16", "float32", "float64")
 
 
 @dataclass(frozen=True)
@@ -229,3 +232,17 @@ def library_of(view: ArrayView) -> tuple[Library, Any]:
             hint="pass NumPy's, CuPy's or torch's array: cupy.asarray(w) or torch.as_tensor(w) share the memory",
         )
     return lib, array.view(lib.dtype(f"int{8 * layout.dtype.itemsize}"))
+
+
+def floats(w: Any, done: str) -> ArrayView:
+    """The view of weights ``w``, for what is ``done`` to them ("pruned"); ArrayError for what is no array of FLOATS."""
+    view = describe(detached(w))
+    layout = view.layout
+    if layout.problem is not None:
+        raise ArrayError(f"w is {layout.problem[0]}", hint=layout.problem[1] or "convert it: w.float()")
+    if layout.dtype.name not in FLOATS:
+        raise ArrayError(
+            f"w has dtype {layout.dtype}, weights are {done} in {', '.join(FLOATS)}",
+            hint="convert it: w.astype(np.float32); in torch w.float(); nothing is cast",
+        )
+    return view
