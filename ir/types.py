@@ -75,6 +75,8 @@ u8 = DType("u8", 8, "uint", "unsigned char")
 s4 = DType("s4", 4, "int", "unsigned")
 u4 = DType("u4", 4, "uint", "unsigned")
 pred = DType("pred", 1, "pred", "bool")
+#: 12 bits, held in 16: of stored elements only, as programs multiply their digits; so it is none of ``DTYPES``.
+s12 = DType("s12", 12, "int", "short")
 
 DTYPES: dict[str, DType] = {
     t.name: t for t in (f64, f32, tf32, f16, bf16, s64, u64, s32, u32, s16, u16, s8, u8, s4, u4, pred)

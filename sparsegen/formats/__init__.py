@@ -8,6 +8,7 @@ from sparsegen.formats.encode import FORMATS, load, register, sparse
 from sparsegen.formats.format import Format
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.formats.nm import Nm
+from sparsegen.formats.sr_bcrs import SrBcrs
 from sparsegen.formats.stats import Stats
 
-__all__ = ["FORMATS", "Bitmap", "Csr", "Format", "Nm", "SparseMatrix", "Stats", "load", "register", "sparse"]
+__all__ = ["FORMATS", "Bitmap", "Csr", "Format", "Nm", "SparseMatrix", "SrBcrs", "Stats", "load", "register", "sparse"]

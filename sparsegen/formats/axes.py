@@ -43,11 +43,17 @@ class Pointers(Stored):
 
     ``align``: each fiber begins at a multiple of so many entries (a power of two), filled with zeros up to there.
     ``parts``: pointers of a fiber, each to where a part of its positions begins: [fibers + 1, parts] if several.
+    ``ends``: instead of each fiber where it begins, and where it ends before what fills it up: [fibers, 2].
     """
 
     align: int = 1
     unit: int = 1
     parts: int = 1
+    ends: bool = False
+
+    def shape(self, fibers: int) -> tuple[int, ...]:
+        """The shape of the pointers of so many fibers."""
+        return (fibers, 2) if self.ends else (fibers + 1, *((self.parts,) if self.parts > 1 else ()))
 
     def of(self, lib: Library, counts: Any) -> Any:
         """The pointers as int64, from the entries of each part, int64 [fibers, parts]."""
@@ -63,16 +69,26 @@ class Pointers(Stored):
                 f"the matrix has {most} values; the format counts up to {top}",
                 hint="cut the matrix into pieces of fewer rows",
             )
+        if self.ends:
+            pairs = lib.zeros((fibers, 2), "int64")
+            pairs[:, 0] = out[:-1, 0]
+            pairs[:, 1] = out[:-1, 0] + counts.sum(-1)
+            return pairs * self.unit
         return (out if self.parts > 1 else out[:, 0]) * self.unit
 
     def filled(self, counts: Any) -> Any:
         """Counts rounded up to the alignment."""
         return (counts + (self.align - 1)) & -self.align
 
-    def starts(self, lib: Library, pointers: Any) -> Any:
-        """Where fibers begin, in entries as int64, from (a piece of) the stored pointers."""
-        first = pointers if self.parts == 1 else pointers[:, 0]
-        return lib.wide(lib.packed(first)) // self.unit
+    def starts(self, lib: Library, pointers: Any, first: int, last: int) -> Any:
+        """Where the fibers first .. last begin, in entries as int64; behind the last fiber begins what all end at."""
+        if self.ends:  # each begins where the one before, filled up, ends
+            found = lib.zeros((last - first + 1,), "int64")
+            ends = pointers[max(0, first - 1) : last, 1]
+            found[int(first == 0) :] = self.filled(lib.wide(lib.packed(ends)) // self.unit)
+            return found
+        begins = pointers[first : last + 1] if self.parts == 1 else pointers[first : last + 1, 0]
+        return lib.wide(lib.packed(begins)) // self.unit
 
 
 @dataclass(frozen=True)
@@ -250,15 +266,21 @@ class _Listed(Sparse):
     def piece(self, own: Any, fibers: slice, entries: slice) -> Any:
         return own[entries]
 
+    @property
+    def blank(self) -> int:
+        """What the list says, as an unsigned number, of an entry that fills a fiber up: -1 in its bits."""
+        return (1 << self.own.dtype.bits) - 1 if self.room else -1  # which is none
+
     def _positions(self, lib: Library, present: Any, window: int) -> Any:
         most = self.own.dtype.range[1]
+        most -= most == self.blank
         if window - 1 > most:
             raise FormatError(
                 f"the matrix has {window} positions along {self.of}; the format counts them up to {most}",
                 hint="cut the matrix into pieces of fewer columns" if self.of == "slab" else "cut it by rows",
             )
         at = lib.columns(present)
-        return lib.cast(at * (at < window), self.own.dtype)
+        return lib.cast((at + 1) * (at < window) - 1, self.own.dtype)
 
     def restore(self, lib: Library, own: Any, starts: Any, values: Any, x: Any) -> None:
         fiber, at = lib.fibers(starts, own.shape[0]), lib.wide(own)
@@ -266,14 +288,18 @@ class _Listed(Sparse):
         x[fiber[held], at[held]] = values[held]
 
     def verify(self, lib: Library, arrays: Mapping[str, Any], window: int) -> int | None:
-        if bool((lib.wide(arrays[self.own.name]) >= window).any()):
+        at = lib.wide(arrays[self.own.name])
+        if bool(((at >= window) & (at != self.blank)).any()):
             raise FormatError(f"the {self.own.name} holds positions outside 0..{window - 1}", hint=AGAIN)
         return None
 
 
 @dataclass(frozen=True)
 class Compressed(_Listed):
-    """A list of the positions that are stored for each fiber, in ascending order, and pointers to where it begins."""
+    """A list of the positions that are stored for each fiber, in ascending order, and pointers to where it begins.
+
+    What fills a fiber up to the pointers' alignment has the position -1 and an entry of zeros.
+    """
 
     ptr: Pointers
 
@@ -284,11 +310,19 @@ class Compressed(_Listed):
 
     def verify(self, lib: Library, arrays: Mapping[str, Any], window: int) -> int | None:
         super().verify(lib, arrays, window)
-        own, starts = arrays[self.own.name], self.ptr.starts(lib, arrays[self.ptr.name])
+        own, pointers = lib.wide(arrays[self.own.name]), arrays[self.ptr.name]
+        fibers = int(pointers.shape[0]) - (not self.ptr.ends)
+        starts = self.ptr.starts(lib, pointers, 0, fibers)
         steps = starts[1:] - starts[:-1]
         if int(starts[0]) or bool((steps < 0).any()) or bool((steps % self.ptr.align != 0).any()):
             raise FormatError(f"the {self.ptr.name} does not ascend from 0", hint=AGAIN)
-        if self.ptr.align == 1 and own.shape[0] and bool(descents(lib, starts, lib.wide(own)).any()):
+        blank = own == self.blank
+        if self.ptr.ends:
+            begins, ends = (lib.wide(lib.packed(pointers[:, side])) // self.ptr.unit for side in (0, 1))
+            filling = lib.arange(own.shape[0]) >= ends[lib.fibers(starts, own.shape[0])]
+            if bool(((begins != starts[:-1]) | (ends < begins)).any()) or bool((filling != blank).any()):
+                raise FormatError(f"the {self.ptr.name} contradicts the {self.own.name}", hint=AGAIN)
+        if own.shape[0] and bool((descents(lib, starts, own) & ~blank[1:]).any()):
             raise FormatError(f"the {self.own.name} does not ascend in each fiber", hint=AGAIN)
         return None
 

@@ -20,12 +20,14 @@ from sparsegen.formats import file
 from sparsegen.formats.axes import Compressed, Mask
 from sparsegen.formats.bitmap import Bitmap, bitmap
 from sparsegen.formats.csr import Csr, check_rows, csr
-from sparsegen.formats.format import Format
-from sparsegen.formats.library import NUMPY, library_of
-from sparsegen.formats.matrix import KINDS, SparseMatrix, check_room
+from sparsegen.formats.format import Format, held, outside
+from sparsegen.formats.library import NUMPY, Library, library_of
+from sparsegen.formats.matrix import KINDS, NAMES, SparseMatrix, check_room
 from sparsegen.formats.nm import Nm, nm
+from sparsegen.formats.sr_bcrs import SrBcrs, sr_bcrs
 from sparsegen.formats.tca_bme import tca_bme
 from sparsegen.ir.errors import ArrayError, FormatError
+from sparsegen.ir.types import DType
 from sparsegen.schedule import nearest
 from sparsegen.views import ArrayView
 
@@ -63,7 +65,8 @@ def register(
 ) -> None:
     """Make ``sparse(w, format=name, **options)`` encode by ``make(dtype, **options)``.
 
-    ``dtypes``: those of the elements that it takes, of "f32", "f16", "bf16", "i16", "i8" and "i4".
+    ``dtypes``: those of the elements that it takes, of "f32", "f16", "bf16", "i16", "i12", "i8", "i4", "u16", "u8" and
+    "u4"; of those that are held alike the first one is taken where a user names none.
     """
     FORMATS[name] = Maker(make, dtypes, matrix)
 
@@ -82,6 +85,7 @@ register("bitmap", bitmap, ("f16", "bf16"), Bitmap)
 register("tca_bme", tca_bme, ("f16", "bf16"))
 register("csr", csr, ("f32", "f16", "bf16"), Csr)
 register("nm", nm, ("f32", "f16", "bf16"), Nm)
+register("sr_bcrs", sr_bcrs, ("i8", "i16", "u8", "u16", "i4", "u4", "i12"), SrBcrs)
 
 
 def sparse(
@@ -90,19 +94,22 @@ def sparse(
     """Encode a matrix [M, K], where it is: NumPy, CuPy and torch arrays stay in their library.
 
     ``format``: ``"bitmap"`` (f16, bf16: what kernels read), ``"tca_bme"`` (the paper's), ``"csr"`` (also f32),
-    ``"nm"`` (also f32), or ``"auto"``: bitmap, or nm with the options of that; and a product may take the dense matrix,
-    or of nm in which nothing repeats (``vector`` 1, f16 or bf16) bitmap, where the cost model has that as the faster
-    one.
+    ``"nm"`` (also f32), ``"sr_bcrs"`` (integers only), or ``"auto"``: bitmap, or nm with the options of that; and a
+    product may take the dense matrix, or of nm in which nothing repeats (``vector`` 1, f16 or bf16) bitmap, where the
+    cost model has that as the faster one.
 
     ``options``: those of the format.  ``"nm"`` has ``n`` and ``m``: of every m consecutive columns (along K, the first
     m, the next m, ...) at most n hold elements, 1 <= n < m <= 64, by default 2 of 4; and ``vector``: so many adjacent
     rows share the columns that are kept (1 by default, up to 1024), or ``vector=(r, c)``: whole blocks r x c are kept,
     and c divides n and m, which count columns.  Rows and columns that do not fill the last group or window are fine.
+    ``"sr_bcrs"`` has ``height``: vectors of 2, 4 or 8 rows and one column are kept whole if they hold an element (8 by
+    default; rows that do not fill the last ones are fine); and ``stride``: as many vectors as lie row by row.
 
     ``w`` may be a ``scipy.sparse`` matrix too; scipy has no 16-bit numbers, so then ``dtype`` ("f16", "bf16", or "f32"
-    for csr and nm) may be given, and values are rounded to it. Or a torch tensor of layout ``sparse_csr``, or a
-    semi-structured one, as its ``to_dense()`` gives it.  Otherwise nothing is ever converted; ``dtype="i4"`` takes int8
-    from -8 to 7.
+    for csr and nm) may be given, and values are rounded to it; integers of any width are taken if the dtype holds them.
+    Or a torch tensor of layout ``sparse_csr``, or a semi-structured one, as its ``to_dense()`` gives it.  Otherwise
+    nothing is ever converted; ``dtype="i4"`` takes int8 from -8 to 7, ``"u4"`` uint8 up to 15, ``"i12"`` int16 from
+    -2048 to 2047.
 
     Raises ArrayError (what ``w`` is) or FormatError (an unknown format or option, a matrix that the format cannot hold:
     for ``"nm"`` with the first row and window that break the pattern, which ``sparsegen.prune`` mends); a
@@ -133,7 +140,7 @@ def _larger(w: SparseMatrix) -> str:
 def _break_even(w: SparseMatrix) -> float | None:
     """The share of zeros, to whole per cent, from which on the format is smaller than dense; None if it never is."""
     elements = w.shape[0] * w.shape[1]
-    dense = elements * w.kind.bits / 8
+    dense = elements * w.spec.width / 8
     shares = (percent / 100 for percent in range(101))
     return next((share for share in shares if w.spec.nbytes(w.shape, (1 - share) * elements) <= dense), None)
 
@@ -147,45 +154,46 @@ def _encoded(w: Any, maker: Maker, dtype: str | None, options: dict[str, Any]) -
     if semi_structured is not None and isinstance(w, semi_structured):
         w = w.to_dense()
     if scipy_sparse is not None and scipy_sparse.issparse(w):
-        rows = _from_scipy(w, maker, dtype)
+        name, rows = _from_scipy(w, maker, dtype)
     elif torch is not None and isinstance(w, torch.Tensor) and w.layout == torch.sparse_csr:
-        rows = _from_torch(w, maker, dtype)
+        name, rows = _from_torch(w, maker, dtype)
     else:
         return _from_dense(w, maker, dtype, options)
     if maker.matrix is Csr:
         return rows
-    spec = maker.spec(rows.dtype, options)
+    spec = maker.spec(name, options)
     _check_shape(rows.shape, spec)
     check_room(rows.shape, spec.dtype)
     with rows.library.active():
-        return maker.matrix.encode(spec, rows.library, rows.spec.decode(rows.library, rows.arrays, rows.shape))
+        return _fitting(maker, spec, rows.library, rows.spec.decode(rows.library, rows.arrays, rows.shape))
 
 
 def _dtype(have: Any, maker: Maker, dtype: str | None) -> str:
     """The name of the dtype of an array of NumPy's dtype ``have``; ArrayError if the format does not take it."""
     wanted = maker.dtypes if dtype is None else (dtype,)
     for name in wanted:
-        if have == (np.int8 if name == "i4" else KINDS[name].numpy()):
+        if have == held(KINDS[name]).numpy():
             return name
-    raise ArrayError(
-        f"w has dtype {have}, weights are encoded in {' or '.join(wanted)}",
-        hint=_convert(wanted, "complex" in have.name),
-    )
+    raise ArrayError(f"w has dtype {have}, weights are encoded in {' or '.join(wanted)}", hint=_convert(wanted, have))
 
 
-#: dtype -> what makes an array of it: in NumPy, in torch.
+#: dtype of an array -> what makes one of it: in NumPy, in torch.
 _CONVERSIONS: Final = {
     "f16": ("w.astype(np.float16)", "w.half()"), "bf16": ("w.astype(ml_dtypes.bfloat16)", "w.bfloat16()"),
     "f32": ("w.astype(np.float32)", "w.float()"), "i16": ("w.astype(np.int16)", "w.short()"),
-    "i8": ("w.astype(np.int8)", "w.char()"), "i4": ("w.astype(np.int8)", "w.char()"),
+    "i8": ("w.astype(np.int8)", "w.char()"), "u8": ("w.astype(np.uint8)", "w.byte()"),
+    "u16": ("w.astype(np.uint16)", "w.to(torch.uint16)"),
 }  # fmt: skip
 
 
-def _convert(wanted: Sequence[str], of_complex: bool = False) -> str:
-    """How an array becomes one of the dtypes that are wanted."""
-    if of_complex:
+def _convert(wanted: Sequence[str], have: Any = None) -> str:
+    """How an array (of NumPy's dtype ``have``, if it has one) becomes one of the dtypes that are wanted."""
+    if have is not None and "complex" in have.name:
         return "encode w.real and w.imag, converted, as two matrices: the product is linear"
-    numpy, torch = (", ".join(dict.fromkeys(_CONVERSIONS[name][which] for name in wanted)) for which in (0, 1))
+    if have is not None and "float" in have.name and all(KINDS[name].is_int for name in wanted):
+        return f"quantise it first: q = sg.quantize(w, bits={KINDS[wanted[0]].bits}), and encode q.values"
+    ways = [_CONVERSIONS[NAMES[held(KINDS[name])]] for name in wanted]
+    numpy, torch = (", ".join(dict.fromkeys(way[which] for way in ways)) for which in (0, 1))
     return f"convert it: {numpy}; in torch {torch}; nothing is cast"
 
 
@@ -207,49 +215,78 @@ def _from_dense(w: Any, maker: Maker, dtype: str | None, options: dict[str, Any]
     _check_axes(view.layout.shape)
     _check_shape(view.layout.shape, spec)
     lib, bits = library_of(view)
-    if spec.dtype.bits == 4 and bool(((bits < -8) | (bits > 7)).any()):
-        raise ArrayError("w has elements outside -8..7, which 4 bits cannot hold", hint="clip or scale it first")
+    with lib.active():
+        return _fitting(maker, spec, lib, bits)
+
+
+def _fitting(maker: Maker, spec: Format, lib: Library, bits: Any) -> SparseMatrix:
+    """The matrix of a dense one's signed bits; ArrayError, with the first place, for elements that it cannot hold."""
+    if (place := outside(lib, bits, spec.dtype)) is not None:
+        row, col = divmod(place, int(bits.shape[1]))
+        raise _too_large(row, col, int(lib.elements(lib.packed(bits[row]), held(spec.dtype))[col]), spec.dtype)
     return maker.matrix.encode(spec, lib, bits)
 
 
+def _too_large(row: int, col: int, value: int, kind: DType) -> ArrayError:
+    low, high = kind.range
+    return ArrayError(
+        f"w[{row}, {col}] is {value}, outside {low}..{high}, which is what {kind.bits} bits hold",
+        hint=f"clip it, name a wider dtype, or quantise the weights it comes from: sg.quantize(w, bits={kind.bits})",
+    )
+
+
 def _check_shape(shape: tuple[int, ...], spec: Format) -> None:
-    if 0 in shape and not isinstance(spec.sparse, Compressed):
+    if 0 in shape and not (isinstance(spec.sparse, Compressed) and spec.inner == 1):
         raise ArrayError(
             f"w has shape {tuple(shape)}: no elements", hint="pass a matrix of at least one row and one column"
         )
 
 
-def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> Csr:
-    """The rows of a scipy matrix, rounded to ``dtype``; CSR that is to stay CSR must be sorted, without duplicates."""
+def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> tuple[str, Csr]:
+    """The name of the dtype, and the rows of a scipy matrix, rounded to it, or integers as what holds them.
+
+    CSR that is to stay CSR must be sorted, without duplicates.
+    """
     rows = _checked_scipy(w)
-    if dtype is None and w.dtype == np.float32 and "f32" in maker.dtypes:
-        dtype = "f32"
-    if w.dtype.kind != "f":
+    if dtype is None:
+        dtype = next((name for name in maker.dtypes if held(KINDS[name]).numpy() == w.dtype), None)
+    integers = all(KINDS[name].is_int for name in ((dtype,) if dtype else maker.dtypes))
+    if w.dtype.kind not in ("iu" if integers else "f") or not (w.dtype.kind == "f" or np.can_cast(w.dtype, np.int64)):
         named = f"dtype={dtype or maker.dtypes[0]!r}"
-        remedy = f"convert it: sg.sparse(w.astype('float32'), {named})"
+        wide = "int64" if integers else "float32"
+        remedy = f"convert it: sg.sparse(w.astype({wide!r}), {named})"
         if w.dtype.kind == "c":
             remedy = f"encode its parts as two matrices: sg.sparse(w.real, {named}), sg.sparse(w.imag, {named})"
+        elif w.dtype.kind == "f":
+            remedy = f"quantise it first: q = sg.quantize(w.toarray(), bits={KINDS[dtype or 'i8'].bits}), as q.values"
         raise ArrayError(f"a scipy.sparse matrix of dtype {w.dtype}", hint=remedy)
     if dtype is None:
         raise ArrayError(
             f"a scipy.sparse matrix of {w.dtype}, which is encoded in {' or '.join(maker.dtypes)}",
-            hint=f"say {' or '.join(f'dtype={name!r}' for name in maker.dtypes)}: values are rounded to it",
+            hint=f"say {' or '.join(f'dtype={name!r}' for name in maker.dtypes)}: "
+            + ("it must hold all values" if integers else "values are rounded to it"),
         )
     if w.format != "csr" or maker.matrix is not Csr:
         try:
-            rows = _checked_scipy(w if w.format == "csr" else w.tocoo()).tocsr(copy=True)
+            rows = _checked_scipy(w if w.format == "csr" else w.tocoo())
+            rows = (rows.astype(np.int64) if integers else rows).tocsr(copy=True)
             rows.sum_duplicates()
         except Exception as error:  # whatever its arrays are
             raise ArrayError(f"scipy cannot convert w to rows: {error}", hint=_ANEW) from error
     kind = KINDS[dtype]
+    if integers:
+        low, high = kind.range
+        if (entry := NUMPY.first((rows.data < low) | (rows.data > high))) is not None:
+            row = int(np.searchsorted(rows.indptr, entry, side="right")) - 1
+            raise _too_large(row, int(rows.indices[entry]), int(rows.data[entry]), kind)
     with np.errstate(over="ignore", invalid="ignore"):
-        values = rows.data.astype(kind.numpy())
+        values = rows.data.astype(held(kind).numpy())
     lost = np.isinf(values) & ~np.isinf(rows.data)
     if lost.any():
         raise FormatError(
             f"{rows.data[lost][0]} is too large for {dtype}", hint="scale the weights, or use dtype='bf16'"
         )
-    return Csr.of(kind, NUMPY, tuple(rows.shape), rows.indptr, rows.indices, values)
+    return dtype, Csr.of(held(kind), NUMPY, tuple(rows.shape), rows.indptr, rows.indices, values)
 
 
 _ANEW: Final = "build the matrix anew, as scipy.sparse.coo_array((values, (rows, columns)), shape=shape)"
@@ -285,13 +322,13 @@ def _integers(a: Any) -> bool:
     return a.ndim == 1 and a.dtype.kind in "iu"
 
 
-def _from_torch(w: Any, maker: Maker, dtype: str | None) -> Csr:
-    """The rows of a torch tensor of layout ``sparse_csr``."""
+def _from_torch(w: Any, maker: Maker, dtype: str | None) -> tuple[str, Csr]:
+    """The name of the dtype, and the rows of a torch tensor of layout ``sparse_csr`` in what holds that."""
     _check_axes(w.shape, "pass a matrix [M, K], no batch of them")
     view = _usable(w.values(), maker.dtypes)
     name = _dtype(view.layout.dtype, maker, dtype)
     lib, _ = library_of(view)
-    return Csr.of(KINDS[name], lib, tuple(w.shape), w.crow_indices(), w.col_indices(), w.values())
+    return name, Csr.of(held(KINDS[name]), lib, tuple(w.shape), w.crow_indices(), w.col_indices(), w.values())
 
 
 def restored(name: str, dtype: str, options: dict[str, Any], said: dict[str, Any], arrays: dict[str, Any]) -> Any:

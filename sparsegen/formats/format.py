@@ -10,17 +10,24 @@ from typing import Any, Final
 
 import numpy as np
 
-from sparsegen.formats.axes import AGAIN, Crowded, Dense, Fixed, Sparse, Stored
+from sparsegen.formats.axes import AGAIN, Compressed, Crowded, Dense, Fixed, Sparse, Stored
 from sparsegen.formats.blocks import Band, Blocked
 from sparsegen.formats.library import Library
 from sparsegen.ir.errors import FormatError
 from sparsegen.ir.layout import Layout
-from sparsegen.ir.types import DType, u8
+from sparsegen.ir.types import DType, s4, s8, s12, s16, u4, u8
 
 Shape = tuple[int, int]
 Window = tuple[slice, slice]
 #: Bands of a matrix begin at multiples of so many rows or columns.
 WHOLE: Final = 16
+#: The types of whole bytes that hold the elements of others, one by one.
+_HOLDERS: Final = {s4: s8, u4: u8, s12: s16}
+
+
+def held(dtype: DType) -> DType:
+    """The type in which a dense array holds elements: of 4 bits bytes, of 12 bits 16."""
+    return _HOLDERS.get(dtype, dtype)
 
 
 @dataclass(frozen=True)
@@ -32,8 +39,8 @@ class Format:
 
     ``record``: (element, byte) -> byte, the order of the bytes of so many adjacent values, where it is not the plain
     one.  ``word``: the dtype in which values are stored, by default their own; 4-bit values lie two to a byte, the
-    first in the low half.  ``slack``: zeros behind the last value, as a copy may run over the end.  ``options``: what
-    the user said besides name and dtype (see ``register``).
+    first in the low half, 12-bit ones in 16.  ``slack``: zeros behind the last value, as a copy may run over the end.
+    ``options``: what the user said besides name and dtype (see ``register``).
     """
 
     name: str
@@ -73,12 +80,17 @@ class Format:
     @property
     def raw(self) -> str:
         """The signed integers that hold the bits of values while they are moved; those of 4 bits lie in bytes."""
-        return f"int{max(8, self.dtype.bits)}"
+        return f"int{held(self.dtype).bits}"
+
+    @property
+    def width(self) -> int:
+        """Bits that a stored value takes."""
+        return 4 if self.dtype.bits == 4 else held(self.dtype).bits
 
     @property
     def stored(self) -> tuple[Stored, ...]:
         """The stored arrays in order: pointers if there are any, the axis's own, values."""
-        values = self.word or (u8 if self.dtype.bits == 4 else self.dtype)
+        values = self.word or (u8 if self.dtype.bits == 4 else held(self.dtype))
         pointers = () if self.sparse.ptr is None else (self.sparse.ptr,)
         return (*pointers, self.sparse.own, Stored("values", values))
 
@@ -96,10 +108,10 @@ class Format:
         dims, _ = self.fibers(shape)
         found: dict[str, tuple[int, ...]] = {}
         if (ptr := self.sparse.ptr) is not None:
-            found[ptr.name] = (prod(dims) + 1, *((ptr.parts,) if ptr.parts > 1 else ()))
+            found[ptr.name] = ptr.shape(prod(dims))
         found[self.sparse.own.name] = self.sparse.shape(dims, entries)
         values = self.stored[-1].dtype
-        found["values"] = (-(-(entries * self.inner + self.slack) * self.dtype.bits // values.bits),)
+        found["values"] = (-(-(entries * self.inner + self.slack) * self.width // values.bits),)
         return found
 
     def least(self, shape: Shape) -> int:
@@ -216,16 +228,17 @@ class Format:
         if isinstance(self.sparse, Fixed):
             return (lib.arange(last - first + 1) + first) * self.sparse.n
         assert self.sparse.ptr is not None
-        return self.sparse.ptr.starts(lib, arrays[self.sparse.ptr.name][first : last + 1])
+        return self.sparse.ptr.starts(lib, arrays[self.sparse.ptr.name], first, last)
 
     def values(self, lib: Library, arrays: Mapping[str, Any], begin: int, end: int) -> Any:
         """The signed bits of all elements of the entries begin .. end-1, in the order of the positions."""
         count, word = (end - begin) * self.inner, self.stored[-1].dtype.bits
-        low, high = (at * self.inner * self.dtype.bits for at in (begin, end))
+        low, high = (at * self.inner * self.width for at in (begin, end))
         piece = lib.view(arrays["values"][low // word : -(-high // word)], self.raw)
         if self.dtype.bits == 4:
             pairs = lib.zeros((piece.shape[0], 2), self.raw)
-            pairs[:, 0], pairs[:, 1] = ((piece & 15) ^ 8) - 8, piece >> 4
+            sign = 8 * (self.dtype.kind == "int")
+            pairs[:, 0], pairs[:, 1] = ((half & 15 ^ sign) - sign for half in (piece, piece >> 4))
             piece = pairs.reshape(-1)[low % word // 4 :]
         piece = piece[:count]
         return piece if self.record is None else self._reordered(lib, piece, self._places[1])
@@ -266,7 +279,7 @@ class Format:
         self._expect(lib, arrays, self.stored[-1], shapes["values"], shape)
         if kept is not None and kept != nnz:
             raise FormatError(f"the {axis.own.name} keep {kept} elements, not {nnz}", hint=AGAIN)
-        least = 0 if kept is not None else int((self.values(lib, arrays, 0, entries) != 0).sum())
+        least = 0 if kept is not None else self._least_kept(lib, arrays, entries)
         if not least <= nnz <= entries * self.inner:
             raise FormatError(f"the values hold {least} elements or more, not {nnz}", hint=AGAIN)
 
@@ -274,6 +287,18 @@ class Format:
             inside = self._inside(lib, arrays, shape, ones=kept is not None)
             if inside != (least if kept is None else kept):
                 raise FormatError(f"the arrays hold elements beyond the matrix {shape[0]}x{shape[1]}", hint=AGAIN)
+
+    def _least_kept(self, lib: Library, arrays: Mapping[str, Any], entries: int) -> int:
+        """Elements of the entries that are not 0; FormatError for values that the dtype lacks, or where none belong."""
+        values, axis = self.values(lib, arrays, 0, entries), self.sparse
+        if (place := outside(lib, values, self.dtype)) is not None:
+            raise FormatError(f"value {place} is none of {self.dtype}", hint=AGAIN)
+        ones = values.reshape(entries, self.inner) != 0
+        if isinstance(axis, Compressed) and axis.room:
+            blank = lib.wide(arrays[axis.own.name]) == axis.blank
+            if bool((ones.any(-1) & blank).any()):
+                raise FormatError(f"the values are not 0 where the {axis.own.name} is -1", hint=AGAIN)
+        return int(ones.sum())
 
     def _inside(self, lib: Library, arrays: Mapping[str, Any], shape: Shape, ones: bool) -> int:
         """Elements within the matrix, not in what fills up its last blocks; with ``ones`` stored zeros count too."""
@@ -294,6 +319,14 @@ class Format:
                 f"{shape[0]}x{shape[1]} has {wanted} and {stored.dtype.numpy()}",
                 hint=AGAIN,
             )
+
+
+def outside(lib: Library, bits: Any, dtype: DType) -> int | None:
+    """The first place, counted row by row, of signed bits that no element of a dtype has; None if there is none."""
+    if held(dtype) is dtype:
+        return None
+    low, high = dtype.range
+    return lib.first(((bits < low) | (bits > high)).reshape(-1))
 
 
 def filling(n: int, p: float, align: int) -> float:

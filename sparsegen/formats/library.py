@@ -94,6 +94,10 @@ class Library:
         """The same memory as numbers of another dtype; the array must be packed, its last axis grows or shrinks."""
         return array.view(self.dtype(kind))
 
+    def elements(self, array: Any, kind: DType) -> Any:
+        """The same memory as an array of a dtype that a user gets, also where words of its bits stand for it here."""
+        return self.view(array, kind)
+
     def wide(self, array: Any) -> Any:
         """Packed integers as int64, taken as unsigned."""
         return array.view(f"uint{8 * array.itemsize}").astype("int64")
@@ -180,6 +184,9 @@ class Torch(Library):
     def view(self, array: Any, kind: str | DType) -> Any:
         # Between bool and wider integers by way of bytes, so that each view changes size or meaning, not both.
         return array.view(self.xp.uint8).view(self.dtype(kind))
+
+    def elements(self, array: Any, kind: DType) -> Any:
+        return self.view(array, kind.numpy().name)
 
     def wide(self, array: Any) -> Any:
         size = array.element_size()

@@ -12,11 +12,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from sparsegen.formats import file
-from sparsegen.formats.format import Format
+from sparsegen.formats.format import Format, held
 from sparsegen.formats.library import NUMPY, Library
 from sparsegen.formats.stats import Stats, measured
 from sparsegen.ir.errors import FormatError
-from sparsegen.ir.types import DType, bf16, f16, f32, s4, s8, s16
+from sparsegen.ir.types import DType, bf16, f16, f32, s4, s8, s12, s16, u4, u8, u16
 from sparsegen.memory import host_room
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, Any]
 #: The dtypes of elements by their names for users.
-KINDS: Final[dict[str, DType]] = {"f32": f32, "f16": f16, "bf16": bf16, "i16": s16, "i8": s8, "i4": s4}
+KINDS: Final[dict[str, DType]] = {
+    "f32": f32, "f16": f16, "bf16": bf16, "i16": s16, "i12": s12, "i8": s8, "i4": s4, "u16": u16, "u8": u8, "u4": u4,
+}  # fmt: skip
 NAMES: Final = {kind: name for name, kind in KINDS.items()}
 Made = TypeVar("Made")
 
@@ -34,7 +36,7 @@ _made: WeakKeyDictionary[SparseMatrix, dict[Hashable, Any]] = WeakKeyDictionary(
 
 def check_room(shape: tuple[int, ...], kind: DType) -> None:
     """FormatError for a matrix that takes more memory, dense, than this machine has."""
-    nbytes, left = shape[0] * shape[1] * kind.bits // 8, host_room()
+    nbytes, left = shape[0] * shape[1] * held(kind).nbytes, host_room()
     if left is not None and nbytes > left[1]:
         raise FormatError(
             f"a matrix {shape[0]}x{shape[1]} {kind} takes {nbytes} bytes dense, this machine has {left[1]}",
@@ -79,7 +81,7 @@ class SparseMatrix:
             check_room(self.shape, self.kind)
         with self.library.active():
             bits = self.spec.decode(self.library, self.arrays, self.shape)
-            return self.library.view(bits, s8 if self.kind.bits == 4 else self.kind)
+            return self.library.elements(bits, held(self.kind))
 
     def to_host(self) -> Self:
         """The same matrix in NumPy arrays: itself if it is there already."""
@@ -150,7 +152,7 @@ class SparseMatrix:
 
     @property
     def dtype(self) -> str:
-        """The dtype's name as ``sparse`` takes it: "f32", "f16", "bf16", "i16", "i8" or "i4"."""
+        """The dtype's name as ``sparse`` takes it: "f32", "f16", "bf16", "i8", "u4", ..."""
         return NAMES[self.kind]
 
     def stats(self) -> Stats:
@@ -170,8 +172,8 @@ class SparseMatrix:
 
     @property
     def compression(self) -> float:
-        """Bytes of the dense matrix over ``nbytes``."""
-        return self.shape[0] * self.shape[1] * self.kind.bits / 8 / self.nbytes
+        """Bytes of the dense matrix, two elements of 4 bits to a byte, over ``nbytes``."""
+        return self.shape[0] * self.shape[1] * self.spec.width / 8 / self.nbytes
 
     def __repr__(self) -> str:
         where = "" if self.library is NUMPY else f", {self.library.name} on {self.library.where}"

@@ -79,10 +79,12 @@ class SpmmProblem(Problem):
     def facts(self) -> Any:
         """The numbers that schedules and costs depend on; FormatError for a matrix that no schedule reads."""
         if self.format not in NUMBERS:
+            again = 'encode it again: sg.sparse(W.to_dense(), format="bitmap")'
+            if self.what.w.kind.is_int:
+                again = f"no family multiplies {self.what.dtype} yet: multiply W.to_scipy().astype('int32') on the host"
             raise FormatError(
                 f"no schedule reads a {self.format} matrix",
-                hint=f'encode it again: sg.sparse(W.to_dense(), format="bitmap"); there are schedules for '
-                f"{', '.join(NUMBERS)}",
+                hint=f"{again}; there are schedules for {', '.join(NUMBERS)}",
             )
         return NUMBERS[self.format](self.what)
 

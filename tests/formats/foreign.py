@@ -1,4 +1,4 @@
-"""Formats that are not in the tree, declared with its axes: what n of m, SR-BCRS, block and column formats are."""
+"""Formats that are not in the tree, declared with its axes: what n of m, block and column formats are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sparsegen.formats.axes import Compressed, Dense, Fixed, Mask, Pointers, Sto
 from sparsegen.formats.blocks import Blocked
 from sparsegen.formats.format import Format
 from sparsegen.ir.layout import Layout, layout
-from sparsegen.ir.types import DType, s32, u8, u16, u32
+from sparsegen.ir.types import DType, s32, u8, u32
 
 
 def xor_swizzle(rows: int, cols: int, chunk: int) -> Layout:
@@ -18,15 +18,6 @@ def fixed(dtype: DType, n: int, m: int, vector: int = 1) -> Format:
     """n of every m columns, the same ones for ``vector`` adjacent rows."""
     columns = Fixed("slab", Stored("kept", u8), n, m)
     return Format("fixed", dtype, Blocked.plain(vector, 1), (Dense("strip"), columns, Dense("element")))
-
-
-def sr_bcrs(dtype: DType, height: int, stride: int) -> Format:
-    """Vectors of ``height`` x 1, ``stride`` of them row by row: what an mma with k = stride takes."""
-    kept = Compressed("slab", Stored("idx", u16), Pointers("ptr", s32, align=stride))
-    size = max(1, dtype.bits // 8)
-    record = layout({"k": stride, "row": height, "byte": size}, lambda k, row, byte: (row * stride + k) * size + byte)
-    axes = (Dense("strip"), kept, Dense("element"))
-    return Format("sr_bcrs", dtype, Blocked.plain(height, 1), axes, record=record)
 
 
 def blocks(dtype: DType, rows: int, cols: int) -> Format:

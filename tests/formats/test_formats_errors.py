@@ -39,7 +39,7 @@ def test_dense(w: Any, words: list[str]) -> None:
 def test_formats_and_dtypes() -> None:
     with pytest.raises(FormatError, match="no sparse format 'bitmpa'") as e:
         sparse(W, "bitmpa")
-    assert "did you mean 'bitmap'? use one of bitmap, tca_bme, csr, nm, or auto" in str(e.value)
+    assert "did you mean 'bitmap'? use one of bitmap, tca_bme, csr, nm, sr_bcrs, or auto" in str(e.value)
     assert isinstance(e.value, SparsegenError)
     with pytest.raises(FormatError, match=r"options \{'height': 8\}"):
         sparse(W, height=8)
@@ -72,7 +72,7 @@ def test_more_than_the_index_counts() -> None:
         assert ptr is not None
         counts = np.zeros((2, ptr.parts), np.int64)
         counts[0, 0] = most
-        assert ptr.starts(NUMPY, NUMPY.cast(ptr.of(NUMPY, counts), ptr.dtype))[-1] == most
+        assert ptr.starts(NUMPY, NUMPY.cast(ptr.of(NUMPY, counts), ptr.dtype), 0, 2)[-1] == most
         counts[1, 0] = 1
         with pytest.raises(FormatError, match=f"the matrix has {most + ptr.align} values; the format counts up to"):
             ptr.of(NUMPY, counts)
