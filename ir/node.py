@@ -93,6 +93,15 @@ def define(name: str, *, kw_only: bool = False) -> Callable[[T], T]:
     return make
 
 
+@dataclass_transform(
+    frozen_default=True, kw_only_default=True,
+    field_specifiers=(result, operand, buffer, declare, bind, attr, region, field),
+)  # fmt: skip
+def base(cls: T) -> T:
+    """Class decorator of what several ops are derived from: it has their common fields, and is no op itself."""
+    return dataclass(frozen=True, kw_only=True)(cls)  # type: ignore[return-value]
+
+
 _FIELDS: dict[type[Op], tuple[tuple[str, str, dataclasses.Field[Any]], ...]] = {}
 
 

@@ -13,8 +13,9 @@ from .expr import Expr, Value
 from .fragments import SHAPES
 from .node import Op, attr, bind, buffer, declare, define, operand, region
 from .numbers.bitmap import slot_words
-from .op_spmm import ACTIVATIONS, ORDERS
+from .op_spmm import ORDERS
 from .tile_rules import mma, registers, same_type, shared
+from .tile_store import Store
 from .types import Buffer, DType, f32, widths
 
 
@@ -209,23 +210,15 @@ class SumWarps(Op):
 
 
 @define("tile.store_product", kw_only=True)
-class StoreProduct(Op):
-    """Stores the sums of ``total`` to y, with the epilogue: ``activation(scale * sum + bias) + residual``."""
+class StoreProduct(Store):
+    """Stores the sums of ``total`` to y, with the epilogue."""
 
-    out: Buffer = buffer(writes=True, reads=False)
     total: Buffer = buffer()
-    scale: Buffer | None = buffer()
-    bias: Buffer | None = buffer()
-    residual: Buffer | None = buffer()
     row: Expr = operand()
     col: Expr = operand()
     column: Expr = operand()
-    m: int = attr()
-    n: int = attr()
     blocks: int = attr()
     shape: str = attr()
-    order: str = attr(one_of=ORDERS)
-    activation: str = attr(one_of=ACTIVATIONS)
 
 
 @check(ShareStrips)

@@ -11,11 +11,12 @@ from abc import abstractmethod
 
 from .checks import Context, check
 from .expr import Expr, Value
-from .node import Op, attr, bind, buffer, declare, define, operand, region
+from .node import Op, attr, base, bind, buffer, declare, define, operand, region
 from .numbers.groups import COLS, COPIERS, LEAST, PIECE, PIECES_SIDE, ROWS, SIDE, STAGE, STEP, bars, side_pitch, threads
 from .numbers.registers import MOST, at_launch
-from .op_spmm import ACTIVATIONS, ORDERS
+from .op_spmm import ORDERS
 from .tile_rules import registers, same_type, shared, whole
+from .tile_store import Store
 from .types import Buffer, f32
 
 
@@ -33,8 +34,14 @@ class Fill(Op):
         return False
 
 
+@base
 class BulkFill(Fill):
-    """One that a single thread starts: bulk copies, whose bytes the slot's mbarrier waits for."""
+    """One that a single thread starts: bulk copies to slot ``slot`` of ``dst``, whose bytes its mbarrier waits for."""
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    bars: Buffer = buffer(writes=True)
+    slot: Expr = operand()
 
     @property
     def arrivals(self) -> int:
@@ -108,10 +115,6 @@ class CopyTile(BulkFill):
     One bulk copy, whose bytes the slot's full mbarrier waits for.
     """
 
-    dst: Buffer = buffer(writes=True, reads=False)
-    src: Buffer = buffer()
-    bars: Buffer = buffer(writes=True)
-    slot: Expr = operand()
     tile: Expr = operand()
     step: Expr = operand()
     steps: int = attr()
@@ -127,10 +130,6 @@ class CopyRows(BulkFill):
     ``k`` on and columns from ``n`` on are zeros.
     """
 
-    dst: Buffer = buffer(writes=True, reads=False)
-    src: Buffer = buffer()
-    bars: Buffer = buffer(writes=True)
-    slot: Expr = operand()
     column: Expr = operand()
     step: Expr = operand()
     cols: int = attr()
@@ -156,31 +155,23 @@ class MultiplyGroup(Op):
 
 
 @define("tile.store_tile", kw_only=True)
-class StoreTile(Op):
-    """Stores warps' sums to y, with the epilogue: ``activation(scale * sum + bias) + residual``.
+class StoreTile(Store):
+    """Stores warps' sums to y, with the epilogue.
 
     Of ``warps`` = (down, across), warp w has the w mod down-th ``high`` x 16 rows of tile number ``tile``, and part
     w // down of the columns from ``column`` on, as many as ``acc`` has sums for: accumulator (i * blocks + j) * 4 + e
-    is element e of the fragment of rows 16 i and columns 8 j, of an mma or of a warpgroup's product.  Rows from ``m``
-    and columns from ``n`` on do not exist.  ``vec`` elements that are adjacent in the ``order`` of y go at once: one, a
-    lane's pair, or 8 of them, for which the lanes of a quad exchange their pairs.  Single elements of a y by rows go
-    through ``stage``, where a warp lays out 8 rows of up to 32 columns, so that lanes side by side store them.
+    is element e of the fragment of rows 16 i and columns 8 j, of an mma or of a warpgroup's product.  ``vec`` elements
+    that are adjacent in the ``order`` of y go at once: one, a lane's pair, or 8 of them, for which the lanes of a quad
+    exchange their pairs.  Single elements of a y by rows go through ``stage``, where a warp lays out 8 rows of up to 32
+    columns, so that lanes side by side store them.
     """
 
-    out: Buffer = buffer(writes=True, reads=False)
     acc: Buffer = buffer()
-    scale: Buffer | None = buffer()
-    bias: Buffer | None = buffer()
-    residual: Buffer | None = buffer()
     tile: Expr = operand()
     column: Expr = operand()
-    m: int = attr()
-    n: int = attr()
     warps: tuple[int, int] = attr()
     high: int = attr(default=1)
     vec: int = attr()
-    order: str = attr(one_of=ORDERS)
-    activation: str = attr(one_of=ACTIVATIONS)
     stage: Buffer | None = declare(default=None)
 
 

@@ -13,8 +13,8 @@ from .checks import Context, check
 from .expr import Expr, Value
 from .node import Op, attr, bind, buffer, define, operand, region
 from .numbers.outer import EACH, HIGH, LEAST, PIECE, TALL, list_words, threads
-from .op_spmm import ACTIVATIONS, ORDERS
 from .tile_rules import registers, same_type, shared
+from .tile_store import Store
 from .types import Buffer, f32
 
 
@@ -126,28 +126,19 @@ class MultiplyOuter(Op):
 
 
 @define("tile.store_outer", kw_only=True)
-class StoreOuter(Op):
-    """Stores the sums of a tile of ``rows`` x ``cols``, as ``tile.multiply_outer`` leaves them, with the epilogue:
-    ``activation(scale * sum + bias) + residual``.
+class StoreOuter(Store):
+    """Stores the sums of a tile of ``rows`` x ``cols``, as ``tile.multiply_outer`` leaves them, with the epilogue.
 
-    The tile begins at row ``row`` and column ``column``; rows from ``m`` and columns from ``n`` on do not exist.
-    ``vec`` elements go at once, adjacent columns of y by rows, adjacent rows of one by columns.
+    The tile begins at row ``row`` and column ``column``.  ``vec`` elements go at once, adjacent columns of y by rows,
+    adjacent rows of one by columns.
     """
 
-    out: Buffer = buffer(writes=True, reads=False)
     acc: Buffer = buffer()
-    scale: Buffer | None = buffer()
-    bias: Buffer | None = buffer()
-    residual: Buffer | None = buffer()
     row: Expr = operand()
     column: Expr = operand()
     rows: int = attr()
     cols: int = attr()
-    m: int = attr()
-    n: int = attr()
     vec: int = attr()
-    order: str = attr(one_of=ORDERS)
-    activation: str = attr(one_of=ACTIVATIONS)
 
 
 # ------------------------------------------------------------------------------------------------ what they must obey

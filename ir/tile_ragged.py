@@ -13,8 +13,9 @@ from __future__ import annotations
 from .checks import Context, check
 from .expr import Expr, Value
 from .node import Op, attr, bind, buffer, define, operand, region
-from .op_spmm import ACTIVATIONS, ORDERS
+from .op_spmm import ORDERS
 from .tile_rules import registers, same_type, whole
+from .tile_store import Store
 from .types import Buffer, DType, f32, s32, widths
 
 #: Words of a segment's record: its row, its first entry, the one after its last, and :data:`RANK`.
@@ -152,27 +153,16 @@ class SumSegments(Op):
 
 
 @define("tile.store_row", kw_only=True)
-class StoreRow(Op):
-    """Stores the team's sums to row ``row`` of y, with the epilogue: ``activation(scale * sum + bias) + residual``.
+class StoreRow(Store):
+    """Stores the team's sums to row ``row`` of y, with the epilogue; one group of the team stores."""
 
-    One group of the team stores; a row from ``m`` on and columns from ``n`` on do not exist.
-    """
-
-    out: Buffer = buffer(writes=True, reads=False)
     acc: Buffer = buffer()
-    scale: Buffer | None = buffer()
-    bias: Buffer | None = buffer()
-    residual: Buffer | None = buffer()
     row: Expr = operand()
     column: Expr = operand()
-    m: int = attr()
-    n: int = attr()
     across: int = attr()
     parts: int = attr()
     vec: int = attr()
     blocks: int = attr()
-    order: str = attr(one_of=ORDERS)
-    activation: str = attr(one_of=ACTIVATIONS)
 
 
 # ------------------------------------------------------------------------------------------------ what they must obey

@@ -13,7 +13,7 @@ from __future__ import annotations
 from .checks import Context, check
 from .expr import Expr, Value
 from .fragments import SHAPES
-from .node import Op, attr, bind, buffer, define, operand, region
+from .node import Op, attr, base, bind, buffer, define, operand, region
 from .numbers.strips import BANKS, COLS, DEPTH, LEAST, MOST_ROWS, PIECE, STRIPS, passes, sums
 from .tile_rules import mma, registers, same_type, shared, whole
 from .tile_walk import FILLS, READS
@@ -81,8 +81,30 @@ class GatherWindow(Op):
     n: int = attr()
 
 
+@base
+class OfStrips(Op):
+    """Base of ops of a warp's share of a turn: in slot ``slot`` of ``stages`` its strip's ``values`` and ``places``,
+    and ``rows`` rows of ``x``.
+
+    Of ``warps`` = (down, across), warp w has strip w mod down, of ``strip`` rows and ``depth`` kept columns, and part
+    w // down of the ``cols`` columns.  ``there``: whether there is such a turn.
+    """
+
+    values: Buffer = buffer()
+    places: Buffer = buffer()
+    x: Buffer = buffer()
+    there: Expr = operand()
+    slot: Expr = operand()
+    stages: int = attr()
+    strip: int = attr()
+    warps: tuple[int, int] = attr()
+    depth: int = attr()
+    rows: int = attr()
+    cols: int = attr()
+
+
 @define("tile.take_strips", kw_only=True)
-class TakeStrips(Op):
+class TakeStrips(OfStrips):
     """Reads what a warp's first products of a turn need: its places to ``own``, first fragments to ``a`` and ``b``.
 
     ``own`` has a register for each 16 columns (lane l: that of row l mod 16); ``a`` and ``b`` have room for two: of one
@@ -92,43 +114,21 @@ class TakeStrips(Op):
     own: Buffer = buffer(writes=True, reads=False)
     a: Buffer = buffer(writes=True, reads=False)
     b: Buffer = buffer(writes=True, reads=False)
-    values: Buffer = buffer()
-    places: Buffer = buffer()
-    x: Buffer = buffer()
-    there: Expr = operand()
-    slot: Expr = operand()
-    stages: int = attr()
-    strip: int = attr()
-    warps: tuple[int, int] = attr()
-    depth: int = attr()
-    rows: int = attr()
-    cols: int = attr()
 
 
 @define("tile.multiply_strips", kw_only=True)
-class MultiplyStrips(Op):
+class MultiplyStrips(OfStrips):
     """``acc += a * b`` of a turn: a warp's strip of values, and the rows of x at its places, by mma ``shape``.
 
-    Of ``warps`` = (down, across), warp w has strip w mod down and part w // down of the columns.  Accumulator
-    (i * blocks + j) * 4 + e is element e of the fragment of rows 16 i and columns 8 j of the strip and the part.  Not
-    ``tile.product``, whose second operand is a constant, and whose first lies where a layout says, not a list.
+    Accumulator (i * blocks + j) * 4 + e is element e of the fragment of rows 16 i and columns 8 j of the strip and the
+    part.  Not ``tile.product``, whose second operand is a constant, and whose first lies where a layout says, not a
+    list.
     """
 
     acc: Buffer = buffer(writes=True)
     own: Buffer = buffer()
     a: Buffer = buffer(writes=True)
     b: Buffer = buffer(writes=True)
-    values: Buffer = buffer()
-    places: Buffer = buffer()
-    x: Buffer = buffer()
-    there: Expr = operand()
-    slot: Expr = operand()
-    stages: int = attr()
-    strip: int = attr()
-    warps: tuple[int, int] = attr()
-    depth: int = attr()
-    rows: int = attr()
-    cols: int = attr()
     shape: str = attr()
 
 
