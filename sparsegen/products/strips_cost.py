@@ -3,8 +3,8 @@
     time = launch + turn + fill + max(tensor, shared, l2, hbm, ring) + exposed + store
 
 ``tensor``, ``shared`` and ``l2`` are of the turns of the SM with the most tiles, ``store`` and ``fill`` of each of its
-tiles: what does not overlap with products.  Fitted to kernels on one H200 (tests/cost/data/nm.csv), with the memory
-cold; other GPUs were not measured.
+tiles: what does not overlap with products.  Fitted to kernels on one H200 with the memory cold (tests/cost/data/nm.csv,
+suite nm, and those of regret that took less than twice the best); other GPUs were not measured.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ SYMBOLS: Final[dict[str, str]] = {
 ADDED: Final = frozenset(("exposed", "store", "fill", "turn", "launch"))
 # ---- fitted
 #: Passes of a fragment of x through shared memory, over those without bank conflicts (1.1 to 1.3 are counted).
-CONFLICTS: Final = 1.66
+CONFLICTS: Final = 1.69
 #: DRAM latencies before the first product, clocks for 16 x 8 of a tile's sums, and how busy units add up.
-FILL, STORE, NORM = 18.5, 14.9, 8.6
+FILL, STORE, NORM = 2.84, 18.8, 7.8
 #: The shares of an SM's port to L2 and of DRAM's bandwidth that a walk reaches.
 PORT, SHARE = 0.7, 0.81
 #: How long a turn's data are under way, over what the port takes of them; clocks of a turn besides (a barrier, first
 #: fragments, copies); cycles of an mma over those that it takes alone: the warps of a block copy and multiply in step.
-WAY, MEET, ISSUE = 1.4, 747.0, 1.9
+WAY, MEET, ISSUE = 1.37, 843.0, 1.99
 #: What a kernel costs that follows another one, over a launch alone (estimated).
 NEXT: Final = 0.5
 #: Registers of a thread besides its sums, fragments and the rows that it copies.

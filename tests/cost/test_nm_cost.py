@@ -42,7 +42,7 @@ def numbers(row: dict[str, str]) -> NmNumbers:
 
 @pytest.mark.parametrize(("family", "kernels", "median", "ninth"), [
     ("nm_lanes", 67, 0.05, 0.13), ("nm_gather", 67, 0.09, 0.18), ("nm_decode", 44, 0.05, 0.11),
-    ("nm_outer", 44, 0.03, 0.07), ("nm_strips", 44, 0.06, 0.12), ("nm_24", 15, 0.06, 0.12),
+    ("nm_outer", 44, 0.03, 0.07), ("nm_strips", 44, 0.06, 0.13), ("nm_24", 15, 0.06, 0.12),
     ("nm_windows", 44, 0.04, 0.09),
 ])  # fmt: skip
 def test_predictions_are_close_to_what_was_measured(family: str, kernels: int, median: float, ninth: float) -> None:
