@@ -191,10 +191,16 @@ def _convert(wanted: Sequence[str], have: Any = None) -> str:
     if have is not None and "complex" in have.name:
         return "encode w.real and w.imag, converted, as two matrices: the product is linear"
     if have is not None and "float" in have.name and all(KINDS[name].is_int for name in wanted):
-        return f"quantise it first: q = sg.quantize(w, bits={KINDS[wanted[0]].bits}), and encode q.values"
+        return _quantise("w", wanted[0])
     ways = [_CONVERSIONS[NAMES[held(KINDS[name])]] for name in wanted]
     numpy, torch = (", ".join(dict.fromkeys(way[which] for way in ways)) for which in (0, 1))
     return f"convert it: {numpy}; in torch {torch}; nothing is cast"
+
+
+def _quantise(w: str, dtype: str) -> str:
+    """How floats become integers of the bits of a dtype, always signed ones."""
+    bits = KINDS[dtype].bits
+    return f"quantise it first: q = sg.quantize({w}, bits={bits}), and encode q.values with dtype='i{bits}'"
 
 
 def _check_axes(shape: tuple[int, ...], hint: str = "pass a matrix [M, K]: w.reshape(M, K)") -> None:
@@ -255,10 +261,11 @@ def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> tuple[str, Csr]:
         named = f"dtype={dtype or maker.dtypes[0]!r}"
         wide = "int64" if integers else "float32"
         remedy = f"convert it: sg.sparse(w.astype({wide!r}), {named})"
-        if w.dtype.kind == "c":
+        if integers and w.dtype.kind in "fc":
+            part, also = ("w.real", ", and w.imag likewise") if w.dtype.kind == "c" else ("w", "")
+            remedy = _quantise(f"{part}.toarray()", dtype or maker.dtypes[0]) + also
+        elif w.dtype.kind == "c":
             remedy = f"encode its parts as two matrices: sg.sparse(w.real, {named}), sg.sparse(w.imag, {named})"
-        elif w.dtype.kind == "f":
-            remedy = f"quantise it first: q = sg.quantize(w.toarray(), bits={KINDS[dtype or 'i8'].bits}), as q.values"
         raise ArrayError(f"a scipy.sparse matrix of dtype {w.dtype}", hint=remedy)
     if dtype is None:
         raise ArrayError(

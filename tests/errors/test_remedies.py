@@ -117,6 +117,43 @@ def test_sparse_weights_of_scipy(format: str, dtype: str) -> None:
             sg.sparse(w, format, dtype=named)
 
 
+def quantised(w: Any, remedy: str) -> None:
+    """The call of ``sg.quantize`` that a remedy names, if any, makes what is encoded; of floats that it refuses too."""
+    if found := re.search(r"(sg\.quantize\((w\S*), bits=\d+\)), and encode q\.values with dtype='(\w+)'", remedy):
+        call, of, name = found.groups()
+        if refused(lambda: eval(call, {"w": w, "sg": sg})):
+            w = eval(of, {"w": w}).astype(np.float32)
+            call = call.replace(of, "w")
+        sg.sparse(eval(call, {"w": w, "sg": sg}).values, "sr_bcrs", dtype=name)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", [None, "i4", "i12", "u8"])
+def test_sparse_integers(name: str | None, dtype: Any) -> None:
+    """Floats are quantised, integers converted."""
+    w = np.eye(32).astype(dtype)
+    remedy = refused(lambda: sg.sparse(w, "sr_bcrs", dtype=name))
+    if remedy and "w.real and w.imag" in remedy:
+        w = w.real
+        remedy = refused(lambda: sg.sparse(w, "sr_bcrs", dtype=name))
+    if remedy:
+        assert ("sg.quantize" in remedy) == ("float" in w.dtype.name)
+        quantised(w, remedy)
+        if "sg.quantize" not in remedy:
+            follow(w, lambda a: sg.sparse(a, "sr_bcrs", dtype=name), remedy)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "?", "c8", "g", "u8"])
+def test_sparse_integers_of_scipy(dtype: str) -> None:
+    sp: Any = pytest.importorskip("scipy.sparse")
+    w = sp.eye_array(32, format="csr").astype(dtype)
+    remedy = refused(lambda: sg.sparse(w, "sr_bcrs")) or ""
+    assert ("sg.quantize" in remedy) == (w.dtype.kind in "fc") and remedy
+    quantised(w, remedy)
+    for call in re.findall(r"sg\.sparse\(w[^ ]*(?: dtype='\w+'\))", remedy):
+        eval(call.replace(", dtype", ", 'sr_bcrs', dtype"))
+
+
 NOT_REAL = [1 + 0j, np.complex64(1 + 2j), np.array(1 + 2j), np.ma.masked, np.ma.array(1.0, mask=True), "1", b"1", [1.0]]
 
 

@@ -25,7 +25,7 @@ def saved(format: str, dtype: str) -> bytes:
     rng = np.random.default_rng(3)
     w = nm_kit.pruned(40, 70, 2, 4) if format == "nm" else rng.standard_normal((40, 70)) * (rng.random((40, 70)) < 0.3)
     options: dict[str, Any] = {"n": 4, "m": 8, "vector": (3, 2)} if format == "nm" else {}
-    w = w.astype(np.float16 if dtype == "f16" else np.float32)
+    w = (40 * w).astype(np.int8) if dtype == "i8" else w.astype(np.float16 if dtype == "f16" else np.float32)
     matrix = sg.sparse(sg.prune(w, **options) if options else w, format, **options)
     with tempfile.TemporaryDirectory() as folder:
         matrix.save(Path(folder) / "w.sg")
@@ -53,8 +53,9 @@ def _other(value: Any, draw: Draw) -> Any:
 
 
 def matrices(draw: Draw) -> None:
-    """A file that loads gives a matrix whose product is that of its dense form."""
-    format, dtype = draw.choice((("bitmap", "f16"), ("tca_bme", "f16"), ("csr", "f32"), ("nm", "f16")))
+    """A file that loads gives a matrix whose product, if there are kernels for it, is that of its dense form."""
+    kinds = (("bitmap", "f16"), ("tca_bme", "f16"), ("csr", "f32"), ("nm", "f16"), ("sr_bcrs", "i8"))
+    format, dtype = draw.choice(kinds)
     whole = saved(format, dtype)
     _, version, length, _ = layout._FIXED.unpack(whole[: layout._FIXED.size])
     start = layout._FIXED.size
@@ -84,7 +85,7 @@ def matrices(draw: Draw) -> None:
     if w is None:
         return
     dense = refused(w.to_dense, how)
-    if dense is None or format == "tca_bme" or not np.isfinite(dense).all():
+    if dense is None or format in ("tca_bme", "sr_bcrs") or not np.isfinite(dense).all():
         return
     kernel = refused(lambda: sg.compile(sg.spmm(w, n=8), device="h200", backend="emulator"), how)
     if kernel is not None:
