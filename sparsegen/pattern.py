@@ -15,12 +15,11 @@ from sparsegen.arrays import describe
 from sparsegen.callsite import located, user_loc
 from sparsegen.formats.library import library_of
 from sparsegen.formats.nm import whole
+from sparsegen.formats.sr_bcrs import HEIGHTS
 from sparsegen.ir.errors import ArrayError, FormatError
 
 __all__ = ["bigbird", "local", "strided", "vectors"]
 
-#: Rows of a vector, which an ``mma`` takes whole.
-HEIGHTS: Final = (2, 4, 8)
 #: The longest sequence: its mask is 4 GiB.
 LONGEST: Final = 1 << 16
 

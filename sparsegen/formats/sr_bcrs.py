@@ -31,6 +31,7 @@ from sparsegen.ir.errors import FormatError
 from sparsegen.ir.layout import layout
 from sparsegen.ir.types import DType, s32, u16, u32
 
+#: Rows of a vector, which an ``mma`` takes whole, and vectors of a block.
 HEIGHTS: Final = (2, 4, 8)
 STRIDES: Final = (4, 8, 16, 32, 64, 128)
 #: Bits of a column -> the type that lists them.

@@ -29,7 +29,7 @@ from sparsegen.products.nm_tiles import row_lists, steps_of, tile_images
 from sparsegen.schedule import SpmmSchedule
 from tests.nm_drawn import ORDER, patterns, products, runs_without_a_fault
 from tests.nm_kit import encoded, formulas_hold, listed, matrix, packed_alike, pruned, ran, refused
-from tests.products_kit import called, launched
+from tests.products_kit import agrees, called, launched, operands
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
 H200 = load_profile("h200")
@@ -79,6 +79,15 @@ def test_orders_of_the_arrays(x_order: str, y_order: str) -> None:
         assert len(program.warp.launches) == (1 if whole else 2)
 
 
+@pytest.mark.parametrize(("m", "n", "anew"), [(704, 24, False), (705, 24, True), (705, 16, False), (705, 64, False)])
+def test_rows_that_straddle_lines_are_written_anew(m: int, n: int, anew: bool) -> None:
+    """Where they are gathered twelve times or more; the model knows."""
+    kernel = called(sg.spmm(matrix(m, 64, 32, 64, (64, 1)), n=n), schedule=line(cols=16))
+    program = kernel._programs.get(1, Variant("row", "row", 8))
+    assert len(program.warp.launches) == 1 + anew == 1 + (kernel.cost.terms["turn"] > 0)
+    assert bool(kernel.workspace_nbytes) == anew and kernel.check().ok
+
+
 @pytest.mark.parametrize(("activation", "operands"), [
     (None, ()), ("relu", ("bias",)), ("gelu", ("scale", "bias", "residual")), ("silu", ("residual",)),
     (None, ("scale", "residual")), ("relu", ("scale",)),
@@ -121,6 +130,18 @@ def test_a_block_has_several_tiles(stages: int, n: int) -> None:
         (walk_,) = (op for op in walk(_tile(product, line(64, 32, stages), profile)) if isinstance(op, t.WalkGroups))
         assert func.grid[0] == walk_.blocks == profile.sms and walk_.fastest == ("cols" if n == 40 else "rows")
         ran(func, arguments, exact, stages)
+
+
+@pytest.mark.parametrize("stages", [2, 3, 8])
+def test_tiles_of_w_come_before_a_turned_x(stages: int) -> None:
+    """For the slots' first turns, of which there may be fewer than slots; not for those of a block's next tiles."""
+    product = sg.spmm(matrix(200, 300, 8, 32, (64, 1)), n=41, bias=True)
+    kernel = sg.compile(product, device=ALONE, backend="emulator", schedule=line(64, 16, stages))
+    given = operands(product)
+    kernel(**given)
+    agrees(given["out"], product, given)
+    report = kernel.check()
+    assert report.ok and not report.notes, str(report)
 
 
 def _tile(product: Any, words: str, profile: Any) -> Any:
