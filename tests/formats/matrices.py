@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -40,3 +41,11 @@ def matrices(draw: st.DrawFn, rows: int = 150, cols: int = 200) -> Any:
     if draw(st.booleans()):
         w[:: draw(st.integers(1, 20))] = 0
     return w
+
+
+def tensor(w: Any) -> Any:
+    """The same in torch, on the same memory."""
+    torch: Any = import_module("torch")
+    if w.dtype.name == "bfloat16":
+        return torch.from_numpy(w.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(w)

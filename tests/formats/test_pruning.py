@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import sparsegen as sg
 from sparsegen.formats import library
 from sparsegen.ir.types import DTYPES
+from tests.formats.matrices import tensor
 from tests.formats.test_formats_nm import as_bits, patterns
 
 torch: Any = pytest.importorskip("torch")
@@ -63,12 +64,6 @@ def problems(draw: st.DrawFn) -> tuple[Any, Any]:
     importance = draw(shapes)
     by = None if importance is None else np.random.default_rng(seed + 1).integers(0, 3, importance)
     return numbers(shape, draw(st.sampled_from(KINDS)), seed), by
-
-
-def tensor(w: Any) -> Any:
-    if w.dtype.name == "bfloat16":
-        return torch.from_numpy(w.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(w)
 
 
 def everywhere(w: Any, importance: Any, keep: Any, *pattern: Any, **options: Any) -> None:

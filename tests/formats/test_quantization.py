@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 import sparsegen as sg
 from sparsegen.formats import library
 from sparsegen.ir.types import DTYPES
-from tests.formats.test_pruning import tensor
+from tests.formats.matrices import tensor
 
 torch: Any = pytest.importorskip("torch")
 
