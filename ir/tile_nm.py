@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .checks import Context, check
 from .expr import Expr, Value
-from .node import Op, attr, bind, buffer, declare, define, operand, region
+from .node import Op, attr, base, bind, buffer, declare, define, operand, region
 from .numbers.nm import LANES, chunks, x_words
 from .op_spmm import MOST_WINDOW, ORDERS
 from .tile_rules import registers, same_type, shared
@@ -37,13 +37,13 @@ class ShareRows(Op):
     body: tuple[Op, ...] = region()
 
 
-@define("tile.stage_columns", kw_only=True)
-class StageColumns(Op):
-    """Puts ``cols`` columns of x from ``column`` on into shared words: word (w * B + b) * m + o has row w * m + o.
+@base
+class Stage(Op):
+    """Base of ops that put ``cols`` columns of x [k, n] from ``column`` on into shared words, by windows of ``m`` rows.
 
-    ``dst`` holds ``held`` rows, whole windows of ``m``.  A word is column b in f32; where x has 16 bits and ``cols`` is
-    even, the columns 2 b (low half) and 2 b + 1 as they are: B words a row.  What lies beyond ``k`` rows and ``n``
-    columns is zero.  ``vec`` adjacent elements of x may be loaded at once.  All threads take part, and meet after it.
+    A word is a column in f32; where x has 16 bits and ``cols`` is even, the columns 2 b (low half) and 2 b + 1 as they
+    are: B words a row.  What lies beyond ``k`` rows and ``n`` columns is zero.  ``vec`` adjacent elements of x may be
+    loaded at once.  All threads take part, and meet after it.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
@@ -51,11 +51,20 @@ class StageColumns(Op):
     column: Expr = operand()
     cols: int = attr()
     m: int = attr()
-    held: int = attr()
     k: int = attr()
     n: int = attr()
     order: str = attr(one_of=ORDERS)
     vec: int = attr()
+
+
+@define("tile.stage_columns", kw_only=True)
+class StageColumns(Stage):
+    """Puts them window by window: word (w * B + b) * m + o has row w * m + o.
+
+    ``dst`` holds ``held`` rows, whole windows.
+    """
+
+    held: int = attr()
 
 
 @define("tile.walk_chunks", kw_only=True)

@@ -15,7 +15,7 @@ from .checks import Context, check
 from .expr import Expr, Value
 from .node import Op, attr, bind, buffer, declare, define, operand, region
 from .numbers.nm import LANES, chunks, x_words
-from .op_spmm import ORDERS
+from .tile_nm import Stage
 from .tile_rules import registers, shared
 from .types import Buffer, DType, f32, u32, widths
 
@@ -44,23 +44,13 @@ class ShareGroups(Op):
 
 
 @define("tile.stage_offsets", kw_only=True)
-class StageOffsets(Op):
-    """Puts ``cols`` columns of x from ``column`` on into shared words: word (o * B + b) * pitch + w has row w * m + o.
+class StageOffsets(Stage):
+    """Puts them offset by offset: word (o * B + b) * pitch + w has row w * m + o.
 
-    ``pitch`` windows, a multiple of 32, lie side by side.  Words, orders and ``vec`` are as of ``tile.stage_columns``:
-    B words a row, zeros beyond ``k`` rows and ``n`` columns.  All threads take part, and meet after it.
+    ``pitch`` windows, a multiple of 32, lie side by side.
     """
 
-    dst: Buffer = buffer(writes=True, reads=False)
-    src: Buffer = buffer()
-    column: Expr = operand()
-    cols: int = attr()
-    m: int = attr()
     pitch: int = attr()
-    k: int = attr()
-    n: int = attr()
-    order: str = attr(one_of=ORDERS)
-    vec: int = attr()
 
 
 @define("tile.multiply_windows", kw_only=True)

@@ -18,10 +18,10 @@ from .. import tile_nm as tn
 from .. import tile_ragged as r
 from ..expr import Value
 from ..module import Module
-from ..node import Op
 from ..numbers.nm import LANES, chunks, shared_words, staged
 from ..passes.manager import register
 from ..types import Buffer, f32, s32, u32
+from .chunks import walk_chunks
 from .common import each
 from .product import epilogue, launched, parameters
 
@@ -82,7 +82,12 @@ class NmLanes:
         )  # fmt: skip
         store = r.StoreRow(acc=total, row=row, column=mine, across=1, parts=1, vec=1, blocks=1, **epilogue(op, params))
         add = tn.SumParts(total=total, column=mine, acc=acc, sums=xs, first=column, parts=self.parts, body=(store,))
-        regs, first, turns = self._walk(op, params, acc, xs, (tile, part), tiles)
+        regs, first, turns = walk_chunks(
+            op, params, tile, tiles, c.count(op.k, m), (part, self.parts),
+            lambda values, offsets, chunk: tn.MultiplyChunk(
+                acc=acc, values=values, offsets=offsets, x=xs, chunk=chunk, n=n, m=m, dtype=op.dtype
+            ),
+        )  # fmt: skip
         begin = (*((t.Overlap(launch="last"),) if self.overlap else ()), stage)
         begin = (first, *begin) if self.cols <= FEW else (*begin, first)
         return tn.ShareRows(
@@ -90,28 +95,3 @@ class NmLanes:
             tiles=across, cols=self.cols,
             body=(t.Alloc(buf=xs), t.Alloc(buf=acc, zeroed=True), *regs, *begin, turns, add),
         )  # fmt: skip
-
-    def _walk(
-        self, op: o.Spmm, params: dict[str, Buffer], acc: Buffer, xs: Buffer, at: tuple[Value, Value], tiles: int
-    ) -> tuple[tuple[Op, ...], Op, Op]:
-        """Registers for a warp's chunks, the load of the first, and the walk: the next one is always on its way."""
-        tile, part = at
-        n, m = op.pattern[:2]
-        c = chunks(n, m, op.dtype.nbytes)
-        count, size = c.count(op.k, m), c.stored * op.dtype.nbytes // 4
-        chunk, coming = Value("chunk", s32, 0, count - 1), Value("coming", s32, 0, count + self.parts - 1)
-        values, offsets = Buffer("now", u32, size, "reg"), Buffer("now_at", u32, c.words, "reg")
-        next_values, next_offsets = Buffer("later", u32, size, "reg"), Buffer("later_at", u32, c.words, "reg")
-        first, load = (
-            tn.LoadChunk(
-                values=next_values, offsets=next_offsets, value_table=params["values"], offset_table=params["offsets"],
-                tile=tile, chunk=which, tiles=tiles, count=count,
-            )
-            for which in (part, coming)
-        )  # fmt: skip
-        multiply = tn.MultiplyChunk(
-            acc=acc, values=values, offsets=offsets, x=xs, chunk=chunk, n=n, m=m, dtype=op.dtype
-        )
-        body = (tn.HandOver(dst=values, src=next_values), tn.HandOver(dst=offsets, src=next_offsets), load, multiply)
-        walk = tn.WalkChunks(chunk=chunk, coming=coming, part=part, parts=self.parts, count=count, body=body)
-        return tuple(t.Alloc(buf=regs) for regs in (values, offsets, next_values, next_offsets)), first, walk

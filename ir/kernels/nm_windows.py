@@ -22,6 +22,7 @@ from ..numbers.arithmetic import up
 from ..numbers.nm import LANES, chunks, x_words
 from ..passes.manager import choice, register
 from ..types import Buffer, f32, s32, u32
+from .chunks import walk_chunks
 from .common import each
 from .product import epilogue, launched, parameters
 
@@ -76,33 +77,14 @@ class NmWindows:
             )  # fmt: skip
         store = r.StoreRow(acc=total, row=row, column=mine, across=1, parts=1, vec=1, blocks=1, **epilogue(op, params))
         add = tw.SumLanes(total=total, column=mine, acc=acc, first=column, cols=self.cols, body=(store,))
-        regs, first, walk = self._walk(op, params, acc, xs, group, groups, pitch)
+        regs, first, walk = walk_chunks(
+            op, params, group, groups, pitch // LANES * c.parts, (as_expr(0), 1),
+            lambda values, offsets, chunk: tw.MultiplyWindows(
+                acc=acc, values=values, offsets=offsets, x=xs, chunk=chunk, n=n, m=m, cols=self.cols, pitch=pitch,
+                layout=self.layout, dtype=op.dtype,
+            ),
+        )  # fmt: skip
         return tw.ShareGroups(
             group=group, row=row, column=column, rows=op.m, high=c.windows, warps=self.warps, tiles=across,
             cols=self.cols, body=(t.Alloc(buf=xs), t.Alloc(buf=acc, zeroed=True), *regs, first, stage, walk, add),
         )  # fmt: skip
-
-    def _walk(
-        self, op: o.Spmm, params: dict[str, Buffer], acc: Buffer, xs: Buffer, group: Value, groups: int, pitch: int
-    ) -> tuple[tuple[Op, ...], Op, Op]:
-        """Registers for a warp's chunks, the load of the first, and the walk: the next one is always on its way."""
-        n, m = op.pattern[:2]
-        c = chunks(n, m, op.dtype.nbytes)
-        count, size = pitch // LANES * c.parts, c.stored * op.dtype.nbytes // 4
-        chunk, coming = Value("chunk", s32, 0, count - 1), Value("coming", s32, 0, count)
-        values, offsets = Buffer("now", u32, size, "reg"), Buffer("now_at", u32, c.words, "reg")
-        next_values, next_offsets = Buffer("later", u32, size, "reg"), Buffer("later_at", u32, c.words, "reg")
-        first, load = (
-            tn.LoadChunk(
-                values=next_values, offsets=next_offsets, value_table=params["values"], offset_table=params["offsets"],
-                tile=group, chunk=which, tiles=groups, count=count,
-            )
-            for which in (as_expr(0), coming)
-        )  # fmt: skip
-        multiply = tw.MultiplyWindows(
-            acc=acc, values=values, offsets=offsets, x=xs, chunk=chunk, n=n, m=m, cols=self.cols, pitch=pitch,
-            layout=self.layout, dtype=op.dtype,
-        )  # fmt: skip
-        body = (tn.HandOver(dst=values, src=next_values), tn.HandOver(dst=offsets, src=next_offsets), load, multiply)
-        walk = tn.WalkChunks(chunk=chunk, coming=coming, part=as_expr(0), parts=1, count=count, body=body)
-        return tuple(t.Alloc(buf=regs) for regs in (values, offsets, next_values, next_offsets)), first, walk
