@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from .checks import Context, check
 from .node import Op, attr, define
-from .types import DType
+from .types import DType, f32, s4, s8, s16, s32, u4, u8, u16
 
 #: A tile of the bitmap format: 16 rows of a *strip* by 64 columns of a *slab*, four A fragments of m16n8k16.
 STRIP: Final = 16
 SLAB: Final = 64
 #: Orders of x and y: rows one after the other, or columns (what a linear layer's [n, K] array is, seen as [K, n]).
 ORDERS: Final = ("row", "column")
-#: The formats of W, and how many bits its values may have.
+#: The formats of W whose values are floats, and how many bits these may have; and the format of integers.
 BITS: Final = {"bitmap": (16,), "csr": (16, 32), "nm": (16, 32)}
+INTEGERS: Final = "sr_bcrs"
+#: What x may hold beside integers.
+OPERANDS: Final = (s4, u4, s8, u8, s16, u16)
+#: A digit of an integer: how many bits it is shifted by, and its type.  Digits of 8 bits, or one of 4.
+Digit: TypeAlias = tuple[int, DType]
 #: Columns of a window of which some are kept (nm), at most.
 MOST_WINDOW: Final = 64
 ACTIVATIONS: Final = ("none", "relu", "gelu", "silu")
@@ -24,10 +29,15 @@ ACTIVATIONS: Final = ("none", "relu", "gelu", "silu")
 class Spmm(Op):
     """``y = activation(scale * (W @ x) + bias) + residual``, W [m, k] in a sparse ``format``, x [k, n], y [m, n].
 
-    Sums are made in f32.  ``chunks``: 8-byte chunks of W's values in bitmap tiles, slack included; ``entries``: how
-    many W has in a format that lists them (csr); ``pattern``: n, m and the rows and columns of a block, where n of
-    every m are kept (nm).  ``x_order`` and ``y_order`` (of the residual too): :data:`ORDERS`; ``vec``: adjacent
-    elements of x (in csr of y as well) that an access may take at once.  ``scale`` and ``bias`` have an element a row.
+    ``chunks``: 8-byte chunks of W's values in bitmap tiles, slack included; ``entries``: how many W has in a format
+    that lists them (csr), or vectors; ``pattern``: n, m and the rows and columns of a block, where n of every m are
+    kept (nm).  ``x_order`` and ``y_order`` (of the residual too): :data:`ORDERS`; ``vec``: adjacent elements of x (in
+    csr of y as well) that an access may take at once.  ``scale`` and ``bias`` have an element a row.
+
+    W, x and y have one type, and sums of floats are made in f32.  Integers have ``x_type`` and ``y_type`` of their own:
+    sums are exact, or modulo 2^32 in a y of s32, else they and the epilogue are in f32, as ``scale`` and ``bias`` are.
+    x of 4 bits has two adjacent columns a byte.  ``w_digits`` and ``x_digits`` are what the pass ``decompose`` makes of
+    integers: digits of 8 bits, or one of 4; ``height``: rows of W's vectors.
     """
 
     symbol: str = attr()
@@ -46,6 +56,38 @@ class Spmm(Op):
     format: str = attr(default="bitmap")
     entries: int = attr(default=0)
     pattern: tuple[int, int, int, int] = attr(default=(0, 0, 0, 0))
+    x_type: DType | None = attr(default=None)
+    y_type: DType | None = attr(default=None)
+    height: int = attr(default=0)
+    w_digits: tuple[Digit, ...] = attr(default=())
+    x_digits: tuple[Digit, ...] = attr(default=())
+
+    @property
+    def integers(self) -> bool:
+        """Whether W and x are integers."""
+        return self.dtype.is_int
+
+    @property
+    def x_stored(self) -> tuple[DType, int]:
+        """The type of x's array and its elements a row: two of 4 bits lie in a byte."""
+        kind = self.x_type or self.dtype
+        return (u8, -(-self.n // 2)) if kind.bits == 4 else (kind, self.n)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of x."""
+        kind, n = self.x_stored
+        return n * kind.nbytes
+
+    @property
+    def y_stored(self) -> DType:
+        """The type of y, and of what is added to it."""
+        return self.y_type or self.dtype
+
+    @property
+    def of_rows(self) -> DType:
+        """The type of scale and bias."""
+        return f32 if self.integers else self.dtype
 
     @property
     def strips(self) -> int:
@@ -61,16 +103,32 @@ class Spmm(Op):
 @check(Spmm)
 def _spmm(op: Spmm, ctx: Context) -> None:
     ctx.need(min(op.m, op.k, op.n) >= 1, f"a product of {op.m} x {op.k} by {op.k} x {op.n}")
-    ctx.one_of(op.format, tuple(BITS), "format")
-    bits = BITS.get(op.format, ())
-    ctx.need(
-        op.dtype.kind == "float" and op.dtype.bits in bits, f"{op.format} holds floats of {bits} bits, not {op.dtype}"
-    )
+    ctx.one_of(op.format, (*BITS, INTEGERS), "format")
+    if op.format == INTEGERS:
+        _integers(op, ctx)
+    else:
+        bits = BITS.get(op.format, ())
+        floats = op.dtype.kind == "float" and op.dtype.bits in bits
+        ctx.need(floats, f"{op.format} holds floats of {bits} bits, not {op.dtype}")
+        ctx.need(op.x_type is op.y_type is None, f"x and y are {op.dtype}, as W is")
     n, m, rows, cols = op.pattern
     ctx.need(op.format != "nm" or (1 <= n < m <= MOST_WINDOW and min(rows, cols) >= 1 and n % cols == m % cols == 0),
              f"a pattern that keeps {n} of every {m}, in blocks of {rows} x {cols}")  # fmt: skip
     ctx.one_of(op.x_order, ORDERS, "order of x")
     ctx.one_of(op.y_order, ORDERS, "order of y")
     ctx.one_of(op.activation, ACTIVATIONS, "activation")
-    along = op.n if op.x_order == "row" else op.k
-    ctx.need(op.vec in (1, 2, 4, 8) and along % op.vec == 0, f"vec={op.vec} elements at once, of runs of {along}")
+    along = op.x_stored[1] if op.x_order == "row" else op.k
+    ctx.need(op.vec in (1, 2, 4, 8, 16) and along % op.vec == 0, f"vec={op.vec} elements at once, of runs of {along}")
+
+
+def _integers(op: Spmm, ctx: Context) -> None:
+    """Types and digits of integers."""
+    ctx.need(op.dtype.is_int and op.dtype.bits in (4, 8, 12, 16), f"{op.format} holds integers, not {op.dtype}")
+    ctx.need(op.x_type in OPERANDS, f"x is {op.x_type}", "an integer of 4, 8 or 16 bits")
+    y = op.y_type
+    ctx.need(y is not None and (y is s32 or (y.kind == "float" and y.bits in (16, 32))), f"y is {y}",
+             "take s32, or a float of 16 or 32 bits")  # fmt: skip
+    plain = not (op.scale or op.bias or op.residual) and op.activation == "none"
+    ctx.need(y is not s32 or plain, "an epilogue makes floats of sums", "take y of floats")
+    ctx.need(op.height in (2, 4, 8), f"vectors of {op.height} rows")
+    ctx.need(bool(op.w_digits) == bool(op.x_digits), "W and x are decomposed, or neither")

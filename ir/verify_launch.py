@@ -14,7 +14,7 @@ from .warp import Func
 from .warp_launch import LaunchWait
 
 #: The roles of arrays that calls bring, and how those of workspaces begin.
-GIVEN, SCRATCH = frozenset({"in", "out", "bias", "scale", "residual"}), ("ws.", "workspace.")
+GIVEN, SCRATCH = frozenset({"in", "a", "b", "out", "bias", "scale", "residual"}), ("ws.", "workspace.")
 
 
 def check_launches(module: Module) -> None:
@@ -23,7 +23,9 @@ def check_launches(module: Module) -> None:
     for run in module.launches:
         if func := funcs.get(run.symbol):
             roles = zip(func.params, run.args, strict=True)
-            _region(func.body, {p.name for p, role in roles if role in GIVEN or role.startswith(SCRATCH)}, False)
+            _region(
+                func.body, {p.name for p, role in roles if role in GIVEN or role.startswith((*SCRATCH, "in."))}, False
+            )
 
 
 def waits(func: Func) -> bool:

@@ -10,11 +10,11 @@ from .checks import Context, check
 from .expr import Expr, Value
 from .node import Op
 from .text import declaration
-from .types import Buffer, DType, pred, u32, u64
+from .types import Buffer, DType, f32, pred, u32, u64
 from .uniform import NAMES, WARP, breaks
 from .warp_matrix import MovMatrix
 
-UNARY: Final = ("neg", "abs", "sqrt", "exp", "tanh", "not", "popc", "clz", "brev")
+UNARY: Final = ("neg", "abs", "sqrt", "exp", "exp2", "tanh", "not", "popc", "clz", "brev")
 ARITHMETIC: Final = ("add", "sub", "mul", "div", "min", "max")
 BITS: Final = ("and", "or", "xor", "shl", "shr")
 COMPARE: Final = ("lt", "le", "eq", "ne")
@@ -147,6 +147,8 @@ def _unary(op: w.Unary, ctx: Context) -> None:
         ctx.typed(a, out.dtype, "the operand")
     if op.op in ("sqrt", "exp", "tanh"):
         ctx.need(out.dtype.kind == "float", f"{op.op} needs a floating-point value, not {out.dtype}")
+    if op.op == "exp2":
+        ctx.need(out.dtype is f32, f"exp2 is the approximation of f32, there is none of {out.dtype}")
 
 
 @check(w.Binary)

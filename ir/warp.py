@@ -112,7 +112,11 @@ class ConstFloat(Op):
 
 @define("warp.unary")
 class Unary(Op):
-    """``neg abs``, ``sqrt exp tanh`` of floats, ``not``, ``popc``, ``clz``, ``brev`` of one value; popc gives u32."""
+    """``neg abs``, ``sqrt exp tanh`` of floats, ``not``, ``popc``, ``clz``, ``brev`` of one value; popc gives u32.
+
+    ``exp2``: 2 to the power of an f32, as the hardware approximates it (within 2 units in the last place; a result
+    below the smallest normal number is 0).
+    """
 
     out: tuple[Value] = result()
     op: str = attr()

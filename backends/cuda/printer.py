@@ -17,7 +17,7 @@ from sparsegen.ir.expr import Const, Expr, Value, binary
 from sparsegen.ir.fragments import signature
 from sparsegen.ir.node import Op
 from sparsegen.ir.tensor_copy import tensor_maps
-from sparsegen.ir.types import Buffer, DType, s32, u32
+from sparsegen.ir.types import Buffer, DType, f32, s32, u32
 from sparsegen.ir.warp_matrix import MmaSp, MovMatrix
 
 from . import ptx_ops as ptx
@@ -220,6 +220,10 @@ def _select(p: Printer, op: w.SelectValue) -> str:
     return f"{p.condition(op.cond)} ? {a} : {b}"
 
 
+def _unary(p: Printer, op: w.Unary) -> str:
+    return p.call(ptx.EXP2, p.value(op.a, f32)) if op.op == "exp2" else ptx.unary(op.op, *p.atom(op.a))
+
+
 def _convert(p: Printer, op: w.Convert) -> str:
     text = ptx.convert(*p.atom(op.a), op.out[0].dtype)
     if ptx.TO_TF32.name in text:
@@ -298,7 +302,7 @@ def _atomic(p: Printer, op: w.Atom | w.Red) -> str:
 _VALUES: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     w.Let: lambda p, op: p.expr(op.expr),
     w.ConstFloat: lambda p, op: p.literal(op.value, op.out[0].dtype),
-    w.Unary: lambda p, op: ptx.unary(op.op, *p.atom(op.a)),
+    w.Unary: lambda p, op: _unary(p, op),
     w.Binary: _binary,
     w.Fma: lambda p, op: p.apply(ptx.float_call("fma", op.out[0].dtype), op.out[0].dtype, op.a, op.b, op.c),
     w.Compare: _compare,

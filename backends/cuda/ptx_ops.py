@@ -139,6 +139,9 @@ PACK: Final = _function(
 TO_TF32: Final = _function(
     "float", "to_tf32", "float a", "cvt.rn.tf32.f32 %0, %1;", outs='"=r"(d)', ins='"f"(a)', memory=False,
     before="unsigned d;", after="return __uint_as_float(d);")  # fmt: skip
+EXP2: Final = _function(
+    "float", "exp2_approx", "float a", "ex2.approx.ftz.f32 %0, %1;", outs='"=f"(d)', ins='"f"(a)', memory=False,
+    before="float d;", after="return d;")  # fmt: skip
 
 CLOCK: Final = _function(
     "unsigned long long", "read_clock", "", "mov.u64 %0, %%clock64;", outs='"=l"(d)', before="unsigned long long d;",
@@ -241,7 +244,7 @@ def wgmma(dtype: DType, cols: int, form: str = "") -> Helper:
 
 FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR_INIT, MBAR_ARRIVE, CP_ARRIVE,
                 MBAR_EXPECT, MBAR_TRY_WAIT, MBAR_TEST_WAIT, BULK_COPY, TENSOR_COPY, PRMT, MOVMATRIX, PACK, TO_TF32,
-                CLOCK, LAUNCH_NEXT, LAUNCH_WAIT, CLUSTER_BARRIER, PEER, CLUSTER_ARRIVE, CLUSTER_TRY_WAIT,
+                EXP2, CLOCK, LAUNCH_NEXT, LAUNCH_WAIT, CLUSTER_BARRIER, PEER, CLUSTER_ARRIVE, CLUSTER_TRY_WAIT,
                 WGMMA_FENCE, WGMMA_COMMIT, WGMMA_WAIT, *SET_REGISTERS.values())  # fmt: skip
 
 

@@ -153,7 +153,7 @@ def _unary(op: w.Unary) -> Callable[[Any], Any]:
     d = dtype_of(op.a)
     table: dict[str, Callable[[Any], Any]]
     if d.kind == "float":
-        table = {"neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "tanh": np.tanh}
+        table = {"neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "exp2": exp2, "tanh": np.tanh}
     elif d.kind == "pred":
         table = {"not": lambda a: not a if isinstance(a, bool) else ~a}
     else:
@@ -164,6 +164,12 @@ def _unary(op: w.Unary) -> Callable[[Any], Any]:
             "brev": lambda a: wrap(brev(bits(a, d), d.bits), d),
         }  # fmt: skip
     return table[op.op]
+
+
+def exp2(a: Any) -> Any:
+    """2 to the power of f32 numbers; results that are not normal numbers are 0."""
+    x = np.exp2(np.asarray(a).astype(np.float32))
+    return np.where(x < np.finfo(np.float32).tiny, np.float32(0), x)
 
 
 def to_tf32(a: Any) -> Any:

@@ -44,12 +44,13 @@ def by_pieces(
     the roles of the launch, ``params``; so too where its rows straddle lines and are gathered ``reads`` times.
     ``overlap``: both begin while the one before each ends (Hopper).
     """
-    along, piece = op.n if op.x_order == "row" else op.k, 16 // op.dtype.nbytes
+    dtype, n = op.x_stored
+    along, piece = n if op.x_order == "row" else op.k, 16 // dtype.nbytes
     whole = along % piece == 0 and op.vec % piece == 0
-    if op.x_order in orders and whole and not padded(op.n, op.dtype.nbytes, reads):
-        return module, params, Pieces(params["in"], op.n, op.x_order)
-    pitch = row_pitch(op.n, op.dtype.nbytes)
-    turned = Buffer("turned", op.dtype, op.k * pitch, "global")
+    if op.x_order in orders and whole and not padded(n, dtype.nbytes, reads):
+        return module, params, Pieces(params["in"], n, op.x_order)
+    pitch = row_pitch(n, dtype.nbytes)
+    turned = Buffer("turned", dtype, op.k * pitch, "global")
     params = {("ws.turned" if role == "in" else role): (turned if role == "in" else b) for role, b in params.items()}
     begin = (t.Overlap(launch="last"),) if overlap else ()
     return _turned(module, op, pitch, overlap), params, Pieces(turned, pitch, "row", begin)
@@ -57,20 +58,21 @@ def by_pieces(
 
 def _turned(module: Module, op: o.Spmm, pitch: int, overlap: bool) -> Module:
     """The module with a kernel before the op's own that writes x row by row."""
-    src, dst = Buffer("x", op.dtype, op.k * op.n, "global"), Buffer("turned", op.dtype, op.k * pitch, "global")
+    dtype, n = op.x_stored
+    src, dst = Buffer("x", dtype, op.k * n, "global"), Buffer("turned", dtype, op.k * pitch, "global")
     turn: Op
     if op.x_order == "row":
-        blocks = -(-op.k * pitch // (32 * TURNERS * 16 // op.dtype.nbytes))
-        vec = next(v for v in (4, 2, 1) if op.n % v == 0 and op.vec % v == 0)
-        turn = tw.PadRows(dst=dst, src=src, k=op.k, n=op.n, pitch=pitch, vec=vec)
-    elif op.vec == PIECE and op.dtype.nbytes == 2:
+        blocks = -(-op.k * pitch // (32 * TURNERS * 16 // dtype.nbytes))
+        vec = next(v for v in (4, 2, 1) if n % v == 0 and op.vec % v == 0)
+        turn = tw.PadRows(dst=dst, src=src, k=op.k, n=n, pitch=pitch, vec=vec)
+    elif op.vec == PIECE and dtype.nbytes == 2:
         blocks = -(-op.k // PIECES_SIDE) * -(-pitch // PIECES_SIDE)
-        tile = Buffer("tile", op.dtype, PIECES_SIDE**2, "shared", ALIGN)
-        turn = tw.TurnPieces(dst=dst, src=src, tile=tile, k=op.k, n=op.n, pitch=pitch)
+        tile = Buffer("tile", dtype, PIECES_SIDE**2, "shared", ALIGN)
+        turn = tw.TurnPieces(dst=dst, src=src, tile=tile, k=op.k, n=n, pitch=pitch)
     else:
         blocks = -(-op.k // SIDE) * -(-pitch // SIDE)
-        tile = Buffer("tile", op.dtype, SIDE * side_pitch(op.dtype.nbytes), "shared", 16)
-        turn = tw.TurnColumns(dst=dst, src=src, tile=tile, k=op.k, n=op.n, pitch=pitch)
+        tile = Buffer("tile", dtype, SIDE * side_pitch(dtype.nbytes), "shared", 16)
+        turn = tw.TurnColumns(dst=dst, src=src, tile=tile, k=op.k, n=n, pitch=pitch)
     func = t.Func(
         symbol=f"{op.symbol}_turn", params=(src, dst), blocks=blocks, threads=32 * TURNERS,
         body=(*(t.Overlap(launch=which) for which in ("next", "last") if overlap), turn),

@@ -12,17 +12,20 @@ from ..types import Buffer, DType, f32, u32
 from .common import replace_kernel
 
 
-def parameters(op: o.Spmm, arrays: dict[str, tuple[DType, int]], slots: int, counter: int) -> dict[str, Buffer]:
+def parameters(
+    op: o.Spmm, arrays: dict[str, tuple[DType, int]], slots: int, counter: int, sums: DType = f32
+) -> dict[str, Buffer]:
     """The kernel's parameters by their roles: x and y, W's ``arrays``, the epilogue's, and the workspace's.
 
-    ``slots`` sums and as many elements of ``counter`` as given (zero before and after); what has no elements is none.
+    ``slots`` of ``sums`` and as many elements of ``counter`` as given (zero before and after); what has no elements is
+    none.
     """
     made = {
-        "in": ("x", op.dtype, op.k * op.n), "out": ("y", op.dtype, op.m * op.n),
+        "in": ("x", op.x_stored[0], op.k * op.x_stored[1]), "out": ("y", op.y_stored, op.m * op.n),
         **{name: (name, dtype, size) for name, (dtype, size) in arrays.items()},
-        "scale": ("scale", op.dtype, op.m * op.scale), "bias": ("bias", op.dtype, op.m * op.bias),
-        "residual": ("residual", op.dtype, op.m * op.n * op.residual),
-        "workspace.slots": ("slots", f32, slots), "workspace.counter": ("counter", u32, counter),
+        "scale": ("scale", op.of_rows, op.m * op.scale), "bias": ("bias", op.of_rows, op.m * op.bias),
+        "residual": ("residual", op.y_stored, op.m * op.n * op.residual),
+        "workspace.slots": ("slots", sums, slots), "workspace.counter": ("counter", u32, counter),
     }  # fmt: skip
     return {role: Buffer(name, dtype, size, "global") for role, (name, dtype, size) in made.items() if size}
 

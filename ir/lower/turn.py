@@ -7,7 +7,7 @@ from .. import warp as w
 from ..expr import all_of
 from ..numbers.groups import PIECE, PIECES_SIDE, SIDE, side_pitch
 from ..swizzle import swizzled
-from ..types import u32
+from ..types import u32, widths
 from .context import Context, rule
 from .quad import QUAD, exchanged, halves
 
@@ -41,7 +41,9 @@ def pad_rows(cx: Context, op: t.PadRows) -> None:
             for e in range(0, piece, op.vec)
             for v in b.ldv(op.src, k * op.n + n + e, op.vec, where=(n + e).lt(op.n), cache="nc", hint="x")
         ]
-        b.st(op.dst, at, *vals)
+        most = widths(op.dst.dtype)[-1]
+        for e in range(0, piece, most):
+            b.st(op.dst, at + e, *vals[e : e + most])
 
 
 @rule(t.TurnPieces)

@@ -1,0 +1,75 @@
+"""Strips that stay in shared memory: their copies, and the waits for a part of them and for all."""
+
+from __future__ import annotations
+
+from .. import tile_resident as t
+from .. import warp as w
+from ..expr import TRUE, as_expr
+from ..numbers.resident import box
+from ..swizzle import swizzled
+from ..tensor_copy import TensorCopy, TensorMap
+from ..types import Buffer
+from .context import Context, rule
+
+#: Bytes of a copy by ``cp.async``.
+PIECE = 16
+
+
+@rule(t.FillResident)
+def fill_resident(cx: Context, op: t.FillResident) -> None:
+    if op.bars is None:
+        _by_threads(cx, op)
+    else:
+        _by_boxes(cx, op, op.bars)
+
+
+def _by_boxes(cx: Context, op: t.FillResident, bars: Buffer) -> None:
+    b, item = cx.b, op.src.dtype.nbytes
+    each = op.rows // op.parts
+    high = box(each)
+    boxes = TensorMap(op.m, op.n, op.n, (high, op.cols), op.cols * item)
+    with b.if_(cx.tid.eq(0)):
+        for number in range(op.parts):
+            b.emit(w.MbarInit(bars, as_expr(number), 1))
+        b.fence("mbar_init")
+    if op.meets:
+        b.barrier()
+    with b.if_(cx.tid.eq(0)):
+        row, column = b.let("row", cx.resolve(op.row)), b.let("column", cx.resolve(op.column))
+        with b.for_("part", 0, op.parts, unroll=1) as part:
+            b.emit(w.MbarArrive(bars, part, as_expr(each * op.slices * op.cols * item)))
+            with b.for_("at", part * each, (part + 1) * each, high, unroll=1) as at:
+                for s in range(op.slices):
+                    place = at * op.cols + s * op.rows * op.cols
+                    b.emit(TensorCopy(op.dst, place, op.src, row + at, column + s * op.cols, bars, part, boxes))
+
+
+def _by_threads(cx: Context, op: t.FillResident) -> None:
+    """Columns beyond the last are the first ones again."""
+    b, item = cx.b, op.src.dtype.nbytes
+    piece = PIECE // item
+    wide = op.slices * op.cols // piece  # pieces of a row
+    place = swizzled(op.rows, op.cols * item, op.cols * item, item)
+    first, column = b.let("row", cx.resolve(op.row)), b.let("column", cx.resolve(op.column))
+    with b.for_("p", cx.tid, op.rows * wide, cx.func.threads, unroll=4) as p:
+        row, across = b.let("at", p // wide), b.let("across", p % wide * piece)
+        to = place(row, across % op.cols) + across // op.cols * (op.rows * op.cols)
+        there = (first + row).lt(op.m)
+        source = (first + row) * op.n + (column + across) % op.n
+        b.cp_async(op.dst, b.let("to", to), op.src, source, piece, where=None if there == TRUE else there)
+    if op.meets:
+        b.commit()
+        b.wait(0)
+        b.barrier()
+
+
+@rule(t.AwaitResident)
+def await_resident(cx: Context, op: t.AwaitResident) -> None:
+    cx.b.mbar_wait(op.bars, op.part, 0)
+
+
+@rule(t.SettleResident)
+def settle_resident(cx: Context, op: t.SettleResident) -> None:
+    b = cx.b
+    with b.if_(cx.tid.eq(0)), b.for_("part", 0, op.parts, unroll=1) as part:
+        b.mbar_wait(op.bars, part, 0)

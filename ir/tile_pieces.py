@@ -1,0 +1,51 @@
+"""The tile op of rows that are cut: several warps, of any blocks, each add up a piece of a row's sums of integers.
+
+No other family uses it: sums of floats must be added in one order, as ``tile.sum_segments`` does; of integers any order
+gives the same.
+"""
+
+from __future__ import annotations
+
+from .checks import Context, check
+from .expr import Expr
+from .node import Op, attr, buffer, define, operand, region
+from .tile_rules import same_type, whole
+from .types import Buffer, s32, u32
+
+#: Numbers of a row: the slot of its first piece, how many pieces it has, its first step, and its steps.
+CUT = 4
+
+
+@define("tile.sum_pieces", kw_only=True)
+class SumPieces(Op):
+    """Runs the body where the warp's sums ``acc`` are those of a whole row.
+
+    ``cuts`` has four numbers for each of ``rows`` rows: the slot of its first piece, how many pieces it has, its first
+    step, and its steps.  A row of one piece is whole.  Of others piece i begins at step ``steps * i // pieces``, which
+    is ``begin``; it leaves its sums in its slot of ``slots``, of which each of ``tiles`` tiles of columns has as many
+    as there are pieces of such rows; this is tile ``tile``.  The one that comes last adds up all.  ``counter`` has an
+    element for each slot, zero before and after.
+    """
+
+    acc: Buffer = buffer(writes=True)
+    cuts: Buffer = buffer()
+    slots: Buffer = buffer(writes=True)
+    counter: Buffer = buffer(writes=True)
+    row: Expr = operand()
+    begin: Expr = operand()
+    tile: Expr = operand()
+    rows: int = attr()
+    tiles: int = attr()
+    body: tuple[Op, ...] = region()
+
+
+@check(SumPieces)
+def _sum_pieces(op: SumPieces, ctx: Context) -> None:
+    ctx.need(op.acc.dtype is s32 and op.acc.space == "reg", f"@{op.acc.name} has no sums of integers in registers")
+    same_type(ctx, op.acc, op.slots, op.cuts)
+    ctx.need(op.counter.dtype is u32, f"@{op.counter.name} counts in u32, not in {op.counter.dtype}")
+    ctx.need(op.cuts.size == CUT * op.rows, f"{op.rows} rows have {CUT * op.rows} numbers, not {op.cuts.size}")
+    whole(ctx, op.counter.size, op.tiles, f"{op.counter.size} slots are not as many for each of {op.tiles} tiles")
+    least = op.counter.size * 32 * op.acc.size
+    ctx.need(op.slots.size == least, f"{op.counter.size} slots take {least} elements, not {op.slots.size}")
+    whole(ctx, op.acc.size, 4, f"{op.acc.size} sums are not moved four at a time")

@@ -1,0 +1,90 @@
+"""The tile ops of strips that stay: rows of a matrix come to shared memory once, and all of a block's work reads them.
+
+Rows of a strip are 32, 64 or 128 bytes wide and swizzled by their width, so that lanes that read 16 bytes each of eight
+rows whose numbers differ modulo 8 meet in no bank; several such *slices* lie one behind the other.
+
+Only kernels whose warps go ways of their own use them: where all walk in step, a ring holds what a turn needs.
+"""
+
+from __future__ import annotations
+
+from .checks import Context, check
+from .expr import Expr
+from .node import Op, attr, buffer, define, operand
+from .numbers.resident import ALIGN, ROWS, WIDTHS
+from .tile_rules import same_type, shared, whole
+from .types import Buffer
+
+
+@define("tile.fill_resident", kw_only=True)
+class FillResident(Op):
+    """Copies ``rows`` rows of ``src`` [m, n] from ``row`` on, ``slices`` x ``cols`` elements from ``column`` on.
+
+    Slice s lies at ``s * rows * cols`` of ``dst``, row after row, swizzled.  What of a strip lies outside the matrix
+    nobody may read: it is zero, or what else the matrix has.  ``src`` has rows of whole pieces of 16 bytes.
+
+    By ``tensor`` copies one thread starts boxes of rows, of which those of the p-th of ``parts`` parts complete the
+    phase of the mbarrier ``bars[p]``; by ``cp.async`` all threads copy, and the block waits for all of it here.
+    Without ``meets`` threads learn of the mbarriers, or copies, at another fill's meeting, which must follow.
+    """
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    bars: Buffer | None = buffer(writes=True)
+    row: Expr = operand()
+    column: Expr = operand()
+    rows: int = attr()
+    cols: int = attr()
+    slices: int = attr(default=1)
+    parts: int = attr(default=1)
+    m: int = attr()
+    n: int = attr()
+    via: str = attr(one_of=("tensor", "cp.async"), default="tensor")
+    meets: bool = attr(default=True)
+
+
+@define("tile.await_resident", kw_only=True)
+class AwaitResident(Op):
+    """The warp goes on when part ``part`` of a strip is there, whose copies complete ``bars[part]``."""
+
+    bars: Buffer = buffer(writes=True)
+    part: int = attr()
+    parts: int = attr()
+
+
+@define("tile.settle_resident", kw_only=True)
+class SettleResident(Op):
+    """The thread that started the copies of a strip waits for all its parts, read or not.
+
+    A block must not end before: the memory that they write may be another block's by then.
+    """
+
+    bars: Buffer = buffer(writes=True)
+    parts: int = attr()
+
+
+# ------------------------------------------------------------------------------------------------ what they must obey
+@check(FillResident)
+def _fill_resident(op: FillResident, ctx: Context) -> None:
+    same_type(ctx, op.dst, op.src)
+    item = op.src.dtype.nbytes
+    ctx.one_of(op.cols * item, WIDTHS, "bytes of a strip's row")
+    whole(ctx, op.rows, ROWS * op.parts, f"{op.rows} rows are no {op.parts} parts of whole boxes of {ROWS} rows")
+    shared(ctx, op.dst, op.rows * op.cols * op.slices, f"{op.slices} slices of {op.rows} x {op.cols}")
+    ctx.need(op.dst.align % ALIGN == 0, f"@{op.dst.name} does not begin at a multiple of {ALIGN} bytes")
+    whole(ctx, op.n * item, 16, f"rows of {op.n} elements are no whole pieces of 16 bytes")
+    ctx.need(op.src.size == op.m * op.n, f"{op.m} x {op.n} elements are not the {op.src.size} of @{op.src.name}")
+    ctx.need((op.bars is not None) == (op.via == "tensor"), "tensor copies end on mbarriers, and no others")
+    if op.bars is not None:
+        shared(ctx, op.bars, op.parts, "the mbarriers of a strip")
+
+
+@check(SettleResident)
+def _settle_resident(op: SettleResident, ctx: Context) -> None:
+    shared(ctx, op.bars, op.parts, "the mbarriers of a strip")
+
+
+@check(AwaitResident)
+def _await_resident(op: AwaitResident, ctx: Context) -> None:
+    shared(ctx, op.bars, op.parts, "the mbarriers of a strip")
+    ctx.need(0 <= op.part < op.parts, f"there is no part {op.part} of {op.parts}")
