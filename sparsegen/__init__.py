@@ -42,21 +42,32 @@ if TYPE_CHECKING:
         StencilError,
         ToolchainError,
     )
-    from sparsegen.kernel import Kernel, SpmmKernel, UpdateKernel
+    from sparsegen.kernel import AttentionKernel, Kernel, SpmmKernel, UpdateKernel
+    from sparsegen.products.attention import attention
     from sparsegen.products.product import spmm
+    from sparsegen.products.sddmm import sddmm
     from sparsegen.pruning import prune
     from sparsegen.quantization import Quantized, pack4, quantize, unpack4
-    from sparsegen.schedule import Schedule, SpmmSchedule, StencilSchedule, UpdateSchedule
+    from sparsegen.schedule import (
+        AttentionSchedule,
+        Schedule,
+        SddmmSchedule,
+        SpmmSchedule,
+        StencilSchedule,
+        UpdateSchedule,
+    )
     from sparsegen.tuning.tune import tune
 
 # describing
 __all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Value", "abs", "max", "min", "sqrt", "where"]
-__all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm", "prune"]
+__all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm", "sddmm", "prune"]
+__all__ += ["attention"]
 __all__ += ["quantize", "Quantized", "pack4", "unpack4", "pattern"]
 # choosing
-__all__ += ["Schedule", "StencilSchedule", "UpdateSchedule", "SpmmSchedule", "schedules"]
+__all__ += ["Schedule", "StencilSchedule", "UpdateSchedule", "SpmmSchedule", "SddmmSchedule"]
+__all__ += ["AttentionSchedule", "schedules"]
 # compiling and running
-__all__ += ["compile", "tune", "Kernel", "UpdateKernel", "SpmmKernel"]
+__all__ += ["compile", "tune", "Kernel", "UpdateKernel", "SpmmKernel", "AttentionKernel"]
 # errors
 __all__ += ["SparsegenError", "StencilError", "BoundaryError", "ScheduleError", "ArrayError", "FormatError"]
 __all__ += ["ProductError", "ToolchainError", "DeviceError", "IRError", "KernelFault", "__version__"]
@@ -70,13 +81,15 @@ _HOMES = {
     "dsl.functions": ("abs", "max", "min", "sqrt", "where"),
     "boundary": ("periodic", "frozen", "neumann", "dirichlet"),
     "formats": ("sparse", "load"),
+    "products.attention": ("attention",),
     "products.product": ("spmm",),
+    "products.sddmm": ("sddmm",),
     "pruning": ("prune",),
     "quantization": ("quantize", "Quantized", "pack4", "unpack4"),
-    "schedule": ("Schedule", "StencilSchedule", "UpdateSchedule", "SpmmSchedule"),
+    "schedule": tuple(name for name in __all__ if name.endswith("Schedule")),
     "compiler": ("compile", "schedules"),
     "tuning.tune": ("tune",),
-    "kernel": ("Kernel", "UpdateKernel", "SpmmKernel"),
+    "kernel": ("Kernel", "UpdateKernel", "SpmmKernel", "AttentionKernel"),
     "ir.errors": tuple(name for name in __all__ if name.endswith("Error") or name == "KernelFault"),
 }
 

@@ -24,10 +24,14 @@ from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import ProductError, ScheduleError, StencilError
 from sparsegen.kernel import Kernel
 from sparsegen.problem import Problem
+from sparsegen.problems.attention import AttentionProblem
 from sparsegen.problems.product import SpmmProblem
+from sparsegen.problems.sddmm import SddmmProblem
 from sparsegen.problems.stencil import StencilProblem
 from sparsegen.problems.update import UpdateProblem
+from sparsegen.products.attention import Attention
 from sparsegen.products.product import Product
+from sparsegen.products.sddmm import Sampled
 from sparsegen.schedule import Schedule
 from sparsegen.sizes import MAX_CELLS
 from sparsegen.target import resolve
@@ -36,7 +40,7 @@ NonFinite = Literal["any", "exact"]
 
 
 def compile(
-    stencil: Stencil | Update | Product,
+    stencil: Stencil | Update | Product | Sampled | Attention,
     shape: Sequence[int] = (),
     steps: int = 1,
     device: str | Path | DeviceProfile = "auto",
@@ -53,7 +57,7 @@ def compile(
 
 
 def schedules(
-    stencil: Stencil | Update | Product,
+    stencil: Stencil | Update | Product | Sampled | Attention,
     shape: Sequence[int] = (),
     steps: int | None = None,
     device: str | Path | DeviceProfile = "auto",
@@ -116,6 +120,18 @@ def _product(what: Product, shape: Any) -> Problem:
 
 
 @problem_of.register
+def _sampled(what: Sampled, shape: Any) -> Problem:
+    _means_nothing("shape", shape, ())
+    return SddmmProblem(what)
+
+
+@problem_of.register
+def _attention(what: Attention, shape: Any) -> Problem:
+    _means_nothing("shape", shape, ())
+    return AttentionProblem(what)
+
+
+@problem_of.register
 def _matrix(what: SparseMatrix, shape: Any) -> Problem:
     raise ProductError(f"{what!r} is a matrix, not a product", hint="compile sg.spmm(W, n=...)")
 
@@ -124,7 +140,7 @@ def _means_nothing(name: str, value: Any, default: Any) -> None:
     """ProductError for what only a stencil has."""
     if type(value) is not type(default) or value != default:
         raise ProductError(
-            f"{name}={value!r} means nothing to a sparse product", hint=f"leave {name} away: W and n say its size"
+            f"{name}={value!r} means nothing to a sparse product", hint=f"leave {name} away: its matrices say its size"
         )
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from sparsegen.backends.cuda.export import Argument, Array, Call, Files, Loop, Room, export_files
 from sparsegen.calls import Calls
-from sparsegen.ir.types import DTYPES, Buffer
+from sparsegen.ir.types import Buffer
 from sparsegen.plan import Plan, Step, buffers, constant, launches
 
 
@@ -27,15 +26,17 @@ def exported(plan: Plan, name: str, calls: Calls, origins: Mapping[str, str], no
             of, size, about, written = bound[name].dtype, bound[name].size, origins[name], False
         else:
             check = calls.arguments[name]
-            of, size, written = DTYPES[calls.problem.dtype], math.prod(check.shape), check.writable
+            of, size, written = bound[name].dtype, bound[name].size, check.writable
             about = f"{check.name}, {'x'.join(map(str, check.shape))}"
+            about += ", two elements a byte" * (bound[name].nbytes < check.nbytes)
         return Array(name, of, size, plan.alignment[name], written, about)
 
+    origins = {name: about for name, about in origins.items() if name in bound}  # a kernel need not read all
     if plan.steps:
         notes = [*notes, f"A call does {_many(plan.steps, 'time step')}: {_passes(plan)}."]
     if origins:
         notes = [*notes, f"k.weights() of the kernel, in Python, are the arrays {', '.join(origins)}."]
-    given = [array(name) for name in plan.given]
+    given = [array(name) for name in plan.given if name in bound]
     rooms = [Room(name, space.nbytes, space.counts) for name, space in plan.workspaces.items()]
     return export_files(name, given, rooms, list(_loops(plan)), title=str(calls.problem), notes=notes, arch=arch)
 

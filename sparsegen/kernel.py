@@ -109,7 +109,7 @@ class Kernel(Inspected):
 
     def __repr__(self) -> str:
         size, how = "x".join(map(str, self.shape)), str(self.schedule)
-        if self.problem.op == "spmm":
+        if self.problem.grid is None:
             return f"<{self._calls.kind} {size} {self.problem.dtype} on {self.backend}: {how}>"
         if pitch := self._plan(self.steps).padded:
             how += f", workspace pitch {pitch}"
@@ -147,7 +147,7 @@ class Kernel(Inspected):
         ``out`` has the same form.  A product, ``k(x, out, bias=..., scale=..., residual=...)``: y [M, n] for x [K, n],
         in x's order; x, ``out`` and ``residual`` are packed by rows or by columns (the transpose of a packed [n, K]
         array, as a linear layer has it), ``residual`` in the order of ``out``; ``bias`` and ``scale`` have an element a
-        row of W.
+        row of W; ``scale`` may also be one number, or an array of one element.
 
         Arrays are of NumPy, torch, CuPy, pycuda, or anything with ``__cuda_array_interface__`` or DLPack, of the
         kernel's shape and dtype; fields have their last axis packed, rows possibly with a pitch, and what lies between
@@ -282,13 +282,14 @@ class Kernel(Inspected):
         if (single := executor.single(plan)) is None:
             return
         self._learnt += 1
-        self._fast = fast_call(
+        known = fast_call(
             Call(
                 args, named, inputs, (name, result), plan.alignment, *single, executor.fixed,
                 {name: space.nbytes for name, space in plan.workspaces.items()}, executor.kept(plan),
                 self._calls.turned(inputs), executor.runtime.name == "driver",
             )
         )  # fmt: skip
+        self._fast = self._fast if known is None else self._calls.short(known)
 
     # -------------------------------------------------------------------------------------------- judging it
     def counts(self) -> counting.Counts:
@@ -305,8 +306,9 @@ class Kernel(Inspected):
         """Run one pass of every program of this kernel on the emulator with all checkers on.
 
         Host arrays as for a call (default, and for what a product needs besides x: random numbers).  The report has
-        ``errors`` (empty if all is well; each with line and remedy), ``notes``, and ``raise_if_errors()``.  All passes
-        run the same programs, so one of each says all that a run can show, for this shape.
+        ``errors`` (empty if all is well; each with line and remedy), ``notes`` (also of sums of these arrays that wrap
+        in an int32 result), and ``raise_if_errors()``.  All passes run the same programs, so one of each says all that
+        a run can show, for this shape.
         """
         with located(user_loc()):
             plan, calls = self._plan(self.steps), self._calls
@@ -317,7 +319,10 @@ class Kernel(Inspected):
                     out = {name: describe(np.empty(a.shape, a.dtype)) for name, a in calls.outputs.items()}
                     views = {**{name: describe(a) for name, a in given.items()}, **out}
                     plan = self._plan(self.steps, calls.variant(views, copied=True))
-                return emulator.check(plan, given | calls.fixed_host(self.schedule), partial(calls.reference, given))
+                tables = calls.fixed_host(self.schedule)
+                report = emulator.check(plan, given | tables, partial(calls.reference, given))
+                report.notes.extend(calls.remarks(given))
+                return report
 
     def bench(self, /, *args: Any, repeats: int = 10, steps: int | None = None, **named: Any) -> measure.BenchResult:
         """Time a call: median, spread, rate in GS/s (of a product bandwidth of W's format) and share of the model's
@@ -329,7 +334,7 @@ class Kernel(Inspected):
         """
         with located(user_loc()):
             count = self.steps if steps is None else positive(steps, "steps")
-            error = ProductError if self.problem.op == "spmm" else StencilError
+            error = ProductError if self.problem.grid is None else StencilError
             given = self._some(args, named) if args or named else None
             return measure.bench(self, given, positive(repeats, "repeats", error), count)
 
@@ -359,3 +364,4 @@ def _host(views: Views) -> dict[str, Any]:
 #: The names that kernels of updates and of products have in the public API.
 UpdateKernel: TypeAlias = Kernel
 SpmmKernel: TypeAlias = Kernel
+AttentionKernel: TypeAlias = Kernel

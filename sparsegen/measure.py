@@ -18,7 +18,6 @@ from sparsegen.backends.cuda.runtime import Runtime, Timer, open_runtime
 from sparsegen.cost.total import total_time
 from sparsegen.explain.units import seconds
 from sparsegen.ir.errors import ArrayError
-from sparsegen.problems.product import SpmmProblem
 from sparsegen.run.cuda import executor_kind
 from sparsegen.run.host import flat
 from sparsegen.run.workspace import Space
@@ -87,7 +86,7 @@ class BenchResult:
 
 @dataclass(frozen=True)
 class SpmmBench(BenchResult):
-    """Times of single products in seconds; ``shape`` is M, K, n, ``nbytes`` what W's format, x and y take."""
+    """Times of single products in seconds; ``shape`` is M, K, n, ``nbytes`` what the matrices take."""
 
     nbytes: int = 0
 
@@ -98,7 +97,7 @@ class SpmmBench(BenchResult):
 
     @property
     def bandwidth(self) -> float:
-        """Bytes a second of W's format, x and y."""
+        """Bytes a second of the matrices."""
         return self.nbytes / self.median
 
     @property
@@ -135,12 +134,9 @@ def bench(kernel: Kernel, given: Mapping[str, ArrayView] | None, repeats: int, s
         kernel.measured = median(times)
     model = None if kernel.backend == "reference" else predicted(kernel.cost, op, steps)
     about = kernel.backend, kernel.device.name, kernel.shape, steps, tuple(times), what, model
-    if not isinstance(problem := kernel.problem, SpmmProblem):
+    if kernel.problem.grid is not None:
         return BenchResult(*about)
-    m, k, n = kernel.shape
-    size = kernel.dtype.itemsize
-    matrix = m * k * size if kernel.schedule.family == "dense" else problem.facts.nbytes
-    return SpmmBench(*about, matrix + (k + m) * n * size)
+    return SpmmBench(*about, kernel.problem.nbytes(kernel.schedule))
 
 
 def predicted(cost: Any, op: str, steps: int) -> float:

@@ -15,7 +15,7 @@ from sparsegen.arrays import describe
 from sparsegen.callsite import located, user_loc
 from sparsegen.formats.library import library_of
 from sparsegen.formats.nm import whole
-from sparsegen.formats.sr_bcrs import HEIGHTS
+from sparsegen.formats.vectors import HEIGHTS
 from sparsegen.ir.errors import ArrayError, FormatError
 
 __all__ = ["bigbird", "local", "strided", "vectors"]

@@ -26,6 +26,8 @@ from sparsegen.pipelines import Program
 
 #: The roles of a pass's input and output; how those of workspace arrays begin that live as long as a pass.
 IN, OUT, SCRATCH = "in", "out", ("ws.", "workspace.")
+#: A workspace that counts: zero before the first call, and every call leaves it so.
+COUNTER = "workspace.counter"
 ALIGN = 256  #: bytes: how workspace arrays are aligned
 
 
@@ -119,23 +121,17 @@ class Part:
 
 
 class Workspace(NamedTuple):
-    """An array that a call needs besides those that it is given.
-
-    One of integers counts: it is zero before the first call, and every call leaves it so.
-    """
+    """An array that a call needs besides those that it is given; ``counts``: it must be zero before a call, as every
+    call leaves it."""
 
     dtype: np.dtype[Any]
     size: int
+    counts: bool = False
 
     @property
     def nbytes(self) -> int:
         """Its bytes."""
         return int(self.size * self.dtype.itemsize)
-
-    @property
-    def counts(self) -> bool:
-        """Whether it must be zero before a call."""
-        return self.dtype.kind in "iu"
 
 
 @dataclass(frozen=True)
@@ -187,7 +183,7 @@ class Plan:
             for role, param in buffers(step.program.warp):
                 name = names[role]
                 if name not in self.given and (name not in sizes or sizes[name].nbytes < param.nbytes):
-                    sizes[name] = Workspace(np.dtype(param.dtype.numpy()), param.size)
+                    sizes[name] = Workspace(np.dtype(param.dtype.numpy()), param.size, name == COUNTER)
         return sizes
 
     @cached_property

@@ -13,6 +13,7 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.errors import Loc, ScheduleError
 from sparsegen.ir.module import Module
 from sparsegen.ir.passes.manager import Pass
+from sparsegen.ir.types import DTYPES, DType
 from sparsegen.schedule import Schedule
 
 
@@ -27,10 +28,10 @@ class Problem(ABC):
     Families of schedules are registered for an ``op`` and a ``format``.
     """
 
-    #: The operation: ``stencil``, ``update`` or ``spmm``.
+    #: The operation: ``stencil``, ``update``, ``spmm``, ``sddmm`` or ``attention``.
     op: ClassVar[str]
 
-    #: What the user described: a Stencil, an Update or a Product.
+    #: What the user described: a Stencil, an Update, a Product or a Sampled product.
     what: Any
     #: The sizes: cells of each axis of a grid, or M, K and n of a product.
     shape: tuple[int, ...]
@@ -59,6 +60,15 @@ class Problem(ABC):
     def dtype(self) -> str:
         """The element type of the arrays of a call, such as ``f64``."""
         return str(self.what.dtype)
+
+    @property
+    def kind(self) -> DType:
+        """The type of the elements of the arrays of a call."""
+        return DTYPES[self.dtype]
+
+    def nbytes(self, schedule: Any) -> int:
+        """Bytes of a product's arrays under a schedule, once each; 0 for what has a grid."""
+        return 0
 
     @abstractmethod
     def describe(self, variant: Hashable = None) -> Module:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _FOUND: dict[str, dict[str, Vocabulary]] = {}
 #: The order in which the families of an operation are listed and tried; others follow.
 _ORDER = ("direct", "tiled", "stencil2row", "stream", "patches", "column", "toeplitz", "lowrank", "bitmap", "dense")
+#: Operations whose families have a package of their own.
+_PACKAGES = {op: f"sparsegen.families.{op}" for op in ("spmm", "sddmm", "attention")}
 F = TypeVar("F", bound="Vocabulary")
 
 
@@ -33,14 +35,14 @@ def register(family: F) -> F:
 
 def families(op: str) -> Mapping[str, Vocabulary]:
     """The families of an operation by name, in the order in which they are tried."""
-    _load("sparsegen.families.spmm" if op == "spmm" else "sparsegen.families")
+    _load(_PACKAGES.get(op, "sparsegen.families"))
     return _FOUND[op]
 
 
 def operations() -> tuple[str, ...]:
     """All operations that have families."""
-    _load("sparsegen.families.spmm")
-    _load("sparsegen.families")
+    for package in ("sparsegen.families", *_PACKAGES.values()):
+        _load(package)
     return tuple(sorted(_FOUND))
 
 

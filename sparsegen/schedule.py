@@ -23,6 +23,8 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "stencil": ("stencils", "tiled fuse=2 tile=32x64"),
     "update": ("general updates", "direct block=32x8 column=4"),
     "spmm": ("sparse products", "bitmap cols=16 warps=2x8"),
+    "sddmm": ("sampled products", "strips rows=256 warps=16"),
+    "attention": ("sparse attention", "fused parts=4 warps=16"),
 }
 #: Why an operation takes no families but its own, where people ask.
 WHY_UPDATES = (
@@ -331,8 +333,20 @@ class SpmmSchedule(Schedule):
     op: ClassVar[str] = "spmm"
 
 
+class SddmmSchedule(Schedule):
+    """How a sampled product becomes a kernel; what a line leaves out is left to the cost model."""
+
+    op: ClassVar[str] = "sddmm"
+
+
+class AttentionSchedule(Schedule):
+    """How sparse attention becomes kernels; what a line leaves out is left to the cost model."""
+
+    op: ClassVar[str] = "attention"
+
+
 #: The schedules of each operation.
-KINDS: tuple[type[Schedule], ...] = (StencilSchedule, UpdateSchedule, SpmmSchedule)
+KINDS: tuple[type[Schedule], ...] = (StencilSchedule, UpdateSchedule, SpmmSchedule, SddmmSchedule, AttentionSchedule)
 
 
 def _no_family(op: str, name: str) -> NoReturn:

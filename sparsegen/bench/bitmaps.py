@@ -141,15 +141,16 @@ def best(times: Mapping[str, Mapping[str, float]], state: str) -> float:
     return min(each[state] for each in times.values())
 
 
-def pattern(name: str) -> Any:
-    """Where the entries of a pattern of SPARSEGEN_DATA are, bool [rows, cols]; ArrayError if there is no such file.
+def pattern(name: str | Path) -> Any:
+    """Where the entries of a pattern are, bool [rows, cols]; ArrayError if there is no such file.
 
-    The format: a line ``rows, cols, entries``, one of row starts, one of column numbers.
+    ``name``: a file, or its name in the folder SPARSEGEN_DATA.  The format: a line ``rows, cols, entries``, one of row
+    starts, one of column numbers.
     """
     folder = os.environ.get("SPARSEGEN_DATA", "")
-    if not folder:
+    if not (folder or isinstance(name, Path)):
         raise ArrayError(f"skipped: {name} is not here", hint="set SPARSEGEN_DATA to the folder of patterns")
-    file = Path(folder) / name
+    file = name if isinstance(name, Path) else Path(folder) / name
     try:
         head, starts, columns = (
             np.array(line.replace(",", " ").split(), np.int64) for line in file.read_text().splitlines()[:3]

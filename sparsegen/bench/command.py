@@ -17,6 +17,8 @@ from sparsegen.bench import (  # fmt: skip
     csr_run,
     floors,
     graphs,
+    magicube,
+    magicube_run,
     nm,
     regret_run,
     report,
@@ -35,9 +37,10 @@ _STENCILS: Final = ("spine", "stencil", "ablation")
 #: Options that only some suites have, and what is said to the others.
 _OWN: Final = {
     "part": ((*PARTS,), "has no parts"),
-    "floor": (("stencil", "ablation", "bitmap", "nm"), "has no floors"),
+    "floor": (("stencil", "ablation", "bitmap", "nm", "magicube"), "has no floors"),
     "cold": (_STENCILS, "says itself what is measured cold"),
     "graph": (("csr",), "has no graphs"),
+    "data": (("magicube",), "takes no folder of patterns"),
     "problems": (("regret",), "has no random problems"),
 }
 
@@ -93,10 +96,14 @@ def rows(args: Namespace, parts: Sequence[str], seed: int, keep: Keep) -> Sequen
     if args.suite == "nm":
         patterns = nm.Patterns(Lab(), seed, args.seconds)
         return patterns.run(nm.cases(parts), say, args.floor or floors.own(args.suite, parts), keep)
+    if args.suite == "magicube":
+        vectors = magicube_run.Vectors(Lab(), seed, args.seconds)
+        cases = magicube.cases(parts, args.data and Path(args.data))
+        return vectors.run(cases, say, args.floor or floors.own(args.suite, parts), keep)
     if args.suite == "csr":
         found = graphs.parts(args.part or graphs.PARTS, args.graph and Path(args.graph))
-        cases = [case for part, name, _ in found for case in graphs.cases(part, name, args.quick)]
-        return csr_run.Graphs(Lab(), seed, args.seconds, found).run(cases, say, (), keep)
+        each = [case for part, name, _ in found for case in graphs.cases(part, name, args.quick)]
+        return csr_run.Graphs(Lab(), seed, args.seconds, found).run(each, say, (), keep)
     of = {"stencil": stencils.cases, "ablation": ablation.cases, "spine": lambda _: suites.spine(args.quick)}
     kit = stencil_run.Stencils(Lab(seed=seed), args.seconds, args.cold)
     return kit.run(of[args.suite](parts), say, args.floor or floors.own(args.suite, parts), keep)

@@ -30,6 +30,8 @@ FOLDER: Final = Path(__file__).resolve().parents[2] / "benchmarks" / "floors"
 OWN: Final = {
     ("stencil", "targets"): ("stencil_floor.cu", "stencil_tc_floor.cu"), ("bitmap", "targets"): ("bitmap_floor.cu",),
     ("nm", "wide"): ("nm_floor.cu big small",), ("nm", "narrow"): ("nm_floor.cu spmv",),
+    **{("magicube", name): ("magicube_floor.cu",)
+       for name in ("spmm", "mixed", "short", "uneven", "sddmm", "attention")},
 }  # fmt: skip
 _BEST = re.compile(r"^BEST (\S+) (\d+(?:\.\d+)?)(?: (\S+))?\s*$", re.MULTILINE)
 #: An ablation, whose result means nothing, has the error -1; behind that of a wrong result stands FAIL.
@@ -53,8 +55,10 @@ class Floor:
 
 
 def own(suite: str, parts: Sequence[str]) -> list[str]:
-    """The lines of ``--floor`` where none is given; none for other parts, or in an installed package."""
-    lines = [line.split(" ", 1) for part in parts for line in OWN.get((suite, part), ())]
+    """The lines of ``--floor`` where none is given, each once; none for other parts, or in an installed package."""
+    lines = [
+        line.split(" ", 1) for line in dict.fromkeys(line for part in parts for line in OWN.get((suite, part), ()))
+    ]
     return [" ".join((shlex.quote(str(FOLDER / name)), *words)) for name, *words in lines if (FOLDER / name).is_file()]
 
 
@@ -74,6 +78,32 @@ def product(shape: Iterable[int], sparsity: float) -> str:
     return f"{'x'.join(map(str, shape))}, {sparsity:.3f}"
 
 
+#: The same of products with vectors of integers: both times, then whether every integer is right, or an error.
+_VECTORS = re.compile(
+    r"^RES,(\w+),([\w-]+),([\w.]+),(\d+),(\d+),(\d+),(\d+),(\d\.\d+),(\w+),([\d.]+),([\d.]+),(?:exact|relerr=[\d.]+),",
+    re.MULTILINE,
+)
+_SIGMA = re.compile(r"sigma(\d+\.\d+)")
+
+
+def vectors(op: str, types: str, shape: Iterable[int], height: int, sparsity: float, sigma: float = 0.0) -> str:
+    """What ``op``s of integers in vectors are called; ``sigma``: of the rows' lognormal loads, 0 if alike."""
+    return f"{op} {'x'.join(map(str, shape))} {types}, V={height}, {sparsity:.2f}, {sigma:g}"
+
+
+def _of_vectors(line: Sequence[str], program: str) -> list[Floor]:
+    op, types, variant, m, k, n, height, sparsity, loads, *times = line
+    found = _SIGMA.search(variant)
+    if (loads == "lognormal") != bool(found):  # of which spread it does not say
+        return []
+    sigma = float(found[1]) if found else 0.0
+    name = vectors(op, types, (int(m), int(k), int(n)), int(height), float(sparsity), sigma)
+    return [
+        Floor(f"{name}, {state}", 1e6 / float(took), variant, program)
+        for state, took in zip(("hot", "cold"), times, strict=True)
+    ]
+
+
 def parse(output: str, program: str) -> list[Floor]:
     """The figures in what a program printed; one of 0 GS/s (nothing ran, or nothing was right) is none."""
     stencils = (Floor(name, float(rate), variant or "", program) for name, rate, variant in _BEST.findall(output))
@@ -85,6 +115,7 @@ def parse(output: str, program: str) -> list[Floor]:
     ]  # fmt: skip
     return (
         patterns
+        + [floor for line in _VECTORS.findall(output) for floor in _of_vectors(line, program)]
         + [floor for floor in stencils if floor.rate > 0]
         + [
             Floor(product(map(int, shape), float(sparsity)), 1e6 / float(cold), variant, program)

@@ -18,8 +18,12 @@ from sparsegen.bench import floors
 from sparsegen.bench.lab import SECONDS, Lab
 
 #: Largest error that counts as correct: max|a - b| / max|b| of a stencil; |y - exact| / |exact| over all elements of a
-#: product, where rounding y to 16 bits costs 2e-4 and 1.7e-3.
-TOLERANCE: Final = {"f64": 1e-12, "f32": 1e-5, "f16": 1e-3, "bf16": 4e-3}
+#: product, where rounding y to 16 bits costs 2e-4 and 1.7e-3, and of attention in 8 bits, of integers and of f16; the
+#: share of wrong integers.
+TOLERANCE: Final = {
+    "f64": 1e-12, "f32": 1e-5, "f16": 1e-3, "bf16": 4e-3, "8b-8b": 0.01, "16b-8b": 0.001, "f16 8b-8b": 0.03,
+    **{f"L{left}-R{right}": 0.0 for left in (4, 8, 12, 16) for right in (4, 8, 16)},
+}  # fmt: skip
 C = TypeVar("C")
 K = TypeVar("K")
 R = TypeVar("R", bound="AnyRow")

@@ -3,9 +3,10 @@
 A seed gives the problems, their weights and which candidates are tried; with the sources that the JSON names it gives
 them again.  The candidates of a problem are the MOST cheapest schedules by the model, of which the first is what
 ``schedule="auto"`` takes, and MOST drawn uniformly from the other legal ones.  *Regret* is the chosen one's time over
-that of the fastest candidate, so 1 is the best that there is.  The parts, ``stencils``, ``products`` and ``patterns``
-(products with N:M patterns), stand in one JSON and can be measured one at a time.  This module has what needs no GPU;
-``regret_run`` measures.
+that of the fastest candidate, so 1 is the best that there is.  The parts, ``stencils``, ``products``, ``patterns``
+(products with N:M patterns), and with vectors of integers ``integers`` (products), ``sampled`` (products) and
+``attention``, stand in one JSON and can be measured one at a time.  This module has what needs no GPU; ``regret_run``
+measures.
 """
 
 from __future__ import annotations
@@ -19,16 +20,19 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from sparsegen.bench.harness import AnyRow
+from sparsegen.bench.magicube import types
 from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
 from sparsegen.dsl.stencil import Stencil
 
 if TYPE_CHECKING:
     from sparsegen.cost.cost import Cost
 
-PARTS: Final = ("stencils", "products", "patterns")
+#: Parts with vectors of integers.
+VECTORS: Final = ("integers", "sampled", "attention")
+PARTS: Final = ("stencils", "products", "patterns", *VECTORS)
 #: Problems of each part.
-PROBLEMS: Final = {"stencils": 28, "products": 12, "patterns": 40}
-#: Cheapest candidates by the model, and as many random ones; of patterns, which are many, fewer.
+PROBLEMS: Final = {"stencils": 28, "products": 12, "patterns": 40, "integers": 20, "sampled": 10, "attention": 10}
+#: Cheapest candidates by the model, and as many random ones; of parts whose problems are many, fewer.
 MOST, FEW = 12, 5
 #: What problems are drawn from.  Of stencils: cells, before STRETCH changes each axis of several; time steps.
 CELLS, STRETCH, STEPS = (1 << 20, 1 << 27), (0.5, 2.0), (1, 50)
@@ -37,6 +41,18 @@ SIZES, COLUMNS, ZEROS = (1024, 16384), (1, 64), (0.4, 0.9)
 #: Of patterns: M and K; N; columns of a window; the share that is kept; rows and columns of a block.
 PATTERN_SIZES, PATTERN_COLUMNS, WINDOWS, KEPT = (1024, 8192), (1, 2048), (4, 8, 16, 32, 32, 64), (0.1, 0.6)
 BLOCKS: Final = ((1, 1), (1, 1), (16, 1), (32, 1), (64, 1), (128, 1), (4, 4))
+#: Of vectors of integers: their rows; the share that is kept; of lognormal loads of vector rows sigma.
+HEIGHTS, LEFT, SIGMAS = (8, 8, 8, 4, 2), (0.01, 0.5), (0.0, 0.0, 1.0)
+#: Of their products: M and K; N; types of W and x.
+VECTOR_SIZES, VECTOR_COLUMNS = (256, 8192), (1, 1024)
+PAIRS: Final = (
+    ("i8", "i8"), ("i8", "i8"), ("i16", "i8"), ("i8", "i4"), ("i4", "i4"), ("i16", "i4"), ("i12", "i4"), ("i16", "i16"),
+)  # fmt: skip
+#: Of sampled ones: k; the type of a and b.  Of attention: heads; queries and keys; d; bits of exponentials.
+DEPTHS, KINDS = (32, 2048), ("i8", "i8", "i8", "i4", "i16")
+#: The share of keys that a query sees: of more the exponentials, in 8 bits below the largest, are 1 % off.
+ATTENTION_HEADS, SEQUENCES, WIDTHS, SOFTMAX_BITS = (1, 16), (512, 8192), (32, 64, 64, 128), (8, 8, 16)
+SEEN: Final = (0.01, 0.2)
 #: Of stencils: the radius, by the number of axes; a radius that stands there twice is twice as likely.
 RADII: Final = {1: (1, 2, 3, 4), 2: (1, 1, 2, 3), 3: (1, 1, 2)}
 CHOSEN, TOP, RANDOM = "chosen", "top", "random"
@@ -85,14 +101,48 @@ class PatternProblem:
         return f"{self.kept}:{self.window}, {self.vector[0]}x{self.vector[1]}"
 
 
+@dataclass(frozen=True)
+class VectorProblem:
+    """A problem of a part of VECTORS with vectors of ``height`` rows, of which a share ``sparsity`` is left out.
+
+    ``shape``: M, K, N; heads, queries, keys, d of attention.  ``kinds``: the types of both operands; ``sigma``: of the
+    vector rows' lognormal loads; ``order``: how x and y are packed; ``bits``: of attention's exponentials;
+    ``quantized``: beforehand.
+    """
+
+    name: str
+    part: str
+    shape: tuple[int, ...]
+    sparsity: float
+    height: int
+    sigma: float
+    kinds: tuple[str, str] = ("i8", "i8")
+    order: str = "rows"
+    bits: int = 8
+    quantized: bool = True
+
+    @property
+    def pattern(self) -> str:
+        """The pattern in words, such as ``8x1, 90.0%, lognormal``."""
+        return f"{self.height}x1, {self.sparsity:.1%}{', lognormal' * (self.sigma > 0)}"
+
+    @property
+    def types(self) -> str:
+        """The types of the operands as the paper writes them, such as L16-R8 and 8b-8b."""
+        if self.part != "attention":
+            return types(self.kinds)
+        return f"{'' if self.quantized else 'f16 '}{self.bits}b-8b"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Point(AnyRow):
     """One schedule of one problem; times are seconds of a call, with all its time steps.
 
-    ``shape``: of the field, or (M, K, N); ``boundary``: a stencil's, or how x and y of a product are packed; ``steps``
-    and ``stencil`` (kind, axes and radius of its weights, such as ``box_2d_r1``) are a stencil's, ``sparsity`` is a
-    product's, ``pattern`` that of an N:M matrix.  ``picked``: chosen, top or random; ``binds``: the model's binding
-    term; ``measured_s``: the median.  ``error``: max|a - b| / max|b| of a stencil, |y - exact| / |exact| of a product.
+    ``shape``: of the field, (M, K, N), or attention's heads, queries, keys and d; ``boundary``: a stencil's, or how x
+    and y of a product are packed; ``steps`` and ``stencil`` (kind, axes and radius of its weights, such as
+    ``box_2d_r1``) are a stencil's, ``sparsity`` is a product's, ``pattern`` that of an N:M matrix or of vectors.
+    ``picked``: chosen, top or random; ``binds``: the model's binding term; ``measured_s``: the median.  ``error``:
+    max|a - b| / max|b| of a stencil, |y - exact| / |exact| of a product, or the share of wrong integers.
     """
 
     boundary: str
@@ -164,6 +214,36 @@ def pattern_problem(draw: random.Random, name: str) -> PatternProblem:
         name, m, k, round(_between(draw, *PATTERN_COLUMNS)), kept, window, (rows, cols),
         draw.choice(("f16", "f16", "bf16", "f32")), draw.choice(("rows", "columns")),
     )  # fmt: skip
+
+
+def vector_problem(draw: random.Random, part: str, name: str) -> VectorProblem:
+    """A problem with vectors of integers; half have sizes that 64 divides."""
+    whole = draw.choice((1, 64))
+
+    def size(low: int, high: int) -> int:
+        return max(whole, round(_between(draw, low, high) / whole) * whole)
+
+    left = _between(draw, *(SEEN if part == "attention" else LEFT))
+    some = (round(1 - left, 3), draw.choice(HEIGHTS), draw.choice(SIGMAS))
+    if part == "attention":
+        heads, d = round(_between(draw, *ATTENTION_HEADS)), draw.choice(WIDTHS)
+        rows, keys, bits = size(*SEQUENCES), size(*SEQUENCES), draw.choice(SOFTMAX_BITS)
+        quantized = bits > 8 or draw.random() < 0.7
+        return VectorProblem(name, part, (heads, rows, keys, d), *some, bits=bits, quantized=quantized)
+    m, k = size(*VECTOR_SIZES), size(*VECTOR_SIZES)
+    if part == "sampled":
+        kind = draw.choice(KINDS)
+        depth = max(2, round(_between(draw, *DEPTHS) / 2) * 2)  # a byte holds two integers of 4 bits along k
+        return VectorProblem(name, part, (m, depth, k), *some, (kind, kind))
+    n, kinds = round(_between(draw, *VECTOR_COLUMNS)), draw.choice(PAIRS)
+    n += n % 2 * (kinds[1] == "i4")  # the same
+    return VectorProblem(name, part, (m, k, n), *some, kinds, draw.choice(("rows", "columns")))
+
+
+def vector_problems(part: str, seed: int, count: int) -> list[VectorProblem]:
+    """The problems of a part of VECTORS of a seed."""
+    draw = random.Random(f"{part} {seed}")
+    return [vector_problem(draw, part, f"{part[:2]}{i + 1}") for i in range(count)]
 
 
 def pattern_problems(seed: int, count: int) -> list[PatternProblem]:

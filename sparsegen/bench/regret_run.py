@@ -7,6 +7,7 @@ more call, as in a loop; products at once, as the weights of a layer are read.
 
 from __future__ import annotations
 
+import importlib
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +23,9 @@ from sparsegen.bench import products, regret, stencil_run
 from sparsegen.bench.bitmap_run import Bitmaps
 from sparsegen.bench.bitmaps import Weights
 from sparsegen.bench.harness import TOLERANCE, compiled, nothing, reason
+from sparsegen.bench.integers import Drawer, Given, OfAttention, OfProduct, OfSampled
 from sparsegen.bench.lab import Lab, Timing
-from sparsegen.bench.regret import PatternProblem, Point, StencilProblem
+from sparsegen.bench.regret import PatternProblem, Point, StencilProblem, VectorProblem
 from sparsegen.cost.total import total_time
 from sparsegen.formats import sparse
 from sparsegen.inspection import Resources, resources
@@ -184,8 +186,62 @@ class Patterns(Products):
         return regret.points(about, sg.schedules(self.known[p.name]), lambda c: c.time, draw, regret.FEW)
 
 
+class Vectors:
+    """A part with vectors of integers."""
+
+    cold = True
+
+    def __init__(
+        self, part: str, lab: Lab, seed: int, seconds: float, device: str = "cuda", backend: str = "cuda"
+    ) -> None:
+        self.part, self.lab, self.seed, self.device, self.backend = part, lab, seed, device, backend
+        self.known: dict[str, Given] = {}
+
+    def problems(self, count: int) -> list[VectorProblem]:
+        """The problems of the seed, and their arrays."""
+        found = regret.vector_problems(self.part, self.seed, count)
+        draw = Drawer(importlib.import_module("torch"), self.device)
+        self.known = {p.name: given(draw, p, self.seed + 10 * at) for at, p in enumerate(found)}
+        return found
+
+    def candidates(self, p: VectorProblem, draw: random.Random) -> list[Point]:
+        """The points of a problem, to be compiled and measured."""
+        about = {"part": p.part, "case": p.name, "shape": p.shape, "dtype": p.types, "boundary": p.order,
+                 "pattern": p.pattern, "sparsity": p.sparsity}  # fmt: skip
+        return regret.points(about, sg.schedules(self.known[p.name].what), lambda c: c.time, draw, regret.FEW)
+
+    def build(self, p: VectorProblem, schedule: str) -> Any:
+        """The compiled kernel of a candidate."""
+        kernel = sg.compile(self.known[p.name].what, backend=self.backend, schedule=schedule)
+        if self.backend == "cuda":
+            kernel.resources()
+        return kernel
+
+    @contextmanager
+    def staged(self, p: VectorProblem) -> Iterator[Staged]:
+        """What calls the kernels of a problem, and compares the result of a call; its arrays go at the end."""
+        problem = self.known.pop(p.name)
+        yield problem.call, problem.off
+
+    def uses(self, p: VectorProblem, kernel: Any) -> Resources | None:
+        """What nvcc made of a kernel."""
+        return kernel.resources() if self.backend == "cuda" else None
+
+
+def given(draw: Drawer, p: VectorProblem, seed: int) -> Given:
+    """A problem with vectors of integers and its arrays."""
+    rows, columns = p.shape[1:3] if p.part == "attention" else (p.shape[0], p.shape[2 if p.part == "sampled" else 1])
+    mask = draw.mask((rows, columns), p.sparsity, p.height, seed, p.sigma)
+    if p.part == "attention":
+        return OfAttention(draw, mask, p.shape[0], p.shape[3], seed + 1, p.quantized, p.bits)
+    if p.part == "sampled":
+        return OfSampled(draw, mask, p.kinds[0], p.shape[1], seed + 1)
+    return OfProduct(draw, mask, p.kinds, p.height, p.shape[2], seed + 1, p.order)
+
+
 _STUDIES: Final[dict[str, Callable[[Lab, int, float], Any]]] = {
     "stencils": Stencils, "products": Products, "patterns": Patterns,
+    **{part: partial(Vectors, part) for part in regret.VECTORS},
 }  # fmt: skip
 
 

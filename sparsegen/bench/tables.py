@@ -6,7 +6,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from sparsegen.bench import ablation, auto, bitmaps, graphs, nm, product_tables, regret, regret_tables, stencils
+from sparsegen.bench import (
+    ablation,
+    auto,
+    bitmaps,
+    graphs,
+    magicube,
+    nm,
+    product_tables,
+    regret,
+    regret_tables,
+    stencils,
+)  # fmt: skip
 from sparsegen.bench.cells import (
     Cells,
     Column,
@@ -29,7 +40,7 @@ from sparsegen.cost.devices import load_profile
 #: Suites that are measured in parts.
 PARTS: Final = {
     "ablation": ablation.PARTS, "stencil": stencils.PARTS, "bitmap": bitmaps.PARTS, "regret": regret.PARTS,
-    "csr": graphs.PARTS, "nm": nm.PARTS,
+    "csr": graphs.PARTS, "nm": nm.PARTS, "magicube": magicube.PARTS,
 }  # fmt: skip
 _SHARES: Final = {"boundaries": "", "odd": "odd size", "f32": "f32", "single": "one step"}
 
@@ -123,6 +134,7 @@ VIEWS: Final[dict[str, dict[str, Callable[[Result], Cells]]]] = {
     "bitmap": product_tables.BITMAP,
     "csr": product_tables.CSR,
     "nm": {"headline": nm.headline, **{name: partial(nm.view, name) for name in nm.PARTS}},
+    "magicube": {"headline": magicube.headline, **{name: partial(magicube.view, name) for name in magicube.PARTS}},
     "auto": {"table": auto.view},
     "regret": regret_tables.VIEWS,
 }
@@ -130,6 +142,7 @@ VIEWS: Final[dict[str, dict[str, Callable[[Result], Cells]]]] = {
 
 def parts_of(found: Result, view: str) -> list[str]:
     """The parts of a result that a view shows; none for a suite without parts."""
-    shown = {"goals": ("targets",), "shares": _SHARES, "picture": ("sweep", *regret.PARTS), "summary": regret.PARTS,
-             "graphs": graphs.PARTS, "headline": nm.PARTS}  # fmt: skip
+    shown = {"goals": ("targets",), "shares": _SHARES, "picture": ("sweep", *regret.PARTS),
+             "summary": regret_tables.FLOATS, "vectors": regret.VECTORS,
+             "graphs": graphs.PARTS, "headline": (*nm.PARTS, *magicube.FIXED)}  # fmt: skip
     return [name for name in shown.get(view, (view,)) if name in found.get("parts", {})]

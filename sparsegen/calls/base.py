@@ -12,17 +12,30 @@ import numpy.typing as npt
 
 from sparsegen.arrays import Expect, check_together, empty_like
 from sparsegen.backends.cuda.runtime import Runtime
+from sparsegen.backends.emulator.report import Finding
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.errors import ArrayError
-from sparsegen.ir.types import DTYPES
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program, lower
 from sparsegen.plan import Plan
 from sparsegen.problem import Problem
+from sparsegen.run.fast import FastCall
 from sparsegen.views import ArrayView
 
 Views = Mapping[str, ArrayView]
 HostArrays = dict[str, npt.NDArray[Any]]
+
+
+def wrapped(exact: npt.NDArray[Any], remedy: str) -> list[Finding]:
+    """A note on the sums that 32 bits do not hold, which a result has modulo 2^32."""
+    beyond = (exact < -(2.0**31)) | (exact >= 2.0**31)
+    if not beyond.any():
+        return []
+    worst = np.unravel_index(int(np.abs(exact).argmax()), exact.shape)
+    what = f"{int(beyond.sum())} of {exact.size} sums wrap, modulo 2^32: the largest is {int(exact[worst])}"
+    return [
+        Finding("overflow", f"{what}, at {[int(i) for i in worst]}; int32 ends at {2**31 - 1}", remedy, buffer="out")
+    ]
 
 
 class Calls(ABC):
@@ -43,7 +56,7 @@ class Calls(ABC):
     def __init__(self, problem: Problem, inputs: Mapping[str, Expect], outputs: Mapping[str, Expect]) -> None:
         self.problem, self.inputs, self.outputs = problem, dict(inputs), dict(outputs)
         self.arguments = {**self.inputs, **self.outputs}
-        self.dtype = np.dtype(DTYPES[problem.dtype].numpy())
+        self.dtype = np.dtype(problem.kind.numpy())
         #: What arrays are called where memory does not suffice, if not by their names.
         self.labels: dict[str, str] = {}
 
@@ -94,13 +107,18 @@ class Calls(ABC):
     def new(self, views: Views) -> Any:
         """New arrays for a result, in the form that a call gives back, like the inputs."""
 
+    def short(self, known: FastCall) -> FastCall:
+        """The short way through a call, which ends with the array of a result, in the form that a call gives back."""
+        return known
+
     def turned(self, views: Views) -> bool:
         """Whether the arrays of a result are packed by columns."""
         return False
 
     def empty(self, like: ArrayView, output: Expect, turned: bool = False) -> Any:
         """A new array for a result, of the library of another."""
-        return empty_like(like, output.shape[::-1]).T if turned else empty_like(like, output.shape)
+        kind = None if like.layout.dtype == output.dtype else output.dtype
+        return empty_like(like, output.shape[::-1], kind).T if turned else empty_like(like, output.shape, kind)
 
     def apart(self, inputs: Views, results: Views) -> None:
         """ArrayError for arrays on different devices, and for results that overlap an input or each other."""
@@ -150,6 +168,10 @@ class Calls(ABC):
     @abstractmethod
     def reference(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
         """Every result in plain NumPy."""
+
+    def remarks(self, arrays: Mapping[str, Any]) -> list[Finding]:
+        """What a check notes of the numbers of a call, however right its result is."""
+        return []
 
     @abstractmethod
     def reference_room(self) -> dict[str, int]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from sparsegen.arrays import Expect, describe
 from sparsegen.backends.cuda.runtime import Runtime
+from sparsegen.backends.emulator.report import Finding
 from sparsegen.backends.reference.spmm import run
-from sparsegen.calls.base import Calls, HostArrays, Views
+from sparsegen.calls.base import Calls, HostArrays, Views, wrapped
+from sparsegen.calls.scale import everywhere
+from sparsegen.formats.format import held
 from sparsegen.ir.errors import ArrayError
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program
@@ -20,8 +23,8 @@ from sparsegen.products.product import Product
 from sparsegen.products.weights import addresses, host_arrays
 from sparsegen.views import ArrayLayout, ArrayView
 
-#: Elements that one load may take.
-_VECTORS = (8, 4, 2)
+#: Elements that one load may take; 16 of a byte.
+_VECTORS = (16, 8, 4, 2)
 #: What an epilogue may take.
 _OPERANDS = ("bias", "scale", "residual")
 
@@ -40,33 +43,53 @@ def order(layout: ArrayLayout) -> str:
     return found[-1 if layout.shape[1] == 1 else 0]
 
 
-def variant(x: ArrayView, out: ArrayView, *, copied: bool = False) -> Variant:
-    """What the code depends on; ``copied``: x will be copied to an aligned address."""
+def variant(x: ArrayView, out: ArrayView, *, copied: bool = False, each: bool = False) -> Variant:
+    """What the code depends on; ``copied``: x will be copied to an aligned address; ``each``: its elements of 4 bits
+    have a byte each."""
     how = order(x.layout)
     run = x.layout.shape[1 if how == "row" else 0]
-    at = 0 if copied else x.pointer // x.layout.dtype.itemsize
-    return Variant(how, order(out.layout), _widest(run, at))
+    size = x.layout.dtype.itemsize
+    at = 0 if copied else x.pointer // size
+    return Variant(how, order(out.layout), _widest(run, size, at), each)
 
 
-def _widest(run: int, at: int = 0) -> int:
-    """The most elements a load of runs of so many, the first one at so many elements from an aligned address."""
-    return next((v for v in _VECTORS if run % v == 0 and at % v == 0), 1)
+def _widest(run: int, size: int, at: int = 0) -> int:
+    """The most elements of ``size`` bytes a load of runs of so many, the first so many from an aligned address."""
+    return next((v for v in _VECTORS[size > 1 :] if run % v == 0 and at % v == 0), 1)
 
 
 class Operand(Expect):
-    """An array of a call: of W's dtype and of the product's shape, packed, on the side where the back end works."""
+    """An array of a call: of its dtype and of the product's shape, packed, on the side where the back end works."""
 
     __slots__ = ("_product",)
 
-    def __init__(self, name: str, product: Product, dtype: Any, backend: str) -> None:
-        m, k = product.w.shape
+    def __init__(self, name: str, product: Product, backend: str) -> None:
+        (m, k), types = product.w.shape, product.types
         matrix = {"x": (k, product.n), "out": (m, product.n), "residual": (m, product.n)}
-        super().__init__(name, matrix.get(name, (m,)), dtype, writable=name == "out", backend=backend)
+        kind = held(types.x) if name == "x" else types.y if name in matrix else types.rows
+        super().__init__(name, matrix.get(name, (m,)), kind.numpy(), writable=name == "out", backend=backend)
         self._product = product
 
+    def check(self, layout: ArrayLayout) -> None:
+        """Also an x of 4 bits, two elements a byte."""
+        if self.name != "x" or not pairs(self._product, layout):
+            super().check(layout)
+            return
+        k, n = self.shape
+        Expect.check(_Packed("x", self._product, self.backend, (k, -(-n // 2))), layout)
+
     def _other_dtype(self, layout: ArrayLayout) -> tuple[str, str]:
+        product = self._product
+        if product.x_dtype and self.name in ("x", "out", "residual"):
+            way = "x_dtype" if self.name == "x" else "y_dtype"
+            return (
+                f"{self.name} has dtype {layout.dtype}, the product has {way}={getattr(product, way)!r}",
+                f"convert it to {self.dtype}, or describe the product with another {way}; nothing is cast",
+            )
+        if product.x_dtype:
+            return f"{self.name} has dtype {layout.dtype}", f"convert it to {self.dtype}, as y is worked out in f32"
         return (
-            f"{self.name} has dtype {layout.dtype}, W is {self._product.w.dtype}",
+            f"{self.name} has dtype {layout.dtype}, W is {product.w.dtype}",
             f"convert it to {self.dtype}; nothing is cast",
         )
 
@@ -93,6 +116,23 @@ class Operand(Expect):
         return f"W is [{m}, {k}] and n={self._product.n}: x is [K, n], y and residual are [M, n], bias and scale [M]"
 
 
+class _Packed(Operand):
+    """An x of 4 bits, two elements a byte."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, product: Product, backend: str, shape: tuple[int, int]) -> None:
+        super().__init__(name, product, backend)
+        self.shape, self.dtype = shape, np.dtype("u1")
+
+
+def pairs(product: Product, layout: ArrayLayout) -> bool:
+    """Whether an x of 4 bits comes with two elements a byte (a single column of them looks the same both ways)."""
+    if product.types.x.bits != 4 or layout.dtype != np.dtype("u1"):
+        return False
+    return product.x_dtype == "i4" or layout.shape[1:] == (-(-product.n // 2),)
+
+
 class SpmmCalls(Calls):
     """``k(x, out, bias=..., scale=..., residual=...)``; x is the array ``in``."""
 
@@ -103,12 +143,22 @@ class SpmmCalls(Calls):
     problem: SpmmProblem
 
     def __init__(self, problem: SpmmProblem, backend: str) -> None:
-        product, dtype = problem.what, problem.what.w.kind.numpy()
+        product = problem.what
         names = {IN: "x", **{name: name for name in product.epilogue.operands}}
-        inputs = {array: Operand(name, product, dtype, backend) for array, name in names.items()}
-        super().__init__(problem, inputs, {OUT: Operand("out", product, dtype, backend)})
+        inputs = {array: Operand(name, product, backend) for array, name in names.items()}
+        super().__init__(problem, inputs, {OUT: Operand("out", product, backend)})
 
     # -------------------------------------------------------------------------------------------- arrays of a call
+    def values(
+        self, args: Sequence[Any], named: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Also a scale of one number as one of each row."""
+        values, chosen = super().values(args, named, options)
+        wanted, scale = self.inputs.get("scale"), values.get("scale")
+        if wanted is not None and scale is not None and getattr(scale, "shape", None) != wanted.shape:
+            values["scale"] = everywhere(scale, values["x"], wanted, chosen["stream"])
+        return values, chosen
+
     def given(self, values: Mapping[str, Any], *, some: bool = False) -> dict[str, Any]:
         product = self.problem.what
         for name in _OPERANDS:
@@ -150,14 +200,17 @@ class SpmmCalls(Calls):
 
     # -------------------------------------------------------------------------------------------- what a call runs
     def variant(self, views: Views, *, copied: bool = False) -> Variant:
-        return variant(views[IN], views[OUT], copied=copied)
+        product, layout = self.problem.what, views[IN].layout
+        each = product.types.x.bits == 4 and not pairs(product, layout)
+        return variant(views[IN], views[OUT], copied=copied, each=each)
 
     @property
     def packed(self) -> Variant:
         """The variant of aligned arrays that are packed by rows, or as the product says."""
-        _, k, n = self.problem.shape
-        order, run = ("column", k) if n == 1 or self.problem.what.columns else ("row", n)
-        return Variant(order, order, _widest(run))
+        (_, k, n), kind = self.problem.shape, self.problem.what.types.x
+        row = -(-n // 2) if kind.bits == 4 else n
+        order, run = ("column", k) if n == 1 or self.problem.what.columns else ("row", row)
+        return Variant(order, order, _widest(run, held(kind).nbytes))
 
     def plan(self, programs: Memo[Program], schedule: Any, steps: int, variant: Any) -> Plan:
         program = programs.get(1, variant or self.packed)
@@ -184,21 +237,41 @@ class SpmmCalls(Calls):
         return m * k
 
     def reference(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
-        """The product, summed in f32, of W's dtype."""
-        epilogue = self.problem.what.epilogue
-        extra = {name: arrays[name] for name in epilogue.operands}
-        dense = self.problem.what.w.to_host().to_dense()
+        """The product, summed in f32, of y's dtype; of integers exact, or modulo 2^32."""
+        y, made = self.problem.what.types.y, self._exact(arrays)
         with np.errstate(over="ignore"):  # a sum beyond the type's range becomes an infinity, on a GPU too
-            return {OUT: run(dense, arrays[IN], activation=epilogue.activation or "none", **extra).astype(dense.dtype)}
+            whole = made.astype("i8") if y.is_int else made  # then its low bits
+            return {OUT: whole.astype(y.numpy())}
+
+    def remarks(self, arrays: Mapping[str, Any]) -> list[Finding]:
+        remedy = "compile sg.spmm(..., y_dtype='f32'), or quantize W or x to fewer bits"
+        return wrapped(self._exact(arrays), remedy) if self.problem.what.types.y.is_int else []
+
+    def _exact(self, arrays: Mapping[str, Any]) -> Any:
+        """The product before it is rounded: in f32, of integers in f64, which holds their sums."""
+        what, x = self.problem.what, arrays[IN]
+        extra = {name: arrays[name] for name in what.epilogue.operands}
+        dense, types = what.w.to_host().to_dense(), what.types
+        if types.x.bits == 4 and x.shape[1] < what.n:
+            low, high = (x << 4, x) if types.x.kind == "uint" else (x.view("i1") << 4, x.view("i1"))
+            x = np.stack((low >> 4, high >> 4), -1).reshape(len(x), -1)[:, : what.n]
+        sums = np.float64 if types.x.is_int else np.float32
+        return run(dense, x, activation=what.epilogue.activation or "none", sums=sums, **extra)
 
     def reference_room(self) -> dict[str, int]:
         m, k, _ = self.problem.shape
         return {"W as a dense matrix in f32": 4 * m * k}
 
     def random(self, seed: int = 0) -> HostArrays:
-        """Numbers from -1 to 1, in rows, or as the product says."""
+        """Numbers from -1 to 1, or integers of all values, of 4 bits two a byte; in rows, or as the product says."""
         rng, packed = np.random.default_rng(seed), np.asfortranarray if self.problem.what.columns else np.asarray
-        return {name: packed(rng.uniform(-1, 1, a.shape).astype(self.dtype)) for name, a in self.inputs.items()}
+        whole = self.problem.what.types.x
+        made = {name: rng.uniform(-1, 1, a.shape).astype(a.dtype) for name, a in self.inputs.items()}
+        if whole.is_int:
+            (k, n), dtype = self.inputs[IN].shape, self.inputs[IN].dtype
+            ends, two = ((0, 255), 2) if whole.bits == 4 else (whole.range, 1)
+            made[IN] = rng.integers(*ends, (k, -(-n // two)), np.uint8 if two > 1 else dtype, endpoint=True)
+        return {name: packed(a) for name, a in made.items()}
 
     def filled(self, views: Views) -> dict[str, ArrayView]:
         """Random numbers on the host, ones beside an x on a GPU."""

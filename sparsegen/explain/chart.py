@@ -131,7 +131,7 @@ def curve(kind: str, points: Sequence[tuple[float, float]], dashed: bool = False
 
 def colour(family: str) -> str:
     """The class of a family, the same in every picture."""
-    known = [*families("stencil"), *families("spmm")]
+    known = [family for op in ("stencil", "spmm", "sddmm", "attention") for family in families(op)]
     return f"f{known.index(family) % len(COLOURS)}"
 
 

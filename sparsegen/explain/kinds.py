@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.devices import DeviceProfile, load_profile, names
 from sparsegen.explain import page as p
+from sparsegen.explain.attention import AttentionPage
 from sparsegen.explain.explanation import Explanation
 from sparsegen.explain.kind import Kind
 from sparsegen.explain.product import ProductPage
 from sparsegen.explain.roofline import Dot, roofs
+from sparsegen.explain.sampled import SampledPage
 from sparsegen.explain.sections import rated
 from sparsegen.explain.stencil import StencilPage
 from sparsegen.explain.units import nbytes, plural, seconds, size
@@ -27,7 +29,10 @@ if TYPE_CHECKING:
     from sparsegen.schedule import Schedule
     from sparsegen.target import Target
 
-_KINDS: Final[dict[str, type[Kind]]] = {"stencil": StencilPage, "update": UpdatePage, "spmm": ProductPage}
+_KINDS: Final[dict[str, type[Kind]]] = {
+    "stencil": StencilPage, "update": UpdatePage, "spmm": ProductPage, "sddmm": SampledPage,
+    "attention": AttentionPage,
+}  # fmt: skip
 #: Kinds of reason for a refusal that are shown.
 _REASONS: Final = 6
 
@@ -99,7 +104,11 @@ def _best(own: Kind) -> list[Cost]:
 
 def _standing(own: Kind, c: Cost, call: float) -> p.Standing:
     """A schedule beside the chosen one; why it lost: what binds it beside all that the chosen one takes."""
-    time, chosen, each = own.seconds(c), c.schedule == own.cost.schedule, " a step" * (own.kind != "product")
+    time, chosen, each = (
+        own.seconds(c),
+        c.schedule == own.cost.schedule,
+        " a step" * (own.kernel.problem.grid is not None),
+    )
     verdict = "chosen" if own.choice.automatic else "the one that was given"
     if not chosen:
         verdict = (

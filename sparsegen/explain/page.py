@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 VERSION = 1
-Kind = Literal["stencil", "product", "update"]
+Kind = Literal["stencil", "product", "update", "attention"]
 
 
 @dataclass(frozen=True)

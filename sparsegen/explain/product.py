@@ -111,7 +111,7 @@ class ProductPage(Kind):
     def trials(self) -> Iterator[Trial]:
         p, w, n = self.numbers, self.what.w, 2 * self.numbers.n
         while n <= max(MOST_COLUMNS, 2 * p.n):
-            more = w.kind.nbytes * p.m * (n - p.n) * self.what.epilogue.residual
+            more = self.what.types.y.nbytes * p.m * (n - p.n) * self.what.epilogue.residual
             wider = partial(replace, n=n, operands=p.operands + more)
             yield self._tried("columns", f"n={n}", wider, self.device)
             n *= 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparsegen.formats.bcrs import Bcrs
 from sparsegen.formats.bitmap import Bitmap
 from sparsegen.formats.csr import Csr
 from sparsegen.formats.encode import FORMATS, load, register, sparse
@@ -11,4 +12,5 @@ from sparsegen.formats.nm import Nm
 from sparsegen.formats.sr_bcrs import SrBcrs
 from sparsegen.formats.stats import Stats
 
-__all__ = ["FORMATS", "Bitmap", "Csr", "Format", "Nm", "SparseMatrix", "SrBcrs", "Stats", "load", "register", "sparse"]
+__all__ = ["FORMATS", "Bcrs", "Bitmap", "Csr", "Format", "Nm", "SparseMatrix", "SrBcrs", "Stats"]
+__all__ += ["load", "register", "sparse"]

@@ -18,6 +18,7 @@ from sparsegen.arrays import describe
 from sparsegen.callsite import located, user_loc
 from sparsegen.formats import file
 from sparsegen.formats.axes import Compressed, Mask
+from sparsegen.formats.bcrs import Bcrs, bcrs
 from sparsegen.formats.bitmap import Bitmap, bitmap
 from sparsegen.formats.csr import Csr, check_rows, csr
 from sparsegen.formats.format import Format, held, outside
@@ -65,8 +66,8 @@ def register(
 ) -> None:
     """Make ``sparse(w, format=name, **options)`` encode by ``make(dtype, **options)``.
 
-    ``dtypes``: those of the elements that it takes, of "f32", "f16", "bf16", "i16", "i12", "i8", "i4", "u16", "u8" and
-    "u4"; of those that are held alike the first one is taken where a user names none.
+    ``dtypes``: those of the elements that it takes, of "f32", "f16", "bf16", "i32", "i16", "i12", "i8", "i4", "u16",
+    "u8" and "u4"; of those that are held alike the first one is taken where a user names none.
     """
     FORMATS[name] = Maker(make, dtypes, matrix)
 
@@ -85,7 +86,9 @@ register("bitmap", bitmap, ("f16", "bf16"), Bitmap)
 register("tca_bme", tca_bme, ("f16", "bf16"))
 register("csr", csr, ("f32", "f16", "bf16"), Csr)
 register("nm", nm, ("f32", "f16", "bf16"), Nm)
-register("sr_bcrs", sr_bcrs, ("i8", "i16", "u8", "u16", "i4", "u4", "i12"), SrBcrs)
+_INTEGERS: Final = ("i8", "i16", "u8", "u16", "i4", "u4", "i12", "i32")
+register("sr_bcrs", sr_bcrs, _INTEGERS, SrBcrs)
+register("bcrs", bcrs, _INTEGERS, Bcrs)
 
 
 def sparse(
@@ -94,9 +97,9 @@ def sparse(
     """Encode a matrix [M, K], where it is: NumPy, CuPy and torch arrays stay in their library.
 
     ``format``: ``"bitmap"`` (f16, bf16: what kernels read), ``"tca_bme"`` (the paper's), ``"csr"`` (also f32),
-    ``"nm"`` (also f32), ``"sr_bcrs"`` (integers only), or ``"auto"``: bitmap, or nm with the options of that; and a
-    product may take the dense matrix, or of nm in which nothing repeats (``vector`` 1, f16 or bf16) bitmap, where the
-    cost model has that as the faster one.
+    ``"nm"`` (also f32), ``"sr_bcrs"`` and ``"bcrs"`` (integers only), or ``"auto"``: bitmap, or nm with the options of
+    that; and a product may take the dense matrix, or of nm in which nothing repeats (``vector`` 1, f16 or bf16) bitmap,
+    where the cost model has that as the faster one.
 
     ``options``: those of the format.  ``"nm"`` has ``n`` and ``m``: of every m consecutive columns (along K, the first
     m, the next m, ...) at most n hold elements, 1 <= n < m <= 64, by default 2 of 4; and ``vector``: so many adjacent
@@ -104,6 +107,7 @@ def sparse(
     and c divides n and m, which count columns.  Rows and columns that do not fill the last group or window are fine.
     ``"sr_bcrs"`` has ``height``: vectors of 2, 4 or 8 rows and one column are kept whole if they hold an element (8 by
     default; rows that do not fill the last ones are fine); and ``stride``: as many vectors as lie row by row.
+    ``"bcrs"``, in which the elements of a vector are adjacent, has ``height``.
 
     ``w`` may be a ``scipy.sparse`` matrix too; scipy has no 16-bit numbers, so then ``dtype`` ("f16", "bf16", or "f32"
     for csr and nm) may be given, and values are rounded to it; integers of any width are taken if the dtype holds them.
@@ -182,7 +186,7 @@ _CONVERSIONS: Final = {
     "f16": ("w.astype(np.float16)", "w.half()"), "bf16": ("w.astype(ml_dtypes.bfloat16)", "w.bfloat16()"),
     "f32": ("w.astype(np.float32)", "w.float()"), "i16": ("w.astype(np.int16)", "w.short()"),
     "i8": ("w.astype(np.int8)", "w.char()"), "u8": ("w.astype(np.uint8)", "w.byte()"),
-    "u16": ("w.astype(np.uint16)", "w.to(torch.uint16)"),
+    "u16": ("w.astype(np.uint16)", "w.to(torch.uint16)"), "i32": ("w.astype(np.int32)", "w.int()"),
 }  # fmt: skip
 
 
@@ -253,7 +257,7 @@ def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> tuple[str, Csr]:
 
     CSR that is to stay CSR must be sorted, without duplicates.
     """
-    rows = _checked_scipy(w)
+    rows = checked_scipy(w)
     if dtype is None:
         dtype = next((name for name in maker.dtypes if held(KINDS[name]).numpy() == w.dtype), None)
     integers = all(KINDS[name].is_int for name in ((dtype,) if dtype else maker.dtypes))
@@ -275,7 +279,7 @@ def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> tuple[str, Csr]:
         )
     if w.format != "csr" or maker.matrix is not Csr:
         try:
-            rows = _checked_scipy(w if w.format == "csr" else w.tocoo())
+            rows = checked_scipy(w if w.format == "csr" else w.tocoo())
             rows = (rows.astype(np.int64) if integers else rows).tocsr(copy=True)
             rows.sum_duplicates()
         except Exception as error:  # whatever its arrays are
@@ -299,7 +303,7 @@ def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> tuple[str, Csr]:
 _ANEW: Final = "build the matrix anew, as scipy.sparse.coo_array((values, (rows, columns)), shape=shape)"
 
 
-def _checked_scipy(w: Any) -> Any:
+def checked_scipy(w: Any) -> Any:
     """The matrix; ArrayError if its arrays were changed so that scipy's compiled code would read or write astray."""
     if not isinstance(w.shape, tuple) or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in w.shape):
         raise ArrayError(f"w has the shape {w.shape!r}", hint=_ANEW)

@@ -16,7 +16,7 @@ from sparsegen.formats.format import Format, held
 from sparsegen.formats.library import NUMPY, Library
 from sparsegen.formats.stats import Stats, measured
 from sparsegen.ir.errors import FormatError
-from sparsegen.ir.types import DType, bf16, f16, f32, s4, s8, s12, s16, u4, u8, u16
+from sparsegen.ir.types import DType, bf16, f16, f32, s4, s8, s12, s16, s32, u4, u8, u16
 from sparsegen.memory import host_room
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ Arrays = Mapping[str, Any]
 #: The dtypes of elements by their names for users.
 KINDS: Final[dict[str, DType]] = {
     "f32": f32, "f16": f16, "bf16": bf16, "i16": s16, "i12": s12, "i8": s8, "i4": s4, "u16": u16, "u8": u8, "u4": u4,
+    "i32": s32,
 }  # fmt: skip
 NAMES: Final = {kind: name for name, kind in KINDS.items()}
 Made = TypeVar("Made")

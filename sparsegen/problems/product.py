@@ -4,46 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple, cast
 
-from sparsegen.choose import Options, Rejected, Request
-from sparsegen.cost.cost import Cost
+from sparsegen.choose import Options, Request
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm import ProductFamily
+from sparsegen.formats.format import held
 from sparsegen.ir.errors import FormatError, ScheduleError
 from sparsegen.ir.module import Module
 from sparsegen.ir.op_spmm import Spmm
-from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
-from sparsegen.problem import Problem
+from sparsegen.problems.matrices import Merged, OfMatrices
 from sparsegen.products.nm import NmNumbers
 from sparsegen.products.product import BitmapNumbers, Product
 from sparsegen.products.ragged import Ragged
+from sparsegen.products.vectors import VectorNumbers
 from sparsegen.registry import families
 from sparsegen.schedule import Schedule
 
 
 class Variant(NamedTuple):
-    """What of the arrays of a call the code depends on: the orders of x and y (``row`` or ``column``), and how many
-    adjacent elements of x a load may take."""
+    """What of the arrays of a call the code depends on: the orders of x and y (``row`` or ``column``), how many
+    adjacent elements of x a load may take, and whether an x of 4 bits has an element a byte."""
 
     x: str
     y: str
     vec: int
+    bytes: bool = False
 
 
 #: What is known of a product, by the format of its matrix.
 NUMBERS: Final[dict[str, Callable[[Product], Any]]] = {
-    "bitmap": BitmapNumbers.of, "csr": Ragged.of, "nm": NmNumbers.of,
+    "bitmap": BitmapNumbers.of, "csr": Ragged.of, "nm": NmNumbers.of, "sr_bcrs": VectorNumbers.of,
 }  # fmt: skip
 #: The variant of arrays that are packed by rows, of whatever width.
 PACKED = Variant("row", "row", 1)
 
 
 @dataclass(frozen=True)
-class SpmmProblem(Problem):
+class SpmmProblem(OfMatrices):
     """``y = activation(scale * (W @ x) + bias) + residual``; ``shape`` is M, K and n.
 
     ``read``: the format that W is read in, one of its alternatives; empty: the one that it is in.
@@ -56,6 +56,11 @@ class SpmmProblem(Problem):
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         return (*self.what.w.shape, self.what.n)
+
+    @property
+    def dtype(self) -> str:
+        """The element type of x, which is W's for floats."""
+        return held(self.what.types.x).name
 
     @property
     def format(self) -> str:
@@ -80,8 +85,6 @@ class SpmmProblem(Problem):
         """The numbers that schedules and costs depend on; FormatError for a matrix that no schedule reads."""
         if self.format not in NUMBERS:
             again = 'encode it again: sg.sparse(W.to_dense(), format="bitmap")'
-            if self.what.w.kind.is_int:
-                again = f"no family multiplies {self.what.dtype} yet: multiply W.to_scipy().astype('int32') on the host"
             raise FormatError(
                 f"no schedule reads a {self.format} matrix",
                 hint=f"{again}; there are schedules for {', '.join(NUMBERS)}",
@@ -90,20 +93,20 @@ class SpmmProblem(Problem):
 
     def describe(self, variant: Hashable = None) -> Module:
         p, e = self.facts, self.what.epilogue
-        x, y, vec = variant if isinstance(variant, Variant) else PACKED
+        x, y, vec, each = variant if isinstance(variant, Variant) else PACKED
+        stored = p.stored | ({"x_type": held(p.x_kind)} if each else {})
         op = Spmm(
             symbol=symbol(self.name), m=p.m, k=p.k, n=p.n, dtype=DTYPES[p.dtype], x_order=x, y_order=y, vec=vec,
             bias=e.bias, scale=e.scale, residual=e.residual, activation=e.activation or "none", format=self.format,
-            **p.stored,
+            **stored,
         )  # fmt: skip
         return Module(self.name, (op,))
 
-    def __str__(self) -> str:
-        return str(self.what)
-
-    def passes(self, schedule: Schedule, device: DeviceProfile, steps: int) -> list[Pass]:
-        passes: list[Pass] = schedule.rules.passes(self, schedule, device)
-        return passes
+    def nbytes(self, schedule: Any) -> int:
+        """W's format (of a library's product the dense matrix), x and y."""
+        (m, k), n, types = self.what.w.shape, self.what.n, self.what.types
+        matrix = m * k * types.x.nbytes if schedule.rules.library else self.facts.nbytes
+        return matrix + k * -(-n * types.x.bits // 8) + m * n * types.y.nbytes
 
     def identity(self) -> dict[str, Any]:
         """Its numbers and its epilogue."""
@@ -111,6 +114,10 @@ class SpmmProblem(Problem):
         numbers = {f.name: getattr(p, f.name) for f in fields(p)}
         formats = " or ".join((self.format, *self.what.w.alternatives))
         return {"what": "product", "format": formats, **numbers, "epilogue": asdict(self.what.epilogue)}
+
+    @property
+    def sought(self) -> str:
+        return self.format
 
     def options(self, wanted: Schedule | None, device: DeviceProfile, request: Request) -> Options:
         """The schedules of all families that read W's format, or one of its alternatives (or of the family of
@@ -131,42 +138,8 @@ class SpmmProblem(Problem):
             found = {f: form for f, form in found.items() if not f.library}
         return Merged(tuple(f.options(form, wanted, device) for f, form in found.items()))
 
-    def price(self, schedule: Schedule, device: DeviceProfile, request: Request) -> Cost:
-        cost: Cost = schedule.rules.price(self.under(schedule), schedule, device)
-        return cost
-
-    def none(self, device: DeviceProfile, options: Options, wanted: Schedule | None) -> ScheduleError:
-        why = options.rejected[0]
-        return ScheduleError(f"no {wanted or self.format} schedule can run the product: {why.reason}", hint=why.remedy)
-
 
 def readers(format: str) -> list[ProductFamily]:
     """The families that read a format of W, a library's among them."""
     every = [cast("ProductFamily", f) for f in families("spmm").values()]
     return [f for f in every if not f.formats or format in f.formats]
-
-
-def nanoseconds(cost: Cost) -> float:
-    """By which costs are compared: what differs by less is alike, and stays in the order of its family."""
-    return round(cost.time, 9)
-
-
-@dataclass(frozen=True)
-class Merged(Options):
-    """The schedules of several families."""
-
-    families: tuple[Options, ...]
-
-    @cached_property
-    def best(self) -> Cost | None:
-        """The cheapest; of equally cheap ones that of the first family."""
-        found = [options.best for options in self.families]
-        return min((cost for cost in found if cost is not None), key=nanoseconds, default=None)
-
-    @cached_property
-    def costs(self) -> tuple[Cost, ...]:
-        return tuple(sorted((c for options in self.families for c in options.costs), key=nanoseconds))
-
-    @cached_property
-    def rejected(self) -> tuple[Rejected, ...]:
-        return tuple(r for options in self.families for r in options.rejected)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import prod
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, NamedTuple
 
 from sparsegen.arguments import positive
 from sparsegen.callsite import located, user_loc
 from sparsegen.formats.bitmap import SLACK, Tiles, bitmap
-from sparsegen.formats.matrix import SparseMatrix
+from sparsegen.formats.matrix import KINDS, NAMES, SparseMatrix
 from sparsegen.ir.errors import FormatError, ProductError
-from sparsegen.ir.op_spmm import ACTIVATIONS
+from sparsegen.ir.op_spmm import ACTIVATIONS, OPERANDS
+from sparsegen.ir.types import DType, bf16, f16, f32, s32
 from sparsegen.schedule import nearest
 from sparsegen.sizes import MAX_CELLS
 
@@ -42,17 +43,34 @@ class Epilogue:
         return inner + " + residual" * self.residual
 
 
+#: The types that a product of integers may have: exact sums, or floats.
+RESULTS: Final[dict[str, DType]] = {"i32": s32, "f32": f32, "f16": f16, "bf16": bf16}
+#: Those that its x may have.
+INPUTS: Final = tuple(NAMES[kind] for kind in OPERANDS)
+
+
+class Types(NamedTuple):
+    """The types of x, of y and the residual, and of what has an element a row: scale and bias."""
+
+    x: DType
+    y: DType
+    rows: DType
+
+
 @dataclass(frozen=True)
 class Product:
     """``y = activation(scale * (w @ x) + bias) + residual`` with x of ``n`` columns; made by :func:`sparsegen.spmm`.
 
     ``columns``: x and y come by columns, as a linear layer has them: what is chosen for; calls may bring any order.
+    ``x_dtype`` and ``y_dtype``: of integers; W's own where they are empty.
     """
 
     w: SparseMatrix
     n: int
     epilogue: Epilogue = field(default_factory=Epilogue)
     columns: bool = False
+    x_dtype: str = ""
+    y_dtype: str = ""
 
     #: Axes of a grid: it has none.
     ndim: ClassVar[int] = 0
@@ -62,18 +80,26 @@ class Product:
 
     @property
     def dtype(self) -> str:
-        """The element type of W, x and y."""
+        """The element type of W, and of x and y where these have none of their own."""
         return self.w.dtype
+
+    @property
+    def types(self) -> Types:
+        """The types of all arrays of a call."""
+        if not self.w.kind.is_int:
+            return Types(*[self.w.kind] * 3)
+        return Types(KINDS[self.x_dtype], RESULTS[self.y_dtype], f32)
 
     @property
     def operand_bytes(self) -> int:
         """Bytes of bias, scale and residual."""
-        m, e = self.w.shape[0], self.epilogue
-        return self.w.kind.nbytes * (m * (e.bias + e.scale) + m * self.n * e.residual)
+        m, e, of = self.w.shape[0], self.epilogue, self.types
+        return of.rows.nbytes * m * (e.bias + e.scale) + of.y.nbytes * m * self.n * e.residual
 
     def __str__(self) -> str:
         m, k = self.w.shape
-        return f"{self.epilogue}, W {m}x{k} {self.w.dtype}, {self.w.sparsity:.1%} zeros, n={self.n}"
+        types = f", x {self.x_dtype}, y {self.y_dtype}" if self.x_dtype else ""
+        return f"{self.epilogue}, W {m}x{k} {self.w.dtype}{types}, {self.w.sparsity:.1%} zeros, n={self.n}"
 
 
 def spmm(
@@ -83,12 +109,20 @@ def spmm(
     scale: bool = False,
     residual: bool = False,
     activation: Activation | None = None,
+    x_dtype: str | None = None,
+    y_dtype: str | None = None,
 ) -> Product:
     """The product of a sparse matrix W [M, K] with x [K, n]: ``y = activation(scale * (W @ x) + bias) + residual``.
 
     ``bias`` and ``scale`` (an element a row, [M]) and ``residual`` ([M, n]) say which arrays a call will be given;
+    ``scale`` may also be one number, or an array of one element, which a call writes to [M] elements first.
     ``activation``: ``"relu"``, ``"gelu"`` (its tanh form) or ``"silu"``.  Sums and the epilogue are worked out in f32
-    and rounded once to W's dtype.  ProductError for anything else.
+    and rounded once to W's dtype.
+
+    A W of integers has an x of integers, ``x_dtype``: ``"i8"`` (the default), ``"u8"``, ``"i4"``, ``"u4"``, ``"i16"``
+    or ``"u16"``, and a y of ``y_dtype``: ``"i32"`` (the default), exact modulo 2^32, or ``"f32"``, ``"f16"`` or
+    ``"bf16"``, worked out in f32, with ``scale`` and ``bias`` in f32.  An x of 4 bits may hold an element a byte, or
+    two (:func:`sparsegen.pack4`).  ProductError for anything else.
     """
     with located(user_loc()):
         if not isinstance(w, SparseMatrix):
@@ -109,6 +143,7 @@ def spmm(
                 f"there is no activation {activation!r}",
                 hint=f"{nearest(str(activation), known)}there are: {', '.join(known)}, and None",
             )
+        kinds = _integers(w, x_dtype, y_dtype, Epilogue(bias, scale, residual, activation))
         m, k = w.shape
         for what, rows in (("x", k), ("y", m)):
             if rows * count > MAX_CELLS:
@@ -116,7 +151,28 @@ def spmm(
                     f"{what} has {rows} x {count} elements; indices are 32 bits wide, so {MAX_CELLS} is the most",
                     hint="take fewer columns at a time",
                 )
-        return Product(w, count, Epilogue(bias, scale, residual, activation))
+        return Product(w, count, Epilogue(bias, scale, residual, activation), False, *kinds)
+
+
+def _integers(w: SparseMatrix, x: str | None, y: str | None, epilogue: Epilogue) -> tuple[str, str]:
+    """The dtypes of x and y; ProductError for those that W does not go with."""
+    if not w.kind.is_int:
+        for name, given in (("x_dtype", x), ("y_dtype", y)):
+            if given not in (None, w.dtype):
+                raise ProductError(
+                    f"{name}={given!r}, but W is {w.dtype}: x and y are as W is",
+                    hint="leave it away; for integers quantize W: sg.sparse(sg.quantize(w).values, format='sr_bcrs')",
+                )
+        return "", ""
+    for name, given, known in (("x_dtype", x, INPUTS), ("y_dtype", y, tuple(RESULTS))):
+        if given is not None and given not in known:
+            raise ProductError(
+                f"{name}={given!r}, but W is {w.dtype}",
+                hint=f"{nearest(str(given), known)}there are: {', '.join(known)}",
+            )
+    if y in (None, "i32") and str(epilogue) != "W @ x":
+        raise ProductError(f"{epilogue} makes floats of sums, y is i32", hint="give y_dtype='f32', 'f16' or 'bf16'")
+    return x or "i8", y or "i32"
 
 
 def _kind(value: object) -> str:

@@ -17,7 +17,7 @@ from sparsegen.ir import warp
 from sparsegen.ir.module import Module
 from sparsegen.ir.types import Buffer
 from sparsegen.pipelines import Program
-from sparsegen.plan import OUT, SCRATCH, Plan, buffers, constant, launches
+from sparsegen.plan import COUNTER, OUT, SCRATCH, Plan, buffers, constant, launches
 from sparsegen.run.host import Arrays, HostArray, flat, results
 
 #: A run that is expected to last longer (seconds) says so first.
@@ -50,7 +50,7 @@ def run_plan(plan: Plan, given: Arrays, new: Arrays, work: str, cells: int) -> N
     meter = slow_run(plan, work, cells)
     with results(new) as made:
         where = {name: flat(a) for name, a in given.items()} | made
-        where |= {name: poisoned(space.size, space.dtype) for name, space in plan.workspaces.items()}
+        where |= {name: poisoned(space.size, space.dtype, name) for name, space in plan.workspaces.items()}
         for index, step in enumerate(plan.run()):
             if meter is not None:
                 meter.begin(index)
@@ -77,7 +77,7 @@ def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str
     for role, param in buffers(program.warp):
         pitch = apart.get(role)
         if pitch is None:
-            fields[role] = flat(given[role]) if role in given else poisoned(param.size, param.dtype.numpy())
+            fields[role] = flat(given[role]) if role in given else poisoned(param.size, param.dtype.numpy(), role)
         else:
             fields[role] = poisoned(first.size // cols * pitch, first.dtype)
             if role in given:
@@ -96,7 +96,7 @@ def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str
                 _found(reports, program, "bounds", role, what, "report it: a store is not clipped")
             made[role] = np.ascontiguousarray(both[:, :cols]).reshape(first.shape)
     for role, a in fields.items():
-        if checks and role.startswith(SCRATCH) and a.dtype.kind in "iu" and a.any():
+        if checks and role == COUNTER and a.any():
             what = "the counter of arrivals is not zero at the end"
             _found(reports, program, "workspace", role, what, "report it: the next call would go wrong")
     return made, reports
@@ -117,11 +117,11 @@ def check(plan: Plan, given: Arrays, wanted: Callable[[int], Arrays]) -> Report:
         made, reports = run_pass(program, given, checks=True)
         finite = all(np.isfinite(a).all() for a in given.values() if a.dtype.kind not in "iu")
         for role, got in made.items():
-            if not finite or not np.isnan(got).any():
+            if not finite or not unwritten(got).any():
                 continue
             want = wanted(program.steps)
             expected = want[role if role in want else f"{role}.0"]
-            missing = np.isnan(got.reshape(expected.shape)) & ~np.isnan(expected)
+            missing = unwritten(got.reshape(expected.shape)) & ~unwritten(expected)
             if missing.any():
                 name, where = "the result" if role == OUT else role, np.argwhere(missing)[0].tolist()
                 what = f"{int(missing.sum())} elements of {name} are not written or not a number, the first at {where}"
@@ -132,9 +132,22 @@ def check(plan: Plan, given: Arrays, wanted: Callable[[int], Arrays]) -> Report:
     return total
 
 
-def poisoned(size: int, dtype: Any) -> HostArray:
-    """An array that nobody can take for data: NaN; zeros of integers, which count."""
-    return np.zeros(size, dtype) if np.dtype(dtype).kind in "iu" else np.full(size, np.nan, dtype)
+def poisoned(size: int, dtype: Any, role: str = "") -> HostArray:
+    """An array that nobody can take for data: NaN, or integers that hardly come about; counters are zero."""
+    return np.zeros(size, dtype) if role == COUNTER else np.full(size, poison(dtype), dtype)
+
+
+def poison(dtype: Any) -> Any:
+    """What an element is that was not written."""
+    kind = np.dtype(dtype)
+    return np.iinfo(kind).max // 3 if kind.kind in "iu" else np.nan
+
+
+def unwritten(a: HostArray) -> HostArray:
+    """Which elements look as if they were not written."""
+    mark = poison(a.dtype)
+    found: HostArray = a == mark if a.dtype.kind in "iu" else np.isnan(a)
+    return found
 
 
 def run_module(
@@ -151,10 +164,10 @@ def run_module(
         args: dict[str, Any] = {}
         for param, role in bound.roles:
             if role in fields:
-                args[param.name] = fields[role]
+                args[param.name] = _seen_as(param, fields[role])
             elif role.startswith(SCRATCH) and isinstance(param, Buffer):
                 if role not in space:
-                    space[role] = poisoned(param.size, param.dtype.numpy())
+                    space[role] = poisoned(param.size, param.dtype.numpy(), role)
                 args[param.name] = space[role]
             else:
                 data = constant(module, role, param)
@@ -165,6 +178,12 @@ def run_module(
         if "race" not in checks:
             report.raise_if_errors()
     return reports
+
+
+def _seen_as(param: Any, array: HostArray) -> HostArray:
+    """The array as a parameter takes it: bytes perhaps as words."""
+    dtype = param.dtype.numpy()
+    return array if array.dtype == dtype else array.view(dtype)
 
 
 # ------------------------------------------------------------------------------------------------ how long

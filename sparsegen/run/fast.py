@@ -95,13 +95,14 @@ def fast_call(known: Call) -> FastCall | None:
     # All of it in cells of this closure: a cell costs less than an attribute.
     like = result.owner
     dtype, device, where, empty = like.dtype, like.get_device(), like.device, torch.empty_strided
-    size = result.layout.dtype.itemsize  # a power of two, as every alignment is
 
     def facts(name: str, view: ArrayView) -> tuple[Any, ...]:
-        return view.owner.shape, view.owner.stride(), max(known.alignment[name], size) - 1, view.layout.span
+        item = view.layout.dtype.itemsize  # a power of two, as every alignment is
+        odd = max(known.alignment[name], item) - 1
+        return view.owner.shape, view.owner.stride(), odd, view.layout.span, view.owner.dtype
 
     inputs = [facts(name, known.inputs[name]) for name in names]
-    shape, strides, odd, span = facts(result_name, result)
+    shape, strides, odd, span, _ = facts(result_name, result)
     packed = result.layout.contiguous if not known.turned else strides == (1, shape[0])
     count, many = len(known.args), len(known.named)
     streams, any_stream, launch, library = known.streams, known.any_stream, known.launch, known.library
@@ -129,11 +130,11 @@ def fast_call(known: Call) -> FastCall | None:
                     return None
             if keys:
                 args = (*args, *[named[key] for key in keys])
-            for a, (a_shape, a_strides, a_odd, _) in zip(args, inputs):  # noqa: B905  (as many, and strict costs)
+            for a, (a_shape, a_strides, a_odd, _, kind) in zip(args, inputs):  # noqa: B905  (as many, and strict costs)
                 # get_device is an int (-1 on the host), where .device would make an object.
                 if (
                     type(a) is not tensor
-                    or a.dtype is not dtype
+                    or a.dtype is not kind
                     or a.shape != a_shape
                     or a.stride() != a_strides
                     or a.get_device() != device
@@ -157,7 +158,7 @@ def fast_call(known: Call) -> FastCall | None:
                 target = out.data_ptr()
                 if target & odd:
                     return None
-                for at, (_, _, _, a_span) in zip(pointers, inputs):  # noqa: B905
+                for at, (_, _, _, a_span, _) in zip(pointers, inputs):  # noqa: B905
                     if -span < target - at < a_span:
                         return None
             elif not packed:

@@ -1,7 +1,9 @@
 """Sparse weights in torch: ``SparseLinear`` in the place of ``torch.nn.Linear``, and ``magnitude_mask`` for pruning.
 
 ``prune``: which weights stay.  ``linear``: the module.  ``op``: the operator ``sparsegen::spmm_linear`` that it calls,
-with its fake and its derivative.  ``plan``: what is behind the integer in the operator's arguments.
+with its fake and its derivative.  ``plan``: what is behind the integer in the operator's arguments.  ``attention``:
+``SparseAttention``, attention to the keys that a pattern keeps, with its operator.  ``quantized``: ``QuantizedLinear``,
+a layer of 8-bit integers in vectors of rows, with its operator.
 
 This package needs torch, and loads it when a name is first used.
 """
@@ -12,13 +14,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sparsegen.torch.attention import SparseAttention
     from sparsegen.torch.linear import SparseLinear
     from sparsegen.torch.prune import magnitude_mask
+    from sparsegen.torch.quantized import QuantizedLinear
 
-__all__ = ["SparseLinear", "magnitude_mask"]
+__all__ = ["QuantizedLinear", "SparseAttention", "SparseLinear", "magnitude_mask"]
 
 #: name -> the module that holds it.
-_HOMES = {"SparseLinear": "linear", "magnitude_mask": "prune"}
+_HOMES = {
+    "QuantizedLinear": "quantized", "SparseAttention": "attention", "SparseLinear": "linear", "magnitude_mask": "prune"
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

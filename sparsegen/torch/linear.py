@@ -18,6 +18,7 @@ from sparsegen.ir.errors import ArrayError, DeviceError, FormatError, ProductErr
 from sparsegen.torch.op import spmm_linear
 from sparsegen.torch.plan import BACKENDS, Bound, Plan, assembled, empty, parts, refuse_capture
 from sparsegen.torch.prune import DTYPES, check_weight, conversions, format_of, in_words, kept, taken
+from sparsegen.torch.quantized import QuantizedLinear
 
 _EXTRA: Final = "_extra_state"
 #: The extra state is a tensor, as safetensors takes nothing else: this version, M, K, nnz, the place of dtype here, and
@@ -112,7 +113,8 @@ class SparseLinear(torch.nn.Module):
         m: int | None = None,
         vector: Vector | None = None,
         importance: Any = None,
-    ) -> SparseLinear:
+        bits: int | None = None,
+    ) -> SparseLinear | QuantizedLinear:
         """A ``torch.nn.Linear``, on its device; by default without those of its weights that are zero already.
 
         With ``sparsity`` it is pruned: that share of the weights is left out, the smallest (:func:`magnitude_mask`).
@@ -123,6 +125,9 @@ class SparseLinear(torch.nn.Module):
 
         Weights that stay keep their bits; ``bias`` is the layer's own, shared.  ``tokens``: numbers of tokens to build
         kernels for now (see ``prepare``).
+
+        With ``bits=8`` back comes a :class:`sparsegen.torch.QuantizedLinear` instead, in vectors of 8 outputs, or as
+        many as ``vector`` says (2, 4 or 8): ``pattern="vector"``, or none.
 
         ArrayError for a layer, a mask or an importance that does not fit; ProductError for a sparsity that is not from
         0 to 1, an unknown pattern, or words that do not go together; FormatError for numbers that make no pattern, and
@@ -135,6 +140,14 @@ class SparseLinear(torch.nn.Module):
                     f"from_linear needs a torch.nn.Linear, not {type(linear).__module__}.{type(linear).__qualname__}",
                     hint="put its weight [out_features, in_features] and bias into a torch.nn.Linear first",
                 )
+            if bits is not None:
+                if bits != 8 or pattern not in (None, "vector") or (n, m, tokens) != (None, None, None):
+                    raise ProductError(
+                        f"bits={bits!r}, pattern={pattern!r}: layers are quantised to 8 bits, in vectors of outputs",
+                        hint='give bits=8, pattern="vector" and sparsity or mask; vector=2, 4 or 8 outputs; no tokens',
+                    )
+                height: Any = 8 if vector is None else vector
+                return QuantizedLinear.from_linear(linear, sparsity, mask, height=height, importance=importance)
             weight, words = linear.weight.detach(), {"n": n, "m": m, "vector": vector}
             format, options = format_of(pattern, **words, sparsity=None if pattern is None else sparsity)
             check_weight(weight, format)

@@ -78,7 +78,7 @@ def kept(
             "importance=importance) != 0",
         )
     if mask is not None:
-        return weight.masked_fill(~_checked_mask(mask, weight), 0)
+        return weight.masked_fill(~checked_mask(mask, weight), 0)
     if pattern is not None:
         return prune(weight, pattern, importance=importance, **options)
     return weight if sparsity is None else weight.masked_fill(~magnitude_mask(weight, sparsity), 0)
@@ -122,7 +122,7 @@ def magnitude_mask(weight: Any, sparsity: float) -> Any:
     return mask
 
 
-def _checked_mask(mask: Any, weight: Any) -> Any:
+def checked_mask(mask: Any, weight: Any) -> Any:
     """The mask; ArrayError if it does not say of each weight whether it stays."""
     if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool or mask.shape != weight.shape:
         what = f"{mask.dtype} of shape {tuple(mask.shape)}" if isinstance(mask, torch.Tensor) else f"a {type(mask)}"

@@ -44,7 +44,7 @@ def key(problem: Facts) -> str:
 def title(problem: Facts) -> str:
     """A problem in a line, for a list of them."""
     what, device = problem["what"], problem["device"]["name"]
-    if what == "product":
-        return f"product {problem['m']}x{problem['k']} {problem['dtype']}, n={problem['n']} on {device}"
+    if "n" in problem:
+        return f"{what} {problem['m']}x{problem['k']} {problem['dtype']}, n={problem['n']} on {device}"
     size = "x".join(map(str, problem["shape"]))
     return f"{what} {problem['of']} on {size}, steps={problem['steps']} on {device}"

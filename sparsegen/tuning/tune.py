@@ -15,6 +15,7 @@ from sparsegen.dsl.update import Update
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.kernel import Kernel
 from sparsegen.products.product import Product
+from sparsegen.products.sddmm import Sampled
 from sparsegen.target import measurable, resolve
 from sparsegen.tuning import store
 from sparsegen.tuning.problem import Facts, facts
@@ -29,7 +30,7 @@ Make = Callable[[Any], Kernel]
 
 
 def tune(
-    stencil: Stencil | Update | Product,
+    stencil: Stencil | Update | Product | Sampled,
     shape: Sequence[int] = (),
     steps: int = 1,
     device: str | Path | DeviceProfile = "auto",

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from sparsegen.choose import Options
 from sparsegen.cost.cost import Cost
@@ -14,9 +14,6 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.products.weights import Prepared
 from sparsegen.schedule import Schedule, Vocabulary
-
-if TYPE_CHECKING:
-    from sparsegen.problems.product import SpmmProblem
 
 
 class ProductFamily(Vocabulary):
@@ -44,7 +41,7 @@ class ProductFamily(Vocabulary):
     def every(self, facts: Any, device: DeviceProfile, given: Mapping[str, Any]) -> Options:
         """All its schedules for a product in numbers, with the words that are given."""
 
-    def options(self, problem: SpmmProblem, wanted: Schedule | None, device: DeviceProfile) -> Options:
+    def options(self, problem: Any, wanted: Schedule | None, device: DeviceProfile) -> Options:
         """Its schedules for a problem, with the words that ``wanted`` has."""
         return _options(self, problem.facts, tuple(wanted.given.items()) if wanted else (), device)
 
@@ -57,11 +54,11 @@ class ProductFamily(Vocabulary):
         return {}
 
     @abstractmethod
-    def price(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> Cost:
+    def price(self, problem: Any, schedule: Schedule, device: DeviceProfile) -> Cost:
         """The cost of a complete schedule; ScheduleError if it cannot run the product on the device."""
 
     @abstractmethod
-    def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
+    def passes(self, problem: Any, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """The passes from the op level to the tile level."""
 
 

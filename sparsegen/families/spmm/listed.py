@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sparsegen.choose import Listed, Rejected
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm import ProductFamily
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import Schedule, SpmmSchedule
-
-if TYPE_CHECKING:
-    from sparsegen.problems.product import SpmmProblem
+from sparsegen.schedule import Schedule
 
 
 class ListedFamily(ProductFamily):
     """A family that says which schedules there are, what each makes of a product in numbers, and what that costs."""
 
     @abstractmethod
-    def space(self, facts: Any, wanted: Mapping[str, Any]) -> Iterator[SpmmSchedule]:
+    def space(self, facts: Any, wanted: Mapping[str, Any]) -> Iterator[Schedule]:
         """Every complete schedule that is tried, legal or not, with the words that are ``wanted``."""
 
     @abstractmethod
@@ -40,7 +37,7 @@ class ListedFamily(ProductFamily):
         """What costs are sorted by: seconds, then how plain a schedule is."""
         return (round(cost.time, 9),)
 
-    def price(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> Cost:
+    def price(self, problem: Any, schedule: Schedule, device: DeviceProfile) -> Cost:
         """The cost of a complete schedule; ScheduleError if it cannot run the product on the device."""
         facts = problem.facts
         shape = self.shape(facts, schedule, device)

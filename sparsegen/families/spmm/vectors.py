@@ -1,0 +1,68 @@
+"""What the families of products with vectors of integers have in common: what they refuse, and how W's values lie."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Final
+
+from sparsegen.cost.cost import Cost
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.families.spmm.listed import ListedFamily
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.ir.numbers.vectors import HIGH
+from sparsegen.products.vectors import VectorNumbers, cut_rows, values
+from sparsegen.products.vectors_cost import sums_of
+from sparsegen.products.weights import Prepared
+from sparsegen.schedule import Schedule
+
+AMPERE: Final = (8, 0)
+MAX_WARPS: Final = 32
+_VALUES: Final = (
+    "words of the values: of each step of 32 vectors and each digit the second operand of an mma, lane by lane (values "
+    "in sparsegen/products/vectors.py)"
+)
+_CUTS: Final = (
+    "of each vector row, where those of more than {most} steps are cut into several tasks: the slot of its first one, "
+    "how many there are, its first step, its steps (pieces in sparsegen/products/tasks.py)"
+)
+
+
+class VectorFamily(ListedFamily):
+    """Base of families that multiply integers in vectors by ``mma.m16n8k32``."""
+
+    formats = ("sr_bcrs",)
+    nonfinite = "integers have none"
+    counted = "two for each element of a kept vector and column"
+    because = "what is not stored does not multiply"
+    scratch = "x, row by row and of whole pieces"
+
+    @abstractmethod
+    def unfit(self, facts: VectorNumbers, schedule: Schedule, shape: Any) -> ScheduleError | None:
+        """Why blocks of a complete schedule do not fit a device of which only the numbers in ``shape`` matter."""
+
+    def refusal(
+        self, facts: VectorNumbers, schedule: Schedule, device: DeviceProfile, shape: Any
+    ) -> ScheduleError | None:
+        """Why a complete schedule cannot run the product on the device; None if it can."""
+        if device.compute_capability < AMPERE:
+            return ScheduleError(
+                f"{self.name} multiplies by mma.m16n8k32, which {device.name} ({device.arch}) has not",
+                hint="take a GPU from Ampere on",
+            )
+        if not sums_of(facts, schedule.wide).units:
+            return ScheduleError(f"wide={schedule.wide} bytes are no 16 columns of {facts.x}", hint="raise wide")
+        return self.unfit(facts, schedule, shape)
+
+    def operations(self, cost: Cost) -> float:
+        """A multiply-add of every element of a vector and column."""
+        p: VectorNumbers = cost.facts
+        return 2.0 * p.vectors * HIGH * p.n
+
+
+def of_w(most: int) -> dict[str, Prepared]:
+    """W's values, and which vector rows are cut, where they have more than ``most`` steps; kernels without such rows do
+    not take the latter."""
+    return {
+        "values": Prepared(("vector values",), values, _VALUES, words=True),
+        "cuts": Prepared(("vector cuts", most), lambda w: cut_rows(w, most).cuts, _CUTS.format(most=most)),
+    }

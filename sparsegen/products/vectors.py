@@ -1,0 +1,308 @@
+"""Matrices of integers in vectors, in numbers and as kernels with ``mma`` read them: steps of 32 vectors, lane by lane.
+
+A *vector row* is 8 rows of W, the columns of an ``mma``: of vectors of 4 or 2 rows as many as make 8, which take the
+columns that any of them has.  Its vectors are cut into steps of 32, in an order in which eight that follow one another
+lie in columns that differ modulo 8, as far as that goes: then their rows of x lie in different banks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsegen.formats.library import Library
+from sparsegen.formats.matrix import SparseMatrix
+from sparsegen.ir.errors import FormatError
+from sparsegen.ir.numbers.resident import padded_rows
+from sparsegen.ir.numbers.vectors import HIGH, PIECE, SPARE, STEP, Sums, digits, number_type, words
+from sparsegen.ir.tile_vectors import BITS, PARTS
+from sparsegen.ir.types import DTYPES, DType, s16, u16, u32
+from sparsegen.products.product import Product
+from sparsegen.products.tasks import Pieces, Records, deal, pieces
+from sparsegen.sizes import MAX_CELLS
+
+#: Columns of x whose rows eight lanes read without a bank conflict: numbers modulo so many differ.
+BANKS = 8
+
+
+@dataclass(frozen=True)
+class VectorNumbers:
+    """The numbers of a product with vectors of integers.
+
+    ``loads``: (steps, vector rows that have so many), ascending; ``vectors``: of 8 rows; ``nbytes``: of W's arrays;
+    ``operands``: of bias, scale and residual; ``x`` and ``y``: their types, as the IR names them.
+    """
+
+    m: int
+    k: int
+    n: int
+    dtype: str
+    x: str
+    y: str
+    height: int
+    columns: bool
+    vectors: int
+    nbytes: int
+    operands: int
+    loads: tuple[tuple[int, int], ...]
+
+    @staticmethod
+    def of(product: Product) -> VectorNumbers:
+        """The numbers of a product; FormatError for a matrix that no kernel reads."""
+        w, (m, k) = product.w, product.w.shape
+        if not m or not k:
+            raise FormatError(f"W has shape {m}x{k}: there is nothing to multiply", hint="leave the product out")
+        if w.kind.bits > 16:
+            raise FormatError(
+                f"W is {w.dtype}; integers of 4 to 16 bits are multiplied", hint="quantize W: sg.quantize(w, bits=16)"
+            )
+        found = lengths(w)
+        steps = -(-found // STEP)
+        if (int(steps.sum()) + SPARE) * STEP * words(digits(w.kind)) > MAX_CELLS:
+            raise FormatError(
+                f"W has {int(found.sum())} vectors of 8 rows; indices are 32 bits wide",
+                hint="cut the matrix into pieces of fewer rows",
+            )
+        if (longest := int(found.max(initial=0))) > (most := held(product)):
+            raise FormatError(
+                f"8 rows of W have {longest} vectors; 32 bits hold sums of {most} products of {w.dtype} by "
+                f"{product.x_dtype}, as y_dtype={product.y_dtype!r} needs them",
+                hint="cut W by columns, and add up the products",
+            )
+        kinds, rows = np.unique(steps, return_counts=True)
+        kept = s16 if w.kind.bits == 12 else w.kind
+        return VectorNumbers(
+            m, k, product.n, kept.name, product.types.x.name, product.types.y.name,
+            int(dict(w.spec.options)["height"]), product.columns, int(found.sum()), w.nbytes, product.operand_bytes,
+            tuple(zip(kinds.tolist(), rows.tolist(), strict=True)),
+        )  # fmt: skip
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """What the op level says of W and of types."""
+        types = {"x_type": DTYPES[self.x], "y_type": DTYPES[self.y]}
+        return {"chunks": 0, "entries": self.vectors, "height": self.height, **types}
+
+    @property
+    def x_kind(self) -> DType:
+        """The type of x."""
+        return DTYPES[self.x]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of x."""
+        return -(-self.n * self.x_kind.bits // 8)
+
+    @property
+    def steps(self) -> int:
+        """Steps of all vector rows."""
+        return sum(steps * rows for steps, rows in self.loads)
+
+    @property
+    def rows(self) -> int:
+        """Vector rows."""
+        return -(-self.m // HIGH)
+
+    @property
+    def longest(self) -> int:
+        """Steps of the longest vector row."""
+        return max(self.loads[-1][0], 1)
+
+    def cut(self, most: int) -> list[tuple[int, int]]:
+        """(steps, pieces of vector rows that have so many), where rows of more than ``most`` steps are cut."""
+        found = [(steps, rows, max(-(-steps // most), 1)) for steps, rows in self.loads]
+        return sorted((-(-steps // pieces), rows * pieces) for steps, rows, pieces in found)
+
+    @property
+    def words(self) -> int:
+        """Words of W's values that a lane has of a step."""
+        return words(digits(DTYPES[self.dtype]))
+
+
+def held(product: Product) -> int:
+    """How many products of a row may be added up so that no sum of digits wraps.
+
+    y of i32 may wrap; but not sums that are 16 times as large for each operand of 4 bits, until they are shifted.
+    """
+    w, x = digits(product.w.kind), digits(product.types.x)
+    sums = Sums(w, x, 1)
+    if product.types.y.is_int and not sums.over:
+        return MAX_CELLS
+    pairs = [(i + j, max(-a.range[0], a.range[1]) * max(-b.range[0], b.range[1])) for i, a in w for j, b in x]
+    largest = max(sum(most for at, most in pairs if at == shift) for shift in sums.shifts)
+    return (2**31 - 1) // (largest << sums.over)
+
+
+class Steps(NamedTuple):
+    """A matrix cut into steps: ``begin`` and ``end`` of each vector row (on the host), the ``column`` of each vector of
+    each step, [steps * 32], and whether there ``is`` one; what fills a step up has any column."""
+
+    begin: npt.NDArray[np.int64]
+    end: npt.NDArray[np.int64]
+    column: Any
+    there: Any
+
+
+def lengths(w: SparseMatrix) -> npt.NDArray[np.int64]:
+    """Vectors of 8 rows of each vector row, on the host; worked out once."""
+
+    def count() -> npt.NDArray[np.int64]:
+        with w.library.active():
+            kept = w.library.cast(_mask(w).sum(-1), DTYPES["s64"])
+            return np.asarray(w.library.to_host(kept, DTYPES["s64"]))
+
+    return w.once("vectors a row", count)
+
+
+def _groups(w: SparseMatrix) -> Any:
+    """The elements' signed bits as vector rows, [vector rows, 8, K]."""
+    bits, lib = w.spec.decode(w.library, w.arrays, w.shape), w.library
+    rows = -(-w.shape[0] // HIGH)
+    if bits.shape[0] < rows * HIGH:
+        whole = lib.zeros((rows * HIGH, w.shape[1]), f"int{8 if w.kind.bits <= 8 else 16}")
+        whole[: bits.shape[0]] = bits
+        bits = whole
+    return lib.packed(bits).reshape(rows, HIGH, w.shape[1])
+
+
+def _mask(w: SparseMatrix) -> Any:
+    """Which columns a vector row has vectors in, bool [vector rows, K]."""
+    return (_groups(w) != 0).any(1)
+
+
+def steps_of(w: SparseMatrix) -> Steps:
+    """How the matrix is cut into steps; worked out once."""
+
+    def cut() -> Steps:
+        lib, kept = w.library, _mask(w)
+        rows, k = kept.shape
+        counts = lengths(w)
+        steps = -(-counts // STEP)
+        end = np.cumsum(steps)
+        begin = end - steps
+        column = lib.arange(int(end[-1]) * STEP) % min(BANKS, k)
+        there = lib.zeros((int(end[-1]) * STEP,), "bool")
+        most = int(counts.max(initial=0))
+        places = lib.constant(begin).reshape(rows, 1) * STEP + lib.arange(most).reshape(1, most)
+        mine = lib.arange(most).reshape(1, most) < lib.constant(counts).reshape(rows, 1)
+        at = lib.pick(places, mine)
+        column[at] = lib.pick(_spread(lib, kept)[:, :most], mine)
+        there[at] = True
+        return Steps(begin, end, column, there)
+
+    with w.library.active():
+        return w.once("steps of vectors", cut)
+
+
+def _spread(lib: Library, kept: Any) -> Any:
+    """The columns of each row in the order of its vectors, those that it has none in last.
+
+    The first column of each class modulo 8 comes first, then the second ones, and so on.
+    """
+    rows, k = kept.shape
+    wide = -(-k // BANKS)
+    padded = lib.zeros((rows, wide * BANKS), "bool")
+    padded[:, :k] = kept
+    ranks = lib.cumsum(lib.cast(padded.reshape(rows, wide, BANKS), DTYPES["s64"]), 1) - 1
+    key = (ranks * BANKS + lib.arange(BANKS).reshape(1, 1, BANKS)).reshape(rows, wide * BANKS)[:, :k]
+    return lib.order(key + lib.cast(~kept, DTYPES["s64"]) * (2 * wide * BANKS))
+
+
+def places(w: SparseMatrix, wide: int) -> Any:
+    """Where in a strip, with swizzled rows of ``wide`` bytes, the row of x of each vector begins: in 16-byte units."""
+    lib, pieces = w.library, wide // PIECE
+    with lib.active():
+        column = steps_of(w).column
+        return _spared(lib, column * pieces + column // (128 // wide) % pieces, u16)
+
+
+def numbers(w: SparseMatrix) -> Any:
+    """The row of x of each vector."""
+    with w.library.active():
+        return _spared(w.library, steps_of(w).column, number_type(w.shape[1]))
+
+
+def _spared(lib: Library, found: Any, kind: DType) -> Any:
+    """The numbers, and zeros for the steps behind the last one."""
+    made = lib.zeros((found.shape[0] + SPARE * STEP,), "int64")
+    made[: found.shape[0]] = found
+    return lib.cast(made, kind)
+
+
+def values(w: SparseMatrix) -> Any:
+    """Words of the values, step by step and lane by lane: of each digit the second operand of an mma.
+
+    Slot 16 h + 8 p + 2 t + i of a step, in row g, is byte 2 p + i of register h of lane 4 g + t; elements of 4 bits
+    have both registers in one word, the first in the low halves of its bytes.
+    """
+    lib = w.library
+    with lib.active():
+        cut = steps_of(w)
+        rows, total = len(cut.begin), int(cut.end[-1])
+        groups = _groups(w)
+        row = lib.constant(np.repeat(np.arange(rows), (cut.end - cut.begin) * STEP))
+        found = groups[row, :, cut.column] * lib.cast(cut.there, DTYPES["s8"]).reshape(-1, 1)  # [slots, 8 rows]
+        size = 2 if w.kind.bits > 8 else 1
+        held = lib.view(lib.packed(found), "int8").reshape(total, 2, 2, 4, 2, HIGH, size)  # step, h, p, t, i, g, byte
+        if w.kind.bits == 4:
+            low, high = held[:, 0] & 15, held[:, 1] & 15
+            word = lib.packed(lib.transpose((low | high * 16)[..., 0], (0, 4, 2, 1, 3)))  # step, g, t, p, i
+        else:
+            turned = lib.transpose(lib.xp.flip(held, (6,)), (0, 5, 3, 6, 1, 2, 4))  # the high byte first
+            word = lib.packed(turned)  # step, g, t, digit, h, p, i
+        flat = lib.view(word.reshape(-1), u32)
+        made = lib.zeros((flat.shape[0] + SPARE * 32 * words(digits(w.kind)),), "int32")
+        made = lib.view(made, u32)
+        made[: flat.shape[0]] = flat
+        return made
+
+
+def cut_rows(w: SparseMatrix, most: int) -> Pieces:
+    """The vector rows in pieces of at most so many steps; worked out once."""
+
+    def cut() -> Pieces:
+        whole = steps_of(w)
+        return pieces(whole.begin, whole.end, most)
+
+    return w.once(("cut rows", most), cut)
+
+
+def tasks(w: SparseMatrix, lists: int, warps: int, parts: int, most: int) -> Records:
+    """Records of all pieces of vector rows for ``tile.each_task``, on the host, with the steps that need a part of x's
+    strip.
+
+    Steps are counted from the task's first one; BITS bits for each part but the first.
+    """
+
+    def dealt() -> Records:
+        cut, found = steps_of(w), cut_rows(w, most)
+        each = padded_rows(w.shape[1], parts) // parts
+        column = w.library.to_host(w.library.packed(cut.column), DTYPES["s64"])
+        last = column.reshape(-1, STEP).max(1, initial=0)
+        word = np.zeros(len(found.begin), dtype=np.int64)
+        never = (1 << BITS) - 1
+        for part in range(1, PARTS):
+            there = np.append(np.flatnonzero(last >= part * each), 1 << 40)
+            first = there[np.searchsorted(there, found.begin)]
+            need = np.where(first < found.end, np.minimum(first - found.begin, never - 1), never)
+            word |= need << BITS * (part - 1)
+        return deal(found.begin, found.end, word, lists, warps, found.row, len(cut.begin))
+
+    return w.once(("vector tasks", lists, warps, parts, most), dealt)
+
+
+def parted(w: SparseMatrix, down: int, across: int, most: int) -> Records:
+    """Records of all pieces of vector rows, ``down`` a list, each for ``across`` warps, by their word."""
+
+    def dealt() -> Records:
+        found = cut_rows(w, most)
+        lists = -(-len(found.row) // down)
+        rows = deal(found.begin, found.end, np.zeros_like(found.row), lists, down, found.row, len(found.cuts))
+        made = np.repeat(rows[..., None, :], across, axis=-2)
+        made[..., 3] = np.arange(across)
+        return made.reshape(lists, -1, down * across, made.shape[-1])
+
+    return w.once(("parted tasks", down, across, most), dealt)
