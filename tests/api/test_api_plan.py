@@ -74,7 +74,7 @@ def test_odd_rows_are_padded_between_the_passes(line: str, steps: int, parts: li
     p = plan(line, steps, shape=(64, 63))
     assert [(program.steps, n, pitches(program)) for program, n in p.programs] == parts
     if p.padded:
-        assert p.workspaces == dict.fromkeys(PADDED, (np.dtype("f8"), 64 * 64)) and pitches(p.main) == (64, 64)
+        assert p.workspaces == dict.fromkeys(PADDED, (np.dtype("f8"), 64 * 64, False)) and pitches(p.main) == (64, 64)
 
 
 def test_when_rows_are_padded() -> None:
@@ -98,10 +98,10 @@ def test_arrays_with_a_pitch() -> None:
 def test_workspace() -> None:
     one, many = plan("direct", 1), plan("direct", 9)
     assert one.workspace_nbytes == 0 and one.workspaces == {}
-    assert many.workspaces == {"field": (np.dtype("f8"), 64 * 64)} and many.workspace_nbytes == 64 * 64 * 8
+    assert many.workspaces == {"field": (np.dtype("f8"), 64 * 64, False)} and many.workspace_nbytes == 64 * 64 * 8
     odd = plan("direct", 2, shape=(33, 35))
     assert (
-        odd.workspaces == {"field": (np.dtype("f8"), 33 * 35)}
+        odd.workspaces == {"field": (np.dtype("f8"), 33 * 35, False)}
         and odd.workspace_nbytes == -(-33 * 35 * 8 // ALIGN) * ALIGN
     )
     assert sg.compile(heat, (64, 64), backend="emulator", schedule="direct").workspace_nbytes == 0

@@ -21,11 +21,12 @@ from sparsegen.backends.reference.stencil import run as reference
 from sparsegen.bench import command, regret, regret_run, regret_tables, report, scatter, tables
 from sparsegen.bench.harness import TOLERANCE
 from sparsegen.bench.lab import Lab
-from sparsegen.bench.regret import CHOSEN, RANDOM, TOP, Point, StencilProblem, candidates, findings
+from sparsegen.bench.regret import CHOSEN, RANDOM, TOP, Point, StencilProblem, VectorProblem, candidates, findings
 from sparsegen.bench.stencils import stencil
 from sparsegen.formats.nm import nm
 from sparsegen.ir.errors import DeviceError
 from sparsegen.ir.types import f32
+from tests.bench.test_bitmaps import quick_lab
 from tests.harness_kit import Gpu, view
 
 HEAD: report.Result = {
@@ -88,6 +89,27 @@ def test_patterns_are_in_their_ranges() -> None:
         assert regret.PATTERN_COLUMNS[0] <= p.n <= regret.PATTERN_COLUMNS[1] and p.order in ("rows", "columns")
         nm(f32, p.kept, p.window, p.vector)  # a pattern that there is
     assert {p.vector for p in found} == set(regret.BLOCKS) and {p.window for p in found} == set(regret.WINDOWS)
+
+
+def test_problems_of_vectors_are_in_their_ranges() -> None:
+    for part in regret.VECTORS:
+        found = [p for seed in range(40) for p in regret.vector_problems(part, seed, 20)]
+        assert regret.vector_problems(part, 5, 20) == regret.vector_problems(part, 5, 30)[:20]
+        assert not {p.shape for p in found[:20]} & {p.shape for p in found[20:40]}
+        assert all(0.5 <= p.sparsity <= 0.99 and p.types in TOLERANCE and p.part == part for p in found)
+        assert {p.height for p in found} == {2, 4, 8} and {p.sigma > 0 for p in found} == {True, False}
+        for p in found:
+            if part == "attention":
+                heads, rows, keys, d = p.shape
+                assert 1 <= heads <= 16 and d in (32, 64, 128) and (p.bits == 8 or p.quantized)
+                assert all(regret.SEQUENCES[0] * 0.9 <= n <= regret.SEQUENCES[1] for n in (rows, keys))
+                continue
+            _, k, n = p.shape
+            assert p.kinds[0] == p.kinds[1] or part == "integers"
+            assert (k if part == "sampled" else n) % 2 == 0 or p.kinds[1] != "i4"
+            assert n <= 1024 or part == "sampled"
+        assert len({p.types for p in found}) == {"integers": 7, "sampled": 3, "attention": 3}[part]
+    assert sum(regret.PROBLEMS[part] for part in regret.VECTORS) == 40
 
 
 def test_without_dense_the_cheapest_of_the_others_is_chosen(found: report.Result) -> None:
@@ -328,6 +350,30 @@ def test_each_timed_call_comes_after_a_read(gpu: Gpu, cold: bool) -> None:
     timings = regret_run.timed(Lab(), each, 0.012, cold)
     assert [t.repeats for t in timings] == [12, 12]  # 6 of a millisecond in each of two rounds
     assert gpu.flushes == 2 * 2 * (2 + 6) and calls == dict.fromkeys("ab", gpu.flushes // 2 * (1 if cold else 2))
+
+
+VECTORS = {
+    "integers": VectorProblem("in1", "integers", (24, 70, 16), 0.7, 8, 1.0, ("i16", "i4"), "columns"),
+    "sampled": VectorProblem("sa1", "sampled", (16, 40, 30), 0.7, 4, 0.0, ("i4", "i4")),
+    "attention": VectorProblem("at1", "attention", (2, 16, 40, 32), 0.6, 2, 0.0, bits=16),
+}
+
+
+@pytest.mark.parametrize("part", regret.VECTORS)
+def test_problems_of_vectors_are_checked(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the emulator, with torch's arrays on the host."""
+    lab, p = quick_lab(monkeypatch), VECTORS[part]
+    monkeypatch.setattr(regret, "vector_problems", lambda part, seed, count: [p])
+    study = regret_run.Vectors(part, lab, 3, 0.001, "cpu", "emulator")
+    (problem,) = study.problems(1)
+    points = study.candidates(problem, random.Random(1))[:2]
+    assert points[0].dtype == p.types in TOLERANCE and points[0].picked == CHOSEN and len(points) == 2
+    kernels = [study.build(problem, q.schedule) for q in points]
+    found = regret_run.measured(study, problem, points, kernels, 0.001)
+    assert all(q.ok and q.measured_s and not q.failed for q in found), found
+    assert p.pattern in regret_tables.VIEWS[part](report.result("regret", found, HEAD))[1]
+    summary = regret_tables.VIEWS["vectors"](report.result("regret", found, HEAD))
+    assert summary[0][2:] == ["all (1 problems)", f"{part} (1 problems)"] and summary[1][1] == "≤ 1.05"
 
 
 # --------------------------------------------------------------------------------------------------- the command line

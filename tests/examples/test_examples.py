@@ -208,3 +208,20 @@ def test_layouts_of_nmsparse_have_no_conflicts(tmp_path: Path) -> None:
     kernels = re.findall(r"M = (\d+): ([\d.]+) wavefronts a read with x as it is, ([\d.]+) by offsets", said)
     assert [int(m) for m, _, _ in kernels] == list(table)
     assert all(float(turned) == 1 and float(plain) > 1 for _, plain, turned in kernels)
+
+
+def test_the_order_of_vectors_saves_conflicts(tmp_path: Path) -> None:
+    """What the order should take is what kernels that read strips take; words that are changed keep the products."""
+    said = run(tmp_path, "magicube_ablation.py", "--rows=64", "--columns=400", "--n=64")
+    table = {int(m): (float(a), b) for m, a, b in re.findall(r"^ +(\d+)% +([\d.]+) +([\d.]+)$", said, re.MULTILINE)}
+    assert list(table) == [70, 90, 98] and all(plain > float(ours) >= 1 for plain, ours in table.values())
+    blocks = re.split(r"columns, (\d+)% zeros", said)[1:]
+    for zeros, block in zip(blocks[::2], blocks[1::2], strict=True):
+        lines = re.findall(
+            r"^ *(\S+) +([\d.]+) +[\d.]+ +(\d+) +([\d.]+) .*(vector_\w+)", block.partition("types")[0], re.MULTILINE
+        )
+        assert {passes for _, passes, *_, family in lines if family == "vector_strip"} == {table[int(zeros)][1]}
+        assert {passes for _, passes, *_, family in lines if family == "vector_gather"} == {"1.00"}
+        assert len({mma for _, _, mma, *_ in lines}) == 1 and len(lines) >= 8
+    types = dict(re.findall(r"^(L\d+-R\d+) +[\d.]+ +[\d.]+ +(\d+)", said, re.MULTILINE))
+    assert [int(n) // int(types["L8-R8"]) for n in types.values()] == [1, 2, 4, 1, 1]

@@ -290,12 +290,3 @@ def test_arrays_that_contradict_themselves(change: Callable[[Any], Any], says: s
     change(arrays)
     with pytest.raises(FormatError, match=says):
         SrBcrs(W.spec, W.shape, W.library, arrays, W.nnz).check()
-
-
-@pytest.mark.parametrize("kind", ["i4", "i12", "u16"])
-def test_products_are_refused_yet(kind: str) -> None:
-    W = encoded(random((16, 40), kind, 0.5, 4), kind)
-    for call in (sg.compile, sg.schedules):
-        with pytest.raises(FormatError, match="no schedule reads a sr_bcrs matrix") as e:
-            call(sg.spmm(W, n=8, bias=True))
-        assert f"no family multiplies {kind} yet" in str(e.value) and "to_scipy" in str(e.value)

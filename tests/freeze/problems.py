@@ -23,10 +23,15 @@ from sparsegen.ir.errors import SparsegenError
 from sparsegen.ir.text import print_module
 from sparsegen.pipelines import Program
 from sparsegen.problems.product import Variant
+from sparsegen.problems.sddmm import Variant as SampledVariant
+from sparsegen.problems.sddmm import aligned
 from tests import nm_kit
+from tests.attention_kit import mask
 from tests.csr_kit import ragged
 from tests.products_kit import matrix
+from tests.sddmm_kit import mask as sampled_mask
 from tests.updates import gray_scott, heat, wave
+from tests.vectors_kit import quantized
 
 FILE = Path(__file__).parent / "programs.json.xz"
 #: (family, axes of the field): cases of each.
@@ -36,7 +41,7 @@ STENCILS = {
     ("lowrank", 2): 20, ("stencil2row", 1): 10, ("stencil2row", 2): 30, ("stencil2row", 3): 14,
 }  # fmt: skip
 UPDATES, PRODUCTS, RAGGED, NM, GATHERED, DECODED, OUTER, STRIPS, FOURS = 16, 40, 16, 12, 8, 8, 8, 8, 6
-WINDOWS = 8
+WINDOWS, SAMPLED, ATTENTION, VECTORS = 8, 18, 10, 12
 UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott}
 BOUNDARIES: dict[str, Any] = {
     "periodic": sg.periodic, "frozen": sg.frozen, "neumann": sg.neumann, "dirichlet": sg.dirichlet(0.5)
@@ -71,6 +76,14 @@ def programs(case: Case) -> Iterator[Program]:
         kernel = sg.compile(product, device=case["device"], backend="emulator", schedule=case["schedule"])
         yield kernel._programs.get(1, Variant(*case["variant"]))
         return
+    if case["kind"] == "sddmm":
+        kernel = sg.compile(sampled(case), device=case["device"], backend="emulator", schedule=case["schedule"])
+        yield kernel._programs.get(1, SampledVariant(*case["variant"]))
+        return
+    if case["kind"] == "attention":
+        kernel = sg.compile(attention(case), device=case["device"], backend="emulator", schedule=case["schedule"])
+        yield kernel._plan(1).main
+        return
     shape, steps = tuple(case["shape"]), case["steps"]
     made: Any = sg.compile(
         described(case), shape, steps, device=case["device"], backend="emulator", schedule=case["schedule"]
@@ -79,12 +92,27 @@ def programs(case: Case) -> Iterator[Program]:
         yield program
 
 
+def sampled(case: Case) -> Any:
+    """The sampled product of a case."""
+    (m, n), options = case["shape"], case["options"]
+    kept = sampled_mask(m, n, options["height"], case["sparsity"])
+    return sg.sddmm(kept, k=case["k"], dtype=case["dtype"], **options)
+
+
+def attention(case: Case) -> Any:
+    """The attention of a case."""
+    return sg.attention(mask(*case["shape"], case["height"], case["share"]), **case["how"])
+
+
 def encoded(case: Case) -> Any:
-    """The matrix of a case: ragged rows in CSR, of which the longest may be cut, an N:M pattern, or bitmap tiles."""
+    """The matrix of a case: ragged rows in CSR, of which the longest may be cut, an N:M pattern, vectors of integers,
+    or bitmap tiles."""
     (m, k), dtype = case["shape"], case["dtype"]
     if "pattern" in case:
         n, width, *vector = case["pattern"]
         return nm_kit.matrix(m, k, n, width, vector, dtype)
+    if "height" in case:
+        return quantized((m, k), dtype, case["height"], case["kept"])
     if "mean" in case:
         return sg.sparse(ragged(m, k, case["mean"], case["seed"], case["full"]), format="csr", dtype=dtype)
     return matrix(m, k, case["sparsity"], dtype)
@@ -252,6 +280,74 @@ def _windows(draw: random.Random) -> Case:
     return case
 
 
+def _sampled(draw: random.Random) -> Case:
+    dtype = draw.choice(("i8", "i8", "i16", "i4"))
+    case: Case = {
+        "kind": "sddmm", "dtype": dtype, "device": draw.choice(("h200", "h200", "a100", "rtx4090")),
+        "shape": [draw.choice((40, 500, 1024)), draw.choice((64, 333, 1000))], "k": draw.choice((50, 64, 512, 1500)),
+        "sparsity": draw.choice((0.5, 0.9)),
+        "options": {"height": draw.choice((8, 8, 4, 2)), "out": draw.choice(("bcrs", "sr_bcrs"))},
+        "variant": [f"s{dtype[1:]}", draw.choice(("row", "row", "column")), draw.choice(("column", "column", "row"))],
+        "schedule": f"strips rows={draw.choice((32, 64, 128, 256))} warps={draw.choice((4, 8, 16))} "
+        f"groups={draw.choice((1, 4, 8))} prefetch={draw.choice(('on', 'off'))} parts={draw.choice((1, 1, 2, 3))}",
+    }  # fmt: skip
+    if draw.random() < 0.4:
+        words = f"warps={draw.choice((1, 2, 4))} most={draw.choice((1, 2, 8))} stages={draw.choice((2, 3))}"
+        case["schedule"] = f"gather {words}"
+    case["schedule"] += f" overlap={draw.choice(('on', 'off')) if case['device'] == 'h200' else 'off'}"
+    m, n, row = *case["shape"], case["k"] * int(dtype[1:]) // 8
+    item = 2 if dtype == "i16" else 1
+    runs = (row if case["variant"][1] == "row" else m * item, row if case["variant"][2] == "column" else n * item)
+    case["variant"] += [aligned(run) for run in runs]
+    return case
+
+
+def _attention(draw: random.Random) -> Case:
+    case: Case = {
+        "kind": "attention", "dtype": "f16", "device": draw.choice(("h200", "h200", "a100", "rtx4090")),
+        "shape": [draw.choice((64, 333, 1024)), draw.choice((77, 512, 2000))], "height": draw.choice((2, 4, 8, 8)),
+        "share": draw.choice((0.05, 0.2)),
+        "how": {
+            "heads": draw.choice((1, 4)), "d": draw.choice((32, 64, 64, 128)), "batch": draw.choice((1, 2)),
+            "softmax_bits": draw.choice((8, 8, 16)), "quantized": draw.random() < 0.7,
+        },
+        "schedule": f"fused parts={draw.choice((1, 2, 4))} groups={draw.choice((1, 4))} "
+        f"warps={draw.choice((4, 8, 16))} keys={draw.choice((32, 64, 128))}",
+    }  # fmt: skip
+    return case
+
+
+def _vectors(draw: random.Random) -> Case:
+    kind, x_kind = draw.choice(("i8", "i8", "i4", "i16", "u8")), draw.choice(("i8", "i8", "i4", "u4", "i16"))
+    y = draw.choice(({}, {"y_dtype": "f16", "scale": True}, {"y_dtype": "f32", "bias": True, "activation": "gelu"}))
+    case: Case = {
+        "kind": "spmm", "dtype": kind, "device": draw.choice(("h200", "h200", "a100", "rtx4090")),
+        "height": draw.choice((8, 8, 4, 2)), "kept": draw.choice((0.8, 2.4)),
+        "shape": [draw.choice((40, 500, 1024)), draw.choice((64, 333, 1000))], "n": draw.choice((17, 64, 136, 512)),
+        "epilogue": {"x_dtype": x_kind, **y},
+        "schedule": f"vector_strip wide={draw.choice((32, 64, 128))} lists={draw.choice((1, 4, 16))} "
+        f"warps={draw.choice((4, 8, 16))} unroll={draw.choice((1, 2, 4))} parts={draw.choice((1, 3, 4))}",
+    }  # fmt: skip
+    order, each = draw.choice(("row", "row", "column")), x_kind[1:] == "4" and draw.random() < 0.5
+    size, pair = 2 if x_kind == "i16" else 1, x_kind[1:] == "4" and not each
+    run = case["shape"][1] if order == "column" else -(-case["n"] // 2) if pair else case["n"]
+    vec = next(v for v in (16, 8, 4, 2, 1) if run % v == 0 and v * size <= 16)
+    case["variant"] = [order, draw.choice(("row", "column")), vec, each]
+    return case
+
+
+def _legal(draw: random.Random, drawn: Callable[[random.Random], Case], wanted: int) -> Iterator[Case]:
+    found = 0
+    while found < wanted:
+        case = drawn(draw)
+        try:
+            text(case)
+        except SparsegenError:
+            continue
+        found += 1
+        yield case
+
+
 def _products(draw: random.Random, drawn: Callable[[random.Random], Case], wanted: int) -> Iterator[Case]:
     found = 0
     while found < wanted:
@@ -280,6 +376,9 @@ def draw_all(seed: int = 12) -> Iterator[Case]:
     yield from _products(random.Random(seed + 7), _strips, STRIPS)
     yield from _products(random.Random(seed + 8), _fours, FOURS)
     yield from _products(random.Random(seed + 9), _windows, WINDOWS)
+    yield from _legal(random.Random(seed + 10), _sampled, SAMPLED)
+    yield from _legal(random.Random(seed + 11), _attention, ATTENTION)
+    yield from _legal(random.Random(seed + 12), _vectors, VECTORS)
 
 
 def frozen() -> list[tuple[Case, str]]:

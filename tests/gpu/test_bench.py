@@ -13,6 +13,8 @@ import sparsegen as sg
 from sparsegen.backends.reference.stencil import run
 from sparsegen.bench import report, stencils, suites
 from sparsegen.bench.lab import Lab
+from sparsegen.bench.magicube import LIBRARIES, VectorCase
+from sparsegen.bench.magicube_run import Vectors
 from sparsegen.bench.stencil_run import COPIES, Case, Copy, Stencils
 
 pytestmark = pytest.mark.gpu
@@ -135,6 +137,28 @@ def test_a_floor_runs_beside_the_cases(tmp_path: Path) -> None:
     case = Case("Heat-2D", stencils.stencil("Heat-2D"), (96, 96), 2, "direct", floor="hand:x")
     (row,) = Stencils(Lab(), 0.001).run([case], beside=[f"{tmp_path}/hand.cu quick"])
     assert row.ok and (row.floor, row.floor_by) == (42.5, "hand quick")
+
+
+def test_integers_in_vectors_beside_libraries(lab: Lab) -> None:
+    """A row of each kind of suite ``magicube``, small, with the times of every library; goals are not judged."""
+    pytest.importorskip("torch")
+    small = VectorCase("spmm", "spmm", (512, 768, 64), 0.9)
+    cases = [
+        small, replace(small, kinds=("i16", "i4"), height=2, sigma=1.0),
+        VectorCase("sddmm", "sddmm", (512, 256, 384), 0.9),
+        VectorCase("attention", "attention", (512, 512, 64), 0.8),
+        VectorCase("attention", "attention", (512, 512, 64), 0.8, quantized=False),
+    ]  # fmt: skip
+    rows = Vectors(lab, 1, 0.002).run(cases)
+    assert all(row.ok and row.regs and row.spills == 0 for row in rows), [
+        row.failed or row for row in rows if not row.ok
+    ]
+    for row in rows:
+        wanted = LIBRARIES["attention" if row.part == "attention" else "products"]
+        assert row.beside is not None and set(row.beside) == set(wanted)
+        assert row.hot_s and row.median_s and 1e-7 < row.hot_s <= row.median_s * 1.5
+    found = report.result("magicube", rows, report.header(0.002, False, 1))
+    assert "spmm, V=8" in report.text(found)
 
 
 def test_overhead() -> None:

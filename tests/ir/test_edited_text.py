@@ -88,12 +88,14 @@ def edits(text: str, draw: random.Random, count: int) -> Iterator[str]:
 
 def families(op: str) -> list[str]:
     """The passes that make a kernel of such an op."""
-    products = ("bitmap", "csr", "nm_lanes", "nm_gather", "nm_decode", "nm_outer", "nm_24", "nm_strips", "nm_windows")
+    products = ("bitmap", "csr", "nm_lanes", "nm_gather", "nm_decode", "nm_outer", "nm_24", "nm_strips", "nm_windows",
+                "decompose,vector_strip", "decompose,vector_gather")  # fmt: skip
     known = {
-        "op.update": ("pointwise",), "op.spmm": products,
+        "op.update": ("pointwise",), "op.spmm": products, "op.sddmm": ("sddmm", "sddmm_gather"),
+        "op.attention": ("attention",),
         "op.stencil": ("direct", "tiled", "stream", "patches", "column", "toeplitz", "lowrank", "stencil2row"),
     }  # fmt: skip
-    return [name for name in known[op] if name in PASSES]
+    return [names for names in known[op] if set(names.split(",")) <= set(PASSES)]
 
 
 def test_random_edits_of_op_and_tile_level() -> None:

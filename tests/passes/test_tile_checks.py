@@ -14,18 +14,27 @@ from sparsegen.boundary import frozen, periodic
 from sparsegen.cost.devices import load_profile
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.ir import tile as t
+from sparsegen.ir import tile_attention as ta
 from sparsegen.ir import tile_bitmap as tb
 from sparsegen.ir import tile_decode as td
 from sparsegen.ir import tile_fours as tf
 from sparsegen.ir import tile_gather as th
+from sparsegen.ir import tile_gathered as tc
 from sparsegen.ir import tile_groups as tr
 from sparsegen.ir import tile_levels as tl
 from sparsegen.ir import tile_nm as tn
 from sparsegen.ir import tile_outer as to
+from sparsegen.ir import tile_pieces as ty
 from sparsegen.ir import tile_products as p
+from sparsegen.ir import tile_quantise as tz
 from sparsegen.ir import tile_ragged as tg
+from sparsegen.ir import tile_resident as te
+from sparsegen.ir import tile_ring as tx
+from sparsegen.ir import tile_sampled as tp
 from sparsegen.ir import tile_strips as ts
+from sparsegen.ir import tile_tasks as tk
 from sparsegen.ir import tile_update as tu
+from sparsegen.ir import tile_vectors as tq
 from sparsegen.ir import tile_walk as tw
 from sparsegen.ir import tile_windows as tv
 from sparsegen.ir.checks import CHECKS
@@ -38,7 +47,7 @@ from sparsegen.ir.node import OPS, Op, fields, rewrite, walk
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.registry import load_all
 from sparsegen.ir.spread import Products, Threads
-from sparsegen.ir.types import Buffer, f16, f32, f64, s32
+from sparsegen.ir.types import Buffer, f16, f32, f64, s8, s16, s32, u8, u32, u64
 from sparsegen.ir.verify import verify
 from sparsegen.pipelines import lower
 from sparsegen.problems.product import SpmmProblem, Variant
@@ -119,6 +128,30 @@ def tile_level(family: str) -> Module:
         pruned = sg.spmm(sg.sparse(w, format="nm", n=8, m=32, vector=32), n=17, bias=True)
         line = "nm_strips strip=32 warps=2x1 cols=32 kept=16 stages=2"
         return parse_module(sg.compile(pruned, device="a100", backend="emulator", schedule=line).ir("tile"))
+    if family in ("sampled", "sampled in parts", "gathered"):
+        k = 160 if family == "sampled in parts" else 48
+        sampled = sg.sddmm(np.ones((20, 40), bool), k=k, height=4, out="sr_bcrs")
+        line = "gather warps=2 most=2 stages=2 overlap=off"
+        if family != "gathered":
+            line = f"strips rows=64 warps=2 groups=1 prefetch=on parts={-(-k // 128)} overlap=off"
+        return parse_module(sg.compile(sampled, device="h200", backend="emulator", schedule=line).ir("tile"))
+    if family in ("attention", "attention in parts"):
+        what = sg.attention(np.ones((20, 100), bool), heads=2, d=64, quantized=family == "attention")
+        line = f"fused parts={2 if family == 'attention in parts' else 1} groups=1 warps=2 keys=64"
+        return parse_module(sg.compile(what, device="h200", backend="emulator", schedule=line).ir("tile"))
+    if family == "vector_strip":
+        rng = np.random.default_rng(2)
+        quantized = sg.sparse(rng.integers(-9, 9, (40, 100), "i1"), format="sr_bcrs", height=8)
+        line = "vector_strip wide=32 lists=1 warps=2 unroll=2 parts=2"
+        product = sg.spmm(quantized, n=24, y_dtype="f32", bias=True)
+        return parse_module(sg.compile(product, device="h200", backend="emulator", schedule=line).ir("tile"))
+    if family == "vector_gather":
+        quantized = sg.sparse(np.tri(40, 300, 200, dtype="i1"), format="sr_bcrs", height=8)
+        line = "vector_gather wide=32 warps=1x2 stages=2 cut=7"
+        product = sg.spmm(quantized, n=33)
+        return parse_module(sg.compile(product, device="h200", backend="emulator", schedule=line).ir("tile"))
+    if family == "resident":
+        return Module("resident", (resident(),))
     if family in ("bitmap", "column of x"):
         product = sg.spmm(matrix(128, 192), n=8 if family == "bitmap" else 1, bias=True)
         line = "bitmap warps=2x2 rows=2 splits=2" if family == "bitmap" else "bitmap mma=none cols=1 warps=2x2 rows=2"
@@ -130,6 +163,27 @@ def tile_level(family: str) -> Module:
         weights[0] = weights[2] = np.diag([1.0, 2.0, 0.0])
     s, schedule = Stencil.from_weights(weights, sides, dtype="f64").gridded, StencilSchedule.parse(line)
     return lower(StencilProblem(s, shape), schedule, load_profile("h200"), schedule.steps).tile
+
+
+def resident() -> t.Func:
+    """A strip of 64 rows of 32 bytes in two parts, for whose second part the tasks of two warps wait."""
+    x, tasks = Buffer("x", s8, 64 * 48, "global"), Buffer("tasks", s32, 2 * 2 * 3 * 4, "global")
+    strip, bars = Buffer("strip", s8, 64 * 32, "shared", 1024), Buffer("bars", u64, 2, "shared")
+    fill = te.FillResident(
+        dst=strip, src=x, bars=bars, row=as_expr(0), column=as_expr(16), rows=64, cols=32, parts=2, m=64, n=48
+    )
+    row, begin, end, word = (Value(name, s32, 0, 9) for name in ("row", "begin", "end", "word"))
+    tasks_of = tk.EachTask(
+        tasks=tasks, row=row, begin=begin, end=end, word=word, list=as_expr(0), length=3, rows=9, steps=9,
+        body=(te.AwaitResident(bars=bars, part=1, parts=2),),
+    )  # fmt: skip
+    return t.Func(
+        symbol="resident",
+        params=(x, tasks),
+        blocks=2,
+        threads=64,
+        body=(*(t.Alloc(buf=b) for b in (strip, bars)), fill, tasks_of),
+    )
 
 
 #: (family, op, the fields that are wrong, what the refusal says).
@@ -277,6 +331,66 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("nm_lanes", tn.MultiplyChunk, {"n": 32}, "32 of every 32 are kept"),
     ("nm_lanes", tn.MultiplyChunk, {"n": 24}, "registers, but"),
     ("nm_lanes", tn.SumParts, {"parts": 3}, "3 warps a tile do not divide"),
+    ("resident", te.FillResident, {"cols": 48}, "bytes of a strip's row 48 is unknown"),
+    ("resident", te.FillResident, {"parts": 4}, "are no 4 parts of whole boxes"),
+    ("resident", te.FillResident, {"n": 50}, "rows of 50 elements are no whole pieces"),
+    ("resident", te.FillResident, {"via": "cp.async"}, "tensor copies end on mbarriers, and no others"),
+    ("resident", te.AwaitResident, {"part": 2}, "there is no part 2 of 2"),
+    ("resident", tk.EachTask, {"length": 5}, "no lists of 5 tasks of 2 warps"),
+    ("sampled", tp.FirstTask, {"length": 5}, "no whole lists of 5 tasks"),
+    ("sampled", tp.FetchRows, {"n": 44}, "no whole pieces of 16 bytes"),
+    ("sampled", tp.FetchRows, {"column": 64}, "column 64 of 48"),
+    ("sampled", tp.FetchRows, {"slices": 3}, "the warps' rows of a"),
+    ("sampled", tp.TakeRows, {"dtype": f16}, "type of a and b"),
+    ("sampled", tp.TakeRows, {"nbytes": 65}, "65 bytes are not in 1 x 64"),
+    ("sampled", tp.ClearRest, {"copied": 24}, "24 bytes are no whole pieces"),
+    ("sampled", tp.EachTile, {"height": 3}, "rows of a vector"),
+    ("sampled", tp.EachTile, {"strips": 7}, "no whole groups"),
+    ("sampled", tp.EachTile, {"rows": 512}, "have more than 16 bits"),
+    ("sampled", tp.MultiplyTile, {"rows": 48}, "48 rows of a strip are no power of two"),
+    ("sampled", tp.MultiplyTile, {"dtype": s16}, "registers, but 12 are meant"),
+    ("sampled", tp.StoreSampled, {"height": 5}, "rows of a vector"),
+    ("sampled", tp.StoreSampled, {"stride": 9}, "has no whole vectors"),
+    ("sampled", tp.FillUp, {"stride": 9}, "has no whole blocks"),
+    ("sampled in parts", tp.LoadSampled, {"stride": 9}, "has no whole vectors"),
+    ("gathered", tc.EachGathered, {"stages": 1}, "has none to fill ahead"),
+    ("gathered", tc.EachGathered, {"n": 44}, "no whole pieces of 16 bytes"),
+    ("gathered", tc.EachGathered, {"height": 3}, "rows of a vector"),
+    ("gathered", tc.MultiplyGathered, {"stages": 3}, "the rings of all warps take"),
+    ("attention", ta.Attend, {"d": 48}, "elements of a head 48 is unknown"),
+    ("attention", ta.Attend, {"d": 32}, "has 16 registers, but 8 are meant"),
+    ("attention", ta.Attend, {"steps": 3}, "steps of a block 3 is unknown"),
+    ("attention", ta.Attend, {"bits": 4}, "bits of the exponentials 4 is unknown"),
+    ("attention", ta.LoadTask, {"queries": 33}, "has no whole heads of 33 x 64"),
+    ("attention", ta.StoreAttention, {"height": 3}, "rows of a vector 3 is unknown"),
+    ("attention", ta.StoreAttention, {"queries": 33}, "has no whole heads of 33 x 64"),
+    ("attention in parts", tz.FindLargest, {"of": 65}, "65 blocks of an array, 64 at most"),
+    ("attention in parts", tz.FindLargest, {"number": 3}, "has no 64 elements of array 3"),
+    ("attention in parts", tz.Quantise, {"most": 128}, "integers up to 128 do not fit a byte"),
+    ("attention in parts", tz.Quantise, {"watched": (4,)}, "there are no such arrays"),
+    ("attention in parts", ta.StorePart, {"d": 32}, "has 16 registers, but 8 are meant"),
+    ("attention in parts", ta.JoinParts, {"parts": 3}, "are not those of 18 tasks"),
+    ("vector_strip", tq.LoadVectors, {"strip": 0}, "a strip of 0 bytes"),
+    (
+        "vector_strip",
+        tq.LoadVectors,
+        {"rows": Buffer("words_later", u32, 4, "reg")},
+        "registers hold places as s32, and words",
+    ),
+    ("vector_strip", tq.AwaitSteps, {"parts": 5}, "the mbarriers of a strip take 5"),
+    ("vector_strip", te.SettleResident, {"parts": 3}, "the mbarriers of a strip take 3"),
+    ("vector_strip", tq.MultiplyVectors, {"wide": 48}, "bytes of a strip's row 48 is unknown"),
+    ("vector_strip", tq.MultiplyVectors, {"w_digits": ((0, s32),)}, "s32 is no digit of 4 or 8 bits"),
+    ("vector_strip", tq.MultiplyVectors, {"x_digits": ((8, s8), (0, u8))}, "x of s8 has no 2 digits"),
+    ("vector_strip", tq.StoreVectors, {"vec": 4}, "4 elements at once of 24"),
+    ("vector_strip", tq.StoreVectors, {"m": 50}, "are not the 960 of @y"),
+    ("vector_gather", tx.WalkRing, {"stages": 3}, "stages 3 is unknown"),
+    ("vector_gather", tx.GatherStep, {"wide": 64}, "the rows of x of all slots take 8192"),
+    ("vector_gather", tx.GatherStep, {"stages": 8}, "the rows of x of all slots take 16384"),
+    ("vector_gather", tx.GatherStep, {"n": 50}, "rows of 50 elements are no whole pieces"),
+    ("vector_gather", tx.TakeStep, {"stages": 4}, "the values of all slots take 512"),
+    ("vector_gather", ty.SumPieces, {"tiles": 5}, "are not as many for each of 5 tiles"),
+    ("vector_gather", ty.SumPieces, {"rows": 4}, "4 rows have 16 numbers, not 20"),
     ("stream", tw.Walk, {"scope": "grid"}, "scope 'grid' is unknown"),
     ("stream", tw.Walk, {"via": "tma"}, "via 'tma' is unknown"),
     ("stream", tw.Walk, {"stages": 1}, "a ring of 1 slots has none to fill ahead"),
@@ -322,6 +436,14 @@ def changed(module: Module, kind: type[Op], fields: dict[str, Any]) -> Module:
         "dense",
         "nm_24",
         "nm_strips",
+        "resident",
+        "sampled",
+        "sampled in parts",
+        "gathered",
+        "attention",
+        "attention in parts",
+        "vector_strip",
+        "vector_gather",
     ],
 )
 def test_programs_are_right(family: str) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.printed.program import Array, as_cpp, built, poisoned, ran
+from sparsegen.run.emulator import poisoned
+from sparsegen.run.host import flat
+from tests.printed.program import Array, as_cpp, built, ran
 
 #: A second call has the workspace as the first one leaves it.
 _CALLER = """
@@ -32,7 +34,7 @@ def called(file: Path, given: Mapping[str, Array], new: Mapping[str, Array], ord
     include = f'#include "{file.parent}/{name}.h"\n'
     source = file.read_text() + include + _CALLER.format(name=name, arguments=arguments)
     path = built(as_cpp(source, ["{call, {}, 0, 0, 1},"]))
-    held = {n: given[n] if n in given else poisoned(new[n].size, new[n].dtype) for n in order}
+    held = {n: flat(given[n]) if n in given else poisoned(new[n].size, new[n].dtype) for n in order}
     starts = dict.fromkeys(order, 16)
     line = (0, *range(len(order)))
     made, again = (ran(path, held, starts, lines, seconds=20) for lines in ([line], [line, line]))
@@ -40,7 +42,7 @@ def called(file: Path, given: Mapping[str, Array], new: Mapping[str, Array], ord
         assert made[n].tobytes() == again[n].tobytes()
         a[...] = made[n].reshape(a.shape)
     for n in given:
-        np.testing.assert_array_equal(made[n].view(np.uint8), np.ascontiguousarray(given[n]).reshape(-1).view(np.uint8))
+        np.testing.assert_array_equal(made[n].view(np.uint8), flat(given[n]).view(np.uint8))
 
 
 def declared(file: Path) -> list[str]:

@@ -27,6 +27,8 @@ from sparsegen.ir.module import Module
 from sparsegen.ir.tensor_copy import tensor_maps
 from sparsegen.ir.types import Buffer
 from sparsegen.plan import SCRATCH, Plan, constant, launches
+from sparsegen.run.emulator import poisoned
+from sparsegen.run.host import flat
 from tests.printed.assembly import without_assembly
 
 CPU: Final = Path(__file__).parent / "cpu"
@@ -199,19 +201,14 @@ def _made(module: Module, role: str, param: Buffer | Value) -> Array:
     if not role.startswith(SCRATCH):
         return constant(module, role, param)
     assert isinstance(param, Buffer)
-    return poisoned(param.size, param.dtype.numpy())
-
-
-def poisoned(size: int, dtype: Any) -> Array:
-    """NaN; zeros of integers, which count arrivals."""
-    return np.zeros(size, dtype) if np.dtype(dtype).kind in "iu" else np.full(size, np.nan, dtype)
+    return poisoned(param.size, param.dtype.numpy(), role)
 
 
 def run_plan(plan: Plan, given: Mapping[str, Array], new: Mapping[str, Array]) -> None:
     """All passes of a plan on packed arrays by name, as :func:`sparsegen.run.emulator.run_plan` does them."""
-    where = {name: np.ascontiguousarray(a).reshape(-1).copy() for name, a in given.items()}
+    where = {name: flat(a).copy() for name, a in given.items()}
     where |= {name: poisoned(a.size, a.dtype) for name, a in new.items()}
-    where |= {name: poisoned(space.size, space.dtype) for name, space in plan.workspaces.items()}
+    where |= {name: poisoned(space.size, space.dtype, name) for name, space in plan.workspaces.items()}
     for step in plan.run():
         Program.of(step.program.warp).run({role: where[name] for role, name in step.arrays})
     for name, a in new.items():

@@ -29,7 +29,9 @@ from tests.printed.exported import called, declared
 from tests.printed.program import compiled, folder, needs_compiler, translated
 from tests.products_kit import matrix
 from tests.programs import tensor_copies
+from tests.sddmm_kit import mask
 from tests.updates import made, wave
+from tests.vectors_kit import quantized
 
 SCHEDULES = ("direct fuse=1", "direct fuse=2", "tiled fuse=3", "stencil2row fuse=3")
 HOST = Path(__file__).resolve().parents[2] / "examples" / "host"
@@ -91,6 +93,24 @@ def strips() -> Any:
     return compile_for(product, schedule="nm_strips strip=32 warps=2x1 cols=16 kept=16 stages=3")
 
 
+def vectors() -> Any:
+    """Rows of x of 33 integers are no whole pieces; rows of more than two steps are cut, and their pieces counted."""
+    product = sg.spmm(quantized((40, 300), "i16"), n=33)
+    return compile_for(product, device="a100", schedule="vector_strip wide=32 lists=2 warps=2 unroll=1 cut=2")
+
+
+def sampled() -> Any:
+    """Rows of a and b of 50 numbers are no whole pieces, so two launches come before."""
+    product = sg.sddmm(mask(40, 70, 8, 0.6), k=50, dtype="i16", out="sr_bcrs")
+    return compile_for(product, device="a100", schedule="strips rows=32 warps=2 groups=2 prefetch=on")
+
+
+def few() -> Any:
+    """Most of the pattern's columns are left out."""
+    product = sg.sddmm(mask(40, 170, 4, 0.9), k=64, dtype="i4")
+    return compile_for(product, schedule="gather warps=2 most=1 stages=3")
+
+
 #: A kernel; the launches of its passes as the file has them; the arguments before the workspace; what is to be read.
 CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "rest": (lambda: stencil((24, 40), 12, "stream fuse=1 levels=7"), 4, ["in", "out"], "12 time steps: 1 pass of 5"),
@@ -106,6 +126,9 @@ CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "nm_windows": (windows, 1, ["in", "bias", "out", "values", "offsets"], "a window each"),
     "nm_outer": (outer, 2, ["in", "scale", "out", "values", "lists"], "of each kept column those of all rows"),
     "nm_strips": (strips, 1, ["in", "bias", "out", "values", "places", "rows"], "lane by lane (strip_values"),
+    "strips": (sampled, 3, ["a", "b", "out", "tasks", "entries", "starts", "ptr"], "its first vector and the end"),
+    "gather": (few, 1, ["a", "b", "out", "tasks", "columns", "places"], "the column of b of each vector"),
+    "vector_strip": (vectors, 2, ["in", "out", "places", "tasks", "values", "cuts"], "cut into several tasks"),
     "nm_lanes": (n_of_m, 1, ["in", "bias", "out", "values", "offsets"], "of each tile of 32 rows"),
 }  # fmt: skip
 

@@ -31,6 +31,9 @@ def small(case: dict[str, Any]) -> Any:
             m, k = (min(size, 200) for size in case["shape"])
             w = freeze.encoded({**case, "shape": (m, k)})
             return sg.compile(sg.spmm(w, n=case["n"], **case["epilogue"]), **how)
+        if case["kind"] in ("attention", "sddmm"):
+            described = {"attention": freeze.attention, "sddmm": freeze.sampled}[case["kind"]]
+            return sg.compile(described({**case, "shape": [min(size, 200) for size in case["shape"]]}), **how)
         least = 2 * case.get("radius", 1) + 1
         shape = tuple(max(least, size // SMALLER[len(case["shape"])]) for size in case["shape"])
         return sg.compile(freeze.described(case), shape, case["steps"], **how)

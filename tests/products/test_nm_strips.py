@@ -107,7 +107,8 @@ def test_any_product_runs_without_a_fault(product: Any, words: str, x_order: str
     try:
         kernel = on(device, product, words, x_order, y_order)
     except ScheduleError as e:
-        assert "pieces of" in str(e)  # of few warps a thread would copy too many
+        # of few warps a thread would copy too many, and a small GPU has not the shared memory of large slots
+        assert "pieces of" in str(e) or "of shared memory" in str(e)
         return
     report = kernel.check()
     assert report.ok and not report.notes, f"{product} {words}: {report}"

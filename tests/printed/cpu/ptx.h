@@ -27,6 +27,10 @@ inline void cvt_rn_tf32_f32(unsigned& d, float a) {  // to nearest even of 10 bi
   const unsigned bits = __float_as_uint(a);
   d = std::isfinite(a) ? (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu : std::isnan(a) ? 0x7fffffffu : bits;
 }
+inline void ex2_approx_ftz_f32(float& d, float a) {  // subnormal results are 0
+  d = std::exp2(a);
+  if (d < 0x1p-126f) d = 0;
+}
 inline unsigned long long special_clock64() {
   static unsigned long long reads = 0;
   return ++reads;
