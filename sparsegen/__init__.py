@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         ToolchainError,
     )
     from sparsegen.kernel import AttentionKernel, Kernel, SpmmKernel, UpdateKernel
+    from sparsegen.loading import load_mtx, load_smtx
     from sparsegen.products.attention import attention
     from sparsegen.products.product import spmm
     from sparsegen.products.sddmm import sddmm
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 # describing
 __all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Value", "abs", "max", "min", "sqrt", "where"]
 __all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm", "sddmm", "prune"]
-__all__ += ["attention"]
+__all__ += ["attention", "load_smtx", "load_mtx"]
 __all__ += ["quantize", "Quantized", "pack4", "unpack4", "pattern"]
 # choosing
 __all__ += ["Schedule", "StencilSchedule", "UpdateSchedule", "SpmmSchedule", "SddmmSchedule"]
@@ -81,6 +82,7 @@ _HOMES = {
     "dsl.functions": ("abs", "max", "min", "sqrt", "where"),
     "boundary": ("periodic", "frozen", "neumann", "dirichlet"),
     "formats": ("sparse", "load"),
+    "loading": ("load_smtx", "load_mtx"),
     "products.attention": ("attention",),
     "products.product": ("spmm",),
     "products.sddmm": ("sddmm",),

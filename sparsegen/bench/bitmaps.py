@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from sparsegen.ir.errors import ArrayError
+from sparsegen.loading import read_smtx
 
 Shape = tuple[int, int, int]  #: M, K, N
 LARGE, MIDDLE, SQUARE, SMALL = (28672, 8192), (21504, 7168), (8192, 8192), (4096, 4096)
@@ -142,24 +143,16 @@ def best(times: Mapping[str, Mapping[str, float]], state: str) -> float:
 
 
 def pattern(name: str | Path) -> Any:
-    """Where the entries of a pattern are, bool [rows, cols]; ArrayError if there is no such file.
+    """Where the entries of a pattern are, bool [rows, cols].
 
-    ``name``: a file, or its name in the folder SPARSEGEN_DATA.  The format: a line ``rows, cols, entries``, one of row
-    starts, one of column numbers.
+    ``name``: an .smtx file, or its name in the folder SPARSEGEN_DATA, ArrayError where that is not set; FormatError for
+    a file that is none.
     """
     folder = os.environ.get("SPARSEGEN_DATA", "")
     if not (folder or isinstance(name, Path)):
         raise ArrayError(f"skipped: {name} is not here", hint="set SPARSEGEN_DATA to the folder of patterns")
     file = name if isinstance(name, Path) else Path(folder) / name
-    try:
-        head, starts, columns = (
-            np.array(line.replace(",", " ").split(), np.int64) for line in file.read_text().splitlines()[:3]
-        )
-        rows, cols, entries = (int(value) for value in head)
-        kept = np.zeros((rows, cols), bool)
-        kept[np.repeat(np.arange(rows), np.diff(starts)), columns] = True
-    except (OSError, ValueError, IndexError) as error:
-        raise ArrayError(f"{file} is no pattern: {error}", hint="pass a folder with dlmc/*.smtx") from error
-    if int(kept.sum()) != entries:
-        raise ArrayError(f"{file} has {int(kept.sum())} entries, not {entries}", hint="fetch the file again")
+    rows = read_smtx(file)
+    kept = np.zeros(rows.shape, bool)
+    kept[np.repeat(np.arange(rows.shape[0]), np.diff(rows.ptr)), rows.idx] = True
     return kept

@@ -20,7 +20,7 @@ from sparsegen.bench.bitmap_run import BitmapRow, Bitmaps, labels
 from sparsegen.bench.bitmaps import COLD, CUBLAS, READ, UNIFORM, WARM, ProductCase, Weights
 from sparsegen.bench.harness import TOLERANCE, reason
 from sparsegen.bench.lab import Lab, Timing
-from sparsegen.ir.errors import ArrayError
+from sparsegen.ir.errors import ArrayError, FormatError
 
 HEAD: report.Result = {
     "device": "NVIDIA X", "driver": "1.2", "nvcc": "13.0", "python": "3.12", "sparsegen": "0.1",
@@ -75,9 +75,9 @@ def test_a_pattern_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         (0, 1), (0, 5), (2, 0), (3, 2), (3, 3)]  # fmt: skip
     for text in ("", "4, 6\n0\n0\n", SMTX.replace("5 0 2", "6 0 2"), SMTX.replace("1 5", "1 1"), "a\nb\nc\n"):
         (tmp_path / "p.smtx").write_text(text)
-        with pytest.raises(ArrayError, match=r"p\.smtx"):
+        with pytest.raises(FormatError, match=r"p\.smtx"):
             bitmaps.pattern("p.smtx")
-    with pytest.raises(ArrayError, match="No such file"):
+    with pytest.raises(FormatError, match="No such file"):
         bitmaps.pattern("absent.smtx")
     monkeypatch.delenv("SPARSEGEN_DATA")
     with pytest.raises(ArrayError, match="skipped"):

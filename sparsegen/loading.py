@@ -1,0 +1,182 @@
+"""``load_smtx`` and ``load_mtx``: matrices from the files of public collections, as what ``sparsegen.sparse`` takes."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from sparsegen.callsite import located, user_loc
+from sparsegen.files import content, path_of
+from sparsegen.ir.errors import FormatError
+
+MOST: Final = 2**31 - 1  #: rows, columns and entries, as kernels count them in 32 bits
+_WHOLE: Final = "fetch or write the file again"
+_LINES: Final = "an .smtx file has three lines: rows, columns, entries; where rows begin; the column of each entry"
+
+
+class Rows(NamedTuple):
+    """Where a matrix has entries: of row i in the columns ``idx[ptr[i]:ptr[i + 1]]``; both int64, in NumPy."""
+
+    shape: tuple[int, int]
+    ptr: Any
+    idx: Any
+
+
+def load_smtx(path: str | os.PathLike[str]) -> Any:
+    """A pruned network's pattern from a file of the Deep Learning Matrix Collection (Gale et al., SC'20).
+
+    Returns a ``scipy.sparse.csr_array`` [rows, columns] of float32 ones, as such files have no values: give it some by
+    ``a.data[:] = ...``.  The columns of a row may come in any order in the file; they ascend in the matrix.
+
+    Raises FormatError, with the line or the entry, for a file that is cut off, or holds what is no number, a column
+    beyond the shape or a column twice; and where SciPy is not installed.
+    """
+    with located(user_loc()):
+        sparse = _scipy("sparse")
+        rows = read_smtx(path)
+        ones = np.ones(len(rows.idx), np.float32)
+        made = sparse.csr_array((ones, rows.idx.astype(np.int32), rows.ptr), shape=rows.shape)
+        made.sort_indices()
+        return made
+
+
+def load_mtx(path: str | os.PathLike[str], dtype: Any = np.float32) -> Any:
+    """A matrix from a Matrix Market file, by SciPy's reader: a ``scipy.sparse.csr_array`` [rows, columns].
+
+    ``dtype``: NumPy's dtype that values are rounded to.  The other half of a symmetric matrix is there; a file without
+    values ("pattern") gives ones; entries that are 0 stay entries.
+
+    Raises FormatError, with the line or the entry, for a file that is cut off, or holds what is no number, an entry
+    beyond the shape or one twice, complex values, or a value too large for the dtype; and where SciPy is not installed.
+    """
+    with located(user_loc()):
+        sparse, io = _scipy("sparse"), _scipy("io")
+        name, kind = path_of(path, FormatError), _real(dtype)
+        try:
+            found = sparse.coo_array(io.mmread(name))
+        except OSError as e:
+            raise FormatError(f"{name} cannot be read: {e.strerror or e}", hint="pass a Matrix Market file") from e
+        except Exception as e:  # what SciPy's compiled reader raises; it names the line
+            raise FormatError(f"{name} is no Matrix Market file: {e}", hint=_WHOLE) from e
+        _check_size(f"{name}", *found.shape, found.nnz)
+        if found.dtype.kind == "c":
+            raise FormatError(
+                f"{name} holds complex values", hint="read it by scipy.io.mmread, and encode .real and .imag"
+            )
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = found.data.astype(kind)
+            lost = values != found.data if kind.kind in "iu" else np.isinf(values) & ~np.isinf(found.data)
+        row, col = found.row.astype(np.int64), found.col.astype(np.int64)
+        if (entry := _first(lost)) is not None:
+            raise FormatError(
+                f"{name}: the entry of row {row[entry] + 1}, column {col[entry] + 1} is {found.data[entry]}, "
+                f"which {kind} does not hold",
+                hint="name a wider one: load_mtx(path, dtype=np.float64)",
+            )
+        if (entry := _repeated(row * found.shape[1] + col)) is not None:
+            raise FormatError(
+                f"{name} has two entries for row {row[entry] + 1}, column {col[entry] + 1}",
+                hint="leave one out, or add them up: scipy.io.mmread(path).tocsr()",
+            )
+        return sparse.csr_array((values, (row, col)), shape=found.shape)
+
+
+def read_smtx(path: str | os.PathLike[str]) -> Rows:
+    """The rows of an ``.smtx`` file in the order of the file; FormatError as ``load_smtx`` has it.  No SciPy needed."""
+    name = path_of(path, FormatError)
+    try:
+        lines = content(name).decode("utf-8", "replace").splitlines()
+    except OSError as e:
+        raise FormatError(f"{name} cannot be read: {e.strerror}", hint="pass an .smtx file") from e
+    head, ptr, idx = (_numbers(name, lines, at) for at in range(3))
+    if len(head) != 3 or head.min() < 0:
+        raise FormatError(f"{name}, line 1: {lines[0][:60]!r} is not rows, columns, entries", hint=_LINES)
+    rows, cols, entries = (int(n) for n in head)
+    _check_size(f"{name}, line 1", rows, cols, entries)
+    for line, have, wanted in ((2, len(ptr), rows + 1), (3, len(idx), entries)):
+        if have != wanted:
+            raise FormatError(f"{name}, line {line} has {have} numbers, not {wanted}: is it cut off?", hint=_WHOLE)
+    if ptr[0] != 0 or ptr[-1] != entries or (ptr[1:] < ptr[:-1]).any():
+        raise FormatError(
+            f"{name}, line 2: where rows begin does not ascend from 0 to {entries}: "
+            f"it runs from {ptr[0]} to {ptr[-1]}{_descent(ptr)}",
+            hint=_WHOLE,
+        )
+    row = np.repeat(np.arange(rows), np.diff(ptr))
+    if (entry := _first((idx < 0) | (idx >= cols))) is not None:
+        raise FormatError(
+            f"{name}, line 3: entry {entry} (row {row[entry]}) has column {idx[entry]}, there are {cols}", hint=_WHOLE
+        )
+    if (entry := _repeated(row * cols + idx)) is not None:
+        raise FormatError(
+            f"{name}, line 3: entry {entry} has row {row[entry]}, column {idx[entry]}, as an earlier one has",
+            hint=_WHOLE,
+        )
+    return Rows((rows, cols), ptr, idx)
+
+
+def _numbers(name: Any, lines: list[str], at: int) -> Any:
+    """The whole numbers of a line, int64."""
+    if at >= len(lines):
+        raise FormatError(f"{name} is cut off: it has {len(lines)} lines, not 3", hint=_LINES)
+    words = lines[at].replace(",", " ").split()
+    try:
+        return np.array(words, np.int64)
+    except (ValueError, OverflowError):
+        place, word = next((place, word) for place, word in enumerate(words) if not _fits(word))
+        raise FormatError(
+            f"{name}, line {at + 1}: word {place} is {word[:60]!r}, no whole number of 64 bits", hint=_LINES
+        ) from None
+
+
+def _fits(word: str) -> bool:
+    try:
+        return -(2**63) <= int(word) < 2**63
+    except ValueError:
+        return False
+
+
+def _descent(ptr: Any) -> str:
+    row = _first(ptr[1:] < ptr[:-1])
+    return "" if row is None else f", and row {row} begins at {ptr[row]}, the next one at {ptr[row + 1]}"
+
+
+def _check_size(where: str, rows: int, cols: int, entries: int) -> None:
+    if max(rows, cols, entries) > MOST:
+        raise FormatError(
+            f"{where}: {rows} rows, {cols} columns, {entries} entries; the most of each is {MOST}",
+            hint="cut the matrix into pieces of fewer rows",
+        )
+
+
+def _first(mask: Any) -> int | None:
+    """The first place where a mask is true; None if there is none."""
+    return int(mask.argmax()) if mask.any() else None
+
+
+def _repeated(keys: Any) -> int | None:
+    """The first place whose key an earlier place has; None if there is none."""
+    order = np.argsort(keys, kind="stable")
+    again = order[1:][keys[order[1:]] == keys[order[:-1]]]
+    return int(again.min()) if len(again) else None
+
+
+def _real(dtype: Any) -> Any:
+    """NumPy's dtype of real numbers that a user named."""
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = np.dtype(object)
+    if kind.kind not in "fiu":
+        raise FormatError(f"dtype={dtype!r} is no dtype of real numbers", hint="such as np.float32 or np.float64")
+    return kind
+
+
+def _scipy(part: str) -> Any:
+    try:
+        return import_module(f"scipy.{part}")
+    except ImportError as e:
+        raise FormatError("SciPy is not installed; what is loaded is a matrix of it", hint="pip install scipy") from e
