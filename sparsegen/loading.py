@@ -8,11 +8,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from sparsegen.arguments import one_of
 from sparsegen.callsite import located, user_loc
 from sparsegen.files import content, path_of
 from sparsegen.ir.errors import FormatError
 
 MOST: Final = 2**31 - 1  #: rows, columns and entries, as kernels count them in 32 bits
+#: What may become of entries with the same row and column.
+DUPLICATES: Final = ("refuse", "sum", "first")
 _WHOLE: Final = "fetch or write the file again"
 _LINES: Final = "an .smtx file has three lines: rows, columns, entries; where rows begin; the column of each entry"
 
@@ -43,11 +46,12 @@ def load_smtx(path: str | os.PathLike[str]) -> Any:
         return made
 
 
-def load_mtx(path: str | os.PathLike[str], dtype: Any = np.float32) -> Any:
+def load_mtx(path: str | os.PathLike[str], dtype: Any = np.float32, duplicates: str = "refuse") -> Any:
     """A matrix from a Matrix Market file, by SciPy's reader: a ``scipy.sparse.csr_array`` [rows, columns].
 
     ``dtype``: NumPy's dtype that values are rounded to.  The other half of a symmetric matrix is there; a file without
-    values ("pattern") gives ones; entries that are 0 stay entries.
+    values ("pattern") gives ones; entries that are 0 stay entries.  ``duplicates``: what becomes of entries with the
+    same row and column: ``"refuse"``, ``"sum"``, or ``"first"``, for graphs whose files name an edge from both ends.
 
     Raises FormatError, with the line or the entry, for a file that is cut off, or holds what is no number, an entry
     beyond the shape or one twice, complex values, or a value too large for the dtype; and where SciPy is not installed.
@@ -55,31 +59,40 @@ def load_mtx(path: str | os.PathLike[str], dtype: Any = np.float32) -> Any:
     with located(user_loc()):
         sparse, io = _scipy("sparse"), _scipy("io")
         name, kind = path_of(path, FormatError), _real(dtype)
+        one_of(duplicates, DUPLICATES, "duplicates", FormatError)
         try:
             found = sparse.coo_array(io.mmread(name))
         except OSError as e:
             raise FormatError(f"{name} cannot be read: {e.strerror or e}", hint="pass a Matrix Market file") from e
         except Exception as e:  # what SciPy's compiled reader raises; it names the line
             raise FormatError(f"{name} is no Matrix Market file: {e}", hint=_WHOLE) from e
-        _check_size(f"{name}", *found.shape, found.nnz)
+        rows, cols = found.shape
+        _check_size(f"{name}", rows, cols, found.nnz)
         if found.dtype.kind == "c":
             raise FormatError(
                 f"{name} holds complex values", hint="read it by scipy.io.mmread, and encode .real and .imag"
             )
+        row, col = found.row.astype(np.int64), found.col.astype(np.int64)
+        if (again := _repeated(row * cols + col)).size:
+            if duplicates == "refuse":
+                raise FormatError(
+                    f"{name} has two entries for row {row[again[0]] + 1}, column {col[again[0]] + 1}",
+                    hint='load_mtx(path, duplicates="sum") adds them up, duplicates="first" keeps the first one',
+                )
+            if duplicates == "sum":
+                found.sum_duplicates()
+            else:
+                kept = np.delete(np.arange(len(row)), again)
+                found = sparse.coo_array((found.data[kept], (row[kept], col[kept])), shape=found.shape)
+            row, col = found.row.astype(np.int64), found.col.astype(np.int64)
         with np.errstate(over="ignore", invalid="ignore"):
             values = found.data.astype(kind)
             lost = values != found.data if kind.kind in "iu" else np.isinf(values) & ~np.isinf(found.data)
-        row, col = found.row.astype(np.int64), found.col.astype(np.int64)
         if (entry := _first(lost)) is not None:
             raise FormatError(
                 f"{name}: the entry of row {row[entry] + 1}, column {col[entry] + 1} is {found.data[entry]}, "
                 f"which {kind} does not hold",
                 hint="name a wider one: load_mtx(path, dtype=np.float64)",
-            )
-        if (entry := _repeated(row * found.shape[1] + col)) is not None:
-            raise FormatError(
-                f"{name} has two entries for row {row[entry] + 1}, column {col[entry] + 1}",
-                hint="leave one out, or add them up: scipy.io.mmread(path).tocsr()",
             )
         return sparse.csr_array((values, (row, col)), shape=found.shape)
 
@@ -110,7 +123,7 @@ def read_smtx(path: str | os.PathLike[str]) -> Rows:
         raise FormatError(
             f"{name}, line 3: entry {entry} (row {row[entry]}) has column {idx[entry]}, there are {cols}", hint=_WHOLE
         )
-    if (entry := _repeated(row * cols + idx)) is not None:
+    for entry in _repeated(row * cols + idx)[:1]:
         raise FormatError(
             f"{name}, line 3: entry {entry} has row {row[entry]}, column {idx[entry]}, as an earlier one has",
             hint=_WHOLE,
@@ -157,11 +170,10 @@ def _first(mask: Any) -> int | None:
     return int(mask.argmax()) if mask.any() else None
 
 
-def _repeated(keys: Any) -> int | None:
-    """The first place whose key an earlier place has; None if there is none."""
+def _repeated(keys: Any) -> Any:
+    """The places, ascending, whose key an earlier place has."""
     order = np.argsort(keys, kind="stable")
-    again = order[1:][keys[order[1:]] == keys[order[:-1]]]
-    return int(again.min()) if len(again) else None
+    return np.sort(order[1:][keys[order[1:]] == keys[order[:-1]]])
 
 
 def _real(dtype: Any) -> Any:

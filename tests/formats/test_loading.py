@@ -106,6 +106,15 @@ def test_a_wrong_market_file_is_named(tmp_path: Path, text: str, says: str) -> N
     refusal(__file__, FormatError, lambda: sg.load_mtx(path), str(path), says)  # here
 
 
+def test_duplicates_on_request(tmp_path: Path) -> None:
+    path = written(tmp_path, MTX.replace("3 4 3", "3 4 4") + "1 4 0.5\n")
+    assert sg.load_mtx(path, duplicates="sum").toarray()[0].tolist() == [0, 0, 0, 3]
+    kept = sg.load_mtx(path, duplicates="first")
+    assert kept.toarray()[0].tolist() == [0, 0, 0, 2.5] and kept.nnz == 3
+    refusal(__file__, FormatError, lambda: sg.load_mtx(path), "row 1, column 4")  # here
+    refusal(__file__, FormatError, lambda: sg.load_mtx(path, duplicates="last"), "unknown duplicates 'last'")  # here
+
+
 def test_other_files_and_dtypes(tmp_path: Path) -> None:
     path = written(tmp_path, MTX)
     for load in (sg.load_smtx, sg.load_mtx):
