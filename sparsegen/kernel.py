@@ -131,7 +131,8 @@ class Kernel(Inspected):
         """``variant``: of the arrays of a call; None for arrays packed by rows."""
         if self._library is not None:
             raise ScheduleError(
-                "a dense product is the library's own: it has no program of ours", hint="compile with schedule='bitmap'"
+                "a dense product is the library's own: it has no program of ours",
+                hint="compile with another schedule, as sg.schedules(product) lists them",
             )
         return self._plans.get(steps, variant)
 
@@ -216,7 +217,8 @@ class Kernel(Inspected):
         if self._library is not None:
             raise ArrayError(
                 f"schedule='dense' is the product of torch or CuPy on a GPU, this kernel runs on the {self.backend}",
-                hint="compile with schedule='bitmap', or with backend='cuda' and torch or CuPy arrays",
+                hint="compile with another schedule, as sg.schedules(product) lists them, or with backend='cuda' and "
+                "torch or CuPy arrays",
             )
         plan = self._plan(steps, calls.variant({**inputs, **results}, copied=True))
         with room_for(needed | {"workspace": plan.workspace_nbytes}, host_room, HOST):

@@ -91,14 +91,16 @@ def _wrong(got: Any, want: Any) -> float:
 
 
 class OfProduct(Given):
-    """A product of a random matrix, whose mask is given, with x of ``n`` columns; ``kinds``: the types of both."""
+    """A product of a random matrix, whose mask is given, with x of ``n`` columns; ``kinds``: the types of both;
+    ``auto``: the dense product of a library may be chosen."""
 
     def __init__(
-        self, draw: Drawer, mask: Any, kinds: tuple[str, str], height: int, n: int, seed: int, order: str = "rows"
-    ) -> None:
+        self, draw: Drawer, mask: Any, kinds: tuple[str, str], height: int, n: int, seed: int, order: str = "rows",
+        auto: bool = False,
+    ) -> None:  # fmt: skip
         (m, k), kind = mask.shape, kinds[1]
         self._w, self._x = draw.numbers(kinds[0], (m, k), seed) * mask, draw.numbers(kind, (k, n), seed + 1)
-        matrix = sg.sparse(self._w, format="sr_bcrs", height=height, dtype=kinds[0])
+        matrix = sg.sparse(self._w, format="auto" if auto else "sr_bcrs", height=height, dtype=kinds[0])
         what = replace(sg.spmm(matrix, n, x_dtype=kind, y_dtype="i32"), columns=order == "columns")
         given = sg.pack4(self._x) if kind == "i4" and n % 2 == 0 else self._x
         y = draw.torch.empty((m, n), dtype=draw.torch.int32, device=draw.device)

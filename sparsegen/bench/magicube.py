@@ -7,7 +7,8 @@ short      vectors of 4 and of 2 rows
 uneven     loads of vector rows that are lognormal
 sddmm      the elements of a dense product that a mask keeps
 attention  4 heads of 4096 queries and keys: of integers quantised beforehand, and of f16
-dlmc       patterns of pruned networks rounded up to vectors, and as many of them anywhere (with ``--data``)
+dlmc       patterns of pruned networks rounded up to vectors, and as many of them anywhere (with ``--data``); the
+           model may choose the library's dense product, and is judged by the best of both
 =========  =======================================================================================================
 
 What is asked for are microseconds of a call with warm L2.  ``magicube_run`` measures.
@@ -202,19 +203,24 @@ _LAST: Final[dict[str, Column]] = {
     "bound by": of("bound"), "registers": of("regs", "d"), "spills": of("spills", "d"), "error": of("error", ".1g"),
     "schedule": schedule,
 }  # fmt: skip
-#: What stands beside each op: the names of columns by library.
+#: What may be chosen for a pattern: the cheapest schedule of ours, and the library's product.
+OWN, DENSE = "vectors", "dense"
+_PRODUCTS: Final = {"int8": "cuBLAS int8", "f16": "cuBLAS f16"}
+#: What stands beside each part, those that are not named here as ``products``: the names of columns by library.
 LIBRARIES: Final = {
-    "products": {"int8": "cuBLAS int8", "f16": "cuBLAS f16"},
+    "products": _PRODUCTS, "dlmc": {OWN: "vectors", DENSE: "dense", **_PRODUCTS},
     "attention": {"flash": "SDPA flash", "cudnn": "SDPA cuDNN"},
 }  # fmt: skip
 
 
 def view(name: str, found: Result) -> Cells:
-    """The table of a part."""
-    libraries = LIBRARIES["attention" if name == "attention" else "products"]
+    """The table of a part, with those that stand beside any of its rows."""
+    rows = part(found, name)
+    there = {key for row in rows for key in row["beside"] or {}}
+    libraries = {key: title for key, title in LIBRARIES.get(name, _PRODUCTS).items() if key in there}
     times: dict[str, Column] = {title: _library(key) for key, title in libraries.items()}
     ratios: dict[str, Column] = {f"over {title}": _over(key) for key, title in libraries.items()}
-    return table(part(found, name), {**_FIRST, **times, **ratios, **_LAST})
+    return table(rows, {**_FIRST, **times, **ratios, **_LAST})
 
 
 def headline(found: Result) -> Cells:

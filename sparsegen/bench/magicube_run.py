@@ -16,11 +16,12 @@ from typing import Any, Final
 
 import sparsegen as sg
 from sparsegen.bench import floors
+from sparsegen.bench.auto import WITHIN
 from sparsegen.bench.bitmaps import COLD, WARM, pattern
 from sparsegen.bench.harness import TOLERANCE
 from sparsegen.bench.integers import Call, Drawer, Given, OfAttention, OfProduct, OfSampled
 from sparsegen.bench.lab import REST
-from sparsegen.bench.magicube import ATTENTION, HEADS, SDDMM, SPMM, VectorCase, VectorRow
+from sparsegen.bench.magicube import ATTENTION, DENSE, HEADS, OWN, SDDMM, SPMM, VectorCase, VectorRow
 from sparsegen.bench.products import Products, packed
 
 #: Calls of a graph, and how often it is replayed for a median.
@@ -63,8 +64,11 @@ class Vectors(Products[VectorCase, VectorRow]):
     def build(self, case: VectorCase) -> Any:
         """The kernel that the cost model takes."""
         given = self._of(case)
-        kernel = sg.compile(given.what, backend=self.backend)
-        if self.backend == "cuda":
+        return self._compiled(given.what)
+
+    def _compiled(self, what: Any, schedule: str = "auto") -> Any:
+        kernel = sg.compile(what, backend=self.backend, schedule=schedule)
+        if self.backend == "cuda" and not kernel.schedule.rules.library:
             kernel.resources()
         return kernel
 
@@ -87,21 +91,39 @@ class Vectors(Products[VectorCase, VectorRow]):
         }  # fmt: skip
 
     def measure(self, case: VectorCase, kernel: Any, seed: int) -> VectorRow:
-        """Check, then time a call, and what libraries take for a dense problem of that size."""
+        """Check, then time a call, and what libraries take for a dense problem of that size; of a pattern also what
+        could have been chosen: no more than WITHIN times as fast may it be."""
         given = self._of(case)
         call = given.call(kernel)
         error = given.off(call)
         kept = given.written.clone()
         error, same = max(error, given.off(call)), self.torch.equal(kept, given.written)
         timing, hot = self.series(call, COLD), self.hot(call)
+        others = self._others(given, kernel, {COLD: timing.median, WARM: hot}) if case.file else {}
         row = VectorRow(
             **self.labels(case, seed), **self._uses(kernel), **timing.fields, hot_s=hot, error=error, same=same,
-            beside=self._libraries(case),
+            beside={**others, **self._libraries(case)} if others else self._libraries(case),
         )  # fmt: skip
         right = error <= TOLERANCE[row.dtype] and same
+        right &= hot <= WITHIN * min((times[WARM] for times in others.values()), default=hot)
         del self._made[case]  # its arrays
         sparsity = given.what.w.sparsity if case.file else case.sparsity
         return replace(row, sparsity=sparsity, ok=right and hot <= (row.target or hot))
+
+    def _others(self, given: Given, kernel: Any, took: Mapping[str, float]) -> dict[str, Mapping[str, float]]:
+        """Times by state of L2 of the cheapest schedule of ours by the model, and of the library's product where that
+        is a candidate and runs; ``took``: those of the kernel, which is one of them."""
+        found = dict[str, Mapping[str, float]]()
+        for cost in sg.schedules(given.what, device=kernel.device):
+            name = DENSE if (library := cost.schedule.rules.library) else OWN
+            if name in found or (library and self.backend != "cuda"):
+                continue
+            if cost.schedule == kernel.schedule:
+                found[name] = took
+            else:
+                call = given.call(self._compiled(given.what, str(cost.schedule)))
+                found[name] = {COLD: self.series(call, COLD).median, WARM: self.hot(call)}
+        return found
 
     def hot(self, call: Call) -> float:
         """Seconds of a call among many of a CUDA graph."""
@@ -113,7 +135,7 @@ class Vectors(Products[VectorCase, VectorRow]):
     def _uses(self, kernel: Any) -> dict[str, Any]:
         """What a row says of a kernel besides its time."""
         said = {"schedule": str(kernel.schedule), "predicted_s": kernel.cost.time, "bound": kernel.cost.binds}
-        if self.backend == "cuda":
+        if self.backend == "cuda" and not kernel.schedule.rules.library:
             uses = kernel.resources()
             said |= {"regs": uses.registers, "spills": uses.spills, "smem": uses.shared}
         return said
@@ -180,7 +202,7 @@ def _given(draw: Drawer, case: VectorCase, mask: Any, seed: int) -> Given:
     """The problem of a case with its arrays."""
     _, k, n = case.shape
     if case.op == SPMM:
-        return OfProduct(draw, mask, case.kinds, case.height, n, seed)
+        return OfProduct(draw, mask, case.kinds, case.height, n, seed, auto=bool(case.file))
     if case.op == SDDMM:
         return OfSampled(draw, mask, case.kinds[0], k, seed)
     return OfAttention(draw, mask, HEADS, n, seed, case.quantized)

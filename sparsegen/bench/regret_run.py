@@ -213,8 +213,7 @@ class Vectors:
     def build(self, p: VectorProblem, schedule: str) -> Any:
         """The compiled kernel of a candidate."""
         kernel = sg.compile(self.known[p.name].what, backend=self.backend, schedule=schedule)
-        if self.backend == "cuda":
-            kernel.resources()
+        self.uses(p, kernel)
         return kernel
 
     @contextmanager
@@ -224,8 +223,11 @@ class Vectors:
         yield problem.call, problem.off
 
     def uses(self, p: VectorProblem, kernel: Any) -> Resources | None:
-        """What nvcc made of a kernel."""
-        return kernel.resources() if self.backend == "cuda" else None
+        """What nvcc made of a kernel; None for the library's dense product."""
+        own: Resources | None = None
+        if self.backend == "cuda" and not kernel.schedule.rules.library:
+            own = kernel.resources()
+        return own
 
 
 def given(draw: Drawer, p: VectorProblem, seed: int) -> Given:

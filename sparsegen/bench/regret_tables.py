@@ -42,11 +42,13 @@ def reached(quantity: str, value: float, limit: float) -> bool:
 
 
 def _summary(names: Sequence[str], limits: Mapping[str, float], found: Result) -> Cells:
-    """One line a quantity: over all problems of some parts, those of each, and where there is a dense product without
-    it; misses are marked."""
+    """One line a quantity: over all problems of some parts, those of each, and where there may be a dense product
+    without it; misses are marked."""
     parts = {name: rows for name in names if (rows := part(found, name))}
     groups = {"all": [row for rows in parts.values() for row in rows], **parts}
-    groups |= {f"{name} without dense": own(rows) for name, rows in parts.items() if name in ("products", "patterns")}
+    others = {name: own(rows) for name, rows in parts.items()}
+    groups |= {f"{name} without dense": left for name, left in others.items()
+               if name in ("products", "patterns") or len(left) < len(parts[name])}  # fmt: skip
     values = {name: quantities(findings(rows)) for name, rows in groups.items()}
     counts = {name: len(findings(rows)) for name, rows in groups.items()}
     cells = [["quantity", "wanted", *(f"{name} ({counts[name]} problems)" for name in groups)]]

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: Columns of x up to which their doubling is tried, and shares of zeros that are.
 MOST_COLUMNS: Final = 128
 SPARSITIES: Final = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+#: Options by which ``format="auto"`` takes another format than bitmap, and those beside them.
+_CHOOSING: Final = ("n", "m", "vector", "height")
 _Tried = Literal["columns", "sparsity", "device"]
 #: Values of a chunk.
 _VALUES: Final = 4
@@ -87,10 +89,15 @@ class ProductPage(Kind):
         elif own <= dense:
             yield Fact("dense", f"{text}, this kernel {seconds(own)}: sparse is {dense / own:.2f} times faster")
         else:
-            take = "schedule='dense'" if self.what.w.auto else "sg.sparse(w, format='auto'), or schedule='dense'"
+            take = "schedule='dense'" if self.what.w.auto else f"{self._auto()}, or schedule='dense'"
             yield Fact(
                 "dense", f"{text}, this kernel {seconds(own)}: dense is {own / dense:.2f} times faster; take {take}"
             )
+
+    def _auto(self) -> str:
+        """How W is made so that a product may take the dense matrix."""
+        told = "".join(f", {name}={value}" for name, value in self.what.w.spec.options if name in _CHOOSING)
+        return f"sg.sparse(w, format='auto'{told})"
 
     def refusal(self, family: str) -> str:
         refused = self.untried[family].rejected if family in self.untried else ()
@@ -98,7 +105,8 @@ class ProductPage(Kind):
 
     def rest(self) -> Iterator[Fact]:
         if self.cost.schedule.rules.library:
-            yield Fact("arrays", "torch.mm on torch tensors, matmul of CuPy on its arrays")
+            whole = "torch._int_mm on torch tensors" if self.what.w.kind.is_int else ""
+            yield Fact("arrays", whole or "torch.mm on torch tensors, matmul of CuPy on its arrays")
         else:
             yield from super().rest()
 

@@ -97,9 +97,9 @@ def sparse(
     """Encode a matrix [M, K], where it is: NumPy, CuPy and torch arrays stay in their library.
 
     ``format``: ``"bitmap"`` (f16, bf16: what kernels read), ``"tca_bme"`` (the paper's), ``"csr"`` (also f32),
-    ``"nm"`` (also f32), ``"sr_bcrs"`` and ``"bcrs"`` (integers only), or ``"auto"``: bitmap, or nm with the options of
-    that; and a product may take the dense matrix, or of nm in which nothing repeats (``vector`` 1, f16 or bf16) bitmap,
-    where the cost model has that as the faster one.
+    ``"nm"`` (also f32), ``"sr_bcrs"`` and ``"bcrs"`` (integers only), or ``"auto"``: bitmap, or nm or sr_bcrs with the
+    options of these; and a product may take the dense matrix, or of nm in which nothing repeats (``vector`` 1, f16 or
+    bf16) bitmap, where the cost model has that as the faster one.
 
     ``options``: those of the format.  ``"nm"`` has ``n`` and ``m``: of every m consecutive columns (along K, the first
     m, the next m, ...) at most n hold elements, 1 <= n < m <= 64, by default 2 of 4; and ``vector``: so many adjacent
@@ -121,7 +121,7 @@ def sparse(
     """
     with located(loc := user_loc()):
         auto = isinstance(format, str) and format == "auto"
-        name = ("nm" if options else "bitmap") if auto else format
+        name = ("sr_bcrs" if "height" in options else "nm" if options else "bitmap") if auto else format
         made = _encoded(w, found(name), dtype, options)
     made.auto = auto
     if 0 not in made.shape and made.compression < 1 and made.spec.inner == 1:

@@ -1,6 +1,7 @@
 """The dense product, by the arrays' own library: torch's or CuPy's, with the epilogue's steps one after another.
 
-The library rounds the product to W's dtype before the epilogue.
+The library rounds the product to W's dtype before the epilogue.  Sums of integers, which torch alone multiplies on
+tensor cores, are exact; the epilogue is worked out in f32, and rounded once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ from sparsegen.products.product import Product
 from sparsegen.products.weights import device_of
 from sparsegen.views import ArrayView
 
-_REMEDY = "pass torch or CuPy arrays on a GPU, or compile with schedule='bitmap'"
+_REMEDY = "pass {} on a GPU, or compile with another schedule, as sg.schedules(product) lists them"
+#: What multiplies tensors on a GPU, by name, into a result, on the current stream.
+Multiply = Callable[[Mapping[str, Any], Any], None]
+#: Bytes that the address of an x of integers is a multiple of: cuBLAS wants 4 at least, and is faster with 16.
+_ALIGNMENT = 16
 
 
 class DenseProduct:
@@ -33,10 +38,13 @@ class DenseProduct:
         """Enqueue the product into ``out``; asynchronous.  ArrayError for arrays of another library, or the host's."""
         x, out = arrays[IN], arrays[OUT]
         library, device = x.layout.library, x.layout.device_index
-        if device is None or library not in ("torch", "cupy"):
+        known = ("torch",) if self._product.types.x.is_int else ("torch", "cupy")
+        if device is None or library not in known:
+            names = ["torch", "CuPy"][: len(known)]
             raise ArrayError(
-                f"x is an array of {library} on {x.layout.where()}; schedule='dense' is the product of torch or CuPy",
-                hint=_REMEDY,
+                f"x is an array of {library} on {x.layout.where()}; schedule='dense' is the product of "
+                f"{' or '.join(names)}" + " where W holds integers" * self._product.types.x.is_int,
+                hint=_REMEDY.format(f"{' or '.join(names)} arrays"),
             )
         owners = {name: arrays[name].owner for name in self._product.epilogue.operands}
         if library == "torch":
@@ -44,21 +52,9 @@ class DenseProduct:
         else:
             self._cupy(x.owner, out.owner, owners, device, stream)
 
-    def on_torch(self, device: int) -> Callable[[Mapping[str, Any], Any], None]:
-        """What multiplies tensors on a GPU, by name, into ``out``, on the current stream: all that a call must do."""
-        torch: Any = sys.modules["torch"]
-        gelu: Any = torch.nn.functional.gelu
-        apply = {"relu": torch.relu_, "gelu": lambda y: y.copy_(gelu(y, approximate="tanh")),
-                 "silu": lambda y: torch.nn.functional.silu(y, inplace=True)}  # fmt: skip
-        mm, weights, epilogue = torch.mm, self._weights.get("torch", device), self._product.epilogue
-        plain = not epilogue.operands and epilogue.activation is None
-
-        def multiply(tensors: Mapping[str, Any], out: Any) -> None:
-            mm(weights, tensors[IN], out=out)
-            if not plain:
-                self._epilogue(out, tensors, apply)
-
-        return multiply
+    def on_torch(self, device: int) -> Multiply:
+        """What multiplies on a GPU: all that a call must do."""
+        return by_torch(self._product, self._weights.get("torch", device))
 
     def _torch(self, x: Any, out: Any, operands: Mapping[str, Any], device: int, stream: int | None) -> None:
         torch: Any = sys.modules["torch"]
@@ -72,7 +68,7 @@ class DenseProduct:
     def _cupy(self, x: Any, out: Any, operands: Mapping[str, Any], device: int, stream: int | None) -> None:
         cupy: Any = sys.modules["cupy"]
         if self._product.w.dtype == "bf16":
-            raise ArrayError("CuPy multiplies no bfloat16 matrices", hint=_REMEDY)
+            raise ArrayError("CuPy multiplies no bfloat16 matrices", hint=_REMEDY.format("torch tensors"))
 
         def gelu(y: Any) -> None:
             z = y.astype(cupy.float32)
@@ -86,18 +82,62 @@ class DenseProduct:
         on = nullcontext() if stream is None else cupy.cuda.ExternalStream(stream)
         with cupy.cuda.Device(device), on:
             out[...] = cupy.matmul(self._weights.get("cupy", device), x)
-            self._epilogue(out, operands, apply)
+            _finish(self._product, out, operands, apply)
 
-    def _epilogue(self, y: Any, operands: Mapping[str, Any], apply: Mapping[str, Any]) -> None:
-        """In place, in the arrays' dtype."""
-        if "scale" in operands:
-            y *= operands["scale"][:, None]
-        if "bias" in operands:
-            y += operands["bias"][:, None]
-        if self._product.epilogue.activation is not None:
-            apply[self._product.epilogue.activation](y)
-        if "residual" in operands:
-            y += operands["residual"]
+
+def by_torch(product: Product, w: Any) -> Multiply:
+    """What multiplies by ``w``, the matrix as a dense tensor, where that is."""
+    torch: Any = sys.modules["torch"]
+    gelu: Any = torch.nn.functional.gelu
+    apply = {"relu": torch.relu_, "gelu": lambda y: y.copy_(gelu(y, approximate="tanh")),
+             "silu": lambda y: torch.nn.functional.silu(y, inplace=True)}  # fmt: skip
+    if product.types.x.is_int:
+        return _integers(product, w, torch, apply)
+    mm, plain = torch.mm, not product.epilogue.steps
+
+    def multiply(tensors: Mapping[str, Any], out: Any) -> None:
+        mm(w, tensors[IN], out=out)
+        if not plain:
+            _finish(product, out, tensors, apply)
+
+    return multiply
+
+
+def _integers(product: Product, w: Any, torch: Any, apply: Mapping[str, Any]) -> Multiply:
+    """The same of int8, in the order of x and y that the product is chosen for; others cost a copy.
+
+    Both matrices have adjacent k: cuBLAS has no fast kernels for other orders, and for some none at all.
+    """
+    mm, turned, whole = torch._int_mm, product.columns, product.types.y.is_int
+
+    def multiply(tensors: Mapping[str, Any], out: Any) -> None:
+        xt = tensors[IN].t().contiguous()
+        xt = xt.clone() if xt.data_ptr() % _ALIGNMENT else xt
+        a, b, into = (xt, w.t(), out.t()) if turned else (w, xt.t(), out)
+        if whole and into.is_contiguous():
+            mm(a, b, out=into)
+            return
+        sums = mm(a, b)
+        y = into if whole or into.dtype == torch.float32 else torch.empty_like(sums, dtype=torch.float32)
+        y.copy_(sums)
+        if not whole:
+            _finish(product, y.t() if turned else y, tensors, apply)
+        if y is not into:
+            into.copy_(y)
+
+    return multiply
+
+
+def _finish(product: Product, y: Any, operands: Mapping[str, Any], apply: Mapping[str, Any]) -> None:
+    """The epilogue in place, in y's dtype."""
+    if "scale" in operands:
+        y *= operands["scale"][:, None]
+    if "bias" in operands:
+        y += operands["bias"][:, None]
+    if product.epilogue.activation is not None:
+        apply[product.epilogue.activation](y)
+    if "residual" in operands:
+        y += operands["residual"]
 
 
 def _dense(product: Product, library: str, device: int) -> Any:

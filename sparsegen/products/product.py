@@ -35,6 +35,11 @@ class Epilogue:
         """The arrays that a call must be given besides x."""
         return tuple(name for name in ("bias", "scale", "residual") if getattr(self, name))
 
+    @property
+    def steps(self) -> int:
+        """How many steps it has."""
+        return len(self.operands) + (self.activation is not None)
+
     def __str__(self) -> str:
         inner = "scale * (W @ x)" if self.scale else "W @ x"
         inner += " + bias" * self.bias

@@ -33,7 +33,8 @@ class VectorNumbers:
     """The numbers of a product with vectors of integers.
 
     ``loads``: (steps, vector rows that have so many), ascending; ``vectors``: of 8 rows; ``nbytes``: of W's arrays;
-    ``operands``: of bias, scale and residual; ``x`` and ``y``: their types, as the IR names them.
+    ``operands``: of bias, scale and residual; ``x`` and ``y``: their types, as the IR names them; ``after``: steps of
+    the epilogue.
     """
 
     m: int
@@ -48,6 +49,7 @@ class VectorNumbers:
     nbytes: int
     operands: int
     loads: tuple[tuple[int, int], ...]
+    after: int = 0
 
     @staticmethod
     def of(product: Product) -> VectorNumbers:
@@ -77,7 +79,7 @@ class VectorNumbers:
         return VectorNumbers(
             m, k, product.n, kept.name, product.types.x.name, product.types.y.name,
             int(dict(w.spec.options)["height"]), product.columns, int(found.sum()), w.nbytes, product.operand_bytes,
-            tuple(zip(kinds.tolist(), rows.tolist(), strict=True)),
+            tuple(zip(kinds.tolist(), rows.tolist(), strict=True)), product.epilogue.steps,
         )  # fmt: skip
 
     @property

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import sparsegen as sg
 from sparsegen import cli
 from sparsegen.bench import command, floors, magicube, magicube_run, report, tables
 from sparsegen.bench.bitmaps import COLD, WARM
@@ -137,9 +138,35 @@ def test_what_is_asked_for(bench: Vectors, tmp_path: Path) -> None:
     rows = bench.run(cases, lines.append)
     assert [row.ok for row in rows] == [True, False, False, True, True] and len(lines) == 2 + len(rows)
     assert rows[0].beside is rows[1].beside and "NOT OK" in lines[2] and "i99" in (rows[2].failed or "")
+    for row in rows[3:]:  # nothing else could have been chosen: torch multiplies no 6 columns
+        assert row.beside and row.beside[magicube.OWN] == {COLD: row.median_s, WARM: row.hot_s}
+        assert magicube.DENSE not in row.beside
     assert (
         rows[3].case == "p" and rows[3].sparsity == pytest.approx(rows[4].sparsity, abs=0.9) and rows[3].target is None
     )
+
+
+def test_auto_is_judged_by_the_best(bench: Vectors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a pattern the library's product is a candidate, which must not be faster by more than 3 %."""
+    columns = " ".join(str(column) for _ in range(32) for column in range(40))
+    rows = " ".join(str(40 * row) for row in range(33))
+    (tmp_path / "p.smtx").write_text(f"32, 40, 1280\n{rows}\n{columns}\n")
+    case = replace(magicube.cases(["dlmc"], tmp_path)[0], shape=(32, 40, 16))
+    bench.prepare([case])
+    given = bench._of(case)
+    assert [c.schedule.rules.library for c in sg.schedules(given.what, device="h200")].count(True) == 1
+    own = bench._compiled(given.what, next(str(c.schedule) for c in sg.schedules(given.what, device="h200")
+                                           if not c.schedule.rules.library))  # fmt: skip
+    for share, ok in ((0.98, True), (0.96, False)):
+        bench.prepare([case])
+        hot = bench.hot(given.call(own))
+        faster = {magicube.OWN: {COLD: hot, WARM: hot}, magicube.DENSE: {COLD: hot, WARM: share * hot}}
+        monkeypatch.setattr(bench, "_others", lambda *_, faster=faster: faster)
+        row = bench.measure(case, own, 3)
+        assert row.ok == ok and row.beside and row.beside[magicube.DENSE] == faster[magicube.DENSE]
+    assert {"vectors", "dense", "over dense"} <= {
+        *tables.VIEWS["magicube"]["dlmc"](report.result("magicube", [row], HEAD))[0]
+    }
 
 
 def test_a_floor_stands_in_its_row(bench: Vectors, tmp_path: Path) -> None:

@@ -148,7 +148,8 @@ def test_schedules_made_by_hand() -> None:
 
 def test_a_dense_product_has_no_program_and_takes_no_host_arrays() -> None:
     k = sg.compile(PLAIN, device="h200", backend="emulator", schedule="dense")
-    refusal(__file__, sg.ArrayError, lambda: k(X), "is the product of torch or CuPy", "schedule='bitmap'")  # here
+    says = "schedule='dense' is the product of torch or CuPy", "as sg.schedules(product) lists them"
+    refusal(__file__, sg.ArrayError, lambda: k(X), *says)  # here
     for look in (k.ir, k.source, k.counts, k.check):
         with pytest.raises(sg.ScheduleError, match="the library's own"):
             look()

@@ -1,16 +1,19 @@
-"""``dense``: the dense product of the arrays' own library, torch's or CuPy's."""
+"""``dense``: the dense product of the arrays' own library, torch's or CuPy's; of integers torch's alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sparsegen.choose import Listed
+from sparsegen.choose import Listed, Rejected
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm import ProductFamily
+from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.passes.manager import Pass
+from sparsegen.products import dense_integers
 from sparsegen.products.cost import dense_cost
+from sparsegen.products.vectors import VectorNumbers
 from sparsegen.registry import register
 from sparsegen.schedule import Schedule, SpmmSchedule
 
@@ -22,24 +25,35 @@ class DenseFamily(ProductFamily):
     """A library's product: it has no words, and no program of ours."""
 
     name = "dense"
-    formats = ("bitmap", "nm")
+    formats = ("bitmap", "nm", "sr_bcrs")
     library = True
     words = ()
 
     def every(self, facts: Any, device: DeviceProfile, given: Mapping[str, Any]) -> Listed:
-        return Listed((dense_cost(facts, device),))
+        try:
+            return Listed((_cost(facts, device),))
+        except ScheduleError as error:
+            return Listed((), (Rejected(DENSE, error.message, error.hint),))
 
     def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:
         """The library's matter."""
         return ""
 
     def price(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> Cost:
-        """The cost of the dense product of a library."""
-        return dense_cost(problem.facts, device)
+        """The cost of the dense product of a library; ScheduleError for integers that none multiplies."""
+        return _cost(problem.facts, device)
 
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """None: the library has its own kernels."""
         return []
+
+
+def _cost(facts: Any, device: DeviceProfile) -> Cost:
+    if not isinstance(facts, VectorNumbers):
+        return dense_cost(facts, device)
+    if error := dense_integers.lacking(facts, device):
+        raise error
+    return dense_integers.price(facts, device)
 
 
 FAMILY = register(DenseFamily())
