@@ -1,9 +1,9 @@
 """Sparse weights in torch: ``SparseLinear`` in the place of ``torch.nn.Linear``, and ``magnitude_mask`` for pruning.
 
-``prune``: which weights stay.  ``linear``: the module.  ``op``: the operator ``sparsegen::spmm_linear`` that it calls,
-with its fake and its derivative.  ``plan``: what is behind the integer in the operator's arguments.  ``attention``:
-``SparseAttention``, attention to the keys that a pattern keeps, with its operator.  ``quantized``: ``QuantizedLinear``,
-a layer of 8-bit integers in vectors of rows, with its operator.
+``prune``: which weights stay.  ``planned``: what the modules have in common.  ``linear``: the module.  ``op``: the
+operator ``sparsegen::spmm_linear`` that it calls, with its fake and its derivative.  ``plan``: what is behind the
+integer in the operator's arguments.  ``attention``: ``SparseAttention``, attention to the keys that a pattern keeps,
+with its operator.  ``quantized``: ``QuantizedLinear``, a layer of 8-bit integers in vectors of rows, with its operator.
 
 This package needs torch, and loads it when a name is first used.
 """

@@ -22,6 +22,7 @@ from sparsegen.kernel import AttentionKernel
 from sparsegen.memo import Memo
 from sparsegen.products.attention import Attention, attention
 from sparsegen.torch.plan import ALIGNMENT, BACKENDS, refuse_capture
+from sparsegen.torch.planned import Planned
 
 NAME: Final = "sparsegen::sparse_attention"
 #: Sizes of a batch whose kernels are kept, for each place where they run.
@@ -122,7 +123,7 @@ _register()
 sparse_attention: Final = torch.ops.sparsegen.sparse_attention.default
 
 
-class SparseAttention(torch.nn.Module):
+class SparseAttention(Planned):
     """``softmax(q k^T / sqrt(d) where pattern) v`` of each head, by products of 8-bit integers: no parameters.
 
     ``pattern``, ``heads``, ``d``, ``bits`` and ``softmax_bits`` as of :func:`sparsegen.attention`.  ``plan`` is the
@@ -133,11 +134,11 @@ class SparseAttention(torch.nn.Module):
         """ProductError or ArrayError for what ``sparsegen.attention`` refuses."""
         super().__init__()
         with located(user_loc()):
-            self._install(attention(pattern, heads, d, bits=bits, softmax_bits=softmax_bits))
+            self._what = attention(pattern, heads, d, bits=bits, softmax_bits=softmax_bits)
+            self._renew()
 
-    def _install(self, what: Attention) -> None:
-        self._attending = Attending(what)
-        self.plan = self._attending.number
+    def _planned(self) -> Attending:
+        return Attending(self._what)
 
     def forward(self, q: Any, k: Any, v: Any) -> Any:
         """q [batch, heads, M, d], k and v [batch, heads, N, d] in f16, or all without the first axis: f16 of q's shape.
@@ -146,15 +147,6 @@ class SparseAttention(torch.nn.Module):
         """
         return sparse_attention(q, k, v, self.plan)
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__.copy()
-        state["_attending"] = self._attending.what
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._install(state["_attending"])
-
     def extra_repr(self) -> str:
         """What a print of the module says of it."""
-        return str(self._attending.what)
+        return str(self._what)

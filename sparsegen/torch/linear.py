@@ -17,6 +17,7 @@ from sparsegen.formats.nm import Vector
 from sparsegen.ir.errors import ArrayError, DeviceError, FormatError, ProductError, SparsegenError
 from sparsegen.torch.op import spmm_linear
 from sparsegen.torch.plan import BACKENDS, Bound, Plan, assembled, empty, parts, refuse_capture
+from sparsegen.torch.planned import Planned
 from sparsegen.torch.prune import DTYPES, check_weight, conversions, format_of, in_words, kept, taken
 from sparsegen.torch.quantized import QuantizedLinear
 
@@ -28,7 +29,7 @@ _CODES: Final = tuple(DTYPES)
 DenseAbove: TypeAlias = "int | Literal['auto'] | None"
 
 
-class SparseLinear(torch.nn.Module):
+class SparseLinear(Planned):
     """y = x @ W.T + bias like ``torch.nn.Linear``, with W [out_features, in_features] sparse.
 
     x is [..., in_features] of W's dtype, any number of tokens.  On a GPU each number of tokens up to 64 has a kernel
@@ -54,6 +55,8 @@ class SparseLinear(torch.nn.Module):
     ``values`` and ``idx``), are replaced by ``load_state_dict`` and must not be written to.  x and ``bias`` have
     gradients; that of x decodes W (see :mod:`sparsegen.torch.op`).
     """
+
+    _plan: Plan
 
     def __init__(
         self,
@@ -213,11 +216,8 @@ class SparseLinear(torch.nn.Module):
             self.dense = torch.empty(w.shape, dtype=self.dtype, device="meta") if meta else w.to_dense()
         self._renew()
 
-    def _renew(self) -> None:
-        """A plan of its own for weights that are new, or elsewhere: graphs that know the old number are not reused."""
-        shape, auto = (self.out_features, self.in_features), self.dense_above == "auto"
-        self._plan = Plan(self._spec(), shape, self.nnz, auto)
-        self.plan = self._plan.number
+    def _planned(self) -> Plan:
+        return Plan(self._spec(), (self.out_features, self.in_features), self.nnz, self.dense_above == "auto")
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         """What ``to``, ``cuda``, ``half`` and their like do; ArrayError for a dtype that sparse weights cannot have."""
@@ -240,14 +240,6 @@ class SparseLinear(torch.nn.Module):
         super()._apply(fn, recurse)
         self._renew()
         return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the plan, which belongs to this module and this process."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("plan", "_plan")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._renew()
 
     # -------------------------------------------------------------------------------------------- state_dict
     def get_extra_state(self) -> Any:

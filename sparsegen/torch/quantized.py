@@ -21,6 +21,7 @@ from sparsegen.products.product import spmm
 from sparsegen.pruning import prune
 from sparsegen.quantization import LEAST, quantize
 from sparsegen.torch.plan import ALIGNMENT, BACKENDS, FEW, Plan, launches, parts, refuse_capture
+from sparsegen.torch.planned import Planned
 from sparsegen.torch.prune import DTYPES, check_weight, checked_mask
 
 NAME: Final = "sparsegen::spmm_quantized"
@@ -28,7 +29,7 @@ NAME: Final = "sparsegen::spmm_quantized"
 _MOST, _VERSION = 127, 1
 
 
-class QuantizedLinear(torch.nn.Module):
+class QuantizedLinear(Planned):
     """y = x @ W.T + bias with W = scale * integers, [out_features, in_features], in vectors of ``height`` rows.
 
     x [..., in_features] in f16, bf16 or f32 is quantised at each call: by ``x_scale``, or by the largest |x| of the
@@ -115,10 +116,8 @@ class QuantizedLinear(torch.nn.Module):
             self.register_buffer(name, array)
         self._renew()
 
-    def _renew(self) -> None:
-        """A plan of its own for weights that are new, or elsewhere."""
-        self._plan = Plan(self._spec, (self.out_features, self.in_features), self.nnz)
-        self.plan = self._plan.number
+    def _planned(self) -> Plan:
+        return Plan(self._spec, (self.out_features, self.in_features), self.nnz)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         """What ``to``, ``cuda``, ``half`` and their like do; scales stay in f32."""
@@ -129,14 +128,6 @@ class QuantizedLinear(torch.nn.Module):
                 self._buffers[name] = scale.to(self._buffers["scale"].device)
         self._renew()
         return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the plan, which belongs to this module and this process."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("plan", "_plan")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._renew()
 
     def get_extra_state(self) -> Any:
         """What the buffers do not say, as an int64 tensor: version, M, K, nnz, height."""
