@@ -2,7 +2,7 @@
 
 ``sparsegen::sparse_attention(q, k, v, plan)`` takes tensors and an integer, so torch can trace it: ``torch.compile``
 puts it in its graphs whole, and CUDA graphs record its launches.  It runs on torch's current stream; CPU tensors go
-through the reference, in NumPy.  It has no gradient.
+through the reference, in NumPy.  It has no gradient: asked for one it raises ArrayError.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from weakref import WeakValueDictionary
 
 import torch
@@ -22,7 +22,7 @@ from sparsegen.kernel import AttentionKernel
 from sparsegen.memo import Memo
 from sparsegen.products.attention import Attention, attention
 from sparsegen.torch.plan import ALIGNMENT, BACKENDS, refuse_capture
-from sparsegen.torch.planned import Planned
+from sparsegen.torch.planned import Planned, refuse_gradient
 
 NAME: Final = "sparsegen::sparse_attention"
 #: Sizes of a batch whose kernels are kept, for each place where they run.
@@ -111,12 +111,17 @@ def _fake(q: Any, k: Any, v: Any, plan: int) -> Any:
     return q.new_empty(q.shape)
 
 
+def _backward(ctx: Any, grad: Any) -> NoReturn:
+    raise ArrayError(f"{NAME} has no gradient", hint="call it under torch.no_grad(), or pass q.detach() and the like")
+
+
 def _register() -> None:
     torch.library.define(
         NAME, "(Tensor q, Tensor k, Tensor v, int plan) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,)
     )
     torch.library.impl(NAME, ("cpu", "cuda"), _forward)
     torch.library.register_fake(NAME, _fake)
+    torch.library.register_autograd(NAME, _backward)
 
 
 _register()
@@ -143,8 +148,10 @@ class SparseAttention(Planned):
     def forward(self, q: Any, k: Any, v: Any) -> Any:
         """q [batch, heads, M, d], k and v [batch, heads, N, d] in f16, or all without the first axis: f16 of q's shape.
 
-        A batch of a size that is new builds a kernel.  ArrayError for tensors that do not fit; no gradient flows.
+        A batch of a size that is new builds a kernel.  ArrayError for tensors that do not fit, and for those that
+        require grad, unless under ``torch.no_grad()``: no gradient flows.
         """
+        refuse_gradient("SparseAttention", q=q, k=k, v=v)
         return sparse_attention(q, k, v, self.plan)
 
     def extra_repr(self) -> str:

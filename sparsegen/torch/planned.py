@@ -1,4 +1,7 @@
-"""What modules with a plan have in common: each has one of its own, wherever it is copied to or loaded."""
+"""What modules with a plan have in common: each has one of its own, wherever it is copied to or loaded.
+
+And how those say so that have no gradient.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ from abc import abstractmethod
 from typing import Any
 
 import torch
+
+from sparsegen.callsite import user_loc
+from sparsegen.ir.errors import ArrayError
 
 
 class Planned(torch.nn.Module):
@@ -33,3 +39,15 @@ class Planned(torch.nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._renew()
+
+
+def refuse_gradient(module: str, **tensors: Any) -> None:
+    """ArrayError for a tensor that requires grad while torch records gradients: none would come back."""
+    if torch.is_grad_enabled():
+        for name, tensor in tensors.items():
+            if getattr(tensor, "requires_grad", False):
+                raise ArrayError(
+                    f"{name} requires grad, and {module} has no gradient: it is for inference",
+                    hint=f"call it under torch.no_grad(); or pass {name}.detach(), where none is wanted",
+                    loc=None if torch.compiler.is_compiling() else user_loc(),  # which no graph holds
+                )

@@ -1,7 +1,8 @@
 """``QuantizedLinear``: a linear layer of 8-bit integers in vectors of rows, which tensor cores multiply exactly.
 
 ``sparsegen::spmm_quantized(x, values, own, pointers, scale, bias, dtype, plan)`` is its operator: of tensors and
-integers, so ``torch.compile`` puts it in its graphs whole, and CUDA graphs record its launches.  It has no gradient.
+integers, so ``torch.compile`` puts it in its graphs whole, and CUDA graphs record its launches.  It has no gradient,
+and refuses a scale and a bias that require one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from sparsegen.products.product import spmm
 from sparsegen.pruning import prune
 from sparsegen.quantization import LEAST, quantize
 from sparsegen.torch.plan import ALIGNMENT, BACKENDS, FEW, Plan, launches, parts, refuse_capture
-from sparsegen.torch.planned import Planned
+from sparsegen.torch.planned import Planned, refuse_gradient
 from sparsegen.torch.prune import DTYPES, check_weight, checked_mask
 
 NAME: Final = "sparsegen::spmm_quantized"
@@ -34,7 +35,8 @@ class QuantizedLinear(Planned):
 
     x [..., in_features] in f16, bf16 or f32 is quantised at each call: by ``x_scale``, or by the largest |x| of the
     call (a NaN or an infinity then reaches all of y).  Sums are exact; y has x's dtype, rounded once.  For inference:
-    nothing has a gradient.  On a GPU numbers of tokens have kernels of their own as in ``SparseLinear``; the first call
+    an x that requires grad is refused unless under ``torch.no_grad()``, and ``bias`` is detached: it gets none.  On a
+    GPU numbers of tokens have kernels of their own as in ``SparseLinear``; the first call
     with one builds it, which must be before a CUDA graph is captured.  Made by ``from_linear``; the constructor
     gives a W of zeros, for ``load_state_dict``.
     """
@@ -89,10 +91,12 @@ class QuantizedLinear(Planned):
 
     # -------------------------------------------------------------------------------------------- running it
     def forward(self, x: Any) -> Any:
-        """x [..., in_features] -> [..., out_features]; ArrayError for another dtype, device or last axis."""
+        """x [..., in_features] -> [..., out_features]; ArrayError for another dtype, device or last axis, and for an x
+        whose gradient would be lost."""
         if not isinstance(x, torch.Tensor) or x.dtype not in DTYPES:
             what = x.dtype if isinstance(x, torch.Tensor) else type(x).__qualname__
             raise ArrayError(f"x is {what}", hint="pass a tensor in f16, bf16 or f32", loc=user_loc())
+        refuse_gradient("QuantizedLinear", x=x)
         whole, scale = x.detach().float(), self.x_scale
         if scale is None:
             top = whole.abs().amax() if whole.numel() else whole.new_zeros(())
