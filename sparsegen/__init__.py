@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from sparsegen.products.sddmm import sddmm
     from sparsegen.pruning import prune
     from sparsegen.quantization import Quantized, pack4, quantize, unpack4
+    from sparsegen.reordering import Reordering, reorder
     from sparsegen.schedule import (
         AttentionSchedule,
         Schedule,
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
 # describing
 __all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Value", "abs", "max", "min", "sqrt", "where"]
 __all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm", "sddmm", "prune"]
-__all__ += ["attention", "load_smtx", "load_mtx"]
+__all__ += ["attention", "load_smtx", "load_mtx", "reorder", "Reordering"]
 __all__ += ["quantize", "Quantized", "pack4", "unpack4", "pattern"]
 # choosing
 __all__ += ["Schedule", "StencilSchedule", "UpdateSchedule", "SpmmSchedule", "SddmmSchedule"]
@@ -88,6 +89,7 @@ _HOMES = {
     "products.sddmm": ("sddmm",),
     "pruning": ("prune",),
     "quantization": ("quantize", "Quantized", "pack4", "unpack4"),
+    "reordering": ("reorder", "Reordering"),
     "schedule": tuple(name for name in __all__ if name.endswith("Schedule")),
     "compiler": ("compile", "schedules"),
     "tuning.tune": ("tune",),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from sparsegen.arguments import one_of
 from sparsegen.callsite import located, user_loc
 from sparsegen.files import content, path_of
+from sparsegen.formats.library import NUMPY
+from sparsegen.formats.rows import Rows
 from sparsegen.ir.errors import FormatError
 
 MOST: Final = 2**31 - 1  #: rows, columns and entries, as kernels count them in 32 bits
@@ -18,14 +20,6 @@ MOST: Final = 2**31 - 1  #: rows, columns and entries, as kernels count them in 
 DUPLICATES: Final = ("refuse", "sum", "first")
 _WHOLE: Final = "fetch or write the file again"
 _LINES: Final = "an .smtx file has three lines: rows, columns, entries; where rows begin; the column of each entry"
-
-
-class Rows(NamedTuple):
-    """Where a matrix has entries: of row i in the columns ``idx[ptr[i]:ptr[i + 1]]``; both int64, in NumPy."""
-
-    shape: tuple[int, int]
-    ptr: Any
-    idx: Any
 
 
 def load_smtx(path: str | os.PathLike[str]) -> Any:
@@ -40,7 +34,7 @@ def load_smtx(path: str | os.PathLike[str]) -> Any:
     with located(user_loc()):
         sparse = _scipy("sparse")
         rows = read_smtx(path)
-        ones = np.ones(len(rows.idx), np.float32)
+        ones = np.ones(rows.nnz, np.float32)
         made = sparse.csr_array((ones, rows.idx.astype(np.int32), rows.ptr), shape=rows.shape)
         made.sort_indices()
         return made
@@ -128,7 +122,7 @@ def read_smtx(path: str | os.PathLike[str]) -> Rows:
             f"{name}, line 3: entry {entry} has row {row[entry]}, column {idx[entry]}, as an earlier one has",
             hint=_WHOLE,
         )
-    return Rows((rows, cols), ptr, idx)
+    return Rows(NUMPY, (rows, cols), ptr, idx)
 
 
 def _numbers(name: Any, lines: list[str], at: int) -> Any:

@@ -154,5 +154,5 @@ def pattern(name: str | Path) -> Any:
     file = name if isinstance(name, Path) else Path(folder) / name
     rows = read_smtx(file)
     kept = np.zeros(rows.shape, bool)
-    kept[np.repeat(np.arange(rows.shape[0]), np.diff(rows.ptr)), rows.idx] = True
+    kept[rows.of_entries(), rows.idx] = True
     return kept

@@ -20,11 +20,12 @@ from sparsegen.formats import file
 from sparsegen.formats.axes import Compressed, Mask
 from sparsegen.formats.bcrs import Bcrs, bcrs
 from sparsegen.formats.bitmap import Bitmap, bitmap
-from sparsegen.formats.csr import Csr, check_rows, csr
+from sparsegen.formats.csr import Csr, csr
 from sparsegen.formats.format import Format, held, outside
 from sparsegen.formats.library import NUMPY, Library, library_of
 from sparsegen.formats.matrix import KINDS, NAMES, SparseMatrix, check_room
 from sparsegen.formats.nm import Nm, nm
+from sparsegen.formats.rows import Listed, check_axes, checked_scipy, listed, summed
 from sparsegen.formats.sr_bcrs import SrBcrs, sr_bcrs
 from sparsegen.formats.tca_bme import tca_bme
 from sparsegen.ir.errors import ArrayError, FormatError
@@ -159,8 +160,8 @@ def _encoded(w: Any, maker: Maker, dtype: str | None, options: dict[str, Any]) -
         w = w.to_dense()
     if scipy_sparse is not None and scipy_sparse.issparse(w):
         name, rows = _from_scipy(w, maker, dtype)
-    elif torch is not None and isinstance(w, torch.Tensor) and w.layout == torch.sparse_csr:
-        name, rows = _from_torch(w, maker, dtype)
+    elif (found := listed(w)) is not None:
+        name, rows = _from_listed(found, maker, dtype)
     else:
         return _from_dense(w, maker, dtype, options)
     if maker.matrix is Csr:
@@ -207,11 +208,6 @@ def _quantise(w: str, dtype: str) -> str:
     return f"quantise it first: q = sg.quantize({w}, bits={bits}), and encode q.values with dtype='i{bits}'"
 
 
-def _check_axes(shape: tuple[int, ...], hint: str = "pass a matrix [M, K]: w.reshape(M, K)") -> None:
-    if len(shape) != 2:
-        raise ArrayError(f"w has {len(shape)} axes (shape {tuple(shape)})", hint=hint)
-
-
 def _usable(w: Any, wanted: Sequence[str]) -> ArrayView:
     view = describe(w)
     if view.layout.problem is not None:
@@ -222,7 +218,7 @@ def _usable(w: Any, wanted: Sequence[str]) -> ArrayView:
 def _from_dense(w: Any, maker: Maker, dtype: str | None, options: dict[str, Any]) -> SparseMatrix:
     view = _usable(w, (dtype,) if dtype else maker.dtypes)
     spec = maker.spec(_dtype(view.layout.dtype, maker, dtype), options)
-    _check_axes(view.layout.shape)
+    check_axes(view.layout.shape)
     _check_shape(view.layout.shape, spec)
     lib, bits = library_of(view)
     with lib.active():
@@ -278,12 +274,7 @@ def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> tuple[str, Csr]:
             + ("it must hold all values" if integers else "values are rounded to it"),
         )
     if w.format != "csr" or maker.matrix is not Csr:
-        try:
-            rows = checked_scipy(w if w.format == "csr" else w.tocoo())
-            rows = (rows.astype(np.int64) if integers else rows).tocsr(copy=True)
-            rows.sum_duplicates()
-        except Exception as error:  # whatever its arrays are
-            raise ArrayError(f"scipy cannot convert w to rows: {error}", hint=_ANEW) from error
+        rows = summed(w, np.int64 if integers else None)
     kind = KINDS[dtype]
     if integers:
         low, high = kind.range
@@ -300,46 +291,13 @@ def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> tuple[str, Csr]:
     return dtype, Csr.of(held(kind), NUMPY, tuple(rows.shape), rows.indptr, rows.indices, values)
 
 
-_ANEW: Final = "build the matrix anew, as scipy.sparse.coo_array((values, (rows, columns)), shape=shape)"
-
-
-def checked_scipy(w: Any) -> Any:
-    """The matrix; ArrayError if its arrays were changed so that scipy's compiled code would read or write astray."""
-    if not isinstance(w.shape, tuple) or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in w.shape):
-        raise ArrayError(f"w has the shape {w.shape!r}", hint=_ANEW)
-    _check_axes(w.shape)
-    for name in ("data", "indices", "indptr", "row", "col", "offsets"):
-        a = getattr(w, name, None)
-        if a is not None and w.format != "dok" and not (isinstance(a, np.ndarray) and (name == "data" or _integers(a))):
-            raise ArrayError(f"w.{name} is no array of {'integers' if name != 'data' else 'values'}", hint=_ANEW)
-    if w.format in ("csr", "csc", "bsr"):
-        blocks = w.format == "bsr" and w.data.ndim == 3
-        size = tuple(n // max(1, b) for n, b in zip(w.shape, w.data.shape[1:] if blocks else (1, 1), strict=True))
-        size = size[::-1] if w.format == "csc" else size
-        entries = w.data.shape[0] if w.data.ndim == (3 if w.format == "bsr" else 1) else -1
-        check_rows(NUMPY, size, w.indptr.astype(np.int64), w.indices.astype(np.int64), entries, ascend=False)
-    elif w.format == "coo":
-        for name, places, n in (("row", w.row, w.shape[0]), ("col", w.col, w.shape[1])):
-            if places.shape != w.data.shape or ((places < 0) | (places >= n)).any():
-                raise ArrayError(f"w.{name} does not name one of {n} for each value", hint=_ANEW)
-    elif w.format == "dia" and (w.data.ndim != 2 or w.offsets.shape != w.data.shape[:1]):
-        raise ArrayError(f"w has {w.offsets.shape} offsets for diagonals {w.data.shape}", hint=_ANEW)
-    elif w.format == "lil" and not np.shape(w.data) == np.shape(w.rows) == w.shape[:1]:
-        raise ArrayError(f"w has lists for {np.shape(w.data)} rows, not {w.shape[0]}", hint=_ANEW)
-    return w
-
-
-def _integers(a: Any) -> bool:
-    return a.ndim == 1 and a.dtype.kind in "iu"
-
-
-def _from_torch(w: Any, maker: Maker, dtype: str | None) -> tuple[str, Csr]:
-    """The name of the dtype, and the rows of a torch tensor of layout ``sparse_csr`` in what holds that."""
-    _check_axes(w.shape, "pass a matrix [M, K], no batch of them")
-    view = _usable(w.values(), maker.dtypes)
+def _from_listed(w: Listed, maker: Maker, dtype: str | None) -> tuple[str, Csr]:
+    """The name of the dtype, and the rows of a sparse matrix of torch or CuPy in what holds that."""
+    view = _usable(w.values, maker.dtypes)
     name = _dtype(view.layout.dtype, maker, dtype)
     lib, _ = library_of(view)
-    return name, Csr.of(held(KINDS[name]), lib, tuple(w.shape), w.crow_indices(), w.col_indices(), w.values())
+    check_axes(w.shape)
+    return name, Csr.of(held(KINDS[name]), lib, (w.shape[0], w.shape[1]), w.ptr, w.idx, w.values)
 
 
 def restored(name: str, dtype: str, options: dict[str, Any], said: dict[str, Any], arrays: dict[str, Any]) -> Any:

@@ -50,50 +50,60 @@ def write(path: str | os.PathLike[str], said: Mapping[str, Any], arrays: Mapping
     files.write(path, parts(), FormatError)
 
 
-def read(path: str | os.PathLike[str], made: Callable[[Mapping[str, Any], Mapping[str, Any]], Made]) -> Made:
+def read(
+    path: str | os.PathLike[str],
+    made: Callable[[Mapping[str, Any], Mapping[str, Any]], Made],
+    what: str = "sparse matrix",
+    by: str = "W.save",
+) -> Made:
     """What ``made`` makes of the header and of the arrays, flat unsigned words by name with their shapes' sizes.
+
+    ``what``: what the file holds, and ``by`` what writes such files, for messages.
 
     FormatError for a foreign file, one of a newer version, a truncated or altered one, and where ``made`` raises.
     """
     try:
         opened = files.opened(files.path_of(path, FormatError))
     except OSError as error:
-        raise FormatError(f"{path} cannot be read: {error.strerror}", hint="pass a file that W.save wrote") from error
+        raise FormatError(f"{path} cannot be read: {error.strerror}", hint=f"pass a file that {by} wrote") from error
     with opened as file:
-        header = _header(file, os.fspath(path))
+        header = _header(file, os.fspath(path), what, by)
         try:
             said = json.loads(header)
             return made(said, dict(_arrays(file, said["arrays"])))
         except _WRONG as e:  # its checksum is right: made by someone else
-            raise FormatError(f"{os.fspath(path)} is no valid sparse matrix: {e}", hint=_AGAIN) from e
+            raise FormatError(f"{os.fspath(path)} is no valid {what}: {e}", hint=_again(by)) from e
 
 
 _WORDS: Final = ("|u1", "<u2", "<u4", "<u8")
 #: What a header that is not ours makes Python raise, by its types, values, names or depth.
 _WRONG: Final = (KeyError, TypeError, ValueError, AttributeError, RecursionError, FormatError)
-_AGAIN: Final = "write the file again with W.save, or copy it again"
 
 
-def _header(file: BinaryIO, name: str) -> bytes:
+def _again(by: str) -> str:
+    return f"write the file again with {by}, or copy it again"
+
+
+def _header(file: BinaryIO, name: str, what: str, by: str) -> bytes:
     """The header of a file whose checksum is right; the file then stands at the first array."""
     size = os.fstat(file.fileno()).st_size
     fixed = file.read(_FIXED.size)
     if not fixed.startswith(MAGIC[: max(1, len(fixed))]):
-        raise FormatError(f"{name} is not a sparse matrix of sparsegen", hint="pass a file that W.save wrote")
+        raise FormatError(f"{name} is not a {what} of sparsegen", hint=f"pass a file that {by} wrote")
     if len(fixed) < _FIXED.size:
-        raise FormatError(f"{name} is truncated: {size} bytes, not even a header", hint=_AGAIN)
+        raise FormatError(f"{name} is truncated: {size} bytes, not even a header", hint=_again(by))
     _, version, length, total = _FIXED.unpack(fixed)
     if version > VERSION:
         raise FormatError(
             f"{name} has file version {version}, this sparsegen reads up to {VERSION}", hint="update sparsegen"
         )
     if size < total:
-        raise FormatError(f"{name} is truncated: {size} of {total} bytes", hint=_AGAIN)
+        raise FormatError(f"{name} is truncated: {size} of {total} bytes", hint=_again(by))
     digest = hashlib.sha256(fixed)
     for piece in _pieces(file, size - _FIXED.size - _DIGEST):
         digest.update(piece)
     if size != total or not version or file.read(_DIGEST) != digest.digest():
-        raise FormatError(f"{name} was altered: its checksum is wrong", hint=_AGAIN)
+        raise FormatError(f"{name} was altered: its checksum is wrong", hint=_again(by))
     file.seek(_FIXED.size)
     return file.read(length)
 

@@ -132,6 +132,13 @@ class Library:
         """For each of ``count`` entries, the fiber that it lies in, int64; ``starts`` ascends from 0."""
         return self.xp.searchsorted(self.packed(starts[1:]), self.arange(count), side="right")
 
+    def least(self, array: Any, starts: Any, fibers: Any) -> Any:
+        """The smallest element of each fiber, of which none is empty.
+
+        ``starts``: the first entry of each fiber; ``fibers``: for each entry the fiber that it lies in.
+        """
+        return self.xp.minimum.reduceat(array, starts)
+
     def order(self, array: Any) -> Any:
         """The places along the last axis, the smallest element's first; of equal ones the first is first."""
         return self.xp.argsort(array, axis=-1, kind="stable")
@@ -212,6 +219,9 @@ class Torch(Library):
 
     def columns(self, mask: Any) -> Any:
         return self.xp.nonzero(mask)[:, 1]
+
+    def least(self, array: Any, starts: Any, fibers: Any) -> Any:
+        return array[starts].scatter_reduce_(0, fibers, array, "amin")
 
     def order(self, array: Any) -> Any:
         return self.xp.argsort(array, dim=-1, stable=True)

@@ -9,9 +9,9 @@ import numpy as np
 
 from sparsegen.arrays import describe
 from sparsegen.formats.bcrs import Bcrs, bcrs
-from sparsegen.formats.encode import checked_scipy
 from sparsegen.formats.library import NUMPY, Library, library_of
 from sparsegen.formats.matrix import SparseMatrix
+from sparsegen.formats.rows import checked_scipy
 from sparsegen.formats.sr_bcrs import SrBcrs
 from sparsegen.formats.vectors import HEIGHTS, INDICES, OfVectors, height_of
 from sparsegen.ir.errors import ArrayError, ProductError
