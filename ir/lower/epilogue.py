@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..expr import Expr, Value
+from ..tile_store import Store
 from ..types import Buffer, f32
 from .context import Context
 
@@ -20,6 +21,15 @@ def finish(cx: Context, total: Value, scale: Value | None, bias: Value | None, a
     b = cx.b
     v = total if scale is None else b.binary("mul", total, scale)
     return _activate(cx, v if bias is None else b.binary("add", v, bias), activation)
+
+
+def put(cx: Context, op: Store, vals: list[Value], at: Expr, here: Expr) -> None:
+    """Adds the residual to adjacent elements of y, where ``here`` holds, and stores them."""
+    b = cx.b
+    if op.residual is not None:
+        more = b.ldv(op.residual, at, len(vals), where=here, hint="r")
+        vals = [b.binary("add", v, cx.convert(r, f32)) for v, r in zip(vals, more, strict=True)]
+    b.st(op.out, at, *(cx.convert(v, op.out.dtype) for v in vals), where=here)
 
 
 def _activate(cx: Context, v: Value, name: str) -> Value:

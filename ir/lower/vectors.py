@@ -10,7 +10,7 @@ from ..expr import Expr, Value, all_of, as_expr, minimum
 from ..numbers.vectors import HIGH, PIECE, STEP, Sums, words
 from ..types import f32, s32, u32
 from .context import Context, rule
-from .epilogue import finish, of_row
+from .epilogue import finish, of_row, put
 
 #: Bytes of the even and of the odd columns, of two words of pairs.
 EVEN, ODD = 0x6420, 0x7531
@@ -125,11 +125,11 @@ def store_vectors(cx: Context, op: t.StoreVectors) -> None:
         if op.order == "row":
             for j, i in product((0, 1), range(0, len(parts), op.vec)):
                 here = b.let("here", all_of(rows[j].lt(op.m), (col + i).lt(op.n)))
-                _put(cx, op, [one(j, part) for part in parts[i : i + op.vec]], rows[j] * op.n + col + i, here)
+                put(cx, op, [one(j, part) for part in parts[i : i + op.vec]], rows[j] * op.n + col + i, here)
             continue
         for (i, part), j in product(enumerate(parts), range(0, 2, op.vec)):
             here = b.let("here", all_of(rows[j].lt(op.m), (col + i).lt(op.n)))
-            _put(cx, op, [one(j + e, part) for e in range(op.vec)], (col + i) * op.m + rows[j], here)
+            put(cx, op, [one(j + e, part) for e in range(op.vec)], (col + i) * op.m + rows[j], here)
 
 
 def _total(
@@ -149,12 +149,3 @@ def _total(
         made = cx.plus(made, b.const(f32, 2.0 ** (shift - sums.over)), b.convert(v, f32))
     assert made is not None
     return finish(cx, made, *of, op.activation)
-
-
-def _put(cx: Context, op: t.StoreVectors, vals: list[Value], at: Expr, here: Expr) -> None:
-    """Adds the residual, and stores adjacent elements."""
-    b = cx.b
-    if op.residual is not None:
-        more = b.ldv(op.residual, at, len(vals), where=here, hint="r")
-        vals = [b.binary("add", v, cx.convert(r, f32)) for v, r in zip(vals, more, strict=True)]
-    b.st(op.out, at, *(cx.convert(v, op.out.dtype) for v in vals), where=here)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..op_spmm import Digit
-from ..types import DType, s8, u8, u16, u32
+from ..types import DType, s4, s8, u4, u8, u16, u32
 
 #: Vectors of a step: the k of an mma; rows of W that a vector row has in it: the mma's columns.
 STEP, HIGH = 32, 8
@@ -21,11 +21,17 @@ PIECE: Final = 16
 SPARE: Final = 16
 
 
-def digits(dtype: DType) -> tuple[Digit, ...]:
-    """An integer type as digits, the highest first: one of 4 or 8 bits, or the signed high byte and the low one."""
-    if dtype.bits <= 8:
+def digits(dtype: DType, bits: int = 8, *, of: int = 0, alike: bool = False) -> tuple[Digit, ...]:
+    """An integer type as digits of ``bits`` bits, 4 or 8, the highest first; one of fewer bits is its own digit.
+
+    The highest digit has the sign, others have none; ``alike``: all are signed, from -2^(bits - 1) on.  ``of``: how
+    many bits of the type are taken, if not all.
+    """
+    if dtype.bits <= bits:
         return ((0, dtype),)
-    return ((8, s8 if dtype.kind == "int" else u8), (0, u8))
+    top, low = ((s4, u4) if bits == 4 else (s8, u8)) if dtype.kind == "int" else ((u4, u4) if bits == 4 else (u8, u8))
+    count = -(-(of or dtype.bits) // bits)
+    return tuple((bits * i, top if alike or i == count - 1 else low) for i in reversed(range(count)))
 
 
 def number_type(k: int) -> DType:

@@ -134,8 +134,9 @@ class SpmmProblem(OfMatrices):
                 f"{wanted} is a schedule for {reads}, W is in {self.format}",
                 hint=f"leave the schedule to the cost model, or encode W again: sg.sparse(w, format={reads!r})",
             )
-        if wanted is None and not (self.what.w.auto or request.every):
-            found = {f: form for f, form in found.items() if not f.library}
+        if wanted is None:
+            library = self.what.w.auto or request.every
+            found = {f: form for f, form in found.items() if not f.asked and (library or not f.library)}
         return Merged(tuple(f.options(form, wanted, device) for f, form in found.items()))
 
 

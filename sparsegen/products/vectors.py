@@ -20,7 +20,9 @@ from sparsegen.ir.numbers.resident import padded_rows
 from sparsegen.ir.numbers.vectors import HIGH, PIECE, SPARE, STEP, Sums, digits, number_type, words
 from sparsegen.ir.tile_vectors import BITS, PARTS
 from sparsegen.ir.types import DTYPES, DType, s16, u16, u32
+from sparsegen.products import strided
 from sparsegen.products.product import Product
+from sparsegen.products.strided import Counts
 from sparsegen.products.tasks import Pieces, Records, deal, pieces
 from sparsegen.sizes import MAX_CELLS
 
@@ -34,7 +36,8 @@ class VectorNumbers:
 
     ``loads``: (steps, vector rows that have so many), ascending; ``vectors``: of 8 rows; ``nbytes``: of W's arrays;
     ``operands``: of bias, scale and residual; ``x`` and ``y``: their types, as the IR names them; ``after``: steps of
-    the epilogue.
+    the epilogue.  ``own``: (vectors, vector rows that have so many) of W's own height; ``bits``: of W's elements, and
+    ``largest`` of these.
     """
 
     m: int
@@ -50,6 +53,9 @@ class VectorNumbers:
     operands: int
     loads: tuple[tuple[int, int], ...]
     after: int = 0
+    own: Counts = ()
+    bits: int = 0
+    largest: int = 0
 
     @staticmethod
     def of(product: Product) -> VectorNumbers:
@@ -79,7 +85,8 @@ class VectorNumbers:
         return VectorNumbers(
             m, k, product.n, kept.name, product.types.x.name, product.types.y.name,
             int(dict(w.spec.options)["height"]), product.columns, int(found.sum()), w.nbytes, product.operand_bytes,
-            tuple(zip(kinds.tolist(), rows.tolist(), strict=True)), product.epilogue.steps,
+            tuple(zip(kinds.tolist(), rows.tolist(), strict=True)), product.epilogue.steps, strided.loads(w),
+            w.kind.bits, strided.largest(w),
         )  # fmt: skip
 
     @property

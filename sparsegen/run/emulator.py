@@ -168,7 +168,7 @@ def run_module(
             elif role.startswith(SCRATCH) and isinstance(param, Buffer):
                 if role not in space:
                     space[role] = poisoned(param.size, param.dtype.numpy(), role)
-                args[param.name] = space[role]
+                args[param.name] = _seen_as(param, space[role])
             else:
                 data = constant(module, role, param)
                 args[param.name] = data if isinstance(param, Buffer) else data[0].item()

@@ -25,6 +25,9 @@ class ProductFamily(Vocabulary):
     #: Columns of x beyond which a launch gains nothing: more are as well multiplied by several.  None: there are none.
     most: ClassVar[int | None] = None
 
+    #: Whether it is tried only where a schedule names it: its formula is an estimate.
+    asked: ClassVar[bool] = False
+
     #: What a NaN or Inf of x does, and which operations a roofline counts and why.
     nonfinite: ClassVar[str] = "as in a dense product: a NaN or Inf of x reaches its whole column, zeros multiply too"
     counted: ClassVar[str] = "those with zeros included"

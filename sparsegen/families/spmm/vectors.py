@@ -27,14 +27,23 @@ _CUTS: Final = (
 )
 
 
-class VectorFamily(ListedFamily):
-    """Base of families that multiply integers in vectors by ``mma.m16n8k32``."""
+class IntegerFamily(ListedFamily):
+    """Base of families that multiply integers in vectors."""
 
     formats = ("sr_bcrs",)
     nonfinite = "integers have none"
     counted = "two for each element of a kept vector and column"
     because = "what is not stored does not multiply"
     scratch = "x, row by row and of whole pieces"
+
+    def operations(self, cost: Cost) -> float:
+        """A multiply-add of every element of a vector and column."""
+        p: VectorNumbers = cost.facts
+        return 2.0 * p.vectors * HIGH * p.n
+
+
+class VectorFamily(IntegerFamily):
+    """Base of families that multiply integers in vectors by ``mma.m16n8k32``."""
 
     @abstractmethod
     def unfit(self, facts: VectorNumbers, schedule: Schedule, shape: Any) -> ScheduleError | None:
@@ -52,11 +61,6 @@ class VectorFamily(ListedFamily):
         if not sums_of(facts, schedule.wide).units:
             return ScheduleError(f"wide={schedule.wide} bytes are no 16 columns of {facts.x}", hint="raise wide")
         return self.unfit(facts, schedule, shape)
-
-    def operations(self, cost: Cost) -> float:
-        """A multiply-add of every element of a vector and column."""
-        p: VectorNumbers = cost.facts
-        return 2.0 * p.vectors * HIGH * p.n
 
 
 def of_w(most: int) -> dict[str, Prepared]:
