@@ -11,6 +11,8 @@ W is of 8 bits in random vectors of 8 rows, at the size of the paper's ablation.
 - *parts*: products begin when the first part of a strip is there.  *unroll*: indices and values of so many steps are
   prefetched to registers.  *stages*: rows of x of so many steps are on their way (the paper prefetches one step).
   *cut*: vector rows of many steps go to several warps.
+- *paper*: the paper's own kernel, and its ideas one after another: padding against bank conflicts, the shuffle of
+  columns that turns digits of 4 bits, the prefetch of x's rows.
 - *types*: operands of 16 bits are multiplied digit by digit, and x of 4 bits takes half the bytes.
 
 Counts are the emulator's, exact; times are the model's for the profile's GPU and, where there is a GPU, measured there.
@@ -93,6 +95,27 @@ def variants(product: sg.Product) -> None:
                     print(f"  {name}={value:<{21 - len(name)}} {told(sg.compile(product, schedule=line))}")
 
 
+#: The paper's ideas in its order (figure 11), by the types of both operands: each line has one more.
+IDEAS = {
+    "i8": ("pad=off prefetch=off", "pad=on prefetch=off", "pad=on prefetch=on"),
+    "i4": ("pad=off shuffle=off prefetch=off", "pad=on shuffle=off prefetch=off", "pad=on shuffle=on prefetch=off",
+           "pad=on shuffle=on prefetch=on"),
+}  # fmt: skip
+
+
+def paper(kind: str, args: argparse.Namespace) -> None:
+    """The paper's own kernel, idea by idea: passes of a read of shared memory, of which there is one for each mma."""
+    product = sg.spmm(matrix(args.rows, args.columns, ZEROS[0], args.seed, kind), n=args.n, x_dtype=kind)
+    for line in IDEAS[kind]:
+        k = sg.compile(product, schedule=f"vector_block wide=64 {line}")
+        n = k.counts()
+        mma = sum(count for name, count in n.items() if name.startswith("mma."))
+        bits = sum(count for name, count in n.items() if name.split(".")[0] in ("and", "or", "shl", "shr"))
+        measured = f"{k.bench().median * 1e6:9.1f}" if k.backend == "cuda" else "        –"
+        each = f"{1 + n['conflicts.shared'] / mma:6.2f} {bits / mma:8.1f}"
+        print(f"  {line:34} {each} {k.cost.time * 1e6:7.1f} {measured}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Magicube's ideas, with and without.")
     parser.add_argument("--rows", type=int, default=256)
@@ -109,6 +132,10 @@ def main() -> None:
     for zeros in ZEROS:
         print(f"\n{args.rows}x{args.columns}, {args.n} columns, {zeros:.0%} zeros, us:\n{HEAD}")
         variants(sg.spmm(matrix(args.rows, args.columns, zeros, args.seed), n=args.n))
+    for kind in IDEAS:
+        name = f"the paper's own kernel, L{kind[1:]}-R{kind[1:]}, {ZEROS[0]:.0%} zeros, us:"
+        print(f"\n{name}\n{'':36} passes bits/mma   model  measured")
+        paper(kind, args)
     print(f"\ntypes of W and x, {ZEROS[1]:.0%} zeros:\n{HEAD}")
     for kinds in PAIRS:
         w = matrix(args.rows, args.columns, ZEROS[1], args.seed, kinds[0])

@@ -22,9 +22,10 @@ from .types import Buffer, s32, u16, u32
 class WalkStrides(Op):
     """The block walks the steps of vector row ``row``, ``stride`` vectors each.
 
-    ``ptr`` has for each vector row its first vector, a multiple of the stride, and the one after its last.  Of step ``at``, ``list`` brings values and columns to slot ``slot`` of two, ``fetch`` the rows of x that these name
-    to registers, ``keep`` these to shared memory, and ``body`` multiplies.  ``prefetch``: ``list`` and ``fetch`` of a
-    step run before ``body`` of the one before (section 4.2.4); else one after another.
+    ``ptr`` has for each vector row its first vector, a multiple of the stride, and the one after its last.  Of step
+    ``at``, ``list`` brings values and columns to slot ``slot`` of two, ``fetch`` the rows of x that these name to
+    registers, ``keep`` these to shared memory, and ``body`` multiplies.  ``prefetch``: ``list`` and ``fetch`` of a step
+    run before ``body`` of the one before (section 4.2.4); else one after another.
     """
 
     ptr: Buffer = buffer()

@@ -62,7 +62,8 @@ def walk_strides(cx: Context, op: t.WalkStrides) -> None:
             b.barrier()
         step(turn)
         cx.all(op.body)
-        b.barrier()  # what was read may be written anew
+        if op.prefetch:
+            b.barrier()  # the rows of x have been read, and those of the next step may be written
 
 
 @rule(t.ListStep)

@@ -53,8 +53,8 @@ class ProductPage(Kind):
         self.terms_of = f"a product (they overlap, but for {', '.join(self._apart())}; * binds)"
         self.across = f"FLOP ({own.counted}) per byte of DRAM traffic"
         self.up = f"FLOP/s, {own.counted.removeprefix('those with ')}"
-        self.families = [f.name for f in self.readers if not f.library]
         tried = {c.schedule.family for c in self.options.costs} | {r.schedule.family for r in self.options.rejected}
+        self.families = [*dict.fromkeys((*(f.name for f in self.readers if not f.library), *tried))]
         #: All schedules of the families that the line leaves out.
         self.untried = {
             f.name: f.options(p, None, self.device)

@@ -68,8 +68,12 @@ class SpmmProblem(OfMatrices):
 
     @property
     def readers(self) -> dict[ProductFamily, SpmmProblem]:
-        """The families that can multiply by W, a library's among them, with the problem as each has it: W in the first
+        """The families that are tried for W, a library's among them, with the problem as each has it: W in the first
         format that it reads, of its own one and its alternatives."""
+        return {f: form for f, form in self._readers().items() if not f.asked}
+
+    def _readers(self) -> dict[ProductFamily, SpmmProblem]:
+        """Those, and families that are only tried where a schedule names them."""
         found: dict[ProductFamily, SpmmProblem] = {}
         for read in ("", *self.what.w.alternatives):
             form = replace(self, read=read)
@@ -78,7 +82,7 @@ class SpmmProblem(OfMatrices):
         return found
 
     def under(self, schedule: Any) -> SpmmProblem:
-        return self.readers.get(schedule.rules, self)
+        return self._readers().get(schedule.rules, self)
 
     @property
     def facts(self) -> Any:
@@ -127,16 +131,16 @@ class SpmmProblem(OfMatrices):
         ``format="auto"`` and the model has it as the faster one.
         """
         _ = self.facts  # FormatError where there are none
-        found = {f: form for f, form in self.readers.items() if wanted is None or f.name == wanted.family}
+        tried = self.readers if wanted is None else self._readers()
+        found = {f: form for f, form in tried.items() if wanted is None or f.name == wanted.family}
         if wanted is not None and not found:
             reads = ", ".join(wanted.rules.formats)
             raise ScheduleError(
                 f"{wanted} is a schedule for {reads}, W is in {self.format}",
                 hint=f"leave the schedule to the cost model, or encode W again: sg.sparse(w, format={reads!r})",
             )
-        if wanted is None:
-            library = self.what.w.auto or request.every
-            found = {f: form for f, form in found.items() if not f.asked and (library or not f.library)}
+        if wanted is None and not (self.what.w.auto or request.every):
+            found = {f: form for f, form in found.items() if not f.library}
         return Merged(tuple(f.options(form, wanted, device) for f, form in found.items()))
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.formats.sr_bcrs import sr_bcrs
 from sparsegen.formats.vectors import OfVectors
-from sparsegen.ir.kernels.magicube import index_type
+from sparsegen.ir.kernels.vector_block import index_type
 from sparsegen.ir.numbers.strided import SHUFFLED, stride
 from sparsegen.ir.numbers.vectors import digits
 from sparsegen.ir.op_spmm import Digit

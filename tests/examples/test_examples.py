@@ -225,3 +225,9 @@ def test_the_order_of_vectors_saves_conflicts(tmp_path: Path) -> None:
         assert len({mma for _, _, mma, *_ in lines}) == 1 and len(lines) >= 8
     types = dict(re.findall(r"^(L\d+-R\d+) +[\d.]+ +[\d.]+ +(\d+)", said, re.MULTILINE))
     assert [int(n) // int(types["L8-R8"]) for n in types.values()] == [1, 2, 4, 1, 1]
+    ideas = re.findall(
+        r"^  pad=(\w+)(?: shuffle=(\w+))? prefetch=(\w+) +([\d.]+) +([\d.]+) +([\d.]+)", said, re.MULTILINE
+    )
+    for pad, shuffle, _, passes, bits, _ in ideas:
+        assert passes == {"on": "1.00", "off": "4.00"}[pad] and bits == {"": "0.0", "on": "4.0", "off": "22.0"}[shuffle]
+    assert len(ideas) == 7 and float(ideas[2][5]) < float(ideas[1][5]) and float(ideas[6][5]) < float(ideas[5][5])

@@ -41,7 +41,7 @@ STENCILS = {
     ("lowrank", 2): 20, ("stencil2row", 1): 10, ("stencil2row", 2): 30, ("stencil2row", 3): 14,
 }  # fmt: skip
 UPDATES, PRODUCTS, RAGGED, NM, GATHERED, DECODED, OUTER, STRIPS, FOURS = 16, 40, 16, 12, 8, 8, 8, 8, 6
-WINDOWS, SAMPLED, ATTENTION, VECTORS = 8, 18, 10, 12
+WINDOWS, SAMPLED, ATTENTION, VECTORS, MAGICUBE = 8, 18, 10, 12, 8
 UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott}
 BOUNDARIES: dict[str, Any] = {
     "periodic": sg.periodic, "frozen": sg.frozen, "neumann": sg.neumann, "dirichlet": sg.dirichlet(0.5)
@@ -336,6 +336,11 @@ def _vectors(draw: random.Random) -> Case:
     return case
 
 
+def _magicube(draw: random.Random) -> Case:
+    words = (f"{word}={draw.choice(('on', 'off'))}" for word in ("prefetch", "pad", "shuffle", "stack"))
+    return {**_vectors(draw), "schedule": " ".join([f"vector_block wide={draw.choice((32, 64, 128))}", *words])}
+
+
 def _legal(draw: random.Random, drawn: Callable[[random.Random], Case], wanted: int) -> Iterator[Case]:
     found = 0
     while found < wanted:
@@ -379,6 +384,7 @@ def draw_all(seed: int = 12) -> Iterator[Case]:
     yield from _legal(random.Random(seed + 10), _sampled, SAMPLED)
     yield from _legal(random.Random(seed + 11), _attention, ATTENTION)
     yield from _legal(random.Random(seed + 12), _vectors, VECTORS)
+    yield from _legal(random.Random(seed + 13), _magicube, MAGICUBE)
 
 
 def frozen() -> list[tuple[Case, str]]:

@@ -104,6 +104,21 @@ GATHERS = ("warps=1x1 stages=8", "warps=4x2 stages=4", "warps=1x4 stages=2", "wa
            "warps=2x2 stages=4 cut=1")  # fmt: skip
 
 
+#: Words of the paper's own product.
+PAPER = ("prefetch=on pad=on", "prefetch=off pad=on", "prefetch=on pad=off", "prefetch=on shuffle=off")
+
+
+@pytest.mark.parametrize("wide", [32, 64, 128])
+@pytest.mark.parametrize(("w_kind", "x_kind"), [("i8", "i8"), ("i16", "i16"), ("i12", "i4"), ("i4", "i4")])
+@pytest.mark.parametrize("height", [8, 2])
+def test_the_paper_s_own_product(torch: Any, height: int, w_kind: str, x_kind: str, wide: int) -> None:
+    for at, words in enumerate(PAPER):
+        n = (64, 200)[at % 2]
+        exact(torch, quantized((777, 1000), w_kind, height, seed=n), x_kind, n, f"vector_block wide={wide} {words}")
+    for x_kind in ("i8", "u4"):
+        exact(torch, quantized((333, 500), "u16", 2, seed=wide), x_kind, 64, f"vector_block wide={wide} stack=on")
+
+
 @pytest.mark.parametrize("wide", [32, 64, 128])
 @pytest.mark.parametrize(("w_kind", "x_kind"), [("i8", "i8"), ("i16", "i4"), ("i4", "i16")])
 @pytest.mark.parametrize("family", ["vector_strip", "vector_gather"])

@@ -31,6 +31,7 @@ from sparsegen.ir import tile_ragged as tg
 from sparsegen.ir import tile_resident as te
 from sparsegen.ir import tile_ring as tx
 from sparsegen.ir import tile_sampled as tp
+from sparsegen.ir import tile_strided as tm
 from sparsegen.ir import tile_strips as ts
 from sparsegen.ir import tile_tasks as tk
 from sparsegen.ir import tile_update as tu
@@ -47,7 +48,7 @@ from sparsegen.ir.node import OPS, Op, fields, rewrite, walk
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.registry import load_all
 from sparsegen.ir.spread import Products, Threads
-from sparsegen.ir.types import Buffer, f16, f32, f64, s8, s16, s32, u8, u32, u64
+from sparsegen.ir.types import Buffer, f16, f32, f64, s8, s16, s32, u4, u8, u32, u64
 from sparsegen.ir.verify import verify
 from sparsegen.pipelines import lower
 from sparsegen.problems.product import SpmmProblem, Variant
@@ -150,6 +151,10 @@ def tile_level(family: str) -> Module:
         line = "vector_gather wide=32 warps=1x2 stages=2 cut=7"
         product = sg.spmm(quantized, n=33)
         return parse_module(sg.compile(product, device="h200", backend="emulator", schedule=line).ir("tile"))
+    if family == "vector_block":
+        quantized = sg.sparse(np.tri(40, 100, 20, dtype="i1"), format="sr_bcrs", height=4)
+        product = sg.spmm(quantized, n=64, y_dtype="f32", bias=True)
+        return parse_module(sg.compile(product, backend="emulator", schedule="vector_block wide=64").ir("tile"))
     if family == "resident":
         return Module("resident", (resident(),))
     if family in ("bitmap", "column of x"):
@@ -391,6 +396,28 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("vector_gather", tx.TakeStep, {"stages": 4}, "the values of all slots take 512"),
     ("vector_gather", ty.SumPieces, {"tiles": 5}, "are not as many for each of 5 tiles"),
     ("vector_gather", ty.SumPieces, {"rows": 4}, "4 rows have 16 numbers, not 20"),
+    ("vector_block", tm.WalkStrides, {"stride": 8}, "vectors of a step 8 is unknown"),
+    (
+        "vector_block",
+        tm.WalkStrides,
+        {"ptr": Buffer("values", u32, 480, "global")},
+        "has no two numbers for each of 10 vector rows",
+    ),
+    ("vector_block", tm.ListStep, {"words": Buffer("numbers", s32, 32, "shared")}, "values are words"),
+    ("vector_block", tm.ListStep, {"idx": Buffer("ptr", s32, 20, "global")}, "columns come in 16 or 32 bits"),
+    ("vector_block", tm.FetchStep, {"wide": 48}, "bytes of a row 48 is unknown"),
+    ("vector_block", tm.FetchStep, {"wide": 128}, "has 4 registers, but 8 are meant"),
+    ("vector_block", tm.FetchStep, {"n": 15}, "rows of 15 words are no whole pieces"),
+    ("vector_block", tm.FetchStep, {"k": 99}, "99 x 16 words are not the 1600"),
+    ("vector_block", tm.KeepStep, {"bits": 5}, "bits 5 is unknown"),
+    ("vector_block", tm.KeepStep, {"wide": 32}, "64 threads, but 1 warps are meant"),
+    ("vector_block", tm.KeepStep, {"bits": 4}, "the rows of x of a step take 544"),
+    ("vector_block", tm.MultiplyStep, {"shuffle": True}, "only rows of digits of 4 bits are shuffled"),
+    ("vector_block", tm.MultiplyStep, {"stack": True, "w_digits": ((8, s8), (0, u8))}, "digits of one type"),
+    ("vector_block", tm.MultiplyStep, {"x_digits": ((0, u4),)}, "digits have 4 bits, or all have 8"),
+    ("vector_block", tm.MultiplyStep, {"height": 8}, "two slots of values take 64"),
+    ("vector_block", tm.StorePlanes, {"vec": 8}, "8 elements at once of 64"),
+    ("vector_block", tm.StorePlanes, {"m": 41}, "are not the 2560 of @y"),
     ("stream", tw.Walk, {"scope": "grid"}, "scope 'grid' is unknown"),
     ("stream", tw.Walk, {"via": "tma"}, "via 'tma' is unknown"),
     ("stream", tw.Walk, {"stages": 1}, "a ring of 1 slots has none to fill ahead"),
@@ -444,6 +471,7 @@ def changed(module: Module, kind: type[Op], fields: dict[str, Any]) -> Module:
         "attention in parts",
         "vector_strip",
         "vector_gather",
+        "vector_block",
     ],
 )
 def test_programs_are_right(family: str) -> None:

@@ -1,4 +1,4 @@
-"""``magicube``: a product with vectors of integers as Magicube has it (SC'22, section 4.2, algorithm 1).
+"""``vector_block``: a product with vectors of integers as Magicube has it (SC'22, section 4.2, algorithm 1).
 
 A block has a vector row of W, V rows, and a part of the columns of x; its warps share what a step brings.  Vectors come
 as SR-BCRS lists them, a stride at a time, so that lanes load W's operand without a gap; rows of x come through
@@ -26,9 +26,9 @@ from .groups import Pieces, by_pieces
 from .product import epilogue, launched, parameters
 
 
-@register("magicube")
+@register("vector_block")
 @dataclass(frozen=True)
-class Magicube:
+class VectorBlock:
     """Blocks of a vector row by ``wide`` bytes of x's rows, a warp for each 32.
 
     ``steps``: how many of a stride of vectors all vector rows have; ``prefetch``: rows of x of the next step come while

@@ -1,4 +1,4 @@
-"""``magicube`` (SC'22): the paper's own product with vectors of integers, each of its ideas a word.
+"""``vector_block`` (Magicube, SC'22): the paper's own product with vectors of integers, each of its ideas a word.
 
 Chosen only where it is named: ``vector_strip`` and ``vector_gather`` are faster on every GPU that has them.  From sm_80
 on; digits of 4 bits up to Hopper, whose tensor cores have them no more and which takes long for them.
@@ -15,7 +15,7 @@ from sparsegen.families.spmm.vectors import IntegerFamily
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.fragments import SHAPES
-from sparsegen.ir.kernels.magicube import Magicube
+from sparsegen.ir.kernels.vector_block import VectorBlock
 from sparsegen.ir.numbers.strided import ROWS, SHUFFLED, WIDTHS, stride
 from sparsegen.ir.passes.decompose import Decompose
 from sparsegen.ir.passes.manager import Pass
@@ -38,12 +38,12 @@ _ABOUT: Final = {
 }  # fmt: skip
 
 
-class MagicubeFamily(IntegerFamily):
+class VectorBlockFamily(IntegerFamily):
     """``bits``: of a digit, 4 where x has no more; ``wide``: bytes of x's rows of a block, 32 a warp; ``prefetch``:
     rows of x come a step ahead; ``pad``: shared memory without bank conflicts; ``shuffle``: columns in the order that
     turns digits of 4 bits at once; ``stack``: digits of W in the rows of an mma that short vectors leave free."""
 
-    name = "magicube"
+    name = "vector_block"
     telling = ("prefetch", "pad", "shuffle", "stack")
     asked = True
     words = (
@@ -73,13 +73,13 @@ class MagicubeFamily(IntegerFamily):
             )
         if facts.bits < made.bits:
             return ScheduleError(
-                f"magicube has digits of {made.bits} bits for x of {facts.x_kind.bits}, and W of {facts.bits} is none",
+                f"x of {facts.x_kind.bits} bits has digits of {made.bits}, and W of {facts.bits} is none",
                 hint="pack x to 4 bits (x_dtype='i4'), or leave the schedule to the cost model",
             )
         for used in shapes_of(shape):
             if not SHAPES[used].on(device.compute_capability):
                 return ScheduleError(
-                    f"magicube multiplies by mma {used}, which {device.name} ({device.arch}) has not",
+                    f"vector_block multiplies by mma {used}, which {device.name} ({device.arch}) has not",
                     hint="take x of 8 bits, or leave the schedule to the cost model",
                 )
         if s.shuffle and made.bits != 4:
@@ -111,7 +111,7 @@ class MagicubeFamily(IntegerFamily):
         """Digits of the operands, then the kernel."""
         s, facts = schedule, problem.facts
         g = shape_of(facts, s, device)
-        kernel = Magicube(
+        kernel = VectorBlock(
             wide=s.wide, steps=g.steps, prefetch=s.prefetch, pad=s.pad, shuffle=s.shuffle, stack=s.stack
         )  # fmt: skip
         return [Decompose(bits=bits_of(facts), of=facts.bits, alike=s.stack), kernel]
@@ -146,4 +146,4 @@ def shapes_of(g: Shape) -> list[str]:
     return [shape(group[0], x) for group in g.planes.groups for x in g.planes.x_digits]
 
 
-FAMILY = register(MagicubeFamily())
+FAMILY = register(VectorBlockFamily())
