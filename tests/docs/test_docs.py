@@ -178,6 +178,10 @@ def test_every_schedule_of_products_is_in_their_document() -> None:
                 costs = sg.schedules(sg.spmm(w, n=8), device="h200")
                 for name in {str(c.schedule.family) for c in costs} & set(taken):
                     taken[name].append(dtype)
+                for name in (name for name in taken if made[name].asked and format in made[name].formats):
+                    short = {"x_dtype": dtype} if dtype[1:] == "4" else {}
+                    sg.compile(sg.spmm(w, n=8, **short), device="h200", backend="emulator", schedule=name)
+                    taken[name].append(dtype)
     assert said == {
         name: (made[name].formats[0], ", ".join(types), list(made[name].by_name)) for name, types in taken.items()
     }
