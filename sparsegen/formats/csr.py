@@ -8,6 +8,7 @@ Any shape can be stored, one without rows or columns too.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import cache
 from typing import Any, Final
 
@@ -31,8 +32,21 @@ def csr(dtype: DType) -> Format:
     return Format("csr", dtype, Blocked.plain(1, 1), (Dense("strip"), columns, Dense("element")))
 
 
-class Csr(SparseMatrix):
+class OfRows(SparseMatrix):
+    """A matrix that is made of sorted rows as they are, never by way of the dense matrix."""
+
+    @classmethod
+    @abstractmethod
+    def of_rows(cls, spec: Format, rows: Csr) -> SparseMatrix:
+        """The matrix of compressed sparse rows."""
+
+
+class Csr(OfRows):
     """A matrix in compressed sparse rows."""
+
+    @classmethod
+    def of_rows(cls, spec: Format, rows: Csr) -> Csr:
+        return rows
 
     @classmethod
     def of(cls, dtype: DType, lib: Library, shape: tuple[int, int], ptr: Any, idx: Any, values: Any) -> Csr:

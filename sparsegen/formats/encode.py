@@ -20,8 +20,9 @@ from sparsegen.formats import file
 from sparsegen.formats.axes import Compressed, Mask
 from sparsegen.formats.bcrs import Bcrs, bcrs
 from sparsegen.formats.bitmap import Bitmap, bitmap
-from sparsegen.formats.csr import Csr, csr
+from sparsegen.formats.csr import Csr, OfRows, csr
 from sparsegen.formats.format import Format, held, outside
+from sparsegen.formats.hybrid import Hybrid, hybrid
 from sparsegen.formats.library import NUMPY, Library, library_of
 from sparsegen.formats.matrix import KINDS, NAMES, SparseMatrix, check_room
 from sparsegen.formats.nm import Nm, nm
@@ -86,6 +87,7 @@ def found(name: Any) -> Maker:
 register("bitmap", bitmap, ("f16", "bf16"), Bitmap)
 register("tca_bme", tca_bme, ("f16", "bf16"))
 register("csr", csr, ("f32", "f16", "bf16"), Csr)
+register("hybrid", hybrid, ("f32", "f16", "bf16"), Hybrid)
 register("nm", nm, ("f32", "f16", "bf16"), Nm)
 _INTEGERS: Final = ("i8", "i16", "u8", "u16", "i4", "u4", "i12", "i32")
 register("sr_bcrs", sr_bcrs, _INTEGERS, SrBcrs)
@@ -93,14 +95,14 @@ register("bcrs", bcrs, _INTEGERS, Bcrs)
 
 
 def sparse(
-    w: Any, format: str = "bitmap", *, dtype: str | None = None, **options: int | tuple[int, int]
+    w: Any, format: str = "bitmap", *, dtype: str | None = None, **options: float | str | tuple[int, int]
 ) -> SparseMatrix:
     """Encode a matrix [M, K], where it is: NumPy, CuPy and torch arrays stay in their library.
 
-    ``format``: ``"bitmap"`` (f16, bf16: what kernels read), ``"tca_bme"`` (the paper's), ``"csr"`` (also f32),
-    ``"nm"`` (also f32), ``"sr_bcrs"`` and ``"bcrs"`` (integers only), or ``"auto"``: bitmap, or nm or sr_bcrs with the
-    options of these; and a product may take the dense matrix, or of nm in which nothing repeats (``vector`` 1, f16 or
-    bf16) bitmap, where the cost model has that as the faster one.
+    ``format``: ``"bitmap"`` (f16, bf16: what kernels read), ``"tca_bme"`` (the paper's), ``"csr"``, ``"nm"`` and
+    ``"hybrid"``, which no kernel reads yet (also f32), ``"sr_bcrs"`` and ``"bcrs"`` (integers only), or ``"auto"``:
+    bitmap, or nm or sr_bcrs with the options of these; and a product may take the dense matrix, or of nm in which
+    nothing repeats (``vector`` 1, f16 or bf16) bitmap, where the cost model has that as the faster one.
 
     ``options``: those of the format.  ``"nm"`` has ``n`` and ``m``: of every m consecutive columns (along K, the first
     m, the next m, ...) at most n hold elements, 1 <= n < m <= 64, by default 2 of 4; and ``vector``: so many adjacent
@@ -109,10 +111,13 @@ def sparse(
     ``"sr_bcrs"`` has ``height``: vectors of 2, 4 or 8 rows and one column are kept whole if they hold an element (8 by
     default; rows that do not fill the last ones are fine); and ``stride``: as many vectors as lie row by row.
     ``"bcrs"``, in which the elements of a vector are adjacent, has ``height``.
+    ``"hybrid"`` puts rows in the order of ``reorder(w, method, tile=tile, alpha=alpha)`` ("bsa", 32 and 0.3 by default)
+    and keeps tiles of ``tile`` x ``tile`` that hold more than the share ``delta`` (0.3) of their elements as they are.
 
-    ``w`` may be a ``scipy.sparse`` matrix too; scipy has no 16-bit numbers, so then ``dtype`` ("f16", "bf16", or "f32"
-    for csr and nm) may be given, and values are rounded to it; integers of any width are taken if the dtype holds them.
-    Or a torch tensor of layout ``sparse_csr``, or a semi-structured one, as its ``to_dense()`` gives it.  Otherwise
+    ``w`` may be a ``scipy.sparse`` matrix too; scipy has no 16-bit numbers, so then ``dtype`` ("f16", "bf16", or
+    "f32" for csr, nm and hybrid) may be given, and values are rounded to it; integers of any width are taken if the
+    dtype holds them.  Or a sparse matrix of CuPy, a sparse tensor of torch, or its semi-structured one, as
+    ``to_dense()`` gives it.  Entries that come twice, or unsorted, are refused in rows that stay rows.  Otherwise
     nothing is ever converted; ``dtype="i4"`` takes int8 from -8 to 7, ``"u4"`` uint8 up to 15, ``"i12"`` int16 from
     -2048 to 2047.
 
@@ -164,10 +169,10 @@ def _encoded(w: Any, maker: Maker, dtype: str | None, options: dict[str, Any]) -
         name, rows = _from_listed(found, maker, dtype)
     else:
         return _from_dense(w, maker, dtype, options)
-    if maker.matrix is Csr:
-        return rows
     spec = maker.spec(name, options)
     _check_shape(rows.shape, spec)
+    if issubclass(maker.matrix, OfRows):
+        return maker.matrix.of_rows(spec, rows)
     check_room(rows.shape, spec.dtype)
     with rows.library.active():
         return _fitting(maker, spec, rows.library, rows.spec.decode(rows.library, rows.arrays, rows.shape))
@@ -273,7 +278,7 @@ def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> tuple[str, Csr]:
             hint=f"say {' or '.join(f'dtype={name!r}' for name in maker.dtypes)}: "
             + ("it must hold all values" if integers else "values are rounded to it"),
         )
-    if w.format != "csr" or maker.matrix is not Csr:
+    if w.format != "csr" or not issubclass(maker.matrix, OfRows):
         rows = summed(w, np.int64 if integers else None)
     kind = KINDS[dtype]
     if integers:

@@ -137,7 +137,10 @@ class Library:
 
         ``starts``: the first entry of each fiber; ``fibers``: for each entry the fiber that it lies in.
         """
-        return self.xp.minimum.reduceat(array, starts)
+        if self.device is None:
+            return self.xp.minimum.reduceat(array, starts)
+        order = self.order(array)  # the smallest of each fiber comes first; CuPy reduces no runs of several lengths
+        return array[order[self.order(fibers[order])][starts]]
 
     def order(self, array: Any) -> Any:
         """The places along the last axis, the smallest element's first; of equal ones the first is first."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, NamedTuple, cast
 from sparsegen.choose import Options, Request
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm import ProductFamily
+from sparsegen.formats.csr import OfRows
 from sparsegen.formats.format import held
 from sparsegen.ir.errors import FormatError, ScheduleError
 from sparsegen.ir.module import Module
@@ -88,7 +89,10 @@ class SpmmProblem(OfMatrices):
     def facts(self) -> Any:
         """The numbers that schedules and costs depend on; FormatError for a matrix that no schedule reads."""
         if self.format not in NUMBERS:
+            w = self.what.w
             again = 'encode it again: sg.sparse(W.to_dense(), format="bitmap")'
+            if isinstance(w, OfRows):  # the dense matrix may be too large to make
+                again = f'encode it again: sg.sparse(W.to_scipy(), format="csr", dtype="{w.dtype}")'
             raise FormatError(
                 f"no schedule reads a {self.format} matrix",
                 hint=f"{again}; there are schedules for {', '.join(NUMBERS)}",

@@ -19,7 +19,7 @@ from sparsegen.formats.library import NUMPY, library_of
 from sparsegen.formats.rows import Rows, checked_scipy, listed, rows_of
 from sparsegen.ir.errors import ArrayError, FormatError
 from sparsegen.reordering import bsa, parallel
-from sparsegen.reordering.blocks import VARIANTS, Variant, encoded
+from sparsegen.reordering.blocks import VARIANTS, Blocks, Variant, encoded
 from sparsegen.reordering.report import GAIN, Figures, gain, measured, table
 
 Method = Literal["bsa", "degree", "rcm", "none"]
@@ -189,23 +189,29 @@ def check_options(method: Any, tile: Any, alpha: Any, delta: Any) -> None:
 
 
 def of_rows(rows: Rows, method: Method, tile: int, alpha: float, delta: float, variant: Variant) -> Reordering:
-    """The order of rows by a method whose options were checked."""
-    lib = rows.library
-    with lib.active():
+    """The order of rows by a method whose options were checked, with its figures."""
+    with rows.library.active():
         blocks = encoded(rows, tile)
-        natural, count = np.arange(rows.shape[0]), 1
-        if method == "bsa":
-            on_host = lib is NUMPY and rows.shape[0] * int(blocks.row.shape[0]) <= SEQUENTIAL
-            found = (bsa if on_host else parallel).clusters(blocks, alpha, variant)
-            permutation, count = found.permutation, found.count
-        elif method == "degree":
-            permutation = np.argsort(-np.diff(rows.to_host().ptr), kind="stable")
-        elif method == "rcm":
-            permutation = _rcm(rows.to_host())
-        else:
-            permutation = natural
-        before, after = (measured(rows, blocks, order, delta) for order in (natural, permutation))
-        return Reordering(permutation, rows.shape, rows.nnz, method, tile, alpha, delta, variant, count, before, after)
+        permutation, clusters = ordered(rows, blocks, method, alpha, variant)
+        before, after = (
+            measured(rows, blocks, order, delta) for order in (np.arange(rows.shape[0], dtype=np.int64), permutation)
+        )
+        return Reordering(
+            permutation, rows.shape, rows.nnz, method, tile, alpha, delta, variant, clusters, before, after
+        )
+
+
+def ordered(rows: Rows, blocks: Blocks, method: Method, alpha: float, variant: Variant) -> tuple[Any, int]:
+    """The permutation of rows by a method, int64 in NumPy, and the clusters of those that have entries."""
+    if method == "bsa":
+        on_host = rows.library is NUMPY and rows.shape[0] * int(blocks.row.shape[0]) <= SEQUENTIAL
+        found = (bsa if on_host else parallel).clusters(blocks, alpha, variant)
+        return found.permutation, found.count
+    if method == "degree":
+        return np.argsort(-np.diff(rows.to_host().ptr), kind="stable"), 1
+    if method == "rcm":
+        return _rcm(rows.to_host()), 1
+    return np.arange(rows.shape[0], dtype=np.int64), 1
 
 
 def _rcm(rows: Rows) -> Any:

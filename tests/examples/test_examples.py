@@ -231,3 +231,31 @@ def test_the_order_of_vectors_saves_conflicts(tmp_path: Path) -> None:
     for pad, shuffle, _, passes, bits, _ in ideas:
         assert passes == {"on": "1.00", "off": "4.00"}[pad] and bits == {"": "0.0", "on": "4.0", "off": "22.0"}[shuffle]
     assert len(ideas) == 7 and float(ideas[2][5]) < float(ideas[1][5]) and float(ideas[6][5]) < float(ideas[5][5])
+
+
+# ------------------------------------------------------------------------------------------------ reordering
+def test_shuffled_clusters_are_found_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARSEGEN_DATA", raising=False)
+    said = run(tmp_path, "reorder.py", "--rows=512", "--picture=picture.png")
+    table = dict(re.findall(r"^(\w+) +512x512 .* (yes|no)$", said, re.MULTILINE))
+    assert table["clustered"] == "yes" and table["uniform"] == "no"
+    before, after = (re.findall(r"\|([^|\n]+)\|\n", part) for part in said.split("clustered, ")[1:])
+    assert not {*"#%@"} & set("".join(before)) and {*"#%"} & set("".join(after))
+    assert drawn(tmp_path, said)
+
+
+def test_patterns_of_a_folder_are_reordered_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("scipy.sparse")
+    (tmp_path / "p.smtx").write_text("4, 6, 5\n0 2 2 3 5\n1 5 0 2 3\n")
+    monkeypatch.setenv("SPARSEGEN_DATA", str(tmp_path))
+    assert re.search(r"^p +4x6 +5 +", run(tmp_path, "reorder.py", "--rows=512"), re.MULTILINE)
+
+
+def test_rows_that_stay_are_no_clusters(
+    example: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("SPARSEGEN_DATA", raising=False)
+    module, reorder = example("reorder"), sg.reorder
+    monkeypatch.setattr(module.sg, "reorder", lambda a, tile: reorder(a, "none", tile=tile))
+    assert module.main(["--rows=256"]) == 1
+    assert "the clusters were not found" in capsys.readouterr().out

@@ -1,0 +1,256 @@
+"""Dense tiles and the rest (BSA-SpMM, Euro-Par 2024): rows in an order, tiles that hold enough, and what is left.
+
+The rows are put in an order (by default ``sparsegen.reorder``'s "bsa").  Of the matrix in that order, cut into tiles of
+tau x tau (the last ones may be short), those with more than delta * tau^2 entries are kept whole:
+
+- ``order`` int32 [M]: row i here is row ``order[i]`` of the matrix.
+- ``ptr`` int32 [strips + 1]: the first dense tile of each tau rows; at the end, all of them.
+- ``idx`` int32: which tau columns each dense tile covers, ascending in a strip.
+- ``values``: element (r, c) of tile t is ``values[(t * tau + r) * tau + c]``; what lies beyond the matrix is zero.
+- ``rest_ptr`` int32 [M + 1], ``rest_idx`` int32, ``rest_values``: all other entries as compressed sparse rows in that
+  order, explicit zeros included.
+
+Entries are counted as they are stored: an explicit zero counts, and becomes one of the zeros of a dense tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from sparsegen.formats.axes import AGAIN, Compressed, Dense, Pointers, Stored
+from sparsegen.formats.blocks import Blocked
+from sparsegen.formats.csr import Csr, OfRows, csr
+from sparsegen.formats.format import Format, Shape
+from sparsegen.formats.library import Library
+from sparsegen.formats.rows import Rows
+from sparsegen.formats.stats import Stats
+from sparsegen.ir.errors import FormatError
+from sparsegen.ir.types import DType, s32, s64
+from sparsegen.reordering.blocks import encoded, first_of_runs
+from sparsegen.reordering.order import Method, check_options, check_permutation, ordered
+from sparsegen.reordering.report import measured, table
+
+#: The arrays of the rest by the names that they have in rows of their own.
+REST: Final = {"ptr": "rest_ptr", "idx": "rest_idx", "values": "rest_values"}
+
+
+@dataclass(frozen=True)
+class HybridFormat(Format):
+    """Its blocks and axes are those of the dense tiles."""
+
+    @cached_property
+    def tiles(self) -> Format:
+        """The format of the dense tiles, of whole tiles only."""
+        return Format(self.name, self.dtype, self.blocks, self.axes)
+
+    @cached_property
+    def rest(self) -> Format:
+        """The format of all other entries."""
+        return csr(self.dtype)
+
+    @property
+    def tile(self) -> int:
+        """Rows and columns of a tile."""
+        return self.blocks.rows
+
+    @property
+    def stored(self) -> tuple[Stored, ...]:
+        rest = (Stored(REST[array.name], array.dtype) for array in self.rest.stored)
+        return (Stored("order", s32), *rest, *self.tiles.stored)
+
+    def of_rest(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """The arrays of the rest as compressed sparse rows have them."""
+        return {name: arrays[here] for name, here in REST.items()}
+
+    def whole(self, shape: Shape) -> Shape:
+        """A matrix's shape with its last tiles made whole."""
+        rows, cols = (-(-extent // self.tile) * self.tile for extent in shape)
+        return rows, cols
+
+    def shapes(self, shape: Shape, entries: int) -> dict[str, tuple[int, ...]]:
+        """The shapes of the stored arrays, if none of so many entries lies in a dense tile."""
+        rest = {REST[name]: size for name, size in self.rest.shapes(shape, entries).items()}
+        return {"order": (shape[0],), **rest, **self.tiles.shapes(shape, 0)}
+
+    def zeros(self, lib: Library, shape: Shape) -> dict[str, Any]:
+        rest = {REST[name]: array for name, array in self.rest.zeros(lib, shape).items()}
+        return {"order": lib.cast(lib.arange(shape[0]), s32), **rest, **self.tiles.zeros(lib, shape)}
+
+    def encode(self, lib: Library, bits: Any) -> tuple[dict[str, Any], int]:
+        shape: Shape = (int(bits.shape[0]), int(bits.shape[1]))
+        arrays, _ = self.rest.encode(lib, bits)
+        return self.cut(lib, shape, arrays)
+
+    def cut(self, lib: Library, shape: Shape, rows: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+        """The stored arrays of the matrix with these compressed sparse rows, and its elements kept."""
+        options = dict(self.options)
+        given = Rows(lib, shape, lib.cast(rows["ptr"], s64), lib.cast(rows["idx"], s64))
+        permutation, _ = ordered(given, encoded(given, self.tile), options["method"], options["alpha"], "paper")
+        order = lib.constant(permutation)
+        ptr, entry = moved(given, order)
+        row, col = lib.fibers(ptr, given.nnz), given.idx[entry]
+        bits = lib.view(lib.packed(rows["values"][entry]), self.raw)
+
+        across = self.blocks.grid(shape)[1]
+        keys = row // self.tile * across + col // self.tile
+        by_tile = lib.order(keys)
+        begins = first_of_runs(lib, keys[by_tile])
+        starts = lib.zeros((int(begins.shape[0]) + 1,), "int64")
+        starts[:-1], starts[-1:] = begins, given.nnz
+        dense = starts[1:] - starts[:-1] > options["delta"] * self.tile**2
+        run = lib.zeros((given.nnz,), "int64")  # of each entry the tile that it lies in, of those that have any
+        run[by_tile] = lib.fibers(starts, given.nnz)
+        inside = dense[run]
+        tiles = keys[by_tile[begins[dense]]]
+        place = ((lib.cumsum(dense) - 1)[run] * self.tile + row % self.tile) * self.tile + col % self.tile
+        values = lib.zeros((int(tiles.shape[0]) * self.tile**2,), self.raw)
+        values[place[inside]] = bits[inside]
+        return {
+            "order": lib.cast(order, s32),
+            "ptr": lib.cast(pointers(lib, tiles // across, self.blocks.grid(shape)[0]), s32),
+            "idx": lib.cast(tiles % across, s32),
+            "values": lib.view(values, self.dtype),
+            "rest_ptr": lib.cast(pointers(lib, row[~inside], shape[0]), s32),
+            "rest_idx": lib.cast(col[~inside], s32),
+            "rest_values": lib.view(bits[~inside], self.dtype),
+        }, int((values != 0).sum()) + int((~inside).sum())
+
+    def decode(self, lib: Library, arrays: Mapping[str, Any], shape: Shape) -> Any:
+        bits = self.tiles.decode(lib, arrays, shape) | self.rest.decode(lib, self.of_rest(arrays), shape)
+        out = lib.zeros(shape, self.raw)
+        out[lib.cast(arrays["order"], s64)] = bits
+        return out
+
+    def check(self, lib: Library, arrays: Mapping[str, Any], shape: Shape, nnz: int) -> None:
+        """FormatError if the arrays have other dtypes or shapes, contradict one another, or hold entries twice."""
+        order, tile = next(array for array in self.stored if array.name == "order"), self.tile
+        self._expect(lib, arrays, order, (shape[0],), shape)
+        check_permutation(lib.to_host(lib.cast(arrays["order"], s64), s64), shape[0])
+        rest = self.of_rest(arrays)
+        entries = int(rest["idx"].shape[0])
+        self.rest.check(lib, rest, shape, entries)
+        self.tiles.check(lib, arrays, self.whole(shape), nnz - entries)
+
+        strips, across = self.blocks.grid(shape)
+        count = int(arrays["idx"].shape[0])
+        idx = lib.wide(arrays["idx"])
+        strip = lib.fibers(lib.wide(arrays["ptr"]), count)
+        values = lib.view(arrays["values"], self.raw).reshape(count, tile, tile)
+        right = values[idx == across - 1][:, :, shape[1] - (across - 1) * tile :]
+        below = values[strip == strips - 1][:, shape[0] - (strips - 1) * tile :]
+        if bool((right != 0).any()) or bool((below != 0).any()):
+            raise FormatError(f"the arrays hold elements beyond the matrix {shape[0]}x{shape[1]}", hint=AGAIN)
+        row = lib.fibers(lib.wide(rest["ptr"]), entries)
+        others = row // tile * across + lib.wide(rest["idx"]) // tile
+        held = lib.zeros((entries,), "bool") if not count else lib.xp.isin(others, strip * across + idx)
+        if (entry := lib.first(held)) is not None:
+            raise FormatError(f"entry {entry} of the rest lies in a dense tile", hint=AGAIN)
+
+
+def moved(rows: Rows, order: Any) -> tuple[Any, Any]:
+    """Of rows in an order (new -> old): where they begin, and which old entry each new one is."""
+    lib = rows.library
+    lengths = (rows.ptr[1:] - rows.ptr[:-1])[order]
+    ptr = lib.zeros((rows.shape[0] + 1,), "int64")
+    ptr[1:] = lib.cumsum(lengths)
+    row = lib.fibers(ptr, rows.nnz)
+    return ptr, lib.arange(rows.nnz) + (rows.ptr[:-1][order] - ptr[:-1])[row]
+
+
+def pointers(lib: Library, fiber: Any, count: int) -> Any:
+    """Where each of so many fibers begins, from the fiber of each entry: int64 [count + 1]."""
+    ptr = lib.zeros((count + 1,), "int64")
+    ptr[1:] = lib.cumsum(lib.xp.bincount(fiber, minlength=count))
+    return ptr
+
+
+def hybrid(dtype: DType, tile: int = 32, delta: float = 0.3, alpha: float = 0.3, method: Method = "bsa") -> Format:
+    """The format for f32, f16 or bf16; FormatError for options out of their ranges."""
+    check_options(method, tile, alpha, delta)
+    return _format(dtype, int(tile), float(delta), float(alpha), method)
+
+
+@cache
+def _format(dtype: DType, tile: int, delta: float, alpha: float, method: Method) -> Format:
+    kept = Compressed("slab", Stored("idx", s32), Pointers("ptr", s32))
+    axes = (Dense("strip"), kept, Dense("element"))
+    options = (("tile", tile), ("delta", delta), ("alpha", alpha), ("method", method))
+    return HybridFormat("hybrid", dtype, Blocked.plain(tile, tile), axes, options=options)
+
+
+class Hybrid(OfRows):
+    """A matrix of dense tiles and the rest, its rows in an order of its own."""
+
+    @classmethod
+    def of_rows(cls, spec: Format, rows: Csr) -> Hybrid:
+        assert isinstance(spec, HybridFormat)
+        with rows.library.active():
+            arrays, nnz = spec.cut(rows.library, rows.shape, rows.arrays)
+            return cls(spec, rows.shape, rows.library, arrays, nnz)
+
+    @property
+    def order(self) -> Any:
+        """The order of rows, int32 [M], new -> old, where the matrix is."""
+        return self.arrays["order"]
+
+    @property
+    def tiles(self) -> int:
+        """Dense tiles."""
+        return int(self.arrays["idx"].shape[0])
+
+    @property
+    def rest(self) -> int:
+        """Entries outside of dense tiles."""
+        return int(self.arrays["rest_idx"].shape[0])
+
+    def rows(self) -> Csr:
+        """The same matrix as compressed sparse rows in its own order, where it is."""
+        lib, tile, arrays = self.library, self.spec.blocks.rows, self.arrays
+        with lib.active():
+            bits = lib.view(arrays["values"], self.spec.raw)
+            place = lib.columns((bits != 0).reshape(1, -1))
+            at, element = place // tile**2, place % tile**2
+            strip = lib.fibers(lib.wide(arrays["ptr"]), self.tiles)[at]
+            row = strip * tile + element // tile
+            col = lib.wide(arrays["idx"])[at] * tile + element % tile
+            join = lib.xp.concatenate
+            old = lib.cast(self.order, s64)[join([row, lib.fibers(lib.wide(arrays["rest_ptr"]), self.rest)])]
+            keys = old * self.shape[1] + join([col, lib.wide(arrays["rest_idx"])])
+            sort = lib.order(keys)
+            values = join([bits[place], lib.view(arrays["rest_values"], self.spec.raw)])[sort]
+            ptr = pointers(lib, old, self.shape[0])
+            idx = keys[sort] % self.shape[1]
+            return Csr.of(self.kind, lib, self.shape, ptr, idx, lib.view(values, self.kind))
+
+    def to_scipy(self) -> Any:
+        """A ``scipy.sparse.csr_array`` of float32 values; explicit zeros outside of dense tiles stay entries."""
+        return self.rows().to_scipy()
+
+    def stats(self) -> Stats:
+        """Those of the matrix with its rows as they were given."""
+        return self.once("stats", lambda: self.rows().stats())
+
+    def plan(self) -> str:
+        """What the order does to the matrix, and what is stored of it, as text."""
+        said = dict(self.spec.options)
+        tile, delta = self.spec.blocks.rows, said["delta"]
+        host = self.rows().to_host()
+        ptr, idx = (host.arrays[name].astype(np.int64) for name in ("ptr", "idx"))
+        rows = Rows(host.library, self.shape, ptr, idx)
+        blocks = encoded(rows, tile)
+        order = self.library.to_host(self.order, s32).astype(np.int64)
+        before, after = (measured(rows, blocks, each, delta) for each in (np.arange(self.shape[0]), order))
+        area = self.tiles * tile**2
+        lines = (
+            f"{self!r}",
+            f"rows in the order of {said['method']}, alpha {said['alpha']:g}",
+            table(rows.nnz, tile, delta, before, after),
+            f"{self.tiles:,} dense tiles of {tile}x{tile}: {self.nnz - self.rest:,} nonzeros, "
+            f"{(self.nnz - self.rest) / max(1, area):.1%} of their elements; the rest: {self.rest:,} nonzeros",
+        )
+        return "\n".join(lines)
