@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import subprocess
 import sys
@@ -105,9 +106,9 @@ def test_waves_conserve_energy(tmp_path: Path) -> None:
 
 def test_other_walls_have_another_energy(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
     module = example("wave")
-    assert module.main(["--size=24", "--steps=5"]) == 0
+    assert module.main(["--size=24", "--steps=40"]) == 0
     mirrors = replace(module.wave, sides=(resolve(sg.neumann, 2),))
-    assert module.main(["--size=24", "--steps=5"], mirrors) == 1
+    assert module.main(["--size=24", "--steps=40"], mirrors) == 1
     assert "energy was not conserved" in capsys.readouterr().out
 
 
@@ -259,3 +260,51 @@ def test_rows_that_stay_are_no_clusters(
     monkeypatch.setattr(module.sg, "reorder", lambda a, tile: reorder(a, "none", tile=tile))
     assert module.main(["--rows=256"]) == 1
     assert "the clusters were not found" in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------------------------------------ a Transformer
+TRANSFORMER = "--accuracy --layers=2 --zeros 0.5 --length=64 --train-heads=1 --train-batch=16 --tests=32".split()
+
+
+def test_a_transformer_keeps_its_answers_in_integers(
+    example: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    file = tmp_path / "found.json"
+    assert example("sparse_transformer").main([*TRANSFORMER, "--steps=150", "--json", str(file)]) == 0
+    dense, sparse = json.loads(file.read_text())["accuracy"]
+    assert dense["float"] > 0.9 and sparse["float"] > 0.5 and sparse["zeros"] == 0.5
+    off = sparse["off"]
+    assert 0 < off["16b-8b"] <= off["8b-8b"] < 0.03 < off["8b-4b"] < 0.5
+    said = capsys.readouterr().out
+    for name in ("16b-8b", "8b-8b", "8b-4b"):
+        assert f"{sparse[name]:.1%} ({off[name]:.1%})" in said
+    assert re.search(rf"^dense +{dense['float']:.1%} ", said, re.MULTILINE)
+
+
+def test_other_keys_have_other_answers(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    module, quantised = example("sparse_transformer"), example("_transformer").quantised
+
+    def inverted(seen: Any, *sizes: int, **bits: int) -> Any:
+        return quantised(~seen, *sizes, **bits)
+
+    assert module.main([*TRANSFORMER, "--steps=40"], inverted) == 1
+    assert "8b-8b is wrong: scores" in capsys.readouterr().out
+
+
+def test_masks_have_the_zeros_that_they_should(example: Any) -> None:
+    module = example("sparse_transformer")
+    for length, zeros in ((256, 0.95), (1000, 0.9), (512, 0.5)):
+        seen = module.mask(length, zeros, 1)
+        assert seen.shape == (length, length) and seen.diagonal().all()
+        assert 1 - seen.mean() == pytest.approx(zeros, abs=1 / length)
+        assert (seen == sg.pattern.vectors(seen, 8)).all() and (seen != module.mask(length, zeros, 2)).any()
+
+
+def test_a_transformer_needs_torch(
+    example: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert example("sparse_transformer").main([]) == 0
+    assert capsys.readouterr().out == "this example needs torch (pip install 'sparsegen[torch]')\n"
