@@ -6,7 +6,7 @@ adjacent k (cuBLAS: "only the TN format is supported"), so x is first written by
     time = launch + start + turn + tensor + read + write + after
 
 with the memory cold, as the times of vectors come out where both were measured.  Fitted to the cold times of the
-eleven sizes in docs/bench/magicube.json, on one H200: within 2 % in the median, 10 % at most.  In a loop cuBLAS takes
+eleven sizes in docs/bench/magicube.json, on one H200: within 3 % in the median, 10 % at most.  In a loop cuBLAS takes
 1.5 to 8.5 us less there.  Other GPUs were not measured.
 """
 

@@ -2,7 +2,7 @@
 
     time = launch + turn + start + max(shared, l2, tensor, issue, hbm, ring) + exposed
 
-With the figures of the product in strips, and a way of the columns from L2 that was not measured yet.
+With the figures of the product in strips.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ SYMBOLS: Final[dict[str, str]] = {
     "stages": "slots of a ring",
 }
 ADDED: Final = frozenset(("exposed", "start", "turn", "launch"))
-#: DRAM latencies before a task's first product, and L2's of a tile's columns (estimated).
-START, WAY = 4.0, 2.0
-#: What bytes from L2 take of the time that they take where strips come first and rows of a between products: of 4096 x
-#: 512 x 4096 with 90 and 95 % zeros, on one H200 with the memory hot.
-EVEN: Final = 0.85
+# ---- fitted
+#: DRAM latencies before a task's first product, and L2's of a tile's columns.
+START, WAY = 3.55, 1.36
+#: What bytes of gathered columns take of the port to L2, over those of whole strips.
+GATHERED: Final = 0.9
 #: Instructions of 32 copies of 16 bytes.
-COPY: Final = 5.0
+COPY: Final = 4.8
 
 
 class Shape(NamedTuple):
@@ -80,7 +80,7 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     fetched = (tiles * TILE + tasks * GROUP) * v.width + tiles * TILE * (8 * v.parts + RESULT * (2 * v.parts - 1))
     way = v.lat / v.f
     busy = {
-        **units(v, a, tiles, EVEN * fetched, 2 * fetched, TILE * v.width / 512 * COPY),
+        **units(v, a, tiles, GATHERED * fetched, 2 * fetched, TILE * v.width / 512 * COPY),
         "ring": v.rounds * v.parts * v.T / v.R * WAY * way / (v.stages - 1),
     }
     return summed(v, a, busy, {"start": v.rounds * v.parts * START * v.lat_dram / v.f})
