@@ -146,6 +146,11 @@ class Library:
         """The places along the last axis, the smallest element's first; of equal ones the first is first."""
         return self.xp.argsort(array, axis=-1, kind="stable")
 
+    def distinct(self, array: Any) -> int:
+        """How many different numbers an array of one axis holds; by order, as NumPy's ``unique`` takes far longer."""
+        ordered = array[self.order(array)]
+        return int((ordered[1:] != ordered[:-1]).sum()) + bool(ordered.shape[0])
+
     def ranked(self, array: Any, place: int) -> Any:
         """The element of an array of one axis that stands at ``place`` when it is sorted."""
         return self.xp.partition(array, place)[place]

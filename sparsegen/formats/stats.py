@@ -87,6 +87,6 @@ def _by_entries(spec: Format, lib: Library, arrays: Mapping[str, Any], shape: Sh
         held = (spec.values(lib, arrays, 0, entries) != 0).reshape(rows.shape)
         rows, cols = rows[held], cols[held]
     rows, cols = rows.reshape(-1), cols.reshape(-1)
-    vectors = lib.xp.unique(rows // VECTOR * shape[1] + cols).shape[0]
-    tiles = lib.xp.unique(rows // TILE * (shape[1] // TILE + 1) + cols // TILE).shape[0]
+    vectors = lib.distinct(rows // VECTOR * shape[1] + cols)
+    tiles = lib.distinct(rows // TILE * (shape[1] // TILE + 1) + cols // TILE)
     return lib.xp.bincount(rows, minlength=shape[0]), vectors, tiles
