@@ -1,6 +1,6 @@
 """The predicted time of a product with vectors of integers by warps that gather their rows of x.
 
-    time = launch + turn + start + max(l2, issue, tensor, shared, hbm, chain) + exposed + store + cut
+    time = launch + turn + start + max(l2, lines, issue, tensor, shared, hbm, chain) + exposed + store + cut
 
 ``l2``, ``issue`` and ``shared`` are of the steps of the busiest SM, ``chain`` of the longest vector row.  Fitted to the
 mean of cold times and those in a loop, of 64 problems on one H200: within 7 % in the median, 25 % for nine of ten.
@@ -20,11 +20,11 @@ from sparsegen.ir.types import DTYPES
 from sparsegen.products import vectors_cost
 from sparsegen.products.cost import in_the_way
 from sparsegen.products.vectors import VectorNumbers
-from sparsegen.products.vectors_cost import rate, sums_of
+from sparsegen.products.vectors_cost import SECTORS, SPREAD, lines_of, rate, sums_of
 from sparsegen.schedule import Schedule
 
 REASONS: Final[dict[str, str]] = {
-    **{name: vectors_cost.REASONS[name] for name in ("tensor", "hbm", "exposed", "cut", "turn", "launch")},
+    **{name: vectors_cost.REASONS[name] for name in ("tensor", "lines", "hbm", "exposed", "cut", "turn", "launch")},
     "l2": "gathered rows of x, and W's values and numbers, of the busiest SM's steps, through its port to L2",
     "issue": "instructions of these steps: copies, fragments of x with their permutes, values, mma",
     "shared": "rows of x into shared memory, and out of it as fragments",
@@ -33,7 +33,7 @@ REASONS: Final[dict[str, str]] = {
     "start": "records, numbers and the first rows of x, one after another, for each round of blocks",
 }
 SYMBOLS: Final[dict[str, str]] = {
-    **{name: vectors_cost.SYMBOLS[name] for name in "M K X Y B E products fragments words pieces odd".split()},
+    **{name: vectors_cost.SYMBOLS[name] for name in "M K X Y B E lines products fragments words pieces odd".split()},
     "wide": "bytes of a row of x that a warp gathers",
     "sums": "sums of a lane",
     "stages": "slots of a warp's ring",
@@ -47,13 +47,13 @@ ADDED: Final = frozenset(("exposed", "start", "store", "cut", "turn", "launch"))
 #: Instructions of a step besides those of fragments and products, and of a fragment.
 STEP_ISSUE, FRAGMENT_ISSUE = 300.0, 2.0
 #: Clocks of a step alone, and of each slot that is filled first.
-CHAIN, SLOT = 700.0, 330.0
+CHAIN, SLOT = 700.0, 450.0
 #: DRAM latencies before the first product, and of rows that are cut.
 FILL, CUT = 0.48, 5.6
 #: Bytes that a gathered row takes from L2 besides its own.
-LINE: Final = 256
+BESIDE: Final = 256
 #: Clocks of a sum's way to y, the share of an SM's port to L2 that is reached, and how busy units add up.
-STORE, PORT, NORM = 30.0, 2.66, 2.25
+STORE, PORT, NORM = 20.0, 2.66, 2.25
 #: What a kernel costs that follows another one, over a launch alone (estimated).
 NEXT: Final = 0.5
 #: Registers of a thread besides its sums and the words of a step.
@@ -86,7 +86,8 @@ def price(p: VectorNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cos
     parts = -(-p.row_bytes // s.wide)
     values = {
         "M": p.m, "K": p.k, "X": p.row_bytes, "Y": DTYPES[p.y].nbytes * p.m * p.n, "B": p.steps * (64 + 128 * p.words),
-        "E": p.operands, "wide": s.wide, "stages": s.stages, "here": p.steps * parts / device.sms,
+        "E": p.operands, "lines": lines_of(p), "SMs": device.sms, "wide": s.wide,
+        "stages": s.stages, "here": p.steps * parts / device.sms,
         "longest": min(p.longest, s.cut), "W": here * down * across, "rounds": max(1.0, here / g.resident),
         "products": sums.units * sums.fragments * len(sums.w_digits) * len(sums.x_digits),
         "fragments": s.wide / PIECE, "words": p.words, "sums": sums.size, "b": min(g.resident, here),
@@ -105,7 +106,8 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
         "tensor": v.here * v.products * v.cpi / v.sub / v.f,
         "issue": v.here * step / v.sub / v.f,
         "shared": v.here * v.fragments * 1024 / v.bw_S,
-        "l2": v.here * (STEP * (v.wide + LINE) + 64 + 128 * v.words) / (PORT * v.bw_L2),
+        "l2": v.here * (STEP * (v.wide + BESIDE) + 64 + 128 * v.words) / (PORT * v.bw_L2),
+        "lines": v.here * v.SMs * STEP * v.wide / (32 * SECTORS * v.lines**SPREAD),
         "hbm": (v.B + v.K * v.X + v.Y + v.E) / v.bw_G,
         "chain": v.longest * CHAIN * v.rounds / v.f,
     }

@@ -1,10 +1,11 @@
 """The predicted time of a product with vectors of integers, by strips of x that stay in shared memory.
 
-    time = launch + turn + start + max(tensor, issue, shared, l2, hbm, chain) + exposed + cut
+    time = launch + turn + start + max(tensor, issue, shared, l2, lines, hbm, chain) + exposed + cut
 
 ``issue``, ``shared`` and ``l2`` are of the steps of the busiest SM, ``chain`` of those of its busiest warp.  Fitted to
 the mean of cold times and those in a loop, of 64 problems on one H200: within 7 % in the median, 18 % for nine of ten.
-Other GPUs were not measured.
+``lines`` came later, of 20 problems: with few columns of x a product took up to 1.6 times what the rest expects.  Other
+GPUs were not measured.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ REASONS: Final[dict[str, str]] = {
     "issue": "instructions of these steps: fragments of x with their permutes, places and values, mma",
     "shared": "fragments of x out of shared memory, bank conflicts counted",
     "l2": "the strips of the busiest SM, and W's values and places of its steps, through its port to L2",
+    "lines": "x out of L2 for all SMs: readers of the same few lines wait for one another",
     "hbm": "W's arrays, x, y and the epilogue's arrays, once each",
     "chain": "the steps of the busiest warp, one after another: fragments and mma, and each turn waits for its values",
     "exposed": "units that are nearly as busy as the longest get in its way",
@@ -43,6 +45,8 @@ SYMBOLS: Final[dict[str, str]] = {
     "B": "bytes of W's places and values",
     "E": "bytes of bias, scale and residual",
     "wide": "bytes of a strip's row",
+    "lines": "lines of 128 bytes that x has",
+    "blocks": "blocks, a strip each",
     "here": "strips of the busiest SM",
     "steps": "steps of its warps, one after another: their mean",
     "longest": "steps of the busiest warp",
@@ -67,8 +71,13 @@ CHAIN, WAIT, TASK = 119.0, 433.0, 976.0
 FILL, CUT, WAITED = 0.61, 6.6, 1.71
 #: The shares of an SM's port to L2 and of DRAM's bandwidth that are reached, and how busy units add up.
 PORT, SHARE, NORM = 0.35, 0.59, 2.0
+#: Pieces of 32 bytes a second that all SMs get out of lines that they all read: so many for one line, and by which
+#: power more of more lines.
+SECTORS, SPREAD = 0.55e9, 0.7
 #: What a kernel costs that follows another one, over a launch alone (estimated).
 NEXT: Final = 0.5
+#: Bytes of a line of L2.
+LINE: Final = 128
 #: Registers of a thread besides its sums, and those of a step: with fewer nvcc spills.  Elements of 4 bits make two
 #: fragments of one, so more of these are under way: as many as half the bytes of a row, beyond 32 of these.
 BASE: Final = 28
@@ -108,6 +117,11 @@ def shape_of(p: VectorNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     return Shape(strips, blocks, longest, p.steps / slots, shared, registers, resident)
 
 
+def lines_of(p: VectorNumbers) -> float:
+    """Lines of L2 that x has, its rows of whole pieces."""
+    return max(1.0, p.k * -(-p.row_bytes // PIECE) * PIECE / LINE)
+
+
 def price(p: VectorNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
     """The cost of a complete schedule that is legal there; ``g``: its numbers."""
     sums = sums_of(p, s.wide)
@@ -115,7 +129,8 @@ def price(p: VectorNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cos
     y = DTYPES[p.y].nbytes
     values = {
         "M": p.m, "K": p.k, "X": p.row_bytes, "Y": y * p.m * p.n, "B": p.steps * (64 + 128 * p.words),
-        "E": p.operands, "wide": s.wide, "here": here, "steps": g.mean, "longest": g.longest, "W": s.warps,
+        "E": p.operands, "lines": lines_of(p), "blocks": g.blocks,
+        "wide": s.wide, "here": here, "steps": g.mean, "longest": g.longest, "W": s.warps,
         "products": sums.units * sums.fragments * len(sums.w_digits) * len(sums.x_digits),
         "fragments": s.wide / PIECE, "words": p.words, "tasks": -(-p.rows // (s.lists * s.warps)), "b": g.resident,
         "launch": device.launch_s, "f": device.clock, "sub": device.sub_cores, "cpi": device.cpi["s8.m16n8k32"],
@@ -135,6 +150,7 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
         "issue": steps * (STEP_ISSUE + 3 * more + FRAGMENT_ISSUE * v.fragments + v.products) / v.sub / v.f,
         "shared": steps * v.fragments * 512 * CONFLICTS / v.bw_S,
         "l2": (v.here * v.K * v.wide + steps * (64 + 128 * v.words)) / (PORT * v.bw_L2),
+        "lines": v.blocks * v.K * v.wide / (32 * SECTORS * v.lines**SPREAD),
         "hbm": (v.B + v.K * v.X + v.Y + v.E) / (SHARE * v.bw_G),
         "chain": (v.longest * (CHAIN + WAIT / v.unroll) + v.tasks * TASK) * v.here / v.b / v.f,
     }
