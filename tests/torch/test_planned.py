@@ -9,15 +9,17 @@ import gc
 import io
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import sparsegen.torch as st
 from sparsegen.ir.errors import ArrayError, ProductError
-from sparsegen.torch.planned import Planned
 from tests.attention_kit import mask
 from tests.torch.layers import dense, tokens, torch
+
+if TYPE_CHECKING:
+    from sparsegen.torch.planned import Planned
 
 MODULES: dict[str, Callable[[], Planned]] = {
     "linear": lambda: st.SparseLinear.from_linear(dense(40, 70), 0.5),
