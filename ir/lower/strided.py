@@ -72,9 +72,9 @@ def list_step(cx: Context, op: t.ListStep) -> None:
 
     def bring(dst: Buffer, src: Buffer, first: int) -> None:
         size, mine = dst.size // 2, b.let("mine", cx.tid + first)
-        here = mine.lt(size)
-        v = b.ld(src, at * size + mine, where=None if here == TRUE else here, cache="nc", hint=src.name)
-        b.st(dst, slot * size + mine, cx.convert(v, dst.dtype), where=None if here == TRUE else here)
+        where = None if (here := mine.lt(size)) == TRUE else here
+        v = b.ld(src, at * size + mine, where=where, cache="nc", hint=src.name)
+        b.st(dst, slot * size + mine, cx.convert(v, dst.dtype), where=where)
 
     for dst, src in ((op.numbers, op.idx), (op.words, op.values)):
         for first in range(0, dst.size // 2, cx.func.threads):

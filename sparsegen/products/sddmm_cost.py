@@ -64,7 +64,7 @@ SYMBOLS: Final[dict[str, str]] = {
 ADDED: Final = frozenset(("exposed", "fill", "turn", "launch"))
 #: Passes of a gathered row through shared memory, over those without bank conflicts, and what the port to L2 reaches.
 CONFLICTS, PORT = 1.34, 1.09
-#: Warp instructions of a tile besides products and their loads, and of a product: its load, mma, and digits.
+#: Issue slots of a tile besides products and their loads, and of a product: its load, mma, and digits (fitted).
 TILE_COST: Final = 60.0
 EACH: Final = {8: 9.5, 4: 51.0, 16: 28.6}
 #: Clocks of a tile alone, and of each 32 bytes along k of it.

@@ -13,9 +13,8 @@ from sparsegen.formats.sr_bcrs import sr_bcrs
 from sparsegen.formats.vectors import OfVectors
 from sparsegen.ir.kernels.vector_block import index_type
 from sparsegen.ir.numbers.strided import SHUFFLED, stride
-from sparsegen.ir.numbers.vectors import digits
 from sparsegen.ir.op_spmm import Digit
-from sparsegen.ir.types import DTYPES, DType
+from sparsegen.ir.types import DTYPES
 
 Counts = tuple[tuple[int, int], ...]
 
@@ -35,11 +34,6 @@ def loads(w: SparseMatrix) -> Counts:
 def steps(counts: Counts, bits: int) -> int:
     """Steps of all vector rows, of digits of so many bits; one where there are none, as arrays are never empty."""
     return max(1, sum(-(-vectors // stride(bits)) * rows for vectors, rows in counts))
-
-
-def w_digits(kind: DType, bits: int, stack: bool, of: int = 0) -> tuple[Digit, ...]:
-    """W's digits of ``bits`` bits, of which it has ``of``; with ``stack`` they share an mma, so all are of one type."""
-    return digits(kind, bits, of=of, alike=stack)
 
 
 def most(found: tuple[Digit, ...]) -> int:

@@ -76,7 +76,7 @@ def bits_of(p: VectorNumbers) -> int:
 def planes_of(p: VectorNumbers, stack: bool) -> Planes:
     """The digits of a product, and how its sums lie."""
     bits, kind = bits_of(p), DTYPES[p.dtype]
-    return Planes(strided.w_digits(kind, bits, stack, p.bits), digits(p.x_kind, bits), p.height, stack)
+    return Planes(digits(kind, bits, of=p.bits, alike=stack), digits(p.x_kind, bits), p.height, stack)
 
 
 def shape_of(p: VectorNumbers, s: Schedule, device: DeviceProfile) -> Shape:

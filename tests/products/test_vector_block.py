@@ -11,8 +11,9 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.ir.errors import ScheduleError
+from sparsegen.ir.numbers.vectors import digits
 from sparsegen.products import strided_cost
-from sparsegen.products.strided import columns, plane_words, w_digits
+from sparsegen.products.strided import columns, plane_words
 from tests.mutation.harness import score
 from tests.nm_kit import formulas_hold
 from tests.nvcc_kit import library, needs_nvcc
@@ -174,9 +175,9 @@ def test_values_are_those_of_sr_bcrs() -> None:
     """A matrix with that stride is read as it is: digits of 8 bits of W of 8 are its own bytes."""
     dense = integers(np.random.default_rng(4), "i8", (16, 48))
     w = sg.sparse(dense, format="sr_bcrs", height=8, stride=16)
-    assert np.array_equal(plane_words(w, w_digits(w.kind, 8, False)).view("i1"), w.values)
+    assert np.array_equal(plane_words(w, digits(w.kind)).view("i1"), w.values)
     other = sg.sparse(dense, format="sr_bcrs", height=8, stride=64)
-    assert np.array_equal(plane_words(other, w_digits(w.kind, 8, False)), plane_words(w, w_digits(w.kind, 8, False)))
+    assert np.array_equal(plane_words(other, digits(w.kind)), plane_words(w, digits(w.kind)))
 
 
 # ------------------------------------------------------------------------------------------------ the rest of the house

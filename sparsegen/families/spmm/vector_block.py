@@ -1,7 +1,7 @@
 """``vector_block`` (Magicube, SC'22): the paper's own product with vectors of integers, each of its ideas a word.
 
-Chosen only where it is named: ``vector_strip`` and ``vector_gather`` are faster on every GPU that has them.  From sm_80
-on; digits of 4 bits up to Hopper, whose tensor cores have them no more and which takes long for them.
+Chosen only where it is named: no time of it was measured, so its formula is an estimate.  From sm_80 on; digits of 4
+bits up to Hopper, whose tensor cores have them no more and which takes long for them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.fragments import SHAPES
 from sparsegen.ir.kernels.vector_block import VectorBlock
 from sparsegen.ir.numbers.strided import ROWS, SHUFFLED, WIDTHS, stride
+from sparsegen.ir.numbers.vectors import digits
 from sparsegen.ir.passes.decompose import Decompose
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.tile_strided import shape
-from sparsegen.products.strided import columns, most, plane_words, pointers, w_digits
+from sparsegen.products.strided import columns, most, plane_words, pointers
 from sparsegen.products.strided_cost import Shape, bits_of, price, shape_of
 from sparsegen.products.vectors import VectorNumbers
 from sparsegen.products.weights import Prepared
@@ -121,7 +122,7 @@ class VectorBlockFamily(IntegerFamily):
         bits, shuffle, stack = schedule.bits, schedule.shuffle, schedule.stack
 
         def values(w: SparseMatrix) -> Any:
-            return plane_words(w, w_digits(w.kind, bits, stack, w.kind.bits))
+            return plane_words(w, digits(w.kind, bits, of=w.kind.bits, alike=stack))
 
         order = f", eight in the order {', '.join(map(str, SHUFFLED))}" if shuffle else ""
         about = {name: text.format(size=stride(bits), order=order) for name, text in _ABOUT.items()}
