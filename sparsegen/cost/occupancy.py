@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.numbers.arithmetic import up
@@ -25,6 +26,23 @@ class Occupancy:
     def fraction(self) -> float:
         """Resident warps over the most possible, 0 to 1."""
         return self.warps / self.max_warps
+
+
+class Blocks(Protocol):
+    """What a schedule makes of a product: bytes of shared memory a block, registers a thread, blocks an SM."""
+
+    @property
+    def shared(self) -> int: ...
+    @property
+    def registers(self) -> int: ...
+    @property
+    def resident(self) -> int: ...
+
+
+def room(g: Blocks) -> str:
+    """How much of an SM blocks take, for people to read."""
+    kib = f"{g.shared / 1024:.3g} KiB of shared memory"
+    return f"blocks an SM: {g.resident}; {kib}, about {g.registers} registers"
 
 
 def occupancy(registers: int, shared: int, threads: int, device: DeviceProfile) -> Occupancy:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import room
 from sparsegen.families.sddmm import OVERLAP, SampledFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.sddmm_gather import GatheredColumns
@@ -112,10 +113,7 @@ class GatherFamily(SampledFamily):
     def blocks(self, facts: SddmmNumbers, schedule: Schedule, device: DeviceProfile) -> str:
         """Tasks and tiles."""
         g = shape_of(facts, schedule, device)
-        return (
-            f"{g.blocks} of {schedule.warps} warps, {g.runs} tasks; {g.tiles} tiles of 16 vectors; blocks an SM: "
-            f"{g.resident}; {g.shared / 1024:.3g} KiB of shared memory, about {g.registers} registers"
-        )
+        return f"{g.blocks} of {schedule.warps} warps, {g.runs} tasks; {g.tiles} tiles of 16 vectors; {room(g)}"
 
 
 FAMILY = register(GatherFamily())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import room
 from sparsegen.families.sddmm import OVERLAP, SampledFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.sddmm import SampledStrips
@@ -128,8 +129,7 @@ class StripsFamily(SampledFamily):
         g = shape_of(facts, schedule, device)
         return (
             f"{g.blocks} of {schedule.warps} warps, {schedule.groups} for each strip of {schedule.rows} columns of b; "
-            f"{g.tiles} tiles of 16 vectors; blocks an SM: {g.resident}; {g.shared / 1024:.3g} KiB of shared memory, "
-            f"about {g.registers} registers"
+            f"{g.tiles} tiles of 16 vectors; {room(g)}"
         )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import room
 from sparsegen.families.spmm.listed import ListedFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.nm_strips import NmStrips
@@ -184,8 +185,7 @@ class NmStripsFamily(ListedFamily):
         g, (down, _) = shape_of(facts, schedule, device), schedule.warps
         return (
             f"{g.tiles} tiles of {schedule.strip * down} rows x {schedule.cols} columns, each {g.steps} turns of "
-            f"{g.turn.depth} kept columns of {g.turn.windows * facts.pattern[1]}; blocks an SM: {g.resident}; "
-            f"{g.shared / 1024:.3g} KiB of shared memory, about {g.registers} registers"
+            f"{g.turn.depth} kept columns of {g.turn.windows * facts.pattern[1]}; {room(g)}"
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import room
 from sparsegen.families.spmm.vectors import IntegerFamily
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import ScheduleError
@@ -137,8 +138,8 @@ class VectorBlockFamily(IntegerFamily):
         g = shape_of(facts, schedule, device)
         return (
             f"{g.blocks} blocks of a vector row of {facts.height} rows x {schedule.wide} bytes of x's rows, "
-            f"{schedule.wide // 32} warps, of {g.longest} steps of {stride(g.planes.bits)} vectors at most; blocks an "
-            f"SM: {g.resident}; {g.shared / 1024:.3g} KiB of shared memory, about {g.registers} registers"
+            f"{schedule.wide // 32} warps, of {g.longest} steps of {stride(g.planes.bits)} vectors at most; "
+            f"{room(g)}"
         )
 
 

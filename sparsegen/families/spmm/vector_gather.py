@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import room
 from sparsegen.families.spmm.vectors import MAX_WARPS, VectorFamily, of_w
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.vector_gather import VectorGather
@@ -111,8 +112,7 @@ class VectorGatherFamily(VectorFamily):
         g, (down, across) = shape_of(facts, schedule, device), schedule.warps
         return (
             f"{g.blocks} blocks of {down} vector rows x {across} parts of {schedule.wide} bytes of x's rows, of "
-            f"{facts.loads[-1][0]} steps of {STEP} vectors at most; blocks an SM: {g.resident}; "
-            f"{g.shared / 1024:.3g} KiB of shared memory, about {g.registers} registers"
+            f"{facts.loads[-1][0]} steps of {STEP} vectors at most; {room(g)}"
         )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import room
 from sparsegen.families.spmm.vectors import MAX_WARPS, VectorFamily, of_w
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.vector_strip import VectorStrip
@@ -132,8 +133,7 @@ class VectorStripFamily(VectorFamily):
         g = shape_of(facts, schedule, device)
         return (
             f"{g.strips} strips of {schedule.wide} bytes of x's rows x {schedule.lists} lists of vector rows; a warp "
-            f"has {g.mean:.3g} steps of {STEP} vectors, {g.longest} at most; blocks an SM: {g.resident}; "
-            f"{g.shared / 1024:.3g} KiB of shared memory, about {g.registers} registers"
+            f"has {g.mean:.3g} steps of {STEP} vectors, {g.longest} at most; {room(g)}"
         )
 
 
