@@ -15,6 +15,7 @@ from .node import Op, attr, bind, buffer, define, operand, region
 from .numbers.outer import EACH, HIGH, LEAST, PIECE, TALL, list_words, threads
 from .tile_rules import registers, same_type, shared
 from .tile_store import Store
+from .tile_walk import FILLS
 from .types import Buffer, f32
 
 
@@ -66,7 +67,7 @@ class CopyWindow(Op):
 class CopyRun(Op):
     """Starts a block's copies of a turn: the ``size`` adjacent words that ``src`` has for a tile and a turn.
 
-    ``src`` has ``turns`` such runs for each tile.
+    ``src`` has ``turns`` such runs for each tile; turns beyond them are of the tiles that follow.
     """
 
     ring: Buffer = buffer(writes=True, reads=False)
@@ -139,6 +140,9 @@ class StoreOuter(Store):
     rows: int = attr()
     cols: int = attr()
     vec: int = attr()
+
+
+FILLS.add(CopyRun)
 
 
 # ------------------------------------------------------------------------------------------------ what they must obey

@@ -166,7 +166,8 @@ class StoreRow(Store):
 
 
 # ------------------------------------------------------------------------------------------------ what they must obey
-def _team(ctx: Context, across: int, parts: int = 1) -> None:
+def of_team(ctx: Context, across: int, parts: int = 1) -> None:
+    """Lanes of a team are a part of a warp."""
     ok = across >= 1 and parts >= 1 and 32 % (across * parts) == 0
     ctx.need(ok, f"a team of {across} x {parts} lanes does not divide a warp of 32")
 
@@ -177,7 +178,7 @@ def _vector(ctx: Context, vec: int, dtype: DType) -> None:
 
 @check(ShareSegments)
 def _share_segments(op: ShareSegments, ctx: Context) -> None:
-    _team(ctx, op.team)
+    of_team(ctx, op.team)
     teams = ctx.threads // op.team
     whole(ctx, op.count, teams, f"{op.count} segments do not fill blocks of {teams} teams",
              f"fill up with segments of row {op.rows}")  # fmt: skip
@@ -187,7 +188,7 @@ def _share_segments(op: ShareSegments, ctx: Context) -> None:
 
 @check(WalkSegment)
 def _walk_segment(op: WalkSegment, ctx: Context) -> None:
-    _team(ctx, op.across, op.parts)
+    of_team(ctx, op.across, op.parts)
     whole(ctx, op.by, op.align, f"{op.by} entries a turn are no multiple of {op.align}")
 
 
@@ -205,7 +206,7 @@ def _load_entries(op: LoadEntries, ctx: Context) -> None:
 
 @check(Gather)
 def _gather(op: Gather, ctx: Context) -> None:
-    _team(ctx, op.across)
+    of_team(ctx, op.across)
     _vector(ctx, op.vec, op.src.dtype)
     registers(ctx, op.dst, op.rows.size * op.blocks * op.vec, exactly=True)
     for regs in (op.rows, op.values, op.weights):
@@ -225,7 +226,7 @@ def _multiply_rows(op: MultiplyRows, ctx: Context) -> None:
 
 @check(SumSegments)
 def _sum_segments(op: SumSegments, ctx: Context) -> None:
-    _team(ctx, op.across, op.parts)
+    of_team(ctx, op.across, op.parts)
     registers(ctx, op.acc, op.blocks * op.vec, exactly=True)
     teams = 32 // (op.across * op.parts)
     ctx.need(0 <= op.cuts <= op.count and op.cuts % teams == 0,
@@ -238,7 +239,7 @@ def _sum_segments(op: SumSegments, ctx: Context) -> None:
 
 @check(StoreRow)
 def _store_row(op: StoreRow, ctx: Context) -> None:
-    _team(ctx, op.across, op.parts)
+    of_team(ctx, op.across, op.parts)
     registers(ctx, op.acc, op.blocks * op.vec, exactly=True)
     ctx.need(op.acc.dtype is f32, f"the epilogue works in f32, not {op.acc.dtype}")
     _vector(ctx, op.vec, op.out.dtype)

@@ -24,7 +24,8 @@ class Walk(Op):
     turn's slot, where a slot has ``slot`` elements.  ``once`` works out the ``known`` values of all turns, while the
     first copies are on their way.  ``via``: asynchronously, a group a turn, or through registers.  Warps from number
     ``late`` on (0: none) fill after the body: of those that share a tensor core some multiply while others copy.
-    Users: stream, patches, column, nm_strips.
+    ``count``: how many turns there are, of ``turns`` at most, where only the block knows.
+    Users: stream, patches, column, nm_strips, hybrid.
     """
 
     turn: Value = bind()
@@ -32,6 +33,7 @@ class Walk(Op):
     known: tuple[Value, ...] = bind(default=())
     held: tuple[Buffer, ...] = declare(default=())
     turns: int = attr()
+    count: Expr | None = operand(default=None)
     stages: int = attr()
     scope: str = attr(one_of=("lane", "warp", "block"))
     via: str = attr(one_of=("cp.async", "ld"))

@@ -18,6 +18,7 @@ from ..node import Op
 from ..passes.manager import register
 from ..types import Buffer, f32, s32, widths
 from .common import each
+from .groups import Pieces
 from .product import epilogue, launched, parameters
 
 #: Entries whose rows, and whose values, one load takes; tables of entries are padded to a multiple.
@@ -104,25 +105,39 @@ class Csr:
     def _walk(
         self, op: o.Spmm, params: dict[str, Buffer], acc: Buffer, begin: Value, end: Value, column: Value
     ) -> tuple[Op, ...]:
-        """Adds up a segment's entries: rows of x are on their way while the entries of the next turn are loaded."""
-        align = min(self.unroll, ALIGN)
-        at, coming = Value("at", s32, 0, op.entries), Value("coming", s32, 0, op.entries + 32 * self.unroll)
-        rows, values = Buffer("rows", s32, self.unroll, "reg"), Buffer("vals", op.dtype, self.unroll, "reg")
-        weights = Buffer("weights", f32, self.unroll, "reg")
+        """Adds up a segment's entries."""
         vec = self._vec(op)
-        raw = Buffer("raw", op.dtype, self.unroll * self.columns, "reg")
-        load = r.LoadEntries(
-            rows=rows, values=values, row_table=params["idx"], value_table=params["values"], at=coming, end=end,
-            align=align, top=op.k - 1,
-        )  # fmt: skip
-        gather = r.Gather(
-            dst=raw, weights=weights, src=params["in"], rows=rows, values=values, at=at, begin=begin, end=end,
-            align=align, column=column, k=op.k, n=op.n, across=self.across, vec=vec, blocks=self.columns // vec,
-            order=op.x_order,
-        )  # fmt: skip
-        multiply = r.MultiplyRows(acc=acc, weights=weights, rows=raw)
-        walk = r.WalkSegment(
-            at=at, coming=coming, begin=begin, end=end, across=self.across, parts=self.parts, by=self.unroll,
-            align=align, ahead=(load,), body=(gather, load, multiply),
-        )  # fmt: skip
-        return (*(t.Alloc(buf=regs, zeroed=True) for regs in (rows, values, raw, weights)), walk)
+        lanes = {"across": self.across, "parts": self.parts, "vec": vec, "blocks": self.columns // vec}
+        x = Pieces(params["in"], op.n, op.x_order)
+        return walk_entries(op, params, x, acc, (begin, end, column), self.unroll, lanes)
+
+
+def walk_entries(
+    op: o.Spmm, params: dict[str, Buffer], x: Pieces, acc: Buffer, of: tuple[Value, Value, Value], unroll: int,
+    lanes: dict[str, int],
+) -> tuple[Op, ...]:  # fmt: skip
+    """Adds up entries: rows of x are on their way while the entries of the next turn are loaded.
+
+    ``of``: the first entry, the one after the last, and the team's first column; ``lanes``: the team's ``across`` and
+    ``parts``, a lane's ``blocks`` and ``vec``.
+    """
+    begin, end, column = of
+    align = min(unroll, ALIGN)
+    at, coming = Value("at", s32, 0, op.entries), Value("coming", s32, 0, op.entries + 32 * unroll)
+    rows, values = Buffer("rows", s32, unroll, "reg"), Buffer("vals", op.dtype, unroll, "reg")
+    weights = Buffer("weights", f32, unroll, "reg")
+    raw = Buffer("raw", op.dtype, unroll * acc.size, "reg")
+    load = r.LoadEntries(
+        rows=rows, values=values, row_table=params["idx"], value_table=params["values"], at=coming, end=end,
+        align=align, top=op.k - 1,
+    )  # fmt: skip
+    gather = r.Gather(
+        dst=raw, weights=weights, src=x.buffer, rows=rows, values=values, at=at, begin=begin, end=end, align=align,
+        column=column, k=op.k, n=x.n, across=lanes["across"], vec=lanes["vec"], blocks=lanes["blocks"], order=x.order,
+    )  # fmt: skip
+    multiply = r.MultiplyRows(acc=acc, weights=weights, rows=raw)
+    walk = r.WalkSegment(
+        at=at, coming=coming, begin=begin, end=end, across=lanes["across"], parts=lanes["parts"], by=unroll,
+        align=align, ahead=(load,), body=(gather, load, multiply),
+    )  # fmt: skip
+    return (*(t.Alloc(buf=regs, zeroed=True) for regs in (rows, values, raw, weights)), walk)

@@ -12,6 +12,7 @@ from .context import Context, rule
 @rule(t.Walk)
 def walk(cx: Context, op: t.Walk) -> None:
     b, grouped = cx.b, op.via == "cp.async"
+    turns = as_expr(op.turns) if op.count is None else cx.resolve(op.count)
     for regs in op.held:
         cx.alloc(regs)
     fills, reads = [cx.phase(inner) for inner in op.fill], [cx.phase(inner) for inner in op.read]
@@ -22,14 +23,14 @@ def walk(cx: Context, op: t.Walk) -> None:
             phase()
 
     def fetch(turn: Expr) -> None:
-        cx.guard(turn.lt(op.turns), lambda: turn_of(turn, fills))
+        cx.guard(turn.lt(turns), lambda: turn_of(turn, fills))
         if grouped:
             b.commit()
 
     for i in range(op.stages - 1):
         fetch(as_expr(i))
     cx.all(op.once)
-    with b.for_("turn", 0, op.turns, unroll=op.unroll) as turn:
+    with b.for_("turn", 0, turns, unroll=op.unroll) as turn:
         if grouped:
             b.wait(op.stages - 2)
         if op.scope != "lane":
