@@ -15,6 +15,8 @@ from sparsegen.backends.cuda.frame import translation_unit
 from sparsegen.backends.cuda.nvcc import compile_cubin
 from sparsegen.backends.cuda.resources import KernelResources
 from sparsegen.backends.cuda.toolchain import find_tool
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import Blocks
 from sparsegen.ir import warp as w
 from sparsegen.ir.module import Module
 
@@ -35,6 +37,19 @@ def used(funcs: Sequence[w.Func], arch: str) -> list[KernelResources]:
     with ThreadPoolExecutor(UNITS) as pool:
         found = {name: r for resources in pool.map(unit, parts) for name, r in resources.items()}
     return [found[func.symbol] for func in named]
+
+
+def fit(funcs: Sequence[w.Func], shapes: Sequence[Blocks | None], profile: DeviceProfile) -> None:
+    """AssertionError unless nvcc takes the kernels without spills, each with the shared memory of its shape, if it has
+    one, and registers of which as many blocks fit an SM as that says."""
+    done = compile_cubin(translation_unit(Module("sample", tuple(funcs)), title="sums"), profile.arch)
+    for func, g in zip(funcs, shapes, strict=True):
+        use = done.resources[func.symbol]
+        print(func.symbol, use.registers, g)
+        assert not max(use.spill_stores, use.spill_loads, use.stack) and use.static_shared == 0, func.symbol
+        if g is not None:
+            assert func.shared_bytes == g.shared and func.min_blocks == g.resident, func.symbol
+            assert use.registers * func.threads * g.resident <= profile.regs_sm, func.symbol
 
 
 def library(file: Path, arch: str, *more: str) -> None:

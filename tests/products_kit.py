@@ -112,9 +112,11 @@ def launched(
     return func, arguments, (exact if variant[1] == "row" else exact.T).reshape(-1)
 
 
-def called(product: Product, x_order: str = "row", y_order: str = "row", schedule: str = "auto") -> Any:
+def called(
+    product: Product, x_order: str = "row", y_order: str = "row", schedule: str = "auto", device: str = "h200"
+) -> Any:
     """The kernel on the emulator; AssertionError unless a call of it with arrays in these orders is right."""
-    kernel = sg.compile(product, device="h200", backend="emulator", schedule=schedule)
+    kernel = sg.compile(product, device=device, backend="emulator", schedule=schedule)
     given = operands(product, x_order, y_order)
     assert kernel(**given) is given["out"]
     agrees(given["out"], product, given)

@@ -26,7 +26,7 @@ from sparsegen.products.strips_cost import REASONS, packed
 from sparsegen.schedule import SpmmSchedule
 from tests.nm_drawn import ORDER, patterns, products
 from tests.nm_kit import encoded, formulas_hold, listed, matrix, packed_alike, pruned, ran, refused
-from tests.products_kit import agrees, called, launched, operands
+from tests.products_kit import called, launched
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
 DEVICES = ("h200", "a100", "rtx4090")
@@ -39,22 +39,13 @@ def line(strip: int = 32, warps: str = "2x1", cols: int = 16, kept: int = 16, st
     return f"nm_strips strip={strip} warps={warps} cols={cols} kept={kept} stages={stages}"
 
 
-def on(device: str, product: Any, words: str, x_order: str = "row", y_order: str = "row") -> Any:
-    """The kernel on a device's emulator; AssertionError unless a call of it is right."""
-    kernel = sg.compile(product, device=device, backend="emulator", schedule=words)
-    given = operands(product, x_order, y_order)
-    kernel(**given)
-    agrees(given["out"], product, given)
-    return kernel
-
-
 # ------------------------------------------------------------------------------------------------ right
 @pytest.mark.parametrize(("vector", "dtype"), list(zip(VECTORS, itertools.cycle(DTYPES), strict=False)))
 def test_any_vector(vector: int, dtype: str) -> None:
     """Rows of a strip that do not share their columns keep those of all; some windows hold less than they may."""
     w = matrix(150, 210, 4, 16, (vector, 1), dtype, fill=0.8)
     for strip, device in zip(STRIPS, DEVICES, strict=True):
-        on(device, sg.spmm(w, n=17, bias=True), line(strip))
+        called(sg.spmm(w, n=17, bias=True), schedule=line(strip), device=device)
 
 
 @pytest.mark.parametrize("n", [1, 8, 17, 40, 136])
@@ -105,7 +96,7 @@ def lines(draw: st.DrawFn) -> str:
 def test_any_product_runs_without_a_fault(product: Any, words: str, x_order: str, y_order: str, device: str) -> None:
     """Right, with nothing that a checker finds: no race, and no bank conflict beyond those that are declared."""
     try:
-        kernel = on(device, product, words, x_order, y_order)
+        kernel = called(product, x_order, y_order, words, device)
     except ScheduleError as e:
         # of few warps a thread would copy too many, and a small GPU has not the shared memory of large slots
         assert "pieces of" in str(e) or "of shared memory" in str(e)
