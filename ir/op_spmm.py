@@ -14,7 +14,7 @@ SLAB: Final = 64
 #: Orders of x and y: rows one after the other, or columns (what a linear layer's [n, K] array is, seen as [K, n]).
 ORDERS: Final = ("row", "column")
 #: The formats of W whose values are floats, and how many bits these may have; and the format of integers.
-BITS: Final = {"bitmap": (16,), "csr": (16, 32), "nm": (16, 32)}
+BITS: Final = {"bitmap": (16,), "csr": (16, 32), "nm": (16, 32), "hybrid": (16, 32)}
 INTEGERS: Final = "sr_bcrs"
 #: What x may hold beside integers.
 OPERANDS: Final = (s4, u4, s8, u8, s16, u16)
@@ -30,9 +30,10 @@ class Spmm(Op):
     """``y = activation(scale * (W @ x) + bias) + residual``, W [m, k] in a sparse ``format``, x [k, n], y [m, n].
 
     ``chunks``: 8-byte chunks of W's values in bitmap tiles, slack included; ``entries``: how many W has in a format
-    that lists them (csr), or vectors; ``pattern``: n, m and the rows and columns of a block, where n of every m are
-    kept (nm).  ``x_order`` and ``y_order`` (of the residual too): :data:`ORDERS`; ``vec``: adjacent elements of x (in
-    csr of y as well) that an access may take at once.  ``scale`` and ``bias`` have an element a row.
+    that lists them (csr; hybrid: those outside of dense tiles), or vectors; ``pattern``: n, m and the rows and columns
+    of a block, where n of every m are kept (nm).  ``x_order`` and ``y_order`` (of the residual too): :data:`ORDERS`;
+    ``vec``: adjacent elements of x (in csr of y as well) that an access may take at once.  ``scale`` and ``bias`` have
+    an element a row.
 
     W, x and y have one type, and sums of floats are made in f32.  Integers have ``x_type`` and ``y_type`` of their own:
     sums are exact, or modulo 2^32 in a y of s32, else they and the epilogue are in f32, as ``scale`` and ``bias`` are.

@@ -100,7 +100,7 @@ def sparse(
     """Encode a matrix [M, K], where it is: NumPy, CuPy and torch arrays stay in their library.
 
     ``format``: ``"bitmap"`` (f16, bf16: what kernels read), ``"tca_bme"`` (the paper's), ``"csr"``, ``"nm"`` and
-    ``"hybrid"``, which no kernel reads yet (also f32), ``"sr_bcrs"`` and ``"bcrs"`` (integers only), or ``"auto"``:
+    ``"hybrid"`` (also f32, but for products with hybrid), ``"sr_bcrs"`` and ``"bcrs"`` (integers only), or ``"auto"``:
     bitmap, or nm or sr_bcrs with the options of these; and a product may take the dense matrix, or of nm in which
     nothing repeats (``vector`` 1, f16 or bf16) bitmap, where the cost model has that as the faster one.
 

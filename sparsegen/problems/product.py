@@ -17,6 +17,7 @@ from sparsegen.ir.op_spmm import Spmm
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
 from sparsegen.problems.matrices import Merged, OfMatrices
+from sparsegen.products.hybrid import HybridNumbers
 from sparsegen.products.nm import NmNumbers
 from sparsegen.products.product import BitmapNumbers, Product
 from sparsegen.products.ragged import Ragged
@@ -38,6 +39,7 @@ class Variant(NamedTuple):
 #: What is known of a product, by the format of its matrix.
 NUMBERS: Final[dict[str, Callable[[Product], Any]]] = {
     "bitmap": BitmapNumbers.of, "csr": Ragged.of, "nm": NmNumbers.of, "sr_bcrs": VectorNumbers.of,
+    "hybrid": HybridNumbers.of,
 }  # fmt: skip
 #: The variant of arrays that are packed by rows, of whatever width.
 PACKED = Variant("row", "row", 1)

@@ -21,7 +21,7 @@ from sparsegen.products.geometry import COLUMNS, legal
 from sparsegen.products.product import BitmapNumbers, Product
 from sparsegen.products.weights import host_arrays
 from sparsegen.schedule import SpmmSchedule
-from tests import nm_kit
+from tests import mixed_kit, nm_kit
 from tests.counts.kit import whole, wrong
 from tests.products_kit import matrix, operands
 
@@ -177,6 +177,19 @@ def test_strips(device: str) -> None:
         given["rows"].size * 32 * 2 + given["values"].nbytes + given["places"].nbytes
     )  # two blocks of columns
     assert found.counts["bytes.global.read"] >= copied
+
+
+@pytest.mark.parametrize("device", ["a100", "h200"])
+def test_dense_tiles_and_other_entries(device: str) -> None:
+    """Of bands with other numbers of both: as the emulator counts, and as tiles say."""
+    product = sg.spmm(mixed_kit.matrix(190, 333), n=40, bias=True)
+    s = SpmmSchedule.parse("hybrid cols=32 warps=2x1 stages=3 unroll=2")
+    given = host_arrays(product.w, s.rules.arrays(s))
+    made = program(product, s, DEVICES[device])
+    (found,) = of_program(made, 1, given)
+    turns = 2 * product.w.tiles
+    assert not wrong(made, given)
+    assert found.counts["mma.f16.m16n8k16"] == turns * 2 * 2 * 4 and found.counts["ldmatrix"] == turns * 2 * 2 * 2
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from sparsegen.ir import tile_gather as th
 from sparsegen.ir import tile_gathered as tc
 from sparsegen.ir import tile_groups as tr
 from sparsegen.ir import tile_levels as tl
+from sparsegen.ir import tile_mixed as tj
 from sparsegen.ir import tile_nm as tn
 from sparsegen.ir import tile_outer as to
 from sparsegen.ir import tile_pieces as ty
@@ -54,6 +55,7 @@ from sparsegen.pipelines import lower
 from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.problems.stencil import StencilProblem
 from sparsegen.schedule import SpmmSchedule, StencilSchedule
+from tests import mixed_kit
 from tests.csr_kit import ragged
 from tests.products_kit import matrix
 from tests.programs import dense
@@ -129,6 +131,10 @@ def tile_level(family: str) -> Module:
         pruned = sg.spmm(sg.sparse(w, format="nm", n=8, m=32, vector=32), n=17, bias=True)
         line = "nm_strips strip=32 warps=2x1 cols=32 kept=16 stages=2"
         return parse_module(sg.compile(pruned, device="a100", backend="emulator", schedule=line).ir("tile"))
+    if family == "hybrid":
+        mixed = sg.spmm(mixed_kit.matrix(70, 100), n=17, bias=True)
+        line = "hybrid cols=32 warps=2x2 stages=3 unroll=2"
+        return parse_module(sg.compile(mixed, device="a100", backend="emulator", schedule=line).ir("tile"))
     if family in ("sampled", "sampled in parts", "gathered"):
         k = 160 if family == "sampled in parts" else 48
         sampled = sg.sddmm(np.ones((20, 40), bool), k=k, height=4, out="sr_bcrs")
@@ -320,6 +326,25 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("nm_strips", ts.MultiplyStrips, {"shape": "bf16.m16n8k16"}, "is no mma of 16 f16"),
     ("nm_strips", ts.MultiplyStrips, {"warps": (1, 2)}, "registers, but"),
     ("nm_strips", ts.FinishTile, {"last": as_expr(2)}, "must be a predicate, but it is the number 2"),
+    ("hybrid", tj.ShareBands, {"tiles": 3}, "3 bands x 3 tiles of columns are not 3 blocks"),
+    ("hybrid", tj.ShareBands, {"longest": 2}, "ends at"),
+    ("hybrid", tj.ShareBands, {"count": 5}, "5 bands have 2 s32 each"),
+    ("hybrid", tj.CopyBand, {"tile": 48}, "rows of a band 48 is unknown"),
+    ("hybrid", tj.CopyBand, {"cols": 64}, "the rows of x of all turns take 6144 elements"),
+    ("hybrid", tj.CopyBand, {"n": 20}, "20 columns are no whole pieces of 8"),
+    ("hybrid", tj.CopyBand, {"k": 99}, "99 x 32 elements are not the 3200"),
+    ("hybrid", tj.MultiplyBand, {"shape": "bf16.m16n8k16"}, "is no mma of 16 f16"),
+    ("hybrid", tj.MultiplyBand, {"warps": (4, 1)}, "4 x 1 warps do not share 32 x 32 sums"),
+    ("hybrid", tj.MultiplyBand, {"warps": (1, 2)}, "1 x 2 warps, the block has 128 threads"),
+    ("hybrid", tj.MultiplyBand, {"stages": 1}, "a ring of 1 slots has none to fill ahead"),
+    ("hybrid", tj.PutSums, {"cols": 64}, "registers, but 16 are meant"),
+    ("hybrid", tj.PutSums, {"dst": Buffer("w_ring", u32, 1536, "shared")}, "@acc is f32, @w_ring u32"),
+    ("hybrid", tj.EachRow, {"team": 3}, "does not divide a warp"),
+    ("hybrid", tj.EachRow, {"team": 2}, "64 teams do not share 32 rows"),
+    ("hybrid", tj.EachRow, {"tile": 64}, "has no whole bands of 256 s32"),
+    ("hybrid", tj.TakeSums, {"blocks": 3}, "lanes do not have 32 columns"),
+    ("hybrid", tj.TakeSums, {"vec": 3}, "columns of a lane side by side 3 is unknown"),
+    ("hybrid", tj.TakeSums, {"cols": 16}, "lanes do not have 16 columns"),
     ("nm_windows", tv.ShareGroups, {"warps": 3}, "3 warps are not the 128 threads"),
     ("nm_windows", tv.ShareGroups, {"high": 33}, "33 rows of a group"),
     ("nm_windows", tv.StageOffsets, {"pitch": 40}, "40 windows of 32 do not hold 1280 rows"),
@@ -463,6 +488,7 @@ def changed(module: Module, kind: type[Op], fields: dict[str, Any]) -> Module:
         "dense",
         "nm_24",
         "nm_strips",
+        "hybrid",
         "resident",
         "sampled",
         "sampled in parts",

@@ -22,7 +22,7 @@ from sparsegen.ir.builder import Builder
 from sparsegen.ir.expr import Value
 from sparsegen.ir.types import Buffer, f16, f64, s32
 from sparsegen.plan import launches
-from tests import nm_kit
+from tests import mixed_kit, nm_kit
 from tests.csr_kit import ragged
 from tests.printed.compare import alike
 from tests.printed.exported import called, declared
@@ -93,6 +93,11 @@ def strips() -> Any:
     return compile_for(product, schedule="nm_strips strip=32 warps=2x1 cols=16 kept=16 stages=3")
 
 
+def mixed() -> Any:
+    product = sg.spmm(mixed_kit.matrix(70, 90), n=24, bias=True)
+    return compile_for(product, schedule="hybrid cols=32 warps=1x2 stages=3 unroll=2")
+
+
 def vectors() -> Any:
     """Rows of x of 33 integers are no whole pieces; rows of more than two steps are cut, and their pieces counted."""
     product = sg.spmm(quantized((40, 300), "i16"), n=33)
@@ -126,6 +131,9 @@ CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "nm_windows": (windows, 1, ["in", "bias", "out", "values", "offsets"], "a window each"),
     "nm_outer": (outer, 2, ["in", "scale", "out", "values", "lists"], "of each kept column those of all rows"),
     "nm_strips": (strips, 1, ["in", "bias", "out", "values", "places", "rows"], "lane by lane (strip_values"),
+    "hybrid": (
+        mixed, 1, ["in", "bias", "out", "spans", "records", "columns", "tiles", "idx", "values"], "each band of rows"
+    ),
     "strips": (sampled, 3, ["a", "b", "out", "tasks", "entries", "starts", "ptr"], "its first vector and the end"),
     "gather": (few, 1, ["a", "b", "out", "tasks", "columns", "places"], "the column of b of each vector"),
     "vector_strip": (vectors, 2, ["in", "out", "places", "tasks", "values", "cuts"], "cut into several tasks"),

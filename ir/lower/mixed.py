@@ -1,0 +1,154 @@
+"""Bands with dense tiles and other entries: rows of x beside a tile, their products, sums by way of shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .. import tile_mixed as t
+from .. import warp as w
+from ..expr import TRUE, Const, Expr, all_of, as_expr, minimum
+from ..numbers.mixed import AHEAD, RECORD, SPAN, passes, sums_pitch, tile_words
+from ..numbers.strips import DEPTH, PIECE, row_bytes
+from ..swizzle import swizzled
+from ..types import s32, u32
+from .context import Context, phased, rule
+
+#: Words of a lane's share of a fragment of 16 rows and 16 columns.
+WORDS = 4
+#: Sums that a load takes at most.
+WIDE = 4
+#: Lanes whose sums lie in one bank, at most: those of teams that have any rows of a band.
+DEGREE = 8
+
+
+@rule(t.ShareBands)
+def share_bands(cx: Context, op: t.ShareBands) -> None:
+    b = cx.b
+    band = b.let("band", cx.bx // op.tiles)
+    begin, end = b.ldv(op.spans, band * SPAN, SPAN, cache="nc", hint="span", lo=0, hi=op.dense)
+    with cx.scope():
+        cx.env |= {
+            op.begin: begin, op.turns: b.let("turns", end - begin, lo=0, hi=op.longest),
+            op.first: b.let("first", band * op.tile), op.column: b.let("column", cx.bx % op.tiles * op.cols),
+        }  # fmt: skip
+        cx.all(op.body)
+
+
+@phased(t.CopyBand)
+def copy_band(cx: Context, op: t.CopyBand) -> Callable[[], None]:
+    b, across, width = cx.b, op.cols // PIECE, row_bytes(op.cols) // 2
+    high, each = cx.func.threads // across, passes(op.tile, op.cols, cx.func.threads)
+    first, piece = b.let("down", cx.tid // across), b.let("piece", cx.tid % across)
+    place, inner = swizzled(op.tile, 2 * width, 2 * width), b.let("inner", piece % (width // PIECE) * PIECE)
+    block = piece // (width // PIECE) * (op.tile * width)
+    rows = [minimum(first + i * high, op.tile - 1) for i in range(each)]
+    own = [b.let("own", block + place(row, inner)) for row in rows]
+    real = [(first + i * high).lt(op.tile) for i in range(each)]
+    column = b.let("from", (cx.resolve(op.column) + piece * PIECE) % op.n)  # lanes' pieces stay side by side
+    begin, top_k = cx.resolve(op.begin), -(-op.k // op.tile) - 1
+    zero = b.const(op.dst.dtype, 0.0, hint="zero") if op.k % op.tile else None
+
+    def look(turn: Expr) -> None:
+        """Looks up the dense tiles of 32 turns; what lies beyond the block's own is another's, and used by none."""
+        at = b.let("at", begin + turn + cx.lane)
+        found = b.ld(
+            op.columns, at, where=at.lt(op.columns.size), cache="nc", hint="k", lo=0, hi=-(-op.k // op.tile) - 1
+        )
+        b.st(op.listed, 0, found)
+
+    def turn() -> None:
+        now = cx.resolve(op.turn)
+        if not isinstance(now, Const) and now.hi >= AHEAD:
+            with b.if_((now % AHEAD).eq(0)):
+                look(now)
+        listed = b.ld(op.listed, 0, hint="k", lo=0, hi=top_k)
+        top = b.let("top", b.shfl("idx", listed, b.let("which", now % AHEAD), hint="k") * op.tile)
+        slot = b.let("to", now % op.stages * (op.tile * op.cols))
+        for at, row, has in zip(own, rows, real, strict=True):
+            k = top + row
+            where = has if zero is None else all_of(has, k.lt(op.k))
+            b.cp_async(op.dst, slot + at, op.src, k * op.n + column, PIECE, where=None if where == TRUE else where)
+            if zero is not None:
+                b.st(op.dst, slot + at, *[zero] * PIECE, where=all_of(has, k.ge(op.k)))
+
+    look(as_expr(0))
+    return turn
+
+
+@rule(t.MultiplyBand)
+def multiply_band(cx: Context, op: t.MultiplyBand) -> None:
+    b, width = cx.b, row_bytes(op.cols) // 2
+    down, across = op.warps
+    high, wide, all_high = op.tile // down // DEPTH, op.cols // across // DEPTH, op.tile // DEPTH
+    slot = b.let("slot", cx.resolve(op.turn) % op.stages)
+    strip, part = _warp(cx, op)
+    values = b.let("w0", slot * tile_words(op.tile) + (strip * high * 32 + cx.lane) * WORDS)
+    inner = b.let("inner", part % width + cx.lane // DEPTH * PIECE)
+    begin = slot * (op.tile * op.cols) + part // width * (op.tile * width)
+    own = b.let("x0", begin + swizzled(DEPTH, 2 * width, 2 * width)(cx.lane % DEPTH, inner))
+    for j in range(all_high):
+        strips = [b.ldv(op.values, values + (j * all_high + i) * (32 * WORDS), WORDS, hint="a") for i in range(high)]
+        for q in range(wide):
+            block, within = divmod(q * DEPTH, width)  # of a part that begins amid a block, its width is a power of 2
+            at = ((own + j * (DEPTH * width)) ^ within) + block * (op.tile * width)
+            xs = tuple(b.fresh("b", u32) for _ in range(WORDS))
+            b.emit(w.LdMatrix(xs, op.x, as_expr(at), True))
+            for i, a in enumerate(strips):
+                for h in (0, 1):
+                    cx.multiply(op.shape, a, xs[2 * h : 2 * h + 2], op.acc, (i * 2 * wide + 2 * q + h) * 4)
+
+
+def _warp(cx: Context, op: t.MultiplyBand | t.PutSums) -> tuple[Expr, Expr]:
+    """The warp's strip of the band, and its first column."""
+    b, (down, across) = cx.b, op.warps
+    return b.let("strip", cx.warp % down), b.let("part", cx.warp // down * (op.cols // across))
+
+
+@rule(t.PutSums)
+def put_sums(cx: Context, op: t.PutSums) -> None:
+    b, pitch, (down, across) = cx.b, sums_pitch(op.cols), op.warps
+    high, blocks = op.tile // down // DEPTH, op.cols // across // 8
+    g, lane = cx.coordinates()
+    strip, part = _warp(cx, op)
+    at = b.let("at", (strip * (high * DEPTH) + g) * pitch + part + lane * 2)
+    for i in range(high):
+        for j in range(blocks):
+            for half in (0, 1):
+                pair = [b.ld(op.acc, 4 * (i * blocks + j) + 2 * half + e, hint="sum") for e in (0, 1)]
+                b.st(op.dst, at + (DEPTH * i + 8 * half) * pitch + 8 * j, *pair)
+    b.barrier()
+
+
+@rule(t.EachRow)
+def each_row(cx: Context, op: t.EachRow) -> None:
+    b, teams = cx.b, cx.func.threads // op.team
+    first = b.let("mine", cx.resolve(op.first) + cx.tid // op.team)
+    count = op.tile // teams
+    tops = {"row": op.m, "begin": op.entries, "end": op.entries, "place": op.tile - 1}
+    held = b.alloc("held", s32, RECORD)
+
+    def look(number: Expr) -> None:
+        found = tuple(b.fresh(name, s32, 0, top) for name, top in tops.items())
+        b.emit(w.Ld(found, op.rows, (first + number * teams) * RECORD, None, 0.0, "nc"))
+        for i, v in enumerate(found):
+            b.st(held, i, v)
+
+    look(as_expr(0))
+    with cx.scope(), b.for_("i", 0, count, unroll=1) as i:
+        own = [b.ld(held, e, hint=name, lo=0, hi=top) for e, (name, top) in enumerate(tops.items())]
+        look(b.let("later", minimum(i + 1, count - 1)))
+        cx.env |= dict(zip((op.row, op.begin, op.end, op.place), own, strict=True))
+        cx.all(op.body)
+
+
+@rule(t.TakeSums)
+def take_sums(cx: Context, op: t.TakeSums) -> None:
+    b, wide = cx.b, min(op.vec, WIDE)
+    at = b.let("from", cx.resolve(op.place) * sums_pitch(op.cols) + cx.lane % op.across * op.vec)
+    mine = (cx.lane // op.across % op.parts).eq(0)
+    for block in range(op.blocks):
+        for e in range(0, op.vec, wide):
+            here = at + (block * op.across * op.vec + e)
+            found = b.ldv(op.src, here, wide, where=None if mine == TRUE else mine, hint="sum", degree=DEGREE)
+            for i, v in enumerate(found):
+                b.st(op.acc, block * op.vec + e + i, v)

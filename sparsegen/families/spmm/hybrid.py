@@ -1,0 +1,207 @@
+"""``hybrid`` (BSA-SpMM): dense tiles on tensor cores and all other entries on CUDA cores, in one launch.
+
+A block has some rows and columns of y: it adds up both parts and stores once, to the rows as they were given.  Sums are
+made in a fixed order.  In f16 and bf16, from sm_80 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from sparsegen.cost.cost import Cost
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import room
+from sparsegen.families.spmm.listed import ListedFamily
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.ir.kernels.csr import ALIGN
+from sparsegen.ir.kernels.hybrid import Hybrid
+from sparsegen.ir.numbers.arithmetic import up
+from sparsegen.ir.numbers.mixed import TILES, fits, passes
+from sparsegen.ir.numbers.strips import COLS, LEAST, MOST_ROWS, PIECE, sums
+from sparsegen.ir.passes.manager import Pass
+from sparsegen.products.hybrid import HybridNumbers, records, spans, tiles
+from sparsegen.products.hybrid_cost import Shape, price, shape_of
+from sparsegen.products.weights import Prepared, padded
+from sparsegen.registry import register
+from sparsegen.schedule import Schedule, SpmmSchedule, Word, integer, pair
+from sparsegen.sizes import MAX_CELLS
+
+if TYPE_CHECKING:
+    from sparsegen.problems.product import SpmmProblem
+
+#: Warps that share a band's rows x its columns, slots of a ring, and other entries of a turn that are tried.
+WARPS: Final = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 1), (2, 2), (2, 4), (4, 1), (4, 2))
+STAGES: Final = (2, 3, 4, 6)
+UNROLLS: Final = (2, 4)
+#: Sums of a lane at most, and bytes of rows of x on their way to it.
+MOST_SUMS, MOST_BYTES = 64, 64
+MAX_WARPS: Final = 16
+AMPERE: Final = (8, 0)
+_SPANS: Final = "of each band of rows its first dense tile and the one after its last (spans in {file})"
+_RECORDS: Final = (
+    "of each row of each band: which row of W it is, its first entry outside of dense tiles, the one after its last, "
+    "and its place in the band (records in {file})"
+)
+_COLUMNS: Final = "W.arrays['idx'], or one zero where it is empty"
+_TILES: Final = "words of the dense tiles, each in the order of mma fragments (tiles in {file})"
+_REST: Final = f"W.arrays[%r], and zeros up to a multiple of {ALIGN} elements, at least one such"
+_FILE: Final = "sparsegen/products/hybrid.py"
+
+
+class HybridFamily(ListedFamily):
+    """``cols``: columns of x of a block; ``warps``: that share a band's rows x that share its columns, where dense
+    tiles are multiplied; ``stages``: dense tiles in the ring, with their rows of x; ``unroll``: other entries of a row
+    that a group of lanes takes a turn."""
+
+    name = "hybrid"
+    formats = ("hybrid",)
+    telling = ("cols", "warps")
+    nonfinite = (
+        "a NaN or Inf of x reaches the rows that have an entry for it, and all rows of each dense tile in its column: "
+        "zeros there multiply too"
+    )
+    counted = "two for each element of a dense tile, each other entry, and column"
+    because = "zeros of dense tiles multiply, what else is not stored does not"
+    scratch = "x, row by row and of whole pieces"
+    words = (
+        Word("cols", integer, choices=COLS), Word("warps", pair), Word("stages", integer, None, LEAST, 16),
+        Word("unroll", integer, choices=(1, 2, 4, 8)),
+    )  # fmt: skip
+
+    def consistent(self, s: Schedule) -> None:
+        """The warps fit a block, and the columns the warps."""
+        if s.warps is None:
+            return
+        down, across = s.warps
+        if s.threads > 32 * MAX_WARPS or any(n & (n - 1) for n in s.warps) or down > TILES[-1] // 16:
+            raise ScheduleError(
+                f"warps={down}x{across}: no warps that share a band of rows",
+                hint=f"1, 2 or 4 that share rows x a power of two that share columns, {MAX_WARPS} in all: warps=1x4",
+            )
+        if s.cols is not None and s.cols % (16 * across):
+            raise ScheduleError(
+                f"cols={s.cols} are no whole fragments of 16 columns for each of {across} warps",
+                hint="raise cols, or let fewer warps share the columns",
+            )
+
+    def space(self, facts: HybridNumbers, wanted: Mapping[str, Any]) -> Iterator[SpmmSchedule]:
+        """Every complete schedule that is tried, legal or not, with the words that are ``wanted``."""
+
+        def tried(name: str, values: Any) -> Any:
+            return [wanted[name]] if name in wanted else values
+
+        enough = next((c for c in COLS if c >= facts.n), COLS[-1])
+        for cols in tried("cols", [c for c in COLS if c <= enough]):
+            for warps in tried("warps", WARPS):
+                shares = facts.tile not in TILES or fits(facts.tile, cols, warps)
+                if cols % (16 * warps[1]) or ("warps" not in wanted and not shares):
+                    continue
+                for stages in tried("stages", STAGES):
+                    for unroll in tried("unroll", UNROLLS):
+                        yield SpmmSchedule("hybrid", cols=cols, warps=warps, stages=stages, unroll=unroll)
+
+    def shape(self, facts: HybridNumbers, schedule: Schedule, device: DeviceProfile) -> Shape:
+        """Blocks, registers and bytes."""
+        return shape_of(facts, schedule, device)
+
+    def refusal(
+        self, facts: HybridNumbers, schedule: Schedule, device: DeviceProfile, shape: Shape
+    ) -> ScheduleError | None:
+        """Why a complete schedule cannot run the product on the device; None if it can."""
+        if facts.item != 2:
+            return ScheduleError(
+                f"hybrid multiplies dense tiles of f16 and bf16, not {facts.dtype}",
+                hint='encode W in f16 or bf16, or for csr: sg.sparse(W.to_scipy(), format="csr")',
+            )
+        if device.compute_capability < AMPERE:
+            return ScheduleError(
+                f"hybrid multiplies by mma.m16n8k16 and copies by cp.async; {device.name} ({device.arch}) has neither",
+                hint="take csr, or a GPU from Ampere on",
+            )
+        if facts.tile not in TILES:
+            return ScheduleError(
+                f"W has dense tiles of {facts.tile} x {facts.tile}, which no mma fills",
+                hint=f"encode it again with tile={' or '.join(map(str, TILES))}",
+            )
+        down, across = schedule.warps
+        if not fits(facts.tile, schedule.cols, schedule.warps):
+            return ScheduleError(
+                f"warps={down}x{across} do not share {facts.tile} rows and {schedule.cols} columns in fragments of 16",
+                hint="let fewer warps share the rows, or encode W with larger tiles",
+            )
+        copied = passes(facts.tile, schedule.cols, schedule.threads)
+        if copied > MOST_ROWS or sums(facts.tile // down, schedule.cols // across) > MOST_SUMS:
+            return ScheduleError(
+                f"a thread has {sums(facts.tile // down, schedule.cols // across)} sums, {MOST_SUMS} at most, and "
+                f"copies pieces of {copied} rows of x a turn, {MOST_ROWS} at most",
+                hint="take more warps, or lower cols",
+            )
+        flight = schedule.unroll * shape.team.vec * shape.team.blocks * facts.item
+        if flight > 2 * MOST_BYTES:
+            return ScheduleError(
+                f"{flight} bytes of rows of x on their way to a lane, {2 * MOST_BYTES} at most", hint="lower unroll"
+            )
+        if facts.k * up(facts.n, PIECE) > MAX_CELLS:
+            return ScheduleError(
+                f"whole pieces of x have {facts.k * up(facts.n, PIECE)} elements; "
+                f"indices are 32 bits wide, so {MAX_CELLS} is the most",
+                hint="cut x by columns",
+            )
+        if not shape.resident:
+            return ScheduleError(
+                f"{shape.shared} bytes of shared memory and {shape.registers} registers a thread do not fit an SM",
+                hint="lower stages or cols",
+            )
+        return None
+
+    def cost(self, facts: HybridNumbers, schedule: Schedule, device: DeviceProfile, shape: Shape) -> Cost:
+        """The time that the family's formula expects."""
+        return price(facts, schedule, device, shape)
+
+    def order(self, cost: Cost) -> tuple[float, int, int]:
+        """What costs are sorted by: seconds, then many slots, which hide more, then few threads."""
+        return round(cost.time, 9), -cost.schedule.stages, cost.schedule.threads
+
+    def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
+        """The kernel, for as many dense tiles as there are."""
+        s, facts = schedule, problem.facts
+        (down, across), g = s.warps, shape_of(facts, s, device)
+        return [
+            Hybrid(
+                tile=facts.tile, down=down, across=across, cols=s.cols, stages=s.stages, unroll=s.unroll,
+                dense=facts.dense, longest=facts.counts.longest, min_blocks=max(1, g.resident),
+            )
+        ]  # fmt: skip
+
+    def arrays(self, schedule: Schedule) -> dict[str, Prepared]:
+        """What bands and their rows have, dense tiles as fragments, and the other entries."""
+        rest = {
+            name: Prepared((stored, ALIGN), partial(padded, name=stored, align=ALIGN), _REST % stored)
+            for name, stored in (("idx", "rest_idx"), ("values", "rest_values"))
+        }
+        return {
+            "spans": Prepared(("hybrid spans",), spans, _SPANS.format(file=_FILE)),
+            "records": Prepared(("hybrid records",), records, _RECORDS.format(file=_FILE)),
+            "columns": Prepared(("idx", 1), partial(padded, name="idx", align=1), _COLUMNS),
+            "tiles": Prepared(("hybrid tiles",), tiles, _TILES.format(file=_FILE), words=True),
+            **rest,
+        }
+
+    def operations(self, cost: Cost) -> float:
+        """A multiply-add of every element of a dense tile, every other entry, and column."""
+        p: HybridNumbers = cost.facts
+        return 2.0 * (p.dense * p.tile**2 + p.entries) * p.n
+
+    def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:
+        """Bands, and what they have."""
+        g = shape_of(facts, schedule, device)
+        return (
+            f"{facts.bands * g.tiles}: {facts.bands} bands of {facts.tile} rows x {g.tiles} tiles of columns; "
+            f"{facts.dense} dense tiles, {facts.counts.longest} of a band at most, and {facts.entries} other entries, "
+            f"{facts.counts.most} of a row at most, by teams of {g.team.lanes} lanes; {room(g)}"
+        )
+
+
+FAMILY = register(HybridFamily())

@@ -1,0 +1,143 @@
+"""The predicted time of a product with dense tiles and other entries.
+
+    time = launch + turn + start + max(l2, tensor, shared, issue, hbm, chain) + exposed
+
+``l2``, ``tensor``, ``shared`` and ``issue`` are what all blocks do, over the SMs, but no less than the busiest band of
+rows does on one; ``chain`` is what its block waits for, one thing after another.  An estimate: nothing is fitted yet
+but what other kernels taught (the shares of ``nm_strips`` and ``csr``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from sparsegen.cost.arithmetic import Arithmetic
+from sparsegen.cost.cost import Cost, Law
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import occupancy
+from sparsegen.ir.numbers.mixed import Team, passes, shared_bytes, slot_bytes, team_of
+from sparsegen.ir.numbers.strips import DEPTH, sums
+from sparsegen.ir.types import DTYPES, widths
+from sparsegen.products import csr_cost, gather_cost
+from sparsegen.products.cost import in_the_way, nbytes, rate
+from sparsegen.products.hybrid import HybridNumbers
+from sparsegen.schedule import Schedule
+
+REASONS: Final[dict[str, str]] = {
+    "l2": "rows of x of dense tiles and of other entries, and W, through the SMs' ports to L2",
+    "tensor": "mma instructions of dense tiles x cycles per mma, over the tensor cores",
+    "shared": "copies of dense tiles and their rows of x, fragments of both, and the sums, through shared memory",
+    "issue": "instructions of other entries and of rows, over the sub-cores",
+    "hbm": "W's arrays, x, y and the epilogue's arrays, once each",
+    "chain": "what the busiest block waits for: turns of its dense tiles, then its rows, one after another",
+    "exposed": "units that are nearly as busy as the longest get in its way",
+    "start": "what a round of blocks waits for before its first products",
+    "turn": gather_cost.REASONS["turn"],
+    "launch": "starting the kernel",
+}
+SYMBOLS: Final[dict[str, str]] = {
+    **{name: gather_cost.SYMBOLS[name] for name in ("M", "K", "N", "E", "cols", "rounds", "slot", "stages", "odd")},
+    "B": "bytes of W's arrays",
+    "T": "tiles of columns of x",
+    "D": "dense tiles",
+    "Z": "entries outside of dense tiles",
+    "tile": "rows and columns of a dense tile",
+    "down": "warps that share the rows of a band",
+    "across": "warps that share its columns of x",
+    "longest": "dense tiles of the longest band",
+    "most": "other entries of the longest row",
+    "uneven": "rows of x that the busiest band reads, over what an SM reads, or 1",
+    "unroll": "other entries of a turn",
+    "parts": "groups of lanes that share a row's other entries",
+    "teams": "teams of a block",
+    "columns": "columns of x of a lane",
+}
+ADDED: Final = frozenset(("exposed", "start", "turn", "launch"))
+# ---- estimates: nothing was measured yet
+#: The shares of the ports to L2 that copies of rows side by side reach, and rows at any place.
+PORT, GATHER = 0.7, csr_cost.GATHER
+#: Cycles of an mma over those that it takes alone, and clocks of a turn besides its copies (a barrier, fragments).
+ISSUE, MEET = 2.0, 500.0
+#: L2 latencies of a row of other entries besides its turns, and of a turn.
+ROW, WAIT = 1.0, csr_cost.WAIT
+#: DRAM latencies before the first product, and how busy units add up.
+START, NORM = 2.5, 4.0
+#: Instructions of a turn of other entries, of an entry, and of a row and each of a lane's sums.
+TURN, ENTRY, RECORD, SUM = csr_cost.TURN, csr_cost.ENTRY, 60.0, 5.0
+#: What a kernel costs that follows another one, over a launch alone (estimated).
+NEXT: Final = 0.5
+#: Registers of a thread besides its sums, fragments and the rows that it copies.
+BASE: Final = 40
+
+
+class Shape(NamedTuple):
+    """What a schedule makes of a product; ``shared`` in bytes a block, ``resident`` blocks an SM."""
+
+    tiles: int
+    team: Team
+    shared: int
+    registers: int
+    resident: int
+
+
+def shape_of(p: HybridNumbers, s: Schedule, device: DeviceProfile) -> Shape:
+    """The numbers of a complete schedule, legal or not; ``resident`` is 0 for a block that does not fit an SM."""
+    down, across = s.warps
+    team = team_of(p.tile, s.cols, down * across, max(v for v in widths(DTYPES[p.dtype]) if p.n % v == 0))
+    held = sums(p.tile // down, s.cols // across) + p.tile // down // 4 + passes(p.tile, s.cols, s.threads)
+    columns = team.vec * team.blocks
+    others = csr_cost.OF_ENTRY * s.unroll + columns + s.unroll * columns * p.item // 4
+    shared = shared_bytes(p.tile, s.cols, s.stages) if p.dense else 0
+    registers = BASE + max(held, others)
+    blocks = p.bands * -(-p.n // s.cols)
+    resident = min(occupancy(registers, shared, s.threads, device).blocks, -(-blocks // device.sms))
+    return Shape(-(-p.n // s.cols), team, shared, registers, resident)
+
+
+def price(p: HybridNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
+    """The cost of a complete schedule that is legal there; ``g``: its numbers."""
+    (down, across), blocks = s.warps, p.bands * g.tiles
+    values = {
+        "M": p.m, "K": p.k, "N": p.n, "B": p.nbytes, "E": p.operands, "item": p.item, "T": g.tiles, "D": p.dense,
+        "Z": p.entries, "tile": p.tile, "down": down, "across": across, "cols": s.cols, "stages": s.stages,
+        "longest": p.counts.longest, "most": p.counts.most, "unroll": s.unroll, "parts": g.team.parts,
+        "uneven": max(1.0, p.counts.busiest * device.sms / max(1.0, p.counts.mean * blocks)),
+        "teams": s.threads // g.team.lanes, "columns": g.team.vec * g.team.blocks,
+        "slot": slot_bytes(p.tile, s.cols), "rounds": -(-blocks // (device.sms * g.resident)), "b": g.resident,
+        "launch": device.launch_s, "f": device.clock, "sub": device.sub_cores, "SMs": device.sms,
+        "cpi": device.cpi["f16.m16n8k16"], "bw_S": device.bw_shared / device.sms,
+        "bw_G": device.hbm_read_gbs * 1e9, "bw_L2": device.l2_bytes_per_clk_sm * device.clock,
+        "lat_dram": device.lat_dram, "lat_l2": device.lat_l2, "odd": 1 * (p.n % 8 > 0),
+    }  # fmt: skip
+    return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
+
+
+def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
+    """``time`` and its terms: of the values ``v``, be they floats or sympy's symbols, in their arithmetic."""
+    here = v.uneven / v.SMs  # of the busiest SM, over what all have to do
+    turns, rows = v.D * v.T, v.M * v.T
+    longest, mean = (a.ceil(n / (v.unroll * v.parts)) for n in (v.most, v.Z / v.M))  # turns of a row
+    entries = v.Z * v.T
+    products = (v.tile / DEPTH) ** 2 * v.cols / 8  # mma of a dense tile
+    fragments = v.tile * v.cols * 2 * v.down + v.tile**2 * 2 * v.across
+    wide = v.item * v.cols  # bytes of a row of x of a tile of columns
+    each = TURN / v.unroll + ENTRY + 2 * v.columns
+    issued = entries * each * v.cols / v.columns / 32 + rows * (RECORD + SUM * v.columns) * v.cols / v.columns / 32
+    come = v.slot / (PORT * v.bw_L2)
+    busy = {
+        "l2": here * (turns * come + entries * (wide + 4 + v.item) / (GATHER * v.bw_L2)),
+        "tensor": here * turns * products * ISSUE * v.cpi / v.sub / v.f,
+        "shared": here * (turns * (fragments + v.slot) + rows * v.cols * 8) / v.bw_S,
+        "issue": here * issued / v.sub / v.f,
+        "hbm": nbytes(v) / v.bw_G,
+        "chain": v.longest * (v.lat_l2 / (v.stages - 1) + MEET) / v.f
+        + (v.tile / v.teams * (ROW + WAIT * mean) + WAIT * (longest - mean)) * v.lat_l2 / v.f,
+    }
+    most, exposed = in_the_way(busy, NORM, a)
+    start = START * v.rounds * v.lat_dram / v.f
+    turn = v.odd * (NEXT * v.launch + 2 * v.item * v.K * v.N / v.bw_G)
+    terms = {**busy, "exposed": exposed, "start": start, "turn": turn, "launch": v.launch}
+    return v.launch + turn + start + most + exposed, terms
+
+
+LAW: Final = Law(law, SYMBOLS, REASONS, ADDED, rate, "TB/s")

@@ -1,0 +1,42 @@
+"""nvcc takes products with dense tiles and other entries for every GPU that has them: no spills, shared memory as the
+model counts it, and registers that let as many blocks share an SM as it says."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+import sparsegen as sg
+from sparsegen.products.hybrid import HybridNumbers
+from sparsegen.products.hybrid_cost import shape_of
+from sparsegen.schedule import SpmmSchedule
+from tests.mixed_kit import matrix
+from tests.nvcc_kit import fit, needs_nvcc
+from tests.products_kit import program
+from tests.schedules import device
+
+#: Of each GPU the tile and the words: most sums, most columns, one warp, and warps that share rows.
+LINES = {
+    "h200": [(32, "cols=128 warps=1x4 stages=4 unroll=4"), (64, "cols=128 warps=2x4 stages=3 unroll=4"),
+             (64, "cols=64 warps=1x2 stages=3 unroll=4"), (16, "cols=256 warps=1x8 stages=6 unroll=4")],
+    "a100": [(32, "cols=256 warps=2x4 stages=3 unroll=4"), (32, "cols=64 warps=1x1 stages=4 unroll=2")],
+    "rtx4090": [(32, "cols=128 warps=1x8 stages=3 unroll=2"), (16, "cols=16 warps=1x1 stages=6 unroll=4")],
+}  # fmt: skip
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", LINES)
+def test_sums_stay_in_registers(name: str) -> None:
+    """With every epilogue among them, and columns of x that are loaded one by one."""
+    profile, funcs, shapes = device(name), [], []
+    for i, (tile, words) in enumerate(LINES[name]):
+        w = matrix(4096, 512, tile, "bf16" if name == "a100" else "f16", method="none", delta=0.02)
+        odd = i == 1 and name != "h200"
+        how = {"bias": i == 0, "residual": i == 1, "activation": "gelu" if i == 2 else None}
+        product = sg.spmm(w, n=1021 if odd else 1024, **how)
+        schedule = SpmmSchedule.parse(f"hybrid {words}")
+        made = program(product, str(schedule), ("row", "row", 1 if odd else 8), profile)
+        funcs += [dataclasses.replace(f, symbol=f"k{i}_{n}") for n, f in enumerate(made.warp.funcs)]
+        shapes += [*([None] * odd), shape_of(HybridNumbers.of(product), schedule, profile)]
+    fit(funcs, shapes, profile)

@@ -1,0 +1,89 @@
+"""Products with dense tiles and other entries on a GPU from Ampere on: tiles, sizes, orders, matrices of torch, streams
+and graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparsegen as sg
+from sparsegen.bench.generated import clustered
+from sparsegen.products.hybrid import records, spans, tiles
+from tests.gpu.torch_kit import agrees, agrees_with_epilogues, as_on_the_emulator, biased_same_on_streams, ready
+from tests.mixed_kit import matrix, values
+from tests.reordering.matrices import dense
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")]
+LARGE = 1500
+
+
+@pytest.fixture(scope="module", autouse=True)
+def torch() -> Any:
+    return ready(at_least=(8, 0))
+
+
+def compiled(w: Any, n: int, line: str = "", **epilogue: Any) -> Any:
+    return sg.compile(sg.spmm(w, n=n, **epilogue), backend="cuda", schedule=f"hybrid {line}".strip())
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("tile", [16, 32, 64])
+def test_sizes(torch: Any, tile: int, dtype: str) -> None:
+    """Nothing that anything divides; columns from one on; no spills."""
+    w = matrix(LARGE + 1, 777, tile, dtype)
+    for n in (1, 8, 17, 200):
+        k = compiled(w, n, bias=True)
+        agrees(torch, k)
+        assert k.resources().spills == 0
+
+
+@pytest.mark.parametrize("warps", ["1x1", "1x4", "2x1", "2x4"])
+@pytest.mark.parametrize("tile", [32, 64])
+def test_warps(torch: Any, tile: int, warps: str) -> None:
+    """Slots that go round, and a last block of columns that is short."""
+    for cols, stages, unroll in ((64, 2, 1), (64, 3, 4), (128, 4, 2)):
+        if cols * tile // (int(warps[0]) * int(warps[2])) <= 32 * 64:
+            words = f"cols={cols} warps={warps} stages={stages} unroll={unroll}"
+            agrees(torch, compiled(matrix(LARGE, 1300, tile), 3 * cols - 8, words))
+
+
+@pytest.mark.parametrize(("delta", "noise"), [(1.0, 0.02), (0.0, 0.01), (0.3, 0.0)])
+def test_either_part_may_be_empty(torch: Any, delta: float, noise: float) -> None:
+    agrees(torch, compiled(matrix(LARGE, 700, 32, delta=delta, noise=noise), 72))
+
+
+def test_clusters_with_noise(torch: Any) -> None:
+    mask = dense(clustered(2048, 2048, group=64, blocks=6, fill=0.6, noise=0.01))
+    w = np.where(mask != 0, np.random.default_rng(0).uniform(-1, 1, mask.shape), 0).astype("f2")
+    W: Any = sg.sparse(w, format="hybrid", tile=32)
+    assert W.tiles > 300 and W.rest > 10000
+    for n in (32, 128, 512):
+        agrees(torch, compiled(W, n))
+
+
+@pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu"])
+def test_epilogues_and_orders(torch: Any, activation: Any) -> None:
+    agrees_with_epilogues(torch, compiled, matrix(700, 512), activation)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_a_matrix_of_torch_is_packed_where_it_is(torch: Any, dtype: str) -> None:
+    """The same bytes as on the host, and the same result."""
+    w = torch.from_numpy(values(300, 500).astype("f4")).to({"f16": torch.float16, "bf16": torch.bfloat16}[dtype])
+    here, there = (sg.sparse(a, format="hybrid", tile=32) for a in (w, w.cuda()))
+    assert tiles(there).is_cuda
+    for pack in (spans, records):
+        assert np.array_equal(pack(here), pack(there))
+    assert torch.equal(tiles(here).view(torch.int32), tiles(there).cpu().view(torch.int32))
+    line = "cols=32 warps=1x2 stages=3 unroll=2"
+    assert torch.equal(*(agrees(torch, compiled(one, 40, line)) for one in (there, here)))
+
+
+def test_as_on_the_emulator() -> None:
+    as_on_the_emulator(matrix(200, 300), 24, "hybrid cols=32 warps=1x2 stages=3 unroll=2")
+
+
+def test_streams_and_graphs(torch: Any) -> None:
+    biased_same_on_streams(torch, compiled(matrix(LARGE, 512), 64, bias=True))

@@ -1,0 +1,31 @@
+"""What the tests of dense tiles and other entries share: matrices that have both, of any size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import sparsegen as sg
+from tests.products_kit import DTYPES
+
+
+def values(
+    m: int, k: int, tile: int = 32, dtype: str = "f16", fill: float = 0.7, noise: float = 0.02, seed: int = 0
+) -> Any:
+    """Groups of about ``tile`` rows that touch the same few blocks of columns, shuffled, and noise everywhere."""
+    rng = np.random.default_rng(seed)
+    kept = rng.random((m, k)) < noise
+    for first in range(0, m, tile - 3):
+        for slab in rng.choice(-(-k // tile), min(3, -(-k // tile)), replace=False):
+            own = kept[first : first + tile - 3, slab * tile : (slab + 1) * tile]
+            own |= rng.random(own.shape) < fill
+    w = rng.uniform(-1, 1, (m, k)).astype(DTYPES[dtype])
+    w[~kept[rng.permutation(m)]] = 0
+    return w
+
+
+def matrix(m: int, k: int, tile: int = 32, dtype: str = "f16", delta: float = 0.3, **how: Any) -> Any:
+    """The same, encoded; ``method`` is that of the order, all else goes to :func:`values`."""
+    method = how.pop("method", "bsa")
+    return sg.sparse(values(m, k, tile, dtype, **how), format="hybrid", tile=tile, delta=delta, method=method)
