@@ -25,7 +25,7 @@ from sparsegen.pipelines import Program
 from sparsegen.problems.product import Variant
 from sparsegen.problems.sddmm import Variant as SampledVariant
 from sparsegen.problems.sddmm import aligned
-from tests import nm_kit
+from tests import mixed_kit, nm_kit
 from tests.attention_kit import mask
 from tests.csr_kit import ragged
 from tests.products_kit import matrix
@@ -41,7 +41,7 @@ STENCILS = {
     ("lowrank", 2): 20, ("stencil2row", 1): 10, ("stencil2row", 2): 30, ("stencil2row", 3): 14,
 }  # fmt: skip
 UPDATES, PRODUCTS, RAGGED, NM, GATHERED, DECODED, OUTER, STRIPS, FOURS = 16, 40, 16, 12, 8, 8, 8, 8, 6
-WINDOWS, SAMPLED, ATTENTION, VECTORS, MAGICUBE = 8, 18, 10, 12, 8
+WINDOWS, SAMPLED, ATTENTION, VECTORS, MAGICUBE, MIXED = 8, 18, 10, 12, 8, 10
 UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott}
 BOUNDARIES: dict[str, Any] = {
     "periodic": sg.periodic, "frozen": sg.frozen, "neumann": sg.neumann, "dirichlet": sg.dirichlet(0.5)
@@ -106,8 +106,10 @@ def attention(case: Case) -> Any:
 
 def encoded(case: Case) -> Any:
     """The matrix of a case: ragged rows in CSR, of which the longest may be cut, an N:M pattern, vectors of integers,
-    or bitmap tiles."""
+    dense tiles and other entries, or bitmap tiles."""
     (m, k), dtype = case["shape"], case["dtype"]
+    if "tile" in case:
+        return mixed_kit.matrix(m, k, case["tile"], dtype, case["delta"])
     if "pattern" in case:
         n, width, *vector = case["pattern"]
         return nm_kit.matrix(m, k, n, width, vector, dtype)
@@ -341,6 +343,20 @@ def _magicube(draw: random.Random) -> Case:
     return {**_vectors(draw), "schedule": " ".join([f"vector_block wide={draw.choice((32, 64, 128))}", *words])}
 
 
+def _mixed(draw: random.Random) -> Case:
+    return {
+        "kind": "spmm", "dtype": draw.choice(("f16", "bf16")), "device": draw.choice(("h200", "a100", "rtx4090")),
+        "tile": draw.choice((16, 32, 64)), "delta": draw.choice((0.3, 0.3, 0.3, 1.0)),
+        "shape": [draw.choice((96, 300, 512)), draw.choice((64, 333, 1000))],
+        "n": draw.choice((1, 8, 17, 40, 136, 512)),
+        "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
+        "variant": [draw.choice(("row", "row", "column")), draw.choice(("row", "column")), 8],
+        "schedule": f"hybrid cols={draw.choice((16, 32, 64, 128, 256))} "
+        f"warps={draw.choice(('1x1', '1x2', '1x4', '1x8', '2x1', '2x4'))} stages={draw.choice((2, 3, 4, 6))} "
+        f"unroll={draw.choice((1, 2, 4))}",
+    }  # fmt: skip
+
+
 def _legal(draw: random.Random, drawn: Callable[[random.Random], Case], wanted: int) -> Iterator[Case]:
     found = 0
     while found < wanted:
@@ -385,6 +401,7 @@ def draw_all(seed: int = 12) -> Iterator[Case]:
     yield from _legal(random.Random(seed + 11), _attention, ATTENTION)
     yield from _legal(random.Random(seed + 12), _vectors, VECTORS)
     yield from _legal(random.Random(seed + 13), _magicube, MAGICUBE)
+    yield from _products(random.Random(seed + 14), _mixed, MIXED)
 
 
 def frozen() -> list[tuple[Case, str]]:
