@@ -6,7 +6,7 @@ from typing import Final
 
 from .checks import Context, check
 from .node import Op, attr, define
-from .op_spmm import ORDERS
+from .op_spmm import ORDERS, Binds
 from .types import DType, s4, s8, s16, u8
 
 #: Rows of a vector.
@@ -23,7 +23,8 @@ class Sddmm(Op):
     The pattern is ``vectors`` vectors of ``height`` rows and one column.  Of s4 two lie in a byte, adjacent along k.
     C's vectors lie one after the other (``stride`` 0), or row by row in blocks of ``stride`` of them, each vector row
     filled up with zeros.  ``a_order`` and ``b_order``: :data:`ORDERS`; ``a_vec`` and ``b_vec``: bytes of which the
-    address and the rows (of a column order columns) are multiples.
+    address and the rows (of a column order columns) are multiples.  ``batch``: of so many a, b and C, packed one after
+    another, which one pattern serves.  ``binds``: as of ``op.spmm``.
     """
 
     symbol: str = attr()
@@ -39,6 +40,8 @@ class Sddmm(Op):
     b_order: str = attr(default="column")
     a_vec: int = attr(default=1)
     b_vec: int = attr(default=1)
+    batch: int = attr(default=1)
+    binds: Binds = attr(default=())
 
     @property
     def held(self) -> DType:
@@ -53,6 +56,7 @@ class Sddmm(Op):
 
 @check(Sddmm)
 def _sddmm(op: Sddmm, ctx: Context) -> None:
+    ctx.need(op.batch >= 1, f"a batch of {op.batch} products")
     ctx.need(min(op.m, op.n, op.k, op.vectors) >= 1, f"{op.vectors} vectors of {op.m} x {op.k} by {op.k} x {op.n}")
     ctx.one_of(op.dtype, DTYPES, "type of a and b")
     ctx.one_of(op.height, HEIGHTS, "rows of a vector")

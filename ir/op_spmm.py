@@ -20,6 +20,8 @@ INTEGERS: Final = "sr_bcrs"
 OPERANDS: Final = (s4, u4, s8, u8, s16, u16)
 #: A digit of an integer: how many bits it is shifted by, and its type.  Digits of 8 bits, or one of 4.
 Digit: TypeAlias = tuple[int, DType]
+#: What the roles of an op's launches are called, where one of several ops of a program has others: (role, name).
+Binds: TypeAlias = tuple[tuple[str, str], ...]
 #: Columns of a window of which some are kept (nm), at most.
 MOST_WINDOW: Final = 64
 ACTIVATIONS: Final = ("none", "relu", "gelu", "silu")
@@ -39,6 +41,9 @@ class Spmm(Op):
     sums are exact, or modulo 2^32 in a y of s32, else they and the epilogue are in f32, as ``scale`` and ``bias`` are.
     x of 4 bits has two adjacent columns a byte.  ``w_digits`` and ``x_digits`` are what the pass ``decompose`` makes of
     integers: digits of 8 bits, or one of 4; ``height``: rows of W's vectors.
+
+    ``batch``: of so many products, whose x, y, values and operands lie packed one after another, and whose W have one
+    pattern.  ``binds``: what roles of its launches are called instead.
     """
 
     symbol: str = attr()
@@ -62,6 +67,8 @@ class Spmm(Op):
     height: int = attr(default=0)
     w_digits: tuple[Digit, ...] = attr(default=())
     x_digits: tuple[Digit, ...] = attr(default=())
+    batch: int = attr(default=1)
+    binds: Binds = attr(default=())
 
     @property
     def integers(self) -> bool:
@@ -104,6 +111,7 @@ class Spmm(Op):
 @check(Spmm)
 def _spmm(op: Spmm, ctx: Context) -> None:
     ctx.need(min(op.m, op.k, op.n) >= 1, f"a product of {op.m} x {op.k} by {op.k} x {op.n}")
+    ctx.need(op.batch >= 1, f"a batch of {op.batch} products")
     ctx.one_of(op.format, (*BITS, INTEGERS), "format")
     if op.format == INTEGERS:
         _integers(op, ctx)

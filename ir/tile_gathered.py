@@ -9,12 +9,12 @@ Only patterns that keep few columns are worth it: of others a strip of all colum
 from __future__ import annotations
 
 from .checks import Context, check
-from .expr import Expr, Value
+from .expr import Expr, Value, as_expr
 from .node import Op, attr, bind, buffer, declare, define, operand, region
 from .numbers.gathered import COLUMN_BITS, LEAST
 from .numbers.sampled import TILE
 from .op_sddmm import HEIGHTS
-from .tile_rules import registers, same_type, shared
+from .tile_rules import batched, registers, same_type, shared
 from .tile_sampled import OfRows, OfSums, of_sums
 from .types import Buffer, s32
 
@@ -27,7 +27,8 @@ class EachGathered(OfRows):
     warp; ``slot`` is that of the tile at hand.  ``first`` runs once, when the first copies are under way.  ``columns``
     says which, and in its upper bits which vector row of the group; ``places`` the vectors of the result, ``vectors``,
     one beyond, where a tile is filled up.  ``next``: the lane's column of the next tile to be copied; ``place``: the
-    vectors of which the lane has two rows, of the 8 first and the 8 last of a tile.
+    vectors of which the lane has two rows, of the 8 first and the 8 last of a tile.  ``which`` matrix and result of a
+    batch they are of, all with the same lists.
     """
 
     next: Buffer = declare()
@@ -45,6 +46,7 @@ class EachGathered(OfRows):
     stages: int = attr()
     height: int = attr()
     vectors: int = attr()
+    which: Expr = operand(default=as_expr(0))
     first: tuple[Op, ...] = region()
     body: tuple[Op, ...] = region()
 
@@ -74,7 +76,7 @@ def _each_gathered(op: EachGathered, ctx: Context) -> None:
     ctx.one_of(op.height, HEIGHTS, "rows of a vector")
     item = op.src.dtype.nbytes
     ctx.need(op.n * item % 16 == 0 and op.column * item % 16 == 0, f"rows of {op.n} are no whole pieces of 16 bytes")
-    ctx.need(op.src.size == op.m * op.n, f"{op.m} x {op.n} elements are not the {op.src.size} of @{op.src.name}")
+    batched(ctx, op.src, op.which, op.m, op.n)
     ctx.need(op.m <= 1 << COLUMN_BITS, f"{op.m} columns have more than {COLUMN_BITS} bits")
     for lists in (op.columns, op.places):
         ctx.need(lists.dtype is s32 and lists.size % TILE == 0, f"@{lists.name} has no whole tiles of {TILE} s32")

@@ -10,6 +10,7 @@ from math import prod
 
 from . import tile as t
 from .checks import Context, check
+from .expr import Expr
 from .fragments import SHAPES
 from .grid import Grid
 from .layout import Layout
@@ -30,6 +31,15 @@ def shared(ctx: Context, buf: Buffer, least: int, what: str) -> None:
     """A tile is in shared memory and has room."""
     ctx.need(buf.space == "shared", f"@{buf.name} must be in shared memory, not in {buf.space}")
     ctx.need(buf.size >= least, f"{what} take {least} elements, @{buf.name} has {buf.size}")
+
+
+def batched(ctx: Context, buf: Buffer, which: Expr, m: int, n: int) -> None:
+    """The buffer has a matrix [m, n] for each product of a batch, of which one is number ``which``."""
+    many = which.hi + 1
+    of = f"{many} x " * (many > 1)
+    ctx.need(
+        which.lo >= 0 and buf.size == many * m * n, f"{of}{m} x {n} elements are not the {buf.size} of @{buf.name}"
+    )
 
 
 def same_type(ctx: Context, *bufs: Buffer) -> None:

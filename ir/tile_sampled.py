@@ -10,11 +10,11 @@ No other family uses them: attention goes on with its scores in registers, all o
 from __future__ import annotations
 
 from .checks import Context, check
-from .expr import Expr, Value
+from .expr import Expr, Value, as_expr
 from .node import Op, attr, base, bind, buffer, declare, define, operand, region
 from .numbers.sampled import CHUNK, GROUP, TILE, bits_of, chunks, fits, own, sums
 from .op_sddmm import DTYPES, HEIGHTS
-from .tile_rules import registers, same_type, shared
+from .tile_rules import batched, registers, same_type, shared
 from .tile_tasks import RECORD
 from .types import Buffer, DType, s32, u16, u32
 
@@ -47,8 +47,8 @@ class OfRows(Op):
 class FetchRows(OfRows):
     """Starts the copies of the 8 rows of group ``row`` of ``src`` [m, n] from ``column`` on to the warp's ``buffers``.
 
-    ``row`` may be one beyond the last group: then there is nothing to copy.  Rows beyond the matrix are zeros.
-    ``alone``: they are a group of copies of their own; else what comes next closes it.
+    ``row`` may be one beyond the last group: then there is nothing to copy.  Rows beyond the matrix are zeros.  It is
+    matrix ``which`` of a batch.  ``alone``: they are a group of copies of their own; else what comes next closes it.
     """
 
     buffers: Buffer = buffer(writes=True, reads=False)
@@ -58,6 +58,7 @@ class FetchRows(OfRows):
     m: int = attr()
     n: int = attr()
     alone: bool = attr(default=True)
+    which: Expr = operand(default=as_expr(0))
 
 
 @define("tile.take_rows", kw_only=True)
@@ -94,7 +95,8 @@ class EachTile(Op):
     column in the strip, the vector's place among those of its vector row there, and which vector row of the group.
     ``starts`` [vector rows, strips] has the first vector in strip ``strip`` of each vector row, also those of group
     ``row``.  ``place``: which vectors of the result the lane has two rows of, of the 8 first and the 8 last of a tile;
-    ``vectors``, one beyond, where it has none.  ``first`` runs once, when the first loads are under way.
+    one beyond the last of the batch where it has none; result ``which`` of it has ``vectors`` of them.  ``first`` runs
+    once, when the first loads are under way.
     """
 
     entry: Buffer = declare()
@@ -109,6 +111,7 @@ class EachTile(Op):
     rows: int = attr()
     height: int = attr()
     vectors: int = attr()
+    which: Expr = operand(default=as_expr(0))
     first: tuple[Op, ...] = region()
     body: tuple[Op, ...] = region()
 
@@ -169,7 +172,7 @@ class StoreSampled(OfPlaces):
 class FillUp(Op):
     """Writes zeros to the vectors that fill vector rows up to whole blocks of ``stride``, behind their ends in ``ptr``.
 
-    All warps of ``blocks`` blocks share them; ``block`` is the block's number.
+    All warps of ``blocks`` blocks share those of result ``which`` of a batch; ``block`` is the block's number.
     """
 
     out: Buffer = buffer(writes=True, reads=False)
@@ -178,6 +181,7 @@ class FillUp(Op):
     blocks: int = attr()
     height: int = attr()
     stride: int = attr()
+    which: Expr = operand(default=as_expr(0))
 
 
 # ------------------------------------------------------------------------------------------------ what they must obey
@@ -201,7 +205,7 @@ def _fetch_rows(op: FetchRows, ctx: Context) -> None:
     same_type(ctx, op.buffers, op.src)
     item = op.src.dtype.nbytes
     ctx.need(op.n * item % 16 == 0 and op.column * item % 16 == 0, f"rows of {op.n} are no whole pieces of 16 bytes")
-    ctx.need(op.src.size == op.m * op.n, f"{op.m} x {op.n} elements are not the {op.src.size} of @{op.src.name}")
+    batched(ctx, op.src, op.which, op.m, op.n)
     ctx.need(0 <= op.column < op.n, f"column {op.column} of {op.n}")
 
 

@@ -8,12 +8,12 @@ asynchronously, and find rows by ``ldmatrix``.
 from __future__ import annotations
 
 from .checks import Context, check
-from .expr import Expr, Value
+from .expr import Expr, Value, as_expr
 from .fragments import SHAPES
 from .node import Op, attr, bind, buffer, define, operand, region
 from .numbers.strided import PIECE, WARP_BYTES, WIDTHS, Planes, stride, tile_words
 from .op_spmm import Digit
-from .tile_rules import registers, shared, whole
+from .tile_rules import batched, registers, shared, whole
 from .tile_store import Store
 from .types import Buffer, s32, u16, u32
 
@@ -42,7 +42,10 @@ class WalkStrides(Op):
 
 @define("tile.list_step", kw_only=True)
 class ListStep(Op):
-    """Brings the columns of step ``at`` and W's values, as words, to slot ``slot`` of ``numbers`` and ``words``."""
+    """Brings the columns of step ``at`` and W's values, as words, to slot ``slot`` of ``numbers`` and ``words``.
+
+    Of a batch all W have these columns, and number ``which`` these values.
+    """
 
     numbers: Buffer = buffer(writes=True, reads=False)
     words: Buffer = buffer(writes=True, reads=False)
@@ -50,13 +53,15 @@ class ListStep(Op):
     values: Buffer = buffer()
     at: Expr = operand()
     slot: Expr = operand()
+    which: Expr = operand(default=as_expr(0))
 
 
 @define("tile.fetch_step", kw_only=True)
 class FetchStep(Op):
     """Loads ``wide`` bytes, from word ``column`` on, of each row of x that slot ``slot`` of ``numbers`` names.
 
-    ``src`` is [k, n] in words, rows of whole pieces of 16 bytes; rows that there are not, and columns from n on, are 0.
+    ``src`` is [k, n] in words, rows of whole pieces of 16 bytes, number ``which`` of a batch; rows that there are not,
+    and columns from n on, are 0.
     """
 
     regs: Buffer = buffer(writes=True, reads=False)
@@ -67,6 +72,7 @@ class FetchStep(Op):
     wide: int = attr()
     k: int = attr()
     n: int = attr()
+    which: Expr = operand(default=as_expr(0))
 
 
 @define("tile.keep_step", kw_only=True)
@@ -106,7 +112,8 @@ class StorePlanes(Store):
     """Stores the sums of vector row ``row`` to y, from column ``column`` on: 8 words of x for each warp.
 
     Digits are added up: exact modulo 2^32 for y of s32, else in f32, with the epilogue.  Stacked ones are in other
-    lanes.  Of a y by rows ``vec`` adjacent columns go at once.
+    lanes.  Of a y by rows ``vec`` adjacent columns go at once.  y and the epilogue's operands are those of number
+    ``which`` of a batch.
     """
 
     acc: Buffer = buffer()
@@ -117,6 +124,7 @@ class StorePlanes(Store):
     stack: bool = attr()
     w_digits: tuple[Digit, ...] = attr()
     x_digits: tuple[Digit, ...] = attr()
+    which: Expr = operand(default=as_expr(0))
 
 
 # ------------------------------------------------------------------------------------------------ what they must obey
@@ -162,8 +170,7 @@ def _list_step(op: ListStep, ctx: Context) -> None:
         shared(ctx, kept, 2, f"two slots of {what}")
         whole(ctx, kept.size, 2, f"@{kept.name} has no two slots")
     whole(ctx, op.idx.size, op.numbers.size // 2, f"@{op.idx.name} has no whole steps")
-    steps, size = op.idx.size // (op.numbers.size // 2), op.words.size // 2
-    ctx.need(op.values.size == steps * size, f"@{op.values.name} has {op.values.size} words, not {steps} x {size}")
+    batched(ctx, op.values, op.which, op.idx.size // (op.numbers.size // 2), op.words.size // 2)
 
 
 @check(FetchStep)
@@ -174,7 +181,7 @@ def _fetch_step(op: FetchStep, ctx: Context) -> None:
     registers(ctx, op.regs, pieces // ctx.threads * 4, exactly=True)
     ctx.need(op.regs.dtype is u32 and op.src.dtype is u32, "rows of x are words")
     whole(ctx, op.n, PIECE // 4, f"rows of {op.n} words are no whole pieces of {PIECE} bytes")
-    ctx.need(op.src.size == op.k * op.n, f"{op.k} x {op.n} words are not the {op.src.size} of @{op.src.name}")
+    batched(ctx, op.src, op.which, op.k, op.n)
 
 
 @check(KeepStep)
@@ -197,7 +204,10 @@ def _multiply_step(op: MultiplyStep, ctx: Context) -> None:
 @check(StorePlanes)
 def _store_planes(op: StorePlanes, ctx: Context) -> None:
     made = planes(ctx, op)
-    ctx.need(op.out.size == op.m * op.n, f"{op.m} x {op.n} elements are not the {op.out.size} of @{op.out.name}")
+    batched(ctx, op.out, op.which, op.m, op.n)
+    for buf in (op.scale, op.bias):
+        if buf is not None:
+            batched(ctx, buf, op.which, op.m, 1)
     along = op.n if op.order == "row" else 1
     ok = op.vec in (1, 2, 4) and made.columns % op.vec == 0 and along % op.vec == 0
     ctx.need(ok, f"{op.vec} elements at once of {along}, by {op.order}; a lane has {made.columns} side by side")

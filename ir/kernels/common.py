@@ -64,12 +64,12 @@ def tile_count(boxes: tuple[o.Box, ...], size: tuple[int, ...]) -> int:
 
 def each(
     module: Module, kind: type[K], kernel: Callable[[Module, K], Module], *, axes: tuple[int, ...] = (),
-    dtypes: tuple[DType, ...] = (), formats: tuple[str, ...] = (),
+    dtypes: tuple[DType, ...] = (), formats: tuple[str, ...] = (), batched: bool = False,
 ) -> Module:  # fmt: skip
     """The module after ``kernel`` has replaced every op of a kind.
 
     IRError for fields of other numbers of axes, of other types, and for matrices of other formats, where these are
-    said.
+    said; for a batch of products unless ``batched``.
     """
     for op in module.funcs:
         if isinstance(op, kind):
@@ -77,6 +77,7 @@ def each(
                 ("fields of {} axes", axes, len(getattr(op, "shape", ()))),
                 ("numbers of {}", dtypes, getattr(op, "dtype", None)),
                 ("matrices of {}", formats, getattr(op, "format", None)),
+                ("a batch of {}", () if batched else (1,), getattr(op, "batch", 1)),
             ):
                 if known and got not in known:
                     takes = what.format(" or ".join(map(str, known)))
@@ -142,9 +143,10 @@ def replace_kernel(
 ) -> Module:  # fmt: skip
     """The module with one op replaced by its kernel (or the kernel put before it), and the kernel's launch.
 
-    The kernel's ops come from the line that the op comes from.
+    The kernel's ops come from the line that the op comes from, the launch's roles have the names that it ``binds``.
     """
     with_op = (located(new, old.loc), *((old,) if keep_op else ()))
     funcs = tuple(x for f in module.funcs for x in (with_op if f is old else (f,)))
-    launches = (*module.launches, Launch(new.symbol, tuple(roles)))
+    names = dict(getattr(old, "binds", ()))
+    launches = (*module.launches, Launch(new.symbol, tuple(names.get(role, role) for role in roles)))
     return Module(module.name, funcs, launches, {**module.constants, **(tables or {})})

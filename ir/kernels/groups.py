@@ -49,6 +49,8 @@ def by_pieces(
     whole = along % piece == 0 and op.vec % piece == 0
     if op.x_order in orders and whole and not padded(n, dtype.nbytes, reads):
         return module, params, Pieces(params["in"], n, op.x_order)
+    if op.batch > 1:
+        raise IRError("rows of a batch of x must be whole pieces of 16 bytes", hint="multiply one after another")
     pitch = row_pitch(n, dtype.nbytes)
     turned = Buffer("turned", dtype, op.k * pitch, "global")
     params = {("ws.turned" if role == "in" else role): (turned if role == "in" else b) for role, b in params.items()}

@@ -21,10 +21,12 @@ def parameters(
     none.
     """
     made = {
-        "in": ("x", op.x_stored[0], op.k * op.x_stored[1]), "out": ("y", op.y_stored, op.m * op.n),
+        "in": ("x", op.x_stored[0], op.batch * op.k * op.x_stored[1]),
+        "out": ("y", op.y_stored, op.batch * op.m * op.n),
         **{name: (name, dtype, size) for name, (dtype, size) in arrays.items()},
-        "scale": ("scale", op.of_rows, op.m * op.scale), "bias": ("bias", op.of_rows, op.m * op.bias),
-        "residual": ("residual", op.y_stored, op.m * op.n * op.residual),
+        "scale": ("scale", op.of_rows, op.batch * op.m * op.scale),
+        "bias": ("bias", op.of_rows, op.batch * op.m * op.bias),
+        "residual": ("residual", op.y_stored, op.batch * op.m * op.n * op.residual),
         "workspace.slots": ("slots", sums, slots), "workspace.counter": ("counter", u32, counter),
     }  # fmt: skip
     return {role: Buffer(name, dtype, size, "global") for role, (name, dtype, size) in made.items() if size}

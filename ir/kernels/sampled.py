@@ -13,6 +13,7 @@ from .. import tile_groups as tg
 from .. import tile_sampled as ts
 from .. import tile_strips as tb
 from .. import tile_tasks as tt
+from ..errors import IRError
 from ..expr import Expr, Value
 from ..module import Module
 from ..node import Op
@@ -29,11 +30,10 @@ TURNERS = 8
 
 @dataclass(frozen=True)
 class Part:
-    """A launch: the product of part ``number`` of k, by ``blocks`` blocks of ``warps`` warps.
+    """A launch: the product of part ``number`` of k, by ``blocks`` blocks of ``warps`` warps for each of a batch.
 
-    With ``overlap`` it begins while the launch before ends.
-    ``params``: its parameters by role; ``a`` and ``b``: rows along k, whole pieces of 16 bytes.  With ``overlap`` it
-    begins while the launch before ends.
+    ``launched``: a block's number.  ``params``: its parameters by role; ``a`` and ``b``: rows along k, whole pieces of
+    16 bytes.  With ``overlap`` it begins while the launch before ends.
     """
 
     op: o.Sddmm
@@ -45,11 +45,22 @@ class Part:
     blocks: int
     warps: int
     overlap: bool
+    launched: Value
 
     @property
     def item(self) -> int:
         """Bytes of an element."""
         return self.op.held.nbytes
+
+    @property
+    def mine(self) -> Expr:
+        """The number of a block among those of its product."""
+        return self.launched % self.blocks
+
+    @property
+    def which(self) -> Expr:
+        """Its product of the batch."""
+        return self.launched // self.blocks
 
     @property
     def groups(self) -> int:
@@ -107,7 +118,7 @@ class Part:
         """Starts the copies of 8 rows of a."""
         return ts.FetchRows(
             buffers=self.buffers, src=self.a, row=row, column=self.column, m=self.op.m,
-            n=self.a.size // self.op.m, alone=alone, **self.share,
+            n=self.a.size // (self.op.batch * self.op.m), alone=alone, which=self.which, **self.share,
         )  # fmt: skip
 
     def take(self, pending: int = 0, *, again: bool = True) -> ts.TakeRows:
@@ -124,7 +135,7 @@ class Part:
         return (*(() if old is None else (ts.LoadSampled(old=old, out=out, **places),)), multiply, store)
 
     def block(
-        self, block: Value, tables: tuple[Buffer, ...], ahead: tuple[Op, ...], tasks: tt.EachTask,
+        self, tables: tuple[Buffer, ...], ahead: tuple[Op, ...], tasks: tt.EachTask,
         after: tuple[Op, ...] = (),
     ) -> Op:  # fmt: skip
         """What a block does: ``ahead``, tasks, ``after``; ``tables``: its shared memory besides, the widest first."""
@@ -136,13 +147,13 @@ class Part:
         if op.stride and self.number == 0:
             up = (
                 ts.FillUp(
-                    out=self.params["out"], ptr=self.params["ptr"], block=block, blocks=self.blocks, height=op.height,
-                    stride=op.stride,
+                    out=self.params["out"], ptr=self.params["ptr"], block=self.mine, blocks=self.blocks,
+                    height=op.height, stride=op.stride, which=self.which,
                 ),
             )  # fmt: skip
         allocs = (t.Alloc(buf=buf) for buf in (*tables[:1], self.buffers, *tables[1:], self.own, self.acc))
         wait = tuple(t.Overlap(launch=which) for which in ("next", "last") if self.overlap)
-        return tb.EachBlock(block=block, body=(*allocs, *rest, *wait, *ahead, tasks, *up, *after))
+        return tb.EachBlock(block=self.launched, body=(*allocs, *rest, *wait, *ahead, tasks, *up, *after))
 
 
 @dataclass(frozen=True)
@@ -158,7 +169,7 @@ class Sampling:
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Sddmm, self._kernels)
+        return each(module, o.Sddmm, self._kernels, batched=True)
 
     @abstractmethod
     def blocks(self, op: o.Sddmm) -> int:
@@ -173,12 +184,12 @@ class Sampling:
         """What says where the vectors are, besides the tasks."""
 
     @abstractmethod
-    def body(self, part: Part, block: Value, lists: dict[str, Any]) -> Op:
+    def body(self, part: Part, lists: dict[str, Any]) -> Op:
         """What a block does; ``lists``: the fields of ops that read its tasks."""
 
     def _kernels(self, module: Module, op: o.Sddmm) -> Module:
-        module, a, a_role = _along(module, op, "a", op.m)
-        module, b, b_role = _along(module, op, "b", op.n)
+        module, a, a_role = _along(module, op, "a", op.batch * op.m)
+        module, b, b_role = _along(module, op, "b", op.batch * op.n)
         c, blocks = cut(op.cols * op.held.nbytes, op.dtype.bits, self.parts), self.blocks(op)
         tasks = Buffer("tasks", s32, blocks * self.length(op) * self.warps * RECORD, "global")
         for number in range(c.parts):
@@ -186,13 +197,13 @@ class Sampling:
             params = {a_role: a, b_role: b, "tasks": tasks, **self.lists(op)}
             if op.stride:
                 params["ptr"] = Buffer("ptr", s32, 2 * -(-op.m // op.height), "global")
-            params["out"] = Buffer("c", s32, op.stored, "global")
-            part = Part(op, params, a, b, c, number, blocks, self.warps, self.overlap)
-            block = Value("block", s32, 0, blocks - 1)
-            lists = {"tasks": tasks, "list": block, "length": self.length(op), "rows": part.groups}
+            params["out"] = Buffer("c", s32, op.batch * op.stored, "global")
+            block = Value("block", s32, 0, op.batch * blocks - 1)
+            part = Part(op, params, a, b, c, number, blocks, self.warps, self.overlap, block)
+            lists = {"tasks": tasks, "list": part.mine, "length": self.length(op), "rows": part.groups}
             func = t.Func(
-                symbol=name, params=tuple(params.values()), blocks=blocks, threads=32 * self.warps,
-                body=(self.body(part, block, lists),), min_blocks=self.min_blocks,
+                symbol=name, params=tuple(params.values()), blocks=op.batch * blocks, threads=32 * self.warps,
+                body=(self.body(part, lists),), min_blocks=self.min_blocks,
             )  # fmt: skip
             module = replace_kernel(module, op, func, params, keep_op=number < c.parts - 1)
         return module
@@ -200,9 +211,11 @@ class Sampling:
 
 def _along(module: Module, op: o.Sddmm, name: str, rows: int) -> tuple[Module, Buffer, str]:
     """a, or b's columns, as ``rows`` rows along k of whole pieces, and the role: as it is, or as a kernel before the
-    op's own, in the module, writes it."""
+    op's own, in the module, writes it.  IRError for a batch of what does not lie along k."""
     order, vec = (op.a_order, op.a_vec) if name == "a" else (op.b_order, op.b_vec)
     item, along = op.held.nbytes, (order == "row") == (name == "a")
+    if op.batch > 1 and not along:
+        raise IRError(f"a batch of {name} must lie along k", hint="turn each before, or run one product after another")
     src = Buffer(name, op.held, rows * op.cols, "global")
     if along and vec == PIECE:
         return module, src, name

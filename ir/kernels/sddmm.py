@@ -54,8 +54,8 @@ class SampledStrips(Sampling):
             "starts": Buffer("starts", s32, starts, "global"),
         }
 
-    def body(self, part: Part, block: Value, lists: dict[str, Any]) -> Op:
-        op, task = part.op, part.task
+    def body(self, part: Part, lists: dict[str, Any]) -> Op:
+        op, task, block = part.op, part.task, part.mine
         strip = Buffer("strip", op.held, self.rows * part.cut.nbytes // part.item, "shared", ALIGN)
         bars = Buffer("bars", u64, 1, "shared") if self.via == "tensor" else None
         entry = Buffer("entry", u32, 2, "reg")
@@ -67,15 +67,15 @@ class SampledStrips(Sampling):
         walk = ts.EachTile(
             entry=entry, place=part.place, entries=part.params["entries"], starts=part.params["starts"],
             begin=task["begin"], end=task["end"], row=task["row"], strip=block // self.groups, strips=self.strips(op),
-            rows=self.rows, height=op.height, vectors=part.vectors, first=(*now, *there),
+            rows=self.rows, height=op.height, vectors=part.vectors, which=part.which, first=(*now, *there),
             body=part.multiplied(multiply),
         )  # fmt: skip
         before = () if self.prefetch else (part.fetch(task["row"]),)
         tasks = tt.EachTask(**task, steps=part.params["entries"].size, body=(*before, walk), **lists)
         fill = tr.FillResident(
-            dst=strip, src=part.b, bars=bars, row=block // self.groups * self.rows, column=as_expr(part.column),
-            rows=self.rows, cols=part.cut.width // part.item, slices=part.cut.slices, m=op.n, n=part.b.size // op.n,
-            via=self.via,
+            dst=strip, src=part.b, bars=bars, row=part.which * op.n + block // self.groups * self.rows,
+            column=as_expr(part.column), rows=self.rows, cols=part.cut.width // part.item, slices=part.cut.slices,
+            m=op.batch * op.n, n=part.b.size // (op.batch * op.n), via=self.via,
         )  # fmt: skip
         ahead: tuple[Op, ...] = (fill,)
         if self.prefetch:
@@ -83,4 +83,4 @@ class SampledStrips(Sampling):
             first = part.fetch(soonest, alone=bars is not None)
             ahead = (ts.FirstTask(row=soonest, body=(first,), **lists), fill)
         settle = () if bars is None else (tr.SettleResident(bars=bars, parts=1),)
-        return part.block(block, (strip, *(() if bars is None else (bars,))), ahead, tasks, settle)
+        return part.block((strip, *(() if bars is None else (bars,))), ahead, tasks, settle)

@@ -42,7 +42,7 @@ class GatheredColumns(Sampling):
     def lists(self, op: o.Sddmm) -> dict[str, Buffer]:
         return {name: Buffer(name, s32, self.tiles * TILE, "global") for name in ("columns", "places")}
 
-    def body(self, part: Part, block: Value, lists: dict[str, Any]) -> Op:
+    def body(self, part: Part, lists: dict[str, Any]) -> Op:
         op, task = part.op, part.task
         ring = Buffer("ring", op.held, self.warps * self.stages * TILE * part.cut.nbytes // part.item, "shared", ALIGN)
         slot = Value("slot", s32, 0, self.stages - 1)
@@ -52,10 +52,10 @@ class GatheredColumns(Sampling):
         walk = tg.EachGathered(
             next=Buffer("next", s32, 1, "reg"), place=part.place, slot=slot, ring=ring, src=part.b,
             columns=part.params["columns"], places=part.params["places"], begin=task["begin"], end=task["end"],
-            column=part.column, m=op.n, n=part.b.size // op.n, stages=self.stages, height=op.height,
-            vectors=part.vectors, first=(part.take(self.stages - 1, again=False),), body=part.multiplied(multiply),
-            **part.share,
+            column=part.column, m=op.n, n=part.b.size // (op.batch * op.n), stages=self.stages,
+            height=op.height, vectors=part.vectors, which=part.which,
+            first=(part.take(self.stages - 1, again=False),), body=part.multiplied(multiply), **part.share,
         )  # fmt: skip
         steps = part.params["columns"].size
         tasks = tt.EachTask(**task, steps=steps, body=(part.fetch(task["row"]), walk), **lists)
-        return part.block(block, (ring,), (), tasks)
+        return part.block((ring,), (), tasks)

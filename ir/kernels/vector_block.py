@@ -46,7 +46,7 @@ class VectorBlock:
     stack: bool = False
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Spmm, self._kernel, formats=(o.INTEGERS,))
+        return each(module, o.Spmm, self._kernel, formats=(o.INTEGERS,), batched=True)
 
     def _kernel(self, module: Module, op: o.Spmm) -> Module:
         if not op.w_digits:
@@ -55,33 +55,34 @@ class VectorBlock:
         rows, tiles = -(-op.m // op.height), -(-op.row_bytes // self.wide)
         arrays: dict[str, tuple[DType, int]] = {
             "ptr": (s32, 2 * rows), "idx": (index_type(op.k), self.steps * stride(made.bits)),
-            "values": (u32, self.steps * made.words),
+            "values": (u32, op.batch * self.steps * made.words),
         }  # fmt: skip
         module, params, x = by_pieces(module, op, parameters(op, arrays, 0, 0), ("row",))
         words = replace(x.buffer, dtype=u32, size=x.buffer.nbytes // 4)
         params = {role: words if b is x.buffer else b for role, b in params.items()}
         body = self._block(op, params, x._replace(buffer=words, n=x.n * x.buffer.dtype.nbytes // 4), made, rows * tiles)
-        return launched(module, op, params, body, rows * tiles, self.wide // 32)
+        return launched(module, op, params, body, op.batch * rows * tiles, self.wide // 32)
 
     def _block(self, op: o.Spmm, params: dict[str, Buffer], x: Pieces, made: Planes, blocks: int) -> ts.EachBlock:
-        """A vector row and a part of the columns."""
+        """A vector row and a part of the columns; ``blocks`` of a product."""
         wide, size, threads = self.wide, stride(made.bits), self.wide
         rows = -(-op.m // op.height)
         tile = Buffer("x_tile", u32, tile_words(wide, made.bits, self.pad), "shared", 16)
         numbers, words = Buffer("numbers", s32, 2 * size, "shared"), Buffer("words", u32, 2 * made.words, "shared")
         regs = Buffer("x_next", u32, size * wide // 4 // threads, "reg")
         acc = Buffer("acc", s32, made.size, "reg")
-        block = Value("block", s32, 0, blocks - 1)
+        block = Value("block", s32, 0, op.batch * blocks - 1)
         at, slot = Value("at", s32, 0, self.steps - 1), Value("slot", s32, 0, 1)
-        row, part = block % rows, block // rows
+        row, part, which = block % rows, block // rows % (blocks // rows), block // blocks
         digits: dict[str, Any] = {
             "w_digits": op.w_digits, "x_digits": op.x_digits, "height": op.height, "stack": self.stack
         }  # fmt: skip
         listed = td.ListStep(
-            numbers=numbers, words=words, idx=params["idx"], values=params["values"], at=at, slot=slot
+            numbers=numbers, words=words, idx=params["idx"], values=params["values"], at=at, slot=slot, which=which
         )  # fmt: skip
         fetch = td.FetchStep(
-            regs=regs, src=x.buffer, numbers=numbers, slot=slot, column=part * (wide // 4), wide=wide, k=op.k, n=x.n
+            regs=regs, src=x.buffer, numbers=numbers, slot=slot, column=part * (wide // 4), wide=wide, k=op.k, n=x.n,
+            which=which,
         )  # fmt: skip
         keep = td.KeepStep(x=tile, regs=regs, wide=wide, bits=made.bits, pad=self.pad)
         multiply = td.MultiplyStep(
@@ -92,8 +93,8 @@ class VectorBlock:
             fetch=(fetch,), keep=(keep,), body=(multiply,),
         )  # fmt: skip
         store = td.StorePlanes(
-            acc=acc, row=row, column=part * (wide // 4 * made.columns), vec=together(op, made), **digits,
-            **epilogue(op, params),
+            acc=acc, row=row, column=part * (wide // 4 * made.columns), vec=together(op, made), which=which,
+            **digits, **epilogue(op, params),
         )  # fmt: skip
         allocs = tuple(t.Alloc(buf=buf) for buf in (tile, numbers, words, regs))
         return ts.EachBlock(block=block, body=(*allocs, t.Alloc(buf=acc, zeroed=True), walk, store))

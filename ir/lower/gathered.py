@@ -37,7 +37,8 @@ def each_gathered(cx: Context, op: t.EachGathered) -> None:
     many = b.let("tiles", tiles(b.let("count", end - begin, lo=0)), hi=op.columns.size // TILE)
     mine, ring = b.let("mine", begin + cx.lane % TILE), _Slot(cx, op)
     g, lane = cx.coordinates()
-    own_row, none = b.let("own_row", lane * 2 // op.height), b.name(as_expr(op.vectors), "none")
+    which, members = cx.resolve(op.which), op.which.hi + 1
+    own_row, none = b.let("own_row", lane * 2 // op.height), b.name(as_expr(op.vectors * members), "none")
     cx.alloc(op.next)
     cx.alloc(op.place)
 
@@ -54,7 +55,7 @@ def each_gathered(cx: Context, op: t.EachGathered) -> None:
                 row, piece = b.let("r", number // pieces), b.let("piece", number % pieces)
                 named = b.shfl("idx", column, row, hint="named")
                 line = b.let("line", _column(named), lo=0, hi=op.m - 1)
-                source = line * op.n + (op.column + piece * ring.piece) % op.n
+                source = (which * op.m + line) * op.n + (op.column + piece * ring.piece) % op.n
                 b.cp_async(op.ring, b.let("to", ring.at(slot, row, piece)), op.src, source, ring.piece)
 
         cx.guard(tile.lt(many), start)
@@ -73,6 +74,9 @@ def each_gathered(cx: Context, op: t.EachGathered) -> None:
         for half in range(TILE // PHASE):
             at = b.let("at", begin + tile * TILE + half * PHASE + g)
             place = b.ld(op.places, at, cache="nc", hint="place")
+            if members > 1:
+                own = b.name(which * op.vectors + place, "place")
+                place = b.select(b.let("real", place.lt(op.vectors)), own, none, hint="place")
             if op.height < GROUP:
                 row = b.ld(op.columns, at, cache="nc", hint="row", lo=0) // (1 << COLUMN_BITS)
                 place = b.select(b.let("there", row.eq(own_row)), place, none, hint="place")

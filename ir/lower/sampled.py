@@ -58,7 +58,7 @@ class _Rows:
 @rule(t.FetchRows)
 def fetch_rows(cx: Context, op: t.FetchRows) -> None:
     b, rows, wide = cx.b, _Rows(cx, op), -(-op.nbytes // PIECE)
-    group = cx.resolve(op.row)
+    group, which = cx.resolve(op.row), cx.resolve(op.which)
 
     def fetch() -> None:
         for first in range(0, GROUP * wide, 32):
@@ -68,7 +68,7 @@ def fetch_rows(cx: Context, op: t.FetchRows) -> None:
             at = b.let("to", rows.at(row, piece))
             line = b.let("line", group * GROUP + row)
             inside = all_of(real, line.lt(op.m)) if op.m % GROUP else real
-            source = line * op.n + (op.column + piece * rows.piece)
+            source = (which * op.m + line) * op.n + (op.column + piece * rows.piece)
             b.cp_async(op.buffers, at, op.src, source, rows.piece, where=None if inside == as_expr(1) else inside)
             if op.m % GROUP:
                 rows.clear(op.buffers, at, all_of(real, line.ge(op.m)))
@@ -131,9 +131,10 @@ def each_tile(cx: Context, op: t.EachTile) -> None:
     own_row = b.let("own_row", lane * 2 // op.height)
     strip_row = b.let("strip_row", cx.resolve(op.row) * (GROUP // op.height) + own_row)
     start = strip_row * op.strips + cx.resolve(op.strip)
-    first = b.ld(op.starts, start, cache="nc", hint="first", lo=0, hi=op.vectors)
-    none = b.name(as_expr(op.vectors), "none")
+    begins = b.ld(op.starts, start, cache="nc", hint="first", lo=0, hi=op.vectors)
+    none = b.name(as_expr(op.vectors * (op.which.hi + 1)), "none")
     mine = b.let("mine", begin + cx.lane % TILE)
+    first = b.let("first", cx.resolve(op.which) * op.vectors + begins)
 
     def look(tile: Expr) -> None:
         b.st(op.entry, 1, b.convert(b.ld(op.entries, mine + tile * TILE, where=tile.lt(many), cache="nc"), u32))
@@ -253,11 +254,11 @@ def store_sampled(cx: Context, op: t.StoreSampled) -> None:
 
 @rule(t.FillUp)
 def fill_up(cx: Context, op: t.FillUp) -> None:
-    b, rows, warps = cx.b, op.ptr.size // 2, cx.func.threads // 32
+    b, rows, warps, one = cx.b, op.ptr.size // 2, cx.func.threads // 32, op.out.size // (op.which.hi + 1)
     zero = b.convert(b.name(as_expr(0), "zero"), s32)
     with b.for_("row", cx.resolve(op.block) * warps + cx.warp, rows, op.blocks * warps, unroll=1) as row:
-        end = b.ld(op.ptr, row * 2 + 1, cache="nc", hint="end", lo=0, hi=op.out.size // op.height)
-        begin = b.let("begin", end // op.stride * (op.stride * op.height))
+        end = b.ld(op.ptr, row * 2 + 1, cache="nc", hint="end", lo=0, hi=one // op.height)
+        begin = b.let("begin", cx.resolve(op.which) * one + end // op.stride * (op.stride * op.height))
         used = b.let("used", end % op.stride)
         with b.for_("e", cx.lane, op.stride * op.height, 32) as e:
             b.st(op.out, begin + e, zero, where=all_of(used.gt(0), (e % op.stride).ge(used)))

@@ -69,16 +69,17 @@ def walk_strides(cx: Context, op: t.WalkStrides) -> None:
 @rule(t.ListStep)
 def list_step(cx: Context, op: t.ListStep) -> None:
     b, at, slot = cx.b, cx.resolve(op.at), cx.resolve(op.slot)
+    steps = op.idx.size // (op.numbers.size // 2)
 
-    def bring(dst: Buffer, src: Buffer, first: int) -> None:
+    def bring(dst: Buffer, src: Buffer, at: Expr, first: int) -> None:
         size, mine = dst.size // 2, b.let("mine", cx.tid + first)
         where = None if (here := mine.lt(size)) == TRUE else here
         v = b.ld(src, at * size + mine, where=where, cache="nc", hint=src.name)
         b.st(dst, slot * size + mine, cx.convert(v, dst.dtype), where=where)
 
-    for dst, src in ((op.numbers, op.idx), (op.words, op.values)):
+    for dst, src, step in ((op.numbers, op.idx, at), (op.words, op.values, cx.resolve(op.which) * steps + at)):
         for first in range(0, dst.size // 2, cx.func.threads):
-            bring(dst, src, first)
+            bring(dst, src, step, first)
 
 
 class _Pieces:
@@ -98,7 +99,7 @@ def fetch_step(cx: Context, op: t.FetchStep) -> None:
         column = b.let("column", cx.resolve(op.column) + word)
         there = b.let("there", all_of(k.ge(0), k.lt(op.k), column.lt(op.n)))
         line = b.let("line", minimum(maximum(k, 0), op.k - 1))
-        at = line * op.n + minimum(column, op.n - PIECE // 4)
+        at = (cx.resolve(op.which) * op.k + line) * op.n + minimum(column, op.n - PIECE // 4)
         for e, v in enumerate(b.ldv(op.src, at, 4, where=there, cache="nc", hint="x")):
             b.st(op.regs, 4 * i + e, v)
 
@@ -191,7 +192,8 @@ def store_planes(cx: Context, op: t.StorePlanes) -> None:
     inner = b.let("inner", g % op.height)
     row = b.let("row", cx.resolve(op.row) * op.height + inner)
     read = b.let("read", minimum(row, op.m - 1))
-    of = of_row(cx, op.scale, read), of_row(cx, op.bias, read)
+    which = cx.resolve(op.which)
+    of = of_row(cx, op.scale, which * op.m + read), of_row(cx, op.bias, which * op.m + read)
     mine = all_of(g.lt(op.height), row.lt(op.m))
     for half in range(2):
         word = b.let("word", cx.warp * WORDS + lane * 2 + half)
@@ -199,7 +201,7 @@ def store_planes(cx: Context, op: t.StorePlanes) -> None:
         for first in range(0, made.columns, op.vec):
             vals = [_total(cx, op, made, g, column, half, of) for column in range(first, first + op.vec)]
             at = row * op.n + col + first if op.order == "row" else (col + first) * op.m + row
-            put(cx, op, vals, at, b.let("here", all_of(mine, (col + first).lt(op.n))))
+            put(cx, op, vals, which * (op.m * op.n) + at, b.let("here", all_of(mine, (col + first).lt(op.n))))
 
 
 def _total(
