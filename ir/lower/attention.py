@@ -13,8 +13,10 @@ from functools import partial
 
 from .. import tile_attention as t
 from .. import warp as w
+from ..builder import Builder
 from ..expr import TRUE, Expr, Value, all_of, as_expr, minimum
 from ..numbers.attention import FIRST, HALVES, HIGH, LOW, MAGIC, MAGIC_FLOAT, PIECE, ROUND, ROWS, SECOND, STEP
+from ..tile_softmax import SoftmaxRows
 from ..types import Buffer, f16, f32, u32
 from .context import Context, rule
 
@@ -28,9 +30,33 @@ DEGREE = 8
 UNROLLED = 8
 
 
-def _cache(op: t.OfTask | t.LoadTask) -> str:
+def cache_of(op: t.OfTask | t.LoadTask | SoftmaxRows) -> str:
     """How what is given is read: past what is kept of it, where it is written while this kernel begins."""
     return "cg" if op.fresh else "nc"
+
+
+def score_scale(b: Builder, op: t.Scaled | SoftmaxRows) -> Value:
+    """What a score is multiplied by to be a power of two."""
+    q, k = (b.ld(buf, 0, cache=cache_of(op), hint="scale") for buf in (op.q_scale, op.k_scale))
+    return b.binary("mul", b.binary("mul", q, k), b.const(f32, math.log2(math.e) / math.sqrt(op.d)), hint="scale")
+
+
+def powers(b: Builder, scores: Sequence[Value], top: Value, scale: Value, bits: int) -> list[Value]:
+    """Words whose low ``bits`` bits are the rounded exponentials of scores (MAGIC added), the most that of ``top``."""
+    most = b.const(f32, math.log2(2**bits - 1), hint="most")
+    rounder = b.const(f32, ROUND, hint="round")
+    words: list[Value] = []
+    for s in scores:
+        below = b.binary("sub", b.bitcast(s, f32), top)
+        power = b.unary("exp2", b.fma(below, scale, most), hint="p")
+        words.append(b.bitcast(b.binary("add", power, rounder), u32))
+    return words
+
+
+def inverse(b: Builder, v: Value) -> Value:
+    """1 / v, or 0 where v is 0."""
+    zero = b.const(f32, 0.0)
+    return b.select(b.compare("lt", zero, v), b.binary("div", b.const(f32, 1.0), v), zero)
 
 
 class _Lane:
@@ -40,12 +66,6 @@ class _Lane:
         self.cx, self.b = cx, cx.b
         self.g, self.t = cx.coordinates()
         self.magic = self.b.const(f32, MAGIC_FLOAT, hint="magic")
-
-    def scale(self, op: t.Scaled) -> Value:
-        """What a score is multiplied by to be a power of two."""
-        b = self.b
-        q, k = (b.ld(buf, 0, cache=_cache(op), hint="scale") for buf in (op.q_scale, op.k_scale))
-        return b.binary("mul", b.binary("mul", q, k), b.const(f32, math.log2(math.e) / math.sqrt(op.d)), hint="scale")
 
     def pair(self, v: Value) -> tuple[Value, Value]:
         """A number that lanes have of row g: that of rows 2 t and 2 t + 1."""
@@ -75,7 +95,7 @@ def load_task(cx: Context, op: t.LoadTask) -> None:
     where = b.let("there", all_of(*[g.lt(op.height)] * (op.height < ROWS), query.lt(op.queries)))
     at = b.let("q0", (cx.resolve(op.head) * op.queries + query) * (op.d // 4) + place)
     for i in range(op.d // PIECE):
-        b.st(op.query, i, b.ld(op.q, at + 4 * i, where=where, cache=_cache(op), hint="q"))
+        b.st(op.query, i, b.ld(op.q, at + 4 * i, where=where, cache=cache_of(op), hint="q"))
 
 
 @rule(t.Attend)
@@ -88,7 +108,7 @@ def attend(cx: Context, op: t.Attend) -> None:
     cx.clear(op.sums)
     for buf in (op.top, op.total):
         cx.clear(buf)
-    scale = me.scale(op)
+    scale = score_scale(b, op)
     cx.all(op.ready)
     with b.for_("block", begin, end, unroll=1) as number:
         words = [b.bitcast(b.ld(op.query, i, hint="q"), u32) for i in range(op.d // PIECE)]
@@ -152,13 +172,7 @@ class _Block:
     def _exponentials(self, scores: Sequence[Value], top: Value, scale: Value, word: Value) -> list[list[Value]]:
         """Of a step, as an mma's b: two words of each plane, the low bytes first; 0 where the task has no key."""
         b, op = self.b, self.op
-        most = b.const(f32, math.log2(2**op.bits - 1), hint="most")
-        rounder = b.const(f32, ROUND, hint="round")
-        words: list[Value] = []
-        for s in scores:
-            below = b.binary("sub", b.bitcast(s, f32), top)
-            power = b.unary("exp2", b.fma(below, scale, most), hint="p")
-            words.append(b.bitcast(b.binary("add", power, rounder), u32))
+        words = powers(b, scores, top, scale, op.bits)
         kept, planes = self._kept(word), []
         for which in (LOW, HIGH)[: op.bits // 8]:
             pairs = [b.prmt(words[i], words[i + 1], which) for i in range(0, 8, 2)]
@@ -209,18 +223,12 @@ class _Block:
 
 
 # ------------------------------------------------------------------------------------------------ what becomes of it
-def _inverse(cx: Context, v: Value) -> Value:
-    """1 / v, or 0 where v is 0."""
-    b, zero = cx.b, cx.b.const(f32, 0.0)
-    return b.select(b.compare("lt", zero, v), b.binary("div", b.const(f32, 1.0), v), zero)
-
-
 @rule(t.StorePart)
 def store_part(cx: Context, op: t.StorePart) -> None:
     b, me = cx.b, _Lane(cx)
     total = me.over_row("add", b.ld(op.total, 0, hint="total"))
-    shares, number = me.pair(_inverse(cx, total)), cx.resolve(op.number)
-    top = b.binary("mul", b.binary("sub", b.ld(op.top, 0, hint="top"), me.magic), me.scale(op), hint="top")
+    shares, number = me.pair(inverse(b, total)), cx.resolve(op.number)
+    top = b.binary("mul", b.binary("sub", b.ld(op.top, 0, hint="top"), me.magic), score_scale(b, op), hint="top")
     b.st(op.stats, (number * ROWS + me.g) * 2, top, total, where=me.t.eq(0), cache="cg")
     for x in range(op.d // PIECE):
         vals = [b.binary("mul", b.ld(op.sums, x * 4 + e, hint="c"), shares[e % 2]) for e in range(4)]
@@ -249,7 +257,7 @@ def _store(
 def store_attention(cx: Context, op: t.StoreAttention) -> None:
     b, me = cx.b, _Lane(cx)
     total = me.over_row("add", b.ld(op.total, 0, hint="total"))
-    own = b.binary("mul", _inverse(cx, total), b.ld(op.v_scale, 0, cache=_cache(op), hint="scale"), hint="share")
+    own = b.binary("mul", inverse(b, total), b.ld(op.v_scale, 0, cache=cache_of(op), hint="scale"), hint="share")
     _store(cx, op, op.sums, me.pair(own), cx.resolve(op.head), cx.resolve(op.row), (me.g, me.t))
 
 
@@ -289,6 +297,6 @@ def _joined(cx: Context, op: t.JoinParts, task: Expr, rows: int, g: Expr, place:
             at = (((first + part) * wide + x) * 32 + cx.lane) * 4
             for e, v in enumerate(b.ldv(op.partial, at, 4, cache="cg", hint="o")):
                 b.st(sums, x * 4 + e, b.fma(b.convert(v, f32), share[e % 2], b.ld(sums, x * 4 + e, hint="c")))
-    shares = [b.binary("mul", _inverse(cx, b.ld(whole, i)), scale) for i in (0, 1)]
+    shares = [b.binary("mul", inverse(b, b.ld(whole, i)), scale) for i in (0, 1)]
     head, row = b.let("head", task // rows), b.let("row", task % rows)
     _store(cx, op, sums, (shares[0], shares[1]), head, row, (g, place))

@@ -138,13 +138,18 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     tasks = v.length * WAIT * v.lat_l2 / v.f
     moved = v.heads * v.rows * v.parts * partial
     join = v.join * (NEXT * v.launch + 2 * moved / (v.bw_L2 * v.SMs) + JOIN * v.lat_dram / v.f)
-    given = v.heads * v.d * (v.M + 2 * v.N)
-    quantise = v.f16 * 2 * (NEXT * v.launch + 2 * given / (PORT * v.bw_L2 * v.SMs) + JOIN * v.lat_dram / v.f)
+    quantise = quantising(v)
     terms = {
         **busy, "exposed": exposed, "fill": fill, "tasks": tasks, "join": join, "quantise": quantise,
         "launch": v.launch,
     }  # fmt: skip
     return v.launch + quantise + fill + tasks + most + exposed + join, terms
+
+
+def quantising(v: Any) -> Any:
+    """The two kernels that make integers of q, k and v, where these are floats."""
+    given = v.heads * v.d * (v.M + 2 * v.N)
+    return v.f16 * 2 * (NEXT * v.launch + 2 * given / (PORT * v.bw_L2 * v.SMs) + JOIN * v.lat_dram / v.f)
 
 
 def rate(cost: Cost) -> float:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from sparsegen.formats.bcrs import Bcrs
 from sparsegen.formats.library import NUMPY
 from sparsegen.formats.matrix import SparseMatrix
+from sparsegen.ir.kernels.vector_block import index_type
 from sparsegen.ir.numbers.gathered import COLUMN_BITS
 from sparsegen.ir.numbers.sampled import GROUP, PHASE, TILE, bits_of, length, tiles
 from sparsegen.products.sddmm import vector_rows
@@ -171,6 +172,17 @@ def pointers(pattern: SparseMatrix, stride: int) -> Any:
     w = _host(pattern)
     begin, counts = _rows(w, stride)
     return _back(pattern, np.stack([begin, begin + counts], 1).astype(np.int32).reshape(-1))
+
+
+def filled_columns(pattern: SparseMatrix, stride: int) -> Any:
+    """The column of each vector in blocks of ``stride`` vectors; the largest number of the type fills blocks up."""
+    w = _host(pattern)
+    begin, counts = _rows(w, stride)
+    dtype = index_type(w.shape[1])
+    made = np.full(max(stride, int(_filled(counts, stride).sum())), dtype.range[1], dtype.numpy())
+    row = np.asarray(vector_rows(w))
+    made[np.arange(len(row)) + (begin - (np.cumsum(counts) - counts))[row]] = NUMPY.wide(w.arrays["idx"])
+    return _back(pattern, made)
 
 
 def values_of(w: Bcrs, vectors: Ints, stride: int) -> Ints:

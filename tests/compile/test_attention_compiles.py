@@ -13,7 +13,6 @@ from sparsegen.backends.cuda.frame import translation_unit
 from sparsegen.backends.cuda.nvcc import compile_cubin
 from sparsegen.ir.module import Module
 from sparsegen.products.attention import AttentionNumbers
-from sparsegen.products.attention_cost import shape_of
 from sparsegen.schedule import AttentionSchedule
 from tests.attention_kit import program
 from tests.nvcc_kit import needs_nvcc
@@ -22,12 +21,16 @@ from tests.schedules import device
 #: Elements of a head, rows of a vector, bits of the exponentials, and the words of a schedule, of each GPU.
 LINES = {
     "h200": [
-        (64, 8, 8, "parts=4 groups=8 warps=24 keys=32"), (64, 8, 8, "parts=4 groups=8 warps=16 keys=64"),
-        (64, 8, 8, "parts=4 groups=8 warps=8 keys=128"), (64, 4, 16, "parts=4 groups=8 warps=16 keys=64"),
-        (128, 8, 8, "parts=8 groups=4 warps=16 keys=32"), (32, 8, 8, "parts=4 groups=8 warps=16 keys=64"),
+        (64, 8, 8, "fused parts=4 groups=8 warps=24 keys=32"), (64, 8, 8, "fused parts=4 groups=8 warps=16 keys=64"),
+        (64, 8, 8, "fused parts=4 groups=8 warps=8 keys=128"), (64, 4, 16, "fused parts=4 groups=8 warps=16 keys=64"),
+        (128, 8, 8, "fused parts=8 groups=4 warps=16 keys=32"), (32, 8, 8, "fused parts=4 groups=8 warps=16 keys=64"),
+        (64, 8, 8, "unfused most=4 stages=4 wide=32"), (128, 4, 16, "unfused most=16 stages=2 wide=64"),
     ],
-    "a100": [(64, 8, 8, "parts=4 groups=8 warps=16 keys=64"), (128, 8, 8, "parts=8 groups=4 warps=8 keys=64")],
-    "rtx4090": [(64, 2, 8, "parts=8 groups=4 warps=16 keys=64")],
+    "a100": [
+        (64, 8, 8, "fused parts=4 groups=8 warps=16 keys=64"), (128, 8, 8, "fused parts=8 groups=4 warps=8 keys=64"),
+        (128, 2, 16, "unfused most=8 stages=3 wide=128"),
+    ],
+    "rtx4090": [(64, 2, 8, "fused parts=8 groups=4 warps=16 keys=64")],
 }  # fmt: skip
 
 
@@ -39,10 +42,10 @@ def test_what_a_task_holds_stays_in_registers(name: str) -> None:
     for i, (d, height, bits, words) in enumerate(LINES[name]):
         seen = sg.sparse(kept.astype(np.int8), format="sr_bcrs", height=height)
         what = sg.attention(seen, heads=4, d=d, softmax_bits=bits, quantized=i > 0)
-        schedule = AttentionSchedule.parse(f"fused {words}")
-        made = program(what, str(schedule), profile)
+        schedule, facts = AttentionSchedule.parse(words), AttentionNumbers.of(what)
+        made, g = program(what, words, profile), schedule.rules.shape(facts, schedule, profile)
         funcs += [dataclasses.replace(f, symbol=f"k{i}_{n}") for n, f in enumerate(made.warp.funcs)]
-        shapes += [*([] if i else [None, None]), shape_of(AttentionNumbers.of(what), schedule, profile), None]
+        shapes += [*([] if i else [None, None]), *([g, None] if schedule.family == "fused" else [g.scores, None, None])]
     done = compile_cubin(translation_unit(Module("sample", tuple(funcs)), title="attention"), profile.arch)
     for func, g in zip(funcs, shapes, strict=True):
         use = done.resources[func.symbol]

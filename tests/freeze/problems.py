@@ -20,6 +20,7 @@ from sparsegen.bench import packed
 from sparsegen.families.base import named
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import SparsegenError
+from sparsegen.ir.numbers.gathered import MOST
 from sparsegen.ir.text import print_module
 from sparsegen.pipelines import Program
 from sparsegen.problems.product import Variant
@@ -41,7 +42,7 @@ STENCILS = {
     ("lowrank", 2): 20, ("stencil2row", 1): 10, ("stencil2row", 2): 30, ("stencil2row", 3): 14,
 }  # fmt: skip
 UPDATES, PRODUCTS, RAGGED, NM, GATHERED, DECODED, OUTER, STRIPS, FOURS = 16, 40, 16, 12, 8, 8, 8, 8, 6
-WINDOWS, SAMPLED, ATTENTION, VECTORS, MAGICUBE, MIXED = 8, 18, 10, 12, 8, 10
+WINDOWS, SAMPLED, ATTENTION, VECTORS, MAGICUBE, MIXED, UNFUSED = 8, 18, 10, 12, 8, 10, 8
 UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott}
 BOUNDARIES: dict[str, Any] = {
     "periodic": sg.periodic, "frozen": sg.frozen, "neumann": sg.neumann, "dirichlet": sg.dirichlet(0.5)
@@ -319,6 +320,11 @@ def _attention(draw: random.Random) -> Case:
     return case
 
 
+def _unfused(draw: random.Random) -> Case:
+    words = f"most={draw.choice(MOST)} stages={draw.choice((2, 3, 4))} wide={draw.choice((32, 64, 128))}"
+    return {**_attention(draw), "schedule": f"unfused {words}"}
+
+
 def _vectors(draw: random.Random) -> Case:
     kind, x_kind = draw.choice(("i8", "i8", "i4", "i16", "u8")), draw.choice(("i8", "i8", "i4", "u4", "i16"))
     y = draw.choice(({}, {"y_dtype": "f16", "scale": True}, {"y_dtype": "f32", "bias": True, "activation": "gelu"}))
@@ -402,6 +408,7 @@ def draw_all(seed: int = 12) -> Iterator[Case]:
     yield from _legal(random.Random(seed + 12), _vectors, VECTORS)
     yield from _legal(random.Random(seed + 13), _magicube, MAGICUBE)
     yield from _products(random.Random(seed + 14), _mixed, MIXED)
+    yield from _legal(random.Random(seed + 15), _unfused, UNFUSED)
 
 
 def frozen() -> list[tuple[Case, str]]:

@@ -92,7 +92,7 @@ def families(op: str) -> list[str]:
                 "hybrid", "decompose,vector_strip", "decompose,vector_gather", "decompose,vector_block")  # fmt: skip
     known = {
         "op.update": ("pointwise",), "op.spmm": products, "op.sddmm": ("sddmm", "sddmm_gather"),
-        "op.attention": ("attention",),
+        "op.attention": ("attention", "unfuse,sddmm_gather,softmax,decompose,vector_block"),
         "op.stencil": ("direct", "tiled", "stream", "patches", "column", "toeplitz", "lowrank", "stencil2row"),
     }  # fmt: skip
     return [names for names in known[op] if set(names.split(",")) <= set(PASSES)]

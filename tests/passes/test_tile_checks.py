@@ -32,6 +32,7 @@ from sparsegen.ir import tile_ragged as tg
 from sparsegen.ir import tile_resident as te
 from sparsegen.ir import tile_ring as tx
 from sparsegen.ir import tile_sampled as tp
+from sparsegen.ir import tile_softmax as ti
 from sparsegen.ir import tile_strided as tm
 from sparsegen.ir import tile_strips as ts
 from sparsegen.ir import tile_tasks as tk
@@ -146,6 +147,9 @@ def tile_level(family: str) -> Module:
         what = sg.attention(np.ones((20, 100), bool), heads=2, d=64, quantized=family == "attention")
         line = f"fused parts={2 if family == 'attention in parts' else 1} groups=1 warps=2 keys=64"
         return parse_module(sg.compile(what, device="h200", backend="emulator", schedule=line).ir("tile"))
+    if family == "unfused attention":
+        what = sg.attention(np.ones((20, 100), bool), heads=2, d=64, quantized=True)
+        return parse_module(sg.compile(what, device="h200", backend="emulator", schedule="unfused").ir("tile"))
     if family == "vector_strip":
         rng = np.random.default_rng(2)
         quantized = sg.sparse(rng.integers(-9, 9, (40, 100), "i1"), format="sr_bcrs", height=8)
@@ -400,6 +404,19 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("attention in parts", tz.Quantise, {"watched": (4,)}, "there are no such arrays"),
     ("attention in parts", ta.StorePart, {"d": 32}, "has 16 registers, but 8 are meant"),
     ("attention in parts", ta.JoinParts, {"parts": 3}, "are not those of 18 tasks"),
+    ("unfused attention", tp.FetchRows, {"which": as_expr(0)}, "20 x 64 elements are not the 2560 of @a"),
+    ("unfused attention", tc.EachGathered, {"m": 99}, "2 x 99 x 64 elements are not the 12800 of @b"),
+    ("unfused attention", tm.FetchStep, {"which": as_expr(0)}, "100 x 16 elements are not the 3200"),
+    ("unfused attention", tm.ListStep, {"which": as_expr(0)}, "are not the .* of @values"),
+    ("unfused attention", tm.StorePlanes, {"which": as_expr(0)}, "20 x 64 elements are not the 2560 of @y"),
+    ("unfused attention", ti.SoftmaxRows, {"height": 3}, "rows of a vector 3 is unknown"),
+    ("unfused attention", ti.SoftmaxRows, {"bits": 4}, "bits of the exponentials 4 is unknown"),
+    ("unfused attention", ti.SoftmaxRows, {"bits": 16}, "has not 2 bytes a score"),
+    ("unfused attention", ti.SoftmaxRows, {"d": 48}, "elements of a head 48 is unknown"),
+    ("unfused attention", ti.SoftmaxRows, {"batch": 0}, "a batch of 0 matrices"),
+    ("unfused attention", ti.SoftmaxRows, {"batch": 5}, "has no whole blocks of 16 vectors"),
+    ("unfused attention", ti.SoftmaxRows, {"m": 25}, "has not two numbers for each vector row"),
+    ("unfused attention", ti.SoftmaxRows, {"m": 19}, "@scale is not 38 f32"),
     ("vector_strip", tq.LoadVectors, {"strip": 0}, "a strip of 0 bytes"),
     (
         "vector_strip",
@@ -433,7 +450,7 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("vector_block", tm.FetchStep, {"wide": 48}, "bytes of a row 48 is unknown"),
     ("vector_block", tm.FetchStep, {"wide": 128}, "has 4 registers, but 8 are meant"),
     ("vector_block", tm.FetchStep, {"n": 15}, "rows of 15 words are no whole pieces"),
-    ("vector_block", tm.FetchStep, {"k": 99}, "99 x 16 words are not the 1600"),
+    ("vector_block", tm.FetchStep, {"k": 99}, "99 x 16 elements are not the 1600"),
     ("vector_block", tm.KeepStep, {"bits": 5}, "bits 5 is unknown"),
     ("vector_block", tm.KeepStep, {"wide": 32}, "64 threads, but 1 warps are meant"),
     ("vector_block", tm.KeepStep, {"bits": 4}, "the rows of x of a step take 544"),
@@ -495,6 +512,7 @@ def changed(module: Module, kind: type[Op], fields: dict[str, Any]) -> Module:
         "gathered",
         "attention",
         "attention in parts",
+        "unfused attention",
         "vector_strip",
         "vector_gather",
         "vector_block",

@@ -18,10 +18,10 @@ from sparsegen.calls.base import Calls
 from sparsegen.ir.errors import ArrayError, ProductError, ScheduleError
 from sparsegen.ir.numbers.attention import FIRST, SECOND, own_slot, part_keys
 from sparsegen.ir.swizzle import swizzled
-from sparsegen.products.attention_cost import REASONS, SYMBOLS
+from sparsegen.products import attention_cost, unfused_cost
 from sparsegen.products.attention_tasks import Cut, counted, places, records
 from sparsegen.products.sampling import vectors_of
-from tests.attention_kit import called, inputs, mask, off
+from tests.attention_kit import called, inputs, mask, off, program
 
 
 def described(m: int, n: int, height: int = 8, share: float = 0.3, **how: Any) -> Any:
@@ -33,48 +33,63 @@ def line(parts: int = 2, groups: int = 2, warps: int = 2, steps: int = 2) -> str
     return f"fused parts={parts} groups={groups} warps={warps} keys={32 * steps}"
 
 
+#: What a line with one part of the keys, one with several, and one without parts are.
+LINES = [line(1), line(3), "unfused"]
+
+
 # ------------------------------------------------------------------------------------------------ right
+@pytest.mark.parametrize("words", ["fused", "unfused"])
 @pytest.mark.parametrize(("m", "n"), [(64, 64), (61, 100), (8, 33), (1, 1), (100, 7), (129, 257), (16, 1100)])
-def test_any_size(m: int, n: int) -> None:
+def test_any_size(m: int, n: int, words: str) -> None:
     """Queries that no vector divides, keys that no step or box does, and single ones."""
-    called(described(m, n))
+    called(described(m, n, share=0.3 if m > 1 else 1.0), words)
 
 
 @pytest.mark.parametrize("d", [32, 64, 128])
 @pytest.mark.parametrize("device", ["h200", "a100", "rtx4090"])
 def test_any_width_on_any_gpu(d: int, device: str) -> None:
-    for steps in (1, 2, 4):
-        called(described(70, 150, d=d), line(steps=steps), device)
+    for words in (*(line(steps=steps) for steps in (1, 2, 4)), *(f"unfused wide={wide}" for wide in (32, 64, 128))):
+        called(described(70, 150, d=d), words, device)
 
 
 @pytest.mark.parametrize("height", [2, 4, 8])
-@pytest.mark.parametrize("parts", [1, 3])
-def test_vectors_of_any_height(height: int, parts: int) -> None:
+@pytest.mark.parametrize("words", LINES)
+def test_vectors_of_any_height(height: int, words: str) -> None:
     """Rows of a task that its vector does not have are neither read nor written."""
-    called(described(45, 200, height), line(parts))
+    called(described(45, 200, height), words)
 
 
+@pytest.mark.parametrize("words", [line(steps=4), "unfused"])
+@pytest.mark.parametrize("height", [8, 2])
 @pytest.mark.parametrize("softmax_bits", [8, 16])
-def test_bits_of_the_exponentials(softmax_bits: int) -> None:
-    called(described(64, 300, softmax_bits=softmax_bits), line(steps=4))
+def test_bits_of_the_exponentials(softmax_bits: int, height: int, words: str) -> None:
+    called(described(64, 300, height, softmax_bits=softmax_bits), words)
+
+
+@pytest.mark.parametrize("most", [1, 8])
+@pytest.mark.parametrize("stages", [2, 5])
+def test_scores_in_any_tasks(most: int, stages: int) -> None:
+    """A row's scores are shared by several warps, or have one."""
+    called(described(61, 300), f"unfused most={most} stages={stages}")
 
 
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("device", ["h200", "a100"])
-def test_floats_are_quantised_first(bits: int, device: str) -> None:
+@pytest.mark.parametrize("words", LINES)
+def test_floats_are_quantised_first(bits: int, device: str, words: str) -> None:
     """By 8 bits as near as that gets normal numbers; of any bits as the reference has it."""
-    for parts in (1, 2):
-        what = sg.attention(mask(61, 200), heads=2, d=64, batch=2, bits=bits)
-        kernel, given = sg.compile(what, device=device, schedule=line(parts), backend="emulator"), inputs(what)
-        reference = sg.compile(what, device=device, backend="reference")(**given)
-        assert off(kernel(**given), reference.astype(float)) < 0.01
-        if bits == 8:
-            called(what, line(parts), device)
+    what = sg.attention(mask(61, 200), heads=2, d=64, batch=2, bits=bits)
+    kernel, given = sg.compile(what, device=device, schedule=words, backend="emulator"), inputs(what)
+    reference = sg.compile(what, device=device, backend="reference")(**given)
+    assert off(kernel(**given), reference.astype(float)) < 0.01
+    if bits == 8:
+        called(what, words, device)
 
 
-def test_arrays_of_zeros_have_scale_one() -> None:
-    what = sg.attention(mask(40, 40), heads=1, d=32)
-    kernel, given = sg.compile(what, device="h200", backend="emulator"), inputs(what)
+@pytest.mark.parametrize("words", LINES)
+def test_arrays_of_zeros_have_scale_one(words: str) -> None:
+    what = sg.attention(mask(40, 200), heads=1, d=32)
+    kernel, given = sg.compile(what, device="h200", backend="emulator", schedule=words), inputs(what)
     for name in "qkv":
         nothing = {**given, name: np.zeros_like(given[name])}
         assert (
@@ -82,10 +97,11 @@ def test_arrays_of_zeros_have_scale_one() -> None:
         )
 
 
-def test_what_is_not_finite_is_refused_or_spoils_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", ["fused", "unfused"])
+def test_what_is_not_finite_is_refused_or_spoils_everything(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the host with its place; where nobody looks, no result is a number."""
     what = sg.attention(mask(40, 40), heads=2, d=32)
-    kernel = sg.compile(what, device="h200", backend="emulator")
+    kernel = sg.compile(what, device="h200", backend="emulator", schedule=words)
     for name, bad in itertools.product("qkv", (np.nan, np.inf, -np.inf)):
         given = inputs(what)
         given[name][1, 3, 5] = bad
@@ -96,22 +112,35 @@ def test_what_is_not_finite_is_refused_or_spoils_everything(monkeypatch: pytest.
             assert np.isnan(kernel(**given)).all()
 
 
-def test_batches_have_an_axis_of_their_own() -> None:
-    kernel = called(described(40, 40, batch=3), line(1))
+@pytest.mark.parametrize("words", ["fused", "unfused"])
+def test_scales_that_are_no_numbers_spoil_everything(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of integers too, where nobody looks: whatever scale it is."""
+    what = described(40, 40)
+    kernel, given = sg.compile(what, device="h200", backend="emulator", schedule=words), inputs(what)
+    monkeypatch.setattr(AttentionCalls, "views", Calls.views)
+    seen = what.pattern.to_host().to_dense().any(1)
+    for name in ("q_scale", "k_scale", "v_scale"):
+        assert np.isnan(kernel(**{**given, name: np.full(1, np.nan, np.float32)})[:, seen]).all()
+
+
+@pytest.mark.parametrize("words", LINES)
+def test_batches_have_an_axis_of_their_own(words: str) -> None:
+    kernel = called(described(40, 200, batch=3), words)
     assert kernel(**kernel.random()).shape == (3, 2, 40, 64)
 
 
-@pytest.mark.parametrize("parts", [1, 2])
-def test_large_scores_do_not_overflow(parts: int) -> None:
+@pytest.mark.parametrize("words", [line(1), line(2), "unfused"])
+def test_large_scores_do_not_overflow(words: str) -> None:
     """One key has all of a row; integers of the whole range, -128 too."""
-    for d in (64, 128):
-        called(described(64, 128, d=d), line(parts), extreme=True)
+    for d, softmax_bits in ((64, 8), (128, 16)):
+        called(described(64, 128, d=d, softmax_bits=softmax_bits), words, extreme=True)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02, 1.0])
 def test_patterns_of_nothing_and_of_everything(share: float) -> None:
     if share:
-        called(described(64, 200, share=share), line(steps=4))
+        for words in (line(steps=4), "unfused"):
+            called(described(64, 200, share=share), words)
         return
     kernel = sg.compile(sg.attention(np.zeros((16, 50), bool), heads=1, d=32, quantized=True), device="h200")
     assert not kernel(**kernel.random()).any()
@@ -151,6 +180,42 @@ def test_any_attention_runs_without_a_fault(
         return
     report = kernel.check(**inputs(what))
     assert report.ok and not report.notes, report
+
+
+@given(
+    st.integers(1, 80), st.integers(1, 220), st.sampled_from((2, 4, 8)), st.sampled_from((32, 64, 128)),
+    st.floats(0.01, 1), st.sampled_from((1, 2, 8)), st.sampled_from((2, 3)), st.sampled_from((32, 64, 128)),
+    st.sampled_from(("h200", "a100")), st.sampled_from((8, 16)),
+)  # fmt: skip
+def test_any_unfused_attention_runs_without_a_fault(
+    m: int, n: int, height: int, d: int, share: float, most: int, stages: int, wide: int, device: str, bits: int
+) -> None:
+    """Also of no head's last rows, and of patterns with rows of no key."""
+    what = sg.attention(mask(m, n, height, share), heads=3, d=d, quantized=True, softmax_bits=bits)
+    try:
+        kernel = called(what, f"unfused most={most} stages={stages} wide={wide}", device)
+    except ScheduleError as e:
+        assert "keeps no element" in str(e)
+        return
+    report = kernel.check(**inputs(what))
+    assert report.ok and not report.notes, report
+
+
+@pytest.mark.parametrize(("height", "softmax_bits"), list(itertools.product((8, 4, 2), (8, 16))))
+def test_unfused_results_are_those_of_the_rounded_exponentials(height: int, softmax_bits: int) -> None:
+    """Bit for bit, but for what exp2 leaves between two roundings: of few elements, and one unit of the last place."""
+    what = described(45, 300, height, softmax_bits=softmax_bits)
+    given = inputs(what)
+    got = sg.compile(what, device="h200", backend="emulator", schedule="unfused")(**given)
+    q, k, v = (given[name].astype(np.int64) for name in "qkv")
+    scales = [given[f"{name}_scale"][0] for name in "qkv"]
+    seen, most = what.pattern.to_host().to_dense() != 0, 2**softmax_bits - 1
+    scores = np.where(seen, q @ np.swapaxes(k, -1, -2), np.iinfo(np.int64).min // 2)
+    scale = float(scales[0] * scales[1] * np.float32(np.log2(np.e) / np.sqrt(what.d)))
+    powers = np.where(seen, np.rint(np.exp2((scores - scores.max(-1, keepdims=True)) * scale + np.log2(most))), 0)
+    share = np.float32(1) / np.maximum(powers.sum(-1), 1).astype(np.float32) * scales[2]
+    want = ((powers @ v).astype(np.float32) * share[..., None]).astype(np.float16)
+    assert (got == want).mean() > 0.99 and off(got, want.astype(float)) < 1e-3 / (softmax_bits // 8) ** 2
 
 
 # ------------------------------------------------------------------------------------------------ its tables
@@ -195,11 +260,27 @@ def test_keys_that_are_read_at_once_lie_in_different_banks() -> None:
     assert np.mean(passes) < 1.25
 
 
-def test_the_formula_is_the_time() -> None:
-    kernel = called(described(64, 200), line())
-    cost = kernel.cost
+@pytest.mark.parametrize(("words", "model"), [(line(), attention_cost), ("unfused", unfused_cost)])
+@pytest.mark.parametrize("quantized", [True, False])
+def test_the_formula_is_the_time(words: str, model: Any, quantized: bool) -> None:
+    cost = sg.compile(described(64, 200, quantized=quantized), device="h200", schedule=words).cost
     assert float(cost.formula.xreplace(cost.substitution())) == pytest.approx(cost.time, rel=1e-12)
-    assert set(cost.terms) == set(REASONS) and {str(s) for s in cost.formula.free_symbols} <= set(SYMBOLS)
+    assert set(cost.terms) == set(model.REASONS) and {str(s) for s in cost.formula.free_symbols} <= set(model.SYMBOLS)
+
+
+def test_few_keys_of_many_are_not_fused() -> None:
+    """By the model: a block of the fused kernel reads all keys, whatever is seen of them; an explanation has both."""
+    for share, family in ((0.002, "unfused"), (0.3, "fused")):
+        kept = (np.random.default_rng(0).random((256, 4096)) < share).repeat(8, 0)
+        kernel = sg.compile(sg.attention(kept, heads=16, d=64, quantized=True), device="h200")
+        assert kernel.schedule.family == family
+        page = str(kernel.explain())
+        assert "fused parts=" in page and "unfused most=" in page and "softmax" in page
+    kernel = sg.compile(described(64, 200), device="h200", schedule="unfused")
+    assert [run.symbol for run in program(kernel.problem.what, str(kernel.schedule)).warp.launches] == [
+        f"attention_{n}" for n in ("scores", "softmax", "values")
+    ]
+    assert kernel.counts()["mma.u8.s8.m8n8k16"] > 0 and kernel.workspace_nbytes > 0
 
 
 def test_explanations_counts_and_sources() -> None:
@@ -271,6 +352,7 @@ def test_scales_are_numbers_or_arrays_of_one() -> None:
     ("fused parts=1 groups=9 warps=2 keys=32", "leave blocks without any"),
     ("fused parts=6 groups=1 warps=2 keys=32", "leave one without keys"),
     ("fused parts=1 groups=1 warps=32 keys=128", "do not fit an SM"),
+    ("unfused stages=9", "stages"),
 ])  # fmt: skip
 def test_schedules_that_cannot_run(words: str, reason: str) -> None:
     with pytest.raises(ScheduleError, match=reason) as e:
@@ -282,8 +364,19 @@ def test_parts_that_do_not_fit_and_gpus_that_have_no_such_mma() -> None:
     with pytest.raises(ScheduleError, match="do not fit the shared memory") as e:
         sg.compile(described(64, 4096), device="h200", schedule="fused parts=1 groups=1 warps=2 keys=32")
     assert e.value.hint == "raise parts"
-    with pytest.raises(ScheduleError, match="has not"):
-        sg.compile(described(64, 64), device="v100", backend="emulator")
+    for words in ("auto", "fused", "unfused"):
+        with pytest.raises(ScheduleError, match="has not"):
+            sg.compile(described(64, 64), device="v100", backend="emulator", schedule=words)
+
+
+def test_scores_of_nothing_and_too_many_are_not_stored() -> None:
+    nothing = sg.attention(np.zeros((16, 50), bool), heads=1, d=32, quantized=True)
+    with pytest.raises(ScheduleError, match="keeps no element") as e:
+        sg.compile(nothing, device="h200", backend="emulator", schedule="unfused")
+    assert e.value.hint == "take fused"
+    many = sg.attention(np.ones((4096, 4096), bool), heads=128, d=64, quantized=True)
+    with pytest.raises(ScheduleError, match="scores are stored; indices are 32 bits wide"):
+        sg.compile(many, device="h200", backend="emulator", schedule="unfused")
 
 
 def test_what_only_a_stencil_has_means_nothing() -> None:
