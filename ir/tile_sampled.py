@@ -12,7 +12,7 @@ from __future__ import annotations
 from .checks import Context, check
 from .expr import Expr, Value, as_expr
 from .node import Op, attr, base, bind, buffer, declare, define, operand, region
-from .numbers.sampled import CHUNK, GROUP, TILE, bits_of, chunks, fits, own, sums
+from .numbers.sampled import CHUNK, GROUP, TILE, bits_of, chunks, entry_bits, own, sums
 from .op_sddmm import DTYPES, HEIGHTS
 from .tile_rules import batched, registers, same_type, shared
 from .tile_tasks import RECORD
@@ -92,7 +92,8 @@ class EachTile(Op):
     """Runs the body for each 16 vectors of a task, whose ``entries`` are those from ``begin`` to before ``end``.
 
     ``entry`` has the lane's entry (of vector lane mod 16), and that of the next tile, which is loaded meanwhile: the
-    column in the strip, the vector's place among those of its vector row there, and which vector row of the group.
+    column in the strip, the vector's place among those of its vector row there, and which vector row of the group; an
+    entry without a vector has a place or a vector row beyond them (``no_vector`` of the numbers).
     ``starts`` [vector rows, strips] has the first vector in strip ``strip`` of each vector row, also those of group
     ``row``.  ``place``: which vectors of the result the lane has two rows of, of the 8 first and the 8 last of a tile;
     one beyond the last of the batch where it has none; result ``which`` of it has ``vectors`` of them.  ``first`` runs
@@ -228,9 +229,9 @@ def _each_tile(op: EachTile, ctx: Context) -> None:
     registers(ctx, op.entry, 2, exactly=True)
     registers(ctx, op.place, 2, exactly=True)
     ctx.one_of(op.height, HEIGHTS, "rows of a vector")
-    ctx.need((op.entries.dtype, op.starts.dtype) == (u16, s32), "entries have 16 bits, starts 32")
+    wide = u16 if entry_bits(op.rows, op.height) <= 16 else u32
+    ctx.need((op.entries.dtype, op.starts.dtype) == (wide, s32), f"entries are {wide} here, starts s32")
     ctx.need((op.entry.dtype, op.place.dtype) == (u32, s32), "an entry is a word, a place s32")
-    ctx.need(fits(op.rows, op.height), f"entries of strips of {op.rows} columns have more than 16 bits")
     ctx.need(op.entries.size % TILE == 0, f"@{op.entries.name} has no whole tiles of {TILE}")
     ctx.need(op.starts.size % (GROUP // op.height * op.strips) == 0, f"@{op.starts.name} has no whole groups")
 

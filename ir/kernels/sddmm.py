@@ -16,10 +16,15 @@ from .. import tile_tasks as tt
 from ..expr import Value, as_expr
 from ..node import Op
 from ..numbers.resident import ALIGN
-from ..numbers.sampled import GROUP, TILE, length
+from ..numbers.sampled import GROUP, TILE, entry_bits, length
 from ..passes.manager import register
-from ..types import Buffer, s32, u16, u32, u64
+from ..types import Buffer, DType, s32, u16, u32, u64
 from .sampled import Part, Sampling
+
+
+def entry_type(rows: int, height: int) -> DType:
+    """The type of entries."""
+    return u16 if entry_bits(rows, height) <= 16 else u32
 
 
 @register("sddmm")
@@ -50,7 +55,7 @@ class SampledStrips(Sampling):
     def lists(self, op: o.Sddmm) -> dict[str, Buffer]:
         starts = -(-op.m // GROUP) * (GROUP // op.height) * self.strips(op)
         return {
-            "entries": Buffer("entries", u16, self.tiles * TILE, "global"),
+            "entries": Buffer("entries", entry_type(self.rows, op.height), self.tiles * TILE, "global"),
             "starts": Buffer("starts", s32, starts, "global"),
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import tile_sampled as t
 from .. import warp as w
 from ..expr import Expr, Value, all_of, as_expr
-from ..numbers.sampled import CHUNK, GROUP, PHASE, PIECE, TILE, chunks, tiles
+from ..numbers.sampled import CHUNK, GROUP, PHASE, PIECE, TILE, chunks, entry_bits, no_vector, tiles
 from ..swizzle import swizzled
 from ..tile_tasks import RECORD
 from ..types import Buffer, s32, u32
@@ -120,11 +120,10 @@ def _digits(cx: Context, words: list[Value], bits: int) -> list[Value]:
 
 @rule(t.EachTile)
 def each_tile(cx: Context, op: t.EachTile) -> None:
-    b, most = cx.b, u32.range[1] >> 16
+    b, most = cx.b, (1 << entry_bits(op.rows, op.height)) - 1
     begin, end = cx.resolve(op.begin), cx.resolve(op.end)
     count = b.let("count", end - begin, lo=0)
     many = b.let("tiles", tiles(count), hi=op.entries.size // TILE)
-    phases = b.let("phases", many * (TILE // PHASE))
     g, lane = cx.coordinates()
     cx.alloc(op.entry)
     cx.alloc(op.place)
@@ -137,7 +136,8 @@ def each_tile(cx: Context, op: t.EachTile) -> None:
     first = b.let("first", cx.resolve(op.which) * op.vectors + begins)
 
     def look(tile: Expr) -> None:
-        b.st(op.entry, 1, b.convert(b.ld(op.entries, mine + tile * TILE, where=tile.lt(many), cache="nc"), u32))
+        found = b.ld(op.entries, mine + tile * TILE, where=tile.lt(many), cache="nc")
+        b.st(op.entry, 1, found if found.dtype is u32 else b.convert(found, u32))
 
     look(as_expr(0))
     cx.all(op.first)
@@ -148,10 +148,10 @@ def each_tile(cx: Context, op: t.EachTile) -> None:
         for half in range(TILE // PHASE):
             named = b.fresh("entry", s32, 0, most)
             b.emit(w.Convert((named,), b.shfl("idx", entry, g + half * PHASE, hint="entry")))
-            # vector i of a task is number i // phases of phase i % phases (sparsegen/products/sampled_lists.py)
-            there = (g * phases + tile * (TILE // PHASE) + half).lt(count)
-            if op.height < GROUP:
-                there = all_of(there, (named // (op.rows * op.rows)).eq(own_row))
+            if op.height == GROUP:
+                there = (named // op.rows).lt(no_vector(op.rows, op.height, count))
+            else:
+                there = (named // (op.rows * op.rows)).eq(own_row)
             vector = b.name(b.let("vector", first + named // op.rows % op.rows), "vector")
             b.st(op.place, half, b.select(b.let("there", there), vector, none, hint="place"))
         cx.all(op.body)
@@ -160,7 +160,7 @@ def each_tile(cx: Context, op: t.EachTile) -> None:
 @rule(t.MultiplyTile)
 def multiply_tile(cx: Context, op: t.MultiplyTile) -> None:
     b, item = cx.b, op.strip.dtype.nbytes
-    entry = b.ld(op.entry, 0, hint="entry", lo=0, hi=u32.range[1] >> 16)
+    entry = b.ld(op.entry, 0, hint="entry")
     place = swizzled(op.rows, op.width, op.width, item)
     begin = b.let("row", place(entry % op.rows, cx.lane // TILE * (PIECE // item)))
     products(cx, op, op.strip, begin, op.rows * op.width // item)

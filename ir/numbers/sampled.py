@@ -12,8 +12,6 @@ GROUP: Final = 8
 TILE, PHASE = 16, 8
 #: Columns of a strip.
 STRIPS: Final = (32, 64, 128, 256)
-#: Bits of an entry: the column in its strip, the vector's place in its vector row there, and which vector row.
-ENTRY: Final = 16
 #: Bytes of a 16-byte piece, and of those of a chunk: k of one mma of bytes.
 PIECE, CHUNK = 16, 32
 #: Registers of a lane, at most, for a task's rows of a.
@@ -67,9 +65,16 @@ def bits_of(rows: int) -> int:
     return (rows - 1).bit_length()
 
 
-def fits(rows: int, height: int) -> bool:
-    """Whether entries of strips of so many columns have room."""
-    return 2 * bits_of(rows) + (GROUP // height - 1).bit_length() <= ENTRY
+def entry_bits(rows: int, height: int) -> int:
+    """Bits of an entry: the column in its strip of so many, the vector's place in its vector row there, and which
+    vector row of the group, or one more for none."""
+    return 2 * bits_of(rows) + (0 if height == GROUP else (GROUP // height).bit_length())
+
+
+def no_vector(rows: int, height: int, count: Any) -> Any:
+    """What an entry without a vector has above its column, in a task of ``count`` vectors: as their place ``count``, or
+    a vector row beyond the group's."""
+    return count if height == GROUP else GROUP // height * rows
 
 
 def length(groups: int, lists: int, warps: int) -> int:

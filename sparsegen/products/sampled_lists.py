@@ -1,8 +1,7 @@
 """What sampled products read of a pattern: tasks of warps, entries of their vectors, where these lie in the result.
 
 A task is 8 rows of the result, a *group*, in a strip of columns.  Eight of its vectors are a phase, which ``ldmatrix``
-reads at once; their columns lie in different banks if they differ modulo 8.  So the vectors of a task are sorted by
-that, and dealt to its phases in turn: each phase then has of each bank as few as can be.
+reads at once; their columns lie in different banks if they differ modulo 8 (sparsegen/products/banks.py).
 """
 
 from __future__ import annotations
@@ -15,9 +14,11 @@ import numpy.typing as npt
 from sparsegen.formats.bcrs import Bcrs
 from sparsegen.formats.library import NUMPY
 from sparsegen.formats.matrix import SparseMatrix
+from sparsegen.ir.kernels.sddmm import entry_type
 from sparsegen.ir.kernels.vector_block import index_type
 from sparsegen.ir.numbers.gathered import COLUMN_BITS
-from sparsegen.ir.numbers.sampled import GROUP, PHASE, TILE, bits_of, length, tiles
+from sparsegen.ir.numbers.sampled import GROUP, PHASE, TILE, bits_of, length, no_vector, tiles
+from sparsegen.products.banks import slots
 from sparsegen.products.sddmm import vector_rows
 from sparsegen.products.tasks import deal
 
@@ -67,22 +68,23 @@ def tasks(pattern: SparseMatrix, rows: int, groups: int, warps: int) -> Any:
 
 
 def entries(pattern: SparseMatrix, rows: int) -> Any:
-    """Of each task the entries of its vectors, by phases, 16 bits each: column, place in the vector row's part of the
-    strip, vector row of the group; where a phase is not full, its first one again."""
+    """Of each task the entries of its vectors, by phases: column, place in the vector row's part of the strip, vector
+    row of the group; where a phase is not full, the column of its first one and no vector."""
     w = _host(pattern)
     v = _vectors(w, rows)
-    bits, count = bits_of(rows), len(v.row)
-    starts = np.searchsorted(v.row * v.strips + v.strip, np.arange(w.strips * v.strips))
-    place = np.arange(count) - starts[v.row * v.strips + v.strip]
-    entry = v.column | place << bits | v.row % (GROUP // w.height) << 2 * bits
-    order = np.argsort(v.task * PHASE + v.column % PHASE, kind="stable")
+    bits, starts = bits_of(rows), np.searchsorted(v.row * v.strips + v.strip, np.arange(w.strips * v.strips))
+    place = np.arange(len(v.row)) - starts[v.row * v.strips + v.strip]
+    entry = v.column | (place | v.row % (GROUP // w.height) << bits) << bits
     counts = np.bincount(v.task, minlength=v.strips * v.groups)
-    task = v.task[order]
-    rank = np.arange(count) - (np.cumsum(counts) - counts)[task]
-    phases = tiles(counts)[task] * (TILE // PHASE)
-    made = np.full((int(tiles(counts).sum()) * (TILE // PHASE), PHASE), -1)
-    made[_begins(counts)[task] // PHASE + rank % phases, rank // phases] = entry[order]
-    return _back(pattern, np.where(made < 0, np.maximum(made[:, :1], 0), made).reshape(-1).astype(np.uint16))
+    phases = tiles(counts) * (TILE // PHASE)
+    order = np.lexsort((v.column, v.task))
+    made = np.full(int(phases.sum()) * PHASE, -1)
+    made[slots(v.task[order], v.column[order], phases)] = entry[order]
+    by_phase = made.reshape(-1, PHASE)
+    first = np.maximum(by_phase[:, :1], 0) % rows
+    none = np.broadcast_to(no_vector(rows, w.height, counts), counts.shape).repeat(phases)[:, None]
+    full = np.where(by_phase < 0, first | none << bits, by_phase).reshape(-1)
+    return _back(pattern, full.astype(entry_type(rows, w.height).numpy()))
 
 
 def runs(pattern: SparseMatrix, most: int, warps: int) -> Any:

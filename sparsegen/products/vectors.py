@@ -1,8 +1,8 @@
 """Matrices of integers in vectors, in numbers and as kernels with ``mma`` read them: steps of 32 vectors, lane by lane.
 
 A *vector row* is 8 rows of W, the columns of an ``mma``: of vectors of 4 or 2 rows as many as make 8, which take the
-columns that any of them has.  Its vectors are cut into steps of 32, in an order in which eight that follow one another
-lie in columns that differ modulo 8, as far as that goes: then their rows of x lie in different banks.
+columns that any of them has.  Its vectors are cut into steps of 32, in an order in which the rows of x of each eight
+that follow one another lie in different banks, as far as that goes (sparsegen/products/banks.py).
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ from sparsegen.ir.numbers.vectors import HIGH, PIECE, SPARE, STEP, Sums, digits,
 from sparsegen.ir.tile_vectors import BITS, PARTS
 from sparsegen.ir.types import DTYPES, DType, s16, u16, u32
 from sparsegen.products import strided
+from sparsegen.products.banks import SLOTS, slots
 from sparsegen.products.product import Product
 from sparsegen.products.strided import Counts
 from sparsegen.products.tasks import Pieces, Records, deal, pieces
 from sparsegen.sizes import MAX_CELLS
-
-#: Columns of x whose rows eight lanes read without a bank conflict: numbers modulo so many differ.
-BANKS = 8
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,8 @@ def held(product: Product) -> int:
 
 class Steps(NamedTuple):
     """A matrix cut into steps: ``begin`` and ``end`` of each vector row (on the host), the ``column`` of each vector of
-    each step, [steps * 32], and whether there ``is`` one; what fills a step up has any column."""
+    each step, [steps * 32], and whether one is ``there``; what fills a step up has a column of the same vector row, of
+    the same eight where these have any."""
 
     begin: npt.NDArray[np.int64]
     end: npt.NDArray[np.int64]
@@ -187,37 +186,20 @@ def steps_of(w: SparseMatrix) -> Steps:
 
     def cut() -> Steps:
         lib, kept = w.library, _mask(w)
-        rows, k = kept.shape
-        counts = lengths(w)
-        steps = -(-counts // STEP)
+        steps = -(-lengths(w) // STEP)
         end = np.cumsum(steps)
         begin = end - steps
-        column = lib.arange(int(end[-1]) * STEP) % min(BANKS, k)
-        there = lib.zeros((int(end[-1]) * STEP,), "bool")
-        most = int(counts.max(initial=0))
-        places = lib.constant(begin).reshape(rows, 1) * STEP + lib.arange(most).reshape(1, most)
-        mine = lib.arange(most).reshape(1, most) < lib.constant(counts).reshape(rows, 1)
-        at = lib.pick(places, mine)
-        column[at] = lib.pick(_spread(lib, kept)[:, :most], mine)
-        there[at] = True
-        return Steps(begin, end, column, there)
+        row, number = np.nonzero(lib.to_host(lib.cast(kept, DTYPES["s8"]), DTYPES["s8"]))
+        column = np.full(int(end[-1]) * STEP, -1)
+        column[slots(row, number, steps * (STEP // SLOTS))] = number
+        there, some = column >= 0, steps > 0
+        of_row = np.repeat(column[begin[some] * STEP], steps[some] * STEP)
+        of_phase = np.repeat(column[::SLOTS], SLOTS)
+        full = np.where(there, column, np.where(of_phase >= 0, of_phase, of_row))
+        return Steps(begin, end, lib.constant(full), lib.constant(there))
 
     with w.library.active():
         return w.once("steps of vectors", cut)
-
-
-def _spread(lib: Library, kept: Any) -> Any:
-    """The columns of each row in the order of its vectors, those that it has none in last.
-
-    The first column of each class modulo 8 comes first, then the second ones, and so on.
-    """
-    rows, k = kept.shape
-    wide = -(-k // BANKS)
-    padded = lib.zeros((rows, wide * BANKS), "bool")
-    padded[:, :k] = kept
-    ranks = lib.cumsum(lib.cast(padded.reshape(rows, wide, BANKS), DTYPES["s64"]), 1) - 1
-    key = (ranks * BANKS + lib.arange(BANKS).reshape(1, 1, BANKS)).reshape(rows, wide * BANKS)[:, :k]
-    return lib.order(key + lib.cast(~kept, DTYPES["s64"]) * (2 * wide * BANKS))
 
 
 def places(w: SparseMatrix, wide: int) -> Any:

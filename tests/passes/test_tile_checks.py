@@ -380,7 +380,7 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("sampled", tp.ClearRest, {"copied": 24}, "24 bytes are no whole pieces"),
     ("sampled", tp.EachTile, {"height": 3}, "rows of a vector"),
     ("sampled", tp.EachTile, {"strips": 7}, "no whole groups"),
-    ("sampled", tp.EachTile, {"rows": 512}, "have more than 16 bits"),
+    ("sampled", tp.EachTile, {"rows": 512}, "entries are u32 here"),
     ("sampled", tp.MultiplyTile, {"rows": 48}, "48 rows of a strip are no power of two"),
     ("sampled", tp.MultiplyTile, {"dtype": s16}, "registers, but 12 are meant"),
     ("sampled", tp.StoreSampled, {"height": 5}, "rows of a vector"),

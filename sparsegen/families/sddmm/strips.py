@@ -13,7 +13,7 @@ from sparsegen.cost.occupancy import room
 from sparsegen.families.sddmm import OVERLAP, SampledFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.sddmm import SampledStrips
-from sparsegen.ir.numbers.sampled import GROUP, STRIPS, TILE, fits
+from sparsegen.ir.numbers.sampled import GROUP, STRIPS, TILE
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.tile_tasks import RECORD
 from sparsegen.products import sampled_lists
@@ -67,15 +67,10 @@ class StripsFamily(SampledFamily):
         return shape_of(facts, schedule, device)
 
     def fits(self, facts: SddmmNumbers, schedule: Schedule) -> ScheduleError | None:
-        """Entries have 16 bits, and parts of k are neither too long nor empty."""
+        """Parts of k are neither too long nor empty."""
         if (parts := cuts(facts, schedule.parts)[0].parts) != schedule.parts:
             return ScheduleError(
                 f"k={facts.k} of {facts.dtype} has {parts} parts, not {schedule.parts}", hint=f"take parts={parts}"
-            )
-        if not fits(schedule.rows, facts.height):
-            return ScheduleError(
-                f"an entry of 16 bits names no vector of {facts.height} rows in a strip of {schedule.rows} columns",
-                hint="lower rows",
             )
         return None
 
@@ -115,7 +110,8 @@ class StripsFamily(SampledFamily):
             ),
             "entries": Prepared(
                 ("entries", s.rows), partial(sampled_lists.entries, rows=s.rows),
-                "u16: of each task its vectors, by tiles of 16 (entries in sparsegen/products/sampled_lists.py)",
+                "u16, u32 where an entry has more bits: of each task its vectors, by tiles of 16 (entries in "
+                "sparsegen/products/sampled_lists.py)",
             ),
             "starts": Prepared(
                 ("starts", s.rows, stride), partial(sampled_lists.starts, rows=s.rows, stride=stride),
