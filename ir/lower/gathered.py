@@ -61,16 +61,7 @@ def each_gathered(cx: Context, op: t.EachGathered) -> None:
         cx.guard(tile.lt(many), start)
         b.commit()
 
-    columns = [look(as_expr(tile)) for tile in range(op.stages)]
-    for i in range(ahead):
-        copy(as_expr(i), columns[i])
-    b.st(op.next, 0, columns[ahead])
-    cx.all(op.first)
-    with cx.scope(), b.for_("tile", 0, many, unroll=1) as tile:
-        b.wait(ahead - 1)
-        b.sync()  # the columns are there, and those of the tile before have been read
-        copy(tile + ahead, b.ld(op.next, 0, hint="column", lo=0))
-        b.st(op.next, 0, look(tile + op.stages))
+    def multiply(tile: Expr) -> None:
         for half in range(TILE // PHASE):
             at = b.let("at", begin + tile * TILE + half * PHASE + g)
             place = b.ld(op.places, at, cache="nc", hint="place")
@@ -83,6 +74,19 @@ def each_gathered(cx: Context, op: t.EachGathered) -> None:
             b.st(op.place, half, place)
         cx.env[op.slot] = b.let("slot", tile % op.stages)
         cx.all(op.body)
+
+    def there() -> None:
+        b.wait(ahead - 1)
+        b.sync()  # the columns are there, and those of the tile before have been read
+
+    # One loop, and the copies once in it: a warp has few tiles, and instructions come from L2 the first time.
+    b.st(op.next, 0, look(as_expr(0)))
+    with cx.scope(), b.for_("turn", 0, many + ahead, unroll=1) as turn:
+        cx.guard(turn.ge(ahead), there)
+        copy(turn, b.ld(op.next, 0, hint="column", lo=0))
+        b.st(op.next, 0, look(turn + 1))
+        cx.guard(turn.eq(ahead), lambda: cx.all(op.first))
+        cx.guard(turn.ge(ahead), lambda: multiply(b.let("tile", turn - ahead, lo=0)))
 
 
 def _column(entry: Value) -> Expr:
