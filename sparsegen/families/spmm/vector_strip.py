@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sparsegen.problems.product import SpmmProblem
 
 #: Steps of a task at most, over those of a warp in the mean, where rows are cut.
-EVEN: Final = 1.25
+EVEN: Final = 1.6
 #: Steps that a warp must have left to do so that a row is worth a cut.
 LEAST: Final = 4
 #: What is tried.
