@@ -1,4 +1,4 @@
-"""What the examples share: their options, a field as text, and a picture where matplotlib is installed."""
+"""What the examples share: options, a field as text, a picture where matplotlib is installed, a kernel's time."""
 
 from __future__ import annotations
 
@@ -45,3 +45,29 @@ def draw(file: Path | None, paint: Callable[[Any], None], width: float = 9, heig
     paint(figure)
     figure.savefig(file, dpi=120)
     print(f"wrote {file.resolve()}")
+
+
+def device_seconds(k: Any, calls: int = 30) -> float | None:
+    """Seconds of a call of a product on the GPU; None for a kernel that does not run on one.
+
+    With torch one of many calls of a CUDA graph, since small kernels take less time than the host takes to launch them.
+    """
+    if k.backend != "cuda":
+        return None
+    try:
+        import torch
+    except ImportError:
+        return float(k.bench().median)
+    given = {name: torch.from_numpy(a).cuda() for name, a in k.random().items()}
+    out, graph, times = k(**given), torch.cuda.CUDAGraph(), []
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            k(**given, out=out)
+    for _ in range(9):
+        start, end = torch.cuda.Event(True), torch.cuda.Event(True)
+        start.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) / 1e3 / calls)
+    return float(np.median(times))

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+from _show import device_seconds
 
 import sparsegen as sg
 from sparsegen.ir.layout import bank_degree
@@ -49,8 +50,7 @@ def kernel(m: int, kept: int, rows: int, rng: np.random.Generator) -> list[tuple
     for layout in ("windows", "offsets"):
         k = sg.compile(product, schedule=f"nm_windows cols=1 warps=8 layout={layout}")
         counts = k.counts()
-        seconds = k.bench().median if k.backend == "cuda" else None
-        found.append((1 + counts["conflicts.shared"] / counts["ld.shared"], seconds))
+        found.append((1 + counts["conflicts.shared"] / counts["ld.shared"], device_seconds(k)))
     return found
 
 

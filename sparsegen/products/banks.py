@@ -40,7 +40,7 @@ def slots(task: Ints, number: Ints, phases: Ints) -> Ints:
     np.put_along_axis(place, by_size, np.arange(SLOTS)[None], axis=1)
     place = place.reshape(-1)[group]
     first = np.cumsum(phases) - phases
-    slot = (first[task] + rank) * SLOTS + place
+    slot: Ints = (first[task] + rank) * SLOTS + place
     beyond = np.flatnonzero(rank >= phases[task])
     free = np.ones(int(phases.sum()) * SLOTS, bool)
     free[np.delete(slot, beyond)] = False
