@@ -3,8 +3,8 @@
     time = launch + turn + start + max(l2, lines, issue, tensor, shared, hbm, chain) + exposed + store + cut
 
 ``l2``, ``issue`` and ``shared`` are of the steps of the busiest SM, ``chain`` of the longest vector row.  Fitted to the
-mean of cold times and those in a loop, of 64 problems on one H200: within 7 % in the median, 25 % for nine of ten.
-Other GPUs were not measured.
+mean of cold times and those in a loop, of 64 problems on one H200: within 7 % in the median, 25 % for nine of ten; the
+start and the cut then to 40 random problems.  Other GPUs were not measured.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ REASONS: Final[dict[str, str]] = {
     "start": "records, numbers and the first rows of x, one after another, for each round of blocks",
 }
 SYMBOLS: Final[dict[str, str]] = {
-    **{name: vectors_cost.SYMBOLS[name] for name in "M K X Y B E lines products fragments words pieces odd".split()},
+    **{name: vectors_cost.SYMBOLS[name] for name in "M K X Y B E lines products fragments words odd".split()},
     "wide": "bytes of a row of x that a warp gathers",
     "sums": "sums of a lane",
     "stages": "slots of a warp's ring",
     "here": "steps of the warps of the busiest SM",
     "longest": "steps of the longest vector row",
+    "cuts": "where the longest vector row is cut",
     "W": "warps of the busiest SM",
     "rounds": "blocks of the busiest SM over those that it runs at a time",
 }
@@ -48,8 +49,8 @@ ADDED: Final = frozenset(("exposed", "start", "store", "cut", "turn", "launch"))
 STEP_ISSUE, FRAGMENT_ISSUE = 300.0, 2.0
 #: Clocks of a step alone, and of each slot that is filled first.
 CHAIN, SLOT = 700.0, 450.0
-#: DRAM latencies before the first product, and of rows that are cut.
-FILL, CUT = 0.48, 5.6
+#: DRAM latencies before the first product, of rows that are cut, and of each cut of the longest of them.
+FILL, CUT, JOIN = 2.7, 5.0, 0.6
 #: Bytes that a gathered row takes from L2 besides its own.
 BESIDE: Final = 256
 #: Clocks of a sum's way to y, the share of an SM's port to L2 that is reached, and how busy units add up.
@@ -94,7 +95,7 @@ def price(p: VectorNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cos
         "launch": device.launch_s, "f": device.clock, "sub": device.sub_cores, "cpi": device.cpi["s8.m16n8k32"],
         "bw_S": device.bw_shared / device.sms, "bw_G": device.hbm_read_gbs * 1e9,
         "bw_L2": device.l2_bytes_per_clk_sm * device.clock, "lat_dram": device.lat_dram,
-        "pieces": 1 * (s.cut < p.longest), "odd": 1 * (p.columns or p.row_bytes % PIECE > 0),
+        "cuts": -(-p.longest // s.cut) - 1, "odd": 1 * (p.columns or p.row_bytes % PIECE > 0),
     }  # fmt: skip
     return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
 
@@ -114,7 +115,8 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     most, exposed = in_the_way(busy, NORM, a)
     start = v.rounds * (FILL * v.lat_dram + SLOT * v.stages) / v.f
     store = STORE * v.sums * v.W / v.sub / v.f
-    cut, turn = v.pieces * CUT * v.lat_dram / v.f, v.odd * (NEXT * v.launch + 2 * v.K * v.X / v.bw_G)
+    cut = (a.min(1, v.cuts) * CUT + v.cuts * JOIN) * v.lat_dram / v.f
+    turn = v.odd * (NEXT * v.launch + 2 * v.K * v.X / v.bw_G)
     added = {"start": start, "store": store, "cut": cut, "turn": turn, "launch": v.launch}
     return most + exposed + sum(added.values()), {**busy, "exposed": exposed, **added}
 

@@ -4,8 +4,8 @@
 
 ``issue``, ``shared`` and ``l2`` are of the steps of the busiest SM, ``chain`` of those of its busiest warp.  Fitted to
 the mean of cold times and those in a loop, of 64 problems on one H200: within 7 % in the median, 18 % for nine of ten.
-``lines`` came later, of 20 problems: with few columns of x a product took up to 1.6 times what the rest expects.  Other
-GPUs were not measured.
+``lines`` came later, of 20 problems: with few columns of x a product took up to 1.6 times what the rest expects; and of
+40 the start of a block's warps.  Other GPUs were not measured.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ CONFLICTS: Final = 1.0
 #: Instructions of a step besides those of fragments and products, and of a fragment.
 STEP_ISSUE, FRAGMENT_ISSUE = 0.0, 2.0
 #: Clocks of a warp's step alone, of a turn that waits for its values, and of a task besides.
-CHAIN, WAIT, TASK = 119.0, 433.0, 976.0
-#: DRAM latencies before the first product, and of rows that are cut; how far products wait for a strip.
-FILL, CUT, WAITED = 0.61, 6.6, 1.71
+CHAIN, WAIT, TASK = 119.0, 433.0, 600.0
+#: DRAM latencies before the first product, and of rows that are cut; how far products wait for a strip; clocks in
+#: which each warp of a block starts.
+FILL, CUT, WAITED, WARP = 0.2, 6.6, 1.71, 40.0
 #: The shares of an SM's port to L2 and of DRAM's bandwidth that are reached, and how busy units add up.
 PORT, SHARE, NORM = 0.35, 0.59, 2.0
 #: Pieces of 32 bytes a second that all SMs get out of lines that they all read: so many for one line, and by which
@@ -155,7 +156,7 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
         "chain": (v.longest * (CHAIN + WAIT / v.unroll) + v.tasks * TASK) * v.here / v.b / v.f,
     }
     most, exposed = in_the_way(busy, NORM, a)
-    start = v.here / v.b * FILL * v.lat_dram / v.f + WAITED * v.b * v.K * v.wide / v.bw_L2
+    start = v.here / v.b * (FILL * v.lat_dram + WARP * v.W) / v.f + WAITED * v.b * v.K * v.wide / v.bw_L2
     cut, turn = v.pieces * CUT * v.lat_dram / v.f, v.odd * (NEXT * v.launch + 2 * v.K * v.X / v.bw_G)
     added = {"start": start, "cut": cut, "turn": turn, "launch": v.launch}
     return most + exposed + sum(added.values()), {**busy, "exposed": exposed, **added}
