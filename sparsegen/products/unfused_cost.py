@@ -17,6 +17,8 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.products import attention_cost, sddmm_gather_cost, strided_cost
 from sparsegen.products.attention import AttentionNumbers
 from sparsegen.products.attention_cost import JOIN, NEXT, quantising, rate
+from sparsegen.products.cost import HOPPER
+from sparsegen.products.sddmm_cost import NEXT as APART
 from sparsegen.products.unfused import BLOCK, Products
 from sparsegen.schedule import Schedule
 
@@ -53,7 +55,9 @@ class Shape(NamedTuple):
 
 def price(p: AttentionNumbers, s: Schedule, device: DeviceProfile, g: Shape, scores: Cost, values: Cost) -> Cost:
     """The cost of a complete schedule that is legal there, of the costs of its products."""
+    before = NEXT if device.compute_capability >= HOPPER else APART  # the softmax begins while scores end
     own: dict[str, Any] = {
+        "next": before + APART,
         "heads": p.heads, "M": p.m, "N": p.n, "d": p.d, "f16": 1 * (not p.quantized), "planes": p.softmax_bits // 8,
         "E": p.heads * g.products.blocks * BLOCK * p.height, "b": scores.blocks_per_sm, "launch": device.launch_s,
         "f": device.clock, "sub": device.sub_cores, "SMs": device.sms, "lat_dram": device.lat_dram,
@@ -72,7 +76,7 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
         products[part] = of.equations(s, own, a)[0] - own.launch
     moved, issued = v.E * (4 + v.planes), v.E / 128 * (ISSUE + PLANE * v.planes)
     softmax = a.max(moved / v.bw_G, issued / (v.sub * v.SMs * v.f)) + JOIN * v.lat_dram / v.f
-    quantise, launch = quantising(v), (1 + 2 * NEXT) * v.launch
+    quantise, launch = quantising(v), (1 + v.next) * v.launch
     terms = {SCORES: products[SCORES], "softmax": softmax, VALUES: products[VALUES], "quantise": quantise}
     return launch + sum(terms.values()), {**terms, "launch": launch}
 
