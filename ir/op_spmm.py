@@ -13,9 +13,12 @@ STRIP: Final = 16
 SLAB: Final = 64
 #: Orders of x and y: rows one after the other, or columns (what a linear layer's [n, K] array is, seen as [K, n]).
 ORDERS: Final = ("row", "column")
-#: The formats of W whose values are floats, and how many bits these may have; and the format of integers.
-BITS: Final = {"bitmap": (16,), "csr": (16, 32), "nm": (16, 32), "hybrid": (16, 32)}
-INTEGERS: Final = "sr_bcrs"
+#: The formats of W whose values are floats, and how many bits these may have; and those of vectors, which also hold
+#: integers.
+BITS: Final = {
+    "bitmap": (16,), "csr": (16, 32), "nm": (16, 32), "hybrid": (16, 32), "sr_bcrs": (16,), "bcrs": (16,),
+}  # fmt: skip
+VECTORS: Final = ("sr_bcrs", "bcrs")
 #: What x may hold beside integers.
 OPERANDS: Final = (s4, u4, s8, u8, s16, u16)
 #: A digit of an integer: how many bits it is shifted by, and its type.  Digits of 8 bits, or one of 4.
@@ -40,7 +43,7 @@ class Spmm(Op):
     W, x and y have one type, and sums of floats are made in f32.  Integers have ``x_type`` and ``y_type`` of their own:
     sums are exact, or modulo 2^32 in a y of s32, else they and the epilogue are in f32, as ``scale`` and ``bias`` are.
     x of 4 bits has two adjacent columns a byte.  ``w_digits`` and ``x_digits`` are what the pass ``decompose`` makes of
-    integers: digits of 8 bits, or one of 4; ``height``: rows of W's vectors.
+    vectors: of integers digits of 8 bits, or one of 4; ``height``: rows of W's vectors.
 
     ``batch``: of so many products, whose x, y, values and operands lie packed one after another, and whose W have one
     pattern.  ``binds``: what roles of its launches are called instead.
@@ -112,8 +115,11 @@ class Spmm(Op):
 def _spmm(op: Spmm, ctx: Context) -> None:
     ctx.need(min(op.m, op.k, op.n) >= 1, f"a product of {op.m} x {op.k} by {op.k} x {op.n}")
     ctx.need(op.batch >= 1, f"a batch of {op.batch} products")
-    ctx.one_of(op.format, (*BITS, INTEGERS), "format")
-    if op.format == INTEGERS:
+    ctx.one_of(op.format, tuple(BITS), "format")
+    if op.format in VECTORS:
+        ctx.need(op.height in (2, 4, 8), f"vectors of {op.height} rows")
+        ctx.need(bool(op.w_digits) == bool(op.x_digits), "W and x are decomposed, or neither")
+    if op.format in VECTORS and op.integers:
         _integers(op, ctx)
     else:
         bits = BITS.get(op.format, ())
@@ -131,13 +137,11 @@ def _spmm(op: Spmm, ctx: Context) -> None:
 
 
 def _integers(op: Spmm, ctx: Context) -> None:
-    """Types and digits of integers."""
-    ctx.need(op.dtype.is_int and op.dtype.bits in (4, 8, 12, 16), f"{op.format} holds integers, not {op.dtype}")
+    """Types of integers."""
+    ctx.need(op.dtype.bits in (4, 8, 12, 16), f"{op.format} holds integers, not {op.dtype}")
     ctx.need(op.x_type in OPERANDS, f"x is {op.x_type}", "an integer of 4, 8 or 16 bits")
     y = op.y_type
     ctx.need(y is not None and (y is s32 or (y.kind == "float" and y.bits in (16, 32))), f"y is {y}",
              "take s32, or a float of 16 or 32 bits")  # fmt: skip
     plain = not (op.scale or op.bias or op.residual) and op.activation == "none"
     ctx.need(y is not s32 or plain, "an epilogue makes floats of sums", "take y of floats")
-    ctx.need(op.height in (2, 4, 8), f"vectors of {op.height} rows")
-    ctx.need(bool(op.w_digits) == bool(op.x_digits), "W and x are decomposed, or neither")

@@ -1,7 +1,7 @@
-"""The tile op of rows that are cut: several warps, of any blocks, each add up a piece of a row's sums of integers.
+"""The tile op of rows that are cut: several warps, of any blocks, each add up a piece of a row's sums.
 
-No other family uses it: sums of floats must be added in one order, as ``tile.sum_segments`` does; of integers any order
-gives the same.
+They are added in the order of the pieces, whichever comes last, so sums of floats are the same in every run.  No other
+family uses it: ``tile.sum_segments`` has runs of entries, and no slots of whole fragments.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from .checks import Context, check
 from .expr import Expr
 from .node import Op, attr, buffer, define, operand, region
 from .tile_rules import same_type, whole
-from .types import Buffer, s32, u32
+from .types import Buffer, f32, s32, u32
 
 #: Numbers of a row: the slot of its first piece, how many pieces it has, its first step, and its steps.
 CUT = 4
@@ -41,8 +41,9 @@ class SumPieces(Op):
 
 @check(SumPieces)
 def _sum_pieces(op: SumPieces, ctx: Context) -> None:
-    ctx.need(op.acc.dtype is s32 and op.acc.space == "reg", f"@{op.acc.name} has no sums of integers in registers")
-    same_type(ctx, op.acc, op.slots, op.cuts)
+    ctx.need(op.acc.dtype in (s32, f32) and op.acc.space == "reg", f"@{op.acc.name} has no s32 or f32 in registers")
+    same_type(ctx, op.acc, op.slots)
+    ctx.need(op.cuts.dtype is s32, f"@{op.cuts.name} counts in s32, not in {op.cuts.dtype}")
     ctx.need(op.counter.dtype is u32, f"@{op.counter.name} counts in u32, not in {op.counter.dtype}")
     ctx.need(op.cuts.size == CUT * op.rows, f"{op.rows} rows have {CUT * op.rows} numbers, not {op.cuts.size}")
     whole(ctx, op.counter.size, op.tiles, f"{op.counter.size} slots are not as many for each of {op.tiles} tiles")

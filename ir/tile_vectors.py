@@ -1,8 +1,8 @@
-"""The tile ops of products with vectors of integers: warps walk vector rows of W against rows of x in shared memory.
+"""The tile ops of products with vectors: warps walk vector rows of W against rows of x in shared memory.
 
 A *step* is 32 vectors: their values as the second operand of an mma, 8 rows of W, and the 32 rows of x at their columns
-as the first, transposed on the way into registers.  No other family uses them: others multiply by floats, whose rows of
-W are the first operand.
+as the first, transposed on the way into registers.  No other family uses them: in others rows of W are the first
+operand.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from .expr import Expr
 from .fragments import SHAPES
 from .node import Op, attr, buffer, define, operand
 from .numbers.resident import WIDTHS
-from .numbers.vectors import HIGH, PIECE, SPARE, STEP, Sums, digits, spread, words
+from .numbers.vectors import HIGH, PIECE, SPARE, STEP, Sums, depth, digits, item, spread, words
 from .op_spmm import Digit
 from .tile_rules import registers, shared, whole
 from .tile_store import Store
-from .types import Buffer, s32, u16, u32
+from .types import Buffer, DType, f32, s32, u16, u32
 
 #: Parts of a strip of which a record says from which step on they are needed, and bits of such a step.
 PARTS, BITS = 4, 10
@@ -77,7 +77,7 @@ class StoreVectors(Store):
     """Stores a warp's sums of vector row ``row`` to y, from column ``column`` on, ``wide`` bytes of x's rows.
 
     Digits are added up: exact modulo 2^32 for y of s32, else in f32, with the epilogue.  Of a y by rows ``vec``
-    adjacent columns go at once, by columns as many rows.
+    adjacent columns go at once, by columns as many rows: at most :func:`widest`.
     """
 
     acc: Buffer = buffer()
@@ -91,14 +91,15 @@ class StoreVectors(Store):
 
 # ------------------------------------------------------------------------------------------------ what they must obey
 def _digits(ctx: Context, op: MultiplyVectors | StoreVectors) -> Sums:
-    """The digits are those of integers, and registers hold their sums."""
+    """The digits are those of integers, or floats of 16 bits, and registers hold their sums."""
     for side in (op.w_digits, op.x_digits):
         ctx.need(len(side) >= 1 and len({digit.bits for _, digit in side}) == 1, "no digits, or of several widths")
         for _, digit in side:
-            ctx.need(digit.is_int and digits(digit) == ((0, digit),), f"{digit} is no digit of 4 or 8 bits")
+            one = digit.is_int or (digit.bits == 16 and op.w_digits == op.x_digits == ((0, digit),))
+            ctx.need(one and digits(digit) == ((0, digit),), f"{digit} is no digit of 4 or 8 bits, and no float of 16")
     ctx.one_of(op.wide, WIDTHS, "bytes of a strip's row")
     sums = Sums.of(op.w_digits, op.x_digits, op.wide)
-    ctx.need(op.acc.dtype is s32, f"sums of integers are s32, not {op.acc.dtype}")
+    ctx.need(op.acc.dtype is sums.dtype, f"sums are {sums.dtype}, not {op.acc.dtype}")
     registers(ctx, op.acc, sums.size, exactly=True)
     return sums
 
@@ -106,7 +107,17 @@ def _digits(ctx: Context, op: MultiplyVectors | StoreVectors) -> Sums:
 def shape(x: Digit, w: Digit) -> str:
     """The mma of a digit of x by one of W."""
     a, b = spread(x[1]), spread(w[1])
-    return f"{a}.m16n8k32" if a is b else f"{a}.{b}.m16n8k32"
+    return f"{a}.m16n8k{depth(a)}" if a is b else f"{a}.{b}.m16n8k{depth(a)}"
+
+
+def widest(sums: Sums, y: DType, order: str) -> int:
+    """Adjacent elements of y that a lane stores, at most: columns by rows, or rows by columns.
+
+    Of floats a lane has single columns, and pairs of rows, which are transposed where y has 16 bits.
+    """
+    if order == "column" or (sums.dtype is f32 and y.bits == 16):
+        return 2
+    return len(sums.runs[0][2])
 
 
 @check(LoadVectors)
@@ -135,7 +146,9 @@ def _await_steps(op: AwaitSteps, ctx: Context) -> None:
 def _multiply_vectors(op: MultiplyVectors, ctx: Context) -> None:
     _digits(ctx, op)
     shared(ctx, op.x, STEP * op.wide // op.x.dtype.nbytes, "rows of x")
-    ctx.need(op.x.dtype.nbytes == len(op.x_digits), f"x of {op.x.dtype} has no {len(op.x_digits)} digits of a byte")
+    bytes_, kind = item(op.x_digits), op.x_digits[0][1]
+    alike = op.x.dtype is kind or (op.x.dtype.is_int and kind.is_int)
+    ctx.need(alike and op.x.dtype.nbytes == bytes_, f"x of {op.x.dtype} has no digits of {kind}, {bytes_} bytes in all")
     registers(ctx, op.words, op.rows.size * words(op.w_digits), exactly=True)
     for w in op.w_digits:
         for x in op.x_digits:
@@ -146,7 +159,7 @@ def _multiply_vectors(op: MultiplyVectors, ctx: Context) -> None:
 def _store_vectors(op: StoreVectors, ctx: Context) -> None:
     sums = _digits(ctx, op)
     ctx.need(op.out.size == op.m * op.n, f"{op.m} x {op.n} elements are not the {op.out.size} of @{op.out.name}")
-    along, most = (op.n, len(sums.runs[0][2])) if op.order == "row" else (op.m, 2)
+    along, most = op.n if op.order == "row" else op.m, widest(sums, op.out.dtype, op.order)
     ctx.need(op.vec in (1, 2, 4) and op.vec <= most and along % op.vec == 0,
              f"{op.vec} elements at once of {along}, by {op.order}; a lane has {most} side by side")  # fmt: skip
     plain = op.scale is op.bias is op.residual is None and op.activation == "none"

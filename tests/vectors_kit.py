@@ -1,4 +1,4 @@
-"""What the tests of products of integers share: random operands of all types, and exact references."""
+"""What the tests of products of vectors share: random operands of all types, and exact references."""
 
 from __future__ import annotations
 
@@ -17,6 +17,16 @@ from sparsegen.run.emulator import poisoned
 from sparsegen.run.host import flat
 
 Array = npt.NDArray[Any]
+#: Schedules of every family, small enough for tests.
+LINES = (
+    "vector_strip wide=32 lists=2 warps=2 unroll=1 parts=1",
+    "vector_strip wide=64 lists=1 warps=3 unroll=2 parts=3",
+    "vector_strip wide=128 lists=3 warps=1 unroll=4 parts=4",
+    "vector_strip wide=32 lists=2 warps=2 unroll=2 parts=2 cut=2",
+    "vector_gather wide=32 warps=1x2 stages=2",
+    "vector_gather wide=64 warps=2x2 stages=4 cut=1",
+    "vector_gather wide=128 warps=3x1 stages=8",
+)
 
 
 def integers(rng: np.random.Generator, kind: str, shape: tuple[int, ...], extreme: bool = False) -> Array:
@@ -36,6 +46,21 @@ def quantized(
     w = integers(rng, kind, shape, extreme)
     w[~sg.pattern.vectors(rng.random(shape) < kept / height, height)] = 0
     return sg.sparse(w, format="sr_bcrs", height=height, dtype=kind)
+
+
+def floats(
+    shape: tuple[int, int],
+    kind: str = "f16",
+    height: int = 8,
+    kept: float = 0.3,
+    seed: int = 0,
+    format: str = "sr_bcrs",
+) -> SparseMatrix:
+    """A matrix of vectors of floats from -1 to 1, of which a share is kept, at random."""
+    rng = np.random.default_rng(seed)
+    w = rng.uniform(-1, 1, shape).astype(KINDS[kind].numpy())
+    w[~sg.pattern.vectors(rng.random(shape) < kept / height, height)] = 0
+    return sg.sparse(w, format=format, height=height)
 
 
 def exact(w: SparseMatrix, x: Array) -> Array:

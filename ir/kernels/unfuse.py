@@ -63,7 +63,7 @@ class Unfuse:
         )  # fmt: skip
         values = osp.Spmm(
             symbol=f"{op.symbol}_values", m=op.queries, k=op.keys, n=op.d, dtype=u8 if op.softmax_bits == 8 else u16,
-            chunks=0, vec=16, scale=True, format=osp.INTEGERS, entries=self.vectors, x_type=s8, y_type=f16,
+            chunks=0, vec=16, scale=True, format="sr_bcrs", entries=self.vectors, x_type=s8, y_type=f16,
             height=op.height, batch=op.heads,
             binds=(("in", f"{of}.v"), ("values", "ws.powers"), ("scale", "ws.rows")),
         )  # fmt: skip

@@ -46,11 +46,15 @@ class VectorBlock:
     stack: bool = False
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Spmm, self._kernel, formats=(o.INTEGERS,), batched=True)
+        return each(module, o.Spmm, self._kernel, formats=o.VECTORS, batched=True)
 
     def _kernel(self, module: Module, op: o.Spmm) -> Module:
         if not op.w_digits:
             raise IRError("integers are multiplied digit by digit", hint="run the pass decompose first")
+        if not op.integers:
+            raise IRError(
+                f"vector_block multiplies integers, not {op.dtype}", hint="take vector_strip or vector_gather"
+            )
         made = Planes(op.w_digits, op.x_digits, op.height, self.stack)
         rows, tiles = -(-op.m // op.height), -(-op.row_bytes // self.wide)
         arrays: dict[str, tuple[DType, int]] = {

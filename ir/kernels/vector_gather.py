@@ -51,20 +51,20 @@ class VectorGather:
     slots: int = 0
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Spmm, self._kernel, formats=(o.INTEGERS,))
+        return each(module, o.Spmm, self._kernel, formats=o.VECTORS)
 
     def _kernel(self, module: Module, op: o.Spmm) -> Module:
         if not op.w_digits:
-            raise IRError("integers are multiplied digit by digit", hint="run the pass decompose first")
+            raise IRError("vectors are multiplied digit by digit", hint="run the pass decompose first")
         steps, warps = self.steps + SPARE, self.down * self.across
         arrays = {
             "numbers": (number_type(op.k), steps * STEP), "values": (u32, steps * 32 * words(op.w_digits)),
             "tasks": (s32, self.lists * self.length * warps * tk.RECORD),
         }  # fmt: skip
-        sums, tiles = Sums.of(op.w_digits, op.x_digits, self.wide).size, -(-op.row_bytes // (self.wide * self.across))
+        sums, tiles = Sums.of(op.w_digits, op.x_digits, self.wide), -(-op.row_bytes // (self.wide * self.across))
         arrays |= cut_arrays(op, self.slots)
         counter = self.slots * tiles * self.across
-        params = parameters(op, arrays, 32 * sums * counter, counter, s32)
+        params = parameters(op, arrays, 32 * sums.size * counter, counter, sums.dtype)
         module, params, x = by_pieces(module, op, params, ("row",))
         blocks = tiles * self.lists
         return launched(module, op, params, self._block(op, params, x, blocks), blocks, warps)
@@ -92,7 +92,7 @@ class VectorGather:
         """A part of a vector row."""
         (rows, values), (begin, end), (row, number) = rings, bounds, at_task
         sums = Sums.of(op.w_digits, op.x_digits, self.wide)
-        acc, own = Buffer("acc", s32, sums.size, "reg"), Buffer("own", s32, 1, "reg")
+        acc, own = Buffer("acc", sums.dtype, sums.size, "reg"), Buffer("own", s32, 1, "reg")
         mine = Buffer("words", u32, words(op.w_digits), "reg")
         at, slot = Value("at", s32, 0, self.steps), Value("slot", s32, 0, self.stages - 1)
         k = Value("k", s32, 0, op.k - 1)

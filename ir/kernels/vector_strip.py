@@ -1,4 +1,4 @@
-"""``vector_strip``: a product with vectors of integers on tensor cores; x stays in shared memory, strip by strip.
+"""``vector_strip``: a product with vectors on tensor cores; x stays in shared memory, strip by strip.
 
 A block has a strip of all rows of x, a few columns wide, and warps that walk vector rows of W against it.  Magicube
 (SC'22, section 4.2) brings a block's rows of x anew for every vector row; here they come once for some hundred, by the
@@ -57,19 +57,19 @@ class VectorStrip:
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Spmm, self._kernel, formats=(o.INTEGERS,))
+        return each(module, o.Spmm, self._kernel, formats=o.VECTORS)
 
     def _kernel(self, module: Module, op: o.Spmm) -> Module:
         if not op.w_digits:
-            raise IRError("integers are multiplied digit by digit", hint="run the pass decompose first")
+            raise IRError("vectors are multiplied digit by digit", hint="run the pass decompose first")
         steps = self.steps + SPARE
         arrays = {
             "places": (u16, steps * STEP), "values": (u32, steps * 32 * words(op.w_digits)),
             "tasks": (s32, self.lists * self.length * self.warps * tk.RECORD),
         }  # fmt: skip
-        sums, strips = Sums.of(op.w_digits, op.x_digits, self.wide).size, -(-op.row_bytes // self.wide)
+        sums, strips = Sums.of(op.w_digits, op.x_digits, self.wide), -(-op.row_bytes // self.wide)
         arrays |= cut_arrays(op, self.slots)
-        params = parameters(op, arrays, 32 * sums * self.slots * strips, self.slots * strips, s32)
+        params = parameters(op, arrays, 32 * sums.size * self.slots * strips, self.slots * strips, sums.dtype)
         module, params, x = by_pieces(module, op, params, ("row",))
         blocks = strips * self.lists
         return launched(module, op, params, self._block(op, params, x, blocks), blocks, self.warps, self.min_blocks)
@@ -115,7 +115,7 @@ class VectorStrip:
         of the next row's first turn with the last one."""
         (bars, strip), (begin, end, word, after), (row, number), (now, first) = shared, steps, place, loads
         sums = Sums.of(op.w_digits, op.x_digits, self.wide)
-        acc = Buffer("acc", s32, sums.size, "reg")
+        acc = Buffer("acc", sums.dtype, sums.size, "reg")
         at, coming = Value("at", s32, 0, self.steps), Value("coming", s32, 0, self.steps + self.unroll)
         digits: dict[str, Any] = {"w_digits": op.w_digits, "x_digits": op.x_digits, "wide": self.wide}
         load = replace(first, at=select(coming.lt(end), coming, after))
@@ -158,5 +158,5 @@ def whole(
 
 def together(op: o.Spmm, sums: Sums) -> int:
     """Adjacent elements of y that a lane stores at once."""
-    along, most = (op.n, len(sums.runs[0][2])) if op.y_order == "row" else (op.m, 2)
+    along, most = op.n if op.y_order == "row" else op.m, tv.widest(sums, op.y_stored, op.y_order)
     return next(v for v in (4, 2, 1) if v <= most and along % v == 0)

@@ -11,10 +11,10 @@ from itertools import product
 from .. import tile_groups as t
 from ..expr import Expr, Value, all_of, minimum
 from ..numbers.groups import STAGE, STAGE_PITCH
-from ..types import Buffer, f32, u16
+from ..types import Buffer, f32
 from .context import Context, rule
 from .epilogue import finish, of_row
-from .quad import QUAD, exchanged, halves
+from .quad import QUAD, exchanged, halves, words
 
 #: Scale and bias of a row of each half.
 _Operands = list[tuple[Value | None, Value | None]]
@@ -68,9 +68,7 @@ class _Store:
 
     def words(self, pairs: list[list[Value]]) -> list[Value]:
         """Pairs as they are stored, a word each."""
-        b = self.cx.b
-        bits = [[b.bitcast(self.cx.convert(v, self.op.out.dtype), u16) for v in two] for two in pairs]
-        return [b.pack(low, high, hint="two") for low, high in bits]
+        return words(self.cx, pairs, self.op.out.dtype)
 
     def by_rows(self) -> None:
         """One column, a pair, or the 8 of a block for which quads exchange their pairs of four blocks."""

@@ -28,6 +28,12 @@ def exchanged(cx: Context, words: Sequence[Value], lane: Expr) -> list[Value]:
     return words
 
 
+def words(cx: Context, pairs: Sequence[Sequence[Value]], dtype: DType) -> list[Value]:
+    """Pairs of values as elements of 16 bits, a word each, the first one low."""
+    bits = [[cx.b.bitcast(cx.convert(v, dtype), u16) for v in two] for two in pairs]
+    return [cx.b.pack(low, high, hint="two") for low, high in bits]
+
+
 def halves(cx: Context, words: Sequence[Value], dtype: DType) -> list[Value]:
     """The elements of 16 bits that words have, the low one first."""
     b = cx.b

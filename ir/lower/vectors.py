@@ -1,7 +1,8 @@
-"""Products with vectors of integers: what a lane loads, digits and their mma, and the store of sums."""
+"""Products with vectors: what a lane loads, digits and their mma, and the store of sums."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 
 from .. import tile_vectors as t
@@ -11,6 +12,8 @@ from ..numbers.vectors import HIGH, PIECE, STEP, Sums, words
 from ..types import f32, s32, u32
 from .context import Context, rule
 from .epilogue import finish, of_row, put
+from .quad import halves
+from .quad import words as packed
 
 #: Bytes of the even and of the odd columns, of two words of pairs.
 EVEN, ODD = 0x6420, 0x7531
@@ -63,16 +66,19 @@ def _step(cx: Context, op: t.MultiplyVectors, u: int) -> None:
     for unit in range(sums.units):
         for fragment, left in enumerate(_of_x(cx, op, row, unit)):
             for (x, a), (y, c) in product(zip(op.x_digits, left, strict=True), zip(op.w_digits, right, strict=True)):
-                cx.multiply(t.shape(x, y), a, c, op.acc, sums.at(unit, fragment, sums.shifts.index(x[0] + y[0])))
+                at = sums.at(unit, fragment, sums.shifts.index(x[0] + y[0]))
+                for i in range(sums.parts):
+                    cx.multiply(t.shape(x, y), a[4 * i : 4 * i + 4], c[2 * i : 2 * i + 2], op.acc, at)
 
 
 def _of_w(cx: Context, op: t.MultiplyVectors, u: int) -> list[list[Value]]:
-    """The second operand of each digit of W."""
+    """The second operand of each digit of W, of one part of a step after the other."""
     b, each = cx.b, words(op.w_digits)
     found = [b.ld(op.words, u * each + i, hint="w") for i in range(each)]
     if op.w_digits[0][1].bits == 4:
         return [list(_halves(cx, found[0]))]
-    return [found[i : i + 2] for i in range(0, each, 2)]
+    own = each // len(op.w_digits)
+    return [found[i : i + own] for i in range(0, each, own)]
 
 
 def _halves(cx: Context, word: Value) -> tuple[Value, Value]:
@@ -82,8 +88,9 @@ def _halves(cx: Context, word: Value) -> tuple[Value, Value]:
 
 
 def _of_x(cx: Context, op: t.MultiplyVectors, row: Expr, unit: int) -> list[list[list[Value]]]:
-    """For each fragment of a unit of columns: the first operand of each digit of x."""
-    b, two = cx.b, len(op.x_digits)
+    """For each fragment of a unit of columns: the first operand of each digit of x, of one part of a step after the
+    other."""
+    b = cx.b
     piece = PIECE // op.x.dtype.nbytes
 
     def pairs(number: int) -> list[Value]:
@@ -94,8 +101,11 @@ def _of_x(cx: Context, op: t.MultiplyVectors, row: Expr, unit: int) -> list[list
     def taken(r: list[Value], which: int) -> list[Value]:
         return [b.prmt(r[i], r[i + 1], which, hint="x") for i in (0, 2)]
 
-    if two == 2:  # the first 8 columns and the next 8; of each element the high byte, then the low one
+    if op.x.dtype.nbytes == 2:  # the first 8 columns and the next 8
         found = [pairs(2 * unit + half) for half in (0, 1)]
+        if not op.x.dtype.is_int:
+            return [[[v for both in zip(*found, strict=True) for v in both]]]
+        # of each element the high byte, then the low one
         planes = [[taken(r, which) for r in found] for which in (ODD, EVEN)]
         return [[[first[0], second[0], first[1], second[1]] for first, second in planes]]
     r = pairs(unit)
@@ -122,6 +132,9 @@ def store_vectors(cx: Context, op: t.StoreVectors) -> None:
         def one(j: int, part: tuple[int, int], unit: int = unit) -> Value:
             return _total(cx, op, sums, unit, part, j, of[j])
 
+        if op.order == "row" and op.vec > len(parts):
+            _turned(cx, op, [one(j, parts[0]) for j in (0, 1)], column + lane * 2 + (unit * sums.columns + first), g)
+            continue
         if op.order == "row":
             for j, i in product((0, 1), range(0, len(parts), op.vec)):
                 here = b.let("here", all_of(rows[j].lt(op.m), (col + i).lt(op.n)))
@@ -132,6 +145,25 @@ def store_vectors(cx: Context, op: t.StoreVectors) -> None:
             put(cx, op, [one(j + e, part) for e in range(op.vec)], (col + i) * op.m + rows[j], here)
 
 
+def _turned(cx: Context, op: t.StoreVectors, two: list[Value], column: Expr, g: Expr) -> None:
+    """Stores two adjacent columns of a row, transposed: a lane has the sums ``two`` of two rows of a column.
+
+    The residual comes as y goes, and is transposed to where the sums are: these are rounded once.
+    """
+    b, kind = cx.b, op.out.dtype
+    row, col = b.let("mine", cx.resolve(op.row) * HIGH + g), b.let("col", column)
+    at, here = row * op.n + col, b.let("here", all_of(row.lt(op.m), col.lt(op.n)))
+
+    def turned(pair: Sequence[Value]) -> list[Value]:
+        (word,) = packed(cx, [pair], kind)
+        return halves(cx, [b.movmatrix(word, hint="turned")], kind)
+
+    if op.residual is not None:
+        more = turned(b.ldv(op.residual, at, 2, where=here, hint="r"))
+        two = [b.binary("add", v, cx.convert(r, f32)) for v, r in zip(two, more, strict=True)]
+    b.st(op.out, at, *turned(two), where=here)
+
+
 def _total(
     cx: Context, op: t.StoreVectors, sums: Sums, unit: int, part: tuple[int, int], j: int,
     of: tuple[Value | None, Value | None],
@@ -139,6 +171,8 @@ def _total(
     """The sum of all digits of a column and one of the lane's two rows: modulo 2^32, or in f32 with the epilogue."""
     b, (fragment, half) = cx.b, part
     found = [b.ld(op.acc, sums.at(unit, fragment, s) + 2 * half + j, hint="sum") for s in range(len(sums.shifts))]
+    if sums.dtype is f32:
+        return finish(cx, found[0], *of, op.activation)
     if op.out.dtype is s32:
         total = found[-1]
         for v, shift in zip(found[:-1], sums.shifts, strict=False):

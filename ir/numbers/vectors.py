@@ -1,8 +1,10 @@
-"""The numbers of products with vectors of integers: digits, what a lane has of a step, and which columns its sums are.
+"""The numbers of products with vectors: digits, what a lane has of a step, and which columns its sums are.
 
-A step is 32 vectors of one vector row, the k of an integer ``mma``.  x lies k by k, its columns are the mma's rows: of
-the 16-byte pieces of 32 rows of x, transposed in pairs of bytes, ``prmt`` takes what an operand needs (Magicube's
-online transpose, section 4.3; here on whole fragments).  The 8 rows of a vector row are the mma's columns.
+A step is 32 vectors of one vector row, one for each row address of an ``ldmatrix.x4``: the k of an ``mma`` of integers,
+or of two of floats, one after the other.  x lies k by k, its columns are the mma's rows.  The 16-byte pieces of 32 rows
+of x come transposed in pairs of bytes: floats as they are multiplied, and of integers ``prmt`` takes what an operand
+needs (Magicube's online transpose, section 4.3; here on whole fragments).  The 8 rows of a vector row are the mma's
+columns.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..op_spmm import Digit
-from ..types import DType, s4, s8, u4, u8, u16, u32
+from ..types import DType, f32, s4, s8, s32, u4, u8, u16, u32
 
-#: Vectors of a step: the k of an mma; rows of W that a vector row has in it: the mma's columns.
+#: Vectors of a step; rows of W that a vector row has in it: the mma's columns.
 STEP, HIGH = 32, 8
 #: Bytes of a piece of a row of x.
 PIECE: Final = 16
@@ -22,16 +24,27 @@ SPARE: Final = 16
 
 
 def digits(dtype: DType, bits: int = 8, *, of: int = 0, alike: bool = False) -> tuple[Digit, ...]:
-    """An integer type as digits of ``bits`` bits, 4 or 8, the highest first; one of fewer bits is its own digit.
+    """An integer type as digits of ``bits`` bits, 4 or 8, the highest first; one of fewer bits is its own digit, as a
+    float is.
 
     The highest digit has the sign, others have none; ``alike``: all are signed, from -2^(bits - 1) on.  ``of``: how
     many bits of the type are taken, if not all.
     """
-    if dtype.bits <= bits:
+    if dtype.bits <= bits or not dtype.is_int:
         return ((0, dtype),)
     top, low = ((s4, u4) if bits == 4 else (s8, u8)) if dtype.kind == "int" else ((u4, u4) if bits == 4 else (u8, u8))
     count = -(-(of or dtype.bits) // bits)
     return tuple((bits * i, top if alike or i == count - 1 else low) for i in reversed(range(count)))
+
+
+def item(x_digits: tuple[Digit, ...]) -> int:
+    """Bytes of an element of x's array: one of integers of 4 bits, of which it has two."""
+    return max(8, sum(digit.bits for _, digit in x_digits)) // 8
+
+
+def depth(digit: DType) -> int:
+    """Vectors that an mma takes: its k."""
+    return STEP if digit.is_int else STEP // 2
 
 
 def number_type(k: int) -> DType:
@@ -65,7 +78,12 @@ class Sums:
     @staticmethod
     def of(w_digits: tuple[Digit, ...], x_digits: tuple[Digit, ...], row_bytes: int) -> Sums:
         """Those of so many bytes of a row of x."""
-        return Sums(w_digits, x_digits, row_bytes // (PIECE * len(x_digits)))
+        return Sums(w_digits, x_digits, row_bytes // (PIECE * item(x_digits)))
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the sums."""
+        return s32 if self.x_digits[0][1].is_int else f32
 
     @property
     def shifts(self) -> tuple[int, ...]:
@@ -88,6 +106,16 @@ class Sums:
         return self.units * self.fragments * len(self.shifts) * 4
 
     @property
+    def parts(self) -> int:
+        """Products of a step that follow one another: of all its vectors, or of half of them."""
+        return STEP // depth(self.x_digits[0][1])
+
+    @property
+    def products(self) -> int:
+        """``mma`` of a step."""
+        return self.units * self.fragments * len(self.w_digits) * len(self.x_digits) * self.parts
+
+    @property
     def over(self) -> int:
         """By how many bits sums are too large: 4 for each operand of 4 bits."""
         return sum(4 for side in (self.w_digits, self.x_digits) if side[0][1].bits == 4)
@@ -102,7 +130,7 @@ class Sums:
 
         The first one of lane group g is ``first + by * g``; half h has elements 2 h and 2 h + 1.
         """
-        if len(self.x_digits) == 2:  # elements of 16 bits: pieces of 8 columns each
+        if item(self.x_digits) == 2:  # pieces of 8 columns each
             return (0, 1, ((0, 0),)), (8, 1, ((0, 1),))
         if self.fragments == 2:  # the low and high half of each byte are neighbours
             return ((0, 4, ((0, 0), (1, 0), (0, 1), (1, 1))),)

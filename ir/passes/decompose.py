@@ -1,4 +1,4 @@
-"""``decompose``: integers as digits that tensor cores multiply, and those that are short enough as one digit.
+"""``decompose``: integers as digits that tensor cores multiply, short ones, and floats, as one digit.
 
 a = 2^8 * a1 + a0 with a signed high digit (of a signed a) and an unsigned low one, so a product is one of digits for
 each pair, shifted by the sum of both shifts; digits of 4 bits likewise.  Source: Magicube (SC'22), section 4.4, mixed
@@ -19,7 +19,7 @@ from .manager import register
 @register("decompose")
 @dataclass(frozen=True)
 class Decompose:
-    """Says of every product of integers which digits its operands have: of ``bits`` bits, 4 or 8.
+    """Says of every product with vectors which digits its operands have: of ``bits`` bits, 4 or 8.
 
     ``of``: how many bits W's type has values of, if not all.  ``alike``: all digits of W have a sign, as those must
     that one mma multiplies.
@@ -31,9 +31,9 @@ class Decompose:
 
     def run(self, module: Module) -> Module:
         def decomposed(op: Op) -> Op:
-            if not isinstance(op, o.Spmm) or not op.integers or op.x_type is None:
+            if not isinstance(op, o.Spmm) or op.format not in o.VECTORS:
                 return op
             w = digits(op.dtype, self.bits, of=self.of, alike=self.alike)
-            return replace(op, w_digits=w, x_digits=digits(op.x_type, self.bits))
+            return replace(op, w_digits=w, x_digits=digits(op.x_type or op.dtype, self.bits))
 
         return replace(module, funcs=tuple(decomposed(op) for op in module.funcs))

@@ -89,9 +89,9 @@ register("tca_bme", tca_bme, ("f16", "bf16"))
 register("csr", csr, ("f32", "f16", "bf16"), Csr)
 register("hybrid", hybrid, ("f32", "f16", "bf16"), Hybrid)
 register("nm", nm, ("f32", "f16", "bf16"), Nm)
-_INTEGERS: Final = ("i8", "i16", "u8", "u16", "i4", "u4", "i12", "i32")
-register("sr_bcrs", sr_bcrs, _INTEGERS, SrBcrs)
-register("bcrs", bcrs, _INTEGERS, Bcrs)
+_OF_VECTORS: Final = ("i8", "i16", "u8", "u16", "i4", "u4", "i12", "i32", "f16", "bf16")
+register("sr_bcrs", sr_bcrs, _OF_VECTORS, SrBcrs)
+register("bcrs", bcrs, _OF_VECTORS, Bcrs)
 
 
 def sparse(
@@ -100,9 +100,9 @@ def sparse(
     """Encode a matrix [M, K], where it is: NumPy, CuPy and torch arrays stay in their library.
 
     ``format``: ``"bitmap"`` (f16, bf16: what kernels read), ``"tca_bme"`` (the paper's), ``"csr"``, ``"nm"`` and
-    ``"hybrid"`` (also f32, but for products with hybrid), ``"sr_bcrs"`` and ``"bcrs"`` (integers only), or ``"auto"``:
-    bitmap, or nm or sr_bcrs with the options of these; and a product may take the dense matrix, or of nm in which
-    nothing repeats (``vector`` 1, f16 or bf16) bitmap, where the cost model has that as the faster one.
+    ``"hybrid"`` (also f32, but for products with hybrid), ``"sr_bcrs"`` and ``"bcrs"`` (f16, bf16 and integers), or
+    ``"auto"``: bitmap, or nm or sr_bcrs with the options of these; and a product may take the dense matrix, or of nm in
+    which nothing repeats (``vector`` 1, f16 or bf16) bitmap, where the cost model has that as the faster one.
 
     ``options``: those of the format.  ``"nm"`` has ``n`` and ``m``: of every m consecutive columns (along K, the first
     m, the next m, ...) at most n hold elements, 1 <= n < m <= 64, by default 2 of 4; and ``vector``: so many adjacent
@@ -200,11 +200,15 @@ def _convert(wanted: Sequence[str], have: Any = None) -> str:
     """How an array (of NumPy's dtype ``have``, if it has one) becomes one of the dtypes that are wanted."""
     if have is not None and "complex" in have.name:
         return "encode w.real and w.imag, converted, as two matrices: the product is linear"
-    if have is not None and "float" in have.name and all(KINDS[name].is_int for name in wanted):
+    floats = have is not None and "float" in have.name
+    integers = [name for name in wanted if KINDS[name].is_int]
+    alike = [name for name in wanted if (name in integers) != floats] or wanted
+    if floats and len(integers) == len(wanted):
         return _quantise("w", wanted[0])
-    ways = [_CONVERSIONS[NAMES[held(KINDS[name])]] for name in wanted]
+    ways = [_CONVERSIONS[NAMES[held(KINDS[name])]] for name in alike]
     numpy, torch = (", ".join(dict.fromkeys(way[which] for way in ways)) for which in (0, 1))
-    return f"convert it: {numpy}; in torch {torch}; nothing is cast"
+    or_else = f"; or {_quantise('w', integers[0])}" if floats and integers else ""
+    return f"convert it: {numpy}; in torch {torch}; nothing is cast{or_else}"
 
 
 def _quantise(w: str, dtype: str) -> str:
@@ -261,22 +265,25 @@ def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> tuple[str, Csr]:
     rows = checked_scipy(w)
     if dtype is None:
         dtype = next((name for name in maker.dtypes if held(KINDS[name]).numpy() == w.dtype), None)
-    integers = all(KINDS[name].is_int for name in ((dtype,) if dtype else maker.dtypes))
+    wanted = (dtype,) if dtype else tuple(n for n in maker.dtypes if KINDS[n].is_int == (w.dtype.kind in "iub"))
+    wanted = wanted or maker.dtypes
+    integers = all(KINDS[name].is_int for name in wanted)
     if w.dtype.kind not in ("iu" if integers else "f") or not (w.dtype.kind == "f" or np.can_cast(w.dtype, np.int64)):
-        named = f"dtype={dtype or maker.dtypes[0]!r}"
+        named = f"dtype={wanted[0]!r}"
         wide = "int64" if integers else "float32"
         remedy = f"convert it: sg.sparse(w.astype({wide!r}), {named})"
         if integers and w.dtype.kind in "fc":
             part, also = ("w.real", ", and w.imag likewise") if w.dtype.kind == "c" else ("w", "")
-            remedy = _quantise(f"{part}.toarray()", dtype or maker.dtypes[0]) + also
+            remedy = _quantise(f"{part}.toarray()", wanted[0]) + also
         elif w.dtype.kind == "c":
             remedy = f"encode its parts as two matrices: sg.sparse(w.real, {named}), sg.sparse(w.imag, {named})"
         raise ArrayError(f"a scipy.sparse matrix of dtype {w.dtype}", hint=remedy)
     if dtype is None:
         raise ArrayError(
-            f"a scipy.sparse matrix of {w.dtype}, which is encoded in {' or '.join(maker.dtypes)}",
-            hint=f"say {' or '.join(f'dtype={name!r}' for name in maker.dtypes)}: "
-            + ("it must hold all values" if integers else "values are rounded to it"),
+            f"a scipy.sparse matrix of {w.dtype}, which is encoded in {' or '.join(wanted)}",
+            hint=f"say {' or '.join(f'dtype={name!r}' for name in wanted)}: "
+            + ("it must hold all values" if integers else "values are rounded to it")
+            + (f"; or {_quantise('w.toarray()', maker.dtypes[0])}" if KINDS[maker.dtypes[0]].is_int > integers else ""),
         )
     if w.format != "csr" or not issubclass(maker.matrix, OfRows):
         rows = summed(w, np.int64 if integers else None)

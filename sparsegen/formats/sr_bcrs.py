@@ -1,4 +1,4 @@
-"""Strided row-major block compressed rows (SR-BCRS) as in Magicube: vectors of integers, a stride of them row by row.
+"""Strided row-major block compressed rows (SR-BCRS) as in Magicube: vectors, a stride of them row by row.
 
 The matrix is cut into *vector rows* of ``height`` rows (the last one may be short), and each of these into vectors
 height x 1, of which those that hold an element are kept.  ``stride`` of them follow one another as a block, row by row:
@@ -10,7 +10,7 @@ last block is filled up with vectors of zeros:
 - ``idx`` uint16: the column of each vector, ascending in a vector row; -1 (65535 in 16 bits) where it fills up.
   uint32 for a matrix of more than 65535 columns.
 - ``values``: the blocks.  Row r of vector v is element ``(v // stride * height + r) * stride + v % stride``.  Elements
-  of 4 bits lie two to a byte, the first in the low half; those of 12 bits lie in 16.
+  of 4 bits lie two to a byte, the first in the low half; those of 12 bits lie in 16.  Floats have 16 bits.
 
 The rows of a short last vector row that lie beyond the matrix are zero.  torch holds the same bits in signed integers.
 Source: Magicube (SC'22), section 4.1 and figure 2.
@@ -35,13 +35,15 @@ STRIDES: Final = (4, 8, 16, 32, 64, 128)
 
 
 def sr_bcrs(dtype: DType, height: int = 8, stride: int | None = None, index: int = 16) -> Format:
-    """The format for integers of 4, 8, 12, 16 or 32 bits.
+    """The format for integers of 4, 8, 12, 16 or 32 bits, and floats of 16.
 
-    ``stride``: vectors of a block; by default the k of the widest ``mma``: 64 for 4 bits, else 32, as 12 and 16 bits
-    are multiplied in digits.  ``index``: bits of a column, 16, or 32, which wider matrices get by themselves.
+    ``stride``: vectors of a block; by default the k of the widest ``mma``: 64 for 4 bits, 16 for floats, else 32, as
+    integers of 12 and 16 bits are multiplied in digits.  ``index``: bits of a column, 16, or 32, which wider matrices
+    get by themselves.
     FormatError for other numbers.
     """
-    rows, wide = height_of(height), whole((64 if dtype.bits == 4 else 32) if stride is None else stride)
+    own = 16 if not dtype.is_int else 64 if dtype.bits == 4 else 32
+    rows, wide = height_of(height), whole(own if stride is None else stride)
     if wide not in STRIDES:
         raise FormatError(
             f"stride={stride!r}: a block has {', '.join(map(str, STRIDES[:-1]))} or {STRIDES[-1]} vectors",

@@ -13,7 +13,7 @@ from sparsegen.formats.csr import OfRows
 from sparsegen.formats.format import held
 from sparsegen.ir.errors import FormatError, ScheduleError
 from sparsegen.ir.module import Module
-from sparsegen.ir.op_spmm import Spmm
+from sparsegen.ir.op_spmm import VECTORS, Spmm
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
 from sparsegen.problems.matrices import Merged, OfMatrices
@@ -38,8 +38,8 @@ class Variant(NamedTuple):
 
 #: What is known of a product, by the format of its matrix.
 NUMBERS: Final[dict[str, Callable[[Product], Any]]] = {
-    "bitmap": BitmapNumbers.of, "csr": Ragged.of, "nm": NmNumbers.of, "sr_bcrs": VectorNumbers.of,
-    "hybrid": HybridNumbers.of,
+    "bitmap": BitmapNumbers.of, "csr": Ragged.of, "nm": NmNumbers.of, "hybrid": HybridNumbers.of,
+    **dict.fromkeys(VECTORS, VectorNumbers.of),
 }  # fmt: skip
 #: The variant of arrays that are packed by rows, of whatever width.
 PACKED = Variant("row", "row", 1)

@@ -1,10 +1,11 @@
-"""The predicted time of a product with vectors of integers by warps that gather their rows of x.
+"""The predicted time of a product with vectors by warps that gather their rows of x.
 
     time = launch + turn + start + max(l2, lines, issue, tensor, shared, hbm, chain) + exposed + store + cut
 
 ``l2``, ``issue`` and ``shared`` are of the steps of the busiest SM, ``chain`` of the longest vector row.  Fitted to the
 mean of cold times and those in a loop, of 64 problems on one H200: within 7 % in the median, 25 % for nine of ten; the
-start and the cut then to 40 random problems.  Other GPUs were not measured.
+start and the cut then to 40 random problems.  These were of integers; floats have the same constants, and counts of
+their own.  Other GPUs were not measured.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sparsegen.ir.types import DTYPES
 from sparsegen.products import vectors_cost
 from sparsegen.products.cost import in_the_way
 from sparsegen.products.vectors import VectorNumbers
-from sparsegen.products.vectors_cost import SECTORS, SPREAD, lines_of, rate, sums_of
+from sparsegen.products.vectors_cost import SECTORS, SPREAD, in_flight, lines_of, mma_of, rate, sums_of
 from sparsegen.schedule import Schedule
 
 REASONS: Final[dict[str, str]] = {
@@ -75,8 +76,9 @@ def shape_of(p: VectorNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     """The numbers of a complete schedule, legal or not; ``resident`` is 0 for a block that does not fit an SM."""
     (down, across), lists = s.warps, -(-sum(rows for _, rows in p.cut(s.cut)) // s.warps[0])
     blocks = -(-p.row_bytes // (s.wide * across)) * lists
+    of_floats = 0 if p.integers else in_flight(p, s.wide)
     shared = down * across * s.stages * (STEP * s.wide + 128 * p.words)
-    registers = BASE + sums_of(p, s.wide).size + p.words
+    registers = BASE + of_floats + sums_of(p, s.wide).size + p.words
     return Shape(lists, blocks, shared, registers, occupancy(registers, shared, 32 * down * across, device).blocks)
 
 
@@ -90,9 +92,9 @@ def price(p: VectorNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cos
         "E": p.operands, "lines": lines_of(p), "SMs": device.sms, "wide": s.wide,
         "stages": s.stages, "here": p.steps * parts / device.sms,
         "longest": min(p.longest, s.cut), "W": here * down * across, "rounds": max(1.0, here / g.resident),
-        "products": sums.units * sums.fragments * len(sums.w_digits) * len(sums.x_digits),
-        "fragments": s.wide / PIECE, "words": p.words, "sums": sums.size, "b": min(g.resident, here),
-        "launch": device.launch_s, "f": device.clock, "sub": device.sub_cores, "cpi": device.cpi["s8.m16n8k32"],
+        "products": sums.products, "fragments": s.wide / PIECE, "words": p.words, "sums": sums.size,
+        "b": min(g.resident, here),
+        "launch": device.launch_s, "f": device.clock, "sub": device.sub_cores, "cpi": device.cpi[mma_of(p)],
         "bw_S": device.bw_shared / device.sms, "bw_G": device.hbm_read_gbs * 1e9,
         "bw_L2": device.l2_bytes_per_clk_sm * device.clock, "lat_dram": device.lat_dram,
         "cuts": -(-p.longest // s.cut) - 1, "odd": 1 * (p.columns or p.row_bytes % PIECE > 0),

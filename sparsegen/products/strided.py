@@ -23,8 +23,9 @@ def loads(w: SparseMatrix) -> Counts:
     """(vectors, vector rows of W's own height that have so many), ascending; worked out once."""
 
     def count() -> Counts:
-        ptr = np.asarray(w.library.to_host(w.arrays["ptr"], DTYPES["s32"])).reshape(-1, 2)
-        kinds, rows = np.unique(ptr[:, 1] - ptr[:, 0], return_counts=True)
+        ptr = np.asarray(w.library.to_host(w.arrays["ptr"], DTYPES["s32"]))
+        ends = ptr.reshape(-1, 2) if w.format == "sr_bcrs" else np.stack([ptr[:-1], ptr[1:]], axis=1)
+        kinds, rows = np.unique(ends[:, 1] - ends[:, 0], return_counts=True)
         return tuple(zip(kinds.tolist(), rows.tolist(), strict=True))
 
     with w.library.active():
@@ -42,11 +43,11 @@ def most(found: tuple[Digit, ...]) -> int:
 
 
 def largest(w: SparseMatrix) -> int:
-    """W's largest element if it has a sign and digits, else 0; worked out once."""
+    """W's largest integer if it has a sign and digits, else 0; worked out once."""
 
     def find() -> int:
         lib, stored = w.library, w.arrays["values"]
-        if w.kind.kind == "uint" or w.kind.bits < 8 or not stored.shape[0]:
+        if w.kind.kind != "int" or w.kind.bits < 8 or not stored.shape[0]:
             return 0
         return int(lib.view(stored, w.spec.raw).max())
 

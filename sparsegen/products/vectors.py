@@ -1,4 +1,4 @@
-"""Matrices of integers in vectors, in numbers and as kernels with ``mma`` read them: steps of 32 vectors, lane by lane.
+"""Matrices in vectors, in numbers and as kernels with ``mma`` read them: steps of 32 vectors, lane by lane.
 
 A *vector row* is 8 rows of W, the columns of an ``mma``: of vectors of 4 or 2 rows as many as make 8, which take the
 columns that any of them has.  Its vectors are cut into steps of 32, in an order in which the rows of x of each eight
@@ -30,7 +30,7 @@ from sparsegen.sizes import MAX_CELLS
 
 @dataclass(frozen=True)
 class VectorNumbers:
-    """The numbers of a product with vectors of integers.
+    """The numbers of a product with vectors.
 
     ``loads``: (steps, vector rows that have so many), ascending; ``vectors``: of 8 rows; ``nbytes``: of W's arrays;
     ``operands``: of bias, scale and residual; ``x`` and ``y``: their types, as the IR names them; ``after``: steps of
@@ -88,9 +88,19 @@ class VectorNumbers:
         )  # fmt: skip
 
     @property
+    def integers(self) -> bool:
+        """Whether W and x are integers."""
+        return self.x_kind.is_int
+
+    @property
+    def runs(self) -> tuple[tuple[int, ...], ...]:
+        """Adjacent elements of x and y, for each order in which they may come: the better one is meant."""
+        return (self.k, self.m), (self.n,)
+
+    @property
     def stored(self) -> dict[str, Any]:
-        """What the op level says of W and of types."""
-        types = {"x_type": DTYPES[self.x], "y_type": DTYPES[self.y]}
+        """What the op level says of W, and of integers of types."""
+        types = {"x_type": DTYPES[self.x], "y_type": DTYPES[self.y]} if self.integers else {}
         return {"chunks": 0, "entries": self.vectors, "height": self.height, **types}
 
     @property
@@ -132,8 +142,11 @@ class VectorNumbers:
 def held(product: Product) -> int:
     """How many products of a row may be added up so that no sum of digits wraps.
 
-    y of i32 may wrap; but not sums that are 16 times as large for each operand of 4 bits, until they are shifted.
+    y of i32 may wrap; but not sums that are 16 times as large for each operand of 4 bits, until they are shifted.  Of
+    floats none does.
     """
+    if not product.w.kind.is_int:
+        return MAX_CELLS
     w, x = digits(product.w.kind), digits(product.types.x)
     sums = Sums(w, x, 1)
     if product.types.y.is_int and not sums.over:
@@ -145,8 +158,11 @@ def held(product: Product) -> int:
 
 class Steps(NamedTuple):
     """A matrix cut into steps: ``begin`` and ``end`` of each vector row (on the host), the ``column`` of each vector of
-    each step, [steps * 32], and whether one is ``there``; what fills a step up has a column of the same vector row, of
-    the same eight where these have any."""
+    each step, [steps * 32], and whether one is ``there``.
+
+    What fills a step up has a column of the same vector row, of the same eight where these have any: of others a NaN or
+    Inf of x would come into its sums.
+    """
 
     begin: npt.NDArray[np.int64]
     end: npt.NDArray[np.int64]
@@ -227,7 +243,8 @@ def values(w: SparseMatrix) -> Any:
     """Words of the values, step by step and lane by lane: of each digit the second operand of an mma.
 
     Slot 16 h + 8 p + 2 t + i of a step, in row g, is byte 2 p + i of register h of lane 4 g + t; elements of 4 bits
-    have both registers in one word, the first in the low halves of its bytes.
+    have both registers in one word, the first in the low halves of its bytes.  Of floats it is half i of register p of
+    the mma of part h.
     """
     lib = w.library
     with lib.active():
@@ -236,8 +253,9 @@ def values(w: SparseMatrix) -> Any:
         groups = _groups(w)
         row = lib.constant(np.repeat(np.arange(rows), (cut.end - cut.begin) * STEP))
         found = groups[row, :, cut.column] * lib.cast(cut.there, DTYPES["s8"]).reshape(-1, 1)  # [slots, 8 rows]
-        size = 2 if w.kind.bits > 8 else 1
-        held = lib.view(lib.packed(found), "int8").reshape(total, 2, 2, 4, 2, HIGH, size)  # step, h, p, t, i, g, byte
+        size = len(digits(w.kind))
+        bits = lib.view(lib.packed(found), "int8" if w.kind.is_int else "int16")
+        held = bits.reshape(total, 2, 2, 4, 2, HIGH, size)  # step, h, p, t, i, g, digit
         if w.kind.bits == 4:
             low, high = held[:, 0] & 15, held[:, 1] & 15
             word = lib.packed(lib.transpose((low | high * 16)[..., 0], (0, 4, 2, 1, 3)))  # step, g, t, p, i

@@ -1,11 +1,12 @@
-"""The predicted time of a product with vectors of integers, by strips of x that stay in shared memory.
+"""The predicted time of a product with vectors, by strips of x that stay in shared memory.
 
     time = launch + turn + start + max(tensor, issue, shared, l2, lines, hbm, chain) + exposed + cut
 
 ``issue``, ``shared`` and ``l2`` are of the steps of the busiest SM, ``chain`` of those of its busiest warp.  Fitted to
 the mean of cold times and those in a loop, of 64 problems on one H200: within 7 % in the median, 18 % for nine of ten.
 ``lines`` came later, of 20 problems: with few columns of x a product took up to 1.6 times what the rest expects; and of
-40 the start of a block's warps.  Other GPUs were not measured.
+40 the start of a block's warps.  These were of integers; floats have the same constants, and counts of their own.
+Other GPUs were not measured.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ NEXT: Final = 0.5
 #: Bytes of a line of L2.
 LINE: Final = 128
 #: Registers of a thread besides its sums, and those of a step: with fewer nvcc spills.  Elements of 4 bits make two
-#: fragments of one, so more of these are under way: as many as half the bytes of a row, beyond 32 of these.
+#: fragments of one, so more of these are under way: as many as half the bytes of a row, beyond 32 of these.  Of floats
+#: all fragments of a step are, as nothing is made of them but products.
 BASE: Final = 28
 
 
@@ -101,6 +103,18 @@ def sums_of(p: VectorNumbers, wide: int) -> Sums:
     return Sums.of(digits(DTYPES[p.dtype]), digits(p.x_kind), wide)
 
 
+def mma_of(p: VectorNumbers) -> str:
+    """The mma whose cycles count: that of signed integers, or of floats of 16 bits, which all take the same."""
+    return "s8.m16n8k32" if p.integers else "f16.m16n8k16"
+
+
+def in_flight(p: VectorNumbers, wide: int) -> int:
+    """Registers of a thread of fragments under way, beyond those of bytes of integers, which are few."""
+    if p.integers:
+        return (wide - WIDTHS[0]) // 2 if p.x_kind.bits == 4 else 0
+    return wide // PIECE * 4
+
+
 def shape_of(p: VectorNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     """The numbers of a complete schedule, legal or not; ``resident`` is 0 for a block that does not fit an SM."""
     strips = -(-p.row_bytes // s.wide)
@@ -112,8 +126,7 @@ def shape_of(p: VectorNumbers, s: Schedule, device: DeviceProfile) -> Shape:
         longest, left = longest + steps * taken, left + taken * slots - rows
     boxes = s.parts if device.compute_capability >= HOPPER else 0
     shared = padded_rows(p.k, max(1, boxes)) * s.wide + 8 * boxes
-    more = (s.wide - WIDTHS[0]) // 2 if p.x_kind.bits == 4 else 0
-    registers = BASE + more + sums_of(p, s.wide).size + s.unroll * 2 * (1 + p.words)
+    registers = BASE + in_flight(p, s.wide) + sums_of(p, s.wide).size + s.unroll * 2 * (1 + p.words)
     resident = min(occupancy(registers, shared, 32 * s.warps, device).blocks, -(-blocks // device.sms))
     return Shape(strips, blocks, longest, p.steps / slots, shared, registers, resident)
 
@@ -132,9 +145,9 @@ def price(p: VectorNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cos
         "M": p.m, "K": p.k, "X": p.row_bytes, "Y": y * p.m * p.n, "B": p.steps * (64 + 128 * p.words),
         "E": p.operands, "lines": lines_of(p), "blocks": g.blocks,
         "wide": s.wide, "here": here, "steps": g.mean, "longest": g.longest, "W": s.warps,
-        "products": sums.units * sums.fragments * len(sums.w_digits) * len(sums.x_digits),
-        "fragments": s.wide / PIECE, "words": p.words, "tasks": -(-p.rows // (s.lists * s.warps)), "b": g.resident,
-        "launch": device.launch_s, "f": device.clock, "sub": device.sub_cores, "cpi": device.cpi["s8.m16n8k32"],
+        "products": sums.products, "fragments": s.wide / PIECE, "words": p.words,
+        "tasks": -(-p.rows // (s.lists * s.warps)), "b": g.resident,
+        "launch": device.launch_s, "f": device.clock, "sub": device.sub_cores, "cpi": device.cpi[mma_of(p)],
         "bw_S": device.bw_shared / device.sms, "bw_G": device.hbm_read_gbs * 1e9,
         "bw_L2": device.l2_bytes_per_clk_sm * device.clock, "lat_dram": device.lat_dram,
         "unroll": s.unroll, "pieces": 1 * (s.cut < p.longest), "odd": 1 * (p.columns or p.row_bytes % PIECE > 0),

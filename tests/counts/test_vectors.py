@@ -1,4 +1,4 @@
-"""Counts of products of vectors of integers: those of whole runs; and what types and words of schedules change."""
+"""Counts of products of vectors: those of whole runs; and what types and words of schedules change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import sparsegen as sg
 from sparsegen.products.vectors import VectorNumbers
 from tests.counts.kit import wrong
-from tests.vectors_kit import kernel, quantized
+from tests.vectors_kit import floats, kernel, quantized
 
 
 @pytest.mark.parametrize("device", ["h200", "a100"])
@@ -46,3 +46,27 @@ def test_what_a_step_takes(kind: str, x_kind: str, mma: dict[str, int]) -> None:
     found = {name: n for name, n in counts.items() if name.startswith("mma.")}
     assert found == {f"mma.{types}.m16n8k32": n * steps for types, n in mma.items()}
     assert (counts["ldmatrix"], counts["prmt"]) == (2 * steps, 8 * steps)
+
+
+@pytest.mark.parametrize("device", ["h200", "a100"])
+@pytest.mark.parametrize(
+    "line", ["vector_strip wide=64 lists=1 warps=3 unroll=2 parts=3", "vector_strip wide=32 cut=2"]
+)
+@pytest.mark.parametrize("n", [33, 64])
+def test_floats_as_a_whole_run(n: int, line: str, device: str) -> None:
+    k = kernel(sg.spmm(floats((53, 150), "bf16"), n=n, residual=True), line, device)
+    made = k._plan(0).main
+    assert not wrong(made, k.weights()) and len(made.warp.launches) == 1 + (n == 33)
+
+
+def test_what_a_step_of_floats_takes() -> None:
+    """Of 32 bytes of a row of x: two reads of 16 rows by 16 bytes, and two mma, as nothing is made of what is read.
+
+    Two sums of 16 bits of a column become two of a row by one transposition.
+    """
+    product: Any = sg.spmm(floats((64, 320), seed=1), n=32)
+    counts = kernel(product, "vector_strip wide=32 lists=2 warps=2 unroll=2 parts=4").counts()
+    numbers = VectorNumbers.of(product)
+    steps, strips = numbers.steps, 2
+    assert counts["mma.f16.m16n8k16"] == counts["ldmatrix"] == 2 * strips * steps and "prmt" not in counts
+    assert counts["movmatrix"] == 2 * strips * numbers.rows

@@ -224,11 +224,15 @@ def test_values_outside_the_bits(kind: str, of: str) -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: encoded(np.ones((2, 3), np.float32)), ["dtype float32", "sg.quantize(w, bits=8)", "q.values"]),
+        (
+            lambda: encoded(np.ones((2, 3), np.float32)),
+            ["dtype float32", "w.half()", "sg.quantize(w, bits=8)", "q.values"],
+        ),
         (lambda: encoded(np.ones((2, 3), np.float16), "i4"), ["dtype float16", "sg.quantize(w, bits=4)"]),
         (lambda: encoded(np.ones((2, 3), np.int64)), ["dtype int64", "w.astype(np.int8)", "w.short()"]),
         (lambda: encoded(np.ones((2, 3), np.int8), "u8"), ["dtype int8", "encoded in u8", "w.byte()"]),
-        (lambda: encoded(np.ones((2, 3), np.int8), "f16"), ["dtype 'f16'", "'i8' or 'i16'"]),
+        (lambda: encoded(np.ones((2, 3), np.int8), "f16"), ["dtype int8", "w.astype(np.float16)"]),
+        (lambda: encoded(np.ones((2, 3), np.int8), "f32"), ["dtype 'f32'", "'i8' or 'i16'"]),
         (lambda: encoded(np.ones((0, 3), np.int8)), ["(0, 3): no elements"]),
         (lambda: encoded(np.ones((3, 0), np.int8)), ["(3, 0): no elements"]),
         (lambda: encoded(np.ones((2, 3), np.int8), height=3), ["height=3", "2, 4 or 8 rows"]),
@@ -250,6 +254,7 @@ def test_scipy_matrices_that_are_refused() -> None:
     sp = pytest.importorskip("scipy.sparse")
     for w, dtype, says in (
         (np.ones((2, 3)), None, "sg.quantize(w.toarray(), bits=8)"),
+        (np.ones((2, 3)), None, "dtype='f16' or dtype='bf16'"),
         (np.ones((2, 3)), "i4", "sg.quantize(w.toarray(), bits=4)"),
         (np.ones((2, 3), bool), "i4", "sg.sparse(w.astype('int64'), dtype='i4')"),
         (np.ones((2, 3), np.uint64), None, "sg.sparse(w.astype('int64'), dtype='i8')"),

@@ -1,4 +1,4 @@
-"""Each wait, fence, mbarrier and barrier of products of vectors of integers is needed."""
+"""Each wait, fence, mbarrier and barrier of products of vectors is needed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 import sparsegen as sg
 from tests.mutation.harness import score
-from tests.vectors_kit import launched, quantized
+from tests.vectors_kit import floats, launched, quantized
 
 #: Types of W and x, parts of a strip, the GPU, and how many ops order: by tensor copies an mbarrier and a wait for each
 #: part, an arrival, a fence, a barrier, and the wait before the end; by cp.async a group of copies, the wait for it and
@@ -34,5 +34,20 @@ def test_nothing_that_orders_is_redundant(kind: str, x_kind: str, parts: int, de
     line = f"vector_strip wide=32 lists=6 warps=1 unroll=2 parts={parts}"
     func, arguments, exact = launched(product, line, device)
     killed, survivors = score(func, arguments, {"y": exact}, rtol=0)
+    print(f"{line}: {killed} of {killed + len(survivors)} noticed" + "".join(f"\n  {s}" for s in survivors))
+    assert killed == many and not survivors
+
+
+@pytest.mark.parametrize(
+    ("line", "device", "many"),
+    [
+        ("vector_strip wide=32 lists=6 warps=1 unroll=2 parts=4", "h200", 12),
+        ("vector_strip wide=32 lists=30 warps=1 unroll=1 parts=1 cut=2", "a100", 7),
+    ],
+)
+def test_of_floats_too(line: str, device: str, many: int) -> None:
+    product: Any = sg.spmm(floats((37, 250), kept=2.0), n=32)
+    func, arguments, exact = launched(product, line, device)
+    killed, survivors = score(func, arguments, {"y": exact}, rtol=2**-9)
     print(f"{line}: {killed} of {killed + len(survivors)} noticed" + "".join(f"\n  {s}" for s in survivors))
     assert killed == many and not survivors

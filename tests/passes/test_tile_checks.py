@@ -50,7 +50,7 @@ from sparsegen.ir.node import OPS, Op, fields, rewrite, walk
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.registry import load_all
 from sparsegen.ir.spread import Products, Threads
-from sparsegen.ir.types import Buffer, f16, f32, f64, s8, s16, s32, u4, u8, u32, u64
+from sparsegen.ir.types import Buffer, bf16, f16, f32, f64, s8, s16, s32, u4, u8, u32, u64
 from sparsegen.ir.verify import verify
 from sparsegen.pipelines import lower
 from sparsegen.problems.product import SpmmProblem, Variant
@@ -156,6 +156,10 @@ def tile_level(family: str) -> Module:
         line = "vector_strip wide=32 lists=1 warps=2 unroll=2 parts=2"
         product = sg.spmm(quantized, n=24, y_dtype="f32", bias=True)
         return parse_module(sg.compile(product, device="h200", backend="emulator", schedule=line).ir("tile"))
+    if family == "vectors of floats":
+        kept = sg.sparse(np.tri(40, 300, 200, dtype="f2"), format="sr_bcrs", height=8)
+        line = "vector_gather wide=64 warps=1x2 stages=2 cut=7"
+        return parse_module(sg.compile(sg.spmm(kept, n=24), backend="emulator", schedule=line).ir("tile"))
     if family == "vector_gather":
         quantized = sg.sparse(np.tri(40, 300, 200, dtype="i1"), format="sr_bcrs", height=8)
         line = "vector_gather wide=32 warps=1x2 stages=2 cut=7"
@@ -428,8 +432,31 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("vector_strip", te.SettleResident, {"parts": 3}, "the mbarriers of a strip take 3"),
     ("vector_strip", tq.MultiplyVectors, {"wide": 48}, "bytes of a strip's row 48 is unknown"),
     ("vector_strip", tq.MultiplyVectors, {"w_digits": ((0, s32),)}, "s32 is no digit of 4 or 8 bits"),
-    ("vector_strip", tq.MultiplyVectors, {"x_digits": ((8, s8), (0, u8))}, "x of s8 has no 2 digits"),
+    ("vector_strip", tq.MultiplyVectors, {"x_digits": ((8, s8), (0, u8))}, "x of s8 has no digits of s8, 2 bytes"),
     ("vector_strip", tq.StoreVectors, {"vec": 4}, "4 elements at once of 24"),
+    (
+        "vectors of floats",
+        tq.MultiplyVectors,
+        {"x_digits": ((0, bf16),)},
+        "f16 is no digit of 4 or 8 bits, and no float",
+    ),
+    ("vectors of floats", tq.MultiplyVectors, {"x_digits": ((8, s8), (0, u8))}, "f16 is no digit of 4 or 8 bits"),
+    (
+        "vectors of floats",
+        tq.MultiplyVectors,
+        {"x_digits": ((0, bf16),), "w_digits": ((0, bf16),)},
+        "x of f16 has no digits of bf16",
+    ),
+    ("vectors of floats", tq.MultiplyVectors, {"acc": Buffer("words", u32, 4, "reg")}, "sums are f32, not u32"),
+    ("vectors of floats", tq.StoreVectors, {"vec": 4}, "4 elements at once of 24, by row; a lane has 2 side by side"),
+    ("vectors of floats", ty.SumPieces, {"slots": Buffer("cuts", s32, 20, "global")}, "@cuts is s32, @acc f32"),
+    ("vectors of floats", ty.SumPieces, {"acc": Buffer("words", u32, 4, "reg")}, "@words has no s32 or f32 in reg"),
+    (
+        "vectors of floats",
+        ty.SumPieces,
+        {"cuts": Buffer("counter", u32, 8, "global")},
+        "@counter counts in s32, not in",
+    ),
     ("vector_strip", tq.StoreVectors, {"m": 50}, "are not the 960 of @y"),
     ("vector_gather", tx.WalkRing, {"stages": 3}, "stages 3 is unknown"),
     ("vector_gather", tx.GatherStep, {"wide": 64}, "the rows of x of all slots take 8192"),
@@ -515,6 +542,7 @@ def changed(module: Module, kind: type[Op], fields: dict[str, Any]) -> Module:
         "unfused attention",
         "vector_strip",
         "vector_gather",
+        "vectors of floats",
         "vector_block",
     ],
 )

@@ -11,18 +11,8 @@ import pytest
 import sparsegen as sg
 from sparsegen.formats.matrix import KINDS
 from sparsegen.ir.errors import ArrayError, FormatError, ProductError
-from tests.vectors_kit import exact, integers, pairs, quantized
+from tests.vectors_kit import LINES, exact, integers, pairs, quantized
 
-#: Schedules of every family, small enough for tests.
-LINES = (
-    "vector_strip wide=32 lists=2 warps=2 unroll=1 parts=1",
-    "vector_strip wide=64 lists=1 warps=3 unroll=2 parts=3",
-    "vector_strip wide=128 lists=3 warps=1 unroll=4 parts=4",
-    "vector_strip wide=32 lists=2 warps=2 unroll=2 parts=2 cut=2",
-    "vector_gather wide=32 warps=1x2 stages=2",
-    "vector_gather wide=64 warps=2x2 stages=4 cut=1",
-    "vector_gather wide=128 warps=3x1 stages=8",
-)
 GATHER = "vector_gather wide=32 warps=2x1 stages=4"
 
 

@@ -10,6 +10,7 @@ from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm import ProductFamily
 from sparsegen.ir.errors import ScheduleError
+from sparsegen.ir.op_spmm import VECTORS
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.products import dense_integers
 from sparsegen.products.cost import dense_cost
@@ -25,7 +26,7 @@ class DenseFamily(ProductFamily):
     """A library's product: it has no words, and no program of ours."""
 
     name = "dense"
-    formats = ("bitmap", "nm", "sr_bcrs")
+    formats = ("bitmap", "nm", *VECTORS)
     library = True
     words = ()
 
@@ -49,7 +50,7 @@ class DenseFamily(ProductFamily):
 
 
 def _cost(facts: Any, device: DeviceProfile) -> Cost:
-    if not isinstance(facts, VectorNumbers):
+    if not isinstance(facts, VectorNumbers) or not facts.integers:
         return dense_cost(facts, device)
     if error := dense_integers.lacking(facts, device):
         raise error

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import room
-from sparsegen.families.spmm.vectors import IntegerFamily
+from sparsegen.families.spmm.vectors import VectorFamily
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.fragments import SHAPES
@@ -40,7 +40,7 @@ _ABOUT: Final = {
 }  # fmt: skip
 
 
-class VectorBlockFamily(IntegerFamily):
+class VectorBlockFamily(VectorFamily):
     """``bits``: of a digit, 4 where x has no more; ``wide``: bytes of x's rows of a block, 32 a warp; ``prefetch``:
     rows of x come a step ahead; ``pad``: shared memory without bank conflicts; ``shuffle``: columns in the order that
     turns digits of 4 bits at once; ``stack``: digits of W in the rows of an mma that short vectors leave free."""
@@ -60,7 +60,11 @@ class VectorBlockFamily(IntegerFamily):
             yield SpmmSchedule(self.name, **{**given, "wide": wide})
 
     def shape(self, facts: VectorNumbers, schedule: Schedule, device: DeviceProfile) -> Shape:
-        """Digits, blocks, registers and bytes."""
+        """Digits, blocks, registers and bytes; ScheduleError for floats, which have no digits."""
+        if not facts.integers:
+            raise ScheduleError(
+                f"vector_block multiplies integers, W is {facts.dtype}", hint="leave the schedule to the cost model"
+            )
         return shape_of(facts, schedule, device)
 
     def refusal(

@@ -1,4 +1,4 @@
-"""``vector_gather`` (Magicube): integers in vectors on tensor cores; each warp gathers the rows of x that it needs.
+"""``vector_gather`` (Magicube): vectors on tensor cores; each warp gathers the rows of x that it needs.
 
 For matrices with few vectors, and for those with so many columns that no strip of x fits into shared memory.  From
 sm_80 on.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import room
-from sparsegen.families.spmm.vectors import MAX_WARPS, VectorFamily, of_w
+from sparsegen.families.spmm.vectors import MAX_WARPS, StepFamily, of_w
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.vector_gather import VectorGather
 from sparsegen.ir.numbers.resident import WIDTHS
@@ -40,7 +40,7 @@ _TASKS: Final = (
 )
 
 
-class VectorGatherFamily(VectorFamily):
+class VectorGatherFamily(StepFamily):
     """``wide``: bytes of a row of x that a warp gathers; ``warps``: vector rows of a block x warps that share one;
     ``stages``: steps in a warp's ring; ``cut``: steps beyond which a vector row is cut into several tasks."""
 

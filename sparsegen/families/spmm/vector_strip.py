@@ -1,4 +1,4 @@
-"""``vector_strip`` (Magicube): integers in vectors on tensor cores, against strips of x that stay in shared memory.
+"""``vector_strip`` (Magicube): vectors on tensor cores, against strips of x that stay in shared memory.
 
 For matrices with some zeros, where a strip of all rows of x fits into shared memory.  From sm_80 on; on Hopper strips
 come by the copy unit, and the first products are made while the rest is on its way.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import room
-from sparsegen.families.spmm.vectors import MAX_WARPS, VectorFamily, of_w
+from sparsegen.families.spmm.vectors import MAX_WARPS, StepFamily, of_w
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.vector_strip import VectorStrip
 from sparsegen.ir.numbers.resident import WIDTHS
@@ -49,7 +49,7 @@ _TASKS: Final = (
 )
 
 
-class VectorStripFamily(VectorFamily):
+class VectorStripFamily(StepFamily):
     """``wide``: bytes of a row of x of a strip; ``lists``: blocks that share a strip's vector rows; ``warps``: of a
     block; ``unroll``: steps of a turn; ``parts``: of a strip, multiplied as they come; ``cut``: steps beyond which a
     vector row is cut into several tasks."""

@@ -1,4 +1,4 @@
-"""What the families of products with vectors of integers have in common: what they refuse, and how W's values lie."""
+"""What the families of products with vectors have in common: what they refuse, and how W's values lie."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm.listed import ListedFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.numbers.vectors import HIGH
+from sparsegen.ir.op_spmm import VECTORS
 from sparsegen.products.vectors import VectorNumbers, cut_rows, values
-from sparsegen.products.vectors_cost import sums_of
+from sparsegen.products.vectors_cost import mma_of, sums_of
 from sparsegen.products.weights import Prepared
 from sparsegen.schedule import Schedule
 
@@ -27,10 +28,10 @@ _CUTS: Final = (
 )
 
 
-class IntegerFamily(ListedFamily):
-    """Base of families that multiply integers in vectors."""
+class VectorFamily(ListedFamily):
+    """Base of families that multiply vectors."""
 
-    formats = ("sr_bcrs",)
+    formats = VECTORS
     nonfinite = "integers have none"
     counted = "two for each element of a kept vector and column"
     because = "what is not stored does not multiply"
@@ -42,8 +43,10 @@ class IntegerFamily(ListedFamily):
         return 2.0 * p.vectors * HIGH * p.n
 
 
-class VectorFamily(IntegerFamily):
-    """Base of families that multiply integers in vectors by ``mma.m16n8k32``."""
+class StepFamily(VectorFamily):
+    """Base of families that multiply vectors of integers or floats in steps of 32."""
+
+    nonfinite = "integers have none; of floats a NaN or Inf of x reaches all of the 8 rows of W that read it together"
 
     @abstractmethod
     def unfit(self, facts: VectorNumbers, schedule: Schedule, shape: Any) -> ScheduleError | None:
@@ -54,8 +57,9 @@ class VectorFamily(IntegerFamily):
     ) -> ScheduleError | None:
         """Why a complete schedule cannot run the product on the device; None if it can."""
         if device.compute_capability < AMPERE:
+            which = mma_of(facts).partition(".")[2]
             return ScheduleError(
-                f"{self.name} multiplies by mma.m16n8k32, which {device.name} ({device.arch}) has not",
+                f"{self.name} multiplies by mma.{which}, which {device.name} ({device.arch}) has not",
                 hint="take a GPU from Ampere on",
             )
         if not sums_of(facts, schedule.wide).units:
