@@ -1,9 +1,10 @@
 """The tile ops of bands of rows that have dense tiles and other entries: both go to one set of sums, in one kernel.
 
-A *band* is ``tile`` rows of W, 16, 32 or 64, in the order in which they are stored; a *dense tile* is ``tile`` adjacent
-columns of it, kept whole.  A turn multiplies a dense tile by the ``tile`` rows of x beside it, which lie one after the
-other, so they need no gather.  Then the sums go to shared memory, where teams of lanes take them up, row by row, add
-the row's other entries, and store to the row of y that it is.
+A *dense tile* is ``tile`` x ``tile`` elements of W that are kept whole, 16, 32 or 64; a *band* is ``rows`` rows in the
+order in which they are stored, as high as one, two or four tiles.  A turn multiplies ``tile`` adjacent columns of it,
+of which one tile is dense at least (others are zeros), by the ``tile`` rows of x beside them: these lie one after the
+other, so they need no gather, and come once for all tiles of the band.  Then the sums go to shared memory, where teams
+of lanes take them up, row by row, add the row's other entries, and store to the row of y that it is.
 
 No other family uses them: elsewhere all of a row is stored in one way.
 """
@@ -14,7 +15,7 @@ from .checks import Context, check
 from .expr import Expr, Value
 from .fragments import SHAPES
 from .node import Op, attr, bind, buffer, define, operand, region
-from .numbers.mixed import RECORD, SPAN, TILES, fits, sums_pitch, tile_words
+from .numbers.mixed import RECORD, ROWS, SPAN, TILES, fits, sums_pitch, tile_words
 from .numbers.strips import COLS, DEPTH, LEAST, PIECE, sums
 from .tile_ragged import of_team
 from .tile_rules import mma, registers, same_type, shared, whole
@@ -26,9 +27,9 @@ from .types import Buffer, f16, f32, s32, u32, widths
 class ShareBands(Op):
     """Each block has one of ``count`` bands and a tile of ``cols`` columns; runs the body once.
 
-    ``spans`` has two words for each: its ``turns`` dense tiles, ``longest`` at most, are those from number ``begin``
-    on.  The columns from ``column`` on are the block's; tiles of columns are the fastest, so that blocks that run at a
-    time share dense tiles.  ``first`` is ``tile`` times the band's number: that of its first row.
+    ``spans`` has two words for each: its ``turns``, ``longest`` at most, are those from number ``begin`` on, of
+    ``dense`` in all.  The columns from ``column`` on are the block's; tiles of columns are the fastest, so that blocks
+    that run at a time share dense tiles.  ``first`` is ``rows`` times the band's number: that of its first row.
     """
 
     spans: Buffer = buffer()
@@ -37,7 +38,7 @@ class ShareBands(Op):
     first: Value = bind()
     column: Value = bind()
     count: int = attr()
-    tile: int = attr()
+    rows: int = attr()
     dense: int = attr()
     longest: int = attr()
     tiles: int = attr()
@@ -47,12 +48,12 @@ class ShareBands(Op):
 
 @define("tile.copy_band", kw_only=True)
 class CopyBand(Op):
-    """Starts the copies of the rows of x that dense tile ``begin`` + ``turn`` multiplies into the turn's slot.
+    """Starts the copies of the rows of x that turn ``begin`` + ``turn`` multiplies into its slot.
 
-    They are the ``tile`` rows from ``tile`` times its number of columns on, which ``columns`` says, ``cols`` columns
-    from ``column`` on.  Blocks of 64 columns (or of ``cols``, if fewer) lie one behind the other, swizzled.  ``src`` is
+    They are the ``tile`` rows from ``tile`` times the number on that ``columns`` has for it, ``cols`` columns from
+    ``column`` on.  Blocks of 64 columns (or of ``cols``, if fewer) lie one behind the other, swizzled.  ``src`` is
     [k, n], n a multiple of 8; rows from ``k`` on are zeros, columns from ``n`` on the first ones again.  Lanes look up
-    the tiles of 32 turns at once, one each, into ``listed``.
+    the numbers of 32 turns at once, one each, into ``listed``.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
@@ -71,9 +72,9 @@ class CopyBand(Op):
 
 @define("tile.multiply_band", kw_only=True)
 class MultiplyBand(Op):
-    """``acc += a * b`` of a turn: the dense tile in its slot of ``values``, and its slot of ``x``, by mma ``shape``.
+    """``acc += a * b`` of a turn: the dense tiles in its slot of ``values``, and its slot of ``x``, by mma ``shape``.
 
-    ``values`` has a tile as fragments: of each 16 columns and each 16 rows the registers of a lane, lane by lane.  Of
+    ``values`` has them as fragments: of each 16 columns and each 16 rows the registers of a lane, lane by lane.  Of
     ``warps`` = (down, across), warp w has the rows of strip w mod down and part w // down of the ``cols`` columns.
     Accumulator (i * blocks + j) * 4 + e is element e of the fragment of rows 16 i and columns 8 j of its share.  Not
     ``tile.multiply_strips``, whose rows of x lie where a list says.
@@ -84,6 +85,7 @@ class MultiplyBand(Op):
     x: Buffer = buffer()
     turn: Expr = operand()
     stages: int = attr()
+    rows: int = attr()
     tile: int = attr()
     warps: tuple[int, int] = attr()
     cols: int = attr()
@@ -96,30 +98,31 @@ class PutSums(Op):
 
     dst: Buffer = buffer(writes=True, reads=False)
     acc: Buffer = buffer()
-    tile: int = attr()
+    rows: int = attr()
     warps: tuple[int, int] = attr()
     cols: int = attr()
 
 
 @define("tile.each_row", kw_only=True)
 class EachRow(Op):
-    """Each team of ``team`` lanes runs the body for every so-many-th of the ``tile`` rows of a band.
+    """Each team of ``team`` lanes runs the body for every so-many-th of the ``rows`` rows of a band.
 
-    ``rows`` has four words for each row, those of the band from number ``first`` on: the row of y that it is (``m`` of
-    one that does not exist), its ``entries`` from ``begin`` to the one before ``end``, and its ``place`` in the band.
-    The next row's are on their way meanwhile.
+    ``records`` has four words for each row, those of the band from number ``first`` on: the row of y that it is (``m``
+    of one that does not exist), its ``entries`` from ``begin`` to the one before ``end``, and its ``place`` in the
+    band.  The next row's are on their way meanwhile, those of the first one while ``ahead`` runs.
     """
 
-    rows: Buffer = buffer()
+    records: Buffer = buffer()
     row: Value = bind()
     begin: Value = bind()
     end: Value = bind()
     place: Value = bind()
     first: Expr = operand()
-    tile: int = attr()
+    rows: int = attr()
     m: int = attr()
     entries: int = attr()
     team: int = attr()
+    ahead: tuple[Op, ...] = region()
     body: tuple[Op, ...] = region()
 
 
@@ -131,7 +134,7 @@ class TakeSums(Op):
     acc: Buffer = buffer(writes=True, reads=False)
     src: Buffer = buffer()
     place: Expr = operand()
-    tile: int = attr()
+    rows: int = attr()
     cols: int = attr()
     across: int = attr()
     parts: int = attr()
@@ -143,18 +146,18 @@ FILLS.add(CopyBand)
 
 
 # ------------------------------------------------------------------------------------------------ what they must obey
-def _tile(ctx: Context, tile: int, cols: int) -> None:
-    ctx.one_of(tile, TILES, "rows of a band")
+def _block(ctx: Context, rows: int, cols: int) -> None:
+    ctx.one_of(rows, ROWS, "rows of a band")
     ctx.one_of(cols, COLS, "columns of a block")
 
 
 def _share(ctx: Context, op: MultiplyBand | PutSums) -> None:
     """The warps are the block's, and each has its part of the sums."""
-    _tile(ctx, op.tile, op.cols)
+    _block(ctx, op.rows, op.cols)
     down, across = op.warps
-    ctx.need(fits(op.tile, op.cols, op.warps), f"{down} x {across} warps do not share {op.tile} x {op.cols} sums")
+    ctx.need(fits(op.rows, op.cols, op.warps), f"{down} x {across} warps do not share {op.rows} x {op.cols} sums")
     ctx.need(32 * down * across == ctx.threads, f"{down} x {across} warps, the block has {ctx.threads} threads")
-    registers(ctx, op.acc, sums(op.tile // down, op.cols // across), exactly=True)
+    registers(ctx, op.acc, sums(op.rows // down, op.cols // across), exactly=True)
     ctx.need(op.acc.dtype is f32, f"sums are made in f32, not {op.acc.dtype}")
 
 
@@ -165,7 +168,7 @@ def _ring(ctx: Context, ring: Buffer, stages: int, slot: int, what: str) -> None
 
 @check(ShareBands)
 def _share_bands(op: ShareBands, ctx: Context) -> None:
-    _tile(ctx, op.tile, op.cols)
+    _block(ctx, op.rows, op.cols)
     ctx.need(min(op.count, op.tiles) >= 1 and 0 <= op.longest <= op.dense, f"{op.count} bands of {op.longest} tiles")
     size = (op.spans.dtype, op.spans.size)
     ctx.need(size == (s32, SPAN * op.count), f"{op.count} bands have {SPAN} s32 each, not {size[1]} x {size[0]}")
@@ -176,7 +179,8 @@ def _share_bands(op: ShareBands, ctx: Context) -> None:
 
 @check(CopyBand)
 def _copy_band(op: CopyBand, ctx: Context) -> None:
-    _tile(ctx, op.tile, op.cols)
+    ctx.one_of(op.tile, TILES, "columns of a dense tile")
+    ctx.one_of(op.cols, COLS, "columns of a block")
     _ring(ctx, op.dst, op.stages, op.tile * op.cols, "the rows of x of all turns")
     same_type(ctx, op.dst, op.src)
     ctx.need(op.src.dtype.nbytes == 2, f"x has 16 bits, not {op.src.dtype}")
@@ -191,37 +195,38 @@ def _copy_band(op: CopyBand, ctx: Context) -> None:
 @check(MultiplyBand)
 def _multiply_band(op: MultiplyBand, ctx: Context) -> None:
     _share(ctx, op)
+    ctx.one_of(op.tile, TILES, "columns of a dense tile")
     mma(ctx, op.shape, op.acc)
     s = SHAPES[op.shape]
     ctx.need((s.m, s.k) == (16, DEPTH) and s.a.dtype is op.x.dtype, f"{op.shape} is no mma of {DEPTH} {op.x.dtype}")
     _ring(ctx, op.x, op.stages, op.tile * op.cols, "the rows of x of all turns")
-    _ring(ctx, op.values, op.stages, tile_words(op.tile), "the dense tiles of all turns")
+    _ring(ctx, op.values, op.stages, tile_words(op.rows, op.tile), "the dense tiles of all turns")
     ctx.need(op.values.dtype is u32, f"@{op.values.name} has words, not {op.values.dtype}")
 
 
 @check(PutSums)
 def _put_sums(op: PutSums, ctx: Context) -> None:
     _share(ctx, op)
-    shared(ctx, op.dst, op.tile * sums_pitch(op.cols), "the sums of a band")
+    shared(ctx, op.dst, op.rows * sums_pitch(op.cols), "the sums of a band")
     same_type(ctx, op.dst, op.acc)
 
 
 @check(EachRow)
 def _each_row(op: EachRow, ctx: Context) -> None:
     of_team(ctx, op.team)
-    ctx.one_of(op.tile, TILES, "rows of a band")
+    ctx.one_of(op.rows, ROWS, "rows of a band")
     teams = ctx.threads // op.team
-    whole(ctx, op.tile, teams, f"{teams} teams do not share {op.tile} rows")
-    each = RECORD * op.tile
-    ctx.need(op.rows.dtype is s32 and op.rows.size % each == 0, f"@{op.rows.name} has no whole bands of {each} s32")
+    whole(ctx, op.rows, teams, f"{teams} teams do not share {op.rows} rows")
+    each, records = RECORD * op.rows, op.records
+    ctx.need(records.dtype is s32 and records.size % each == 0, f"@{records.name} has no whole bands of {each} s32")
 
 
 @check(TakeSums)
 def _take_sums(op: TakeSums, ctx: Context) -> None:
-    _tile(ctx, op.tile, op.cols)
+    _block(ctx, op.rows, op.cols)
     of_team(ctx, op.across, op.parts)
     ctx.one_of(op.vec, widths(f16), "columns of a lane side by side")
     ctx.need(op.across * op.blocks * op.vec == op.cols, f"{op.across} lanes do not have {op.cols} columns")
     registers(ctx, op.acc, op.blocks * op.vec, exactly=True)
-    shared(ctx, op.src, op.tile * sums_pitch(op.cols), "the sums of a band")
+    shared(ctx, op.src, op.rows * sums_pitch(op.cols), "the sums of a band")
     same_type(ctx, op.acc, op.src)

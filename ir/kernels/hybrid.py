@@ -20,7 +20,7 @@ from ..errors import IRError
 from ..expr import Value, as_expr
 from ..module import Module
 from ..node import Op
-from ..numbers.mixed import RECORD, SPAN, TILES, Team, fits, sums_pitch, team_of, tile_words
+from ..numbers.mixed import RECORD, ROWS, SPAN, TILES, Team, fits, sums_pitch, team_of, tile_words
 from ..numbers.strips import ALIGN, COLS, sums
 from ..passes.manager import register
 from ..types import Buffer, DType, f32, s32, u32, widths
@@ -33,15 +33,16 @@ from .product import epilogue, launched, parameters
 @register("hybrid")
 @dataclass(frozen=True)
 class Hybrid:
-    """Blocks with ``tile`` rows and ``cols`` columns; ``down`` x ``across`` warps share the sums of dense tiles.
+    """Blocks with ``rows`` rows and ``cols`` columns; ``down`` x ``across`` warps share the sums of dense tiles.
 
-    W has ``dense`` such tiles, a band of rows ``longest`` at most; where there are none, or no other entries, the
-    kernel has nothing for them.  ``stages``: slots of the ring; ``unroll``: other entries of a group of lanes a turn.
-    Roles of the launch: ``in``, ``out``, W's arrays (``spans`` and ``records``; of dense tiles ``columns`` and
-    ``tiles``; of other entries ``idx`` and ``values``), those of the epilogue.  An x by columns, or one whose rows are
-    no whole pieces, is first written row by row into ``ws.turned``.
+    These have ``tile`` columns; bands of rows take ``dense`` turns in all, one ``longest`` at most.  Where there are
+    none, or no other entries, the kernel has nothing for them.  ``stages``: slots of the ring; ``unroll``: other
+    entries of a group of lanes a turn.  Roles of the launch: ``in``, ``out``, W's arrays (``spans`` and ``records``; of
+    dense tiles ``columns`` and ``tiles``; of other entries ``idx`` and ``values``), those of the epilogue.  An x by
+    columns, or one whose rows are no whole pieces, is first written row by row into ``ws.turned``.
     """
 
+    rows: int = 32
     tile: int = 32
     down: int = 1
     across: int = 4
@@ -58,17 +59,19 @@ class Hybrid:
     def _kernel(self, module: Module, op: o.Spmm) -> Module:
         if op.dtype.nbytes != 2:
             raise IRError(f"hybrid multiplies 16-bit numbers, not {op.dtype}", hint="take csr")
-        if self.tile not in TILES or self.cols not in COLS or not fits(self.tile, self.cols, (self.down, self.across)):
+        known = self.tile in TILES and self.rows in ROWS and self.cols in COLS and self.rows % self.tile == 0
+        if not known or not fits(self.rows, self.cols, (self.down, self.across)):
             raise IRError(
-                f"{self.down} x {self.across} warps do not share a band of {self.tile} rows and {self.cols} columns",
-                hint="bands of 16, 32 or 64 rows, columns and warps by powers of two",
+                f"{self.down} x {self.across} warps do not share a band of {self.rows} rows and {self.cols} columns "
+                f"with dense tiles of {self.tile}",
+                hint="tiles of 16, 32 or 64, bands as high as one or some, columns and warps by powers of two",
             )
-        bands, tiles = -(-op.m // self.tile), -(-op.n // self.cols)
+        bands, tiles = -(-op.m // self.rows), -(-op.n // self.cols)
         arrays: dict[str, tuple[DType, int]] = {
-            "spans": (s32, SPAN * bands), "records": (s32, RECORD * self.tile * bands)
+            "spans": (s32, SPAN * bands), "records": (s32, RECORD * self.rows * bands)
         }  # fmt: skip
         if self.longest:
-            arrays |= {"columns": (s32, self.dense), "tiles": (u32, self.dense * tile_words(self.tile))}
+            arrays |= {"columns": (s32, self.dense), "tiles": (u32, self.dense * tile_words(self.rows, self.tile))}
         if op.entries:
             arrays |= {"idx": (s32, padded(op.entries)), "values": (op.dtype, padded(op.entries))}
         module, params, x = by_pieces(module, op, parameters(op, arrays, 0, 0), ("row",))
@@ -78,53 +81,55 @@ class Hybrid:
     def _team(self, op: o.Spmm) -> Team:
         """The teams that share a band's rows: they load whole pieces of x where y takes as many."""
         vec = max(v for v in widths(op.dtype) if op.n % v == 0)
-        return team_of(self.tile, self.cols, self.down * self.across, vec)
+        return team_of(self.rows, self.cols, self.down * self.across, vec)
 
     def _share(self, op: o.Spmm, params: dict[str, Buffer], x: Pieces) -> tm.ShareBands:
         """What a block does."""
-        bands, tiles = -(-op.m // self.tile), -(-op.n // self.cols)
+        bands, tiles = -(-op.m // self.rows), -(-op.n // self.cols)
         begin, turns = Value("begin", s32, 0, self.dense), Value("turns", s32, 0, self.longest)
-        first, column = Value("first", s32, 0, (bands - 1) * self.tile), Value("column", s32, 0, op.n - 1)
-        whole = Buffer("sums", f32, self.tile * sums_pitch(self.cols), "shared") if self.longest else None
-        dense = self._dense(op, params, x, (begin, turns, column), whole) if whole else ()
+        first, column = Value("first", s32, 0, (bands - 1) * self.rows), Value("column", s32, 0, op.n - 1)
+        whole = Buffer("sums", f32, self.rows * sums_pitch(self.cols), "shared") if self.longest else None
+        rings, dense = self._dense(op, params, x, (begin, turns, column), whole) if whole else ((), ())
         return tm.ShareBands(
-            spans=params["spans"], begin=begin, turns=turns, first=first, column=column, count=bands, tile=self.tile,
+            spans=params["spans"], begin=begin, turns=turns, first=first, column=column, count=bands, rows=self.rows,
             dense=self.dense, longest=self.longest, tiles=tiles, cols=self.cols,
-            body=(*dense, self._rows(op, params, x, (first, column), whole)),
+            body=(*rings, self._rows(op, params, x, (first, column), whole, dense)),
         )  # fmt: skip
 
     def _dense(
         self, op: o.Spmm, params: dict[str, Buffer], x: Pieces, at: tuple[Value, Value, Value], whole: Buffer
-    ) -> tuple[Op, ...]:
-        """The products of a band's dense tiles, whose sums go to shared memory."""
+    ) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
+        """What is in shared memory, and the products of a band's dense tiles, whose sums go there."""
         (begin, turns, column), stages = at, self.stages
-        size = tile_words(self.tile)
+        size = tile_words(self.rows, self.tile)
         window = Buffer("x_ring", op.dtype, stages * self.tile * self.cols, "shared", ALIGN)
         values = Buffer("w_ring", u32, stages * size, "shared")
-        acc = Buffer("acc", f32, sums(self.tile // self.down, self.cols // self.across), "reg")
+        acc = Buffer("acc", f32, sums(self.rows // self.down, self.cols // self.across), "reg")
         listed, turn = Buffer("listed", s32, 1, "reg"), Value("turn", s32, 0, self.longest - 1)
-        share: dict[str, Any] = {"tile": self.tile, "warps": (self.down, self.across), "cols": self.cols}
+        share: dict[str, Any] = {"rows": self.rows, "warps": (self.down, self.across), "cols": self.cols}
         copy = tm.CopyBand(
             dst=window, src=x.buffer, columns=params["columns"], listed=listed, begin=begin, turn=turn, column=column,
             stages=stages, tile=self.tile, cols=self.cols, k=op.k, n=x.n,
         )  # fmt: skip
         run = tu.CopyRun(ring=values, src=params["tiles"], tile=begin, turn=turn, stages=stages, turns=1, size=size)
         multiply = tm.MultiplyBand(
-            acc=acc, values=values, x=window, turn=turn, stages=stages, shape=f"{op.dtype}.m16n8k16", **share
-        )
+            acc=acc, values=values, x=window, turn=turn, stages=stages, tile=self.tile, shape=f"{op.dtype}.m16n8k16",
+            **share,
+        )  # fmt: skip
         walk = tw.Walk(
             turn=turn, held=(listed,), turns=self.longest, count=turns, stages=stages, scope="block", via="cp.async",
             fill=(copy, run), body=(multiply,),
         )  # fmt: skip
-        rings = (t.Alloc(buf=buf) for buf in (window, values, whole))
-        return (*rings, t.Alloc(buf=acc, zeroed=True), walk, tm.PutSums(dst=whole, acc=acc, **share))
+        rings = tuple(t.Alloc(buf=buf) for buf in (window, values, whole))
+        return rings, (t.Alloc(buf=acc, zeroed=True), walk, tm.PutSums(dst=whole, acc=acc, **share))
 
     def _rows(
-        self, op: o.Spmm, params: dict[str, Buffer], x: Pieces, at: tuple[Value, Value], whole: Buffer | None
-    ) -> tm.EachRow:
-        """The other entries of a band's rows, on top of the sums, and the store."""
+        self, op: o.Spmm, params: dict[str, Buffer], x: Pieces, at: tuple[Value, Value], whole: Buffer | None,
+        dense: tuple[Op, ...],
+    ) -> tm.EachRow:  # fmt: skip
+        """The other entries of a band's rows, on top of the sums that ``dense`` leaves, and the store."""
         (first, column), team = at, self._team(op)
-        row, place = Value("row", s32, 0, op.m), Value("place", s32, 0, self.tile - 1)
+        row, place = Value("row", s32, 0, op.m), Value("place", s32, 0, self.rows - 1)
         begin, end = Value("from", s32, 0, op.entries), Value("end", s32, 0, op.entries)
         acc = Buffer("total", f32, team.vec * team.blocks, "reg")
         lanes: dict[str, Any] = {"across": team.across, "parts": team.parts, "vec": team.vec, "blocks": team.blocks}
@@ -137,9 +142,9 @@ class Hybrid:
             )  # fmt: skip
         begun: list[Op] = [t.Alloc(buf=acc, zeroed=whole is None)]
         if whole is not None:
-            begun.append(tm.TakeSums(acc=acc, src=whole, place=place, tile=self.tile, cols=self.cols, **lanes))
+            begun.append(tm.TakeSums(acc=acc, src=whole, place=place, rows=self.rows, cols=self.cols, **lanes))
         entries = walk_entries(op, params, x, acc, (begin, end, column), self.unroll, lanes) if op.entries else ()
         return tm.EachRow(
-            rows=params["records"], row=row, begin=begin, end=end, place=place, first=first, tile=self.tile, m=op.m,
-            entries=op.entries, team=team.lanes, body=(*begun, *entries, store),
+            records=params["records"], row=row, begin=begin, end=end, place=place, first=first, rows=self.rows,
+            m=op.m, entries=op.entries, team=team.lanes, ahead=dense, body=(*begun, *entries, store),
         )  # fmt: skip

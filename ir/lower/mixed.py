@@ -29,7 +29,7 @@ def share_bands(cx: Context, op: t.ShareBands) -> None:
     with cx.scope():
         cx.env |= {
             op.begin: begin, op.turns: b.let("turns", end - begin, lo=0, hi=op.longest),
-            op.first: b.let("first", band * op.tile), op.column: b.let("column", cx.bx % op.tiles * op.cols),
+            op.first: b.let("first", band * op.rows), op.column: b.let("column", cx.bx % op.tiles * op.cols),
         }  # fmt: skip
         cx.all(op.body)
 
@@ -49,7 +49,7 @@ def copy_band(cx: Context, op: t.CopyBand) -> Callable[[], None]:
     zero = b.const(op.dst.dtype, 0.0, hint="zero") if op.k % op.tile else None
 
     def look(turn: Expr) -> None:
-        """Looks up the dense tiles of 32 turns; what lies beyond the block's own is another's, and used by none."""
+        """Looks up the columns of 32 turns; what lies beyond the block's own is another's, and used by none."""
         at = b.let("at", begin + turn + cx.lane)
         found = b.ld(
             op.columns, at, where=at.lt(op.columns.size), cache="nc", hint="k", lo=0, hi=-(-op.k // op.tile) - 1
@@ -79,14 +79,14 @@ def copy_band(cx: Context, op: t.CopyBand) -> Callable[[], None]:
 def multiply_band(cx: Context, op: t.MultiplyBand) -> None:
     b, width = cx.b, row_bytes(op.cols) // 2
     down, across = op.warps
-    high, wide, all_high = op.tile // down // DEPTH, op.cols // across // DEPTH, op.tile // DEPTH
+    high, wide, all_high = op.rows // down // DEPTH, op.cols // across // DEPTH, op.rows // DEPTH
     slot = b.let("slot", cx.resolve(op.turn) % op.stages)
     strip, part = _warp(cx, op)
-    values = b.let("w0", slot * tile_words(op.tile) + (strip * high * 32 + cx.lane) * WORDS)
+    values = b.let("w0", slot * tile_words(op.rows, op.tile) + (strip * high * 32 + cx.lane) * WORDS)
     inner = b.let("inner", part % width + cx.lane // DEPTH * PIECE)
     begin = slot * (op.tile * op.cols) + part // width * (op.tile * width)
     own = b.let("x0", begin + swizzled(DEPTH, 2 * width, 2 * width)(cx.lane % DEPTH, inner))
-    for j in range(all_high):
+    for j in range(op.tile // DEPTH):
         strips = [b.ldv(op.values, values + (j * all_high + i) * (32 * WORDS), WORDS, hint="a") for i in range(high)]
         for q in range(wide):
             block, within = divmod(q * DEPTH, width)  # of a part that begins amid a block, its width is a power of 2
@@ -107,7 +107,7 @@ def _warp(cx: Context, op: t.MultiplyBand | t.PutSums) -> tuple[Expr, Expr]:
 @rule(t.PutSums)
 def put_sums(cx: Context, op: t.PutSums) -> None:
     b, pitch, (down, across) = cx.b, sums_pitch(op.cols), op.warps
-    high, blocks = op.tile // down // DEPTH, op.cols // across // 8
+    high, blocks = op.rows // down // DEPTH, op.cols // across // 8
     g, lane = cx.coordinates()
     strip, part = _warp(cx, op)
     at = b.let("at", (strip * (high * DEPTH) + g) * pitch + part + lane * 2)
@@ -123,17 +123,18 @@ def put_sums(cx: Context, op: t.PutSums) -> None:
 def each_row(cx: Context, op: t.EachRow) -> None:
     b, teams = cx.b, cx.func.threads // op.team
     first = b.let("mine", cx.resolve(op.first) + cx.tid // op.team)
-    count = op.tile // teams
-    tops = {"row": op.m, "begin": op.entries, "end": op.entries, "place": op.tile - 1}
+    count = op.rows // teams
+    tops = {"row": op.m, "begin": op.entries, "end": op.entries, "place": op.rows - 1}
     held = b.alloc("held", s32, RECORD)
 
     def look(number: Expr) -> None:
         found = tuple(b.fresh(name, s32, 0, top) for name, top in tops.items())
-        b.emit(w.Ld(found, op.rows, (first + number * teams) * RECORD, None, 0.0, "nc"))
+        b.emit(w.Ld(found, op.records, (first + number * teams) * RECORD, None, 0.0, "nc"))
         for i, v in enumerate(found):
             b.st(held, i, v)
 
     look(as_expr(0))
+    cx.all(op.ahead)
     with cx.scope(), b.for_("i", 0, count, unroll=1) as i:
         own = [b.ld(held, e, hint=name, lo=0, hi=top) for e, (name, top) in enumerate(tops.items())]
         look(b.let("later", minimum(i + 1, count - 1)))

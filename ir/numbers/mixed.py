@@ -6,13 +6,14 @@ from typing import Final, NamedTuple
 
 from .strips import DEPTH, PIECE
 
-#: Rows and columns of a dense tile, which are the rows of a band.
+#: Rows and columns of a dense tile, and rows of a band, which has one or some of them on top of each other.
 TILES: Final = (16, 32, 64)
-#: Words of a band's record: its first dense tile, and the one after its last.
+ROWS: Final = (16, 32, 64, 128)
+#: Words of a band's record: its first turn, and the one after its last.
 SPAN: Final = 2
 #: Words of a row's record: which row of y it is, its first other entry, the one after the last, its place in the band.
 RECORD: Final = 4
-#: Lanes of a warp, each of which looks up a dense tile of the turns to come.
+#: Lanes of a warp, each of which looks up one of the turns to come.
 AHEAD: Final = 32
 #: Sums from row to row in shared memory beyond the columns: pairs of an mma's sums then lie in different banks.
 PAD: Final = 8
@@ -33,11 +34,11 @@ class Team(NamedTuple):
         return self.across * self.parts
 
 
-def team_of(tile: int, cols: int, warps: int, vec: int) -> Team:
+def team_of(rows: int, cols: int, warps: int, vec: int) -> Team:
     """The teams of a block: as many lanes side by side as have columns, and as many parts as leave no row without a
     team; ``vec``: columns that a load takes."""
     across = min(32, cols // vec)
-    parts = max(1, min(32 // across, 32 * warps // (across * tile)))
+    parts = max(1, min(32 // across, 32 * warps // (across * rows)))
     return Team(across, parts, vec, cols // (across * vec))
 
 
@@ -46,19 +47,19 @@ def sums_pitch(cols: int) -> int:
     return cols + PAD
 
 
-def tile_words(tile: int) -> int:
-    """32-bit words of a dense tile of 16-bit values."""
-    return tile * tile // 2
+def tile_words(rows: int, tile: int) -> int:
+    """32-bit words of the dense tiles of a turn, of 16-bit values."""
+    return rows * tile // 2
 
 
-def slot_bytes(tile: int, cols: int) -> int:
-    """Bytes of a slot of the ring: the rows of x that a dense tile multiplies, and the tile."""
-    return 2 * tile * cols + 4 * tile_words(tile)
+def slot_bytes(rows: int, tile: int, cols: int) -> int:
+    """Bytes of a slot of the ring: the rows of x that dense tiles multiply, and the tiles."""
+    return 2 * tile * cols + 4 * tile_words(rows, tile)
 
 
-def shared_bytes(tile: int, cols: int, stages: int) -> int:
+def shared_bytes(rows: int, tile: int, cols: int, stages: int) -> int:
     """Bytes of shared memory of a block: the ring, and the sums."""
-    return stages * slot_bytes(tile, cols) + 4 * tile * sums_pitch(cols)
+    return stages * slot_bytes(rows, tile, cols) + 4 * rows * sums_pitch(cols)
 
 
 def passes(tile: int, cols: int, threads: int) -> int:
@@ -66,8 +67,8 @@ def passes(tile: int, cols: int, threads: int) -> int:
     return -(-tile * (cols // PIECE) // threads)
 
 
-def fits(tile: int, cols: int, warps: tuple[int, int]) -> bool:
+def fits(rows: int, cols: int, warps: tuple[int, int]) -> bool:
     """Whether warps (strips of a band, parts of the columns) share a band without rest, and no rows lack a team."""
     down, across = warps
     powers = all(n >= 1 and n & (n - 1) == 0 for n in warps)
-    return powers and tile % (DEPTH * down) == 0 and cols % (DEPTH * across) == 0 and down * across <= tile
+    return powers and rows % (DEPTH * down) == 0 and cols % (DEPTH * across) == 0 and down * across <= rows

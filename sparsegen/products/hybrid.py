@@ -1,13 +1,15 @@
 """A product with dense tiles and other entries in numbers, and what its kernels read of the matrix.
 
-Blocks take bands of rows with the most to read first: a dense tile brings as many rows of x as it has columns, another
-entry one.  In a band the rows with most other entries come first, as teams of lanes take them one after another.
+A band of rows is as high as one dense tile or some.  What its tiles cover of columns a block multiplies turn by turn: a
+turn brings as many rows of x as a tile has columns, for all tiles that are there on top of each other; where one is
+missing are zeros.  Blocks take the bands with the most to read first; in a band the rows with most other entries come
+first, as teams of lanes take them one after another.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +23,16 @@ from sparsegen.ir.types import s32, u32
 from sparsegen.products.product import Product
 from sparsegen.sizes import MAX_CELLS
 
+#: Dense tiles on top of each other in a band.
+HEIGHTS: Final = (1, 2, 4)
+
 
 class Counts(NamedTuple):
-    """What a matrix has: dense tiles of its longest band, other entries of its longest row, and of its busiest band
-    the rows of x that it reads, and in the mean of all bands that."""
+    """What bands of a height have: the turns of all of them, and of the longest; the rows of x that the busiest one
+    reads, and that one reads in the mean."""
 
+    turns: int
     longest: int
-    most: int
     busiest: int
     mean: float
 
@@ -36,8 +41,9 @@ class Counts(NamedTuple):
 class HybridNumbers:
     """The numbers of a product with dense tiles and other entries.
 
-    ``tile``: rows and columns of a dense tile; ``dense``: how many there are; ``entries``: others; ``nbytes``: of W's
-    arrays; ``operands``: of bias, scale and residual.
+    ``tile``: rows and columns of a dense tile; ``dense``: how many there are; ``entries``: others, of which a row has
+    ``most`` at most; ``counts``: of bands of :data:`HEIGHTS`; ``nbytes``: of W's arrays; ``operands``: of bias, scale
+    and residual.
     """
 
     m: int
@@ -47,7 +53,8 @@ class HybridNumbers:
     tile: int
     dense: int
     entries: int
-    counts: Counts
+    most: int
+    counts: tuple[Counts, ...]
     nbytes: int
     operands: int
 
@@ -56,14 +63,15 @@ class HybridNumbers:
         """The numbers of a product; FormatError for a matrix that no kernel reads."""
         w, (m, k), tile = product.w, product.w.shape, _format(product.w).tile
         dense, entries = (int(w.arrays[name].shape[0]) for name in ("idx", "rest_idx"))
-        most = max(RECORD * (m + tile), dense * tile**2, entries + ALIGN)
-        if most > MAX_CELLS:
+        room = max(RECORD * (m + HEIGHTS[-1] * tile), dense * tile**2, entries + ALIGN)
+        if room > MAX_CELLS:
             raise FormatError(
-                f"W has arrays of {most} elements; indices are 32 bits wide, so {MAX_CELLS} is the most",
+                f"W has arrays of {room} elements; indices are 32 bits wide, so {MAX_CELLS} is the most",
                 hint="cut the matrix into pieces of fewer rows",
             )
-        found = w.once("mixed counts", lambda: counts(w))
-        return HybridNumbers(m, k, product.n, w.dtype, tile, dense, entries, found, w.nbytes, product.operand_bytes)
+        most, found = w.once("mixed counts", lambda: counts(w))
+        nbytes, operands = w.nbytes, product.operand_bytes
+        return HybridNumbers(m, k, product.n, w.dtype, tile, dense, entries, most, found, nbytes, operands)
 
     @property
     def stored(self) -> dict[str, int]:
@@ -75,70 +83,96 @@ class HybridNumbers:
         """Bytes of an element."""
         return 4 if self.dtype == "f32" else 2
 
-    @property
-    def bands(self) -> int:
-        """Bands of rows."""
-        return -(-self.m // self.tile)
+    def bands(self, high: int) -> int:
+        """Bands of so many dense tiles on top of each other."""
+        return -(-self.m // (self.tile * high))
+
+    def counted(self, high: int) -> Counts:
+        """What such bands have."""
+        return self.counts[HEIGHTS.index(high)]
 
 
 class _Bands(NamedTuple):
-    """Dense tiles of each band, other entries of each row [bands, tile] (none of rows that do not exist), and the bands
-    in the order of blocks."""
+    """The number of columns of each turn, of all bands one after the other; where those of each band begin, and at the
+    end how many there are; other entries of each row [bands, rows] (none of rows that do not exist); the bands in the
+    order of blocks; and of each dense tile its turn."""
 
-    tiles: npt.NDArray[np.int64]
+    columns: npt.NDArray[np.int64]
+    ptr: npt.NDArray[np.int64]
     others: npt.NDArray[np.int64]
     order: npt.NDArray[np.int64]
+    turn: npt.NDArray[np.int64]
 
 
-def counts(w: SparseMatrix) -> Counts:
-    """What bands and rows have."""
-    found, tile = _bands(w), _format(w).tile
-    reads = found.tiles * tile + found.others.sum(1)
-    return Counts(int(found.tiles.max()), int(found.others.max()), int(reads.max()), float(reads.mean()))
+def counts(w: SparseMatrix) -> tuple[int, tuple[Counts, ...]]:
+    """The most other entries of a row, and what bands of each height have."""
+    every, tile = [bands(w, high) for high in HEIGHTS], _format(w).tile
+
+    def counted(found: _Bands) -> Counts:
+        turns = np.diff(found.ptr)
+        reads = turns * tile + found.others.sum(1)
+        return Counts(int(found.ptr[-1]), int(turns.max()), int(reads.max()), float(reads.mean()))
+
+    return int(every[0].others.max()), tuple(counted(found) for found in every)
 
 
-def spans(w: SparseMatrix) -> npt.NDArray[np.int32]:
-    """``spans`` [bands, 2]: the first dense tile of each band and the one after its last, in the order of blocks."""
-    ptr, order = _host(w, "ptr"), _bands(w).order
-    return np.stack([ptr[order], ptr[order + 1]], axis=1).astype(np.int32).reshape(-1, SPAN)
+def spans(w: SparseMatrix, high: int) -> npt.NDArray[np.int32]:
+    """``spans`` [bands, 2]: the first turn of each band and the one after its last, in the order of blocks."""
+    found = bands(w, high)
+    return np.stack([found.ptr[found.order], found.ptr[found.order + 1]], axis=1).astype(np.int32).reshape(-1, SPAN)
 
 
-def records(w: SparseMatrix) -> npt.NDArray[np.int32]:
-    """``records`` [bands, tile, 4], bands in the order of blocks: of each row of a band, those with most other entries
+def columns(w: SparseMatrix, high: int) -> npt.NDArray[np.int32]:
+    """``columns``: which columns each turn multiplies, by the tile; one zero where there are no turns."""
+    found = bands(w, high).columns
+    return np.asarray(found if len(found) else [0], dtype=np.int32)
+
+
+def records(w: SparseMatrix, high: int) -> npt.NDArray[np.int32]:
+    """``records`` [bands, rows, 4], bands in the order of blocks: of each row of a band, those with most other entries
     first, which row of W it is (M of one that does not exist), its first other entry, the one after its last, and its
     place in the band."""
-    found, tile, m = _bands(w), _format(w).tile, w.shape[0]
+    found, m = bands(w, high), w.shape[0]
     place = np.argsort(-found.others, axis=1, kind="stable")
-    row = (np.arange(len(place))[:, None] * tile + place)[found.order]
+    row = (np.arange(len(place))[:, None] * place.shape[1] + place)[found.order]
     real, ptr = np.minimum(row, m - 1), _host(w, "rest_ptr")
     made = np.stack([_host(w, "order")[real], ptr[real], ptr[real + 1], place[found.order]], axis=-1)
     made[row >= m, :3] = m, 0, 0
     return made.astype(np.int32)
 
 
-def tiles(w: SparseMatrix) -> Any:
-    """The dense tiles in the order of mma fragments, as words: of each 16 columns and each 16 rows the four registers
-    of each lane; one tile of zeros where there are none."""
-    spec, lib = _format(w), w.library
-    tile, count = spec.tile, int(w.arrays["idx"].shape[0])
+def tiles(w: SparseMatrix, high: int) -> Any:
+    """The dense tiles of each turn, on top of each other, in the order of mma fragments, as words: of each 16 columns
+    and each 16 rows the four registers of each lane; those of one turn, zeros, where there are none."""
+    lib, tile, found = w.library, _format(w).tile, bands(w, high)
+    strip = np.repeat(np.arange(len(_host(w, "ptr")) - 1), np.diff(_host(w, "ptr")))
+    count, deep = max(1, len(found.columns)), tile // 16
     with lib.active():
-        if not count:
-            return lib.view(lib.zeros((tile**2,), "int16"), u32)
+        made = lib.zeros((count * high, tile * tile), "int16")
+        if len(strip):
+            place = lib.constant(found.turn * high + strip % high)
+            made[place] = lib.view(lib.packed(w.arrays["values"]), "int16").reshape(-1, tile * tile)
         # a row is (half, lane div 4), a column (half, lane mod 4, which of two): halves make registers
-        deep = tile // 16
-        values = lib.view(lib.packed(w.arrays["values"]), "int16").reshape(count, deep, 2, 8, deep, 2, 4, 2)
+        values = made.reshape(count, high * deep, 2, 8, deep, 2, 4, 2)
         return lib.view(lib.packed(lib.transpose(values, (0, 4, 1, 3, 6, 5, 2, 7))).reshape(-1), u32)
 
 
-def _bands(w: SparseMatrix) -> _Bands:
-    def found() -> _Bands:
-        tile, per_row = _format(w).tile, np.diff(_host(w, "rest_ptr"))
-        of_band = np.diff(_host(w, "ptr"))
-        others = np.zeros((len(of_band), tile), np.int64)
-        others.reshape(-1)[: len(per_row)] = per_row
-        return _Bands(of_band, others, np.argsort(-(of_band * tile + others.sum(1)), kind="stable"))
+def bands(w: SparseMatrix, high: int) -> _Bands:
+    """The bands of so many dense tiles on top of each other, worked out once and kept as long as the matrix lives."""
 
-    return w.once("mixed bands", found)
+    def found() -> _Bands:
+        spec, ptr, idx, per_row = _format(w), _host(w, "ptr"), _host(w, "idx"), np.diff(_host(w, "rest_ptr"))
+        (strips, across), tile = spec.blocks.grid(w.shape), spec.tile
+        count = -(-strips // high)
+        band = np.repeat(np.arange(strips), np.diff(ptr)) // high
+        keys, turn = np.unique(band * across + idx, return_inverse=True)
+        begins: npt.NDArray[np.int64] = np.searchsorted(keys // across, np.arange(count + 1))
+        others = np.zeros((count, high * tile), np.int64)
+        others.reshape(-1)[: len(per_row)] = per_row
+        order = np.argsort(-(np.diff(begins) * tile + others.sum(1)), kind="stable")
+        return _Bands(keys % across, begins, others, order, turn.reshape(-1))
+
+    return w.once(("mixed bands", high), found)
 
 
 def _host(w: SparseMatrix, name: str) -> npt.NDArray[np.int64]:

@@ -39,12 +39,13 @@ SYMBOLS: Final[dict[str, str]] = {
     **{name: gather_cost.SYMBOLS[name] for name in ("M", "K", "N", "E", "cols", "rounds", "slot", "stages", "odd")},
     "B": "bytes of W's arrays",
     "T": "tiles of columns of x",
-    "D": "dense tiles",
+    "D": "turns of all bands",
+    "R": "rows of a band",
     "Z": "entries outside of dense tiles",
     "tile": "rows and columns of a dense tile",
     "down": "warps that share the rows of a band",
     "across": "warps that share its columns of x",
-    "longest": "dense tiles of the longest band",
+    "longest": "turns of the longest band",
     "most": "other entries of the longest row",
     "uneven": "rows of x that the busiest band reads, over what an SM reads, or 1",
     "unroll": "other entries of a turn",
@@ -54,8 +55,9 @@ SYMBOLS: Final[dict[str, str]] = {
 }
 ADDED: Final = frozenset(("exposed", "start", "turn", "launch"))
 # ---- estimates: nothing was measured yet
-#: The shares of the ports to L2 that copies of rows side by side reach, and rows at any place.
-PORT, GATHER = 0.7, csr_cost.GATHER
+#: The shares of the ports to L2 that copies reach (that of a kernel by hand, at 128 and 512 columns of one clustered
+#: matrix on an H200: 4.5 to 4.9 TB/s), and rows at any place.
+PORT, GATHER = 0.32, csr_cost.GATHER
 #: Cycles of an mma over those that it takes alone, and clocks of a turn besides its copies (a barrier, fragments).
 ISSUE, MEET = 2.0, 500.0
 #: L2 latencies of a row of other entries besides its turns, and of a turn.
@@ -82,29 +84,29 @@ class Shape(NamedTuple):
 
 def shape_of(p: HybridNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     """The numbers of a complete schedule, legal or not; ``resident`` is 0 for a block that does not fit an SM."""
-    down, across = s.warps
-    team = team_of(p.tile, s.cols, down * across, max(v for v in widths(DTYPES[p.dtype]) if p.n % v == 0))
-    held = sums(p.tile // down, s.cols // across) + p.tile // down // 4 + passes(p.tile, s.cols, s.threads)
+    (down, across), rows = s.warps, s.high * p.tile
+    team = team_of(rows, s.cols, down * across, max(v for v in widths(DTYPES[p.dtype]) if p.n % v == 0))
+    held = sums(rows // down, s.cols // across) + rows // down // 4 + passes(p.tile, s.cols, s.threads)
     columns = team.vec * team.blocks
     others = csr_cost.OF_ENTRY * s.unroll + columns + s.unroll * columns * p.item // 4
-    shared = shared_bytes(p.tile, s.cols, s.stages) if p.dense else 0
+    shared = shared_bytes(rows, p.tile, s.cols, s.stages) if p.dense else 0
     registers = BASE + max(held, others)
-    blocks = p.bands * -(-p.n // s.cols)
+    blocks = p.bands(s.high) * -(-p.n // s.cols)
     resident = min(occupancy(registers, shared, s.threads, device).blocks, -(-blocks // device.sms))
     return Shape(-(-p.n // s.cols), team, shared, registers, resident)
 
 
 def price(p: HybridNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
     """The cost of a complete schedule that is legal there; ``g``: its numbers."""
-    (down, across), blocks = s.warps, p.bands * g.tiles
+    (down, across), blocks, of = s.warps, p.bands(s.high) * g.tiles, p.counted(s.high)
     values = {
-        "M": p.m, "K": p.k, "N": p.n, "B": p.nbytes, "E": p.operands, "item": p.item, "T": g.tiles, "D": p.dense,
-        "Z": p.entries, "tile": p.tile, "down": down, "across": across, "cols": s.cols, "stages": s.stages,
-        "longest": p.counts.longest, "most": p.counts.most, "unroll": s.unroll, "parts": g.team.parts,
-        "uneven": max(1.0, p.counts.busiest * device.sms / max(1.0, p.counts.mean * blocks)),
+        "M": p.m, "K": p.k, "N": p.n, "B": p.nbytes, "E": p.operands, "item": p.item, "T": g.tiles, "D": of.turns,
+        "R": s.high * p.tile, "Z": p.entries, "tile": p.tile, "down": down, "across": across, "cols": s.cols,
+        "stages": s.stages, "longest": of.longest, "most": p.most, "unroll": s.unroll, "parts": g.team.parts,
+        "uneven": max(1.0, of.busiest * device.sms / max(1.0, of.mean * blocks)),
         "teams": s.threads // g.team.lanes, "columns": g.team.vec * g.team.blocks,
-        "slot": slot_bytes(p.tile, s.cols), "rounds": -(-blocks // (device.sms * g.resident)), "b": g.resident,
-        "launch": device.launch_s, "f": device.clock, "sub": device.sub_cores, "SMs": device.sms,
+        "slot": slot_bytes(s.high * p.tile, p.tile, s.cols), "rounds": -(-blocks // (device.sms * g.resident)),
+        "b": g.resident, "launch": device.launch_s, "f": device.clock, "sub": device.sub_cores, "SMs": device.sms,
         "cpi": device.cpi["f16.m16n8k16"], "bw_S": device.bw_shared / device.sms,
         "bw_G": device.hbm_read_gbs * 1e9, "bw_L2": device.l2_bytes_per_clk_sm * device.clock,
         "lat_dram": device.lat_dram, "lat_l2": device.lat_l2, "odd": 1 * (p.n % 8 > 0),
@@ -118,8 +120,8 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     turns, rows = v.D * v.T, v.M * v.T
     longest, mean = (a.ceil(n / (v.unroll * v.parts)) for n in (v.most, v.Z / v.M))  # turns of a row
     entries = v.Z * v.T
-    products = (v.tile / DEPTH) ** 2 * v.cols / 8  # mma of a dense tile
-    fragments = v.tile * v.cols * 2 * v.down + v.tile**2 * 2 * v.across
+    products = v.R / DEPTH * v.tile / DEPTH * v.cols / 8  # mma of a turn
+    fragments = v.tile * v.cols * 2 * v.down + v.R * v.tile * 2 * v.across
     wide = v.item * v.cols  # bytes of a row of x of a tile of columns
     each = TURN / v.unroll + ENTRY + 2 * v.columns
     issued = entries * each * v.cols / v.columns / 32 + rows * (RECORD + SUM * v.columns) * v.cols / v.columns / 32
@@ -131,7 +133,7 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
         "issue": here * issued / v.sub / v.f,
         "hbm": nbytes(v) / v.bw_G,
         "chain": v.longest * (v.lat_l2 / (v.stages - 1) + MEET) / v.f
-        + (v.tile / v.teams * (ROW + WAIT * mean) + WAIT * (longest - mean)) * v.lat_l2 / v.f,
+        + (v.R / v.teams * (ROW + WAIT * mean) + WAIT * (longest - mean)) * v.lat_l2 / v.f,
     }
     most, exposed = in_the_way(busy, NORM, a)
     start = START * v.rounds * v.lat_dram / v.f

@@ -16,12 +16,12 @@ from tests.nvcc_kit import fit, needs_nvcc
 from tests.products_kit import program
 from tests.schedules import device
 
-#: Of each GPU the tile and the words: most sums, most columns, one warp, and warps that share rows.
+#: Of each GPU the tile, how many of them a band has, and words: most sums and columns, one warp, shared rows.
 LINES = {
-    "h200": [(32, "cols=128 warps=1x4 stages=4 unroll=4"), (64, "cols=128 warps=2x4 stages=3 unroll=4"),
-             (64, "cols=64 warps=1x2 stages=3 unroll=4"), (16, "cols=256 warps=1x8 stages=6 unroll=4")],
-    "a100": [(32, "cols=256 warps=2x4 stages=3 unroll=4"), (32, "cols=64 warps=1x1 stages=4 unroll=2")],
-    "rtx4090": [(32, "cols=128 warps=1x8 stages=3 unroll=2"), (16, "cols=16 warps=1x1 stages=6 unroll=4")],
+    "h200": [(32, 1, "cols=128 warps=1x4 stages=4 unroll=4"), (64, 1, "cols=128 warps=2x4 stages=3 unroll=4"),
+             (32, 2, "cols=64 warps=1x2 stages=3 unroll=4"), (16, 1, "cols=256 warps=1x8 stages=6 unroll=4")],
+    "a100": [(32, 2, "cols=256 warps=2x4 stages=3 unroll=4"), (32, 1, "cols=64 warps=1x1 stages=4 unroll=2")],
+    "rtx4090": [(32, 1, "cols=128 warps=1x8 stages=3 unroll=2"), (16, 4, "cols=16 warps=1x1 stages=6 unroll=4")],
 }  # fmt: skip
 
 
@@ -30,12 +30,12 @@ LINES = {
 def test_sums_stay_in_registers(name: str) -> None:
     """With every epilogue among them, and columns of x that are loaded one by one."""
     profile, funcs, shapes = device(name), [], []
-    for i, (tile, words) in enumerate(LINES[name]):
+    for i, (tile, high, words) in enumerate(LINES[name]):
         w = matrix(4096, 512, tile, "bf16" if name == "a100" else "f16", method="none", delta=0.02)
         odd = i == 1 and name != "h200"
         how = {"bias": i == 0, "residual": i == 1, "activation": "gelu" if i == 2 else None}
         product = sg.spmm(w, n=1021 if odd else 1024, **how)
-        schedule = SpmmSchedule.parse(f"hybrid {words}")
+        schedule = SpmmSchedule.parse(f"hybrid high={high} {words}")
         made = program(product, str(schedule), ("row", "row", 1 if odd else 8), profile)
         funcs += [dataclasses.replace(f, symbol=f"k{i}_{n}") for n, f in enumerate(made.warp.funcs)]
         shapes += [*([None] * odd), shape_of(HybridNumbers.of(product), schedule, profile)]

@@ -183,7 +183,7 @@ def test_strips(device: str) -> None:
 def test_dense_tiles_and_other_entries(device: str) -> None:
     """Of bands with other numbers of both: as the emulator counts, and as tiles say."""
     product = sg.spmm(mixed_kit.matrix(190, 333), n=40, bias=True)
-    s = SpmmSchedule.parse("hybrid cols=32 warps=2x1 stages=3 unroll=2")
+    s = SpmmSchedule.parse("hybrid high=1 cols=32 warps=2x1 stages=3 unroll=2")
     given = host_arrays(product.w, s.rules.arrays(s))
     made = program(product, s, DEVICES[device])
     (found,) = of_program(made, 1, given)

@@ -352,12 +352,12 @@ def _magicube(draw: random.Random) -> Case:
 def _mixed(draw: random.Random) -> Case:
     return {
         "kind": "spmm", "dtype": draw.choice(("f16", "bf16")), "device": draw.choice(("h200", "a100", "rtx4090")),
-        "tile": draw.choice((16, 32, 64)), "delta": draw.choice((0.3, 0.3, 0.3, 1.0)),
+        "tile": draw.choice((16, 32, 64)), "delta": draw.choice((0.3, 0.3, 0.1, 0.1, 0.1, 1.0)),
         "shape": [draw.choice((96, 300, 512)), draw.choice((64, 333, 1000))],
         "n": draw.choice((1, 8, 17, 40, 136, 512)),
         "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
         "variant": [draw.choice(("row", "row", "column")), draw.choice(("row", "column")), 8],
-        "schedule": f"hybrid cols={draw.choice((16, 32, 64, 128, 256))} "
+        "schedule": f"hybrid high={draw.choice((1, 2, 4))} cols={draw.choice((16, 32, 64, 128, 256))} "
         f"warps={draw.choice(('1x1', '1x2', '1x4', '1x8', '2x1', '2x4'))} stages={draw.choice((2, 3, 4, 6))} "
         f"unroll={draw.choice((1, 2, 4))}",
     }  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.bench.generated import clustered
-from sparsegen.products.hybrid import records, spans, tiles
+from sparsegen.products.hybrid import columns, records, spans, tiles
 from tests.gpu.torch_kit import agrees, agrees_with_epilogues, as_on_the_emulator, biased_same_on_streams, ready
 from tests.mixed_kit import matrix, values
 from tests.reordering.matrices import dense
@@ -39,13 +39,14 @@ def test_sizes(torch: Any, tile: int, dtype: str) -> None:
         assert k.resources().spills == 0
 
 
+@pytest.mark.parametrize("high", [1, 2])
 @pytest.mark.parametrize("warps", ["1x1", "1x4", "2x1", "2x4"])
 @pytest.mark.parametrize("tile", [32, 64])
-def test_warps(torch: Any, tile: int, warps: str) -> None:
-    """Slots that go round, and a last block of columns that is short."""
+def test_warps(torch: Any, tile: int, warps: str, high: int) -> None:
+    """Slots that go round, a last block of columns that is short, and a last band of which a tile is missing."""
     for cols, stages, unroll in ((64, 2, 1), (64, 3, 4), (128, 4, 2)):
-        if cols * tile // (int(warps[0]) * int(warps[2])) <= 32 * 64:
-            words = f"cols={cols} warps={warps} stages={stages} unroll={unroll}"
+        if high * cols * tile // (int(warps[0]) * int(warps[2])) <= 32 * 64:
+            words = f"high={high} cols={cols} warps={warps} stages={stages} unroll={unroll}"
             agrees(torch, compiled(matrix(LARGE, 1300, tile), 3 * cols - 8, words))
 
 
@@ -73,16 +74,16 @@ def test_a_matrix_of_torch_is_packed_where_it_is(torch: Any, dtype: str) -> None
     """The same bytes as on the host, and the same result."""
     w = torch.from_numpy(values(300, 500).astype("f4")).to({"f16": torch.float16, "bf16": torch.bfloat16}[dtype])
     here, there = (sg.sparse(a, format="hybrid", tile=32) for a in (w, w.cuda()))
-    assert tiles(there).is_cuda
-    for pack in (spans, records):
-        assert np.array_equal(pack(here), pack(there))
-    assert torch.equal(tiles(here).view(torch.int32), tiles(there).cpu().view(torch.int32))
-    line = "cols=32 warps=1x2 stages=3 unroll=2"
+    assert tiles(there, 2).is_cuda
+    for pack in (spans, records, columns):
+        assert np.array_equal(pack(here, 2), pack(there, 2))
+    assert torch.equal(tiles(here, 2).view(torch.int32), tiles(there, 2).cpu().view(torch.int32))
+    line = "high=2 cols=32 warps=1x2 stages=3 unroll=2"
     assert torch.equal(*(agrees(torch, compiled(one, 40, line)) for one in (there, here)))
 
 
 def test_as_on_the_emulator() -> None:
-    as_on_the_emulator(matrix(200, 300), 24, "hybrid cols=32 warps=1x2 stages=3 unroll=2")
+    as_on_the_emulator(matrix(200, 300), 24, "hybrid high=2 cols=32 warps=1x2 stages=3 unroll=2")
 
 
 def test_streams_and_graphs(torch: Any) -> None:

@@ -13,9 +13,9 @@ from tests.products_kit import launched
 
 #: Bands of many dense tiles; warps that share rows and columns, and rings of 2 to 4 slots.
 CASES = [
-    ("hybrid cols=32 warps=1x2 stages=2 unroll=2", 16, 40, 300),
-    ("hybrid cols=32 warps=2x2 stages=3 unroll=1", 32, 70, 500),
-    ("hybrid cols=16 warps=2x1 stages=4 unroll=2", 32, 70, 500),
+    ("hybrid high=1 cols=32 warps=1x2 stages=2 unroll=2", 16, 40, 300),
+    ("hybrid high=2 cols=32 warps=2x2 stages=3 unroll=1", 32, 70, 500),
+    ("hybrid high=1 cols=16 warps=2x1 stages=4 unroll=2", 32, 70, 500),
 ]
 
 

@@ -134,7 +134,7 @@ def tile_level(family: str) -> Module:
         return parse_module(sg.compile(pruned, device="a100", backend="emulator", schedule=line).ir("tile"))
     if family == "hybrid":
         mixed = sg.spmm(mixed_kit.matrix(70, 100), n=17, bias=True)
-        line = "hybrid cols=32 warps=2x2 stages=3 unroll=2"
+        line = "hybrid high=1 cols=32 warps=2x2 stages=3 unroll=2"
         return parse_module(sg.compile(mixed, device="a100", backend="emulator", schedule=line).ir("tile"))
     if family in ("sampled", "sampled in parts", "gathered"):
         k = 160 if family == "sampled in parts" else 48
@@ -337,7 +337,7 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("hybrid", tj.ShareBands, {"tiles": 3}, "3 bands x 3 tiles of columns are not 3 blocks"),
     ("hybrid", tj.ShareBands, {"longest": 2}, "ends at"),
     ("hybrid", tj.ShareBands, {"count": 5}, "5 bands have 2 s32 each"),
-    ("hybrid", tj.CopyBand, {"tile": 48}, "rows of a band 48 is unknown"),
+    ("hybrid", tj.CopyBand, {"tile": 48}, "columns of a dense tile 48 is unknown"),
     ("hybrid", tj.CopyBand, {"cols": 64}, "the rows of x of all turns take 6144 elements"),
     ("hybrid", tj.CopyBand, {"n": 20}, "20 columns are no whole pieces of 8"),
     ("hybrid", tj.CopyBand, {"k": 99}, "99 x 32 elements are not the 3200"),
@@ -345,11 +345,13 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("hybrid", tj.MultiplyBand, {"warps": (4, 1)}, "4 x 1 warps do not share 32 x 32 sums"),
     ("hybrid", tj.MultiplyBand, {"warps": (1, 2)}, "1 x 2 warps, the block has 128 threads"),
     ("hybrid", tj.MultiplyBand, {"stages": 1}, "a ring of 1 slots has none to fill ahead"),
+    ("hybrid", tj.MultiplyBand, {"tile": 64}, "the rows of x of all turns take 6144 elements"),
+    ("hybrid", tj.PutSums, {"rows": 48}, "rows of a band 48 is unknown"),
     ("hybrid", tj.PutSums, {"cols": 64}, "registers, but 16 are meant"),
     ("hybrid", tj.PutSums, {"dst": Buffer("w_ring", u32, 1536, "shared")}, "@acc is f32, @w_ring u32"),
     ("hybrid", tj.EachRow, {"team": 3}, "does not divide a warp"),
     ("hybrid", tj.EachRow, {"team": 2}, "64 teams do not share 32 rows"),
-    ("hybrid", tj.EachRow, {"tile": 64}, "has no whole bands of 256 s32"),
+    ("hybrid", tj.EachRow, {"rows": 64}, "has no whole bands of 256 s32"),
     ("hybrid", tj.TakeSums, {"blocks": 3}, "lanes do not have 32 columns"),
     ("hybrid", tj.TakeSums, {"vec": 3}, "columns of a lane side by side 3 is unknown"),
     ("hybrid", tj.TakeSums, {"cols": 16}, "lanes do not have 16 columns"),

@@ -95,7 +95,7 @@ def strips() -> Any:
 
 def mixed() -> Any:
     product = sg.spmm(mixed_kit.matrix(70, 90), n=24, bias=True)
-    return compile_for(product, schedule="hybrid cols=32 warps=1x2 stages=3 unroll=2")
+    return compile_for(product, schedule="hybrid high=2 cols=32 warps=1x2 stages=3 unroll=2")
 
 
 def vectors() -> Any:
@@ -132,7 +132,7 @@ CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "nm_outer": (outer, 2, ["in", "scale", "out", "values", "lists"], "of each kept column those of all rows"),
     "nm_strips": (strips, 1, ["in", "bias", "out", "values", "places", "rows"], "lane by lane (strip_values"),
     "hybrid": (
-        mixed, 1, ["in", "bias", "out", "spans", "records", "columns", "tiles", "idx", "values"], "each band of rows"
+        mixed, 1, ["in", "bias", "out", "spans", "records", "columns", "tiles", "idx", "values"], "2 dense tiles high"
     ),
     "strips": (sampled, 3, ["a", "b", "out", "tasks", "entries", "starts", "ptr"], "its first vector and the end"),
     "gather": (few, 1, ["a", "b", "out", "tasks", "columns", "places"], "the column of b of each vector"),

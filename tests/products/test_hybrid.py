@@ -4,6 +4,7 @@ is packed, what a NaN does, what is said and refused."""
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from sparsegen.ir.kernels.hybrid import Hybrid
 from sparsegen.ir.numbers.mixed import TILES
 from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products import hybrid_cost
-from sparsegen.products.hybrid import HybridNumbers, records, spans, tiles
+from sparsegen.products.hybrid import HEIGHTS, HybridNumbers, columns, records, spans, tiles
 from tests.mixed_kit import matrix, values
 from tests.nm_kit import formulas_hold, listed, refused
 from tests.products_kit import called, operands
@@ -29,36 +30,39 @@ from tests.reordering.matrices import dense
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
 DEVICES = ("h200", "a100", "rtx4090")
 DTYPES = ("f16", "bf16")
+#: What schedules of any words are refused for.
+REFUSED = ("do not share", "sums, 64 at most", "of shared memory", "on their way", "rows, 128 at most")
 
 
-def line(cols: int = 32, warps: str = "1x2", stages: int = 3, unroll: int = 2) -> str:
-    return f"hybrid cols={cols} warps={warps} stages={stages} unroll={unroll}"
+def line(cols: int = 32, warps: str = "1x2", stages: int = 3, unroll: int = 2, high: int = 1) -> str:
+    return f"hybrid high={high} cols={cols} warps={warps} stages={stages} unroll={unroll}"
 
 
 # ------------------------------------------------------------------------------------------------ right
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("tile", TILES)
 def test_any_tile(tile: int, dtype: str) -> None:
-    """Sizes that nothing divides; dense tiles and other entries; warps that share rows, columns and both."""
+    """Sizes that nothing divides; dense tiles and other entries; warps that share rows, columns and both; bands of one
+    tile, of two and of four, some of which are missing."""
     W = matrix(150, 203, tile, dtype)
     assert W.tiles > 3 and W.rest > 100
-    for device, warps in zip(DEVICES, ("1x2", f"{min(2, tile // 16)}x1", f"{min(4, tile // 16)}x2"), strict=True):
-        called(sg.spmm(W, n=40, bias=True), schedule=line(warps=warps), device=device)
+    for device, high, warps in zip(DEVICES, (1, 2, 128 // max(tile, 32)), ("1x2", "2x1", "4x2"), strict=True):
+        called(sg.spmm(W, n=40, bias=True), schedule=line(warps=warps, high=high), device=device)
 
 
 @pytest.mark.parametrize("n", [1, 2, 8, 17, 40, 136])
 def test_any_number_of_columns(n: int) -> None:
     """Those that no piece of 8 divides and those that no block does; teams whose groups share a row's entries."""
     W = matrix(70, 150, 32, DTYPES[n % 2])
-    for words in (line(), line(16, "2x1"), line(64, "2x4", unroll=4), line(128, "1x8", 2, 1)):
+    for words in (line(), line(16, "2x1"), line(64, "2x4", unroll=4, high=2), line(128, "1x8", 2, 1)):
         called(sg.spmm(W, n=n), schedule=words)
 
 
 @pytest.mark.parametrize("m", [1, 15, 16, 17, 65])
 def test_any_number_of_rows(m: int) -> None:
     """Less than a band, whole ones, one of a single row; x of fewer rows than a tile has."""
-    for k in (5, 97):
-        called(sg.spmm(matrix(m, k, 16, noise=0.1), n=24, scale=True), schedule=line())
+    for k, high in ((5, 1), (97, 1), (97, 4)):
+        called(sg.spmm(matrix(m, k, 16, noise=0.1), n=24, scale=True), schedule=line(high=high))
 
 
 @pytest.mark.parametrize(("delta", "noise", "fill"), [
@@ -69,8 +73,8 @@ def test_either_part_may_be_empty(delta: float, noise: float, fill: float) -> No
     W = matrix(90, 100, 32, delta=delta, noise=noise, fill=fill)
     assert delta != 1.0 or not W.tiles
     assert delta != 0.0 or not W.rest
-    for n in (9, 24):
-        kernel = called(sg.spmm(W, n=n, bias=True), schedule=line())
+    for n, high in ((9, 1), (24, 2)):
+        kernel = called(sg.spmm(W, n=n, bias=True), schedule=line(high=high))
         assert ("tile.walk " in kernel.ir("tile")) == bool(W.tiles)
         assert ("tile.gather" in kernel.ir("tile")) == bool(W.rest)
 
@@ -106,7 +110,8 @@ def test_epilogues(activation: Any, operands: tuple[str, ...]) -> None:
 def lines(draw: st.DrawFn) -> str:
     warps = draw(st.sampled_from([(1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 2)]))
     cols = draw(st.sampled_from([c for c in (16, 32, 64, 128) if c % (16 * warps[1]) == 0]))
-    return line(cols, "x".join(map(str, warps)), draw(st.integers(2, 5)), draw(st.sampled_from((1, 2, 4, 8))))
+    how = draw(st.integers(2, 5)), draw(st.sampled_from((1, 2, 4, 8))), draw(st.sampled_from((1, 1, 2, 4)))
+    return line(cols, "x".join(map(str, warps)), *how)
 
 
 @given(
@@ -122,7 +127,7 @@ def test_any_product_runs_without_a_fault(
     try:
         kernel = called(product, x, y, words, device)
     except ScheduleError as e:
-        assert any(part in str(e) for part in ("do not share", "sums, 64 at most", "of shared memory", "on their way"))
+        assert any(part in str(e) for part in REFUSED)
         return
     report = kernel.check()
     assert report.ok and not report.notes, f"{product} {words}: {report}"
@@ -145,29 +150,31 @@ def test_a_matrix_of_clusters_with_noise_is_multiplied_in_one_launch() -> None:
 
 
 # ------------------------------------------------------------------------------------------------ what is packed
+@pytest.mark.parametrize("high", HEIGHTS)
 @pytest.mark.parametrize("tile", TILES)
-def test_a_matrix_comes_out_of_what_is_packed(tile: int) -> None:
+def test_a_matrix_comes_out_of_what_is_packed(tile: int, high: int) -> None:
     """Dense tiles out of the fragments of an mma, other entries by the records of rows; bands by what they read."""
     w = values(150, 203, tile)
     W: Any = sg.sparse(w, format="hybrid", tile=tile)
-    found, rows, bands = np.zeros((150, 208 if tile < 64 else 256)), records(W), spans(W)
+    found, rows, bands, across = np.zeros((150, 256)), records(W, high), spans(W, high), columns(W, high)
     deep = tile // 16
-    fragments = tiles(W).view("f2").reshape(-1, deep, deep, 32, 8)
+    fragments = tiles(W, high).view("f2").reshape(-1, deep, deep * high, 32, 8)
     lane, element = np.indices((32, 8))
     # of PTX's fragment A of m16n8k16: rows lane / 4 and 8 more, columns 2 * (lane mod 4), the next, and 8 more
     row, column = lane // 4 + element // 2 % 2 * 8, lane % 4 * 2 + element % 2 + element // 4 * 8
     reads = []
     for (begin, end), of_band in zip(bands, rows, strict=True):
-        assert sorted(of_band[:, 3].tolist()) == list(range(tile))
+        assert sorted(of_band[:, 3].tolist()) == list(range(tile * high))
         lengths = of_band[:, 2] - of_band[:, 1]
         assert (np.diff(lengths) <= 0).all()
         reads.append((end - begin) * tile + lengths.sum())
-        of = np.full(tile, 150)
+        of = np.full(tile * high, 150)
         of[of_band[:, 3]] = of_band[:, 0]
         for number in range(begin, end):
-            for j, i in np.ndindex(deep, deep):
+            assert fragments[number].any()
+            for j, i in np.ndindex(deep, deep * high):
                 real = of[i * 16 + row] < 150
-                at = W.arrays["idx"][number] * tile + j * 16 + column
+                at = across[number] * tile + j * 16 + column
                 found[of[i * 16 + row][real], at[real]] += fragments[number, j, i][real]
         for one, first, last, _ in of_band[of_band[:, 0] < 150]:
             found[one, W.arrays["rest_idx"][first:last]] += W.arrays["rest_values"][first:last]
@@ -180,38 +187,43 @@ def test_torch_packs_the_same() -> None:
     for dtype in (torch.float16, torch.bfloat16):
         w = torch.from_numpy(values(150, 203).astype("f4")).to(dtype)
         W: Any = sg.sparse(w, format="hybrid", tile=32)
-        for pack in (spans, records, tiles):
-            made = [pack(one) for one in (W, W.to_host())]
+        for pack in (spans, records, columns, tiles):
+            made = [pack(one, 2) for one in (W, W.to_host())]
             assert np.array_equal(*(np.asarray(a).view(np.int32) for a in made))
 
 
 def test_numbers_are_those_of_the_matrix() -> None:
     W = matrix(150, 203, 16)
     p = HybridNumbers.of(sg.spmm(W, n=8))
-    assert (p.dense, p.entries, p.bands, p.tile) == (W.tiles, W.rest, 10, 16)
-    assert p.counts.longest == np.diff(W.arrays["ptr"]).max() and p.counts.most == np.diff(W.arrays["rest_ptr"]).max()
-    assert p.counts.mean * p.bands == pytest.approx(16 * p.dense + p.entries) and p.counts.busiest >= p.counts.mean
+    assert (p.dense, p.entries, p.bands(1), p.bands(4), p.tile) == (W.tiles, W.rest, 10, 3, 16)
+    assert p.most == np.diff(W.arrays["rest_ptr"]).max()
+    for high in HEIGHTS:
+        c, ptr = p.counted(high), W.arrays["ptr"]
+        starts = [ptr[min(10, first)] for first in range(0, 10 + high, high)]
+        turns = [len(set(W.arrays["idx"][a:b].tolist())) for a, b in pairwise(starts)]
+        assert (c.turns, c.longest) == (sum(turns), max(turns)) and c.busiest >= c.mean
+        assert c.mean * p.bands(high) == pytest.approx(16 * c.turns + p.entries)
+    assert p.counted(1).turns == W.tiles
 
 
 # ------------------------------------------------------------------------------------------------ NaN and infinities
-def test_a_row_that_is_not_finite_reaches_entries_and_dense_tiles() -> None:
-    """Rows of dense tiles in its column all, others if they have an entry there: zeros of a tile multiply too."""
-    W = matrix(100, 150, 32)
-    kernel = sg.compile(sg.spmm(W, n=16), device="a100", backend="emulator", schedule=line())
-    assert "all rows of each dense tile in its column" in str(kernel.explain())
+@pytest.mark.parametrize("high", [1, 2])
+def test_a_row_that_is_not_finite_reaches_entries_and_dense_tiles(high: int) -> None:
+    """All rows of bands with a dense tile in its column, others if they have an entry there: zeros multiply too."""
+    W = matrix(200, 150, 32)
+    kernel = sg.compile(sg.spmm(W, n=16), device="a100", backend="emulator", schedule=line(high=high))
+    assert "all rows of each band with a dense tile in its column" in str(kernel.explain())
     entry = W.to_dense() != 0
-    strip = np.empty(100, int)
-    strip[W.order] = np.arange(100) // 32
+    band, ptr = np.empty(200, int), W.arrays["ptr"]
+    band[W.order] = np.arange(200) // (32 * high)
+    starts = [ptr[min(7, first)] for first in range(0, 7 + high, high)]
     seen = set()
     for column, bad in ((0, np.nan), (63, np.inf), (149, np.nan)):
         x = np.ones((150, 16), "f2")
         x[column, 1] = bad
         y = kernel(x)
         assert np.isfinite(y[:, [0, *range(2, 16)]]).all()
-        held = [
-            column // 32 in W.arrays["idx"][a:b] for a, b in zip(W.arrays["ptr"], W.arrays["ptr"][1:], strict=False)
-        ]
-        tiled = np.array(held)[strip]
+        tiled = np.array([column // 32 in W.arrays["idx"][a:b] for a, b in pairwise(starts)])[band]
         assert (~np.isfinite(y[:, 1]) == (tiled | entry[:, column])).all()
         seen |= set(zip(tiled.tolist(), entry[:, column].tolist(), strict=True))
     assert len(seen) == 4  # zeros of a tile, its entries, others, and neither
@@ -231,7 +243,7 @@ def test_explain_speaks_of_bands() -> None:
     W = matrix(130, 100)
     k = sg.compile(sg.spmm(W, n=40), device="a100", backend="emulator", schedule=line())
     told, page = str(k.explain()), k.explain().data
-    assert f"10: 5 bands of 32 rows x 2 tiles of columns; {W.tiles} dense tiles" in told
+    assert f"10: 5 bands of 32 rows x 2 tiles of columns; {W.tiles} dense tiles in {W.tiles} turns" in told
     assert f"and {W.rest} other entries" in told and "by teams of 4 lanes; blocks an SM: 1;" in told
     assert {term["name"] for term in page["terms"]} == set(hybrid_cost.REASONS)
     assert k.cost.schedule.rules.operations(k.cost) == 2 * (W.tiles * 1024 + W.rest) * 40
@@ -252,10 +264,15 @@ def test_more_to_do_takes_longer() -> None:
         facts = replace(p, **how)
         return FAMILY.cost(facts, s, device, FAMILY.shape(facts, s, device)).time
 
-    for more in ({"dense": 40 * p.dense}, {"entries": 100 * p.entries}, {"n": 4096}):
-        assert time(**more) > 1.5 * time()
-    for counts in (p.counts._replace(longest=400), p.counts._replace(most=2000)):
-        assert time(counts=counts) > 1.5 * time()
+    one, *others = p.counts
+    for more in (
+        one._replace(turns=60 * one.turns),
+        one._replace(longest=400),
+        one._replace(busiest=100 * one.busiest),
+    ):
+        assert time(counts=(more, *others)) > 1.5 * time()
+    for how in ({"entries": 100 * p.entries}, {"most": 2000}, {"n": 4096}):
+        assert time(**how) > 1.5 * time()
 
 
 # ------------------------------------------------------------------------------------------------ refusals
@@ -266,10 +283,12 @@ def test_what_cannot_run_is_refused_with_a_remedy() -> None:
         (matrix(64, 64, dtype="f32"), "h200", "hybrid", "dense tiles of f16 and bf16, not f32", "f16 or bf16"),
         (W, "v100", "hybrid", "NVIDIA V100 (sm_70) has neither", "a GPU from Ampere on"),
         (odd, "h200", "hybrid", "dense tiles of 24 x 24, which no mma fills", "tile=16 or 32 or 64"),
-        (W, "h200", line(32, "4x1"), "warps=4x1 do not share 32 rows", "fewer warps share the rows"),
+        (W, "h200", line(32, "4x1"), "warps=4x1 do not share 32 rows", "fewer warps share the rows, or raise high"),
         (W, "h200", line(256, "1x1"), "a thread has 256 sums, 64 at most", "take more warps"),
         (W, "rtx4090", line(256, "1x8", 6), "bytes of shared memory", "lower stages or cols"),
-        (W, "h200", "hybrid warps=8x1", "warps=8x1: no warps that share", "16 in all"),
+        (W, "h200", "hybrid warps=16x1", "warps=16x1: no warps that share", "16 in all"),
+        (matrix(130, 100, 64), "h200", line(high=4), "high=4: bands of 256 rows, 128 at most", "lower high"),
+        (W, "h200", "hybrid high=3", "high=3: there is no such choice", "1, 2, 4"),
         (W, "h200", "hybrid warps=1x3", "warps=1x3: no warps that share", "a power of two"),
         (W, "h200", "hybrid warps=1x4 cols=32", "no whole fragments of 16 columns for each of 4", "raise cols"),
         (W, "h200", "hybrid stages=1", "stages=1 is out of range", "from 2 to 16"),
@@ -305,6 +324,6 @@ def test_the_pass_refuses_another_type() -> None:
 
 def test_the_pass_refuses_warps_that_do_not_share_a_band() -> None:
     module = SpmmProblem(sg.spmm(matrix(64, 64), n=16)).describe()
-    for how in ({"tile": 24}, {"cols": 7}, {"down": 4}, {"across": 3}):
+    for how in ({"tile": 24}, {"cols": 7}, {"down": 4}, {"across": 3}, {"rows": 48}):
         with pytest.raises(IRError, match="do not share a band"):
             Hybrid(**how).run(module)

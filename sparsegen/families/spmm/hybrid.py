@@ -1,13 +1,15 @@
 """``hybrid`` (BSA-SpMM): dense tiles on tensor cores and all other entries on CUDA cores, in one launch.
 
-A block has some rows and columns of y: it adds up both parts and stores once, to the rows as they were given.  Sums are
-made in a fixed order.  In f16 and bf16, from sm_80 on.
+A block has some rows and columns of y: it adds up both parts and stores once, to the rows as they were given.  Rows of
+x come once for all dense tiles of a block that lie on top of each other.  Sums are made in a fixed order.  In
+f16 and bf16, from sm_80 on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
@@ -18,10 +20,10 @@ from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.csr import ALIGN
 from sparsegen.ir.kernels.hybrid import Hybrid
 from sparsegen.ir.numbers.arithmetic import up
-from sparsegen.ir.numbers.mixed import TILES, fits, passes
+from sparsegen.ir.numbers.mixed import ROWS, TILES, fits, passes
 from sparsegen.ir.numbers.strips import COLS, LEAST, MOST_ROWS, PIECE, sums
 from sparsegen.ir.passes.manager import Pass
-from sparsegen.products.hybrid import HybridNumbers, records, spans, tiles
+from sparsegen.products.hybrid import HEIGHTS, HybridNumbers, columns, records, spans, tiles
 from sparsegen.products.hybrid_cost import Shape, price, shape_of
 from sparsegen.products.weights import Prepared, padded
 from sparsegen.registry import register
@@ -39,35 +41,38 @@ UNROLLS: Final = (2, 4)
 MOST_SUMS, MOST_BYTES = 64, 64
 MAX_WARPS: Final = 16
 AMPERE: Final = (8, 0)
-_SPANS: Final = "of each band of rows its first dense tile and the one after its last (spans in {file})"
+_SPANS: Final = "of each band, {high} dense tiles high, its first turn and the one after its last (spans in {file})"
 _RECORDS: Final = (
-    "of each row of each band: which row of W it is, its first entry outside of dense tiles, the one after its last, "
-    "and its place in the band (records in {file})"
+    "of each row of each band, {high} dense tiles high: which row of W it is, its first entry outside of dense tiles, "
+    "the one after its last, and its place in the band (records in {file})"
 )
-_COLUMNS: Final = "W.arrays['idx'], or one zero where it is empty"
-_TILES: Final = "words of the dense tiles, each in the order of mma fragments (tiles in {file})"
+_COLUMNS: Final = "which columns of W each turn of bands {high} tiles high multiplies, by the tile (columns in {file})"
+_TILES: Final = (
+    "words of the {high} tiles of each turn, zeros or dense, in the order of mma fragments (tiles in {file})"
+)
 _REST: Final = f"W.arrays[%r], and zeros up to a multiple of {ALIGN} elements, at least one such"
 _FILE: Final = "sparsegen/products/hybrid.py"
 
 
 class HybridFamily(ListedFamily):
-    """``cols``: columns of x of a block; ``warps``: that share a band's rows x that share its columns, where dense
+    """``high``: dense tiles on top of each other in a band of rows, which share rows of x; ``cols``: columns of x of a
+    block; ``warps``: that share a band's rows x that share its columns, where dense
     tiles are multiplied; ``stages``: dense tiles in the ring, with their rows of x; ``unroll``: other entries of a row
     that a group of lanes takes a turn."""
 
     name = "hybrid"
     formats = ("hybrid",)
-    telling = ("cols", "warps")
+    telling = ("high", "cols")
     nonfinite = (
-        "a NaN or Inf of x reaches the rows that have an entry for it, and all rows of each dense tile in its column: "
-        "zeros there multiply too"
+        "a NaN or Inf of x reaches the rows that have an entry for it, and all rows of each band with a dense tile in "
+        "its column: zeros there multiply too"
     )
     counted = "two for each element of a dense tile, each other entry, and column"
     because = "zeros of dense tiles multiply, what else is not stored does not"
     scratch = "x, row by row and of whole pieces"
     words = (
-        Word("cols", integer, choices=COLS), Word("warps", pair), Word("stages", integer, None, LEAST, 16),
-        Word("unroll", integer, choices=(1, 2, 4, 8)),
+        Word("high", integer, choices=HEIGHTS), Word("cols", integer, choices=COLS), Word("warps", pair),
+        Word("stages", integer, None, LEAST, 16), Word("unroll", integer, choices=(1, 2, 4, 8)),
     )  # fmt: skip
 
     def consistent(self, s: Schedule) -> None:
@@ -75,10 +80,10 @@ class HybridFamily(ListedFamily):
         if s.warps is None:
             return
         down, across = s.warps
-        if s.threads > 32 * MAX_WARPS or any(n & (n - 1) for n in s.warps) or down > TILES[-1] // 16:
+        if s.threads > 32 * MAX_WARPS or any(n & (n - 1) for n in s.warps) or down > ROWS[-1] // 16:
             raise ScheduleError(
                 f"warps={down}x{across}: no warps that share a band of rows",
-                hint=f"1, 2 or 4 that share rows x a power of two that share columns, {MAX_WARPS} in all: warps=1x4",
+                hint=f"1, 2, 4 or 8 that share rows x a power of two that share columns, {MAX_WARPS} in all: warps=1x4",
             )
         if s.cols is not None and s.cols % (16 * across):
             raise ScheduleError(
@@ -93,14 +98,14 @@ class HybridFamily(ListedFamily):
             return [wanted[name]] if name in wanted else values
 
         enough = next((c for c in COLS if c >= facts.n), COLS[-1])
-        for cols in tried("cols", [c for c in COLS if c <= enough]):
-            for warps in tried("warps", WARPS):
-                shares = facts.tile not in TILES or fits(facts.tile, cols, warps)
-                if cols % (16 * warps[1]) or ("warps" not in wanted and not shares):
-                    continue
-                for stages in tried("stages", STAGES):
-                    for unroll in tried("unroll", UNROLLS):
-                        yield SpmmSchedule("hybrid", cols=cols, warps=warps, stages=stages, unroll=unroll)
+        heights = [high for high in HEIGHTS if high == 1 or high * facts.tile <= ROWS[-1]]
+        columns = [c for c in COLS if c <= enough]
+        for high, cols, warps in product(tried("high", heights), tried("cols", columns), tried("warps", WARPS)):
+            shares = facts.tile not in TILES or fits(high * facts.tile, cols, warps)
+            if cols % (16 * warps[1]) or ("warps" not in wanted and not shares):
+                continue
+            for stages, unroll in product(tried("stages", STAGES), tried("unroll", UNROLLS)):
+                yield SpmmSchedule("hybrid", high=high, cols=cols, warps=warps, stages=stages, unroll=unroll)
 
     def shape(self, facts: HybridNumbers, schedule: Schedule, device: DeviceProfile) -> Shape:
         """Blocks, registers and bytes."""
@@ -125,16 +130,18 @@ class HybridFamily(ListedFamily):
                 f"W has dense tiles of {facts.tile} x {facts.tile}, which no mma fills",
                 hint=f"encode it again with tile={' or '.join(map(str, TILES))}",
             )
-        down, across = schedule.warps
-        if not fits(facts.tile, schedule.cols, schedule.warps):
+        (down, across), rows = schedule.warps, schedule.high * facts.tile
+        if rows > ROWS[-1]:
+            return ScheduleError(f"high={schedule.high}: bands of {rows} rows, {ROWS[-1]} at most", hint="lower high")
+        if not fits(rows, schedule.cols, schedule.warps):
             return ScheduleError(
-                f"warps={down}x{across} do not share {facts.tile} rows and {schedule.cols} columns in fragments of 16",
-                hint="let fewer warps share the rows, or encode W with larger tiles",
+                f"warps={down}x{across} do not share {rows} rows and {schedule.cols} columns in fragments of 16",
+                hint="let fewer warps share the rows, or raise high",
             )
         copied = passes(facts.tile, schedule.cols, schedule.threads)
-        if copied > MOST_ROWS or sums(facts.tile // down, schedule.cols // across) > MOST_SUMS:
+        if copied > MOST_ROWS or sums(rows // down, schedule.cols // across) > MOST_SUMS:
             return ScheduleError(
-                f"a thread has {sums(facts.tile // down, schedule.cols // across)} sums, {MOST_SUMS} at most, and "
+                f"a thread has {sums(rows // down, schedule.cols // across)} sums, {MOST_SUMS} at most, and "
                 f"copies pieces of {copied} rows of x a turn, {MOST_ROWS} at most",
                 hint="take more warps, or lower cols",
             )
@@ -143,11 +150,12 @@ class HybridFamily(ListedFamily):
             return ScheduleError(
                 f"{flight} bytes of rows of x on their way to a lane, {2 * MOST_BYTES} at most", hint="lower unroll"
             )
-        if facts.k * up(facts.n, PIECE) > MAX_CELLS:
+        most = max(facts.k * up(facts.n, PIECE), facts.counted(schedule.high).turns * rows * facts.tile)
+        if most > MAX_CELLS:
             return ScheduleError(
-                f"whole pieces of x have {facts.k * up(facts.n, PIECE)} elements; "
-                f"indices are 32 bits wide, so {MAX_CELLS} is the most",
-                hint="cut x by columns",
+                f"whole pieces of x, or dense tiles with zeros between them, have {most} elements; indices are 32 bits "
+                f"wide, so {MAX_CELLS} is the most",
+                hint="cut x by columns, or W by rows",
             )
         if not shape.resident:
             return ScheduleError(
@@ -167,11 +175,11 @@ class HybridFamily(ListedFamily):
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """The kernel, for as many dense tiles as there are."""
         s, facts = schedule, problem.facts
-        (down, across), g = s.warps, shape_of(facts, s, device)
+        (down, across), g, of = s.warps, shape_of(facts, s, device), facts.counted(s.high)
         return [
             Hybrid(
-                tile=facts.tile, down=down, across=across, cols=s.cols, stages=s.stages, unroll=s.unroll,
-                dense=facts.dense, longest=facts.counts.longest, min_blocks=max(1, g.resident),
+                rows=s.high * facts.tile, tile=facts.tile, down=down, across=across, cols=s.cols, stages=s.stages,
+                unroll=s.unroll, dense=of.turns, longest=of.longest, min_blocks=max(1, g.resident),
             )
         ]  # fmt: skip
 
@@ -181,13 +189,18 @@ class HybridFamily(ListedFamily):
             name: Prepared((stored, ALIGN), partial(padded, name=stored, align=ALIGN), _REST % stored)
             for name, stored in (("idx", "rest_idx"), ("values", "rest_values"))
         }
-        return {
-            "spans": Prepared(("hybrid spans",), spans, _SPANS.format(file=_FILE)),
-            "records": Prepared(("hybrid records",), records, _RECORDS.format(file=_FILE)),
-            "columns": Prepared(("idx", 1), partial(padded, name="idx", align=1), _COLUMNS),
-            "tiles": Prepared(("hybrid tiles",), tiles, _TILES.format(file=_FILE), words=True),
-            **rest,
+        high = schedule.high
+        packs = {
+            "spans": (spans, _SPANS), "records": (records, _RECORDS), "columns": (columns, _COLUMNS),
+            "tiles": (tiles, _TILES),
+        }  # fmt: skip
+        made = {
+            name: Prepared(
+                ("hybrid", name, high), partial(pack, high=high), told.format(high=high, file=_FILE), name == "tiles"
+            )
+            for name, (pack, told) in packs.items()
         }
+        return {**made, **rest}
 
     def operations(self, cost: Cost) -> float:
         """A multiply-add of every element of a dense tile, every other entry, and column."""
@@ -196,11 +209,12 @@ class HybridFamily(ListedFamily):
 
     def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:
         """Bands, and what they have."""
-        g = shape_of(facts, schedule, device)
+        g, high = shape_of(facts, schedule, device), schedule.high
+        bands, of = facts.bands(high), facts.counted(high)
         return (
-            f"{facts.bands * g.tiles}: {facts.bands} bands of {facts.tile} rows x {g.tiles} tiles of columns; "
-            f"{facts.dense} dense tiles, {facts.counts.longest} of a band at most, and {facts.entries} other entries, "
-            f"{facts.counts.most} of a row at most, by teams of {g.team.lanes} lanes; {room(g)}"
+            f"{bands * g.tiles}: {bands} bands of {high * facts.tile} rows x {g.tiles} tiles of columns; {facts.dense} "
+            f"dense tiles in {of.turns} turns, {of.longest} of a band at most, and {facts.entries} other entries, "
+            f"{facts.most} of a row at most, by teams of {g.team.lanes} lanes; {room(g)}"
         )
 
 
