@@ -51,7 +51,7 @@ STEP_ISSUE, FRAGMENT_ISSUE = 300.0, 2.0
 #: Clocks of a step alone, and of each slot that is filled first.
 CHAIN, SLOT = 700.0, 450.0
 #: DRAM latencies before the first product, of rows that are cut, and of each cut of the longest of them.
-FILL, CUT, JOIN = 2.7, 5.0, 0.6
+FILL, CUT, JOIN = 1.9, 5.0, 0.6
 #: Bytes that a gathered row takes from L2 besides its own.
 BESIDE: Final = 256
 #: Clocks of a sum's way to y, the share of an SM's port to L2 that is reached, and how busy units add up.

@@ -2,8 +2,9 @@
 
     time = launch + quantise + scores + softmax + values
 
-The softmax reads scores from DRAM, and again from the caches, and writes exponentials.  Its figures are estimates, as
-those of the product of exponentials are: nothing here was measured.
+The softmax reads scores from DRAM, and again from the caches, and writes exponentials.  Its figures are estimates: of 4
+heads of 4096 by 4096 on one H200 the sum is right to a microsecond up to 5 % of the keys, and 13 and 50 less than
+measured at 10 and 20 %.
 """
 
 from __future__ import annotations

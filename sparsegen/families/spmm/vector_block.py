@@ -1,7 +1,7 @@
 """``vector_block`` (Magicube, SC'22): the paper's own product with vectors of integers, each of its ideas a word.
 
-Chosen only where it is named: no time of it was measured, so its formula is an estimate.  From sm_80 on; digits of 4
-bits up to Hopper, whose tensor cores have them no more and which takes long for them.
+Chosen only where it is named: on an H200 it takes two to four times what ``vector_strip`` does.  From sm_80 on; digits
+of 4 bits up to Hopper, whose tensor cores have them no more and which takes long for them.
 """
 
 from __future__ import annotations

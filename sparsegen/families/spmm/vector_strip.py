@@ -31,8 +31,8 @@ from sparsegen.schedule import Schedule, SpmmSchedule, Word, integer
 if TYPE_CHECKING:
     from sparsegen.problems.product import SpmmProblem
 
-#: Steps of a task at most, over those of a warp in the mean, where rows are cut.
-EVEN: Final = 1.6
+#: Steps of a task at most, beyond those of a warp in the mean, where rows are cut: to add the pieces up takes as long.
+BEYOND: Final = 11
 #: Steps that a warp must have left to do so that a row is worth a cut.
 LEAST: Final = 4
 #: What is tried.
@@ -72,7 +72,7 @@ class VectorStripFamily(StepFamily):
             for warps in tried("warps", WARPS):
                 most = -(-facts.rows // warps)
                 for lists in tried("lists", sorted({max(1, min(n // strips, most)) for n in (66, 132, 264, 528)})):
-                    even = max(1, round(EVEN * facts.steps / (lists * warps)))
+                    even = round(facts.steps / (lists * warps)) + BEYOND
                     uneven = facts.longest >= even + LEAST
                     for cut in tried("cut", (facts.longest, even) if uneven else (facts.longest,)):
                         for unroll in tried("unroll", UNROLL):
