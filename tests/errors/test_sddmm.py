@@ -45,7 +45,6 @@ def test_described(pattern: Any, options: dict[str, Any], error: type[Exception]
 @pytest.mark.parametrize(
     ("line", "device", "words"),
     [
-        ("strips rows=256 warps=4 groups=1", "h200", "names no vector of 4 rows"),
         ("strips rows=64", "v100", "from Ampere on"),
         ("strips rows=128 warps=32 groups=1 prefetch=on", "rtx4090", "do not fit an SM"),
         ("strips rows=33", "h200", "no such choice"),

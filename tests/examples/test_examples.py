@@ -302,6 +302,14 @@ def test_masks_have_the_zeros_that_they_should(example: Any) -> None:
         assert (seen == sg.pattern.vectors(seen, 8)).all() and (seen != module.mask(length, zeros, 2)).any()
 
 
+def test_a_transformer_is_told_as_it_was_measured(example: Any) -> None:
+    """docs/attention.md has the tables of docs/transformer.json."""
+    module, docs = example("sparse_transformer"), Path(__file__).parents[2] / "docs"
+    found, said = json.loads((docs / "transformer.json").read_text()), (docs / "attention.md").read_text()
+    assert not module.problems(found)
+    assert module.told_accuracy(found["accuracy"]) in said and module.told_latency(found["latency"]) in said
+
+
 def test_a_transformer_needs_torch(
     example: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
