@@ -24,11 +24,11 @@ class EachGathered(OfRows):
     """Runs the body for each 16 vectors of a warp's only task, ``begin`` to before ``end``, when their columns came.
 
     The columns of b, rows of ``src`` [m, n] from element ``column`` on, come to a ``ring`` of ``stages`` slots of the
-    warp; ``slot`` is that of the tile at hand.  ``first`` runs once, when the first copies are under way.  ``columns``
-    says which, and in its upper bits which vector row of the group; ``places`` the vectors of the result, ``vectors``,
-    one beyond, where a tile is filled up.  ``next``: the lane's column of the next tile to be copied; ``place``: the
-    vectors of which the lane has two rows, of the 8 first and the 8 last of a tile.  ``which`` matrix and result of a
-    batch they are of, all with the same lists.
+    warp; ``slot`` is that of the tile at hand.  ``first`` runs once, when the first tile's copies have come, and with
+    them those before that were no group yet.  ``columns`` says which, and in its upper bits which vector row of the
+    group; ``places`` the vectors of the result, ``vectors``, one beyond, where a tile is filled up.  ``next``: the
+    lane's column of the next tile to be copied; ``place``: the vectors of which the lane has two rows, of the 8 first
+    and the 8 last of a tile.  ``which`` matrix and result of a batch they are of, all with the same lists.
     """
 
     next: Buffer = declare()

@@ -63,9 +63,9 @@ class FetchRows(OfRows):
 
 @define("tile.take_rows", kw_only=True)
 class TakeRows(OfRows):
-    """Waits for the warp's copies and takes its rows to registers, as an mma's second operand, digit by digit.
+    """Takes a warp's rows to registers, as an mma's second operand, digit by digit, once its copies have come.
 
-    ``pending``: groups of copies that were started after them.
+    ``waits``: for these; else what runs before has waited.
 
     ``dtype`` s8: as they are; s4: the low and the high digits of each two registers, times 16; s16: the low and the
     high bytes.  ``again``: afterwards the buffer may be filled again.
@@ -74,7 +74,7 @@ class TakeRows(OfRows):
     own: Buffer = buffer(writes=True, reads=False)
     buffers: Buffer = buffer()
     dtype: DType = attr()
-    pending: int = attr(default=0)
+    waits: bool = attr(default=True)
     again: bool = attr(default=True)
 
 

@@ -121,10 +121,10 @@ class Part:
             n=self.a.size // (self.op.batch * self.op.m), alone=alone, which=self.which, **self.share,
         )  # fmt: skip
 
-    def take(self, pending: int = 0, *, again: bool = True) -> ts.TakeRows:
+    def take(self, *, waits: bool = True, again: bool = True) -> ts.TakeRows:
         """Takes them to registers."""
         return ts.TakeRows(
-            own=self.own, buffers=self.buffers, dtype=self.op.dtype, pending=pending, again=again, **self.share
+            own=self.own, buffers=self.buffers, dtype=self.op.dtype, waits=waits, again=again, **self.share
         )
 
     def multiplied(self, multiply: Op) -> tuple[Op, ...]:

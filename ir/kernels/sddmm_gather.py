@@ -54,8 +54,8 @@ class GatheredColumns(Sampling):
             columns=part.params["columns"], places=part.params["places"], begin=task["begin"], end=task["end"],
             column=part.column, m=op.n, n=part.b.size // (op.batch * op.n), stages=self.stages,
             height=op.height, vectors=part.vectors, which=part.which,
-            first=(part.take(self.stages - 1, again=False),), body=part.multiplied(multiply), **part.share,
+            first=(part.take(waits=False, again=False),), body=part.multiplied(multiply), **part.share,
         )  # fmt: skip
         steps = part.params["columns"].size
-        tasks = tt.EachTask(**task, steps=steps, body=(part.fetch(task["row"]), walk), **lists)
+        tasks = tt.EachTask(**task, steps=steps, body=(part.fetch(task["row"], alone=False), walk), **lists)
         return part.block((ring,), (), tasks)

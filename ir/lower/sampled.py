@@ -89,8 +89,9 @@ def clear_rest(cx: Context, op: t.ClearRest) -> None:
 @rule(t.TakeRows)
 def take_rows(cx: Context, op: t.TakeRows) -> None:
     b, rows, pieces = cx.b, _Rows(cx, op), chunks(op.nbytes, op.dtype.bits) * CHUNK // PIECE
-    b.wait(op.pending)
-    b.sync()
+    if op.waits:
+        b.wait(0)
+        b.sync()
     taken = list[Value]()
     for first in range(0, pieces, 4):
         many = min(4, pieces - first)

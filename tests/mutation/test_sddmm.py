@@ -14,8 +14,8 @@ CASES = [
     ("strips rows=32 warps=2 groups=1 prefetch=on", 128, "h200", 10),
     ("strips rows=32 warps=2 groups=1 prefetch=off", 128, "h200", 9),
     ("strips rows=64 warps=2 groups=1 prefetch=on", 48, "a100", 7),
-    ("gather warps=2 most=4 stages=2", 128, "h200", 7),
-    ("gather warps=1 most=4 stages=3", 48, "a100", 8),
+    ("gather warps=2 most=4 stages=2", 128, "h200", 3),
+    ("gather warps=1 most=4 stages=3", 48, "a100", 3),
 ]
 
 
