@@ -19,6 +19,7 @@ import sparsegen as sg
 from sparsegen.bench import packed
 from sparsegen.families.base import named
 from sparsegen.footprint import Footprint
+from sparsegen.formats.matrix import KINDS
 from sparsegen.ir.errors import SparsegenError
 from sparsegen.ir.numbers.gathered import MOST
 from sparsegen.ir.text import print_module
@@ -32,7 +33,7 @@ from tests.csr_kit import ragged
 from tests.products_kit import matrix
 from tests.sddmm_kit import mask as sampled_mask
 from tests.updates import gray_scott, heat, wave
-from tests.vectors_kit import quantized
+from tests.vectors_kit import floats, quantized
 
 FILE = Path(__file__).parent / "programs.json.xz"
 #: (family, axes of the field): cases of each.
@@ -42,7 +43,7 @@ STENCILS = {
     ("lowrank", 2): 20, ("stencil2row", 1): 10, ("stencil2row", 2): 30, ("stencil2row", 3): 14,
 }  # fmt: skip
 UPDATES, PRODUCTS, RAGGED, NM, GATHERED, DECODED, OUTER, STRIPS, FOURS = 16, 40, 16, 12, 8, 8, 8, 8, 6
-WINDOWS, SAMPLED, ATTENTION, VECTORS, MAGICUBE, MIXED, UNFUSED = 8, 18, 10, 12, 8, 10, 8
+WINDOWS, SAMPLED, ATTENTION, VECTORS, MAGICUBE, MIXED, UNFUSED, FLOATS = 8, 18, 10, 12, 8, 10, 8, 10
 UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott}
 BOUNDARIES: dict[str, Any] = {
     "periodic": sg.periodic, "frozen": sg.frozen, "neumann": sg.neumann, "dirichlet": sg.dirichlet(0.5)
@@ -106,7 +107,7 @@ def attention(case: Case) -> Any:
 
 
 def encoded(case: Case) -> Any:
-    """The matrix of a case: ragged rows in CSR, of which the longest may be cut, an N:M pattern, vectors of integers,
+    """The matrix of a case: ragged rows in CSR, of which the longest may be cut, an N:M pattern, vectors,
     dense tiles and other entries, or bitmap tiles."""
     (m, k), dtype = case["shape"], case["dtype"]
     if "tile" in case:
@@ -115,7 +116,8 @@ def encoded(case: Case) -> Any:
         n, width, *vector = case["pattern"]
         return nm_kit.matrix(m, k, n, width, vector, dtype)
     if "height" in case:
-        return quantized((m, k), dtype, case["height"], case["kept"])
+        made = quantized if KINDS[dtype].is_int else floats
+        return made((m, k), dtype, case["height"], case["kept"])
     if "mean" in case:
         return sg.sparse(ragged(m, k, case["mean"], case["seed"], case["full"]), format="csr", dtype=dtype)
     return matrix(m, k, case["sparsity"], dtype)
@@ -344,6 +346,24 @@ def _vectors(draw: random.Random) -> Case:
     return case
 
 
+def _vector_floats(draw: random.Random) -> Case:
+    n, order = draw.choice((17, 64, 136, 512)), draw.choice(("row", "row", "column"))
+    shape = [draw.choice((40, 500, 1024)), draw.choice((64, 333, 1000))]
+    words = (
+        f"vector_strip wide={draw.choice((32, 64, 128))} lists={draw.choice((1, 4, 16))} "
+        f"warps={draw.choice((4, 8, 16))} unroll={draw.choice((1, 2, 4))} parts={draw.choice((1, 3, 4))}",
+        f"vector_gather wide={draw.choice((32, 64, 128))} warps={draw.choice(('1x4', '2x2'))} "
+        f"stages={draw.choice((2, 4))}",
+    )  # fmt: skip
+    return {
+        "kind": "spmm", "dtype": draw.choice(("f16", "bf16")), "device": draw.choice(("h200", "h200", "a100")),
+        "height": draw.choice((8, 8, 4)), "kept": draw.choice((0.8, 2.4)), "shape": shape, "n": n,
+        "epilogue": draw.choice(({}, {"residual": True}, {"scale": True, "bias": True, "activation": "gelu"})),
+        "schedule": draw.choice(words) + draw.choice(("", " cut=4")),
+        "variant": [order, draw.choice(("row", "row", "column")), draw.choice((8, 4)), False],
+    }  # fmt: skip
+
+
 def _magicube(draw: random.Random) -> Case:
     words = (f"{word}={draw.choice(('on', 'off'))}" for word in ("prefetch", "pad", "shuffle", "stack"))
     return {**_vectors(draw), "schedule": " ".join([f"vector_block wide={draw.choice((32, 64, 128))}", *words])}
@@ -409,6 +429,7 @@ def draw_all(seed: int = 12) -> Iterator[Case]:
     yield from _legal(random.Random(seed + 13), _magicube, MAGICUBE)
     yield from _products(random.Random(seed + 14), _mixed, MIXED)
     yield from _legal(random.Random(seed + 15), _unfused, UNFUSED)
+    yield from _products(random.Random(seed + 16), _vector_floats, FLOATS)
 
 
 def frozen() -> list[tuple[Case, str]]:

@@ -54,7 +54,7 @@ def _other(value: Any, draw: Draw) -> Any:
 
 def matrices(draw: Draw) -> None:
     """A file that loads gives a matrix whose product, if there are kernels for it, is that of its dense form."""
-    kinds = (("bitmap", "f16"), ("tca_bme", "f16"), ("csr", "f32"), ("nm", "f16"), ("sr_bcrs", "i8"))
+    kinds = (("bitmap", "f16"), ("tca_bme", "f16"), ("csr", "f32"), ("nm", "f16"), ("sr_bcrs", "i8"), ("bcrs", "f16"))
     format, dtype = draw.choice(kinds)
     whole = saved(format, dtype)
     _, version, length, _ = layout._FIXED.unpack(whole[: layout._FIXED.size])

@@ -1,4 +1,4 @@
-"""Products of vectors of integers are exact modulo 2^32: any size, height, types, orders, schedule and GPU."""
+"""Products of vectors: of integers exact modulo 2^32, of floats near f64; any size, height, types, orders, schedule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import sparsegen as sg
 from sparsegen.formats.matrix import KINDS, SparseMatrix
-from tests.vectors_kit import Array, exact, integers, kernel, pairs, quantized
+from tests.vectors_kit import Array, exact, floats, integers, kernel, pairs, quantized
 
 TYPES = ("i4", "u4", "i8", "u8", "i12", "i16", "u16")
 X_TYPES = tuple(kind for kind in TYPES if kind != "i12")
@@ -78,3 +78,24 @@ def test_any_epilogue_is_near(of: Given, y: str, activation: Any, data: st.DataO
     slack = 2.0**-20 * (3 * size * terms + 2) + {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 0}[y] * (abs(want) + 2.0**-14)
     held = np.isfinite(want)  # in f16 not all are
     assert got.dtype == product.types.y.numpy() and (abs(got[held].astype("f8") - want[held]) <= slack[held]).all()
+
+
+@given(st.sampled_from(["f16", "bf16"]), lines(), ORDERS, ORDERS, DEVICES, st.data())
+def test_any_product_of_floats_is_near(
+    kind: str, line: str, x_order: Any, y_order: Any, device: str, data: st.DataObject
+) -> None:
+    """Summed in f32, then the residual, and one rounding; with nothing that a checker finds."""
+    m, k, n = (data.draw(st.integers(1, most)) for most in (70, 300, 70))
+    height, kept = data.draw(st.sampled_from([2, 4, 8])), data.draw(st.sampled_from([0.0, 0.1, 1.0, 100.0]))
+    w, rng = floats((m, k), kind, height, kept, seed=m), np.random.default_rng(n)
+    x, more = (rng.uniform(-1, 1, (rows, n)).astype(KINDS[kind].numpy()) for rows in (k, m))
+    given = {"residual": np.asarray(more, order=y_order)} if data.draw(st.booleans()) else {}
+    made = kernel(sg.spmm(w, n=n, residual=bool(given)), data.draw(st.sampled_from([line, "vector_gather"])), device)
+    out = np.full((m, n), np.nan, more.dtype, y_order)
+    x = np.asarray(x, order=x_order)
+    assert made(x, out, **given) is out
+    wide, terms = w.to_dense().astype("f8"), 1e-6 * (1 + abs(w.to_dense().astype("f8")) @ abs(x.astype("f8")))
+    want = wide @ x.astype("f8") + (more.astype("f8") if given else 0)
+    assert (abs(out.astype("f8") - want) <= {"f16": 2.0**-10, "bf16": 2.0**-7}[kind] * abs(want) + terms).all()
+    report = made.check(x, out, **given)
+    assert report.ok, str(report)
