@@ -44,7 +44,7 @@ def test_it_takes_what_cublas_took() -> None:
     rows = json.loads(MEASURED.read_text())["rows"]
     took = {tuple(r["shape"]): r["beside"]["int8"]["memset"] for r in rows if "int8" in (r["beside"] or {})}
     errors = [abs(price(numbers(*shape), H200).time / seconds - 1) for shape, seconds in took.items()]
-    assert len(errors) >= 11 and np.median(errors) <= 0.03 and max(errors) <= 0.11
+    assert len(errors) >= 11 and np.median(errors) <= 0.04 and max(errors) <= 0.11
 
 
 def test_the_formula_is_the_time() -> None:
