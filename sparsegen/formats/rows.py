@@ -107,6 +107,9 @@ def listed(w: Any) -> Listed | None:
         if w.format != "csr":
             w = w.tocsr(copy=True)
             w.sum_duplicates()
+        elif not w.has_sorted_indices:  # CuPy makes such rows of a dense array
+            w = w.copy()
+            w.sort_indices()
         return Listed(tuple(w.shape), w.indptr, w.indices, w.data)
     return None
 
