@@ -218,10 +218,10 @@ class SpmmCalls(Calls):
         return Plan((Part((Step.of(program, {name: name for name in given}),)),), given, program)
 
     def fixed(self, schedule: Any, runtime: Runtime) -> dict[str, int]:
-        return addresses(self.problem.what.w, schedule.rules.arrays(schedule), runtime)
+        return addresses(self.problem.matrix, schedule.rules.arrays(schedule), runtime)
 
     def fixed_host(self, schedule: Any) -> HostArrays:
-        return host_arrays(self.problem.what.w, schedule.rules.arrays(schedule))
+        return host_arrays(self.problem.matrix, schedule.rules.arrays(schedule))
 
     def origins(self, schedule: Any) -> dict[str, str]:
         return {name: one.about for name, one in schedule.rules.arrays(schedule).items()}

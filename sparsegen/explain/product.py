@@ -133,7 +133,8 @@ class ProductPage(Kind):
     def _tried(self, kind: _Tried, what: str, other: Callable[[Any], Any], device: DeviceProfile) -> Trial:
         """The cheapest of the families that read the matrix, for a product in ``other`` numbers; of those of our own,
         unless W was made with ``format="auto"`` or in bitmap tiles, whose dense product most people have as well."""
-        best = [found for f, p in self.readers.items() if (found := f.every(other(p.facts), device, {}).best)]
+        alike = [(f, p) for f, p in self.readers.items() if kind != "sparsity" or p.format == self.what.w.format]
+        best = [found for f, p in alike if (found := f.every(other(p.facts), device, {}).best)]
         dense = next((c.time for c in best if c.schedule == DENSE), None)
         ours = sorted((c for c in best if c.schedule != DENSE), key=lambda c: c.time)
         w = self.what.w

@@ -101,8 +101,9 @@ def sparse(
 
     ``format``: ``"bitmap"`` (f16, bf16: what kernels read), ``"tca_bme"`` (the paper's), ``"csr"``, ``"nm"`` and
     ``"hybrid"`` (also f32, but for products with hybrid), ``"sr_bcrs"`` and ``"bcrs"`` (f16, bf16 and integers), or
-    ``"auto"``: bitmap, or nm or sr_bcrs with the options of these; and a product may take the dense matrix, or of nm in
-    which nothing repeats (``vector`` 1, f16 or bf16) bitmap, where the cost model has that as the faster one.
+    ``"auto"``: nm or sr_bcrs with the options of these; without any bitmap, or csr for f32 and for what lists its
+    entries.  Then a product may take the dense matrix, of nm in which nothing repeats (``vector`` 1, f16 or bf16)
+    bitmap, and without options bitmap, csr, sr_bcrs or hybrid, where the cost model has that as the faster one.
 
     ``options``: those of the format.  ``"nm"`` has ``n`` and ``m``: of every m consecutive columns (along K, the first
     m, the next m, ...) at most n hold elements, 1 <= n < m <= 64, by default 2 of 4; and ``vector``: so many adjacent
@@ -127,13 +128,31 @@ def sparse(
     """
     with located(loc := user_loc()):
         auto = isinstance(format, str) and format == "auto"
-        name = ("sr_bcrs" if "height" in options else "nm" if options else "bitmap") if auto else format
+        name = _chosen(w, dtype, options) if auto else format
         made = _encoded(w, found(name), dtype, options)
     made.auto = auto
     if 0 not in made.shape and made.compression < 1 and made.spec.inner == 1:
         file, line = (loc.file, loc.line) if loc is not None else ("sparsegen", 1)
         warnings.warn_explicit(_larger(made), LargerWarning, file, line)
     return made
+
+
+def _chosen(w: Any, dtype: str | None, options: dict[str, Any]) -> str:
+    """The format that a matrix is kept in with ``format="auto"``: rows where it lists its entries or is f32."""
+    if options:
+        return "sr_bcrs" if "height" in options else "nm"
+    scipy_sparse: Any = sys.modules.get("scipy.sparse")
+    if scipy_sparse is not None and scipy_sparse.issparse(w):
+        return "csr"
+    if dtype is not None:
+        return "csr" if dtype == "f32" else "bitmap"
+    torch: Any = sys.modules.get("torch")
+    semi_structured = getattr(getattr(torch, "sparse", None), "SparseSemiStructuredTensor", None)
+    if semi_structured is not None and isinstance(w, semi_structured):
+        return "bitmap"
+    if listed(w) is not None:
+        return "csr"
+    return "csr" if describe(w).layout.dtype == np.float32 else "bitmap"
 
 
 def _larger(w: SparseMatrix) -> str:

@@ -55,8 +55,8 @@ class SparseMatrix:
     def __init__(self, spec: Format, shape: tuple[int, int], library: Library, arrays: Arrays, nnz: int) -> None:
         self.spec, self.shape, self.library, self.nnz = spec, shape, library, nnz
         self.arrays = {stored.name: arrays[stored.name] for stored in spec.stored}
-        #: made with ``format="auto"``: a product may multiply by the dense matrix, or one of its ``alternatives``,
-        #: where that is faster
+        #: made with ``format="auto"``: a product may multiply by the dense matrix, or read it in one of its
+        #: ``others``, where that is faster
         self.auto = False
 
     # ----------------------------------------------------------------------------------------------------- there, back
@@ -140,11 +140,6 @@ class SparseMatrix:
     def format(self) -> str:
         """The name of the format."""
         return self.spec.name
-
-    @property
-    def alternatives(self) -> tuple[str, ...]:
-        """Other formats that kernels may read it in, where they are predicted to be faster."""
-        return ()
 
     @property
     def kind(self) -> DType:

@@ -108,11 +108,6 @@ class Nm(SparseMatrix):
         """Windows of a row, a short last one counted."""
         return self.spec.fibers(self.shape)[0][1]
 
-    @property
-    def alternatives(self) -> tuple[str, ...]:
-        """Bitmap tiles where nothing repeats, so that no kernel gains by what rows or columns share."""
-        return ("bitmap",) if self.auto and self.vector == (1, 1) and self.kind.bits == 16 else ()
-
     @classmethod
     def encode(cls, spec: Format, lib: Library, bits: Any) -> Nm:
         """Encode a dense matrix, given as its signed bits; FormatError for the first window that breaks the pattern."""

@@ -11,6 +11,8 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm import ProductFamily
 from sparsegen.formats.csr import OfRows
 from sparsegen.formats.format import held
+from sparsegen.formats.matrix import SparseMatrix
+from sparsegen.formats.others import others, read_as
 from sparsegen.ir.errors import FormatError, ScheduleError
 from sparsegen.ir.module import Module
 from sparsegen.ir.op_spmm import VECTORS, Spmm
@@ -49,7 +51,7 @@ PACKED = Variant("row", "row", 1)
 class SpmmProblem(OfMatrices):
     """``y = activation(scale * (W @ x) + bias) + residual``; ``shape`` is M, K and n.
 
-    ``read``: the format that W is read in, one of its alternatives; empty: the one that it is in.
+    ``read``: the format that W is read in, one of its ``others``; empty: the one that it is in.
     """
 
     op: ClassVar[str] = "spmm"
@@ -70,15 +72,20 @@ class SpmmProblem(OfMatrices):
         return self.read or self.what.w.format
 
     @property
+    def matrix(self) -> SparseMatrix:
+        """W as kernels are given it; in another format than its own one it is encoded when this is first asked for."""
+        return read_as(self.what.w, self.read)
+
+    @property
     def readers(self) -> dict[ProductFamily, SpmmProblem]:
         """The families that are tried for W, a library's among them, with the problem as each has it: W in the first
-        format that it reads, of its own one and its alternatives."""
+        format that it reads, of its own one and its others."""
         return {f: form for f, form in self._readers().items() if not f.asked}
 
     def _readers(self) -> dict[ProductFamily, SpmmProblem]:
         """Those, and families that are only tried where a schedule names them."""
         found: dict[ProductFamily, SpmmProblem] = {}
-        for read in ("", *self.what.w.alternatives):
+        for read in ("", *others(self.what.w)):
             form = replace(self, read=read)
             for family in readers(form.format):
                 found.setdefault(family, form)
@@ -99,7 +106,7 @@ class SpmmProblem(OfMatrices):
                 f"no schedule reads a {self.format} matrix",
                 hint=f"{again}; there are schedules for {', '.join(NUMBERS)}",
             )
-        return NUMBERS[self.format](self.what)
+        return NUMBERS[self.format](replace(self.what, w=self.matrix))
 
     def describe(self, variant: Hashable = None) -> Module:
         p, e = self.facts, self.what.epilogue
@@ -122,15 +129,18 @@ class SpmmProblem(OfMatrices):
         """Its numbers and its epilogue."""
         p = self.facts
         numbers = {f.name: getattr(p, f.name) for f in fields(p)}
-        formats = " or ".join((self.format, *self.what.w.alternatives))
-        return {"what": "product", "format": formats, **numbers, "epilogue": asdict(self.what.epilogue)}
+        found = others(self.what.w)
+        formats = " or ".join((self.format, *found))
+        said = {"what": "product", "format": formats, **numbers, "epilogue": asdict(self.what.epilogue)}
+        again = {read: replace(self, read=read).facts for read in found if read not in ("bitmap", self.format)}
+        return said | ({"others": {read: asdict(facts) for read, facts in again.items()}} if again else {})
 
     @property
     def sought(self) -> str:
         return self.format
 
     def options(self, wanted: Schedule | None, device: DeviceProfile, request: Request) -> Options:
-        """The schedules of all families that read W's format, or one of its alternatives (or of the family of
+        """The schedules of all families that read W's format, or one of its others (or of the family of
         ``wanted``).
 
         The dense product of a library is chosen where it is named, and by itself where W was made with

@@ -31,8 +31,12 @@ from sparsegen.products.product import BitmapNumbers
 from sparsegen.schedule import SpmmSchedule
 
 if TYPE_CHECKING:
+    from sparsegen.products.hybrid import HybridNumbers
     from sparsegen.products.nm import NmNumbers
+    from sparsegen.products.ragged import Ragged
     from sparsegen.products.vectors import VectorNumbers
+
+    Numbers = BitmapNumbers | NmNumbers | VectorNumbers | Ragged | HybridNumbers
 
 REASONS: Final[dict[str, str]] = {
     "hbm": "W's format, x, y and the epilogue's arrays, once each",
@@ -138,7 +142,7 @@ def times(p: BitmapNumbers, s: Schedules, device: DeviceProfile, g: Geometry) ->
     return law(s, SimpleNamespace(**_values(p, s, device, g)), ARRAYS)[0]
 
 
-def dense_cost(p: BitmapNumbers | NmNumbers | VectorNumbers, device: DeviceProfile) -> Cost:
+def dense_cost(p: Numbers, device: DeviceProfile) -> Cost:
     """The cost of the dense product of a library; one in f32 is done on CUDA cores."""
     item = 4 if p.dtype == "f32" else ITEM
     starts = max(gcd(16, *(item * run for run in (p.k, *runs))) for runs in p.runs)  # of rows of W, x and y
@@ -156,7 +160,7 @@ def dense_cost(p: BitmapNumbers | NmNumbers | VectorNumbers, device: DeviceProfi
     return LAW.evaluate(SpmmSchedule("dense"), values, device, (p.m, p.k, p.n), p)
 
 
-def _common(p: BitmapNumbers | NmNumbers | VectorNumbers, device: DeviceProfile) -> dict[str, Any]:
+def _common(p: Numbers, device: DeviceProfile) -> dict[str, Any]:
     return {
         "M": p.m, "K": p.k, "N": p.n, "E": p.operands, "item": ITEM, "launch": device.launch_s, "SMs": device.sms,
         "sub": device.sub_cores, "f": device.clock, "cpi": _cycles(device),

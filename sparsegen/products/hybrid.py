@@ -74,6 +74,11 @@ class HybridNumbers:
         return HybridNumbers(m, k, product.n, w.dtype, tile, dense, entries, most, found, nbytes, operands)
 
     @property
+    def runs(self) -> tuple[tuple[int, ...], ...]:
+        """Adjacent elements of x and y, for each order in which they may come: the better one is meant."""
+        return (self.k, self.m), (self.n,)
+
+    @property
     def stored(self) -> dict[str, int]:
         """What the op level says of W."""
         return {"chunks": 0, "entries": self.entries}

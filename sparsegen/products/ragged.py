@@ -58,6 +58,11 @@ class Ragged:
         return Ragged(m, k, n, w.dtype, entries, w.nbytes, product.operand_bytes, *found)
 
     @property
+    def runs(self) -> tuple[tuple[int, ...], ...]:
+        """Adjacent elements of x and y, for each order in which they may come: the better one is meant."""
+        return (self.k, self.m), (self.n,)
+
+    @property
     def stored(self) -> dict[str, int]:
         """What the op level says of W."""
         return {"chunks": 0, "entries": self.entries}

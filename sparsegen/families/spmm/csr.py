@@ -133,7 +133,7 @@ class CsrFamily(ListedFamily):
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """The kernel, for as many segments as the rows have."""
         s, kernel = schedule, _kernel(schedule)
-        found = segments_of(problem.what.w, s.cut, LANES // kernel.team, s.threads // kernel.team)
+        found = segments_of(problem.matrix, s.cut, LANES // kernel.team, s.threads // kernel.team)
         return [replace(kernel, segments=len(found.records), cuts=found.cuts)]
 
     def arrays(self, schedule: Schedule) -> dict[str, Prepared]:

@@ -17,6 +17,7 @@ from sparsegen.products.cost import dense_cost
 from sparsegen.products.vectors import VectorNumbers
 from sparsegen.registry import register
 from sparsegen.schedule import Schedule, SpmmSchedule
+from sparsegen.sizes import MAX_CELLS
 
 if TYPE_CHECKING:
     from sparsegen.problems.product import SpmmProblem
@@ -26,7 +27,7 @@ class DenseFamily(ProductFamily):
     """A library's product: it has no words, and no program of ours."""
 
     name = "dense"
-    formats = ("bitmap", "nm", *VECTORS)
+    formats = ("bitmap", "nm", "csr", "hybrid", *VECTORS)
     library = True
     words = ()
 
@@ -41,7 +42,8 @@ class DenseFamily(ProductFamily):
         return ""
 
     def price(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> Cost:
-        """The cost of the dense product of a library; ScheduleError for integers that none multiplies."""
+        """The cost of the dense product of a library; ScheduleError for integers that none multiplies, and for a matrix
+        that would be too large."""
         return _cost(problem.facts, device)
 
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
@@ -50,6 +52,11 @@ class DenseFamily(ProductFamily):
 
 
 def _cost(facts: Any, device: DeviceProfile) -> Cost:
+    if facts.m * facts.k > MAX_CELLS:
+        raise ScheduleError(
+            f"the dense matrix has {facts.m} x {facts.k} elements; {MAX_CELLS} are the most that it is made for",
+            hint="leave the schedule to the cost model",
+        )
     if not isinstance(facts, VectorNumbers) or not facts.integers:
         return dense_cost(facts, device)
     if error := dense_integers.lacking(facts, device):

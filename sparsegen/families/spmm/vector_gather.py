@@ -93,7 +93,7 @@ class VectorGatherFamily(StepFamily):
         (down, across), facts = s.warps, problem.facts
         kernel = VectorGather(
             down=down, across=across, wide=s.wide, stages=s.stages, lists=g.lists, steps=facts.steps,
-            slots=cut_rows(problem.what.w, s.cut).slots,
+            slots=cut_rows(problem.matrix, s.cut).slots,
         )  # fmt: skip
         return [Decompose(), kernel]
 

@@ -107,12 +107,12 @@ class VectorStripFamily(StepFamily):
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """Digits of the operands, then the kernel."""
         s = schedule
-        records = tasks(problem.what.w, s.lists, s.warps, s.parts, s.cut)
+        records = tasks(problem.matrix, s.lists, s.warps, s.parts, s.cut)
         resident = shape_of(problem.facts, s, device).resident
         kernel = VectorStrip(
             warps=s.warps, lists=s.lists, wide=s.wide, unroll=s.unroll, parts=s.parts, steps=problem.facts.steps,
             length=records.shape[1], via="tensor" if device.compute_capability >= HOPPER else "cp.async",
-            slots=cut_rows(problem.what.w, s.cut).slots, min_blocks=max(1, resident),
+            slots=cut_rows(problem.matrix, s.cut).slots, min_blocks=max(1, resident),
         )  # fmt: skip
         return [Decompose(), kernel]
 
