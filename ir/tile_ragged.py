@@ -154,7 +154,10 @@ class SumSegments(Op):
 
 @define("tile.store_row", kw_only=True)
 class StoreRow(Store):
-    """Stores the team's sums to row ``row`` of y, with the epilogue; one group of the team stores."""
+    """Stores the team's sums to row ``row`` of y, with the epilogue; one group of the team stores.
+
+    ``once``: adjacent elements that a store takes, ``vec`` or a part of it.
+    """
 
     acc: Buffer = buffer()
     row: Expr = operand()
@@ -163,6 +166,7 @@ class StoreRow(Store):
     parts: int = attr()
     vec: int = attr()
     blocks: int = attr()
+    once: int | None = attr(default=None)
 
 
 # ------------------------------------------------------------------------------------------------ what they must obey
@@ -243,4 +247,6 @@ def _store_row(op: StoreRow, ctx: Context) -> None:
     registers(ctx, op.acc, op.blocks * op.vec, exactly=True)
     ctx.need(op.acc.dtype is f32, f"the epilogue works in f32, not {op.acc.dtype}")
     _vector(ctx, op.vec, op.out.dtype)
-    whole(ctx, op.n, op.vec, f"{op.vec} adjacent columns at once of {op.n}")
+    once = op.once or op.vec
+    whole(ctx, op.vec, once, f"{op.vec} adjacent columns are no whole stores of {once}")
+    whole(ctx, op.n, once, f"{once} adjacent columns at once of {op.n}")

@@ -11,8 +11,8 @@ from __future__ import annotations
 from .checks import Context, check
 from .expr import Expr
 from .node import Op, attr, buffer, define, operand
-from .numbers.resident import ALIGN, ROWS, WIDTHS
-from .tile_rules import same_type, shared, whole
+from .numbers.resident import ALIGN, PIECE, ROWS, WIDTHS
+from .tile_rules import registers, same_type, shared, whole
 from .types import Buffer
 
 
@@ -25,7 +25,8 @@ class FillResident(Op):
 
     By ``tensor`` copies one thread starts boxes of rows, of which those of the p-th of ``parts`` parts complete the
     phase of the mbarrier ``bars[p]``; by ``cp.async`` all threads copy, and the block waits for all of it here.
-    Without ``meets`` threads learn of the mbarriers, or copies, at another fill's meeting, which must follow.
+    Behind the slices threads write ``zeros`` rows of zeros, which are there when the block has met.  Without ``meets``
+    threads learn of the mbarriers, or copies, at another fill's meeting, which must follow.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
@@ -37,6 +38,7 @@ class FillResident(Op):
     cols: int = attr()
     slices: int = attr(default=1)
     parts: int = attr(default=1)
+    zeros: int = attr(default=0)
     m: int = attr()
     n: int = attr()
     via: str = attr(one_of=("tensor", "cp.async"), default="tensor")
@@ -63,6 +65,23 @@ class SettleResident(Op):
     parts: int = attr()
 
 
+@define("tile.gather_resident", kw_only=True)
+class GatherResident(Op):
+    """Loads from a strip the rows that begin at ``places``, in pieces of 16 bytes, a piece a lane: ``dst[i]`` is the
+    piece of lane c, mod ``across``, which are the lanes side by side along a row.  Their ``values`` become ``weights``.
+
+    Lanes of a group have the same places; those of several groups meet in banks where their rows do.  Not
+    ``tile.gather``, which reads rows of global memory, and has to leave out what is not of its segment.
+    """
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    weights: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    places: Buffer = buffer()
+    values: Buffer = buffer()
+    across: int = attr()
+
+
 # ------------------------------------------------------------------------------------------------ what they must obey
 @check(FillResident)
 def _fill_resident(op: FillResident, ctx: Context) -> None:
@@ -70,9 +89,11 @@ def _fill_resident(op: FillResident, ctx: Context) -> None:
     item = op.src.dtype.nbytes
     ctx.one_of(op.cols * item, WIDTHS, "bytes of a strip's row")
     whole(ctx, op.rows, ROWS * op.parts, f"{op.rows} rows are no {op.parts} parts of whole boxes of {ROWS} rows")
-    shared(ctx, op.dst, op.rows * op.cols * op.slices, f"{op.slices} slices of {op.rows} x {op.cols}")
+    shared(ctx, op.dst, (op.rows * op.slices + op.zeros) * op.cols, f"{op.slices} slices of {op.rows} x {op.cols}")
+    ctx.need(op.zeros * op.cols * item // PIECE <= ctx.threads, f"{ctx.threads} threads do not write {op.zeros} rows")
+    ctx.need(op.meets or not op.zeros, "threads learn of zeros where the block meets")
     ctx.need(op.dst.align % ALIGN == 0, f"@{op.dst.name} does not begin at a multiple of {ALIGN} bytes")
-    whole(ctx, op.n * item, 16, f"rows of {op.n} elements are no whole pieces of 16 bytes")
+    whole(ctx, op.n * item, PIECE, f"rows of {op.n} elements are no whole pieces of 16 bytes")
     ctx.need(op.src.size == op.m * op.n, f"{op.m} x {op.n} elements are not the {op.src.size} of @{op.src.name}")
     ctx.need((op.bars is not None) == (op.via == "tensor"), "tensor copies end on mbarriers, and no others")
     if op.bars is not None:
@@ -88,3 +109,15 @@ def _settle_resident(op: SettleResident, ctx: Context) -> None:
 def _await_resident(op: AwaitResident, ctx: Context) -> None:
     shared(ctx, op.bars, op.parts, "the mbarriers of a strip")
     ctx.need(0 <= op.part < op.parts, f"there is no part {op.part} of {op.parts}")
+
+
+@check(GatherResident)
+def _gather_resident(op: GatherResident, ctx: Context) -> None:
+    item = op.src.dtype.nbytes
+    ctx.one_of(op.across * PIECE, WIDTHS, "bytes of a strip's row")
+    shared(ctx, op.src, 1, "rows of a strip")
+    same_type(ctx, op.src, op.dst)
+    registers(ctx, op.places, 1)
+    registers(ctx, op.dst, op.places.size * PIECE // item, exactly=True)
+    for regs in (op.values, op.weights):
+        registers(ctx, regs, op.places.size, exactly=True)

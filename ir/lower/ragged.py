@@ -174,13 +174,16 @@ def store_row(cx: Context, op: t.StoreRow) -> None:
         scale, bias = (of_row(cx, buf, row) for buf in (op.scale, op.bias))
         for first, col in columns(cx, column, op.across, op.vec, op.blocks):
             sums = [finish(cx, b.ld(op.acc, first + e, hint="sum"), scale, bias, op.activation) for e in range(op.vec)]
-            cx.guard(b.let("here", col.lt(op.n)), partial(_store, cx, op, sums, row, col))
+            once = op.once or op.vec
+            for e in range(0, op.vec, once):
+                here = b.let("here", (col + e).lt(op.n))
+                cx.guard(here, partial(_store, cx, op, sums[e : e + once], row, col + e))
 
 
 def _store(cx: Context, op: t.StoreRow, sums: list[Value], row: Expr, col: Expr) -> None:
     """Adds the residual to adjacent columns of a row, and stores them."""
-    b, wide = cx.b, op.vec if op.order == "row" else 1
-    for first in range(0, op.vec, wide):
+    b, wide = cx.b, len(sums) if op.order == "row" else 1
+    for first in range(0, len(sums), wide):
         at = row * op.n + col if op.order == "row" else (col + first) * op.m + row
         vals = sums[first : first + wide]
         if op.residual is not None:

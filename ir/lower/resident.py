@@ -5,22 +5,31 @@ from __future__ import annotations
 from .. import tile_resident as t
 from .. import warp as w
 from ..expr import TRUE, as_expr
-from ..numbers.resident import box
+from ..numbers.resident import PIECE, box
 from ..swizzle import swizzled
 from ..tensor_copy import TensorCopy, TensorMap
 from ..types import Buffer
 from .context import Context, rule
 
-#: Bytes of a copy by ``cp.async``.
-PIECE = 16
+#: Lanes that read 16 bytes each at once.
+PIECES = 8
 
 
 @rule(t.FillResident)
 def fill_resident(cx: Context, op: t.FillResident) -> None:
+    if op.zeros:
+        _zeros(cx, op)
     if op.bars is None:
         _by_threads(cx, op)
     else:
         _by_boxes(cx, op, op.bars)
+
+
+def _zeros(cx: Context, op: t.FillResident) -> None:
+    b, piece = cx.b, PIECE // op.dst.dtype.nbytes
+    zero = b.const(op.dst.dtype, 0.0, hint="zero")
+    with b.if_(cx.tid.lt(op.zeros * op.cols // piece)):
+        b.st(op.dst, op.slices * op.rows * op.cols + cx.tid * piece, *[zero] * piece)
 
 
 def _by_boxes(cx: Context, op: t.FillResident, bars: Buffer) -> None:
@@ -73,3 +82,15 @@ def settle_resident(cx: Context, op: t.SettleResident) -> None:
     b = cx.b
     with b.if_(cx.tid.eq(0)), b.for_("part", 0, op.parts, unroll=1) as part:
         b.mbar_wait(op.bars, part, 0)
+
+
+@rule(t.GatherResident)
+def gather_resident(cx: Context, op: t.GatherResident) -> None:
+    b, piece = cx.b, PIECE // op.src.dtype.nbytes
+    lane, top = b.let("mine", cx.lane % op.across), op.src.size // piece - 1
+    for i in range(op.places.size):
+        at = b.let("at", (b.ld(op.places, i, hint="place", lo=0, hi=top) ^ lane) * piece)
+        found = b.ldv(op.src, at, piece, hint="x", degree=PIECES // op.across)
+        for e, v in enumerate(found):
+            b.st(op.dst, i * piece + e, v)
+        b.st(op.weights, i, cx.convert(b.ld(op.values, i, hint="w"), op.weights.dtype))

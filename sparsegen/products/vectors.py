@@ -16,8 +16,8 @@ import numpy.typing as npt
 from sparsegen.formats.library import Library
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import FormatError
-from sparsegen.ir.numbers.resident import padded_rows
-from sparsegen.ir.numbers.vectors import HIGH, PIECE, SPARE, STEP, Sums, digits, number_type, words
+from sparsegen.ir.numbers.resident import padded_rows, place
+from sparsegen.ir.numbers.vectors import HIGH, SPARE, STEP, Sums, digits, number_type, words
 from sparsegen.ir.tile_vectors import BITS, PARTS
 from sparsegen.ir.types import DTYPES, DType, s16, u16, u32
 from sparsegen.products import strided
@@ -220,10 +220,8 @@ def steps_of(w: SparseMatrix) -> Steps:
 
 def places(w: SparseMatrix, wide: int) -> Any:
     """Where in a strip, with swizzled rows of ``wide`` bytes, the row of x of each vector begins: in 16-byte units."""
-    lib, pieces = w.library, wide // PIECE
-    with lib.active():
-        column = steps_of(w).column
-        return _spared(lib, column * pieces + column // (128 // wide) % pieces, u16)
+    with w.library.active():
+        return _spared(w.library, place(steps_of(w).column, wide), u16)
 
 
 def numbers(w: SparseMatrix) -> Any:

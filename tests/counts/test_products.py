@@ -23,6 +23,7 @@ from sparsegen.products.weights import host_arrays
 from sparsegen.schedule import SpmmSchedule
 from tests import mixed_kit, nm_kit
 from tests.counts.kit import whole, wrong
+from tests.csr_kit import ragged
 from tests.products_kit import matrix, operands
 
 BITMAP = SpmmSchedule("bitmap")
@@ -190,6 +191,19 @@ def test_dense_tiles_and_other_entries(device: str) -> None:
     turns = 2 * product.w.tiles
     assert not wrong(made, given)
     assert found.counts["mma.f16.m16n8k16"] == turns * 2 * 2 * 4 and found.counts["ldmatrix"] == turns * 2 * 2 * 2
+
+
+@pytest.mark.parametrize("device", ["a100", "h200"])
+def test_rows_against_strips(device: str) -> None:
+    """As the emulator counts, and as turns say: a warp takes as many as its busiest team has."""
+    product = sg.spmm(sg.sparse(ragged(190, 333, 9).toarray().astype("f4"), format="csr"), n=40, bias=True)
+    s = SpmmSchedule.parse("csr_strip wide=64 lists=3 warps=2 groups=1 unroll=4")
+    given = host_arrays(product.w, s.rules.arrays(s))
+    made = program(product, s, DEVICES[device])
+    (found,) = of_program(made, 1, given)
+    records = given["records"].reshape(3, -1, 2, 8, 4)  # lists, rows of a team, warps, teams of a warp
+    turns = (records[..., 2] - records[..., 1]).max(axis=-1).sum() // 4
+    assert not wrong(made, given) and found.counts["fma.f32"] == 3 * turns * 4 * 4
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ STENCILS = {
     ("lowrank", 2): 20, ("stencil2row", 1): 10, ("stencil2row", 2): 30, ("stencil2row", 3): 14,
 }  # fmt: skip
 UPDATES, PRODUCTS, RAGGED, NM, GATHERED, DECODED, OUTER, STRIPS, FOURS = 16, 40, 16, 12, 8, 8, 8, 8, 6
-WINDOWS, SAMPLED, ATTENTION, VECTORS, MAGICUBE, MIXED, UNFUSED, FLOATS = 8, 18, 10, 12, 8, 10, 8, 10
+WINDOWS, SAMPLED, ATTENTION, VECTORS, MAGICUBE, MIXED, UNFUSED, FLOATS, RESIDENT = 8, 18, 10, 12, 8, 10, 8, 10, 12
 UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott}
 BOUNDARIES: dict[str, Any] = {
     "periodic": sg.periodic, "frozen": sg.frozen, "neumann": sg.neumann, "dirichlet": sg.dirichlet(0.5)
@@ -194,6 +194,15 @@ def _ragged(draw: random.Random) -> Case:
         f"warps={draw.choice((1, 4, 8))}",
     }  # fmt: skip
     return case
+
+
+def _resident(draw: random.Random) -> Case:
+    wide, groups = draw.choice(((32, 1), (32, 8), (64, 1), (64, 4), (128, 1), (128, 2)))
+    words = f"warps={draw.choice((2, 8, 16))} groups={groups} unroll={draw.choice((1, 2, 4, 8))}"
+    return {
+        **_ragged(draw), "device": draw.choice(("h200", "h200", "a100", "rtx4090")),
+        "schedule": f"csr_strip wide={wide} lists={draw.choice((1, 7, 33))} {words}",
+    }  # fmt: skip
 
 
 def _n_of_m(draw: random.Random) -> Case:
@@ -430,6 +439,7 @@ def draw_all(seed: int = 12) -> Iterator[Case]:
     yield from _products(random.Random(seed + 14), _mixed, MIXED)
     yield from _legal(random.Random(seed + 15), _unfused, UNFUSED)
     yield from _products(random.Random(seed + 16), _vector_floats, FLOATS)
+    yield from _products(random.Random(seed + 17), _resident, RESIDENT)
 
 
 def frozen() -> list[tuple[Case, str]]:

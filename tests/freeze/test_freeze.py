@@ -36,7 +36,7 @@ def test_every_kind_of_work_and_every_family_is_frozen() -> None:
     assert len(CASES) >= 300
     assert {case["schedule"].split()[0] for case, _ in CASES} == {
         "direct", "tiled", "stream", "patches", "column", "toeplitz", "lowrank", "stencil2row", "bitmap",
-        "csr", "nm_lanes", "nm_gather", "nm_decode", "nm_outer", "nm_24", "nm_strips",
+        "csr", "csr_strip", "nm_lanes", "nm_gather", "nm_decode", "nm_outer", "nm_24", "nm_strips",
         "nm_windows", "strips", "gather", "fused", "vector_strip", "vector_gather", "vector_block",
         "hybrid", "unfused",
     }  # fmt: skip

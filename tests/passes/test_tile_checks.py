@@ -136,6 +136,10 @@ def tile_level(family: str) -> Module:
         mixed = sg.spmm(mixed_kit.matrix(70, 100), n=17, bias=True)
         line = "hybrid high=1 cols=32 warps=2x2 stages=3 unroll=2"
         return parse_module(sg.compile(mixed, device="a100", backend="emulator", schedule=line).ir("tile"))
+    if family == "csr_strip":
+        rows = sg.spmm(sg.sparse(ragged(40, 90, 4).toarray().astype("f4"), format="csr"), n=22, bias=True)
+        line = "csr_strip wide=64 lists=2 warps=2 groups=2 unroll=4"
+        return parse_module(sg.compile(rows, device="h200", backend="emulator", schedule=line).ir("tile"))
     if family in ("sampled", "sampled in parts", "gathered"):
         k = 160 if family == "sampled in parts" else 48
         sampled = sg.sddmm(np.ones((20, 40), bool), k=k, height=4, out="sr_bcrs")
@@ -376,6 +380,19 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("resident", te.FillResident, {"n": 50}, "rows of 50 elements are no whole pieces"),
     ("resident", te.FillResident, {"via": "cp.async"}, "tensor copies end on mbarriers, and no others"),
     ("resident", te.AwaitResident, {"part": 2}, "there is no part 2 of 2"),
+    ("csr_strip", te.FillResident, {"zeros": 2}, "1 slices of 96 x 16 take"),
+    ("csr_strip", te.FillResident, {"meets": False}, "threads learn of zeros where the block meets"),
+    ("csr_strip", te.GatherResident, {"across": 3}, "bytes of a strip's row 48 is unknown"),
+    ("csr_strip", te.GatherResident, {"dst": Buffer("acc", f32, 4, "reg")}, "@acc has 4 registers, but 16 are meant"),
+    (
+        "csr_strip",
+        te.GatherResident,
+        {"values": Buffer("raw", f32, 16, "reg")},
+        "@raw has 16 registers, but 4 are meant",
+    ),
+    ("csr_strip", tj.EachRow, {"rows": 12}, "8 teams do not share 12 rows"),
+    ("csr_strip", tg.StoreRow, {"once": 3}, "4 adjacent columns are no whole stores of 3"),
+    ("csr_strip", tg.StoreRow, {"once": 4}, "4 adjacent columns at once of 22"),
     ("resident", tk.EachTask, {"length": 5}, "no lists of 5 tasks of 2 warps"),
     ("sampled", tp.FirstTask, {"length": 5}, "no whole lists of 5 tasks"),
     ("sampled", tp.FetchRows, {"n": 44}, "no whole pieces of 16 bytes"),
@@ -535,6 +552,7 @@ def changed(module: Module, kind: type[Op], fields: dict[str, Any]) -> Module:
         "nm_24",
         "nm_strips",
         "hybrid",
+        "csr_strip",
         "resident",
         "sampled",
         "sampled in parts",

@@ -1,0 +1,65 @@
+"""What the family ``csr_strip`` makes of a matrix: rows of whole turns, where in a strip of x each entry's row lies,
+and which rows each team of lanes has.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsegen.formats.matrix import SparseMatrix
+from sparsegen.ir.kernels.csr import ALIGN
+from sparsegen.ir.numbers.arithmetic import up
+from sparsegen.ir.numbers.resident import PIECE, padded_rows, place
+from sparsegen.ir.types import DTYPES, s32
+from sparsegen.products.ragged import Ragged
+from sparsegen.products.tasks import Records, deal
+
+
+def filled(p: Ragged, unroll: int) -> int:
+    """Entries of all rows, each filled up to a multiple of ``unroll``."""
+    return sum(up(length, unroll) * rows for length, rows in p.lengths)
+
+
+def starts(w: SparseMatrix, unroll: int) -> npt.NDArray[np.int64]:
+    """The first entry of each row that is filled up, and the one after the last row's, on the host."""
+    lengths = np.diff(np.asarray(w.library.to_host(w.arrays["ptr"], s32), dtype=np.int64))
+    return np.concatenate([[0], np.cumsum(-(-lengths // unroll) * unroll)])
+
+
+def places(w: SparseMatrix, wide: int, unroll: int) -> Any:
+    """Where in a strip, with swizzled rows of ``wide`` bytes, each entry's row of x begins: in pieces of 16 bytes.
+
+    What fills up has the row of zeros behind the strip: there no NaN or Inf of x is.
+    """
+    lib, zeros = w.library, padded_rows(w.shape[1]) * (wide // PIECE)
+    with lib.active():
+        found = place(lib.cast(w.arrays["idx"], DTYPES["s64"]), wide)
+        return lib.cast(_spread(w, found, unroll, zeros), s32)
+
+
+def values(w: SparseMatrix, unroll: int) -> Any:
+    """The entries' values, and zeros that fill up."""
+    kind = DTYPES[w.dtype]
+    with w.library.active():
+        bits = w.library.view(w.arrays["values"], f"int{kind.bits}")
+        return w.library.view(_spread(w, bits, unroll, 0), kind)
+
+
+def records(w: SparseMatrix, unroll: int, lists: int, teams: int) -> Records:
+    """Records [lists, length, teams, 4] of the rows of ``teams`` teams of ``lists`` blocks, each team's longest first;
+    the last word is 0.  Those of row M only fill up."""
+    first = starts(w, unroll)
+    return deal(first[:-1], first[1:], np.zeros(len(first) - 1, np.int64), lists, teams)
+
+
+def _spread(w: SparseMatrix, array: Any, unroll: int, rest: int) -> Any:
+    """An element of each entry, and ``rest`` where rows are filled up; no less than a load takes."""
+    lib = w.library
+    ptr, first = np.asarray(lib.to_host(w.arrays["ptr"], s32), dtype=np.int64), starts(w, unroll)
+    to = np.arange(ptr[-1]) + np.repeat(first[:-1] - ptr[:-1], np.diff(ptr))
+    made = lib.zeros((max(int(first[-1]), ALIGN),), str(array.dtype).rpartition(".")[2]) + rest
+    made[lib.constant(to)] = array
+    return made

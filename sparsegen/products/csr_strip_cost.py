@@ -1,0 +1,153 @@
+"""The predicted time of a product with ragged rows against strips of x that stay in shared memory.
+
+    time = launch + turn + start + max(shared, issue, l2, hbm, chain) + exposed
+
+``shared``, ``issue`` and ``l2`` are what the busiest SM does, ``chain`` what its busiest team waits for, one thing
+after another.  An estimate: instructions are counted in the lowered program, nothing else is fitted yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from sparsegen.cost.arithmetic import Arithmetic
+from sparsegen.cost.cost import Cost, Law
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import occupancy
+from sparsegen.ir.numbers.resident import PIECE, padded_rows
+from sparsegen.products import gather_cost
+from sparsegen.products.cost import HOPPER, in_the_way, nbytes, rate
+from sparsegen.products.csr_strip import filled
+from sparsegen.products.ragged import Ragged
+from sparsegen.schedule import Schedule
+
+REASONS: Final[dict[str, str]] = {
+    "shared": "a strip's row for each entry, and the strips themselves, through the busiest SM's shared memory",
+    "issue": "instructions of its warps' turns and rows, over its sub-cores",
+    "l2": "its strips, and the entries of its rows, through its port to L2",
+    "hbm": "W's arrays, x, y and the epilogue's arrays, once each",
+    "chain": "the turns and rows of the busiest team, one after another",
+    "exposed": "units that are nearly as busy as the longest get in its way",
+    "start": "each round of blocks waits for its strips before it multiplies",
+    "turn": gather_cost.REASONS["turn"],
+    "launch": "starting the kernel",
+}
+SYMBOLS: Final[dict[str, str]] = {
+    "M": "rows of W",
+    "K": "columns of W",
+    "N": "columns of x",
+    "B": "bytes of W's arrays",
+    "E": "bytes of bias, scale and residual",
+    "wide": "bytes of a strip's row",
+    "lists": "blocks that share a strip's rows of W",
+    "here": "blocks of the busiest SM",
+    "rounds": "its blocks, over those that it runs at a time",
+    "filled": "entries, with those that fill up turns",
+    "turns": "turns of all teams",
+    "teams": "teams of a warp",
+    "last": "turns of the busiest team",
+    "length": "rows of a team",
+    "unroll": "entries of a turn",
+    "columns": "columns of x of a lane",
+    "odd": gather_cost.SYMBOLS["odd"],
+}
+ADDED: Final = frozenset(("exposed", "start", "turn", "launch"))
+#: Instructions of a turn, of an entry (its place, its load), and of a row and each of its sums; what is converted and
+#: multiplied for each sum: 16-bit elements are widened first.
+TURN, ENTRY, ROW, SUM = 14.0, 4.0, 70.0, 4.0
+MULTIPLY: Final = {2: 2.0, 4: 1.0}
+# ---- estimates: nothing was measured yet
+#: Passes of a warp's load through shared memory over those without bank conflicts, by the bytes of a row: lanes of two,
+#: or four, rows read at once.
+CONFLICTS: Final = {32: 2.1, 64: 1.5, 128: 1.0}
+#: Clocks of a turn of one team, and L2 latencies of a row: its record and first entries, then the store.
+CHAIN, OF_ROW = 120.0, 2.0
+#: The share of an SM's port to L2, DRAM latencies before a strip begins to come, and how busy units add up.
+PORT, START, NORM = 0.5, 1.0, 3.0
+#: What a kernel costs that follows another one, over a launch alone.
+NEXT: Final = 0.5
+#: Registers of a thread besides sums, rows of x, and entries of this turn and the next.
+BASE: Final = 24
+
+
+class Shape(NamedTuple):
+    """What a schedule makes of a product; ``shared`` in bytes a block, ``resident`` blocks an SM."""
+
+    strips: int
+    teams: int
+    length: int
+    turns: float
+    last: float
+    shared: int
+    registers: int
+    resident: int
+
+
+def shape_of(p: Ragged, s: Schedule, device: DeviceProfile) -> Shape:
+    """The numbers of a complete schedule, legal or not; ``resident`` is 0 for a block that does not fit an SM."""
+    across = s.wide // PIECE
+    teams = s.threads // (across * s.groups)
+    slots = s.lists * teams
+    strips = -(-p.n * p.item // s.wide)
+    turns = np.ceil(p.table.length / (s.unroll * s.groups))
+    shared = (padded_rows(p.k) + 1) * s.wide + 8 * (device.compute_capability >= HOPPER)
+    registers = BASE + PIECE // p.item + s.unroll * (PIECE // 4 + 3)
+    resident = min(occupancy(registers, shared, s.threads, device).blocks, -(-strips * s.lists // device.sms))
+    length = max(1, -(-p.m // slots))
+    return Shape(
+        strips, teams, length, float((p.table.rows * turns).sum()), _last(p, turns, slots, length), shared, registers,
+        resident,
+    )  # fmt: skip
+
+
+def _last(p: Ragged, turns: Any, slots: int, length: int) -> float:
+    """Turns of the busiest of so many teams: rows are dealt to and fro, the longest first, so it is about
+    the first or the last one."""
+    level = np.arange(length)
+    most = 0.0
+    for odd in (0, 1):
+        place = level * slots + np.where(level % 2 == odd, 0, slots - 1)
+        place = place[place < p.m]
+        which = np.searchsorted(p.table.upto, p.m - 1 - place, side="right") - 1
+        most = max(most, float(turns[which].sum()))
+    return most
+
+
+def price(p: Ragged, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
+    """The cost of a complete schedule that is legal there; ``g``: its numbers."""
+    here = -(-g.strips * s.lists // device.sms)
+    values = {
+        "M": p.m, "K": p.k, "N": p.n, "B": p.nbytes, "E": p.operands, "item": p.item, "wide": s.wide,
+        "lists": s.lists, "here": here, "rounds": -(-here // g.resident), "filled": filled(p, s.unroll),
+        "turns": g.turns, "teams": g.teams // s.warps, "last": g.last, "length": g.length, "unroll": s.unroll,
+        "columns": PIECE // p.item, "multiply": MULTIPLY[p.item], "conflicts": CONFLICTS[s.wide],
+        "launch": device.launch_s, "f": device.clock, "sub": device.sub_cores,
+        "busy": min(1.0, g.resident * s.warps / device.sub_cores), "bw_S": device.bw_shared / device.sms,
+        "bw_G": device.hbm_read_gbs * 1e9, "bw_L2": device.l2_bytes_per_clk_sm * device.clock,
+        "lat_dram": device.lat_dram, "lat_l2": device.lat_l2, "odd": 1 * (p.n * p.item % PIECE > 0),
+    }  # fmt: skip
+    return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
+
+
+def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
+    """``time`` and its terms: of the values ``v``, be they floats or sympy's symbols, in their arithmetic."""
+    strip, part = v.K * v.wide, v.here / v.lists  # the share of all rows of a strip that the busiest SM has
+    turn = TURN + v.unroll * (ENTRY + v.columns * v.multiply)
+    instructions = part * (v.turns * turn + v.M * (ROW + SUM * v.columns)) / v.teams
+    busy = {
+        "shared": (part * v.filled * v.wide * v.conflicts + v.here * strip) / v.bw_S,
+        "issue": instructions / (v.sub * v.busy) / v.f,
+        "l2": (v.here * strip + part * v.filled * (4 + v.item)) / (PORT * v.bw_L2),
+        "hbm": nbytes(v) / v.bw_G,
+        "chain": v.rounds * (v.last * CHAIN + v.length * OF_ROW * v.lat_l2) / v.f,
+    }
+    most, exposed = in_the_way(busy, NORM, a)
+    start = v.rounds * START * v.lat_dram / v.f + v.here * strip / (PORT * v.bw_L2)
+    again = v.odd * (NEXT * v.launch + 2 * v.item * v.K * v.N / v.bw_G)
+    terms = {**busy, "exposed": exposed, "start": start, "turn": again, "launch": v.launch}
+    return v.launch + again + start + most + exposed, terms
+
+
+LAW: Final = Law(law, SYMBOLS, REASONS, ADDED, rate, "TB/s")

@@ -1,0 +1,237 @@
+"""Products with rows of entries against strips of x that stay: right for any size, order, type, schedule and GPU; what
+is packed, what a NaN does, what is said and refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sparsegen as sg
+from sparsegen.cost.devices import load_profile
+from sparsegen.families.spmm.csr_strip import FAMILY
+from sparsegen.ir.expr import as_expr
+from sparsegen.ir.numbers.resident import padded_rows
+from sparsegen.ir.swizzle import swizzled
+from sparsegen.problems.product import SpmmProblem, Variant
+from sparsegen.products import csr_strip_cost
+from sparsegen.products.csr_strip import filled, places, records, values
+from sparsegen.products.ragged import Ragged
+from tests.csr_kit import NUMPY, ragged
+from tests.nm_kit import formulas_hold, listed, refused
+from tests.products_kit import called, operands
+
+DEVICES = ("h200", "a100", "rtx4090")
+DTYPES = ("f32", "f16", "bf16")
+#: Each width of a strip's row; teams of a group and of several; rows of one team, and lists that have none left.
+LINES = (
+    "csr_strip wide=32 lists=1 warps=1 groups=4 unroll=2", "csr_strip wide=64 lists=2 warps=2 groups=1 unroll=4",
+    "csr_strip wide=64 lists=9 warps=4 groups=8 unroll=1", "csr_strip wide=128 lists=3 warps=4 groups=2 unroll=8",
+)  # fmt: skip
+
+
+def matrix(m: int, k: int, mean: float = 6, dtype: str = "f32", seed: int = 0, full: int = 1) -> Any:
+    return sg.sparse(ragged(m, k, mean, seed, full).toarray().astype(NUMPY[dtype]), format="csr")
+
+
+# ------------------------------------------------------------------------------------------------ right
+@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sizes_that_nothing_divides(dtype: str, line: str) -> None:
+    for n, device in zip((40, 70, 13), DEVICES, strict=True):
+        kernel = called(sg.spmm(matrix(61, 53, dtype=dtype), n=n, bias=True), schedule=line, device=device)
+        assert "tile.gather_resident" in kernel.ir("tile")
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 17, 130])
+def test_any_number_of_columns(n: int) -> None:
+    for line in LINES:
+        called(sg.spmm(matrix(33, 70, dtype=DTYPES[n % 3]), n=n, residual=True), schedule=line)
+
+
+@pytest.mark.parametrize("w", [
+    np.zeros((5, 7)), np.ones((1, 1)), np.ones((40, 33)), np.eye(9, 5)[::-1], np.tri(1, 300, 299), np.ones((300, 1)),
+], ids=["none", "one", "all", "diagonal", "a row", "a column"])  # fmt: skip
+def test_matrices_with_no_entries_one_and_all(w: Any) -> None:
+    for line in LINES:
+        called(sg.spmm(sg.sparse(w.astype("f4"), format="csr"), n=9, bias=True), schedule=line)
+
+
+@pytest.mark.parametrize("y_order", ["row", "column"])
+@pytest.mark.parametrize("x_order", ["row", "column"])
+def test_orders_of_the_arrays(x_order: str, y_order: str) -> None:
+    """An x by columns, or of rows that are no whole pieces, is written row by row first: that is a launch more."""
+    for n, dtype in ((24, "f16"), (13, "f32")):
+        kernel = called(sg.spmm(matrix(80, 100, dtype=dtype), n=n, scale=True), x_order, y_order, LINES[1])
+        whole = n == 24 and x_order == "row"
+        program = kernel._programs.get(1, Variant(x_order, y_order, 8 if whole else 1))
+        assert len(program.warp.launches) == (1 if whole else 2)
+
+
+@pytest.mark.parametrize(("activation", "operands"), [
+    (None, ()), ("relu", ("bias",)), ("gelu", ("scale", "bias", "residual")), ("silu", ("residual",)),
+])  # fmt: skip
+def test_epilogues(activation: Any, operands: tuple[str, ...]) -> None:
+    called(sg.spmm(matrix(60, 50), n=20, activation=activation, **dict.fromkeys(operands, True)), schedule=LINES[3])
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> str:
+    wide = draw(st.sampled_from((32, 64, 128)))
+    groups = draw(st.sampled_from([g for g in (1, 2, 4, 8, 16) if g * wide <= 512]))
+    return (
+        f"csr_strip wide={wide} lists={draw(st.integers(1, 5))} warps={draw(st.integers(1, 5))} groups={groups} "
+        f"unroll={draw(st.sampled_from((1, 2, 4, 8)))}"
+    )
+
+
+@given(
+    st.integers(1, 90), st.integers(1, 120), st.integers(1, 80), st.sampled_from((0.5, 3, 12)), st.integers(0, 2),
+    st.sampled_from(DTYPES), lines(), st.sampled_from(("row", "column")), st.sampled_from(("row", "column")),
+    st.sampled_from(DEVICES),
+)  # fmt: skip
+def test_any_product_runs_without_a_fault(
+    m: int, k: int, n: int, mean: float, full: int, dtype: str, line: str, x: str, y: str, device: str
+) -> None:
+    """Right, with nothing that a checker finds: no race, and no bank conflict beyond those that are declared."""
+    product = sg.spmm(matrix(m, k, mean, dtype, m, min(full, m)), n=n, residual=n % 2 == 0)
+    report = called(product, x, y, line, device).check()
+    assert report.ok and not report.notes, f"{product} {line}: {report}"
+
+
+def test_sums_are_made_in_one_order() -> None:
+    kernel = called(sg.spmm(matrix(60, 200, 20), n=16), schedule=LINES[3])
+    x = operands(kernel.product)["x"]
+    assert np.array_equal(kernel(x), kernel(x))
+
+
+def test_an_infinity_stays_in_its_row() -> None:
+    """What fills a row up does not multiply, and an entry's own infinity is none by something else."""
+    w = np.array([[1.0, 0, 2], [0, np.inf, 0], [3, 0, 0], [0, 0, np.nan], [0, 4, 0], [0, 0, 0]], "f4")
+    for device in ("h200", "a100"):
+        for line in LINES:
+            kernel = sg.compile(
+                sg.spmm(sg.sparse(w, format="csr"), n=4), device=device, backend="emulator", schedule=line
+            )
+            x = np.ones((3, 4), "f4")
+            x[1] = np.inf
+            got = kernel(x)
+            assert [bool(np.isfinite(row).all()) for row in got] == [True, False, True, False, False, True]
+            assert np.isinf(got[[1, 4]]).all() and np.isnan(got[3]).all()
+            x[1], x[2] = 1, np.nan
+            assert [bool(np.isfinite(row).all()) for row in kernel(x)] == [False, False, True, False, True, True]
+
+
+# ------------------------------------------------------------------------------------------------ what is packed
+@pytest.mark.parametrize("wide", [32, 64, 128])
+@pytest.mark.parametrize("unroll", [1, 4, 8])
+def test_a_matrix_comes_out_of_what_is_packed(wide: int, unroll: int) -> None:
+    """Rows of whole turns, dealt to teams; places of the rows of x as the swizzle has them, or of the zeros."""
+    W, teams, lists = matrix(70, 90, dtype="f16"), 5, 3
+    at, w, dealt = places(W, wide, unroll), values(W, unroll), records(W, unroll, lists, teams)
+    assert at.size == w.size == max(4, filled(Ragged.of(sg.spmm(W, n=8)), unroll))
+    layout = swizzled(padded_rows(90), wide, wide)
+    row_of = {as_expr(layout(k, 0)).lo // 8: k for k in range(90)}
+    zeros = padded_rows(90) * wide // 16
+    found, seen = np.zeros((70, 90), "f2"), []
+    for row, begin, end, _ in dealt.reshape(-1, 4):
+        if row < 70:
+            seen.append(row)
+            assert begin % unroll == end % unroll == 0
+            real = at[begin:end] != zeros
+            assert not w[begin:end][~real].any() and (end == begin or real[end - begin - unroll])
+            found[row, [row_of[p] for p in at[begin:end][real].tolist()]] = w[begin:end][real]
+    assert np.array_equal(found, W.to_dense()) and sorted(seen) == list(range(70))
+    lengths = dealt[..., 2] - dealt[..., 1]
+    assert (np.diff(lengths, axis=1) <= 0).all()
+    assert np.ptp(lengths.sum(axis=1)) <= lengths.max()
+
+
+def test_torch_packs_the_same() -> None:
+    torch = pytest.importorskip("torch")
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        w = torch.from_numpy(ragged(60, 70, 5).toarray()).to(dtype)
+        W: Any = sg.sparse(w, format="csr")
+        bits = np.int32 if dtype is torch.float32 else np.int16
+        assert np.array_equal(np.asarray(places(W, 64, 4)), places(W.to_host(), 64, 4))
+        here = values(W, 4).view({np.int32: torch.int32, np.int16: torch.int16}[bits]).numpy()
+        assert np.array_equal(here, values(W.to_host(), 4).view(bits))
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_the_numbers_of_the_busiest_team_are_those_of_the_records(line: str) -> None:
+    W, s = matrix(700, 300, 20), sg.SpmmSchedule.parse(line)
+    p = Ragged.of(sg.spmm(W, n=32))
+    g = csr_strip_cost.shape_of(p, s, load_profile("h200"))
+    dealt = records(W, s.unroll, s.lists, g.teams)
+    turns = -(-(dealt[..., 2] - dealt[..., 1]) // (s.unroll * s.groups))
+    assert dealt.shape == (s.lists, g.length, g.teams, 4)
+    assert turns.sum() == g.turns and g.last <= turns.sum(axis=1).max() <= g.last + 2
+
+
+# ------------------------------------------------------------------------------------------------ what is said
+def test_every_level_can_be_looked_at() -> None:
+    k = sg.compile(sg.spmm(matrix(130, 100), n=24, bias=True), backend="emulator", device="h200", schedule=LINES[3])
+    for op in ("each_block", "fill_resident", "each_row", "walk_segment", "await_resident", "gather_resident",
+               "multiply_rows", "sum_segments", "store_row"):  # fmt: skip
+        assert f"tile.{op}" in k.ir("tile")
+    assert 'format="csr"' in k.ir("op") and str(k.schedule) in k.source()
+    assert k.weights().keys() == {"places", "values", "records"}
+
+
+def test_explain_speaks_of_strips() -> None:
+    W = matrix(130, 100)
+    k = sg.compile(sg.spmm(W, n=40), device="h200", backend="emulator", schedule=LINES[1])
+    told, page = str(k.explain()), k.explain().data
+    assert "6: 3 strips of 64 bytes of x's rows x 2 lists of rows; 16 teams of 4 lanes" in told
+    assert "a NaN or Inf of x reaches the rows that have an entry for it" in told
+    assert {term["name"] for term in page["terms"]} == set(csr_strip_cost.REASONS)
+    assert k.cost.schedule.rules.operations(k.cost) == 2 * W.arrays["idx"].size * 40
+
+
+def test_the_formula_is_what_is_chosen_by() -> None:
+    """Worked out with sympy it gives the time, and its terms have reasons."""
+    for dtype, n in (("f32", 70), ("f16", 256)):
+        formulas_hold(listed(sg.spmm(matrix(300, 161, dtype=dtype), n=n), "h200", "csr_strip")[::29])
+
+
+def test_more_to_do_takes_longer() -> None:
+    device, s = load_profile("h200"), sg.SpmmSchedule.parse("csr_strip wide=64 lists=8 warps=16 groups=1 unroll=4")
+
+    def time(n: int = 512, **how: Any) -> float:
+        p = Ragged.of(sg.spmm(matrix(2048, 512, **{"mean": 40, "full": 0, **how}), n=n))
+        return FAMILY.cost(p, s, device, FAMILY.shape(p, s, device)).time
+
+    assert time(mean=200) > 1.5 * time() and time(n=2048) > 2 * time() and time(full=300) > 1.5 * time()
+
+
+@pytest.mark.parametrize(("k", "n", "family"), [(512, 512, "csr_strip"), (512, 128, "csr_strip"), (60000, 128, "csr")])
+def test_it_is_chosen_where_strips_fit(k: int, n: int, family: str) -> None:
+    """Some hundred columns of W, of which a row has a tenth; with many columns no strip fits, and rows are gathered."""
+    w = scipy.sparse.random_array((2048, k), density=51 / k, format="csr", dtype="f4", rng=np.random.default_rng(0))
+    kernel = sg.compile(sg.spmm(sg.sparse(w, format="csr"), n=n), device="h200", backend="emulator")
+    assert kernel.schedule.family == family
+
+
+# ------------------------------------------------------------------------------------------------ refusals
+def test_what_cannot_run_is_refused_with_a_remedy() -> None:
+    W = matrix(130, 100)
+    for matrix_, device, words, says, hint in (
+        (W, "v100", "csr_strip", "copies by cp.async, which NVIDIA V100", "take csr"),
+        (matrix(10, 8000), "h200", "csr_strip", "a strip of 8000 rows of 32 bytes", "or take csr"),
+        (W, "h200", "csr_strip wide=128 groups=8", "groups=8 of 8 lanes", "lower groups or wide"),
+        (W, "h200", "csr_strip wide=48", "wide=48: there is no such choice", "32"),
+        (W, "h200", "csr_strip wide=32 warps=33", "warps=33 is out of range", "from 1 to 32"),
+    ):  # fmt: skip
+        refused(sg.spmm(matrix_, n=16), device, words, says, hint)
+
+
+def test_what_32_bits_do_not_index_is_refused() -> None:
+    facts = replace(SpmmProblem(sg.spmm(matrix(64, 64), n=16)).facts, k=6000, n=1 << 20)
+    found = FAMILY.every(facts, load_profile("h200"), {"wide": 32})
+    assert not found.costs and any("indices are 32 bits wide" in r.reason for r in found.rejected)
