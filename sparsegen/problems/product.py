@@ -43,6 +43,8 @@ NUMBERS: Final[dict[str, Callable[[Product], Any]]] = {
     "bitmap": BitmapNumbers.of, "csr": Ragged.of, "nm": NmNumbers.of, "hybrid": HybridNumbers.of,
     **dict.fromkeys(VECTORS, VectorNumbers.of),
 }  # fmt: skip
+#: Formats whose costs hold for an x that comes by rows.
+BY_ROWS: Final = ("csr", "hybrid")
 #: The variant of arrays that are packed by rows, of whatever width.
 PACKED = Variant("row", "row", 1)
 
@@ -77,6 +79,11 @@ class SpmmProblem(OfMatrices):
         return read_as(self.what.w, self.read)
 
     @property
+    def others(self) -> tuple[str, ...]:
+        """The other formats that W may be read in: of x by columns only those whose costs count what that takes."""
+        return tuple(name for name in others(self.what.w) if not (self.what.columns and name in BY_ROWS))
+
+    @property
     def readers(self) -> dict[ProductFamily, SpmmProblem]:
         """The families that are tried for W, a library's among them, with the problem as each has it: W in the first
         format that it reads, of its own one and its others."""
@@ -85,7 +92,7 @@ class SpmmProblem(OfMatrices):
     def _readers(self) -> dict[ProductFamily, SpmmProblem]:
         """Those, and families that are only tried where a schedule names them."""
         found: dict[ProductFamily, SpmmProblem] = {}
-        for read in ("", *others(self.what.w)):
+        for read in ("", *self.others):
             form = replace(self, read=read)
             for family in readers(form.format):
                 found.setdefault(family, form)
@@ -129,7 +136,7 @@ class SpmmProblem(OfMatrices):
         """Its numbers and its epilogue."""
         p = self.facts
         numbers = {f.name: getattr(p, f.name) for f in fields(p)}
-        found = others(self.what.w)
+        found = self.others
         formats = " or ".join((self.format, *found))
         said = {"what": "product", "format": formats, **numbers, "epilogue": asdict(self.what.epilogue)}
         again = {read: replace(self, read=read).facts for read in found if read not in ("bitmap", self.format)}

@@ -1,6 +1,7 @@
 """``format="auto"`` without options: any matrix, and for a product the format that is predicted to be the fastest."""
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -112,3 +113,10 @@ def test_page_says_what_was_weighed() -> None:
         sg.compile(sg.spmm(sg.sparse(hidden(1024), format="auto"), n=64), device="h200", backend="emulator").explain()
     )
     assert "hybrid" in text and "csr" in text and "encoded again, of bitmap" in text
+
+
+def test_columns_are_not_gathered_by_rows() -> None:
+    """As linear layers have x: the costs of formats that gather its rows do not hold there."""
+    product = sg.spmm(sg.sparse(hidden(512), format="auto"), n=8)
+    assert SpmmProblem(product).others == ("csr", "sr_bcrs", "hybrid")
+    assert SpmmProblem(replace(product, columns=True)).others == ("sr_bcrs",)
