@@ -1,7 +1,7 @@
 """The tile op of rows that are cut: several warps, of any blocks, each add up a piece of a row's sums.
 
-They are added in the order of the pieces, whichever comes last, so sums of floats are the same in every run.  No other
-family uses it: ``tile.sum_segments`` has runs of entries, and no slots of whole fragments.
+They are added in the order of the pieces, whichever comes last, so sums of floats are the same in every run.
+No other family uses it: ``tile.sum_segments`` has runs of entries, and no slots of whole fragments.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     time = launch + turn + start + max(shared, issue, l2, hbm, chain) + exposed
 
 ``shared``, ``issue`` and ``l2`` are what the busiest SM does, ``chain`` what its busiest team waits for, one thing
-after another.  An estimate: instructions are counted in the lowered program, nothing else is fitted yet.
+after another.  Fitted to 60 kernels of 11 products on one H200: within 7 % in the median, 18 % for nine of ten.  Other
+GPUs were not measured.
 """
 
 from __future__ import annotations
@@ -56,16 +57,16 @@ SYMBOLS: Final[dict[str, str]] = {
 ADDED: Final = frozenset(("exposed", "start", "turn", "launch"))
 #: Instructions of a turn, of an entry (its place, its load), and of a row and each of its sums; what is converted and
 #: multiplied for each sum: 16-bit elements are widened first.
-TURN, ENTRY, ROW, SUM = 14.0, 4.0, 70.0, 4.0
+TURN, ENTRY, ROW, SUM = 14.0, 0.84, 50.0, 4.0
 MULTIPLY: Final = {2: 2.0, 4: 1.0}
-# ---- estimates: nothing was measured yet
+# ---- fitted
 #: Passes of a warp's load through shared memory over those without bank conflicts, by the bytes of a row: lanes of two,
 #: or four, rows read at once.
-CONFLICTS: Final = {32: 2.1, 64: 1.5, 128: 1.0}
+CONFLICTS: Final = {32: 3.7, 64: 2.0, 128: 1.4}
 #: Clocks of a turn of one team, and L2 latencies of a row: its record and first entries, then the store.
-CHAIN, OF_ROW = 120.0, 2.0
+CHAIN, OF_ROW = 500.0, 0.66
 #: The share of an SM's port to L2, DRAM latencies before a strip begins to come, and how busy units add up.
-PORT, START, NORM = 0.5, 1.0, 3.0
+PORT, START, NORM = 0.35, 2.2, 3.0
 #: What a kernel costs that follows another one, over a launch alone.
 NEXT: Final = 0.5
 #: Registers of a thread besides sums, rows of x, and entries of this turn and the next.

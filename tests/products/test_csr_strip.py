@@ -207,13 +207,17 @@ def test_more_to_do_takes_longer() -> None:
         p = Ragged.of(sg.spmm(matrix(2048, 512, **{"mean": 40, "full": 0, **how}), n=n))
         return FAMILY.cost(p, s, device, FAMILY.shape(p, s, device)).time
 
-    assert time(mean=200) > 1.5 * time() and time(n=2048) > 2 * time() and time(full=300) > 1.5 * time()
+    assert time(mean=200) > 1.1 * time() and time(n=2048) > 2 * time() and time(full=300) > 1.05 * time()
 
 
-@pytest.mark.parametrize(("k", "n", "family"), [(512, 512, "csr_strip"), (512, 128, "csr_strip"), (60000, 128, "csr")])
-def test_it_is_chosen_where_strips_fit(k: int, n: int, family: str) -> None:
-    """Some hundred columns of W, of which a row has a tenth; with many columns no strip fits, and rows are gathered."""
-    w = scipy.sparse.random_array((2048, k), density=51 / k, format="csr", dtype="f4", rng=np.random.default_rng(0))
+@pytest.mark.parametrize(
+    ("m", "k", "entries", "family"),
+    [(1000, 2048, 205, "csr_strip"), (2048, 512, 51, "csr"), (2048, 512, 10, "csr"), (2048, 60000, 51, "csr")],
+)
+def test_it_is_chosen_where_it_was_faster(m: int, k: int, entries: int, family: str) -> None:
+    """Rows of hundreds of entries; for shorter ones `csr` was, and for many columns of W no strip fits."""
+    w = scipy.sparse.random_array((m, k), density=entries / k, format="csr", dtype="f4", rng=np.random.default_rng(0))
+    n = 512
     kernel = sg.compile(sg.spmm(sg.sparse(w, format="csr"), n=n), device="h200", backend="emulator")
     assert kernel.schedule.family == family
 
