@@ -25,6 +25,8 @@ from sparsegen.bench import (  # fmt: skip
     stencil_run,
     stencils,
     suites,
+    unstructured,
+    unstructured_run,
 )
 from sparsegen.bench.harness import AnyRow
 from sparsegen.bench.lab import Lab
@@ -37,10 +39,10 @@ _STENCILS: Final = ("spine", "stencil", "ablation")
 #: Options that only some suites have, and what is said to the others.
 _OWN: Final = {
     "part": ((*PARTS,), "has no parts"),
-    "floor": (("stencil", "ablation", "bitmap", "nm", "magicube"), "has no floors"),
+    "floor": (("stencil", "ablation", "bitmap", "nm", "magicube", "unstructured"), "has no floors"),
     "cold": (_STENCILS, "says itself what is measured cold"),
     "graph": (("csr",), "has no graphs"),
-    "data": (("magicube",), "takes no folder of patterns"),
+    "data": (("magicube", "unstructured"), "takes no folder of patterns"),
     "problems": (("regret",), "has no random problems"),
 }
 
@@ -100,6 +102,10 @@ def rows(args: Namespace, parts: Sequence[str], seed: int, keep: Keep) -> Sequen
         vectors = magicube_run.Vectors(Lab(), seed, args.seconds)
         cases = magicube.cases(parts, args.data and Path(args.data))
         return vectors.run(cases, say, args.floor or floors.own(args.suite, parts), keep)
+    if args.suite == "unstructured":
+        products = unstructured_run.Unstructured(Lab(), seed, args.seconds)
+        asked = unstructured.cases(parts, args.data and Path(args.data), seed)
+        return products.run(asked, say, args.floor or floors.own(args.suite, parts), keep)
     if args.suite == "csr":
         found = graphs.parts(args.part or graphs.PARTS, args.graph and Path(args.graph))
         each = [case for part, name, _ in found for case in graphs.cases(part, name, args.quick)]

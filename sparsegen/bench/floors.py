@@ -22,7 +22,7 @@ from sparsegen.backends.cuda.nvcc import find_nvcc
 from sparsegen.ir.errors import SparsegenError, ToolchainError
 
 #: Seconds that nvcc, and then the program, may take.
-COMPILE_LIMIT, RUN_LIMIT = 300, 240
+COMPILE_LIMIT, RUN_LIMIT = 300, 360
 USE = 'write --floor "FILE.cu WORDS"'
 EXAMPLES = "BEST Heat-2D 1308.2 variant, or variant,28672,8192,16,0.60,219,81.7,91.0,2408,2e-4"
 #: The programs of a checkout that have figures of a suite's part, with their words.
@@ -32,6 +32,7 @@ OWN: Final = {
     ("nm", "wide"): ("nm_floor.cu big small",), ("nm", "narrow"): ("nm_floor.cu spmv",),
     **{("magicube", name): ("magicube_floor.cu",)
        for name in ("spmm", "mixed", "short", "uneven", "sddmm", "attention")},
+    **{("unstructured", name): ("unstructured_floor.cu",) for name in ("dlmc", "graphs", "clustered")},
 }  # fmt: skip
 _BEST = re.compile(r"^BEST (\S+) (\d+(?:\.\d+)?)(?: (\S+))?\s*$", re.MULTILINE)
 #: An ablation, whose result means nothing, has the error -1; behind that of a wrong result stands FAIL.
@@ -104,6 +105,19 @@ def _of_vectors(line: Sequence[str], program: str) -> list[Floor]:
     ]
 
 
+#: The same of products of any sparse matrix: its name, columns, type, system and variant, then both times.
+_MATRICES = re.compile(
+    r"^RES,([^,]+),\d+,\d+,\d+,\d\.\d+,(\d+),(f16|f32),([\w+]+),([^,]+),([\d.]+),([\d.]+),[\d.e+-]+,[\d.]+$",
+    re.MULTILINE,
+)
+_LIBRARIES: Final = ("cuBLAS", "cuSPARSE")
+
+
+def matrix(name: str, n: int, dtype: str) -> str:
+    """What products of a matrix with ``n`` columns are called."""
+    return f"{name}, n={n}, {dtype}"
+
+
 def parse(output: str, program: str) -> list[Floor]:
     """The figures in what a program printed; one of 0 GS/s (nothing ran, or nothing was right) is none."""
     stencils = (Floor(name, float(rate), variant or "", program) for name, rate, variant in _BEST.findall(output))
@@ -113,8 +127,15 @@ def parse(output: str, program: str) -> list[Floor]:
         for name, dtype, n, k, m, kept, window, vector, hot, cold in _PATTERN.findall(output)
         for state, took in (("hot", hot), ("cold", cold))
     ]  # fmt: skip
+    matrices = [
+        Floor(f"{matrix(name, int(n), dtype)}, {state}", 1e6 / float(took), f"{system} {variant}", program)
+        for name, n, dtype, system, variant, hot, cold in _MATRICES.findall(output)
+        if system not in _LIBRARIES
+        for state, took in (("hot", hot), ("cold", cold))
+    ]
     return (
         patterns
+        + matrices
         + [floor for line in _VECTORS.findall(output) for floor in _of_vectors(line, program)]
         + [floor for floor in stencils if floor.rate > 0]
         + [
@@ -144,7 +165,8 @@ def prepare(line: str, arch: str, folder: Path) -> list[str]:
         return [str(file.resolve()), *words]
     target = folder / file.stem
     code = f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}"
-    libraries = ["-lcublas"] if "cublas" in file.read_text(encoding="utf-8", errors="replace") else []
+    text = file.read_text(encoding="utf-8", errors="replace")
+    libraries = [f"-l{name}" for name in ("cublas", "cusparse") if name in text]
     command = [str(find_nvcc().path), code, "-O3", "-std=c++17", str(file), "-o", str(target), *libraries]
     _output(command, COMPILE_LIMIT)
     return [str(target), *words]

@@ -1,4 +1,4 @@
-"""Patterns without a file: clustered, banded and uniform matrices of a seed, their rows in no order.
+"""Patterns without a file: clustered, banded and uniform matrices of a seed, their rows in no order unless it is said.
 
 ``graphs.power_law`` makes those of graphs.
 """
@@ -57,9 +57,16 @@ def uniform(rows: int, columns: int, each: int, seed: int = 0) -> Rows:
     return pattern((rows, columns), np.repeat(np.arange(rows), each), draw.integers(0, columns, rows * each))
 
 
-def banded(rows: int, each: int, width: int, seed: int = 0) -> Rows:
-    """A square matrix with about ``each`` entries a row, at most ``width`` from the diagonal, its rows shuffled."""
+def scattered(shape: tuple[int, int], entries: int, seed: int = 0) -> Rows:
+    """So many entries, anywhere; ``shape`` must not have many more elements than a host can number."""
+    places = np.random.default_rng(seed).choice(shape[0] * shape[1], entries, replace=False)
+    return pattern(shape, places // shape[1], places % shape[1])
+
+
+def banded(rows: int, each: int, width: int, seed: int = 0, shuffled: bool = True) -> Rows:
+    """A square matrix with about ``each`` entries a row, at most ``width`` from the diagonal; rows in no order if
+    ``shuffled``."""
     draw = np.random.default_rng(seed)
     row = np.repeat(np.arange(rows), each)
     column = np.clip(row + draw.integers(-width, width + 1, rows * each), 0, rows - 1)
-    return pattern((rows, rows), draw.permutation(rows)[row], column)
+    return pattern((rows, rows), draw.permutation(rows)[row] if shuffled else row, column)

@@ -21,25 +21,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from sparsegen.bench.bitmaps import COLD, WARM, pattern
-from sparsegen.bench.cells import (
-    Cells,
-    Column,
-    Result,
-    Row,
-    judged,
-    micro,
-    micros,
-    number,
-    of,
-    part,
-    pivot,
-    ratio,
-    schedule,
-    size,
-    table,
-)  # fmt: skip
-from sparsegen.bench.products import ProductRow
+from sparsegen.bench import beside
+from sparsegen.bench.beside import BesideRow
+from sparsegen.bench.bitmaps import pattern
+from sparsegen.bench.cells import Cells, Result, Row, judged, micro, part, pivot, size
 from sparsegen.ir.errors import ArrayError
 
 #: Parts with cases of their own; those of ``dlmc`` are the files that there are.
@@ -155,54 +140,11 @@ def _patterns(folder: Path) -> list[VectorCase]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VectorRow(ProductRow):
-    """One problem; ``dtype``: types of the operands; ``hot_s``: seconds of a call with warm L2, ``median_s`` with cold;
-    ``target`` and ``aim`` are of ``hot_s``; ``floor`` and ``beside`` (by library): the others' cold and hot times."""
-
-    sparsity: float
-    target: float | None = None
-    aim: float | None = None
-    hot_s: float | None = None
-    floor: Mapping[str, float] | None = None
-    floor_by: str = ""
-    beside: Mapping[str, Mapping[str, float]] | None = None
+class VectorRow(BesideRow):
+    """One problem; ``dtype``: types of the operands."""
 
 
 # ------------------------------------------------------------------------------------------------------------- tables
-def _floor(row: Row, state: str) -> float | None:
-    found: float | None = (row["floor"] or {}).get(state)
-    return found
-
-
-def _beside(row: Row, library: str) -> float | None:
-    found: float | None = (row["beside"] or {}).get(library, {}).get(WARM)
-    return found
-
-
-def _library(name: str) -> Column:
-    return lambda row: micro(_beside(row, name))
-
-
-def _over(name: str) -> Column:
-    """How often our hot time goes into a library's: above 1 ours is less."""
-    return lambda row: ratio(_beside(row, name), row["hot_s"])
-
-
-def _zeros(row: Row) -> str:
-    return number(row["sparsity"] * 100, ".3g") + " %"
-
-
-#: The columns before and behind those of libraries.
-_FIRST: Final[dict[str, Column]] = {
-    "pattern": of("case"), "size": size, "type": of("dtype"), "zeros": _zeros, "at least": micros("target", "g"),
-    "aim": micros("aim", "g"), "µs": lambda row: judged(row, micro(row["hot_s"])),
-    "floor": lambda row: micro(_floor(row, WARM)), "over floor": lambda row: ratio(_floor(row, WARM), row["hot_s"]),
-}  # fmt: skip
-_LAST: Final[dict[str, Column]] = {
-    "cold": micros("median_s"), "floor, cold": lambda row: micro(_floor(row, COLD)), "model": micros("predicted_s"),
-    "bound by": of("bound"), "registers": of("regs", "d"), "spills": of("spills", "d"), "error": of("error", ".1g"),
-    "schedule": schedule,
-}  # fmt: skip
 #: What may be chosen for a pattern: the cheapest schedule of ours, and the library's product.
 OWN, DENSE = "vectors", "dense"
 _PRODUCTS: Final = {"int8": "cuBLAS int8", "f16": "cuBLAS f16"}
@@ -215,12 +157,7 @@ LIBRARIES: Final = {
 
 def view(name: str, found: Result) -> Cells:
     """The table of a part, with those that stand beside any of its rows."""
-    rows = part(found, name)
-    there = {key for row in rows for key in row["beside"] or {}}
-    libraries = {key: title for key, title in LIBRARIES.get(name, _PRODUCTS).items() if key in there}
-    times: dict[str, Column] = {title: _library(key) for key, title in libraries.items()}
-    ratios: dict[str, Column] = {f"over {title}": _over(key) for key, title in libraries.items()}
-    return table(rows, {**_FIRST, **times, **ratios, **_LAST})
+    return beside.view(part(found, name), LIBRARIES.get(name, _PRODUCTS))
 
 
 def headline(found: Result) -> Cells:
@@ -231,5 +168,5 @@ def headline(found: Result) -> Cells:
         return judged(row, micro(row["hot_s"])) + asked
 
     rows = [row for row in found["rows"] if row["part"] != "dlmc"]
-    names, lines = pivot(((row["case"], size(row), row["dtype"]), _zeros(row), cell(row)) for row in rows)
+    names, lines = pivot(((row["case"], size(row), row["dtype"]), beside.zeros(row), cell(row)) for row in rows)
     return [["pattern", "size", "type", *names], *([*line, *cells] for line, cells in lines.items())]

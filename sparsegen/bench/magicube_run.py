@@ -1,13 +1,12 @@
 """How the cases of suite ``magicube`` are measured: ours, checked first, and torch's dense products and attention.
 
-Hot: the median of REPEATS replays of a graph of LAUNCHES calls, as the hand-written floor is timed.  Cold: of calls
+Hot: the median of replays of a graph of many calls, as the hand-written floor is timed.  Cold: of calls
 that come after a memset, as in suite ``nm``.  Libraries are measured once for a size, where a case of it comes first;
 of products in the better order of x.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,24 +14,20 @@ from pathlib import Path
 from typing import Any, Final
 
 import sparsegen as sg
-from sparsegen.bench import floors
+from sparsegen.bench import beside, floors
 from sparsegen.bench.auto import WITHIN
+from sparsegen.bench.beside import L2, Beside
 from sparsegen.bench.bitmaps import COLD, WARM, pattern
 from sparsegen.bench.harness import TOLERANCE
 from sparsegen.bench.integers import Call, Drawer, Given, OfAttention, OfProduct, OfSampled
-from sparsegen.bench.lab import REST
 from sparsegen.bench.magicube import ATTENTION, DENSE, HEADS, OWN, SDDMM, SPMM, VectorCase, VectorRow
-from sparsegen.bench.products import Products, packed
+from sparsegen.bench.products import packed
 
-#: Calls of a graph, and how often it is replayed for a median.
-LAUNCHES, REPEATS = 30, 9
-#: States of L2 in the words of floors.
-L2: Final = {COLD: "cold", WARM: "hot"}
 #: What floors call attention's types.
 _FLOOR: Final = "Q8K8V8-P8"
 
 
-class Vectors(Products[VectorCase, VectorRow]):
+class Vectors(Beside[VectorCase, VectorRow]):
     """Suite ``magicube`` on a GPU."""
 
     row = VectorRow
@@ -82,12 +77,10 @@ class Vectors(Products[VectorCase, VectorRow]):
         """What every row says of its case, and the floor of it."""
         kinds = _FLOOR if case.op == ATTENTION and case.quantized else case.types
         name = floors.vectors(case.op, kinds, case.shape, case.height, case.sparsity, case.sigma)
-        found = {state: floors.best(self.floors, f"{name}, {words}") for state, words in L2.items()}
         return {
             "part": case.part, "case": case.name, "shape": case.shape, "dtype": case.types, "seed": seed,
             "sparsity": case.sparsity, "target": case.least and case.least * 1e-6, "aim": case.aim and case.aim * 1e-6,
-            "floor": {state: 1 / floor.rate for state, floor in found.items() if floor} or None,
-            "floor_by": str(found[WARM] or ""),
+            **self.of_floor(name),
         }  # fmt: skip
 
     def measure(self, case: VectorCase, kernel: Any, seed: int) -> VectorRow:
@@ -124,13 +117,6 @@ class Vectors(Products[VectorCase, VectorRow]):
                 call = given.call(self._compiled(given.what, str(cost.schedule)))
                 found[name] = {COLD: self.series(call, COLD).median, WARM: self.hot(call)}
         return found
-
-    def hot(self, call: Call) -> float:
-        """Seconds of a call among many of a CUDA graph."""
-        replay = self.captured(call, LAUNCHES)
-        time.sleep(REST)
-        times = self.lab.times(replay, 0.0, None, 1, REPEATS, REPEATS)
-        return sorted(times)[len(times) // 2] / LAUNCHES
 
     def _uses(self, kernel: Any) -> dict[str, Any]:
         """What a row says of a kernel besides its time."""
@@ -186,16 +172,7 @@ class Vectors(Products[VectorCase, VectorRow]):
 
         return {name: [partial(attend, backend)] for name, backend in backends.items()}
 
-    @staticmethod
-    def line(row: VectorRow) -> str:
-        """A row as a line of progress."""
-        what = f"{row.case}, {'x'.join(map(str, row.shape))} {row.dtype}, {row.sparsity:.3f}"
-        if row.hot_s is None or row.median_s is None:
-            return f"{what}: {row.failed}"
-        beside = {"floor": row.floor or {}, **(row.beside or {})}
-        others = ", ".join(f"{name} {times[WARM] * 1e6:.1f}" for name, times in beside.items() if times)
-        told = f"{row.hot_s * 1e6:.2f} us hot, {row.median_s * 1e6:.2f} cold; {others}; error {row.error:.1e}"
-        return f"{what}: {told}{'' if row.ok else ', NOT OK'}; {row.schedule}"
+    line = staticmethod(beside.line)
 
 
 def _given(draw: Drawer, case: VectorCase, mask: Any, seed: int) -> Given:

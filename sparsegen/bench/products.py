@@ -81,11 +81,11 @@ class Products(Suite[C, R]):
         """Their product in f64."""
         return self.torch.cat([rows.double() @ x.double() for rows in dense.split(_BAND)])
 
-    def kernel(self, w: SparseMatrix, n: int, orders: Sequence[str]) -> SpmmKernel:
+    def kernel(self, w: SparseMatrix, n: int, orders: Sequence[str], schedule: str = "auto") -> SpmmKernel:
         """The compiled kernel of a matrix times ``n`` columns, for x and y packed in each of the orders."""
         import sparsegen as sg
 
-        kernel = sg.compile(sg.spmm(w, n), backend=self.backend)
+        kernel = sg.compile(sg.spmm(w, n), backend=self.backend, schedule=schedule)
         if self.backend == "cuda" and not kernel.schedule.rules.library:
             for order in orders:
                 kernel._builds.get(program(kernel, order)).compiled()
@@ -132,11 +132,15 @@ class Products(Suite[C, R]):
 
     def figures(self, kernel: SpmmKernel, order: str, timing: Timing) -> dict[str, Any]:
         """What a row says of a kernel: its time, the model's, and what nvcc made of it for an order."""
+        return self.uses(kernel, order) | timing.fields
+
+    def uses(self, kernel: SpmmKernel, order: str) -> dict[str, Any]:
+        """What a row says of a kernel besides its time: the model's, and what nvcc made of it for an order."""
         said = {"schedule": str(kernel.schedule), "predicted_s": kernel.cost.time, "bound": kernel.cost.binds}
         if self.backend == "cuda" and not kernel.schedule.rules.library:
             uses = resources(kernel._builds.get(program(kernel, order)), kernel.device)
             said |= {"regs": uses.registers, "spills": uses.spills, "smem": uses.shared}
-        return said | timing.fields
+        return said
 
 
 def packed(a: Any, order: str) -> Any:

@@ -182,7 +182,7 @@ def text(found: Result) -> str:
     failures = [f"{row['case']}, {row['schedule']}: {row['failed']}" for row in found["rows"] if row["failed"]]
     views = VIEWS[found["suite"]]
     first = [view for view in ("summary", "vectors", "graphs") if parts_of(found, view)]
-    shown = [view for view in (*first, *found.get("parts", ())) if view in views] or [[*views][-1]]
+    shown = [view for view in dict.fromkeys([*first, *found.get("parts", ())]) if view in views] or [[*views][-1]]
     blocks = [f"{view}\n{columns(views[view](found))}\n{caption(found, view)}\n" for view in shown]
     return "\n".join([*blocks, *failures]).replace("`", "")
 

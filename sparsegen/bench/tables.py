@@ -10,6 +10,7 @@ from sparsegen.bench import (
     ablation,
     auto,
     bitmaps,
+    chosen,
     graphs,
     magicube,
     nm,
@@ -17,6 +18,7 @@ from sparsegen.bench import (
     regret,
     regret_tables,
     stencils,
+    unstructured,
 )  # fmt: skip
 from sparsegen.bench.cells import (
     Cells,
@@ -41,6 +43,7 @@ from sparsegen.cost.devices import load_profile
 PARTS: Final = {
     "ablation": ablation.PARTS, "stencil": stencils.PARTS, "bitmap": bitmaps.PARTS, "regret": regret.PARTS,
     "csr": graphs.PARTS, "nm": nm.PARTS, "magicube": magicube.PARTS,
+    "unstructured": unstructured.PARTS,
 }  # fmt: skip
 _SHARES: Final = {"boundaries": "", "odd": "odd size", "f32": "f32", "single": "one step"}
 
@@ -135,6 +138,12 @@ VIEWS: Final[dict[str, dict[str, Callable[[Result], Cells]]]] = {
     "csr": product_tables.CSR,
     "nm": {"headline": nm.headline, **{name: partial(nm.view, name) for name in nm.PARTS}},
     "magicube": {"headline": magicube.headline, **{name: partial(magicube.view, name) for name in magicube.PARTS}},
+    "unstructured": {
+        **{name: partial(unstructured.view, name) for name in unstructured.PARTS},
+        unstructured.AUTO: chosen.summary,
+        "classes": chosen.classes,
+        "worst": chosen.worst,
+    },
     "auto": {"table": auto.view},
     "regret": regret_tables.VIEWS,
 }
@@ -144,5 +153,6 @@ def parts_of(found: Result, view: str) -> list[str]:
     """The parts of a result that a view shows; none for a suite without parts."""
     shown = {"goals": ("targets",), "shares": _SHARES, "picture": ("sweep", *regret.PARTS),
              "summary": regret_tables.FLOATS, "vectors": regret.VECTORS,
-             "graphs": graphs.PARTS, "headline": (*nm.PARTS, *magicube.FIXED)}  # fmt: skip
+             "graphs": (*graphs.PARTS, "graphs"), "classes": (unstructured.AUTO,), "worst": (unstructured.AUTO,),
+             "headline": (*nm.PARTS, *magicube.FIXED)}  # fmt: skip
     return [name for name in shown.get(view, (view,)) if name in found.get("parts", {})]

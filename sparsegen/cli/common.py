@@ -7,5 +7,7 @@ import argparse
 #: Exit codes: fine; the checkers found an error, or a measurement missed; the input is wrong.
 OK, FOUND, WRONG = 0, 1, 2
 LEVELS = ("op", "tile", "warp", "cuda", "ptx", "sass")
-SUITES = ("spine", "overhead", "ablation", "stencil", "bitmap", "regret", "csr", "nm", "magicube", "auto")
+SUITES = (
+    "spine", "overhead", "ablation", "stencil", "bitmap", "regret", "csr", "nm", "magicube", "unstructured", "auto",
+)  # fmt: skip
 Args = argparse.Namespace

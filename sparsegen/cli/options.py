@@ -92,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--out", metavar="FILE.json", help="file for a suite's result; other parts in it are kept")
     sub.add_argument("--quick", action="store_true", help="a suite's main rows only")
     sub.add_argument("--graph", metavar="FILE.mtx", help="a graph for suite csr, besides the one that it makes")
-    sub.add_argument("--data", metavar="FOLDER", help="patterns, *.smtx, for part dlmc of suite magicube")
+    sub.add_argument("--data", metavar="FOLDER", help="patterns, *.smtx, for suites magicube and unstructured")
     sub.add_argument("--problems", type=_count, help="of each part of suite regret (default: 10 to 40)")
     sub.add_argument("--seconds", type=float, default=0.1, help="of timed calls a row (default: 0.1)")
     sub.add_argument("--cold", action="store_true", help="read 256 MB before each timed call")

@@ -14,7 +14,7 @@ import pytest
 
 import sparsegen as sg
 from sparsegen import cli
-from sparsegen.bench import command, floors, magicube, magicube_run, report, tables
+from sparsegen.bench import beside, command, floors, magicube, magicube_run, report, tables
 from sparsegen.bench.bitmaps import COLD, WARM
 from sparsegen.bench.harness import TOLERANCE
 from sparsegen.bench.magicube import VectorCase, VectorRow
@@ -65,7 +65,7 @@ def test_patterns_of_a_folder(tmp_path: Path) -> None:
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Vectors:
     lab = quick_lab(monkeypatch)
-    monkeypatch.setattr(magicube_run, "REST", 0.0)
+    monkeypatch.setattr(beside, "REST", 0.0)
 
     def captured(self: Vectors, call: Callable[[], object], times: int = 1) -> Callable[[], object]:
         return call  # the host has no graphs
@@ -87,7 +87,7 @@ def test_a_right_result(bench: Vectors, case: VectorCase) -> None:
     (row,) = bench.run([case])
     assert row.failed is None and row.ok and row.same, row
     assert row.error is not None and (row.error == 0) == (case.op != "attention") and row.error < 0.03
-    assert row.hot_s == pytest.approx(80e-6 / magicube_run.LAUNCHES) and row.median_s == pytest.approx(1e-4)
+    assert row.hot_s == pytest.approx(80e-6 / beside.LAUNCHES) and row.median_s == pytest.approx(1e-4)
     assert row.predicted_s and row.bound and row.schedule and row.beside is not None
     assert set(row.beside) <= set(magicube.LIBRARIES["attention" if case.op == "attention" else "products"])
     assert all(set(times) == {COLD, WARM} for times in row.beside.values())

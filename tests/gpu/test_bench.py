@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,15 @@ import pytest
 
 import sparsegen as sg
 from sparsegen.backends.reference.stencil import run
-from sparsegen.bench import report, stencils, suites
+from sparsegen.bench import generated, report, stencils, suites
+from sparsegen.bench.harness import TOLERANCE
 from sparsegen.bench.lab import Lab
 from sparsegen.bench.magicube import LIBRARIES, VectorCase
 from sparsegen.bench.magicube_run import Vectors
+from sparsegen.bench.mixture import CLUSTERS, Matrix
 from sparsegen.bench.stencil_run import COPIES, Case, Copy, Stencils
+from sparsegen.bench.unstructured import AUTO, CUBLAS, CUSPARSE, SparseCase
+from sparsegen.bench.unstructured_run import Unstructured
 
 pytestmark = pytest.mark.gpu
 
@@ -159,6 +164,20 @@ def test_integers_in_vectors_beside_libraries(lab: Lab) -> None:
         assert row.hot_s and row.median_s and 1e-7 < row.hot_s <= row.median_s * 1.5
     found = report.result("magicube", rows, report.header(0.002, False, 1))
     assert "spmm, V=8" in report.text(found)
+
+
+def test_any_matrix_beside_libraries(lab: Lab) -> None:
+    """A product of suite ``unstructured`` in each type, and one of part ``auto`` with every family; goals are not
+    judged."""
+    pytest.importorskip("torch")
+    blocks = partial(generated.clustered, 1024, 1024, group=32, blocks=4, fill=0.6, noise=0.002)
+    matrix = Matrix("blocks", CLUSTERS, blocks)
+    cases = [SparseCase("clustered", matrix, 64, dtype) for dtype in ("f16", "f32")]
+    rows = Unstructured(lab, 1, 0.002).run([*cases, replace(cases[0], part=AUTO)])
+    for row in rows:
+        assert row.failed is None and row.same and row.error is not None and row.error <= TOLERANCE[row.dtype], row
+        assert row.beside is not None and {*row.beside} == {CUBLAS, CUSPARSE} and row.hot_s and row.hot_s > 1e-7
+    assert rows[2].families and {"csr", "hybrid"} <= {rows[2].schedule.split()[0], *rows[2].families}
 
 
 def test_overhead() -> None:
