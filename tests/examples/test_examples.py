@@ -252,6 +252,29 @@ def test_patterns_of_a_folder_are_reordered_too(tmp_path: Path, monkeypatch: pyt
     assert re.search(r"^p +4x6 +5 +", run(tmp_path, "reorder.py", "--rows=512"), re.MULTILINE)
 
 
+def test_layers_of_a_graph_are_what_scipy_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a generated graph, and of a file that is named as the one that is looked for."""
+    pytest.importorskip("scipy.sparse")
+    monkeypatch.delenv("SPARSEGEN_DATA", raising=False)
+    said = run(tmp_path, "graph_features.py", "--nodes=100", "--features=24")
+    assert "power law: 100 nodes" in said
+    assert re.findall(r"^\d +(\d+) +csr", said, re.MULTILINE) == ["12", "16"]
+    (tmp_path / "cora.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n9 9 3\n1 2\n9 1\n4 4\n")
+    monkeypatch.setenv("SPARSEGEN_DATA", str(tmp_path))
+    assert "cora: 9 nodes, 13 elements" in run(tmp_path, "graph_features.py")
+
+
+def test_a_wrong_layer_of_a_graph_is_said(
+    example: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("scipy.sparse")
+    monkeypatch.delenv("SPARSEGEN_DATA", raising=False)
+    module, product = example("graph_features"), sg.spmm
+    monkeypatch.setattr(module.sg, "spmm", lambda w, n, activation: product(w, n=n))  # without the relu
+    assert module.main(["--nodes=50"]) == 1
+    assert "wrong: off by" in capsys.readouterr().err
+
+
 def test_rows_that_stay_are_no_clusters(
     example: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
