@@ -22,6 +22,11 @@ from sparsegen.schedule import SpmmSchedule
 
 Array = npt.NDArray[Any]
 DTYPES: dict[str, Any] = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype("f4")}
+#: Orders of x and y, and epilogues, for ``parametrize``.
+ORDERS = (("x_order", "y_order"), [(x, y) for x in ("row", "column") for y in ("row", "column")])
+EPILOGUES = (("activation", "operands"), [
+    (None, ()), ("relu", ("bias",)), ("gelu", ("scale", "bias", "residual")), ("silu", ("residual",)),
+])  # fmt: skip
 #: Half a unit in the last place of a result, and the same once more for sums in another order.
 ROUNDING = {"f16": 2**-11, "bf16": 2**-8, "f32": 2**-24}
 
@@ -121,3 +126,11 @@ def called(
     assert kernel(**given) is given["out"]
     agrees(given["out"], product, given)
     return kernel
+
+
+def turned_first(product: Product, line: str, orders: tuple[str, str], whole: bool) -> None:
+    """Right for arrays in these orders; a launch more writes x row by row unless its rows are ``whole`` pieces."""
+    kernel = called(product, *orders, line)
+    whole = whole and orders[0] == "row"
+    program = kernel._programs.get(1, Variant(*orders, 8 if whole else 1))
+    assert len(program.warp.launches) == (1 if whole else 2)

@@ -7,12 +7,14 @@ out a record for each), so that no team is long at work when the others have don
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from .. import op_spmm as o
 from .. import tile as t
 from .. import tile_ragged as r
-from ..expr import Value
+from ..expr import Value, as_expr
 from ..module import Module
 from ..node import Op
 from ..passes.manager import register
@@ -116,28 +118,58 @@ def walk_entries(
     op: o.Spmm, params: dict[str, Buffer], x: Pieces, acc: Buffer, of: tuple[Value, Value, Value], unroll: int,
     lanes: dict[str, int],
 ) -> tuple[Op, ...]:  # fmt: skip
-    """Adds up entries: rows of x are on their way while the entries of the next turn are loaded.
+    """Adds up entries, whose rows of x come from global memory.
 
     ``of``: the first entry, the one after the last, and the team's first column; ``lanes``: the team's ``across`` and
     ``parts``, a lane's ``blocks`` and ``vec``.
     """
     begin, end, column = of
-    align = min(unroll, ALIGN)
-    at, coming = Value("at", s32, 0, op.entries), Value("coming", s32, 0, op.entries + 32 * unroll)
-    rows, values = Buffer("rows", s32, unroll, "reg"), Buffer("vals", op.dtype, unroll, "reg")
+
+    def gather(**regs: Any) -> Op:
+        return r.Gather(
+            src=x.buffer, begin=begin, end=end, align=min(unroll, ALIGN), column=column, k=op.k, n=x.n,
+            across=lanes["across"], vec=lanes["vec"], blocks=lanes["blocks"], order=x.order, **regs,
+        )  # fmt: skip
+
+    return walked(gather, (params["idx"], params["values"]), op.k - 1, acc, (begin, end), unroll, lanes)
+
+
+def walked(
+    gather: Callable[..., Op], tables: tuple[Buffer, Buffer], top: int, acc: Buffer, of: tuple[Value, Value],
+    unroll: int, lanes: dict[str, int], ahead: tuple[Op, ...] = (),
+) -> tuple[Op, ...]:  # fmt: skip
+    """Adds up entries: rows of x are on their way while the entries of the next turn are loaded.
+
+    ``gather`` makes the op that brings them, of its registers and the entry ``at`` hand; ``tables``: numbers of rows,
+    ``top`` at most, and values; ``of``: the first entry and the one after the last; ``lanes``: the team's ``across``
+    and ``parts``; ``ahead``: what comes after the first entries are on their way.
+    """
+    (begin, end), (idx, values) = of, tables
+    align, entries = min(unroll, ALIGN), begin.hi
+    at, coming = Value("at", s32, 0, entries), Value("coming", s32, 0, entries + 32 * unroll)
+    rows, vals = Buffer("rows", s32, unroll, "reg"), Buffer("vals", values.dtype, unroll, "reg")
     weights = Buffer("weights", f32, unroll, "reg")
-    raw = Buffer("raw", op.dtype, unroll * acc.size, "reg")
+    raw = Buffer("raw", values.dtype, unroll * acc.size, "reg")
     load = r.LoadEntries(
-        rows=rows, values=values, row_table=params["idx"], value_table=params["values"], at=coming, end=end,
-        align=align, top=op.k - 1,
-    )  # fmt: skip
-    gather = r.Gather(
-        dst=raw, weights=weights, src=x.buffer, rows=rows, values=values, at=at, begin=begin, end=end, align=align,
-        column=column, k=op.k, n=x.n, across=lanes["across"], vec=lanes["vec"], blocks=lanes["blocks"], order=x.order,
-    )  # fmt: skip
-    multiply = r.MultiplyRows(acc=acc, weights=weights, rows=raw)
+        rows=rows, values=vals, row_table=idx, value_table=values, at=coming, end=end, align=align, top=top
+    )
     walk = r.WalkSegment(
         at=at, coming=coming, begin=begin, end=end, across=lanes["across"], parts=lanes["parts"], by=unroll,
-        align=align, ahead=(load,), body=(gather, load, multiply),
+        align=align, ahead=(load, *ahead),
+        body=(
+            gather(dst=raw, weights=weights, rows=rows, values=vals, at=at), load,
+            r.MultiplyRows(acc=acc, weights=weights, rows=raw),
+        ),
     )  # fmt: skip
-    return (*(t.Alloc(buf=regs, zeroed=True) for regs in (rows, values, raw, weights)), walk)
+    return (*(t.Alloc(buf=regs, zeroed=True) for regs in (rows, vals, raw, weights)), walk)
+
+
+def by_team(store: Op, acc: Buffer, lanes: dict[str, Any]) -> Op:
+    """``store`` of the sums of all groups of a team that has a whole row."""
+    if lanes["parts"] == 1:
+        return store
+    none = as_expr(0)  # no segments of the row meet
+    return r.SumSegments(
+        acc=acc, slots=None, counter=None, number=none, first_piece=none, pieces=none, cuts=0, count=0, **lanes,
+        body=(store,),
+    )  # fmt: skip

@@ -25,6 +25,7 @@ from ..passes.manager import register
 from ..types import Buffer, f32, s32, u64, widths
 from .common import each
 from .csr import ALIGN as LOAD
+from .csr import by_team, walked
 from .groups import Pieces, by_pieces
 from .product import epilogue, launched, parameters
 
@@ -108,37 +109,15 @@ class CsrStrip:
         acc = Buffer("acc", f32, vec, "reg")
         lanes: dict[str, Any] = {"across": self.across, "parts": self.groups, "vec": vec, "blocks": 1}
         once = max(v for v in widths(op.dtype) if op.n % v == 0 and op.vec % v == 0)
-        store: Op = r.StoreRow(acc=acc, row=row, column=column, once=once, **lanes, **epilogue(op, params))
-        if self.groups > 1:  # a row is whole: no segments of it meet
-            none = as_expr(0)
-            store = r.SumSegments(
-                acc=acc, slots=None, counter=None, number=none, first_piece=none, pieces=none, cuts=0, count=0,
-                **lanes, body=(store,),
-            )  # fmt: skip
-        return (t.Alloc(buf=acc, zeroed=True), *self._walk(params, (strip, bars), acc, (begin, end)), store)
+        store = r.StoreRow(acc=acc, row=row, column=column, once=once, **lanes, **epilogue(op, params))
 
-    def _walk(
-        self, params: dict[str, Buffer], shared: tuple[Buffer, Buffer | None], acc: Buffer, of: tuple[Value, Value]
-    ) -> tuple[Op, ...]:
-        """Adds up a row's entries: those of the next turn are loaded while those of this one are multiplied.
+        def gather(rows: Buffer, at: Value, **regs: Any) -> Op:
+            return te.GatherResident(src=strip, places=rows, across=self.across, **regs)
 
-        Every team waits for the strip, also one that has no entries: no block ends before its strip has come.
-        """
-        (strip, bars), (begin, end), unroll = shared, of, self.unroll
-        align = min(unroll, LOAD)
-        at, coming = Value("at", s32, 0, self.entries), Value("coming", s32, 0, self.entries + 32 * unroll)
-        places, values = Buffer("rows", s32, unroll, "reg"), Buffer("vals", strip.dtype, unroll, "reg")
-        weights, raw = Buffer("weights", f32, unroll, "reg"), Buffer("raw", strip.dtype, unroll * acc.size, "reg")
-        load = r.LoadEntries(
-            rows=places, values=values, row_table=params["places"], value_table=params["values"], at=coming, end=end,
-            align=align, top=strip.nbytes // PIECE - self.across,
-        )  # fmt: skip
-        gather = te.GatherResident(
-            dst=raw, weights=weights, src=strip, places=places, values=values, across=self.across
-        )
+        # every team waits for the strip, also one that has no entries: no block ends before its strip has come
         wait = (te.AwaitResident(bars=bars, part=0, parts=1),) if bars else ()
-        walk = r.WalkSegment(
-            at=at, coming=coming, begin=begin, end=end, across=self.across, parts=self.groups, by=unroll, align=align,
-            ahead=(load, *wait), body=(gather, load, r.MultiplyRows(acc=acc, weights=weights, rows=raw)),
+        walk = walked(
+            gather, (params["places"], params["values"]), strip.nbytes // PIECE - self.across, acc, (begin, end),
+            self.unroll, lanes, wait,
         )  # fmt: skip
-        return (*(t.Alloc(buf=regs, zeroed=True) for regs in (places, values, raw, weights)), walk)
+        return (t.Alloc(buf=acc, zeroed=True), *walk, by_team(store, acc, lanes))

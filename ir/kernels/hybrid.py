@@ -17,7 +17,7 @@ from .. import tile_outer as tu
 from .. import tile_ragged as r
 from .. import tile_walk as tw
 from ..errors import IRError
-from ..expr import Value, as_expr
+from ..expr import Value
 from ..module import Module
 from ..node import Op
 from ..numbers.mixed import RECORD, ROWS, SPAN, TILES, Team, fits, sums_pitch, team_of, tile_words
@@ -25,7 +25,7 @@ from ..numbers.strips import ALIGN, COLS, sums
 from ..passes.manager import register
 from ..types import Buffer, DType, f32, s32, u32, widths
 from .common import each
-from .csr import padded, walk_entries
+from .csr import by_team, padded, walk_entries
 from .groups import Pieces, by_pieces
 from .product import epilogue, launched, parameters
 
@@ -133,13 +133,7 @@ class Hybrid:
         begin, end = Value("from", s32, 0, op.entries), Value("end", s32, 0, op.entries)
         acc = Buffer("total", f32, team.vec * team.blocks, "reg")
         lanes: dict[str, Any] = {"across": team.across, "parts": team.parts, "vec": team.vec, "blocks": team.blocks}
-        store: Op = r.StoreRow(acc=acc, row=row, column=column, **lanes, **epilogue(op, params))
-        if team.parts > 1:  # a row is whole: no segments of it meet
-            none = as_expr(0)
-            store = r.SumSegments(
-                acc=acc, slots=None, counter=None, number=none, first_piece=none, pieces=none, cuts=0, count=0,
-                **lanes, body=(store,),
-            )  # fmt: skip
+        store = by_team(r.StoreRow(acc=acc, row=row, column=column, **lanes, **epilogue(op, params)), acc, lanes)
         begun: list[Op] = [t.Alloc(buf=acc, zeroed=whole is None)]
         if whole is not None:
             begun.append(tm.TakeSums(acc=acc, src=whole, place=place, rows=self.rows, cols=self.cols, **lanes))

@@ -20,7 +20,7 @@ from sparsegen.ir.errors import FormatError
 from sparsegen.ir.kernels.csr import ALIGN
 from sparsegen.ir.numbers.mixed import RECORD, SPAN
 from sparsegen.ir.types import s32, u32
-from sparsegen.products.product import Product
+from sparsegen.products.product import OfProduct, Product
 from sparsegen.sizes import MAX_CELLS
 
 #: Dense tiles on top of each other in a band.
@@ -38,7 +38,7 @@ class Counts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HybridNumbers:
+class HybridNumbers(OfProduct):
     """The numbers of a product with dense tiles and other entries.
 
     ``tile``: rows and columns of a dense tile; ``dense``: how many there are; ``entries``: others, of which a row has
@@ -74,19 +74,9 @@ class HybridNumbers:
         return HybridNumbers(m, k, product.n, w.dtype, tile, dense, entries, most, found, nbytes, operands)
 
     @property
-    def runs(self) -> tuple[tuple[int, ...], ...]:
-        """Adjacent elements of x and y, for each order in which they may come: the better one is meant."""
-        return (self.k, self.m), (self.n,)
-
-    @property
     def stored(self) -> dict[str, int]:
         """What the op level says of W."""
         return {"chunks": 0, "entries": self.entries}
-
-    @property
-    def item(self) -> int:
-        """Bytes of an element."""
-        return 4 if self.dtype == "f32" else 2
 
     def bands(self, high: int) -> int:
         """Bands of so many dense tiles on top of each other."""

@@ -16,12 +16,12 @@ from sparsegen.ir.types import u32
 from sparsegen.products.nm_fours import fours
 from sparsegen.products.nm_strips import unions
 from sparsegen.products.nm_tiles import steps_of
-from sparsegen.products.product import Product
+from sparsegen.products.product import OfProduct, Product
 from sparsegen.sizes import MAX_CELLS
 
 
 @dataclass(frozen=True)
-class NmNumbers:
+class NmNumbers(OfProduct):
     """A product in numbers: ``pattern`` is n, m and the rows and columns of a block; bytes of W's arrays, and of bias,
     scale and residual; ``turns``: of 64 columns that tiles of 64 rows take, and of 128 rows; ``columns``: x and y come
     by columns; ``fours``: whether every aligned 4 columns keep at most 2; ``unions``: the most columns that so many
@@ -74,11 +74,6 @@ class NmNumbers:
     def steps(self) -> dict[int, int]:
         """Turns of a tile of so many rows."""
         return {64: self.turns[0], 128: self.turns[1]}
-
-    @property
-    def item(self) -> int:
-        """Bytes of an element."""
-        return 4 if self.dtype == "f32" else 2
 
     def turned(self, *orders: str) -> bool:
         """Whether a kernel that takes x in these orders, by pieces of 16 bytes, has it written row by row first."""

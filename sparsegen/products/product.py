@@ -12,7 +12,7 @@ from sparsegen.formats.bitmap import SLACK, Tiles, bitmap
 from sparsegen.formats.matrix import KINDS, NAMES, SparseMatrix
 from sparsegen.ir.errors import FormatError, ProductError
 from sparsegen.ir.op_spmm import ACTIVATIONS, OPERANDS
-from sparsegen.ir.types import DType, bf16, f16, f32, s32
+from sparsegen.ir.types import DTYPES, DType, bf16, f16, f32, s32
 from sparsegen.schedule import nearest
 from sparsegen.sizes import MAX_CELLS
 
@@ -184,8 +184,27 @@ def _kind(value: object) -> str:
     return repr(value) if isinstance(value, (int, float, str, type(None))) else f"a {type(value).__qualname__}"
 
 
+class OfProduct:
+    """Base of the numbers of a product: what they say alike in all formats."""
+
+    m: int
+    k: int
+    n: int
+    dtype: str
+
+    @property
+    def runs(self) -> tuple[tuple[int, ...], ...]:
+        """Adjacent elements of x and y, for each order in which they may come: the better one is meant."""
+        return (self.k, self.m), (self.n,)
+
+    @property
+    def item(self) -> int:
+        """Bytes of an element of W."""
+        return DTYPES[self.dtype].nbytes
+
+
 @dataclass(frozen=True)
-class BitmapNumbers:
+class BitmapNumbers(OfProduct):
     """A product with W in bitmap tiles in numbers, as far as schedules and costs are concerned.
 
     ``nbytes``: of the stored arrays of W; ``chunks``: of eight bytes of its values, slack included; ``widest[r - 1]``:
@@ -205,11 +224,6 @@ class BitmapNumbers:
     def stored(self) -> dict[str, int]:
         """What the op level says of W."""
         return {"chunks": self.chunks}
-
-    @property
-    def runs(self) -> tuple[tuple[int, ...], ...]:
-        """Adjacent elements of x and y, for each order in which they may come: the better one is meant."""
-        return (self.k, self.m), (self.n,)
 
     @staticmethod
     def of(product: Product) -> BitmapNumbers:

@@ -18,12 +18,12 @@ from sparsegen.ir.errors import FormatError
 from sparsegen.ir.kernels.csr import ALIGN
 from sparsegen.ir.tile_ragged import RANK, RECORD
 from sparsegen.ir.types import s32
-from sparsegen.products.product import Product
+from sparsegen.products.product import OfProduct, Product
 from sparsegen.sizes import MAX_CELLS
 
 
 @dataclass(frozen=True)
-class Ragged:
+class Ragged(OfProduct):
     """The numbers of a product with ragged rows.
 
     ``lengths``: (entries, rows that have so many), ascending; ``popular[i]``: the share of entries that name one of
@@ -58,19 +58,9 @@ class Ragged:
         return Ragged(m, k, n, w.dtype, entries, w.nbytes, product.operand_bytes, *found)
 
     @property
-    def runs(self) -> tuple[tuple[int, ...], ...]:
-        """Adjacent elements of x and y, for each order in which they may come: the better one is meant."""
-        return (self.k, self.m), (self.n,)
-
-    @property
     def stored(self) -> dict[str, int]:
         """What the op level says of W."""
         return {"chunks": 0, "entries": self.entries}
-
-    @property
-    def item(self) -> int:
-        """Bytes of an element."""
-        return 4 if self.dtype == "f32" else 2
 
     @cached_property
     def table(self) -> Table:

@@ -22,14 +22,14 @@ from sparsegen.ir.tile_vectors import BITS, PARTS
 from sparsegen.ir.types import DTYPES, DType, s16, u16, u32
 from sparsegen.products import strided
 from sparsegen.products.banks import SLOTS, slots
-from sparsegen.products.product import Product
+from sparsegen.products.product import OfProduct, Product
 from sparsegen.products.strided import Counts
 from sparsegen.products.tasks import Pieces, Records, deal, pieces
 from sparsegen.sizes import MAX_CELLS
 
 
 @dataclass(frozen=True)
-class VectorNumbers:
+class VectorNumbers(OfProduct):
     """The numbers of a product with vectors.
 
     ``loads``: (steps, vector rows that have so many), ascending; ``vectors``: of 8 rows; ``nbytes``: of W's arrays;
@@ -91,11 +91,6 @@ class VectorNumbers:
     def integers(self) -> bool:
         """Whether W and x are integers."""
         return self.x_kind.is_int
-
-    @property
-    def runs(self) -> tuple[tuple[int, ...], ...]:
-        """Adjacent elements of x and y, for each order in which they may come: the better one is meant."""
-        return (self.k, self.m), (self.n,)
 
     @property
     def stored(self) -> dict[str, Any]:

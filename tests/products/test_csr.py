@@ -13,6 +13,7 @@ from sparsegen.ir.parse import parse_module
 from sparsegen.ir.text import print_module
 from sparsegen.ir.types import DTYPES, widths
 from tests.csr_kit import Case, ragged
+from tests.products_kit import ORDERS
 
 CASES = [
     Case(ragged(61, 53, 4, full=1), 128, "f16", {"across": 16, "vec": 8, "unroll": 8, "warps": 2}, 20),
@@ -32,8 +33,7 @@ def test_products_are_right_in_any_order_of_warps(case: Case) -> None:
         case.check(seed)
 
 
-@pytest.mark.parametrize("y_order", ["row", "column"])
-@pytest.mark.parametrize("x_order", ["row", "column"])
+@pytest.mark.parametrize(*ORDERS)
 def test_orders_of_x_and_y(x_order: str, y_order: str) -> None:
     options = {"across": 8, "blocks": 2, "vec": 1 if x_order == "column" else 2, "unroll": 4, "warps": 1}
     Case(ragged(40, 33, 6, full=1), 24, "f16", options, 9, x_order, y_order, ("residual",)).check()

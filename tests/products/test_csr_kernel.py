@@ -12,7 +12,7 @@ import sparsegen as sg
 from sparsegen.ir.errors import FormatError, ScheduleError
 from sparsegen.products.ragged import segments_of
 from tests.csr_kit import ragged
-from tests.products_kit import called
+from tests.products_kit import ORDERS, called
 
 DEVICE = "h200"
 
@@ -31,8 +31,7 @@ def test_products_are_right(dtype: str, n: int) -> None:
     called(sg.spmm(w, n=n, bias=True, scale=True, residual=True, activation="relu"))
 
 
-@pytest.mark.parametrize("y_order", ["row", "column"])
-@pytest.mark.parametrize("x_order", ["row", "column"])
+@pytest.mark.parametrize(*ORDERS)
 def test_orders_of_the_arrays(x_order: str, y_order: str) -> None:
     called(sg.spmm(matrix(40, 33, 6, "f16"), n=24, residual=True), x_order, y_order)
 

@@ -24,7 +24,7 @@ from sparsegen.products import hybrid_cost
 from sparsegen.products.hybrid import HEIGHTS, HybridNumbers, columns, records, spans, tiles
 from tests.mixed_kit import matrix, values
 from tests.nm_kit import formulas_hold, listed, refused
-from tests.products_kit import called, operands
+from tests.products_kit import EPILOGUES, ORDERS, called, operands, turned_first
 from tests.reordering.matrices import dense
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
@@ -85,20 +85,14 @@ def test_more_dense_tiles_than_lanes_look_up_at_once() -> None:
     called(sg.spmm(W, n=17), schedule=line(stages=5))
 
 
-@pytest.mark.parametrize("y_order", ["row", "column"])
-@pytest.mark.parametrize("x_order", ["row", "column"])
+@pytest.mark.parametrize(*ORDERS)
 def test_orders_of_the_arrays(x_order: str, y_order: str) -> None:
     """An x by columns, or of rows that are no whole pieces, is written row by row first: that is a launch more."""
     for n, dtype in ((24, "bf16"), (13, "f16")):
-        kernel = called(sg.spmm(matrix(80, 100, 32, dtype), n=n, bias=True), x_order, y_order, line())
-        whole = n == 24 and x_order == "row"
-        program = kernel._programs.get(1, Variant(x_order, y_order, 8 if whole else 1))
-        assert len(program.warp.launches) == (1 if whole else 2)
+        turned_first(sg.spmm(matrix(80, 100, 32, dtype), n=n, bias=True), line(), (x_order, y_order), n == 24)
 
 
-@pytest.mark.parametrize(("activation", "operands"), [
-    (None, ()), ("relu", ("bias",)), ("gelu", ("scale", "bias", "residual")), ("silu", ("residual",)),
-])  # fmt: skip
+@pytest.mark.parametrize(*EPILOGUES)
 def test_epilogues(activation: Any, operands: tuple[str, ...]) -> None:
     """Rows of y, and so scale, bias and residual, are those of W as it was given, whatever the order inside."""
     W = matrix(100, 90, 32)

@@ -22,7 +22,7 @@ from sparsegen.products.nm import packed_offsets, packed_values
 from sparsegen.products.nm_cost import REASONS
 from tests.nm_drawn import ORDER, patterns, products, runs_without_a_fault
 from tests.nm_kit import encoded, formulas_hold, listed, matrix, packed_alike, pruned, refused, unpacked
-from tests.products_kit import called, launched
+from tests.products_kit import ORDERS, called, launched
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
 DTYPES = ("f16", "bf16", "f32")
@@ -51,8 +51,7 @@ def test_any_number_of_rows(m: int) -> None:
         called(sg.spmm(matrix(m, k, 8, 32, dtype="f32"), n=2), **LANES)
 
 
-@pytest.mark.parametrize("y_order", ["row", "column"])
-@pytest.mark.parametrize("x_order", ["row", "column"])
+@pytest.mark.parametrize(*ORDERS)
 def test_orders_of_the_arrays(x_order: str, y_order: str) -> None:
     """Where loads of x take several elements, within windows, and where they cannot."""
     for (k, n), width, dtype in (((96, 4), 32, "bf16"), ((50, 5), 12, "f32")):

@@ -27,7 +27,7 @@ from sparsegen.products.fours_cost import REASONS, packed
 from sparsegen.products.nm_fours import fours, kept_images, kept_words
 from tests.nm_drawn import ORDER, products, runs_without_a_fault
 from tests.nm_kit import encoded, formulas_hold, listed, matrix, packed_alike, pruned, ran, refused
-from tests.products_kit import called, launched, program
+from tests.products_kit import EPILOGUES, ORDERS, called, launched, program
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
 H200 = load_profile("h200")
@@ -65,8 +65,7 @@ def test_any_number_of_rows(m: int) -> None:
         called(sg.spmm(matrix(m, k, 2, 4), n=24, scale=True), schedule=line(256 if m > 65 else 64))
 
 
-@pytest.mark.parametrize("y_order", ["row", "column"])
-@pytest.mark.parametrize("x_order", ["row", "column"])
+@pytest.mark.parametrize(*ORDERS)
 def test_orders_of_the_arrays(x_order: str, y_order: str) -> None:
     """x is taken as it is if its rows, or its columns, are whole pieces; or else turned first."""
     for n, k in ((24, 104), (13, 104), (24, 99)):
@@ -76,9 +75,7 @@ def test_orders_of_the_arrays(x_order: str, y_order: str) -> None:
         assert len(made.warp.launches) == (1 if whole else 2)
 
 
-@pytest.mark.parametrize(("activation", "operands"), [
-    (None, ()), ("relu", ("bias",)), ("gelu", ("scale", "bias", "residual")), ("silu", ("residual",)),
-])  # fmt: skip
+@pytest.mark.parametrize(*EPILOGUES)
 def test_epilogues(activation: Any, operands: tuple[str, ...]) -> None:
     product = sg.spmm(matrix(100, 90, 2, 4), n=40, activation=activation, **dict.fromkeys(operands, True))
     called(product, schedule=line(cols=32))

@@ -26,7 +26,7 @@ from sparsegen.products.decode_cost import REASONS, packed
 from sparsegen.products.nm_entries import entries_of, packed_entries
 from tests.nm_drawn import ORDER, patterns, products, runs_without_a_fault
 from tests.nm_kit import encoded, formulas_hold, listed, matrix, packed_alike, pruned, ran, refused
-from tests.products_kit import called, launched
+from tests.products_kit import ORDERS, called, launched
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
 H200 = load_profile("h200")
@@ -68,8 +68,7 @@ def test_any_number_of_rows(m: int) -> None:
         called(sg.spmm(matrix(m, k, 8, 32), n=24, scale=True), schedule=line(rows=64 if m < 65 else 128))
 
 
-@pytest.mark.parametrize("y_order", ["row", "column"])
-@pytest.mark.parametrize("x_order", ["row", "column"])
+@pytest.mark.parametrize(*ORDERS)
 def test_orders_of_the_arrays(x_order: str, y_order: str) -> None:
     """An x by columns is read as it is; only one of rows, or columns, that are no whole pieces is turned before."""
     for n, k, dtype in ((24, 104, "bf16"), (13, 104, "f16"), (24, 101, "f16")):

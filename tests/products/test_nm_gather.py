@@ -29,7 +29,7 @@ from sparsegen.products.nm_tiles import row_lists, steps_of, tile_images
 from sparsegen.schedule import SpmmSchedule
 from tests.nm_drawn import ORDER, patterns, products, runs_without_a_fault
 from tests.nm_kit import encoded, formulas_hold, listed, matrix, packed_alike, pruned, ran, refused
-from tests.products_kit import agrees, called, launched, operands
+from tests.products_kit import ORDERS, agrees, called, launched, operands
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
 H200 = load_profile("h200")
@@ -67,8 +67,7 @@ def test_any_number_of_rows(m: int) -> None:
         called(sg.spmm(matrix(m, k, 8, 32, (64, 1)), n=24, scale=True), schedule=line(rows=64 if m < 65 else 128))
 
 
-@pytest.mark.parametrize("y_order", ["row", "column"])
-@pytest.mark.parametrize("x_order", ["row", "column"])
+@pytest.mark.parametrize(*ORDERS)
 def test_orders_of_the_arrays(x_order: str, y_order: str) -> None:
     """An x by columns, or of rows that are no whole pieces, is turned first: its workspace has whole pieces."""
     for n, dtype in ((24, "bf16"), (13, "f16")):

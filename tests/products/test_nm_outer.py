@@ -26,7 +26,7 @@ from sparsegen.products.outer_cost import REASONS, packed, shape_of
 from sparsegen.schedule import SpmmSchedule
 from tests.nm_drawn import ORDER, patterns, products, runs_without_a_fault
 from tests.nm_kit import encoded, formulas_hold, listed, matrix, packed_alike, pruned, refused
-from tests.products_kit import called
+from tests.products_kit import EPILOGUES, ORDERS, called
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
 H200 = load_profile("h200")
@@ -70,8 +70,7 @@ def test_any_number_of_rows(m: int) -> None:
     called(sg.spmm(f32(m, 70, 8, 32), n=24, scale=True), schedule=line())
 
 
-@pytest.mark.parametrize("y_order", ["row", "column"])
-@pytest.mark.parametrize("x_order", ["row", "column"])
+@pytest.mark.parametrize(*ORDERS)
 def test_orders_of_the_arrays(x_order: str, y_order: str) -> None:
     """An x by columns, or of rows that are no whole pieces, is turned first: its workspace has whole pieces."""
     for m, n in ((64, 24), (37, 13)):
@@ -82,9 +81,7 @@ def test_orders_of_the_arrays(x_order: str, y_order: str) -> None:
         assert len(program.warp.launches) == (1 if whole else 2)
 
 
-@pytest.mark.parametrize(("activation", "operands"), [
-    (None, ()), ("relu", ("bias",)), ("gelu", ("scale", "bias", "residual")), ("silu", ("residual",)),
-])  # fmt: skip
+@pytest.mark.parametrize(*EPILOGUES)
 def test_epilogues(activation: Any, operands: tuple[str, ...]) -> None:
     for order, n in (("row", 32), ("column", 32), ("row", 17)):
         product = sg.spmm(f32(44, 90, 8, 32), n=n, activation=activation, **dict.fromkeys(operands, True))

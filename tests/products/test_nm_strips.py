@@ -20,13 +20,13 @@ from sparsegen.ir.errors import IRError, ScheduleError
 from sparsegen.ir.kernels.nm_strips import NmStrips
 from sparsegen.ir.layout import bank_degree
 from sparsegen.ir.numbers.strips import STRIPS
-from sparsegen.problems.product import SpmmProblem, Variant
+from sparsegen.problems.product import SpmmProblem
 from sparsegen.products.nm_strips import Strips, strip_places, strip_values, window_rows
 from sparsegen.products.strips_cost import REASONS, packed
 from sparsegen.schedule import SpmmSchedule
 from tests.nm_drawn import ORDER, patterns, products
 from tests.nm_kit import encoded, formulas_hold, listed, matrix, packed_alike, pruned, ran, refused
-from tests.products_kit import called, launched
+from tests.products_kit import EPILOGUES, ORDERS, called, launched, turned_first
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
 DEVICES = ("h200", "a100", "rtx4090")
@@ -62,20 +62,15 @@ def test_any_number_of_rows(m: int) -> None:
         called(sg.spmm(matrix(m, k, 8, 32, (32, 1)), n=24, scale=True), schedule=line())
 
 
-@pytest.mark.parametrize("y_order", ["row", "column"])
-@pytest.mark.parametrize("x_order", ["row", "column"])
+@pytest.mark.parametrize(*ORDERS)
 def test_orders_of_the_arrays(x_order: str, y_order: str) -> None:
     """An x by columns, or of rows that are no whole pieces, is turned first: its workspace has whole pieces."""
     for n, dtype in ((24, "bf16"), (13, "f16")):
-        kernel = called(sg.spmm(matrix(130, 100, 8, 32, (32, 1), dtype), n=n, bias=True), x_order, y_order, line())
-        whole = n == 24 and x_order == "row"
-        program = kernel._programs.get(1, Variant(x_order, y_order, 8 if whole else 1))
-        assert len(program.warp.launches) == (1 if whole else 2)
+        product = sg.spmm(matrix(130, 100, 8, 32, (32, 1), dtype), n=n, bias=True)
+        turned_first(product, line(), (x_order, y_order), n == 24)
 
 
-@pytest.mark.parametrize(("activation", "operands"), [
-    (None, ()), ("relu", ("bias",)), ("gelu", ("scale", "bias", "residual")), ("silu", ("residual",)),
-])  # fmt: skip
+@pytest.mark.parametrize(*EPILOGUES)
 def test_epilogues(activation: Any, operands: tuple[str, ...]) -> None:
     """Of strips of four fragments, and of warps side by side, which store other columns."""
     product = sg.spmm(matrix(100, 90, 8, 32, (64, 1)), n=40, activation=activation, **dict.fromkeys(operands, True))

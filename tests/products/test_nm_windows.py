@@ -21,7 +21,7 @@ from sparsegen.products.nm import by_windows, packed_offsets, packed_values
 from sparsegen.products.windows_cost import REASONS, packed
 from tests.nm_drawn import ORDER, patterns, products, runs_without_a_fault
 from tests.nm_kit import encoded, matrix, packed_alike, pruned, ran, refused
-from tests.products_kit import called, launched
+from tests.products_kit import EPILOGUES, ORDERS, called, launched
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
 DTYPES = ("f16", "bf16", "f32")
@@ -53,17 +53,14 @@ def test_any_number_of_rows(m: int) -> None:
         called(sg.spmm(matrix(m, k, 8, 32, dtype="f32"), n=2), schedule=line(2))
 
 
-@pytest.mark.parametrize("y_order", ["row", "column"])
-@pytest.mark.parametrize("x_order", ["row", "column"])
+@pytest.mark.parametrize(*ORDERS)
 def test_orders_of_the_arrays(x_order: str, y_order: str) -> None:
     """Where loads of x take several elements, within windows, and where they cannot."""
     for (k, n), width, dtype in (((96, 4), 32, "bf16"), ((50, 5), 12, "f32")):
         called(sg.spmm(matrix(40, k, 4, width, dtype=dtype), n=n, residual=True), x_order, y_order, line(4))
 
 
-@pytest.mark.parametrize(("activation", "operands"), [
-    (None, ()), ("relu", ("bias",)), ("gelu", ("scale", "bias", "residual")), ("silu", ("residual",)),
-])  # fmt: skip
+@pytest.mark.parametrize(*EPILOGUES)
 def test_epilogues(activation: Any, operands: tuple[str, ...]) -> None:
     product = sg.spmm(matrix(33, 64, 8, 32), n=4, activation=activation, **dict.fromkeys(operands, True))
     called(product, schedule=line(4))
