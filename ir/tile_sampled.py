@@ -12,11 +12,11 @@ from __future__ import annotations
 from .checks import Context, check
 from .expr import Expr, Value, as_expr
 from .node import Op, attr, base, bind, buffer, declare, define, operand, region
-from .numbers.sampled import CHUNK, GROUP, TILE, bits_of, chunks, entry_bits, own, sums
+from .numbers.sampled import CHUNK, GROUP, TILE, bits_of, chunks, entry_type, own, sums
 from .op_sddmm import DTYPES, HEIGHTS
 from .tile_rules import batched, registers, same_type, shared
 from .tile_tasks import RECORD
-from .types import Buffer, DType, s32, u16, u32
+from .types import Buffer, DType, s32, u32
 
 
 @define("tile.first_task", kw_only=True)
@@ -229,7 +229,7 @@ def _each_tile(op: EachTile, ctx: Context) -> None:
     registers(ctx, op.entry, 2, exactly=True)
     registers(ctx, op.place, 2, exactly=True)
     ctx.one_of(op.height, HEIGHTS, "rows of a vector")
-    wide = u16 if entry_bits(op.rows, op.height) <= 16 else u32
+    wide = entry_type(op.rows, op.height)
     ctx.need((op.entries.dtype, op.starts.dtype) == (wide, s32), f"entries are {wide} here, starts s32")
     ctx.need((op.entry.dtype, op.place.dtype) == (u32, s32), "an entry is a word, a place s32")
     ctx.need(op.entries.size % TILE == 0, f"@{op.entries.name} has no whole tiles of {TILE}")

@@ -16,15 +16,10 @@ from .. import tile_tasks as tt
 from ..expr import Value, as_expr
 from ..node import Op
 from ..numbers.resident import ALIGN
-from ..numbers.sampled import GROUP, TILE, entry_bits, length
+from ..numbers.sampled import GROUP, TILE, entry_type, length
 from ..passes.manager import register
-from ..types import Buffer, DType, s32, u16, u32, u64
+from ..types import Buffer, s32, u32, u64
 from .sampled import Part, Sampling
-
-
-def entry_type(rows: int, height: int) -> DType:
-    """The type of entries."""
-    return u16 if entry_bits(rows, height) <= 16 else u32
 
 
 @register("sddmm")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from ..types import DType, u16, u32
 from .arithmetic import up
 
 #: Rows of the result of a task: the n of the mma.
@@ -69,6 +70,11 @@ def entry_bits(rows: int, height: int) -> int:
     """Bits of an entry: the column in its strip of so many, the vector's place in its vector row there, and which
     vector row of the group, or one more for none."""
     return 2 * bits_of(rows) + (0 if height == GROUP else (GROUP // height).bit_length())
+
+
+def entry_type(rows: int, height: int) -> DType:
+    """The type of entries."""
+    return u16 if entry_bits(rows, height) <= 16 else u32
 
 
 def no_vector(rows: int, height: int, count: Any) -> Any:

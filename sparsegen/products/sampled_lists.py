@@ -14,10 +14,9 @@ import numpy.typing as npt
 from sparsegen.formats.bcrs import Bcrs
 from sparsegen.formats.library import NUMPY
 from sparsegen.formats.matrix import SparseMatrix
-from sparsegen.ir.kernels.sddmm import entry_type
 from sparsegen.ir.kernels.vector_block import index_type
 from sparsegen.ir.numbers.gathered import COLUMN_BITS
-from sparsegen.ir.numbers.sampled import GROUP, PHASE, TILE, bits_of, length, no_vector, tiles
+from sparsegen.ir.numbers.sampled import GROUP, PHASE, TILE, bits_of, entry_type, length, no_vector, tiles
 from sparsegen.products.banks import slots
 from sparsegen.products.sddmm import vector_rows
 from sparsegen.products.tasks import deal
