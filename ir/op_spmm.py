@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from .checks import Context, check
 from .node import Op, attr, define
-from .types import DType, f32, s4, s8, s16, s32, u4, u8, u16
+from .types import DType, f32, s4, s8, s16, s32, sum_type, u4, u8, u16
 
 #: A tile of the bitmap format: 16 rows of a *strip* by 64 columns of a *slab*, four A fragments of m16n8k16.
 STRIP: Final = 16
@@ -16,7 +16,7 @@ ORDERS: Final = ("row", "column")
 #: The formats of W whose values are floats, and how many bits these may have; and those of vectors, which also hold
 #: integers.
 BITS: Final = {
-    "bitmap": (16,), "csr": (16, 32), "nm": (16, 32), "hybrid": (16, 32), "sr_bcrs": (16,), "bcrs": (16,),
+    "bitmap": (16,), "csr": (16, 32, 64), "nm": (16, 32), "hybrid": (16, 32), "sr_bcrs": (16,), "bcrs": (16,),
 }  # fmt: skip
 VECTORS: Final = ("sr_bcrs", "bcrs")
 #: What x may hold beside integers.
@@ -40,10 +40,10 @@ class Spmm(Op):
     ``vec``: adjacent elements of x (in csr of y as well) that an access may take at once.  ``scale`` and ``bias`` have
     an element a row.
 
-    W, x and y have one type, and sums of floats are made in f32.  Integers have ``x_type`` and ``y_type`` of their own:
-    sums are exact, or modulo 2^32 in a y of s32, else they and the epilogue are in f32, as ``scale`` and ``bias`` are.
-    x of 4 bits has two adjacent columns a byte.  ``w_digits`` and ``x_digits`` are what the pass ``decompose`` makes of
-    vectors: of integers digits of 8 bits, or one of 4; ``height``: rows of W's vectors.
+    W, x and y have one type; sums of floats are made in f32, those of f64 in f64.  Integers have ``x_type`` and
+    ``y_type`` of their own: sums are exact, or modulo 2^32 in a y of s32, else they and the epilogue are in f32, as
+    ``scale`` and ``bias`` are.  x of 4 bits has two adjacent columns a byte.  ``w_digits`` and ``x_digits`` are what
+    the pass ``decompose`` makes of vectors: of integers digits of 8 bits, or one of 4; ``height``: rows of W's vectors.
 
     ``batch``: of so many products, whose x, y, values and operands lie packed one after another, and whose W have one
     pattern.  ``binds``: what roles of its launches are called instead.
@@ -99,6 +99,11 @@ class Spmm(Op):
     def of_rows(self) -> DType:
         """The type of scale and bias."""
         return f32 if self.integers else self.dtype
+
+    @property
+    def sums(self) -> DType:
+        """The type in which floats are multiplied and summed, and the epilogue is worked out."""
+        return f32 if self.integers else sum_type(self.dtype)
 
     @property
     def strips(self) -> int:

@@ -16,7 +16,7 @@ from .node import Op, attr, bind, buffer, define, operand, region
 from .op_spmm import ORDERS
 from .tile_rules import registers, same_type, whole
 from .tile_store import Store
-from .types import Buffer, DType, f32, s32, widths
+from .types import Buffer, DType, s32, sum_type, widths
 
 #: Words of a segment's record: its row, its first entry, the one after its last, and :data:`RANK`.
 RECORD = 4
@@ -74,7 +74,8 @@ class WalkSegment(Op):
 
 @define("tile.load_entries", kw_only=True)
 class LoadEntries(Op):
-    """Loads the ``rows.size`` entries from ``at`` on into registers, ``align`` at once, in all lanes of a group alike.
+    """Loads the ``rows.size`` entries from ``at`` on into registers, ``align`` at once, in all lanes of a group alike;
+    of values as many as an access takes.
 
     What the registers of entries from ``end`` on hold is not said.  ``top`` is the largest row that an entry may name.
     """
@@ -201,8 +202,8 @@ def _load_entries(op: LoadEntries, ctx: Context) -> None:
     registers(ctx, op.rows, 1)
     registers(ctx, op.values, op.rows.size, exactly=True)
     whole(ctx, op.rows.size, op.align, f"{op.rows.size} entries are no multiple of {op.align}")
+    _vector(ctx, op.align, op.row_table.dtype)
     for regs, table in ((op.rows, op.row_table), (op.values, op.value_table)):
-        _vector(ctx, op.align, table.dtype)
         same_type(ctx, regs, table)
         whole(ctx, table.size, op.align, f"@{table.name} has {table.size} elements, no multiple of {op.align}",
                  "pad it: the last entries are loaded with what follows them")  # fmt: skip
@@ -245,7 +246,8 @@ def _sum_segments(op: SumSegments, ctx: Context) -> None:
 def _store_row(op: StoreRow, ctx: Context) -> None:
     of_team(ctx, op.across, op.parts)
     registers(ctx, op.acc, op.blocks * op.vec, exactly=True)
-    ctx.need(op.acc.dtype is f32, f"the epilogue works in f32, not {op.acc.dtype}")
+    sums = sum_type(op.out.dtype)
+    ctx.need(op.acc.dtype is sums, f"the epilogue of {op.out.dtype} works in {sums}, not {op.acc.dtype}")
     _vector(ctx, op.vec, op.out.dtype)
     once = op.once or op.vec
     whole(ctx, op.vec, once, f"{op.vec} adjacent columns are no whole stores of {once}")

@@ -24,9 +24,14 @@ from sparsegen.ir.types import DTYPES
 from sparsegen.products.ragged import segments
 
 Array = npt.NDArray[Any]
-NUMPY: dict[str, Any] = {"f16": np.dtype("f2"), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype("f4")}
+NUMPY: dict[str, Any] = {
+    "f16": np.dtype("f2"),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f32": np.dtype("f4"),
+    "f64": np.dtype("f8"),
+}
 #: Half a unit in the last place of a result.
-ROUNDING = {"f16": 2**-11, "bf16": 2**-8, "f32": 2**-24}
+ROUNDING = {"f16": 2**-11, "bf16": 2**-8, "f32": 2**-24, "f64": 2**-53}
 
 
 def ragged(m: int, k: int, mean: float, seed: int = 0, full: int = 0) -> Any:
@@ -141,7 +146,8 @@ class Case:
         terms = np.abs(dense) @ np.abs(given["in"]).astype(float)
         if "scale" in extra:
             terms = terms * np.abs(extra["scale"].astype(float))[:, None]
-        sums = 1.2 * terms * 2.0**-24 * (k + 8) + 2.0**-20 * (1 + np.abs(exact))  # no activation is steeper than 1.2
+        unit = ROUNDING["f64" if self.dtype == "f64" else "f32"]
+        sums = 1.2 * terms * unit * (k + 8) + 16 * unit * (1 + np.abs(exact))  # no activation is steeper than 1.2
         return exact, ROUNDING[self.dtype] * np.abs(exact) * 1.01 + sums
 
     def check(self, seed: int = 0) -> Report:

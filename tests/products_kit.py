@@ -21,14 +21,19 @@ from sparsegen.products.weights import host_arrays
 from sparsegen.schedule import SpmmSchedule
 
 Array = npt.NDArray[Any]
-DTYPES: dict[str, Any] = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype("f4")}
+DTYPES: dict[str, Any] = {
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f32": np.dtype("f4"),
+    "f64": np.dtype("f8"),
+}
 #: Orders of x and y, and epilogues, for ``parametrize``.
 ORDERS = (("x_order", "y_order"), [(x, y) for x in ("row", "column") for y in ("row", "column")])
 EPILOGUES = (("activation", "operands"), [
     (None, ()), ("relu", ("bias",)), ("gelu", ("scale", "bias", "residual")), ("silu", ("residual",)),
 ])  # fmt: skip
 #: Half a unit in the last place of a result, and the same once more for sums in another order.
-ROUNDING = {"f16": 2**-11, "bf16": 2**-8, "f32": 2**-24}
+ROUNDING = {"f16": 2**-11, "bf16": 2**-8, "f32": 2**-24, "f64": 2**-53}
 
 
 def weights(m: int, k: int, sparsity: float, dtype: str = "f16", seed: int = 0) -> Array:
@@ -70,7 +75,8 @@ def wanted(product: Product, given: dict[str, Array]) -> tuple[Array, Array]:
     if "scale" in extra:
         terms = terms * np.abs(extra["scale"].astype(float))[:, None]
     slope = 1.2  # no activation is steeper
-    sums = slope * terms * 2.0**-24 * (dense.shape[1] + 8) + 2.0**-20 * (1 + np.abs(exact))
+    unit = ROUNDING["f64" if product.w.dtype == "f64" else "f32"]
+    sums = slope * terms * unit * (dense.shape[1] + 8) + 16 * unit * (1 + np.abs(exact))
     return exact, ROUNDING[product.w.dtype] * np.abs(exact) * 1.01 + sums
 
 

@@ -18,7 +18,7 @@ from ..expr import Value, as_expr
 from ..module import Module
 from ..node import Op
 from ..passes.manager import register
-from ..types import Buffer, f32, s32, widths
+from ..types import Buffer, s32, widths
 from .common import each
 from .groups import Pieces
 from .product import epilogue, launched, parameters
@@ -75,7 +75,7 @@ class Csr:
             return module
         tiles, entries = -(-op.n // self.cols), padded(op.entries)
         arrays = {"idx": (s32, entries), "values": (op.dtype, entries), "segments": (s32, self.segments * r.RECORD)}
-        params = parameters(op, arrays, self.cuts * tiles * self.cols, self.cuts * tiles)
+        params = parameters(op, arrays, self.cuts * tiles * self.cols, self.cuts * tiles, op.sums)
         blocks = self.segments * self.team // (32 * self.warps) * tiles
         return launched(module, op, params, self._share(op, params), blocks, self.warps)
 
@@ -85,7 +85,7 @@ class Csr:
         pieces, row = Value("pieces", s32, 1, self.segments), Value("row", s32, 0, op.m)
         begin, end = Value("begin", s32, 0, op.entries), Value("end", s32, 0, op.entries)
         column = Value("column", s32, 0, op.n - 1)
-        acc = Buffer("acc", f32, self.columns, "reg")
+        acc = Buffer("acc", op.sums, self.columns, "reg")
         vec = self._vec(op)
         blocks = self.columns // vec
         walk = self._walk(op, params, acc, begin, end, column)
@@ -148,7 +148,7 @@ def walked(
     align, entries = min(unroll, ALIGN), begin.hi
     at, coming = Value("at", s32, 0, entries), Value("coming", s32, 0, entries + 32 * unroll)
     rows, vals = Buffer("rows", s32, unroll, "reg"), Buffer("vals", values.dtype, unroll, "reg")
-    weights = Buffer("weights", f32, unroll, "reg")
+    weights = Buffer("weights", acc.dtype, unroll, "reg")
     raw = Buffer("raw", values.dtype, unroll * acc.size, "reg")
     load = r.LoadEntries(
         rows=rows, values=vals, row_table=idx, value_table=values, at=coming, end=end, align=align, top=top

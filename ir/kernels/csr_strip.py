@@ -22,7 +22,7 @@ from ..node import Op
 from ..numbers.mixed import RECORD
 from ..numbers.resident import ALIGN, PIECE, padded_rows
 from ..passes.manager import register
-from ..types import Buffer, f32, s32, u64, widths
+from ..types import Buffer, s32, u64, widths
 from .common import each
 from .csr import ALIGN as LOAD
 from .csr import by_team, walked
@@ -106,7 +106,7 @@ class CsrStrip:
     ) -> tuple[Op, ...]:  # fmt: skip
         """A row of W: its entries, the sums of the team's groups, and the store."""
         (strip, bars), (row, begin, end), vec = shared, of, PIECE // op.dtype.nbytes
-        acc = Buffer("acc", f32, vec, "reg")
+        acc = Buffer("acc", op.sums, vec, "reg")
         lanes: dict[str, Any] = {"across": self.across, "parts": self.groups, "vec": vec, "blocks": 1}
         once = max(v for v in widths(op.dtype) if op.n % v == 0 and op.vec % v == 0)
         store = r.StoreRow(acc=acc, row=row, column=column, once=once, **lanes, **epilogue(op, params))

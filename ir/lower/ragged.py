@@ -7,7 +7,7 @@ from functools import partial
 
 from .. import tile_ragged as t
 from ..expr import Expr, Value, all_of, as_expr
-from ..types import Buffer, f32, u32
+from ..types import Buffer, u32, widths
 from .context import Context, rule
 from .epilogue import finish, of_row
 
@@ -55,7 +55,11 @@ def load_entries(cx: Context, op: t.LoadEntries) -> None:
     for first in range(0, op.rows.size, op.align):
         with b.if_(left.gt(first)):
             rows = b.ldv(op.row_table, at + first, op.align, cache="nc", hint="k", lo=0, hi=op.top)
-            values = b.ldv(op.value_table, at + first, op.align, cache="nc", hint="w")
+            once = min(op.align, widths(op.values.dtype)[-1])
+            values = [
+                v for i in range(0, op.align, once)
+                for v in b.ldv(op.value_table, at + (first + i), once, cache="nc", hint="w")
+            ]  # fmt: skip
             for i in range(op.align):
                 b.st(op.rows, first + i, rows[i])
                 b.st(op.values, first + i, values[i])
@@ -135,7 +139,7 @@ def _meet(cx: Context, op: t.SumSegments, slots: Buffer, counter: Buffer, whole:
     team = op.across * op.parts
     lane = b.let("at", cx.lane % team)
     tile = b.let("tile", cx.bx // (op.count * team // cx.func.threads))
-    vec = min(size, 4) if size % 4 == 0 or size < 4 else 1
+    vec = max(v for v in widths(slots.dtype) if size % v == 0)
 
     def place(piece: Expr, e: int) -> Expr:
         """Where a lane's sums from the e-th on are: vectors of the lanes lie side by side."""
@@ -156,7 +160,7 @@ def _meet(cx: Context, op: t.SumSegments, slots: Buffer, counter: Buffer, whole:
     b.st(whole, 0, b.convert(last, u32))
     with b.if_(last):
         for e in range(size):
-            b.st(op.acc, e, b.const(f32, 0.0))
+            b.st(op.acc, e, b.const(op.acc.dtype, 0.0))
         # unrolled further, the few rows that are cut would take the registers that decide how many warps are resident
         with b.for_("piece", first, first + pieces, unroll=2) as piece:
             for e in range(0, size, vec):
@@ -171,7 +175,7 @@ def store_row(cx: Context, op: t.StoreRow) -> None:
     row, column = cx.resolve(op.row), cx.resolve(op.column)
     group = cx.lane // op.across % op.parts
     with b.if_(all_of(group.eq(0), row.lt(op.m))):
-        scale, bias = (of_row(cx, buf, row) for buf in (op.scale, op.bias))
+        scale, bias = (of_row(cx, buf, row, op.acc.dtype) for buf in (op.scale, op.bias))
         for first, col in columns(cx, column, op.across, op.vec, op.blocks):
             sums = [finish(cx, b.ld(op.acc, first + e, hint="sum"), scale, bias, op.activation) for e in range(op.vec)]
             once = op.once or op.vec
@@ -188,5 +192,5 @@ def _store(cx: Context, op: t.StoreRow, sums: list[Value], row: Expr, col: Expr)
         vals = sums[first : first + wide]
         if op.residual is not None:
             more = b.ldv(op.residual, at, wide, hint="r")
-            vals = [b.binary("add", v, cx.convert(r, f32)) for v, r in zip(vals, more, strict=True)]
+            vals = [b.binary("add", v, cx.convert(r, op.acc.dtype)) for v, r in zip(vals, more, strict=True)]
         b.st(op.out, at, *(cx.convert(v, op.out.dtype) for v in vals))

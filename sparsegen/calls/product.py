@@ -15,6 +15,7 @@ from sparsegen.calls.base import Calls, HostArrays, Views, wrapped
 from sparsegen.calls.scale import everywhere
 from sparsegen.formats.format import held
 from sparsegen.ir.errors import ArrayError
+from sparsegen.ir.types import f32, sum_type
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program
 from sparsegen.plan import IN, OUT, Part, Plan, Step
@@ -237,7 +238,7 @@ class SpmmCalls(Calls):
         return m * k
 
     def reference(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
-        """The product, summed in f32, of y's dtype; of integers exact, or modulo 2^32."""
+        """The product, summed in f32 or, of f64, in that, of y's dtype; of integers exact, or modulo 2^32."""
         y, made = self.problem.what.types.y, self._exact(arrays)
         with np.errstate(over="ignore"):  # a sum beyond the type's range becomes an infinity, on a GPU too
             whole = made.astype("i8") if y.is_int else made  # then its low bits
@@ -248,19 +249,20 @@ class SpmmCalls(Calls):
         return wrapped(self._exact(arrays), remedy) if self.problem.what.types.y.is_int else []
 
     def _exact(self, arrays: Mapping[str, Any]) -> Any:
-        """The product before it is rounded: in f32, of integers in f64, which holds their sums."""
+        """The product before it is rounded: in the type of its sums, of integers in f64, which holds them."""
         what, x = self.problem.what, arrays[IN]
         extra = {name: arrays[name] for name in what.epilogue.operands}
         dense, types = what.w.to_host().to_dense(), what.types
         if types.x.bits == 4 and x.shape[1] < what.n:
             low, high = (x << 4, x) if types.x.kind == "uint" else (x.view("i1") << 4, x.view("i1"))
             x = np.stack((low >> 4, high >> 4), -1).reshape(len(x), -1)[:, : what.n]
-        sums = np.float64 if types.x.is_int else np.float32
+        sums = np.float64 if types.x.is_int else sum_type(types.x).numpy()
         return run(dense, x, activation=what.epilogue.activation or "none", sums=sums, **extra)
 
     def reference_room(self) -> dict[str, int]:
-        m, k, _ = self.problem.shape
-        return {"W as a dense matrix in f32": 4 * m * k}
+        (m, k, _), x = self.problem.shape, self.problem.what.types.x
+        sums = f32 if x.is_int else sum_type(x)
+        return {f"W as a dense matrix in {sums}": sums.nbytes * m * k}
 
     def random(self, seed: int = 0) -> HostArrays:
         """Numbers from -1 to 1, or integers of all values, of 4 bits two a byte; in rows, or as the product says."""

@@ -20,14 +20,14 @@ from sparsegen.formats.format import Format
 from sparsegen.formats.library import Library
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import ArrayError, FormatError
-from sparsegen.ir.types import DType, s32, s64
+from sparsegen.ir.types import DType, s32, s64, sum_type
 
 MOST: Final = 2**31 - 1  #: entries, rows and columns
 
 
 @cache
 def csr(dtype: DType) -> Format:
-    """The format for f32, f16 or bf16."""
+    """The format for f64, f32, f16 or bf16."""
     columns = Compressed("slab", Stored("idx", s32), Pointers("ptr", s32))
     return Format("csr", dtype, Blocked.plain(1, 1), (Dense("strip"), columns, Dense("element")))
 
@@ -65,11 +65,11 @@ class Csr(OfRows):
             return cls(csr(dtype), shape, lib, arrays, int(columns.shape[0]))
 
     def to_scipy(self) -> Any:
-        """A ``scipy.sparse.csr_array`` of float32 values; explicit zeros stay entries."""
+        """A ``scipy.sparse.csr_array`` of float32 values, of f64 float64; explicit zeros stay entries."""
         import scipy.sparse
 
         ptr, idx, values = (np.array(array) for array in self.to_host().arrays.values())
-        return scipy.sparse.csr_array((values.astype(np.float32), idx, ptr), shape=self.shape)
+        return scipy.sparse.csr_array((values.astype(sum_type(self.kind).numpy()), idx, ptr), shape=self.shape)
 
 
 def check_rows(lib: Library, shape: tuple[int, int], ptr: Any, idx: Any, values: int, *, ascend: bool = True) -> None:

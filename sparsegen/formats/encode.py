@@ -68,8 +68,8 @@ def register(
 ) -> None:
     """Make ``sparse(w, format=name, **options)`` encode by ``make(dtype, **options)``.
 
-    ``dtypes``: those of the elements that it takes, of "f32", "f16", "bf16", "i32", "i16", "i12", "i8", "i4", "u16",
-    "u8" and "u4"; of those that are held alike the first one is taken where a user names none.
+    ``dtypes``: those of the elements that it takes, of "f64", "f32", "f16", "bf16", "i32", "i16", "i12", "i8", "i4",
+    "u16", "u8" and "u4"; of those that are held alike the first one is taken where a user names none.
     """
     FORMATS[name] = Maker(make, dtypes, matrix)
 
@@ -86,7 +86,7 @@ def found(name: Any) -> Maker:
 
 register("bitmap", bitmap, ("f16", "bf16"), Bitmap)
 register("tca_bme", tca_bme, ("f16", "bf16"))
-register("csr", csr, ("f32", "f16", "bf16"), Csr)
+register("csr", csr, ("f32", "f16", "bf16", "f64"), Csr)
 register("hybrid", hybrid, ("f32", "f16", "bf16"), Hybrid)
 register("nm", nm, ("f32", "f16", "bf16"), Nm)
 _OF_VECTORS: Final = ("i8", "i16", "u8", "u16", "i4", "u4", "i12", "i32", "f16", "bf16")
@@ -99,11 +99,12 @@ def sparse(
 ) -> SparseMatrix:
     """Encode a matrix [M, K], where it is: NumPy, CuPy and torch arrays stay in their library.
 
-    ``format``: ``"bitmap"`` (f16, bf16: what kernels read), ``"tca_bme"`` (the paper's), ``"csr"``, ``"nm"`` and
-    ``"hybrid"`` (also f32, but for products with hybrid), ``"sr_bcrs"`` and ``"bcrs"`` (f16, bf16 and integers), or
-    ``"auto"``: nm or sr_bcrs with the options of these; without any bitmap, or csr for f32 and for what lists its
-    entries.  Then a product may take the dense matrix, of nm in which nothing repeats (``vector`` 1, f16 or bf16)
-    bitmap, and without options bitmap, csr, sr_bcrs or hybrid, where the cost model has that as the faster one.
+    ``format``: ``"bitmap"`` (f16, bf16: what kernels read), ``"tca_bme"`` (the paper's), ``"csr"`` (also f32 and f64),
+    ``"nm"`` and ``"hybrid"`` (also f32, but for products with hybrid), ``"sr_bcrs"`` and ``"bcrs"`` (f16, bf16 and
+    integers), or ``"auto"``: nm or sr_bcrs with the options of these; without any bitmap, or csr for f32, f64 and for
+    what lists its entries.  Then a product may take the dense matrix, of nm in which nothing repeats (``vector`` 1, f16
+    or bf16) bitmap, and without options bitmap, csr, sr_bcrs or hybrid, where the cost model has that as the faster
+    one.
 
     ``options``: those of the format.  ``"nm"`` has ``n`` and ``m``: of every m consecutive columns (along K, the first
     m, the next m, ...) at most n hold elements, 1 <= n < m <= 64, by default 2 of 4; and ``vector``: so many adjacent
@@ -115,9 +116,9 @@ def sparse(
     ``"hybrid"`` puts rows in the order of ``reorder(w, method, tile=tile, alpha=alpha)`` ("bsa", 32 and 0.3 by default)
     and keeps tiles of ``tile`` x ``tile`` that hold more than the share ``delta`` (0.3) of their elements as they are.
 
-    ``w`` may be a ``scipy.sparse`` matrix too; scipy has no 16-bit numbers, so then ``dtype`` ("f16", "bf16", or
-    "f32" for csr, nm and hybrid) may be given, and values are rounded to it; integers of any width are taken if the
-    dtype holds them.  Or a sparse matrix of CuPy, a sparse tensor of torch, or its semi-structured one, as
+    ``w`` may be a ``scipy.sparse`` matrix too; scipy has no 16-bit numbers, so then ``dtype`` ("f16", "bf16", "f32" for
+    csr, nm and hybrid, or "f64" for csr) may be given, and values are rounded to it; integers of any width are taken if
+    the dtype holds them.  Or a sparse matrix of CuPy, a sparse tensor of torch, or its semi-structured one, as
     ``to_dense()`` gives it.  Entries that come twice, or unsorted, are refused in rows that stay rows.  Otherwise
     nothing is ever converted; ``dtype="i4"`` takes int8 from -8 to 7, ``"u4"`` uint8 up to 15, ``"i12"`` int16 from
     -2048 to 2047.
@@ -138,21 +139,21 @@ def sparse(
 
 
 def _chosen(w: Any, dtype: str | None, options: dict[str, Any]) -> str:
-    """The format that a matrix is kept in with ``format="auto"``: rows where it lists its entries or is f32."""
+    """The format that a matrix is kept in with ``format="auto"``: rows where it lists its entries, or is f32 or f64."""
     if options:
         return "sr_bcrs" if "height" in options else "nm"
     scipy_sparse: Any = sys.modules.get("scipy.sparse")
     if scipy_sparse is not None and scipy_sparse.issparse(w):
         return "csr"
     if dtype is not None:
-        return "csr" if dtype == "f32" else "bitmap"
+        return "csr" if dtype in ("f32", "f64") else "bitmap"
     torch: Any = sys.modules.get("torch")
     semi_structured = getattr(getattr(torch, "sparse", None), "SparseSemiStructuredTensor", None)
     if semi_structured is not None and isinstance(w, semi_structured):
         return "bitmap"
     if listed(w) is not None:
         return "csr"
-    return "csr" if describe(w).layout.dtype == np.float32 else "bitmap"
+    return "csr" if describe(w).layout.dtype.name in ("float32", "float64") else "bitmap"
 
 
 def _larger(w: SparseMatrix) -> str:
@@ -209,7 +210,8 @@ def _dtype(have: Any, maker: Maker, dtype: str | None) -> str:
 #: dtype of an array -> what makes one of it: in NumPy, in torch.
 _CONVERSIONS: Final = {
     "f16": ("w.astype(np.float16)", "w.half()"), "bf16": ("w.astype(ml_dtypes.bfloat16)", "w.bfloat16()"),
-    "f32": ("w.astype(np.float32)", "w.float()"), "i16": ("w.astype(np.int16)", "w.short()"),
+    "f32": ("w.astype(np.float32)", "w.float()"), "f64": ("w.astype(np.float64)", "w.double()"),
+    "i16": ("w.astype(np.int16)", "w.short()"),
     "i8": ("w.astype(np.int8)", "w.char()"), "u8": ("w.astype(np.uint8)", "w.byte()"),
     "u16": ("w.astype(np.uint16)", "w.to(torch.uint16)"), "i32": ("w.astype(np.int32)", "w.int()"),
 }  # fmt: skip

@@ -16,7 +16,7 @@ from sparsegen.formats.format import Format, held
 from sparsegen.formats.library import NUMPY, Library
 from sparsegen.formats.stats import Stats, measured
 from sparsegen.ir.errors import FormatError
-from sparsegen.ir.types import DType, bf16, f16, f32, s4, s8, s12, s16, s32, u4, u8, u16
+from sparsegen.ir.types import DType, bf16, f16, f32, f64, s4, s8, s12, s16, s32, sum_type, u4, u8, u16
 from sparsegen.memory import host_room
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 Arrays = Mapping[str, Any]
 #: The dtypes of elements by their names for users.
 KINDS: Final[dict[str, DType]] = {
-    "f32": f32, "f16": f16, "bf16": bf16, "i16": s16, "i12": s12, "i8": s8, "i4": s4, "u16": u16, "u8": u8, "u4": u4,
-    "i32": s32,
+    "f64": f64, "f32": f32, "f16": f16, "bf16": bf16, "i16": s16, "i12": s12, "i8": s8, "i4": s4, "u16": u16,
+    "u8": u8, "u4": u4, "i32": s32,
 }  # fmt: skip
 NAMES: Final = {kind: name for name, kind in KINDS.items()}
 Made = TypeVar("Made")
@@ -99,7 +99,8 @@ class SparseMatrix:
             self.spec.check(self.library, self.arrays, self.shape, self.nnz)
 
     def to_scipy(self) -> Any:
-        """A ``scipy.sparse.csr_array`` of float32 values, or integers, in which a kept -0.0 stays an explicit entry."""
+        """A ``scipy.sparse.csr_array`` of float32 values (float64 of f64), or integers, in which a kept -0.0 stays an
+        explicit entry."""
         import scipy.sparse
 
         dense = self.to_host().to_dense()
@@ -107,7 +108,8 @@ class SparseMatrix:
         for first in range(0, self.shape[0], rows):  # by rows, so that coordinates in 64 bits stay few
             piece = dense[first : first + rows]
             row, col = np.nonzero(piece.view(self.spec.raw))
-            values = piece[row, col].astype(np.float32 if self.kind.kind == "float" else piece.dtype)
+            kind = sum_type(self.kind).numpy() if self.kind.kind == "float" else piece.dtype
+            values = piece[row, col].astype(kind)
             pieces.append((np.bincount(row, minlength=len(piece)), col.astype(np.int32), values))
         counts, cols, values = (np.concatenate(part) for part in zip(*pieces, strict=True))
         starts = np.concatenate([[0], np.cumsum(counts)])
@@ -148,7 +150,7 @@ class SparseMatrix:
 
     @property
     def dtype(self) -> str:
-        """The dtype's name as ``sparse`` takes it: "f32", "f16", "bf16", "i8", "u4", ..."""
+        """The dtype's name as ``sparse`` takes it: "f64", "f32", "f16", "bf16", "i8", "u4", ..."""
         return NAMES[self.kind]
 
     def stats(self) -> Stats:

@@ -143,16 +143,19 @@ def times(p: BitmapNumbers, s: Schedules, device: DeviceProfile, g: Geometry) ->
 
 
 def dense_cost(p: Numbers, device: DeviceProfile) -> Cost:
-    """The cost of the dense product of a library; one in f32 is done on CUDA cores."""
-    item = 4 if p.dtype == "f32" else ITEM
+    """The cost of the dense product of a library; one in f32 is done on CUDA cores, as is one in f64 where tensor cores
+    have none."""
+    item = p.item
     starts = max(gcd(16, *(item * run for run in (p.k, *runs))) for runs in p.runs)  # of rows of W, x and y
     whole = starts == 16 or (item == ITEM and p.n <= DENSE_FEW)
-    slow = 1.0 if whole else DENSE_ASKEW_F32 if item == 4 else DENSE_MISALIGNED
+    slow = 1.0 if whole else DENSE_ASKEW_F32 if item > ITEM else DENSE_MISALIGNED
     values = _common(p, device) | {
         "B": item * p.m * p.k, "item": item, "start": DENSE_START, "share": DENSE_SHARE * slow,
     }  # fmt: skip
-    if item == 4:
-        values["cpi"] = DENSE_CORES * _on_cores(device) * min(8.0, up(p.n, DENSE_COLS_F32) / p.n)
+    if item > ITEM:
+        f64_cores = item > 4 and device.cpi.get("f64.m8n8k4", 0.0) * 8  # mma of an m16n8k16
+        cycles = f64_cores or DENSE_CORES * _on_cores(device, item)
+        values["cpi"] = cycles * min(8.0, up(p.n, DENSE_COLS_F32) / p.n)
     elif device.compute_capability >= HOPPER:
         values["cpi"] = 16 * 8 * 16 * device.sub_cores / WARPGROUP
     if item == ITEM and not whole:
@@ -173,9 +176,16 @@ def _cycles(device: DeviceProfile) -> float:
     return device.cpi.get("f16.m16n8k16", _on_cores(device))
 
 
-def _on_cores(device: DeviceProfile) -> float:
-    """Cycles a sub-core for the multiply-adds of m16n8k16 on the CUDA cores."""
-    return 16 * 8 * 16 * device.sub_cores / device.f32_fma_per_clk_sm
+def _on_cores(device: DeviceProfile, item: int = 4) -> float:
+    """Cycles a sub-core for the multiply-adds of m16n8k16 on the CUDA cores, in numbers of ``item`` bytes."""
+    rate = device.f64_fma_per_clk_sm if item > 4 else device.f32_fma_per_clk_sm
+    return 16 * 8 * 16 * device.sub_cores / rate
+
+
+def multiply(item: int, device: DeviceProfile) -> float:
+    """Issue slots of a sub-core that a warp's multiply-add of elements of ``item`` bytes takes: those of 16 bits are
+    widened first, those of 64 wait for as few units as the device has."""
+    return 32 * device.sub_cores / device.f64_fma_per_clk_sm if item > 4 else 2.0 if item == ITEM else 1.0
 
 
 def _values(p: BitmapNumbers, s: SpmmSchedule | Schedules, device: DeviceProfile, g: Geometry) -> dict[str, Any]:

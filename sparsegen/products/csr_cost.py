@@ -18,7 +18,7 @@ from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.types import DTYPES, widths
-from sparsegen.products.cost import in_the_way, nbytes, rate
+from sparsegen.products.cost import in_the_way, multiply, nbytes, rate
 from sparsegen.products.ragged import Ragged, Walk, walk
 from sparsegen.schedule import Schedule
 
@@ -54,8 +54,6 @@ SYMBOLS: Final[dict[str, str]] = {
 ADDED: Final = frozenset(("exposed", "launch"))
 #: Instructions of a turn, of an entry, of each of a lane's loads, and of a segment and each of its sums.
 TURN, ENTRY, LOAD, SEGMENT, SUM = 20.0, 7.0, 2.0, 90.0, 4.0
-#: What is converted and multiplied for each sum: 16-bit elements are widened first.
-MULTIPLY = {2: 2.0, 4: 1.0}
 # ---- fitted
 #: The share of L2's bandwidth that rows at any place reach.
 GATHER: Final = 0.44
@@ -102,7 +100,8 @@ def shape_of(p: Ragged, s: Schedule, device: DeviceProfile) -> Shape:
 
 def registers(item: int, s: Schedule) -> int:
     """Registers of a thread, within 8 of those of nvcc 13.0 on sm_90a: sums, rows on their way, entries to come."""
-    return int(BASE + s.columns + s.unroll * s.columns * item // 4 + OF_ENTRY * s.unroll)
+    words = max(1, item // 4)  # of a sum, and of an entry's value
+    return int(BASE + s.columns * words + s.unroll * s.columns * item // 4 + (OF_ENTRY - 1 + words) * s.unroll)
 
 
 def price(p: Ragged, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
@@ -122,7 +121,7 @@ def _values(p: Ragged, s: Schedule, device: DeviceProfile, g: Shape) -> dict[str
         "pieces": g.walk.pieces, "joined": 1 * (g.walk.pieces > 1), "line": line,
         "fresh": 1 - float(p.named(L1 / line)),
         "warps": g.resident * s.warps, "b": g.resident, "item": p.item, "loads": s.unroll * s.columns // g.vec,
-        "multiply": MULTIPLY[p.item], "launch": device.launch_s, "SMs": device.sms, "sub": device.sub_cores,
+        "multiply": multiply(p.item, device), "launch": device.launch_s, "SMs": device.sms, "sub": device.sub_cores,
         "f": device.clock, "bw_G": device.hbm_read_gbs * 1e9, "lat_l2": device.lat_l2,
         "bw_L2": device.l2_bytes_per_clk_sm * device.clock * device.sms,
     }  # fmt: skip

@@ -19,7 +19,7 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
 from sparsegen.ir.numbers.resident import PIECE, padded_rows
 from sparsegen.products import gather_cost
-from sparsegen.products.cost import HOPPER, in_the_way, nbytes, rate
+from sparsegen.products.cost import HOPPER, in_the_way, multiply, nbytes, rate
 from sparsegen.products.csr_strip import filled
 from sparsegen.products.ragged import Ragged
 from sparsegen.schedule import Schedule
@@ -55,10 +55,8 @@ SYMBOLS: Final[dict[str, str]] = {
     "odd": gather_cost.SYMBOLS["odd"],
 }
 ADDED: Final = frozenset(("exposed", "start", "turn", "launch"))
-#: Instructions of a turn, of an entry (its place, its load), and of a row and each of its sums; what is converted and
-#: multiplied for each sum: 16-bit elements are widened first.
+#: Instructions of a turn, of an entry (its place, its load), and of a row and each of its sums.
 TURN, ENTRY, ROW, SUM = 14.0, 0.84, 50.0, 4.0
-MULTIPLY: Final = {2: 2.0, 4: 1.0}
 # ---- fitted
 #: Passes of a warp's load through shared memory over those without bank conflicts, by the bytes of a row: lanes of two,
 #: or four, rows read at once.
@@ -94,7 +92,8 @@ def shape_of(p: Ragged, s: Schedule, device: DeviceProfile) -> Shape:
     strips = -(-p.n * p.item // s.wide)
     turns = np.ceil(p.table.length / (s.unroll * s.groups))
     shared = (padded_rows(p.k) + 1) * s.wide + 8 * (device.compute_capability >= HOPPER)
-    registers = BASE + PIECE // p.item + s.unroll * (PIECE // 4 + 3)
+    words = max(1, p.item // 4)  # of a sum, and of an entry's value
+    registers = BASE + PIECE // p.item * words + s.unroll * (PIECE // 4 + 2 + words)
     resident = min(occupancy(registers, shared, s.threads, device).blocks, -(-strips * s.lists // device.sms))
     length = max(1, -(-p.m // slots))
     return Shape(
@@ -123,7 +122,7 @@ def price(p: Ragged, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
         "M": p.m, "K": p.k, "N": p.n, "B": p.nbytes, "E": p.operands, "item": p.item, "wide": s.wide,
         "lists": s.lists, "here": here, "rounds": -(-here // g.resident), "filled": filled(p, s.unroll),
         "turns": g.turns, "teams": g.teams // s.warps, "last": g.last, "length": g.length, "unroll": s.unroll,
-        "columns": PIECE // p.item, "multiply": MULTIPLY[p.item], "conflicts": CONFLICTS[s.wide],
+        "columns": PIECE // p.item, "multiply": multiply(p.item, device), "conflicts": CONFLICTS[s.wide],
         "launch": device.launch_s, "f": device.clock, "sub": device.sub_cores,
         "busy": min(1.0, g.resident * s.warps / device.sub_cores), "bw_S": device.bw_shared / device.sms,
         "bw_G": device.hbm_read_gbs * 1e9, "bw_L2": device.l2_bytes_per_clk_sm * device.clock,

@@ -122,7 +122,7 @@ def spmm(
     ``bias`` and ``scale`` (an element a row, [M]) and ``residual`` ([M, n]) say which arrays a call will be given;
     ``scale`` may also be one number, or an array of one element, which a call writes to [M] elements first.
     ``activation``: ``"relu"``, ``"gelu"`` (its tanh form) or ``"silu"``.  Sums and the epilogue are worked out in f32
-    and rounded once to W's dtype.
+    (of f64 in f64) and rounded once to W's dtype.
 
     A W of integers has an x of integers, ``x_dtype``: ``"i8"`` (the default), ``"u8"``, ``"i4"``, ``"u4"``, ``"i16"``
     or ``"u16"``, and a y of ``y_dtype``: ``"i32"`` (the default), exact modulo 2^32, or ``"f32"``, ``"f16"`` or

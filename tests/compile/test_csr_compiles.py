@@ -7,6 +7,7 @@ import pytest
 from sparsegen.backends.cuda.frame import translation_unit
 from sparsegen.backends.cuda.nvcc import compile_cubin
 from sparsegen.backends.cuda.toolchain import find_tool
+from sparsegen.ir.types import DTYPES
 from tests.csr_kit import Case, ragged
 
 pytestmark = pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
@@ -17,6 +18,8 @@ CASES = [
     Case(MATRIX, 512, "f32", {"across": 32, "vec": 4, "blocks": 2, "unroll": 4}, 200, operands=("residual",)),
     Case(MATRIX, 127, "f16", {"across": 32, "blocks": 4, "unroll": 4}, 200),
     Case(MATRIX, 1, "f32", {"across": 1, "parts": 16, "unroll": 4}, 200),
+    Case(MATRIX, 128, "f64", {"across": 32, "blocks": 2, "vec": 2, "unroll": 4}, 200, operands=("scale", "residual")),
+    Case(MATRIX, 63, "f64", {"across": 8, "parts": 4, "blocks": 2, "unroll": 8}, 200, activation="gelu"),
 ]
 
 
@@ -28,6 +31,7 @@ def test_no_spills(case: Case, arch: str) -> None:
     assert "warning" not in done.log
     used = done.resources["product"]
     assert used.spills == used.stack == used.static_shared == 0
-    vec, bits = case.options.get("vec", 1), {"f16": 16, "bf16": 16, "f32": 32}[case.dtype]
+    vec, bits = case.options.get("vec", 1), DTYPES[case.dtype].bits
     if vec * bits == 128:
-        assert (done.ptx or "").count("ld.global.nc.v4") >= case.options["unroll"]
+        wide = "ld.global.nc.v2.f64" if bits == 64 else "ld.global.nc.v4"
+        assert (done.ptx or "").count(wide) >= case.options["unroll"]

@@ -21,9 +21,11 @@ LINES = {
     "h200": [("f32", "wide=128 lists=33 warps=32 groups=1 unroll=4"),
              ("f16", "wide=128 lists=20 warps=16 groups=1 unroll=8"),
              ("f32", "wide=64 lists=33 warps=16 groups=4 unroll=8"),
-             ("bf16", "wide=32 lists=40 warps=32 groups=2 unroll=4")],
+             ("bf16", "wide=32 lists=40 warps=32 groups=2 unroll=4"),
+             ("f64", "wide=64 lists=33 warps=16 groups=2 unroll=8")],
     "a100": [("f32", "wide=128 lists=33 warps=32 groups=1 unroll=4"),
-             ("f16", "wide=64 lists=20 warps=16 groups=2 unroll=8")],
+             ("f16", "wide=64 lists=20 warps=16 groups=2 unroll=8"),
+             ("f64", "wide=128 lists=33 warps=32 groups=1 unroll=4")],
     "rtx4090": [("f32", "wide=64 lists=16 warps=16 groups=2 unroll=8"),
                 ("bf16", "wide=32 lists=9 warps=8 groups=8 unroll=2")],
 }  # fmt: skip
@@ -40,7 +42,7 @@ def test_sums_stay_in_registers(name: str) -> None:
         how = {"bias": i == 0, "residual": i == 1, "activation": "gelu" if i == 2 else None}
         product = sg.spmm(w, n=509 if odd else 512, **how)
         schedule = SpmmSchedule.parse(f"csr_strip {words}")
-        made = program(product, str(schedule), ("row", "row", 1 if odd else 8 if dtype != "f32" else 4), profile)
+        made = program(product, str(schedule), ("row", "row", 1 if odd else 16 // NUMPY[dtype].itemsize), profile)
         funcs += [dataclasses.replace(f, symbol=f"k{i}_{n}") for n, f in enumerate(made.warp.funcs)]
         shapes += [*([None] * odd), shape_of(Ragged.of(product), schedule, profile)]
     fit(funcs, shapes, profile)

@@ -131,13 +131,13 @@ def test_what_cannot_be_encoded() -> None:
     with pytest.raises(ArrayError, match="2 row pointers, 1 columns and 2 values for 1 rows"):
         rows([0, 2], [1], values=2)
     with pytest.raises(ArrayError, match="float64, which is encoded in f32 or f16 or bf16") as e:
-        sparse(sp.csr_array(np.eye(3)), "csr")
+        sparse(sp.csr_array(np.eye(3)), "hybrid")
     assert "dtype='f32'" in str(e.value)
-    with pytest.raises(ArrayError, match="dtype float64, weights are encoded in f32 or f16 or bf16") as e:
-        sparse(np.eye(3), "csr")
-    assert "astype(np.float32)" in str(e.value)
+    with pytest.raises(ArrayError, match="dtype int32, weights are encoded in f32 or f16 or bf16 or f64") as e:
+        sparse(np.eye(3, dtype=np.int32), "csr")
+    assert "astype(np.float64)" in str(e.value)
     with pytest.raises(FormatError, match="elements of dtype 'f64'"):
-        sparse(np.eye(3), "csr", dtype="f64")
+        sparse(np.eye(3), "hybrid", dtype="f64")
     with pytest.raises(ArrayError, match="dtype int64"):
         sparse(sp.csr_array(np.eye(3, dtype=np.int64)), "csr", dtype="f32")
     with pytest.raises(FormatError, match=f"csr counts up to {MOST}"):

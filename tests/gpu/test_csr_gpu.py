@@ -11,7 +11,7 @@ import pytest
 import sparsegen as sg
 from tests.gpu.torch_kit import agrees, same_on_streams
 
-NUMPY: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
+NUMPY: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 LINES = [
     "auto", "csr cut=16", "csr team=8x4 columns=8 unroll=4 cut=32 warps=2", "csr team=1x32 columns=1 unroll=2",
     "csr team=32x1 columns=16 unroll=2 cut=9 warps=8",
@@ -38,7 +38,7 @@ def matrix(m: int, k: int, mean: float, dtype: str, full: int = 2) -> Any:
 @pytest.mark.parametrize("line", LINES)
 @pytest.mark.parametrize("n", [1, 7, 32, 128, 200])
 def test_sizes(torch: Any, n: int, line: str) -> None:
-    for dtype in ("f16", "bf16", "f32"):
+    for dtype in ("f16", "bf16", "f32", "f64"):
         k = sg.compile(sg.spmm(matrix(1500, 1300, 9, dtype), n=n, bias=True), backend="cuda", schedule=line)
         agrees(torch, k)
         assert k.resources().spills == 0

@@ -34,7 +34,7 @@ def compiled(w: Any, n: int, line: str = "", **epilogue: Any) -> Any:
 
 
 @pytest.mark.parametrize("line", LINES)
-@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f64"])
 def test_sizes(torch: Any, dtype: str, line: str) -> None:
     """Nothing that anything divides; columns from one on; no spills."""
     for m, k in ((1501, 777), (2048, 512)):
@@ -73,7 +73,7 @@ def test_epilogues_and_orders(torch: Any, activation: Any) -> None:
     agrees_with_epilogues(torch, compiled, matrix(700, 512, "f16"), activation)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_a_matrix_of_torch_is_packed_where_it_is(torch: Any, dtype: str) -> None:
     """The same result as of one that is packed on the host."""
     w = torch.from_numpy(ragged(300, 500, 20).toarray()).to(getattr(torch, dtype))

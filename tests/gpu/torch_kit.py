@@ -16,8 +16,9 @@ from tests.products_kit import DTYPES
 
 #: Orders of x and y.
 ORDERS = (("row", "row"), ("column", "row"), ("row", "column"), ("column", "column"))
-#: Rounding of a result, and of sums in f32 in another order, both relative.
-ROUNDING = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-21}
+#: Rounding of a result, and of sums in f32, and f64, in another order, all relative.
+ROUNDING = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-21, "f64": 2.0**-50}
+SUMS = (2.0**-20, 2.0**-48)
 
 
 def ready(at_least: tuple[int, int] = (0, 0), at_most: tuple[int, int] = (99, 9)) -> Any:
@@ -35,7 +36,7 @@ def ready(at_least: tuple[int, int] = (0, 0), at_most: tuple[int, int] = (99, 9)
 
 def kind(torch: Any, dtype: str) -> Any:
     """torch's type."""
-    return {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[dtype]
+    return {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}[dtype]
 
 
 def by(a: Any, order: str) -> Any:
@@ -68,9 +69,9 @@ def agrees(torch: Any, k: Any, x_order: str = "row", y_order: str = "row", seed:
         gelu = torch.nn.functional.gelu(exact, approximate="tanh")
         exact = gelu if p.epilogue.activation == "gelu" else functions[p.epilogue.activation](exact)
     exact = exact + wide.get("residual", 0)
-    slack = ROUNDING[p.w.dtype] * exact.abs() + 2.0**-20 * (1 + dense.abs() @ x.double().abs())
+    slack = ROUNDING[p.w.dtype] * exact.abs() + SUMS[p.w.dtype == "f64"] * (1 + dense.abs() @ x.double().abs())
     assert bool(((results[0].double() - exact).abs() <= slack).all())
-    assert torch.equal(*(a.view(torch.int32 if p.w.dtype == "f32" else torch.int16) for a in results))
+    assert torch.equal(*(a.contiguous().view(torch.uint8) for a in results))
     return results[0]
 
 

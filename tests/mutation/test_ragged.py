@@ -11,6 +11,7 @@ CASES = [
     Case(ragged(40, 120, 8, full=3), 16, "f32", {"across": 4, "vec": 4, "unroll": 4, "warps": 2}, 9),
     Case(ragged(40, 120, 8, full=3), 32, "f16", {"across": 4, "parts": 4, "vec": 8, "unroll": 4, "warps": 4}, 9),
     Case(ragged(40, 120, 8, full=5), 256, "f16", {"across": 16, "parts": 2, "vec": 8, "unroll": 2, "warps": 1}, 16),
+    Case(ragged(40, 120, 8, full=3), 8, "f64", {"across": 4, "vec": 2, "unroll": 4, "warps": 2}, 9),
     Case(ragged(60, 120, 8, full=3), 1, "f32", {"across": 1, "parts": 8, "vec": 1, "unroll": 2, "warps": 2}, 25),
 ]
 

@@ -12,6 +12,7 @@ from sparsegen.ir.errors import IRError
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.text import print_module
 from sparsegen.ir.types import DTYPES, widths
+from sparsegen.ir.verify import verify
 from tests.csr_kit import Case, ragged
 from tests.products_kit import ORDERS
 
@@ -23,6 +24,8 @@ CASES = [
     Case(ragged(50, 70, 9, full=2), 13, "f16", {"across": 8, "blocks": 2, "vec": 1, "unroll": 2, "warps": 2}, 16),
     Case(ragged(90, 70, 9, full=2), 1, "f32", {"across": 1, "parts": 8, "vec": 1, "unroll": 4, "warps": 4}, 32),
     Case(ragged(90, 70, 9, full=2), 1, "bf16", {"across": 1, "parts": 32, "vec": 1, "unroll": 1, "warps": 1}, 16),
+    Case(ragged(61, 53, 4, full=3), 12, "f64", {"across": 2, "parts": 4, "blocks": 2, "vec": 2, "unroll": 8}, 7),
+    Case(ragged(61, 53, 4, full=1), 1, "f64", {"across": 1, "parts": 8, "vec": 1, "unroll": 4, "warps": 1}, 32),
     Case(ragged(50, 70, 9, full=2), 30, "bf16", {"across": 8, "parts": 2, "vec": 2, "unroll": 4, "warps": 1}, 16),
 ]
 
@@ -76,7 +79,7 @@ def test_sums_do_not_depend_on_who_comes_last() -> None:
 @st.composite
 def products(draw: st.DrawFn) -> Case:
     """Any shape, type, order and team."""
-    dtype, n = draw(st.sampled_from(["f16", "bf16", "f32"])), draw(st.integers(1, 70))
+    dtype, n = draw(st.sampled_from(["f16", "bf16", "f32", "f64"])), draw(st.integers(1, 70))
     x_order = draw(st.sampled_from(["row", "row", "column"]))
     vec = draw(st.sampled_from([v for v in widths(DTYPES[dtype]) if n % v == 0 and (v == 1 or x_order == "row")]))
     across = draw(st.sampled_from([1, 2, 4, 8, 16, 32]))
@@ -103,6 +106,11 @@ def test_text_says_all(level: int) -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     matrix = ragged(20, 20, 4)
+    wide = print_module(Case(matrix, 8, "f64", {"across": 2, "vec": 2, "unroll": 4, "warps": 1}).lowered()[1])
+    narrow = wide.replace("@acc: reg f64", "@acc: reg f32").replace("@weights: reg f64", "@weights: reg f32")
+    assert narrow != wide
+    with pytest.raises(IRError, match="the epilogue of f64 works in f64, not f32"):
+        verify(parse_module(narrow))
     with pytest.raises(IRError, match="team of 12"):
         Case(matrix, 8, "f16", {"across": 12, "vec": 1, "unroll": 4, "warps": 3}).lowered()
     with pytest.raises(IRError, match="6 entries a turn are no multiple of 4"):

@@ -22,13 +22,37 @@ def matrix(m: int, k: int, mean: float, dtype: str, full: int = 1) -> Any:
     return sg.sparse(ragged(m, k, mean, full=full), format="csr", dtype=dtype)
 
 
-@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
 @pytest.mark.parametrize("n", [1, 24, 128])
 def test_products_are_right(dtype: str, n: int) -> None:
     """An epilogue with everything, or with nothing."""
     w = matrix(40, 33, 6, dtype)
     called(sg.spmm(w, n=n))
     called(sg.spmm(w, n=n, bias=True, scale=True, residual=True, activation="relu"))
+
+
+@pytest.mark.parametrize("line", ["csr", "csr_strip", "auto"])
+def test_f64_keeps_all_bits(line: str) -> None:
+    """SciPy's own type stays what it is: 2^-40 survives beside 1, in W, x, the sums, the bias and y."""
+    rows = scipy.sparse.csr_array(np.array([[1 + 2.0**-40, 0, -1.0], [0, 0, 0], [0, 2.0**-1000, 0]]))
+    w = sg.sparse(rows, format="auto")
+    assert (w.format, w.dtype) == ("csr", "f64") and (w.to_scipy() != rows).nnz == 0 and w.to_scipy().dtype == "f8"
+    k = sg.compile(sg.spmm(w, n=1, bias=True), device=DEVICE, backend="emulator", schedule=line)
+    y = k(np.ones((3, 1)), bias=np.array([0.0, 2.0**-60, 0.0]))
+    assert y.dtype == "f8" and y[:, 0].tolist() == [2.0**-40, 2.0**-60, 2.0**-1000]
+    assert sg.sparse(rows.toarray(), format="auto").dtype == "f64"
+    assert sg.sparse(rows, format="csr", dtype="f32").dtype == "f32"
+
+
+def test_f64_has_the_library_beside_it_and_few_units_cost() -> None:
+    """A GPU with two units of f64 an SM takes longer for the same product, and so does the library's there."""
+    product = sg.spmm(sg.sparse(ragged(500, 500, 200), format="auto"), n=512)
+    times = {
+        name: {c.schedule.family: c.time for c in reversed(sg.schedules(product, device=name))}
+        for name in ("h100", "rtx4090")
+    }
+    assert times["h100"].keys() == {"csr", "csr_strip", "dense"}
+    assert all(times["rtx4090"][family] > 2 * times["h100"][family] for family in times["rtx4090"])
 
 
 @pytest.mark.parametrize(*ORDERS)
