@@ -25,6 +25,7 @@ import sparsegen as sg
 from sparsegen.bench.generated import banded, clustered, uniform
 from sparsegen.bench.report import columns
 from sparsegen.formats.rows import rows_of
+from sparsegen.reordering.picture import density
 
 TILE = 32
 
@@ -51,16 +52,6 @@ def given() -> Iterator[tuple[str, Any]]:
             yield file.stem, sg.load_mtx(file, duplicates="first")
 
 
-def density(a: Any, order: Any) -> Any:
-    """Entries of each tile of a matrix with its rows in an order, new -> old, over the elements of one."""
-    rows = rows_of(a)
-    place = np.empty(rows.shape[0], np.int64)
-    place[order] = np.arange(rows.shape[0])
-    field = np.zeros([-(-extent // TILE) for extent in rows.shape])
-    np.add.at(field, (place[rows.of_entries()] // TILE, rows.idx // TILE), TILE**-2)
-    return field
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """1 where hidden clusters were not found, or something was in entries anywhere."""
     args = options(__doc__, rows=1024).parse_args(argv)
@@ -68,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     cells = [["matrix", "size", "nonzeros", "clusters", "in dense tiles", "nonzeros a vector", "gain", "advised"]]
     for name, a in (*generated(args.rows), *given()):
         order = orders[name] = sg.reorder(a, tile=TILE)
-        fields[name] = [density(a, p) for p in (np.arange(a.shape[0]), order.permutation)]
+        places = rows_of(a)
+        fields[name] = [density(places, p, TILE) / TILE**2 for p in (np.arange(a.shape[0]), order.permutation)]
         before, after = order.before, order.after
         share, each = ([f"{x:{form}}" for x in pair] for pair, form in (
             ([f.dense / order.nnz for f in (before, after)], ".0%"),

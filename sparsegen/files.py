@@ -11,7 +11,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -60,6 +60,20 @@ def write(
     except OSError as e:
         raise error(f"cannot write {path}: {e.strerror or e}", hint=_REMEDY.get(e.errno or 0, _ELSE)) from e
     return path
+
+
+def write_as(given: Any, forms: Mapping[str, Callable[[], str]], what: str, error: type[SparsegenError]) -> Path:
+    """Write the text that the suffix of a file asks for; its path.  ``error`` for another suffix.
+
+    ``forms``: what makes the text, by suffix; ``what`` is written, for people.
+    """
+    path = path_of(given, error)
+    if path.suffix not in forms:
+        raise error(
+            f"cannot write {what} as {path.suffix or 'a file without a suffix'}",
+            hint=f"name a file that ends with {', '.join(forms)}",
+        )
+    return write(path, [forms[path.suffix]().encode()], error)
 
 
 def replace(path: Path, parts: Iterable[bytes | memoryview], *, durable: bool = False) -> None:

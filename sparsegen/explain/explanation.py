@@ -12,7 +12,7 @@ from sparsegen.explain.page import Page
 from sparsegen.explain.picture import svg
 from sparsegen.explain.roofline import Dot
 from sparsegen.explain.text import text
-from sparsegen.files import path_of, write
+from sparsegen.files import write_as
 from sparsegen.ir.errors import ArrayError
 
 
@@ -54,14 +54,8 @@ class Explanation(str):
 
     def save(self, path: str | Path) -> Path:
         """Write the text (.txt), the JSON (.json) or the roofline (.svg); ArrayError for another suffix."""
-        target = path_of(path, ArrayError)
         forms = {".txt": lambda: f"{self}\n", ".json": lambda: f"{self.json()}\n", ".svg": self.roofline}
-        if target.suffix not in forms:
-            raise ArrayError(
-                f"cannot write an explanation as {target.suffix or 'a file without a suffix'}",
-                hint=f"name a file that ends with {', '.join(forms)}",
-            )
-        return write(target, [forms[target.suffix]().encode()], ArrayError)
+        return write_as(path, forms, "an explanation", ArrayError)
 
     def __rich__(self) -> Any:
         from sparsegen.explain.richly import render

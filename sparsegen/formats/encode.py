@@ -115,6 +115,8 @@ def sparse(
     ``"bcrs"``, in which the elements of a vector are adjacent, has ``height``.
     ``"hybrid"`` puts rows in the order of ``reorder(w, method, tile=tile, alpha=alpha)`` ("bsa", 32 and 0.3 by default)
     and keeps tiles of ``tile`` x ``tile`` that hold more than the share ``delta`` (0.3) of their elements as they are.
+    ``alpha`` and ``delta`` may be ``"auto"``: those with which the cost model expects the soonest product with
+    ``columns`` columns of x (128) on ``device``, as ``reorder`` has it; ``W.plan()`` says what it expects.
 
     ``w`` may be a ``scipy.sparse`` matrix too; scipy has no 16-bit numbers, so then ``dtype`` ("f16", "bf16", "f32" for
     csr, nm and hybrid, or "f64" for csr) may be given, and values are rounded to it; integers of any width are taken if

@@ -17,11 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from sparsegen.arguments import positive
+from sparsegen.callsite import located, user_loc
+from sparsegen.cost.devices import DeviceProfile
 from sparsegen.formats.axes import AGAIN, Compressed, Dense, Pointers, Stored
 from sparsegen.formats.blocks import Blocked
 from sparsegen.formats.csr import Csr, OfRows, csr
@@ -29,11 +33,14 @@ from sparsegen.formats.format import Format, Shape
 from sparsegen.formats.library import Library
 from sparsegen.formats.rows import Rows
 from sparsegen.formats.stats import Stats
+from sparsegen.formats.tiles import Tiled, pointers
 from sparsegen.ir.errors import FormatError
 from sparsegen.ir.types import DType, s32, s64
-from sparsegen.reordering.blocks import encoded, first_of_runs
-from sparsegen.reordering.order import Method, check_options, check_permutation, ordered
-from sparsegen.reordering.report import measured, table
+from sparsegen.registry import families
+from sparsegen.reordering.blocks import encoded
+from sparsegen.reordering.order import COLUMNS, Method, Share, check_device, check_options, check_permutation, ordered
+from sparsegen.reordering.picture import Plan, svg
+from sparsegen.reordering.report import both, table
 
 #: The arrays of the rest by the names that they have in rows of their own.
 REST: Final = {"ptr": "rest_ptr", "idx": "rest_idx", "values": "rest_values"}
@@ -63,6 +70,11 @@ class HybridFormat(Format):
         rest = (Stored(REST[array.name], array.dtype) for array in self.rest.stored)
         return (Stored("order", s32), *rest, *self.tiles.stored)
 
+    @property
+    def open(self) -> bool:
+        """Whether delta or alpha is left to the cost model."""
+        return "device" in dict(self.options)
+
     def of_rest(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """The arrays of the rest as compressed sparse rows have them."""
         return {name: arrays[here] for name, here in REST.items()}
@@ -81,45 +93,6 @@ class HybridFormat(Format):
         rest = {REST[name]: array for name, array in self.rest.zeros(lib, shape).items()}
         return {"order": lib.cast(lib.arange(shape[0]), s32), **rest, **self.tiles.zeros(lib, shape)}
 
-    def encode(self, lib: Library, bits: Any) -> tuple[dict[str, Any], int]:
-        shape: Shape = (int(bits.shape[0]), int(bits.shape[1]))
-        arrays, _ = self.rest.encode(lib, bits)
-        return self.cut(lib, shape, arrays)
-
-    def cut(self, lib: Library, shape: Shape, rows: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-        """The stored arrays of the matrix with these compressed sparse rows, and its elements kept."""
-        options = dict(self.options)
-        given = Rows(lib, shape, lib.cast(rows["ptr"], s64), lib.cast(rows["idx"], s64))
-        permutation, _ = ordered(given, encoded(given, self.tile), options["method"], options["alpha"], "paper")
-        order = lib.constant(permutation)
-        ptr, entry = moved(given, order)
-        row, col = lib.fibers(ptr, given.nnz), given.idx[entry]
-        bits = lib.view(lib.packed(rows["values"][entry]), self.raw)
-
-        across = self.blocks.grid(shape)[1]
-        keys = row // self.tile * across + col // self.tile
-        by_tile = lib.order(keys)
-        begins = first_of_runs(lib, keys[by_tile])
-        starts = lib.zeros((int(begins.shape[0]) + 1,), "int64")
-        starts[:-1], starts[-1:] = begins, given.nnz
-        dense = starts[1:] - starts[:-1] > options["delta"] * self.tile**2
-        run = lib.zeros((given.nnz,), "int64")  # of each entry the tile that it lies in, of those that have any
-        run[by_tile] = lib.fibers(starts, given.nnz)
-        inside = dense[run]
-        tiles = keys[by_tile[begins[dense]]]
-        place = ((lib.cumsum(dense) - 1)[run] * self.tile + row % self.tile) * self.tile + col % self.tile
-        values = lib.zeros((int(tiles.shape[0]) * self.tile**2,), self.raw)
-        values[place[inside]] = bits[inside]
-        return {
-            "order": lib.cast(order, s32),
-            "ptr": lib.cast(pointers(lib, tiles // across, self.blocks.grid(shape)[0]), s32),
-            "idx": lib.cast(tiles % across, s32),
-            "values": lib.view(values, self.dtype),
-            "rest_ptr": lib.cast(pointers(lib, row[~inside], shape[0]), s32),
-            "rest_idx": lib.cast(col[~inside], s32),
-            "rest_values": lib.view(bits[~inside], self.dtype),
-        }, int((values != 0).sum()) + int((~inside).sum())
-
     def decode(self, lib: Library, arrays: Mapping[str, Any], shape: Shape) -> Any:
         bits = self.tiles.decode(lib, arrays, shape) | self.rest.decode(lib, self.of_rest(arrays), shape)
         out = lib.zeros(shape, self.raw)
@@ -128,6 +101,8 @@ class HybridFormat(Format):
 
     def check(self, lib: Library, arrays: Mapping[str, Any], shape: Shape, nnz: int) -> None:
         """FormatError if the arrays have other dtypes or shapes, contradict one another, or hold entries twice."""
+        if self.open:
+            raise FormatError("delta and alpha are still to be chosen", hint=AGAIN)
         order, tile = next(array for array in self.stored if array.name == "order"), self.tile
         self._expect(lib, arrays, order, (shape[0],), shape)
         check_permutation(lib.to_host(lib.cast(arrays["order"], s64), s64), shape[0])
@@ -152,34 +127,30 @@ class HybridFormat(Format):
             raise FormatError(f"entry {entry} of the rest lies in a dense tile", hint=AGAIN)
 
 
-def moved(rows: Rows, order: Any) -> tuple[Any, Any]:
-    """Of rows in an order (new -> old): where they begin, and which old entry each new one is."""
-    lib = rows.library
-    lengths = (rows.ptr[1:] - rows.ptr[:-1])[order]
-    ptr = lib.zeros((rows.shape[0] + 1,), "int64")
-    ptr[1:] = lib.cumsum(lengths)
-    row = lib.fibers(ptr, rows.nnz)
-    return ptr, lib.arange(rows.nnz) + (rows.ptr[:-1][order] - ptr[:-1])[row]
+def hybrid(
+    dtype: DType,
+    tile: int = 32,
+    delta: Share = 0.3,
+    alpha: Share = 0.3,
+    method: Method = "bsa",
+    columns: int = COLUMNS,
+    device: str | None = None,
+) -> Format:
+    """The format for f32, f16 or bf16; FormatError for options out of their ranges.
 
-
-def pointers(lib: Library, fiber: Any, count: int) -> Any:
-    """Where each of so many fibers begins, from the fiber of each entry: int64 [count + 1]."""
-    ptr = lib.zeros((count + 1,), "int64")
-    ptr[1:] = lib.cumsum(lib.xp.bincount(fiber, minlength=count))
-    return ptr
-
-
-def hybrid(dtype: DType, tile: int = 32, delta: float = 0.3, alpha: float = 0.3, method: Method = "bsa") -> Format:
-    """The format for f32, f16 or bf16; FormatError for options out of their ranges."""
+    ``columns``: of x, that products are expected to have; ``device``: whose cost model chooses what is ``"auto"``.
+    """
     check_options(method, tile, alpha, delta)
-    return _format(dtype, int(tile), float(delta), float(alpha), method)
+    count, left = positive(columns, "columns", FormatError), check_device(device, alpha, delta)
+    shares = ((name, v if isinstance(v, str) else float(v)) for name, v in (("delta", delta), ("alpha", alpha)))
+    chosen = (("tile", int(tile)), *shares, ("method", method), ("columns", count))
+    return _format(dtype, (*chosen, ("device", device or "auto")) if left else chosen)
 
 
 @cache
-def _format(dtype: DType, tile: int, delta: float, alpha: float, method: Method) -> Format:
+def _format(dtype: DType, options: tuple[tuple[str, Any], ...]) -> Format:
     kept = Compressed("slab", Stored("idx", s32), Pointers("ptr", s32))
-    axes = (Dense("strip"), kept, Dense("element"))
-    options = (("tile", tile), ("delta", delta), ("alpha", alpha), ("method", method))
+    axes, tile = (Dense("strip"), kept, Dense("element")), dict(options)["tile"]
     return HybridFormat("hybrid", dtype, Blocked.plain(tile, tile), axes, options=options)
 
 
@@ -189,9 +160,26 @@ class Hybrid(OfRows):
     @classmethod
     def of_rows(cls, spec: Format, rows: Csr) -> Hybrid:
         assert isinstance(spec, HybridFormat)
-        with rows.library.active():
-            arrays, nnz = spec.cut(rows.library, rows.shape, rows.arrays)
-            return cls(spec, rows.shape, rows.library, arrays, nnz)
+        options, lib = dict(spec.options), rows.library
+        if spec.open:
+            made: Hybrid = _model().tiling(rows, options).w
+            return made
+        with lib.active():
+            places = Rows.of(rows)
+            permutation, _ = ordered(places, encoded(places, spec.tile), options["method"], options["alpha"], "paper")
+            return cls.cut(spec, Tiled.of(rows, permutation, spec.tile))
+
+    @classmethod
+    def cut(cls, spec: Format, tiled: Tiled) -> Hybrid:
+        """The matrix whose tiles are dense above the delta of a format."""
+        with tiled.library.active():
+            arrays, nnz = tiled.cut(dict(spec.options)["delta"], spec.dtype)
+            return cls(spec, tiled.shape, tiled.library, arrays, nnz)
+
+    @classmethod
+    def encode(cls, spec: Format, lib: Library, bits: Any) -> Hybrid:
+        assert isinstance(spec, HybridFormat)
+        return cls.of_rows(spec, Csr.encode(spec.rest, lib, bits))
 
     @property
     def order(self) -> Any:
@@ -235,22 +223,35 @@ class Hybrid(OfRows):
         """Those of the matrix with its rows as they were given."""
         return self.once("stats", lambda: self.rows().stats())
 
-    def plan(self) -> str:
-        """What the order does to the matrix, and what is stored of it, as text."""
-        said = dict(self.spec.options)
-        tile, delta = self.spec.blocks.rows, said["delta"]
-        host = self.rows().to_host()
-        ptr, idx = (host.arrays[name].astype(np.int64) for name in ("ptr", "idx"))
-        rows = Rows(host.library, self.shape, ptr, idx)
-        blocks = encoded(rows, tile)
-        order = self.library.to_host(self.order, s32).astype(np.int64)
-        before, after = (measured(rows, blocks, each, delta) for each in (np.arange(self.shape[0]), order))
-        area = self.tiles * tile**2
-        lines = (
-            f"{self!r}",
-            f"rows in the order of {said['method']}, alpha {said['alpha']:g}",
-            table(rows.nnz, tile, delta, before, after),
-            f"{self.tiles:,} dense tiles of {tile}x{tile}: {self.nnz - self.rest:,} nonzeros, "
-            f"{(self.nnz - self.rest) / max(1, area):.1%} of their elements; the rest: {self.rest:,} nonzeros",
-        )
-        return "\n".join(lines)
+    def plan(self, columns: int | None = None, device: str | Path | DeviceProfile = "auto") -> Plan:
+        """What the order does to the matrix, what is stored of it, and what the cost model expects of products with
+        ``columns`` columns (by default those that the matrix was made for) on a device, as ``compile`` takes it.
+
+        A string, which ``save`` writes as text or as a picture of where nonzeros and dense tiles lie, before and after.
+        """
+        with located(user_loc()):
+            said = dict(self.spec.options)
+            count = said["columns"] if columns is None else positive(columns, "columns", FormatError)
+            tile, delta, matrix = self.spec.blocks.rows, said["delta"], self.rows()
+            rows = Rows.of(matrix.to_host())
+            order = self.library.to_host(self.order, s32).astype(np.int64)
+            before, after = both(rows, encoded(rows, tile), order, delta)
+            try:
+                expected = str(_model().expected(self, count, device))
+            except FormatError as e:
+                expected = e.message
+            area = self.tiles * tile**2
+            lines = (
+                f"{self!r}",
+                f"rows in the order of {said['method']}, alpha {said['alpha']:g}",
+                table(rows.nnz, tile, delta, before, after),
+                f"{self.tiles:,} dense tiles of {tile}x{tile}: {self.nnz - self.rest:,} nonzeros, "
+                f"{(self.nnz - self.rest) / max(1, area):.1%} of their elements; the rest: {self.rest:,} nonzeros",
+                expected,
+            )
+            return Plan("\n".join(lines), partial(svg, rows, order, tile, delta))
+
+
+def _model() -> Any:
+    """What knows the cost of products, which are made of formats: so it is found when it is asked for."""
+    return families("spmm")["hybrid"]

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from sparsegen.arrays import describe, detached
-from sparsegen.formats.csr import check_rows
+from sparsegen.formats.csr import Csr, check_rows
 from sparsegen.formats.library import FLOATS, NUMPY, Library, library_of
 from sparsegen.ir.errors import ArrayError
 from sparsegen.ir.types import s64
@@ -26,6 +26,12 @@ class Rows:
     shape: tuple[int, int]
     ptr: Any
     idx: Any
+
+    @staticmethod
+    def of(matrix: Csr) -> Rows:
+        """Those of a matrix in compressed sparse rows, where it is."""
+        lib = matrix.library
+        return Rows(lib, matrix.shape, *(lib.cast(matrix.arrays[name], s64) for name in ("ptr", "idx")))
 
     @property
     def nnz(self) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from sparsegen.formats.rows import Rows
 from sparsegen.formats.stats import VECTOR
 from sparsegen.reordering.blocks import Blocks, held_by_tiles
@@ -33,6 +35,13 @@ def measured(rows: Rows, blocks: Blocks, permutation: Any, delta: float) -> Figu
         dense = (held * (held > delta * blocks.tile**2)).sum()
         vectors = lib.distinct(place[rows.of_entries()] // VECTOR * max(1, rows.shape[1]) + rows.idx)
         return Figures(int(held.shape[0]), int(dense), vectors)
+
+
+def both(rows: Rows, blocks: Blocks, permutation: Any, delta: float) -> tuple[Figures, Figures]:
+    """The figures with rows as they are, and in an order."""
+    as_given = np.arange(rows.shape[0], dtype=np.int64)
+    before, after = (measured(rows, blocks, order, delta) for order in (as_given, permutation))
+    return before, after
 
 
 def gain(before: Figures, after: Figures) -> float:

@@ -178,7 +178,7 @@ def test_cupy() -> None:
         ({"tile": 0}, "tile=0"),
         ({"tile": 4096}, "up to 1024"),
         ({"delta": 1.5}, "delta=1.5 is outside 0..1"),
-        ({"delta": "auto"}, "delta='auto'"),
+        ({"delta": "always"}, "delta='always'"),
         ({"alpha": -1}, "alpha=-1 is outside 0..1"),
         ({"method": "best"}, "unknown method 'best'"),
         ({"tiles": 32}, "options"),

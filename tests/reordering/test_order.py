@@ -183,7 +183,7 @@ def test_wrong_files(tmp_path: Path) -> None:
         ({"tile": 1.5}, "tile=1.5"),
         ({"alpha": -0.1}, "alpha=-0.1 is outside 0..1"),
         ({"alpha": float("nan")}, "alpha=nan"),
-        ({"alpha": "auto"}, "alpha='auto'"),
+        ({"alpha": "best"}, "alpha='best'"),
         ({"delta": 1.01}, "delta=1.01 is outside 0..1"),
         ({"delta": True}, "delta=True"),
     ],

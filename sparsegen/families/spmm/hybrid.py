@@ -25,6 +25,7 @@ from sparsegen.ir.numbers.strips import COLS, LEAST, MOST_ROWS, PIECE, sums
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.products.hybrid import HEIGHTS, HybridNumbers, columns, records, spans, tiles
 from sparsegen.products.hybrid_cost import Shape, price, shape_of
+from sparsegen.products.tiling import expected, tiling
 from sparsegen.products.weights import Prepared, padded
 from sparsegen.registry import register
 from sparsegen.schedule import Schedule, SpmmSchedule, Word, integer, pair
@@ -70,6 +71,9 @@ class HybridFamily(ListedFamily):
     counted = "two for each element of a dense tile, each other entry, and column"
     because = "zeros of dense tiles multiply, what else is not stored does not"
     scratch = "x, row by row and of whole pieces"
+    #: What formats ask of it: alpha and delta for a matrix, and what a product is expected to take.
+    tiling = staticmethod(tiling)
+    expected = staticmethod(expected)
     words = (
         Word("high", integer, choices=HEIGHTS), Word("cols", integer, choices=COLS), Word("warps", pair),
         Word("stages", integer, None, LEAST, 16), Word("unroll", integer, choices=(1, 2, 4, 8)),
