@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 import warnings
@@ -13,11 +12,11 @@ import numpy as np
 
 from sparsegen.backends.emulator import ALL, Finding, Report
 from sparsegen.backends.emulator import run as emulate
-from sparsegen.ir import warp
 from sparsegen.ir.module import Module
 from sparsegen.ir.types import Buffer
 from sparsegen.pipelines import Program
 from sparsegen.plan import COUNTER, OUT, SCRATCH, Plan, buffers, constant, launches
+from sparsegen.run.estimate import lane_ops
 from sparsegen.run.host import Arrays, HostArray, flat, results
 
 #: A run that is expected to last longer (seconds) says so first.
@@ -47,7 +46,7 @@ def run_plan(plan: Plan, given: Arrays, new: Arrays, work: str, cells: int) -> N
     Arrays that are not packed are copied.  A workspace begins as NaN, so that nobody can take what lies between padded
     rows for data.  ``work`` (of ``cells`` cells) says in a warning what takes long.
     """
-    meter = slow_run(plan, work, cells)
+    meter = slow_run(plan, given, work, cells)
     with results(new) as made:
         where = {name: flat(a) for name, a in given.items()} | made
         where |= {name: poisoned(space.size, space.dtype, name) for name, space in plan.workspaces.items()}
@@ -187,23 +186,9 @@ def _seen_as(param: Any, array: HostArray) -> HostArray:
 
 
 # ------------------------------------------------------------------------------------------------ how long
-def lane_ops(func: warp.Func) -> float:
-    """Roughly how many warp-level ops all lanes of a launch run: loops with constant bounds are multiplied out."""
-
-    def cost(op: Any) -> float:
-        if isinstance(op, warp.For):
-            trips = max(1, -(-(op.stop.hi - op.start.lo) // max(1, op.step.lo)))
-            return trips * sum(map(cost, op.body))
-        if isinstance(op, warp.If):
-            return sum(map(cost, op.then)) + sum(map(cost, op.orelse)) / 2
-        return sum(map(cost, op.body)) if isinstance(op, warp.Loop) else 1.0
-
-    return sum(map(cost, func.body)) * math.prod(func.grid) * func.threads
-
-
-def slow_run(plan: Plan, work: str, cells: int) -> Meter | None:
+def slow_run(plan: Plan, given: Arrays, work: str, cells: int) -> Meter | None:
     """For a run that will take long: a warning that says so, and what will show its progress."""
-    if (expected := estimate(plan, cells)) <= LONG:
+    if (expected := estimate(plan, given, cells)) <= LONG:
         return None
     took = f"{expected / 60:.0f} minutes" if expected < 5400 else f"{expected / 3600:.1f} hours"
     warnings.warn(
@@ -214,11 +199,15 @@ def slow_run(plan: Plan, work: str, cells: int) -> Meter | None:
     return Meter(plan)
 
 
-def estimate(plan: Plan, cells: int) -> float:
-    """Seconds that a plan is expected to take on the emulator, within a factor of about three."""
+def estimate(plan: Plan, given: Arrays, cells: int) -> float:
+    """Seconds that a plan is expected to take on the emulator with the given arrays, within a factor of about three."""
     if cells * plan.passes < 1 << 20:  # far below a minute, whatever the schedule
         return 0.0
-    ops = (passes * lane_ops(b.func) for program, passes in plan.programs for b in launches(program.warp))
+    ops = (
+        passes * lane_ops(bound, {**given, **program.warp.constants})
+        for program, passes in plan.programs
+        for bound in launches(program.warp)
+    )
     return sum(ops) * SECONDS_A_LANE_OP
 
 
