@@ -19,6 +19,8 @@ BITS: Final = {
     "bitmap": (16,), "csr": (16, 32, 64), "nm": (16, 32), "hybrid": (16, 32), "sr_bcrs": (16,), "bcrs": (16,),
 }  # fmt: skip
 VECTORS: Final = ("sr_bcrs", "bcrs")
+#: Formats of W whose kernels read and write columns in panels.
+PANELS: Final = ("csr", "hybrid")
 #: What x may hold beside integers.
 OPERANDS: Final = (s4, u4, s8, u8, s16, u16)
 #: A digit of an integer: how many bits it is shifted by, and its type.  Digits of 8 bits, or one of 4.
@@ -45,6 +47,9 @@ class Spmm(Op):
     ``scale`` and ``bias`` are.  x of 4 bits has two adjacent columns a byte.  ``w_digits`` and ``x_digits`` are what
     the pass ``decompose`` makes of vectors: of integers digits of 8 bits, or one of 4; ``height``: rows of W's vectors.
 
+    ``x_panel`` and ``y_panel``: so many adjacent columns of x, or of y and the residual, lie together row by row, one
+    such matrix behind the other (csr, hybrid); 0: all do.
+
     ``batch``: of so many products, whose x, y, values and operands lie packed one after another, and whose W have one
     pattern.  ``binds``: what roles of its launches are called instead.
     """
@@ -68,6 +73,8 @@ class Spmm(Op):
     x_type: DType | None = attr(default=None)
     y_type: DType | None = attr(default=None)
     height: int = attr(default=0)
+    x_panel: int = attr(default=0)
+    y_panel: int = attr(default=0)
     w_digits: tuple[Digit, ...] = attr(default=())
     x_digits: tuple[Digit, ...] = attr(default=())
     batch: int = attr(default=1)
@@ -137,7 +144,10 @@ def _spmm(op: Spmm, ctx: Context) -> None:
     ctx.one_of(op.x_order, ORDERS, "order of x")
     ctx.one_of(op.y_order, ORDERS, "order of y")
     ctx.one_of(op.activation, ACTIVATIONS, "activation")
-    along = op.x_stored[1] if op.x_order == "row" else op.k
+    for panel, order in ((op.x_panel, op.x_order), (op.y_panel, op.y_order)):
+        fits = panel >= 1 and op.n % panel == 0 and order == "row" and op.format in PANELS
+        ctx.need(not panel or fits, f"panels of {panel} columns, of {op.n} by {order}s, in {op.format}")
+    along = (op.x_panel or op.x_stored[1]) if op.x_order == "row" else op.k
     ctx.need(op.vec in (1, 2, 4, 8, 16) and along % op.vec == 0, f"vec={op.vec} elements at once, of runs of {along}")
 
 

@@ -194,8 +194,9 @@ class TurnColumns(Op):
 class PadRows(Op):
     """Writes x [k, n], stored row by row with n that no piece divides, row by row with ``pitch`` a row.
 
-    A thread has a piece of 16 bytes, which it loads ``vec`` elements at a time; columns from ``n`` on are zero.  Not
-    ``tile.turn_columns``: nothing goes from row to row.
+    A thread has a piece of 16 bytes, which it loads ``vec`` elements at a time; columns from ``n`` on are zero.  In x
+    ``panel`` adjacent columns lie together, one such matrix behind the other; 0: all do.  Not ``tile.turn_columns``:
+    nothing goes from row to row.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
@@ -204,6 +205,7 @@ class PadRows(Op):
     n: int = attr()
     pitch: int = attr()
     vec: int = attr(default=1)
+    panel: int = attr(default=0)
 
 
 @define("tile.turn_pieces", kw_only=True)
@@ -324,7 +326,8 @@ def _turn_columns(op: TurnColumns, ctx: Context) -> None:
 def _pad_rows(op: PadRows, ctx: Context) -> None:
     same_type(ctx, op.dst, op.src)
     whole(ctx, op.pitch, 16 // op.src.dtype.nbytes, f"{op.pitch} elements a row are no pieces of 16 bytes")
-    whole(ctx, op.n, op.vec, f"{op.vec} elements at once of rows of {op.n}")
+    whole(ctx, op.panel or op.n, op.vec, f"{op.vec} elements at once of rows of {op.panel or op.n}")
+    whole(ctx, op.n, op.panel or op.n, f"{op.n} columns are no panels of {op.panel}")
     _rows(ctx, op)
 
 

@@ -97,7 +97,7 @@ class Gather(Op):
     Both are zero for entries that do not belong to the segment (from ``begin`` to before ``end``); only among the first
     ``align`` may there be some before ``begin``.  ``src`` has ``n`` columns and ``k`` rows, one row after the other or
     (``order`` column) one column after the other.  ``column`` is the team's first column; columns from ``n`` on are
-    zero.
+    zero.  Of rows ``panel`` adjacent columns lie together, one such matrix [k, panel] behind the other; 0: all do.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
@@ -116,6 +116,7 @@ class Gather(Op):
     vec: int = attr()
     blocks: int = attr()
     order: str = attr(one_of=ORDERS)
+    panel: int = attr(default=0)
 
 
 @define("tile.multiply_rows", kw_only=True)
@@ -157,7 +158,8 @@ class SumSegments(Op):
 class StoreRow(Store):
     """Stores the team's sums to row ``row`` of y, with the epilogue; one group of the team stores.
 
-    ``once``: adjacent elements that a store takes, ``vec`` or a part of it.
+    ``once``: adjacent elements that a store takes, ``vec`` or a part of it.  ``panel``: of y and the residual, as of
+    ``tile.gather``.
     """
 
     acc: Buffer = buffer()
@@ -168,6 +170,7 @@ class StoreRow(Store):
     vec: int = attr()
     blocks: int = attr()
     once: int | None = attr(default=None)
+    panel: int = attr(default=0)
 
 
 # ------------------------------------------------------------------------------------------------ what they must obey
@@ -217,8 +220,15 @@ def _gather(op: Gather, ctx: Context) -> None:
     for regs in (op.rows, op.values, op.weights):
         registers(ctx, regs, op.rows.size, exactly=True)
     ctx.need(op.src.size == op.k * op.n, f"{op.k} x {op.n} elements are not the {op.src.size} of @{op.src.name}")
-    ctx.need(op.n % op.vec == 0 and (op.vec == 1 or op.order == "row"),
-             f"{op.vec} adjacent columns at once of {op.n}, {op.order} by {op.order}")  # fmt: skip
+    ctx.need((op.panel or op.n) % op.vec == 0 and (op.vec == 1 or op.order == "row"),
+             f"{op.vec} adjacent columns at once of {op.panel or op.n}, {op.order} by {op.order}")  # fmt: skip
+    _panel(op, ctx)
+
+
+def _panel(op: Gather | StoreRow, ctx: Context) -> None:
+    """Panels are of rows, and there is no part of one."""
+    fits = op.panel >= 0 and op.order == "row" and op.n % max(1, op.panel) == 0
+    ctx.need(not op.panel or fits, f"{op.n} columns, {op.order} by {op.order}, are no panels of {op.panel}")
 
 
 @check(MultiplyRows)
@@ -251,4 +261,5 @@ def _store_row(op: StoreRow, ctx: Context) -> None:
     _vector(ctx, op.vec, op.out.dtype)
     once = op.once or op.vec
     whole(ctx, op.vec, once, f"{op.vec} adjacent columns are no whole stores of {once}")
-    whole(ctx, op.n, once, f"{once} adjacent columns at once of {op.n}")
+    whole(ctx, op.panel or op.n, once, f"{once} adjacent columns at once of {op.panel or op.n}")
+    _panel(op, ctx)

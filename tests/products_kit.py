@@ -90,7 +90,7 @@ def agrees(got: Array, product: Product, given: dict[str, Array]) -> None:
 
 
 def program(
-    product: Product, line: str, variant: tuple[str, str, int] = ("row", "row", 1), profile: DeviceProfile | None = None
+    product: Product, line: str, variant: tuple[Any, ...] = ("row", "row", 1), profile: DeviceProfile | None = None
 ) -> Program:
     """The kernel of a schedule, for x and y in these orders and loads of so many elements of x."""
     schedule = SpmmSchedule.parse(line)

@@ -68,7 +68,8 @@ class Csr:
         """Columns that an access takes."""
         if op.x_order != "row":
             return 1
-        return max(v for v in widths(op.dtype) if op.vec % v == 0 and self.columns % v == 0)
+        of = op.vec, self.columns, op.y_panel or op.n
+        return max(v for v in widths(op.dtype) if all(n % v == 0 for n in of))
 
     def _kernel(self, module: Module, op: o.Spmm) -> Module:
         if op.format != "csr":
@@ -91,7 +92,7 @@ class Csr:
         walk = self._walk(op, params, acc, begin, end, column)
         store = r.StoreRow(
             acc=acc, row=row, column=column, across=self.across, parts=self.parts, vec=vec, blocks=blocks,
-            **epilogue(op, params),
+            panel=op.y_panel, **epilogue(op, params),
         )  # fmt: skip
         add = r.SumSegments(
             acc=acc, slots=params.get("workspace.slots"), counter=params.get("workspace.counter"), number=number,
@@ -110,7 +111,7 @@ class Csr:
         """Adds up a segment's entries."""
         vec = self._vec(op)
         lanes = {"across": self.across, "parts": self.parts, "vec": vec, "blocks": self.columns // vec}
-        x = Pieces(params["in"], op.n, op.x_order)
+        x = Pieces(params["in"], op.n, op.x_order, panel=op.x_panel)
         return walk_entries(op, params, x, acc, (begin, end, column), self.unroll, lanes)
 
 
@@ -128,7 +129,7 @@ def walk_entries(
     def gather(**regs: Any) -> Op:
         return r.Gather(
             src=x.buffer, begin=begin, end=end, align=min(unroll, ALIGN), column=column, k=op.k, n=x.n,
-            across=lanes["across"], vec=lanes["vec"], blocks=lanes["blocks"], order=x.order, **regs,
+            across=lanes["across"], vec=lanes["vec"], blocks=lanes["blocks"], order=x.order, panel=x.panel, **regs,
         )  # fmt: skip
 
     return walked(gather, (params["idx"], params["values"]), op.k - 1, acc, (begin, end), unroll, lanes)

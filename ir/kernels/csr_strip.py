@@ -108,8 +108,10 @@ class CsrStrip:
         (strip, bars), (row, begin, end), vec = shared, of, PIECE // op.dtype.nbytes
         acc = Buffer("acc", op.sums, vec, "reg")
         lanes: dict[str, Any] = {"across": self.across, "parts": self.groups, "vec": vec, "blocks": 1}
-        once = max(v for v in widths(op.dtype) if op.n % v == 0 and op.vec % v == 0)
-        store = r.StoreRow(acc=acc, row=row, column=column, once=once, **lanes, **epilogue(op, params))
+        once = max(v for v in widths(op.dtype) if (op.y_panel or op.n) % v == 0 and op.vec % v == 0)
+        store = r.StoreRow(
+            acc=acc, row=row, column=column, once=once, panel=op.y_panel, **lanes, **epilogue(op, params)
+        )
 
         def gather(rows: Buffer, at: Value, **regs: Any) -> Op:
             return te.GatherResident(src=strip, places=rows, across=self.across, **regs)

@@ -26,12 +26,14 @@ FEW: Final = 8
 
 
 class Pieces(NamedTuple):
-    """x [k, n] in an order whose adjacent elements are whole pieces; ``begin``: what a thread does before it uses x."""
+    """x [k, n] in an order whose adjacent elements are whole pieces; ``begin``: what a thread does before it uses x;
+    ``panel``: columns that lie together row by row, 0 for all."""
 
     buffer: Buffer
     n: int
     order: str
     begin: tuple[Op, ...] = ()
+    panel: int = 0
 
 
 def by_pieces(
@@ -46,7 +48,7 @@ def by_pieces(
     """
     dtype, n = op.x_stored
     along, piece = n if op.x_order == "row" else op.k, 16 // dtype.nbytes
-    whole = along % piece == 0 and op.vec % piece == 0
+    whole = not op.x_panel and along % piece == 0 and op.vec % piece == 0
     if op.x_order in orders and whole and not padded(n, dtype.nbytes, reads):
         return module, params, Pieces(params["in"], n, op.x_order)
     if op.batch > 1:
@@ -65,8 +67,8 @@ def _turned(module: Module, op: o.Spmm, pitch: int, overlap: bool) -> Module:
     turn: Op
     if op.x_order == "row":
         blocks = -(-op.k * pitch // (32 * TURNERS * 16 // dtype.nbytes))
-        vec = next(v for v in (4, 2, 1) if n % v == 0 and op.vec % v == 0)
-        turn = tw.PadRows(dst=dst, src=src, k=op.k, n=n, pitch=pitch, vec=vec)
+        vec = next(v for v in (4, 2, 1) if n % v == 0 and op.vec % v == 0 and v * dtype.nbytes <= 16)
+        turn = tw.PadRows(dst=dst, src=src, k=op.k, n=n, pitch=pitch, vec=vec, panel=op.x_panel)
     elif op.vec == PIECE and dtype.nbytes == 2:
         blocks = -(-op.k // PIECES_SIDE) * -(-pitch // PIECES_SIDE)
         tile = Buffer("tile", dtype, PIECES_SIDE**2, "shared", ALIGN)

@@ -80,7 +80,7 @@ class Hybrid:
 
     def _team(self, op: o.Spmm) -> Team:
         """The teams that share a band's rows: they load whole pieces of x where y takes as many."""
-        vec = max(v for v in widths(op.dtype) if op.n % v == 0)
+        vec = max(v for v in widths(op.dtype) if (op.y_panel or op.n) % v == 0)
         return team_of(self.rows, self.cols, self.down * self.across, vec)
 
     def _share(self, op: o.Spmm, params: dict[str, Buffer], x: Pieces) -> tm.ShareBands:
@@ -133,7 +133,8 @@ class Hybrid:
         begin, end = Value("from", s32, 0, op.entries), Value("end", s32, 0, op.entries)
         acc = Buffer("total", f32, team.vec * team.blocks, "reg")
         lanes: dict[str, Any] = {"across": team.across, "parts": team.parts, "vec": team.vec, "blocks": team.blocks}
-        store = by_team(r.StoreRow(acc=acc, row=row, column=column, **lanes, **epilogue(op, params)), acc, lanes)
+        put = r.StoreRow(acc=acc, row=row, column=column, panel=op.y_panel, **lanes, **epilogue(op, params))
+        store = by_team(put, acc, lanes)
         begun: list[Op] = [t.Alloc(buf=acc, zeroed=whole is None)]
         if whole is not None:
             begun.append(tm.TakeSums(acc=acc, src=whole, place=place, rows=self.rows, cols=self.cols, **lanes))

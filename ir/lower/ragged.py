@@ -10,6 +10,7 @@ from ..expr import Expr, Value, all_of, as_expr
 from ..types import Buffer, u32, widths
 from .context import Context, rule
 from .epilogue import finish, of_row
+from .panels import placed
 
 
 @rule(t.ShareSegments)
@@ -88,13 +89,15 @@ def gather(cx: Context, op: t.Gather) -> None:
     def is_there(i: int) -> Expr:
         return b.let("there", b.ld(there, i, hint="flag", lo=0, hi=1).ne(0))
 
-    places = list(columns(cx, cx.resolve(op.column), op.across, op.vec, op.blocks))
+    places = [
+        (first, col, placed(cx, col, op.k, op.n, op.panel, op.order))
+        for first, col in columns(cx, cx.resolve(op.column), op.across, op.vec, op.blocks)
+    ]
     for i in range(op.rows.size):
         row, mine = b.ld(op.rows, i, hint="k", lo=0, hi=op.k - 1), is_there(i)
-        for first, col in places:
+        for first, col, place in places:
             here = b.let("here", all_of(mine, col.lt(op.n)))
-            at = row * op.n + col if op.order == "row" else col * op.k + row
-            found = b.ldv(op.src, at, op.vec, where=here, cache="nc", hint="x")
+            found = b.ldv(op.src, place(row), op.vec, where=here, cache="nc", hint="x")
             for e, v in enumerate(found):
                 b.st(op.dst, i * op.blocks * op.vec + first + e, v)
     zero = b.const(op.weights.dtype, 0.0, hint="zero")
@@ -188,7 +191,7 @@ def _store(cx: Context, op: t.StoreRow, sums: list[Value], row: Expr, col: Expr)
     """Adds the residual to adjacent columns of a row, and stores them."""
     b, wide = cx.b, len(sums) if op.order == "row" else 1
     for first in range(0, len(sums), wide):
-        at = row * op.n + col if op.order == "row" else (col + first) * op.m + row
+        at = placed(cx, col + first, op.m, op.n, op.panel, op.order)(row)
         vals = sums[first : first + wide]
         if op.residual is not None:
             more = b.ldv(op.residual, at, wide, hint="r")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from .. import tile_groups as t
 from .. import warp as w
-from ..expr import all_of
+from ..expr import Value, all_of
 from ..numbers.groups import PIECE, PIECES_SIDE, SIDE, side_pitch
 from ..swizzle import swizzled
 from ..types import u32, widths
 from .context import Context, rule
+from .panels import placed
 from .quad import QUAD, exchanged, halves
 
 
@@ -36,11 +37,10 @@ def pad_rows(cx: Context, op: t.PadRows) -> None:
     at = b.let("at", (cx.bx * cx.func.threads + cx.tid) * piece)
     with b.if_(at.lt(op.dst.size)):
         k, n = b.let("k", at // op.pitch, hi=op.k - 1), b.let("n", at % op.pitch)
-        vals = [
-            v
-            for e in range(0, piece, op.vec)
-            for v in b.ldv(op.src, k * op.n + n + e, op.vec, where=(n + e).lt(op.n), cache="nc", hint="x")
-        ]
+        vals: list[Value] = []
+        for e in range(0, piece, op.vec):
+            at_x = placed(cx, n + e, op.k, op.n, op.panel, "row")(k)
+            vals += b.ldv(op.src, at_x, op.vec, where=(n + e).lt(op.n), cache="nc", hint="x")
         most = widths(op.dst.dtype)[-1]
         for e in range(0, piece, most):
             b.st(op.dst, at + e, *vals[e : e + most])

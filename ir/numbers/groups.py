@@ -34,9 +34,9 @@ LEAST: Final = 2
 
 
 def side_pitch(item: int) -> int:
-    """Elements of ``item`` bytes from row to row of its tile: an odd number of words, so that 32 rows lie in different
-    banks."""
-    return SIDE + 4 // item
+    """Elements of ``item`` bytes from row to row of its tile: an odd number of words, or of pairs of them, so that 32
+    rows lie in different banks."""
+    return SIDE + max(1, 4 // item)
 
 
 def row_bytes(cols: int) -> int:

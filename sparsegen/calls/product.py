@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsegen.arrays import Expect, describe
+from sparsegen.arrays import Expect, describe, empty_like
 from sparsegen.backends.cuda.runtime import Runtime
 from sparsegen.backends.emulator.report import Finding
 from sparsegen.backends.reference.spmm import run
@@ -31,27 +32,52 @@ _OPERANDS = ("bias", "scale", "residual")
 
 
 def orders(layout: ArrayLayout) -> tuple[str, ...]:
-    """The orders that a packed matrix has, ``row`` and ``column``; both where one of its extents is 1."""
-    (rows, cols), (down, across), size = layout.shape, layout.strides, layout.dtype.itemsize
+    """The orders that a packed matrix has, ``row`` and ``column``; both where one of its extents is 1.
+
+    Those of a batch are of one matrix that has all columns, where strides allow that; else ``panels``, of matrices by
+    rows one behind the other.
+    """
+    size, as_one = layout.dtype.itemsize, _side_by_side(layout)
+    if as_one is None:
+        return ("panels",) if layout.contiguous else ()
+    (rows, cols), (down, across) = as_one
     row = (rows == 1 or down == cols * size) and (cols == 1 or across == size)
     column = (cols == 1 or across == rows * size) and (rows == 1 or down == size)
-    return tuple(name for name, holds in (("row", row), ("column", column)) if holds)
+    found = tuple(name for name, holds in (("row", row), ("column", column)) if holds)
+    return found or ("panels",) * (len(layout.shape) == 3 and layout.contiguous)
+
+
+def _side_by_side(layout: ArrayLayout) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Shape and strides of the matrix that has the columns of all matrices of a batch; None where it has no strides."""
+    if len(layout.shape) == 2:
+        return layout.shape, layout.strides
+    (many, rows, cols), (over, down, across) = layout.shape, layout.strides
+    if many == 1 or over == cols * across:
+        return (rows, many * cols), (down, across)
+    return ((rows, many), (down, over)) if cols == 1 else None
 
 
 def order(layout: ArrayLayout) -> str:
     """The order that a matrix is taken to have: of a single column that of columns, of a single row that of rows."""
     found = orders(layout)
-    return found[-1 if layout.shape[1] == 1 else 0]
+    single = layout.shape[-1] == 1 and layout.shape[:-2] in ((), (1,))
+    return found[-1 if single else 0]
+
+
+def _panel(layout: ArrayLayout) -> int:
+    """Columns that lie together: those of a matrix of a batch, 0 where all do."""
+    return layout.shape[-1] if order(layout) == "panels" else 0
 
 
 def variant(x: ArrayView, out: ArrayView, *, copied: bool = False, each: bool = False) -> Variant:
     """What the code depends on; ``copied``: x will be copied to an aligned address; ``each``: its elements of 4 bits
     have a byte each."""
-    how = order(x.layout)
-    run = x.layout.shape[1 if how == "row" else 0]
+    how, to = ("row" if _panel(a.layout) else order(a.layout) for a in (x, out))
+    *many, rows, cols = x.layout.shape
+    run = rows if how == "column" else _panel(x.layout) or cols * prod(many)
     size = x.layout.dtype.itemsize
     at = 0 if copied else x.pointer // size
-    return Variant(how, order(out.layout), _widest(run, size, at), each)
+    return Variant(how, to, _widest(run, size, at), each, _panel(x.layout), _panel(out.layout))
 
 
 def _widest(run: int, size: int, at: int = 0) -> int:
@@ -66,7 +92,7 @@ class Operand(Expect):
 
     def __init__(self, name: str, product: Product, backend: str) -> None:
         (m, k), types = product.w.shape, product.types
-        matrix = {"x": (k, product.n), "out": (m, product.n), "residual": (m, product.n)}
+        matrix = {"x": product.stacked(k), "out": product.stacked(m), "residual": product.stacked(m)}
         kind = held(types.x) if name == "x" else types.y if name in matrix else types.rows
         super().__init__(name, matrix.get(name, (m,)), kind.numpy(), writable=name == "out", backend=backend)
         self._product = product
@@ -98,9 +124,10 @@ class Operand(Expect):
         return f"{self.name} has shape {layout.shape}, it must be {self.shape}", self._remedy(layout.shape)
 
     def _order(self, layout: ArrayLayout) -> None:
-        matrix = len(self.shape) == 2
+        matrix = len(self.shape) > 1
         if not (orders(layout) if matrix else layout.contiguous):
             what = "rows or columns must follow one another" if matrix else "it must be packed"
+            what = f"matrices, or {what}" if len(self.shape) == 3 else what
             raise ArrayError(
                 f"{self.name} has strides {layout.strides} (bytes): {what} without gaps",
                 hint="copy it: np.ascontiguousarray(a), or a.contiguous() in torch",
@@ -109,11 +136,19 @@ class Operand(Expect):
     def _remedy(self, shape: tuple[int, ...]) -> str:
         if len(self.shape) == 2 and len(shape) == 1 and shape[0] == self.shape[0] and self.shape[1] == 1:
             return "pass a matrix of one column: a[:, None]"
+        m, k = self._product.w.shape
+        if self._product.batch:
+            n, many = self._product.each, self._product.batch
+            return (
+                f"W is [{m}, {k}], n={n} and batch={many}: x is [batch, K, n], y and residual are [batch, M, n], bias "
+                "and scale [M]"
+            )
+        if self.name == "x" and len(shape) == 3 and shape[1:] == self.shape:
+            return f"compile sg.spmm(W, n={shape[2]}, batch={shape[0]})"
         if shape == self.shape[::-1]:
             return f"pass {self.name}.T: x is [K, n], y is [M, n]"
         if self.name == "x" and len(shape) == 2 and shape[0] == self.shape[0]:
             return f"compile sg.spmm(W, n={shape[1]})"
-        m, k = self._product.w.shape
         return f"W is [{m}, {k}] and n={self._product.n}: x is [K, n], y and residual are [M, n], bias and scale [M]"
 
 
@@ -188,14 +223,22 @@ class SpmmCalls(Calls):
     def new(self, views: Views) -> Any:
         return self.empty(views[IN], self.outputs[OUT], self.turned(views))
 
+    def empty(self, like: ArrayView, output: Expect, turned: bool = False) -> Any:
+        """Also of a batch by columns."""
+        if not (turned and len(output.shape) == 3):
+            return super().empty(like, output, turned)
+        many, rows, cols = output.shape
+        return empty_like(like, (many, cols, rows)).swapaxes(1, 2)
+
     def apart(self, inputs: Views, results: Views) -> None:
         """Also ArrayError for a residual in another order than the result."""
         super().apart(inputs, results)
         if "residual" in inputs:
             mine, theirs = order(inputs["residual"].layout), order(results[OUT].layout)
             if mine != theirs:
+                called = {"row": "rows", "column": "columns", "panels": "matrices"}
                 raise ArrayError(
-                    f"residual is packed by {mine}s, out by {theirs}s",
+                    f"residual is packed by {called[mine]}, out by {called[theirs]}",
                     hint="pass a residual in the order of out (of x, if no out is given)",
                 )
 
@@ -211,6 +254,10 @@ class SpmmCalls(Calls):
         (_, k, n), kind = self.problem.shape, self.problem.what.types.x
         row = -(-n // 2) if kind.bits == 4 else n
         order, run = ("column", k) if n == 1 or self.problem.what.columns else ("row", row)
+        batch, each = self.problem.what.batch, self.problem.what.each
+        if batch > 1:  # matrices of one column are columns of one matrix
+            order, run, panel = ("column", k, 0) if each == 1 else ("row", each, each)
+            return Variant(order, order, _widest(run, held(kind).nbytes), x_panel=panel, y_panel=panel)
         return Variant(order, order, _widest(run, held(kind).nbytes))
 
     def plan(self, programs: Memo[Program], schedule: Any, steps: int, variant: Any) -> Plan:
@@ -229,7 +276,8 @@ class SpmmCalls(Calls):
 
     def notes(self, program: Program) -> list[str]:
         op: Any = program.op.funcs[0]
-        return [f"x is packed by {op.x_order}s, {op.vec} elements a load; y by {op.y_order}s."]
+        x, y = ("matrice" if panel else how for panel, how in ((op.x_panel, op.x_order), (op.y_panel, op.y_order)))
+        return [f"x is packed by {x}s, {op.vec} elements a load; y by {y}s."]
 
     # -------------------------------------------------------------------------------------------- numbers
     @property
@@ -283,7 +331,7 @@ class SpmmCalls(Calls):
         extra: dict[str, ArrayView] = {}
         for name, check in self.inputs.items():
             if name not in views:
-                made = self.empty(x, check, len(check.shape) == 2 and order(x.layout) == "column")
+                made = self.empty(x, check, len(check.shape) > 1 and order(x.layout) == "column")
                 made[...] = 1
                 extra[name] = describe(made)
         return {**extra, **views}

@@ -15,7 +15,7 @@ from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.formats.others import others, read_as
 from sparsegen.ir.errors import FormatError, ScheduleError
 from sparsegen.ir.module import Module
-from sparsegen.ir.op_spmm import VECTORS, Spmm
+from sparsegen.ir.op_spmm import PANELS, VECTORS, Spmm
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
 from sparsegen.problems.matrices import Merged, OfMatrices
@@ -30,12 +30,15 @@ from sparsegen.schedule import Schedule
 
 class Variant(NamedTuple):
     """What of the arrays of a call the code depends on: the orders of x and y (``row`` or ``column``), how many
-    adjacent elements of x a load may take, and whether an x of 4 bits has an element a byte."""
+    adjacent elements of x a load may take, whether an x of 4 bits has an element a byte, and how many columns of x and
+    of y lie together, matrices of a batch one behind the other (0: all)."""
 
     x: str
     y: str
     vec: int
     bytes: bool = False
+    x_panel: int = 0
+    y_panel: int = 0
 
 
 #: What is known of a product, by the format of its matrix.
@@ -80,7 +83,10 @@ class SpmmProblem(OfMatrices):
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The other formats that W may be read in: of x by columns only those whose costs count what that takes."""
+        """The other formats that W may be read in: of x by columns only those whose costs count what that takes, of a
+        batch those whose kernels read its matrices one behind the other."""
+        if self.what.batch:
+            return tuple(name for name in others(self.what.w) if name in PANELS)
         return tuple(name for name in others(self.what.w) if not (self.what.columns and name in BY_ROWS))
 
     @property
@@ -117,12 +123,13 @@ class SpmmProblem(OfMatrices):
 
     def describe(self, variant: Hashable = None) -> Module:
         p, e = self.facts, self.what.epilogue
-        x, y, vec, each = variant if isinstance(variant, Variant) else PACKED
+        x, y, vec, each, *panels = variant if isinstance(variant, Variant) else PACKED
+        x_panel, y_panel = panels
         stored = p.stored | ({"x_type": held(p.x_kind)} if each else {})
         op = Spmm(
             symbol=symbol(self.name), m=p.m, k=p.k, n=p.n, dtype=DTYPES[p.dtype], x_order=x, y_order=y, vec=vec,
             bias=e.bias, scale=e.scale, residual=e.residual, activation=e.activation or "none", format=self.format,
-            **stored,
+            x_panel=x_panel, y_panel=y_panel, **stored,
         )  # fmt: skip
         return Module(self.name, (op,))
 
@@ -139,6 +146,7 @@ class SpmmProblem(OfMatrices):
         found = self.others
         formats = " or ".join((self.format, *found))
         said = {"what": "product", "format": formats, **numbers, "epilogue": asdict(self.what.epilogue)}
+        said |= {"batch": self.what.batch} if self.what.batch else {}
         again = {read: replace(self, read=read).facts for read in found if read not in ("bitmap", self.format)}
         return said | ({"others": {read: asdict(facts) for read, facts in again.items()}} if again else {})
 

@@ -93,7 +93,7 @@ def by_torch(product: Product, w: Any) -> Multiply:
              "silu": lambda y: torch.nn.functional.silu(y, inplace=True)}  # fmt: skip
     if product.types.x.is_int:
         return _integers(product, w, torch, apply)
-    mm, plain = torch.mm, not product.epilogue.steps
+    mm, plain = torch.matmul if product.batch else torch.mm, not product.epilogue.steps
 
     def multiply(tensors: Mapping[str, Any], out: Any) -> None:
         mm(w, tensors[IN], out=out)

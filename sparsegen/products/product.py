@@ -11,7 +11,7 @@ from sparsegen.callsite import located, user_loc
 from sparsegen.formats.bitmap import SLACK, Tiles, bitmap
 from sparsegen.formats.matrix import KINDS, NAMES, SparseMatrix
 from sparsegen.ir.errors import FormatError, ProductError
-from sparsegen.ir.op_spmm import ACTIVATIONS, OPERANDS
+from sparsegen.ir.op_spmm import ACTIVATIONS, OPERANDS, PANELS
 from sparsegen.ir.types import DTYPES, DType, bf16, f16, f32, s32
 from sparsegen.schedule import nearest
 from sparsegen.sizes import MAX_CELLS
@@ -67,7 +67,8 @@ class Product:
     """``y = activation(scale * (w @ x) + bias) + residual`` with x of ``n`` columns; made by :func:`sparsegen.spmm`.
 
     ``columns``: x and y come by columns, as a linear layer has them: what is chosen for; calls may bring any order.
-    ``x_dtype`` and ``y_dtype``: of integers; W's own where they are empty.
+    ``x_dtype`` and ``y_dtype``: of integers; W's own where they are empty.  ``batch``: of so many x, which have the
+    ``n`` columns between them; 0: x is one matrix.
     """
 
     w: SparseMatrix
@@ -76,6 +77,7 @@ class Product:
     columns: bool = False
     x_dtype: str = ""
     y_dtype: str = ""
+    batch: int = 0
 
     #: Axes of a grid: it has none.
     ndim: ClassVar[int] = 0
@@ -87,6 +89,15 @@ class Product:
     def dtype(self) -> str:
         """The element type of W, and of x and y where these have none of their own."""
         return self.w.dtype
+
+    @property
+    def each(self) -> int:
+        """Columns of an x of the batch, or of x."""
+        return self.n // max(1, self.batch)
+
+    def stacked(self, rows: int) -> tuple[int, ...]:
+        """The shape of x or y, which has so many rows."""
+        return (*(self.batch,) * (self.batch > 0), rows, self.each)
 
     @property
     def types(self) -> Types:
@@ -103,8 +114,9 @@ class Product:
 
     def __str__(self) -> str:
         m, k = self.w.shape
+        batch = f", a batch of {self.batch}" if self.batch else ""
         types = f", x {self.x_dtype}, y {self.y_dtype}" if self.x_dtype else ""
-        return f"{self.epilogue}, W {m}x{k} {self.w.dtype}{types}, {self.w.sparsity:.1%} zeros, n={self.n}"
+        return f"{self.epilogue}, W {m}x{k} {self.w.dtype}{types}, {self.w.sparsity:.1%} zeros, n={self.each}{batch}"
 
 
 def spmm(
@@ -116,6 +128,7 @@ def spmm(
     activation: Activation | None = None,
     x_dtype: str | None = None,
     y_dtype: str | None = None,
+    batch: int | None = None,
 ) -> Product:
     """The product of a sparse matrix W [M, K] with x [K, n]: ``y = activation(scale * (W @ x) + bias) + residual``.
 
@@ -123,6 +136,10 @@ def spmm(
     ``scale`` may also be one number, or an array of one element, which a call writes to [M] elements first.
     ``activation``: ``"relu"``, ``"gelu"`` (its tanh form) or ``"silu"``.  Sums and the epilogue are worked out in f32
     (of f64 in f64) and rounded once to W's dtype.
+
+    With ``batch``, for W in csr or hybrid, x is [batch, K, n], y and residual are [batch, M, n], in one launch for all
+    of it: ``scale`` and ``bias`` are the same for each.  Matrices lie one behind the other, or side by side (as rows of
+    an array [K, batch, n] or [batch, n, K] whose axes are permuted).
 
     A W of integers has an x of integers, ``x_dtype``: ``"i8"`` (the default), ``"u8"``, ``"i4"``, ``"u4"``, ``"i16"``
     or ``"u16"``, and a y of ``y_dtype``: ``"i32"`` (the default), exact modulo 2^32, or ``"f32"``, ``"f16"`` or
@@ -149,6 +166,13 @@ def spmm(
                 hint=f"{nearest(str(activation), known)}there are: {', '.join(known)}, and None",
             )
         kinds = _integers(w, x_dtype, y_dtype, Epilogue(bias, scale, residual, activation))
+        many = 1 if batch is None else positive(batch, "batch", ProductError)
+        if batch is not None and w.format not in PANELS:
+            raise ProductError(
+                f"a batch of x, but W is in {w.format}, whose kernels take one",
+                hint=f"encode W in {' or '.join(PANELS)}, or pass all columns as one matrix [K, {many * count}]",
+            )
+        count *= many
         m, k = w.shape
         for what, rows in (("x", k), ("y", m)):
             if rows * count > MAX_CELLS:
@@ -156,7 +180,7 @@ def spmm(
                     f"{what} has {rows} x {count} elements; indices are 32 bits wide, so {MAX_CELLS} is the most",
                     hint="take fewer columns at a time",
                 )
-        return Product(w, count, Epilogue(bias, scale, residual, activation), False, *kinds)
+        return Product(w, count, Epilogue(bias, scale, residual, activation), False, *kinds, batch=batch or 0)
 
 
 def _integers(w: SparseMatrix, x: str | None, y: str | None, epilogue: Epilogue) -> tuple[str, str]:

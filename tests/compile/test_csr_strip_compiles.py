@@ -46,3 +46,18 @@ def test_sums_stay_in_registers(name: str) -> None:
         funcs += [dataclasses.replace(f, symbol=f"k{i}_{n}") for n, f in enumerate(made.warp.funcs)]
         shapes += [*([None] * odd), shape_of(Ragged.of(product), schedule, profile)]
     fit(funcs, shapes, profile)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["h200", "a100"])
+def test_batches(name: str) -> None:
+    """Matrices one behind the other: rows of x gathered out of all of them, or first written side by side."""
+    profile, funcs = device(name), []
+    w = sg.sparse(ragged(2048, 512, 40, full=2).toarray().astype("f2"), format="csr")
+    product = sg.spmm(w, n=16, batch=8, bias=True, residual=True)
+    lines = ("csr team=16x2 columns=8 unroll=4 cut=64 warps=4", "csr_strip wide=64 lists=20 warps=16 groups=2 unroll=4")
+    for i, line in enumerate(lines):
+        made = program(product, line, ("row", "row", 8, False, 16, 16), profile)
+        assert len(made.warp.funcs) == 1 + i
+        funcs += [dataclasses.replace(f, symbol=f"k{i}_{n}") for n, f in enumerate(made.warp.funcs)]
+    fit(funcs, [None] * len(funcs), profile)

@@ -73,3 +73,20 @@ def test_streams_and_graphs(torch: Any) -> None:
     k = sg.compile(sg.spmm(w, n=32), backend="cuda", schedule="csr cut=32")
     x = torch.rand(2000, 32, device="cuda")
     same_on_streams(torch, k, x)
+
+
+@pytest.mark.parametrize("line", ["csr", "csr_strip"])
+@pytest.mark.parametrize("how", ["panels", "rows", "columns"])
+def test_batches_as_they_lie(torch: Any, how: str, line: str) -> None:
+    """[batch, K, n] as torch makes it, and as views of [K, batch, n] and [batch, n, K]."""
+    w = matrix(700, 500, 9, "f32")
+    kernel = sg.compile(sg.spmm(w, n=24, batch=5, bias=True), backend="cuda", schedule=line)
+    x, bias = torch.rand((5, 500, 24), device="cuda"), torch.rand(700, device="cuda")
+    if how == "rows":
+        x = x.permute(1, 0, 2).contiguous().permute(1, 0, 2)
+    elif how == "columns":
+        x = x.swapaxes(1, 2).contiguous().swapaxes(1, 2)
+    dense = torch.from_numpy(w.to_dense()).cuda().double()
+    want = dense @ x.double() + bias.double()[:, None]
+    y = kernel(x, bias=bias)
+    assert y.shape == (5, 700, 24) and torch.allclose(y.double(), want, atol=1e-4)
