@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
+from io import BytesIO
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from sparsegen.arguments import one_of
 from sparsegen.callsite import located, user_loc
-from sparsegen.files import content, path_of
+from sparsegen.files import content, opened, path_of
 from sparsegen.formats.library import NUMPY
 from sparsegen.formats.rows import Rows
 from sparsegen.ir.errors import FormatError
@@ -55,7 +57,9 @@ def load_mtx(path: str | os.PathLike[str], dtype: Any = np.float32, duplicates: 
         name, kind = path_of(path, FormatError), _real(dtype)
         one_of(duplicates, DUPLICATES, "duplicates", FormatError)
         try:
-            found = sparse.coo_array(io.mmread(name))
+            found = sparse.coo_array(io.mmread(_ended(name)))
+        except FormatError:
+            raise
         except OSError as e:
             raise FormatError(f"{name} cannot be read: {e.strerror or e}", hint="pass a Matrix Market file") from e
         except Exception as e:  # what SciPy's compiled reader raises; it names the line
@@ -89,6 +93,35 @@ def load_mtx(path: str | os.PathLike[str], dtype: Any = np.float32, duplicates: 
                 hint="name a wider one: load_mtx(path, dtype=np.float64)",
             )
         return sparse.csr_array((values, (row, col)), shape=found.shape)
+
+
+def _ended(name: Path) -> Any:
+    """What SciPy's reader is given: the path, or the text of a file whose last line has no end, with one.
+
+    SciPy 1.17 reads on behind a last line without an end that holds anything after its last number, be it a space or
+    the "e" of an exponent that was cut off, and crashes.  FormatError for a line that is cut off so.
+    """
+    packed = {".gz": "gzip", ".bz2": "bz2"}.get(name.suffix)  # what SciPy unpacks
+    if packed is None:
+        with opened(name) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+            if file.read() in (b"", b"\n"):
+                return name
+    data = content(name) if packed is None else import_module(packed).decompress(content(name))
+    last = data[data.rfind(b"\n") + 1 :].decode("utf-8", "replace")
+    if not last.startswith("%") and not all(map(_is_number, last.split())):
+        raise FormatError(
+            f"{name}, line {data.count(10) + 1}: {last[:60]!r} is no line of numbers: is it cut off?", hint=_WHOLE
+        )
+    return BytesIO(data + b"\n")
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def read_smtx(path: str | os.PathLike[str]) -> Rows:

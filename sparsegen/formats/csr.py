@@ -80,7 +80,9 @@ def check_rows(lib: Library, shape: tuple[int, int], ptr: Any, idx: Any, values:
     if max(rows, cols, int(idx.shape[0])) > MOST:
         raise FormatError(
             f"a matrix {rows}x{cols} with {idx.shape[0]} entries; csr counts up to {MOST} in 32 bits",
-            hint="cut the matrix into pieces of fewer rows",
+            hint="cut the matrix into pieces of fewer columns, and add up their products"
+            if cols > MOST
+            else "cut the matrix into pieces of fewer rows",
         )
     if tuple(ptr.shape) != (rows + 1,) or tuple(idx.shape) != (values,):
         raise ArrayError(

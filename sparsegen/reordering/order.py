@@ -64,6 +64,11 @@ class Reordering:
     #: What the cost model expects of products, where it chose alpha or delta.
     expected: str = ""
 
+    def __post_init__(self) -> None:
+        """FormatError, with the place, for a permutation that does not name each row once."""
+        with located(user_loc()):
+            check_permutation(self.permutation, self.shape[0])
+
     @property
     def gain(self) -> float:
         """How many times nonzeros per vector of 8 x 1 rise."""
@@ -131,7 +136,6 @@ def _read(said: Mapping[str, Any], arrays: Mapping[str, Any]) -> Reordering:
     rows, cols = said["shape"]
     if any(type(said[name]) is not int for name in ("nnz", "tile", "clusters")) or type(cols) is not int:
         raise ValueError("its numbers are none")
-    check_permutation(permutation, rows)
     before, after = (Figures(**said[name]) for name in ("before", "after"))
     method = METHODS[METHODS.index(said["method"])]
     variant = VARIANTS[VARIANTS.index(said["variant"])]
@@ -143,7 +147,9 @@ def _read(said: Mapping[str, Any], arrays: Mapping[str, Any]) -> Reordering:
 
 
 def check_permutation(permutation: Any, rows: int) -> None:
-    """FormatError, with the place, for an array of NumPy that does not name each of so many rows once."""
+    """FormatError, with the place, for anything but integers of NumPy that name each of so many rows once."""
+    if not isinstance(permutation, np.ndarray) or permutation.dtype.kind not in "iu":
+        raise FormatError(f"{type(permutation).__name__} {permutation!r:.40} is no permutation", hint=_NONE)
     if permutation.shape != (rows,):
         raise FormatError(f"a permutation of shape {permutation.shape} for {rows} rows", hint=_NONE)
     if (place := NUMPY.first((permutation < 0) | (permutation >= rows))) is not None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given as examples
 from hypothesis import strategies as st
 
+import sparsegen as sg
 from sparsegen.formats import Csr, library, load, sparse
 from sparsegen.formats.csr import MOST
 from sparsegen.formats.library import NUMPY
@@ -18,6 +19,7 @@ from sparsegen.ir.errors import ArrayError, FormatError
 from sparsegen.ir.types import DTYPES, f32
 from tests.formats.matrices import bits, weights
 from tests.formats.test_formats_file import signed
+from tests.refusals import refusal
 
 sp = pytest.importorskip("scipy.sparse")
 
@@ -284,3 +286,21 @@ def test_rounding_to_bf16_by_scipy() -> None:
     w = sp.csr_array(np.array([[1 + 2**-9, 0, 3.0]], "f4"))
     assert sparse(w, "csr", dtype="bf16").arrays["values"].tolist() == [1, 3]
     assert sparse(w, "csr", dtype="bf16").arrays["values"].dtype == ml_dtypes.bfloat16
+
+
+def test_indices_of_64_bits() -> None:
+    """They are taken where 32 bits hold them; beyond the shape the entry is named, beyond 32 bits what helps."""
+    wide = np.array([0, 3], np.int64)
+    a = sp.csr_array((np.ones(2, "f4"), wide, np.array([0, 1, 2], np.int64)), shape=(2, 4))
+    assert np.array_equal(sg.sparse(a, "csr").to_dense(), a.toarray())
+    a.indices = np.array([0, 2**31 + 3], np.int64)
+    for given in (
+        lambda: sg.sparse(a, "csr"),  # here
+        lambda: sg.sparse(a, "hybrid"),  # here
+        lambda: sg.reorder(a),  # here
+    ):
+        refusal(__file__, ArrayError, given, "entry 1 (row 1) has column 2147483651")
+    one = (np.ones(1, "f4"), ([0], [2**31 + 3]))
+    broad = sp.coo_array(one, shape=(2, 2**31 + 9))
+    for format in ("csr", "hybrid"):
+        refusal(__file__, FormatError, lambda f=format: sg.sparse(broad, f), "fewer columns")  # here

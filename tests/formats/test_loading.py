@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import re
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +125,52 @@ def test_other_files_and_dtypes(tmp_path: Path) -> None:
         refusal(__file__, FormatError, lambda load=load: load(3), "names no file")  # here
     refusal(__file__, FormatError, lambda: sg.load_mtx(path, "words"), "no dtype of real numbers")  # here
     refusal(__file__, FormatError, lambda: sg.load_mtx(path, np.int32), "2.5, which int32 does not hold")  # here
+
+
+# --------------------------------------------------------------------------------------------------------- cut anywhere
+def cuts(folder: Path, text: str, read: Any, suffix: str = "", pack: Any = bytes) -> dict[int, Any]:
+    """What becomes of a file that is cut after so many characters: a matrix, or what is said."""
+    found = {}
+    for at in range(len(text)):
+        path = folder / f"w{suffix}"
+        path.write_bytes(pack(text[:at].encode()))
+        try:
+            found[at] = read(path)
+        except FormatError as e:
+            assert e.hint and str(path) in e.message
+            found[at] = e.message
+    return found
+
+
+def test_patterns_that_are_cut_off(tmp_path: Path) -> None:
+    found = cuts(tmp_path, SMTX, sg.load_smtx)
+    assert [at for at, each in found.items() if not isinstance(each, str)] == [len(SMTX) - 1]  # but for the last end
+
+
+@pytest.mark.parametrize("head", ["real general", "real symmetric", "integer general", "pattern general"])
+@pytest.mark.parametrize("packed", ["", ".gz", ".bz2"])
+def test_matrices_that_are_cut_off(head: str, packed: str, tmp_path: Path) -> None:
+    """SciPy's reader itself crashes on some of them, with all of Python: where a number ends in "e", or a space."""
+    value = {"real": " 2.5e-01", "integer": " 25"}.get(head.split()[0], "")
+    text = f"%%MatrixMarket matrix coordinate {head}\n% a comment\n3 3 2\n2 1{value}\n3 2{value} \n"
+    pack = {".gz": gzip.compress, ".bz2": bz2.compress}.get(packed, bytes)
+    found = cuts(tmp_path, text, sg.load_mtx, packed, pack)
+    for at, each in found.items():
+        *before, last = text[:at].split("\n")
+        words = [word for word in last.split() if re.fullmatch(r"\d+(\.\d*)?(e-\d+)?", word)]
+        if len(before) == 4 and words == last.split() and len(words) == (3 if value else 2):
+            assert each.nnz == (4 if "symmetric" in head else 2)
+        else:
+            assert isinstance(each, str)
+            assert ("line 5" in each) == (words != last.split()) or len(before) < 4
+
+
+def test_files_whose_last_line_has_no_end(tmp_path: Path) -> None:
+    for end in ("", " ", "  \t"):
+        assert sg.load_mtx(written(tmp_path, MTX.rstrip() + end)).toarray()[2, 0] == -1
+    for end in ("e", "e-", "x", " x", "E+"):
+        path = written(tmp_path, MTX.rstrip() + end)
+        refusal(__file__, FormatError, lambda p=path: sg.load_mtx(p), "line 6", "is it cut off?")  # here
+    path = tmp_path / "w.mtx.gz"
+    path.write_bytes(gzip.compress(MTX.encode())[:-9])
+    refusal(__file__, FormatError, lambda: sg.load_mtx(path), "w.mtx.gz")  # here

@@ -145,6 +145,7 @@ def test_f32_has_no_kernel_to_choose_for() -> None:
 
 # ------------------------------------------------------------------------------------------------------------- the plan
 def test_plan_says_what_is_expected() -> None:
+    pytest.importorskip("scipy.sparse")
     w = made(W)
     said = w.plan(columns=512, device="a100")
     assert "expected with 512 columns on NVIDIA A100: hybrid " in said and said != w.plan(128, "h200")

@@ -163,8 +163,14 @@ def test_wrong_files(tmp_path: Path) -> None:
     for place, row, says in ((5, order.permutation[6], "times"), (5, 256, "place 5 of the permutation is 256")):
         wrong = order.permutation.copy()
         wrong[place] = row
-        sg.Reordering(**{**vars(order), "permutation": wrong}).save(path)
+        refusal(__file__, FormatError, lambda w=wrong: sg.Reordering(**{**vars(order), "permutation": w}), says)  # here
+        broken = sg.reorder(W)
+        object.__setattr__(broken, "permutation", wrong)
+        broken.save(path)
         refusal(__file__, FormatError, lambda: sg.Reordering.load(path), "no valid reordering", says)  # here
+    for none in (order.permutation[1:], order.permutation.astype(float), order.permutation.tolist()):
+        said = {**vars(order), "permutation": none}
+        refusal(__file__, FormatError, lambda said=said: sg.Reordering(**said), "permutation")  # here
     sg.sparse(W, "csr").save(path)
     refusal(__file__, FormatError, lambda: sg.Reordering.load(path), "no valid reordering")  # here
     path.write_bytes(path.read_bytes()[:100])
