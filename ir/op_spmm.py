@@ -50,6 +50,8 @@ class Spmm(Op):
     ``x_panel`` and ``y_panel``: so many adjacent columns of x, or of y and the residual, lie together row by row, one
     such matrix behind the other (csr, hybrid); 0: all do.
 
+    ``precision``: in which tensor cores multiply f32 (hybrid): "tf32" rounds to 10 bits of mantissa; empty: not at all.
+
     ``batch``: of so many products, whose x, y, values and operands lie packed one after another, and whose W have one
     pattern.  ``binds``: what roles of its launches are called instead.
     """
@@ -75,6 +77,7 @@ class Spmm(Op):
     height: int = attr(default=0)
     x_panel: int = attr(default=0)
     y_panel: int = attr(default=0)
+    precision: str = attr(default="")
     w_digits: tuple[Digit, ...] = attr(default=())
     x_digits: tuple[Digit, ...] = attr(default=())
     batch: int = attr(default=1)
@@ -147,6 +150,9 @@ def _spmm(op: Spmm, ctx: Context) -> None:
     for panel, order in ((op.x_panel, op.x_order), (op.y_panel, op.y_order)):
         fits = panel >= 1 and op.n % panel == 0 and order == "row" and op.format in PANELS
         ctx.need(not panel or fits, f"panels of {panel} columns, of {op.n} by {order}s, in {op.format}")
+    ctx.one_of(op.precision, ("", "tf32"), "precision")
+    ctx.need(not op.precision or (op.format == "hybrid" and op.dtype is f32),
+             f"{op.format} multiplies no {op.dtype} in {op.precision}", "take f32 in hybrid")  # fmt: skip
     along = (op.x_panel or op.x_stored[1]) if op.x_order == "row" else op.k
     ctx.need(op.vec in (1, 2, 4, 8, 16) and along % op.vec == 0, f"vec={op.vec} elements at once, of runs of {along}")
 

@@ -15,12 +15,12 @@ from .checks import Context, check
 from .expr import Expr, Value
 from .fragments import SHAPES
 from .node import Op, attr, bind, buffer, define, operand, region
-from .numbers.mixed import RECORD, ROWS, SPAN, TILES, fits, sums_pitch, tile_words
-from .numbers.strips import COLS, DEPTH, LEAST, PIECE, sums
+from .numbers.mixed import PIECE, RECORD, ROWS, SPAN, TILES, fits, sums_pitch, tile_words
+from .numbers.strips import COLS, DEPTH, LEAST, sums
 from .tile_ragged import of_team
 from .tile_rules import mma, registers, same_type, shared, whole
 from .tile_walk import FILLS
-from .types import Buffer, f16, f32, s32, u32, widths
+from .types import Buffer, f16, f32, s32, tf32, u32, widths
 
 
 @define("tile.share_bands", kw_only=True)
@@ -51,9 +51,9 @@ class CopyBand(Op):
     """Starts the copies of the rows of x that turn ``begin`` + ``turn`` multiplies into its slot.
 
     They are the ``tile`` rows from ``tile`` times the number on that ``columns`` has for it, ``cols`` columns from
-    ``column`` on.  Blocks of 64 columns (or of ``cols``, if fewer) lie one behind the other, swizzled.  ``src`` is
-    [k, n], n a multiple of 8; rows from ``k`` on are zeros, columns from ``n`` on the first ones again.  Lanes look up
-    the numbers of 32 turns at once, one each, into ``listed``.
+    ``column`` on.  Blocks of 128 bytes (or of ``cols``, if fewer) lie one behind the other, swizzled.  ``src`` is [k,
+    n], of 16 or 32 bits, its rows whole pieces of 16 bytes; rows from ``k`` on are zeros, columns from ``n`` on the
+    first ones again.  Lanes look up the numbers of 32 turns at once, one each, into ``listed``.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
@@ -75,6 +75,7 @@ class MultiplyBand(Op):
     """``acc += a * b`` of a turn: the dense tiles in its slot of ``values``, and its slot of ``x``, by mma ``shape``.
 
     ``values`` has them as fragments: of each 16 columns and each 16 rows the registers of a lane, lane by lane.  Of
+    f32, multiplied in tf32 (values are rounded to that; x is here), of each 8 columns, the even ones first.  Of
     ``warps`` = (down, across), warp w has the rows of strip w mod down and part w // down of the ``cols`` columns.
     Accumulator (i * blocks + j) * 4 + e is element e of the fragment of rows 16 i and columns 8 j of its share.  Not
     ``tile.multiply_strips``, whose rows of x lie where a list says.
@@ -183,12 +184,14 @@ def _copy_band(op: CopyBand, ctx: Context) -> None:
     ctx.one_of(op.cols, COLS, "columns of a block")
     _ring(ctx, op.dst, op.stages, op.tile * op.cols, "the rows of x of all turns")
     same_type(ctx, op.dst, op.src)
-    ctx.need(op.src.dtype.nbytes == 2, f"x has 16 bits, not {op.src.dtype}")
+    item = op.src.dtype.nbytes
+    ctx.need(item in (2, 4), f"x has 16 or 32 bits, not {op.src.dtype}")
     ctx.need(op.columns.dtype is s32, f"@{op.columns.name} has numbers of tiles, s32, not {op.columns.dtype}")
     registers(ctx, op.listed, 1, exactly=True)
     same_type(ctx, op.listed, op.columns)
-    whole(ctx, ctx.threads, op.cols // PIECE, f"{ctx.threads} threads do not take whole rows of {op.cols}")
-    ctx.need(op.n % PIECE == 0, f"{op.n} columns are no whole pieces of {PIECE}")
+    piece = PIECE // item
+    whole(ctx, ctx.threads, op.cols // piece, f"{ctx.threads} threads do not take whole rows of {op.cols}")
+    ctx.need(op.n % piece == 0, f"{op.n} columns are no whole pieces of {piece}")
     ctx.need(op.src.size == op.k * op.n, f"{op.k} x {op.n} elements are not the {op.src.size} of @{op.src.name}")
 
 
@@ -198,10 +201,11 @@ def _multiply_band(op: MultiplyBand, ctx: Context) -> None:
     ctx.one_of(op.tile, TILES, "columns of a dense tile")
     mma(ctx, op.shape, op.acc)
     s = SHAPES[op.shape]
-    ctx.need((s.m, s.k) == (16, DEPTH) and s.a.dtype is op.x.dtype, f"{op.shape} is no mma of {DEPTH} {op.x.dtype}")
+    kind, deep, words = (tf32, DEPTH // 2, f32) if op.x.dtype is f32 else (op.x.dtype, DEPTH, u32)
+    ctx.need((s.m, s.k) == (16, deep) and s.a.dtype is kind, f"{op.shape} is no mma of {deep} {kind}")
     _ring(ctx, op.x, op.stages, op.tile * op.cols, "the rows of x of all turns")
-    _ring(ctx, op.values, op.stages, tile_words(op.rows, op.tile), "the dense tiles of all turns")
-    ctx.need(op.values.dtype is u32, f"@{op.values.name} has words, not {op.values.dtype}")
+    _ring(ctx, op.values, op.stages, tile_words(op.rows, op.tile, op.x.dtype.nbytes), "the dense tiles of all turns")
+    ctx.need(op.values.dtype is words, f"@{op.values.name} has {words}, not {op.values.dtype}")
 
 
 @check(PutSums)

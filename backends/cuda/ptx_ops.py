@@ -137,7 +137,7 @@ PACK: Final = _function(
     "unsigned", "pack16", "unsigned short lo, unsigned short hi", "mov.b32 %0, {%1, %2};", outs='"=r"(d)',
     ins='"h"(lo), "h"(hi)', memory=False, before="unsigned d;", after="return d;")  # fmt: skip
 TO_TF32: Final = _function(
-    "float", "to_tf32", "float a", "cvt.rn.tf32.f32 %0, %1;", outs='"=r"(d)', ins='"f"(a)', memory=False,
+    "float", "to_tf32", "float a", "cvt.rna.tf32.f32 %0, %1;", outs='"=r"(d)', ins='"f"(a)', memory=False,
     before="unsigned d;", after="return __uint_as_float(d);")  # fmt: skip
 EXP2: Final = _function(
     "float", "exp2_approx", "float a", "ex2.approx.ftz.f32 %0, %1;", outs='"=f"(d)', ins='"f"(a)', memory=False,

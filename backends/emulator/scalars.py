@@ -173,10 +173,9 @@ def exp2(a: Any) -> Any:
 
 
 def to_tf32(a: Any) -> Any:
-    """The f32 nearest to a, rounded to ten bits of mantissa, ties to even (PTX ``cvt.rn.tf32.f32``)."""
+    """The f32 nearest to a, rounded to ten bits of mantissa, ties away from zero (PTX ``cvt.rna.tf32.f32``)."""
     x = np.ascontiguousarray(np.asarray(a).astype(np.float32))
-    word = x.view(np.uint32)
-    rounded = (word + np.uint32(0xFFF) + (word >> np.uint32(13) & np.uint32(1))) & np.uint32(0xFFFFE000)
+    rounded = (x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(x), rounded.view(np.float32), x)
 
 

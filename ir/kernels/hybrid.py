@@ -57,8 +57,8 @@ class Hybrid:
         return each(module, o.Spmm, self._kernel, formats=("hybrid",))
 
     def _kernel(self, module: Module, op: o.Spmm) -> Module:
-        if op.dtype.nbytes != 2:
-            raise IRError(f"hybrid multiplies 16-bit numbers, not {op.dtype}", hint="take csr")
+        if op.dtype.nbytes != 2 and not op.precision:
+            raise IRError(f"hybrid multiplies 16-bit numbers, not {op.dtype}", hint="take csr, or precision='tf32'")
         known = self.tile in TILES and self.rows in ROWS and self.cols in COLS and self.rows % self.tile == 0
         if not known or not fits(self.rows, self.cols, (self.down, self.across)):
             raise IRError(
@@ -71,7 +71,8 @@ class Hybrid:
             "spans": (s32, SPAN * bands), "records": (s32, RECORD * self.rows * bands)
         }  # fmt: skip
         if self.longest:
-            arrays |= {"columns": (s32, self.dense), "tiles": (u32, self.dense * tile_words(self.rows, self.tile))}
+            words = self.dense * tile_words(self.rows, self.tile, op.dtype.nbytes)
+            arrays |= {"columns": (s32, self.dense), "tiles": (_words(op), words)}
         if op.entries:
             arrays |= {"idx": (s32, padded(op.entries)), "values": (op.dtype, padded(op.entries))}
         module, params, x = by_pieces(module, op, parameters(op, arrays, 0, 0), ("row",))
@@ -101,9 +102,9 @@ class Hybrid:
     ) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
         """What is in shared memory, and the products of a band's dense tiles, whose sums go there."""
         (begin, turns, column), stages = at, self.stages
-        size = tile_words(self.rows, self.tile)
+        size = tile_words(self.rows, self.tile, op.dtype.nbytes)
         window = Buffer("x_ring", op.dtype, stages * self.tile * self.cols, "shared", ALIGN)
-        values = Buffer("w_ring", u32, stages * size, "shared")
+        values = Buffer("w_ring", _words(op), stages * size, "shared")
         acc = Buffer("acc", f32, sums(self.rows // self.down, self.cols // self.across), "reg")
         listed, turn = Buffer("listed", s32, 1, "reg"), Value("turn", s32, 0, self.longest - 1)
         share: dict[str, Any] = {"rows": self.rows, "warps": (self.down, self.across), "cols": self.cols}
@@ -112,8 +113,9 @@ class Hybrid:
             stages=stages, tile=self.tile, cols=self.cols, k=op.k, n=x.n,
         )  # fmt: skip
         run = tu.CopyRun(ring=values, src=params["tiles"], tile=begin, turn=turn, stages=stages, turns=1, size=size)
+        shape = "tf32.m16n8k8" if op.precision else f"{op.dtype}.m16n8k16"
         multiply = tm.MultiplyBand(
-            acc=acc, values=values, x=window, turn=turn, stages=stages, tile=self.tile, shape=f"{op.dtype}.m16n8k16",
+            acc=acc, values=values, x=window, turn=turn, stages=stages, tile=self.tile, shape=shape,
             **share,
         )  # fmt: skip
         walk = tw.Walk(
@@ -143,3 +145,8 @@ class Hybrid:
             records=params["records"], row=row, begin=begin, end=end, place=place, first=first, rows=self.rows,
             m=op.m, entries=op.entries, team=team.lanes, ahead=dense, body=(*begun, *entries, store),
         )  # fmt: skip
+
+
+def _words(op: o.Spmm) -> DType:
+    """What the registers of dense tiles are: pairs of 16-bit values, or single ones."""
+    return f32 if op.dtype is f32 else u32

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from .. import tile_mixed as t
 from .. import warp as w
-from ..expr import TRUE, Const, Expr, all_of, as_expr, minimum
-from ..numbers.mixed import AHEAD, RECORD, SPAN, passes, sums_pitch, tile_words
-from ..numbers.strips import DEPTH, PIECE, row_bytes
+from ..expr import TRUE, Const, Expr, Value, all_of, as_expr, minimum
+from ..numbers.mixed import AHEAD, PIECE, RECORD, ROW, SPAN, block_row, passes, sums_pitch, tile_words
+from ..numbers.strips import DEPTH
 from ..swizzle import swizzled
-from ..types import s32, u32
+from ..types import f32, s32, tf32, u32
 from .context import Context, phased, rule
 
 #: Words of a lane's share of a fragment of 16 rows and 16 columns.
@@ -36,15 +36,17 @@ def share_bands(cx: Context, op: t.ShareBands) -> None:
 
 @phased(t.CopyBand)
 def copy_band(cx: Context, op: t.CopyBand) -> Callable[[], None]:
-    b, across, width = cx.b, op.cols // PIECE, row_bytes(op.cols) // 2
-    high, each = cx.func.threads // across, passes(op.tile, op.cols, cx.func.threads)
+    item = op.src.dtype.nbytes
+    b, each = cx.b, PIECE // item  # elements of a piece
+    across, width = op.cols // each, block_row(op.cols, item)
+    high, times = cx.func.threads // across, passes(op.tile, op.cols, cx.func.threads, item)
     first, piece = b.let("down", cx.tid // across), b.let("piece", cx.tid % across)
-    place, inner = swizzled(op.tile, 2 * width, 2 * width), b.let("inner", piece % (width // PIECE) * PIECE)
-    block = piece // (width // PIECE) * (op.tile * width)
-    rows = [minimum(first + i * high, op.tile - 1) for i in range(each)]
+    place, inner = swizzled(op.tile, width * item, width * item, item), b.let("inner", piece % (width // each) * each)
+    block = piece // (width // each) * (op.tile * width)
+    rows = [minimum(first + i * high, op.tile - 1) for i in range(times)]
     own = [b.let("own", block + place(row, inner)) for row in rows]
-    real = [(first + i * high).lt(op.tile) for i in range(each)]
-    column = b.let("from", (cx.resolve(op.column) + piece * PIECE) % op.n)  # lanes' pieces stay side by side
+    real = [(first + i * high).lt(op.tile) for i in range(times)]
+    column = b.let("from", (cx.resolve(op.column) + piece * each) % op.n)  # lanes' pieces stay side by side
     begin, top_k = cx.resolve(op.begin), -(-op.k // op.tile) - 1
     zero = b.const(op.dst.dtype, 0.0, hint="zero") if op.k % op.tile else None
 
@@ -67,9 +69,9 @@ def copy_band(cx: Context, op: t.CopyBand) -> Callable[[], None]:
         for at, row, has in zip(own, rows, real, strict=True):
             k = top + row
             where = has if zero is None else all_of(has, k.lt(op.k))
-            b.cp_async(op.dst, slot + at, op.src, k * op.n + column, PIECE, where=None if where == TRUE else where)
+            b.cp_async(op.dst, slot + at, op.src, k * op.n + column, each, where=None if where == TRUE else where)
             if zero is not None:
-                b.st(op.dst, slot + at, *[zero] * PIECE, where=all_of(has, k.ge(op.k)))
+                b.st(op.dst, slot + at, *[zero] * each, where=all_of(has, k.ge(op.k)))
 
     look(as_expr(0))
     return turn
@@ -77,13 +79,18 @@ def copy_band(cx: Context, op: t.CopyBand) -> Callable[[], None]:
 
 @rule(t.MultiplyBand)
 def multiply_band(cx: Context, op: t.MultiplyBand) -> None:
-    b, width = cx.b, row_bytes(op.cols) // 2
+    (_by_elements if op.x.dtype is f32 else _by_matrices)(cx, op)
+
+
+def _by_matrices(cx: Context, op: t.MultiplyBand) -> None:
+    """Of 16-bit numbers: ``ldmatrix`` turns rows of x."""
+    b, width = cx.b, block_row(op.cols, 2)
     down, across = op.warps
     high, wide, all_high = op.rows // down // DEPTH, op.cols // across // DEPTH, op.rows // DEPTH
     slot = b.let("slot", cx.resolve(op.turn) % op.stages)
     strip, part = _warp(cx, op)
-    values = b.let("w0", slot * tile_words(op.rows, op.tile) + (strip * high * 32 + cx.lane) * WORDS)
-    inner = b.let("inner", part % width + cx.lane // DEPTH * PIECE)
+    values = b.let("w0", slot * tile_words(op.rows, op.tile, 2) + (strip * high * 32 + cx.lane) * WORDS)
+    inner = b.let("inner", part % width + cx.lane // DEPTH * (PIECE // 2))
     begin = slot * (op.tile * op.cols) + part // width * (op.tile * width)
     own = b.let("x0", begin + swizzled(DEPTH, 2 * width, 2 * width)(cx.lane % DEPTH, inner))
     for j in range(op.tile // DEPTH):
@@ -96,6 +103,33 @@ def multiply_band(cx: Context, op: t.MultiplyBand) -> None:
             for i, a in enumerate(strips):
                 for h in (0, 1):
                     cx.multiply(op.shape, a, xs[2 * h : 2 * h + 2], op.acc, (i * 2 * wide + 2 * q + h) * 4)
+
+
+def _by_elements(cx: Context, op: t.MultiplyBand) -> None:
+    """Of f32: a lane loads its two elements of each 8 rows of x and 8 columns, and rounds them.
+
+    Of 8 columns of W it has the even and the odd one of a pair, and so of the rows of x: the four even rows, and the
+    four odd ones, of a swizzled block lie in different banks.
+    """
+    b, width, (down, across), deep = cx.b, block_row(op.cols, 4), op.warps, DEPTH // 2
+    high, blocks, all_high = op.rows // down // DEPTH, op.cols // across // 8, op.rows // DEPTH
+    slot, (g, pair) = b.let("slot", cx.resolve(op.turn) % op.stages), cx.coordinates()
+    strip, part = _warp(cx, op)
+    values = b.let("w0", slot * tile_words(op.rows, op.tile, 4) + (strip * high * 32 + cx.lane) * WORDS)
+    begin = slot * (op.tile * op.cols) + part // width * (op.tile * width)
+    place = swizzled(deep, 4 * width, 4 * width, 4)
+    own = [b.let("x0", begin + place(2 * pair + odd, part % width + g)) for odd in (0, 1)]
+    for j in range(op.tile // deep):
+        strips = [b.ldv(op.values, values + (j * all_high + i) * (32 * WORDS), WORDS, hint="a") for i in range(high)]
+        for q in range(blocks):
+            block, within = divmod(q * 8, width)
+            xs: list[Value] = []
+            for at in own:
+                here = ((at + j * (deep * width)) ^ within) + block * (op.tile * width)
+                x = b.ld(op.x, here, hint="x", degree=ROW // (4 * width))
+                xs.append(b.bitcast(b.convert(x, tf32), f32))
+            for i, a in enumerate(strips):
+                cx.multiply(op.shape, a, xs, op.acc, (i * blocks + q) * 4)
 
 
 def _warp(cx: Context, op: t.MultiplyBand | t.PutSums) -> tuple[Expr, Expr]:

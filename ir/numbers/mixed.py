@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from .strips import DEPTH, PIECE
+from .strips import DEPTH
 
 #: Rows and columns of a dense tile, and rows of a band, which has one or some of them on top of each other.
 TILES: Final = (16, 32, 64)
 ROWS: Final = (16, 32, 64, 128)
+#: Bytes that a thread copies at once, and of a row of a block of x in shared memory.
+PIECE, ROW = 16, 128
 #: Words of a band's record: its first turn, and the one after its last.
 SPAN: Final = 2
 #: Words of a row's record: which row of y it is, its first other entry, the one after the last, its place in the band.
@@ -47,24 +49,29 @@ def sums_pitch(cols: int) -> int:
     return cols + PAD
 
 
-def tile_words(rows: int, tile: int) -> int:
-    """32-bit words of the dense tiles of a turn, of 16-bit values."""
-    return rows * tile // 2
+def tile_words(rows: int, tile: int, item: int) -> int:
+    """32-bit words of the dense tiles of a turn, of values of ``item`` bytes."""
+    return rows * tile * item // 4
 
 
-def slot_bytes(rows: int, tile: int, cols: int) -> int:
+def slot_bytes(rows: int, tile: int, cols: int, item: int) -> int:
     """Bytes of a slot of the ring: the rows of x that dense tiles multiply, and the tiles."""
-    return 2 * tile * cols + 4 * tile_words(rows, tile)
+    return item * tile * cols + 4 * tile_words(rows, tile, item)
 
 
-def shared_bytes(rows: int, tile: int, cols: int, stages: int) -> int:
+def shared_bytes(rows: int, tile: int, cols: int, stages: int, item: int) -> int:
     """Bytes of shared memory of a block: the ring, and the sums."""
-    return stages * slot_bytes(rows, tile, cols) + 4 * rows * sums_pitch(cols)
+    return stages * slot_bytes(rows, tile, cols, item) + 4 * rows * sums_pitch(cols)
 
 
-def passes(tile: int, cols: int, threads: int) -> int:
+def block_row(cols: int, item: int) -> int:
+    """Elements of a row of a block of x in shared memory: 128 bytes, or all that there are."""
+    return min(cols, ROW // item)
+
+
+def passes(tile: int, cols: int, threads: int, item: int) -> int:
     """Rows of x of a turn that a thread copies a piece of, one after the other."""
-    return -(-tile * (cols // PIECE) // threads)
+    return -(-tile * (cols * item // PIECE) // threads)
 
 
 def fits(rows: int, cols: int, warps: tuple[int, int]) -> bool:

@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsegen.formats.hybrid import HybridFormat
+from sparsegen.formats.library import Library
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import FormatError
 from sparsegen.ir.kernels.csr import ALIGN
 from sparsegen.ir.numbers.mixed import RECORD, SPAN
-from sparsegen.ir.types import s32, u32
+from sparsegen.ir.types import f32, s32, u32
 from sparsegen.products.product import OfProduct, Product
 from sparsegen.sizes import MAX_CELLS
 
@@ -43,7 +44,7 @@ class HybridNumbers(OfProduct):
 
     ``tile``: rows and columns of a dense tile; ``dense``: how many there are; ``entries``: others, of which a row has
     ``most`` at most; ``counts``: of bands of :data:`HEIGHTS`; ``nbytes``: of W's arrays; ``operands``: of bias, scale
-    and residual.
+    and residual; ``precision``: that of tensor cores, for f32.
     """
 
     m: int
@@ -57,6 +58,7 @@ class HybridNumbers(OfProduct):
     counts: tuple[Counts, ...]
     nbytes: int
     operands: int
+    precision: str = ""
 
     @staticmethod
     def of(product: Product) -> HybridNumbers:
@@ -71,12 +73,13 @@ class HybridNumbers(OfProduct):
             )
         most, found = w.once("mixed counts", lambda: counts(w))
         nbytes, operands = w.nbytes, product.operand_bytes
-        return HybridNumbers(m, k, product.n, w.dtype, tile, dense, entries, most, found, nbytes, operands)
+        about = tile, dense, entries, most, found, nbytes, operands, product.precision
+        return HybridNumbers(m, k, product.n, w.dtype, *about)
 
     @property
-    def stored(self) -> dict[str, int]:
-        """What the op level says of W."""
-        return {"chunks": 0, "entries": self.entries}
+    def stored(self) -> dict[str, Any]:
+        """What the op level says of W, and of how it is multiplied."""
+        return {"chunks": 0, "entries": self.entries, "precision": self.precision}
 
     def bands(self, high: int) -> int:
         """Bands of so many dense tiles on top of each other."""
@@ -138,18 +141,29 @@ def records(w: SparseMatrix, high: int) -> npt.NDArray[np.int32]:
 
 def tiles(w: SparseMatrix, high: int) -> Any:
     """The dense tiles of each turn, on top of each other, in the order of mma fragments, as words: of each 16 columns
-    and each 16 rows the four registers of each lane; those of one turn, zeros, where there are none."""
+    and each 16 rows the four registers of each lane; those of one turn, zeros, where there are none.  Of f32,
+    rounded to tf32, of each 8 columns: first the even columns of a lane."""
     lib, tile, found = w.library, _format(w).tile, bands(w, high)
     strip = np.repeat(np.arange(len(_host(w, "ptr")) - 1), np.diff(_host(w, "ptr")))
     count, deep = max(1, len(found.columns)), tile // 16
+    bits = f"int{w.kind.bits}"
     with lib.active():
-        made = lib.zeros((count * high, tile * tile), "int16")
+        made = lib.zeros((count * high, tile * tile), bits)
         if len(strip):
             place = lib.constant(found.turn * high + strip % high)
-            made[place] = lib.view(lib.packed(w.arrays["values"]), "int16").reshape(-1, tile * tile)
+            made[place] = lib.view(lib.packed(w.arrays["values"]), bits).reshape(-1, tile * tile)
+        if w.kind is f32:
+            values = _tf32(lib, made).reshape(count, high * deep, 2, 8, tile // 8, 4, 2)
+            return lib.view(lib.packed(lib.transpose(values, (0, 4, 1, 3, 5, 6, 2))).reshape(-1), f32)
         # a row is (half, lane div 4), a column (half, lane mod 4, which of two): halves make registers
         values = made.reshape(count, high * deep, 2, 8, deep, 2, 4, 2)
         return lib.view(lib.packed(lib.transpose(values, (0, 4, 1, 3, 6, 5, 2, 7))).reshape(-1), u32)
+
+
+def _tf32(lib: Library, bits: Any) -> Any:
+    """The bits of f32 numbers rounded to 10 bits of mantissa, ties away from zero; NaN and infinities as they are."""
+    special = bits & 0x7F800000 == 0x7F800000
+    return lib.xp.where(special, bits, (bits + 0x1000) & -0x2000)
 
 
 def bands(w: SparseMatrix, high: int) -> _Bands:

@@ -87,10 +87,10 @@ def shape_of(p: HybridNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     """The numbers of a complete schedule, legal or not; ``resident`` is 0 for a block that does not fit an SM."""
     (down, across), rows = s.warps, s.high * p.tile
     team = team_of(rows, s.cols, down * across, max(v for v in widths(DTYPES[p.dtype]) if p.n % v == 0))
-    held = sums(rows // down, s.cols // across) + rows // down // 4 + passes(p.tile, s.cols, s.threads)
+    held = sums(rows // down, s.cols // across) + rows // down // 4 + passes(p.tile, s.cols, s.threads, p.item)
     columns = team.vec * team.blocks
     others = csr_cost.OF_ENTRY * s.unroll + columns + s.unroll * columns * p.item // 4
-    shared = shared_bytes(rows, p.tile, s.cols, s.stages) if p.dense else 0
+    shared = shared_bytes(rows, p.tile, s.cols, s.stages, p.item) if p.dense else 0
     registers = BASE + max(held, others)
     blocks = p.bands(s.high) * -(-p.n // s.cols)
     resident = min(occupancy(registers, shared, s.threads, device).blocks, -(-blocks // device.sms))
@@ -106,11 +106,11 @@ def price(p: HybridNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cos
         "stages": s.stages, "longest": of.longest, "most": p.most, "unroll": s.unroll, "parts": g.team.parts,
         "uneven": max(1.0, of.busiest * device.sms / max(1.0, of.mean * blocks)),
         "teams": s.threads // g.team.lanes, "columns": g.team.vec * g.team.blocks,
-        "slot": slot_bytes(s.high * p.tile, p.tile, s.cols), "rounds": -(-blocks // (device.sms * g.resident)),
+        "slot": slot_bytes(s.high * p.tile, p.tile, s.cols, p.item), "rounds": -(-blocks // (device.sms * g.resident)),
         "b": g.resident, "launch": device.launch_s, "f": device.clock, "sub": device.sub_cores, "SMs": device.sms,
         "cpi": device.cpi["f16.m16n8k16"], "bw_S": device.bw_shared / device.sms,
         "bw_G": device.hbm_read_gbs * 1e9, "bw_L2": device.l2_bytes_per_clk_sm * device.clock,
-        "lat_dram": device.lat_dram, "lat_l2": device.lat_l2, "odd": 1 * (p.n % 8 > 0),
+        "lat_dram": device.lat_dram, "lat_l2": device.lat_l2, "odd": 1 * (p.n * p.item % 16 > 0),
     }  # fmt: skip
     return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
 
@@ -121,8 +121,8 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     turns, rows = v.D * v.T, v.M * v.T
     longest, mean = (a.ceil(n / (v.unroll * v.parts)) for n in (v.most, v.Z / v.M))  # turns of a row
     entries = v.Z * v.T
-    products = v.R / DEPTH * v.tile / DEPTH * v.cols / 8  # mma of a turn
-    fragments = v.tile * v.cols * 2 * v.down + v.R * v.tile * 2 * v.across
+    products = v.R / DEPTH * v.tile / DEPTH * v.cols / 8 * v.item / 2  # mma of a turn, of tf32 half as deep
+    fragments = v.tile * v.cols * v.item * v.down + v.R * v.tile * v.item * v.across
     wide = v.item * v.cols  # bytes of a row of x of a tile of columns
     each = TURN / v.unroll + ENTRY + 2 * v.columns
     issued = entries * each * v.cols / v.columns / 32 + rows * (RECORD + SUM * v.columns) * v.cols / v.columns / 32

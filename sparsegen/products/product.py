@@ -17,6 +17,7 @@ from sparsegen.schedule import nearest
 from sparsegen.sizes import MAX_CELLS
 
 Activation = Literal["relu", "gelu", "silu"]
+Precision = Literal["tf32"]
 #: Strips that a warp may have: as many runs of them are measured (``BitmapNumbers.widest``).
 MAX_ROWS: Final = 16
 
@@ -68,7 +69,7 @@ class Product:
 
     ``columns``: x and y come by columns, as a linear layer has them: what is chosen for; calls may bring any order.
     ``x_dtype`` and ``y_dtype``: of integers; W's own where they are empty.  ``batch``: of so many x, which have the
-    ``n`` columns between them; 0: x is one matrix.
+    ``n`` columns between them; 0: x is one matrix.  ``precision``: that of tensor cores, for f32.
     """
 
     w: SparseMatrix
@@ -78,6 +79,7 @@ class Product:
     x_dtype: str = ""
     y_dtype: str = ""
     batch: int = 0
+    precision: str = ""
 
     #: Axes of a grid: it has none.
     ndim: ClassVar[int] = 0
@@ -114,9 +116,10 @@ class Product:
 
     def __str__(self) -> str:
         m, k = self.w.shape
-        batch = f", a batch of {self.batch}" if self.batch else ""
+        columns = f"n={self.each}" + (f", a batch of {self.batch}" if self.batch else "")
+        columns += f", in {self.precision}" if self.precision else ""
         types = f", x {self.x_dtype}, y {self.y_dtype}" if self.x_dtype else ""
-        return f"{self.epilogue}, W {m}x{k} {self.w.dtype}{types}, {self.w.sparsity:.1%} zeros, n={self.each}{batch}"
+        return f"{self.epilogue}, W {m}x{k} {self.w.dtype}{types}, {self.w.sparsity:.1%} zeros, {columns}"
 
 
 def spmm(
@@ -129,6 +132,7 @@ def spmm(
     x_dtype: str | None = None,
     y_dtype: str | None = None,
     batch: int | None = None,
+    precision: Precision | None = None,
 ) -> Product:
     """The product of a sparse matrix W [M, K] with x [K, n]: ``y = activation(scale * (W @ x) + bias) + residual``.
 
@@ -140,6 +144,9 @@ def spmm(
     With ``batch``, for W in csr or hybrid, x is [batch, K, n], y and residual are [batch, M, n], in one launch for all
     of it: ``scale`` and ``bias`` are the same for each.  Matrices lie one behind the other, or side by side (as rows of
     an array [K, batch, n] or [batch, n, K] whose axes are permuted).
+
+    ``precision="tf32"``, for W in f32 and hybrid: tensor cores multiply its dense tiles rounded to 10 bits of mantissa,
+    W's and x's, and sum up in f32: a relative error of 2^-10 of the terms.  All other entries are multiplied in f32.
 
     A W of integers has an x of integers, ``x_dtype``: ``"i8"`` (the default), ``"u8"``, ``"i4"``, ``"u4"``, ``"i16"``
     or ``"u16"``, and a y of ``y_dtype``: ``"i32"`` (the default), exact modulo 2^32, or ``"f32"``, ``"f16"`` or
@@ -172,6 +179,11 @@ def spmm(
                 f"a batch of x, but W is in {w.format}, whose kernels take one",
                 hint=f"encode W in {' or '.join(PANELS)}, or pass all columns as one matrix [K, {many * count}]",
             )
+        if precision is not None and (precision != "tf32" or (w.format, w.dtype) != ("hybrid", "f32")):
+            raise ProductError(
+                f"precision={precision!r} of W in {w.dtype}, {w.format}",
+                hint='"tf32" is for f32 and format="hybrid", whose dense tiles go to tensor cores; else leave it away',
+            )
         count *= many
         m, k = w.shape
         for what, rows in (("x", k), ("y", m)):
@@ -180,7 +192,8 @@ def spmm(
                     f"{what} has {rows} x {count} elements; indices are 32 bits wide, so {MAX_CELLS} is the most",
                     hint="take fewer columns at a time",
                 )
-        return Product(w, count, Epilogue(bias, scale, residual, activation), False, *kinds, batch=batch or 0)
+        epilogue = Epilogue(bias, scale, residual, activation)
+        return Product(w, count, epilogue, False, *kinds, batch=batch or 0, precision=precision or "")
 
 
 def _integers(w: SparseMatrix, x: str | None, y: str | None, epilogue: Epilogue) -> tuple[str, str]:

@@ -40,3 +40,18 @@ def test_sums_stay_in_registers(name: str) -> None:
         funcs += [dataclasses.replace(f, symbol=f"k{i}_{n}") for n, f in enumerate(made.warp.funcs)]
         shapes += [*([None] * odd), shape_of(HybridNumbers.of(product), schedule, profile)]
     fit(funcs, shapes, profile)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["h200", "a100"])
+def test_tf32(name: str) -> None:
+    """Dense tiles of f32 on tensor cores, with rows of x of 128 and of 64 bytes."""
+    profile, funcs, shapes = device(name), [], []
+    w = matrix(4096, 512, 32, "f32", method="none", delta=0.02)
+    lines = "high=1 cols=128 warps=1x4 stages=3 unroll=2", "high=2 cols=16 warps=2x1 stages=3 unroll=4"
+    for i, words in enumerate(lines):
+        product, schedule = sg.spmm(w, n=1024, bias=True, precision="tf32"), SpmmSchedule.parse(f"hybrid {words}")
+        made = program(product, str(schedule), ("row", "row", 4), profile)
+        funcs += [dataclasses.replace(f, symbol=f"k{i}_{n}") for n, f in enumerate(made.warp.funcs)]
+        shapes.append(shape_of(HybridNumbers.of(product), schedule, profile))
+    fit(funcs, shapes, profile)

@@ -38,7 +38,7 @@ def test_every_op_compiles_in_one_unit(programs: ModuleType) -> None:
     for instruction in ("mma.sync.aligned.m16n8k16", "cp.async.bulk.shared", "cp.async.bulk.tensor.2d",
                         "mbarrier.try_wait", "ldmatrix", "prmt.b32", "ld.global.cg", "st.global.cs",
                         "dp4a", "red.global", "atom.global", "bar.sync", "ld.global.v2.f64", "st.shared.v2.f64",
-                        "cvt.rn.tf32", "shfl.sync.bfly", "wgmma.mma_async"):  # fmt: skip
+                        "cvt.rna.tf32", "shfl.sync.bfly", "wgmma.mma_async"):  # fmt: skip
         assert instruction in done.ptx, instruction
 
 

@@ -20,8 +20,8 @@ from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.csr import ALIGN
 from sparsegen.ir.kernels.hybrid import Hybrid
 from sparsegen.ir.numbers.arithmetic import up
-from sparsegen.ir.numbers.mixed import ROWS, TILES, fits, passes
-from sparsegen.ir.numbers.strips import COLS, LEAST, MOST_ROWS, PIECE, sums
+from sparsegen.ir.numbers.mixed import PIECE, ROWS, TILES, fits, passes
+from sparsegen.ir.numbers.strips import COLS, LEAST, MOST_ROWS, sums
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.products.hybrid import HEIGHTS, HybridNumbers, columns, records, spans, tiles
 from sparsegen.products.hybrid_cost import Shape, price, shape_of
@@ -119,10 +119,10 @@ class HybridFamily(ListedFamily):
         self, facts: HybridNumbers, schedule: Schedule, device: DeviceProfile, shape: Shape
     ) -> ScheduleError | None:
         """Why a complete schedule cannot run the product on the device; None if it can."""
-        if facts.item != 2:
+        if facts.item != 2 and not facts.precision:
             return ScheduleError(
                 f"hybrid multiplies dense tiles of f16 and bf16, not {facts.dtype}",
-                hint='encode W in f16 or bf16, or for csr: sg.sparse(W.to_scipy(), format="csr")',
+                hint='say precision="tf32", encode W in f16 or bf16, or for csr: sg.sparse(W.to_scipy(), format="csr")',
             )
         if device.compute_capability < AMPERE:
             return ScheduleError(
@@ -142,7 +142,7 @@ class HybridFamily(ListedFamily):
                 f"warps={down}x{across} do not share {rows} rows and {schedule.cols} columns in fragments of 16",
                 hint="let fewer warps share the rows, or raise high",
             )
-        copied = passes(facts.tile, schedule.cols, schedule.threads)
+        copied = passes(facts.tile, schedule.cols, schedule.threads, facts.item)
         if copied > MOST_ROWS or sums(rows // down, schedule.cols // across) > MOST_SUMS:
             return ScheduleError(
                 f"a thread has {sums(rows // down, schedule.cols // across)} sums, {MOST_SUMS} at most, and "
@@ -154,7 +154,7 @@ class HybridFamily(ListedFamily):
             return ScheduleError(
                 f"{flight} bytes of rows of x on their way to a lane, {2 * MOST_BYTES} at most", hint="lower unroll"
             )
-        most = max(facts.k * up(facts.n, PIECE), facts.counted(schedule.high).turns * rows * facts.tile)
+        most = max(facts.k * up(facts.n, PIECE // facts.item), facts.counted(schedule.high).turns * rows * facts.tile)
         if most > MAX_CELLS:
             return ScheduleError(
                 f"whole pieces of x, or dense tiles with zeros between them, have {most} elements; indices are 32 bits "

@@ -23,9 +23,9 @@ inline void prmt_b32(unsigned& d, unsigned a, unsigned b, unsigned sel) {
 inline void mov_b32(unsigned& d, cpu::In<unsigned short, 2> halves) { d = halves[0] | static_cast<unsigned>(halves[1]) << 16; }
 inline void mov_u64(unsigned long long& d, unsigned long long a) { d = a; }
 inline void selp_u32(unsigned& d, unsigned a, unsigned b, bool p) { d = p ? a : b; }
-inline void cvt_rn_tf32_f32(unsigned& d, float a) {  // to nearest even of 10 bits of mantissa
+inline void cvt_rna_tf32_f32(unsigned& d, float a) {  // to 10 bits of mantissa, ties away from zero
   const unsigned bits = __float_as_uint(a);
-  d = std::isfinite(a) ? (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu : std::isnan(a) ? 0x7fffffffu : bits;
+  d = std::isfinite(a) ? (bits + 0x1000) & ~0x1fffu : std::isnan(a) ? 0x7fffffffu : bits;
 }
 inline void ex2_approx_ftz_f32(float& d, float a) {  // subnormal results are 0
   d = std::exp2(a);
