@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,8 +37,9 @@ class Plan(str):
         made._draw = draw
         return made
 
-    def __getnewargs__(self) -> Any:
-        return str(self), self._draw
+    def __reduce__(self) -> Any:
+        """A pickle has the picture itself."""
+        return Plan, (str(self), partial(str, self.svg()))
 
     def svg(self) -> str:
         """The matrix before and after: darker cells hold more, those of dense tiles have a colour of their own."""

@@ -6,6 +6,7 @@ import pickle
 import re
 from pathlib import Path
 from typing import Any
+from xml.dom import minidom
 
 import numpy as np
 import pytest
@@ -176,6 +177,8 @@ def test_picture_marks_dense_tiles(tmp_path: Path) -> None:
     assert cells(picture, "f1") == [int((field > limit).sum()) for field in (before, after)] == [0, w.tiles]
     assert cells(picture, "f0") == [int(((field > 0) & (field <= limit)).sum()) for field in (before, after)]
     assert str(plan) == plan and plan._repr_svg_() == picture and "1,024 x 1,024" in picture
+    again = pickle.loads(pickle.dumps(plan))
+    assert again == plan and again.svg() == picture and minidom.parseString(picture)
     assert plan.save(tmp_path / "w.svg").read_text(encoding="utf-8") == picture
     assert plan.save(tmp_path / "w.txt").read_text(encoding="utf-8") == f"{plan}\n"
     refusal(__file__, FormatError, lambda: plan.save(tmp_path / "w.png"), "as .png", ".svg")  # here
