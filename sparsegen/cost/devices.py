@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,9 @@ else:
 
 PROFILES = Path(__file__).parent / "profiles"
 
+#: Share of L2 up to which what a kernel moves stays there whole from call to call, and from which nothing of it does;
+#: share of a launch that is left of one in a CUDA graph of many.  Fitted on one H200.
+STAYS, GONE, NEXT = 0.4, 0.85, 0.31
 _CPI = (0.5, 100_000.0, "cycles per mma per sub-core")
 _TEXT = ("name", "cc", "arch")
 
@@ -63,6 +66,8 @@ class DeviceProfile:
     lat_l2: float = figure(20, 5000, "cycles")
     lat_dram: float = figure(50, 20_000, "cycles")
     lat_barrier: float = figure(1, 2000, "cycles")
+    #: the share of what a kernel moves that L2 keeps from call to call.
+    kept: float = 0.0
     #: no code is generated for it (nvcc no longer knows it); costs and explanations only.
     explain_only: bool = False
 
@@ -96,6 +101,21 @@ class DeviceProfile:
     def bw_shared(self) -> float:
         """Shared memory of the whole chip, bytes a second: bw_S."""
         return self.smem_bytes_per_clk_sm * self.sms * self.clock
+
+    def missed(self, nbytes: float) -> float:
+        """Share of so many bytes, moved again and again, that L2 does not keep."""
+        return min(1.0, max(0.0, (nbytes / self.l2_bytes - STAYS) / (GONE - STAYS)))
+
+    def warm(self, nbytes: float) -> DeviceProfile:
+        """This GPU to a kernel that is called again and again, as in a CUDA graph, and moves so many bytes: what L2
+        keeps of them comes from there, and launches follow each other."""
+        missed, l2 = self.missed(nbytes), self.l2_bytes_per_clk_sm * self.clock * self.sms / 1e9
+        speeds = {
+            name: 1 / (missed / getattr(self, name) + (1 - missed) / l2)
+            for name in ("hbm_read_gbs", "hbm_write_gbs", "hbm_copy_gbs")
+        }
+        latency = self.lat_l2 + missed * (self.lat_dram - self.lat_l2)
+        return replace(self, **speeds, lat_dram=latency, launch_s=NEXT * self.launch_s, kept=1 - missed)
 
 
 #: key -> (lowest, highest sane value, unit).  Every key must be in every profile.

@@ -104,8 +104,7 @@ def fma_rate(fp: Footprint, device: DeviceProfile) -> float:
 
 def misses(shape: tuple[int, ...], fp: Footprint, d: DeviceProfile) -> float:
     """Share of what both time levels have to move that L2 does not keep from pass to pass."""
-    share = 2 * math.prod(shape) * fp.itemsize / d.l2_bytes
-    return min(1.0, max(0.0, (share - terms.STAYS) / (terms.GONE - terms.STAYS)))
+    return d.missed(2 * math.prod(shape) * fp.itemsize)
 
 
 @cache

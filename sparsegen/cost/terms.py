@@ -84,8 +84,6 @@ RIM_THREADS, RIM_TILE = 128, 16
 # ---- fitted on one H200 (tests/cost/measured.py); everything above is counted or read from a profile
 #: Share of the driver's copy speed that a kernel's loads and stores reach.
 REACH = 0.945
-#: Share of L2 up to which both time levels stay there whole, and from which nothing of them does.
-STAYS, GONE = 0.4, 0.85
 #: Share of the time between empty launches, which the host takes, that a kernel adds by its start and its end.
 STARTING = 0.88
 #: Time of the memory for blocks that stay, over that for blocks of one tile each.

@@ -21,6 +21,9 @@ from sparsegen.formats.sr_bcrs import SrBcrs, sr_bcrs
 LISTED: Final = 0.25
 #: The share of elements in vectors of 8 rows that hold any, up to which keeping whole ones saves something.
 VECTORS: Final = 0.75
+#: Columns in 16 bytes: where a row has no whole number of these, libraries' dense products are slow, and vectors faster
+#: however many there are.
+ALIGNED: Final = 8
 #: The share of elements from which on bits say where they are in less than a column each, about.
 BITS: Final = 1 / 32
 #: Elements of a dense matrix that formats are made by way of.
@@ -44,7 +47,7 @@ def others(w: SparseMatrix) -> tuple[str, ...]:
     found = {
         "bitmap": isinstance(w, Csr) and small and w.nnz >= BITS * cells,
         "csr": isinstance(w, Bitmap) and few,
-        "sr_bcrs": small and few and w.stats().vectors * 8 <= VECTORS * cells,
+        "sr_bcrs": small and (w.shape[1] % ALIGNED > 0 or (few and w.stats().vectors * 8 <= VECTORS * cells)),
         "hybrid": few and w.nnz <= SORTED_ENTRIES and w.shape[0] <= SORTED_ROWS,
     }
     return tuple(name for name, worth in found.items() if worth)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from sparsegen.choose import Options, Rejected, Request
 from sparsegen.cost.cost import Cost
@@ -30,8 +31,16 @@ class OfMatrices(Problem):
         return passes
 
     def price(self, schedule: Schedule, device: DeviceProfile, request: Request) -> Cost:
-        cost: Cost = schedule.rules.price(self.under(schedule), schedule, device)
+        form = self.under(schedule)
+        cost: Cost = schedule.rules.price(form, schedule, form.memory(schedule.rules, device))
         return cost
+
+    def under(self, schedule: Any) -> OfMatrices:
+        return self
+
+    def memory(self, family: Any, device: DeviceProfile) -> DeviceProfile:
+        """The device as costs of a family's schedules have it: with cold memory."""
+        return device
 
     def none(self, device: DeviceProfile, options: Options, wanted: Schedule | None) -> ScheduleError:
         why, what = options.rejected[0], f"{wanted or self.sought} schedule".strip()

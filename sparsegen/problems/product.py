@@ -48,6 +48,8 @@ NUMBERS: Final[dict[str, Callable[[Product], Any]]] = {
 }  # fmt: skip
 #: Formats whose costs hold for an x that comes by rows.
 BY_ROWS: Final = ("csr", "hybrid")
+#: Formats of graphs and the like, whose products are called in a loop: costs are with warm L2.
+LOOPED: Final = ("csr", "hybrid")
 #: The variant of arrays that are packed by rows, of whatever width.
 PACKED = Variant("row", "row", 1)
 
@@ -135,8 +137,11 @@ class SpmmProblem(OfMatrices):
 
     def nbytes(self, schedule: Any) -> int:
         """W's format (of a library's product the dense matrix), x and y."""
+        return self._moved(schedule.rules.library)
+
+    def _moved(self, library: bool) -> int:
         (m, k), n, types = self.what.w.shape, self.what.n, self.what.types
-        matrix = m * k * types.x.nbytes if schedule.rules.library else self.facts.nbytes
+        matrix = m * k * types.x.nbytes if library else self.facts.nbytes
         return matrix + k * -(-n * types.x.bits // 8) + m * n * types.y.nbytes
 
     def identity(self) -> dict[str, Any]:
@@ -172,7 +177,13 @@ class SpmmProblem(OfMatrices):
             )
         if wanted is None and not (self.what.w.auto or request.every):
             found = {f: form for f, form in found.items() if not f.library}
-        return Merged(tuple(f.options(form, wanted, device) for f, form in found.items()))
+        return Merged(tuple(f.options(form, wanted, form.memory(f, device)) for f, form in found.items()))
+
+    def memory(self, family: Any, device: DeviceProfile) -> DeviceProfile:
+        """The device as costs of a family's schedules have it: warm for what is no layer of weights among others."""
+        if self.what.w.format not in LOOPED:
+            return device
+        return device.warm(self._moved(family.library))
 
 
 def readers(format: str) -> list[ProductFamily]:

@@ -7,7 +7,9 @@ w / (w + PARTIES) instructions a clock between them: each waits as long as PARTI
 units that are nearly as busy as the longest one get in its way, by the NORM-th root of the sum of the NORM-th powers.
 Of the dense product the time is
 
-    time = launch + latency + DENSE_SHARE * (1 or MISALIGNED) * max(hbm, tensor)
+    time = launch + latency + DENSE_SHARE * (1 or MISALIGNED) * max(hbm, tensor), walk beside it
+
+``walk``, of what L2 keeps from call to call: the products of an output one after another, which else the memory hides.
 
 The constants below are counted in the lowered program (tests compare them with the emulator's counts) or, where it
 says so, fitted to 1,752 kernels on one H200 (seeds 101, 202 and 404 of tests/cost/data/products.csv.xz, and
@@ -17,7 +19,7 @@ tests/cost/measured_products.py); 1,152 more were predicted before they were mea
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import gcd
+from math import gcd, log2
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,6 +50,7 @@ REASONS: Final[dict[str, str]] = {
     "shared": "masks and values out of shared memory; x, by every warp for each of its slabs, through the same pipe",
     "exposed": "units that are nearly as busy as the longest get in its way",
     "reduce": "sums of the slab warps through shared memory, those of the splits through L2",
+    "walk": "of what L2 keeps: steps along K of a dense product's blocks, one after another",
     "latency": "what each round of blocks waits for before its first tiles (index, then values), and at its end",
     "launch": "starting the kernel",
 }
@@ -114,8 +117,13 @@ BESIDE: Final = 0.022
 FITTED_SHARE, FULL = 0.62, 1.3
 # ---- cuBLAS by the measured times in the kernel notes (28672x8192, 21504x7168, 8192^2 and 4096^2, n=16; cold L2), of
 # suite nm and of the problems of regret (153 in all: within 6 % in the median)
-#: Seconds besides its launch, and its time over that of its bytes or mma.
-DENSE_START, DENSE_SHARE = 3.7e-6, 1.18
+#: DRAM latencies besides its launch, and its time over that of its bytes or mma.
+DENSE_START, DENSE_SHARE = 11.03, 1.18
+#: With warm L2, L2 latencies besides, in 16 bits and in f32; and of a walk for each doubling of K beyond so much, where
+#: rows start at 16 bytes and where they do not (299 products in a loop on one H200, tests/cost/data/looped.csv.xz:
+#: within 10 % in the median).
+DENSE_WARM, DENSE_WARM_F32 = 2.5, 30.0
+WALK, WALK_ASKEW, WALK_FROM = 8.7, 26.0, 512
 #: From Hopper on the library multiplies by warpgroups, faster than one mma is after another: multiply-adds of 16-bit
 #: numbers of an SM a clock (H100 whitepaper: 989 TFLOP/s by 132 SMs at 1.83 GHz; 4096^3 took 163 us, predicted 175).
 HOPPER, WARPGROUP = (9, 0), 2048
@@ -148,9 +156,12 @@ def dense_cost(p: Numbers, device: DeviceProfile) -> Cost:
     item = p.item
     starts = max(gcd(16, *(item * run for run in (p.k, *runs))) for runs in p.runs)  # of rows of W, x and y
     whole = starts == 16 or (item == ITEM and p.n <= DENSE_FEW)
+    warm, besides = device.kept * device.lat_l2, DENSE_WARM_F32 if item > ITEM else DENSE_WARM
     slow = 1.0 if whole else DENSE_ASKEW_F32 if item > ITEM else DENSE_MISALIGNED
     values = _common(p, device) | {
-        "B": item * p.m * p.k, "item": item, "start": DENSE_START, "share": DENSE_SHARE * slow,
+        "B": item * p.m * p.k, "item": item, "share": DENSE_SHARE * slow,
+        "start": (DENSE_START * device.lat_dram + warm * besides) / device.clock,
+        "walk": warm * (WALK if whole or item > ITEM else WALK_ASKEW) * log2(max(1.0, p.k / WALK_FROM)) / device.clock,
     }  # fmt: skip
     if item > ITEM:
         f64_cores = item > 4 and device.cpi.get("f64.m8n8k4", 0.0) * 8  # mma of an m16n8k16
@@ -222,8 +233,8 @@ def law(s: SpmmSchedule | Schedules, v: Any, a: Arithmetic) -> tuple[Any, dict[s
     hbm = nbytes(v) / v.bw_G
     if s.family == "dense":
         tensor = v.M * v.N * v.K / (STRIP * 8 * 16) * v.cpi / (v.sub * v.SMs * v.f)
-        terms = {"hbm": hbm, "tensor": tensor, "latency": v.start, "launch": v.launch}
-        return v.launch + v.start + v.share * largest(hbm, tensor), terms
+        terms = {"hbm": hbm, "tensor": tensor, "walk": v.walk, "latency": v.start, "launch": v.launch}
+        return v.launch + v.start + ((v.share * largest(hbm, tensor)) ** 2 + v.walk**2) ** 0.5, terms
     strips, slabs = up(v.M / STRIP), up(v.K / SLAB)
     tile = v.B / (strips * slabs)  # bytes
     warps = v.R * v.C

@@ -1,13 +1,14 @@
 """The predicted time of a product with ragged rows: gathered rows on their way, and what has to be done meanwhile.
 
-    time = launch + max(hbm, l2, issue, wait, longest) + exposed
+    time = launch + start + max(hbm, l2, lines, issue, wait, longest) + exposed
 
-with the memory cold.  A team waits for each turn's rows, which come from L2, so that a product takes as long as all
-warps' turns over those that are resident, or as the turns of the longest segment one after the other.  ``exposed``:
-what is nearly as long as the longest gets in its way, by the NORM-th root of the sum of the NORM-th powers.
+A team waits for each turn's rows, which come from L2, so that a product takes as long as all warps' turns over those
+that are resident, or as the turns of the longest segment one after the other.  ``exposed``: what is nearly as long as
+the longest gets in its way, by the NORM-th root of the sum of the NORM-th powers.
 
-Instructions are counted in the lowered program; the other constants are fitted to kernels on one H200 (two graphs, 1 to
-512 columns, f16 and f32): tests/cost/data/csr.csv.
+Instructions are counted in the lowered program; the other constants are fitted to 413 products on one H200, called in a
+loop (tests/cost/data/looped.csv.xz): networks, graphs, bands, clusters, entries anywhere, 32 to 512 columns, f16 and
+f32; within 7 % in the median, 20 % for nine of ten.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from sparsegen.products.ragged import Ragged, Walk, walk
 from sparsegen.schedule import Schedule
 
 REASONS: Final[dict[str, str]] = {
-    "hbm": "W's arrays, x, y and the epilogue's arrays, once each",
+    "hbm": "W's arrays, x, y and the epilogue's arrays, once each; x as often as L2 does not keep rows that are named",
     "l2": "the rows of x that entries name, but for those that L1 keeps, and W anew for each tile of columns",
+    "lines": "each line of a row of x that a lane's load touches takes L1 a clock, found there or not",
     "issue": "instructions of all warps' turns and segments, over the sub-cores",
     "wait": "each turn of a warp waits for its rows, pieces of rows for each other; over the warps that are resident",
     "longest": "the turns of the longest segment, one after the other, and the sum of its row's pieces",
     "exposed": "what is nearly as long as the longest gets in its way",
+    "start": "a warp's record, its first entries and their rows, one after another, and the store",
     "launch": "starting the kernel",
 }
 SYMBOLS: Final[dict[str, str]] = {
@@ -48,23 +51,29 @@ SYMBOLS: Final[dict[str, str]] = {
     "cuts": "segments of rows that are cut, over the teams of a warp, of all tiles",
     "pieces": "segments of the longest row",
     "fresh": "the share of gathered rows that L1 does not have",
+    "far": "the share of gathered rows that L2 does not have",
     "line": "bytes of a row of x of a tile",
+    "touched": "lines of L1 that a load of a team touches, of one entry",
     "warps": "warps that an SM runs at a time",
 }
-ADDED: Final = frozenset(("exposed", "launch"))
+ADDED: Final = frozenset(("exposed", "start", "launch"))
 #: Instructions of a turn, of an entry, of each of a lane's loads, and of a segment and each of its sums.
 TURN, ENTRY, LOAD, SEGMENT, SUM = 20.0, 7.0, 2.0, 90.0, 4.0
 # ---- fitted
-#: The share of L2's bandwidth that rows at any place reach.
-GATHER: Final = 0.44
-#: L2 latencies of a turn, and what each load of a lane and each team of a warp adds.
-WAIT, WAIT_LOAD, WAIT_TEAM = 1.99, 0.111, 0.204
-#: L2 latencies of a segment besides its turns, of one that is a piece of a row, and of each piece that is summed up.
-BEGIN, JOIN, PIECE = 9.3, 11.7, 0.5
+#: The share of L2's bandwidth that rows at any place reach, and clocks of L1 for a line that is touched.
+GATHER, LINE = 0.86, 1.09
+#: L2 latencies of a turn for each load of a lane, and besides of the turns of one team.
+WAIT, CHAIN = 0.166, 0.9
+#: L2 latencies of a segment that is a piece of a row, of each piece that is summed up, and of a warp's start and end.
+JOIN, PIECE, START = 8.0, 0.55, 3.2
 #: The power with which busy units get in each other's way.
-NORM: Final = 2.7
+NORM: Final = 1.49
+#: Bytes of a line of L1.
+LINE_BYTES: Final = 128
 #: Bytes of an SM's L1 for gathered rows (of 256 KiB, which W's entries pass through as well).
 L1: Final = 180_000
+#: The share of L2 that x's rows have, and the width of a band over the mean distance of its entries from the diagonal.
+L2, BAND = 0.6, 4.0
 #: Registers of a thread besides sums and rows, and of an entry of the next turn.
 BASE, OF_ENTRY = 24, 2
 
@@ -120,6 +129,8 @@ def _values(p: Ragged, s: Schedule, device: DeviceProfile, g: Shape) -> dict[str
         "turns": g.walk.turns * g.tiles, "last": g.walk.longest, "cuts": g.walk.cuts / teams * g.tiles,
         "pieces": g.walk.pieces, "joined": 1 * (g.walk.pieces > 1), "line": line,
         "fresh": 1 - float(p.named(L1 / line)),
+        "far": _far(p, line, device),
+        "touched": -(-min(across * s.columns, p.n) * p.item * g.vec // s.columns // LINE_BYTES),
         "warps": g.resident * s.warps, "b": g.resident, "item": p.item, "loads": s.unroll * s.columns // g.vec,
         "multiply": multiply(p.item, device), "launch": device.launch_s, "SMs": device.sms, "sub": device.sub_cores,
         "f": device.clock, "bw_G": device.hbm_read_gbs * 1e9, "lat_l2": device.lat_l2,
@@ -127,20 +138,28 @@ def _values(p: Ragged, s: Schedule, device: DeviceProfile, g: Shape) -> dict[str
     }  # fmt: skip
 
 
+def _far(p: Ragged, line: int, device: DeviceProfile) -> float:
+    """The share of gathered rows of ``line`` bytes that L2 does not keep until they are named again."""
+    kept = device.l2_bytes * L2 / line
+    return 0.0 if min(1.0, BAND * p.spread) * p.k <= kept else 1 - float(p.named(kept))
+
+
 def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     """``time`` and its terms: of the values ``v``, be they floats or sympy's symbols, in their arithmetic."""
     of_turn = TURN + v.unroll * (ENTRY + v.columns * v.multiply) + v.loads * LOAD
     instructions = v.turns * of_turn + v.segments * (SEGMENT + SUM * v.columns)
-    turn = (WAIT + WAIT_LOAD * v.loads + WAIT_TEAM * v.teams) * v.lat_l2
+    turn = WAIT * v.loads * v.lat_l2
     busy = {
-        "hbm": nbytes(v) / v.bw_G,
+        "hbm": (nbytes(v) + a.max(0, v.Z * v.T * v.line * v.far - v.item * v.K * v.N)) / v.bw_G,
         "l2": v.Z * v.T * (v.line * v.fresh + 4 + v.item) / (GATHER * v.bw_L2),
+        "lines": v.Z * v.T * v.loads / v.unroll * v.touched * LINE / (v.SMs * v.f),
         "issue": instructions / (v.sub * v.SMs * v.f),
-        "wait": (v.turns * turn + (v.segments * BEGIN + v.cuts * JOIN) * v.lat_l2) / (v.SMs * v.warps * v.f),
-        "longest": (v.last * turn + v.joined * (JOIN + PIECE * v.pieces) * v.lat_l2) / v.f,
+        "wait": (v.turns * turn + v.cuts * JOIN * v.lat_l2) / (v.SMs * v.warps * v.f),
+        "longest": (v.last * (CHAIN * v.lat_l2 + turn) + v.joined * (JOIN + PIECE * v.pieces) * v.lat_l2) / v.f,
     }
     most, exposed = in_the_way(busy, NORM, a)
-    return v.launch + most + exposed, {**busy, "exposed": exposed, "launch": v.launch}
+    start = START * v.lat_l2 / v.f
+    return v.launch + start + most + exposed, {**busy, "exposed": exposed, "start": start, "launch": v.launch}
 
 
 LAW: Final = Law(law, SYMBOLS, REASONS, ADDED, rate, "TB/s")

@@ -27,7 +27,8 @@ class Ragged(OfProduct):
     """The numbers of a product with ragged rows.
 
     ``lengths``: (entries, rows that have so many), ascending; ``popular[i]``: the share of entries that name one of
-    the 2 ** i columns that are named most; ``nbytes``: of W's arrays; ``operands``: of bias, scale and residual.
+    the 2 ** i columns that are named most; ``spread``: how far entries are from the diagonal, over the width of W, in
+    the mean; ``nbytes``: of W's arrays; ``operands``: of bias, scale and residual.
     """
 
     m: int
@@ -39,6 +40,7 @@ class Ragged(OfProduct):
     operands: int
     lengths: tuple[tuple[int, int], ...]
     popular: tuple[float, ...]
+    spread: float
 
     @staticmethod
     def of(product: Product) -> Ragged:
@@ -73,7 +75,9 @@ class Ragged(OfProduct):
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.m, self.k, self.n, self.dtype, self.nbytes, self.operands, self.lengths, self.popular))
+        return hash(
+            (self.m, self.k, self.n, self.dtype, self.nbytes, self.operands, self.lengths, self.popular, self.spread)
+        )
 
     def __hash__(self) -> int:
         return self._hash
@@ -105,13 +109,16 @@ class Walk(NamedTuple):
     pieces: float
 
 
-def measured(ptr: npt.NDArray[Any], idx: npt.NDArray[Any], k: int) -> tuple[Any, Any]:
-    """``lengths`` and ``popular`` of a matrix of ``k`` columns, whose arrays are on the host."""
-    lengths, rows = np.unique(np.diff(np.asarray(ptr, dtype=np.int64)), return_counts=True)
+def measured(ptr: npt.NDArray[Any], idx: npt.NDArray[Any], k: int) -> tuple[Any, Any, float]:
+    """``lengths``, ``popular`` and ``spread`` of a matrix of ``k`` columns, whose arrays are on the host."""
+    each: npt.NDArray[np.int64] = np.diff(np.asarray(ptr, dtype=np.int64))
+    lengths, rows = np.unique(each, return_counts=True)
+    diagonal = np.repeat((np.arange(len(each)) + 0.5) / len(each), each)
+    spread = float(np.abs((idx + 0.5) / k - diagonal).mean()) if len(idx) else 0.0
     uses = np.sort(np.bincount(idx, minlength=k))[::-1]
     shares = np.cumsum(uses) / max(1, len(idx))
     places = [min(1 << i, k) - 1 for i in range(int(k - 1).bit_length() + 1)]
-    return tuple(zip(lengths.tolist(), rows.tolist(), strict=True)), tuple(shares[places].tolist())
+    return tuple(zip(lengths.tolist(), rows.tolist(), strict=True)), tuple(shares[places].tolist()), spread
 
 
 def walk(p: Ragged, cut: int, step: int, unroll: int, teams: int) -> Walk:

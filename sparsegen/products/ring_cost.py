@@ -4,8 +4,9 @@
 
 ``l2``, ``issue`` and ``shared`` are of the steps of the busiest SM, ``chain`` of the longest vector row.  Fitted to the
 mean of cold times and those in a loop, of 64 problems on one H200: within 7 % in the median, 25 % for nine of ten; the
-start and the cut then to 40 random problems.  These were of integers; floats have the same constants, and counts of
-their own.  Other GPUs were not measured.
+start and the cut then to 40 random problems.  These were of integers; what FLOATS says of floats is fitted to 122
+products called in a loop (tests/cost/data/looped.csv.xz): within 7 % in the median, 15 % for nine of ten.  Other GPUs
+were not measured.
 """
 
 from __future__ import annotations
@@ -48,14 +49,27 @@ ADDED: Final = frozenset(("exposed", "start", "store", "cut", "turn", "launch"))
 # ---- fitted
 #: Instructions of a step besides those of fragments and products, and of a fragment.
 STEP_ISSUE, FRAGMENT_ISSUE = 300.0, 2.0
-#: Clocks of a step alone, and of each slot that is filled first.
-CHAIN, SLOT = 700.0, 450.0
-#: DRAM latencies before the first product, of rows that are cut, and of each cut of the longest of them.
-FILL, CUT, JOIN = 1.9, 5.0, 0.6
+#: DRAM latencies of each cut of the longest row that is cut.
+JOIN: Final = 0.6
 #: Bytes that a gathered row takes from L2 besides its own.
 BESIDE: Final = 256
-#: Clocks of a sum's way to y, the share of an SM's port to L2 that is reached, and how busy units add up.
-STORE, PORT, NORM = 20.0, 2.66, 2.25
+#: Clocks of a sum's way to y, and the share of an SM's port to L2 that is reached.
+STORE, PORT = 20.0, 2.66
+
+
+class Fitted(NamedTuple):
+    """Clocks of a step alone and of each slot that is filled first, DRAM latencies before the first product and of rows
+    that are cut, pieces of 32 bytes a second out of one line, and how busy units add up."""
+
+    chain: float
+    slot: float
+    fill: float
+    cut: float
+    sectors: float
+    norm: float
+
+
+INTEGERS, FLOATS = Fitted(700.0, 450.0, 1.9, 5.0, SECTORS, 2.25), Fitted(375.0, 1085.0, 0.0, 9.1, 1.93e9, 2.95)
 #: What a kernel costs that follows another one, over a launch alone (estimated).
 NEXT: Final = 0.5
 #: Registers of a thread besides its sums and the words of a step.
@@ -98,6 +112,7 @@ def price(p: VectorNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cos
         "bw_S": device.bw_shared / device.sms, "bw_G": device.hbm_read_gbs * 1e9,
         "bw_L2": device.l2_bytes_per_clk_sm * device.clock, "lat_dram": device.lat_dram,
         "cuts": -(-p.longest // s.cut) - 1, "odd": 1 * (p.columns or p.row_bytes % PIECE > 0),
+        **(INTEGERS if p.integers else FLOATS)._asdict(),
     }  # fmt: skip
     return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
 
@@ -110,14 +125,14 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
         "issue": v.here * step / v.sub / v.f,
         "shared": v.here * v.fragments * 1024 / v.bw_S,
         "l2": v.here * (STEP * (v.wide + BESIDE) + 64 + 128 * v.words) / (PORT * v.bw_L2),
-        "lines": v.here * v.SMs * STEP * v.wide / (32 * SECTORS * v.lines**SPREAD),
+        "lines": v.here * v.SMs * STEP * v.wide / (32 * v.sectors * v.lines**SPREAD),
         "hbm": (v.B + v.K * v.X + v.Y + v.E) / v.bw_G,
-        "chain": v.longest * CHAIN * v.rounds / v.f,
+        "chain": v.longest * v.chain * v.rounds / v.f,
     }
-    most, exposed = in_the_way(busy, NORM, a)
-    start = v.rounds * (FILL * v.lat_dram + SLOT * v.stages) / v.f
+    most, exposed = in_the_way(busy, v.norm, a)
+    start = v.rounds * (v.fill * v.lat_dram + v.slot * v.stages) / v.f
     store = STORE * v.sums * v.W / v.sub / v.f
-    cut = (a.min(1, v.cuts) * CUT + v.cuts * JOIN) * v.lat_dram / v.f
+    cut = (a.min(1, v.cuts) * v.cut + v.cuts * JOIN) * v.lat_dram / v.f
     turn = v.odd * (NEXT * v.launch + 2 * v.K * v.X / v.bw_G)
     added = {"start": start, "store": store, "cut": cut, "turn": turn, "launch": v.launch}
     return most + exposed + sum(added.values()), {**busy, "exposed": exposed, **added}

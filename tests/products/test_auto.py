@@ -46,7 +46,7 @@ def family(w: Any, n: int) -> str:
     [
         (lambda: some(1024, 1024, 0.95), None, "bitmap", 256, "dense"),
         (lambda: hidden(4096, 4), None, "bitmap", 128, "hybrid"),
-        (lambda: graph(10_000), "f16", "csr", 128, "csr"),
+        (lambda: graph(10_000), "f16", "csr", 128, "vector_gather"),
         (lambda: some(2048, 512, 0.1, "f4"), None, "csr", 128, "csr"),
         (lambda: some(512, 512, 0.95, "f4"), None, "csr", 256, "dense"),
         (lambda: some(1024, 1024, 0.4), None, "bitmap", 1, "bitmap"),

@@ -62,7 +62,7 @@ def test_what_is_given_stays() -> None:
 
 def test_columns_and_device_decide() -> None:
     """Tiles that are hardly filled pay for many columns only; and Ampere's balance is another one."""
-    w = dense(clustered(1024, 2048, group=16, blocks=8, fill=0.3, noise=0.003)).astype(np.float16)
+    w = dense(clustered(1024, 2048, group=8, blocks=8, fill=0.3, noise=0.003)).astype(np.float16)
     few, many = (made(w, delta="auto", columns=n, device="h200") for n in (128, 512))
     assert few.tiles != many.tiles
     assert shares(made(w, delta="auto", columns=512)) == shares(many)
