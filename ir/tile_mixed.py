@@ -6,7 +6,7 @@ of which one tile is dense at least (others are zeros), by the ``tile`` rows of 
 other, so they need no gather, and come once for all tiles of the band.  Then the sums go to shared memory, where teams
 of lanes take them up, row by row, add the row's other entries, and store to the row of y that it is.
 
-No other family uses them, but for ``tile.each_row``: elsewhere all of a row is stored in one way.
+No other family uses them: elsewhere all of a row is stored in one way.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class PutSums(Op):
 
 @define("tile.each_row", kw_only=True)
 class EachRow(Op):
-    """Each team of ``team`` lanes runs the body for every so-many-th of the ``rows`` rows of a band, or of a list.
+    """Each team of ``team`` lanes runs the body for every so-many-th of the ``rows`` rows of a band.
 
     ``records`` has four words for each row, those of the band from number ``first`` on: the row of y that it is (``m``
     of one that does not exist), its ``entries`` from ``begin`` to the one before ``end``, and its ``place`` in the

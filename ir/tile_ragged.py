@@ -72,6 +72,56 @@ class WalkSegment(Op):
     body: tuple[Op, ...] = region()
 
 
+@define("tile.walk_rows", kw_only=True)
+class WalkRows(Op):
+    """Each team runs the body for every so-many-th of the ``rows`` rows of a list, one after the other.
+
+    ``records`` has four words for each row, those of the list from number ``first`` on: the row of y that it is (``m``
+    of one that does not exist), its first entry, the one after its last, and one that is not read.  Each of the team's
+    ``parts`` groups has ``by`` entries a turn, those of its first turn of ``row`` from ``start`` on, all of them before
+    ``end``; ``then`` and ``rest`` are the same of the next row, and 0 is the ``rest`` that follows the last one.
+    ``ahead`` runs before, with the first row's.  Records are loaded two rows ahead.
+    Not ``tile.each_row``, in whose body nothing is known of the next row.
+    """
+
+    records: Buffer = buffer()
+    row: Value = bind()
+    start: Value = bind()
+    end: Value = bind()
+    then: Value = bind()
+    rest: Value = bind()
+    first: Expr = operand()
+    rows: int = attr()
+    m: int = attr()
+    entries: int = attr()
+    across: int = attr()
+    parts: int = attr()
+    by: int = attr()
+    ahead: tuple[Op, ...] = region()
+    body: tuple[Op, ...] = region()
+
+
+@define("tile.walk_on", kw_only=True)
+class WalkOn(Op):
+    """A group's turns of a row's entries from ``start`` to before ``end``, ``step`` apart, and what comes after them.
+
+    The body is a turn, for which entries are there already.  It loads those from ``coming`` on, before ``until``: the
+    next turn's, or those of the row that begins with ``then`` (to before ``rest``), if it was the last one.  ``load``
+    runs in its place for a row of which the group has no turn.  So no row waits for its first entries.
+    Not ``tile.walk_segment``, which loads them itself, and waits.
+    """
+
+    coming: Value = bind()
+    until: Value = bind()
+    start: Expr = operand()
+    end: Expr = operand()
+    then: Expr = operand()
+    rest: Expr = operand()
+    step: int = attr()
+    load: tuple[Op, ...] = region()
+    body: tuple[Op, ...] = region()
+
+
 @define("tile.load_entries", kw_only=True)
 class LoadEntries(Op):
     """Loads the ``rows.size`` entries from ``at`` on into registers, ``align`` at once, in all lanes of a group alike;
@@ -198,6 +248,20 @@ def _share_segments(op: ShareSegments, ctx: Context) -> None:
 def _walk_segment(op: WalkSegment, ctx: Context) -> None:
     of_team(ctx, op.across, op.parts)
     whole(ctx, op.by, op.align, f"{op.by} entries a turn are no multiple of {op.align}")
+
+
+@check(WalkRows)
+def _walk_rows(op: WalkRows, ctx: Context) -> None:
+    of_team(ctx, op.across, op.parts)
+    teams, records = ctx.threads // (op.across * op.parts), op.records
+    whole(ctx, op.rows, teams, f"{teams} teams do not share {op.rows} rows")
+    each = RECORD * op.rows
+    ctx.need(records.dtype is s32 and records.size % each == 0, f"@{records.name} has no whole lists of {each} s32")
+
+
+@check(WalkOn)
+def _walk_on(op: WalkOn, ctx: Context) -> None:
+    ctx.need(op.step >= 1, f"turns {op.step} entries apart")
 
 
 @check(LoadEntries)

@@ -1,7 +1,8 @@
 """The tile ops of strips that stay: rows of a matrix come to shared memory once, and all of a block's work reads them.
 
 Rows of a strip are 32, 64 or 128 bytes wide and swizzled by their width, so that lanes that read 16 bytes each of eight
-rows whose numbers differ modulo 8 meet in no bank; several such *slices* lie one behind the other.
+rows whose numbers differ modulo 8 meet in no bank; several such *slices* lie one behind the other.  Where lanes read
+whole rows, as ``tile.gather_resident`` does, nothing needs to be swizzled.
 
 Only kernels whose warps go ways of their own use them: where all walk in step, a ring holds what a turn needs.
 """
@@ -12,6 +13,7 @@ from .checks import Context, check
 from .expr import Expr
 from .node import Op, attr, buffer, define, operand
 from .numbers.resident import ALIGN, PIECE, ROWS, WIDTHS
+from .tile_ragged import of_team
 from .tile_rules import registers, same_type, shared, whole
 from .types import Buffer
 
@@ -20,8 +22,9 @@ from .types import Buffer
 class FillResident(Op):
     """Copies ``rows`` rows of ``src`` [m, n] from ``row`` on, ``slices`` x ``cols`` elements from ``column`` on.
 
-    Slice s lies at ``s * rows * cols`` of ``dst``, row after row, swizzled.  What of a strip lies outside the matrix
-    nobody may read: it is zero, or what else the matrix has.  ``src`` has rows of whole pieces of 16 bytes.
+    Slice s lies at ``s * rows * cols`` of ``dst``, row after row, swizzled or (without ``swizzle``) as they are.  What
+    of a strip lies outside the matrix nobody may read: it is zero, or what else the matrix has.  ``src`` has rows of
+    whole pieces of 16 bytes.
 
     By ``tensor`` copies one thread starts boxes of rows, of which those of the p-th of ``parts`` parts complete the
     phase of the mbarrier ``bars[p]``; by ``cp.async`` all threads copy, and the block waits for all of it here.
@@ -43,6 +46,7 @@ class FillResident(Op):
     n: int = attr()
     via: str = attr(one_of=("tensor", "cp.async"), default="tensor")
     meets: bool = attr(default=True)
+    swizzle: bool = attr(default=True)
 
 
 @define("tile.await_resident", kw_only=True)
@@ -67,11 +71,14 @@ class SettleResident(Op):
 
 @define("tile.gather_resident", kw_only=True)
 class GatherResident(Op):
-    """Loads from a strip the rows that begin at ``places``, in pieces of 16 bytes, a piece a lane: ``dst[i]`` is the
-    piece of lane c, mod ``across``, which are the lanes side by side along a row.  Their ``values`` become ``weights``.
+    """Loads from a strip that is not swizzled the rows that begin at ``places``, counted in pieces of 16 bytes; their
+    ``values`` become ``weights``.
 
-    Lanes of a group have the same places; those of several groups meet in banks where their rows do.  Not
-    ``tile.gather``, which reads rows of global memory, and has to leave out what is not of its segment.
+    A row has ``across`` pieces.  Lanes side by side, ``across / pieces`` of them, have the same places, and of each row
+    ``pieces`` pieces each: ``dst[i, p]`` of lane c is piece ``c ^ p * across / pieces``, mod ``across``.  So the
+    ``across`` lanes that read at once read different pieces, whatever their rows: rows of all banks meet in none,
+    narrower ones where rows do.  The more pieces a lane has, the fewer lanes load the same place and value.
+    Not ``tile.gather``, which reads rows of global memory, and has to leave out what is not of its segment.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
@@ -80,6 +87,21 @@ class GatherResident(Op):
     places: Buffer = buffer()
     values: Buffer = buffer()
     across: int = attr()
+    pieces: int = attr(default=1)
+
+
+@define("tile.join_pieces", kw_only=True)
+class JoinPieces(Op):
+    """Adds up sums of ``across`` lanes, made of rows as ``tile.gather_resident`` hands them out: ``dst`` of lane c is
+    the sum of piece c, of all of them.
+
+    Lanes exchange by shuffles what the other one keeps, by halves: of ``pieces`` pieces all but one are sent.
+    """
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    across: int = attr()
+    pieces: int = attr()
 
 
 # ------------------------------------------------------------------------------------------------ what they must obey
@@ -118,6 +140,17 @@ def _gather_resident(op: GatherResident, ctx: Context) -> None:
     shared(ctx, op.src, 1, "rows of a strip")
     same_type(ctx, op.src, op.dst)
     registers(ctx, op.places, 1)
-    registers(ctx, op.dst, op.places.size * PIECE // item, exactly=True)
+    whole(ctx, op.across, op.pieces, f"{op.across} pieces of a row are no {op.pieces} for each lane")
+    registers(ctx, op.dst, op.places.size * op.pieces * PIECE // item, exactly=True)
     for regs in (op.values, op.weights):
         registers(ctx, regs, op.places.size, exactly=True)
+
+
+@check(JoinPieces)
+def _join_pieces(op: JoinPieces, ctx: Context) -> None:
+    of_team(ctx, op.across)
+    whole(ctx, op.across, op.pieces, f"{op.across} pieces of a row are no {op.pieces} for each lane")
+    ctx.need(op.pieces & (op.pieces - 1) == 0, f"lanes do not exchange halves of {op.pieces} pieces")
+    registers(ctx, op.dst, 1)
+    registers(ctx, op.src, op.dst.size * op.pieces, exactly=True)
+    same_type(ctx, op.dst, op.src)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import op_spmm as o
 from .. import tile as t
@@ -132,37 +132,45 @@ def walk_entries(
             across=lanes["across"], vec=lanes["vec"], blocks=lanes["blocks"], order=x.order, panel=x.panel, **regs,
         )  # fmt: skip
 
-    return walked(gather, (params["idx"], params["values"]), op.k - 1, acc, (begin, end), unroll, lanes)
-
-
-def walked(
-    gather: Callable[..., Op], tables: tuple[Buffer, Buffer], top: int, acc: Buffer, of: tuple[Value, Value],
-    unroll: int, lanes: dict[str, int], ahead: tuple[Op, ...] = (),
-) -> tuple[Op, ...]:  # fmt: skip
-    """Adds up entries: rows of x are on their way while the entries of the next turn are loaded.
-
-    ``gather`` makes the op that brings them, of its registers and the entry ``at`` hand; ``tables``: numbers of rows,
-    ``top`` at most, and values; ``of``: the first entry and the one after the last; ``lanes``: the team's ``across``
-    and ``parts``; ``ahead``: what comes after the first entries are on their way.
-    """
-    (begin, end), (idx, values) = of, tables
-    align, entries = min(unroll, ALIGN), begin.hi
-    at, coming = Value("at", s32, 0, entries), Value("coming", s32, 0, entries + 32 * unroll)
-    rows, vals = Buffer("rows", s32, unroll, "reg"), Buffer("vals", values.dtype, unroll, "reg")
-    weights = Buffer("weights", acc.dtype, unroll, "reg")
-    raw = Buffer("raw", values.dtype, unroll * acc.size, "reg")
-    load = r.LoadEntries(
-        rows=rows, values=vals, row_table=idx, value_table=values, at=coming, end=end, align=align, top=top
-    )
+    turn = turns((params["idx"], params["values"]), op.k - 1, acc, (begin.hi, end), unroll, gather)
     walk = r.WalkSegment(
-        at=at, coming=coming, begin=begin, end=end, across=lanes["across"], parts=lanes["parts"], by=unroll,
-        align=align, ahead=(load, *ahead),
-        body=(
-            gather(dst=raw, weights=weights, rows=rows, values=vals, at=at), load,
-            r.MultiplyRows(acc=acc, weights=weights, rows=raw),
-        ),
+        at=turn.at, coming=turn.coming, begin=begin, end=end, across=lanes["across"], parts=lanes["parts"], by=unroll,
+        align=min(unroll, ALIGN), ahead=(turn.load,), body=turn.body,
     )  # fmt: skip
-    return (*(t.Alloc(buf=regs, zeroed=True) for regs in (rows, vals, raw, weights)), walk)
+    return (*turn.registers, walk)
+
+
+class Turn(NamedTuple):
+    """A turn of entries: where it begins, and the next one; its registers, what loads entries, and what it does."""
+
+    at: Value
+    coming: Value
+    registers: tuple[Op, ...]
+    load: r.LoadEntries
+    body: tuple[Op, ...]
+
+
+def turns(
+    tables: tuple[Buffer, Buffer], top: int, acc: Buffer, of: tuple[int, Value], by: int, gather: Callable[..., Op]
+) -> Turn:
+    """Turns of ``by`` entries: rows of x are on their way while the entries of the next turn are loaded.
+
+    ``tables``: numbers of rows, ``top`` at most, and values; ``of``: how many entries there are, and which is the one
+    after the last that comes; ``gather`` makes the op that brings rows of x, of its registers and the entry ``at``
+    hand.
+    """
+    (idx, values), (entries, end) = tables, of
+    at, coming = Value("at", s32, 0, entries), Value("coming", s32, 0, entries + 32 * by)
+    rows, vals = Buffer("rows", s32, by, "reg"), Buffer("vals", values.dtype, by, "reg")
+    weights = Buffer("weights", acc.dtype, by, "reg")
+    raw = Buffer("raw", values.dtype, by * acc.size, "reg")
+    load = r.LoadEntries(
+        rows=rows, values=vals, row_table=idx, value_table=values, at=coming, end=end, align=min(by, ALIGN), top=top
+    )
+    bring = gather(dst=raw, weights=weights, rows=rows, values=vals, at=at)
+    multiply = r.MultiplyRows(acc=acc, weights=weights, rows=raw)
+    made = tuple(t.Alloc(buf=regs, zeroed=True) for regs in (rows, vals, raw, weights))
+    return Turn(at, coming, made, load, (bring, load, multiply))
 
 
 def by_team(store: Op, acc: Buffer, lanes: dict[str, Any]) -> Op:

@@ -2,30 +2,31 @@
 
 ``csr`` brings the row of x of every entry from L2, or L1.  Where all rows of x, a few columns wide, fit into shared
 memory, a block loads them once, and teams of lanes walk rows of W against them: for each entry a lane reads 16 bytes
-and multiplies them, while the entries of the next turn are on their way.
+or more and multiplies them, while the entries of the next turn are on their way, be they of this row or of the next.
+
+What bounds it is what comes to an SM's registers, 128 bytes a clock: the strip's rows, and each lane's own copy of the
+places and values of its entries.  So lanes of wide rows have several pieces of a row, and share them with fewer lanes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import op_spmm as o
 from .. import tile as t
-from .. import tile_mixed as tm
 from .. import tile_ragged as r
 from .. import tile_resident as te
 from .. import tile_strips as ts
 from ..expr import Expr, Value, as_expr
 from ..module import Module
 from ..node import Op
-from ..numbers.mixed import RECORD
-from ..numbers.resident import ALIGN, PIECE, padded_rows
+from ..numbers.resident import ALIGN, PIECE, padded_rows, pieces
 from ..passes.manager import register
 from ..types import Buffer, s32, u64, widths
 from .common import each
 from .csr import ALIGN as LOAD
-from .csr import by_team, walked
+from .csr import by_team, turns
 from .groups import Pieces, by_pieces
 from .product import epilogue, launched, parameters
 
@@ -35,11 +36,11 @@ from .product import epilogue, launched, parameters
 class CsrStrip:
     """Blocks of ``warps`` warps, each with ``wide`` bytes of the rows of x and one of ``lists`` lists of W's rows.
 
-    Teams have ``groups`` groups of lanes, each a piece of 16 bytes of a strip's row, which share a row's entries,
-    ``unroll`` a turn; every row's ``entries`` are filled up to whole turns of a group.  ``length``: rows of a team.
-    ``via``: how strips come.  Roles of the launch: ``in``, ``out``, W's arrays (``places``, ``values``, ``records``),
-    those of the epilogue.  An x by columns, or one whose rows are no whole pieces, is first written row by row into
-    ``ws.turned``.
+    Teams have ``groups`` groups of lanes, as many as a strip's row has pieces of 16 bytes, which share a row's entries,
+    ``unroll`` a turn; where lanes have several pieces, those of a group share its entries.  Every row's ``entries`` are
+    filled up to whole turns of a group.  ``length``: rows of a team.  ``via``: how strips come.  Roles of the launch:
+    ``in``, ``out``, W's arrays (``places``, ``values``, ``records``), those of the epilogue.  An x by columns, or one
+    whose rows are no whole pieces, is first written row by row into ``ws.turned``.
     """
 
     wide: int = 128
@@ -73,7 +74,7 @@ class CsrStrip:
     def _kernel(self, module: Module, op: o.Spmm) -> Module:
         entries = max(self.entries, LOAD)
         arrays = {
-            "places": (s32, entries), "values": (op.dtype, entries), "records": (s32, self.lists * self.rows * RECORD)
+            "places": (s32, entries), "values": (op.dtype, entries), "records": (s32, self.lists * self.rows * r.RECORD)
         }  # fmt: skip
         module, params, x = by_pieces(module, op, parameters(op, arrays, 0, 0), ("row",))
         blocks = -(-op.row_bytes // self.wide) * self.lists
@@ -88,38 +89,45 @@ class CsrStrip:
         column = block // self.lists * cols
         fill = te.FillResident(
             dst=strip, src=x.buffer, bars=bars, row=as_expr(0), column=column, rows=rows, cols=cols, zeros=1, m=op.k,
-            n=x.n, via=self.via,
-        )  # fmt: skip
-        row, place = Value("row", s32, 0, op.m), Value("place", s32, 0, self.rows - 1)
-        begin, end = (Value(name, s32, 0, self.entries) for name in ("begin", "end"))
-        teams = tm.EachRow(
-            records=params["records"], row=row, begin=begin, end=end, place=place,
-            first=block % self.lists * self.rows, rows=self.rows, m=op.m, entries=self.entries, team=self.team,
-            ahead=(), body=self._row(op, params, (strip, bars), (row, begin, end), column),
+            n=x.n, via=self.via, swizzle=False,
         )  # fmt: skip
         held = (t.Alloc(buf=buf) for buf in (strip, bars) if buf)
-        return ts.EachBlock(block=block, body=(*held, fill, teams))
+        walk = self._walk(op, params, (strip, bars), block % self.lists * self.rows, column)
+        return ts.EachBlock(block=block, body=(*held, fill, *walk))
 
-    def _row(
-        self, op: o.Spmm, params: dict[str, Buffer], shared: tuple[Buffer, Buffer | None],
-        of: tuple[Value, Value, Value], column: Expr,
-    ) -> tuple[Op, ...]:  # fmt: skip
-        """A row of W: its entries, the sums of the team's groups, and the store."""
-        (strip, bars), (row, begin, end), vec = shared, of, PIECE // op.dtype.nbytes
-        acc = Buffer("acc", op.sums, vec, "reg")
+    def _walk(
+        self, op: o.Spmm, params: dict[str, Buffer], shared: tuple[Buffer, Buffer | None], first: Expr, column: Expr
+    ) -> tuple[Op, ...]:
+        """The rows of W of a team, one after the other: their entries, the sums of its groups, and the store."""
+        (strip, bars), vec = shared, PIECE // op.dtype.nbytes
+        many = pieces(self.wide, self.unroll, vec * op.sums.nbytes)
+        by = self.unroll // many
+        row = Value("row", s32, 0, op.m)
+        end, rest, until = (Value(name, s32, 0, self.entries) for name in ("end", "rest", "until"))
+        start, then = (Value(name, s32, 0, self.entries + 32 * by) for name in ("start", "then"))
+        acc, sums = Buffer("acc", op.sums, many * vec, "reg"), Buffer("sums", op.sums, vec, "reg")
+
+        def gather(rows: Buffer, at: Value, **regs: Any) -> Op:
+            return te.GatherResident(src=strip, places=rows, across=self.across, pieces=many, **regs)
+
+        tables, top = (params["places"], params["values"]), strip.nbytes // PIECE - self.across
+        turn = turns(tables, top, acc, (self.entries, until), by, gather)
         lanes: dict[str, Any] = {"across": self.across, "parts": self.groups, "vec": vec, "blocks": 1}
         once = max(v for v in widths(op.dtype) if (op.y_panel or op.n) % v == 0 and op.vec % v == 0)
         store = r.StoreRow(
-            acc=acc, row=row, column=column, once=once, panel=op.y_panel, **lanes, **epilogue(op, params)
+            acc=sums, row=row, column=column, once=once, panel=op.y_panel, **lanes, **epilogue(op, params)
         )
-
-        def gather(rows: Buffer, at: Value, **regs: Any) -> Op:
-            return te.GatherResident(src=strip, places=rows, across=self.across, **regs)
-
+        join = te.JoinPieces(dst=sums, src=acc, across=self.across, pieces=many)
         # every team waits for the strip, also one that has no entries: no block ends before its strip has come
         wait = (te.AwaitResident(bars=bars, part=0, parts=1),) if bars else ()
-        walk = walked(
-            gather, (params["places"], params["values"]), strip.nbytes // PIECE - self.across, acc, (begin, end),
-            self.unroll, lanes, wait,
+        walk = r.WalkOn(
+            coming=turn.coming, until=until, start=start, end=end, then=then, rest=rest, step=self.unroll * self.groups,
+            load=(turn.load,), body=turn.body,
         )  # fmt: skip
-        return (t.Alloc(buf=acc, zeroed=True), *walk, by_team(store, acc, lanes))
+        each = (t.Alloc(buf=acc, zeroed=True), walk, t.Alloc(buf=sums), join, by_team(store, sums, lanes))
+        rows = r.WalkRows(
+            records=params["records"], row=row, start=start, end=end, then=then, rest=rest, first=first, rows=self.rows,
+            m=op.m, entries=self.entries, across=self.across // many, parts=self.groups * many, by=by,
+            ahead=(replace(turn.load, at=start, end=end), *wait), body=each,
+        )  # fmt: skip
+        return (*turn.registers, rows)

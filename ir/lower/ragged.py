@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from .. import tile_ragged as t
-from ..expr import Expr, Value, all_of, as_expr
-from ..types import Buffer, u32, widths
+from ..expr import Expr, Value, all_of, as_expr, minimum, select
+from ..types import Buffer, s32, u32, widths
 from .context import Context, rule
 from .epilogue import finish, of_row
 from .panels import placed
@@ -48,6 +48,55 @@ def walk_segment(cx: Context, op: t.WalkSegment) -> None:
         with b.for_("at", start, end, op.parts * op.by, unroll=1) as at:
             cx.env |= {op.at: at, op.coming: b.let("coming", at + op.parts * op.by)}
             cx.all(op.body)
+
+
+@rule(t.WalkRows)
+def walk_rows(cx: Context, op: t.WalkRows) -> None:
+    b, team = cx.b, op.across * op.parts
+    teams = cx.func.threads // team
+    first = b.let("mine", cx.resolve(op.first) + cx.tid // team)
+    count, ahead = op.rows // teams, b.let("group", cx.lane // op.across % op.parts * op.by)
+    tops = {"row": op.m, "begin": op.entries, "end": op.entries}
+    held, coming = (b.alloc(name, s32, len(tops)) for name in ("held", "coming"))
+
+    def look(number: Expr, into: Buffer) -> None:
+        found = b.ldv(op.records, (first + number * teams) * t.RECORD, t.RECORD, cache="nc", hint="record")
+        for e in range(len(tops)):
+            b.st(into, e, found[e])
+
+    def said(by: Buffer) -> tuple[Expr, ...]:
+        row, begin, end = (b.ld(by, e, hint=name, lo=0, hi=top) for e, (name, top) in enumerate(tops.items()))
+        return row, b.let("start", begin + ahead), end
+
+    look(as_expr(0), held)
+    look(as_expr(min(1, count - 1)), coming)
+    with cx.scope():
+        cx.env |= dict(zip((op.row, op.start, op.end), said(held), strict=True))
+        cx.all(op.ahead)
+    with cx.scope(), b.for_("i", 0, count, unroll=1) as i:
+        own, (_, then, rest) = said(held), said(coming)
+        following = b.let("rest", select(i.lt(count - 1), rest, 0))  # no row comes after the last one
+        for e in range(len(tops)):
+            b.st(held, e, b.ld(coming, e, hint="next"))
+        look(b.let("later", minimum(i + 2, count - 1)), coming)
+        cx.env |= dict(zip((op.row, op.start, op.end, op.then, op.rest), (*own, then, following), strict=True))
+        cx.all(op.body)
+
+
+@rule(t.WalkOn)
+def walk_on(cx: Context, op: t.WalkOn) -> None:
+    b = cx.b
+    start, end, then, rest = (cx.resolve(e) for e in (op.start, op.end, op.then, op.rest))
+    with cx.scope(), b.if_(start.ge(end)):
+        cx.env |= {op.coming: then, op.until: rest}
+        cx.all(op.load)
+    with cx.scope(), b.for_("at", start, end, op.step, unroll=1) as at:
+        after = b.let("after", at + op.step)
+        more = b.name(after.lt(end), "more")
+        cx.env |= {
+            op.coming: b.let("coming", select(more, after, then)), op.until: b.let("until", select(more, end, rest))
+        }  # fmt: skip
+        cx.all(op.body)
 
 
 @rule(t.LoadEntries)

@@ -36,7 +36,7 @@ def _by_boxes(cx: Context, op: t.FillResident, bars: Buffer) -> None:
     b, item = cx.b, op.src.dtype.nbytes
     each = op.rows // op.parts
     high = box(each)
-    boxes = TensorMap(op.m, op.n, op.n, (high, op.cols), op.cols * item)
+    boxes = TensorMap(op.m, op.n, op.n, (high, op.cols), op.cols * item * op.swizzle)
     with b.if_(cx.tid.eq(0)):
         for number in range(op.parts):
             b.emit(w.MbarInit(bars, as_expr(number), 1))
@@ -58,7 +58,7 @@ def _by_threads(cx: Context, op: t.FillResident) -> None:
     b, item = cx.b, op.src.dtype.nbytes
     piece = PIECE // item
     wide = op.slices * op.cols // piece  # pieces of a row
-    place = swizzled(op.rows, op.cols * item, op.cols * item, item)
+    place = swizzled(op.rows, op.cols * item, op.cols * item * op.swizzle, item)
     first, column = b.let("row", cx.resolve(op.row)), b.let("column", cx.resolve(op.column))
     with b.for_("p", cx.tid, op.rows * wide, cx.func.threads, unroll=4) as p:
         row, across = b.let("at", p // wide), b.let("across", p % wide * piece)
@@ -87,10 +87,24 @@ def settle_resident(cx: Context, op: t.SettleResident) -> None:
 @rule(t.GatherResident)
 def gather_resident(cx: Context, op: t.GatherResident) -> None:
     b, piece = cx.b, PIECE // op.src.dtype.nbytes
-    lane, top = b.let("mine", cx.lane % op.across), op.src.size // piece - 1
+    mine, top = cx.lane % op.across, op.src.size // piece - op.across
+    own = [b.let("mine", (mine ^ p * (op.across // op.pieces)) * piece) for p in range(op.pieces)]
     for i in range(op.places.size):
-        at = b.let("at", (b.ld(op.places, i, hint="place", lo=0, hi=top) ^ lane) * piece)
-        found = b.ldv(op.src, at, piece, hint="x", degree=PIECES // op.across)
-        for e, v in enumerate(found):
-            b.st(op.dst, i * piece + e, v)
+        first = b.let("first", b.ld(op.places, i, hint="place", lo=0, hi=top) * piece)
+        for p, lane in enumerate(own):
+            found = b.ldv(op.src, b.let("at", first + lane), piece, hint="x", degree=PIECES // op.across)
+            for e, v in enumerate(found):
+                b.st(op.dst, (i * op.pieces + p) * piece + e, v)
         b.st(op.weights, i, cx.convert(b.ld(op.values, i, hint="w"), op.weights.dtype))
+
+
+@rule(t.JoinPieces)
+def join_pieces(cx: Context, op: t.JoinPieces) -> None:
+    b, each, half = cx.b, op.dst.size, op.pieces // 2
+    sums = [b.ld(op.src, e, hint="c") for e in range(op.src.size)]
+    while half:
+        far = half * op.across // op.pieces
+        sums = [b.binary("add", sums[e], b.shfl("xor", sums[e + half * each], far)) for e in range(half * each)]
+        half //= 2
+    for e, v in enumerate(sums):
+        b.st(op.dst, e, v)

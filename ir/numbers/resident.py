@@ -14,6 +14,8 @@ ROWS, MOST = 32, 256
 ALIGN: Final = 1024
 #: Bytes that a lane reads of a row, and that a swizzle exchanges.
 PIECE: Final = 16
+#: Bytes of a lane's sums, at most, of the pieces of a row.
+SUMS: Final = 64
 
 
 def padded_rows(rows: int, parts: int = 1) -> int:
@@ -31,3 +33,14 @@ def place(row: Any, wide: int) -> Any:
     at that ``^ p``.  ``row``: a number or an array of them."""
     across = wide // PIECE
     return row * across + row // (128 // wide) % across
+
+
+def pieces(wide: int, entries: int, piece: int) -> int:
+    """Pieces that a lane has of each row of ``wide`` bytes, of which it multiplies its share of ``entries`` at once;
+    ``piece``: bytes of a piece's sums.
+
+    Of rows of all banks as many as leave a lane no more than :data:`SUMS` bytes of sums: lanes with more pieces of a
+    row are fewer, and each loads the places and values of its entries.  Of narrower ones a single one: rows of more
+    lanes at once would meet in banks.
+    """
+    return min(SUMS // piece, wide // PIECE, entries) if wide == max(WIDTHS) else 1

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.kernels.csr import ALIGN
 from sparsegen.ir.numbers.arithmetic import up
-from sparsegen.ir.numbers.resident import PIECE, padded_rows, place
+from sparsegen.ir.numbers.resident import PIECE, padded_rows
 from sparsegen.ir.types import DTYPES, s32
 from sparsegen.products.ragged import Ragged
 from sparsegen.products.tasks import Records, deal
@@ -30,14 +30,14 @@ def starts(w: SparseMatrix, unroll: int) -> npt.NDArray[np.int64]:
 
 
 def places(w: SparseMatrix, wide: int, unroll: int) -> Any:
-    """Where in a strip, with swizzled rows of ``wide`` bytes, each entry's row of x begins: in pieces of 16 bytes.
+    """Where in a strip, with rows of ``wide`` bytes, each entry's row of x begins: in pieces of 16 bytes.
 
     What fills up has the row of zeros behind the strip: there no NaN or Inf of x is.
     """
-    lib, zeros = w.library, padded_rows(w.shape[1]) * (wide // PIECE)
-    with lib.active():
-        found = place(lib.cast(w.arrays["idx"], DTYPES["s64"]), wide)
-        return lib.cast(_spread(w, found, unroll, zeros), s32)
+    across = wide // PIECE
+    with w.library.active():
+        found = w.library.cast(w.arrays["idx"], s32) * across
+        return _spread(w, found, unroll, padded_rows(w.shape[1]) * across)
 
 
 def values(w: SparseMatrix, unroll: int) -> Any:

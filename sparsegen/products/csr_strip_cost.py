@@ -17,7 +17,7 @@ from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
-from sparsegen.ir.numbers.resident import PIECE, padded_rows
+from sparsegen.ir.numbers.resident import PIECE, padded_rows, pieces
 from sparsegen.products import gather_cost
 from sparsegen.products.cost import HOPPER, in_the_way, multiply, nbytes, rate
 from sparsegen.products.csr_strip import filled
@@ -93,7 +93,9 @@ def shape_of(p: Ragged, s: Schedule, device: DeviceProfile) -> Shape:
     turns = np.ceil(p.table.length / (s.unroll * s.groups))
     shared = (padded_rows(p.k) + 1) * s.wide + 8 * (device.compute_capability >= HOPPER)
     words = max(1, p.item // 4)  # of a sum, and of an entry's value
-    registers = BASE + PIECE // p.item * words + s.unroll * (PIECE // 4 + 2 + words)
+    each = PIECE // p.item * words  # of a piece's sums
+    many = pieces(s.wide, s.unroll, 4 * each)
+    registers = BASE + many * each + s.unroll * PIECE // 4 + s.unroll // many * (2 + words)
     resident = min(occupancy(registers, shared, s.threads, device).blocks, -(-strips * s.lists // device.sms))
     length = max(1, -(-p.m // slots))
     return Shape(

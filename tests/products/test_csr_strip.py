@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 import sparsegen as sg
 from sparsegen.cost.devices import load_profile
 from sparsegen.families.spmm.csr_strip import FAMILY
-from sparsegen.ir.expr import as_expr
 from sparsegen.ir.numbers.resident import padded_rows
-from sparsegen.ir.swizzle import swizzled
 from sparsegen.problems.product import SpmmProblem
 from sparsegen.products import csr_strip_cost
 from sparsegen.products.csr_strip import filled, places, records, values
@@ -125,13 +123,11 @@ def test_an_infinity_stays_in_its_row() -> None:
 @pytest.mark.parametrize("wide", [32, 64, 128])
 @pytest.mark.parametrize("unroll", [1, 4, 8])
 def test_a_matrix_comes_out_of_what_is_packed(wide: int, unroll: int) -> None:
-    """Rows of whole turns, dealt to teams; places of the rows of x as the swizzle has them, or of the zeros."""
+    """Rows of whole turns, dealt to teams; places of the rows of x in the strip, or of the zeros."""
     W, teams, lists = matrix(70, 90, dtype="f16"), 5, 3
     at, w, dealt = places(W, wide, unroll), values(W, unroll), records(W, unroll, lists, teams)
     assert at.size == w.size == max(4, filled(Ragged.of(sg.spmm(W, n=8)), unroll))
-    layout = swizzled(padded_rows(90), wide, wide)
-    row_of = {as_expr(layout(k, 0)).lo // 8: k for k in range(90)}
-    zeros = padded_rows(90) * wide // 16
+    row_of, zeros = {k * wide // 16: k for k in range(90)}, padded_rows(90) * wide // 16
     found, seen = np.zeros((70, 90), "f2"), []
     for row, begin, end, _ in dealt.reshape(-1, 4):
         if row < 70:
@@ -168,11 +164,26 @@ def test_the_numbers_of_the_busiest_team_are_those_of_the_records(line: str) -> 
     assert turns.sum() == g.turns and g.last <= turns.sum(axis=1).max() <= g.last + 2
 
 
+@pytest.mark.parametrize(
+    ("dtype", "line", "loads"),
+    [("f32", "wide=128 unroll=8", 2 + 2), ("f32", "wide=128 unroll=4", 2 + 2),
+     ("f16", "wide=128 unroll=8", 2 + 2), ("f32", "wide=64 unroll=8", 2 + 4)],
+)  # fmt: skip
+def test_first_entries_are_on_their_way_while_the_strip_comes(dtype: str, line: str, loads: int) -> None:
+    """Two records, then a turn of places and values, of four entries at most a load; lanes of several pieces have few
+    entries each.  Only then a team waits."""
+    W = matrix(130, 100, dtype=dtype)
+    line = f"csr_strip {line} lists=1 warps=1 groups=1"
+    kernel = sg.compile(sg.spmm(W, n=64), device="h200", backend="emulator", schedule=line)
+    before = kernel.source().split("mbar_try_wait(&")[0]
+    assert before.count("__ldg(") == loads
+
+
 # ------------------------------------------------------------------------------------------------ what is said
 def test_every_level_can_be_looked_at() -> None:
     k = sg.compile(sg.spmm(matrix(130, 100), n=24, bias=True), backend="emulator", device="h200", schedule=LINES[3])
-    for op in ("each_block", "fill_resident", "each_row", "walk_segment", "await_resident", "gather_resident",
-               "multiply_rows", "sum_segments", "store_row"):  # fmt: skip
+    for op in ("each_block", "fill_resident", "walk_rows", "walk_on", "await_resident", "load_entries",
+               "gather_resident", "multiply_rows", "join_pieces", "sum_segments", "store_row"):  # fmt: skip
         assert f"tile.{op}" in k.ir("tile")
     assert 'format="csr"' in k.ir("op") and str(k.schedule) in k.source()
     assert k.weights().keys() == {"places", "values", "records"}

@@ -37,7 +37,7 @@ LANES: Final = 32
 MAX_WARPS: Final = 32
 AMPERE: Final = (8, 0)
 _PLACES: Final = (
-    "where in a strip the row of x of each entry begins, in pieces of 16 bytes, swizzled as rows of {wide} bytes are; "
+    "where in a strip the row of x of each entry begins, in pieces of 16 bytes, {each} for each row; "
     "rows of entries are filled up to multiples of {unroll} by the row of zeros behind the strip ({file})"
 )
 _VALUES: Final = "values of the entries; rows are filled up to multiples of {unroll} by zeros ({file})"
@@ -140,7 +140,14 @@ class CsrStripFamily(ListedFamily):
         """Places of rows in a strip, values, and who does what."""
         s = schedule
         teams = s.threads // (s.wide // PIECE * s.groups)
-        told = {"wide": s.wide, "unroll": s.unroll, "lists": s.lists, "teams": teams, "file": _FILE}
+        told = {
+            "wide": s.wide,
+            "unroll": s.unroll,
+            "lists": s.lists,
+            "teams": teams,
+            "file": _FILE,
+            "each": s.wide // PIECE,
+        }
         dealt = {"unroll": s.unroll, "lists": s.lists, "teams": teams}
         return {
             "places": Prepared(
