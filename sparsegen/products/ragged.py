@@ -111,7 +111,8 @@ class Walk(NamedTuple):
 
 def measured(ptr: npt.NDArray[Any], idx: npt.NDArray[Any], k: int) -> tuple[Any, Any, float]:
     """``lengths``, ``popular`` and ``spread`` of a matrix of ``k`` columns, whose arrays are on the host."""
-    each: npt.NDArray[np.int64] = np.diff(np.asarray(ptr, dtype=np.int64))
+    starts = np.asarray(ptr, dtype=np.int64)
+    each = starts[1:] - starts[:-1]
     lengths, rows = np.unique(each, return_counts=True)
     diagonal = np.repeat((np.arange(len(each)) + 0.5) / len(each), each)
     spread = float(np.abs((idx + 0.5) / k - diagonal).mean()) if len(idx) else 0.0
