@@ -4,7 +4,8 @@ A *dense tile* is ``tile`` x ``tile`` elements of W that are kept whole, 16, 32 
 order in which they are stored, as high as one, two or four tiles.  A turn multiplies ``tile`` adjacent columns of it,
 of which one tile is dense at least (others are zeros), by the ``tile`` rows of x beside them: these lie one after the
 other, so they need no gather, and come once for all tiles of the band.  Then the sums go to shared memory, where teams
-of lanes take them up, row by row, add the row's other entries, and store to the row of y that it is.
+of lanes take them up, row by row, add the row's other entries, and store to the row of y that it is.  The entries of a
+long row are cut into *pieces*, which teams add up before: their sums are in shared memory too, side by side.
 
 No other family uses them: elsewhere all of a row is stored in one way.
 """
@@ -95,7 +96,7 @@ class MultiplyBand(Op):
 
 @define("tile.put_sums", kw_only=True)
 class PutSums(Op):
-    """Puts the sums of a band, as ``tile.multiply_band`` has them, into shared memory row by row; the block meets."""
+    """Puts the sums of a band, as ``tile.multiply_band`` has them, into shared memory row by row."""
 
     dst: Buffer = buffer(writes=True, reads=False)
     acc: Buffer = buffer()
@@ -106,7 +107,7 @@ class PutSums(Op):
 
 @define("tile.each_row", kw_only=True)
 class EachRow(Op):
-    """Each team of ``team`` lanes runs the body for every so-many-th of the ``rows`` rows of a band.
+    """Each team of ``team`` lanes runs the body for every so-many-th of ``rows`` rows of a band, or pieces of them.
 
     ``records`` has four words for each row, those of the band from number ``first`` on: the row of y that it is (``m``
     of one that does not exist), its ``entries`` from ``begin`` to the one before ``end``, and its ``place`` in the
@@ -135,6 +136,41 @@ class TakeSums(Op):
     acc: Buffer = buffer(writes=True, reads=False)
     src: Buffer = buffer()
     place: Expr = operand()
+    rows: int = attr()
+    cols: int = attr()
+    across: int = attr()
+    parts: int = attr()
+    vec: int = attr()
+    blocks: int = attr()
+
+
+@define("tile.put_row", kw_only=True)
+class PutRow(Op):
+    """Puts a team's sums into row ``place`` of ``rows`` in shared memory; one of ``parts`` groups does, all have them.
+
+    The inverse of ``tile.take_sums``; ``tile.put_sums`` has them as mma has them.
+    """
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    acc: Buffer = buffer()
+    place: Expr = operand()
+    rows: int = attr()
+    cols: int = attr()
+    across: int = attr()
+    parts: int = attr()
+    vec: int = attr()
+    blocks: int = attr()
+
+
+@define("tile.add_rows", kw_only=True)
+class AddRows(Op):
+    """Adds ``count`` rows of shared memory to a team's sums, from row ``first`` of ``rows`` on, one after the other; of
+    ``parts`` groups the first one does."""
+
+    acc: Buffer = buffer(writes=True)
+    src: Buffer = buffer()
+    first: Expr = operand()
+    count: Expr = operand()
     rows: int = attr()
     cols: int = attr()
     across: int = attr()
@@ -226,10 +262,27 @@ def _each_row(op: EachRow, ctx: Context) -> None:
 
 @check(TakeSums)
 def _take_sums(op: TakeSums, ctx: Context) -> None:
-    _block(ctx, op.rows, op.cols)
+    ctx.one_of(op.rows, ROWS, "rows of a band")
+    _sums_of_team(ctx, op, op.src, "the sums of a band")
+
+
+@check(PutRow)
+def _put_row(op: PutRow, ctx: Context) -> None:
+    _sums_of_team(ctx, op, op.dst, "the sums of pieces")
+    ctx.need(op.place.hi < op.rows, f"row {op.place.hi} is none of {op.rows}")
+
+
+@check(AddRows)
+def _add_rows(op: AddRows, ctx: Context) -> None:
+    _sums_of_team(ctx, op, op.src, "the sums of pieces")
+
+
+def _sums_of_team(ctx: Context, op: TakeSums | PutRow | AddRows, rows: Buffer, meaning: str) -> None:
+    """A team's lanes have all columns of the rows in shared memory."""
+    ctx.one_of(op.cols, COLS, "columns of a block")
     of_team(ctx, op.across, op.parts)
     ctx.one_of(op.vec, widths(f16), "columns of a lane side by side")
     ctx.need(op.across * op.blocks * op.vec == op.cols, f"{op.across} lanes do not have {op.cols} columns")
     registers(ctx, op.acc, op.blocks * op.vec, exactly=True)
-    shared(ctx, op.src, op.rows * sums_pitch(op.cols), "the sums of a band")
-    same_type(ctx, op.acc, op.src)
+    shared(ctx, rows, op.rows * sums_pitch(op.cols), meaning)
+    same_type(ctx, op.acc, rows)

@@ -11,15 +11,18 @@ from tests.products_kit import DTYPES
 
 
 def values(
-    m: int, k: int, tile: int = 32, dtype: str = "f16", fill: float = 0.7, noise: float = 0.02, seed: int = 0
-) -> Any:
-    """Groups of about ``tile`` rows that touch the same few blocks of columns, shuffled, and noise everywhere."""
+    m: int, k: int, tile: int = 32, dtype: str = "f16", fill: float = 0.7, noise: float = 0.02, seed: int = 0,
+    long: int = 0,
+) -> Any:  # fmt: skip
+    """Groups of about ``tile`` rows that touch the same few blocks of columns, shuffled, and noise everywhere; ``long``
+    rows have entries in 0.4 of all columns."""
     rng = np.random.default_rng(seed)
     kept = rng.random((m, k)) < noise
     for first in range(0, m, tile - 3):
         for slab in rng.choice(-(-k // tile), min(3, -(-k // tile)), replace=False):
             own = kept[first : first + tile - 3, slab * tile : (slab + 1) * tile]
             own |= rng.random(own.shape) < fill
+    kept[:long] |= rng.random((long, k)) < 0.4
     w = rng.uniform(-1, 1, (m, k)).astype(DTYPES[dtype])
     w[~kept[rng.permutation(m)]] = 0
     return w

@@ -117,12 +117,12 @@ class Csr:
 
 def walk_entries(
     op: o.Spmm, params: dict[str, Buffer], x: Pieces, acc: Buffer, of: tuple[Value, Value, Value], unroll: int,
-    lanes: dict[str, int],
+    lanes: dict[str, int], name: str = "",
 ) -> tuple[Op, ...]:  # fmt: skip
     """Adds up entries, whose rows of x come from global memory.
 
     ``of``: the first entry, the one after the last, and the team's first column; ``lanes``: the team's ``across`` and
-    ``parts``, a lane's ``blocks`` and ``vec``.
+    ``parts``, a lane's ``blocks`` and ``vec``; ``name``: what the names of a kernel's second walk begin with.
     """
     begin, end, column = of
 
@@ -132,7 +132,7 @@ def walk_entries(
             across=lanes["across"], vec=lanes["vec"], blocks=lanes["blocks"], order=x.order, panel=x.panel, **regs,
         )  # fmt: skip
 
-    turn = turns((params["idx"], params["values"]), op.k - 1, acc, (begin.hi, end), unroll, gather)
+    turn = turns((params["idx"], params["values"]), op.k - 1, acc, (begin.hi, end), unroll, gather, name)
     walk = r.WalkSegment(
         at=turn.at, coming=turn.coming, begin=begin, end=end, across=lanes["across"], parts=lanes["parts"], by=unroll,
         align=min(unroll, ALIGN), ahead=(turn.load,), body=turn.body,
@@ -151,19 +151,20 @@ class Turn(NamedTuple):
 
 
 def turns(
-    tables: tuple[Buffer, Buffer], top: int, acc: Buffer, of: tuple[int, Value], by: int, gather: Callable[..., Op]
-) -> Turn:
+    tables: tuple[Buffer, Buffer], top: int, acc: Buffer, of: tuple[int, Value], by: int, gather: Callable[..., Op],
+    name: str = "",
+) -> Turn:  # fmt: skip
     """Turns of ``by`` entries: rows of x are on their way while the entries of the next turn are loaded.
 
     ``tables``: numbers of rows, ``top`` at most, and values; ``of``: how many entries there are, and which is the one
     after the last that comes; ``gather`` makes the op that brings rows of x, of its registers and the entry ``at``
-    hand.
+    hand; ``name``: what names begin with.
     """
     (idx, values), (entries, end) = tables, of
-    at, coming = Value("at", s32, 0, entries), Value("coming", s32, 0, entries + 32 * by)
-    rows, vals = Buffer("rows", s32, by, "reg"), Buffer("vals", values.dtype, by, "reg")
-    weights = Buffer("weights", acc.dtype, by, "reg")
-    raw = Buffer("raw", values.dtype, by * acc.size, "reg")
+    at, coming = Value(f"{name}at", s32, 0, entries), Value(f"{name}coming", s32, 0, entries + 32 * by)
+    rows, vals = Buffer(f"{name}rows", s32, by, "reg"), Buffer(f"{name}vals", values.dtype, by, "reg")
+    weights = Buffer(f"{name}weights", acc.dtype, by, "reg")
+    raw = Buffer(f"{name}raw", values.dtype, by * acc.size, "reg")
     load = r.LoadEntries(
         rows=rows, values=vals, row_table=idx, value_table=values, at=coming, end=end, align=min(by, ALIGN), top=top
     )

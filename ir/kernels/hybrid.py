@@ -20,7 +20,7 @@ from ..errors import IRError
 from ..expr import Value
 from ..module import Module
 from ..node import Op
-from ..numbers.mixed import RECORD, ROWS, SPAN, TILES, Team, fits, sums_pitch, team_of, tile_words
+from ..numbers.mixed import PLACES, RECORD, ROWS, SPAN, TILES, Team, fits, slots, sums_pitch, team_of, tile_words
 from ..numbers.strips import ALIGN, COLS, sums
 from ..passes.manager import register
 from ..types import Buffer, DType, f32, s32, u32, widths
@@ -37,9 +37,10 @@ class Hybrid:
 
     These have ``tile`` columns; bands of rows take ``dense`` turns in all, one ``longest`` at most.  Where there are
     none, or no other entries, the kernel has nothing for them.  ``stages``: slots of the ring; ``unroll``: other
-    entries of a group of lanes a turn.  Roles of the launch: ``in``, ``out``, W's arrays (``spans`` and ``records``; of
-    dense tiles ``columns`` and ``tiles``; of other entries ``idx`` and ``values``), those of the epilogue.  An x by
-    columns, or one whose rows are no whole pieces, is first written row by row into ``ws.turned``.
+    entries of a group of lanes a turn; ``cuts``: pieces of rows of a band that are cut, at most.  Roles of the launch:
+    ``in``, ``out``, W's arrays (``spans`` and ``records``; of dense tiles ``columns`` and ``tiles``; of other entries
+    ``idx`` and ``values``, and of rows that are cut ``pieces``), those of the epilogue.  An x by columns, or one whose
+    rows are no whole pieces, is first written row by row into ``ws.turned``.
     """
 
     rows: int = 32
@@ -51,6 +52,7 @@ class Hybrid:
     unroll: int = 4
     dense: int = 0
     longest: int = 0
+    cuts: int = 0
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
@@ -75,6 +77,8 @@ class Hybrid:
             arrays |= {"columns": (s32, self.dense), "tiles": (_words(op), words)}
         if op.entries:
             arrays |= {"idx": (s32, padded(op.entries)), "values": (op.dtype, padded(op.entries))}
+        if self.cuts:
+            arrays |= {"pieces": (s32, RECORD * self.rows * bands)}
         module, params, x = by_pieces(module, op, parameters(op, arrays, 0, 0), ("row",))
         body = self._share(op, params, x)
         return launched(module, op, params, body, bands * tiles, self.down * self.across, self.min_blocks)
@@ -90,11 +94,16 @@ class Hybrid:
         begin, turns = Value("begin", s32, 0, self.dense), Value("turns", s32, 0, self.longest)
         first, column = Value("first", s32, 0, (bands - 1) * self.rows), Value("column", s32, 0, op.n - 1)
         whole = Buffer("sums", f32, self.rows * sums_pitch(self.cols), "shared") if self.longest else None
-        rings, dense = self._dense(op, params, x, (begin, turns, column), whole) if whole else ((), ())
+        count = slots(self.cuts, 32 * self.down * self.across // self._team(op).lanes)
+        cut = Buffer("cut", f32, count * sums_pitch(self.cols), "shared") if self.cuts else None
+        held, ahead = self._dense(op, params, x, (begin, turns, column), whole) if whole else ((), ())
+        if cut is not None:
+            held, ahead = (*held, t.Alloc(buf=cut)), (self._pieces(op, params, x, (first, column), cut, count, ahead),)
+        meet = (t.Meet(),) if ahead else ()
         return tm.ShareBands(
             spans=params["spans"], begin=begin, turns=turns, first=first, column=column, count=bands, rows=self.rows,
             dense=self.dense, longest=self.longest, tiles=tiles, cols=self.cols,
-            body=(*rings, self._rows(op, params, x, (first, column), whole, dense)),
+            body=(*held, self._rows(op, params, x, (first, column), (whole, cut, count), (*ahead, *meet))),
         )  # fmt: skip
 
     def _dense(
@@ -125,26 +134,54 @@ class Hybrid:
         rings = tuple(t.Alloc(buf=buf) for buf in (window, values, whole))
         return rings, (t.Alloc(buf=acc, zeroed=True), walk, tm.PutSums(dst=whole, acc=acc, **share))
 
-    def _rows(
-        self, op: o.Spmm, params: dict[str, Buffer], x: Pieces, at: tuple[Value, Value], whole: Buffer | None,
-        dense: tuple[Op, ...],
+    def _pieces(
+        self, op: o.Spmm, params: dict[str, Buffer], x: Pieces, at: tuple[Value, Value], cut: Buffer, count: int,
+        ahead: tuple[Op, ...],
     ) -> tm.EachRow:  # fmt: skip
-        """The other entries of a band's rows, on top of the sums that ``dense`` leaves, and the store."""
-        (first, column), team = at, self._team(op)
-        row, place = Value("row", s32, 0, op.m), Value("place", s32, 0, self.rows - 1)
-        begin, end = Value("from", s32, 0, op.entries), Value("end", s32, 0, op.entries)
-        acc = Buffer("total", f32, team.vec * team.blocks, "reg")
-        lanes: dict[str, Any] = {"across": team.across, "parts": team.parts, "vec": team.vec, "blocks": team.blocks}
+        """The pieces of a band's rows that are cut: their sums go to the ``count`` rows of ``cut``."""
+        (first, column), place = at, Value("slot", s32, 0, count - 1)
+        row, (begin, end) = Value("of", s32, 0, op.m), (Value(f"cut_{e}", s32, 0, op.entries) for e in ("from", "end"))
+        lanes, acc = self._lanes(op, "cut_total")
+        put = by_team(tm.PutRow(dst=cut, acc=acc, place=place, rows=count, cols=self.cols, **lanes), acc, lanes)
+        entries = walk_entries(op, params, x, acc, (begin, end, column), self.unroll, lanes, "cut_")
+        return tm.EachRow(
+            records=params["pieces"], row=row, begin=begin, end=end, place=place, first=first, rows=count, m=op.m,
+            entries=op.entries, team=self._team(op).lanes, ahead=ahead,
+            body=(t.Alloc(buf=acc, zeroed=True), *entries, put),
+        )  # fmt: skip
+
+    def _rows(
+        self, op: o.Spmm, params: dict[str, Buffer], x: Pieces, at: tuple[Value, Value],
+        sums: tuple[Buffer | None, Buffer | None, int], ahead: tuple[Op, ...],
+    ) -> tm.EachRow:  # fmt: skip
+        """The other entries of a band's rows, on top of the ``sums`` of dense tiles and of pieces (``ahead`` leaves
+        them), and the store."""
+        (first, column), (whole, cut, count) = at, sums
+        word = Value("place", s32, 0, (PLACES * PLACES * (count + 1) if cut else self.rows) - 1)
+        row, (begin, end) = Value("row", s32, 0, op.m), (Value(e, s32, 0, op.entries) for e in ("from", "end"))
+        lanes, acc = self._lanes(op, "total")
         put = r.StoreRow(acc=acc, row=row, column=column, panel=op.y_panel, **lanes, **epilogue(op, params))
         store = by_team(put, acc, lanes)
         begun: list[Op] = [t.Alloc(buf=acc, zeroed=whole is None)]
         if whole is not None:
+            place = word % PLACES if cut else word
             begun.append(tm.TakeSums(acc=acc, src=whole, place=place, rows=self.rows, cols=self.cols, **lanes))
+        if cut is not None:
+            begun.append(tm.AddRows(
+                acc=acc, src=cut, first=word // PLACES % PLACES, count=word // PLACES**2, rows=count, cols=self.cols,
+                **lanes,
+            ))  # fmt: skip
         entries = walk_entries(op, params, x, acc, (begin, end, column), self.unroll, lanes) if op.entries else ()
         return tm.EachRow(
-            records=params["records"], row=row, begin=begin, end=end, place=place, first=first, rows=self.rows,
-            m=op.m, entries=op.entries, team=team.lanes, ahead=dense, body=(*begun, *entries, store),
+            records=params["records"], row=row, begin=begin, end=end, place=word, first=first, rows=self.rows,
+            m=op.m, entries=op.entries, team=self._team(op).lanes, ahead=ahead, body=(*begun, *entries, store),
         )  # fmt: skip
+
+    def _lanes(self, op: o.Spmm, name: str) -> tuple[dict[str, Any], Buffer]:
+        """How the lanes of a team share a row, and the sums of each."""
+        team = self._team(op)
+        lanes = {"across": team.across, "parts": team.parts, "vec": team.vec, "blocks": team.blocks}
+        return lanes, Buffer(name, f32, team.vec * team.blocks, "reg")
 
 
 def _words(op: o.Spmm) -> DType:

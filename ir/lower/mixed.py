@@ -150,7 +150,6 @@ def put_sums(cx: Context, op: t.PutSums) -> None:
             for half in (0, 1):
                 pair = [b.ld(op.acc, 4 * (i * blocks + j) + 2 * half + e, hint="sum") for e in (0, 1)]
                 b.st(op.dst, at + (DEPTH * i + 8 * half) * pitch + 8 * j, *pair)
-    b.barrier()
 
 
 @rule(t.EachRow)
@@ -158,7 +157,7 @@ def each_row(cx: Context, op: t.EachRow) -> None:
     b, teams = cx.b, cx.func.threads // op.team
     first = b.let("mine", cx.resolve(op.first) + cx.tid // op.team)
     count = op.rows // teams
-    tops = {"row": op.m, "begin": op.entries, "end": op.entries, "place": op.rows - 1}
+    tops = {"row": op.m, "begin": op.entries, "end": op.entries, "place": op.place.hi}
     held = b.alloc("held", s32, RECORD)
 
     def look(number: Expr) -> None:
@@ -178,12 +177,51 @@ def each_row(cx: Context, op: t.EachRow) -> None:
 
 @rule(t.TakeSums)
 def take_sums(cx: Context, op: t.TakeSums) -> None:
-    b, wide = cx.b, min(op.vec, WIDE)
-    at = b.let("from", cx.resolve(op.place) * sums_pitch(op.cols) + cx.lane % op.across * op.vec)
-    mine = (cx.lane // op.across % op.parts).eq(0)
-    for block in range(op.blocks):
-        for e in range(0, op.vec, wide):
-            here = at + (block * op.across * op.vec + e)
-            found = b.ldv(op.src, here, wide, where=None if mine == TRUE else mine, hint="sum", degree=DEGREE)
+    b, where, wide = cx.b, _first_group(cx, op), min(op.vec, WIDE)
+    at = _of_lane(cx, op, op.place)
+    for e in _loads(op):
+        found = b.ldv(op.src, at + _column(op, e), wide, where=where, hint="sum", degree=DEGREE)
+        for i, v in enumerate(found):
+            b.st(op.acc, e + i, v)
+
+
+@rule(t.AddRows)
+def add_rows(cx: Context, op: t.AddRows) -> None:
+    b, where, wide = cx.b, _first_group(cx, op), min(op.vec, WIDE)
+    first = cx.resolve(op.first)
+    with b.for_("piece", first, first + cx.resolve(op.count), unroll=1) as piece:
+        at = _of_lane(cx, op, piece)
+        for e in _loads(op):
+            found = b.ldv(op.src, at + _column(op, e), wide, where=where, hint="part", degree=DEGREE)
             for i, v in enumerate(found):
-                b.st(op.acc, block * op.vec + e + i, v)
+                b.st(op.acc, e + i, b.binary("add", b.ld(op.acc, e + i, hint="sum"), v))
+
+
+@rule(t.PutRow)
+def put_row(cx: Context, op: t.PutRow) -> None:
+    b, where, wide = cx.b, _first_group(cx, op), min(op.vec, WIDE)
+    at = _of_lane(cx, op, op.place)
+    for e in _loads(op):
+        found = [b.ld(op.acc, e + i, hint="sum") for i in range(wide)]
+        b.st(op.dst, at + _column(op, e), *found, where=where, degree=DEGREE)
+
+
+def _of_lane(cx: Context, op: t.TakeSums | t.PutRow | t.AddRows, row: Expr) -> Expr:
+    """Where the lane's first column of a row of sums is."""
+    return cx.b.let("from", cx.resolve(row) * sums_pitch(op.cols) + cx.lane % op.across * op.vec)
+
+
+def _loads(op: t.TakeSums | t.PutRow | t.AddRows) -> range:
+    """The first register of each load of a lane's sums."""
+    return range(0, op.blocks * op.vec, min(op.vec, WIDE))
+
+
+def _column(op: t.TakeSums | t.PutRow | t.AddRows, e: int) -> int:
+    """How far from the lane's first column that of its register ``e`` is."""
+    return e // op.vec * op.across * op.vec + e % op.vec
+
+
+def _first_group(cx: Context, op: t.TakeSums | t.PutRow | t.AddRows) -> Expr | None:
+    """Whether the lane is in the first of a team's groups; None where there is but one."""
+    mine = (cx.lane // op.across % op.parts).eq(0)
+    return None if mine == TRUE else mine

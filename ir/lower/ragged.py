@@ -129,7 +129,8 @@ def columns(cx: Context, column: Expr, across: int, vec: int, blocks: int) -> It
 
 @rule(t.Gather)
 def gather(cx: Context, op: t.Gather) -> None:
-    b, left, there = cx.b, _left(cx, op.at, op.end), Buffer("there", u32, op.rows.size, "reg")
+    b, left = cx.b, _left(cx, op.at, op.end)
+    there = Buffer(op.rows.name.replace("rows", "there"), u32, op.rows.size, "reg")  # a kernel may have two walks
     skip = b.let("skip", cx.resolve(op.begin) - cx.resolve(op.at), hi=op.align - 1)
     cx.alloc(there)
     for i in range(op.rows.size):

@@ -14,7 +14,10 @@ PIECE, ROW = 16, 128
 #: Words of a band's record: its first turn, and the one after its last.
 SPAN: Final = 2
 #: Words of a row's record: which row of y it is, its first other entry, the one after the last, its place in the band.
+#: Of a row that is cut the last one is ``place + PLACES * (first + PLACES * count)``: its first piece in the band, and
+#: how many there are.
 RECORD: Final = 4
+PLACES: Final = 256
 #: Lanes of a warp, each of which looks up one of the turns to come.
 AHEAD: Final = 32
 #: Sums from row to row in shared memory beyond the columns: pairs of an mma's sums then lie in different banks.
@@ -44,6 +47,11 @@ def team_of(rows: int, cols: int, warps: int, vec: int) -> Team:
     return Team(across, parts, vec, cols // (across * vec))
 
 
+def slots(cuts: int, teams: int) -> int:
+    """Rows of shared memory for the sums of so many pieces of rows, by powers of two; each team has one at least."""
+    return max(teams, 1 << (cuts - 1).bit_length()) if cuts else 0
+
+
 def sums_pitch(cols: int) -> int:
     """Sums from row to row in shared memory."""
     return cols + PAD
@@ -60,8 +68,13 @@ def slot_bytes(rows: int, tile: int, cols: int, item: int) -> int:
 
 
 def shared_bytes(rows: int, tile: int, cols: int, stages: int, item: int) -> int:
-    """Bytes of shared memory of a block: the ring, and the sums."""
-    return stages * slot_bytes(rows, tile, cols, item) + 4 * rows * sums_pitch(cols)
+    """Bytes of shared memory of a block with dense tiles: the ring, and the sums."""
+    return stages * slot_bytes(rows, tile, cols, item) + sums_bytes(rows, cols)
+
+
+def sums_bytes(rows: int, cols: int) -> int:
+    """Bytes of the sums of so many rows, or pieces of rows, in shared memory."""
+    return 4 * rows * sums_pitch(cols)
 
 
 def block_row(cols: int, item: int) -> int:

@@ -3,7 +3,8 @@
 A band of rows is as high as one dense tile or some.  What its tiles cover of columns a block multiplies turn by turn: a
 turn brings as many rows of x as a tile has columns, for all tiles that are there on top of each other; where one is
 missing are zeros.  Blocks take the bands with the most to read first; in a band the rows with most other entries come
-first, as teams of lanes take them one after another.
+first, as teams of lanes take them one after another.  A row that would keep one team at work while the others have done
+is cut into pieces, which teams take before; the sums of a row's pieces are added in its order.
 """
 
 from __future__ import annotations
@@ -19,23 +20,33 @@ from sparsegen.formats.library import Library
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import FormatError
 from sparsegen.ir.kernels.csr import ALIGN
-from sparsegen.ir.numbers.mixed import RECORD, SPAN
+from sparsegen.ir.numbers.mixed import PLACES, RECORD, SPAN
 from sparsegen.ir.types import f32, s32, u32
 from sparsegen.products.product import OfProduct, Product
 from sparsegen.sizes import MAX_CELLS
 
 #: Dense tiles on top of each other in a band.
 HEIGHTS: Final = (1, 2, 4)
+#: Pieces of a band at most: as many as most blocks have teams, and few enough for their sums in shared memory.
+PIECES: Final = 16
+#: A row is cut if it has more entries than LONG and than twice a band's over :data:`PIECES`: a team takes fewer in 16
+#: turns at most, and to meet takes about two.  EACH: a piece has a multiple of so many, two turns of a team or some.
+#: The longest row of a band has LEAST pieces, so that it pays also where a block has half as many teams as pieces.
+LONG, EACH, LEAST = 32, 8, 4
 
 
 class Counts(NamedTuple):
     """What bands of a height have: the turns of all of them, and of the longest; the rows of x that the busiest one
-    reads, and that one reads in the mean."""
+    reads, and that one reads in the mean; the other entries of the longest row that is not cut, pieces of rows that are
+    at most, and the entries of the longest piece."""
 
     turns: int
     longest: int
     busiest: int
     mean: float
+    whole: int
+    cuts: int
+    piece: int
 
 
 @dataclass(frozen=True)
@@ -92,11 +103,12 @@ class HybridNumbers(OfProduct):
 
 class _Bands(NamedTuple):
     """The number of columns of each turn, of all bands one after the other; where those of each band begin, and at the
-    end how many there are; other entries of each row [bands, rows] (none of rows that do not exist); the bands in the
-    order of blocks; and of each dense tile its turn."""
+    end how many there are; of each row [bands, rows] its first other entry, and how many it has (none of rows that do
+    not exist); the bands in the order of blocks; and of each dense tile its turn."""
 
     columns: npt.NDArray[np.int64]
     ptr: npt.NDArray[np.int64]
+    begin: npt.NDArray[np.int64]
     others: npt.NDArray[np.int64]
     order: npt.NDArray[np.int64]
     turn: npt.NDArray[np.int64]
@@ -109,7 +121,10 @@ def counts(w: SparseMatrix) -> tuple[int, tuple[Counts, ...]]:
     def counted(found: _Bands) -> Counts:
         turns = np.diff(found.ptr)
         reads = turns * tile + found.others.sum(1)
-        return Counts(int(found.ptr[-1]), int(turns.max()), int(reads.max()), float(reads.mean()))
+        parts = cut(found)
+        whole = int(np.where(parts.pieces > 0, 0, found.others).max())
+        cuts = int(parts.pieces.sum(1).max()), int((parts.each * (parts.pieces.sum(1) > 0)).max())
+        return Counts(int(found.ptr[-1]), int(turns.max()), int(reads.max()), float(reads.mean()), whole, *cuts)
 
     return int(every[0].others.max()), tuple(counted(found) for found in every)
 
@@ -128,15 +143,40 @@ def columns(w: SparseMatrix, high: int) -> npt.NDArray[np.int32]:
 
 def records(w: SparseMatrix, high: int) -> npt.NDArray[np.int32]:
     """``records`` [bands, rows, 4], bands in the order of blocks: of each row of a band, those with most other entries
-    first, which row of W it is (M of one that does not exist), its first other entry, the one after its last, and its
-    place in the band."""
+    first, which row of W it is (M of one that does not exist), its first other entry, the one after the last, and its
+    place in the band.  A row that is cut has no entries, and with its place its pieces: see ``PLACES``."""
     found, m = bands(w, high), w.shape[0]
-    place = np.argsort(-found.others, axis=1, kind="stable")
-    row = (np.arange(len(place))[:, None] * place.shape[1] + place)[found.order]
-    real, ptr = np.minimum(row, m - 1), _host(w, "rest_ptr")
-    made = np.stack([_host(w, "order")[real], ptr[real], ptr[real + 1], place[found.order]], axis=-1)
+    parts = cut(found)
+    own = np.where(parts.pieces > 0, 0, found.others)
+    place = np.argsort(-own, axis=1, kind="stable")
+    row = np.arange(len(place))[:, None] * place.shape[1] + place
+    begin, length, first, count = (
+        np.take_along_axis(a, place, axis=1) for a in (found.begin, own, parts.first, parts.pieces)
+    )
+    word = place + PLACES * (np.where(count > 0, first, 0) + PLACES * count)
+    made = np.stack([_host(w, "order")[np.minimum(row, m - 1)], begin, begin + length, word], axis=-1)
     made[row >= m, :3] = m, 0, 0
-    return made.astype(np.int32)
+    return made[found.order].astype(np.int32)
+
+
+def pieces(w: SparseMatrix, high: int) -> npt.NDArray[np.int32]:
+    """``pieces`` [bands, rows, 4], bands in the order of blocks: of each piece of a row that is cut, those of a row one
+    after the other, which row of W that is, its first other entry, the one after the last, and its number in the band;
+    the others, of row M, have no entries."""
+    found, m = bands(w, high), w.shape[0]
+    parts, (count, rows) = cut(found), found.others.shape
+    made = np.zeros((count, rows, RECORD), np.int64)
+    made[..., 0], made[..., 3] = m, np.arange(rows)
+    band, place = np.nonzero(parts.pieces)
+    at = np.repeat(np.arange(len(band)), parts.pieces[band, place])
+    band, place = band[at], place[at]
+    rank = np.arange(len(at)) - np.searchsorted(at, at)
+    begin, each = found.begin[band, place], parts.each[band]
+    start = begin // ALIGN * ALIGN + rank * each
+    end = np.minimum(begin + found.others[band, place], start + each)
+    slot = parts.first[band, place] + rank
+    made[band, slot, :3] = np.stack([_host(w, "order")[band * rows + place], np.maximum(begin, start), end], axis=-1)
+    return made[found.order].astype(np.int32)
 
 
 def tiles(w: SparseMatrix, high: int) -> Any:
@@ -166,6 +206,28 @@ def _tf32(lib: Library, bits: Any) -> Any:
     return lib.xp.where(special, bits, (bits + 0x1000) & -0x2000)
 
 
+class Cut(NamedTuple):
+    """Of each row [bands, rows] how many pieces it is cut into, or 0, and the number of its first one in the band; of
+    each band the entries of a piece."""
+
+    pieces: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+    each: npt.NDArray[np.int64]
+
+
+def cut(found: _Bands) -> Cut:
+    """The pieces of the rows of bands, as even as they come: each but a row's first one begins where a load of entries
+    does, so that none takes a turn for what lies before it."""
+    entries = np.where(found.others > 0, found.others + found.begin % ALIGN, 0)
+    long = entries > np.maximum(LONG, 2 * entries.sum(1) // PIECES)[:, None]
+    # fewer than half as many rows as pieces are so long: each makes one more piece than its entries fill, at most
+    evenly = -(-(entries * long).sum(1) // (PIECES - long.sum(1)))
+    each = np.maximum(-(-evenly // EACH), 1) * EACH
+    count = np.where(long, -(-entries // each[:, None]), 0)
+    count[count.max(1) < LEAST] = 0
+    return Cut(count, np.cumsum(count, axis=1) - count, each)
+
+
 def bands(w: SparseMatrix, high: int) -> _Bands:
     """The bands of so many dense tiles on top of each other, worked out once and kept as long as the matrix lives."""
 
@@ -176,10 +238,11 @@ def bands(w: SparseMatrix, high: int) -> _Bands:
         band = np.repeat(np.arange(strips), np.diff(ptr)) // high
         keys, turn = np.unique(band * across + idx, return_inverse=True)
         begins: npt.NDArray[np.int64] = np.searchsorted(keys // across, np.arange(count + 1))
-        others = np.zeros((count, high * tile), np.int64)
+        first, others = np.zeros((2, count, high * tile), np.int64)
+        first.reshape(-1)[: len(per_row)] = _host(w, "rest_ptr")[:-1]
         others.reshape(-1)[: len(per_row)] = per_row
         order = np.argsort(-(np.diff(begins) * tile + others.sum(1)), kind="stable")
-        return _Bands(keys % across, begins, others, order, turn.reshape(-1))
+        return _Bands(keys % across, begins, first, others, order, turn.reshape(-1))
 
     return w.once(("mixed bands", high), found)
 

@@ -15,7 +15,7 @@ from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
-from sparsegen.ir.numbers.mixed import Team, passes, shared_bytes, slot_bytes, team_of
+from sparsegen.ir.numbers.mixed import Team, passes, shared_bytes, slot_bytes, slots, sums_bytes, team_of
 from sparsegen.ir.numbers.strips import DEPTH, sums
 from sparsegen.ir.types import DTYPES, widths
 from sparsegen.products import csr_cost, gather_cost
@@ -29,7 +29,7 @@ REASONS: Final[dict[str, str]] = {
     "shared": "copies of dense tiles and their rows of x, fragments of both, and the sums, through shared memory",
     "issue": "instructions of other entries and of rows, over the sub-cores",
     "hbm": "W's arrays, x, y and the epilogue's arrays, once each",
-    "chain": "what the busiest block waits for: turns of its dense tiles, then its rows, one after another",
+    "chain": "what the busiest block waits for: turns of its dense tiles, then pieces of rows, then rows, one by one",
     "exposed": "units that are nearly as busy as the longest get in its way",
     "start": "what a round of blocks waits for before its first products",
     "turn": gather_cost.REASONS["turn"],
@@ -46,7 +46,9 @@ SYMBOLS: Final[dict[str, str]] = {
     "down": "warps that share the rows of a band",
     "across": "warps that share its columns of x",
     "longest": "turns of the longest band",
-    "most": "other entries of the longest row",
+    "most": "other entries of the longest row that is not cut",
+    "cuts": "pieces of rows of a band at most",
+    "piece": "other entries of the longest piece",
     "uneven": "rows of x that the busiest band reads, over what an SM reads, or 1",
     "unroll": "other entries of a turn",
     "parts": "groups of lanes that share a row's other entries",
@@ -89,7 +91,8 @@ def shape_of(p: HybridNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     held = sums(rows // down, s.cols // across) + rows // down // 4 + passes(p.tile, s.cols, s.threads, p.item)
     columns = team.vec * team.blocks
     others = csr_cost.OF_ENTRY * s.unroll + columns + s.unroll * columns * p.item // 4
-    shared = shared_bytes(rows, p.tile, s.cols, s.stages, p.item) if p.dense else 0
+    cut = slots(p.counted(s.high).cuts, s.threads // team.lanes)
+    shared = (shared_bytes(rows, p.tile, s.cols, s.stages, p.item) if p.dense else 0) + sums_bytes(cut, s.cols)
     registers = BASE + max(held, others)
     blocks = p.bands(s.high) * -(-p.n // s.cols)
     resident = min(occupancy(registers, shared, s.threads, device).blocks, -(-blocks // device.sms))
@@ -102,7 +105,8 @@ def price(p: HybridNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cos
     values = {
         "M": p.m, "K": p.k, "N": p.n, "B": p.nbytes, "E": p.operands, "item": p.item, "T": g.tiles, "D": of.turns,
         "R": s.high * p.tile, "Z": p.entries, "tile": p.tile, "down": down, "across": across, "cols": s.cols,
-        "stages": s.stages, "longest": of.longest, "most": p.most, "unroll": s.unroll, "parts": g.team.parts,
+        "stages": s.stages, "longest": of.longest, "most": of.whole, "cuts": of.cuts, "piece": of.piece,
+        "unroll": s.unroll, "parts": g.team.parts,
         "uneven": max(1.0, of.busiest * device.sms / max(1.0, of.mean * blocks)),
         "teams": s.threads // g.team.lanes, "columns": g.team.vec * g.team.blocks,
         "slot": slot_bytes(s.high * p.tile, p.tile, s.cols, p.item), "rounds": -(-blocks // (device.sms * g.resident)),
@@ -118,7 +122,8 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     """``time`` and its terms: of the values ``v``, be they floats or sympy's symbols, in their arithmetic."""
     here = v.uneven / v.SMs  # of the busiest SM, over what all have to do
     turns, rows = v.D * v.T, v.M * v.T
-    longest, mean = (a.ceil(n / (v.unroll * v.parts)) for n in (v.most, v.Z / v.M))  # turns of a row
+    # turns of a row, and of a piece
+    longest, mean, piece = (a.ceil(n / (v.unroll * v.parts)) for n in (v.most, v.Z / v.M, v.piece))
     entries = v.Z * v.T
     products = v.R / DEPTH * v.tile / DEPTH * v.cols / 8 * v.item / 2  # mma of a turn, of tf32 half as deep
     fragments = v.tile * v.cols * v.item * v.down + v.R * v.tile * v.item * v.across
@@ -133,7 +138,8 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
         "issue": here * issued / v.sub / v.f,
         "hbm": nbytes(v) / v.bw_G,
         "chain": v.longest * (v.lat_l2 / (v.stages - 1) + MEET) / v.f
-        + (v.R / v.teams * (ROW + WAIT * mean) + WAIT * (longest - mean)) * v.lat_l2 / v.f,
+        + (v.R / v.teams * (ROW + WAIT * mean) + WAIT * (longest - mean)) * v.lat_l2 / v.f
+        + a.ceil(v.cuts / v.teams) * (ROW + WAIT * piece) * v.lat_l2 / v.f,
     }
     most, exposed = in_the_way(busy, NORM, a)
     start = START * v.rounds * v.lat_dram / v.f

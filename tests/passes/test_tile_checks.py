@@ -132,8 +132,9 @@ def tile_level(family: str) -> Module:
         pruned = sg.spmm(sg.sparse(w, format="nm", n=8, m=32, vector=32), n=17, bias=True)
         line = "nm_strips strip=32 warps=2x1 cols=32 kept=16 stages=2"
         return parse_module(sg.compile(pruned, device="a100", backend="emulator", schedule=line).ir("tile"))
-    if family == "hybrid":
-        mixed = sg.spmm(mixed_kit.matrix(70, 100), n=17, bias=True)
+    if family in ("hybrid", "hybrid with cuts"):
+        long = int(family != "hybrid")
+        mixed = sg.spmm(mixed_kit.matrix(70, 100 + 200 * long, long=long), n=17, bias=True)
         line = "hybrid high=1 cols=32 warps=2x2 stages=3 unroll=2"
         return parse_module(sg.compile(mixed, device="a100", backend="emulator", schedule=line).ir("tile"))
     if family == "csr_strip":
@@ -359,6 +360,13 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("hybrid", tj.TakeSums, {"blocks": 3}, "lanes do not have 32 columns"),
     ("hybrid", tj.TakeSums, {"vec": 3}, "columns of a lane side by side 3 is unknown"),
     ("hybrid", tj.TakeSums, {"cols": 16}, "lanes do not have 16 columns"),
+    ("hybrid with cuts", tj.PutRow, {"rows": 8}, "row 15 is none of 8"),
+    ("hybrid with cuts", tj.PutRow, {"rows": 32}, "the sums of pieces take 1280 elements"),
+    ("hybrid with cuts", tj.PutRow, {"parts": 3}, "does not divide a warp"),
+    ("hybrid with cuts", tj.AddRows, {"cols": 24}, "columns of a block 24 is unknown"),
+    ("hybrid with cuts", tj.AddRows, {"blocks": 3}, "lanes do not have 32 columns"),
+    ("hybrid with cuts", tj.AddRows, {"src": Buffer("w_ring", u32, 1536, "shared")}, "@w_ring is u32, @total f32"),
+    ("hybrid with cuts", tj.EachRow, {"rows": 64}, "has no whole bands of 256 s32"),
     ("nm_windows", tv.ShareGroups, {"warps": 3}, "3 warps are not the 128 threads"),
     ("nm_windows", tv.ShareGroups, {"high": 33}, "33 rows of a group"),
     ("nm_windows", tv.StageOffsets, {"pitch": 40}, "40 windows of 32 do not hold 1280 rows"),
@@ -561,6 +569,7 @@ def changed(module: Module, kind: type[Op], fields: dict[str, Any]) -> Module:
         "nm_24",
         "nm_strips",
         "hybrid",
+        "hybrid with cuts",
         "csr_strip",
         "resident",
         "sampled",

@@ -18,10 +18,10 @@ from sparsegen.cost.devices import load_profile
 from sparsegen.families.spmm.hybrid import FAMILY
 from sparsegen.ir.errors import FormatError, IRError, ScheduleError
 from sparsegen.ir.kernels.hybrid import Hybrid
-from sparsegen.ir.numbers.mixed import TILES
+from sparsegen.ir.numbers.mixed import PLACES, TILES
 from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products import hybrid_cost
-from sparsegen.products.hybrid import HEIGHTS, HybridNumbers, columns, records, spans, tiles
+from sparsegen.products.hybrid import HEIGHTS, HybridNumbers, columns, pieces, records, spans, tiles
 from tests.mixed_kit import matrix, values
 from tests.nm_kit import formulas_hold, listed, refused
 from tests.products_kit import EPILOGUES, ORDERS, called, operands, turned_first
@@ -151,26 +151,27 @@ def test_a_matrix_comes_out_of_what_is_packed(tile: int, high: int) -> None:
     w = values(150, 203, tile)
     W: Any = sg.sparse(w, format="hybrid", tile=tile)
     found, rows, bands, across = np.zeros((150, 256)), records(W, high), spans(W, high), columns(W, high)
+    parts = pieces(W, high)
     deep = tile // 16
     fragments = tiles(W, high).view("f2").reshape(-1, deep, deep * high, 32, 8)
     lane, element = np.indices((32, 8))
     # of PTX's fragment A of m16n8k16: rows lane / 4 and 8 more, columns 2 * (lane mod 4), the next, and 8 more
     row, column = lane // 4 + element // 2 % 2 * 8, lane % 4 * 2 + element % 2 + element // 4 * 8
     reads = []
-    for (begin, end), of_band in zip(bands, rows, strict=True):
-        assert sorted(of_band[:, 3].tolist()) == list(range(tile * high))
+    for (begin, end), of_band, cut in zip(bands, rows, parts, strict=True):
+        assert sorted((of_band[:, 3] % PLACES).tolist()) == list(range(tile * high))
         lengths = of_band[:, 2] - of_band[:, 1]
         assert (np.diff(lengths) <= 0).all()
-        reads.append((end - begin) * tile + lengths.sum())
+        reads.append((end - begin) * tile + lengths.sum() + (cut[:, 2] - cut[:, 1]).sum())
         of = np.full(tile * high, 150)
-        of[of_band[:, 3]] = of_band[:, 0]
+        of[of_band[:, 3] % PLACES] = of_band[:, 0]
         for number in range(begin, end):
             assert fragments[number].any()
             for j, i in np.ndindex(deep, deep * high):
                 real = of[i * 16 + row] < 150
                 at = across[number] * tile + j * 16 + column
                 found[of[i * 16 + row][real], at[real]] += fragments[number, j, i][real]
-        for one, first, last, _ in of_band[of_band[:, 0] < 150]:
+        for one, first, last, _ in [*of_band[of_band[:, 0] < 150], *cut[cut[:, 0] < 150]]:
             found[one, W.arrays["rest_idx"][first:last]] += W.arrays["rest_values"][first:last]
     assert np.array_equal(found[:, :203], w.astype(float)) and not found[:, 203:].any()
     assert (np.diff(reads) <= 0).all() and W.tiles and W.rest
@@ -181,7 +182,7 @@ def test_torch_packs_the_same() -> None:
     for dtype in (torch.float16, torch.bfloat16):
         w = torch.from_numpy(values(150, 203).astype("f4")).to(dtype)
         W: Any = sg.sparse(w, format="hybrid", tile=32)
-        for pack in (spans, records, columns, tiles):
+        for pack in (spans, records, pieces, columns, tiles):
             made = [pack(one, 2) for one in (W, W.to_host())]
             assert np.array_equal(*(np.asarray(a).view(np.int32) for a in made))
 
@@ -230,7 +231,7 @@ def test_every_level_can_be_looked_at() -> None:
         assert f"tile.{op}" in k.ir("tile")
     assert 'format="hybrid"' in k.ir("op") and "warp.ldmatrix" in k.ir("warp") and "warp.mma" in k.ir("warp")
     assert str(k.schedule) in k.source()
-    assert k.weights().keys() == {"spans", "records", "columns", "tiles", "idx", "values"}
+    assert k.weights().keys() == {"spans", "records", "pieces", "columns", "tiles", "idx", "values"}
 
 
 def test_explain_speaks_of_bands() -> None:
@@ -263,9 +264,11 @@ def test_more_to_do_takes_longer() -> None:
         one._replace(turns=60 * one.turns),
         one._replace(longest=400),
         one._replace(busiest=100 * one.busiest),
+        one._replace(whole=2000),
+        one._replace(cuts=16, piece=2000),
     ):
         assert time(counts=(more, *others)) > 1.5 * time()
-    for how in ({"entries": 100 * p.entries}, {"most": 2000}, {"n": 4096}):
+    for how in ({"entries": 100 * p.entries}, {"n": 4096}):
         assert time(**how) > 1.5 * time()
 
 

@@ -23,7 +23,7 @@ from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.mixed import PIECE, ROWS, TILES, fits, passes
 from sparsegen.ir.numbers.strips import COLS, LEAST, MOST_ROWS, sums
 from sparsegen.ir.passes.manager import Pass
-from sparsegen.products.hybrid import HEIGHTS, HybridNumbers, columns, records, spans, tiles
+from sparsegen.products.hybrid import HEIGHTS, HybridNumbers, columns, pieces, records, spans, tiles
 from sparsegen.products.hybrid_cost import Shape, price, shape_of
 from sparsegen.products.tiling import expected, tiling
 from sparsegen.products.weights import Prepared, padded
@@ -46,6 +46,10 @@ _SPANS: Final = "of each band, {high} dense tiles high, its first turn and the o
 _RECORDS: Final = (
     "of each row of each band, {high} dense tiles high: which row of W it is, its first entry outside of dense tiles, "
     "the one after its last, and its place in the band (records in {file})"
+)
+_PIECES: Final = (
+    "of each piece of a row that is cut, band by band, {high} dense tiles high: which row of W that is, its first "
+    "entry outside of dense tiles, the one after its last, and its number in the band (pieces in {file})"
 )
 _COLUMNS: Final = "which columns of W each turn of bands {high} tiles high multiplies, by the tile (columns in {file})"
 _TILES: Final = (
@@ -186,7 +190,7 @@ class HybridFamily(ListedFamily):
         return [
             Hybrid(
                 rows=s.high * facts.tile, tile=facts.tile, down=down, across=across, cols=s.cols, stages=s.stages,
-                unroll=s.unroll, dense=of.turns, longest=of.longest, min_blocks=max(1, g.resident),
+                unroll=s.unroll, dense=of.turns, longest=of.longest, cuts=of.cuts, min_blocks=max(1, g.resident),
             )
         ]  # fmt: skip
 
@@ -198,8 +202,8 @@ class HybridFamily(ListedFamily):
         }
         high = schedule.high
         packs = {
-            "spans": (spans, _SPANS), "records": (records, _RECORDS), "columns": (columns, _COLUMNS),
-            "tiles": (tiles, _TILES),
+            "spans": (spans, _SPANS), "records": (records, _RECORDS), "pieces": (pieces, _PIECES),
+            "columns": (columns, _COLUMNS), "tiles": (tiles, _TILES),
         }  # fmt: skip
         made = {
             name: Prepared(
@@ -218,10 +222,11 @@ class HybridFamily(ListedFamily):
         """Bands, and what they have."""
         g, high = shape_of(facts, schedule, device), schedule.high
         bands, of = facts.bands(high), facts.counted(high)
+        cut = f" (long rows in pieces of {of.piece} at most, {of.cuts} of a band)" if of.cuts else ""
         return (
             f"{bands * g.tiles}: {bands} bands of {high * facts.tile} rows x {g.tiles} tiles of columns; {facts.dense} "
             f"dense tiles in {of.turns} turns, {of.longest} of a band at most, and {facts.entries} other entries, "
-            f"{facts.most} of a row at most, by teams of {g.team.lanes} lanes; {room(g)}"
+            f"{facts.most} of a row at most{cut}, by teams of {g.team.lanes} lanes; {room(g)}"
         )
 
 
