@@ -11,7 +11,7 @@ import sparsegen as sg
 from sparsegen.products.hybrid import HybridNumbers
 from sparsegen.products.hybrid_cost import shape_of
 from sparsegen.schedule import SpmmSchedule
-from tests.mixed_kit import matrix
+from tests.mixed_kit import matrix, values
 from tests.nvcc_kit import fit, needs_nvcc
 from tests.products_kit import program
 from tests.schedules import device
@@ -52,6 +52,24 @@ def test_tf32(name: str) -> None:
     for i, words in enumerate(lines):
         product, schedule = sg.spmm(w, n=1024, bias=True, precision="tf32"), SpmmSchedule.parse(f"hybrid {words}")
         made = program(product, str(schedule), ("row", "row", 4), profile)
+        funcs += [dataclasses.replace(f, symbol=f"k{i}_{n}") for n, f in enumerate(made.warp.funcs)]
+        shapes.append(shape_of(HybridNumbers.of(product), schedule, profile))
+    fit(funcs, shapes, profile)
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["h200", "a100"])
+def test_long_rows_in_pieces(name: str) -> None:
+    """Two walks of entries in one kernel, and shared memory for the sums of pieces, with dense tiles and without."""
+    profile, funcs, shapes = device(name), [], []
+    lines = "high=1 cols=128 warps=1x4 stages=3 unroll=4", "high=2 cols=32 warps=2x1 stages=3 unroll=2"
+    for i, words in enumerate(lines):
+        w = values(4096, 512, noise=0.0, fill=0.0, long=1)
+        w[: 0 if i else 64, :64] = 1
+        product = sg.spmm(sg.sparse(w, format="hybrid", tile=32, method="none"), n=1024, bias=True)
+        schedule = SpmmSchedule.parse(f"hybrid {words}")
+        assert HybridNumbers.of(product).counted(schedule.high).cuts
+        made = program(product, str(schedule), ("row", "row", 8), profile)
         funcs += [dataclasses.replace(f, symbol=f"k{i}_{n}") for n, f in enumerate(made.warp.funcs)]
         shapes.append(shape_of(HybridNumbers.of(product), schedule, profile))
     fit(funcs, shapes, profile)
