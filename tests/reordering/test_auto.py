@@ -138,10 +138,12 @@ def test_bad_options(options: dict[str, Any], error: Any, says: str) -> None:
     refusal(__file__, error, lambda: sg.reorder(W, **options), says)  # here
 
 
-def test_f32_has_no_kernel_to_choose_for() -> None:
-    w = W.astype(np.float32)
-    refusal(__file__, FormatError, lambda: sg.sparse(w, "hybrid", delta="auto"), "f16 and bf16, not f32")  # here
-    assert "f16 and bf16, not f32" in made(w).plan().splitlines()[-1]
+def test_f32_is_expected_to_be_multiplied_in_tf32() -> None:
+    """Shares are chosen for that, and the plan says so, with the times of ``sg.schedules``."""
+    w: Any = sg.sparse(W.astype(np.float32), "hybrid", tile=32, delta="auto", device="h200")
+    assert 'on NVIDIA H200: hybrid with precision="tf32" ' in w.plan() and "precision" not in made(W).plan()
+    costs = sg.schedules(sg.spmm(w, 128, precision="tf32"), device="h200")
+    assert expected(w, 128, "h200").seconds["hybrid"] == min(c.time for c in costs if c.schedule.family == "hybrid")
 
 
 # ------------------------------------------------------------------------------------------------------------- the plan
