@@ -119,11 +119,10 @@ FITTED_SHARE, FULL = 0.62, 1.3
 # suite nm and of the problems of regret (153 in all: within 6 % in the median)
 #: DRAM latencies besides its launch, and its time over that of its bytes or mma.
 DENSE_START, DENSE_SHARE = 11.03, 1.18
-#: With warm L2, L2 latencies besides, in 16 bits and in f32; and of a walk for each doubling of K beyond so much, where
-#: rows start at 16 bytes and where they do not (299 products in a loop on one H200, tests/cost/data/looped.csv.xz:
-#: within 10 % in the median).
-DENSE_WARM, DENSE_WARM_F32 = 2.5, 30.0
-WALK, WALK_ASKEW, WALK_FROM = 8.7, 26.0, 512
+#: With warm L2: L2 latencies besides, those of a walk for each doubling of K beyond WALK_FROM, and by which power that
+#: adds up with the rest: of 16 bits, of 16 bits where rows do not start at 16 bytes, and of more (299 products in a
+#: loop on one H200, tests/cost/data/looped.csv.xz: within 9 % in the median).
+WALK_FROM, WALK, WALK_ASKEW, WALK_WIDE = 512, (2.5, 8.7, 2), (15.0, 14.0, 1), (30.0, 3.5, 1)
 #: From Hopper on the library multiplies by warpgroups, faster than one mma is after another: multiply-adds of 16-bit
 #: numbers of an SM a clock (H100 whitepaper: 989 TFLOP/s by 132 SMs at 1.83 GHz; 4096^3 took 163 us, predicted 175).
 HOPPER, WARPGROUP = (9, 0), 2048
@@ -156,12 +155,13 @@ def dense_cost(p: Numbers, device: DeviceProfile) -> Cost:
     item = p.item
     starts = max(gcd(16, *(item * run for run in (p.k, *runs))) for runs in p.runs)  # of rows of W, x and y
     whole = starts == 16 or (item == ITEM and p.n <= DENSE_FEW)
-    warm, besides = device.kept * device.lat_l2, DENSE_WARM_F32 if item > ITEM else DENSE_WARM
+    besides, walk, beside = WALK_WIDE if item > ITEM else WALK if whole else WALK_ASKEW
+    warm = device.kept * device.lat_l2 / device.clock
     slow = 1.0 if whole else DENSE_ASKEW_F32 if item > ITEM else DENSE_MISALIGNED
     values = _common(p, device) | {
         "B": item * p.m * p.k, "item": item, "share": DENSE_SHARE * slow,
-        "start": (DENSE_START * device.lat_dram + warm * besides) / device.clock,
-        "walk": warm * (WALK if whole or item > ITEM else WALK_ASKEW) * log2(max(1.0, p.k / WALK_FROM)) / device.clock,
+        "start": DENSE_START * device.lat_dram / device.clock + warm * besides,
+        "walk": warm * walk * log2(max(1.0, p.k / WALK_FROM)), "beside": beside,
     }  # fmt: skip
     if item > ITEM:
         f64_cores = item > 4 and device.cpi.get("f64.m8n8k4", 0.0) * 8  # mma of an m16n8k16
@@ -234,7 +234,8 @@ def law(s: SpmmSchedule | Schedules, v: Any, a: Arithmetic) -> tuple[Any, dict[s
     if s.family == "dense":
         tensor = v.M * v.N * v.K / (STRIP * 8 * 16) * v.cpi / (v.sub * v.SMs * v.f)
         terms = {"hbm": hbm, "tensor": tensor, "walk": v.walk, "latency": v.start, "launch": v.launch}
-        return v.launch + v.start + ((v.share * largest(hbm, tensor)) ** 2 + v.walk**2) ** 0.5, terms
+        moved = v.share * largest(hbm, tensor)
+        return v.launch + v.start + (moved**v.beside + v.walk**v.beside) ** (1 / v.beside), terms
     strips, slabs = up(v.M / STRIP), up(v.K / SLAB)
     tile = v.B / (strips * slabs)  # bytes
     warps = v.R * v.C

@@ -221,7 +221,7 @@ def test_larger_than_dense_is_said() -> None:
 
 def test_dense_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the cost model; W is decoded once, and only when it is needed."""
-    monkeypatch.setattr("sparsegen.products.cost.DENSE_START", 2e-6)  # else only large layers are faster dense
+    monkeypatch.setattr("sparsegen.products.cost.DENSE_START", 6.0)  # else only large layers are faster dense
     sparse, layer = pair(512, 1024, dense_above="auto")
     W = sg.sparse(sparse.to_dense())
     wanted = {n: sg.schedules(sg.spmm(W, n=n, bias=True))[0].schedule.family == "dense" for n in (2, 64)}
