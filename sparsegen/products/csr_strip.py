@@ -4,7 +4,7 @@ and which rows each team of lanes has.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,11 @@ from sparsegen.ir.numbers.resident import PIECE, padded_rows
 from sparsegen.ir.types import DTYPES, s32
 from sparsegen.products.ragged import Ragged
 from sparsegen.products.tasks import Records, deal
+
+#: Rows of a team up to which who has a long one can have fewer.
+FEW: Final = 16
+#: Turns that a row takes besides its own: its sums, the store.
+OF_ROW: Final = 1.2
 
 
 def filled(p: Ragged, unroll: int) -> int:
@@ -48,11 +53,20 @@ def values(w: SparseMatrix, unroll: int) -> Any:
         return w.library.view(_spread(w, bits, unroll, 0), kind)
 
 
-def records(w: SparseMatrix, unroll: int, lists: int, teams: int) -> Records:
+def spare(longest: float, turns: float, rows: int, slots: int) -> int:
+    """Records that each of ``slots`` teams has beyond the mean: one where some row's turns are more than half of a
+    team's, so that who has it can have fewer rows; none where teams have so many rows that these even out."""
+    return 1 * (2 * longest * slots > turns and rows <= FEW * slots)
+
+
+def records(w: SparseMatrix, unroll: int, groups: int, lists: int, teams: int) -> Records:
     """Records [lists, length, teams, 4] of the rows of ``teams`` teams of ``lists`` blocks, each team's longest first;
     the last word is 0.  Those of row M only fill up."""
     first = starts(w, unroll)
-    return deal(first[:-1], first[1:], np.zeros(len(first) - 1, np.int64), lists, teams)
+    turns = -(-np.diff(first) // (unroll * groups))
+    more = spare(float(turns.max(initial=0)), float(turns.sum()), len(turns), lists * teams)
+    words = np.zeros(len(turns), np.int64)
+    return deal(first[:-1], first[1:], words, lists, teams, spare=more, of_row=OF_ROW * unroll * groups)
 
 
 def _spread(w: SparseMatrix, array: Any, unroll: int, rest: int) -> Any:

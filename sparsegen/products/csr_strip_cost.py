@@ -21,7 +21,7 @@ from sparsegen.cost.occupancy import occupancy
 from sparsegen.ir.numbers.resident import PIECE, padded_rows, pieces
 from sparsegen.products import gather_cost
 from sparsegen.products.cost import HOPPER, in_the_way, multiply, nbytes, rate
-from sparsegen.products.csr_strip import filled
+from sparsegen.products.csr_strip import filled, spare
 from sparsegen.products.ragged import Ragged
 from sparsegen.schedule import Schedule
 
@@ -68,6 +68,8 @@ CONFLICTS: Final = {32: 2.8, 64: 1.5, 128: 1.0}
 CHAIN, OF_ROW = 313.0, 388.0
 #: The share of an SM's port to L2, L2 latencies before a strip begins to come, and how busy units add up.
 PORT, START, NORM = 1.0, 6.7, 1.89
+#: Turns of the busiest team over the mean, where a row goes to the team that has the fewest (four pruned layers).
+EVEN: Final = 1.05
 #: What a kernel costs that follows another one, over a launch alone.
 NEXT: Final = 0.5
 #: Bytes that a shuffle moves.
@@ -103,11 +105,10 @@ def shape_of(p: Ragged, s: Schedule, device: DeviceProfile) -> Shape:
     many = pieces(s.wide, s.unroll, 4 * each)
     registers = BASE + many * each + s.unroll * PIECE // 4 + s.unroll // many * (2 + words)
     resident = min(occupancy(registers, shared, s.threads, device).blocks, -(-strips * s.lists // device.sms))
-    length = max(1, -(-p.m // slots))
-    return Shape(
-        strips, teams, length, float((p.table.rows * turns).sum()), _last(p, turns, slots, length), shared, registers,
-        resident, many,
-    )  # fmt: skip
+    length, total = max(1, -(-p.m // slots)), float((p.table.rows * turns).sum())
+    more = spare(float(turns[-1]), total, p.m, slots)
+    last = max(float(turns[-1]), EVEN * total / slots) if more else _last(p, turns, slots, length)
+    return Shape(strips, teams, length + more, total, last, shared, registers, resident, many)
 
 
 def _last(p: Ragged, turns: Any, slots: int, length: int) -> float:

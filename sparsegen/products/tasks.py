@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import heappop, heapreplace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,22 +39,41 @@ def pieces(begin: npt.NDArray[Any], end: npt.NDArray[Any], most: int) -> Pieces:
 
 def deal(
     begin: npt.NDArray[Any], end: npt.NDArray[Any], words: npt.NDArray[Any], lists: int, warps: int,
-    row: npt.NDArray[Any] | None = None, rows: int = 0,
+    row: npt.NDArray[Any] | None = None, rows: int = 0, spare: int = 0, of_row: float = 0.0,
 ) -> Records:  # fmt: skip
     """Records [lists, length, warps, 4] of rows whose steps are ``begin`` to before ``end``: (row, begin, end, word).
 
     The longest come first, dealt to and fro (in snake order), so that warps, and lists, have about as many steps.
-    ``row``: which of ``rows`` rows each is a piece of, by default each is one.  Records of row R, of R rows, only fill
-    up.
+    ``row``: which of ``rows`` rows each is a piece of, by default each is one.  ``spare``: with so many records more a
+    warp, each row goes to the warp that has the fewest steps so far, counting ``of_row`` for a row besides its own.
+    Records of row R, of R rows, only fill up.
     """
     count, slots = len(begin), lists * warps
     row, rows = (np.arange(count), count) if row is None else (row, rows)
-    length = max(1, -(-count // slots))
+    length = max(1, -(-count // slots)) + spare
     order = np.argsort(begin - end, kind="stable")
     level, place = np.divmod(np.arange(count), slots)
     place = np.where(level % 2, slots - 1 - place, place)
+    if spare:
+        level, place = _evenly((end - begin)[order] + of_row, slots, length)
     made = np.zeros((lists, length, warps, RECORD), dtype=np.int32)
     made[..., 0] = rows
     found = np.stack([row[order], begin[order], end[order], words[order]], axis=1)
     made[place % lists, level, place // lists] = found
     return made
+
+
+def _evenly(steps: npt.NDArray[Any], slots: int, most: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """For each row, which come by falling ``steps``, how many its slot has before it, and its slot: the one with the
+    fewest steps so far, of those with fewer than ``most`` rows."""
+    level, place, had = np.zeros(len(steps), np.int64), np.zeros(len(steps), np.int64), [0] * slots
+    heap = [(0.0, slot) for slot in range(slots)]
+    for at, own in enumerate(steps.tolist()):
+        total, slot = heap[0]
+        level[at], place[at] = had[slot], slot
+        had[slot] += 1
+        if had[slot] < most:
+            heapreplace(heap, (total + own, slot))
+        else:
+            heappop(heap)
+    return level, place

@@ -125,7 +125,7 @@ def test_an_infinity_stays_in_its_row() -> None:
 def test_a_matrix_comes_out_of_what_is_packed(wide: int, unroll: int) -> None:
     """Rows of whole turns, dealt to teams; places of the rows of x in the strip, or of the zeros."""
     W, teams, lists = matrix(70, 90, dtype="f16"), 5, 3
-    at, w, dealt = places(W, wide, unroll), values(W, unroll), records(W, unroll, lists, teams)
+    at, w, dealt = places(W, wide, unroll), values(W, unroll), records(W, unroll, 1, lists, teams)
     assert at.size == w.size == max(4, filled(Ragged.of(sg.spmm(W, n=8)), unroll))
     row_of, zeros = {k * wide // 16: k for k in range(90)}, padded_rows(90) * wide // 16
     found, seen = np.zeros((70, 90), "f2"), []
@@ -158,10 +158,31 @@ def test_the_numbers_of_the_busiest_team_are_those_of_the_records(line: str) -> 
     W, s = matrix(700, 300, 20), sg.SpmmSchedule.parse(line)
     p = Ragged.of(sg.spmm(W, n=32))
     g = csr_strip_cost.shape_of(p, s, load_profile("h200"))
-    dealt = records(W, s.unroll, s.lists, g.teams)
+    dealt = records(W, s.unroll, s.groups, s.lists, g.teams)
     turns = -(-(dealt[..., 2] - dealt[..., 1]) // (s.unroll * s.groups))
     assert dealt.shape == (s.lists, g.length, g.teams, 4)
     assert turns.sum() == g.turns and g.last <= turns.sum(axis=1).max() <= g.last + 2
+
+
+def test_who_has_a_long_row_has_fewer() -> None:
+    """Of short rows and one of many entries: who has that one has nothing else, and the others about as many turns."""
+    lengths = np.random.default_rng(4).integers(10, 60, 512)
+    lengths[7] = 290
+    idx = np.concatenate(
+        [np.sort(np.random.default_rng(i).choice(300, n, replace=False)) for i, n in enumerate(lengths)]
+    )
+    ptr = np.concatenate([[0], np.cumsum(lengths)])
+    W = sg.sparse(scipy.sparse.csr_array((np.ones(len(idx), "f4"), idx, ptr), shape=(512, 300)), format="csr")
+    s = sg.SpmmSchedule.parse("csr_strip wide=128 lists=4 warps=8 groups=1 unroll=8")
+    g = csr_strip_cost.shape_of(Ragged.of(sg.spmm(W, n=32)), s, load_profile("h200"))
+    dealt = records(W, 8, 1, 4, g.teams)
+    assert dealt.shape == (4, g.length, g.teams, 4) and g.length == 512 // (4 * g.teams) + 1
+    assert sorted(row for row in dealt[..., 0].reshape(-1).tolist() if row < 512) == list(range(512))
+    turns = ((dealt[..., 2] - dealt[..., 1]) // 8).sum(axis=1)
+    assert g.last == 37 and turns.max() == 37 and np.sort(turns.reshape(-1))[-2] <= 1.2 * g.turns / turns.size
+    kernel = called(sg.spmm(W, n=32), schedule=str(s))
+    x = operands(kernel.product)["x"]
+    np.testing.assert_allclose(kernel(x), W.to_dense() @ x, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ class CsrStripFamily(ListedFamily):
             "file": _FILE,
             "each": s.wide // PIECE,
         }
-        dealt = {"unroll": s.unroll, "lists": s.lists, "teams": teams}
+        dealt = {"unroll": s.unroll, "groups": s.groups, "lists": s.lists, "teams": teams}
         return {
             "places": Prepared(
                 ("strip places", s.wide, s.unroll),
