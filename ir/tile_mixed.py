@@ -15,7 +15,7 @@ from __future__ import annotations
 from .checks import Context, check
 from .expr import Expr, Value
 from .fragments import SHAPES
-from .node import Op, attr, bind, buffer, define, operand, region
+from .node import Op, attr, base, bind, buffer, define, operand, region
 from .numbers.mixed import PIECE, RECORD, ROWS, SPAN, TILES, fits, sums_pitch, tile_words
 from .numbers.strips import COLS, DEPTH, LEAST, sums
 from .tile_ragged import of_team
@@ -128,14 +128,11 @@ class EachRow(Op):
     body: tuple[Op, ...] = region()
 
 
-@define("tile.take_sums", kw_only=True)
-class TakeSums(Op):
-    """Takes a team's sums of the row at ``place`` out of shared memory; of ``parts`` groups the first one has them, the
-    others begin with zero."""
+@base
+class OfTeam(Op):
+    """What a team does with its sums of a row, of which shared memory has ``rows`` of ``cols``: ``across`` lanes side
+    by side, in ``parts`` groups that share the row's entries, each with ``blocks`` times ``vec`` columns."""
 
-    acc: Buffer = buffer(writes=True, reads=False)
-    src: Buffer = buffer()
-    place: Expr = operand()
     rows: int = attr()
     cols: int = attr()
     across: int = attr()
@@ -144,8 +141,18 @@ class TakeSums(Op):
     blocks: int = attr()
 
 
+@define("tile.take_sums", kw_only=True)
+class TakeSums(OfTeam):
+    """Takes a team's sums of the row at ``place`` out of shared memory; of ``parts`` groups the first one has them, the
+    others begin with zero."""
+
+    acc: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    place: Expr = operand()
+
+
 @define("tile.put_row", kw_only=True)
-class PutRow(Op):
+class PutRow(OfTeam):
     """Puts a team's sums into row ``place`` of ``rows`` in shared memory; one of ``parts`` groups does, all have them.
 
     The inverse of ``tile.take_sums``; ``tile.put_sums`` has them as mma has them.
@@ -154,16 +161,10 @@ class PutRow(Op):
     dst: Buffer = buffer(writes=True, reads=False)
     acc: Buffer = buffer()
     place: Expr = operand()
-    rows: int = attr()
-    cols: int = attr()
-    across: int = attr()
-    parts: int = attr()
-    vec: int = attr()
-    blocks: int = attr()
 
 
 @define("tile.add_rows", kw_only=True)
-class AddRows(Op):
+class AddRows(OfTeam):
     """Adds ``count`` rows of shared memory to a team's sums, from row ``first`` of ``rows`` on, one after the other; of
     ``parts`` groups the first one does."""
 
@@ -171,12 +172,6 @@ class AddRows(Op):
     src: Buffer = buffer()
     first: Expr = operand()
     count: Expr = operand()
-    rows: int = attr()
-    cols: int = attr()
-    across: int = attr()
-    parts: int = attr()
-    vec: int = attr()
-    blocks: int = attr()
 
 
 FILLS.add(CopyBand)

@@ -406,7 +406,7 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("csr_strip", te.JoinPieces, {"src": Buffer("rows", s32, 4, "reg")}, "@rows is s32, @sums f32"),
     ("csr_strip", tg.WalkRows, {"parts": 3}, "does not divide a warp"),
     ("csr_strip", tg.WalkRows, {"rows": 12}, "8 teams do not share 12 rows"),
-    ("csr_strip", tg.WalkRows, {"rows": 32}, "has no whole lists of 128 s32"),
+    ("csr_strip", tg.WalkRows, {"rows": 24}, "has no whole lists of 96 s32"),
     ("csr_strip", tg.WalkOn, {"step": 0}, "turns 0 entries apart"),
     ("csr_strip", tg.StoreRow, {"once": 3}, "4 adjacent columns are no whole stores of 3"),
     ("csr_strip", tg.StoreRow, {"once": 4}, "4 adjacent columns at once of 22"),
