@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from sparsegen.formats.library import NUMPY
-from sparsegen.formats.rows import Rows
+from sparsegen.formats.rows import Rows, distinct
 
 
 def pattern(shape: tuple[int, int], row: Any, column: Any) -> Rows:
     """The rows with entries at these places; a place that is there twice counts once."""
-    keys = np.unique(np.asarray(row, np.int64) * shape[1] + column)
+    keys = distinct(np.asarray(row, np.int64) * shape[1] + column)
     ptr = np.zeros(shape[0] + 1, np.int64)
     np.cumsum(np.bincount(keys // shape[1], minlength=shape[0]), out=ptr[1:])
     return Rows(NUMPY, shape, ptr, keys % shape[1])

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from sparsegen.formats.rows import distinct
 from sparsegen.ir.errors import ArrayError
 
 PARTS: Final = ("power-law", "given")
@@ -57,7 +58,7 @@ class Adjacency(NamedTuple):
 
 def adjacency(nodes: int, row: npt.NDArray[np.int64], column: npt.NDArray[np.int64]) -> Adjacency:
     """The graph with these edges; an edge that is there twice counts once."""
-    edges = np.unique(row * nodes + column)
+    edges = distinct(row * nodes + column)
     counts = np.bincount(edges // nodes, minlength=nodes)
     return Adjacency(nodes, np.concatenate([[0], np.cumsum(counts)]), edges % nodes)
 

@@ -11,7 +11,7 @@ from sparsegen.arrays import describe
 from sparsegen.formats.bcrs import Bcrs, bcrs
 from sparsegen.formats.library import NUMPY, Library, library_of
 from sparsegen.formats.matrix import SparseMatrix
-from sparsegen.formats.rows import checked_scipy
+from sparsegen.formats.rows import checked_scipy, distinct
 from sparsegen.formats.sr_bcrs import SrBcrs
 from sparsegen.formats.vectors import HEIGHTS, INDICES, OfVectors, height_of
 from sparsegen.ir.errors import ArrayError, ProductError
@@ -100,7 +100,7 @@ def _scipy(w: Any, height: int | None) -> Bcrs:
     coo = w.tocoo()
     (m, n), rows, key = tuple(map(int, w.shape)), 0, 0
     row, column = coo.row.astype(np.int64), coo.col.astype(np.int64)
-    entries = np.unique(row * n + column)
+    entries = distinct(row * n + column)
     row, column = entries // n, entries % n
     for rows in HEIGHTS[::-1] if height is None else (height,):
         keys, counts = np.unique(row // rows * n + column, return_counts=True)
