@@ -137,11 +137,8 @@ class SpmmProblem(OfMatrices):
 
     def nbytes(self, schedule: Any) -> int:
         """W's format (of a library's product the dense matrix), x and y."""
-        return self._moved(schedule.rules.library)
-
-    def _moved(self, library: bool) -> int:
         (m, k), n, types = self.what.w.shape, self.what.n, self.what.types
-        matrix = m * k * types.x.nbytes if library else self.facts.nbytes
+        matrix = m * k * types.x.nbytes if schedule.rules.library else self.facts.nbytes
         return matrix + k * -(-n * types.x.bits // 8) + m * n * types.y.nbytes
 
     def identity(self) -> dict[str, Any]:
@@ -181,9 +178,8 @@ class SpmmProblem(OfMatrices):
 
     def memory(self, family: Any, device: DeviceProfile) -> DeviceProfile:
         """The device as costs of a family's schedules have it: warm for what is no layer of weights among others."""
-        if self.what.w.format not in LOOPED:
-            return device
-        return device.warm(self._moved(family.library))
+        looped = self.what.w.format in LOOPED
+        return cast("DeviceProfile", self.facts.looped(device, family.library)) if looped else device
 
 
 def readers(format: str) -> list[ProductFamily]:

@@ -8,6 +8,7 @@ from typing import ClassVar, Final, Literal, NamedTuple
 
 from sparsegen.arguments import positive
 from sparsegen.callsite import located, user_loc
+from sparsegen.cost.devices import DeviceProfile
 from sparsegen.formats.bitmap import SLACK, Tiles, bitmap
 from sparsegen.formats.matrix import KINDS, NAMES, SparseMatrix
 from sparsegen.ir.errors import FormatError, ProductError
@@ -228,6 +229,7 @@ class OfProduct:
     k: int
     n: int
     dtype: str
+    nbytes: int
 
     @property
     def runs(self) -> tuple[tuple[int, ...], ...]:
@@ -238,6 +240,11 @@ class OfProduct:
     def item(self) -> int:
         """Bytes of an element of W."""
         return DTYPES[self.dtype].nbytes
+
+    def looped(self, device: DeviceProfile, dense: bool = False) -> DeviceProfile:
+        """The device to a product of floats that is called in a loop; ``dense``: a library's, of the dense matrix."""
+        matrix = self.m * self.k * self.item if dense else self.nbytes
+        return device.warm(matrix + (self.m + self.k) * self.n * self.item)
 
 
 @dataclass(frozen=True)

@@ -100,9 +100,8 @@ def _beside(w: Hybrid, rows: Csr, n: int, device: DeviceProfile) -> Expected:
     facts, known = Ragged.of(Product(rows, n)), cast("Iterable[Any]", families("spmm").values())
     by_rows = [family for family in known if "csr" in family.formats]
     times = {"hybrid": _own(w, n, device)}
-    dense = facts.m * facts.k * facts.item
-    for name, library, nbytes in (("csr", False, facts.nbytes), ("dense", True, dense)):
-        warm = _looped(facts, nbytes, device)
+    for name, library in (("csr", False), ("dense", True)):
+        warm = facts.looped(device, library)
         costs = [best.time for f in by_rows if f.library is library and (best := f.every(facts, warm, {}).best)]
         times |= {name: min(costs)} if costs else {}
     return Expected(n, device.name, w.tiles, times, _precision(w))
@@ -117,13 +116,8 @@ def _own(w: Hybrid, n: int, device: DeviceProfile) -> float:
     """The predicted seconds of the soonest kernel of dense tiles and the rest."""
     family: Any = families("spmm")["hybrid"]
     facts = HybridNumbers.of(Product(w, n, precision=_precision(w)))
-    options = family.every(facts, _looped(facts, facts.nbytes, device), {})
+    options = family.every(facts, facts.looped(device), {})
     if options.best is None:
         why = options.rejected[0]
         raise FormatError(f"nothing can be expected of {w.format}: {why.reason}", hint=why.remedy)
     return float(options.best.time)
-
-
-def _looped(p: Ragged | HybridNumbers, nbytes: int, device: DeviceProfile) -> DeviceProfile:
-    """The device to a product with a matrix of so many bytes that is called in a loop."""
-    return device.warm(nbytes + (p.m + p.k) * p.n * p.item)

@@ -140,14 +140,7 @@ class CsrStripFamily(ListedFamily):
         """Places of rows in a strip, values, and who does what."""
         s = schedule
         teams = s.threads // (s.wide // PIECE * s.groups)
-        told = {
-            "wide": s.wide,
-            "unroll": s.unroll,
-            "lists": s.lists,
-            "teams": teams,
-            "file": _FILE,
-            "each": s.wide // PIECE,
-        }
+        told = {"unroll": s.unroll, "lists": s.lists, "teams": teams, "file": _FILE, "each": s.wide // PIECE}
         dealt = {"unroll": s.unroll, "groups": s.groups, "lists": s.lists, "teams": teams}
         return {
             "places": Prepared(
