@@ -68,7 +68,7 @@ CONFLICTS: Final = {32: 2.8, 64: 1.5, 128: 1.0}
 CHAIN, OF_ROW = 313.0, 388.0
 #: The share of an SM's port to L2, L2 latencies before a strip begins to come, and how busy units add up.
 PORT, START, NORM = 1.0, 6.7, 1.89
-#: Turns of the busiest team over the mean, where a row goes to the team that has the fewest (four pruned layers).
+#: Turns of the busiest team over the mean, where a row goes to the team that has the fewest (three pruned layers).
 EVEN: Final = 1.05
 #: What a kernel costs that follows another one, over a launch alone.
 NEXT: Final = 0.5
