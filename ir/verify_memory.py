@@ -179,7 +179,7 @@ def _sync(op: w.SyncWarp, ctx: Context) -> None:
 
 @check(w.Fence)
 def _fence(op: w.Fence, ctx: Context) -> None:
-    ctx.one_of(op.scope, ("gpu", "async", "mbar_init"), "fence")
+    ctx.one_of(op.scope, ("gpu", "block", "async", "mbar_init"), "fence")
 
 
 def mbarrier(op: Op, ctx: Context, bars: Buffer, index: Expr) -> None:

@@ -386,8 +386,9 @@ class SyncWarp(Op):
 
 @define("warp.fence")
 class Fence(Op):
-    """``gpu``: orders this thread's accesses for the whole GPU; ``async``: generic before asynchronous proxy;
-    ``mbar_init``: makes mbarrier initialisation visible to the asynchronous proxy."""
+    """``gpu``: orders this thread's accesses for the whole GPU, ``block``: for its block, by way of atomics on shared
+    memory; ``async``: generic before asynchronous proxy; ``mbar_init``: makes mbarrier initialisation visible to the
+    asynchronous proxy."""
 
     scope: str = attr()
 

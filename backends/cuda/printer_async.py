@@ -48,8 +48,9 @@ def _barrier(p: Printer, op: w.Barrier) -> str:
 
 
 def _fence(p: Printer, op: w.Fence) -> str:
-    fences = {"async": ptx.FENCE_ASYNC, "mbar_init": ptx.FENCE_MBAR_INIT}
-    return "__threadfence()" if op.scope == "gpu" else p.call(fences[op.scope])
+    calls = {"gpu": "__threadfence()", "block": "__threadfence_block()"}
+    proxies = {"async": ptx.FENCE_ASYNC, "mbar_init": ptx.FENCE_MBAR_INIT}
+    return calls.get(op.scope) or p.call(proxies[op.scope])
 
 
 def _mbar_arrive(p: Printer, op: w.MbarArrive) -> str:

@@ -48,7 +48,7 @@ def step(op: w.Atom | w.Red, sc: Scope) -> Step:
         if mem.tracked:
             mem.check_atomic(cell, row, lane, mem.stamp(g, sel), info)
         turn = m.shuffle(len(cell))
-        if buf.space == "global" and m.run.fences:
+        if m.run.fences:
             m.other_blocks.atomic(mem, cell[turn], row[turn], lane[turn], acquires=is_atom)
         (v,) = pick(sel[turn], (g.n, 32), val(g.env))
         old = apply(op.op, mem.data, cell[turn], v, buf.dtype)

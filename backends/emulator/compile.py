@@ -210,7 +210,7 @@ class Compiler(Flow):
         for place, s in enumerate(counted):
             s.steps.insert(s.before, _visit(place))
         written, read, atomic, bars = _uses(f)
-        fences = any(isinstance(op, w.Fence) and op.scope == "gpu" for op in walk(f.body))
+        fences = any(isinstance(op, w.Fence) and op.scope in ("gpu", "block") for op in walk(f.body))
         return Program(replace(f, body=()), self.segments, sc.nslots, builtins, values, sc.names,
                        [s.counts for s in counted], sc.ops, bars, written, read, atomic, fences,
                        _floats(f))  # fmt: skip

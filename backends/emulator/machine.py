@@ -52,7 +52,7 @@ class Run:
         self.race, self.uninit = "global" in checks, "uninit" in checks
         #: Buffers that hold nothing: what is stored is lost, and all that is loaded is 0.
         self.blank = prog.floats if empty else frozenset[str]()
-        self.fences = prog.fences and bool(prog.atomic) and self.race
+        self.fences = prog.fences and bool(prog.atomic) and not checks.isdisjoint(("global", "race"))
         self.cnt = np.zeros(len(prog.names), dtype=np.int64)
         self.findings: dict[tuple[str, str, Any], Finding] = {}
         self.patterns: dict[int, Patterns] = {}

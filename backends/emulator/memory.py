@@ -76,6 +76,7 @@ class Shared(Shadowed):
     """A shared buffer of all blocks of the batch; element ``i`` of local block ``b`` is ``b * size + i``."""
 
     kind = "race"
+    releases: dict[int, dict[int, Any]]  # element -> block -> what atomics there have published
 
     def __init__(self, m: Machine, buf: Buffer) -> None:
         super().__init__(buf, buf.size)
@@ -94,6 +95,7 @@ class Shared(Shadowed):
         self.tracked = m.race or m.uninit or m.asyncs
         if self.tracked:
             self.ws = np.zeros(total, dtype=np.int32)
+        self.releases = {}
         self.lent: Any = None  # how many products in flight read an element
         self.rd: Any = None
         self.rmax: Any = None
@@ -200,6 +202,8 @@ class Shared(Shadowed):
                 self._against_reads(r > floor, flat, row, lane, info, what)
             if self.at is not None:
                 self.against(self.at.take(flat), flat, row, lane, info, what, "an atomic access")
+        for cell in flat.reshape(-1).tolist() if self.releases else ():
+            self.releases.pop(cell, None)
         self.ws[flat] = stamp
         if m.race:
             twice = self.ws.take(flat) != stamp

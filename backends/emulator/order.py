@@ -49,8 +49,9 @@ def barrier(op: w.Barrier, sc: Scope, after: Label) -> Callable[[Group], int]:
 
 
 def fence(op: w.Fence, sc: Scope) -> Step:
-    if op.scope == "gpu":
-        return lambda g: g.m.other_blocks.fence(g) if g.m.run.fences else None
+    if op.scope in ("gpu", "block"):
+        everywhere = op.scope == "gpu"
+        return lambda g: g.m.other_blocks.fence(g, everywhere=everywhere) if g.m.run.fences else None
     is_async = op.scope == "async"
 
     def fence(g: Group) -> None:

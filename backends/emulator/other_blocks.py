@@ -1,6 +1,7 @@
-"""What a block knows of other blocks: releases and acquires through ``fence gpu`` and atomics on one element.
+"""What threads know of others through fences and atomics on one element: releases and acquires.
 
-The blocks of a cluster have one clock, and count as one here.
+``fence gpu`` and atomics on global memory tell any thread of the GPU, ``fence block`` and those on shared memory the
+threads of a block.  The blocks of a cluster have one clock, and count as one here.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from .globalmem import Global
     from .group import Group
     from .machine import Machine
+    from .memory import Shared
 
 Snapshot = dict[int, Any]  # block -> clocks [agents, 32] of its warps' lanes
 
@@ -30,20 +32,22 @@ class OtherBlocks:
     def __init__(self, m: Machine) -> None:
         self.m = m
         self.known: dict[int, list[tuple[Any, Snapshot]]] = {}
-        self.fenced: dict[int, tuple[Any, Snapshot]] = {}  # what the last fence of a warp's lanes would publish
-        self.seen: dict[int, list[tuple[int, Snapshot]]] = {}  # what atomics have read, to be acquired by a fence
+        #: What the last fence of a warp's lanes would publish, by whether it is to all of the GPU or to the block.
+        self.fenced: dict[bool, dict[int, tuple[Any, Snapshot]]] = {True: {}, False: {}}
+        #: What atomics have read (lane, whether of global memory, what), to be acquired by a fence.
+        self.seen: dict[int, list[tuple[int, bool, Snapshot]]] = {}
 
-    def fence(self, g: Group) -> None:
-        """``fence gpu`` of the active lanes: earlier atomics acquire, later ones release."""
+    def fence(self, g: Group, *, everywhere: bool) -> None:
+        """``fence gpu``, or ``fence block``, of the active lanes: earlier atomics acquire, later ones release."""
         m = self.m
         for i in np.flatnonzero(g.full().any(1)).tolist():
             rows, lanes = g.rows[i : i + 1], g.full()[i]
             row = int(rows[0])
             block = int(m.gblk[row]) // m.cluster.size
-            rest: list[tuple[int, Snapshot]] = []
-            for lane, snap in self.seen.pop(row, ()):
-                if not lanes[lane]:
-                    rest.append((lane, snap))
+            rest: list[tuple[int, bool, Snapshot]] = []
+            for lane, far, snap in self.seen.pop(row, ()):
+                if not lanes[lane] or (far and not everywhere):
+                    rest.append((lane, far, snap))
                     continue
                 one = np.zeros(32, dtype=bool)
                 one[lane] = True
@@ -58,21 +62,25 @@ class OtherBlocks:
             for who, other in self.known.get(row, ()):
                 if (who & lanes).any():
                     _join(snap, other)
-            self.fenced[row] = (lanes, snap)
+            self.fenced[False][row] = (lanes, snap)
+            if everywhere:
+                self.fenced[True][row] = (lanes, snap)
         m.clk.tick(g.active_rows())
 
-    def atomic(self, mem: Global, cell: Any, row: Any, lane: Any, *, acquires: bool) -> None:
+    def atomic(self, mem: Global | Shared, cell: Any, row: Any, lane: Any, *, acquires: bool) -> None:
         """Atomics of these threads on these elements, one after the other."""
+        far = mem.buf.space == "global"
+        published_by = self.fenced[far]
         if not acquires:
             fenced = np.zeros(self.m.W, dtype=bool)
-            fenced[list(self.fenced)] = True
+            fenced[list(published_by)] = True
             keep = np.flatnonzero(fenced[row])
             cell, row, lane = cell[keep], row[keep], lane[keep]
         for c, r, ln in zip(cell.tolist(), row.tolist(), lane.tolist(), strict=True):
             published = mem.releases.get(c)
             if acquires and published:
-                self.seen.setdefault(r, []).append((ln, dict(published)))
-            mine = self.fenced.get(r)
+                self.seen.setdefault(r, []).append((ln, far, dict(published)))
+            mine = published_by.get(r)
             if mine is not None and mine[0][ln]:
                 _join(mem.releases.setdefault(c, {}), mine[1])
 

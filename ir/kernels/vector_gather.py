@@ -26,7 +26,7 @@ from ..types import Buffer, s32, u32
 from .common import each
 from .groups import Pieces, by_pieces
 from .product import epilogue, launched, parameters
-from .vector_strip import cut_arrays, together, whole
+from .vector_strip import Slots, cut_arrays, together, whole
 
 
 @register("vector_gather")
@@ -64,7 +64,7 @@ class VectorGather:
         sums, tiles = Sums.of(op.w_digits, op.x_digits, self.wide), -(-op.row_bytes // (self.wide * self.across))
         arrays |= cut_arrays(op, self.slots)
         counter = self.slots * tiles * self.across
-        params = parameters(op, arrays, 32 * sums.size * counter, counter, sums.dtype)
+        params = parameters(op, arrays, sums.slot * counter, counter, sums.dtype)
         module, params, x = by_pieces(module, op, params, ("row",))
         blocks = tiles * self.lists
         return launched(module, op, params, self._block(op, params, x, blocks), blocks, warps)
@@ -111,5 +111,12 @@ class VectorGather:
             acc=acc, row=row, column=number * (sums.units * sums.columns), vec=together(op, sums), **digits,
             **epilogue(op, params),
         )  # fmt: skip
-        ends = whole(params, acc, (row, begin, number), self.slots, store)
+        ends = whole(params, acc, (row, begin, number), self._slots(params), store)
         return (t.Alloc(buf=acc, zeroed=True), t.Alloc(buf=own), t.Alloc(buf=mine), walk, ends)
+
+    def _slots(self, params: dict[str, Buffer]) -> Slots | None:
+        """Where tasks of rows that are cut leave their sums: in global memory, as they are of any blocks."""
+        if not self.slots:
+            return None
+        counter = params["workspace.counter"]
+        return Slots(params["workspace.slots"], counter, counter.size // self.slots)

@@ -23,6 +23,7 @@ from ..errors import IRError
 from ..expr import Expr, Value, as_expr, select
 from ..module import Module
 from ..node import Op
+from ..numbers.arithmetic import up
 from ..numbers.resident import ALIGN, padded_rows
 from ..numbers.vectors import HIGH, SPARE, STEP, Sums, words
 from ..passes.manager import register
@@ -39,10 +40,10 @@ class VectorStrip:
 
     ``steps``: how many steps of 32 vectors all vector rows have; ``length``: tasks of a warp; ``unroll``: steps of a
     turn, of which the next are loaded meanwhile; ``parts``: of a strip, whose first ones are multiplied while others
-    come.  ``via``: how it comes.  ``slots``: tasks of vector rows that are cut.  Roles of the launch: ``in``, ``out``,
-    W's packed arrays (``places``, ``values``, ``tasks``, and with slots ``cuts``), those of the epilogue, and with
-    slots ``workspace.slots`` and ``workspace.counter`` (zero before and after).  An x by columns, or one whose rows
-    are no whole pieces, is first written row by row into ``ws.turned``.
+    come.  ``via``: how it comes.  ``slots``: tasks of a list's vector rows that are cut, at most; all those of a row
+    are of one list, so that its block adds them up in shared memory.  Roles of the launch: ``in``, ``out``, W's packed
+    arrays (``places``, ``values``, ``tasks``, and with slots ``cuts``), and those of the epilogue.  An x by columns, or
+    one whose rows are no whole pieces, is first written row by row into ``ws.turned``.
     """
 
     warps: int = 32
@@ -67,11 +68,9 @@ class VectorStrip:
             "places": (u16, steps * STEP), "values": (u32, steps * 32 * words(op.w_digits)),
             "tasks": (s32, self.lists * self.length * self.warps * tk.RECORD),
         }  # fmt: skip
-        sums, strips = Sums.of(op.w_digits, op.x_digits, self.wide), -(-op.row_bytes // self.wide)
         arrays |= cut_arrays(op, self.slots)
-        params = parameters(op, arrays, 32 * sums.size * self.slots * strips, self.slots * strips, sums.dtype)
-        module, params, x = by_pieces(module, op, params, ("row",))
-        blocks = strips * self.lists
+        module, params, x = by_pieces(module, op, parameters(op, arrays, 0, 0), ("row",))
+        blocks = -(-op.row_bytes // self.wide) * self.lists
         return launched(module, op, params, self._block(op, params, x, blocks), blocks, self.warps, self.min_blocks)
 
     def _block(self, op: o.Spmm, params: dict[str, Buffer], x: Pieces, blocks: int) -> ts.EachBlock:
@@ -80,6 +79,8 @@ class VectorStrip:
         cols, rows = self.wide // dtype.nbytes, padded_rows(op.k, parts)
         strip = Buffer("strip", dtype, rows * cols, "shared", ALIGN)
         bars = Buffer("bars", u64, parts, "shared") if self.via == "tensor" else None
+        sums = Sums.of(op.w_digits, op.x_digits, self.wide)
+        slots = Slots.shared(sums, self.slots, self.warps) if self.slots else None
         block = Value("block", s32, 0, blocks - 1)
         number = block // self.lists
         fill = te.FillResident(
@@ -101,19 +102,20 @@ class VectorStrip:
         tasks = tk.EachTask(
             tasks=params["tasks"], row=row, begin=begin, end=end, word=word, after=after, list=block % self.lists,
             length=self.length, rows=row.hi + 1, steps=self.steps, ahead=(first,),
-            body=self._task(op, params, (bars, strip), (begin, end, word, after), (row, number), (now, first)),
+            body=self._task(op, params, (bars, strip, slots), (begin, end, word, after), (row, number), (now, first)),
         )  # fmt: skip
-        allocs = (t.Alloc(buf=buf) for buf in (strip, bars, *now, *later) if buf is not None)
+        held = [t.Alloc(buf=buf) for buf in (strip, bars, *now, *later) if buf is not None]
+        allocs = (*held, *(slots.allocs if slots else ()))
         settle = (te.SettleResident(bars=bars, parts=bars.size),) if bars else ()
         return ts.EachBlock(block=block, body=(*allocs, fill, tasks, *settle))
 
     def _task(
-        self, op: o.Spmm, params: dict[str, Buffer], shared: tuple[Buffer | None, Buffer],
+        self, op: o.Spmm, params: dict[str, Buffer], shared: tuple[Buffer | None, Buffer, Slots | None],
         steps: tuple[Value, Value, Value, Value], place: tuple[Value, Expr], loads: tuple[list[Buffer], tv.LoadVectors],
     ) -> tuple[Op, ...]:  # fmt: skip
         """A vector row: the words and places of a turn are loaded while those of the turn before are multiplied, those
         of the next row's first turn with the last one."""
-        (bars, strip), (begin, end, word, after), (row, number), (now, first) = shared, steps, place, loads
+        (bars, strip, slots), (begin, end, word, after), (row, number), (now, first) = shared, steps, place, loads
         sums = Sums.of(op.w_digits, op.x_digits, self.wide)
         acc = Buffer("acc", sums.dtype, sums.size, "reg")
         at, coming = Value("at", s32, 0, self.steps), Value("coming", s32, 0, self.steps + self.unroll)
@@ -133,7 +135,7 @@ class VectorStrip:
             **epilogue(op, params),
         )  # fmt: skip
         begun = (te.AwaitResident(bars=bars, part=0, parts=bars.size),) if bars else ()
-        ends = whole(params, acc, (row, begin, number), self.slots, store)
+        ends = whole(params, acc, (row, begin, as_expr(0)), slots, store)
         return (t.Alloc(buf=acc, zeroed=True), *begun, walk, ends)
 
 
@@ -142,17 +144,37 @@ def cut_arrays(op: o.Spmm, slots: int) -> dict[str, tuple[DType, int]]:
     return {"cuts": (s32, tp.CUT * -(-op.m // HIGH))} if slots else {}
 
 
+@dataclass(frozen=True)
+class Slots:
+    """Where tasks of rows that are cut leave their sums and count themselves, for each of some tiles of columns."""
+
+    sums: Buffer
+    counter: Buffer
+    tiles: int = 1
+
+    @staticmethod
+    def shared(sums: Sums, count: int, warps: int) -> Slots:
+        """So many slots of a block, whose warps each clear as many elements of the counter."""
+        held = Buffer("slots", sums.dtype, sums.slot * count, "shared", ALIGN)
+        return Slots(held, Buffer("counter", u32, up(count, warps), "shared"))
+
+    @property
+    def allocs(self) -> tuple[Op, ...]:
+        """What has them in shared memory: the counter is zero once the block has met."""
+        return (t.Alloc(buf=self.sums), t.Alloc(buf=self.counter, zeroed=True))
+
+
 def whole(
-    params: dict[str, Buffer], acc: Buffer, at: tuple[Value, Value, Expr], slots: int, store: tv.StoreVectors
+    params: dict[str, Buffer], acc: Buffer, at: tuple[Value, Value, Expr], slots: Slots | None, store: tv.StoreVectors
 ) -> Op:
     """The store, or where vector rows are cut into tasks with ``slots``, that of the task that comes last; ``at``: the
     vector row, the first step, and which tile of columns it is."""
-    if not slots:
+    if slots is None:
         return store
-    counter, (row, begin, tile) = params["workspace.counter"], at
+    row, begin, tile = at
     return tp.SumPieces(
-        acc=acc, cuts=params["cuts"], slots=params["workspace.slots"], counter=counter, row=row, begin=begin, tile=tile,
-        rows=row.hi + 1, tiles=counter.size // slots, body=(store,),
+        acc=acc, cuts=params["cuts"], slots=slots.sums, counter=slots.counter, row=row, begin=begin, tile=tile,
+        rows=row.hi + 1, tiles=slots.tiles, body=(store,),
     )  # fmt: skip
 
 

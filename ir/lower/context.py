@@ -78,10 +78,14 @@ class Context:
         if regs is not None:
             self.b.emit(w.Alloc(regs))
 
+    def zero(self, dtype: DType) -> Value:
+        """Zero as a value."""
+        b = self.b
+        return b.convert(b.name(as_expr(0), "zero"), dtype) if dtype.is_int else b.const(dtype, 0.0, hint="zero")
+
     def clear(self, regs: Buffer) -> Value:
         """Writes zero to a register array, and gives it."""
-        b, dtype = self.b, regs.dtype
-        zero = b.convert(b.name(as_expr(0), "zero"), dtype) if dtype.is_int else b.const(dtype, 0.0, hint="zero")
+        b, zero = self.b, self.zero(regs.dtype)
         with b.for_("z", 0, regs.size, unroll=0) as z:
             b.st(regs, z, zero)
         return zero

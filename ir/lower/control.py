@@ -125,7 +125,7 @@ def alloc(cx: Context, op: t.Alloc) -> None:
     if not op.zeroed:
         return
     each = op.buf.size // (cx.func.threads // 32)
-    zero, base = cx.b.const(op.buf.dtype, 0.0, hint="zero"), cx.b.let("own", cx.warp * each)
+    zero, base = cx.zero(op.buf.dtype), cx.b.let("own", cx.warp * each)
     with cx.b.for_("z", cx.lane, each, 32) as z:
         cx.b.st(op.buf, base + z, zero)
 

@@ -1,4 +1,4 @@
-"""Rows that are cut: pieces leave their sums in the workspace, the last one adds them up and goes on."""
+"""Rows that are cut: pieces leave their sums in slots, the last one adds them up and goes on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ WIDE = 4
 
 @rule(t.SumPieces)
 def sum_pieces(cx: Context, op: t.SumPieces) -> None:
-    b, size, each = cx.b, op.acc.size, op.counter.size // op.tiles
+    b, size = cx.b, op.acc.size
+    each = op.slots.size // (32 * size * op.tiles)
+    reach, cache = ("block", "") if op.counter.space == "shared" else ("gpu", "cg")
     tops = {"first": (0, each - 1), "pieces": (1, each), "start": (0, 1 << 25), "steps": (1, 1 << 25)}
     found = tuple(b.fresh(name, s32, *bounds) for name, bounds in tops.items())
     b.emit(w.Ld(found, op.cuts, cx.resolve(op.row) * t.CUT, None, 0.0, "nc"))
@@ -31,12 +33,12 @@ def sum_pieces(cx: Context, op: t.SumPieces) -> None:
             return ((tile + slot) * size + e) * 32 + cx.lane * WIDE
 
         for e in range(0, size, WIDE):
-            b.st(op.slots, place(mine, e), *(b.ld(op.acc, e + i, hint="sum") for i in range(WIDE)), cache="cg")
+            b.st(op.slots, place(mine, e), *(b.ld(op.acc, e + i, hint="sum") for i in range(WIDE)), cache=cache)
         b.sync()  # one lane publishes what all have left
         with b.if_(cx.lane.eq(0)):
-            b.fence("gpu")
+            b.fence(reach)
             arrived = b.atom("inc", op.counter, tile + first, pieces - 1)
-            b.fence("gpu")
+            b.fence(reach)
             b.st(whole, 0, arrived)
         b.sync()
         last = b.name(b.shfl("idx", b.ld(whole, 0), 0, hint="arrived").eq(pieces - 1), "last")
@@ -45,7 +47,7 @@ def sum_pieces(cx: Context, op: t.SumPieces) -> None:
             cx.clear(op.acc)
             with b.for_("piece", first, first + pieces, unroll=2) as piece:
                 for e in range(0, size, WIDE):
-                    for i, v in enumerate(b.ldv(op.slots, place(piece, e), WIDE, cache="cg", hint="part")):
+                    for i, v in enumerate(b.ldv(op.slots, place(piece, e), WIDE, cache=cache, hint="part")):
                         b.st(op.acc, e + i, b.binary("add", b.ld(op.acc, e + i, hint="sum"), v))
     with b.if_(b.shfl("idx", b.ld(whole, 0), 0, hint="whole").ne(0)):
         cx.all(op.body)

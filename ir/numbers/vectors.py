@@ -106,6 +106,11 @@ class Sums:
         return self.units * self.fragments * len(self.shifts) * 4
 
     @property
+    def slot(self) -> int:
+        """Sums of a warp, which a slot has place for where vector rows are cut."""
+        return 32 * self.size
+
+    @property
     def parts(self) -> int:
         """Products of a step that follow one another: of all its vectors, or of half of them."""
         return STEP // depth(self.x_digits[0][1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from heapq import heappop, heapreplace
 from typing import Any, NamedTuple
 
@@ -11,30 +12,63 @@ import numpy.typing as npt
 from sparsegen.ir.tile_tasks import RECORD
 
 Records = npt.NDArray[np.int32]
+#: What a task costs a warp besides its steps, in steps of two ``mma`` (measured on an H200: some 600 clocks).
+OF_TASK = 2
 
 
 class Pieces(NamedTuple):
     """Rows cut into pieces of some steps: the ``row`` of each piece and its steps, and for each row, for
-    ``tile.sum_pieces``, the first of its ``slots`` (or 0), how many pieces it has, its first step, and its steps."""
+    ``tile.sum_pieces``, the first of its ``slots`` (or 0), how many pieces it has, its first step, and its steps.
+
+    With lists the slots of each list begin at 0, and ``list`` is that of each piece."""
 
     row: npt.NDArray[np.int64]
     begin: npt.NDArray[np.int64]
     end: npt.NDArray[np.int64]
     cuts: npt.NDArray[np.int32]
     slots: int
+    list: npt.NDArray[np.int64] | None = None
 
 
 def pieces(begin: npt.NDArray[Any], end: npt.NDArray[Any], most: int) -> Pieces:
     """Rows of more than ``most`` steps cut as evenly as they come."""
+    each = np.maximum(-(-np.asarray(end - begin, dtype=np.int64) // most), 1)
+    slots = np.where(each > 1, each, 0)
+    return _pieces(begin, end, each, np.cumsum(slots) - slots, int(slots.sum()))
+
+
+def pieces_of_lists(begin: npt.NDArray[Any], end: npt.NDArray[Any], most: int, lists: int, room: int) -> Pieces:
+    """The same with each row's pieces in one of ``lists`` lists, which all have about as many steps.
+
+    A list has ``room`` slots at most: its longest rows take them, and what finds no place is not cut.
+    """
     steps = np.asarray(end - begin, dtype=np.int64)
+    order = np.argsort(-steps, kind="stable")
+    of = np.empty(len(steps), np.int64)
+    of[order] = _evenly(steps[order] + OF_TASK, lists, len(steps))[1]
     each = np.maximum(-(-steps // most), 1)
+    slots = np.where(each > 1, each, 0)
+    ranked = np.lexsort((-steps, of))  # list by list, the longest rows first
+    upto = np.cumsum(slots[ranked])
+    start = np.searchsorted(of[ranked], of[ranked])
+    number = np.empty(len(steps), np.int64)
+    number[ranked] = upto - slots[ranked] - (upto - slots[ranked])[start]
+    each[number + slots > room] = 1
+    found = _pieces(begin, end, each, number, room)
+    return found._replace(list=of[found.row])
+
+
+def _pieces(
+    begin: npt.NDArray[Any], end: npt.NDArray[Any], each: npt.NDArray[np.int64], number: npt.NDArray[np.int64],
+    slots: int,
+) -> Pieces:  # fmt: skip
+    """Rows in ``each`` pieces, whose slots begin at ``number``."""
+    steps = np.asarray(end - begin, dtype=np.int64)
     row = np.repeat(np.arange(len(each)), each)
     before, of = np.arange(len(row)) - np.repeat(np.cumsum(each) - each, each), each[row]
-    slots = np.where(each > 1, each, 0)
-    number = np.where(each > 1, np.cumsum(slots) - slots, 0)
     first, after = (begin[row] + steps[row] * (before + i) // of for i in (0, 1))
-    cuts = np.stack([number, each, begin, np.maximum(steps, 1)], axis=1).astype(np.int32)
-    return Pieces(row, first, after, cuts, int(slots.sum()))
+    cuts = np.stack([np.where(each > 1, number, 0), each, begin, np.maximum(steps, 1)], axis=1).astype(np.int32)
+    return Pieces(row, first, after, cuts, slots)
 
 
 def deal(
@@ -60,6 +94,22 @@ def deal(
     made[..., 0] = rows
     found = np.stack([row[order], begin[order], end[order], words[order]], axis=1)
     made[place % lists, level, place // lists] = found
+    return made
+
+
+def deal_lists(found: Pieces, words: npt.NDArray[Any], lists: int, warps: int) -> Records:
+    """The same of pieces whose lists are known: in each the next longest goes to the warp with the fewest steps."""
+    of, steps = found.list, found.end - found.begin
+    assert of is not None
+    order = np.lexsort((-steps, of))
+    bounds = np.searchsorted(of[order], np.arange(lists + 1))
+    places = [_evenly(steps[order[a:b]] + OF_TASK, warps, b - a) for a, b in itertools.pairwise(bounds.tolist())]
+    length = 1 + max((int(level.max(initial=0)) for level, _ in places), default=0)
+    made = np.zeros((lists, length, warps, RECORD), dtype=np.int32)
+    made[..., 0] = len(found.cuts)
+    records = np.stack([found.row, found.begin, found.end, words], axis=1)[order]
+    level, warp = (np.concatenate([place[i] for place in places]) for i in (0, 1))
+    made[of[order], level, warp] = records
     return made
 
 

@@ -7,8 +7,9 @@ that follow one another lie in different banks, as far as that goes (sparsegen/p
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +25,11 @@ from sparsegen.products import strided
 from sparsegen.products.banks import SLOTS, slots
 from sparsegen.products.product import OfProduct, Product
 from sparsegen.products.strided import Counts
-from sparsegen.products.tasks import Pieces, Records, deal, pieces
+from sparsegen.products.tasks import Pieces, Records, deal, deal_lists, pieces, pieces_of_lists
 from sparsegen.sizes import MAX_CELLS
+
+#: Slots of a list over its share of all pieces.
+SPARE_SLOTS: Final = 1.25
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,10 @@ class VectorNumbers(OfProduct):
         """(steps, pieces of vector rows that have so many), where rows of more than ``most`` steps are cut."""
         found = [(steps, rows, max(-(-steps // most), 1)) for steps, rows in self.loads]
         return sorted((-(-steps // pieces), rows * pieces) for steps, rows, pieces in found)
+
+    def slots(self, most: int, lists: int) -> int:
+        """Slots of a list of such pieces."""
+        return slots_of(self.loads, most, lists)
 
     @property
     def words(self) -> int:
@@ -272,6 +280,31 @@ def cut_rows(w: SparseMatrix, most: int) -> Pieces:
     return w.once(("cut rows", most), cut)
 
 
+def cut_in_lists(w: SparseMatrix, most: int, lists: int) -> Pieces:
+    """The same with all pieces of a row in one of so many lists; worked out once.  ``slots``: of each list."""
+
+    def cut() -> Pieces:
+        whole = steps_of(w)
+        kinds, rows = np.unique(whole.end - whole.begin, return_counts=True)
+        room = slots_of(tuple(zip(kinds.tolist(), rows.tolist(), strict=True)), most, lists)
+        return pieces_of_lists(whole.begin, whole.end, most, lists, room)
+
+    return w.once(("cut in lists", most, lists), cut)
+
+
+def slots_of(loads: Counts, most: int, lists: int) -> int:
+    """Slots of a list for the pieces of rows of more than ``most`` steps, of which ``loads`` says how many there are.
+
+    Lists have an equal share of them and a quarter more, since rows are dealt by their steps; a row's whole number of
+    them at least.  0 where no row is so long.
+    """
+    found = [(-(-steps // most), rows) for steps, rows in loads if steps > most]
+    if not found:
+        return 0
+    every = sum(each * rows for each, rows in found)
+    return max(found[-1][0], math.ceil(SPARE_SLOTS * every / lists))
+
+
 def tasks(w: SparseMatrix, lists: int, warps: int, parts: int, most: int) -> Records:
     """Records of all pieces of vector rows for ``tile.each_task``, on the host, with the steps that need a part of x's
     strip.
@@ -280,7 +313,7 @@ def tasks(w: SparseMatrix, lists: int, warps: int, parts: int, most: int) -> Rec
     """
 
     def dealt() -> Records:
-        cut, found = steps_of(w), cut_rows(w, most)
+        cut, found = steps_of(w), cut_in_lists(w, most, lists)
         each = padded_rows(w.shape[1], parts) // parts
         column = w.library.to_host(w.library.packed(cut.column), DTYPES["s64"])
         last = column.reshape(-1, STEP).max(1, initial=0)
@@ -291,6 +324,8 @@ def tasks(w: SparseMatrix, lists: int, warps: int, parts: int, most: int) -> Rec
             first = there[np.searchsorted(there, found.begin)]
             need = np.where(first < found.end, np.minimum(first - found.begin, never - 1), never)
             word |= need << BITS * (part - 1)
+        if found.slots:
+            return deal_lists(found, word, lists, warps)
         return deal(found.begin, found.end, word, lists, warps, found.row, len(cut.begin))
 
     return w.once(("vector tasks", lists, warps, parts, most), dealt)

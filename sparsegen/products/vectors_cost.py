@@ -17,6 +17,7 @@ from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
+from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.resident import WIDTHS, padded_rows
 from sparsegen.ir.numbers.vectors import PIECE, Sums, digits
 from sparsegen.ir.types import DTYPES
@@ -138,9 +139,12 @@ def shape_of(p: VectorNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     for steps, rows in reversed(p.cut(s.cut)):  # dealt to and fro: of each round of warps the first row is the longest
         taken = max(0, -(-(rows - left) // slots))
         longest, left = longest + steps * taken, left + taken * slots - rows
+    if count := p.slots(s.cut, s.lists):  # each piece goes to the warp that has the least to do
+        longest = max(p.cut(s.cut)[-1][0], -(-p.steps // slots) + 1)
     boxes = s.parts if device.compute_capability >= HOPPER else 0
-    shared = padded_rows(p.k, max(1, boxes)) * s.wide + 8 * boxes
-    registers = BASE + in_flight(p, s.wide) + sums_of(p, s.wide).size + s.unroll * 2 * (1 + p.words)
+    sums = sums_of(p, s.wide)
+    shared = padded_rows(p.k, max(1, boxes)) * s.wide + 8 * boxes + 4 * (sums.slot * count + up(count, s.warps))
+    registers = BASE + in_flight(p, s.wide) + sums.size + s.unroll * 2 * (1 + p.words)
     resident = min(occupancy(registers, shared, 32 * s.warps, device).blocks, -(-blocks // device.sms))
     return Shape(strips, blocks, longest, p.steps / slots, shared, registers, resident)
 

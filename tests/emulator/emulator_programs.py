@@ -8,7 +8,7 @@ import numpy as np
 from emulator_kit import glob, kernel, shared
 
 from sparsegen.ir import warp as w
-from sparsegen.ir.expr import minimum
+from sparsegen.ir.expr import as_expr, minimum
 from sparsegen.ir.types import f64, pred, u32, u64
 
 STAGES, TILE, CONSUMERS = 3, 64, 2
@@ -102,6 +102,34 @@ def split_args(f: w.Func) -> tuple[dict[str, Any], dict[str, Any]]:
     return args, {"out": np.array(want), "count": np.zeros(groups, np.uint32)}
 
 
+def last_warp(warps: int = 4) -> w.Func:
+    """Each warp of a block leaves a number in shared memory; the last one to arrive adds them up in order."""
+    out, part, count = glob("out", f64, 2), shared("part", f64, warps), shared("count", u32, 1)
+
+    def body(b: Any, v: Any) -> None:
+        with b.if_(v.tid.eq(0)):
+            b.st(count, 0, as_expr(0))
+        b.barrier()
+        with b.if_(v.lane.eq(0)):
+            b.st(part, v.warp, b.convert(b.name(v.warp + v.bx, "own"), f64))
+            b.fence("block")
+            old = b.atom("inc", count, 0, warps - 1)
+            b.fence("block")
+            with b.if_(old.eq(warps - 1)):
+                acc = b.alloc("acc", f64, 1)
+                b.st(acc, 0, b.const(f64, 0.0))
+                with b.for_("i", 0, warps) as i:
+                    b.st(acc, 0, b.binary("add", b.ld(acc, 0), b.ld(part, i)))
+                b.st(out, v.bx, b.ld(acc, 0))
+
+    return kernel(body, (out,), (part, count), threads=32 * warps, grid=(2, 1, 1))
+
+
+def last_warp_args(f: w.Func) -> tuple[dict[str, Any], dict[str, Any]]:
+    warps = f.threads // 32
+    return {"out": np.zeros(2)}, {"out": np.array([sum(range(warps)), sum(range(1, warps + 1))], float)}
+
+
 def stream(rows: int = 9, depth: int = 3, warps: int = 2) -> w.Func:
     """Each warp streams down its own strip: rows come through a cp.async ring, x neighbours by shuffle, no barrier."""
     u, out = glob("u", f64, rows * 32 * warps), glob("out", f64, rows * 32 * warps)
@@ -163,4 +191,4 @@ def vote_args(f: w.Func) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 PROGRAMS = {"ring": (ring, ring_args), "split_sum": (split_sum, split_args), "stream": (stream, stream_args),
-            "vote": (vote, vote_args)}  # fmt: skip
+            "vote": (vote, vote_args), "last_warp": (last_warp, last_warp_args)}  # fmt: skip

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from emulator_kit import clean, faulty, glob, kernel, shared, zeros
-from emulator_programs import PROGRAMS, ring, ring_args, split_args, split_sum
+from emulator_programs import PROGRAMS, last_warp, ring, ring_args, split_args, split_sum
 from harness import score
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -147,6 +148,18 @@ def test_ordinary_stores_before_a_bulk_copy_need_the_proxy_fence() -> None:
 def test_the_last_arriver_needs_both_fences(batch: int, which: int) -> None:
     f = without(split_sum(), w.Fence, which)
     faulty(f, "global", "fence gpu", split_args(f)[0], batch=batch)
+
+
+@pytest.mark.parametrize("batch", [1, 12])
+def test_a_fence_of_the_block_tells_no_other_block(batch: int) -> None:
+    f = split_sum()
+    body = rewrite(f.body, lambda op: replace(op, scope="block") if isinstance(op, w.Fence) else op)
+    faulty(replace(f, body=body), "global", "fence gpu", split_args(f)[0], batch=batch)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_the_last_warp_of_a_block_needs_both_fences(which: int) -> None:
+    faulty(without(last_warp(), w.Fence, which), "race", "barrier")
 
 
 def test_the_last_arriver_sums_in_fixed_order() -> None:

@@ -21,7 +21,7 @@ CASES = [
 def test_pieces_of_rows_add_up_in_any_order() -> None:
     """Those of a row that is cut: besides the waits for parts, what publishes a piece's sums and what reads all."""
     product: Any = sg.spmm(quantized((37, 250), kept=2.0), n=32)
-    func, arguments, exact = launched(product, "vector_strip wide=32 lists=30 warps=1 unroll=1 parts=1 cut=2")
+    func, arguments, exact = launched(product, "vector_strip wide=32 lists=6 warps=4 unroll=1 parts=1 cut=2")
     killed, survivors = score(func, arguments, {"y": exact}, rtol=0)
     print(f"{killed} of {killed + len(survivors)} noticed" + "".join(f"\n  {s}" for s in survivors))
     assert killed == 10 and not survivors
@@ -42,7 +42,7 @@ def test_nothing_that_orders_is_redundant(kind: str, x_kind: str, parts: int, de
     ("line", "device", "many"),
     [
         ("vector_strip wide=32 lists=6 warps=1 unroll=2 parts=4", "h200", 12),
-        ("vector_strip wide=32 lists=30 warps=1 unroll=1 parts=1 cut=2", "a100", 7),
+        ("vector_strip wide=32 lists=6 warps=4 unroll=1 parts=1 cut=2", "a100", 7),
     ],
 )
 def test_of_floats_too(line: str, device: str, many: int) -> None:

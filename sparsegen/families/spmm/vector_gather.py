@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import room
-from sparsegen.families.spmm.vectors import MAX_WARPS, StepFamily, of_w
+from sparsegen.families.spmm.vectors import MAX_WARPS, VALUES, StepFamily, cuts
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.vector_gather import VectorGather
 from sparsegen.ir.numbers.resident import WIDTHS
@@ -104,7 +104,8 @@ class VectorGatherFamily(StepFamily):
         return {
             "numbers": Prepared(("vector numbers",), numbers, _NUMBERS),
             "tasks": Prepared(("parted tasks", down, across, cut), lambda w: parted(w, down, across, cut), told),
-            **of_w(cut),
+            "values": VALUES,
+            "cuts": cuts(cut, lambda w: cut_rows(w, cut)),
         }
 
     def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import room
-from sparsegen.families.spmm.vectors import MAX_WARPS, StepFamily, of_w
+from sparsegen.families.spmm.vectors import MAX_WARPS, VALUES, StepFamily, cuts
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.vector_strip import VectorStrip
 from sparsegen.ir.numbers.resident import WIDTHS
@@ -22,7 +22,7 @@ from sparsegen.ir.passes.decompose import Decompose
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.tile_vectors import PARTS
 from sparsegen.products.cost import HOPPER
-from sparsegen.products.vectors import VectorNumbers, cut_rows, places, tasks
+from sparsegen.products.vectors import VectorNumbers, cut_in_lists, places, tasks
 from sparsegen.products.vectors_cost import Shape, price, shape_of
 from sparsegen.products.weights import Prepared
 from sparsegen.registry import register
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from sparsegen.problems.product import SpmmProblem
 
 #: Steps of a task at most, beyond those of a warp in the mean, where rows are cut: to add the pieces up takes as long.
-BEYOND: Final = 11
+BEYOND: Final = 3
 #: Steps that a warp must have left to do so that a row is worth a cut.
-LEAST: Final = 4
+LEAST: Final = 3
 #: What is tried.
 WARPS, UNROLL = (8, 16, 32), (1, 2, 4)
 #: Columns of W, at 4 bits of both operands, whose sums times 256 are sums of 32 bits.
@@ -112,7 +112,7 @@ class VectorStripFamily(StepFamily):
         kernel = VectorStrip(
             warps=s.warps, lists=s.lists, wide=s.wide, unroll=s.unroll, parts=s.parts, steps=problem.facts.steps,
             length=records.shape[1], via="tensor" if device.compute_capability >= HOPPER else "cp.async",
-            slots=cut_rows(problem.matrix, s.cut).slots, min_blocks=max(1, resident),
+            slots=problem.facts.slots(s.cut, s.lists), min_blocks=max(1, resident),
         )  # fmt: skip
         return [Decompose(), kernel]
 
@@ -125,7 +125,8 @@ class VectorStripFamily(StepFamily):
             "tasks": Prepared(
                 ("vector tasks", *how), lambda w: tasks(w, *how), _TASKS.format(lists=s.lists, warps=s.warps)
             ),
-            **of_w(s.cut),
+            "values": VALUES,
+            "cuts": cuts(s.cut, lambda w: cut_in_lists(w, s.cut, s.lists), s.lists),
         }
 
     def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:

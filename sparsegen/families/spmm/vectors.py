@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, Final
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm.listed import ListedFamily
+from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.numbers.vectors import HIGH
 from sparsegen.ir.op_spmm import VECTORS
-from sparsegen.products.vectors import VectorNumbers, cut_rows, values
+from sparsegen.products.tasks import Pieces
+from sparsegen.products.vectors import VectorNumbers, values
 from sparsegen.products.vectors_cost import mma_of, sums_of
 from sparsegen.products.weights import Prepared
 from sparsegen.schedule import Schedule
@@ -67,10 +70,11 @@ class StepFamily(VectorFamily):
         return self.unfit(facts, schedule, shape)
 
 
-def of_w(most: int) -> dict[str, Prepared]:
-    """W's values, and which vector rows are cut, where they have more than ``most`` steps; kernels without such rows do
-    not take the latter."""
-    return {
-        "values": Prepared(("vector values",), values, _VALUES, words=True),
-        "cuts": Prepared(("vector cuts", most), lambda w: cut_rows(w, most).cuts, _CUTS.format(most=most)),
-    }
+#: W's values.
+VALUES: Final = Prepared(("vector values",), values, _VALUES, words=True)
+
+
+def cuts(most: int, found: Callable[[SparseMatrix], Pieces], lists: int = 0) -> Prepared:
+    """Which vector rows are cut, where they have more than ``most`` steps, with slots of all or of one of ``lists``
+    lists; kernels without such rows do not take it."""
+    return Prepared(("vector cuts", most, lists), lambda w: found(w).cuts, _CUTS.format(most=most))
