@@ -120,6 +120,18 @@ class Meet(Op):
     scope: str = attr(default="block", one_of=("block", "warp"))
 
 
+@define("tile.when", kw_only=True)
+class When(Op):
+    """Runs ``body`` where the condition holds, ``other`` elsewhere; lanes that share work agree on it.
+
+    Only csr_strip has teams that do one or the other with their sums.
+    """
+
+    pred: Expr = operand()
+    body: tuple[Op, ...] = region()
+    other: tuple[Op, ...] = region(default=())
+
+
 @define("tile.copy", kw_only=True)
 class Copy(Op):
     """Copies a window of ``rows`` x ``cols`` elements through layouts: the one data movement of all schedules.

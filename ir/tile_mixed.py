@@ -274,7 +274,6 @@ def _add_rows(op: AddRows, ctx: Context) -> None:
 
 def _sums_of_team(ctx: Context, op: TakeSums | PutRow | AddRows, rows: Buffer, meaning: str) -> None:
     """A team's lanes have all columns of the rows in shared memory."""
-    ctx.one_of(op.cols, COLS, "columns of a block")
     of_team(ctx, op.across, op.parts)
     ctx.one_of(op.vec, widths(f16), "columns of a lane side by side")
     ctx.need(op.across * op.blocks * op.vec == op.cols, f"{op.across} lanes do not have {op.cols} columns")

@@ -15,13 +15,15 @@ from typing import Any
 
 from .. import op_spmm as o
 from .. import tile as t
+from .. import tile_mixed as tm
 from .. import tile_ragged as r
 from .. import tile_resident as te
 from .. import tile_strips as ts
 from ..expr import Expr, Value, as_expr
 from ..module import Module
 from ..node import Op
-from ..numbers.resident import ALIGN, PIECE, padded_rows, pieces
+from ..numbers.mixed import sums_pitch
+from ..numbers.resident import ALIGN, PIECE, cut_rows, padded_rows, pieces
 from ..passes.manager import register
 from ..types import Buffer, s32, u64, widths
 from .common import each
@@ -38,9 +40,11 @@ class CsrStrip:
 
     Teams have ``groups`` groups of lanes, as many as a strip's row has pieces of 16 bytes, which share a row's entries,
     ``unroll`` a turn; where lanes have several pieces, those of a group share its entries.  Every row's ``entries`` are
-    filled up to whole turns of a group.  ``length``: rows of a team.  ``via``: how strips come.  Roles of the launch:
-    ``in``, ``out``, W's arrays (``places``, ``values``, ``records``), those of the epilogue.  An x by columns, or one
-    whose rows are no whole pieces, is first written row by row into ``ws.turned``.
+    filled up to whole turns of a group.  ``length``: rows of a team.  ``via``: how strips come.  ``slots``: pieces of a
+    list's rows that are cut, at most; several teams of a block have them, leave their sums in shared memory, and when
+    all have met add up and store.  Roles of the launch: ``in``, ``out``, W's arrays (``places``, ``values``,
+    ``records``, and with slots ``cuts``), those of the epilogue.  An x by columns, or one whose rows are no whole
+    pieces, is first written row by row into ``ws.turned``.
     """
 
     wide: int = 128
@@ -51,6 +55,7 @@ class CsrStrip:
     entries: int = 0
     length: int = 1
     via: str = "tensor"
+    slots: int = 0
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
@@ -71,11 +76,18 @@ class CsrStrip:
         """Rows of a list."""
         return self.length * (32 * self.warps // self.team)
 
+    @property
+    def cuts(self) -> int:
+        """Rows of a list that are cut, at most, in as many turns of all teams as they take."""
+        return cut_rows(self.slots, 32 * self.warps // self.team)
+
     def _kernel(self, module: Module, op: o.Spmm) -> Module:
         entries = max(self.entries, LOAD)
         arrays = {
             "places": (s32, entries), "values": (op.dtype, entries), "records": (s32, self.lists * self.rows * r.RECORD)
         }  # fmt: skip
+        if self.slots:
+            arrays["cuts"] = (s32, self.lists * self.cuts * r.RECORD)
         module, params, x = by_pieces(module, op, parameters(op, arrays, 0, 0), ("row",))
         blocks = -(-op.row_bytes // self.wide) * self.lists
         return launched(module, op, params, self._block(op, params, x, blocks), blocks, self.warps, self.min_blocks)
@@ -91,15 +103,46 @@ class CsrStrip:
             dst=strip, src=x.buffer, bars=bars, row=as_expr(0), column=column, rows=rows, cols=cols, zeros=1, m=op.k,
             n=x.n, via=self.via, swizzle=False,
         )  # fmt: skip
-        held = (t.Alloc(buf=buf) for buf in (strip, bars) if buf)
-        walk = self._walk(op, params, (strip, bars), block % self.lists * self.rows, column)
-        return ts.EachBlock(block=block, body=(*held, fill, *walk))
+        cut = Buffer("cut", op.sums, self.slots * sums_pitch(cols), "shared") if self.slots else None
+        held = (t.Alloc(buf=buf) for buf in (strip, bars, cut) if buf)
+        number = block % self.lists
+        walk = self._walk(op, params, (strip, bars, cut), number * self.rows, column)
+        ends = (self._cuts(op, params, cut, number * self.cuts, column),) if cut else ()
+        return ts.EachBlock(block=block, body=(*held, fill, *walk, *ends))
+
+    def _lanes(self, op: o.Spmm) -> dict[str, Any]:
+        """How the lanes of a team have the columns of a row's sums."""
+        return {"across": self.across, "parts": self.groups, "vec": PIECE // op.dtype.nbytes, "blocks": 1}
+
+    def _store(self, op: o.Spmm, params: dict[str, Buffer], sums: Buffer, row: Value, column: Expr) -> r.StoreRow:
+        """What a team does with the sums of a whole row."""
+        once = max(v for v in widths(op.dtype) if (op.y_panel or op.n) % v == 0 and op.vec % v == 0)
+        return r.StoreRow(
+            acc=sums, row=row, column=column, once=once, panel=op.y_panel, **self._lanes(op), **epilogue(op, params)
+        )
+
+    def _cuts(self, op: o.Spmm, params: dict[str, Buffer], cut: Buffer, first: Expr, column: Expr) -> tm.EachRow:
+        """Rows that are cut, when all their pieces are there: added up in order, and stored."""
+        lanes, row = self._lanes(op), Value("of", s32, 0, op.m)
+        begin, end, place = (Value(name, s32, 0, self.slots) for name in ("from", "upto", "none"))
+        sums = Buffer("total", op.sums, lanes["vec"], "reg")
+        add = tm.AddRows(
+            acc=sums, src=cut, first=begin, count=end - begin, rows=self.slots, cols=self.wide // op.dtype.nbytes,
+            **lanes,
+        )  # fmt: skip
+        store = by_team(self._store(op, params, sums, row, column), sums, lanes)
+        return tm.EachRow(
+            records=params["cuts"], row=row, begin=begin, end=end, place=place, first=first, rows=self.cuts, m=op.m,
+            entries=self.slots, team=self.team, ahead=(t.Meet(),), body=(t.Alloc(buf=sums, zeroed=True), add, store),
+        )  # fmt: skip
 
     def _walk(
-        self, op: o.Spmm, params: dict[str, Buffer], shared: tuple[Buffer, Buffer | None], first: Expr, column: Expr
-    ) -> tuple[Op, ...]:
-        """The rows of W of a team, one after the other: their entries, the sums of its groups, and the store."""
-        (strip, bars), vec = shared, PIECE // op.dtype.nbytes
+        self, op: o.Spmm, params: dict[str, Buffer], shared: tuple[Buffer, Buffer | None, Buffer | None], first: Expr,
+        column: Expr,
+    ) -> tuple[Op, ...]:  # fmt: skip
+        """The rows of W of a team, or pieces of them, one after the other: their entries, the sums of its groups, and
+        the store."""
+        (strip, bars, cut), vec = shared, PIECE // op.dtype.nbytes
         many = pieces(self.wide, self.unroll, vec * op.sums.nbytes)
         by = self.unroll // many
         row = Value("row", s32, 0, op.m)
@@ -112,11 +155,13 @@ class CsrStrip:
 
         tables, top = (params["places"], params["values"]), strip.nbytes // PIECE - self.across
         turn = turns(tables, top, acc, (self.entries, until), by, gather)
-        lanes: dict[str, Any] = {"across": self.across, "parts": self.groups, "vec": vec, "blocks": 1}
-        once = max(v for v in widths(op.dtype) if (op.y_panel or op.n) % v == 0 and op.vec % v == 0)
-        store = r.StoreRow(
-            acc=sums, row=row, column=column, once=once, panel=op.y_panel, **lanes, **epilogue(op, params)
-        )
+        place, lanes = Value("place", s32, 0, self.slots) if cut else None, self._lanes(op)
+        store: Op = self._store(op, params, sums, row, column)
+        if cut and place is not None:  # a piece's slot is the one before its place, a whole row has place 0
+            put = tm.PutRow(
+                dst=cut, acc=sums, place=place - 1, rows=self.slots, cols=self.wide // op.dtype.nbytes, **lanes
+            )
+            store = t.When(pred=place.gt(0), body=(put,), other=(store,))
         join = te.JoinPieces(dst=sums, src=acc, across=self.across, pieces=many)
         # every team waits for the strip, also one that has no entries: no block ends before its strip has come
         wait = (te.AwaitResident(bars=bars, part=0, parts=1),) if bars else ()
@@ -126,8 +171,8 @@ class CsrStrip:
         )  # fmt: skip
         each = (t.Alloc(buf=acc, zeroed=True), walk, t.Alloc(buf=sums), join, by_team(store, sums, lanes))
         rows = r.WalkRows(
-            records=params["records"], row=row, start=start, end=end, then=then, rest=rest, first=first, rows=self.rows,
-            m=op.m, entries=self.entries, across=self.across // many, parts=self.groups * many, by=by,
+            records=params["records"], row=row, start=start, end=end, then=then, rest=rest, place=place, first=first,
+            rows=self.rows, m=op.m, entries=self.entries, across=self.across // many, parts=self.groups * many, by=by,
             ahead=(replace(turn.load, at=start, end=end), *wait), body=each,
         )  # fmt: skip
         return (*turn.registers, rows)

@@ -130,6 +130,17 @@ def alloc(cx: Context, op: t.Alloc) -> None:
         cx.b.st(op.buf, base + z, zero)
 
 
+@rule(t.When)
+def when(cx: Context, op: t.When) -> None:
+    b = cx.b
+    here = b.name(cx.resolve(op.pred), "here")
+    with cx.scope(), b.if_(here):
+        cx.all(op.body)
+    if op.other:
+        with cx.scope(), b.else_():
+            cx.all(op.other)
+
+
 @rule(t.Slots)
 def slots(cx: Context, op: t.Slots) -> None:
     cx.slots[op.buf] = op.count

@@ -15,8 +15,6 @@ from .context import Context, phased, rule
 
 #: Words of a lane's share of a fragment of 16 rows and 16 columns.
 WORDS = 4
-#: Sums that a load takes at most.
-WIDE = 4
 #: Lanes whose sums lie in one bank, at most: those of teams that have any rows of a band.
 DEGREE = 8
 
@@ -177,7 +175,7 @@ def each_row(cx: Context, op: t.EachRow) -> None:
 
 @rule(t.TakeSums)
 def take_sums(cx: Context, op: t.TakeSums) -> None:
-    b, where, wide = cx.b, _first_group(cx, op), min(op.vec, WIDE)
+    b, where, wide = cx.b, _first_group(cx, op), _wide(op)
     at = _of_lane(cx, op, op.place)
     for e in _loads(op):
         found = b.ldv(op.src, at + _column(op, e), wide, where=where, hint="sum", degree=DEGREE)
@@ -187,7 +185,7 @@ def take_sums(cx: Context, op: t.TakeSums) -> None:
 
 @rule(t.AddRows)
 def add_rows(cx: Context, op: t.AddRows) -> None:
-    b, where, wide = cx.b, _first_group(cx, op), min(op.vec, WIDE)
+    b, where, wide = cx.b, _first_group(cx, op), _wide(op)
     first = cx.resolve(op.first)
     with b.for_("piece", first, first + cx.resolve(op.count), unroll=1) as piece:
         at = _of_lane(cx, op, piece)
@@ -199,7 +197,7 @@ def add_rows(cx: Context, op: t.AddRows) -> None:
 
 @rule(t.PutRow)
 def put_row(cx: Context, op: t.PutRow) -> None:
-    b, where, wide = cx.b, _first_group(cx, op), min(op.vec, WIDE)
+    b, where, wide = cx.b, _first_group(cx, op), _wide(op)
     at = _of_lane(cx, op, op.place)
     for e in _loads(op):
         found = [b.ld(op.acc, e + i, hint="sum") for i in range(wide)]
@@ -213,7 +211,12 @@ def _of_lane(cx: Context, op: t.TakeSums | t.PutRow | t.AddRows, row: Expr) -> E
 
 def _loads(op: t.TakeSums | t.PutRow | t.AddRows) -> range:
     """The first register of each load of a lane's sums."""
-    return range(0, op.blocks * op.vec, min(op.vec, WIDE))
+    return range(0, op.blocks * op.vec, _wide(op))
+
+
+def _wide(op: t.TakeSums | t.PutRow | t.AddRows) -> int:
+    """Sums that a load takes."""
+    return min(op.vec, PIECE // op.acc.dtype.nbytes)
 
 
 def _column(op: t.TakeSums | t.PutRow | t.AddRows, e: int) -> int:

@@ -44,3 +44,8 @@ def pieces(wide: int, entries: int, piece: int) -> int:
     lanes at once would meet in banks.
     """
     return min(SUMS // piece, wide // PIECE, entries) if wide == max(WIDTHS) else 1
+
+
+def cut_rows(slots: int, teams: int) -> int:
+    """Records of the rows that so many pieces are of, two at least each: a whole number for each of ``teams`` teams."""
+    return up(slots // 2, teams)

@@ -4,7 +4,8 @@ and which rows each team of lanes has.
 
 from __future__ import annotations
 
-from typing import Any, Final
+import math
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,15 +13,27 @@ import numpy.typing as npt
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.kernels.csr import ALIGN
 from sparsegen.ir.numbers.arithmetic import up
-from sparsegen.ir.numbers.resident import PIECE, padded_rows
+from sparsegen.ir.numbers.resident import PIECE, cut_rows, padded_rows
+from sparsegen.ir.tile_tasks import RECORD
 from sparsegen.ir.types import DTYPES, s32
 from sparsegen.products.ragged import Ragged
-from sparsegen.products.tasks import Records, deal
+from sparsegen.products.tasks import (
+    Loads,
+    Pieces,
+    Records,
+    deal,
+    deal_lists,
+    loads_of,
+    pieces_of_lists,
+    slots_of,
+)
 
 #: Rows of a team up to which who has a long one can have fewer.
 FEW: Final = 16
 #: Turns that a row takes besides its own: its sums, the store.
 OF_ROW: Final = 1.2
+#: Turns of a piece at least, and by how many a row must be longer than a piece: to meet and add up takes as long.
+LEAST, WORTH = 2, 2
 
 
 def filled(p: Ragged, unroll: int) -> int:
@@ -59,14 +72,88 @@ def spare(longest: float, turns: float, rows: int, slots: int) -> int:
     return 1 * (2 * longest * slots > turns and rows <= FEW * slots)
 
 
+class Cut(NamedTuple):
+    """Rows of more than ``most`` turns are cut into pieces of at most so many; a list has ``slots`` pieces at most."""
+
+    most: int
+    slots: int
+
+
+def cut_of(loads: Loads, lists: int, teams: int) -> Cut | None:
+    """How rows are cut, of which ``loads`` says how many have so many turns; None if none is worth it.
+
+    A team with a row longer than what it has in the mean makes all others wait: such a row is cut so that its pieces
+    even out.  Below that dealing does as well, and each piece takes the time of a row.
+    """
+    even = math.ceil(sum(turns * rows for turns, rows in loads) / (lists * teams))
+    most = max(even, LEAST)
+    return Cut(most, slots_of(loads, most, lists)) if loads[-1][0] > most + WORTH else None
+
+
+def dealt(w: SparseMatrix, unroll: int, groups: int, lists: int, teams: int) -> tuple[Records, Records]:
+    """Records [lists, length, teams, 4] of the rows of ``teams`` teams of ``lists`` blocks, each team's longest first,
+    and those of the rows that are cut, [lists, rows, 4]; worked out once.
+
+    Of rows the last word is 0, of pieces one more than their slot; a row that is cut has its first slot and the one
+    after its last in place of entries.  Records of row M only fill up.
+    """
+
+    def made() -> tuple[Records, Records]:
+        first, unit = starts(w, unroll), unroll * groups
+        begin, end = first[:-1], first[1:]
+        turns = -(-(end - begin) // unit)
+        cut = cut_of(loads_of(turns), lists, teams) if len(turns) else None
+        if cut is None:
+            more = spare(float(turns.max(initial=0)), float(turns.sum()), len(turns), lists * teams)
+            words = np.zeros(len(turns), np.int64)
+            rows = deal(begin, end, words, lists, teams, spare=more, of_row=OF_ROW * unit)
+            return rows, np.zeros((lists, 0, RECORD), np.int32)
+        found = pieces_of_lists(np.zeros_like(turns), turns, cut.most, lists, cut.slots, OF_ROW)
+        number, each, *_ = found.cuts.T
+        piece = np.arange(len(found.row)) - np.repeat(np.cumsum(each) - each, each)
+        place = np.where(each[found.row] > 1, number[found.row] + piece + 1, 0)
+        return _records(found, begin, end, unit, place, lists, teams), _cuts(found, lists, cut_rows(cut.slots, teams))
+
+    return w.once(("strip rows", unroll, groups, lists, teams), made)
+
+
+def _records(
+    found: Pieces, begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64], unit: int, place: npt.NDArray[np.int64],
+    lists: int, teams: int,
+) -> Records:  # fmt: skip
+    """The records of rows and pieces, whose turns of ``unit`` entries become entries."""
+    made = deal_lists(found, place, lists, teams, OF_ROW)
+    row = made[..., 0]
+    there = row < len(begin)
+    own = np.where(there, row, 0)
+    last = np.minimum(begin[own] + made[..., 2] * np.int64(unit), end[own])
+    made[..., 1] = np.where(there, begin[own] + made[..., 1] * np.int64(unit), 0)
+    made[..., 2] = np.where(there, last, 0)
+    return made
+
+
+def _cuts(found: Pieces, lists: int, rows: int) -> Records:
+    """The records of the rows that are cut, list by list."""
+    first, each, *_ = found.cuts.T
+    row = np.flatnonzero(each > 1)
+    of = found.list[np.searchsorted(found.row, row)]
+    order = np.argsort(of, kind="stable")
+    row, of = row[order], of[order]
+    made = np.zeros((lists, rows, RECORD), np.int32)
+    made[..., 0] = len(each)
+    at = np.arange(len(row)) - np.searchsorted(of, of)
+    made[of, at, :3] = np.stack([row, first[row], first[row] + each[row]], axis=1)
+    return made
+
+
 def records(w: SparseMatrix, unroll: int, groups: int, lists: int, teams: int) -> Records:
-    """Records [lists, length, teams, 4] of the rows of ``teams`` teams of ``lists`` blocks, each team's longest first;
-    the last word is 0.  Those of row M only fill up."""
-    first = starts(w, unroll)
-    turns = -(-np.diff(first) // (unroll * groups))
-    more = spare(float(turns.max(initial=0)), float(turns.sum()), len(turns), lists * teams)
-    words = np.zeros(len(turns), np.int64)
-    return deal(first[:-1], first[1:], words, lists, teams, spare=more, of_row=OF_ROW * unroll * groups)
+    """The records of rows, and of pieces."""
+    return dealt(w, unroll, groups, lists, teams)[0]
+
+
+def cuts(w: SparseMatrix, unroll: int, groups: int, lists: int, teams: int) -> Records:
+    """The records of the rows that are cut."""
+    return dealt(w, unroll, groups, lists, teams)[1]
 
 
 def _spread(w: SparseMatrix, array: Any, unroll: int, rest: int) -> Any:

@@ -18,10 +18,11 @@ from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
+from sparsegen.ir.numbers.mixed import sums_pitch
 from sparsegen.ir.numbers.resident import PIECE, padded_rows, pieces
 from sparsegen.products import gather_cost
 from sparsegen.products.cost import HOPPER, in_the_way, multiply, nbytes, rate
-from sparsegen.products.csr_strip import filled, spare
+from sparsegen.products.csr_strip import cut_of, filled, spare
 from sparsegen.products.ragged import Ragged
 from sparsegen.schedule import Schedule
 
@@ -34,6 +35,7 @@ REASONS: Final[dict[str, str]] = {
     "exposed": "units that are nearly as busy as the longest get in its way",
     "start": "each round of blocks waits for its strips before it multiplies",
     "turn": gather_cost.REASONS["turn"],
+    "cut": "rows that are cut: teams meet when all pieces are there, and add them up",
     "launch": "starting the kernel",
 }
 SYMBOLS: Final[dict[str, str]] = {
@@ -55,9 +57,10 @@ SYMBOLS: Final[dict[str, str]] = {
     "columns": "columns of x of a piece",
     "pieces": "pieces of a row of x that a lane has of an entry",
     "shuffles": "of a row's sums: over the lanes that share its entries",
+    "cuts": "1 if rows are cut, else 0",
     "odd": gather_cost.SYMBOLS["odd"],
 }
-ADDED: Final = frozenset(("exposed", "start", "turn", "launch"))
+ADDED: Final = frozenset(("exposed", "start", "turn", "cut", "launch"))
 #: Instructions of a turn, of an entry (its place, its load), and of a row and each of its sums.
 TURN, ENTRY, ROW, SUM = 8.0, 0.84, 50.0, 4.0
 # ---- fitted
@@ -66,6 +69,8 @@ TURN, ENTRY, ROW, SUM = 8.0, 0.84, 50.0, 4.0
 CONFLICTS: Final = {32: 2.8, 64: 1.5, 128: 1.0}
 #: Clocks of a turn of one team, and of a row: its sums, and the store.
 CHAIN, OF_ROW = 313.0, 388.0
+#: Clocks in which the pieces of rows that are cut are added up.
+CUT: Final = 1000.0
 #: The share of an SM's port to L2, L2 latencies before a strip begins to come, and how busy units add up.
 PORT, START, NORM = 1.0, 6.7, 1.89
 #: Turns of the busiest team over the mean, where a row goes to the team that has the fewest (three pruned layers).
@@ -79,7 +84,8 @@ BASE: Final = 24
 
 
 class Shape(NamedTuple):
-    """What a schedule makes of a product; ``shared`` in bytes a block, ``resident`` blocks an SM."""
+    """What a schedule makes of a product; ``shared`` in bytes a block, ``resident`` blocks an SM; ``slots``: pieces of
+    a list's rows that are cut, at most."""
 
     strips: int
     teams: int
@@ -90,6 +96,7 @@ class Shape(NamedTuple):
     registers: int
     resident: int
     pieces: int
+    slots: int = 0
 
 
 def shape_of(p: Ragged, s: Schedule, device: DeviceProfile) -> Shape:
@@ -103,9 +110,16 @@ def shape_of(p: Ragged, s: Schedule, device: DeviceProfile) -> Shape:
     words = max(1, p.item // 4)  # of a sum, and of an entry's value
     each = PIECE // p.item * words  # of a piece's sums
     many = pieces(s.wide, s.unroll, 4 * each)
+    cut = cut_of([(int(n), int(rows)) for n, rows in zip(turns, p.table.rows, strict=True)], s.lists, teams)
+    pitch = sums_pitch(s.wide // p.item) * 4 * words
+    shared += cut.slots * pitch if cut else 0
     registers = BASE + many * each + s.unroll * PIECE // 4 + s.unroll // many * (2 + words)
     resident = min(occupancy(registers, shared, s.threads, device).blocks, -(-strips * s.lists // device.sms))
     length, total = max(1, -(-p.m // slots)), float((p.table.rows * turns).sum())
+    if cut:
+        length = -(-(p.m + cut.slots * s.lists) // slots)
+        return Shape(strips, teams, length, total, max(cut.most, EVEN * total / slots), shared, registers, resident,
+                     many, cut.slots)  # fmt: skip
     more = spare(float(turns[-1]), total, p.m, slots)
     last = max(float(turns[-1]), EVEN * total / slots) if more else _last(p, turns, slots, length)
     return Shape(strips, teams, length + more, total, last, shared, registers, resident, many)
@@ -137,7 +151,7 @@ def price(p: Ragged, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
         "launch": device.launch_s, "f": device.clock, "sub": device.sub_cores,
         "busy": min(1.0, g.resident * s.warps / device.sub_cores), "bw_S": device.bw_shared / device.sms,
         "bw_G": device.hbm_read_gbs * 1e9, "bw_L2": device.l2_bytes_per_clk_sm * device.clock,
-        "lat_l2": device.lat_l2, "odd": 1 * (p.n * p.item % PIECE > 0),
+        "lat_l2": device.lat_l2, "cuts": 1 * (g.slots > 0), "odd": 1 * (p.n * p.item % PIECE > 0),
     }  # fmt: skip
     return LAW.evaluate(s, values, device, (p.m, p.k, p.n), p)
 
@@ -159,8 +173,9 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     most, exposed = in_the_way(busy, NORM, a)
     start = v.rounds * START * v.lat_l2 / v.f + v.here * strip / (PORT * v.bw_L2)
     again = v.odd * (NEXT * v.launch + 2 * v.item * v.K * v.N / v.bw_G)
-    terms = {**busy, "exposed": exposed, "start": start, "turn": again, "launch": v.launch}
-    return v.launch + again + start + most + exposed, terms
+    cut = v.cuts * v.rounds * CUT / v.f
+    terms = {**busy, "exposed": exposed, "start": start, "turn": again, "cut": cut, "launch": v.launch}
+    return v.launch + again + start + cut + most + exposed, terms
 
 
 LAW: Final = Law(law, SYMBOLS, REASONS, ADDED, rate, "TB/s")

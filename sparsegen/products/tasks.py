@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Sequence
 from heapq import heappop, heapreplace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +14,10 @@ import numpy.typing as npt
 from sparsegen.ir.tile_tasks import RECORD
 
 Records = npt.NDArray[np.int32]
-#: What a task costs a warp besides its steps, in steps of two ``mma`` (measured on an H200: some 600 clocks).
-OF_TASK = 2
+#: (steps, rows that have so many), ascending.
+Loads = Sequence[tuple[int, int]]
+#: Slots of a list over its share of all pieces.
+SPARE_SLOTS: Final = 1.25
 
 
 class Pieces(NamedTuple):
@@ -37,15 +41,37 @@ def pieces(begin: npt.NDArray[Any], end: npt.NDArray[Any], most: int) -> Pieces:
     return _pieces(begin, end, each, np.cumsum(slots) - slots, int(slots.sum()))
 
 
-def pieces_of_lists(begin: npt.NDArray[Any], end: npt.NDArray[Any], most: int, lists: int, room: int) -> Pieces:
-    """The same with each row's pieces in one of ``lists`` lists, which all have about as many steps.
+def slots_of(loads: Loads, most: int, lists: int) -> int:
+    """Slots of a list for the pieces of rows of more than ``most`` steps.
+
+    Lists have an equal share of them and a quarter more, since rows are dealt by their steps; a row's whole number of
+    them at least.  0 where no row is so long.
+    """
+    found = [(-(-steps // most), rows) for steps, rows in loads if steps > most]
+    if not found:
+        return 0
+    every = sum(each * rows for each, rows in found)
+    return max(found[-1][0], math.ceil(SPARE_SLOTS * every / lists))
+
+
+def loads_of(steps: npt.NDArray[np.int64]) -> Loads:
+    """How many rows have so many steps each."""
+    kinds, rows = np.unique(steps, return_counts=True)
+    return list(zip(kinds.tolist(), rows.tolist(), strict=True))
+
+
+def pieces_of_lists(
+    begin: npt.NDArray[Any], end: npt.NDArray[Any], most: int, lists: int, room: int, of_row: float
+) -> Pieces:
+    """The same with each row's pieces in one of ``lists`` lists, which all have about as many steps, counting
+    ``of_row`` for a row besides its own.
 
     A list has ``room`` slots at most: its longest rows take them, and what finds no place is not cut.
     """
     steps = np.asarray(end - begin, dtype=np.int64)
     order = np.argsort(-steps, kind="stable")
     of = np.empty(len(steps), np.int64)
-    of[order] = _evenly(steps[order] + OF_TASK, lists, len(steps))[1]
+    of[order] = _evenly(steps[order] + of_row, lists, len(steps))[1]
     each = np.maximum(-(-steps // most), 1)
     slots = np.where(each > 1, each, 0)
     ranked = np.lexsort((-steps, of))  # list by list, the longest rows first
@@ -97,13 +123,13 @@ def deal(
     return made
 
 
-def deal_lists(found: Pieces, words: npt.NDArray[Any], lists: int, warps: int) -> Records:
+def deal_lists(found: Pieces, words: npt.NDArray[Any], lists: int, warps: int, of_row: float) -> Records:
     """The same of pieces whose lists are known: in each the next longest goes to the warp with the fewest steps."""
     of, steps = found.list, found.end - found.begin
     assert of is not None
     order = np.lexsort((-steps, of))
     bounds = np.searchsorted(of[order], np.arange(lists + 1))
-    places = [_evenly(steps[order[a:b]] + OF_TASK, warps, b - a) for a, b in itertools.pairwise(bounds.tolist())]
+    places = [_evenly(steps[order[a:b]] + of_row, warps, b - a) for a, b in itertools.pairwise(bounds.tolist())]
     length = 1 + max((int(level.max(initial=0)) for level, _ in places), default=0)
     made = np.zeros((lists, length, warps, RECORD), dtype=np.int32)
     made[..., 0] = len(found.cuts)

@@ -7,7 +7,6 @@ that follow one another lie in different banks, as far as that goes (sparsegen/p
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -25,11 +24,20 @@ from sparsegen.products import strided
 from sparsegen.products.banks import SLOTS, slots
 from sparsegen.products.product import OfProduct, Product
 from sparsegen.products.strided import Counts
-from sparsegen.products.tasks import Pieces, Records, deal, deal_lists, pieces, pieces_of_lists
+from sparsegen.products.tasks import (
+    Pieces,
+    Records,
+    deal,
+    deal_lists,
+    loads_of,
+    pieces,
+    pieces_of_lists,
+    slots_of,
+)
 from sparsegen.sizes import MAX_CELLS
 
-#: Slots of a list over its share of all pieces.
-SPARE_SLOTS: Final = 1.25
+#: Steps that a task costs a warp besides its own (measured on an H200: some 600 clocks).
+OF_TASK: Final = 2
 
 
 @dataclass(frozen=True)
@@ -285,24 +293,10 @@ def cut_in_lists(w: SparseMatrix, most: int, lists: int) -> Pieces:
 
     def cut() -> Pieces:
         whole = steps_of(w)
-        kinds, rows = np.unique(whole.end - whole.begin, return_counts=True)
-        room = slots_of(tuple(zip(kinds.tolist(), rows.tolist(), strict=True)), most, lists)
-        return pieces_of_lists(whole.begin, whole.end, most, lists, room)
+        room = slots_of(loads_of(whole.end - whole.begin), most, lists)
+        return pieces_of_lists(whole.begin, whole.end, most, lists, room, OF_TASK)
 
     return w.once(("cut in lists", most, lists), cut)
-
-
-def slots_of(loads: Counts, most: int, lists: int) -> int:
-    """Slots of a list for the pieces of rows of more than ``most`` steps, of which ``loads`` says how many there are.
-
-    Lists have an equal share of them and a quarter more, since rows are dealt by their steps; a row's whole number of
-    them at least.  0 where no row is so long.
-    """
-    found = [(-(-steps // most), rows) for steps, rows in loads if steps > most]
-    if not found:
-        return 0
-    every = sum(each * rows for each, rows in found)
-    return max(found[-1][0], math.ceil(SPARE_SLOTS * every / lists))
 
 
 def tasks(w: SparseMatrix, lists: int, warps: int, parts: int, most: int) -> Records:
@@ -325,7 +319,7 @@ def tasks(w: SparseMatrix, lists: int, warps: int, parts: int, most: int) -> Rec
             need = np.where(first < found.end, np.minimum(first - found.begin, never - 1), never)
             word |= need << BITS * (part - 1)
         if found.slots:
-            return deal_lists(found, word, lists, warps)
+            return deal_lists(found, word, lists, warps, OF_TASK)
         return deal(found.begin, found.end, word, lists, warps, found.row, len(cut.begin))
 
     return w.once(("vector tasks", lists, warps, parts, most), dealt)

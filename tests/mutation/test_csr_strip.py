@@ -20,3 +20,15 @@ def test_nothing_that_orders_is_redundant(device: str) -> None:
     killed, survivors = score(func, arguments, {"y": exact}, rtol=1e-4)
     print(f"{killed} of {killed + len(survivors)} noticed" + "".join(f"\n  {s}" for s in survivors))
     assert killed >= 2 and not survivors
+
+
+@pytest.mark.parametrize("device", ["h200", "a100"])
+def test_pieces_of_rows_wait_for_one_another(device: str) -> None:
+    """Besides the strip's waits the meeting after which rows that are cut are added up."""
+    product = sg.spmm(sg.sparse(ragged(20, 90, 4, full=2).toarray().astype("f4"), format="csr"), n=16)
+    line = "csr_strip wide=64 lists=2 warps=2 groups=1 unroll=4"
+    func, arguments, exact = launched(product, line, ("row", "row", 4), load_profile(device))
+    killed, survivors = score(func, arguments, {"y": exact}, rtol=1e-4)
+    print(f"{killed} of {killed + len(survivors)} noticed" + "".join(f"\n  {s}" for s in survivors))
+    assert killed >= 3 and not survivors
+    assert any(buf.name == "cut" for buf in func.shared)

@@ -18,7 +18,7 @@ from sparsegen.families.spmm.csr_strip import FAMILY
 from sparsegen.ir.numbers.resident import padded_rows
 from sparsegen.problems.product import SpmmProblem
 from sparsegen.products import csr_strip_cost
-from sparsegen.products.csr_strip import filled, places, records, values
+from sparsegen.products.csr_strip import cuts, filled, places, records, values
 from sparsegen.products.ragged import Ragged
 from tests.csr_kit import NUMPY, ragged
 from tests.nm_kit import formulas_hold, listed, refused
@@ -136,7 +136,7 @@ def test_a_matrix_comes_out_of_what_is_packed(wide: int, unroll: int) -> None:
             real = at[begin:end] != zeros
             assert not w[begin:end][~real].any() and (end == begin or real[end - begin - unroll])
             found[row, [row_of[p] for p in at[begin:end][real].tolist()]] = w[begin:end][real]
-    assert np.array_equal(found, W.to_dense()) and sorted(seen) == list(range(70))
+    assert np.array_equal(found, W.to_dense()) and set(seen) == set(range(70))
     lengths = dealt[..., 2] - dealt[..., 1]
     assert (np.diff(lengths, axis=1) <= 0).all()
     assert np.ptp(lengths.sum(axis=1)) <= lengths.max()
@@ -164,25 +164,40 @@ def test_the_numbers_of_the_busiest_team_are_those_of_the_records(line: str) -> 
     assert turns.sum() == g.turns and g.last <= turns.sum(axis=1).max() <= g.last + 2
 
 
-def test_who_has_a_long_row_has_fewer() -> None:
-    """Of short rows and one of many entries: who has that one has nothing else, and the others about as many turns."""
+def with_a_long_row(entries: int) -> Any:
+    """512 rows of 10 to 60 entries and one of so many."""
     lengths = np.random.default_rng(4).integers(10, 60, 512)
-    lengths[7] = 290
+    lengths[7] = entries
     idx = np.concatenate(
         [np.sort(np.random.default_rng(i).choice(300, n, replace=False)) for i, n in enumerate(lengths)]
     )
     ptr = np.concatenate([[0], np.cumsum(lengths)])
-    W = sg.sparse(scipy.sparse.csr_array((np.ones(len(idx), "f4"), idx, ptr), shape=(512, 300)), format="csr")
-    s = sg.SpmmSchedule.parse("csr_strip wide=128 lists=4 warps=8 groups=1 unroll=8")
+    return sg.sparse(scipy.sparse.csr_array((np.ones(len(idx), "f4"), idx, ptr), shape=(512, 300)), format="csr")
+
+
+@pytest.mark.parametrize("entries", [160, 290])
+def test_long_rows_hold_nobody_up(entries: int) -> None:
+    """Who has a row that is as long as what others have in all has nothing else; a longer one is cut."""
+    W, s = with_a_long_row(entries), sg.SpmmSchedule.parse("csr_strip wide=128 lists=4 warps=8 groups=1 unroll=8")
     g = csr_strip_cost.shape_of(Ragged.of(sg.spmm(W, n=32)), s, load_profile("h200"))
-    dealt = records(W, 8, 1, 4, g.teams)
-    assert dealt.shape == (4, g.length, g.teams, 4) and g.length == 512 // (4 * g.teams) + 1
-    assert sorted(row for row in dealt[..., 0].reshape(-1).tolist() if row < 512) == list(range(512))
-    turns = ((dealt[..., 2] - dealt[..., 1]) // 8).sum(axis=1)
-    assert g.last == 37 and turns.max() == 37 and np.sort(turns.reshape(-1))[-2] <= 1.2 * g.turns / turns.size
+    dealt, ends = records(W, 8, 1, 4, g.teams), cuts(W, 8, 1, 4, g.teams)
+    own = dealt[..., 0] < 512
+    assert set(dealt[..., 0][own].tolist()) == set(range(512)) and bool(g.slots) == (entries == 290)
+    turns = (-(-(dealt[..., 2] - dealt[..., 1]) // 8)).sum(axis=1)
+    even = g.turns / turns.size
+    assert turns.max() <= 1.2 * even and g.last == pytest.approx(turns.max(), abs=3)
+    if g.slots:
+        (of, number), (row, first, upto, _) = np.argwhere(ends[..., 0] < 512)[0], ends[ends[..., 0] < 512][0]
+        pieces = sorted(dealt[of][dealt[of, ..., 0] == 7].tolist(), key=lambda piece: piece[1])
+        assert row == 7 and number == 0 and np.count_nonzero(ends[..., 0] < 512) == 1
+        assert [place for *_, place in pieces] == list(range(first + 1, upto + 1)) and len(pieces) == 2
+        assert [begin for _, begin, *_ in pieces[1:]] == [end for _, _, end, _ in pieces[:-1]]
+    else:
+        assert dealt.shape == (4, g.length, g.teams, 4) and ends.size == 0 and not dealt[..., 3].any()
     kernel = called(sg.spmm(W, n=32), schedule=str(s))
     x = operands(kernel.product)["x"]
     np.testing.assert_allclose(kernel(x), W.to_dense() @ x, rtol=1e-4, atol=1e-4)
+    assert ("tile.add_rows" in kernel.ir("tile")) == bool(g.slots)
 
 
 @pytest.mark.parametrize(
@@ -204,10 +219,11 @@ def test_first_entries_are_on_their_way_while_the_strip_comes(dtype: str, line: 
 def test_every_level_can_be_looked_at() -> None:
     k = sg.compile(sg.spmm(matrix(130, 100), n=24, bias=True), backend="emulator", device="h200", schedule=LINES[3])
     for op in ("each_block", "fill_resident", "walk_rows", "walk_on", "await_resident", "load_entries",
-               "gather_resident", "multiply_rows", "join_pieces", "sum_segments", "store_row"):  # fmt: skip
+               "gather_resident", "multiply_rows", "join_pieces", "sum_segments", "store_row", "when", "put_row",
+               "each_row", "add_rows"):  # fmt: skip
         assert f"tile.{op}" in k.ir("tile")
     assert 'format="csr"' in k.ir("op") and str(k.schedule) in k.source()
-    assert k.weights().keys() == {"places", "values", "records"}
+    assert k.weights().keys() == {"places", "values", "records", "cuts"}
 
 
 def test_explain_speaks_of_strips() -> None:

@@ -20,7 +20,7 @@ from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.resident import PIECE, WIDTHS
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.products.cost import HOPPER
-from sparsegen.products.csr_strip import filled, places, records, values
+from sparsegen.products.csr_strip import cuts, filled, places, records, values
 from sparsegen.products.csr_strip_cost import Shape, price, shape_of
 from sparsegen.products.ragged import Ragged
 from sparsegen.products.weights import Prepared
@@ -42,8 +42,10 @@ _PLACES: Final = (
 )
 _VALUES: Final = "values of the entries; rows are filled up to multiples of {unroll} by zeros ({file})"
 _RECORDS: Final = (
-    "records of the rows, dealt to {lists} lists of {teams} teams: row, first entry, the one after the last, 0 ({file})"
+    "records of the rows, dealt to {lists} lists of {teams} teams: row, first entry, the one after the last, and of a "
+    "piece of a row that is cut one more than its slot, else 0 ({file})"
 )
+_CUTS: Final = "of each row that is cut, list by list: row, its first slot, the one after its last, 0 (cuts in {file})"
 _FILE: Final = "sparsegen/products/csr_strip.py"
 
 
@@ -128,10 +130,11 @@ class CsrStripFamily(ListedFamily):
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """The kernel, for as many rows as teams have."""
         s, g = schedule, shape_of(problem.facts, schedule, device)
+        rows = records(problem.matrix, s.unroll, s.groups, s.lists, g.teams)
         return [
             CsrStrip(
-                wide=s.wide, lists=s.lists, warps=s.warps, groups=s.groups, unroll=s.unroll, length=g.length,
-                entries=filled(problem.facts, s.unroll), min_blocks=max(1, g.resident),
+                wide=s.wide, lists=s.lists, warps=s.warps, groups=s.groups, unroll=s.unroll, length=rows.shape[1],
+                slots=g.slots, entries=filled(problem.facts, s.unroll), min_blocks=max(1, g.resident),
                 via="tensor" if device.compute_capability >= HOPPER else "cp.async",
             )
         ]  # fmt: skip
@@ -150,6 +153,7 @@ class CsrStripFamily(ListedFamily):
             ),
             "values": Prepared(("strip values", s.unroll), partial(values, unroll=s.unroll), _VALUES.format(**told)),
             "records": Prepared(("strip records", *dealt.values()), partial(records, **dealt), _RECORDS.format(**told)),
+            "cuts": Prepared(("strip cuts", *dealt.values()), partial(cuts, **dealt), _CUTS.format(**told)),
         }
 
     def operations(self, cost: Cost) -> float:
@@ -160,10 +164,11 @@ class CsrStripFamily(ListedFamily):
     def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:
         """Strips, and what teams do with them."""
         g, s = shape_of(facts, schedule, device), schedule
+        cut = f" (longer rows in pieces, {g.slots} of a list)" if g.slots else ""
         return (
             f"{g.strips * s.lists}: {g.strips} strips of {s.wide} bytes of x's rows x {s.lists} lists of rows; "
             f"{g.teams} teams of {s.wide // PIECE * s.groups} lanes have {g.turns / (s.lists * g.teams):.3g} turns in "
-            f"the mean, {g.last:.0f} at most; {room(g)}"
+            f"the mean, {g.last:.0f} at most{cut}; {room(g)}"
         )
 
 
