@@ -35,7 +35,7 @@ REASONS: Final[dict[str, str]] = {
     "chain": "the steps of the busiest warp, one after another: fragments and mma, and each turn waits for its values",
     "exposed": "units that are nearly as busy as the longest get in its way",
     "start": "records, the first values and the strip, as far as products wait for it",
-    "cut": "vector rows that are cut: tasks leave their sums in L2, and the last of a row adds them up",
+    "cut": "vector rows that are cut: tasks leave their sums in shared memory, and the last of a row adds them up",
     "turn": "where x comes by columns, or in rows of no whole pieces of 16 bytes, writing it so by a kernel before",
     "launch": "starting the kernel",
 }
@@ -86,8 +86,8 @@ class Fitted(NamedTuple):
     norm: float
 
 
-INTEGERS: Final = Fitted(119.0, 433.0, 600.0, 40.0, 1.71, 6.6, 0.35, 2.0)
-FLOATS: Final = Fitted(0.0, 327.0, 1733.0, 67.0, 1.42, 15.0, 0.40, 1.93)
+INTEGERS: Final = Fitted(119.0, 433.0, 600.0, 40.0, 1.71, 0.5, 0.35, 2.0)
+FLOATS: Final = Fitted(0.0, 327.0, 1733.0, 67.0, 1.42, 0.5, 0.40, 1.93)
 #: Pieces of 32 bytes a second that all SMs get out of lines that they all read: so many for one line, and by which
 #: power more of more lines.
 SECTORS, SPREAD = 0.55e9, 0.7
