@@ -11,7 +11,7 @@ from typing import Final
 
 from .checks import Context, check
 from .node import Op, attr, base, buffer, define
-from .tile_rules import shared, whole
+from .tile_rules import same_type, shared, whole
 from .types import Buffer, f32, s32, u32
 
 #: Elements that a thread takes at once: 16 bytes of f16.
@@ -37,15 +37,25 @@ class FindLargest(OfArray):
     over: Buffer = buffer(writes=True)
 
 
+@define("tile.fetch_pieces", kw_only=True)
+class FetchPieces(OfArray):
+    """Loads each thread's first pieces, as many as ``held`` has place for: while the launch before still runs, which
+    does not write them."""
+
+    held: Buffer = buffer(writes=True, reads=False)
+
+
 @define("tile.quantise", kw_only=True)
 class Quantise(OfArray):
     """``dst`` (words of four bytes) gets ``src / scale``, rounded to the nearest integer, of two the even one.
 
-    ``scale`` is the largest absolute element over ``most``, or 1 where all are 0.  It is NaN if the largest element of
-    one of the arrays ``watched`` is not finite.
+    Each thread's first pieces are ``held``, as ``tile.fetch_pieces`` has loaded them.  ``scale`` is the largest
+    absolute element over ``most``, or 1 where all are 0.  It is NaN if the largest element of one of the arrays
+    ``watched`` is not finite.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
+    held: Buffer = buffer()
     scale: Buffer = buffer(writes=True, reads=False)
     tops: Buffer = buffer()
     most: int = attr()
@@ -53,23 +63,39 @@ class Quantise(OfArray):
 
 
 # ------------------------------------------------------------------------------------------------ what they must obey
-def _array(op: FindLargest | Quantise, ctx: Context) -> None:
+def _array(op: OfArray, ctx: Context) -> None:
     ctx.need(op.src.dtype is u32, f"@{op.src.name} holds words, not {op.src.dtype}")
     whole(ctx, 2 * op.src.size, PIECE, f"{2 * op.src.size} elements are no whole pieces of {PIECE}")
     ctx.need(1 <= op.of <= MOST_BLOCKS, f"{op.of} blocks of an array, {MOST_BLOCKS} at most")
+
+
+def _tops(op: FindLargest | Quantise, ctx: Context) -> None:
+    _array(op, ctx)
     ctx.need(op.tops.dtype is f32 and op.tops.size >= (op.number + 1) * op.of > 0,
              f"@{op.tops.name} has no {op.of} elements of array {op.number}")  # fmt: skip
 
 
 @check(FindLargest)
 def _find_largest(op: FindLargest, ctx: Context) -> None:
-    _array(op, ctx)
+    _tops(op, ctx)
     shared(ctx, op.over, ctx.threads // 32, "the warps' largest elements")
+
+
+def _held(op: FetchPieces | Quantise, ctx: Context) -> None:
+    same_type(ctx, op.held, op.src)
+    whole(ctx, op.held.size, PIECE // 2, f"@{op.held.name} holds no whole pieces")
+
+
+@check(FetchPieces)
+def _fetch_pieces(op: FetchPieces, ctx: Context) -> None:
+    _array(op, ctx)
+    _held(op, ctx)
 
 
 @check(Quantise)
 def _quantise(op: Quantise, ctx: Context) -> None:
-    _array(op, ctx)
+    _tops(op, ctx)
+    _held(op, ctx)
     ctx.need(op.dst.dtype is s32 and 2 * op.dst.size == op.src.size, f"@{op.dst.name} has not a byte an element")
     ctx.need(op.scale.dtype is f32 and op.scale.size == 1, f"@{op.scale.name} is no scale: one f32")
     ctx.need(1 <= op.most <= 127, f"integers up to {op.most} do not fit a byte")

@@ -14,6 +14,7 @@ from .expr import Expr
 from .fragments import SHAPES
 from .grid import Grid
 from .layout import Layout
+from .node import walk
 from .op import Box, Tap, tile_counts
 from .spread import Products, Spread
 from .types import Buffer
@@ -111,6 +112,12 @@ def _func(op: t.Func, ctx: Context) -> None:
     ctx.need(op.blocks >= 1 and op.min_blocks >= 1, f"{op.blocks} blocks, at least {op.min_blocks} a multiprocessor")
     for p in op.params:
         ctx.need(p.space in ("global", "param"), f"parameter @{p.name} cannot be in {p.space} memory")
+
+
+@check(t.When)
+def _when(op: t.When, ctx: Context) -> None:
+    met = [inner for inner in walk((*op.body, *op.other)) if isinstance(inner, t.Meet) and inner.scope == "block"]
+    ctx.need(not met, "not all threads of the block come to where they are to meet")
 
 
 @check(t.Alloc)

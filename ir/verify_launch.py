@@ -1,7 +1,9 @@
 """The rules of launches that overlap: what a function with a ``launch_wait`` may touch before that.
 
 Arrays of a call and workspaces may be those that the launch before writes or reads, be it ours or the user's.  What is
-packed of a matrix has been there since before the first launch, and so have constants.
+packed of a matrix has been there since before the first launch, and so have constants.  Where the launch before is one
+of the program that does not begin early itself, all before that one has ended: then only what it writes is not there
+yet, and only what it uses may not be written.
 """
 
 from __future__ import annotations
@@ -19,13 +21,27 @@ GIVEN, SCRATCH = frozenset({"in", "a", "b", "out", "bias", "scale", "residual"})
 
 def check_launches(module: Module) -> None:
     """IRError for an op before a ``launch_wait`` that touches what the launch before may still use."""
-    funcs = {f.symbol: f for f in module.funcs if isinstance(f, Func) and waits(f)}
-    for run in module.launches:
-        if func := funcs.get(run.symbol):
-            roles = zip(func.params, run.args, strict=True)
-            _region(
-                func.body, {p.name for p, role in roles if role in GIVEN or role.startswith((*SCRATCH, "in."))}, False
-            )
+    funcs = {f.symbol: f for f in module.funcs if isinstance(f, Func)}
+    for before, run in zip((None, *module.launches), module.launches, strict=False):
+        func = funcs.get(run.symbol)
+        if func is None or not waits(func):
+            continue
+        given = {role for role in run.args if role in GIVEN or role.startswith((*SCRATCH, "in."))}
+        first = funcs.get(before.symbol) if before else None
+        if before and first and not waits(first):
+            written = _written(first)
+            made = {role for p, role in zip(first.params, before.args, strict=True) if p.name in written}
+            late = given & made, given & set(before.args)
+        else:
+            late = given, given
+        unread, unwritten = ({p.name for p, role in zip(func.params, run.args, strict=True) if role in roles}
+                             for roles in late)  # fmt: skip
+        _region(func.body, unread, unwritten, waited=False)
+
+
+def _written(func: Func) -> set[str]:
+    """The buffers that a function writes."""
+    return {b.name for op in walk(func.body) for b in buffers(op, writes=True)}
 
 
 def waits(func: Func) -> bool:
@@ -33,13 +49,14 @@ def waits(func: Func) -> bool:
     return any(isinstance(op, LaunchWait) for op in walk(func.body))
 
 
-def _region(ops: tuple[Op, ...], given: set[str], waited: bool) -> None:
-    """``waited``: whether the threads that run these ops have waited before."""
+def _region(ops: tuple[Op, ...], unread: set[str], unwritten: set[str], waited: bool) -> None:
+    """``waited``: whether the threads that run these ops have waited; if not they neither read nor write these."""
     for op in ops:
-        used = {b.name for writes in (False, True) for b in buffers(op, writes=writes)} & given
+        read, written = ({b.name for b in buffers(op, writes=writes)} for writes in (False, True))
+        used = read & unread | written & unwritten
         if used and not waited:
             raise IRError(f"{head(op)} touches @{min(used)}, which the launch before may still use", loc=op.loc,
                           hint="put a warp.launch_wait before it")  # fmt: skip
         for inner in regions(op):
-            _region(inner, given, waited)
+            _region(inner, unread, unwritten, waited)
         waited = waited or isinstance(op, LaunchWait)

@@ -13,6 +13,8 @@ from .common import replace_kernel
 
 #: Warps of a block.
 WARPS = 16
+#: Pieces of an array that a thread loads before it knows the scale: all of them, of a million elements.
+HELD = 4
 
 
 def quantised(module: Module, op: Any, sizes: dict[str, int], most: int, *, overlap: bool) -> Module:
@@ -25,20 +27,24 @@ def quantised(module: Module, op: Any, sizes: dict[str, int], most: int, *, over
     made = {name: Buffer(f"{name}_made", s32, size // 4, "global") for name, size in sizes.items()}
     scales = {name: Buffer(f"{name}_scale", f32, 1, "global") for name in sizes}
     tops, over = Buffer("tops", f32, len(sizes) * tq.MOST_BLOCKS, "global"), Buffer("over", u32, WARPS, "shared")
+    held = Buffer("held", u32, HELD * tq.PIECE // 2, "reg")
     largest: list[Op] = []
+    fetch: list[Op] = []
     quantise: list[Op] = []
     for number, name in enumerate(sizes):
-        how: dict[str, Any] = {"src": given[name], "tops": tops, "number": number, "of": tq.MOST_BLOCKS}
+        of: dict[str, Any] = {"src": given[name], "number": number, "of": tq.MOST_BLOCKS}
+        how = {**of, "tops": tops}
         largest.append(tq.FindLargest(over=over, **how))
+        fetch.append(tq.FetchPieces(held=held, **of))
         others = tuple(range(number)) if number == len(sizes) - 1 else ()
-        quantise.append(tq.Quantise(dst=made[name], scale=scales[name], most=most, watched=others, **how))
+        quantise.append(tq.Quantise(dst=made[name], held=held, scale=scales[name], most=most, watched=others, **how))
     after, before = ((t.Overlap(launch=which),) if overlap else () for which in ("next", "last"))
     inputs = {f"in.{name}": buf for name, buf in given.items()} | {"ws.tops": tops}
     results = {f"ws.{name}": buf for name, buf in made.items()}
     results |= {f"ws.{name}_scale": buf for name, buf in scales.items()}
     for symbol, params, body in (
         ("largest", inputs, (*after, t.Alloc(buf=over), *largest)),
-        ("quantise", inputs | results, (*after, *before, *quantise)),
+        ("quantise", inputs | results, (*after, t.Alloc(buf=held), *fetch, *before, *quantise)),
     ):
         func = t.Func(
             symbol=f"{op.symbol}_{symbol}", params=tuple(params.values()), blocks=len(sizes) * tq.MOST_BLOCKS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from .. import tile_quantise as t
@@ -17,13 +17,35 @@ BOTH, UPPER = 0x7FFF7FFF, 0x7FFF0000
 UNROLL = 4
 
 
+#: Words of a piece.
+WORDS = t.PIECE // 2
+
+
 @contextmanager
-def _pieces(cx: Context, op: t.OfArray) -> Iterator[Expr]:
-    """In the blocks of the array, the place of each of the thread's pieces, in words."""
+def _pieces(cx: Context, op: t.OfArray, begin: int = 0) -> Iterator[Expr]:
+    """In the blocks of the array, the place of each of the thread's pieces but the first ``begin``, in words."""
     b, threads = cx.b, cx.func.threads
-    first = b.let("first", (cx.bx % op.of) * threads + cx.tid)
-    with b.for_("piece", first, 2 * op.src.size // t.PIECE, op.of * threads, unroll=UNROLL) as piece:
-        yield piece * (t.PIECE // 2)
+    first = b.let("first", (cx.bx % op.of + begin * op.of) * threads + cx.tid)
+    with b.for_("piece", first, op.src.size // WORDS, op.of * threads, unroll=UNROLL) as piece:
+        yield piece * WORDS
+
+
+def _first_pieces(cx: Context, op: t.FetchPieces | t.Quantise) -> Iterator[tuple[int, Expr, Expr]]:
+    """Of each of the thread's first pieces, which are held: its number, its place in words, and whether it exists."""
+    b, threads = cx.b, cx.func.threads
+    for number in range(op.held.size // WORDS):
+        piece = b.let("piece", (cx.bx % op.of + number * op.of) * threads + cx.tid)
+        yield number, piece * WORDS, piece.lt(op.src.size // WORDS)
+
+
+@rule(t.FetchPieces)
+def fetch_pieces(cx: Context, op: t.FetchPieces) -> None:
+    def fetch() -> None:
+        for number, at, here in _first_pieces(cx, op):
+            for i, v in enumerate(cx.b.ldv(op.src, at, WORDS, where=here, cache="nc", hint="pair")):
+                cx.b.st(op.held, number * WORDS + i, v)
+
+    cx.guard(_mine(cx, op), fetch)
 
 
 def _mine(cx: Context, op: t.OfArray) -> Expr:
@@ -40,7 +62,7 @@ def _largest(cx: Context, op: t.FindLargest) -> None:
     top = b.alloc("top", u32, 2)
     cx.clear(top)
     with _pieces(cx, op) as at:
-        for v in b.ldv(op.src, at, t.PIECE // 2, cache="nc", hint="pair"):
+        for v in b.ldv(op.src, at, WORDS, cache="nc", hint="pair"):
             bits = b.binary("and", v, BOTH)  # of finite numbers greater ones have greater bits
             for i, half in enumerate((bits, b.binary("shl", bits, 16))):
                 b.st(top, i, b.binary("max", b.ld(top, i), half))
@@ -88,9 +110,16 @@ def _quantised(cx: Context, op: t.Quantise) -> None:
     for number in op.watched:
         scale = b.fma(_top(cx, op, number), zero, scale)
     b.st(op.scale, 0, scale, where=all_of(cx.tid.eq(0), cx.bx.eq(op.number * op.of)))
-    with _pieces(cx, op) as at:
-        found = [half for v in b.ldv(op.src, at, t.PIECE // 2, cache="nc", hint="pair") for half in cx.halves(v, f16)]
+
+    def put(pairs: Sequence[Value], at: Expr, where: Expr | None = None) -> None:
+        found = [half for v in pairs for half in cx.halves(v, f16)]
         words = [b.bitcast(b.fma(x, by, magic), u32) for x in found]
-        pairs = [b.prmt(words[i], words[i + 1], LOW) for i in range(0, t.PIECE, 2)]
-        made = [b.bitcast(b.prmt(pairs[i], pairs[i + 1], HALVES), s32) for i in (0, 2)]
-        b.st(op.dst, b.let("to", at // 2), *made)
+        low = [b.prmt(words[i], words[i + 1], LOW) for i in range(0, t.PIECE, 2)]
+        made = [b.bitcast(b.prmt(low[i], low[i + 1], HALVES), s32) for i in (0, 2)]
+        b.st(op.dst, b.let("to", at // 2), *made, where=where)
+
+    for number, at, here in _first_pieces(cx, op):
+        put([b.ld(op.held, number * WORDS + i, hint="pair") for i in range(WORDS)], at, here)
+    if op.src.size > op.held.size * op.of * cx.func.threads:
+        with _pieces(cx, op, op.held.size // WORDS) as at:
+            put(b.ldv(op.src, at, WORDS, cache="nc", hint="pair"), at)

@@ -144,13 +144,14 @@ def _last(p: Ragged, turns: Any, slots: int, length: int) -> float:
 def price(p: Ragged, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
     """The cost of a complete schedule that is legal there; ``g``: its numbers."""
     here = -(-g.strips * s.lists // device.sms)
+    apart = APART if s.groups == 1 and s.wide < WIDTHS[-1] else 1.0
     values = {
         "M": p.m, "K": p.k, "N": p.n, "B": p.nbytes, "E": p.operands, "item": p.item, "wide": s.wide,
         "lists": s.lists, "here": here, "rounds": -(-here // g.resident), "filled": filled(p, s.unroll),
         "turns": g.turns, "teams": g.teams // s.warps, "last": g.last, "length": g.length, "unroll": s.unroll,
         "columns": PIECE // p.item, "pieces": g.pieces,
         "shuffles": (g.pieces - 1 + math.log2(s.groups)) * (PIECE // p.item),
-        "multiply": multiply(p.item, device), "conflicts": CONFLICTS[s.wide] * (APART if s.groups == 1 and s.wide < WIDTHS[-1] else 1.0),
+        "multiply": multiply(p.item, device), "conflicts": CONFLICTS[s.wide] * apart,
         "launch": device.launch_s, "f": device.clock, "sub": device.sub_cores,
         "busy": min(1.0, g.resident * s.warps / device.sub_cores), "bw_S": device.bw_shared / device.sms,
         "bw_G": device.hbm_read_gbs * 1e9, "bw_L2": device.l2_bytes_per_clk_sm * device.clock,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import sparsegen as sg
@@ -81,3 +83,25 @@ def test_arrays_of_a_call_and_workspaces_are_touched_late(roles: tuple[str, str]
     verify(Module("m", (copy("a", "b", LaunchNext()),), runs))  # is not launched early
     with pytest.raises(IRError, match=f"touches @{array}"):
         verify(Module("m", (copy("a", "b", LaunchNext(), LaunchWait()),), runs))
+
+
+def test_what_the_launch_before_does_not_write_is_read_early() -> None:
+    """If that one has not begun early itself: then all that came before it has ended."""
+
+    def two(first: tuple[str, str], second: tuple[str, str], *, early: bool = False) -> Module:
+        before = replace(copy("a", "b", LaunchWait() if early else LaunchNext()), symbol="before")
+        after = copy("a", "b", LaunchNext())
+        body = (*after.body[:2], LaunchWait(), after.body[2])  # it reads, waits, and writes
+        return Module("m", (before, replace(after, body=body)), (Launch("before", first), Launch("k", second)))
+
+    verify(two(("in", "ws.made"), ("in", "out")))
+    for wrong in (two(("in", "ws.made"), ("ws.made", "out")), two(("in", "ws.made"), ("in", "out"), early=True)):
+        with pytest.raises(IRError, match="touches @a"):
+            verify(wrong)
+    before, after = two(("in", "ws.made"), ("in", "out")).funcs
+    assert isinstance(after, w.Func)
+    writes = replace(after, body=(after.body[0], after.body[1], after.body[3], LaunchWait()))
+    runs = Launch("before", ("in", "ws.made")), Launch("k", ("in", "out"))
+    verify(Module("m", (before, writes), runs))  # nobody uses what it writes
+    with pytest.raises(IRError, match="touches @b"):
+        verify(Module("m", (before, writes), (runs[0], Launch("k", ("bias", "in")))))
