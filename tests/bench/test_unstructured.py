@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -188,8 +189,52 @@ def test_every_family_is_tried(bench: Unstructured) -> None:
     tried = {row.schedule.split()[0], *row.families}
     assert {"csr", "hybrid", "vector_strip", "vector_gather", "bitmap"} <= tried <= tried | {"dense"}
     assert row.schedule.split()[0] not in row.families and "dense" not in row.families
-    assert row.beside and row.beside[CUBLAS].keys() == {WARM}
+    assert row.beside and row.beside[CUBLAS].keys() == row.beside[CUSPARSE].keys() == {WARM}
     assert row.ok and "cold" not in bench.line(row)
+    w = sg.sparse(bench._tensor(BLOCKS.rows, "f16", 7), format="auto")
+    costs = {c.schedule.family: c.time for c in sg.schedules(sg.spmm(w, 16), device="h200")[::-1]}
+    assert row.predicted and {*row.predicted} < {*row.families}  # the others are ways that it does not look at
+    assert row.predicted == {name: pytest.approx(costs[name]) for name in row.predicted}
+    assert row.predicted_s and row.predicted_s <= min(row.predicted.values())
+
+
+def test_ways_have_their_turns(bench: Unstructured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them once before any a second time, each after an untimed replay of its own; of algorithms of one library
+    the fastest counts, of the times of one the median; what a round loses by a clock all ways lose."""
+    log: list[str] = []
+    speed = {"ours": 1.0, "alg1": 3.0, "alg2": 2.0}
+    clock = iter([1.0, 9.0, 1.1, 0.9, 1.0])
+
+    class Timer:
+        def start(self, stream: int | None) -> None:
+            log.append("start")
+
+        def stop(self, stream: int | None) -> None:
+            log.append("stop")
+
+        def seconds(self) -> float:
+            way = log[-2]
+            if way == "ours":
+                self.now = next(clock)
+            return speed[way] * self.now * 1e-5
+
+    def way(name: str) -> Callable[[], object]:
+        return lambda: log.append(name)
+
+    def estimated(*_: object) -> list[float]:
+        log.append("estimate")
+        return [1e-4]  # ten of which are a burst
+
+    monkeypatch.setattr(bench.lab, "times", estimated)
+    monkeypatch.setattr(bench.lab.runtime, "timer", Timer, raising=False)
+    monkeypatch.setattr(Unstructured, "captured", lambda _, call, times: log.append(f"capture {times}") or call)
+    ready = ((log.append("ready"), (library, way(name)))[1] for library, name in (("lib", "alg1"), ("lib", "alg2")))
+    found = bench.turns(chain([("chosen", way("ours"))], ready))
+    assert found == {"chosen": pytest.approx(1e-6), "lib": pytest.approx(2e-6)}
+    taken = ["estimate", "capture 10"]
+    assert log[:8] == [*taken, "ready", *taken, "ready", *taken]  # an algorithm is made ready after the one before
+    turn = [word for name in speed for word in (name, "start", name, "stop")]
+    assert log[8:] == turn * unstructured_run.TURNS
 
 
 def test_what_counts(bench: Unstructured) -> None:
@@ -286,6 +331,9 @@ def test_what_was_chosen() -> None:
     ]  # fmt: skip
     assert chosen.best(rows[1].as_json()) == (5e-6, "hybrid") and chosen.best(rows[4].as_json())[1] == "cuBLAS"
     assert chosen.of_best(rows[0].as_json()) == 1
+    library = replace(rows[4], schedule="dense")  # cuBLAS's product, so no other way than what was chosen
+    assert chosen.best(library.as_json()) == (pytest.approx(10e-6), "chosen")
+    assert chosen.best(replace(library, families={"csr": 8e-6}).as_json()) == (8e-6, "csr")
     found = report.result("unstructured", rows, HEAD)
     head, *body = tables.VIEWS["unstructured"]["auto"](found)
     assert head == ["quantity", "at least", "aim", "all", "of files", "made"]
@@ -297,6 +345,10 @@ def test_what_was_chosen() -> None:
     assert lines["f32 over cuBLAS, from 80% zeros on"] == ["1.07", "1.15", "1.00 ✗", "1.00", "–"]
     assert lines["f32 over cuBLAS, from 90% zeros on"] == ["1.48", "1.6", "2.00", "2.00", "–"]
     assert lines["f32 over cuBLAS, from 95% zeros on"] == ["1.85", "2", "–", "–", "–"]
+    assert lines["`dense` over cuBLAS, the same call"] == ["0.97", "–", "–", "–", "–"]
+    slow = report.result("unstructured", [library, replace(library, hot_s=4e-6)], HEAD)
+    last = tables.VIEWS["unstructured"]["auto"](slow)[-1]
+    assert last == ["`dense` over cuBLAS, the same call", "0.97", "–", "0.79 ✗", "0.79", "–"]
     head, *body = tables.VIEWS["unstructured"]["classes"](found)
     assert body[0] == ["network", "f16", "16", "2", "0.71", "0.50", "3.00", "2.00", "csr 2"] and len(body) == 3
     head, first, *rest = tables.VIEWS["unstructured"]["worst"](found)
