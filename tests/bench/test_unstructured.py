@@ -336,19 +336,19 @@ def test_what_was_chosen() -> None:
     assert chosen.best(replace(library, families={"csr": 8e-6}).as_json()) == (8e-6, "csr")
     found = report.result("unstructured", rows, HEAD)
     head, *body = tables.VIEWS["unstructured"]["auto"](found)
-    assert head == ["quantity", "at least", "aim", "all", "of files", "made"]
+    assert head == ["quantity", "wanted", "aim", "all", "of files", "made"]
     lines = {row[0]: row[1:] for row in body}
     assert lines["cases"] == ["–", "–", "5", "4", "1"]
-    assert lines["cases with at least 0.97 of the best"] == ["0.95", "–", "60.0% ✗", "50.0%", "100.0%"]
-    assert lines["the worst, of the best"] == ["0.85", "–", "0.50 ✗", "0.50", "1.00"]
+    assert lines["cases with at least 0.97 of the best"] == ["≥ 0.95", "–", "60.0% ✗", "50.0%", "100.0%"]
+    assert lines["the worst, of the best"] == ["≥ 0.85", "–", "0.50 ✗", "0.50", "1.00"]
     assert lines["over cuSPARSE"][2:] == [f"{(27 * 2.4) ** 0.25:.2f}", "3.00", "2.40"]
-    assert lines["f32 over cuBLAS, from 80% zeros on"] == ["1.07", "1.15", "1.00 ✗", "1.00", "–"]
-    assert lines["f32 over cuBLAS, from 90% zeros on"] == ["1.48", "1.6", "2.00", "2.00", "–"]
-    assert lines["f32 over cuBLAS, from 95% zeros on"] == ["1.85", "2", "–", "–", "–"]
-    assert lines["`dense` over cuBLAS, the same call"] == ["0.97", "–", "–", "–", "–"]
+    assert lines["f32 over cuBLAS, from 80% zeros on"] == ["≥ 1.07", "1.15", "1.00 ✗", "1.00", "–"]
+    assert lines["f32 over cuBLAS, from 90% zeros on"] == ["≥ 1.48", "1.6", "2.00", "2.00", "–"]
+    assert lines["f32 over cuBLAS, from 95% zeros on"] == ["≥ 1.85", "2", "–", "–", "–"]
+    assert lines["`dense` over cuBLAS, the same call"] == ["≥ 0.97", "–", "–", "–", "–"]
     slow = report.result("unstructured", [library, replace(library, hot_s=4e-6)], HEAD)
     last = tables.VIEWS["unstructured"]["auto"](slow)[-1]
-    assert last == ["`dense` over cuBLAS, the same call", "0.97", "–", "0.79 ✗", "0.79", "–"]
+    assert last == ["`dense` over cuBLAS, the same call", "≥ 0.97", "–", "0.79 ✗", "0.79", "–"]
     head, *body = tables.VIEWS["unstructured"]["classes"](found)
     assert body[0] == ["network", "f16", "16", "2", "0.71", "0.50", "3.00", "2.00", "csr 2"] and len(body) == 3
     head, first, *rest = tables.VIEWS["unstructured"]["worst"](found)
@@ -358,6 +358,39 @@ def test_what_was_chosen() -> None:
     assert report.caption(found, "worst") == report.caption(found, "auto") and "summary" not in report.text(found)
     empty = report.result("unstructured", rows[-1:], HEAD)
     assert all(tables.VIEWS["unstructured"][view](empty) for view in ("auto", "classes", "worst"))
+
+
+def test_regret() -> None:
+    """Over the fastest of all; without libraries of the cheapest of ours by the model, over the fastest of ours.  What
+    is asked for is asked of the matrices that were made."""
+    network = replace(SMALL, part=AUTO, least=None, matrix=replace(SCATTERED, kind=NETWORK))
+    anywhere = replace(network, matrix=SCATTERED)
+    times = {"csr": 12e-6, "hybrid": 8e-6, "bitmap": 16e-6}
+    dense: dict[str, Any] = {"schedule": "dense", "families": times, "beside": {CUBLAS: {WARM: 10e-6}}}
+    model = {"csr": 9e-6, "hybrid": 11e-6, "bitmap": 20e-6}
+    rows = [
+        made(anywhere, 0, predicted={}), made(anywhere, 1, **dense, predicted=model),
+        made(anywhere, 2, families={"hybrid": 9e-6}, predicted={"hybrid": 11e-6}, beside={CUSPARSE: {WARM: 5e-6}}),
+        made(network, 3, families={"hybrid": 4e-6}, predicted={"hybrid": 11e-6}, beside={CUSPARSE: {WARM: 5e-6}}),
+    ]  # fmt: skip
+    one = rows[1].as_json()
+    assert chosen.regret(one) == pytest.approx(10 / 8) and chosen.regret_of_ours(one) == pytest.approx(12 / 8)
+    wrong = {**one, "families": {"hybrid": 8e-6}}
+    assert chosen.regret_of_ours(wrong) == float("inf") and chosen.regret_of_ours({**one, "predicted": None}) is None
+
+    def lines(rows: list[SparseRow]) -> dict[str, list[str]]:
+        _, *body = tables.VIEWS["unstructured"]["auto"](report.result("unstructured", rows, HEAD))
+        return {name: cells for name, *cells in body if "regret" in name}
+
+    assert lines(rows) == {
+        "regret, median": ["≤ 1.05", "–", "1.625", "2.500", "1.250 ✗"],
+        "regret, worst": ["≤ 1.25", "–", "2.500", "2.500", "2.000 ✗"],
+        "regret without libraries, median": ["≤ 1.05", "–", "1.306", "2.500", "1.111 ✗"],
+        "regret without libraries, worst": ["≤ 1.25", "–", "2.500", "2.500", "1.500 ✗"],
+    }
+    assert lines([rows[0], rows[3]])["regret, worst"] == ["≤ 1.25", "–", "2.500", "2.500", "1.000"]
+    old = lines([rows[0], replace(rows[1], predicted=None)])
+    assert old["regret without libraries, worst"][2:] == ["–"] * 3 and old["regret, worst"][2] == "1.250"
 
 
 def test_a_broken_pattern_is_named(tmp_path: Path) -> None:
