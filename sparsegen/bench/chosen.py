@@ -83,7 +83,8 @@ def over(library: str) -> Measure:
     return lambda rows: mean(took / row["hot_s"] for row in rows if (took := of_library(row, library)))
 
 
-def _measured(found: Result) -> list[Row]:
+def measured(found: Result) -> list[Row]:
+    """The rows of the part that have times."""
     return [row for row in part(found, AUTO) if row["hot_s"]]
 
 
@@ -162,7 +163,7 @@ QUANTITIES: Final = (
 
 def summary(found: Result) -> Cells:
     """A line a quantity: what is wanted, of all cases, of the patterns of files, and of matrices that were made."""
-    rows = _measured(found)
+    rows = measured(found)
     files, made = ([row for row in rows if (row["kind"] in (NETWORK, GRAPH)) == given] for given in (True, False))
     groups = (rows, files, made)
     body = [["cases", "–", "–", *(str(len(group)) for group in groups)]]
@@ -178,7 +179,7 @@ def summary(found: Result) -> Cells:
 def classes(found: Result) -> Cells:
     """A line for each kind of matrix, type and number of columns: geometric means, and which families were chosen."""
     groups: dict[tuple[str, str, int], list[Row]] = {}
-    for row in _measured(found):
+    for row in measured(found):
         groups.setdefault((row["kind"], row["dtype"], row["shape"][-1]), []).append(row)
     body = []
     for (kind, dtype, n), rows in groups.items():
@@ -200,4 +201,4 @@ _LINES: Final[dict[str, Column]] = {
 
 def worst(found: Result) -> Cells:
     """The cases that are the furthest from the best."""
-    return table(sorted(_measured(found), key=of_best)[:SHOWN], _LINES)
+    return table(sorted(measured(found), key=of_best)[:SHOWN], _LINES)

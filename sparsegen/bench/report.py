@@ -24,6 +24,7 @@ from typing import Final
 from sparsegen._version import __version__
 from sparsegen.bench import packed
 from sparsegen.bench.cells import Result
+from sparsegen.bench.chosen import measured
 from sparsegen.bench.harness import TOLERANCE, AnyRow
 from sparsegen.bench.notes import PEERS, annotated, footnotes
 from sparsegen.bench.tables import VIEWS, parts_of
@@ -35,10 +36,11 @@ KEYS: Final = (
     "format", "suite", "device", "driver", "nvcc", "python", "sparsegen", "commit", "dirty", "sources", "date",
     "seconds", "cold", "seed", "tolerance", "rows",
 )  # fmt: skip
-#: What is in the picture of a suite, for those who do not see it.
+#: What is in the pictures of a suite, for those who do not see it.
 PICTURES: Final = {
     "stencil": "Measured and predicted GS/s over the size of the field",
     "regret": "Predicted over measured seconds of every schedule that was tried",
+    "unstructured": "Speed over that of libraries, by the share of entries",
 }
 _FOLDERS: Final = ("sparsegen", "ir", "backends")
 _MARK: Final = re.compile(r"(<!-- bench:([\w-]+)(?: ([\w-]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -218,6 +220,13 @@ def markdown(found: Result, view: str | None = None) -> str:
     return "\n".join([*rows, "", f"*{caption(found, view)}*", *notes])
 
 
+def pictures(found: Result) -> dict[str, str]:
+    """The files of the pictures of a result by the kind of matrices that each is of; the empty kind: of all rows."""
+    suite = found["suite"]
+    kinds = dict.fromkeys(row["kind"] for row in measured(found)) if suite == "unstructured" else {"": None}
+    return {kind: f"{f'{suite} {kind}'.strip().replace(' ', '-')}.svg" for kind in kinds}
+
+
 def render(document: str, folder: Path, beside: Path | None = None) -> str:
     """The document with every marked table made anew from the JSON in ``folder``.
 
@@ -230,8 +239,11 @@ def render(document: str, folder: Path, beside: Path | None = None) -> str:
         if not found or ("parts" in found and not parts_of(found, match[3] or next(iter(VIEWS[match[2]])))):
             body = "*Not measured yet.*"
         elif match[3] == "picture":
-            link = os.path.relpath(folder / f"{match[2]}.svg", beside or folder)
-            body = f"![{PICTURES[match[2]]}]({Path(link).as_posix()})"
+            places = {kind: os.path.relpath(folder / name, beside or folder) for kind, name in pictures(found).items()}
+            told = PICTURES[match[2]]
+            body = "\n".join(
+                f"![{told}{f': {kind}' if kind else ''}]({Path(place).as_posix()})" for kind, place in places.items()
+            )
         else:
             body = markdown(found, match[3])
         return f"{match[1]}{body}\n{match[4]}"

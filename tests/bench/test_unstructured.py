@@ -3,6 +3,7 @@ host, beside a stand-in for cuSPARSE), its tables."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from sparsegen.bench import (
     chosen,
     command,
     floors,
+    gains,
     generated,
     mixture,
     report,
@@ -30,9 +33,10 @@ from sparsegen.bench import (
     unstructured_run,
 )
 from sparsegen.bench.bitmaps import COLD, WARM
-from sparsegen.bench.mixture import CLUSTERS, NETWORK, RANDOM, Matrix
+from sparsegen.bench.mixture import CLUSTERS, NETWORK, POWER, RANDOM, Matrix
 from sparsegen.bench.unstructured import AUTO, CUBLAS, CUSPARSE, SparseCase, SparseRow
 from sparsegen.bench.unstructured_run import Unstructured, formats_of, judged
+from sparsegen.explain.chart import Scale
 from sparsegen.ir.errors import ArrayError, FormatError
 from sparsegen.loading import read_smtx
 from tests.bench.test_bitmaps import HEAD, SMTX, quick_lab
@@ -358,6 +362,32 @@ def test_what_was_chosen() -> None:
     assert report.caption(found, "worst") == report.caption(found, "auto") and "summary" not in report.text(found)
     empty = report.result("unstructured", rows[-1:], HEAD)
     assert all(tables.VIEWS["unstructured"][view](empty) for view in ("auto", "classes", "worst"))
+
+
+def test_a_picture_of_each_kind(tmp_path: Path) -> None:
+    """A dot for each library of each product, at its speed over the library's; documents link to all of them."""
+    of = {
+        kind: replace(SMALL, part=AUTO, least=None, matrix=replace(SCATTERED, kind=kind)) for kind in (NETWORK, POWER)
+    }
+    rows = [
+        made(of[NETWORK], 0), made(replace(of[NETWORK], dtype="f32"), 1), made(of[NETWORK], 2, hot_s=None),
+        made(replace(of[POWER], n=512), 3, sparsity=0.9999, beside={CUSPARSE: {WARM: 5e-6}}, schedule="csr_strip a=1"),
+    ]  # fmt: skip
+    found = report.result("unstructured", rows, HEAD)
+    assert report.pictures(found) == {NETWORK: "unstructured-network.svg", POWER: "unstructured-power-law.svg"}
+    texts = {kind: gains.svg(found, kind) for kind in of}
+    marks = {kind: [each for each in ElementTree.fromstring(text).iter() if each.tag.endswith("circle") and len(each)]
+             for kind, text in texts.items()}  # fmt: skip
+    assert [each.get("class") for each in marks[NETWORK]] == ["f0", "f1"] * 2
+    up = Scale(1 / 1.6, 3 * 1.6, gains.TOP + gains.HEIGHT, gains.TOP)  # all axes have room around 1 to 3
+    assert [each.get("cy") for each in marks[NETWORK]][:2] == [str(up(2)), str(up(3))]  # f32 above
+    (one,) = marks[POWER]
+    assert one[0].text == "scattered: csr_strip 10.0 µs, cuSPARSE 5.0" and "over cuBLAS" not in texts[POWER]
+    even = re.findall(r'class="roof"[^>]* y1="([\d.]+)"', texts[POWER])
+    assert len(even) == 1 and float(even[0]) < float(one.get("cy", ""))  # slower, so below
+    report.save(found, tmp_path / "unstructured.json")
+    said = report.render("<!-- bench:unstructured picture -->\n<!-- end -->\n", tmp_path, tmp_path.parent)
+    assert said.count("![") == 2 and f"power law]({tmp_path.name}/unstructured-power-law.svg)" in said
 
 
 def test_regret() -> None:
