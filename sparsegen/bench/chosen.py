@@ -57,19 +57,22 @@ def regret(row: Row) -> float:
     return 1 / of_best(row)
 
 
+def of_ours(row: Row) -> dict[str, float]:
+    """Seconds of our families, each its cheapest schedule, the chosen one among them if it is ours."""
+    return {**(row["families"] or {}), **({} if family(row) == DENSE else {family(row): row["hot_s"]})}
+
+
 def regret_of_ours(row: Row) -> float | None:
     """The same without libraries: of our families the one that the model has as the cheapest, over the fastest of them.
 
     Infinite where the result of that one was wrong; None where no times of the model are kept to say which it is.
     """
-    took, own = dict(row["families"] or {}), family(row)
-    if own != DENSE:  # then the chosen one is the cheapest of ours too
-        took[own] = row["hot_s"]
-    elif predicted := row.get("predicted"):
+    took, own, predicted = of_ours(row), family(row), row.get("predicted")
+    if own == DENSE:  # else the chosen one is the cheapest of ours too
+        if not predicted:
+            return None
         own = min(predicted, key=predicted.__getitem__)
-    else:
-        return None
-    return float(took.get(own, math.inf) / min(took.values()))
+    return took.get(own, math.inf) / min(took.values())
 
 
 def mean(ratios: Iterable[float]) -> float | None:

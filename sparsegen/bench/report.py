@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from sparsegen._version import __version__
-from sparsegen.bench import packed
-from sparsegen.bench.cells import Result
+from sparsegen.bench import packed, papers
+from sparsegen.bench.cells import Cells, Result
 from sparsegen.bench.chosen import measured
 from sparsegen.bench.harness import TOLERANCE, AnyRow
 from sparsegen.bench.notes import PEERS, annotated, footnotes
@@ -42,6 +42,8 @@ PICTURES: Final = {
     "regret": "Predicted over measured seconds of every schedule that was tried",
     "unstructured": "Speed over that of libraries, by the share of entries",
 }
+#: What names the table of papers in a document, and what stands where nothing was measured.
+PAPERS, NOT_YET = "papers", "*Not measured yet.*"
 _FOLDERS: Final = ("sparsegen", "ir", "backends")
 _MARK: Final = re.compile(r"(<!-- bench:([\w-]+)(?: ([\w-]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -210,14 +212,28 @@ def markdown(found: Result, view: str | None = None) -> str:
     if view is not None and view not in views:
         raise ArrayError(f"a {found['suite']} result has no view {view!r}", hint=f"there are: {', '.join(views)}")
     view = view or next(iter(views))
-    head, *body = views[view](found)
-    texts = {"stencil", "weights", "size", "schedule", "form", "call", "bound by", "boundary", "type", "x",
-             "problem", "quantity", "best", "graph", "pattern", "L2"}  # fmt: skip
+    cells = views[view](found)
+    shown = [row for row in found["rows"] if row.get("part", "") in (parts_of(found, view) or [row.get("part", "")])]
+    return _written(cells, caption(found, view), footnotes(shown, cells, found.get("peers", {})))
+
+
+def _written(cells: Cells, under: str, notes: Sequence[str]) -> str:
+    """A table in Markdown with what stands below it."""
+    head, *body = cells
+    texts = {"stencil", "weights", "size", "schedule", "form", "call", "bound by", "boundary", "type", "x", "problem",
+             "quantity", "best", "graph", "pattern", "L2", "paper", "product", "without", "wins"}  # fmt: skip
     rule = ["---" if name in texts else "---:" for name in head]
     rows = [*(f"| {' | '.join(row)} |" for row in (head, rule, *body))]
-    shown = [row for row in found["rows"] if row.get("part", "") in (parts_of(found, view) or [row.get("part", "")])]
-    notes = [line for note in footnotes(shown, [head, *body], found.get("peers", {})) for line in ("", note)]
-    return "\n".join([*rows, "", f"*{caption(found, view)}*", *notes])
+    return "\n".join([*rows, "", f"*{under}*", *(line for note in notes for line in ("", note))])
+
+
+def _of_papers(folder: Path) -> str:
+    """The table of papers, which are measured by several suites."""
+    files = results(folder)
+    found = {name: annotated(load(files[name]), folder) for name in papers.SUITES if name in files}
+    cells = papers.table(found)
+    notes = footnotes((), cells, found.get("bitmap", {}).get("peers", {}))
+    return _written(cells, papers.caption(found), notes) if cells[1:] else NOT_YET
 
 
 def pictures(found: Result) -> dict[str, str]:
@@ -234,10 +250,12 @@ def render(document: str, folder: Path, beside: Path | None = None) -> str:
     """
 
     def table(match: re.Match[str]) -> str:
+        if match[2] == PAPERS:
+            return f"{match[1]}{_of_papers(folder)}\n{match[4]}"
         file = results(folder).get(match[2])
         found = annotated(load(file), folder) if file else {}
         if not found or ("parts" in found and not parts_of(found, match[3] or next(iter(VIEWS[match[2]])))):
-            body = "*Not measured yet.*"
+            body = NOT_YET
         elif match[3] == "picture":
             places = {kind: os.path.relpath(folder / name, beside or folder) for kind, name in pictures(found).items()}
             told = PICTURES[match[2]]
