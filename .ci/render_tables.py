@@ -12,9 +12,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from sparsegen.bench import compression, scatter  # noqa: E402
+from sparsegen.bench import compression, gains, scatter  # noqa: E402
 from sparsegen.bench.picture import svg  # noqa: E402
-from sparsegen.bench.report import load, render, results  # noqa: E402
+from sparsegen.bench.report import load, pictures, render, results  # noqa: E402
 
 RESULTS = ROOT / "docs" / "bench"
 
@@ -28,9 +28,11 @@ def made() -> dict[Path, str]:
     """What every document and picture should be."""
     texts = {file: render(file.read_text(encoding="utf-8"), RESULTS, file.parent) for file in documents()}
     measured = {RESULTS / f"{name}.svg": load(file) for name, file in results(RESULTS).items()}
-    pictures = {file: svg(found) for file, found in measured.items() if "sweep" in found.get("parts", {})}
-    pictures |= {file: scatter.svg(found) for file, found in measured.items() if found["suite"] == "regret"}
-    return texts | pictures | {RESULTS / "compression.svg": compression.svg()}
+    drawn = {file: svg(found) for file, found in measured.items() if "sweep" in found.get("parts", {})}
+    drawn |= {file: scatter.svg(found) for file, found in measured.items() if found["suite"] == "regret"}
+    drawn |= {RESULTS / name: gains.svg(found, kind) for found in measured.values() if found["suite"] == "unstructured"
+              for kind, name in pictures(found).items()}  # fmt: skip
+    return texts | drawn | {RESULTS / "compression.svg": compression.svg()}
 
 
 def main() -> int:

@@ -192,7 +192,7 @@ def _key(case: NmCase) -> tuple[tuple[int, ...], int, Vector, str, int]:
     return case.shape[:2], case.kept, case.vector, case.dtype, case.window
 
 
-def _took(row: Mapping[str, Any]) -> float | None:
+def in_state(row: Mapping[str, Any]) -> float | None:
     """Our time in the state that is asked for."""
     took: float | None = row["hot_s"] if row["state"] == WARM else row["median_s"]
     return took
@@ -204,9 +204,9 @@ def _of(name: str) -> Column:
 
 _COLUMNS: Final[dict[str, Column]] = {
     "pattern": of("case"), "size": size, "type": of("dtype"), "L2": lambda row: L2[row["state"]],
-    "at least": micros("target", "g"), "aim": micros("aim", "g"), "µs": lambda row: judged(row, micro(_took(row))),
+    "at least": micros("target", "g"), "aim": micros("aim", "g"), "µs": lambda row: judged(row, micro(in_state(row))),
     "floor": _of("floor"), "dense": _of("dense"), "semi-structured": _of("semi"),
-    "over dense": lambda row: ratio((row["dense"] or {}).get(row["state"]), _took(row)),
+    "over dense": lambda row: ratio((row["dense"] or {}).get(row["state"]), in_state(row)),
     "hot": micros("hot_s"), "cold": micros("median_s"), "model": micros("predicted_s"), "bound by": of("bound"),
     "registers": of("regs", "d"), "error": of("error", ".0e"), "schedule": schedule,
 }  # fmt: skip
@@ -240,6 +240,6 @@ def headline(found: Result) -> Cells:
                 rows[f"1:{window // kept}" if window % kept == 0 else numbers] = row
         if rows:
             last = rows.get("1:8") or rows.get("1:4") or next(iter(rows.values()))
-            took = [judged(rows[share], micro(_took(rows[share]))) if share in rows else "" for share in shares]
+            took = [judged(rows[share], micro(in_state(rows[share]))) if share in rows else "" for share in shares]
             cells.append([what, size(last), dtype, *took, _of("dense")(last), _COLUMNS["over dense"](last)])
     return cells

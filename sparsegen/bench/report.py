@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Final
 
 from sparsegen._version import __version__
-from sparsegen.bench import packed
-from sparsegen.bench.cells import Result
+from sparsegen.bench import packed, papers
+from sparsegen.bench.cells import Cells, Result
+from sparsegen.bench.chosen import measured
 from sparsegen.bench.harness import TOLERANCE, AnyRow
 from sparsegen.bench.notes import PEERS, annotated, footnotes
 from sparsegen.bench.tables import VIEWS, parts_of
@@ -35,11 +36,14 @@ KEYS: Final = (
     "format", "suite", "device", "driver", "nvcc", "python", "sparsegen", "commit", "dirty", "sources", "date",
     "seconds", "cold", "seed", "tolerance", "rows",
 )  # fmt: skip
-#: What is in the picture of a suite, for those who do not see it.
+#: What is in the pictures of a suite, for those who do not see it.
 PICTURES: Final = {
     "stencil": "Measured and predicted GS/s over the size of the field",
     "regret": "Predicted over measured seconds of every schedule that was tried",
+    "unstructured": "Speed over that of libraries, by the share of entries",
 }
+#: What names the table of papers in a document, and what stands where nothing was measured.
+PAPERS, NOT_YET = "papers", "*Not measured yet.*"
 _FOLDERS: Final = ("sparsegen", "ir", "backends")
 _MARK: Final = re.compile(r"(<!-- bench:([\w-]+)(?: ([\w-]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -208,14 +212,35 @@ def markdown(found: Result, view: str | None = None) -> str:
     if view is not None and view not in views:
         raise ArrayError(f"a {found['suite']} result has no view {view!r}", hint=f"there are: {', '.join(views)}")
     view = view or next(iter(views))
-    head, *body = views[view](found)
-    texts = {"stencil", "weights", "size", "schedule", "form", "call", "bound by", "boundary", "type", "x",
-             "problem", "quantity", "best", "graph", "pattern", "L2"}  # fmt: skip
+    cells = views[view](found)
+    shown = [row for row in found["rows"] if row.get("part", "") in (parts_of(found, view) or [row.get("part", "")])]
+    return _written(cells, caption(found, view), footnotes(shown, cells, found.get("peers", {})))
+
+
+def _written(cells: Cells, under: str, notes: Sequence[str]) -> str:
+    """A table in Markdown with what stands below it."""
+    head, *body = cells
+    texts = {"stencil", "weights", "size", "schedule", "form", "call", "bound by", "boundary", "type", "x", "problem",
+             "quantity", "best", "graph", "pattern", "L2", "paper", "product", "without", "wins"}  # fmt: skip
     rule = ["---" if name in texts else "---:" for name in head]
     rows = [*(f"| {' | '.join(row)} |" for row in (head, rule, *body))]
-    shown = [row for row in found["rows"] if row.get("part", "") in (parts_of(found, view) or [row.get("part", "")])]
-    notes = [line for note in footnotes(shown, [head, *body], found.get("peers", {})) for line in ("", note)]
-    return "\n".join([*rows, "", f"*{caption(found, view)}*", *notes])
+    return "\n".join([*rows, "", f"*{under}*", *(line for note in notes for line in ("", note))])
+
+
+def _of_papers(folder: Path) -> str:
+    """The table of papers, which are measured by several suites."""
+    files = results(folder)
+    found = {name: annotated(load(files[name]), folder) for name in papers.SUITES if name in files}
+    cells = papers.table(found)
+    notes = footnotes((), cells, found.get("bitmap", {}).get("peers", {}))
+    return _written(cells, papers.caption(found), notes) if cells[1:] else NOT_YET
+
+
+def pictures(found: Result) -> dict[str, str]:
+    """The files of the pictures of a result by the kind of matrices that each is of; the empty kind: of all rows."""
+    suite = found["suite"]
+    kinds = dict.fromkeys(row["kind"] for row in measured(found)) if suite == "unstructured" else {"": None}
+    return {kind: f"{f'{suite} {kind}'.strip().replace(' ', '-')}.svg" for kind in kinds}
 
 
 def render(document: str, folder: Path, beside: Path | None = None) -> str:
@@ -225,13 +250,18 @@ def render(document: str, folder: Path, beside: Path | None = None) -> str:
     """
 
     def table(match: re.Match[str]) -> str:
+        if match[2] == PAPERS:
+            return f"{match[1]}{_of_papers(folder)}\n{match[4]}"
         file = results(folder).get(match[2])
         found = annotated(load(file), folder) if file else {}
         if not found or ("parts" in found and not parts_of(found, match[3] or next(iter(VIEWS[match[2]])))):
-            body = "*Not measured yet.*"
+            body = NOT_YET
         elif match[3] == "picture":
-            link = os.path.relpath(folder / f"{match[2]}.svg", beside or folder)
-            body = f"![{PICTURES[match[2]]}]({Path(link).as_posix()})"
+            places = {kind: os.path.relpath(folder / name, beside or folder) for kind, name in pictures(found).items()}
+            told = PICTURES[match[2]]
+            body = "\n".join(
+                f"![{told}{f': {kind}' if kind else ''}]({Path(place).as_posix()})" for kind, place in places.items()
+            )
         else:
             body = markdown(found, match[3])
         return f"{match[1]}{body}\n{match[4]}"

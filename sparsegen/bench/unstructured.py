@@ -177,13 +177,14 @@ def write(rows: Rows, file: Path) -> None:
 class SparseRow(BesideRow):
     """One product.  ``entries`` and ``kind``: of the matrix.
 
-    ``families``: of part auto the seconds, with warm L2, of the cheapest schedule of each family by the model that gave
-    a right result.
+    ``families``: of part auto the seconds, with warm L2, of the cheapest schedule by the model of each other family, if
+    its result is right; ``predicted``: the model's seconds of those families that it compared.
     """
 
     kind: str
     entries: int
     families: Mapping[str, float] | None = None
+    predicted: Mapping[str, float] | None = None
 
 
 def view(name: str, found: Result) -> Cells:

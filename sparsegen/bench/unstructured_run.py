@@ -1,16 +1,20 @@
 """How the cases of suite ``unstructured`` are measured: ours, checked first, torch's dense product and cuSPARSE's.
 
-Of part ``auto`` also the cheapest schedule of each family by the model, all with short graphs and no cold times, as
-there are hundreds of products.
+Of part ``auto`` also the cheapest schedule of each family by the model, all of a case in turns, with short graphs and
+no cold times, as there are hundreds of products.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,9 +26,12 @@ from sparsegen.bench.chosen import WITHIN, of_best
 from sparsegen.bench.cusparse import CuSparse
 from sparsegen.bench.harness import TOLERANCE, nothing
 from sparsegen.bench.lab import SECONDS, Lab
-from sparsegen.bench.unstructured import AUTO, CUBLAS, CUSPARSE, SparseCase, SparseRow, words
+from sparsegen.bench.unstructured import AUTO, CUBLAS, CUSPARSE, LIBRARIES, SparseCase, SparseRow, words
 from sparsegen.formats.hybrid import Hybrid
 from sparsegen.formats.others import read_as
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.measure import timed
+from sparsegen.problems.product import SpmmProblem
 
 if TYPE_CHECKING:
     from sparsegen.formats import SparseMatrix
@@ -35,8 +42,10 @@ if TYPE_CHECKING:
 DENSE: Final = 1 << 28
 #: Rows up to which an order of them is looked for.
 ORDERED: Final = 16_384
-#: Of part ``auto``: seconds of a graph of calls, how often it is replayed, and of idleness before.
-BURST, FEW, REST = 1e-3, 5, 0.01
+#: Of part ``auto``: seconds of a graph of calls, how often each has its turn, and of idleness before a turn.
+BURST, TURNS, REST = 1e-3, 5, 2e-3
+#: What the chosen kernel is called among families and libraries that have their turns.
+_CHOSEN: Final = "chosen"
 
 Call = Callable[[], object]
 
@@ -53,10 +62,12 @@ def formats_of(w: SparseMatrix) -> list[SparseMatrix]:
 
 @dataclass(frozen=True)
 class Built:
-    """The kernel that the model takes of a case, and the cheapest one of each other family."""
+    """The kernel that the model takes of a case, and the cheapest one of each other family; ``predicted``: seconds of
+    those that the model compared it with."""
 
     kernel: SpmmKernel
     others: Mapping[str, SpmmKernel]
+    predicted: Mapping[str, float]
 
 
 class Unstructured(Beside[SparseCase, SparseRow]):
@@ -107,12 +118,15 @@ class Unstructured(Beside[SparseCase, SparseRow]):
             raise matrix
         best = self.kernel(matrix, case.n, ["rows"])
         others: dict[str, SpmmKernel] = {}
+        predicted: dict[str, float] = {}
         for w in formats_of(matrix) if case.part == AUTO else ():
-            for cost in sg.schedules(sg.spmm(w, case.n), device=best.device):
-                family = cost.schedule.family
-                if family not in others and family != best.schedule.family and not cost.schedule.rules.library:
-                    others[family] = self.kernel(w, case.n, ["rows"], str(cost.schedule))
-        return Built(best, others)
+            for family in SpmmProblem(sg.spmm(w, case.n)).readers:
+                if family.library or family.name in (best.schedule.family, *others):
+                    continue
+                with suppress(ScheduleError):  # it has none for this matrix
+                    others[family.name] = kernel = self.kernel(w, case.n, ["rows"], family.name)
+                    predicted |= {family.name: kernel.cost.time} if w is matrix else {}
+        return Built(best, others, predicted)
 
     def labels(self, case: SparseCase, seed: int) -> dict[str, Any]:
         """What every row says of its case, and the floor of it."""
@@ -129,44 +143,73 @@ class Unstructured(Beside[SparseCase, SparseRow]):
     def measure(self, case: SparseCase, kernel: Built, seed: int) -> SparseRow:
         """Check, then time a product, those of libraries, and of part auto of every family."""
         torch, w = self.torch, self._tensors[case.matrix.name, case.dtype]
-        (m, k), n, brief = w.shape, case.n, case.part == AUTO
+        (m, k), n = w.shape, case.n
         x = self.uniform((k, n), case.dtype, seed)
         y = torch.empty((m, n), dtype=x.dtype, device=x.device)
         wide = torch.sparse_csr_tensor(w.crow_indices(), w.col_indices(), w.values().double(), size=(m, k))
         exact = wide @ x.double()
         call = partial(kernel.kernel, x, out=y)
         error, same = self.checked(call, y, exact)
-        timing = None if brief else self.series(call, COLD)
+        others = {name: way for name, other in kernel.others.items()
+                  if self.off(way := partial(other, x, out=y), y, exact) <= TOLERANCE[case.dtype]}  # fmt: skip
+        libraries = self._libraries(w, case.dtype, x, y)
+        figures = self._compared(call, others, libraries) if case.part == AUTO else self._apart(call, libraries)
         row = SparseRow(
-            **self.labels(case, seed), **self.uses(kernel.kernel, "rows"), **(timing.fields if timing else {}),
-            hot_s=self._hot(call, brief), error=error, same=same,
-            beside=self._libraries(w, case.dtype, x, y, brief),
-            families={name: self._hot(way, brief) for name, other in kernel.others.items()
-                      if self.off(way := partial(other, x, out=y), y, exact) <= TOLERANCE[case.dtype]},
+            **self.labels(case, seed), **self.uses(kernel.kernel, "rows"), **figures, error=error, same=same,
+            predicted=kernel.predicted,
         )  # fmt: skip
         return judged(row, case)
 
-    def _libraries(self, w: Any, dtype: str, x: Any, y: Any, brief: bool) -> dict[str, dict[str, float]]:
-        """Times of libraries by state of L2: of the dense product where the matrix is not too large, and of the
-        algorithm of cuSPARSE that is the fastest with warm L2."""
-        found = dict[str, dict[str, float]]()
-        ways: list[tuple[str, Call]] = []
+    def _libraries(self, w: Any, dtype: str, x: Any, y: Any) -> Iterator[tuple[str, Call]]:
+        """What libraries have: of a matrix that is not too large the dense product, then the algorithms of cuSPARSE,
+        each of which is made ready when it is asked for: what comes next may undo that."""
         if w.shape[0] * w.shape[1] <= DENSE:
-            ways.append((CUBLAS, partial(self.torch.mm, w.to_dense(), x, out=y)))
-        algorithms = self._cusparse.products(w, dtype, x, y) if self._cusparse else ()
-        fastest = min(((self._hot(way, brief), name, way) for name, way in algorithms), default=None)
-        ways += [(CUSPARSE, fastest[2])] if fastest else []
-        for name, way in ways:
-            hot = fastest[0] if fastest and name == CUSPARSE else self._hot(way, brief)
-            found[name] = {WARM: hot} if brief else {WARM: hot, COLD: self.series(way, COLD).median}
+            yield CUBLAS, partial(self.torch.mm, w.to_dense(), x, out=y)
+        for _, way in self._cusparse.products(w, dtype, x, y) if self._cusparse else ():
+            yield CUSPARSE, way
+
+    def _compared(
+        self, call: Call, others: Mapping[str, Call], libraries: Iterable[tuple[str, Call]]
+    ) -> dict[str, Any]:
+        """What a row says of times with warm L2 that were measured in turns."""
+        found = self.turns(chain([(_CHOSEN, call)], others.items(), libraries))
+        beside = {name: {WARM: found[name]} for name in LIBRARIES if name in found}
+        return {"hot_s": found[_CHOSEN], "families": {name: found[name] for name in others}, "beside": beside}
+
+    def turns(self, ways: Iterable[tuple[str, Call]]) -> dict[str, float]:
+        """Seconds of a call by name, of those with the same name the fastest: medians of graphs that are replayed in
+        turns, so that a clock which changes changes all of them alike.
+
+        An untimed replay goes before each timed one: it fills L2, and while it runs the host is done with launching.
+        """
+        held = list[tuple[str, Call, Call, int]]()  # the calls too, as what they hold is read by their graphs
+        for name, call in ways:
+            once = self.lab.times(call, 0.0, None, 1, 1, 1)[0]
+            many = max(1, min(LAUNCHES, round(BURST / once)))
+            held.append((name, call, self.captured(call, many), many))
+        timer, rounds = self.lab.runtime.timer(), list[list[float]]()
+        for _ in range(TURNS):
+            rounds.append([])
+            for _, _, replay, many in held:
+                time.sleep(REST)
+                replay()
+                rounds[-1].append(timed(timer, replay) / many)
+        medians = map(median, zip(*rounds, strict=True))
+        found: dict[str, float] = {}
+        for (name, *_), took in zip(held, medians, strict=True):
+            found[name] = min(took, found.get(name, took))
         return found
 
-    def _hot(self, call: Call, brief: bool) -> float:
-        """Seconds of a call with warm L2; ``brief``: of few calls."""
-        if not brief:
-            return self.hot(call)
-        once = self.lab.times(call, 0.0, None, 1, 1, 1)[0]
-        return self.replayed(call, max(1, min(LAUNCHES, round(BURST / once))), FEW, REST)
+    def _apart(self, call: Call, libraries: Iterable[tuple[str, Call]]) -> dict[str, Any]:
+        """What a row says of times with warm and with cold L2, each measured for itself, as floors are."""
+        cold, hot = self.series(call, COLD), self.hot(call)
+        fastest: dict[str, tuple[float, Call]] = {}
+        for name, way in libraries:
+            took = self.hot(way)
+            if name not in fastest or took < fastest[name][0]:
+                fastest[name] = took, way
+        beside = {name: {WARM: took, COLD: self.series(way, COLD).median} for name, (took, way) in fastest.items()}
+        return {**cold.fields, "hot_s": hot, "families": {}, "beside": beside}
 
     line = staticmethod(beside.line)
 

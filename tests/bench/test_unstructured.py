@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,6 @@ import sparsegen as sg
 from sparsegen import cli
 from sparsegen.bench import (
     beside,
-    chosen,
     command,
     floors,
     generated,
@@ -188,8 +188,52 @@ def test_every_family_is_tried(bench: Unstructured) -> None:
     tried = {row.schedule.split()[0], *row.families}
     assert {"csr", "hybrid", "vector_strip", "vector_gather", "bitmap"} <= tried <= tried | {"dense"}
     assert row.schedule.split()[0] not in row.families and "dense" not in row.families
-    assert row.beside and row.beside[CUBLAS].keys() == {WARM}
+    assert row.beside and row.beside[CUBLAS].keys() == row.beside[CUSPARSE].keys() == {WARM}
     assert row.ok and "cold" not in bench.line(row)
+    w = sg.sparse(bench._tensor(BLOCKS.rows, "f16", 7), format="auto")
+    costs = {c.schedule.family: c.time for c in sg.schedules(sg.spmm(w, 16), device="h200")[::-1]}
+    assert row.predicted and {*row.predicted} < {*row.families}  # the others are ways that it does not look at
+    assert row.predicted == {name: pytest.approx(costs[name]) for name in row.predicted}
+    assert row.predicted_s and row.predicted_s <= min(row.predicted.values())
+
+
+def test_ways_have_their_turns(bench: Unstructured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them once before any a second time, each after an untimed replay of its own; of algorithms of one library
+    the fastest counts, of the times of one the median; what a round loses by a clock all ways lose."""
+    log: list[str] = []
+    speed = {"ours": 1.0, "alg1": 3.0, "alg2": 2.0}
+    clock = iter([1.0, 9.0, 1.1, 0.9, 1.0])
+
+    class Timer:
+        def start(self, stream: int | None) -> None:
+            log.append("start")
+
+        def stop(self, stream: int | None) -> None:
+            log.append("stop")
+
+        def seconds(self) -> float:
+            way = log[-2]
+            if way == "ours":
+                self.now = next(clock)
+            return speed[way] * self.now * 1e-5
+
+    def way(name: str) -> Callable[[], object]:
+        return lambda: log.append(name)
+
+    def estimated(*_: object) -> list[float]:
+        log.append("estimate")
+        return [1e-4]  # ten of which are a burst
+
+    monkeypatch.setattr(bench.lab, "times", estimated)
+    monkeypatch.setattr(bench.lab.runtime, "timer", Timer, raising=False)
+    monkeypatch.setattr(Unstructured, "captured", lambda _, call, times: log.append(f"capture {times}") or call)
+    ready = ((log.append("ready"), (library, way(name)))[1] for library, name in (("lib", "alg1"), ("lib", "alg2")))
+    found = bench.turns(chain([("chosen", way("ours"))], ready))
+    assert found == {"chosen": pytest.approx(1e-6), "lib": pytest.approx(2e-6)}
+    taken = ["estimate", "capture 10"]
+    assert log[:8] == [*taken, "ready", *taken, "ready", *taken]  # an algorithm is made ready after the one before
+    turn = [word for name in speed for word in (name, "start", name, "stop")]
+    assert log[8:] == turn * unstructured_run.TURNS
 
 
 def test_what_counts(bench: Unstructured) -> None:
@@ -272,40 +316,6 @@ def test_tables() -> None:
     of = dict(zip(head, second, strict=True))
     assert (of["zeros"], of["over cuBLAS"], of["over cuSPARSE"], of["over floor"]) == ("90 %", "2.00", "3.00", "0.90")
     assert report.caption(found, "graphs") and "clustered_8192" in report.markdown(found, "clustered")
-
-
-def test_what_was_chosen() -> None:
-    """Of six products one is half as fast as hybrid, one failed; f32 has fewer zeros in one of three."""
-    network = replace(SMALL, part=AUTO, least=None, matrix=replace(SCATTERED, kind=NETWORK))
-    single = replace(network, dtype="f32")
-    rows = [
-        made(network, 0), made(network, 1, families={"hybrid": 5e-6}, ok=False),
-        made(replace(network, matrix=BLOCKS), 2, beside={CUSPARSE: {WARM: 24e-6}}, schedule="hybrid cols=16"),
-        made(single, 3), made(single, 4, sparsity=0.8, beside={CUBLAS: {WARM: 5e-6}}, ok=False),
-        made(single, 5, hot_s=None, failed="why", beside=None, families=None, ok=False),
-    ]  # fmt: skip
-    assert chosen.best(rows[1].as_json()) == (5e-6, "hybrid") and chosen.best(rows[4].as_json())[1] == "cuBLAS"
-    assert chosen.of_best(rows[0].as_json()) == 1
-    found = report.result("unstructured", rows, HEAD)
-    head, *body = tables.VIEWS["unstructured"]["auto"](found)
-    assert head == ["quantity", "at least", "aim", "all", "of files", "made"]
-    lines = {row[0]: row[1:] for row in body}
-    assert lines["cases"] == ["–", "–", "5", "4", "1"]
-    assert lines["cases with at least 0.97 of the best"] == ["0.95", "–", "60.0% ✗", "50.0%", "100.0%"]
-    assert lines["the worst, of the best"] == ["0.85", "–", "0.50 ✗", "0.50", "1.00"]
-    assert lines["over cuSPARSE"][2:] == [f"{(27 * 2.4) ** 0.25:.2f}", "3.00", "2.40"]
-    assert lines["f32 over cuBLAS, from 80% zeros on"] == ["1.07", "1.15", "1.00 ✗", "1.00", "–"]
-    assert lines["f32 over cuBLAS, from 90% zeros on"] == ["1.48", "1.6", "2.00", "2.00", "–"]
-    assert lines["f32 over cuBLAS, from 95% zeros on"] == ["1.85", "2", "–", "–", "–"]
-    head, *body = tables.VIEWS["unstructured"]["classes"](found)
-    assert body[0] == ["network", "f16", "16", "2", "0.71", "0.50", "3.00", "2.00", "csr 2"] and len(body) == 3
-    head, first, *rest = tables.VIEWS["unstructured"]["worst"](found)
-    of = dict(zip(head, first, strict=True))
-    assert (of["best"], of["its µs"], of["of the best"], of["µs"]) == ("hybrid", "5.0", "0.50", "10.0 ✗")
-    assert len(rest) == 4 and "failed" not in str(rest)
-    assert report.caption(found, "worst") == report.caption(found, "auto") and "summary" not in report.text(found)
-    empty = report.result("unstructured", rows[-1:], HEAD)
-    assert all(tables.VIEWS["unstructured"][view](empty) for view in ("auto", "classes", "worst"))
 
 
 def test_a_broken_pattern_is_named(tmp_path: Path) -> None:
