@@ -50,7 +50,8 @@ class Spmm(Op):
     ``x_panel`` and ``y_panel``: so many adjacent columns of x, or of y and the residual, lie together row by row, one
     such matrix behind the other (csr, hybrid); 0: all do.
 
-    ``precision``: in which tensor cores multiply f32 (hybrid): "tf32" rounds to 10 bits of mantissa; empty: not at all.
+    ``precision``: in which tensor cores multiply f32 (hybrid): "tf32" rounds to 10 bits of mantissa; empty: as exactly
+    as f32 has it, in parts of tf32.
 
     ``batch``: of so many products, whose x, y, values and operands lie packed one after another, and whose W have one
     pattern.  ``binds``: what roles of its launches are called instead.

@@ -76,8 +76,10 @@ class MultiplyBand(Op):
     """``acc += a * b`` of a turn: the dense tiles in its slot of ``values``, and its slot of ``x``, by mma ``shape``.
 
     ``values`` has them as fragments: of each 16 columns and each 16 rows the registers of a lane, lane by lane.  Of
-    f32, multiplied in tf32 (values are rounded to that; x is here), of each 8 columns, the even ones first.  Of
-    ``warps`` = (down, across), warp w has the rows of strip w mod down and part w // down of the ``cols`` columns.
+    f32, of each 8 columns, the even ones first.  f32 is multiplied in tf32, either rounded to it (``values`` come
+    rounded, x is here), or ``split``: each number is one of tf32 and what that leaves, and three of the four products
+    of these parts are added up, as the fourth is less than f32 keeps; a turn has sums of its own then.  Of ``warps`` =
+    (down, across), warp w has the rows of strip w mod down and part w // down of the ``cols`` columns.
     Accumulator (i * blocks + j) * 4 + e is element e of the fragment of rows 16 i and columns 8 j of its share.  Not
     ``tile.multiply_strips``, whose rows of x lie where a list says.
     """
@@ -92,6 +94,7 @@ class MultiplyBand(Op):
     warps: tuple[int, int] = attr()
     cols: int = attr()
     shape: str = attr()
+    split: bool = attr(default=False)
 
 
 @define("tile.put_sums", kw_only=True)
@@ -237,6 +240,7 @@ def _multiply_band(op: MultiplyBand, ctx: Context) -> None:
     _ring(ctx, op.x, op.stages, op.tile * op.cols, "the rows of x of all turns")
     _ring(ctx, op.values, op.stages, tile_words(op.rows, op.tile, op.x.dtype.nbytes), "the dense tiles of all turns")
     ctx.need(op.values.dtype is words, f"@{op.values.name} has {words}, not {op.values.dtype}")
+    ctx.need(op.x.dtype is f32 or not op.split, f"only f32 is split, not {op.x.dtype}")
 
 
 @check(PutSums)

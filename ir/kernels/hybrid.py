@@ -59,8 +59,6 @@ class Hybrid:
         return each(module, o.Spmm, self._kernel, formats=("hybrid",))
 
     def _kernel(self, module: Module, op: o.Spmm) -> Module:
-        if op.dtype.nbytes != 2 and not op.precision:
-            raise IRError(f"hybrid multiplies 16-bit numbers, not {op.dtype}", hint="take csr, or precision='tf32'")
         known = self.tile in TILES and self.rows in ROWS and self.cols in COLS and self.rows % self.tile == 0
         if not known or not fits(self.rows, self.cols, (self.down, self.across)):
             raise IRError(
@@ -122,10 +120,10 @@ class Hybrid:
             stages=stages, tile=self.tile, cols=self.cols, k=op.k, n=x.n,
         )  # fmt: skip
         run = tu.CopyRun(ring=values, src=params["tiles"], tile=begin, turn=turn, stages=stages, turns=1, size=size)
-        shape = "tf32.m16n8k8" if op.precision else f"{op.dtype}.m16n8k16"
+        shape = "tf32.m16n8k8" if op.dtype is f32 else f"{op.dtype}.m16n8k16"
         multiply = tm.MultiplyBand(
             acc=acc, values=values, x=window, turn=turn, stages=stages, tile=self.tile, shape=shape,
-            **share,
+            split=op.dtype is f32 and not op.precision, **share,
         )  # fmt: skip
         walk = tw.Walk(
             turn=turn, held=(listed,), turns=self.longest, count=turns, stages=stages, scope="block", via="cp.async",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .. import tile_mixed as t
 from .. import warp as w
@@ -15,6 +15,8 @@ from .context import Context, phased, rule
 
 #: Words of a lane's share of a fragment of 16 rows and 16 columns.
 WORDS = 4
+#: Of the bits of an f32 half a unit of tf32, and those that tf32 has.
+HALF, KEPT = 0x1000, 0xFFFFE000
 #: Lanes whose sums lie in one bank, at most: those of teams that have any rows of a band.
 DEGREE = 8
 
@@ -104,10 +106,13 @@ def _by_matrices(cx: Context, op: t.MultiplyBand) -> None:
 
 
 def _by_elements(cx: Context, op: t.MultiplyBand) -> None:
-    """Of f32: a lane loads its two elements of each 8 rows of x and 8 columns, and rounds them.
+    """Of f32: a lane loads its two elements of each 8 rows of x and 8 columns, and rounds or splits them.
 
     Of 8 columns of W it has the even and the odd one of a pair, and so of the rows of x: the four even rows, and the
     four odd ones, of a swizzled block lie in different banks.
+
+    Tensor cores cut off what a sum has beyond f32, towards zero, which after a thousand products is 1e-5 of it.  So
+    what is split is summed up there within a turn, products of small parts first, and turns are added as f32 is.
     """
     b, width, (down, across), deep = cx.b, block_row(op.cols, 4), op.warps, DEPTH // 2
     high, blocks, all_high = op.rows // down // DEPTH, op.cols // across // 8, op.rows // DEPTH
@@ -117,17 +122,44 @@ def _by_elements(cx: Context, op: t.MultiplyBand) -> None:
     begin = slot * (op.tile * op.cols) + part // width * (op.tile * width)
     place = swizzled(deep, 4 * width, 4 * width, 4)
     own = [b.let("x0", begin + place(2 * pair + odd, part % width + g)) for odd in (0, 1)]
+    acc, count = op.acc, high * blocks * 4
+    if op.split:
+        acc, zero = b.alloc("of_turn", f32, count), b.const(f32, 0.0, hint="zero")
+        for e in range(count):
+            b.st(acc, e, zero)
     for j in range(op.tile // deep):
         strips = [b.ldv(op.values, values + (j * all_high + i) * (32 * WORDS), WORDS, hint="a") for i in range(high)]
+        parts = [_split(cx, a) for a in strips] if op.split else []
+        smalls, bigs = [small for _, small in parts], [big for big, _ in parts]
         for q in range(blocks):
             block, within = divmod(q * 8, width)
             xs: list[Value] = []
             for at in own:
                 here = ((at + j * (deep * width)) ^ within) + block * (op.tile * width)
                 x = b.ld(op.x, here, hint="x", degree=ROW // (4 * width))
-                xs.append(b.bitcast(b.convert(x, tf32), f32))
-            for i, a in enumerate(strips):
-                cx.multiply(op.shape, a, xs, op.acc, (i * blocks + q) * 4)
+                xs.append(x if op.split else b.bitcast(b.convert(x, tf32), f32))
+            products: list[tuple[Sequence[Sequence[Value]], Sequence[Value]]] = [(strips, xs)]
+            if op.split:
+                big, small = _split(cx, xs)
+                products = [(smalls, big), (bigs, small), (bigs, big)]
+            for fragments, of_x in products:  # one of all strips before the next: those of a strip wait for one another
+                for i, a in enumerate(fragments):
+                    cx.multiply(op.shape, a, of_x, acc, (i * blocks + q) * 4)
+    if op.split:
+        for e in range(count):
+            b.st(op.acc, e, b.binary("add", b.ld(op.acc, e, hint="sum"), b.ld(acc, e, hint="part")))
+
+
+def _split(cx: Context, values: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+    """Of f32 numbers the nearest ones of tf32, and what these leave, of which mma reads all but a unit of f32 at most.
+
+    Bits are rounded as integers, which takes half as many instructions as a conversion, because that looks for what is
+    not finite: here an infinity stays one, and whatever becomes of a NaN, what is left is NaN, as it is of an infinity.
+    """
+    b = cx.b
+    up = [b.binary("add", b.bitcast(v, u32), HALF) for v in values]
+    big = [b.bitcast(b.binary("and", v, KEPT), f32) for v in up]
+    return big, [b.binary("sub", v, near) for v, near in zip(values, big, strict=True)]
 
 
 def _warp(cx: Context, op: t.MultiplyBand | t.PutSums) -> tuple[Expr, Expr]:

@@ -51,13 +51,14 @@ Call = Callable[[], object]
 
 
 def formats_of(w: SparseMatrix) -> list[SparseMatrix]:
-    """A matrix of ``format="auto"``, and of 16 bits what it may not look at itself: vectors, and dense tiles where an
+    """A matrix of ``format="auto"``, and what it may not look at itself: of 16 bits vectors, and dense tiles where an
     order of the rows finds any."""
     m, k = w.shape
-    if w.kind.bits != 16 or m * k > DENSE:
+    if m * k > DENSE:
         return [w]
+    vectors = [read_as(w, "sr_bcrs")] if w.kind.bits == 16 else []
     tiled = [read_as(w, "hybrid")] if m <= ORDERED else []
-    return [w, read_as(w, "sr_bcrs"), *(each for each in tiled if isinstance(each, Hybrid) and each.tiles)]
+    return [w, *vectors, *(each for each in tiled if isinstance(each, Hybrid) and each.tiles)]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from sparsegen.pipelines import Program
 from sparsegen.plan import IN, OUT, Part, Plan, Step
 from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products.product import Product
-from sparsegen.products.weights import addresses, host_arrays
+from sparsegen.products.weights import Prepared, addresses, host_arrays
 from sparsegen.views import ArrayLayout, ArrayView
 
 #: Elements that one load may take; 16 of a byte.
@@ -262,17 +262,20 @@ class SpmmCalls(Calls):
 
     def plan(self, programs: Memo[Program], schedule: Any, steps: int, variant: Any) -> Plan:
         program = programs.get(1, variant or self.packed)
-        given = (*self.arguments, *schedule.rules.arrays(schedule))
+        given = (*self.arguments, *self._tables(schedule))
         return Plan((Part((Step.of(program, {name: name for name in given}),)),), given, program)
 
+    def _tables(self, schedule: Any) -> dict[str, Prepared]:
+        return dict(schedule.rules.read(self.problem.facts, schedule))
+
     def fixed(self, schedule: Any, runtime: Runtime) -> dict[str, int]:
-        return addresses(self.problem.matrix, schedule.rules.arrays(schedule), runtime)
+        return addresses(self.problem.matrix, self._tables(schedule), runtime)
 
     def fixed_host(self, schedule: Any) -> HostArrays:
-        return host_arrays(self.problem.matrix, schedule.rules.arrays(schedule))
+        return host_arrays(self.problem.matrix, self._tables(schedule))
 
     def origins(self, schedule: Any) -> dict[str, str]:
-        return {name: one.about for name, one in schedule.rules.arrays(schedule).items()}
+        return {name: one.about for name, one in self._tables(schedule).items()}
 
     def notes(self, program: Program) -> list[str]:
         op: Any = program.op.funcs[0]

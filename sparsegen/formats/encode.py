@@ -100,11 +100,10 @@ def sparse(
     """Encode a matrix [M, K], where it is: NumPy, CuPy and torch arrays stay in their library.
 
     ``format``: ``"bitmap"`` (f16, bf16: what kernels read), ``"tca_bme"`` (the paper's), ``"csr"`` (also f32 and f64),
-    ``"nm"`` and ``"hybrid"`` (also f32, but for products with hybrid), ``"sr_bcrs"`` and ``"bcrs"`` (f16, bf16 and
-    integers), or ``"auto"``: nm or sr_bcrs with the options of these; without any bitmap, or csr for f32, f64 and for
-    what lists its entries.  Then a product may take the dense matrix, of nm in which nothing repeats (``vector`` 1, f16
-    or bf16) bitmap, and without options bitmap, csr, sr_bcrs or hybrid, where the cost model has that as the faster
-    one.
+    ``"nm"`` and ``"hybrid"`` (also f32), ``"sr_bcrs"`` and ``"bcrs"`` (f16, bf16 and integers), or ``"auto"``: nm or
+    sr_bcrs with the options of these; without any bitmap, or csr for f32, f64 and for what lists its entries.  Then a
+    product may take the dense matrix, of nm in which nothing repeats (``vector`` 1, f16 or bf16) bitmap, and without
+    options bitmap, csr, sr_bcrs or hybrid (of f32 hybrid alone), where the cost model has that as the faster one.
 
     ``options``: those of the format.  ``"nm"`` has ``n`` and ``m``: of every m consecutive columns (along K, the first
     m, the next m, ...) at most n hold elements, 1 <= n < m <= 64, by default 2 of 4; and ``vector``: so many adjacent

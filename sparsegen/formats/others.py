@@ -35,15 +35,16 @@ SORTED_ENTRIES, SORTED_ROWS = 1 << 22, 1 << 15
 
 def others(w: SparseMatrix) -> tuple[str, ...]:
     """The formats besides its own one in which kernels may be faster, first those that cost least to make."""
-    if not w.auto or w.kind.bits != 16 or w.kind.is_int:
+    if not w.auto or w.kind.bits > 32 or w.kind.is_int:
         return ()
+    narrow = w.kind.bits == 16  # f32 has kernels in csr and hybrid only
     if isinstance(w, Nm):  # where something repeats, kernels gain by what rows or columns share
-        return ("bitmap",) if w.vector == (1, 1) else ()
+        return ("bitmap",) if narrow and w.vector == (1, 1) else ()
     if not isinstance(w, (Bitmap, Csr)):
         return ()
     cells = w.shape[0] * w.shape[1]
     few = 0 < w.nnz <= LISTED * cells
-    small = 0 < cells <= ROOM
+    small = narrow and 0 < cells <= ROOM
     found = {
         "bitmap": isinstance(w, Csr) and small and w.nnz >= BITS * cells,
         "csr": isinstance(w, Bitmap) and few,

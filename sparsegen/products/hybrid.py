@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsegen.formats.hybrid import HybridFormat
-from sparsegen.formats.library import Library
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import FormatError
 from sparsegen.ir.kernels.csr import ALIGN
@@ -55,7 +54,7 @@ class HybridNumbers(OfProduct):
 
     ``tile``: rows and columns of a dense tile; ``dense``: how many there are; ``entries``: others, of which a row has
     ``most`` at most; ``counts``: of bands of :data:`HEIGHTS`; ``nbytes``: of W's arrays; ``operands``: of bias, scale
-    and residual; ``precision``: that of tensor cores, for f32.
+    and residual; ``precision``: that of tensor cores, for f32; empty: f32's own, in parts.
     """
 
     m: int
@@ -91,6 +90,11 @@ class HybridNumbers(OfProduct):
     def stored(self) -> dict[str, Any]:
         """What the op level says of W, and of how it is multiplied."""
         return {"chunks": 0, "entries": self.entries, "precision": self.precision}
+
+    @property
+    def split(self) -> bool:
+        """Whether dense tiles and rows of x are multiplied in parts, so that f32 keeps what it has."""
+        return self.dtype == f32.name and not self.precision
 
     def bands(self, high: int) -> int:
         """Bands of so many dense tiles on top of each other."""
@@ -181,8 +185,8 @@ def pieces(w: SparseMatrix, high: int) -> npt.NDArray[np.int32]:
 
 def tiles(w: SparseMatrix, high: int) -> Any:
     """The dense tiles of each turn, on top of each other, in the order of mma fragments, as words: of each 16 columns
-    and each 16 rows the four registers of each lane; those of one turn, zeros, where there are none.  Of f32,
-    rounded to tf32, of each 8 columns: first the even columns of a lane."""
+    and each 16 rows the four registers of each lane; those of one turn, zeros, where there are none.  Of f32, of each
+    8 columns: first the even columns of a lane."""
     lib, tile, found = w.library, _format(w).tile, bands(w, high)
     strip = np.repeat(np.arange(len(_host(w, "ptr")) - 1), np.diff(_host(w, "ptr")))
     count, deep = max(1, len(found.columns)), tile // 16
@@ -193,17 +197,21 @@ def tiles(w: SparseMatrix, high: int) -> Any:
             place = lib.constant(found.turn * high + strip % high)
             made[place] = lib.view(lib.packed(w.arrays["values"]), bits).reshape(-1, tile * tile)
         if w.kind is f32:
-            values = _tf32(lib, made).reshape(count, high * deep, 2, 8, tile // 8, 4, 2)
+            values = made.reshape(count, high * deep, 2, 8, tile // 8, 4, 2)
             return lib.view(lib.packed(lib.transpose(values, (0, 4, 1, 3, 5, 6, 2))).reshape(-1), f32)
         # a row is (half, lane div 4), a column (half, lane mod 4, which of two): halves make registers
         values = made.reshape(count, high * deep, 2, 8, deep, 2, 4, 2)
         return lib.view(lib.packed(lib.transpose(values, (0, 4, 1, 3, 6, 5, 2, 7))).reshape(-1), u32)
 
 
-def _tf32(lib: Library, bits: Any) -> Any:
-    """The bits of f32 numbers rounded to 10 bits of mantissa, ties away from zero; NaN and infinities as they are."""
-    special = bits & 0x7F800000 == 0x7F800000
-    return lib.xp.where(special, bits, (bits + 0x1000) & -0x2000)
+def rounded(w: SparseMatrix, high: int) -> Any:
+    """The same of f32, its numbers rounded to 10 bits of mantissa, ties away from zero; NaN and infinities as they
+    are."""
+    lib, words = w.library, tiles(w, high)
+    with lib.active():
+        bits = lib.view(words, "int32")
+        special = bits & 0x7F800000 == 0x7F800000
+        return lib.view(lib.xp.where(special, bits, (bits + 0x1000) & -0x2000), f32)
 
 
 class Cut(NamedTuple):

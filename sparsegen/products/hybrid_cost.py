@@ -27,7 +27,7 @@ REASONS: Final[dict[str, str]] = {
     "l2": "rows of x of dense tiles and of other entries, and W, through the SMs' ports to L2",
     "tensor": "mma instructions of dense tiles x cycles per mma, over the tensor cores",
     "shared": "copies of dense tiles and their rows of x, fragments of both, and the sums, through shared memory",
-    "issue": "instructions of other entries and of rows, over the sub-cores",
+    "issue": "instructions of other entries and of rows, and those that split f32 and add its sums, over the sub-cores",
     "hbm": "W's arrays, x, y and the epilogue's arrays, once each",
     "chain": "what the busiest block waits for: turns of its dense tiles, then pieces of rows, then rows, one by one",
     "exposed": "units that are nearly as busy as the longest get in its way",
@@ -54,6 +54,9 @@ SYMBOLS: Final[dict[str, str]] = {
     "parts": "groups of lanes that share a row's other entries",
     "teams": "teams of a block",
     "columns": "columns of x of a lane",
+    "each": "mma of the parts of two fragments, or of the fragments themselves: one",
+    "split": "instructions that split a number, if it is split",
+    "add": "instructions that add a sum of a turn to the others, if numbers are split",
 }
 ADDED: Final = frozenset(("exposed", "start", "turn", "launch"))
 # ---- fitted
@@ -70,8 +73,13 @@ ISSUE, ROW = 2.0, 1.0
 TURN, ENTRY, RECORD, SUM = csr_cost.TURN, csr_cost.ENTRY, 60.0, 5.0
 #: What a kernel costs that follows another one, over a launch alone (estimated).
 NEXT: Final = 0.5
-#: Registers of a thread besides its sums, fragments and the rows that it copies.
-BASE: Final = 40
+# ---- counted
+#: Registers of a thread besides its sums, fragments and the rows that it copies; where f32 is split into parts those of
+#: these, besides the sums of a turn.
+BASE, PARTS = 40, 12
+#: There also mma of parts for one, instructions that split a number (two of integers and one of floats), and one that
+#: adds a turn's sum to the others.
+EACH, SPLIT, ADD = 3, 3, 1
 
 
 class Shape(NamedTuple):
@@ -88,7 +96,8 @@ def shape_of(p: HybridNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     """The numbers of a complete schedule, legal or not; ``resident`` is 0 for a block that does not fit an SM."""
     (down, across), rows = s.warps, s.high * p.tile
     team = team_of(rows, s.cols, down * across, max(v for v in widths(DTYPES[p.dtype]) if p.n % v == 0))
-    held = sums(rows // down, s.cols // across) + rows // down // 4 + passes(p.tile, s.cols, s.threads, p.item)
+    own = sums(rows // down, s.cols // across)
+    held = own + rows // down // 4 + passes(p.tile, s.cols, s.threads, p.item) + p.split * (own + PARTS)
     columns = team.vec * team.blocks
     others = csr_cost.OF_ENTRY * s.unroll + columns + s.unroll * columns * p.item // 4
     cut = slots(p.counted(s.high).cuts, s.threads // team.lanes)
@@ -109,9 +118,10 @@ def price(p: HybridNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cos
         "unroll": s.unroll, "parts": g.team.parts,
         "uneven": max(1.0, of.busiest * device.sms / max(1.0, of.mean * blocks)),
         "teams": s.threads // g.team.lanes, "columns": g.team.vec * g.team.blocks,
+        "each": EACH if p.split else 1, "split": SPLIT * p.split, "add": ADD * p.split,
         "slot": slot_bytes(s.high * p.tile, p.tile, s.cols, p.item), "rounds": -(-blocks // (device.sms * g.resident)),
         "b": g.resident, "launch": device.launch_s, "f": device.clock, "sub": device.sub_cores, "SMs": device.sms,
-        "cpi": device.cpi["f16.m16n8k16"], "bw_S": device.bw_shared / device.sms,
+        "cpi": device.cpi["tf32.m16n8k8" if p.item == 4 else "f16.m16n8k16"], "bw_S": device.bw_shared / device.sms,
         "bw_G": device.hbm_read_gbs * 1e9, "bw_L2": device.l2_bytes_per_clk_sm * device.clock,
         "lat_dram": device.lat_dram, "lat_l2": device.lat_l2, "odd": 1 * (p.n * p.item % 16 > 0),
     }  # fmt: skip
@@ -125,16 +135,17 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     # turns of a row, and of a piece
     longest, mean, piece = (a.ceil(n / (v.unroll * v.parts)) for n in (v.most, v.Z / v.M, v.piece))
     entries = v.Z * v.T
-    products = v.R / DEPTH * v.tile / DEPTH * v.cols / 8 * v.item / 2  # mma of a turn, of tf32 half as deep
-    fragments = v.tile * v.cols * v.item * v.down + v.R * v.tile * v.item * v.across
+    products = v.R / DEPTH * v.tile / DEPTH * v.cols / 8 * v.item / 2 * v.each  # mma of a turn, of tf32 half as deep
+    numbers = v.tile * v.cols * v.down + v.R * v.tile * v.across  # of all warps' fragments
     wide = v.item * v.cols  # bytes of a row of x of a tile of columns
-    each = TURN / v.unroll + ENTRY + 2 * v.columns
-    issued = entries * each * v.cols / v.columns / 32 + rows * (RECORD + SUM * v.columns) * v.cols / v.columns / 32
+    entry = TURN / v.unroll + ENTRY + 2 * v.columns
+    issued = entries * entry * v.cols / v.columns / 32 + rows * (RECORD + SUM * v.columns) * v.cols / v.columns / 32
+    issued += turns * (numbers * v.split + v.R * v.cols * v.add) / 32
     come = v.slot / (PORT * v.bw_L2)
     busy = {
         "l2": here * (turns * come + entries * (wide + 4 + v.item) / (GATHER * v.bw_L2)),
         "tensor": here * turns * products * ISSUE * v.cpi / v.sub / v.f,
-        "shared": here * (turns * (fragments + v.slot) + rows * v.cols * 8) / v.bw_S,
+        "shared": here * (turns * (numbers * v.item + v.slot) + rows * v.cols * 8) / v.bw_S,
         "issue": here * issued / v.sub / v.f,
         "hbm": nbytes(v) / v.bw_G,
         "chain": v.longest * (v.lat_l2 / (v.stages - 1) + MEET) / v.f

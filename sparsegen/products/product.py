@@ -146,8 +146,9 @@ def spmm(
     of it: ``scale`` and ``bias`` are the same for each.  Matrices lie one behind the other, or side by side (as rows of
     an array [K, batch, n] or [batch, n, K] whose axes are permuted).
 
-    ``precision="tf32"``, for W in f32 and hybrid: tensor cores multiply its dense tiles rounded to 10 bits of mantissa,
-    W's and x's, and sum up in f32: a relative error of 2^-10 of the terms.  All other entries are multiplied in f32.
+    Of W in f32 and hybrid tensor cores multiply dense tiles and x in two parts each, about as exactly as f32 is.  With
+    ``precision="tf32"`` they round both to 10 bits of mantissa, which is faster: a relative error of 2^-10 of the
+    terms.  Sums, and products of all other entries, are in f32 either way.
 
     A W of integers has an x of integers, ``x_dtype``: ``"i8"`` (the default), ``"u8"``, ``"i4"``, ``"u4"``, ``"i16"``
     or ``"u16"``, and a y of ``y_dtype``: ``"i32"`` (the default), exact modulo 2^32, or ``"f32"``, ``"f16"`` or

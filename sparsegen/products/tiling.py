@@ -17,7 +17,6 @@ from sparsegen.formats.hybrid import Hybrid, hybrid
 from sparsegen.formats.rows import Rows
 from sparsegen.formats.tiles import Tiled
 from sparsegen.ir.errors import FormatError
-from sparsegen.ir.types import f32
 from sparsegen.products.hybrid import HybridNumbers
 from sparsegen.products.product import Product
 from sparsegen.products.ragged import Ragged
@@ -35,17 +34,15 @@ DELTAS: Final = (0.3, 0.5, 0.2, 0.1, 0.05, 0.02, 1.0)
 @dataclass(frozen=True)
 class Expected:
     """Predicted seconds of a product with ``n`` columns on a device, by format: ``hybrid`` with so many dense tiles,
-    multiplied in ``precision`` where that is not W's own, ``csr``, and ``dense`` where a matrix so large is made."""
+    ``csr``, and ``dense`` where a matrix so large is made."""
 
     n: int
     device: str
     tiles: int
     seconds: Mapping[str, float]
-    precision: str = ""
 
     def __str__(self) -> str:
-        how = {"hybrid": f' with precision="{self.precision}"' if self.precision else ""}
-        times = ", ".join(f"{name}{how.get(name, '')} {seconds(time)}" for name, time in self.seconds.items())
+        times = ", ".join(f"{name} {seconds(time)}" for name, time in self.seconds.items())
         own = self.seconds["hybrid"]
         name, best = min(((name, t) for name, t in self.seconds.items() if name != "hybrid"), key=lambda each: each[1])
         verdict = (
@@ -104,18 +101,13 @@ def _beside(w: Hybrid, rows: Csr, n: int, device: DeviceProfile) -> Expected:
         warm = facts.looped(device, library)
         costs = [best.time for f in by_rows if f.library is library and (best := f.every(facts, warm, {}).best)]
         times |= {name: min(costs)} if costs else {}
-    return Expected(n, device.name, w.tiles, times, _precision(w))
-
-
-def _precision(w: Hybrid) -> str:
-    """In which dense tiles are multiplied: no tensor cores take f32 as it is."""
-    return "tf32" if w.kind is f32 else ""
+    return Expected(n, device.name, w.tiles, times)
 
 
 def _own(w: Hybrid, n: int, device: DeviceProfile) -> float:
     """The predicted seconds of the soonest kernel of dense tiles and the rest."""
     family: Any = families("spmm")["hybrid"]
-    facts = HybridNumbers.of(Product(w, n, precision=_precision(w)))
+    facts = HybridNumbers.of(Product(w, n))
     options = family.every(facts, facts.looped(device), {})
     if options.best is None:
         why = options.rejected[0]

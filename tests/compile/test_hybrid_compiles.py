@@ -4,6 +4,7 @@ model counts it, and registers that let as many blocks share an SM as it says.""
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -43,14 +44,20 @@ def test_sums_stay_in_registers(name: str) -> None:
 
 
 @needs_nvcc
+@pytest.mark.parametrize("precision", [None, "tf32"])
 @pytest.mark.parametrize("name", ["h200", "a100"])
-def test_tf32(name: str) -> None:
-    """Dense tiles of f32 on tensor cores, with rows of x of 128 and of 64 bytes."""
+def test_f32(name: str, precision: Any) -> None:
+    """Dense tiles of f32 on tensor cores, split and rounded: rows of x of 128 and of 64 bytes, most sums of a lane, in
+    many fragments of W and in few, and most warps that share an SM."""
     profile, funcs, shapes = device(name), [], []
     w = matrix(4096, 512, 32, "f32", method="none", delta=0.02)
-    lines = "high=1 cols=128 warps=1x4 stages=3 unroll=2", "high=2 cols=16 warps=2x1 stages=3 unroll=4"
+    lines = (
+        "high=1 cols=128 warps=1x4 stages=3 unroll=2", "high=2 cols=16 warps=2x1 stages=3 unroll=4",
+        "high=4 cols=128 warps=1x8 stages=2 unroll=4", "high=1 cols=128 warps=2x1 stages=2 unroll=4",
+        "high=2 cols=64 warps=2x4 stages=2 unroll=4", "high=1 cols=32 warps=2x2 stages=2 unroll=4",
+    )  # fmt: skip
     for i, words in enumerate(lines):
-        product, schedule = sg.spmm(w, n=1024, bias=True, precision="tf32"), SpmmSchedule.parse(f"hybrid {words}")
+        product, schedule = sg.spmm(w, n=1024, bias=True, precision=precision), SpmmSchedule.parse(f"hybrid {words}")
         made = program(product, str(schedule), ("row", "row", 4), profile)
         funcs += [dataclasses.replace(f, symbol=f"k{i}_{n}") for n, f in enumerate(made.warp.funcs)]
         shapes.append(shape_of(HybridNumbers.of(product), schedule, profile))

@@ -90,6 +90,26 @@ def test_streams_and_graphs(torch: Any) -> None:
     biased_same_on_streams(torch, compiled(matrix(LARGE, 512), 64, bias=True))
 
 
+@pytest.mark.parametrize("long", [0, 1])
+@pytest.mark.parametrize("tile", [16, 32, 64])
+def test_f32(torch: Any, tile: int, long: int) -> None:
+    """As right as f32, which tf32 is not, also where all tiles of a long band are dense; a row is cut, or none."""
+    for m, k, noise in ((LARGE + 1, 777, 0.02), (256, 8192, 0.4)):
+        w = matrix(m, k, tile, "f32", noise=noise, long=long)
+        dense = torch.from_numpy(w.to_dense()).cuda().double()
+        for n in (1, 17, 200):
+            kernel = compiled(w, n)
+            x = 2 * torch.rand((k, n), device="cuda") - 1
+            y, want = kernel(x), dense @ x.double()
+            assert (y.double() - want).norm() / want.norm() < 3e-6
+            assert torch.equal(y, kernel(x)) and kernel.resources().spills == 0
+    agrees_with_epilogues(torch, compiled, matrix(700, 512, tile, "f32", long=long), "gelu")
+
+
+def test_f32_as_on_the_emulator() -> None:
+    as_on_the_emulator(matrix(200, 300, dtype="f32"), 24, "hybrid high=2 cols=32 warps=1x2 stages=3 unroll=2")
+
+
 @pytest.mark.parametrize("tile", [16, 32, 64])
 def test_tf32(torch: Any, tile: int) -> None:
     """Within 1e-3 of f64, and not the f32 that it is told not to be; a matrix on the GPU is packed there."""

@@ -178,6 +178,7 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("hybrid", tj.MultiplyBand, {"shape": "bf16.m16n8k16"}, "is no mma of 16 f16"),
     ("hybrid", tj.MultiplyBand, {"warps": (4, 1)}, "4 x 1 warps do not share 32 x 32 sums"),
     ("hybrid", tj.MultiplyBand, {"warps": (1, 2)}, "1 x 2 warps, the block has 128 threads"),
+    ("hybrid", tj.MultiplyBand, {"split": True}, "only f32 is split, not f16"),
     ("hybrid", tj.MultiplyBand, {"stages": 1}, "a ring of 1 slots has none to fill ahead"),
     ("hybrid", tj.MultiplyBand, {"tile": 64}, "the rows of x of all turns take 6144 elements"),
     ("hybrid", tj.PutSums, {"rows": 48}, "rows of a band 48 is unknown"),

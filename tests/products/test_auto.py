@@ -49,6 +49,7 @@ def family(w: Any, n: int) -> str:
         (lambda: graph(10_000), "f16", "csr", 128, "vector_gather"),
         (lambda: some(2048, 512, 0.1, "f4"), None, "csr", 128, "csr"),
         (lambda: some(512, 512, 0.95, "f4"), None, "csr", 256, "dense"),
+        (lambda: hidden(4096, 4).astype("f4"), None, "csr", 128, "hybrid"),
         (lambda: some(1024, 1024, 0.4), None, "bitmap", 1, "bitmap"),
     ],
 )
@@ -88,6 +89,9 @@ def test_encoded_once_and_only_where_asked(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(made) == 3
     family(sg.sparse(some(256, 256, 0.4), format="auto"), 8)
     assert len(made) == 3
+    for given in (hidden(512).astype("f4"), some(256, 256, 0.4, "f4"), hidden(512).astype("f8")):
+        family(sg.sparse(given, format="auto"), 8)
+    assert made[3:] == ["hybrid"]
 
 
 def test_kept() -> None:

@@ -21,7 +21,7 @@ from sparsegen.ir.kernels.hybrid import Hybrid
 from sparsegen.ir.numbers.mixed import PLACES, TILES
 from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products import hybrid_cost
-from sparsegen.products.hybrid import HEIGHTS, HybridNumbers, columns, pieces, records, spans, tiles
+from sparsegen.products.hybrid import HEIGHTS, HybridNumbers, columns, pieces, records, rounded, spans, tiles
 from tests.mixed_kit import matrix, values
 from tests.nm_kit import formulas_hold, listed, refused
 from tests.products_kit import EPILOGUES, ORDERS, called, operands, turned_first
@@ -179,10 +179,10 @@ def test_a_matrix_comes_out_of_what_is_packed(tile: int, high: int) -> None:
 
 def test_torch_packs_the_same() -> None:
     torch = pytest.importorskip("torch")
-    for dtype in (torch.float16, torch.bfloat16):
-        w = torch.from_numpy(values(150, 203).astype("f4")).to(dtype)
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        w = torch.from_numpy(values(150, 203, dtype="f32")).to(dtype)
         W: Any = sg.sparse(w, format="hybrid", tile=32)
-        for pack in (spans, records, pieces, columns, tiles):
+        for pack in (spans, records, pieces, columns, tiles, *([rounded] if dtype is torch.float32 else [])):
             made = [pack(one, 2) for one in (W, W.to_host())]
             assert np.array_equal(*(np.asarray(a).view(np.int32) for a in made))
 
@@ -277,7 +277,6 @@ def test_what_cannot_run_is_refused_with_a_remedy() -> None:
     W = matrix(130, 100)
     odd = sg.sparse(values(130, 100), format="hybrid", tile=24)
     for matrix_, device, words, says, hint in (
-        (matrix(64, 64, dtype="f32"), "h200", "hybrid", "dense tiles of f16 and bf16, not f32", "f16 or bf16"),
         (W, "v100", "hybrid", "NVIDIA V100 (sm_70) has neither", "a GPU from Ampere on"),
         (odd, "h200", "hybrid", "dense tiles of 24 x 24, which no mma fills", "tile=16 or 32 or 64"),
         (W, "h200", line(32, "4x1"), "warps=4x1 do not share 32 rows", "fewer warps share the rows, or raise high"),
@@ -298,7 +297,6 @@ def test_what_is_listed_can_run_there() -> None:
     W = matrix(130, 100)
     found = {device: len(listed(sg.spmm(W, n=300), device, "hybrid")) for device in DEVICES}
     assert 50 < found["rtx4090"] <= found["a100"] <= found["h200"]
-    assert not listed(sg.spmm(matrix(130, 100, dtype="f32"), n=300), "h200", "hybrid")
 
 
 def test_what_32_bits_do_not_index_is_refused() -> None:
@@ -311,12 +309,6 @@ def test_a_matrix_too_large_for_indices_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("sparsegen.products.hybrid.MAX_CELLS", 1000)
     with pytest.raises(FormatError, match="indices are 32 bits wide, so 1000 is the most"):
         HybridNumbers.of(sg.spmm(matrix(64, 64), n=16))
-
-
-def test_the_pass_refuses_another_type() -> None:
-    module = SpmmProblem(sg.spmm(matrix(64, 64, dtype="f32"), n=16)).describe()
-    with pytest.raises(IRError, match="16-bit numbers, not f32"):
-        Hybrid().run(module)
 
 
 def test_the_pass_refuses_warps_that_do_not_share_a_band() -> None:

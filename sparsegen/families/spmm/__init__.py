@@ -56,6 +56,10 @@ class ProductFamily(Vocabulary):
         """What its kernels read of the matrix, by role: how each is made of it."""
         return {}
 
+    def read(self, facts: Any, schedule: Schedule) -> dict[str, Prepared]:
+        """The same for a product in numbers, which may have something made in another way."""
+        return self.arrays(schedule)
+
     @abstractmethod
     def price(self, problem: Any, schedule: Schedule, device: DeviceProfile) -> Cost:
         """The cost of a complete schedule; ScheduleError if it cannot run the product on the device."""

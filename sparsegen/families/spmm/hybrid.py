@@ -1,13 +1,13 @@
 """``hybrid`` (BSA-SpMM): dense tiles on tensor cores and all other entries on CUDA cores, in one launch.
 
 A block has some rows and columns of y: it adds up both parts and stores once, to the rows as they were given.  Rows of
-x come once for all dense tiles of a block that lie on top of each other.  Sums are made in a fixed order.  In
-f16 and bf16, from sm_80 on.
+x come once for all dense tiles of a block that lie on top of each other.  Sums are made in a fixed order.  In f16 and
+bf16, and in f32, whose numbers tensor cores multiply as two of tf32 each, from sm_80 on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +23,7 @@ from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.mixed import PIECE, ROWS, TILES, fits, passes
 from sparsegen.ir.numbers.strips import COLS, LEAST, MOST_ROWS, sums
 from sparsegen.ir.passes.manager import Pass
-from sparsegen.products.hybrid import HEIGHTS, HybridNumbers, columns, pieces, records, spans, tiles
+from sparsegen.products.hybrid import HEIGHTS, HybridNumbers, columns, pieces, records, rounded, spans, tiles
 from sparsegen.products.hybrid_cost import Shape, price, shape_of
 from sparsegen.products.tiling import expected, tiling
 from sparsegen.products.weights import Prepared, padded
@@ -55,6 +55,7 @@ _COLUMNS: Final = "which columns of W each turn of bands {high} tiles high multi
 _TILES: Final = (
     "words of the {high} tiles of each turn, zeros or dense, in the order of mma fragments (tiles in {file})"
 )
+_ROUNDED: Final = _TILES.replace("(tiles in", "rounded to tf32 (rounded in")
 _REST: Final = f"W.arrays[%r], and zeros up to a multiple of {ALIGN} elements, at least one such"
 _FILE: Final = "sparsegen/products/hybrid.py"
 
@@ -70,7 +71,7 @@ class HybridFamily(ListedFamily):
     telling = ("high", "cols")
     nonfinite = (
         "a NaN or Inf of x reaches the rows that have an entry for it, and all rows of each band with a dense tile in "
-        "its column: zeros there multiply too"
+        "its column: zeros there multiply too; of f32 an Inf in a dense tile or beside one makes NaN"
     )
     counted = "two for each element of a dense tile, each other entry, and column"
     because = "zeros of dense tiles multiply, what else is not stored does not"
@@ -123,11 +124,6 @@ class HybridFamily(ListedFamily):
         self, facts: HybridNumbers, schedule: Schedule, device: DeviceProfile, shape: Shape
     ) -> ScheduleError | None:
         """Why a complete schedule cannot run the product on the device; None if it can."""
-        if facts.item != 2 and not facts.precision:
-            return ScheduleError(
-                f"hybrid multiplies dense tiles of f16 and bf16, not {facts.dtype}",
-                hint='say precision="tf32", encode W in f16 or bf16, or for csr: sg.sparse(W.to_scipy(), format="csr")',
-            )
         if device.compute_capability < AMPERE:
             return ScheduleError(
                 f"hybrid multiplies by mma.m16n8k16 and copies by cp.async; {device.name} ({device.arch}) has neither",
@@ -205,13 +201,12 @@ class HybridFamily(ListedFamily):
             "spans": (spans, _SPANS), "records": (records, _RECORDS), "pieces": (pieces, _PIECES),
             "columns": (columns, _COLUMNS), "tiles": (tiles, _TILES),
         }  # fmt: skip
-        made = {
-            name: Prepared(
-                ("hybrid", name, high), partial(pack, high=high), told.format(high=high, file=_FILE), name == "tiles"
-            )
-            for name, (pack, told) in packs.items()
-        }
-        return {**made, **rest}
+        return {name: _packed(name, pack, told, high) for name, (pack, told) in packs.items()} | rest
+
+    def read(self, facts: HybridNumbers, schedule: Schedule) -> dict[str, Prepared]:
+        """The same; dense tiles are rounded to the precision in which they are multiplied, if that is not f32's."""
+        made = self.arrays(schedule)
+        return made | ({"tiles": _packed("rounded", rounded, _ROUNDED, schedule.high)} if facts.precision else {})
 
     def operations(self, cost: Cost) -> float:
         """A multiply-add of every element of a dense tile, every other entry, and column."""
@@ -228,6 +223,12 @@ class HybridFamily(ListedFamily):
             f"dense tiles in {of.turns} turns, {of.longest} of a band at most, and {facts.entries} other entries, "
             f"{facts.most} of a row at most{cut}, by teams of {g.team.lanes} lanes; {room(g)}"
         )
+
+
+def _packed(name: str, pack: Callable[..., Any], told: str, high: int) -> Prepared:
+    """What is made of a matrix for bands so many dense tiles high."""
+    words = name in ("tiles", "rounded")
+    return Prepared(("hybrid", name, high), partial(pack, high=high), told.format(high=high, file=_FILE), words)
 
 
 FAMILY = register(HybridFamily())
