@@ -22,7 +22,7 @@ from sparsegen.formats.bcrs import Bcrs, bcrs
 from sparsegen.formats.bitmap import Bitmap, bitmap
 from sparsegen.formats.csr import Csr, OfRows, csr
 from sparsegen.formats.format import Format, held, outside
-from sparsegen.formats.hybrid import Hybrid, hybrid
+from sparsegen.formats.hybrid import Hybrid, blocked_ell, hybrid
 from sparsegen.formats.library import NUMPY, Library, library_of
 from sparsegen.formats.matrix import KINDS, NAMES, SparseMatrix, check_room
 from sparsegen.formats.nm import Nm, nm
@@ -88,6 +88,7 @@ register("bitmap", bitmap, ("f16", "bf16"), Bitmap)
 register("tca_bme", tca_bme, ("f16", "bf16"))
 register("csr", csr, ("f32", "f16", "bf16", "f64"), Csr)
 register("hybrid", hybrid, ("f32", "f16", "bf16"), Hybrid)
+register("blocked_ell", blocked_ell, ("f16", "bf16"), Hybrid)
 register("nm", nm, ("f32", "f16", "bf16"), Nm)
 _OF_VECTORS: Final = ("i8", "i16", "u8", "u16", "i4", "u4", "i12", "i32", "f16", "bf16")
 register("sr_bcrs", sr_bcrs, _OF_VECTORS, SrBcrs)
