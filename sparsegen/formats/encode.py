@@ -101,11 +101,11 @@ def sparse(
     """Encode a matrix [M, K], where it is: NumPy, CuPy and torch arrays stay in their library.
 
     ``format``: ``"bitmap"`` (f16, bf16: what kernels read), ``"tca_bme"`` (the paper's), ``"csr"`` (also f32 and f64),
-    ``"nm"`` and ``"hybrid"`` (also f32, but for products with hybrid), ``"sr_bcrs"`` and ``"bcrs"`` (f16, bf16 and
-    integers), or ``"auto"``: nm or sr_bcrs with the options of these; without any bitmap, or csr for f32, f64 and for
-    what lists its entries.  Then a product may take the dense matrix, of nm in which nothing repeats (``vector`` 1, f16
-    or bf16) bitmap, and without options bitmap, csr, sr_bcrs or hybrid, where the cost model has that as the faster
-    one.
+    ``"nm"`` and ``"hybrid"`` (also f32, but for products with hybrid), ``"blocked_ell"`` (f16, bf16), ``"sr_bcrs"`` and
+    ``"bcrs"`` (f16, bf16 and integers), or ``"auto"``: nm or sr_bcrs with the options of these; without any bitmap, or
+    csr for f32, f64 and for what lists its entries.  Then a product may take the dense matrix, of nm in which nothing
+    repeats (``vector`` 1, f16 or bf16) bitmap, and without options bitmap, csr, sr_bcrs or hybrid, where the cost model
+    has that as the faster one.
 
     ``options``: those of the format.  ``"nm"`` has ``n`` and ``m``: of every m consecutive columns (along K, the first
     m, the next m, ...) at most n hold elements, 1 <= n < m <= 64, by default 2 of 4; and ``vector``: so many adjacent
@@ -118,6 +118,7 @@ def sparse(
     and keeps tiles of ``tile`` x ``tile`` that hold more than the share ``delta`` (0.3) of their elements as they are.
     ``alpha`` and ``delta`` may be ``"auto"``: those with which the cost model expects the soonest product with
     ``columns`` columns of x (128) on ``device``, as ``reorder`` has it; ``W.plan()`` says what it expects.
+    ``"blocked_ell"`` has the same options, and the tiles as the paper has them, filled up to the longest block row.
 
     ``w`` may be a ``scipy.sparse`` matrix too; scipy has no 16-bit numbers, so then ``dtype`` ("f16", "bf16", "f32" for
     csr, nm and hybrid, or "f64" for csr) may be given, and values are rounded to it; integers of any width are taken if

@@ -160,9 +160,9 @@ def tiles(w: SparseMatrix) -> Any:
 
 def segments(w: SparseMatrix, longest: int, warp: int, block: int) -> npt.NDArray[np.int32]:
     """The segments of the other entries, as ``csr`` has them, each of the row that W has it in."""
-    records = segments_of(rest_of(w), longest, warp, block).records.copy()
-    records[:, 0] = _rows(w)[records[:, 0]]
-    return records
+    made: npt.NDArray[np.int32] = segments_of(rest_of(w), longest, warp, block).records.copy()
+    made[:, 0] = _rows(w)[made[:, 0]]
+    return made
 
 
 def _rows(w: SparseMatrix) -> npt.NDArray[np.int32]:

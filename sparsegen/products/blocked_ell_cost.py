@@ -9,7 +9,7 @@ written and read between the two.
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
@@ -34,13 +34,6 @@ SYMBOLS: Final[dict[str, str]] = {
     "two": "1 if there are both tiles and other entries",
 }
 ADDED: Final = frozenset(("next", "launch"))
-
-
-class Shape(NamedTuple):
-    """What a schedule makes of both kernels; None of one that there is not."""
-
-    tiles: hybrid_cost.Shape | None
-    rest: csr_cost.Shape | None
 
 
 def price(p: BlockedEllNumbers, s: Schedule, device: DeviceProfile, parts: dict[str, Cost]) -> Cost:

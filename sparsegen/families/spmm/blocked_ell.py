@@ -109,7 +109,7 @@ class BlockedEllFamily(ProductFamily):
         """The cost of a complete schedule; ScheduleError if it cannot run the product on the device."""
         costs: dict[str, Cost] = {}
         for part, numbers in _numbers(problem.facts).items():
-            family, own = FAMILIES[part], _schedule(part, schedule)
+            family, own = FAMILIES[part], schedule_of(part, schedule)
             shape = family.shape(numbers, own, device)
             if error := family.refusal(numbers, own, device, shape):
                 raise error
@@ -121,10 +121,10 @@ class BlockedEllFamily(ProductFamily):
         facts: BlockedEllNumbers = problem.facts
         passes: list[Pass] = [BlockedEll(tiles=facts.tiles is not None)]
         if facts.tiles is not None:
-            kernel = hybrid.FAMILY.kernel(facts.tiles, _schedule(TILES, schedule), device)
+            kernel = hybrid.FAMILY.kernel(facts.tiles, schedule_of(TILES, schedule), device)
             passes.append(replace(kernel, blanks=facts.filling > 0))
         if facts.rest is not None:
-            passes.append(csr.kernel_for(rest_of(problem.matrix), _schedule(REST, schedule)))
+            passes.append(csr.kernel_for(rest_of(problem.matrix), schedule_of(REST, schedule)))
         return passes
 
     def arrays(self, schedule: Schedule) -> dict[str, Prepared]:
@@ -133,7 +133,7 @@ class BlockedEllFamily(ProductFamily):
             name: Prepared((self.name, name), make, about.format(file=_FILE), name == "tiles")
             for name, (make, about) in _OF_TILES.items()
         }
-        cut, warp, block = csr.sharing(_schedule(REST, schedule))
+        cut, warp, block = csr.sharing(schedule_of(REST, schedule))
         about = f"as csr has them, of W's rows: rows of more than {cut} entries in pieces (segments in {_FILE})"
         make = partial(segments, longest=cut, warp=warp, block=block)
         return {**of_tiles, **hybrid.rest_arrays(), "segments": Prepared((self.name, cut, warp, block), make, about)}
@@ -146,7 +146,7 @@ class BlockedEllFamily(ProductFamily):
     def blocks(self, facts: BlockedEllNumbers, schedule: Schedule, device: DeviceProfile) -> str:
         """Block rows, and what both kernels have."""
         said = {
-            part: FAMILIES[part].blocks(n, _schedule(part, schedule), device) for part, n in _numbers(facts).items()
+            part: FAMILIES[part].blocks(n, schedule_of(part, schedule), device) for part, n in _numbers(facts).items()
         }
         stored = f"{facts.strips} block rows of {facts.width} tiles, {facts.filling} of them zeros that fill up"
         return "; ".join((stored, *(f"{part}: {text}" for part, text in said.items())))
@@ -163,7 +163,7 @@ def _words(part: str, schedule: Schedule) -> dict[str, Any]:
     return {name: getattr(schedule, name) for name in WORDS[part]}
 
 
-def _schedule(part: str, schedule: Schedule) -> SpmmSchedule:
+def schedule_of(part: str, schedule: Schedule) -> SpmmSchedule:
     """The schedule of a kernel."""
     return SpmmSchedule(FAMILIES[part].name, **FIXED[part], **_words(part, schedule))
 
