@@ -16,7 +16,8 @@ ORDERS: Final = ("row", "column")
 #: The formats of W whose values are floats, and how many bits these may have; and those of vectors, which also hold
 #: integers.
 BITS: Final = {
-    "bitmap": (16,), "csr": (16, 32, 64), "nm": (16, 32), "hybrid": (16, 32), "sr_bcrs": (16,), "bcrs": (16,),
+    "bitmap": (16,), "csr": (16, 32, 64), "nm": (16, 32), "hybrid": (16, 32), "blocked_ell": (16,), "sr_bcrs": (16,),
+    "bcrs": (16,),
 }  # fmt: skip
 VECTORS: Final = ("sr_bcrs", "bcrs")
 #: Formats of W whose kernels read and write columns in panels.
@@ -37,15 +38,18 @@ class Spmm(Op):
     """``y = activation(scale * (W @ x) + bias) + residual``, W [m, k] in a sparse ``format``, x [k, n], y [m, n].
 
     ``chunks``: 8-byte chunks of W's values in bitmap tiles, slack included; ``entries``: how many W has in a format
-    that lists them (csr; hybrid: those outside of dense tiles), or vectors; ``pattern``: n, m and the rows and columns
-    of a block, where n of every m are kept (nm).  ``x_order`` and ``y_order`` (of the residual too): :data:`ORDERS`;
-    ``vec``: adjacent elements of x (in csr of y as well) that an access may take at once.  ``scale`` and ``bias`` have
-    an element a row.
+    that lists them (csr; hybrid and blocked_ell: those outside of dense tiles), or vectors; ``pattern``: n, m and the
+    rows and columns of a block, where n of every m are kept (nm).  ``x_order`` and ``y_order`` (of the residual too):
+    :data:`ORDERS`; ``vec``: adjacent elements of x (in csr of y as well) that an access may take at once.  ``scale``
+    and ``bias`` have an element a row.
 
     W, x and y have one type; sums of floats are made in f32, those of f64 in f64.  Integers have ``x_type`` and
     ``y_type`` of their own: sums are exact, or modulo 2^32 in a y of s32, else they and the epilogue are in f32, as
     ``scale`` and ``bias`` are.  x of 4 bits has two adjacent columns a byte.  ``w_digits`` and ``x_digits`` are what
     the pass ``decompose`` makes of vectors: of integers digits of 8 bits, or one of 4; ``height``: rows of W's vectors.
+
+    Of a product of floats that is made in two the first leaves its sums as they are, in a y of their type (hybrid), and
+    the second begins with such sums, row by row (``onto``, csr).
 
     ``x_panel`` and ``y_panel``: so many adjacent columns of x, or of y and the residual, lie together row by row, one
     such matrix behind the other (csr, hybrid); 0: all do.
@@ -82,6 +86,7 @@ class Spmm(Op):
     w_digits: tuple[Digit, ...] = attr(default=())
     x_digits: tuple[Digit, ...] = attr(default=())
     batch: int = attr(default=1)
+    onto: bool = attr(default=False)
     binds: Binds = attr(default=())
 
     @property
@@ -141,7 +146,9 @@ def _spmm(op: Spmm, ctx: Context) -> None:
         bits = BITS.get(op.format, ())
         floats = op.dtype.kind == "float" and op.dtype.bits in bits
         ctx.need(floats, f"{op.format} holds floats of {bits} bits, not {op.dtype}")
-        ctx.need(op.x_type is op.y_type is None, f"x and y are {op.dtype}, as W is")
+        left = op.y_type is op.sums and op.format == "hybrid"
+        ctx.need(op.x_type is None and (op.y_type is None or left), f"x and y are {op.dtype}, as W is")
+    ctx.need(not op.onto or op.format == "csr", f"{op.format} begins with no sums that are there", "take csr")
     n, m, rows, cols = op.pattern
     ctx.need(op.format != "nm" or (1 <= n < m <= MOST_WINDOW and min(rows, cols) >= 1 and n % cols == m % cols == 0),
              f"a pattern that keeps {n} of every {m}, in blocks of {rows} x {cols}")  # fmt: skip

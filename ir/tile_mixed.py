@@ -54,7 +54,8 @@ class CopyBand(Op):
     They are the ``tile`` rows from ``tile`` times the number on that ``columns`` has for it, ``cols`` columns from
     ``column`` on.  Blocks of 128 bytes (or of ``cols``, if fewer) lie one behind the other, swizzled.  ``src`` is [k,
     n], of 16 or 32 bits, its rows whole pieces of 16 bytes; rows from ``k`` on are zeros, columns from ``n`` on the
-    first ones again.  Lanes look up the numbers of 32 turns at once, one each, into ``listed``.
+    first ones again.  Lanes look up the numbers of 32 turns at once, one each, into ``listed``.  ``blanks``: whether
+    the number behind W's last columns may be among them, for turns without a tile: all their rows are zeros.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
@@ -69,6 +70,7 @@ class CopyBand(Op):
     cols: int = attr()
     k: int = attr()
     n: int = attr()
+    blanks: bool = attr(default=False)
 
 
 @define("tile.multiply_band", kw_only=True)

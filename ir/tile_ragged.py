@@ -210,6 +210,7 @@ class SumSegments(Op):
 class StoreRow(Store):
     """Stores the team's sums to row ``row`` of y, with the epilogue; one group of the team stores.
 
+    ``onto``: sums of all of y, row by row, on top of which they come before.
     ``once``: adjacent elements that a store takes, ``vec`` or a part of it.  ``panel``: of y and the residual, as of
     ``tile.gather``.
     """
@@ -223,6 +224,7 @@ class StoreRow(Store):
     blocks: int = attr()
     once: int | None = attr(default=None)
     panel: int = attr(default=0)
+    onto: Buffer | None = buffer(default=None)
 
 
 # ------------------------------------------------------------------------------------------------ what they must obey
@@ -324,8 +326,11 @@ def _store_row(op: StoreRow, ctx: Context) -> None:
     registers(ctx, op.acc, op.blocks * op.vec, exactly=True)
     sums = sum_type(op.out.dtype)
     ctx.need(op.acc.dtype is sums, f"the epilogue of {op.out.dtype} works in {sums}, not {op.acc.dtype}")
-    _vector(ctx, op.vec, op.out.dtype)
     once = op.once or op.vec
     whole(ctx, op.vec, once, f"{op.vec} adjacent columns are no whole stores of {once}")
     whole(ctx, op.panel or op.n, once, f"{once} adjacent columns at once of {op.panel or op.n}")
+    _vector(ctx, once, op.out.dtype)
     _panel(op, ctx)
+    if op.onto is not None:
+        same_type(ctx, op.acc, op.onto)
+        ctx.need(op.onto.size == op.m * op.n, f"{op.m} x {op.n} sums are not the {op.onto.size} of @{op.onto.name}")

@@ -29,6 +29,6 @@ def values(
 
 
 def matrix(m: int, k: int, tile: int = 32, dtype: str = "f16", delta: float = 0.3, **how: Any) -> Any:
-    """The same, encoded; ``method`` is that of the order, all else goes to :func:`values`."""
-    method = how.pop("method", "bsa")
-    return sg.sparse(values(m, k, tile, dtype, **how), format="hybrid", tile=tile, delta=delta, method=method)
+    """The same, encoded; ``method`` is that of the order, all else but ``format`` goes to :func:`values`."""
+    method, format = how.pop("method", "bsa"), how.pop("format", "hybrid")
+    return sg.sparse(values(m, k, tile, dtype, **how), format=format, tile=tile, delta=delta, method=method)

@@ -69,21 +69,22 @@ def each(
     """The module after ``kernel`` has replaced every op of a kind.
 
     IRError for fields of other numbers of axes, of other types, and for matrices of other formats, where these are
-    said; for a batch of products unless ``batched``.
+    said; for a batch of products unless ``batched``.  Of products with matrices of several formats those of other ones
+    are left to another pass.
     """
-    for op in module.funcs:
-        if isinstance(op, kind):
-            for what, known, got in (
-                ("fields of {} axes", axes, len(getattr(op, "shape", ()))),
-                ("numbers of {}", dtypes, getattr(op, "dtype", None)),
-                ("matrices of {}", formats, getattr(op, "format", None)),
-                ("a batch of {}", () if batched else (1,), getattr(op, "batch", 1)),
-            ):
-                if known and got not in known:
-                    takes = what.format(" or ".join(map(str, known)))
-                    raise IRError(f"{op.name}: this kernel takes {takes}, not of {got}", loc=op.loc,
-                                  hint="take another family; a row is a field [1, n]")  # fmt: skip
-            module = kernel(module, op)
+    every = [op for op in module.funcs if isinstance(op, kind)]
+    for op in [op for op in every if getattr(op, "format", None) in formats] or every:
+        for what, known, got in (
+            ("fields of {} axes", axes, len(getattr(op, "shape", ()))),
+            ("numbers of {}", dtypes, getattr(op, "dtype", None)),
+            ("matrices of {}", formats, getattr(op, "format", None)),
+            ("a batch of {}", () if batched else (1,), getattr(op, "batch", 1)),
+        ):
+            if known and got not in known:
+                takes = what.format(" or ".join(map(str, known)))
+                raise IRError(f"{op.name}: this kernel takes {takes}, not of {got}", loc=op.loc,
+                              hint="take another family; a row is a field [1, n]")  # fmt: skip
+        module = kernel(module, op)
     return module
 
 

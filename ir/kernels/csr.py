@@ -39,8 +39,8 @@ class Csr:
 
     It loads as many of them at once as lie side by side, up to 16 bytes.  ``unroll`` entries a turn; ``segments``: how
     many there are, the first ``cuts`` of them of rows that are cut.  Roles of the launch: ``in``, ``out``, W's arrays
-    (``idx``, ``values``), ``segments``, those of the epilogue, and with cuts ``workspace.slots`` and
-    ``workspace.counter`` (zero before and after).
+    (``idx``, ``values``), ``segments``, those of the epilogue, ``sums`` for a product that begins with some, and with
+    cuts ``workspace.slots`` and ``workspace.counter`` (zero before and after).
     """
 
     across: int = 16
@@ -92,7 +92,7 @@ class Csr:
         walk = self._walk(op, params, acc, begin, end, column)
         store = r.StoreRow(
             acc=acc, row=row, column=column, across=self.across, parts=self.parts, vec=vec, blocks=blocks,
-            panel=op.y_panel, **epilogue(op, params),
+            panel=op.y_panel, onto=params.get("sums"), **epilogue(op, params),
         )  # fmt: skip
         add = r.SumSegments(
             acc=acc, slots=params.get("workspace.slots"), counter=params.get("workspace.counter"), number=number,

@@ -37,10 +37,11 @@ class Hybrid:
 
     These have ``tile`` columns; bands of rows take ``dense`` turns in all, one ``longest`` at most.  Where there are
     none, or no other entries, the kernel has nothing for them.  ``stages``: slots of the ring; ``unroll``: other
-    entries of a group of lanes a turn; ``cuts``: pieces of rows of a band that are cut, at most.  Roles of the launch:
-    ``in``, ``out``, W's arrays (``spans`` and ``records``; of dense tiles ``columns`` and ``tiles``; of other entries
-    ``idx`` and ``values``, and of rows that are cut ``pieces``), those of the epilogue.  An x by columns, or one whose
-    rows are no whole pieces, is first written row by row into ``ws.turned``.
+    entries of a group of lanes a turn; ``cuts``: pieces of rows of a band that are cut, at most; ``blanks``: whether
+    turns without a tile fill bands up.  Roles of the launch: ``in``, ``out``, W's arrays (``spans`` and ``records``; of
+    dense tiles ``columns`` and ``tiles``; of other entries ``idx`` and ``values``, and of rows that are cut
+    ``pieces``), those of the epilogue.  An x by columns, or one whose rows are no whole pieces, is first written row by
+    row into ``ws.turned``.
     """
 
     rows: int = 32
@@ -53,6 +54,7 @@ class Hybrid:
     dense: int = 0
     longest: int = 0
     cuts: int = 0
+    blanks: bool = False
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
@@ -117,7 +119,7 @@ class Hybrid:
         share: dict[str, Any] = {"rows": self.rows, "warps": (self.down, self.across), "cols": self.cols}
         copy = tm.CopyBand(
             dst=window, src=x.buffer, columns=params["columns"], listed=listed, begin=begin, turn=turn, column=column,
-            stages=stages, tile=self.tile, cols=self.cols, k=op.k, n=x.n,
+            stages=stages, tile=self.tile, cols=self.cols, k=op.k, n=x.n, blanks=self.blanks,
         )  # fmt: skip
         run = tu.CopyRun(ring=values, src=params["tiles"], tile=begin, turn=turn, stages=stages, turns=1, size=size)
         shape = "tf32.m16n8k8" if op.dtype is f32 else f"{op.dtype}.m16n8k16"
@@ -158,7 +160,11 @@ class Hybrid:
         word = Value("place", s32, 0, (PLACES * PLACES * (count + 1) if cut else self.rows) - 1)
         row, (begin, end) = Value("row", s32, 0, op.m), (Value(e, s32, 0, op.entries) for e in ("from", "end"))
         lanes, acc = self._lanes(op, "total")
-        put = r.StoreRow(acc=acc, row=row, column=column, panel=op.y_panel, **lanes, **epilogue(op, params))
+        once = min(lanes["vec"], widths(op.y_stored)[-1])
+        put = r.StoreRow(
+            acc=acc, row=row, column=column, once=once if once < lanes["vec"] else None, panel=op.y_panel, **lanes,
+            **epilogue(op, params),
+        )  # fmt: skip
         store = by_team(put, acc, lanes)
         begun: list[Op] = [t.Alloc(buf=acc, zeroed=whole is None)]
         if whole is not None:

@@ -27,6 +27,7 @@ def parameters(
         "scale": ("scale", op.of_rows, op.batch * op.m * op.scale),
         "bias": ("bias", op.of_rows, op.batch * op.m * op.bias),
         "residual": ("residual", op.y_stored, op.batch * op.m * op.n * op.residual),
+        "sums": ("begun", op.sums, op.batch * op.m * op.n * op.onto),
         "workspace.slots": ("slots", sums, slots), "workspace.counter": ("counter", u32, counter),
     }  # fmt: skip
     return {role: Buffer(name, dtype, size, "global") for role, (name, dtype, size) in made.items() if size}

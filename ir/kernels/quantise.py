@@ -33,7 +33,7 @@ def quantised(module: Module, op: Any, sizes: dict[str, int], most: int, *, over
     quantise: list[Op] = []
     for number, name in enumerate(sizes):
         of: dict[str, Any] = {"src": given[name], "number": number, "of": tq.MOST_BLOCKS}
-        how = {**of, "tops": tops}
+        how: dict[str, Any] = {**of, "tops": tops}
         largest.append(tq.FindLargest(over=over, **how))
         fetch.append(tq.FetchPieces(held=held, **of))
         others = tuple(range(number)) if number == len(sizes) - 1 else ()

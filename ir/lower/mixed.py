@@ -47,15 +47,13 @@ def copy_band(cx: Context, op: t.CopyBand) -> Callable[[], None]:
     own = [b.let("own", block + place(row, inner)) for row in rows]
     real = [(first + i * high).lt(op.tile) for i in range(times)]
     column = b.let("from", (cx.resolve(op.column) + piece * each) % op.n)  # lanes' pieces stay side by side
-    begin, top_k = cx.resolve(op.begin), -(-op.k // op.tile) - 1
-    zero = b.const(op.dst.dtype, 0.0, hint="zero") if op.k % op.tile else None
+    begin, top_k = cx.resolve(op.begin), -(-op.k // op.tile) - (not op.blanks)
+    zero = b.const(op.dst.dtype, 0.0, hint="zero") if op.k % op.tile or op.blanks else None
 
     def look(turn: Expr) -> None:
         """Looks up the columns of 32 turns; what lies beyond the block's own is another's, and used by none."""
         at = b.let("at", begin + turn + cx.lane)
-        found = b.ld(
-            op.columns, at, where=at.lt(op.columns.size), cache="nc", hint="k", lo=0, hi=-(-op.k // op.tile) - 1
-        )
+        found = b.ld(op.columns, at, where=at.lt(op.columns.size), cache="nc", hint="k", lo=0, hi=top_k)
         b.st(op.listed, 0, found)
 
     def turn() -> None:

@@ -233,11 +233,22 @@ def store_row(cx: Context, op: t.StoreRow) -> None:
     with b.if_(all_of(group.eq(0), row.lt(op.m))):
         scale, bias = (of_row(cx, buf, row, op.acc.dtype) for buf in (op.scale, op.bias))
         for first, col in columns(cx, column, op.across, op.vec, op.blocks):
-            sums = [finish(cx, b.ld(op.acc, first + e, hint="sum"), scale, bias, op.activation) for e in range(op.vec)]
+            own = (b.ld(op.acc, first + e, hint="sum") for e in range(op.vec))
+            totals = own if op.onto is None else _onto(cx, op, op.onto, list(own), row * op.n + col, col)
+            sums = [finish(cx, total, scale, bias, op.activation) for total in totals]
             once = op.once or op.vec
             for e in range(0, op.vec, once):
                 here = b.let("here", (col + e).lt(op.n))
                 cx.guard(here, partial(_store, cx, op, sums[e : e + once], row, col + e))
+
+
+def _onto(cx: Context, op: t.StoreRow, begun: Buffer, totals: list[Value], at: Expr, col: Expr) -> Iterator[Value]:
+    """Sums of adjacent columns on top of those that are from ``at`` on."""
+    b, once = cx.b, min(op.once or op.vec, widths(begun.dtype)[-1])
+    for e in range(0, op.vec, once):
+        found = b.ldv(begun, at + e, once, where=b.let("here", (col + e).lt(op.n)), cache="nc", hint="begun")
+        for v, total in zip(found, totals[e : e + once], strict=True):
+            yield b.binary("add", v, total)
 
 
 def _store(cx: Context, op: t.StoreRow, sums: list[Value], row: Expr, col: Expr) -> None:

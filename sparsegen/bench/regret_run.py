@@ -51,7 +51,8 @@ def timed(lab: Lab, calls: Sequence[Call], seconds: float, cold: bool) -> list[T
     """Device times of each of ``calls``, about ``seconds`` of it in all, in ROUNDS over all of them.
 
     Reads of far more than L2 come before each timed call; they take so long that the host's own time is hidden, which
-    is up to some 100 us where a call has several launches and workspaces.  Unless ``cold``, a call that is not timed then fills L2 as in a loop.
+    is up to some 100 us where a call has several launches and workspaces.  Unless ``cold``, a call that is not timed
+    then fills L2 as in a loop.
     """
     found: list[list[float]] = [[] for _ in calls]
     for _ in range(ROUNDS):

@@ -2,8 +2,8 @@
 
 An element of a matrix cut into blocks (:class:`Blocked`) has three coordinates: ``strip``, ``slab`` and ``element``.  A
 format lists an axis for each, slowest first: ``Dense`` where all positions are stored, and one of ``Mask``,
-``Compressed`` and ``Fixed`` where most are left out.  The positions before the sparse axis are its *fibers*; each has
-its *entries*, which are single elements, or whole blocks if ``element`` comes behind it.
+``Compressed``, ``Fixed`` and ``Padded`` where most are left out.  The positions before the sparse axis are its
+*fibers*; each has its *entries*, which are single elements, or whole blocks if ``element`` comes behind it.
 """
 
 from __future__ import annotations
@@ -133,6 +133,16 @@ class Sparse(ABC):
         ``own``: these fibers' piece of the array; ``starts``: int64 [fibers + 1], their first entries, from 0.
         """
 
+    def spread(self, lib: Library, counts: Any, own: Any, values: Any) -> tuple[Any, Any]:
+        """``own`` and the values of all fibers as they are stored, from those of their ``counts`` entries, int64
+        [fibers], one fiber after the other."""
+        return own, values
+
+    def starts(self, lib: Library, arrays: Mapping[str, Any], first: int, last: int) -> Any:
+        """The first entry of each of the fibers first .. last, int64."""
+        assert self.ptr is not None
+        return self.ptr.starts(lib, arrays[self.ptr.name], first, last)
+
     @abstractmethod
     def shape(self, dims: tuple[int, ...], entries: int) -> tuple[int, ...]:
         """The shape of ``own``, for fibers ``dims`` with so many entries stored in all."""
@@ -257,7 +267,7 @@ class Mask(Sparse):
 
 
 @dataclass(frozen=True)
-class _Listed(Sparse):
+class Positions(Sparse):
     """An axis whose ``own`` array is a position for each entry."""
 
     def shape(self, dims: tuple[int, ...], entries: int) -> tuple[int, ...]:
@@ -271,7 +281,8 @@ class _Listed(Sparse):
         """What the list says, as an unsigned number, of an entry that fills a fiber up: -1 in its bits."""
         return (1 << self.own.dtype.bits) - 1 if self.room else -1  # which is none
 
-    def _positions(self, lib: Library, present: Any, window: int) -> Any:
+    def positions(self, lib: Library, present: Any, window: int) -> Any:
+        """The list of the positions below ``window`` that are ``present``; FormatError if it cannot count so far."""
         most = self.own.dtype.range[1]
         most -= most == self.blank
         if window - 1 > most:
@@ -295,7 +306,7 @@ class _Listed(Sparse):
 
 
 @dataclass(frozen=True)
-class Compressed(_Listed):
+class Compressed(Positions):
     """A list of the positions that are stored for each fiber, in ascending order, and pointers to where it begins.
 
     What fills a fiber up to the pointers' alignment has the position -1 and an entry of zeros.
@@ -306,7 +317,7 @@ class Compressed(_Listed):
     def keep(self, lib: Library, present: Any) -> tuple[Any, Any]:
         counts = present.sum(-1)
         self.fill(lib, present, counts)
-        return self._positions(lib, present, present.shape[1] - self.room), counts.reshape(-1, 1)
+        return self.positions(lib, present, present.shape[1] - self.room), counts.reshape(-1, 1)
 
     def verify(self, lib: Library, arrays: Mapping[str, Any], window: int) -> int | None:
         super().verify(lib, arrays, window)
@@ -328,7 +339,7 @@ class Compressed(_Listed):
 
 
 @dataclass(frozen=True)
-class Fixed(_Listed):
+class Fixed(Positions):
     """Exactly ``n`` of every ``m`` consecutive positions, each a fiber of its own: the position of each in the m.
 
     A fiber with fewer elements stores zeros too, at the first positions that have none.
@@ -347,7 +358,10 @@ class Fixed(_Listed):
             raise Crowded(self, fiber, int(counts[fiber]))
         absent = ~present
         present |= absent & (lib.cumsum(absent, axis=1) <= (self.n - counts).reshape(-1, 1))
-        return self._positions(lib, present, self.m), counts.reshape(-1, 1)
+        return self.positions(lib, present, self.m), counts.reshape(-1, 1)
+
+    def starts(self, lib: Library, arrays: Mapping[str, Any], first: int, last: int) -> Any:
+        return (lib.arange(last - first + 1) + first) * self.n
 
     def verify(self, lib: Library, arrays: Mapping[str, Any], window: int) -> int | None:
         super().verify(lib, arrays, window)

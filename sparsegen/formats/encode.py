@@ -22,7 +22,7 @@ from sparsegen.formats.bcrs import Bcrs, bcrs
 from sparsegen.formats.bitmap import Bitmap, bitmap
 from sparsegen.formats.csr import Csr, OfRows, csr
 from sparsegen.formats.format import Format, held, outside
-from sparsegen.formats.hybrid import Hybrid, hybrid
+from sparsegen.formats.hybrid import Hybrid, blocked_ell, hybrid
 from sparsegen.formats.library import NUMPY, Library, library_of
 from sparsegen.formats.matrix import KINDS, NAMES, SparseMatrix, check_room
 from sparsegen.formats.nm import Nm, nm
@@ -88,6 +88,7 @@ register("bitmap", bitmap, ("f16", "bf16"), Bitmap)
 register("tca_bme", tca_bme, ("f16", "bf16"))
 register("csr", csr, ("f32", "f16", "bf16", "f64"), Csr)
 register("hybrid", hybrid, ("f32", "f16", "bf16"), Hybrid)
+register("blocked_ell", blocked_ell, ("f16", "bf16"), Hybrid)
 register("nm", nm, ("f32", "f16", "bf16"), Nm)
 _OF_VECTORS: Final = ("i8", "i16", "u8", "u16", "i4", "u4", "i12", "i32", "f16", "bf16")
 register("sr_bcrs", sr_bcrs, _OF_VECTORS, SrBcrs)
@@ -100,10 +101,11 @@ def sparse(
     """Encode a matrix [M, K], where it is: NumPy, CuPy and torch arrays stay in their library.
 
     ``format``: ``"bitmap"`` (f16, bf16: what kernels read), ``"tca_bme"`` (the paper's), ``"csr"`` (also f32 and f64),
-    ``"nm"`` and ``"hybrid"`` (also f32), ``"sr_bcrs"`` and ``"bcrs"`` (f16, bf16 and integers), or ``"auto"``: nm or
-    sr_bcrs with the options of these; without any bitmap, or csr for f32, f64 and for what lists its entries.  Then a
-    product may take the dense matrix, of nm in which nothing repeats (``vector`` 1, f16 or bf16) bitmap, and without
-    options bitmap, csr, sr_bcrs or hybrid (of f32 hybrid alone), where the cost model has that as the faster one.
+    ``"nm"`` and ``"hybrid"`` (also f32), ``"blocked_ell"`` (f16, bf16), ``"sr_bcrs"`` and ``"bcrs"`` (f16, bf16 and
+    integers), or ``"auto"``: nm or sr_bcrs with the options of these; without any bitmap, or csr for f32, f64 and for
+    what lists its entries.  Then a product may take the dense matrix, of nm in which nothing repeats (``vector`` 1, f16
+    or bf16) bitmap, and without options bitmap, csr, sr_bcrs or hybrid (of f32 hybrid alone), where the cost model has
+    that as the faster one.
 
     ``options``: those of the format.  ``"nm"`` has ``n`` and ``m``: of every m consecutive columns (along K, the first
     m, the next m, ...) at most n hold elements, 1 <= n < m <= 64, by default 2 of 4; and ``vector``: so many adjacent
@@ -116,6 +118,7 @@ def sparse(
     and keeps tiles of ``tile`` x ``tile`` that hold more than the share ``delta`` (0.3) of their elements as they are.
     ``alpha`` and ``delta`` may be ``"auto"``: those with which the cost model expects the soonest product with
     ``columns`` columns of x (128) on ``device``, as ``reorder`` has it; ``W.plan()`` says what it expects.
+    ``"blocked_ell"`` has the same options, and the tiles as the paper has them, filled up to the longest block row.
 
     ``w`` may be a ``scipy.sparse`` matrix too; scipy has no 16-bit numbers, so then ``dtype`` ("f16", "bf16", "f32" for
     csr, nm and hybrid, or "f64" for csr) may be given, and values are rounded to it; integers of any width are taken if

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from sparsegen.formats.axes import AGAIN, Compressed, Crowded, Dense, Fixed, Sparse, Stored
+from sparsegen.formats.axes import AGAIN, Crowded, Dense, Fixed, Positions, Sparse, Stored
 from sparsegen.formats.blocks import Band, Blocked
 from sparsegen.formats.library import Library
 from sparsegen.ir.errors import FormatError
@@ -193,9 +193,10 @@ class Format:
         arrays = {}
         if (ptr := self.sparse.ptr) is not None:
             arrays[ptr.name] = lib.cast(ptr.of(lib, lib.xp.concatenate(counts)), ptr.dtype)
-        mine = lib.xp.concatenate(own)
-        arrays[self.sparse.own.name] = mine.reshape(self.sparse.shape(self.fibers(shape)[0], mine.shape[0]))
-        arrays["values"] = self._packed(lib, lib.xp.concatenate([*streams, lib.zeros((self.slack,), self.raw)]))
+        each = lib.xp.concatenate(counts).sum(-1)
+        mine, values = self.sparse.spread(lib, each, lib.xp.concatenate(own), lib.xp.concatenate(streams))
+        arrays[self.sparse.own.name] = mine.reshape(self.sparse.shape(self.fibers(shape)[0], prod(mine.shape)))
+        arrays["values"] = self._packed(lib, lib.xp.concatenate([values, lib.zeros((self.slack,), self.raw)]))
         return arrays, sum(int(n) for n in kept)
 
     def decode(self, lib: Library, arrays: Mapping[str, Any], shape: Shape) -> Any:
@@ -225,10 +226,7 @@ class Format:
 
     def starts(self, lib: Library, arrays: Mapping[str, Any], first: int, last: int) -> Any:
         """The first entry of each of the fibers first .. last, int64."""
-        if isinstance(self.sparse, Fixed):
-            return (lib.arange(last - first + 1) + first) * self.sparse.n
-        assert self.sparse.ptr is not None
-        return self.sparse.ptr.starts(lib, arrays[self.sparse.ptr.name], first, last)
+        return self.sparse.starts(lib, arrays, first, last)
 
     def values(self, lib: Library, arrays: Mapping[str, Any], begin: int, end: int) -> Any:
         """The signed bits of all elements of the entries begin .. end-1, in the order of the positions."""
@@ -294,8 +292,8 @@ class Format:
         if (place := outside(lib, values, self.dtype)) is not None:
             raise FormatError(f"value {place} is none of {self.dtype}", hint=AGAIN)
         ones = values.reshape(entries, self.inner) != 0
-        if isinstance(axis, Compressed) and axis.room:
-            blank = lib.wide(arrays[axis.own.name]) == axis.blank
+        if isinstance(axis, Positions) and axis.blank >= 0:
+            blank = lib.wide(arrays[axis.own.name]).reshape(-1) == axis.blank
             if bool((ones.any(-1) & blank).any()):
                 raise FormatError(f"the values are not 0 where the {axis.own.name} is -1", hint=AGAIN)
         return int(ones.sum())

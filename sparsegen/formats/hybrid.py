@@ -11,13 +11,17 @@ tau x tau (the last ones may be short), those with more than delta * tau^2 entri
   order, explicit zeros included.
 
 Entries are counted as they are stored: an explicit zero counts, and becomes one of the zeros of a dense tile.
+
+``blocked_ell`` is the same with the tiles as the paper has them: without ``ptr``, but ``idx`` int32 [strips, width]
+with as many in each strip as the longest one has, -1 behind the others', and as many tiles of zeros among the values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,11 +30,12 @@ import numpy as np
 from sparsegen.arguments import positive
 from sparsegen.callsite import located, user_loc
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.formats.axes import AGAIN, Compressed, Dense, Pointers, Stored
+from sparsegen.formats.axes import AGAIN, Compressed, Dense, Pointers, Positions, Stored
 from sparsegen.formats.blocks import Blocked
 from sparsegen.formats.csr import Csr, OfRows, csr
 from sparsegen.formats.format import Format, Shape
 from sparsegen.formats.library import Library
+from sparsegen.formats.padded import Padded
 from sparsegen.formats.rows import Rows
 from sparsegen.formats.stats import Stats
 from sparsegen.formats.tiles import Tiled, pointers
@@ -84,6 +89,21 @@ class HybridFormat(Format):
         rows, cols = (-(-extent // self.tile) * self.tile for extent in shape)
         return rows, cols
 
+    def places(self, lib: Library, arrays: Mapping[str, Any], shape: Shape) -> tuple[Any, Any, Any]:
+        """Of each dense tile its number among those that are stored, its strip and its slab, int64; those that only
+        fill a strip up are left out."""
+        axis, idx = self.sparse, lib.wide(arrays["idx"]).reshape(-1)
+        assert isinstance(axis, Positions)
+        strip = lib.fibers(axis.starts(lib, arrays, 0, self.blocks.grid(shape)[0]), idx.shape[0])
+        at = lib.columns((idx != axis.blank).reshape(1, -1))
+        return at, strip[at], idx[at]
+
+    def arranged(self, lib: Library, tiled: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arrays of the format, of those that :meth:`Tiled.cut` makes."""
+        ptr, values = lib.wide(tiled["ptr"]), lib.view(tiled["values"], self.raw).reshape(-1, self.inner)
+        idx, values = self.sparse.spread(lib, ptr[1:] - ptr[:-1], tiled["idx"], values)
+        return {**tiled, "idx": idx, "values": lib.view(values.reshape(-1), self.dtype)}
+
     def shapes(self, shape: Shape, entries: int) -> dict[str, tuple[int, ...]]:
         """The shapes of the stored arrays, if none of so many entries lies in a dense tile."""
         rest = {REST[name]: size for name, size in self.rest.shapes(shape, entries).items()}
@@ -112,17 +132,15 @@ class HybridFormat(Format):
         self.tiles.check(lib, arrays, self.whole(shape), nnz - entries)
 
         strips, across = self.blocks.grid(shape)
-        count = int(arrays["idx"].shape[0])
-        idx = lib.wide(arrays["idx"])
-        strip = lib.fibers(lib.wide(arrays["ptr"]), count)
-        values = lib.view(arrays["values"], self.raw).reshape(count, tile, tile)
-        right = values[idx == across - 1][:, :, shape[1] - (across - 1) * tile :]
-        below = values[strip == strips - 1][:, shape[0] - (strips - 1) * tile :]
+        at, strip, idx = self.places(lib, arrays, shape)
+        values = lib.view(arrays["values"], self.raw).reshape(-1, tile, tile)
+        right = values[at[idx == across - 1]][:, :, shape[1] - (across - 1) * tile :]
+        below = values[at[strip == strips - 1]][:, shape[0] - (strips - 1) * tile :]
         if bool((right != 0).any()) or bool((below != 0).any()):
             raise FormatError(f"the arrays hold elements beyond the matrix {shape[0]}x{shape[1]}", hint=AGAIN)
         row = lib.fibers(lib.wide(rest["ptr"]), entries)
         others = row // tile * across + lib.wide(rest["idx"]) // tile
-        held = lib.zeros((entries,), "bool") if not count else lib.xp.isin(others, strip * across + idx)
+        held = lib.zeros((entries,), "bool") if not at.shape[0] else lib.xp.isin(others, strip * across + idx)
         if (entry := lib.first(held)) is not None:
             raise FormatError(f"entry {entry} of the rest lies in a dense tile", hint=AGAIN)
 
@@ -140,18 +158,38 @@ def hybrid(
 
     ``columns``: of x, that products are expected to have; ``device``: whose cost model chooses what is ``"auto"``.
     """
+    kept = Compressed("slab", Stored("idx", s32), Pointers("ptr", s32))
+    return _format("hybrid", dtype, kept, _options(tile, delta, alpha, method, columns, device))
+
+
+def blocked_ell(
+    dtype: DType,
+    tile: int = 32,
+    delta: Share = 0.3,
+    alpha: Share = 0.3,
+    method: Method = "bsa",
+    columns: int = COLUMNS,
+    device: str | None = None,
+) -> Format:
+    """The same with the dense tiles in Blocked-ELL, as the paper has them for the library that multiplies them."""
+    kept = Padded("slab", Stored("idx", s32))
+    return _format("blocked_ell", dtype, kept, _options(tile, delta, alpha, method, columns, device))
+
+
+def _options(
+    tile: int, delta: Share, alpha: Share, method: Method, columns: int, device: str | None
+) -> tuple[tuple[str, Any], ...]:
     check_options(method, tile, alpha, delta)
     count, left = positive(columns, "columns", FormatError), check_device(device, alpha, delta)
     shares = ((name, v if isinstance(v, str) else float(v)) for name, v in (("delta", delta), ("alpha", alpha)))
     chosen = (("tile", int(tile)), *shares, ("method", method), ("columns", count))
-    return _format(dtype, (*chosen, ("device", device or "auto")) if left else chosen)
+    return (*chosen, ("device", device or "auto")) if left else chosen
 
 
 @cache
-def _format(dtype: DType, options: tuple[tuple[str, Any], ...]) -> Format:
-    kept = Compressed("slab", Stored("idx", s32), Pointers("ptr", s32))
+def _format(name: str, dtype: DType, kept: Positions, options: tuple[tuple[str, Any], ...]) -> Format:
     axes, tile = (Dense("strip"), kept, Dense("element")), dict(options)["tile"]
-    return HybridFormat("hybrid", dtype, Blocked.plain(tile, tile), axes, options=options)
+    return HybridFormat(name, dtype, Blocked.plain(tile, tile), axes, options=options)
 
 
 class Hybrid(OfRows):
@@ -162,8 +200,10 @@ class Hybrid(OfRows):
         assert isinstance(spec, HybridFormat)
         options, lib = dict(spec.options), rows.library
         if spec.open:
-            made: Hybrid = _model().tiling(rows, options).w
-            return made
+            made: Hybrid = _model("hybrid").tiling(rows, options).w
+            chosen = replace(spec, options=made.spec.options)
+            with lib.active():
+                return cls(chosen, made.shape, lib, chosen.arranged(lib, made.arrays), made.nnz)
         with lib.active():
             places = Rows.of(rows)
             permutation, _ = ordered(places, encoded(places, spec.tile), options["method"], options["alpha"], "paper")
@@ -172,9 +212,10 @@ class Hybrid(OfRows):
     @classmethod
     def cut(cls, spec: Format, tiled: Tiled) -> Hybrid:
         """The matrix whose tiles are dense above the delta of a format."""
+        assert isinstance(spec, HybridFormat)
         with tiled.library.active():
             arrays, nnz = tiled.cut(dict(spec.options)["delta"], spec.dtype)
-            return cls(spec, tiled.shape, tiled.library, arrays, nnz)
+            return cls(spec, tiled.shape, tiled.library, spec.arranged(tiled.library, arrays), nnz)
 
     @classmethod
     def encode(cls, spec: Format, lib: Library, bits: Any) -> Hybrid:
@@ -189,7 +230,16 @@ class Hybrid(OfRows):
     @property
     def tiles(self) -> int:
         """Dense tiles."""
-        return int(self.arrays["idx"].shape[0])
+        return self._stored - self.filling
+
+    @property
+    def filling(self) -> int:
+        """Tiles of zeros that fill rows of blocks up, in Blocked-ELL."""
+        return self.once("filling", lambda: int((self.arrays["idx"] < 0).sum()))
+
+    @property
+    def _stored(self) -> int:
+        return prod(self.arrays["idx"].shape)
 
     @property
     def rest(self) -> int:
@@ -203,9 +253,9 @@ class Hybrid(OfRows):
             bits = lib.view(arrays["values"], self.spec.raw)
             place = lib.columns((bits != 0).reshape(1, -1))
             at, element = place // tile**2, place % tile**2
-            strip = lib.fibers(lib.wide(arrays["ptr"]), self.tiles)[at]
-            row = strip * tile + element // tile
-            col = lib.wide(arrays["idx"])[at] * tile + element % tile
+            starts = self.spec.starts(lib, arrays, 0, self.spec.blocks.grid(self.shape)[0])
+            row = lib.fibers(starts, self._stored)[at] * tile + element // tile
+            col = lib.wide(arrays["idx"]).reshape(-1)[at] * tile + element % tile
             join = lib.xp.concatenate
             old = lib.cast(self.order, s64)[join([row, lib.fibers(lib.wide(arrays["rest_ptr"]), self.rest)])]
             keys = old * self.shape[1] + join([col, lib.wide(arrays["rest_idx"])])
@@ -237,7 +287,7 @@ class Hybrid(OfRows):
             order = self.library.to_host(self.order, s32).astype(np.int64)
             before, after = both(rows, encoded(rows, tile), order, delta)
             try:
-                expected = str(_model().expected(self, count, device))
+                expected = str(_model(self.format).expected(self, count, device))
             except FormatError as e:
                 expected = e.message
             area = self.tiles * tile**2
@@ -246,12 +296,13 @@ class Hybrid(OfRows):
                 f"rows in the order of {said['method']}, alpha {said['alpha']:g}",
                 table(rows.nnz, tile, delta, before, after),
                 f"{self.tiles:,} dense tiles of {tile}x{tile}: {self.nnz - self.rest:,} nonzeros, "
-                f"{(self.nnz - self.rest) / max(1, area):.1%} of their elements; the rest: {self.rest:,} nonzeros",
+                f"{(self.nnz - self.rest) / max(1, area):.1%} of their elements; the rest: {self.rest:,} nonzeros"
+                + (f"; {self.filling:,} tiles of zeros fill rows of blocks up" if self.filling else ""),
                 expected,
             )
             return Plan("\n".join(lines), partial(svg, rows, order, tile, delta))
 
 
-def _model() -> Any:
+def _model(format: str) -> Any:
     """What knows the cost of products, which are made of formats: so it is found when it is asked for."""
-    return families("spmm")["hybrid"]
+    return families("spmm")[format]

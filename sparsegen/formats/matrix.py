@@ -171,7 +171,7 @@ class SparseMatrix:
     @property
     def compression(self) -> float:
         """Bytes of the dense matrix, two elements of 4 bits to a byte, over ``nbytes``."""
-        return self.shape[0] * self.shape[1] * self.spec.width / 8 / self.nbytes
+        return self.shape[0] * self.shape[1] * self.spec.width / 8 / max(1, self.nbytes)
 
     def __repr__(self) -> str:
         where = "" if self.library is NUMPY else f", {self.library.name} on {self.library.where}"

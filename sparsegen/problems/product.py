@@ -19,6 +19,7 @@ from sparsegen.ir.op_spmm import PANELS, VECTORS, Spmm
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
 from sparsegen.problems.matrices import Merged, OfMatrices
+from sparsegen.products.blocked_ell import BlockedEllNumbers
 from sparsegen.products.hybrid import HybridNumbers
 from sparsegen.products.nm import NmNumbers
 from sparsegen.products.product import BitmapNumbers, Product
@@ -44,12 +45,13 @@ class Variant(NamedTuple):
 #: What is known of a product, by the format of its matrix.
 NUMBERS: Final[dict[str, Callable[[Product], Any]]] = {
     "bitmap": BitmapNumbers.of, "csr": Ragged.of, "nm": NmNumbers.of, "hybrid": HybridNumbers.of,
+    "blocked_ell": BlockedEllNumbers.of,
     **dict.fromkeys(VECTORS, VectorNumbers.of),
 }  # fmt: skip
 #: Formats whose costs hold for an x that comes by rows.
 BY_ROWS: Final = ("csr", "hybrid")
 #: Formats of graphs and the like, whose products are called in a loop: costs are with warm L2.
-LOOPED: Final = ("csr", "hybrid")
+LOOPED: Final = ("csr", "hybrid", "blocked_ell")
 #: The variant of arrays that are packed by rows, of whatever width.
 PACKED = Variant("row", "row", 1)
 

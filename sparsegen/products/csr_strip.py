@@ -134,6 +134,7 @@ def _records(
 
 def _cuts(found: Pieces, lists: int, rows: int) -> Records:
     """The records of the rows that are cut, list by list."""
+    assert found.list is not None
     first, each, *_ = found.cuts.T
     row = np.flatnonzero(each > 1)
     of = found.list[np.searchsorted(found.row, row)]

@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsegen.formats.hybrid import HybridFormat
+from sparsegen.formats.library import Library
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import FormatError
 from sparsegen.ir.kernels.csr import ALIGN
 from sparsegen.ir.numbers.mixed import PLACES, RECORD, SPAN
-from sparsegen.ir.types import f32, s32, u32
+from sparsegen.ir.types import DType, f32, s32, u32
 from sparsegen.products.product import OfProduct, Product
 from sparsegen.sizes import MAX_CELLS
 
@@ -189,19 +190,24 @@ def tiles(w: SparseMatrix, high: int) -> Any:
     8 columns: first the even columns of a lane."""
     lib, tile, found = w.library, _format(w).tile, bands(w, high)
     strip = np.repeat(np.arange(len(_host(w, "ptr")) - 1), np.diff(_host(w, "ptr")))
-    count, deep = max(1, len(found.columns)), tile // 16
-    bits = f"int{w.kind.bits}"
+    count, bits = max(1, len(found.columns)), f"int{w.kind.bits}"
     with lib.active():
         made = lib.zeros((count * high, tile * tile), bits)
         if len(strip):
             place = lib.constant(found.turn * high + strip % high)
             made[place] = lib.view(lib.packed(w.arrays["values"]), bits).reshape(-1, tile * tile)
-        if w.kind is f32:
-            values = made.reshape(count, high * deep, 2, 8, tile // 8, 4, 2)
-            return lib.view(lib.packed(lib.transpose(values, (0, 4, 1, 3, 5, 6, 2))).reshape(-1), f32)
-        # a row is (half, lane div 4), a column (half, lane mod 4, which of two): halves make registers
-        values = made.reshape(count, high * deep, 2, 8, deep, 2, 4, 2)
-        return lib.view(lib.packed(lib.transpose(values, (0, 4, 1, 3, 6, 5, 2, 7))).reshape(-1), u32)
+        return fragments(lib, made, w.kind, tile, high)
+
+
+def fragments(lib: Library, tiles: Any, kind: DType, tile: int, high: int) -> Any:
+    """Tiles, given as bits turn by turn and in each from top to bottom, in the order that :func:`tiles` has them in."""
+    deep = tile // 16
+    if kind is f32:
+        values = tiles.reshape(-1, high * deep, 2, 8, tile // 8, 4, 2)
+        return lib.view(lib.packed(lib.transpose(values, (0, 4, 1, 3, 5, 6, 2))).reshape(-1), f32)
+    # a row is (half, lane div 4), a column (half, lane mod 4, which of two): halves make registers
+    values = tiles.reshape(-1, high * deep, 2, 8, deep, 2, 4, 2)
+    return lib.view(lib.packed(lib.transpose(values, (0, 4, 1, 3, 6, 5, 2, 7))).reshape(-1), u32)
 
 
 def rounded(w: SparseMatrix, high: int) -> Any:

@@ -17,7 +17,6 @@ from sparsegen.formats.hybrid import Hybrid, hybrid
 from sparsegen.formats.rows import Rows
 from sparsegen.formats.tiles import Tiled
 from sparsegen.ir.errors import FormatError
-from sparsegen.products.hybrid import HybridNumbers
 from sparsegen.products.product import Product
 from sparsegen.products.ragged import Ragged
 from sparsegen.registry import families
@@ -33,22 +32,23 @@ DELTAS: Final = (0.3, 0.5, 0.2, 0.1, 0.05, 0.02, 1.0)
 
 @dataclass(frozen=True)
 class Expected:
-    """Predicted seconds of a product with ``n`` columns on a device, by format: ``hybrid`` with so many dense tiles,
+    """Predicted seconds of a product with ``n`` columns on a device, by format: W's ``own`` with so many dense tiles,
     ``csr``, and ``dense`` where a matrix so large is made."""
 
     n: int
     device: str
+    own: str
     tiles: int
     seconds: Mapping[str, float]
 
     def __str__(self) -> str:
         times = ", ".join(f"{name} {seconds(time)}" for name, time in self.seconds.items())
-        own = self.seconds["hybrid"]
-        name, best = min(((name, t) for name, t in self.seconds.items() if name != "hybrid"), key=lambda each: each[1])
+        own = self.seconds[self.own]
+        name, best = min(((name, t) for name, t in self.seconds.items() if name != self.own), key=lambda each: each[1])
         verdict = (
             f"dense tiles pay: {name} takes {best / own:.2f} times as long"
             if self.tiles and own < best
-            else f"no dense tile pays: {name} takes {best / own:.2f} times as long as hybrid"
+            else f"no dense tile pays: {name} takes {best / own:.2f} times as long as {self.own}"
         )
         return f"expected with {self.n} columns on {self.device}: {times}\n{verdict}"
 
@@ -96,18 +96,18 @@ def tiling(rows: Csr, options: Mapping[str, Any], variant: Variant = "paper") ->
 def _beside(w: Hybrid, rows: Csr, n: int, device: DeviceProfile) -> Expected:
     facts, known = Ragged.of(Product(rows, n)), cast("Iterable[Any]", families("spmm").values())
     by_rows = [family for family in known if "csr" in family.formats]
-    times = {"hybrid": _own(w, n, device)}
+    times = {w.format: _own(w, n, device)}
     for name, library in (("csr", False), ("dense", True)):
         warm = facts.looped(device, library)
         costs = [best.time for f in by_rows if f.library is library and (best := f.every(facts, warm, {}).best)]
         times |= {name: min(costs)} if costs else {}
-    return Expected(n, device.name, w.tiles, times)
+    return Expected(n, device.name, w.format, w.tiles, times)
 
 
 def _own(w: Hybrid, n: int, device: DeviceProfile) -> float:
-    """The predicted seconds of the soonest kernel of dense tiles and the rest."""
-    family: Any = families("spmm")["hybrid"]
-    facts = HybridNumbers.of(Product(w, n))
+    """The predicted seconds of the soonest kernels of dense tiles and the rest."""
+    family: Any = families("spmm")[w.format]
+    facts = family.numbers(Product(w, n))
     options = family.every(facts, facts.looped(device), {})
     if options.best is None:
         why = options.rejected[0]

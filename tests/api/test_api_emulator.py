@@ -68,7 +68,7 @@ MASK = np.random.default_rng(0).random((512, 512)) < 0.01
 MASK[7], MASK[100:104] = True, np.random.default_rng(1).random((4, 512)) < 0.5
 READ = [("bitmap", "bitmap"), ("csr", "csr"), ("csr", "csr_strip"), ("hybrid", "hybrid"), ("sr_bcrs", "vector_gather")]
 READ += [("sr_bcrs", "vector_strip"), ("bcrs", "vector_strip"), ("nm", "nm_strips"), ("", "gather"), ("", "strips")]
-READ += [("", "fused"), ("", "unfused")]
+READ += [("", "fused"), ("", "unfused"), ("blocked_ell", "blocked_ell")]
 
 
 def uneven(format: str, line: str) -> sg.Kernel:

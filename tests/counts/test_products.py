@@ -194,6 +194,21 @@ def test_dense_tiles_and_other_entries(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", ["a100", "h200"])
+def test_tiles_and_then_rows(device: str) -> None:
+    """Of both launches as the emulator counts, and as tiles say, be it one that fills a block row up."""
+    product = sg.spmm(mixed_kit.matrix(190, 333, delta=0.4, format="blocked_ell"), n=40, bias=True)
+    words = "cols=32 warps=2x1 stages=3 team=4x2 columns=8 unroll=2 cut=16"
+    s = SpmmSchedule.parse(f"blocked_ell {words}")
+    given = host_arrays(product.w, s.rules.arrays(s))
+    made = program(product, s, DEVICES[device])
+    first, second = of_program(made, 1, given)
+    turns = 2 * (product.w.tiles + product.w.filling)
+    assert product.w.filling and not wrong(made, given)
+    assert first.counts["mma.f16.m16n8k16"] == turns * 2 * 2 * 4 and "fma.f32" not in first.counts
+    assert second.counts["fma.f32"] and "mma.f16.m16n8k16" not in second.counts
+
+
+@pytest.mark.parametrize("device", ["a100", "h200"])
 def test_rows_against_strips(device: str) -> None:
     """As the emulator counts, and as turns say: a warp takes as many as its busiest team has."""
     product = sg.spmm(sg.sparse(ragged(190, 333, 9).toarray().astype("f4"), format="csr"), n=40, bias=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sparsegen.formats.axes import Compressed, Dense, Fixed, Mask, Pointers, Stored
 from sparsegen.formats.blocks import Blocked
 from sparsegen.formats.format import Format
+from sparsegen.formats.padded import Padded
 from sparsegen.ir.layout import Layout, layout
 from sparsegen.ir.types import DType, s32, u8, u32
 
@@ -24,6 +25,12 @@ def blocks(dtype: DType, rows: int, cols: int) -> Format:
     """Blocks that hold anything, by block columns (slab by slab)."""
     kept = Compressed("strip", Stored("idx", s32), Pointers("ptr", s32))
     return Format("blocks", dtype, Blocked.plain(rows, cols), (Dense("slab"), kept, Dense("element")))
+
+
+def padded(dtype: DType, rows: int, cols: int) -> Format:
+    """Blocked-ELL: as many blocks of every block row as the one with most has."""
+    kept = Padded("slab", Stored("idx", s32))
+    return Format("padded", dtype, Blocked.plain(rows, cols), (Dense("strip"), kept, Dense("element")))
 
 
 def swizzled(dtype: DType) -> Format:

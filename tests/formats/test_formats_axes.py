@@ -26,6 +26,7 @@ CASES: dict[str, dict[str, int]] = {
     "fixed": {"n": 2, "m": 4, "vector": 4},
     "sr_bcrs": {"height": 8, "stride": 16},
     "blocks": {"rows": 4, "cols": 8},
+    "padded": {"rows": 4, "cols": 8},
     "swizzled": {},
     "vector_mask": {},
 }
@@ -122,6 +123,24 @@ def test_what_fixed_stores() -> None:
     with pytest.raises(FormatError, match=r"3 of the 4 positions of fiber 1 have elements; the format keeps 2") as e:
         sparse(np.array([[0, 1, 0, 2, 1, 0, 1, 1]], np.int8), "fixed", n=2, m=4)
     assert "prune the matrix to 2 of every 4 first" in str(e.value)
+
+
+def test_what_padded_stores() -> None:
+    """As many blocks of each block row as the fullest has; what fills the others up are -1 and zeros."""
+    w = np.array([[0, 0, 0, 1, 0], [2, 0, 0, 0, 0], [0] * 5, [0] * 5, [0, 0, 3, 0, 0]], np.int8)
+    W = sparse(w, "padded", rows=2, cols=2)
+    assert W.arrays["idx"].tolist() == [[0, 1], [-1, -1], [1, -1]] and W.nnz == 3
+    assert W.arrays["values"].reshape(3, 2, 4).tolist() == [
+        [[0, 0, 2, 0], [0, 1, 0, 0]], [[0] * 4, [0] * 4], [[3, 0, 0, 0], [0] * 4],
+    ]  # fmt: skip
+    for at, value, says in (
+        ((0, 0), -1, "behind what fills"), ((0, 1), 0, "does not ascend"), ((2, 1), 3, "outside 0..2"),
+        ((0, 1), -1, "fills every fiber up"), ((2, 0), -1, "not 0 where"),
+    ):  # fmt: skip
+        broken = {name: a.copy() for name, a in W.arrays.items()}
+        broken["idx"][at] = value
+        with pytest.raises(FormatError, match=says):
+            SparseMatrix(W.spec, W.shape, W.library, broken, W.nnz).check()
 
 
 def test_four_bits_lie_two_to_a_byte() -> None:

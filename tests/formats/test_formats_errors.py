@@ -39,7 +39,8 @@ def test_dense(w: Any, words: list[str]) -> None:
 def test_formats_and_dtypes() -> None:
     with pytest.raises(FormatError, match="no sparse format 'bitmpa'") as e:
         sparse(W, "bitmpa")
-    assert "did you mean 'bitmap'? use one of bitmap, tca_bme, csr, hybrid, nm, sr_bcrs, bcrs, or auto" in str(e.value)
+    known = "bitmap, tca_bme, csr, hybrid, blocked_ell, nm, sr_bcrs, bcrs, or auto"
+    assert f"did you mean 'bitmap'? use one of {known}" in str(e.value)
     assert isinstance(e.value, SparsegenError)
     with pytest.raises(FormatError, match=r"options \{'height': 8\}"):
         sparse(W, height=8)

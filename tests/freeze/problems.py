@@ -44,6 +44,7 @@ STENCILS = {
 }  # fmt: skip
 UPDATES, PRODUCTS, RAGGED, NM, GATHERED, DECODED, OUTER, STRIPS, FOURS = 16, 40, 16, 12, 8, 8, 8, 8, 6
 WINDOWS, SAMPLED, ATTENTION, VECTORS, MAGICUBE, MIXED, UNFUSED, FLOATS, RESIDENT = 8, 18, 10, 12, 8, 10, 8, 10, 12
+IN_TWO = 6
 UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott}
 BOUNDARIES: dict[str, Any] = {
     "periodic": sg.periodic, "frozen": sg.frozen, "neumann": sg.neumann, "dirichlet": sg.dirichlet(0.5)
@@ -111,7 +112,7 @@ def encoded(case: Case) -> Any:
     dense tiles and other entries, or bitmap tiles."""
     (m, k), dtype = case["shape"], case["dtype"]
     if "tile" in case:
-        return mixed_kit.matrix(m, k, case["tile"], dtype, case["delta"])
+        return mixed_kit.matrix(m, k, case["tile"], dtype, case["delta"], format=case.get("format", "hybrid"))
     if "pattern" in case:
         n, width, *vector = case["pattern"]
         return nm_kit.matrix(m, k, n, width, vector, dtype)
@@ -392,6 +393,16 @@ def _mixed(draw: random.Random) -> Case:
     }  # fmt: skip
 
 
+def _in_two(draw: random.Random) -> Case:
+    teams, columns = draw.choice(("4x2", "16x1", "2x16")), draw.choice((1, 8))
+    words = f"team={teams} columns={columns} unroll=2 cut={draw.choice((8, 64))}"
+    return {
+        **_mixed(draw), "format": "blocked_ell", "delta": draw.choice((0.4, 0.4, 0.1, 1.0)),
+        "schedule": f"blocked_ell cols={draw.choice((16, 64, 128))} warps={draw.choice(('1x1', '1x2', '1x4', '2x1'))} "
+        f"stages={draw.choice((2, 3, 6))} {words}",
+    }  # fmt: skip
+
+
 def _legal(draw: random.Random, drawn: Callable[[random.Random], Case], wanted: int) -> Iterator[Case]:
     found = 0
     while found < wanted:
@@ -440,6 +451,7 @@ def draw_all(seed: int = 12) -> Iterator[Case]:
     yield from _legal(random.Random(seed + 15), _unfused, UNFUSED)
     yield from _products(random.Random(seed + 16), _vector_floats, FLOATS)
     yield from _products(random.Random(seed + 17), _resident, RESIDENT)
+    yield from _products(random.Random(seed + 18), _in_two, IN_TWO)
 
 
 def frozen() -> list[tuple[Case, str]]:

@@ -18,15 +18,22 @@ from tests.fuzz.finding import Draw, Finding, refused
 
 JUNK: tuple[Any, ...] = (0, -1, 1, 63, 10**12, 10**30, 1.5, "", "f32", "bitmap", None, [], {}, [10**6, 10**6], True)
 
+#: Of formats that have any.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "nm": {"n": 4, "m": 8, "vector": (3, 2)},
+    "hybrid": {"tile": 16},
+    "blocked_ell": {"tile": 16},
+}
+
 
 @cache
 def saved(format: str, dtype: str) -> bytes:
     """The bytes of a small matrix."""
     rng = np.random.default_rng(3)
     w = nm_kit.pruned(40, 70, 2, 4) if format == "nm" else rng.standard_normal((40, 70)) * (rng.random((40, 70)) < 0.3)
-    options: dict[str, Any] = {"n": 4, "m": 8, "vector": (3, 2)} if format == "nm" else {}
+    options: dict[str, Any] = OPTIONS.get(format, {})
     w = (40 * w).astype(np.int8) if dtype == "i8" else w.astype(np.float16 if dtype == "f16" else np.float32)
-    matrix = sg.sparse(sg.prune(w, **options) if options else w, format, **options)
+    matrix = sg.sparse(sg.prune(w, **options) if format == "nm" else w, format, **options)
     with tempfile.TemporaryDirectory() as folder:
         matrix.save(Path(folder) / "w.sg")
         return (Path(folder) / "w.sg").read_bytes()
@@ -54,7 +61,8 @@ def _other(value: Any, draw: Draw) -> Any:
 
 def matrices(draw: Draw) -> None:
     """A file that loads gives a matrix whose product, if there are kernels for it, is that of its dense form."""
-    kinds = (("bitmap", "f16"), ("tca_bme", "f16"), ("csr", "f32"), ("nm", "f16"), ("sr_bcrs", "i8"), ("bcrs", "f16"))
+    kinds = (("bitmap", "f16"), ("tca_bme", "f16"), ("csr", "f32"), ("nm", "f16"), ("sr_bcrs", "i8"), ("bcrs", "f16"),
+             ("hybrid", "f16"), ("blocked_ell", "f16"))  # fmt: skip
     format, dtype = draw.choice(kinds)
     whole = saved(format, dtype)
     _, version, length, _ = layout._FIXED.unpack(whole[: layout._FIXED.size])

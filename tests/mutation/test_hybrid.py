@@ -34,6 +34,16 @@ def test_nothing_that_orders_is_redundant(case: Any) -> None:
     assert killed >= 5 and not survivors
 
 
+def test_nothing_is_redundant_where_tiles_fill_up() -> None:
+    """Turns without a tile put zeros where others copy rows of x to: barriers order these, too."""
+    product = sg.spmm(matrix(70, 500, 32, delta=0.0, noise=0.001, fill=0.9, format="blocked_ell"), n=32)
+    assert product.w.filling and not product.w.rest
+    words = "cols=32 warps=2x2 stages=3 team=4x2 columns=8 unroll=2 cut=64"
+    func, arguments, exact = launched(product, f"blocked_ell {words}", ("row", "row", 8))
+    killed, survivors = score(func, arguments, {"y": exact}, rtol=1e-2)
+    assert killed >= 5 and not survivors
+
+
 def test_teams_wait_for_the_pieces_of_rows_also_without_dense_tiles() -> None:
     product = sg.spmm(matrix(32, 300, 16, delta=1.0, long=1), n=32)
     assert not product.w.tiles and HybridNumbers.of(product).counted(1).cuts

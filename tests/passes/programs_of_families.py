@@ -87,6 +87,13 @@ def hybrid(long: int) -> Module:
     return compiled(product, "hybrid high=1 cols=32 warps=2x2 stages=3 unroll=2", "a100")
 
 
+def blocked_ell() -> Module:
+    """Two kernels: of tiles, some of which fill block rows up, and of rows on top of their sums."""
+    product = sg.spmm(mixed_kit.matrix(70, 100, 16, delta=0.4, format="blocked_ell"), n=24, bias=True)
+    words = "cols=32 warps=1x2 stages=3 team=4x2 columns=8 unroll=2 cut=64"
+    return compiled(product, f"blocked_ell {words}", "a100")
+
+
 def sampled(k: int) -> Module:
     """In parts of 128 of the ``k`` that elements are summed over."""
     line = f"strips rows=64 warps=2 groups=1 prefetch=on parts={-(-k // 128)} overlap=off"
@@ -173,6 +180,7 @@ PROGRAMS: dict[str, Callable[[], Module]] = {
     "dense": lambda: dense.tiles(100, 200, 40, 32, "row", 2),
     "hybrid": lambda: hybrid(0),
     "hybrid with cuts": lambda: hybrid(1),
+    "blocked_ell": blocked_ell,
     "csr_strip": csr_strip,
     "resident": lambda: Module("resident", (resident(),)),
     "sampled": lambda: sampled(48),

@@ -98,6 +98,13 @@ def mixed() -> Any:
     return compile_for(product, schedule="hybrid high=2 cols=32 warps=1x2 stages=3 unroll=2")
 
 
+def in_two() -> Any:
+    """Dense tiles, and rows on top of the sums that they leave in the workspace."""
+    product = sg.spmm(mixed_kit.matrix(70, 90, 16, format="blocked_ell"), n=24, bias=True)
+    words = "cols=32 warps=1x2 stages=3 team=4x2 columns=8 unroll=2 cut=64"
+    return compile_for(product, schedule=f"blocked_ell {words}")
+
+
 def vectors() -> Any:
     """Rows of x of 33 integers are no whole pieces; rows of more than two steps are cut, and their pieces counted."""
     product = sg.spmm(quantized((40, 300), "i16"), n=33)
@@ -133,6 +140,10 @@ CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "nm_strips": (strips, 1, ["in", "bias", "out", "values", "places", "rows"], "lane by lane (strip_values"),
     "hybrid": (
         mixed, 1, ["in", "bias", "out", "spans", "records", "columns", "tiles", "idx", "values"], "2 dense tiles high"
+    ),
+    "blocked_ell": (
+        in_two, 2, ["in", "bias", "out", "spans", "records", "columns", "tiles", "idx", "values", "segments"],
+        "zeros that fill block rows up too, as mma fragments",
     ),
     "strips": (sampled, 3, ["a", "b", "out", "tasks", "entries", "starts", "ptr"], "its first vector and the end"),
     "gather": (few, 1, ["a", "b", "out", "tasks", "columns", "places"], "the column of b of each vector"),

@@ -7,13 +7,13 @@ product is how many gathered rows are on their way, and how fast they come from 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm.listed import ListedFamily
+from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.kernels.csr import ALIGN, Csr
 from sparsegen.ir.passes.manager import Pass
@@ -132,14 +132,11 @@ class CsrFamily(ListedFamily):
 
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """The kernel, for as many segments as the rows have."""
-        s, kernel = schedule, _kernel(schedule)
-        found = segments_of(problem.matrix, s.cut, LANES // kernel.team, s.threads // kernel.team)
-        return [replace(kernel, segments=len(found.records), cuts=found.cuts)]
+        return [kernel_for(problem.matrix, schedule)]
 
     def arrays(self, schedule: Schedule) -> dict[str, Prepared]:
         """Columns and values of the entries, filled up to whole loads, and the records of the segments."""
-        kernel = _kernel(schedule)
-        how = schedule.cut, LANES // kernel.team, schedule.threads // kernel.team
+        how = sharing(schedule)
         about = f"W.arrays[%r], and zeros up to a multiple of {ALIGN} elements, at least one such"
         entries = {
             name: Prepared((name, ALIGN), partial(padded, name=name, align=ALIGN), about % name)
@@ -162,8 +159,17 @@ class CsrFamily(ListedFamily):
         )
 
 
-def _kernel(s: Schedule) -> Csr:
-    return Csr(across=s.team[0], parts=s.team[1], columns=s.columns, unroll=s.unroll, warps=s.warps)
+def kernel_for(w: SparseMatrix, s: Schedule) -> Csr:
+    """The kernel of a schedule, for as many segments as the rows of a matrix have."""
+    found = segments_of(w, *sharing(s))
+    (across, parts), count = s.team, len(found.records)
+    return Csr(across, parts, s.columns, s.unroll, s.warps, segments=count, cuts=found.cuts)
+
+
+def sharing(s: Schedule) -> tuple[int, int, int]:
+    """Where rows are cut, and the teams of a warp and of a block."""
+    team = s.team[0] * s.team[1]
+    return s.cut, LANES // team, s.threads // team
 
 
 FAMILY = register(CsrFamily())

@@ -27,7 +27,7 @@ class DenseFamily(ProductFamily):
     """A library's product: it has no words, and no program of ours."""
 
     name = "dense"
-    formats = ("bitmap", "nm", "csr", "hybrid", *VECTORS)
+    formats = ("bitmap", "nm", "csr", "hybrid", "blocked_ell", *VECTORS)
     library = True
     words = ()
 

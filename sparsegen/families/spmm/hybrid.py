@@ -76,7 +76,8 @@ class HybridFamily(ListedFamily):
     counted = "two for each element of a dense tile, each other entry, and column"
     because = "zeros of dense tiles multiply, what else is not stored does not"
     scratch = "x, row by row and of whole pieces"
-    #: What formats ask of it: alpha and delta for a matrix, and what a product is expected to take.
+    #: What formats ask of it: alpha and delta for a matrix, and what a product, in numbers, is expected to take.
+    numbers = staticmethod(HybridNumbers.of)
     tiling = staticmethod(tiling)
     expected = staticmethod(expected)
     words = (
@@ -126,7 +127,8 @@ class HybridFamily(ListedFamily):
         """Why a complete schedule cannot run the product on the device; None if it can."""
         if device.compute_capability < AMPERE:
             return ScheduleError(
-                f"hybrid multiplies by mma.m16n8k16 and copies by cp.async; {device.name} ({device.arch}) has neither",
+                f"dense tiles are multiplied by mma.m16n8k16 and copied by cp.async; {device.name} ({device.arch}) has "
+                "neither",
                 hint="take csr, or a GPU from Ampere on",
             )
         if facts.tile not in TILES:
@@ -181,27 +183,24 @@ class HybridFamily(ListedFamily):
 
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """The kernel, for as many dense tiles as there are."""
-        s, facts = schedule, problem.facts
+        return [self.kernel(problem.facts, schedule, device)]
+
+    def kernel(self, facts: HybridNumbers, s: Schedule, device: DeviceProfile) -> Hybrid:
+        """The kernel of a schedule for a product in numbers."""
         (down, across), g, of = s.warps, shape_of(facts, s, device), facts.counted(s.high)
-        return [
-            Hybrid(
-                rows=s.high * facts.tile, tile=facts.tile, down=down, across=across, cols=s.cols, stages=s.stages,
-                unroll=s.unroll, dense=of.turns, longest=of.longest, cuts=of.cuts, min_blocks=max(1, g.resident),
-            )
-        ]  # fmt: skip
+        return Hybrid(
+            rows=s.high * facts.tile, tile=facts.tile, down=down, across=across, cols=s.cols, stages=s.stages,
+            unroll=s.unroll, dense=of.turns, longest=of.longest, cuts=of.cuts, min_blocks=max(1, g.resident),
+        )  # fmt: skip
 
     def arrays(self, schedule: Schedule) -> dict[str, Prepared]:
         """What bands and their rows have, dense tiles as fragments, and the other entries."""
-        rest = {
-            name: Prepared((stored, ALIGN), partial(padded, name=stored, align=ALIGN), _REST % stored)
-            for name, stored in (("idx", "rest_idx"), ("values", "rest_values"))
-        }
         high = schedule.high
         packs = {
             "spans": (spans, _SPANS), "records": (records, _RECORDS), "pieces": (pieces, _PIECES),
             "columns": (columns, _COLUMNS), "tiles": (tiles, _TILES),
         }  # fmt: skip
-        return {name: _packed(name, pack, told, high) for name, (pack, told) in packs.items()} | rest
+        return {name: _packed(name, pack, told, high) for name, (pack, told) in packs.items()} | rest_arrays()
 
     def read(self, facts: HybridNumbers, schedule: Schedule) -> dict[str, Prepared]:
         """The same; dense tiles are rounded to the precision in which they are multiplied, if that is not f32's."""
@@ -229,6 +228,14 @@ def _packed(name: str, pack: Callable[..., Any], told: str, high: int) -> Prepar
     """What is made of a matrix for bands so many dense tiles high."""
     words = name in ("tiles", "rounded")
     return Prepared(("hybrid", name, high), partial(pack, high=high), told.format(high=high, file=_FILE), words)
+
+
+def rest_arrays() -> dict[str, Prepared]:
+    """Columns and values of the entries outside of dense tiles."""
+    return {
+        name: Prepared((stored, ALIGN), partial(padded, name=stored, align=ALIGN), _REST % stored)
+        for name, stored in (("idx", "rest_idx"), ("values", "rest_values"))
+    }
 
 
 FAMILY = register(HybridFamily())
