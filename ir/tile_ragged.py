@@ -76,11 +76,10 @@ class WalkSegment(Op):
 class WalkRows(Op):
     """Each team runs the body for every so-many-th of the ``rows`` rows of a list, one after the other.
 
-    ``records`` has four words for each row, those of the list from number ``first`` on: the row of y that it is (``m``
-    of one that does not exist), its first entry, the one after its last, and ``place``, if that is asked for.  Each of
-    the team's ``parts`` groups has ``by`` entries a turn, those of its first turn of ``row`` from ``start`` on, all of
-    them before ``end``; ``then`` and ``rest`` are the same of the next row, and 0 is the ``rest`` that follows the last
-    one.
+    ``records`` has four words for each row, those of the list from number ``first`` on: its number ``row``, ``m`` at
+    most, its first entry, the one after its last, and one that is not read.  Each of the team's ``parts`` groups has
+    ``by`` entries a turn, those of its first turn of ``row`` from ``start`` on, all of them before ``end``; ``then``
+    and ``rest`` are the same of the next row, and 0 is the ``rest`` that follows the last one.
     ``ahead`` runs before, with the first row's.  Records are loaded two rows ahead.
     Not ``tile.each_row``, in whose body nothing is known of the next row.
     """
@@ -91,7 +90,6 @@ class WalkRows(Op):
     end: Value = bind()
     then: Value = bind()
     rest: Value = bind()
-    place: Value | None = bind(default=None)
     first: Expr = operand()
     rows: int = attr()
     m: int = attr()

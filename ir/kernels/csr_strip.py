@@ -104,7 +104,7 @@ class CsrStrip:
             n=x.n, via=self.via, swizzle=False,
         )  # fmt: skip
         cut = Buffer("cut", op.sums, self.slots * sums_pitch(cols), "shared") if self.slots else None
-        held = (t.Alloc(buf=buf) for buf in (strip, bars, cut) if buf)
+        held = (t.Alloc(buf=buf) for buf in (strip, cut, bars) if buf)
         number = block % self.lists
         walk = self._walk(op, params, (strip, bars, cut), number * self.rows, column)
         ends = (self._cuts(op, params, cut, number * self.cuts, column),) if cut else ()
@@ -145,7 +145,7 @@ class CsrStrip:
         (strip, bars, cut), vec = shared, PIECE // op.dtype.nbytes
         many = pieces(self.wide, self.unroll, vec * op.sums.nbytes)
         by = self.unroll // many
-        row = Value("row", s32, 0, op.m)
+        row = Value("row", s32, 0, op.m + self.slots)
         end, rest, until = (Value(name, s32, 0, self.entries) for name in ("end", "rest", "until"))
         start, then = (Value(name, s32, 0, self.entries + 32 * by) for name in ("start", "then"))
         acc, sums = Buffer("acc", op.sums, many * vec, "reg"), Buffer("sums", op.sums, vec, "reg")
@@ -155,13 +155,13 @@ class CsrStrip:
 
         tables, top = (params["places"], params["values"]), strip.nbytes // PIECE - self.across
         turn = turns(tables, top, acc, (self.entries, until), by, gather)
-        place, lanes = Value("place", s32, 0, self.slots) if cut else None, self._lanes(op)
+        lanes = self._lanes(op)
         store: Op = self._store(op, params, sums, row, column)
-        if cut and place is not None:  # a piece's slot is the one before its place, a whole row has place 0
+        if cut:  # pieces are numbered by their slots, behind the rows and the one that does not exist
             put = tm.PutRow(
-                dst=cut, acc=sums, place=place - 1, rows=self.slots, cols=self.wide // op.dtype.nbytes, **lanes
+                dst=cut, acc=sums, place=row - (op.m + 1), rows=self.slots, cols=self.wide // op.dtype.nbytes, **lanes
             )
-            store = t.When(pred=place.gt(0), body=(put,), other=(store,))
+            store = t.When(pred=row.gt(op.m), body=(put,), other=(store,))
         join = te.JoinPieces(dst=sums, src=acc, across=self.across, pieces=many)
         # every team waits for the strip, also one that has no entries: no block ends before its strip has come
         wait = (te.AwaitResident(bars=bars, part=0, parts=1),) if bars else ()
@@ -171,8 +171,8 @@ class CsrStrip:
         )  # fmt: skip
         each = (t.Alloc(buf=acc, zeroed=True), walk, t.Alloc(buf=sums), join, by_team(store, sums, lanes))
         rows = r.WalkRows(
-            records=params["records"], row=row, start=start, end=end, then=then, rest=rest, place=place, first=first,
-            rows=self.rows, m=op.m, entries=self.entries, across=self.across // many, parts=self.groups * many, by=by,
+            records=params["records"], row=row, start=start, end=end, then=then, rest=rest, first=first,
+            rows=self.rows, m=row.hi, entries=self.entries, across=self.across // many, parts=self.groups * many, by=by,
             ahead=(replace(turn.load, at=start, end=end), *wait), body=each,
         )  # fmt: skip
         return (*turn.registers, rows)

@@ -155,7 +155,7 @@ class Slots:
     @staticmethod
     def shared(sums: Sums, count: int, warps: int) -> Slots:
         """So many slots of a block, whose warps each clear as many elements of the counter."""
-        held = Buffer("slots", sums.dtype, sums.slot * count, "shared", ALIGN)
+        held = Buffer("slots", sums.dtype, sums.slot * count, "shared")
         return Slots(held, Buffer("counter", u32, up(count, warps), "shared"))
 
     @property

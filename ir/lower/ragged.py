@@ -57,7 +57,6 @@ def walk_rows(cx: Context, op: t.WalkRows) -> None:
     first = b.let("mine", cx.resolve(op.first) + cx.tid // team)
     count, ahead = op.rows // teams, b.let("group", cx.lane // op.across % op.parts * op.by)
     tops = {"row": op.m, "begin": op.entries, "end": op.entries}
-    tops |= {"place": op.place.hi} if op.place is not None else {}
     held, coming = (b.alloc(name, s32, len(tops)) for name in ("held", "coming"))
 
     def look(number: Expr, into: Buffer) -> None:
@@ -66,23 +65,21 @@ def walk_rows(cx: Context, op: t.WalkRows) -> None:
             b.st(into, e, found[e])
 
     def said(by: Buffer) -> tuple[Expr, ...]:
-        row, begin, end, *place = (b.ld(by, e, hint=name, lo=0, hi=top) for e, (name, top) in enumerate(tops.items()))
-        return row, b.let("start", begin + ahead), end, *place
+        row, begin, end = (b.ld(by, e, hint=name, lo=0, hi=top) for e, (name, top) in enumerate(tops.items()))
+        return row, b.let("start", begin + ahead), end
 
     look(as_expr(0), held)
     look(as_expr(min(1, count - 1)), coming)
     with cx.scope():
-        cx.env |= dict(zip((op.row, op.start, op.end), said(held)[:3], strict=True))
+        cx.env |= dict(zip((op.row, op.start, op.end), said(held), strict=True))
         cx.all(op.ahead)
     with cx.scope(), b.for_("i", 0, count, unroll=1) as i:
-        (row, start, end, *place), (_, then, rest, *_) = said(held), said(coming)
+        own, (_, then, rest) = said(held), said(coming)
         following = b.let("rest", select(i.lt(count - 1), rest, 0))  # no row comes after the last one
         for e in range(len(tops)):
             b.st(held, e, b.ld(coming, e, hint="next"))
         look(b.let("later", minimum(i + 2, count - 1)), coming)
-        cx.env |= {op.row: row, op.start: start, op.end: end, op.then: then, op.rest: following}
-        if op.place is not None:
-            cx.env[op.place] = place[0]
+        cx.env |= dict(zip((op.row, op.start, op.end, op.then, op.rest), (*own, then, following), strict=True))
         cx.all(op.body)
 
 

@@ -19,6 +19,8 @@ from sparsegen.formats.sr_bcrs import SrBcrs, sr_bcrs
 
 #: The share of elements up to which rows are worth listing, or sorting; beyond it products are bound by what x costs.
 LISTED: Final = 0.25
+#: The same of f32, whose dense tiles are multiplied by tensor cores, which libraries' dense products do not use.
+TILED: Final = 0.5
 #: The share of elements in vectors of 8 rows that hold any, up to which keeping whole ones saves something.
 VECTORS: Final = 0.75
 #: Columns in 16 bytes: where a row has no whole number of these, libraries' dense products are slow, and vectors faster
@@ -49,7 +51,9 @@ def others(w: SparseMatrix) -> tuple[str, ...]:
         "bitmap": isinstance(w, Csr) and small and w.nnz >= BITS * cells,
         "csr": isinstance(w, Bitmap) and few,
         "sr_bcrs": small and (w.shape[1] % ALIGNED > 0 or (few and w.stats().vectors * 8 <= VECTORS * cells)),
-        "hybrid": few and w.nnz <= SORTED_ENTRIES and w.shape[0] <= SORTED_ROWS,
+        "hybrid": 0 < w.nnz <= (LISTED if narrow else TILED) * cells
+        and w.nnz <= SORTED_ENTRIES
+        and w.shape[0] <= SORTED_ROWS,
     }
     return tuple(name for name, worth in found.items() if worth)
 

@@ -94,8 +94,8 @@ def dealt(w: SparseMatrix, unroll: int, groups: int, lists: int, teams: int) -> 
     """Records [lists, length, teams, 4] of the rows of ``teams`` teams of ``lists`` blocks, each team's longest first,
     and those of the rows that are cut, [lists, rows, 4]; worked out once.
 
-    Of rows the last word is 0, of pieces one more than their slot; a row that is cut has its first slot and the one
-    after its last in place of entries.  Records of row M only fill up.
+    Of pieces the row is one more than M and their slot; a row that is cut has its first slot and the one after its last
+    in place of entries.  Records of row M only fill up, and the last word is 0.
     """
 
     def made() -> tuple[Records, Records]:
@@ -111,7 +111,7 @@ def dealt(w: SparseMatrix, unroll: int, groups: int, lists: int, teams: int) -> 
         found = pieces_of_lists(np.zeros_like(turns), turns, cut.most, lists, cut.slots, OF_ROW)
         number, each, *_ = found.cuts.T
         piece = np.arange(len(found.row)) - np.repeat(np.cumsum(each) - each, each)
-        place = np.where(each[found.row] > 1, number[found.row] + piece + 1, 0)
+        place = np.where(each[found.row] > 1, number[found.row] + piece + 1, 0)  # 0 of a row that is not cut
         return _records(found, begin, end, unit, place, lists, teams), _cuts(found, lists, cut_rows(cut.slots, teams))
 
     return w.once(("strip rows", unroll, groups, lists, teams), made)
@@ -129,6 +129,8 @@ def _records(
     last = np.minimum(begin[own] + made[..., 2] * np.int64(unit), end[own])
     made[..., 1] = np.where(there, begin[own] + made[..., 1] * np.int64(unit), 0)
     made[..., 2] = np.where(there, last, 0)
+    made[..., 0] = np.where(made[..., 3] > 0, len(begin) + made[..., 3], row)
+    made[..., 3] = 0
     return made
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import sparsegen as sg
 from sparsegen.bench.generated import clustered
 from sparsegen.formats import Hybrid, load, sparse
-from sparsegen.ir.errors import ArrayError, FormatError, ScheduleError
+from sparsegen.ir.errors import ArrayError, FormatError
 from sparsegen.ir.types import DTYPES
 from tests.formats.matrices import bits, matrices, weights
 from tests.refusals import refusal
@@ -198,14 +198,6 @@ def test_wrong_matrices() -> None:
         a = sp.csr_array((3, 4), dtype="f4")
         a.indptr, a.indices, a.data = np.array([0, 2, 2, 3]), np.array(indices), np.ones(3, "f4")
         refusal(__file__, ArrayError, lambda a=a: sg.sparse(a, "hybrid"), says, "(row 0)")  # here
-
-
-def test_products_of_f32_say_that_none_reads_it() -> None:
-    W = sparse(np.ones((8, 8), np.float32), "hybrid", tile=16)
-    product = sg.spmm(W, n=8)
-    refusal(__file__, ScheduleError, lambda: sg.compile(product), "f16 and bf16, not f32", 'format="csr"')  # here
-    again = sparse(W.to_scipy(), format="csr", dtype="f32")
-    assert np.array_equal(again.to_dense(), W.to_dense())
 
 
 @pytest.mark.parametrize(

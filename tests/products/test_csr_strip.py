@@ -128,9 +128,10 @@ def test_a_matrix_comes_out_of_what_is_packed(wide: int, unroll: int) -> None:
     at, w, dealt = places(W, wide, unroll), values(W, unroll), records(W, unroll, 1, lists, teams)
     assert at.size == w.size == max(4, filled(Ragged.of(sg.spmm(W, n=8)), unroll))
     row_of, zeros = {k * wide // 16: k for k in range(90)}, padded_rows(90) * wide // 16
-    found, seen = np.zeros((70, 90), "f2"), []
-    for row, begin, end, _ in dealt.reshape(-1, 4):
-        if row < 70:
+    found, seen, of_slot = np.zeros((70, 90), "f2"), [], slots_of_rows(cuts(W, unroll, 1, lists, teams), 70)
+    for part, (number, begin, end, _) in [(at, each) for at in range(lists) for each in dealt[at].reshape(-1, 4)]:
+        if number != 70:
+            row = number if number < 70 else of_slot[part, number - 71]
             seen.append(row)
             assert begin % unroll == end % unroll == 0
             real = at[begin:end] != zeros
@@ -164,6 +165,17 @@ def test_the_numbers_of_the_busiest_team_are_those_of_the_records(line: str) -> 
     assert turns.sum() == g.turns and g.last <= turns.sum(axis=1).max() <= g.last + 2
 
 
+def slots_of_rows(ends: Any, m: int) -> dict[tuple[int, int], int]:
+    """The row that each slot of each list is of."""
+    return {
+        (part, slot): int(row)
+        for part, records in enumerate(ends)
+        for row, first, upto, _ in records
+        if row < m
+        for slot in range(first, upto)
+    }
+
+
 def with_a_long_row(entries: int) -> Any:
     """512 rows of 10 to 60 entries and one of so many."""
     lengths = np.random.default_rng(4).integers(10, 60, 512)
@@ -181,16 +193,16 @@ def test_long_rows_hold_nobody_up(entries: int) -> None:
     W, s = with_a_long_row(entries), sg.SpmmSchedule.parse("csr_strip wide=128 lists=4 warps=8 groups=1 unroll=8")
     g = csr_strip_cost.shape_of(Ragged.of(sg.spmm(W, n=32)), s, load_profile("h200"))
     dealt, ends = records(W, 8, 1, 4, g.teams), cuts(W, 8, 1, 4, g.teams)
-    own = dealt[..., 0] < 512
-    assert set(dealt[..., 0][own].tolist()) == set(range(512)) and bool(g.slots) == (entries == 290)
+    seen = set(dealt[..., 0][dealt[..., 0] < 512].tolist()) | set(slots_of_rows(ends, 512).values())
+    assert seen == set(range(512)) and bool(g.slots) == (entries == 290)
     turns = (-(-(dealt[..., 2] - dealt[..., 1]) // 8)).sum(axis=1)
     even = g.turns / turns.size
     assert turns.max() <= 1.2 * even and g.last == pytest.approx(turns.max(), abs=3)
     if g.slots:
         (of, number), (row, first, upto, _) = np.argwhere(ends[..., 0] < 512)[0], ends[ends[..., 0] < 512][0]
-        pieces = sorted(dealt[of][dealt[of, ..., 0] == 7].tolist(), key=lambda piece: piece[1])
+        pieces = sorted(dealt[of][dealt[of, ..., 0] > 512].tolist(), key=lambda piece: piece[1])
         assert row == 7 and number == 0 and np.count_nonzero(ends[..., 0] < 512) == 1
-        assert [place for *_, place in pieces] == list(range(first + 1, upto + 1)) and len(pieces) == 2
+        assert [place for place, *_ in pieces] == list(range(513 + first, 513 + upto)) and len(pieces) == 2
         assert [begin for _, begin, *_ in pieces[1:]] == [end for _, _, end, _ in pieces[:-1]]
     else:
         assert dealt.shape == (4, g.length, g.teams, 4) and ends.size == 0 and not dealt[..., 3].any()
@@ -219,8 +231,7 @@ def test_first_entries_are_on_their_way_while_the_strip_comes(dtype: str, line: 
 def test_every_level_can_be_looked_at() -> None:
     k = sg.compile(sg.spmm(matrix(130, 100), n=24, bias=True), backend="emulator", device="h200", schedule=LINES[3])
     for op in ("each_block", "fill_resident", "walk_rows", "walk_on", "await_resident", "load_entries",
-               "gather_resident", "multiply_rows", "join_pieces", "sum_segments", "store_row", "when", "put_row",
-               "each_row", "add_rows"):  # fmt: skip
+               "gather_resident", "multiply_rows", "join_pieces", "sum_segments", "store_row"):  # fmt: skip
         assert f"tile.{op}" in k.ir("tile")
     assert 'format="csr"' in k.ir("op") and str(k.schedule) in k.source()
     assert k.weights().keys() == {"places", "values", "records", "cuts"}

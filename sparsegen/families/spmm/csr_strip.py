@@ -42,8 +42,8 @@ _PLACES: Final = (
 )
 _VALUES: Final = "values of the entries; rows are filled up to multiples of {unroll} by zeros ({file})"
 _RECORDS: Final = (
-    "records of the rows, dealt to {lists} lists of {teams} teams: row, first entry, the one after the last, and of a "
-    "piece of a row that is cut one more than its slot, else 0 ({file})"
+    "records of the rows, dealt to {lists} lists of {teams} teams: row, or of a piece of a row that is cut one more "
+    "than M and its slot, first entry, the one after the last, 0 ({file})"
 )
 _CUTS: Final = "of each row that is cut, list by list: row, its first slot, the one after its last, 0 (cuts in {file})"
 _FILE: Final = "sparsegen/products/csr_strip.py"

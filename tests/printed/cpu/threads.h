@@ -196,3 +196,4 @@ inline void run_blocks(unsigned each) {
 #define __syncthreads() cpu::meet(cpu::block_meeting[cpu::rank()], cpu::block_threads, "__syncthreads")
 #define __syncwarp() cpu::meet_warp("__syncwarp")
 #define __threadfence() ((void)0)
+#define __threadfence_block() ((void)0)
