@@ -146,6 +146,9 @@ class Vocabulary:
     words: tuple[Word, ...]
     #: Whether its kernels are those of the arrays' own library, of which we have no program.
     library: bool = False
+    #: What its predicted times count beside those of other families: more than 1 where its formula is the looser one,
+    #: as the cheapest of several estimates is more often one that is too low.
+    doubt: float = 1.0
     #: Words that make another kernel, so that another value of theirs is news on the page of a kernel.
     telling: ClassVar[tuple[str, ...]] = ()
 

@@ -127,8 +127,8 @@ WALK_FROM, WALK, WALK_ASKEW, WALK_WIDE = 512, (2.5, 8.7, 2), (15.0, 14.0, 1), (3
 #: numbers of an SM a clock (H100 whitepaper: 989 TFLOP/s by 132 SMs at 1.83 GHz; 4096^3 took 163 us, predicted 175).
 HOPPER, WARPGROUP = (9, 0), 2048
 #: Clocks that its multiply-adds of f32 take on CUDA cores, over the fewest, and how many columns of x a block has there
-#: at least, used or not, of eight or more (16 products on one H200: within 10 % in the median, 24 % at most).
-DENSE_CORES, DENSE_COLS_F32 = 1.13, 64
+#: at least, used or not, of eight or more (82 products of 32 columns on one H200: within 10 % in the median).
+DENSE_CORES, DENSE_COLS_F32 = 1.13, 48
 #: The same where rows do not start at 16 bytes, which cuBLAS's fast kernels need but for so few columns (15 products on
 #: one H200: 1.9 to 5); where mma are the longest, by the bytes at which rows start (one product each); of f32.
 DENSE_MISALIGNED, DENSE_FEW = 3.0, 4

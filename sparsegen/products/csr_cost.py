@@ -6,7 +6,7 @@ A team waits for each turn's rows, which come from L2, so that a product takes a
 that are resident, or as the turns of the longest segment one after the other.  ``exposed``: what is nearly as long as
 the longest gets in its way, by the NORM-th root of the sum of the NORM-th powers.
 
-Instructions are counted in the lowered program; the other constants are fitted to 413 products on one H200, called in a
+Instructions are counted in the lowered program; the other constants are fitted to 707 products on one H200, called in a
 loop (tests/cost/data/looped.csv.xz): networks, graphs, bands, clusters, entries anywhere, 32 to 512 columns, f16 and
 f32; within 7 % in the median, 20 % for nine of ten.
 """
@@ -59,15 +59,28 @@ SYMBOLS: Final[dict[str, str]] = {
 ADDED: Final = frozenset(("exposed", "start", "launch"))
 #: Instructions of a turn, of an entry, of each of a lane's loads, and of a segment and each of its sums.
 TURN, ENTRY, LOAD, SEGMENT, SUM = 20.0, 7.0, 2.0, 90.0, 4.0
+
+
 # ---- fitted
-#: The share of L2's bandwidth that rows at any place reach, and clocks of L1 for a line that is touched.
-GATHER, LINE = 0.86, 1.09
-#: L2 latencies of a turn for each load of a lane, and besides of the turns of one team.
-WAIT, CHAIN = 0.166, 0.9
-#: L2 latencies of a segment that is a piece of a row, of each piece that is summed up, and of a warp's start and end.
-JOIN, PIECE, START = 8.0, 0.55, 3.2
-#: The power with which busy units get in each other's way.
-NORM: Final = 1.49
+class Fitted(NamedTuple):
+    """The share of L2's bandwidth that rows at any place reach, and clocks of L1 for a line that is touched; L2
+    latencies of a turn for each load of a lane, and besides of the turns of one team; of a segment that is a piece of a
+    row, of each piece that is summed up, and of a warp's start and end; the power with which busy units get in each
+    other's way."""
+
+    gather: float
+    l1: float
+    wait: float
+    chain: float
+    join: float
+    piece: float
+    start: float
+    norm: float
+
+
+#: Of 16 bits, and of more.
+NARROW: Final = Fitted(1.14, 0.91, 0.117, 1.12, 7.5, 0.4, 2.67, 1.41)
+WIDE: Final = Fitted(1.1, 1.26, 0.093, 0.98, 8.35, 0.51, 1.96, 1.32)
 #: Bytes of a line of L1.
 LINE_BYTES: Final = 128
 #: Bytes of an SM's L1 for gathered rows (of 256 KiB, which W's entries pass through as well).
@@ -135,6 +148,7 @@ def _values(p: Ragged, s: Schedule, device: DeviceProfile, g: Shape) -> dict[str
         "multiply": multiply(p.item, device), "launch": device.launch_s, "SMs": device.sms, "sub": device.sub_cores,
         "f": device.clock, "bw_G": device.hbm_read_gbs * 1e9, "lat_l2": device.lat_l2,
         "bw_L2": device.l2_bytes_per_clk_sm * device.clock * device.sms,
+        **(NARROW if p.item == 2 else WIDE)._asdict(),
     }  # fmt: skip
 
 
@@ -148,17 +162,17 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     """``time`` and its terms: of the values ``v``, be they floats or sympy's symbols, in their arithmetic."""
     of_turn = TURN + v.unroll * (ENTRY + v.columns * v.multiply) + v.loads * LOAD
     instructions = v.turns * of_turn + v.segments * (SEGMENT + SUM * v.columns)
-    turn = WAIT * v.loads * v.lat_l2
+    turn = v.wait * v.loads * v.lat_l2
     busy = {
         "hbm": (nbytes(v) + a.max(0, v.Z * v.T * v.line * v.far - v.item * v.K * v.N)) / v.bw_G,
-        "l2": v.Z * v.T * (v.line * v.fresh + 4 + v.item) / (GATHER * v.bw_L2),
-        "lines": v.Z * v.T * v.loads / v.unroll * v.touched * LINE / (v.SMs * v.f),
+        "l2": v.Z * v.T * (v.line * v.fresh + 4 + v.item) / (v.gather * v.bw_L2),
+        "lines": v.Z * v.T * v.loads / v.unroll * v.touched * v.l1 / (v.SMs * v.f),
         "issue": instructions / (v.sub * v.SMs * v.f),
-        "wait": (v.turns * turn + v.cuts * JOIN * v.lat_l2) / (v.SMs * v.warps * v.f),
-        "longest": (v.last * (CHAIN * v.lat_l2 + turn) + v.joined * (JOIN + PIECE * v.pieces) * v.lat_l2) / v.f,
+        "wait": (v.turns * turn + v.cuts * v.join * v.lat_l2) / (v.SMs * v.warps * v.f),
+        "longest": (v.last * (v.chain * v.lat_l2 + turn) + v.joined * (v.join + v.piece * v.pieces) * v.lat_l2) / v.f,
     }
-    most, exposed = in_the_way(busy, NORM, a)
-    start = START * v.lat_l2 / v.f
+    most, exposed = in_the_way(busy, v.norm, a)
+    start = v.start * v.lat_l2 / v.f
     return v.launch + start + most + exposed, {**busy, "exposed": exposed, "start": start, "launch": v.launch}
 
 

@@ -4,9 +4,9 @@
 
 ``l2``, ``issue`` and ``shared`` are of the steps of the busiest SM, ``chain`` of the longest vector row.  Fitted to the
 mean of cold times and those in a loop, of 64 problems on one H200: within 7 % in the median, 25 % for nine of ten; the
-start and the cut then to 40 random problems.  These were of integers; what FLOATS says of floats is fitted to 122
-products called in a loop (tests/cost/data/looped.csv.xz): within 7 % in the median, 15 % for nine of ten.  Other GPUs
-were not measured.
+start and the cut then to 40 random problems.  These were of integers; what FLOATS says of floats is fitted to 218
+products called in a loop (122 of them in tests/cost/data/looped.csv.xz): within 6 % in the median, 15 % for nine of
+ten.  Other GPUs were not measured.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Fitted(NamedTuple):
     norm: float
 
 
-INTEGERS, FLOATS = Fitted(700.0, 450.0, 1.9, 5.0, SECTORS, 2.25), Fitted(375.0, 1085.0, 0.0, 9.1, 1.93e9, 2.95)
+INTEGERS, FLOATS = Fitted(700.0, 450.0, 1.9, 5.0, SECTORS, 2.25), Fitted(480.0, 520.0, 0.0, 9.0, 3.6e9, 2.36)
 #: What a kernel costs that follows another one, over a launch alone (estimated).
 NEXT: Final = 0.5
 #: Registers of a thread besides its sums and the words of a step.

@@ -54,6 +54,7 @@ class CsrStripFamily(ListedFamily):
     block; ``groups``: of lanes that share a row's entries; ``unroll``: entries of a group a turn."""
 
     name = "csr_strip"
+    doubt = 1.04  # fitted with hybrid's
     formats = ("csr",)
     telling = ("wide", "lists")
     nonfinite = "a NaN or Inf of x reaches the rows that have an entry for it; what is not stored does not multiply"

@@ -67,6 +67,7 @@ class HybridFamily(ListedFamily):
     that a group of lanes takes a turn."""
 
     name = "hybrid"
+    doubt = 1.06  # of 294 products on one H200 the choice was within 3 % of the best in 93 %, without it in 91 %
     formats = ("hybrid",)
     telling = ("high", "cols")
     nonfinite = (
