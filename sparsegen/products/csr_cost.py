@@ -80,7 +80,7 @@ class Fitted(NamedTuple):
 
 #: Of 16 bits, and of more.
 NARROW: Final = Fitted(1.14, 0.91, 0.117, 1.12, 7.5, 0.4, 2.67, 1.41)
-WIDE: Final = Fitted(1.1, 1.26, 0.093, 0.98, 8.35, 0.51, 1.96, 1.32)
+WIDE: Final = Fitted(1.1, 1.2, 0.093, 1.1, 8.35, 0.51, 1.96, 1.32)
 #: Bytes of a line of L1.
 LINE_BYTES: Final = 128
 #: Bytes of an SM's L1 for gathered rows (of 256 KiB, which W's entries pass through as well).

@@ -89,9 +89,9 @@ def test_encoded_once_and_only_where_asked(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(made) == 3
     family(sg.sparse(some(256, 256, 0.4), format="auto"), 8)
     assert len(made) == 3
-    for given in (hidden(512).astype("f4"), some(256, 256, 0.4, "f4"), hidden(512).astype("f8")):
-        family(sg.sparse(given, format="auto"), 8)
-    assert made[3:] == ["hybrid"]
+    for given in (hidden(512).astype("f4"), some(256, 256, 0.4, "f4"), some(256, 256, 0.6, "f4"), hidden(512)):
+        family(sg.sparse(given.astype("f8") if given.dtype == "f2" else given, format="auto"), 8)
+    assert made[3:] == ["hybrid", "hybrid"]  # of f32 with up to half of the elements
 
 
 def test_kept() -> None:
