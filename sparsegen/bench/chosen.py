@@ -13,6 +13,7 @@ from sparsegen.bench.beside import of_library, zeros
 from sparsegen.bench.cells import Cells, Column, Result, Row, judged, micro, number, of, part, schedule, size, table
 from sparsegen.bench.mixture import GRAPH, NETWORK
 from sparsegen.bench.unstructured import AUTO, CUBLAS, CUSPARSE, LIBRARIES
+from sparsegen.registry import families
 
 #: What share of the best one's speed the chosen one must have, in what share of cases, and in all.
 WITHIN, SHARE, WORST = 0.97, 0.95, 0.85
@@ -71,7 +72,7 @@ def regret_of_ours(row: Row) -> float | None:
     if own == DENSE:  # else the chosen one is the cheapest of ours too
         if not predicted:
             return None
-        own = min(predicted, key=predicted.__getitem__)
+        own = min(predicted, key=lambda name: predicted[name] * families("spmm")[name].doubt)
     return took.get(own, math.inf) / min(took.values())
 
 

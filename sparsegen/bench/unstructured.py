@@ -3,7 +3,7 @@
 =========  =======================================================================================================
 dlmc       patterns of pruned networks (Deep Learning Matrix Collection) in f32 and f16
 graphs     adjacency: cora, 100,000 nodes of a power law, a band of a million
-clustered  rows that touch the same blocks of columns, in no order
+clustered  rows that touch the same blocks of columns, in no order; beside them BSA-SpMM's own way, in two launches
 auto       the patterns of ``--data`` and 40 matrices of the seed (``mixture``): what is chosen, over the best of all
 =========  =======================================================================================================
 
@@ -31,6 +31,8 @@ PARTS: Final = ("dlmc", "graphs", "clustered", AUTO)
 #: What stands beside: the names of columns by library.
 CUBLAS, CUSPARSE = "cublas", "cusparse"
 LIBRARIES: Final = {CUBLAS: "cuBLAS", CUSPARSE: "cuSPARSE"}
+#: BSA-SpMM's own way, in two launches (the format's name), beside products whose rows are put in order.
+PAPER: Final = "blocked_ell"
 #: Seed of what stands for a pattern that is not there.
 SEED: Final = 16
 
@@ -135,6 +137,8 @@ def _clustered() -> list[SparseCase]:
     return [
         SparseCase("clustered", matrix, 128, "f16", 14.5, 11),
         SparseCase("clustered", matrix, 512, "f16", 52, 38),
+        SparseCase("clustered", matrix, 128, "f32"),
+        SparseCase("clustered", matrix, 512, "f32"),
     ]
 
 
@@ -189,4 +193,4 @@ class SparseRow(BesideRow):
 
 def view(name: str, found: Result) -> Cells:
     """The table of a part with targets."""
-    return beside.view(part(found, name), LIBRARIES)
+    return beside.view(part(found, name), {**LIBRARIES, PAPER: "two launches"})

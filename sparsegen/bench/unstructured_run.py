@@ -26,7 +26,7 @@ from sparsegen.bench.chosen import WITHIN, of_best
 from sparsegen.bench.cusparse import CuSparse
 from sparsegen.bench.harness import TOLERANCE, nothing
 from sparsegen.bench.lab import SECONDS, Lab
-from sparsegen.bench.unstructured import AUTO, CUBLAS, CUSPARSE, LIBRARIES, SparseCase, SparseRow, words
+from sparsegen.bench.unstructured import AUTO, CUBLAS, CUSPARSE, LIBRARIES, PAPER, SparseCase, SparseRow, words
 from sparsegen.formats.hybrid import Hybrid
 from sparsegen.formats.others import read_as
 from sparsegen.ir.errors import ScheduleError
@@ -64,11 +64,12 @@ def formats_of(w: SparseMatrix) -> list[SparseMatrix]:
 @dataclass(frozen=True)
 class Built:
     """The kernel that the model takes of a case, and the cheapest one of each other family; ``predicted``: seconds of
-    those that the model compared it with."""
+    those that the model compared it with; ``paper``: the two kernels of BSA-SpMM's own way."""
 
     kernel: SpmmKernel
     others: Mapping[str, SpmmKernel]
     predicted: Mapping[str, float]
+    paper: SpmmKernel | None = None
 
 
 class Unstructured(Beside[SparseCase, SparseRow]):
@@ -127,7 +128,9 @@ class Unstructured(Beside[SparseCase, SparseRow]):
                 with suppress(ScheduleError):  # it has none for this matrix
                     others[family.name] = kernel = self.kernel(w, case.n, ["rows"], family.name)
                     predicted |= {family.name: kernel.cost.time} if w is matrix else {}
-        return Built(best, others, predicted)
+        ordered = case.part == "clustered" and case.dtype != "f32"
+        paper = sg.sparse(self._tensors[case.matrix.name, case.dtype], format=PAPER) if ordered else None
+        return Built(best, others, predicted, self.kernel(paper, case.n, ["rows"]) if paper is not None else None)
 
     def labels(self, case: SparseCase, seed: int) -> dict[str, Any]:
         """What every row says of its case, and the floor of it."""
@@ -153,7 +156,9 @@ class Unstructured(Beside[SparseCase, SparseRow]):
         error, same = self.checked(call, y, exact)
         others = {name: way for name, other in kernel.others.items()
                   if self.off(way := partial(other, x, out=y), y, exact) <= TOLERANCE[case.dtype]}  # fmt: skip
-        libraries = self._libraries(w, case.dtype, x, y)
+        libraries: Iterable[tuple[str, Call]] = self._libraries(w, case.dtype, x, y)
+        if kernel.paper is not None and self.off(way := partial(kernel.paper, x, out=y), y, exact) <= TOLERANCE["f16"]:
+            libraries = chain([(PAPER, way)], libraries)
         figures = self._compared(call, others, libraries) if case.part == AUTO else self._apart(call, libraries)
         row = SparseRow(
             **self.labels(case, seed), **self.uses(kernel.kernel, "rows"), **figures, error=error, same=same,
