@@ -50,7 +50,8 @@ class OfMatrices(Problem):
 def nanoseconds(cost: Cost) -> float:
     """By which costs of several families are compared, as far as each is to be believed: what differs by less than a
     nanosecond is alike, and stays in the order of its family."""
-    return round(cost.time * cost.schedule.rules.doubt, 9)
+    doubt: float = cost.schedule.rules.doubt
+    return round(cost.time * doubt, 9)
 
 
 @dataclass(frozen=True)
