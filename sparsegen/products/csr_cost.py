@@ -37,6 +37,7 @@ REASONS: Final[dict[str, str]] = {
 SYMBOLS: Final[dict[str, str]] = {
     "M": "rows of W",
     "K": "columns of W",
+    "unread": "of these that have no entry, at least",
     "N": "columns of x",
     "Z": "entries of W",
     "B": "bytes of W's arrays",
@@ -137,8 +138,8 @@ def _values(p: Ragged, s: Schedule, device: DeviceProfile, g: Shape) -> dict[str
     teams = 32 // (across * parts)
     line = max(32, min(across * s.columns, p.n) * p.item)  # L2 gives sectors of 32 bytes
     return {
-        "M": p.m, "K": p.k, "N": p.n, "Z": p.entries, "B": p.nbytes, "E": p.operands, "T": g.tiles,
-        "columns": s.columns, "unroll": s.unroll, "teams": teams, "segments": g.walk.segments / teams * g.tiles,
+        "M": p.m, "K": p.k, "unread": p.k - p.touched, "N": p.n, "Z": p.entries, "B": p.nbytes, "E": p.operands,
+        "T": g.tiles, "columns": s.columns, "unroll": s.unroll, "teams": teams, "segments": g.walk.segments / teams * g.tiles,
         "turns": g.walk.turns * g.tiles, "last": g.walk.longest, "cuts": g.walk.cuts / teams * g.tiles,
         "pieces": g.walk.pieces, "joined": 1 * (g.walk.pieces > 1), "line": line,
         "fresh": 1 - float(p.named(L1 / line)),
@@ -162,9 +163,9 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     """``time`` and its terms: of the values ``v``, be they floats or sympy's symbols, in their arithmetic."""
     of_turn = TURN + v.unroll * (ENTRY + v.columns * v.multiply) + v.loads * LOAD
     instructions = v.turns * of_turn + v.segments * (SEGMENT + SUM * v.columns)
-    turn = v.wait * v.loads * v.lat_l2
+    turn, x = v.wait * v.loads * v.lat_l2, v.item * (v.K - v.unread) * v.N
     busy = {
-        "hbm": (nbytes(v) + a.max(0, v.Z * v.T * v.line * v.far - v.item * v.K * v.N)) / v.bw_G,
+        "hbm": (nbytes(v) - v.item * v.unread * v.N - x + a.max(x, v.Z * v.T * v.line * v.far)) / v.bw_G,
         "l2": v.Z * v.T * (v.line * v.fresh + 4 + v.item) / (v.gather * v.bw_L2),
         "lines": v.Z * v.T * v.loads / v.unroll * v.touched * v.l1 / (v.SMs * v.f),
         "issue": instructions / (v.sub * v.SMs * v.f),

@@ -93,6 +93,11 @@ class HybridNumbers(OfProduct):
         return {"chunks": 0, "entries": self.entries, "precision": self.precision}
 
     @property
+    def touched(self) -> int:
+        """Rows of x that are read, at most: those beside dense tiles, and one for each other entry."""
+        return min(self.k, self.entries + self.dense * self.tile)
+
+    @property
     def split(self) -> bool:
         """Whether dense tiles and rows of x are multiplied in parts, so that f32 keeps what it has."""
         return self.dtype == f32.name and not self.precision

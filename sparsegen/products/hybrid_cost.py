@@ -7,8 +7,9 @@ where (a, b, ...) are units that get in each other's way: the NORM-th root of th
 multiplies its dense tiles first.  ``turns`` and ``chain`` are what the busiest block waits for, one thing after
 another, and those before it in its place; the others what all blocks do, over the SMs, but no less than the busiest
 band of rows does on one.
-Fitted to 288 kernels of 230 products on one H200, called in a loop: within 14 % in the median, 30 % for nine of ten;
-those with hundreds of other entries in a row that is not cut are the furthest off.
+Fitted to 543 kernels of 480 products on one H200, called in a loop: within 12 % in the median, 31 % for nine of ten,
+and where it is near the fastest of all formats within 10 and 26 %.  Those with hundreds of other entries in a row that
+is not cut are the furthest off.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ SYMBOLS: Final[dict[str, str]] = {
     "cuts": "pieces of rows of a band at most",
     "piece": "other entries of the longest piece",
     "uneven": "rows of x that the busiest band reads, over what an SM reads, or 1",
-    "far": "the share of x that L2 has no place for",
+    "far": "the share of x's rows that are read which L2 has no place for",
+    "unread": "columns of W that have no entry, at least",
     "unroll": "other entries of a turn",
     "parts": "groups of lanes that share a row's other entries",
     "teams": "teams of a block",
@@ -72,13 +74,14 @@ SYMBOLS: Final[dict[str, str]] = {
 ADDED: Final = frozenset(("exposed", "start", "turn", "launch"))
 # ---- fitted
 #: The shares of the ports to L2 that copies reach, and rows at any place.
-PORT, GATHER = 0.95, 0.71
-#: Clocks of a turn besides its copies (a barrier, fragments), and L2 latencies of a turn of other entries.
-MEET, WAIT = 434.0, 1.46
+PORT, GATHER = 0.95, 0.75
+#: Clocks of a turn (a barrier, fragments), of each copy of 16 bytes that a thread makes for it, and L2 latencies of a
+#: turn of other entries.
+MEET, COPY, WAIT = 131.0, 76.0, 1.29
 #: DRAM latencies before the first product, and how busy units add up.
-START, NORM = 1.16, 1.61
+START, NORM = 2.26, 1.53
 #: Cycles of an mma over those that it takes alone, and L2 latencies of a row of other entries besides its turns.
-ISSUE, ROW = 2.0, 1.8
+ISSUE, ROW = 1.7, 0.87
 # ---- estimated
 #: Instructions of a turn of other entries, of an entry, and of a row and each of a lane's sums.
 TURN, ENTRY, RECORD, SUM = csr_cost.TURN, csr_cost.ENTRY, 60.0, 5.0
@@ -132,7 +135,8 @@ def price(p: HybridNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cos
         "uneven": max(1.0, of.busiest * device.sms / max(1.0, of.mean * blocks)),
         "teams": s.threads // g.team.lanes, "columns": g.team.vec * g.team.blocks,
         "each": EACH if p.split else 1, "split": SPLIT * p.split, "add": ADD * p.split,
-        "far": max(0.0, 1 - device.l2_bytes / (p.k * p.n * p.item)), "bands": p.bands(s.high),
+        "far": max(0.0, 1 - device.l2_bytes / (p.touched * p.n * p.item)), "unread": p.k - p.touched,
+        "bands": p.bands(s.high),
         "waves": max(0.0, blocks / (device.sms * g.resident) - 1),
         "slot": slot_bytes(s.high * p.tile, p.tile, s.cols, p.item), "rounds": -(-blocks // (device.sms * g.resident)),
         "b": g.resident, "launch": device.launch_s, "f": device.clock, "sub": device.sub_cores, "SMs": device.sms,
@@ -155,13 +159,13 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     wide = v.item * v.cols  # bytes of a row of x of a tile of columns
     entry = TURN / v.unroll + ENTRY + 2 * v.columns
     issued = entries * entry * v.cols / v.columns / 32 + rows * (RECORD + SUM * v.columns) * v.cols / v.columns / 32
-    come = v.slot / (PORT * v.bw_L2)
+    come, copies = v.slot / (PORT * v.bw_L2), v.slot / (16 * 32 * v.down * v.across)
     tiles = {
         "l2": here * turns * come,
         "tensor": here * turns * products * ISSUE * v.cpi / v.sub / v.f,
         "shared": here * turns * (numbers * v.item + v.slot) / v.bw_S,
         "parts": here * turns * (numbers * v.split + v.R * v.cols * v.add) / 32 / v.sub / v.f,
-        "turns": (v.longest + v.waves * v.D / v.bands) * (v.lat_l2 / (v.stages - 1) + MEET) / v.f,
+        "turns": (v.longest + v.waves * v.D / v.bands) * (v.lat_l2 / (v.stages - 1) + MEET + COPY * copies) / v.f,
     }
     others = {
         "rows": here * entries * (a.max(wide, LINE) + 4 + v.item) / (GATHER * v.bw_L2),
@@ -170,7 +174,8 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
         "chain": ((1 + v.waves) * v.R / v.teams * (ROW + WAIT * mean) + WAIT * (longest - mean)) * v.lat_l2 / v.f
         + a.ceil(v.cuts / v.teams) * (ROW + WAIT * piece) * v.lat_l2 / v.f,
     }
-    busy = {**tiles, **others, "hbm": (nbytes(v) + v.far * v.Z * v.item * v.N) / v.bw_G}
+    moved = nbytes(v) - v.item * v.unread * v.N + v.far * v.Z * v.item * v.N
+    busy = {**tiles, **others, "hbm": moved / v.bw_G}
 
     def together(*times: Any) -> Any:
         """Units that get in each other's way."""

@@ -242,10 +242,15 @@ class OfProduct:
         """Bytes of an element of W."""
         return DTYPES[self.dtype].nbytes
 
+    @property
+    def touched(self) -> int:
+        """Rows of x that are read, at most."""
+        return self.k
+
     def looped(self, device: DeviceProfile, dense: bool = False) -> DeviceProfile:
         """The device to a product of floats that is called in a loop; ``dense``: a library's, of the dense matrix."""
         matrix = self.m * self.k * self.item if dense else self.nbytes
-        return device.warm(matrix + (self.m + self.k) * self.n * self.item)
+        return device.warm(matrix + (self.m + (self.k if dense else self.touched)) * self.n * self.item)
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,11 @@ class Ragged(OfProduct):
         """What the op level says of W."""
         return {"chunks": 0, "entries": self.entries}
 
+    @property
+    def touched(self) -> int:
+        """Rows of x that are read, at most: one for each entry."""
+        return min(self.k, self.entries)
+
     @cached_property
     def table(self) -> Table:
         """The rows, as arrays."""

@@ -1,6 +1,6 @@
 """Products of sparse matrices of all kinds as they were called in a loop on one H200, and what the cost model expects.
 
-``data/looped.csv.xz``: 2,043 products of the patterns of ``shared/data`` (seed 0) and of three seeds of
+``data/looped.csv.xz``: 3,057 products of the patterns of ``shared/data`` (seed 0) and of four seeds of
 ``bench.mixture``, in microseconds of a call of a CUDA graph.  All were fitted to; the tests make the small ones anew.
 """
 
