@@ -139,7 +139,8 @@ def _values(p: Ragged, s: Schedule, device: DeviceProfile, g: Shape) -> dict[str
     line = max(32, min(across * s.columns, p.n) * p.item)  # L2 gives sectors of 32 bytes
     return {
         "M": p.m, "K": p.k, "unread": p.k - p.touched, "N": p.n, "Z": p.entries, "B": p.nbytes, "E": p.operands,
-        "T": g.tiles, "columns": s.columns, "unroll": s.unroll, "teams": teams, "segments": g.walk.segments / teams * g.tiles,
+        "T": g.tiles, "columns": s.columns, "unroll": s.unroll, "teams": teams,
+        "segments": g.walk.segments / teams * g.tiles,
         "turns": g.walk.turns * g.tiles, "last": g.walk.longest, "cuts": g.walk.cuts / teams * g.tiles,
         "pieces": g.walk.pieces, "joined": 1 * (g.walk.pieces > 1), "line": line,
         "fresh": 1 - float(p.named(L1 / line)),

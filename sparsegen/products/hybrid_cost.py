@@ -135,7 +135,7 @@ def price(p: HybridNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cos
         "uneven": max(1.0, of.busiest * device.sms / max(1.0, of.mean * blocks)),
         "teams": s.threads // g.team.lanes, "columns": g.team.vec * g.team.blocks,
         "each": EACH if p.split else 1, "split": SPLIT * p.split, "add": ADD * p.split,
-        "far": max(0.0, 1 - device.l2_bytes / (p.touched * p.n * p.item)), "unread": p.k - p.touched,
+        "far": max(0.0, 1 - device.l2_bytes / max(1, p.touched * p.n * p.item)), "unread": p.k - p.touched,
         "bands": p.bands(s.high),
         "waves": max(0.0, blocks / (device.sms * g.resident) - 1),
         "slot": slot_bytes(s.high * p.tile, p.tile, s.cols, p.item), "rounds": -(-blocks // (device.sms * g.resident)),

@@ -267,7 +267,7 @@ def test_what_fills_up_costs_time() -> None:
         W = sg.sparse(w, format=format, tile=32, method="none")
         return sg.compile(sg.spmm(W, 512), device="h200", backend="emulator").cost.time
 
-    assert time("blocked_ell") > 3 * time("hybrid")
+    assert time("blocked_ell") > 1.7 * time("hybrid")
 
 
 def test_more_to_do_takes_longer() -> None:
