@@ -5,8 +5,8 @@
 ``issue``, ``shared`` and ``l2`` are of the steps of the busiest SM, ``chain`` of those of its busiest warp.  Fitted to
 the mean of cold times and those in a loop, of 64 problems on one H200: within 7 % in the median, 18 % for nine of ten.
 ``lines`` came later, of 20 problems: with few columns of x a product took up to 1.6 times what the rest expects; and of
-40 the start of a block's warps.  These were of integers; what FLOATS says of floats is fitted to 90 products called in
-a loop (tests/cost/data/looped.csv.xz): within 7 % in the median, 17 % for nine of ten.  Other GPUs were not measured.
+40 the start of a block's warps.  These were of integers; what FLOATS says of floats is fitted to 225 products called in
+a loop (tests/cost/data/looped.csv.xz): within 7 % in the median, 20 % for nine of ten.  Other GPUs were not measured.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Fitted(NamedTuple):
 
 
 INTEGERS: Final = Fitted(119.0, 433.0, 600.0, 40.0, 1.71, 0.5, 0.35, 2.0)
-FLOATS: Final = Fitted(0.0, 327.0, 1733.0, 67.0, 1.42, 0.5, 0.40, 1.93)
+FLOATS: Final = Fitted(0.0, 496.0, 1352.0, 33.5, 1.43, 1.0, 0.48, 1.88)
 #: Pieces of 32 bytes a second that all SMs get out of lines that they all read: so many for one line, and by which
 #: power more of more lines.
 SECTORS, SPREAD = 0.55e9, 0.7
