@@ -82,6 +82,14 @@ def ratio(name: str, m: int, k: int, s: float) -> float:
     return 2 * m * k / FORMULAS[name](m, k, (1 - s) * m * k, excess)
 
 
+def intensity(m: int, n: int, share: float) -> float:
+    """Operations per byte of W and x, of a W that takes ``share`` of the bytes of the dense one (equations 7 and 8).
+
+    Of a format that is 1 / CR, its compression ratio; it would be 1 - s, were it free to say where the zeros are.
+    """
+    return m * n / (m * share + n)
+
+
 def counted(w: Any) -> dict[str, float]:
     """The ratios of a real matrix, a NumPy array of f16 or bf16 with K a multiple of 4: TCA-BME and ours encoded."""
     m, k = w.shape
