@@ -34,7 +34,7 @@ class Smbd:
 
     ``warps`` share a tile's strips; ``most``: values of the fullest group tile; ``buffers``: slots of shared memory;
     ``groups`` of copies a turn; ``two_phase``: a second value follows its first one; ``ldmatrix``: operands of x come
-    by it.  Roles of the launch: ``in``, ``out``, W's arrays (``starts``, ``bitmaps``, ``values``), those of the
+    by it; ``min_blocks`` of an SM bound the registers.  Roles of the launch: ``in``, ``out``, W's arrays (``starts``, ``bitmaps``, ``values``), those of the
     epilogue, and with splits ``workspace.slots`` and ``workspace.counter`` (zero before and after).  An x that has no
     whole pieces is first written row by row into ``ws.turned``.
     """
@@ -47,6 +47,7 @@ class Smbd:
     two_phase: bool = True
     ldmatrix: bool = True
     most: int = PIECE
+    min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
         return each(module, o.Spmm, self._kernel, formats=("tca_bme",))
@@ -61,7 +62,7 @@ class Smbd:
         params = parameters(op, arrays, cut * rows * tiles * self.splits * size, cut * rows * tiles)
         module, params, x = by_pieces(module, op, params, o.ORDERS)
         body = self._block(op, params, x, rows, tiles)
-        return launched(module, op, params, body, rows * tiles * self.splits, self.warps)
+        return launched(module, op, params, body, rows * tiles * self.splits, self.warps, self.min_blocks)
 
     def _block(self, op: o.Spmm, params: dict[str, Buffer], x: Pieces, rows: int, tiles: int) -> ts.EachBlock:
         """A row of group tiles and a part of the columns; blocks of one row, and one part of it, follow one another."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from .. import tile_smbd as t
 from .. import warp as w
 from ..expr import TRUE, Expr, Value, as_expr, minimum
+from ..node import Op
 from ..numbers.smbd import BITMAPS, PIECE, SIDE, STRIPS, TILE, place
 from ..types import u32, u64
 from .bitmap import part
@@ -24,51 +24,47 @@ def walk_nested(cx: Context, op: t.WalkNested) -> None:
     begin = b.let("begin", part(split, op.splits, op.slabs))
     count = b.let("count", part(split + 1, op.splits, op.slabs) - begin, lo=1, hi=-(-op.slabs // op.splits))
     first = b.let("tile0", cx.resolve(op.row) * op.slabs + begin)
-    ahead = op.buffers == 2
 
-    @contextmanager
-    def turn_of(turn: Expr) -> Iterator[None]:
-        """What is inside is of this turn."""
+    def of(turn: Expr, ops: tuple[Op, ...]) -> None:
+        """What the ops do in this turn, which there is."""
         with cx.scope():
             cx.env |= {
                 op.at: b.let("at", first + turn, hi=op.at.hi), op.slab: b.let("slab", begin + turn, hi=op.slabs - 1),
                 op.slot: b.let("slot", turn % op.buffers),
             }  # fmt: skip
-            yield
+            cx.all(ops)
 
     def fetch(turn: Expr, there: Expr) -> None:
-        with turn_of(turn):
-            cx.guard(there, lambda: cx.all(op.weights))
-            if op.groups == 2:
-                b.commit()
-            cx.guard(there, lambda: cx.all(op.columns))
+        cx.guard(there, lambda: of(turn, op.weights))
+        if op.groups == 2:
             b.commit()
+        cx.guard(there, lambda: of(turn, op.columns))
+        b.commit()
 
     def ready(turn: Expr, there: Expr) -> None:
         """W has come, and is decoded; x has come as well."""
         b.wait(op.groups - 1)
         b.barrier()
-        with turn_of(turn):
-            cx.guard(there, lambda: cx.all(op.decode))
+        cx.guard(there, lambda: of(turn, op.decode))
         if op.groups == 2:
             b.wait(0)
             b.barrier()
 
-    if ahead:
+    if op.buffers == 2:
         fetch(as_expr(0), TRUE)
         ready(as_expr(0), TRUE)
-    with cx.scope(), b.for_("turn", 0, count, unroll=1) as turn:
-        later = b.let("later", turn + 1) if ahead else turn
-        more = b.let("more", later.lt(count)) if ahead else TRUE
-        fetch(later, more)
-        if not ahead:
+        with b.for_("turn", 0, count, unroll=1) as turn:
+            later = b.let("later", turn + 1)
+            more = b.let("more", later.lt(count))
+            fetch(later, more)
+            of(turn, op.body)
             ready(later, more)
-        with turn_of(turn):
-            cx.all(op.body)
-        if ahead:
-            ready(later, more)
-        else:
-            b.barrier()  # the slot has been read, and may be filled again
+        return
+    with b.for_("turn", 0, count, unroll=1) as turn:
+        fetch(turn, TRUE)
+        ready(turn, TRUE)
+        of(turn, op.body)
+        b.barrier()  # the slot has been read, and may be filled again
 
 
 def _each(cx: Context, size: int, wide: int) -> Iterator[tuple[Expr, Expr | None]]:

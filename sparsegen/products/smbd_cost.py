@@ -65,8 +65,9 @@ SLOW: Final = 1.4
 CHAIN: Final = 300.0
 #: Latencies of L2 until the last of several splits has the others' sums.
 EXCHANGE: Final = 5.0
-#: Registers of a thread besides its sums and its operands of W.
-BASE: Final = 44
+#: Registers of a thread besides its sums and its operands of W, of which twice as many are on their way, and those of
+#: the places of x's elements that lanes load themselves.
+BASE, PLACES = 60, 8
 
 
 class Shape(NamedTuple):
@@ -83,7 +84,7 @@ def shape_of(p: NestedNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     """The numbers of a complete schedule, legal or not."""
     blocks = p.rows * -(-p.n // s.cols) * s.splits
     shared = shared_bytes(p.most, s.cols, s.buffers, s.splits == 1)
-    registers = BASE + sums(s.cols, s.warps) + fragments(s.warps)
+    registers = BASE + sums(s.cols, s.warps) + 2 * fragments(s.warps) + (0 if s.ldmatrix else PLACES)
     resident = occupancy(registers, shared, 32 * s.warps, device).blocks
     return Shape(blocks, -(-p.slabs // s.splits), shared, registers, resident)
 

@@ -192,6 +192,7 @@ def test_each_idea_is_predicted_to_gain() -> None:
     [
         ("smbd", "v100", "smbd copies asynchronously, which NVIDIA V100", "from Ampere on"),
         ("smbd splits=9", "h200", "a row has 4 group tiles of 64 columns", "lower splits"),
+        ("smbd cols=64 warps=1 splits=1", "h200", "316 registers a thread do not fit an SM", "raise warps"),
         ("smbd cols=24", "h200", "cols=24", "8, 16, 32, 64"),
         ("smbd warps=3", "h200", "warps=3", "1, 2, 4"),
     ],

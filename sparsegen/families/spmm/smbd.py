@@ -92,9 +92,10 @@ class SmbdFamily(ListedFamily):
 
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """The kernel: its pipeline is its own."""
-        s = schedule
-        kernel = Smbd(s.cols, s.warps, s.splits, s.buffers, s.groups, s.two_phase, s.ldmatrix, problem.facts.most)
-        return [kernel]
+        s, facts = schedule, problem.facts
+        resident = shape_of(facts, s, device).resident
+        words = s.cols, s.warps, s.splits, s.buffers, s.groups, s.two_phase, s.ldmatrix
+        return [Smbd(*words, facts.most, resident)]
 
     def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:
         """Rows of group tiles, and what a block does with them."""
