@@ -34,9 +34,9 @@ class Smbd:
 
     ``warps`` share a tile's strips; ``most``: values of the fullest group tile; ``buffers``: slots of shared memory;
     ``groups`` of copies a turn; ``two_phase``: a second value follows its first one; ``ldmatrix``: operands of x come
-    by it; ``min_blocks`` of an SM bound the registers.  Roles of the launch: ``in``, ``out``, W's arrays (``starts``, ``bitmaps``, ``values``), those of the
-    epilogue, and with splits ``workspace.slots`` and ``workspace.counter`` (zero before and after).  An x that has no
-    whole pieces is first written row by row into ``ws.turned``.
+    by it; ``min_blocks`` of an SM bound the registers.  Roles of the launch: ``in``, ``out``, W's arrays (``starts``,
+    ``bitmaps``, ``values``), those of the epilogue, and with splits ``workspace.slots`` and ``workspace.counter`` (zero
+    before and after).  An x that has no whole pieces is first written row by row into ``ws.turned``.
     """
 
     cols: int = 16

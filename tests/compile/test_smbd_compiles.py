@@ -1,5 +1,5 @@
-"""nvcc takes SpInfer's own product for every GPU that copies asynchronously: no spills, shared memory as the model counts
-it, and registers that let as many blocks share an SM as it says."""
+"""nvcc takes SpInfer's own product for every GPU that copies asynchronously: no spills, shared memory as the model
+counts it, and registers that let as many blocks share an SM as it says."""
 
 from __future__ import annotations
 
