@@ -16,8 +16,8 @@ ORDERS: Final = ("row", "column")
 #: The formats of W whose values are floats, and how many bits these may have; and those of vectors, which also hold
 #: integers.
 BITS: Final = {
-    "bitmap": (16,), "csr": (16, 32, 64), "nm": (16, 32), "hybrid": (16, 32), "blocked_ell": (16,), "sr_bcrs": (16,),
-    "bcrs": (16,),
+    "bitmap": (16,), "tca_bme": (16,), "csr": (16, 32, 64), "nm": (16, 32), "hybrid": (16, 32), "blocked_ell": (16,),
+    "sr_bcrs": (16,), "bcrs": (16,),
 }  # fmt: skip
 VECTORS: Final = ("sr_bcrs", "bcrs")
 #: Formats of W whose kernels read and write columns in panels.
@@ -38,10 +38,10 @@ class Spmm(Op):
     """``y = activation(scale * (W @ x) + bias) + residual``, W [m, k] in a sparse ``format``, x [k, n], y [m, n].
 
     ``chunks``: 8-byte chunks of W's values in bitmap tiles, slack included; ``entries``: how many W has in a format
-    that lists them (csr; hybrid and blocked_ell: those outside of dense tiles), or vectors; ``pattern``: n, m and the
-    rows and columns of a block, where n of every m are kept (nm).  ``x_order`` and ``y_order`` (of the residual too):
-    :data:`ORDERS`; ``vec``: adjacent elements of x (in csr of y as well) that an access may take at once.  ``scale``
-    and ``bias`` have an element a row.
+    that lists them (csr; hybrid and blocked_ell: those outside of dense tiles), or vectors, or stored values (tca_bme);
+    ``pattern``: n, m and the rows and columns of a block, where n of every m are kept (nm).  ``x_order`` and
+    ``y_order`` (of the residual too): :data:`ORDERS`; ``vec``: adjacent elements of x (in csr of y as well) that an
+    access may take at once.  ``scale`` and ``bias`` have an element a row.
 
     W, x and y have one type; sums of floats are made in f32, those of f64 in f64.  Integers have ``x_type`` and
     ``y_type`` of their own: sums are exact, or modulo 2^32 in a y of s32, else they and the epilogue are in f32, as

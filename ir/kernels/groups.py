@@ -91,7 +91,7 @@ def together(op: o.Spmm, cols: int) -> int:
     if op.residual:  # a sum is rounded once, so exchanged pairs take no residual
         return 2 if op.y_order == "row" else 1
     if op.y_order == "column":
-        return next(v for v in (8, 2, 1) if op.m % v == 0)
+        return next(v for v in (8 if cols % 16 == 0 else 2, 2, 1) if op.m % v == 0)
     return 8 if cols % 32 == 0 else 2
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from .. import tile_bitmap as t
 from ..expr import Expr, Value, as_expr
-from ..types import f32, u32
+from ..types import Buffer, f32, u32
 from .bitmap import part
 from .context import Context, rule
 from .epilogue import finish, of_row
@@ -25,7 +25,7 @@ def sum_warps(cx: Context, op: t.SumWarps) -> None:
     if op.slots is None or op.counter is None or op.turn is None:
         _items(cx, op, _of_warps)
         return
-    slots, words, turn = op.slots, op.items * op.words, op.turn
+    slots, counter, words, turn = op.slots, op.counter, op.items * op.words, op.turn
     split = cx.resolve(op.split)
     first = b.let("run", cx.bx - split * op.tiles, lo=0)  # the block of the same strips and columns that has split 0
 
@@ -43,16 +43,23 @@ def sum_warps(cx: Context, op: t.SumWarps) -> None:
         return [b.ld(op.total, e) for e in range(op.words)]
 
     _items(cx, op, put)
+    which = first // (op.splits * op.tiles) * op.tiles + first % op.tiles
+    with b.if_(arrived(cx, counter, which, op.splits, turn)):
+        _items(cx, op, of_splits)
+
+
+def arrived(cx: Context, counter: Buffer, which: Expr, splits: int, turn: Buffer) -> Expr:
+    """Whether the block is the last of ``splits`` that have left their sums, by element ``which`` of the counter."""
+    b = cx.b
     b.barrier()
     with b.if_(cx.tid.eq(0)):
         b.fence("gpu")
-        count = b.let("which", first // (op.splits * op.tiles) * op.tiles + first % op.tiles, hi=op.counter.size - 1)
-        before = b.atom("inc", op.counter, count, op.splits - 1)  # 0 again after the last
+        count = b.let("which", which, hi=counter.size - 1)
+        before = b.atom("inc", counter, count, splits - 1)  # 0 again after the last
         b.fence("gpu")
         b.st(turn, 0, before)
     b.barrier()
-    with b.if_(b.ld(turn, 0).eq(op.splits - 1)):
-        _items(cx, op, of_splits)
+    return b.ld(turn, 0).eq(splits - 1)
 
 
 def _leave(cx: Context, op: t.SumWarps) -> None:

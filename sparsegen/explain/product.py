@@ -13,6 +13,7 @@ from sparsegen.explain.kind import Kind, Trial
 from sparsegen.explain.page import Fact
 from sparsegen.explain.units import nbytes, seconds
 from sparsegen.families.spmm.dense import DENSE
+from sparsegen.formats.ratio import intensity
 from sparsegen.ir.numbers.bitmap import CHUNK
 from sparsegen.problems.product import SpmmProblem
 from sparsegen.products.product import BitmapNumbers
@@ -28,6 +29,8 @@ MOST_COLUMNS: Final = 128
 SPARSITIES: Final = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 #: Options by which ``format="auto"`` takes another format than bitmap, and those beside them.
 _CHOOSING: Final = ("n", "m", "vector", "height")
+#: Formats that say by bits where the values are: SpInfer judges them by their intensity.
+_MASKS: Final = ("bitmap", "tca_bme")
 _Tried = Literal["columns", "sparsity", "device"]
 #: Values of a chunk.
 _VALUES: Final = 4
@@ -74,6 +77,8 @@ class ProductPage(Kind):
         smaller = f"{w.compression * w.nbytes / size:.2f} times smaller than dense"
         again = f"; encoded again, of {w.format}: {nbytes(w.nbytes)}" * (read != w.format)
         yield Fact("format", f"{read}: {nbytes(size)}, {smaller}{again}")
+        if read in _MASKS:
+            yield Fact("intensity", self._intensity())
         if blocks := s.rules.blocks(self.numbers, s, self.device):
             yield Fact("blocks", blocks)
         if self.dense is None:
@@ -93,6 +98,16 @@ class ProductPage(Kind):
             yield Fact(
                 "dense", f"{text}, this kernel {seconds(own)}: dense is {own / dense:.2f} times faster; take {take}"
             )
+
+    def _intensity(self) -> str:
+        """SpInfer's figures: of the format as it is, of one whose places cost nothing, and of the dense matrix."""
+        p, w = self.numbers, self.what.w
+        dense = p.item * p.m * p.k
+        real, ideal, plain = (intensity(p.m, p.n, share) for share in (p.nbytes / dense, 1 - w.sparsity, 1.0))
+        return (
+            f"M N / (M / CR + N) = {real:.1f} FLOP a byte of W and x, CR = {dense / p.nbytes:.2f}; were bits free "
+            f"M N / (M (1 - s) + N) = {ideal:.1f}, dense M N / (M + N) = {plain:.1f}"
+        )
 
     def _auto(self) -> str:
         """How W is made so that a product may take the dense matrix."""

@@ -1,8 +1,9 @@
 """The formats that a product may read a matrix in besides its own one, and the matrix in each of them.
 
-Only matrices that were made with ``format="auto"`` have any.  What a format can gain is judged by figures that cost
-little (elements, and vectors of 8 rows that hold any); the matrix is encoded again only for a product that looks at
-the format's schedules, once, where the matrix is, and kept as long as it lives.
+Only matrices that were made with ``format="auto"`` have any, and those in SpInfer's nested tiles, which bitmap's
+kernels multiply faster than the paper's own one.  What a format can gain is judged by figures that cost little
+(elements, and vectors of 8 rows that hold any); the matrix is encoded again only for a product that looks at the
+format's schedules, once, where the matrix is, and kept as long as it lives.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ SORTED_ENTRIES, SORTED_ROWS = 1 << 22, 1 << 15
 
 def others(w: SparseMatrix) -> tuple[str, ...]:
     """The formats besides its own one in which kernels may be faster, first those that cost least to make."""
+    if w.format == "tca_bme":
+        return ("bitmap",)
     if not w.auto or w.kind.bits > 32 or w.kind.is_int:
         return ()
     narrow = w.kind.bits == 16  # f32 has kernels in csr and hybrid only

@@ -24,6 +24,7 @@ from sparsegen.products.hybrid import HybridNumbers
 from sparsegen.products.nm import NmNumbers
 from sparsegen.products.product import BitmapNumbers, Product
 from sparsegen.products.ragged import Ragged
+from sparsegen.products.smbd import NestedNumbers
 from sparsegen.products.vectors import VectorNumbers
 from sparsegen.registry import families
 from sparsegen.schedule import Schedule
@@ -45,7 +46,7 @@ class Variant(NamedTuple):
 #: What is known of a product, by the format of its matrix.
 NUMBERS: Final[dict[str, Callable[[Product], Any]]] = {
     "bitmap": BitmapNumbers.of, "csr": Ragged.of, "nm": NmNumbers.of, "hybrid": HybridNumbers.of,
-    "blocked_ell": BlockedEllNumbers.of,
+    "blocked_ell": BlockedEllNumbers.of, "tca_bme": NestedNumbers.of,
     **dict.fromkeys(VECTORS, VectorNumbers.of),
 }  # fmt: skip
 #: Formats whose costs hold for an x that comes by rows.

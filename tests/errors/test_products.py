@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
+from sparsegen.formats import FORMATS, register
 from sparsegen.schedule import SpmmSchedule
+from tests.formats import foreign
 from tests.products_kit import matrix, weights
 from tests.refusals import refusal
 
@@ -50,9 +52,11 @@ def test_products_that_cannot_be_described(attempt: Callable[[], object], says: 
     refusal(__file__, sg.ProductError, attempt, *says)
 
 
-def test_a_format_without_kernels_is_refused_with_the_remedy() -> None:
-    product = sg.spmm(matrix(M, K, format="tca_bme"), n=8)
-    says = ("no schedule reads a tca_bme matrix", 'sg.sparse(W.to_dense(), format="bitmap")')
+def test_a_format_without_kernels_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparsegen.formats.encode.FORMATS", dict(FORMATS))
+    register("blocks", foreign.blocks, ("f16",))
+    product = sg.spmm(sg.sparse(weights(M, K, 0.6), format="blocks", rows=8, cols=10), n=8)
+    says = ("no schedule reads a blocks matrix", 'sg.sparse(W.to_dense(), format="bitmap")')
     refusal(__file__, sg.FormatError, lambda: sg.compile(product, device="h200", backend="emulator"), *says)  # here
 
 

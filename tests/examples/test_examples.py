@@ -234,6 +234,18 @@ def test_the_order_of_vectors_saves_conflicts(tmp_path: Path) -> None:
     assert len(ideas) == 7 and float(ideas[2][5]) < float(ideas[1][5]) and float(ideas[6][5]) < float(ideas[5][5])
 
 
+def test_spinfers_ideas_one_by_one(tmp_path: Path) -> None:
+    """Two counts of a bitmap for three, one load for four of x, a barrier for two; and none of them costs time."""
+    said = run(tmp_path, "spinfer_ablation.py", "--rows=256", "--columns=256")
+    formats = dict(re.findall(r"^  (\S+(?: bits)?) +[\d.]+ MB +([\d.]+) ", said, re.MULTILINE))
+    assert list(formats)[-2:] == ["free bits", "dense"] and float(formats["TCA-BME"]) > float(formats["bitmap"]) > 2
+    found = re.findall(r"^  (?:plain|\+ .*?) +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+) ", said, re.MULTILINE)
+    popc, loads, waits, barriers, times = zip(*([float(x) for x in line] for line in found), strict=True)
+    assert popc == (2.94, *[1.94] * 5) and loads[0] - loads[2] == 3.5
+    assert waits[:5] == (1, 1, 1, 1.25, 2.5) and barriers[:5] == (2, 2, 2, 1.25, 2.5)
+    assert list(times) == sorted(times, reverse=True)
+
+
 # ------------------------------------------------------------------------------------------------ reordering
 def test_shuffled_clusters_are_found_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARSEGEN_DATA", raising=False)

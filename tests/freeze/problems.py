@@ -44,7 +44,7 @@ STENCILS = {
 }  # fmt: skip
 UPDATES, PRODUCTS, RAGGED, NM, GATHERED, DECODED, OUTER, STRIPS, FOURS = 16, 40, 16, 12, 8, 8, 8, 8, 6
 WINDOWS, SAMPLED, ATTENTION, VECTORS, MAGICUBE, MIXED, UNFUSED, FLOATS, RESIDENT = 8, 18, 10, 12, 8, 10, 8, 10, 12
-IN_TWO = 6
+IN_TWO, NESTED = 6, 12
 UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott}
 BOUNDARIES: dict[str, Any] = {
     "periodic": sg.periodic, "frozen": sg.frozen, "neumann": sg.neumann, "dirichlet": sg.dirichlet(0.5)
@@ -121,7 +121,7 @@ def encoded(case: Case) -> Any:
         return made((m, k), dtype, case["height"], case["kept"])
     if "mean" in case:
         return sg.sparse(ragged(m, k, case["mean"], case["seed"], case["full"]), format="csr", dtype=dtype)
-    return matrix(m, k, case["sparsity"], dtype)
+    return matrix(m, k, case["sparsity"], dtype, case.get("format", "bitmap"))
 
 
 def text(case: Case) -> str:
@@ -180,6 +180,16 @@ def _bitmap(draw: random.Random) -> Case:
     if case["n"] == 1 and draw.random() < 0.7:
         case["schedule"] = case["schedule"].replace(case["schedule"].split()[1], "mma=none cols=1")
     return case
+
+
+def _nested(draw: random.Random) -> Case:
+    words = (f"{word}={draw.choice(('on', 'on', 'off'))}" for word in ("two_phase", "ldmatrix"))
+    return {
+        **_bitmap(draw), "format": "tca_bme", "device": draw.choice(("h200", "a100", "rtx4090")),
+        "schedule": f"smbd cols={draw.choice((8, 16, 32, 64))} warps={draw.choice((4, 4, 2, 1))} "
+        f"splits={draw.choice((1, 1, 2, 5))} buffers={draw.choice((2, 2, 1))} groups={draw.choice((2, 2, 1))} "
+        + " ".join(words),
+    }  # fmt: skip
 
 
 def _ragged(draw: random.Random) -> Case:
@@ -452,6 +462,7 @@ def draw_all(seed: int = 12) -> Iterator[Case]:
     yield from _products(random.Random(seed + 16), _vector_floats, FLOATS)
     yield from _products(random.Random(seed + 17), _resident, RESIDENT)
     yield from _products(random.Random(seed + 18), _in_two, IN_TWO)
+    yield from _products(random.Random(seed + 19), _nested, NESTED)
 
 
 def frozen() -> list[tuple[Case, str]]:

@@ -89,8 +89,8 @@ def edits(text: str, draw: random.Random, count: int) -> Iterator[str]:
 def families(op: str) -> list[str]:
     """The passes that make a kernel of such an op."""
     products = ("bitmap", "csr", "csr_strip", "nm_lanes", "nm_gather", "nm_decode", "nm_outer", "nm_24", "nm_strips",
-                "nm_windows", "hybrid", "blocked_ell,hybrid,csr", "decompose,vector_strip", "decompose,vector_gather",
-                "decompose,vector_block")  # fmt: skip
+                "nm_windows", "hybrid", "blocked_ell,hybrid,csr", "smbd", "decompose,vector_strip",
+                "decompose,vector_gather", "decompose,vector_block")  # fmt: skip
     known = {
         "op.update": ("pointwise",), "op.spmm": products, "op.sddmm": ("sddmm", "sddmm_gather"),
         "op.attention": ("attention", "unfuse,sddmm_gather,softmax,decompose,vector_block"),

@@ -81,6 +81,10 @@ def csr_strip() -> Module:
     return compiled(sg.spmm(w, n=22, bias=True), "csr_strip wide=64 lists=2 warps=2 groups=2 unroll=4")
 
 
+def smbd(line: str, n: int) -> Module:
+    return compiled(sg.spmm(matrix(100, 200, format="tca_bme"), n=n, bias=True), line, "a100")
+
+
 def hybrid(long: int) -> Module:
     """``long``: rows that are cut."""
     product = sg.spmm(mixed_kit.matrix(70, 100 + 200 * long, long=long), n=17, bias=True)
@@ -189,6 +193,7 @@ PROGRAMS: dict[str, Callable[[], Module]] = {
     "attention": lambda: attention("fused parts=1 groups=1 warps=2 keys=64"),
     "attention in parts": lambda: attention("fused parts=2 groups=1 warps=2 keys=64", quantized=False),
     "unfused attention": lambda: attention("unfused"),
+    "smbd": lambda: smbd("smbd cols=16 warps=2 splits=2", 24),
     "vector_strip": integers,
     "vector_gather": lambda: vectors(_TRI(300, 200, dtype="i1"), "vector_gather wide=32 warps=1x2 stages=2 cut=7", 33),
     "vectors of floats": lambda: vectors(

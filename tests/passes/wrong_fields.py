@@ -23,6 +23,7 @@ from sparsegen.ir import tile_ragged as tg
 from sparsegen.ir import tile_resident as te
 from sparsegen.ir import tile_ring as tx
 from sparsegen.ir import tile_sampled as tp
+from sparsegen.ir import tile_smbd as tt
 from sparsegen.ir import tile_softmax as ti
 from sparsegen.ir import tile_strided as tm
 from sparsegen.ir import tile_strips as ts
@@ -336,6 +337,23 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("vector_gather", tx.TakeStep, {"stages": 4}, "the values of all slots take 512"),
     ("vector_gather", ty.SumPieces, {"tiles": 5}, "are not as many for each of 5 tiles"),
     ("vector_gather", ty.SumPieces, {"rows": 4}, "4 rows have 16 numbers, not 20"),
+    ("smbd", tt.WalkNested, {"buffers": 3}, "buffers 3 is unknown"),
+    ("smbd", tt.WalkNested, {"splits": 5}, "4 slabs make no 5 parts"),
+    ("smbd", tt.WalkNested, {"slabs": 9}, "there are 2 x 9 group tiles"),
+    ("smbd", tt.CopyNested, {"buffers": 1}, "@first has 8 elements, not 1 slots of 4"),
+    ("smbd", tt.CopyNested, {"bitmaps": Buffer("starts", u32, 33, "global")}, "@bits is u64, @starts u32"),
+    ("smbd", tt.CopyNested, {"at": as_expr(8)}, "are not those of 9 group tiles"),
+    ("smbd", tt.CopyNested, {"kept": Buffer("first", u32, 8, "shared", 16)}, "8 values are no 2 slots of whole pieces"),
+    ("smbd", tt.CopySlab, {"cols": 32}, "2 slots of a slab of 32 columns take 4096"),
+    ("smbd", tt.CopySlab, {"k": 100}, "100 x 24 elements are not the 4800 of @x"),
+    ("smbd", tt.CopySlab, {"n": 20, "k": 240}, "20 adjacent elements are no whole pieces of 8"),
+    ("smbd", tt.DecodeNested, {"a": Buffer("acc", f32, 16, "reg")}, "@acc has 16 registers, but 32 are meant"),
+    ("smbd", tt.DecodeNested, {"kept": Buffer("x_tile", f16, 2048, "shared", 128)}, "starts are u32, bitmaps u64"),
+    ("smbd", tt.MultiplyNested, {"shape": "bf16.m16n8k16"}, "bf16.m16n8k16 does not multiply f16"),
+    ("smbd", tt.MultiplyNested, {"cols": 8}, "@x_tile has 2048 elements, not 2 slots of 512"),
+    ("smbd", tt.SumSplits, {"splits": 1}, "of 1 splits"),
+    ("smbd", tt.SumSplits, {"tile": as_expr(0)}, "has not an element for each of 1 tiles"),
+    ("smbd", tt.SumSplits, {"splits": 4}, "4 x 4 slots of 1024 sums are not the"),
     ("vector_block", tm.WalkStrides, {"stride": 8}, "vectors of a step 8 is unknown"),
     (
         "vector_block",

@@ -168,6 +168,8 @@ def test_looking_at_a_kernel(tmp_path: Path) -> None:
     text = k.explain()
     for part in (line, "bound by", "dense", "hbm", "workspace", "NVIDIA H200", "given, not chosen"):
         assert part in text
+    ideal = 100 * 16 / (100 * (1 - product.w.sparsity) + 16)
+    assert f"M N / (M (1 - s) + N) = {ideal:.1f}, dense M N / (M + N) = {100 * 16 / 116:.1f}" in text
     path = k.export(tmp_path / "spmm.cu")
     arguments = "const void* in, const void* bias, void* out, const unsigned* index, const unsigned* masks"
     assert f'extern "C" int spmm_run({arguments}' in path.read_text()
