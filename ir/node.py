@@ -87,6 +87,11 @@ def define(name: str, *, kw_only: bool = False) -> Callable[[T], T]:
     def make(cls: T) -> T:
         frozen = dataclass(frozen=True, kw_only=kw_only)(cls)
         frozen.name = name
+        known = OPS.setdefault(name, frozen)
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(
+                f"{name} is {known.__module__}.{known.__qualname__} already: call {cls.__qualname__} otherwise"
+            )
         OPS[name] = frozen
         return frozen  # type: ignore[return-value]
 

@@ -6,6 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from sparsegen.ir.node import OPS, Op, define
+from sparsegen.ir.tile import Alloc
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -27,3 +32,14 @@ def test_every_op_that_is_written_down_is_known() -> None:
     code = "from sparsegen.ir.parse import Parser; from sparsegen.ir.node import OPS; Parser(''); print(*OPS)"
     written = {line for file in (ROOT / "ir").rglob("*.py") for line in file.read_text().splitlines()}
     assert set(python(code).split()) == {line.split('"')[1] for line in written if line.startswith('@define("')}
+
+
+def test_a_name_is_of_one_op() -> None:
+    """Text of a second op of that name would be read as the first one."""
+
+    class Other(Op):
+        """Not the tile op."""
+
+    with pytest.raises(TypeError, match=r"tile\.alloc is sparsegen\.ir\.tile\.Alloc already: call .*Other otherwise"):
+        define("tile.alloc")(Other)
+    assert OPS["tile.alloc"] is Alloc
