@@ -25,7 +25,8 @@ NOWHERE: Final = 0xFFFF
 class Func(Op):
     """A kernel of ``blocks`` blocks of ``threads`` threads; ``min_blocks`` a multiprocessor bounds the registers.
 
-    A block asks for ``least_shared`` bytes of shared memory, if its tiles are smaller.
+    A block asks for ``least_shared`` bytes of shared memory, if its tiles are smaller.  ``cluster`` adjacent blocks
+    run together and may write to each other's shared memory (Hopper).
     """
 
     symbol: str = attr()
@@ -35,6 +36,7 @@ class Func(Op):
     body: tuple[Op, ...] = region()
     min_blocks: int = attr(default=1)
     least_shared: int = attr(default=0)
+    cluster: int = attr(default=1)
 
 
 @define("tile.alloc", kw_only=True)

@@ -12,7 +12,7 @@ from .checks import Context, check
 from .expr import Expr, Value
 from .fragments import SHAPES
 from .node import Op, attr, bind, buffer, declare, define, operand, region
-from .numbers.bitmap import slot_words
+from .numbers.bitmap import INDEX, MASKS, slot_words
 from .op_spmm import ORDERS
 from .tile_rules import mma, registers, same_type, shared
 from .tile_store import Store
@@ -133,20 +133,31 @@ class PackColumns(Op):
 class ExpandBitmap(Op):
     """Decodes each of the warp's tiles in a slot, fragment by fragment: ``a`` holds A when the body runs for it.
 
-    The lane's eight elements of a fragment are compressed in memory (byte planes of four values) and expanded, zeros
-    included, by byte permutes whose selectors are products of the mask: no branch, no table.  Where a lane's values
-    begin, a sum over the lanes before it tells; it is worked out while the strip before is decoded.
+    In the ``ring`` of 32-bit words the warp's ``mine`` tiles (``rows`` at most) have their indices from ``index`` on,
+    their masks from ``masks`` on, and ``values`` is where chunk number ``base`` lies.  The lane's eight elements of a
+    fragment are compressed in memory (byte planes of four values) and expanded, zeros included, by byte permutes whose
+    selectors are products of the mask: no branch, no table.  Where a lane's values begin, a sum over the lanes before
+    it tells; it is worked out while the strip before is decoded.
+
+    With ``other`` products read A asynchronously: fragments have ``a`` and ``other`` by turns, and all products but the
+    latest have ended before one of them is written again; those of an earlier tile have ended before.  ``begun`` runs
+    when the first values are on their way; with ``early`` those of a fragment are loaded before the products of the one
+    before are waited for.
     """
 
-    a: Buffer = declare()
+    a: Buffer = buffer(writes=True, reads=False)
+    other: Buffer | None = buffer(writes=True, reads=False)
     strip: Value = bind()
     fragment: Value = bind()
     ring: Buffer = buffer()
-    slot: Expr = operand()
+    index: Expr = operand()
+    masks: Expr = operand()
+    values: Expr = operand()
     base: Expr = operand()
     mine: Expr = operand()
     rows: int = attr()
-    chunks: int = attr()
+    early: bool = attr(default=False)
+    begun: tuple[Op, ...] = region(default=())
     body: tuple[Op, ...] = region()
 
 
@@ -155,7 +166,7 @@ class MultiplyFragment(Op):
     """``acc[strip] += a * x[fragment]`` by mma ``shape``, or (``none``) by multiply-adds of one column in f32.
 
     Accumulator (strip * blocks + b) * 4 + e is element e of the C fragment of block b; with ``none``, strip * 2 + h is
-    the lane's part of the sum of row g + 8 h.
+    the lane's part of the sum of row g + 8 h.  ``x`` has the operands of all four fragments, or of this one.
     """
 
     acc: Buffer = buffer(writes=True)
@@ -262,7 +273,9 @@ def _pack_columns(op: PackColumns, ctx: Context) -> None:
 def _expand_bitmap(op: ExpandBitmap, ctx: Context) -> None:
     registers(ctx, op.a, 4, exactly=True)
     ctx.need(op.strip.hi == op.rows - 1, f"%{op.strip.name} must count {op.rows} strips")
-    shared(ctx, op.ring, slot_words(op.rows, op.chunks), "a slot's words")
+    if op.other is not None:
+        registers(ctx, op.other, 4, exactly=True)
+    shared(ctx, op.ring, op.rows * (INDEX + MASKS), "the index and masks of the tiles")
 
 
 @check(MultiplyFragment)
@@ -275,7 +288,7 @@ def _multiply_fragment(op: MultiplyFragment, ctx: Context) -> None:
         return
     mma(ctx, op.shape, op.acc)
     ctx.need(SHAPES[op.shape].a.dtype is op.dtype, f"{op.shape} does not multiply {op.dtype}")
-    registers(ctx, op.x, 8 * op.blocks, exactly=True)
+    ctx.one_of(op.x.size, (2 * op.blocks, 8 * op.blocks), "operands of x")
     registers(ctx, op.acc, 4 * op.blocks * (op.strip.hi + 1))
 
 

@@ -219,8 +219,9 @@ def _bytes_of_words(op: w.Prmt | w.Funnel, ctx: Context) -> None:
 
 @check(w.Shfl)
 def _shfl(op: w.Shfl, ctx: Context) -> None:
-    ctx.one_of(op.mode, ("idx", "up", "down", "xor"), "mode")
+    ctx.one_of(op.mode, ("idx", "up", "down", "xor", "scan"), "mode")
     a = _value(ctx, op.a, "what is shuffled")
+    ctx.need(op.mode != "scan" or a.dtype is u32, f"a scan adds u32, but {declaration(a)}")
     ctx.need(a.dtype is op.out[0].dtype, f"{declaration(a)} and {declaration(op.out[0])} differ in type")
     ctx.integer(op.by, "the distance")
     whole_warp(op, ctx)

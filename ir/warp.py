@@ -220,7 +220,10 @@ class Dp4a(Op):
 
 @define("warp.shfl")
 class Shfl(Op):
-    """Shuffle of all 32 lanes: ``mode`` is ``idx``, ``up``, ``down`` or ``xor``; out of range gives the lane's own."""
+    """Shuffle of all 32 lanes: ``mode`` is ``idx``, ``up``, ``down`` or ``xor``; out of range gives the lane's own.
+
+    ``scan``, of u32, adds to the lane's own what ``up`` gives, where it is in range (an add under its predicate).
+    """
 
     out: tuple[Value] = result()
     mode: str = attr()

@@ -224,6 +224,12 @@ def _unary(p: Printer, op: w.Unary) -> str:
     return p.call(ptx.EXP2, p.value(op.a, f32)) if op.op == "exp2" else ptx.unary(op.op, *p.atom(op.a))
 
 
+def _shfl(p: Printer, op: w.Shfl) -> str:
+    if op.mode == "scan":
+        return p.call(ptx.SCAN, p.expr(op.a), p.expr(op.by))
+    return f"{_SHFL[op.mode]}(0xffffffffu, {p.value(op.a, op.out[0].dtype)}, {p.expr(op.by)})"
+
+
 def _convert(p: Printer, op: w.Convert) -> str:
     text = ptx.convert(*p.atom(op.a), op.out[0].dtype)
     if ptx.TO_TF32.name in text:
@@ -314,7 +320,7 @@ _VALUES: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     MovMatrix: lambda p, op: p.call(ptx.MOVMATRIX, p.expr(op.a)),
     w.Funnel: lambda p, op: f"__funnelshift_r({p.expr(op.lo)}, {p.expr(op.hi)}, {p.expr(op.shift)})",
     w.Dp4a: lambda p, op: p.apply("__dp4a", op.out[0].dtype, op.a, op.b, op.c),
-    w.Shfl: lambda p, op: f"{_SHFL[op.mode]}(0xffffffffu, {p.value(op.a, op.out[0].dtype)}, {p.expr(op.by)})",
+    w.Shfl: _shfl,
     w.Ballot: lambda p, op: f"__ballot_sync(0xffffffffu, {p.expr(op.cond)})",
     w.Clock: lambda p, op: p.call(ptx.CLOCK),
     w.Atom: _atomic,

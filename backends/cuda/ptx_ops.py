@@ -128,6 +128,11 @@ CLUSTER_ARRIVE: Final = _function(
 PRMT: Final = _function(
     "unsigned", "prmt", "unsigned a, unsigned b, unsigned sel", "prmt.b32 %0, %1, %2, %3;", outs='"=r"(d)',
     ins='"r"(a), "r"(b), "r"(sel)', memory=False, before="unsigned d;", after="return d;")  # fmt: skip
+#: A step of a scan over lanes: the sum of those that are in range, else the lane's own.
+SCAN: Final = _function(
+    "unsigned", "scan_up", "unsigned v, unsigned by",
+    r"{\n\t.reg .pred p;\n\t.reg .b32 t;\n\tshfl.sync.up.b32 t|p, %0, %1, 0, -1;\n\t@p add.u32 %0, %0, t;\n\t}",
+    outs='"+r"(v)', ins='"r"(by)', after="return v;")  # fmt: skip
 LAUNCH_NEXT: Final = _function("void", "launch_next", "", "griddepcontrol.launch_dependents;")
 LAUNCH_WAIT: Final = _function("void", "launch_wait", "", "griddepcontrol.wait;")
 MOVMATRIX: Final = _function(
@@ -244,7 +249,7 @@ def wgmma(dtype: DType, cols: int, form: str = "") -> Helper:
 
 FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR_INIT, MBAR_ARRIVE, CP_ARRIVE,
                 MBAR_EXPECT, MBAR_TRY_WAIT, MBAR_TEST_WAIT, BULK_COPY, TENSOR_COPY, PRMT, MOVMATRIX, PACK, TO_TF32,
-                EXP2, CLOCK, LAUNCH_NEXT, LAUNCH_WAIT, CLUSTER_BARRIER, PEER, CLUSTER_ARRIVE, CLUSTER_TRY_WAIT,
+                EXP2, CLOCK, SCAN, LAUNCH_NEXT, LAUNCH_WAIT, CLUSTER_BARRIER, PEER, CLUSTER_ARRIVE, CLUSTER_TRY_WAIT,
                 WGMMA_FENCE, WGMMA_COMMIT, WGMMA_WAIT, *SET_REGISTERS.values())  # fmt: skip
 
 

@@ -332,6 +332,12 @@ def shfl(op: w.Shfl, sc: Scope) -> Step:
     def shfl(g: Group) -> None:
         g.m.collective(g, info)
         v, b = a(g.env), by(g.env)
+        if mode == "scan":
+            own = np.broadcast_to(np.asarray(v, np.uint32), (g.n, 32))
+            from_ = lane - np.broadcast_to(np.asarray(b), (g.n, 32))
+            more = np.take_along_axis(own, np.maximum(from_, 0), axis=1)
+            g.env[slot] = own + np.where(from_ >= 0, more, np.uint32(0))
+            return
         if isinstance(v, np.ndarray) and v.ndim == 2 and v.shape[1] == 32:
             s = source(b)
             if np.ndim(b) == 0 or s.ndim < 2 or (s.shape[0] == 1 and v.shape[0] > 1):

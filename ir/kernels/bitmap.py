@@ -154,8 +154,8 @@ class Bitmap:
             acc=acc, a=a, x=xs, strip=strip, fragment=fragment, dtype=op.dtype, shape=self.mma, blocks=self.blocks,
         )  # fmt: skip
         expand = tb.ExpandBitmap(
-            a=a, strip=strip, fragment=fragment, ring=ring, slot=slot, base=base, mine=mine, rows=self.rows,
-            chunks=self.chunks, body=(multiply,),
+            a=a, other=None, strip=strip, fragment=fragment, ring=ring, index=slot, masks=slot + self.rows * INDEX,
+            values=slot + self.rows * (INDEX + MASKS), base=base, mine=mine, rows=self.rows, body=(multiply,),
         )  # fmt: skip
         pack = tb.PackColumns(regs=xs, raw=raw, dtype=op.dtype, blocks=self.blocks, order=self._order(op))
-        return pack, expand
+        return pack, t.Alloc(buf=a), expand

@@ -43,12 +43,12 @@ def epilogue(op: o.Spmm, params: dict[str, Buffer]) -> dict[str, Any]:
 
 def launched(
     module: Module, op: o.Spmm, params: dict[str, Buffer], body: Op, blocks: int, warps: int, min_blocks: int = 1,
-    overlap: bool = False, least_shared: int = 0,
+    overlap: bool = False, least_shared: int = 0, cluster: int = 1,
 ) -> Module:  # fmt: skip
     """The module with the product replaced by a kernel; ``overlap``: the next launch may begin once all blocks run."""
     func = t.Func(
         symbol=op.symbol, params=tuple(params.values()), blocks=blocks, threads=32 * warps,
         body=(*((t.Overlap(launch="next"),) if overlap else ()), body),
-        min_blocks=min_blocks, least_shared=least_shared,
+        min_blocks=min_blocks, least_shared=least_shared, cluster=cluster,
     )  # fmt: skip
     return replace_kernel(module, op, func, params)

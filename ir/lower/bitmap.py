@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import product
+from typing import Final, NamedTuple
 
 from .. import tile_bitmap as t
 from .. import warp as w
@@ -19,9 +21,12 @@ PIECE = 4
 SLACK = 4
 #: One bit of each nibble: the elements of a fragment in a lane's mask.
 NIBBLES = 0x11111111
-#: ``mask * SPREAD + ZEROS``: the selector of a byte permute that puts four compressed bytes where the mask has ones
-#: (the nibble counts the ones before it) and bytes of zero (4 to 7) elsewhere.
-SPREAD, ZEROS = 0x1110 - 4, 0x4444
+#: A mask with a bit in each of four nibbles, times this: the selector of a byte permute of zero and four compressed
+#: bytes.  A nibble counts the ones before it, and has 4 more where the mask has a one: then it is the next one of the
+#: bytes, else one of zero's (0 to 3).
+SPREAD: Final = 0x1114
+#: Bits that a fragment's nibbles may be shifted by, so that the product is still whole: its factor is shifted back.
+LEAST_SHIFT: Final = 2
 #: Selectors that interleave low and high bytes of values 0, 1 and of 2, 3.
 FIRST_PAIR, SECOND_PAIR = 0x5140, 0x7362
 #: Selectors that join the low, or the high, halves of two registers.
@@ -216,14 +221,20 @@ def pack_columns(cx: Context, op: t.PackColumns) -> None:
 def _exclusive(cx: Context, v: Value) -> Value:
     """The sum of ``v`` over the lanes before, in 32 bits."""
     b = cx.b
-    scan = b.alloc("scan", u32, 1)
-    b.st(scan, 0, v)
+    total = v
     for far in (1, 2, 4, 8, 16):
-        total = b.ld(scan, 0)
-        up = b.shfl("up", total, far, hint="up")
-        with b.if_(cx.lane.ge(far)):
-            b.st(scan, 0, b.binary("add", total, up))
-    return b.binary("sub", b.ld(scan, 0), v, hint="before")
+        total = b.shfl("scan", total, far, hint="scan")
+    return b.binary("sub", total, v, hint="before")
+
+
+class _Four(NamedTuple):
+    """A lane's values of four elements as they lie in the ring: two chunks, of which they begin ``shift`` bits into
+    each plane's first word, and where the elements are."""
+
+    low: tuple[Value, ...]
+    high: tuple[Value, ...]
+    shift: Value
+    mask: Value
 
 
 class _Decoder:
@@ -232,19 +243,18 @@ class _Decoder:
     def __init__(self, cx: Context, op: t.ExpandBitmap) -> None:
         b = self.b = cx.b
         self.cx, self.op = cx, op
-        self.slot, self.mine = cx.resolve(op.slot), cx.resolve(op.mine)
+        self.index, self.masks, self.mine = (cx.resolve(e) for e in (op.index, op.masks, op.mine))
         #: added to what the index says, it gives bytes in the ring
-        values = b.convert(b.name((self.slot + op.rows * (INDEX + MASKS)) * 4, "bytes"), u32)
+        values = b.convert(b.name(cx.resolve(op.values) * 4, "bytes"), u32)
         base = b.convert(b.name(cx.resolve(op.base), "base"), u32)
         self.shift = b.binary("sub", values, b.binary("mul", base, CHUNK), hint="shift")  # the index wraps as well
         self.next = b.alloc("next", u32, 2)  # of the strip to come: its mask, the values of the lanes before
-        cx.alloc(op.a)
 
     def look(self, strip: Expr) -> None:
         """The lane's mask of a strip, and how many values the lanes before have, a byte for each fragment."""
         b, op = self.b, self.op
         here = strip.lt(self.mine) if strip != as_expr(0) else None
-        place = self.slot + (op.rows * INDEX + strip * MASKS) + self.cx.lane
+        place = self.masks + strip * MASKS + self.cx.lane
         word = b.ld(op.ring, place, where=here, hint="mask")
         packed = None
         for f in range(4):  # of all lanes before 248 at most: it fits a byte
@@ -255,46 +265,66 @@ class _Decoder:
         b.st(self.next, 1, _exclusive(self.cx, packed))
 
     def nibbles(self, word: Value, f: int) -> Value:
-        """The lane's elements of fragment f, one in each nibble."""
-        return self.b.binary("and", self.b.binary("shr", word, f) if f else word, NIBBLES, hint="x")
+        """The lane's elements of fragment f, one in each nibble, shifted by f bits or LEAST_SHIFT."""
+        over = f - min(f, LEAST_SHIFT)
+        moved = self.b.binary("shr", word, over) if over else word
+        return self.b.binary("and", moved, NIBBLES << (f - over), hint="x")
 
     def strip(self, strip: Expr) -> None:
         """All fragments of a tile, and between them the next strip's look ahead."""
         cx, b, op = self.cx, self.b, self.op
-        top = op.ring.size * 4
-        places = b.ldv(op.ring, self.slot + strip * INDEX, INDEX, hint="place")
+        places = b.ldv(op.ring, self.index + strip * INDEX, INDEX, hint="place")
         word, before = b.ld(self.next, 0, hint="mask"), b.ld(self.next, 1, hint="before")
         with b.if_((strip + 1).lt(op.rows)):
             self.look(strip + 1)
+        found = self.fetch(word, before, places, 0)
+        if op.begun:
+            cx.guard(strip.eq(0), lambda: cx.all(op.begun))
         for f in range(4):
-            x = self.nibbles(word, f)
-            upper = b.binary("shr", x, 16, hint="upper")
-            at, after = b.fresh("at", u32, 0, top), b.fresh("at", u32, 0, top)
-            b.emit(w.Dp4a((at,), before, as_expr(2 << (8 * f)), b.binary("add", places[f], self.shift)))
-            b.emit(w.Binary((after,), "add", at, b.binary("shl", b.unary("popc", upper), 1)))
-            rows = self.four(at, upper), self.four(after, x)  # g and g + 8
+            regs, here = (op.other if op.other is not None and f % 2 else op.a), found
+            if op.early and f < 3:
+                found = self.fetch(word, before, places, f + 1)
+            if op.other is not None and f > 1:
+                b.wgmma_wait(1)
+            rows = [self.expand(part, f) for part in here]  # g and g + 8
             for column in (0, 1):
                 for row in (0, 1):
-                    b.st(op.a, column * 2 + row, rows[row][column])
+                    b.st(regs, column * 2 + row, rows[row][column])
             cx.env |= {op.strip: strip, op.fragment: as_expr(f)}
             cx.all(op.body)
+            if not op.early and f < 3:
+                found = self.fetch(word, before, places, f + 1)
 
-    def four(self, at: Value, mask: Value) -> tuple[Value, Value]:
-        """Elements of the low four nibbles of ``mask``, two a register.
+    def fetch(self, word: Value, before: Value, places: Sequence[Value], f: int) -> tuple[_Four, _Four]:
+        """The lane's values of fragment f as they lie in the ring, those of rows g and of rows g + 8."""
+        b = self.b
+        x = self.nibbles(word, f)
+        upper = b.binary("shr", x, 16, hint="upper")
+        at, after = (b.fresh("at", u32, 0, self.op.ring.size * 4) for _ in range(2))
+        b.emit(w.Dp4a((at,), before, as_expr(2 << (8 * f)), b.binary("add", places[f], self.shift)))
+        b.emit(w.Binary((after,), "add", at, b.binary("shl", b.unary("popc", upper), 1)))
+        return self.four(at, upper), self.four(after, x)
 
-        Compressed they begin at byte ``at`` of the ring, were it one of two-byte values.
+    def four(self, at: Value, mask: Value) -> _Four:
+        """The values of the low four nibbles of ``mask``, compressed.
+
+        They begin at byte ``at`` of the ring, were it one of two-byte values.
         """
         b = self.b
         place = at // CHUNK * 2
         # a lane spans 16 bytes at most: 16 lanes reach over 256, twice what the banks hold
         low = b.ldv(self.op.ring, place, 2, hint="low", degree=2)
         high = b.ldv(self.op.ring, place + 2, 2, hint="high", degree=2)
-        shift = b.binary("shl", at, 2, hint="shift")
-        sel = b.binary("add", b.binary("mul", mask, SPREAD), ZEROS, hint="sel")
+        return _Four(low, high, b.binary("shl", at, 2, hint="shift"), mask)
+
+    def expand(self, found: _Four, f: int) -> tuple[Value, Value]:
+        """Four values of fragment f, zeros included, two a register."""
+        b = self.b
+        sel = b.binary("mul", found.mask, SPREAD >> min(f, LEAST_SHIFT), hint="sel")
         planes = []
-        for lo, hi in zip(low, high, strict=True):
-            aligned = b.funnel(lo, hi, shift, hint="bytes")
-            planes.append(b.prmt(aligned, 0, sel, hint="plane"))
+        for lo, hi in zip(found.low, found.high, strict=True):
+            aligned = b.funnel(lo, hi, found.shift, hint="bytes")
+            planes.append(b.prmt(0, aligned, sel, hint="plane"))
         first, second = (b.prmt(planes[0], planes[1], sel, hint="pair") for sel in (FIRST_PAIR, SECOND_PAIR))
         return first, second
 
@@ -314,8 +344,9 @@ def multiply_fragment(cx: Context, op: t.MultiplyFragment) -> None:
     if op.shape == "none":
         _multiply_column(cx, op, a, strip, f)
         return
+    first = f * op.blocks if op.x.size == 8 * op.blocks else as_expr(0)
     for n in range(op.blocks):
-        xs = [b.ld(op.x, (f * op.blocks + n) * 2 + h, hint="b") for h in (0, 1)]
+        xs = [b.ld(op.x, (first + n) * 2 + h, hint="b") for h in (0, 1)]
         cx.multiply(op.shape, a, xs, op.acc, (strip * op.blocks + n) * 4)
 
 

@@ -51,7 +51,8 @@ class Context:
         self.lane = Value("lane", s32, 0, 31)
         self.warp = Value("warp", s32, 0, (func.threads - 1) // 32)
         self.bx = Value("bx", s32, 0, func.blocks - 1)
-        self.b.reserve("tid", "lane", "warp", "bx", "by", "bz", *(p.name for p in func.params))
+        self.rank = Value("rank", s32, 0, func.cluster - 1)
+        self.b.reserve("tid", "lane", "warp", "bx", "by", "bz", "rank", *(p.name for p in func.params))
 
     def resolve(self, e: Expr) -> Expr:
         """A tile expression in terms of warp values."""

@@ -168,6 +168,14 @@ PROGRAMS: dict[str, Callable[[], Module]] = {
     **{family: partial(stencil, family) for family in FAMILIES},
     "update": update,
     "bitmap": lambda: compiled(sg.spmm(matrix(128, 192), n=8, bias=True), "bitmap warps=2x2 rows=2 splits=2"),
+    "bitmap_block": lambda: compiled(
+        sg.spmm(matrix(128, 256), n=8, bias=True),
+        "bitmap_block mma=f16.m16n8k16 cols=8 warps=2x2 rows=2 stages=4 splits=2",
+    ),
+    "bitmap of warpgroups": lambda: compiled(
+        sg.spmm(matrix(128, 192), n=128, bias=True),
+        "bitmap_block mma=wgmma cols=128 warps=4x1 rows=1 stages=4 splits=1",
+    ),
     "column of x": lambda: compiled(
         sg.spmm(matrix(128, 192), n=1, bias=True), "bitmap mma=none cols=1 warps=2x2 rows=2"
     ),

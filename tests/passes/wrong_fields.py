@@ -7,6 +7,7 @@ from typing import Any
 from sparsegen.ir import tile as t
 from sparsegen.ir import tile_attention as ta
 from sparsegen.ir import tile_bitmap as tb
+from sparsegen.ir import tile_bitmap_block as tbb
 from sparsegen.ir import tile_decode as td
 from sparsegen.ir import tile_fours as tf
 from sparsegen.ir import tile_gather as th
@@ -104,7 +105,25 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("bitmap", tb.PackColumns, {"blocks": 3}, "registers, but"),
     ("bitmap", tb.ExpandBitmap, {"rows": 9}, "must count 9 strips"),
     ("bitmap", tb.MultiplyFragment, {"shape": "bf16.m16n8k16"}, "does not multiply f16"),
-    ("column of x", tb.MultiplyFragment, {"shape": "f16.m16n8k16"}, "registers, but"),
+    ("column of x", tb.MultiplyFragment, {"shape": "f16.m16n8k16"}, "operands of x 16 is unknown"),
+    ("bitmap_block", tbb.ShareRuns, {"splits": 4}, "4 splits are a cluster, the function's have 2"),
+    ("bitmap_block", tbb.ShareRuns, {"most": 2}, "are not 4 blocks"),
+    ("bitmap_block", tbb.WalkBlock, {"parts": 3}, "3 parts of 128 threads"),
+    ("bitmap_block", tbb.WalkBlock, {"rows": 1}, "2 warps of 1 strips have 2, not 4"),
+    ("bitmap_block", tbb.WalkBlock, {"stages": 3}, "2 sets of warps do not share 3 slots"),
+    ("bitmap_block", tbb.WalkBlock, {"stages": 6}, "6 slots of tiles take"),
+    ("bitmap_block", tbb.WalkBlock, {"grouped": True}, "make no warpgroups of 64 rows"),
+    ("bitmap_block", tbb.WalkBlock, {"late": True}, "a slot that is freed late is of warpgroups"),
+    ("bitmap_block", tbb.CopyColumns, {"n": 20}, "x of 256 x 20 has not"),
+    ("bitmap_block", tbb.CopyColumns, {"cols": 24}, "columns of a block 24 is unknown"),
+    ("bitmap_block", tbb.LoadColumns, {"fragments": 1}, "@xs has 8 registers, but 2 are meant"),
+    ("bitmap_block", tbb.LoadColumns, {"cols": 16}, "@xs has 8 registers, but 16 are meant"),
+    ("bitmap_block", tbb.SumCluster, {"splits": 3}, "splits 3 is unknown"),
+    ("bitmap_block", tbb.SumCluster, {"parts": 3}, "3 parts of 128 threads"),
+    ("bitmap of warpgroups", tbb.MultiplyFragments, {"cols": 64}, "@acc has 64 registers, but 32 are meant"),
+    ("bitmap of warpgroups", tbb.MultiplyFragments, {"dtype": bf16}, "x has bf16, not f16"),
+    ("bitmap of warpgroups", tbb.FreeSlot, {"stages": 3}, "slot %used is none of 3"),
+    ("bitmap of warpgroups", tb.ExpandBitmap, {"other": Buffer("acc", f32, 64, "reg")}, "@acc has 64 registers, but 4"),
     ("bitmap", tb.SumWarps, {"splits": 1}, "are there if splits are"),
     ("bitmap", tb.SumWarps, {"slab_warps": 4}, "2 x 4 warps"),
     ("bitmap", tb.StoreProduct, {"activation": "sine"}, "activation 'sine' is unknown"),

@@ -21,6 +21,10 @@ class ListedFamily(ProductFamily):
     def space(self, facts: Any, wanted: Mapping[str, Any]) -> Iterator[Schedule]:
         """Every complete schedule that is tried, legal or not, with the words that are ``wanted``."""
 
+    def completed(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> Schedule:
+        """The schedule with what the device says of words that the space leaves open."""
+        return schedule
+
     @abstractmethod
     def shape(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> Any:
         """The numbers of a complete schedule, legal or not."""
@@ -49,7 +53,8 @@ class ListedFamily(ProductFamily):
         """All its schedules for a product in numbers, with the words that are given."""
         costs: list[Cost] = []
         rejected: list[Rejected] = []
-        for s in self.space(facts, given):
+        for left in self.space(facts, given):
+            s = self.completed(facts, left, device)
             shape = self.shape(facts, s, device)
             if error := self.refusal(facts, s, device, shape):
                 rejected.append(Rejected(s, error.message, error.hint))

@@ -1,0 +1,84 @@
+"""What a schedule of ``bitmap_block`` means for a product in numbers."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import occupancy
+from sparsegen.ir.numbers.bitmap import lane_sums, slot_words
+from sparsegen.ir.numbers.bitmap_block import GROUPED, PIECE, exchanged, is_late, operands
+from sparsegen.ir.numbers.groups import STAGE
+from sparsegen.ir.op_spmm import SLAB, STRIP
+from sparsegen.products.geometry import SPARE
+from sparsegen.products.product import BitmapNumbers
+from sparsegen.schedule import Schedule
+
+#: Registers of a thread besides its sums and operands of x, and the same where warpgroups multiply.
+BASE, GROUPED_BASE = 36, 36
+#: What a slot's chunks are rounded up to, so that matrices of one shape share a kernel.
+ALIGN: Final = 64
+#: Slots of a ring that are tried, at most.
+MOST: Final = 12
+
+
+class Shape(NamedTuple):
+    """What a schedule makes of a product.
+
+    ``runs``: of strips; ``most``: strips of each; ``tiles``: of columns of x; ``chunks``: of values that a slot has
+    room for; ``shared``: bytes a block; ``resident``: blocks an SM, 0 if none fits.
+    """
+
+    runs: int
+    most: int
+    tiles: int
+    blocks: int
+    chunks: int
+    shared: int
+    registers: int
+    resident: int
+
+
+def shape_of(p: BitmapNumbers, s: Schedule, device: DeviceProfile) -> Shape:
+    """The numbers of a complete schedule, legal or not."""
+    most, tiles = s.warps[0] * s.rows, -(-p.n // s.cols)
+    runs = -(-p.m // (STRIP * most))
+    words, columns, chunks = _slot(p, s)
+    own, grouped = s.rows * lane_sums(False, s.cols), s.mma == GROUPED
+    sent = 4 * exchanged(own, s.warps, s.splits)
+    shared = max(s.stages * words, sent) + s.stages * (columns + 16) + 8 + _staged(p, s)
+    x = 4 if grouped else operands(s.cols, 4 if s.rows > 1 else 1)
+    registers, blocks = (GROUPED_BASE if grouped else BASE) + own + x, runs * tiles * s.splits
+    resident = min(occupancy(registers, shared, s.threads, device).blocks, -(-blocks // device.sms))
+    return Shape(runs, most, tiles, blocks, chunks, shared, registers, resident)
+
+
+def deepest(p: BitmapNumbers, s: Schedule, device: DeviceProfile) -> int:
+    """Slots for which a block has room, MOST at most; the ``stages`` of the schedule are not asked for."""
+    words, columns, _ = _slot(p, s)
+    rest = device.smem_block - 8 - _staged(p, s)
+    many = min(MOST, rest // (words + columns + 16))
+    return max(least(s), many // int(s.warps[1]) * int(s.warps[1]))
+
+
+def least(s: Schedule) -> int:
+    """The fewest slots with which the ring runs: each set of warps fills one ahead."""
+    return max(3 + is_late(s.mma, s.cols), 2 * int(s.warps[1]))
+
+
+def widest(p: BitmapNumbers, strips: int) -> int:
+    """Chunks of so many adjacent strips of a slab, at most: of more strips than were measured by parts."""
+    whole, rest = divmod(strips, len(p.widest))
+    return whole * p.widest[-1] + (p.widest[rest - 1] if rest else 0)
+
+
+def _staged(p: BitmapNumbers, s: Schedule) -> int:
+    """Bytes through which single elements of y by rows go."""
+    return 4 * STAGE * s.threads // 32 * (p.n % PIECE > 0)
+
+
+def _slot(p: BitmapNumbers, s: Schedule) -> tuple[int, int, int]:
+    """Bytes of a slot's tiles and of its x, and the chunks of its values."""
+    most = s.warps[0] * s.rows
+    chunks = -(-(widest(p, min(most, -(-p.m // STRIP))) + SPARE) // ALIGN) * ALIGN
+    return 4 * slot_words(most, chunks), 2 * SLAB * s.cols, chunks
