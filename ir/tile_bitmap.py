@@ -13,7 +13,7 @@ from .expr import Expr, Value
 from .fragments import SHAPES
 from .node import Op, attr, bind, buffer, declare, define, operand, region
 from .numbers.bitmap import slot_words
-from .op_spmm import ORDERS
+from .op_spmm import NARROW, ORDERS
 from .tile_rules import mma, registers, same_type, shared
 from .tile_store import Store
 from .types import Buffer, DType, f32, widths
@@ -136,6 +136,9 @@ class ExpandBitmap(Op):
     The lane's eight elements of a fragment are compressed in memory (byte planes of four values) and expanded, zeros
     included, by byte permutes whose selectors are products of the mask: no branch, no table.  Where a lane's values
     begin, a sum over the lanes before it tells; it is worked out while the strip before is decoded.
+
+    ``narrow``: elements of 8 bits (:data:`sparsegen.ir.op_spmm.NARROW`; integers as v + 128), which lie byte by byte in
+    place of planes, and are widened to f16.
     """
 
     a: Buffer = declare()
@@ -147,6 +150,7 @@ class ExpandBitmap(Op):
     mine: Expr = operand()
     rows: int = attr()
     chunks: int = attr()
+    narrow: DType | None = attr(default=None)
     body: tuple[Op, ...] = region()
 
 
@@ -263,6 +267,8 @@ def _expand_bitmap(op: ExpandBitmap, ctx: Context) -> None:
     registers(ctx, op.a, 4, exactly=True)
     ctx.need(op.strip.hi == op.rows - 1, f"%{op.strip.name} must count {op.rows} strips")
     shared(ctx, op.ring, slot_words(op.rows, op.chunks), "a slot's words")
+    ctx.need(op.narrow is None or op.narrow in NARROW, f"no 8-bit elements of {op.narrow} are widened",
+             f"take one of {', '.join(map(str, NARROW))}")  # fmt: skip
 
 
 @check(MultiplyFragment)

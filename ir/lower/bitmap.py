@@ -11,6 +11,7 @@ from ..expr import Expr, Value, all_of, as_expr, minimum
 from ..numbers.bitmap import CHUNK, INDEX, MASKS
 from ..op_spmm import SLAB
 from ..types import f32, u16, u32
+from . import bitmap_narrow
 from .context import Context, rule
 
 #: Words that a lane copies at once where there are no bulk copies.
@@ -269,15 +270,30 @@ class _Decoder:
         for f in range(4):
             x = self.nibbles(word, f)
             upper = b.binary("shr", x, 16, hint="upper")
-            at, after = b.fresh("at", u32, 0, top), b.fresh("at", u32, 0, top)
-            b.emit(w.Dp4a((at,), before, as_expr(2 << (8 * f)), b.binary("add", places[f], self.shift)))
-            b.emit(w.Binary((after,), "add", at, b.binary("shl", b.unary("popc", upper), 1)))
-            rows = self.four(at, upper), self.four(after, x)  # g and g + 8
+            at = b.fresh("at", u32, 0, top)
+            item = 1 if op.narrow else 2  # bytes of an element
+            b.emit(w.Dp4a((at,), before, as_expr(item << (8 * f)), b.binary("add", places[f], self.shift)))
+            rows = self.rows(at, x, upper)  # g and g + 8
             for column in (0, 1):
                 for row in (0, 1):
                     b.st(op.a, column * 2 + row, rows[row][column])
             cx.env |= {op.strip: strip, op.fragment: as_expr(f)}
             cx.all(op.body)
+
+    def rows(self, at: Value, x: Value, upper: Value) -> tuple[tuple[Value, Value], tuple[Value, Value]]:
+        """Elements of a fragment, which begin at byte ``at`` of the ring: of rows g (``upper``) and g + 8, in f16."""
+        b = self.b
+        if self.op.narrow:
+            spread = self.selector(upper), self.selector(x)
+            return bitmap_narrow.rows(self.cx, self.op.ring, at, upper, spread, self.op.narrow)
+        after = b.fresh("at", u32, 0, self.op.ring.size * 4)
+        b.emit(w.Binary((after,), "add", at, b.binary("shl", b.unary("popc", upper), 1)))
+        return self.four(at, upper), self.four(after, x)
+
+    def selector(self, mask: Value) -> Value:
+        """The selector that spreads four bytes to where the low four nibbles of ``mask`` are 1."""
+        b = self.b
+        return b.binary("add", b.binary("mul", mask, SPREAD), ZEROS, hint="sel")
 
     def four(self, at: Value, mask: Value) -> tuple[Value, Value]:
         """Elements of the low four nibbles of ``mask``, two a register.
@@ -290,7 +306,7 @@ class _Decoder:
         low = b.ldv(self.op.ring, place, 2, hint="low", degree=2)
         high = b.ldv(self.op.ring, place + 2, 2, hint="high", degree=2)
         shift = b.binary("shl", at, 2, hint="shift")
-        sel = b.binary("add", b.binary("mul", mask, SPREAD), ZEROS, hint="sel")
+        sel = self.selector(mask)
         planes = []
         for lo, hi in zip(low, high, strict=True):
             aligned = b.funnel(lo, hi, shift, hint="bytes")

@@ -32,8 +32,6 @@ _CHOOSING: Final = ("n", "m", "vector", "height")
 #: Formats that say by bits where the values are: SpInfer judges them by their intensity.
 _MASKS: Final = ("bitmap", "tca_bme")
 _Tried = Literal["columns", "sparsity", "device"]
-#: Values of a chunk.
-_VALUES: Final = 4
 
 
 class ProductPage(Kind):
@@ -164,7 +162,8 @@ class ProductPage(Kind):
 
 def sparser(p: BitmapNumbers, share: float, kept: int) -> BitmapNumbers:
     """A hypothetical matrix with so many zeros, spread as those of this one, which keeps ``kept`` values."""
-    fill = p.chunks - kept / _VALUES  # what fills up the last chunk of each tile stays
-    chunks = round((1 - share) * p.m * p.k / _VALUES + fill)
+    each = CHUNK // p.item  # values of a chunk
+    fill = p.chunks - kept / each  # what fills up the last chunk of each tile stays
+    chunks = round((1 - share) * p.m * p.k / each + fill)
     widest = tuple(max(1, round(n * chunks / p.chunks)) for n in p.widest)
     return replace(p, chunks=chunks, widest=widest, nbytes=p.nbytes + CHUNK * (chunks - p.chunks))

@@ -206,7 +206,7 @@ def _values(p: BitmapNumbers, s: SpmmSchedule | Schedules, device: DeviceProfile
         "G": g.groups, "b": g.resident, "sums": g.sums, "bw_S": device.bw_shared / device.sms,
         "bw_L2": device.l2_bytes_per_clk_sm * device.clock, "lat_dram": device.lat_dram, "lat_l2": device.lat_l2,
         "lat_barrier": device.lat_barrier,
-        "full": FULL if 4 * p.chunks > FITTED_SHARE * p.m * p.k else 1.0,  # a chunk holds four values
+        "full": FULL if p.values > FITTED_SHARE * p.m * p.k else 1.0,
         "meet": 1 * (s.splits > 1), "wide": next(n for n in (WIDEST, 2, 1) if p.k % n == 0),
     }  # fmt: skip
 
