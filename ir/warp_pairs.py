@@ -19,7 +19,10 @@ class WidenE4m3(Op):
 
 @define("warp.add_f16x2")
 class AddF16x2(Op):
-    """The sums of two f16 each, half by half of a u32, rounded to nearest even (PTX ``add.rn.f16x2``)."""
+    """The sums of two f16 each, half by half of a u32, rounded to nearest even; any NaN is 0x7fff.
+
+    PTX ``add.rn.f16x2``.
+    """
 
     out: tuple[Value] = result()
     a: Expr = operand()

@@ -213,11 +213,15 @@ def _funnel(low: Any, high: Any, shift: Any) -> Any:
     return (low >> k) | ((high << (32 - k)) & 0xFFFFFFFF)
 
 
+def _f16_bits(x: Any) -> Any:
+    """The bits of f16 numbers, of any NaN those of PTX's."""
+    return np.where(np.isnan(x), 0x7FFF, bits(x, f16))
+
+
 @cache
 def _f16_of_e4m3() -> Any:
     """The bits of the f16 of each e4m3, int64 [256]."""
-    wide = np.arange(256, dtype=np.uint8).view(e4m3.numpy()).astype(np.float16)
-    return np.where(np.isnan(wide), 0x7FFF, wide.view(np.uint16)).astype(np.int64)
+    return _f16_bits(np.arange(256, dtype=np.uint8).view(e4m3.numpy()).astype(np.float16))
 
 
 def _widen_e4m3(pair: Any) -> Any:
@@ -226,8 +230,8 @@ def _widen_e4m3(pair: Any) -> Any:
 
 
 def _add_f16x2(a: Any, b: Any) -> Any:
-    sums = [from_bits(a >> at & 0xFFFF, f16) + from_bits(b >> at & 0xFFFF, f16) for at in (0, 16)]
-    return bits(sums[0], f16) | (bits(sums[1], f16) << 16)
+    low, high = (_f16_bits(from_bits(a >> at & 0xFFFF, f16) + from_bits(b >> at & 0xFFFF, f16)) for at in (0, 16))
+    return low | (high << 16)
 
 
 def _dp4a(d: DType, signed: bool) -> Callable[[Any, Any, Any], Any]:

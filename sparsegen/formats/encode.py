@@ -70,7 +70,7 @@ def register(
     """Make ``sparse(w, format=name, **options)`` encode by ``make(dtype, **options)``.
 
     ``dtypes``: those of the elements that it takes, of "f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i32", "i16",
-    "i12", "i8", "i4", "u16", "u8" and "u4"; of those that are held alike the first one is taken where a user names none.
+    "i12", "i8", "i4", "u16", "u8" and "u4"; of those that are held alike the first one is taken where none is named.
     """
     FORMATS[name] = Maker(make, dtypes, matrix)
 
@@ -102,12 +102,12 @@ def sparse(
 ) -> SparseMatrix:  # fmt: skip
     """Encode a matrix [M, K], where it is: NumPy, CuPy and torch arrays stay in their library.
 
-    ``format``: ``"bitmap"`` (f16, bf16: what kernels read; i8, e4m3, which is ``torch.float8_e4m3fn``, and e5m2,
-    for an x of f16), ``"tca_bme"`` (the paper's, f16, bf16), ``"csr"`` (also f32 and f64), ``"nm"`` and ``"hybrid"`` (also f32), ``"blocked_ell"`` (f16, bf16), ``"sr_bcrs"`` and ``"bcrs"`` (f16, bf16 and
-    integers), or ``"auto"``: nm or sr_bcrs with the options of these; without any bitmap, or csr for f32, f64 and for
-    what lists its entries.  Then a product may take the dense matrix, of nm in which nothing repeats (``vector`` 1, f16
-    or bf16) bitmap, and without options bitmap, csr, sr_bcrs or hybrid (of f32 hybrid alone), where the cost model has
-    that as the faster one.
+    ``format``: ``"bitmap"`` (f16, bf16; and for an x of f16 i8, e5m2 and e4m3, which is ``torch.float8_e4m3fn``),
+    ``"tca_bme"`` (the paper's, f16, bf16), ``"csr"`` (also f32 and f64), ``"nm"`` and ``"hybrid"`` (also f32),
+    ``"blocked_ell"`` (f16, bf16), ``"sr_bcrs"`` and ``"bcrs"`` (f16, bf16 and integers), or ``"auto"``: nm or sr_bcrs
+    with the options of these; without any bitmap, or csr for f32, f64 and for what lists its entries.  Then a product
+    may take the dense matrix, of nm in which nothing repeats (``vector`` 1, f16 or bf16) bitmap, and without options
+    bitmap, csr, sr_bcrs or hybrid (of f32 hybrid alone), where the cost model has that as the faster one.
 
     ``options``: those of the format.  ``"nm"`` has ``n`` and ``m``: of every m consecutive columns (along K, the first
     m, the next m, ...) at most n hold elements, 1 <= n < m <= 64, by default 2 of 4; and ``vector``: so many adjacent
@@ -384,6 +384,9 @@ def _read(said: Mapping[str, Any], arrays: Mapping[str, Any]) -> SparseMatrix:
     matrix = maker.matrix(spec, (rows, cols), NUMPY, typed, said["nnz"])
     matrix.auto = said["auto"] is True
     if "scale" in arrays:
-        matrix.scale = scale_of(spec, NUMPY, NUMPY.view(arrays["scale"], f32), rows)
+        try:
+            matrix.scale = scale_of(spec, NUMPY, NUMPY.view(arrays["scale"], f32), rows)
+        except ArrayError as e:
+            raise ValueError(e.message) from e
     matrix.check()
     return matrix

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
@@ -69,8 +69,8 @@ class Product:
     """``y = activation(scale * (w @ x) + bias) + residual`` with x of ``n`` columns; made by :func:`sparsegen.spmm`.
 
     ``columns``: x and y come by columns, as a linear layer has them: what is chosen for; calls may bring any order.
-    ``x_dtype`` and ``y_dtype``: those beside integers and 8-bit floats; else empty, W's own.  ``batch``: of so many x, which have the
-    ``n`` columns between them; 0: x is one matrix.  ``precision``: that of tensor cores, for f32.
+    ``x_dtype`` and ``y_dtype``: beside integers and 8-bit floats; W's own where they are empty.  ``batch``: of so many
+    x, which have the ``n`` columns between them; 0: x is one matrix.  ``precision``: that of tensor cores, for f32.
     """
 
     w: SparseMatrix
@@ -125,7 +125,8 @@ class Product:
         columns = f"n={self.each}" + (f", a batch of {self.batch}" if self.batch else "")
         columns += f", in {self.precision}" if self.precision else ""
         types = f", x {self.x_dtype}, y {self.y_dtype}" if self.x_dtype else ""
-        return f"{self.epilogue}, W {m}x{k} {self.w.dtype}{types}, {self.w.sparsity:.1%} zeros, {columns}"
+        steps = replace(self.epilogue, scale=self.scaled)
+        return f"{steps}, W {m}x{k} {self.w.dtype}{types}, {self.w.sparsity:.1%} zeros, {columns}"
 
 
 def spmm(

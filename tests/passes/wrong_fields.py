@@ -103,6 +103,7 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("bitmap", tb.FetchColumns, {"order": "diagonal"}, "order 'diagonal' is unknown"),
     ("bitmap", tb.PackColumns, {"blocks": 3}, "registers, but"),
     ("bitmap", tb.ExpandBitmap, {"rows": 9}, "must count 9 strips"),
+    ("bitmap", tb.ExpandBitmap, {"narrow": f16}, "no 8-bit elements of f16"),
     ("bitmap", tb.MultiplyFragment, {"shape": "bf16.m16n8k16"}, "does not multiply f16"),
     ("column of x", tb.MultiplyFragment, {"shape": "f16.m16n8k16"}, "registers, but"),
     ("bitmap", tb.SumWarps, {"splits": 1}, "are there if splits are"),
