@@ -59,8 +59,8 @@ def quantize(w: Any, bits: int = 8, *, rows: bool = False, zero_point: int = 0, 
     scale at most.  The ``zero_point`` is always 0: no product takes another.
 
     With ``dtype`` ``"e4m3"`` or ``"e5m2"`` values are such floats of 8 bits, of which the largest (448, 57344) stands
-    in place of the largest integer: within 2^-4 or 2^-3 of w each, or of the smallest normal number times the scale.  What
-    rounds to -0 is 0.  CuPy has no such arrays.
+    in place of the largest integer: within 2^-4 or 2^-3 of w each, or of the smallest normal number times the scale.
+    What rounds to -0 is 0.  CuPy has no such arrays.
 
     Raises ArrayError (what ``w`` is: a NaN or infinity is refused too) or FormatError (other bits, another zero point).
     """
