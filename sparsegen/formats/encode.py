@@ -127,7 +127,7 @@ def sparse(
     the dtype holds them.  Or a sparse matrix of CuPy, a sparse tensor of torch, or its semi-structured one, as
     ``to_dense()`` gives it.  Entries that come twice, or unsorted, are refused in rows that stay rows.  Otherwise
     nothing is ever converted; ``dtype="i4"`` takes int8 from -8 to 7, ``"u4"`` uint8 up to 15, ``"i12"`` int16 from
-    -2048 to 2047.
+    -2048 to 2047, and ``"e4m3"`` and ``"e5m2"`` also uint8 that has their bits.
 
     ``scale``: of 8-bit elements in bitmap tiles, f32 [M] where ``w`` is, or one number, all positive: products multiply
     the sums of each row by it (``sg.quantize(w, rows=True)`` makes values and scale).  It is copied.
@@ -214,11 +214,13 @@ def _dtype(have: Any, maker: Maker, dtype: str | None) -> str:
     """The name of the dtype of an array of NumPy's dtype ``have``; ArrayError if the format does not take it."""
     wanted = maker.dtypes if dtype is None else (dtype,)
     for name in wanted:
-        if have == held(KINDS[name]).numpy():
+        if have == held(KINDS[name]).numpy() or (dtype in BITS_OF and have == np.dtype("u1")):
             return name
     raise ArrayError(f"w has dtype {have}, weights are encoded in {' or '.join(wanted)}", hint=_convert(wanted, have))
 
 
+#: 8-bit floats, which uint8 arrays may hold the bits of, if they are named.
+BITS_OF: Final = ("e4m3", "e5m2")
 #: dtype of an array -> what makes one of it: in NumPy, in torch.
 _CONVERSIONS: Final = {
     "f16": ("w.astype(np.float16)", "w.half()"), "bf16": ("w.astype(ml_dtypes.bfloat16)", "w.bfloat16()"),
@@ -237,7 +239,7 @@ def _convert(wanted: Sequence[str], have: Any = None) -> str:
         return "encode w.real and w.imag, converted, as two matrices: the product is linear"
     floats = have is not None and "float" in have.name
     integers = [name for name in wanted if KINDS[name].is_int]
-    alike = [name for name in wanted if (name in integers) != floats] or wanted
+    alike = [name for name in wanted if (name in integers) != floats and name not in BITS_OF] or wanted
     if floats and len(integers) == len(wanted):
         return _quantise("w", wanted[0])
     ways = [_CONVERSIONS[NAMES[held(KINDS[name])]] for name in alike]
