@@ -88,7 +88,7 @@ def quantize(w: Any, bits: int = 8, *, rows: bool = False, zero_point: int = 0, 
 
 def _quantized(lib: Library, w: Any, shape: tuple[int, ...], bits: int, kind: DType, rows: bool) -> tuple[Any, Any]:
     """Values [M, K] and scales [M] or [1] of weights [M, K], which the user gave in another ``shape``."""
-    most = FINITE.get(kind, 2 ** (bits - 1) - 1)
+    most = FINITE[kind] if kind in FINITE else 2 ** (bits - 1) - 1
     step = max(1, lib.band // w.shape[1])
     bands = [slice(first, first + step) for first in range(0, w.shape[0], step)]
     tops = lib.zeros(w.shape[:1], "float64")
