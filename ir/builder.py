@@ -10,6 +10,7 @@ from . import warp as w
 from . import warp_group as wg
 from . import warp_launch as wl
 from . import warp_matrix as wm
+from . import warp_pairs as wp
 from .errors import IRError, Loc
 from .expr import Expr, ExprLike, Value, as_expr
 from .node import Op
@@ -164,6 +165,13 @@ class Builder:
 
     def prmt(self, a: ExprLike, b: ExprLike, sel: ExprLike, hint: str = "v") -> Value:
         return self._made(w.Prmt, self.fresh(hint, u32), as_expr(a), as_expr(b), as_expr(sel))
+
+    def widen_e4m3(self, a: Value, hint: str = "v") -> Value:
+        """Two f16 of the two e4m3 in a u16."""
+        return self._made(wp.WidenE4m3, self.fresh(hint, u32), a)
+
+    def add_f16x2(self, a: Value, b: ExprLike, hint: str = "v") -> Value:
+        return self._made(wp.AddF16x2, self.fresh(hint, u32), a, as_expr(b))
 
     def funnel(self, lo: Value, hi: Value, shift: Expr, hint: str = "v") -> Value:
         return self._made(w.Funnel, self.fresh(hint, u32), lo, hi, shift)

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from .checks import Context, check
 from .node import Op, attr, define
-from .types import DType, f32, s4, s8, s16, s32, sum_type, u4, u8, u16
+from .types import DType, e4m3, e5m2, f16, f32, s4, s8, s16, s32, sum_type, u4, u8, u16
 
 #: A tile of the bitmap format: 16 rows of a *strip* by 64 columns of a *slab*, four A fragments of m16n8k16.
 STRIP: Final = 16
@@ -20,6 +20,8 @@ BITS: Final = {
     "sr_bcrs": (16,), "bcrs": (16,),
 }  # fmt: skip
 VECTORS: Final = ("sr_bcrs", "bcrs")
+#: Elements of 8 bits that W has in bitmap tiles, beside an x and a y of f16.
+NARROW: Final = (s8, e4m3, e5m2)
 #: Formats of W whose kernels read and write columns in panels.
 PANELS: Final = ("csr", "hybrid")
 #: What x may hold beside integers.
@@ -47,6 +49,9 @@ class Spmm(Op):
     ``y_type`` of their own: sums are exact, or modulo 2^32 in a y of s32, else they and the epilogue are in f32, as
     ``scale`` and ``bias`` are.  x of 4 bits has two adjacent columns a byte.  ``w_digits`` and ``x_digits`` are what
     the pass ``decompose`` makes of vectors: of integers digits of 8 bits, or one of 4; ``height``: rows of W's vectors.
+
+    Elements of 8 bits in bitmap tiles (:data:`NARROW`) have types beside them, too: they are multiplied as f16, which x
+    and y are; sums, ``scale`` and ``bias`` are f32.
 
     Of a product of floats that is made in two the first leaves its sums as they are, in a y of their type (hybrid), and
     the second begins with such sums, row by row (``onto``, csr).
@@ -92,12 +97,22 @@ class Spmm(Op):
     @property
     def integers(self) -> bool:
         """Whether W and x are integers."""
-        return self.dtype.is_int
+        return self.multiplied.is_int
+
+    @property
+    def narrow(self) -> DType | None:
+        """W's type, if its elements have 8 bits and x is of f16."""
+        return self.dtype if self.format == "bitmap" and self.dtype in NARROW else None
+
+    @property
+    def multiplied(self) -> DType:
+        """The type of x, in which elements of W are multiplied."""
+        return self.x_type or self.dtype
 
     @property
     def x_stored(self) -> tuple[DType, int]:
         """The type of x's array and its elements a row: two of 4 bits lie in a byte."""
-        kind = self.x_type or self.dtype
+        kind = self.multiplied
         return (u8, -(-self.n // 2)) if kind.bits == 4 else (kind, self.n)
 
     @property
@@ -114,12 +129,12 @@ class Spmm(Op):
     @property
     def of_rows(self) -> DType:
         """The type of scale and bias."""
-        return f32 if self.integers else self.dtype
+        return self.dtype if self.x_type is None else f32
 
     @property
     def sums(self) -> DType:
         """The type in which floats are multiplied and summed, and the epilogue is worked out."""
-        return f32 if self.integers else sum_type(self.dtype)
+        return f32 if self.integers else sum_type(self.multiplied)
 
     @property
     def strips(self) -> int:
@@ -143,11 +158,7 @@ def _spmm(op: Spmm, ctx: Context) -> None:
     if op.format in VECTORS and op.integers:
         _integers(op, ctx)
     else:
-        bits = BITS.get(op.format, ())
-        floats = op.dtype.kind == "float" and op.dtype.bits in bits
-        ctx.need(floats, f"{op.format} holds floats of {bits} bits, not {op.dtype}")
-        left = op.y_type is op.sums and op.format == "hybrid"
-        ctx.need(op.x_type is None and (op.y_type is None or left), f"x and y are {op.dtype}, as W is")
+        _floats(op, ctx)
     ctx.need(not op.onto or op.format == "csr", f"{op.format} begins with no sums that are there", "take csr")
     n, m, rows, cols = op.pattern
     ctx.need(op.format != "nm" or (1 <= n < m <= MOST_WINDOW and min(rows, cols) >= 1 and n % cols == m % cols == 0),
@@ -163,6 +174,19 @@ def _spmm(op: Spmm, ctx: Context) -> None:
              f"{op.format} multiplies no {op.dtype} in {op.precision}", "take f32 in hybrid")  # fmt: skip
     along = (op.x_panel or op.x_stored[1]) if op.x_order == "row" else op.k
     ctx.need(op.vec in (1, 2, 4, 8, 16) and along % op.vec == 0, f"vec={op.vec} elements at once, of runs of {along}")
+
+
+def _floats(op: Spmm, ctx: Context) -> None:
+    """Types of floats, and of what is multiplied as such."""
+    if op.format == "bitmap" and op.dtype in NARROW:
+        ctx.need(op.x_type is f16 and op.y_type is f16, f"x is {op.x_type} and y {op.y_type} beside {op.dtype}",
+                 "take f16 for both")  # fmt: skip
+        return
+    bits = BITS.get(op.format, ())
+    floats = op.dtype.kind == "float" and op.dtype.bits in bits
+    ctx.need(floats, f"{op.format} holds floats of {bits} bits, not {op.dtype}")
+    left = op.y_type is op.sums and op.format == "hybrid"
+    ctx.need(op.x_type is None and (op.y_type is None or left), f"x and y are {op.dtype}, as W is")
 
 
 def _integers(op: Spmm, ctx: Context) -> None:

@@ -21,7 +21,7 @@ from .node import OPS, Op, fields, results
 from .registry import load_all
 from .table_text import listed, unpacked
 from .text import ATTRIBUTES, default_of
-from .types import DTYPES, Buffer
+from .types import DTYPES, ELEMENTS, Buffer
 
 R = TypeVar("R")
 Scope = dict[str, "Value | Buffer"]  # keys carry their sigil: %i, @u
@@ -174,8 +174,8 @@ class Parser(Lexer):
             self.i += 1
             if t.text in _WORDS:
                 return _WORDS[t.text]
-            if t.text in DTYPES:
-                return DTYPES[t.text]
+            if t.text in ELEMENTS:
+                return ELEMENTS[t.text]
             if t.text in ATTRIBUTES:
                 return self._object(ATTRIBUTES[t.text], t)
             self.i -= 1

@@ -13,7 +13,7 @@ from .expr import Expr, Value
 from .fragments import SHAPES
 from .node import Op, attr, bind, buffer, declare, define, operand, region
 from .numbers.bitmap import INDEX, MASKS, slot_words
-from .op_spmm import ORDERS
+from .op_spmm import NARROW, ORDERS
 from .tile_rules import mma, registers, same_type, shared
 from .tile_store import Store
 from .types import Buffer, DType, f32, widths
@@ -143,6 +143,9 @@ class ExpandBitmap(Op):
     latest have ended before one of them is written again; those of an earlier tile have ended before.  ``begun`` runs
     when the first values are on their way; with ``early`` those of a fragment are loaded before the products of the one
     before are waited for.
+
+    ``narrow``: elements of 8 bits (:data:`sparsegen.ir.op_spmm.NARROW`; integers as v + 128), which lie byte by byte in
+    place of planes, and are widened to f16.
     """
 
     a: Buffer = buffer(writes=True, reads=False)
@@ -156,6 +159,7 @@ class ExpandBitmap(Op):
     base: Expr = operand()
     mine: Expr = operand()
     rows: int = attr()
+    narrow: DType | None = attr(default=None)
     early: bool = attr(default=False)
     begun: tuple[Op, ...] = region(default=())
     body: tuple[Op, ...] = region()
@@ -276,6 +280,8 @@ def _expand_bitmap(op: ExpandBitmap, ctx: Context) -> None:
     if op.other is not None:
         registers(ctx, op.other, 4, exactly=True)
     shared(ctx, op.ring, op.rows * (INDEX + MASKS), "the index and masks of the tiles")
+    ctx.need(op.narrow is None or op.narrow in NARROW, f"no 8-bit elements of {op.narrow} are widened",
+             f"take one of {', '.join(map(str, NARROW))}")  # fmt: skip
 
 
 @check(MultiplyFragment)

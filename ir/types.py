@@ -44,13 +44,13 @@ class DType:
         raise ValueError(f"{self.name} is no integer type")
 
     def numpy(self) -> Any:
-        """The NumPy dtype that stores this type (ml_dtypes for bf16); tf32 is stored as f32."""
+        """The NumPy dtype that stores this type (ml_dtypes for bf16 and 8-bit floats); tf32 is stored as f32."""
         import numpy as np
 
-        if self.name == "bf16":
+        if self.name in _ML_DTYPES:
             import ml_dtypes
 
-            return np.dtype(ml_dtypes.bfloat16)
+            return np.dtype(getattr(ml_dtypes, _ML_DTYPES[self.name]))
         return np.dtype(_NUMPY[self.name])
 
 
@@ -58,6 +58,7 @@ _NUMPY = {
     "f64": "float64", "f32": "float32", "tf32": "float32", "f16": "float16", "s64": "int64", "u64": "uint64",
     "s32": "int32", "u32": "uint32", "s16": "int16", "u16": "uint16", "s8": "int8", "u8": "uint8", "pred": "bool",
 }  # fmt: skip
+_ML_DTYPES = {"bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 
 f64 = DType("f64", 64, "float", "double")
 f32 = DType("f32", 32, "float", "float")
@@ -77,15 +78,21 @@ u4 = DType("u4", 4, "uint", "unsigned")
 pred = DType("pred", 1, "pred", "bool")
 #: 12 bits, held in 16: of stored elements only, as programs multiply their digits; so it is none of ``DTYPES``.
 s12 = DType("s12", 12, "int", "short")
+#: 8-bit floats of OCP's specification (OFP8, 2023), also of stored elements only: programs widen them to f16.  e4m3 has
+#: no infinities, its only NaN are 0x7f and 0xff; e5m2 is the high byte of an f16.
+e4m3 = DType("e4m3", 8, "float", "unsigned char")
+e5m2 = DType("e5m2", 8, "float", "unsigned char")
 
 DTYPES: dict[str, DType] = {
     t.name: t for t in (f64, f32, tf32, f16, bf16, s64, u64, s32, u32, s16, u16, s8, u8, s4, u4, pred)
 }
+#: The types that an attribute of an op may name: those of values, and 8-bit floats, which only matrices hold.
+ELEMENTS: dict[str, DType] = {**DTYPES, e4m3.name: e4m3, e5m2.name: e5m2}
 
 
 def sum_type(dtype: DType) -> DType:
-    """The type in which values of a field are multiplied and summed: f32 for 16-bit floats, else the field's own."""
-    return f32 if dtype.kind == "float" and dtype.bits == 16 else dtype
+    """The type in which values are multiplied and summed: f32 for floats of 16 bits or fewer, else their own."""
+    return f32 if dtype.kind == "float" and dtype.bits <= 16 else dtype
 
 
 def widths(dtype: DType) -> tuple[int, ...]:

@@ -10,9 +10,10 @@ from .checks import Context, check
 from .expr import Expr, Value
 from .node import Op
 from .text import declaration
-from .types import Buffer, DType, f32, pred, u32, u64
+from .types import Buffer, DType, f32, pred, u16, u32, u64
 from .uniform import NAMES, WARP, breaks
 from .warp_matrix import MovMatrix
+from .warp_pairs import AddF16x2, WidenE4m3
 
 UNARY: Final = ("neg", "abs", "sqrt", "exp", "exp2", "tanh", "not", "popc", "clz", "brev")
 ARITHMETIC: Final = ("add", "sub", "mul", "div", "min", "max")
@@ -215,6 +216,19 @@ def _bytes_of_words(op: w.Prmt | w.Funnel, ctx: Context) -> None:
     ctx.typed(first, u32, "the first word")
     ctx.typed(second, u32, "the second word")
     ctx.integer(third, "the last operand")
+
+
+@check(WidenE4m3)
+def _widen(op: WidenE4m3, ctx: Context) -> None:
+    gives(op, ctx, u32)
+    ctx.typed(_value(ctx, op.a, "the pair"), u16, "the pair")
+
+
+@check(AddF16x2)
+def _add_pairs(op: AddF16x2, ctx: Context) -> None:
+    gives(op, ctx, u32)
+    ctx.typed(op.a, u32, "the left side")
+    ctx.typed(op.b, u32, "the right side")
 
 
 @check(w.Shfl)

@@ -1,9 +1,9 @@
-"""``quantize``: weights as small integers times a scale, where the weights are; ``pack4``: 4-bit integers two a byte.
+"""``quantize``: weights of few bits times a scale, where the weights are; ``pack4``: 4-bit integers two a byte.
 
 Symmetric, as in Magicube: w is about scale * q, the zero point is 0, and q is in -(2^(bits-1) - 1) .. 2^(bits-1) - 1.
 The lowest integer of the bits (-128 of 8) is left out: then -w has exactly the integers -q, and no side is cut off.  So
 do Wu et al. ("Integer Quantization for Deep Learning Inference", 2020) and TensorFlow Lite for weights.  Magicube's own
-code multiplies by constants and sets no range.
+code multiplies by constants and sets no range.  Of 8-bit floats the largest finite one stands for the largest |w|.
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ from sparsegen.callsite import located, user_loc
 from sparsegen.formats.library import NUMPY, Library, floats, library_of
 from sparsegen.formats.nm import whole
 from sparsegen.ir.errors import ArrayError, FormatError
-from sparsegen.ir.types import f32, f64
+from sparsegen.ir.types import DType, e4m3, e5m2, f32, f64, s8, s16
 
 BITS: Final = (4, 8, 12, 16)
+#: The largest finite number of each type of 8-bit floats.
+FINITE: Final = {e4m3: 448.0, e5m2: 57344.0}
+#: The bits of -0 in each of them, as int8.
+MINUS_ZERO: Final = -128
 #: The smallest scale, f32's smallest normal number: a smaller one would be rounded coarsely, or flushed to 0 on a GPU.
 LEAST: Final = 2.0**-126
 LARGEST: Final = (2 - 2.0**-23) * 2.0**127  #: the largest number of f32
@@ -30,9 +34,10 @@ LARGEST: Final = (2 - 2.0**-23) * 2.0**127  #: the largest number of f32
 
 @dataclass(frozen=True, eq=False)
 class Quantized:
-    """Integers ``values`` and the ``scale`` (f32) that makes them numbers again; made by :func:`sparsegen.quantize`.
+    """``values`` of few bits and the ``scale`` (f32) that makes them numbers again; made by :func:`sparsegen.quantize`.
 
-    ``values``: of the shape of the weights, packed in C order; int8 for 4 and 8 ``bits``, int16 for 12 and 16.
+    ``values``: of the shape of the weights, packed in C order; int8 for 4 and 8 ``bits``, int16 for 12 and 16; or 8-bit
+    floats.
     ``scale``: one number, and ``values * scale`` are the weights; or one a row, of the shape of the weights without the
     last axis, and ``values * scale[..., None]`` are.
     """
@@ -42,7 +47,7 @@ class Quantized:
     bits: int
 
 
-def quantize(w: Any, bits: int = 8, *, rows: bool = False, zero_point: int = 0) -> Quantized:
+def quantize(w: Any, bits: int = 8, *, rows: bool = False, zero_point: int = 0, dtype: str | None = None) -> Quantized:
     """Weights as integers of ``bits`` bits (4, 8, 12 or 16) times a scale; ``w`` is not changed.
 
     ``w``: an array of NumPy, CuPy or torch in f16, bf16, f32 or f64, of any shape.  Values and scale are arrays of the
@@ -53,10 +58,14 @@ def quantize(w: Any, bits: int = 8, *, rows: bool = False, zero_point: int = 0) 
     w / scale rounded to the nearest integer, of two the even one, so that ``values * scale`` differs from w by half a
     scale at most.  The ``zero_point`` is always 0: no product takes another.
 
+    With ``dtype`` ``"e4m3"`` or ``"e5m2"`` values are such floats of 8 bits, of which the largest (448, 57344) stands
+    in place of the largest integer: within 2^-4 or 2^-3 of w each, or of the smallest normal number times the scale.
+    What rounds to -0 is 0.  CuPy has no such arrays.
+
     Raises ArrayError (what ``w`` is: a NaN or infinity is refused too) or FormatError (other bits, another zero point).
     """
     with located(user_loc()):
-        width = _checked(bits, rows, zero_point)
+        width, kind = _checked(bits, rows, zero_point), _kind(bits, dtype)
         view = describe(detached(w))
         if view.layout.dtype.kind in "iu":
             raise ArrayError(
@@ -71,13 +80,15 @@ def quantize(w: Any, bits: int = 8, *, rows: bool = False, zero_point: int = 0) 
         lib, _ = library_of(view)
         with lib.active():
             array = np.asarray(view.owner) if lib is NUMPY else view.owner  # of np.matrix the plain array
-            values, scale = _quantized(lib, array.reshape(-1, array.shape[-1]), array.shape, width, rows)
+            if kind in FINITE and lib.name == "cupy":
+                raise ArrayError("CuPy has no 8-bit floats", hint="quantise in torch: torch.as_tensor(w)")
+            values, scale = _quantized(lib, array.reshape(-1, array.shape[-1]), array.shape, width, kind, rows)
             return Quantized(values.reshape(array.shape), scale.reshape(array.shape[:-1] if rows else ())[()], width)
 
 
-def _quantized(lib: Library, w: Any, shape: tuple[int, ...], bits: int, rows: bool) -> tuple[Any, Any]:
+def _quantized(lib: Library, w: Any, shape: tuple[int, ...], bits: int, kind: DType, rows: bool) -> tuple[Any, Any]:
     """Values [M, K] and scales [M] or [1] of weights [M, K], which the user gave in another ``shape``."""
-    most = 2 ** (bits - 1) - 1
+    most = FINITE[kind] if kind in FINITE else 2 ** (bits - 1) - 1
     step = max(1, lib.band // w.shape[1])
     bands = [slice(first, first + step) for first in range(0, w.shape[0], step)]
     tops = lib.zeros(w.shape[:1], "float64")
@@ -91,10 +102,15 @@ def _quantized(lib: Library, w: Any, shape: tuple[int, ...], bits: int, rows: bo
     scale = lib.cast(lib.xp.where(tops == 0, 1.0, lib.xp.clip(tops / most, LEAST, None)), f32)
     # As the scale is that of the largest |w|, rounded by 2^-24 of it, no quotient is rounded beyond ``most``.
     by = lib.xp.broadcast_to(lib.cast(scale, f64).reshape(-1, 1), (w.shape[0], 1))
-    values = lib.zeros(w.shape, "int8" if bits <= 8 else "int16")
+    values = lib.zeros(w.shape, f"int{kind.bits}")
     for band in bands:
-        values[band] = (lib.cast(w[band], f64) / by[band]).round()
-    return values, scale
+        exact = lib.cast(w[band], f64) / by[band]
+        if kind.is_int:
+            values[band] = exact.round()
+        else:
+            made = lib.view(lib.cast(exact, kind), "int8")
+            values[band] = made * (made != MINUS_ZERO)
+    return values if kind.is_int else lib.elements(values, kind), scale
 
 
 def pack4(x: Any) -> Any:
@@ -145,6 +161,19 @@ def _checked(bits: Any, rows: Any, zero_point: Any) -> int:
             hint="leave it away; subtract an offset before, w - offset, and add its part of the product to the bias",
         )
     return width
+
+
+def _kind(bits: int, dtype: Any) -> DType:
+    """The type of values; FormatError for one that there is not."""
+    if dtype is None:
+        return s8 if bits <= 8 else s16
+    found = {kind.name: kind for kind in FINITE}
+    if not isinstance(dtype, str) or dtype not in found or bits != 8:
+        raise FormatError(
+            f"dtype={dtype!r} of {bits} bits: there are floats of 8 bits, {' and '.join(found)}",
+            hint="name one of these and leave bits away; or leave dtype away, for integers",
+        )
+    return found[dtype]
 
 
 def _index(place: int, shape: Sequence[int]) -> list[int]:

@@ -26,6 +26,9 @@ DTYPES: dict[str, Any] = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "f32": np.dtype("f4"),
     "f64": np.dtype("f8"),
+    "i8": np.dtype("i1"),
+    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }
 #: Orders of x and y, and epilogues, for ``parametrize``.
 ORDERS = (("x_order", "y_order"), [(x, y) for x in ("row", "column") for y in ("row", "column")])
@@ -37,9 +40,9 @@ ROUNDING = {"f16": 2**-11, "bf16": 2**-8, "f32": 2**-24, "f64": 2**-53}
 
 
 def weights(m: int, k: int, sparsity: float, dtype: str = "f16", seed: int = 0) -> Array:
-    """Random weights about 0, of which ``sparsity`` are zero."""
+    """Random weights about 0, of which ``sparsity`` are zero; integers are 40 times as large."""
     rng = np.random.default_rng(seed)
-    w = rng.standard_normal((m, k)).astype(DTYPES[dtype])
+    w = (rng.standard_normal((m, k)) * (40 if dtype == "i8" else 1)).clip(-127, 127).astype(DTYPES[dtype])
     w[rng.random((m, k)) < sparsity] = 0
     return w
 
@@ -52,7 +55,8 @@ def matrix(m: int, k: int, sparsity: float = 0.6, dtype: str = "f16", format: st
 def operands(product: Product, x_order: str = "row", y_order: str = "row", seed: int = 1) -> dict[str, Array]:
     """Random arrays of a call by name, in these orders; ``out`` is NaN."""
     rng = np.random.default_rng(seed)
-    (m, k), n, dtype = product.w.shape, product.n, DTYPES[product.w.dtype]
+    (m, k), n, types = product.w.shape, product.n, product.types
+    dtype, of_rows = types.x.numpy(), types.rows.numpy()
 
     def made(rows: int, cols: int, order: str) -> Array:
         a = rng.uniform(-1, 1, (rows, cols)).astype(dtype)
@@ -60,30 +64,31 @@ def operands(product: Product, x_order: str = "row", y_order: str = "row", seed:
 
     shapes = {"x": made(k, n, x_order), "out": made(m, n, y_order)}
     shapes["out"][...] = np.nan
-    vectors = {name: rng.uniform(-1, 1, m).astype(dtype) for name in ("bias", "scale")}
+    vectors = {name: rng.uniform(-1, 1, m).astype(of_rows) for name in ("bias", "scale")}
     everything = {**shapes, **vectors, "residual": made(m, n, y_order)}
     return {name: a for name, a in everything.items() if name in ("x", "out", *product.epilogue.operands)}
 
 
 def wanted(product: Product, given: dict[str, Array]) -> tuple[Array, Array]:
     """The result in f64 of the rounded operands, and how far a right one may be from it, element by element."""
-    dense = product.w.to_dense()
+    dense = product.w.to_dense().astype(float)
     extra = {name: given[name] for name in product.epilogue.operands}
+    extra |= {} if product.w.scale is None else {"scale": product.w.scale}
     activation = product.epilogue.activation or "none"
     exact = reference.run(dense, given["x"], activation=activation, sums=np.float64, **extra)
-    terms = np.abs(dense).astype(float) @ np.abs(given["x"]).astype(float)
+    terms = np.abs(dense) @ np.abs(given["x"]).astype(float)
     if "scale" in extra:
         terms = terms * np.abs(extra["scale"].astype(float))[:, None]
     slope = 1.2  # no activation is steeper
     unit = ROUNDING["f64" if product.w.dtype == "f64" else "f32"]
     sums = slope * terms * unit * (dense.shape[1] + 8) + 16 * unit * (1 + np.abs(exact))
-    return exact, ROUNDING[product.w.dtype] * np.abs(exact) * 1.01 + sums
+    return exact, ROUNDING[product.types.y.name] * np.abs(exact) * 1.01 + sums
 
 
 def agrees(got: Array, product: Product, given: dict[str, Array]) -> None:
     """AssertionError for a result that rounding does not explain."""
     exact, slack = wanted(product, given)
-    assert got.shape == exact.shape and got.dtype == DTYPES[product.w.dtype]
+    assert got.shape == exact.shape and got.dtype == product.types.y.numpy()
     off = np.abs(got.astype(float) - exact)
     worst = np.unravel_index(int(np.argmax(off - slack)), off.shape)
     assert (off <= slack).all(), f"element {worst}: {got[worst]}, not {exact[worst]}"
@@ -107,7 +112,8 @@ def launched(
     schedule, made = SpmmSchedule.parse(line), program(product, line, variant, profile)
     (func,), (launch,) = made.warp.funcs, made.warp.launches
     assert isinstance(func, Func)
-    given, tables = operands(product, *variant[:2]), host_arrays(product.w, schedule.rules.arrays(schedule))
+    given, facts = operands(product, *variant[:2]), SpmmProblem(product).facts
+    tables = host_arrays(product.w, schedule.rules.read(facts, schedule))
 
     def arguments() -> dict[str, Array]:
         out: dict[str, Array] = {}

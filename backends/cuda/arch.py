@@ -12,6 +12,7 @@ from sparsegen.ir.fragments import named
 from sparsegen.ir.node import Op
 from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.warp_group import AnyWgmma, SetRegisters
+from sparsegen.ir.warp_pairs import WidenE4m3
 
 
 def needed_arch(funcs: Iterable[w.Func]) -> str:
@@ -20,7 +21,9 @@ def needed_arch(funcs: Iterable[w.Func]) -> str:
     ops = [op for f in funcs for op in node.walk(f.body)]
     if any(isinstance(op, AnyWgmma | SetRegisters) for op in ops):
         return "sm_90a"
-    return "sm_90" if any(f.cluster > 1 for f in funcs) or any(map(_hopper, ops)) else "sm_80"
+    if any(f.cluster > 1 for f in funcs) or any(map(_hopper, ops)):
+        return "sm_90"
+    return "sm_89" if any(isinstance(op, WidenE4m3) for op in ops) else "sm_80"
 
 
 def _hopper(op: Op) -> bool:

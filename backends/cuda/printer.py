@@ -19,6 +19,7 @@ from sparsegen.ir.node import Op
 from sparsegen.ir.tensor_copy import tensor_maps
 from sparsegen.ir.types import Buffer, DType, f32, s32, u32
 from sparsegen.ir.warp_matrix import MmaSp, MovMatrix
+from sparsegen.ir.warp_pairs import AddF16x2, WidenE4m3
 
 from . import ptx_ops as ptx
 from .arch import needed_arch
@@ -61,7 +62,7 @@ class Printer:
         self.lines: list[str] = []
         self.written = {b.name for op in node.walk(func.body) for b in node.buffers(op, writes=True)}
         self.read = {b.name for op in node.walk(func.body) for b in node.buffers(op, writes=False)}
-        self.hopper = needed_arch((func,)) != "sm_80"
+        self.hopper = needed_arch((func,)).startswith("sm_90")
         self._depth = 1
         self._loc: Loc | None = None
 
@@ -317,6 +318,8 @@ _VALUES: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     w.Bitcast: lambda p, op: ptx.bitcast(*p.atom(op.a), op.out[0].dtype),
     w.Pack: lambda p, op: p.call(ptx.PACK, *(ptx.to_bits(*p.atom(e)) for e in (op.a, op.b))),
     w.Prmt: lambda p, op: p.call(ptx.PRMT, p.expr(op.a), p.expr(op.b), p.expr(op.sel)),
+    WidenE4m3: lambda p, op: p.call(ptx.WIDEN_E4M3, p.expr(op.a)),
+    AddF16x2: lambda p, op: p.call(ptx.ADD_F16X2, p.expr(op.a), p.expr(op.b)),
     MovMatrix: lambda p, op: p.call(ptx.MOVMATRIX, p.expr(op.a)),
     w.Funnel: lambda p, op: f"__funnelshift_r({p.expr(op.lo)}, {p.expr(op.hi)}, {p.expr(op.shift)})",
     w.Dp4a: lambda p, op: p.apply("__dp4a", op.out[0].dtype, op.a, op.b, op.c),

@@ -141,6 +141,12 @@ MOVMATRIX: Final = _function(
 PACK: Final = _function(
     "unsigned", "pack16", "unsigned short lo, unsigned short hi", "mov.b32 %0, {%1, %2};", outs='"=r"(d)',
     ins='"h"(lo), "h"(hi)', memory=False, before="unsigned d;", after="return d;")  # fmt: skip
+WIDEN_E4M3: Final = _function(
+    "unsigned", "widen_e4m3", "unsigned short a", "cvt.rn.f16x2.e4m3x2 %0, %1;", outs='"=r"(d)', ins='"h"(a)',
+    memory=False, before="unsigned d;", after="return d;")  # fmt: skip
+ADD_F16X2: Final = _function(
+    "unsigned", "add_f16x2", "unsigned a, unsigned b", "add.rn.f16x2 %0, %1, %2;", outs='"=r"(d)',
+    ins='"r"(a), "r"(b)', memory=False, before="unsigned d;", after="return d;")  # fmt: skip
 TO_TF32: Final = _function(
     "float", "to_tf32", "float a", "cvt.rna.tf32.f32 %0, %1;", outs='"=r"(d)', ins='"f"(a)', memory=False,
     before="unsigned d;", after="return __uint_as_float(d);")  # fmt: skip
@@ -249,8 +255,8 @@ def wgmma(dtype: DType, cols: int, form: str = "") -> Helper:
 
 FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR_INIT, MBAR_ARRIVE, CP_ARRIVE,
                 MBAR_EXPECT, MBAR_TRY_WAIT, MBAR_TEST_WAIT, BULK_COPY, TENSOR_COPY, PRMT, MOVMATRIX, PACK, TO_TF32,
-                EXP2, CLOCK, SCAN, LAUNCH_NEXT, LAUNCH_WAIT, CLUSTER_BARRIER, PEER, CLUSTER_ARRIVE, CLUSTER_TRY_WAIT,
-                WGMMA_FENCE, WGMMA_COMMIT, WGMMA_WAIT, *SET_REGISTERS.values())  # fmt: skip
+                WIDEN_E4M3, ADD_F16X2, EXP2, CLOCK, SCAN, LAUNCH_NEXT, LAUNCH_WAIT, CLUSTER_BARRIER, PEER, CLUSTER_ARRIVE,
+                CLUSTER_TRY_WAIT, WGMMA_FENCE, WGMMA_COMMIT, WGMMA_WAIT, *SET_REGISTERS.values())  # fmt: skip
 
 
 def all_helpers() -> tuple[Helper, ...]:

@@ -24,6 +24,7 @@ from sparsegen.ir.warp_cluster import ClusterArrive, ClusterSt
 from sparsegen.ir.warp_group import AnyWgmma
 from sparsegen.ir.warp_launch import LaunchNext, LaunchWait
 from sparsegen.ir.warp_matrix import MmaSp, MovMatrix
+from sparsegen.ir.warp_pairs import AddF16x2, WidenE4m3
 
 from . import access, atomics, bulk_copies, cluster, mma, order, registers, scalars, warpgroup
 from .control import Context, Flow, Label
@@ -260,6 +261,8 @@ _STEPS: dict[type[Op], tuple[Callable[[Any, Scope], Step], str | Callable[[Any],
     w.Prmt: (scalars.lanewise, "prmt"),
     w.Funnel: (scalars.lanewise, "funnel"),
     w.Dp4a: (scalars.lanewise, "dp4a"),
+    WidenE4m3: (scalars.lanewise, "widen_e4m3"),
+    AddF16x2: (scalars.lanewise, "add_f16x2"),
     w.Shfl: (scalars.shfl, "shfl"),
     MovMatrix: (scalars.movmatrix, "movmatrix"),
     w.Ballot: (scalars.ballot, "ballot"),

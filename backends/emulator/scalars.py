@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from sparsegen.ir import warp as w
 from sparsegen.ir.expr import Expr, Value
 from sparsegen.ir.node import Op
-from sparsegen.ir.types import DType, f32, pred, u16, u32
+from sparsegen.ir.types import DType, e4m3, f16, f32, pred, u16, u32
 from sparsegen.ir.warp_matrix import MovMatrix
+from sparsegen.ir.warp_pairs import AddF16x2, WidenE4m3
 
 from .values import LANES, Fn, bits, choose, from_bits, held, load, number, operand, predicate, wrap
 
@@ -211,6 +213,27 @@ def _funnel(low: Any, high: Any, shift: Any) -> Any:
     return (low >> k) | ((high << (32 - k)) & 0xFFFFFFFF)
 
 
+def _f16_bits(x: Any) -> Any:
+    """The bits of f16 numbers, of any NaN those of PTX's."""
+    return np.where(np.isnan(x), 0x7FFF, bits(x, f16))
+
+
+@cache
+def _f16_of_e4m3() -> Any:
+    """The bits of the f16 of each e4m3, int64 [256]."""
+    return _f16_bits(np.arange(256, dtype=np.uint8).view(e4m3.numpy()).astype(np.float16))
+
+
+def _widen_e4m3(pair: Any) -> Any:
+    table = _f16_of_e4m3()
+    return table[pair & 255] | (table[pair >> 8 & 255] << 16)
+
+
+def _add_f16x2(a: Any, b: Any) -> Any:
+    low, high = (_f16_bits(from_bits(a >> at & 0xFFFF, f16) + from_bits(b >> at & 0xFFFF, f16)) for at in (0, 16))
+    return low | (high << 16)
+
+
 def _dp4a(d: DType, signed: bool) -> Callable[[Any, Any, Any], Any]:
     def dp4a(a: Any, b: Any, c: Any) -> Any:
         for k in range(0, 32, 8):
@@ -248,6 +271,8 @@ _LANEWISE: dict[type[Op], Callable[[Any, DType], tuple[Callable[..., Any], list[
                              [(x, dtype_of(x, u16)) for x in (op.a, op.b)]),
     w.Prmt: lambda op, out: (prmt, _typed(None, op.a, op.b, op.sel)),
     w.Funnel: lambda op, out: (_funnel, _typed(None, op.lo, op.hi, op.shift)),
+    WidenE4m3: lambda op, out: (_widen_e4m3, _typed(u16, op.a)),
+    AddF16x2: lambda op, out: (_add_f16x2, _typed(u32, op.a, op.b)),
     w.Dp4a: lambda op, out: (_dp4a(out, dtype_of(op.a).kind == "int"), _typed(None, op.a, op.b) + _typed(out, op.c)),
 }  # fmt: skip
 

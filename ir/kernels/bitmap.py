@@ -86,7 +86,9 @@ class Bitmap:
         return 1 if self.one else -(-op.n // self.cols)
 
     def _kernel(self, module: Module, op: o.Spmm) -> Module:
-        if (self.one and op.n != 1) or (not self.one and (SHAPES[self.mma].a.dtype is not op.dtype or self.cols % 8)):
+        if (self.one and op.n != 1) or (
+            not self.one and (SHAPES[self.mma].a.dtype is not op.multiplied or self.cols % 8)
+        ):
             raise ScheduleError(
                 f"bitmap with mma={self.mma} cols={self.cols} of {op.dtype} weights and n={op.n}",
                 hint="mma=none is for n=1; an mma multiplies its own type by 8 columns at a time",
@@ -151,11 +153,12 @@ class Bitmap:
         a = Buffer("a", u32, 4, "reg")
         strip, fragment = Value("strip", s32, 0, self.rows - 1), Value("fragment", s32, 0, 3)
         multiply = tb.MultiplyFragment(
-            acc=acc, a=a, x=xs, strip=strip, fragment=fragment, dtype=op.dtype, shape=self.mma, blocks=self.blocks,
+            acc=acc, a=a, x=xs, strip=strip, fragment=fragment, dtype=op.multiplied, shape=self.mma, blocks=self.blocks,
         )  # fmt: skip
         expand = tb.ExpandBitmap(
             a=a, other=None, strip=strip, fragment=fragment, ring=ring, index=slot, masks=slot + self.rows * INDEX,
-            values=slot + self.rows * (INDEX + MASKS), base=base, mine=mine, rows=self.rows, body=(multiply,),
+            values=slot + self.rows * (INDEX + MASKS), base=base, mine=mine, rows=self.rows, narrow=op.narrow,
+            body=(multiply,),
         )  # fmt: skip
-        pack = tb.PackColumns(regs=xs, raw=raw, dtype=op.dtype, blocks=self.blocks, order=self._order(op))
+        pack = tb.PackColumns(regs=xs, raw=raw, dtype=op.multiplied, blocks=self.blocks, order=self._order(op))
         return pack, t.Alloc(buf=a), expand

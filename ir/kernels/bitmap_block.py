@@ -70,7 +70,7 @@ class BitmapBlock:
 
     def _kernel(self, module: Module, op: o.Spmm) -> Module:
         known = self.cols in (GROUP_COLS if self.grouped else COLS)
-        if not known or not (self.grouped or SHAPES[self.mma].a.dtype is op.dtype):
+        if not known or not (self.grouped or SHAPES[self.mma].a.dtype is op.multiplied):
             raise ScheduleError(
                 f"bitmap_block with mma={self.mma} cols={self.cols} of {op.dtype} weights",
                 hint="an mma multiplies its own type, by 8, 16, 32 or 64 columns (wgmma also by 128)",
@@ -94,7 +94,7 @@ class BitmapBlock:
         sent = exchanged(acc.size, (self.row_warps, self.parts), self.splits)
         words = max(self.stages * slot_words(self.most, self.chunks), sent)
         ring = Buffer("ring", u32, words, "shared", 128)
-        columns = Buffer("columns", op.dtype, self.stages * o.SLAB * self.cols, "shared", 128)
+        columns = Buffer("columns", op.multiplied, self.stages * o.SLAB * self.cols, "shared", 128)
         bars = Buffer("bars", u64, 2 * self.stages, "shared", 8)
         met = Buffer("met", u64, 1, "shared", 8) if self.splits > 1 else None
         store = tw.StoreTile(
@@ -130,6 +130,7 @@ class BitmapBlock:
             "a": a, "other": next(iter(others), None), "strip": strip, "fragment": Value("fragment", s32, 0, 3),
             "ring": ring, "index": index_at,
             "masks": masks_at, "values": values_at, "base": base, "mine": mine, "rows": self.rows,
+            "narrow": op.narrow,
         }  # fmt: skip
         late = is_late(self.mma, self.cols)
         free = tk.FreeSlot(bars=bars, slot=used, stages=self.stages)
@@ -157,7 +158,7 @@ class BitmapBlock:
         a, fragment = expand["a"], expand["fragment"]
         if self.grouped:
             product = tk.MultiplyFragments(
-                acc=acc, a=a, other=expand["other"], src=columns, at=x_at, fragment=fragment, dtype=op.dtype,
+                acc=acc, a=a, other=expand["other"], src=columns, at=x_at, fragment=fragment, dtype=op.multiplied,
                 cols=self.cols,
             )  # fmt: skip
             late = is_late(self.mma, self.cols)
@@ -170,7 +171,7 @@ class BitmapBlock:
             cols=self.cols, order=order,
         )  # fmt: skip
         multiply = tb.MultiplyFragment(
-            acc=acc, a=a, x=xs, strip=expand["strip"], fragment=fragment, dtype=op.dtype, shape=self.mma,
+            acc=acc, a=a, x=xs, strip=expand["strip"], fragment=fragment, dtype=op.multiplied, shape=self.mma,
             blocks=self.cols // 8,
         )  # fmt: skip
         if once:

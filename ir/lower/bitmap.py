@@ -13,6 +13,8 @@ from ..expr import Expr, Value, all_of, as_expr, minimum
 from ..numbers.bitmap import CHUNK, INDEX, MASKS
 from ..op_spmm import SLAB
 from ..types import f32, u16, u32
+from . import bitmap_narrow
+from .bitmap_narrow import Pair
 from .context import Context, rule
 
 #: Words that a lane copies at once where there are no bulk copies.
@@ -295,15 +297,24 @@ class _Decoder:
             if not op.early and f < 3:
                 found = self.fetch(word, before, places, f + 1)
 
-    def fetch(self, word: Value, before: Value, places: Sequence[Value], f: int) -> tuple[_Four, _Four]:
-        """The lane's values of fragment f as they lie in the ring, those of rows g and of rows g + 8."""
-        b = self.b
+    def fetch(self, word: Value, before: Value, places: Sequence[Value], f: int) -> tuple[_Four | Pair, _Four | Pair]:
+        """The lane's values of fragment f as they lie in the ring, those of rows g and of rows g + 8; of 8 bits they
+        are expanded at once."""
+        b, narrow = self.b, self.op.narrow
         x = self.nibbles(word, f)
         upper = b.binary("shr", x, 16, hint="upper")
-        at, after = (b.fresh("at", u32, 0, self.op.ring.size * 4) for _ in range(2))
-        b.emit(w.Dp4a((at,), before, as_expr(2 << (8 * f)), b.binary("add", places[f], self.shift)))
+        at, item = b.fresh("at", u32, 0, self.op.ring.size * 4), 1 if narrow else 2  # bytes of an element
+        b.emit(w.Dp4a((at,), before, as_expr(item << (8 * f)), b.binary("add", places[f], self.shift)))
+        if narrow:
+            spread = self.selector(upper, f), self.selector(x, f)
+            return bitmap_narrow.rows(self.cx, self.op.ring, at, upper, spread, narrow)
+        after = b.fresh("at", u32, 0, self.op.ring.size * 4)
         b.emit(w.Binary((after,), "add", at, b.binary("shl", b.unary("popc", upper), 1)))
         return self.four(at, upper), self.four(after, x)
+
+    def selector(self, mask: Value, f: int) -> Value:
+        """The selector that spreads four bytes to where the low four nibbles of ``mask``, of fragment f, are 1."""
+        return self.b.binary("mul", mask, SPREAD >> min(f, LEAST_SHIFT), hint="sel")
 
     def four(self, at: Value, mask: Value) -> _Four:
         """The values of the low four nibbles of ``mask``, compressed.
@@ -317,15 +328,16 @@ class _Decoder:
         high = b.ldv(self.op.ring, place + 2, 2, hint="high", degree=2)
         return _Four(low, high, b.binary("shl", at, 2, hint="shift"), mask)
 
-    def expand(self, found: _Four, f: int) -> tuple[Value, Value]:
+    def expand(self, found: _Four | Pair, f: int) -> Pair:
         """Four values of fragment f, zeros included, two a register."""
-        b = self.b
-        sel = b.binary("mul", found.mask, SPREAD >> min(f, LEAST_SHIFT), hint="sel")
+        if not isinstance(found, _Four):
+            return found
+        b, sel = self.b, self.selector(found.mask, f)
         planes = []
         for lo, hi in zip(found.low, found.high, strict=True):
             aligned = b.funnel(lo, hi, found.shift, hint="bytes")
             planes.append(b.prmt(0, aligned, sel, hint="plane"))
-        first, second = (b.prmt(planes[0], planes[1], sel, hint="pair") for sel in (FIRST_PAIR, SECOND_PAIR))
+        first, second = (b.prmt(*planes, which, hint="pair") for which in (FIRST_PAIR, SECOND_PAIR))
         return first, second
 
 

@@ -291,8 +291,7 @@ def copy_columns(cx: Context, op: t.CopyColumns) -> None:
         for i in range(0, SLAB, tall):  # a power of two: which row is at a place is told bit by bit
             here = first + row + _row(i)
             k = b.let("k", minimum(here, op.k - 1) if op.k % SLAB else here)
-            to_ = place + (q * SLAB + i) * PIECE
-            b.cp_async(op.dst, to_, op.src, k * op.n + source, PIECE)
+            b.cp_async(op.dst, place + (q * SLAB + i) * PIECE, op.src, k * op.n + source, PIECE)
 
 
 def _row(place: E) -> E:
@@ -314,8 +313,8 @@ def load_columns(cx: Context, op: t.LoadColumns) -> None:
             piece = b.let("piece", (first + f) * 2 + lane_t // 2) ^ (g % 4 * 2)
             place = b.let("x", at + g * SLAB + piece * PIECE + lane_t % 2 * 4)
             for block in range(blocks):
-                found = b.ldv(op.src, place + block * (8 * SLAB), 4, hint="x")
-                put(f, block, (b.pack(*found[:2], hint="b"), b.pack(*found[2:], hint="b")))
+                j0, j1, j2, j3 = b.ldv(op.src, place + block * (8 * SLAB), 4, hint="x")
+                put(f, block, (b.pack(j0, j1, hint="b"), b.pack(j2, j3, hint="b")))
         return
     wide = 2 if blocks > 1 else 1  # blocks whose matrices come at once
     deep = min(op.fragments, 2 // wide)

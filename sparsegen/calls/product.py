@@ -302,8 +302,10 @@ class SpmmCalls(Calls):
     def _exact(self, arrays: Mapping[str, Any]) -> Any:
         """The product before it is rounded: in the type of its sums, of integers in f64, which holds them."""
         what, x = self.problem.what, arrays[IN]
+        w, types = what.w.to_host(), what.types
         extra = {name: arrays[name] for name in what.epilogue.operands}
-        dense, types = what.w.to_host().to_dense(), what.types
+        extra |= {} if w.scale is None else {"scale": w.scale}
+        dense = w.to_dense()
         if types.x.bits == 4 and x.shape[1] < what.n:
             low, high = (x << 4, x) if types.x.kind == "uint" else (x.view("i1") << 4, x.view("i1"))
             x = np.stack((low >> 4, high >> 4), -1).reshape(len(x), -1)[:, : what.n]

@@ -32,8 +32,6 @@ _CHOOSING: Final = ("n", "m", "vector", "height")
 #: Formats that say by bits where the values are: SpInfer judges them by their intensity.
 _MASKS: Final = ("bitmap", "tca_bme")
 _Tried = Literal["columns", "sparsity", "device"]
-#: Values of a chunk.
-_VALUES: Final = 4
 
 
 class ProductPage(Kind):
@@ -100,12 +98,14 @@ class ProductPage(Kind):
             )
 
     def _intensity(self) -> str:
-        """SpInfer's figures: of the format as it is, of one whose places cost nothing, and of the dense matrix."""
-        p, w = self.numbers, self.what.w
-        dense = p.item * p.m * p.k
-        real, ideal, plain = (intensity(p.m, p.n, share) for share in (p.nbytes / dense, 1 - w.sparsity, 1.0))
+        """SpInfer's figures: of the format as it is, of one whose places cost nothing, and of the dense matrix in x's
+        type, which W of 8 bits is multiplied in."""
+        p, w, item = self.numbers, self.what.w, self.what.types.x.nbytes
+        dense, kept = item * p.m * p.k, (1 - w.sparsity) * p.item / item
+        real, ideal, plain = (intensity(p.m, p.n, share) for share in (p.nbytes / dense, kept, 1.0))
         return (
-            f"M N / (M / CR + N) = {real:.1f} FLOP a byte of W and x, CR = {dense / p.nbytes:.2f}; were bits free "
+            f"M N / (M / CR + N) = {real:.1f} FLOP a byte of W and x, CR = {dense / p.nbytes:.2f}"
+            f"{' against f16' * (p.item < item)}; were bits free "
             f"M N / (M (1 - s) + N) = {ideal:.1f}, dense M N / (M + N) = {plain:.1f}"
         )
 
@@ -164,7 +164,8 @@ class ProductPage(Kind):
 
 def sparser(p: BitmapNumbers, share: float, kept: int) -> BitmapNumbers:
     """A hypothetical matrix with so many zeros, spread as those of this one, which keeps ``kept`` values."""
-    fill = p.chunks - kept / _VALUES  # what fills up the last chunk of each tile stays
-    chunks = round((1 - share) * p.m * p.k / _VALUES + fill)
+    each = CHUNK // p.item  # values of a chunk
+    fill = p.chunks - kept / each  # what fills up the last chunk of each tile stays
+    chunks = round((1 - share) * p.m * p.k / each + fill)
     widest = tuple(max(1, round(n * chunks / p.chunks)) for n in p.widest)
     return replace(p, chunks=chunks, widest=widest, nbytes=p.nbytes + CHUNK * (chunks - p.chunks))

@@ -17,6 +17,9 @@ Tiles come slab by slab (a slab is 64 columns), inside a slab strip by strip (16
 - ``values`` uint64 [chunks + 4]: the kept values of a tile in ``ORDER``, four of them a chunk {4 low bytes, 4 high
   bytes}. A tile starts at a new chunk; what is left of its last one is 0, and so are the last four chunks.
 
+Elements of 8 bits (i8, e4m3, e5m2) have one plane: a chunk is eight of them, and the index counts their bytes. Integers
+are stored as v + 128, which needs one instruction less to become f16; the last four chunks are 0 as they are.
+
 torch holds the same bits in signed integers.
 """
 
@@ -32,6 +35,7 @@ from sparsegen.formats.format import Format
 from sparsegen.formats.library import Library
 from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.layout import Layout, layout
+from sparsegen.ir.numbers import bitmap as numbers
 from sparsegen.ir.types import DType, u32, u64
 
 #: (row, col) of an element in its tile -> (fragment, lane, element of the lane's eight).
@@ -50,15 +54,22 @@ SLACK: Final = 4  #: chunks of zeros behind the last one: a copy may run over th
 
 @cache
 def bitmap(dtype: DType) -> Format:
-    """The format for f16 or bf16."""
+    """The format for f16, bf16 or elements of 8 bits."""
+    each, item = values_of(dtype), dtype.nbytes
     masks = Mask(
         "element",
         Stored("masks", u32),
-        Pointers("index", u32, align=4, unit=2, parts=4),
+        Pointers("index", u32, align=each, unit=item, parts=4),
         layout({"f": 4, "lane": 32, "e": 8}, lambda f, lane, e: (lane, MASK(f, e))),
     )
-    axes = (Dense("slab"), Dense("strip"), masks)
-    return Format("bitmap", dtype, Blocked(16, 64, ORDER @ TILE), axes, u64, CHUNK, slack=4 * SLACK)
+    axes, planes = (Dense("slab"), Dense("strip"), masks), CHUNK if item == 2 else None
+    blocks = Blocked(16, 64, ORDER @ TILE)
+    return Format("bitmap", dtype, blocks, axes, u64, planes, each * SLACK, excess=dtype.is_int)
+
+
+def values_of(dtype: DType) -> int:
+    """Values of a chunk."""
+    return numbers.CHUNK // dtype.nbytes
 
 
 class Bitmap(SparseMatrix):
@@ -96,7 +107,7 @@ class Tiles:
 
     @staticmethod
     def of(w: SparseMatrix) -> Tiles:
-        """The tiles of a matrix of 16-bit elements; where it is in another format they are counted, not encoded."""
+        """The tiles of a matrix that may be in some; where it is in another format they are counted, not encoded."""
         lib, spec = w.library, bitmap(w.kind)
         assert spec.sparse.ptr is not None
         with lib.active():
@@ -132,7 +143,7 @@ def _fragments(w: SparseMatrix) -> Any:
 
 
 def tiled(w: SparseMatrix) -> Bitmap:
-    """A matrix of 16-bit elements in bitmap tiles: itself, or encoded again, once, where it is."""
+    """A matrix of elements that bitmap tiles may hold in such tiles: itself, or encoded again, once, where it is."""
     lib, spec = w.library, bitmap(w.kind)
     if isinstance(w, Bitmap):
         return w

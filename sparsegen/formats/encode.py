@@ -27,10 +27,11 @@ from sparsegen.formats.library import NUMPY, Library, library_of
 from sparsegen.formats.matrix import KINDS, NAMES, SparseMatrix, check_room
 from sparsegen.formats.nm import Nm, nm
 from sparsegen.formats.rows import Listed, check_axes, checked_scipy, listed, summed
+from sparsegen.formats.scales import scale_of
 from sparsegen.formats.sr_bcrs import SrBcrs, sr_bcrs
 from sparsegen.formats.tca_bme import tca_bme
 from sparsegen.ir.errors import ArrayError, FormatError
-from sparsegen.ir.types import DType
+from sparsegen.ir.types import DType, f32
 from sparsegen.schedule import nearest
 from sparsegen.views import ArrayView
 
@@ -68,8 +69,8 @@ def register(
 ) -> None:
     """Make ``sparse(w, format=name, **options)`` encode by ``make(dtype, **options)``.
 
-    ``dtypes``: those of the elements that it takes, of "f64", "f32", "f16", "bf16", "i32", "i16", "i12", "i8", "i4",
-    "u16", "u8" and "u4"; of those that are held alike the first one is taken where a user names none.
+    ``dtypes``: those of the elements that it takes, of "f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i32", "i16",
+    "i12", "i8", "i4", "u16", "u8" and "u4"; of those that are held alike the first one is taken where none is named.
     """
     FORMATS[name] = Maker(make, dtypes, matrix)
 
@@ -84,7 +85,7 @@ def found(name: Any) -> Maker:
     return FORMATS[name]
 
 
-register("bitmap", bitmap, ("f16", "bf16"), Bitmap)
+register("bitmap", bitmap, ("f16", "bf16", "i8", "e4m3", "e5m2"), Bitmap)
 register("tca_bme", tca_bme, ("f16", "bf16"))
 register("csr", csr, ("f32", "f16", "bf16", "f64"), Csr)
 register("hybrid", hybrid, ("f32", "f16", "bf16"), Hybrid)
@@ -96,16 +97,17 @@ register("bcrs", bcrs, _OF_VECTORS, Bcrs)
 
 
 def sparse(
-    w: Any, format: str = "bitmap", *, dtype: str | None = None, **options: float | str | tuple[int, int]
-) -> SparseMatrix:
+    w: Any, format: str = "bitmap", *, dtype: str | None = None, scale: Any = None,
+    **options: float | str | tuple[int, int],
+) -> SparseMatrix:  # fmt: skip
     """Encode a matrix [M, K], where it is: NumPy, CuPy and torch arrays stay in their library.
 
-    ``format``: ``"bitmap"`` (f16, bf16: what kernels read), ``"tca_bme"`` (the paper's), ``"csr"`` (also f32 and f64),
-    ``"nm"`` and ``"hybrid"`` (also f32), ``"blocked_ell"`` (f16, bf16), ``"sr_bcrs"`` and ``"bcrs"`` (f16, bf16 and
-    integers), or ``"auto"``: nm or sr_bcrs with the options of these; without any bitmap, or csr for f32, f64 and for
-    what lists its entries.  Then a product may take the dense matrix, of nm in which nothing repeats (``vector`` 1, f16
-    or bf16) bitmap, and without options bitmap, csr, sr_bcrs or hybrid (of f32 hybrid alone), where the cost model has
-    that as the faster one.
+    ``format``: ``"bitmap"`` (f16, bf16; and for an x of f16 i8, e5m2 and e4m3, which is ``torch.float8_e4m3fn``),
+    ``"tca_bme"`` (the paper's, f16, bf16), ``"csr"`` (also f32 and f64), ``"nm"`` and ``"hybrid"`` (also f32),
+    ``"blocked_ell"`` (f16, bf16), ``"sr_bcrs"`` and ``"bcrs"`` (f16, bf16 and integers), or ``"auto"``: nm or sr_bcrs
+    with the options of these; without any bitmap, or csr for f32, f64 and for what lists its entries.  Then a product
+    may take the dense matrix, of nm in which nothing repeats (``vector`` 1, f16 or bf16) bitmap, and without options
+    bitmap, csr, sr_bcrs or hybrid (of f32 hybrid alone), where the cost model has that as the faster one.
 
     ``options``: those of the format.  ``"nm"`` has ``n`` and ``m``: of every m consecutive columns (along K, the first
     m, the next m, ...) at most n hold elements, 1 <= n < m <= 64, by default 2 of 4; and ``vector``: so many adjacent
@@ -125,7 +127,10 @@ def sparse(
     the dtype holds them.  Or a sparse matrix of CuPy, a sparse tensor of torch, or its semi-structured one, as
     ``to_dense()`` gives it.  Entries that come twice, or unsorted, are refused in rows that stay rows.  Otherwise
     nothing is ever converted; ``dtype="i4"`` takes int8 from -8 to 7, ``"u4"`` uint8 up to 15, ``"i12"`` int16 from
-    -2048 to 2047.
+    -2048 to 2047, and ``"e4m3"`` and ``"e5m2"`` also uint8 that has their bits.
+
+    ``scale``: of 8-bit elements in bitmap tiles, f32 [M] where ``w`` is, or one number, all positive: products multiply
+    the sums of each row by it (``sg.quantize(w, rows=True)`` makes values and scale).  It is copied.
 
     Raises ArrayError (what ``w`` is) or FormatError (an unknown format or option, a matrix that the format cannot hold:
     for ``"nm"`` with the first row and window that break the pattern, which ``sparsegen.prune`` mends); a
@@ -135,6 +140,9 @@ def sparse(
         auto = isinstance(format, str) and format == "auto"
         name = _chosen(w, dtype, options) if auto else format
         made = _encoded(w, found(name), dtype, options)
+        if scale is not None:
+            with made.library.active():
+                made.scale = scale_of(made.spec, made.library, scale, made.shape[0])
     made.auto = auto
     if 0 not in made.shape and made.compression < 1 and made.spec.inner == 1:
         file, line = (loc.file, loc.line) if loc is not None else ("sparsegen", 1)
@@ -206,17 +214,21 @@ def _dtype(have: Any, maker: Maker, dtype: str | None) -> str:
     """The name of the dtype of an array of NumPy's dtype ``have``; ArrayError if the format does not take it."""
     wanted = maker.dtypes if dtype is None else (dtype,)
     for name in wanted:
-        if have == held(KINDS[name]).numpy():
+        if have == held(KINDS[name]).numpy() or (dtype in BITS_OF and have == np.dtype("u1")):
             return name
     raise ArrayError(f"w has dtype {have}, weights are encoded in {' or '.join(wanted)}", hint=_convert(wanted, have))
 
 
+#: 8-bit floats, which uint8 arrays may hold the bits of, if they are named.
+BITS_OF: Final = ("e4m3", "e5m2")
 #: dtype of an array -> what makes one of it: in NumPy, in torch.
 _CONVERSIONS: Final = {
     "f16": ("w.astype(np.float16)", "w.half()"), "bf16": ("w.astype(ml_dtypes.bfloat16)", "w.bfloat16()"),
     "f32": ("w.astype(np.float32)", "w.float()"), "f64": ("w.astype(np.float64)", "w.double()"),
     "i16": ("w.astype(np.int16)", "w.short()"),
     "i8": ("w.astype(np.int8)", "w.char()"), "u8": ("w.astype(np.uint8)", "w.byte()"),
+    "e4m3": ("w.astype(ml_dtypes.float8_e4m3fn)", "w.to(torch.float8_e4m3fn)"),
+    "e5m2": ("w.astype(ml_dtypes.float8_e5m2)", "w.to(torch.float8_e5m2)"),
     "u16": ("w.astype(np.uint16)", "w.to(torch.uint16)"), "i32": ("w.astype(np.int32)", "w.int()"),
 }  # fmt: skip
 
@@ -227,7 +239,7 @@ def _convert(wanted: Sequence[str], have: Any = None) -> str:
         return "encode w.real and w.imag, converted, as two matrices: the product is linear"
     floats = have is not None and "float" in have.name
     integers = [name for name in wanted if KINDS[name].is_int]
-    alike = [name for name in wanted if (name in integers) != floats] or wanted
+    alike = [name for name in wanted if (name in integers) != floats and name not in BITS_OF] or wanted
     if floats and len(integers) == len(wanted):
         return _quantise("w", wanted[0])
     ways = [_CONVERSIONS[NAMES[held(KINDS[name])]] for name in alike]
@@ -320,7 +332,7 @@ def _from_scipy(w: Any, maker: Maker, dtype: str | None) -> tuple[str, Csr]:
             raise _too_large(row, int(rows.indices[entry]), int(rows.data[entry]), kind)
     with np.errstate(over="ignore", invalid="ignore"):
         values = rows.data.astype(held(kind).numpy())
-    lost = np.isinf(values) & ~np.isinf(rows.data)
+    lost = ~np.isfinite(values) & np.isfinite(rows.data)  # of e4m3 a NaN
     if lost.any():
         raise FormatError(
             f"{rows.data[lost][0]} is too large for {dtype}", hint="scale the weights, or use dtype='bf16'"
@@ -342,7 +354,7 @@ def restored(name: str, dtype: str, options: dict[str, Any], said: dict[str, Any
     maker = found(name)
     lib, _ = library_of(describe(next(iter(arrays.values()))))
     matrix = maker.matrix(maker.spec(dtype, options), said["shape"], lib, arrays, said["nnz"])
-    matrix.auto = said["auto"]
+    matrix.auto, matrix.scale = said["auto"], said["scale"]
     matrix.check()
     return matrix
 
@@ -373,5 +385,10 @@ def _read(said: Mapping[str, Any], arrays: Mapping[str, Any]) -> SparseMatrix:
             typed[name] = typed[name].reshape(spec.shapes((rows, cols), 0)[name])
     matrix = maker.matrix(spec, (rows, cols), NUMPY, typed, said["nnz"])
     matrix.auto = said["auto"] is True
+    if "scale" in arrays:
+        try:
+            matrix.scale = scale_of(spec, NUMPY, NUMPY.view(arrays["scale"], f32), rows)
+        except ArrayError as e:
+            raise ValueError(e.message) from e
     matrix.check()
     return matrix

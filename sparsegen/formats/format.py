@@ -39,7 +39,8 @@ class Format:
 
     ``record``: (element, byte) -> byte, the order of the bytes of so many adjacent values, where it is not the plain
     one.  ``word``: the dtype in which values are stored, by default their own; 4-bit values lie two to a byte, the
-    first in the low half, 12-bit ones in 16.  ``slack``: zeros behind the last value, as a copy may run over the end.
+    first in the low half, 12-bit ones in 16.  ``excess``: integers are stored plus 2^(bits - 1), which turns their sign
+    bit over.  ``slack``: zeros behind the last value, as a copy may run over the end.
     ``options``: what the user said besides name and dtype (see ``register``).
     """
 
@@ -50,6 +51,7 @@ class Format:
     word: DType | None = None
     record: Layout | None = None
     slack: int = 0
+    excess: bool = False
     options: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
@@ -187,6 +189,7 @@ class Format:
                 raise Crowded(e.axis, band[0] * self.fibers(shape)[0][1] + e.fiber, e.count) from None
             values = lib.pick(x, present).reshape(-1)
             kept.append((values != 0).sum() if self._block else count.sum())
+            values = self._turned(values)
             streams.append(values if self.record is None else self._reordered(lib, values, self._places[0]))
             own.append(piece)
             counts.append(count)
@@ -238,8 +241,12 @@ class Format:
             sign = 8 * (self.dtype.kind == "int")
             pairs[:, 0], pairs[:, 1] = ((half & 15 ^ sign) - sign for half in (piece, piece >> 4))
             piece = pairs.reshape(-1)[low % word // 4 :]
-        piece = piece[:count]
+        piece = self._turned(piece[:count])
         return piece if self.record is None else self._reordered(lib, piece, self._places[1])
+
+    def _turned(self, values: Any) -> Any:
+        """Signed bits as they are stored, or those that are stored as they are: with the sign bit turned over."""
+        return values ^ -(1 << self.dtype.bits - 1) if self.excess else values
 
     def _packed(self, lib: Library, values: Any) -> Any:
         """Values, given as signed bits one after another, as they are stored."""

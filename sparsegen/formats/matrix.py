@@ -16,7 +16,7 @@ from sparsegen.formats.format import Format, held
 from sparsegen.formats.library import NUMPY, Library
 from sparsegen.formats.stats import Stats, measured
 from sparsegen.ir.errors import FormatError
-from sparsegen.ir.types import DType, bf16, f16, f32, f64, s4, s8, s12, s16, s32, sum_type, u4, u8, u16
+from sparsegen.ir.types import DType, bf16, e4m3, e5m2, f16, f32, f64, s4, s8, s12, s16, s32, sum_type, u4, u8, u16
 from sparsegen.memory import host_room
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Arrays = Mapping[str, Any]
 #: The dtypes of elements by their names for users.
 KINDS: Final[dict[str, DType]] = {
     "f64": f64, "f32": f32, "f16": f16, "bf16": bf16, "i16": s16, "i12": s12, "i8": s8, "i4": s4, "u16": u16,
-    "u8": u8, "u4": u4, "i32": s32,
+    "u8": u8, "u4": u4, "i32": s32, "e4m3": e4m3, "e5m2": e5m2,
 }  # fmt: skip
 NAMES: Final = {kind: name for name, kind in KINDS.items()}
 Made = TypeVar("Made")
@@ -58,6 +58,9 @@ class SparseMatrix:
         #: made with ``format="auto"``: a product may multiply by the dense matrix, or read it in one of its
         #: ``others``, where that is faster
         self.auto = False
+        #: of 8-bit elements: f32 [M], in the library and on the device of ``arrays``, by which products multiply the
+        #: sums of each row; ``to_dense`` does not
+        self.scale: Any = None
 
     # ----------------------------------------------------------------------------------------------------- there, back
     @classmethod
@@ -70,7 +73,7 @@ class SparseMatrix:
     def __reduce__(self) -> Any:
         """A pickle has the arrays, in their library, and the name of the format."""
         restored = import_module("sparsegen.formats.encode").restored
-        said = {"shape": self.shape, "nnz": self.nnz, "auto": self.auto}
+        said = {"shape": self.shape, "nnz": self.nnz, "auto": self.auto, "scale": self.scale}
         return restored, (self.format, self.dtype, dict(self.spec.options), said, self.arrays)
 
     def to_dense(self) -> Any:
@@ -91,6 +94,7 @@ class SparseMatrix:
         arrays = {s.name: self.library.to_host(self.arrays[s.name], s.dtype) for s in self.spec.stored}
         host = type(self)(self.spec, self.shape, NUMPY, arrays, self.nnz)
         host.auto = self.auto
+        host.scale = None if self.scale is None else self.library.to_host(self.scale, f32)
         return host
 
     def check(self) -> None:
@@ -126,7 +130,7 @@ class SparseMatrix:
             "nnz": self.nnz,
             "auto": self.auto,
         }
-        file.write(path, said, host.arrays)
+        file.write(path, said, host.arrays if host.scale is None else {**host.arrays, "scale": host.scale})
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """What ``make`` makes of the matrix, made once for a key and kept as long as the matrix lives."""
@@ -160,8 +164,9 @@ class SparseMatrix:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the stored arrays."""
-        return sum(int(np.prod(a.shape)) * int(a.itemsize) for a in self.arrays.values())
+        """Bytes of the stored arrays, and of the scale if there is one."""
+        arrays = [*self.arrays.values(), *([] if self.scale is None else [self.scale])]
+        return sum(int(np.prod(a.shape)) * int(a.itemsize) for a in arrays)
 
     @property
     def sparsity(self) -> float:
@@ -177,5 +182,6 @@ class SparseMatrix:
         where = "" if self.library is NUMPY else f", {self.library.name} on {self.library.where}"
         return (
             f"<sparse {self.format} {self.shape[0]}x{self.shape[1]} {self.dtype}, {100 * self.sparsity:.4g} % zeros, "
-            f"{self.nbytes:,} bytes ({self.compression:.3g} times smaller than dense){where}>"
+            f"{self.nbytes:,} bytes ({self.compression:.3g} times smaller than dense)"
+            f"{', a scale a row' * (self.scale is not None)}{where}>"
         )

@@ -40,7 +40,7 @@ def others(w: SparseMatrix) -> tuple[str, ...]:
     """The formats besides its own one in which kernels may be faster, first those that cost least to make."""
     if w.format == "tca_bme":
         return ("bitmap",)
-    if not w.auto or w.kind.bits > 32 or w.kind.is_int:
+    if not w.auto or w.kind.bits not in (16, 32) or w.kind.is_int:
         return ()
     narrow = w.kind.bits == 16  # f32 has kernels in csr and hybrid only
     if isinstance(w, Nm):  # where something repeats, kernels gain by what rows or columns share

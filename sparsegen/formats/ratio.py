@@ -1,7 +1,7 @@
 """How much smaller than dense: bytes of sparse formats for 16-bit weights, by formula and of real matrices.
 
 The formulas are functions of rows M, columns K and sparsity s, for zeros that fall anywhere with the same probability;
-``counted`` is the same of a matrix at hand, and our two formats are really encoded there. Sources: SpInfer, section 3
+``counted`` is the same of a matrix at hand, and our formats are really encoded there. Sources: SpInfer, section 3
 and figure 3 (CSR, Tiled-CSL of Flash-LLM, SparTA, TCA-BME); MACKO's published format (values with deltas of 4 bits).
 """
 
@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from sparsegen.formats.bitmap import bitmap
+from sparsegen.formats.bitmap import Bitmap, bitmap
 from sparsegen.formats.encode import sparse
-from sparsegen.ir.types import f16
+from sparsegen.formats.library import NUMPY
+from sparsegen.ir.types import f16, s8
 
 TILED_CSL_TILE: Final = 128 * 64  #: elements of a tile
 MACKO_GAP: Final = 16  #: columns that a delta of 4 bits goes on, at most
@@ -64,6 +65,8 @@ def macko_entries(kept: Any) -> int:
     return int(len(col) + ((col - before - 1) // MACKO_GAP).sum())
 
 
+#: Bitmap tiles whose values are rounded to 8 bits, integers or floats.
+NARROW: Final = "bitmap, 8 bits"
 #: name -> bytes of an M x K matrix with so many values, of which so many are more than two of four adjacent ones.
 FORMULAS: Final[dict[str, Callable[[int, int, float, float], float]]] = {
     "CSR": csr,
@@ -72,6 +75,7 @@ FORMULAS: Final[dict[str, Callable[[int, int, float, float], float]]] = {
     "TCA-BME": tca_bme,
     "MACKO": macko,
     "bitmap": lambda m, k, kept, excess: bitmap(f16).nbytes((m, k), kept),
+    NARROW: lambda m, k, kept, excess: bitmap(s8).nbytes((m, k), kept),
 }
 
 
@@ -97,7 +101,10 @@ def counted(w: Any) -> dict[str, float]:
     excess = int(np.maximum(kept.reshape(-1, 4).sum(-1) - 2, 0).sum())
     stored = {name: FORMULAS[name](m, k, int(kept.sum()), excess) for name in ("CSR", "Tiled-CSL", "SparTA")}
     stored |= {"TCA-BME": sparse(w, "tca_bme").nbytes, "MACKO": macko_stored(m, macko_entries(kept))}
-    stored |= {"bitmap": sparse(w, "bitmap").nbytes}
+    stored |= {
+        "bitmap": sparse(w, "bitmap").nbytes,
+        NARROW: Bitmap.encode(bitmap(s8), NUMPY, kept.view(np.int8)).nbytes,
+    }
     return {name: 2 * m * k / nbytes for name, nbytes in stored.items()}
 
 

@@ -17,7 +17,7 @@ from sparsegen.ir.errors import FormatError, ScheduleError
 from sparsegen.ir.module import Module
 from sparsegen.ir.op_spmm import PANELS, VECTORS, Spmm
 from sparsegen.ir.symbols import symbol
-from sparsegen.ir.types import DTYPES
+from sparsegen.ir.types import ELEMENTS
 from sparsegen.problems.matrices import Merged, OfMatrices
 from sparsegen.products.blocked_ell import BlockedEllNumbers
 from sparsegen.products.hybrid import HybridNumbers
@@ -132,9 +132,9 @@ class SpmmProblem(OfMatrices):
         x_panel, y_panel = panels
         stored = p.stored | ({"x_type": held(p.x_kind)} if each else {})
         op = Spmm(
-            symbol=symbol(self.name), m=p.m, k=p.k, n=p.n, dtype=DTYPES[p.dtype], x_order=x, y_order=y, vec=vec,
-            bias=e.bias, scale=e.scale, residual=e.residual, activation=e.activation or "none", format=self.format,
-            x_panel=x_panel, y_panel=y_panel, **stored,
+            symbol=symbol(self.name), m=p.m, k=p.k, n=p.n, dtype=ELEMENTS[p.dtype], x_order=x, y_order=y, vec=vec,
+            bias=e.bias, scale=self.what.scaled, residual=e.residual, activation=e.activation or "none",
+            format=self.format, x_panel=x_panel, y_panel=y_panel, **stored,
         )  # fmt: skip
         return Module(self.name, (op,))
 

@@ -79,6 +79,9 @@ ITEM: Final = 2
 # ---- counted in the program that ir/lower/bitmap.py makes; of a fragment (16 x 16) or of a tile (four of them)
 #: Warp instructions to decode a fragment, and of its tile's scan.
 FRAGMENT, SCAN = 29.0, 38.0
+#: The same of elements of 8 bits; the wavefronts of a tile's loads of these, three of four bytes a fragment.
+NARROW_FRAGMENT: Final = {"s8": 27.0, "e4m3": 25.0, "e5m2": 23.0}
+NARROW_WAVEFRONTS: Final = 18.0
 #: Multiply-adds and conversions of a fragment for one column on the CUDA cores, less the permutes that pair its
 #: values for an mma (fitted; the IR has both, nvcc joins them).
 MULTIPLY: Final = 1.0
@@ -206,7 +209,9 @@ def _values(p: BitmapNumbers, s: SpmmSchedule | Schedules, device: DeviceProfile
         "G": g.groups, "b": g.resident, "sums": g.sums, "bw_S": device.bw_shared / device.sms,
         "bw_L2": device.l2_bytes_per_clk_sm * device.clock, "lat_dram": device.lat_dram, "lat_l2": device.lat_l2,
         "lat_barrier": device.lat_barrier,
-        "full": FULL if 4 * p.chunks > FITTED_SHARE * p.m * p.k else 1.0,  # a chunk holds four values
+        "full": FULL if p.values > FITTED_SHARE * p.m * p.k else 1.0,
+        "fragment": NARROW_FRAGMENT.get(p.dtype, FRAGMENT),
+        "wavefronts": NARROW_WAVEFRONTS if p.narrow else WAVEFRONTS,
         "meet": 1 * (s.splits > 1), "wide": next(n for n in (WIDEST, 2, 1) if p.k % n == 0),
     }  # fmt: skip
 
@@ -251,7 +256,7 @@ def law(s: SpmmSchedule | Schedules, v: Any, a: Arithmetic) -> tuple[Any, dict[s
     refills = here * warps * turns
     w = v.b * warps / v.sub  # of a sub-core, the busiest has the next whole number
     own = READ_ONE if s.mma == "none" else v.cols * (READ + X_LOAD * OWN / v.wide / 8)
-    issued = tiles * (4 * (FRAGMENT + instructions) + SCAN) + refills * (TURN + own)
+    issued = tiles * (4 * (v.fragment + instructions) + SCAN) + refills * (TURN + own)
     waits = rounds / here * PARTIES * v.sub / warps
     wide = v.cols * SLAB * ITEM  # bytes of x of a slab
     partial = warps * v.sums * 128  # bytes of the sums of a block
@@ -262,7 +267,7 @@ def law(s: SpmmSchedule | Schedules, v: Any, a: Arithmetic) -> tuple[Any, dict[s
         "hbm": hbm,
         "decode": issued / v.sub * (up(w) / w + waits) / v.f,
         "tensor": tiles * 4 * cycles / v.sub / v.f,
-        "shared": (tiles * WAVEFRONTS + refills * fetches) * 128 / v.bw_S,
+        "shared": (tiles * v.wavefronts + refills * fetches) * 128 / v.bw_S,
     }
     apart = {
         "l2": here * part * (block * tile + wide) / v.bw_L2,

@@ -26,6 +26,8 @@ MAX_REGISTERS: Final = 255
 #: Asynchronous copies and the mma need this compute capability; bulk copies into shared memory this one.
 NEEDS: Final = (8, 0)
 BULK: Final = (9, 0)
+#: So does the conversion of e4m3 to f16.
+WIDENS: Final = (8, 9)
 #: mma shape -> the type of weights that it multiplies; ``none``: multiply-adds on the CUDA cores, one column.
 MMA: Final[dict[str, str]] = {"f16.m16n8k16": "f16", "bf16.m16n8k16": "bf16", "none": ""}
 #: Columns of x that a block works on with an mma.
@@ -156,15 +158,24 @@ def _rules(
         ),
     )
     yield (
-        MMA[s.mma] not in ("", p.dtype),
+        MMA[s.mma] not in ("", p.multiplied),
         lambda: ScheduleError(
-            f"mma={s.mma} does not multiply {p.dtype} weights", hint=f"set mma={p.dtype}.m16n8k16, or leave it out"
+            f"mma={s.mma} does not multiply {p.dtype} weights",
+            hint=f"set mma={p.multiplied}.m16n8k16, or leave it out",
+        ),
+    )
+    yield (
+        p.dtype == "e4m3" and device.compute_capability < WIDENS,
+        lambda: ScheduleError(
+            f"e4m3 weights are widened by an instruction that sm_{WIDENS[0]}{WIDENS[1]} brought; {device.name} is "
+            f"{device.arch}",
+            hint="round them to e5m2, or take integers: sg.quantize(w, rows=True)",
         ),
     )
     yield (
         s.mma == "none" and p.n != 1,
         lambda: ScheduleError(
-            f"mma=none cols=1 is for a single column, not n={p.n}", hint=f"set mma={p.dtype}.m16n8k16, or cols=8"
+            f"mma=none cols=1 is for a single column, not n={p.n}", hint=f"set mma={p.multiplied}.m16n8k16, or cols=8"
         ),
     )
     yield (
@@ -195,7 +206,7 @@ def space(p: BitmapNumbers, wanted: Mapping[str, Any]) -> Iterator[Schedules]:
     """Every complete bitmap schedule that is tried, legal or not, with the words that are wanted."""
     cols = wanted.get("cols")
     cores = cols == 1 or (p.n == 1 and not cols)  # whether one column on the CUDA cores is tried
-    shapes = [f"{p.dtype}.m16n8k16"] * (cols != 1) + ["none"] * cores
+    shapes = [f"{p.multiplied}.m16n8k16"] * (cols != 1) + ["none"] * cores
     enough = next((c for c in COLUMNS if c >= p.n), COLUMNS[-1])
     columns = [cols] if cols else [c for c in COLUMNS if c <= enough]
     warps = [(r, c) for r in ROW_WARPS for c in SLAB_WARPS if MOST_WARPS[0] <= r * c <= MOST_WARPS[1]]

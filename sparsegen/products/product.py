@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
-from typing import ClassVar, Final, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from sparsegen.arguments import positive
 from sparsegen.callsite import located, user_loc
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.formats.bitmap import SLACK, Tiles, bitmap
+from sparsegen.formats.bitmap import SLACK, Tiles, bitmap, values_of
 from sparsegen.formats.matrix import KINDS, NAMES, SparseMatrix
 from sparsegen.ir.errors import FormatError, ProductError
-from sparsegen.ir.op_spmm import ACTIVATIONS, OPERANDS, PANELS
-from sparsegen.ir.types import DTYPES, DType, bf16, f16, f32, s32
+from sparsegen.ir.op_spmm import ACTIVATIONS, NARROW, OPERANDS, PANELS
+from sparsegen.ir.types import ELEMENTS, DType, bf16, f16, f32, s32
 from sparsegen.schedule import nearest
 from sparsegen.sizes import MAX_CELLS
 
@@ -69,8 +69,8 @@ class Product:
     """``y = activation(scale * (w @ x) + bias) + residual`` with x of ``n`` columns; made by :func:`sparsegen.spmm`.
 
     ``columns``: x and y come by columns, as a linear layer has them: what is chosen for; calls may bring any order.
-    ``x_dtype`` and ``y_dtype``: of integers; W's own where they are empty.  ``batch``: of so many x, which have the
-    ``n`` columns between them; 0: x is one matrix.  ``precision``: that of tensor cores, for f32.
+    ``x_dtype`` and ``y_dtype``: beside integers and 8-bit floats; W's own where they are empty.  ``batch``: of so many
+    x, which have the ``n`` columns between them; 0: x is one matrix.  ``precision``: that of tensor cores, for f32.
     """
 
     w: SparseMatrix
@@ -105,22 +105,28 @@ class Product:
     @property
     def types(self) -> Types:
         """The types of all arrays of a call."""
-        if not self.w.kind.is_int:
+        if not self.x_dtype:
             return Types(*[self.w.kind] * 3)
         return Types(KINDS[self.x_dtype], RESULTS[self.y_dtype], f32)
 
     @property
+    def scaled(self) -> bool:
+        """Whether sums are multiplied by a scale, of the call or of W."""
+        return self.epilogue.scale or self.w.scale is not None
+
+    @property
     def operand_bytes(self) -> int:
-        """Bytes of bias, scale and residual."""
+        """Bytes of bias, scale (W's own one, too) and residual."""
         m, e, of = self.w.shape[0], self.epilogue, self.types
-        return of.rows.nbytes * m * (e.bias + e.scale) + of.y.nbytes * m * self.n * e.residual
+        return of.rows.nbytes * m * (e.bias + self.scaled) + of.y.nbytes * m * self.n * e.residual
 
     def __str__(self) -> str:
         m, k = self.w.shape
         columns = f"n={self.each}" + (f", a batch of {self.batch}" if self.batch else "")
         columns += f", in {self.precision}" if self.precision else ""
         types = f", x {self.x_dtype}, y {self.y_dtype}" if self.x_dtype else ""
-        return f"{self.epilogue}, W {m}x{k} {self.w.dtype}{types}, {self.w.sparsity:.1%} zeros, {columns}"
+        steps = replace(self.epilogue, scale=self.scaled)
+        return f"{steps}, W {m}x{k} {self.w.dtype}{types}, {self.w.sparsity:.1%} zeros, {columns}"
 
 
 def spmm(
@@ -153,7 +159,11 @@ def spmm(
     A W of integers has an x of integers, ``x_dtype``: ``"i8"`` (the default), ``"u8"``, ``"i4"``, ``"u4"``, ``"i16"``
     or ``"u16"``, and a y of ``y_dtype``: ``"i32"`` (the default), exact modulo 2^32, or ``"f32"``, ``"f16"`` or
     ``"bf16"``, worked out in f32, with ``scale`` and ``bias`` in f32.  An x of 4 bits may hold an element a byte, or
-    two (:func:`sparsegen.pack4`).  ProductError for anything else.
+    two (:func:`sparsegen.pack4`).
+
+    A W of 8 bits in bitmap tiles (``"i8"``, ``"e4m3"``, ``"e5m2"``) has x and y in f16, ``scale`` and ``bias`` in f32;
+    its elements are multiplied as f16, which hold them exactly.  A scale that W has of its own is applied by itself.
+    ProductError for anything else.
     """
     with located(user_loc()):
         if not isinstance(w, SparseMatrix):
@@ -173,6 +183,11 @@ def spmm(
             raise ProductError(
                 f"there is no activation {activation!r}",
                 hint=f"{nearest(str(activation), known)}there are: {', '.join(known)}, and None",
+            )
+        if scale and w.scale is not None:
+            raise ProductError(
+                "scale=True, but W has a scale of its own, which is applied by itself",
+                hint="leave it away; or encode W without, sg.sparse(w, scale=None), and pass all scales to the call",
             )
         kinds = _integers(w, x_dtype, y_dtype, Epilogue(bias, scale, residual, activation))
         many = 1 if batch is None else positive(batch, "batch", ProductError)
@@ -200,6 +215,14 @@ def spmm(
 
 def _integers(w: SparseMatrix, x: str | None, y: str | None, epilogue: Epilogue) -> tuple[str, str]:
     """The dtypes of x and y; ProductError for those that W does not go with."""
+    if w.format == "bitmap" and w.kind in NARROW:
+        for name, given in (("x_dtype", x), ("y_dtype", y)):
+            if given not in (None, "f16"):
+                raise ProductError(
+                    f"{name}={given!r}, but W is {w.dtype} in bitmap tiles: x and y are f16",
+                    hint="leave it away; for an x of integers encode W in vectors: sg.sparse(w, format='sr_bcrs')",
+                )
+        return "f16", "f16"
     if not w.kind.is_int:
         for name, given in (("x_dtype", x), ("y_dtype", y)):
             if given not in (None, w.dtype):
@@ -240,7 +263,7 @@ class OfProduct:
     @property
     def item(self) -> int:
         """Bytes of an element of W."""
-        return DTYPES[self.dtype].nbytes
+        return ELEMENTS[self.dtype].nbytes
 
     @property
     def touched(self) -> int:
@@ -258,7 +281,8 @@ class BitmapNumbers(OfProduct):
     """A product with W in bitmap tiles in numbers, as far as schedules and costs are concerned.
 
     ``nbytes``: of the stored arrays of W; ``chunks``: of eight bytes of its values, slack included; ``widest[r - 1]``:
-    the most chunks of any r adjacent strips of a slab; ``operands``: bytes of bias, scale and residual.
+    the most chunks of any r adjacent strips of a slab; ``operands``: bytes of bias, scale and residual; ``scaled``: W
+    has a scale of its own.
     """
 
     m: int
@@ -269,11 +293,27 @@ class BitmapNumbers(OfProduct):
     chunks: int
     widest: tuple[int, ...]
     operands: int
+    scaled: bool = False
 
     @property
-    def stored(self) -> dict[str, int]:
-        """What the op level says of W."""
-        return {"chunks": self.chunks}
+    def narrow(self) -> bool:
+        """Whether elements of W have 8 bits."""
+        return ELEMENTS[self.dtype] in NARROW
+
+    @property
+    def multiplied(self) -> str:
+        """The type of x, in which elements of W are multiplied."""
+        return f16.name if self.narrow else self.dtype
+
+    @property
+    def values(self) -> int:
+        """Values of W that its chunks have room for."""
+        return values_of(ELEMENTS[self.dtype]) * self.chunks
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """What the op level says of W, and of types where W's is not that of all."""
+        return {"chunks": self.chunks, **({"x_type": f16, "y_type": f16} if self.narrow else {})}
 
     @staticmethod
     def of(product: Product) -> BitmapNumbers:
@@ -292,5 +332,5 @@ class BitmapNumbers(OfProduct):
                 f"W has an array of {words} words; indices are 32 bits wide, so {MAX_CELLS} is the most",
                 hint="cut the matrix into pieces of fewer rows",
             )
-        nbytes = spec.room(w.shape, 4 * chunks)
-        return BitmapNumbers(m, k, n, w.dtype, nbytes, chunks + SLACK, widest, product.operand_bytes)
+        nbytes, own = spec.room(w.shape, values_of(w.kind) * chunks), w.scale is not None
+        return BitmapNumbers(m, k, n, w.kind.name, nbytes, chunks + SLACK, widest, product.operand_bytes, own)

@@ -35,6 +35,7 @@ from sparsegen.ir.types import (
     widths,
 )
 from sparsegen.ir.warp_matrix import MovMatrix
+from sparsegen.ir.warp_pairs import AddF16x2, WidenE4m3
 
 GRID, THREADS = (4, 3, 2), 128
 BOX = TensorMap(rows=100, cols=37, pitch=40, box=(8, 32), swizzle=64)
@@ -146,7 +147,7 @@ def bits() -> w.Func:
     ops = [MovMatrix(out(u32), x),
            w.Prmt(out(u32), x, y, Const(0x5140)), w.Prmt(out(u32), x, y, z[0] * 2), w.Funnel(out(u32), x, y, tid * 4),
            w.Dp4a(out(u32), x, y, Const(0)), w.Dp4a(out(s32), s, x, s), w.Pack(out(u32), h, h), w.Pack(out(u32), i, i),
-           w.Ballot(out(u32), tid.lt(3))]  # fmt: skip
+           w.Ballot(out(u32), tid.lt(3)), WidenE4m3(out(u32), i), AddF16x2(out(u32), x, Const(0xE480E480))]  # fmt: skip
     for op in ops:
         b.emit(op)
         k.sink(op.out[0])  # type: ignore[attr-defined]

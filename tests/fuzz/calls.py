@@ -135,7 +135,7 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (sg.sparse, {"w": np.eye(16, dtype=np.float16), "format": "nm", "n": 2, "m": 4, "vector": (1, 2), "dtype": "f16"}),
     (sg.prune, {"w": np.ones((4, 16)), "pattern": "nm", "n": 2, "m": 4, "vector": 2, "importance": np.ones(16)}),
     (sg.prune, {"w": np.ones((4, 16)), "pattern": "vector", "vector": 2, "sparsity": 0.5, "importance": np.ones(16)}),
-    (sg.quantize, {"w": np.ones((4, 16)), "bits": 8, "rows": True, "zero_point": 0}),
+    (sg.quantize, {"w": np.ones((4, 16)), "bits": 8, "rows": True, "zero_point": 0, "dtype": "e4m3"}),
     (sg.pack4, {"x": np.ones((4, 16), np.int8)}),
     (sg.unpack4, {"packed": np.ones((4, 16), np.uint8)}),
     (sg.pattern.vectors, {"mask": np.ones((4, 16), bool), "height": 2}),

@@ -62,7 +62,9 @@ WRONG = [
     (UPDATE, "[30, 30, 30]", "[30, 30]", "2 pitches for 3 arrays"),
     (SPMM, "64,", "0,", "a product of 0 x 128"),
     (SPMM, "64,", "[64],", "attr 'm' must be int"),
-    (SPMM, "f16", "s8", "holds floats"),
+    (SPMM, "f16", "s16", "holds floats"),
+    (SPMM, "f16", "s8", "x is None and y None beside s8"),
+    (SPMM, "f16, 100", "e4m3, 100 x_type=f16 y_type=f32", "x is f16 and y f32 beside e4m3"),
 ]
 
 

@@ -15,20 +15,21 @@ from tests.products_kit import launched, matrix
 
 #: Strips that no warps share evenly, rings that go round, columns left over, blocks that share strips.
 LINES = [
-    ("bitmap mma=f16.m16n8k16 cols=8 warps=2x2 rows=2 stages=2 splits=1", 5),
-    ("bitmap mma=f16.m16n8k16 cols=16 warps=1x2 rows=3 stages=3 splits=2", 13),
-    ("bitmap mma=f16.m16n8k16 cols=32 warps=2x1 rows=1 stages=2 splits=3", 30),
-    ("bitmap mma=none cols=1 warps=2x2 rows=2 stages=2 splits=2", 1),
+    ("bitmap mma=f16.m16n8k16 cols=8 warps=2x2 rows=2 stages=2 splits=1", 5, "f16"),
+    ("bitmap mma=f16.m16n8k16 cols=16 warps=1x2 rows=3 stages=3 splits=2", 13, "f16"),
+    ("bitmap mma=f16.m16n8k16 cols=32 warps=2x1 rows=1 stages=2 splits=3", 30, "f16"),
+    ("bitmap mma=none cols=1 warps=2x2 rows=2 stages=2 splits=2", 1, "f16"),
+    ("bitmap mma=f16.m16n8k16 cols=8 warps=2x2 rows=2 stages=2 splits=2", 5, "i8"),
 ]
 SHAPE = (7 * 16 - 3, 17 * 64 + 5)
 
 
 @pytest.mark.parametrize("profile", ["h200", "a100"])
-@pytest.mark.parametrize(("line", "n"), LINES)
-def test_nothing_that_orders_is_redundant(line: str, n: int, profile: str) -> None:
+@pytest.mark.parametrize(("line", "n", "dtype"), LINES)
+def test_nothing_that_orders_is_redundant(line: str, n: int, dtype: str, profile: str) -> None:
     m, k = SHAPE
     device = dataclasses.replace(load_profile(profile), sms=1)  # all strips for as few blocks as there may be
-    func, arguments, expected = launched(sg.spmm(matrix(m, k), n=n), line, profile=device)
+    func, arguments, expected = launched(sg.spmm(matrix(m, k, dtype=dtype), n=n), line, profile=device)
     ring = run(func, arguments())
     assert "mma=none" in line or turns(func, ring) > SpmmSchedule.parse(line).stages  # slots are used again
     killed, survivors = score(func, arguments, {"y": expected}, rtol=2e-3)

@@ -104,6 +104,7 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("bitmap", tb.FetchColumns, {"order": "diagonal"}, "order 'diagonal' is unknown"),
     ("bitmap", tb.PackColumns, {"blocks": 3}, "registers, but"),
     ("bitmap", tb.ExpandBitmap, {"rows": 9}, "must count 9 strips"),
+    ("bitmap", tb.ExpandBitmap, {"narrow": f16}, "no 8-bit elements of f16"),
     ("bitmap", tb.MultiplyFragment, {"shape": "bf16.m16n8k16"}, "does not multiply f16"),
     ("column of x", tb.MultiplyFragment, {"shape": "f16.m16n8k16"}, "operands of x 16 is unknown"),
     ("bitmap_block", tbb.ShareRuns, {"splits": 4}, "4 splits are a cluster, the function's have 2"),

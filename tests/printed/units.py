@@ -18,6 +18,7 @@ from sparsegen.ir.module import Launch, Module
 from sparsegen.ir.tensor_copy import TensorCopy, TensorMap
 from sparsegen.ir.types import Buffer, DType, bf16, f16, f32, f64, pred, s8, s32, s64, u8, u16, u32, u64, widths
 from sparsegen.ir.warp_matrix import MovMatrix
+from sparsegen.ir.warp_pairs import AddF16x2, WidenE4m3
 from tests.cuda_print import programs
 from tests.cuda_print.programs import THREADS, Kernel
 from tests.printed.unit_products import matrices, products, sparse, warpgroups
@@ -291,6 +292,7 @@ def bits() -> w.Func:
         (u32, lambda out: w.Funnel(out, x, y, tid * 4)), (u32, lambda out: w.Dp4a(out, x, y, z)),
         (s32, lambda out: w.Dp4a(out, i, b.bitcast(x, s32), i)), (u32, lambda out: w.Pack(out, h, j)),
         (u32, lambda out: w.Ballot(out, (tid % 5).lt(3))), (u32, lambda out: MovMatrix(out, x)),
+        (u32, lambda out: WidenE4m3(out, j)), (u32, lambda out: AddF16x2(out, x, y)),
     ]  # fmt: skip
     for t, op in made:
         out = b.fresh("r", t)

@@ -21,6 +21,10 @@ LINES = [
     ("bitmap cols=16 warps=2x2 rows=1 stages=6 splits=2", 12, "bf16"),
     ("bitmap cols=32 warps=2x4 rows=7 stages=2 splits=1", 32, "f16"),
     ("bitmap cols=64 warps=1x4 rows=4 stages=3 splits=3", 64, "bf16"),
+    ("bitmap cols=16 warps=2x8 rows=6 stages=2 splits=1", 16, "i8"),
+    ("bitmap cols=8 warps=1x8 rows=4 stages=3 splits=1", 8, "e4m3"),
+    ("bitmap cols=32 warps=2x4 rows=7 stages=2 splits=1", 32, "e5m2"),
+    ("bitmap mma=none warps=4x4 rows=4 stages=3 splits=1", 1, "i8"),
     ("bitmap mma=none warps=4x4 rows=4 stages=3 splits=1", 1, "f16"),
     ("bitmap mma=none warps=4x4 rows=4 stages=3 splits=1", 1, "bf16"),
 ]

@@ -165,6 +165,11 @@ class BitmapFamily(ProductFamily):
 
         return {name: tiles(name) for name in ("index", "masks", "values")}
 
+    def read(self, facts: Any, schedule: Schedule) -> dict[str, Prepared]:
+        """Also the scale of a matrix that has one of its own."""
+        found = self.arrays(schedule)
+        return found | {"scale": Prepared(("scale",), lambda w: w.scale, "W.scale")} if facts.scaled else found
+
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """The kernel, and its ring."""
         s, g = schedule, geometry(problem.facts, schedule, device)  # type: ignore[arg-type]

@@ -69,7 +69,7 @@ class BitmapBlockFamily(ListedFamily):
 
     def space(self, facts: BitmapNumbers, wanted: Mapping[str, Any]) -> Iterator[SpmmSchedule]:
         """Every complete schedule that is tried, legal or not, with the words that are ``wanted``."""
-        for mma in [wanted["mma"]] if "mma" in wanted else (f"{facts.dtype}.m16n8k16", GROUPED):
+        for mma in [wanted["mma"]] if "mma" in wanted else (f"{facts.multiplied}.m16n8k16", GROUPED):
             grouped = mma == GROUPED
             known = GROUP_COLS if grouped else COLS
             enough = next((c for c in known if c >= facts.n), known[-1])
@@ -104,9 +104,9 @@ class BitmapBlockFamily(ListedFamily):
             )
         if grouped and device.compute_capability >= (10, 0):
             return ScheduleError(f"mma=wgmma is Hopper's, {device.name} is {device.arch}", hint="leave mma out")
-        if not grouped and not s.mma.startswith(f"{facts.dtype}."):
+        if not grouped and not s.mma.startswith(f"{facts.multiplied}."):
             return ScheduleError(
-                f"mma={s.mma} does not multiply {facts.dtype} weights", hint=f"set mma={facts.dtype}.m16n8k16"
+                f"mma={s.mma} does not multiply {facts.dtype} weights", hint=f"set mma={facts.multiplied}.m16n8k16"
             )
         if not grouped and s.cols not in COLS:
             return ScheduleError(f"cols={s.cols} with mma={s.mma}", hint=f"set mma=wgmma, or cols={COLS[-1]} or less")

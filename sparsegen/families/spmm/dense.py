@@ -9,11 +9,14 @@ from sparsegen.choose import Listed, Rejected
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.spmm import ProductFamily
+from sparsegen.formats.matrix import NAMES
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.op_spmm import VECTORS
 from sparsegen.ir.passes.manager import Pass
+from sparsegen.ir.types import ELEMENTS
 from sparsegen.products import dense_integers
 from sparsegen.products.cost import dense_cost
+from sparsegen.products.product import BitmapNumbers
 from sparsegen.products.vectors import VectorNumbers
 from sparsegen.registry import register
 from sparsegen.schedule import Schedule, SpmmSchedule
@@ -56,6 +59,11 @@ def _cost(facts: Any, device: DeviceProfile) -> Cost:
         raise ScheduleError(
             f"the dense matrix has {facts.m} x {facts.k} elements; {MAX_CELLS} are the most that it is made for",
             hint="leave the schedule to the cost model",
+        )
+    if isinstance(facts, BitmapNumbers) and facts.narrow:
+        raise ScheduleError(
+            f"no library multiplies W of {NAMES[ELEMENTS[facts.dtype]]} by x of f16",
+            hint="leave the schedule to the cost model; or convert W to f16, and encode it anew",
         )
     if not isinstance(facts, VectorNumbers) or not facts.integers:
         return dense_cost(facts, device)

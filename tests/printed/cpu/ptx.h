@@ -27,6 +27,23 @@ inline void cvt_rna_tf32_f32(unsigned& d, float a) {  // to 10 bits of mantissa,
   const unsigned bits = __float_as_uint(a);
   d = std::isfinite(a) ? (bits + 0x1000) & ~0x1fffu : std::isnan(a) ? 0x7fffffffu : bits;
 }
+inline void add_rn_f16x2(unsigned& d, unsigned a, unsigned b) {
+  d = 0;
+  for (int i = 0; i < 2; ++i) {
+    const __half x = __ushort_as_half(static_cast<unsigned short>(a >> 16 * i));
+    const __half y = __ushort_as_half(static_cast<unsigned short>(b >> 16 * i));
+    d |= static_cast<unsigned>(__half_as_ushort(x + y)) << 16 * i;
+  }
+}
+inline void cvt_rn_f16x2_e4m3x2(unsigned& d, unsigned short a) {  // by the definition of e4m3: no infinities, bias 7
+  d = 0;
+  for (int i = 0; i < 2; ++i) {
+    const int byte = a >> 8 * i & 0xff, e = byte >> 3 & 15, m = byte & 7;
+    const double size = e ? std::ldexp(8 + m, e - 10) : std::ldexp(m, -9);
+    const double value = (byte & 0x7f) == 0x7f ? std::nan("") : byte & 0x80 ? -size : size;
+    d |= static_cast<unsigned>(__half(__half::of(value)).bits) << 16 * i;
+  }
+}
 inline void ex2_approx_ftz_f32(float& d, float a) {  // subnormal results are 0
   d = std::exp2(a);
   if (d < 0x1p-126f) d = 0;
