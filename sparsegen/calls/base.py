@@ -107,6 +107,10 @@ class Calls(ABC):
     def new(self, views: Views) -> Any:
         """New arrays for a result, in the form that a call gives back, like the inputs."""
 
+    def back(self, made: Any) -> Any:
+        """What a call gives back of a result."""
+        return made
+
     def short(self, known: FastCall) -> FastCall:
         """The short way through a call, which ends with the array of a result, in the form that a call gives back."""
         return known

@@ -23,6 +23,7 @@ from sparsegen.plan import IN, OUT, Part, Plan, Step
 from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products.product import Product
 from sparsegen.products.weights import Prepared, addresses, host_arrays
+from sparsegen.run.fast import FastCall
 from sparsegen.views import ArrayLayout, ArrayView
 
 #: Elements that one load may take; 16 of a byte.
@@ -188,8 +189,12 @@ class SpmmCalls(Calls):
     def values(
         self, args: Sequence[Any], named: Mapping[str, Any], options: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Also a scale of one number as one of each row."""
+        """Also a scale of one number as one of each row, and arrays of several matrices as one."""
         values, chosen = super().values(args, named, options)
+        if (stack := self.problem.what.stack) is not None:
+            for name in ("scale", "bias"):
+                if isinstance(values.get(name), (tuple, list)):
+                    values[name] = stack.one(name, values[name])
         wanted, scale = self.inputs.get("scale"), values.get("scale")
         if wanted is not None and scale is not None and getattr(scale, "shape", None) != wanted.shape:
             values["scale"] = everywhere(scale, values["x"], wanted, chosen["stream"])
@@ -214,6 +219,21 @@ class SpmmCalls(Calls):
 
     def results(self, made: Any) -> dict[str, Any]:
         return {OUT: made}
+
+    def back(self, made: Any) -> Any:
+        """Of several matrices the part of each."""
+        stack = self.problem.what.stack
+        return made if stack is None else stack.of(made)
+
+    def short(self, known: FastCall) -> FastCall:
+        if self.problem.what.stack is None:
+            return known
+
+        def call(args: tuple[Any, ...], out: Any, named: Mapping[str, Any]) -> Any:
+            made = known(args, out, named)
+            return None if made is None else self.back(made)
+
+        return call
 
     def turned(self, views: Views) -> bool:
         """As x is; if that is a single row or column, as what is added to it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import ClassVar, Final, Literal, NamedTuple
@@ -14,6 +15,7 @@ from sparsegen.formats.matrix import KINDS, NAMES, SparseMatrix
 from sparsegen.ir.errors import FormatError, ProductError
 from sparsegen.ir.op_spmm import ACTIVATIONS, OPERANDS, PANELS
 from sparsegen.ir.types import DTYPES, DType, bf16, f16, f32, s32
+from sparsegen.products.stack import Stack, together
 from sparsegen.schedule import nearest
 from sparsegen.sizes import MAX_CELLS
 
@@ -70,7 +72,8 @@ class Product:
 
     ``columns``: x and y come by columns, as a linear layer has them: what is chosen for; calls may bring any order.
     ``x_dtype`` and ``y_dtype``: of integers; W's own where they are empty.  ``batch``: of so many x, which have the
-    ``n`` columns between them; 0: x is one matrix.  ``precision``: that of tensor cores, for f32.
+    ``n`` columns between them; 0: x is one matrix.  ``precision``: that of tensor cores, for f32.  ``stack``: of which
+    matrices W is made, if of several.
     """
 
     w: SparseMatrix
@@ -81,6 +84,7 @@ class Product:
     y_dtype: str = ""
     batch: int = 0
     precision: str = ""
+    stack: Stack | None = None
 
     #: Axes of a grid: it has none.
     ndim: ClassVar[int] = 0
@@ -120,11 +124,12 @@ class Product:
         columns = f"n={self.each}" + (f", a batch of {self.batch}" if self.batch else "")
         columns += f", in {self.precision}" if self.precision else ""
         types = f", x {self.x_dtype}, y {self.y_dtype}" if self.x_dtype else ""
-        return f"{self.epilogue}, W {m}x{k} {self.w.dtype}{types}, {self.w.sparsity:.1%} zeros, {columns}"
+        made = f" of {self.stack}" if self.stack else ""
+        return f"{self.epilogue}, W {m}x{k} {self.w.dtype}{made}{types}, {self.w.sparsity:.1%} zeros, {columns}"
 
 
 def spmm(
-    w: SparseMatrix,
+    w: SparseMatrix | Sequence[SparseMatrix],
     n: int,
     bias: bool = False,
     scale: bool = False,
@@ -142,6 +147,10 @@ def spmm(
     ``activation``: ``"relu"``, ``"gelu"`` (its tanh form) or ``"silu"``.  Sums and the epilogue are worked out in f32
     (of f64 in f64) and rounded once to W's dtype.
 
+    Of several matrices, as ``sg.spmm([W_q, W_k, W_v], n)``, of one K, dtype and format, all multiply x in one launch: a
+    call gives a tuple of their results, parts of one array [M, n], M all their rows, which may be given as ``out``.
+    ``residual`` is such an array; ``bias`` and ``scale`` are a tuple of an array each, or one [M], which saves a copy.
+
     With ``batch``, for W in csr or hybrid, x is [batch, K, n], y and residual are [batch, M, n], in one launch for all
     of it: ``scale`` and ``bias`` are the same for each.  Matrices lie one behind the other, or side by side (as rows of
     an array [K, batch, n] or [batch, n, K] whose axes are permuted).
@@ -156,11 +165,7 @@ def spmm(
     two (:func:`sparsegen.pack4`).  ProductError for anything else.
     """
     with located(user_loc()):
-        if not isinstance(w, SparseMatrix):
-            raise ProductError(
-                f"spmm needs a sparse matrix, not {type(w).__module__}.{type(w).__qualname__}",
-                hint="encode the weights first: W = sg.sparse(w)",
-            )
+        matrix, stack = together(w)
         count = positive(n, "n", ProductError)
         for name, flag in (("bias", bias), ("scale", scale), ("residual", residual)):
             if not isinstance(flag, bool):
@@ -174,20 +179,20 @@ def spmm(
                 f"there is no activation {activation!r}",
                 hint=f"{nearest(str(activation), known)}there are: {', '.join(known)}, and None",
             )
-        kinds = _integers(w, x_dtype, y_dtype, Epilogue(bias, scale, residual, activation))
+        kinds = _integers(matrix, x_dtype, y_dtype, Epilogue(bias, scale, residual, activation))
         many = 1 if batch is None else positive(batch, "batch", ProductError)
-        if batch is not None and w.format not in PANELS:
+        if batch is not None and matrix.format not in PANELS:
             raise ProductError(
-                f"a batch of x, but W is in {w.format}, whose kernels take one",
+                f"a batch of x, but W is in {matrix.format}, whose kernels take one",
                 hint=f"encode W in {' or '.join(PANELS)}, or pass all columns as one matrix [K, {many * count}]",
             )
-        if precision is not None and (precision != "tf32" or (w.format, w.dtype) != ("hybrid", "f32")):
+        if precision is not None and (precision != "tf32" or (matrix.format, matrix.dtype) != ("hybrid", "f32")):
             raise ProductError(
-                f"precision={precision!r} of W in {w.dtype}, {w.format}",
+                f"precision={precision!r} of W in {matrix.dtype}, {matrix.format}",
                 hint='"tf32" is for f32 and format="hybrid", whose dense tiles go to tensor cores; else leave it away',
             )
         count *= many
-        m, k = w.shape
+        m, k = matrix.shape
         for what, rows in (("x", k), ("y", m)):
             if rows * count > MAX_CELLS:
                 raise ProductError(
@@ -195,7 +200,7 @@ def spmm(
                     hint="take fewer columns at a time",
                 )
         epilogue = Epilogue(bias, scale, residual, activation)
-        return Product(w, count, epilogue, False, *kinds, batch=batch or 0, precision=precision or "")
+        return Product(matrix, count, epilogue, False, *kinds, batch=batch or 0, precision=precision or "", stack=stack)
 
 
 def _integers(w: SparseMatrix, x: str | None, y: str | None, epilogue: Epilogue) -> tuple[str, str]:

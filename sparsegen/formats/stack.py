@@ -1,0 +1,90 @@
+"""Matrices of one format one below the other, as one matrix of that format, where they are.
+
+Compressed rows and bitmap tiles are joined as they are stored; matrices in other formats are decoded and encoded again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sparsegen.formats.bitmap import Bitmap
+from sparsegen.formats.csr import Csr
+from sparsegen.formats.library import Library
+from sparsegen.formats.matrix import SparseMatrix, check_room
+from sparsegen.ir.types import u32
+
+
+def stacked(parts: Sequence[SparseMatrix]) -> SparseMatrix:
+    """The matrix [M, K] of several [M_i, K] in turn; all have one format, with its options, and one library.
+
+    FormatError on the host where a dense matrix is made on the way, and memory is too small for it.
+    """
+    first = parts[0]
+    lib, tile = first.library, first.spec.blocks.rows
+    with lib.active():
+        if isinstance(first, Csr):
+            made = _rows(parts)
+        elif isinstance(first, Bitmap) and all(w.shape[0] % tile == 0 for w in parts[:-1]):
+            made = _tiles(parts)
+        else:
+            made = _again(parts)
+    made.auto = all(w.auto for w in parts)
+    return made
+
+
+def _joined(first: SparseMatrix, parts: Sequence[SparseMatrix], arrays: dict[str, Any]) -> SparseMatrix:
+    shape = sum(w.shape[0] for w in parts), first.shape[1]
+    return type(first)(first.spec, shape, first.library, arrays, sum(w.nnz for w in parts))
+
+
+def _rows(parts: Sequence[SparseMatrix]) -> SparseMatrix:
+    """Compressed rows: the pointers go on where those of the matrix before end."""
+    first = parts[0]
+    lib, cat = first.library, first.library.xp.concatenate
+    pointers, entries = [lib.wide(first.arrays["ptr"][:1])], 0
+    for w in parts:
+        pointers.append(lib.wide(w.arrays["ptr"][1:]) + entries)
+        entries += int(w.arrays["ptr"][-1])
+    arrays = {name: cat([w.arrays[name] for w in parts]) for name in ("idx", "values")}
+    return _joined(first, parts, {"ptr": lib.cast(cat(pointers), first.spec.stored[0].dtype), **arrays})
+
+
+def _tiles(parts: Sequence[SparseMatrix]) -> SparseMatrix:
+    """Bitmap tiles, of which all but the last matrix fill theirs: a slab has those of each matrix in turn."""
+    first = parts[0]
+    lib, cat = first.library, first.library.xp.concatenate
+    _, slabs = first.spec.blocks.grid(first.shape)
+    indices = [lib.wide(w.arrays["index"]) for w in parts]
+    starts = [_slabs(lib, index, slabs) for index in indices]
+    at, index, values = 0, [], []
+    for slab in range(slabs):
+        for w, own, start in zip(parts, indices, starts, strict=True):
+            each, (begin, end) = (len(own) - 1) // slabs, start[slab : slab + 2]
+            index.append(own[slab * each : (slab + 1) * each] + (at - begin))
+            values.append(w.arrays["values"][begin // 8 : end // 8])
+            at += end - begin
+    index.append(indices[-1][-1:] + (at - starts[-1][-1]))
+    values.append(parts[-1].arrays["values"][starts[-1][-1] // 8 :])  # the zeros behind all of them
+    masks = cat([w.arrays["masks"] for w in parts], 1)
+    return _joined(first, parts, {"index": lib.cast(cat(index), u32), "masks": masks, "values": cat(values)})
+
+
+def _slabs(lib: Library, index: Any, slabs: int) -> list[int]:
+    """Where the values of each slab begin, and those of the last one end, in bytes of two-byte values: on the host."""
+    each = (len(index) - 1) // slabs
+    found: list[int] = index[::each, 0].tolist()
+    return found
+
+
+def _again(parts: Sequence[SparseMatrix]) -> SparseMatrix:
+    """By way of a dense matrix."""
+    first = parts[0]
+    lib, rows = first.library, sum(w.shape[0] for w in parts)
+    if lib.where == "cpu":
+        check_room((rows, first.shape[1]), first.kind)
+    bits, at = lib.zeros((rows, first.shape[1]), first.spec.raw), 0
+    for w in parts:
+        bits[at : at + w.shape[0]] = lib.view(w.to_dense(), first.spec.raw)
+        at += w.shape[0]
+    return type(first).encode(first.spec, lib, bits)
