@@ -22,6 +22,8 @@ BITS: Final = {
 VECTORS: Final = ("sr_bcrs", "bcrs")
 #: Formats of W whose kernels read and write columns in panels.
 PANELS: Final = ("csr", "hybrid")
+#: Formats of W that may hold several matrices [m, k].
+SEVERAL: Final = ("bitmap",)
 #: What x may hold beside integers.
 OPERANDS: Final = (s4, u4, s8, u8, s16, u16)
 #: A digit of an integer: how many bits it is shifted by, and its type.  Digits of 8 bits, or one of 4.
@@ -59,6 +61,10 @@ class Spmm(Op):
 
     ``batch``: of so many products, whose x, y, values and operands lie packed one after another, and whose W have one
     pattern.  ``binds``: what roles of its launches are called instead.
+
+    ``gated``: ``y = activation(scale * (W @ x) + bias) * (scale * (V @ x) + bias) + residual`` of two matrices [m, k]
+    in one (bitmap): of each strip of 16 rows the upper 8 are W's and the lower 8 the same rows of V, so that one lane
+    has the sums of both.  ``scale`` and ``bias`` have those of V's rows behind those of W's.
     """
 
     symbol: str = attr()
@@ -88,6 +94,7 @@ class Spmm(Op):
     batch: int = attr(default=1)
     onto: bool = attr(default=False)
     binds: Binds = attr(default=())
+    gated: bool = attr(default=False)
 
     @property
     def integers(self) -> bool:
@@ -122,9 +129,14 @@ class Spmm(Op):
         return f32 if self.integers else sum_type(self.dtype)
 
     @property
+    def matrices(self) -> int:
+        """Matrices [m, k] that W holds."""
+        return 2 if self.gated else 1
+
+    @property
     def strips(self) -> int:
         """Strips of 16 rows that cover W."""
-        return -(-self.m // STRIP)
+        return -(-self.m // (STRIP // 2 if self.gated else STRIP))
 
     @property
     def slabs(self) -> int:
@@ -136,6 +148,7 @@ class Spmm(Op):
 def _spmm(op: Spmm, ctx: Context) -> None:
     ctx.need(min(op.m, op.k, op.n) >= 1, f"a product of {op.m} x {op.k} by {op.k} x {op.n}")
     ctx.need(op.batch >= 1, f"a batch of {op.batch} products")
+    ctx.need(op.matrices == 1 or op.format in SEVERAL, f"{op.format} holds no {op.matrices} matrices", "take bitmap")
     ctx.one_of(op.format, tuple(BITS), "format")
     if op.format in VECTORS:
         ctx.need(op.height in (2, 4, 8), f"vectors of {op.height} rows")

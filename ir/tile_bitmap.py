@@ -211,7 +211,11 @@ class SumWarps(Op):
 
 @define("tile.store_product", kw_only=True)
 class StoreProduct(Store):
-    """Stores the sums of ``total`` to y, with the epilogue."""
+    """Stores the sums of ``total`` to y, with the epilogue.
+
+    ``gated``: rows ``row`` and row + 8 of W are those of two matrices, and one row of y: the product of their sums,
+    each with its own scale and bias, the first with the activation.
+    """
 
     total: Buffer = buffer()
     row: Expr = operand()
@@ -219,6 +223,7 @@ class StoreProduct(Store):
     column: Expr = operand()
     blocks: int = attr()
     shape: str = attr()
+    gated: bool = attr(default=False)
 
 
 @check(ShareStrips)
@@ -293,5 +298,6 @@ def _sum_warps(op: SumWarps, ctx: Context) -> None:
 @check(StoreProduct)
 def _store_product(op: StoreProduct, ctx: Context) -> None:
     ctx.need(op.out.size == op.m * op.n, f"y of {op.m} x {op.n} has not the {op.out.size} elements of @{op.out.name}")
-    for buf, size in ((op.scale, op.m), (op.bias, op.m), (op.residual, op.m * op.n)):
-        ctx.need(buf is None or buf.size == size, f"the epilogue's operands have {op.m} or {op.m * op.n} elements")
+    rows = op.m * (1 + op.gated)
+    for buf, size in ((op.scale, rows), (op.bias, rows), (op.residual, op.m * op.n)):
+        ctx.need(buf is None or buf.size == size, f"the epilogue's operands have {rows} or {op.m * op.n} elements")

@@ -53,7 +53,7 @@ class Bitmap:
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Spmm, self._kernel, formats=("bitmap",))
+        return each(module, o.Spmm, self._kernel, formats=("bitmap",), several=True)
 
     @property
     def one(self) -> bool:
@@ -110,7 +110,14 @@ class Bitmap:
         split, column = Value("split", s32, 0, self.splits - 1), Value("column", s32, 0, op.n - 1)
         row, col = Value("row", s32, 0, op.strips * o.STRIP - 1), Value("col", s32, 0, self.cols - 1)
         store = tb.StoreProduct(
-            total=total, row=row, col=col, column=column, blocks=self.blocks, shape=self.mma, **epilogue(op, params)
+            total=total,
+            row=row,
+            col=col,
+            column=column,
+            blocks=self.blocks,
+            shape=self.mma,
+            gated=op.gated,
+            **epilogue(op, params),
         )
         add = tb.SumWarps(
             total=total, row=row, col=col, acc=acc, sums=ring, turn=turn, slots=params.get("workspace.slots"),

@@ -121,19 +121,24 @@ def _items(cx: Context, op: t.SumWarps, sums: Sums) -> None:
 @rule(t.StoreProduct)
 def store_product(cx: Context, op: t.StoreProduct) -> None:
     b, one = cx.b, op.shape == "none"
+    gate = (op.scale, op.bias) if op.gated else (None, None)
     row, col, column = (cx.resolve(e) for e in (op.row, op.col, op.column))
     columns = 1 if one else 2
-    for half in (0, 1):
-        here = b.let("row", row + 8 * half)
+    for half in (0,) if op.gated else (0, 1):
+        here = b.let("row", row // 16 * 8 + row % 8 if op.gated else row + 8 * half)
 
         def store(half: int = half, here: Expr = here) -> None:
             scale, bias = (of_row(cx, buf, here) for buf in (op.scale, op.bias))
+            other_scale, other_bias = (of_row(cx, buf, here + op.m) for buf in gate)
             for e in range(columns):
                 at_col = b.let("n", column + col + e * op.blocks)
 
                 def cell(e: int = e, at_col: Expr = at_col) -> None:
                     v = b.ld(op.total, half * columns + e, hint="sum")
                     v = finish(cx, v, scale, bias, op.activation)
+                    if op.gated:
+                        other = b.ld(op.total, columns + e, hint="sum")
+                        v = b.binary("mul", v, finish(cx, other, other_scale, other_bias, "none"))
                     at = here * op.n + at_col if op.order == "row" else at_col * op.m + here
                     if op.residual is not None:
                         v = b.binary("add", v, b.convert(b.ld(op.residual, at), f32))

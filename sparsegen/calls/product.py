@@ -15,6 +15,7 @@ from sparsegen.backends.reference.spmm import run
 from sparsegen.calls.base import Calls, HostArrays, Views, wrapped
 from sparsegen.calls.scale import everywhere
 from sparsegen.formats.format import held
+from sparsegen.formats.stack import halves
 from sparsegen.ir.errors import ArrayError
 from sparsegen.ir.types import f32, sum_type
 from sparsegen.memo import Memo
@@ -92,10 +93,11 @@ class Operand(Expect):
     __slots__ = ("_product",)
 
     def __init__(self, name: str, product: Product, backend: str) -> None:
-        (m, k), types = product.w.shape, product.types
-        matrix = {"x": product.stacked(k), "out": product.stacked(m), "residual": product.stacked(m)}
+        k, types = product.w.shape[1], product.types
+        y = product.stacked(product.rows)
+        matrix = {"x": product.stacked(k), "out": y, "residual": y}
         kind = held(types.x) if name == "x" else types.y if name in matrix else types.rows
-        super().__init__(name, matrix.get(name, (m,)), kind.numpy(), writable=name == "out", backend=backend)
+        super().__init__(name, matrix.get(name, product.vector), kind.numpy(), writable=name == "out", backend=backend)
         self._product = product
 
     def check(self, layout: ArrayLayout) -> None:
@@ -137,7 +139,7 @@ class Operand(Expect):
     def _remedy(self, shape: tuple[int, ...]) -> str:
         if len(self.shape) == 2 and len(shape) == 1 and shape[0] == self.shape[0] and self.shape[1] == 1:
             return "pass a matrix of one column: a[:, None]"
-        m, k = self._product.w.shape
+        m, k = self._product.rows, self._product.w.shape[1]
         if self._product.batch:
             n, many = self._product.each, self._product.batch
             return (
@@ -328,7 +330,8 @@ class SpmmCalls(Calls):
             low, high = (x << 4, x) if types.x.kind == "uint" else (x.view("i1") << 4, x.view("i1"))
             x = np.stack((low >> 4, high >> 4), -1).reshape(len(x), -1)[:, : what.n]
         sums = np.float64 if types.x.is_int else sum_type(types.x).numpy()
-        return run(dense, x, activation=what.epilogue.activation or "none", sums=sums, **extra)
+        w, v = halves(dense, what.rows) if what.gated else (dense, None)
+        return run(w, x, activation=what.epilogue.activation or "none", sums=sums, v=v, **extra)
 
     def reference_room(self) -> dict[str, int]:
         (m, k, _), x = self.problem.shape, self.problem.what.types.x

@@ -134,7 +134,7 @@ class ProductPage(Kind):
     def trials(self) -> Iterator[Trial]:
         p, w, n = self.numbers, self.what.w, 2 * self.numbers.n
         while n <= max(MOST_COLUMNS, 2 * p.n):
-            more = self.what.types.y.nbytes * p.m * (n - p.n) * self.what.epilogue.residual
+            more = replace(self.what, n=n).operand_bytes - self.what.operand_bytes
             wider = partial(replace, n=n, operands=p.operands + more)
             yield self._tried("columns", f"n={n}", wider, self.device)
             n *= 2

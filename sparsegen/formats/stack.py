@@ -1,6 +1,6 @@
-"""Matrices of one format one below the other, as one matrix of that format, where they are.
+"""Matrices of one format as one matrix of that format, where they are: one below the other, or rows of two in turn.
 
-Compressed rows and bitmap tiles are joined as they are stored; matrices in other formats are decoded and encoded again.
+Compressed rows and bitmap tiles are joined as they are stored; all else is decoded and encoded again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,11 @@ from sparsegen.formats.bitmap import Bitmap
 from sparsegen.formats.csr import Csr
 from sparsegen.formats.library import Library
 from sparsegen.formats.matrix import SparseMatrix, check_room
+from sparsegen.ir.op_spmm import STRIP
 from sparsegen.ir.types import u32
+
+#: Rows of each matrix of a pair in a strip.
+HALF = STRIP // 2
 
 
 def stacked(parts: Sequence[SparseMatrix]) -> SparseMatrix:
@@ -79,12 +83,38 @@ def _slabs(lib: Library, index: Any, slabs: int) -> list[int]:
 
 def _again(parts: Sequence[SparseMatrix]) -> SparseMatrix:
     """By way of a dense matrix."""
-    first = parts[0]
-    lib, rows = first.library, sum(w.shape[0] for w in parts)
-    if lib.where == "cpu":
-        check_room((rows, first.shape[1]), first.kind)
-    bits, at = lib.zeros((rows, first.shape[1]), first.spec.raw), 0
+    bits, at = _dense(parts[0], sum(w.shape[0] for w in parts)), 0
     for w in parts:
-        bits[at : at + w.shape[0]] = lib.view(w.to_dense(), first.spec.raw)
+        bits[at : at + w.shape[0]] = w.library.view(w.to_dense(), w.spec.raw)
         at += w.shape[0]
-    return type(first).encode(first.spec, lib, bits)
+    return parts[0].encode(parts[0].spec, parts[0].library, bits)
+
+
+def _dense(like: SparseMatrix, rows: int) -> Any:
+    """The bits of a dense matrix of zeros with so many rows."""
+    if like.library.where == "cpu":
+        check_room((rows, like.shape[1]), like.kind)
+    return like.library.zeros((rows, like.shape[1]), like.spec.raw)
+
+
+def interleaved(upper: SparseMatrix, lower: SparseMatrix) -> SparseMatrix:
+    """Two matrices [m, K] in one: of each strip of 16 rows the upper 8 are the one's, the lower 8 the other's.
+
+    The last strip's halves are filled with zeros.
+    """
+    lib, (m, k) = upper.library, upper.shape
+    with lib.active():
+        bits = _dense(upper, -(-m // HALF) * STRIP)
+        pairs = bits.reshape(-1, 2, HALF, k)
+        for half, w in enumerate((upper, lower)):
+            own, whole = lib.view(w.to_dense(), w.spec.raw), m // HALF
+            pairs[:whole, half] = own[: whole * HALF].reshape(whole, HALF, k)
+            pairs[whole:, half, : m % HALF] = own[whole * HALF :]
+        return upper.encode(upper.spec, lib, bits)
+
+
+def halves(dense: Any, m: int) -> tuple[Any, Any]:
+    """The two matrices [m, K] of which a dense one is interleaved."""
+    pairs = dense.reshape(-1, 2, HALF, dense.shape[1])
+    upper, lower = (pairs[:, half].reshape(-1, dense.shape[1])[:m] for half in (0, 1))
+    return upper, lower

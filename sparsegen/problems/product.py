@@ -89,7 +89,9 @@ class SpmmProblem(OfMatrices):
     @property
     def others(self) -> tuple[str, ...]:
         """The other formats that W may be read in: of x by columns only those whose costs count what that takes, of a
-        batch those whose kernels read its matrices one behind the other."""
+        batch those whose kernels read its matrices one behind the other; of a gated pair none."""
+        if self.what.needs:
+            return ()
         if self.what.batch:
             return tuple(name for name in others(self.what.w) if name in PANELS)
         return tuple(name for name in others(self.what.w) if not (self.what.columns and name in BY_ROWS))
@@ -106,7 +108,8 @@ class SpmmProblem(OfMatrices):
         for read in ("", *self.others):
             form = replace(self, read=read)
             for family in readers(form.format):
-                found.setdefault(family, form)
+                if self.what.needs <= family.also:
+                    found.setdefault(family, form)
         return found
 
     def under(self, schedule: Any) -> SpmmProblem:
@@ -132,9 +135,9 @@ class SpmmProblem(OfMatrices):
         x_panel, y_panel = panels
         stored = p.stored | ({"x_type": held(p.x_kind)} if each else {})
         op = Spmm(
-            symbol=symbol(self.name), m=p.m, k=p.k, n=p.n, dtype=DTYPES[p.dtype], x_order=x, y_order=y, vec=vec,
-            bias=e.bias, scale=e.scale, residual=e.residual, activation=e.activation or "none", format=self.format,
-            x_panel=x_panel, y_panel=y_panel, **stored,
+            symbol=symbol(self.name), m=self.what.rows, k=p.k, n=p.n, dtype=DTYPES[p.dtype], x_order=x, y_order=y,
+            vec=vec, bias=e.bias, scale=e.scale, residual=e.residual, activation=e.activation or "none",
+            format=self.format, x_panel=x_panel, y_panel=y_panel, gated=self.what.gated, **stored,
         )  # fmt: skip
         return Module(self.name, (op,))
 
@@ -142,7 +145,7 @@ class SpmmProblem(OfMatrices):
         """W's format (of a library's product the dense matrix), x and y."""
         (m, k), n, types = self.what.w.shape, self.what.n, self.what.types
         matrix = m * k * types.x.nbytes if schedule.rules.library else self.facts.nbytes
-        return matrix + k * -(-n * types.x.bits // 8) + m * n * types.y.nbytes
+        return matrix + k * -(-n * types.x.bits // 8) + self.what.rows * n * types.y.nbytes
 
     def identity(self) -> dict[str, Any]:
         """Its numbers and its epilogue."""
@@ -152,6 +155,7 @@ class SpmmProblem(OfMatrices):
         formats = " or ".join((self.format, *found))
         said = {"what": "product", "format": formats, **numbers, "epilogue": asdict(self.what.epilogue)}
         said |= {"batch": self.what.batch} if self.what.batch else {}
+        said |= dict.fromkeys(sorted(self.what.needs), True)
         again = {read: replace(self, read=read).facts for read in found if read not in ("bitmap", self.format)}
         return said | ({"others": {read: asdict(facts) for read, facts in again.items()}} if again else {})
 
@@ -169,6 +173,12 @@ class SpmmProblem(OfMatrices):
         _ = self.facts  # FormatError where there are none
         tried = self.readers if wanted is None else self._readers()
         found = {f: form for f, form in tried.items() if wanted is None or f.name == wanted.family}
+        if wanted is not None and not found and self.format in wanted.rules.formats:
+            able = sorted({f.name for f in readers(self.format) if self.what.needs <= f.also})
+            raise ScheduleError(
+                f"{wanted} multiplies by one matrix, W is {self.what.stack}",
+                hint=f"take {' or '.join(able)}, or leave the schedule to the cost model",
+            )
         if wanted is not None and not found:
             reads = ", ".join(wanted.rules.formats)
             raise ScheduleError(

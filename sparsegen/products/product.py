@@ -15,7 +15,7 @@ from sparsegen.formats.matrix import KINDS, NAMES, SparseMatrix
 from sparsegen.ir.errors import FormatError, ProductError
 from sparsegen.ir.op_spmm import ACTIVATIONS, OPERANDS, PANELS
 from sparsegen.ir.types import DTYPES, DType, bf16, f16, f32, s32
-from sparsegen.products.stack import Stack, together
+from sparsegen.products.stack import Gated, Stack, together
 from sparsegen.schedule import nearest
 from sparsegen.sizes import MAX_CELLS
 
@@ -44,12 +44,18 @@ class Epilogue:
         """How many steps it has."""
         return len(self.operands) + (self.activation is not None)
 
-    def __str__(self) -> str:
-        inner = "scale * (W @ x)" if self.scale else "W @ x"
-        inner += " + bias" * self.bias
+    def of(self, gated: bool) -> str:
+        """What becomes of W's sums, or those of a pair W, V, for people to read."""
+        inner, other = (
+            (f"scale * ({w} @ x)" if self.scale else f"{w} @ x") + " + bias" * self.bias for w in ("W", "V")
+        )
         if self.activation:
             inner = f"{self.activation}({inner})"
+        inner = f"{inner if self.activation else f'({inner})'} * ({other})" if gated else inner
         return inner + " + residual" * self.residual
+
+    def __str__(self) -> str:
+        return self.of(gated=False)
 
 
 #: The types that a product of integers may have: exact sums, or floats.
@@ -114,10 +120,32 @@ class Product:
         return Types(KINDS[self.x_dtype], RESULTS[self.y_dtype], f32)
 
     @property
+    def gated(self) -> bool:
+        """Whether W is a pair of matrices whose products are multiplied with one another."""
+        return self.stack is not None and self.stack.gated
+
+    @property
+    def rows(self) -> int:
+        """Rows of y."""
+        return self.stack.out if self.stack else self.w.shape[0]
+
+    @property
+    def vector(self) -> tuple[int, ...]:
+        """The shape of bias and scale."""
+        return self.stack.vector if self.stack else (self.rows,)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What a family must do besides products of one matrix."""
+        return frozenset(["gated"] if self.gated else [])
+
+    @property
     def operand_bytes(self) -> int:
-        """Bytes of bias, scale and residual."""
-        m, e, of = self.w.shape[0], self.epilogue, self.types
-        return of.rows.nbytes * m * (e.bias + e.scale) + of.y.nbytes * m * self.n * e.residual
+        """Bytes of bias, scale and residual, less those of rows of W that are none of y's, of all columns."""
+        e, of, n = self.epilogue, self.types, self.n
+        missing = self.w.shape[0] - self.rows
+        vectors = of.rows.nbytes * prod(self.vector) * (e.bias + e.scale)
+        return vectors + of.y.nbytes * n * (self.rows * e.residual - missing)
 
     def __str__(self) -> str:
         m, k = self.w.shape
@@ -125,11 +153,12 @@ class Product:
         columns += f", in {self.precision}" if self.precision else ""
         types = f", x {self.x_dtype}, y {self.y_dtype}" if self.x_dtype else ""
         made = f" of {self.stack}" if self.stack else ""
-        return f"{self.epilogue}, W {m}x{k} {self.w.dtype}{made}{types}, {self.w.sparsity:.1%} zeros, {columns}"
+        what = f"W {m}x{k} {self.w.dtype}{made}{types}, {self.w.sparsity:.1%} zeros"
+        return f"{self.epilogue.of(self.gated)}, {what}, {columns}"
 
 
 def spmm(
-    w: SparseMatrix | Sequence[SparseMatrix],
+    w: SparseMatrix | Gated | Sequence[SparseMatrix],
     n: int,
     bias: bool = False,
     scale: bool = False,
@@ -150,6 +179,9 @@ def spmm(
     Of several matrices, as ``sg.spmm([W_q, W_k, W_v], n)``, of one K, dtype and format, all multiply x in one launch: a
     call gives a tuple of their results, parts of one array [M, n], M all their rows, which may be given as ``out``.
     ``residual`` is such an array; ``bias`` and ``scale`` are a tuple of an array each, or one [M], which saves a copy.
+
+    Of a pair, ``sg.spmm(sg.gated(W, V), n, activation="silu")``, the products of both are multiplied with one another
+    where they were summed: see :func:`sparsegen.gated`.  ``bias`` and ``scale`` are two arrays [M], or one [2, M].
 
     With ``batch``, for W in csr or hybrid, x is [batch, K, n], y and residual are [batch, M, n], in one launch for all
     of it: ``scale`` and ``bias`` are the same for each.  Matrices lie one behind the other, or side by side (as rows of

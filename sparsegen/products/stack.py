@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
 from sparsegen.arrays import describe, detached
+from sparsegen.callsite import located, user_loc
 from sparsegen.formats.library import library_of
 from sparsegen.formats.matrix import SparseMatrix
-from sparsegen.formats.stack import stacked
+from sparsegen.formats.stack import interleaved, stacked
 from sparsegen.ir.errors import ArrayError, ProductError
+from sparsegen.ir.op_spmm import SEVERAL
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Matrices one below the other; ``rows``: how many each has."""
+    """Matrices one below the other, or a ``gated`` pair, whose rows take turns; ``rows``: how many each has."""
 
     rows: tuple[int, ...]
+    gated: bool = False
 
-    def of(self, y: Any) -> tuple[Any, ...]:
-        """The parts of an array of all rows, views of it, in the order of the matrices."""
+    @property
+    def out(self) -> int:
+        """Rows of y."""
+        return self.rows[0] if self.gated else sum(self.rows)
+
+    @property
+    def vector(self) -> tuple[int, ...]:
+        """The shape of ``bias`` and ``scale``."""
+        return (2, self.out) if self.gated else (self.out,)
+
+    def of(self, y: Any) -> Any:
+        """What a call gives back of y: a view of its rows for each matrix; of a pair all of it."""
+        if self.gated:
+            return y
         return tuple(y[..., first:last, :] for first, last in pairwise(accumulate(self.rows, initial=0)))
 
     def one(self, name: str, arrays: Sequence[Any]) -> Any:
@@ -37,17 +52,52 @@ class Stack:
                 )
         lib, _ = library_of(views[0])
         with lib.active():
-            return lib.xp.concatenate([detached(a) for a in arrays])
+            return lib.xp.concatenate([detached(a) for a in arrays]).reshape(self.vector)
 
     def __str__(self) -> str:
+        if self.gated:
+            return f"a gated pair of {self.out} rows each"
         return f"{len(self.rows)} matrices of {', '.join(map(str, self.rows))} rows"
 
 
-def together(w: SparseMatrix | Sequence[SparseMatrix]) -> tuple[SparseMatrix, Stack | None]:
+@dataclass(frozen=True, eq=False)
+class Gated:
+    """A pair of matrices whose products are multiplied with one another; ``w``: both, rows in turn.  See `gated`."""
+
+    w: SparseMatrix
+    rows: int
+
+
+def gated(gate: SparseMatrix, up: SparseMatrix) -> Gated:
+    """The pair of a gated layer (SwiGLU, GeGLU), for :func:`sparsegen.spmm`: one launch for both and their product.
+
+    ``y = activation(scale * (gate @ x) + bias) * (scale * (up @ x) + bias) + residual``; ``activation="silu"`` is
+    SwiGLU.  Both are [M, K] of one dtype in the format bitmap; they are encoded again as one matrix, once as long as
+    ``gate`` lives.  ProductError for others.
+    """
+    with located(user_loc()):
+        pair = [_matrix(w, f"matrix {i}: ") for i, w in enumerate((gate, up))]
+        _alike(pair)
+        if gate.shape[0] != up.shape[0]:
+            raise ProductError(
+                f"matrix 1 of the pair has {up.shape[0]} rows, matrix 0 {gate.shape[0]}",
+                hint="each row of y is the product of one row of each: give both as many",
+            )
+        if gate.format not in SEVERAL:
+            raise ProductError(
+                f"a gated pair in {gate.format}, which no kernel reads",
+                hint='encode both again: sg.sparse(W.to_dense(), format="bitmap"); or make two products',
+            )
+        return Gated(_once(gate, "gated", [up], lambda: interleaved(gate, up)), gate.shape[0])
+
+
+def together(w: SparseMatrix | Gated | Sequence[SparseMatrix]) -> tuple[SparseMatrix, Stack | None]:
     """The matrix that kernels read, made once as long as the first one lives, and what it is made of, if of several.
 
     ProductError for matrices that do not go together.
     """
+    if isinstance(w, Gated):
+        return w.w, Stack((w.rows, w.rows), gated=True)
     if not isinstance(w, (list, tuple)):
         return _matrix(w), None
     parts = [_matrix(other, f"matrix {i}: ") for i, other in enumerate(w)]
@@ -55,12 +105,21 @@ def together(w: SparseMatrix | Sequence[SparseMatrix]) -> tuple[SparseMatrix, St
         raise ProductError("a product of no matrices", hint="name at least one: sg.spmm([W_q, W_k, W_v], n=...)")
     _alike(parts)
     first, *rest = parts
-    made = first.once(("stacked", *map(id, rest)), lambda: (stacked(parts), rest))[0]  # ids are of what is kept
-    return made, Stack(tuple(m.shape[0] for m in parts))
+    return _once(first, "stacked", rest, lambda: stacked(parts)), Stack(tuple(m.shape[0] for m in parts))
+
+
+def _once(first: SparseMatrix, how: str, rest: list[SparseMatrix], make: Callable[[], SparseMatrix]) -> SparseMatrix:
+    """What is made of a matrix and others, which are kept with it: so their ids are not given to others."""
+    return first.once((how, *map(id, rest)), lambda: (make(), rest))[0]
 
 
 def _matrix(w: Any, which: str = "") -> SparseMatrix:
     """ProductError for what is no sparse matrix."""
+    if isinstance(w, Gated):
+        raise ProductError(
+            f"{which}a gated pair among other matrices",
+            hint="make a product of its own: sg.spmm(sg.gated(W, V), n=...)",
+        )
     if not isinstance(w, SparseMatrix):
         raise ProductError(
             f"{which}spmm needs a sparse matrix, not {type(w).__module__}.{type(w).__qualname__}",

@@ -9,9 +9,10 @@ import pytest
 import sparsegen as sg
 from sparsegen.backends.emulator import run
 from sparsegen.cost.devices import load_profile
+from sparsegen.products.product import Product
 from sparsegen.schedule import SpmmSchedule
 from tests.mutation.harness import score, turns
-from tests.products_kit import launched, matrix
+from tests.products_kit import launched, matrix, pair
 
 #: Strips that no warps share evenly, rings that go round, columns left over, blocks that share strips.
 LINES = [
@@ -26,9 +27,17 @@ SHAPE = (7 * 16 - 3, 17 * 64 + 5)
 @pytest.mark.parametrize("profile", ["h200", "a100"])
 @pytest.mark.parametrize(("line", "n"), LINES)
 def test_nothing_that_orders_is_redundant(line: str, n: int, profile: str) -> None:
+    _all_noticed(sg.spmm(matrix(*SHAPE), n=n), line, profile)
+
+
+def test_nothing_is_in_gated_pairs() -> None:
     m, k = SHAPE
+    _all_noticed(sg.spmm(pair(m // 2, k), n=13, activation="silu"), LINES[1][0], "h200")
+
+
+def _all_noticed(product: Product, line: str, profile: str) -> None:
     device = dataclasses.replace(load_profile(profile), sms=1)  # all strips for as few blocks as there may be
-    func, arguments, expected = launched(sg.spmm(matrix(m, k), n=n), line, profile=device)
+    func, arguments, expected = launched(product, line, profile=device)
     ring = run(func, arguments())
     assert "mma=none" in line or turns(func, ring) > SpmmSchedule.parse(line).stages  # slots are used again
     killed, survivors = score(func, arguments, {"y": expected}, rtol=2e-3)

@@ -109,6 +109,7 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("bitmap", tb.SumWarps, {"slab_warps": 4}, "2 x 4 warps"),
     ("bitmap", tb.StoreProduct, {"activation": "sine"}, "activation 'sine' is unknown"),
     ("bitmap", tb.StoreProduct, {"m": 64}, "y of 64 x 8"),
+    ("bitmap", tb.StoreProduct, {"gated": True}, "the epilogue's operands have 256 or 1024 elements"),
     ("csr", tg.ShareSegments, {"count": 3}, "do not fill blocks of"),
     ("csr", tg.WalkSegment, {"by": 3}, "3 entries a turn are no multiple of 2"),
     ("csr", tg.LoadEntries, {"align": 3}, "are no multiple of 3"),

@@ -11,7 +11,7 @@ from sparsegen.backends.cuda.toolchain import find_tool
 from sparsegen.products.geometry import geometry
 from sparsegen.products.product import BitmapNumbers
 from tests.nvcc_kit import library
-from tests.products_kit import matrix
+from tests.products_kit import matrix, pair
 
 pytestmark = pytest.mark.skipif(find_tool("nvcc") is None, reason="no nvcc")
 LINES = [
@@ -35,6 +35,18 @@ def test_no_spills(line: str, n: int, dtype: str) -> None:
     assert use.spills == use.stack == 0
     assert use.registers <= g.registers + 8  # an estimate; the kernel is compiled for g.resident blocks an SM
     assert use.shared == g.shared and use.blocks == g.blocks and use.threads == k.schedule.threads
+
+
+@pytest.mark.parametrize(
+    "line", ["bitmap cols=16 warps=2x8 rows=7 stages=2 splits=1", "bitmap mma=none warps=4x4 rows=4"]
+)
+def test_a_gated_pair_takes_no_more(line: str) -> None:
+    """Neither registers nor spills: its sums are in the same places."""
+    both = pair(4096, 512)
+    products = [sg.spmm(w, n=1 if "none" in line else 16, bias=True, activation="silu") for w in (both, both.w)]
+    kernels = [sg.compile(product, device="h200", backend="emulator", schedule=line) for product in products]
+    gated, alone = (k.resources() for k in kernels)
+    assert gated.spills == 0 and gated.registers <= alone.registers + 8 and gated.shared == alone.shared
 
 
 @pytest.mark.parametrize("device", ["a100", "rtx4090"])

@@ -117,6 +117,7 @@ class BitmapFamily(ProductFamily):
     name = "bitmap"
     telling = ("cols", "mma")
     formats = ("bitmap",)
+    also = frozenset(("gated",))
     most = COLUMNS[-1]  # a block of more columns there is not, and each block reads W anew
     words = (
         Word("mma", text, choices=tuple(MMA)), Word("cols", integer), Word("warps", pair),
