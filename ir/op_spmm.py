@@ -35,6 +35,11 @@ MOST_WINDOW: Final = 64
 ACTIVATIONS: Final = ("none", "relu", "gelu", "silu")
 
 
+def strips(rows: int, gated: bool) -> int:
+    """Strips of 16 rows that cover so many rows of a matrix, or of each of a gated pair."""
+    return -(-rows // (STRIP // 2 if gated else STRIP))
+
+
 @define("op.spmm")
 class Spmm(Op):
     """``y = activation(scale * (W @ x) + bias) + residual``, W [m, k] in a sparse ``format``, x [k, n], y [m, n].
@@ -65,6 +70,10 @@ class Spmm(Op):
     ``gated``: ``y = activation(scale * (W @ x) + bias) * (scale * (V @ x) + bias) + residual`` of two matrices [m, k]
     in one (bitmap): of each strip of 16 rows the upper 8 are W's and the lower 8 the same rows of V, so that one lane
     has the sums of both.  ``scale`` and ``bias`` have those of V's rows behind those of W's.
+
+    ``experts``: of so many matrices [m, k], or pairs, one below the other in whole strips (bitmap), each of which is
+    multiplied by columns of its own: matrix e by those from offsets[e] on up to offsets[e + 1], an array of the call
+    (s32, experts + 1).  ``scale`` and ``bias`` have those of each in turn.  0: W is one matrix.
     """
 
     symbol: str = attr()
@@ -95,6 +104,7 @@ class Spmm(Op):
     onto: bool = attr(default=False)
     binds: Binds = attr(default=())
     gated: bool = attr(default=False)
+    experts: int = attr(default=0)
 
     @property
     def integers(self) -> bool:
@@ -131,12 +141,17 @@ class Spmm(Op):
     @property
     def matrices(self) -> int:
         """Matrices [m, k] that W holds."""
-        return 2 if self.gated else 1
+        return max(1, self.experts) * (2 if self.gated else 1)
+
+    @property
+    def strips_each(self) -> int:
+        """Strips of 16 rows that cover one of the experts, or W."""
+        return strips(self.m, self.gated)
 
     @property
     def strips(self) -> int:
         """Strips of 16 rows that cover W."""
-        return -(-self.m // (STRIP // 2 if self.gated else STRIP))
+        return max(1, self.experts) * self.strips_each
 
     @property
     def slabs(self) -> int:
@@ -148,7 +163,9 @@ class Spmm(Op):
 def _spmm(op: Spmm, ctx: Context) -> None:
     ctx.need(min(op.m, op.k, op.n) >= 1, f"a product of {op.m} x {op.k} by {op.k} x {op.n}")
     ctx.need(op.batch >= 1, f"a batch of {op.batch} products")
-    ctx.need(op.matrices == 1 or op.format in SEVERAL, f"{op.format} holds no {op.matrices} matrices", "take bitmap")
+    ctx.need(op.experts >= 0, f"{op.experts} experts")
+    several = op.gated or op.experts > 0
+    ctx.need(not several or op.format in SEVERAL, f"{op.format} holds no {op.matrices} matrices", "take bitmap")
     ctx.one_of(op.format, tuple(BITS), "format")
     if op.format in VECTORS:
         ctx.need(op.height in (2, 4, 8), f"vectors of {op.height} rows")

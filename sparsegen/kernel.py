@@ -149,7 +149,7 @@ class Kernel(Inspected):
         in x's order; x, ``out`` and ``residual`` are packed by rows or by columns (the transpose of a packed [n, K]
         array, as a linear layer has it), ``residual`` in the order of ``out``; ``bias`` and ``scale`` have an element a
         row of W; ``scale`` may also be one number, or an array of one element.  Of several matrices a tuple comes back:
-        parts of one such y.
+        parts of one such y.  Of experts ``counts`` or ``offsets`` say which columns are whose.
 
         Arrays are of NumPy, torch, CuPy, pycuda, or anything with ``__cuda_array_interface__`` or DLPack, of the
         kernel's shape and dtype; fields have their last axis packed, rows possibly with a pitch, and what lies between
@@ -308,7 +308,7 @@ class Kernel(Inspected):
         copies of values) if W has more than 2^24 elements: an estimate from a part of the blocks, see ``sampled``.
         """
         with located(user_loc()):
-            return counting.counts(self._plan(self.steps), self._calls.fixed_host(self.schedule))
+            return counting.counts(self._plan(self.steps), self._calls.deciding(self.schedule))
 
     def check(self, /, *args: Any, **named: Any) -> Report:
         """Run one pass of every program of this kernel on the emulator with all checkers on.

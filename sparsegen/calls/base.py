@@ -155,6 +155,10 @@ class Calls(ABC):
         """The same arrays on the host."""
         return {}
 
+    def deciding(self, schedule: Any) -> HostArrays:
+        """Arrays whose contents decide what a call does: what its instructions are counted with."""
+        return self.fixed_host(schedule)
+
     def origins(self, schedule: Any) -> dict[str, str]:
         """What each of them is and how it comes about, for who makes it elsewhere."""
         return {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any, ClassVar
 
@@ -13,10 +14,13 @@ from sparsegen.backends.cuda.runtime import Runtime
 from sparsegen.backends.emulator.report import Finding
 from sparsegen.backends.reference.spmm import run
 from sparsegen.calls.base import Calls, HostArrays, Views, wrapped
+from sparsegen.calls.experts import GIVEN, OFFSETS, Offsets, offsets
 from sparsegen.calls.scale import everywhere
+from sparsegen.counts.launch import WHOLE
 from sparsegen.formats.format import held
+from sparsegen.formats.library import library_of
 from sparsegen.formats.stack import halves
-from sparsegen.ir.errors import ArrayError
+from sparsegen.ir.errors import ArrayError, ProductError
 from sparsegen.ir.types import f32, sum_type
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program
@@ -177,14 +181,17 @@ class SpmmCalls(Calls):
 
     kind: ClassVar[str] = "SpmmKernel"
     positional = ("x", "out")
-    named = _OPERANDS
+    named: tuple[str, ...] = _OPERANDS
     OPTIONS: ClassVar[tuple[str, ...]] = ("out", "stream")
     problem: SpmmProblem
 
     def __init__(self, problem: SpmmProblem, backend: str) -> None:
         product = problem.what
         names = {IN: "x", **{name: name for name in product.epilogue.operands}}
-        inputs = {array: Operand(name, product, backend) for array, name in names.items()}
+        inputs: dict[str, Expect] = {array: Operand(name, product, backend) for array, name in names.items()}
+        self._offsets = Offsets(product.experts, product.n, backend) if product.experts else None
+        if self._offsets is not None:
+            inputs[OFFSETS], self.named = self._offsets, (*_OPERANDS, *GIVEN)
         super().__init__(problem, inputs, {OUT: Operand("out", product, backend)})
 
     # -------------------------------------------------------------------------------------------- arrays of a call
@@ -197,6 +204,8 @@ class SpmmCalls(Calls):
             for name in ("scale", "bias"):
                 if isinstance(values.get(name), (tuple, list)):
                     values[name] = stack.one(name, values[name])
+        if self._offsets is not None:
+            values[OFFSETS] = offsets(values, self._offsets)
         wanted, scale = self.inputs.get("scale"), values.get("scale")
         if wanted is not None and scale is not None and getattr(scale, "shape", None) != wanted.shape:
             values["scale"] = everywhere(scale, values["x"], wanted, chosen["stream"])
@@ -216,6 +225,11 @@ class SpmmCalls(Calls):
                     f"{name} is given, but the product was described without",
                     hint=f"compile sg.spmm(W, n={product.n}, {name}=True), or leave it away",
                 )
+        if self._offsets is not None and values.get(OFFSETS) is None and not some:
+            raise ArrayError(
+                f"it is not said which of the {product.n} columns are whose, of {product.experts} experts",
+                hint="pass counts=[...], one an expert, or offsets=..., an int32 array of their sums, from 0 on",
+            )
         named = {array: values.get(check.name) for array, check in self.inputs.items()}
         return {array: a for array, a in named.items() if array == IN or a is not None}
 
@@ -296,6 +310,18 @@ class SpmmCalls(Calls):
     def fixed_host(self, schedule: Any) -> HostArrays:
         return host_arrays(self.problem.matrix, self._tables(schedule))
 
+    def deciding(self, schedule: Any) -> HostArrays:
+        """Also offsets, of columns that are spread evenly; ProductError for a matrix of experts that is too large."""
+        found, elements = super().deciding(schedule), prod(self.problem.what.w.shape)
+        if self._offsets is None:
+            return found
+        if elements > WHOLE:
+            raise ProductError(
+                f"{self.problem.what.stack} of {elements} elements in all: their blocks are counted one by one",
+                hint=f"count a product of up to {WHOLE} elements, or of one expert, which may have more",
+            )
+        return {**found, OFFSETS: self._offsets.even()}
+
     def origins(self, schedule: Any) -> dict[str, str]:
         return {name: one.about for name, one in self._tables(schedule).items()}
 
@@ -330,11 +356,22 @@ class SpmmCalls(Calls):
             low, high = (x << 4, x) if types.x.kind == "uint" else (x.view("i1") << 4, x.view("i1"))
             x = np.stack((low >> 4, high >> 4), -1).reshape(len(x), -1)[:, : what.n]
         sums = np.float64 if types.x.is_int else sum_type(types.x).numpy()
-        w, v = halves(dense, what.rows) if what.gated else (dense, None)
-        return run(w, x, activation=what.epilogue.activation or "none", sums=sums, v=v, **extra)
+        how = what.epilogue.activation or "none"
+
+        def product(dense: Any, x: Any, **extra: Any) -> Any:
+            w, v = halves(dense, what.rows) if what.gated else (dense[: what.rows], None)
+            return run(w, x, activation=how, sums=sums, v=v, **extra)
+
+        if not what.experts:
+            return product(dense, x, **extra)
+        y = np.full((what.rows, what.n), np.nan, sums)
+        for e, (first, last) in enumerate(pairwise(arrays[OFFSETS].tolist())):
+            own = {name: a[:, first:last] if name == "residual" else a[e] for name, a in extra.items()}
+            y[:, first:last] = product(dense[e * what.m : (e + 1) * what.m], x[:, first:last], **own)
+        return y
 
     def reference_room(self) -> dict[str, int]:
-        (m, k, _), x = self.problem.shape, self.problem.what.types.x
+        (m, k), x = self.problem.what.w.shape, self.problem.what.types.x
         sums = f32 if x.is_int else sum_type(x)
         return {f"W as a dense matrix in {sums}": sums.nbytes * m * k}
 
@@ -343,6 +380,7 @@ class SpmmCalls(Calls):
         rng, packed = np.random.default_rng(seed), np.asfortranarray if self.problem.what.columns else np.asarray
         whole = self.problem.what.types.x
         made = {name: rng.uniform(-1, 1, a.shape).astype(a.dtype) for name, a in self.inputs.items()}
+        made |= {OFFSETS: self._offsets.even()} if self._offsets is not None else {}
         if whole.is_int:
             (k, n), dtype = self.inputs[IN].shape, self.inputs[IN].dtype
             ends, two = ((0, 255), 2) if whole.bits == 4 else (whole.range, 1)
@@ -354,11 +392,11 @@ class SpmmCalls(Calls):
         x = views[IN]
         if x.layout.device_index is None:
             return {**{name: describe(a) for name, a in self.random().items()}, **views}
-        extra: dict[str, ArrayView] = {}
+        extra, lib = dict[str, ArrayView](), library_of(x)[0]
         for name, check in self.inputs.items():
             if name not in views:
                 made = self.empty(x, check, len(check.shape) > 1 and order(x.layout) == "column")
-                made[...] = 1
+                made[...] = lib.constant(check.even()) if isinstance(check, Offsets) else 1
                 extra[name] = describe(made)
         return {**extra, **views}
 

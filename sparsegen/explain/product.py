@@ -77,7 +77,7 @@ class ProductPage(Kind):
         smaller = f"{w.compression * w.nbytes / size:.2f} times smaller than dense"
         again = f"; encoded again, of {w.format}: {nbytes(w.nbytes)}" * (read != w.format)
         yield Fact("format", f"{read}: {nbytes(size)}, {smaller}{again}")
-        if read in _MASKS:
+        if read in _MASKS and not self.what.experts:
             yield Fact("intensity", self._intensity())
         if blocks := s.rules.blocks(self.numbers, s, self.device):
             yield Fact("blocks", blocks)
@@ -138,7 +138,7 @@ class ProductPage(Kind):
             wider = partial(replace, n=n, operands=p.operands + more)
             yield self._tried("columns", f"n={n}", wider, self.device)
             n *= 2
-        for share in SPARSITIES if w.format == "bitmap" else ():
+        for share in SPARSITIES if w.format == "bitmap" and not self.what.experts else ():
             others = partial(sparser, share=share, kept=w.nnz)
             yield self._tried("sparsity", f"{share:.0%} zeros, hypothetical", others, self.device)
 

@@ -12,6 +12,8 @@ from sparsegen.formats.bitmap import Bitmap
 from sparsegen.formats.csr import Csr
 from sparsegen.formats.library import Library
 from sparsegen.formats.matrix import SparseMatrix, check_room
+from sparsegen.ir.errors import FormatError
+from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.op_spmm import STRIP
 from sparsegen.ir.types import u32
 
@@ -37,9 +39,18 @@ def stacked(parts: Sequence[SparseMatrix]) -> SparseMatrix:
     return made
 
 
-def _joined(first: SparseMatrix, parts: Sequence[SparseMatrix], arrays: dict[str, Any]) -> SparseMatrix:
-    shape = sum(w.shape[0] for w in parts), first.shape[1]
-    return type(first)(first.spec, shape, first.library, arrays, sum(w.nnz for w in parts))
+def whole_strips(parts: Sequence[SparseMatrix]) -> SparseMatrix:
+    """The matrix of several in bitmap tiles in turn, each filled with rows of zeros up to a whole strip."""
+    with parts[0].library.active():
+        made = _tiles(parts)
+    return type(made)(made.spec, (up(made.shape[0], STRIP), made.shape[1]), made.library, made.arrays, made.nnz)
+
+
+def _joined(parts: Sequence[SparseMatrix], arrays: dict[str, Any]) -> SparseMatrix:
+    """The matrix of joined arrays: where blocks do not cut them, each but the last has whole ones."""
+    first = parts[0]
+    rows = sum(up(w.shape[0], w.spec.blocks.rows) for w in parts[:-1]) + parts[-1].shape[0]
+    return type(first)(first.spec, (rows, first.shape[1]), first.library, arrays, sum(w.nnz for w in parts))
 
 
 def _rows(parts: Sequence[SparseMatrix]) -> SparseMatrix:
@@ -51,11 +62,11 @@ def _rows(parts: Sequence[SparseMatrix]) -> SparseMatrix:
         pointers.append(lib.wide(w.arrays["ptr"][1:]) + entries)
         entries += int(w.arrays["ptr"][-1])
     arrays = {name: cat([w.arrays[name] for w in parts]) for name in ("idx", "values")}
-    return _joined(first, parts, {"ptr": lib.cast(cat(pointers), first.spec.stored[0].dtype), **arrays})
+    return _joined(parts, {"ptr": lib.cast(cat(pointers), first.spec.stored[0].dtype), **arrays})
 
 
 def _tiles(parts: Sequence[SparseMatrix]) -> SparseMatrix:
-    """Bitmap tiles, of which all but the last matrix fill theirs: a slab has those of each matrix in turn."""
+    """Bitmap tiles: a slab has those of each matrix in turn."""
     first = parts[0]
     lib, cat = first.library, first.library.xp.concatenate
     _, slabs = first.spec.blocks.grid(first.shape)
@@ -68,10 +79,15 @@ def _tiles(parts: Sequence[SparseMatrix]) -> SparseMatrix:
             index.append(own[slab * each : (slab + 1) * each] + (at - begin))
             values.append(w.arrays["values"][begin // 8 : end // 8])
             at += end - begin
+    if at >= 1 << 32:
+        raise FormatError(
+            f"their values take {at} bytes together; the index has 32 bits",
+            hint="make a product of fewer matrices each",
+        )
     index.append(indices[-1][-1:] + (at - starts[-1][-1]))
     values.append(parts[-1].arrays["values"][starts[-1][-1] // 8 :])  # the zeros behind all of them
     masks = cat([w.arrays["masks"] for w in parts], 1)
-    return _joined(first, parts, {"index": lib.cast(cat(index), u32), "masks": masks, "values": cat(values)})
+    return _joined(parts, {"index": lib.cast(cat(index), u32), "masks": masks, "values": cat(values)})
 
 
 def _slabs(lib: Library, index: Any, slabs: int) -> list[int]:

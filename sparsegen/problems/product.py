@@ -59,7 +59,7 @@ PACKED = Variant("row", "row", 1)
 
 @dataclass(frozen=True)
 class SpmmProblem(OfMatrices):
-    """``y = activation(scale * (W @ x) + bias) + residual``; ``shape`` is M, K and n.
+    """``y = activation(scale * (W @ x) + bias) + residual``; ``shape`` is M, K and n (M of one of several experts).
 
     ``read``: the format that W is read in, one of its ``others``; empty: the one that it is in.
     """
@@ -70,7 +70,7 @@ class SpmmProblem(OfMatrices):
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        return (*self.what.w.shape, self.what.n)
+        return self.what.m, self.what.w.shape[1], self.what.n
 
     @property
     def dtype(self) -> str:
@@ -89,7 +89,7 @@ class SpmmProblem(OfMatrices):
     @property
     def others(self) -> tuple[str, ...]:
         """The other formats that W may be read in: of x by columns only those whose costs count what that takes, of a
-        batch those whose kernels read its matrices one behind the other; of a gated pair none."""
+        batch those whose kernels read its matrices one behind the other; of gated pairs and experts none."""
         if self.what.needs:
             return ()
         if self.what.batch:
@@ -137,7 +137,8 @@ class SpmmProblem(OfMatrices):
         op = Spmm(
             symbol=symbol(self.name), m=self.what.rows, k=p.k, n=p.n, dtype=DTYPES[p.dtype], x_order=x, y_order=y,
             vec=vec, bias=e.bias, scale=e.scale, residual=e.residual, activation=e.activation or "none",
-            format=self.format, x_panel=x_panel, y_panel=y_panel, gated=self.what.gated, **stored,
+            format=self.format, x_panel=x_panel, y_panel=y_panel, gated=self.what.gated,
+            experts=self.what.experts, **stored,
         )  # fmt: skip
         return Module(self.name, (op,))
 
@@ -151,6 +152,8 @@ class SpmmProblem(OfMatrices):
         """Its numbers and its epilogue."""
         p = self.facts
         numbers = {f.name: getattr(p, f.name) for f in fields(p)}
+        if not self.what.experts:  # those of one matrix are known without
+            numbers.pop("experts", None)
         found = self.others
         formats = " or ".join((self.format, *found))
         said = {"what": "product", "format": formats, **numbers, "epilogue": asdict(self.what.epilogue)}

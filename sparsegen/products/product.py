@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import ClassVar, Final, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from sparsegen.arguments import positive
 from sparsegen.callsite import located, user_loc
@@ -125,6 +125,16 @@ class Product:
         return self.stack is not None and self.stack.gated
 
     @property
+    def experts(self) -> int:
+        """Matrices, or pairs, with columns of their own; 0 where all have the same."""
+        return self.stack.experts if self.stack else 0
+
+    @property
+    def m(self) -> int:
+        """Rows of W that a column of x is multiplied by."""
+        return self.w.shape[0] // max(1, self.experts)
+
+    @property
     def rows(self) -> int:
         """Rows of y."""
         return self.stack.out if self.stack else self.w.shape[0]
@@ -137,13 +147,13 @@ class Product:
     @property
     def needs(self) -> frozenset[str]:
         """What a family must do besides products of one matrix."""
-        return frozenset(["gated"] if self.gated else [])
+        return frozenset(["gated"] * self.gated + ["ragged"] * (self.experts > 0))
 
     @property
     def operand_bytes(self) -> int:
         """Bytes of bias, scale and residual, less those of rows of W that are none of y's, of all columns."""
         e, of, n = self.epilogue, self.types, self.n
-        missing = self.w.shape[0] - self.rows
+        missing = self.m - self.rows
         vectors = of.rows.nbytes * prod(self.vector) * (e.bias + e.scale)
         return vectors + of.y.nbytes * n * (self.rows * e.residual - missing)
 
@@ -158,7 +168,7 @@ class Product:
 
 
 def spmm(
-    w: SparseMatrix | Gated | Sequence[SparseMatrix],
+    w: SparseMatrix | Gated | Sequence[SparseMatrix | Gated],
     n: int,
     bias: bool = False,
     scale: bool = False,
@@ -168,6 +178,7 @@ def spmm(
     y_dtype: str | None = None,
     batch: int | None = None,
     precision: Precision | None = None,
+    ragged: bool = False,
 ) -> Product:
     """The product of a sparse matrix W [M, K] with x [K, n]: ``y = activation(scale * (W @ x) + bias) + residual``.
 
@@ -183,6 +194,12 @@ def spmm(
     Of a pair, ``sg.spmm(sg.gated(W, V), n, activation="silu")``, the products of both are multiplied with one another
     where they were summed: see :func:`sparsegen.gated`.  ``bias`` and ``scale`` are two arrays [M], or one [2, M].
 
+    With ``ragged``, ``sg.spmm([W_0, W_1, ...], n, ragged=True)``, matrices (or gated pairs) in bitmap are experts, each
+    of which multiplies columns of its own, in one launch: x [K, n] has those of each in turn, y [M, n] as well.  A call
+    says how many: ``k(x, counts=[...])``, of all experts n in sum; or, as a CUDA graph must, ``k(x, offsets=...)``, an
+    int32 array of their sums, experts + 1, from 0 on, where x is.  Columns behind the last offset are left as they are.
+    ``bias`` and ``scale`` are an array for each matrix, or one [experts, M] or [experts, 2, M].
+
     With ``batch``, for W in csr or hybrid, x is [batch, K, n], y and residual are [batch, M, n], in one launch for all
     of it: ``scale`` and ``bias`` are the same for each.  Matrices lie one behind the other, or side by side (as rows of
     an array [K, batch, n] or [batch, n, K] whose axes are permuted).
@@ -197,7 +214,9 @@ def spmm(
     two (:func:`sparsegen.pack4`).  ProductError for anything else.
     """
     with located(user_loc()):
-        matrix, stack = together(w)
+        if not isinstance(ragged, bool):
+            raise ProductError(f"ragged is {_kind(ragged)}, it must be True or False", hint="pass counts to the call")
+        matrix, stack = together(w, ragged)
         count = positive(n, "n", ProductError)
         for name, flag in (("bias", bias), ("scale", scale), ("residual", residual)):
             if not isinstance(flag, bool):
@@ -295,7 +314,8 @@ class BitmapNumbers(OfProduct):
     """A product with W in bitmap tiles in numbers, as far as schedules and costs are concerned.
 
     ``nbytes``: of the stored arrays of W; ``chunks``: of eight bytes of its values, slack included; ``widest[r - 1]``:
-    the most chunks of any r adjacent strips of a slab; ``operands``: bytes of bias, scale and residual.
+    the most chunks of any r adjacent strips of a slab; ``operands``: bytes of bias, scale and residual, less those of
+    rows that y has not.  ``experts``: of so many matrices, of ``m`` rows each; 0: W is one.
     """
 
     m: int
@@ -306,6 +326,16 @@ class BitmapNumbers(OfProduct):
     chunks: int
     widest: tuple[int, ...]
     operands: int
+    experts: int = 0
+
+    @property
+    def busy(self) -> int:
+        """Experts that have columns, were these spread evenly; 1 where W is one matrix."""
+        return min(self.experts, self.n) or 1
+
+    def tiles(self, cols: Any) -> Any:
+        """Tiles of ``cols`` columns (an array of them, too), were columns spread evenly over experts."""
+        return self.busy * -(-self.n // (self.busy * cols))
 
     @property
     def stored(self) -> dict[str, int]:
@@ -316,7 +346,7 @@ class BitmapNumbers(OfProduct):
     def of(product: Product) -> BitmapNumbers:
         """The numbers of a product; FormatError for a matrix that no schedule reads."""
         w, n, spec = product.w, product.n, bitmap(product.w.kind)
-        m, k = w.shape
+        _, k = w.shape
 
         def measured() -> tuple[int, tuple[int, ...]]:
             tiles = Tiles.of(w)  # it reads the whole index, or all of W
@@ -329,5 +359,5 @@ class BitmapNumbers(OfProduct):
                 f"W has an array of {words} words; indices are 32 bits wide, so {MAX_CELLS} is the most",
                 hint="cut the matrix into pieces of fewer rows",
             )
-        nbytes = spec.room(w.shape, 4 * chunks)
-        return BitmapNumbers(m, k, n, w.dtype, nbytes, chunks + SLACK, widest, product.operand_bytes)
+        nbytes, operands = spec.room(w.shape, 4 * chunks), product.operand_bytes
+        return BitmapNumbers(product.m, k, n, w.dtype, nbytes, chunks + SLACK, widest, operands, product.experts)

@@ -11,36 +11,47 @@ from sparsegen.arrays import describe, detached
 from sparsegen.callsite import located, user_loc
 from sparsegen.formats.library import library_of
 from sparsegen.formats.matrix import SparseMatrix
-from sparsegen.formats.stack import interleaved, stacked
+from sparsegen.formats.stack import interleaved, stacked, whole_strips
 from sparsegen.ir.errors import ArrayError, ProductError
 from sparsegen.ir.op_spmm import SEVERAL
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Matrices one below the other, or a ``gated`` pair, whose rows take turns; ``rows``: how many each has."""
+    """Matrices one below the other, or a ``gated`` pair, whose rows take turns; ``rows``: how many each has.
+
+    ``ragged``: they (or so many pairs) are experts, which have columns of x of their own.
+    """
 
     rows: tuple[int, ...]
     gated: bool = False
+    ragged: bool = False
+
+    @property
+    def experts(self) -> int:
+        """How many have columns of their own; 0 where all have the same."""
+        return self.ragged * len(self.rows) // (1 + self.gated)
 
     @property
     def out(self) -> int:
         """Rows of y."""
-        return self.rows[0] if self.gated else sum(self.rows)
+        return self.rows[0] if self.gated or self.ragged else sum(self.rows)
 
     @property
     def vector(self) -> tuple[int, ...]:
         """The shape of ``bias`` and ``scale``."""
-        return (2, self.out) if self.gated else (self.out,)
+        return (*(self.experts,) * self.ragged, *(2,) * self.gated, self.out)
 
     def of(self, y: Any) -> Any:
-        """What a call gives back of y: a view of its rows for each matrix; of a pair all of it."""
-        if self.gated:
+        """What a call gives back of y: a view of its rows for each matrix; of a pair, or of experts, all of it."""
+        if self.gated or self.ragged:
             return y
         return tuple(y[..., first:last, :] for first, last in pairwise(accumulate(self.rows, initial=0)))
 
     def one(self, name: str, arrays: Sequence[Any]) -> Any:
-        """An array of all rows from one of each matrix; ArrayError for others, by their ``name``."""
+        """An array of all rows from one of each matrix, of pairs two; ArrayError for others, by their ``name``."""
+        if self.gated and self.ragged:
+            arrays = [a for pair in arrays for a in (pair if isinstance(pair, (list, tuple)) else (pair,))]
         if len(arrays) != len(self.rows):
             raise ArrayError(f"{name} is {len(arrays)} arrays, there are {self}", hint="give an array for each")
         views = [describe(a) for a in arrays]
@@ -55,8 +66,11 @@ class Stack:
             return lib.xp.concatenate([detached(a) for a in arrays]).reshape(self.vector)
 
     def __str__(self) -> str:
+        each = "gated pair" if self.gated else "matrix"
+        if self.ragged:
+            return f"{self.experts} experts, each a {each} of {self.out} rows"
         if self.gated:
-            return f"a gated pair of {self.out} rows each"
+            return f"a {each} of {self.out} rows each"
         return f"{len(self.rows)} matrices of {', '.join(map(str, self.rows))} rows"
 
 
@@ -91,11 +105,15 @@ def gated(gate: SparseMatrix, up: SparseMatrix) -> Gated:
         return Gated(_once(gate, "gated", [up], lambda: interleaved(gate, up)), gate.shape[0])
 
 
-def together(w: SparseMatrix | Gated | Sequence[SparseMatrix]) -> tuple[SparseMatrix, Stack | None]:
+def together(
+    w: SparseMatrix | Gated | Sequence[SparseMatrix | Gated], ragged: bool = False
+) -> tuple[SparseMatrix, Stack | None]:
     """The matrix that kernels read, made once as long as the first one lives, and what it is made of, if of several.
 
     ProductError for matrices that do not go together.
     """
+    if ragged:
+        return _experts(w)
     if isinstance(w, Gated):
         return w.w, Stack((w.rows, w.rows), gated=True)
     if not isinstance(w, (list, tuple)):
@@ -106,6 +124,33 @@ def together(w: SparseMatrix | Gated | Sequence[SparseMatrix]) -> tuple[SparseMa
     _alike(parts)
     first, *rest = parts
     return _once(first, "stacked", rest, lambda: stacked(parts)), Stack(tuple(m.shape[0] for m in parts))
+
+
+def _experts(w: Any) -> tuple[SparseMatrix, Stack]:
+    """The same of experts, whose strips are whole."""
+    if not isinstance(w, (list, tuple)) or not w:
+        raise ProductError(
+            "ragged=True without several matrices",
+            hint="name the experts: sg.spmm([W_0, W_1, ...], n=..., ragged=True)",
+        )
+    pairs = all(isinstance(one, Gated) for one in w)
+    parts = [one.w if pairs else _matrix(one, f"matrix {i}: ") for i, one in enumerate(w)]
+    _alike(parts)
+    rows = [one.rows if pairs else one.shape[0] for one in w]
+    for i, mine in enumerate(rows):
+        if mine != rows[0]:
+            raise ProductError(
+                f"expert {i} has {mine} rows, expert 0 {rows[0]}",
+                hint="all write rows of one y [M, n]: make a product of those with as many",
+            )
+    first, *rest = parts
+    if first.format not in SEVERAL:
+        raise ProductError(
+            f"experts in {first.format}, of which no kernel reads several",
+            hint='encode all again: sg.sparse(W.to_dense(), format="bitmap"); or make a product of each',
+        )
+    made = _once(first, "experts", rest, lambda: whole_strips(parts))
+    return made, Stack(tuple(m for m in rows for _ in range(1 + pairs)), pairs, ragged=True)
 
 
 def _once(first: SparseMatrix, how: str, rest: list[SparseMatrix], make: Callable[[], SparseMatrix]) -> SparseMatrix:

@@ -168,6 +168,9 @@ PROGRAMS: dict[str, Callable[[], Module]] = {
     **{family: partial(stencil, family) for family in FAMILIES},
     "update": update,
     "bitmap": lambda: compiled(sg.spmm(matrix(128, 192), n=8, bias=True), "bitmap warps=2x2 rows=2 splits=2"),
+    "experts": lambda: compiled(
+        sg.spmm([matrix(64, 192)] * 3, n=24, ragged=True, bias=True), "bitmap cols=8 warps=2x2 rows=2 splits=2"
+    ),
     "column of x": lambda: compiled(
         sg.spmm(matrix(128, 192), n=1, bias=True), "bitmap mma=none cols=1 warps=2x2 rows=2"
     ),
