@@ -1,8 +1,9 @@
-"""Which columns are whose, in a call of a product with experts: counts of them, or their sums in an array."""
+"""What a call of a product with several matrices makes arrays of: counts of columns, which are whose."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -10,8 +11,10 @@ import numpy.typing as npt
 
 from sparsegen.arguments import positive
 from sparsegen.arrays import Expect, describe, host_array
+from sparsegen.counts.launch import WHOLE
 from sparsegen.formats.library import library_of
-from sparsegen.ir.errors import ArrayError
+from sparsegen.ir.errors import ArrayError, ProductError
+from sparsegen.products.product import Product
 from sparsegen.views import ArrayLayout, ArrayView
 
 #: The names by which a call is told, and the role of the array.
@@ -80,6 +83,27 @@ def offsets(values: Mapping[str, Any], check: Offsets) -> Any:
     lib, _ = library_of(describe(values["x"]))
     with lib.active():
         return lib.constant(np.cumsum([0, *each], dtype=np.int32))
+
+
+def counted(product: Product, check: Offsets) -> npt.NDArray[Any]:
+    """The offsets that a product's instructions are counted with; ProductError for one that is too large for that."""
+    elements = prod(product.w.shape)
+    if elements > WHOLE:
+        raise ProductError(
+            f"{product.stack} of {elements} elements in all: their blocks are counted one by one",
+            hint=f"count a product of up to {WHOLE} elements, or of one expert, which may have more",
+        )
+    return check.even()
+
+
+def beside(x: Any, what: str) -> None:
+    """ArrayError where a call with a stream of its own would have an array made on another one, for an x on a GPU."""
+    layout = describe(x).layout
+    if layout.device_kind != "host":
+        raise ArrayError(
+            f"{what} is made one array on the current stream of {layout.library}; the call has a stream of its own",
+            hint="pass one array (offsets in place of counts), or make that stream the current one and leave it away",
+        )
 
 
 def _counts(counts: Any, experts: int) -> list[int]:

@@ -14,13 +14,12 @@ from sparsegen.backends.cuda.runtime import Runtime
 from sparsegen.backends.emulator.report import Finding
 from sparsegen.backends.reference.spmm import run
 from sparsegen.calls.base import Calls, HostArrays, Views, wrapped
-from sparsegen.calls.experts import GIVEN, OFFSETS, Offsets, offsets
+from sparsegen.calls.experts import GIVEN, OFFSETS, Offsets, beside, counted, offsets
 from sparsegen.calls.scale import everywhere
-from sparsegen.counts.launch import WHOLE
 from sparsegen.formats.format import held
 from sparsegen.formats.library import library_of
 from sparsegen.formats.stack import halves
-from sparsegen.ir.errors import ArrayError, ProductError
+from sparsegen.ir.errors import ArrayError
 from sparsegen.ir.types import f32, sum_type
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program
@@ -201,9 +200,10 @@ class SpmmCalls(Calls):
         """Also a scale of one number as one of each row, and arrays of several matrices as one."""
         values, chosen = super().values(args, named, options)
         if (stack := self.problem.what.stack) is not None:
-            for name in ("scale", "bias"):
-                if isinstance(values.get(name), (tuple, list)):
-                    values[name] = stack.one(name, values[name])
+            several = [name for name in ("scale", "bias") if isinstance(values.get(name), (tuple, list))]
+            if chosen["stream"] is not None and (several or values.get("counts") is not None):
+                beside(values["x"], [*several, "counts"][0])
+            values.update({name: stack.one(name, values[name]) for name in several})
         if self._offsets is not None:
             values[OFFSETS] = offsets(values, self._offsets)
         wanted, scale = self.inputs.get("scale"), values.get("scale")
@@ -312,15 +312,8 @@ class SpmmCalls(Calls):
 
     def deciding(self, schedule: Any) -> HostArrays:
         """Also offsets, of columns that are spread evenly; ProductError for a matrix of experts that is too large."""
-        found, elements = super().deciding(schedule), prod(self.problem.what.w.shape)
-        if self._offsets is None:
-            return found
-        if elements > WHOLE:
-            raise ProductError(
-                f"{self.problem.what.stack} of {elements} elements in all: their blocks are counted one by one",
-                hint=f"count a product of up to {WHOLE} elements, or of one expert, which may have more",
-            )
-        return {**found, OFFSETS: self._offsets.even()}
+        found = super().deciding(schedule)
+        return found if self._offsets is None else {**found, OFFSETS: counted(self.problem.what, self._offsets)}
 
     def origins(self, schedule: Any) -> dict[str, str]:
         return {name: one.about for name, one in self._tables(schedule).items()}

@@ -197,7 +197,7 @@ def spmm(
     With ``ragged``, ``sg.spmm([W_0, W_1, ...], n, ragged=True)``, matrices (or gated pairs) in bitmap are experts, each
     of which multiplies columns of its own, in one launch: x [K, n] has those of each in turn, y [M, n] as well.  A call
     says how many: ``k(x, counts=[...])``, of all experts n in sum; or, as a CUDA graph must, ``k(x, offsets=...)``, an
-    int32 array of their sums, experts + 1, from 0 on, where x is.  Columns behind the last offset are left as they are.
+    int32 array of their sums, experts + 1, from 0 on, where x is.  Columns behind the last offset have no result.
     ``bias`` and ``scale`` are an array for each matrix, or one [experts, M] or [experts, 2, M].
 
     With ``batch``, for W in csr or hybrid, x is [batch, K, n], y and residual are [batch, M, n], in one launch for all
