@@ -24,6 +24,8 @@ VECTORS: Final = ("sr_bcrs", "bcrs")
 NARROW: Final = (s8, e4m3, e5m2)
 #: Formats of W whose kernels read and write columns in panels.
 PANELS: Final = ("csr", "hybrid")
+#: Formats of W that may hold several matrices [m, k].
+SEVERAL: Final = ("bitmap",)
 #: What x may hold beside integers.
 OPERANDS: Final = (s4, u4, s8, u8, s16, u16)
 #: A digit of an integer: how many bits it is shifted by, and its type.  Digits of 8 bits, or one of 4.
@@ -33,6 +35,11 @@ Binds: TypeAlias = tuple[tuple[str, str], ...]
 #: Columns of a window of which some are kept (nm), at most.
 MOST_WINDOW: Final = 64
 ACTIVATIONS: Final = ("none", "relu", "gelu", "silu")
+
+
+def strips(rows: int, gated: bool) -> int:
+    """Strips of 16 rows that cover so many rows of a matrix, or of each of a gated pair."""
+    return -(-rows // (STRIP // 2 if gated else STRIP))
 
 
 @define("op.spmm")
@@ -64,6 +71,14 @@ class Spmm(Op):
 
     ``batch``: of so many products, whose x, y, values and operands lie packed one after another, and whose W have one
     pattern.  ``binds``: what roles of its launches are called instead.
+
+    ``gated``: ``y = activation(scale * (W @ x) + bias) * (scale * (V @ x) + bias) + residual`` of two matrices [m, k]
+    in one (bitmap): of each strip of 16 rows the upper 8 are W's and the lower 8 the same rows of V, so that one lane
+    has the sums of both.  ``scale`` and ``bias`` have those of V's rows behind those of W's.
+
+    ``experts``: of so many matrices [m, k], or pairs, one below the other in whole strips (bitmap), each of which is
+    multiplied by columns of its own: matrix e by those from offsets[e] on up to offsets[e + 1], an array of the call
+    (s32, experts + 1).  ``scale`` and ``bias`` have those of each in turn.  0: W is one matrix.
     """
 
     symbol: str = attr()
@@ -93,6 +108,8 @@ class Spmm(Op):
     batch: int = attr(default=1)
     onto: bool = attr(default=False)
     binds: Binds = attr(default=())
+    gated: bool = attr(default=False)
+    experts: int = attr(default=0)
 
     @property
     def integers(self) -> bool:
@@ -137,9 +154,19 @@ class Spmm(Op):
         return f32 if self.integers else sum_type(self.multiplied)
 
     @property
+    def matrices(self) -> int:
+        """Matrices [m, k] that W holds."""
+        return max(1, self.experts) * (2 if self.gated else 1)
+
+    @property
+    def strips_each(self) -> int:
+        """Strips of 16 rows that cover one of the experts, or W."""
+        return strips(self.m, self.gated)
+
+    @property
     def strips(self) -> int:
         """Strips of 16 rows that cover W."""
-        return -(-self.m // STRIP)
+        return max(1, self.experts) * self.strips_each
 
     @property
     def slabs(self) -> int:
@@ -151,6 +178,9 @@ class Spmm(Op):
 def _spmm(op: Spmm, ctx: Context) -> None:
     ctx.need(min(op.m, op.k, op.n) >= 1, f"a product of {op.m} x {op.k} by {op.k} x {op.n}")
     ctx.need(op.batch >= 1, f"a batch of {op.batch} products")
+    ctx.need(op.experts >= 0, f"{op.experts} experts")
+    several = op.gated or op.experts > 0
+    ctx.need(not several or op.format in SEVERAL, f"{op.format} holds no {op.matrices} matrices", "take bitmap")
     ctx.one_of(op.format, tuple(BITS), "format")
     if op.format in VECTORS:
         ctx.need(op.height in (2, 4, 8), f"vectors of {op.height} rows")

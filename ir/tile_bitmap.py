@@ -100,8 +100,9 @@ class FetchColumns(Op):
 
     Lane (g, t) takes rows 16 f + 4 t + j of the slab for fragment f, j = 0..3 (W's order, not the mma's: a sum may go
     in any order), and of the ``blocks`` blocks of 8 columns g * blocks + b.  Rows past ``k`` and columns past ``n`` are
-    zero.  A register holds two neighbours in memory: of a row (``order`` row; one element if there is one block) in
-    the order f, j, pair of columns, or of a column in the order f, b, pair of rows.
+    zero; columns past ``end`` too, where it is given.  A register holds two neighbours in memory: of a row (``order``
+    row; one element if there is one block) in the order f, j, pair of columns, or of a column in the order f, b, pair
+    of rows.
     """
 
     raw: Buffer = buffer(writes=True, reads=False)
@@ -113,6 +114,7 @@ class FetchColumns(Op):
     blocks: int = attr()
     order: str = attr(one_of=ORDERS)
     vec: int = attr()
+    end: Expr | None = operand(default=None)
 
 
 @define("tile.pack_columns", kw_only=True)
@@ -226,7 +228,14 @@ class SumWarps(Op):
 
 @define("tile.store_product", kw_only=True)
 class StoreProduct(Store):
-    """Stores the sums of ``total`` to y, with the epilogue."""
+    """Stores the sums of ``total`` to y, with the epilogue.
+
+    ``gated``: rows ``row`` and row + 8 of W are those of two matrices, and one row of y: the product of their sums,
+    each with its own scale and bias, the first with the activation.
+
+    Of several ``experts`` ``row`` is counted over all of them: ``expert`` is whose it is, and columns from ``end`` on
+    are another's.  Vectors have the elements of each in turn.
+    """
 
     total: Buffer = buffer()
     row: Expr = operand()
@@ -234,6 +243,10 @@ class StoreProduct(Store):
     column: Expr = operand()
     blocks: int = attr()
     shape: str = attr()
+    gated: bool = attr(default=False)
+    end: Expr | None = operand(default=None)
+    expert: Expr | None = operand(default=None)
+    experts: int = attr(default=0)
 
 
 @check(ShareStrips)
@@ -312,5 +325,8 @@ def _sum_warps(op: SumWarps, ctx: Context) -> None:
 @check(StoreProduct)
 def _store_product(op: StoreProduct, ctx: Context) -> None:
     ctx.need(op.out.size == op.m * op.n, f"y of {op.m} x {op.n} has not the {op.out.size} elements of @{op.out.name}")
-    for buf, size in ((op.scale, op.m), (op.bias, op.m), (op.residual, op.m * op.n)):
-        ctx.need(buf is None or buf.size == size, f"the epilogue's operands have {op.m} or {op.m * op.n} elements")
+    ctx.need(all((op.experts > 0) == (x is not None) for x in (op.end, op.expert)),
+             "an expert, and an end of its columns, are there if there are experts")  # fmt: skip
+    rows = op.m * (1 + op.gated) * max(1, op.experts)
+    for buf, size in ((op.scale, rows), (op.bias, rows), (op.residual, op.m * op.n)):
+        ctx.need(buf is None or buf.size == size, f"the epilogue's operands have {rows} or {op.m * op.n} elements")

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from sparsegen.products.attention import attention
     from sparsegen.products.product import spmm
     from sparsegen.products.sddmm import sddmm
+    from sparsegen.products.stack import gated
     from sparsegen.pruning import prune
     from sparsegen.quantization import Quantized, pack4, quantize, unpack4
     from sparsegen.reordering import Reordering, reorder
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
 
 # describing
 __all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Value", "abs", "max", "min", "sqrt", "where"]
-__all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm", "sddmm", "prune"]
+__all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm", "gated", "sddmm", "prune"]
 __all__ += ["attention", "load_smtx", "load_mtx", "reorder", "Reordering"]
 __all__ += ["quantize", "Quantized", "pack4", "unpack4", "pattern"]
 # choosing
@@ -87,6 +88,7 @@ _HOMES = {
     "products.attention": ("attention",),
     "products.product": ("spmm",),
     "products.sddmm": ("sddmm",),
+    "products.stack": ("gated",),
     "pruning": ("prune",),
     "quantization": ("quantize", "Quantized", "pack4", "unpack4"),
     "reordering": ("reorder", "Reordering"),

@@ -148,7 +148,8 @@ class Kernel(Inspected):
         ``out`` has the same form.  A product, ``k(x, out, bias=..., scale=..., residual=...)``: y [M, n] for x [K, n],
         in x's order; x, ``out`` and ``residual`` are packed by rows or by columns (the transpose of a packed [n, K]
         array, as a linear layer has it), ``residual`` in the order of ``out``; ``bias`` and ``scale`` have an element a
-        row of W; ``scale`` may also be one number, or an array of one element.
+        row of W; ``scale`` may also be one number, or an array of one element.  Of several matrices a tuple comes back:
+        parts of one such y.  Of experts ``counts`` or ``offsets`` say which columns are whose.
 
         Arrays are of NumPy, torch, CuPy, pycuda, or anything with ``__cuda_array_interface__`` or DLPack, of the
         kernel's shape and dtype; fields have their last axis packed, rows possibly with a pitch, and what lies between
@@ -183,13 +184,13 @@ class Kernel(Inspected):
         calls.apart(inputs, results)
         if self.backend != "cuda":
             self._on_host(inputs, results, count, stream)
-            return made
+            return calls.back(made)
         self._on_gpu({**inputs, **results}, count, stream)
         learn = count == self.steps and len(results) == 1 and self._learnt < _LAYOUTS_LEARNT
         first = next(iter(inputs.values())).layout
         if learn and first.device_index is not None and first.library == "torch":
             self._learn(args, named, inputs, results)
-        return made
+        return calls.back(made)
 
     def _new(self, inputs: Views) -> Any:
         """New arrays for a result."""
@@ -277,20 +278,25 @@ class Kernel(Inspected):
         if self._library is not None:
             self._learnt += 1
             multiply, turned = self._library.on_torch(first.layout.device_index or 0), self._calls.turned(inputs)
-            self._fast = fast_call(library_call(args, named, inputs, (name, result), turned, multiply))
+            self._shorten(fast_call(library_call(args, named, inputs, (name, result), turned, multiply)))
             return
         plan = self._device_plan(views, self.steps)
         executor = self._executor(first.layout.device_index or 0, launch_stream(first))
         if (single := executor.single(plan)) is None:
             return
         self._learnt += 1
-        known = fast_call(
-            Call(
-                args, named, inputs, (name, result), plan.alignment, *single, executor.fixed,
-                {name: space.nbytes for name, space in plan.workspaces.items()}, executor.kept(plan),
-                self._calls.turned(inputs), executor.runtime.name == "driver",
+        self._shorten(
+            fast_call(
+                Call(
+                    args, named, inputs, (name, result), plan.alignment, *single, executor.fixed,
+                    {name: space.nbytes for name, space in plan.workspaces.items()}, executor.kept(plan),
+                    self._calls.turned(inputs), executor.runtime.name == "driver",
+                )
             )
         )  # fmt: skip
+
+    def _shorten(self, known: FastCall | None) -> None:
+        """Take the short way from now on, if there is one."""
         self._fast = self._fast if known is None else self._calls.short(known)
 
     # -------------------------------------------------------------------------------------------- judging it
@@ -302,7 +308,7 @@ class Kernel(Inspected):
         copies of values) if W has more than 2^24 elements: an estimate from a part of the blocks, see ``sampled``.
         """
         with located(user_loc()):
-            return counting.counts(self._plan(self.steps), self._calls.fixed_host(self.schedule))
+            return counting.counts(self._plan(self.steps), self._calls.deciding(self.schedule))
 
     def check(self, /, *args: Any, **named: Any) -> Report:
         """Run one pass of every program of this kernel on the emulator with all checkers on.

@@ -13,10 +13,12 @@ import sparsegen as sg
 from sparsegen.backends.reference import spmm as reference
 from sparsegen.cost.devices import DeviceProfile, load_profile
 from sparsegen.formats import SparseMatrix
+from sparsegen.formats.stack import halves
 from sparsegen.ir.warp import Func
 from sparsegen.pipelines import Program, lower
 from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products.product import Product
+from sparsegen.products.stack import Gated
 from sparsegen.products.weights import host_arrays
 from sparsegen.schedule import SpmmSchedule
 
@@ -52,10 +54,15 @@ def matrix(m: int, k: int, sparsity: float = 0.6, dtype: str = "f16", format: st
     return sg.sparse(weights(m, k, sparsity, dtype), format=format)
 
 
+def pair(m: int, k: int, dtype: str = "f16") -> Gated:
+    """Two matrices as a gated pair."""
+    return sg.gated(*(sg.sparse(weights(m, k, 0.6, dtype, seed)) for seed in (1, 2)))
+
+
 def operands(product: Product, x_order: str = "row", y_order: str = "row", seed: int = 1) -> dict[str, Array]:
     """Random arrays of a call by name, in these orders; ``out`` is NaN."""
     rng = np.random.default_rng(seed)
-    (m, k), n, types = product.w.shape, product.n, product.types
+    m, k, n, types = product.rows, product.w.shape[1], product.n, product.types
     dtype, of_rows = types.x.numpy(), types.rows.numpy()
 
     def made(rows: int, cols: int, order: str) -> Array:
@@ -64,7 +71,7 @@ def operands(product: Product, x_order: str = "row", y_order: str = "row", seed:
 
     shapes = {"x": made(k, n, x_order), "out": made(m, n, y_order)}
     shapes["out"][...] = np.nan
-    vectors = {name: rng.uniform(-1, 1, m).astype(of_rows) for name in ("bias", "scale")}
+    vectors = {name: rng.uniform(-1, 1, product.vector).astype(of_rows) for name in ("bias", "scale")}
     everything = {**shapes, **vectors, "residual": made(m, n, y_order)}
     return {name: a for name, a in everything.items() if name in ("x", "out", *product.epilogue.operands)}
 
@@ -74,6 +81,8 @@ def wanted(product: Product, given: dict[str, Array]) -> tuple[Array, Array]:
     dense = product.w.to_dense().astype(float)
     extra = {name: given[name] for name in product.epilogue.operands}
     extra |= {} if product.w.scale is None else {"scale": product.w.scale}
+    if product.gated:
+        return _of_pair(product, halves(dense, product.rows), given["x"], extra)
     activation = product.epilogue.activation or "none"
     exact = reference.run(dense, given["x"], activation=activation, sums=np.float64, **extra)
     terms = np.abs(dense) @ np.abs(given["x"]).astype(float)
@@ -83,6 +92,21 @@ def wanted(product: Product, given: dict[str, Array]) -> tuple[Array, Array]:
     unit = ROUNDING["f64" if product.w.dtype == "f64" else "f32"]
     sums = slope * terms * unit * (dense.shape[1] + 8) + 16 * unit * (1 + np.abs(exact))
     return exact, ROUNDING[product.types.y.name] * np.abs(exact) * 1.01 + sums
+
+
+def _of_pair(product: Product, pair: Any, x: Array, extra: dict[str, Array]) -> tuple[Array, Array]:
+    """``wanted`` of a gated pair: each factor's error, times the other factor."""
+    activation, k = product.epilogue.activation or "none", x.shape[0]
+    exact = reference.run(pair[0], x, activation=activation, sums=np.float64, v=pair[1], **extra)
+    factors, off = [], []
+    for i, (w, kind) in enumerate(zip(pair, (activation, "none"), strict=True)):
+        own = {name: extra[name][i] for name in ("scale", "bias") if name in extra}
+        factors.append(np.abs(reference.run(w, x, activation=kind, sums=np.float64, **own)))
+        terms = np.abs(w).astype(float) @ np.abs(x).astype(float)
+        terms = terms * np.abs(own["scale"].astype(float))[:, None] if "scale" in own else terms
+        off.append(ROUNDING["f32"] * (1.2 * terms * (k + 8) + 16 * (1 + factors[i])))
+    sums = off[0] * factors[1] + off[1] * factors[0] + 2 * off[0] * off[1] + 4 * ROUNDING["f32"] * np.abs(exact)
+    return exact, ROUNDING[product.w.dtype] * np.abs(exact) * 1.01 + sums + 2**-25  # f16 has no finer numbers
 
 
 def agrees(got: Array, product: Product, given: dict[str, Array]) -> None:

@@ -31,16 +31,21 @@ def run(
     residual: Array | None = None,
     activation: str = "none",
     sums: Any = np.float32,
+    v: Array | None = None,
 ) -> Array:
     """``activation(scale * (w @ x) + bias) + residual`` in the dtype ``sums``: w [M, K], x [K, n], the result [M, n].
 
-    ``bias`` and ``scale`` are [M], ``residual`` [M, n]; all may be of 16 bits.
+    ``bias`` and ``scale`` are [M], ``residual`` [M, n]; all may be of 16 bits.  Of a gated pair w, ``v`` what is
+    activated is multiplied with ``scale * (v @ x) + bias``; ``bias`` and ``scale`` are [2, M].
     """
-    with np.errstate(all="ignore"):
+
+    def factor(w: Array, i: int) -> Array:
         y: Array = w.astype(sums) @ x.astype(sums)
-        if scale is not None:
-            y = y * scale.astype(sums)[:, None]
-        if bias is not None:
-            y = y + bias.astype(sums)[:, None]
-        y = _ACTIVATIONS[activation](y)
+        own = [a if a is None or v is None else a[i] for a in (scale, bias)]
+        y = y if own[0] is None else y * own[0].astype(sums)[:, None]
+        return y if own[1] is None else y + own[1].astype(sums)[:, None]
+
+    with np.errstate(all="ignore"):
+        y = _ACTIVATIONS[activation](factor(w, 0))
+        y = y if v is None else y * factor(v, 1)
         return y if residual is None else y + residual.astype(sums)

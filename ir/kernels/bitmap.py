@@ -8,6 +8,7 @@ slabs, each with a ring of bulk copies of its own (one slot deep here: the pipel
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from .. import op_spmm as o
 from .. import tile as t
@@ -18,7 +19,9 @@ from ..fragments import SHAPES
 from ..module import Module
 from ..node import Op
 from ..numbers.bitmap import INDEX, MASKS, lane_sums, slot_words
+from ..numbers.experts import TASK, most_tiles
 from ..passes.manager import choice, register
+from ..tile_experts import ShareExperts
 from ..types import Buffer, f32, s32, u32, u64
 from .common import each
 from .product import epilogue, launched, parameters
@@ -37,8 +40,8 @@ class Bitmap:
     ``groups`` runs of strips, ``splits`` blocks that share one; ``chunks``: of values that a slot has room for;
     ``bulk``: copies by the bulk copy engine (sm_90) or by ``cp.async``.
     ``mma`` names the shape, or is ``none`` for one column on CUDA cores.  Roles of the launch: ``in``, ``out``,
-    W's arrays (``index``, ``masks``, ``values``), those of the epilogue, and with splits ``workspace.slots`` and
-    ``workspace.counter`` (zero before and after).
+    W's arrays (``index``, ``masks``, ``values``), of experts ``offsets``, those of the epilogue, and with splits
+    ``workspace.slots`` and ``workspace.counter`` (zero before and after).
     """
 
     mma: str = choice("f16.m16n8k16", "bf16.m16n8k16", "none")
@@ -53,7 +56,7 @@ class Bitmap:
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Spmm, self._kernel, formats=("bitmap",))
+        return each(module, o.Spmm, self._kernel, formats=("bitmap",), several=True)
 
     @property
     def one(self) -> bool:
@@ -79,14 +82,17 @@ class Bitmap:
         return "column" if op.n == 1 else op.x_order
 
     def _vec(self, op: o.Spmm) -> int:
-        return op.vec if self._order(op) == op.x_order else 1
+        """Columns of an expert may begin anywhere in a row."""
+        return op.vec if self._order(op) == op.x_order and not (op.experts and op.x_order == "row") else 1
 
     def _tiles(self, op: o.Spmm) -> int:
-        """Tiles of columns of x."""
+        """Tiles of columns of x; of experts, which have columns of their own, as many as there may be."""
+        if op.experts:
+            return most_tiles(op.n, op.experts, self.cols)
         return 1 if self.one else -(-op.n // self.cols)
 
     def _kernel(self, module: Module, op: o.Spmm) -> Module:
-        if (self.one and op.n != 1) or (
+        if (self.one and (op.n != 1 or op.experts)) or (
             not self.one and (SHAPES[self.mma].a.dtype is not op.multiplied or self.cols % 8)
         ):
             raise ScheduleError(
@@ -95,12 +101,13 @@ class Bitmap:
             )
         count, runs = op.strips * op.slabs, self.groups * self._tiles(op)
         arrays = {"index": (u32, (count + 1) * INDEX), "masks": (u32, count * MASKS), "values": (u32, op.chunks * 2)}
+        arrays |= {"offsets": (s32, op.experts + 1)} if op.experts else {}
         cut = self.splits > 1
         params = parameters(op, arrays, cut * runs * self.splits * self.sums, cut * runs)
         body = self._share(op, params)
         return launched(module, op, params, body, runs * self.splits, self.warps, self.min_blocks)
 
-    def _share(self, op: o.Spmm, params: dict[str, Buffer]) -> tb.ShareStrips:
+    def _share(self, op: o.Spmm, params: dict[str, Buffer]) -> Op:
         """What a block does."""
         per = lane_sums(self.one, self.cols)
         least = self.sums * self.slab_warps
@@ -111,9 +118,12 @@ class Bitmap:
         first, count = Value("first", s32, 0, op.strips - 1), Value("count", s32, 0, op.strips)
         split, column = Value("split", s32, 0, self.splits - 1), Value("column", s32, 0, op.n - 1)
         row, col = Value("row", s32, 0, op.strips * o.STRIP - 1), Value("col", s32, 0, self.cols - 1)
+        end, expert = Value("end", s32, 0, op.n), Value("expert", s32, 0, max(0, op.experts - 1))
+        own: dict[str, Any] = {"end": end, "expert": expert} if op.experts else {}
         store = tb.StoreProduct(
-            total=total, row=row, col=col, column=column, blocks=self.blocks, shape=self.mma, **epilogue(op, params)
-        )
+            total=total, row=row, col=col, column=column, blocks=self.blocks, shape=self.mma, gated=op.gated,
+            experts=op.experts, **own, **epilogue(op, params),
+        )  # fmt: skip
         add = tb.SumWarps(
             total=total, row=row, col=col, acc=acc, sums=ring, turn=turn, slots=params.get("workspace.slots"),
             counter=params.get("workspace.counter"), first=first, count=count, split=split, row_warps=self.row_warps,
@@ -129,7 +139,7 @@ class Bitmap:
         early = self.blocks <= MOST_AHEAD[self._order(op)]
         fetch = tb.FetchColumns(
             raw=raw, x=params["in"], slab=coming if early else slab, column=column, k=op.k, n=op.n,
-            blocks=self.blocks, order=self._order(op), vec=self._vec(op),
+            blocks=self.blocks, order=self._order(op), vec=self._vec(op), end=own.get("end"),
         )  # fmt: skip
         walk = tb.WalkSlabs(
             ring=ring, bars=bars, slab=slab, coming=coming, mine=mine, slot=slot, base=base,
@@ -140,11 +150,17 @@ class Bitmap:
             body=self._multiply(op, raw, acc, ring, (mine, slot, base)),
         )  # fmt: skip
         shared = tuple(buffer for buffer in (ring, bars, turn) if buffer is not None)
-        return tb.ShareStrips(
-            shared=shared, first=first, count=count, split=split, column=column, strips=op.strips, groups=self.groups,
-            splits=self.splits, tiles=self._tiles(op), cols=self.cols,
-            body=(*(t.Alloc(buf=regs, zeroed=True) for regs in (acc, raw)), walk, add),
-        )  # fmt: skip
+        run: dict[str, Any] = {
+            "first": first, "count": count, "split": split, "column": column, "strips": op.strips_each,
+            "groups": self.groups, "splits": self.splits, "tiles": self._tiles(op), "cols": self.cols,
+            "body": (*(t.Alloc(buf=regs, zeroed=True) for regs in (acc, raw)), walk, add),
+        }  # fmt: skip
+        if not op.experts:
+            return tb.ShareStrips(shared=shared, **run)
+        task = Buffer("task", s32, TASK, "shared", 4)
+        return ShareExperts(
+            shared=(*shared, task), task=task, offsets=params["offsets"], experts=op.experts, n=op.n, **own, **run
+        )
 
     def _multiply(self, op: o.Spmm, raw: Buffer, acc: Buffer, ring: Buffer, at: tuple[Value, ...]) -> tuple[Op, ...]:
         """What a warp does with a slab."""

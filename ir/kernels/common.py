@@ -64,13 +64,13 @@ def tile_count(boxes: tuple[o.Box, ...], size: tuple[int, ...]) -> int:
 
 def each(
     module: Module, kind: type[K], kernel: Callable[[Module, K], Module], *, axes: tuple[int, ...] = (),
-    dtypes: tuple[DType, ...] = (), formats: tuple[str, ...] = (), batched: bool = False,
+    dtypes: tuple[DType, ...] = (), formats: tuple[str, ...] = (), batched: bool = False, several: bool = False,
 ) -> Module:  # fmt: skip
     """The module after ``kernel`` has replaced every op of a kind.
 
     IRError for fields of other numbers of axes, of other types, and for matrices of other formats, where these are
-    said; for a batch of products unless ``batched``.  Of products with matrices of several formats those of other ones
-    are left to another pass.
+    said; for a batch of products unless ``batched``; for products of several matrices in one unless ``several``.  Of
+    products with matrices of several formats those of other ones are left to another pass.
     """
     every = [op for op in module.funcs if isinstance(op, kind)]
     for op in [op for op in every if getattr(op, "format", None) in formats] or every:
@@ -79,6 +79,7 @@ def each(
             ("numbers of {}", dtypes, getattr(op, "dtype", None)),
             ("matrices of {}", formats, getattr(op, "format", None)),
             ("a batch of {}", () if batched else (1,), getattr(op, "batch", 1)),
+            ("a product of {}", () if several else (1,), getattr(op, "matrices", 1)),
         ):
             if known and got not in known:
                 takes = what.format(" or ".join(map(str, known)))

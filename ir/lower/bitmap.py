@@ -176,8 +176,11 @@ def fetch_columns(cx: Context, op: t.FetchColumns) -> None:
     b, by_rows = cx.b, op.order == "row"
     g, lane_t = cx.coordinates()
     first = b.let("k0", cx.resolve(op.slab) * SLAB + lane_t * 4)
-    same = op.n == 1 and op.blocks == 1  # the other columns of the fragment are dropped, whatever they are
+    all_there = op.end is None and op.n % (8 * op.blocks) == 0
+    # the other columns of the fragment are dropped, whatever they are
+    same = op.end is None and op.n == 1 and op.blocks == 1
     left = as_expr(0) if same else b.let("n0", cx.resolve(op.column) + g * op.blocks)
+    end = as_expr(op.n) if op.end is None else cx.resolve(op.end)
     length = op.blocks if by_rows else 4
     wide = min(op.vec, length)
 
@@ -185,7 +188,7 @@ def fetch_columns(cx: Context, op: t.FetchColumns) -> None:
         """``wide`` neighbours, along a row or along a column, from row 16 f + j and column n of the lane's on."""
         row, col = first + (16 * f + j), left + n
         inside = [] if op.k % SLAB == 0 else [row.lt(op.k)]
-        inside += [] if same or op.n % (8 * op.blocks) == 0 else [col.lt(op.n)]
+        inside += [] if same or all_there else [col.lt(end)]
         at = row * op.n + col if by_rows else col * op.k + row
         return b.ldv(op.x, at, wide, where=all_of(*inside) if inside else None, cache="nc", hint="x")
 
@@ -220,7 +223,7 @@ def pack_columns(cx: Context, op: t.PackColumns) -> None:
                 b.st(op.regs, at, b.prmt(low, high, HIGH_HALVES if n % 2 else LOW_HALVES, hint="b"))
 
 
-def _exclusive(cx: Context, v: Value) -> Value:
+def exclusive(cx: Context, v: Value) -> Value:
     """The sum of ``v`` over the lanes before, in 32 bits."""
     b = cx.b
     total = v
@@ -264,7 +267,7 @@ class _Decoder:
             packed = b.binary("add", packed, b.binary("shl", ones, 8 * f)) if packed else ones
         assert packed is not None
         b.st(self.next, 0, word)
-        b.st(self.next, 1, _exclusive(self.cx, packed))
+        b.st(self.next, 1, exclusive(self.cx, packed))
 
     def nibbles(self, word: Value, f: int) -> Value:
         """The lane's elements of fragment f, one in each nibble, shifted by f bits or LEAST_SHIFT."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from .. import tile_bitmap as t
 from ..expr import Expr, Value, as_expr
+from ..op_spmm import STRIP, strips
 from ..types import Buffer, f32, u32
 from .bitmap import part
 from .context import Context, rule
@@ -121,24 +122,35 @@ def _items(cx: Context, op: t.SumWarps, sums: Sums) -> None:
 @rule(t.StoreProduct)
 def store_product(cx: Context, op: t.StoreProduct) -> None:
     b, one = cx.b, op.shape == "none"
+    gate = (op.scale, op.bias) if op.gated else (None, None)
     row, col, column = (cx.resolve(e) for e in (op.row, op.col, op.column))
     columns = 1 if one else 2
-    for half in (0, 1):
-        here = b.let("row", row + 8 * half)
+    end, own = as_expr(op.n), as_expr(0)  # where the columns end, and where the expert's elements of vectors begin
+    if op.end is not None and op.expert is not None:
+        end, expert = cx.resolve(op.end), cx.resolve(op.expert)
+        rows = strips(op.m, op.gated) * STRIP
+        row = b.let("inside", row - expert * rows, lo=0, hi=rows - 1)
+        own = expert * (op.m * (1 + op.gated))
+    for half in (0,) if op.gated else (0, 1):
+        here = b.let("row", row // 16 * 8 + row % 8 if op.gated else row + 8 * half)
 
         def store(half: int = half, here: Expr = here) -> None:
-            scale, bias = (of_row(cx, buf, here) for buf in (op.scale, op.bias))
+            scale, bias = (of_row(cx, buf, own + here) for buf in (op.scale, op.bias))
+            other_scale, other_bias = (of_row(cx, buf, own + here + op.m) for buf in gate)
             for e in range(columns):
                 at_col = b.let("n", column + col + e * op.blocks)
 
                 def cell(e: int = e, at_col: Expr = at_col) -> None:
                     v = b.ld(op.total, half * columns + e, hint="sum")
                     v = finish(cx, v, scale, bias, op.activation)
+                    if op.gated:
+                        other = b.ld(op.total, columns + e, hint="sum")
+                        v = b.binary("mul", v, finish(cx, other, other_scale, other_bias, "none"))
                     at = here * op.n + at_col if op.order == "row" else at_col * op.m + here
                     if op.residual is not None:
                         v = b.binary("add", v, b.convert(b.ld(op.residual, at), f32))
                     b.st(op.out, at, b.convert(v, op.out.dtype))
 
-                cx.guard(at_col.lt(op.n), cell)
+                cx.guard(at_col.lt(end), cell)
 
         cx.guard(here.lt(op.m), store)

@@ -107,6 +107,10 @@ class Calls(ABC):
     def new(self, views: Views) -> Any:
         """New arrays for a result, in the form that a call gives back, like the inputs."""
 
+    def back(self, made: Any) -> Any:
+        """What a call gives back of a result."""
+        return made
+
     def short(self, known: FastCall) -> FastCall:
         """The short way through a call, which ends with the array of a result, in the form that a call gives back."""
         return known
@@ -150,6 +154,10 @@ class Calls(ABC):
     def fixed_host(self, schedule: Any) -> HostArrays:
         """The same arrays on the host."""
         return {}
+
+    def deciding(self, schedule: Any) -> HostArrays:
+        """Arrays whose contents decide what a call does: what its instructions are counted with."""
+        return self.fixed_host(schedule)
 
     def origins(self, schedule: Any) -> dict[str, str]:
         """What each of them is and how it comes about, for who makes it elsewhere."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any, ClassVar
 
@@ -13,8 +14,11 @@ from sparsegen.backends.cuda.runtime import Runtime
 from sparsegen.backends.emulator.report import Finding
 from sparsegen.backends.reference.spmm import run
 from sparsegen.calls.base import Calls, HostArrays, Views, wrapped
+from sparsegen.calls.experts import GIVEN, OFFSETS, Offsets, beside, counted, offsets
 from sparsegen.calls.scale import everywhere
 from sparsegen.formats.format import held
+from sparsegen.formats.library import library_of
+from sparsegen.formats.stack import halves
 from sparsegen.ir.errors import ArrayError
 from sparsegen.ir.types import f32, sum_type
 from sparsegen.memo import Memo
@@ -23,6 +27,7 @@ from sparsegen.plan import IN, OUT, Part, Plan, Step
 from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products.product import Product
 from sparsegen.products.weights import Prepared, addresses, host_arrays
+from sparsegen.run.fast import FastCall
 from sparsegen.views import ArrayLayout, ArrayView
 
 #: Elements that one load may take; 16 of a byte.
@@ -91,10 +96,11 @@ class Operand(Expect):
     __slots__ = ("_product",)
 
     def __init__(self, name: str, product: Product, backend: str) -> None:
-        (m, k), types = product.w.shape, product.types
-        matrix = {"x": product.stacked(k), "out": product.stacked(m), "residual": product.stacked(m)}
+        k, types = product.w.shape[1], product.types
+        y = product.stacked(product.rows)
+        matrix = {"x": product.stacked(k), "out": y, "residual": y}
         kind = held(types.x) if name == "x" else types.y if name in matrix else types.rows
-        super().__init__(name, matrix.get(name, (m,)), kind.numpy(), writable=name == "out", backend=backend)
+        super().__init__(name, matrix.get(name, product.vector), kind.numpy(), writable=name == "out", backend=backend)
         self._product = product
 
     def check(self, layout: ArrayLayout) -> None:
@@ -136,7 +142,7 @@ class Operand(Expect):
     def _remedy(self, shape: tuple[int, ...]) -> str:
         if len(self.shape) == 2 and len(shape) == 1 and shape[0] == self.shape[0] and self.shape[1] == 1:
             return "pass a matrix of one column: a[:, None]"
-        m, k = self._product.w.shape
+        m, k = self._product.rows, self._product.w.shape[1]
         if self._product.batch:
             n, many = self._product.each, self._product.batch
             return (
@@ -174,22 +180,32 @@ class SpmmCalls(Calls):
 
     kind: ClassVar[str] = "SpmmKernel"
     positional = ("x", "out")
-    named = _OPERANDS
+    named: tuple[str, ...] = _OPERANDS
     OPTIONS: ClassVar[tuple[str, ...]] = ("out", "stream")
     problem: SpmmProblem
 
     def __init__(self, problem: SpmmProblem, backend: str) -> None:
         product = problem.what
         names = {IN: "x", **{name: name for name in product.epilogue.operands}}
-        inputs = {array: Operand(name, product, backend) for array, name in names.items()}
+        inputs: dict[str, Expect] = {array: Operand(name, product, backend) for array, name in names.items()}
+        self._offsets = Offsets(product.experts, product.n, backend) if product.experts else None
+        if self._offsets is not None:
+            inputs[OFFSETS], self.named = self._offsets, (*_OPERANDS, *GIVEN)
         super().__init__(problem, inputs, {OUT: Operand("out", product, backend)})
 
     # -------------------------------------------------------------------------------------------- arrays of a call
     def values(
         self, args: Sequence[Any], named: Mapping[str, Any], options: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Also a scale of one number as one of each row."""
+        """Also a scale of one number as one of each row, and arrays of several matrices as one."""
         values, chosen = super().values(args, named, options)
+        if (stack := self.problem.what.stack) is not None:
+            several = [name for name in ("scale", "bias") if isinstance(values.get(name), (tuple, list))]
+            if chosen["stream"] is not None and (several or values.get("counts") is not None):
+                beside(values["x"], [*several, "counts"][0])
+            values.update({name: stack.one(name, values[name]) for name in several})
+        if self._offsets is not None:
+            values[OFFSETS] = offsets(values, self._offsets)
         wanted, scale = self.inputs.get("scale"), values.get("scale")
         if wanted is not None and scale is not None and getattr(scale, "shape", None) != wanted.shape:
             values["scale"] = everywhere(scale, values["x"], wanted, chosen["stream"])
@@ -209,11 +225,31 @@ class SpmmCalls(Calls):
                     f"{name} is given, but the product was described without",
                     hint=f"compile sg.spmm(W, n={product.n}, {name}=True), or leave it away",
                 )
+        if self._offsets is not None and values.get(OFFSETS) is None and not some:
+            raise ArrayError(
+                f"it is not said which of the {product.n} columns are whose, of {product.experts} experts",
+                hint="pass counts=[...], one an expert, or offsets=..., an int32 array of their sums, from 0 on",
+            )
         named = {array: values.get(check.name) for array, check in self.inputs.items()}
         return {array: a for array, a in named.items() if array == IN or a is not None}
 
     def results(self, made: Any) -> dict[str, Any]:
         return {OUT: made}
+
+    def back(self, made: Any) -> Any:
+        """Of several matrices the part of each."""
+        stack = self.problem.what.stack
+        return made if stack is None else stack.of(made)
+
+    def short(self, known: FastCall) -> FastCall:
+        if self.problem.what.stack is None:
+            return known
+
+        def call(args: tuple[Any, ...], out: Any, named: Mapping[str, Any]) -> Any:
+            made = known(args, out, named)
+            return None if made is None else self.back(made)
+
+        return call
 
     def turned(self, views: Views) -> bool:
         """As x is; if that is a single row or column, as what is added to it."""
@@ -274,6 +310,11 @@ class SpmmCalls(Calls):
     def fixed_host(self, schedule: Any) -> HostArrays:
         return host_arrays(self.problem.matrix, self._tables(schedule))
 
+    def deciding(self, schedule: Any) -> HostArrays:
+        """Also offsets, of columns that are spread evenly; ProductError for a matrix of experts that is too large."""
+        found = super().deciding(schedule)
+        return found if self._offsets is None else {**found, OFFSETS: counted(self.problem.what, self._offsets)}
+
     def origins(self, schedule: Any) -> dict[str, str]:
         return {name: one.about for name, one in self._tables(schedule).items()}
 
@@ -310,10 +351,22 @@ class SpmmCalls(Calls):
             low, high = (x << 4, x) if types.x.kind == "uint" else (x.view("i1") << 4, x.view("i1"))
             x = np.stack((low >> 4, high >> 4), -1).reshape(len(x), -1)[:, : what.n]
         sums = np.float64 if types.x.is_int else sum_type(types.x).numpy()
-        return run(dense, x, activation=what.epilogue.activation or "none", sums=sums, **extra)
+        how = what.epilogue.activation or "none"
+
+        def product(dense: Any, x: Any, **extra: Any) -> Any:
+            w, v = halves(dense, what.rows) if what.gated else (dense[: what.rows], None)
+            return run(w, x, activation=how, sums=sums, v=v, **extra)
+
+        if not what.experts:
+            return product(dense, x, **extra)
+        y = np.full((what.rows, what.n), np.nan, sums)
+        for e, (first, last) in enumerate(pairwise(arrays[OFFSETS].tolist())):
+            own = {name: a[:, first:last] if name == "residual" else a[e] for name, a in extra.items()}
+            y[:, first:last] = product(dense[e * what.m : (e + 1) * what.m], x[:, first:last], **own)
+        return y
 
     def reference_room(self) -> dict[str, int]:
-        (m, k, _), x = self.problem.shape, self.problem.what.types.x
+        (m, k), x = self.problem.what.w.shape, self.problem.what.types.x
         sums = f32 if x.is_int else sum_type(x)
         return {f"W as a dense matrix in {sums}": sums.nbytes * m * k}
 
@@ -322,6 +375,7 @@ class SpmmCalls(Calls):
         rng, packed = np.random.default_rng(seed), np.asfortranarray if self.problem.what.columns else np.asarray
         whole = self.problem.what.types.x
         made = {name: rng.uniform(-1, 1, a.shape).astype(a.dtype) for name, a in self.inputs.items()}
+        made |= {OFFSETS: self._offsets.even()} if self._offsets is not None else {}
         if whole.is_int:
             (k, n), dtype = self.inputs[IN].shape, self.inputs[IN].dtype
             ends, two = ((0, 255), 2) if whole.bits == 4 else (whole.range, 1)
@@ -333,11 +387,11 @@ class SpmmCalls(Calls):
         x = views[IN]
         if x.layout.device_index is None:
             return {**{name: describe(a) for name, a in self.random().items()}, **views}
-        extra: dict[str, ArrayView] = {}
+        extra, lib = dict[str, ArrayView](), library_of(x)[0]
         for name, check in self.inputs.items():
             if name not in views:
                 made = self.empty(x, check, len(check.shape) > 1 and order(x.layout) == "column")
-                made[...] = 1
+                made[...] = lib.constant(check.even()) if isinstance(check, Offsets) else 1
                 extra[name] = describe(made)
         return {**extra, **views}
 

@@ -62,7 +62,7 @@ def of_program(program: Program, times: int, given: Mapping[str, Any]) -> list[L
             fields = [p for p, role in bound.roles if role not in program.warp.constants and isinstance(p, Buffer)]
             counts = _of_tiles(bound.func, Tiles.of(kernel, what.shape, fields), emulate)
         elif isinstance(what, op_spmm.Spmm) and ShareStrips in shares:
-            counts, sampled = _of_runs(Runs.of(kernel), what.m * what.k, emulate)
+            counts, sampled = _of_runs(Runs.of(kernel), what.matrices * what.m * what.k, emulate)
         else:
             counts = _of_all(bound.func, emulate)
         found.append(LaunchCounts(bound.func.symbol, times, counts, sampled))

@@ -75,7 +75,7 @@ class ProductPage(Kind):
         smaller = f"{w.compression * w.nbytes / size:.2f} times smaller than dense"
         again = f"; encoded again, of {w.format}: {nbytes(w.nbytes)}" * (read != w.format)
         yield Fact("format", f"{read}: {nbytes(size)}, {smaller}{again}")
-        if read in _MASKS:
+        if read in _MASKS and not self.what.experts:
             yield Fact("intensity", self._intensity())
         if blocks := s.rules.blocks(self.numbers, s, self.device):
             yield Fact("blocks", blocks)
@@ -134,11 +134,11 @@ class ProductPage(Kind):
     def trials(self) -> Iterator[Trial]:
         p, w, n = self.numbers, self.what.w, 2 * self.numbers.n
         while n <= max(MOST_COLUMNS, 2 * p.n):
-            more = self.what.types.y.nbytes * p.m * (n - p.n) * self.what.epilogue.residual
+            more = replace(self.what, n=n).operand_bytes - self.what.operand_bytes
             wider = partial(replace, n=n, operands=p.operands + more)
             yield self._tried("columns", f"n={n}", wider, self.device)
             n *= 2
-        for share in SPARSITIES if w.format == "bitmap" else ():
+        for share in SPARSITIES if w.format == "bitmap" and not self.what.experts else ():
             others = partial(sparser, share=share, kept=w.nnz)
             yield self._tried("sparsity", f"{share:.0%} zeros, hypothetical", others, self.device)
 

@@ -59,7 +59,7 @@ PACKED = Variant("row", "row", 1)
 
 @dataclass(frozen=True)
 class SpmmProblem(OfMatrices):
-    """``y = activation(scale * (W @ x) + bias) + residual``; ``shape`` is M, K and n.
+    """``y = activation(scale * (W @ x) + bias) + residual``; ``shape`` is M, K and n (M of one of several experts).
 
     ``read``: the format that W is read in, one of its ``others``; empty: the one that it is in.
     """
@@ -70,7 +70,7 @@ class SpmmProblem(OfMatrices):
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        return (*self.what.w.shape, self.what.n)
+        return self.what.m, self.what.w.shape[1], self.what.n
 
     @property
     def dtype(self) -> str:
@@ -89,7 +89,9 @@ class SpmmProblem(OfMatrices):
     @property
     def others(self) -> tuple[str, ...]:
         """The other formats that W may be read in: of x by columns only those whose costs count what that takes, of a
-        batch those whose kernels read its matrices one behind the other."""
+        batch those whose kernels read its matrices one behind the other; of gated pairs and experts none."""
+        if self.what.needs:
+            return ()
         if self.what.batch:
             return tuple(name for name in others(self.what.w) if name in PANELS)
         return tuple(name for name in others(self.what.w) if not (self.what.columns and name in BY_ROWS))
@@ -106,7 +108,8 @@ class SpmmProblem(OfMatrices):
         for read in ("", *self.others):
             form = replace(self, read=read)
             for family in readers(form.format):
-                found.setdefault(family, form)
+                if self.what.needs <= family.also:
+                    found.setdefault(family, form)
         return found
 
     def under(self, schedule: Any) -> SpmmProblem:
@@ -132,9 +135,10 @@ class SpmmProblem(OfMatrices):
         x_panel, y_panel = panels
         stored = p.stored | ({"x_type": held(p.x_kind)} if each else {})
         op = Spmm(
-            symbol=symbol(self.name), m=p.m, k=p.k, n=p.n, dtype=ELEMENTS[p.dtype], x_order=x, y_order=y, vec=vec,
-            bias=e.bias, scale=self.what.scaled, residual=e.residual, activation=e.activation or "none",
-            format=self.format, x_panel=x_panel, y_panel=y_panel, **stored,
+            symbol=symbol(self.name), m=self.what.rows, k=p.k, n=p.n, dtype=ELEMENTS[p.dtype], x_order=x, y_order=y,
+            vec=vec, bias=e.bias, scale=self.what.scaled, residual=e.residual, activation=e.activation or "none",
+            format=self.format, x_panel=x_panel, y_panel=y_panel, gated=self.what.gated,
+            experts=self.what.experts, **stored,
         )  # fmt: skip
         return Module(self.name, (op,))
 
@@ -142,16 +146,19 @@ class SpmmProblem(OfMatrices):
         """W's format (of a library's product the dense matrix), x and y."""
         (m, k), n, types = self.what.w.shape, self.what.n, self.what.types
         matrix = m * k * types.x.nbytes if schedule.rules.library else self.facts.nbytes
-        return matrix + k * -(-n * types.x.bits // 8) + m * n * types.y.nbytes
+        return matrix + k * -(-n * types.x.bits // 8) + self.what.rows * n * types.y.nbytes
 
     def identity(self) -> dict[str, Any]:
         """Its numbers and its epilogue."""
         p = self.facts
         numbers = {f.name: getattr(p, f.name) for f in fields(p)}
+        if not self.what.experts:  # those of one matrix are known without
+            numbers.pop("experts", None)
         found = self.others
         formats = " or ".join((self.format, *found))
         said = {"what": "product", "format": formats, **numbers, "epilogue": asdict(self.what.epilogue)}
         said |= {"batch": self.what.batch} if self.what.batch else {}
+        said |= dict.fromkeys(sorted(self.what.needs), True)
         again = {read: replace(self, read=read).facts for read in found if read not in ("bitmap", self.format)}
         return said | ({"others": {read: asdict(facts) for read, facts in again.items()}} if again else {})
 
@@ -169,6 +176,12 @@ class SpmmProblem(OfMatrices):
         _ = self.facts  # FormatError where there are none
         tried = self.readers if wanted is None else self._readers()
         found = {f: form for f, form in tried.items() if wanted is None or f.name == wanted.family}
+        if wanted is not None and not found and self.format in wanted.rules.formats:
+            able = sorted({f.name for f in readers(self.format) if self.what.needs <= f.also})
+            raise ScheduleError(
+                f"{wanted} multiplies by one matrix, W is {self.what.stack}",
+                hint=f"take {' or '.join(able)}, or leave the schedule to the cost model",
+            )
         if wanted is not None and not found:
             reads = ", ".join(wanted.rules.formats)
             raise ScheduleError(

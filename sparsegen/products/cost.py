@@ -205,8 +205,9 @@ def multiply(item: int, device: DeviceProfile) -> float:
 def _values(p: BitmapNumbers, s: SpmmSchedule | Schedules, device: DeviceProfile, g: Geometry) -> dict[str, Any]:
     """The symbols of the formula and their numbers, or arrays: problem, schedule, device."""
     return _common(p, device) | {
-        "B": p.nbytes, "R": s.warps[0], "C": s.warps[1], "cols": s.cols, "stages": s.stages, "splits": s.splits,
-        "G": g.groups, "b": g.resident, "sums": g.sums, "bw_S": device.bw_shared / device.sms,
+        "B": p.nbytes * p.busy // max(1, p.experts), "busy": p.busy, "R": s.warps[0], "C": s.warps[1],
+        "cols": s.cols, "stages": s.stages, "splits": s.splits, "G": g.groups, "b": g.resident, "sums": g.sums,
+        "bw_S": device.bw_shared / device.sms,
         "bw_L2": device.l2_bytes_per_clk_sm * device.clock, "lat_dram": device.lat_dram, "lat_l2": device.lat_l2,
         "lat_barrier": device.lat_barrier,
         "full": FULL if p.values > FITTED_SHARE * p.m * p.k else 1.0,
@@ -242,9 +243,9 @@ def law(s: SpmmSchedule | Schedules, v: Any, a: Arithmetic) -> tuple[Any, dict[s
         moved = v.share * largest(hbm, tensor)
         return v.launch + v.start + (moved**v.beside + v.walk**v.beside) ** (1 / v.beside), terms
     strips, slabs = up(v.M / STRIP), up(v.K / SLAB)
-    tile = v.B / (strips * slabs)  # bytes
+    tile = v.B / (strips * slabs * v.busy)  # bytes
     warps = v.R * v.C
-    here = up(v.G * v.splits * up(v.N / v.cols) / v.SMs)  # blocks of the busiest SM
+    here = up(v.G * v.splits * up(v.N / v.busy / v.cols) * v.busy / v.SMs)  # blocks of the busiest SM
     block, part = up(strips / v.G), up(slabs / v.splits)  # strips and slabs of its busiest block
     turns = up(part / v.C)  # slabs of a warp
     tiles = up(block / v.R) * turns * warps * here  # of an SM, as if all its warps were the busiest

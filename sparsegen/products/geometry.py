@@ -11,6 +11,7 @@ from sparsegen.cost.arithmetic import ARRAYS, NUMBERS
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.numbers.bitmap import CHUNK, INDEX, MASKS, lane_sums
+from sparsegen.ir.numbers.experts import TASK
 from sparsegen.ir.op_spmm import SLAB, STRIP
 from sparsegen.products.product import MAX_ROWS, BitmapNumbers
 from sparsegen.schedule import SpmmSchedule
@@ -63,8 +64,9 @@ class Schedules(NamedTuple):
 class Geometry(NamedTuple):
     """The numbers of a complete bitmap schedule, or arrays of those of many.
 
-    ``groups``: runs of strips; ``tiles``: of columns of x; ``chunks``: of values that a slot has room for;
-    ``shared``: bytes a block; ``registers``: a thread, an estimate; ``resident``: blocks an SM at a time.
+    ``groups``: runs of strips (of an expert's); ``tiles``: of columns of x, were they spread evenly over experts;
+    ``chunks``: of values that a slot has room for; ``shared``: bytes a block; ``registers``: a thread, an estimate;
+    ``resident``: blocks an SM at a time.
     """
 
     strips: int
@@ -86,7 +88,7 @@ def geometry(p: BitmapNumbers, s: SpmmSchedule | Schedules, device: DeviceProfil
     runs: Any = np.array(p.widest) if isinstance(s, Schedules) else p.widest
     widest = runs[s.rows - 1]  # chunks of the widest run of a warp's strips
     row_warps, slab_warps = s.warps
-    strips, slabs, tiles = -(-p.m // STRIP), -(-p.k // SLAB), -(-p.n // s.cols)
+    strips, slabs, tiles = -(-p.m // STRIP), -(-p.k // SLAB), p.tiles(s.cols)
     least = -(-strips // (row_warps * s.rows))
     apiece = s.splits * tiles  # blocks of a run of strips
     waves = -(-least * apiece // device.sms)
@@ -101,6 +103,7 @@ def geometry(p: BitmapNumbers, s: SpmmSchedule | Schedules, device: DeviceProfil
         a.max(slots * (s.rows * TILE_BYTES + room), warps * s.rows * each * 128)
         + 8 * slots * (device.compute_capability >= BULK)  # barriers
         + 4 * (s.splits > 1)
+        + 4 * TASK * (p.experts > 0)
     )
     registers = s.rows * each + (16 if s.mma == "none" else s.cols) + OTHER_REGISTERS
     blocks = groups * apiece
@@ -173,9 +176,10 @@ def _rules(
         ),
     )
     yield (
-        s.mma == "none" and p.n != 1,
+        s.mma == "none" and (p.n != 1 or p.experts > 0),
         lambda: ScheduleError(
-            f"mma=none cols=1 is for a single column, not n={p.n}", hint=f"set mma={p.multiplied}.m16n8k16, or cols=8"
+            f"mma=none cols=1 is for a single column, not n={p.n}{' of experts' * (p.experts > 0)}",
+            hint=f"set mma={p.multiplied}.m16n8k16, or cols=8",
         ),
     )
     yield (
@@ -205,9 +209,9 @@ def _rules(
 def space(p: BitmapNumbers, wanted: Mapping[str, Any]) -> Iterator[Schedules]:
     """Every complete bitmap schedule that is tried, legal or not, with the words that are wanted."""
     cols = wanted.get("cols")
-    cores = cols == 1 or (p.n == 1 and not cols)  # whether one column on the CUDA cores is tried
+    cores = cols == 1 or (p.n == 1 and not cols and not p.experts)  # whether one column on the CUDA cores is tried
     shapes = [f"{p.multiplied}.m16n8k16"] * (cols != 1) + ["none"] * cores
-    enough = next((c for c in COLUMNS if c >= p.n), COLUMNS[-1])
+    enough = next((c for c in COLUMNS if c * p.busy >= p.n), COLUMNS[-1])
     columns = [cols] if cols else [c for c in COLUMNS if c <= enough]
     warps = [(r, c) for r in ROW_WARPS for c in SLAB_WARPS if MOST_WARPS[0] <= r * c <= MOST_WARPS[1]]
     slabs = -(-p.k // SLAB)

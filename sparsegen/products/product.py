@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, ClassVar, Final, Literal, NamedTuple
@@ -14,6 +15,7 @@ from sparsegen.formats.matrix import KINDS, NAMES, SparseMatrix
 from sparsegen.ir.errors import FormatError, ProductError
 from sparsegen.ir.op_spmm import ACTIVATIONS, NARROW, OPERANDS, PANELS
 from sparsegen.ir.types import ELEMENTS, DType, bf16, f16, f32, s32
+from sparsegen.products.stack import Gated, Stack, together
 from sparsegen.schedule import nearest
 from sparsegen.sizes import MAX_CELLS
 
@@ -42,12 +44,18 @@ class Epilogue:
         """How many steps it has."""
         return len(self.operands) + (self.activation is not None)
 
-    def __str__(self) -> str:
-        inner = "scale * (W @ x)" if self.scale else "W @ x"
-        inner += " + bias" * self.bias
+    def of(self, gated: bool) -> str:
+        """What becomes of W's sums, or those of a pair W, V, for people to read."""
+        inner, other = (
+            (f"scale * ({w} @ x)" if self.scale else f"{w} @ x") + " + bias" * self.bias for w in ("W", "V")
+        )
         if self.activation:
             inner = f"{self.activation}({inner})"
+        inner = f"{inner if self.activation else f'({inner})'} * ({other})" if gated else inner
         return inner + " + residual" * self.residual
+
+    def __str__(self) -> str:
+        return self.of(gated=False)
 
 
 #: The types that a product of integers may have: exact sums, or floats.
@@ -71,6 +79,7 @@ class Product:
     ``columns``: x and y come by columns, as a linear layer has them: what is chosen for; calls may bring any order.
     ``x_dtype`` and ``y_dtype``: beside integers and 8-bit floats; W's own where they are empty.  ``batch``: of so many
     x, which have the ``n`` columns between them; 0: x is one matrix.  ``precision``: that of tensor cores, for f32.
+    ``stack``: of which matrices W is made, if of several.
     """
 
     w: SparseMatrix
@@ -81,6 +90,7 @@ class Product:
     y_dtype: str = ""
     batch: int = 0
     precision: str = ""
+    stack: Stack | None = None
 
     #: Axes of a grid: it has none.
     ndim: ClassVar[int] = 0
@@ -115,22 +125,55 @@ class Product:
         return self.epilogue.scale or self.w.scale is not None
 
     @property
+    def gated(self) -> bool:
+        """Whether W is a pair of matrices whose products are multiplied with one another."""
+        return self.stack is not None and self.stack.gated
+
+    @property
+    def experts(self) -> int:
+        """Matrices, or pairs, with columns of their own; 0 where all have the same."""
+        return self.stack.experts if self.stack else 0
+
+    @property
+    def m(self) -> int:
+        """Rows of W that a column of x is multiplied by."""
+        return self.w.shape[0] // max(1, self.experts)
+
+    @property
+    def rows(self) -> int:
+        """Rows of y."""
+        return self.stack.out if self.stack else self.w.shape[0]
+
+    @property
+    def vector(self) -> tuple[int, ...]:
+        """The shape of bias and scale."""
+        return self.stack.vector if self.stack else (self.rows,)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What a family must do besides products of one matrix."""
+        return frozenset(["gated"] * self.gated + ["ragged"] * (self.experts > 0))
+
+    @property
     def operand_bytes(self) -> int:
-        """Bytes of bias, scale (W's own one, too) and residual."""
-        m, e, of = self.w.shape[0], self.epilogue, self.types
-        return of.rows.nbytes * m * (e.bias + self.scaled) + of.y.nbytes * m * self.n * e.residual
+        """Bytes of bias, scale (W's, too) and residual, less those of rows of W that are none of y's, of all columns."""
+        e, of, n = self.epilogue, self.types, self.n
+        missing = self.m - self.rows
+        vectors = of.rows.nbytes * prod(self.vector) * (e.bias + self.scaled)
+        return vectors + of.y.nbytes * n * (self.rows * e.residual - missing)
 
     def __str__(self) -> str:
         m, k = self.w.shape
         columns = f"n={self.each}" + (f", a batch of {self.batch}" if self.batch else "")
         columns += f", in {self.precision}" if self.precision else ""
         types = f", x {self.x_dtype}, y {self.y_dtype}" if self.x_dtype else ""
-        steps = replace(self.epilogue, scale=self.scaled)
-        return f"{steps}, W {m}x{k} {self.w.dtype}{types}, {self.w.sparsity:.1%} zeros, {columns}"
+        made = f" of {self.stack}" if self.stack else ""
+        what = f"W {m}x{k} {self.w.dtype}{made}{types}, {self.w.sparsity:.1%} zeros"
+        return f"{replace(self.epilogue, scale=self.scaled).of(self.gated)}, {what}, {columns}"
 
 
 def spmm(
-    w: SparseMatrix,
+    w: SparseMatrix | Gated | Sequence[SparseMatrix | Gated],
     n: int,
     bias: bool = False,
     scale: bool = False,
@@ -140,6 +183,7 @@ def spmm(
     y_dtype: str | None = None,
     batch: int | None = None,
     precision: Precision | None = None,
+    ragged: bool = False,
 ) -> Product:
     """The product of a sparse matrix W [M, K] with x [K, n]: ``y = activation(scale * (W @ x) + bias) + residual``.
 
@@ -147,6 +191,19 @@ def spmm(
     ``scale`` may also be one number, or an array of one element, which a call writes to [M] elements first.
     ``activation``: ``"relu"``, ``"gelu"`` (its tanh form) or ``"silu"``.  Sums and the epilogue are worked out in f32
     (of f64 in f64) and rounded once to W's dtype.
+
+    Of several matrices, as ``sg.spmm([W_q, W_k, W_v], n)``, of one K, dtype and format, all multiply x in one launch: a
+    call gives a tuple of their results, parts of one array [M, n], M all their rows, which may be given as ``out``.
+    ``residual`` is such an array; ``bias`` and ``scale`` are a tuple of an array each, or one [M], which saves a copy.
+
+    Of a pair, ``sg.spmm(sg.gated(W, V), n, activation="silu")``, the products of both are multiplied with one another
+    where they were summed: see :func:`sparsegen.gated`.  ``bias`` and ``scale`` are two arrays [M], or one [2, M].
+
+    With ``ragged``, ``sg.spmm([W_0, W_1, ...], n, ragged=True)``, matrices (or gated pairs) in bitmap are experts, each
+    of which multiplies columns of its own, in one launch: x [K, n] has those of each in turn, y [M, n] as well.  A call
+    says how many: ``k(x, counts=[...])``, of all experts n in sum; or, as a CUDA graph must, ``k(x, offsets=...)``, an
+    int32 array of their sums, experts + 1, from 0 on, where x is.  Columns behind the last offset have no result.
+    ``bias`` and ``scale`` are an array for each matrix, or one [experts, M] or [experts, 2, M].
 
     With ``batch``, for W in csr or hybrid, x is [batch, K, n], y and residual are [batch, M, n], in one launch for all
     of it: ``scale`` and ``bias`` are the same for each.  Matrices lie one behind the other, or side by side (as rows of
@@ -166,11 +223,9 @@ def spmm(
     ProductError for anything else.
     """
     with located(user_loc()):
-        if not isinstance(w, SparseMatrix):
-            raise ProductError(
-                f"spmm needs a sparse matrix, not {type(w).__module__}.{type(w).__qualname__}",
-                hint="encode the weights first: W = sg.sparse(w)",
-            )
+        if not isinstance(ragged, bool):
+            raise ProductError(f"ragged is {_kind(ragged)}, it must be True or False", hint="pass counts to the call")
+        matrix, stack = together(w, ragged)
         count = positive(n, "n", ProductError)
         for name, flag in (("bias", bias), ("scale", scale), ("residual", residual)):
             if not isinstance(flag, bool):
@@ -184,25 +239,25 @@ def spmm(
                 f"there is no activation {activation!r}",
                 hint=f"{nearest(str(activation), known)}there are: {', '.join(known)}, and None",
             )
-        if scale and w.scale is not None:
+        if scale and matrix.scale is not None:
             raise ProductError(
                 "scale=True, but W has a scale of its own, which is applied by itself",
                 hint="leave it away; or encode W without, sg.sparse(w, scale=None), and pass all scales to the call",
             )
-        kinds = _integers(w, x_dtype, y_dtype, Epilogue(bias, scale, residual, activation))
+        kinds = _integers(matrix, x_dtype, y_dtype, Epilogue(bias, scale, residual, activation))
         many = 1 if batch is None else positive(batch, "batch", ProductError)
-        if batch is not None and w.format not in PANELS:
+        if batch is not None and matrix.format not in PANELS:
             raise ProductError(
-                f"a batch of x, but W is in {w.format}, whose kernels take one",
+                f"a batch of x, but W is in {matrix.format}, whose kernels take one",
                 hint=f"encode W in {' or '.join(PANELS)}, or pass all columns as one matrix [K, {many * count}]",
             )
-        if precision is not None and (precision != "tf32" or (w.format, w.dtype) != ("hybrid", "f32")):
+        if precision is not None and (precision != "tf32" or (matrix.format, matrix.dtype) != ("hybrid", "f32")):
             raise ProductError(
-                f"precision={precision!r} of W in {w.dtype}, {w.format}",
+                f"precision={precision!r} of W in {matrix.dtype}, {matrix.format}",
                 hint='"tf32" is for f32 and format="hybrid", whose dense tiles go to tensor cores; else leave it away',
             )
         count *= many
-        m, k = w.shape
+        m, k = matrix.shape
         for what, rows in (("x", k), ("y", m)):
             if rows * count > MAX_CELLS:
                 raise ProductError(
@@ -210,7 +265,7 @@ def spmm(
                     hint="take fewer columns at a time",
                 )
         epilogue = Epilogue(bias, scale, residual, activation)
-        return Product(w, count, epilogue, False, *kinds, batch=batch or 0, precision=precision or "")
+        return Product(matrix, count, epilogue, False, *kinds, batch=batch or 0, precision=precision or "", stack=stack)
 
 
 def _integers(w: SparseMatrix, x: str | None, y: str | None, epilogue: Epilogue) -> tuple[str, str]:
@@ -281,8 +336,9 @@ class BitmapNumbers(OfProduct):
     """A product with W in bitmap tiles in numbers, as far as schedules and costs are concerned.
 
     ``nbytes``: of the stored arrays of W; ``chunks``: of eight bytes of its values, slack included; ``widest[r - 1]``:
-    the most chunks of any r adjacent strips of a slab; ``operands``: bytes of bias, scale and residual; ``scaled``: W
-    has a scale of its own.
+    the most chunks of any r adjacent strips of a slab; ``operands``: bytes of bias, scale and residual, less those of
+    rows that y has not; ``scaled``: W has a scale of its own.  ``experts``: of so many matrices, of ``m`` rows each; 0:
+    W is one.
     """
 
     m: int
@@ -294,6 +350,16 @@ class BitmapNumbers(OfProduct):
     widest: tuple[int, ...]
     operands: int
     scaled: bool = False
+    experts: int = 0
+
+    @property
+    def busy(self) -> int:
+        """Experts that have columns, were these spread evenly; 1 where W is one matrix."""
+        return min(self.experts, self.n) or 1
+
+    def tiles(self, cols: Any) -> Any:
+        """Tiles of ``cols`` columns (an array of them, too), were columns spread evenly over experts."""
+        return self.busy * -(-self.n // (self.busy * cols))
 
     @property
     def narrow(self) -> bool:
@@ -319,7 +385,7 @@ class BitmapNumbers(OfProduct):
     def of(product: Product) -> BitmapNumbers:
         """The numbers of a product; FormatError for a matrix that no schedule reads."""
         w, n, spec = product.w, product.n, bitmap(product.w.kind)
-        m, k = w.shape
+        _, k = w.shape
 
         def measured() -> tuple[int, tuple[int, ...]]:
             tiles = Tiles.of(w)  # it reads the whole index, or all of W
@@ -333,4 +399,5 @@ class BitmapNumbers(OfProduct):
                 hint="cut the matrix into pieces of fewer rows",
             )
         nbytes, own = spec.room(w.shape, values_of(w.kind) * chunks), w.scale is not None
-        return BitmapNumbers(m, k, n, w.kind.name, nbytes, chunks + SLACK, widest, product.operand_bytes, own)
+        operands, experts = product.operand_bytes, product.experts
+        return BitmapNumbers(product.m, k, n, w.kind.name, nbytes, chunks + SLACK, widest, operands, own, experts)

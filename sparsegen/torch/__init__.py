@@ -4,6 +4,7 @@
 operator ``sparsegen::spmm_linear`` that it calls, with its fake and its derivative.  ``plan``: what is behind the
 integer in the operator's arguments.  ``attention``: ``SparseAttention``, attention to the keys that a pattern keeps,
 with its operator.  ``quantized``: ``QuantizedLinear``, a layer of 8-bit integers in vectors of rows, with its operator.
+``fused``: ``FusedLinear``, layers of one input in one launch.
 
 This package needs torch, and loads it when a name is first used.
 """
@@ -15,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sparsegen.torch.attention import SparseAttention
+    from sparsegen.torch.fused import FusedLinear
     from sparsegen.torch.linear import SparseLinear
     from sparsegen.torch.prune import magnitude_mask
     from sparsegen.torch.quantized import QuantizedLinear
 
-__all__ = ["QuantizedLinear", "SparseAttention", "SparseLinear", "magnitude_mask"]
+__all__ = ["FusedLinear", "QuantizedLinear", "SparseAttention", "SparseLinear", "magnitude_mask"]
 
 #: name -> the module that holds it.
 _HOMES = {
-    "QuantizedLinear": "quantized", "SparseAttention": "attention", "SparseLinear": "linear", "magnitude_mask": "prune"
+    "FusedLinear": "fused", "QuantizedLinear": "quantized", "SparseAttention": "attention", "SparseLinear": "linear",
+    "magnitude_mask": "prune",
 }  # fmt: skip
 
 

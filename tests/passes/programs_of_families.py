@@ -176,6 +176,9 @@ PROGRAMS: dict[str, Callable[[], Module]] = {
         sg.spmm(matrix(128, 192), n=128, bias=True),
         "bitmap_block mma=wgmma cols=128 warps=4x1 rows=1 stages=4 splits=1",
     ),
+    "experts": lambda: compiled(
+        sg.spmm([matrix(64, 192)] * 3, n=24, ragged=True, bias=True), "bitmap cols=8 warps=2x2 rows=2 splits=2"
+    ),
     "column of x": lambda: compiled(
         sg.spmm(matrix(128, 192), n=1, bias=True), "bitmap mma=none cols=1 warps=2x2 rows=2"
     ),

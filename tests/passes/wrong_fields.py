@@ -9,6 +9,7 @@ from sparsegen.ir import tile_attention as ta
 from sparsegen.ir import tile_bitmap as tb
 from sparsegen.ir import tile_bitmap_block as tbb
 from sparsegen.ir import tile_decode as td
+from sparsegen.ir import tile_experts as txp
 from sparsegen.ir import tile_fours as tf
 from sparsegen.ir import tile_gather as th
 from sparsegen.ir import tile_gathered as tc
@@ -129,6 +130,13 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("bitmap", tb.SumWarps, {"slab_warps": 4}, "2 x 4 warps"),
     ("bitmap", tb.StoreProduct, {"activation": "sine"}, "activation 'sine' is unknown"),
     ("bitmap", tb.StoreProduct, {"m": 64}, "y of 64 x 8"),
+    ("bitmap", tb.StoreProduct, {"experts": 2}, "are there if there are experts"),
+    ("experts", tb.StoreProduct, {"end": None}, "are there if there are experts"),
+    ("experts", txp.ShareExperts, {"tiles": 4}, "24 columns may have more than 4 tiles"),
+    ("experts", txp.ShareExperts, {"groups": 5}, "4 strips make no 5 runs"),
+    ("experts", txp.ShareExperts, {"experts": 2}, "@offsets is 4 x s32, not 3 x s32"),
+    ("experts", txp.ShareExperts, {"splits": 0}, "0 splits of tiles of 8 columns"),
+    ("bitmap", tb.StoreProduct, {"gated": True}, "the epilogue's operands have 256 or 1024 elements"),
     ("csr", tg.ShareSegments, {"count": 3}, "do not fill blocks of"),
     ("csr", tg.WalkSegment, {"by": 3}, "3 entries a turn are no multiple of 2"),
     ("csr", tg.LoadEntries, {"align": 3}, "are no multiple of 3"),

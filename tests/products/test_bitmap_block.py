@@ -89,3 +89,9 @@ def test_slots_fill_the_shared_memory() -> None:
     for cost in FAMILY.every(p, device, {"cols": 16}).costs:
         s = cost.schedule
         assert s.stages % s.warps[1] == 0 and shape_of(p, s, device).shared <= device.smem_block
+
+
+@pytest.mark.parametrize("dtype", ["i8", "e4m3", "e5m2"])
+def test_elements_of_8_bits(dtype: str) -> None:
+    for words in (LINES[0], LINES[2], LINES[6]):
+        called(sg.spmm(matrix(330, 600, 0.6, dtype), n=24), schedule=line(words), device="h200")

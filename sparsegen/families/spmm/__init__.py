@@ -25,6 +25,9 @@ class ProductFamily(Vocabulary):
     #: Columns of x beyond which a launch gains nothing: more are as well multiplied by several.  None: there are none.
     most: ClassVar[int | None] = None
 
+    #: What it does besides products of one matrix: of ``gated`` pairs, and of experts, ``ragged``.
+    also: ClassVar[frozenset[str]] = frozenset()
+
     #: Whether it is tried only where a schedule names it: its formula is an estimate.
     asked: ClassVar[bool] = False
 

@@ -117,6 +117,7 @@ class BitmapFamily(ProductFamily):
     name = "bitmap"
     telling = ("cols", "mma")
     formats = ("bitmap",)
+    also = frozenset(("gated", "ragged"))
     most = COLUMNS[-1]  # a block of more columns there is not, and each block reads W anew
     words = (
         Word("mma", text, choices=tuple(MMA)), Word("cols", integer), Word("warps", pair),
@@ -151,8 +152,9 @@ class BitmapFamily(ProductFamily):
         """Runs of strips, splits and tiles of columns."""
         g = geometry(facts, schedule, device)  # type: ignore[arg-type]
         rows, slabs = schedule.warps
+        of = f" of {facts.experts} experts, were they spread evenly" if facts.experts else ""
         return (
-            f"{g.blocks}: {g.groups} runs of strips x {schedule.splits} splits x {g.tiles} tiles of columns; "
+            f"{g.blocks}: {g.groups} runs of strips x {schedule.splits} splits x {g.tiles} tiles of columns{of}; "
             f"{rows} warps share the rows, {slabs} the slabs; {g.shared / 1024:.3g} KiB of shared memory"
         )
 

@@ -141,6 +141,10 @@ class BitmapBlockFamily(ListedFamily):
         """The arrays of bitmap tiles, as 32-bit words."""
         return BITMAP.arrays(schedule)
 
+    def read(self, facts: BitmapNumbers, schedule: Schedule) -> dict[str, Prepared]:
+        """Those, and a scale that W has of its own."""
+        return BITMAP.read(facts, schedule)
+
     def passes(self, problem: SpmmProblem, schedule: Schedule, device: DeviceProfile) -> list[Pass]:
         """The kernel: its ring is its own."""
         s, g = schedule, shape_of(problem.facts, schedule, device)
