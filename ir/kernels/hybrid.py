@@ -8,6 +8,7 @@ other entries on top of the same sums, which leave it once, in the order in whic
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from .. import op_spmm as o
@@ -20,7 +21,20 @@ from ..errors import IRError
 from ..expr import Value
 from ..module import Module
 from ..node import Op
-from ..numbers.mixed import PLACES, RECORD, ROWS, SPAN, TILES, Team, fits, slots, sums_pitch, team_of, tile_words
+from ..numbers.mixed import (
+    PLACES,
+    RECORD,
+    ROWS,
+    SPAN,
+    TILES,
+    Team,
+    Warps,
+    fits,
+    slots,
+    sums_pitch,
+    team_of,
+    tile_words,
+)
 from ..numbers.strips import ALIGN, COLS, sums
 from ..passes.manager import register
 from ..types import Buffer, DType, f32, s32, u32, widths
@@ -33,7 +47,8 @@ from .product import epilogue, launched, parameters
 @register("hybrid")
 @dataclass(frozen=True)
 class Hybrid:
-    """Blocks with ``rows`` rows and ``cols`` columns; ``down`` x ``across`` warps share the sums of dense tiles.
+    """Blocks with ``rows`` rows and ``cols`` columns; ``down`` x ``across`` warps share the sums of dense tiles, and
+    ``slices`` sets of so many the k of each turn, or turns.
 
     These have ``tile`` columns; bands of rows take ``dense`` turns in all, one ``longest`` at most.  Where there are
     none, or no other entries, the kernel has nothing for them.  ``stages``: slots of the ring; ``unroll``: other
@@ -48,6 +63,7 @@ class Hybrid:
     tile: int = 32
     down: int = 1
     across: int = 4
+    slices: int = 1
     cols: int = 128
     stages: int = 4
     unroll: int = 4
@@ -62,10 +78,10 @@ class Hybrid:
 
     def _kernel(self, module: Module, op: o.Spmm) -> Module:
         known = self.tile in TILES and self.rows in ROWS and self.cols in COLS and self.rows % self.tile == 0
-        if not known or not fits(self.rows, self.cols, (self.down, self.across)):
+        if not known or not fits(self.rows, self.cols, self.share):
             raise IRError(
-                f"{self.down} x {self.across} warps do not share a band of {self.rows} rows and {self.cols} columns "
-                f"with dense tiles of {self.tile}",
+                f"{self.down} x {self.across} x {self.slices} warps do not share a band of {self.rows} rows and "
+                f"{self.cols} columns with dense tiles of {self.tile}",
                 hint="tiles of 16, 32 or 64, bands as high as one or some, columns and warps by powers of two",
             )
         bands, tiles = -(-op.m // self.rows), -(-op.n // self.cols)
@@ -81,20 +97,26 @@ class Hybrid:
             arrays |= {"pieces": (s32, RECORD * self.rows * bands)}
         module, params, x = by_pieces(module, op, parameters(op, arrays, 0, 0), ("row",))
         body = self._share(op, params, x)
-        return launched(module, op, params, body, bands * tiles, self.down * self.across, self.min_blocks)
+        return launched(module, op, params, body, bands * tiles, prod(self.share), self.min_blocks)
+
+    @property
+    def share(self) -> Warps:
+        """The warps of a block."""
+        return self.down, self.across, self.slices
 
     def _team(self, op: o.Spmm) -> Team:
         """The teams that share a band's rows: they load whole pieces of x where y takes as many."""
         vec = max(v for v in widths(op.dtype) if (op.y_panel or op.n) % v == 0)
-        return team_of(self.rows, self.cols, self.down * self.across, vec)
+        return team_of(self.rows, self.cols, prod(self.share), vec)
 
     def _share(self, op: o.Spmm, params: dict[str, Buffer], x: Pieces) -> tm.ShareBands:
         """What a block does."""
         bands, tiles = -(-op.m // self.rows), -(-op.n // self.cols)
         begin, turns = Value("begin", s32, 0, self.dense), Value("turns", s32, 0, self.longest)
         first, column = Value("first", s32, 0, (bands - 1) * self.rows), Value("column", s32, 0, op.n - 1)
-        whole = Buffer("sums", f32, self.rows * sums_pitch(self.cols), "shared") if self.longest else None
-        count = slots(self.cuts, 32 * self.down * self.across // self._team(op).lanes)
+        size = self.slices * self.rows * sums_pitch(self.cols)
+        whole = Buffer("sums", f32, size, "shared") if self.longest else None
+        count = slots(self.cuts, 32 * prod(self.share) // self._team(op).lanes)
         cut = Buffer("cut", f32, count * sums_pitch(self.cols), "shared") if self.cuts else None
         held, ahead = self._dense(op, params, x, (begin, turns, column), whole) if whole else ((), ())
         if cut is not None:
@@ -116,7 +138,7 @@ class Hybrid:
         values = Buffer("w_ring", _words(op), stages * size, "shared")
         acc = Buffer("acc", f32, sums(self.rows // self.down, self.cols // self.across), "reg")
         listed, turn = Buffer("listed", s32, 1, "reg"), Value("turn", s32, 0, self.longest - 1)
-        share: dict[str, Any] = {"rows": self.rows, "warps": (self.down, self.across), "cols": self.cols}
+        share: dict[str, Any] = {"rows": self.rows, "warps": self.share, "cols": self.cols}
         copy = tm.CopyBand(
             dst=window, src=x.buffer, columns=params["columns"], listed=listed, begin=begin, turn=turn, column=column,
             stages=stages, tile=self.tile, cols=self.cols, k=op.k, n=x.n, blanks=self.blanks,
@@ -169,7 +191,9 @@ class Hybrid:
         begun: list[Op] = [t.Alloc(buf=acc, zeroed=whole is None)]
         if whole is not None:
             place = word % PLACES if cut else word
-            begun.append(tm.TakeSums(acc=acc, src=whole, place=place, rows=self.rows, cols=self.cols, **lanes))
+            begun.append(tm.TakeSums(
+                acc=acc, src=whole, place=place, slices=self.slices, rows=self.rows, cols=self.cols, **lanes
+            ))  # fmt: skip
         if cut is not None:
             begun.append(tm.AddRows(
                 acc=acc, src=cut, first=word // PLACES % PLACES, count=word // PLACES**2, rows=count, cols=self.cols,

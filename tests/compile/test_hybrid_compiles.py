@@ -19,10 +19,17 @@ from tests.schedules import device
 
 #: Of each GPU the tile, how many of them a band has, and words: most sums and columns, one warp, shared rows.
 LINES = {
-    "h200": [(32, 1, "cols=128 warps=1x4 stages=4 unroll=4"), (64, 1, "cols=128 warps=2x4 stages=3 unroll=4"),
-             (32, 2, "cols=64 warps=1x2 stages=3 unroll=4"), (16, 1, "cols=256 warps=1x8 stages=6 unroll=4")],
-    "a100": [(32, 2, "cols=256 warps=2x4 stages=3 unroll=4"), (32, 1, "cols=64 warps=1x1 stages=4 unroll=2")],
-    "rtx4090": [(32, 1, "cols=128 warps=1x8 stages=3 unroll=2"), (16, 4, "cols=16 warps=1x1 stages=6 unroll=4")],
+    "h200": [(32, 1, "cols=128 warps=1x4 slices=1 stages=4 unroll=4"),
+             (64, 1, "cols=128 warps=2x4 slices=1 stages=3 unroll=4"),
+             (32, 2, "cols=64 warps=1x2 slices=1 stages=3 unroll=4"),
+             (16, 1, "cols=256 warps=1x8 slices=1 stages=6 unroll=4"),
+             (32, 1, "cols=32 warps=2x2 slices=4 stages=4 unroll=4"),
+             (64, 1, "cols=64 warps=4x2 slices=4 stages=2 unroll=1"),
+             (64, 1, "cols=128 warps=2x4 slices=2 stages=2 unroll=2")],
+    "a100": [(32, 2, "cols=256 warps=2x4 slices=1 stages=3 unroll=4"),
+             (32, 1, "cols=64 warps=1x1 slices=1 stages=4 unroll=2")],
+    "rtx4090": [(32, 1, "cols=128 warps=1x8 slices=1 stages=3 unroll=2"),
+                (16, 4, "cols=16 warps=1x1 slices=1 stages=6 unroll=4")],
 }  # fmt: skip
 
 
@@ -52,9 +59,10 @@ def test_f32(name: str, precision: Any) -> None:
     profile, funcs, shapes = device(name), [], []
     w = matrix(4096, 512, 32, "f32", method="none", delta=0.02)
     lines = (
-        "high=1 cols=128 warps=1x4 stages=3 unroll=2", "high=2 cols=16 warps=2x1 stages=3 unroll=4",
-        "high=4 cols=128 warps=1x8 stages=2 unroll=4", "high=1 cols=128 warps=2x1 stages=2 unroll=4",
-        "high=2 cols=64 warps=2x4 stages=2 unroll=4", "high=1 cols=32 warps=2x2 stages=2 unroll=4",
+        "high=1 cols=128 warps=1x4 slices=1 stages=3 unroll=2", "high=2 cols=16 warps=2x1 slices=1 stages=3 unroll=4",
+        "high=4 cols=128 warps=1x8 slices=1 stages=2 unroll=4", "high=1 cols=128 warps=2x1 slices=1 stages=2 unroll=4",
+        "high=2 cols=64 warps=2x4 slices=1 stages=2 unroll=4", "high=1 cols=32 warps=2x2 slices=1 stages=2 unroll=4",
+        "high=1 cols=32 warps=2x2 slices=4 stages=4 unroll=4",
     )  # fmt: skip
     for i, words in enumerate(lines):
         product, schedule = sg.spmm(w, n=1024, bias=True, precision=precision), SpmmSchedule.parse(f"hybrid {words}")
@@ -69,7 +77,10 @@ def test_f32(name: str, precision: Any) -> None:
 def test_long_rows_in_pieces(name: str) -> None:
     """Two walks of entries in one kernel, and shared memory for the sums of pieces, with dense tiles and without."""
     profile, funcs, shapes = device(name), [], []
-    lines = "high=1 cols=128 warps=1x4 stages=3 unroll=4", "high=2 cols=32 warps=2x1 stages=3 unroll=2"
+    lines = (
+        "high=1 cols=128 warps=1x4 slices=1 stages=3 unroll=4", "high=2 cols=32 warps=2x1 slices=1 stages=3 unroll=2",
+        "high=1 cols=32 warps=2x2 slices=4 stages=3 unroll=2",
+    )  # fmt: skip
     for i, words in enumerate(lines):
         w = values(4096, 512, noise=0.0, fill=0.0, long=1)
         w[: 0 if i else 64, :64] = 1

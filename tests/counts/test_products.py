@@ -180,11 +180,11 @@ def test_strips(device: str) -> None:
     assert found.counts["bytes.global.read"] >= copied
 
 
-@pytest.mark.parametrize("device", ["a100", "h200"])
-def test_dense_tiles_and_other_entries(device: str) -> None:
-    """Of bands with other numbers of both: as the emulator counts, and as tiles say."""
+@pytest.mark.parametrize(("device", "slices"), [("a100", 1), ("h200", 1), ("h200", 2)])
+def test_dense_tiles_and_other_entries(device: str, slices: int) -> None:
+    """Of bands with other numbers of both: as the emulator counts, and as tiles say, whoever takes which k."""
     product = sg.spmm(mixed_kit.matrix(190, 333), n=40, bias=True)
-    s = SpmmSchedule.parse("hybrid high=1 cols=32 warps=2x1 stages=3 unroll=2")
+    s = SpmmSchedule.parse(mixed_kit.line(warps="2x1", slices=slices))
     given = host_arrays(product.w, s.rules.arrays(s))
     made = program(product, s, DEVICES[device])
     (found,) = of_program(made, 1, given)

@@ -85,10 +85,10 @@ def smbd(line: str, n: int) -> Module:
     return compiled(sg.spmm(matrix(100, 200, format="tca_bme"), n=n, bias=True), line, "a100")
 
 
-def hybrid(long: int) -> Module:
+def hybrid(long: int, slices: int = 1) -> Module:
     """``long``: rows that are cut."""
     product = sg.spmm(mixed_kit.matrix(70, 100 + 200 * long, long=long), n=17, bias=True)
-    return compiled(product, "hybrid high=1 cols=32 warps=2x2 stages=3 unroll=2", "a100")
+    return compiled(product, mixed_kit.line(warps="2x2", slices=slices), "a100")
 
 
 def blocked_ell() -> Module:
@@ -184,6 +184,7 @@ PROGRAMS: dict[str, Callable[[], Module]] = {
     "dense": lambda: dense.tiles(100, 200, 40, 32, "row", 2),
     "hybrid": lambda: hybrid(0),
     "hybrid with cuts": lambda: hybrid(1),
+    "hybrid in slices": lambda: hybrid(0, 2),
     "blocked_ell": blocked_ell,
     "csr_strip": csr_strip,
     "resident": lambda: Module("resident", (resident(),)),

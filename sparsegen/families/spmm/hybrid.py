@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from sparsegen.cost.cost import Cost
@@ -38,9 +39,13 @@ if TYPE_CHECKING:
 WARPS: Final = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 1), (2, 2), (2, 4), (4, 1), (4, 2))
 STAGES: Final = (2, 3, 4, 6)
 UNROLLS: Final = (2, 4)
+#: Sets of such warps that share k; tried where all blocks have fewer warps than so many: an H200 has
+#: places for eight thousand, and what a block waits for is hidden by those that are there.
+SLICES: Final = (1, 2, 4, 8)
+FEW: Final = 4096
 #: Sums of a lane at most, and bytes of rows of x on their way to it.
 MOST_SUMS, MOST_BYTES = 64, 64
-MAX_WARPS: Final = 16
+MAX_WARPS: Final = 32
 AMPERE: Final = (8, 0)
 _SPANS: Final = "of each band, {high} dense tiles high, its first turn and the one after its last (spans in {file})"
 _RECORDS: Final = (
@@ -63,8 +68,9 @@ _FILE: Final = "sparsegen/products/hybrid.py"
 class HybridFamily(ListedFamily):
     """``high``: dense tiles on top of each other in a band of rows, which share rows of x; ``cols``: columns of x of a
     block; ``warps``: that share a band's rows x that share its columns, where dense
-    tiles are multiplied; ``stages``: dense tiles in the ring, with their rows of x; ``unroll``: other entries of a row
-    that a group of lanes takes a turn."""
+    tiles are multiplied; ``slices``: sets of so many warps, each for a part of k, and more teams for other
+    entries; ``stages``: dense tiles in the ring, with their rows of x; ``unroll``: other entries of a row that a group
+    of lanes takes a turn."""
 
     name = "hybrid"
     doubt = 1.06  # of 294 products on one H200 the choice was within 3 % of the best in 93 %, without it in 91 %
@@ -83,7 +89,8 @@ class HybridFamily(ListedFamily):
     expected = staticmethod(expected)
     words = (
         Word("high", integer, choices=HEIGHTS), Word("cols", integer, choices=COLS), Word("warps", pair),
-        Word("stages", integer, None, LEAST, 16), Word("unroll", integer, choices=(1, 2, 4, 8)),
+        Word("slices", integer, choices=SLICES), Word("stages", integer, None, LEAST, 16),
+        Word("unroll", integer, choices=(1, 2, 4, 8)),
     )  # fmt: skip
 
     def consistent(self, s: Schedule) -> None:
@@ -93,8 +100,9 @@ class HybridFamily(ListedFamily):
         down, across = s.warps
         if s.threads > 32 * MAX_WARPS or any(n & (n - 1) for n in s.warps) or down > ROWS[-1] // 16:
             raise ScheduleError(
-                f"warps={down}x{across}: no warps that share a band of rows",
-                hint=f"1, 2, 4 or 8 that share rows x a power of two that share columns, {MAX_WARPS} in all: warps=1x4",
+                f"warps={down}x{across}{_more(s)}: no warps that share a band of rows",
+                hint=f"1, 2, 4 or 8 that share rows x a power of two that share columns, {MAX_WARPS} in all, slices "
+                "too: warps=1x4",
             )
         if s.cols is not None and s.cols % (16 * across):
             raise ScheduleError(
@@ -112,11 +120,19 @@ class HybridFamily(ListedFamily):
         heights = [high for high in HEIGHTS if high == 1 or high * facts.tile <= ROWS[-1]]
         columns = [c for c in COLS if c <= enough]
         for high, cols, warps in product(tried("high", heights), tried("cols", columns), tried("warps", WARPS)):
-            shares = facts.tile not in TILES or fits(high * facts.tile, cols, warps)
-            if cols % (16 * warps[1]) or ("warps" not in wanted and not shares):
+            if cols % (16 * warps[1]):
                 continue
-            for stages, unroll in product(tried("stages", STAGES), tried("unroll", UNROLLS)):
-                yield SpmmSchedule("hybrid", high=high, cols=cols, warps=warps, stages=stages, unroll=unroll)
+            blocks = facts.bands(high) * -(-facts.n // cols)
+            for slices in tried("slices", [s for s in SLICES if s == 1 or s * blocks * prod(warps) < FEW]):
+                share = *warps, slices
+                able = fits(high * facts.tile, cols, share)
+                asked = facts.tile not in TILES or "warps" in wanted or "slices" in wanted
+                if prod(share) > MAX_WARPS or not (able or asked):
+                    continue
+                for stages, unroll in product(tried("stages", STAGES), tried("unroll", UNROLLS)):
+                    yield SpmmSchedule(
+                        "hybrid", high=high, cols=cols, warps=warps, slices=slices, stages=stages, unroll=unroll
+                    )
 
     def shape(self, facts: HybridNumbers, schedule: Schedule, device: DeviceProfile) -> Shape:
         """Blocks, registers and bytes."""
@@ -140,10 +156,11 @@ class HybridFamily(ListedFamily):
         (down, across), rows = schedule.warps, schedule.high * facts.tile
         if rows > ROWS[-1]:
             return ScheduleError(f"high={schedule.high}: bands of {rows} rows, {ROWS[-1]} at most", hint="lower high")
-        if not fits(rows, schedule.cols, schedule.warps):
+        if not fits(rows, schedule.cols, (down, across, schedule.slices)):
             return ScheduleError(
-                f"warps={down}x{across} do not share {rows} rows and {schedule.cols} columns in fragments of 16",
-                hint="let fewer warps share the rows, or raise high",
+                f"warps={down}x{across}{_more(schedule)} do not share {rows} rows and {schedule.cols} columns in "
+                "fragments of 16",
+                hint=f"let fewer warps share the rows, or raise high{_more(schedule) and '; lower slices'}",
             )
         copied = passes(facts.tile, schedule.cols, schedule.threads, facts.item)
         if copied > MOST_ROWS or sums(rows // down, schedule.cols // across) > MOST_SUMS:
@@ -191,7 +208,8 @@ class HybridFamily(ListedFamily):
         (down, across), g, of = s.warps, shape_of(facts, s, device), facts.counted(s.high)
         return Hybrid(
             rows=s.high * facts.tile, tile=facts.tile, down=down, across=across, cols=s.cols, stages=s.stages,
-            unroll=s.unroll, dense=of.turns, longest=of.longest, cuts=of.cuts, min_blocks=max(1, g.resident),
+            slices=s.slices, unroll=s.unroll, dense=of.turns, longest=of.longest, cuts=of.cuts,
+            min_blocks=max(1, g.resident),
         )  # fmt: skip
 
     def arrays(self, schedule: Schedule) -> dict[str, Prepared]:
@@ -223,6 +241,11 @@ class HybridFamily(ListedFamily):
             f"dense tiles in {of.turns} turns, {of.longest} of a band at most, and {facts.entries} other entries, "
             f"{facts.most} of a row at most{cut}, by teams of {g.team.lanes} lanes; {room(g)}"
         )
+
+
+def _more(s: Schedule) -> str:
+    """The slices of warps in a message, if there are some."""
+    return f" slices={s.slices}" if (s.slices or 1) > 1 else ""
 
 
 def _packed(name: str, pack: Callable[..., Any], told: str, high: int) -> Prepared:
