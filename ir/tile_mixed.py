@@ -75,8 +75,28 @@ class CopyBand(Op):
     blanks: bool = attr(default=False)
 
 
+@base
+class OfBand(Op):
+    """What warps do with the sums of a band, ``rows`` x ``cols``; ``warps``: (down, across, slices) of them."""
+
+    rows: int = attr()
+    warps: tuple[int, int, int] = attr()
+    cols: int = attr()
+
+
+@base
+class OfTurn(OfBand):
+    """What they do in a turn, with its slots of ``values``, dense tiles of ``tile`` columns, and of ``x``."""
+
+    values: Buffer = buffer()
+    x: Buffer = buffer()
+    turn: Expr = operand()
+    stages: int = attr()
+    tile: int = attr()
+
+
 @define("tile.multiply_band", kw_only=True)
-class MultiplyBand(Op):
+class MultiplyBand(OfTurn):
     """``acc += a * b`` of a turn: the dense tiles in its slot of ``values``, and its slot of ``x``, by mma ``shape``.
 
     ``values`` has them as fragments: of each 16 columns and each 16 rows the registers of a lane, lane by lane.  Of
@@ -91,28 +111,17 @@ class MultiplyBand(Op):
     """
 
     acc: Buffer = buffer(writes=True)
-    values: Buffer = buffer()
-    x: Buffer = buffer()
-    turn: Expr = operand()
-    stages: int = attr()
-    rows: int = attr()
-    tile: int = attr()
-    warps: tuple[int, int, int] = attr()
-    cols: int = attr()
     shape: str = attr()
     split: bool = attr(default=False)
 
 
 @define("tile.put_sums", kw_only=True)
-class PutSums(Op):
+class PutSums(OfBand):
     """Puts the sums of a band, as ``tile.multiply_band`` has them, into shared memory row by row, those of each slice
     of k behind the ones before."""
 
     dst: Buffer = buffer(writes=True, reads=False)
     acc: Buffer = buffer()
-    rows: int = attr()
-    warps: tuple[int, int, int] = attr()
-    cols: int = attr()
 
 
 @define("tile.each_row", kw_only=True)

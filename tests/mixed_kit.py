@@ -29,10 +29,12 @@ def values(
 
 
 def line(
-    cols: int = 32, warps: str = "1x2", stages: int = 3, unroll: int = 2, high: int = 1, slices: int = 1
+    cols: int = 32, warps: str = "1x2", stages: int = 3, unroll: int = 2, high: int = 1, slices: int = 1,
+    mma: str = "sync",
 ) -> str:  # fmt: skip
     """A schedule that leaves nothing to the cost model."""
-    return f"hybrid high={high} cols={cols} warps={warps} slices={slices} stages={stages} unroll={unroll}"
+    share = f"cols={cols} warps={warps} mma={mma} slices={slices}"
+    return f"hybrid high={high} {share} stages={stages} unroll={unroll}"
 
 
 def matrix(m: int, k: int, tile: int = 32, dtype: str = "f16", delta: float = 0.3, **how: Any) -> Any:

@@ -7,7 +7,20 @@ from collections.abc import Callable, Sequence
 from .. import tile_mixed as t
 from .. import warp as w
 from ..expr import TRUE, Const, Expr, Value, all_of, as_expr, minimum
-from ..numbers.mixed import AHEAD, PIECE, RECORD, ROW, SPAN, block_row, passes, rounds, steps, sums_pitch, tile_words
+from ..numbers.mixed import (
+    AHEAD,
+    PIECE,
+    RECORD,
+    ROW,
+    SPAN,
+    block_row,
+    passes,
+    rounds,
+    share_of,
+    steps,
+    sums_pitch,
+    tile_words,
+)
 from ..numbers.strips import DEPTH
 from ..swizzle import swizzled
 from ..types import f32, s32, tf32, u32
@@ -184,9 +197,9 @@ def _warp(cx: Context, op: t.MultiplyBand | t.PutSums) -> tuple[Expr, Expr, Expr
 
 def _steps(op: t.MultiplyBand, slice_: Expr) -> tuple[int, Expr]:
     """Of the products along k of a turn how many a slice takes, and the first of these."""
-    every, one = steps(op.tile, op.x.dtype.nbytes), op.warps[-1]
-    each = max(1, every // one)
-    return each, (slice_ if one <= every else slice_ % every) * each
+    item, slices = op.x.dtype.nbytes, op.warps[-1]
+    each, every = share_of(op.tile, item, slices), steps(op.tile, item)
+    return each, (slice_ if slices <= every else slice_ % every) * each
 
 
 @rule(t.PutSums)

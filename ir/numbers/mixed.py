@@ -29,6 +29,10 @@ PAD: Final = 8
 Warps = tuple[int, int, int]
 
 
+#: Columns of x that are the rows of a warpgroup's product.
+SIDE: Final = 64
+
+
 class Team(NamedTuple):
     """Lanes that add up a row's other entries: ``across`` side by side, ``parts`` that share the entries; a lane has
     ``blocks`` times ``vec`` columns."""
@@ -104,6 +108,18 @@ def fits(rows: int, cols: int, warps: Warps) -> bool:
     return powers and rows % (DEPTH * down) == 0 and cols % (DEPTH * across) == 0 and prod(warps) <= rows
 
 
+def share_of(tile: int, item: int, slices: int) -> int:
+    """Products along k of a turn that a slice takes."""
+    return max(1, steps(tile, item) // slices)
+
+
 def rounds(tile: int, item: int, slices: int) -> int:
     """Turns of which a slice multiplies one: more slices than a turn has products along k take turns in turn."""
     return max(1, slices // steps(tile, item))
+
+
+def groups_of(cols: int, warps: Warps) -> int:
+    """Warpgroups that share the columns of a block, if four warps each do, and whole products are left; 0 if not."""
+    down, across, _ = warps
+    groups = across // 4
+    return groups if down == 1 and across % 4 == 0 and cols % (SIDE * max(1, groups)) == 0 else 0

@@ -20,11 +20,12 @@ from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
-from sparsegen.ir.numbers.mixed import Team, passes, shared_bytes, slot_bytes, slots, sums_bytes, team_of
+from sparsegen.ir.numbers.mixed import SIDE, Team, passes, shared_bytes, slot_bytes, slots, sums_bytes, team_of
 from sparsegen.ir.numbers.strips import DEPTH, sums
 from sparsegen.ir.types import DTYPES, widths
 from sparsegen.products import csr_cost, gather_cost
 from sparsegen.products.cost import nbytes, rate
+from sparsegen.products.gather_cost import LEAST, PEAK
 from sparsegen.products.hybrid import HybridNumbers
 from sparsegen.schedule import Schedule
 
@@ -116,7 +117,8 @@ def shape_of(p: HybridNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     (down, across), rows = s.warps, s.high * p.tile
     team = team_of(rows, s.cols, s.threads // 32, max(v for v in widths(DTYPES[p.dtype]) if p.n % v == 0))
     own = sums(rows // down, s.cols // across)
-    held = own + rows // down // 4 + passes(p.tile, s.cols, s.threads, p.item) + p.split * (own + PARTS)
+    fragments = 0 if s.mma == "wgmma" else rows // down // 4
+    held = own + fragments + passes(p.tile, s.cols, s.threads, p.item) + p.split * (own + PARTS)
     columns = team.vec * team.blocks
     others = csr_cost.OF_ENTRY * s.unroll + columns + s.unroll * columns * p.item // 4
     cut = slots(p.counted(s.high).cuts, s.threads // team.lanes)
@@ -160,6 +162,10 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     entries = v.Z * v.T
     products = v.R / DEPTH * v.tile / DEPTH * v.cols / 8 * v.item / 2 * v.each  # mma of a turn, of tf32 half as deep
     numbers = v.tile * v.cols * v.down + v.R * v.tile * v.across  # of all warps' fragments
+    clocks = products * ISSUE * v.cpi / v.sub
+    if s.mma == "wgmma":  # each reads both operands itself, of 64 columns of x
+        numbers = v.tile * v.cols + v.R * v.tile * v.cols / SIDE
+        clocks = v.tile / DEPTH * v.cols / SIDE * a.max(LEAST, v.R / 2) / PEAK
     wide = v.item * v.cols  # bytes of a row of x of a tile of columns
     entry = TURN / v.unroll + ENTRY + 2 * v.columns
     row = RECORD + (SUM + TAKE * (v.slices - 1)) * v.columns
@@ -167,7 +173,7 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     come, copies = v.slot / (PORT * v.bw_L2), v.slot / (16 * 32 * v.down * v.across * v.slices)
     tiles = {
         "l2": here * turns * come,
-        "tensor": here * turns * products * ISSUE * v.cpi / v.sub / v.f,
+        "tensor": here * turns * clocks / v.f,
         "shared": here * turns * (numbers * v.item + v.slot) / v.bw_S,
         "parts": here * turns * (numbers * v.split + v.R * v.cols * v.slices * v.add) / 32 / v.sub / v.f,
         "turns": (v.longest + v.waves * v.D / v.bands) * (v.lat_l2 / (v.stages - 1) + MEET + COPY * copies) / v.f,

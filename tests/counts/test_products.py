@@ -193,6 +193,18 @@ def test_dense_tiles_and_other_entries(device: str, slices: int) -> None:
     assert found.counts["mma.f16.m16n8k16"] == turns * 2 * 2 * 4 and found.counts["ldmatrix"] == turns * 2 * 2 * 2
 
 
+@pytest.mark.parametrize(("cols", "slices"), [(64, 1), (64, 4), (128, 1)])
+def test_dense_tiles_by_warpgroups(cols: int, slices: int) -> None:
+    """Of each turn two products along k, of 64 columns each, all four warps of whom take part."""
+    product = sg.spmm(mixed_kit.matrix(190, 333), n=120, bias=True)
+    s = SpmmSchedule.parse(mixed_kit.line(cols, "1x4", slices=slices, mma="wgmma"))
+    given = host_arrays(product.w, s.rules.arrays(s))
+    made = program(product, s, DEVICES["h200"])
+    (found,) = of_program(made, 1, given)
+    assert not wrong(made, given)
+    assert found.counts["wgmma.f16.m64n32k16"] == 2 * product.w.tiles * 2 * 4 and "ldmatrix" not in found.counts
+
+
 @pytest.mark.parametrize("device", ["a100", "h200"])
 def test_tiles_and_then_rows(device: str) -> None:
     """Of both launches as the emulator counts, and as tiles say, be it one that fills a block row up."""

@@ -20,6 +20,8 @@ CASES = [
     (line(), 16, 120, 300, 1),
     (line(slices=2), 32, 70, 500, 0),
     (line(slices=4), 32, 70, 500, 0),
+    (line(64, "1x4", mma="wgmma"), 32, 70, 500, 0),
+    (line(64, "1x4", slices=4, mma="wgmma"), 32, 70, 500, 0),
 ]
 
 

@@ -91,6 +91,11 @@ def hybrid(long: int, slices: int = 1) -> Module:
     return compiled(product, mixed_kit.line(warps="2x2", slices=slices), "a100")
 
 
+def turned() -> Module:
+    product = sg.spmm(mixed_kit.matrix(70, 100), n=120)
+    return compiled(product, mixed_kit.line(128, "1x4", slices=2, mma="wgmma"))
+
+
 def blocked_ell() -> Module:
     """Two kernels: of tiles, some of which fill block rows up, and of rows on top of their sums."""
     product = sg.spmm(mixed_kit.matrix(70, 100, 16, delta=0.4, format="blocked_ell"), n=24, bias=True)
@@ -185,6 +190,7 @@ PROGRAMS: dict[str, Callable[[], Module]] = {
     "hybrid": lambda: hybrid(0),
     "hybrid with cuts": lambda: hybrid(1),
     "hybrid in slices": lambda: hybrid(0, 2),
+    "hybrid by warpgroups": turned,
     "blocked_ell": blocked_ell,
     "csr_strip": csr_strip,
     "resident": lambda: Module("resident", (resident(),)),

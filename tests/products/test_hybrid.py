@@ -21,7 +21,7 @@ from sparsegen.ir.kernels.hybrid import Hybrid
 from sparsegen.ir.numbers.mixed import PLACES, TILES
 from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products import hybrid_cost
-from sparsegen.products.hybrid import HEIGHTS, HybridNumbers, columns, pieces, records, rounded, spans, tiles
+from sparsegen.products.hybrid import HEIGHTS, HybridNumbers, columns, images, pieces, records, rounded, spans, tiles
 from tests.mixed_kit import line, matrix, values
 from tests.nm_kit import formulas_hold, listed, refused
 from tests.products_kit import EPILOGUES, ORDERS, called, operands, turned_first
@@ -194,7 +194,7 @@ def test_torch_packs_the_same() -> None:
     for dtype in (torch.float16, torch.bfloat16, torch.float32):
         w = torch.from_numpy(values(150, 203, dtype="f32")).to(dtype)
         W: Any = sg.sparse(w, format="hybrid", tile=32)
-        for pack in (spans, records, pieces, columns, tiles, *([rounded] if dtype is torch.float32 else [])):
+        for pack in (spans, records, pieces, columns, tiles, rounded if dtype is torch.float32 else images):
             made = [pack(one, 2) for one in (W, W.to_host())]
             assert np.array_equal(*(np.asarray(a).view(np.int32) for a in made))
 
@@ -337,6 +337,7 @@ def test_a_matrix_too_large_for_indices_is_refused(monkeypatch: pytest.MonkeyPat
 
 def test_the_pass_refuses_warps_that_do_not_share_a_band() -> None:
     module = SpmmProblem(sg.spmm(matrix(64, 64), n=16)).describe()
-    for how in ({"tile": 24}, {"cols": 7}, {"down": 4}, {"across": 3}, {"rows": 48}, {"slices": 16}):
+    wrong = {"tile": 24}, {"cols": 7}, {"down": 4}, {"across": 3}, {"rows": 48}, {"slices": 16}
+    for how in (*wrong, {"mma": "wgmma", "across": 2}):
         with pytest.raises(IRError, match="do not share a band"):
             Hybrid(**how).run(module)
