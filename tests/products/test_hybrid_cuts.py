@@ -39,7 +39,7 @@ def test_any_tile_and_number_of_columns(tile: int, n: int) -> None:
         W = matrix(130, 303, tile, dtype, delta, long=2)
         assert bool(W.tiles) == (delta < 1)
         for words in (line(), line(16, "2x1", high=2), line(128, "1x8", 2, 1), line(128, "1x2", unroll=4)):
-            if "1x2 slices=1 stages=3 unroll=4" not in words or tile < 64:
+            if "unroll=4" not in words or tile < 64:
                 checked(sg.spmm(W, n=n), "row", "row", words)
 
 
