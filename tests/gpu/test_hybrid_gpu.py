@@ -56,7 +56,8 @@ def test_warps(torch: Any, tile: int, warps: str, high: int) -> None:
 def test_slices(torch: Any, tile: int, slices: int, dtype: str) -> None:
     """Sets of warps that share k, or turns: the same bits every time."""
     w = matrix(LARGE, 1300, tile, dtype, long=1)
-    for n, cols, warps, high in ((32, 32, "2x1", 1), (88, 64, "1x2", 2), (128, 128, "1x4", 1))[: 3 - slices // 8]:
+    cases = [(32, 32, "2x1", 1), (88, 64, "2x2", 64 // tile), (128, 64, "4x1", 64 // tile)]
+    for n, cols, warps, high in cases[: 1 if slices == 8 else 3]:  # of 1024 threads each has too few registers
         kernel = sg.compile(sg.spmm(w, n=n), backend="cuda", schedule=line(cols, warps, 2, 2, high, slices))
         agrees(torch, kernel)
         assert kernel.resources().spills == 0
