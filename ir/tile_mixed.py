@@ -12,6 +12,8 @@ No other family uses them: elsewhere all of a row is stored in one way.
 
 from __future__ import annotations
 
+from math import prod
+
 from .checks import Context, check
 from .expr import Expr, Value
 from .fragments import SHAPES
@@ -73,41 +75,53 @@ class CopyBand(Op):
     blanks: bool = attr(default=False)
 
 
+@base
+class OfBand(Op):
+    """What warps do with the sums of a band, ``rows`` x ``cols``; ``warps``: (down, across, slices) of them."""
+
+    rows: int = attr()
+    warps: tuple[int, int, int] = attr()
+    cols: int = attr()
+
+
+@base
+class OfTurn(OfBand):
+    """What they do in a turn, with its slots of ``values``, dense tiles of ``tile`` columns, and of ``x``."""
+
+    values: Buffer = buffer()
+    x: Buffer = buffer()
+    turn: Expr = operand()
+    stages: int = attr()
+    tile: int = attr()
+
+
 @define("tile.multiply_band", kw_only=True)
-class MultiplyBand(Op):
+class MultiplyBand(OfTurn):
     """``acc += a * b`` of a turn: the dense tiles in its slot of ``values``, and its slot of ``x``, by mma ``shape``.
 
     ``values`` has them as fragments: of each 16 columns and each 16 rows the registers of a lane, lane by lane.  Of
     f32, of each 8 columns, the even ones first.  f32 is multiplied in tf32, either rounded to it (``values`` come
     rounded, x is here), or ``split``: each number is one of tf32 and what that leaves, and three of the four products
     of these parts are added up, as the fourth is less than f32 keeps; a turn has sums of its own then.  Of ``warps`` =
-    (down, across), warp w has the rows of strip w mod down and part w // down of the ``cols`` columns.
+    (down, across, slices), warp w has the rows of strip w mod down, part w // down mod across of the ``cols`` columns,
+    and slice w // (down * across) of the turn's k, or, where there are more slices than products along that, of so many
+    turns.  Slices are as many sets of sums, which nothing has added up yet.
     Accumulator (i * blocks + j) * 4 + e is element e of the fragment of rows 16 i and columns 8 j of its share.  Not
     ``tile.multiply_strips``, whose rows of x lie where a list says.
     """
 
     acc: Buffer = buffer(writes=True)
-    values: Buffer = buffer()
-    x: Buffer = buffer()
-    turn: Expr = operand()
-    stages: int = attr()
-    rows: int = attr()
-    tile: int = attr()
-    warps: tuple[int, int] = attr()
-    cols: int = attr()
     shape: str = attr()
     split: bool = attr(default=False)
 
 
 @define("tile.put_sums", kw_only=True)
-class PutSums(Op):
-    """Puts the sums of a band, as ``tile.multiply_band`` has them, into shared memory row by row."""
+class PutSums(OfBand):
+    """Puts the sums of a band, as ``tile.multiply_band`` has them, into shared memory row by row, those of each slice
+    of k behind the ones before."""
 
     dst: Buffer = buffer(writes=True, reads=False)
     acc: Buffer = buffer()
-    rows: int = attr()
-    warps: tuple[int, int] = attr()
-    cols: int = attr()
 
 
 @define("tile.each_row", kw_only=True)
@@ -148,12 +162,13 @@ class OfTeam(Op):
 
 @define("tile.take_sums", kw_only=True)
 class TakeSums(OfTeam):
-    """Takes a team's sums of the row at ``place`` out of shared memory; of ``parts`` groups the first one has them, the
-    others begin with zero."""
+    """Takes a team's sums of the row at ``place`` out of shared memory, those of all ``slices`` of k added up in their
+    order; of ``parts`` groups the first one has them, the others begin with zero."""
 
     acc: Buffer = buffer(writes=True, reads=False)
     src: Buffer = buffer()
     place: Expr = operand()
+    slices: int = attr(default=1)
 
 
 @define("tile.put_row", kw_only=True)
@@ -191,9 +206,10 @@ def _block(ctx: Context, rows: int, cols: int) -> None:
 def _share(ctx: Context, op: MultiplyBand | PutSums) -> None:
     """The warps are the block's, and each has its part of the sums."""
     _block(ctx, op.rows, op.cols)
-    down, across = op.warps
-    ctx.need(fits(op.rows, op.cols, op.warps), f"{down} x {across} warps do not share {op.rows} x {op.cols} sums")
-    ctx.need(32 * down * across == ctx.threads, f"{down} x {across} warps, the block has {ctx.threads} threads")
+    down, across, _ = op.warps
+    share = " x ".join(map(str, op.warps))
+    ctx.need(fits(op.rows, op.cols, op.warps), f"{share} warps do not share {op.rows} x {op.cols} sums")
+    ctx.need(32 * prod(op.warps) == ctx.threads, f"{share} warps, the block has {ctx.threads} threads")
     registers(ctx, op.acc, sums(op.rows // down, op.cols // across), exactly=True)
     ctx.need(op.acc.dtype is f32, f"sums are made in f32, not {op.acc.dtype}")
 
@@ -248,7 +264,7 @@ def _multiply_band(op: MultiplyBand, ctx: Context) -> None:
 @check(PutSums)
 def _put_sums(op: PutSums, ctx: Context) -> None:
     _share(ctx, op)
-    shared(ctx, op.dst, op.rows * sums_pitch(op.cols), "the sums of a band")
+    shared(ctx, op.dst, op.warps[-1] * op.rows * sums_pitch(op.cols), "the sums of a band")
     same_type(ctx, op.dst, op.acc)
 
 
@@ -264,7 +280,8 @@ def _each_row(op: EachRow, ctx: Context) -> None:
 @check(TakeSums)
 def _take_sums(op: TakeSums, ctx: Context) -> None:
     ctx.one_of(op.rows, ROWS, "rows of a band")
-    _sums_of_team(ctx, op, op.src, "the sums of a band")
+    ctx.need(op.slices >= 1, f"{op.slices} slices of k")
+    _sums_of_team(ctx, op, op.src, "the sums of a band", op.slices)
 
 
 @check(PutRow)
@@ -278,11 +295,11 @@ def _add_rows(op: AddRows, ctx: Context) -> None:
     _sums_of_team(ctx, op, op.src, "the sums of pieces")
 
 
-def _sums_of_team(ctx: Context, op: TakeSums | PutRow | AddRows, rows: Buffer, meaning: str) -> None:
-    """A team's lanes have all columns of the rows in shared memory."""
+def _sums_of_team(ctx: Context, op: TakeSums | PutRow | AddRows, rows: Buffer, meaning: str, sets: int = 1) -> None:
+    """A team's lanes have all columns of the rows in shared memory, of which there are so many sets."""
     of_team(ctx, op.across, op.parts)
     ctx.one_of(op.vec, widths(f16), "columns of a lane side by side")
     ctx.need(op.across * op.blocks * op.vec == op.cols, f"{op.across} lanes do not have {op.cols} columns")
     registers(ctx, op.acc, op.blocks * op.vec, exactly=True)
-    shared(ctx, rows, op.rows * sums_pitch(op.cols), meaning)
+    shared(ctx, rows, sets * op.rows * sums_pitch(op.cols), meaning)
     same_type(ctx, op.acc, rows)

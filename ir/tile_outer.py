@@ -65,7 +65,7 @@ class CopyWindow(Op):
 
 @define("tile.copy_run", kw_only=True)
 class CopyRun(Op):
-    """Starts a block's copies of a turn: the ``size`` adjacent words that ``src`` has for a tile and a turn.
+    """Starts a block's copies of a turn: the ``size`` adjacent elements that ``src`` has for a tile and a turn.
 
     ``src`` has ``turns`` such runs for each tile; turns beyond them are of the tiles that follow.
     """
@@ -188,7 +188,9 @@ def _copy_window(op: CopyWindow, ctx: Context) -> None:
 
 @check(CopyRun)
 def _copy_run(op: CopyRun, ctx: Context) -> None:
-    _ring(ctx, op.ring, op.stages, op.size, "a run")
+    shared(ctx, op.ring, op.stages * op.size, f"{op.stages} slots of a run")
+    nbytes = op.size * op.ring.dtype.nbytes
+    ctx.need(nbytes % 16 == 0, f"a run of {op.size} {op.ring.dtype} is no 16-byte pieces")
     same_type(ctx, op.ring, op.src)
     run = op.turns * op.size
     ctx.need(op.src.size % run == 0, f"@{op.src.name} has {op.src.size} elements, which are no tiles of {run}")

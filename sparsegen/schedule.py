@@ -185,6 +185,7 @@ class Schedule:
     fuse: int = 1
     levels: int = 1
     stages: int = 1
+    slices: int = 1
     tile: Any = None
     mma: str = "none"
     transform: str = "implicit"
@@ -286,7 +287,7 @@ class Schedule:
         """Threads of a block."""
         if self.rules.has("block"):
             return int(math.prod(self.block))
-        return 32 * int(math.prod(self.warps) if isinstance(self.warps, tuple) else self.warps)
+        return 32 * int(math.prod(self.warps) if isinstance(self.warps, tuple) else self.warps) * (self.slices or 1)
 
     @classmethod
     def parse(cls: type[S], line: str) -> S:

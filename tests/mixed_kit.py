@@ -28,6 +28,15 @@ def values(
     return w
 
 
+def line(
+    cols: int = 32, warps: str = "1x2", stages: int = 3, unroll: int = 2, high: int = 1, slices: int = 1,
+    mma: str = "sync",
+) -> str:  # fmt: skip
+    """A schedule that leaves nothing to the cost model."""
+    share = f"cols={cols} warps={warps} mma={mma} slices={slices}"
+    return f"hybrid high={high} {share} stages={stages} unroll={unroll}"
+
+
 def matrix(m: int, k: int, tile: int = 32, dtype: str = "f16", delta: float = 0.3, **how: Any) -> Any:
     """The same, encoded; ``method`` is that of the order, all else but ``format`` goes to :func:`values`."""
     method, format = how.pop("method", "bsa"), how.pop("format", "hybrid")

@@ -7,7 +7,20 @@ from collections.abc import Callable, Sequence
 from .. import tile_mixed as t
 from .. import warp as w
 from ..expr import TRUE, Const, Expr, Value, all_of, as_expr, minimum
-from ..numbers.mixed import AHEAD, PIECE, RECORD, ROW, SPAN, block_row, passes, sums_pitch, tile_words
+from ..numbers.mixed import (
+    AHEAD,
+    PIECE,
+    RECORD,
+    ROW,
+    SPAN,
+    block_row,
+    passes,
+    rounds,
+    share_of,
+    steps,
+    sums_pitch,
+    tile_words,
+)
 from ..numbers.strips import DEPTH
 from ..swizzle import swizzled
 from ..types import f32, s32, tf32, u32
@@ -77,21 +90,32 @@ def copy_band(cx: Context, op: t.CopyBand) -> Callable[[], None]:
 
 @rule(t.MultiplyBand)
 def multiply_band(cx: Context, op: t.MultiplyBand) -> None:
-    (_by_elements if op.x.dtype is f32 else _by_matrices)(cx, op)
+    multiply = _by_elements if op.x.dtype is f32 else _by_matrices
+    down, across, slices = op.warps
+    every = rounds(op.tile, op.x.dtype.nbytes, slices)
+    if every == 1:
+        multiply(cx, op)
+        return
+    warp = cx.b.shfl("idx", cx.warp, 0, hint="me")  # from a shuffle nvcc knows it to be uniform
+    mine = cx.b.let("mine", warp // (down * across * (slices // every)))
+    with cx.b.if_((cx.resolve(op.turn) % every).eq(mine)):
+        multiply(cx, op)
 
 
 def _by_matrices(cx: Context, op: t.MultiplyBand) -> None:
     """Of 16-bit numbers: ``ldmatrix`` turns rows of x."""
     b, width = cx.b, block_row(op.cols, 2)
-    down, across = op.warps
+    down, across, _ = op.warps
     high, wide, all_high = op.rows // down // DEPTH, op.cols // across // DEPTH, op.rows // DEPTH
     slot = b.let("slot", cx.resolve(op.turn) % op.stages)
-    strip, part = _warp(cx, op)
-    values = b.let("w0", slot * tile_words(op.rows, op.tile, 2) + (strip * high * 32 + cx.lane) * WORDS)
+    strip, part, slice_ = _warp(cx, op)
+    each, first = _steps(op, slice_)
+    top = first * all_high + strip * high  # of the fragments of a turn, k by k
+    values = b.let("w0", slot * tile_words(op.rows, op.tile, 2) + (top * 32 + cx.lane) * WORDS)
     inner = b.let("inner", part % width + cx.lane // DEPTH * (PIECE // 2))
-    begin = slot * (op.tile * op.cols) + part // width * (op.tile * width)
+    begin = slot * (op.tile * op.cols) + part // width * (op.tile * width) + first * (DEPTH * width)
     own = b.let("x0", begin + swizzled(DEPTH, 2 * width, 2 * width)(cx.lane % DEPTH, inner))
-    for j in range(op.tile // DEPTH):
+    for j in range(each):
         strips = [b.ldv(op.values, values + (j * all_high + i) * (32 * WORDS), WORDS, hint="a") for i in range(high)]
         for q in range(wide):
             block, within = divmod(q * DEPTH, width)  # of a part that begins amid a block, its width is a power of 2
@@ -112,12 +136,14 @@ def _by_elements(cx: Context, op: t.MultiplyBand) -> None:
     Tensor cores cut off what a sum has beyond f32, towards zero, which after a thousand products is 1e-5 of it.  So
     what is split is summed up there within a turn, products of small parts first, and turns are added as f32 is.
     """
-    b, width, (down, across), deep = cx.b, block_row(op.cols, 4), op.warps, DEPTH // 2
+    b, width, (down, across, _), deep = cx.b, block_row(op.cols, 4), op.warps, DEPTH // 2
     high, blocks, all_high = op.rows // down // DEPTH, op.cols // across // 8, op.rows // DEPTH
     slot, (g, pair) = b.let("slot", cx.resolve(op.turn) % op.stages), cx.coordinates()
-    strip, part = _warp(cx, op)
-    values = b.let("w0", slot * tile_words(op.rows, op.tile, 4) + (strip * high * 32 + cx.lane) * WORDS)
-    begin = slot * (op.tile * op.cols) + part // width * (op.tile * width)
+    strip, part, slice_ = _warp(cx, op)
+    each, first = _steps(op, slice_)
+    top = first * all_high + strip * high  # of the fragments of a turn, k by k
+    values = b.let("w0", slot * tile_words(op.rows, op.tile, 4) + (top * 32 + cx.lane) * WORDS)
+    begin = slot * (op.tile * op.cols) + part // width * (op.tile * width) + first * (deep * width)
     place = swizzled(deep, 4 * width, 4 * width, 4)
     own = [b.let("x0", begin + place(2 * pair + odd, part % width + g)) for odd in (0, 1)]
     acc, count = op.acc, high * blocks * 4
@@ -125,7 +151,7 @@ def _by_elements(cx: Context, op: t.MultiplyBand) -> None:
         acc, zero = b.alloc("of_turn", f32, count), b.const(f32, 0.0, hint="zero")
         for e in range(count):
             b.st(acc, e, zero)
-    for j in range(op.tile // deep):
+    for j in range(each):
         strips = [b.ldv(op.values, values + (j * all_high + i) * (32 * WORDS), WORDS, hint="a") for i in range(high)]
         parts = [_split(cx, a) for a in strips] if op.split else []
         smalls, bigs = [small for _, small in parts], [big for big, _ in parts]
@@ -160,19 +186,29 @@ def _split(cx: Context, values: Sequence[Value]) -> tuple[list[Value], list[Valu
     return big, [b.binary("sub", v, near) for v, near in zip(values, big, strict=True)]
 
 
-def _warp(cx: Context, op: t.MultiplyBand | t.PutSums) -> tuple[Expr, Expr]:
-    """The warp's strip of the band, and its first column."""
-    b, (down, across) = cx.b, op.warps
-    return b.let("strip", cx.warp % down), b.let("part", cx.warp // down * (op.cols // across))
+def _warp(cx: Context, op: t.MultiplyBand | t.PutSums) -> tuple[Expr, Expr, Expr]:
+    """The warp's strip of the band, its first column, and its slice of k."""
+    b, (down, across, slices) = cx.b, op.warps
+    strip, part = b.let("strip", cx.warp % down), cx.warp // down
+    if slices == 1:
+        return strip, b.let("part", part * (op.cols // across)), as_expr(0)
+    return strip, b.let("part", part % across * (op.cols // across)), b.let("slice", part // across)
+
+
+def _steps(op: t.MultiplyBand, slice_: Expr) -> tuple[int, Expr]:
+    """Of the products along k of a turn how many a slice takes, and the first of these."""
+    item, slices = op.x.dtype.nbytes, op.warps[-1]
+    each, every = share_of(op.tile, item, slices), steps(op.tile, item)
+    return each, (slice_ if slices <= every else slice_ % every) * each
 
 
 @rule(t.PutSums)
 def put_sums(cx: Context, op: t.PutSums) -> None:
-    b, pitch, (down, across) = cx.b, sums_pitch(op.cols), op.warps
+    b, pitch, (down, across, _) = cx.b, sums_pitch(op.cols), op.warps
     high, blocks = op.rows // down // DEPTH, op.cols // across // 8
     g, lane = cx.coordinates()
-    strip, part = _warp(cx, op)
-    at = b.let("at", (strip * (high * DEPTH) + g) * pitch + part + lane * 2)
+    strip, part, slice_ = _warp(cx, op)
+    at = b.let("at", (slice_ * op.rows + strip * (high * DEPTH) + g) * pitch + part + lane * 2)
     for i in range(high):
         for j in range(blocks):
             for half in (0, 1):
@@ -206,11 +242,14 @@ def each_row(cx: Context, op: t.EachRow) -> None:
 @rule(t.TakeSums)
 def take_sums(cx: Context, op: t.TakeSums) -> None:
     b, where, wide = cx.b, _first_group(cx, op), _wide(op)
-    at = _of_lane(cx, op, op.place)
+    at, size = _of_lane(cx, op, op.place), op.rows * sums_pitch(op.cols)
     for e in _loads(op):
-        found = b.ldv(op.src, at + _column(op, e), wide, where=where, hint="sum", degree=DEGREE)
-        for i, v in enumerate(found):
-            b.st(op.acc, e + i, v)
+        starts = (at + (n * size + _column(op, e)) for n in range(op.slices))
+        found = [b.ldv(op.src, start, wide, where=where, hint="sum", degree=DEGREE) for start in starts]
+        for i, (total, *others) in enumerate(zip(*found, strict=True)):
+            for v in others:
+                total = b.binary("add", total, v, hint="sum")
+            b.st(op.acc, e + i, total)
 
 
 @rule(t.AddRows)

@@ -84,8 +84,8 @@ def copy_window(cx: Context, op: t.CopyWindow) -> Callable[[], None]:
 
 @phased(t.CopyRun)
 def copy_run(cx: Context, op: t.CopyRun) -> Callable[[], None]:
-    b, step = cx.b, cx.func.threads * PIECE
-    mine = b.let("mine", cx.tid * PIECE)
+    b, each = cx.b, 16 // op.ring.dtype.nbytes  # elements of a piece
+    step, mine = cx.func.threads * each, b.let("mine", cx.tid * each)
     run = b.let("run", cx.resolve(op.tile) * (op.turns * op.size) + mine)
 
     def turn() -> None:
@@ -93,7 +93,7 @@ def copy_run(cx: Context, op: t.CopyRun) -> Callable[[], None]:
         slot, begin = b.let("slot", now % op.stages * op.size + mine), b.let("begin", run + now * op.size)
         for at in range(0, op.size, step):
             where = (mine + at).lt(op.size) if at + step > op.size else None
-            b.cp_async(op.ring, slot + at, op.src, begin + at, PIECE, where=where)
+            b.cp_async(op.ring, slot + at, op.src, begin + at, each, where=where)
 
     return turn
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final, NamedTuple
 
 from .strips import DEPTH
@@ -22,6 +23,14 @@ PLACES: Final = 256
 AHEAD: Final = 32
 #: Sums from row to row in shared memory beyond the columns: pairs of an mma's sums then lie in different banks.
 PAD: Final = 8
+
+
+#: Warps that share a band's dense tiles: strips of its rows x parts of the columns x slices of k.
+Warps = tuple[int, int, int]
+
+
+#: Columns of x that are the rows of a warpgroup's product.
+SIDE: Final = 64
 
 
 class Team(NamedTuple):
@@ -67,9 +76,9 @@ def slot_bytes(rows: int, tile: int, cols: int, item: int) -> int:
     return item * tile * cols + 4 * tile_words(rows, tile, item)
 
 
-def shared_bytes(rows: int, tile: int, cols: int, stages: int, item: int) -> int:
-    """Bytes of shared memory of a block with dense tiles: the ring, and the sums."""
-    return stages * slot_bytes(rows, tile, cols, item) + sums_bytes(rows, cols)
+def shared_bytes(rows: int, tile: int, cols: int, stages: int, item: int, slices: int) -> int:
+    """Bytes of shared memory of a block with dense tiles: the ring, and the sums of each slice."""
+    return stages * slot_bytes(rows, tile, cols, item) + sums_bytes(slices * rows, cols)
 
 
 def sums_bytes(rows: int, cols: int) -> int:
@@ -87,8 +96,30 @@ def passes(tile: int, cols: int, threads: int, item: int) -> int:
     return -(-tile * (cols * item // PIECE) // threads)
 
 
-def fits(rows: int, cols: int, warps: tuple[int, int]) -> bool:
-    """Whether warps (strips of a band, parts of the columns) share a band without rest, and no rows lack a team."""
-    down, across = warps
+def steps(tile: int, item: int) -> int:
+    """Products along k of a turn, one mma each: 16 columns of W of 16-bit values, 8 of f32."""
+    return tile * item // (2 * DEPTH)
+
+
+def fits(rows: int, cols: int, warps: Warps) -> bool:
+    """Whether warps share a band without rest, and each has a team with a row of it."""
+    down, across, _ = warps
     powers = all(n >= 1 and n & (n - 1) == 0 for n in warps)
-    return powers and rows % (DEPTH * down) == 0 and cols % (DEPTH * across) == 0 and down * across <= rows
+    return powers and rows % (DEPTH * down) == 0 and cols % (DEPTH * across) == 0 and prod(warps) <= rows
+
+
+def share_of(tile: int, item: int, slices: int) -> int:
+    """Products along k of a turn that a slice takes."""
+    return max(1, steps(tile, item) // slices)
+
+
+def rounds(tile: int, item: int, slices: int) -> int:
+    """Turns of which a slice multiplies one: more slices than a turn has products along k take turns in turn."""
+    return max(1, slices // steps(tile, item))
+
+
+def groups_of(cols: int, warps: Warps) -> int:
+    """Warpgroups that share the columns of a block, if four warps each do, and whole products are left; 0 if not."""
+    down, across, _ = warps
+    groups = across // 4
+    return groups if down == 1 and across % 4 == 0 and cols % (SIDE * max(1, groups)) == 0 else 0

@@ -21,6 +21,7 @@ from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import FormatError
 from sparsegen.ir.kernels.csr import ALIGN
 from sparsegen.ir.numbers.mixed import PLACES, RECORD, SPAN
+from sparsegen.ir.swizzle import swizzled
 from sparsegen.ir.types import DType, f32, s32, u32
 from sparsegen.products.product import OfProduct, Product
 from sparsegen.sizes import MAX_CELLS
@@ -193,15 +194,30 @@ def tiles(w: SparseMatrix, high: int) -> Any:
     """The dense tiles of each turn, on top of each other, in the order of mma fragments, as words: of each 16 columns
     and each 16 rows the four registers of each lane; those of one turn, zeros, where there are none.  Of f32, of each
     8 columns: first the even columns of a lane."""
+    with w.library.active():
+        return fragments(w.library, _stacked(w, high), w.kind, _format(w).tile, high)
+
+
+def images(w: SparseMatrix, high: int) -> Any:
+    """The same of 16-bit values as warpgroups read them: of each turn row by row, 16-byte pieces of rows swizzled."""
+    lib, tile = w.library, _format(w).tile
+    with lib.active():
+        place = lib.constant(swizzled(high * tile, 2 * tile, 2 * tile).inverse_table().reshape(-1))
+        made = _stacked(w, high).reshape(-1, high * tile * tile)
+        return lib.view(lib.packed(made[:, place]).reshape(-1), w.kind)
+
+
+def _stacked(w: SparseMatrix, high: int) -> Any:
+    """The bits of the dense tiles of each turn [turns * high, tile * tile] from top to bottom, zeros where none is;
+    those of one turn where there are none."""
     lib, tile, found = w.library, _format(w).tile, bands(w, high)
     strip = np.repeat(np.arange(len(_host(w, "ptr")) - 1), np.diff(_host(w, "ptr")))
     count, bits = max(1, len(found.columns)), f"int{w.kind.bits}"
-    with lib.active():
-        made = lib.zeros((count * high, tile * tile), bits)
-        if len(strip):
-            place = lib.constant(found.turn * high + strip % high)
-            made[place] = lib.view(lib.packed(w.arrays["values"]), bits).reshape(-1, tile * tile)
-        return fragments(lib, made, w.kind, tile, high)
+    made = lib.zeros((count * high, tile * tile), bits)
+    if len(strip):
+        place = lib.constant(found.turn * high + strip % high)
+        made[place] = lib.view(lib.packed(w.arrays["values"]), bits).reshape(-1, tile * tile)
+    return made
 
 
 def fragments(lib: Library, tiles: Any, kind: DType, tile: int, high: int) -> Any:

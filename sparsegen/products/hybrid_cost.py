@@ -20,11 +20,12 @@ from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
-from sparsegen.ir.numbers.mixed import Team, passes, shared_bytes, slot_bytes, slots, sums_bytes, team_of
+from sparsegen.ir.numbers.mixed import SIDE, Team, passes, shared_bytes, slot_bytes, slots, sums_bytes, team_of
 from sparsegen.ir.numbers.strips import DEPTH, sums
 from sparsegen.ir.types import DTYPES, widths
 from sparsegen.products import csr_cost, gather_cost
 from sparsegen.products.cost import nbytes, rate
+from sparsegen.products.gather_cost import LEAST, PEAK
 from sparsegen.products.hybrid import HybridNumbers
 from sparsegen.schedule import Schedule
 
@@ -54,6 +55,7 @@ SYMBOLS: Final[dict[str, str]] = {
     "tile": "rows and columns of a dense tile",
     "down": "warps that share the rows of a band",
     "across": "warps that share its columns of x",
+    "slices": "sets of warps that share k",
     "longest": "turns of the longest band",
     "bands": "bands of rows",
     "waves": "blocks of an SM over those that it runs at a time, but the busiest one",
@@ -93,8 +95,10 @@ LINE: Final = 128
 #: Registers of a thread besides its sums, fragments and the rows that it copies; where f32 is split into parts those of
 #: these, besides the sums of a turn.
 BASE, PARTS = 40, 12
-#: There also mma of parts for one, instructions that split a number (two of integers and one of floats), and one that
-#: adds a turn's sum to the others.
+#: Instructions that take another slice's sum: a load of four, and an addition.
+TAKE = 1.25
+#: Where f32 is split also mma of parts for one, instructions that split a number (two of integers and one of floats),
+#: and one that adds a turn's sum to the others.
 EACH, SPLIT, ADD = 3, 3, 1
 
 
@@ -111,13 +115,15 @@ class Shape(NamedTuple):
 def shape_of(p: HybridNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     """The numbers of a complete schedule, legal or not; ``resident`` is 0 for a block that does not fit an SM."""
     (down, across), rows = s.warps, s.high * p.tile
-    team = team_of(rows, s.cols, down * across, max(v for v in widths(DTYPES[p.dtype]) if p.n % v == 0))
+    team = team_of(rows, s.cols, s.threads // 32, max(v for v in widths(DTYPES[p.dtype]) if p.n % v == 0))
     own = sums(rows // down, s.cols // across)
-    held = own + rows // down // 4 + passes(p.tile, s.cols, s.threads, p.item) + p.split * (own + PARTS)
+    fragments = 0 if s.mma == "wgmma" else rows // down // 4
+    held = own + fragments + passes(p.tile, s.cols, s.threads, p.item) + p.split * (own + PARTS)
     columns = team.vec * team.blocks
     others = csr_cost.OF_ENTRY * s.unroll + columns + s.unroll * columns * p.item // 4
     cut = slots(p.counted(s.high).cuts, s.threads // team.lanes)
-    shared = (shared_bytes(rows, p.tile, s.cols, s.stages, p.item) if p.dense else 0) + sums_bytes(cut, s.cols)
+    dense = shared_bytes(rows, p.tile, s.cols, s.stages, p.item, s.slices) if p.dense else 0
+    shared = dense + sums_bytes(cut, s.cols)
     registers = BASE + max(held, others)
     blocks = p.bands(s.high) * -(-p.n // s.cols)
     resident = min(occupancy(registers, shared, s.threads, device).blocks, -(-blocks // device.sms))
@@ -129,8 +135,8 @@ def price(p: HybridNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cos
     (down, across), blocks, of = s.warps, p.bands(s.high) * g.tiles, p.counted(s.high)
     values = {
         "M": p.m, "K": p.k, "N": p.n, "B": p.nbytes, "E": p.operands, "item": p.item, "T": g.tiles, "D": of.turns,
-        "R": s.high * p.tile, "Z": p.entries, "tile": p.tile, "down": down, "across": across, "cols": s.cols,
-        "stages": s.stages, "longest": of.longest, "most": of.whole, "cuts": of.cuts, "piece": of.piece,
+        "R": s.high * p.tile, "Z": p.entries, "tile": p.tile, "down": down, "across": across, "slices": s.slices,
+        "cols": s.cols, "stages": s.stages, "longest": of.longest, "most": of.whole, "cuts": of.cuts, "piece": of.piece,
         "unroll": s.unroll, "parts": g.team.parts,
         "uneven": max(1.0, of.busiest * device.sms / max(1.0, of.mean * blocks)),
         "teams": s.threads // g.team.lanes, "columns": g.team.vec * g.team.blocks,
@@ -156,21 +162,26 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     entries = v.Z * v.T
     products = v.R / DEPTH * v.tile / DEPTH * v.cols / 8 * v.item / 2 * v.each  # mma of a turn, of tf32 half as deep
     numbers = v.tile * v.cols * v.down + v.R * v.tile * v.across  # of all warps' fragments
+    clocks = products * ISSUE * v.cpi / v.sub
+    if s.mma == "wgmma":  # each reads both operands itself, of 64 columns of x
+        numbers = v.tile * v.cols + v.R * v.tile * v.cols / SIDE
+        clocks = v.tile / DEPTH * v.cols / SIDE * a.max(LEAST, v.R / 2) / PEAK
     wide = v.item * v.cols  # bytes of a row of x of a tile of columns
     entry = TURN / v.unroll + ENTRY + 2 * v.columns
-    issued = entries * entry * v.cols / v.columns / 32 + rows * (RECORD + SUM * v.columns) * v.cols / v.columns / 32
-    come, copies = v.slot / (PORT * v.bw_L2), v.slot / (16 * 32 * v.down * v.across)
+    row = RECORD + (SUM + TAKE * (v.slices - 1)) * v.columns
+    issued = (entries * entry + rows * row) * v.cols / v.columns / 32
+    come, copies = v.slot / (PORT * v.bw_L2), v.slot / (16 * 32 * v.down * v.across * v.slices)
     tiles = {
         "l2": here * turns * come,
-        "tensor": here * turns * products * ISSUE * v.cpi / v.sub / v.f,
+        "tensor": here * turns * clocks / v.f,
         "shared": here * turns * (numbers * v.item + v.slot) / v.bw_S,
-        "parts": here * turns * (numbers * v.split + v.R * v.cols * v.add) / 32 / v.sub / v.f,
+        "parts": here * turns * (numbers * v.split + v.R * v.cols * v.slices * v.add) / 32 / v.sub / v.f,
         "turns": (v.longest + v.waves * v.D / v.bands) * (v.lat_l2 / (v.stages - 1) + MEET + COPY * copies) / v.f,
     }
     others = {
         "rows": here * entries * (a.max(wide, LINE) + 4 + v.item) / (GATHER * v.bw_L2),
         "issue": here * issued / v.sub / v.f,
-        "sums": here * rows * v.cols * 8 / v.bw_S,
+        "sums": here * rows * v.cols * 8 * v.slices / v.bw_S,
         "chain": ((1 + v.waves) * v.R / v.teams * (ROW + WAIT * mean) + WAIT * (longest - mean)) * v.lat_l2 / v.f
         + a.ceil(v.cuts / v.teams) * (ROW + WAIT * piece) * v.lat_l2 / v.f,
     }

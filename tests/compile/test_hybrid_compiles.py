@@ -12,17 +12,29 @@ import sparsegen as sg
 from sparsegen.products.hybrid import HybridNumbers
 from sparsegen.products.hybrid_cost import shape_of
 from sparsegen.schedule import SpmmSchedule
-from tests.mixed_kit import matrix, values
+from tests.mixed_kit import line, matrix, values
 from tests.nvcc_kit import fit, needs_nvcc
 from tests.products_kit import program
 from tests.schedules import device
 
-#: Of each GPU the tile, how many of them a band has, and words: most sums and columns, one warp, shared rows.
+#: Of each GPU the tile, how many of them a band has, and words: most sums and columns, one warp, shared rows, slices,
+#: and warpgroups.
 LINES = {
-    "h200": [(32, 1, "cols=128 warps=1x4 stages=4 unroll=4"), (64, 1, "cols=128 warps=2x4 stages=3 unroll=4"),
-             (32, 2, "cols=64 warps=1x2 stages=3 unroll=4"), (16, 1, "cols=256 warps=1x8 stages=6 unroll=4")],
-    "a100": [(32, 2, "cols=256 warps=2x4 stages=3 unroll=4"), (32, 1, "cols=64 warps=1x1 stages=4 unroll=2")],
-    "rtx4090": [(32, 1, "cols=128 warps=1x8 stages=3 unroll=2"), (16, 4, "cols=16 warps=1x1 stages=6 unroll=4")],
+    "h200": [(32, 1, "cols=128 warps=1x4 mma=sync slices=1 stages=4 unroll=4"),
+             (64, 1, "cols=128 warps=2x4 mma=sync slices=1 stages=3 unroll=4"),
+             (32, 2, "cols=64 warps=1x2 mma=sync slices=1 stages=3 unroll=4"),
+             (16, 1, "cols=256 warps=1x8 mma=sync slices=1 stages=6 unroll=4"),
+             (32, 1, "cols=32 warps=2x2 mma=sync slices=4 stages=4 unroll=4"),
+             (64, 1, "cols=64 warps=4x2 mma=sync slices=4 stages=2 unroll=1"),
+             (64, 1, "cols=128 warps=2x4 mma=sync slices=2 stages=2 unroll=2"),
+             (32, 1, "cols=256 warps=1x8 mma=wgmma slices=1 stages=4 unroll=4"),
+             (32, 1, "cols=256 warps=1x4 mma=wgmma slices=2 stages=4 unroll=4"),
+             (64, 2, "cols=128 warps=1x8 mma=wgmma slices=1 stages=3 unroll=4"),
+             (16, 1, "cols=64 warps=1x4 mma=wgmma slices=4 stages=6 unroll=2")],
+    "a100": [(32, 2, "cols=256 warps=2x4 mma=sync slices=1 stages=3 unroll=4"),
+             (32, 1, "cols=64 warps=1x1 mma=sync slices=1 stages=4 unroll=2")],
+    "rtx4090": [(32, 1, "cols=128 warps=1x8 mma=sync slices=1 stages=3 unroll=2"),
+                (16, 4, "cols=16 warps=1x1 mma=sync slices=1 stages=6 unroll=4")],
 }  # fmt: skip
 
 
@@ -52,12 +64,11 @@ def test_f32(name: str, precision: Any) -> None:
     profile, funcs, shapes = device(name), [], []
     w = matrix(4096, 512, 32, "f32", method="none", delta=0.02)
     lines = (
-        "high=1 cols=128 warps=1x4 stages=3 unroll=2", "high=2 cols=16 warps=2x1 stages=3 unroll=4",
-        "high=4 cols=128 warps=1x8 stages=2 unroll=4", "high=1 cols=128 warps=2x1 stages=2 unroll=4",
-        "high=2 cols=64 warps=2x4 stages=2 unroll=4", "high=1 cols=32 warps=2x2 stages=2 unroll=4",
+        line(128, "1x4", 3, 2), line(16, "2x1", 3, 4, 2), line(128, "1x8", 2, 4, 4), line(128, "2x1", 2, 4),
+        line(64, "2x4", 2, 4, 2), line(32, "2x2", 2, 4), line(32, "2x2", 4, 4, slices=4),
     )  # fmt: skip
     for i, words in enumerate(lines):
-        product, schedule = sg.spmm(w, n=1024, bias=True, precision=precision), SpmmSchedule.parse(f"hybrid {words}")
+        product, schedule = sg.spmm(w, n=1024, bias=True, precision=precision), SpmmSchedule.parse(words)
         made = program(product, str(schedule), ("row", "row", 4), profile)
         funcs += [dataclasses.replace(f, symbol=f"k{i}_{n}") for n, f in enumerate(made.warp.funcs)]
         shapes.append(shape_of(HybridNumbers.of(product), schedule, profile))
@@ -69,12 +80,12 @@ def test_f32(name: str, precision: Any) -> None:
 def test_long_rows_in_pieces(name: str) -> None:
     """Two walks of entries in one kernel, and shared memory for the sums of pieces, with dense tiles and without."""
     profile, funcs, shapes = device(name), [], []
-    lines = "high=1 cols=128 warps=1x4 stages=3 unroll=4", "high=2 cols=32 warps=2x1 stages=3 unroll=2"
+    lines = line(128, "1x4", 3, 4), line(32, "2x1", 3, 2, 2), line(32, "2x2", slices=4)
     for i, words in enumerate(lines):
         w = values(4096, 512, noise=0.0, fill=0.0, long=1)
         w[: 0 if i else 64, :64] = 1
         product = sg.spmm(sg.sparse(w, format="hybrid", tile=32, method="none"), n=1024, bias=True)
-        schedule = SpmmSchedule.parse(f"hybrid {words}")
+        schedule = SpmmSchedule.parse(words)
         assert HybridNumbers.of(product).counted(schedule.high).cuts
         made = program(product, str(schedule), ("row", "row", 8), profile)
         funcs += [dataclasses.replace(f, symbol=f"k{i}_{n}") for n, f in enumerate(made.warp.funcs)]

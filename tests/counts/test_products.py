@@ -180,17 +180,29 @@ def test_strips(device: str) -> None:
     assert found.counts["bytes.global.read"] >= copied
 
 
-@pytest.mark.parametrize("device", ["a100", "h200"])
-def test_dense_tiles_and_other_entries(device: str) -> None:
-    """Of bands with other numbers of both: as the emulator counts, and as tiles say."""
+@pytest.mark.parametrize(("device", "slices"), [("a100", 1), ("h200", 1), ("h200", 2)])
+def test_dense_tiles_and_other_entries(device: str, slices: int) -> None:
+    """Of bands with other numbers of both: as the emulator counts, and as tiles say, whoever takes which k."""
     product = sg.spmm(mixed_kit.matrix(190, 333), n=40, bias=True)
-    s = SpmmSchedule.parse("hybrid high=1 cols=32 warps=2x1 stages=3 unroll=2")
+    s = SpmmSchedule.parse(mixed_kit.line(warps="2x1", slices=slices))
     given = host_arrays(product.w, s.rules.arrays(s))
     made = program(product, s, DEVICES[device])
     (found,) = of_program(made, 1, given)
     turns = 2 * product.w.tiles
     assert not wrong(made, given)
     assert found.counts["mma.f16.m16n8k16"] == turns * 2 * 2 * 4 and found.counts["ldmatrix"] == turns * 2 * 2 * 2
+
+
+@pytest.mark.parametrize(("cols", "slices"), [(64, 1), (64, 4), (128, 1)])
+def test_dense_tiles_by_warpgroups(cols: int, slices: int) -> None:
+    """Of each turn two products along k, of 64 columns each, all four warps of whom take part."""
+    product = sg.spmm(mixed_kit.matrix(190, 333), n=120, bias=True)
+    s = SpmmSchedule.parse(mixed_kit.line(cols, "1x4", slices=slices, mma="wgmma"))
+    given = host_arrays(product.w, s.rules.arrays(s))
+    made = program(product, s, DEVICES["h200"])
+    (found,) = of_program(made, 1, given)
+    assert not wrong(made, given)
+    assert found.counts["wgmma.f16.m64n32k16"] == 2 * product.w.tiles * 2 * 4 and "ldmatrix" not in found.counts
 
 
 @pytest.mark.parametrize("device", ["a100", "h200"])

@@ -398,8 +398,9 @@ def _mixed(draw: random.Random) -> Case:
         "epilogue": draw.choice(({}, {"bias": True}, {"scale": True, "residual": True, "activation": "gelu"})),
         "variant": [draw.choice(("row", "row", "column")), draw.choice(("row", "column")), 8],
         "schedule": f"hybrid high={draw.choice((1, 2, 4))} cols={draw.choice((16, 32, 64, 128, 256))} "
-        f"warps={draw.choice(('1x1', '1x2', '1x4', '1x8', '2x1', '2x4'))} stages={draw.choice((2, 3, 4, 6))} "
-        f"unroll={draw.choice((1, 2, 4))}",
+        f"warps={draw.choice(('1x1', '1x2', '1x4', '1x8', '2x1', '2x4'))} "
+        f"mma={draw.choice(('sync', 'sync', 'wgmma'))} slices={draw.choice((1, 1, 2, 4))} "
+        f"stages={draw.choice((2, 3, 4, 6))} unroll={draw.choice((1, 2, 4))}",
     }  # fmt: skip
 
 

@@ -154,7 +154,7 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (sg.SpmmSchedule, {"family": "nm_windows", "cols": 2, "warps": 8, "layout": "windows"}),
     (sg.SpmmSchedule, {"family": "nm_outer", "rows": 64, "cols": 64, "each": 8, "deep": 32, "stages": 3}),
     (sg.SpmmSchedule, {"family": "nm_24", "rows": 64, "cols": 32, "stages": 3}),
-    (sg.SpmmSchedule, {"family": "hybrid", "high": 1, "cols": 64, "warps": (1, 4), "stages": 3, "unroll": 4}),
+    (sg.SpmmSchedule, {"family": "hybrid", "high": 1, "cols": 64, "warps": (1, 4), "slices": 2, "stages": 3}),
     (sg.SpmmSchedule, {"family": "blocked_ell", "cols": 64, "warps": (1, 4), "stages": 3, "team": (8, 2), "cut": 64}),
     (sg.SpmmSchedule, {"family": "nm_strips", "strip": 32, "warps": (4, 2), "cols": 64, "kept": 16, "stages": 3}),
     (K, {"u": np.zeros((16, 32)), "out": np.zeros((16, 32)), "steps": 2, "stream": None}),

@@ -12,7 +12,7 @@ import sparsegen as sg
 from sparsegen.bench.generated import clustered
 from sparsegen.products.hybrid import columns, records, spans, tiles
 from tests.gpu.torch_kit import agrees, agrees_with_epilogues, as_on_the_emulator, biased_same_on_streams, ready
-from tests.mixed_kit import matrix, values
+from tests.mixed_kit import line, matrix, values
 from tests.reordering.matrices import dense
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")]
@@ -46,8 +46,45 @@ def test_warps(torch: Any, tile: int, warps: str, high: int) -> None:
     """Slots that go round, a last block of columns that is short, and a last band of which a tile is missing."""
     for cols, stages, unroll in ((64, 2, 1), (64, 3, 4), (128, 4, 2)):
         if high * cols * tile // (int(warps[0]) * int(warps[2])) <= 32 * 64:
-            words = f"high={high} cols={cols} warps={warps} stages={stages} unroll={unroll}"
+            words = f"high={high} cols={cols} warps={warps} mma=sync slices=1 stages={stages} unroll={unroll}"
             agrees(torch, compiled(matrix(LARGE, 1300, tile), 3 * cols - 8, words))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
+@pytest.mark.parametrize("slices", [2, 4, 8])
+@pytest.mark.parametrize("tile", [32, 64])
+def test_slices(torch: Any, tile: int, slices: int, dtype: str) -> None:
+    """Sets of warps that share k, or turns: the same bits every time."""
+    w = matrix(LARGE, 1300, tile, dtype, long=1)
+    cases = [(32, 32, "2x1", 1), (88, 64, "2x2", 64 // tile), (128, 64, "4x1", 64 // tile)]
+    for n, cols, warps, high in cases[: 1 if slices == 8 else 3]:  # of 1024 threads each has too few registers
+        kernel = sg.compile(sg.spmm(w, n=n), backend="cuda", schedule=line(cols, warps, 2, 2, high, slices))
+        agrees(torch, kernel)
+        assert kernel.resources().spills == 0
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("slices", [1, 2, 4])
+@pytest.mark.parametrize("tile", [16, 32, 64])
+def test_warpgroups(torch: Any, tile: int, slices: int, dtype: str) -> None:
+    """Bands of 16 to 128 rows, one to four products side by side, parts of turns and whole ones; rows that are cut."""
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("no warpgroups")
+    w = matrix(LARGE, 1300, tile, dtype, long=1)
+    for n, cols, warps, high in ((64, 64, "1x4", 1), (201, 128, "1x8", 128 // tile % 8 or 4), (512, 256, "1x4", 1)):
+        groups = int(warps[2:]) // 4
+        if high * tile * cols // (128 * groups) <= 64 and groups * slices * 4 <= min(16, high * tile):
+            kernel = sg.compile(
+                sg.spmm(w, n=n), backend="cuda", schedule=line(cols, warps, 2, 2, high, slices, "wgmma")
+            )
+            agrees(torch, kernel)
+            assert kernel.resources().spills == 0
+
+
+def test_warpgroups_as_on_the_emulator(torch: Any) -> None:
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("no warpgroups")
+    as_on_the_emulator(matrix(200, 300), 72, line(64, "1x4", slices=2, mma="wgmma"))
 
 
 @pytest.mark.parametrize(("delta", "noise"), [(1.0, 0.02), (0.0, 0.01), (0.3, 0.0)])
@@ -78,12 +115,12 @@ def test_a_matrix_of_torch_is_packed_where_it_is(torch: Any, dtype: str) -> None
     for pack in (spans, records, columns):
         assert np.array_equal(pack(here, 2), pack(there, 2))
     assert torch.equal(tiles(here, 2).view(torch.int32), tiles(there, 2).cpu().view(torch.int32))
-    line = "high=2 cols=32 warps=1x2 stages=3 unroll=2"
-    assert torch.equal(*(agrees(torch, compiled(one, 40, line)) for one in (there, here)))
+    words = "high=2 cols=32 warps=1x2 mma=sync slices=1 stages=3 unroll=2"
+    assert torch.equal(*(agrees(torch, compiled(one, 40, words)) for one in (there, here)))
 
 
 def test_as_on_the_emulator() -> None:
-    as_on_the_emulator(matrix(200, 300), 24, "hybrid high=2 cols=32 warps=1x2 stages=3 unroll=2")
+    as_on_the_emulator(matrix(200, 300), 24, line(high=2))
 
 
 def test_streams_and_graphs(torch: Any) -> None:
@@ -107,7 +144,7 @@ def test_f32(torch: Any, tile: int, long: int) -> None:
 
 
 def test_f32_as_on_the_emulator() -> None:
-    as_on_the_emulator(matrix(200, 300, dtype="f32"), 24, "hybrid high=2 cols=32 warps=1x2 stages=3 unroll=2")
+    as_on_the_emulator(matrix(200, 300, dtype="f32"), 24, line(high=2))
 
 
 @pytest.mark.parametrize("tile", [16, 32, 64])

@@ -85,10 +85,15 @@ def smbd(line: str, n: int) -> Module:
     return compiled(sg.spmm(matrix(100, 200, format="tca_bme"), n=n, bias=True), line, "a100")
 
 
-def hybrid(long: int) -> Module:
+def hybrid(long: int, slices: int = 1) -> Module:
     """``long``: rows that are cut."""
     product = sg.spmm(mixed_kit.matrix(70, 100 + 200 * long, long=long), n=17, bias=True)
-    return compiled(product, "hybrid high=1 cols=32 warps=2x2 stages=3 unroll=2", "a100")
+    return compiled(product, mixed_kit.line(warps="2x2", slices=slices), "a100")
+
+
+def turned() -> Module:
+    product = sg.spmm(mixed_kit.matrix(70, 100), n=120)
+    return compiled(product, mixed_kit.line(128, "1x4", slices=2, mma="wgmma"))
 
 
 def blocked_ell() -> Module:
@@ -195,6 +200,8 @@ PROGRAMS: dict[str, Callable[[], Module]] = {
     "dense": lambda: dense.tiles(100, 200, 40, 32, "row", 2),
     "hybrid": lambda: hybrid(0),
     "hybrid with cuts": lambda: hybrid(1),
+    "hybrid in slices": lambda: hybrid(0, 2),
+    "hybrid by warpgroups": turned,
     "blocked_ell": blocked_ell,
     "csr_strip": csr_strip,
     "resident": lambda: Module("resident", (resident(),)),

@@ -30,6 +30,7 @@ from sparsegen.ir import tile_softmax as ti
 from sparsegen.ir import tile_strided as tm
 from sparsegen.ir import tile_strips as ts
 from sparsegen.ir import tile_tasks as tk
+from sparsegen.ir import tile_turned as ur
 from sparsegen.ir import tile_update as tu
 from sparsegen.ir import tile_vectors as tq
 from sparsegen.ir import tile_walk as tw
@@ -205,8 +206,22 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("hybrid", tj.CopyBand, {"n": 20}, "20 columns are no whole pieces of 8"),
     ("hybrid", tj.CopyBand, {"k": 99}, "99 x 32 elements are not the 3200"),
     ("hybrid", tj.MultiplyBand, {"shape": "bf16.m16n8k16"}, "is no mma of 16 f16"),
-    ("hybrid", tj.MultiplyBand, {"warps": (4, 1)}, "4 x 1 warps do not share 32 x 32 sums"),
-    ("hybrid", tj.MultiplyBand, {"warps": (1, 2)}, "1 x 2 warps, the block has 128 threads"),
+    ("hybrid", tj.MultiplyBand, {"warps": (4, 1, 1)}, "4 x 1 x 1 warps do not share 32 x 32 sums"),
+    ("hybrid", tj.MultiplyBand, {"warps": (1, 2, 1)}, "1 x 2 x 1 warps, the block has 128 threads"),
+    ("hybrid", tj.MultiplyBand, {"warps": (1, 1, 4)}, "registers, but 32 are meant"),
+    ("hybrid by warpgroups", ur.MultiplyTurned, {"rows": 48}, "rows of a band 48 is unknown"),
+    ("hybrid by warpgroups", ur.MultiplyTurned, {"warps": (4, 1, 2)}, "4 x 1 x 2 warps are no warpgroups for 128"),
+    ("hybrid by warpgroups", ur.MultiplyTurned, {"warps": (1, 4, 1)}, "1 x 4 x 1 warps, the block has 256 threads"),
+    ("hybrid by warpgroups", ur.MultiplyTurned, {"warps": (1, 8, 1)}, "2 arrays of sums, 1 times 64 columns"),
+    ("hybrid by warpgroups", ur.MultiplyTurned, {"rows": 64}, "has 16 registers, but 32 are meant"),
+    ("hybrid by warpgroups", ur.MultiplyTurned, {"tile": 48}, "columns of a dense tile 48 is unknown"),
+    ("hybrid by warpgroups", ur.MultiplyTurned, {"tile": 64}, "the rows of x of all turns take 24576 elements"),
+    ("hybrid by warpgroups", ur.MultiplyTurned, {"stages": 1}, "a ring of 1 slots has none to fill ahead"),
+    ("hybrid by warpgroups", ur.PutTurned, {"cols": 64}, "2 arrays of sums, 1 times 64 columns"),
+    ("hybrid by warpgroups", ur.PutTurned, {"dst": Buffer("w_ring", f16, 3072, "shared", 1024)}, "of a band take 8704"),
+    ("hybrid in slices", tj.PutSums, {"dst": Buffer("w_ring", u32, 1536, "shared")}, "of a band take 2560"),
+    ("hybrid in slices", tj.TakeSums, {"slices": 0}, "0 slices of k"),
+    ("hybrid in slices", tj.TakeSums, {"slices": 4}, "the sums of a band take 5120 elements"),
     ("hybrid", tj.MultiplyBand, {"split": True}, "only f32 is split, not f16"),
     ("hybrid", tj.MultiplyBand, {"stages": 1}, "a ring of 1 slots has none to fill ahead"),
     ("hybrid", tj.MultiplyBand, {"tile": 64}, "the rows of x of all turns take 6144 elements"),

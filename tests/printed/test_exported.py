@@ -95,7 +95,7 @@ def strips() -> Any:
 
 def mixed() -> Any:
     product = sg.spmm(mixed_kit.matrix(70, 90), n=24, bias=True)
-    return compile_for(product, schedule="hybrid high=2 cols=32 warps=1x2 stages=3 unroll=2")
+    return compile_for(product, schedule="hybrid high=2 cols=32 warps=1x2 mma=sync slices=1 stages=3 unroll=2")
 
 
 def in_two() -> Any:

@@ -141,7 +141,7 @@ def test_two_launches_where_hybrid_has_one() -> None:
     assert first.counts["mma.f16.m16n8k16"] == (W.tiles + W.filling) * 2 * 2 * 8
     assert second.counts["fma.f32"] >= W.rest * 64 / 32
     assert not any(n.startswith("fma") for n in first.counts) and not any(n.startswith("mma") for n in second.counts)
-    both = called(sg.spmm(V, n=64), schedule="hybrid high=1 cols=64 warps=1x4 stages=3 unroll=2").counts()
+    both = called(sg.spmm(V, n=64), schedule=mixed_kit.line(64, "1x4")).counts()
     (only,) = both.launches
     assert only.counts["mma.f16.m16n8k16"] == V.tiles * 2 * 2 * 8 and only.counts["fma.f32"] >= V.rest * 64 / 32
     assert not any(name.startswith(("atom", "red")) for name in kernel.counts())

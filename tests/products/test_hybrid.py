@@ -21,8 +21,8 @@ from sparsegen.ir.kernels.hybrid import Hybrid
 from sparsegen.ir.numbers.mixed import PLACES, TILES
 from sparsegen.problems.product import SpmmProblem, Variant
 from sparsegen.products import hybrid_cost
-from sparsegen.products.hybrid import HEIGHTS, HybridNumbers, columns, pieces, records, rounded, spans, tiles
-from tests.mixed_kit import matrix, values
+from sparsegen.products.hybrid import HEIGHTS, HybridNumbers, columns, images, pieces, records, rounded, spans, tiles
+from tests.mixed_kit import line, matrix, values
 from tests.nm_kit import formulas_hold, listed, refused
 from tests.products_kit import EPILOGUES, ORDERS, called, operands, turned_first
 from tests.reordering.matrices import dense
@@ -31,11 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.Larger
 DEVICES = ("h200", "a100", "rtx4090")
 DTYPES = ("f16", "bf16")
 #: What schedules of any words are refused for.
-REFUSED = ("do not share", "sums, 64 at most", "of shared memory", "on their way", "rows, 128 at most")
-
-
-def line(cols: int = 32, warps: str = "1x2", stages: int = 3, unroll: int = 2, high: int = 1) -> str:
-    return f"hybrid high={high} cols={cols} warps={warps} stages={stages} unroll={unroll}"
+REFUSED = ("do not share", "no warps that", "sums, 64 at most", "of shared memory", "on their way", "rows, 128 at most")
 
 
 # ------------------------------------------------------------------------------------------------ right
@@ -48,6 +44,22 @@ def test_any_tile(tile: int, dtype: str) -> None:
     assert W.tiles > 3 and W.rest > 100
     for device, high, warps in zip(DEVICES, (1, 2, 128 // max(tile, 32)), ("1x2", "2x1", "4x2"), strict=True):
         called(sg.spmm(W, n=40, bias=True), schedule=line(warps=warps, high=high), device=device)
+
+
+@pytest.mark.parametrize(("tile", "slices"), [(16, 4), (32, 2), (32, 8), (64, 2), (64, 4)])
+def test_slices_share_k(tile: int, slices: int) -> None:
+    """Parts of turns, or whole ones: as right as one set of warps, and the same bits every time; more teams for other
+    entries, also for pieces of rows, and where no tile is dense."""
+    for i, long in enumerate((0, 1)):
+        W = matrix(150, 203, tile, DTYPES[i], delta=0.3 if i == 0 else 0.1, long=long)
+        assert W.tiles > 3 and W.rest > 100
+        for warps, cols, high in (("1x2", 32, 1), ("2x1", 64, 1), ("2x2", 32, 2))[: 3 - slices // 8]:
+            high *= 1 + (tile == 16)
+            kernel = called(sg.spmm(W, n=40), schedule=line(cols, warps, 3, 1, high, slices))
+            x, report = operands(kernel.product)["x"], kernel.check()
+            assert np.array_equal(kernel(x), kernel(x)) and report.ok and not report.notes
+            assert f"slices={slices}" in kernel.ir("tile")
+    called(sg.spmm(matrix(70, 203, tile, delta=1.0), n=40), schedule=line(slices=slices))
 
 
 @pytest.mark.parametrize("n", [1, 2, 8, 17, 40, 136])
@@ -105,7 +117,7 @@ def lines(draw: st.DrawFn) -> str:
     warps = draw(st.sampled_from([(1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 2)]))
     cols = draw(st.sampled_from([c for c in (16, 32, 64, 128) if c % (16 * warps[1]) == 0]))
     how = draw(st.integers(2, 5)), draw(st.sampled_from((1, 2, 4, 8))), draw(st.sampled_from((1, 1, 2, 4)))
-    return line(cols, "x".join(map(str, warps)), *how)
+    return line(cols, "x".join(map(str, warps)), *how, slices=draw(st.sampled_from((1, 1, 2, 4))))
 
 
 @given(
@@ -182,7 +194,7 @@ def test_torch_packs_the_same() -> None:
     for dtype in (torch.float16, torch.bfloat16, torch.float32):
         w = torch.from_numpy(values(150, 203, dtype="f32")).to(dtype)
         W: Any = sg.sparse(w, format="hybrid", tile=32)
-        for pack in (spans, records, pieces, columns, tiles, *([rounded] if dtype is torch.float32 else [])):
+        for pack in (spans, records, pieces, columns, tiles, rounded if dtype is torch.float32 else images):
             made = [pack(one, 2) for one in (W, W.to_host())]
             assert np.array_equal(*(np.asarray(a).view(np.int32) for a in made))
 
@@ -280,9 +292,12 @@ def test_what_cannot_run_is_refused_with_a_remedy() -> None:
         (W, "v100", "hybrid", "NVIDIA V100 (sm_70) has neither", "a GPU from Ampere on"),
         (odd, "h200", "hybrid", "dense tiles of 24 x 24, which no mma fills", "tile=16 or 32 or 64"),
         (W, "h200", line(32, "4x1"), "warps=4x1 do not share 32 rows", "fewer warps share the rows, or raise high"),
+        (W, "h200", line(128, "1x8", slices=8), "warps=1x8 slices=8: no warps", "32 in all, slices too"),
+        (matrix(130, 100, 16), "h200", line(64, "1x4", slices=8), "warps=1x4 slices=8 do not share 16", "lower slices"),
+        (W, "h200", "hybrid slices=3", "slices=3: there is no such choice", "1, 2, 4, 8"),
         (W, "h200", line(256, "1x1"), "a thread has 256 sums, 64 at most", "take more warps"),
         (W, "rtx4090", line(256, "1x8", 6), "bytes of shared memory", "lower stages or cols"),
-        (W, "h200", "hybrid warps=16x1", "warps=16x1: no warps that share", "16 in all"),
+        (W, "h200", "hybrid warps=16x1", "warps=16x1: no warps that share", "32 in all"),
         (matrix(130, 100, 64), "h200", line(high=4), "high=4: bands of 256 rows, 128 at most", "lower high"),
         (W, "h200", "hybrid high=3", "high=3: there is no such choice", "1, 2, 4"),
         (W, "h200", "hybrid warps=1x3", "warps=1x3: no warps that share", "a power of two"),
@@ -299,6 +314,15 @@ def test_what_is_listed_can_run_there() -> None:
     assert 50 < found["rtx4090"] <= found["a100"] <= found["h200"]
 
 
+def test_slices_are_listed_where_blocks_are_few() -> None:
+    """A block takes more warps where there is nothing else that hides what it waits for."""
+    few, many = (
+        {c.schedule.slices for c in listed(sg.spmm(matrix(m, 100, 64), n=n), "h200", "hybrid")}
+        for m, n in ((130, 64), (9000, 2048))
+    )
+    assert few == {1, 2, 4, 8} and many == {1}
+
+
 def test_what_32_bits_do_not_index_is_refused() -> None:
     facts = replace(SpmmProblem(sg.spmm(matrix(64, 64), n=16)).facts, k=65536, n=32767)
     found = FAMILY.every(facts, load_profile("h200"), {})
@@ -313,6 +337,7 @@ def test_a_matrix_too_large_for_indices_is_refused(monkeypatch: pytest.MonkeyPat
 
 def test_the_pass_refuses_warps_that_do_not_share_a_band() -> None:
     module = SpmmProblem(sg.spmm(matrix(64, 64), n=16)).describe()
-    for how in ({"tile": 24}, {"cols": 7}, {"down": 4}, {"across": 3}, {"rows": 48}):
+    wrong = {"tile": 24}, {"cols": 7}, {"down": 4}, {"across": 3}, {"rows": 48}, {"slices": 16}
+    for how in (*wrong, {"mma": "wgmma", "across": 2}):
         with pytest.raises(IRError, match="do not share a band"):
             Hybrid(**how).run(module)

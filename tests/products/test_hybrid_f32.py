@@ -16,17 +16,13 @@ from sparsegen.families.spmm.hybrid import FAMILY
 from sparsegen.ir.numbers.mixed import TILES
 from sparsegen.products.hybrid import HybridNumbers
 from sparsegen.products.hybrid_cost import EACH, SPLIT
-from tests.mixed_kit import matrix, values
+from tests.mixed_kit import line, matrix, values
 from tests.nm_kit import formulas_hold, listed
 from tests.products_kit import EPILOGUES, ORDERS, called, operands
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
 #: Of a norm: what rounding to f32 may change, and what rounding to tf32 surely does.
 F32, TF32 = 1e-6, 5e-5
-
-
-def line(cols: int = 32, warps: str = "1x2", stages: int = 3, unroll: int = 2, high: int = 1) -> str:
-    return f"hybrid high={high} cols={cols} warps={warps} stages={stages} unroll={unroll}"
 
 
 def off(kernel: Any, x: Any) -> float:
@@ -56,6 +52,23 @@ def test_any_tile(tile: int) -> None:
         assert off(rounded, operands(rounded.product)["x"]) > TF32 and report.ok and not report.notes
         every, one = (k.counts()["mma.tf32.m16n8k8"] for k in (kernel, rounded))
         assert every == EACH * one
+
+
+@pytest.mark.parametrize("slices", [2, 8])
+def test_slices_share_k(slices: int) -> None:
+    """Sums of each slice are of as few products as those of a turn are, and added in f32."""
+    for tile in TILES:
+        W = matrix(150, 203, tile, "f32")
+        words = line(32, "2x1" if tile > 16 else "1x2", 2, 1, slices=slices)
+        for precision, least, most in ((None, 0, F32), ("tf32", TF32, 1e-3)):
+            kernel = (
+                called(sg.spmm(W, n=40), schedule=words)
+                if precision is None
+                else compiled(sg.spmm(W, n=40, precision=precision), words)
+            )
+            assert least <= off(kernel, operands(kernel.product)["x"]) < most
+            report = kernel.check()
+            assert report.ok and not report.notes
 
 
 @pytest.mark.parametrize(*EPILOGUES)

@@ -14,16 +14,12 @@ from sparsegen.ir.numbers.mixed import TILES
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.text import print_module
 from sparsegen.ir.verify import verify
-from tests.mixed_kit import matrix
+from tests.mixed_kit import line, matrix
 from tests.products_kit import EPILOGUES, ORDERS, operands
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsegen.formats.encode.LargerWarning")
 #: What rounding both factors of a product to 10 bits of mantissa may change it by, and of a norm by all of them.
 ONE, ALL = 2.0**-10, 1e-3
-
-
-def line(cols: int = 32, warps: str = "1x2", stages: int = 3, unroll: int = 2, high: int = 1) -> str:
-    return f"hybrid high={high} cols={cols} warps={warps} stages={stages} unroll={unroll}"
 
 
 def called(product: sg.Product, schedule: str = "auto", device: str = "h200", orders: Any = ("row", "row")) -> Any:

@@ -92,7 +92,7 @@ def test_where_no_tile_pays_the_report_says_so() -> None:
     assert w.plan().splitlines()[-1] == order.expected.splitlines()[-1]
     assert "dense tiles pay" not in order.report()
     big = dense(clustered(4096, 4096, group=64, blocks=6, fill=0.7)).astype(np.float16)
-    assert re.search(r"dense tiles pay: (csr|dense) takes [23]\.\d+ times as long$", made(big).plan(512, "h200"))
+    assert re.search(r"dense tiles pay: (csr|dense) takes [2-4]\.\d+ times as long$", made(big).plan(512, "h200"))
 
 
 def test_matrices_without_entries() -> None:

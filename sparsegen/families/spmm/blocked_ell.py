@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 FAMILIES: Final[dict[str, ListedFamily]] = {TILES: hybrid.FAMILY, REST: csr.FAMILY}
 WORDS: Final = {TILES: ("cols", "warps", "stages"), REST: ("team", "columns", "unroll", "cut")}
 #: Words of each kernel that are always the same.
-FIXED: Final[dict[str, dict[str, Any]]] = {TILES: {"high": HIGH, "unroll": 1}, REST: {"warps": csr.WARPS}}
+FIXED: Final[dict[str, dict[str, Any]]] = {
+    TILES: {"high": HIGH, "mma": "sync", "slices": 1, "unroll": 1},
+    REST: {"warps": csr.WARPS},
+}
 #: What words say of a kernel that there is not, if no line does: nothing that other words contradict.
 ABSENT: Final[dict[str, Any]] = {
     "cols": 256, "warps": (1, 1), "stages": 2, "team": (8, 1), "columns": 1, "unroll": 2, "cut": 32
