@@ -7,7 +7,7 @@ many columns a warpgroup multiplies what its warps decode: W is decoded once for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import op_spmm as o
@@ -97,9 +97,10 @@ class BitmapBlock:
         columns = Buffer("columns", op.multiplied, self.stages * o.SLAB * self.cols, "shared", 128)
         bars = Buffer("bars", u64, 2 * self.stages, "shared", 8)
         met = Buffer("met", u64, 1, "shared", 8) if self.splits > 1 else None
+        end = replace(op, y_order="column") if op.n == 1 else op  # a single column is one in either order
         store = tw.StoreTile(
             acc=acc, tile=run, column=column, warps=(self.row_warps, 1), high=self.rows,
-            vec=together(op, self.cols), stage=stage(op, self.warps, self.cols), **epilogue(op, params),
+            vec=together(end, self.cols), stage=stage(end, self.warps, self.cols), **epilogue(end, params),
         )  # fmt: skip
         add = tk.SumCluster(acc=acc, sums=ring, bars=met, parts=self.parts, splits=self.splits, body=(store,))
         a = tuple(Buffer(name, u32, 4, "reg") for name in ("a", "a1")[: 1 + self.grouped])

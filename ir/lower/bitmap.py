@@ -336,11 +336,11 @@ class _Decoder:
         if not isinstance(found, _Four):
             return found
         b, sel = self.b, self.selector(found.mask, f)
-        planes = []
+        planes: list[Value] = []
         for lo, hi in zip(found.low, found.high, strict=True):
             aligned = b.funnel(lo, hi, found.shift, hint="bytes")
             planes.append(b.prmt(0, aligned, sel, hint="plane"))
-        first, second = (b.prmt(*planes, which, hint="pair") for which in (FIRST_PAIR, SECOND_PAIR))
+        first, second = (b.prmt(planes[0], planes[1], which, hint="pair") for which in (FIRST_PAIR, SECOND_PAIR))
         return first, second
 
 

@@ -273,8 +273,8 @@ def copy_columns(cx: Context, op: t.CopyColumns) -> None:
     if op.order == "column":
         pieces = SLAB // PIECE
         col, piece = b.let("col", cx.lane // pieces), b.let("piece", cx.lane % pieces)
-        own = first + piece * PIECE
-        row = b.let("row", minimum(own, op.k - PIECE) if op.k % SLAB else own)
+        mine = first + piece * PIECE
+        row = b.let("row", minimum(mine, op.k - PIECE) if op.k % SLAB else mine)
         place = b.let("place", to + col * SLAB + (piece ^ (col % 4 * 2)) * PIECE)
         for i in range(0, op.cols, 32 // pieces):
             source = b.let("source", minimum(column + col + i, op.n - 1) * op.k + row)

@@ -74,7 +74,7 @@ def widest(p: BitmapNumbers, strips: int) -> int:
 
 def _staged(p: BitmapNumbers, s: Schedule) -> int:
     """Bytes through which single elements of y by rows go."""
-    return 4 * STAGE * s.threads // 32 * (p.n % PIECE > 0)
+    return 4 * STAGE * s.threads // 32 * (p.n > 1 and p.n % PIECE > 0)
 
 
 def _slot(p: BitmapNumbers, s: Schedule) -> tuple[int, int, int]:

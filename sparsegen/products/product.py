@@ -156,7 +156,7 @@ class Product:
 
     @property
     def operand_bytes(self) -> int:
-        """Bytes of bias, scale (W's, too) and residual, less those of rows of W that are none of y's, of all columns."""
+        """Bytes of bias, scale (W's, too) and residual, less those of rows of W that are not y's, of all columns."""
         e, of, n = self.epilogue, self.types, self.n
         missing = self.m - self.rows
         vectors = of.rows.nbytes * prod(self.vector) * (e.bias + self.scaled)

@@ -71,7 +71,7 @@ class Executor:
         self._graphs: dict[Any, TimeGraph] = {}
         self._chains: dict[Any, tuple[TimeGraph, Names]] = {}
         self._spaces: dict[int, Space] = {}
-        self._counted: Counted | None = None
+        self._counted: dict[tuple[str, ...], Counted] = {}
 
     # -------------------------------------------------------------------------------------------- loading
     def compile(self, programs: Sequence[Program]) -> None:
@@ -154,11 +154,13 @@ class Executor:
         return self.counted(plan).streams if _counts(plan) else None
 
     def counted(self, plan: Plan) -> Counted:
-        """The workspaces with counters, for all plans of the kernel: these differ in the layouts of given arrays."""
+        """The workspaces with counters, for all plans of the kernel that have the same: these differ in the layouts of
+        given arrays, some of which are written anew first."""
         with self._lock:
-            if self._counted is None:
-                self._counted = Counted(self.runtime, plan.workspaces)
-            return self._counted
+            found = self._counted.get(names := tuple(plan.workspaces))
+            if found is None:
+                found = self._counted[names] = Counted(self.runtime, plan.workspaces)
+            return found
 
     def run(self, plan: Plan, given: Mapping[str, int], stream: int | None, like: ArrayView | None) -> None:
         """Enqueue the whole plan on a stream; asynchronous.
