@@ -44,7 +44,7 @@ STENCILS = {
 }  # fmt: skip
 UPDATES, PRODUCTS, RAGGED, NM, GATHERED, DECODED, OUTER, STRIPS, FOURS = 16, 40, 16, 12, 8, 8, 8, 8, 6
 WINDOWS, SAMPLED, ATTENTION, VECTORS, MAGICUBE, MIXED, UNFUSED, FLOATS, RESIDENT = 8, 18, 10, 12, 8, 10, 8, 10, 12
-IN_TWO, NESTED = 6, 12
+IN_TWO, NESTED, SHARED = 6, 12, 14
 UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott}
 BOUNDARIES: dict[str, Any] = {
     "periodic": sg.periodic, "frozen": sg.frozen, "neumann": sg.neumann, "dirichlet": sg.dirichlet(0.5)
@@ -180,6 +180,18 @@ def _bitmap(draw: random.Random) -> Case:
     if case["n"] == 1 and draw.random() < 0.7:
         case["schedule"] = case["schedule"].replace(case["schedule"].split()[1], "mma=none cols=1")
     return case
+
+
+def _shared(draw: random.Random) -> Case:
+    grouped, of = draw.random() < 0.4, draw.choice(("f16", "bf16"))
+    cols = draw.choice((8, 16, 32, 64, 128) if grouped else (8, 16, 32, 64))
+    warps, parts = draw.choice(((4, 1), (8, 1)) if grouped else ((4, 1), (7, 1), (3, 2), (2, 4)))
+    words = f"mma={'wgmma' if grouped else f'{of}.m16n8k16'} cols={cols} warps={warps}x{parts}"
+    return {
+        **_bitmap(draw), "dtype": of, "device": "h200", "shape": [draw.choice((96, 512, 777)), draw.choice((512, 1000))],
+        "schedule": f"bitmap_block {words} rows={1 if grouped else draw.choice((1, 2, 3))} "
+        f"stages={draw.choice((4, 8))} splits={draw.choice((1, 1, 2))}",
+    }  # fmt: skip
 
 
 def _nested(draw: random.Random) -> Case:
@@ -464,6 +476,7 @@ def draw_all(seed: int = 12) -> Iterator[Case]:
     yield from _products(random.Random(seed + 17), _resident, RESIDENT)
     yield from _products(random.Random(seed + 18), _in_two, IN_TWO)
     yield from _products(random.Random(seed + 19), _nested, NESTED)
+    yield from _products(random.Random(seed + 20), _shared, SHARED)
 
 
 def frozen() -> list[tuple[Case, str]]:
