@@ -49,17 +49,17 @@ ADDED: Final = frozenset(("exposed", "reduce", "start", "turn", "launch"))
 # ---- counted in SASS (nvcc 13.0, sm_90a)
 #: 128-byte wavefronts of a tile's loads from shared memory: 16 of 8 bytes a lane, mask, index.
 WAVEFRONTS: Final = plain.WAVEFRONTS
-# ---- fitted to 313 kernels of 52 products on one H200, cold: within 6 % in the median, 17 % for nine of ten
+# ---- fitted to 294 kernels of 76 products on one H200, cold: within 5 % in the median, 15 % for nine of ten
 #: Warp instructions of a tile besides mma and loads of x, and of a warp's slab.
-TILE, TURN = 120.0, 71.0
+TILE, TURN = 74.9, 54.8
 #: Warps' worth of latency that a warp's instruction waits for; of a warpgroup's product besides.
-PARTIES, TOGETHER = 1.73, 0.375
+PARTIES, TOGETHER = 5.19, 1.02
 #: Clocks of a warp's slab alone, of each of its tiles, and of a slab that it brings, besides for each column of x.
-CHAIN, CHAIN_TILE, BRING, BRING_COLUMN = 80.0, 351.0, 165.0, 42.3
+CHAIN, CHAIN_TILE, BRING, BRING_COLUMN = 320.0, 537.0, 67.4, 32.6
 #: The power with which busy units get in each other's way, and a loaded DRAM latency over the idle one.
-NORM, LOADED = 1.99, 1.7
+NORM, LOADED = 2.64, 1.7
 #: DRAM latencies of a round of blocks without tiles, and L2 latencies until blocks of a cluster have each other's sums.
-START, MEET = 6.37, 0.27
+START, MEET = 9.39, 0.465
 # ---- estimated
 #: What a kernel costs that follows another one, over a launch alone.
 NEXT: Final = 0.5

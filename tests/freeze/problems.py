@@ -188,7 +188,8 @@ def _shared(draw: random.Random) -> Case:
     warps, parts = draw.choice(((4, 1), (8, 1)) if grouped else ((4, 1), (7, 1), (3, 2), (2, 4)))
     words = f"mma={'wgmma' if grouped else f'{of}.m16n8k16'} cols={cols} warps={warps}x{parts}"
     return {
-        **_bitmap(draw), "dtype": of, "device": "h200", "shape": [draw.choice((96, 512, 777)), draw.choice((512, 1000))],
+        **_bitmap(draw), "dtype": of, "device": "h200",
+        "shape": [draw.choice((96, 512, 777)), draw.choice((512, 1000))],
         "schedule": f"bitmap_block {words} rows={1 if grouped else draw.choice((1, 2, 3))} "
         f"stages={draw.choice((4, 8))} splits={draw.choice((1, 1, 2))}",
     }  # fmt: skip
