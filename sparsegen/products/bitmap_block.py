@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
+from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.bitmap import lane_sums, slot_words
 from sparsegen.ir.numbers.bitmap_block import GROUPED, PIECE, exchanged, is_late, operands
 from sparsegen.ir.numbers.groups import STAGE
@@ -46,7 +47,8 @@ def shape_of(p: BitmapNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     words, columns, chunks = _slot(p, s)
     own, grouped = s.rows * lane_sums(False, s.cols), s.mma == GROUPED
     sent = 4 * exchanged(own, s.warps, s.splits)
-    shared = max(s.stages * words, sent) + s.stages * (columns + 16) + 8 + _staged(p, s)
+    shared = up(max(s.stages * words, sent), 128) + s.stages * (columns + 16) + 8 * (s.splits > 1)
+    shared = up(shared, 16) + staged if (staged := _staged(p, s)) else shared
     x = 4 if grouped else operands(s.cols, 4 if s.rows > 1 else 1)
     registers, blocks = (GROUPED_BASE if grouped else BASE) + own + x, runs * tiles * s.splits
     resident = min(occupancy(registers, shared, s.threads, device).blocks, -(-blocks // device.sms))
@@ -56,7 +58,7 @@ def shape_of(p: BitmapNumbers, s: Schedule, device: DeviceProfile) -> Shape:
 def deepest(p: BitmapNumbers, s: Schedule, device: DeviceProfile) -> int:
     """Slots for which a block has room, MOST at most; the ``stages`` of the schedule are not asked for."""
     words, columns, _ = _slot(p, s)
-    rest = device.smem_block - 8 - _staged(p, s)
+    rest = device.smem_block - 128 - _staged(p, s)
     many = min(MOST, rest // (words + columns + 16))
     return max(least(s), many // int(s.warps[1]) * int(s.warps[1]))
 
