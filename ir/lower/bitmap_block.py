@@ -247,8 +247,8 @@ def _of_blocks(cx: Context, op: t.SumCluster, warp: Expr, warps: int, there: Exp
             b.emit(wc.ClusterSt(op.sums, at, tuple(_bits(cx, op, i)), bars, as_expr(0), owner))
     with b.if_(all_of(there, owner.eq(cx.rank))):
         b.mbar_wait(bars, 0, 0, cluster=True)
-        for sender in range(op.splits - 1):
-            _add(cx, op, sender * size + lane)
+        for other in range(op.splits - 1):
+            _add(cx, op, other * size + lane)
         cx.all(op.body)
 
 
