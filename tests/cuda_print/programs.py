@@ -153,7 +153,7 @@ def bits() -> w.Func:
         k.sink(op.out[0])  # type: ignore[attr-defined]
     for t in (f64, f32, f16, bf16, s32, u32, s64, u64):
         a = b.ld(k.array(f"sh_{t}", t), tid)
-        k.sink(*(b.shfl(mode, a, 1) for mode in ("idx", "up", "down", "xor")))
+        k.sink(*(b.shfl(mode, a, 1) for mode in ("idx", "up", "down", "xor", *(("scan",) if t is u32 else ()))))
     return k.func()
 
 

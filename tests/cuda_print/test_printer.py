@@ -30,6 +30,7 @@ TWO_LINES_OF_PTX = {
     "mbar_try_wait": ["mbarrier.try_wait.parity.shared", "selp.u32"],
     "mbar_test_wait": ["mbarrier.test_wait.parity.shared", "selp.u32"],
     "cluster_try_wait": ["mbarrier.try_wait.parity.acquire.cluster.shared", "selp.u32"],
+    "scan_up": ["shfl.sync.up.b32", "add.u32"],
     "cluster_barrier": ["barrier.cluster.arrive.release.aligned", "barrier.cluster.wait.acquire.aligned"],
 }
 
@@ -76,7 +77,9 @@ def test_a_helper_is_one_instruction() -> None:
         assert len(asm) == 1 + (h.name in FOR_TWO_ARCHITECTURES), h.text
         instruction = asm[0][1]
         if h.name in TWO_LINES_OF_PTX:
-            assert re.findall(r"(?:m?barrier|selp)[\w.]*", instruction) == TWO_LINES_OF_PTX[h.name], instruction
+            assert re.findall(r"(?:m?barrier|selp|shfl|add\.)[\w.]*", instruction) == TWO_LINES_OF_PTX[h.name], (
+                instruction
+            )
         else:
             assert instruction.count(";") == 1 and instruction.endswith(";"), instruction
         assert ("volatile" in asm[0][0]) == ('"memory"' in h.text or "ldmatrix" in h.name), h.text

@@ -168,6 +168,7 @@ def test_shuffles(a: list[int], by: int, each: list[int]) -> None:
     one = {"a": ("u32", a)}
     lanes(lambda b, x: b.shfl("idx", x, by), one, [a[by]] * 32)
     lanes(lambda b, x: b.shfl("up", x, by), one, [a[i - by] if i >= by else a[i] for i in range(32)])
+    lanes(lambda b, x: b.shfl("scan", x, by), one, [(a[i] + (a[i - by] if i >= by else 0)) % 2**32 for i in range(32)])
     lanes(lambda b, x: b.shfl("down", x, by), one, [a[i + by] if i + by < 32 else a[i] for i in range(32)])
     lanes(lambda b, x: b.shfl("xor", x, by), one, [a[i ^ by] for i in range(32)])
     lanes(lambda b, x, y: b.shfl("idx", x, y), {"a": ("u32", a), "y": ("u32", each)}, [a[k] for k in each])

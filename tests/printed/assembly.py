@@ -36,6 +36,12 @@ def _calls(text: str, bindings: str) -> Iterator[str]:
         if declared := re.fullmatch(r"\.reg \.pred (\w+)", line):
             yield f"bool {declared[1]} = false;"
             continue
+        if declared := re.fullmatch(r"\.reg \.b32 (\w+)", line):
+            yield f"unsigned {declared[1]} = 0;"
+            continue
+        if predicated := re.match(r"@(\w+) ", line):
+            yield f"if ({predicated[1]})"
+            line = line[predicated.end() :]
         name, _, rest = line.partition(" ")
         operands = [_operand(o, bound, outputs) for o in _split(rest)]
         yield f"ptx::{re.sub('[.:]', '_', name)}({', '.join(operands)});"
@@ -73,7 +79,7 @@ def _operand(text: str, bound: list[str], outputs: int) -> str:
         if int(number[1]) >= len(bound):
             raise AssemblyError(f"%{number[1]} of {len(bound)} operands")
         return bound[int(number[1])]
-    return "ptx::_" if text == "_" else text
+    return "ptx::_" if text == "_" else text.replace("|", ", ")  # a result, and the predicate beside it
 
 
 def _split(text: str, by: str = ",") -> list[str]:

@@ -301,6 +301,8 @@ def bits() -> w.Func:
     for t in (f64, f32, f16, bf16, s32, u32, s64, u64):
         a = b.ld(k.array(f"in_{t}", t), tid)
         k.sink(*(b.shfl(mode, a, by) for mode in ("idx", "up", "down", "xor") for by in (1, tid % 7)))
+        if t is u32:
+            k.sink(*(b.shfl("scan", a, by) for by in (1, 8)))
     return k.func()
 
 

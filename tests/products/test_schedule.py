@@ -74,7 +74,7 @@ def test_dense_where_the_format_leaves_it_open() -> None:
     """No zeros and many columns: dense is faster. Only ``format="auto"`` lets the model choose it."""
     shape, n = (2048, 2048), 256
     fixed = sg.compile(sg.spmm(matrix(*shape, 0.0), n=n), device="h200", backend="emulator")
-    assert fixed.schedule.family == "bitmap"
+    assert fixed.schedule.family in ("bitmap", "bitmap_block")
     assert "dense is " in fixed.explain() and "format='auto'" in fixed.explain()
     free = sg.compile(sg.spmm(matrix(*shape, 0.0, format="auto"), n=n), device="h200", backend="emulator")
     assert str(free.schedule) == "dense" and free.workspace_nbytes == 0

@@ -47,7 +47,6 @@ class BitmapBlockFamily(ListedFamily):
 
     name = "bitmap_block"
     telling = ("cols", "mma")
-    doubt = 1.03  # of the cheapest estimates of two formulas the newer one's is more often too low
     formats = ("bitmap",)
     most = COLS[-1]  # more are as well multiplied by several: so long a row of sums leaves room for few warps
     scratch = "partial sums; x, row by row and of whole pieces"

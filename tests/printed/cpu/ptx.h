@@ -22,6 +22,11 @@ inline void prmt_b32(unsigned& d, unsigned a, unsigned b, unsigned sel) {
 }
 inline void mov_b32(unsigned& d, cpu::In<unsigned short, 2> halves) { d = halves[0] | static_cast<unsigned>(halves[1]) << 16; }
 inline void mov_u64(unsigned long long& d, unsigned long long a) { d = a; }
+inline void add_u32(unsigned& d, unsigned a, unsigned b) { d = a + b; }
+inline void shfl_sync_up_b32(unsigned& d, bool& p, unsigned a, unsigned by, unsigned, int) {
+  p = cpu::lane() >= by;
+  d = cpu::exchange(a, "shfl.sync.up").of(p ? cpu::lane() - by : cpu::lane());
+}
 inline void selp_u32(unsigned& d, unsigned a, unsigned b, bool p) { d = p ? a : b; }
 inline void cvt_rna_tf32_f32(unsigned& d, float a) {  // to 10 bits of mantissa, ties away from zero
   const unsigned bits = __float_as_uint(a);
