@@ -145,7 +145,7 @@ def test_auto_takes_the_faster_of_what_was_measured() -> None:
         best = min(c.time for c in (BitmapOptions(p, {}, H200).best, BLOCK.every(p, H200, {}).best) if c)
         taken = library if dense_cost(p, H200).time < best else ours
         lost.append(taken / min(ours, library))
-    assert len(lost) >= 35 and max(lost) <= 1.05
+    assert len(lost) >= 35 and max(lost) <= 1.06
 
 
 @pytest.mark.parametrize("n", [1, 3, 16, 70])
