@@ -60,6 +60,11 @@ class BitmapBlock:
         return self.mma == GROUPED
 
     @property
+    def late(self) -> bool:
+        """Whether products go on while the next slab is decoded."""
+        return is_late(self.mma, self.cols)
+
+    @property
     def warps(self) -> int:
         return self.row_warps * self.parts
 
@@ -129,11 +134,9 @@ class BitmapBlock:
         strip = Value("strip", s32, 0, self.rows - 1)
         expand: dict[str, Any] = {
             "a": a, "other": next(iter(others), None), "strip": strip, "fragment": Value("fragment", s32, 0, 3),
-            "ring": ring, "index": index_at,
-            "masks": masks_at, "values": values_at, "base": base, "mine": mine, "rows": self.rows,
-            "narrow": op.narrow,
+            "ring": ring, "index": index_at, "masks": masks_at, "values": values_at, "base": base, "mine": mine,
+            "rows": self.rows, "narrow": op.narrow,
         }  # fmt: skip
-        late = is_late(self.mma, self.cols)
         free = tk.FreeSlot(bars=bars, slot=used, stages=self.stages)
         return tk.WalkBlock(
             mine=mine, index_at=index_at, masks_at=masks_at, values_at=values_at, base=base, x_at=x_at, coming=coming,
@@ -141,20 +144,14 @@ class BitmapBlock:
             values=params["values"], run=run, count=count, split=split, most=self.most, strips=op.strips,
             slabs=op.slabs, splits=self.splits, parts=self.parts, rows=self.rows, cols=self.cols, chunks=self.chunks,
             stored=op.chunks, stages=self.stages, grouped=self.grouped, fill=(copy,),
-            late=late, used=used if late else None,
+            late=self.late, used=used if self.late else None,
             body=self._multiply(op, expand, acc, columns, x_at, x.order, free),
         )  # fmt: skip
 
     def _multiply(
-        self,
-        op: o.Spmm,
-        expand: dict[str, Any],
-        acc: Buffer,
-        columns: Buffer,
-        x_at: Value,
-        order: str,
+        self, op: o.Spmm, expand: dict[str, Any], acc: Buffer, columns: Buffer, x_at: Value, order: str,
         free: tk.FreeSlot,
-    ) -> tuple[Op, ...]:
+    ) -> tuple[Op, ...]:  # fmt: skip
         """What a warp does with a slab."""
         a, fragment = expand["a"], expand["fragment"]
         if self.grouped:
@@ -162,8 +159,7 @@ class BitmapBlock:
                 acc=acc, a=a, other=expand["other"], src=columns, at=x_at, fragment=fragment, dtype=op.multiplied,
                 cols=self.cols,
             )  # fmt: skip
-            late = is_late(self.mma, self.cols)
-            return (tb.ExpandBitmap(early=late, begun=(free,) * late, body=(product,), **expand),)
+            return (tb.ExpandBitmap(early=self.late, begun=(free,) * self.late, body=(product,), **expand),)
         once = self.rows > 1  # x of a slab waits in registers if several strips multiply it
         fragments = 4 if once else 1
         xs = Buffer("xs", u32, operands(self.cols, fragments), "reg")

@@ -62,7 +62,7 @@ class _Ring:
         b = self.b = cx.b
         self.cx, self.op = cx, op
         # the same in all lanes, and from a shuffle nvcc knows it: no branch that depends on it then needs a way round
-        warp = b.shfl("idx", cx.warp, 0, hint="me")
+        warp = cx.me()
         row_warp, slab_warp = b.let("row_warp", warp % op.row_warps), b.let("slab_warp", warp // op.row_warps)
         first, count, split = (cx.resolve(e) for e in (op.first, op.count, op.split))
         before = b.let("before", part(row_warp, op.row_warps, count))

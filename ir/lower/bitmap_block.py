@@ -20,7 +20,6 @@ from .context import Context, rule
 #: the next 8 columns behind all of a slab's k.
 BY_ROWS: Tile = (0, 2 * 8 * PIECE, 2 * SLAB * PIECE)
 
-
 E = TypeVar("E", Expr, int)
 
 
@@ -50,11 +49,9 @@ class _Ring:
         self.row_warps = self.warps // op.parts
         self.count, split = cx.resolve(op.count), cx.resolve(op.split)
         self.first = b.let("first", cx.resolve(op.run) * op.most, hi=op.strips - 1)
-        self.warp = me(cx)
-        self.row_warp, self.part = (
-            b.let("row_warp", self.warp % self.row_warps),
-            b.let("part", self.warp // self.row_warps),
-        )
+        self.warp = cx.me()
+        self.row_warp = b.let("row_warp", self.warp % self.row_warps)
+        self.part = b.let("part", self.warp // self.row_warps)
         strip = b.let("strip", self.row_warp * op.rows)
         # a warp without a strip looks at another's; in a warpgroup it multiplies it, for the three others
         self.before = b.let("before", minimum(strip, self.count - 1), lo=0, hi=op.most - 1)
@@ -122,11 +119,6 @@ class _Ring:
         # after its turns row_warp, row_warp + row_warps, ...: of the first one's slot there may be nothing to wait for
         own = b.let("own", self.row_warp * op.parts + self.part + self.reach)
         self.look(select(own.lt(op.stages), own + self.warps, own))
-
-
-def me(cx: Context) -> Value:
-    """The number of the warp: the same in all lanes, and from a shuffle nvcc knows it."""
-    return cx.b.shfl("idx", cx.warp, 0, hint="me")
 
 
 @rule(t.WalkBlock)
@@ -204,7 +196,7 @@ def _body(cx: Context, op: t.WalkBlock, ring: _Ring, slot: Expr) -> None:
 
 @rule(t.SumCluster)
 def sum_cluster(cx: Context, op: t.SumCluster) -> None:
-    b, warp = cx.b, me(cx)
+    b, warp = cx.b, cx.me()
     row_warps, words = cx.func.threads // 32 // op.parts, op.acc.size * 32  # words of a warp's sums
     if op.parts == 1:
         _of_blocks(cx, op, warp, row_warps)
@@ -219,10 +211,6 @@ def sum_cluster(cx: Context, op: t.SumCluster) -> None:
     with b.if_(which.eq(0)):
         for part_ in range(op.parts - 1):
             _add(cx, op, b.let("at", (row_warp * (op.parts - 1) + part_) * words + cx.lane * 4))
-    if op.splits == 1:
-        with b.if_(which.eq(0)):
-            cx.all(op.body)
-        return
     _of_blocks(cx, op, row_warp, row_warps, which.eq(0))
 
 
@@ -230,7 +218,7 @@ def _of_blocks(cx: Context, op: t.SumCluster, warp: Expr, warps: int, there: Exp
     """Adds up what the blocks of a cluster have, of warps that are ``there``, ``warps`` of them."""
     b, words = cx.b, op.acc.size * 32
     if op.bars is None:
-        cx.all(op.body)
+        cx.guard(there, lambda: cx.all(op.body))
         return
     bars = op.bars
     owner, place = b.let("owner", warp % op.splits), b.let("place", warp // op.splits)

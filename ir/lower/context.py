@@ -118,6 +118,10 @@ class Context:
         """(g, t): the lane's group of four and its place in it, as the fragment tables name them."""
         return self.b.let("g", self.lane // 4), self.b.let("t", self.lane % 4)
 
+    def me(self) -> Value:
+        """The number of the warp: the same in all lanes, and from a shuffle nvcc knows it."""
+        return self.b.shfl("idx", self.warp, 0, hint="me")
+
     def place(self, threads: tuple[int, int]) -> tuple[Expr, Expr]:
         """Row and column of this thread among ``threads[0]`` x ``threads[1]``."""
         if threads[1] == 32:

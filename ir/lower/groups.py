@@ -33,7 +33,7 @@ def walk_groups(cx: Context, op: t.WalkGroups) -> None:
         b.fence("mbar_init")
     b.barrier()
     walk = _Walk(cx, op)
-    with b.if_(b.shfl("idx", cx.warp, 0, hint="me").lt(multipliers)):  # from a shuffle nvcc knows it to be uniform
+    with b.if_(cx.me().lt(multipliers)):
         if op.keep:
             b.emit(SetRegisters(rest(cx.func.threads, cx.func.threads - op.groups * GROUP, op.keep)))
         walk.multiply()
@@ -78,7 +78,7 @@ class _Walk:
         cx, b, op = self.cx, self.cx.b, self.op
         if op.teams == 1:
             return as_expr(0)
-        warp = b.shfl("idx", cx.warp, 0, hint="me")  # from a shuffle nvcc knows it to be uniform
+        warp = cx.me()
         team = b.let("team", warp // (COPIERS // 32) - op.groups, lo=0)
         return b.let("begin", (team + (op.teams - first % op.teams)) % op.teams)
 
@@ -196,7 +196,7 @@ def copy_rows(cx: Context, op: t.CopyRows) -> None:
 def my_group(cx: Context) -> Expr:
     """The number of the warpgroup."""
     b = cx.b
-    return b.let("group", b.shfl("idx", cx.warp, 0, hint="me") // 4)  # from a shuffle nvcc knows it to be uniform
+    return b.let("group", cx.me() // 4)
 
 
 @rule(t.MultiplyGroup)

@@ -96,7 +96,7 @@ def multiply_band(cx: Context, op: t.MultiplyBand) -> None:
     if every == 1:
         multiply(cx, op)
         return
-    warp = cx.b.shfl("idx", cx.warp, 0, hint="me")  # from a shuffle nvcc knows it to be uniform
+    warp = cx.me()
     mine = cx.b.let("mine", warp // (down * across * (slices // every)))
     with cx.b.if_((cx.resolve(op.turn) % every).eq(mine)):
         multiply(cx, op)

@@ -21,8 +21,7 @@ UNROLL = 4
 @rule(t.ShareRows)
 def share_rows(cx: Context, op: t.ShareRows) -> None:
     b, count = cx.b, -(-op.rows // LANES)
-    # the same in all lanes, and from a shuffle nvcc knows it
-    warp = b.shfl("idx", cx.warp, 0, hint="me")
+    warp = cx.me()
     tile = b.let("tile", cx.bx // op.tiles * op.row_warps + warp // op.parts)
     with cx.scope():
         cx.env |= {

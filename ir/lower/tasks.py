@@ -12,7 +12,7 @@ from .context import Context, rule
 @rule(t.EachTask)
 def each_task(cx: Context, op: t.EachTask) -> None:
     b, warps = cx.b, cx.func.threads // 32
-    warp = b.shfl("idx", cx.warp, 0, hint="me")  # from a shuffle nvcc knows it to be uniform
+    warp = cx.me()
     begin = b.let("mine", cx.resolve(op.list) * (op.length * warps) + warp)
     tops = {"row": op.rows, "begin": op.steps, "end": op.steps, "word": op.word.hi}
 

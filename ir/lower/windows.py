@@ -15,8 +15,7 @@ from .nm import UNROLL, offset_of, value_of, words_of
 @rule(t.ShareGroups)
 def share_groups(cx: Context, op: t.ShareGroups) -> None:
     b, count = cx.b, -(-op.rows // op.high)
-    # the same in all lanes, and from a shuffle nvcc knows it
-    group = b.let("group", cx.bx // op.tiles * op.warps + b.shfl("idx", cx.warp, 0, hint="me"))
+    group = b.let("group", cx.bx // op.tiles * op.warps + cx.me())
     row = select(cx.lane.lt(op.high), minimum(group * op.high + cx.lane, op.rows), op.rows)
     with cx.scope():
         cx.env |= {

@@ -15,8 +15,8 @@ from sparsegen.products.geometry import SPARE
 from sparsegen.products.product import BitmapNumbers
 from sparsegen.schedule import Schedule
 
-#: Registers of a thread besides its sums and operands of x, and the same where warpgroups multiply.
-BASE, GROUPED_BASE = 36, 36
+#: Registers of a thread besides its sums and operands of x, or for the second fragment of a warpgroup's product.
+BASE, SECOND = 36, 4
 #: What a slot's chunks are rounded up to, so that matrices of one shape share a kernel.
 ALIGN: Final = 64
 #: Slots of a ring that are tried, at most.
@@ -45,12 +45,12 @@ def shape_of(p: BitmapNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     most, tiles = s.warps[0] * s.rows, -(-p.n // s.cols)
     runs = -(-p.m // (STRIP * most))
     words, columns, chunks = _slot(p, s)
-    own, grouped = s.rows * lane_sums(False, s.cols), s.mma == GROUPED
+    own = s.rows * lane_sums(False, s.cols)
     sent = 4 * exchanged(own, s.warps, s.splits)
     shared = up(max(s.stages * words, sent), 128) + s.stages * (columns + 16) + 8 * (s.splits > 1)
     shared = up(shared, 16) + staged if (staged := _staged(p, s)) else shared
-    x = 4 if grouped else operands(s.cols, 4 if s.rows > 1 else 1)
-    registers, blocks = (GROUPED_BASE if grouped else BASE) + own + x, runs * tiles * s.splits
+    x = SECOND if s.mma == GROUPED else operands(s.cols, 4 if s.rows > 1 else 1)
+    registers, blocks = BASE + own + x, runs * tiles * s.splits
     resident = min(occupancy(registers, shared, s.threads, device).blocks, -(-blocks // device.sms))
     return Shape(runs, most, tiles, blocks, chunks, shared, registers, resident)
 
