@@ -112,13 +112,15 @@ class WalkGroups(Op):
 class CopyTile(BulkFill):
     """Copies ``size`` elements for a step of a tile of W, as they lie in ``src``, into a slot.
 
-    One bulk copy, whose bytes the slot's full mbarrier waits for.
+    One bulk copy, whose bytes the slot's full mbarrier waits for.  ``by_lanes``: lanes load what is in a slot, not the
+    products of a warpgroup: then it also fences what was loaded before.
     """
 
     tile: Expr = operand()
     step: Expr = operand()
     steps: int = attr()
     size: int = attr()
+    by_lanes: bool = attr(default=False)
 
 
 @define("tile.copy_rows", kw_only=True)

@@ -222,6 +222,7 @@ class BulkEngine:
             source.check_read(read[there], rows[there], lanes[there], seen, src_info)
         if mem.tracked:
             mem.check_proxy(cells, rows, lanes, info, f"{what} overwrites")
+            mem.check_reads(cells, rows, lanes, info, f"{what} overwrites")
             mem.check_write(cells, rows, lanes, stamp.astype(np.int32), info, state=BULK, what=what)
         cuts = np.cumsum(n)[:-1]
         data = source.data.take(np.maximum(read, 0))

@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsegen.ir.types import Buffer
 
-from .clocks import BULK, CP, CP_LANE, DIRTY, MANY, SPECIAL, TIME, parts
+from .clocks import BULK, CP, CP_LANE, DIRTY, MANY, SPECIAL, TIME, WHOLE, parts
 from .values import LANES, pick
 
 if TYPE_CHECKING:
@@ -286,6 +286,35 @@ class Shared(Shadowed):
         m.find("async", info, message,
                "put a fence async after the stores (before the barrier or arrival that hands the buffer over)",
                bad=~ok, index=cell, row=r, lane=ln)  # fmt: skip
+
+    def check_reads(self, flat: Any, row: Any, lane: Any, info: OpInfo, what: str) -> None:
+        """An asynchronous write of elements that other warps have read in the ordinary way needs an async fence: an
+        arrival, or a barrier, does not wait until their loads have landed.  A warp's own have: it used what they gave.
+        What a warpgroup as a WHOLE has read, it read asynchronously.
+        """
+        m, clk = self.m, self.m.clk
+        if not m.asyncs or self.rd is None:
+            return
+        for agent, stamps in enumerate(self.rd.reshape(-1, clk.warps)[flat].astype(np.int64).T):
+            cand = np.flatnonzero((stamps > 0) & (stamps & 63 != WHOLE) & (clk.wib[row] != agent))
+            if not len(cand):
+                continue
+            clock, source, r, ln = stamps[cand] >> 6, stamps[cand] & 63, row[cand], lane[cand]
+            own = clk.own_fenced[r - clk.wib[r] + agent]
+            ok = np.where(source < MANY, own[np.arange(len(r)), np.minimum(source, MANY - 1)], own.min(1)) >= clock
+            if clk.fenced is not None:
+                ok |= clk.known(r, ln, np.full(len(r), agent), source, clk.fenced) >= clock
+            cell = flat[cand] % self.size
+
+            def message(at: Callable[[Any], int], warp: int = agent, cell: Any = cell) -> str:
+                return (
+                    f"{what} @{self.buf.name}[{at(cell)}], which warp {warp} has read, without a fence between the two "
+                    "proxies: its loads may not have landed"
+                )
+
+            m.find("async", info, message,
+                   "put a fence async before the copy, after the barrier or mbarrier that it waits for, or after the "
+                   "reads", bad=~ok, index=cell, row=r, lane=ln)  # fmt: skip
 
     def _against_reads(self, maybe: Any, flat: Any, row: Any, lane: Any, info: OpInfo, what: str) -> None:
         m, cand = self.m, np.flatnonzero(maybe)

@@ -107,6 +107,9 @@ class _Ring:
         with b.if_(all_of(who.eq(self.row_warp), later.ge(op.stages), later.lt(self.slabs))):
             slot = b.let("slot", later % op.stages)
             b.mbar_wait(op.bars, slot + op.stages, (later // op.stages + 1) % 2)
+            if not op.grouped:  # those warps fence before each slab
+                # an arrival waits for no load: without a fence the copy overtakes those that other warps have begun
+                b.fence("async")
             self.fill(later, slot)
             self.look(later + self.warps)
 

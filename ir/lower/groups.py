@@ -106,7 +106,9 @@ class _Walk:
         cx.all(op.begin)
         with cx.scope(), b.for_("round", 0, self.mine, unroll=1) as tile:
             if op.ahead:
-                b.barrier(COPYING, COPIERS)  # the list of the tile before has been read
+                b.barrier(COPYING, COPIERS)  # the list of the tile before has been read,
+                with b.if_(cx.tid.eq(cx.func.threads - COPIERS)):
+                    b.fence("async")  # and those loads have landed
                 ahead(b.let("next", tile + 1))
                 which = self.list(tile)
                 b.mbar_wait(op.bars, which + 2 * op.stages, tile // 2 % 2)
@@ -172,6 +174,8 @@ def share(cx: Context, cols: int) -> tuple[Expr, Expr]:
 def copy_tile(cx: Context, op: t.CopyTile) -> None:
     b, slot = cx.b, cx.resolve(op.slot)
     with b.if_(cx.tid.eq(cx.func.threads - COPIERS)):
+        if op.by_lanes:
+            b.fence("async")
         source = b.let("from", (cx.resolve(op.tile) * op.steps + cx.resolve(op.step)) * op.size)
         b.emit(w.MbarArrive(op.bars, slot, as_expr(op.size * op.src.dtype.nbytes)))
         b.emit(w.BulkCopy(op.dst, slot * op.size, op.src, source, as_expr(op.size), op.bars, slot))

@@ -30,6 +30,7 @@ def ring(tiles: int = 7, blocks: int = 2) -> w.Func:
             with b.if_(v.lane.eq(0)), b.for_("i", 0, tiles) as i:
                 slot, turn = b.let("slot", i % STAGES), b.let("turn", i // STAGES)
                 b.mbar_wait(bars, slot + STAGES, (turn + 1) % 2)
+                b.fence("async")
                 b.emit(w.MbarArrive(bars, slot, b.let("bytes", v.lane * 0 + TILE * 8)))
                 b.emit(w.BulkCopy(ring_, slot * TILE, src, (v.bx * tiles + i) * TILE, v.lane * 0 + TILE, bars, slot))
         with b.else_():

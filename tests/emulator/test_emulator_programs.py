@@ -142,6 +142,46 @@ def test_ordinary_stores_before_a_bulk_copy_need_the_proxy_fence() -> None:
     assert "proxies" in faulty(bulk(fill=True, fence=False), "async", "fence async").errors[0].message
 
 
+def again(fence: str) -> w.Func:
+    """A tile is copied, read by two warps, and copied again by the first after a barrier; where a fence stands."""
+    g, out, t, bars = glob("g", f64, 64), glob("out", f64, 128), shared("t", f64, 32), shared("bars", u64, 1)
+
+    def body(b: Any, v: Any) -> None:
+        with b.if_(v.tid.eq(0)):
+            b.emit(w.MbarInit(bars, v.tid, 1))
+            b.fence("mbar_init")
+        b.barrier()
+        for turn in range(2):
+            with b.if_(v.tid.eq(0)):
+                if turn and fence == "copying":
+                    b.fence("async")
+                b.emit(w.MbarArrive(bars, v.tid, v.tid * 0 + 256))
+                b.emit(w.BulkCopy(t, v.tid, g, v.tid + 32 * turn, v.tid * 0 + 32, bars, v.tid))
+            b.mbar_wait(bars, 0, turn)
+            b.st(out, v.tid + 64 * turn, b.ld(t, v.lane))
+            if not turn and fence in ("early", "reading"):
+                if fence == "early":
+                    b.st(out, v.tid, b.ld(t, v.lane))
+                b.fence("async")
+                if fence == "early":
+                    b.st(out, v.tid, b.ld(t, v.lane))
+            b.barrier()
+
+    return kernel(body, (g, out), (t, bars), threads=64)
+
+
+@pytest.mark.parametrize("fence", ["copying", "reading"])
+def test_a_bulk_copy_over_what_other_warps_have_read_needs_a_fence(fence: str) -> None:
+    """Found on an H200: an arrival does not wait for loads under way, nor does a copy that waits for it."""
+    data = np.arange(64.0)
+    for seed in range(4):
+        args, _ = clean(again(fence), {"g": data}, seed=seed)
+        assert args["out"].tolist() == [*range(32), *range(32), *range(32, 64), *range(32, 64)]
+    for without_ in ("none", "early"):  # a read after the fence is none that it orders
+        (error, *_) = faulty(again(without_), "async", "fence async before the copy").errors
+        assert "overwrites @t" in error.message and "which warp 1 has read" in error.message
+
+
 # ------------------------------------------------------------------------------------------------ across blocks
 @pytest.mark.parametrize("batch", [1, 2, 12])
 @pytest.mark.parametrize("which", [0, 1])

@@ -10,8 +10,8 @@ from tests.products_kit import launched, matrix
 
 #: With the ops of each: warps, sets of them, clusters, warpgroups that free their slots at once, and late.
 LINES = [
-    ("mma=f16.m16n8k16 cols=16 warps=3x1 rows=1 stages=3 splits=1", 16, 12),
-    ("mma=f16.m16n8k16 cols=16 warps=2x2 rows=2 stages=4 splits=2", 16, 18),
+    ("mma=f16.m16n8k16 cols=16 warps=3x1 rows=1 stages=3 splits=1", 16, 13),
+    ("mma=f16.m16n8k16 cols=16 warps=2x2 rows=2 stages=4 splits=2", 16, 19),
     ("mma=wgmma cols=16 warps=4x1 rows=1 stages=3 splits=1", 16, 24),
     ("mma=wgmma cols=128 warps=4x1 rows=1 stages=4 splits=2", 128, 29),
 ]  # fmt: skip

@@ -105,6 +105,7 @@ class Kernel:
         with b.for_("i", 0, self.count) as i:
             s, base, columns = self.stage(i)
             b.mbar_wait(self.empty, s, (i // STAGES + 1) % 2)  # at first uses the phase before the first: complete
+            b.fence("async")  # their loads have landed
             b.emit(w.MbarArrive(self.full, s, (self.here + 1) * columns * 4))
             start = b.let("start", (self.begin + i) * CHUNK)
             b.emit(w.BulkCopy(self.ring, base, self.x, start, columns, self.full, s))

@@ -82,6 +82,8 @@ class Boxes:
         fill(Const(0))
         with b.for_("turn", 0, self.turns, unroll=1) as turn:
             with b.if_(turn.lt(self.turns - 1)):
+                with b.if_(tid.eq(0)):
+                    step("landed", b.fence, "async")
                 fill(b.let("next", turn + 1))
             step("wait", b.mbar_wait, full, turn % SLOTS, turn // SLOTS % 2)
             with b.for_("i", tid, size, THREADS) as i:
