@@ -38,7 +38,14 @@ class Nm24(Groups):
         full = Buffer("bars", u64, bars(self.stages, lists=0), "shared", 8)
         copies = [
             tw.CopyTile(
-                dst=dst, src=params[role], bars=full, slot=at.slot, tile=at.tile, step=at.step, steps=steps, size=size,
+                dst=dst,
+                src=params[role],
+                bars=full,
+                slot=at.slot,
+                tile=at.tile,
+                step=at.step,
+                steps=steps,
+                size=size,
                 by_lanes=dst is words,
             )
             for dst, role, size in ((ring, "kept", values_size(groups)), (words, "words", words_size(groups)))

@@ -4,8 +4,11 @@ Its parts are measured one at a time, each complete in itself: what a row is com
 
 =======  ===========================================================================================================
 targets  f16 matrices at 50 to 70 % zeros, against figures for an H200, cuBLAS and what was written by hand
-widths   one column to 128
-bf16     those of ``targets`` at 60 % in bf16
+shapes   layers of language models with few columns, against cuBLAS
+widths   other numbers of columns, up to 512
+bf16     bf16 beside f16
+narrow   elements of 8 bits beside f16
+grouped  matrices that multiply one x, as q, k and v do: a launch each, and one for all
 dlmc     a pruned network's pattern, tiled, against the same number of zeros in other places
 encode   how long it takes to encode the largest matrix, on the GPU and on the host
 =======  ===========================================================================================================
@@ -31,21 +34,27 @@ COLD, READ, WARM = "memset", "read", "hot"
 STATES: Final = (COLD, READ, WARM)
 #: How x and y are packed.
 ORDERS: Final = ("rows", "columns")
-#: What a target is a multiple of, where it is no figure: the same case's time in cuBLAS, or of the shuffled pattern.
-CUBLAS, UNIFORM = "cuBLAS", "uniform"
-#: matrix, columns, share of zeros -> microseconds at least and hoped for, with cold L2; None: no slower than cuBLAS.
-TARGETS: Final[tuple[tuple[tuple[int, int], int, float, float | None, float | None], ...]] = (
-    (LARGE, 16, 0.5, 98, 75),
-    (LARGE, 16, 0.6, 92, 65),
-    (LARGE, 16, 0.7, 84, 54),
-    (LARGE, 8, 0.6, 86, 62),
-    (LARGE, 32, 0.6, 110, 75),
-    (MIDDLE, 16, 0.6, 72, 45),
-    (SQUARE, 16, 0.6, 40, 26),
-    (SMALL, 16, 0.6, None, None),
-)
-WIDTHS: Final = (1, 4, 64, 128)
+#: What a target is a multiple of, where it is no figure: the time of the same case in cuBLAS, with as many zeros
+#: elsewhere, in f16, or with a launch for each matrix.
+CUBLAS, UNIFORM, HALVES, APART = "cuBLAS", "uniform", "f16", "launches apart"
 USUAL: Final = 0.6  #: share of zeros of the parts that have one only
+#: columns of LARGE -> microseconds with cold L2, at least and hoped for, by the share of zeros.
+FIGURES: Final[dict[int, dict[float, tuple[float, float]]]] = {
+    16: {0.5: (92, 80), 0.6: (78.5, 66), 0.7: (74, 56)}, 8: {0.5: (88, 77), 0.6: (76.5, 63), 0.7: (71.5, 53)},
+    1: {0.5: (88, 76), 0.6: (75.5, 60), 0.7: (71, 50)}, 32: {0.5: (105, 92), 0.6: (95, 78), 0.7: (90, 68)},
+    64: {0.5: (127, 115), 0.6: (112, 95), 0.7: (106, 85)},
+}  # fmt: skip
+#: Of 128 columns, shares of cuBLAS's time.
+SHARES: Final[dict[float, tuple[float, float | None]]] = {0.5: (1.1, None), 0.6: (1.05, 0.95), 0.7: (1.0, 0.9)}
+#: Layers of language models and their share of zeros, columns, and the share of cuBLAS's time.
+LAYERS: Final = (((11008, 4096), 0.6), ((4096, 11008), 0.6), ((13824, 5120), 0.55), ((18944, 3584), 0.6))
+LAYER_COLUMNS, OF_LAYER = (1, 8, 16), 1 / 1.3
+WIDTHS: Final = ((LARGE, (4, 256, 512)), (SQUARE, (1, 4, 32, 64, 128, 256)))
+#: Columns of other types, and their time over that of f16.
+TYPE_COLUMNS: Final = (1, 8, 16, 64)
+OF_HALVES: Final = {"bf16": 1.03, "i8": 1 / 1.15, "e4m3": 1 / 1.15}
+#: Matrices that multiply one x, columns, and the time of one launch over that of one each.
+GROUPED, GROUP_COLUMNS, OF_APART = 3, (1, 16), 0.75
 #: Patterns of SPARSEGEN_DATA (Deep Learning Matrix Collection) and their share of zeros; they divide LARGE.
 PATTERNS: Final = (
     ("dlmc/transformer-magnitude-0.5-ffn_conv1.smtx", 0.5),
@@ -61,7 +70,7 @@ GPU_ENCODE, HOST_ENCODE = 0.05, 10.0
 class Weights:
     """A random matrix: each element is zero with probability ``sparsity``, or by a file's pattern, tiled.
 
-    ``shuffled``: the pattern's zeros are put in random places.
+    ``shuffled``: the pattern's zeros are put in random places.  ``number``: which of several such matrices.
     """
 
     shape: tuple[int, int]
@@ -69,14 +78,16 @@ class Weights:
     dtype: str = "f16"
     pattern: str = ""
     shuffled: bool = False
+    number: int = 0
 
 
 @dataclass(frozen=True)
 class ProductCase:
     """What to measure: a product of ``weights`` with ``n`` columns, or with ``n`` 0 how long their encoding takes.
 
-    ``target`` and ``aim`` are seconds; with ``of`` the target is that multiple of another time (CUBLAS: of the dense
-    product, UNIFORM: of the case before this one).  ``on``: where weights are encoded.
+    ``target`` and ``aim`` are seconds; with ``of`` they are multiples of another time (CUBLAS: of the dense product,
+    else of another case's).  ``on``: where weights are encoded.  ``count``: of so many such matrices, in one launch or
+    ``apart``.
     """
 
     part: str
@@ -86,11 +97,29 @@ class ProductCase:
     aim: float | None = None
     of: str = ""
     on: str = ""
+    count: int = 1
+    apart: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """M, K, N; M, K of an encoding."""
-        return (*self.weights.shape, self.n) if self.n else self.weights.shape
+        """M (of all matrices), K, N; M, K of an encoding."""
+        m, k = self.weights.shape
+        return (m * self.count, k, self.n) if self.n else self.weights.shape
+
+    @property
+    def each(self) -> tuple[Weights, ...]:
+        """The matrices."""
+        return tuple(replace(self.weights, number=i) for i in range(self.count))
+
+    @property
+    def other(self) -> ProductCase | None:
+        """The case of whose time the target is a multiple, if it is of one."""
+        w = self.weights
+        change: dict[str, dict[str, Any]] = {
+            UNIFORM: {"weights": replace(w, shuffled=True)}, HALVES: {"weights": replace(w, dtype="f16")},
+            APART: {"apart": True},
+        }  # fmt: skip
+        return replace(self, target=None, aim=None, of="", **change[self.of]) if self.of in change else None
 
     @property
     def name(self) -> str:
@@ -100,35 +129,52 @@ class ProductCase:
             return f"encode, {self.on}"
         if w.pattern:
             return f"{Path(w.pattern).stem}, {'as many zeros anywhere' if w.shuffled else 'tiled'}"
-        return f"{w.sparsity:.0%} zeros"
+        launches = f", {self.count} matrices, {'a launch each' if self.apart else 'one launch'}" * (self.count > 1)
+        return f"{w.sparsity:.0%} zeros{launches}"
 
 
-def _target(matrix: tuple[int, int], n: int, sparsity: float, least: float | None, aim: float | None) -> ProductCase:
-    case = ProductCase("targets", Weights(matrix, sparsity), n, 1.0, of=CUBLAS)
-    return case if least is None else replace(case, target=least * 1e-6, aim=aim and aim * 1e-6, of="")
+def _targets() -> list[ProductCase]:
+    def figure(matrix: tuple[int, int], n: int, zeros: float, least: float, aim: float) -> ProductCase:
+        return ProductCase("targets", Weights(matrix, zeros), n, least * 1e-6, aim * 1e-6)
+
+    def share(matrix: tuple[int, int], n: int, zeros: float, least: float, aim: float | None) -> ProductCase:
+        return ProductCase("targets", Weights(matrix, zeros), n, least, aim, CUBLAS)
+
+    found = [figure(LARGE, n, zeros, *goals) for n, each in FIGURES.items() for zeros, goals in each.items()]
+    found += [share(LARGE, 128, zeros, *goals) for zeros, goals in SHARES.items()]
+    return [
+        *found, figure(MIDDLE, 16, USUAL, 58.5, 48), figure(SQUARE, 16, USUAL, 31, 25),
+        share(SMALL, 16, USUAL, 1.0, None),
+    ]  # fmt: skip
 
 
-def _pattern(file: str, sparsity: float) -> tuple[ProductCase, ProductCase]:
-    w = Weights(LARGE, sparsity, pattern=file)
-    uniform = ProductCase("dlmc", replace(w, shuffled=True), 16)
-    return uniform, ProductCase("dlmc", w, 16, PATTERN_SHARE, of=UNIFORM)
+def _beside(*cases: ProductCase) -> list[ProductCase]:
+    """The cases, each behind the one that it is a multiple of."""
+    return list(dict.fromkeys(each for case in cases for each in (case.other, case) if each))
+
+
+def _types(part: str, *names: str) -> list[ProductCase]:
+    """Products of some types, behind those of f16."""
+    return _beside(*(ProductCase(part, Weights(LARGE, USUAL, dtype), n, OF_HALVES[dtype], of=HALVES)
+                     for n in TYPE_COLUMNS for dtype in names))  # fmt: skip
 
 
 #: part -> its cases; what a case is compared with stands before it.
 CASES: Final[dict[str, list[ProductCase]]] = {
-    "targets": [_target(*each) for each in TARGETS],
-    "widths": [ProductCase("widths", Weights(matrix, USUAL), n) for matrix in (LARGE, SQUARE) for n in WIDTHS],
-    "bf16": [
-        ProductCase("bf16", Weights(matrix, USUAL, "bf16"), n)
-        for matrix, n, sparsity, *_ in TARGETS
-        if sparsity == USUAL
-    ],
-    "dlmc": [case for each in PATTERNS for case in _pattern(*each)],
+    "targets": _targets(),
+    "shapes": [ProductCase("shapes", Weights(matrix, zeros), n, OF_LAYER, of=CUBLAS)
+               for matrix, zeros in LAYERS for n in LAYER_COLUMNS],
+    "widths": [ProductCase("widths", Weights(matrix, USUAL), n) for matrix, columns in WIDTHS for n in columns],
+    "bf16": _types("bf16", "bf16"), "narrow": _types("narrow", "i8", "e4m3"),
+    "grouped": _beside(*(ProductCase("grouped", Weights(SMALL, USUAL), n, OF_APART, of=APART, count=GROUPED)
+                         for n in GROUP_COLUMNS)),
+    "dlmc": _beside(*(ProductCase("dlmc", Weights(LARGE, zeros, pattern=file), 16, PATTERN_SHARE, of=UNIFORM)
+                      for file, zeros in PATTERNS)),
     "encode": [
         ProductCase("encode", Weights(LARGE, USUAL), 0, GPU_ENCODE, on="GPU"),
         ProductCase("encode", Weights(LARGE, USUAL), 0, HOST_ENCODE, on="host"),
     ],
-}
+}  # fmt: skip
 PARTS: Final = tuple(CASES)
 
 

@@ -28,7 +28,8 @@ EXAMPLES = "BEST Heat-2D 1308.2 variant, or variant,28672,8192,16,0.60,219,81.7,
 #: The programs of a checkout that have figures of a suite's part, with their words.
 FOLDER: Final = Path(__file__).resolve().parents[2] / "benchmarks" / "floors"
 OWN: Final = {
-    ("stencil", "targets"): ("stencil_floor.cu", "stencil_tc_floor.cu"), ("bitmap", "targets"): ("bitmap_floor.cu",),
+    ("stencil", "targets"): ("stencil_floor.cu", "stencil_tc_floor.cu"),
+    ("bitmap", "targets"): ("bitmap_floor.cu", "bitmap2_floor.cu"),
     ("nm", "wide"): ("nm_floor.cu big small",), ("nm", "narrow"): ("nm_floor.cu spmv",),
     **{("magicube", name): ("magicube_floor.cu",)
        for name in ("spmm", "mixed", "short", "uneven", "sddmm", "attention")},

@@ -66,7 +66,8 @@ class Products(Suite[C, R]):
 
     def dtype(self, name: str) -> Any:
         """torch's type of that name."""
-        return getattr(self.torch, {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}[name])
+        names = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "e4m3": "float8_e4m3fn"}
+        return getattr(self.torch, names[name])
 
     def random(self, seed: int) -> Any:
         """A generator of random numbers."""
@@ -81,8 +82,11 @@ class Products(Suite[C, R]):
         """Their product in f64."""
         return self.torch.cat([rows.double() @ x.double() for rows in dense.split(_BAND)])
 
-    def kernel(self, w: SparseMatrix, n: int, orders: Sequence[str], schedule: str = "auto") -> SpmmKernel:
-        """The compiled kernel of a matrix times ``n`` columns, for x and y packed in each of the orders."""
+    def kernel(
+        self, w: SparseMatrix | Sequence[SparseMatrix], n: int, orders: Sequence[str], schedule: str = "auto"
+    ) -> SpmmKernel:
+        """The compiled kernel of a matrix, or of several, times ``n`` columns, for x and y packed in each of the
+        orders."""
         import sparsegen as sg
 
         kernel = sg.compile(sg.spmm(w, n), backend=self.backend, schedule=schedule)

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 VECTORS: Final = ("integers", "sampled", "attention")
 PARTS: Final = ("stencils", "products", "patterns", *VECTORS)
 #: Problems of each part.
-PROBLEMS: Final = {"stencils": 28, "products": 12, "patterns": 40, "integers": 20, "sampled": 10, "attention": 10}
+PROBLEMS: Final = {"stencils": 28, "products": 40, "patterns": 40, "integers": 20, "sampled": 10, "attention": 10}
 #: Cheapest candidates by the model, and as many random ones; of parts whose problems are many, fewer.
 MOST, FEW = 12, 5
 #: What problems are drawn from.  Of stencils: cells, before STRETCH changes each axis of several; time steps.
 CELLS, STRETCH, STEPS = (1 << 20, 1 << 27), (0.5, 2.0), (1, 50)
 #: Of products: M and K; N; the share of zeros.
-SIZES, COLUMNS, ZEROS = (1024, 16384), (1, 64), (0.4, 0.9)
+SIZES, COLUMNS, ZEROS = (1024, 16384), (1, 512), (0.4, 0.9)
 #: Of patterns: M and K; N; columns of a window; the share that is kept; rows and columns of a block.
 PATTERN_SIZES, PATTERN_COLUMNS, WINDOWS, KEPT = (1024, 8192), (1, 2048), (4, 8, 16, 32, 32, 64), (0.1, 0.6)
 BLOCKS: Final = ((1, 1), (1, 1), (16, 1), (32, 1), (64, 1), (128, 1), (4, 4))
@@ -70,7 +70,7 @@ class StencilProblem:
 
 @dataclass(frozen=True)
 class ProductProblem:
-    """A product of a random matrix [m, k] with x of ``n`` columns, x and y packed by columns as a linear layer's."""
+    """A product of a random matrix [m, k] with x of ``n`` columns, x and y packed by ``order`` (rows or columns)."""
 
     name: str
     m: int
@@ -78,6 +78,7 @@ class ProductProblem:
     n: int
     sparsity: float
     dtype: str
+    order: str
 
 
 @dataclass(frozen=True)
@@ -199,8 +200,8 @@ def stencil_problem(draw: random.Random, name: str) -> StencilProblem:
 def product_problem(draw: random.Random, name: str) -> ProductProblem:
     """A pruned weight matrix."""
     m, k = (round(_between(draw, *SIZES)) for _ in range(2))
-    n = round(_between(draw, *COLUMNS))
-    return ProductProblem(name, m, k, n, round(draw.uniform(*ZEROS), 2), draw.choice(("f16", "f16", "bf16")))
+    n, zeros = round(_between(draw, *COLUMNS)), round(draw.uniform(*ZEROS), 2)
+    return ProductProblem(name, m, k, n, zeros, draw.choice(("f16", "f16", "bf16")), draw.choice(("rows", "columns")))
 
 
 def pattern_problem(draw: random.Random, name: str) -> PatternProblem:

@@ -33,6 +33,7 @@ from sparsegen.ir.boundary import describe
 from sparsegen.pruning import prune
 
 if TYPE_CHECKING:
+    from sparsegen.formats import SparseMatrix
     from sparsegen.products.product import Product
 
 #: Rounds over a problem's candidates, so that a drift of the clock does not favour one of them; fewest and most timed
@@ -126,23 +127,23 @@ class Products:
         found: list[Any] = regret.product_problems(self.seed, count)
         for at, p in enumerate(found):
             w = self.bench.weights(Weights((p.m, p.k), p.sparsity, p.dtype), self.seed + at)
-            self.known[p.name] = sg.spmm(sparse(w, format="auto"), p.n)
+            self.known[p.name] = self.product(sparse(w, format="auto"), p)
         return found
+
+    def product(self, matrix: SparseMatrix, p: Any) -> Product:
+        """The product of a problem, chosen for the order in which its x and y come."""
+        return replace(sg.spmm(matrix, p.n), columns=p.order == COLUMNS)
 
     def candidates(self, p: Any, draw: random.Random) -> list[Point]:
         product = self.known[p.name]
-        about = {"part": "products", "case": p.name, "shape": (p.m, p.k, p.n), "dtype": p.dtype, "boundary": COLUMNS,
+        about = {"part": "products", "case": p.name, "shape": (p.m, p.k, p.n), "dtype": p.dtype, "boundary": p.order,
                  "sparsity": product.w.sparsity}  # fmt: skip
-        return regret.points(about, sg.schedules(product), lambda c: c.time, draw)
-
-    def order(self, p: Any) -> str:
-        """How x and y are packed."""
-        return COLUMNS
+        return regret.points(about, sg.schedules(product), lambda c: c.time, draw, regret.FEW)
 
     def build(self, p: Any, schedule: str) -> Any:
         kernel = sg.compile(self.known[p.name], backend="cuda", schedule=schedule)
         if schedule != "dense":
-            kernel._builds.get(products.program(kernel, self.order(p))).compiled()
+            kernel._builds.get(products.program(kernel, p.order)).compiled()
         return kernel
 
     @staticmethod
@@ -155,7 +156,7 @@ class Products:
         torch, dense = self.bench.torch, self.known[p.name].w.to_dense()
         x = self.bench.uniform((p.k, p.n), p.dtype, p.m + p.k)
         exact = self.bench.exact(dense, x)
-        u, y = (products.packed(a, self.order(p)) for a in (x, torch.empty_like(exact, dtype=x.dtype)))
+        u, y = (products.packed(a, p.order) for a in (x, torch.empty_like(exact, dtype=x.dtype)))
 
         def call(kernel: Any) -> Call:
             return partial(torch.mm, dense, u, out=y) if self.dense(kernel) else partial(kernel, u, out=y)
@@ -165,7 +166,7 @@ class Products:
     def uses(self, p: Any, kernel: Any) -> Resources | None:
         if self.dense(kernel):
             return None
-        return resources(kernel._builds.get(products.program(kernel, self.order(p))), kernel.device)
+        return resources(kernel._builds.get(products.program(kernel, p.order)), kernel.device)
 
 
 class Patterns(Products):
@@ -177,12 +178,8 @@ class Patterns(Products):
             w = self.bench.weights(Weights((p.m, p.k), 0.0, p.dtype), self.seed + at)
             w = prune(w, "nm", n=p.kept, m=p.window, vector=p.vector)
             matrix = sparse(w, format="auto", n=p.kept, m=p.window, vector=p.vector)
-            self.known[p.name] = replace(sg.spmm(matrix, p.n), columns=self.order(p) == COLUMNS)
+            self.known[p.name] = self.product(matrix, p)
         return found
-
-    def order(self, p: Any) -> str:
-        order: str = p.order
-        return order
 
     def candidates(self, p: PatternProblem, draw: random.Random) -> list[Point]:
         about = {"part": "patterns", "case": p.name, "shape": (p.m, p.k, p.n), "dtype": p.dtype, "boundary": p.order,

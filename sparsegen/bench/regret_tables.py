@@ -1,5 +1,5 @@
-"""The tables of suite ``regret``: ``summary`` and, of integers, ``vectors``: the figures over all problems of some
-parts; and for each part a line a problem.
+"""The tables of suite ``regret``: ``summary``, of pruned weights ``weights`` and of integers ``vectors``: the figures
+over all problems of some parts; and for each part a line a problem.
 
 Every point of a problem counts, chosen, top and random alike; points without a time are counted in ``summary`` alone.
 """
@@ -22,7 +22,12 @@ LIMITS: Final = {
 }  # fmt: skip
 #: Of vectors of integers.
 OF_VECTORS: Final = {**LIMITS, "regret, median": 1.05, "regret, worst": 1.2}
-FLOATS: Final = tuple(name for name in PARTS if name not in VECTORS)
+#: Of pruned weights.
+OF_WEIGHTS: Final = {
+    **LIMITS, "regret, median": 1.02, "regret, worst": 1.12, "rank correlation, median": 0.93,
+}  # fmt: skip
+WEIGHTS: Final = ("products",)
+FLOATS: Final = tuple(name for name in PARTS if name not in (*VECTORS, *WEIGHTS))
 
 
 def quantities(found: Sequence[Finding]) -> dict[str, float]:
@@ -45,7 +50,8 @@ def _summary(names: Sequence[str], limits: Mapping[str, float], found: Result) -
     """One line a quantity: over all problems of some parts, those of each, and where there may be a dense product
     without it; misses are marked."""
     parts = {name: rows for name in names if (rows := part(found, name))}
-    groups = {"all": [row for rows in parts.values() for row in rows], **parts}
+    whole = {"all": [row for rows in parts.values() for row in rows]} if len(names) > 1 else {}
+    groups = {**whole, **parts}
     others = {name: own(rows) for name, rows in parts.items()}
     groups |= {f"{name} without dense": left for name, left in others.items()
                if name in ("products", "patterns") or len(left) < len(parts[name])}  # fmt: skip
@@ -100,6 +106,7 @@ def _details(name: str, found: Result) -> Cells:
 
 #: view -> its table.
 VIEWS: Final[dict[str, Callable[[Result], Cells]]] = {
-    "summary": partial(_summary, FLOATS, LIMITS), "vectors": partial(_summary, VECTORS, OF_VECTORS),
+    "summary": partial(_summary, FLOATS, LIMITS), "weights": partial(_summary, WEIGHTS, OF_WEIGHTS),
+    "vectors": partial(_summary, VECTORS, OF_VECTORS),
     **{name: partial(_details, name) for name in PARTS},
 }  # fmt: skip

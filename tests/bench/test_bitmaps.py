@@ -17,7 +17,7 @@ import sparsegen as sg
 from sparsegen import cli
 from sparsegen.bench import bitmap_run, bitmaps, command, compression, floors, notes, products, report, tables
 from sparsegen.bench.bitmap_run import BitmapRow, Bitmaps, labels
-from sparsegen.bench.bitmaps import COLD, CUBLAS, READ, UNIFORM, WARM, ProductCase, Weights
+from sparsegen.bench.bitmaps import APART, COLD, CUBLAS, HALVES, READ, UNIFORM, WARM, ProductCase, Weights
 from sparsegen.bench.harness import TOLERANCE, reason
 from sparsegen.bench.lab import Lab, Timing
 from sparsegen.ir.errors import ArrayError, FormatError
@@ -42,25 +42,43 @@ read_all_ldg,28672,8192,16,0.60,219.16,51.00,60.00,3650,-1
 
 
 # --------------------------------------------------------------------------------------------------------------- cases
+def told(case: ProductCase) -> str:
+    """A case's target and aim, in microseconds or as shares."""
+    goals = [f"{goal * (1 if case.of else 1e6):.4g}" for goal in (case.target, case.aim) if goal]
+    return " ".join([*goals, case.of]).strip()
+
+
 def test_the_targets_are_the_issues() -> None:
-    rows = [(c.shape, c.weights.sparsity, c.of or f"{c.target * 1e6:g} {c.aim * 1e6:g}") for c in bitmaps.cases(["targets"])]  # type: ignore[operator]  # fmt: skip  # noqa: E501
-    large, square = (28672, 8192), (8192, 8192, 16)
-    assert rows == [
-        ((*large, 16), 0.5, "98 75"), ((*large, 16), 0.6, "92 65"), ((*large, 16), 0.7, "84 54"),
-        ((*large, 8), 0.6, "86 62"), ((*large, 32), 0.6, "110 75"), ((21504, 7168, 16), 0.6, "72 45"),
-        (square, 0.6, "40 26"), ((4096, 4096, 16), 0.6, CUBLAS),
-    ]  # fmt: skip
+    found = {(c.shape, c.weights.sparsity): told(c) for c in bitmaps.cases(["targets"])}
+    table = {
+        16: ("92 80", "78.5 66", "74 56"), 8: ("88 77", "76.5 63", "71.5 53"), 1: ("88 76", "75.5 60", "71 50"),
+        32: ("105 92", "95 78", "90 68"), 64: ("127 115", "112 95", "106 85"),
+        128: ("1.1 cuBLAS", "1.05 0.95 cuBLAS", "1 0.9 cuBLAS"),
+    }  # fmt: skip
+    large = {((28672, 8192, n), zeros): goal for n, goals in table.items()
+             for zeros, goal in zip((0.5, 0.6, 0.7), goals, strict=True)}  # fmt: skip
+    assert found == large | {
+        ((21504, 7168, 16), 0.6): "58.5 48", ((8192, 8192, 16), 0.6): "31 25", ((4096, 4096, 16), 0.6): "1 cuBLAS",
+    }  # fmt: skip
 
 
 def test_the_parts() -> None:
     cases = bitmaps.cases()
-    assert Counter(c.part for c in cases) == {"targets": 8, "widths": 8, "bf16": 6, "dlmc": 4, "encode": 2}
-    assert {c.n for c in cases if c.part == "widths"} == {1, 4, 64, 128}
-    assert {c.weights.dtype for c in cases if c.part == "bf16"} == {"bf16"}
+    assert Counter(c.part for c in cases) == {
+        "targets": 21, "shapes": 12, "widths": 9, "bf16": 8, "narrow": 12, "grouped": 4, "dlmc": 4, "encode": 2,
+    }  # fmt: skip
+    assert {c.n for c in cases} == {0, 1, 4, 8, 16, 32, 64, 128, 256, 512}
     for at, case in enumerate(cases):
-        if case.of == UNIFORM:  # the case before it differs in where the zeros are, in nothing else
-            assert cases[at - 1] == replace(case, weights=replace(case.weights, shuffled=True), target=None, of="")
-            assert case.target == 1.1
+        if case.other:  # it stands before, in the same part, and differs in one thing
+            assert case.other in cases[:at] and case.other.part == case.part and not case.other.of
+            assert case.other == replace(case, target=None, aim=None, of="", weights=case.other.weights,
+                                         apart=case.of == APART)  # fmt: skip
+            assert case.other.weights == replace(case.weights, shuffled=case.of == UNIFORM, dtype="f16")
+    assert {(c.weights.dtype, c.part, told(c)) for c in cases if c.of == HALVES} == {
+        ("bf16", "bf16", "1.03 f16"), ("i8", "narrow", "0.8696 f16"), ("e4m3", "narrow", "0.8696 f16")}  # fmt: skip
+    assert {told(c) for c in cases if c.part in ("shapes", "grouped") and c.of} == {
+        "0.7692 cuBLAS", "0.75 launches apart"}  # fmt: skip
+    assert all(len(set(each)) == len(each) for each in bitmaps.CASES.values())
     assert set(bitmaps.PARTS) <= {*tables.VIEWS["bitmap"]}
     assert [c.target for c in cases if c.part == "encode"] == [0.05, 10.0]
 
@@ -201,7 +219,8 @@ class Faulty:
 @pytest.mark.parametrize("fault", ["none", "inexact", "unsteady", "incomplete"])
 def test_a_wrong_product_is_not_ok(bench: Bitmaps, fault: str) -> None:
     bench.prepare([case()])
-    row = bench.measure(case(), Faulty(bench.build(case()), fault), 3)  # type: ignore[arg-type]
+    (kernel,) = bench.build(case()) or ()
+    row = bench.measure(case(), [Faulty(kernel, fault)], 3)  # type: ignore[list-item]
     assert row.ok == (fault == "none") and row.same == (fault != "unsteady")
     assert row.error is not None and math.isfinite(row.error) == (fault != "incomplete")
 
@@ -230,6 +249,34 @@ def test_targets(bench: Bitmaps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     first, second = (bench.weights(replace(w, shuffled=s), 5) for s in (False, True))
     assert (first != 0).sum() == (second != 0).sum() == 3 * 5 * len(rows)
     assert bench.torch.equal((first != 0)[:16], (first != 0)[16:32])  # tiled
+
+
+@pytest.mark.parametrize("dtype", ["i8", "e4m3"])
+def test_elements_of_8_bits_beside_f16(bench: Bitmaps, dtype: str) -> None:
+    """They have a scale a row, and as many zeros: only their values are other ones."""
+    one = case(weights=Weights((48, 130), 0.6, dtype), target=0.9, of=HALVES)
+    assert one.other
+    plain, narrow = bench.run([one.other, one])
+    assert plain.ok and narrow.same and narrow.error is not None and narrow.error < 1e-3
+    assert not narrow.ok and narrow.target == pytest.approx(0.9e-4) and narrow.dense_s is None
+    assert narrow.nbytes and plain.nbytes and narrow.nbytes < plain.nbytes and narrow.dtype == dtype
+    assert narrow.sparsity == pytest.approx(0.6, abs=0.03)
+    head, line = tables.VIEWS["bitmap"]["targets"](report.result("bitmap", [narrow], HEAD))
+    assert dict(zip(head, line, strict=True))["at least"] == "90.0 (0.9 of f16)"
+
+
+def test_several_matrices_in_a_launch_and_apart(bench: Bitmaps) -> None:
+    one = case(count=3, target=1.5, aim=0.5, of=APART)
+    assert one.other
+    rows = bench.run([one.other, one])
+    assert [row.case for row in rows] == [f"60% zeros, 3 matrices, {how}" for how in ("a launch each", "one launch")]
+    assert all(row.ok and row.shape == (144, 130, 8) and row.dense_s is None for row in rows)
+    assert rows[0].nbytes == rows[1].nbytes and rows[1].target == pytest.approx(1.5e-4)
+    assert rows[1].aim == pytest.approx(0.5e-4) and rows[0].target is None
+    apart, whole = (bench.build(each) or [] for each in (one.other, one))
+    assert (len(apart), len(whole), len(bench.encoded)) == (3, 1, 3)
+    apart[-1] = Faulty(apart[-1], "inexact")  # type: ignore[call-overload]
+    assert not bench.measure(one.other, apart, 3).ok  # one wrong result of several is found
 
 
 def test_encoding(bench: Bitmaps, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +338,7 @@ def measured(each: ProductCase, at: int) -> BitmapRow:
         row, schedule="bitmap cols=16", x="rows", times=times(cold), cublas=times(2 * cold), regs=99, spills=0
     )
     row = replace(row, predicted_s=cold / 2, dense_s=cold / (4 if at == 2 else 1), bound="decode", smem=1000)
-    return replace(row, target=2 * cold if each.of == CUBLAS else row.target, nbytes=1)
+    return replace(row, target=2 * cold * (each.target or 1) if each.of == CUBLAS else row.target, nbytes=1)
 
 
 @pytest.fixture
@@ -304,15 +351,16 @@ def found() -> report.Result:
 def test_goals(found: report.Result) -> None:
     found = notes.annotated(found, Path(__file__).parents[2] / "docs" / "bench")
     head, *body = tables.VIEWS["bitmap"]["goals"](found)
-    assert len(body) == 8 and {len(row) for row in body} == {len(head)}
-    assert body[0] == ["50% zeros", "28672×8192×16", "98", "75", "rows", "40.0 †", "36.0", "20.0 ‡", "80.0", "2.00",
+    assert len(body) == 21 and {len(row) for row in body} == {len(head)}
+    assert body[0] == ["50% zeros", "28672×8192×16", "92", "80", "rows", "40.0 †", "36.0", "20.0 ‡", "80.0", "2.00",
                        "1.25", "183", "171 (wrong)", "2e-04"]  # fmt: skip
     assert body[1][5] == "41.0 ✗ †" and body[1][10:12] == ["–", "181"]
-    assert body[7][2] == "94.0 (cuBLAS)" and body[7][-3:-1] == ["24", "26"] and body[3][-3:-1] == ["–", "–"]
+    assert body[20][2] == "120.0 (cuBLAS)" and body[20][-3:-1] == ["24", "26"] and body[3][-3:-1] == ["–", "–"]
+    assert body[15][2] == "121.0 (1.1 of cuBLAS)"
 
 
 def test_details(found: report.Result) -> None:
-    for part in ("targets", "widths", "bf16", "dlmc"):
+    for part in ("targets", "shapes", "widths", "bf16", "narrow", "grouped", "dlmc"):
         head, *body = tables.VIEWS["bitmap"][part](found)
         assert body and {len(row) for row in body} == {len(head)}
         row = dict(zip(head, body[2], strict=True))
@@ -337,22 +385,22 @@ def test_failures_and_json(found: report.Result, tmp_path: Path) -> None:
     report.save(lost, tmp_path / "bitmap.json")
     again = report.load(tmp_path / "bitmap.json")
     text = report.text(again)
-    assert again["rows"][0]["error"] == "inf" and text.count("ValueError: no") == 24
+    assert again["rows"][0]["error"] == "inf" and text.count("ValueError: no") == 68
     assert text.count("skipped: p is not here") == 4
     assert report.markdown(again, "dlmc").count("| skipped |") == 4
-    both = report.merged(found, report.result("bitmap", rows[8:9], HEAD))
-    assert len(both["rows"]) == len(cases) - 7
+    both = report.merged(found, report.result("bitmap", rows[21:22], HEAD))
+    assert len(both["rows"]) == len(cases) - 11
 
 
 def test_every_view_is_rendered_or_not_measured_yet(found: report.Result, tmp_path: Path) -> None:
     marks = "".join(f"<!-- bench:bitmap {view} -->\nold\n<!-- end -->\n" for view in tables.VIEWS["bitmap"])
-    assert report.render(marks, tmp_path).count("Not measured yet") == 6
+    assert report.render(marks, tmp_path).count("Not measured yet") == 9
     part = {**found, "rows": [r for r in found["rows"] if r["part"] == "targets"], "parts": {"targets": HEAD}}
     report.save(part, tmp_path / "bitmap.json")
-    assert report.render(marks, tmp_path).count("Not measured yet") == 4
+    assert report.render(marks, tmp_path).count("Not measured yet") == 7
     report.save(found, tmp_path / "bitmap.json")
     whole = report.render(marks, tmp_path)
-    assert "Not measured" not in whole and "old" not in whole and whole.count("commit 0123456789") == 6
+    assert "Not measured" not in whole and "old" not in whole and whole.count("commit 0123456789") == 9
 
 
 def test_peers_are_of_rows_of_the_table(found: report.Result, tmp_path: Path) -> None:
