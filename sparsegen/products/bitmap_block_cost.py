@@ -49,17 +49,19 @@ ADDED: Final = frozenset(("exposed", "reduce", "start", "turn", "launch"))
 # ---- counted in SASS (nvcc 13.0, sm_90a)
 #: 128-byte wavefronts of a tile's loads from shared memory: 16 of 8 bytes a lane, mask, index.
 WAVEFRONTS: Final = plain.WAVEFRONTS
-# ---- fitted to 294 kernels of 76 products on one H200, cold: within 5 % in the median, 15 % for nine of ten
+# ---- fitted on one H200 to 294 kernels of 76 products, cold (within 5 % in the median, 15 % for nine of ten), and to 39
+# ---- in a loop (10 and 29 %)
 #: Warp instructions of a tile besides mma and loads of x, and of a warp's slab.
-TILE, TURN = 74.9, 54.8
+TILE, TURN = 102.4, 22.3
 #: Warps' worth of latency that a warp's instruction waits for; of a warpgroup's product besides.
-PARTIES, TOGETHER = 5.19, 1.02
+PARTIES, TOGETHER = 4.71, 0.711
 #: Clocks of a warp's slab alone, of each of its tiles, and of a slab that it brings, besides for each column of x.
-CHAIN, CHAIN_TILE, BRING, BRING_COLUMN = 320.0, 537.0, 67.4, 32.6
+CHAIN, CHAIN_TILE, BRING, BRING_COLUMN = 1094.0, 107.0, 32.6, 32.2
 #: The power with which busy units get in each other's way, and a loaded DRAM latency over the idle one.
-NORM, LOADED = 2.64, 1.7
-#: DRAM latencies of a round of blocks without tiles, and L2 latencies until blocks of a cluster have each other's sums.
-START, MEET = 9.39, 0.465
+NORM, LOADED = 2.69, 1.7
+#: Of a round of blocks without tiles DRAM latencies, clocks, and clocks for each column of a warp's mma; and L2 latencies
+#: until blocks of a cluster have each other's sums.
+START, SETTLE, SETTLE_COLUMN, MEET = 0.939, 3977.0, 46.5, 3.31
 # ---- estimated
 #: What a kernel costs that follows another one, over a launch alone.
 NEXT: Final = 0.5
@@ -109,7 +111,7 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     terms = {
         **busy, "ring": ring, "exposed": exposed,
         "reduce": sums * 2 * (v.parts - 1 / v.splits) / v.bw_S + (v.splits - 1) * MEET * v.lat_l2 / v.f,
-        "start": rounds * START * v.lat_dram / v.f,
+        "start": rounds * (START * v.lat_dram + SETTLE + SETTLE_COLUMN * v.cols * (1 - v.group)) / v.f,
         "turn": v.odd * (NEXT * v.launch + 2 * ITEM * v.K * v.N / v.bw_G), "launch": v.launch,
     }  # fmt: skip
     added = v.launch + terms["start"] + terms["turn"] + terms["reduce"]
