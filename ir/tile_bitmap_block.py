@@ -22,21 +22,21 @@ from .warp_cluster import SIZES
 
 @define("tile.share_runs", kw_only=True)
 class ShareRuns(Op):
-    """Each block has a run of ``most`` strips (``count`` of them exist), a part of the slabs and some columns of x.
+    """Each block has one of ``runs`` of strips, as even as they come, a part of the slabs and some columns of x.
 
     Of several splits it makes ``met``, an mbarrier for one arrival, which the fence of a walk shows to others.  Its run
-    is number ``run``, part ``split`` of ``splits`` of the slabs, the fastest, so that those of a run are a
-    cluster, and the ``cols`` columns from ``column`` on; runs the body once.
+    is the ``count`` strips from ``first`` on, part ``split`` of ``splits`` of the slabs, the fastest, so that those of
+    a run are a cluster, and the ``cols`` columns from ``column`` on; runs the body once.
     """
 
     shared: tuple[Buffer, ...] = declare()
     met: Buffer | None = buffer(writes=True)
-    run: Value = bind()
+    first: Value = bind()
     count: Value = bind()
     split: Value = bind()
     column: Value = bind()
     strips: int = attr()
-    most: int = attr()
+    runs: int = attr()
     splits: int = attr()
     tiles: int = attr()
     cols: int = attr()
@@ -48,7 +48,7 @@ class WalkBlock(Op):
     """The warps of a block walk its slabs by a ring of ``stages`` slots that they share, a slab each.
 
     ``parts`` sets of warps take the slabs by turns, and have slots of their own.  The w-th warp of a set has the w-th
-    ``rows`` strips of the block's ``count``, ``most`` at most, which are run ``run``; ``mine`` of the warp's exist.  A
+    ``rows`` strips of the block's ``count``, ``most`` at most, from ``first`` on; ``mine`` of the warp's exist.  A
     slot has the tiles' index, their masks and ``chunks`` chunks of values, of the ``stored`` ones: the warp's lie from
     words ``index_at``, ``masks_at`` and ``values_at`` of the ``ring`` on, where the first chunk has number ``base``;
     and x, from element ``x_at`` of ``columns`` on.  The body runs when they are there.
@@ -80,7 +80,7 @@ class WalkBlock(Op):
     index: Buffer = buffer()
     masks: Buffer = buffer()
     values: Buffer = buffer()
-    run: Expr = operand()
+    first: Expr = operand()
     count: Expr = operand()
     split: Expr = operand()
     most: int = attr()
@@ -190,21 +190,19 @@ def _share_runs(op: ShareRuns, ctx: Context) -> None:
     for buf in op.shared:
         ctx.need(buf.space == "shared", f"@{buf.name} must be in shared memory, not in {buf.space}")
     ctx.need((op.met is not None) == (op.splits > 1), "there is an mbarrier for several splits, and only then")
-    ctx.need(min(op.most, op.strips, op.tiles) >= 1, f"runs of {op.most} of {op.strips} strips")
+    ctx.need(1 <= op.runs <= op.strips and op.tiles >= 1, f"{op.strips} strips make no {op.runs} runs")
     ctx.one_of(op.splits, SIZES, "splits")
     cluster = getattr(ctx.func, "cluster", 1)
     ctx.need(cluster == op.splits, f"{op.splits} splits are a cluster, the function's have {cluster} blocks")
     blocks = getattr(ctx.func, "blocks", 0)
-    ctx.need(
-        blocks == -(-op.strips // op.most) * op.tiles * op.splits, f"runs, tiles and splits are not {blocks} blocks"
-    )
+    ctx.need(blocks == op.runs * op.tiles * op.splits, f"runs, tiles and splits are not {blocks} blocks")
 
 
 @check(WalkBlock)
 def _walk_block(op: WalkBlock, ctx: Context) -> None:
     warps = ctx.threads // 32 // op.parts
     ctx.need(op.parts >= 1 and ctx.threads == 32 * warps * op.parts, f"{op.parts} parts of {ctx.threads} threads")
-    ctx.need(op.most == warps * op.rows, f"{warps} warps of {op.rows} strips have {warps * op.rows}, not {op.most}")
+    ctx.need(1 <= op.most <= warps * op.rows, f"{warps} warps of {op.rows} strips have no {op.most}")
     ctx.need(not op.grouped or (warps % GROUP == 0 and op.rows == op.parts == 1),
              f"{warps} warps of {op.rows} strips and {op.parts} slabs make no warpgroups of 64 rows")  # fmt: skip
     ctx.need(op.stages > lag(op.parts, op.late) and op.stages % op.parts == 0,

@@ -160,16 +160,18 @@ class MultiplyGroup(Op):
 class StoreTile(Store):
     """Stores warps' sums to y, with the epilogue.
 
-    Of ``warps`` = (down, across), warp w has the w mod down-th ``high`` x 16 rows of tile number ``tile``, and part
-    w // down of the columns from ``column`` on, as many as ``acc`` has sums for: accumulator (i * blocks + j) * 4 + e
-    is element e of the fragment of rows 16 i and columns 8 j, of an mma or of a warpgroup's product.  ``vec`` elements
+    Of ``warps`` = (down, across), warp w has the w mod down-th ``high`` x 16 rows from ``row`` on, and part w // down
+    of the columns from ``column`` on, as many as ``acc`` has sums for: accumulator (i * blocks + j) * 4 + e is element
+    e of the fragment of rows 16 i and columns 8 j, of an mma or of a warpgroup's product.  Rows from ``end`` on, a
+    multiple of 16, are another block's (None: there are none but those that do not exist).  ``vec`` elements
     that are adjacent in the ``order`` of y go at once: one, a lane's pair, or 8 of them, for which the lanes of a quad
     exchange their pairs.  Single elements of a y by rows go through ``stage``, where a warp lays out 8 rows of up to 32
     columns, so that lanes side by side store them.
     """
 
     acc: Buffer = buffer()
-    tile: Expr = operand()
+    row: Expr = operand()
+    end: Expr | None = operand(default=None)
     column: Expr = operand()
     warps: tuple[int, int] = attr()
     high: int = attr(default=1)

@@ -35,7 +35,7 @@ from .product import epilogue, launched, parameters
 class BitmapBlock:
     """Blocks of ``parts`` times ``row_warps`` warps, with ``rows`` strips each, and ``cols`` columns.
 
-    ``splits`` blocks, a cluster, share a run of strips; ``stages``: slots of the ring, each with room for ``chunks``
+    ``runs`` of strips, as even as they come, have a block each, or a cluster of ``splits`` of them; ``stages``: slots of the ring, each with room for ``chunks``
     chunks of values of a run and slab.  ``mma``: the shape, or ``wgmma``: warpgroups multiply.  Roles of the launch:
     ``in``, ``out``, W's arrays (``index``, ``masks``, ``values``) and those of the epilogue.  An x whose rows, or
     columns, are no whole pieces, and for warpgroups one by columns, is first written row by row into ``ws.turned``.
@@ -46,6 +46,7 @@ class BitmapBlock:
     row_warps: int = 1
     parts: int = 1
     rows: int = 1
+    runs: int = 1
     splits: int = 1
     stages: int = 4
     chunks: int = 64
@@ -68,10 +69,9 @@ class BitmapBlock:
     def warps(self) -> int:
         return self.row_warps * self.parts
 
-    @property
-    def most(self) -> int:
-        """Strips of a block."""
-        return self.row_warps * self.rows
+    def most(self, op: o.Spmm) -> int:
+        """Strips of a block, at most."""
+        return -(-op.strips // self.runs)
 
     def _kernel(self, module: Module, op: o.Spmm) -> Module:
         known = self.cols in (GROUP_COLS if self.grouped else COLS)
@@ -88,33 +88,34 @@ class BitmapBlock:
         else:
             module, params, x = by_pieces(module, op, params, ("row",) if self.grouped else ("row", "column"))
         body = self._share(op, params, x, tiles)
-        blocks = -(-op.strips // self.most) * tiles * self.splits
+        blocks = self.runs * tiles * self.splits
         return launched(module, op, params, body, blocks, self.warps, self.min_blocks, cluster=self.splits)
 
     def _share(self, op: o.Spmm, params: dict[str, Buffer], x: Pieces, tiles: int) -> tk.ShareRuns:
         """What a block does."""
         acc = Buffer("acc", f32, self.rows * lane_sums(False, self.cols), "reg")
-        run, count = Value("run", s32, 0, -(-op.strips // self.most) - 1), Value("count", s32, 1, self.most)
+        most = self.most(op)
+        first, count = Value("first", s32, 0, op.strips - 1), Value("count", s32, 1, most)
         split, column = Value("split", s32, 0, self.splits - 1), Value("column", s32, 0, op.n - 1)
         sent = exchanged(acc.size, (self.row_warps, self.parts), self.splits)
-        words = max(self.stages * slot_words(self.most, self.chunks), sent)
+        words = max(self.stages * slot_words(most, self.chunks), sent)
         ring = Buffer("ring", u32, words, "shared", 128)
         columns = Buffer("columns", op.multiplied, self.stages * o.SLAB * self.cols, "shared", 128)
         bars = Buffer("bars", u64, 2 * self.stages, "shared", 8)
         met = Buffer("met", u64, 1, "shared", 8) if self.splits > 1 else None
         end = replace(op, y_order="column") if op.n == 1 else op  # a single column is one in either order
         store = tw.StoreTile(
-            acc=acc, tile=run, column=column, warps=(self.row_warps, 1), high=self.rows,
+            acc=acc, row=first * o.STRIP, end=(first + count) * o.STRIP, column=column, warps=(self.row_warps, 1), high=self.rows,
             vec=together(end, self.cols), stage=stage(end, self.warps, self.cols), **epilogue(end, params),
         )  # fmt: skip
         add = tk.SumCluster(acc=acc, sums=ring, bars=met, parts=self.parts, splits=self.splits, body=(store,))
         a = tuple(Buffer(name, u32, 4, "reg") for name in ("a", "a1")[: 1 + self.grouped])
         held = tuple(t.Alloc(buf=buf) for buf in a)  # products read them until the next slab is begun
-        walk = self._walk(op, params, x, (run, count, split, column), (ring, columns, bars), (acc, *a))
+        walk = self._walk(op, params, x, (first, count, split, column), (ring, columns, bars), (acc, *a))
         shared = tuple(buf for buf in (ring, columns, bars, met) if buf is not None)
         return tk.ShareRuns(
-            shared=shared, met=met, run=run, count=count, split=split, column=column, strips=op.strips,
-            most=self.most, splits=self.splits, tiles=tiles, cols=self.cols,
+            shared=shared, met=met, first=first, count=count, split=split, column=column, strips=op.strips,
+            runs=self.runs, splits=self.splits, tiles=tiles, cols=self.cols,
             body=(*held, t.Alloc(buf=acc, zeroed=True), walk, add),
         )  # fmt: skip
 
@@ -123,7 +124,7 @@ class BitmapBlock:
         registers: tuple[Buffer, ...],
     ) -> tk.WalkBlock:  # fmt: skip
         """The turns of a block."""
-        (run, count, split, column), (ring, columns, bars), (acc, a, *others) = at, shared, registers
+        (first, count, split, column), (ring, columns, bars), (acc, a, *others) = at, shared, registers
         coming, to = Value("coming", s32, 0, op.slabs - 1), Value("to", s32, 0, columns.size - 1)
         mine, base = Value("mine", s32, 0, self.rows), Value("base", s32, 0, op.chunks)
         index_at, masks_at, values_at = (Value(name, s32, 0, MOST_WORDS) for name in ("index_at", "masks_at", "at"))
@@ -141,7 +142,7 @@ class BitmapBlock:
         return tk.WalkBlock(
             mine=mine, index_at=index_at, masks_at=masks_at, values_at=values_at, base=base, x_at=x_at, coming=coming,
             to=to, ring=ring, columns=columns, bars=bars, index=params["index"], masks=params["masks"],
-            values=params["values"], run=run, count=count, split=split, most=self.most, strips=op.strips,
+            values=params["values"], first=first, count=count, split=split, most=self.most(op), strips=op.strips,
             slabs=op.slabs, splits=self.splits, parts=self.parts, rows=self.rows, cols=self.cols, chunks=self.chunks,
             stored=op.chunks, stages=self.stages, grouped=self.grouped, fill=(copy,),
             late=self.late, used=used if self.late else None,

@@ -110,7 +110,7 @@ class NmStrips:
         }  # fmt: skip
         multiply = ts.MultiplyStrips(acc=acc, shape=f"{op.dtype}.m16n8k16", **share)
         store = tg.StoreTile(
-            acc=acc, tile=tile, column=column, warps=(down, across), high=self.strip // DEPTH,
+            acc=acc, row=tile * (down * self.strip), column=column, warps=(down, across), high=self.strip // DEPTH,
             vec=together(op, self.cols // across), stage=stage(op, down * across, self.cols // across),
             **epilogue(op, params),
         )  # fmt: skip

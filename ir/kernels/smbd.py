@@ -91,7 +91,8 @@ class Smbd:
             groups=self.groups, weights=(weights,), columns=(columns,), decode=(decode,), body=(multiply,),
         )  # fmt: skip
         end: Op = tw.StoreTile(
-            acc=acc, tile=row, column=column, warps=(warps, 1), high=STRIPS // warps, vec=together(op, self.cols),
+            acc=acc, row=row * (STRIPS * o.STRIP), column=column, warps=(warps, 1), high=STRIPS // warps,
+            vec=together(op, self.cols),
             stage=stage(op, warps, self.cols), **epilogue(op, params),
         )  # fmt: skip
         if self.splits > 1:

@@ -32,9 +32,11 @@ def share_runs(cx: Context, op: t.ShareRuns) -> None:
             b.emit(w.MbarInit(op.met, as_expr(0), 1))
     number = b.let("number", cx.bx // op.splits)
     run = b.let("run", number // op.tiles)
+    first = b.let("first", part(run, op.runs, op.strips), hi=op.strips - 1)
     with cx.scope():
         cx.env |= {
-            op.run: run, op.count: b.let("count", minimum(op.strips - run * op.most, op.most), lo=1),
+            op.first: first,
+            op.count: b.let("count", part(run + 1, op.runs, op.strips) - first, lo=1, hi=-(-op.strips // op.runs)),
             op.split: b.let("split", cx.bx % op.splits), op.column: b.let("column", number % op.tiles * op.cols),
         }  # fmt: skip
         cx.all(op.body)
@@ -47,8 +49,7 @@ class _Ring:
         b = self.b = cx.b
         self.cx, self.op, self.warps = cx, op, cx.func.threads // 32  # of the block
         self.row_warps = self.warps // op.parts
-        self.count, split = cx.resolve(op.count), cx.resolve(op.split)
-        self.first = b.let("first", cx.resolve(op.run) * op.most, hi=op.strips - 1)
+        self.first, self.count, split = (cx.resolve(e) for e in (op.first, op.count, op.split))
         self.warp = cx.me()
         self.row_warp = b.let("row_warp", self.warp % self.row_warps)
         self.part = b.let("part", self.warp // self.row_warps)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import product
 
 from .. import tile_groups as t
-from ..expr import Expr, Value, all_of, minimum
+from ..expr import Expr, Value, all_of, as_expr, minimum
 from ..numbers.groups import STAGE, STAGE_PITCH
 from ..types import Buffer, f32
 from .context import Context, rule
@@ -26,7 +26,7 @@ def store_tile(cx: Context, op: t.StoreTile) -> None:
     g, lane = cx.coordinates()
     (down, across), blocks = op.warps, op.acc.size // (4 * op.high)
     strip = b.let("strip", cx.warp % down) if across > 1 else cx.warp
-    top = cx.resolve(op.tile) * (16 * op.high * down) + strip * (16 * op.high)
+    top = cx.resolve(op.row) + strip * (16 * op.high)
     column = cx.resolve(op.column)
     if across > 1:
         column = b.let("column", column + cx.warp // down * (8 * blocks))
@@ -48,6 +48,7 @@ class _Store:
     ) -> None:  # fmt: skip
         self.cx, self.op, self.blocks = cx, op, blocks
         (self.g, self.lane), (self.top, self.row0, self.column) = at, first
+        self.end = as_expr(op.m) if op.end is None else cx.b.let("end", minimum(cx.resolve(op.end), op.m))
         self.halves = list(product(range(op.high), (0, 1)))  # strips of 16 rows, the upper and lower 8 of each
 
     def row(self, strip: int, half: int) -> tuple[Expr, Expr, tuple[Value | None, Value | None]]:
@@ -58,7 +59,7 @@ class _Store:
         b, op = self.cx.b, self.op
         row = b.let("row", self.row0 + (16 * strip + 8 * half))
         read = b.let("read", minimum(row, op.m - 1))
-        return row, row.lt(op.m), (of_row(self.cx, op.scale, read), of_row(self.cx, op.bias, read))
+        return row, row.lt(self.end), (of_row(self.cx, op.scale, read), of_row(self.cx, op.bias, read))
 
     def pair(self, block: int, strip: int, half: int, of: tuple[Value | None, Value | None]) -> list[Value]:
         """The lane's two sums of a block of 8 columns, after the epilogue but for the residual."""
@@ -109,7 +110,7 @@ class _Store:
                 col = b.let("col", self.column + 8 * block + across)
                 for first in (j for j in range(8) if j % QUAD < blocks):
                     row = b.let("row", self.top + (16 * strip + 8 * half + first) + down)
-                    here = b.let("here", all_of(row.lt(self.op.m), col.lt(self.op.n)))
+                    here = b.let("here", all_of(row.lt(self.end), col.lt(self.op.n)))
                     self._put([b.ld(stage, take + first * STAGE_PITCH, hint="sum")], row, col, here)
                 b.sync()
 
@@ -136,7 +137,7 @@ class _Store:
         """Stores adjacent rows of the lane's column of a block; they all exist, or none does."""
         b, op = self.cx.b, self.op
         row, col = b.let("row", row), b.let("col", self.column + block + self.g)
-        here = b.let("here", all_of(row.lt(op.m), col.lt(op.n)))
+        here = b.let("here", all_of(row.lt(self.end), col.lt(op.n)))
         b.st(op.out, col * op.m + row, *halves(self.cx, words, op.out.dtype), where=here)
 
     def _put(self, vals: list[Value], row: Expr, col: Expr, here: Expr) -> None:

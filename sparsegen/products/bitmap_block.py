@@ -26,8 +26,8 @@ MOST: Final = 12
 class Shape(NamedTuple):
     """What a schedule makes of a product.
 
-    ``runs``: of strips; ``most``: strips of each; ``tiles``: of columns of x; ``chunks``: of values that a slot has
-    room for; ``shared``: bytes a block; ``resident``: blocks an SM, 0 if none fits.
+    ``runs``: of strips; ``most``: strips of the longest; ``tiles``: of columns of x; ``chunks``: of values that a slot
+    has room for; ``shared``: bytes a block; ``resident``: blocks an SM, 0 if none fits.
     """
 
     runs: int
@@ -42,9 +42,9 @@ class Shape(NamedTuple):
 
 def shape_of(p: BitmapNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     """The numbers of a complete schedule, legal or not."""
-    most, tiles = s.warps[0] * s.rows, -(-p.n // s.cols)
-    runs = -(-p.m // (STRIP * most))
-    words, columns, chunks = _slot(p, s)
+    tiles, runs = -(-p.n // s.cols), runs_of(p, s, device)
+    most = -(-p.m // (STRIP * runs))
+    words, columns, chunks = _slot(p, s, most)
     own = s.rows * lane_sums(False, s.cols)
     sent = 4 * exchanged(own, s.warps, s.splits)
     shared = up(max(s.stages * words, sent), 128) + s.stages * (columns + 16) + 8 * (s.splits > 1)
@@ -55,9 +55,18 @@ def shape_of(p: BitmapNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     return Shape(runs, most, tiles, blocks, chunks, shared, registers, resident)
 
 
+def runs_of(p: BitmapNumbers, s: Schedule, device: DeviceProfile) -> int:
+    """Runs of strips: as many as make whole waves of SMs, if blocks keep three quarters of what their warps can have."""
+    strips, full = -(-p.m // STRIP), int(s.warps[0] * s.rows)
+    least, apiece = -(-strips // full), -(-p.n // s.cols) * s.splits
+    there = device.sms // s.splits * s.splits
+    waves = -(-least * apiece // there)
+    return max(least, min(waves * there // apiece, strips // (full - full // 4)))
+
+
 def deepest(p: BitmapNumbers, s: Schedule, device: DeviceProfile) -> int:
     """Slots for which a block has room, MOST at most; the ``stages`` of the schedule are not asked for."""
-    words, columns, _ = _slot(p, s)
+    words, columns, _ = _slot(p, s, -(-p.m // (STRIP * runs_of(p, s, device))))
     rest = device.smem_block - 128 - _staged(p, s)
     many = min(MOST, rest // (words + columns + 16))
     return max(least(s), many // int(s.warps[1]) * int(s.warps[1]))
@@ -79,8 +88,7 @@ def _staged(p: BitmapNumbers, s: Schedule) -> int:
     return 4 * STAGE * s.threads // 32 * (p.n > 1 and p.n % PIECE > 0)
 
 
-def _slot(p: BitmapNumbers, s: Schedule) -> tuple[int, int, int]:
-    """Bytes of a slot's tiles and of its x, and the chunks of its values."""
-    most = s.warps[0] * s.rows
-    chunks = -(-(widest(p, min(most, -(-p.m // STRIP))) + SPARE) // ALIGN) * ALIGN
+def _slot(p: BitmapNumbers, s: Schedule, most: int) -> tuple[int, int, int]:
+    """Bytes of a slot's tiles, of ``most`` strips, and of its x, and the chunks of its values."""
+    chunks = -(-(widest(p, most) + SPARE) // ALIGN) * ALIGN
     return 4 * slot_words(most, chunks), 2 * SLAB * s.cols, chunks

@@ -40,6 +40,7 @@ SYMBOLS: Final[dict[str, str]] = {
     "stages": "slots of a block's ring",
     "lag": "slots that are read or rest",
     "strips": "strips of 16 rows of W",
+    "most": "strips of the busiest block",
     "slabs": "slabs of 64 columns of W",
     "here": "blocks of the busiest SM",
     "odd": "1 if x is written row by row first, else 0",
@@ -76,7 +77,7 @@ def price(p: BitmapNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cos
         "M": p.m, "K": p.k, "N": p.n, "B": p.nbytes, "E": p.operands, "item": ITEM, "W": s.warps[0],
         "parts": s.warps[1], "cols": s.cols, "rows": s.rows, "stages": s.stages,
         "lag": lag(s.warps[1], is_late(s.mma, s.cols)), "splits": s.splits, "b": g.resident,
-        "strips": -(-p.m // STRIP), "slabs": -(-p.k // SLAB), "here": -(-g.blocks // clusters),
+        "strips": -(-p.m // STRIP), "slabs": -(-p.k // SLAB), "here": -(-g.blocks // clusters), "most": g.most,
         "odd": 1 * (not whole or grouped), "group": 1 * grouped, "launch": device.launch_s, "SMs": device.sms,
         "sub": device.sub_cores, "f": device.clock, "cpi": device.cpi["f16.m16n8k16"],
         "bw_G": device.hbm_read_gbs * 1e9, "bw_S": device.bw_shared / device.sms,
@@ -89,7 +90,7 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     """``time`` and its terms: of the values ``v``, be they floats or sympy's symbols, in their arithmetic."""
     turns = a.ceil(a.ceil(v.slabs / v.splits) / v.parts)
     tile = v.B / (v.strips * v.slabs)  # bytes
-    tiles = v.here * turns * v.parts * v.W * v.rows  # of the busiest SM
+    tiles = v.here * turns * v.parts * v.most  # of the busiest SM
     rounds = a.ceil(v.here / v.b)
     w = v.b * v.W * v.parts / v.sub
     loads = (1 - v.group) * v.cols / 4  # ldmatrix of x, for all strips of a warp
@@ -97,14 +98,14 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     issued = tiles * (TILE + mma + (loads + TURN) / v.rows)
     cycles = v.group * STRIP * SLAB * v.cols / WARPGROUP * v.sub + (1 - v.group) * 4 * v.cols / 8 * v.cpi
     wide = v.cols * SLAB * ITEM  # bytes of x of a slab
-    sums = v.here * v.W * v.rows * STRIP * v.cols * 4  # bytes of a block's sums
+    sums = v.here * v.most * STRIP * v.cols * 4  # bytes of a block's sums
     busy = {
         "hbm": nbytes(v) / v.bw_G,
         "decode": issued / v.sub / v.f * (1 + (PARTIES + TOGETHER * v.group) / w),
         "tensor": tiles * cycles / v.sub / v.f,
         "shared": tiles * (WAVEFRONTS + v.cols / v.rows) * 128 / v.bw_S,
         "chain": rounds * turns * (CHAIN + CHAIN_TILE * v.rows + (BRING + BRING_COLUMN * v.cols) / v.W) / v.f,
-        "l2": v.here * turns * v.parts * (v.W * v.rows * tile + wide) / v.bw_L2,
+        "l2": v.here * turns * v.parts * (v.most * tile + wide) / v.bw_L2,
     }
     ring = rounds * turns * v.parts * LOADED * v.lat_dram / (v.stages - v.lag) / v.f
     longest, exposed = in_the_way(busy, NORM, a)

@@ -147,7 +147,7 @@ class BitmapBlockFamily(ListedFamily):
         """The kernel: its ring is its own."""
         s, g = schedule, shape_of(problem.facts, schedule, device)
         row_warps, parts = s.warps
-        return [BitmapBlock(s.mma, s.cols, row_warps, parts, s.rows, s.splits, s.stages, g.chunks, g.resident)]
+        return [BitmapBlock(s.mma, s.cols, row_warps, parts, s.rows, g.runs, s.splits, s.stages, g.chunks, g.resident)]
 
     def blocks(self, facts: Any, schedule: Schedule, device: DeviceProfile) -> str:
         """Runs of strips, splits and tiles of columns."""
