@@ -139,7 +139,8 @@ class ExpandBitmap(Op):
     their masks from ``masks`` on, and ``values`` is where chunk number ``base`` lies.  The lane's eight elements of a
     fragment are compressed in memory (byte planes of four values) and expanded, zeros included, by byte permutes whose
     selectors are products of the mask: no branch, no table.  Where a lane's values begin, a sum over the lanes before
-    it tells; it is worked out while the strip before is decoded.
+    it tells; it is worked out while the strip before is decoded.  With ``left``, so many tiles lie behind the first,
+    and those that are missing are the last one again: tiles that are always decoded are decoded side by side.
 
     With ``other`` products read A asynchronously: fragments have ``a`` and ``other`` by turns, and all products but the
     latest have ended before one of them is written again; those of an earlier tile have ended before.  ``begun`` runs
@@ -160,6 +161,7 @@ class ExpandBitmap(Op):
     values: Expr = operand()
     base: Expr = operand()
     mine: Expr = operand()
+    left: Expr | None = operand(default=None)
     rows: int = attr()
     narrow: DType | None = attr(default=None)
     early: bool = attr(default=False)

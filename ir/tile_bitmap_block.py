@@ -22,7 +22,7 @@ from .warp_cluster import SIZES
 
 @define("tile.share_runs", kw_only=True)
 class ShareRuns(Op):
-    """Each block has one of ``runs`` of strips, as even as they come, a part of the slabs and some columns of x.
+    """Each block has one of ``runs`` of strips, as even as ``unit`` adjacent ones come, part of the slabs and columns.
 
     Of several splits it makes ``met``, an mbarrier for one arrival, which the fence of a walk shows to others.  Its run
     is the ``count`` strips from ``first`` on, part ``split`` of ``splits`` of the slabs, the fastest, so that those of
@@ -36,6 +36,7 @@ class ShareRuns(Op):
     split: Value = bind()
     column: Value = bind()
     strips: int = attr()
+    unit: int = attr()
     runs: int = attr()
     splits: int = attr()
     tiles: int = attr()
@@ -48,10 +49,12 @@ class WalkBlock(Op):
     """The warps of a block walk its slabs by a ring of ``stages`` slots that they share, a slab each.
 
     ``parts`` sets of warps take the slabs by turns, and have slots of their own.  The w-th warp of a set has the w-th
-    ``rows`` strips of the block's ``count``, ``most`` at most, from ``first`` on; ``mine`` of the warp's exist.  A
-    slot has the tiles' index, their masks and ``chunks`` chunks of values, of the ``stored`` ones: the warp's lie from
-    words ``index_at``, ``masks_at`` and ``values_at`` of the ``ring`` on, where the first chunk has number ``base``;
-    and x, from element ``x_at`` of ``columns`` on.  The body runs when they are there.
+    ``rows`` strips of the block's ``count``, ``most`` at most, from ``first`` on; ``left`` of them lie behind its
+    first, and where it has none, those are the block's last (``whole``: warps have all of theirs or none).
+
+    A slot has the tiles' index, their masks and ``chunks`` chunks of values, of the ``stored`` ones: the warp's lie
+    from words ``index_at``, ``masks_at`` and ``values_at`` of the ``ring`` on, where the first chunk has number
+    ``base``; and x, from element ``x_at`` of ``columns`` on.  The body runs when they are there.
 
     Warps fill slots by turns: after each slab one fills the slot of some slabs before (``numbers.bitmap_block.lag``)
     of its own set, for a parity does not tell whether a slot is two rounds behind.  Bulk copies bring W, and ``fill``,
@@ -65,7 +68,7 @@ class WalkBlock(Op):
     Not ``tile.walk_slabs``, of which each warp copies for itself, nor ``tile.walk_apart``, all of whose threads fill.
     """
 
-    mine: Value = bind()
+    left: Value = bind()
     index_at: Value = bind()
     masks_at: Value = bind()
     values_at: Value = bind()
@@ -93,6 +96,7 @@ class WalkBlock(Op):
     chunks: int = attr()
     stored: int = attr()
     stages: int = attr()
+    whole: bool = attr(default=False)
     grouped: bool = attr(default=False)
     late: bool = attr(default=False)
     fill: tuple[Op, ...] = region()
@@ -190,7 +194,8 @@ def _share_runs(op: ShareRuns, ctx: Context) -> None:
     for buf in op.shared:
         ctx.need(buf.space == "shared", f"@{buf.name} must be in shared memory, not in {buf.space}")
     ctx.need((op.met is not None) == (op.splits > 1), "there is an mbarrier for several splits, and only then")
-    ctx.need(1 <= op.runs <= op.strips and op.tiles >= 1, f"{op.strips} strips make no {op.runs} runs")
+    ctx.need(op.unit >= 1 and 1 <= op.runs <= -(-op.strips // op.unit) and op.tiles >= 1,
+             f"{op.strips} strips, {op.unit} together, make no {op.runs} runs")  # fmt: skip
     ctx.one_of(op.splits, SIZES, "splits")
     cluster = getattr(ctx.func, "cluster", 1)
     ctx.need(cluster == op.splits, f"{op.splits} splits are a cluster, the function's have {cluster} blocks")
@@ -203,6 +208,7 @@ def _walk_block(op: WalkBlock, ctx: Context) -> None:
     warps = ctx.threads // 32 // op.parts
     ctx.need(op.parts >= 1 and ctx.threads == 32 * warps * op.parts, f"{op.parts} parts of {ctx.threads} threads")
     ctx.need(1 <= op.most <= warps * op.rows, f"{warps} warps of {op.rows} strips have no {op.most}")
+    ctx.need(not op.whole or op.strips % op.rows == 0, f"{op.strips} strips are not all of whole warps of {op.rows}")
     ctx.need(not op.grouped or (warps % GROUP == 0 and op.rows == op.parts == 1),
              f"{warps} warps of {op.rows} strips and {op.parts} slabs make no warpgroups of 64 rows")  # fmt: skip
     ctx.need(op.stages > lag(op.parts, op.late) and op.stages % op.parts == 0,

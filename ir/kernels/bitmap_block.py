@@ -21,7 +21,7 @@ from ..fragments import SHAPES
 from ..module import Module
 from ..node import Op
 from ..numbers.bitmap import INDEX, MASKS, lane_sums, slot_words
-from ..numbers.bitmap_block import COLS, GROUP_COLS, GROUPED, PIECE, exchanged, is_late, operands
+from ..numbers.bitmap_block import COLS, GROUP_COLS, GROUPED, PIECE, exchanged, is_late, longest, operands
 from ..passes.manager import choice, register
 from ..types import Buffer, f32, s32, u32, u64
 from .bitmap import MOST_WORDS
@@ -35,10 +35,11 @@ from .product import epilogue, launched, parameters
 class BitmapBlock:
     """Blocks of ``parts`` times ``row_warps`` warps, with ``rows`` strips each, and ``cols`` columns.
 
-    ``runs`` of strips, as even as they come, have a block each, or a cluster of ``splits`` of them; ``stages``: slots of the ring, each with room for ``chunks``
-    chunks of values of a run and slab.  ``mma``: the shape, or ``wgmma``: warpgroups multiply.  Roles of the launch:
-    ``in``, ``out``, W's arrays (``index``, ``masks``, ``values``) and those of the epilogue.  An x whose rows, or
-    columns, are no whole pieces, and for warpgroups one by columns, is first written row by row into ``ws.turned``.
+    ``runs`` of strips, as even as whole warps come, have a block each, or a cluster of ``splits`` of them; ``stages``:
+    slots of the ring, each with room for ``chunks`` chunks of values of a run and slab.  ``mma``: the shape, or
+    ``wgmma``: warpgroups multiply.  Roles of the launch: ``in``, ``out``, W's arrays (``index``, ``masks``, ``values``)
+    and those of the epilogue.  An x whose rows, or columns, are no whole pieces, and for warpgroups one by columns, is
+    first written row by row into ``ws.turned``.
     """
 
     mma: str = choice("f16.m16n8k16", "bf16.m16n8k16", GROUPED)
@@ -71,7 +72,7 @@ class BitmapBlock:
 
     def most(self, op: o.Spmm) -> int:
         """Strips of a block, at most."""
-        return -(-op.strips // self.runs)
+        return longest(op.strips, self.runs, self.rows)
 
     def _kernel(self, module: Module, op: o.Spmm) -> Module:
         known = self.cols in (GROUP_COLS if self.grouped else COLS)
@@ -105,7 +106,8 @@ class BitmapBlock:
         met = Buffer("met", u64, 1, "shared", 8) if self.splits > 1 else None
         end = replace(op, y_order="column") if op.n == 1 else op  # a single column is one in either order
         store = tw.StoreTile(
-            acc=acc, row=first * o.STRIP, end=(first + count) * o.STRIP, column=column, warps=(self.row_warps, 1), high=self.rows,
+            acc=acc, row=first * o.STRIP, end=(first + count) * o.STRIP, column=column,
+            warps=(self.row_warps, 1), high=self.rows,
             vec=together(end, self.cols), stage=stage(end, self.warps, self.cols), **epilogue(end, params),
         )  # fmt: skip
         add = tk.SumCluster(acc=acc, sums=ring, bars=met, parts=self.parts, splits=self.splits, body=(store,))
@@ -115,7 +117,7 @@ class BitmapBlock:
         shared = tuple(buf for buf in (ring, columns, bars, met) if buf is not None)
         return tk.ShareRuns(
             shared=shared, met=met, first=first, count=count, split=split, column=column, strips=op.strips,
-            runs=self.runs, splits=self.splits, tiles=tiles, cols=self.cols,
+            unit=self.rows, runs=self.runs, splits=self.splits, tiles=tiles, cols=self.cols,
             body=(*held, t.Alloc(buf=acc, zeroed=True), walk, add),
         )  # fmt: skip
 
@@ -126,7 +128,7 @@ class BitmapBlock:
         """The turns of a block."""
         (first, count, split, column), (ring, columns, bars), (acc, a, *others) = at, shared, registers
         coming, to = Value("coming", s32, 0, op.slabs - 1), Value("to", s32, 0, columns.size - 1)
-        mine, base = Value("mine", s32, 0, self.rows), Value("base", s32, 0, op.chunks)
+        left, base = Value("left", s32, 0, self.rows - 1), Value("base", s32, 0, op.chunks)
         index_at, masks_at, values_at = (Value(name, s32, 0, MOST_WORDS) for name in ("index_at", "masks_at", "at"))
         x_at, used = Value("x_at", s32, 0, columns.size - 1), Value("used", s32, -1, self.stages - 1)
         copy = tk.CopyColumns(
@@ -135,17 +137,17 @@ class BitmapBlock:
         strip = Value("strip", s32, 0, self.rows - 1)
         expand: dict[str, Any] = {
             "a": a, "other": next(iter(others), None), "strip": strip, "fragment": Value("fragment", s32, 0, 3),
-            "ring": ring, "index": index_at, "masks": masks_at, "values": values_at, "base": base, "mine": mine,
-            "rows": self.rows, "narrow": op.narrow,
+            "ring": ring, "index": index_at, "masks": masks_at, "values": values_at, "base": base,
+            "mine": as_expr(self.rows), "left": left, "rows": self.rows, "narrow": op.narrow,
         }  # fmt: skip
         free = tk.FreeSlot(bars=bars, slot=used, stages=self.stages)
         return tk.WalkBlock(
-            mine=mine, index_at=index_at, masks_at=masks_at, values_at=values_at, base=base, x_at=x_at, coming=coming,
+            left=left, index_at=index_at, masks_at=masks_at, values_at=values_at, base=base, x_at=x_at, coming=coming,
             to=to, ring=ring, columns=columns, bars=bars, index=params["index"], masks=params["masks"],
             values=params["values"], first=first, count=count, split=split, most=self.most(op), strips=op.strips,
             slabs=op.slabs, splits=self.splits, parts=self.parts, rows=self.rows, cols=self.cols, chunks=self.chunks,
             stored=op.chunks, stages=self.stages, grouped=self.grouped, fill=(copy,),
-            late=self.late, used=used if self.late else None,
+            whole=op.strips % self.rows == 0, late=self.late, used=used if self.late else None,
             body=self._multiply(op, expand, acc, columns, x_at, x.order, free),
         )  # fmt: skip
 

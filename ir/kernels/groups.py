@@ -172,8 +172,8 @@ class Groups:
             Buffer("x_ring", op.dtype, self.stages * STEP * self.cols, "shared", ALIGN),
         )  # fmt: skip
         store = tw.StoreTile(
-            acc=at.acc, row=at.tile * (64 * self.groups), column=at.column, warps=(4 * self.groups, 1), vec=together(op, self.cols),
-            stage=stage(op, 4 * self.groups, self.cols), **epilogue(op, params),
+            acc=at.acc, row=at.tile * (64 * self.groups), column=at.column, warps=(4 * self.groups, 1),
+            vec=together(op, self.cols), stage=stage(op, 4 * self.groups, self.cols), **epilogue(op, params),
         )  # fmt: skip
         fields: dict[str, Any] = {"ahead": (), "look": ()} | self.parts(op, params, x, at)
         body = tw.WalkGroups(

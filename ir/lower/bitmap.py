@@ -258,8 +258,8 @@ class _Decoder:
     def look(self, strip: Expr) -> None:
         """The lane's mask of a strip, and how many values the lanes before have, a byte for each fragment."""
         b, op = self.b, self.op
-        here = strip.lt(self.mine) if strip != as_expr(0) else None
-        place = self.masks + strip * MASKS + self.cx.lane
+        here = strip.lt(self.mine) if strip != as_expr(0) and op.left is None else None
+        place = self.masks + self.tile(strip) * MASKS + self.cx.lane
         word = b.ld(op.ring, place, where=here, hint="mask")
         packed = None
         for f in range(4):  # of all lanes before 248 at most: it fits a byte
@@ -268,6 +268,10 @@ class _Decoder:
         assert packed is not None
         b.st(self.next, 0, word)
         b.st(self.next, 1, exclusive(self.cx, packed))
+
+    def tile(self, strip: Expr) -> Expr:
+        """The tile that is a strip's."""
+        return strip if self.op.left is None else minimum(strip, self.cx.resolve(self.op.left))
 
     def nibbles(self, word: Value, f: int) -> Value:
         """The lane's elements of fragment f, one in each nibble, shifted by f bits or LEAST_SHIFT."""
@@ -278,7 +282,7 @@ class _Decoder:
     def strip(self, strip: Expr) -> None:
         """All fragments of a tile, and between them the next strip's look ahead."""
         cx, b, op = self.cx, self.b, self.op
-        places = b.ldv(op.ring, self.index + strip * INDEX, INDEX, hint="place")
+        places = b.ldv(op.ring, self.index + self.tile(strip) * INDEX, INDEX, hint="place")
         word, before = b.ld(self.next, 0, hint="mask"), b.ld(self.next, 1, hint="before")
         with b.if_((strip + 1).lt(op.rows)):
             self.look(strip + 1)

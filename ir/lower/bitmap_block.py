@@ -7,9 +7,9 @@ from typing import TypeVar
 from .. import tile_bitmap_block as t
 from .. import warp as w
 from .. import warp_cluster as wc
-from ..expr import TRUE, Expr, Value, all_of, as_expr, maximum, minimum, select
+from ..expr import TRUE, Expr, Value, all_of, as_expr, minimum, select
 from ..numbers.bitmap import CHUNK, INDEX, MASKS, slot_words
-from ..numbers.bitmap_block import PIECE, lag
+from ..numbers.bitmap_block import PIECE, lag, longest
 from ..op_spmm import SLAB
 from ..swizzle import DEPTH, Tile
 from ..types import Buffer, f32, s32, u32
@@ -32,12 +32,17 @@ def share_runs(cx: Context, op: t.ShareRuns) -> None:
             b.emit(w.MbarInit(op.met, as_expr(0), 1))
     number = b.let("number", cx.bx // op.splits)
     run = b.let("run", number // op.tiles)
-    first = b.let("first", part(run, op.runs, op.strips), hi=op.strips - 1)
+    units, most = -(-op.strips // op.unit), longest(op.strips, op.runs, op.unit)
+    if op.strips % (op.unit * op.runs) == 0:
+        first, count = b.let("first", run * most), as_expr(most)
+    else:
+        first = b.let("first", part(run, op.runs, units) * op.unit, hi=op.strips - 1)
+        behind = minimum(part(run + 1, op.runs, units) * op.unit, op.strips)
+        count = b.let("count", behind - first, lo=1, hi=most)
     with cx.scope():
         cx.env |= {
-            op.first: first,
-            op.count: b.let("count", part(run + 1, op.runs, op.strips) - first, lo=1, hi=-(-op.strips // op.runs)),
-            op.split: b.let("split", cx.bx % op.splits), op.column: b.let("column", number % op.tiles * op.cols),
+            op.first: first, op.count: count, op.split: b.let("split", cx.bx % op.splits),
+            op.column: b.let("column", number % op.tiles * op.cols),
         }  # fmt: skip
         cx.all(op.body)
 
@@ -54,10 +59,12 @@ class _Ring:
         self.row_warp = b.let("row_warp", self.warp % self.row_warps)
         self.part = b.let("part", self.warp // self.row_warps)
         strip = b.let("strip", self.row_warp * op.rows)
-        # a warp without a strip looks at another's; in a warpgroup it multiplies it, for the three others
-        self.before = b.let("before", minimum(strip, self.count - 1), lo=0, hi=op.most - 1)
-        mine = as_expr(1) if op.grouped else minimum(maximum(self.count - strip, 0), op.rows)
-        self.mine = b.let("mine", mine)
+        # a warp without a strip multiplies another's: in a warpgroup for the three others, else because that is faster
+        # than a branch round each strip (77 us for 82 at 28672x8192, 16 columns)
+        last = op.rows if op.whole else 1
+        self.before = b.let("before", minimum(strip, self.count - last), lo=0, hi=op.most - 1)
+        behind = op.rows - 1 if op.whole else minimum(self.count - 1 - self.before, op.rows - 1)
+        self.left = b.let("left", behind, lo=0)
         self.begin, end = (b.let(name, part(split + i, op.splits, op.slabs)) for i, name in enumerate(("k0", "k1")))
         self.slabs = b.let("slabs", end - self.begin, lo=0, hi=-(-op.slabs // op.splits))
         #: slots ahead of a slab that are filled when it has been read
@@ -186,7 +193,7 @@ def _body(cx: Context, op: t.WalkBlock, ring: _Ring, slot: Expr) -> None:
     here = b.let("here", slot * slot_words(op.most, op.chunks))
     place = b.ld(op.ring, here, hint="place", lo=0, hi=op.stored * CHUNK)
     own = {
-        op.mine: ring.mine,
+        op.left: ring.left,
         op.index_at: b.let("index", here + ring.before * INDEX),
         op.masks_at: b.let("masks", here + op.most * INDEX + ring.before * MASKS),
         op.values_at: b.let("values", here + op.most * (INDEX + MASKS)),

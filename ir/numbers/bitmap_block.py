@@ -27,6 +27,12 @@ def lag(parts: int, late: bool) -> int:
     return (2 if parts == 1 else parts) + late
 
 
+def longest(strips: int, runs: int, unit: int) -> int:
+    """Strips of the longest of ``runs``, each of which has a multiple of ``unit``, but for the last."""
+    units = -(-strips // unit)
+    return min(-(-units // runs) * unit, strips)
+
+
 def exchanged(sums: int, warps: tuple[int, int], splits: int) -> int:
     """32-bit words through which a lane's ``sums`` go, of ``warps`` = (those of a slab, parts) of each block of a
     cluster: to the warps of the first part, then to those that store."""

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from sparsegen.bench.cells import Result, Row
 from sparsegen.cost.devices import load_profile
-from sparsegen.families.spmm.bitmap import BitmapOptions
+from sparsegen.problems.matrices import Merged
+from sparsegen.problems.product import readers
 from sparsegen.products.product import BitmapNumbers
 
 #: What is in the file of other people's kernels, beside the results.
@@ -57,7 +58,8 @@ def _stencils() -> dict[str, str]:
 
 @cache
 def _product(shape: tuple[int, int, int], sparsity: float) -> str:
-    best = BitmapOptions(uniform(*shape, sparsity), {}, load_profile(DEVICE)).best
+    numbers, device = uniform(*shape, sparsity), load_profile(DEVICE)
+    best = Merged(tuple(family.every(numbers, device, {}) for family in readers("bitmap") if not family.library)).best
     return str(best and best.schedule)
 
 

@@ -8,7 +8,7 @@ from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
 from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.numbers.bitmap import lane_sums, slot_words
-from sparsegen.ir.numbers.bitmap_block import GROUPED, PIECE, exchanged, is_late, operands
+from sparsegen.ir.numbers.bitmap_block import GROUPED, PIECE, exchanged, is_late, longest, operands
 from sparsegen.ir.numbers.groups import STAGE
 from sparsegen.ir.op_spmm import SLAB, STRIP
 from sparsegen.products.geometry import SPARE
@@ -42,8 +42,8 @@ class Shape(NamedTuple):
 
 def shape_of(p: BitmapNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     """The numbers of a complete schedule, legal or not."""
-    tiles, runs = -(-p.n // s.cols), runs_of(p, s, device)
-    most = -(-p.m // (STRIP * runs))
+    tiles, runs = -(-p.n // s.cols), runs_of(p, s)
+    most = longest(-(-p.m // STRIP), runs, s.rows)
     words, columns, chunks = _slot(p, s, most)
     own = s.rows * lane_sums(False, s.cols)
     sent = 4 * exchanged(own, s.warps, s.splits)
@@ -55,18 +55,14 @@ def shape_of(p: BitmapNumbers, s: Schedule, device: DeviceProfile) -> Shape:
     return Shape(runs, most, tiles, blocks, chunks, shared, registers, resident)
 
 
-def runs_of(p: BitmapNumbers, s: Schedule, device: DeviceProfile) -> int:
-    """Runs of strips: as many as make whole waves of SMs, if blocks keep three quarters of what their warps can have."""
-    strips, full = -(-p.m // STRIP), int(s.warps[0] * s.rows)
-    least, apiece = -(-strips // full), -(-p.n // s.cols) * s.splits
-    there = device.sms // s.splits * s.splits
-    waves = -(-least * apiece // there)
-    return max(least, min(waves * there // apiece, strips // (full - full // 4)))
+def runs_of(p: BitmapNumbers, s: Schedule) -> int:
+    """Runs of strips: as few as warps have room for.  More, for a whole wave of SMs, was no faster."""
+    return -(-p.m // (STRIP * int(s.warps[0] * s.rows)))
 
 
 def deepest(p: BitmapNumbers, s: Schedule, device: DeviceProfile) -> int:
     """Slots for which a block has room, MOST at most; the ``stages`` of the schedule are not asked for."""
-    words, columns, _ = _slot(p, s, -(-p.m // (STRIP * runs_of(p, s, device))))
+    words, columns, _ = _slot(p, s, longest(-(-p.m // STRIP), runs_of(p, s), s.rows))
     rest = device.smem_block - 128 - _staged(p, s)
     many = min(MOST, rest // (words + columns + 16))
     return max(least(s), many // int(s.warps[1]) * int(s.warps[1]))

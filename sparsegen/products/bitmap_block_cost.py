@@ -50,8 +50,8 @@ ADDED: Final = frozenset(("exposed", "reduce", "start", "turn", "launch"))
 # ---- counted in SASS (nvcc 13.0, sm_90a)
 #: 128-byte wavefronts of a tile's loads from shared memory: 16 of 8 bytes a lane, mask, index.
 WAVEFRONTS: Final = plain.WAVEFRONTS
-# ---- fitted on one H200 to 294 kernels of 76 products, cold (within 5 % in the median, 15 % for nine of ten), and to 39
-# ---- in a loop (10 and 29 %)
+# ---- fitted on one H200 to 294 kernels of 76 products, cold (within 5 % in the median, 15 % for nine of ten), and to
+# ---- 39 in a loop (10 and 29 %)
 #: Warp instructions of a tile besides mma and loads of x, and of a warp's slab.
 TILE, TURN = 102.4, 22.3
 #: Warps' worth of latency that a warp's instruction waits for; of a warpgroup's product besides.
@@ -60,8 +60,8 @@ PARTIES, TOGETHER = 4.71, 0.711
 CHAIN, CHAIN_TILE, BRING, BRING_COLUMN = 1094.0, 107.0, 32.6, 32.2
 #: The power with which busy units get in each other's way, and a loaded DRAM latency over the idle one.
 NORM, LOADED = 2.69, 1.7
-#: Of a round of blocks without tiles DRAM latencies, clocks, and clocks for each column of a warp's mma; and L2 latencies
-#: until blocks of a cluster have each other's sums.
+#: Of a round of blocks without tiles DRAM latencies, clocks, and clocks for each column of a warp's mma; and L2
+#: latencies until blocks of a cluster have each other's sums.
 START, SETTLE, SETTLE_COLUMN, MEET = 0.939, 3977.0, 46.5, 3.31
 # ---- estimated
 #: What a kernel costs that follows another one, over a launch alone.
@@ -74,7 +74,8 @@ def price(p: BitmapNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cos
     whole = p.k % 8 == 0 or p.n % 8 == 0  # the better order is meant
     clusters = device.sms // s.splits * s.splits
     values = {
-        "M": p.m, "K": p.k, "N": p.n, "B": p.nbytes, "E": p.operands, "item": ITEM, "W": s.warps[0],
+        "M": p.m, "K": p.k, "N": p.n, "B": p.nbytes, "E": p.operands, "item": ITEM,
+        "W": s.warps[0],
         "parts": s.warps[1], "cols": s.cols, "rows": s.rows, "stages": s.stages,
         "lag": lag(s.warps[1], is_late(s.mma, s.cols)), "splits": s.splits, "b": g.resident,
         "strips": -(-p.m // STRIP), "slabs": -(-p.k // SLAB), "here": -(-g.blocks // clusters), "most": g.most,
@@ -90,7 +91,7 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     """``time`` and its terms: of the values ``v``, be they floats or sympy's symbols, in their arithmetic."""
     turns = a.ceil(a.ceil(v.slabs / v.splits) / v.parts)
     tile = v.B / (v.strips * v.slabs)  # bytes
-    tiles = v.here * turns * v.parts * v.most  # of the busiest SM
+    tiles = v.here * turns * v.parts * v.W * v.rows  # of the busiest SM
     rounds = a.ceil(v.here / v.b)
     w = v.b * v.W * v.parts / v.sub
     loads = (1 - v.group) * v.cols / 4  # ldmatrix of x, for all strips of a warp
@@ -98,7 +99,7 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     issued = tiles * (TILE + mma + (loads + TURN) / v.rows)
     cycles = v.group * STRIP * SLAB * v.cols / WARPGROUP * v.sub + (1 - v.group) * 4 * v.cols / 8 * v.cpi
     wide = v.cols * SLAB * ITEM  # bytes of x of a slab
-    sums = v.here * v.most * STRIP * v.cols * 4  # bytes of a block's sums
+    sums = v.here * v.W * v.rows * STRIP * v.cols * 4  # bytes of a block's sums
     busy = {
         "hbm": nbytes(v) / v.bw_G,
         "decode": issued / v.sub / v.f * (1 + (PARTIES + TOGETHER * v.group) / w),

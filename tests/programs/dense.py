@@ -40,8 +40,8 @@ def tiles(m: int, k: int, n: int, cols: int, order: str, blocks: int, groups: in
                        order=order)  # fmt: skip
     multiply = tw.MultiplyGroup(acc=acc, a=ring, b=x_ring, slot=slot, cols=cols, groups=groups, order=order)
     store = tw.StoreTile(
-        out=y, acc=acc, scale=None, bias=None, residual=None, row=tile * (64 * groups), column=column, m=m, n=n, warps=(4 * groups, 1),
-        vec=8 if n % 8 == 0 and cols % 32 == 0 else 1, order="row", activation="none",
+        out=y, acc=acc, scale=None, bias=None, residual=None, row=tile * (64 * groups), column=column, m=m, n=n,
+        warps=(4 * groups, 1), vec=8 if n % 8 == 0 and cols % 32 == 0 else 1, order="row", activation="none",
     )  # fmt: skip
     body = tw.WalkGroups(
         shared=(ring, x_ring, full), registers=(acc,), **at, acc=acc, bars=full, groups=groups, row_tiles=row_tiles,
