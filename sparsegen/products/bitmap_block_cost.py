@@ -13,7 +13,7 @@ from typing import Any, Final
 from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.ir.numbers.bitmap_block import GROUPED, is_late, lag
+from sparsegen.ir.numbers.bitmap_block import GROUPED, PIECE, is_late, lag
 from sparsegen.ir.op_spmm import SLAB, STRIP
 from sparsegen.products import cost as plain
 from sparsegen.products import gather_cost
@@ -50,28 +50,27 @@ ADDED: Final = frozenset(("exposed", "reduce", "start", "turn", "launch"))
 # ---- counted in SASS (nvcc 13.0, sm_90a)
 #: 128-byte wavefronts of a tile's loads from shared memory: 16 of 8 bytes a lane, mask, index.
 WAVEFRONTS: Final = plain.WAVEFRONTS
-# ---- fitted on one H200 to 294 kernels of 76 products, cold (within 5 % in the median, 15 % for nine of ten), and to
-# ---- 39 in a loop (10 and 29 %)
+# ---- fitted on one H200 to 347 kernels of 110 products, cold (within 6 % in the median, 16 % for nine of ten), and to
+# ---- 39 in a loop (9 and 22 %)
 #: Warp instructions of a tile besides mma and loads of x, and of a warp's slab.
-TILE, TURN = 102.4, 22.3
+TILE, TURN = 65.7, 28.6
 #: Warps' worth of latency that a warp's instruction waits for; of a warpgroup's product besides.
-PARTIES, TOGETHER = 4.71, 0.711
+PARTIES, TOGETHER = 8.21, 1.13
 #: Clocks of a warp's slab alone, of each of its tiles, and of a slab that it brings, besides for each column of x.
-CHAIN, CHAIN_TILE, BRING, BRING_COLUMN = 1094.0, 107.0, 32.6, 32.2
+CHAIN, CHAIN_TILE, BRING, BRING_COLUMN = 109.0, 339.0, 21.9, 82.3
 #: The power with which busy units get in each other's way, and a loaded DRAM latency over the idle one.
-NORM, LOADED = 2.69, 1.7
+NORM, LOADED = 2.44, 1.7
 #: Of a round of blocks without tiles DRAM latencies, clocks, and clocks for each column of a warp's mma; and L2
 #: latencies until blocks of a cluster have each other's sums.
-START, SETTLE, SETTLE_COLUMN, MEET = 0.939, 3977.0, 46.5, 3.31
-# ---- estimated
+START, SETTLE, SETTLE_COLUMN, MEET = 0.365, 2924.0, 77.0, 1.14
 #: What a kernel costs that follows another one, over a launch alone.
-NEXT: Final = 0.5
+NEXT: Final = 1.18
 
 
 def price(p: BitmapNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:
     """The cost of a complete schedule that is legal there; ``g``: its numbers."""
     grouped = s.mma == GROUPED
-    whole = p.k % 8 == 0 or p.n % 8 == 0  # the better order is meant
+    whole = (p.k if p.columns or p.n == 1 else p.n) % PIECE == 0
     clusters = device.sms // s.splits * s.splits
     values = {
         "M": p.m, "K": p.k, "N": p.n, "B": p.nbytes, "E": p.operands, "item": ITEM,
@@ -79,7 +78,7 @@ def price(p: BitmapNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cos
         "parts": s.warps[1], "cols": s.cols, "rows": s.rows, "stages": s.stages,
         "lag": lag(s.warps[1], is_late(s.mma, s.cols)), "splits": s.splits, "b": g.resident,
         "strips": -(-p.m // STRIP), "slabs": -(-p.k // SLAB), "here": -(-g.blocks // clusters), "most": g.most,
-        "odd": 1 * (not whole or grouped), "group": 1 * grouped, "launch": device.launch_s, "SMs": device.sms,
+        "odd": 1 * (not whole or (grouped and p.columns)), "group": 1 * grouped, "launch": device.launch_s, "SMs": device.sms,
         "sub": device.sub_cores, "f": device.clock, "cpi": device.cpi["f16.m16n8k16"],
         "bw_G": device.hbm_read_gbs * 1e9, "bw_S": device.bw_shared / device.sms,
         "bw_L2": device.l2_bytes_per_clk_sm * device.clock, "lat_dram": device.lat_dram, "lat_l2": device.lat_l2,
@@ -113,7 +112,7 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
     terms = {
         **busy, "ring": ring, "exposed": exposed,
         "reduce": sums * 2 * (v.parts - 1 / v.splits) / v.bw_S + (v.splits - 1) * MEET * v.lat_l2 / v.f,
-        "start": rounds * (START * v.lat_dram + SETTLE + SETTLE_COLUMN * v.cols * (1 - v.group)) / v.f,
+        "start": rounds * (START * v.lat_dram + SETTLE + SETTLE_COLUMN * v.cols) / v.f,
         "turn": v.odd * (NEXT * v.launch + 2 * ITEM * v.K * v.N / v.bw_G), "launch": v.launch,
     }  # fmt: skip
     added = v.launch + terms["start"] + terms["turn"] + terms["reduce"]

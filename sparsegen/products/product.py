@@ -338,7 +338,7 @@ class BitmapNumbers(OfProduct):
     ``nbytes``: of the stored arrays of W; ``chunks``: of eight bytes of its values, slack included; ``widest[r - 1]``:
     the most chunks of any r adjacent strips of a slab; ``operands``: bytes of bias, scale and residual, less those of
     rows that y has not; ``scaled``: W has a scale of its own.  ``experts``: of so many matrices, of ``m`` rows each; 0:
-    W is one.
+    W is one.  ``columns``: x and y come by columns, else by rows.
     """
 
     m: int
@@ -351,6 +351,12 @@ class BitmapNumbers(OfProduct):
     operands: int
     scaled: bool = False
     experts: int = 0
+    columns: bool = False
+
+    @property
+    def runs(self) -> tuple[tuple[int, ...], ...]:
+        """Adjacent elements of x and y, in the order in which they come."""
+        return ((self.k, self.m) if self.columns else (self.n,),)
 
     @property
     def busy(self) -> int:
@@ -400,4 +406,6 @@ class BitmapNumbers(OfProduct):
             )
         nbytes, own = spec.room(w.shape, values_of(w.kind) * chunks), w.scale is not None
         operands, experts = product.operand_bytes, product.experts
-        return BitmapNumbers(product.m, k, n, w.kind.name, nbytes, chunks + SLACK, widest, operands, own, experts)
+        return BitmapNumbers(
+            product.m, k, n, w.kind.name, nbytes, chunks + SLACK, widest, operands, own, experts, product.columns
+        )

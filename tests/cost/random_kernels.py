@@ -125,7 +125,7 @@ def products() -> tuple[Kernel, ...]:
         if row["order"] != "columns":
             continue
         p = problem(int(row["m"]), int(row["k"]), int(row["n"]), float(row["sparsity"]))
-        p = dataclasses.replace(p, dtype=row["dtype"])
+        p = dataclasses.replace(p, dtype=row["dtype"], columns=True)
         s = SpmmSchedule.parse(row["schedule"])
         family = "dense" if s == DENSE else "vector" if s.mma == "none" else "bitmap"
         seconds, case = float(row["microseconds"]) * 1e-6, f"{row['seed']} {row['case']}"
