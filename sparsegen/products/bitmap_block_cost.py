@@ -78,8 +78,8 @@ def price(p: BitmapNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cos
         "parts": s.warps[1], "cols": s.cols, "rows": s.rows, "stages": s.stages,
         "lag": lag(s.warps[1], is_late(s.mma, s.cols)), "splits": s.splits, "b": g.resident,
         "strips": -(-p.m // STRIP), "slabs": -(-p.k // SLAB), "here": -(-g.blocks // clusters), "most": g.most,
-        "odd": 1 * (not whole or (grouped and p.columns)), "group": 1 * grouped, "launch": device.launch_s, "SMs": device.sms,
-        "sub": device.sub_cores, "f": device.clock, "cpi": device.cpi["f16.m16n8k16"],
+        "odd": 1 * (not whole or (grouped and p.columns)), "group": 1 * grouped, "launch": device.launch_s,
+        "SMs": device.sms, "sub": device.sub_cores, "f": device.clock, "cpi": device.cpi["f16.m16n8k16"],
         "bw_G": device.hbm_read_gbs * 1e9, "bw_S": device.bw_shared / device.sms,
         "bw_L2": device.l2_bytes_per_clk_sm * device.clock, "lat_dram": device.lat_dram, "lat_l2": device.lat_l2,
     }  # fmt: skip
