@@ -50,21 +50,21 @@ ADDED: Final = frozenset(("exposed", "reduce", "start", "turn", "launch"))
 # ---- counted in SASS (nvcc 13.0, sm_90a)
 #: 128-byte wavefronts of a tile's loads from shared memory: 16 of 8 bytes a lane, mask, index.
 WAVEFRONTS: Final = plain.WAVEFRONTS
-# ---- fitted on one H200 to 347 kernels of 110 products, cold (within 6 % in the median, 16 % for nine of ten), and to
-# ---- 39 in a loop (9 and 22 %)
+# ---- fitted on one H200 to 463 kernels of 170 products, cold (within 5 % in the median, 18 % for nine of ten), and to
+# ---- 39 in a loop (10 and 20 %)
 #: Warp instructions of a tile besides mma and loads of x, and of a warp's slab.
-TILE, TURN = 65.7, 28.6
+TILE, TURN = 70.9, 40.3
 #: Warps' worth of latency that a warp's instruction waits for; of a warpgroup's product besides.
-PARTIES, TOGETHER = 8.21, 1.13
+PARTIES, TOGETHER = 6.65, 0.696
 #: Clocks of a warp's slab alone, of each of its tiles, and of a slab that it brings, besides for each column of x.
-CHAIN, CHAIN_TILE, BRING, BRING_COLUMN = 109.0, 339.0, 21.9, 82.3
+CHAIN, CHAIN_TILE, BRING, BRING_COLUMN = 115.0, 185.0, 18.6, 135.0
 #: The power with which busy units get in each other's way, and a loaded DRAM latency over the idle one.
-NORM, LOADED = 2.44, 1.7
+NORM, LOADED = 2.56, 1.7
 #: Of a round of blocks without tiles DRAM latencies, clocks, and clocks for each column of a warp's mma; and L2
 #: latencies until blocks of a cluster have each other's sums.
-START, SETTLE, SETTLE_COLUMN, MEET = 0.365, 2924.0, 77.0, 1.14
+START, SETTLE, SETTLE_COLUMN, MEET = 4.38, 1827.0, 58.4, 4.43
 #: What a kernel costs that follows another one, over a launch alone.
-NEXT: Final = 1.18
+NEXT: Final = 1.39
 
 
 def price(p: BitmapNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cost:

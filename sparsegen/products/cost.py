@@ -132,10 +132,11 @@ HOPPER, WARPGROUP = (9, 0), 2048
 #: Clocks that its multiply-adds of f32 take on CUDA cores, over the fewest, and how many columns of x a block has there
 #: at least, used or not, of eight or more (82 products of 32 columns on one H200: within 10 % in the median).
 DENSE_CORES, DENSE_COLS_F32 = 1.13, 48
-#: The same where rows do not start at 16 bytes, which cuBLAS's fast kernels need but for so few columns (15 products on
-#: one H200: 1.9 to 5); where mma are the longest, by the bytes at which rows start (one product each); of f32.
-DENSE_MISALIGNED, DENSE_FEW = 3.0, 4
-DENSE_ASKEW: Final = {8: 3.0, 4: 4.4, 2: 8.2}
+#: The same by the bytes at which rows start where these are not 16, which cuBLAS's fast kernels need but for so few
+#: columns: of its bytes, and of its mma (25 products on one H200: within 8 % in the median); of f32.
+DENSE_FEW: Final = 4
+DENSE_MISALIGNED: Final = {8: 1.7, 4: 1.9, 2: 4.1}
+DENSE_ASKEW: Final = {8: 3.0, 4: 7.0, 2: 8.8}
 DENSE_ASKEW_F32: Final = 1.2
 
 
@@ -160,7 +161,7 @@ def dense_cost(p: Numbers, device: DeviceProfile) -> Cost:
     whole = starts == 16 or (item == ITEM and p.n <= DENSE_FEW)
     besides, walk, beside = WALK_WIDE if item > ITEM else WALK if whole else WALK_ASKEW
     warm = device.kept * device.lat_l2 / device.clock
-    slow = 1.0 if whole else DENSE_ASKEW_F32 if item > ITEM else DENSE_MISALIGNED
+    slow = 1.0 if whole else DENSE_ASKEW_F32 if item > ITEM else DENSE_MISALIGNED[starts]
     values = _common(p, device) | {
         "B": item * p.m * p.k, "item": item, "share": DENSE_SHARE * slow,
         "start": DENSE_START * device.lat_dram / device.clock + warm * besides,
