@@ -44,6 +44,7 @@ SYMBOLS: Final[dict[str, str]] = {
     "slabs": "slabs of 64 columns of W",
     "here": "blocks of the busiest SM",
     "odd": "1 if x is written row by row first, else 0",
+    "wavefronts": "128-byte wavefronts of a tile's loads",
     "group": "1 if warpgroups multiply, else 0",
 }
 ADDED: Final = frozenset(("exposed", "reduce", "start", "turn", "launch"))
@@ -78,6 +79,7 @@ def price(p: BitmapNumbers, s: Schedule, device: DeviceProfile, g: Shape) -> Cos
         "parts": s.warps[1], "cols": s.cols, "rows": s.rows, "stages": s.stages,
         "lag": lag(s.warps[1], is_late(s.mma, s.cols)), "splits": s.splits, "b": g.resident,
         "strips": -(-p.m // STRIP), "slabs": -(-p.k // SLAB), "here": -(-g.blocks // clusters), "most": g.most,
+        "wavefronts": plain.NARROW_WAVEFRONTS if p.narrow else WAVEFRONTS,
         "odd": 1 * (not whole or (grouped and p.columns)), "group": 1 * grouped, "launch": device.launch_s,
         "SMs": device.sms, "sub": device.sub_cores, "f": device.clock, "cpi": device.cpi["f16.m16n8k16"],
         "bw_G": device.hbm_read_gbs * 1e9, "bw_S": device.bw_shared / device.sms,
@@ -103,7 +105,7 @@ def law(s: Schedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
         "hbm": nbytes(v) / v.bw_G,
         "decode": issued / v.sub / v.f * (1 + (PARTIES + TOGETHER * v.group) / w),
         "tensor": tiles * cycles / v.sub / v.f,
-        "shared": tiles * (WAVEFRONTS + v.cols / v.rows) * 128 / v.bw_S,
+        "shared": tiles * (v.wavefronts + v.cols / v.rows) * 128 / v.bw_S,
         "chain": rounds * turns * (CHAIN + CHAIN_TILE * v.rows + (BRING + BRING_COLUMN * v.cols) / v.W) / v.f,
         "l2": v.here * turns * v.parts * (v.most * tile + wide) / v.bw_L2,
     }

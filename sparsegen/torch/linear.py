@@ -34,9 +34,9 @@ class SparseLinear(Planned):
 
     x is [..., in_features] of W's dtype, any number of tokens.  On a GPU each number of tokens up to 64 has a kernel
     of its own, which is compiled at the first call (seconds; layers of one shape and sparsity usually share it, and it
-    is kept on disk).  More tokens run in several launches: 64 at a time; with a pattern any number that was named to
-    ``prepare`` in one, others in two of 64, 96, 128, 192, 256, ... tokens at most.  ``prepare`` builds ahead, as must
-    be done before a CUDA graph is captured.  On the CPU the reference multiplies, in NumPy: for tests, not for speed.
+    is kept on disk).  More tokens run in one launch where their number was named to ``prepare``, else in two of 64, 96,
+    128, 192, 256, ... tokens at most.  ``prepare`` builds ahead, as must be done before a CUDA graph is captured.  On
+    the CPU the reference multiplies, in NumPy: for tests, not for speed.
 
     ``from_linear`` makes one from a dense layer.  The constructor gives a W of zeros, for ``load_state_dict``.
 

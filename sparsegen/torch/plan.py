@@ -30,7 +30,6 @@ from sparsegen.formats.matrix import SparseMatrix
 from sparsegen.ir.errors import ArrayError, DeviceError, FormatError, ProductError, SparsegenError
 from sparsegen.kernel import SpmmKernel
 from sparsegen.memo import Memo
-from sparsegen.problems.product import readers
 from sparsegen.products.product import spmm
 from sparsegen.sizes import MAX_CELLS
 
@@ -82,21 +81,12 @@ def assembled(spec: Format, shape: tuple[int, int], nnz: int, tensors: Mapping[s
     return matrix
 
 
-def most(format: str) -> int | None:
-    """Tokens beyond which a launch gains nothing with a format; None if more are always better in one."""
-    each = [family.most for family in readers(format) if not family.library]
-    return None if None in each else max(n for n in each if n is not None)
-
-
 @lru_cache(maxsize=1024)
-def launches(tokens: int, most: int | None) -> tuple[tuple[int, int], ...]:
+def launches(tokens: int) -> tuple[tuple[int, int], ...]:
     """The first token and the number of tokens of each launch for more than FEW tokens, so that few kernels are built.
 
-    Of ``most`` tokens each, or two of 64, 96, 128, 192, 256, ...; the last one overlaps that before it rather than
-    being shorter.
+    Two of 64, 96, 128, 192, 256, ...; the last one overlaps that before it rather than being shorter.
     """
-    if most is not None:
-        return tuple((at, most) for at in (*range(0, tokens - most, most), tokens - most))
     sizes = [n << i for i in range((tokens // FEW).bit_length()) for n in (FEW, FEW + FEW // 2)]
     size = max(n for n in sizes if n <= tokens)
     if size == tokens:
@@ -115,7 +105,7 @@ class Bound:
     """A matrix at its addresses, with its kernels.  Safe for threads."""
 
     def __init__(self, matrix: SparseMatrix) -> None:
-        self.matrix, self.most = matrix, most(matrix.format)
+        self.matrix = matrix
         self._compiled: Memo[SpmmKernel] = Memo(partial(_compiled, matrix))
         self._built: dict[tuple[int, bool], Any] = {}
 
@@ -129,7 +119,7 @@ class Bound:
             if tokens:
                 self._kernel(tokens, tokens, bias is not None)(x.t(), out=y.t(), bias=bias)
         else:
-            for first, size in launches(tokens, self.most):
+            for first, size in launches(tokens):
                 kernel = self._kernel(size, tokens, bias is not None)
                 if not first and kernel == self._decoded:
                     self._decoded(x.t(), y.t(), bias)
@@ -138,7 +128,7 @@ class Bound:
 
     def prepare(self, tokens: Iterable[int], biased: bool) -> None:
         """Build the kernels for these numbers of tokens, several at a time; on a GPU load them, and run each once."""
-        kernels = {n: self._compiled.get(n, biased) for n in sorted({min(n, self.most or n) for n in tokens})}
+        kernels = {n: self._compiled.get(n, biased) for n in sorted(set(tokens))}
         if (device := self.matrix.library.device).type == "cuda":
             first = partial(self._first, after=torch.cuda.current_stream(device), biased=biased)
             try:

@@ -186,7 +186,7 @@ def _forward(x: Any, values: Any, own: Any, pointers: Any, scale: Any, bias: Any
         rows = rows.clone() if rows.data_ptr() % ALIGNMENT else rows
         y = torch.empty((rows.shape[0], m), dtype=dtype, device=x.device)
         bound, many = known.at(values, own, pointers), rows.shape[0]
-        for first, size in launches(many, bound.most) if many > FEW else ((0, many),) * bool(many):
+        for first, size in launches(many) if many > FEW else ((0, many),) * bool(many):
             part = slice(first, first + size)
             _kernel(bound.matrix, size, bias is not None, dtype)(
                 rows[part].t(), out=y[part].t(), scale=scale, **({} if bias is None else {"bias": bias})

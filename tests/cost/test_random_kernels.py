@@ -220,7 +220,9 @@ PARTS: dict[str, tuple[tuple[str, ...], Patches | dict[str, Any]]] = {
     },
     **{f"products.{name}": (PRODUCTS, figures(_P, **{name: off})) for name, off in PRODUCT_FIGURES.items()},
     **{f"products.{name}": (("dense",), figures(_P, **{name: off}))
-       for name, off in {"DENSE_START": 0.0, "DENSE_SHARE": 1.0, "DENSE_MISALIGNED": dict.fromkeys((2, 4, 8), 1.0)}.items()},
+       for name, off in {
+           "DENSE_START": 0.0, "DENSE_SHARE": 1.0, "DENSE_MISALIGNED": dict.fromkeys((2, 4, 8), 1.0),
+       }.items()},
 }  # fmt: skip
 _COUNTED = "counted with hardware counters; the others alone come a little nearer"
 _NEVER = "never the longest here: what else is counted is always longer"

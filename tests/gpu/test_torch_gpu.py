@@ -183,10 +183,11 @@ def test_side_streams(m: int, k: int, n: int, format: str) -> None:
 
 
 def test_prepare_builds_what_calls_need() -> None:
-    sparse, layer = pair(512, 384, device=GPU, tokens=(1, 2, 100))
-    assert set(kernels(sparse)) == {(1, True), (2, True), (64, True)}
+    sizes = (1, 2, 64, 100, 256)
+    sparse, layer = pair(512, 384, device=GPU, tokens=sizes)
+    assert set(kernels(sparse)) == {(n, True) for n in sizes}
     before = {key: id(kernel) for key, kernel in kernels(sparse).items()}
-    for n in (1, 2, 64, 65, 300):
+    for n in (1, 2, 64, 65, 100, 300):
         x = tokens(n, 384, device=GPU)
         agrees(sparse(x), x, layer)
     assert {key: id(kernel) for key, kernel in kernels(sparse).items()} == before

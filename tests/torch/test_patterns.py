@@ -53,10 +53,10 @@ def test_launches() -> None:
     """Few kernels for any number of tokens: one launch, or two that cover all tokens and write some twice."""
     sizes = {n << i for i in range(8) for n in (64, 96)}
     for tokens_ in range(65, 3000):
-        pieces = launches(tokens_, None)
+        pieces = launches(tokens_)
         assert {size for _, size in pieces} <= sizes and len(pieces) == (1 if tokens_ in sizes else 2)
         assert pieces[0][0] == 0 and sum(pieces[-1]) == tokens_ and pieces[-1][0] <= pieces[0][1]
-    assert launches(300, None) == ((0, 256), (236, 64)) and launches(150, 64) == ((0, 64), (64, 64), (86, 64))
+    assert launches(300) == ((0, 256), (236, 64)) and launches(150) == ((0, 128), (86, 64))
 
 
 def test_chosen_and_lowered_for_columns() -> None:

@@ -22,9 +22,6 @@ class ProductFamily(Vocabulary):
     op = "spmm"
     #: The formats of W that it reads; none: any.
     formats: ClassVar[tuple[str, ...]] = ()
-    #: Columns of x beyond which a launch gains nothing: more are as well multiplied by several.  None: there are none.
-    most: ClassVar[int | None] = None
-
     #: What it does besides products of one matrix: of ``gated`` pairs, and of experts, ``ragged``.
     also: ClassVar[frozenset[str]] = frozenset()
 

@@ -118,7 +118,6 @@ class BitmapFamily(ProductFamily):
     telling = ("cols", "mma")
     formats = ("bitmap",)
     also = frozenset(("gated", "ragged"))
-    most = COLUMNS[-1]  # a block of more columns there is not, and each block reads W anew
     words = (
         Word("mma", text, choices=tuple(MMA)), Word("cols", integer), Word("warps", pair),
         Word("rows", integer, None, 1, MAX_ROWS), Word("stages", integer, None, 2, 8),

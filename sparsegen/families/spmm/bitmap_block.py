@@ -48,7 +48,6 @@ class BitmapBlockFamily(ListedFamily):
     name = "bitmap_block"
     telling = ("cols", "mma")
     formats = ("bitmap",)
-    most = COLS[-1]  # more are as well multiplied by several: so long a row of sums leaves room for few warps
     scratch = "partial sums; x, row by row and of whole pieces"
     words = (
         Word("mma", text, choices=("f16.m16n8k16", "bf16.m16n8k16", GROUPED)),
