@@ -39,6 +39,10 @@ def _least(row: Row) -> str:
     return f"{micro(row['target'])} ({share}{row['of']})"
 
 
+def _aim(row: Row) -> str:
+    return micro(row["aim"], ".1f" if row["of"] else "g")
+
+
 def _state(state: str) -> Column:
     return lambda row: micro(row["times"][row["x"]][state]) if row["times"] else "–"
 
@@ -82,7 +86,7 @@ _OVER_CUBLAS: Final[dict[str, Column]] = {"over cuBLAS": lambda row: ratio(_cubl
 _OVER_FLOOR: Final[dict[str, Column]] = {"over floor": lambda row: ratio(row["floor_s"], row["median_s"])}
 _ERROR: Final = of("error", ".0e")
 _GOALS: Final[dict[str, Column]] = {
-    "weights": of("case"), "size": size, "at least": _least, "aim": micros("aim", "g"), "x": lambda row: row["x"] or "",
+    "weights": of("case"), "size": size, "at least": _least, "aim": _aim, "x": lambda row: row["x"] or "",
     "µs": lambda row: mark(row, _time(row), "now"), "hot": _state(WARM), "model": _model, **_CUBLAS, **_OVER_CUBLAS,
     **_OVER_FLOOR, "SpInfer": _peer("SpInfer"), "Flash-LLM": _peer("Flash-LLM"), "error": _ERROR,
 }  # fmt: skip
