@@ -57,9 +57,9 @@ class Line:
 _SQUARE, _WIDE, _LAYER = (4096, 4096, 4096), (4096, 4096, 256), "transformer-magnitude-0.9-ffn_conv1"
 _CLUSTERED: Final = "clustered_8192_c256_b16_d0.5"
 LINES: Final = (
-    Line("SpInfer", "bitmap", "widths", "60% zeros", (*LARGE, 1)),
+    Line("SpInfer", "bitmap", "targets", "60% zeros", (*LARGE, 1)),
     *(Line("SpInfer", "bitmap", "targets", f"{share}% zeros", (*LARGE, 16)) for share in (50, 60, 70)),
-    Line("SpInfer", "bitmap", "widths", "60% zeros", (*LARGE, 64)),
+    Line("SpInfer", "bitmap", "targets", "60% zeros", (*LARGE, 64)),
     Line("nmSPARSE", "nm", "narrow", "16:32, single rows", (8192, 8192, 1)),
     Line("nmSPARSE", "nm", "decoded", "16:32, single rows", _SQUARE),
     Line("nmSPARSE", "nm", "wide", "16:32, 32 rows alike", _SQUARE),

@@ -96,7 +96,8 @@ def test_render_replaces_what_stands_between_the_marks(spine: report.Result, tmp
 def test_committed_results_are_whole(file: Path) -> None:
     found = report.load(file)
     assert found["device"] and found["commit"], "measure again, from a commit"
-    assert all(float(r["error"]) <= found["tolerance"][r["dtype"]] for r in found["rows"])
+    of = {**found["tolerance"], **dict.fromkeys(("i8", "e4m3"), found["tolerance"].get("f16"))}  # their y is f16
+    assert all(float(r["error"]) <= of[r["dtype"]] for r in found["rows"])
     assert found["tolerance"] and found["tolerance"].get("f64", 1e-12) == 1e-12
 
 
