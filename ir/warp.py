@@ -390,8 +390,9 @@ class SyncWarp(Op):
 @define("warp.fence")
 class Fence(Op):
     """``gpu``: orders this thread's accesses for the whole GPU, ``block``: for its block, by way of atomics on shared
-    memory; ``async``: generic before asynchronous proxy; ``mbar_init``: makes mbarrier initialisation visible to the
-    asynchronous proxy."""
+    memory; ``async``: generic accesses that this thread knows of before asynchronous ones, stores before they are read
+    and loads before a copy overwrites what they read, for an arrival or a barrier waits for no load; ``mbar_init``:
+    makes mbarrier initialisation visible to the asynchronous proxy."""
 
     scope: str = attr()
 

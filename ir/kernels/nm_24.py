@@ -36,18 +36,9 @@ class Nm24(Groups):
         words = Buffer("word_ring", u32, self.stages * words_size(groups), "shared", 16)
         word = Buffer("word", u32, 1, "reg")
         full = Buffer("bars", u64, bars(self.stages, lists=0), "shared", 8)
+        where: dict[str, Any] = {"bars": full, "slot": at.slot, "tile": at.tile, "step": at.step, "steps": steps}
         copies = [
-            tw.CopyTile(
-                dst=dst,
-                src=params[role],
-                bars=full,
-                slot=at.slot,
-                tile=at.tile,
-                step=at.step,
-                steps=steps,
-                size=size,
-                by_lanes=dst is words,
-            )
+            tw.CopyTile(dst=dst, src=params[role], size=size, by_lanes=dst is words, **where)
             for dst, role, size in ((ring, "kept", values_size(groups)), (words, "words", words_size(groups)))
         ]
         rows = tw.CopyRows(

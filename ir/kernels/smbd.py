@@ -92,8 +92,7 @@ class Smbd:
         )  # fmt: skip
         end: Op = tw.StoreTile(
             acc=acc, row=row * (STRIPS * o.STRIP), column=column, warps=(warps, 1), high=STRIPS // warps,
-            vec=together(op, self.cols),
-            stage=stage(op, warps, self.cols), **epilogue(op, params),
+            vec=together(op, self.cols), stage=stage(op, warps, self.cols), **epilogue(op, params),
         )  # fmt: skip
         if self.splits > 1:
             end = tm.SumSplits(
