@@ -46,9 +46,7 @@ def off(suite: str, family: str = "bitmap_block ") -> list[float]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("suite", "least", "median", "most"), [("regret", 60, 0.08, 0.22), ("bitmap", 35, 0.05, 0.16)]
-)
+@pytest.mark.parametrize(("suite", "least", "median", "most"), [("regret", 60, 0.08, 0.22), ("bitmap", 35, 0.05, 0.16)])
 def test_it_is_near_what_was_measured(suite: str, least: int, median: float, most: float) -> None:
     """The 40 problems of regret are of a seed that no fit has seen; the suite's are in the fit."""
     found = off(suite)
