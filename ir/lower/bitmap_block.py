@@ -36,9 +36,10 @@ def share_runs(cx: Context, op: t.ShareRuns) -> None:
     if op.strips % (op.unit * op.runs) == 0:
         first, count = b.let("first", run * most), as_expr(most)
     else:
-        first = b.let("first", part(run, op.runs, units) * op.unit, hi=op.strips - 1)
-        behind = minimum(part(run + 1, op.runs, units) * op.unit, op.strips)
-        count = b.let("count", behind - first, lo=1, hi=most)
+        each, more = divmod(units, op.runs)  # the first ``more`` runs have one unit more
+        first = b.let("first", (run * each + minimum(run, more)) * op.unit, hi=op.strips - 1)
+        own = each * op.unit + select(run.lt(more), op.unit, 0)
+        count = b.let("count", minimum(own, op.strips - first), lo=1, hi=most)
     with cx.scope():
         cx.env |= {
             op.first: first, op.count: count, op.split: b.let("split", cx.bx % op.splits),
