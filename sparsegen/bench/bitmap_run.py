@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,17 +21,14 @@ from sparsegen.bench.harness import TOLERANCE
 from sparsegen.bench.lab import Timing
 from sparsegen.bench.products import LEAST, ProductRow, Products, packed
 from sparsegen.formats import sparse
-from sparsegen.formats.matrix import NAMES
+from sparsegen.formats.matrix import KINDS, NAMES
+from sparsegen.ir.op_spmm import NARROW
 from sparsegen.products.cost import dense_cost
 from sparsegen.products.product import BitmapNumbers
 
 if TYPE_CHECKING:
     from sparsegen.formats import SparseMatrix
     from sparsegen.kernel import SpmmKernel
-
-
-#: Elements of 8 bits, whose x is in f16.
-NARROW: Final = ("i8", "e4m3")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,16 +112,16 @@ class Bitmaps(Products[ProductCase, BitmapRow]):
         else:
             kept = torch.rand((m, k), generator=generator, device=self.device) >= w.sparsity
         if w.dtype == "i8":
-            values = torch.randint(1, 128, (m, k), generator=generator, device=self.device, dtype=torch.int8)
+            values = torch.randint(-128, 128, (m, k), generator=generator, device=self.device, dtype=torch.int8)
             return values.masked_fill_(~kept, 0)
         values = torch.randn((m, k), generator=generator, device=self.device)
-        if w.dtype not in NARROW:
+        if KINDS[w.dtype] not in NARROW:
             values = values.to(self.dtype(w.dtype))  # less memory for what follows
         return values.masked_fill_(~kept, 0).to(self.dtype(w.dtype))  # a product with a mask would keep -0.0
 
     def encoded_as(self, w: Weights, seed: int) -> SparseMatrix:
         """A random matrix encoded; of 8-bit elements with a scale a row."""
-        if w.dtype not in NARROW:
+        if KINDS[w.dtype] not in NARROW:
             return sparse(self.weights(w, seed))
         scale = self.torch.rand(w.shape[0], generator=self.random(seed), device=self.device) + 0.5
         return sparse(self.weights(w, seed), scale=scale)
@@ -217,7 +214,7 @@ class Bitmaps(Products[ProductCase, BitmapRow]):
     def dense_model(kernels: Sequence[SpmmKernel]) -> float | None:
         """What the model says of the library's product, which multiplies one matrix of 16 bits."""
         kernel = kernels[0]
-        if len(kernels) > 1 or kernel.product.stack or kernel.product.w.dtype in NARROW:
+        if len(kernels) > 1 or kernel.product.stack or kernel.product.w.kind in NARROW:
             return None
         return dense_cost(BitmapNumbers.of(kernel.product), kernel.device).time
 
