@@ -11,11 +11,12 @@ from typing import Any
 from .. import formula as f
 from .. import tile_update as t
 from ..boundary_map import Mapped, map_index
-from ..expr import FALSE, TRUE, Const, Expr, Value, all_of, as_expr, binary
+from ..expr import FALSE, TRUE, Const, Expr, Value, all_of, as_expr
 from ..grid import Grid, kept
 from ..op import AXES
 from .context import Context, rule
 from .copy import read_mapped
+from .formula import Formula
 
 
 @rule(t.Update)
@@ -86,47 +87,17 @@ class _Cells:
         self.bases: dict[int, Expr] = {}
         self.mapped: dict[tuple[Any, ...], Mapped] = {}
         self.known: dict[tuple[Any, ...], Value] = {}
+        self.formula = Formula(cx, op.code, op.outs[0].dtype)
 
     def run(self, row: int) -> None:
         """Works out and stores the cell ``row`` rows below the first."""
         b, op = self.cx.b, self.op
-        values: list[Expr] = []
-        for node in op.code:
-            values.append(self._node(node, values, row))
-        for out, grid, place, old, keep in zip(
-            op.outs, op.grids[len(op.srcs) :], op.results, op.old, op.keep, strict=True
-        ):
-            value = _number(values[place])
+        values = self.formula.results(op.results, lambda read: self._read(read, row))
+        for out, grid, value, old, keep in zip(op.outs, op.grids[len(op.srcs) :], values, op.old, op.keep, strict=True):
             if self.edge and (stays := kept(self.first, grid.extent, keep)) != FALSE:
                 before = b.ld(op.srcs[old], self._at(op.grids[old], self._zero, row), hint="old")
                 value = b.select(b.let("kept", stays), before, value)
             b.st(out, self._at(grid, self._zero, row), value)
-
-    def _node(self, node: f.Node, values: Sequence[Expr], row: int) -> Expr:
-        b, op = self.cx.b, str(node[0])
-        if op == "read":
-            return self._read(f.read(node), row)
-        if op == "const":
-            return self._const(node)
-        if op in f.LOGIC:
-            conds = [values[a] for a in f.operands(node)]
-            return b.let("p", conds[0].eq(0) if op == "not" else binary(op, *conds))
-        if op == "where":
-            cond, yes, no = (values[a] for a in f.operands(node))
-            return b.select(cond, _number(yes), _number(no))
-        first, *rest = (_number(values[a]) for a in f.operands(node))
-        if op == "fma":
-            return b.fma(first, rest[0], rest[1])
-        if op in f.UNARY:
-            return b.unary(op, first)
-        return b.compare(op, first, rest[0]) if op in f.COMPARE else b.binary(op, first, rest[0])
-
-    def _const(self, node: f.Node) -> Value:
-        value = node[1]
-        assert isinstance(value, float)
-        if node not in self.known:
-            self.known[node] = self.cx.b.const(self.op.outs[0].dtype, value, hint="k")
-        return self.known[node]
 
     # ------------------------------------------------------------------------------------------------ memory
     @property
@@ -163,11 +134,6 @@ class _Cells:
             index = b.let(f"{AXES[axis - len(self.first)]}_at", m.index)
             self.mapped[key] = Mapped(index, inside, m.below, m.low, m.high)
         return self.mapped[key]
-
-
-def _number(value: Expr) -> Value:
-    assert isinstance(value, Value)
-    return value
 
 
 def _linear(index: Sequence[Any], grid: Grid) -> Any:

@@ -27,6 +27,15 @@ def test_shipped() -> None:
         assert load_profile(name).cpi["f64.m8n8k4"] > 0
 
 
+def test_every_mma_of_a_generation_has_its_cycles() -> None:
+    """A family asks for the cycles of its own mma, on whatever device the product is priced for."""
+    wanted = set(load_profile("h200").cpi)
+    for name in set(names()) - {"v100"}:
+        own = load_profile(name)
+        lacks = wanted - set(own.cpi)
+        assert all(own.compute_capability < (9, 0) and shape.startswith("f64.m16") for shape in lacks), (name, lacks)
+
+
 def test_every_figure_has_its_source() -> None:
     for path in PROFILES.glob("*.toml"):
         lines = path.read_text(encoding="utf-8").splitlines()

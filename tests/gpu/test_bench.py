@@ -176,7 +176,7 @@ def test_any_matrix_beside_libraries(lab: Lab) -> None:
     rows = Unstructured(lab, 1, 0.002).run([*cases, replace(cases[0], part=AUTO)])
     for row in rows:
         assert row.failed is None and row.same and row.error is not None and row.error <= TOLERANCE[row.dtype], row
-        assert row.beside is not None and {*row.beside} == {CUBLAS, CUSPARSE} and row.hot_s and row.hot_s > 1e-7
+        assert row.beside is not None and {CUBLAS, CUSPARSE} <= {*row.beside} and row.hot_s and row.hot_s > 1e-7
     assert rows[2].families and {"csr", "hybrid"} <= {rows[2].schedule.split()[0], *rows[2].families}
 
 

@@ -1,0 +1,60 @@
+"""A formula in registers: its nodes one after the other, from whatever a read gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .. import formula as f
+from ..expr import Expr, Value, binary
+from ..types import DType
+from .context import Context
+
+#: Gives the number that a read means.
+Reader = Callable[[f.Read], Value]
+
+
+class Formula:
+    """Works ``code`` out in ``dtype``; constants are made once, also where many cells use them."""
+
+    def __init__(self, cx: Context, code: f.Code, dtype: DType) -> None:
+        self.cx, self.code, self.dtype = cx, code, dtype
+        self.constants: dict[f.Node, Value] = {}
+
+    def results(self, places: Sequence[int], read: Reader) -> list[Value]:
+        """The numbers at ``places`` of the code, for the cell that ``read`` reads around."""
+        values: list[Expr] = []
+        for node in self.code:
+            values.append(self._node(node, values, read))
+        return [number(values[place]) for place in places]
+
+    def _node(self, node: f.Node, values: Sequence[Expr], read: Reader) -> Expr:
+        b, op = self.cx.b, str(node[0])
+        if op == "read":
+            return read(f.read(node))
+        if op == "const":
+            return self._const(node)
+        if op in f.LOGIC:
+            conds = [values[a] for a in f.operands(node)]
+            return b.let("p", conds[0].eq(0) if op == "not" else binary(op, *conds))
+        if op == "where":
+            cond, yes, no = (values[a] for a in f.operands(node))
+            return b.select(cond, number(yes), number(no))
+        first, *rest = (number(values[a]) for a in f.operands(node))
+        if op == "fma":
+            return b.fma(first, rest[0], rest[1])
+        if op in f.UNARY:
+            return b.unary(op, first)
+        return b.compare(op, first, rest[0]) if op in f.COMPARE else b.binary(op, first, rest[0])
+
+    def _const(self, node: f.Node) -> Value:
+        value = node[1]
+        assert isinstance(value, float)
+        if node not in self.constants:
+            self.constants[node] = self.cx.b.const(self.dtype, value, hint="k")
+        return self.constants[node]
+
+
+def number(value: Expr) -> Value:
+    """A node's value, which is no condition."""
+    assert isinstance(value, Value)
+    return value
