@@ -44,6 +44,11 @@ class Stencil(Op):
     steps: int = attr(default=1)
     levels: int = attr(default=1)
 
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """What a pass calls the arrays of ``pitch``."""
+        return "in", "out"
+
 
 @define("op.rim")
 class Rim(Op):

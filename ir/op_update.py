@@ -18,8 +18,9 @@ class Update(Op):
     ``fields``: (name, time levels) of each, newest level first; ``results``: for each the place in ``code`` of its new
     value; ``coefs``: fields that do not change.  ``radius``: the reach into fields on each axis, in cells (``frozen``
     keeps that many); ``sides``: the boundary of each field; ``coef_sides``: where coefficients are read outside
-    (``frozen``: the edge cell).  ``pitch``: elements from row to row of each parameter, in the order of
-    :func:`parameters`, then of each field's new level.
+    (``frozen``: the edge cell).  ``levels`` time steps follow one another; of each field the newest levels are written,
+    those that have not been read (:func:`sparsegen.ir.numbers.rows.newest`).  ``pitch``: elements from row to row of
+    each parameter, in the order of :func:`parameters`, then of every level of each field where it would be written.
     """
 
     symbol: str = attr()
@@ -33,6 +34,23 @@ class Update(Op):
     sides: tuple[Sides, ...] = attr()
     coef_sides: Sides = attr()
     pitch: tuple[int, ...] = attr()
+    levels: int = attr(default=1)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """What a pass calls the arrays of ``pitch``."""
+        read = (f"in.{name}.{level}" for name, level in parameters(self.fields, self.coefs))
+        return (*read, *(written(name, level) for name, level in parameters(self.fields, ())))
+
+
+def written(name: str, level: int) -> str:
+    """What a pass calls the array that a field's level goes to."""
+    return f"out.{name}.{level}" if level else f"out.{name}"
+
+
+def first(fields: Iterable[tuple[str, int]]) -> tuple[int, ...]:
+    """Where the newest level of each field stands among the levels of all."""
+    return tuple(i for i, (_, level) in enumerate(parameters(fields, ())) if not level)
 
 
 def parameters(fields: Iterable[tuple[str, int]], coefs: Iterable[str]) -> tuple[tuple[str, int], ...]:
@@ -61,7 +79,8 @@ def _update(op: Update, ctx: Context) -> None:
     ctx.need(min(op.radius) >= 0, f"radius {list(op.radius)} is negative")
     for sides in (*op.sides, op.coef_sides):
         check_sides(ctx, sides)
-    want = len(parameters(op.fields, op.coefs)) + count
+    ctx.need(op.levels >= 1, f"{op.levels} levels")
+    want = len(parameters(op.fields, op.coefs)) + len(parameters(op.fields, ()))
     ctx.need(len(op.pitch) == want, f"{len(op.pitch)} pitches for {want} arrays")
     ctx.need(min(op.pitch) >= op.shape[-1], f"rows of {op.shape[-1]} cells overlap at pitch {min(op.pitch)}")
     wrong = f.problem(op.code, op.results, levels, ndim)

@@ -1,4 +1,4 @@
-"""The tile level of general updates: a formula worked out for a tile of cells."""
+"""The tile level of general updates: a formula worked out for a tile of cells, or level by level for a row of them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from math import prod
 
 from .checks import Context, check
 from .expr import Expr
-from .formula import Code
+from .formula import Code, problem, reads
 from .grid import Grid
+from .layout import Layout
 from .node import Op, attr, buffer, define, operand
-from .tile_rules import axes, field
+from .numbers.rows import Rows
+from .op import Sides, check_sides
+from .tile_rules import axes, field, registers, same_type, shared
 from .types import Buffer
 
 
@@ -36,6 +39,83 @@ class Update(Op):
     grids: tuple[Grid, ...] = attr()
     old: tuple[int, ...] = attr()
     keep: tuple[tuple[tuple[int, int], ...], ...] = attr()
+
+
+@define("tile.update_levels", kw_only=True)
+class UpdateLevels(Op):
+    """``count`` time steps of the rows in ``news``, level by level: ``code`` is worked out from rows that are kept.
+
+    ``news`` has the newest row of each of ``fields`` (name, time levels); afterwards the one that the last level has
+    made.  ``kept`` holds the rows of all levels that later turns need (:class:`sparsegen.ir.numbers.rows.Rows` says
+    which), ``olds`` gets the rows of the levels before the last that are results too.  Older levels of the input and
+    coefficients wait in ``rings``, ``stages`` rows of each under way; ``layout`` places a column of a slot.
+    Neighbouring columns come from neighbouring lanes (each level spoils a radius of columns at both ends).
+
+    ``sides`` are those of each field, then of the coefficients (``frozen``: the edge cell).  They hold at every level:
+    cells outside are set before others read them, frozen ones keep their value.  Without them nothing is near a border.
+    Only stream: any formula of many fields, which partial sums (``tile.levels``) are not.
+    """
+
+    news: tuple[Buffer, ...] = buffer(writes=True)
+    olds: tuple[Buffer, ...] = buffer(writes=True, reads=False)
+    kept: tuple[Buffer, ...] = buffer(writes=True)
+    rings: tuple[Buffer, ...] = buffer()
+    turn: Expr = operand()
+    at: tuple[Expr, ...] = operand()
+    fields: tuple[tuple[str, int], ...] = attr()
+    code: Code = attr()
+    results: tuple[int, ...] = attr()
+    count: int = attr()
+    stages: int = attr()
+    layout: Layout = attr()
+    grid: Grid = attr()
+    sides: tuple[Sides, ...] = attr(default=())
+
+    @property
+    def numbers(self) -> Rows:
+        """What is kept and what waits; how many rows a tile has does not matter here."""
+        return rows_of(self.code, self.fields, self.count, self.news[0], self.stages)
+
+
+def rows_of(
+    code: Code, fields: tuple[tuple[str, int], ...], levels: int, row: Buffer, stages: int, rows: int = 1,
+    warps: int = 1,
+) -> Rows:  # fmt: skip
+    """The numbers of a formula on two axes whose rows a lane has ``row`` of."""
+    found = [(name, level, (offset[0], offset[1])) for name, level, offset in reads(code)]
+    return Rows(
+        reads=found, fields=dict(fields), levels=levels, nbytes=row.dtype.nbytes, per_lane=row.size, rows=rows,
+        warps=warps, stages=stages,
+    )  # fmt: skip
+
+
+@check(UpdateLevels)
+def _update_levels(op: UpdateLevels, ctx: Context) -> None:
+    count = len(op.fields)
+    ctx.need(len(op.news) == len(op.kept) == len(op.results) == count >= 1, f"rows and results of {count} fields")
+    ctx.need(op.count >= 1 and op.stages >= 2, f"{op.count} levels, {op.stages} rows under way")
+    given = dict(op.fields)
+    coefs = {name for name, _, _ in reads(op.code) if name not in given}
+    wrong = problem(op.code, op.results, {**dict.fromkeys(coefs, 1), **given}, 2)
+    ctx.need(wrong is None, str(wrong))
+    field(ctx, op.grid, at=len(op.at))
+    n, per_lane = op.numbers, op.news[0].size
+    ctx.need((why := n.legal(per_lane, op.grid.extent)) is None, str(why))
+    same_type(ctx, *op.news, *op.olds, *op.kept, *op.rings)
+    for new, kept, (name, _) in zip(op.news, op.kept, op.fields, strict=True):
+        registers(ctx, new, per_lane, exactly=True)
+        registers(ctx, kept, op.count * n.depth(name) * per_lane)
+    back = [made for made in n.outputs if made[1]]
+    ctx.need(len(op.olds) == len(back), f"{len(op.olds)} rows for {len(back)} older results")
+    for old in op.olds:
+        registers(ctx, old, per_lane, exactly=True)
+    ctx.need(len(op.rings) == len(n.waiting), f"{len(op.rings)} rings for {len(n.waiting)} arrays that wait")
+    for ring, waiting in zip(op.rings, n.waiting.values(), strict=True):
+        shared(ctx, ring, ctx.threads // 32 * waiting.slots * op.layout.size(), f"{waiting.slots} slots of all warps")
+    ctx.need(len(op.sides) in (0, count + 1), f"{len(op.sides)} boundaries of {count} fields and of the coefficients")
+    for sides in op.sides:
+        axes(ctx, op.grid.extent, sides=len(sides))
+        check_sides(ctx, sides)
 
 
 @check(Update)

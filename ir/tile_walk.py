@@ -25,6 +25,7 @@ class Walk(Op):
     first copies are on their way.  ``via``: asynchronously, a group a turn, or through registers.  Warps from number
     ``late`` on (0: none) fill after the body: of those that share a tensor core some multiply while others copy.
     ``count``: how many turns there are, of ``turns`` at most, where only the block knows.
+    A ring whose rows the body reads turns later (coefficients of later levels) has so many more slots than ``stages``.
     Users: stream, patches, column, nm_strips, hybrid.
     """
 
@@ -134,9 +135,9 @@ def _walk(op: Walk, ctx: Context) -> None:
         ctx.need(op.slot > 0 and op.here.hi == (op.stages - 1) * op.slot,
                  f"%{op.here.name} must reach the last of {op.stages} slots of {op.slot} elements")  # fmt: skip
     for inner in (*op.fill, *op.read):
-        if type(inner) in FILLS | READS:
+        if type(inner) in FILLS | READS:  # a ring that is read late has more slots
             stages: int = inner.stages  # type: ignore[attr-defined]
-            ctx.need(stages == op.stages, f"{inner.name} has {stages} stages, its walk {op.stages}")
+            ctx.need(stages >= op.stages, f"{inner.name} has {stages} stages, its walk {op.stages}")
     for inner in op.fill:
         ctx.need(type(inner) in FILLS, f"{inner.name} does not fill a ring", "let fill hold fetches only")
     for inner in op.read:

@@ -59,10 +59,12 @@ class Options:
 
 
 class Listed(Options):
-    """Options that are all worked out already."""
+    """Options that are all worked out already; ``best`` is the first one if it is not given."""
 
-    def __init__(self, costs: Iterable[Cost], rejected: Iterable[Rejected] = ()) -> None:
+    def __init__(self, costs: Iterable[Cost], rejected: Iterable[Rejected] = (), best: Cost | None = None) -> None:
         self.__dict__.update(costs=tuple(costs), rejected=tuple(rejected))
+        if best is not None:
+            self.__dict__["best"] = best
 
 
 @dataclass(frozen=True)

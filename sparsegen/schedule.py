@@ -28,8 +28,8 @@ OPERATIONS: dict[str, tuple[str, str]] = {
 }
 #: Why an operation takes no families but its own, where people ask.
 WHY_UPDATES = (
-    "tensor cores and fused time steps need a formula that is linear, with the same coefficients in every cell: "
-    "general updates take CUDA-core schedules, a time step a pass"
+    "tensor cores and fused weights need a formula that is linear, with the same coefficients in every cell: "
+    "general updates take CUDA-core schedules, of one time step a pass or of several levels"
 )
 _WHY = {"update": f": {WHY_UPDATES}"}
 S = TypeVar("S", bound="Schedule")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 import sparsegen as sg
 from sparsegen.backends import emulator
-from sparsegen.backends.reference.update import step
+from sparsegen.backends.reference.update import run, step
 from sparsegen.dsl.update import Update
 from sparsegen.ir.module import Module
 from sparsegen.ir.op_update import Update as Op
@@ -194,6 +194,54 @@ def reference_step(update: Update, given: Mapping[str, Any]) -> dict[str, Array]
     return {name: a for (name, _), a in zip(update.fields, new, strict=True)}
 
 
+def reference_pass(update: Update, given: Mapping[str, Any], steps: int) -> dict[tuple[str, int], Array]:
+    """The levels of each field after some steps, by the reference, as (name, level)."""
+    fields = {name: given[name] if n > 1 else (given[name],) for name, n in update.fields}
+    shape = next(iter(fields.values()))[0].shape
+    new = run(op_of(update, shape), fields, {name: given[name] for name in update.coefs}, steps)
+    return {(name, level): a for name, levels in new.items() for level, a in enumerate(levels)}
+
+
+def emulated_pass(
+    update: Update,
+    program: Program | Module,
+    given: Mapping[str, Any],
+    pitch: Sequence[int] | None = None,
+    seed: int = 0,
+) -> tuple[dict[tuple[str, int], Array], list[str]]:
+    """The levels that a pass makes, as (name, level), by the emulator, and its findings.
+
+    ``pitch``: of each parameter, then of every level of each field; what lies between rows is NaN and must stay so.
+    """
+    module = program if isinstance(program, Module) else program.warp
+    (launch,) = module.launches
+    func = next(f for f in module.funcs if isinstance(f, Func) and f.symbol == launch.symbol)
+    levels, reads = dict(update.fields), parameters(update.fields, update.coefs)
+    shape = np.shape(given[reads[0][0]][0] if levels[reads[0][0]] > 1 else given[reads[0][0]])
+    rows = int(np.prod(shape[:-1], dtype=int))
+    arrays = [("in", *key) for key in reads] + [("out", *key) for key in parameters(update.fields, ())]
+    wide = dict(zip(arrays, pitch or (shape[-1],) * len(arrays), strict=True))
+    memory: dict[str, Array] = {}
+    made: dict[tuple[str, int], str] = {}
+    for p, role in zip(func.params, launch.args, strict=True):
+        assert isinstance(p, Buffer)
+        kind, name, *rest = role.split(".")
+        level = int(rest[0]) if rest else 0
+        memory[p.name] = np.full((rows, wide[kind, name, level]), np.nan, p.dtype.numpy())
+        if kind == "in":
+            source = given[name][level] if levels.get(name, 1) > 1 else given[name]
+            memory[p.name][:, : shape[-1]] = source.reshape(rows, shape[-1])
+        else:
+            made[name, level] = p.name
+    before, new = {n: a.copy() for n, a in memory.items()}, {*made.values()}
+    report = emulator.run(func, {n: a.reshape(-1) for n, a in memory.items()}, seed=seed, uninit=[*new])
+    for name, a in memory.items():
+        same, was = (b[:, shape[-1] :] if name in new else b for b in (a, before[name]))
+        assert np.array_equal(same, was, equal_nan=True), f"@{name} was written where it must not be"
+    wrong = [str(e) for e in report.errors] + [str(n) for n in report.notes]
+    return {key: memory[name][:, : shape[-1]].reshape(shape) for key, name in made.items()}, wrong
+
+
 def emulated_step(
     update: Update,
     program: Program | Module,
@@ -201,35 +249,9 @@ def emulated_step(
     pitch: Sequence[int] | None = None,
     seed: int = 0,
 ) -> tuple[dict[str, Array], list[str]]:
-    """The new level of each field by the emulator, and its findings; what lies between rows is NaN and must stay so."""
-    module = program if isinstance(program, Module) else program.warp
-    (launch,) = module.launches
-    func = next(f for f in module.funcs if isinstance(f, Func) and f.symbol == launch.symbol)
-    levels = dict(update.fields)
-    reads = parameters(update.fields, update.coefs)
-    shape = np.shape(given[reads[0][0]][0] if levels[reads[0][0]] > 1 else given[reads[0][0]])
-    rows = int(np.prod(shape[:-1], dtype=int))
-    pitches = list(pitch or (shape[-1],) * len(launch.args))
-    memory: dict[str, Array] = {}
-    fields: dict[str, Array] = {}
-    for p, role, wide in zip(func.params, launch.args, pitches, strict=True):
-        assert isinstance(p, Buffer)
-        memory[p.name] = np.full((rows, wide), np.nan, p.dtype.numpy())
-        kind, name, *level = role.split(".")
-        if kind == "in":
-            source = given[name][int(level[0])] if levels.get(name, 1) > 1 else given[name]
-            memory[p.name][:, : shape[-1]] = source.reshape(rows, shape[-1])
-        else:
-            fields[name] = memory[p.name]
-    before = {n: a.copy() for n, a in memory.items()}
-    new = [p.name for p, role in zip(func.params, launch.args, strict=True) if role.startswith("out.")]
-    report = emulator.run(func, {n: a.reshape(-1) for n, a in memory.items()}, seed=seed, uninit=new)
-    for name, a in memory.items():
-        same = a[:, shape[-1] :] if name in new else a
-        was = before[name][:, shape[-1] :] if name in new else before[name]
-        assert np.array_equal(same, was, equal_nan=True), f"@{name} was written where it must not be"
-    wrong = [str(e) for e in report.errors] + [str(n) for n in report.notes]
-    return {n: a[:, : shape[-1]].reshape(shape) for n, a in fields.items()}, wrong
+    """The new level of each field by the emulator, and its findings; ``pitch`` as in :func:`emulated_pass`."""
+    made, wrong = emulated_pass(update, program, given, pitch, seed)
+    return {name: a for (name, level), a in made.items() if not level}, wrong
 
 
 def error(got: Array, want: Array) -> float:

@@ -43,11 +43,12 @@ class Pointwise:
 
     def _kernel(self, module: Module, op: o.Update) -> Module:
         params = o.parameters(op.fields, op.coefs)
-        names = _names([*(f"{n}_{level}" if level else n for n, level in params), *(f"{n}_new" for n, _ in op.fields)])
+        titles = names([*(f"{n}_{level}" if level else n for n, level in params), *(f"{n}_new" for n, _ in op.fields)])
         of_field = {name: sides for (name, _), sides in zip(op.fields, op.sides, strict=True)}
         read: list[Sides] = [of_field.get(name, op.coef_sides) for name, _ in params]
-        grids = [Grid(op.shape, *given) for given in zip(op.pitch, [*read, *[()] * len(op.fields)], strict=True)]
-        buffers = tuple(Buffer(name, op.dtype, g.size, "global") for name, g in zip(names, grids, strict=True))
+        apart = [*op.pitch[: len(params)], *(op.pitch[len(params) + at] for at in o.first(op.fields))]
+        grids = [Grid(op.shape, *given) for given in zip(apart, [*read, *[()] * len(op.fields)], strict=True)]
+        buffers = tuple(Buffer(name, op.dtype, g.size, "global") for name, g in zip(titles, grids, strict=True))
         srcs, outs = buffers[: len(params)], buffers[len(params) :]
         code, results = formula.contract(op.code, op.results)
         threads, box = self._threads(len(op.shape)), tuple((0, n) for n in op.shape)
@@ -66,11 +67,11 @@ class Pointwise:
             symbol=op.symbol, params=buffers, blocks=tile_count((box,), size), threads=prod(threads),
             body=(tiles((box,), size, 0, body),),
         )  # fmt: skip
-        roles = (*(f"in.{name}.{level}" for name, level in params), *(f"out.{name}" for name, _ in op.fields))
+        roles = (*op.roles[: len(params)], *(o.written(name, 0) for name, _ in op.fields))
         return replace_kernel(module, op, func, roles)
 
 
-def _names(wanted: list[str]) -> list[str]:
+def names(wanted: list[str]) -> list[str]:
     """Names for the parameters, as wanted where they are identifiers that differ."""
     out: list[str] = []
     for name in wanted:

@@ -20,6 +20,12 @@ class Formula:
         self.cx, self.code, self.dtype = cx, code, dtype
         self.constants: dict[f.Node, Value] = {}
 
+    def prepare(self) -> None:
+        """Makes all constants here, ahead of the loops that use them."""
+        for node in self.code:
+            if node[0] == "const":
+                self._const(node)
+
     def results(self, places: Sequence[int], read: Reader) -> list[Value]:
         """The numbers at ``places`` of the code, for the cell that ``read`` reads around."""
         values: list[Expr] = []

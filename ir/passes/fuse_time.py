@@ -17,6 +17,7 @@ from ..errors import ScheduleError
 from ..fuse import LOSS, Widths, convolve, dense_weights, inner_box, loss, rim_width, strips
 from ..module import Module
 from ..node import Op
+from ..op_update import Update
 from ..types import sum_type
 from .manager import choice, register
 
@@ -29,6 +30,7 @@ MOST_WORK = 1 << 24
 class FuseTime:
     """Makes ``steps`` time steps of every stencil one application, and ``levels`` applications one pass.
 
+    A general update has levels only, at each of which its boundary holds.
     Levels are done one after the other by whoever lowers the op.  ``rim``: what is left to it near a border that is not
     periodic: what is wrong after so many steps at once (``fused``); all that the border reaches, for lowerings that
     know none (``all``); or nothing, for lowerings that let it hold at every level (``none``; levels of one step only).
@@ -41,7 +43,13 @@ class FuseTime:
     def run(self, module: Module) -> Module:
         funcs: list[Op] = []
         for op in module.funcs:
-            funcs += self._fuse(op) if isinstance(op, o.Stencil) else [op]
+            if isinstance(op, Update):
+                if self.steps > 1:
+                    raise ScheduleError(f"fuse={self.steps}: weights are fused, a formula has none", loc=op.loc,
+                                        hint="take levels: they follow one another")  # fmt: skip
+                funcs.append(replace(op, levels=self.levels))
+            else:
+                funcs += self._fuse(op) if isinstance(op, o.Stencil) else [op]
         return replace(module, funcs=tuple(funcs))
 
     def _fuse(self, op: o.Stencil) -> list[Op]:

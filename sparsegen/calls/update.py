@@ -1,15 +1,17 @@
 """Calls of a general update's kernels.
 
-A field of n levels is kept in a ring of n + 1 arrays: the n that a call gives back, and one of the workspace.  Each
-step reads n of them and writes the one that holds the oldest level; the last n steps write what is given back.  The
-first steps read the arrays of the user, which are never written.  With fewer steps than levels some of what is given
-back are copies of them.
+A pass of T steps writes the min(n, T) newest levels of a field of n.  Such a field is kept in a ring of n + min(n, T)
+arrays: the n that a call gives back, and the others of the workspace.  Each pass reads the n that were written last and
+writes those that hold the oldest levels; the last ones written are what is given back.  The first passes read the
+arrays of the user, which are never written.  With fewer steps than levels some of what is given back are copies of
+them.  Steps that do not fill a pass are made first, in one of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import lcm
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+from math import gcd, lcm
 from typing import Any, ClassVar
 
 from sparsegen.backends.reference.update import run
@@ -19,6 +21,7 @@ from sparsegen.calls.grid import GridCalls
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.update import DTYPES, Update
+from sparsegen.ir.op_update import parameters, written
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program, lower
 from sparsegen.plan import Part, Plan, Step
@@ -39,53 +42,62 @@ class UpdateCalls(GridCalls):
         given = {p.name: tuple(f"in.{p.name}.{k}" for k in range(levels[p.name])) for p in update.parameters}
         fields = {name: tuple(f"out.{name}.{k}" for k in range(levels)) for name, levels in update.fields}
         super().__init__(problem, backend, given, fields)
-        #: The roles of a step: every level that it reads, fields before coefficients, and each field's new one.
+        #: The roles of a pass: every level that it reads, fields before coefficients, and those that it may write.
         self.roles = (
             *(array for name in levels for array in given[name]),
-            *(f"out.{name}" for name, _ in update.fields),
+            *(written(*f) for f in parameters(update.fields, ())),
         )
 
     def program(
         self, schedule: UpdateSchedule, device: DeviceProfile, steps: int, variant: Any, copied: Update | None = None
     ) -> Program:
-        """Of a step, or of the update ``copied`` that copies a field, for the pitches of its roles."""
-        problem = UpdateProblem(copied, self.problem.shape) if copied else self.problem
-        return lower(problem, schedule, device, 1, variant)
+        """Of a pass, or of the update ``copied`` that copies a field, for the pitches of its roles."""
+        if copied:
+            return lower(UpdateProblem(copied, self.problem.shape), UpdateSchedule("direct"), device, 1, variant)
+        return lower(self.problem, schedule, device, steps, variant)
 
     def plan(self, programs: Memo[Program], schedule: UpdateSchedule, steps: int, variant: Any) -> Plan:
-        """Steps that read the input, periods of the rings, copies; ``variant``: of every array."""
+        """Passes that read the input, periods of the rings, copies; ``variant``: of every array."""
         update, cols = self.problem.what, self.problem.shape[-1]
         apart = dict(zip(self.arguments, variant or (cols,) * len(self.arguments), strict=True))
-        apart |= {f"ws.{name}": apart[f"out.{name}.0"] for name, _ in update.fields}
+        passes, rest = divmod(steps, schedule.levels)
+        ends = [*([rest] if rest else []), *(rest + schedule.levels * (i + 1) for i in range(passes))]
+        sizes = [end - start for start, end in pairwise((0, *ends))]
+        rings = {name: Ring(name, levels, sizes) for name, levels in update.fields}
 
-        def bound(roles: tuple[str, ...], arrays: Mapping[str, str], copied: Update | None = None) -> Step:
-            key = (1, tuple(apart[arrays[role]] for role in roles))
+        def pitch(array: str) -> int:
+            of, name, _ = array.split(".")
+            return int(apart[f"out.{name}.0" if of == "ws" else array])
+
+        def bound(size: int, roles: Sequence[str], arrays: Mapping[str, str], copied: Update | None = None) -> Step:
+            key = (size, tuple(pitch(arrays[r]) if r in arrays else cols for r in roles))
             return Step.of(programs.get(*key, *((copied,) if copied else ())), arrays)
 
-        def step(now: int) -> Step:
+        def step(i: int) -> Step:
             arrays = {f"in.{c}.0": f"in.{c}.0" for c in update.coefs}
-            for name, levels in update.fields:
-                arrays |= {f"in.{name}.{k}": ring(name, levels, now - 1 - k, steps) for k in range(levels)}
-                arrays[f"out.{name}"] = ring(name, levels, now, steps)
-            return bound(self.roles, arrays)
+            for name, ring in rings.items():
+                arrays |= {f"in.{name}.{k}": array for k, array in enumerate(ring.read(i))}
+                arrays |= {written(name, k): array for k, array in enumerate(ring.written(i))}
+            return bound(sizes[i], self.roles, arrays)
 
-        most, period = max(n for _, n in update.fields), lcm(*(n + 1 for _, n in update.fields))
-        head = min(most, steps)
-        cycle = tuple(step(now) for now in range(head + 1, min(head + period, steps) + 1))
+        period = lcm(*(ring.period for ring in rings.values()))
+        head = min(len(sizes), max(ring.head for ring in rings.values()))
+        cycle = tuple(step(i) for i in range(head, min(head + period, len(sizes))))
         one, copied = update.fields[0][0], identity(update)  # copies take the roles of the first field
         copies = [
             bound(
-                (f"in.{one}.0", f"out.{one}"),
+                1, (f"in.{one}.0", f"out.{one}"),
                 {f"in.{one}.0": f"in.{name}.{k - steps}", f"out.{one}": f"out.{name}.{k}"}, copied,
             )
             for name, levels in update.fields for k in range(steps, levels)
         ]  # fmt: skip
-        first = [Part((step(now),)) for now in range(1, head + 1)]
-        parts = (*first, *((Part(cycle, steps - head),) if cycle else ()), *(Part((s,)) for s in copies))
-        return Plan(parts, tuple(self.arguments), step(steps).program, steps)
+        first = [Part((step(i),)) for i in range(head)]
+        parts = (*first, *((Part(cycle, len(sizes) - head),) if cycle else ()), *(Part((s,)) for s in copies))
+        return Plan(parts, tuple(self.arguments), step(len(sizes) - 1).program, steps)
 
     def notes(self, program: Program) -> list[str]:
-        notes, pitch = ["One launch does 1 time step."], program.op.funcs[0].pitch  # type: ignore[attr-defined]
+        notes = [f"One launch does {program.steps} time step{'s' if program.steps > 1 else ''}."]
+        pitch = program.op.funcs[0].pitch  # type: ignore[attr-defined]
         if set(pitch) != {self.problem.shape[-1]}:
             notes.append(f"Elements from row to row of each array, in order: {', '.join(map(str, pitch))}.")
         return notes
@@ -98,12 +110,34 @@ class UpdateCalls(GridCalls):
         return {f"out.{name}.{k}": level for name, levels in new.items() for k, level in enumerate(levels)}
 
 
-def ring(name: str, levels: int, time: int, last: int) -> str:
-    """The array that holds a field's level of a time (0: the newest input), when ``last`` is the time of the result."""
-    if time <= 0:
-        return f"in.{name}.{-time}"
-    place = (last - time) % (levels + 1)
-    return f"out.{name}.{place}" if place < levels else f"ws.{name}"
+class Ring:
+    """The arrays of a field of ``levels`` levels, over passes of so many steps each."""
+
+    def __init__(self, name: str, levels: int, sizes: Sequence[int]) -> None:
+        self.name, self.levels = name, levels
+        new = [min(levels, size) for size in sizes]  # levels that a pass writes
+        self._before = [0, *accumulate(new)]  # levels written before a pass
+        self.size = levels + max(new)  #: arrays in all
+        #: Passes of the last kind after which the same arrays come again.
+        self.period = self.size // gcd(self.size, new[-1])
+        #: Passes that read arrays of the user, or are not of the last kind.
+        alike = [len({*sizes[i:]}) == 1 for i in range(len(sizes))]
+        self.head = next((i for i, n in enumerate(self._before[:-1]) if n >= levels and alike[i]), len(sizes))
+
+    def _array(self, number: int) -> str:
+        """The array of the level that is written as so-manieth, from 0; below 0 those of the input, newest last."""
+        if number < 0:
+            return f"in.{self.name}.{-1 - number}"
+        place = (self._before[-1] - 1 - number) % self.size
+        return f"{'out' if place < self.levels else 'ws'}.{self.name}.{place}"
+
+    def read(self, i: int) -> list[str]:
+        """What pass ``i`` reads, newest level first."""
+        return [self._array(self._before[i] - 1 - k) for k in range(self.levels)]
+
+    def written(self, i: int) -> list[str]:
+        """What pass ``i`` writes, newest level first."""
+        return [self._array(self._before[i + 1] - 1 - k) for k in range(self._before[i + 1] - self._before[i])]
 
 
 def identity(update: Update) -> Update:

@@ -41,27 +41,50 @@ SYMBOLS: Final[dict[str, str]] = {
 }
 #: Instructions of what is no single one (as nvcc compiles them for the full range of numbers).
 _SEQUENCE: Final = {("div", "f64"): 10, ("sqrt", "f64"): 12, ("div", "f32"): 8, ("sqrt", "f32"): 8}
+#: What compares two numbers.
+_COMPARED: Final = (*formula.COMPARE, "min", "max")
 #: Integer and address instructions of a thread, and of each of its cells.
 _OVERHEAD, _ADDRESS = 24, 2
 #: Share of L2 that fields may take and stay there.
 _L2_SHARE = 0.7
 
 
+def units(update: Update) -> dict[str, int]:
+    """Floating-point instructions a cell, by the unit that does them.
+
+    A division and a square root are an estimate of MUFU and the multiply-adds that make it exact; in f64 comparisons
+    are done where multiply-adds are.  Signs and absolute values are part of what uses them.
+    """
+    code, _ = formula.contract(update.code, update.results)
+    found: dict[str, int] = {"FMA": 0, "ALU": 0, "MUFU": 0}
+    for op in (str(node[0]) for node in code if node[0] in formula.SIGNATURES and node[0] not in ("neg", "abs")):
+        if sequence := _SEQUENCE.get((op, update.dtype)):
+            found["MUFU"] += 1
+            found["FMA"] += sequence - 1
+        else:
+            arithmetic = op in ("add", "sub", "mul", "fma") or (update.dtype == "f64" and op in _COMPARED)
+            found["FMA" if arithmetic else "ALU"] += 1
+    return found
+
+
+def flops(update: Update) -> int:
+    """Floating-point instructions a cell, divisions and square roots as what they become."""
+    return sum(units(update).values())
+
+
 def cost(update: Update, shape: tuple[int, ...], schedule: UpdateSchedule, device: DeviceProfile) -> Cost:
     """The cost of one time step on a grid of ``shape``."""
-    code, _ = formula.contract(update.code, update.results)
     size, column = ITEMSIZE[update.dtype], schedule.column if update.ndim > 1 else 1
     axis = max(0, update.ndim - 2)
     loads = {
         (name, level, tuple(o + row * (a == axis) for a, o in enumerate(offset)))
-        for row in range(column) for name, level, offset in formula.reads(code)
+        for row in range(column) for name, level, offset in formula.reads(update.code)
     }  # fmt: skip
-    flops = sum(_SEQUENCE.get((str(n[0]), update.dtype), 1) for n in code if n[0] in formula.SIGNATURES)
     cells, writes = math.prod(shape), len(update.fields)
     reads = len(parameters(update.fields, update.coefs))
     rate = device.f64_fma_per_clk_sm if update.dtype == "f64" else device.f32_fma_per_clk_sm
     values: dict[str, float] = {
-        "N": cells, "reads": reads, "writes": writes, "loads": len(loads) / column, "flops": flops,
+        "N": cells, "reads": reads, "writes": writes, "loads": len(loads) / column, "flops": flops(update),
         "threads": schedule.threads, "column": column, "s": size, "launch": device.launch_s,
         "dram": 0.0 if cells * size * (reads + writes) <= _L2_SHARE * device.l2_bytes else 1.0,
         "bw_G": device.bw_global, "bw_L2": device.l2_bytes_per_clk_sm * device.sms * device.clock,

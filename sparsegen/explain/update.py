@@ -1,14 +1,16 @@
-"""What the page of a general update's kernel says: also why no other family can do it."""
+"""What the page of a general update's kernel says: also why no family with tensor cores can do it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sparsegen.choose import Request
+from sparsegen.cost.update import flops, units
 from sparsegen.explain.kind import Kind
 from sparsegen.explain.page import Fact
-from sparsegen.explain.units import seconds
+from sparsegen.explain.units import plural, seconds
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.schedule import WHY_UPDATES
 
@@ -23,37 +25,48 @@ class UpdatePage(Kind):
     """Of the formula: every floating-point instruction counts."""
 
     kind = "update"
-    unit = "a step"
-    terms_of = "one step (they overlap; * binds)"
+    terms_of = "one pass (they overlap; * binds)"
     across, up = "FLOP of the formula per byte of DRAM traffic", "FLOP/s of the formula"
     nonfinite = "a NaN or Inf reaches only the cells whose formula takes it"
 
     def __init__(self, kernel: Kernel, choice: Choice, plan: Any) -> None:
         super().__init__(kernel, choice, plan)
-        self.workspace = "one more array for each field" if plan.workspaces else ""
-        stays = "" if self.cost.values["dram"] else "all arrays stay in L2: the bytes are those of a step through it; "
+        self.unit = f"a pass of {plural(self.cost.steps_per_launch, 'step')}"
+        self.workspace = "more arrays for each field" if plan.workspaces else ""
+        stays = "" if self.cost.terms["hbm"] else "all arrays stay in L2: the bytes are those of a pass through it; "
         self.note = f"{stays}each floating-point instruction counts as two operations, as a multiply-add does"
 
-    def seconds(self, cost: Cost) -> float:
-        return float(self.plan.passes * cost.time)
+    def cheapest(self, costs: Sequence[Cost]) -> Cost:
+        return min(costs, key=self.seconds)
 
     def facts(self) -> Iterator[Fact]:
-        plan, steps = self.plan, self.plan.steps
+        plan, v, s = self.plan, self.cost.values, self.cost.schedule
         if plan.passes > 1:
-            copies = f", and {plan.passes - steps} copies of input levels" * (plan.passes > steps)
-            yield Fact("launches", f"{steps}{copies}; {seconds(self.seconds(self.cost))} in all")
-        v = self.cost.values
+            launches = -(-plan.steps // s.levels)
+            copies = f", and {plan.passes - launches} copies of input levels" * (plan.passes > launches)
+            yield Fact("launches", f"{launches}{copies}; {seconds(self.seconds(self.cost))} in all")
         yield Fact("families", WHY_UPDATES)
         yield Fact(
             "formula",
-            f"{v['flops']:.0f} floating-point instructions and {v['loads']:.3g} loads a cell, "
-            f"{v['reads']:.0f} arrays read and {v['writes']:.0f} written a step",
+            f"{self._operations()} a cell and step; {v['reads']:.0f} arrays read and {v['writes']:.0f} written a pass",
+        )
+
+    def _operations(self) -> str:
+        """What the formula costs a cell, by the units that do it."""
+        of = units(self.kernel.update)
+        return (
+            f"{sum(of.values())} floating-point instructions ("
+            + ", ".join(f"{count} {name}" for name, count in of.items() if count)
+            + ")"
         )
 
     def work(self, cost: Cost) -> tuple[float, float]:
         """The formula's instructions, each as the two operations that a compute roof counts for one."""
-        v = cost.values
-        return 2 * v["N"] * v["flops"], v["N"] * v["s"] * (v["reads"] + v["writes"])
+        v, cells = cost.values, math.prod(cost.shape)
+        return 2 * cells * flops(self.kernel.update) * cost.steps_per_launch, cells * v["s"] * (
+            v["reads"] + v["writes"]
+        )
 
     def best(self, device: DeviceProfile, shape: tuple[int, ...]) -> Cost | None:
-        return UpdateProblem(self.kernel.update, shape).options(None, device, Request()).best
+        request = Request(self.kernel.steps)
+        return UpdateProblem(self.kernel.update, shape).options(None, device, request).best

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
-from sparsegen.choose import Listed, Request
+from sparsegen.choose import Listed, Rejected, Request
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.update import cost
 from sparsegen.dsl.update import Update
-from sparsegen.families.pointwise import candidates
+from sparsegen.families.updates import UpdateFamily, family
 from sparsegen.ir import op_update as o
 from sparsegen.ir.boundary import Sides, describe
-from sparsegen.ir.kernels.pointwise import Pointwise
+from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.module import Module
 from sparsegen.ir.op import Sides as SideSpecs
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
 from sparsegen.problem import Problem, digest
+from sparsegen.registry import families
 from sparsegen.schedule import Schedule, UpdateSchedule
-from sparsegen.sizes import ITEMSIZE
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class UpdateProblem(Problem):
     """An update on fields of ``shape`` cells.
 
     A variant has the elements from row to row of each array that a step reads (each field's levels, newest first, then
-    the coefficients), then of each field's new level.
+    the coefficients), then of each field's levels where a pass writes them.
     """
 
     op: ClassVar[str] = "update"
@@ -45,7 +43,7 @@ class UpdateProblem(Problem):
 
     def describe(self, variant: Hashable = None) -> Module:
         update, shape = self.what, self.shape
-        arrays = len(o.parameters(update.fields, update.coefs)) + len(update.fields)
+        arrays = len(o.parameters(update.fields, update.coefs)) + len(o.parameters(update.fields, ()))
         op = o.Update(
             symbol(update.name), shape, DTYPES[update.dtype], update.fields, update.coefs, update.code, update.results,
             update.radius, tuple(map(_specs, update.sides)), _specs(update.coef_sides),
@@ -54,8 +52,7 @@ class UpdateProblem(Problem):
         return Module(update.name, (op,))
 
     def passes(self, schedule: UpdateSchedule, device: DeviceProfile, steps: int) -> list[Pass]:
-        """A thread works a column of a few cells out."""
-        return [Pointwise(1, schedule.block[1], schedule.block[0], schedule.column)]
+        return family(schedule).passes(self.what, self.shape, schedule, device, steps)
 
     def identity(self) -> dict[str, Any]:
         update = self.what
@@ -65,41 +62,44 @@ class UpdateProblem(Problem):
             "sides": [describe(sides) for sides in update.sides], "shape": self.shape,
         }  # fmt: skip
 
+    def seconds(self, cost: Cost, steps: int) -> float:
+        """The time of all passes; a rest that does not fill one is a pass of its own."""
+        passes, rest = divmod(steps, cost.steps_per_launch)
+        return passes * cost.time + (self._rest(cost, rest) if rest else 0.0)
+
+    def _rest(self, cost: Cost, rest: int) -> float:
+        schedule = cost.schedule.but(levels=rest)
+        return family(schedule).cost(self.what, self.shape, schedule, cost.profile).time
+
     def options(self, wanted: Schedule | None, device: DeviceProfile, request: Request) -> Listed:
-        return _options(self, device)
+        return _options(self, device, request.steps)
 
     def price(self, schedule: UpdateSchedule, device: DeviceProfile, request: Request) -> Cost:
-        return cost(self.what, self.shape, schedule, device)
-
-
-#: Blocks an SM that a schedule with several cells a thread must leave: fewer threads hide less latency.
-_BLOCKS_AN_SM = 8
-#: 32-bit registers that the numbers read for several cells may take.
-_REGISTERS = 64
-#: Nodes of the formula that a thread with several cells may work out: code that is longer takes nvcc long.
-_NODES = 2000
-
-
-def _fits(c: Cost, update: Update, shape: tuple[int, ...], device: DeviceProfile) -> bool:
-    """Whether a schedule with several cells a thread leaves enough threads, registers and nodes."""
-    s = c.schedule
-    if s.column == 1:
-        return True
-    return bool(
-        update.ndim > 1
-        and shape[-2] >= s.block[1] * s.column
-        and len(update.code) * s.column <= _NODES
-        and c.values["loads"] * s.column * ITEMSIZE[update.dtype] // 4 <= _REGISTERS
-        and math.prod(shape) >= s.threads * s.column * _BLOCKS_AN_SM * device.sms
-    )
+        own = family(schedule)
+        if schedule.steps > request.steps:
+            raise ScheduleError(
+                f"levels={schedule.levels} does {schedule.steps} time steps at once, but steps={request.steps}",
+                hint=f"compile for steps={schedule.steps} or more, or take levels={request.steps}",
+            )
+        if (why := own.misfit(self.what, self.shape, schedule, device)) is not None:
+            raise ScheduleError(why[0], hint=why[1])
+        return own.cost(self.what, self.shape, schedule, device)
 
 
 @lru_cache(maxsize=64)
-def _options(problem: UpdateProblem, device: DeviceProfile) -> Listed:
+def _options(problem: UpdateProblem, device: DeviceProfile, steps: int) -> Listed:
     """Those that are tried and fit; of equally cheap ones that whose other units have least to do comes first."""
     update, shape = problem.what, problem.shape
-    found = (c for s in candidates() if _fits(c := cost(update, shape, s, device), update, shape, device))
-    return Listed(tuple(sorted(found, key=lambda c: (c.time, sum(c.terms.values())))))
+    found, refused = list[Cost](), list[Rejected]()
+    for each in families("update").values():
+        own = cast("UpdateFamily", each)
+        for s in own.candidates(update, steps):
+            if (why := own.misfit(update, shape, s, device)) is not None:
+                refused.append(Rejected(s, *why))
+            elif own.worth(c := own.cost(update, shape, s, device)):
+                found.append(c)
+    found.sort(key=lambda c: (c.time_per_step, sum(c.terms.values())))
+    return Listed(found, refused, min(found, key=lambda c: problem.seconds(c, steps)))
 
 
 def _specs(sides: Sides) -> SideSpecs:

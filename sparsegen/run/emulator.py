@@ -13,6 +13,8 @@ import numpy as np
 from sparsegen.backends.emulator import ALL, Finding, Report
 from sparsegen.backends.emulator import run as emulate
 from sparsegen.ir.module import Module
+from sparsegen.ir.op import Stencil
+from sparsegen.ir.op_update import Update
 from sparsegen.ir.types import Buffer
 from sparsegen.pipelines import Program
 from sparsegen.plan import COUNTER, OUT, SCRATCH, Plan, buffers, constant, launches
@@ -59,9 +61,7 @@ def run_plan(plan: Plan, given: Arrays, new: Arrays, work: str, cells: int) -> N
 def pitches(program: Program) -> dict[str, int]:
     """Elements from row to row of each array of a pass over a grid, by role; nothing for other programs."""
     (op,) = program.op.funcs
-    pitch: tuple[int, ...] = getattr(op, "pitch", ())
-    ends = [role for role in dict(buffers(program.warp)) if not role.startswith(SCRATCH)]
-    return dict(zip(sorted(ends, key=lambda role: role.partition(".")[0]), pitch, strict=True)) if pitch else {}
+    return dict(zip(op.roles, op.pitch, strict=True)) if isinstance(op, (Stencil, Update)) else {}
 
 
 def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str, HostArray], Reports]:

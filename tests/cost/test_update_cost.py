@@ -10,7 +10,7 @@ import pytest
 import sparsegen as sg
 from sparsegen.cost.devices import load_profile
 from sparsegen.cost.update import REASONS, SYMBOLS, cost
-from sparsegen.families.pointwise import candidates
+from sparsegen.families.pointwise import FAMILY
 from sparsegen.schedule import UpdateSchedule
 from tests.updates import NAMED, made
 
@@ -23,7 +23,7 @@ def test_the_formula_is_the_time(name: str) -> None:
     make, small = NAMED[name]
     update = make()
     for shape in (small, LARGE[update.ndim]):
-        for s in candidates():
+        for s in FAMILY.candidates(update, 1):
             c = cost(update, shape, s, H200)
             assert float(c.formula.xreplace(c.substitution())) == pytest.approx(c.time, rel=1e-12)
             assert c.reasons() == REASONS and {str(x) for x in c.formula.free_symbols} <= set(SYMBOLS)

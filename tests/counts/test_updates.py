@@ -24,7 +24,7 @@ def test_random_cases(part: int) -> None:
         draw, update = random.Random(seed), random_update(seed)
         shape = tuple(draw.randint(*size) for size in SHAPES[update.ndim])
         schedule = UpdateSchedule(block=draw.choice(BLOCKS), column=draw.choice((1, 2, 3, 8)))
-        arrays = len(lower(UpdateProblem(update, shape), schedule, H200).tile.funcs[0].params)  # type: ignore[attr-defined]
+        arrays = len(lower(UpdateProblem(update, shape), schedule, H200).op.funcs[0].pitch)  # type: ignore[attr-defined]
         pitch = tuple(shape[-1] + draw.choice((0, 0, 3)) for _ in range(arrays))
         assert not wrong(lower(UpdateProblem(update, shape), schedule, H200, 1, pitch)), (seed, update, shape, schedule)
 

@@ -124,7 +124,7 @@ def test_the_numbers_are_the_kernels() -> None:
         (own,) = [s for s in data["families"] if s["chosen"]]
         assert own["schedule"] == str(k.schedule) and own["ratio"] == 1
     data = update().explain().data
-    assert data["prediction"]["seconds"] == pytest.approx(9 * update().cost.time)
+    assert data["prediction"]["seconds"] == pytest.approx(update().problem.seconds(update().cost, 9))
 
 
 def test_saving(tmp_path: Path) -> None:

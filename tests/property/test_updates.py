@@ -53,10 +53,10 @@ def test_random_updates(data: st.DataObject, update: Update) -> None:
     agree(update, shape, line, seed=data.draw(st.integers(0, 99)))
 
 
-@given(update=UPDATES, extra=st.lists(st.integers(0, 9), min_size=9, max_size=9))
+@given(update=UPDATES, extra=st.lists(st.integers(0, 9), min_size=12, max_size=12))
 def test_rows_of_any_pitch(update: Update, extra: list[int]) -> None:
     shape = tuple(n + 3 for n in update.extents)
-    count = sum(n + 1 for _, n in update.fields) + len(update.coefs)
+    count = 2 * sum(n for _, n in update.fields) + len(update.coefs)
     agree(update, shape, "direct", tuple(shape[-1] + e for e in extra[:count]))
 
 

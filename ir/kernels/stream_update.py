@@ -1,0 +1,191 @@
+"""``stream`` for general updates: a warp walks down a strip with several time levels of every field in registers.
+
+Rows of every array arrive through cp.async rings of the warp.  A level keeps the rows that its formula reads, makes one
+row a turn and hands it to the next; older levels and coefficients wait in their rings until a level needs them.  The
+boundary holds at every level: blocks that touch it run a body of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from .. import formula as f
+from .. import op_update as o
+from .. import tile as t
+from .. import tile_levels as tl
+from .. import tile_walk as tw
+from ..boundary_map import EDGE, PERIODIC
+from ..errors import ScheduleError
+from ..expr import Value
+from ..grid import Grid
+from ..layout import layout
+from ..module import Module
+from ..node import Op
+from ..numbers.rows import Rows
+from ..op import Sides
+from ..passes.manager import register
+from ..tile_update import UpdateLevels, rows_of
+from ..types import Buffer, s32
+from .common import each, replace_kernel, tile_count, tiles, vector
+from .pointwise import names
+
+
+@register("stream-update")
+@dataclass(frozen=True)
+class StreamUpdate:
+    """Strips of 32 * ``per_lane`` columns, ``rows`` outputs down, ``warps`` a block; ``stages`` rows under way.
+
+    Roles of its launches: ``in.NAME.LEVEL`` for what it reads, ``out.NAME.LEVEL`` for what it writes (levels from 0,
+    the newest; ``out.NAME`` where that is the only one).
+    """
+
+    per_lane: int = 4
+    rows: int = 512
+    warps: int = 2
+    stages: int = 4
+    unroll: int = 1
+    min_blocks: int = 1
+
+    def run(self, module: Module) -> Module:
+        return each(module, o.Update, self._kernel, axes=(1, 2))
+
+    def _kernel(self, module: Module, given: o.Update) -> Module:
+        op = on_two_axes(given)
+        code, results = f.contract(op.code, op.results)
+        row = [Buffer(f"row_{i}", op.dtype, self.per_lane, "reg") for i in range(len(op.fields))]
+        n = rows_of(code, op.fields, op.levels, row[0], self.stages, self.rows, self.warps)
+        if (why := n.legal(self.per_lane, op.shape)) is not None:
+            raise ScheduleError(why, hint="take fewer levels, or other columns a lane; direct does any formula")
+        for pairs in zip(*op.sides, strict=True):
+            if len({pair[0][0] == "periodic" for pair in pairs}) > 1:
+                raise ScheduleError("an axis wraps for one field and not for another: a cell outside is then two",
+                                    hint="direct does any boundary")  # fmt: skip
+        params = o.parameters(op.fields, op.coefs)
+        arrays = names([*(_title(name, level) for name, level in params),
+                        *(f"{_title(name, level)}_new" for name, level in n.outputs)])  # fmt: skip
+        written = dict(zip(o.parameters(op.fields, ()), op.pitch[len(params) :], strict=True))
+        pitch_in, pitch_out = op.pitch[: len(params)], [written[made] for made in n.outputs]
+        buffers = tuple(
+            Buffer(name, op.dtype, Grid(op.shape, pitch).size, "global")
+            for name, pitch in zip(arrays, (*pitch_in, *pitch_out), strict=True)
+        )
+        srcs, outs = buffers[: len(params)], buffers[len(params) :]
+        place = layout({"c": n.width}, lambda c: c + c // n.gap * n.piece)
+        rings = [
+            Buffer(f"ring_{name}", op.dtype, n.ring * _slots(n, source), "shared")
+            for name, source in zip(arrays, params, strict=False)
+        ]
+        of = dict(zip(params, rings, strict=True))
+        kept = tuple(
+            Buffer(f"kept_{i}", op.dtype, max(1, op.levels * n.depth(name) * self.per_lane), "reg")
+            for i, (name, _) in enumerate(op.fields)
+        )
+        older = tuple(made for made in n.outputs if made[1])
+        olds = tuple(Buffer(f"old_{i}", op.dtype, self.per_lane, "reg") for i in range(len(older)))
+        # results whose place in the input still waits for later turns cross the lanes through slots of their own
+        own = {made: Buffer(f"way_{i}", op.dtype, n.ring * 2, "shared") for i, made in enumerate(older)
+               if not n.through(*made)}  # fmt: skip
+        turn = Value("row_turn", s32, 0, n.turns - 1)
+        wide_in = [vector(pitch, n.piece) for pitch in pitch_in]
+        wide_out = [vector(pitch, n.piece) for pitch in pitch_out]
+        private = {*wide_in, *wide_out} == {self.per_lane}  # a lane copies just what it reads, and stores it itself
+        title = {source: i for i, source in enumerate(params)}
+
+        def body(loop: t.ForTiles) -> list[Op]:
+            def fetch(source: tuple[str, int]) -> tw.Fetch:
+                i, ahead = title[source], n.waiting[source].ahead if source in n.waiting else 0
+                return tw.Fetch(
+                    ring=of[source], src=srcs[i], at=loop.at, turn=turn, above=n.above - ahead, lead=(n.lead,), lines=1,
+                    width=n.width, step=n.step, stages=_slots(n, source), layout=place,
+                    grid=Grid(op.shape, pitch_in[i], _rows_as(_sides(op, source[0]))), vector=wide_in[i],
+                    border="piece",
+                )  # fmt: skip
+
+            def levels(border: tuple[Sides, ...]) -> UpdateLevels:
+                return UpdateLevels(
+                    news=tuple(row), olds=olds, kept=kept, rings=tuple(of[source] for source in n.waiting), turn=turn,
+                    at=loop.at, fields=op.fields, code=code, results=results, count=op.levels, stages=self.stages,
+                    layout=place, grid=Grid(op.shape, op.pitch[0]), sides=border,
+                )  # fmt: skip
+
+            def take(field: str, values: Buffer) -> tw.Take:
+                return tw.Take(values=values, ring=of[field, 0], turn=turn, lines=1, stages=self.stages, layout=place)
+
+            def emit(i: int, made: tuple[str, int]) -> tw.Emit:
+                ring = own.get(made, of[made])
+                return tw.Emit(
+                    dst=outs[i], values=olds[older.index(made)] if made[1] else row[field_at[made[0]]], ring=ring,
+                    turn=turn, at=loop.at, delay=n.above + n.below, lines=1,
+                    stages=2 if made in own else _slots(n, made), lead=(n.lead,), step=(n.step,), layout=place,
+                    grid=Grid(op.shape, pitch_out[i]),
+                    box=tuple((0, size) for size in op.shape), vector=wide_out[i],
+                )  # fmt: skip
+
+            border = (*op.sides, op.coef_sides)
+            own_grid = Grid(op.shape, op.pitch[0], _any(border))
+            work: Op = levels(())
+            if any(pair[0][0] != "periodic" for pair in own_grid.sides):
+                reach = (op.levels + 1) * n.ry  # rows above the newest whose images or kept cells are looked at
+                work = tl.IfBorder(
+                    at=(loop.at[0] - n.above + turn, loop.at[1]), before=(reach, n.lead),
+                    size=(reach + 1, self.warps * n.step + 2 * n.lead), grid=own_grid, near=(levels(border),),
+                    inside=(work,),
+                )  # fmt: skip
+            walk = tw.Walk(
+                turn=turn, held=(*row, *olds), turns=n.turns, stages=self.stages, scope="lane" if private else "warp",
+                via="cp.async", unroll=self.unroll, fill=tuple(map(fetch, params)),
+                read=tuple(take(name, values) for (name, _), values in zip(op.fields, row, strict=True)),
+                body=(work, *(emit(i, made) for i, made in enumerate(n.outputs))),
+            )  # fmt: skip
+            return [*(t.Alloc(buf=rows, zeroed=True) for rows in kept), walk]
+
+        field_at = {name: i for i, (name, _) in enumerate(op.fields)}
+        box = (tuple((0, size) for size in op.shape),)
+        shared = (*rings, *own.values())
+        func = t.Func(
+            symbol=op.symbol, params=buffers, blocks=tile_count(box, n.tile), threads=32 * self.warps,
+            body=(*(t.Alloc(buf=ring) for ring in shared), tiles(box, n.tile, 0, body)), min_blocks=self.min_blocks,
+        )  # fmt: skip
+        roles = (*op.roles[: len(params)], *(o.written(*made) for made in n.outputs))
+        return replace_kernel(module, given, func, roles)
+
+
+def on_two_axes(op: o.Update) -> o.Update:
+    """The update on two axes: a field of one axis is one row."""
+    if len(op.shape) == 2:
+        return op
+    code = tuple((*node[:3], (0, *node[3])) if node[0] == "read" else node for node in op.code)  # type: ignore[misc]
+    return replace(
+        op, shape=(1, *op.shape), code=code, radius=(0, *op.radius), coef_sides=(PERIODIC, *op.coef_sides),
+        sides=tuple((PERIODIC, *sides) for sides in op.sides),
+    )  # fmt: skip
+
+
+def _title(name: str, level: int) -> str:
+    return f"{name}_{level}" if level else name
+
+
+def _slots(n: Rows, source: tuple[str, int]) -> int:
+    return n.waiting[source].slots if source in n.waiting else n.stages
+
+
+def _sides(op: o.Update, name: str) -> Sides:
+    fields = [field for field, _ in op.fields]
+    return op.sides[fields.index(name)] if name in fields else op.coef_sides
+
+
+def _rows_as(sides: Sides) -> Sides:
+    """How a fetch reads outside: the rows that the sides mean, any columns (those that count are set later)."""
+    low, high = sides[0]
+    rows = sides[0] if low[0] == "periodic" else tuple(
+        side if side[0] == "neumann" else EDGE[0] for side in (low, high)
+    )  # fmt: skip
+    return (rows, PERIODIC)  # type: ignore[return-value]
+
+
+def _any(borders: Sequence[Sides]) -> Sides:
+    """An axis wraps only if it does for all."""
+    return tuple(
+        next((pair for pair in pairs if pair[0][0] != "periodic"), PERIODIC) for pairs in zip(*borders, strict=True)
+    )

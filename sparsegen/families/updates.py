@@ -1,0 +1,51 @@
+"""What a family of schedules for general updates is."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
+
+from sparsegen.cost.cost import Cost
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.dsl.update import Update
+from sparsegen.registry import families
+from sparsegen.schedule import Schedule, UpdateSchedule, Vocabulary
+
+if TYPE_CHECKING:
+    from sparsegen.ir.passes.manager import Pass
+
+
+class UpdateFamily(Vocabulary):
+    """Its words, what it tries, what that costs and the passes that make it."""
+
+    op = "update"
+
+    @abstractmethod
+    def candidates(self, update: Update, steps: int) -> Iterator[UpdateSchedule]:
+        """What the search tries, plainest first: at most so many time steps a pass."""
+
+    def misfit(
+        self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
+    ) -> tuple[str, str] | None:
+        """Why a schedule cannot run there, and what would help; None if it can."""
+        return None
+
+    def worth(self, cost: Cost) -> bool:
+        """Whether ``auto`` may take a schedule that can run."""
+        return True
+
+    @abstractmethod
+    def cost(self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile) -> Cost:
+        """The cost of one launch on a grid of ``shape``."""
+
+    @abstractmethod
+    def passes(
+        self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int
+    ) -> list[Pass]:
+        """The passes from the op level to the tile level, of ``steps`` time steps at once."""
+
+
+def family(s: Schedule) -> UpdateFamily:
+    """The family of a schedule."""
+    return cast("UpdateFamily", families("update")[s.family])
