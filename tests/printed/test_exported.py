@@ -34,6 +34,8 @@ from tests.updates import made, wave
 from tests.vectors_kit import quantized
 
 SCHEDULES = ("direct fuse=1", "direct fuse=2", "tiled fuse=3", "stencil2row fuse=3")
+#: Schedules of updates, and the time levels of their first field.
+LEVELS = [(line, n) for line in ("direct", "stream levels=2", "stream levels=3") for n in (1, 2, 3)]
 HOST = Path(__file__).resolve().parents[2] / "examples" / "host"
 CROSS = np.array([[0, 0.1, 0], [0.2, 0.3, 0.1], [0, 0.2, 0]])
 compile_for = partial(sg.compile, device="h200", backend="emulator")
@@ -42,6 +44,10 @@ compile_for = partial(sg.compile, device="h200", backend="emulator")
 def stencil(shape: tuple[int, ...], steps: int, schedule: str) -> Any:
     heat = sg.Stencil.from_weights(CROSS, boundary=sg.neumann, name="heat")
     return compile_for(heat, shape, steps, schedule=schedule)
+
+
+def waves(steps: int, schedule: str) -> Any:
+    return compile_for(wave(), (12, 14), steps, schedule=schedule)
 
 
 def csr() -> Any:
@@ -123,13 +129,16 @@ def few() -> Any:
     return compile_for(product, schedule="gather warps=2 most=1 stages=3")
 
 
+WAVE = ["in_u_0", "in_u_1", "in_c_0", "out_u_0", "out_u_1"]
 #: A kernel; the launches of its passes as the file has them; the arguments before the workspace; what is to be read.
 CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "rest": (lambda: stencil((24, 40), 12, "stream fuse=1 levels=7"), 4, ["in", "out"], "12 time steps: 1 pass of 5"),
     "padded": (lambda: stencil((19, 37), 9, "direct"), 5, ["in", "out"], "9 time steps: 9 passes of 1 step."),
     "table": (lambda: stencil((16, 32), 3, "stencil2row fuse=2 lut=on"), 3, ["in", "out"], "table_lut[2312]"),
-    "wave": (lambda: compile_for(wave(), (12, 14), 8), 5, ["in_u_0", "in_u_1", "in_c_0", "out_u_0", "out_u_1"], ""),
-    "copies": (lambda: compile_for(wave(), (12, 14), 1), 2, ["in_u_0", "in_u_1", "in_c_0", "out_u_0", "out_u_1"], ""),
+    "wave": (lambda: waves(8, "direct"), 5, WAVE, "8 time steps: 8 passes of 1 step."),
+    "levels": (lambda: waves(11, "stream levels=2 cols=4"), 4, WAVE, "11 time steps: 1 pass of 1 step, then 5 passes"),
+    "copies": (lambda: waves(1, "direct"), 2, WAVE, "A call does 1 time step: "),
+    "copied": (lambda: waves(1, "stream levels=1 cols=4"), 2, WAVE, "A call does 1 time step: "),
     "bitmap": (bitmap, 1, ["in", "scale", "out", "index", "masks", "values"], "cudaMemsetAsync(s_workspace_counter"),
     "csr": (csr, 1, ["in", "bias", "residual", "out", "idx", "values", "segments"], "MemsetAsync(s_workspace_counter"),
     "nm_24": (halved, 1, ["in", "bias", "out", "kept", "words"], "4-bit codes: the places of two kept elements"),
@@ -182,12 +191,13 @@ def levels(n: int) -> Any:
     return made(space["f"])
 
 
-@pytest.mark.parametrize("what", [*SCHEDULES, 1, 2, 3])
-def test_every_launch_of_a_plan_in_its_order(what: Any, tmp_path: Path) -> None:
-    """For many numbers of steps, on rows that are padded between passes and on others."""
-    for steps in (*range(1 if isinstance(what, int) else int(what[-1]), 10), 23, 24):
+@pytest.mark.parametrize(("line", "n"), [*((line, 0) for line in SCHEDULES), *LEVELS])
+def test_every_launch_of_a_plan_in_its_order(line: str, n: int, tmp_path: Path) -> None:
+    """For many numbers of steps, on rows that are padded between passes and on others; of stencils, and of updates of
+    a field of n levels."""
+    for steps in (*range(int(line.partition("=")[2] or 1), 10), 23, 24):
         cols = 32 + steps % 2
-        k = compile_for(levels(what), (8, cols), steps) if isinstance(what, int) else stencil((16, cols), steps, what)
+        k = compile_for(levels(n), (8, cols), steps, schedule=line) if n else stencil((16, cols), steps, line)
         plan, text = k._plan(steps), k.export(tmp_path / "file.cu").read_text()
         wanted = []
         for step in plan.run():
