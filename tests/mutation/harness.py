@@ -68,6 +68,18 @@ def mutants(func: w.Func, kinds: tuple[type[Op], ...] = ORDER) -> Iterator[Mutan
         yield Mutant(replace(func, body=body), text, k, gone.loc)
 
 
+def weaker(func: w.Func) -> Iterator[tuple[str, w.Func]]:
+    """Every wait, one group too short."""
+    for op in walk(func.body):
+        if isinstance(op, w.CpWait):
+            less = replace(op, pending=op.pending + 1)
+
+            def rule(x: Op, whole: Op = op, less: Op = less) -> Op:
+                return less if x is whole else x
+
+            yield f"wait {less.pending}", replace(func, body=rewrite(func.body, rule))
+
+
 def turns(func: w.Func, report: Report) -> float:
     """How often a warp of the launch waits for what it has fetched ahead, on average: the turns of its ring."""
     waits = report.counts.get("cp_wait", 0) or report.counts.get("mbar_arrive", 0)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from sparsegen.ir.boundary import Side
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import Op, buffers, walk
 from sparsegen.pipelines import Program
-from tests.mutation.harness import mutants, turns
+from tests.mutation.harness import mutants, turns, weaker
 from tests.schedules import (
     Field,
     device,
@@ -99,19 +98,6 @@ def noticed(s: Stencil, program: Program, module: Module, u: Field, degrees: dic
         ):
             return True
     return False
-
-
-def weaker(func: w.Func) -> Iterator[tuple[str, w.Func]]:
-    """Every wait, one group too short."""
-    for op in walk(func.body):
-        if isinstance(op, w.CpWait):
-            less = dataclasses.replace(op, pending=op.pending + 1)
-
-            def rule(x: Op, less: w.CpWait = less) -> Op:
-                return less if isinstance(x, w.CpWait) else x
-
-            module = rewritten(Module("m", (func,)), rule)
-            yield f"wait {op.pending + 1}", kernels(module)[func.symbol]
 
 
 @pytest.mark.parametrize("boundary", BOUNDARIES)
