@@ -1,0 +1,113 @@
+"""``column`` for general updates: a block walks down a column of the fields plane by plane, one time step a pass.
+
+Planes of what is read beside a cell come through rings, what is read above and below stays in registers, and arrays
+that are read at the cell alone go through slots of each thread.  A border is met where planes are copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .. import formula as f
+from .. import op_update as o
+from .. import tile as t
+from .. import tile_layers as tl
+from .. import tile_walk as tw
+from ..expr import Value
+from ..grid import Grid, keep
+from ..module import Module
+from ..node import Op
+from ..numbers.layers import Array
+from ..op import Sides
+from ..passes.manager import register
+from ..types import Buffer, s32
+from .common import each, replace_kernel, tile_count, tiles, vector
+from .pointwise import names
+
+
+@register("column-update")
+@dataclass(frozen=True)
+class ColumnUpdate:
+    """``warps`` warps of ``lines`` rows each, ``planes`` outputs on the slowest axis; ``stages`` planes under way.
+
+    Roles of its launches: ``in.NAME.LEVEL`` for what it reads, ``out.NAME`` for a field's new level.
+    """
+
+    lines: int = 2
+    planes: int = 64
+    warps: int = 8
+    stages: int = 3
+    unroll: int = 1
+    min_blocks: int = 1
+
+    def run(self, module: Module) -> Module:
+        return each(module, o.Update, self._kernel, axes=(3,))
+
+    def _kernel(self, module: Module, op: o.Update) -> Module:
+        code, results = f.contract(op.code, op.results)
+        n = tl.layers_of(
+            code, op.fields, op.dtype.nbytes, lines=self.lines, warps=self.warps, stages=self.stages, planes=self.planes
+        )
+        params = [source for source in o.parameters(op.fields, op.coefs) if source in {*n.rings, *n.owns}]
+        pitches = dict(zip(o.parameters(op.fields, op.coefs), op.pitch, strict=False))
+        count = len(pitches)
+        pitch_out = [op.pitch[count + at] for at in o.first(op.fields)]
+        titles = names([*(f"{name}_{level}" if level else name for name, level in params),
+                        *(f"{name}_new" for name, _ in op.fields)])  # fmt: skip
+        apart = [*(pitches[source] for source in params), *pitch_out]
+        buffers = tuple(
+            Buffer(title, op.dtype, Grid(op.shape, pitch).size, "global")
+            for title, pitch in zip(titles, apart, strict=True)
+        )
+        src, outs = dict(zip(params, buffers, strict=False)), buffers[len(params) :]
+        arrays = (*n.rings, *n.owns)
+        rings = {array: Buffer(f"ring_{src[array].name}", op.dtype, n.ring(array), "shared", 128) for array in arrays}
+        kept = tuple(
+            Buffer(f"kept_{src[array].name}", op.dtype, planes.kept * self.lines * n.piece, "reg")
+            for array, planes in n.rings.items() if planes.kept
+        )  # fmt: skip
+        of_field = {name: sides for (name, _), sides in zip(op.fields, op.sides, strict=True)}
+        turn = Value("plane_turn", s32, 0, n.turns - 1)
+
+        def body(loop: t.ForTiles) -> list[Op]:
+            def fetch(array: Array) -> Op:
+                sides: Sides = of_field.get(array[0], op.coef_sides)
+                grid, wide = Grid(op.shape, pitches[array], sides), vector(pitches[array], n.piece)
+                if array in n.owns:
+                    return tl.FetchOwn(
+                        ring=rings[array], src=src[array], at=loop.at, turn=turn, ahead=-n.delay, lines=self.lines,
+                        stages=self.stages, piece=n.piece, vector=wide if op.shape[-1] % n.piece == 0 else 1, grid=grid,
+                    )  # fmt: skip
+                planes = n.rings[array]
+                return tl.FetchLayer(
+                    ring=rings[array], src=src[array], at=loop.at, turn=turn, ahead=planes.ahead - n.delay,
+                    rows=n.tile[1], cols=n.tile[2], halo=planes.halo, corners=planes.corners, stages=n.slots(array),
+                    piece=n.piece, vector=wide, grid=grid,
+                )  # fmt: skip
+
+            layer = tl.UpdateLayer(
+                outs=outs, rings=tuple(rings.values()), kept=kept, turn=turn, at=loop.at, fields=op.fields, code=code,
+                results=results, lines=self.lines, stages=self.stages,
+                grids=tuple(Grid(op.shape, pitch) for pitch in pitch_out),
+                vectors=tuple(
+                    vector(pitch, n.piece) if op.shape[-1] % n.piece == 0 else 1 for pitch in pitch_out
+                ),
+                keep=tuple(keep(op.radius, sides) for sides in op.sides),
+            )  # fmt: skip
+            walk = tw.Walk(
+                turn=turn, turns=n.turns, stages=self.stages, scope="block", via="cp.async", unroll=self.unroll,
+                fill=tuple(map(fetch, arrays)), body=(layer,),
+            )  # fmt: skip
+            return [*(t.Alloc(buf=regs, zeroed=True) for regs in kept), walk]
+
+        box = (tuple((0, size) for size in op.shape),)
+        func = t.Func(
+            symbol=op.symbol, params=buffers, blocks=tile_count(box, n.tile), threads=32 * self.warps,
+            body=(*(t.Alloc(buf=ring) for ring in rings.values()), tiles(box, n.tile, 0, body)),
+            min_blocks=self.min_blocks,
+        )  # fmt: skip
+        roles = (
+            *(f"in.{name}.{level}" for name, level in params),
+            *(o.written(name, 0) for name, _ in op.fields),
+        )
+        return replace_kernel(module, op, func, roles)

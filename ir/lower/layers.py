@@ -1,0 +1,217 @@
+"""Updates on three axes, plane by plane: copies of planes with their halo, the formula out of rings and registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .. import formula as f
+from .. import tile_layers as t
+from ..boundary_map import EDGE, Mapped, map_index
+from ..expr import FALSE, TRUE, Expr, Value, all_of, any_of, as_expr, maximum, minimum, select
+from ..grid import kept
+from ..numbers.layers import Array
+from .context import Context, phased, rule
+from .formula import Formula
+
+
+@phased(t.FetchLayer)
+def fetch_layer(cx: Context, op: t.FetchLayer) -> Callable[[], None]:
+    b, (nz, ny, nx), (z_sides, y_sides, x_sides) = cx.b, op.grid.extent, op.grid.sides
+    z, y, x = map(cx.resolve, op.at)
+    (halo, lead), threads = op.halo, cx.func.threads
+    across = (op.cols + 2 * lead) // op.piece  # pieces of a row of the tile, and of a row of the halo
+    beside = across if op.corners else op.cols // op.piece
+    inner, total = op.rows * across, op.rows * across + 2 * halo * beside
+    # pieces wrap whole where they divide the extent; elsewhere those that touch the border go cell by cell
+    wraps = x_sides[0][0] == "periodic" and nx % op.piece == 0 and op.vector > 1
+    pieces = []
+    for i in range(-(-total // threads)):
+        number = cx.tid + i * threads
+        # the rows of the tile come first, then those above and below it
+        within, rest = number.lt(inner), maximum(number - inner, 0)
+        outer = select((rest // beside).lt(halo), rest // beside, rest // beside + op.rows)
+        row = b.let("row", select(within, halo + number // across, outer) if halo else number // across)
+        first = 0 if op.corners else lead // op.piece
+        piece = select(within, number % across, first + rest % beside) if halo else number % across
+        piece = b.let("piece", piece)
+        column = b.let("column", x - lead + piece * op.piece)
+        place = b.let("place", row * (op.cols + 2 * lead) + piece * op.piece)
+        line = map_index(y - halo + row, ny, y_sides)
+        inside = all_of(column.ge(0), column.le(nx - op.piece)) if op.vector > 1 else FALSE
+        if wraps:
+            column, inside = b.let("wrapped", minimum(map_index(column, nx, x_sides).index, nx - op.piece)), TRUE
+        start = b.let("start", line.index * op.grid.pitch)
+        whole = b.let("whole", all_of(inside, line.inside))
+        pieces.append((number.lt(total), place, column, line, start, whole))
+
+    def turn() -> None:
+        now = cx.resolve(op.turn)
+        plane = map_index(z + now + op.ahead, nz, z_sides)
+        there = plane.inside if plane.inside == TRUE else b.let("there", plane.inside)
+        base = b.let("plane", plane.index * (ny * op.grid.pitch))
+        size = (op.rows + 2 * halo) * (op.cols + 2 * lead)
+        slot = b.let("slot", now % op.stages * size)
+        for valid, place, column, line, start, whole in pieces:
+
+            def move(
+                place: Expr = place,
+                column: Expr = column,
+                line: Mapped = line,
+                start: Expr = start,
+                whole: Expr = whole,
+            ) -> None:
+                to, source = slot + place, base + start
+
+                def one_by_one() -> None:
+                    for e in range(op.piece):
+                        cell = map_index(column + e, nx, x_sides)
+                        _cell(cx, op, to + e, source + cell.index, (plane, line, cell))
+
+                cx.branch(
+                    all_of(whole, there),
+                    lambda: b.cp_async(op.ring, to, op.src, source + column, op.piece),
+                    one_by_one,
+                )
+
+            cx.guard(valid, move)
+
+    return turn
+
+
+def _cell(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, axes: tuple[Mapped, ...]) -> None:
+    """Copies one cell, or writes the constant that it holds: that of the slowest axis that lies outside."""
+    b = cx.b
+    inside = all_of(*(m.inside for m in axes))
+    where = b.let("inside", inside) if inside != TRUE else TRUE
+    b.cp_async(op.ring, to, op.src, source, 1, None if where == TRUE else where)
+    taken: Expr = FALSE
+    for m in axes:
+        for beyond, constant in ((m.below, m.low), (m.below.eq(0), m.high)):
+            out = all_of(m.inside.eq(0), beyond, taken.eq(0)) if m.inside != TRUE else FALSE
+            if out != FALSE:
+                value = b.const(op.ring.dtype, constant, hint="outside")
+                # lanes write the same cell of their pieces; one more meets them where the tile's rows end
+                b.st(op.ring, to, value, where=b.let("out", out), degree=op.piece + 1)
+        taken = any_of(taken, m.inside.eq(0)) if m.inside != TRUE else taken
+
+
+@phased(t.FetchOwn)
+def fetch_own(cx: Context, op: t.FetchOwn) -> Callable[[], None]:
+    b, (nz, ny, nx) = cx.b, op.grid.extent
+    z, y, x = map(cx.resolve, op.at)
+    # cells past the end are copies of the last ones: nothing that counts is made of them
+    rows = [minimum(y + cx.warp * op.lines + line, ny - 1) for line in range(op.lines)]
+    column = x + cx.lane * op.piece
+    starts = [b.let("start", row * op.grid.pitch) for row in rows]
+    columns = [b.let("column", minimum(column + e, nx - op.vector)) for e in range(0, op.piece, op.vector)]
+
+    def turn() -> None:
+        now = cx.resolve(op.turn)
+        plane = map_index(z + now + op.ahead, nz, EDGE)
+        base = b.let("plane", plane.index * (ny * op.grid.pitch))
+        for line, start in enumerate(starts):
+            to = b.let("to", _own(cx, op.stages, op.lines, op.piece, now, line))
+            for e, at in zip(range(0, op.piece, op.vector), columns, strict=True):
+                b.cp_async(op.ring, to + e, op.src, base + start + at, op.vector)
+
+    return turn
+
+
+def _own(cx: Context, stages: int, lines: int, piece: int, turn: Expr, line: int) -> Expr:
+    """The first element of a thread's own cells of a row, in the slot of a turn."""
+    return ((turn % stages * lines + line) * cx.func.threads + cx.tid) * piece
+
+
+@rule(t.UpdateLayer)
+def update_layer(cx: Context, op: t.UpdateLayer) -> None:
+    _Layer(cx, op).run()
+
+
+class _Layer:
+    """A turn of a block."""
+
+    def __init__(self, cx: Context, op: t.UpdateLayer) -> None:
+        self.cx, self.op, self.n = cx, op, op.numbers(cx.func.threads)
+        self.turn, self.lines, self.piece = cx.resolve(op.turn), op.lines, self.n.piece
+        self.buffers = dict(zip((*self.n.rings, *self.n.owns), op.rings, strict=True))
+        held = [array for array, planes in self.n.rings.items() if planes.kept]
+        self.kept = dict(zip(held, op.kept, strict=True))
+        self.loaded: dict[tuple[Array, int, int, int], tuple[Value, ...]] = {}
+        self.formula = Formula(cx, op.code, op.outs[0].dtype)
+
+    def run(self) -> None:
+        """Takes the newest planes in, makes a plane once the first ones are there, and moves what is kept on."""
+        newest = {array: [self._piece(array, 0, line, 0) for line in range(self.lines)] for array in self.kept}
+        self.cx.guard(self.turn.ge(self.n.delay), self._make)
+        for array, regs in self.kept.items():
+            planes = self.n.rings[array].kept
+            for line in range(self.lines):
+                for c in range(self.piece):
+                    moved = [newest[array][line][c]] + [
+                        self.cx.b.ld(regs, self._place(lag, line, c), hint="u") for lag in range(1, planes)
+                    ]
+                    for lag, value in enumerate(moved, 1):
+                        self.cx.b.st(regs, self._place(lag, line, c), value)
+
+    def _place(self, lag: int, line: int, c: int) -> int:
+        """Where the own cell of the plane that came ``lag`` turns ago is kept."""
+        return ((lag - 1) * self.lines + line) * self.piece + c
+
+    def _piece(self, array: Array, lag: int, row: int, piece: int) -> tuple[Value, ...]:
+        """A piece of a plane that came ``lag`` turns ago: so many rows and pieces from the thread's first."""
+        key = (array, lag, row, piece)
+        if key not in self.loaded:
+            cx, n = self.cx, self.n
+            (halo, lead), (rows, width) = n.rings[array].halo, n.window(array)
+            slots = n.slots(array)
+            here = cx.b.let("here", (self.turn + (slots - lag)) % slots * (rows * width))
+            at = (
+                here
+                + (cx.warp * self.lines + (row + halo)) * width
+                + cx.lane * self.piece
+                + (lead + piece * self.piece)
+            )
+            self.loaded[key] = cx.b.ldv(self.buffers[array], at, self.piece, hint="u")
+        return self.loaded[key]
+
+    def _read(self, what: f.Read, line: int, c: int) -> Value:
+        name, level, (dz, dy, dx) = what
+        array = (name, level)
+        if array not in self.n.rings:
+            key = (array, 0, line, 0)
+            if key not in self.loaded:
+                at = _own(self.cx, self.op.stages, self.lines, self.piece, self.turn, line)
+                self.loaded[key] = self.cx.b.ldv(self.buffers[array], at, self.piece, hint="w")
+            return self.loaded[key][c]
+        lag = self.n.rings[array].ahead - dz
+        if array in self.kept and lag and not (dy or dx):
+            return self.cx.b.ld(self.kept[array], self._place(lag, line, c), hint="u")
+        return self._piece(array, lag, line + dy, (c + dx) // self.piece)[(c + dx) % self.piece]
+
+    def _make(self) -> None:
+        cx, b, op = self.cx, self.cx.b, self.op
+        self.loaded = dict(self.loaded)
+        z, y, x = map(cx.resolve, op.at)
+        plane = b.let("oz", z + self.turn - self.n.delay, lo=0)
+        (nz, ny, nx) = op.grids[0].extent
+        col = b.let("ox", x + cx.lane * self.piece)
+        for line in range(self.lines):
+            row = b.let("oy", y + cx.warp * self.lines + line)
+            made = [
+                self.formula.results(op.results, lambda what, line=line, c=c: self._read(what, line, c))  # type: ignore[misc]
+                for c in range(self.piece)
+            ]
+            there = all_of(plane.lt(nz), row.lt(ny))
+            for i, ((name, _), out, grid, wide) in enumerate(
+                zip(op.fields, op.outs, op.grids, op.vectors, strict=True)
+            ):
+                values = [cell[i] for cell in made]
+                for c in range(self.piece):
+                    stays = kept((plane, row, col + c), grid.extent, op.keep[i])
+                    if stays != FALSE:
+                        old = self._read((name, 0, (0, 0, 0)), line, c)
+                        values[c] = b.select(b.let("kept", stays), old, values[c])
+                at = grid.element((plane, row, col))
+                for c in range(0, self.piece, wide):
+                    where = b.let("in", all_of(there, as_expr(col + (c + wide - 1)).lt(nx)))
+                    b.st(out, at + c, *values[c : c + wide], where=where)

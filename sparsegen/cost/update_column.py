@@ -1,0 +1,154 @@
+"""The predicted time of a step of an update in ``column``: planes through rings, a block walks along the slowest axis.
+
+    time = launch + |sqrt(memory² + fetch²), |fma, alu, mufu, shared, issue||
+
+in the norm of :mod:`sparsegen.cost.update_stream`; what is read and worked out is counted from the formula, the
+figures named fitted are of 144 kernels of two formulas in both types on one H100.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+from sparsegen.cost import terms
+from sparsegen.cost.arithmetic import Arithmetic
+from sparsegen.cost.cost import Cost, Law, steps_rate
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import occupancy
+from sparsegen.cost.update import units
+from sparsegen.cost.update_stream import ALU, MUFU, ORDER
+from sparsegen.dsl.update import Update
+from sparsegen.ir import formula
+from sparsegen.ir.numbers.layers import Layers
+from sparsegen.schedule import UpdateSchedule
+from sparsegen.sizes import ITEMSIZE
+
+REASONS: Final[dict[str, str]] = {
+    "hbm": "every array is read once a step, with the planes that blocks have in common, and every new level written",
+    "l2": "the same bytes through each SM's port to L2, with the halo of each tile",
+    "fma": "multiplications and additions of the formula on the CUDA cores",
+    "alu": "its comparisons and choices",
+    "mufu": "its divisions and square roots, as first estimated",
+    "shared": "planes into the rings, and pieces of them out again",
+    "issue": "warp instructions, one a clock and sub-core",
+    "fetch": "a plane that is fetched ahead is waited for where few planes are under way",
+    "launch": "starting the kernel",
+}
+#: The formula's symbols, and what they are.
+SYMBOLS: Final[dict[str, str]] = {
+    "nz": "planes of the grid", "ny": "its rows", "nx": "its columns", "P": "planes of a block", "R": "its rows",
+    "C": "its columns", "turns": "planes that a block walks over", "reads": "arrays read", "writes": "arrays written",
+    "warps": "warps a block", "b": "blocks an SM", "FMA": "multiplications and additions a cell",
+    "ALU": "comparisons and choices a cell", "MUFU": "divisions and square roots a cell",
+    "loads": "loads from shared memory a cell", "moves": "cells that move on in registers, a cell",
+    "window": "cells that a block fetches a plane", "over": "planes that a block fetches besides its own",
+    "stages": "planes under way",
+}  # fmt: skip
+#: Warp instructions of a turn besides its cells, and of each piece that is fetched.
+TURN, FETCH = 40.0, 6.0
+#: Fitted: time of the memory over what it takes in one stream, share of the tiles' halos that it is asked for again,
+#: and of the latency of a plane that is waited for.
+STATIC, AGAIN, WAITED = 1.1, 0.2, 0.5
+#: 32-bit registers of a thread, and of each of its rows, besides planes that it keeps (nvcc 13 on sm_90, 18 kernels).
+REGISTERS, LINE = 30, 18
+
+
+@lru_cache(maxsize=1 << 12)
+def numbers(update: Update, s: UpdateSchedule, planes: int) -> Layers:
+    """What a schedule keeps of an update, in elements."""
+    found = [(name, level, tuple(offset)) for name, level, offset in formula.reads(update.code)]
+    found += [(name, 0, (0, 0, 0)) for name, _ in update.fields]
+    return Layers(
+        reads=found, fields=dict(update.fields), nbytes=ITEMSIZE[update.dtype], lines=s.lines, planes=planes,  # type: ignore[arg-type]
+        warps=s.warps, stages=s.stages,
+    )  # fmt: skip
+
+
+def registers(update: Update, s: UpdateSchedule, n: Layers) -> int:
+    """Estimated 32-bit registers of a thread: planes that it keeps, pieces beside a cell, addresses."""
+    halo = max([0, *(planes.halo[0] for planes in n.rings.values())])
+    copies = sum(-(-window(n, array) // n.piece // (32 * s.warps)) for array in n.rings)
+    held = REGISTERS + (8 if update.dtype == "f64" else 0)
+    return int(held + 3 * copies + 4 * halo + s.lines * (LINE + 4 * n.kept))  # a piece is four registers
+
+
+def window(n: Layers, array: tuple[str, int]) -> int:
+    """Cells that a block fetches of a plane of an array."""
+    rows, columns = n.window(array)
+    halo, lead = n.rings[array].halo
+    return rows * columns - (0 if n.rings[array].corners else 4 * halo * lead)
+
+
+def loads(n: Layers) -> float:
+    """Loads of 16 bytes from shared memory for each piece of cells: what rows of a thread have in common once."""
+    found = set[tuple[str, int, int, int, int]]()
+    for name, level, (dz, dy, dx) in n.reads:
+        planes = n.rings.get((name, level))
+        for line in range(n.lines):
+            if planes is None or (planes.kept and not (dy or dx)):
+                found.add((name, level, 0, line, 0))
+                continue
+            for c in range(n.piece):
+                found.add((name, level, dz, line + dy, (c + dx) // n.piece))
+    return len(found) / n.lines
+
+
+def resident(update: Update, s: UpdateSchedule, n: Layers, device: DeviceProfile) -> int:
+    """Blocks that an SM has room for, as estimated; at least one."""
+    shared = n.elements * ITEMSIZE[update.dtype]
+    return max(1, occupancy(min(255, registers(update, s, n)), shared, s.threads, device).blocks)
+
+
+def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile) -> Cost:
+    """The cost of one step on a grid of ``shape``; the schedule's planes are said."""
+    n, size = numbers(update, s, s.planes), ITEMSIZE[update.dtype]
+    nz, ny, nx = shape
+    arrays, writes = (*n.rings, *n.owns), len(update.fields)
+    values: dict[str, float] = {
+        "nz": nz, "ny": ny, "nx": nx, "P": n.tile[0], "R": n.tile[1], "C": n.tile[2], "turns": n.turns,
+        "reads": len(arrays), "writes": writes, "warps": s.warps, "b": resident(update, s, n, device), **units(update),
+        "loads": loads(n) / n.piece, "moves": n.kept, "stages": s.stages, "s": size, "piece": n.piece,
+        "window": sum(window(n, array) for array in n.rings) + len(n.owns) * n.tile[1] * n.tile[2],
+        "over": n.delay * len(n.rings),
+        "vector": n.piece if nx % n.piece == 0 else 1, "sms": device.sms, "sub": device.sub_cores, "f": device.clock,
+        "launch": terms.STARTING * device.launch_s, "miss": device.missed(nz * ny * nx * size * (len(arrays) + writes)),
+        "bw_G": terms.REACH * device.bw_global, "bw_S": device.smem_bytes_per_clk_sm, "lat": device.lat_dram,
+        "bw_L2": device.l2_bytes_per_clk_sm,
+        "fma_rate": device.f64_fma_per_clk_sm if update.dtype == "f64" else device.f32_fma_per_clk_sm,
+    }  # fmt: skip
+    return LAW.evaluate(s, values, device, shape, update)
+
+
+def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
+    """``time`` and its terms, for floats and for sympy alike."""
+    blocks = a.ceil(v.nz / v.P) * a.ceil(v.ny / v.R) * a.ceil(v.nx / v.C)
+    b = a.min(v.b, a.ceil(blocks / v.sms))
+    per_sm = a.ceil(blocks / (v.sms * b)) * b
+    scale = per_sm * v.turns / v.f  # seconds of a clock that each turn of a block takes
+    held = b * v.warps / v.sub
+    even = scale * a.ceil(held) / held
+    grid = v.nz * v.ny * v.nx * v.s
+    cells = v.R * v.C  # of a block's plane
+    threads = v.warps * 32
+    work = v.FMA + v.ALU + v.MUFU + v.moves * v.s / 4 + v.loads + v.writes / v.vector
+    issued = work * cells / threads + TURN + v.window / v.vector / threads * FETCH
+    found = {
+        "hbm": v.miss * grid * (v.reads + v.over / v.P + v.writes) / v.bw_G,
+        "l2": scale * (v.window + v.writes * cells) * v.s / v.bw_L2,
+        "fma": even * cells * v.FMA / v.fma_rate,
+        "alu": even * cells * v.ALU / ALU,
+        "mufu": even * cells * v.MUFU / MUFU,
+        "shared": scale * (cells * v.loads * v.piece + 2 * v.window) * v.s / v.bw_S,
+        "issue": even * v.warps * issued / v.sub,
+        "fetch": (1 + (terms.LOADED - 1) * v.miss) * v.lat * scale / ((v.stages - 1) * b),
+        "launch": v.launch,
+    }
+    halo = (v.window / cells - v.reads) / (v.reads + v.writes)
+    dram = STATIC * (1 + AGAIN * halo) * found["hbm"]
+    memory = (a.max(dram, found["l2"]) ** 2 + (WAITED * found["fetch"]) ** 2) ** 0.5
+    others = (found[name] for name in ("fma", "alu", "mufu", "shared", "issue"))
+    return v.launch + sum((t**ORDER for t in others), memory**ORDER) ** (1 / ORDER), found
+
+
+LAW: Final = Law(_equations, SYMBOLS, REASONS, frozenset(("fetch", "launch")), steps_rate)
