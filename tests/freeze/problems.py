@@ -32,7 +32,7 @@ from tests.attention_kit import mask
 from tests.csr_kit import ragged
 from tests.products_kit import matrix
 from tests.sddmm_kit import mask as sampled_mask
-from tests.updates import gray_scott, heat, wave
+from tests.updates import burgers, gray_scott, heat, life, wave
 from tests.vectors_kit import floats, quantized
 
 FILE = Path(__file__).parent / "programs.json.xz"
@@ -44,8 +44,8 @@ STENCILS = {
 }  # fmt: skip
 UPDATES, PRODUCTS, RAGGED, NM, GATHERED, DECODED, OUTER, STRIPS, FOURS = 16, 40, 16, 12, 8, 8, 8, 8, 6
 WINDOWS, SAMPLED, ATTENTION, VECTORS, MAGICUBE, MIXED, UNFUSED, FLOATS, RESIDENT = 8, 18, 10, 12, 8, 10, 8, 10, 12
-IN_TWO, NESTED, SHARED = 6, 12, 14
-UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott}
+IN_TWO, NESTED, SHARED, STREAMED = 6, 12, 14, 16
+UPDATE_FORMS = {"wave": wave, "heat": heat, "gray_scott": gray_scott, "life": life, "burgers": burgers}
 BOUNDARIES: dict[str, Any] = {
     "periodic": sg.periodic, "frozen": sg.frozen, "neumann": sg.neumann, "dirichlet": sg.dirichlet(0.5)
 }  # fmt: skip
@@ -157,7 +157,7 @@ def _stencils(draw: random.Random, family: str, axes: int, wanted: int) -> Itera
 
 def _updates(draw: random.Random) -> Iterator[Case]:
     for _ in range(UPDATES):
-        form = draw.choice(list(UPDATE_FORMS))
+        form = draw.choice(("wave", "heat", "gray_scott"))
         axes = 3 if form == "heat" else 2
         low, high = SIZES[axes]
         yield {
@@ -165,6 +165,20 @@ def _updates(draw: random.Random) -> Iterator[Case]:
             "boundary": draw.choice(list(BOUNDARIES)), "shape": [draw.randint(low, high) for _ in range(axes)],
             "schedule": f"direct block={draw.choice(('32x8', '64x4', '32x4'))} column={draw.choice((1, 2, 4))}",
         }  # fmt: skip
+
+
+def _streamed(draw: random.Random) -> Case:
+    form, dtype = draw.choice(("wave", "gray_scott", "life", "burgers")), draw.choice(("f64", "f32"))
+    axes, levels = 1 if form == "burgers" else 2, draw.choice((1, 2, 3, 4, 8))
+    low, high = SIZES[axes]
+    cols = draw.choice((4, 8) if dtype == "f32" else (2, 4, 8))
+    words = f"levels={levels} cols={cols} rows={draw.choice(('auto', 24, 100))} warps={draw.choice((1, 2, 4))}"
+    return {
+        "kind": "update", "form": form, "dtype": dtype, "device": draw.choice(("h200", "h200", "a100")),
+        "boundary": draw.choice(list(BOUNDARIES)), "steps": levels * draw.choice((1, 3)) + draw.choice((0, 1)),
+        "shape": [draw.randint(low, high) // (q := draw.choice((1, 1, 8))) * q for _ in range(axes)],
+        "schedule": f"stream {words} stages={draw.choice((2, 3, 4, 6))} unroll={draw.choice((1, 1, 3))}",
+    }  # fmt: skip
 
 
 def _bitmap(draw: random.Random) -> Case:
@@ -478,6 +492,7 @@ def draw_all(seed: int = 12) -> Iterator[Case]:
     yield from _products(random.Random(seed + 18), _in_two, IN_TWO)
     yield from _products(random.Random(seed + 19), _nested, NESTED)
     yield from _products(random.Random(seed + 20), _shared, SHARED)
+    yield from _legal(random.Random(seed + 21), _streamed, STREAMED)
 
 
 def frozen() -> list[tuple[Case, str]]:

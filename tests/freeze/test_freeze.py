@@ -41,3 +41,4 @@ def test_every_kind_of_work_and_every_family_is_frozen() -> None:
         "hybrid", "blocked_ell", "unfused", "smbd", "bitmap_block",
     }  # fmt: skip
     assert {case["kind"] for case, _ in CASES} == {"stencil", "update", "spmm", "sddmm", "attention"}
+    assert {case["schedule"].split()[0] for case, _ in CASES if case["kind"] == "update"} == {"direct", "stream"}
