@@ -27,6 +27,8 @@ from sparsegen.bench import (  # fmt: skip
     suites,
     unstructured,
     unstructured_run,
+    update_run,
+    updates,
 )
 from sparsegen.bench.harness import AnyRow
 from sparsegen.bench.lab import Lab
@@ -39,7 +41,7 @@ _STENCILS: Final = ("spine", "stencil", "ablation")
 #: Options that only some suites have, and what is said to the others.
 _OWN: Final = {
     "part": ((*PARTS,), "has no parts"),
-    "floor": (("stencil", "ablation", "bitmap", "nm", "magicube", "unstructured"), "has no floors"),
+    "floor": (("stencil", "ablation", "updates", "bitmap", "nm", "magicube", "unstructured"), "has no floors"),
     "cold": (_STENCILS, "says itself what is measured cold"),
     "graph": (("csr",), "has no graphs"),
     "data": (("magicube", "unstructured"), "takes no folder of patterns"),
@@ -93,6 +95,9 @@ def rows(args: Namespace, parts: Sequence[str], seed: int, keep: Keep) -> Sequen
     if args.suite == "bitmap":
         bench = bitmap_run.Bitmaps(Lab(), seed, args.seconds)
         return bench.run(bitmaps.cases(parts), say, args.floor or floors.own(args.suite, parts), keep)
+    if args.suite == "updates":
+        systems = update_run.Updates(Lab(), seed, args.seconds)
+        return systems.run(updates.cases(parts), say, args.floor or floors.own(args.suite, parts), keep)
     if args.suite == "auto":
         return auto.Auto(Lab(), seed, args.seconds).run(auto.cases(args.quick), say, (), keep)
     if args.suite == "nm":

@@ -29,12 +29,15 @@ EXAMPLES = "BEST Heat-2D 1308.2 variant, or variant,28672,8192,16,0.60,219,81.7,
 FOLDER: Final = Path(__file__).resolve().parents[2] / "benchmarks" / "floors"
 OWN: Final = {
     ("stencil", "targets"): ("stencil_floor.cu", "stencil_tc_floor.cu"),
+    ("updates", "targets"): ("onchip_wave_floor.cu 2", "onchip_wave_floor.cu 3"),
     ("bitmap", "targets"): ("bitmap_floor.cu", "bitmap2_floor.cu"),
     ("nm", "wide"): ("nm_floor.cu big small",), ("nm", "narrow"): ("nm_floor.cu spmv",),
     **{("magicube", name): ("magicube_floor.cu",)
        for name in ("spmm", "mixed", "short", "uneven", "sddmm", "attention")},
     **{("unstructured", name): ("unstructured_floor.cu",) for name in ("dlmc", "graphs", "clustered")},
 }  # fmt: skip
+#: A system of equations: its name, type, edge and axes, the variant's words, GS/s, and that it was right.
+_SYSTEM = re.compile(r"^(\w+),(f64|f32),(\d+)\^(\d),(.*?),GS/s=([\d.]+),.* ok$", re.MULTILINE)
 _BEST = re.compile(r"^BEST (\S+) (\d+(?:\.\d+)?)(?: (\S+))?\s*$", re.MULTILINE)
 #: An ablation, whose result means nothing, has the error -1; behind that of a wrong result stands FAIL.
 _PRODUCT = re.compile(
@@ -134,9 +137,14 @@ def parse(output: str, program: str) -> list[Floor]:
         if system not in _LIBRARIES
         for state, took in (("hot", hot), ("cold", cold))
     ]
+    systems = [
+        Floor(f"{name} {dtype}", float(rate), variant, program)
+        for name, dtype, _, _, variant, rate in _SYSTEM.findall(output)
+    ]
     return (
         patterns
         + matrices
+        + systems
         + [floor for line in _VECTORS.findall(output) for floor in _of_vectors(line, program)]
         + [floor for floor in stencils if floor.rate > 0]
         + [

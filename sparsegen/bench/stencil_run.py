@@ -13,6 +13,7 @@ import numpy as np
 from sparsegen.bench import floors
 from sparsegen.bench.harness import TOLERANCE, AnyRow, Suite
 from sparsegen.bench.lab import REST, SECONDS, DeviceField, Lab, Timing
+from sparsegen.dsl.update import Update
 from sparsegen.ir.boundary import describe
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Case:
-    """What to measure: ``steps`` time steps of a stencil (called ``name`` in tables) by a schedule's text.
+    """What to measure: ``steps`` time steps of a stencil or an update (called ``name`` in tables) by a schedule's text.
 
     ``target`` is the GS/s to reach, ``share`` says it in terms of cases that stand before this one, ``aim`` is what one
     would like; ``limit_s`` the seconds not to pass; None where the case is for information.  ``floor`` names what is
@@ -46,7 +47,7 @@ class Case:
     """
 
     name: str
-    stencil: Stencil
+    stencil: Stencil | Update
     shape: tuple[int, ...]
     steps: int
     schedule: str
@@ -172,7 +173,7 @@ class Stencils(Suite[Case, Row]):
         return f"{row.case} {'x'.join(map(str, row.shape))} {row.boundary} {row.dtype}, {row.schedule}: {what}"
 
 
-def ready(stencil: Stencil, shape: tuple[int, ...], schedule: str, *steps: int) -> Kernel:
+def ready(stencil: Stencil | Update, shape: tuple[int, ...], schedule: str, *steps: int) -> Kernel:
     """The kernel of a schedule, compiled for calls of so many steps; those of the first number are its own."""
     import sparsegen as sg
 
@@ -186,8 +187,11 @@ def ready(stencil: Stencil, shape: tuple[int, ...], schedule: str, *steps: int) 
 def labels(case: Case, schedule: str, floor: floors.Floor | None = None) -> dict[str, Any]:
     """What every row says of its case."""
     same = {name: getattr(case, name) for name in ("part", "shape", "steps", "target", "limit_s", "aim")}
+    what = case.stencil
+    sides = what.sides if isinstance(what, Update) else (what.sides,)  # those of each field
     return same | {
-        "case": case.name, "schedule": schedule, "boundary": describe(case.stencil.sides), "dtype": case.stencil.dtype,
+        "case": case.name, "schedule": schedule, "boundary": " / ".join(dict.fromkeys(map(describe, sides))),
+        "dtype": what.dtype,
         "check": case.check or case.steps, "share": case.share and case.share.fraction,
         "of": case.share and case.share.name, "floor": floor and floor.rate, "floor_by": floor and str(floor),
     }  # fmt: skip

@@ -19,6 +19,7 @@ from sparsegen.bench import (
     regret_tables,
     stencils,
     unstructured,
+    updates,
 )  # fmt: skip
 from sparsegen.bench.cells import (
     Cells,
@@ -43,7 +44,7 @@ from sparsegen.cost.devices import load_profile
 PARTS: Final = {
     "ablation": ablation.PARTS, "stencil": stencils.PARTS, "bitmap": bitmaps.PARTS, "regret": regret.PARTS,
     "csr": graphs.PARTS, "nm": nm.PARTS, "magicube": magicube.PARTS,
-    "unstructured": unstructured.PARTS,
+    "unstructured": unstructured.PARTS, "updates": updates.PARTS,
 }  # fmt: skip
 _SHARES: Final = {"boundaries": "", "odd": "odd size", "f32": "f32", "single": "one step"}
 
@@ -144,6 +145,7 @@ VIEWS: Final[dict[str, dict[str, Callable[[Result], Cells]]]] = {
         "classes": chosen.classes,
         "worst": chosen.worst,
     },
+    "updates": {name: partial(_details, name) for name in updates.PARTS},
     "auto": {"table": auto.view},
     "regret": regret_tables.VIEWS,
 }

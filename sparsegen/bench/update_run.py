@@ -1,0 +1,124 @@
+"""How general updates are measured: checked against NumPy on a small grid and against one step a launch, then timed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsegen.bench import floors
+from sparsegen.bench.harness import TOLERANCE, Suite
+from sparsegen.bench.lab import SECONDS, DeviceField, Lab, Timing
+from sparsegen.bench.stencil_run import Case, Row, Stencils, labels, ready, relative
+from sparsegen.dsl.update import Update
+
+if TYPE_CHECKING:
+    from sparsegen.kernel import Kernel
+
+#: The grid of the check against NumPy: nothing divides it, and some schedules have several blocks on it.
+SMALL = {1: (3001,), 2: (131, 517), 3: (21, 37, 141)}
+#: Random numbers of coefficients end here: waves are stable then.
+MOST = 0.1
+
+
+class Updates(Suite[Case, Row]):
+    """Updates by schedules, next to one another."""
+
+    row = Row
+
+    def __init__(self, lab: Lab, seed: int = 0, seconds: float = SECONDS) -> None:
+        super().__init__(lab, seed, seconds)
+        self._rates = dict[Case, float]()
+
+    def build(self, case: Case) -> tuple[Kernel, Kernel, Kernel]:
+        """The kernel of a case, that of the same schedule on a small grid, and one step a launch on the whole one."""
+        kernel = ready(case.stencil, case.shape, case.schedule, case.steps)
+        steps = 2 * kernel.schedule.levels + 1
+        words = {word: None for word in ("rows", "planes") if kernel.schedule.rules.has(word)}
+        small = ready(case.stencil, SMALL[len(case.shape)], str(kernel.schedule.but(**words)), steps)
+        return kernel, small, ready(case.stencil, case.shape, "direct", steps)
+
+    def labels(self, case: Case, seed: int = 0) -> dict[str, Any]:
+        """What every row says of its case, its target and its floor."""
+        floor = floors.best(self.floors, case.floor)
+        return labels(relative(case, self._rates), case.schedule, floor)
+
+    def _small(self, kernel: Kernel, seed: int) -> float:
+        """How far a kernel's results are from the reference's, on a small grid with random input."""
+        import sparsegen as sg
+
+        update, given = kernel.update, random(kernel.update, kernel.shape, kernel.dtype, seed)
+        want = sg.compile(update, kernel.shape, kernel.steps, backend="reference")(**given)
+        return max(_apart(a, b) for a, b in zip(_flat(kernel(**given)), _flat(want), strict=True))
+
+    @contextmanager
+    def _arrays(self, kernel: Kernel, seed: int) -> Iterator[tuple[dict[str, Any], Any, Any]]:
+        """Random inputs on the device, and two poisoned results in the form that a call gives back."""
+        lab, update = self.lab, kernel.update
+        with ExitStack() as stack:
+
+            def fields(count: int) -> list[DeviceField]:
+                return stack.enter_context(lab.fields(count, kernel.shape, kernel.dtype))
+
+            given = dict[str, Any]()
+            for name, values in random(update, kernel.shape, kernel.dtype, seed).items():
+                levels = values if isinstance(values, tuple) else (values,)
+                found = tuple(fields(len(levels)))
+                for field, level in zip(found, levels, strict=True):
+                    lab.runtime.to_device(field.pointer, level)
+                given[name] = found if len(found) > 1 else found[0]
+            results = []
+            for _ in range(2):
+                made = tuple(tuple(fields(levels)) for _, levels in update.fields)
+                for field in _flat(made):
+                    lab.naive.poison(field.pointer, field.count, update.dtype)
+                one = tuple(levels if len(levels) > 1 else levels[0] for levels in made)
+                results.append(one if len(one) > 1 else one[0])
+            yield given, results[0], results[1]
+
+    def measure(self, case: Case, kernel: tuple[Kernel, Kernel, Kernel], seed: int = 0) -> Row:
+        """Check, then time a case."""
+        lab, (fast, small, plain) = self.lab, kernel
+        update, work = fast.update, math.prod(case.shape) * case.steps / 1e9
+        error = self._small(small, seed)
+        with self._arrays(fast, seed) as (given, out, other):
+            fast(**given, out=out, steps=plain.steps)
+            plain(**given, out=other)
+            for a, b in zip(_flat(out), _flat(other), strict=True):
+                error = max(error, lab.naive.error(a.pointer, b.pointer, a.count, update.dtype))
+            timing = Timing.of(lab.times(lambda: fast(**given, out=out), self.seconds))
+        uses = fast.resources()
+        row: dict[str, Any] = self.labels(case) | {"schedule": str(fast.schedule), "check": plain.steps}
+        row |= timing.fields | {"predicted_gs": fast.cost.rate, "bound": fast.cost.binds}
+        row |= {"regs": uses.registers, "spills": uses.spills, "smem": uses.shared}
+        self._rates[case] = rate = work / timing.median
+        met = rate >= row["target"] if row["target"] is not None else case.share is None
+        return Row(**row, gs_per_s=rate, error=error, ok=error <= TOLERANCE[update.dtype] and met)
+
+    line = staticmethod(Stencils.line)
+
+
+def random(update: Update, shape: tuple[int, ...], dtype: np.dtype[Any], seed: int) -> dict[str, Any]:
+    """Random arrays for a call: fields from 0 to 1 (Life's are 0 or 1), coefficients small."""
+    rng = np.random.default_rng(seed)
+
+    def one(coef: bool) -> Any:
+        field = rng.random(shape, dtype=np.float32)
+        return (np.rint(field) if update.name == "life" else field * (MOST if coef else 1)).astype(dtype)
+
+    return {
+        p.name: tuple(one(False) for _ in range(p.levels)) if p.levels > 1 else one(p.coef) for p in update.parameters
+    }
+
+
+def _flat(result: Any) -> list[Any]:
+    """All arrays of a result."""
+    return [a for part in result for a in _flat(part)] if isinstance(result, tuple) else [result]
+
+
+def _apart(a: Any, b: Any) -> float:
+    """max|a - b| / max|b|."""
+    return float(np.abs(a - b).max() / max(float(np.abs(b).max()), 1e-300)) if np.isfinite(a).all() else math.inf
