@@ -8,6 +8,7 @@ import argparse
 OK, FOUND, WRONG = 0, 1, 2
 LEVELS = ("op", "tile", "warp", "cuda", "ptx", "sass")
 SUITES = (
-    "spine", "overhead", "ablation", "stencil", "bitmap", "regret", "csr", "nm", "magicube", "unstructured", "updates", "auto",
+    "spine", "overhead", "ablation", "stencil", "bitmap", "regret", "csr", "nm", "magicube", "unstructured", "updates",
+    "auto",
 )  # fmt: skip
 Args = argparse.Namespace
