@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,15 @@ import sparsegen as sg
 from tests.schedules import KINDS
 from tests.updates import NAMED, arrays, error, gray_scott, life, random_update, wave
 
-LINES = ["direct", "direct column=2", "direct block=64x4 column=4", "direct block=32x1"]
+DIRECT = ["direct", "direct column=2", "direct block=64x4 column=4", "direct block=32x1"]
+LEVELS = [
+    "stream levels=2 cols=4", "stream levels=4 cols=4 rows=16 warps=1 stages=2",
+    "stream levels=3 cols=8 rows=20 stages=3 unroll=3", "stream levels=5 cols=4 warps=4 unroll=2",
+]  # fmt: skip
+#: In an order in which both families have both types where these go round too.
+LINES = [*DIRECT[:2], *LEVELS[:2], *DIRECT[2:], *LEVELS[2:]]
+#: Steps of a call: as many as the most levels above.
+STEPS = 5
 TOLERANCE = {"f64": 1e-11, "f32": 1e-4}
 
 
@@ -29,6 +38,14 @@ def same(got: Any, want: Any, dtype: str) -> None:
         assert error(a, b) <= TOLERANCE[dtype]
 
 
+def kernel(update: Any, shape: tuple[int, ...], *lines: str) -> Any:
+    """In the first schedule that fits the update; direct, which comes last, fits any."""
+    for line in lines:
+        with suppress(sg.ScheduleError):
+            return sg.compile(update, shape, STEPS, backend="cuda", schedule=line)
+    raise AssertionError(f"none of {lines} fits")
+
+
 @pytest.mark.parametrize("sides", KINDS)
 @pytest.mark.parametrize("name", NAMED)
 def test_every_case_and_boundary(name: str, sides: str) -> None:
@@ -37,20 +54,30 @@ def test_every_case_and_boundary(name: str, sides: str) -> None:
     dtype = ("f64", "f32")[turn % 2]
     update = make(boundary=KINDS[sides], dtype=dtype)
     given = inputs(update, shape)
-    k = sg.compile(update, shape, backend="cuda", schedule=LINES[turn % len(LINES)])
-    for steps in (1, 2, 5):
+    k = kernel(update, shape, LINES[turn % len(LINES)], "direct")
+    for steps in (1, 2, STEPS):
         want = sg.compile(update, shape, steps, backend="reference")(**given)
         same(k(**given, steps=steps), want, dtype)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(40))
 def test_random_updates(seed: int) -> None:
     update = random_update(seed)
     shape = tuple(n + 17 for n in update.extents)
-    given, steps = arrays(update, shape), 1 + seed % 5
+    given, steps = arrays(update, shape), 1 + seed % STEPS
     want = sg.compile(update, shape, steps, backend="reference")(**given)
-    got = sg.compile(update, shape, steps, backend="cuda", schedule=LINES[seed % len(LINES)])(**given)
-    same(got, want, update.dtype)
+    k = kernel(update, shape, LEVELS[seed % len(LEVELS)], LEVELS[0], DIRECT[seed % len(DIRECT)])
+    same(k(**given, steps=steps), want, update.dtype)
+
+
+@pytest.mark.parametrize("sides", KINDS)
+@pytest.mark.parametrize(("make", "dtype"), [(wave, "f64"), (gray_scott, "f32")])
+def test_levels_on_a_field_that_nothing_divides(make: Any, dtype: str, sides: str) -> None:
+    """Three passes after one of the two steps that are left over; many blocks, of which most are inside."""
+    update, shape = make(boundary=KINDS[sides], dtype=dtype), (517, 1029)
+    given = inputs(update, shape)
+    k = sg.compile(update, shape, 14, backend="cuda", schedule="stream levels=4 cols=4")
+    same(k(**given), sg.compile(update, shape, 14, backend="reference")(**given), dtype)
 
 
 def test_long_loops_and_graphs(launcher: str) -> None:
