@@ -26,6 +26,7 @@ from sparsegen.formats.matrix import KINDS
 from sparsegen.ir.errors import FormatError, ScheduleError
 from sparsegen.ir.layout import layout
 from sparsegen.registry import families
+from tests.updates import NAMED
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -161,6 +162,25 @@ def test_what_a_schedule_takes_is_in_the_readme() -> None:
         for s in candidates(Footprint.of(blur(n, dtype)), load_profile("h200"), (1, 4096) if n == 1 else (4096,) * n, 4)
     }
     assert said == found
+
+
+def test_every_schedule_of_updates_is_in_their_document() -> None:
+    """The axes that it takes, and its words."""
+    text = (ROOT / "docs" / "schedules.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| ([\d, ]*) \| [^|]* \| ([^|]*) \|$", text, re.MULTILINE)
+    said = {family: (axes, tuple(re.findall(r"`(\w+)`", words))) for family, axes, words in rows}
+    made: dict[str, Any] = dict(families("update"))
+    cases = [(make(), shape) for make, shape in (NAMED[name] for name in ("burgers", "life", "heat"))]
+    assert said == {
+        name: (
+            ", ".join(
+                str(update.ndim) for update, shape in cases
+                if any(not family.misfit(update, shape, s, load_profile("h200")) for s in family.candidates(update, 1))
+            ),
+            tuple(family.by_name),
+        )
+        for name, family in made.items()
+    }  # fmt: skip
 
 
 def test_every_schedule_of_products_is_in_their_document() -> None:
