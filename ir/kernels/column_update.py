@@ -13,6 +13,7 @@ from .. import op_update as o
 from .. import tile as t
 from .. import tile_layers as tl
 from .. import tile_walk as tw
+from ..boundary_map import PERIODIC
 from ..expr import Value
 from ..grid import Grid, keep
 from ..module import Module
@@ -71,7 +72,7 @@ class ColumnUpdate:
 
         def body(loop: t.ForTiles) -> list[Op]:
             def fetch(array: Array) -> Op:
-                sides: Sides = of_field.get(array[0], op.coef_sides)
+                sides = _read(of_field.get(array[0], op.coef_sides), op.sides)
                 grid, wide = Grid(op.shape, pitches[array], sides), vector(pitches[array], n.piece)
                 if array in n.owns:
                     return tl.FetchOwn(
@@ -111,3 +112,9 @@ class ColumnUpdate:
             *(o.written(name, 0) for name, _ in op.fields),
         )
         return replace_kernel(module, op, func, roles)
+
+
+def _read(sides: Sides, fields: tuple[Sides, ...]) -> Sides:
+    """How copies read outside: columns wrap, piece by piece, where every field keeps all cells that would read them."""
+    kept = all(side[0] == "frozen" for of_field in fields for side in of_field[-1])
+    return (*sides[:-1], PERIODIC) if kept else sides

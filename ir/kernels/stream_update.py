@@ -123,15 +123,22 @@ class StreamUpdate:
                 )  # fmt: skip
 
             border = (*op.sides, op.coef_sides)
-            own_grid = Grid(op.shape, op.pitch[0], _any(border))
-            work: Op = levels(())
-            if any(pair[0][0] != "periodic" for pair in own_grid.sides):
-                reach = (op.levels + 1) * n.ry  # rows above the newest whose images or kept cells are looked at
-                work = tl.IfBorder(
+            across = tuple((PERIODIC, sides[1]) for sides in border)
+            reach = (op.levels + 1) * n.ry  # rows above the newest whose images or kept cells are looked at
+
+            def near(sides: tuple[Sides, ...], own: Sides, inside: Op) -> Op:
+                """The border's work where the block's window touches a side of ``own`` that is not periodic."""
+                if all(pair[0][0] == "periodic" for pair in own):
+                    return inside
+                return tl.IfBorder(
                     at=(loop.at[0] - n.above + turn, loop.at[1]), before=(reach, n.lead),
-                    size=(reach + 1, self.warps * n.step + 2 * n.lead), grid=own_grid, near=(levels(border),),
-                    inside=(work,),
+                    size=(reach + 1, self.warps * n.step + 2 * n.lead), grid=Grid(op.shape, op.pitch[0], own),
+                    near=(levels(sides),), inside=(inside,),
                 )  # fmt: skip
+
+            # a block at the left or right has its border in every turn, every block has rows near one in a few turns
+            down, beside = _any(border)
+            work = near(border, (down, PERIODIC), near(across, (PERIODIC, beside), levels(())))
             walk = tw.Walk(
                 turn=turn, held=(*row, *olds), turns=n.turns, stages=self.stages, scope="lane" if private else "warp",
                 via="cp.async", unroll=self.unroll, fill=tuple(map(fetch, params)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from .. import formula as f
 from .. import tile_layers as t
@@ -14,17 +15,55 @@ from .context import Context, phased, rule
 from .formula import Formula
 
 
+@dataclass(frozen=True)
+class _Piece:
+    """A piece of a thread: its place in a slot, and what of it no turn changes."""
+
+    valid: Expr
+    place: Expr
+    column: Expr  # the first cell that is read where all of them are inside
+    line: Mapped
+    start: Expr  # the first element of its row in a plane
+    whole: Expr  # predicate: all cells lie inside along the row, and so does the row
+
+
 @phased(t.FetchLayer)
 def fetch_layer(cx: Context, op: t.FetchLayer) -> Callable[[], None]:
-    b, (nz, ny, nx), (z_sides, y_sides, x_sides) = cx.b, op.grid.extent, op.grid.sides
-    z, y, x = map(cx.resolve, op.at)
+    b, (nz, ny, _), z_sides = cx.b, op.grid.extent, op.grid.sides[0]
+    z = cx.resolve(op.at[0])
+    size = (op.rows + 2 * op.halo[0]) * (op.cols + 2 * op.halo[1])
+    pieces = _pieces(cx, op)
+
+    def turn() -> None:
+        now = cx.resolve(op.turn)
+        plane = map_index(z + now + op.ahead, nz, z_sides)
+        there = plane.inside if plane.inside == TRUE else b.let("there", plane.inside)
+        base = b.let("plane", plane.index * (ny * op.grid.pitch))
+        slot = b.let("slot", now % op.stages * size)
+        for piece in pieces:
+
+            def move(piece: _Piece = piece) -> None:
+                to, source = slot + piece.place, base + piece.start
+                cx.branch(
+                    all_of(piece.whole, there),
+                    lambda: b.cp_async(op.ring, to, op.src, source + piece.column, op.piece),
+                    lambda: _across(cx, op, to, source, piece, plane),
+                )
+
+            cx.guard(piece.valid, move)
+
+    return turn
+
+
+def _pieces(cx: Context, op: t.FetchLayer) -> list[_Piece]:
+    """The pieces of a plane's tile and halo that this thread copies."""
+    b, (_, ny, nx), (_, y_sides, x_sides) = cx.b, op.grid.extent, op.grid.sides
+    _, y, x = map(cx.resolve, op.at)
     (halo, lead), threads = op.halo, cx.func.threads
     across = (op.cols + 2 * lead) // op.piece  # pieces of a row of the tile, and of a row of the halo
     beside = across if op.corners else op.cols // op.piece
     inner, total = op.rows * across, op.rows * across + 2 * halo * beside
-    # pieces wrap whole where they divide the extent; elsewhere those that touch the border go cell by cell
-    wraps = x_sides[0][0] == "periodic" and nx % op.piece == 0 and op.vector > 1
-    pieces = []
+    found = []
     for i in range(-(-total // threads)):
         number = cx.tid + i * threads
         # the rows of the tile come first, then those above and below it
@@ -35,47 +74,53 @@ def fetch_layer(cx: Context, op: t.FetchLayer) -> Callable[[], None]:
         piece = select(within, number % across, first + rest % beside) if halo else number % across
         piece = b.let("piece", piece)
         column = b.let("column", x - lead + piece * op.piece)
-        place = b.let("place", row * (op.cols + 2 * lead) + piece * op.piece)
         line = map_index(y - halo + row, ny, y_sides)
         inside = all_of(column.ge(0), column.le(nx - op.piece)) if op.vector > 1 else FALSE
-        if wraps:
+        if _whole(op) and x_sides[0][0] == "periodic":  # pieces wrap whole
             column, inside = b.let("wrapped", minimum(map_index(column, nx, x_sides).index, nx - op.piece)), TRUE
+        place = b.let("place", row * (op.cols + 2 * lead) + piece * op.piece)
         start = b.let("start", line.index * op.grid.pitch)
-        whole = b.let("whole", all_of(inside, line.inside))
-        pieces.append((number.lt(total), place, column, line, start, whole))
+        found.append(_Piece(number.lt(total), place, column, line, start, b.let("whole", all_of(inside, line.inside))))
+    return found
 
-    def turn() -> None:
-        now = cx.resolve(op.turn)
-        plane = map_index(z + now + op.ahead, nz, z_sides)
-        there = plane.inside if plane.inside == TRUE else b.let("there", plane.inside)
-        base = b.let("plane", plane.index * (ny * op.grid.pitch))
-        size = (op.rows + 2 * halo) * (op.cols + 2 * lead)
-        slot = b.let("slot", now % op.stages * size)
-        for valid, place, column, line, start, whole in pieces:
 
-            def move(
-                place: Expr = place,
-                column: Expr = column,
-                line: Mapped = line,
-                start: Expr = start,
-                whole: Expr = whole,
-            ) -> None:
-                to, source = slot + place, base + start
+def _whole(op: t.FetchLayer) -> bool:
+    """Whether every piece lies inside or outside along a row, all of it."""
+    return op.vector > 1 and op.grid.extent[2] % op.piece == 0
 
-                def one_by_one() -> None:
-                    for e in range(op.piece):
-                        cell = map_index(column + e, nx, x_sides)
-                        _cell(cx, op, to + e, source + cell.index, (plane, line, cell))
 
-                cx.branch(
-                    all_of(whole, there),
-                    lambda: b.cp_async(op.ring, to, op.src, source + column, op.piece),
-                    one_by_one,
-                )
+def _across(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, piece: _Piece, plane: Mapped) -> None:
+    """A piece that is not copied at once: a constant is written instead, images and single cells are copied."""
+    b, nx, x_sides = cx.b, op.grid.extent[2], op.grid.sides[2]
+    if not _whole(op):
+        for e in range(op.piece):
+            cell = map_index(piece.column + e, nx, x_sides)
+            _cell(cx, op, to + e, source + cell.index, (plane, piece.line, cell))
+        return
+    first, (low, high) = map_index(piece.column, nx, x_sides), (kind for kind, _ in x_sides)
+    below, beyond = piece.column.lt(0), piece.column.ge(nx)
+    step = {"neumann": -1, "frozen": 0}  # an image runs the other way, and the edge stays where it is
+    way = select(below, step.get(low, 1), select(beyond, step.get(high, 1), 1))
+    inside = all_of(plane.inside, piece.line.inside, first.inside)
 
-            cx.guard(valid, move)
+    # of pieces so far outside that nothing reads them any cells are copied
+    start = b.let("image", maximum(first.index, select(way.lt(0), op.piece - 1, 0)))
 
-    return turn
+    def copied() -> None:
+        for e in range(op.piece):
+            b.cp_async(op.ring, to + e, op.src, source + (start + way * e), 1)
+
+    def constant() -> None:
+        value = b.const(op.ring.dtype, 0.0, hint="outside")
+        for m in (first, piece.line, plane):  # that of the slowest axis that lies outside
+            for side, held in ((m.below, m.low), (m.below.eq(0), m.high)):
+                out = all_of(m.inside.eq(0), side) if m.inside != TRUE else FALSE
+                if out != FALSE:
+                    value = b.select(b.let("out", out), b.const(op.ring.dtype, held, hint="outside"), value)
+        # lanes write adjacent pieces; two rows meet where those of the tile end
+        b.st(op.ring, to, *[value] * op.piece, degree=2)
+
+    cx.branch(inside, copied, constant)
 
 
 def _cell(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, axes: tuple[Mapped, ...]) -> None:

@@ -174,11 +174,17 @@ class _Levels:
     def _side(self, name: str, axis: int) -> tuple[tuple[str, float], tuple[str, float]]:
         return self.sides[name][axis] if name in self.sides else (("periodic", 0.0), ("periodic", 0.0))
 
+    def _matters(self, axis: int, high: int) -> bool:
+        """Whether anything that counts is made of cells outside: not where every field keeps those that would read."""
+        return any(self._side(name, axis)[high][0] != "frozen" for name in self.names)
+
     def _set_columns(self, own: list[Value], name: str) -> None:
         """Sets the columns outside: a constant, or what lies inside, in a lane that a constant distance away."""
         b, nx, before = self.cx.b, self.op.grid.extent[1], list(own)
         for high, (kind, constant) in enumerate(self._side(name, 1)):
-            for j in range(max(self.n.rx, self.n.beside) if kind != "periodic" else 0):
+            if kind == "periodic" or not self._matters(1, high):
+                continue
+            for j in range(max(self.n.rx, self.n.beside)):
                 column = nx + j if high else -1 - j
                 inside = 0 if kind == "frozen" else j
                 source = nx - 1 - inside if high else inside
@@ -203,6 +209,7 @@ class _Levels:
         """Rows inside stand also for those beyond a side: as far inside (neumann), or that at the edge (frozen)."""
         b, ny = self.cx.b, self.op.grid.extent[0]
         low, high = (kind for kind, _ in self._side(name, 0))
+        low, high = (kind if self._matters(0, at) else "" for at, kind in enumerate((low, high)))
         for j in range(self.n.ry):
             inside = j if low == "neumann" else 0
             if low in ("neumann", "frozen") and inside + j < depth:
