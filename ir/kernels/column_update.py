@@ -77,7 +77,7 @@ class ColumnUpdate:
                 if array in n.owns:
                     return tl.FetchOwn(
                         ring=rings[array], src=src[array], at=loop.at, turn=turn, ahead=-n.delay, lines=self.lines,
-                        stages=self.stages, piece=n.piece, vector=wide if op.shape[-1] % n.piece == 0 else 1, grid=grid,
+                        stages=self.stages, piece=n.piece, vector=wide, grid=grid,
                     )  # fmt: skip
                 planes = n.rings[array]
                 return tl.FetchLayer(
@@ -90,9 +90,7 @@ class ColumnUpdate:
                 outs=outs, rings=tuple(rings.values()), kept=kept, turn=turn, at=loop.at, fields=op.fields, code=code,
                 results=results, lines=self.lines, stages=self.stages,
                 grids=tuple(Grid(op.shape, pitch) for pitch in pitch_out),
-                vectors=tuple(
-                    vector(pitch, n.piece) if op.shape[-1] % n.piece == 0 else 1 for pitch in pitch_out
-                ),
+                vectors=tuple(vector(pitch, n.piece) for pitch in pitch_out),
                 keep=tuple(keep(op.radius, sides) for sides in op.sides),
             )  # fmt: skip
             walk = tw.Walk(

@@ -148,7 +148,8 @@ def fetch_own(cx: Context, op: t.FetchOwn) -> Callable[[], None]:
     rows = [minimum(y + cx.warp * op.lines + line, ny - 1) for line in range(op.lines)]
     column = x + cx.lane * op.piece
     starts = [b.let("start", row * op.grid.pitch) for row in rows]
-    columns = [b.let("column", minimum(column + e, nx - op.vector)) for e in range(0, op.piece, op.vector)]
+    last = (nx if op.vector == 1 else op.grid.pitch) - op.vector
+    columns = [b.let("column", minimum(column + e, last)) for e in range(0, op.piece, op.vector)]
 
     def turn() -> None:
         now = cx.resolve(op.turn)
@@ -257,6 +258,12 @@ class _Layer:
                         old = self._read((name, 0, (0, 0, 0)), line, c)
                         values[c] = b.select(b.let("kept", stays), old, values[c])
                 at = grid.element((plane, row, col))
-                for c in range(0, self.piece, wide):
-                    where = b.let("in", all_of(there, as_expr(col + (c + wide - 1)).lt(nx)))
-                    b.st(out, at + c, *values[c : c + wide], where=where)
+                inside = [all_of(there, as_expr(col + c).lt(nx)) for c in range(self.piece)]
+                if wide > 1:
+                    whole = b.let("whole", inside[-1])
+                    b.st(out, at, *values, where=whole)
+                    if nx % wide == 0:
+                        continue
+                    inside = [all_of(one, whole.eq(0)) for one in inside]  # single cells at the end of a row
+                for c, value in enumerate(values):
+                    b.st(out, at + c, value, where=b.let("in", inside[c]))

@@ -2,9 +2,11 @@
 
 A pass of T steps writes the min(n, T) newest levels of a field of n.  Such a field is kept in a ring of n + min(n, T)
 arrays: the n that a call gives back, and the others of the workspace.  Each pass reads the n that were written last and
-writes those that hold the oldest levels; the last ones written are what is given back.  The first passes read the
-arrays of the user, which are never written.  With fewer steps than levels some of what is given back are copies of
-them.  Steps that do not fill a pass are made first, in one of their own.
+writes those that hold the oldest levels; the last ones written are what is given back.  Where rows do not start at
+16-byte boundaries, all but the first and the last passes go between arrays of the workspace whose rows are padded.
+
+The first passes read the arrays of the user, which are never written.  With fewer steps than levels some of what is
+given back are copies of them.  Steps that do not fill a pass are made first, in one of their own.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ from sparsegen.calls.grid import GridCalls
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.update import DTYPES, Update
+from sparsegen.families.updates import family
 from sparsegen.ir.op_update import parameters, written
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program, lower
 from sparsegen.plan import Part, Plan, Step
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.schedule import UpdateSchedule
+from sparsegen.sizes import padded_pitch
 
 
 class UpdateCalls(GridCalls):
@@ -63,11 +67,13 @@ class UpdateCalls(GridCalls):
         passes, rest = divmod(steps, schedule.levels)
         ends = [*([rest] if rest else []), *(rest + schedule.levels * (i + 1) for i in range(passes))]
         sizes = [end - start for start, end in pairwise((0, *ends))]
-        rings = {name: Ring(name, levels, sizes) for name, levels in update.fields}
+        grid = (1, *self.problem.shape)[-max(2, len(self.problem.shape)) :]
+        wide = padded_pitch(grid, self.dtype.itemsize, cols, len(sizes)) if family(schedule).pieces else 0
+        rings = {name: Ring(name, levels, sizes, apart=bool(wide)) for name, levels in update.fields}
 
         def pitch(array: str) -> int:
             of, name, _ = array.split(".")
-            return int(apart[f"out.{name}.0" if of == "ws" else array])
+            return int((wide or apart[f"out.{name}.0"]) if of == "ws" else apart[array])
 
         def bound(size: int, roles: Sequence[str], arrays: Mapping[str, str], copied: Update | None = None) -> Step:
             key = (size, tuple(pitch(arrays[r]) if r in arrays else cols for r in roles))
@@ -80,9 +86,10 @@ class UpdateCalls(GridCalls):
                 arrays |= {written(name, k): array for k, array in enumerate(ring.written(i))}
             return bound(sizes[i], self.roles, arrays)
 
-        period = lcm(*(ring.period for ring in rings.values()))
-        head = min(len(sizes), max(ring.head for ring in rings.values()))
-        cycle = tuple(step(i) for i in range(head, min(head + period, len(sizes))))
+        period, count = lcm(*(ring.period for ring in rings.values())), len(sizes)
+        head = min(count, max(ring.head for ring in rings.values()))
+        last = max(head, count - max(ring.tail for ring in rings.values()))
+        cycle = tuple(step(i) for i in range(head, min(head + period, last)))
         one, copied = update.fields[0][0], identity(update)  # copies take the roles of the first field
         copies = [
             bound(
@@ -91,9 +98,11 @@ class UpdateCalls(GridCalls):
             )
             for name, levels in update.fields for k in range(steps, levels)
         ]  # fmt: skip
-        first = [Part((step(i),)) for i in range(head)]
-        parts = (*first, *((Part(cycle, len(sizes) - head),) if cycle else ()), *(Part((s,)) for s in copies))
-        return Plan(parts, tuple(self.arguments), step(len(sizes) - 1).program, steps)
+        first, end = ([Part((step(i),)) for i in some] for some in (range(head), range(last, count)))
+        parts = (*first, *((Part(cycle, last - head),) if cycle else ()), *end, *(Part((s,)) for s in copies))
+        return Plan(
+            parts, tuple(self.arguments), step(max(head, last - 1) if cycle else count - 1).program, steps, wide
+        )
 
     def notes(self, program: Program) -> list[str]:
         notes = [f"One launch does {program.steps} time step{'s' if program.steps > 1 else ''}."]
@@ -111,24 +120,33 @@ class UpdateCalls(GridCalls):
 
 
 class Ring:
-    """The arrays of a field of ``levels`` levels, over passes of so many steps each."""
+    """The arrays of a field of ``levels`` levels, over passes of so many steps each.
 
-    def __init__(self, name: str, levels: int, sizes: Sequence[int]) -> None:
-        self.name, self.levels = name, levels
+    ``apart``: only what is given back lies in the arrays of a result, everything before it in the workspace.
+    """
+
+    def __init__(self, name: str, levels: int, sizes: Sequence[int], *, apart: bool = False) -> None:
+        self.name, self.levels, self.apart = name, levels, apart
         new = [min(levels, size) for size in sizes]  # levels that a pass writes
         self._before = [0, *accumulate(new)]  # levels written before a pass
-        self.size = levels + max(new)  #: arrays in all
+        self.size = levels + max(new)  #: arrays in all, or of the workspace
         #: Passes of the last kind after which the same arrays come again.
         self.period = self.size // gcd(self.size, new[-1])
-        #: Passes that read arrays of the user, or are not of the last kind.
+        #: Passes at the start that read arrays of the user or are not of the last kind, and those at the end that are
+        #: not like the others.
         alike = [len({*sizes[i:]}) == 1 for i in range(len(sizes))]
         self.head = next((i for i, n in enumerate(self._before[:-1]) if n >= levels and alike[i]), len(sizes))
+        self.tail = sum(n > self._before[-1] - levels for n in self._before[1:]) if apart else 0
 
     def _array(self, number: int) -> str:
         """The array of the level that is written as so-manieth, from 0; below 0 those of the input, newest last."""
         if number < 0:
             return f"in.{self.name}.{-1 - number}"
-        place = (self._before[-1] - 1 - number) % self.size
+        left = self._before[-1] - 1 - number
+        if self.apart:
+            given = left < self.levels
+            return f"out.{self.name}.{left}" if given else f"ws.{self.name}.{number % self.size}"
+        place = left % self.size
         return f"{'out' if place < self.levels else 'ws'}.{self.name}.{place}"
 
     def read(self, i: int) -> list[str]:

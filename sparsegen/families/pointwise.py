@@ -33,6 +33,7 @@ class Pointwise(UpdateFamily):
 
     name = "direct"
     telling = ("block", "column")
+    pieces = False
     words = (Word("block", pair, (32, 8)), Word("column", integer, 1, 1, 8))
 
     def consistent(self, s: Schedule) -> None:

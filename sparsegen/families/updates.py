@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
@@ -20,6 +20,8 @@ class UpdateFamily(Vocabulary):
     """Its words, what it tries, what that costs and the passes that make it."""
 
     op = "update"
+    #: Whether it moves 16 bytes at once where rows start at such boundaries.
+    pieces: ClassVar[bool] = True
 
     @abstractmethod
     def candidates(self, update: Update, steps: int) -> Iterator[UpdateSchedule]:

@@ -97,9 +97,14 @@ def test_arrays_with_padded_rows() -> None:
     assert np.array_equal(k(given_["u"], wide[:, 4:16])[0], k(**given_)[0])
 
 
-@given(levels=st.integers(1, 5), most=st.integers(1, 8), rest=st.integers(0, 7), passes=st.integers(1, 12))
-def test_a_ring_never_overwrites_what_is_still_read(levels: int, most: int, rest: int, passes: int) -> None:
-    ring = Ring("u", levels, [rest % most] * (rest % most > 0) + [most] * passes)
+@given(
+    levels=st.integers(1, 5), most=st.integers(1, 8), rest=st.integers(0, 7), passes=st.integers(1, 12),
+    apart=st.booleans(),
+)  # fmt: skip
+def test_a_ring_never_overwrites_what_is_still_read(
+    levels: int, most: int, rest: int, passes: int, apart: bool
+) -> None:
+    ring = Ring("u", levels, [rest % most] * (rest % most > 0) + [most] * passes, apart=apart)
     for i in range(passes + (rest % most > 0)):
         written = ring.written(i)
         assert not set(written) & set(ring.read(i)) and not any(a.startswith("in.") for a in written)
@@ -110,7 +115,7 @@ def test_a_ring_never_overwrites_what_is_still_read(levels: int, most: int, rest
 @settings(max_examples=30)
 def test_plans_run_each_step_once_on_the_levels_before_it(update: Update, steps: int, most: int) -> None:
     """Played through with numbers of time steps in place of fields."""
-    shape = tuple(n + 4 * most for n in update.extents)
+    shape = tuple(n + 4 * most for n in update.extents)  # rows of which many do not start at 16-byte boundaries
     line = f"stream levels={min(most, steps)} cols=4"
     try:
         k = sg.compile(update, shape, steps, backend="emulator", device="h200", schedule=line)

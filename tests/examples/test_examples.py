@@ -112,6 +112,34 @@ def test_other_walls_have_another_energy(example: Any, capsys: pytest.CaptureFix
     assert "energy was not conserved" in capsys.readouterr().out
 
 
+def test_a_shot_has_a_record_and_conserves_energy(
+    tmp_path: Path, example: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = run(tmp_path, "acoustic3d.py", "--size=12", "--steps=48", "--picture=picture.png")
+    found = re.search(r"energy: (\S+) -> (\S+) ", said)
+    assert found and found[1] == found[2] and float(found[1]) > 0.1
+    heard = re.findall(r"\|([^|\n]+)\|\n", said)
+    # the receivers hear the pulse later the farther away they are, and what they hear is the same on both sides
+    assert heard[0].strip() and len(heard[0].strip()) < len(heard[-1].strip())
+    assert drawn(tmp_path, said)
+    module = example("acoustic3d")
+    mirrors = replace(module.acoustic, sides=(resolve(sg.neumann, 3),))
+    assert module.main(["--size=12", "--steps=60"], mirrors) == 1
+    assert "energy was not conserved" in capsys.readouterr().out
+
+
+def test_spots_spread_and_the_balance_holds(tmp_path: Path, example: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    said = run(tmp_path, "gray_scott.py", "--size=40", "--steps=60", "--picture=picture.png")
+    assert "stream levels=" in said and float(re.search(r"off by (\S+)\)", said)[1]) < 1e-12  # type: ignore[index]
+    plane = re.findall(r"\|([^|\n]+)\|\n", said)
+    assert len(plane) == 24 and len(set("".join(plane))) > 4
+    assert drawn(tmp_path, said)
+    module = example("gray_scott")
+    held = replace(module.gray_scott, sides=(resolve(sg.dirichlet(0.0), 2),) * 2)
+    assert module.main(["--size=40", "--steps=60"], held) == 1
+    assert "the balance of the last step does not hold" in capsys.readouterr().out
+
+
 # ------------------------------------------------------------------------------------------------ the Game of Life
 def test_a_glider_goes_round(tmp_path: Path) -> None:
     said = run(tmp_path, "life.py", "--size=8", "--steps=32", "--picture=picture.png")
