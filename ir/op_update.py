@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from . import formula as f
 from .checks import Context, check
 from .node import Op, attr, define
-from .op import AXES, Sides, check_sides
+from .op import AXES, Sides, Stencil, check_sides
 from .types import DType
 
 
@@ -21,6 +21,7 @@ class Update(Op):
     (``frozen``: the edge cell).  ``levels`` time steps follow one another; of each field the newest levels are written,
     those that have not been read (:func:`sparsegen.ir.numbers.rows.newest`).  ``pitch``: elements from row to row of
     each parameter, in the order of :func:`parameters`, then of every level of each field where it would be written.
+    ``binds``: what roles of its launches are called instead.
     """
 
     symbol: str = attr()
@@ -35,12 +36,25 @@ class Update(Op):
     coef_sides: Sides = attr()
     pitch: tuple[int, ...] = attr()
     levels: int = attr(default=1)
+    binds: tuple[tuple[str, str], ...] = attr(default=())
 
     @property
     def roles(self) -> tuple[str, ...]:
         """What a pass calls the arrays of ``pitch``."""
         read = (f"in.{name}.{level}" for name, level in parameters(self.fields, self.coefs))
         return (*read, *(written(name, level) for name, level in parameters(self.fields, ())))
+
+
+def of_stencil(op: Stencil) -> Update:
+    """A linear stencil as the update that it is: one field, its weights constants of the formula, summed tap by tap."""
+    graph, total = f.Graph(), -1
+    for offset, weight in op.taps:
+        product = graph.add("mul", graph.const(weight), graph.add("read", "u", 0, offset))
+        total = product if total < 0 else graph.add("add", total, product)
+    return Update(
+        op.symbol, op.shape, op.dtype, (("u", 1),), (), tuple(graph.nodes), (total,), op.radius, (op.sides,), op.sides,
+        op.pitch, binds=(("in.u.0", "in"), (written("u", 0), "out")), loc=op.loc,
+    )  # fmt: skip
 
 
 def written(name: str, level: int) -> str:

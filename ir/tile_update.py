@@ -74,18 +74,19 @@ class UpdateLevels(Op):
     @property
     def numbers(self) -> Rows:
         """What is kept and what waits; how many rows a tile has does not matter here."""
-        return rows_of(self.code, self.fields, self.count, self.news[0], self.stages)
+        row = self.news[0]
+        return rows_of(self.code, self.fields, row.dtype.nbytes, self.count, per_lane=row.size, stages=self.stages)
 
 
 def rows_of(
-    code: Code, fields: tuple[tuple[str, int], ...], levels: int, row: Buffer, stages: int, rows: int = 1,
-    warps: int = 1,
+    code: Code, fields: tuple[tuple[str, int], ...], nbytes: int, levels: int, *, per_lane: int, stages: int,
+    rows: int = 1, warps: int = 1,
 ) -> Rows:  # fmt: skip
-    """The numbers of a formula on two axes whose rows a lane has ``row`` of."""
+    """The numbers of a formula on two axes."""
     found = [(name, level, (offset[0], offset[1])) for name, level, offset in reads(code)]
     return Rows(
-        reads=found, fields=dict(fields), levels=levels, nbytes=row.dtype.nbytes, per_lane=row.size, rows=rows,
-        warps=warps, stages=stages,
+        reads=found, fields=dict(fields), levels=levels, nbytes=nbytes, per_lane=per_lane, rows=rows, warps=warps,
+        stages=stages,
     )  # fmt: skip
 
 

@@ -164,4 +164,4 @@ def _planes(weights: Any) -> tuple[tuple[int, ...], ...]:
 def _most_fused(axes: int, name: str = "") -> int:
     """The most time steps that a family (any, if none is named) for so many axes makes one application."""
     found: list[Any] = [f for f in families("stencil").values() if not name or f.name == name]
-    return max(int(f.by_name["fuse"].high) for f in found if axes in f.axes)
+    return max(int(f.by_name["fuse"].high) for f in found if axes in f.axes and f.has("fuse"))

@@ -6,7 +6,7 @@ that are read at the cell alone go through slots of each thread.  A border is me
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .. import formula as f
 from .. import op_update as o
@@ -14,12 +14,13 @@ from .. import tile as t
 from .. import tile_layers as tl
 from .. import tile_walk as tw
 from ..boundary_map import PERIODIC
+from ..errors import ScheduleError
 from ..expr import Value
 from ..grid import Grid, keep
 from ..module import Module
 from ..node import Op
 from ..numbers.layers import Array
-from ..op import Sides
+from ..op import Sides, Stencil
 from ..passes.manager import register
 from ..types import Buffer, s32
 from .common import each, replace_kernel, tile_count, tiles, vector
@@ -31,7 +32,8 @@ from .pointwise import names
 class ColumnUpdate:
     """``warps`` warps of ``lines`` rows each, ``planes`` outputs on the slowest axis; ``stages`` planes under way.
 
-    Roles of its launches: ``in.NAME.LEVEL`` for what it reads, ``out.NAME`` for a field's new level.
+    Linear stencils are such updates too.  Roles of its launches: ``in.NAME.LEVEL`` for what it reads, ``out.NAME`` for
+    a field's new level; of a stencil ``in`` and ``out``.
     """
 
     lines: int = 2
@@ -42,7 +44,15 @@ class ColumnUpdate:
     min_blocks: int = 1
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Update, self._kernel, axes=(3,))
+        funcs = tuple(self._update(op) if isinstance(op, Stencil) else op for op in module.funcs)
+        return each(replace(module, funcs=funcs), o.Update, self._kernel, axes=(3,))
+
+    @staticmethod
+    def _update(op: Stencil) -> o.Update:
+        if op.levels > 1 or op.box != tuple((0, n) for n in op.shape):
+            raise ScheduleError(f"{op.levels} levels of {op.box}: a pass makes one step of the whole field", loc=op.loc,
+                                hint="take column for several levels")  # fmt: skip
+        return o.of_stencil(op)
 
     def _kernel(self, module: Module, op: o.Update) -> Module:
         code, results = f.contract(op.code, op.results)

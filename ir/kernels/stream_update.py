@@ -53,8 +53,16 @@ class StreamUpdate:
     def _kernel(self, module: Module, given: o.Update) -> Module:
         op = on_two_axes(given)
         code, results = f.contract(op.code, op.results)
-        row = [Buffer(f"row_{i}", op.dtype, self.per_lane, "reg") for i in range(len(op.fields))]
-        n = rows_of(code, op.fields, op.levels, row[0], self.stages, self.rows, self.warps)
+        n = rows_of(
+            code,
+            op.fields,
+            op.dtype.nbytes,
+            op.levels,
+            per_lane=self.per_lane,
+            stages=self.stages,
+            rows=self.rows,
+            warps=self.warps,
+        )
         if (why := n.legal(self.per_lane, op.shape)) is not None:
             raise ScheduleError(why, hint="take fewer levels, or other columns a lane; direct does any formula")
         for pairs in zip(*op.sides, strict=True):
@@ -82,77 +90,76 @@ class StreamUpdate:
             for i, (name, _) in enumerate(op.fields)
         )
         older = tuple(made for made in n.outputs if made[1])
-        olds = tuple(Buffer(f"old_{i}", op.dtype, self.per_lane, "reg") for i in range(len(older)))
         # results whose place in the input still waits for later turns cross the lanes through slots of their own
         own = {made: Buffer(f"way_{i}", op.dtype, n.ring * 2, "shared") for i, made in enumerate(older)
                if not n.through(*made)}  # fmt: skip
-        turn = Value("row_turn", s32, 0, n.turns - 1)
         wide_in = [vector(pitch, n.piece) for pitch in pitch_in]
         wide_out = [vector(pitch, n.piece) for pitch in pitch_out]
         private = {*wide_in, *wide_out} == {self.per_lane}  # a lane copies just what it reads, and stores it itself
         title = {source: i for i, source in enumerate(params)}
+        whole = tuple((0, size) for size in op.shape)
 
         def body(loop: t.ForTiles) -> list[Op]:
-            def fetch(source: tuple[str, int]) -> tw.Fetch:
-                i, ahead = title[source], n.waiting[source].ahead if source in n.waiting else 0
-                return tw.Fetch(
-                    ring=of[source], src=srcs[i], at=loop.at, turn=turn, above=n.above - ahead, lead=(n.lead,), lines=1,
-                    width=n.width, step=n.step, stages=_slots(n, source), layout=place,
-                    grid=Grid(op.shape, pitch_in[i], _rows_as(_sides(op, source[0]))), vector=wide_in[i],
-                    border="piece",
+            def walk(border: tuple[Sides, ...], near: str = "") -> tw.Walk:
+                """The strip, turn by turn, with what a border asks for at every level."""
+                turn = Value(f"{near}row_turn", s32, 0, n.turns - 1)
+                row = {
+                    name: Buffer(f"{near}row_{i}", op.dtype, self.per_lane, "reg") for i, name in enumerate(n.fields)
+                }
+                old = {made: Buffer(f"{near}old_{i}", op.dtype, self.per_lane, "reg") for i, made in enumerate(older)}
+
+                def fetch(source: tuple[str, int]) -> tw.Fetch:
+                    i, ahead = title[source], n.waiting[source].ahead if source in n.waiting else 0
+                    return tw.Fetch(
+                        ring=of[source], src=srcs[i], at=loop.at, turn=turn, above=n.above - ahead, lead=(n.lead,),
+                        lines=1, width=n.width, step=n.step, stages=_slots(n, source), layout=place,
+                        grid=Grid(op.shape, pitch_in[i], _rows_as(_sides(op, source[0]))), vector=wide_in[i],
+                        border="piece",
+                    )  # fmt: skip
+
+                def take(name: str) -> tw.Take:
+                    return tw.Take(
+                        values=row[name], ring=of[name, 0], turn=turn, lines=1, stages=self.stages, layout=place
+                    )
+
+                def emit(i: int, made: tuple[str, int]) -> tw.Emit:
+                    stages = 2 if made in own else _slots(n, made)
+                    return tw.Emit(
+                        dst=outs[i], values=old.get(made, row[made[0]]), ring=own.get(made, of[made]), turn=turn,
+                        at=loop.at, delay=n.above + n.below, lines=1, stages=stages, lead=(n.lead,), step=(n.step,),
+                        layout=place, grid=Grid(op.shape, pitch_out[i]), box=whole, vector=wide_out[i],
+                    )  # fmt: skip
+
+                levels = UpdateLevels(
+                    news=tuple(row.values()), olds=tuple(old.values()), kept=kept,
+                    rings=tuple(of[source] for source in n.waiting), turn=turn, at=loop.at, fields=op.fields, code=code,
+                    results=results, count=op.levels, stages=self.stages, layout=place,
+                    grid=Grid(op.shape, op.pitch[0]), sides=border,
+                )  # fmt: skip
+                return tw.Walk(
+                    turn=turn, held=(*row.values(), *old.values()), turns=n.turns, stages=self.stages,
+                    scope="lane" if private else "warp", via="cp.async", unroll=self.unroll,
+                    fill=tuple(map(fetch, params)), read=tuple(map(take, n.fields)),
+                    body=(levels, *(emit(i, made) for i, made in enumerate(n.outputs))),
                 )  # fmt: skip
 
-            def levels(border: tuple[Sides, ...]) -> UpdateLevels:
-                return UpdateLevels(
-                    news=tuple(row), olds=olds, kept=kept, rings=tuple(of[source] for source in n.waiting), turn=turn,
-                    at=loop.at, fields=op.fields, code=code, results=results, count=op.levels, stages=self.stages,
-                    layout=place, grid=Grid(op.shape, op.pitch[0]), sides=border,
+            border, strip = (*op.sides, op.coef_sides), walk(())
+            work: Op = strip
+            if any(pair[0][0] != "periodic" for pair in _any(border)):
+                # all turns of a block go one way or the other: a branch in each would keep them from overlapping
+                reach = n.above + (op.levels + 1) * n.ry  # rows whose images or kept cells the first turns look at
+                work = tl.IfBorder(
+                    at=loop.at, before=(reach, n.lead),
+                    size=(reach + self.rows + n.below, self.warps * n.step + 2 * n.lead),
+                    grid=Grid(op.shape, op.pitch[0], _any(border)), near=(walk(border, "near_"),), inside=(strip,),
                 )  # fmt: skip
+            return [*(t.Alloc(buf=rows, zeroed=True) for rows in kept), work]
 
-            def take(field: str, values: Buffer) -> tw.Take:
-                return tw.Take(values=values, ring=of[field, 0], turn=turn, lines=1, stages=self.stages, layout=place)
-
-            def emit(i: int, made: tuple[str, int]) -> tw.Emit:
-                ring = own.get(made, of[made])
-                return tw.Emit(
-                    dst=outs[i], values=olds[older.index(made)] if made[1] else row[field_at[made[0]]], ring=ring,
-                    turn=turn, at=loop.at, delay=n.above + n.below, lines=1,
-                    stages=2 if made in own else _slots(n, made), lead=(n.lead,), step=(n.step,), layout=place,
-                    grid=Grid(op.shape, pitch_out[i]),
-                    box=tuple((0, size) for size in op.shape), vector=wide_out[i],
-                )  # fmt: skip
-
-            border = (*op.sides, op.coef_sides)
-            across = tuple((PERIODIC, sides[1]) for sides in border)
-            reach = (op.levels + 1) * n.ry  # rows above the newest whose images or kept cells are looked at
-
-            def near(sides: tuple[Sides, ...], own: Sides, inside: Op) -> Op:
-                """The border's work where the block's window touches a side of ``own`` that is not periodic."""
-                if all(pair[0][0] == "periodic" for pair in own):
-                    return inside
-                return tl.IfBorder(
-                    at=(loop.at[0] - n.above + turn, loop.at[1]), before=(reach, n.lead),
-                    size=(reach + 1, self.warps * n.step + 2 * n.lead), grid=Grid(op.shape, op.pitch[0], own),
-                    near=(levels(sides),), inside=(inside,),
-                )  # fmt: skip
-
-            # a block at the left or right has its border in every turn, every block has rows near one in a few turns
-            down, beside = _any(border)
-            work = near(border, (down, PERIODIC), near(across, (PERIODIC, beside), levels(())))
-            walk = tw.Walk(
-                turn=turn, held=(*row, *olds), turns=n.turns, stages=self.stages, scope="lane" if private else "warp",
-                via="cp.async", unroll=self.unroll, fill=tuple(map(fetch, params)),
-                read=tuple(take(name, values) for (name, _), values in zip(op.fields, row, strict=True)),
-                body=(work, *(emit(i, made) for i, made in enumerate(n.outputs))),
-            )  # fmt: skip
-            return [*(t.Alloc(buf=rows, zeroed=True) for rows in kept), walk]
-
-        field_at = {name: i for i, (name, _) in enumerate(op.fields)}
-        box = (tuple((0, size) for size in op.shape),)
         shared = (*rings, *own.values())
         func = t.Func(
-            symbol=op.symbol, params=buffers, blocks=tile_count(box, n.tile), threads=32 * self.warps,
-            body=(*(t.Alloc(buf=ring) for ring in shared), tiles(box, n.tile, 0, body)), min_blocks=self.min_blocks,
+            symbol=op.symbol, params=buffers, blocks=tile_count((whole,), n.tile), threads=32 * self.warps,
+            body=(*(t.Alloc(buf=ring) for ring in shared), tiles((whole,), n.tile, 0, body)),
+            min_blocks=self.min_blocks,
         )  # fmt: skip
         roles = (*op.roles[: len(params)], *(o.written(*made) for made in n.outputs))
         return replace_kernel(module, given, func, roles)

@@ -25,6 +25,9 @@ class _Piece:
     line: Mapped
     start: Expr  # the first element of its row in a plane
     whole: Expr  # predicate: all cells lie inside along the row, and so does the row
+    image: Expr  # the cell that stands for the first one where the piece lies outside, and how the others follow
+    way: Expr
+    inside: Mapped  # of the first cell
 
 
 @phased(t.FetchLayer)
@@ -80,7 +83,13 @@ def _pieces(cx: Context, op: t.FetchLayer) -> list[_Piece]:
             column, inside = b.let("wrapped", minimum(map_index(column, nx, x_sides).index, nx - op.piece)), TRUE
         place = b.let("place", row * (op.cols + 2 * lead) + piece * op.piece)
         start = b.let("start", line.index * op.grid.pitch)
-        found.append(_Piece(number.lt(total), place, column, line, start, b.let("whole", all_of(inside, line.inside))))
+        whole, cell = b.let("whole", all_of(inside, line.inside)), map_index(column, nx, x_sides)
+        step = {"neumann": -1, "frozen": 0}  # an image runs the other way, and the edge stays where it is
+        low, high = (step.get(kind, 1) for kind, _ in x_sides)
+        way = b.let("way", select(column.lt(0), low, select(column.ge(nx), high, 1)))
+        # of pieces so far outside that nothing reads them any cells are copied
+        image = b.let("image", maximum(cell.index, select(way.lt(0), op.piece - 1, 0)))
+        found.append(_Piece(number.lt(total), place, column, line, start, whole, image, way, cell))
     return found
 
 
@@ -97,22 +106,15 @@ def _across(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, piece: _Piece
             cell = map_index(piece.column + e, nx, x_sides)
             _cell(cx, op, to + e, source + cell.index, (plane, piece.line, cell))
         return
-    first, (low, high) = map_index(piece.column, nx, x_sides), (kind for kind, _ in x_sides)
-    below, beyond = piece.column.lt(0), piece.column.ge(nx)
-    step = {"neumann": -1, "frozen": 0}  # an image runs the other way, and the edge stays where it is
-    way = select(below, step.get(low, 1), select(beyond, step.get(high, 1), 1))
-    inside = all_of(plane.inside, piece.line.inside, first.inside)
-
-    # of pieces so far outside that nothing reads them any cells are copied
-    start = b.let("image", maximum(first.index, select(way.lt(0), op.piece - 1, 0)))
+    inside = all_of(plane.inside, piece.line.inside, piece.inside.inside)
 
     def copied() -> None:
         for e in range(op.piece):
-            b.cp_async(op.ring, to + e, op.src, source + (start + way * e), 1)
+            b.cp_async(op.ring, to + e, op.src, source + (piece.image + piece.way * e), 1)
 
     def constant() -> None:
         value = b.const(op.ring.dtype, 0.0, hint="outside")
-        for m in (first, piece.line, plane):  # that of the slowest axis that lies outside
+        for m in (piece.inside, piece.line, plane):  # that of the slowest axis that lies outside
             for side, held in ((m.below, m.low), (m.below.eq(0), m.high)):
                 out = all_of(m.inside.eq(0), side) if m.inside != TRUE else FALSE
                 if out != FALSE:

@@ -213,8 +213,9 @@ class _Levels:
         for j in range(self.n.ry):
             inside = j if low == "neumann" else 0
             if low in ("neumann", "frozen") and inside + j < depth:
-                with b.if_(row.eq(inside)):
-                    self._put(kept, first + (inside + j), own)
+                here, at = b.let("edge", row.eq(inside)), first + (inside + j)
+                above = self._get(kept, at)
+                self._put(kept, at, [b.select(here, v, old) for v, old in zip(own, above, strict=True)])
             inside = j if high == "neumann" else 0
             if high in ("neumann", "frozen") and inside + j < depth:
                 beyond = b.let("beyond", row.eq(ny + j))

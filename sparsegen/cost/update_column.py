@@ -65,12 +65,12 @@ def numbers(update: Update, s: UpdateSchedule, planes: int) -> Layers:
     )  # fmt: skip
 
 
-def registers(update: Update, s: UpdateSchedule, n: Layers) -> int:
-    """Estimated 32-bit registers of a thread: planes that it keeps, pieces beside a cell, addresses."""
+def registers(n: Layers, wide: bool) -> int:
+    """Estimated 32-bit registers of a thread: planes that it keeps, rows, pieces beside a cell; ``wide``: f64."""
     halo = max([0, *(planes.halo[0] for planes in n.rings.values())])
-    copies = sum(-(-window(n, array) // n.piece // (32 * s.warps)) for array in n.rings)
-    held = REGISTERS + (8 if update.dtype == "f64" else 0)
-    return int(held + 3 * copies + 4 * halo + s.lines * (LINE + 4 * n.kept))  # a piece is four registers
+    copies = sum(-(-window(n, array) // n.piece // (32 * n.warps)) for array in n.rings)
+    # a piece is four registers
+    return int(REGISTERS + 8 * wide + 3 * copies + 4 * halo + n.lines * (LINE + 4 * n.kept))
 
 
 def window(n: Layers, array: tuple[str, int]) -> int:
@@ -94,10 +94,10 @@ def loads(n: Layers) -> float:
     return len(found) / n.lines
 
 
-def resident(update: Update, s: UpdateSchedule, n: Layers, device: DeviceProfile) -> int:
+def resident(n: Layers, itemsize: int, device: DeviceProfile) -> int:
     """Blocks that an SM has room for, as estimated; at least one."""
-    shared = n.elements * ITEMSIZE[update.dtype]
-    return max(1, occupancy(min(255, registers(update, s, n)), shared, s.threads, device).blocks)
+    held = min(255, registers(n, itemsize == 8))
+    return max(1, occupancy(held, n.elements * itemsize, 32 * n.warps, device).blocks)
 
 
 def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile) -> Cost:
@@ -107,7 +107,7 @@ def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: Devi
     arrays, writes = (*n.rings, *n.owns), len(update.fields)
     values: dict[str, float] = {
         "nz": nz, "ny": ny, "nx": nx, "P": n.tile[0], "R": n.tile[1], "C": n.tile[2], "turns": n.turns,
-        "reads": len(arrays), "writes": writes, "warps": s.warps, "b": resident(update, s, n, device), **units(update),
+        "reads": len(arrays), "writes": writes, "warps": s.warps, "b": resident(n, size, device), **units(update),
         "loads": loads(n) / n.piece, "moves": n.kept, "stages": s.stages, "s": size, "piece": n.piece,
         "window": sum(window(n, array) for array in n.rings) + len(n.owns) * n.tile[1] * n.tile[2],
         "over": n.delay * len(n.rings),

@@ -59,6 +59,8 @@ ORDER: Final = 4.7
 ALU, MUFU = 64, 16
 #: 32-bit registers of a thread besides rows that it keeps, and of each array (addresses).
 REGISTERS, ADDRESSES = 34, 5
+#: Cells of a column, a field and a level that turns written one after the other keep besides, by words of an element.
+TURNS = 0.2, 0.6
 
 
 def read_offsets(update: Update) -> tuple[tuple[str, int, tuple[int, int]], ...]:
@@ -85,7 +87,8 @@ def registers(update: Update, s: UpdateSchedule, n: Rows) -> int:
     words = ITEMSIZE[update.dtype] // 4
     arrays = len(parameters(update.fields, update.coefs)) + len(n.outputs)
     at_hand = 2 * len(update.fields) + max(0, len(n.outputs) - len(update.fields)) + 1
-    return int(REGISTERS + ADDRESSES * arrays + words * s.cols * (n.kept + at_hand))
+    written = TURNS[words - 1] * len(update.fields) * s.levels if s.unroll > 1 else 0.0
+    return int(REGISTERS + ADDRESSES * arrays + words * s.cols * (n.kept + at_hand + written))
 
 
 def resident(update: Update, s: UpdateSchedule, n: Rows, device: DeviceProfile) -> int:

@@ -47,7 +47,7 @@ class ColumnUpdate(UpdateFamily):
         if update.ndim != 3:
             return f"column takes fields of 3 axes, not of {update.ndim}", "take stream or direct"
         n: Layers = numbers(update, s, s.planes or PLANES)
-        if (needed := registers(update, s, n)) > MAX_REGISTERS:
+        if (needed := registers(n, update.dtype == "f64")) > MAX_REGISTERS:
             return f"about {needed} registers a thread; a GPU gives {MAX_REGISTERS}", "take fewer lines, or direct"
         shared = n.elements * ITEMSIZE[update.dtype]
         if shared > device.smem_block:
@@ -63,7 +63,7 @@ class ColumnUpdate(UpdateFamily):
             return s
         n, (nz, ny, nx) = numbers(update, s, PLANES), shape
         across = -(-ny // n.tile[1]) * -(-nx // n.tile[2])
-        return s.but(planes=chunk_rows(nz, across, resident(update, s, n, device) * device.sms, n.delay))
+        return s.but(planes=chunk_rows(nz, across, resident(n, ITEMSIZE[update.dtype], device) * device.sms, n.delay))
 
     def cost(self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile) -> Cost:
         return cost(update, shape, self.filled(update, shape, s, device), device)
@@ -74,7 +74,7 @@ class ColumnUpdate(UpdateFamily):
         from sparsegen.ir.kernels.column_update import ColumnUpdate as Kernel
 
         s = self.filled(update, shape, s, device)
-        blocks = resident(update, s, numbers(update, s, s.planes), device)
+        blocks = resident(numbers(update, s, s.planes), ITEMSIZE[update.dtype], device)
         return [Kernel(s.lines, s.planes, s.warps, s.stages, 1, blocks)]
 
 

@@ -83,7 +83,8 @@ class StencilProblem(Problem):
     def passes(self, schedule: StencilSchedule, device: DeviceProfile, steps: int) -> list[Pass]:
         """Those of the family, with what is ``auto`` resolved for the grid."""
         fp = self.footprint
-        s = with_steps(schedule, steps, fp.k) if schedule.levelled else schedule.but(fuse=steps)
+        s = schedule if steps == schedule.steps else schedule.but(fuse=steps)
+        s = with_steps(schedule, steps, fp.k) if schedule.levelled else s
         s = filled(legalise(s, fp.k, fp.axes), fp, self.grid, device)
         g = geometry(s, fp)
         return family(s).passes(s, g, fp, device, blocks_per_sm(s, g, device, fp))
