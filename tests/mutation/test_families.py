@@ -58,13 +58,14 @@ LINES = [
     *(f"toeplitz mma=f64.m16n8k4 fuse=3 products=4 stages={n}" for n in (2, 3)),
     "toeplitz mma=f64.m16n8k8 fuse=8 products=4 warps=2 stages=2",
     *(f"column levels=2 lines=2 warps=3 planes=17 stages={n}" for n in (2, 3)),
+    *(f"layers lines=1 warps=7 planes=17 stages={n}" for n in (2, 3)),
     *(f"lowrank tile=16x32 warps=2 stages={n}" for n in (1, 2, 3, 4)),
     "lowrank mma=f64.m8n8k4 fuse=3 tile=16x32 warps=2",
 ]
 #: Families that take fields of one row: the weights' first row, on a row of so many cells.
 ROWS_ONLY, ROW = ("toeplitz",), (1, 2777)
 #: Families that take three axes: a box of weights, on a field with tiles and turns away from every border.
-SPACE_ONLY, SPACE = ("column",), (17, 7, 131)
+SPACE_ONLY, SPACE = ("column", "layers"), (17, 7, 131)
 CUBE = np.random.default_rng(4).uniform(0.1, 1.0, (3, 3, 3))
 #: What is asked of weights of a low rank.
 PRODUCT = np.outer(WEIGHTS[0], WEIGHTS[1])

@@ -55,19 +55,20 @@ def weights(draw: st.DrawFn) -> Any:
 
 
 @st.composite
-def columns(draw: st.DrawFn) -> tuple[Stencil, tuple[int, ...], str, tuple[int, int]]:
-    """A stencil, a shape, a schedule that may run it, and the pitches of the rows."""
+def columns(draw: st.DrawFn, family: str) -> tuple[Stencil, tuple[int, ...], str, tuple[int, int]]:
+    """A stencil, a shape, a schedule of a family that may run it, and the pitches of the rows."""
     dtype = draw(st.sampled_from(["f64", "f64", "f32"]))
     s = stencil(weights(draw), boundary(draw), dtype)
-    levels, lines, warps = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(2, 8))
-    line = f"column levels={levels} lines={lines} warps={warps} stages={draw(st.integers(2, 4))}"
-    line += f" fuse={draw(st.sampled_from([1, 1, 2]))} planes={draw(st.sampled_from(['auto', 3, 7]))}"
+    line = f"{family} lines={draw(st.integers(1, 4))} warps={draw(st.integers(2, 8))} stages={draw(st.integers(2, 4))}"
+    line += f" planes={draw(st.sampled_from(['auto', 3, 7]))}"
+    if family == "column":
+        line += f" levels={draw(st.integers(1, 4))} fuse={draw(st.sampled_from([1, 1, 2]))}"
     shape = tuple(draw(st.integers(5, top)) for top in (14, 20, 140))
     pad = draw(st.sampled_from([(0, 0), (1, 0), (0, 3), (2, 4)]))
     return s, shape, line, (shape[2] + pad[0], shape[2] + pad[1])
 
 
-@given(columns())
+@given(st.sampled_from(["column", "layers"]).flatmap(columns))
 def test_columns(case: tuple[Stencil, tuple[int, ...], str, tuple[int, int]]) -> None:
     s, shape, line, pitch = case
     try:
