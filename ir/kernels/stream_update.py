@@ -2,18 +2,16 @@
 
 Rows of every array arrive through cp.async rings of the warp.  A level keeps the rows that its formula reads, makes one
 row a turn and hands it to the next; older levels and coefficients wait in their rings until a level needs them.  The
-boundary holds at every level: blocks that touch it run a body of their own.
+boundary holds at every level, by selects: what a block at it does, all do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .. import formula as f
 from .. import op_update as o
 from .. import tile as t
-from .. import tile_levels as tl
 from .. import tile_walk as tw
 from ..boundary_map import EDGE, PERIODIC
 from ..errors import ScheduleError
@@ -98,62 +96,49 @@ class StreamUpdate:
         private = {*wide_in, *wide_out} == {self.per_lane}  # a lane copies just what it reads, and stores it itself
         title = {source: i for i, source in enumerate(params)}
         whole = tuple((0, size) for size in op.shape)
+        turn = Value("row_turn", s32, 0, n.turns - 1)
+        row = {name: Buffer(f"row_{i}", op.dtype, self.per_lane, "reg") for i, name in enumerate(n.fields)}
+        old = {made: Buffer(f"old_{i}", op.dtype, self.per_lane, "reg") for i, made in enumerate(older)}
+        # all blocks run one code: a second one for those at a border would not fit beside it where code is kept at hand
+        border = (*op.sides, op.coef_sides)
+        if all(pair[0][0] == "periodic" for sides in border for pair in sides):
+            border = ()
 
         def body(loop: t.ForTiles) -> list[Op]:
-            def walk(border: tuple[Sides, ...], near: str = "") -> tw.Walk:
-                """The strip, turn by turn, with what a border asks for at every level."""
-                turn = Value(f"{near}row_turn", s32, 0, n.turns - 1)
-                row = {
-                    name: Buffer(f"{near}row_{i}", op.dtype, self.per_lane, "reg") for i, name in enumerate(n.fields)
-                }
-                old = {made: Buffer(f"{near}old_{i}", op.dtype, self.per_lane, "reg") for i, made in enumerate(older)}
-
-                def fetch(source: tuple[str, int]) -> tw.Fetch:
-                    i, ahead = title[source], n.waiting[source].ahead if source in n.waiting else 0
-                    return tw.Fetch(
-                        ring=of[source], src=srcs[i], at=loop.at, turn=turn, above=n.above - ahead, lead=(n.lead,),
-                        lines=1, width=n.width, step=n.step, stages=_slots(n, source), layout=place,
-                        grid=Grid(op.shape, pitch_in[i], _rows_as(_sides(op, source[0]))), vector=wide_in[i],
-                        border="piece",
-                    )  # fmt: skip
-
-                def take(name: str) -> tw.Take:
-                    return tw.Take(
-                        values=row[name], ring=of[name, 0], turn=turn, lines=1, stages=self.stages, layout=place
-                    )
-
-                def emit(i: int, made: tuple[str, int]) -> tw.Emit:
-                    stages = 2 if made in own else _slots(n, made)
-                    return tw.Emit(
-                        dst=outs[i], values=old.get(made, row[made[0]]), ring=own.get(made, of[made]), turn=turn,
-                        at=loop.at, delay=n.above + n.below, lines=1, stages=stages, lead=(n.lead,), step=(n.step,),
-                        layout=place, grid=Grid(op.shape, pitch_out[i]), box=whole, vector=wide_out[i],
-                    )  # fmt: skip
-
-                levels = UpdateLevels(
-                    news=tuple(row.values()), olds=tuple(old.values()), kept=kept,
-                    rings=tuple(of[source] for source in n.waiting), turn=turn, at=loop.at, fields=op.fields, code=code,
-                    results=results, count=op.levels, stages=self.stages, layout=place,
-                    grid=Grid(op.shape, op.pitch[0]), sides=border,
-                )  # fmt: skip
-                return tw.Walk(
-                    turn=turn, held=(*row.values(), *old.values()), turns=n.turns, stages=self.stages,
-                    scope="lane" if private else "warp", via="cp.async", unroll=self.unroll,
-                    fill=tuple(map(fetch, params)), read=tuple(map(take, n.fields)),
-                    body=(levels, *(emit(i, made) for i, made in enumerate(n.outputs))),
+            def fetch(source: tuple[str, int]) -> tw.Fetch:
+                i, ahead = title[source], n.waiting[source].ahead if source in n.waiting else 0
+                return tw.Fetch(
+                    ring=of[source], src=srcs[i], at=loop.at, turn=turn, above=n.above - ahead, lead=(n.lead,),
+                    lines=1, width=n.width, step=n.step, stages=_slots(n, source), layout=place,
+                    grid=Grid(op.shape, pitch_in[i], _rows_as(_sides(op, source[0]))), vector=wide_in[i],
+                    border="piece",
                 )  # fmt: skip
 
-            border, strip = (*op.sides, op.coef_sides), walk(())
-            work: Op = strip
-            if any(pair[0][0] != "periodic" for pair in _any(border)):
-                # all turns of a block go one way or the other: a branch in each would keep them from overlapping
-                reach = n.above + (op.levels + 1) * n.ry  # rows whose images or kept cells the first turns look at
-                work = tl.IfBorder(
-                    at=loop.at, before=(reach, n.lead),
-                    size=(reach + self.rows + n.below, self.warps * n.step + 2 * n.lead),
-                    grid=Grid(op.shape, op.pitch[0], _any(border)), near=(walk(border, "near_"),), inside=(strip,),
+            def take(name: str) -> tw.Take:
+                return tw.Take(values=row[name], ring=of[name, 0], turn=turn, lines=1, stages=self.stages, layout=place)
+
+            def emit(i: int, made: tuple[str, int]) -> tw.Emit:
+                stages = 2 if made in own else _slots(n, made)
+                return tw.Emit(
+                    dst=outs[i], values=old.get(made, row[made[0]]), ring=own.get(made, of[made]), turn=turn,
+                    at=loop.at, delay=n.above + n.below, lines=1, stages=stages, lead=(n.lead,), step=(n.step,),
+                    layout=place, grid=Grid(op.shape, pitch_out[i]), box=whole, vector=wide_out[i],
                 )  # fmt: skip
-            return [*(t.Alloc(buf=rows, zeroed=True) for rows in kept), work]
+
+            levels = UpdateLevels(
+                news=tuple(row.values()), olds=tuple(old.values()), kept=kept,
+                rings=tuple(of[source] for source in n.waiting), turn=turn, at=loop.at, fields=op.fields, code=code,
+                results=results, count=op.levels, stages=self.stages, layout=place,
+                grid=Grid(op.shape, op.pitch[0]), sides=border,
+            )  # fmt: skip
+            walk = tw.Walk(
+                turn=turn, held=(*row.values(), *old.values()), turns=n.turns, stages=self.stages,
+                scope="lane" if private else "warp", via="cp.async", unroll=self.unroll,
+                fill=tuple(map(fetch, params)), read=tuple(map(take, n.fields)),
+                body=(levels, *(emit(i, made) for i, made in enumerate(n.outputs))),
+            )  # fmt: skip
+
+            return [*(t.Alloc(buf=rows, zeroed=True) for rows in kept), walk]
 
         shared = (*rings, *own.values())
         func = t.Func(
@@ -196,10 +181,3 @@ def _rows_as(sides: Sides) -> Sides:
         side if side[0] == "neumann" else EDGE[0] for side in (low, high)
     )  # fmt: skip
     return (rows, PERIODIC)  # type: ignore[return-value]
-
-
-def _any(borders: Sequence[Sides]) -> Sides:
-    """An axis wraps only if it does for all."""
-    return tuple(
-        next((pair for pair in pairs if pair[0][0] != "periodic"), PERIODIC) for pairs in zip(*borders, strict=True)
-    )

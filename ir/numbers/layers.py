@@ -24,13 +24,15 @@ class Planes:
 
     A turn brings the plane ``ahead`` of the one that is made; beside a cell those are read that came up to ``lag``
     turns ago.  ``kept`` planes of a thread's own cells stay in registers, besides the newest one (0: none does).
-    ``halo``: rows and columns around the tile, whole pieces of these; ``corners``: whether its corners are read.
+    ``halo``: rows and columns around the tile, whole pieces of these, of which ``columns`` are read; ``corners``:
+    whether those of the tile are read.
     """
 
     ahead: int
     lag: int
     kept: int
     halo: tuple[int, int]
+    columns: int
     corners: bool
 
 
@@ -66,7 +68,9 @@ class Layers:
         # the own cells of the plane that is made are read from the ring where no registers hold them
         lags = [ahead - dz for dz, _, _ in beside] + [ahead - dz for dz in above if not kept]
         rows, columns = (max([0, *(abs(o[axis]) for o in offsets)]) for axis in (1, 2))
-        return Planes(ahead, max([0, *lags]), kept, (rows, up(columns, self.piece)), any(o[1] and o[2] for o in beside))
+        return Planes(
+            ahead, max([0, *lags]), kept, (rows, up(columns, self.piece)), columns, any(o[1] and o[2] for o in beside)
+        )
 
     def window(self, array: Array) -> tuple[int, int]:
         """Rows and columns of a plane in the ring."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 #: The grid of the check against NumPy: nothing divides it, and some schedules have several blocks on it.
 SMALL = {1: (3001,), 2: (131, 517), 3: (21, 37, 141)}
-#: Random numbers of coefficients end here: waves are stable then.
-MOST = 0.1
+#: Random numbers of coefficients, and of fields, end here: waves are stable then, and reactions do not run away.
+MOST, HIGHEST = 0.1, 0.5
 
 
 class Updates(Suite[Case, Row]):
@@ -107,7 +107,7 @@ def random(update: Update, shape: tuple[int, ...], dtype: np.dtype[Any], seed: i
 
     def one(coef: bool) -> Any:
         field = rng.random(shape, dtype=np.float32)
-        return (np.rint(field) if update.name == "life" else field * (MOST if coef else 1)).astype(dtype)
+        return (np.rint(field) if update.name == "life" else field * (MOST if coef else HIGHEST)).astype(dtype)
 
     return {
         p.name: tuple(one(False) for _ in range(p.levels)) if p.levels > 1 else one(p.coef) for p in update.parameters

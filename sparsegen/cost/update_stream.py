@@ -41,7 +41,8 @@ SYMBOLS: Final[dict[str, str]] = {
     "turns": "rows that a warp walks over", "reads": "arrays read", "writes": "arrays written", "T": "levels of a pass",
     "cols": "columns of a lane", "warps": "warps a block", "b": "blocks an SM",
     "FMA": "multiplications and additions a cell", "ALU": "comparisons and choices a cell",
-    "MUFU": "divisions and square roots a cell", "unroll": "turns written one after the other",
+    "MUFU": "divisions and square roots a cell", "chosen": "cells of a lane that a border chooses a level",
+    "unroll": "turns written one after the other",
     "waits": "rows that wait, read once a level", "shuffles": "values from neighbouring lanes a level",
     "moves": "rows that move on in registers a level", "stages": "rows under way",
 }  # fmt: skip
@@ -77,6 +78,13 @@ def numbers(update: Update, s: UpdateSchedule, rows: int) -> Rows:
     )  # fmt: skip
 
 
+def chosen(update: Update, n: Rows) -> int:
+    """Cells that a level chooses for a border in every turn: a reach of those at the ends of rows."""
+    kinds = [side.kind for sides in update.sides for side in sides[-1]]
+    # an image comes from the neighbouring lane
+    return max(n.rx, n.beside) * sum({"periodic": 0, "neumann": 4}.get(kind, 1) for kind in kinds)
+
+
 def period(n: Rows) -> int:
     """Turns after which rows that a level keeps are in the same registers again."""
     return 1 + max(n.depth(name) for name in n.fields)
@@ -106,7 +114,8 @@ def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: Devi
     values: dict[str, float] = {
         "ny": shape[0], "nx": shape[1], "R": s.rows, "C": n.tile[1], "turns": n.turns, "reads": len(reads),
         "writes": writes, "T": s.levels, "cols": s.cols, "warps": s.warps, "b": resident(update, s, n, device),
-        **units(update), "stages": s.stages, "s": size, "word": max(1, size // 4), "unroll": s.unroll,
+        **units(update), "chosen": chosen(update, n), "stages": s.stages, "s": size, "word": max(1, size // 4),
+        "unroll": s.unroll,
         "waits": len({(name, dy) for name, _, (dy, _) in n.reads if name in update.coefs}),
         "shuffles": sum(abs(dx) for *_, dx in beside) and len({b[:3] for b in beside}) * 2 * n.rx,
         "moves": 0.0 if s.unroll == period(n) else MOVES * n.kept / s.levels, "width": s.warps * n.width,
@@ -129,7 +138,7 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
     even = scale * a.ceil(held) / held
     grid = v.ny * v.nx * v.s
     pieces = v.cols / v.vector
-    level = v.cols * (v.FMA + v.ALU + v.MUFU + v.moves * v.word + v.waits * v.s / 16) + v.shuffles * v.word
+    level = v.cols * (v.FMA + v.ALU + v.MUFU + v.moves * v.word + v.waits * v.s / 16) + (v.shuffles + v.chosen) * v.word
     issued = v.T * level + TURN + (v.reads * READ + v.writes * WRITTEN) * pieces
     far = a.max(1, a.min(FROM_AFAR, issued * v.unroll / AT_HAND))
     cells = even * v.warps * 32 * v.T * v.cols
