@@ -29,6 +29,7 @@ EXAMPLES = "BEST Heat-2D 1308.2 variant, or variant,28672,8192,16,0.60,219,81.7,
 FOLDER: Final = Path(__file__).resolve().parents[2] / "benchmarks" / "floors"
 OWN: Final = {
     ("stencil", "targets"): ("stencil_floor.cu", "stencil_tc_floor.cu"),
+    ("stencil", "wide"): ("onchip_wave_floor.cu 2",),
     ("updates", "targets"): ("onchip_wave_floor.cu 2", "onchip_wave_floor.cu 3"),
     ("bitmap", "targets"): ("bitmap_floor.cu", "bitmap2_floor.cu"),
     ("nm", "wide"): ("nm_floor.cu big small",), ("nm", "narrow"): ("nm_floor.cu spmv",),

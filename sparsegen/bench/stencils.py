@@ -8,6 +8,7 @@ boundaries  frozen, dirichlet and neumann against periodic
 odd         sizes that nothing divides against those of ``targets``
 f32         f32 against f64
 single      one step a launch against a copy
+wide        a star of 25 points on three axes in f32, one step a pass: of order 8, as waves have it
 sweep       sizes from what fits in L1 to what fills the memory, for the picture
 ==========  =========================================================================================================
 
@@ -50,6 +51,9 @@ FORMS: Final = (
     Form("Heat-3D", (3, 3, 3), True, 545, 750),
     Form("Box-3D27P", (3, 3, 3), False, 260, 380),
 )
+#: The star of part ``wide``, its size, type, and what its floor calls it.
+WIDE: Final = Form("Star-3D25P", (9, 9, 9), True, 410, 480)
+WIDE_SHAPE, WIDE_TYPE, WIDE_FLOOR = (512, 512, 512), "f32", "so8_star25 f32"
 #: GS/s of Box-2D9P on tensor cores alone, and the program whose floor it has.
 TENSOR: Final = ("Box-2D9P", 780.0, "stencil_tc_floor")
 SIZES: Final[dict[int, tuple[int, ...]]] = {1: (102_400_000,), 2: (10240, 10240), 3: (768, 768, 768)}
@@ -66,9 +70,10 @@ SWEEP: Final = {"Heat-1D": (14, 29, 2), "Heat-2D": (8, 15, 1), "Box-2D9P": (8, 1
 
 @cache
 def stencil(name: str, boundary: BoundarySpec = periodic, dtype: str = "f64") -> Stencil:
-    """One of FORMS with its weights."""
-    at = [form.name for form in FORMS].index(name)
-    form = FORMS[at]
+    """One of FORMS, or WIDE, with its weights."""
+    forms = (*FORMS, WIDE)
+    at = [form.name for form in forms].index(name)
+    form = forms[at]
     w = np.random.default_rng(at).random(form.edges) + 0.1
     if form.star:
         off = [np.arange(extent) != extent // 2 for extent in form.edges]
@@ -136,6 +141,11 @@ def _single() -> list[Case]:
     return cases
 
 
+def _wide() -> list[Case]:
+    plain = Case(WIDE.name, stencil(WIDE.name, dtype=WIDE_TYPE), WIDE_SHAPE, STEPS[3], "auto", check=7, part="wide")
+    return [replace(plain, target=WIDE.least, aim=WIDE.aim, floor=WIDE_FLOOR)]
+
+
 def _sweep() -> list[Case]:
     return [
         case(form, "sweep", (2**n,) * len(form.edges))
@@ -151,6 +161,7 @@ _CASES: Final[dict[str, Callable[[], list[Case]]]] = {
     "odd": lambda: _compared("odd", ODD_SIZE, "", lambda form: [case(form, "odd", ODD[len(form.edges)])]),
     "f32": lambda: _compared("f32", F32, "f64", lambda form: [case(form, "f32", dtype="f32")]),
     "single": _single,
+    "wide": _wide,
     "sweep": _sweep,
 }
 

@@ -149,3 +149,14 @@ RES,attention,Q8K8V8-P8,fused_16w_first_kernel_only,4096,4096,64,8,0.90,uniform,
 
 def test_a_program_of_several_parts_runs_once() -> None:
     assert len(floors.own("magicube", ["spmm", "mixed", "attention"])) == 1 and not floors.own("magicube", ["dlmc"])
+
+
+def test_systems_of_equations_are_figures_too() -> None:
+    output = (
+        "so8_wave,f32,512^3,tile 128x16,RY=2,threads=256,GS/s=162.7,TB/s(16 B)=2.60,regs=126,err=4.7e-06 ok\n"
+        "wave2d,f64,8192^2,T=8,C=4,GS/s=481,TB/s(40 B a pass)=2.41,regs=254,err=3.2e-14 ok\n"
+        "wave2d,f64,8192^2,T=9,C=4,GS/s=999,TB/s(40 B a pass)=2.41,regs=254,err=3.2e-02 WRONG\n"
+    )
+    assert parse(output, "p") == [
+        Floor("so8_wave f32", 162.7, "tile 128x16,RY=2,threads=256", "p"), Floor("wave2d f64", 481.0, "T=8,C=4", "p"),
+    ]  # fmt: skip

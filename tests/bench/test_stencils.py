@@ -37,7 +37,8 @@ def rate(case: Case) -> float:
         return 250.0 + COPIES.index(case.schedule)
     if case.steps == 1:
         return 240.0
-    form = next(f for f in stencils.FORMS if f.name == case.name.partition(",")[0])
+    forms = (*stencils.FORMS, stencils.WIDE)
+    form = next(f for f in forms if f.name == case.name.partition(",")[0])
     share = {"f32": 2.0, "f64": 1.0}[case.stencil.dtype] * (1.0 if case.stencil.boundary == sg.periodic else 0.8)
     return (case.target or form.least + 1) * share
 
@@ -86,7 +87,7 @@ def test_every_shape_has_its_points_and_general_weights() -> None:
 
 def test_what_a_case_is_compared_with_differs_in_one_thing(cases: dict[str, list[Case]]) -> None:
     counts = {part: sum(c.share is not None for c in each) for part, each in cases.items()}
-    assert counts == {"targets": 0, "boundaries": 24, "odd": 8, "f32": 8, "single": 8, "sweep": 0}
+    assert counts == {"targets": 0, "boundaries": 24, "odd": 8, "f32": 8, "single": 8, "wide": 0, "sweep": 0}
     for part, each in cases.items():
         for case in each:
             assert case.part == part and (case.check == 100 or case.schedule in COPIES)
