@@ -142,7 +142,7 @@ def _single() -> list[Case]:
 
 
 def _wide() -> list[Case]:
-    plain = Case(WIDE.name, stencil(WIDE.name, dtype=WIDE_TYPE), WIDE_SHAPE, STEPS[3], "auto", check=7, part="wide")
+    plain = Case(WIDE.name, stencil(WIDE.name, dtype=WIDE_TYPE), WIDE_SHAPE, STEPS[3], "auto", check=CHECK, part="wide")
     return [replace(plain, target=WIDE.least, aim=WIDE.aim, floor=WIDE_FLOOR)]
 
 
