@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .. import formula as f
 from .. import tile_update as t
-from ..expr import FALSE, TRUE, Expr, Value, any_of, maximum
+from ..expr import TRUE, Expr, Value, any_of, maximum
 from ..op import Sides
 from ..types import Buffer
 from .context import Context, rule
@@ -50,7 +50,6 @@ class _Levels:
         self.names = [name for name, _ in op.fields]
         self.sides: dict[str, Sides] = dict(zip((*self.names, ""), op.sides, strict=False))
         self.columns: dict[int, Expr] = {}
-        self.near: Expr = FALSE
         #: Rows on their way to later levels: (field, steps, lag) -> registers, the one that has come farthest last.
         self.saved: dict[tuple[str, int, int], Buffer] = {}
         self.formula = Formula(cx, op.code, op.news[0].dtype)
@@ -60,9 +59,6 @@ class _Levels:
         self.formula.prepare()
         if op.sides:
             self._name_columns()
-            # whether a level takes in or makes a row at a border, or one whose image lies outside
-            ends = any_of(self.newest.lt((op.count + 1) * self.n.ry), self.newest.ge(op.grid.extent[0]))
-            self.near = cx.b.let("near", ends)
         for name in self.names:
             for steps, lag in self.n.saved(name):
                 self._begin(name, steps, lag)
@@ -122,14 +118,8 @@ class _Levels:
         for name, new in zip(self.names, op.news, strict=True):
             own = self._get(new, 0)
             self._set_columns(own, name)
-            if self._matters(0, 0) or self._matters(0, 1):
-                self._put(new, 0, own)
-                with self.cx.b.if_(self.near):  # few turns: a branch costs less than choosing in each
-                    own = self._get(new, 0)
-                    self._image_rows(own, name, row, kept[name], level * depths[name], depths[name])
-                    self._set_rows(own, name, row)
-                    self._put(new, 0, own)
-                own = self._get(new, 0)
+            self._image_rows(own, name, row, kept[name], level * depths[name], depths[name])
+            self._set_rows(own, name, row)
             known[name, 0, n.ry] = _Row(self.cx, own)
 
         def lagging(name: str, lag: int) -> _Row:
@@ -159,18 +149,15 @@ class _Levels:
         ]  # fmt: skip
         after: list[tuple[Buffer, Expr | int, list[Value]]] = []
         for i, (name, new) in enumerate(zip(self.names, op.news, strict=True)):
-            after.append((new, 0, self._keep_columns([cell[i] for cell in made], name, lagging(name, n.ry).own)))
+            after.append((new, 0, self._keep([cell[i] for cell in made], name, row - n.ry, lagging(name, n.ry).own)))
             rows = [lagging(name, lag).own for lag in range(depths[name])]
             after += [(kept[name], level * depths[name] + lag, own) for lag, own in enumerate(rows)]
             for steps, lag in n.saved(name):
                 buf = self.saved[name, steps, lag]
                 after += [(buf, p, self._get(buf, p - 1)) for p in range(1, steps)]
                 after.append((buf, 0, lagging(name, lag).own))
-        olds = {name: lagging(name, n.ry).own for name in self.names}
         for buf, at, values in after:
             self._put(buf, at, values)
-        for name, new in zip(self.names, op.news, strict=True):
-            self._keep_rows(new, name, row - n.ry, olds[name])
 
     # ---------------------------------------------------------------------------------------- the border
     def _name_columns(self) -> None:
@@ -236,20 +223,14 @@ class _Levels:
                 image = self._get(kept, first + (inside + j))
                 own[:] = [b.select(beyond, v, old) for v, old in zip(image, own, strict=True)]
 
-    def _keep_rows(self, new: Buffer, name: str, row: Expr, old: Sequence[Value]) -> None:
-        """Where rows end, a frozen side keeps a radius of them."""
-        b, ny, ry = self.cx.b, self.op.grid.extent[0], self.n.ry
+    def _keep(self, values: list[Value], name: str, row: Expr, old: Sequence[Value]) -> list[Value]:
+        """What a frozen side keeps: a radius of rows and columns."""
+        b, (ny, nx), ry, out = self.cx.b, self.op.grid.extent, self.n.ry, list(values)
         ends = (row.lt(ry), row.ge(ny - ry))
         near = [end for end, (kind, _) in zip(ends, self._side(name, 0), strict=True) if kind == "frozen" and ry]
         if near:
-            with b.if_(self.near):
-                stays = b.let("kept", any_of(*near))
-                made = self._get(new, 0)
-                self._put(new, 0, [b.select(stays, was, value) for was, value in zip(old, made, strict=True)])
-
-    def _keep_columns(self, values: list[Value], name: str, old: Sequence[Value]) -> list[Value]:
-        """Where columns end, a frozen side keeps a radius of them."""
-        b, nx, out = self.cx.b, self.op.grid.extent[1], list(values)
+            stays = b.let("kept", any_of(*near))
+            out = [b.select(stays, was, value) for was, value in zip(old, out, strict=True)]
         for at_end, (kind, _) in enumerate(self._side(name, 1)):
             for j in range(self.n.rx if kind == "frozen" else 0):
                 column = nx - 1 - j if at_end else j

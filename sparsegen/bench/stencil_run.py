@@ -121,11 +121,12 @@ class Stencils(Suite[Case, Row]):
     def error(self, kernel: Kernel | Copy, u: DeviceField, out: DeviceField, steps: int) -> float:
         """How far a kernel's result is from the naive one, on fresh input, with ``out`` full of NaN before the call."""
         lab, dtype = self.lab, kernel.stencil.dtype
+        stencil: Any = kernel.stencil
         lab.fresh(u, dtype)
         lab.naive.poison(out.pointer, out.count, dtype)
         kernel(u, out=out, steps=steps)
         with lab.fields(2, u.shape, u.dtype) as (expected, spare):
-            lab.naive.run(kernel.stencil, u.shape, steps, u.pointer, expected.pointer, spare.pointer)
+            lab.naive.run(stencil, u.shape, steps, u.pointer, expected.pointer, spare.pointer)
             return lab.naive.error(out.pointer, expected.pointer, out.count, dtype)
 
     def measure(self, case: Case, kernel: Kernel | Copy, seed: int = 0) -> Row:

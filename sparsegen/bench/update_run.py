@@ -66,16 +66,16 @@ class Updates(Suite[Case, Row]):
             given = dict[str, Any]()
             for name, values in random(update, kernel.shape, kernel.dtype, seed).items():
                 levels = values if isinstance(values, tuple) else (values,)
-                found = tuple(fields(len(levels)))
+                found: Any = tuple(fields(len(levels)))
                 for field, level in zip(found, levels, strict=True):
                     lab.runtime.to_device(field.pointer, level)
                 given[name] = found if len(found) > 1 else found[0]
             results = []
             for _ in range(2):
-                made = tuple(tuple(fields(levels)) for _, levels in update.fields)
+                made: Any = tuple(tuple(fields(levels)) for _, levels in update.fields)
                 for field in _flat(made):
                     lab.naive.poison(field.pointer, field.count, update.dtype)
-                one = tuple(levels if len(levels) > 1 else levels[0] for levels in made)
+                one: Any = tuple(levels if len(levels) > 1 else levels[0] for levels in made)
                 results.append(one if len(one) > 1 else one[0])
             yield given, results[0], results[1]
 

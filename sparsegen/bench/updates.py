@@ -98,8 +98,9 @@ def magnetic(u: sg.Field, v: sg.Field, p: sg.Field, q: sg.Field) -> Any:
 
 def life(u: sg.Field) -> Any:
     """Conway's Game of Life on cells of 0 and 1."""
-    around = sum(u[dy, dx] for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0))
-    return sg.where((around == 3) | ((around == 2) & (u[0, 0] == 1)), 1, 0)
+    cells: Any = u
+    around = sum(cells[dy, dx] for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0))
+    return sg.where((around == 3) | ((around == 2) & (cells[0, 0] == 1)), 1, 0)
 
 
 @dataclass(frozen=True)

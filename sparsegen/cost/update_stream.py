@@ -78,11 +78,15 @@ def numbers(update: Update, s: UpdateSchedule, rows: int) -> Rows:
     )  # fmt: skip
 
 
-def chosen(update: Update, n: Rows) -> int:
-    """Cells that a level chooses for a border in every turn: a reach of those at the ends of rows."""
-    kinds = [side.kind for sides in update.sides for side in sides[-1]]
-    # an image comes from the neighbouring lane
-    return max(n.rx, n.beside) * sum({"periodic": 0, "neumann": 4}.get(kind, 1) for kind in kinds)
+def chosen(update: Update, s: UpdateSchedule, n: Rows) -> int:
+    """Cells of a lane that a level chooses for a border: a whole row where rows end, a reach of it where columns do."""
+    reach, count = max(n.rx, n.beside), 0
+    for sides in update.sides:
+        rows, columns = [[side.kind for side in pair] for pair in ((), *sides)[-2:]]
+        count += s.cols * sum(kind in ("dirichlet", "neumann") for kind in rows) + s.cols * ("frozen" in rows)
+        # an image comes from the neighbouring lane
+        count += reach * sum({"periodic": 0, "neumann": 4}.get(kind, 1) for kind in columns)
+    return count
 
 
 def period(n: Rows) -> int:
@@ -114,7 +118,7 @@ def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: Devi
     values: dict[str, float] = {
         "ny": shape[0], "nx": shape[1], "R": s.rows, "C": n.tile[1], "turns": n.turns, "reads": len(reads),
         "writes": writes, "T": s.levels, "cols": s.cols, "warps": s.warps, "b": resident(update, s, n, device),
-        **units(update), "chosen": chosen(update, n), "stages": s.stages, "s": size, "word": max(1, size // 4),
+        **units(update), "chosen": chosen(update, s, n), "stages": s.stages, "s": size, "word": max(1, size // 4),
         "unroll": s.unroll,
         "waits": len({(name, dy) for name, _, (dy, _) in n.reads if name in update.coefs}),
         "shuffles": sum(abs(dx) for *_, dx in beside) and len({b[:3] for b in beside}) * 2 * n.rx,
