@@ -83,8 +83,8 @@ class Kernel(Inspected):
 
     @property
     def cost(self) -> Any:
-        """The predicted cost of one pass (``cost.steps_per_launch`` time steps of a stencil), one step of an update or
-        one product: time in seconds, terms, formula."""
+        """The predicted cost of one pass (``cost.steps_per_launch`` time steps of a stencil or an update), or of one
+        product: time in seconds, terms, formula."""
         return self._choice.cost
 
     @property
@@ -92,9 +92,10 @@ class Kernel(Inspected):
         """Bytes of device memory that a call of the compiled ``steps`` on packed arrays needs besides them (and W).
 
         Of a stencil 0 for one pass; a second field for the levels between passes; two fields with padded rows where
-        rows of the shape are not a multiple of 16 bytes and there are at least three passes.  Of an update an array for
-        each field, from one step more than it has levels on.  Of a product partial sums, where ``splits`` > 1; with
-        ``nm_gather`` and ``nm_decode`` an x whose rows are no multiples of 16 bytes, in rows that are.
+        rows of the shape are not a multiple of 16 bytes and there are at least three passes.  Of an update those arrays
+        that passes write besides what is given back (see ``calls/update.py``).  Of a product partial sums, where
+        ``splits`` > 1; with ``nm_gather`` and ``nm_decode`` an x whose rows are no multiples of 16 bytes, in rows that
+        are.
         """
         return 0 if self._library else self._plan(self.steps).workspace_nbytes
 

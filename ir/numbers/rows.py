@@ -26,8 +26,8 @@ class Waiting:
     """An array that stays in the ring until its rows are needed: a coefficient, or an older level of a field.
 
     A turn fetches the row that lies ``ahead`` of that of level 0, down the field (mostly above it: a negative number);
-    ``longest``: turns that a row waits; ``early``: turns that it has to come before the halo's first; ``slots``: of its
-    ring.
+    ``longest``: turns that a row waits; ``early``: turns that it has to come before the halo's first (below 0: later
+    would do); ``slots``: of its ring.
     """
 
     ahead: int

@@ -52,6 +52,8 @@ TURN, FETCH = 40.0, 6.0
 STATIC, AGAIN, WAITED = 1.1, 0.2, 0.5
 #: 32-bit registers of a thread, and of each of its rows, besides planes that it keeps (nvcc 13 on sm_90, 18 kernels).
 REGISTERS, LINE = 30, 18
+#: How many times its share of an SM's registers a thread may be estimated at: nvcc does with fewer, without spills.
+SAVED: Final = 1.25
 
 
 @lru_cache(maxsize=1 << 12)

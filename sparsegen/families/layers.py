@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.update_column import AGAIN, FETCH, STATIC, TURN, loads, window
+from sparsegen.cost.update_column import AGAIN, FETCH, SAVED, STATIC, TURN, loads, window
 from sparsegen.cost.update_column import registers as held
 from sparsegen.families.base import Geometry, Num, StencilFamily, Work, number
 from sparsegen.families.stream import chunk_rows
@@ -25,8 +25,8 @@ from sparsegen.schedule import StencilSchedule, Word, integer
 
 #: Planes of a block where neither the schedule nor a field says how many.
 PLANES = 64
-#: 32-bit registers of an SM, and how many times its share a thread may be estimated at without spills.
-REGISTER_FILE, SAVED = 1 << 16, 1.25
+#: 32-bit registers of an SM.
+REGISTER_FILE = 1 << 16
 #: The array that a stencil reads.
 _FIELD = "u", 0
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.update_column import cost, numbers, registers, resident
+from sparsegen.cost.update_column import SAVED, cost, numbers, registers, resident
 from sparsegen.dsl.update import Update
 from sparsegen.families.base import MAX_REGISTERS
 from sparsegen.families.stream import chunk_rows
@@ -44,11 +44,17 @@ class ColumnUpdate(UpdateFamily):
     def misfit(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
     ) -> tuple[str, str] | None:
+        if (why := super().misfit(update, shape, s, device)) is not None:
+            return why
         if update.ndim != 3:
             return f"column takes fields of 3 axes, not of {update.ndim}", "take stream or direct"
         n: Layers = numbers(update, s, s.planes or PLANES)
-        if (needed := registers(n, update.dtype == "f64")) > MAX_REGISTERS:
-            return f"about {needed} registers a thread; a GPU gives {MAX_REGISTERS}", "take fewer lines, or direct"
+        most = min(MAX_REGISTERS, int(SAVED * device.regs_sm) // s.threads)  # nvcc saves a few where blocks are large
+        if (needed := registers(n, update.dtype == "f64")) > most:
+            return (
+                f"about {needed} registers a thread; {device.name} gives {most}",
+                "take fewer lines or warps, or direct",
+            )
         shared = n.elements * ITEMSIZE[update.dtype]
         if shared > device.smem_block:
             given = f"{device.name} gives {device.smem_block}"

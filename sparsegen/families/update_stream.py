@@ -50,13 +50,15 @@ class StreamUpdate(UpdateFamily):
     def misfit(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
     ) -> tuple[str, str] | None:
+        if (why := super().misfit(update, shape, s, device)) is not None:
+            return why
         if update.ndim > 2:
             return f"stream takes fields of 1 or 2 axes, not of {update.ndim}", "take direct"
         if any(len({pair[0].kind == "periodic" for pair in pairs}) > 1 for pairs in zip(*update.sides, strict=True)):
             return "an axis wraps for one field and not for another: a cell outside is then two", "take direct"
         n = numbers(update, s, s.rows or ROWS)
-        if (why := n.legal(s.cols, (1, *shape)[-2:])) is not None:
-            return why, "take fewer levels, or more columns a lane"
+        if (reason := n.legal(s.cols, (1, *shape)[-2:])) is not None:
+            return reason, "take fewer levels, or more columns a lane"
         if (needed := registers(update, s, n)) > MAX_REGISTERS:
             fewer = (s.but(levels=levels) for levels in range(s.levels - 1, 0, -1))
             fits = next((t.levels for t in fewer if registers(update, t, numbers(update, t, ROWS)) <= MAX_REGISTERS), 0)

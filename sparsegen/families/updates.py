@@ -31,6 +31,8 @@ class UpdateFamily(Vocabulary):
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
     ) -> tuple[str, str] | None:
         """Why a schedule cannot run there, and what would help; None if it can."""
+        if self.pieces and device.compute_capability < (8, 0):
+            return f"{self.name} copies with cp.async, which needs sm_80; {device.name} is {device.arch}", "take direct"
         return None
 
     def worth(self, cost: Cost) -> bool:

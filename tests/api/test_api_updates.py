@@ -202,6 +202,8 @@ def test_what_cannot_be_streamed_is_refused() -> None:
         with pytest.raises(sg.ScheduleError, match=what) as refused:
             sg.compile(update, shape, steps, device="rtx3080", backend="emulator", schedule=line)
         assert refused.value.hint
+    with pytest.raises(sg.ScheduleError, match="needs sm_80"):
+        sg.compile(wave(), (64, 64), 8, device="v100", backend="emulator", schedule="stream")
 
 
 def test_check_finds_a_fault() -> None:
