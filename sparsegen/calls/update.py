@@ -139,7 +139,8 @@ class Ring:
         self.tail = sum(n > self._before[-1] - levels for n in self._before[1:]) if apart else 0
 
     def _array(self, number: int) -> str:
-        """The array of the level that is written as so-manieth, from 0; below 0 those of the input, newest last."""
+        """The array of level ``number`` in the order in which all are written, from 0; below 0: of the input, its newest
+        is -1."""
         if number < 0:
             return f"in.{self.name}.{-1 - number}"
         left = self._before[-1] - 1 - number
