@@ -139,8 +139,7 @@ class Ring:
         self.tail = sum(n > self._before[-1] - levels for n in self._before[1:]) if apart else 0
 
     def _array(self, number: int) -> str:
-        """The array of level ``number`` in the order in which all are written, from 0; below 0: of the input, its newest
-        is -1."""
+        """The array of a level by its number in the order of writing, from 0; -1 is the newest of the input."""
         if number < 0:
             return f"in.{self.name}.{-1 - number}"
         left = self._before[-1] - 1 - number
