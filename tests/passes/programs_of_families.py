@@ -27,7 +27,7 @@ from tests import mixed_kit
 from tests.csr_kit import ragged
 from tests.products_kit import matrix
 from tests.programs import dense
-from tests.updates import wave
+from tests.updates import made, wave
 
 #: A schedule, the extents of the weights and of the field, and the kind of border, of each family.
 FAMILIES: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], Any]] = {
@@ -168,10 +168,31 @@ def stencil(family: str) -> Module:
 
 
 _TRI = partial(np.tri, 40)
+
+
 #: What makes each program, by its name.
+def updated(what: Any, shape: tuple[int, ...], steps: int, line: str) -> Module:
+    """The program of an update with a schedule."""
+    k = sg.compile(what, shape, steps, device="h200", backend="emulator", schedule=line)
+    return parse_module(k.ir("tile"))
+
+
+def sound() -> Any:
+    """Waves on three axes: an array that is read around a cell, and two that are read at it."""
+
+    def sound(u: sg.Field(levels=2), c: sg.Coef) -> Any:  # type: ignore[valid-type]
+        now: Any = u
+        around = now[-1, 0, 0] + now[1, 0, 0] + now[0, -1, 0] + now[0, 1, 0] + now[0, 0, -1] + now[0, 0, 1]
+        return 2 * now[0, 0, 0] - now.prev[0, 0, 0] + c[0, 0, 0] * (around - 6 * now[0, 0, 0])
+
+    return made(sound, boundary=frozen)
+
+
 PROGRAMS: dict[str, Callable[[], Module]] = {
     **{family: partial(stencil, family) for family in FAMILIES},
     "update": update,
+    "stream_update": lambda: updated(wave(boundary=frozen), (64, 128), 3, "stream levels=3 cols=4 rows=16"),
+    "column_update": lambda: updated(sound(), (9, 20, 70), 1, "column lines=2 warps=2 planes=4"),
     "bitmap": lambda: compiled(sg.spmm(matrix(128, 192), n=8, bias=True), "bitmap warps=2x2 rows=2 splits=2"),
     "bitmap_block": lambda: compiled(
         sg.spmm(matrix(128, 256), n=8, bias=True),

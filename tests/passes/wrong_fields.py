@@ -14,6 +14,7 @@ from sparsegen.ir import tile_fours as tf
 from sparsegen.ir import tile_gather as th
 from sparsegen.ir import tile_gathered as tc
 from sparsegen.ir import tile_groups as tr
+from sparsegen.ir import tile_layers as tle
 from sparsegen.ir import tile_levels as tl
 from sparsegen.ir import tile_mixed as tj
 from sparsegen.ir import tile_nm as tn
@@ -99,6 +100,21 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("column", tw.Emit, {"vector": 3}, "no whole pieces of 3"),
     ("update", tu.Update, {"threads": (4, 32)}, "128 threads work"),
     ("update", tu.Update, {"results": (999,)}, "a result is none of"),
+    ("stream_update", tu.UpdateLevels, {"results": (999,)}, "result 999 of the formula is no number"),
+    ("stream_update", tu.UpdateLevels, {"count": 4}, "but 32 are meant"),
+    ("stream_update", tu.UpdateLevels, {"stages": 9}, "slots of all warps take"),
+    ("stream_update", tu.UpdateLevels, {"rings": ()}, "0 rings for 2 arrays that wait"),
+    ("stream_update", tu.UpdateLevels, {"olds": ()}, "0 rows for 1 older results"),
+    ("stream_update", tu.UpdateLevels, {"sides": (PERIODIC,)}, "1 boundaries of 1 fields"),
+    ("column_update", tle.FetchLayer, {"vector": 3}, "3 cells at once are neither one nor a piece"),
+    ("column_update", tle.FetchLayer, {"cols": 63}, "63 columns are no whole pieces"),
+    ("column_update", tle.FetchLayer, {"stages": 99}, "99 planes take"),
+    ("column_update", tle.FetchOwn, {"stages": 99}, "99 slots of all threads take"),
+    ("column_update", tle.FetchOwn, {"vector": 3}, "3 cells at once are neither one nor a piece"),
+    ("column_update", tle.UpdateLayer, {"rings": ()}, "0 rings of 3 arrays"),
+    ("column_update", tle.UpdateLayer, {"kept": ()}, "0 arrays of registers for 1 arrays"),
+    ("column_update", tle.UpdateLayer, {"lines": 4}, "are meant|take"),
+    ("column_update", tle.UpdateLayer, {"results": (999,)}, "result 999 of the formula is no number"),
     ("bitmap", tb.ShareStrips, {"groups": 99}, "8 strips make no 99 runs"),
     ("bitmap", tb.WalkSlabs, {"row_warps": 3}, "3 x 2 warps"),
     ("bitmap", tb.WalkSlabs, {"least": 1 << 20}, "slots of 4 warps take"),
@@ -423,7 +439,7 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("stream", tw.Walk, {"scope": "grid"}, "scope 'grid' is unknown"),
     ("stream", tw.Walk, {"via": "tma"}, "via 'tma' is unknown"),
     ("stream", tw.Walk, {"stages": 1}, "a ring of 1 slots has none to fill ahead"),
-    ("stream", tw.Walk, {"stages": 4}, "has 8 stages, its walk 4"),
+    ("stream", tw.Walk, {"stages": 16}, "has 8 stages, its walk 16"),
     ("column", tw.Walk, {"turns": 3}, "must count 3 turns from 0"),
     ("patches", tw.Walk, {"slot": 8}, "must reach the last of"),
     ("stream", tw.Walk, {"fill": (t.Meet(),)}, "tile.meet does not fill a ring"),
