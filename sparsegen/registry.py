@@ -20,7 +20,7 @@ _FOUND: dict[str, dict[str, Vocabulary]] = {}
 #: The order in which the families of an operation are listed and tried; others follow.
 _ORDER = ("direct", "tiled", "stencil2row", "stream", "patches", "column", "toeplitz", "lowrank", "bitmap", "dense")
 #: Operations whose families have a package of their own.
-_PACKAGES = {op: f"sparsegen.families.{op}" for op in ("spmm", "sddmm", "attention")}
+_PACKAGES = {op: f"sparsegen.families.{op}" for op in ("update", "spmm", "sddmm", "attention")}
 F = TypeVar("F", bound="Vocabulary")
 
 

@@ -23,7 +23,7 @@ from sparsegen.calls.grid import GridCalls
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.update import DTYPES, Update
-from sparsegen.families.updates import family
+from sparsegen.families.update.base import family
 from sparsegen.ir.op_update import parameters, written
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program, lower

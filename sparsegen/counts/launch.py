@@ -60,7 +60,9 @@ def of_program(program: Program, times: int, given: Mapping[str, Any]) -> list[L
         sampled = frozenset[str]()
         if isinstance(what, (op.Stencil, op_update.Update)) and tile.ForTiles in shares:
             fields = [p for p, role in bound.roles if role not in program.warp.constants and isinstance(p, Buffer)]
-            counts = _of_tiles(bound.func, Tiles.of(kernel, what.shape, fields), emulate)
+            loop = next(one for one in walk(kernel.body) if isinstance(one, tile.ForTiles))
+            shape = (1, *what.shape)[-len(loop.at) :]  # a field of one axis may be walked over as one row
+            counts = _of_tiles(bound.func, Tiles.of(kernel, shape, fields), emulate)
         elif isinstance(what, op_spmm.Spmm) and ShareStrips in shares:
             counts, sampled = _of_runs(Runs.of(kernel), what.matrices * what.m * what.k, emulate)
         else:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.update_column import AGAIN, FETCH, SAVED, STATIC, TURN, loads, window
-from sparsegen.cost.update_column import registers as held
+from sparsegen.cost.layers import AGAIN, FETCH, SAVED, STATIC, TURN, loads, window
+from sparsegen.cost.layers import registers as held
 from sparsegen.families.base import Geometry, Num, StencilFamily, Work, number
 from sparsegen.families.stream import chunk_rows
 from sparsegen.footprint import Footprint

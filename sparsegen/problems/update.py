@@ -11,7 +11,7 @@ from sparsegen.choose import Listed, Rejected, Request
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.dsl.update import Update
-from sparsegen.families.updates import UpdateFamily, family
+from sparsegen.families.update.base import UpdateFamily, family
 from sparsegen.ir import op_update as o
 from sparsegen.ir.boundary import Sides, describe
 from sparsegen.ir.errors import ScheduleError

@@ -12,9 +12,9 @@ from sparsegen.cost import update_column, update_stream
 from sparsegen.cost.devices import load_profile
 from sparsegen.cost.terms import REACH
 from sparsegen.cost.update import REASONS, SYMBOLS, cost
-from sparsegen.families.pointwise import FAMILY
-from sparsegen.families.update_column import FAMILY as COLUMN
-from sparsegen.families.update_stream import FAMILY as STREAM
+from sparsegen.families.update.column import FAMILY as COLUMN
+from sparsegen.families.update.direct import FAMILY
+from sparsegen.families.update.stream import FAMILY as STREAM
 from sparsegen.schedule import UpdateSchedule
 from tests.updates import NAMED, made
 

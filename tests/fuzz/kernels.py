@@ -95,9 +95,9 @@ def updates(draw: Draw) -> None:
     """An update of a few kinds, against the reference's arithmetic, in which borders and formulas are looked up."""
     name, dtype = draw.choice(list(UPDATE_FORMS)), draw.choice(("f64", "f32"))
     u = UPDATE_FORMS[name](dtype=dtype, boundary=_side(draw))
-    shape = tuple(draw.randint(3, 40) for _ in range(3 if name == "heat" else 2))
+    shape = tuple(draw.randint(3, 40) for _ in range(u.ndim))
     steps = draw.randint(1, 4)
-    costs = sg.schedules(u, shape, device="h200")
+    costs = sg.schedules(u, shape, steps, device="h200")
     schedule = draw.choice(list(costs)).schedule
     how = f"{name} {dtype} {shape} steps={steps} schedule={schedule}"
     kernel = works(lambda: sg.compile(u, shape, steps, "h200", "emulator", schedule), how)

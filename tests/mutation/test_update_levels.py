@@ -100,7 +100,7 @@ class Pass:
 
         with monkeypatch.context() as patch:
             patch.setattr(Rows, "_waiting", wrong)
-            patch.setattr("sparsegen.families.update_stream.numbers", numbers.__wrapped__)  # which remembers nothing
+            patch.setattr("sparsegen.families.update.stream.numbers", numbers.__wrapped__)  # which remembers nothing
             return self.lowered()
 
 

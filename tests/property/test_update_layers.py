@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import sparsegen as sg
 from sparsegen.cost.devices import load_profile
 from sparsegen.dsl.update import Update
-from sparsegen.families.updates import family
+from sparsegen.families.update.base import family
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.text import print_module
 from sparsegen.pipelines import lower

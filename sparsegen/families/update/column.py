@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.update_column import SAVED, cost, numbers, registers, resident
+from sparsegen.cost.layers import SAVED, registers, resident
+from sparsegen.cost.update_column import cost, numbers
 from sparsegen.dsl.update import Update
 from sparsegen.families.base import MAX_REGISTERS
 from sparsegen.families.stream import chunk_rows
-from sparsegen.families.updates import UpdateFamily
+from sparsegen.families.update.base import UpdateFamily
 from sparsegen.ir.numbers.layers import Layers
 from sparsegen.registry import register
 from sparsegen.schedule import UpdateSchedule, Word, integer

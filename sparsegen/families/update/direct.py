@@ -10,7 +10,7 @@ from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.update import cost
 from sparsegen.dsl.update import Update
-from sparsegen.families.updates import UpdateFamily
+from sparsegen.families.update.base import UpdateFamily
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.registry import register
 from sparsegen.schedule import Schedule, UpdateSchedule, Word, integer, pair

@@ -12,7 +12,7 @@ from sparsegen.cost.update_stream import cost, numbers, period, registers, resid
 from sparsegen.dsl.update import Update
 from sparsegen.families.base import MAX_REGISTERS
 from sparsegen.families.stream import LANE_COLUMNS, ROWS, chunk_rows
-from sparsegen.families.updates import UpdateFamily
+from sparsegen.families.update.base import UpdateFamily
 from sparsegen.registry import register
 from sparsegen.schedule import UpdateSchedule, Word, integer
 from sparsegen.sizes import ITEMSIZE

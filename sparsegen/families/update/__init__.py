@@ -1,0 +1,1 @@
+"""Families of schedules for general updates."""
