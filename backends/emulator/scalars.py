@@ -200,12 +200,16 @@ def convert(src: DType, dst: DType) -> Callable[[Any], Any]:
 
 
 def _fma(d: DType) -> Callable[[Any, Any, Any], Any]:
+    """Worked out in the next wider type, which holds the product exactly: almost always the one rounding of a GPU.
+
+    f64 has no wider type, and rounds the product too.
+    """
     if d.kind != "float":
         return lambda a, b, c: wrap(a * b + c, d)
-    if d.bits == 16:
-        npt = d.numpy()
-        return lambda a, b, c: (np.asarray(a).astype(np.float32) * b + c).astype(npt)
-    return lambda a, b, c: a * b + c
+    if d.bits == 64:
+        return lambda a, b, c: a * b + c
+    npt, wide = d.numpy(), np.float32 if d.bits == 16 else np.float64
+    return lambda a, b, c: (np.asarray(a).astype(wide) * b + c).astype(npt)
 
 
 def _funnel(low: Any, high: Any, shift: Any) -> Any:

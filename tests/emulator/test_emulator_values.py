@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sparsegen.ir import warp as w
 from sparsegen.ir.expr import binary as expr_binary
 from sparsegen.ir.expr import select
-from sparsegen.ir.types import DTYPES, bf16, f16, f32, f64, pred, s32, u16, u32, u64
+from sparsegen.ir.types import DTYPES, DType, bf16, f16, f32, f64, pred, s32, u16, u32, u64
 
 U32 = st.integers(0, 2**32 - 1)
 S32 = st.integers(-(2**31), 2**31 - 1)
@@ -245,15 +245,25 @@ def test_division_by_zero_follows_ieee() -> None:
 
 def test_single_precision_stays_single() -> None:
     x = np.linspace(0.1, 3.3, 32, dtype=np.float32)
-    out = lanes(lambda b, p: b.fma(p, p, b.const(f32, 0.1)), {"x": ("f32", x)}, None, f32)
-    assert (out == x * x + np.float32(0.1)).all()
+    out = lanes(lambda b, p: b.binary("mul", p, b.binary("add", p, p)), {"x": ("f32", x)}, None, f32)
+    assert (out == x * (x + x)).all()
 
 
-def test_half_fma_rounds_nearly_once() -> None:
-    x = np.linspace(0.1, 3.3, 32).astype(np.float16)
-    out = lanes(lambda b, p: b.fma(p, p, p), {"x": ("f16", x)}, None, f16)
-    exact = x.astype(np.float64) ** 2 + x.astype(np.float64)
-    assert (out == exact.astype(np.float16)).all()
+@pytest.mark.parametrize("dtype", [f16, f32], ids=lambda d: d.name)
+def test_a_fused_multiply_add_rounds_once(dtype: DType) -> None:
+    """An odd integer whose sums are integers, and a product just below a half, which would round to the half."""
+    digits = {f16: 11, f32: 24}[dtype]
+    e, odd = 2.0 ** -((digits + 2) // 2), 1.5 * 2.0 ** (digits - 1) + 1
+    x = np.full(32, 1 + e, dtype.numpy())
+
+    def one(b: Any, p: Any) -> Any:
+        return b.fma(p, b.const(dtype, 0.5 - e / 2), b.const(dtype, odd))
+
+    def two(b: Any, p: Any) -> Any:
+        return b.binary("add", b.binary("mul", p, b.const(dtype, 0.5 - e / 2)), b.const(dtype, odd))
+
+    assert (lanes(one, {"x": (dtype.name, x)}, None, dtype) == odd).all()
+    assert (lanes(two, {"x": (dtype.name, x)}, None, dtype) == odd + 1).all()
 
 
 @given(x=st.lists(st.floats(-1e12, 1e12), min_size=32, max_size=32))

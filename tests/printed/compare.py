@@ -17,7 +17,7 @@ from sparsegen.run import emulator
 from tests.printed.program import Program
 
 Array = npt.NDArray[Any]
-#: A fused multiply-add rounds once where the emulator rounds twice.
+#: A fused multiply-add in f64 rounds once where the emulator rounds twice.
 ROUNDING = {"float64": 2.0**-50, "float32": 2.0**-20, "float16": 2.0**-9, "bfloat16": 2.0**-6}
 #: What results of whole calls may differ by, of the largest number.
 SLACK = {"float16": 2**-8, "bfloat16": 2**-6, "float32": 2**-18, "float64": 2**-44, "int32": 0.0, "int8": 0.0}

@@ -44,12 +44,9 @@ def small(case: dict[str, Any]) -> Any:
 def kernels() -> Iterator[tuple[str, Any]]:
     """A name and a case of the freeze for ``EACH`` kernels of every family, the same ones each time."""
     cases = [case for case, _ in freeze.frozen() if "mean" not in case]  # csr is below
-    # what was appended to the freeze comes last: of the others the same kernels are taken as before
-    later = [case for case in cases if case["kind"] == "update" and case["schedule"].startswith("stream")]
-    cases = [case for case in cases if case not in later]
     random.Random(7).shuffle(cases)
     taken: dict[str, int] = {}
-    for case in (*cases, *later):
+    for case in cases:
         family = (
             f"{case['kind']} {case['schedule'].split()[0]} {case['dtype'] if case['kind'] == 'spmm' else ''}".strip()
         )
