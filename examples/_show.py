@@ -32,6 +32,16 @@ def shades(field: Any, low: float, high: float) -> str:
     return "\n".join("  |" + "".join(SHADES[at] for at in row) + "|" for row in level)
 
 
+def conserved(first: float, last: float, steps: int) -> bool:
+    """Whether the energy is the same after so many steps but for their roundings; prints both."""
+    change = abs(last / first - 1)
+    print(f"energy: {first:.9f} -> {last:.9f} (relative change {change:.0e})")
+    if not change <= 1e-12 * steps:
+        print("energy was not conserved")
+        return False
+    return True
+
+
 def draw(file: Path | None, paint: Callable[[Any], None], width: float = 9, height: float = 4) -> None:
     """Let ``paint`` draw on a new figure (inches) and save it; without a file or without matplotlib there is none."""
     if file is None:

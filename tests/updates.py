@@ -1,4 +1,4 @@
-"""What the tests of general updates share: named cases, random ones, and one step of any on the emulator."""
+"""What the tests of general updates share: named cases, random ones, and a pass of any on the emulator."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ import numpy.typing as npt
 
 import sparsegen as sg
 from sparsegen.backends import emulator
-from sparsegen.backends.reference.update import run, step
+from sparsegen.backends.reference.update import run
+from sparsegen.cost.devices import load_profile
 from sparsegen.dsl.update import Update
 from sparsegen.ir.module import Module
 from sparsegen.ir.op_update import Update as Op
 from sparsegen.ir.op_update import parameters
+from sparsegen.ir.parse import parse_module
+from sparsegen.ir.text import print_module
 from sparsegen.ir.types import Buffer
 from sparsegen.ir.warp import Func
-from sparsegen.pipelines import Program
+from sparsegen.pipelines import Program, lower
 from sparsegen.problems.update import UpdateProblem
+from sparsegen.schedule import UpdateSchedule
 
 Array = npt.NDArray[Any]
+H200 = load_profile("h200")
 #: Largest relative error of a step: both compute in the type, but the emulator's program fuses products into sums.
 TOLERANCE = {"f64": 1e-13, "f32": 1e-5}
 Edge = dict[str, Any]
@@ -178,20 +183,12 @@ def random_update(seed: int) -> Update:
     return made(f, dtype=dtype, boundary=boundary, name="random")
 
 
-# ------------------------------------------------------------------------------------------------ one step
+# ------------------------------------------------------------------------------------------------ a pass
 def op_of(update: Update, shape: tuple[int, ...]) -> Op:
     """The update at the op level."""
     (op,) = UpdateProblem(update, shape).describe().funcs
     assert isinstance(op, Op)
     return op
-
-
-def reference_step(update: Update, given: Mapping[str, Any]) -> dict[str, Array]:
-    """The new level of each field, by the reference."""
-    fields = {name: given[name] if n > 1 else (given[name],) for name, n in update.fields}
-    shape = next(iter(fields.values()))[0].shape
-    new = step(op_of(update, shape), fields, {name: given[name] for name in update.coefs})
-    return {name: a for (name, _), a in zip(update.fields, new, strict=True)}
 
 
 def reference_pass(update: Update, given: Mapping[str, Any], steps: int) -> dict[tuple[str, int], Array]:
@@ -242,20 +239,34 @@ def emulated_pass(
     return {key: memory[name][:, : shape[-1]].reshape(shape) for key, name in made.items()}, wrong
 
 
-def emulated_step(
-    update: Update,
-    program: Program | Module,
-    given: Mapping[str, Any],
-    pitch: Sequence[int] | None = None,
-    seed: int = 0,
-) -> tuple[dict[str, Array], list[str]]:
-    """The new level of each field by the emulator, and its findings; ``pitch`` as in :func:`emulated_pass`."""
-    made, wrong = emulated_pass(update, program, given, pitch, seed)
-    return {name: a for (name, level), a in made.items() if not level}, wrong
-
-
 def error(got: Array, want: Array) -> float:
     """max|a-b| / max|b|; infinite where a cell is not a number."""
     if not np.isfinite(got).all():
         return float("inf")
     return float(np.abs(got - want).max() / max(float(np.abs(want).max()), 1e-300))
+
+
+# ------------------------------------------------------------------------------------------------ what each must do
+def agree(update: Update, shape: tuple[int, ...], s: UpdateSchedule, pitch: Any = None, seed: int = 0) -> None:
+    """A pass is what the reference makes of its steps, and the emulator has nothing to say."""
+    found = arrays(update, shape, seed)
+    program = lower(UpdateProblem(update, shape), s, H200, s.levels, pitch)
+    got, wrong = emulated_pass(update, program, found, pitch, seed)
+    assert not wrong
+    want = reference_pass(update, found, s.levels)
+    assert len(got) == sum(min(n, s.levels) for _, n in update.fields)
+    for key, a in got.items():
+        assert error(a, want[key]) <= s.levels * TOLERANCE[update.dtype], key
+
+
+def wider(update: Update, shape: tuple[int, ...], extra: Sequence[int]) -> tuple[int, ...]:
+    """Elements from row to row of each array of a pass, so many more than a row has."""
+    count = 2 * sum(n for _, n in update.fields) + len(update.coefs)
+    return tuple(shape[-1] + e for e in extra[:count])
+
+
+def reads_back(update: Update, shape: tuple[int, ...], s: UpdateSchedule) -> None:
+    """Every level of the program is what its text says."""
+    program = lower(UpdateProblem(update, shape), s, H200, s.levels)
+    for module in (program.op, program.tile, program.warp):
+        assert parse_module(print_module(module)) == module

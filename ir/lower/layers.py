@@ -238,7 +238,6 @@ class _Layer:
 
     def _make(self) -> None:
         cx, b, op = self.cx, self.cx.b, self.op
-        self.loaded = dict(self.loaded)
         z, y, x = map(cx.resolve, op.at)
         plane = b.let("oz", z + self.turn - self.n.delay, lo=0)
         (nz, ny, nx) = op.grids[0].extent

@@ -179,7 +179,7 @@ class _Levels:
         return kinds not in ({"frozen"}, {"periodic"})
 
     def _set_columns(self, own: list[Value], name: str) -> None:
-        """Sets the columns outside: a constant, or what lies inside, in a lane that a constant distance away."""
+        """Sets the columns outside: a constant, or what lies inside, in a lane that is a constant distance away."""
         b, nx, before = self.cx.b, self.op.grid.extent[1], list(own)
         for high, (kind, constant) in enumerate(self._side(name, 1)):
             # coefficients may be read farther away than a frozen side keeps fields

@@ -7,7 +7,7 @@ from typing import Any
 
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.families.base import COPY_WAVES, FUSE, Geometry, Num, StencilFamily, Work, fused_k, number
-from sparsegen.families.stream import chunk_rows
+from sparsegen.families.stream import chunk_planes
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.numbers.column import Planes
@@ -98,11 +98,7 @@ def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile)
 
 def filled(s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], slots: int) -> StencilSchedule:
     """``planes=auto``: chunks of planes such that the blocks keep the GPU busy."""
-    if s.planes is not None:
-        return s
-    g = geometry(s, fp)
-    across = -(-shape[1] // g.rows) * -(-shape[2] // g.cols)
-    return s.but(planes=chunk_rows(shape[0], across, slots, g.halo_planes - g.planes))
+    return s if s.planes is not None else s.but(planes=chunk_planes(shape, geometry(s, fp), slots))
 
 
 def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:

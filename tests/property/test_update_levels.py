@@ -11,31 +11,25 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 
 import sparsegen as sg
-from sparsegen.cost.devices import load_profile
 from sparsegen.dsl.update import Update
 from sparsegen.families.update.base import family
-from sparsegen.ir.parse import parse_module
-from sparsegen.ir.text import print_module
 from sparsegen.pipelines import lower
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.schedule import UpdateSchedule
-from tests.updates import NAMED, TOLERANCE, arrays, emulated_pass, error, made, random_update, reference_pass
+from tests.updates import (
+    H200,
+    NAMED,
+    agree,
+    emulated_pass,
+    made,
+    random_update,
+    reads_back,
+    reference_pass,
+    wider,
+)
 
 FLAT = st.integers(0, 2**32 - 1).map(random_update).filter(lambda update: update.ndim < 3)
 BOUNDARIES = [sg.periodic, sg.frozen, sg.neumann, sg.dirichlet(0.25)]
-H200 = load_profile("h200")
-
-
-def agree(update: Update, shape: tuple[int, ...], s: UpdateSchedule, pitch: Any = None, seed: int = 0) -> None:
-    """A pass is what the reference makes of its steps, and the emulator has nothing to say."""
-    found = arrays(update, shape, seed)
-    program = lower(UpdateProblem(update, shape), s, H200, s.levels, pitch)
-    got, wrong = emulated_pass(update, program, found, pitch, seed)
-    assert not wrong
-    want = reference_pass(update, found, s.levels)
-    assert len(got) == sum(min(n, s.levels) for _, n in update.fields)
-    for key, a in got.items():
-        assert error(a, want[key]) <= s.levels * TOLERANCE[update.dtype], key
 
 
 def drawn(update: Update, draw: random.Random) -> tuple[tuple[int, ...], UpdateSchedule]:
@@ -68,16 +62,13 @@ def test_random_updates(update: Update, seed: int) -> None:
 @given(update=FLAT, extra=st.lists(st.integers(0, 9), min_size=12, max_size=12), seed=st.integers(0, 2**32 - 1))
 def test_rows_of_any_pitch(update: Update, extra: list[int], seed: int) -> None:
     shape, s = drawn(update, random.Random(seed))
-    count = 2 * sum(n for _, n in update.fields) + len(update.coefs)
-    agree(update, shape, s, tuple(shape[-1] + e for e in extra[:count]))
+    agree(update, shape, s, wider(update, shape, extra))
 
 
 @given(update=FLAT, seed=st.integers(0, 2**32 - 1))
 def test_every_level_reads_back_as_it_prints(update: Update, seed: int) -> None:
     shape, s = drawn(update, random.Random(seed))
-    program = lower(UpdateProblem(update, shape), s, H200, s.levels)
-    for module in (program.op, program.tile, program.warp):
-        assert parse_module(print_module(module)) == module
+    reads_back(update, shape, s)
 
 
 def test_one_sided_reads_and_four_levels() -> None:
