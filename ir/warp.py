@@ -135,7 +135,7 @@ class Binary(Op):
 
 @define("warp.fma")
 class Fma(Op):
-    """``a * b + c`` with one rounding (two on the emulator: NumPy has no fused form)."""
+    """``a * b + c`` with one rounding (in f64 two on the emulator: NumPy has no fused form)."""
 
     out: tuple[Value] = result()
     a: Expr = operand()
