@@ -11,6 +11,7 @@ from . import warp_group as wg
 from . import warp_launch as wl
 from . import warp_matrix as wm
 from . import warp_pairs as wp
+from . import warp_tagged as wt
 from .errors import IRError, Loc
 from .expr import Expr, ExprLike, Value, as_expr
 from .node import Op
@@ -230,6 +231,16 @@ class Builder:
     ) -> None:
         """Stores adjacent elements."""
         self.emit(w.St(buf, as_expr(index), vals, where, cache, degree, loc=self.loc))
+
+    def ld_tagged(self, buf: Buffer, index: ExprLike) -> tuple[Value, Value]:
+        """A value and its tag, in one access."""
+        out = self.fresh("cell", buf.dtype), self.fresh("tag", buf.dtype)
+        self.emit(wt.LdTagged(out, buf, as_expr(index), loc=self.loc))
+        return out
+
+    def st_tagged(self, buf: Buffer, index: ExprLike, val: Value, tag: Value) -> None:
+        """Stores a value and its tag in one access."""
+        self.emit(wt.StTagged(buf, as_expr(index), val, tag, loc=self.loc))
 
     def cp_async(
         self, dst: Buffer, dst_index: ExprLike, src: Buffer, src_index: ExprLike, count: int, where: Expr | None = None

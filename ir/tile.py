@@ -26,7 +26,7 @@ class Func(Op):
     """A kernel of ``blocks`` blocks of ``threads`` threads; ``min_blocks`` a multiprocessor bounds the registers.
 
     A block asks for ``least_shared`` bytes of shared memory, if its tiles are smaller.  ``cluster`` adjacent blocks
-    run together and may write to each other's shared memory (Hopper).
+    run together and may write to each other's shared memory (Hopper).  ``together``: all blocks run at the same time.
     """
 
     symbol: str = attr()
@@ -37,6 +37,7 @@ class Func(Op):
     min_blocks: int = attr(default=1)
     least_shared: int = attr(default=0)
     cluster: int = attr(default=1)
+    together: bool = attr(default=False)
 
 
 @define("tile.alloc", kw_only=True)

@@ -18,6 +18,7 @@ from .node import Op, of_kind, operands, results, walk
 from .types import Buffer
 from .warp_group import AnyWgmma
 from .warp_matrix import MovMatrix
+from .warp_tagged import LdTagged
 
 CLUSTER: Final = 0
 BLOCK: Final = 1
@@ -122,7 +123,8 @@ class Levels:
             if op.mode == "idx" and isinstance(op.a, Value) and self.expr(op.a) <= WARP:
                 self.copies[op.out[0].name] = self.copies.get(op.a.name, op.a.name)
             return min(level, WARP) if op.mode == "idx" and by <= WARP else LANE
-        return LANE if isinstance(op, (w.Mma, w.LdMatrix, MovMatrix, w.Atom, w.MbarTryWait, w.Clock)) else level
+        own = (w.Mma, w.LdMatrix, MovMatrix, w.Atom, w.MbarTryWait, w.Clock, LdTagged)
+        return LANE if isinstance(op, own) else level
 
 
 def breaks(loop: w.Loop) -> list[w.BreakIf]:

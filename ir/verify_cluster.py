@@ -1,4 +1,4 @@
-"""The rules of clusters: of a function that has them, and of what its blocks do together."""
+"""The rules of blocks that run together: of functions that have clusters, and of what their blocks do together."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ STORED = (4, 8, 16)
 def _func(op: w.Func, ctx: Context) -> None:
     ctx.one_of(op.cluster, c.SIZES, "cluster")
     ctx.need(op.grid[0] % op.cluster == 0, f"{op.grid[0]} blocks along x are no whole clusters of {op.cluster}")
+    ctx.need(op.cluster == 1 or not op.together, "blocks that all run together, and clusters of them")
     ctx.need(op.cluster == 1 or op.threads % 32 == 0, f"blocks of a cluster have full warps, not {op.threads} threads")
 
 

@@ -13,6 +13,7 @@ from .types import Buffer, pred, u32, u64
 from .uniform import BLOCK, WARP
 from .verify_warp import converged, elem_bytes, in_space, whole_warp
 from .warp_matrix import MmaSp
+from .warp_tagged import LdTagged, StTagged
 
 
 def vector(ctx: Context, buf: Buffer, count: int) -> None:
@@ -72,6 +73,23 @@ def _st(op: w.St, ctx: Context) -> None:
     ctx.condition(op.where, "where")
     ctx.inside(op.buf, op.index, len(op.vals), op.where)
     _reg_index(ctx, op.buf, op.index)
+
+
+@check(LdTagged, StTagged)
+def _tagged(op: LdTagged | StTagged, ctx: Context) -> None:
+    in_space(ctx, op.buf, "global")
+    ctx.need(op.buf.dtype in (u32, u64), f"a value and its tag are u32 or u64, but {declaration(op.buf)}")
+    nbytes = 2 * op.buf.dtype.nbytes
+    ctx.need(op.buf.align % nbytes == 0, f"accesses {nbytes} bytes at once, but {declaration(op.buf)} is aligned to "
+             "less", f"declare align={nbytes}")  # fmt: skip
+    if isinstance(op, LdTagged):
+        ctx.need(len(op.out) == 2, f"gives a value and its tag, not {len(op.out)} results")
+        for v in op.out:
+            ctx.need(v.dtype is op.buf.dtype, f"{declaration(v)} loads from {declaration(op.buf)}: the types differ")
+    else:
+        for v in (op.val, op.tag):
+            ctx.typed(v, op.buf.dtype, "what is stored")
+    ctx.inside(op.buf, op.index, 2, None)
 
 
 def _copy(op: w.CpAsync | w.BulkCopy, ctx: Context) -> int:

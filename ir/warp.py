@@ -22,6 +22,7 @@ class Func(Op):
 
     ``scratch``: shared cells (buffer, first, last) that many threads write and none reads; ``cluster``: blocks of one;
     ``least_shared``: bytes that a block asks for at least, which bounds how many a multiprocessor runs.
+    ``together``: all blocks run at the same time, and may wait for one another (a cooperative launch).
     """
 
     symbol: str = attr()
@@ -34,6 +35,7 @@ class Func(Op):
     scratch: tuple[tuple[str, int, int], ...] = attr(default=())
     cluster: int = attr(default=1)
     least_shared: int = attr(default=0)
+    together: bool = attr(default=False)
 
     @property
     def shared_bytes(self) -> int:

@@ -127,7 +127,8 @@ def on_gpu(module: Module, data: Arrays, runtime: Runtime, title: str) -> None:
                     values.append(("ptr", pointers[role]))
             kernel = runtime.function(loaded, func.symbol, func.shared_bytes)
             args = PackedArgs(values, runtime.map_args(func))
-            runtime.launch(kernel, func.grid, (func.threads, 1, 1), func.shared_bytes, args)
+            block = (func.threads, 1, 1)
+            runtime.launch(kernel, func.grid, block, func.shared_bytes, args, together=func.together)
         runtime.synchronize()
         for name in (role.name for role in roles(module).values() if role.written):
             runtime.to_host(data[name].view(np.uint8), pointers[name])

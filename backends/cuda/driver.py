@@ -146,15 +146,16 @@ class DriverRuntime(Runtime):
         return Function(module, handle)
 
     def prepare(
-        self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, overlap: bool = False
-    ) -> Launch:
+        self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, overlap: bool = False,
+        together: bool = False,
+    ) -> Launch:  # fmt: skip
         cu = self.cu
         handle, address, context = fn.handle, args.address, self._context
         gx, gy, gz = grid
         bx, by, bz = block
         get_current, start, ours = cu.cuCtxGetCurrent, cu.cuLaunchKernel, self._context_handle
         lock, set_pointers, streams = args.lock, args.set_pointers, self._streams
-        config = self._overlapping(grid, block, shared) if overlap else None
+        config = self._configured(grid, block, shared, overlap, together) if overlap or together else None
 
         def run(pointers: Sequence[int], stream: int | None = None) -> None:
             target = streams.get(stream or 0) or self.stream(stream)
@@ -178,15 +179,22 @@ class DriverRuntime(Runtime):
         run.keep = (fn, args)  # type: ignore[attr-defined]  # the module and the buffer live as long as the launch
         return run
 
-    def _overlapping(self, grid: Dim3, block: Dim3, shared: int) -> Any:
-        """How to launch a kernel that begins before the one before it on the stream has ended."""
+    def _configured(self, grid: Dim3, block: Dim3, shared: int, overlap: bool, together: bool) -> Any:
+        """How to launch a kernel that begins before the one before it on the stream has ended, or whose blocks all run
+        at the same time."""
         cu = self.cu
-        attribute, config = cu.CUlaunchAttribute(), cu.CUlaunchConfig()
-        attribute.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-        attribute.value.programmaticStreamSerializationAllowed = 1
+        config, names, attributes = cu.CUlaunchConfig(), cu.CUlaunchAttributeID, []
+        for wanted, name, field in (
+            (overlap, "PROGRAMMATIC_STREAM_SERIALIZATION", "programmaticStreamSerializationAllowed"),
+            (together, "COOPERATIVE", "cooperative"),
+        ):
+            if wanted:
+                attributes.append(cu.CUlaunchAttribute())
+                attributes[-1].id = getattr(names, f"CU_LAUNCH_ATTRIBUTE_{name}")
+                setattr(attributes[-1].value, field, 1)
         config.gridDimX, config.gridDimY, config.gridDimZ = grid
         config.blockDimX, config.blockDimY, config.blockDimZ = block
-        config.sharedMemBytes, config.attrs, config.numAttrs = shared, [attribute], 1
+        config.sharedMemBytes, config.attrs, config.numAttrs = shared, attributes, len(attributes)
         return config
 
     def alloc(self, nbytes: int) -> int:

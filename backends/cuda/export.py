@@ -132,7 +132,14 @@ class _Unit:
     maps: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._used = {"workspace", "stream", "i", *(f"{self.name}_{x}" for x in ("run", "workspace_bytes", "map"))}
+        self._used = {
+            "workspace",
+            "stream",
+            "i",
+            "how",
+            "together",
+            *(f"{self.name}_{x}" for x in ("run", "workspace_bytes", "map")),
+        }
         self._names = Names(frozenset(self._used))
         self.arrays = {n: self._free(n) for n in self.given}
         self.arrays |= {n: self._free(f"s_{n}") for n in self.rooms}

@@ -20,6 +20,7 @@ from sparsegen.ir.tensor_copy import tensor_maps
 from sparsegen.ir.types import Buffer, DType, f32, s32, u32
 from sparsegen.ir.warp_matrix import MmaSp, MovMatrix
 from sparsegen.ir.warp_pairs import AddF16x2, WidenE4m3
+from sparsegen.ir.warp_tagged import LdTagged
 
 from . import ptx_ops as ptx
 from .arch import needed_arch
@@ -300,6 +301,12 @@ def _ldmatrix(p: Printer, op: w.LdMatrix) -> None:
     p.define_all(op.out, f"Regs<unsigned, {n}>", text, [f"{{}}.v[{i}]" for i in range(n)])
 
 
+def _ld_tagged(p: Printer, op: LdTagged) -> None:
+    dtype = op.buf.dtype
+    text = p.call(ptx.LD_TAGGED[dtype.bits], p.address(op.buf, op.index))
+    p.define_all(op.out, f"Regs<{dtype.c}, 2>", text, ["{}.v[0]", "{}.v[1]"])
+
+
 def _atomic(p: Printer, op: w.Atom | w.Red) -> str:
     value = p.typed(op.val, op.buf.dtype).within(PRIMARY)
     return ptx.atomic(op.op, op.buf.dtype, p.address(op.buf, op.index), value)
@@ -336,6 +343,6 @@ _STATEMENTS: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
 }
 _OTHERS: Final[dict[type[Op], Callable[[Printer, Any], None]]] = {
     w.For: _for, w.Loop: _loop, w.BreakIf: _break_if, w.If: _if, w.Mma: _mma, MmaSp: _mma, w.Alloc: _alloc, w.Ld: _ld,
-    w.St: _st, w.LdMatrix: _ldmatrix,
+    w.St: _st, w.LdMatrix: _ldmatrix, LdTagged: _ld_tagged,
 }  # fmt: skip
 PRINTED: Final = frozenset({*_VALUES, *_STATEMENTS, *_OTHERS})

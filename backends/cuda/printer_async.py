@@ -14,6 +14,7 @@ from sparsegen.ir.numbers.registers import at_launch
 from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.types import Buffer
 from sparsegen.ir.warp_launch import LaunchNext, LaunchWait
+from sparsegen.ir.warp_tagged import StTagged
 
 from . import ptx_ops as ptx
 from .expr_c import PRIMARY, UNSIGNED, CText, join, render
@@ -98,6 +99,12 @@ def _set_registers(p: Printer, op: wg.SetRegisters) -> str:
     return p.call(ptx.SET_REGISTERS[way], template=f"<{op.count}>")
 
 
+def _st_tagged(p: Printer, op: StTagged) -> str:
+    dtype = op.buf.dtype
+    values = (p.typed(e, dtype).within(PRIMARY) for e in (op.val, op.tag))
+    return p.call(ptx.ST_TAGGED[dtype.bits], p.address(op.buf, op.index), *values)
+
+
 #: Ops that define nothing and print as one statement: its text.
 STATEMENTS: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     w.CpAsync: _cp_async,
@@ -111,6 +118,7 @@ STATEMENTS: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     w.MbarInit: lambda p, op: p.call(ptx.MBAR_INIT, p.address(op.bars, op.index), str(op.count)),
     w.MbarArrive: _mbar_arrive,
     w.CpArrive: lambda p, op: p.call(ptx.CP_ARRIVE, p.address(op.bars, op.index)),
+    StTagged: _st_tagged,
     LaunchNext: lambda p, op: p.call(ptx.LAUNCH_NEXT),
     LaunchWait: lambda p, op: p.call(ptx.LAUNCH_WAIT),
     wc.ClusterBarrier: lambda p, op: p.call(ptx.CLUSTER_BARRIER),

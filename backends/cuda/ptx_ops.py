@@ -133,6 +133,26 @@ SCAN: Final = _function(
     "unsigned", "scan_up", "unsigned v, unsigned by",
     r"{\n\t.reg .pred p;\n\t.reg .b32 t;\n\tshfl.sync.up.b32 t|p, %0, %1, 0, -1;\n\t@p add.u32 %0, %0, t;\n\t}",
     outs='"+r"(v)', ins='"r"(by)', after="return v;")  # fmt: skip
+
+
+def _tagged(bits: int, c: str, constraint: str) -> tuple[Helper, Helper]:
+    """A value and its tag loaded, and stored, as one word of twice their width: only that is never seen in halves."""
+    word = f".b{2 * bits}"
+    load = _function(
+        f"Regs<{c}, 2>", f"ld_tagged_{2 * bits}", f"const {c}* cell",
+        rf"{{\n\t.reg {word} q;\n\tld.relaxed.gpu.global{word} q, [%2];\n\tmov{word} {{%0, %1}}, q;\n\t}}",
+        outs=f'"={constraint}"(d.v[0]), "={constraint}"(d.v[1])', ins='"l"(cell)', before=f"Regs<{c}, 2> d;",
+        after="return d;")  # fmt: skip
+    store = _function(
+        "void", f"st_tagged_{2 * bits}", f"{c}* cell, {c} value, {c} tag",
+        rf"{{\n\t.reg {word} q;\n\tmov{word} q, {{%1, %2}};\n\tst.relaxed.gpu.global{word} [%0], q;\n\t}}",
+        ins=f'"l"(cell), "{constraint}"(value), "{constraint}"(tag)')  # fmt: skip
+    return load, store
+
+
+_TAGGED: Final = {32: _tagged(32, "unsigned", "r"), 64: _tagged(64, "unsigned long long", "l")}
+LD_TAGGED: Final = {bits: pair[0] for bits, pair in _TAGGED.items()}
+ST_TAGGED: Final = {bits: pair[1] for bits, pair in _TAGGED.items()}
 LAUNCH_NEXT: Final = _function("void", "launch_next", "", "griddepcontrol.launch_dependents;")
 LAUNCH_WAIT: Final = _function("void", "launch_wait", "", "griddepcontrol.wait;")
 MOVMATRIX: Final = _function(
@@ -262,7 +282,8 @@ FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR
 
 def all_helpers() -> tuple[Helper, ...]:
     """Every device function there is (the tests compile and count them), of warpgroups' products two widths."""
-    return (*FIXED, *(cp_async(n) for n in (4, 8, 16)), *(ldmatrix(n, t) for n in (1, 2, 4) for t in (False, True)),
+    return (*FIXED, *LD_TAGGED.values(), *ST_TAGGED.values(), *(cp_async(n) for n in (4, 8, 16)),
+            *(ldmatrix(n, t) for n in (1, 2, 4) for t in (False, True)),
             *(mma(s) for s in (*SHAPES, *SPARSE)), *(cluster_st(n) for n in (4, 8, 16)),
             *(wgmma(t, n, form) for form in WGMMA_FORMS for t in (f16, bf16) for n in (8, 64)))  # fmt: skip
 

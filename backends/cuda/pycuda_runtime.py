@@ -166,12 +166,14 @@ class PycudaRuntime(Runtime):
         return Function(module, function, name, shared_bytes)
 
     def prepare(
-        self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, overlap: bool = False
-    ) -> Launch:
-        if args.has_maps:  # pycuda packs arguments in C's way, and ptxas places tensor maps in its own
+        self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, overlap: bool = False,
+        together: bool = False,
+    ) -> Launch:  # fmt: skip
+        # pycuda packs arguments in C's way, and ptxas places tensor maps in its own; nor has it cooperative launches
+        if args.has_maps or together:
             other = open_runtime(self.device, "driver")
             twin = other.function(other.load(fn.module.cubin), fn.name, fn.shared_bytes)
-            return other.prepare(twin, grid, block, shared, args, overlap)
+            return other.prepare(twin, grid, block, shared, args, overlap, together)
         push, pop, start = self._context.push, self.cuda.Context.pop, fn.handle._launch_kernel
         lock, set_pointers, failure = args.lock, args.set_pointers, self.cuda.Error
         buffer: Any = args.buffer if args.nbytes else b""

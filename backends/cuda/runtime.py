@@ -38,6 +38,7 @@ _REMEDIES = {
     500: 'the kernel\'s name is not in the cubin: mark it extern "C"',
     700: "the kernel accessed memory outside its arrays; run k.check() on the emulator; the context is lost",
     701: "too many registers or threads for one block: use fewer warps or set launch bounds",
+    720: "its blocks wait for one another, and the GPU cannot run all of them at the same time: take another schedule",
     719: "the kernel failed while running; run k.check() on the emulator; the context is lost",
 }
 
@@ -162,19 +163,22 @@ class Runtime(ABC):
 
     @abstractmethod
     def prepare(
-        self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, overlap: bool = False
-    ) -> Launch:
+        self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, overlap: bool = False,
+        together: bool = False,
+    ) -> Launch:  # fmt: skip
         """A launch of ``fn`` with ``shared`` bytes of dynamic shared memory that only writes pointers.
 
         As cheap as the library allows: for calls that must cost microseconds.  ``overlap``: it may begin before the
         launch before it has ended, which it waits for itself; where the library has no such launches, it begins later.
+        ``together``: its blocks wait for one another, so all of them run at the same time, or none.
         """
 
     def launch(
-        self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, stream: int | None = None
-    ) -> None:
+        self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, stream: int | None = None,
+        together: bool = False,
+    ) -> None:  # fmt: skip
         """Start ``fn`` with the present values of ``args``; asynchronous."""
-        self.prepare(fn, grid, block, shared, args)(args.addresses(), stream)
+        self.prepare(fn, grid, block, shared, args, together=together)(args.addresses(), stream)
 
     @abstractmethod
     def alloc(self, nbytes: int) -> int:

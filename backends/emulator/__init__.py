@@ -18,6 +18,7 @@ from sparsegen.ir.expr import Value
 from sparsegen.ir.node import Op
 from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.ir.types import Buffer
+from sparsegen.ir.warp_tagged import StTagged
 
 from .compile import Program, compile_func
 from .globalmem import Global
@@ -58,7 +59,7 @@ def run(
     state = Run(compile_func(func), frozenset(checks), seed, align or {}, first=first)
     _bind(state, args, frozenset(uninit))
     total = math.prod(func.grid)
-    size = up(batch, func.cluster) if batch else _batch(state.prog, total)
+    size = up(batch, func.cluster) if batch and not func.together else _batch(state.prog, total)
     for start in range(0, total, size):
         blocks = np.arange(start, min(start + size, total))
         try:
@@ -116,7 +117,12 @@ def tally(
 
 
 def _batch(prog: Program, total: int) -> int:
-    """Blocks at a time, of whole clusters: as many as keep arrays in cache and the shadows small."""
+    """Blocks at a time, of whole clusters: as many as keep arrays in cache and the shadows small.
+
+    Those that wait for one another are all of a launch.
+    """
+    if prog.head.together:
+        return total
     warps, cluster = -(-prog.head.threads // 32), prog.head.cluster
     shadow = sum(b.nbytes + b.size * (8 + 4 * warps * cluster) for b in prog.head.shared)
     fit = min(total, LANES_A_BATCH // (32 * warps), SHADOW_BYTES // max(1, shadow))
@@ -187,4 +193,4 @@ def _requests(op: Op, shared: bool) -> tuple[str, ...]:
     if shared:
         tag = "cp_async" if isinstance(op, w.CpAsync) else "shared"
         return f"wavefronts.{tag}", f"conflicts.{tag}"
-    return (f"sectors.global.{'write' if isinstance(op, w.St) else 'read'}",)
+    return (f"sectors.global.{'write' if isinstance(op, (w.St, StTagged)) else 'read'}",)

@@ -11,6 +11,7 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.expr import Const, Expr
 from sparsegen.ir.node import Op
 from sparsegen.ir.types import Buffer, DType, u32
+from sparsegen.ir.warp_tagged import LdTagged, StTagged
 
 from .clocks import MANY
 from .counts import Patterns
@@ -69,12 +70,18 @@ class Access:
     """One op's accesses to global or shared memory: counted, within bounds, and aligned if they are wide."""
 
     def __init__(
-        self, sc: Scope, op: w.Ld | w.St | w.Atom | w.Red, width: int, name: str, way: str, **options: bool
+        self,
+        sc: Scope,
+        op: w.Ld | w.St | w.Atom | w.Red | LdTagged | StTagged,
+        width: int,
+        name: str,
+        way: str,
+        **options: bool,
     ) -> None:
         self.buf = buf = op.buf
         self.width, self.nbytes, self.info = width, width * buf.dtype.nbytes, sc.info(op)
         self.index = number(op.index, sc.slots)
-        self.where = None if isinstance(op, (w.Atom, w.Red)) else where_of(op.where, sc)
+        self.where = where_of(op.where, sc) if isinstance(op, (w.Ld, w.St)) else None
         self.meter = Meter(sc, op, buf, self.nbytes, name, way, **options)
 
     def __call__(self, g: Group) -> tuple[Any, Any, Any, Any, Any] | None:
@@ -94,7 +101,7 @@ class Access:
 class Results:
     """Where a load puts what its lanes have read: the slots of its results, each within its declared range."""
 
-    def __init__(self, sc: Scope, op: w.Ld | w.LdMatrix | w.Atom, dtype: DType, other: float = 0) -> None:
+    def __init__(self, sc: Scope, op: w.Ld | w.LdMatrix | w.Atom | LdTagged, dtype: DType, other: float = 0) -> None:
         info = sc.info(op)
         self.checks = [sc.promise(v, info) for v in op.out]
         self.slots = [sc.define(v) for v in op.out]

@@ -25,8 +25,9 @@ from sparsegen.ir.warp_group import AnyWgmma
 from sparsegen.ir.warp_launch import LaunchNext, LaunchWait
 from sparsegen.ir.warp_matrix import MmaSp, MovMatrix
 from sparsegen.ir.warp_pairs import AddF16x2, WidenE4m3
+from sparsegen.ir.warp_tagged import LdTagged, StTagged
 
-from . import access, atomics, bulk_copies, cluster, mma, order, registers, scalars, warpgroup
+from . import access, atomics, bulk_copies, cluster, mma, order, registers, scalars, tagged, warpgroup
 from .control import Context, Flow, Label
 from .group import Group, RegArray
 from .memory import OpInfo
@@ -275,6 +276,8 @@ _STEPS: dict[type[Op], tuple[Callable[[Any, Scope], Step], str | Callable[[Any],
     w.LdMatrix: (access.ldmatrix, None),
     w.Atom: (atomics.step, None),
     w.Red: (atomics.step, None),
+    LdTagged: (tagged.ld, None),
+    StTagged: (tagged.st, None),
     w.CpCommit: (lambda op, sc: lambda g: g.m.copies.commit(g), "cp_commit"),
     w.CpWait: (lambda op, sc: lambda g: g.m.copies.wait(g, op.pending), "cp_wait"),
     w.SyncWarp: (order.sync, "sync"),
@@ -292,15 +295,19 @@ _STEPS: dict[type[Op], tuple[Callable[[Any, Scope], Step], str | Callable[[Any],
 }
 
 
+#: Accesses that race with plain ones only.
+_AT_ONCE = (w.Atom, w.Red, LdTagged, StTagged)
+
+
 def _uses(f: w.Func) -> tuple[frozenset[str], frozenset[str], frozenset[str], tuple[str, ...]]:
     """Names of buffers that the program writes, reads plainly, uses atomically, and holds mbarriers in."""
     ops = list(walk(f.body))
     barriers = (w.MbarInit, w.MbarArrive, w.MbarTryWait, w.BulkCopy, TensorCopy, w.CpArrive, ClusterArrive)
     bars = dict.fromkeys(op.bars.name for op in ops if isinstance(op, barriers))
     written = {b.name for op in ops for b in node.buffers(op, writes=True)} - set(bars)
-    plain = [op for op in ops if not isinstance(op, (w.Atom, w.Red))]
+    plain = [op for op in ops if not isinstance(op, _AT_ONCE)]
     read = {b.name for op in plain for b in node.buffers(op, writes=False)} - set(bars)
-    atomic = {op.buf.name for op in ops if isinstance(op, (w.Atom, w.Red))}
+    atomic = {op.buf.name for op in ops if isinstance(op, _AT_ONCE)}
     return frozenset(written), frozenset(read), frozenset(atomic), tuple(bars)
 
 

@@ -13,6 +13,7 @@ from sparsegen.ir.expr import Const
 from sparsegen.ir.node import Op, regions, walk
 from sparsegen.ir.warp_cluster import ClusterBarrier
 from sparsegen.ir.warp_group import SetRegisters
+from sparsegen.ir.warp_tagged import LdTagged
 
 from . import cluster, order, register_pool, warpgroup
 from .group import Group
@@ -217,9 +218,10 @@ class Flow:
     def _loop(self, op: w.Loop, ctx: Context) -> None:
         body, back, leave = Label(), Label(), Label()
         info = self.sc.info(op)
+        polls = any(isinstance(inner, LdTagged) for inner in walk(op.body))
 
         def enter(g: Group) -> int:
-            g.stack.append(["loop", g.mask, None, 0])
+            g.stack.append(["loop", g.mask, None, 0, -1])
             return body.pc
 
         def again(g: Group) -> int:
@@ -232,7 +234,14 @@ class Flow:
                          row=int(g.rows[0]))  # fmt: skip
                 g.m.abort()
                 return -1
-            return body.pc if settle(g, leave) else leave.pc
+            if not settle(g, leave):
+                return leave.pc
+            if polls:
+                if e[4] == g.m.events:  # nothing has come since it asked last
+                    g.m.park(g, body.pc, info, "waits for the tag of a cell")
+                    return -1
+                e[4] = g.m.events
+            return body.pc
 
         self.end(enter)
         self.start(body, meets=True)

@@ -44,6 +44,9 @@ class Global(Shadowed):
         self.r1, self.r2 = (shadow(self.race and buf.name in prog.read) for _ in range(2))
         self.at = shadow(self.race and buf.name in prog.atomic)
         self.releases: dict[int, dict[int, Any]] = {}  # element -> block -> what atomics there have published
+        #: Of tagged cells: how many that ask will still get what was there ``before`` the last store.
+        self.late: Any = None
+        self.before: Any = None
 
     def cells(self, at: Any, row: Any) -> Any:
         """Where the elements ``at`` are: blocks share them."""

@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 Entry = list[Any]
-#: What stands in a stack entry after its kind: a mask that is full if None, one that is empty if None, or a value.
-FIELDS = {"if": ("full", "empty"), "for": ("full", "value", "value", "value"), "loop": ("full", "empty", "count")}
+#: What stands in a stack entry after its kind: a mask that is full if None, one that is empty if None, a value, a count
+#: of which the highest stays, or a time of which the earliest does.
+FIELDS = {
+    "if": ("full", "empty"), "for": ("full", "value", "value", "value"), "loop": ("full", "empty", "count", "time"),
+}  # fmt: skip
 
 
 class RegArray:
@@ -142,8 +145,8 @@ class Group:
             entry: Entry = [entries[0][0]]
             for k, what in enumerate(FIELDS[entries[0][0]], 1):
                 vals = [e[k] for e in entries]
-                if what == "count":
-                    entry.append(max(vals))
+                if what in ("count", "time"):
+                    entry.append((max if what == "count" else min)(vals))
                 else:
                     entry.append(
                         join(vals, ns, order) if what == "value" else _join_masks(vals, ns, order, what == "full")

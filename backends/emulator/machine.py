@@ -31,6 +31,10 @@ from .values import LANES
 Text = str | Callable[[Callable[[Any], int]], str]
 
 
+#: How often blocks that run together part, of the turns of the scheduler.
+_DRIFT = 0.3
+
+
 class Ended(Exception):
     """A run is over, at its first error."""
 
@@ -120,10 +124,11 @@ class Machine:
         self.tried: dict[int, Any] = {}
         self.events = 0
         self.ready: list[Group] = []
-        self.waiting: list[tuple[Group, OpInfo, str, int]] = []  # on an mbarrier, since this event
+        self.waiting: list[tuple[Group, OpInfo, str, int]] = []  # for an mbarrier or a tagged cell, since this event
         self.barriers = Barriers(self)
         self.exited = np.zeros(self.W, dtype=bool)
         self.dead = False
+        self.drifts = bool(run.seed) and p.head.together
         self.crowd = False  # whether there is another group than the one that runs
         self.tail = p.head.threads % 32
         self.base: Any = None
@@ -140,6 +145,7 @@ class Machine:
             if keep.any() and not keep.all():
                 self.push(start.split(keep), 0)
         self.push(start, 0)
+        self.crowd = self.crowd or self.drifts
         with np.errstate(all="ignore"):
             while not self.dead:
                 g = self._next()
@@ -220,11 +226,19 @@ class Machine:
             else:
                 self.ready.remove(lead)
                 g = lead
-        self.crowd = bool(self.ready or self.waiting or self.barriers)
+        if self.drifts and self.rng.random() < _DRIFT:
+            self._part(g)
+        self.crowd = bool(self.ready or self.waiting or self.barriers) or self.drifts
         return g
 
+    def _part(self, g: Group) -> None:
+        """Some blocks of a group fall behind the others: those that may wait for one another run in many orders."""
+        ahead = np.array([self.rng.random() < 0.5 for _ in range(self.blocks)])[self.lblk[g.rows]]
+        if ahead.any() and not ahead.all():
+            self.push(g.split(ahead), g.pc)
+
     def park(self, g: Group, pc: int, info: OpInfo, why: str) -> None:
-        """Blocks a group until some mbarrier changes."""
+        """Blocks a group until some mbarrier, or a tagged cell, changes."""
         g.pc = pc
         self.waiting.append((g, info, why, self.events))
         self.crowd = True

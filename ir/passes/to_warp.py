@@ -38,5 +38,6 @@ def _lowered(func: t.Func) -> w.Func:
     )
     return w.Func(
         func.symbol, tuple(func.params), tuple(cx.shared), (func.blocks, 1, 1), func.threads, cx.b.ops(),
-        func.min_blocks, scratch, least_shared=func.least_shared, cluster=func.cluster, loc=func.loc,
+        func.min_blocks, scratch, least_shared=func.least_shared, cluster=func.cluster, together=func.together,
+        loc=func.loc,
     )  # fmt: skip

@@ -110,7 +110,8 @@ class Executor:
                 roles.append(self._table(constant(module, role, param)) if table else role)
         fn = self.runtime.function(loaded, func.symbol, func.shared_bytes)
         packed, block = PackedArgs(args, self.runtime.map_args(func)), (func.threads, 1, 1)
-        start = self.runtime.prepare(fn, func.grid, block, func.shared_bytes, packed.copy(), waits(func))
+        how = {"overlap": waits(func), "together": func.together}
+        start = self.runtime.prepare(fn, func.grid, block, func.shared_bytes, packed.copy(), **how)
         return Ready(fn, func.grid, block, func.shared_bytes, packed, tuple(roles), start)
 
     def _table(self, data: np.ndarray[Any, Any]) -> int:

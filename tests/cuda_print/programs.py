@@ -356,6 +356,34 @@ def registers() -> w.Func:
     return dataclasses.replace(shell, params=(last,), body=b.ops())
 
 
+def cells() -> w.Func:
+    """Six blocks that run together: each waits for a number of every lane of the block before it, turn by turn."""
+    blocks, turns, threads = 6, 3, 64
+    b, shell = Builder(Loc("folder/heat2d.py", 12)), w.Func("cells", (), (), (blocks, 1, 1), threads, (), together=True)
+    at = shell.builtins()
+    kept = {t: Buffer(f"cells_{t}", t, 2 * turns * blocks * threads, "global") for t in (u32, u64)}
+    given = {t: Buffer(f"in_{t}", t, blocks * threads, "global") for t in kept}
+    last = {t: Buffer(f"last_{t}", t, turns * blocks * threads, "global") for t in kept}
+    params = (*kept.values(), *given.values(), *last.values())
+    b.reserve(*at, *(p.name for p in params))
+    before = b.let("before", (at["bx"] + (blocks - 1)) % blocks)
+    for t, buf in kept.items():
+        mine, got, seen = (b.alloc(name, t, 1) for name in ("mine", "got", "seen"))
+        b.st(mine, 0, b.ld(given[t], at["bx"] * threads + at["tid"]))
+        for turn in range(turns):
+            tag = b.convert(b.name(at["tid"] + (turn + 5), "tag"), t)
+            first = turn * blocks
+            b.st_tagged(buf, ((first + at["bx"]) * threads + at["tid"]) * 2, b.ld(mine, 0), tag)
+            with b.loop():
+                cell, found = b.ld_tagged(buf, ((first + before) * threads + at["tid"]) * 2)
+                b.st(got, 0, cell)
+                b.st(seen, 0, b.binary("sub", found, tag))
+                b.break_if(b.convert(b.ld(seen, 0), u32).eq(0))
+            b.st(mine, 0, b.binary("add", b.ld(mine, 0), b.ld(got, 0)))
+            b.st(last[t], (first + at["bx"]) * threads + at["tid"], b.ld(mine, 0))
+    return dataclasses.replace(shell, params=params, body=b.ops())
+
+
 PROGRAMS: dict[str, Callable[[], w.Func]] = {
     f.__name__: f
     for f in (
@@ -372,6 +400,7 @@ PROGRAMS: dict[str, Callable[[], w.Func]] = {
         register_warpgroups,
         clusters,
         registers,
+        cells,
     )
 }
 

@@ -31,6 +31,10 @@ TWO_LINES_OF_PTX = {
     "mbar_test_wait": ["mbarrier.test_wait.parity.shared", "selp.u32"],
     "cluster_try_wait": ["mbarrier.try_wait.parity.acquire.cluster.shared", "selp.u32"],
     "scan_up": ["shfl.sync.up.b32", "add.u32"],
+    "ld_tagged_64": ["ld.relaxed.gpu.global.b64", "mov.b64"],
+    "ld_tagged_128": ["ld.relaxed.gpu.global.b128", "mov.b128"],
+    "st_tagged_64": ["mov.b64", "st.relaxed.gpu.global.b64"],
+    "st_tagged_128": ["mov.b128", "st.relaxed.gpu.global.b128"],
     "cluster_barrier": ["barrier.cluster.arrive.release.aligned", "barrier.cluster.wait.acquire.aligned"],
 }
 
@@ -77,9 +81,10 @@ def test_a_helper_is_one_instruction() -> None:
         assert len(asm) == 1 + (h.name in FOR_TWO_ARCHITECTURES), h.text
         instruction = asm[0][1]
         if h.name in TWO_LINES_OF_PTX:
-            assert re.findall(r"(?:m?barrier|selp|shfl|add\.)[\w.]*", instruction) == TWO_LINES_OF_PTX[h.name], (
-                instruction
-            )
+            assert (
+                re.findall(r"(?:m?barrier|selp|shfl|add\.|mov\.|(?:ld|st)\.relaxed)[\w.]*", instruction)
+                == TWO_LINES_OF_PTX[h.name]
+            ), instruction
         else:
             assert instruction.count(";") == 1 and instruction.endswith(";"), instruction
         assert ("volatile" in asm[0][0]) == ('"memory"' in h.text or "ldmatrix" in h.name), h.text

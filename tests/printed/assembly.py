@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from typing import Final
 
 _STATEMENT: Final = re.compile(r'asm(?: volatile)?\("((?:[^"\\]|\\.)*)"\s*(.*?)\);$', re.M | re.S)
+#: C++ types of registers that a template declares, by their bits.
+_WORDS: Final = {"32": "unsigned", "64": "unsigned long long", "128": "unsigned __int128"}
 _OPERAND: Final = re.compile(r'\s*"([=+]?)([a-z]+)"\s*\(')
 
 
@@ -36,8 +38,8 @@ def _calls(text: str, bindings: str) -> Iterator[str]:
         if declared := re.fullmatch(r"\.reg \.pred (\w+)", line):
             yield f"bool {declared[1]} = false;"
             continue
-        if declared := re.fullmatch(r"\.reg \.b32 (\w+)", line):
-            yield f"unsigned {declared[1]} = 0;"
+        if declared := re.fullmatch(r"\.reg \.b(32|64|128) (\w+)", line):
+            yield f"{_WORDS[declared[1]]} {declared[2]} = 0;"
             continue
         if predicated := re.match(r"@(\w+) ", line):
             yield f"if ({predicated[1]})"

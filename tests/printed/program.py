@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import math
 import os
 import re
 import shutil
@@ -96,7 +97,8 @@ def _function(func: w.Func) -> str:
         given = ", ".join(map(str, numbers(buf.dtype, m)))
         taken.append(f"cpu::tensor_map<TensorMap>(cpu::arguments[{names.index(buf.name)}], {given})")
     grid = ", ".join(map(str, func.grid))
-    sizes = f"{{{grid}}}, {func.threads}, {func.shared_bytes}, {func.cluster}"
+    together = math.prod(func.grid) if func.together else func.cluster
+    sizes = f"{{{grid}}}, {func.threads}, {func.shared_bytes}, {together}"
     return f"{{[] {{ {func.symbol}({', '.join(taken)}); }}, {sizes}}},"
 
 

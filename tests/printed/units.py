@@ -332,7 +332,9 @@ def atomics() -> w.Func:
 UNITS: dict[str, Callable[[], w.Func]] = {
     f.__name__: f for f in (loops, branches, negative, memory, ring, bulk, boxes, arrivals, meetings, bits, products,
                             matrices, warpgroups, sparse, atomics)
-} | {name: programs.PROGRAMS[name] for name in ("scalars", "conversions", "clusters", "registers")}  # fmt: skip
+} | {
+    name: programs.PROGRAMS[name] for name in ("scalars", "conversions", "clusters", "registers", "cells")
+}  # fmt: skip
 #: Programs whose words are packed numbers.
 PACKED = {"products", "bits", "matrices", "sparse"}
 #: Programs of which every block does the same, so that one block tells as much as many.

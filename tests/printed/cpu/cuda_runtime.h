@@ -79,5 +79,25 @@ inline cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** fun
   *result = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }
+// Launches with attributes: of those only that all blocks run at the same time.
+enum cudaLaunchAttributeID { cudaLaunchAttributeNone, cudaLaunchAttributeCooperative };
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  struct { int cooperative; } val;
+};
+struct cudaLaunchConfig_t {
+  dim3 grid, block;
+  size_t shared;
+  cudaStream_t stream;
+  const cudaLaunchAttribute* attributes;
+  unsigned count;
+};
+template <typename... P, typename... A> cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* how, void (*kernel)(P...), A... args) {
+  if (how->count != 1 || how->attributes->id != cudaLaunchAttributeCooperative || !how->attributes->val.cooperative)
+    return cudaErrorInvalidValue;
+  const unsigned blocks = how->grid.x * how->grid.y * how->grid.z;
+  cpu::start(kernel, blocks, how->grid, how->block.x, how->shared, [&] { kernel(args...); });
+  return cudaSuccess;
+}
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 inline const char* cudaGetErrorString(cudaError_t e) { return e ? "invalid argument" : "no error"; }

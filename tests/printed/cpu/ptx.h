@@ -177,6 +177,37 @@ inline void mbarrier_test_wait_parity_shared__cta_b64(bool& p, unsigned bar, uns
   mbarrier_try_wait_parity_shared__cta_b64(p, bar, parity);
 }
 
+// ---------------------------------------------------------------------------------- cells of blocks that run together
+inline void mov_b64(unsigned long long& q, cpu::In<unsigned, 2> parts) {
+  q = parts[0] | static_cast<unsigned long long>(parts[1]) << 32;
+}
+inline void mov_b64(cpu::Out<unsigned, 2> parts, unsigned long long q) {
+  *parts.to[0] = static_cast<unsigned>(q);
+  *parts.to[1] = static_cast<unsigned>(q >> 32);
+}
+inline void mov_b128(unsigned __int128& q, cpu::In<unsigned long long, 2> parts) {
+  q = parts[0] | static_cast<unsigned __int128>(parts[1]) << 64;
+}
+inline void mov_b128(cpu::Out<unsigned long long, 2> parts, unsigned __int128 q) {
+  *parts.to[0] = static_cast<unsigned long long>(q);
+  *parts.to[1] = static_cast<unsigned long long>(q >> 64);
+}
+// Who asks lets the others run first: it may be waiting for what one of them has yet to store.
+template <typename Word> void ask(Word& q, const void* cell) {
+  if (reinterpret_cast<uintptr_t>(cell) % sizeof q) cpu::fault("ld.relaxed.gpu: %p is no multiple of %zu", cell, sizeof q);
+  cpu::yield();
+  memcpy(&q, cell, sizeof q);
+}
+template <typename Word> void tell(void* cell, Word q) {
+  if (reinterpret_cast<uintptr_t>(cell) % sizeof q) cpu::fault("st.relaxed.gpu: %p is no multiple of %zu", cell, sizeof q);
+  memcpy(cell, &q, sizeof q);
+  ++cpu::progress;
+}
+inline void ld_relaxed_gpu_global_b64(unsigned long long& q, const void* cell) { ask(q, cell); }
+inline void ld_relaxed_gpu_global_b128(unsigned __int128& q, const void* cell) { ask(q, cell); }
+inline void st_relaxed_gpu_global_b64(void* cell, unsigned long long q) { tell(cell, q); }
+inline void st_relaxed_gpu_global_b128(void* cell, unsigned __int128 q) { tell(cell, q); }
+
 // ---------------------------------------------------------------------------------------------- clusters
 inline void barrier_cluster_arrive_release_aligned() {
   auto& m = cpu::cluster_meeting;

@@ -1,0 +1,98 @@
+"""Closures of the accesses by which blocks hand cells to each other: a value and its tag at once.
+
+They race with plain accesses only, and order nothing.  With a seed, the first ones that ask for a cell after a store
+may still get what it held before; who asks again until the tag is the right one does not notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsegen.ir.warp_tagged import LdTagged, StTagged
+
+from .access import Access, Results, wide
+from .scalars import Step
+from .values import operand, pick
+
+if TYPE_CHECKING:
+    from .compile import Scope
+    from .globalmem import Global
+    from .group import Group
+
+#: How many of those that ask for a cell get what it held before its last store, at most.
+LATE = 2
+
+#: (memory, cells, batch row, lane, flat positions of the lanes), of an op's accesses by single lanes.
+Found = tuple["Global", Any, Any, Any, Any]
+
+
+def _accesses(op: LdTagged | StTagged, sc: Scope, name: str, way: str) -> Callable[[Group], Found | None]:
+    info, access = sc.info(op), Access(sc, op, 2, name, way)
+
+    def accesses(g: Group) -> Found | None:
+        found = access(g)
+        if found is None:
+            return None
+        mem, cell, row, lane, sel = found
+        if sel is None:
+            sel = np.arange(32 * g.n)
+            cell, row, lane = (x.reshape(-1) for x in wide(g.n, cell, row, lane))
+        if mem.tracked:
+            stamp = mem.stamp(g, sel)
+            for half in (0, 1):
+                mem.check_atomic(cell + half, row, lane, stamp, info)
+        return mem, cell, row, lane, sel
+
+    return accesses
+
+
+def ld(op: LdTagged, sc: Scope) -> Step:
+    """The closure of a load of a value and its tag."""
+    accesses = _accesses(op, sc, "ld.tagged", "read")
+    out = Results(sc, op, op.buf.dtype)
+
+    def ld(g: Group) -> None:
+        found = accesses(g)
+        if found is None:
+            out.nothing(g)
+            return
+        mem, cell, _, _, sel = found
+        pair = [mem.data[cell + half] for half in (0, 1)]
+        late = np.flatnonzero(mem.late[cell]) if mem.late is not None else ()
+        if len(late):
+            at = cell[late]
+            for half, values in enumerate(pair):
+                values[late] = mem.before[at + half]
+            np.subtract.at(mem.late, at, 1)
+            np.maximum(mem.late, 0, out=mem.late)
+            g.m.events += 1  # who asks again gets another answer
+        for half, values in enumerate(pair):
+            out.put(g, half, values, sel)
+
+    return ld
+
+
+def st(op: StTagged, sc: Scope) -> Step:
+    """The closure of a store of a value and its tag."""
+    accesses = _accesses(op, sc, "st.tagged", "write")
+    vals = [operand(v, op.buf.dtype, sc.slots) for v in (op.val, op.tag)]
+
+    def st(g: Group) -> None:
+        found = accesses(g)
+        if found is None:
+            return
+        m, (mem, cell, _, _, sel) = g.m, found
+        if m.seed:
+            if mem.late is None:
+                mem.late, mem.before = np.zeros(mem.size, np.int8), mem.data.copy()
+            for half in (0, 1):
+                mem.before[cell + half] = mem.data[cell + half]
+            mem.late[cell] = m.rng.randrange(LATE + 1)
+        for half, val in enumerate(vals):
+            (mem.data[cell + half],) = pick(sel, (g.n, 32), val(g.env))
+        m.events += 1
+
+    return st

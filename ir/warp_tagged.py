@@ -1,0 +1,33 @@
+"""A value and its tag in one access: how the blocks of one launch hand cells to each other.
+
+A reader asks for a cell until it has the tag that it waits for.  The value has come with it, so neither side needs a
+fence or a flag.
+"""
+
+from __future__ import annotations
+
+from .expr import Expr, Value
+from .node import Op, buffer, define, operand, result
+from .types import Buffer
+
+
+@define("warp.ld_tagged")
+class LdTagged(Op):
+    """Loads two adjacent elements, a value and its tag (8 bytes of u32, 16 of u64), as one ``st_tagged`` left them.
+
+    PTX ``ld.relaxed.gpu``: it may give what an earlier store has left, and it orders no other access.
+    """
+
+    out: tuple[Value, ...] = result()
+    buf: Buffer = buffer()
+    index: Expr = operand()
+
+
+@define("warp.st_tagged")
+class StTagged(Op):
+    """Stores a value and its tag at once (PTX ``st.relaxed.gpu``): nobody sees one without the other."""
+
+    buf: Buffer = buffer(writes=True, reads=False)
+    index: Expr = operand()
+    val: Expr = operand()
+    tag: Expr = operand()
