@@ -123,8 +123,11 @@ class Levels:
             if op.mode == "idx" and isinstance(op.a, Value) and self.expr(op.a) <= WARP:
                 self.copies[op.out[0].name] = self.copies.get(op.a.name, op.a.name)
             return min(level, WARP) if op.mode == "idx" and by <= WARP else LANE
-        own = (w.Mma, w.LdMatrix, MovMatrix, w.Atom, w.MbarTryWait, w.Clock, LdTagged)
-        return LANE if isinstance(op, own) else level
+        return LANE if isinstance(op, _BY_LANE) else level
+
+
+#: Ops that give each lane something of its own.
+_BY_LANE = (w.Mma, w.LdMatrix, MovMatrix, w.Atom, w.MbarTryWait, w.Clock, LdTagged)
 
 
 def breaks(loop: w.Loop) -> list[w.BreakIf]:

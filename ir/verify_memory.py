@@ -87,8 +87,8 @@ def _tagged(op: LdTagged | StTagged, ctx: Context) -> None:
         for v in op.out:
             ctx.need(v.dtype is op.buf.dtype, f"{declaration(v)} loads from {declaration(op.buf)}: the types differ")
     else:
-        for v in (op.val, op.tag):
-            ctx.typed(v, op.buf.dtype, "what is stored")
+        for part in (op.val, op.tag):
+            ctx.typed(part, op.buf.dtype, "what is stored")
     ctx.inside(op.buf, op.index, 2, None)
 
 

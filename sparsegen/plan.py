@@ -28,6 +28,8 @@ from sparsegen.pipelines import Program
 IN, OUT, SCRATCH = "in", "out", ("ws.", "workspace.")
 #: A workspace that counts: zero before the first call, and every call leaves it so.
 COUNTER = "workspace.counter"
+#: How roles of workspaces begin that are zero before the first call, and then stay as each call leaves them.
+KEPT = "workspace.kept."
 ALIGN = 256  #: bytes: how workspace arrays are aligned
 
 
@@ -121,8 +123,8 @@ class Part:
 
 
 class Workspace(NamedTuple):
-    """An array that a call needs besides those that it is given; ``counts``: it must be zero before a call, as every
-    call leaves it."""
+    """An array that a call needs besides those that it is given; ``counts``: it must be zero before the first call, and
+    no call may find it otherwise than the one before it has left it."""
 
     dtype: np.dtype[Any]
     size: int
@@ -183,7 +185,7 @@ class Plan:
             for role, param in buffers(step.program.warp):
                 name = names[role]
                 if name not in self.given and (name not in sizes or sizes[name].nbytes < param.nbytes):
-                    sizes[name] = Workspace(np.dtype(param.dtype.numpy()), param.size, name == COUNTER)
+                    sizes[name] = Workspace(np.dtype(param.dtype.numpy()), param.size, name.startswith((COUNTER, KEPT)))
         return sizes
 
     @cached_property

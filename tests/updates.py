@@ -21,6 +21,7 @@ from sparsegen.ir.text import print_module
 from sparsegen.ir.types import Buffer
 from sparsegen.ir.warp import Func
 from sparsegen.pipelines import Program, lower
+from sparsegen.plan import SCRATCH, constant
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.schedule import UpdateSchedule
 
@@ -205,10 +206,12 @@ def emulated_pass(
     given: Mapping[str, Any],
     pitch: Sequence[int] | None = None,
     seed: int = 0,
+    kept: dict[str, Array] | None = None,
 ) -> tuple[dict[tuple[str, int], Array], list[str]]:
     """The levels that a pass makes, as (name, level), by the emulator, and its findings.
 
     ``pitch``: of each parameter, then of every level of each field; what lies between rows is NaN and must stay so.
+    ``kept``: workspaces by role, as an earlier pass has left them.
     """
     module = program if isinstance(program, Module) else program.warp
     (launch,) = module.launches
@@ -220,8 +223,16 @@ def emulated_pass(
     wide = dict(zip(arrays, pitch or (shape[-1],) * len(arrays), strict=True))
     memory: dict[str, Array] = {}
     made: dict[tuple[str, int], str] = {}
+    others: dict[str, Array] = {}
+    space = {} if kept is None else kept
     for p, role in zip(func.params, launch.args, strict=True):
         assert isinstance(p, Buffer)
+        if role in module.constants:
+            others[p.name] = constant(module, role, p)
+            continue
+        if role.startswith(SCRATCH):
+            others[p.name] = space.setdefault(role, np.zeros(p.size, p.dtype.numpy()))
+            continue
         kind, name, *rest = role.split(".")
         level = int(rest[0]) if rest else 0
         memory[p.name] = np.full((rows, wide[kind, name, level]), np.nan, p.dtype.numpy())
@@ -231,7 +242,8 @@ def emulated_pass(
         else:
             made[name, level] = p.name
     before, new = {n: a.copy() for n, a in memory.items()}, {*made.values()}
-    report = emulator.run(func, {n: a.reshape(-1) for n, a in memory.items()}, seed=seed, uninit=[*new])
+    given_flat = {n: a.reshape(-1) for n, a in memory.items()}
+    report = emulator.run(func, {**given_flat, **others}, seed=seed, uninit=[*new])
     for name, a in memory.items():
         same, was = (b[:, shape[-1] :] if name in new else b for b in (a, before[name]))
         assert np.array_equal(same, was, equal_nan=True), f"@{name} was written where it must not be"

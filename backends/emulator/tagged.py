@@ -61,18 +61,23 @@ def ld(op: LdTagged, sc: Scope) -> Step:
             return
         mem, cell, _, _, sel = found
         pair = [mem.data[cell + half] for half in (0, 1)]
-        late = np.flatnonzero(mem.late[cell]) if mem.late is not None else ()
-        if len(late):
-            at = cell[late]
-            for half, values in enumerate(pair):
-                values[late] = mem.before[at + half]
-            np.subtract.at(mem.late, at, 1)
-            np.maximum(mem.late, 0, out=mem.late)
-            g.m.events += 1  # who asks again gets another answer
+        if mem.late is not None:
+            g.m.events += _as_before(mem.late, mem.before, cell, pair)
         for half, values in enumerate(pair):
             out.put(g, half, values, sel)
 
     return ld
+
+
+def _as_before(left: Any, before: Any, cell: Any, pair: list[Any]) -> bool:
+    """Some get what was there before: whether there are any, who asks again gets another answer."""
+    late = np.flatnonzero(left[cell])
+    at = cell[late]
+    for half, values in enumerate(pair):
+        values[late] = before[at + half]
+    np.subtract.at(left, at, 1)
+    np.maximum(left, 0, out=left)
+    return bool(len(late))
 
 
 def st(op: StTagged, sc: Scope) -> Step:

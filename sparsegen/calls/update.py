@@ -12,9 +12,12 @@ given back are copies of them.  Steps that do not fill a pass are made first, in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from math import gcd, lcm
 from typing import Any, ClassVar
+
+import numpy as np
 
 from sparsegen.backends.reference.update import run
 from sparsegen.boundary import periodic
@@ -63,6 +66,8 @@ class UpdateCalls(GridCalls):
     def plan(self, programs: Memo[Program], schedule: UpdateSchedule, steps: int, variant: Any) -> Plan:
         """Passes that read the input, periods of the rings, copies; ``variant``: of every array."""
         update, cols = self.problem.what, self.problem.shape[-1]
+        if family(schedule).whole:
+            return self._whole(programs, steps, variant)
         apart = dict(zip(self.arguments, variant or (cols,) * len(self.arguments), strict=True))
         passes, rest = divmod(steps, schedule.levels)
         ends = [*([rest] if rest else []), *(rest + schedule.levels * (i + 1) for i in range(passes))]
@@ -103,6 +108,15 @@ class UpdateCalls(GridCalls):
         return Plan(
             parts, tuple(self.arguments), step(max(head, last - 1) if cycle else count - 1).program, steps, wide
         )
+
+    def _whole(self, programs: Memo[Program], steps: int, variant: Any) -> Plan:
+        """One launch from the levels of the input to those of the result; their number is all that steps change."""
+        apart = dict(zip(self.arguments, variant or (self.problem.shape[-1],) * len(self.arguments), strict=True))
+        fields = self.problem.what.fields
+        arrays = {role: role for levels in self.parameters.values() for role in levels}
+        arrays |= {written(name, level): f"out.{name}.{level}" for name, level in parameters(fields, ())}
+        program = with_steps(programs.get(1, tuple(apart[arrays[role]] for role in self.roles)), steps)
+        return Plan((Part((Step.of(program, arrays),)),), tuple(self.arguments), program, steps)
 
     def notes(self, program: Program) -> list[str]:
         notes = [f"One launch does {program.steps} time step{'s' if program.steps > 1 else ''}."]
@@ -164,3 +178,12 @@ def identity(update: Update) -> Update:
     sides = ((periodic, periodic),) * update.ndim
     name = update.fields[0][0]
     return Update((Parameter(name),), (("read", name, 0, zero),), (0,), update.dtype, (sides,), f"{update.name}_copy")
+
+
+def with_steps(program: Program, steps: int) -> Program:
+    """The program of a launch that makes all time steps, for another number of them."""
+    name = f"{program.op.funcs[0].symbol}.steps"  # type: ignore[attr-defined]
+    warp = program.warp
+    return replace(
+        program, steps=steps, warp=replace(warp, constants={**warp.constants, name: np.array([steps], np.int32)})
+    )

@@ -11,6 +11,7 @@ from sparsegen.cost.update import flops, units
 from sparsegen.explain.kind import Kind
 from sparsegen.explain.page import Fact
 from sparsegen.explain.units import plural, seconds
+from sparsegen.families.update.base import family
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.schedule import WHY_UPDATES
 
@@ -32,7 +33,9 @@ class UpdatePage(Kind):
     def __init__(self, kernel: Kernel, choice: Choice, plan: Any) -> None:
         super().__init__(kernel, choice, plan)
         self.unit = f"a pass of {plural(self.cost.steps_per_launch, 'step')}"
-        self.workspace = "more arrays for each field" if plan.workspaces else ""
+        whole = family(self.cost.schedule).whole
+        what = "cells on their way from block to block" if whole else "more arrays for each field"
+        self.workspace = what if plan.workspaces else ""
         stays = "" if self.cost.terms["hbm"] else "all arrays stay in L2: the bytes are those of a pass through it; "
         self.note = f"{stays}each floating-point instruction counts as two operations, as a multiply-add does"
 

@@ -64,8 +64,16 @@ class UpdateProblem(Problem):
 
     def seconds(self, cost: Cost, steps: int) -> float:
         """The time of all passes; a rest that does not fill one is a pass of its own."""
+        if family(cost.schedule).whole:
+            return self._whole(cost, steps)
         passes, rest = divmod(steps, cost.steps_per_launch)
         return passes * cost.time + (self._rest(cost, rest) if rest else 0.0)
+
+    def _whole(self, cost: Cost, steps: int) -> float:
+        """The time of a launch of so many steps."""
+        if steps == cost.steps_per_launch:
+            return cost.time
+        return family(cost.schedule).cost(self.what, self.shape, cost.schedule, cost.profile, steps).time
 
     def _rest(self, cost: Cost, rest: int) -> float:
         schedule = cost.schedule.but(levels=rest)
@@ -83,7 +91,7 @@ class UpdateProblem(Problem):
             )
         if (why := own.misfit(self.what, self.shape, schedule, device)) is not None:
             raise ScheduleError(why[0], hint=why[1])
-        return own.cost(self.what, self.shape, schedule, device)
+        return own.cost(self.what, self.shape, schedule, device, request.steps)
 
 
 @lru_cache(maxsize=64)
@@ -96,7 +104,9 @@ def _options(problem: UpdateProblem, device: DeviceProfile, steps: int) -> Liste
         for s in own.candidates(update, steps):
             if (why := own.misfit(update, shape, s, device)) is not None:
                 refused.append(Rejected(s, *why))
-            elif own.worth(c := own.cost(update, shape, s, device)):
+            elif own.left_out:
+                refused.append(Rejected(s, *own.left_out))
+            elif own.worth(c := own.cost(update, shape, s, device, steps)):
                 found.append(c)
     found.sort(key=lambda c: (c.time_per_step, sum(c.terms.values())))
     return Listed(found, refused, min(found, key=lambda c: problem.seconds(c, steps)))

@@ -17,7 +17,7 @@ from sparsegen.ir.op import Stencil
 from sparsegen.ir.op_update import Update
 from sparsegen.ir.types import Buffer
 from sparsegen.pipelines import Program
-from sparsegen.plan import COUNTER, OUT, SCRATCH, Plan, buffers, constant, launches
+from sparsegen.plan import COUNTER, KEPT, OUT, SCRATCH, Plan, buffers, constant, launches
 from sparsegen.run.estimate import lane_ops
 from sparsegen.run.host import Arrays, HostArray, flat, results
 
@@ -133,7 +133,7 @@ def check(plan: Plan, given: Arrays, wanted: Callable[[int], Arrays]) -> Report:
 
 def poisoned(size: int, dtype: Any, role: str = "") -> HostArray:
     """An array that nobody can take for data: NaN, or integers that hardly come about; counters are zero."""
-    return np.zeros(size, dtype) if role == COUNTER else np.full(size, poison(dtype), dtype)
+    return np.zeros(size, dtype) if role.startswith((COUNTER, KEPT)) else np.full(size, poison(dtype), dtype)
 
 
 def poison(dtype: Any) -> Any:

@@ -17,8 +17,9 @@ from sparsegen.memory import DEVICE, room_for
 from sparsegen.plan import Workspace
 from sparsegen.views import ArrayView
 
-#: Sets of counters that are zeroed at once: one for each stream, and one for each call that a graph has captured.
-COUNTERS = 64
+#: Sets of counters that are zeroed at once: one for each stream, and one for each call that a graph has captured; and
+#: bytes that so many sets may take.
+COUNTERS, SPARE = 64, 1 << 24
 #: Bytes: counters begin at multiples of it.
 _APART = 128
 
@@ -67,7 +68,8 @@ class Space:
 
 
 class Counted:
-    """Workspaces with counters, which every launch leaves at zero: each stream has one of its own, zeroed once.
+    """Workspaces with counters, which every launch leaves as the next one wants them: each stream has one of its own,
+    zeroed once.
 
     A launch that goes into a graph may run beside any stream later: it gets counters of its own, and the rest out of
     torch's pool for that graph.  ``streams``: the addresses for each stream that has been used, in the order of
@@ -113,12 +115,13 @@ class Counted:
         """More counters that are zero, whichever stream they are used on."""
         counts = {name: space.nbytes for name, space in self._spaces.items() if space.counts}
         apart = {name: -(-nbytes // _APART) * _APART for name, nbytes in counts.items()}
-        sizes = {name: nbytes * COUNTERS for name, nbytes in apart.items()}
+        sets = max(1, min(COUNTERS, SPARE // sum(apart.values())))
+        sizes = {name: nbytes * sets for name, nbytes in apart.items()}
         first = self._block().provide(sizes, self._runtime, None, stream)
         for name, nbytes in sizes.items():
             self._runtime.zero(first[name], nbytes, stream)
         self._runtime.synchronize(stream)
-        self._spare += [{name: first[name] + apart[name] * i for name in counts} for i in range(COUNTERS)]
+        self._spare += [{name: first[name] + apart[name] * i for name in counts} for i in range(sets)]
 
     def _captured(self, stream: int | None, like: ArrayView | None) -> tuple[tuple[int, ...], Any]:
         """A workspace for a launch that is being captured; without spare counters, some that each replay zeroes.
@@ -127,9 +130,9 @@ class Counted:
         """
         if like is None or like.layout.library != "torch":
             raise DeviceError(
-                f"a captured product with splits needs {sum(s.nbytes for s in self._spaces.values())} bytes of "
+                f"a captured launch of this kernel needs {sum(s.nbytes for s in self._spaces.values())} bytes of "
                 "workspace, which only torch allocates for a graph",
-                hint="capture with torch.cuda.graph, or compile with a schedule of splits=1",
+                hint="capture with torch.cuda.graph, or compile with a schedule that needs none (splits=1)",
             )
         with self._dealing:
             where = self._spare.pop() if self._spare else {}

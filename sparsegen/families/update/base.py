@@ -22,6 +22,10 @@ class UpdateFamily(Vocabulary):
     op = "update"
     #: Whether it moves 16 bytes at once where rows start at such boundaries.
     pieces: ClassVar[bool] = True
+    #: Whether one launch makes all time steps of a call.
+    whole: ClassVar[bool] = False
+    #: Why ``auto`` leaves it out, and what gets it all the same; None where it does not.
+    left_out: ClassVar[tuple[str, str] | None] = None
 
     @abstractmethod
     def candidates(self, update: Update, steps: int) -> Iterator[UpdateSchedule]:
@@ -40,8 +44,10 @@ class UpdateFamily(Vocabulary):
         return True
 
     @abstractmethod
-    def cost(self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile) -> Cost:
-        """The cost of one launch on a grid of ``shape``."""
+    def cost(
+        self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int = 1
+    ) -> Cost:
+        """The cost of one launch on a grid of ``shape``; of ``steps`` time steps, if it makes all of a call."""
 
     @abstractmethod
     def passes(

@@ -72,7 +72,9 @@ class ColumnUpdate(UpdateFamily):
         across = -(-ny // n.tile[1]) * -(-nx // n.tile[2])
         return s.but(planes=chunk_rows(nz, across, resident(n, ITEMSIZE[update.dtype], device) * device.sms, n.delay))
 
-    def cost(self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile) -> Cost:
+    def cost(
+        self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int = 1
+    ) -> Cost:
         return cost(update, shape, self.filled(update, shape, s, device), device)
 
     def passes(

@@ -62,7 +62,9 @@ class Pointwise(UpdateFamily):
             and math.prod(shape) >= s.threads * s.column * _BLOCKS_AN_SM * cost.profile.sms
         )
 
-    def cost(self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile) -> Cost:
+    def cost(
+        self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int = 1
+    ) -> Cost:
         return cost(update, shape, s, device)
 
     def passes(

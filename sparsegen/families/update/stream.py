@@ -80,7 +80,9 @@ class StreamUpdate(UpdateFamily):
         slots = resident(update, s, n, device) * device.sms
         return s.but(rows=chunk_rows(ny, -(-nx // n.tile[1]), slots, n.turns - ROWS))
 
-    def cost(self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile) -> Cost:
+    def cost(
+        self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int = 1
+    ) -> Cost:
         return cost(update, shape, self.filled(update, shape, s, device), device)
 
     def passes(

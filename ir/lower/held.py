@@ -1,0 +1,172 @@
+"""Fields that stay in registers: their windows, rounds of steps, and cells that blocks exchange between rounds."""
+
+from __future__ import annotations
+
+from .. import tile_held as t
+from ..expr import Expr, Value, all_of, any_of, minimum
+from ..numbers.held import FACTS
+from ..types import Buffer, u32, u64
+from .context import Context, rule
+
+#: Cells that a thread asks for at the same time.
+AT_ONCE = 14
+
+
+@rule(t.Window)
+def window(cx: Context, op: t.Window) -> None:
+    b, bound = cx.b, (*op.first, *zip(op.low, op.high, strict=True))
+    values = [v for pair in bound for v in (pair if isinstance(pair, tuple) else (pair,))]
+    for i, v in enumerate(values):
+        cx.env[v] = b.ld(op.facts, cx.bx * FACTS + i, hint=v.name, lo=v.lo, hi=v.hi)
+    cx.all(op.body)
+
+
+@rule(t.Rounds)
+def rounds(cx: Context, op: t.Rounds) -> None:
+    b = cx.b
+    steps = b.ld(op.steps, 0, hint="steps", lo=1, hi=(op.round.hi + 1) * op.every)
+    epoch = b.ld(op.epoch, 0, hint="epoch")
+    count = b.let("rounds", (steps + (op.every - 1)) // op.every)
+    with cx.scope(), b.for_("round", 0, count, unroll=1) as number:
+        cx.env[op.round] = number
+        cx.env[op.left] = b.let("left", minimum(op.every, steps - number * op.every), lo=1)
+        cx.env[op.tag] = b.binary("add", epoch, b.convert(b.name(number, "number"), u32), hint="tag")
+        cx.all(op.body)
+    # an even number of rounds on: what this launch has left in the cells is of none of the next launch's rounds
+    b.barrier()
+    with b.if_(cx.tid.eq(0)):
+        b.fence("gpu")
+        before = b.atom("inc", op.counter, 0, cx.func.blocks - 1)  # 0 again after the last
+        b.fence("gpu")
+        with b.if_(before.eq(cx.func.blocks - 1)):
+            more = b.convert(b.name(count + count % 2, "more"), u32)
+            b.st(op.epoch, 0, b.binary("add", epoch, more))
+
+
+def _cells(cx: Context, op: t.LoadHeld | t.StoreHeld) -> list[tuple[int, Expr, Expr, Expr, Expr]]:
+    """Of each cell of a thread: its register, its row and column of the window, and of the field."""
+    b, (ny, nx), cols = cx.b, op.grid.extent, op.held.size // op.rows
+    y, x = map(cx.resolve, op.first)
+    places = [b.let("place", cx.lane * cols + c) for c in range(cols)]
+    columns = [b.let("column", (x + place) % nx) for place in places]
+    found = []
+    for k in range(op.rows):
+        row = b.let("row", cx.warp * op.rows + k)
+        line = b.let("line", (y + row) % ny)
+        found += [(k * cols + c, row, places[c], line, columns[c]) for c in range(cols)]
+    return found
+
+
+@rule(t.LoadHeld)
+def load_held(cx: Context, op: t.LoadHeld) -> None:
+    for register, _, _, row, column in _cells(cx, op):
+        cx.b.st(op.held, register, cx.b.ld(op.src, op.grid.element((row, column)), hint="u"))
+
+
+@rule(t.StoreHeld)
+def store_held(cx: Context, op: t.StoreHeld) -> None:
+    b, (low, high) = cx.b, [tuple(map(cx.resolve, of)) for of in (op.low, op.high)]
+    for register, *place, row, column in _cells(cx, op):
+        own = b.let("own", all_of(*(i.ge(lo) & i.lt(hi) for i, lo, hi in zip(place, low, high, strict=True))))
+        b.st(op.dst, op.grid.element((row, column)), b.ld(op.held, register), where=own)
+
+
+@rule(t.Exchange)
+def exchange(cx: Context, op: t.Exchange) -> None:
+    with cx.b.if_(cx.resolve(op.round).ge(1)):
+        _Exchange(cx, op).run()
+
+
+class _Exchange:
+    """Own cells go into the images, from there to other blocks; theirs come the same way back."""
+
+    def __init__(self, cx: Context, op: t.Exchange) -> None:
+        self.cx, self.op = cx, op
+        self.cols, self.word = op.held[0].size // op.rows, op.cells.dtype
+        self.pitch = 32 * self.cols
+        self.size = op.held[0].size * cx.func.threads
+        tag = cx.resolve(op.tag)
+        assert isinstance(tag, Value)
+        self.tag: Value = tag
+        self.half = cx.b.let("half", cx.resolve(op.round) % 2 * (len(op.held) * op.extent))
+
+    def run(self) -> None:
+        for at, regs, register in self._registers():
+            self.cx.b.st(self.op.image, at, self.cx.b.ld(regs, register))
+        self.cx.b.barrier()
+        self._give()
+        self._take()
+        self.cx.b.barrier()
+        self._back()
+
+    def _registers(self, rows: range | None = None) -> list[tuple[Expr, Buffer, int]]:
+        """Where the cells of a thread lie in the images: columns of a lane 32 apart, so that lanes are side by side."""
+        return [
+            (array * self.size + (self.cx.warp * self.op.rows + k) * self.pitch + c * 32 + self.cx.lane, regs,
+             k * self.cols + c)
+            for array, regs in enumerate(self.op.held) for k in rows or range(self.op.rows) for c in range(self.cols)
+        ]  # fmt: skip
+
+    def _entries(self, table: Buffer) -> list[tuple[Value, Value]]:
+        """What a list has for a thread: cells and places, -1 where there are no more."""
+        b, threads = self.cx.b, self.cx.func.threads
+        count = table.size // (2 * self.cx.func.blocks)
+        found = []
+        for first in range(0, count, threads):
+            number = self.cx.tid + first
+            there = None if first + threads <= count else b.let("there", number.lt(count))
+            at = (self.cx.bx * count + number) * 2
+            top = max(self.op.extent, self.size) - 1
+            cell, place = b.ldv(table, at, 2, where=there, other=-1, cache="nc", hint="entry", lo=-1, hi=top)
+            found.append((cell, place))
+        return found
+
+    def _pair(self, array: int, cell: Value) -> Expr:
+        """The first element of a cell's value and tag."""
+        return (self.half + array * self.op.extent + cell) * 2
+
+    def _give(self) -> None:
+        b, op = self.cx.b, self.op
+        tag = self.tag if self.word is u32 else b.convert(self.tag, u64)
+        for cell, place in self._entries(op.given):
+            with b.if_(cell.ge(0)):
+                for array in range(len(op.held)):
+                    value = b.ld(op.image, place + array * self.size, hint="own", degree=op.degree)
+                    b.st_tagged(op.cells, self._pair(array, cell), b.bitcast(value, self.word), tag)
+
+    def _take(self) -> None:
+        entries, each = self._entries(self.op.taken), max(1, AT_ONCE // len(self.op.held))
+        for first in range(0, len(entries), each):
+            self._batch(entries[first : first + each])
+
+    def _batch(self, entries: list[tuple[Value, Value]]) -> None:
+        """Asks for all cells of a few entries until each of them has the tag."""
+        b, op = self.cx.b, self.op
+        asked = [(array, cell, place) for cell, place in entries for array in range(len(op.held))]
+        got, tags = b.alloc("got", self.word, len(asked)), b.alloc("tags", u32, len(asked))
+        other = b.binary("sub", self.tag, 1)
+        for i, (_, cell, _) in enumerate(asked):
+            b.st(tags, i, b.select(b.let("asks", cell.ge(0)), other, self.tag))
+        with b.loop():
+            for i, (array, cell, _) in enumerate(asked):
+                with b.if_(b.ld(tags, i).ne(self.tag)):
+                    value, tag = b.ld_tagged(op.cells, self._pair(array, cell))
+                    b.st(got, i, value)
+                    b.st(tags, i, tag if self.word is u32 else b.convert(tag, u32))
+            b.break_if(all_of(*(b.ld(tags, i).eq(self.tag) for i in range(len(asked)))))
+        for i, (array, cell, place) in enumerate(asked):
+            with b.if_(cell.ge(0)):
+                value = b.bitcast(b.ld(got, i), op.image.dtype)
+                b.st(op.image, place + array * self.size, value, degree=op.degree)
+
+    def _back(self) -> None:
+        """Threads with cells of the halo read theirs."""
+        b, op = self.cx.b, self.op
+        (top, left), (bottom, right) = (tuple(map(self.cx.resolve, of)) for of in (op.low, op.high))
+        column = self.cx.lane * self.cols
+        beside = b.let("beside", any_of(column.lt(left), (column + self.cols).gt(right)))
+        for k in range(op.rows):
+            row = self.cx.warp * op.rows + k
+            with b.if_(any_of(beside, row.lt(top), row.ge(bottom))):
+                for at, regs, register in self._registers(range(k, k + 1)):
+                    b.st(regs, register, b.ld(op.image, at, hint="u"))

@@ -1,0 +1,233 @@
+"""Tile ops of fields that stay in registers for all time steps of a launch, block by block.
+
+A block has a window of every array: lane l of warp w has ``rows`` rows from w * ``rows`` on, and as many adjacent
+columns of each as the array's registers say.  :class:`sparsegen.ir.numbers.held.Held` says which cells are whose.  Only
+resident: elsewhere a launch makes a few steps, and the next one reads what it has written.
+"""
+
+from __future__ import annotations
+
+from .checks import Context, check
+from .expr import Expr, Value
+from .formula import Code, problem, reads
+from .grid import Grid
+from .node import Op, attr, bind, buffer, define, operand, region
+from .numbers.held import FACTS
+from .op import Sides, check_sides
+from .tile_rules import axes, field, registers, same_type, shared, whole
+from .types import Buffer, s32, u32, u64
+
+
+@define("tile.window", kw_only=True)
+class Window(Op):
+    """Runs its body with what ``facts`` says of the block: ``first``, the cell where its window begins (row, column);
+    from ``low`` to before ``high`` the window's cells are the block's own."""
+
+    first: tuple[Value, ...] = bind()
+    low: tuple[Value, ...] = bind()
+    high: tuple[Value, ...] = bind()
+    facts: Buffer = buffer()
+    body: tuple[Op, ...] = region()
+
+
+@define("tile.rounds", kw_only=True)
+class Rounds(Op):
+    """Runs its body once for every ``every`` of the time steps that ``steps`` says: round ``round``, which makes
+    ``left`` of them.
+
+    ``tag`` is of this round and of no other one of this launch or of earlier ones: ``epoch`` is kept between launches,
+    and moved on by the last block that ends, as ``counter`` says.
+    """
+
+    round: Value = bind()
+    left: Value = bind()
+    tag: Value = bind()
+    steps: Buffer = buffer()
+    epoch: Buffer = buffer(writes=True)
+    counter: Buffer = buffer(writes=True)
+    every: int = attr()
+    body: tuple[Op, ...] = region()
+
+
+@define("tile.load_held", kw_only=True)
+class LoadHeld(Op):
+    """Loads the block's window of ``src``, which begins at cell ``first``; past the field's end it begins anew."""
+
+    held: Buffer = buffer(writes=True, reads=False)
+    src: Buffer = buffer()
+    first: tuple[Expr, ...] = operand()
+    rows: int = attr()
+    grid: Grid = attr()
+
+
+@define("tile.store_held", kw_only=True)
+class StoreHeld(Op):
+    """Stores the block's own cells of a window to the field ``grid``."""
+
+    dst: Buffer = buffer(writes=True, reads=False)
+    held: Buffer = buffer()
+    first: tuple[Expr, ...] = operand()
+    low: tuple[Expr, ...] = operand()
+    high: tuple[Expr, ...] = operand()
+    rows: int = attr()
+    grid: Grid = attr()
+
+
+@define("tile.exchange", kw_only=True)
+class Exchange(Op):
+    """Gives own cells of all of ``held`` to other blocks and takes theirs, in every round but the first.
+
+    Through ``image``, a window of each in shared memory, and ``cells``: for each parity of the round and each array
+    ``extent`` pairs of a value and its tag.  ``given`` and ``taken`` list, for each block, cells of the field and their
+    places in an image.  A pair may be overwritten two rounds later: by then the block that does so has taken the next
+    round's cells of all that read it, who gave them after they had taken these.  ``degree``: the bank-conflict degree
+    of the lists.
+    """
+
+    held: tuple[Buffer, ...] = buffer(writes=True)
+    image: Buffer = buffer(writes=True)
+    cells: Buffer = buffer(writes=True)
+    given: Buffer = buffer()
+    taken: Buffer = buffer()
+    round: Expr = operand()
+    tag: Expr = operand()
+    low: tuple[Expr, ...] = operand()
+    high: tuple[Expr, ...] = operand()
+    rows: int = attr()
+    extent: int = attr()
+    degree: int = attr()
+
+
+@define("tile.held_steps", kw_only=True)
+class HeldSteps(Op):
+    """``left`` time steps of windows in registers: ``code`` for every cell whose result still counts.
+
+    ``held``: the levels of each of ``fields`` (name, time levels), newest first, then ``coefs``.  Columns come from
+    neighbouring lanes, rows from neighbouring warps through ``edges``, whose halves steps use by turns: the block meets
+    between two rounds (an exchange does), or there is one only.  A step spoils ``reach`` rows and columns at the ends
+    of a window, but for those where the field ends.  ``sides`` are those of each field, then of the coefficients
+    (``frozen``: the edge cell), ``keep`` how many rows and columns a frozen side keeps.
+    """
+
+    held: tuple[Buffer, ...] = buffer(writes=True)
+    edges: Buffer = buffer(writes=True)
+    left: Expr = operand()
+    first: tuple[Expr, ...] = operand()
+    low: tuple[Expr, ...] = operand()
+    high: tuple[Expr, ...] = operand()
+    fields: tuple[tuple[str, int], ...] = attr()
+    coefs: tuple[str, ...] = attr()
+    code: Code = attr()
+    results: tuple[int, ...] = attr()
+    rows: int = attr()
+    reach: tuple[int, int] = attr()
+    keep: tuple[int, int] = attr()
+    extent: tuple[int, int] = attr()
+    sides: tuple[Sides, ...] = attr()
+
+    @property
+    def arrays(self) -> tuple[tuple[str, int], ...]:
+        """What each of ``held`` is: a parameter and its time level."""
+        of_fields = ((name, level) for name, levels in self.fields for level in range(levels))
+        return (*of_fields, *((name, 0) for name in self.coefs))
+
+    @property
+    def passed(self) -> tuple[tuple[str, int], ...]:
+        """Arrays that are read in other rows: those that warps show one another."""
+        found = {(name, level) for name, level, (dy, _) in self.reads if dy}
+        return tuple(array for array in self.arrays if array in found)
+
+    @property
+    def reads(self) -> list[tuple[str, int, tuple[int, int]]]:
+        """The reads of the formula."""
+        return [(name, level, (offset[0], offset[1])) for name, level, offset in reads(self.code)]
+
+    @property
+    def far(self) -> int:
+        """Rows up or down that the farthest read lies."""
+        return max((abs(dy) for _, _, (dy, _) in self.reads), default=0)
+
+
+def _window(op: LoadHeld | StoreHeld | Exchange | HeldSteps, ctx: Context, *bufs: Buffer) -> None:
+    for buf in bufs:
+        registers(ctx, buf, op.rows)
+        whole(ctx, buf.size, op.rows, f"{buf.size} registers are no {op.rows} rows")
+        ctx.need(buf.size == bufs[0].size, f"@{buf.name} has {buf.size} cells a thread, @{bufs[0].name} {bufs[0].size}")
+
+
+def _blocks(ctx: Context) -> int:
+    return int(getattr(ctx.func, "blocks", 1))
+
+
+@check(Window)
+def _facts(op: Window, ctx: Context) -> None:
+    ctx.need(op.facts.dtype is s32, f"@{op.facts.name} has numbers of blocks, it cannot be {op.facts.dtype}")
+    least = FACTS * _blocks(ctx)
+    ctx.need(op.facts.size >= least, f"{FACTS} numbers of each block are {least}, @{op.facts.name} has {op.facts.size}")
+    for of in (op.first, op.low, op.high):
+        ctx.need(len(of) == 2, f"windows of {len(of)} axes")
+
+
+@check(Rounds)
+def _rounds(op: Rounds, ctx: Context) -> None:
+    ctx.need(op.every >= 1, f"{op.every} steps a round")
+    ctx.need(op.steps.dtype is s32 and op.steps.space == "param", f"@{op.steps.name} is no number of steps")
+    for buf in (op.epoch, op.counter):
+        ctx.need(buf.dtype is u32, f"@{buf.name} counts in u32, not in {buf.dtype}")
+    ctx.need(op.left.lo >= 0 and op.left.hi >= op.every, f"%{op.left.name} ends at {op.left.hi} of {op.every} steps")
+    ctx.need(op.tag.dtype is u32, f"%{op.tag.name} is {op.tag.dtype}, a tag is u32")
+    ctx.need(bool(getattr(ctx.func, "together", False)), "blocks of which not all run at the same time wait for others")
+
+
+@check(LoadHeld)
+def _load_held(op: LoadHeld, ctx: Context) -> None:
+    _window(op, ctx, op.held)
+    same_type(ctx, op.held, op.src)
+    field(ctx, op.grid, op.src, first=len(op.first))
+
+
+@check(StoreHeld)
+def _store_held(op: StoreHeld, ctx: Context) -> None:
+    _window(op, ctx, op.held)
+    same_type(ctx, op.held, op.dst)
+    field(ctx, op.grid, op.dst, first=len(op.first), low=len(op.low), high=len(op.high))
+
+
+@check(Exchange)
+def _exchange(op: Exchange, ctx: Context) -> None:
+    _window(op, ctx, *op.held)
+    same_type(ctx, op.image, *op.held)
+    word = u64 if op.image.dtype.bits == 64 else u32
+    ctx.need(op.cells.dtype is word, f"a cell of {op.image.dtype} and its tag are {word}, not {op.cells.dtype}")
+    count, size = len(op.held), op.held[0].size * ctx.threads
+    shared(ctx, op.image, count * size, f"images of {count} windows")
+    ctx.need(op.cells.size >= 4 * count * op.extent, f"pairs of two rounds, {count} arrays and {op.extent} cells, "
+             f"@{op.cells.name} has {op.cells.size} elements")  # fmt: skip
+    for table in (op.given, op.taken):
+        ctx.need(table.dtype is s32, f"@{table.name} lists cells, it cannot be {table.dtype}")
+        whole(ctx, table.size, 2 * _blocks(ctx), f"@{table.name} has no pairs of all blocks")
+    ctx.need(op.degree >= 1, f"a bank-conflict degree of {op.degree}")
+    ctx.need(len(op.low) == len(op.high) == 2, "windows have two axes")
+
+
+@check(HeldSteps)
+def _held_steps(op: HeldSteps, ctx: Context) -> None:
+    _window(op, ctx, *op.held)
+    same_type(ctx, op.edges, *op.held)
+    ctx.need(len(op.held) == len(op.arrays), f"{len(op.held)} windows of {len(op.arrays)} arrays")
+    ctx.need(len(op.results) == len(op.fields) >= 1, f"{len(op.results)} results of {len(op.fields)} fields")
+    wrong = problem(op.code, op.results, {**dict(op.fields), **dict.fromkeys(op.coefs, 1)}, 2)
+    ctx.need(wrong is None, str(wrong))
+    cols = op.held[0].size // op.rows
+    beside = max((abs(dx) for _, _, (_, dx) in op.reads), default=0)
+    ctx.need(max(op.far, op.keep[0]) <= op.rows and max(beside, op.keep[1]) <= cols,
+             f"reads {op.far} rows and {beside} columns away reach beyond the neighbouring thread, which has {op.rows} "
+             f"and {cols}")  # fmt: skip
+    shared(ctx, op.edges, 4 * len(op.passed) * op.far * cols * ctx.threads, "the edges of two steps")
+    ctx.need(len(op.sides) == len(op.fields) + 1, f"{len(op.sides)} boundaries of {len(op.fields)} fields and of the "
+             "coefficients")  # fmt: skip
+    for sides in op.sides:
+        axes(ctx, op.extent, sides=len(sides))
+        check_sides(ctx, sides)
+    for of in (op.first, op.low, op.high):
+        axes(ctx, op.extent, window=len(of))
