@@ -31,8 +31,8 @@ from .values import LANES
 Text = str | Callable[[Callable[[Any], int]], str]
 
 
-#: How often blocks that run together part, of the turns of the scheduler.
-_DRIFT = 0.3
+#: How often others of the blocks that run together stay behind, of the turns of the scheduler.
+_DRIFT = 0.05
 
 
 class Ended(Exception):
@@ -128,7 +128,7 @@ class Machine:
         self.barriers = Barriers(self)
         self.exited = np.zeros(self.W, dtype=bool)
         self.dead = False
-        self.drifts = bool(run.seed) and p.head.together
+        self.drifts, self.behind = bool(run.seed) and p.head.together, np.zeros(blocks, dtype=bool)
         self.crowd = False  # whether there is another group than the one that runs
         self.tail = p.head.threads % 32
         self.base: Any = None
@@ -215,27 +215,31 @@ class Machine:
             if self.waiting or self.barriers or self.products.parked:
                 self._deadlock()
             return None
-        if len(self.ready) == 1:
-            g = self.ready.pop()
+        able = self._ahead() if self.drifts else self.ready
+        if len(able) == 1:
+            g = able[0]
         else:
-            lead = self.rng.choice(self.ready) if self.seed else min(self.ready, key=lambda x: (x.spins, x.pc))
-            same = [x for x in self.ready if x.pc == lead.pc]
+            g = self.rng.choice(able) if self.seed else min(able, key=lambda x: (x.spins, x.pc))
+            same = [x for x in able if x.pc == g.pc]
             if len(same) > 1 and (not self.seed or self.rng.random() < 0.75):
-                self.ready = [x for x in self.ready if x.pc != lead.pc]
-                g = Group.merge(same, self.prog.segments[lead.pc].live)
-            else:
-                self.ready.remove(lead)
-                g = lead
-        if self.drifts and self.rng.random() < _DRIFT:
-            self._part(g)
+                self.ready = [x for x in self.ready if x not in same]
+                g = Group.merge(same, self.prog.segments[g.pc].live)
+        self.ready = [x for x in self.ready if x is not g]
         self.crowd = bool(self.ready or self.waiting or self.barriers) or self.drifts
         return g
 
-    def _part(self, g: Group) -> None:
-        """Some blocks of a group fall behind the others: those that may wait for one another run in many orders."""
-        ahead = np.array([self.rng.random() < 0.5 for _ in range(self.blocks)])[self.lblk[g.rows]]
-        if ahead.any() and not ahead.all():
-            self.push(g.split(ahead), g.pc)
+    def _ahead(self) -> list[Group]:
+        """Of blocks that may wait for one another some stay behind for a while, as long as one of the others can go on:
+        the groups that may be next."""
+        if self.rng.random() < _DRIFT:
+            self.behind = np.array([self.rng.random() < 0.5 for _ in range(self.blocks)])
+        able: list[Group] = []
+        for g in list(self.ready):
+            ahead = ~self.behind[self.lblk[g.rows]]
+            if ahead.any() and not ahead.all():
+                self.push(g.split(ahead), g.pc)
+            able += [g] if ahead.any() else []
+        return able or self.ready
 
     def park(self, g: Group, pc: int, info: OpInfo, why: str) -> None:
         """Blocks a group until some mbarrier, or a tagged cell, changes."""

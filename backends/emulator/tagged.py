@@ -1,7 +1,8 @@
 """Closures of the accesses by which blocks hand cells to each other: a value and its tag at once.
 
-They race with plain accesses only, and order nothing.  With a seed, the first ones that ask for a cell after a store
-may still get what it held before; who asks again until the tag is the right one does not notice.
+They race with plain accesses only, and order nothing.  With an odd seed, the first ones that ask for a cell after a
+store may still get what it held before; who asks again until the tag is the right one does not notice.  (Not with every
+seed: what comes late may hide that a cell was overwritten too early.)
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def st(op: StTagged, sc: Scope) -> Step:
         if found is None:
             return
         m, (mem, cell, _, _, sel) = g.m, found
-        if m.seed:
+        if m.seed % 2:
             if mem.late is None:
                 mem.late, mem.before = np.zeros(mem.size, np.int8), mem.data.copy()
             for half in (0, 1):

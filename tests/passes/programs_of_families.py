@@ -193,6 +193,7 @@ PROGRAMS: dict[str, Callable[[], Module]] = {
     "update": update,
     "stream_update": lambda: updated(wave(boundary=frozen), (64, 128), 3, "stream levels=3 cols=4 rows=16"),
     "column_update": lambda: updated(sound(), (9, 20, 70), 1, "column lines=2 warps=2 planes=4"),
+    "resident_update": lambda: updated(wave(), (37, 70), 3, "resident tiles=2x2 rows=5 cols=2 warps=5 every=2"),
     "bitmap": lambda: compiled(sg.spmm(matrix(128, 192), n=8, bias=True), "bitmap warps=2x2 rows=2 splits=2"),
     "bitmap_block": lambda: compiled(
         sg.spmm(matrix(128, 256), n=8, bias=True),

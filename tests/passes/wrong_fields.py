@@ -14,6 +14,7 @@ from sparsegen.ir import tile_fours as tf
 from sparsegen.ir import tile_gather as th
 from sparsegen.ir import tile_gathered as tc
 from sparsegen.ir import tile_groups as tr
+from sparsegen.ir import tile_held as tla
 from sparsegen.ir import tile_layers as tle
 from sparsegen.ir import tile_levels as tl
 from sparsegen.ir import tile_mixed as tj
@@ -115,6 +116,20 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("column_update", tle.UpdateLayer, {"kept": ()}, "0 arrays of registers for 1 arrays"),
     ("column_update", tle.UpdateLayer, {"lines": 4}, "are meant|take"),
     ("column_update", tle.UpdateLayer, {"results": (999,)}, "result 999 of the formula is no number"),
+    ("resident_update", tla.Window, {"low": ()}, "windows of 0 axes"),
+    ("resident_update", tla.Rounds, {"every": 0}, "0 steps a round"),
+    ("resident_update", tla.Rounds, {"every": 3}, "ends at 2 of 3 steps"),
+    ("resident_update", tla.LoadHeld, {"rows": 99}, "10 registers, but 99 are meant"),
+    ("resident_update", tla.LoadHeld, {"rows": 3}, "10 registers are no 3 rows"),
+    ("resident_update", tla.LoadHeld, {"first": ()}, "first of 0 axes"),
+    ("resident_update", tla.StoreHeld, {"grid": Grid((370, 70), 70)}, "a field of"),
+    ("resident_update", tla.Exchange, {"extent": 9999}, "pairs of two rounds, 3 arrays and 9999 cells"),
+    ("resident_update", tla.Exchange, {"degree": 0}, "a bank-conflict degree of 0"),
+    ("resident_update", tla.HeldSteps, {"results": ()}, "0 results of 1 fields"),
+    ("resident_update", tla.HeldSteps, {"results": (999,)}, "result 999 of the formula is no number"),
+    ("resident_update", tla.HeldSteps, {"held": ()}, "0 windows of 3 arrays"),
+    ("resident_update", tla.HeldSteps, {"keep": (1, 3)}, "reads 1 rows and 1 columns away"),
+    ("resident_update", tla.HeldSteps, {"sides": (PERIODIC,)}, "1 boundaries of 1 fields"),
     ("bitmap", tb.ShareStrips, {"groups": 99}, "8 strips make no 99 runs"),
     ("bitmap", tb.WalkSlabs, {"row_warps": 3}, "3 x 2 warps"),
     ("bitmap", tb.WalkSlabs, {"least": 1 << 20}, "slots of 4 warps take"),

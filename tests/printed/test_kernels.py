@@ -14,12 +14,14 @@ from tests.csr_kit import ragged
 from tests.freeze import problems as freeze
 from tests.printed import program
 from tests.printed.compare import alike
+from tests.updates import wave
 
 pytestmark = program.needs_compiler
 #: Kernels of each family that are tried.
 EACH = 2
 #: By how much the fields of the freeze are too large here, for so many axes.
 SMALLER = {1: 40, 2: 6, 3: 3}
+BOUNDARIES: list[Any] = [sg.periodic, sg.frozen, {0: (sg.neumann, sg.dirichlet(0.5)), 1: sg.neumann}]
 CSR = ("csr team=4x2 columns=4 unroll=2 cut=32 warps=2", "csr team=8x4 columns=8 unroll=4 cut=1024 warps=4")
 
 
@@ -69,3 +71,12 @@ def test_a_csr_product(line: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -
     w = sg.sparse(ragged(120, 90, 10, full=2), format="csr", dtype=dtype)
     product = sg.spmm(w, n=24, bias=True, residual=True, activation="relu")
     alike(sg.compile(product, device="h200", backend="emulator", schedule=line), monkeypatch, program.run_plan)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+@pytest.mark.parametrize("sides", BOUNDARIES, ids=str)
+def test_an_update_whose_fields_stay_in_registers(sides: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six blocks that wait for one another, as fibers: three rounds of two steps."""
+    update, line = wave(boundary=sides, dtype=dtype), "resident tiles=2x3 rows=5 cols=1 warps=5 every=2"
+    kernel = sg.compile(update, (33, 72), 5, device="h200", backend="emulator", schedule=line)
+    alike(kernel, monkeypatch, program.run_plan)
