@@ -31,6 +31,7 @@ OWN: Final = {
     ("stencil", "targets"): ("stencil_floor.cu", "stencil_tc_floor.cu"),
     ("stencil", "wide"): ("onchip_wave_floor.cu 2",),
     ("updates", "targets"): ("onchip_wave_floor.cu 2", "onchip_wave_floor.cu 3"),
+    ("updates", "onchip"): ("onchip_wave_floor.cu 1",),
     ("bitmap", "targets"): ("bitmap_floor.cu", "bitmap2_floor.cu"),
     ("nm", "wide"): ("nm_floor.cu big small",), ("nm", "narrow"): ("nm_floor.cu spmv",),
     **{("magicube", name): ("magicube_floor.cu",)
@@ -39,6 +40,10 @@ OWN: Final = {
 }  # fmt: skip
 #: A system of equations: its name, type, edge and axes, the variant's words, GS/s, and that it was right.
 _SYSTEM = re.compile(r"^(\w+),(f64|f32),(\d+)\^(\d),(.*?),GS/s=([\d.]+),.* ok$", re.MULTILINE)
+#: A field that stays on chip: the variant, points, type, edge and axes, more of the variant, GS/s of a long call.
+_ONCHIP = re.compile(
+    r"^onchip[23]d ([^,]*),(\dpt),(f64|f32),(\d+\^[23]),(.*?),GS/s .*1000 steps=([\d.]+),.* ok$", re.MULTILINE
+)
 _BEST = re.compile(r"^BEST (\S+) (\d+(?:\.\d+)?)(?: (\S+))?\s*$", re.MULTILINE)
 #: An ablation, whose result means nothing, has the error -1; behind that of a wrong result stands FAIL.
 _PRODUCT = re.compile(
@@ -141,6 +146,10 @@ def parse(output: str, program: str) -> list[Floor]:
     systems = [
         Floor(f"{name} {dtype}", float(rate), variant, program)
         for name, dtype, _, _, variant, rate in _SYSTEM.findall(output)
+    ]
+    systems += [
+        Floor(f"{points} {dtype} {size}", float(rate), f"{variant},{more}", program)
+        for variant, points, dtype, size, more, rate in _ONCHIP.findall(output)
     ]
     return (
         patterns

@@ -36,8 +36,8 @@ class Updates(Suite[Case, Row]):
     def build(self, case: Case) -> tuple[Kernel, Kernel, Kernel]:
         """The kernel of a case, that of the same schedule on a small grid, and one step a launch on the whole one."""
         kernel = ready(case.stencil, case.shape, case.schedule, case.steps)
-        steps = 2 * kernel.schedule.levels + 1
-        words = {word: None for word in ("rows", "planes") if kernel.schedule.rules.has(word)}
+        steps = 2 * getattr(kernel.cost.schedule, "every", kernel.schedule.levels) + 1
+        words = {word.name: None for word in kernel.schedule.rules.words if word.auto}
         small = ready(case.stencil, SMALL[len(case.shape)], str(kernel.schedule.but(**words)), steps)
         return kernel, small, ready(case.stencil, case.shape, "direct", steps)
 

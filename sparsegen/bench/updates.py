@@ -4,6 +4,7 @@
 targets     waves, reactions and flows, periodic, against figures for an H200 and the floors written by hand
 boundaries  frozen, dirichlet and neumann against periodic
 odd         sizes that nothing divides against those of ``targets``
+onchip      small fields that stay in registers for all steps of a call
 ==========  =========================================================================================================
 
 Systems of several fields must reach a multiple of what they do with one time step a pass.
@@ -17,11 +18,12 @@ from functools import cache
 from typing import Any, Final
 
 import sparsegen as sg
+from sparsegen.bench import onchip
 from sparsegen.bench.stencil_run import Case, Share
 from sparsegen.boundary import BoundarySpec, dirichlet, frozen, neumann, periodic
 from sparsegen.dsl.update import Update
 
-PARTS: Final = ("targets", "boundaries", "odd")
+PARTS: Final = ("targets", "boundaries", "odd", "onchip")
 BORDERS: Final = (frozen, dirichlet(0.5), neumann)
 #: Share of the row compared with: a border, an odd size; several steps a pass over one.
 BORDER, ODD_SIZE, LEVELS = 0.85, 0.9, 2.5
@@ -186,5 +188,5 @@ def _odd() -> list[Case]:
 
 def cases(parts: Sequence[str]) -> list[Case]:
     """The cases of some parts, in the order of PARTS."""
-    made = {"targets": _targets, "boundaries": _boundaries, "odd": _odd}
+    made = {"targets": _targets, "boundaries": _boundaries, "odd": _odd, "onchip": onchip.cases}
     return [one for part in PARTS if part in parts for one in made[part]()]

@@ -124,6 +124,13 @@ class Stencil:
             return self
         return replace(self, weights=self.weights[np.newaxis], sides=((periodic, periodic), *self.sides))
 
+    def as_update(self) -> Any:
+        """The same time step as a general :class:`sparsegen.Update` of one field ``u``: for schedules that only those
+        have, such as ``resident``.  StencilError for 16-bit fields, which updates do not have."""
+        from sparsegen.dsl.update import of_stencil  # which needs this module
+
+        return of_stencil(self)
+
     def is_symmetric(self, axis: int) -> bool:
         """Whether the weights are exactly their own mirror image along ``axis``."""
         return bool(np.array_equal(self.weights, np.flip(self.weights, axis)))

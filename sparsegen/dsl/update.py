@@ -9,10 +9,12 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, Final, cast
 
+import numpy as np
+
 from sparsegen.boundary import BoundarySpec, check_sides, collapse, resolve
 from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.show import read_text
-from sparsegen.dsl.stencil import check_fits, check_name
+from sparsegen.dsl.stencil import Stencil, check_fits, check_name
 from sparsegen.ir import formula
 from sparsegen.ir.boundary import Side, Sides, describe
 from sparsegen.ir.errors import BoundaryError, Loc, StencilError
@@ -213,3 +215,24 @@ def to_sympy(code: formula.Code) -> list[Any]:
         else:
             shown.append(meaning[str(node[0])](*(shown[a] for a in formula.operands(node))))
     return shown
+
+
+def of_stencil(stencil: Stencil) -> Update:
+    """A linear stencil as the update that it is: its weights are constants, summed in row-major order.
+
+    StencilError where a frozen side keeps more cells than the weights that are not zero reach.
+    """
+    ends = zip(stencil.reach, stencil.radius, stencil.sides, strict=True)
+    if any(max(reach) < radius and "frozen" in {side.kind for side in pair} for reach, radius, pair in ends):
+        raise StencilError(f"a frozen side of {stencil.name} keeps more cells than its weights reach",
+                           loc=stencil.loc, hint="drop the outer zeros of the weights")  # fmt: skip
+    graph, total = formula.Graph(), -1
+    for at in np.argwhere(stencil.weights != 0.0):
+        offset = tuple(int(i) - radius for i, radius in zip(at, stencil.radius, strict=True))
+        weight = graph.const(float(stencil.weights[tuple(at)]))
+        product = graph.add("mul", weight, graph.add("read", "u", 0, offset))
+        total = product if total < 0 else graph.add("add", total, product)
+    if total < 0:
+        total = graph.add("mul", graph.const(0.0), graph.add("read", "u", 0, (0,) * stencil.ndim))
+    code = tuple(graph.nodes)
+    return Update((Parameter("u"),), code, (total,), stencil.dtype, (stencil.sides,), stencil.name, stencil.loc)

@@ -125,8 +125,10 @@ def test_two_places_take_turns(make: Callable[..., Update], dtype: str, line: st
 
 @pytest.mark.parametrize(("make", "dtype", "line"), [case for case in CASES if "every=2" in case[2]])
 def test_the_next_launch_goes_on_with_other_tags(make: Callable[..., Update], dtype: str, line: str) -> None:
-    """An epoch that stays behind makes cells of the launch before pass for new ones: those of its last two exchanges, so
-    there may be no more than two (of more each place is stored to again before its old tag is looked for)."""
+    """An epoch that stays behind makes cells of the launch before pass for new ones.
+
+    Of more than two exchanges no place keeps its old tag until that is looked for.
+    """
     calls = Calls(make, dtype, line)
 
     def stays(op: Op) -> Op | None:
