@@ -1,8 +1,8 @@
 """Tile ops of fields that stay in registers for all time steps of a launch, block by block.
 
 A block has a window of every array: lane l of warp w has ``rows`` rows from w * ``rows`` on, and as many adjacent
-columns of each as the array's registers say.  :class:`sparsegen.ir.numbers.held.Held` says which cells are whose.  Only
-resident: elsewhere a launch makes a few steps, and the next one reads what it has written.
+columns of each as the array's registers say.  :class:`sparsegen.ir.numbers.held.Held` says which cells are whose.
+Only resident: elsewhere a launch makes a few steps, and the next one reads what it has written.
 """
 
 from __future__ import annotations

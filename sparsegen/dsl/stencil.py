@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
@@ -127,9 +128,7 @@ class Stencil:
     def as_update(self) -> Any:
         """The same time step as a general :class:`sparsegen.Update` of one field ``u``: for schedules that only those
         have, such as ``resident``.  StencilError for 16-bit fields, which updates do not have."""
-        from sparsegen.dsl.update import of_stencil  # which needs this module
-
-        return of_stencil(self)
+        return import_module("sparsegen.dsl.update").of_stencil(self)  # which needs this module
 
     def is_symmetric(self, axis: int) -> bool:
         """Whether the weights are exactly their own mirror image along ``axis``."""

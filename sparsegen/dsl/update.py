@@ -232,7 +232,5 @@ def of_stencil(stencil: Stencil) -> Update:
         weight = graph.const(float(stencil.weights[tuple(at)]))
         product = graph.add("mul", weight, graph.add("read", "u", 0, offset))
         total = product if total < 0 else graph.add("add", total, product)
-    if total < 0:
-        total = graph.add("mul", graph.const(0.0), graph.add("read", "u", 0, (0,) * stencil.ndim))
     code = tuple(graph.nodes)
     return Update((Parameter("u"),), code, (total,), stencil.dtype, (stencil.sides,), stencil.name, stencil.loc)

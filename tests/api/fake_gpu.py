@@ -81,7 +81,9 @@ class FakeRuntime:
         """Tensor maps whose bytes are the address; the emulator makes its own."""
         return [(pointer, lambda address: address.to_bytes(128, "little")) for pointer, _ in map_args(func)]
 
-    def prepare(self, fn: Any, grid: Any, block: Any, shared: int, args: Any, overlap: bool = False) -> Any:
+    def prepare(
+        self, fn: Any, grid: Any, block: Any, shared: int, args: Any, overlap: bool = False, together: bool = False
+    ) -> Any:
         return lambda pointers, stream=None: self.execute(fn, args, pointers)
 
     def execute(self, func: Any, args: Any, pointers: Sequence[int]) -> None:
