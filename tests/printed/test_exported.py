@@ -139,6 +139,9 @@ CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "levels": (lambda: waves(11, "stream levels=2 cols=4"), 4, WAVE, "11 time steps: 1 pass of 1 step, then 5 passes"),
     "copies": (lambda: waves(1, "direct"), 2, WAVE, "A call does 1 time step: "),
     "copied": (lambda: waves(1, "stream levels=1 cols=4"), 2, WAVE, "A call does 1 time step: "),
+    "resident": (
+        lambda: waves(5, "resident tiles=2x2 rows=2 cols=1 warps=5 every=2"), 0, WAVE, "cudaLaunchKernelEx(&how, ::"
+    ),
     "bitmap": (bitmap, 1, ["in", "scale", "out", "index", "masks", "values"], "cudaMemsetAsync(s_workspace_counter"),
     "csr": (csr, 1, ["in", "bias", "residual", "out", "idx", "values", "segments"], "MemsetAsync(s_workspace_counter"),
     "nm_24": (halved, 1, ["in", "bias", "out", "kept", "words"], "4-bit codes: the places of two kept elements"),
