@@ -20,10 +20,11 @@ from .types import Buffer, s32, u32, u64
 
 @define("tile.window", kw_only=True)
 class Window(Op):
-    """Runs its body with what ``facts`` says of the block: ``first``, the cell where its window begins (row, column);
-    from ``low`` to before ``high`` the window's cells are the block's own."""
+    """Runs its body with what ``facts`` says of the block: ``first``, the cell where its window begins (row, column),
+    and ``own``, the first of its own cells; these are the window's from ``low`` to before ``high``."""
 
     first: tuple[Value, ...] = bind()
+    own: tuple[Value, ...] = bind()
     low: tuple[Value, ...] = bind()
     high: tuple[Value, ...] = bind()
     facts: Buffer = buffer()
@@ -62,11 +63,11 @@ class LoadHeld(Op):
 
 @define("tile.store_held", kw_only=True)
 class StoreHeld(Op):
-    """Stores the block's own cells of a window to the field ``grid``."""
+    """Stores the block's own cells of a window to the field ``grid``: ``own`` is the first of them."""
 
     dst: Buffer = buffer(writes=True, reads=False)
     held: Buffer = buffer()
-    first: tuple[Expr, ...] = operand()
+    own: tuple[Expr, ...] = operand()
     low: tuple[Expr, ...] = operand()
     high: tuple[Expr, ...] = operand()
     rows: int = attr()
@@ -164,7 +165,7 @@ def _facts(op: Window, ctx: Context) -> None:
     ctx.need(op.facts.dtype is s32, f"@{op.facts.name} has numbers of blocks, it cannot be {op.facts.dtype}")
     least = FACTS * _blocks(ctx)
     ctx.need(op.facts.size >= least, f"{FACTS} numbers of each block are {least}, @{op.facts.name} has {op.facts.size}")
-    for of in (op.first, op.low, op.high):
+    for of in (op.first, op.own, op.low, op.high):
         ctx.need(len(of) == 2, f"windows of {len(of)} axes")
 
 
@@ -190,7 +191,7 @@ def _load_held(op: LoadHeld, ctx: Context) -> None:
 def _store_held(op: StoreHeld, ctx: Context) -> None:
     _window(op, ctx, op.held)
     same_type(ctx, op.held, op.dst)
-    field(ctx, op.grid, op.dst, first=len(op.first), low=len(op.low), high=len(op.high))
+    field(ctx, op.grid, op.dst, own=len(op.own), low=len(op.low), high=len(op.high))
 
 
 @check(Exchange)

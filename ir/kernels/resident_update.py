@@ -63,16 +63,16 @@ class ResidentUpdate:
         params, made = o.parameters(op.fields, op.coefs), o.parameters(op.fields, ())
         grids, threads = [Grid(op.shape, pitch) for pitch in op.pitch], 32 * self.warps
         titles = [*map(_title, params), *(f"{_title(array)}_new" for array in made)]
-        own = ["facts", "given", "taken", "cells", "epoch", "counter", "steps", "edges", "image"]
-        unique = names([*titles, *own, *(f"held_{title}" for title in titles[: len(params)])])
-        name = dict(zip(own, unique[len(titles) :], strict=False))
+        others = ["facts", "given", "taken", "cells", "epoch", "counter", "steps", "edges", "image"]
+        unique = names([*titles, *others, *(f"held_{title}" for title in titles[: len(params)])])
+        name = dict(zip(others, unique[len(titles) :], strict=False))
         arrays = [Buffer(title, op.dtype, grid.size, "global") for title, grid in zip(unique, grids, strict=False)]
         regs = tuple(
-            Buffer(title, op.dtype, self.rows * self.cols, "reg") for title in unique[len(titles) + len(own) :]
+            Buffer(title, op.dtype, self.rows * self.cols, "reg") for title in unique[len(titles) + len(others) :]
         )
-        first, low, high = (
+        first, own, low, high = (
             tuple(Value(f"{what}_{axis}", s32, 0, top) for axis, top in zip("yx", tops, strict=True))
-            for what, tops in (("first", op.shape), ("low", held.window), ("high", held.window))
+            for what, tops in (("first", op.shape), ("own", op.shape), ("low", held.window), ("high", held.window))
         )
         every = self.every if held.taken.size else MOST_STEPS  # with no halo there is one round
         number, left, tag = Value("round", s32, 0, MOST_STEPS // every), Value("left", s32, 1, every), Value("tag", u32)
@@ -113,10 +113,12 @@ class ResidentUpdate:
             for to, src, grid in zip(regs, arrays, grids, strict=False)
         ]
         stores = [
-            th.StoreHeld(dst=dst, held=of, first=first, low=low, high=high, rows=self.rows, grid=grid)
+            th.StoreHeld(dst=dst, held=of, own=own, low=low, high=high, rows=self.rows, grid=grid)
             for dst, of, grid in zip(arrays[len(params) :], regs, grids[len(params) :], strict=False)
         ]
-        window = th.Window(first=first, low=low, high=high, facts=lists["facts"], body=(*loads, rounds, *stores))
+        window = th.Window(
+            first=first, own=own, low=low, high=high, facts=lists["facts"], body=(*loads, rounds, *stores)
+        )
         func = t.Func(
             symbol=op.symbol, params=(*arrays, *lists.values(), *kept.values(), count), blocks=held.blocks,
             threads=threads, body=(*(t.Alloc(buf=buf) for buf in (*shared, *regs)), window), together=True,

@@ -14,8 +14,7 @@ AT_ONCE = 14
 
 @rule(t.Window)
 def window(cx: Context, op: t.Window) -> None:
-    b, bound = cx.b, (*op.first, *zip(op.low, op.high, strict=True))
-    values = [v for pair in bound for v in (pair if isinstance(pair, tuple) else (pair,))]
+    b, values = cx.b, (*op.first, *op.own, *op.low, *op.high)
     for i, v in enumerate(values):
         cx.env[v] = b.ld(op.facts, cx.bx * FACTS + i, hint=v.name, lo=v.lo, hi=v.hi)
     cx.all(op.body)
@@ -44,32 +43,28 @@ def rounds(cx: Context, op: t.Rounds) -> None:
             b.st(op.epoch, 0, b.binary("add", epoch, more))
 
 
-def _cells(cx: Context, op: t.LoadHeld | t.StoreHeld) -> list[tuple[int, Expr, Expr, Expr, Expr]]:
-    """Of each cell of a thread: its register, its row and column of the window, and of the field."""
-    b, (ny, nx), cols = cx.b, op.grid.extent, op.held.size // op.rows
-    y, x = map(cx.resolve, op.first)
-    places = [b.let("place", cx.lane * cols + c) for c in range(cols)]
-    columns = [b.let("column", (x + place) % nx) for place in places]
-    found = []
-    for k in range(op.rows):
-        row = b.let("row", cx.warp * op.rows + k)
-        line = b.let("line", (y + row) % ny)
-        found += [(k * cols + c, row, places[c], line, columns[c]) for c in range(cols)]
-    return found
-
-
 @rule(t.LoadHeld)
 def load_held(cx: Context, op: t.LoadHeld) -> None:
-    for register, _, _, row, column in _cells(cx, op):
-        cx.b.st(op.held, register, cx.b.ld(op.src, op.grid.element((row, column)), hint="u"))
+    b, (ny, nx), cols = cx.b, op.grid.extent, op.held.size // op.rows
+    y, x = map(cx.resolve, op.first)
+    columns = [b.let("column", (x + cx.lane * cols + c) % nx) for c in range(cols)]
+    for k in range(op.rows):
+        line = b.let("line", (y + cx.warp * op.rows + k) % ny)
+        for c, column in enumerate(columns):
+            b.st(op.held, k * cols + c, b.ld(op.src, op.grid.element((line, column)), hint="u"))
 
 
 @rule(t.StoreHeld)
 def store_held(cx: Context, op: t.StoreHeld) -> None:
-    b, (low, high) = cx.b, [tuple(map(cx.resolve, of)) for of in (op.low, op.high)]
-    for register, *place, row, column in _cells(cx, op):
-        own = b.let("own", all_of(*(i.ge(lo) & i.lt(hi) for i, lo, hi in zip(place, low, high, strict=True))))
-        b.st(op.dst, op.grid.element((row, column)), b.ld(op.held, register), where=own)
+    """Cells are counted from the first own one: what a load has worked out would stay in registers until here."""
+    b, cols = cx.b, op.held.size // op.rows
+    (y, x), (top, left), (bottom, right) = (tuple(map(cx.resolve, of)) for of in (op.own, op.low, op.high))
+    down, across = b.let("down", cx.warp * op.rows - top), b.let("across", cx.lane * cols - left)
+    for k in range(op.rows):
+        row = b.let("row", all_of((down + k).ge(0), (down + k).lt(bottom - top)))
+        for c in range(cols):
+            own = b.let("own", all_of(row, (across + c).ge(0), (across + c).lt(right - left)))
+            b.st(op.dst, op.grid.element((y + down + k, x + across + c)), b.ld(op.held, k * cols + c), where=own)
 
 
 @rule(t.Exchange)
@@ -108,8 +103,8 @@ class _Exchange:
             for array, regs in enumerate(self.op.held) for k in rows or range(self.op.rows) for c in range(self.cols)
         ]  # fmt: skip
 
-    def _entries(self, table: Buffer) -> list[tuple[Value, Value]]:
-        """What a list has for a thread: cells and places, -1 where there are no more."""
+    def _entries(self, table: Buffer) -> list[tuple[Value, Expr]]:
+        """What a list has for a thread: cells, -1 where there are no more, and where in the list their places stand."""
         b, threads = self.cx.b, self.cx.func.threads
         count = table.size // (2 * self.cx.func.blocks)
         found = []
@@ -117,10 +112,13 @@ class _Exchange:
             number = self.cx.tid + first
             there = None if first + threads <= count else b.let("there", number.lt(count))
             at = (self.cx.bx * count + number) * 2
-            top = max(self.op.extent, self.size) - 1
-            cell, place = b.ldv(table, at, 2, where=there, other=-1, cache="nc", hint="entry", lo=-1, hi=top)
-            found.append((cell, place))
+            cell = b.ld(table, at, where=there, other=-1, cache="nc", hint="cell", lo=-1, hi=self.op.extent - 1)
+            found.append((cell, at + 1))
         return found
+
+    def _place(self, table: Buffer, at: Expr) -> Value:
+        """A place of the image, asked for when it is needed: registers are short meanwhile."""
+        return self.cx.b.ld(table, at, cache="nc", hint="place", lo=0, hi=self.size - 1)
 
     def _pair(self, array: int, cell: Value) -> Expr:
         """The first element of a cell's value and tag."""
@@ -129,8 +127,9 @@ class _Exchange:
     def _give(self) -> None:
         b, op = self.cx.b, self.op
         tag = self.tag if self.word is u32 else b.convert(self.tag, u64)
-        for cell, place in self._entries(op.given):
+        for cell, at in self._entries(op.given):
             with b.if_(cell.ge(0)):
+                place = self._place(op.given, at)
                 for array in range(len(op.held)):
                     value = b.ld(op.image, place + array * self.size, hint="own", degree=op.degree)
                     b.st_tagged(op.cells, self._pair(array, cell), b.bitcast(value, self.word), tag)
@@ -140,25 +139,27 @@ class _Exchange:
         for first in range(0, len(entries), each):
             self._batch(entries[first : first + each])
 
-    def _batch(self, entries: list[tuple[Value, Value]]) -> None:
+    def _batch(self, entries: list[tuple[Value, Expr]]) -> None:
         """Asks for all cells of a few entries until each of them has the tag."""
-        b, op = self.cx.b, self.op
-        asked = [(array, cell, place) for cell, place in entries for array in range(len(op.held))]
+        b, op, arrays = self.cx.b, self.op, len(self.op.held)
+        asked = [(array, cell) for cell, _ in entries for array in range(arrays)]
         got, tags = b.alloc("got", self.word, len(asked)), b.alloc("tags", u32, len(asked))
         other = b.binary("sub", self.tag, 1)
-        for i, (_, cell, _) in enumerate(asked):
+        for i, (_, cell) in enumerate(asked):
             b.st(tags, i, b.select(b.let("asks", cell.ge(0)), other, self.tag))
         with b.loop():
-            for i, (array, cell, _) in enumerate(asked):
+            for i, (array, cell) in enumerate(asked):
                 with b.if_(b.ld(tags, i).ne(self.tag)):
                     value, tag = b.ld_tagged(op.cells, self._pair(array, cell))
                     b.st(got, i, value)
                     b.st(tags, i, tag if self.word is u32 else b.convert(tag, u32))
             b.break_if(all_of(*(b.ld(tags, i).eq(self.tag) for i in range(len(asked)))))
-        for i, (array, cell, place) in enumerate(asked):
+        for first, (cell, at) in enumerate(entries):
             with b.if_(cell.ge(0)):
-                value = b.bitcast(b.ld(got, i), op.image.dtype)
-                b.st(op.image, place + array * self.size, value, degree=op.degree)
+                place = self._place(op.taken, at)
+                for array in range(arrays):
+                    value = b.bitcast(b.ld(got, first * arrays + array), op.image.dtype)
+                    b.st(op.image, place + array * self.size, value, degree=op.degree)
 
     def _back(self) -> None:
         """Threads with cells of the halo read theirs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import lcm
 
 from .. import formula as f
 from .. import tile_held as t
@@ -18,7 +19,9 @@ Lines = dict[tuple[Array, int], list[Value]]
 @rule(t.HeldSteps)
 def held_steps(cx: Context, op: t.HeldSteps) -> None:
     steps = _Steps(cx, op)
-    with cx.b.for_("step", 0, cx.resolve(op.left), unroll=1) as step:
+    # after as many steps as there are levels each level is in the same registers again
+    turns = lcm(*(levels for _, levels in op.fields))
+    with cx.b.for_("step", 0, cx.resolve(op.left), unroll=turns) as step:
         steps.one(step)
 
 

@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 Table = npt.NDArray[np.int32]
 
-#: Numbers of a block: the first cell of its window on both axes, and where in it those of its own begin and end.
-FACTS = 6
+#: Numbers of a block, each for both axes: the first cell of its window, its first own one, and the places in the window
+#: where its own begin and end.
+FACTS = 8
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,12 @@ class Held:
     # ---------------------------------------------------------------------------------------------- tables
     @cached_property
     def facts(self) -> Table:
-        """``FACTS`` numbers of each block: first row and column, then own rows and own columns of the window."""
+        """``FACTS`` numbers of each block, rows before columns each time."""
         out = []
         for (top, bottom), (left, right) in self._each():
             spans = ((top, bottom, self.first(0, top)), (left, right, self.first(1, left)))
-            inside = [self._inside(axis, *span) for axis, span in enumerate(spans)]
-            out.append([spans[0][2], spans[1][2], *inside[0], *inside[1]])
+            (r0, r1), (c0, c1) = (self._inside(axis, *span) for axis, span in enumerate(spans))
+            out.append([spans[0][2], spans[1][2], top, left, r0, c0, r1, c1])
         return np.array(out, np.int32)
 
     def _each(self) -> list[tuple[tuple[int, int], tuple[int, int]]]:
@@ -140,7 +141,7 @@ class Held:
             r, c = (a.reshape(-1) for a in np.meshgrid(np.arange(top, bottom), np.arange(left, right), indexing="ij"))
             kept = wanted[r * self.shape[1] + c]
             r, c = r[kept], c[kept]
-            row, column = self.facts[block, 2] + r - top, self.facts[block, 4] + c - left
+            row, column = self.facts[block, 4] + r - top, self.facts[block, 5] + c - left
             given.append(np.stack([r * self.shape[1] + c, self.place(row, column)], 1))
         return _padded(given), _padded(self._halos)
 

@@ -233,7 +233,8 @@ def test_every_cell_has_an_owner_and_every_halo_a_giver(
     held = Held(shape, tiles, 4, 2, 6, every, reach, wraps)
     assume(held.legal() is None)
     owner = np.full(held.cells, -1)
-    for block, (top, left, r0, r1, c0, c1) in enumerate(held.facts.tolist()):
+    for block, (top, left, y, x, r0, c0, r1, c1) in enumerate(held.facts.tolist()):
+        assert ((top + r0 - y) % shape[0], (left + c0 - x) % shape[1]) == (0, 0)
         rows, cols = (np.arange(r0, r1) + top) % shape[0], (np.arange(c0, c1) + left) % shape[1]
         own = (rows[:, None] * shape[1] + cols).reshape(-1)
         assert (owner[own] < 0).all()

@@ -12,6 +12,7 @@ from sparsegen.cost.update_resident import arrays, cost, numbers, reach, registe
 from sparsegen.dsl.update import Update
 from sparsegen.families.base import MAX_REGISTERS
 from sparsegen.families.update.base import UpdateFamily
+from sparsegen.ir.numbers.arithmetic import up
 from sparsegen.registry import register
 from sparsegen.schedule import UpdateSchedule, Word, integer, pair
 from sparsegen.sizes import ITEMSIZE
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _WARPS, _EVERY = (4, 8, 12, 16), (1, 2, 3, 4, 6, 8)
 #: Rows and columns of a thread at most.
 _ROWS, _COLS = 32, 8
+#: Registers are given to threads by so many.
+_STEP = 8
 #: Share of the SMs that has to have a block, of the tiles that are tried.
 _BUSY = 0.75
 
@@ -95,7 +98,7 @@ def _misfit(update: Update, shape: tuple[int, int], s: UpdateSchedule, device: D
         return why, "take other tiles, rows, cols or warps, or fewer steps between exchanges"
     if held.blocks > device.sms:
         return f"{held.blocks} blocks that run together, one an SM; {device.name} has {device.sms}", "take fewer tiles"
-    most = min(MAX_REGISTERS, device.regs_sm // s.threads)
+    most = min(MAX_REGISTERS, device.regs_sm // up(s.threads, 32 * device.sub_cores) // _STEP * _STEP)
     if (needed := registers(update, s)) > most:
         given = f"{device.name} gives {most}"
         return f"about {needed} registers a thread; {given}", "take fewer rows or cols, or more tiles"
