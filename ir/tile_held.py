@@ -135,18 +135,19 @@ class HeldSteps(Op):
     @property
     def passed(self) -> tuple[tuple[str, int], ...]:
         """Arrays that are read in other rows: those that warps show one another."""
-        found = {(name, level) for name, level, (dy, _) in self.reads if dy}
+        found = {(name, level) for name, level, offset in reads(self.code) if offset[0]}
         return tuple(array for array in self.arrays if array in found)
-
-    @property
-    def reads(self) -> list[tuple[str, int, tuple[int, int]]]:
-        """The reads of the formula."""
-        return [(name, level, (offset[0], offset[1])) for name, level, offset in reads(self.code)]
 
     @property
     def far(self) -> int:
         """Rows up or down that the farthest read lies."""
-        return max((abs(dy) for _, _, (dy, _) in self.reads), default=0)
+        return max((abs(offset[0]) for _, _, offset in reads(self.code)), default=0)
+
+
+def edge_elements(code: Code, cols: int, threads: int) -> int:
+    """Elements of the rows that all warps of a block show one another, of ``cols`` columns a lane, for two steps."""
+    shown = {(name, level) for name, level, offset in reads(code) if offset[0]}
+    return 4 * len(shown) * max((abs(offset[0]) for _, _, offset in reads(code)), default=0) * cols * threads
 
 
 def _window(op: LoadHeld | StoreHeld | Exchange | HeldSteps, ctx: Context, *bufs: Buffer) -> None:
@@ -220,11 +221,11 @@ def _held_steps(op: HeldSteps, ctx: Context) -> None:
     wrong = problem(op.code, op.results, {**dict(op.fields), **dict.fromkeys(op.coefs, 1)}, 2)
     ctx.need(wrong is None, str(wrong))
     cols = op.held[0].size // op.rows
-    beside = max((abs(dx) for _, _, (_, dx) in op.reads), default=0)
+    beside = max((abs(offset[1]) for _, _, offset in reads(op.code)), default=0)
     ctx.need(max(op.far, op.keep[0]) <= op.rows and max(beside, op.keep[1]) <= cols,
              f"reads {op.far} rows and {beside} columns away reach beyond the neighbouring thread, which has {op.rows} "
              f"and {cols}")  # fmt: skip
-    shared(ctx, op.edges, 4 * len(op.passed) * op.far * cols * ctx.threads, "the edges of two steps")
+    shared(ctx, op.edges, edge_elements(op.code, cols, ctx.threads), "the edges of two steps")
     ctx.need(len(op.sides) == len(op.fields) + 1, f"{len(op.sides)} boundaries of {len(op.fields)} fields and of the "
              "coefficients")  # fmt: skip
     for sides in op.sides:

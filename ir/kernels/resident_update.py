@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from ..expr import Value
 from ..grid import Grid
 from ..layout import walk_degree
 from ..module import Module
-from ..node import Op
 from ..numbers.held import Held, Table
 from ..op import Sides
 from ..passes.manager import register
@@ -56,81 +56,18 @@ class ResidentUpdate:
         return each(module, o.Update, self._kernel, axes=(2,))
 
     def _kernel(self, module: Module, op: o.Update) -> Module:
-        code, results = f.contract(op.code, op.results)
         held = self.numbers(op)
         if (why := held.legal()) is not None:
             raise ScheduleError(why, hint="take other tiles, rows, cols or warps, or fewer steps between exchanges")
-        params, made = o.parameters(op.fields, op.coefs), o.parameters(op.fields, ())
-        grids, threads = [Grid(op.shape, pitch) for pitch in op.pitch], 32 * self.warps
-        titles = [*map(_title, params), *(f"{_title(array)}_new" for array in made)]
-        others = ["facts", "given", "taken", "cells", "epoch", "counter", "steps", "edges", "image"]
-        unique = names([*titles, *others, *(f"held_{title}" for title in titles[: len(params)])])
-        name = dict(zip(others, unique[len(titles) :], strict=False))
-        arrays = [Buffer(title, op.dtype, grid.size, "global") for title, grid in zip(unique, grids, strict=False)]
-        regs = tuple(
-            Buffer(title, op.dtype, self.rows * self.cols, "reg") for title in unique[len(titles) + len(others) :]
-        )
-        first, own, low, high = (
-            tuple(Value(f"{what}_{axis}", s32, 0, top) for axis, top in zip("yx", tops, strict=True))
-            for what, tops in (("first", op.shape), ("own", op.shape), ("low", held.window), ("high", held.window))
-        )
-        every = self.every if held.taken.size else MOST_STEPS  # with no halo there is one round
-        number, left, tag = Value("round", s32, 0, MOST_STEPS // every), Value("left", s32, 1, every), Value("tag", u32)
-        far = max((abs(offset[0]) for _, _, offset in f.reads(code)), default=0)
-        passed = {(field, level) for field, level, offset in f.reads(code) if offset[0]}
-        edge = max(1, 4 * len(passed) * far * self.cols * threads)
-        shared = [Buffer(name["edges"], op.dtype, edge, "shared", 128)]
-        steps = th.HeldSteps(
-            held=regs, edges=shared[0], left=left, first=first, low=low, high=high, fields=op.fields, coefs=op.coefs,
-            code=code, results=results, rows=self.rows, reach=held.reach, keep=(op.radius[0], op.radius[1]),
-            extent=held.shape, sides=(*op.sides, op.coef_sides),
-        )  # fmt: skip
-        tables = {"facts": held.facts}
-        kept = {
-            "epoch": Buffer(name["epoch"], u32, 1, "global"), "counter": Buffer(name["counter"], u32, 1, "global"),
-        }  # fmt: skip
-        body: tuple[Op, ...] = (steps,)
-        if held.taken.size:
-            tables |= {"given": held.given, "taken": held.taken}
-            word = u64 if op.dtype.bits == 64 else u32
-            kept["cells"] = Buffer(name["cells"], word, 4 * len(params) * held.cells, "global", 2 * word.nbytes)
-            shared.append(Buffer(name["image"], op.dtype, len(params) * threads * regs[0].size, "shared", 128))
-        lists = {table: Buffer(name[table], s32, values.size, "global") for table, values in tables.items()}
-        if held.taken.size:
-            exchange = th.Exchange(
-                held=regs, image=shared[1], cells=kept["cells"], given=lists["given"], taken=lists["taken"],
-                round=number, tag=tag, low=low, high=high, rows=self.rows, extent=held.cells,
-                degree=max(_degree(table, op.dtype.nbytes) for table in (held.given, held.taken)),
-            )  # fmt: skip
-            body = (exchange, steps)
-        count = Buffer(name["steps"], s32, 1, "param")
-        rounds = th.Rounds(
-            round=number, left=left, tag=tag, steps=count, epoch=kept["epoch"], counter=kept["counter"], every=every,
-            body=body,
-        )  # fmt: skip
-        loads = [
-            th.LoadHeld(held=to, src=src, first=first, rows=self.rows, grid=grid)
-            for to, src, grid in zip(regs, arrays, grids, strict=False)
-        ]
-        stores = [
-            th.StoreHeld(dst=dst, held=of, own=own, low=low, high=high, rows=self.rows, grid=grid)
-            for dst, of, grid in zip(arrays[len(params) :], regs, grids[len(params) :], strict=False)
-        ]
-        window = th.Window(
-            first=first, own=own, low=low, high=high, facts=lists["facts"], body=(*loads, rounds, *stores)
-        )
-        func = t.Func(
-            symbol=op.symbol, params=(*arrays, *lists.values(), *kept.values(), count), blocks=held.blocks,
-            threads=threads, body=(*(t.Alloc(buf=buf) for buf in (*shared, *regs)), window), together=True,
-        )  # fmt: skip
-        constants = {f"{op.symbol}.{table}": values for table, values in tables.items()}
+        kernel = _Kernel(op, held, self.rows)
+        constants: dict[str, Any] = {f"{op.symbol}.{table}": values for table, values in kernel.tables.items()}
         constants[f"{op.symbol}.steps"] = np.array([self.steps], np.int32)
         roles = [
-            *(f"in.{field}.{level}" for field, level in params), *(o.written(*array) for array in made),
-            *(f"{op.symbol}.{table}" for table in tables),
-            *(COUNTER if what == "counter" else f"{KEPT}{what}" for what in kept), f"{op.symbol}.steps",
+            *(f"in.{field}.{level}" for field, level in kernel.params), *(o.written(*array) for array in kernel.made),
+            *(f"{op.symbol}.{table}" for table in kernel.tables),
+            *(COUNTER if what == "counter" else f"{KEPT}{what}" for what in kernel.kept), f"{op.symbol}.steps",
         ]  # fmt: skip
-        return replace_kernel(module, op, func, roles, constants)
+        return replace_kernel(module, op, kernel.func(), roles, constants)
 
     def numbers(self, op: o.Update) -> Held:
         """Which cells a block has, and which it gets."""
@@ -156,6 +93,86 @@ def held_of(
     return Held(
         shape, tiles, rows, cols, warps, every, (reach[0], reach[1]), (True in wraps[0], True in wraps[1])
     )  # fmt: skip
+
+
+class _Kernel:
+    """The buffers of a kernel, and its ops."""
+
+    def __init__(self, op: o.Update, held: Held, rows: int) -> None:
+        self.op, self.held, self.rows, self.threads = op, held, rows, 32 * held.warps
+        self.params, self.made = o.parameters(op.fields, op.coefs), o.parameters(op.fields, ())
+        self.grids = [Grid(op.shape, pitch) for pitch in op.pitch]
+        #: Tables of constants, by name: what is whose, and what blocks exchange if they do.
+        self.tables: dict[str, Table] = {"facts": held.facts}
+        if held.taken.size:
+            self.tables |= {"given": held.given, "taken": held.taken}
+        size, word, count = rows * held.cols, u64 if op.dtype.bits == 64 else u32, len(self.params)
+        titles = [*map(_title, self.params), *(f"{_title(array)}_new" for array in self.made)]
+        others = [*self.tables, "cells", "epoch", "counter", "steps", "edges", "image"]
+        unique = iter(names([*titles, *others, *(f"held_{title}" for title in titles[:count])]))
+        self.arrays = [Buffer(next(unique), op.dtype, grid.size, "global") for grid in self.grids]
+        self.lists = {table: Buffer(next(unique), s32, a.size, "global") for table, a in self.tables.items()}
+        cells = Buffer(next(unique), word, 4 * count * held.cells, "global", 2 * word.nbytes)
+        #: What stays from launch to launch.
+        self.kept = {what: Buffer(next(unique), u32, 1, "global") for what in ("epoch", "counter")}
+        self.kept |= {"cells": cells} if held.taken.size else {}
+        self.steps = Buffer(next(unique), s32, 1, "param")
+        edges = max(1, th.edge_elements(op.code, held.cols, self.threads))
+        self.edges = Buffer(next(unique), op.dtype, edges, "shared", 128)
+        self.image = Buffer(next(unique), op.dtype, count * self.threads * size, "shared", 128)
+        self.regs = tuple(Buffer(name, op.dtype, size, "reg") for name in unique)
+        self.first, self.own, self.low, self.high = (
+            tuple(Value(f"{what}_{axis}", s32, 0, top) for axis, top in zip("yx", tops, strict=True))
+            for what, tops in (("first", op.shape), ("own", op.shape), ("low", held.window), ("high", held.window))
+        )
+
+    def func(self) -> t.Func:
+        """It loads the fields, makes all rounds of steps, and stores the newest levels."""
+        count = len(self.params)
+        loads = [
+            th.LoadHeld(held=to, src=src, first=self.first, rows=self.rows, grid=grid)
+            for to, src, grid in zip(self.regs, self.arrays, self.grids, strict=False)
+        ]
+        stores = [
+            th.StoreHeld(dst=dst, held=of, own=self.own, low=self.low, high=self.high, rows=self.rows, grid=grid)
+            for dst, of, grid in zip(self.arrays[count:], self.regs, self.grids[count:], strict=False)
+        ]
+        window = th.Window(
+            first=self.first, own=self.own, low=self.low, high=self.high, facts=self.lists["facts"],
+            body=(*loads, self._rounds(), *stores),
+        )  # fmt: skip
+        shared = (self.edges, self.image) if self.held.taken.size else (self.edges,)
+        return t.Func(
+            symbol=self.op.symbol, params=(*self.arrays, *self.lists.values(), *self.kept.values(), self.steps),
+            blocks=self.held.blocks, threads=self.threads,
+            body=(*(t.Alloc(buf=buf) for buf in (*shared, *self.regs)), window), together=True,
+        )  # fmt: skip
+
+    def _rounds(self) -> th.Rounds:
+        every = self.held.every if self.held.taken.size else MOST_STEPS  # with no halo there is one round
+        number, left, tag = Value("round", s32, 0, MOST_STEPS // every), Value("left", s32, 1, every), Value("tag", u32)
+        exchange = (self._exchange(number, tag),) if self.held.taken.size else ()
+        return th.Rounds(
+            round=number, left=left, tag=tag, steps=self.steps, epoch=self.kept["epoch"],
+            counter=self.kept["counter"], every=every, body=(*exchange, self._steps(left)),
+        )  # fmt: skip
+
+    def _exchange(self, number: Value, tag: Value) -> th.Exchange:
+        nbytes = self.op.dtype.nbytes
+        return th.Exchange(
+            held=self.regs, image=self.image, cells=self.kept["cells"], given=self.lists["given"],
+            taken=self.lists["taken"], round=number, tag=tag, low=self.low, high=self.high, rows=self.rows,
+            extent=self.held.cells, degree=max(_degree(table, nbytes) for table in (self.held.given, self.held.taken)),
+        )  # fmt: skip
+
+    def _steps(self, left: Value) -> th.HeldSteps:
+        op = self.op
+        code, results = f.contract(op.code, op.results)
+        return th.HeldSteps(
+            held=self.regs, edges=self.edges, left=left, first=self.first, low=self.low, high=self.high,
+            fields=op.fields, coefs=op.coefs, code=code, results=results, rows=self.rows, reach=self.held.reach,
+            keep=(op.radius[0], op.radius[1]), extent=self.held.shape, sides=(*op.sides, op.coef_sides),
+        )  # fmt: skip
 
 
 def _title(array: tuple[str, int]) -> str:
