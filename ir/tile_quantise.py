@@ -47,11 +47,11 @@ class FetchPieces(OfArray):
 
 @define("tile.quantise", kw_only=True)
 class Quantise(OfArray):
-    """``dst`` (words of four bytes) gets ``src / scale``, rounded to the nearest integer, of two the even one.
+    """``dst`` (words of four bytes) gets ``src`` times ``most`` over its largest absolute element.
 
-    Each thread's first pieces are ``held``, as ``tile.fetch_pieces`` has loaded them.  ``scale`` is the largest
-    absolute element over ``most``, or 1 where all are 0.  It is NaN if the largest element of one of the arrays
-    ``watched`` is not finite.
+    The quotient is rounded to f32, the product once: to the nearest integer, of two the even one.  ``scale`` is the
+    largest element over ``most``, or 1 where all are 0; it is NaN if the largest element of one of the arrays
+    ``watched`` is not finite.  Each thread's first pieces are ``held``, as ``tile.fetch_pieces`` has loaded them.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)

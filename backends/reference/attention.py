@@ -12,11 +12,15 @@ Array = npt.NDArray[Any]
 
 
 def quantised(x: Array, bits: int) -> tuple[Array, np.float32]:
-    """Integers of so many bits and the scale, f32, that makes them ``x`` again; 1 where all are 0."""
-    most = 2 ** (bits - 1) - 1
+    """Integers of so many bits and the scale, f32, that makes them ``x`` again; 1 where all are 0.
+
+    As ``tile.quantise`` says it, the inverse of the scale is an f32 too, and products with it are rounded once: in f64
+    those of f16 are exact.
+    """
+    most = np.float32(2 ** (bits - 1) - 1)
     top = np.float32(np.abs(x.astype(np.float32)).max(initial=0))
-    scale = np.float32(top / np.float32(most)) if top else np.float32(1)
-    return np.rint(x.astype(np.float32) / scale).astype(np.int8), scale
+    by, scale = (most / top, top / most) if top else (np.float32(0), np.float32(1))
+    return np.rint(x.astype(np.float64) * np.float64(by)).astype(np.int8), scale
 
 
 def run(q: Array, k: Array, v: Array, scales: Sequence[float], rows: Array, columns: Array) -> Array:
