@@ -18,7 +18,7 @@ from sparsegen.ir.op_update import Update as Op
 from sparsegen.ir.op_update import parameters
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.text import print_module
-from sparsegen.ir.types import Buffer
+from sparsegen.ir.types import DTYPES, Buffer
 from sparsegen.ir.warp import Func
 from sparsegen.pipelines import Program, lower
 from sparsegen.plan import SCRATCH, constant
@@ -28,7 +28,8 @@ from sparsegen.schedule import UpdateSchedule
 Array = npt.NDArray[Any]
 H200 = load_profile("h200")
 #: Largest relative error of a step: both compute in the type, but the emulator's program fuses products into sums.
-TOLERANCE = {"f64": 1e-13, "f32": 1e-5}
+#: What is rounded to 16 bits may be one unit in the last place apart.
+TOLERANCE = {"f64": 1e-13, "f32": 1e-5, "f16": 2.0**-10, "bf16": 2.0**-7}
 Edge = dict[str, Any]
 
 
@@ -115,7 +116,7 @@ NAMED: dict[str, tuple[Callable[..., Update], tuple[int, ...]]] = {
 def arrays(update: Update, shape: Sequence[int], seed: int = 0) -> dict[str, Any]:
     """Keyword arguments of a call: random fields (levels in a tuple) between 0 and 1, cells of 0 and 1 for ``life``."""
     rng = np.random.default_rng(seed)
-    dtype = {"f64": np.float64, "f32": np.float32}[update.dtype]
+    dtype = DTYPES[update.dtype].numpy()
 
     def one() -> Array:
         a = rng.random(shape)

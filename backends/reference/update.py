@@ -1,7 +1,7 @@
 """The meaning of the op ``update``: read shifted fields across the boundary, work the formula out, keep frozen cells.
 
-Source: ARCHITECTURE, "Meaning".  Everything is computed in the fields' own type, operation by operation as the formula
-has it (no product is fused into a sum), once a time step for all fields at the old times.
+Source: ARCHITECTURE, "Meaning".  Everything is computed in the fields' own type, of 16 bits in f32 and rounded once a
+step: operation by operation as the formula has it (no product is fused into a sum), for all fields at the old times.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from sparsegen.ir import formula as f
 from sparsegen.ir.errors import ArrayError
 from sparsegen.ir.op_update import Update
+from sparsegen.ir.types import sum_type
 
 from .boundary import Field, keep_frozen, pad
 
@@ -40,7 +41,7 @@ def run(op: Update, fields: Mapping[str, Sequence[Field]], coefs: Mapping[str, F
 
 def step(op: Update, fields: Mapping[str, Sequence[Field]], coefs: Mapping[str, Field]) -> Levels:
     """The new level of each field, in new arrays."""
-    number = op.dtype.numpy().type
+    number = sum_type(op.dtype).numpy().type
     sides = {name: s for (name, _), s in zip(op.fields, op.sides, strict=True)}
     offsets = [f.read(node)[2] for node in op.code if node[0] == "read"]
     reach = np.abs(np.array(offsets, int).reshape(-1, len(op.shape))).max(0, initial=0).tolist()
@@ -55,7 +56,7 @@ def step(op: Update, fields: Mapping[str, Sequence[Field]], coefs: Mapping[str, 
                 name, level, offset = f.read(node)
                 starts = [r + d for r, d in zip(reach, offset, strict=True)]
                 window = tuple(slice(i, i + n) for i, n in zip(starts, op.shape, strict=True))
-                values.append(padded[name, level][window])
+                values.append(padded[name, level][window].astype(number, copy=False))
             else:
                 values.append(_MEANING[str(node[0])](*(values[a] for a in f.operands(node))))
     new: list[Field] = []

@@ -93,6 +93,17 @@ def _load(cx: Context, op: t.Copy, r: Expr, c: Expr, *, edge: bool) -> Value:
     return read_mapped(cx, op.src, *op.grid.mapped(_cell(cx, op, r, c)))
 
 
+def bring(
+    cx: Context, dst: Buffer, to: Expr, src: Buffer, at: Expr, count: int, where: Expr | None = None, degree: int = 1,
+) -> None:  # fmt: skip
+    """Copies adjacent elements asynchronously, or at once where ``cp.async`` takes no so few: less than 4 bytes."""
+    b = cx.b
+    if count * src.dtype.nbytes >= 4:
+        b.cp_async(dst, to, src, at, count, where)
+    else:
+        b.st(dst, to, *b.ldv(src, at, count, where=where), where=where, degree=degree)
+
+
 def read_mapped(cx: Context, src: Buffer, index: Expr, axes: tuple[Mapped, ...], degree: int = 1) -> Value:
     """The value of a cell whose axes have been mapped: the loaded one, or a dirichlet side's constant."""
     value, inside = cx.b.ld(src, index, degree=degree), all_of(*(m.inside for m in axes))

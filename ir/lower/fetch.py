@@ -13,6 +13,7 @@ from ..boundary_map import map_index
 from ..expr import TRUE, Expr, all_of, binary, minimum
 from ..layout import Layout, bank_degree
 from .context import Context, phased
+from .copy import bring
 
 
 def warp_slot(cx: Context, size: int, stages: int, turn: Expr) -> Expr:
@@ -60,13 +61,9 @@ def _by_branch(cx: Context, op: t.Fetch) -> Callable[[], None]:
     straddles = op.grid.extent[1] % op.vector != 0  # windows elsewhere never ask
     clear = b.let("clear", all_of(first.ge(0), (first + op.width).le(op.grid.extent[1]))) if straddles else TRUE
     columns = places if straddles else [b.let("column", _column(op, at, op.vector)) for at in places]
-    asynchronous = op.vector * op.src.dtype.nbytes >= 4  # what cp.async moves at least
 
     def move(to: Expr, at: Expr, count: int) -> None:
-        if asynchronous:
-            b.cp_async(op.ring, to, op.src, at, count)
-        else:
-            b.st(op.ring, to, *b.ldv(op.src, at, count))
+        bring(cx, op.ring, to, op.src, at, count)
 
     def piece(to: Expr, start: Expr, column: Expr) -> None:
         def one_by_one() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from .. import formula as f
 from ..expr import Expr, Value, binary
-from ..types import DType
+from ..types import DType, sum_type
 from .context import Context
 
 #: Gives the number that a read means.
@@ -14,10 +14,13 @@ Reader = Callable[[f.Read], Value]
 
 
 class Formula:
-    """Works ``code`` out in ``dtype``; constants are made once, also where many cells use them."""
+    """Works ``code`` out for cells of ``dtype``, those of 16 bits in f32; results are rounded once.
+
+    Constants are made once, also where many cells use them.
+    """
 
     def __init__(self, cx: Context, code: f.Code, dtype: DType) -> None:
-        self.cx, self.code, self.dtype = cx, code, dtype
+        self.cx, self.code, self.dtype, self.sums = cx, code, dtype, sum_type(dtype)
         self.constants: dict[f.Node, Value] = {}
 
     def prepare(self) -> None:
@@ -31,12 +34,15 @@ class Formula:
         values: list[Expr] = []
         for node in self.code:
             values.append(self._node(node, values, read))
-        return [number(values[place]) for place in places]
+        return [self._as(number(values[place]), self.dtype) for place in places]
+
+    def _as(self, value: Value, dtype: DType) -> Value:
+        return value if value.dtype is dtype else self.cx.b.convert(value, dtype)
 
     def _node(self, node: f.Node, values: Sequence[Expr], read: Reader) -> Expr:
         b, op = self.cx.b, str(node[0])
         if op == "read":
-            return read(f.read(node))
+            return self._as(read(f.read(node)), self.sums)
         if op == "const":
             return self._const(node)
         if op in f.LOGIC:
@@ -56,7 +62,7 @@ class Formula:
         value = node[1]
         assert isinstance(value, float)
         if node not in self.constants:
-            self.constants[node] = self.cx.b.const(self.dtype, value, hint="k")
+            self.constants[node] = self.cx.b.const(self.sums, value, hint="k")
         return self.constants[node]
 
 

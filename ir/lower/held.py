@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import tile_held as t
 from ..expr import Expr, Value, all_of, any_of, minimum
 from ..numbers.held import FACTS
-from ..types import Buffer, u32, u64
+from ..types import Buffer, u16, u32, u64
 from .context import Context, rule
 
 #: Cells that a thread asks for at the same time.
@@ -124,6 +124,15 @@ class _Exchange:
         """The first element of a cell's value and tag."""
         return (self.half + array * self.op.extent + cell) * 2
 
+    def _bits(self, value: Value) -> Value:
+        """A cell as the word that travels; one of 16 bits is the low half of it."""
+        b = self.cx.b
+        return b.bitcast(value, self.word) if value.dtype.bits > 16 else b.convert(b.bitcast(value, u16), u32)
+
+    def _number(self, word: Value) -> Value:
+        b, dtype = self.cx.b, self.op.image.dtype
+        return b.bitcast(word if dtype.bits > 16 else b.convert(word, u16), dtype)
+
     def _give(self) -> None:
         b, op = self.cx.b, self.op
         tag = self.tag if self.word is u32 else b.convert(self.tag, u64)
@@ -132,7 +141,7 @@ class _Exchange:
                 place = self._place(op.given, at)
                 for array in range(len(op.held)):
                     value = b.ld(op.image, place + array * self.size, hint="own", degree=op.degree)
-                    b.st_tagged(op.cells, self._pair(array, cell), b.bitcast(value, self.word), tag)
+                    b.st_tagged(op.cells, self._pair(array, cell), self._bits(value), tag)
 
     def _take(self) -> None:
         entries, each = self._entries(self.op.taken), max(1, AT_ONCE // len(self.op.held))
@@ -158,7 +167,7 @@ class _Exchange:
             with b.if_(cell.ge(0)):
                 place = self._place(op.taken, at)
                 for array in range(arrays):
-                    value = b.bitcast(b.ld(got, first * arrays + array), op.image.dtype)
+                    value = self._number(b.ld(got, first * arrays + array))
                     b.st(op.image, place + array * self.size, value, degree=op.degree)
 
     def _back(self) -> None:

@@ -12,6 +12,7 @@ from ..expr import FALSE, TRUE, Expr, Value, all_of, any_of, as_expr, maximum, m
 from ..grid import kept
 from ..numbers.layers import Array
 from .context import Context, phased, rule
+from .copy import bring
 from .formula import Formula
 
 
@@ -110,7 +111,7 @@ def _across(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, piece: _Piece
 
     def copied() -> None:
         for e in range(op.piece):
-            b.cp_async(op.ring, to + e, op.src, source + (piece.image + piece.way * e), 1)
+            bring(cx, op.ring, to + e, op.src, source + (piece.image + piece.way * e), 1, degree=op.piece)
 
     def constant() -> None:
         value = b.const(op.ring.dtype, 0.0, hint="outside")
@@ -130,7 +131,7 @@ def _cell(cx: Context, op: t.FetchLayer, to: Expr, source: Expr, axes: tuple[Map
     b = cx.b
     inside = all_of(*(m.inside for m in axes))
     where = b.let("inside", inside) if inside != TRUE else TRUE
-    b.cp_async(op.ring, to, op.src, source, 1, None if where == TRUE else where)
+    bring(cx, op.ring, to, op.src, source, 1, None if where == TRUE else where, op.piece + 1)
     taken: Expr = FALSE
     for m in axes:
         for beyond, constant in ((m.below, m.low), (m.below.eq(0), m.high)):
@@ -160,7 +161,7 @@ def fetch_own(cx: Context, op: t.FetchOwn) -> Callable[[], None]:
         for line, start in enumerate(starts):
             to = b.let("to", _own(cx, op.stages, op.lines, op.piece, now, line))
             for e, at in zip(range(0, op.piece, op.vector), columns, strict=True):
-                b.cp_async(op.ring, to + e, op.src, base + start + at, op.vector)
+                bring(cx, op.ring, to + e, op.src, base + start + at, op.vector, degree=op.piece)
 
     return turn
 

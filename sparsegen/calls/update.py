@@ -25,7 +25,8 @@ from sparsegen.calls.base import HostArrays
 from sparsegen.calls.grid import GridCalls
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.dsl.operands import Parameter
-from sparsegen.dsl.update import DTYPES, Update
+from sparsegen.dsl.stencil import DTYPES
+from sparsegen.dsl.update import Update
 from sparsegen.families.update.base import family
 from sparsegen.ir.op_update import parameters, written
 from sparsegen.memo import Memo

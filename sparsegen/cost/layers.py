@@ -23,8 +23,8 @@ def registers(n: Layers, wide: bool) -> int:
     """Estimated 32-bit registers of a thread: planes that it keeps, rows, pieces beside a cell; ``wide``: f64."""
     halo = max([0, *(planes.halo[0] for planes in n.rings.values())])
     copies = sum(-(-window(n, array) // n.piece // (32 * n.warps)) for array in n.rings)
-    # a piece is four registers
-    return int(REGISTERS + 8 * wide + 3 * copies + 4 * halo + n.lines * (LINE + 4 * n.kept))
+    piece = max(4, n.piece)  # registers of one: cells of 16 bits have one each
+    return int(REGISTERS + 8 * wide + 3 * copies + 4 * halo + n.lines * (LINE + piece * n.kept))
 
 
 def window(n: Layers, array: tuple[str, int]) -> int:

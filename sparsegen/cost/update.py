@@ -19,6 +19,7 @@ from sparsegen.cost.terms import REACH
 from sparsegen.dsl.update import Update
 from sparsegen.ir import formula
 from sparsegen.ir.op_update import parameters
+from sparsegen.ir.types import DTYPES, sum_type
 from sparsegen.schedule import UpdateSchedule
 from sparsegen.sizes import ITEMSIZE
 
@@ -57,12 +58,15 @@ def units(update: Update) -> dict[str, int]:
     """Floating-point instructions a cell, by the unit that does them.
 
     A division and a square root are an estimate of MUFU and the multiply-adds that make it exact; in f64 comparisons
-    are done where multiply-adds are.  Signs and absolute values are part of what uses them.
+    are done where multiply-adds are.  Signs and absolute values are part of what uses them.  Cells of 16 bits become
+    f32 and back.
     """
     code, _ = formula.contract(update.code, update.results)
-    found: dict[str, int] = {"FMA": 0, "ALU": 0, "MUFU": 0}
+    found, sums = {"FMA": 0, "ALU": 0, "MUFU": 0}, sum_type(DTYPES[update.dtype]).name
+    if sums != update.dtype:
+        found["ALU"] += len(parameters(update.fields, update.coefs)) + len(update.fields)
     for op in (str(node[0]) for node in code if node[0] in formula.SIGNATURES and node[0] not in ("neg", "abs")):
-        if sequence := _SEQUENCE.get((op, update.dtype)):
+        if sequence := _SEQUENCE.get((op, sums)):
             found["MUFU"] += 1
             found["FMA"] += sequence - 1
         else:

@@ -76,7 +76,7 @@ def arrays(update: Update) -> int:
 
 def registers(update: Update, s: UpdateSchedule) -> int:
     """Estimated 32-bit registers of a thread: its cells of every array, and rows of other warps."""
-    words = ITEMSIZE[update.dtype] // 4
+    words = max(1, ITEMSIZE[update.dtype] // 4)
     return int(REGISTERS + words * s.cols * (HELD * arrays(update) * s.rows + 2 * reach(update)[0]))
 
 

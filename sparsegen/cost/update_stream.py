@@ -96,7 +96,7 @@ def period(n: Rows) -> int:
 
 def registers(update: Update, s: UpdateSchedule, n: Rows) -> int:
     """Estimated 32-bit registers of a thread: rows of all levels, those at hand, addresses."""
-    words = ITEMSIZE[update.dtype] // 4
+    words = max(1, ITEMSIZE[update.dtype] // 4)
     arrays = len(parameters(update.fields, update.coefs)) + len(n.outputs)
     at_hand = 2 * len(update.fields) + max(0, len(n.outputs) - len(update.fields)) + 1
     written = TURNS[words - 1] * len(update.fields) * s.levels if s.unroll > 1 else 0.0

@@ -74,9 +74,9 @@ def stencil(
     Anything else gives an :class:`Update`: several fields (the function returns a tuple, the new value of each), time
     levels (``u: Annotated[sg.Field, sg.Field(levels=2)]`` has ``u.prev``), coefficients that vary (``c: sg.Coef``), and
     formulas of + - * /, ``**`` with a whole number, comparisons, ``sg.sqrt``, ``sg.abs``, ``sg.min``, ``sg.max``,
-    ``sg.where``; in f64 or f32.  ``boundary`` is one for all fields, or ``{"u": ..., "v": ...}``; coefficients are read
-    outside by the first field's: ``periodic`` wraps, ``neumann`` mirrors, with ``frozen`` and ``dirichlet`` the edge
-    cell's value holds on.
+    ``sg.where``; f16 and bf16 are worked out in f32 and rounded once a step.  ``boundary`` is one for all fields, or
+    ``{"u": ..., "v": ...}``; coefficients are read outside by the first field's: ``periodic`` wraps, ``neumann``
+    mirrors, with ``frozen`` and ``dirichlet`` the edge cell's value holds on.
 
     What no formula can say raises :class:`StencilError` with the line at fault.
     """

@@ -14,14 +14,12 @@ import numpy as np
 from sparsegen.boundary import BoundarySpec, check_sides, collapse, resolve
 from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.show import read_text
-from sparsegen.dsl.stencil import Stencil, check_fits, check_name
-from sparsegen.ir import formula
+from sparsegen.dsl.stencil import DTYPES, Stencil, check_fits, check_name
+from sparsegen.ir import formula, types
 from sparsegen.ir.boundary import Side, Sides, describe
 from sparsegen.ir.errors import BoundaryError, Loc, StencilError
 from sparsegen.ir.op_update import reach
 
-DTYPES: Final = ("f64", "f32")
-"""Element types of general updates; stencils have more."""
 KEYWORDS: Final = ("out", "steps", "stream", "repeats")
 """Keywords of a kernel's methods, which no parameter may be called."""
 MAX_LEVELS: Final = 8
@@ -55,14 +53,13 @@ class Update:
         _check_parts(self)
         if self.dtype not in DTYPES:
             raise StencilError(
-                f"{self.name} is a general update in {self.dtype}: {_why(self)}",
-                loc=self.loc,
-                hint=f"use dtype={' or '.join(map(repr, DTYPES))}; only linear stencils of one field have others",
+                f"{self.name} cannot have the dtype {self.dtype!r}", loc=self.loc, hint=f"one of {', '.join(DTYPES)}"
             )
+        sums = types.sum_type(types.DTYPES[self.dtype]).name
         for node in self.code:
             if node[0] == "const":
                 constant = cast("float", node[1])
-                check_fits(constant, f"the constant {constant!r}", self.dtype, StencilError, self.loc)
+                check_fits(constant, f"the constant {constant!r}", sums, StencilError, self.loc)
         for value in {side.value for sides in self.sides for pair in sides for side in pair}:
             check_fits(value, f"dirichlet({value!r})", self.dtype, BoundaryError, self.loc)
         for parameter in self.parameters:
@@ -169,16 +166,6 @@ def _check_parts(update: Update) -> None:
         raise StencilError(f"{update.name} is no update: {wrong}", loc=update.loc, hint="decorate a def: @sg.stencil")
     for sides in update.sides:
         check_sides(sides, update.ndim, update.loc)
-
-
-def _why(update: Update) -> str:
-    """What makes it general."""
-    if update.coefs:
-        return f"it has the coefficient {update.coefs[0]}"
-    if len(update.fields) > 1:
-        return f"it has {len(update.fields)} fields"
-    name, levels = next(iter(update.fields))
-    return f"{name} has {levels} time levels" if levels > 1 else f"it is not linear in {name}"
 
 
 def resolve_fields(spec: Any, names: tuple[str, ...], ndim: int, loc: Loc | None) -> tuple[Sides, ...]:

@@ -18,7 +18,6 @@ from sparsegen.cost.layers import registers as held
 from sparsegen.families.base import Geometry, Num, StencilFamily, Work, number
 from sparsegen.families.stream import chunk_planes
 from sparsegen.footprint import Footprint
-from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.numbers.layers import Layers
 from sparsegen.registry import register
 from sparsegen.schedule import StencilSchedule, Word, integer
@@ -48,7 +47,7 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
     rows, columns = n.window(_FIELD) if _FIELD in n.rings else n.tile[1:]
     return Geometry(
         fp.k, *n.tile[1:], rows, columns, s.threads, n.elements * fp.itemsize, per_x=n.piece, per_y=s.lines,
-        words=fp.itemsize // 4, planes=n.tile[0], halo_planes=n.turns,
+        words=max(1, fp.itemsize // 4), planes=n.tile[0], halo_planes=n.turns,
     )  # fmt: skip
 
 
@@ -58,19 +57,15 @@ def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     return most if most < wanted <= SAVED * most else wanted
 
 
-def check(s: StencilSchedule, g: Geometry, fp: Footprint, device: DeviceProfile) -> None:
-    """Sums are made in the type of the field."""
-    if fp.itemsize < 4:
-        raise ScheduleError(f"layers sums in the type of the field, and {fp.dtype} sums in f32", hint="choose direct")
-
-
 def filled(s: StencilSchedule, fp: Footprint, shape: tuple[int, ...], slots: int) -> StencilSchedule:
     """``planes=auto``: chunks of planes such that the blocks keep the GPU busy."""
     return s if s.planes is not None else s.but(planes=chunk_planes(shape, geometry(s, fp), slots))
 
 
 def space(fp: Footprint, limit: int) -> Iterator[StencilSchedule]:
-    """Tiles of a few heights."""
+    """Tiles of a few heights; of 16 bits none, until a GPU has said what that costs."""
+    if fp.itemsize < 4:
+        return
     for lines, warps in ((1, 8), (1, 16), (2, 4), (2, 8), (2, 16), (4, 4), (4, 8)):
         for stages in (2, 3):
             yield StencilSchedule("layers", lines=lines, warps=warps, stages=stages)
@@ -92,7 +87,7 @@ def work(s: StencilSchedule, v: Any, element: Num, out: Num) -> Work:
     """A plane a turn: pieces of it come in, pieces around each cell are loaded, and what is kept moves on."""
     turns, cells, threads = v.P + v.reach_z, v.R * v.C, v.warps * 32
     instructions = (
-        (v.p + v.moves * v.item / 4 + v.loads + 1 / v.vector) * cells / threads
+        (v.p + v.moves * v.word / 4 + v.loads + 2 * v.cvt + 1 / v.vector) * cells / threads
         + v.turn + v.window / v.vector / threads * v.fetch
     )  # fmt: skip
     use = {
@@ -116,6 +111,6 @@ FAMILY = register(StencilFamily(
         number("lines", 2, 1, 8), Word("planes", integer, auto=True), number("warps", 8, 1, 32),
         number("stages", 3, 2, 8),
     ),
-    axes=(3,), rim="none", geometry=geometry, registers=registers, check=check, space=space, values=values,
+    axes=(3,), rim="none", geometry=geometry, registers=registers, space=space, values=values,
     work=work, kernel=kernel, filled=filled,
 ))  # fmt: skip

@@ -33,6 +33,19 @@ def test_no_spills(dtype: str, device: str, arch: str) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_cells_of_16_bits_compile(dtype: str) -> None:
+    lines = {1: "stream levels=3 cols=8", 2: "stream levels=3 cols=8", 3: "column lines=2 warps=8"}
+    for schedules in (lines, dict.fromkeys(lines, "direct column=4")):
+        sources = []
+        for make, _ in NAMED.values():
+            update = make(boundary=sg.neumann, dtype=dtype)
+            shape, line = SHAPES[update.ndim], schedules[update.ndim]
+            sources.append(sg.compile(update, shape, 3, device="h200", backend="emulator", schedule=line).source())
+        used = compile_cubin(together(sources), "sm_90a").resources
+        assert all((r.spill_stores, r.spill_loads, r.stack) == (0, 0, 0) for r in used.values()), used
+
+
 def test_parameters_may_have_any_name() -> None:
     def warp(double: Any, lane: Any, u: sg.Field(levels=2), u_1: sg.Coef) -> Any:  # type: ignore[valid-type]
         new = double[0, 1] * u_1[0, 0] + lane[1, 0]  # type: ignore[index]

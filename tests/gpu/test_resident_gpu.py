@@ -16,7 +16,9 @@ SHAPE = (517, 389)
 
 
 @pytest.mark.parametrize("sides", [*KINDS, "mixed"])
-@pytest.mark.parametrize(("make", "dtype"), [(wave, "f64"), (wave, "f32"), (gray_scott, "f32"), (life, "f32")])
+@pytest.mark.parametrize(
+    ("make", "dtype"), [(wave, "f64"), (wave, "f32"), (gray_scott, "f32"), (wave, "f16"), (life, "bf16")]
+)
 def test_every_boundary(make: Any, dtype: str, sides: str, launcher: str) -> None:
     update = make(boundary=KINDS.get(sides, MIXED), dtype=dtype)
     given = inputs(update, SHAPE)

@@ -17,11 +17,13 @@ LEVELS = [
     "stream levels=2 cols=4", "stream levels=4 cols=4 rows=16 warps=1 stages=2",
     "stream levels=3 cols=8 rows=20 stages=3 unroll=3", "stream levels=5 cols=4 warps=4 unroll=2",
 ]  # fmt: skip
+#: What takes cells of 16 bits on one or two axes, and on three.
+NARROW = ["stream levels=3 cols=8 rows=20 stages=3", "column lines=1 planes=4 warps=4"]
 #: In an order in which both families have both types where these go round too.
 LINES = [*DIRECT[:2], *LEVELS[:2], *DIRECT[2:], *LEVELS[2:]]
 #: Steps of a call: as many as the most levels above.
 STEPS = 5
-TOLERANCE = {"f64": 1e-11, "f32": 1e-4}
+TOLERANCE = {"f64": 1e-11, "f32": 1e-4, "f16": 2.0**-8, "bf16": 2.0**-5}
 
 
 def flat(result: Any) -> list[Any]:
@@ -58,6 +60,18 @@ def test_every_case_and_boundary(name: str, sides: str) -> None:
     for steps in (1, 2, STEPS):
         want = sg.compile(update, shape, steps, backend="reference")(**given)
         same(k(**given, steps=steps), want, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("name", NAMED)
+def test_cells_of_16_bits(name: str, dtype: str) -> None:
+    make, shape = NAMED[name]
+    sides = [*KINDS.values()][[*NAMED].index(name) % len(KINDS)]
+    update = make(boundary=sides, dtype=dtype)
+    given = inputs(update, shape)
+    want = sg.compile(update, shape, STEPS, backend="reference")(**given)
+    for line in NARROW:
+        same(kernel(update, shape, line, "direct")(**given), want, dtype)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -14,7 +14,7 @@ from tests.csr_kit import ragged
 from tests.freeze import problems as freeze
 from tests.printed import program
 from tests.printed.compare import alike
-from tests.updates import wave
+from tests.updates import heat, wave
 
 pytestmark = program.needs_compiler
 #: Kernels of each family that are tried.
@@ -73,7 +73,17 @@ def test_a_csr_product(line: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -
     alike(sg.compile(product, device="h200", backend="emulator", schedule=line), monkeypatch, program.run_plan)
 
 
-@pytest.mark.parametrize("dtype", ["f64", "f32"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("line", ["direct", "stream levels=2 cols=8 rows=16", "column lines=1 planes=4 warps=4"])
+def test_an_update_of_16_bits(line: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On rows that no 4 bytes divide, so that borders come cell by cell."""
+    make, shape = (heat, (7, 10, 37)) if line.startswith("column") else (wave, (33, 71))
+    update = make(boundary=sg.periodic, dtype=dtype)
+    kernel = sg.compile(update, shape, 3, device="h200", backend="emulator", schedule=line)
+    alike(kernel, monkeypatch, program.run_plan)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 @pytest.mark.parametrize("sides", BOUNDARIES, ids=str)
 def test_an_update_whose_fields_stay_in_registers(sides: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six blocks that wait for one another, as fibers: three rounds of two steps."""

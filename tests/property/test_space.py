@@ -14,6 +14,7 @@ from sparsegen.dsl.stencil import Stencil
 from sparsegen.geometry import check
 from sparsegen.ir.boundary import Side
 from sparsegen.ir.errors import ScheduleError
+from sparsegen.ir.types import DTYPES
 from sparsegen.pipelines import lower
 from sparsegen.problems.stencil import StencilProblem
 from sparsegen.run.emulator import run_pass
@@ -57,7 +58,7 @@ def weights(draw: st.DrawFn) -> Any:
 @st.composite
 def columns(draw: st.DrawFn, family: str) -> tuple[Stencil, tuple[int, ...], str, tuple[int, int]]:
     """A stencil, a shape, a schedule of a family that may run it, and the pitches of the rows."""
-    dtype = draw(st.sampled_from(["f64", "f64", "f32"]))
+    dtype = draw(st.sampled_from(["f64", "f64", "f32", *(["f16", "bf16"] if family == "layers" else [])]))
     s = stencil(weights(draw), boundary(draw), dtype)
     line = f"{family} lines={draw(st.integers(1, 4))} warps={draw(st.integers(2, 8))} stages={draw(st.integers(2, 4))}"
     line += f" planes={draw(st.sampled_from(['auto', 3, 7]))}"
@@ -77,7 +78,7 @@ def test_columns(case: tuple[Stencil, tuple[int, ...], str, tuple[int, int]]) ->
         assume(False)
         return
     note(f"{s}\n{shape} {line} {pitch}")
-    u = np.random.default_rng(1).random(shape).astype({"f64": np.float64, "f32": np.float32}[s.dtype])
+    u = np.random.default_rng(1).random(shape).astype(DTYPES[s.dtype].numpy())
     program = lower(StencilProblem(s, shape), schedule, device(), schedule.steps, pitch)
     made, reports = run_pass(program, {"in": u}, checks=True)
     out = made["out"]

@@ -47,7 +47,7 @@ def star(radius: int, **options: Any) -> Update:
     return made(star, **options)
 
 
-@pytest.mark.parametrize("dtype", ["f64", "f32"])
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 @pytest.mark.parametrize("boundary", BOUNDARIES, ids=str)
 def test_named_cases(boundary: Any, dtype: str) -> None:
     make, _ = NAMED["heat"]

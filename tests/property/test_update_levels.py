@@ -44,12 +44,13 @@ def drawn(update: Update, draw: random.Random) -> tuple[tuple[int, ...], UpdateS
     return shape, s
 
 
-@pytest.mark.parametrize("dtype", ["f64", "f32"])
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 @pytest.mark.parametrize("boundary", BOUNDARIES, ids=str)
 @pytest.mark.parametrize("name", ["wave", "gray_scott", "life"])
 def test_named_cases(name: str, boundary: Any, dtype: str) -> None:
     make, _ = NAMED[name]
-    agree(make(boundary=boundary, dtype=dtype), (37, 150), UpdateSchedule("stream", levels=3, rows=16))
+    cols = 8 if dtype.endswith("16") else 4
+    agree(make(boundary=boundary, dtype=dtype), (37, 150), UpdateSchedule("stream", levels=3, cols=cols, rows=16))
 
 
 @given(update=FLAT, seed=st.integers(0, 2**32 - 1))

@@ -79,7 +79,7 @@ def drawn(update: Update, draw: random.Random) -> tuple[tuple[int, int], UpdateS
 
 
 # ---------------------------------------------------------------------------------------------------- numbers
-@pytest.mark.parametrize("dtype", ["f64", "f32"])
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 @pytest.mark.parametrize("boundary", BOUNDARIES, ids=str)
 @pytest.mark.parametrize("name", ["wave", "gray_scott", "life"])
 def test_named_cases(name: str, boundary: Any, dtype: str) -> None:

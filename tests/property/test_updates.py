@@ -22,7 +22,7 @@ LINES = ["direct", "direct block=32x1 column=2", "direct block=64x2 column=4", "
 BOUNDARIES = [sg.periodic, sg.frozen, sg.neumann, sg.dirichlet(0.25)]
 
 
-@pytest.mark.parametrize("dtype", ["f64", "f32"])
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 @pytest.mark.parametrize("boundary", BOUNDARIES, ids=str)
 @pytest.mark.parametrize("name", NAMED)
 def test_named_cases(name: str, boundary: Any, dtype: str) -> None:
