@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from . import formula as f
+from .boundary_map import PERIODIC
 from .checks import Context, check
 from .node import Op, attr, define
 from .op import AXES, Sides, Stencil, check_sides
@@ -54,6 +56,20 @@ def of_stencil(op: Stencil) -> Update:
     return Update(
         op.symbol, op.shape, op.dtype, (("u", 1),), (), tuple(graph.nodes), (total,), op.radius, (op.sides,), op.sides,
         op.pitch, binds=(("in.u.0", "in"), (written("u", 0), "out")), loc=op.loc,
+    )  # fmt: skip
+
+
+def on_axes(op: Update, count: int) -> Update:
+    """The same update on so many axes: axes of one cell, which wrap, stand before those of the field."""
+    more = count - len(op.shape)
+    if not more:
+        return op
+    code = tuple(
+        (*node[:3], (*(0,) * more, *f.read(node)[2])) if node[0] == "read" else node for node in op.code
+    )  # fmt: skip
+    return replace(
+        op, shape=(*(1,) * more, *op.shape), code=code, radius=(*(0,) * more, *op.radius),
+        coef_sides=(*(PERIODIC,) * more, *op.coef_sides), sides=tuple((*(PERIODIC,) * more, *s) for s in op.sides),
     )  # fmt: skip
 
 

@@ -1,18 +1,21 @@
 """Tile ops of fields that stay in registers for all time steps of a launch, block by block.
 
-A block has a window of every array: lane l of warp w has ``rows`` rows from w * ``rows`` on, and as many adjacent
-columns of each as the array's registers say.  :class:`sparsegen.ir.numbers.held.Held` says which cells are whose.
-Only resident: elsewhere a launch makes a few steps, and the next one reads what it has written.
+A block has a window of every array, on three axes.  A thread has a ``share`` of it: all planes, of each so many
+adjacent rows, which warps have one below the other, and of each row so many adjacent columns, which lanes have side by
+side.  :class:`sparsegen.ir.numbers.held.Held` says which cells are whose.  Only resident: elsewhere a launch makes few
+steps, and the next one reads what it has written.
 """
 
 from __future__ import annotations
+
+from math import prod
 
 from .checks import Context, check
 from .expr import Expr, Value
 from .formula import Code, problem, reads
 from .grid import Grid
 from .node import Op, attr, bind, buffer, define, operand, region
-from .numbers.held import FACTS
+from .numbers.held import FACTS, Cells
 from .op import Sides, check_sides
 from .tile_rules import axes, field, registers, same_type, shared, whole
 from .types import Buffer, s32, u32, u64
@@ -20,8 +23,8 @@ from .types import Buffer, s32, u32, u64
 
 @define("tile.window", kw_only=True)
 class Window(Op):
-    """Runs its body with what ``facts`` says of the block: ``first``, the cell where its window begins (row, column),
-    and ``own``, the first of its own cells; these are the window's from ``low`` to before ``high``."""
+    """Runs its body with what ``facts`` says of the block: ``first``, the cell where its window begins, and
+    ``own``, the first of its own cells; these are the window's from ``low`` to before ``high``."""
 
     first: tuple[Value, ...] = bind()
     own: tuple[Value, ...] = bind()
@@ -57,7 +60,7 @@ class LoadHeld(Op):
     held: Buffer = buffer(writes=True, reads=False)
     src: Buffer = buffer()
     first: tuple[Expr, ...] = operand()
-    rows: int = attr()
+    share: Cells = attr()
     grid: Grid = attr()
 
 
@@ -70,7 +73,7 @@ class StoreHeld(Op):
     own: tuple[Expr, ...] = operand()
     low: tuple[Expr, ...] = operand()
     high: tuple[Expr, ...] = operand()
-    rows: int = attr()
+    share: Cells = attr()
     grid: Grid = attr()
 
 
@@ -94,7 +97,7 @@ class Exchange(Op):
     tag: Expr = operand()
     low: tuple[Expr, ...] = operand()
     high: tuple[Expr, ...] = operand()
-    rows: int = attr()
+    share: Cells = attr()
     extent: int = attr()
     degree: int = attr()
 
@@ -105,9 +108,10 @@ class HeldSteps(Op):
 
     ``held``: the levels of each of ``fields`` (name, time levels), newest first, then ``coefs``.  Columns come from
     neighbouring lanes, rows from neighbouring warps through ``edges``, whose halves steps use by turns: the block meets
-    between two rounds (an exchange does), or there is one only.  A step spoils ``reach`` rows and columns at the ends
-    of a window, but for those where the field ends.  ``sides`` are those of each field, then of the coefficients
-    (``frozen``: the edge cell), ``keep`` how many rows and columns a frozen side keeps.
+    between two rounds (an exchange does), or there is one only.  A step spoils ``reach`` cells at the ends of a window,
+    but for those where the field ends, and none of an axis that is ``closed``, whose ends are neighbours.  ``sides``
+    are those of each field, then of the coefficients (``frozen``: the edge cell), ``keep`` how many cells a frozen side
+    keeps.
     """
 
     held: tuple[Buffer, ...] = buffer(writes=True)
@@ -120,10 +124,11 @@ class HeldSteps(Op):
     coefs: tuple[str, ...] = attr()
     code: Code = attr()
     results: tuple[int, ...] = attr()
-    rows: int = attr()
-    reach: tuple[int, int] = attr()
-    keep: tuple[int, int] = attr()
-    extent: tuple[int, int] = attr()
+    share: Cells = attr()
+    reach: Cells = attr()
+    keep: Cells = attr()
+    closed: tuple[bool, bool, bool] = attr()
+    extent: Cells = attr()
     sides: tuple[Sides, ...] = attr()
 
     @property
@@ -135,26 +140,31 @@ class HeldSteps(Op):
     @property
     def passed(self) -> tuple[tuple[str, int], ...]:
         """Arrays that are read in other rows: those that warps show one another."""
-        found = {(name, level) for name, level, offset in reads(self.code) if offset[0]}
+        found = {(name, level) for name, level, offset in reads(self.code) if offset[1]}
         return tuple(array for array in self.arrays if array in found)
 
     @property
     def far(self) -> int:
         """Rows up or down that the farthest read lies."""
-        return max((abs(offset[0]) for _, _, offset in reads(self.code)), default=0)
+        return farthest(self.code, 1)
 
 
-def edge_elements(code: Code, cols: int, threads: int) -> int:
-    """Elements of the rows that all warps of a block show one another, of ``cols`` columns a lane, for two steps."""
-    shown = {(name, level) for name, level, offset in reads(code) if offset[0]}
-    return 4 * len(shown) * max((abs(offset[0]) for _, _, offset in reads(code)), default=0) * cols * threads
+def farthest(code: Code, axis: int) -> int:
+    """How far along an axis the farthest read of a formula lies, in cells."""
+    return max((abs(offset[axis]) for _, _, offset in reads(code)), default=0)
+
+
+def edge_elements(code: Code, share: Cells, threads: int) -> int:
+    """Elements of the rows that all warps of a block show one another, for two steps."""
+    planes, _, cols = share
+    shown = {(name, level) for name, level, offset in reads(code) if offset[1]}
+    return 4 * len(shown) * farthest(code, 1) * planes * cols * threads
 
 
 def _window(op: LoadHeld | StoreHeld | Exchange | HeldSteps, ctx: Context, *bufs: Buffer) -> None:
+    ctx.need(min(op.share) >= 1, f"a thread has no {list(op.share)} cells")
     for buf in bufs:
-        registers(ctx, buf, op.rows)
-        whole(ctx, buf.size, op.rows, f"{buf.size} registers are no {op.rows} rows")
-        ctx.need(buf.size == bufs[0].size, f"@{buf.name} has {buf.size} cells a thread, @{bufs[0].name} {bufs[0].size}")
+        registers(ctx, buf, prod(op.share), exactly=True)
 
 
 def _blocks(ctx: Context) -> int:
@@ -167,7 +177,7 @@ def _facts(op: Window, ctx: Context) -> None:
     least = FACTS * _blocks(ctx)
     ctx.need(op.facts.size >= least, f"{FACTS} numbers of each block are {least}, @{op.facts.name} has {op.facts.size}")
     for of in (op.first, op.own, op.low, op.high):
-        ctx.need(len(of) == 2, f"windows of {len(of)} axes")
+        ctx.need(len(of) == 3, f"windows of {len(of)} axes")
 
 
 @check(Rounds)
@@ -209,7 +219,7 @@ def _exchange(op: Exchange, ctx: Context) -> None:
         ctx.need(table.dtype is s32, f"@{table.name} lists cells, it cannot be {table.dtype}")
         whole(ctx, table.size, 2 * _blocks(ctx), f"@{table.name} has no pairs of all blocks")
     ctx.need(op.degree >= 1, f"a bank-conflict degree of {op.degree}")
-    ctx.need(len(op.low) == len(op.high) == 2, "windows have two axes")
+    ctx.need(len(op.low) == len(op.high) == 3, "windows have three axes")
 
 
 @check(HeldSteps)
@@ -218,14 +228,15 @@ def _held_steps(op: HeldSteps, ctx: Context) -> None:
     same_type(ctx, op.edges, *op.held)
     ctx.need(len(op.held) == len(op.arrays), f"{len(op.held)} windows of {len(op.arrays)} arrays")
     ctx.need(len(op.results) == len(op.fields) >= 1, f"{len(op.results)} results of {len(op.fields)} fields")
-    wrong = problem(op.code, op.results, {**dict(op.fields), **dict.fromkeys(op.coefs, 1)}, 2)
+    wrong = problem(op.code, op.results, {**dict(op.fields), **dict.fromkeys(op.coefs, 1)}, 3)
     ctx.need(wrong is None, str(wrong))
-    cols = op.held[0].size // op.rows
-    beside = max((abs(offset[1]) for _, _, offset in reads(op.code)), default=0)
-    ctx.need(max(op.far, op.keep[0]) <= op.rows and max(beside, op.keep[1]) <= cols,
-             f"reads {op.far} rows and {beside} columns away reach beyond the neighbouring thread, which has {op.rows} "
-             f"and {cols}")  # fmt: skip
-    shared(ctx, op.edges, edge_elements(op.code, cols, ctx.threads), "the edges of two steps")
+    far = [farthest(op.code, axis) for axis in range(3)]
+    ctx.need(all(max(reads, keeps) <= has for reads, keeps, has in zip(far, op.keep, op.share, strict=True)),
+             f"reads {far} cells away reach beyond the neighbouring thread, which has {list(op.share)}")  # fmt: skip
+    window = op.share[0], op.share[1] * (ctx.threads // 32), op.share[2] * 32
+    for axis, (closed, n, size) in enumerate(zip(op.closed, op.extent, window, strict=True)):
+        ctx.need(n == size or not closed, f"one window is not all of axis {axis}: {size} cells of {n}")
+    shared(ctx, op.edges, edge_elements(op.code, op.share, ctx.threads), "the edges of two steps")
     ctx.need(len(op.sides) == len(op.fields) + 1, f"{len(op.sides)} boundaries of {len(op.fields)} fields and of the "
              "coefficients")  # fmt: skip
     for sides in op.sides:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, NoReturn, TypeVar, cast
@@ -58,6 +58,15 @@ def pair(word: str, value: str) -> tuple[int, int]:
     return int(m[1]), int(m[2])
 
 
+def each(word: str, value: str) -> tuple[int, ...]:
+    """Reads a number for each axis, such as ``32x64``."""
+    if not re.fullmatch(r"[1-9]\d{0,5}(x[1-9]\d{0,5}){0,2}", value):
+        raise ScheduleError(
+            f"{word!r} is not a positive number for each axis", hint="write one for each axis, such as 32x64"
+        )
+    return tuple(map(int, value.split("x")))
+
+
 def integer(word: str, value: str) -> int:
     """Reads a number from 1 up."""
     if not re.fullmatch(r"[1-9]\d{0,5}", value):
@@ -79,16 +88,15 @@ def text(word: str, value: str) -> str:
 
 #: By reader: the type of what it reads, and how that is written in Python.
 FORMS: Mapping[Callable[[str, str], Any], tuple[type, str]] = {
-    pair: (tuple, "two numbers from 1 up, such as (32, 64)"), integer: (int, "a number from 1 up"),
+    pair: (tuple, "two numbers from 1 up, such as (32, 64)"),
+    each: (tuple, "a number from 1 up for each axis, such as (32, 64)"), integer: (int, "a number from 1 up"),
     switch: (bool, "True or False"), text: (str, "a name"),
 }  # fmt: skip
 
 
-def _is_pair(value: Any) -> bool:
-    if type(value) is not tuple or len(value) != 2:
-        return False
-    first, second = value
-    return type(first) is int and type(second) is int and first >= 1 and second >= 1
+def _are_sizes(value: Any, counts: Sequence[int]) -> bool:
+    """Whether it is a tuple of so many numbers from 1 up."""
+    return type(value) is tuple and len(value) in counts and all(type(n) is int and n >= 1 for n in value)
 
 
 @dataclass(frozen=True)
@@ -113,7 +121,8 @@ class Word:
         if value is None:
             return
         kind, form = FORMS[self.read]
-        if not (_is_pair(value) if kind is tuple else type(value) is kind):
+        counts = (2,) if self.read is pair else (1, 2, 3)
+        if not (_are_sizes(value, counts) if kind is tuple else type(value) is kind):
             raise ScheduleError(f"{self.name}={value!r} is no value of {self.name}", hint=f"write {form}")
         if self.choices and value not in self.choices:
             if isinstance(value, str):

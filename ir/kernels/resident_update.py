@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from ..expr import Value
 from ..grid import Grid
 from ..layout import walk_degree
 from ..module import Module
-from ..numbers.held import Held, Table
+from ..numbers.held import Cells, Held, Table
 from ..op import Sides
 from ..passes.manager import register
 from ..types import Buffer, s32, u32, u64
@@ -37,15 +38,16 @@ MOST_STEPS = 1 << 24
 @register("resident-update")
 @dataclass(frozen=True)
 class ResidentUpdate:
-    """``tiles`` (rows, columns) of blocks of ``warps`` warps, each with ``rows`` rows of ``cols`` columns a lane;
-    ``every`` time steps between exchanges, ``steps`` in all.
+    """``tiles`` blocks along each axis, of ``warps`` warps with ``rows`` rows of ``cols`` columns a lane, of ``planes``
+    planes; ``every`` time steps between exchanges, ``steps`` in all.  A field of fewer axes is one of three.
 
     Roles of its launch: ``in.NAME.LEVEL`` for what it reads, ``out.NAME.LEVEL`` for what it writes, every level of each
     field (``out.NAME`` for the newest); ``workspace.kept.*`` begins as zeros and stays as a launch leaves it; constant
     ``steps``.
     """
 
-    tiles: tuple[int, int] = (2, 2)
+    tiles: tuple[int, ...] = (2, 2)
+    planes: int = 1
     rows: int = 4
     cols: int = 1
     warps: int = 8
@@ -53,13 +55,17 @@ class ResidentUpdate:
     steps: int = 1
 
     def run(self, module: Module) -> Module:
-        return each(module, o.Update, self._kernel, axes=(2,))
+        return each(module, o.Update, self._kernel)
 
-    def _kernel(self, module: Module, op: o.Update) -> Module:
-        held = self.numbers(op)
+    def _kernel(self, module: Module, given: o.Update) -> Module:
+        op = o.on_axes(given, 3)
+        held = held_of(
+            op.code, op.sides, op.shape, tiles=self.tiles, share=(self.planes, self.rows, self.cols), warps=self.warps,
+            every=self.every,
+        )  # fmt: skip
         if (why := held.legal()) is not None:
             raise ScheduleError(why, hint="take other tiles, rows, cols or warps, or fewer steps between exchanges")
-        kernel = _Kernel(op, held, self.rows)
+        kernel = _Kernel(op, held)
         constants: dict[str, Any] = {f"{op.symbol}.{table}": values for table, values in kernel.tables.items()}
         constants[f"{op.symbol}.steps"] = np.array([self.steps], np.int32)
         roles = [
@@ -67,46 +73,44 @@ class ResidentUpdate:
             *(f"{op.symbol}.{table}" for table in kernel.tables),
             *(COUNTER if what == "counter" else f"{KEPT}{what}" for what in kernel.kept), f"{op.symbol}.steps",
         ]  # fmt: skip
-        return replace_kernel(module, op, kernel.func(), roles, constants)
-
-    def numbers(self, op: o.Update) -> Held:
-        """Which cells a block has, and which it gets."""
-        return held_of(
-            op.code, op.sides, (op.shape[0], op.shape[1]), tiles=self.tiles, rows=self.rows, cols=self.cols,
-            warps=self.warps, every=self.every,
-        )  # fmt: skip
+        return replace_kernel(module, given, kernel.func(), roles, constants)
 
 
 def held_of(
-    code: f.Code, sides: Iterable[Sides], shape: tuple[int, int], *, tiles: tuple[int, int], rows: int, cols: int,
-    warps: int, every: int,
+    code: f.Code, sides: Iterable[Sides], shape: tuple[int, ...], *, tiles: tuple[int, ...], share: Cells, warps: int,
+    every: int,
 ) -> Held:  # fmt: skip
-    """The numbers of an update's fields on two axes; ScheduleError for an axis that wraps for one field only."""
-    offsets = [offset for _, _, offset in f.reads(code)]
+    """The numbers of an update's fields on three axes; ``tiles`` of the last ones, the others have one.
+
+    ScheduleError for an axis that wraps for one field only.
+    """
     wraps = [{pair[0][0] == "periodic" for pair in pairs} for pairs in zip(*sides, strict=True)]
     if any(len(kinds) > 1 for kinds in wraps):
         raise ScheduleError(
             "an axis wraps for one field and not for another: a cell outside is then two",
             hint="direct does any boundary",
         )
-    reach = [max((abs(offset[axis]) for offset in offsets), default=0) for axis in (0, 1)]
+    planes, rows, columns = (th.farthest(code, axis) for axis in range(3))
+    wrap_z, wrap_y, wrap_x = (True in kinds for kinds in wraps)
+    count_z, count_y, count_x = (1, 1, *tiles)[-3:]
     return Held(
-        shape, tiles, rows, cols, warps, every, (reach[0], reach[1]), (True in wraps[0], True in wraps[1])
+        (shape[0], shape[1], shape[2]), (count_z, count_y, count_x), share, warps, every, (planes, rows, columns),
+        (wrap_z, wrap_y, wrap_x),
     )  # fmt: skip
 
 
 class _Kernel:
     """The buffers of a kernel, and its ops."""
 
-    def __init__(self, op: o.Update, held: Held, rows: int) -> None:
-        self.op, self.held, self.rows, self.threads = op, held, rows, 32 * held.warps
+    def __init__(self, op: o.Update, held: Held) -> None:
+        self.op, self.held, self.threads = op, held, 32 * held.warps
         self.params, self.made = o.parameters(op.fields, op.coefs), o.parameters(op.fields, ())
         self.grids = [Grid(op.shape, pitch) for pitch in op.pitch]
         #: Tables of constants, by name: what is whose, and what blocks exchange if they do.
         self.tables: dict[str, Table] = {"facts": held.facts}
         if held.taken.size:
             self.tables |= {"given": held.given, "taken": held.taken}
-        size, word, count = rows * held.cols, u64 if op.dtype.bits == 64 else u32, len(self.params)
+        size, word, count = prod(held.share), u64 if op.dtype.bits == 64 else u32, len(self.params)
         titles = [*map(_title, self.params), *(f"{_title(array)}_new" for array in self.made)]
         others = [*self.tables, "cells", "epoch", "counter", "steps", "edges", "image"]
         unique = iter(names([*titles, *others, *(f"held_{title}" for title in titles[:count])]))
@@ -117,12 +121,12 @@ class _Kernel:
         self.kept = {what: Buffer(next(unique), u32, 1, "global") for what in ("epoch", "counter")}
         self.kept |= {"cells": cells} if held.taken.size else {}
         self.steps = Buffer(next(unique), s32, 1, "param")
-        edges = max(1, th.edge_elements(op.code, held.cols, self.threads))
+        edges = max(1, th.edge_elements(op.code, held.share, self.threads))
         self.edges = Buffer(next(unique), op.dtype, edges, "shared", 128)
         self.image = Buffer(next(unique), op.dtype, count * self.threads * size, "shared", 128)
         self.regs = tuple(Buffer(name, op.dtype, size, "reg") for name in unique)
         self.first, self.own, self.low, self.high = (
-            tuple(Value(f"{what}_{axis}", s32, 0, top) for axis, top in zip("yx", tops, strict=True))
+            tuple(Value(f"{what}_{axis}", s32, 0, top) for axis, top in zip("zyx", tops, strict=True))
             for what, tops in (("first", op.shape), ("own", op.shape), ("low", held.window), ("high", held.window))
         )
 
@@ -130,11 +134,11 @@ class _Kernel:
         """It loads the fields, makes all rounds of steps, and stores the newest levels."""
         count = len(self.params)
         loads = [
-            th.LoadHeld(held=to, src=src, first=self.first, rows=self.rows, grid=grid)
+            th.LoadHeld(held=to, src=src, first=self.first, share=self.held.share, grid=grid)
             for to, src, grid in zip(self.regs, self.arrays, self.grids, strict=False)
         ]
         stores = [
-            th.StoreHeld(dst=dst, held=of, own=self.own, low=self.low, high=self.high, rows=self.rows, grid=grid)
+            th.StoreHeld(dst=dst, held=of, own=self.own, low=self.low, high=self.high, share=self.held.share, grid=grid)
             for dst, of, grid in zip(self.arrays[count:], self.regs, self.grids[count:], strict=False)
         ]
         window = th.Window(
@@ -161,7 +165,7 @@ class _Kernel:
         nbytes = self.op.dtype.nbytes
         return th.Exchange(
             held=self.regs, image=self.image, cells=self.kept["cells"], given=self.lists["given"],
-            taken=self.lists["taken"], round=number, tag=tag, low=self.low, high=self.high, rows=self.rows,
+            taken=self.lists["taken"], round=number, tag=tag, low=self.low, high=self.high, share=self.held.share,
             extent=self.held.cells, degree=max(_degree(table, nbytes) for table in (self.held.given, self.held.taken)),
         )  # fmt: skip
 
@@ -170,8 +174,9 @@ class _Kernel:
         code, results = f.contract(op.code, op.results)
         return th.HeldSteps(
             held=self.regs, edges=self.edges, left=left, first=self.first, low=self.low, high=self.high,
-            fields=op.fields, coefs=op.coefs, code=code, results=results, rows=self.rows, reach=self.held.reach,
-            keep=(op.radius[0], op.radius[1]), extent=self.held.shape, sides=(*op.sides, op.coef_sides),
+            fields=op.fields, coefs=op.coefs, code=code, results=results, share=self.held.share,
+            reach=self.held.reach, keep=(op.radius[0], op.radius[1], op.radius[2]), closed=self.held.closed,
+            extent=self.held.shape, sides=(*op.sides, op.coef_sides),
         )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ boundary holds at every level, by selects: what a block at it does, all do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .. import formula as f
 from .. import op_update as o
@@ -49,7 +49,7 @@ class StreamUpdate:
         return each(module, o.Update, self._kernel, axes=(1, 2))
 
     def _kernel(self, module: Module, given: o.Update) -> Module:
-        op = on_two_axes(given)
+        op = o.on_axes(given, 2)
         code, results = f.contract(op.code, op.results)
         n = rows_of(
             code,
@@ -148,17 +148,6 @@ class StreamUpdate:
         )  # fmt: skip
         roles = (*op.roles[: len(params)], *(o.written(*made) for made in n.outputs))
         return replace_kernel(module, given, func, roles)
-
-
-def on_two_axes(op: o.Update) -> o.Update:
-    """The update on two axes: a field of one axis is one row."""
-    if len(op.shape) == 2:
-        return op
-    code = tuple((*node[:3], (0, *node[3])) if node[0] == "read" else node for node in op.code)  # type: ignore[misc]
-    return replace(
-        op, shape=(1, *op.shape), code=code, radius=(0, *op.radius), coef_sides=(PERIODIC, *op.coef_sides),
-        sides=tuple((PERIODIC, *sides) for sides in op.sides),
-    )  # fmt: skip
 
 
 def _title(name: str, level: int) -> str:

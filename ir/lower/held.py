@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from .. import tile_held as t
-from ..expr import Expr, Value, all_of, any_of, minimum
+from ..expr import FALSE, TRUE, Expr, Value, all_of, any_of, as_expr, minimum
 from ..numbers.held import FACTS
 from ..types import Buffer, u16, u32, u64
 from .context import Context, rule
@@ -45,26 +47,32 @@ def rounds(cx: Context, op: t.Rounds) -> None:
 
 @rule(t.LoadHeld)
 def load_held(cx: Context, op: t.LoadHeld) -> None:
-    b, (ny, nx), cols = cx.b, op.grid.extent, op.held.size // op.rows
-    y, x = map(cx.resolve, op.first)
+    b, (nz, ny, nx), (planes, rows, cols) = cx.b, op.grid.extent, op.share
+    z, y, x = map(cx.resolve, op.first)
     columns = [b.let("column", (x + cx.lane * cols + c) % nx) for c in range(cols)]
-    for k in range(op.rows):
-        line = b.let("line", (y + cx.warp * op.rows + k) % ny)
-        for c, column in enumerate(columns):
-            b.st(op.held, k * cols + c, b.ld(op.src, op.grid.element((line, column)), hint="u"))
+    for p in range(planes):
+        plane = b.let("plane", (z + p) % nz)
+        for k in range(rows):
+            line = b.let("line", op.grid.element((plane, (y + cx.warp * rows + k) % ny, as_expr(0))))
+            for c, column in enumerate(columns):
+                b.st(op.held, (p * rows + k) * cols + c, b.ld(op.src, line + column, hint="u"))
 
 
 @rule(t.StoreHeld)
 def store_held(cx: Context, op: t.StoreHeld) -> None:
     """Cells are counted from the first own one: what a load has worked out would stay in registers until here."""
-    b, cols = cx.b, op.held.size // op.rows
-    (y, x), (top, left), (bottom, right) = (tuple(map(cx.resolve, of)) for of in (op.own, op.low, op.high))
-    down, across = b.let("down", cx.warp * op.rows - top), b.let("across", cx.lane * cols - left)
-    for k in range(op.rows):
-        row = b.let("row", all_of((down + k).ge(0), (down + k).lt(bottom - top)))
-        for c in range(cols):
-            own = b.let("own", all_of(row, (across + c).ge(0), (across + c).lt(right - left)))
-            b.st(op.dst, op.grid.element((y + down + k, x + across + c)), b.ld(op.held, k * cols + c), where=own)
+    b, (planes, rows, cols) = cx.b, op.share
+    (z, y, x), (front, top, left) = map(cx.resolve, op.own), map(cx.resolve, op.low)
+    depth, height, width = (cx.resolve(high) - cx.resolve(low) for low, high in zip(op.low, op.high, strict=True))
+    back, down, across = as_expr(0) - front, b.let("down", cx.warp * rows - top), b.let("across", cx.lane * cols - left)
+    for p in range(planes):
+        plane = all_of((back + p).ge(0), (back + p).lt(depth)) if planes > 1 else TRUE
+        for k in range(rows):
+            row = b.let("row", all_of(plane, (down + k).ge(0), (down + k).lt(height)))
+            for c in range(cols):
+                own = b.let("own", all_of(row, (across + c).ge(0), (across + c).lt(width)))
+                at = op.grid.element((z + back + p, y + down + k, x + across + c))
+                b.st(op.dst, at, b.ld(op.held, (p * rows + k) * cols + c), where=own)
 
 
 @rule(t.Exchange)
@@ -78,8 +86,7 @@ class _Exchange:
 
     def __init__(self, cx: Context, op: t.Exchange) -> None:
         self.cx, self.op = cx, op
-        self.cols, self.word = op.held[0].size // op.rows, op.cells.dtype
-        self.pitch = 32 * self.cols
+        self.word = op.cells.dtype
         self.size = op.held[0].size * cx.func.threads
         tag = cx.resolve(op.tag)
         assert isinstance(tag, Value)
@@ -95,13 +102,16 @@ class _Exchange:
         self.cx.b.barrier()
         self._back()
 
-    def _registers(self, rows: range | None = None) -> list[tuple[Expr, Buffer, int]]:
-        """Where the cells of a thread lie in the images: columns of a lane 32 apart, so that lanes are side by side."""
-        return [
-            (array * self.size + (self.cx.warp * self.op.rows + k) * self.pitch + c * 32 + self.cx.lane, regs,
-             k * self.cols + c)
-            for array, regs in enumerate(self.op.held) for k in rows or range(self.op.rows) for c in range(self.cols)
-        ]  # fmt: skip
+    def _registers(self, *lines: tuple[int, int]) -> list[tuple[Expr, Buffer, int]]:
+        """Where the cells of a thread, or those of some planes and rows, lie in the images: columns of a lane 32 apart,
+        so that lanes are side by side."""
+        (planes, rows, cols), warps = self.op.share, self.cx.func.threads // 32
+        found = []
+        for array, regs in enumerate(self.op.held):
+            for p, k in lines or product(range(planes), range(rows)):
+                line = array * self.size + (p * (warps * rows) + self.cx.warp * rows + k) * (32 * cols)
+                found += [(line + c * 32 + self.cx.lane, regs, (p * rows + k) * cols + c) for c in range(cols)]
+        return found
 
     def _entries(self, table: Buffer) -> list[tuple[Value, Expr]]:
         """What a list has for a thread: cells, -1 where there are no more, and where in the list their places stand."""
@@ -172,12 +182,13 @@ class _Exchange:
 
     def _back(self) -> None:
         """Threads with cells of the halo read theirs."""
-        b, op = self.cx.b, self.op
-        (top, left), (bottom, right) = (tuple(map(self.cx.resolve, of)) for of in (op.low, op.high))
-        column = self.cx.lane * self.cols
-        beside = b.let("beside", any_of(column.lt(left), (column + self.cols).gt(right)))
-        for k in range(op.rows):
-            row = self.cx.warp * op.rows + k
-            with b.if_(any_of(beside, row.lt(top), row.ge(bottom))):
-                for at, regs, register in self._registers(range(k, k + 1)):
+        b, op, (planes, rows, cols) = self.cx.b, self.op, self.op.share
+        (front, top, left), (back, bottom, right) = map(self.cx.resolve, op.low), map(self.cx.resolve, op.high)
+        column = self.cx.lane * cols
+        beside = b.let("beside", any_of(column.lt(left), (column + cols).gt(right)))
+        for p, k in product(range(planes), range(rows)):
+            row = self.cx.warp * rows + k
+            off = any_of(front.gt(p), back.le(p)) if planes > 1 else FALSE
+            with b.if_(any_of(beside, row.lt(top), row.ge(bottom), off)):
+                for at, regs, register in self._registers((p, k)):
                     b.st(regs, register, b.ld(op.image, at, hint="u"))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from math import lcm
 
 from .. import formula as f
 from .. import tile_held as t
-from ..expr import FALSE, Expr, Value, all_of, any_of, maximum, minimum
+from ..expr import FALSE, TRUE, Expr, Value, all_of, any_of, maximum, minimum
 from .context import Context, rule
 from .formula import Formula
 
 Array = tuple[str, int]
-#: A thread's rows of an array: so many below its first one.
-Lines = dict[tuple[Array, int], list[Value]]
+#: A line of columns of a thread: an array, and the plane and the row among the thread's.
+Place = tuple[Array, int, int]
 
 
 @rule(t.HeldSteps)
@@ -25,29 +26,35 @@ def held_steps(cx: Context, op: t.HeldSteps) -> None:
         steps.one(step)
 
 
-class _Beside:
-    """A row of a thread's columns, and of those beside them, which neighbouring lanes have; past an end of the field
-    what the array's sides say."""
+class _Line:
+    """A thread's columns of a row, and those beside them, which neighbouring lanes have; past an end of the field what
+    the array's sides say.  ``constant``: where all cells of the row are one, whatever lies beside them."""
 
-    def __init__(self, of: _Steps, array: Array, own: Sequence[Value], constant: Expr) -> None:
+    def __init__(self, of: _Steps, array: Array, own: Sequence[Value], constant: Expr = FALSE) -> None:
         self.of, self.array, self.own, self.constant = of, array, own, constant
         self.found: dict[int, Value] = {}
 
     def cell(self, c: int) -> Value:
         """The value in column ``c`` of the thread's."""
         cols = len(self.own)
-        if 0 <= c < cols:
-            return self.own[c]
+        if 0 <= c < cols or self.constant == TRUE:
+            return self.own[c % cols]
         if c not in self.found:
             high = c >= cols
-            mode, at = ("down", c - cols) if high else ("up", c + cols)
-            value = self.of.cx.b.shfl(mode, self.own[at], 1, hint="x")
-            outside = c - cols if high else -1 - c  # cells past the end
-            self.found[c] = self._ended(value, outside, high)
+            own = self.own[c - cols if high else c + cols]
+            self.found[c] = self._ended(self._beside(own, high), c - cols if high else -1 - c, high)
         return self.found[c]
 
+    def _beside(self, own: Value, high: bool) -> Value:
+        """What the next lane has where this one has ``own``."""
+        b = self.of.cx.b
+        if self.of.op.closed[2]:
+            return b.shfl("idx", own, (self.of.cx.lane + (1 if high else 31)) % 32, hint="x")
+        return b.shfl("down" if high else "up", own, 1, hint="x")
+
     def _ended(self, value: Value, outside: int, high: bool) -> Value:
-        b, (kind, constant) = self.of.cx.b, self.of.side(self.array, 1)[high]
+        """``outside``: cells past the end that the cell lies."""
+        b, (kind, constant) = self.of.cx.b, self.of.side(self.array, 2)[high]
         if kind == "periodic":
             return value
         if kind == "dirichlet":
@@ -55,7 +62,7 @@ class _Beside:
         else:
             inside = outside if kind == "neumann" else 0
             image = self.own[len(self.own) - 1 - inside if high else inside]
-        end = self.of.ends[1][high]
+        end = self.of.ends[2][high]
         # a row that is constant itself has the constant of its own side
         return b.select(b.let("end", all_of(end, self.constant.eq(0))) if self.constant != FALSE else end, image, value)
 
@@ -66,14 +73,15 @@ class _Steps:
     def __init__(self, cx: Context, op: t.HeldSteps) -> None:
         self.cx, self.op = cx, op
         b, warps = cx.b, cx.func.threads // 32
-        self.cols = op.held[0].size // op.rows
+        self.planes, self.rows, self.cols = op.share
         self.pitch = 32 * self.cols
         self.sides = dict(zip((*(name for name, _ in op.fields), ""), op.sides, strict=True))
-        (y, x), (ny, nx) = map(cx.resolve, op.first), op.extent
-        #: Whether the thread is at the low and the high end of the field, along rows and columns.
+        (z, y, x), (nz, ny, nx) = map(cx.resolve, op.first), op.extent
+        #: Whether the thread is at the low and the high end of the field, along each axis.
         self.ends = (
+            (b.name(z.eq(0), "front"), b.name(z.eq(nz - self.planes), "back")),
             (b.name(all_of(cx.warp.eq(0), y.eq(0)), "top"),
-             b.name(all_of(cx.warp.eq(warps - 1), y.eq(ny - warps * op.rows)), "bottom")),
+             b.name(all_of(cx.warp.eq(warps - 1), y.eq(ny - warps * self.rows)), "bottom")),
             (b.name(all_of(cx.lane.eq(0), x.eq(0)), "left"),
              b.name(all_of(cx.lane.eq(31), x.eq(nx - self.pitch)), "right")),
         )  # fmt: skip
@@ -88,115 +96,144 @@ class _Steps:
         """All rows of the thread, where they still count after this step."""
         b, op, far = self.cx.b, self.op, self.op.far
         old = {
-            (array, k): [b.ld(regs, k * self.cols + c, hint="u") for c in range(self.cols)]
-            for array, regs in zip(op.arrays, op.held, strict=True) for k in range(op.rows)
+            (array, p, k): [b.ld(regs, self._register(p, k) + c, hint="u") for c in range(self.cols)]
+            for array, regs in zip(op.arrays, op.held, strict=True)
+            for p, k in product(range(self.planes), range(self.rows))
         }  # fmt: skip
-        first = b.let("first", self._edge(step % 2, self.cx.warp, 0, 0))
+        first = b.let("first", self._edge(step % 2, self.cx.warp))
         for array in op.passed:
-            for k in range(far):
-                self._show(first, array, 0, k, old[array, k])
-                self._show(first, array, 1, k, old[array, op.rows - far + k])
+            for p, k in product(range(self.planes), range(far)):
+                self._show(first, array, 0, p, k, old[array, p, k])
+                self._show(first, array, 1, p, k, old[array, p, self.rows - far + k])
         counts = self._counts(step)
-        inner = range(far, op.rows - far)
+        inner = range(far, self.rows - far)
         with b.if_(counts):
-            self._rows(inner, old)
+            self._lines(inner, _Lines(self, old))
         if op.passed:
             b.barrier()
         with b.if_(counts):
-            self._rows([k for k in range(op.rows) if k not in inner], old | self._others(step, old))
+            self._lines([k for k in range(self.rows) if k not in inner], _Lines(self, old, step))
+
+    def _register(self, p: int, k: int) -> int:
+        return (p * self.rows + k) * self.cols
 
     def _counts(self, step: Expr) -> Expr:
         """Whether rows of the warp are needed after this step: own ones, and what later steps spoil around them."""
-        rest = (self.cx.resolve(self.op.left) - 1 - step) * self.op.reach[0]
-        row = self.cx.warp * self.op.rows
-        low, high = (self.cx.resolve(of[0]) for of in (self.op.low, self.op.high))
-        return self.cx.b.let("counts", all_of((row + self.op.rows).gt(low - rest), row.lt(high + rest)))
+        rest = (self.cx.resolve(self.op.left) - 1 - step) * self.op.reach[1]
+        row = self.cx.warp * self.rows
+        low, high = (self.cx.resolve(of[1]) for of in (self.op.low, self.op.high))
+        return self.cx.b.let("counts", all_of((row + self.rows).gt(low - rest), row.lt(high + rest)))
 
     # ---------------------------------------------------------------------------------------------- rows of other warps
-    def _edge(self, parity: Expr, warp: Expr, last: int, k: int) -> Expr:
-        """Where the row ``k`` of a warp's first, or of its last, begins; of the first array."""
-        rows, warps = 2 * len(self.op.passed) * self.op.far, self.cx.func.threads // 32
-        return ((parity * warps + warp) * rows + last * self.op.far + k) * self.pitch
+    def _edge(self, parity: Expr, warp: Expr) -> Expr:
+        """Where the rows begin that a warp shows."""
+        shown = 2 * len(self.op.passed) * self.planes * self.op.far
+        return (parity * (self.cx.func.threads // 32) + warp) * (shown * self.pitch)
 
-    def _at(self, first: Expr, array: Array, last: int, k: int, c: int) -> Expr:
-        number = self.op.passed.index(array) * 2 * self.op.far + last * self.op.far + k
+    def _at(self, first: Expr, array: Array, last: int, p: int, k: int, c: int) -> Expr:
+        """Where column ``c`` is of the row ``k`` of a warp's first, or of its last ones."""
+        number = ((self.op.passed.index(array) * 2 + last) * self.planes + p) * self.op.far + k
         return first + (number * self.pitch + c * 32) + self.cx.lane
 
-    def _show(self, first: Expr, array: Array, last: int, k: int, row: Sequence[Value]) -> None:
+    def _show(self, first: Expr, array: Array, last: int, p: int, k: int, row: Sequence[Value]) -> None:
         for c, value in enumerate(row):
-            self.cx.b.st(self.op.edges, self._at(first, array, last, k, c), value)
+            self.cx.b.st(self.op.edges, self._at(first, array, last, p, k, c), value)
 
-    def _others(self, step: Expr, old: Lines) -> Lines:
-        """The rows above a thread's first and below its last, and what stands for them where the field ends."""
-        b, op, warps = self.cx.b, self.op, self.cx.func.threads // 32
-        found: Lines = {}
-        above = b.let("above", self._edge(step % 2, maximum(self.cx.warp - 1, 0), 0, 0))
-        below = b.let("below", self._edge(step % 2, minimum(self.cx.warp + 1, warps - 1), 0, 0))
-        for array in op.passed:
-            for k in range(op.far):
-                for high, first in ((0, above), (1, below)):
-                    outside = k if high else op.far - 1 - k  # rows past the end
-                    row = [b.ld(op.edges, self._at(first, array, 1 - high, k, c), hint="y") for c in range(self.cols)]
-                    at = op.rows + k if high else k - op.far
-                    found[array, at] = self._ended(array, row, outside, high, old)
-        return found
+    def neighbours(self, step: Expr) -> tuple[Expr, Expr]:
+        """Where the rows begin that the warps above and below show."""
+        warps, b = self.cx.func.threads // 32, self.cx.b
+        above, below = maximum(self.cx.warp - 1, 0), minimum(self.cx.warp + 1, warps - 1)
+        if self.op.closed[1]:
+            above, below = (self.cx.warp + (warps - 1)) % warps, (self.cx.warp + 1) % warps
+        return b.let("above", self._edge(step % 2, above)), b.let("below", self._edge(step % 2, below))
 
-    def _ended(self, array: Array, row: list[Value], outside: int, high: int, old: Lines) -> list[Value]:
-        b, (kind, constant) = self.cx.b, self.side(array, 0)[high]
-        if kind == "periodic":
-            return row
-        if kind == "dirichlet":
-            image = [b.const(row[0].dtype, constant, hint="outside")] * self.cols
-        else:
-            inside = outside if kind == "neumann" else 0
-            image = old[array, self.op.rows - 1 - inside if high else inside]
-        return [b.select(self.ends[0][high], there, value) for there, value in zip(image, row, strict=True)]
+    def shown(self, first: Expr, array: Array, p: int, k: int) -> list[Value]:
+        """A row that another warp shows: the ``k``-th past this one's last, or before its first where k < 0."""
+        high = k >= self.rows
+        number = k - self.rows if high else self.op.far + k
+        return [
+            self.cx.b.ld(self.op.edges, self._at(first, array, 1 - high, p, number, c), hint="y")
+            for c in range(self.cols)
+        ]
 
     # ---------------------------------------------------------------------------------------------- the formula
-    def _rows(self, rows: Sequence[int], old: Lines) -> None:
-        """The new values of some rows; older levels move on."""
-        b, op, found = self.cx.b, self.op, dict[tuple[Array, int], _Beside]()
-
-        def read(k: int, c: int, what: f.Read) -> Value:
-            name, level, (dy, dx) = what
-            key = (name, level), k + dy
-            if key not in found:
-                found[key] = _Beside(self, key[0], old[key], self._constant(*key))
-            return found[key].cell(c + dx)
-
-        for k in rows:
+    def _lines(self, rows: Sequence[int], lines: _Lines) -> None:
+        """The new values of some rows of all planes; older levels move on."""
+        b, op = self.cx.b, self.op
+        for p, k in product(range(self.planes), rows):
             made = [
-                self.formula.results(op.results, lambda what, k=k, c=c: read(k, c, what))  # type: ignore[misc]
+                self.formula.results(op.results, lambda what, at=(p, k, c): lines.read(at, what))  # type: ignore[misc]
                 for c in range(self.cols)
             ]
             for i, (name, levels) in enumerate(op.fields):
-                new = self._kept(name, k, [cell[i] for cell in made], old[(name, 0), k])
+                new = self._kept(name, p, k, [cell[i] for cell in made], lines.old[(name, 0), p, k])
                 for level in range(levels):
-                    values = old[(name, level - 1), k] if level else new
+                    values = lines.old[(name, level - 1), p, k] if level else new
                     regs = op.held[op.arrays.index((name, level))]
                     for c, value in enumerate(values):
-                        b.st(regs, k * self.cols + c, value)
+                        b.st(regs, self._register(p, k) + c, value)
 
-    def _constant(self, array: Array, k: int) -> Expr:
-        """Whether a row lies past an end of the field where all cells hold a constant."""
-        if 0 <= k < self.op.rows:
-            return FALSE
-        high = k >= self.op.rows
-        return self.ends[0][high] if self.side(array, 0)[high][0] == "dirichlet" else FALSE
-
-    def _kept(self, name: str, k: int, new: list[Value], old: Sequence[Value]) -> list[Value]:
+    def _kept(self, name: str, p: int, k: int, new: list[Value], old: Sequence[Value]) -> list[Value]:
         """What frozen sides keep."""
-        b, op, (rows, cols) = self.cx.b, self.op, self.op.keep
-        near = [
-            self.ends[0][high] for high, (kind, _) in enumerate(self.side((name, 0), 0))
-            if kind == "frozen" and (k >= op.rows - rows if high else k < rows)
-        ]  # fmt: skip
-        out = []
+        b, out = self.cx.b, []
         for c, (value, was) in enumerate(zip(new, old, strict=True)):
-            beside = [
-                self.ends[1][high] for high, (kind, _) in enumerate(self.side((name, 0), 1))
-                if kind == "frozen" and (c >= self.cols - cols if high else c < cols)
-            ]  # fmt: skip
-            stays = any_of(*near, *beside) if near or beside else None
-            out.append(value if stays is None else b.select(b.let("stays", stays), was, value))
+            near = [
+                self.ends[axis][high]
+                for axis, (at, keep) in enumerate(zip((p, k, c), self.op.keep, strict=True))
+                for high, (kind, _) in enumerate(self.side((name, 0), axis))
+                if kind == "frozen" and (at >= self.op.share[axis] - keep if high else at < keep)
+            ]
+            out.append(b.select(b.let("stays", any_of(*near)), was, value) if near else value)
         return out
+
+
+class _Lines:
+    """The old values around a thread's cells; those past its first and last row only once ``step`` has shown them."""
+
+    def __init__(self, of: _Steps, old: dict[Place, list[Value]], step: Expr | None = None) -> None:
+        self.of, self.old = of, old
+        self.around = of.neighbours(step) if step is not None and of.op.passed else None
+        self.found: dict[Place, _Line] = {}
+
+    def read(self, at: tuple[int, int, int], what: f.Read) -> Value:
+        """What a read means of the cell in these plane, row and column of the thread's."""
+        name, level, (dz, dy, dx) = what
+        place = (name, level), at[0] + dz, at[1] + dy
+        if place not in self.found:
+            self.found[place] = self._line(*place)
+        return self.found[place].cell(at[2] + dx)
+
+    def _line(self, array: Array, p: int, k: int) -> _Line:
+        """Of sides that a line lies past on two axes that of the slower one wins."""
+        of, planes = self.of, self.of.planes
+        if not 0 <= p < planes:
+            # the ends of a window that are none of the field are spoiled: any value will do
+            high = p >= planes
+            kind, constant = of.side(array, 0)[high]
+            if kind == "dirichlet":
+                value = of.cx.b.const(of.op.edges.dtype, constant, hint="outside")
+                return _Line(of, array, [value] * of.cols, TRUE)
+            mirrored = 2 * planes - 1 - p if high else -1 - p
+            edge = planes - 1 if high else 0
+            p = p % planes if kind == "periodic" else mirrored if kind == "neumann" else edge
+        if 0 <= k < of.rows:
+            return _Line(of, array, self.old[array, p, k])
+        return self._past(array, p, k)
+
+    def _past(self, array: Array, p: int, k: int) -> _Line:
+        """A row of another warp's, or what stands for it where the field ends."""
+        of, high = self.of, k >= self.of.rows
+        assert self.around is not None  # rows that need no other warp's come first
+        row = of.shown(self.around[high], array, p, k)
+        kind, constant = of.side(array, 1)[high]
+        if kind == "periodic":
+            return _Line(of, array, row)
+        if kind == "dirichlet":
+            image = [of.cx.b.const(row[0].dtype, constant, hint="outside")] * of.cols
+        else:
+            mirrored = 2 * of.rows - 1 - k if high else -1 - k
+            edge = of.rows - 1 if high else 0
+            image = self.old[array, p, mirrored if kind == "neumann" else edge]
+        end = of.ends[1][high]
+        row = [of.cx.b.select(end, there, value) for there, value in zip(image, row, strict=True)]
+        return _Line(of, array, row, end if kind == "dirichlet" else FALSE)

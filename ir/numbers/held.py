@@ -1,9 +1,10 @@
 """The numbers of fields that blocks keep in registers: which cells a block has, and which it gets from others.
 
-A block has a window of ``warps`` x ``rows`` rows and 32 * ``cols`` columns; some of its cells are the block's own.
-Those around them are a halo, which every time step spoils by a radius; after ``every`` steps it comes anew from the
-blocks whose own cells it is.  Along an axis that wraps so do windows; along others they end where the field does, so
-that what lies outside is met at a window's ends alone.
+A block has a window of ``planes``, of ``warps`` x ``rows`` rows and 32 * ``cols`` columns; some of its cells are the
+block's own.  Those around them are a halo, which every time step spoils by a radius; after ``every`` steps it comes
+anew from the blocks whose own cells it is.  Along an axis that wraps so do windows; along others they end where the
+field does, so that what lies outside is met at a window's ends alone.  Where one window is all of an axis that wraps
+its ends are neighbours: the axis is closed, and has no halo.
 """
 
 from __future__ import annotations
@@ -11,53 +12,70 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Table = npt.NDArray[np.int32]
+#: A number of each axis: planes, rows, columns.
+Cells = tuple[int, int, int]
+#: Where a block's own cells begin and end along an axis, in the field, and where its window begins.
+Span = tuple[int, int, int]
 
-#: Numbers of a block, each for both axes: the first cell of its window, its first own one, and the places in the window
+#: Numbers of a block, each of all axes: the first cell of its window, its first own one, and the places in the window
 #: where its own begin and end.
-FACTS = 8
+FACTS = 12
+_AXES = ("planes", "rows", "columns")
 
 
 @dataclass(frozen=True)
 class Held:
-    """A field of ``shape`` (rows, columns) in ``tiles`` (rows of blocks, columns) blocks; all in cells.
+    """A field of ``shape`` in ``tiles`` blocks along each axis; all in cells.
 
-    ``reach``: rows and columns that a step spoils of a window; ``wraps``: of each axis, whether it does.
+    ``share``: cells of a thread; ``reach``: cells that a step spoils at the ends of a window; ``wraps``: of each axis,
+    whether it does.
     """
 
-    shape: tuple[int, int]
-    tiles: tuple[int, int]
-    rows: int
-    cols: int
+    shape: Cells
+    tiles: Cells
+    share: Cells
     warps: int
     every: int
-    reach: tuple[int, int]
-    wraps: tuple[bool, bool]
+    reach: Cells
+    wraps: tuple[bool, bool, bool]
 
     @property
-    def window(self) -> tuple[int, int]:
-        """Rows and columns of a window."""
-        return self.warps * self.rows, 32 * self.cols
+    def window(self) -> Cells:
+        """Cells of a window."""
+        planes, rows, cols = self.share
+        return planes, self.warps * rows, 32 * cols
 
     @property
-    def halo(self) -> tuple[int, int]:
-        """Rows and columns around the own cells that are good when they have just come."""
-        return self.every * self.reach[0], self.every * self.reach[1]
+    def closed(self) -> tuple[bool, bool, bool]:
+        """Of each axis, whether the ends of a window are neighbours."""
+        each = zip(self.wraps, self.tiles, self.shape, self.window, strict=True)
+        planes, rows, columns = (wraps and count == 1 and n == size for wraps, count, n, size in each)
+        return planes, rows, columns
+
+    @property
+    def halo(self) -> Cells:
+        """Cells around the own ones that are good when they have just come."""
+        planes, rows, columns = (
+            0 if closed else self.every * reach for closed, reach in zip(self.closed, self.reach, strict=True)
+        )
+        return planes, rows, columns
 
     @property
     def cells(self) -> int:
         """Cells of the field."""
-        return self.shape[0] * self.shape[1]
+        return prod(self.shape)
 
     @property
     def blocks(self) -> int:
         """Blocks of the launch."""
-        return self.tiles[0] * self.tiles[1]
+        return prod(self.tiles)
 
     def own(self, axis: int) -> list[tuple[int, int]]:
         """Each block's own cells along an axis: the first, and the first past them."""
@@ -72,7 +90,7 @@ class Held:
 
     def legal(self) -> str | None:
         """Why there is no such kernel; None if there is."""
-        for axis, what in enumerate(("rows", "columns")):
+        for axis, what in enumerate(_AXES):
             n, size, halo, count = self.shape[axis], self.window[axis], self.halo[axis], self.tiles[axis]
             if count > n:
                 return f"{count} blocks share {n} {what}"
@@ -82,53 +100,66 @@ class Held:
             needed = most + 2 * halo if self.wraps[axis] or count > 2 else min(n, most + halo)
             if needed > size:
                 return f"{most} {what} of a block and a halo of {halo} take {needed}, a window has {size}"
-        if self.reach[0] > self.rows:
-            return f"reads {self.reach[0]} rows away reach beyond the next warp, which has {self.rows}"
-        if self.reach[1] > self.cols:
-            return f"reads {self.reach[1]} columns away reach beyond the next lane, which has {self.cols}"
+        for reach, has, what, whose in zip(
+            self.reach, self.share, _AXES, ("window", "next warp", "next lane"), strict=True
+        ):
+            if reach > has:
+                return f"reads {reach} {what} away reach beyond the {whose}, which has {has}"
         return None
 
     # ---------------------------------------------------------------------------------------------- tables
+    def _spans(self) -> list[tuple[Span, Span, Span]]:
+        """Of each block, block by block along the last axis first."""
+        planes, rows, columns = (
+            [(low, high, self.first(axis, low)) for low, high in self.own(axis)] for axis in range(3)
+        )
+        return [(z, y, x) for z in planes for y in rows for x in columns]
+
     @cached_property
     def facts(self) -> Table:
-        """``FACTS`` numbers of each block, rows before columns each time."""
+        """``FACTS`` numbers of each block, planes before rows before columns each time."""
         out = []
-        for (top, bottom), (left, right) in self._each():
-            spans = ((top, bottom, self.first(0, top)), (left, right, self.first(1, left)))
-            (r0, r1), (c0, c1) = (self._inside(axis, *span) for axis, span in enumerate(spans))
-            out.append([spans[0][2], spans[1][2], top, left, r0, c0, r1, c1])
+        for spans in self._spans():
+            inside = [self._inside(axis, span) for axis, span in enumerate(spans)]
+            out.append([
+                *(first for _, _, first in spans), *(low for low, _, _ in spans), *(begin for begin, _ in inside),
+                *(end for _, end in inside),
+            ])  # fmt: skip
         return np.array(out, np.int32)
 
-    def _each(self) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-        return [(rows, columns) for rows in self.own(0) for columns in self.own(1)]
-
-    def _inside(self, axis: int, low: int, high: int, first: int) -> tuple[int, int]:
+    def _inside(self, axis: int, span: Span) -> tuple[int, int]:
         """Own cells as places in a window."""
+        low, high, first = span
         begin = self.halo[axis] if self.wraps[axis] else low - first
         return begin, begin + high - low
 
-    def place(self, row: Any, column: Any) -> Any:
+    def place(self, plane: Any, row: Any, column: Any) -> Any:
         """Where a cell of a window lies in its image in shared memory: lanes side by side, column by column."""
-        return row * self.window[1] + column % self.cols * 32 + column // self.cols
+        _, rows, columns = self.window
+        return (plane * rows + row) * columns + column % self.share[2] * 32 + column // self.share[2]
 
-    def _good(self, axis: int, low: int, high: int, first: int) -> tuple[int, int]:
+    def _good(self, axis: int, span: Span) -> tuple[int, int]:
         """Places of the own cells and of the halo around them, as far as there is one."""
-        begin, end = self._inside(axis, low, high, first)
+        begin, end = self._inside(axis, span)
         return max(0, begin - self.halo[axis]), min(self.window[axis], end + self.halo[axis])
+
+    def _listed(self, spans: Sequence[Span], places: Sequence[Any]) -> npt.NDArray[np.int64]:
+        """The cells of a box of a window: number of the cell in the field, place in the image."""
+        z, y, x = (
+            (first + at) % n for (_, _, first), at, n in zip(spans, places, self.shape, strict=True)
+        )  # fmt: skip
+        return np.stack([(z * self.shape[1] + y) * self.shape[2] + x, self.place(*places)], -1)
 
     @cached_property
     def _halos(self) -> list[npt.NDArray[np.int64]]:
-        """Of each block the cells that come from others: number of the cell in the field, place in the image."""
+        """Of each block the cells that come from others."""
         found = []
-        for (top, bottom), (left, right) in self._each():
-            spans = ((top, bottom, self.first(0, top)), (left, right, self.first(1, left)))
-            good = [np.arange(*self._good(axis, *span)) for axis, span in enumerate(spans)]
-            r, c = (a.reshape(-1) for a in np.meshgrid(*good, indexing="ij"))
-            (r0, r1), (c0, c1) = (self._inside(axis, *span) for axis, span in enumerate(spans))
-            halo = ~((r >= r0) & (r < r1) & (c >= c0) & (c < c1))
-            r, c = r[halo], c[halo]
-            cells = (spans[0][2] + r) % self.shape[0] * self.shape[1] + (spans[1][2] + c) % self.shape[1]
-            found.append(np.stack([cells, self.place(r, c)], 1))
+        for spans in self._spans():
+            good = [np.arange(*self._good(axis, span)) for axis, span in enumerate(spans)]
+            places = np.meshgrid(*good, indexing="ij")
+            inside = (self._inside(axis, span) for axis, span in enumerate(spans))
+            own = [(at >= begin) & (at < end) for at, (begin, end) in zip(places, inside, strict=True)]
+            found.append(self._listed(spans, [at[~np.logical_and.reduce(own)] for at in places]))
         return found
 
     @cached_property
@@ -137,12 +168,10 @@ class Held:
         for halo in self._halos:
             wanted[halo[:, 0]] = True
         given = []
-        for block, ((top, bottom), (left, right)) in enumerate(self._each()):
-            r, c = (a.reshape(-1) for a in np.meshgrid(np.arange(top, bottom), np.arange(left, right), indexing="ij"))
-            kept = wanted[r * self.shape[1] + c]
-            r, c = r[kept], c[kept]
-            row, column = self.facts[block, 4] + r - top, self.facts[block, 5] + c - left
-            given.append(np.stack([r * self.shape[1] + c, self.place(row, column)], 1))
+        for spans in self._spans():
+            own = [np.arange(*self._inside(axis, span)) for axis, span in enumerate(spans)]
+            listed = self._listed(spans, [at.reshape(-1) for at in np.meshgrid(*own, indexing="ij")])
+            given.append(listed[wanted[listed[:, 0]]])
         return _padded(given), _padded(self._halos)
 
     @property

@@ -9,6 +9,8 @@ is of hand-written kernels on one H200 (``benchmarks/floors/onchip_wave_floor.cu
 
 from __future__ import annotations
 
+from functools import lru_cache
+from math import prod
 from typing import Any, Final
 
 from sparsegen.cost import terms
@@ -16,9 +18,10 @@ from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law, steps_rate
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.update import units
-from sparsegen.cost.update_stream import ALU, MUFU, read_offsets
+from sparsegen.cost.update_stream import ALU, MUFU
 from sparsegen.dsl.update import Update
-from sparsegen.ir.numbers.held import Held
+from sparsegen.ir import formula
+from sparsegen.ir.numbers.held import Cells, Held
 from sparsegen.ir.op_update import parameters
 from sparsegen.schedule import UpdateSchedule
 from sparsegen.sizes import ITEMSIZE
@@ -36,13 +39,14 @@ REASONS: Final[dict[str, str]] = {
 }
 #: The formula's symbols, and what they are.
 SYMBOLS: Final[dict[str, str]] = {
-    "ny": "rows of the grid", "nx": "its columns", "steps": "time steps", "T": "steps between exchanges",
-    "blocks": "blocks", "rows": "rows of a thread", "cols": "its columns", "warps": "warps a block",
+    "N": "cells of the grid", "steps": "time steps", "T": "steps between exchanges",
+    "blocks": "blocks", "lines": "rows of a thread in all its planes", "planes": "planes of a thread",
+    "cols": "its columns", "warps": "warps a block",
     "counts": "share of the rows of a window that still count", "halo": "cells that a block gets",
     "arrays": "arrays held", "reads": "arrays read", "writes": "arrays written",
     "FMA": "multiplications and additions a cell", "ALU": "comparisons and choices a cell",
     "MUFU": "divisions and square roots a cell", "beside": "values from neighbouring lanes a row",
-    "shown": "rows that a warp shows above and below",
+    "shown": "rows that a warp shows above and below, of a plane",
 }  # fmt: skip
 #: Measured: clocks of a meeting of a block, with the rows that are read behind it (0.22 us).
 MEET: Final = 430.0
@@ -57,16 +61,34 @@ ORDER: Final = 4.7
 REGISTERS, HELD = 50, 1.25
 
 
-def reach(update: Update) -> tuple[int, int]:
-    """Rows and columns that the farthest reads lie away."""
-    found = [offset for _, _, offset in read_offsets(update)]
-    return max([0, *(abs(dy) for dy, _ in found)]), max([0, *(abs(dx) for _, dx in found)])
+def offsets(update: Update) -> tuple[tuple[str, int, Cells], ...]:
+    """The reads of a formula on three axes: those that a field has not come first."""
+    return tuple((name, level, (0, 0, *o)[-3:]) for name, level, o in formula.reads(update.code))  # type: ignore[misc]
 
 
-def numbers(update: Update, shape: tuple[int, int], s: UpdateSchedule) -> Held:
+def reach(update: Update) -> Cells:
+    """Planes, rows and columns that the farthest reads lie away."""
+    planes, rows, columns = (max([0, *(abs(o[axis]) for *_, o in offsets(update))]) for axis in range(3))
+    return planes, rows, columns
+
+
+def on_three(of: tuple[int, ...]) -> Cells:
+    """A number of each axis, with 1 for those that a field has not."""
+    planes, rows, columns = (1, 1, *of)[-3:]
+    return planes, rows, columns
+
+
+def wraps(update: Update) -> tuple[bool, bool, bool]:
+    """Of each axis, whether the first field wraps; axes that it has not do."""
+    planes, rows, columns = (True, True, *(pair[0].kind == "periodic" for pair in update.sides[0]))[-3:]
+    return planes, rows, columns
+
+
+@lru_cache(maxsize=1 << 12)
+def numbers(update: Update, shape: tuple[int, ...], s: UpdateSchedule) -> Held:
     """Which cells the blocks of a complete schedule have."""
-    wraps = [update.sides[0][axis][0].kind == "periodic" for axis in (0, 1)]
-    return Held(shape, s.tiles, s.rows, s.cols, s.warps, s.every, reach(update), (wraps[0], wraps[1]))
+    share = s.planes, s.rows, s.cols
+    return Held(on_three(shape), on_three(s.tiles), share, s.warps, s.every, reach(update), wraps(update))
 
 
 def arrays(update: Update) -> int:
@@ -77,32 +99,32 @@ def arrays(update: Update) -> int:
 def registers(update: Update, s: UpdateSchedule) -> int:
     """Estimated 32-bit registers of a thread: its cells of every array, and rows of other warps."""
     words = max(1, ITEMSIZE[update.dtype] // 4)
-    return int(REGISTERS + words * s.cols * (HELD * arrays(update) * s.rows + 2 * reach(update)[0]))
+    return int(REGISTERS + words * s.cols * (HELD * arrays(update) * s.planes * s.rows + 2 * reach(update)[1]))
 
 
 def shared(update: Update, s: UpdateSchedule) -> int:
     """Bytes of shared memory of a block: images of its windows, and rows that its warps show one another."""
-    passed = {(name, level) for name, level, (dy, _) in read_offsets(update) if dy}
-    line = s.cols * s.threads * ITEMSIZE[update.dtype]
-    return int(line * (arrays(update) * s.rows + 4 * len(passed) * reach(update)[0]))
+    passed = {(name, level) for name, level, (_, dy, _) in offsets(update) if dy}
+    line = s.planes * s.cols * s.threads * ITEMSIZE[update.dtype]
+    return int(line * (arrays(update) * s.rows + 4 * len(passed) * reach(update)[1]))
 
 
 def cost(
-    update: Update, shape: tuple[int, int], s: UpdateSchedule, device: DeviceProfile, steps: int
+    update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int
 ) -> Cost:  # fmt: skip
     """The cost of one launch of ``steps`` steps; all words of the schedule are said."""
     held, size = numbers(update, shape, s), ITEMSIZE[update.dtype]
-    found, (ry, rx) = read_offsets(update), held.reach
-    own = [max(high - low for low, high in held.own(axis)) for axis in (0, 1)]
+    found, (_, ry, rx) = offsets(update), held.reach
+    own = [max(high - low for low, high in held.own(axis)) for axis in range(3)]
     around = [min(n, o + 2 * h) for n, o, h in zip(held.window, own, held.halo, strict=True)]
-    passed = {(name, level) for name, level, (dy, _) in found if dy}
+    passed = {(name, level) for name, level, (_, dy, _) in found if dy}
     reads, writes = parameters(update.fields, update.coefs), parameters(update.fields, ())
     values: dict[str, float] = {
-        "ny": shape[0], "nx": shape[1], "steps": steps, "T": s.every, "blocks": held.blocks, "rows": s.rows,
-        "cols": s.cols, "warps": s.warps, "b": 1, "arrays": len(reads), "reads": len(reads), "writes": len(writes),
-        "counts": min(1.0, (own[0] + (s.every - 1) * ry) / held.window[0]),
-        "halo": around[0] * around[1] - own[0] * own[1] if held.blocks > 1 or any(held.wraps) else 0,
-        **units(update), "beside": 2 * rx * len({(n, level, dy) for n, level, (dy, dx) in found if dx}),
+        "N": held.cells, "steps": steps, "T": s.every, "blocks": held.blocks, "lines": s.planes * s.rows,
+        "planes": s.planes, "cols": s.cols, "warps": s.warps, "b": 1, "arrays": len(reads), "reads": len(reads),
+        "writes": len(writes), "counts": min(1.0, (own[1] + (s.every - 1) * ry) / held.window[1]),
+        "halo": prod(around) - prod(own), **units(update),
+        "beside": 2 * rx * len({(n, level, dz, dy) for n, level, (dz, dy, dx) in found if dx}),
         "shown": 2 * ry * len(passed), "s": size, "word": max(1, size // 4), "sms": device.sms,
         "sub": device.sub_cores, "f": device.clock, "launch": terms.STARTING * device.launch_s,
         "bw_G": terms.REACH * device.bw_global, "bw_S": device.smem_bytes_per_clk_sm,
@@ -116,21 +138,22 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
     """``time`` and its terms, for floats and for sympy alike."""
     clocks = v.steps / v.f
     warps = v.warps * v.counts
-    cells = warps * 32 * v.rows * v.cols
-    issued = v.rows * (v.cols * (v.FMA + v.ALU + v.MUFU) + v.beside * v.word) + STEP + SHOWN * v.shown * v.cols
-    window = v.warps * 32 * v.rows * v.cols
+    cells = warps * 32 * v.lines * v.cols
+    shown = v.shown * v.planes * v.cols
+    issued = v.lines * (v.cols * (v.FMA + v.ALU + v.MUFU) + v.beside * v.word) + STEP + SHOWN * shown
+    window = v.warps * 32 * v.lines * v.cols
     swapped = (
         THROUGH + v.arrays * (2 * window * v.s / v.bw_S + 2 * v.halo * 2 * v.s / v.bw_L2)
         + v.arrays * 2 * v.halo * CELL / 32 / v.sub
     )  # fmt: skip
     rounds = a.ceil(v.steps / v.T)
     found = {
-        "hbm": v.ny * v.nx * v.s * (v.reads + v.writes) / v.bw_G + v.lat / v.f,
+        "hbm": v.N * v.s * (v.reads + v.writes) / v.bw_G + v.lat / v.f,
         "fma": clocks * cells * v.FMA / v.fma_rate,
         "alu": clocks * cells * v.ALU / ALU,
         "mufu": clocks * cells * v.MUFU / MUFU,
         "issue": clocks * warps * issued / v.sub,
-        "shared": clocks * v.warps * 32 * v.s * (v.rows * v.beside + 2 * v.shown * v.cols) / v.bw_S,
+        "shared": clocks * v.warps * 32 * v.s * (v.lines * v.beside + 2 * shown) / v.bw_S,
         "meet": clocks * MEET,
         "exchange": (rounds - 1) * swapped / v.f if v.halo else 0 * v.f,
         "launch": v.launch,

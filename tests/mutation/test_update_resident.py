@@ -25,7 +25,7 @@ from sparsegen.problems.update import UpdateProblem
 from sparsegen.schedule import UpdateSchedule
 from tests.mutation.harness import ORDER, mutants
 from tests.schedules import kernels, with_kernel
-from tests.updates import TOLERANCE, arrays, emulated_pass, error, gray_scott, made, reference_pass, wave
+from tests.updates import TOLERANCE, arrays, emulated_pass, error, gray_scott, heat, made, reference_pass, wave
 
 
 def around(**options: Any) -> Update:
@@ -46,18 +46,23 @@ CASES: list[tuple[Callable[..., Update], str, str]] = [
     (wave, "f64", "tiles=2x2 rows=5 cols=2 warps=5 every=2"),
     (wave, "f32", "tiles=2x2 rows=5 cols=2 warps=5 every=1"),
     (gray_scott, "f32", "tiles=3x3 rows=4 cols=1 warps=5 every=2"),
+    (heat, "f64", "tiles=2x2x1 planes=7 rows=2 cols=1 warps=5 every=1"),
 ]
-SHAPE, STEPS = (37, 70), 5
+#: Of fields on two axes, and on three.
+SHAPES: dict[int, tuple[int, ...]] = {2: (37, 70), 3: (9, 14, 32)}
+STEPS = 5
 
 
 class Calls:
     """Two calls of a kernel, one after the other, and what each has to give."""
 
     def __init__(self, make: Callable[..., Update], dtype: str, line: str) -> None:
-        self.update = make(dtype=dtype, boundary={0: sg.periodic, 1: (sg.neumann, sg.dirichlet(0.5))})
+        sides = [sg.periodic, (sg.neumann, sg.dirichlet(0.5)), sg.periodic][: 1 + line.split()[0].count("x")]
+        self.update = make(dtype=dtype, boundary=dict(enumerate(sides)))
+        self.shape = SHAPES[self.update.ndim]
         schedule = UpdateSchedule.parse(f"resident {line}")
-        self.module = lower(UpdateProblem(self.update, SHAPE), schedule, H200, STEPS).warp
-        self.given = [arrays(self.update, SHAPE, seed) for seed in (0, 1)]
+        self.module = lower(UpdateProblem(self.update, self.shape), schedule, H200, STEPS).warp
+        self.given = [arrays(self.update, self.shape, seed) for seed in (0, 1)]
         self.want = [reference_pass(self.update, found, STEPS) for found in self.given]
 
     def findings(self, module: Module, seed: int) -> list[str]:

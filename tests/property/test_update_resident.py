@@ -33,13 +33,19 @@ from tests.updates import (
     wider,
 )
 
-FLAT = st.integers(0, 2**32 - 1).map(random_update).filter(lambda update: update.ndim == 2)
+UPDATES = st.integers(0, 2**32 - 1).map(random_update)
 BOUNDARIES = [
     sg.periodic, sg.frozen, sg.neumann, sg.dirichlet(0.25), {0: sg.periodic, 1: sg.frozen},
     {0: (sg.neumann, sg.dirichlet(0.5)), 1: sg.periodic},
     {0: (sg.frozen, sg.neumann), 1: (sg.dirichlet(-1.0), sg.dirichlet(2.0))},
 ]  # fmt: skip
+DEEP_BOUNDARIES = [
+    sg.periodic, sg.frozen, sg.neumann, sg.dirichlet(0.25), {0: sg.frozen, 1: sg.periodic, 2: sg.periodic},
+    {0: sg.periodic, 1: (sg.neumann, sg.dirichlet(0.5)), 2: sg.frozen},
+    {0: (sg.dirichlet(-1.0), sg.neumann), 1: (sg.dirichlet(0.5), sg.frozen), 2: (sg.dirichlet(2.0), sg.neumann)},
+]  # fmt: skip
 SCHEDULE = "resident tiles=2x2 rows=5 cols=2 warps=5 every=2"
+DEEP = "resident tiles=2x2x2 planes=9 rows=3 cols=1 warps=4 every=2"
 
 
 def after(
@@ -59,21 +65,28 @@ def after(
             assert error(a, want[key]) <= steps * TOLERANCE[update.dtype], key
 
 
-def drawn(update: Update, draw: random.Random) -> tuple[tuple[int, int], UpdateSchedule]:
+def drawn(update: Update, draw: random.Random) -> tuple[tuple[int, ...], UpdateSchedule]:
     """A shape and a schedule that can run there; the example is given up where they cannot."""
+    most, ndim = (1, 3, 2)[update.ndim - 1], update.ndim
     s = UpdateSchedule(
-        "resident", tiles=(draw.randint(1, 3), draw.randint(1, 3)), cols=draw.choice((2, 3)),
-        rows=draw.choice((2, 3, 5)), warps=draw.choice((2, 4, 6)), every=draw.choice((1, 1, 2, 3)),
+        "resident", tiles=tuple(draw.randint(1, 6 if ndim == 1 else most) for _ in range(ndim)),
+        cols=draw.choice((2, 3)), planes=draw.choice((4, 5, 7)) if ndim > 2 else 1,
+        rows=draw.choice((2, 3, 5)) if ndim > 1 else 1, warps=draw.choice((2, 4, 6)) if ndim > 1 else 1,
+        every=draw.choice((1, 1, 2, 3)),
     )  # fmt: skip
+    windows = (s.planes, s.rows * s.warps, 32 * s.cols)[-ndim:]
 
     def cells(axis: int) -> int:
-        size, halo = (s.rows * s.warps, 32 * s.cols)[axis], s.every * reach(update)[axis]
+        size, halo = windows[axis], s.every * reach(update)[axis - ndim]
         count, wraps = s.tiles[axis], update.sides[0][axis][0].kind == "periodic"
+        if wraps and count == 1 and draw.random() < 0.5:
+            return size  # the window's ends are neighbours
         ends = 0 if wraps else {1: 2, 2: 1}.get(count, 0)  # halos that a window at an end does without
         most = count * (size - (2 - ends) * halo)
         return draw.randint(min(most, update.extents[axis] if wraps else size), most) if most >= count else count
 
-    shape = cells(0), cells(1)
+    shape = tuple(map(cells, range(ndim)))
+    assume(all(n >= least for n, least in zip(shape, update.extents, strict=True)))
     assume(family(s).misfit(update, shape, s, H200) is None)
     return shape, s
 
@@ -87,7 +100,45 @@ def test_named_cases(name: str, boundary: Any, dtype: str) -> None:
     after(update, (37, 70), UpdateSchedule.parse(SCHEDULE), 5, seed=3)
 
 
-@given(update=FLAT, seed=st.integers(0, 2**32 - 1))
+@pytest.mark.parametrize("dtype", ["f64", "f16"])
+@pytest.mark.parametrize("boundary", DEEP_BOUNDARIES, ids=str)
+def test_three_axes(boundary: Any, dtype: str) -> None:
+    after(NAMED["heat"][0](boundary=boundary, dtype=dtype), (9, 12, 40), UpdateSchedule.parse(DEEP), 5, seed=3)
+
+
+def test_all_neighbours_on_three_axes() -> None:
+    """Edges and corners of halos count, and past two ends at once the slower axis does."""
+
+    def around(u: Any) -> Any:
+        cells = [u[z, y, x] * (1 + z + 3 * y + 9 * x) for z in (-1, 0, 1) for y in (-1, 0, 1) for x in (-1, 0, 1)]
+        return 0.03 * sum(cells[1:], cells[0]) + 0.05 * u[0, 0, 0] ** 2
+
+    for boundary in DEEP_BOUNDARIES:
+        after(made(around, boundary=boundary), (9, 12, 40), UpdateSchedule.parse(DEEP), 3)
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES[:4], ids=str)
+def test_one_axis(boundary: Any) -> None:
+    line = UpdateSchedule.parse("resident tiles=5 cols=2 every=3")
+    after(NAMED["burgers"][0](boundary=boundary), (271,), line, 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "line"),
+    [
+        ("heat", (9, 12, 32), "tiles=2x2x1 planes=7 rows=2 warps=4 every=1"),
+        ("heat", (5, 8, 64), "tiles=1x1x1 planes=5 rows=2 warps=4 every=1"),
+        ("wave", (12, 64), "tiles=1x1 rows=3 cols=2 warps=4 every=2"),
+        ("wave", (12, 50), "tiles=1x2 rows=3 cols=2 warps=4 every=2"),
+        ("burgers", (96,), "tiles=1 cols=3 every=4"),
+    ],
+)
+def test_axes_of_which_one_window_is_all(name: str, shape: tuple[int, ...], line: str) -> None:
+    """The ends of such a window are neighbours, and no other block has cells of it that it needs."""
+    after(NAMED[name][0](), shape, UpdateSchedule.parse(f"resident {line}"), 5)
+
+
+@given(update=UPDATES, seed=st.integers(0, 2**32 - 1))
 def test_random_updates(update: Update, seed: int) -> None:
     draw = random.Random(seed)
     shape, s = drawn(update, draw)
@@ -198,7 +249,8 @@ def test_auto_fills_the_words_in() -> None:
 @pytest.mark.parametrize(
     ("name", "shape", "line", "what"),
     [
-        ("heat", (8, 8, 32), "resident", "2 axes"),
+        ("heat", (8, 8, 32), "resident tiles=2x2", "tiles=2x2 of fields of 3 axes"),
+        ("wave", (37, 70), "resident planes=2", "planes=2 of fields of 2 axes"),
         ("wave", (4096, 4096), "resident", "fields and levels take 402653184 bytes"),
         ("wave", (37, 70), "resident tiles=1x1 rows=5 cols=2 warps=5 every=2", "37 rows of a block and a halo of 2"),
         ("wave", (37, 70), "resident tiles=2x2 rows=1 cols=2 warps=5 every=2", "of a block and a halo of"),
@@ -222,21 +274,36 @@ def test_rows_that_warps_show_one_another_may_take_too_much() -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- who has what
-@given(
-    tiles=st.tuples(st.integers(1, 4), st.integers(1, 4)), wraps=st.tuples(st.booleans(), st.booleans()),
-    every=st.integers(1, 3), shape=st.tuples(st.integers(1, 60), st.integers(1, 200)),
-    reach=st.tuples(st.integers(0, 2), st.integers(0, 2)),
-)  # fmt: skip
-def test_every_cell_has_an_owner_and_every_halo_a_giver(
-    tiles: tuple[int, int], wraps: tuple[bool, bool], every: int, shape: tuple[int, int], reach: tuple[int, int]
-) -> None:
-    held = Held(shape, tiles, 4, 2, 6, every, reach, wraps)
-    assume(held.legal() is None)
+@st.composite
+def holdings(draw: st.DrawFn) -> Held:
+    """Numbers of a field that blocks can hold."""
+    every, share, warps = draw(st.integers(1, 3)), (draw(st.sampled_from([1, 5])), 4, 2), 6
+
+    def axis(size: int, most: int) -> tuple[int, int, int, bool]:
+        wraps, reach, count = draw(st.booleans()), draw(st.integers(0, most)), draw(st.integers(1, 4))
+        ends = 0 if wraps else {1: 2, 2: 1}.get(count, 0)
+        least, limit = max(count, 0 if wraps else size), count * (size - (2 - ends) * every * reach)
+        if limit < least or draw(st.integers(0, 3)) == 0:
+            return size, 1, reach if wraps else 0, wraps
+        return draw(st.integers(least, limit)), count, reach, wraps
+
+    sizes = share[0], warps * share[1], 32 * share[2]
+    (nz, tz, rz, wz), (ny, ty, ry, wy), (nx, tx, rx, wx) = map(axis, sizes, (min(1, share[0] - 1), 2, 2))
+    held = Held((nz, ny, nx), (tz, ty, tx), share, warps, every, (rz, ry, rx), (wz, wy, wx))
+    assert held.legal() is None
+    return held
+
+
+@given(holdings())
+def test_every_cell_has_an_owner_and_every_halo_a_giver(held: Held) -> None:
+    shape = held.shape
     owner = np.full(held.cells, -1)
-    for block, (top, left, y, x, r0, c0, r1, c1) in enumerate(held.facts.tolist()):
-        assert ((top + r0 - y) % shape[0], (left + c0 - x) % shape[1]) == (0, 0)
-        rows, cols = (np.arange(r0, r1) + top) % shape[0], (np.arange(c0, c1) + left) % shape[1]
-        own = (rows[:, None] * shape[1] + cols).reshape(-1)
+    for block, facts in enumerate(held.facts.reshape(-1, 4, 3).tolist()):
+        each = [
+            (np.arange(low, high) + first) % n for first, _, low, high, n in zip(*facts, shape, strict=True)
+        ]  # fmt: skip
+        assert all(at[0] == own for at, own in zip(each, facts[1], strict=True))
+        own = np.ravel_multi_index(np.meshgrid(*each, indexing="ij"), shape).reshape(-1)
         assert (owner[own] < 0).all()
         owner[own] = block
     assert (owner >= 0).all()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, cast
+from math import prod
+from typing import TYPE_CHECKING
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.update_resident import arrays, cost, numbers, reach, registers, shared
+from sparsegen.cost.update_resident import arrays, cost, numbers, on_three, reach, registers, shared, wraps
 from sparsegen.dsl.update import Update
 from sparsegen.families.base import MAX_REGISTERS
 from sparsegen.families.update.base import UpdateFamily
 from sparsegen.ir.numbers.arithmetic import up
+from sparsegen.ir.numbers.held import Cells
 from sparsegen.registry import register
-from sparsegen.schedule import UpdateSchedule, Word, integer, pair
+from sparsegen.schedule import UpdateSchedule, Word, each, integer
 from sparsegen.sizes import ITEMSIZE
 
 if TYPE_CHECKING:
@@ -22,17 +24,19 @@ if TYPE_CHECKING:
 
 #: Warps of a block, and steps between exchanges, that are tried.
 _WARPS, _EVERY = (4, 8, 12, 16), (1, 2, 3, 4, 6, 8)
-#: Rows and columns of a thread at most.
-_ROWS, _COLS = 32, 8
+#: Planes, rows and columns of a thread at most.
+_PLANES, _ROWS, _COLS = 64, 32, 8
 #: Registers are given to threads by so many.
 _STEP = 8
+#: Blocks along the last of three axes at most: few cells lie beside one another in narrow windows.
+_ACROSS = 8
 #: Share of the SMs that has to have a block, of the tiles that are tried.
 _BUSY = 0.75
 
 
 class ResidentUpdate(UpdateFamily):
-    """``tiles`` blocks down x across, one an SM, of ``warps`` warps with ``rows`` rows of ``cols`` columns a lane;
-    cells around a block's own come from the others after ``every`` steps."""
+    """``tiles`` blocks along each axis, one an SM, of ``warps`` warps with ``rows`` rows of ``cols`` columns a lane, on
+    three axes of ``planes`` planes; cells around a block's own come from the others after ``every`` steps."""
 
     name = "resident"
     telling = ("tiles", "every")
@@ -43,9 +47,9 @@ class ResidentUpdate(UpdateFamily):
         "try schedule='resident'",
     )
     words = (
-        Word("tiles", pair, auto=True), Word("cols", integer, None, 1, _COLS, auto=True),
-        Word("rows", integer, None, 1, _ROWS, auto=True), Word("warps", integer, None, 1, 32, auto=True),
-        Word("every", integer, None, 1, 32, auto=True),
+        Word("tiles", each, auto=True), Word("cols", integer, None, 1, _COLS, auto=True),
+        Word("rows", integer, None, 1, _ROWS, auto=True), Word("planes", integer, None, 1, _PLANES, auto=True),
+        Word("warps", integer, None, 1, 32, auto=True), Word("every", integer, None, 1, 32, auto=True),
     )  # fmt: skip
 
     def candidates(self, update: Update, steps: int) -> Iterator[UpdateSchedule]:
@@ -54,33 +58,34 @@ class ResidentUpdate(UpdateFamily):
     def misfit(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
     ) -> tuple[str, str] | None:
-        if update.ndim != 2:
-            return f"resident takes fields of 2 axes, not of {update.ndim}", "take stream, column or direct"
         if device.compute_capability < (8, 0):
             return f"resident was written for sm_80 and newer; {device.name} is {device.arch}", "take direct"
         if any(len({pair[0].kind == "periodic" for pair in pairs}) > 1 for pairs in zip(*update.sides, strict=True)):
             return "an axis wraps for one field and not for another: a cell outside is then two", "take direct"
-        grid = cast("tuple[int, int]", shape)
+        if s.tiles is not None and len(s.tiles) != update.ndim:
+            return f"tiles={'x'.join(map(str, s.tiles))} of fields of {update.ndim} axes", "write one for each axis"
+        s = _settled(update, s)
+        if s.planes is not None and s.planes > 1 and update.ndim < 3:
+            return f"planes={s.planes} of fields of {update.ndim} axes", "leave it away"
         if None in s.values.values():
-            if _best(update, grid, s, device) is None:
-                return _too_large(update, grid, device)
-            return None
-        return _misfit(update, grid, s, device)
+            return _too_large(update, shape, device) if _best(update, shape, s, device) is None else None
+        return _misfit(update, shape, s, device)
 
     def filled(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
     ) -> UpdateSchedule:
         """The schedule with what is ``auto`` as the cost model has it."""
+        s = _settled(update, s)
         if None not in s.values.values():
             return s
-        found = _best(update, cast("tuple[int, int]", shape), s, device)
+        found = _best(update, shape, s, device)
         assert found is not None  # misfit has said so
         return found
 
     def cost(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int = 1
     ) -> Cost:  # fmt: skip
-        return cost(update, cast("tuple[int, int]", shape), self.filled(update, shape, s, device), device, steps)
+        return cost(update, shape, self.filled(update, shape, s, device), device, steps)
 
     def passes(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int
@@ -88,10 +93,19 @@ class ResidentUpdate(UpdateFamily):
         from sparsegen.ir.kernels.resident_update import ResidentUpdate as Kernel
 
         s = self.filled(update, shape, s, device)
-        return [Kernel(s.tiles, s.rows, s.cols, s.warps, s.every, steps)]
+        return [Kernel(s.tiles, s.planes, s.rows, s.cols, s.warps, s.every, steps)]
 
 
-def _misfit(update: Update, shape: tuple[int, int], s: UpdateSchedule, device: DeviceProfile) -> tuple[str, str] | None:
+def _settled(update: Update, s: UpdateSchedule) -> UpdateSchedule:
+    """With what there is no choice of: fields of fewer than three axes are one plane, of one axis one row."""
+    if update.ndim < 3 and s.planes is None:
+        s = s.but(planes=1)
+    return s.but(rows=s.rows or 1, warps=s.warps or 1) if update.ndim < 2 else s
+
+
+def _misfit(
+    update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
+) -> tuple[str, str] | None:  # fmt: skip
     """Why a complete schedule cannot run."""
     held = numbers(update, shape, s)
     if (why := held.legal()) is not None:
@@ -107,19 +121,19 @@ def _misfit(update: Update, shape: tuple[int, int], s: UpdateSchedule, device: D
     return None
 
 
-def _too_large(update: Update, shape: tuple[int, int], device: DeviceProfile) -> tuple[str, str]:
+def _too_large(update: Update, shape: tuple[int, ...], device: DeviceProfile) -> tuple[str, str]:
     """Why no schedule of the family fits: mostly because the fields do not."""
-    needed = arrays(update) * shape[0] * shape[1] * ITEMSIZE[update.dtype]
+    needed = arrays(update) * prod(shape) * ITEMSIZE[update.dtype]
     there = f"the registers of {device.name} hold {device.sms * device.regs_sm * 4}"
     return (
         f"fields and levels take {needed} bytes and halos of blocks besides; {there}",
-        "take a smaller field, or stream or direct, which leave it in memory",
+        "take a smaller field, or stream, column or direct, which leave it in memory",
     )
 
 
 @lru_cache(maxsize=256)
 def _best(
-    update: Update, shape: tuple[int, int], s: UpdateSchedule, device: DeviceProfile
+    update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
 ) -> UpdateSchedule | None:  # fmt: skip
     """The cheapest way to fill in what the schedule leaves open; None if nothing fits."""
     best: tuple[float, UpdateSchedule] | None = None
@@ -132,21 +146,43 @@ def _best(
 
 
 def _fillings(
-    update: Update, shape: tuple[int, int], s: UpdateSchedule, device: DeviceProfile
+    update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
 ) -> Iterator[UpdateSchedule]:  # fmt: skip
     """Windows as small as they can be for every number of blocks that keeps the GPU busy."""
-    (ny, nx), (ry, rx) = shape, reach(update)
-    tiles = [s.tiles] if s.tiles else [
-        (down, device.sms // down) for down in range(1, min(ny, device.sms) + 1)
-        if down * (device.sms // down) >= _BUSY * device.sms and device.sms // down <= nx
-    ]  # fmt: skip
-    for down, across in tiles or [(1, 1)]:
+    sizes, far, around = on_three(shape), reach(update), wraps(update)
+    for tiles in [on_three(s.tiles)] if s.tiles else _tilings(sizes, update.ndim, device.sms):
         for every in (s.every,) if s.every else _EVERY:
-            cols = s.cols or -(-(-(-nx // across) + 2 * every * rx) // 32)
+            planes, _, cols = (
+                _share(n, count, every * r, wrap, unit)
+                for n, count, r, wrap, unit in zip(sizes, tiles, far, around, (1, 1, 32), strict=True)
+            )
             for warps in (s.warps,) if s.warps else _WARPS:
-                rows = s.rows or -(-(-(-ny // down) + 2 * every * ry) // warps)
-                if cols <= _COLS and rows <= _ROWS:
-                    yield s.but(tiles=(down, across), cols=cols, rows=rows, warps=warps, every=every)
+                rows = _share(sizes[1], tiles[1], every * far[1], around[1], warps)
+                if (s.planes or planes) <= _PLANES and (s.cols or cols) <= _COLS and (s.rows or rows) <= _ROWS:
+                    yield s.but(
+                        tiles=tiles[3 - update.ndim :], planes=s.planes or planes, cols=s.cols or cols,
+                        rows=s.rows or rows, warps=warps, every=every,
+                    )  # fmt: skip
+
+
+def _tilings(sizes: Cells, ndim: int, sms: int) -> Iterator[Cells]:
+    """Blocks along each axis, as many together as keep the GPU busy; one where the field has too few cells for more."""
+    found = False
+    for deep in range(1, min(sizes[0], sms) + 1):
+        for across in range(1, min(sizes[2], sms // deep, _ACROSS if ndim > 2 else sms) + 1):
+            down = sms // (deep * across)
+            if deep * down * across >= _BUSY * sms and down <= sizes[1]:
+                found = True
+                yield deep, down, across
+    if not found:
+        yield 1, 1, 1
+
+
+def _share(n: int, count: int, halo: int, wraps: bool, unit: int) -> int:
+    """Cells of a thread along an axis of ``n`` cells, of which ``count`` windows have ``unit`` times as many each."""
+    if count == 1 and (not wraps or n % unit == 0):
+        return -(-n // unit)
+    return -(-(-(-n // count) + 2 * halo) // unit)
 
 
 FAMILY = register(ResidentUpdate())
