@@ -22,7 +22,7 @@ from ..expr import Value
 from ..grid import Grid
 from ..layout import walk_degree
 from ..module import Module
-from ..numbers.held import Cells, Held, Table
+from ..numbers.held import Cells, Held, Table, spread
 from ..op import Sides
 from ..passes.manager import register
 from ..types import Buffer, s32, u32, u64
@@ -90,12 +90,11 @@ def held_of(
             "an axis wraps for one field and not for another: a cell outside is then two",
             hint="direct does any boundary",
         )
-    planes, rows, columns = (th.farthest(code, axis) for axis in range(3))
     wrap_z, wrap_y, wrap_x = (True in kinds for kinds in wraps)
     count_z, count_y, count_x = (1, 1, *tiles)[-3:]
     return Held(
-        (shape[0], shape[1], shape[2]), (count_z, count_y, count_x), share, warps, every, (planes, rows, columns),
-        (wrap_z, wrap_y, wrap_x),
+        (shape[0], shape[1], shape[2]), (count_z, count_y, count_x), share, warps, every,
+        spread(offset for _, _, offset in f.reads(code)), (wrap_z, wrap_y, wrap_x),
     )  # fmt: skip
 
 

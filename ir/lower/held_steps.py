@@ -68,7 +68,7 @@ class _Line:
 
 
 class _Steps:
-    """One step of a thread: rows that need none of other warps, a meeting, and those that do."""
+    """One step of a thread: a meeting of the warps, before and after which it makes its rows."""
 
     def __init__(self, cx: Context, op: t.HeldSteps) -> None:
         self.cx, self.op = cx, op
@@ -106,9 +106,12 @@ class _Steps:
                 self._show(first, array, 0, p, k, old[array, p, k])
                 self._show(first, array, 1, p, k, old[array, p, self.rows - far + k])
         counts = self._counts(step)
-        inner = range(far, self.rows - far)
-        with b.if_(counts):
-            self._lines(inner, _Lines(self, old))
+        # rows that need no other warp's are made before the warps meet; of many planes what they were would take too
+        # many registers until the others have been made
+        inner = range(far, self.rows - far) if self.planes == 1 else range(0)
+        if inner:
+            with b.if_(counts):
+                self._lines(inner, _Lines(self, old))
         if op.passed:
             b.barrier()
         with b.if_(counts):

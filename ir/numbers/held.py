@@ -2,14 +2,14 @@
 
 A block has a window of ``planes``, of ``warps`` x ``rows`` rows and 32 * ``cols`` columns; some of its cells are the
 block's own.  Those around them are a halo, which every time step spoils by a radius; after ``every`` steps it comes
-anew from the blocks whose own cells it is.  Along an axis that wraps so do windows; along others they end where the
-field does, so that what lies outside is met at a window's ends alone.  Where one window is all of an axis that wraps
-its ends are neighbours: the axis is closed, and has no halo.
+anew from the blocks whose own cells it is, as far as own ones depend on it: of a star no corners.  Along an axis that
+wraps so do windows; along others they end where the field does, so that what lies outside is met at a window's ends
+alone.  Where one window is all of an axis that wraps its ends are neighbours: the axis is closed, and has no halo.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -34,7 +34,7 @@ _AXES = ("planes", "rows", "columns")
 class Held:
     """A field of ``shape`` in ``tiles`` blocks along each axis; all in cells.
 
-    ``share``: cells of a thread; ``reach``: cells that a step spoils at the ends of a window; ``wraps``: of each axis,
+    ``share``: cells of a thread; ``reads``: how far a formula's reads lie, to either side; ``wraps``: of each axis,
     whether it does.
     """
 
@@ -43,7 +43,7 @@ class Held:
     share: Cells
     warps: int
     every: int
-    reach: Cells
+    reads: frozenset[Cells]
     wraps: tuple[bool, bool, bool]
 
     @property
@@ -58,6 +58,43 @@ class Held:
         each = zip(self.wraps, self.tiles, self.shape, self.window, strict=True)
         planes, rows, columns = (wraps and count == 1 and n == size for wraps, count, n, size in each)
         return planes, rows, columns
+
+    @property
+    def reach(self) -> Cells:
+        """Cells that a step spoils at the ends of a window."""
+        planes, rows, columns = map(max, zip((0, 0, 0), *self.reads, strict=True))
+        return planes, rows, columns
+
+    @cached_property
+    def needed(self) -> npt.NDArray[np.bool_]:
+        """``[planes, rows, columns]``: whether own cells depend on one so far from them, before the next exchange.
+
+        To either side alike: whom a block waits for waits for it, so that none overtakes another by two rounds.
+        """
+        size = [self.every * far + 1 for far in self.reach]
+        found = np.zeros(size, bool)
+        found[0, 0, 0] = True
+        for _ in range(self.every):
+            before = found.copy()
+            for z, y, x in self.reads:
+                found[z:, y:, x:] |= before[: size[0] - z, : size[1] - y, : size[2] - x]
+        for axis in range(3):  # nearer ones of own cells farther in
+            found = np.flip(np.logical_or.accumulate(np.flip(found, axis), axis), axis)
+        return found
+
+    @property
+    def halo_cells(self) -> int:
+        """Cells that the largest block gets, as if it had neighbours on both sides of each axis that is shared."""
+        own = [max(high - low for low, high in self.own(axis)) for axis in range(3)]
+        beside = [
+            2 if count > 1 or (wraps and not closed) else 0
+            for count, wraps, closed in zip(self.tiles, self.wraps, self.closed, strict=True)
+        ]
+        sides = [
+            np.array([n, *(more,) * (length - 1)])
+            for n, more, length in zip(own, beside, self.needed.shape, strict=True)
+        ]
+        return int((self.needed * np.einsum("i,j,k->ijk", *sides)).sum()) - prod(own)
 
     @property
     def halo(self) -> Cells:
@@ -158,8 +195,12 @@ class Held:
             good = [np.arange(*self._good(axis, span)) for axis, span in enumerate(spans)]
             places = np.meshgrid(*good, indexing="ij")
             inside = (self._inside(axis, span) for axis, span in enumerate(spans))
-            own = [(at >= begin) & (at < end) for at, (begin, end) in zip(places, inside, strict=True)]
-            found.append(self._listed(spans, [at[~np.logical_and.reduce(own)] for at in places]))
+            far = [
+                np.maximum(np.maximum(begin - at, at - end + 1), 0)
+                for at, (begin, end) in zip(places, inside, strict=True)
+            ]
+            asked = self.needed[tuple(far)] & np.logical_or.reduce([distance > 0 for distance in far])
+            found.append(self._listed(spans, [at[asked] for at in places]))
         return found
 
     @cached_property
@@ -183,6 +224,11 @@ class Held:
     def taken(self) -> Table:
         """``[blocks, n, 2]``: cells that a block takes from others, and their places; -1 behind the last."""
         return self._lists[1]
+
+
+def spread(offsets: Iterable[Sequence[int]]) -> frozenset[Cells]:
+    """How far reads at ``offsets`` on three axes lie, to either side."""
+    return frozenset((abs(z), abs(y), abs(x)) for z, y, x in offsets)
 
 
 def _padded(lists: Sequence[npt.NDArray[np.int64]]) -> Table:

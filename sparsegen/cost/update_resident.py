@@ -10,7 +10,6 @@ is of hand-written kernels on one H200 (``benchmarks/floors/onchip_wave_floor.cu
 from __future__ import annotations
 
 from functools import lru_cache
-from math import prod
 from typing import Any, Final
 
 from sparsegen.cost import terms
@@ -21,7 +20,7 @@ from sparsegen.cost.update import units
 from sparsegen.cost.update_stream import ALU, MUFU
 from sparsegen.dsl.update import Update
 from sparsegen.ir import formula
-from sparsegen.ir.numbers.held import Cells, Held
+from sparsegen.ir.numbers.held import Cells, Held, spread
 from sparsegen.ir.op_update import parameters
 from sparsegen.schedule import UpdateSchedule
 from sparsegen.sizes import ITEMSIZE
@@ -88,7 +87,8 @@ def wraps(update: Update) -> tuple[bool, bool, bool]:
 def numbers(update: Update, shape: tuple[int, ...], s: UpdateSchedule) -> Held:
     """Which cells the blocks of a complete schedule have."""
     share = s.planes, s.rows, s.cols
-    return Held(on_three(shape), on_three(s.tiles), share, s.warps, s.every, reach(update), wraps(update))
+    reads = spread(offset for *_, offset in offsets(update))
+    return Held(on_three(shape), on_three(s.tiles), share, s.warps, s.every, reads, wraps(update))
 
 
 def arrays(update: Update) -> int:
@@ -115,15 +115,14 @@ def cost(
     """The cost of one launch of ``steps`` steps; all words of the schedule are said."""
     held, size = numbers(update, shape, s), ITEMSIZE[update.dtype]
     found, (_, ry, rx) = offsets(update), held.reach
-    own = [max(high - low for low, high in held.own(axis)) for axis in range(3)]
-    around = [min(n, o + 2 * h) for n, o, h in zip(held.window, own, held.halo, strict=True)]
+    rows = max(high - low for low, high in held.own(1))
     passed = {(name, level) for name, level, (_, dy, _) in found if dy}
     reads, writes = parameters(update.fields, update.coefs), parameters(update.fields, ())
     values: dict[str, float] = {
         "N": held.cells, "steps": steps, "T": s.every, "blocks": held.blocks, "lines": s.planes * s.rows,
         "planes": s.planes, "cols": s.cols, "warps": s.warps, "b": 1, "arrays": len(reads), "reads": len(reads),
-        "writes": len(writes), "counts": min(1.0, (own[1] + (s.every - 1) * ry) / held.window[1]),
-        "halo": prod(around) - prod(own), **units(update),
+        "writes": len(writes), "counts": min(1.0, (rows + (s.every - 1) * ry) / held.window[1]),
+        "halo": held.halo_cells, **units(update),
         "beside": 2 * rx * len({(n, level, dz, dy) for n, level, (dz, dy, dx) in found if dx}),
         "shown": 2 * ry * len(passed), "s": size, "word": max(1, size // 4), "sms": device.sms,
         "sub": device.sub_cores, "f": device.clock, "launch": terms.STARTING * device.launch_s,

@@ -10,7 +10,7 @@ import pytest
 import sparsegen as sg
 from tests.gpu.test_updates_gpu import inputs, same
 from tests.schedules import KINDS, MIXED
-from tests.updates import error, gray_scott, life, wave
+from tests.updates import burgers, error, gray_scott, heat, life, wave
 
 SHAPE = (517, 389)
 
@@ -25,6 +25,24 @@ def test_every_boundary(make: Any, dtype: str, sides: str, launcher: str) -> Non
     k = sg.compile(update, SHAPE, 40, backend="cuda", schedule="resident")
     for steps in (40, 1, 2, 7):
         same(k(**given, steps=steps), sg.compile(update, SHAPE, steps, backend="reference")(**given), dtype)
+
+
+@pytest.mark.parametrize("sides", KINDS)
+@pytest.mark.parametrize(("make", "shape"), [(heat, (61, 64, 64)), (heat, (64, 50, 70)), (burgers, (20_001,))])
+def test_three_axes_and_one(make: Any, shape: tuple[int, ...], sides: str) -> None:
+    update = make(boundary=KINDS[sides])
+    given = inputs(update, shape)
+    k = sg.compile(update, shape, 20, backend="cuda", schedule="resident")
+    for steps in (20, 1, 3):
+        same(k(**given, steps=steps), sg.compile(update, shape, steps, backend="reference")(**given), "f64")
+
+
+def test_an_axis_of_which_one_window_is_all() -> None:
+    update, shape = heat(boundary=sg.periodic), (64, 64, 64)
+    given = inputs(update, shape)
+    line = "resident tiles=11x12x1 planes=8 rows=2 cols=2 warps=4 every=1"
+    same(sg.compile(update, shape, 25, backend="cuda", schedule=line)(**given),
+         sg.compile(update, shape, 25, backend="reference")(**given), "f64")  # fmt: skip
 
 
 @pytest.mark.parametrize("every", [1, 2, 3, 5])

@@ -90,3 +90,12 @@ def test_an_update_whose_fields_stay_in_registers(sides: Any, dtype: str, monkey
     update, line = wave(boundary=sides, dtype=dtype), "resident tiles=2x3 rows=5 cols=1 warps=5 every=2"
     kernel = sg.compile(update, (33, 72), 5, device="h200", backend="emulator", schedule=line)
     alike(kernel, monkeypatch, program.run_plan)
+
+
+@pytest.mark.parametrize("sides", BOUNDARIES, ids=str)
+def test_fields_on_three_axes_that_stay_in_registers(sides: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four blocks; along the last axis one window is all, so that lanes pass cells around where that wraps."""
+    sides = {**sides, 2: sg.periodic} if isinstance(sides, dict) else sides
+    update, line = heat(boundary=sides), "resident tiles=2x2x1 planes=7 rows=2 cols=1 warps=5 every=1"
+    kernel = sg.compile(update, (9, 14, 32), 5, device="h200", backend="emulator", schedule=line)
+    alike(kernel, monkeypatch, program.run_plan)

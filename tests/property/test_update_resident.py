@@ -15,7 +15,7 @@ from sparsegen.calls.update import with_steps
 from sparsegen.cost.update_resident import reach
 from sparsegen.dsl.update import Update
 from sparsegen.families.update.base import family
-from sparsegen.ir.numbers.held import Held
+from sparsegen.ir.numbers.held import Held, spread
 from sparsegen.pipelines import lower
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.schedule import UpdateSchedule
@@ -289,7 +289,9 @@ def holdings(draw: st.DrawFn) -> Held:
 
     sizes = share[0], warps * share[1], 32 * share[2]
     (nz, tz, rz, wz), (ny, ty, ry, wy), (nx, tx, rx, wx) = map(axis, sizes, (min(1, share[0] - 1), 2, 2))
-    held = Held((nz, ny, nx), (tz, ty, tx), share, warps, every, (rz, ry, rx), (wz, wy, wx))
+    box = draw(st.booleans())  # or a star
+    reads = [(rz, ry, rx)] if box else [(rz, 0, 0), (0, ry, 0), (0, 0, rx)]
+    held = Held((nz, ny, nx), (tz, ty, tx), share, warps, every, spread(reads), (wz, wy, wx))
     assert held.legal() is None
     return held
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 #: Warps of a block, and steps between exchanges, that are tried.
 _WARPS, _EVERY = (4, 8, 12, 16), (1, 2, 3, 4, 6, 8)
-#: Planes, rows and columns of a thread at most.
-_PLANES, _ROWS, _COLS = 64, 32, 8
+#: Planes, rows and columns of a thread at most, and columns that are tried where there are rows too.
+_PLANES, _ROWS, _COLS, _NARROW = 64, 32, 64, 8
 #: Registers are given to threads by so many.
 _STEP = 8
 #: Blocks along the last of three axes at most: few cells lie beside one another in narrow windows.
@@ -150,6 +150,7 @@ def _fillings(
 ) -> Iterator[UpdateSchedule]:  # fmt: skip
     """Windows as small as they can be for every number of blocks that keeps the GPU busy."""
     sizes, far, around = on_three(shape), reach(update), wraps(update)
+    most = _COLS if update.ndim == 1 or s.cols else _NARROW
     for tiles in [on_three(s.tiles)] if s.tiles else _tilings(sizes, update.ndim, device.sms):
         for every in (s.every,) if s.every else _EVERY:
             planes, _, cols = (
@@ -158,7 +159,7 @@ def _fillings(
             )
             for warps in (s.warps,) if s.warps else _WARPS:
                 rows = _share(sizes[1], tiles[1], every * far[1], around[1], warps)
-                if (s.planes or planes) <= _PLANES and (s.cols or cols) <= _COLS and (s.rows or rows) <= _ROWS:
+                if (s.planes or planes) <= _PLANES and (s.cols or cols) <= most and (s.rows or rows) <= _ROWS:
                     yield s.but(
                         tiles=tiles[3 - update.ndim :], planes=s.planes or planes, cols=s.cols or cols,
                         rows=s.rows or rows, warps=warps, every=every,

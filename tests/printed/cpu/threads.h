@@ -64,6 +64,7 @@ struct Meeting {
 };
 
 constexpr unsigned WARP = 32, MAX_WARPS = 32, MAX_CLUSTER = 8, STACK = 1 << 17;
+constexpr unsigned PATIENCE = 256;  // rounds without progress: a thread asks for some cells of others one by one
 constexpr unsigned POISON = 0xff;  // bytes that nobody has written: NaN, or -1
 
 inline std::vector<Thread> threads;
@@ -185,7 +186,7 @@ inline void run_blocks(unsigned each) {
       setcontext(&threads[i].first);
     }
     idle = progress == before ? idle + 1 : 0;
-    if (idle > 4) fault("deadlock: %u threads wait for what cannot happen", live);
+    if (idle > PATIENCE) fault("deadlock: %u threads wait for what cannot happen", live);
   }
 }
 
