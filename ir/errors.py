@@ -42,7 +42,7 @@ class SparsegenError(Exception):
 
     def __init__(self, message: str, *, loc: Loc | None = None, hint: str | None = None) -> None:
         self.message, self.loc, self.hint = shortened(message), loc, hint
-        super().__init__(self.message)
+        self.args = (self.message,)  # as Exception's own __init__ does, which torch.compile cannot trace
 
     def __str__(self) -> str:
         parts = [self.message if self.loc is None else f"{self.loc}: {self.message}"]

@@ -58,8 +58,13 @@ def test_torch_refusals() -> None:
         sparse(torch.zeros(4, 4))
     with pytest.raises(ArrayError, match="requires grad"):
         sparse(torch.zeros(4, 4, dtype=torch.float16, requires_grad=True))
-    with pytest.raises(ArrayError, match="dense tensor"):
-        sparse(torch.zeros(4, 4, dtype=torch.float16).to_sparse())
+
+
+def test_sparse_tensors_are_taken() -> None:
+    torch = pytest.importorskip("torch")
+    w = np.nan_to_num(weights((32, 48), 0.6))
+    for kind in ("bitmap", "csr"):
+        same(sparse(torch.from_numpy(w).to_sparse(), kind), sparse(w, kind))
 
 
 @pytest.mark.gpu

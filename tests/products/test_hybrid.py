@@ -195,8 +195,9 @@ def test_torch_packs_the_same() -> None:
         w = torch.from_numpy(values(150, 203, dtype="f32")).to(dtype)
         W: Any = sg.sparse(w, format="hybrid", tile=32)
         for pack in (spans, records, pieces, columns, tiles, rounded if dtype is torch.float32 else images):
-            made = [pack(one, 2) for one in (W, W.to_host())]
-            assert np.array_equal(*(np.asarray(a).view(np.int32) for a in made))
+            of_torch, of_numpy = pack(W, 2), np.asarray(pack(W.to_host(), 2))
+            words = np.asarray(of_torch.view(torch.int32) if isinstance(of_torch, torch.Tensor) else of_torch)
+            assert np.array_equal(words.view(np.int32), of_numpy.view(np.int32))
 
 
 def test_numbers_are_those_of_the_matrix() -> None:
