@@ -5,6 +5,7 @@
 # make docs       tables, pictures and excerpts of the documents anew, from results and code that are here
 # make lint, make typecheck, make clean
 #
+# TORCH=1 makes "make test" install torch too, and test what needs it.
 # PYTHON=python3.12 picks the interpreter, VENV=.venv312 the environment, PYTEST_ARGS="-k name" what pytest runs,
 # JOBS=4 how many processes run the tests.
 
@@ -19,7 +20,7 @@ PIP := $(PY) -m pip --disable-pip-version-check install --quiet
 NVCC := $(or $(wildcard $(CUDA_HOME)/bin/nvcc),$(shell command -v nvcc 2>/dev/null))
 HAVE_GPU := $(if $(wildcard /dev/nvidia0),yes,$(shell nvidia-smi -L 2>/dev/null | grep -m1 -o GPU))
 comma := ,
-TEST_EXTRAS := test$(if $(NVCC),,$(comma)nvcc)
+TEST_EXTRAS := test$(if $(NVCC),,$(comma)nvcc)$(if $(TORCH),$(comma)torch-cpu)
 # pycuda takes the toolkit to be where the nvcc on PATH is, which may be a wrapper or a link; nvcc itself knows.
 TOOLKIT := $(if $(NVCC),$(shell $(NVCC) --dryrun -x cu -c /dev/null 2>&1 | sed -n 's/^\#\$$ TOP=//p'))
 DEMO_EXTRAS := plot$(if $(NVCC),$(if $(HAVE_GPU),$(comma)cuda))
