@@ -12,9 +12,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from sparsegen.bench import compression, gains, scatter  # noqa: E402
+from sparsegen.bench import compression, gains, scatter, summary  # noqa: E402
 from sparsegen.bench.picture import svg  # noqa: E402
-from sparsegen.bench.report import load, pictures, render, results  # noqa: E402
+from sparsegen.bench.report import load, pictures, render, results, summed_up  # noqa: E402
 
 RESULTS = ROOT / "docs" / "bench"
 
@@ -32,6 +32,7 @@ def made() -> dict[Path, str]:
     drawn |= {file: scatter.svg(found) for file, found in measured.items() if found["suite"] == "regret"}
     drawn |= {RESULTS / name: gains.svg(found, kind) for found in measured.values() if found["suite"] == "unstructured"
               for kind, name in pictures(found).items()}  # fmt: skip
+    drawn[RESULTS / summary.PICTURE] = summary.svg(summed_up(RESULTS))
     return texts | drawn | {RESULTS / "compression.svg": compression.svg()}
 
 

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sparsegen._version import __version__
-from sparsegen.bench import packed, papers
+from sparsegen.bench import packed, papers, summary
 from sparsegen.bench.cells import Cells, Result
 from sparsegen.bench.chosen import measured
 from sparsegen.bench.harness import TOLERANCE, AnyRow
@@ -221,7 +221,7 @@ def _written(cells: Cells, under: str, notes: Sequence[str]) -> str:
     """A table in Markdown with what stands below it."""
     head, *body = cells
     texts = {"stencil", "weights", "size", "schedule", "form", "call", "bound by", "boundary", "type", "x", "problem",
-             "quantity", "best", "graph", "pattern", "L2", "paper", "product", "without", "wins"}  # fmt: skip
+             "quantity", "best", "graph", "pattern", "L2", "paper", "product", "without", "wins", "beside"}  # fmt: skip
     rule = ["---" if name in texts else "---:" for name in head]
     rows = [*(f"| {' | '.join(row)} |" for row in (head, rule, *body))]
     return "\n".join([*rows, "", f"*{under}*", *(line for note in notes for line in ("", note))])
@@ -229,11 +229,31 @@ def _written(cells: Cells, under: str, notes: Sequence[str]) -> str:
 
 def _of_papers(folder: Path) -> str:
     """The table of papers, which are measured by several suites."""
-    files = results(folder)
-    found = {name: annotated(load(files[name]), folder) for name in papers.SUITES if name in files}
+    found = _every(folder)
     cells = papers.table(found)
     notes = footnotes((), cells, found.get("bitmap", {}).get("peers", {}))
     return _written(cells, papers.caption(found), notes) if cells[1:] else NOT_YET
+
+
+def _every(folder: Path) -> dict[str, Result]:
+    """The results that the tables of several suites are of."""
+    files = results(folder)
+    return {name: annotated(load(files[name]), folder) for name in papers.SUITES if name in files}
+
+
+def summed_up(folder: Path) -> Cells:
+    """The table of README, from the JSON in ``folder``."""
+    return summary.table(_every(folder), _peers(folder))
+
+
+def _peers(folder: Path) -> dict[str, Any]:
+    file = folder / PEERS
+    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
+
+
+def _of_summary(folder: Path) -> str:
+    cells = summed_up(folder)
+    return _written(cells, papers.caption(_every(folder)), summary.notes(_peers(folder))) if cells[1:] else NOT_YET
 
 
 def pictures(found: Result) -> dict[str, str]:
@@ -250,8 +270,9 @@ def render(document: str, folder: Path, beside: Path | None = None) -> str:
     """
 
     def table(match: re.Match[str]) -> str:
-        if match[2] == PAPERS:
-            return f"{match[1]}{_of_papers(folder)}\n{match[4]}"
+        if match[2] in (PAPERS, summary.NAME):
+            made = _of_papers if match[2] == PAPERS else _of_summary
+            return f"{match[1]}{made(folder)}\n{match[4]}"
         file = results(folder).get(match[2])
         found = annotated(load(file), folder) if file else {}
         if not found or ("parts" in found and not parts_of(found, match[3] or next(iter(VIEWS[match[2]])))):
