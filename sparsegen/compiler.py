@@ -15,7 +15,7 @@ from typing import Any, Literal
 from sparsegen.arguments import one_of, positive
 from sparsegen.callsite import located, user_loc
 from sparsegen.choose import Request, choose
-from sparsegen.cost.cost import Cost
+from sparsegen.cost.cost import Costs
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.search import most_steps
 from sparsegen.dsl.stencil import Stencil
@@ -62,7 +62,7 @@ def schedules(
     steps: int | None = None,
     device: str | Path | DeviceProfile = "auto",
     nonfinite: NonFinite = "any",
-) -> list[Cost]:
+) -> Costs:
     """The predicted cost of every legal schedule, cheapest a time step first; each has ``.schedule`` and ``.rate``.
 
     ``steps`` limits how many time steps a pass may do (default: as many as a schedule can).  Errors as in ``compile``.
@@ -70,7 +70,7 @@ def schedules(
     with located(user_loc()):
         problem, request = described(stencil, shape, steps, nonfinite, listing=True)
         profile = resolve(device, "auto" if isinstance(device, str) and device == "auto" else "emulator").profile
-        return list(problem.options(None, profile, request).costs)
+        return Costs(problem.options(None, profile, request).costs)
 
 
 def described(what: Any, shape: Any, steps: Any, nonfinite: str, *, listing: bool = False) -> tuple[Problem, Request]:

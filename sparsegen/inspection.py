@@ -22,6 +22,7 @@ from sparsegen.files import path_of, write
 from sparsegen.ir.errors import ArrayError, IRError
 from sparsegen.ir.text import print_module
 from sparsegen.memo import Memo
+from sparsegen.notebook import Code
 from sparsegen.pipelines import Program
 from sparsegen.plan import launches
 from sparsegen.target import Target
@@ -174,26 +175,26 @@ class Inspected(ABC):
     def _exported(self, name: str) -> Files:
         """The files of a call of the compiled steps on packed arrays."""
 
-    def ir(self, level: Level = "warp") -> str:
+    def ir(self, level: Level = "warp") -> Code:
         """The main program (of most steps a pass) at one level, as text: ``"op"``, ``"tile"`` or ``"warp"``."""
         with located(user_loc()):
             one_of(level, ("op", "tile", "warp"), "level", IRError)
-            return print_module(getattr(self._main(), level))
+            return Code(print_module(getattr(self._main(), level)), "sgir")
 
-    def source(self) -> str:
+    def source(self) -> Code:
         """The CUDA C++ of the main program."""
         with located(user_loc()):
-            return self._builds.get(self._main()).source()
+            return Code(self._builds.get(self._main()).source(), "cuda")
 
-    def ptx(self) -> str:
+    def ptx(self) -> Code:
         """The PTX that nvcc makes of it; ToolchainError without nvcc."""
         with located(user_loc()):
-            return self._builds.get(self._main()).compiled().ptx or ""
+            return Code(self._builds.get(self._main()).compiled().ptx or "", "ptx")
 
-    def sass(self) -> str:
+    def sass(self) -> Code:
         """The machine code as text; ToolchainError without nvcc or a disassembler."""
         with located(user_loc()):
-            return self._builds.get(self._main()).sass()
+            return Code(self._builds.get(self._main()).sass(), "sass")
 
     def resources(self) -> Resources:
         """Registers, spills, shared memory and occupancy of each kernel; ToolchainError without nvcc."""

@@ -21,6 +21,7 @@ from sparsegen.inspection import Build, Inspected
 from sparsegen.ir.errors import ArrayError, DeviceError, Loc, ProductError, ScheduleError, SparsegenError, StencilError
 from sparsegen.memo import Memo
 from sparsegen.memory import DEVICE, HOST, host_room, room_for
+from sparsegen.notebook import facts
 from sparsegen.pipelines import Program
 from sparsegen.plan import Plan
 from sparsegen.problem import Problem
@@ -115,6 +116,18 @@ class Kernel(Inspected):
         if pitch := self._plan(self.steps).padded:
             how += f", workspace pitch {pitch}"
         return f"<{self._calls.kind} {self.problem.name} {size} steps={self.steps} on {self.backend}: {how}>"
+
+    def _repr_html_(self) -> str:
+        from sparsegen.explain.units import seconds
+
+        rows = {
+            "computes": self.problem.name if self.problem.grid else repr(self.problem.what),
+            "size": " × ".join(map(str, self.shape)), "type": self.problem.dtype,
+            **({"time steps": self.steps} if self.problem.grid else {}),
+            "schedule": self.schedule, "for": self.device.name, "runs on": self.backend,
+            "predicted": f"{seconds(self.cost.time)} a launch, bound by {self.cost.binds}",
+        }  # fmt: skip
+        return facts(self._calls.kind, rows.items())
 
     def _main(self) -> Program:
         return self._plan(self.steps).main

@@ -16,6 +16,7 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, NoReturn, TypeVar, cast
 
 from sparsegen.ir.errors import ScheduleError
+from sparsegen.notebook import facts
 from sparsegen.registry import families, operations
 
 #: What the problems of an operation are called in messages, and what a line of theirs may look like.
@@ -252,6 +253,9 @@ class Schedule:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self}>"
+
+    def _repr_html_(self) -> str:
+        return facts(str(self), ((name, "auto" if value is None else value) for name, value in self.values.items()))
 
     def but(self: S, **words: Any) -> S:
         """The same schedule with other values of some words."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from sparsegen.cost.arithmetic import NUMBERS, Arithmetic, symbols
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.notebook import block, table
 from sparsegen.schedule import Schedule
 
 
@@ -107,6 +108,24 @@ class Cost:
     def reasons(self) -> dict[str, str]:
         """Why each term is there, one line each."""
         return {name: self.law.reasons[name] for name in self.terms}
+
+
+#: Schedules that a notebook shows of a list of them.
+SHOWN = 20
+
+
+class Costs(list[Cost]):
+    """Predicted costs, cheapest first; shown in a line, and in a notebook as a table of the first ones."""
+
+    def __repr__(self) -> str:
+        best = f", cheapest {self[0].schedule}: {self[0].time_per_step * 1e6:.4g} µs a step" if self else ""
+        return f"<{len(self)} schedules{best}>"
+
+    def _repr_html_(self) -> str:
+        rows = [[str(c.schedule), f"{c.time_per_step * 1e6:.4g}", f"{c.rate:.4g}", c.binds] for c in self[:SHOWN]]
+        if len(self) > SHOWN:
+            rows.append([f"… and {len(self) - SHOWN} more"])
+        return block(f"{len(self)} schedules", table(("schedule", "µs a step", "rate", "bound by"), rows, (1, 2)))
 
 
 def steps_rate(cost: Cost) -> float:

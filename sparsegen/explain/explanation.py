@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from html import escape
 from pathlib import Path
 from typing import Any
 
+from sparsegen import notebook
 from sparsegen.arguments import positive
 from sparsegen.explain.page import Page
 from sparsegen.explain.picture import svg
 from sparsegen.explain.roofline import Dot
+from sparsegen.explain.sections import sections
 from sparsegen.explain.text import text
 from sparsegen.files import write_as
 from sparsegen.ir.errors import ArrayError
@@ -56,6 +59,16 @@ class Explanation(str):
         """Write the text (.txt), the JSON (.json) or the roofline (.svg); ArrayError for another suffix."""
         forms = {".txt": lambda: f"{self}\n", ".json": lambda: f"{self.json()}\n", ".svg": self.roofline}
         return write_as(path, forms, "an explanation", ArrayError)
+
+    def _repr_html_(self) -> str:
+        parts = []
+        for section in sections(self.page):
+            marked = [at for at, row in enumerate(section.rows) if row.style in ("chosen", "binds")]
+            heads = section.heads if section.title else ()
+            title = f"<p>{escape(section.title)}</p>" if section.title else ""
+            parts.append(title + notebook.table(heads, [row.cells for row in section.rows], section.right, marked))
+        told = "the device's limits, and every schedule that was ranked"
+        return notebook.block(self.page.about, *parts, notebook.image(self.roofline(), told))
 
     def __rich__(self) -> Any:
         from sparsegen.explain.richly import render

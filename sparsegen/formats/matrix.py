@@ -18,6 +18,7 @@ from sparsegen.formats.stats import Stats, measured
 from sparsegen.ir.errors import FormatError
 from sparsegen.ir.types import DType, bf16, e4m3, e5m2, f16, f32, f64, s4, s8, s12, s16, s32, sum_type, u4, u8, u16
 from sparsegen.memory import host_room
+from sparsegen.notebook import facts
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -177,6 +178,15 @@ class SparseMatrix:
     def compression(self) -> float:
         """Bytes of the dense matrix, two elements of 4 bits to a byte, over ``nbytes``."""
         return self.shape[0] * self.shape[1] * self.spec.width / 8 / max(1, self.nbytes)
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "format": self.format, "shape": f"{self.shape[0]} × {self.shape[1]}", "type": self.dtype,
+            "nonzeros": f"{self.nnz:,} ({100 * self.sparsity:.4g} % zeros)",
+            "bytes": f"{self.nbytes:,} ({self.compression:.3g} times smaller than dense)",
+            "where": f"{self.library.name} on {self.library.where}",
+        }  # fmt: skip
+        return facts("sparse matrix", rows.items())
 
     def __repr__(self) -> str:
         where = "" if self.library is NUMPY else f", {self.library.name} on {self.library.where}"
