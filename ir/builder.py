@@ -232,10 +232,12 @@ class Builder:
         """Stores adjacent elements."""
         self.emit(w.St(buf, as_expr(index), vals, where, cache, degree, loc=self.loc))
 
-    def ld_tagged(self, buf: Buffer, index: ExprLike) -> tuple[Value, Value]:
-        """A value and its tag, in one access."""
+    def ld_tagged(
+        self, buf: Buffer, index: ExprLike, where: Expr | None = None, other: Value | None = None
+    ) -> tuple[Value, Value]:
+        """A value and its tag, in one access; 0 and the tag ``other`` where ``where`` is false."""
         out = self.fresh("cell", buf.dtype), self.fresh("tag", buf.dtype)
-        self.emit(wt.LdTagged(out, buf, as_expr(index), loc=self.loc))
+        self.emit(wt.LdTagged(out, buf, as_expr(index), where, other, loc=self.loc))
         return out
 
     def st_tagged(self, buf: Buffer, index: ExprLike, val: Value, tag: Value) -> None:

@@ -84,8 +84,8 @@ class Exchange(Op):
     Through ``image``, a window of each in shared memory, and ``cells``: for each parity of the round and each array
     ``extent`` pairs of a value and its tag.  ``given`` and ``taken`` list, for each block, cells of the field and their
     places in an image.  A pair may be overwritten two rounds later: by then the block that does so has taken the next
-    round's cells of all that read it, who gave them after they had taken these.  ``degree``: the bank-conflict degree
-    of the lists.
+    round's cells of all that read it, who gave them after they had taken these.  ``turn``: lanes that a column and a
+    line of an image begin further round than the one before; ``degree``: the bank-conflict degree of the lists.
     """
 
     held: tuple[Buffer, ...] = buffer(writes=True)
@@ -99,7 +99,27 @@ class Exchange(Op):
     high: tuple[Expr, ...] = operand()
     share: Cells = attr()
     extent: int = attr()
+    turn: tuple[int, int] = attr()
     degree: int = attr()
+
+
+@define("tile.exchange_lines", kw_only=True)
+class ExchangeLines(Op):
+    """``tile.exchange`` where each line along the last axis is one block's: lines go from registers to registers.
+
+    ``lines`` says of each block and warp which lines of its threads it gives, and which it takes, as bits.  Columns of
+    a lane lie 32 apart in ``cells``, so that lanes are side by side; ``grid`` is the field's.  The block does not
+    meet: a warp that depends on others of its block has met them in a step, one that depends on none waits for no one.
+    """
+
+    held: tuple[Buffer, ...] = buffer(writes=True)
+    cells: Buffer = buffer(writes=True)
+    lines: Buffer = buffer()
+    round: Expr = operand()
+    tag: Expr = operand()
+    first: tuple[Expr, ...] = operand()
+    share: Cells = attr()
+    extent: Cells = attr()
 
 
 @define("tile.held_steps", kw_only=True)
@@ -107,8 +127,8 @@ class HeldSteps(Op):
     """``left`` time steps of windows in registers: ``code`` for every cell whose result still counts.
 
     ``held``: the levels of each of ``fields`` (name, time levels), newest first, then ``coefs``.  Columns come from
-    neighbouring lanes, rows from neighbouring warps through ``edges``, whose halves steps use by turns: the block meets
-    between two rounds (an exchange does), or there is one only.  A step spoils ``reach`` cells at the ends of a window,
+    neighbouring lanes, rows from neighbouring warps through ``edges``, whose halves steps use by turns; ``done`` have
+    been made before these.  A step spoils ``reach`` cells at the ends of a window,
     but for those where the field ends, and none of an axis that is ``closed``, whose ends are neighbours.  ``sides``
     are those of each field, then of the coefficients (``frozen``: the edge cell), ``keep`` how many cells a frozen side
     keeps.
@@ -116,6 +136,7 @@ class HeldSteps(Op):
 
     held: tuple[Buffer, ...] = buffer(writes=True)
     edges: Buffer = buffer(writes=True)
+    done: Expr = operand()
     left: Expr = operand()
     first: tuple[Expr, ...] = operand()
     low: tuple[Expr, ...] = operand()
@@ -161,7 +182,7 @@ def edge_elements(code: Code, share: Cells, threads: int) -> int:
     return 4 * len(shown) * farthest(code, 1) * planes * cols * threads
 
 
-def _window(op: LoadHeld | StoreHeld | Exchange | HeldSteps, ctx: Context, *bufs: Buffer) -> None:
+def _window(op: LoadHeld | StoreHeld | Exchange | ExchangeLines | HeldSteps, ctx: Context, *bufs: Buffer) -> None:
     ctx.need(min(op.share) >= 1, f"a thread has no {list(op.share)} cells")
     for buf in bufs:
         registers(ctx, buf, prod(op.share), exactly=True)
@@ -205,16 +226,32 @@ def _store_held(op: StoreHeld, ctx: Context) -> None:
     field(ctx, op.grid, op.dst, own=len(op.own), low=len(op.low), high=len(op.high))
 
 
+def _pairs(ctx: Context, op: Exchange | ExchangeLines, cells: int) -> None:
+    dtype, count = op.held[0].dtype, len(op.held)
+    word = u64 if dtype.bits == 64 else u32
+    ctx.need(op.cells.dtype is word, f"a cell of {dtype} and its tag are {word}, not {op.cells.dtype}")
+    ctx.need(op.cells.size >= 4 * count * cells, f"pairs of two rounds, {count} arrays and {cells} cells, "
+             f"@{op.cells.name} has {op.cells.size} elements")  # fmt: skip
+
+
+@check(ExchangeLines)
+def _exchange_lines(op: ExchangeLines, ctx: Context) -> None:
+    _window(op, ctx, *op.held)
+    _pairs(ctx, op, prod(op.extent))
+    ctx.need(op.extent[2] == 32 * op.share[2], f"lines of {op.extent[2]} cells are not {op.share[2]} of each lane")
+    bits = -(-op.share[0] * op.share[1] // 32) * 2 * (ctx.threads // 32) * _blocks(ctx)
+    ctx.need(op.lines.dtype is u32, f"@{op.lines.name} has bits, it cannot be {op.lines.dtype}")
+    ctx.need(op.lines.size == bits, f"bits of all lines take {bits} words, @{op.lines.name} has {op.lines.size}")
+    axes(ctx, op.extent, window=len(op.first))
+
+
 @check(Exchange)
 def _exchange(op: Exchange, ctx: Context) -> None:
     _window(op, ctx, *op.held)
     same_type(ctx, op.image, *op.held)
-    word = u64 if op.image.dtype.bits == 64 else u32
-    ctx.need(op.cells.dtype is word, f"a cell of {op.image.dtype} and its tag are {word}, not {op.cells.dtype}")
     count, size = len(op.held), op.held[0].size * ctx.threads
     shared(ctx, op.image, count * size, f"images of {count} windows")
-    ctx.need(op.cells.size >= 4 * count * op.extent, f"pairs of two rounds, {count} arrays and {op.extent} cells, "
-             f"@{op.cells.name} has {op.cells.size} elements")  # fmt: skip
+    _pairs(ctx, op, op.extent)
     for table in (op.given, op.taken):
         ctx.need(table.dtype is s32, f"@{table.name} lists cells, it cannot be {table.dtype}")
         whole(ctx, table.size, 2 * _blocks(ctx), f"@{table.name} has no pairs of all blocks")

@@ -89,7 +89,13 @@ def _tagged(op: LdTagged | StTagged, ctx: Context) -> None:
     else:
         for part in (op.val, op.tag):
             ctx.typed(part, op.buf.dtype, "what is stored")
-    ctx.inside(op.buf, op.index, 2, None)
+    where = op.where if isinstance(op, LdTagged) else None
+    ctx.condition(where, "where")
+    if isinstance(op, LdTagged):
+        ctx.need((op.where is None) == (op.other is None), "a tag goes with a condition")
+        if op.other is not None:
+            ctx.typed(op.other, op.buf.dtype, "the tag of what is not loaded")
+    ctx.inside(op.buf, op.index, 2, where)
 
 
 def _copy(op: w.CpAsync | w.BulkCopy, ctx: Context) -> int:

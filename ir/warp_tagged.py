@@ -15,12 +15,15 @@ from .types import Buffer
 class LdTagged(Op):
     """Loads two adjacent elements, a value and its tag (8 bytes of u32, 16 of u64), as one ``st_tagged`` left them.
 
-    PTX ``ld.relaxed.gpu``: it may give what an earlier store has left, and it orders no other access.
+    PTX ``ld.relaxed.gpu``: it may give what an earlier store has left, and it orders no other access.  With ``where``
+    false the lane loads nothing, and gets 0 with the tag ``other``.
     """
 
     out: tuple[Value, ...] = result()
     buf: Buffer = buffer()
     index: Expr = operand()
+    where: Expr | None = operand(default=None)
+    other: Expr | None = operand(default=None)
 
 
 @define("warp.st_tagged")

@@ -303,7 +303,11 @@ def _ldmatrix(p: Printer, op: w.LdMatrix) -> None:
 
 def _ld_tagged(p: Printer, op: LdTagged) -> None:
     dtype = op.buf.dtype
-    text = p.call(ptx.LD_TAGGED[dtype.bits], p.address(op.buf, op.index))
+    at = p.address(op.buf, op.index)
+    if op.where is None or op.other is None:
+        text = p.call(ptx.LD_TAGGED[dtype.bits], at)
+    else:
+        text = p.call(ptx.LD_TAGGED_WHERE[dtype.bits], at, p.expr(op.where), p.value(op.other, dtype))
     p.define_all(op.out, f"Regs<{dtype.c}, 2>", text, ["{}.v[0]", "{}.v[1]"])
 
 

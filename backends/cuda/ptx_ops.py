@@ -135,24 +135,30 @@ SCAN: Final = _function(
     outs='"+r"(v)', ins='"r"(by)', after="return v;")  # fmt: skip
 
 
-def _tagged(bits: int, c: str, constraint: str) -> tuple[Helper, Helper]:
-    """A value and its tag loaded, and stored, as one word of twice their width: only that is never seen in halves."""
-    word = f".b{2 * bits}"
+def _tagged(bits: int, c: str, constraint: str) -> tuple[Helper, Helper, Helper]:
+    """A value and its tag loaded, stored, and loaded under a predicate, as one word of twice their width: only that is
+    never seen in halves."""
+    word, pair = f".b{2 * bits}", f'"={constraint}"(d.v[0]), "={constraint}"(d.v[1])'
     load = _function(
         f"Regs<{c}, 2>", f"ld_tagged_{2 * bits}", f"const {c}* cell",
         rf"{{\n\t.reg {word} q;\n\tld.relaxed.gpu.global{word} q, [%2];\n\tmov{word} {{%0, %1}}, q;\n\t}}",
-        outs=f'"={constraint}"(d.v[0]), "={constraint}"(d.v[1])', ins='"l"(cell)', before=f"Regs<{c}, 2> d;",
+        outs=pair, ins='"l"(cell)', before=f"Regs<{c}, 2> d;", after="return d;")  # fmt: skip
+    where = _function(
+        f"Regs<{c}, 2>", f"ld_tagged_{2 * bits}_where", f"const {c}* cell, bool there, {c} other",
+        rf"{{\n\t.reg {word} q;\n\t.reg .pred p;\n\tsetp.ne.b32 p, %3, 0;\n\tmov{word} q, {{%4, %5}};\n\t"
+        rf"@p ld.relaxed.gpu.global{word} q, [%2];\n\tmov{word} {{%0, %1}}, q;\n\t}}",
+        outs=pair, ins=f'"l"(cell), "r"((int)there), "{constraint}"(({c})0), "{constraint}"(other)',
+        before=f"Regs<{c}, 2> d;",
         after="return d;")  # fmt: skip
     store = _function(
         "void", f"st_tagged_{2 * bits}", f"{c}* cell, {c} value, {c} tag",
         rf"{{\n\t.reg {word} q;\n\tmov{word} q, {{%1, %2}};\n\tst.relaxed.gpu.global{word} [%0], q;\n\t}}",
         ins=f'"l"(cell), "{constraint}"(value), "{constraint}"(tag)')  # fmt: skip
-    return load, store
+    return load, store, where
 
 
 _TAGGED: Final = {32: _tagged(32, "unsigned", "r"), 64: _tagged(64, "unsigned long long", "l")}
-LD_TAGGED: Final = {bits: pair[0] for bits, pair in _TAGGED.items()}
-ST_TAGGED: Final = {bits: pair[1] for bits, pair in _TAGGED.items()}
+LD_TAGGED, ST_TAGGED, LD_TAGGED_WHERE = ({bits: made[i] for bits, made in _TAGGED.items()} for i in range(3))
 LAUNCH_NEXT: Final = _function("void", "launch_next", "", "griddepcontrol.launch_dependents;")
 LAUNCH_WAIT: Final = _function("void", "launch_wait", "", "griddepcontrol.wait;")
 MOVMATRIX: Final = _function(

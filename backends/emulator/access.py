@@ -81,7 +81,7 @@ class Access:
         self.buf = buf = op.buf
         self.width, self.nbytes, self.info = width, width * buf.dtype.nbytes, sc.info(op)
         self.index = number(op.index, sc.slots)
-        self.where = where_of(op.where, sc) if isinstance(op, (w.Ld, w.St)) else None
+        self.where = where_of(op.where, sc) if isinstance(op, (w.Ld, w.St, LdTagged)) else None
         self.meter = Meter(sc, op, buf, self.nbytes, name, way, **options)
 
     def __call__(self, g: Group) -> tuple[Any, Any, Any, Any, Any] | None:

@@ -54,11 +54,13 @@ def ld(op: LdTagged, sc: Scope) -> Step:
     """The closure of a load of a value and its tag."""
     accesses = _accesses(op, sc, "ld.tagged", "read")
     out = Results(sc, op, op.buf.dtype)
+    other = None if op.other is None else operand(op.other, op.buf.dtype, sc.slots)
 
     def ld(g: Group) -> None:
         found = accesses(g)
         if found is None:
             out.nothing(g)
+            left(g, np.zeros(0, np.int64))
             return
         mem, cell, _, _, sel = found
         pair = [mem.data[cell + half] for half in (0, 1)]
@@ -66,6 +68,15 @@ def ld(op: LdTagged, sc: Scope) -> Step:
             g.m.events += _as_before(mem.late, mem.before, cell, pair)
         for half, values in enumerate(pair):
             out.put(g, half, values, sel)
+        left(g, sel)
+
+    def left(g: Group, sel: Any) -> None:
+        """The tag of lanes that load nothing."""
+        if other is not None:
+            slot = out.slots[1]
+            taken = np.zeros(32 * g.n, bool)
+            taken[sel] = True
+            g.env[slot] = np.where(taken.reshape(g.n, 32), g.env[slot], other(g.env))
 
     return ld
 

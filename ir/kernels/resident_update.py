@@ -12,13 +12,14 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .. import formula as f
 from .. import op_update as o
 from .. import tile as t
 from .. import tile_held as th
 from ..errors import ScheduleError
-from ..expr import Value
+from ..expr import Expr, Value
 from ..grid import Grid
 from ..layout import walk_degree
 from ..module import Module
@@ -106,19 +107,26 @@ class _Kernel:
         self.params, self.made = o.parameters(op.fields, op.coefs), o.parameters(op.fields, ())
         self.grids = [Grid(op.shape, pitch) for pitch in op.pitch]
         #: Tables of constants, by name: what is whose, and what blocks exchange if they do.
-        self.tables: dict[str, Table] = {"facts": held.facts}
-        if held.taken.size:
+        self.tables: dict[str, npt.NDArray[Any]] = {"facts": held.facts}
+        #: Whether cells come from other blocks.
+        self.swaps = held.taken_cells > 0
+        if held.by_lines:
+            self.tables |= {"lines": held.lines}
+        elif self.swaps:
             self.tables |= {"given": held.given, "taken": held.taken}
         size, word, count = prod(held.share), u64 if op.dtype.bits == 64 else u32, len(self.params)
         titles = [*map(_title, self.params), *(f"{_title(array)}_new" for array in self.made)]
         others = [*self.tables, "cells", "epoch", "counter", "steps", "edges", "image"]
         unique = iter(names([*titles, *others, *(f"held_{title}" for title in titles[:count])]))
         self.arrays = [Buffer(next(unique), op.dtype, grid.size, "global") for grid in self.grids]
-        self.lists = {table: Buffer(next(unique), s32, a.size, "global") for table, a in self.tables.items()}
+        self.lists = {
+            table: Buffer(next(unique), u32 if table == "lines" else s32, a.size, "global")
+            for table, a in self.tables.items()
+        }
         cells = Buffer(next(unique), word, 4 * count * held.cells, "global", 2 * word.nbytes)
         #: What stays from launch to launch.
         self.kept = {what: Buffer(next(unique), u32, 1, "global") for what in ("epoch", "counter")}
-        self.kept |= {"cells": cells} if held.taken.size else {}
+        self.kept |= {"cells": cells} if self.swaps else {}
         self.steps = Buffer(next(unique), s32, 1, "param")
         edges = max(1, th.edge_elements(op.code, held.share, self.threads))
         self.edges = Buffer(next(unique), op.dtype, edges, "shared", 128)
@@ -144,7 +152,7 @@ class _Kernel:
             first=self.first, own=self.own, low=self.low, high=self.high, facts=self.lists["facts"],
             body=(*loads, self._rounds(), *stores),
         )  # fmt: skip
-        shared = (self.edges, self.image) if self.held.taken.size else (self.edges,)
+        shared = (self.edges, self.image) if self.swaps and not self.held.by_lines else (self.edges,)
         return t.Func(
             symbol=self.op.symbol, params=(*self.arrays, *self.lists.values(), *self.kept.values(), self.steps),
             blocks=self.held.blocks, threads=self.threads,
@@ -152,27 +160,33 @@ class _Kernel:
         )  # fmt: skip
 
     def _rounds(self) -> th.Rounds:
-        every = self.held.every if self.held.taken.size else MOST_STEPS  # with no halo there is one round
+        every = self.held.every if self.swaps else MOST_STEPS  # with no halo there is one round
         number, left, tag = Value("round", s32, 0, MOST_STEPS // every), Value("left", s32, 1, every), Value("tag", u32)
-        exchange = (self._exchange(number, tag),) if self.held.taken.size else ()
+        exchange = (self._exchange(number, tag),) if self.swaps else ()
         return th.Rounds(
             round=number, left=left, tag=tag, steps=self.steps, epoch=self.kept["epoch"],
-            counter=self.kept["counter"], every=every, body=(*exchange, self._steps(left)),
+            counter=self.kept["counter"], every=every, body=(*exchange, self._steps(number * every, left)),
         )  # fmt: skip
 
-    def _exchange(self, number: Value, tag: Value) -> th.Exchange:
+    def _exchange(self, number: Value, tag: Value) -> th.Exchange | th.ExchangeLines:
+        if self.held.by_lines:
+            return th.ExchangeLines(
+                held=self.regs, cells=self.kept["cells"], lines=self.lists["lines"], round=number, tag=tag,
+                first=self.first, share=self.held.share, extent=self.held.shape,
+            )  # fmt: skip
         nbytes = self.op.dtype.nbytes
         return th.Exchange(
             held=self.regs, image=self.image, cells=self.kept["cells"], given=self.lists["given"],
             taken=self.lists["taken"], round=number, tag=tag, low=self.low, high=self.high, share=self.held.share,
-            extent=self.held.cells, degree=max(_degree(table, nbytes) for table in (self.held.given, self.held.taken)),
+            extent=self.held.cells, turn=self.held.turn,
+            degree=max(_degree(table, nbytes) for table in (self.held.given, self.held.taken)),
         )  # fmt: skip
 
-    def _steps(self, left: Value) -> th.HeldSteps:
+    def _steps(self, done: Expr, left: Value) -> th.HeldSteps:
         op = self.op
         code, results = f.contract(op.code, op.results)
         return th.HeldSteps(
-            held=self.regs, edges=self.edges, left=left, first=self.first, low=self.low, high=self.high,
+            held=self.regs, edges=self.edges, done=done, left=left, first=self.first, low=self.low, high=self.high,
             fields=op.fields, coefs=op.coefs, code=code, results=results, share=self.held.share,
             reach=self.held.reach, keep=(op.radius[0], op.radius[1], op.radius[2]), closed=self.held.closed,
             extent=self.held.shape, sides=(*op.sides, op.coef_sides),

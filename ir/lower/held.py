@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 
 from .. import tile_held as t
@@ -81,17 +82,63 @@ def exchange(cx: Context, op: t.Exchange) -> None:
         _Exchange(cx, op).run()
 
 
+class Tagged:
+    """Cells that travel between blocks, each as a word with a tag that says of which round it is."""
+
+    def __init__(self, cx: Context, op: t.Exchange | t.ExchangeLines, extent: int) -> None:
+        self.cx, self.cells, self.extent = cx, op.cells, extent
+        self.word, self.dtype = op.cells.dtype, op.held[0].dtype
+        tag = cx.resolve(op.tag)
+        assert isinstance(tag, Value)
+        self.tag: Value = tag
+        self.half = cx.b.let("half", cx.resolve(op.round) % 2 * (len(op.held) * extent))
+        self._wide = tag if self.word is u32 else cx.b.convert(tag, u64)
+
+    def give(self, array: int, cell: Expr, value: Value) -> None:
+        """Stores a cell's value and the round's tag."""
+        self.cx.b.st_tagged(self.cells, self._pair(array, cell), self._bits(value), self._wide)
+
+    def take(self, asked: Sequence[tuple[int, Expr, Expr]]) -> list[Value]:
+        """The values of cells, each of an array and where it is asked for at all; all anew until each has the tag.
+
+        No load is behind a branch or waits for another one's tag: all are under way together.
+        """
+        b = self.cx.b
+        got, wrong = b.alloc("got", self.word, len(asked)), b.alloc("wrong", u32, 1)
+        with b.loop():
+            b.st(wrong, 0, b.binary("xor", self.tag, self.tag))
+            for i, (array, cell, where) in enumerate(asked):
+                word, tag = b.ld_tagged(self.cells, self._pair(array, cell), where, self._wide)
+                b.st(got, i, word)
+                differs = b.binary("xor", tag if self.word is u32 else b.convert(tag, u32), self.tag)
+                b.st(wrong, 0, b.binary("or", b.ld(wrong, 0), differs))
+            b.break_if(b.ld(wrong, 0).eq(0))
+        return [self._number(b.ld(got, i)) for i in range(len(asked))]
+
+    def _number(self, word: Value) -> Value:
+        """The value that a word is."""
+        b = self.cx.b
+        return b.bitcast(word if self.dtype.bits > 16 else b.convert(word, u16), self.dtype)
+
+    def _pair(self, array: int, cell: Expr) -> Expr:
+        """The first element of a cell's value and tag."""
+        return (self.half + array * self.extent + cell) * 2
+
+    def _bits(self, value: Value) -> Value:
+        """A cell as the word that travels; one of 16 bits is the low half of it."""
+        b = self.cx.b
+        return b.bitcast(value, self.word) if value.dtype.bits > 16 else b.convert(b.bitcast(value, u16), u32)
+
+
 class _Exchange:
     """Own cells go into the images, from there to other blocks; theirs come the same way back."""
 
     def __init__(self, cx: Context, op: t.Exchange) -> None:
         self.cx, self.op = cx, op
-        self.word = op.cells.dtype
         self.size = op.held[0].size * cx.func.threads
-        tag = cx.resolve(op.tag)
-        assert isinstance(tag, Value)
-        self.tag: Value = tag
-        self.half = cx.b.let("half", cx.resolve(op.round) % 2 * (len(op.held) * op.extent))
+        #: Where lanes begin in the first line of a warp.
+        self.begin = cx.b.let("begin", cx.lane + cx.warp * (op.share[1] * op.turn[1]))
+        self.cells = Tagged(cx, op, op.extent)
 
     def run(self) -> None:
         for at, regs, register in self._registers():
@@ -104,13 +151,17 @@ class _Exchange:
 
     def _registers(self, *lines: tuple[int, int]) -> list[tuple[Expr, Buffer, int]]:
         """Where the cells of a thread, or those of some planes and rows, lie in the images: columns of a lane 32 apart,
-        so that lanes are side by side."""
+        so that lanes are side by side, each turned on from the one before."""
         (planes, rows, cols), warps = self.op.share, self.cx.func.threads // 32
+        by_column, by_line = self.op.turn
         found = []
         for array, regs in enumerate(self.op.held):
             for p, k in lines or product(range(planes), range(rows)):
-                line = array * self.size + (p * (warps * rows) + self.cx.warp * rows + k) * (32 * cols)
-                found += [(line + c * 32 + self.cx.lane, regs, (p * rows + k) * cols + c) for c in range(cols)]
+                row = p * (warps * rows) + k
+                line = array * self.size + (row + self.cx.warp * rows) * (32 * cols)
+                for c in range(cols):
+                    turned = (self.begin + (c * by_column + row * by_line)) % 32
+                    found.append((line + c * 32 + turned, regs, (p * rows + k) * cols + c))
         return found
 
     def _entries(self, table: Buffer) -> list[tuple[Value, Expr]]:
@@ -130,28 +181,14 @@ class _Exchange:
         """A place of the image, asked for when it is needed: registers are short meanwhile."""
         return self.cx.b.ld(table, at, cache="nc", hint="place", lo=0, hi=self.size - 1)
 
-    def _pair(self, array: int, cell: Value) -> Expr:
-        """The first element of a cell's value and tag."""
-        return (self.half + array * self.op.extent + cell) * 2
-
-    def _bits(self, value: Value) -> Value:
-        """A cell as the word that travels; one of 16 bits is the low half of it."""
-        b = self.cx.b
-        return b.bitcast(value, self.word) if value.dtype.bits > 16 else b.convert(b.bitcast(value, u16), u32)
-
-    def _number(self, word: Value) -> Value:
-        b, dtype = self.cx.b, self.op.image.dtype
-        return b.bitcast(word if dtype.bits > 16 else b.convert(word, u16), dtype)
-
     def _give(self) -> None:
         b, op = self.cx.b, self.op
-        tag = self.tag if self.word is u32 else b.convert(self.tag, u64)
         for cell, at in self._entries(op.given):
             with b.if_(cell.ge(0)):
                 place = self._place(op.given, at)
                 for array in range(len(op.held)):
                     value = b.ld(op.image, place + array * self.size, hint="own", degree=op.degree)
-                    b.st_tagged(op.cells, self._pair(array, cell), self._bits(value), tag)
+                    self.cells.give(array, cell, value)
 
     def _take(self) -> None:
         entries, each = self._entries(self.op.taken), max(1, AT_ONCE // len(self.op.held))
@@ -161,24 +198,15 @@ class _Exchange:
     def _batch(self, entries: list[tuple[Value, Expr]]) -> None:
         """Asks for all cells of a few entries until each of them has the tag."""
         b, op, arrays = self.cx.b, self.op, len(self.op.held)
-        asked = [(array, cell) for cell, _ in entries for array in range(arrays)]
-        got, tags = b.alloc("got", self.word, len(asked)), b.alloc("tags", u32, len(asked))
-        other = b.binary("sub", self.tag, 1)
-        for i, (_, cell) in enumerate(asked):
-            b.st(tags, i, b.select(b.let("asks", cell.ge(0)), other, self.tag))
-        with b.loop():
-            for i, (array, cell) in enumerate(asked):
-                with b.if_(b.ld(tags, i).ne(self.tag)):
-                    value, tag = b.ld_tagged(op.cells, self._pair(array, cell))
-                    b.st(got, i, value)
-                    b.st(tags, i, tag if self.word is u32 else b.convert(tag, u32))
-            b.break_if(all_of(*(b.ld(tags, i).eq(self.tag) for i in range(len(asked)))))
-        for first, (cell, at) in enumerate(entries):
-            with b.if_(cell.ge(0)):
+        there = [b.let("asks", cell.ge(0)) for cell, _ in entries]
+        values = self.cells.take([
+            (array, cell, where) for (cell, _), where in zip(entries, there, strict=True) for array in range(arrays)
+        ])  # fmt: skip
+        for first, ((_, at), where) in enumerate(zip(entries, there, strict=True)):
+            with b.if_(where):
                 place = self._place(op.taken, at)
                 for array in range(arrays):
-                    value = self._number(b.ld(got, first * arrays + array))
-                    b.st(op.image, place + array * self.size, value, degree=op.degree)
+                    b.st(op.image, place + array * self.size, values[first * arrays + array], degree=op.degree)
 
     def _back(self) -> None:
         """Threads with cells of the halo read theirs."""

@@ -100,7 +100,8 @@ class _Steps:
             for array, regs in zip(op.arrays, op.held, strict=True)
             for p, k in product(range(self.planes), range(self.rows))
         }  # fmt: skip
-        first = b.let("first", self._edge(step % 2, self.cx.warp))
+        half = (self.cx.resolve(op.done) + step) % 2
+        first = b.let("first", self._edge(half, self.cx.warp))
         for array in op.passed:
             for p, k in product(range(self.planes), range(far)):
                 self._show(first, array, 0, p, k, old[array, p, k])
@@ -115,7 +116,7 @@ class _Steps:
         if op.passed:
             b.barrier()
         with b.if_(counts):
-            self._lines([k for k in range(self.rows) if k not in inner], _Lines(self, old, step))
+            self._lines([k for k in range(self.rows) if k not in inner], _Lines(self, old, half))
 
     def _register(self, p: int, k: int) -> int:
         return (p * self.rows + k) * self.cols
@@ -142,13 +143,13 @@ class _Steps:
         for c, value in enumerate(row):
             self.cx.b.st(self.op.edges, self._at(first, array, last, p, k, c), value)
 
-    def neighbours(self, step: Expr) -> tuple[Expr, Expr]:
+    def neighbours(self, half: Expr) -> tuple[Expr, Expr]:
         """Where the rows begin that the warps above and below show."""
         warps, b = self.cx.func.threads // 32, self.cx.b
         above, below = maximum(self.cx.warp - 1, 0), minimum(self.cx.warp + 1, warps - 1)
         if self.op.closed[1]:
             above, below = (self.cx.warp + (warps - 1)) % warps, (self.cx.warp + 1) % warps
-        return b.let("above", self._edge(step % 2, above)), b.let("below", self._edge(step % 2, below))
+        return b.let("above", self._edge(half, above)), b.let("below", self._edge(half, below))
 
     def shown(self, first: Expr, array: Array, p: int, k: int) -> list[Value]:
         """A row that another warp shows: the ``k``-th past this one's last, or before its first where k < 0."""
@@ -191,11 +192,12 @@ class _Steps:
 
 
 class _Lines:
-    """The old values around a thread's cells; those past its first and last row only once ``step`` has shown them."""
+    """The old values around a thread's cells; those past its first and last row only once they are shown, in
+    ``half`` of the edges."""
 
-    def __init__(self, of: _Steps, old: dict[Place, list[Value]], step: Expr | None = None) -> None:
+    def __init__(self, of: _Steps, old: dict[Place, list[Value]], half: Expr | None = None) -> None:
         self.of, self.old = of, old
-        self.around = of.neighbours(step) if step is not None and of.op.passed else None
+        self.around = of.neighbours(half) if half is not None and of.op.passed else None
         self.found: dict[Place, _Line] = {}
 
     def read(self, at: tuple[int, int, int], what: f.Read) -> Value:

@@ -83,18 +83,49 @@ class Held:
         return found
 
     @property
-    def halo_cells(self) -> int:
-        """Cells that the largest block gets, as if it had neighbours on both sides of each axis that is shared."""
-        own = [max(high - low for low, high in self.own(axis)) for axis in range(3)]
-        beside = [
-            2 if count > 1 or (wraps and not closed) else 0
-            for count, wraps, closed in zip(self.tiles, self.wraps, self.closed, strict=True)
-        ]
+    def shared(self) -> tuple[bool, bool, bool]:
+        """Of each axis, whether the largest block has neighbours along it."""
+        each = zip(self.tiles, self.wraps, self.closed, strict=True)
+        planes, rows, columns = (count > 1 or (wraps and not closed) for count, wraps, closed in each)
+        return planes, rows, columns
+
+    @property
+    def most(self) -> Cells:
+        """Own cells along each axis of the largest block."""
+        planes, rows, columns = (max(high - low for low, high in self.own(axis)) for axis in range(3))
+        return planes, rows, columns
+
+    @property
+    def by_lines(self) -> bool:
+        """Whether blocks exchange whole lines along the last axis."""
+        return self.closed[2] and self.taken_cells > 0
+
+    @property
+    def taken_cells(self) -> int:
+        """Cells that the largest block gets from others."""
         sides = [
-            np.array([n, *(more,) * (length - 1)])
-            for n, more, length in zip(own, beside, self.needed.shape, strict=True)
+            np.array([n, *(2 * beside,) * (length - 1)])
+            for n, beside, length in zip(self.most, self.shared, self.needed.shape, strict=True)
         ]
-        return int((self.needed * np.einsum("i,j,k->ijk", *sides)).sum()) - prod(own)
+        return int((self.needed * np.einsum("i,j,k->ijk", *sides)).sum()) - prod(self.most)
+
+    @property
+    def given_cells(self) -> int:
+        """Own cells of the largest block that others get."""
+        inner = (
+            max(0, n - 2 * halo * beside) for n, halo, beside in zip(self.most, self.halo, self.shared, strict=True)
+        )
+        return prod(self.most) - prod(inner)
+
+    @property
+    def runs(self) -> float:
+        """About how many runs of adjacent cells those are that the largest block gets and gives: one at each end of a
+        line of own cells, and longer ones above, below, before and behind."""
+        planes, rows, columns = self.most
+        ends, far = 2 * planes * rows * self.shared[2], self.halo[2]
+        at_ends = planes * rows * min(columns, 2 * far * self.shared[2])
+        taken, given = self.taken_cells - ends * far, self.given_cells - at_ends
+        return 2 * ends + max(0.0, taken / (columns + far) + given / columns)
 
     @property
     def halo(self) -> Cells:
@@ -170,10 +201,19 @@ class Held:
         begin = self.halo[axis] if self.wraps[axis] else low - first
         return begin, begin + high - low
 
+    @property
+    def turn(self) -> tuple[int, int]:
+        """Lanes that a column of threads, and a line, begin further round than the one before: neighbouring cells of a
+        line are in different banks then, and so are the few of a halo in each of several lines."""
+        cols = self.share[2]
+        return -(-32 // cols), -(-self.halo[2] // cols)
+
     def place(self, plane: Any, row: Any, column: Any) -> Any:
         """Where a cell of a window lies in its image in shared memory: lanes side by side, column by column."""
         _, rows, columns = self.window
-        return (plane * rows + row) * columns + column % self.share[2] * 32 + column // self.share[2]
+        line, lane, c = plane * rows + row, column // self.share[2], column % self.share[2]
+        by_column, by_line = self.turn
+        return line * columns + c * 32 + (lane + c * by_column + line * by_line) % 32
 
     def _good(self, axis: int, span: Span) -> tuple[int, int]:
         """Places of the own cells and of the halo around them, as far as there is one."""
@@ -187,19 +227,21 @@ class Held:
         )  # fmt: skip
         return np.stack([(z * self.shape[1] + y) * self.shape[2] + x, self.place(*places)], -1)
 
+    def _asked(self, spans: tuple[Span, Span, Span]) -> tuple[Sequence[npt.NDArray[Any]], Any]:
+        """Places of a window, on each axis, and whether their cells come from other blocks."""
+        places = np.meshgrid(*(np.arange(*self._good(axis, span)) for axis, span in enumerate(spans)), indexing="ij")
+        inside = (self._inside(axis, span) for axis, span in enumerate(spans))
+        far = [
+            np.maximum(np.maximum(begin - at, at - end + 1), 0) for at, (begin, end) in zip(places, inside, strict=True)
+        ]
+        return places, self.needed[tuple(far)] & np.logical_or.reduce([distance > 0 for distance in far])
+
     @cached_property
     def _halos(self) -> list[npt.NDArray[np.int64]]:
         """Of each block the cells that come from others."""
         found = []
         for spans in self._spans():
-            good = [np.arange(*self._good(axis, span)) for axis, span in enumerate(spans)]
-            places = np.meshgrid(*good, indexing="ij")
-            inside = (self._inside(axis, span) for axis, span in enumerate(spans))
-            far = [
-                np.maximum(np.maximum(begin - at, at - end + 1), 0)
-                for at, (begin, end) in zip(places, inside, strict=True)
-            ]
-            asked = self.needed[tuple(far)] & np.logical_or.reduce([distance > 0 for distance in far])
+            places, asked = self._asked(spans)
             found.append(self._listed(spans, [at[asked] for at in places]))
         return found
 
@@ -214,6 +256,30 @@ class Held:
             listed = self._listed(spans, [at.reshape(-1) for at in np.meshgrid(*own, indexing="ij")])
             given.append(listed[wanted[listed[:, 0]]])
         return _padded(given), _padded(self._halos)
+
+    @cached_property
+    def lines(self) -> npt.NDArray[np.uint32]:
+        """``[blocks, warps, 2, words]``: which lines of its threads a warp gives, and which it takes, where whole lines
+        are one block's: bits in the order of planes and rows."""
+        planes, rows, _ = self.share
+        asks = np.zeros((self.blocks, *self.window[:2]), bool)
+        wanted = np.zeros(self.shape[:2], bool)
+        for block, spans in enumerate(self._spans()):
+            (z, y, _), asked = self._asked(spans)
+            asks[block, z[:, :, 0], y[:, :, 0]] = asked[:, :, 0]
+            plane, row = (
+                (span[2] + at[asked]) % n for span, at, n in zip(spans[:2], (z, y), self.shape[:2], strict=True)
+            )
+            wanted[plane, row] = True
+        gives = np.zeros_like(asks)
+        for block, spans in enumerate(self._spans()):
+            own = np.ix_(*(np.arange(*self._inside(axis, spans[axis])) for axis in (0, 1)))
+            gives[block][own] = wanted[tuple(slice(low, high) for low, high, _ in spans[:2])]
+        bits = np.stack([gives, asks], 1).reshape(self.blocks, 2, planes, self.warps, rows).transpose(0, 3, 1, 2, 4)
+        words = -(-planes * rows // 32)
+        padded = np.zeros((self.blocks, self.warps, 2, 32 * words), np.uint8)
+        padded[..., : planes * rows] = bits.reshape(self.blocks, self.warps, 2, -1)
+        return np.packbits(padded, -1, bitorder="little").view("<u4")
 
     @property
     def given(self) -> Table:

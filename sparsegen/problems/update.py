@@ -104,8 +104,6 @@ def _options(problem: UpdateProblem, device: DeviceProfile, steps: int) -> Liste
         for s in own.candidates(update, steps):
             if (why := own.misfit(update, shape, s, device)) is not None:
                 refused.append(Rejected(s, *why))
-            elif own.left_out:
-                refused.append(Rejected(s, *own.left_out))
             elif own.worth(c := own.cost(update, shape, s, device, steps)):
                 found.append(c)
     found.sort(key=lambda c: (c.time_per_step, sum(c.terms.values())))

@@ -33,6 +33,8 @@ TWO_LINES_OF_PTX = {
     "scan_up": ["shfl.sync.up.b32", "add.u32"],
     "ld_tagged_64": ["ld.relaxed.gpu.global.b64", "mov.b64"],
     "ld_tagged_128": ["ld.relaxed.gpu.global.b128", "mov.b128"],
+    "ld_tagged_64_where": ["setp.ne.b32", "mov.b64", "ld.relaxed.gpu.global.b64", "mov.b64"],
+    "ld_tagged_128_where": ["setp.ne.b32", "mov.b128", "ld.relaxed.gpu.global.b128", "mov.b128"],
     "st_tagged_64": ["mov.b64", "st.relaxed.gpu.global.b64"],
     "st_tagged_128": ["mov.b128", "st.relaxed.gpu.global.b128"],
     "cluster_barrier": ["barrier.cluster.arrive.release.aligned", "barrier.cluster.wait.acquire.aligned"],

@@ -20,9 +20,12 @@ BLOCKS, ROUNDS = 4, 5
 SEEDS = range(6)
 
 
-def ring(dtype: DType = u32, *, publish: bool = True, slots: int = 2, tag: int = 1, wait: int = 1) -> w.Func:
+def ring(
+    dtype: DType = u32, *, publish: bool = True, slots: int = 2, tag: int = 1, wait: int = 1, some: int = 0
+) -> w.Func:
     """Each block adds to its number those of the blocks on both sides, ``ROUNDS`` times: every lane has its own cell.
 
+    ``some``: lanes that ask for a cell, if not all do; the others get 0.
     ``slots`` places take turns; in round i the tag is i + ``tag``, and i + ``wait`` is waited for.
     """
     cells, out = glob("cells", dtype, 2 * slots * BLOCKS * 32), glob("out", dtype, BLOCKS * 32)
@@ -38,7 +41,12 @@ def ring(dtype: DType = u32, *, publish: bool = True, slots: int = 2, tag: int =
             for side in (1, BLOCKS - 1):
                 beside = b.let("beside", (v.bx + side) % BLOCKS)
                 with b.loop():
-                    cell, found = b.ld_tagged(cells, (slot + beside * 32 + v.lane) * 2)
+                    index = (slot + beside * 32 + v.lane) * 2
+                    if some:  # a few lanes ask, the others have the tag at once
+                        asks = v.lane.lt(some)
+                        cell, found = b.ld_tagged(cells, index, asks, b.convert(b.name(i + wait, "other"), dtype))
+                    else:
+                        cell, found = b.ld_tagged(cells, index)
                     b.st(got, 0, cell)
                     b.st(seen, 0, found if dtype is u32 else b.convert(found, u32))
                     b.break_if(b.ld(seen, 0).eq(i + wait))
@@ -64,6 +72,15 @@ def test_a_cell_is_what_its_tag_says(dtype: DType, seed: int) -> None:
     made, report = clean(program, seed=seed)
     assert (made["out"] == summed()).all()
     assert report.counts["st.tagged"] == BLOCKS * ROUNDS <= report.counts["ld.tagged"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("dtype", [u32, u64], ids=lambda d: d.name)
+def test_lanes_that_ask_for_nothing_get_a_tag(dtype: DType, seed: int) -> None:
+    made, _ = clean(ring(dtype, some=5), seed=seed)
+    lanes = made["out"].reshape(BLOCKS, 32)
+    assert (lanes[:, :5] == summed().reshape(BLOCKS, 32)[:, :5]).all()
+    assert (lanes[:, 5:] == np.arange(1, BLOCKS + 1)[:, None]).all()
 
 
 def test_cells_come_late_with_a_seed() -> None:

@@ -27,7 +27,7 @@ from tests import mixed_kit
 from tests.csr_kit import ragged
 from tests.products_kit import matrix
 from tests.programs import dense
-from tests.updates import made, wave
+from tests.updates import heat, made, wave
 
 #: A schedule, the extents of the weights and of the field, and the kind of border, of each family.
 FAMILIES: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], Any]] = {
@@ -194,6 +194,9 @@ PROGRAMS: dict[str, Callable[[], Module]] = {
     "stream_update": lambda: updated(wave(boundary=frozen), (64, 128), 3, "stream levels=3 cols=4 rows=16"),
     "column_update": lambda: updated(sound(), (9, 20, 70), 1, "column lines=2 warps=2 planes=4"),
     "resident_update": lambda: updated(wave(), (37, 70), 3, "resident tiles=2x2 rows=5 cols=2 warps=5 every=2"),
+    "resident_lines": lambda: updated(
+        heat(boundary=periodic), (9, 12, 32), 3, "resident tiles=2x2x1 planes=9 rows=2 cols=1 warps=6 every=1"
+    ),
     "bitmap": lambda: compiled(sg.spmm(matrix(128, 192), n=8, bias=True), "bitmap warps=2x2 rows=2 splits=2"),
     "bitmap_block": lambda: compiled(
         sg.spmm(matrix(128, 256), n=8, bias=True),

@@ -125,6 +125,8 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("resident_update", tla.StoreHeld, {"grid": Grid((1, 370, 70), 70)}, "a field of"),
     ("resident_update", tla.Exchange, {"extent": 9999}, "pairs of two rounds, 3 arrays and 9999 cells"),
     ("resident_update", tla.Exchange, {"degree": 0}, "a bank-conflict degree of 0"),
+    ("resident_lines", tla.ExchangeLines, {"extent": (9, 6, 64)}, "lines of 64 cells are not 1 of each lane"),
+    ("resident_lines", tla.ExchangeLines, {"first": ()}, "of 0 axes"),
     ("resident_update", tla.HeldSteps, {"results": ()}, "0 results of 1 fields"),
     ("resident_update", tla.HeldSteps, {"results": (999,)}, "result 999 of the formula is no number"),
     ("resident_update", tla.HeldSteps, {"held": ()}, "0 windows of 3 arrays"),

@@ -24,8 +24,6 @@ class UpdateFamily(Vocabulary):
     pieces: ClassVar[bool] = True
     #: Whether one launch makes all time steps of a call.
     whole: ClassVar[bool] = False
-    #: Why ``auto`` leaves it out, and what gets it all the same; None where it does not.
-    left_out: ClassVar[tuple[str, str] | None] = None
 
     @abstractmethod
     def candidates(self, update: Update, steps: int) -> Iterator[UpdateSchedule]:

@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from sparsegen.ir.passes.manager import Pass
 
 #: Warps of a block, and steps between exchanges, that are tried.
-_WARPS, _EVERY = (4, 8, 12, 16), (1, 2, 3, 4, 6, 8)
+_WARPS, _EVERY = (*range(2, 13), 14, 16), (1, 2, 3, 4, 6, 8)
 #: Planes, rows and columns of a thread at most, and columns that are tried where there are rows too.
 _PLANES, _ROWS, _COLS, _NARROW = 64, 32, 64, 8
 #: Registers are given to threads by so many.
 _STEP = 8
 #: Blocks along the last of three axes at most: few cells lie beside one another in narrow windows.
 _ACROSS = 8
+#: How much larger than the smallest ones windows may be that are tried.
+_WIDER = 1.25
 #: Share of the SMs that has to have a block, of the tiles that are tried.
 _BUSY = 0.75
 
@@ -42,10 +44,6 @@ class ResidentUpdate(UpdateFamily):
     telling = ("tiles", "every")
     whole = True
     pieces = False
-    left_out = (
-        "resident is only taken where a schedule names it: its speed is a formula that no GPU has confirmed yet",
-        "try schedule='resident'",
-    )
     words = (
         Word("tiles", each, auto=True), Word("cols", integer, None, 1, _COLS, auto=True),
         Word("rows", integer, None, 1, _ROWS, auto=True), Word("planes", integer, None, 1, _PLANES, auto=True),
@@ -116,7 +114,7 @@ def _misfit(
     if (needed := registers(update, s)) > most:
         given = f"{device.name} gives {most}"
         return f"about {needed} registers a thread; {given}", "take fewer rows or cols, or more tiles"
-    if (nbytes := shared(update, s)) > device.smem_block:
+    if (nbytes := shared(update, held)) > device.smem_block:
         return f"{nbytes} bytes of shared memory a block; {device.name} gives {device.smem_block}", "take more tiles"
     return None
 
@@ -151,19 +149,24 @@ def _fillings(
     """Windows as small as they can be for every number of blocks that keeps the GPU busy."""
     sizes, far, around = on_three(shape), reach(update), wraps(update)
     most = _COLS if update.ndim == 1 or s.cols else _NARROW
-    for tiles in [on_three(s.tiles)] if s.tiles else _tilings(sizes, update.ndim, device.sms):
-        for every in (s.every,) if s.every else _EVERY:
-            planes, _, cols = (
+    tilings = [on_three(s.tiles)] if s.tiles else list(_tilings(sizes, update.ndim, device.sms))
+    for every in (s.every,) if s.every else _EVERY:
+        found = list[tuple[int, UpdateSchedule]]()
+        for tiles in tilings:
+            planes, needed, cols = (
                 _share(n, count, every * r, wrap, unit)
                 for n, count, r, wrap, unit in zip(sizes, tiles, far, around, (1, 1, 32), strict=True)
             )
             for warps in (s.warps,) if s.warps else _WARPS:
-                rows = _share(sizes[1], tiles[1], every * far[1], around[1], warps)
-                if (s.planes or planes) <= _PLANES and (s.cols or cols) <= most and (s.rows or rows) <= _ROWS:
-                    yield s.but(
-                        tiles=tiles[3 - update.ndim :], planes=s.planes or planes, cols=s.cols or cols,
-                        rows=s.rows or rows, warps=warps, every=every,
+                share = s.planes or planes, s.rows or -(-needed // warps), s.cols or cols
+                if share[0] <= _PLANES and share[1] <= _ROWS and share[2] <= most:
+                    t = s.but(
+                        tiles=tiles[3 - update.ndim :], planes=share[0], rows=share[1], cols=share[2], warps=warps,
+                        every=every,
                     )  # fmt: skip
+                    found.append((prod(share) * warps, t))
+        least = min((window for window, _ in found), default=0)
+        yield from (t for window, t in found if window <= _WIDER * least)
 
 
 def _tilings(sizes: Cells, ndim: int, sms: int) -> Iterator[Cells]:
