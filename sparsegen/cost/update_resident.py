@@ -34,7 +34,7 @@ REASONS: Final[dict[str, str]] = {
     "shared": "rows that warps show one another, and columns between lanes",
     "meet": "the warps of a block meet once a step, and results are waited for",
     "exchange": "cells around a block's own through shared memory and L2, with a tag each, once a round",
-    "launch": "starting the kernel",
+    "launch": "starting the kernel, and what its blocks do once",
 }
 #: The formula's symbols, and what they are.
 SYMBOLS: Final[dict[str, str]] = {
@@ -49,6 +49,8 @@ SYMBOLS: Final[dict[str, str]] = {
     "MUFU": "divisions and square roots a cell", "beside": "values from neighbouring lanes a row",
     "shown": "rows that a warp shows above and below, of a plane",
 }  # fmt: skip
+#: Measured, some: clocks until all blocks have their tables and have counted themselves at the end.
+ONCE: Final = 6000.0
 #: Fitted: clocks of a meeting of a block, and of what is waited for besides.
 MEET: Final = 243.0
 #: Fitted: clocks from a cell's store to the load that finds it, and of what is around that.
@@ -161,10 +163,10 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
         "shared": clocks * v.warps * v.counts * 32 * v.s * (v.lines * v.beside + 2 * shown) / v.bw_S,
         "meet": clocks * MEET,
         "exchange": (rounds - 1) / v.f * (THROUGH + v.arrays * (through_l2 + through_shared)) if v.taken else 0 * v.f,
-        "launch": v.launch,
+        "launch": v.launch + ONCE / v.f,
     }
     busy = sum((found[name] ** ORDER for name in ("fma", "alu", "mufu", "issue", "shared")), 0) ** (1 / ORDER)
-    return v.launch + found["hbm"] + busy + found["meet"] + found["exchange"], found
+    return found["launch"] + found["hbm"] + busy + found["meet"] + found["exchange"], found
 
 
 LAW: Final = Law(_equations, SYMBOLS, REASONS, frozenset(("hbm", "launch")), steps_rate)

@@ -131,7 +131,8 @@ def curve(kind: str, points: Sequence[tuple[float, float]], dashed: bool = False
 
 def colour(family: str) -> str:
     """The class of a family, the same in every picture."""
-    known = [family for op in ("stencil", "spmm", "sddmm", "attention") for family in families(op)]
+    ops = ("stencil", "spmm", "sddmm", "attention", "update")
+    known = list(dict.fromkeys(family for op in ops for family in families(op)))
     return f"f{known.index(family) % len(COLOURS)}"
 
 

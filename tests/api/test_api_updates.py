@@ -152,7 +152,7 @@ def test_looking_at_a_kernel() -> None:
     assert "op.update" in k.ir("op") and "tile.update" in k.ir("tile") and "warp.fma" in k.ir()
     assert "fma(" in k.source() and "Schedule: direct block=64x2 column=2" in k.source()
     assert k.workspace_nbytes == 64 * 96 * 8
-    assert sg.compile(update, (64, 96), steps=2, backend="emulator").workspace_nbytes == 0
+    assert sg.compile(update, (64, 96), steps=2, backend="emulator", schedule="direct").workspace_nbytes == 0
     report = k.check()
     assert report.ok and not report.notes
     assert k.counts()["bytes.global.write"] == 5 * 64 * 96 * 8
@@ -173,7 +173,7 @@ def test_explain_says_what_and_why() -> None:
         "workspace  64 MiB (more arrays for each field)",
     ):
         assert part in text, f"{part!r} is not in:\n{text}"
-    once = sg.compile(wave(), (64, 64), device="h200", backend="emulator").explain()
+    once = sg.compile(wave(), (64, 64), device="h200", backend="emulator", schedule="direct").explain()
     assert "and 1 copies of input levels" in once
 
 
@@ -259,7 +259,7 @@ def test_time_loops_on_a_gpu(gpu: Any, name: str) -> None:
 
 
 def test_graphs_hold_whole_periods(gpu: Any) -> None:
-    k = sg.compile(wave(), (12, 40), steps=150, backend="cuda")
+    k = sg.compile(wave(), (12, 40), steps=150, backend="cuda", schedule="direct")
     given_ = damped(k.update, (12, 40))
     want = sg.compile(k.update, (12, 40), steps=150, backend="reference")(**given_)
     assert error(k(**given_)[0], want[0]) <= 1e-10

@@ -84,7 +84,10 @@ def test_general_updates(folder: Path) -> None:
     assert "UpdateKernel wave 20x30 steps=3" in said and "\nc    min" in said
     assert np.load(folder / "u.npy").shape == (2, 20, 30)
     assert "general updates take CUDA-core schedules" in run(folder, "explain", "wave.py", "--shape", "64x64").stdout
-    assert "tile.update" in run(folder, "gen", "wave.py", "--shape", "64x64", "--level", "tile").stdout
+    assert (
+        "tile.update"
+        in run(folder, "gen", "wave.py", "--shape", "64x64", "--level", "tile", "--schedule", "direct").stdout
+    )
     assert "0 errors" in run(folder, "check", "wave.py", "--shape", "20x30").stdout
     refused = run(folder, "run", "wave.py", "--in", "u.npy", status=2).stderr
     assert "--in is one field" in refused

@@ -130,7 +130,7 @@ def test_a_shot_has_a_record_and_conserves_energy(
 
 def test_spots_spread_and_the_balance_holds(tmp_path: Path, example: Any, capsys: pytest.CaptureFixture[str]) -> None:
     said = run(tmp_path, "gray_scott.py", "--size=40", "--steps=60", "--picture=picture.png")
-    assert "stream levels=" in said and float(re.search(r"off by (\S+)\)", said)[1]) < 1e-12  # type: ignore[index]
+    assert "on emulator: resident tiles=" in said and float(re.search(r"off by (\S+)\)", said)[1]) < 1e-12  # type: ignore[index]
     plane = re.findall(r"\|([^|\n]+)\|\n", said)
     assert len(plane) == 24 and len(set("".join(plane))) > 4
     assert drawn(tmp_path, said)

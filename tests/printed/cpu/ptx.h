@@ -203,6 +203,7 @@ template <typename Word> void tell(void* cell, Word q) {
   memcpy(cell, &q, sizeof q);
   ++cpu::progress;
 }
+inline void setp_ne_b32(bool& p, int a, int b) { p = a != b; }
 inline void ld_relaxed_gpu_global_b64(unsigned long long& q, const void* cell) { ask(q, cell); }
 inline void ld_relaxed_gpu_global_b128(unsigned __int128& q, const void* cell) { ask(q, cell); }
 inline void st_relaxed_gpu_global_b64(void* cell, unsigned long long q) { tell(cell, q); }
