@@ -1,4 +1,4 @@
-"""sparsegen: a compiler that reshapes stencils, and soon sparse products, for GPUs and their tensor cores.
+"""sparsegen: a compiler that reshapes stencils and sparse products for GPUs and their tensor cores.
 
 The three parts of the compiler are side by side in the repository: ``sparsegen`` (front end), ``ir`` (middle) and
 ``backends`` (back end).  Installed, they are ``sparsegen``, ``sparsegen.ir`` and ``sparsegen.backends``; in a bare

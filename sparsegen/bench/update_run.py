@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsegen.bench import floors
+from sparsegen.bench import floors, onchip
 from sparsegen.bench.harness import TOLERANCE, Suite
 from sparsegen.bench.lab import SECONDS, DeviceField, Lab, Timing
 from sparsegen.bench.stencil_run import Case, Row, Stencils, labels, ready, relative
@@ -89,7 +89,8 @@ class Updates(Suite[Case, Row]):
             plain(**given, out=other)
             for a, b in zip(_flat(out), _flat(other), strict=True):
                 error = max(error, lab.naive.error(a.pointer, b.pointer, a.count, update.dtype))
-            timing = Timing.of(lab.times(lambda: fast(**given, out=out), self.seconds))
+            calls = onchip.CALLS if case.part == "onchip" else 1
+            timing = Timing.of(lab.times(lambda: fast(**given, out=out), self.seconds, calls=calls))
         uses = fast.resources()
         row: dict[str, Any] = self.labels(case) | {"schedule": str(fast.schedule), "check": plain.steps}
         row |= timing.fields | {"predicted_gs": fast.cost.rate, "bound": fast.cost.binds}
