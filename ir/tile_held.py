@@ -108,8 +108,9 @@ class ExchangeLines(Op):
     """``tile.exchange`` where each line along the last axis is one block's: lines go from registers to registers.
 
     ``lines`` says of each block and warp which lines of its threads it gives, and which it takes, as bits.  Columns of
-    a lane lie 32 apart in ``cells``, so that lanes are side by side; ``grid`` is the field's.  The block does not
-    meet: a warp that depends on others of its block has met them in a step, one that depends on none waits for no one.
+    a lane lie 32 apart in ``cells``, so that lanes are side by side.  A thread asks for ``at_once`` lines at the same
+    time.  The block does not meet: a warp that depends on others of its block has met them in a step, one that depends
+    on none waits for no one.
     """
 
     held: tuple[Buffer, ...] = buffer(writes=True)
@@ -120,6 +121,7 @@ class ExchangeLines(Op):
     first: tuple[Expr, ...] = operand()
     share: Cells = attr()
     extent: Cells = attr()
+    at_once: int = attr()
 
 
 @define("tile.held_steps", kw_only=True)
@@ -243,6 +245,7 @@ def _exchange_lines(op: ExchangeLines, ctx: Context) -> None:
     ctx.need(op.lines.dtype is u32, f"@{op.lines.name} has bits, it cannot be {op.lines.dtype}")
     ctx.need(op.lines.size == bits, f"bits of all lines take {bits} words, @{op.lines.name} has {op.lines.size}")
     axes(ctx, op.extent, window=len(op.first))
+    ctx.need(op.at_once >= 1, f"asks for {op.at_once} lines at the same time")
 
 
 @check(Exchange)

@@ -173,6 +173,7 @@ class _Kernel:
             return th.ExchangeLines(
                 held=self.regs, cells=self.kept["cells"], lines=self.lists["lines"], round=number, tag=tag,
                 first=self.first, share=self.held.share, extent=self.held.shape,
+                at_once=self.held.lines_at_once(len(self.params), self.op.dtype.nbytes),
             )  # fmt: skip
         nbytes = self.op.dtype.nbytes
         return th.Exchange(

@@ -10,8 +10,6 @@ from ..expr import Expr, Value
 from .context import Context, rule
 from .held import Tagged
 
-#: 32-bit registers of the cells, with their tags, that a thread asks for at the same time.
-AT_ONCE = 48
 #: A plane and a row of a thread.
 Line = tuple[int, int]
 
@@ -43,10 +41,8 @@ class _Lines:
             with self.cx.b.if_(self._is(self.gives, p, k)):
                 for array, c, cell in self._places(p, k):
                     self.cells.give(array, cell, self.cx.b.ld(self.op.held[array], self._register(p, k) + c))
-        words = 2 * self.cells.word.nbytes // 4
-        each = max(1, AT_ONCE // (words * self.op.share[2] * len(self.op.held)))
-        for first in range(0, len(self.lines), each):
-            self._take(self.lines[first : first + each])
+        for first in range(0, len(self.lines), self.op.at_once):
+            self._take(self.lines[first : first + self.op.at_once])
 
     def _take(self, lines: Sequence[Line]) -> None:
         """All cells of a few lines; other ones stay as they are."""

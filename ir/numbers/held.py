@@ -27,6 +27,8 @@ Span = tuple[int, int, int]
 #: Numbers of a block, each of all axes: the first cell of its window, its first own one, and the places in the window
 #: where its own begin and end.
 FACTS = 12
+#: 32-bit registers of the cells of whole lines, with their tags, that a thread asks for at the same time.
+_AT_ONCE = 48
 _AXES = ("planes", "rows", "columns")
 
 
@@ -99,6 +101,10 @@ class Held:
     def by_lines(self) -> bool:
         """Whether blocks exchange whole lines along the last axis."""
         return self.closed[2] and self.taken_cells > 0
+
+    def lines_at_once(self, arrays: int, nbytes: int) -> int:
+        """Whole lines of so many arrays, of cells of ``nbytes``, that a thread asks for at the same time."""
+        return max(1, _AT_ONCE // (2 * max(1, nbytes // 4) * self.share[2] * arrays))
 
     @property
     def taken_cells(self) -> int:

@@ -43,6 +43,7 @@ SYMBOLS: Final[dict[str, str]] = {
     "cols": "its columns", "warps": "warps a block",
     "counts": "share of the rows of a window that still count", "arrays": "arrays held",
     "taken": "cells that a block gets", "given": "own cells that others get", "runs": "runs of adjacent ones of both",
+    "again": "times more than once that a warp asks for lines",
     "images": "1 where they go through shared memory, 0 where they are whole lines",
     "reads": "arrays read", "writes": "arrays written",
     "FMA": "multiplications and additions a cell", "ALU": "comparisons and choices a cell",
@@ -59,6 +60,8 @@ THROUGH: Final = 988.0
 SECTOR, PARTLY = 1.27, 0.75
 #: Fitted: how often a window's image is as good as written or read in whole, and cells one by one with what lists them.
 IMAGES, CELLS = 2.28, 9.0
+#: Measured, some: clocks of asking for lines once more, which a warp with more of them than go together does.
+AGAIN: Final = 700.0
 #: Fitted: the order of the norm, and the part of a warp more that a sub-core's warps issue like.
 ORDER, LONE = 2.22, 0.3
 #: 32-bit registers of a thread besides the cells that it holds, and how many it needs for each of these (of 14 kernels
@@ -134,6 +137,7 @@ def cost(
         "planes": s.planes, "cols": s.cols, "warps": s.warps, "b": 1, "arrays": len(reads), "reads": len(reads),
         "writes": len(writes), "counts": min(1.0, (rows + (s.every - 1) * ry) / held.window[1]),
         "taken": held.taken_cells, "given": held.given_cells, "runs": held.runs, "images": not held.by_lines,
+        "again": -(-s.planes * s.rows // held.lines_at_once(len(reads), size)) - 1 if held.by_lines else 0,
         **units(update),
         "beside": 2 * rx * len({(n, level, dz, dy) for n, level, (dz, dy, dx) in found if dx}),
         "shown": 2 * ry * len(passed), "s": size, "word": max(1, size // 4), "sms": device.sms,
@@ -162,7 +166,9 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
         "issue": clocks * (a.ceil(v.warps / v.sub) + LONE) * v.counts * issued,
         "shared": clocks * v.warps * v.counts * 32 * v.s * (v.lines * v.beside + 2 * shown) / v.bw_S,
         "meet": clocks * MEET,
-        "exchange": (rounds - 1) / v.f * (THROUGH + v.arrays * (through_l2 + through_shared)) if v.taken else 0 * v.f,
+        "exchange": (rounds - 1) / v.f * (THROUGH + AGAIN * v.again + v.arrays * (through_l2 + through_shared))
+        if v.taken
+        else 0 * v.f,
         "launch": v.launch + ONCE / v.f,
     }
     busy = sum((found[name] ** ORDER for name in ("fma", "alu", "mufu", "issue", "shared")), 0) ** (1 / ORDER)

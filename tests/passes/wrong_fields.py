@@ -127,6 +127,7 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("resident_update", tla.Exchange, {"degree": 0}, "a bank-conflict degree of 0"),
     ("resident_lines", tla.ExchangeLines, {"extent": (9, 6, 64)}, "lines of 64 cells are not 1 of each lane"),
     ("resident_lines", tla.ExchangeLines, {"first": ()}, "of 0 axes"),
+    ("resident_lines", tla.ExchangeLines, {"at_once": 0}, "asks for 0 lines"),
     ("resident_update", tla.HeldSteps, {"results": ()}, "0 results of 1 fields"),
     ("resident_update", tla.HeldSteps, {"results": (999,)}, "result 999 of the formula is no number"),
     ("resident_update", tla.HeldSteps, {"held": ()}, "0 windows of 3 arrays"),
