@@ -3,6 +3,7 @@
 # make gpu-test   the tests that need one
 # make fuzz       random kernels, program texts, matrix files and wrong calls, for SECONDS=60
 # make docs       tables, pictures and excerpts of the documents anew, from results and code that are here
+# make site       the documents, tutorials and references as pages in build/site; a warning is an error
 # make lint, make typecheck, make clean
 #
 # TORCH=1 makes "make test" install torch too, and test what needs it.
@@ -25,7 +26,7 @@ TEST_EXTRAS := test$(if $(NVCC),,$(comma)nvcc)$(if $(TORCH),$(comma)torch-cpu)
 TOOLKIT := $(if $(NVCC),$(shell $(NVCC) --dryrun -x cu -c /dev/null 2>&1 | sed -n 's/^\#\$$ TOP=//p'))
 DEMO_EXTRAS := plot$(if $(NVCC),$(if $(HAVE_GPU),$(comma)cuda))
 
-.PHONY: demo test gpu-test fuzz docs lint typecheck clean
+.PHONY: demo test gpu-test fuzz docs site lint typecheck clean
 .DELETE_ON_ERROR:
 
 # Where pycuda does not build, the demo says so and runs on the emulator.
@@ -47,6 +48,9 @@ fuzz: $(VENV)/.stamp-test
 
 docs: $(VENV)/.stamp-$(TEST_EXTRAS)
 	for made in walkthrough render_tables fragment_tables counters_table; do $(PY) .ci/$$made.py || exit 1; done
+
+site: $(VENV)/.stamp-docs
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet
 
 lint: $(VENV)/.stamp-dev
 	$(PY) -m ruff check .

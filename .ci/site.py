@@ -1,0 +1,142 @@
+"""Pages of the site that are made: from README and its like, from notebooks, of public names, and of the IR's ops.
+
+A hook of MkDocs, which ``mkdocs.yml`` names.  Links that leave the documents, to code, become the names of files.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+import sys
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from posixpath import dirname, normpath
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import sparsegen as sg  # noqa: E402
+from sparsegen.ir.node import OPS, fields  # noqa: E402
+from sparsegen.ir.registry import load_all  # noqa: E402
+
+#: Documents at the top of the repository, and what the site calls them.
+TOP = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+#: A role of Sphinx, of which the name is what a reader wants.
+_ROLE = re.compile(r":\w+:`~?([^`]*)`")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """The documents and the pages that are made."""
+    from mkdocs.structure.files import File
+
+    made = {place: (ROOT / name).read_text(encoding="utf-8") for name, place in TOP.items()}
+    made |= {f"tutorials/{file.stem}.md": tutorial(file) for file in (ROOT / "examples/notebooks").glob("*.ipynb")}
+    made |= {"reference/names.md": names(), "reference/ops.md": ops()}
+    for place, text in made.items():
+        files.append(File.generated(config, place, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Links to documents lead to their pages, those to other files become their names."""
+    place = page.file.src_uri
+    source = next((name for name, made in TOP.items() if made == place), f"docs/{place}")
+
+    def link(match: re.Match[str]) -> str:
+        picture, told, target = match.groups()
+        path, _, anchor = target.partition("#")
+        if re.match(r"[a-z]+:", target) or not path or place.startswith(("reference/", "tutorials/")):
+            return match[0]
+        name = normpath(f"{dirname(source)}/{path}").lstrip("/")
+        if name.endswith(".ipynb"):
+            name = f"docs/tutorials/{Path(name).stem}.md"
+        to = TOP.get(name) or (name.removeprefix("docs/") if name.startswith("docs/") else None)
+        if to is None or files.get_file_from_path(to) is None:
+            return told if told.startswith("`") else f"`{told}`" if told == name else f"{told} (`{name}`)"
+        relative = os.path.relpath(to, dirname(place) or ".")
+        return f"{picture}[{told}]({relative}{f'#{anchor}' if anchor else ''})"
+
+    return _LINK.sub(link, markdown)
+
+
+def tutorial(file: Path) -> str:
+    """The text and the code of a notebook."""
+    cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    parts = []
+    for cell in cells:
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def names() -> str:
+    """Every public name: how it is called, and what its docstring says."""
+    public = {name: getattr(sg, name) for name in sg.__all__ if name != "__version__"}
+    first: dict[int, str] = {}
+    parts = ["# Public names\n\nAll of these are names of `sparsegen`, which examples call `sg`."]
+    for name, value in public.items():
+        known = first.setdefault(id(value), name)
+        parts.append(
+            f"## {name}\n\n"
+            + (_described(name, value) if known == name else f"The same as [{known}](#{known.lower()}).")
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def _described(name: str, value: Any) -> str:
+    parts = []
+    if callable(value):
+        with suppress(ValueError):
+            parts.append(f"```python\n{'class ' if inspect.isclass(value) else ''}{name}{_signature(value)}\n```")
+    elif not inspect.ismodule(value):
+        return f"`{value!r}`: {_told(type(value))}"
+    parts.append(_told(value))
+    owned = vars(value) if inspect.isclass(value) else _functions(value) if inspect.ismodule(value) else {}
+    for member, of in owned.items():
+        plain = of.__func__ if isinstance(of, (classmethod, staticmethod)) else of
+        held = isinstance(plain, (property, cached_property))
+        if member.startswith("_") or not (held or inspect.isfunction(plain)):
+            continue
+        shown = "" if held else _signature(plain)
+        parts.append(f"### {name}.{member}\n\n```python\n{member}{shown}\n```\n\n{_told(plain)}")
+    return "\n\n".join(parts)
+
+
+def _functions(module: Any) -> dict[str, Any]:
+    return {name: of for name, of in vars(module).items() if getattr(of, "__module__", "") == module.__name__}
+
+
+def _signature(of: Any) -> str:
+    """The parameters, one a line where they are many."""
+    text = str(inspect.signature(of)).replace("'", "")
+    return (
+        text if len(text) < 90 else text.replace("(", "(\n    ", 1).replace(", ", ",\n    ").replace(") ->", "\n) ->")
+    )
+
+
+def _told(of: Any) -> str:
+    return _ROLE.sub(r"`\1`", inspect.getdoc(of) or "")
+
+
+def ops() -> str:
+    """Every op of the three vocabularies: what it means, and its fields."""
+    load_all()
+    levels: dict[str, list[str]] = {"op": [], "tile": [], "warp": []}
+    for name, op in sorted(OPS.items()):
+        lines = [f"### {name}", "", _ROLE.sub(r"`\1`", inspect.cleandoc(op.__doc__ or "")), ""]
+        declared = [(field, kind, str(of.type)) for field, kind, of in fields(op)]
+        if declared:
+            lines += ["| field | kind | type |", "| --- | --- | --- |"]
+            lines += [f"| `{field}` | {kind} | `{kind_of.replace('|', '∣')}` |" for field, kind, kind_of in declared]
+        levels[name.partition(".")[0]].append("\n".join(lines))
+    told = {
+        "op": "What is computed.", "tile": "How, in tiles: windows of data, their layouts, products, stores.",
+        "warp": "Lanes and addresses: each op is at most one PTX instruction or one C expression.",
+    }  # fmt: skip
+    parts = [f"## {level}\n\n{told[level]}\n\n" + "\n\n".join(found) for level, found in levels.items()]
+    return "# Ops of the IR\n\nMade from the declarations in `ir`.\n\n" + "\n\n".join(parts) + "\n"
