@@ -58,7 +58,6 @@ CASES: list[tuple[Callable[..., Update], str, str]] = [
     (wave, "f32", "tiles=2x2 rows=5 cols=2 warps=5 every=1"),
     (gray_scott, "f32", "tiles=3x3 rows=4 cols=1 warps=5 every=2"),
     (heat, "f64", "tiles=2x2x1 planes=7 rows=2 cols=1 warps=5 every=1"),
-    (heat, "f32", "tiles=2x1x1 planes=9 rows=7 cols=1 warps=2 every=2"),
     (along, "f64", "tiles=3x1x1 planes=5 rows=7 cols=1 warps=2 every=1"),
 ]
 #: Of fields on two axes, and on three.
