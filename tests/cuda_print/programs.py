@@ -376,7 +376,9 @@ def cells() -> w.Func:
             b.st_tagged(buf, ((first + at["bx"]) * threads + at["tid"]) * 2, b.ld(mine, 0), tag)
             with b.loop():
                 index = ((first + before) * threads + at["tid"]) * 2
-                cell, found = b.ld_tagged(buf, index) if turn else b.ld_tagged(buf, index, at["tid"].lt(threads - 5), tag)
+                cell, found = (
+                    b.ld_tagged(buf, index) if turn else b.ld_tagged(buf, index, at["tid"].lt(threads - 5), tag)
+                )
                 b.st(got, 0, cell)
                 b.st(seen, 0, b.binary("sub", found, tag))
                 b.break_if(b.convert(b.ld(seen, 0), u32).eq(0))
