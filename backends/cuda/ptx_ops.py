@@ -148,8 +148,7 @@ def _tagged(bits: int, c: str, constraint: str) -> tuple[Helper, Helper, Helper]
         rf"{{\n\t.reg {word} q;\n\t.reg .pred p;\n\tsetp.ne.b32 p, %3, 0;\n\tmov{word} q, {{%4, %5}};\n\t"
         rf"@p ld.relaxed.gpu.global{word} q, [%2];\n\tmov{word} {{%0, %1}}, q;\n\t}}",
         outs=pair, ins=f'"l"(cell), "r"((int)there), "{constraint}"(({c})0), "{constraint}"(other)',
-        before=f"Regs<{c}, 2> d;",
-        after="return d;")  # fmt: skip
+        before=f"Regs<{c}, 2> d;", after="return d;")  # fmt: skip
     store = _function(
         "void", f"st_tagged_{2 * bits}", f"{c}* cell, {c} value, {c} tag",
         rf"{{\n\t.reg {word} q;\n\tmov{word} q, {{%1, %2}};\n\tst.relaxed.gpu.global{word} [%0], q;\n\t}}",
@@ -158,7 +157,9 @@ def _tagged(bits: int, c: str, constraint: str) -> tuple[Helper, Helper, Helper]
 
 
 _TAGGED: Final = {32: _tagged(32, "unsigned", "r"), 64: _tagged(64, "unsigned long long", "l")}
-LD_TAGGED, ST_TAGGED, LD_TAGGED_WHERE = ({bits: made[i] for bits, made in _TAGGED.items()} for i in range(3))
+LD_TAGGED: Final = {bits: made[0] for bits, made in _TAGGED.items()}
+ST_TAGGED: Final = {bits: made[1] for bits, made in _TAGGED.items()}
+LD_TAGGED_WHERE: Final = {bits: made[2] for bits, made in _TAGGED.items()}
 LAUNCH_NEXT: Final = _function("void", "launch_next", "", "griddepcontrol.launch_dependents;")
 LAUNCH_WAIT: Final = _function("void", "launch_wait", "", "griddepcontrol.wait;")
 MOVMATRIX: Final = _function(

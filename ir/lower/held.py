@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import product
 
 from .. import tile_held as t
@@ -104,15 +105,14 @@ class Tagged:
         No load is behind a branch or waits for another one's tag: all are under way together.
         """
         b = self.cx.b
-        got, wrong = b.alloc("got", self.word, len(asked)), b.alloc("wrong", u32, 1)
+        got = b.alloc("got", self.word, len(asked))
         with b.loop():
-            b.st(wrong, 0, b.binary("xor", self.tag, self.tag))
+            differ = list[Value]()
             for i, (array, cell, where) in enumerate(asked):
                 word, tag = b.ld_tagged(self.cells, self._pair(array, cell), where, self._wide)
                 b.st(got, i, word)
-                differs = b.binary("xor", tag if self.word is u32 else b.convert(tag, u32), self.tag)
-                b.st(wrong, 0, b.binary("or", b.ld(wrong, 0), differs))
-            b.break_if(b.ld(wrong, 0).eq(0))
+                differ.append(b.binary("xor", tag if self.word is u32 else b.convert(tag, u32), self.tag))
+            b.break_if(reduce(lambda some, more: b.binary("or", some, more), differ).eq(0))
         return [self._number(b.ld(got, i)) for i in range(len(asked))]
 
     def _number(self, word: Value) -> Value:

@@ -47,11 +47,10 @@ class _Lines:
     def _take(self, lines: Sequence[Line]) -> None:
         """All cells of a few lines; other ones stay as they are."""
         b, op = self.cx.b, self.op
-        asked = [
-            (array, cell, where, self._register(p, k) + c)
-            for p, k in lines for where in (b.let("asks", self._is(self.takes, p, k)),)
-            for array, c, cell in self._places(p, k)
-        ]  # fmt: skip
+        asked = list[tuple[int, Expr, Expr, int]]()
+        for p, k in lines:
+            where = b.let("asks", self._is(self.takes, p, k))
+            asked += [(array, cell, where, self._register(p, k) + c) for array, c, cell in self._places(p, k)]
         values = self.cells.take([(array, cell, where) for array, cell, where, _ in asked])
         for (array, _, where, register), value in zip(asked, values, strict=True):
             kept = b.ld(op.held[array], register)

@@ -137,3 +137,13 @@ def test_what_no_access_can_carry_is_refused(dtype: DType, align: int, what: str
     assert value[0].dtype is dtype
     with pytest.raises(IRError, match=what):
         verify(kernel(body, (cells,)))
+
+
+def test_a_condition_goes_with_a_tag() -> None:
+    cells = glob("cells", u32, 64)
+
+    def body(b: Any, v: Any) -> None:
+        b.ld_tagged(cells, v.lane * 2, v.lane.lt(4))
+
+    with pytest.raises(IRError, match="a tag goes with a condition"):
+        verify(kernel(body, (cells,)))

@@ -134,13 +134,17 @@ def _best(
     update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
 ) -> UpdateSchedule | None:  # fmt: skip
     """The cheapest way to fill in what the schedule leaves open; None if nothing fits."""
-    best: tuple[float, UpdateSchedule] | None = None
-    for t in _fillings(update, shape, s, device):
-        if _misfit(update, shape, t, device) is None:
-            time = cost(update, shape, t, device, 1000).time
-            if best is None or time < best[0]:
-                best = time, t
-    return best[1] if best else None
+    fitting = [t for t in _fillings(update, shape, s, device) if _misfit(update, shape, t, device) is None]
+    least = dict[int, int]()
+    for t in fitting:
+        least[t.every] = min(_cells(t), least.get(t.every, _cells(t)))
+    tried = (t for t in fitting if _cells(t) <= _WIDER * least[t.every])
+    return min(tried, key=lambda t: cost(update, shape, t, device, 1000).time, default=None)
+
+
+def _cells(s: UpdateSchedule) -> int:
+    """Cells of a window, in units of a warp's lanes."""
+    return int(s.planes * s.rows * s.cols * s.warps)
 
 
 def _fillings(
@@ -149,24 +153,19 @@ def _fillings(
     """Windows as small as they can be for every number of blocks that keeps the GPU busy."""
     sizes, far, around = on_three(shape), reach(update), wraps(update)
     most = _COLS if update.ndim == 1 or s.cols else _NARROW
-    tilings = [on_three(s.tiles)] if s.tiles else list(_tilings(sizes, update.ndim, device.sms))
-    for every in (s.every,) if s.every else _EVERY:
-        found = list[tuple[int, UpdateSchedule]]()
-        for tiles in tilings:
-            planes, needed, cols = (
+    for tiles in [on_three(s.tiles)] if s.tiles else _tilings(sizes, update.ndim, device.sms):
+        for every in (s.every,) if s.every else _EVERY:
+            planes, _, cols = (
                 _share(n, count, every * r, wrap, unit)
                 for n, count, r, wrap, unit in zip(sizes, tiles, far, around, (1, 1, 32), strict=True)
             )
             for warps in (s.warps,) if s.warps else _WARPS:
-                share = s.planes or planes, s.rows or -(-needed // warps), s.cols or cols
-                if share[0] <= _PLANES and share[1] <= _ROWS and share[2] <= most:
-                    t = s.but(
-                        tiles=tiles[3 - update.ndim :], planes=share[0], rows=share[1], cols=share[2], warps=warps,
-                        every=every,
+                rows = _share(sizes[1], tiles[1], every * far[1], around[1], warps)
+                if (s.planes or planes) <= _PLANES and (s.cols or cols) <= most and (s.rows or rows) <= _ROWS:
+                    yield s.but(
+                        tiles=tiles[3 - update.ndim :], planes=s.planes or planes, cols=s.cols or cols,
+                        rows=s.rows or rows, warps=warps, every=every,
                     )  # fmt: skip
-                    found.append((prod(share) * warps, t))
-        least = min((window for window, _ in found), default=0)
-        yield from (t for window, t in found if window <= _WIDER * least)
 
 
 def _tilings(sizes: Cells, ndim: int, sms: int) -> Iterator[Cells]:
