@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.errors import ScheduleError
-from sparsegen.schedule import KINDS, OPERATIONS, Schedule
+from sparsegen.schedule import KINDS, OPERATIONS, Schedule, read
 
 if TYPE_CHECKING:
     from sparsegen.problem import Problem
@@ -87,15 +87,14 @@ class Choice:
 
 def choose(problem: Problem, device: DeviceProfile, schedule: Any, request: Request) -> Choice:
     """The schedule of ``schedule=``: ``"auto"``, a line, or a Schedule; ScheduleError for anything else."""
-    kind = next(k for k in KINDS if k.op == problem.op)
+    kinds = [kind for op in problem.takes for kind in KINDS if kind.op == op]
     what, example = OPERATIONS[problem.op]
     automatic = isinstance(schedule, str) and schedule.strip() == "auto"
-    wanted = kind.parse(schedule) if isinstance(schedule, str) and not automatic else None if automatic else schedule
-    if wanted is not None and (not isinstance(wanted, Schedule) or wanted.op != problem.op):
+    wanted = None if automatic else read(schedule, kinds) if isinstance(schedule, str) else schedule
+    if wanted is not None and (not isinstance(wanted, Schedule) or wanted.op not in problem.takes):
         told = f"{wanted}" if isinstance(wanted, Schedule) else f"schedule={wanted!r}"
-        raise ScheduleError(
-            f"{told} is no schedule of {what}", hint=f"pass 'auto', a line such as {example!r}, or a {kind.__name__}"
-        )
+        a = f"a {kinds[0].__name__}"
+        raise ScheduleError(f"{told} is no schedule of {what}", hint=f"pass 'auto', a line such as {example!r}, or {a}")
     options = problem.options(wanted, device, request)
     if wanted is not None and wanted.complete:
         return Choice(problem.price(wanted, device, request), options, False, request)

@@ -14,7 +14,7 @@ from sparsegen.arguments import positive
 from sparsegen.arrays import describe, host_array, launch_stream
 from sparsegen.backends.cuda.export import Files
 from sparsegen.backends.emulator.report import Report
-from sparsegen.calls import CALLS, Calls
+from sparsegen.calls import Calls, calls_of
 from sparsegen.callsite import located, user_loc
 from sparsegen.exporting import exported
 from sparsegen.inspection import Build, Inspected
@@ -53,7 +53,7 @@ class Kernel(Inspected):
     def __init__(self, problem: Problem, steps: int, target: Target, choice: Any, loc: Loc | None) -> None:
         self.problem, self.shape, self.steps, self.loc = problem, problem.shape, steps, loc
         self._target, self._choice = target, choice
-        self._calls: Calls = CALLS[problem.op](problem, target.backend)
+        self._calls: Calls = calls_of(problem, target.backend)
         self.dtype = self._calls.dtype
         self._lock = Lock()
         self._executors: dict[tuple[int, str], Executor] = {}
@@ -73,7 +73,7 @@ class Kernel(Inspected):
     @property
     def stencil(self) -> Any:
         """The described stencil of a stencil's kernel; ``update`` and ``product`` are called so for those."""
-        return self.problem.what
+        return self.problem.described
 
     update = product = stencil
 

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from sparsegen.arrays import describe, host_array, launch_stream
 from sparsegen.backends.cuda.runtime import Runtime, Timer, open_runtime
-from sparsegen.cost.total import total_time
 from sparsegen.explain.units import seconds
 from sparsegen.ir.errors import ArrayError
 from sparsegen.run.cuda import executor_kind
@@ -132,16 +131,11 @@ def bench(kernel: Kernel, given: Mapping[str, ArrayView] | None, repeats: int, s
         times = _on_device(kernel, views, repeats, steps, fresh)
     if cuda and steps == kernel.steps:
         kernel.measured = median(times)
-    model = None if kernel.backend == "reference" else predicted(kernel.cost, op, steps)
+    model = None if kernel.backend == "reference" else kernel.problem.seconds(kernel.cost, steps)
     about = kernel.backend, kernel.device.name, kernel.shape, steps, tuple(times), what, model
     if kernel.problem.grid is not None:
         return BenchResult(*about)
     return SpmmBench(*about, kernel.problem.nbytes(kernel.schedule))
-
-
-def predicted(cost: Any, op: str, steps: int) -> float:
-    """Seconds of a call of so many steps, by the model."""
-    return total_time(cost, steps) if op == "stencil" else float(cost.time) * steps
 
 
 @contextmanager

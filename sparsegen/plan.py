@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -151,6 +151,15 @@ class Plan:
     steps: int = 0
     padded: int = 0
 
+    def renamed(self, names: Mapping[str, str]) -> Plan:
+        """The same with some arrays called otherwise."""
+
+        def step(of: Step) -> Step:
+            return Step(of.program, tuple((role, names.get(array, array)) for role, array in of.arrays))
+
+        parts = tuple(Part(tuple(map(step, part.cycle)), part.times) for part in self.parts)
+        return replace(self, parts=parts, given=tuple(names.get(name, name) for name in self.given))
+
     def run(self) -> Iterator[Step]:
         """All passes in order."""
         for part in self.parts:
@@ -169,6 +178,14 @@ class Plan:
         for step, n in self._steps():
             times[step.program] += n
         return tuple(times.items())
+
+    @cached_property
+    def firsts(self) -> tuple[Step, ...]:
+        """The first step of each program."""
+        found: dict[Program, Step] = {}
+        for step, _ in self._steps():
+            found.setdefault(step.program, step)
+        return tuple(found.values())
 
     def _steps(self) -> Iterator[tuple[Step, int]]:
         """Every step of a cycle that is run, and how often."""

@@ -42,6 +42,16 @@ class Problem(ABC):
         return None
 
     @property
+    def takes(self) -> tuple[str, ...]:
+        """The operations whose schedules it takes, its own first."""
+        return (self.op,)
+
+    @property
+    def described(self) -> Any:
+        """What the user described: ``what``, where that was not made of it."""
+        return self.what
+
+    @property
     def format(self) -> str:
         """The format of the sparse matrix; empty where there is none."""
         return ""

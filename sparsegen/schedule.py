@@ -313,8 +313,7 @@ class Schedule:
             raise ScheduleError(f"{line!r} is no line of a schedule", hint="pass a string, such as 'tiled fuse=2'")
         parts = line.split()
         if cls is Schedule:  # a line of any operation
-            kinds = [kind for kind in KINDS if parts and parts[0] in families(kind.op)]
-            return cast("S", (kinds or KINDS)[0].parse(line))
+            return cast("S", read(line, KINDS))
         known = families(cls.op)
         if not parts:
             raise ScheduleError("an empty schedule", hint=f"start with a family: {', '.join(known)}")
@@ -360,6 +359,12 @@ class AttentionSchedule(Schedule):
     """How sparse attention becomes kernels; what a line leaves out is left to the cost model."""
 
     op: ClassVar[str] = "attention"
+
+
+def read(line: str, kinds: Sequence[type[Schedule]]) -> Schedule:
+    """The schedule of a line: of the first of ``kinds`` that has its family, else an error of the first one."""
+    known = (kind for kind in kinds if line.split()[:1] and line.split()[0] in families(kind.op))
+    return next(known, kinds[0]).parse(line)
 
 
 #: The schedules of each operation.

@@ -9,11 +9,23 @@ from sparsegen.calls.base import Calls
 from sparsegen.calls.product import SpmmCalls
 from sparsegen.calls.sddmm import SddmmCalls
 from sparsegen.calls.stencil import StencilCalls
+from sparsegen.calls.stencil_update import StencilUpdateCalls
 from sparsegen.calls.update import UpdateCalls
+from sparsegen.problem import Problem
+from sparsegen.problems.stencil_update import StencilUpdate
 
 #: operation of a problem -> its calls: made of the problem and the back end.
-CALLS: Final[dict[str, Any]] = {
+_CALLS: Final[dict[str, Any]] = {
     "stencil": StencilCalls, "update": UpdateCalls, "spmm": SpmmCalls, "sddmm": SddmmCalls, "attention": AttentionCalls,
 }  # fmt: skip
 
-__all__ = ["CALLS", "Calls"]
+
+def calls_of(problem: Problem, backend: str) -> Calls:
+    """The calls of a problem's kernels."""
+    if isinstance(problem, StencilUpdate):
+        return StencilUpdateCalls(problem, backend)
+    made: Calls = _CALLS[problem.op](problem, backend)
+    return made
+
+
+__all__ = ["Calls", "calls_of"]

@@ -123,6 +123,11 @@ def shared(update: Update, held: Held) -> int:
     return int(line * (images + 4 * len(passed) * held.reach[1]))
 
 
+def least(device: DeviceProfile, steps: int) -> float:
+    """Seconds below which no launch of so many steps stays: it is started, and blocks meet once a step."""
+    return terms.STARTING * device.launch_s + (ONCE + steps * MEET) / device.clock
+
+
 def cost(
     update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int
 ) -> Cost:  # fmt: skip

@@ -126,8 +126,8 @@ class Stencil:
         return replace(self, weights=self.weights[np.newaxis], sides=((periodic, periodic), *self.sides))
 
     def as_update(self) -> Any:
-        """The same time step as a general :class:`sparsegen.Update` of one field ``u``: for schedules that only those
-        have, such as ``resident``.  StencilError for 16-bit fields, which updates do not have."""
+        """The same time step as a general :class:`sparsegen.Update` of one field ``u``, for all schedules of those; of
+        16 bits it is rounded at every step.  StencilError where a frozen side keeps more cells than weights reach."""
         return import_module("sparsegen.dsl.update").of_stencil(self)  # which needs this module
 
     def is_symmetric(self, axis: int) -> bool:

@@ -52,7 +52,7 @@ class Kind(ABC):
     #: What the workspace holds; empty where there is none.
     workspace: str = ""
     #: How many other schedules of the chosen family are shown.
-    others: ClassVar[int] = 4
+    others: int = 4
 
     def __init__(self, kernel: Kernel, choice: Choice, plan: Any) -> None:
         self.kernel, self.choice, self.plan = kernel, choice, plan

@@ -48,7 +48,7 @@ def explain(kernel: Kernel, choice: Choice, target: Target, plan: Any) -> Explan
     dots = {str(c.schedule): _dot(own, c) for c in (*own.ranking, *best)}
     named = {line, *(s.schedule for s in standings)}
     marks = tuple(p.Mark(*dot, name == line) for name, dot in dots.items() if name in named)
-    about = str(problem.what)
+    about = str(problem.described)
     if problem.grid is not None:
         about += f"; {size(kernel.shape)} cells, {plural(kernel.steps, 'time step')}"
     measured, off = None, ""

@@ -20,7 +20,8 @@ from sparsegen.geometry import legal, legalise, misfit
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.fuse import convolve
 from sparsegen.ir.separable import separate
-from sparsegen.problems.stencil import StencilProblem, grid
+from sparsegen.problems.stencil import StencilProblem, grid, own_and_others
+from sparsegen.registry import families
 from sparsegen.schedule import StencilSchedule
 from sparsegen.sizes import MAX_FUSE, ROW, VECTOR
 
@@ -57,6 +58,7 @@ class StencilPage(Kind):
         self.problem, self.footprint, self.steps = problem, problem.footprint, kernel.steps
         self.unit = f"a pass of {plural(self.cost.steps_per_launch, 'step')}"
         self.workspace = "the second field of the time loop" if "field" in plan.workspaces else ""
+        self.families = own_and_others()
         self.nonfinite = (
             "a NaN or Inf may spread farther than the stencil, within the tile that reads it"
             if kernel.schedule.widens
@@ -68,10 +70,12 @@ class StencilPage(Kind):
         self.note = note
 
     def cheapest(self, costs: Sequence[Cost]) -> Cost:
-        return cheapest(costs, self.steps)
+        return _soonest(self.problem, costs, self.steps)
 
     def refusal(self, family: str) -> str:
         fp = self.footprint
+        if family not in families(self.problem.op):
+            return "no update does the same: fields of 16 bits, or a frozen side that keeps more than weights reach"
         try:
             legal(legalise(StencilSchedule(family), fp.k, fp.axes), fp, self.device)
         except ScheduleError as error:
@@ -129,7 +133,7 @@ class StencilPage(Kind):
         if not schedules:
             return None
         found = rank(self.footprint, device, grid(shape), schedules=schedules)
-        return cheapest(found.costs, self.steps)
+        return self.problem.at(shape).sooner(cheapest(found.costs, self.steps), device, self.steps)
 
     def _pool(self) -> list[StencilSchedule]:
         """The chosen schedule, and of stencil2row, which has thousands, the best of each fusion and mma shape."""
@@ -137,6 +141,8 @@ class StencilPage(Kind):
         pool = [self.cost.schedule]
         for c in self.ranking:
             s = c.schedule
+            if s.op != self.problem.op:
+                continue
             count[s.family, s.steps, s.mma] += 1
             few = s.family != "stencil2row" or count[s.family, s.steps, s.mma] <= _POOL
             if few and s != self.cost.schedule:
@@ -153,6 +159,13 @@ class StencilPage(Kind):
             except ScheduleError:
                 continue
             yield s
+
+
+def _soonest(problem: StencilProblem, costs: Sequence[Cost], steps: int) -> Cost:
+    """Of the costs of a family, cheapest first, that of the shortest call."""
+    if costs[0].schedule.op == problem.op:
+        return cheapest(costs, steps)
+    return min(costs, key=lambda c: problem.seconds(c, steps))
 
 
 def _figures(profile: DeviceProfile) -> Iterator[tuple[str, DeviceProfile]]:

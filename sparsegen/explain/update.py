@@ -12,8 +12,11 @@ from sparsegen.explain.kind import Kind
 from sparsegen.explain.page import Fact
 from sparsegen.explain.units import plural, seconds
 from sparsegen.families.update.base import family
+from sparsegen.ir.op_update import parameters
+from sparsegen.problems.stencil import own_and_others
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.schedule import WHY_UPDATES
+from sparsegen.sizes import ITEMSIZE
 
 if TYPE_CHECKING:
     from sparsegen.choose import Choice
@@ -32,6 +35,13 @@ class UpdatePage(Kind):
 
     def __init__(self, kernel: Kernel, choice: Choice, plan: Any) -> None:
         super().__init__(kernel, choice, plan)
+        problem = kernel.problem
+        assert isinstance(problem, UpdateProblem)
+        self.problem = problem
+        #: Whether a linear stencil was described, which has other schedules besides.
+        self.linear = problem.described is not problem.what
+        if self.linear:
+            self.families, self.others = own_and_others(), 0
         self.unit = f"a pass of {plural(self.cost.steps_per_launch, 'step')}"
         whole = family(self.cost.schedule).whole
         what = "cells on their way from block to block" if whole else "more arrays for each field"
@@ -48,7 +58,8 @@ class UpdatePage(Kind):
             launches = -(-plan.steps // s.levels)
             copies = f", and {plan.passes - launches} copies of input levels" * (plan.passes > launches)
             yield Fact("launches", f"{launches}{copies}; {seconds(self.seconds(self.cost))} in all")
-        yield Fact("families", WHY_UPDATES)
+        if not self.linear:
+            yield Fact("families", WHY_UPDATES)
         yield Fact(
             "formula",
             f"{self._operations()} a cell and step; {v['reads']:.0f} arrays read and {v['writes']:.0f} written a pass",
@@ -56,7 +67,7 @@ class UpdatePage(Kind):
 
     def _operations(self) -> str:
         """What the formula costs a cell, by the units that do it."""
-        of = units(self.kernel.update)
+        of = units(self.problem.what)
         return (
             f"{sum(of.values())} floating-point instructions ("
             + ", ".join(f"{count} {name}" for name, count in of.items() if count)
@@ -65,11 +76,9 @@ class UpdatePage(Kind):
 
     def work(self, cost: Cost) -> tuple[float, float]:
         """The formula's instructions, each as the two operations that a compute roof counts for one."""
-        v, cells = cost.values, math.prod(cost.shape)
-        return 2 * cells * flops(self.kernel.update) * cost.steps_per_launch, cells * v["s"] * (
-            v["reads"] + v["writes"]
-        )
+        what, cells = self.problem.what, math.prod(cost.shape)
+        arrays = len(parameters(what.fields, what.coefs)) + len(what.fields)
+        return 2 * cells * flops(what) * cost.steps_per_launch, cells * ITEMSIZE[what.dtype] * arrays
 
     def best(self, device: DeviceProfile, shape: tuple[int, ...]) -> Cost | None:
-        request = Request(self.kernel.steps)
-        return UpdateProblem(self.kernel.update, shape).options(None, device, request).best
+        return self.problem.at(shape).options(None, device, Request(self.kernel.steps)).best

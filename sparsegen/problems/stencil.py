@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -22,16 +23,25 @@ from sparsegen.footprint import Footprint
 from sparsegen.geometry import check, geometry, legalise, with_steps
 from sparsegen.ir import op as o
 from sparsegen.ir.boundary import Side, describe
-from sparsegen.ir.errors import ScheduleError
+from sparsegen.ir.errors import ScheduleError, StencilError
 from sparsegen.ir.module import Module
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
 from sparsegen.problem import Problem, digest
+from sparsegen.problems.stencil_update import StencilUpdate
+from sparsegen.problems.update import UpdateProblem, tried, updating
+from sparsegen.registry import families
 from sparsegen.schedule import Schedule, StencilSchedule
+from sparsegen.sizes import ITEMSIZE
 
 #: Elements from row to row of the input and of the output.
 Pitch = tuple[int, int]
+
+
+def own_and_others() -> tuple[str, ...]:
+    """The families of a stencil's schedules: its own, and those of updates that are tried for it."""
+    return (*families("stencil"), *(own.name for own in updating(linear=True)))
 
 
 def grid(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -56,6 +66,38 @@ class StencilProblem(Problem):
     def stencil(self) -> Stencil:
         """The stencil with at least two axes."""
         return self.what.gridded
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        return self.op, UpdateProblem.op
+
+    @cached_property
+    def update(self) -> StencilUpdate | None:
+        """The same steps as those of an update; None where it would compute something else: 16-bit fields are rounded
+        at every step of an update, and its frozen sides keep no more cells than weights reach."""
+        if ITEMSIZE[self.what.dtype] < ITEMSIZE["f32"]:
+            return None
+        try:
+            return StencilUpdate(self.what.as_update(), self.shape, self)
+        except StencilError:
+            return None
+
+    def under(self, schedule: Schedule) -> Problem:
+        return (self.update or self) if schedule.op == UpdateProblem.op else self
+
+    def at(self, shape: tuple[int, ...]) -> StencilProblem:
+        """The same on fields of another shape."""
+        return StencilProblem(self.what, shape)
+
+    def sooner(self, cost: Cost | None, device: DeviceProfile, steps: int) -> Cost | None:
+        """A schedule's cost, or that of the one for updates that does all steps sooner."""
+        if self.update is None:
+            return cost
+        time = math.inf if cost is None else self.seconds(cost, steps)
+        if all(own.least(self.update.what, self.shape, device, steps) >= time for own in updating(linear=True)):
+            return cost
+        best = tried(self.update, device, steps, linear=True).best
+        return best if best is not None and self.update.seconds(best, steps) < time else cost
 
     @cached_property
     def footprint(self) -> Footprint:
@@ -99,13 +141,17 @@ class StencilProblem(Problem):
 
     def seconds(self, cost: Cost, steps: int) -> float:
         """The time of all passes, a rest that does not fill one among them."""
+        if self.update is not None and cost.schedule.op == UpdateProblem.op:
+            return self.update.seconds(cost, steps)
         return total_time(cost, steps)
 
     def options(self, wanted: Schedule | None, device: DeviceProfile, request: Request) -> StencilOptions:
         """Every schedule; a line says all its words, so ``wanted`` has no say."""
         return _options(self, device, request)
 
-    def price(self, schedule: StencilSchedule, device: DeviceProfile, request: Request) -> Cost:
+    def price(self, schedule: Any, device: DeviceProfile, request: Request) -> Cost:
+        if schedule.op == UpdateProblem.op:
+            return self._updating(schedule).price(schedule, device, request)
         chosen = check(self.stencil, self.grid, schedule, device)
         if schedule.steps > request.steps:
             knobs = f"fuse={schedule.fuse}" + (f" levels={schedule.levels}" if schedule.levelled else "")
@@ -119,6 +165,16 @@ class StencilProblem(Problem):
                 hint="choose direct or tiled, or nonfinite='any'",
             )
         return cost(self.footprint, self.grid, chosen, device)
+
+    def _updating(self, schedule: Schedule) -> StencilUpdate:
+        """The problem of a schedule for updates; ScheduleError where the stencil is none."""
+        if self.update is None:
+            raise ScheduleError(
+                f"{schedule.family} does steps of updates, and {self.what.name} is none: its fields have 16 bits, "
+                "which an update rounds at every step, or a frozen side keeps more cells than its weights reach",
+                hint="take a schedule of stencils, or sg.compile(stencil.as_update(), ...) where that is meant",
+            )
+        return self.update
 
     def none(self, device: DeviceProfile, options: Options, wanted: Schedule | None) -> ScheduleError:
         assert isinstance(options, StencilOptions)
@@ -145,21 +201,25 @@ class StencilOptions(Options):
         """The one that does all steps soonest."""
         p, steps = self.problem, self.request.steps
         extents, limit = p.stencil.weights.shape, min(steps, most_steps())
-        return choose(p.footprint, self.device, p.grid, extents, steps, limit, self.request.exact)
+        own = choose(p.footprint, self.device, p.grid, extents, steps, limit, self.request.exact)
+        return p.sooner(own, self.device, steps)
 
     @cached_property
-    def _ranking(self) -> Options:
-        limit = min(self.request.steps, most_steps())
-        return ranked(self.problem.stencil, self.problem.grid, limit, self.device, self.request.exact)
+    def _rankings(self) -> list[Options]:
+        """Those of a stencil's own schedules, and of those for updates."""
+        p, steps = self.problem, self.request.steps
+        own = ranked(p.stencil, p.grid, min(steps, most_steps()), self.device, self.request.exact)
+        return [own, *([tried(p.update, self.device, steps, linear=True)] if p.update else [])]
 
     @cached_property
     def costs(self) -> tuple[Cost, ...]:
         """Every legal schedule of at most as many steps a pass, cheapest a time step first."""
-        return self._ranking.costs
+        every = (c for ranking in self._rankings for c in ranking.costs)
+        return tuple(sorted(every, key=lambda c: round(c.time_per_step, 12)))
 
     @cached_property
     def rejected(self) -> tuple[Rejected, ...]:
-        return self._ranking.rejected
+        return tuple(r for ranking in self._rankings for r in ranking.rejected)
 
 
 _options = lru_cache(maxsize=64)(StencilOptions)

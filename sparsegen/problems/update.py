@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, cast
 
-from sparsegen.choose import Listed, Rejected, Request
+from sparsegen.choose import Listed, Options, Rejected, Request
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.dsl.update import Update
@@ -79,8 +79,12 @@ class UpdateProblem(Problem):
         schedule = cost.schedule.but(levels=rest)
         return family(schedule).cost(self.what, self.shape, schedule, cost.profile).time
 
-    def options(self, wanted: Schedule | None, device: DeviceProfile, request: Request) -> Listed:
-        return _options(self, device, request.steps)
+    def at(self, shape: tuple[int, ...]) -> Problem:
+        """The same on fields of another shape."""
+        return UpdateProblem(self.what, shape)
+
+    def options(self, wanted: Schedule | None, device: DeviceProfile, request: Request) -> Options:
+        return tried(self, device, request.steps)
 
     def price(self, schedule: UpdateSchedule, device: DeviceProfile, request: Request) -> Cost:
         own = family(schedule)
@@ -95,19 +99,27 @@ class UpdateProblem(Problem):
 
 
 @lru_cache(maxsize=64)
-def _options(problem: UpdateProblem, device: DeviceProfile, steps: int) -> Listed:
-    """Those that are tried and fit; of equally cheap ones that whose other units have least to do comes first."""
+def tried(problem: UpdateProblem, device: DeviceProfile, steps: int, linear: bool = False) -> Listed:
+    """Those that are tried and fit; of equally cheap ones that whose other units have least to do comes first.
+
+    ``linear``: only of families that are tried for linear stencils, too.
+    """
     update, shape = problem.what, problem.shape
     found, refused = list[Cost](), list[Rejected]()
-    for each in families("update").values():
-        own = cast("UpdateFamily", each)
+    for own in updating(linear):
         for s in own.candidates(update, steps):
             if (why := own.misfit(update, shape, s, device)) is not None:
                 refused.append(Rejected(s, *why))
             elif own.worth(c := own.cost(update, shape, s, device, steps)):
                 found.append(c)
     found.sort(key=lambda c: (c.time_per_step, sum(c.terms.values())))
-    return Listed(found, refused, min(found, key=lambda c: problem.seconds(c, steps)))
+    return Listed(found, refused, min(found, key=lambda c: problem.seconds(c, steps), default=None))
+
+
+def updating(linear: bool) -> list[UpdateFamily]:
+    """The families of updates, or those that are tried for linear stencils, too."""
+    every = (cast("UpdateFamily", each) for each in families("update").values())
+    return [own for own in every if own.linear or not linear]
 
 
 def _specs(sides: Sides) -> SideSpecs:

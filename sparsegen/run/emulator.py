@@ -112,14 +112,17 @@ def check(plan: Plan, given: Arrays, wanted: Callable[[int], Arrays]) -> Report:
     ``wanted`` works out the reference's results after so many time steps.
     """
     total = Report()
-    for program, _ in plan.programs:
-        made, reports = run_pass(program, given, checks=True)
+    for step in plan.firsts:
+        program, arrays = step.program, step.arrays
+        names = dict(arrays)  # a role that is no array's name is that of the array that is bound to it
+        own = {role: given[name] for role, name in arrays if name in given}
+        made, reports = run_pass(program, {**own, **given}, checks=True)
         finite = all(np.isfinite(a).all() for a in given.values() if a.dtype.kind not in "iu")
         for role, got in made.items():
             if not finite or not unwritten(got).any():
                 continue
             want = wanted(program.steps)
-            expected = want[role if role in want else f"{role}.0"]
+            expected = next(want[name] for name in (role, f"{role}.0", names[role]) if name in want)
             missing = unwritten(got.reshape(expected.shape)) & ~unwritten(expected)
             if missing.any():
                 name, where = "the result" if role == OUT else role, np.argwhere(missing)[0].tolist()

@@ -24,6 +24,8 @@ class UpdateFamily(Vocabulary):
     pieces: ClassVar[bool] = True
     #: Whether one launch makes all time steps of a call.
     whole: ClassVar[bool] = False
+    #: Whether it is tried for linear stencils too, most of whose families are their own.
+    linear: ClassVar[bool] = False
 
     @abstractmethod
     def candidates(self, update: Update, steps: int) -> Iterator[UpdateSchedule]:
@@ -36,6 +38,10 @@ class UpdateFamily(Vocabulary):
         if self.pieces and device.compute_capability < (8, 0):
             return f"{self.name} copies with cp.async, which needs sm_80; {device.name} is {device.arch}", "take direct"
         return None
+
+    def least(self, update: Update, shape: tuple[int, ...], device: DeviceProfile, steps: int) -> float:
+        """Seconds that no schedule of the family stays below for so many time steps: so there is no need to look."""
+        return 0.0
 
     def worth(self, cost: Cost) -> bool:
         """Whether ``auto`` may take a schedule that can run."""

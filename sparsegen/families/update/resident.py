@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.update_resident import arrays, cost, numbers, on_three, reach, registers, shared, wraps
+from sparsegen.cost.update_resident import arrays, cost, least, numbers, on_three, reach, registers, shared, wraps
 from sparsegen.dsl.update import Update
 from sparsegen.families.base import MAX_REGISTERS
 from sparsegen.families.update.base import UpdateFamily
@@ -42,7 +42,7 @@ class ResidentUpdate(UpdateFamily):
 
     name = "resident"
     telling = ("tiles", "every")
-    whole = True
+    whole = linear = True
     pieces = False
     words = (
         Word("tiles", each, auto=True), Word("cols", integer, None, 1, _COLS, auto=True),
@@ -65,9 +65,14 @@ class ResidentUpdate(UpdateFamily):
         s = _settled(update, s)
         if s.planes is not None and s.planes > 1 and update.ndim < 3:
             return f"planes={s.planes} of fields of {update.ndim} axes", "leave it away"
+        if None in s.values.values() and _held(update, shape) > device.sms * device.regs_sm * 4:
+            return _too_large(update, shape, device)
         if None in s.values.values():
             return _too_large(update, shape, device) if _best(update, shape, s, device) is None else None
         return _misfit(update, shape, s, device)
+
+    def least(self, update: Update, shape: tuple[int, ...], device: DeviceProfile, steps: int) -> float:
+        return least(device, steps) if _held(update, shape) <= device.sms * device.regs_sm * 4 else inf
 
     def filled(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
@@ -121,12 +126,16 @@ def _misfit(
 
 def _too_large(update: Update, shape: tuple[int, ...], device: DeviceProfile) -> tuple[str, str]:
     """Why no schedule of the family fits: mostly because the fields do not."""
-    needed = arrays(update) * prod(shape) * ITEMSIZE[update.dtype]
     there = f"the registers of {device.name} hold {device.sms * device.regs_sm * 4}"
     return (
-        f"fields and levels take {needed} bytes and halos of blocks besides; {there}",
+        f"fields and levels take {_held(update, shape)} bytes and halos of blocks besides; {there}",
         "take a smaller field, or stream, column or direct, which leave it in memory",
     )
+
+
+def _held(update: Update, shape: tuple[int, ...]) -> int:
+    """Bytes of all fields and levels."""
+    return arrays(update) * prod(shape) * ITEMSIZE[update.dtype]
 
 
 @lru_cache(maxsize=256)
