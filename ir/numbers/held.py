@@ -298,6 +298,16 @@ class Held:
         return self._lists[1]
 
 
+def fewest(n: int, size: int, halo: int, wraps: bool) -> int | None:
+    """How many windows of ``size`` cells an axis of ``n`` takes, each with a halo of ``halo`` on either side but for
+    those where the field ends; None if windows do not fit."""
+    if n == size or (n < size and not wraps):
+        return 1 if n == size else None
+    if not wraps and n <= 2 * (size - halo):
+        return 2
+    return -(-n // (size - 2 * halo)) if size > 2 * halo else None
+
+
 def spread(offsets: Iterable[Sequence[int]]) -> frozenset[Cells]:
     """How far reads at ``offsets`` on three axes lie, to either side."""
     return frozenset((abs(z), abs(y), abs(x)) for z, y, x in offsets)
