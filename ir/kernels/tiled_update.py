@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .. import op_update as o
 from ..errors import ScheduleError
 from ..module import Module
-from ..numbers.held import Cells, Held, fewest
+from ..numbers.held import overlapping
 from ..passes.manager import register
 from .common import each, replace_kernel
 from .held import Windows, reads_of, wrapping
@@ -39,7 +39,7 @@ class TiledUpdate:
     def _kernel(self, module: Module, given: o.Update) -> Module:
         op = o.on_axes(given, 3)
         share, (nz, ny, nx) = (self.planes, self.rows, self.cols), op.shape
-        held = held_of((nz, ny, nx), share, self.warps, self.levels, reads_of(op.code), wrapping(op.sides))
+        held = overlapping((nz, ny, nx), share, self.warps, self.levels, reads_of(op.code), wrapping(op.sides))
         if held is None:
             raise ScheduleError(
                 f"windows of {self.planes} planes, {self.warps * self.rows} rows and {32 * self.cols} columns do not "
@@ -52,14 +52,3 @@ class TiledUpdate:
         kernel = Windows(op, held, made)
         func = kernel.func(kernel.window(kernel.steps(0, self.levels)), min_blocks=self.min_blocks)
         return replace_kernel(module, given, func, kernel.roles, kernel.constants)
-
-
-def held_of(
-    shape: Cells, share: Cells, warps: int, levels: int, reads: frozenset[Cells], wraps: tuple[bool, bool, bool]
-) -> Held | None:  # fmt: skip
-    """The windows of a field on three axes, as few as there can be; None where they do not fit."""
-    alone = Held(shape, (1, 1, 1), share, warps, levels, reads, wraps)
-    each_axis = zip(shape, alone.window, alone.reach, wraps, strict=True)
-    tiles = [fewest(n, size, levels * far, wrap) for n, size, far, wrap in each_axis]
-    planes, rows, columns = (count or 0 for count in tiles)
-    return Held(shape, (planes, rows, columns), share, warps, levels, reads, wraps) if all(tiles) else None

@@ -298,7 +298,18 @@ class Held:
         return self._lists[1]
 
 
-def fewest(n: int, size: int, halo: int, wraps: bool) -> int | None:
+def overlapping(
+    shape: Cells, share: Cells, warps: int, levels: int, reads: frozenset[Cells], wraps: tuple[bool, bool, bool]
+) -> Held | None:  # fmt: skip
+    """Windows that overlap by what ``levels`` steps spoil, as few as there can be; None where they do not fit."""
+    alone = Held(shape, (1, 1, 1), share, warps, levels, reads, wraps)
+    each_axis = zip(shape, alone.window, alone.reach, wraps, strict=True)
+    tiles = [_fewest(n, size, levels * far, wrap) for n, size, far, wrap in each_axis]
+    planes, rows, columns = (count or 0 for count in tiles)
+    return Held(shape, (planes, rows, columns), share, warps, levels, reads, wraps) if all(tiles) else None
+
+
+def _fewest(n: int, size: int, halo: int, wraps: bool) -> int | None:
     """How many windows of ``size`` cells an axis of ``n`` takes, each with a halo of ``halo`` on either side but for
     those where the field ends; None if windows do not fit."""
     if n == size or (n < size and not wraps):

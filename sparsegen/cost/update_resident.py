@@ -10,6 +10,7 @@ of 177 kernels of eleven updates on one H100, of which half are predicted to 5 %
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import Any, Final
 
 from sparsegen.cost import terms
@@ -18,9 +19,9 @@ from sparsegen.cost.cost import Cost, Law, steps_rate
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.update import units
 from sparsegen.cost.update_stream import ALU, MUFU
+from sparsegen.cost.update_windows import arrays, beside, edges, on_three, passed, reads_of, wraps
 from sparsegen.dsl.update import Update
-from sparsegen.ir import formula
-from sparsegen.ir.numbers.held import Cells, Held, spread
+from sparsegen.ir.numbers.held import Held
 from sparsegen.ir.op_update import parameters
 from sparsegen.schedule import UpdateSchedule
 from sparsegen.sizes import ITEMSIZE
@@ -64,63 +65,19 @@ IMAGES, CELLS = 2.28, 9.0
 AGAIN: Final = 700.0
 #: Fitted: the order of the norm, and the part of a warp more that a sub-core's warps issue like.
 ORDER, LONE = 2.22, 0.3
-#: 32-bit registers of a thread besides the cells that it holds, and how many it needs for each of these (of 14 kernels
-#: that nvcc 13 compiled for sm_90a, those that need more spill).
-REGISTERS, HELD = 48, 1.25
-
-
-def offsets(update: Update) -> tuple[tuple[str, int, Cells], ...]:
-    """The reads of a formula on three axes: those that a field has not come first."""
-    return tuple((name, level, (0, 0, *o)[-3:]) for name, level, o in formula.reads(update.code))  # type: ignore[misc]
-
-
-def reach(update: Update) -> Cells:
-    """Planes, rows and columns that the farthest reads lie away."""
-    planes, rows, columns = (max([0, *(abs(o[axis]) for *_, o in offsets(update))]) for axis in range(3))
-    return planes, rows, columns
-
-
-def on_three(of: tuple[int, ...]) -> Cells:
-    """A number of each axis, with 1 for those that a field has not."""
-    planes, rows, columns = (1, 1, *of)[-3:]
-    return planes, rows, columns
-
-
-def wraps(update: Update) -> tuple[bool, bool, bool]:
-    """Of each axis, whether the first field wraps; axes that it has not do."""
-    planes, rows, columns = (True, True, *(pair[0].kind == "periodic" for pair in update.sides[0]))[-3:]
-    return planes, rows, columns
 
 
 @lru_cache(maxsize=1 << 12)
 def numbers(update: Update, shape: tuple[int, ...], s: UpdateSchedule) -> Held:
     """Which cells the blocks of a complete schedule have."""
     share = s.planes, s.rows, s.cols
-    reads = spread(offset for *_, offset in offsets(update))
-    return Held(on_three(shape), on_three(s.tiles), share, s.warps, s.every, reads, wraps(update))
+    return Held(on_three(shape), on_three(s.tiles), share, s.warps, s.every, reads_of(update), wraps(update))
 
 
-def arrays(update: Update) -> int:
-    """Windows that a block holds: every level of each field, and the coefficients."""
-    return len(parameters(update.fields, update.coefs))
-
-
-def registers(update: Update, s: UpdateSchedule) -> int:
-    """Estimated 32-bit registers of a thread: its cells of every array, rows of other warps, and what is old but still
-    read: a plane's rows where there are several planes, a level where levels turn."""
-    words, lines = max(1, ITEMSIZE[update.dtype] // 4), s.planes * s.rows
-    old = lines if max(levels for _, levels in update.fields) > 1 else s.rows if s.planes > 1 else 0
-    shown = reach(update)[1] * max(2, s.planes)
-    return int(REGISTERS + words * s.cols * (HELD * arrays(update) * lines + shown + old))
-
-
-def shared(update: Update, held: Held) -> int:
+def shared(update: Update, s: UpdateSchedule, held: Held) -> int:
     """Bytes of shared memory of a block: images of its windows, and rows that its warps show one another."""
-    passed = {(name, level) for name, level, (_, dy, _) in offsets(update) if dy}
-    planes, rows, cols = held.share
-    line = planes * cols * 32 * held.warps * ITEMSIZE[update.dtype]
-    images = 0 if held.by_lines else arrays(update) * rows
-    return int(line * (images + 4 * len(passed) * held.reach[1]))
+    images = 0 if held.by_lines else arrays(update) * prod(held.window) * ITEMSIZE[update.dtype]
+    return images + edges(update, s)
 
 
 def least(device: DeviceProfile, steps: int) -> float:
@@ -133,9 +90,7 @@ def cost(
 ) -> Cost:  # fmt: skip
     """The cost of one launch of ``steps`` steps; all words of the schedule are said."""
     held, size = numbers(update, shape, s), ITEMSIZE[update.dtype]
-    found, (_, ry, rx) = offsets(update), held.reach
-    rows = max(high - low for low, high in held.own(1))
-    passed = {(name, level) for name, level, (_, dy, _) in found if dy}
+    ry, rows = held.reach[1], max(high - low for low, high in held.own(1))
     reads, writes = parameters(update.fields, update.coefs), parameters(update.fields, ())
     values: dict[str, float] = {
         "N": held.cells, "steps": steps, "T": s.every, "blocks": held.blocks, "lines": s.planes * s.rows,
@@ -143,10 +98,9 @@ def cost(
         "writes": len(writes), "counts": min(1.0, (rows + (s.every - 1) * ry) / held.window[1]),
         "taken": held.taken_cells, "given": held.given_cells, "runs": held.runs, "images": not held.by_lines,
         "again": -(-s.planes * s.rows // held.lines_at_once(len(reads), size)) - 1 if held.by_lines else 0,
-        **units(update),
-        "beside": 2 * rx * len({(n, level, dz, dy) for n, level, (dz, dy, dx) in found if dx}),
-        "shown": 2 * ry * len(passed), "s": size, "word": max(1, size // 4), "sms": device.sms,
-        "sub": device.sub_cores, "f": device.clock, "launch": terms.STARTING * device.launch_s,
+        **units(update), "beside": beside(update), "shown": 2 * ry * passed(update), "s": size,
+        "word": max(1, size // 4), "sms": device.sms, "sub": device.sub_cores, "f": device.clock,
+        "launch": terms.STARTING * device.launch_s,
         "bw_G": terms.REACH * device.bw_global, "bw_S": device.smem_bytes_per_clk_sm, "lat": device.lat_dram,
         "fma_rate": device.f64_fma_per_clk_sm if update.dtype == "f64" else device.f32_fma_per_clk_sm,
     }  # fmt: skip

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import sparsegen as sg
 from sparsegen.calls.update import with_steps
-from sparsegen.cost.update_resident import reach
+from sparsegen.cost.update_windows import reach
 from sparsegen.dsl.update import Update
 from sparsegen.families.update.base import family
 from sparsegen.ir.numbers.held import Held, spread

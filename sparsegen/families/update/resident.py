@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.update_resident import arrays, cost, least, numbers, on_three, reach, registers, shared, wraps
+from sparsegen.cost.update_resident import cost, least, numbers, shared
+from sparsegen.cost.update_windows import arrays, differ, on_three, reach, registers, wraps
 from sparsegen.dsl.update import Update
 from sparsegen.families.base import MAX_REGISTERS
 from sparsegen.families.update.base import UpdateFamily
@@ -58,8 +59,8 @@ class ResidentUpdate(UpdateFamily):
     ) -> tuple[str, str] | None:
         if device.compute_capability < (8, 0):
             return f"resident was written for sm_80 and newer; {device.name} is {device.arch}", "take direct"
-        if any(len({pair[0].kind == "periodic" for pair in pairs}) > 1 for pairs in zip(*update.sides, strict=True)):
-            return "an axis wraps for one field and not for another: a cell outside is then two", "take direct"
+        if (why := differ(update)) is not None:
+            return why
         if s.tiles is not None and len(s.tiles) != update.ndim:
             return f"tiles={'x'.join(map(str, s.tiles))} of fields of {update.ndim} axes", "write one for each axis"
         s = _settled(update, s)
@@ -119,7 +120,7 @@ def _misfit(
     if (needed := registers(update, s)) > most:
         given = f"{device.name} gives {most}"
         return f"about {needed} registers a thread; {given}", "take fewer rows or cols, or more tiles"
-    if (nbytes := shared(update, held)) > device.smem_block:
+    if (nbytes := shared(update, s, held)) > device.smem_block:
         return f"{nbytes} bytes of shared memory a block; {device.name} gives {device.smem_block}", "take more tiles"
     return None
 

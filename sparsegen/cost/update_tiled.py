@@ -1,0 +1,115 @@
+"""The predicted time of a pass of an update in ``tiled``: windows in registers that overlap by what its steps spoil.
+
+    time = launch + max(hbm, waves · (latency + load + T · max(b · ||fma, alu, mufu, issue, shared||, meet + busy)))
+
+All windows are alike: a wave of ``b`` blocks on every SM loads them, makes T steps, and stores what is good.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import Any, Final
+
+from sparsegen.cost import terms
+from sparsegen.cost.arithmetic import Arithmetic
+from sparsegen.cost.cost import Cost, Law, steps_rate
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.occupancy import occupancy
+from sparsegen.cost.update import units
+from sparsegen.cost.update_resident import LONE, MEET, ORDER
+from sparsegen.cost.update_stream import ALU, MUFU
+from sparsegen.cost.update_windows import arrays, beside, edges, on_three, passed, reads_of, registers, wraps
+from sparsegen.dsl.update import Update
+from sparsegen.ir.numbers.held import Held, overlapping
+from sparsegen.schedule import UpdateSchedule
+from sparsegen.sizes import ITEMSIZE
+
+REASONS: Final[dict[str, str]] = {
+    "hbm": "every array is read and every new level written once a pass (nothing if all fit in L2)",
+    "l2": "windows with what overlaps, and results, through each SM's port to L2",
+    "l1": "lanes load and store columns that lie apart: lines of L1 for each",
+    "fma": "multiplications and additions of the formula for all cells of a window that still count",
+    "alu": "its comparisons and choices",
+    "mufu": "its divisions and square roots, as first estimated",
+    "issue": "warp instructions, one a clock and sub-core",
+    "shared": "rows that warps show one another, and columns between lanes",
+    "meet": "the warps of a block meet once a step, and results are waited for",
+    "latency": "a wave of blocks waits for what it loads, and for where its windows lie",
+    "launch": "starting the kernel",
+}
+#: The formula's symbols, and what they are.
+SYMBOLS: Final[dict[str, str]] = {
+    "N": "cells of the grid", "T": "time steps of a pass", "b": "blocks that an SM runs at a time",
+    "waves": "waves of blocks", "lines": "rows of a thread in all its planes", "planes": "planes of a thread",
+    "cols": "its columns", "warps": "warps a block", "own": "cells that a block stores",
+    "counts": "share of the rows of a window that still count", "reads": "arrays read", "writes": "arrays written",
+    "FMA": "multiplications and additions a cell", "ALU": "comparisons and choices a cell",
+    "MUFU": "divisions and square roots a cell", "beside": "values from neighbouring lanes a row",
+    "shown": "rows that a warp shows above and below, of a plane",
+}  # fmt: skip
+#: Latencies of memory that a wave waits for: the facts of a block, its cells, and until its stores are under way.
+WAITS: Final = 2.0
+#: Share of L2 that fields may take and stay there.
+L2_SHARE: Final = 0.7
+
+
+@lru_cache(maxsize=1 << 13)
+def numbers(update: Update, shape: tuple[int, ...], s: UpdateSchedule) -> Held | None:
+    """The windows of a schedule; None where they do not fit."""
+    share = s.planes, s.rows, s.cols
+    return overlapping(on_three(shape), share, s.warps, s.levels, reads_of(update), wraps(update))
+
+
+def resident(update: Update, s: UpdateSchedule, device: DeviceProfile) -> int:
+    """Blocks that an SM has room for, as estimated; at least one."""
+    return max(1, occupancy(min(255, registers(update, s)), edges(update, s), s.threads, device).blocks)
+
+
+def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile) -> Cost:
+    """The cost of one pass of a schedule that fits."""
+    held, size, blocks = numbers(update, shape, s), ITEMSIZE[update.dtype], resident(update, s, device)
+    assert held is not None  # misfit has said so
+    ry, rows, reads = held.reach[1], held.most[1], arrays(update)
+    writes = sum(min(levels, s.levels) for _, levels in update.fields)
+    waves = -(-held.blocks // (device.sms * blocks))
+    values: dict[str, float] = {
+        "N": held.cells, "T": s.levels, "b": min(blocks, -(-held.blocks // device.sms)), "waves": waves,
+        "lines": s.planes * s.rows, "planes": s.planes, "cols": s.cols, "warps": s.warps, "own": prod(held.most),
+        "counts": min(1.0, (rows + (s.levels - 1) * ry) / held.window[1]), "reads": reads, "writes": writes,
+        **units(update), "beside": beside(update), "shown": 2 * ry * passed(update), "s": size,
+        "word": max(1, size // 4), "sub": device.sub_cores, "f": device.clock, "launch": device.launch_s,
+        "dram": 0.0 if held.cells * size * (reads + writes) <= L2_SHARE * device.l2_bytes else 1.0,
+        "bw_G": terms.REACH * device.bw_global, "bw_L2": device.l2_bytes_per_clk_sm,
+        "bw_S": device.smem_bytes_per_clk_sm, "lat": device.lat_dram,
+        "fma_rate": device.f64_fma_per_clk_sm if update.dtype == "f64" else device.f32_fma_per_clk_sm,
+    }  # fmt: skip
+    return LAW.evaluate(s, values, device, shape, update, s.levels)
+
+
+def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
+    """``time`` and its terms, for floats and for sympy alike."""
+    wave = v.waves / v.f
+    steps, warps = wave * v.T, v.b * v.warps * v.counts
+    window, lanes = v.warps * 32 * v.lines * v.cols, 32 * v.lines * v.cols
+    issued = v.lines * (v.cols * (v.FMA + v.ALU + v.MUFU) + v.beside * v.word)
+    found = {
+        "hbm": v.dram * v.N * v.s * (v.reads + v.writes) / v.bw_G,
+        "l2": wave * v.b * v.s * (window * v.reads + v.own * v.writes) / v.bw_L2,
+        "l1": wave * v.b * v.s * v.cols * (window * v.reads + v.own * v.writes) / v.bw_S,
+        "fma": steps * warps * lanes * v.FMA / v.fma_rate,
+        "alu": steps * warps * lanes * v.ALU / ALU,
+        "mufu": steps * warps * lanes * v.MUFU / MUFU,
+        "issue": steps * (a.ceil(v.b * v.warps / v.sub) + LONE) * v.counts * issued,
+        "shared": steps * warps * 32 * v.s * (v.lines * v.beside + 2 * v.shown * v.planes * v.cols) / v.bw_S,
+        "meet": steps * MEET,
+        "latency": wave * WAITS * v.lat,
+        "launch": v.launch,
+    }
+    busy = sum((found[name] ** ORDER for name in ("fma", "alu", "mufu", "issue", "shared")), 0) ** (1 / ORDER)
+    loaded = found["latency"] + a.max(found["l2"], found["l1"])
+    made = a.max(busy, found["meet"] + busy / v.b)
+    return v.launch + a.max(found["hbm"], loaded + made), found
+
+
+LAW: Final = Law(_equations, SYMBOLS, REASONS, frozenset(("launch", "latency")), steps_rate)
