@@ -9,6 +9,7 @@ steps, and the next one reads what it has written.
 from __future__ import annotations
 
 from math import prod
+from typing import TypeAlias
 
 from .checks import Context, check
 from .expr import Expr, Value
@@ -36,8 +37,8 @@ class Window(Op):
 
 @define("tile.rounds", kw_only=True)
 class Rounds(Op):
-    """Runs its body once for every ``every`` of the time steps that ``steps`` says: round ``round``, which makes
-    ``left`` of them.
+    """Exchanges cells, as ``swap`` says, and runs its body once for every ``every`` of the time steps that ``steps``
+    says: round ``round``, which makes ``left`` of them.
 
     ``tag`` is of this round and of no other one of this launch or of earlier ones: ``epoch`` is kept between launches,
     and moved on by the last block that ends, as ``counter`` says.
@@ -50,6 +51,7 @@ class Rounds(Op):
     epoch: Buffer = buffer(writes=True)
     counter: Buffer = buffer(writes=True)
     every: int = attr()
+    swap: tuple[Op, ...] = region()
     body: tuple[Op, ...] = region()
 
 
@@ -107,21 +109,60 @@ class Exchange(Op):
 class ExchangeLines(Op):
     """``tile.exchange`` where each line along the last axis is one block's: lines go from registers to registers.
 
-    ``lines`` says of each block and warp which lines of its threads it gives, and which it takes, as bits.  Columns of
-    a lane lie 32 apart in ``cells``, so that lanes are side by side.  A thread asks for ``at_once`` lines at the same
-    time.  The block does not meet: a warp that depends on others of its block has met them in a step, one that depends
+    ``bits`` says of each block and warp which lines of its threads it gives, and which it takes.  Columns of a lane lie
+    32 apart in ``cells``, so that lanes are side by side.  A thread asks for ``at_once`` cells at the same time.  The
+    block does not meet: a warp that depends on others of its block has met them in a step, one that depends
     on none waits for no one.
     """
 
     held: tuple[Buffer, ...] = buffer(writes=True)
     cells: Buffer = buffer(writes=True)
-    lines: Buffer = buffer()
+    bits: Buffer = buffer()
     round: Expr = operand()
     tag: Expr = operand()
     first: tuple[Expr, ...] = operand()
     share: Cells = attr()
     extent: Cells = attr()
     at_once: int = attr()
+
+    @property
+    def pairs(self) -> int:
+        """Values with tags of an array and a round."""
+        return prod(self.extent)
+
+
+@define("tile.exchange_cells", kw_only=True)
+class ExchangeCells(Op):
+    """``tile.exchange`` for windows of few cells a thread: cells go from registers to registers, one by one.
+
+    ``bits`` says of each block and thread which of its cells it gives, and which it takes.  A line of ``cells`` has
+    ``across`` columns of each remainder by those of a lane, so that lanes are side by side wherever windows begin.  A
+    thread asks for ``at_once`` cells at the same time; the block does not meet, as with lines.
+    """
+
+    held: tuple[Buffer, ...] = buffer(writes=True)
+    cells: Buffer = buffer(writes=True)
+    bits: Buffer = buffer()
+    round: Expr = operand()
+    tag: Expr = operand()
+    first: tuple[Expr, ...] = operand()
+    share: Cells = attr()
+    extent: Cells = attr()
+    at_once: int = attr()
+
+    @property
+    def across(self) -> int:
+        """Columns of a line of each remainder."""
+        return -(-self.extent[2] // self.share[2])
+
+    @property
+    def pairs(self) -> int:
+        """Values with tags of an array and a round."""
+        return self.extent[0] * self.extent[1] * self.share[2] * self.across
+
+
+#: What exchanges cells.
+Swap: TypeAlias = Exchange | ExchangeLines | ExchangeCells
 
 
 @define("tile.held_steps", kw_only=True)
@@ -184,7 +225,7 @@ def edge_elements(code: Code, share: Cells, threads: int) -> int:
     return 4 * len(shown) * farthest(code, 1) * planes * cols * threads
 
 
-def _window(op: LoadHeld | StoreHeld | Exchange | ExchangeLines | HeldSteps, ctx: Context, *bufs: Buffer) -> None:
+def _window(op: LoadHeld | StoreHeld | Swap | HeldSteps, ctx: Context, *bufs: Buffer) -> None:
     ctx.need(min(op.share) >= 1, f"a thread has no {list(op.share)} cells")
     for buf in bufs:
         registers(ctx, buf, prod(op.share), exactly=True)
@@ -228,7 +269,7 @@ def _store_held(op: StoreHeld, ctx: Context) -> None:
     field(ctx, op.grid, op.dst, own=len(op.own), low=len(op.low), high=len(op.high))
 
 
-def _pairs(ctx: Context, op: Exchange | ExchangeLines, cells: int) -> None:
+def _pairs(ctx: Context, op: Swap, cells: int) -> None:
     dtype, count = op.held[0].dtype, len(op.held)
     word = u64 if dtype.bits == 64 else u32
     ctx.need(op.cells.dtype is word, f"a cell of {dtype} and its tag are {word}, not {op.cells.dtype}")
@@ -238,14 +279,24 @@ def _pairs(ctx: Context, op: Exchange | ExchangeLines, cells: int) -> None:
 
 @check(ExchangeLines)
 def _exchange_lines(op: ExchangeLines, ctx: Context) -> None:
-    _window(op, ctx, *op.held)
-    _pairs(ctx, op, prod(op.extent))
+    _direct(op, ctx, op.share[0] * op.share[1], ctx.threads // 32)
     ctx.need(op.extent[2] == 32 * op.share[2], f"lines of {op.extent[2]} cells are not {op.share[2]} of each lane")
-    bits = -(-op.share[0] * op.share[1] // 32) * 2 * (ctx.threads // 32) * _blocks(ctx)
-    ctx.need(op.lines.dtype is u32, f"@{op.lines.name} has bits, it cannot be {op.lines.dtype}")
-    ctx.need(op.lines.size == bits, f"bits of all lines take {bits} words, @{op.lines.name} has {op.lines.size}")
+
+
+@check(ExchangeCells)
+def _exchange_cells(op: ExchangeCells, ctx: Context) -> None:
+    _direct(op, ctx, prod(op.share), ctx.threads)
+
+
+def _direct(op: ExchangeLines | ExchangeCells, ctx: Context, count: int, owners: int) -> None:
+    """``count`` bits to give and to take of each of a block's ``owners``."""
+    _window(op, ctx, *op.held)
+    _pairs(ctx, op, op.pairs)
+    words = -(-count // 32) * 2 * owners * _blocks(ctx)
+    ctx.need(op.bits.dtype is u32, f"@{op.bits.name} has bits, it cannot be {op.bits.dtype}")
+    ctx.need(op.bits.size == words, f"bits of all take {words} words, @{op.bits.name} has {op.bits.size}")
     axes(ctx, op.extent, window=len(op.first))
-    ctx.need(op.at_once >= 1, f"asks for {op.at_once} lines at the same time")
+    ctx.need(op.at_once >= 1, f"asks for {op.at_once} cells at the same time")
 
 
 @check(Exchange)

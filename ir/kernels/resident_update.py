@@ -19,6 +19,7 @@ from ..errors import ScheduleError
 from ..expr import Value
 from ..layout import walk_degree
 from ..module import Module
+from ..numbers.arithmetic import up
 from ..numbers.held import Held, Table
 from ..passes.manager import register
 from ..types import Buffer, s32, u32, u64
@@ -73,47 +74,53 @@ class _Kernel(Windows):
     """The buffers of a kernel, and its ops."""
 
     def __init__(self, op: o.Update, held: Held) -> None:
-        #: Whether cells come from other blocks.
-        self.swaps = held.taken_cells > 0
-        tables: dict[str, Any] = {"lines": held.lines} if held.by_lines else {}
-        if self.swaps and not held.by_lines:
-            tables = {"given": held.given, "taken": held.taken}
+        #: How many arrays change, so that halos have to come anew: all but the coefficients.
+        self.swapped = len(o.parameters(op.fields, ()))
+        #: How cells come from other blocks; empty where they do not.
+        self.by = held.by(self.swapped, op.dtype.nbytes)
+        tables: dict[str, Any] = {
+            "": dict, "lines": lambda: {"bits": held.line_bits}, "cells": lambda: {"bits": held.cell_bits},
+            "images": lambda: {"given": held.given, "taken": held.taken},
+        }[self.by]()  # fmt: skip
         others = ("cells", "epoch", "counter", "steps", "image")
         super().__init__(op, held, o.parameters(op.fields, ()), tables=tables, others=others)
-        word, count = u64 if op.dtype.bits == 64 else u32, len(self.params)
-        cells = Buffer(self.called["cells"], word, 4 * count * held.cells, "global", 2 * word.nbytes)
+        word, count = u64 if op.dtype.bits == 64 else u32, self.swapped
+        line = up(held.shape[2], held.share[2]) if self.by == "cells" else held.shape[2]
+        pairs = 2 * count * held.shape[0] * held.shape[1] * line
+        cells = Buffer(self.called["cells"], word, 2 * pairs, "global", 2 * word.nbytes)
         #: What stays from launch to launch.
         self.kept = {what: Buffer(self.called[what], u32, 1, "global") for what in ("epoch", "counter")}
-        self.kept |= {"cells": cells} if self.swaps else {}
+        self.kept |= {"cells": cells} if self.by else {}
         self.number = Buffer(self.called["steps"], s32, 1, "param")
         size = count * self.threads * prod(held.share)
         self.image = Buffer(self.called["image"], op.dtype, size, "shared", 128)
 
     def launched(self) -> t.Func:
         """It loads the fields, makes all rounds of steps, and stores the newest levels."""
-        shared = (self.image,) if self.swaps and not self.held.by_lines else ()
+        shared = (self.image,) if self.by == "images" else ()
         body = self.window(self._rounds())
         return self.func(body, *self.kept.values(), self.number, shared=shared, together=True)
 
     def _rounds(self) -> th.Rounds:
-        every = self.held.every if self.swaps else MOST_STEPS  # with no halo there is one round
+        every = self.held.every if self.by else MOST_STEPS  # with no halo there is one round
         number, left, tag = Value("round", s32, 0, MOST_STEPS // every), Value("left", s32, 1, every), Value("tag", u32)
-        exchange = (self._exchange(number, tag),) if self.swaps else ()
+        exchange = (self._exchange(number, tag),) if self.by else ()
         return th.Rounds(
             round=number, left=left, tag=tag, steps=self.number, epoch=self.kept["epoch"],
-            counter=self.kept["counter"], every=every, body=(*exchange, self.steps(number * every, left)),
+            counter=self.kept["counter"], every=every, swap=exchange, body=(self.steps(number * every, left),),
         )  # fmt: skip
 
-    def _exchange(self, number: Value, tag: Value) -> th.Exchange | th.ExchangeLines:
-        if self.held.by_lines:
-            return th.ExchangeLines(
-                held=self.regs, cells=self.kept["cells"], lines=self.lists["lines"], round=number, tag=tag,
+    def _exchange(self, number: Value, tag: Value) -> th.Swap:
+        held = self.regs[: self.swapped]
+        if self.by != "images":
+            return (th.ExchangeLines if self.by == "lines" else th.ExchangeCells)(
+                held=held, cells=self.kept["cells"], bits=self.lists["bits"], round=number, tag=tag,
                 first=self.first, share=self.held.share, extent=self.held.shape,
-                at_once=self.held.lines_at_once(len(self.params), self.op.dtype.nbytes),
+                at_once=self.held.at_once(self.op.dtype.nbytes),
             )  # fmt: skip
         nbytes = self.op.dtype.nbytes
         return th.Exchange(
-            held=self.regs, image=self.image, cells=self.kept["cells"], given=self.lists["given"],
+            held=held, image=self.image, cells=self.kept["cells"], given=self.lists["given"],
             taken=self.lists["taken"], round=number, tag=tag, low=self.low, high=self.high, share=self.held.share,
             extent=self.held.cells, turn=self.held.turn,
             degree=max(_degree(table, nbytes) for table in (self.held.given, self.held.taken)),

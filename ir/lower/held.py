@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import product
 
@@ -10,7 +10,7 @@ from .. import tile_held as t
 from ..expr import FALSE, TRUE, Expr, Value, all_of, any_of, as_expr, minimum
 from ..numbers.held import FACTS
 from ..types import Buffer, u16, u32, u64
-from .context import Context, rule
+from .context import Context, phased, rule
 
 #: Cells that a thread asks for at the same time.
 AT_ONCE = 14
@@ -30,10 +30,13 @@ def rounds(cx: Context, op: t.Rounds) -> None:
     steps = b.ld(op.steps, 0, hint="steps", lo=1, hi=(op.round.hi + 1) * op.every)
     epoch = b.ld(op.epoch, 0, hint="epoch")
     count = b.let("rounds", (steps + (op.every - 1)) // op.every)
+    swaps = [cx.phase(inner) for inner in op.swap]
     with cx.scope(), b.for_("round", 0, count, unroll=1) as number:
         cx.env[op.round] = number
         cx.env[op.left] = b.let("left", minimum(op.every, steps - number * op.every), lo=1)
         cx.env[op.tag] = b.binary("add", epoch, b.convert(b.name(number, "number"), u32), hint="tag")
+        for swap in swaps:
+            swap()
         cx.all(op.body)
     # an even number of rounds on: what this launch has left in the cells is of none of the next launch's rounds
     if not any(isinstance(inner, t.HeldSteps) and inner.passed for inner in op.body):
@@ -77,16 +80,19 @@ def store_held(cx: Context, op: t.StoreHeld) -> None:
                 b.st(op.dst, at, b.ld(op.held, (p * rows + k) * cols + c), where=own)
 
 
-@rule(t.Exchange)
-def exchange(cx: Context, op: t.Exchange) -> None:
-    with cx.b.if_(cx.resolve(op.round).ge(1)):
-        _Exchange(cx, op).run()
+@phased(t.Exchange)
+def exchange(cx: Context, op: t.Exchange) -> Callable[[], None]:
+    def turn() -> None:
+        with cx.b.if_(cx.resolve(op.round).ge(1)):
+            _Exchange(cx, op).run()
+
+    return turn
 
 
 class Tagged:
     """Cells that travel between blocks, each as a word with a tag that says of which round it is."""
 
-    def __init__(self, cx: Context, op: t.Exchange | t.ExchangeLines, extent: int) -> None:
+    def __init__(self, cx: Context, op: t.Swap, extent: int) -> None:
         self.cx, self.cells, self.extent = cx, op.cells, extent
         self.word, self.dtype = op.cells.dtype, op.held[0].dtype
         tag = cx.resolve(op.tag)

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .arithmetic import up
+
 Table = npt.NDArray[np.int32]
 #: A number of each axis: planes, rows, columns.
 Cells = tuple[int, int, int]
@@ -27,7 +29,7 @@ Span = tuple[int, int, int]
 #: Numbers of a block, each of all axes: the first cell of its window, its first own one, and the places in the window
 #: where its own begin and end.
 FACTS = 12
-#: 32-bit registers of the cells of whole lines, with their tags, that a thread asks for at the same time.
+#: 32-bit registers of the cells, with their tags, that a thread asks for at the same time.
 _AT_ONCE = 48
 _AXES = ("planes", "rows", "columns")
 
@@ -97,14 +99,25 @@ class Held:
         planes, rows, columns = (max(high - low for low, high in self.own(axis)) for axis in range(3))
         return planes, rows, columns
 
-    @property
-    def by_lines(self) -> bool:
-        """Whether blocks exchange whole lines along the last axis."""
-        return self.closed[2] and self.taken_cells > 0
+    def by(self, arrays: int, nbytes: int) -> str:
+        """How blocks exchange cells of so many arrays, of ``nbytes`` each: ``lines`` where those along the last axis
+        are one block's, single ``cells`` where a thread has so few that it asks for all at the same time, else
+        ``images`` in shared memory; empty where no cells come from others."""
+        if not self.taken_cells:
+            return ""
+        if self.closed[2]:
+            return "lines"
+        alone = self.reach[1] == 0 and self.warps > 1  # warps that do not meet in a step might run ahead of others
+        few = prod(self.share) * arrays <= self.at_once(nbytes)
+        return "cells" if few and not alone else "images"
 
-    def lines_at_once(self, arrays: int, nbytes: int) -> int:
-        """Whole lines of so many arrays, of cells of ``nbytes``, that a thread asks for at the same time."""
-        return max(1, _AT_ONCE // (2 * max(1, nbytes // 4) * self.share[2] * arrays))
+    def at_once(self, nbytes: int) -> int:
+        """Cells of ``nbytes`` that a thread asks for at the same time, with their tags."""
+        return _AT_ONCE // (2 * max(1, nbytes // 4))
+
+    def batches(self, arrays: int, nbytes: int) -> int:
+        """How often a thread asks for cells of whole lines, all of them."""
+        return -(-prod(self.share) * arrays // self.at_once(nbytes))
 
     @property
     def taken_cells(self) -> int:
@@ -264,28 +277,34 @@ class Held:
         return _padded(given), _padded(self._halos)
 
     @cached_property
-    def lines(self) -> npt.NDArray[np.uint32]:
+    def _swapped(self) -> npt.NDArray[np.bool_]:
+        """``[blocks, 2, planes, rows, columns]``: which cells of its window a block gives, and which it takes."""
+        found = np.zeros((self.blocks, 2, *self.window), bool)
+        wanted = np.zeros(self.shape, bool)
+        for block, spans in enumerate(self._spans()):
+            places, asked = self._asked(spans)
+            found[(block, 1, *places)] = asked
+            cells = zip(spans, places, self.shape, strict=True)
+            wanted[tuple((first + at[asked]) % n for (_, _, first), at, n in cells)] = True
+        for block, spans in enumerate(self._spans()):
+            own = np.ix_(*(np.arange(*self._inside(axis, span)) for axis, span in enumerate(spans)))
+            found[block, 0][own] = wanted[tuple(slice(low, high) for low, high, _ in spans)]
+        return found
+
+    @property
+    def line_bits(self) -> npt.NDArray[np.uint32]:
         """``[blocks, warps, 2, words]``: which lines of its threads a warp gives, and which it takes, where whole lines
         are one block's: bits in the order of planes and rows."""
         planes, rows, _ = self.share
-        asks = np.zeros((self.blocks, *self.window[:2]), bool)
-        wanted = np.zeros(self.shape[:2], bool)
-        for block, spans in enumerate(self._spans()):
-            (z, y, _), asked = self._asked(spans)
-            asks[block, z[:, :, 0], y[:, :, 0]] = asked[:, :, 0]
-            plane, row = (
-                (span[2] + at[asked]) % n for span, at, n in zip(spans[:2], (z, y), self.shape[:2], strict=True)
-            )
-            wanted[plane, row] = True
-        gives = np.zeros_like(asks)
-        for block, spans in enumerate(self._spans()):
-            own = np.ix_(*(np.arange(*self._inside(axis, spans[axis])) for axis in (0, 1)))
-            gives[block][own] = wanted[tuple(slice(low, high) for low, high, _ in spans[:2])]
-        bits = np.stack([gives, asks], 1).reshape(self.blocks, 2, planes, self.warps, rows).transpose(0, 3, 1, 2, 4)
-        words = -(-planes * rows // 32)
-        padded = np.zeros((self.blocks, self.warps, 2, 32 * words), np.uint8)
-        padded[..., : planes * rows] = bits.reshape(self.blocks, self.warps, 2, -1)
-        return np.packbits(padded, -1, bitorder="little").view("<u4")
+        lines = self._swapped.any(-1).reshape(self.blocks, 2, planes, self.warps, rows)
+        return _bits(lines.transpose(0, 3, 1, 2, 4).reshape(self.blocks, self.warps, 2, -1))
+
+    @property
+    def cell_bits(self) -> npt.NDArray[np.uint32]:
+        """``[blocks, threads, 2, words]``: which of its cells a thread gives, and which it takes, as bits."""
+        planes, rows, cols = self.share
+        cells = self._swapped.reshape(self.blocks, 2, planes, self.warps, rows, 32, cols)
+        return _bits(cells.transpose(0, 3, 5, 1, 2, 4, 6).reshape(self.blocks, 32 * self.warps, 2, -1))
 
     @property
     def given(self) -> Table:
@@ -322,6 +341,14 @@ def _fewest(n: int, size: int, halo: int, wraps: bool) -> int | None:
 def spread(offsets: Iterable[Sequence[int]]) -> frozenset[Cells]:
     """How far reads at ``offsets`` on three axes lie, to either side."""
     return frozenset((abs(z), abs(y), abs(x)) for z, y, x in offsets)
+
+
+def _bits(found: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
+    """The last axis as words of 32 bits, the first one lowest."""
+    *outer, count = found.shape
+    padded = np.zeros((*outer, up(count, 32)), np.uint8)
+    padded[..., :count] = found
+    return np.packbits(padded, -1, bitorder="little").view("<u4")
 
 
 def _padded(lists: Sequence[npt.NDArray[np.int64]]) -> Table:

@@ -19,7 +19,7 @@ from sparsegen.cost.cost import Cost, Law, steps_rate
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.update import units
 from sparsegen.cost.update_stream import ALU, MUFU
-from sparsegen.cost.update_windows import arrays, beside, edges, on_three, passed, reads_of, wraps
+from sparsegen.cost.update_windows import beside, edges, on_three, passed, reads_of, swapped, wraps
 from sparsegen.dsl.update import Update
 from sparsegen.ir.numbers.held import Held
 from sparsegen.ir.op_update import parameters
@@ -42,7 +42,7 @@ SYMBOLS: Final[dict[str, str]] = {
     "N": "cells of the grid", "steps": "time steps", "T": "steps between exchanges",
     "blocks": "blocks", "lines": "rows of a thread in all its planes", "planes": "planes of a thread",
     "cols": "its columns", "warps": "warps a block",
-    "counts": "share of the rows of a window that still count", "arrays": "arrays held",
+    "counts": "share of the rows of a window that still count", "arrays": "arrays that change",
     "taken": "cells that a block gets", "given": "own cells that others get", "runs": "runs of adjacent ones of both",
     "again": "times more than once that a warp asks for lines",
     "images": "1 where they go through shared memory, 0 where they are whole lines",
@@ -76,8 +76,8 @@ def numbers(update: Update, shape: tuple[int, ...], s: UpdateSchedule) -> Held:
 
 def shared(update: Update, s: UpdateSchedule, held: Held) -> int:
     """Bytes of shared memory of a block: images of its windows, and rows that its warps show one another."""
-    images = 0 if held.by_lines else arrays(update) * prod(held.window) * ITEMSIZE[update.dtype]
-    return images + edges(update, s)
+    size, count = ITEMSIZE[update.dtype], swapped(update)
+    return (count * prod(held.window) * size if held.by(count, size) == "images" else 0) + edges(update, s)
 
 
 def least(device: DeviceProfile, steps: int) -> float:
@@ -92,12 +92,13 @@ def cost(
     held, size = numbers(update, shape, s), ITEMSIZE[update.dtype]
     ry, rows = held.reach[1], max(high - low for low, high in held.own(1))
     reads, writes = parameters(update.fields, update.coefs), parameters(update.fields, ())
+    by = held.by(swapped(update), size)
     values: dict[str, float] = {
         "N": held.cells, "steps": steps, "T": s.every, "blocks": held.blocks, "lines": s.planes * s.rows,
-        "planes": s.planes, "cols": s.cols, "warps": s.warps, "b": 1, "arrays": len(reads), "reads": len(reads),
+        "planes": s.planes, "cols": s.cols, "warps": s.warps, "b": 1, "arrays": swapped(update), "reads": len(reads),
         "writes": len(writes), "counts": min(1.0, (rows + (s.every - 1) * ry) / held.window[1]),
-        "taken": held.taken_cells, "given": held.given_cells, "runs": held.runs, "images": not held.by_lines,
-        "again": -(-s.planes * s.rows // held.lines_at_once(len(reads), size)) - 1 if held.by_lines else 0,
+        "taken": held.taken_cells, "given": held.given_cells, "runs": held.runs, "images": by == "images",
+        "again": held.batches(swapped(update), size) - 1 if by == "lines" else 0,
         **units(update), "beside": beside(update), "shown": 2 * ry * passed(update), "s": size,
         "word": max(1, size // 4), "sms": device.sms, "sub": device.sub_cores, "f": device.clock,
         "launch": terms.STARTING * device.launch_s,

@@ -58,6 +58,11 @@ def arrays(update: Update) -> int:
     return len(parameters(update.fields, update.coefs))
 
 
+def swapped(update: Update) -> int:
+    """Those that change: every level of each field."""
+    return len(parameters(update.fields, ()))
+
+
 def passed(update: Update) -> int:
     """Arrays of which warps show one another rows."""
     return len({(name, level) for name, level, (_, dy, _) in offsets(update) if dy})
