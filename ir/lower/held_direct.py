@@ -3,11 +3,11 @@ memory.  Bits say which of its cells a thread gives, and which it takes; they ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 from .. import tile_held as t
-from ..expr import Expr, Value
+from ..expr import Expr, Value, any_of
 from .context import Context, phased
 from .held import Tagged
 
@@ -38,7 +38,9 @@ class _Direct:
     def __init__(self, cx: Context, op: t.ExchangeLines | t.ExchangeCells, owner: Expr, count: int) -> None:
         self.cx, self.op, words = cx, op, -(-count // 32)
         planes, rows, _ = op.share
-        self.lines: list[Line] = [(p, k) for k, p in product(range(rows), range(planes))]
+        # outer planes first: warps in the middle ask for these alone, all at the same time
+        outer = sorted(range(planes), key=lambda p: min(p, planes - 1 - p))
+        self.lines: list[Line] = [(p, k) for p, k in product(outer, range(rows))]
         first = cx.b.let("bits", owner * (2 * words))
         self.gives, self.takes = (
             [cx.b.ld(op.bits, first + (which * words + i), cache="nc", hint=hint) for i in range(words)]
@@ -49,16 +51,15 @@ class _Direct:
         with self.cx.b.if_(self.cx.resolve(self.op.round).ge(1)):
             cells = Tagged(self.cx, self.op, self.op.pairs)
             self.give(cells)
-            asked = self.asked()
-            for first in range(0, len(asked), self.op.at_once):
-                self._take(cells, asked[first : first + self.op.at_once])
+            for asked in self.asked():
+                self._take(cells, asked)
 
     def give(self, cells: Tagged) -> None:
         """Stores what others need."""
         raise NotImplementedError
 
-    def asked(self) -> list[Asked]:
-        """All cells of a thread, of each whether it comes from another block."""
+    def asked(self) -> Iterator[list[Asked]]:
+        """All cells of a thread, of each whether it comes from another block, as many as go together at a time."""
         raise NotImplementedError
 
     def _take(self, cells: Tagged, asked: Sequence[Asked]) -> None:
@@ -97,12 +98,17 @@ class _Lines(_Direct):
                 for array, c, cell in self._places(p, k):
                     cells.give(array, cell, self.cx.b.ld(self.op.held[array], self.register(p, k, c)))
 
-    def asked(self) -> list[Asked]:
-        found = list[Asked]()
-        for p, k in self.lines:
-            where = self.cx.b.let("asks", self._is(self.takes, p, k))
-            found += [(array, cell, where, self.register(p, k, c)) for array, c, cell in self._places(p, k)]
-        return found
+    def asked(self) -> Iterator[list[Asked]]:
+        """A warp goes past lines of which it takes none."""
+        each = max(1, self.op.at_once // (self.op.share[2] * len(self.op.held)))
+        for first in range(0, len(self.lines), each):
+            lines = self.lines[first : first + each]
+            with self.cx.b.if_(any_of(*(self._is(self.takes, p, k) for p, k in lines))):
+                found = list[Asked]()
+                for p, k in lines:
+                    where = self.cx.b.let("asks", self._is(self.takes, p, k))
+                    found += [(array, cell, where, self.register(p, k, c)) for array, c, cell in self._places(p, k)]
+                yield found
 
     def _is(self, bits: Sequence[Value], p: int, k: int) -> Expr:
         return self.bit(bits, p * self.op.share[1] + k)
@@ -124,16 +130,15 @@ class _Cells(_Direct):
         x, nx, across = cx.resolve(op.first[2]) + cx.lane * cols, op.extent[2], op.across
         #: Where a thread's columns lie in a line: those of neighbouring lanes side by side.
         self.columns = [self._column((x + c) % nx, cols, across) for c in range(cols)]
+        self.starts = {(p, k): cx.b.let("line", self.line(p, k) * (cols * across)) for p, k in self.lines}
 
     def _column(self, x: Expr, cols: int, across: int) -> Expr:
         return self.cx.b.let("column", x % cols * across + x // cols)
 
     def _places(self, p: int, k: int) -> list[tuple[int, int, Expr]]:
-        """Of each array and column the cell's number and its register."""
-        cols = self.op.share[2]
-        line = self.cx.b.let("line", self.line(p, k) * (cols * self.op.across))
-        arrays = range(len(self.op.held))
-        return [(array, self.register(p, k, c), line + self.columns[c]) for c in range(cols) for array in arrays]
+        """Of each array and column the cell's register and its number."""
+        start, cells = self.starts[p, k], product(enumerate(self.columns), range(len(self.op.held)))
+        return [(array, self.register(p, k, c), start + column) for (c, column), array in cells]
 
     def give(self, cells: Tagged) -> None:
         for p, k in self.lines:
@@ -141,9 +146,10 @@ class _Cells(_Direct):
                 with self.cx.b.if_(self.bit(self.gives, register)):
                     cells.give(array, cell, self.cx.b.ld(self.op.held[array], register))
 
-    def asked(self) -> list[Asked]:
+    def asked(self) -> Iterator[list[Asked]]:
         found = list[Asked]()
         for p, k in self.lines:
             for array, register, cell in self._places(p, k):
                 found.append((array, cell, self.cx.b.let("asks", self.bit(self.takes, register)), register))
-        return found
+        for first in range(0, len(found), self.op.at_once):
+            yield found[first : first + self.op.at_once]

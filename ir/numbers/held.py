@@ -30,7 +30,9 @@ Span = tuple[int, int, int]
 #: where its own begin and end.
 FACTS = 12
 #: 32-bit registers of the cells, with their tags, that a thread asks for at the same time.
-_AT_ONCE = 48
+_AT_ONCE = 96
+#: Cells that a thread looks at one by one: measured, an image in shared memory is as good from so many on.
+_FEW = 6
 _AXES = ("planes", "rows", "columns")
 
 
@@ -101,14 +103,14 @@ class Held:
 
     def by(self, arrays: int, nbytes: int) -> str:
         """How blocks exchange cells of so many arrays, of ``nbytes`` each: ``lines`` where those along the last axis
-        are one block's, single ``cells`` where a thread has so few that it asks for all at the same time, else
+        are one block's, single ``cells`` where a thread has few, else
         ``images`` in shared memory; empty where no cells come from others."""
         if not self.taken_cells:
             return ""
         if self.closed[2]:
             return "lines"
         alone = self.reach[1] == 0 and self.warps > 1  # warps that do not meet in a step might run ahead of others
-        few = prod(self.share) * arrays <= self.at_once(nbytes)
+        few = prod(self.share) * arrays <= _FEW
         return "cells" if few and not alone else "images"
 
     def at_once(self, nbytes: int) -> int:

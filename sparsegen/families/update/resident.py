@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sparsegen.ir.passes.manager import Pass
 
 #: Warps of a block, and steps between exchanges, that are tried.
-_WARPS, _EVERY = (*range(2, 13), 14, 16), (1, 2, 3, 4, 6, 8)
+_WARPS, _EVERY = (*range(2, 13), 14, 16, 20, 24, 28, 32), (1, 2, 3, 4, 6, 8, 10)
 #: Planes, rows and columns of a thread at most, and columns that are tried where there are rows too.
 _PLANES, _ROWS, _COLS, _NARROW = 64, 32, 64, 8
 #: Registers are given to threads by so many.
