@@ -95,8 +95,9 @@ def layers_of(
 ) -> Layers:  # fmt: skip
     """The numbers of a formula on three axes."""
     return Layers(
-        reads=layer_reads(code, fields), fields=dict(fields), nbytes=nbytes, lines=lines, planes=planes, warps=warps, stages=stages
-    )
+        reads=layer_reads(code, fields), fields=dict(fields), nbytes=nbytes, lines=lines, planes=planes, warps=warps,
+        stages=stages,
+    )  # fmt: skip
 
 
 def layer_reads(code: Code, fields: tuple[tuple[str, int], ...]) -> list[Read]:
