@@ -7,7 +7,7 @@ from .expr import Expr
 from .formula import Code, problem, reads
 from .grid import Grid
 from .node import Op, attr, buffer, define, operand
-from .numbers.layers import Layers
+from .numbers.layers import Layers, Read
 from .tile_rules import field, registers, same_type, shared, whole
 from .tile_walk import FILLS
 from .types import Buffer
@@ -93,12 +93,17 @@ def layers_of(
     code: Code, fields: tuple[tuple[str, int], ...], nbytes: int, *, lines: int, warps: int, stages: int,
     planes: int = 1,
 ) -> Layers:  # fmt: skip
-    """The numbers of a formula on three axes; the newest level of each field is read, to keep it at a frozen side."""
-    found = [(name, level, (offset[0], offset[1], offset[2])) for name, level, offset in reads(code)]
-    found += [(name, 0, (0, 0, 0)) for name, _ in fields]
+    """The numbers of a formula on three axes."""
     return Layers(
-        reads=found, fields=dict(fields), nbytes=nbytes, lines=lines, planes=planes, warps=warps, stages=stages
-    )
+        reads=layer_reads(code, fields), fields=dict(fields), nbytes=nbytes, lines=lines, planes=planes, warps=warps,
+        stages=stages,
+    )  # fmt: skip
+
+
+def layer_reads(code: Code, fields: tuple[tuple[str, int], ...]) -> list[Read]:
+    """The reads of a formula on three axes, and of the newest level of each field, to keep it at a frozen side."""
+    found = [(name, level, (offset[0], offset[1], offset[2])) for name, level, offset in reads(code)]
+    return [*found, *((name, 0, (0, 0, 0)) for name, _ in fields)]
 
 
 FILLS.update((FetchLayer, FetchOwn))

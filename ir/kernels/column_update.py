@@ -83,7 +83,7 @@ class ColumnUpdate:
         def body(loop: t.ForTiles) -> list[Op]:
             def fetch(array: Array) -> Op:
                 far = array in n.rings and n.rings[array].columns > op.radius[-1]
-                sides = _read(of_field.get(array[0], op.coef_sides), () if far else op.sides)
+                sides = read_sides(of_field.get(array[0], op.coef_sides), () if far else op.sides)
                 grid, wide = Grid(op.shape, pitches[array], sides), vector(pitches[array], n.piece)
                 if array in n.owns:
                     return tl.FetchOwn(
@@ -123,7 +123,7 @@ class ColumnUpdate:
         return replace_kernel(module, op, func, roles)
 
 
-def _read(sides: Sides, fields: tuple[Sides, ...]) -> Sides:
+def read_sides(sides: Sides, fields: tuple[Sides, ...]) -> Sides:
     """How copies read outside: columns wrap, piece by piece, where every one of ``fields`` keeps all cells that would
     read them (without any: as the sides say)."""
     kept = fields and all(side[0] == "frozen" for of_field in fields for side in of_field[-1])

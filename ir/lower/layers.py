@@ -9,8 +9,9 @@ from .. import formula as f
 from .. import tile_layers as t
 from ..boundary_map import EDGE, Mapped, map_index
 from ..expr import FALSE, TRUE, Expr, Value, all_of, any_of, as_expr, maximum, minimum, select
-from ..grid import kept
+from ..grid import Grid, kept
 from ..numbers.layers import Array
+from ..types import Buffer
 from .context import Context, phased, rule
 from .copy import bring
 from .formula import Formula
@@ -241,7 +242,7 @@ class _Layer:
         cx, b, op = self.cx, self.cx.b, self.op
         z, y, x = map(cx.resolve, op.at)
         plane = b.let("oz", z + self.turn - self.n.delay, lo=0)
-        (nz, ny, nx) = op.grids[0].extent
+        nz, ny, _ = op.grids[0].extent
         col = b.let("ox", x + cx.lane * self.piece)
         for line in range(self.lines):
             row = b.let("oy", y + cx.warp * self.lines + line)
@@ -259,13 +260,20 @@ class _Layer:
                     if stays != FALSE:
                         old = self._read((name, 0, (0, 0, 0)), line, c)
                         values[c] = b.select(b.let("kept", stays), old, values[c])
-                at = grid.element((plane, row, col))
-                inside = [all_of(there, as_expr(col + c).lt(nx)) for c in range(self.piece)]
-                if wide > 1:
-                    whole = b.let("whole", inside[-1])
-                    b.st(out, at, *values, where=whole)
-                    if nx % wide == 0:
-                        continue
-                    inside = [all_of(one, whole.eq(0)) for one in inside]  # single cells at the end of a row
-                for c, value in enumerate(values):
-                    b.st(out, at + c, value, where=b.let("in", inside[c]))
+                store(cx, out, grid, wide, (plane, row, col), values, there)
+
+
+def store(
+    cx: Context, out: Buffer, grid: Grid, wide: int, at: tuple[Expr, Expr, Expr], values: list[Value], there: Expr
+) -> None:
+    """Stores adjacent cells of a row from ``at`` on where their plane and row are ``there``, those inside the field."""
+    b, nx, first = cx.b, grid.extent[2], grid.element(at)
+    inside = [all_of(there, as_expr(at[2] + c).lt(nx)) for c in range(len(values))]
+    if wide > 1:
+        whole = b.let("whole", inside[-1])
+        b.st(out, first, *values, where=whole)
+        if nx % wide == 0:
+            return
+        inside = [all_of(one, whole.eq(0)) for one in inside]  # single cells at the end of a row
+    for c, value in enumerate(values):
+        b.st(out, first + c, value, where=b.let("in", inside[c]))

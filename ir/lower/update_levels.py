@@ -9,6 +9,7 @@ from .. import tile_update as t
 from ..expr import TRUE, Expr, Value, any_of, maximum
 from ..op import Sides
 from ..types import Buffer
+from .border_columns import Columns
 from .context import Context, rule
 from .fetch import own_degree, warp_slot
 from .formula import Formula
@@ -180,22 +181,13 @@ class _Levels:
 
     def _set_columns(self, own: list[Value], name: str) -> None:
         """Sets the columns outside: a constant, or what lies inside, in a lane that is a constant distance away."""
-        b, nx, before = self.cx.b, self.op.grid.extent[1], list(own)
-        for high, (kind, constant) in enumerate(self._side(name, 1)):
-            # coefficients may be read farther away than a frozen side keeps fields
-            if kind == "periodic" or not (self._matters(1, high) or (not name and self.n.beside > self.n.rx)):
-                continue
-            for j in range(max(self.n.rx, self.n.beside)):
-                column = nx + j if high else -1 - j
-                inside = 0 if kind == "frozen" else j
-                source = nx - 1 - inside if high else inside
-                c, of = self._place(column), self._place(source)
-                away = (source - column + c - of) // self.per_lane
-                if kind == "dirichlet":
-                    value = b.const(own[c].dtype, constant, hint="outside")
-                else:
-                    value = b.shfl("down" if away > 0 else "up", before[of], abs(away)) if away else before[of]
-                own[c] = b.select(self.columns[column], value, own[c])
+        columns = Columns(self.cx, self.op.grid.extent[1], self.per_lane, self._place, self.columns)
+        # coefficients may be read farther away than a frozen side keeps fields
+        sides = {
+            high: side for high, side in enumerate(self._side(name, 1))
+            if side[0] != "periodic" and (self._matters(1, high) or (not name and self.n.beside > self.n.rx))
+        }  # fmt: skip
+        columns.set(own, sides, max(self.n.rx, self.n.beside))
 
     def _set_rows(self, own: list[Value], name: str, row: Expr) -> None:
         """A row beyond a side that holds a constant is full of it."""

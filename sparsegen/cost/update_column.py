@@ -1,9 +1,10 @@
-"""The predicted time of a step of an update in ``column``: planes through rings, a block walks along the slowest axis.
+"""The predicted time of a pass of an update in ``column``: planes through rings, a block walks along the slowest axis.
 
     time = launch + |sqrt(memory² + fetch²), |fma, alu, mufu, shared, issue||
 
 in the norm of :mod:`sparsegen.cost.update_stream`; what is read and worked out is counted from the formula, the
-figures named fitted are of 144 kernels of two formulas in both types on one H100.
+figures named fitted are of 144 kernels of two formulas in both types on one H100.  Of several time steps a pass they
+are those of one, and what a step takes besides its cells is an estimate.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
+from sparsegen.cost import layer_levels as levels
 from sparsegen.cost import terms
 from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law, steps_rate
@@ -19,18 +21,17 @@ from sparsegen.cost.layers import AGAIN, FETCH, STATIC, TURN, WAITED, loads, res
 from sparsegen.cost.update import units
 from sparsegen.cost.update_stream import ALU, MUFU, ORDER
 from sparsegen.dsl.update import Update
-from sparsegen.ir import formula
 from sparsegen.ir.numbers.layers import Layers
 from sparsegen.schedule import UpdateSchedule
 from sparsegen.sizes import ITEMSIZE
 
 REASONS: Final[dict[str, str]] = {
-    "hbm": "every array is read once a step, with the planes that blocks have in common, and every new level written",
+    "hbm": "every array is read once a pass, with the planes that blocks have in common, and every new level written",
     "l2": "the same bytes through each SM's port to L2, with the halo of each tile",
-    "fma": "multiplications and additions of the formula on the CUDA cores",
+    "fma": "multiplications and additions of the formula at every step, at the rim of windows too, on the CUDA cores",
     "alu": "its comparisons and choices",
     "mufu": "its divisions and square roots, as first estimated",
-    "shared": "planes into the rings, and pieces of them out again",
+    "shared": "planes into the rings, pieces of them out again, and columns between lanes",
     "issue": "warp instructions, one a clock and sub-core",
     "fetch": "a plane that is fetched ahead is waited for where few planes are under way",
     "launch": "starting the kernel",
@@ -41,41 +42,63 @@ SYMBOLS: Final[dict[str, str]] = {
     "C": "its columns", "turns": "planes that a block walks over", "reads": "arrays read", "writes": "arrays written",
     "warps": "warps a block", "b": "blocks an SM", "FMA": "multiplications and additions a cell",
     "ALU": "comparisons and choices a cell", "MUFU": "divisions and square roots a cell",
-    "loads": "loads from shared memory a cell", "moves": "cells that move on in registers, a cell",
-    "window": "cells that a block fetches a plane", "over": "planes that a block fetches besides its own",
-    "stages": "planes under way",
+    "W": "cells that a step makes in a turn", "T": "time steps of a pass",
+    "loads": "pieces from shared memory and to it a cell", "shuffles": "values from other lanes a cell",
+    "moves": "cells that move on in registers, a cell", "window": "cells that a block fetches a plane",
+    "over": "planes that a block fetches besides its own", "stages": "planes under way",
 }  # fmt: skip
+#: Warp instructions of a step besides its cells, beyond the first one.
+STEP: Final = 20.0
 
 
 @lru_cache(maxsize=1 << 12)
 def numbers(update: Update, s: UpdateSchedule, planes: int) -> Layers:
-    """What a schedule keeps of an update, in elements."""
-    found = [(name, level, tuple(offset)) for name, level, offset in formula.reads(update.code)]
-    found += [(name, 0, (0, 0, 0)) for name, _ in update.fields]
+    """What a schedule of one time step a pass keeps of an update, in elements."""
     return Layers(
-        reads=found, fields=dict(update.fields), nbytes=ITEMSIZE[update.dtype], lines=s.lines, planes=planes,  # type: ignore[arg-type]
-        warps=s.warps, stages=s.stages,
+        reads=levels.reads_of(update), fields=dict(update.fields), nbytes=ITEMSIZE[update.dtype], lines=s.lines,
+        planes=planes, warps=s.warps, stages=s.stages,
     )  # fmt: skip
 
 
+def _of_one(update: Update, s: UpdateSchedule, device: DeviceProfile) -> dict[str, float]:
+    """What a pass of one time step reads, fetches and loads."""
+    n = numbers(update, s, s.planes)
+    arrays, cells = (*n.rings, *n.owns), n.tile[1] * n.tile[2]
+    return {
+        "R": n.tile[1], "C": n.tile[2], "W": cells, "turns": n.turns, "reads": len(arrays),
+        "writes": len(update.fields), "b": resident(n, ITEMSIZE[update.dtype], device), "loads": loads(n) / n.piece,
+        "shuffles": 0.0, "moves": n.kept, "piece": n.piece, "over": n.delay * len(n.rings),
+        "window": sum(window(n, array) for array in n.rings) + len(n.owns) * cells,
+    }  # fmt: skip
+
+
+def _of_several(update: Update, s: UpdateSchedule, device: DeviceProfile) -> dict[str, float]:
+    """What a pass of several reads, fetches, loads and makes again at the rim of its windows."""
+    n = levels.numbers(update, s, s.planes)
+    rows, columns = n.window
+    return {
+        "R": n.tile[1], "C": n.tile[2], "W": rows * columns, "turns": n.turns, "reads": len(n.came),
+        "writes": len(n.outputs), "b": levels.resident(update, n, device), "piece": n.piece,
+        "loads": levels.moved(n) / (n.lines * n.piece), "shuffles": levels.shuffles(n) / (n.lines * n.piece),
+        "moves": sum(n.kept.values()), "over": (n.turns - n.tile[0]) * len(n.came),
+        "window": sum((rows + 2 * ring.halo) * columns for ring in n.came.values()),
+    }  # fmt: skip
+
+
 def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile) -> Cost:
-    """The cost of one step on a grid of ``shape``; the schedule's planes are said."""
-    n, size = numbers(update, s, s.planes), ITEMSIZE[update.dtype]
-    nz, ny, nx = shape
-    arrays, writes = (*n.rings, *n.owns), len(update.fields)
+    """The cost of a pass on a grid of ``shape``; the schedule's planes are said."""
+    size, (nz, ny, nx) = ITEMSIZE[update.dtype], shape
+    own = (_of_one if s.levels == 1 else _of_several)(update, s, device)
     values: dict[str, float] = {
-        "nz": nz, "ny": ny, "nx": nx, "P": n.tile[0], "R": n.tile[1], "C": n.tile[2], "turns": n.turns,
-        "reads": len(arrays), "writes": writes, "warps": s.warps, "b": resident(n, size, device), **units(update),
-        "loads": loads(n) / n.piece, "moves": n.kept, "stages": s.stages, "s": size, "piece": n.piece,
-        "window": sum(window(n, array) for array in n.rings) + len(n.owns) * n.tile[1] * n.tile[2],
-        "over": n.delay * len(n.rings),
-        "vector": n.piece if nx % n.piece == 0 else 1, "sms": device.sms, "sub": device.sub_cores, "f": device.clock,
-        "launch": terms.STARTING * device.launch_s, "miss": device.missed(nz * ny * nx * size * (len(arrays) + writes)),
+        **own, **units(update), "nz": nz, "ny": ny, "nx": nx, "P": s.planes, "T": s.levels, "warps": s.warps,
+        "stages": s.stages, "s": size, "vector": own["piece"] if nx % own["piece"] == 0 else 1, "sms": device.sms,
+        "sub": device.sub_cores, "f": device.clock, "launch": terms.STARTING * device.launch_s,
+        "miss": device.missed(nz * ny * nx * size * (own["reads"] + own["writes"])),
         "bw_G": terms.REACH * device.bw_global, "bw_S": device.smem_bytes_per_clk_sm, "lat": device.lat_dram,
         "bw_L2": device.l2_bytes_per_clk_sm,
         "fma_rate": device.f64_fma_per_clk_sm if update.dtype == "f64" else device.f32_fma_per_clk_sm,
     }  # fmt: skip
-    return LAW.evaluate(s, values, device, shape, update)
+    return LAW.evaluate(s, values, device, shape, update, s.levels)
 
 
 def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
@@ -89,15 +112,17 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
     grid = v.nz * v.ny * v.nx * v.s
     cells = v.R * v.C  # of a block's plane
     threads = v.warps * 32
-    work = v.FMA + v.ALU + v.MUFU + v.moves * v.s / 4 + v.loads + v.writes / v.vector
-    issued = work * cells / threads + TURN + v.window / v.vector / threads * FETCH
+    made = v.W * v.T  # cells that a turn makes
+    work = made * (v.FMA + v.ALU + v.MUFU) + v.W * (v.moves * v.s / 4 + v.loads + v.shuffles * a.max(1, v.s / 4))
+    work += cells * v.writes / v.vector
+    issued = work / threads + TURN + STEP * (v.T - 1) + v.window / v.vector / threads * FETCH
     found = {
         "hbm": v.miss * grid * (v.reads + v.over / v.P + v.writes) / v.bw_G,
         "l2": scale * (v.window + v.writes * cells) * v.s / v.bw_L2,
-        "fma": even * cells * v.FMA / v.fma_rate,
-        "alu": even * cells * v.ALU / ALU,
-        "mufu": even * cells * v.MUFU / MUFU,
-        "shared": scale * (cells * v.loads * v.piece + 2 * v.window) * v.s / v.bw_S,
+        "fma": even * made * v.FMA / v.fma_rate,
+        "alu": even * made * v.ALU / ALU,
+        "mufu": even * made * v.MUFU / MUFU,
+        "shared": scale * (v.W * (v.loads * v.piece + v.shuffles) + 2 * v.window) * v.s / v.bw_S,
         "issue": even * v.warps * issued / v.sub,
         "fetch": (1 + (terms.LOADED - 1) * v.miss) * v.lat * scale / ((v.stages - 1) * b),
         "launch": v.launch,

@@ -193,6 +193,7 @@ PROGRAMS: dict[str, Callable[[], Module]] = {
     "update": update,
     "stream_update": lambda: updated(wave(boundary=frozen), (64, 128), 3, "stream levels=3 cols=4 rows=16"),
     "column_update": lambda: updated(sound(), (9, 20, 70), 1, "column lines=2 warps=2 planes=4"),
+    "column_levels": lambda: updated(sound(), (9, 20, 70), 3, "column levels=3 lines=2 warps=3 planes=4"),
     "resident_update": lambda: updated(wave(), (37, 70), 3, "resident tiles=2x2 rows=5 cols=2 warps=5 every=2"),
     "resident_lines": lambda: updated(
         heat(boundary=periodic), (9, 12, 32), 3, "resident tiles=2x2x1 planes=9 rows=2 cols=1 warps=6 every=1"

@@ -15,6 +15,7 @@ from sparsegen.ir import tile_gather as th
 from sparsegen.ir import tile_gathered as tc
 from sparsegen.ir import tile_groups as tr
 from sparsegen.ir import tile_held as tla
+from sparsegen.ir import tile_layer_levels as tll
 from sparsegen.ir import tile_layers as tle
 from sparsegen.ir import tile_levels as tl
 from sparsegen.ir import tile_mixed as tj
@@ -116,6 +117,15 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("column_update", tle.UpdateLayer, {"kept": ()}, "0 arrays of registers for 1 arrays"),
     ("column_update", tle.UpdateLayer, {"lines": 4}, "are meant|take"),
     ("column_update", tle.UpdateLayer, {"results": (999,)}, "result 999 of the formula is no number"),
+    ("column_levels", tll.UpdateLayers, {"count": 1}, "1 step: tile.update_layer makes one"),
+    ("column_levels", tll.UpdateLayers, {"results": (999,)}, "result 999 of the formula is no number"),
+    ("column_levels", tll.UpdateLayers, {"outs": ()}, "0 arrays for 2 levels that are written"),
+    ("column_levels", tll.UpdateLayers, {"rings": ()}, "0 rings of 3 that come in"),
+    ("column_levels", tll.UpdateLayers, {"made": ()}, "0 rings of 2 that are made"),
+    ("column_levels", tll.UpdateLayers, {"stages": 9}, "planes take"),
+    ("column_levels", tll.UpdateLayers, {"kept": ()}, "0 arrays of registers for 3 times"),
+    ("column_levels", tll.UpdateLayers, {"sides": (PERIODIC,) * 2}, "2 boundaries of 1 fields"),
+    ("column_levels", tll.UpdateLayers, {"radius": (1, 1)}, "radius of 2 axes"),
     ("resident_update", tla.Window, {"low": ()}, "windows of 0 axes"),
     ("resident_update", tla.Rounds, {"every": 0}, "0 steps a round"),
     ("resident_update", tla.Rounds, {"every": 3}, "ends at 2 of 3 steps"),
