@@ -30,7 +30,7 @@ Span = tuple[int, int, int]
 #: where its own begin and end.
 FACTS = 12
 #: 32-bit registers of the cells, with their tags, that a thread asks for at the same time.
-_AT_ONCE = 96
+_AT_ONCE = 48
 #: Cells that a thread looks at one by one: measured, an image in shared memory is as good from so many on.
 _FEW = 6
 _AXES = ("planes", "rows", "columns")

@@ -4,7 +4,7 @@
 
 A step ends when the slowest block has made it, so all are alike: what a warp does, and one meeting of its block.
 Between rounds the cells around a block's own go through shared memory and L2, with a tag each.  What is named fitted is
-of 177 kernels of eleven updates on one H100, of which half are predicted to 5 %.
+of 151 kernels of twelve updates on an H100 and an H200, of which half are predicted to 3 %, nine of ten to 14 %.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SYMBOLS: Final[dict[str, str]] = {
     "counts": "share of the rows of a window that still count", "arrays": "arrays that change",
     "taken": "cells that a block gets", "given": "own cells that others get", "runs": "runs of adjacent ones of both",
     "again": "times more than once that a warp asks for lines",
-    "images": "1 where they go through shared memory, 0 where they are whole lines",
+    "images": "1 where they go through shared memory, else 0", "single": "1 where they go one by one, else 0",
     "reads": "arrays read", "writes": "arrays written",
     "FMA": "multiplications and additions a cell", "ALU": "comparisons and choices a cell",
     "MUFU": "divisions and square roots a cell", "beside": "values from neighbouring lanes a row",
@@ -54,17 +54,19 @@ SYMBOLS: Final[dict[str, str]] = {
 #: Measured, some: clocks until all blocks have their tables and have counted themselves at the end.
 ONCE: Final = 6000.0
 #: Fitted: clocks of a meeting of a block, and of what is waited for besides.
-MEET: Final = 243.0
+MEET: Final = 188.0
 #: Fitted: clocks from a cell's store to the load that finds it, and of what is around that.
-THROUGH: Final = 988.0
+THROUGH: Final = 677.0
 #: Fitted: clocks of 32 bytes that an SM sends to L2 or gets from there, and how many of them a run fills in part.
-SECTOR, PARTLY = 1.27, 0.75
+SECTOR, PARTLY = 1.39, 0.74
 #: Fitted: how often a window's image is as good as written or read in whole, and cells one by one with what lists them.
-IMAGES, CELLS = 2.28, 9.0
-#: Measured, some: clocks of asking for lines once more, which a warp with more of them than go together does.
-AGAIN: Final = 700.0
+IMAGES, CELLS = 1.97, 11.8
+#: Fitted: clocks of asking for lines once more, which a warp with more of them than go together does.
+AGAIN: Final = 800.0
+#: Fitted: clocks of a cell that each thread of a sub-core's warp looks at, where cells go one by one.
+EACH: Final = 28.0
 #: Fitted: the order of the norm, and the part of a warp more that a sub-core's warps issue like.
-ORDER, LONE = 2.22, 0.3
+ORDER, LONE = 2.78, 0.72
 
 
 @lru_cache(maxsize=1 << 12)
@@ -98,7 +100,7 @@ def cost(
         "planes": s.planes, "cols": s.cols, "warps": s.warps, "b": 1, "arrays": swapped(update), "reads": len(reads),
         "writes": len(writes), "counts": min(1.0, (rows + (s.every - 1) * ry) / held.window[1]),
         "taken": held.taken_cells, "given": held.given_cells, "runs": held.runs, "images": by == "images",
-        "again": held.batches(swapped(update), size) - 1 if by == "lines" else 0,
+        "single": by == "cells", "again": held.batches(swapped(update), size) - 1 if by == "lines" else 0,
         **units(update), "beside": beside(update), "shown": 2 * ry * passed(update), "s": size,
         "word": max(1, size // 4), "sms": device.sms, "sub": device.sub_cores, "f": device.clock,
         "launch": terms.STARTING * device.launch_s,
@@ -117,18 +119,17 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
     window, moved = v.warps * 32 * v.lines * v.cols, v.taken + v.given
     through_l2 = SECTOR * (moved * 2 * v.word * 4 / 32 + PARTLY * v.runs)
     through_shared = v.images * (IMAGES * window + CELLS * moved) * v.s / v.bw_S
+    moving = through_l2 + through_shared + EACH * v.single * v.lines * v.cols * v.warps / v.sub
     rounds = a.ceil(v.steps / v.T)
     found = {
         "hbm": v.N * v.s * (v.reads + v.writes) / v.bw_G + v.lat / v.f,
         "fma": clocks * cells * v.FMA / v.fma_rate,
         "alu": clocks * cells * v.ALU / ALU,
         "mufu": clocks * cells * v.MUFU / MUFU,
-        "issue": clocks * (a.ceil(v.warps / v.sub) + LONE) * v.counts * issued,
+        "issue": clocks * (a.ceil(warps / v.sub) + LONE) * issued,
         "shared": clocks * v.warps * v.counts * 32 * v.s * (v.lines * v.beside + 2 * shown) / v.bw_S,
         "meet": clocks * MEET,
-        "exchange": (rounds - 1) / v.f * (THROUGH + AGAIN * v.again + v.arrays * (through_l2 + through_shared))
-        if v.taken
-        else 0 * v.f,
+        "exchange": (rounds - 1) / v.f * (THROUGH + AGAIN * v.again + v.arrays * moving) if v.taken else 0 * v.f,
         "launch": v.launch + ONCE / v.f,
     }
     busy = sum((found[name] ** ORDER for name in ("fma", "alu", "mufu", "issue", "shared")), 0) ** (1 / ORDER)

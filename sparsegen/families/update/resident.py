@@ -149,7 +149,7 @@ def _best(
     for t in fitting:
         least[t.every] = min(_cells(t), least.get(t.every, _cells(t)))
     tried = (t for t in fitting if _cells(t) <= _WIDER * least[t.every])
-    return min(tried, key=lambda t: cost(update, shape, t, device, 1000).time, default=None)
+    return min(tried, key=lambda t: (cost(update, shape, t, device, 1000).time, _cells(t)), default=None)
 
 
 def _cells(s: UpdateSchedule) -> int:
