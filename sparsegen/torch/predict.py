@@ -48,23 +48,23 @@ def _matrix(layer: SparseLinear | QuantizedLinear) -> tuple[SparseMatrix, dict[s
     return w, {"scale": True, "x_dtype": "i8", "y_dtype": "f16"}
 
 
-@torch.no_grad()
 def measured(layer: Any, tokens: Sequence[int], dtype: Any) -> dict[int, float]:
     """Seconds of a call on a GPU by numbers of tokens, the median of replays of a CUDA graph; elsewhere nothing."""
     device = next(layer.buffers()).device
     found: dict[int, float] = {}
-    for n in tokens if device.type == "cuda" else ():
-        x = torch.randn(n, layer.in_features, device=device).to(dtype)
-        layer(x)
-        torch.cuda.synchronize(device)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+    with torch.no_grad():
+        for n in tokens if device.type == "cuda" else ():
+            x = torch.randn(n, layer.in_features, device=device).to(dtype)
             layer(x)
-        events = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(_REPEATS)]
-        for start, stop in events:
-            start.record()
-            graph.replay()
-            stop.record()
-        torch.cuda.synchronize(device)
-        found[n] = median(start.elapsed_time(stop) for start, stop in events) * 1e-3
+            torch.cuda.synchronize(device)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                layer(x)
+            events = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(_REPEATS)]
+            for start, stop in events:
+                start.record()
+                graph.replay()
+                stop.record()
+            torch.cuda.synchronize(device)
+            found[n] = median(start.elapsed_time(stop) for start, stop in events) * 1e-3
     return found

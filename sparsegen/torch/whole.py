@@ -158,12 +158,12 @@ def _sparse(layer: Any, rule: Rule, importance: Any) -> Any:
     return SparseLinear.from_linear(layer, mask=keep)
 
 
-@torch.no_grad()
 def _error(layer: Any, made: Any, rows: Any) -> float:
     """|y' - y| / |y| of the layers' outputs for these rows, which are cast to the weights' dtype; 0 / 0 is 0."""
     x = rows.to(layer.weight.dtype)
-    y = layer(x).float()
-    off = (made(x).float() - y).norm()
+    with torch.no_grad():
+        y = layer(x).float()
+        off = (made(x).float() - y).norm()
     return float(off / y.norm()) if bool(off) else 0.0
 
 
