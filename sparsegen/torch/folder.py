@@ -87,7 +87,8 @@ def load_dense(model: Any, folder: str | Path) -> None:
             names = sorted(set(json.loads((at / _INDEX).read_text())["weight_map"].values()))
         else:
             names = sorted(file.name for file in at.glob("*.safetensors"))
-        if not names or (absent := [name for name in names if not (at / name).is_file()]):
+        absent = [name for name in names if not (at / name).is_file()]
+        if absent or not names:
             raise FormatError(
                 f"{at} lacks {', '.join(absent) if names else _WEIGHTS}", hint="name a folder with all files of a model"
             )
@@ -139,10 +140,11 @@ def _told(module: Any) -> dict[str, Any]:
 
 def _built(model: Any, name: str, words: Mapping[str, Any]) -> Any:
     """A layer of zeros in the place of the model's own; FormatError if that is another."""
+    old: Any = None
     try:
         old = model.get_submodule(name)
     except AttributeError:
-        old = None
+        pass
     sizes = (words["in_features"], words["out_features"])
     if (getattr(old, "in_features", None), getattr(old, "out_features", None)) != sizes:
         raise FormatError(
@@ -150,7 +152,9 @@ def _built(model: Any, name: str, words: Mapping[str, Any]) -> Any:
             f"{sizes[0]} inputs and {sizes[1]} outputs",
             hint="build the model as the one that was saved",
         )
-    given = {key: tuple(value) if isinstance(value, list) else value for key, value in words.items() if key != "bits"}
+    given: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in words.items() if key != "bits"
+    }
     given |= {"dtype": _KINDS[words["dtype"]], "device": next(iter(old.state_dict().values())).device}
     made = QuantizedLinear(**given) if "bits" in words else SparseLinear(**given)
     return made.train(old.training)
