@@ -4,7 +4,9 @@
 operator ``sparsegen::spmm_linear`` that it calls, with its fake and its derivative.  ``plan``: what is behind the
 integer in the operator's arguments.  ``attention``: ``SparseAttention``, attention to the keys that a pattern keeps,
 with its operator.  ``quantized``: ``QuantizedLinear``, a layer of 8-bit integers in vectors of rows, with its operator.
-``fused``: ``FusedLinear``, layers of one input in one launch.
+``fused``: ``FusedLinear``, layers of one input in one launch.  ``whole``: ``sparsify``, whole models by the rules
+of ``config``, with what ``calibration`` saw and ``predict`` says in a ``report``.  ``folder``: such models, and dense
+checkpoints, in folders.
 
 This package needs torch, and loads it when a name is first used.
 """
@@ -16,17 +18,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sparsegen.torch.attention import SparseAttention
+    from sparsegen.torch.config import Rule, SparseConfig
+    from sparsegen.torch.folder import load, load_dense, save
     from sparsegen.torch.fused import FusedLinear
     from sparsegen.torch.linear import SparseLinear
     from sparsegen.torch.prune import magnitude_mask
     from sparsegen.torch.quantized import QuantizedLinear
+    from sparsegen.torch.report import Report
+    from sparsegen.torch.whole import sparsify
 
 __all__ = ["FusedLinear", "QuantizedLinear", "SparseAttention", "SparseLinear", "magnitude_mask"]
+__all__ += ["Report", "Rule", "SparseConfig", "load", "load_dense", "save", "sparsify"]
 
 #: name -> the module that holds it.
 _HOMES = {
     "FusedLinear": "fused", "QuantizedLinear": "quantized", "SparseAttention": "attention", "SparseLinear": "linear",
-    "magnitude_mask": "prune",
+    "magnitude_mask": "prune", "Report": "report", "Rule": "config", "SparseConfig": "config", "sparsify": "whole",
+    "load": "folder", "load_dense": "folder", "save": "folder",
 }  # fmt: skip
 
 

@@ -1,0 +1,70 @@
+"""What the cost model says of a layer, dense and sparse, and what a GPU says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from statistics import median
+from typing import Any, Final
+
+import torch
+
+from sparsegen.choose import Request, choose
+from sparsegen.compiler import described
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.formats.encode import found
+from sparsegen.formats.matrix import NAMES, SparseMatrix
+from sparsegen.products.product import spmm
+from sparsegen.torch.linear import SparseLinear
+from sparsegen.torch.plan import empty
+from sparsegen.torch.prune import DTYPES
+from sparsegen.torch.quantized import QuantizedLinear
+
+_REPEATS: Final = 11
+
+
+@lru_cache(maxsize=1024)
+def dense_time(shape: tuple[int, int], dtype: Any, tokens: int, profile: DeviceProfile) -> float:
+    """Seconds of the product of a dense matrix [M, K]: they depend on no weight."""
+    w = empty(found("nm").spec(NAMES[DTYPES[dtype]], {}), shape, torch.device("cpu"))
+    problem, request = described(spmm(w, n=tokens), (), None, "any", listing=True)
+    return next(cost.time for cost in problem.options(None, profile, request).costs if cost.schedule.family == "dense")
+
+
+def sparse_times(layer: Any, tokens: Sequence[int], profile: DeviceProfile) -> dict[int, float]:
+    """Seconds of a sparse layer's product, as it would run, by numbers of tokens."""
+    w, more = _matrix(layer)
+    products = {n: replace(spmm(w, n=n, bias=layer.bias is not None, **more), columns=True) for n in tokens}
+    asked = {n: described(product, (), None, "any", listing=True)[0] for n, product in products.items()}
+    return {n: float(choose(problem, profile, "auto", Request()).cost.time) for n, problem in asked.items()}
+
+
+def _matrix(layer: SparseLinear | QuantizedLinear) -> tuple[SparseMatrix, dict[str, Any]]:
+    """The matrix of a layer, and what its products are told besides."""
+    if isinstance(layer, SparseLinear):
+        return layer._bound().matrix, {}
+    w = layer._plan.at(*(layer._buffers[name] for name in layer._parts)).matrix
+    return w, {"scale": True, "x_dtype": "i8", "y_dtype": "f16"}
+
+
+def measured(layer: Any, tokens: Sequence[int], dtype: Any) -> dict[int, float]:
+    """Seconds of a call on a GPU by numbers of tokens, the median of replays of a CUDA graph; elsewhere nothing."""
+    device = next(layer.buffers()).device
+    found: dict[int, float] = {}
+    with torch.no_grad():
+        for n in tokens if device.type == "cuda" else ():
+            x = torch.randn(n, layer.in_features, device=device).to(dtype)
+            layer(x)
+            torch.cuda.synchronize(device)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                layer(x)
+            events = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(_REPEATS)]
+            for start, stop in events:
+                start.record()
+                graph.replay()
+                stop.record()
+            torch.cuda.synchronize(device)
+            found[n] = median(start.elapsed_time(stop) for start, stop in events) * 1e-3
+    return found
