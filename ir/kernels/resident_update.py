@@ -78,10 +78,11 @@ class _Kernel(Windows):
         self.swapped = len(o.parameters(op.fields, ()))
         #: How cells come from other blocks; empty where they do not.
         self.by = held.by(self.swapped, op.dtype.nbytes)
-        tables: dict[str, Any] = {
-            "": dict, "lines": lambda: {"bits": held.line_bits}, "cells": lambda: {"bits": held.cell_bits},
-            "images": lambda: {"given": held.given, "taken": held.taken},
-        }[self.by]()  # fmt: skip
+        tables: dict[str, Any] = {}
+        if self.by == "images":
+            tables = {"given": held.given, "taken": held.taken}
+        elif self.by:
+            tables = {"bits": held.line_bits if self.by == "lines" else held.cell_bits}
         others = ("cells", "epoch", "counter", "steps", "image")
         super().__init__(op, held, o.parameters(op.fields, ()), tables=tables, others=others)
         word, count = u64 if op.dtype.bits == 64 else u32, self.swapped

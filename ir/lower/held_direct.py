@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
+from typing import Generic, TypeVar
 
 from .. import tile_held as t
 from ..expr import Expr, Value, any_of
@@ -27,15 +28,16 @@ def exchange_cells(cx: Context, op: t.ExchangeCells) -> Callable[[], None]:
     return _Cells(cx, op).turn
 
 
-class _Direct:
+Swap = TypeVar("Swap", bound=t.ExchangeLines | t.ExchangeCells)
+
+
+class _Direct(Generic[Swap]):
     """A thread stores what others need, then loads what it needs until each cell has the round's tag.
 
     ``owner`` has as many bits of each kind as ``count``.
     """
 
-    op: t.ExchangeLines | t.ExchangeCells
-
-    def __init__(self, cx: Context, op: t.ExchangeLines | t.ExchangeCells, owner: Expr, count: int) -> None:
+    def __init__(self, cx: Context, op: Swap, owner: Expr, count: int) -> None:
         self.cx, self.op, words = cx, op, -(-count // 32)
         planes, rows, _ = op.share
         # outer planes first: warps in the middle ask for these alone, all at the same time
@@ -84,10 +86,8 @@ class _Direct:
         return (p * self.op.share[1] + k) * self.op.share[2] + c
 
 
-class _Lines(_Direct):
+class _Lines(_Direct[t.ExchangeLines]):
     """Whole lines: a bit for each of a warp's."""
-
-    op: t.ExchangeLines
 
     def __init__(self, cx: Context, op: t.ExchangeLines) -> None:
         super().__init__(cx, op, cx.bx * (cx.func.threads // 32) + cx.warp, op.share[0] * op.share[1])
@@ -119,10 +119,8 @@ class _Lines(_Direct):
         return [(array, c, line + c * 32) for array in range(len(self.op.held)) for c in range(self.op.share[2])]
 
 
-class _Cells(_Direct):
+class _Cells(_Direct[t.ExchangeCells]):
     """Single cells: a bit for each of a thread's."""
-
-    op: t.ExchangeCells
 
     def __init__(self, cx: Context, op: t.ExchangeCells) -> None:
         planes, rows, cols = op.share

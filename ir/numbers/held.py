@@ -103,8 +103,8 @@ class Held:
 
     def by(self, arrays: int, nbytes: int) -> str:
         """How blocks exchange cells of so many arrays, of ``nbytes`` each: ``lines`` where those along the last axis
-        are one block's, single ``cells`` where a thread has few, else
-        ``images`` in shared memory; empty where no cells come from others."""
+        are one block's, single ``cells`` where a thread has few, else ``images`` in shared memory; empty where no cells
+        come from others."""
         if not self.taken_cells:
             return ""
         if self.closed[2]:
@@ -285,7 +285,7 @@ class Held:
         wanted = np.zeros(self.shape, bool)
         for block, spans in enumerate(self._spans()):
             places, asked = self._asked(spans)
-            found[(block, 1, *places)] = asked
+            found[block, 1][tuple(places)] = asked
             cells = zip(spans, places, self.shape, strict=True)
             wanted[tuple((first + at[asked]) % n for (_, _, first), at, n in cells)] = True
         for block, spans in enumerate(self._spans()):

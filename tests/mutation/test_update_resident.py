@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 import sparsegen as sg
 from sparsegen.cost.devices import load_profile
 from sparsegen.cost.update_resident import numbers
+from sparsegen.cost.update_windows import swapped
 from sparsegen.dsl.update import Update
 from sparsegen.ir import warp as w
 from sparsegen.ir.expr import Const
@@ -25,6 +27,7 @@ from sparsegen.ir.warp_tagged import LdTagged, StTagged
 from sparsegen.pipelines import lower
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.schedule import UpdateSchedule
+from sparsegen.sizes import ITEMSIZE
 from tests.mutation.harness import ORDER, mutants
 from tests.schedules import kernels, with_kernel
 from tests.updates import TOLERANCE, arrays, emulated_pass, error, gray_scott, heat, made, reference_pass, wave
@@ -59,6 +62,7 @@ CASES: list[tuple[Callable[..., Update], str, str]] = [
     (gray_scott, "f32", "tiles=3x3 rows=4 cols=1 warps=5 every=2"),
     (heat, "f64", "tiles=2x2x1 planes=7 rows=2 cols=1 warps=5 every=1"),
     (along, "f64", "tiles=3x1x1 planes=5 rows=7 cols=1 warps=2 every=1"),
+    (wave, "f64", "tiles=2x2 rows=1 cols=2 warps=21 every=1"),
 ]
 #: Of fields on two axes, and on three.
 SHAPES: dict[int, tuple[int, ...]] = {2: (37, 70), 3: (9, 14, 32)}
@@ -72,7 +76,8 @@ class Calls:
         sides = [sg.periodic, (sg.neumann, sg.dirichlet(0.5)), sg.periodic][: 1 + line.split()[0].count("x")]
         self.update = make(dtype=dtype, boundary=dict(enumerate(sides)))
         self.shape = SHAPES[self.update.ndim]
-        self.schedule = UpdateSchedule.parse(f"resident {line}")
+        schedule = UpdateSchedule.parse(f"resident {line}")
+        self.schedule = schedule if schedule.planes else schedule.but(planes=1)
         self.module = lower(UpdateProblem(self.update, self.shape), self.schedule, H200, STEPS).warp
         self.given = [arrays(self.update, self.shape, seed) for seed in (0, 1)]
         self.want = [reference_pass(self.update, found, STEPS) for found in self.given]
@@ -93,6 +98,11 @@ class Calls:
         return numbers(self.update, self.shape, self.schedule)
 
     @property
+    def by(self) -> str:
+        """How blocks exchange cells."""
+        return self.held.by(swapped(self.update), ITEMSIZE[self.update.dtype])
+
+    @property
     def tolerance(self) -> float:
         return TOLERANCE[self.update.dtype]
 
@@ -111,7 +121,7 @@ def changed(module: Module, rule: Callable[[Op], Op | None]) -> Module:
 @pytest.mark.parametrize(("make", "dtype", "line"), CASES)
 def test_nothing_that_orders_is_redundant(make: Callable[..., Update], dtype: str, line: str) -> None:
     """Barriers: one in a step, else one at the end, and two around an exchange by way of images; and the fences around
-    the count of blocks at the end.  Lines that no block gives are stored in no case."""
+    the count of blocks at the end.  What no block gives is stored in no case."""
     calls = Calls(make, dtype, line)
     for seed in SEEDS:
         assert not calls.findings(calls.module, seed)
@@ -119,12 +129,13 @@ def test_nothing_that_orders_is_redundant(make: Callable[..., Update], dtype: st
     tried = list(mutants(func, (*ORDER, StTagged)))
     left = [m for m in tried if not calls.noticed(with_kernel(calls.module, m.func))]
     stores, held = len([op for op in walk(func.body) if isinstance(op, StTagged)]), calls.held
-    assert len(tried) == (1 if held.by_lines else 3) + 2 + stores
+    assert len(tried) == (3 if calls.by == "images" else 1) + 2 + stores
     never = 0
-    if held.by_lines:
-        given = np.unpackbits(held.lines[:, :, 0].view(np.uint8), axis=-1).any((0, 1))
-        lines = held.share[0] * held.share[1]
-        never = (lines - given.sum()) * stores // lines
+    if calls.by != "images":
+        bits = held.line_bits if calls.by == "lines" else held.cell_bits
+        given = np.unpackbits(bits[:, :, 0].view(np.uint8), axis=-1, bitorder="little").any((0, 1))
+        count = prod(held.share[:2]) if calls.by == "lines" else prod(held.share)
+        never = (count - given.sum()) * stores // count
     assert len(left) == never and all("st_tagged" in str(m) for m in left), left
 
 
@@ -167,7 +178,7 @@ def test_the_next_launch_goes_on_with_other_tags(make: Callable[..., Update], dt
     assert any(calls.findings(module, seed) for seed in MANY)
 
 
-@pytest.mark.parametrize("line", ["tiles=2x2 rows=5 cols=2 warps=5 every=2", "tiles=3x3 rows=5 cols=1 warps=3 every=1"])
+@pytest.mark.parametrize("line", ["tiles=2x2 rows=5 cols=2 warps=5 every=2", "tiles=3x3 rows=8 cols=1 warps=2 every=1"])
 @pytest.mark.parametrize("table", ["given", "taken"])
 def test_each_cell_is_listed_for_a_reason(line: str, table: str) -> None:
     """Without any one of the lists' cells the result is wrong, or somebody waits for ever."""
@@ -178,6 +189,20 @@ def test_each_cell_is_listed_for_a_reason(line: str, table: str) -> None:
     for at in rng.choice(np.flatnonzero(whole[..., 0].reshape(-1) >= 0), 6, replace=False):
         less = whole.copy()
         less.reshape(-1, 2)[at] = -1
+        assert calls.noticed(dataclasses.replace(calls.module, constants={**calls.module.constants, role: less})), at
+
+
+@pytest.mark.parametrize("which", ["gives", "takes"])
+def test_each_bit_is_set_for_a_reason(which: str) -> None:
+    """A thread that does not give one of its cells, or does not take one, is noticed."""
+    calls = Calls(around, "f64", "tiles=3x3 rows=5 cols=1 warps=3 every=1")
+    assert calls.by == "cells"
+    (role,) = (name for name in calls.module.constants if name.endswith(".bits"))
+    whole = np.array(calls.module.constants[role])
+    set_ones = np.argwhere(whole[:, :, ("gives", "takes").index(which), 0])
+    for block, thread in np.random.default_rng(3).choice(set_ones, 6, replace=False):
+        less, at = whole.copy(), (block, thread, ("gives", "takes").index(which), 0)
+        less[at] &= less[at] - 1  # without its lowest one
         assert calls.noticed(dataclasses.replace(calls.module, constants={**calls.module.constants, role: less})), at
 
 

@@ -195,6 +195,8 @@ PROGRAMS: dict[str, Callable[[], Module]] = {
     "column_update": lambda: updated(sound(), (9, 20, 70), 1, "column lines=2 warps=2 planes=4"),
     "column_levels": lambda: updated(sound(), (9, 20, 70), 3, "column levels=3 lines=2 warps=3 planes=4"),
     "resident_update": lambda: updated(wave(), (37, 70), 3, "resident tiles=2x2 rows=5 cols=2 warps=5 every=2"),
+    "resident_cells": lambda: updated(wave(), (37, 70), 3, "resident tiles=2x2 rows=1 cols=2 warps=21 every=1"),
+    "tiled_update": lambda: updated(wave(), (37, 150), 2, "tiled levels=2 cols=2 rows=3 warps=4"),
     "resident_lines": lambda: updated(
         heat(boundary=periodic), (9, 12, 32), 3, "resident tiles=2x2x1 planes=9 rows=2 cols=1 warps=6 every=1"
     ),

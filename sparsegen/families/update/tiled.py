@@ -68,7 +68,7 @@ class TiledUpdate(UpdateFamily):
                 f"windows of {window} do not fit the field, or {s.levels} steps leave nothing of them",
                 "take others, or direct, which takes any field",
             )
-        return None if (why := held.legal()) is None else (why, "take more rows or cols, or direct")
+        return None if (small := held.legal()) is None else (small, "take more rows or cols, or direct")
 
     def cost(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int = 1
