@@ -170,7 +170,8 @@ class HeldSteps(Op):
     """``left`` time steps of windows in registers: ``code`` for every cell whose result still counts.
 
     ``held``: the levels of each of ``fields`` (name, time levels), newest first, then ``coefs``.  Columns come from
-    neighbouring lanes, rows from neighbouring warps through ``edges``, whose halves steps use by turns; ``done`` have
+    neighbouring lanes, rows from neighbouring warps through ``edges`` (none where no rows are read), whose halves steps
+    use by turns; ``done`` have
     been made before these.  A step spoils ``reach`` cells at the ends of a window,
     but for those where the field ends, and none of an axis that is ``closed``, whose ends are neighbours.  ``sides``
     are those of each field, then of the coefficients (``frozen``: the edge cell), ``keep`` how many cells a frozen side
@@ -178,7 +179,7 @@ class HeldSteps(Op):
     """
 
     held: tuple[Buffer, ...] = buffer(writes=True)
-    edges: Buffer = buffer(writes=True)
+    edges: Buffer | None = buffer(writes=True)
     done: Expr = operand()
     left: Expr = operand()
     first: tuple[Expr, ...] = operand()
@@ -316,7 +317,6 @@ def _exchange(op: Exchange, ctx: Context) -> None:
 @check(HeldSteps)
 def _held_steps(op: HeldSteps, ctx: Context) -> None:
     _window(op, ctx, *op.held)
-    same_type(ctx, op.edges, *op.held)
     ctx.need(len(op.held) == len(op.arrays), f"{len(op.held)} windows of {len(op.arrays)} arrays")
     ctx.need(len(op.results) == len(op.fields) >= 1, f"{len(op.results)} results of {len(op.fields)} fields")
     wrong = problem(op.code, op.results, {**dict(op.fields), **dict.fromkeys(op.coefs, 1)}, 3)
@@ -327,7 +327,12 @@ def _held_steps(op: HeldSteps, ctx: Context) -> None:
     window = op.share[0], op.share[1] * (ctx.threads // 32), op.share[2] * 32
     for axis, (closed, n, size) in enumerate(zip(op.closed, op.extent, window, strict=True)):
         ctx.need(n == size or not closed, f"one window is not all of axis {axis}: {size} cells of {n}")
-    shared(ctx, op.edges, edge_elements(op.code, op.share, ctx.threads), "the edges of two steps")
+    ctx.need(
+        (op.edges is not None) == bool(op.passed), "warps have edges where they show one another rows, and then alone"
+    )
+    if op.edges is not None:
+        same_type(ctx, op.edges, *op.held)
+        shared(ctx, op.edges, edge_elements(op.code, op.share, ctx.threads), "the edges of two steps")
     ctx.need(len(op.sides) == len(op.fields) + 1, f"{len(op.sides)} boundaries of {len(op.fields)} fields and of the "
              "coefficients")  # fmt: skip
     for sides in op.sides:

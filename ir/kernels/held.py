@@ -53,8 +53,9 @@ class Windows:
             table: Buffer(called[table], u32 if a.dtype == np.uint32 else s32, a.size, "global")
             for table, a in self.tables.items()
         }
-        edges = max(1, th.edge_elements(op.code, held.share, self.threads))
-        self.edges = Buffer(called["edges"], op.dtype, edges, "shared", 128)
+        shown = th.edge_elements(op.code, held.share, self.threads)
+        #: Rows that warps show one another, if they do.
+        self.edges = Buffer(called["edges"], op.dtype, shown, "shared", 128) if shown else None
         self.regs = tuple(Buffer(n, op.dtype, prod(held.share), "reg") for n in unique[len(titles) + len(own) :])
         self.first, self.own, self.low, self.high = (
             tuple(Value(f"{what}_{axis}", s32, 0, top) for axis, top in zip("zyx", tops, strict=True))
@@ -107,9 +108,10 @@ class Windows:
 
     def func(self, body: th.Window, *more: Buffer, shared: Sequence[Buffer] = (), **how: Any) -> t.Func:
         """The kernel; ``more`` are parameters behind arrays and tables, ``shared`` besides the edges."""
+        edges = () if self.edges is None else (self.edges,)
         return t.Func(
             symbol=self.op.symbol, params=(*self.arrays, *self.lists.values(), *more), blocks=self.held.blocks,
-            threads=self.threads, body=(*(t.Alloc(buf=buf) for buf in (self.edges, *shared, *self.regs)), body), **how,
+            threads=self.threads, body=(*(t.Alloc(buf=buf) for buf in (*edges, *shared, *self.regs)), body), **how,
         )  # fmt: skip
 
 

@@ -85,7 +85,7 @@ class _Steps:
             (b.name(all_of(cx.lane.eq(0), x.eq(0)), "left"),
              b.name(all_of(cx.lane.eq(31), x.eq(nx - self.pitch)), "right")),
         )  # fmt: skip
-        self.formula = Formula(cx, op.code, op.edges.dtype)
+        self.formula = Formula(cx, op.code, op.held[0].dtype)
         self.formula.prepare()
 
     def side(self, array: Array, axis: int) -> tuple[tuple[str, float], tuple[str, float]]:
@@ -135,6 +135,7 @@ class _Steps:
         return first + (number * self.pitch + c * 32) + self.cx.lane
 
     def _show(self, first: Expr, array: Array, last: int, p: int, k: int, row: Sequence[Value]) -> None:
+        assert self.op.edges is not None  # as rows are read
         for c, value in enumerate(row):
             self.cx.b.st(self.op.edges, self._at(first, array, last, p, k, c), value)
 
@@ -150,6 +151,7 @@ class _Steps:
         """A row that another warp shows: the ``k``-th past this one's last, or before its first where k < 0."""
         high = k >= self.rows
         number = k - self.rows if high else self.op.far + k
+        assert self.op.edges is not None  # as rows are read
         return [
             self.cx.b.ld(self.op.edges, self._at(first, array, 1 - high, p, number, c), hint="y")
             for c in range(self.cols)
@@ -210,7 +212,7 @@ class _Lines:
             high = p >= planes
             kind, constant = of.side(array, 0)[high]
             if kind == "dirichlet":
-                value = of.cx.b.const(of.op.edges.dtype, constant, hint="outside")
+                value = of.cx.b.const(of.op.held[0].dtype, constant, hint="outside")
                 return _Line(of, array, [value] * of.cols, TRUE)
             mirrored = 2 * planes - 1 - p if high else -1 - p
             edge = planes - 1 if high else 0

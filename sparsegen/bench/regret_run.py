@@ -26,7 +26,7 @@ from sparsegen.bench.harness import TOLERANCE, compiled, nothing, reason
 from sparsegen.bench.integers import Drawer, Given, OfAttention, OfProduct, OfSampled
 from sparsegen.bench.lab import Lab, Timing
 from sparsegen.bench.regret import PatternProblem, Point, StencilProblem, VectorProblem
-from sparsegen.cost.total import total_time
+from sparsegen.compiler import described
 from sparsegen.formats import sparse
 from sparsegen.inspection import Resources, resources
 from sparsegen.ir.boundary import describe
@@ -86,7 +86,8 @@ class Stencils:
         costs = sg.schedules(p.stencil, p.shape, p.steps)
         about = {"part": "stencils", "case": p.name, "shape": p.shape, "dtype": p.stencil.dtype,
                  "boundary": describe(p.stencil.sides), "steps": p.steps, "stencil": p.stencil.name}  # fmt: skip
-        return regret.points(about, costs, lambda c: total_time(c, p.steps), draw)
+        whole, _ = described(p.stencil, p.shape, p.steps, "any")
+        return regret.points(about, costs, lambda c: whole.seconds(c, p.steps), draw)
 
     def build(self, p: StencilProblem, schedule: str) -> Any:
         """The compiled kernel of a candidate."""

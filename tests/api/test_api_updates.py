@@ -181,7 +181,7 @@ def test_schedules_are_ranked() -> None:
     found = sg.schedules(wave(), (4096, 4096), device="h200")
     assert [c.time_per_step for c in found] == sorted(c.time_per_step for c in found)
     direct = [c.schedule.column for c in found if c.schedule.family == "direct"]
-    assert {*direct} == {1, 2, 4} and {c.schedule.family for c in found} == {"direct", "stream"}
+    assert {*direct} == {1, 2, 4} and {c.schedule.family for c in found} == {"direct", "stream", "tiled"}
     assert found[0].schedule.levels > 4 and sg.schedules(wave(), (4096, 4096), 1, device="h200")[0].schedule.levels == 1
     assert sg.compile(wave(), (4096, 4096), 1000, device="h200", backend="emulator").schedule.levels > 4
     small = sg.schedules(wave(), (16, 16), device="h200")

@@ -13,7 +13,6 @@ import pytest
 import sparsegen as sg
 from sparsegen import target
 from sparsegen.compiler import described, schedules
-from sparsegen.cost.total import total_time
 from sparsegen.inspection import Build
 from sparsegen.tuning import store
 from sparsegen.tuning.problem import facts
@@ -45,7 +44,7 @@ def test_the_fastest_is_kept_and_remembered(gpu: Any) -> None:
     times = {t.schedule: t.measured for t in record.trials}
     assert k.measured == record.measured == times[record.schedule] == min(filter(None, times.values()))
     (predicted,) = (t.predicted for t in record.trials if t.schedule == record.schedule)
-    assert record.predicted == predicted == total_time(k.cost, STEPS)
+    assert record.predicted == predicted == k.problem.seconds(k.cost, STEPS)
     timed, launched = gpu.timed, gpu.launched
     again = sg.tune(box(name="other"), list(SHAPE), STEPS, device="h200", **SMALL)
     assert (gpu.timed, gpu.launched) == (timed, launched)
