@@ -147,7 +147,8 @@ def _why(here: object) -> str:
 
 def profile_of(gpu: DeviceInfo) -> tuple[DeviceProfile, str]:
     """The profile of a GPU that is here: the one that ``sparsegen calibrate`` measured on it, the shipped one of its
-    name, else the nearest of its kind with the driver's figures.
+    name and SMs, else the nearest of its kind with the driver's figures: there are smaller cards of a name, and parts
+    of one, on which blocks that run together for another one's SMs could not start.
 
     The second part is a note about the choice, empty for a shipped profile.  DeviceError if a measured one is broken.
     """
@@ -156,7 +157,7 @@ def profile_of(gpu: DeviceInfo) -> tuple[DeviceProfile, str]:
     shipped = [load_profile(name) for name in names()]
     called = gpu.name.lower().replace(" ", "")
     for name, profile in zip(names(), shipped, strict=True):
-        if name in called and profile.compute_capability == gpu.capability:
+        if name in called and profile.compute_capability == gpu.capability and profile.sms == gpu.sm_count:
             return profile, ""
     major, minor = gpu.capability
     near = min(shipped, key=lambda p: abs(10 * (major - p.compute_capability[0]) + minor - p.compute_capability[1]))

@@ -26,6 +26,7 @@ from ..passes.manager import register
 from ..types import Buffer, s32
 from .column_update import read_sides
 from .common import each, replace_kernel, tile_count, tiles, vector
+from .held import wrapping
 from .pointwise import names
 
 
@@ -55,9 +56,7 @@ class ColumnLevels:
         )  # fmt: skip
         if (why := n.legal(op.shape)) is not None:
             raise ScheduleError(why, hint="take fewer levels, or more warps or lines")
-        if len({tuple(pair[0][0] == "periodic" for pair in sides) for sides in op.sides}) > 1:
-            raise ScheduleError("an axis wraps for one field and not for another: a cell outside is then two",
-                                hint="take levels=1, or direct")  # fmt: skip
+        wrapping(op.sides)
         params = o.parameters(op.fields, op.coefs)
         given = dict(zip(params, op.pitch, strict=False))
         written = dict(zip(o.parameters(op.fields, ()), op.pitch[len(params) :], strict=True))

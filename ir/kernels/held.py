@@ -14,7 +14,7 @@ from .. import op_update as o
 from .. import tile as t
 from .. import tile_held as th
 from ..errors import ScheduleError
-from ..expr import Expr, ExprLike, Value, as_expr
+from ..expr import ExprLike, Value, as_expr
 from ..grid import Grid
 from ..node import Op
 from ..numbers.held import Held, spread
@@ -98,9 +98,8 @@ class Windows:
         """``left`` time steps, before which ``done`` have been made."""
         op = self.op
         code, results = f.contract(op.code, op.results)
-        before: Expr = as_expr(done)
         return th.HeldSteps(
-            held=self.regs, edges=self.edges, done=before, left=as_expr(left), first=self.first, low=self.low,
+            held=self.regs, edges=self.edges, done=as_expr(done), left=as_expr(left), first=self.first, low=self.low,
             high=self.high, fields=op.fields, coefs=op.coefs, code=code, results=results, share=self.held.share,
             reach=self.held.reach, keep=(op.radius[0], op.radius[1], op.radius[2]), closed=self.held.closed,
             extent=self.held.shape, sides=(*op.sides, op.coef_sides),

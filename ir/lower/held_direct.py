@@ -3,6 +3,7 @@ memory.  Bits say which of its cells a thread gives, and which it takes; they ar
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Generic, TypeVar
@@ -28,16 +29,16 @@ def exchange_cells(cx: Context, op: t.ExchangeCells) -> Callable[[], None]:
     return _Cells(cx, op).turn
 
 
-Swap = TypeVar("Swap", bound=t.ExchangeLines | t.ExchangeCells)
+Direct = TypeVar("Direct", bound=t.ExchangeLines | t.ExchangeCells)
 
 
-class _Direct(Generic[Swap]):
+class _Direct(ABC, Generic[Direct]):
     """A thread stores what others need, then loads what it needs until each cell has the round's tag.
 
     ``owner`` has as many bits of each kind as ``count``.
     """
 
-    def __init__(self, cx: Context, op: Swap, owner: Expr, count: int) -> None:
+    def __init__(self, cx: Context, op: Direct, owner: Expr, count: int) -> None:
         self.cx, self.op, words = cx, op, -(-count // 32)
         planes, rows, _ = op.share
         # outer planes first: warps in the middle ask for these alone, all at the same time
@@ -56,13 +57,13 @@ class _Direct(Generic[Swap]):
             for asked in self.asked():
                 self._take(cells, asked)
 
+    @abstractmethod
     def give(self, cells: Tagged) -> None:
         """Stores what others need."""
-        raise NotImplementedError
 
+    @abstractmethod
     def asked(self) -> Iterator[list[Asked]]:
         """All cells of a thread, of each whether it comes from another block, as many as go together at a time."""
-        raise NotImplementedError
 
     def _take(self, cells: Tagged, asked: Sequence[Asked]) -> None:
         b, op = self.cx.b, self.op

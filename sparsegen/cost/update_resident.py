@@ -14,6 +14,7 @@ from math import prod
 from typing import Any, Final
 
 from sparsegen.cost import terms
+from sparsegen.cost import update_windows as windows
 from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law, steps_rate
 from sparsegen.cost.devices import DeviceProfile
@@ -28,28 +29,16 @@ from sparsegen.sizes import ITEMSIZE
 
 REASONS: Final[dict[str, str]] = {
     "hbm": "every array is read once a launch, and the newest levels are written",
-    "fma": "multiplications and additions of the formula for all cells of a window that still count",
-    "alu": "its comparisons and choices",
-    "mufu": "its divisions and square roots, as first estimated",
-    "issue": "warp instructions, one a clock and sub-core",
-    "shared": "rows that warps show one another, and columns between lanes",
-    "meet": "the warps of a block meet once a step, and results are waited for",
+    **windows.REASONS,
     "exchange": "cells around a block's own through shared memory and L2, with a tag each, once a round",
     "launch": "starting the kernel, and what its blocks do once",
 }
 #: The formula's symbols, and what they are.
 SYMBOLS: Final[dict[str, str]] = {
-    "N": "cells of the grid", "steps": "time steps", "T": "steps between exchanges",
-    "blocks": "blocks", "lines": "rows of a thread in all its planes", "planes": "planes of a thread",
-    "cols": "its columns", "warps": "warps a block",
-    "counts": "share of the rows of a window that still count", "arrays": "arrays that change",
-    "taken": "cells that a block gets", "given": "own cells that others get", "runs": "runs of adjacent ones of both",
-    "again": "times more than once that a warp asks for lines",
+    **windows.SYMBOLS, "steps": "time steps", "T": "steps between exchanges", "blocks": "blocks",
+    "arrays": "arrays that change", "taken": "cells that a block gets", "given": "own cells that others get",
+    "runs": "runs of adjacent ones of both", "again": "times more than once that a warp asks for lines",
     "images": "1 where they go through shared memory, else 0", "single": "1 where they go one by one, else 0",
-    "reads": "arrays read", "writes": "arrays written",
-    "FMA": "multiplications and additions a cell", "ALU": "comparisons and choices a cell",
-    "MUFU": "divisions and square roots a cell", "beside": "values from neighbouring lanes a row",
-    "shown": "rows that a warp shows above and below, of a plane",
 }  # fmt: skip
 #: Measured, some: clocks until all blocks have their tables and have counted themselves at the end.
 ONCE: Final = 6000.0

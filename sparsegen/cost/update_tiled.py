@@ -13,6 +13,7 @@ from math import prod
 from typing import Any, Final
 
 from sparsegen.cost import terms
+from sparsegen.cost import update_windows as windows
 from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law, steps_rate
 from sparsegen.cost.devices import DeviceProfile
@@ -29,24 +30,14 @@ REASONS: Final[dict[str, str]] = {
     "hbm": "every array is read and every new level written once a pass (nothing if all fit in L2)",
     "l2": "windows with what overlaps, and results, through each SM's port to L2",
     "l1": "lanes load and store columns that lie apart: lines of L1 for each",
-    "fma": "multiplications and additions of the formula for all cells of a window that still count",
-    "alu": "its comparisons and choices",
-    "mufu": "its divisions and square roots, as first estimated",
-    "issue": "warp instructions, one a clock and sub-core",
-    "shared": "rows that warps show one another, and columns between lanes",
-    "meet": "the warps of a block meet once a step, and results are waited for",
+    **windows.REASONS,
     "latency": "a wave of blocks waits for what it loads, and for where its windows lie",
     "launch": "starting the kernel",
 }
 #: The formula's symbols, and what they are.
 SYMBOLS: Final[dict[str, str]] = {
-    "N": "cells of the grid", "T": "time steps of a pass", "b": "blocks that an SM runs at a time",
-    "waves": "waves of blocks", "lines": "rows of a thread in all its planes", "planes": "planes of a thread",
-    "cols": "its columns", "warps": "warps a block", "own": "cells that a block stores",
-    "counts": "share of the rows of a window that still count", "reads": "arrays read", "writes": "arrays written",
-    "FMA": "multiplications and additions a cell", "ALU": "comparisons and choices a cell",
-    "MUFU": "divisions and square roots a cell", "beside": "values from neighbouring lanes a row",
-    "shown": "rows that a warp shows above and below, of a plane",
+    **windows.SYMBOLS, "T": "time steps of a pass", "b": "blocks that an SM runs at a time",
+    "waves": "waves of blocks", "own": "cells that a block stores",
 }  # fmt: skip
 #: Fitted: share of a launch on the host's way to the GPU that a pass takes, latencies of memory that a wave waits for,
 #: times over what windows take through L1 and L2, over DRAM's where windows overlap, and over the busiest units'.

@@ -29,6 +29,16 @@ def test_a_gpu_of_a_known_name_but_another_chip_is_not_mistaken() -> None:
     assert profile.cc == "10.0" and profile.arch == "sm_100a" and note
 
 
+def test_a_part_of_a_known_gpu_has_blocks_for_its_own_sms() -> None:
+    """A slice is called after the whole, but blocks that run together have only its SMs."""
+    part = dataclasses.replace(H200, name="NVIDIA H200 MIG 1g.18gb", sm_count=16)
+    profile, note = profile_of(part)
+    assert profile.sms == 16 and "driver's figures" in note
+    heat = sg.Stencil.from_weights([[0.0, 0.1, 0.0], [0.1, 0.6, 0.1], [0.0, 0.1, 0.0]])
+    k = sg.compile(heat, (64, 64), 1000, device=profile, backend="emulator", schedule="resident")
+    assert k.schedule.tiles[0] * k.schedule.tiles[1] <= 16
+
+
 def test_an_unknown_gpu_gets_the_nearest_profile_with_its_own_figures() -> None:
     profile, note = profile_of(L4)
     assert (profile.name, profile.cc, profile.arch, profile.sms) == ("NVIDIA L4", "8.9", "sm_89", 58)

@@ -11,6 +11,7 @@ from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.layers import SAVED, registers, resident
 from sparsegen.cost.update_column import cost, numbers
+from sparsegen.cost.update_windows import differ
 from sparsegen.dsl.update import Update
 from sparsegen.families.base import MAX_REGISTERS
 from sparsegen.families.stream import chunk_rows
@@ -74,8 +75,8 @@ class ColumnUpdate(UpdateFamily):
     @staticmethod
     def _several(update: Update, shape: tuple[int, ...], s: UpdateSchedule) -> tuple[str, str] | None:
         """Why there is no pass of several steps."""
-        if any(len({pair[0].kind == "periodic" for pair in pairs}) > 1 for pairs in zip(*update.sides, strict=True)):
-            return "an axis wraps for one field and not for another: a cell outside is then two", "take levels=1"
+        if (differs := differ(update)) is not None:
+            return differs[0], "take levels=1"
         why = layer_levels.numbers(update, s, s.planes or PLANES).legal(shape)
         return None if why is None else (why, "take fewer levels, or more lines or warps")
 

@@ -66,14 +66,13 @@ class ResidentUpdate(UpdateFamily):
         s = _settled(update, s)
         if s.planes is not None and s.planes > 1 and update.ndim < 3:
             return f"planes={s.planes} of fields of {update.ndim} axes", "leave it away"
-        if None in s.values.values() and _held(update, shape) > device.sms * device.regs_sm * 4:
-            return _too_large(update, shape, device)
         if None in s.values.values():
-            return _too_large(update, shape, device) if _best(update, shape, s, device) is None else None
+            fits = _held(update, shape) <= _room(device) and _best(update, shape, s, device) is not None
+            return None if fits else _too_large(update, shape, device)
         return _misfit(update, shape, s, device)
 
     def least(self, update: Update, shape: tuple[int, ...], device: DeviceProfile, steps: int) -> float:
-        return least(device, steps) if _held(update, shape) <= device.sms * device.regs_sm * 4 else inf
+        return least(device, steps) if _held(update, shape) <= _room(device) else inf
 
     def filled(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
@@ -127,7 +126,7 @@ def _misfit(
 
 def _too_large(update: Update, shape: tuple[int, ...], device: DeviceProfile) -> tuple[str, str]:
     """Why no schedule of the family fits: mostly because the fields do not."""
-    there = f"the registers of {device.name} hold {device.sms * device.regs_sm * 4}"
+    there = f"the registers of {device.name} hold {_room(device)}"
     return (
         f"fields and levels take {_held(update, shape)} bytes and halos of blocks besides; {there}",
         "take a smaller field, or stream, column or direct, which leave it in memory",
@@ -137,6 +136,11 @@ def _too_large(update: Update, shape: tuple[int, ...], device: DeviceProfile) ->
 def _held(update: Update, shape: tuple[int, ...]) -> int:
     """Bytes of all fields and levels."""
     return arrays(update) * prod(shape) * ITEMSIZE[update.dtype]
+
+
+def _room(device: DeviceProfile) -> int:
+    """Bytes of all registers."""
+    return device.sms * device.regs_sm * 4
 
 
 @lru_cache(maxsize=256)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.update_stream import cost, numbers, period, registers, resident
+from sparsegen.cost.update_windows import differ
 from sparsegen.dsl.update import Update
 from sparsegen.families.base import MAX_REGISTERS
 from sparsegen.families.stream import LANE_COLUMNS, ROWS, chunk_rows
@@ -54,8 +55,8 @@ class StreamUpdate(UpdateFamily):
             return why
         if update.ndim > 2:
             return f"stream takes fields of 1 or 2 axes, not of {update.ndim}", "take direct"
-        if any(len({pair[0].kind == "periodic" for pair in pairs}) > 1 for pairs in zip(*update.sides, strict=True)):
-            return "an axis wraps for one field and not for another: a cell outside is then two", "take direct"
+        if (differs := differ(update)) is not None:
+            return differs
         n = numbers(update, s, s.rows or ROWS)
         if (reason := n.legal(s.cols, (1, *shape)[-2:])) is not None:
             return reason, "take fewer levels, or more columns a lane"
