@@ -11,6 +11,7 @@ from . import warp_group as wg
 from . import warp_launch as wl
 from . import warp_matrix as wm
 from . import warp_pairs as wp
+from . import warp_quotient as wq
 from . import warp_tagged as wt
 from .errors import IRError, Loc
 from .expr import Expr, ExprLike, Value, as_expr
@@ -144,6 +145,10 @@ class Builder:
         x, y = as_expr(a), as_expr(b)
         t = dtype or next(e.dtype for e in (x, y) if isinstance(e, Value))
         return self._made(w.Binary, self.fresh(hint, t), op, x, y)
+
+    def quotient(self, a: Value, by: float, hint: str = "v") -> Value:
+        """``a / by`` without a branch; ``by`` is rounded to its type."""
+        return self._made(wq.Quotient, self.fresh(hint, a.dtype), a, float(a.dtype.numpy().type(by)))
 
     def fma(self, a: Value, b: Value, c: Value, hint: str = "v") -> Value:
         return self._made(w.Fma, self.fresh(hint, c.dtype), a, b, c)

@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
+from .numbers.quotients import simple
+
 Part = str | int | float | tuple[int, ...]
 Node = tuple[Part, ...]
 Code = tuple[Node, ...]
@@ -53,6 +55,13 @@ def read(node: Node) -> Read:
 def reads(code: Code) -> Iterator[Read]:
     """All reads of a formula, in order."""
     return (read(node) for node in code if node[0] == "read")
+
+
+def divisor(code: Code, node: Node) -> float | None:
+    """The number that a node of the code divides by, if its size allows to do so without a branch; else None."""
+    by = code[operands(node)[1]] if node[0] == "div" else ("",)
+    value = cast("float", by[1]) if by[0] == "const" else 0.0
+    return value if simple(value) else None
 
 
 class Graph:

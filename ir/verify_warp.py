@@ -9,11 +9,13 @@ from . import warp as w
 from .checks import Context, check
 from .expr import Expr, Value
 from .node import Op
+from .numbers.quotients import simple
 from .text import declaration
 from .types import Buffer, DType, f32, pred, u16, u32, u64
 from .uniform import NAMES, WARP, breaks
 from .warp_matrix import MovMatrix
 from .warp_pairs import AddF16x2, WidenE4m3
+from .warp_quotient import Quotient
 
 UNARY: Final = ("neg", "abs", "sqrt", "exp", "exp2", "tanh", "not", "popc", "clz", "brev")
 ARITHMETIC: Final = ("add", "sub", "mul", "div", "min", "max")
@@ -171,6 +173,15 @@ def _fma(op: w.Fma | w.Dp4a, ctx: Context) -> None:
     ctx.need(isinstance(op, w.Fma) or t.name in ("u32", "s32"), f"sums in u32 or s32, not {t}")
     for e, what in ((op.a, "a"), (op.b, "b"), (op.c, "c")):
         ctx.typed(e, t, what)
+
+
+@check(Quotient)
+def _quotient(op: Quotient, ctx: Context) -> None:
+    t = op.out[0].dtype
+    ctx.need(t.name in ("f32", "f64"), f"quotients in f32 or f64, not {t}")
+    ctx.typed(op.a, t, "the dividend")
+    ctx.need(simple(op.by), f"the divisor {op.by!r} is too small or too large", "use a binary div")
+    ctx.need(float(t.numpy().type(op.by)) == op.by, f"the divisor {op.by!r} is no number of {t}", "round it first")
 
 
 @check(w.Compare)

@@ -20,6 +20,7 @@ from sparsegen.ir.tensor_copy import tensor_maps
 from sparsegen.ir.types import Buffer, DType, f32, s32, u32
 from sparsegen.ir.warp_matrix import MmaSp, MovMatrix
 from sparsegen.ir.warp_pairs import AddF16x2, WidenE4m3
+from sparsegen.ir.warp_quotient import Quotient
 from sparsegen.ir.warp_tagged import LdTagged
 
 from . import ptx_ops as ptx
@@ -323,6 +324,9 @@ _VALUES: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     w.Unary: lambda p, op: _unary(p, op),
     w.Binary: _binary,
     w.Fma: lambda p, op: p.apply(ptx.float_call("fma", op.out[0].dtype), op.out[0].dtype, op.a, op.b, op.c),
+    Quotient: lambda p, op: p.call(
+        ptx.QUOTIENT[op.out[0].dtype.name], p.value(op.a, op.out[0].dtype), p.literal(op.by, op.out[0].dtype)
+    ),
     w.Compare: _compare,
     w.SelectValue: _select,
     w.Convert: _convert,

@@ -1,4 +1,5 @@
-"""The device functions behind ops that C has no expression for, one PTX instruction each, and the spelling of scalars.
+"""The device functions behind ops that C has no expression for, one PTX instruction each (of quotients a few lines of
+C), and the spelling of scalars.
 
 A helper is printed into a translation unit only if something calls it.  Products and bit tricks are plain ``asm`` so
 that nvcc may move them; what touches memory or order is ``asm volatile`` with a ``"memory"`` clobber.
@@ -174,6 +175,16 @@ WIDEN_E4M3: Final = _function(
 ADD_F16X2: Final = _function(
     "unsigned", "add_f16x2", "unsigned a, unsigned b", "add.rn.f16x2 %0, %1, %2;", outs='"=r"(d)',
     ins='"r"(a), "r"(b)', memory=False, before="unsigned d;", after="return d;")  # fmt: skip
+#: Over a constant ``by``, whose reciprocal nvcc works out; what is no finite number has no remainder.
+QUOTIENT: Final = {
+    dtype: Helper(f"quotient_{dtype}", "\n".join([
+        f"{_DEVICE} {t} quotient_{dtype}({t} a, {t} by) {{",
+        f"  const {t} r = 1 / by, q = a * r, mended = {fma}({fma}(-by, q, a), r, q);",
+        "  return mended == mended ? mended : q;",
+        "}",
+    ]))
+    for dtype, t, fma in (("f32", "float", "fmaf"), ("f64", "double", "fma"))
+}  # fmt: skip
 TO_TF32: Final = _function(
     "float", "to_tf32", "float a", "cvt.rna.tf32.f32 %0, %1;", outs='"=r"(d)', ins='"f"(a)', memory=False,
     before="unsigned d;", after="return __uint_as_float(d);")  # fmt: skip
@@ -284,7 +295,7 @@ FIXED: Final = (CP_COMMIT, CP_WAIT, BAR_SYNC, FENCE_ASYNC, FENCE_MBAR_INIT, MBAR
                 MBAR_EXPECT, MBAR_TRY_WAIT, MBAR_TEST_WAIT, BULK_COPY, TENSOR_COPY, PRMT, MOVMATRIX, PACK, TO_TF32,
                 WIDEN_E4M3, ADD_F16X2, EXP2, CLOCK, SCAN, LAUNCH_NEXT, LAUNCH_WAIT, CLUSTER_BARRIER, PEER,
                 CLUSTER_ARRIVE, CLUSTER_TRY_WAIT, WGMMA_FENCE, WGMMA_COMMIT, WGMMA_WAIT,
-                *SET_REGISTERS.values())  # fmt: skip
+                *SET_REGISTERS.values(), *QUOTIENT.values())  # fmt: skip
 
 
 def all_helpers() -> tuple[Helper, ...]:

@@ -25,6 +25,7 @@ from sparsegen.ir.warp_group import AnyWgmma
 from sparsegen.ir.warp_launch import LaunchNext, LaunchWait
 from sparsegen.ir.warp_matrix import MmaSp, MovMatrix
 from sparsegen.ir.warp_pairs import AddF16x2, WidenE4m3
+from sparsegen.ir.warp_quotient import Quotient
 from sparsegen.ir.warp_tagged import LdTagged, StTagged
 
 from . import access, atomics, bulk_copies, cluster, mma, order, registers, scalars, tagged, warpgroup
@@ -254,6 +255,7 @@ _STEPS: dict[type[Op], tuple[Callable[[Any, Scope], Step], str | Callable[[Any],
     w.Unary: (scalars.lanewise, lambda op: "popc" if op.op == "popc" else f"{op.op}.{scalars.dtype_of(op.a)}"),
     w.Binary: (scalars.lanewise, lambda op: f"{op.op}.{op.out[0].dtype}"),
     w.Fma: (scalars.lanewise, lambda op: f"fma.{op.out[0].dtype}"),
+    Quotient: (scalars.lanewise, lambda op: f"quotient.{op.out[0].dtype}"),
     w.Compare: (scalars.lanewise, lambda op: f"compare.{scalars.dtype_of(op.a)}"),
     w.SelectValue: (scalars.lanewise, lambda op: f"select.{op.out[0].dtype}"),
     w.Convert: (scalars.lanewise, lambda op: f"cvt.{op.out[0].dtype}.{scalars.dtype_of(op.a)}"),

@@ -14,6 +14,7 @@ from sparsegen.ir.node import Op
 from sparsegen.ir.types import DType, e4m3, f16, f32, pred, u16, u32
 from sparsegen.ir.warp_matrix import MovMatrix
 from sparsegen.ir.warp_pairs import AddF16x2, WidenE4m3
+from sparsegen.ir.warp_quotient import Quotient
 
 from .values import LANES, Fn, bits, choose, from_bits, held, load, number, operand, predicate, wrap
 
@@ -267,6 +268,7 @@ _LANEWISE: dict[type[Op], Callable[[Any, DType], tuple[Callable[..., Any], list[
     w.Unary: lambda op, out: (_unary(op), _typed(dtype_of(op.a), op.a)),
     w.Binary: lambda op, out: (_binary(op, out), _typed(out, op.a, op.b)),
     w.Fma: lambda op, out: (_fma(out), _typed(out, op.a, op.b, op.c)),
+    Quotient: lambda op, out: (lambda a: a / out.numpy().type(op.by), _typed(out, op.a)),
     w.Compare: lambda op, out: (_COMPARE[op.op], _typed(dtype_of(op.a), op.a, op.b)),
     w.SelectValue: lambda op, out: (choose, _typed(pred, op.cond) + _typed(out, op.a, op.b)),
     w.Convert: lambda op, out: (convert(dtype_of(op.a), out), _typed(dtype_of(op.a), op.a)),

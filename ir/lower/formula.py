@@ -56,6 +56,8 @@ class Formula:
             return b.fma(first, rest[0], rest[1])
         if op in f.UNARY:
             return b.unary(op, first)
+        if (by := f.divisor(self.code, node)) is not None:
+            return b.quotient(first, by)
         return b.compare(op, first, rest[0]) if op in f.COMPARE else b.binary(op, first, rest[0])
 
     def _const(self, node: f.Node) -> Value:

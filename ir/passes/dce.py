@@ -10,11 +10,12 @@ from .. import warp as w
 from ..expr import values
 from ..module import Module
 from ..node import Op, buffers, fields, operands, results
+from ..warp_quotient import Quotient
 from .manager import register
 
 #: Ops without effects besides their results.
 PURE = (w.Let, w.ConstFloat, w.Unary, w.Binary, w.Fma, w.Compare, w.SelectValue, w.Convert, w.Bitcast, w.Pack, w.Prmt,
-        w.Funnel, w.Dp4a)  # fmt: skip
+        w.Funnel, w.Dp4a, Quotient)  # fmt: skip
 
 
 def pure(op: Op) -> bool:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 #: Rounds over a problem's candidates, so that a drift of the clock does not favour one of them; fewest and most timed
 #: calls of a candidate in a round.
 ROUNDS, LEAST, MOST = 2, 3, 40
-#: Reads that empty L2 before a timed call: some 65 us each on an H200.
-READS: Final = 3
+#: Reads that empty L2 before a timed call: some 65 us each on an H200, in all more than two calls take on the host.
+READS: Final = 6
 CHECKED: Final = 50  #: steps of an update that are compared, of more: what is rounded otherwise grows apart
 COLUMNS: Final = "columns"  #: how x and y of a product are packed
 

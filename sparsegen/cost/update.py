@@ -44,6 +44,8 @@ SYMBOLS: Final[dict[str, str]] = {
 }
 #: Instructions of what is no single one (as nvcc compiles them for the full range of numbers).
 _SEQUENCE: Final = {("div", "f64"): 10, ("sqrt", "f64"): 12, ("div", "f32"): 8, ("sqrt", "f32"): 8}
+#: Multiply-adds of a quotient by a constant, in f64 with the comparison; and two instructions that choose.
+_QUOTIENT: Final = {"f64": 4, "f32": 3}
 #: What compares two numbers.
 _COMPARED: Final = (*formula.COMPARE, "min", "max")
 #: Integer and address instructions of a thread, and of each of its cells.
@@ -65,8 +67,12 @@ def units(update: Update) -> dict[str, int]:
     found, sums = {"FMA": 0, "ALU": 0, "MUFU": 0}, sum_type(DTYPES[update.dtype]).name
     if sums != update.dtype:
         found["ALU"] += len(parameters(update.fields, update.coefs)) + len(update.fields)
-    for op in (str(node[0]) for node in code if node[0] in formula.SIGNATURES and node[0] not in ("neg", "abs")):
-        if sequence := _SEQUENCE.get((op, sums)):
+    for node in (node for node in code if node[0] in formula.SIGNATURES and node[0] not in ("neg", "abs")):
+        op = str(node[0])
+        if formula.divisor(code, node) is not None:
+            found["FMA"] += _QUOTIENT[sums]
+            found["ALU"] += 2
+        elif sequence := _SEQUENCE.get((op, sums)):
             found["MUFU"] += 1
             found["FMA"] += sequence - 1
         else:

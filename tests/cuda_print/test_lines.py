@@ -23,7 +23,10 @@ def lines() -> list[str]:
         for op, printed in recorded(make()):
             first.setdefault(type(op).__name__, printed[0].strip())
     ops = [f"{name}: {first[name]}" for name in sorted(first)]
-    return [*ops, *(f"{h.name}: {re.findall(r'asm.*', h.text)[0]}" for h in all_helpers())]
+    return [
+        *ops,
+        *(f"{h.name}: {(re.findall(r'asm.*', h.text) or h.text.splitlines()[1:])[0].strip()}" for h in all_helpers()),
+    ]
 
 
 def test_what_is_printed() -> None:

@@ -78,7 +78,7 @@ def test_an_op_is_one_instruction_or_one_expression(programs: ModuleType) -> Non
 
 
 def test_a_helper_is_one_instruction() -> None:
-    for h in ptx_ops.all_helpers():
+    for h in (h for h in ptx_ops.all_helpers() if h not in ptx_ops.QUOTIENT.values()):
         asm = re.findall(r'asm( volatile)?\("(.*?)" :', h.text)
         assert len(asm) == 1 + (h.name in FOR_TWO_ARCHITECTURES), h.text
         instruction = asm[0][1]

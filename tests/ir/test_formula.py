@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sparsegen as sg
 from sparsegen.backends.reference.update import step
 from sparsegen.dsl.update import Update
 from sparsegen.ir import formula as f
 from sparsegen.ir.errors import IRError
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import Op
+from sparsegen.ir.numbers.quotients import SIZES
 from sparsegen.ir.op_update import Update as Op_
 from sparsegen.ir.op_update import reach
 from sparsegen.ir.parse import parse_op
@@ -60,6 +62,18 @@ def test_live_keeps_what_results_need() -> None:
 def test_products_of_one_use_are_contracted(last: list[f.Node], want: list[str]) -> None:
     code = (A, B, ("mul", 0, 1), *last)
     assert ops(f.contract(code, (len(code) - 1,))[0]) == want
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("divisor", [3.0, -49.0, 0.1, 1e-3, 1e15, 1e30])
+def test_quotients_by_constants_have_no_division(divisor: float, dtype: str) -> None:
+    update = made(lambda u: abs(u[0] / divisor), dtype=dtype)
+    kernel = sg.compile(update, (40,), 1, device="h200", backend="emulator", schedule="direct")
+    number = np.dtype(f"f{int(dtype[1:]) // 8}").type
+    u = (np.arange(40) * abs(divisor)).astype(number)
+    u[:4] = np.inf, -np.inf, np.nan, 1.0
+    np.testing.assert_array_equal(kernel(u), np.abs(u / number(divisor)))
+    assert ("quotient" in kernel.ir("warp")) == (divisor < SIZES[1])
 
 
 def test_a_product_that_is_a_result_stays() -> None:
