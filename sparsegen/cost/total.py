@@ -45,9 +45,14 @@ def whole_time(cost: Cost, steps: int) -> float:
     if pitch and alike > 0:
         inner = _padded_time(cost.schedule, cost.facts, cost.shape, cost.profile, pitch)
         time += alike * (inner - cost.time)
-    if alike > GRAPH_PASSES - 2 and cost.time <= GRAPH_SECONDS:
-        time -= alike // 2 * 2 * GRAPH_SAVES * cost.values["t_launch"]
-    return time
+    return time - saved(alike, cost.time, cost.values["t_launch"])
+
+
+def saved(alike: int, time: float, launch: float) -> float:
+    """Seconds that a graph saves of so many passes with the same program, each of which takes ``time``, and ``launch``
+    of it to start."""
+    graphed = alike > GRAPH_PASSES - 2 and time <= GRAPH_SECONDS
+    return alike // 2 * 2 * GRAPH_SAVES * launch if graphed else 0.0
 
 
 @lru_cache(maxsize=1 << 14)

@@ -1,9 +1,9 @@
 """The predicted time of one step of a general update on the CUDA cores: which unit is busiest, and the launch.
 
-    time = launch + max(|hbm or l2, l1|, fma, issue, latency)
+    time = launch + ||hbm or l2, l1|, fma, issue, latency|
 
 Every array is read (or written) once from DRAM, or from L2 if all of them fit there; what neighbours share comes from
-L1, where loads that hit wait behind those that do not: |...| is a norm of a low order.  Divisions and square roots
+L1, where loads that hit wait behind those that do not: the inner norm is of a low order.  Divisions and square roots
 count as the instructions that they become.
 """
 
@@ -29,7 +29,7 @@ REASONS: Final[dict[str, str]] = {
     "l1": "reads of neighbours that a thread does not share, and the results, through L1",
     "fma": "arithmetic of the formula on the CUDA cores",
     "issue": "warp instructions, one a clock and sub-core",
-    "latency": "a DRAM latency for each wave of blocks",
+    "latency": "each wave of blocks waits for DRAM, and for its instructions, one after the other",
     "launch": "starting the kernel",
 }
 #: The formula's symbols, and what they are.
@@ -41,19 +41,29 @@ SYMBOLS: Final[dict[str, str]] = {
     "flops": "floating-point instructions a cell",
     "threads": "threads a block",
     "column": "cells of a thread",
+    "within": "loads a cell whose lanes begin within a line of L1",
 }
 #: Instructions of what is no single one (as nvcc compiles them for the full range of numbers).
 _SEQUENCE: Final = {("div", "f64"): 10, ("sqrt", "f64"): 12, ("div", "f32"): 8, ("sqrt", "f32"): 8}
+#: Fitted: clocks between instructions of a warp that is alone, by those of a cell (91 kernels in ``stream``).
+DEPEND: Final = 9.7
+#: Fitted: clocks that a warp waits for a division or a square root: their branches leave nothing to overlap with
+#: (94 kernels of 30 random updates on one H100, and those of docs/bench/updates.json).
+WAIT: Final = {"f64": 110.0, "f32": 75.0}
 #: Multiply-adds of a quotient by a constant, in f64 with the comparison; and two instructions that choose.
 _QUOTIENT: Final = {"f64": 4, "f32": 3}
 #: What compares two numbers.
 _COMPARED: Final = (*formula.COMPARE, "min", "max")
 #: Integer and address instructions of a thread, and of each of its cells.
 _OVERHEAD, _ADDRESS = 24, 2
-#: Fitted: the order of the norm (17 kernels of ten formulas on one H100).
+#: Fitted: the orders of the norms (17 kernels of ten formulas, and 51 of 13 random ones, on one H100); and the share
+#: of a load more that one takes whose lanes begin within a line.
 ORDER: Final = 1.6
-#: Share of L2 that fields may take and stay there.
-_L2_SHARE = 0.7
+APART, WITHIN = 3.0, 0.67
+#: Estimated registers of a thread: some for addresses, and of each 32-bit word that it loads.
+ADDRESSES, LOADED = 20, 0.9
+#: Share of L2 that fields may take and stay there; bytes of a line.
+_L2_SHARE, LINE = 0.7, 128
 
 
 def units(update: Update) -> dict[str, int]:
@@ -97,15 +107,19 @@ def cost(update: Update, shape: tuple[int, ...], schedule: UpdateSchedule, devic
     cells, writes = math.prod(shape), len(update.fields)
     reads = len(parameters(update.fields, update.coefs))
     rate = device.f64_fma_per_clk_sm if update.dtype == "f64" else device.f32_fma_per_clk_sm
+    work, words = units(update), max(1, size // 4)
+    held = ADDRESSES + LOADED * words * len(loads)  # registers
+    fitting = min(device.max_threads_sm, device.regs_sm / held) // schedule.threads * schedule.threads
     values: dict[str, float] = {
-        "N": cells, "reads": reads, "writes": writes, "loads": len(loads) / column, "flops": flops(update),
+        "N": cells, "reads": reads, "writes": writes, "loads": len(loads) / column, "flops": sum(work.values()),
+        "within": sum(offset[-1] * size % LINE != 0 for _, _, offset in loads) / column,
+        "waits": DEPEND * (work["FMA"] + work["ALU"]) + WAIT[sum_type(DTYPES[update.dtype]).name] * work["MUFU"],
         "threads": schedule.threads, "column": column, "s": size, "launch": device.launch_s,
         "dram": 0.0 if cells * size * (reads + writes) <= _L2_SHARE * device.l2_bytes else 1.0,
         "bw_G": REACH * device.bw_global, "bw_L2": device.l2_bytes_per_clk_sm * device.sms * device.clock,
         "bw_S": device.bw_shared, "fma_s": rate * device.sms * device.clock,
         "issue_s": 32.0 * device.sub_cores * device.sms * device.clock,
-        "resident": device.sms * max(1, device.max_threads_sm // schedule.threads) * schedule.threads,
-        "lat": device.lat_dram / device.clock,
+        "resident": device.sms * max(schedule.threads, fitting), "lat": device.lat_dram, "f": device.clock,
     }  # fmt: skip
     return LAW.evaluate(schedule, values, device, shape, update)
 
@@ -116,15 +130,16 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
     terms = {
         "hbm": v.dram * nbytes / v.bw_G,
         "l2": nbytes / v.bw_L2,
-        "l1": v.N * v.s * (v.loads + v.writes) / v.bw_S,
+        "l1": v.N * v.s * (v.loads + WITHIN * v.within + v.writes) / v.bw_S,
         "fma": v.N * v.flops / v.fma_s,
         "issue": v.N * (v.loads + v.writes + v.flops + _ADDRESS + _OVERHEAD / v.column) / v.issue_s,
-        "latency": a.ceil(v.N / (v.resident * v.column)) * v.lat,
+        "latency": a.ceil(v.N / (v.resident * v.column)) * (v.lat + v.column * v.waits) / v.f,
         "launch": v.launch,
     }
     far = a.max(terms["hbm"], terms["l2"])
     loaded = (far**ORDER + terms["l1"] ** ORDER) ** (1 / ORDER)
-    return v.launch + a.max(loaded, *(terms[name] for name in ("fma", "issue", "latency"))), terms
+    others = (terms[name] for name in ("fma", "issue", "latency"))
+    return v.launch + sum((t**APART for t in others), loaded**APART) ** (1 / APART), terms
 
 
 LAW: Final = Law(_equations, SYMBOLS, REASONS, frozenset(), steps_rate)

@@ -1,6 +1,6 @@
 """The predicted time of a pass of an update in ``stream``: several time steps while rows walk through registers.
 
-    time = launch + |sqrt(memory² + fetch²), |fma, alu, mufu, shared, issue||
+    time = launch + |sqrt(memory² + fetch²), |fma, alu, mufu, shared, issue + wait, depend + wait||
 
 where |…| is a norm of a high order: a little more than the longest of what overlaps.  Bytes, operations and rows are
 counted from the formula and the schedule; the figures named fitted are of 270 kernels of six updates on one H100.
@@ -16,11 +16,12 @@ from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law, steps_rate
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
-from sparsegen.cost.update import units
+from sparsegen.cost.update import DEPEND, WAIT, units
 from sparsegen.dsl.update import Update
 from sparsegen.ir import formula
 from sparsegen.ir.numbers.rows import Rows
 from sparsegen.ir.op_update import parameters
+from sparsegen.ir.types import DTYPES, sum_type
 from sparsegen.schedule import UpdateSchedule
 from sparsegen.sizes import ITEMSIZE
 
@@ -32,6 +33,8 @@ REASONS: Final[dict[str, str]] = {
     "mufu": "its divisions and square roots, as first estimated",
     "shared": "rows through the rings, those that wait once a level, and columns between lanes",
     "issue": "warp instructions, one a clock and sub-core; more where a turn's code is longer than the cache for it",
+    "depend": "a warp's own steps, one after the other, where few other warps fill the time between instructions",
+    "wait": "divisions and square roots that a warp waits for, with nothing to overlap with",
     "fetch": "a row that is fetched ahead is waited for where few rows are under way",
     "launch": "starting the kernel",
 }
@@ -127,6 +130,7 @@ def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: Devi
         "sms": device.sms, "sub": device.sub_cores, "f": device.clock, "launch": terms.STARTING * device.launch_s,
         "miss": device.missed(nbytes * (len(reads) + writes)), "bw_G": terms.REACH * device.bw_global,
         "bw_S": device.smem_bytes_per_clk_sm, "bw_L2": device.l2_bytes_per_clk_sm, "lat": device.lat_dram,
+        "deep": WAIT[sum_type(DTYPES[update.dtype]).name],
         "fma_rate": device.f64_fma_per_clk_sm if update.dtype == "f64" else device.f32_fma_per_clk_sm,
     }  # fmt: skip
     return LAW.evaluate(s, values, device, shape, update, s.levels)
@@ -155,11 +159,14 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
         "mufu": cells * v.MUFU / MUFU,
         "shared": scale * v.warps * 32 * v.s * moved / v.bw_S,
         "issue": even * v.warps * issued / v.sub * far,
+        "depend": scale / b * v.T * (v.FMA + v.ALU) * DEPEND,
+        "wait": scale / b * v.T * v.cols * v.MUFU * v.deep,
         "fetch": (1 + (terms.LOADED - 1) * v.miss) * v.lat * scale / ((v.stages - 1) * b),
         "launch": v.launch,
     }
     memory = (a.max(terms.STATIC * found["hbm"], found["l2"]) ** 2 + found["fetch"] ** 2) ** 0.5
-    others = (found[name] for name in ("fma", "alu", "mufu", "shared", "issue"))
+    others = [found[name] for name in ("fma", "alu", "mufu", "shared")]
+    others += [found[name] + found["wait"] for name in ("issue", "depend")]
     return v.launch + sum((t**ORDER for t in others), memory**ORDER) ** (1 / ORDER), found
 
 

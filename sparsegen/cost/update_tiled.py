@@ -18,11 +18,12 @@ from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law, steps_rate
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
-from sparsegen.cost.update import units
+from sparsegen.cost.update import WAIT, units
 from sparsegen.cost.update_stream import ALU, MUFU
 from sparsegen.cost.update_windows import arrays, beside, edges, on_three, passed, reads_of, registers, wraps
 from sparsegen.dsl.update import Update
 from sparsegen.ir.numbers.held import Held, overlapping
+from sparsegen.ir.types import DTYPES, sum_type
 from sparsegen.schedule import UpdateSchedule
 from sparsegen.sizes import ITEMSIZE
 
@@ -31,6 +32,7 @@ REASONS: Final[dict[str, str]] = {
     "l2": "windows with what overlaps, and results, through each SM's port to L2",
     "l1": "lanes load and store columns that lie apart: lines of L1 for each",
     **windows.REASONS,
+    "wait": "divisions and square roots that a warp waits for, with nothing to overlap with",
     "latency": "a wave of blocks waits for what it loads, and for where its windows lie",
     "launch": "starting the kernel",
 }
@@ -39,9 +41,9 @@ SYMBOLS: Final[dict[str, str]] = {
     **windows.SYMBOLS, "T": "time steps of a pass", "b": "blocks that an SM runs at a time",
     "waves": "waves of blocks", "own": "cells that a block stores",
 }  # fmt: skip
-#: Fitted: share of a launch on the host's way to the GPU that a pass takes, latencies of memory that a wave waits for,
-#: times over what windows take through L1 and L2, over DRAM's where windows overlap, and over the busiest units'.
-STARTS, WAITS, LOADED, AGAIN, BUSY = 0.54, 0.47, 1.55, 1.35, 1.22
+#: Fitted: share of a launch that a pass takes besides its start, latencies of memory that a wave waits for, times over
+#: what windows take through L1 and L2, over DRAM's where windows overlap, and over the busiest units'.
+STARTS, WAITS, LOADED, AGAIN, BUSY = 0.19, 0.47, 1.55, 1.35, 1.22
 #: Fitted: clocks of a meeting of a block; the orders of the norms of units, and of memory and work; and the part of a
 #: warp more that a sub-core's warps issue like.
 MEET, ORDER, APART, LONE = 371.0, 2.22, 4.0, 0.3
@@ -73,7 +75,8 @@ def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: Devi
         "lines": s.planes * s.rows, "planes": s.planes, "cols": s.cols, "warps": s.warps, "own": prod(held.most),
         "counts": min(1.0, (rows + (s.levels - 1) * ry) / held.window[1]), "reads": reads, "writes": writes,
         **units(update), "beside": beside(update), "shown": 2 * ry * passed(update), "s": size,
-        "word": max(1, size // 4), "sub": device.sub_cores, "f": device.clock, "launch": STARTS * device.launch_s,
+        "word": max(1, size // 4), "sub": device.sub_cores, "f": device.clock, "begin": STARTS * device.launch_s,
+        "launch": terms.STARTING * device.launch_s, "deep": WAIT[sum_type(DTYPES[update.dtype]).name],
         "dram": 0.0 if held.cells * size * (reads + writes) <= L2_SHARE * device.l2_bytes else 1.0,
         "bw_G": terms.REACH * device.bw_global, "bw_L2": device.l2_bytes_per_clk_sm,
         "bw_S": device.smem_bytes_per_clk_sm, "lat": device.lat_dram,
@@ -98,10 +101,12 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
         "issue": steps * (a.ceil(v.b * v.warps / v.sub) + LONE) * v.counts * issued,
         "shared": steps * warps * 32 * v.s * (v.lines * v.beside + 2 * v.shown * v.planes * v.cols) / v.bw_S,
         "meet": steps * MEET,
-        "latency": wave * WAITS * v.lat,
+        "wait": steps * v.lines * v.cols * v.MUFU * v.deep,
+        "latency": wave * WAITS * v.lat + v.begin,
         "launch": v.launch,
     }
-    busy = BUSY * sum((found[name] ** ORDER for name in ("fma", "alu", "mufu", "issue", "shared")), 0) ** (1 / ORDER)
+    units = (*(found[name] for name in ("fma", "alu", "mufu", "shared")), found["issue"] + found["wait"])
+    busy = BUSY * sum((t**ORDER for t in units), 0) ** (1 / ORDER)
     made = found["latency"] + found["l2"] + found["l1"] + a.max(busy, found["meet"] + busy / v.b)
     return v.launch + (found["hbm"] ** APART + made**APART) ** (1 / APART), found
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Any, ClassVar, cast
 
 from sparsegen.choose import Listed, Options, Rejected, Request
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.terms import STARTING
+from sparsegen.cost.total import saved
 from sparsegen.dsl.update import Update
 from sparsegen.families.update.base import UpdateFamily, family
 from sparsegen.ir import op_update as o
@@ -23,6 +26,7 @@ from sparsegen.ir.types import DTYPES
 from sparsegen.problem import Problem, digest
 from sparsegen.registry import families
 from sparsegen.schedule import Schedule, UpdateSchedule
+from sparsegen.sizes import ITEMSIZE
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,19 @@ class UpdateProblem(Problem):
         }  # fmt: skip
 
     def seconds(self, cost: Cost, steps: int) -> float:
-        """The time of all passes; a rest that does not fill one is a pass of its own."""
+        """The time of all passes; a rest that does not fill one is a pass of its own, and of many short passes a graph
+        starts all but the first and the last."""
         if family(cost.schedule).whole:
             return self._whole(cost, steps)
         passes, rest = divmod(steps, cost.steps_per_launch)
-        return passes * cost.time + (self._rest(cost, rest) if rest else 0.0)
+        time = passes * cost.time - saved(passes - 2 + bool(rest), cost.time, STARTING * cost.profile.launch_s)
+        return time + (self._rest(cost, rest) if rest else 0.0) + self._copied(cost.profile, steps)
+
+    def _copied(self, device: DeviceProfile, steps: int) -> float:
+        """The time of copies: after fewer steps than a field has levels, older ones of a result are those given."""
+        count = sum(max(0, levels - steps) for _, levels in self.what.fields)
+        nbytes = prod(self.shape) * ITEMSIZE[self.what.dtype]
+        return count * (STARTING * device.launch_s + 2 * nbytes / device.bw_global)
 
     def _whole(self, cost: Cost, steps: int) -> float:
         """The time of a launch of so many steps."""
