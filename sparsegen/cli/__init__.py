@@ -19,6 +19,10 @@ from sparsegen.ir.errors import SparsegenError
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit status."""
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what could follow
+        from sparsegen.cli.completion import answer
+
+        answer(parser())
     args = parser().parse_args(argv)
     try:
         status: int = args.act(args)

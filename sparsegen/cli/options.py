@@ -10,6 +10,7 @@ from sparsegen._version import __version__
 from sparsegen.calibrate.command import act as calibrate
 from sparsegen.calibrate.command import add_options as add_calibration
 from sparsegen.cli.common import LEVELS, SUITES, Args
+from sparsegen.cli.completion import SHELLS, completion
 from sparsegen.cli.explain import explain
 from sparsegen.cli.kernels import bench, check, gen, run
 from sparsegen.cli.programs import opt
@@ -115,4 +116,8 @@ def parser() -> argparse.ArgumentParser:
 
     sub = add("cache", cache, "the cache of compiled kernels and tuned schedules")
     sub.add_argument("what", choices=("info", "clear"))
+
+    sub = add("completion", completion, "print what a shell reads to complete commands, options and values on TAB")
+    sub.add_argument("shell", choices=SHELLS)
+    sub.epilog = 'bash and zsh: eval "$(sparsegen completion bash)"; fish: sparsegen completion fish | source'
     return top
