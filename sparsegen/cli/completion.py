@@ -1,4 +1,4 @@
-"""``sparsegen completion``, and what a shell shows on TAB: argcomplete has the protocol, here are the values of options.
+"""``sparsegen completion``, and what a shell shows on TAB: argcomplete has the protocol, here are the values.
 
 A shell that has read the lines of ``sparsegen completion SHELL`` calls ``sparsegen`` with ``_ARGCOMPLETE`` set, and
 ``main`` answers with :func:`answer` instead of running a command.
