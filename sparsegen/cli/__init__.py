@@ -23,7 +23,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         from sparsegen.cli.completion import answer
 
         answer(parser())
-    args = parser().parse_args(argv)
+    top = parser()
+    if not (sys.argv[1:] if argv is None else argv):  # what there is tells more than that a command is missing
+        top.print_help(sys.stderr)
+        return WRONG
+    args = top.parse_args(argv)
     try:
         status: int = args.act(args)
         sys.stdout.flush()
