@@ -5,12 +5,15 @@ A hook of MkDocs, which ``mkdocs.yml`` names.  Links that leave the documents, t
 
 from __future__ import annotations
 
+import ast
 import inspect
+import io
 import json
+import linecache
 import os
 import re
 import sys
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from functools import cached_property
 from pathlib import Path
 from posixpath import dirname, normpath
@@ -65,13 +68,35 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def tutorial(file: Path) -> str:
-    """The text and the code of a notebook."""
+    """The text of a notebook, its code, and what that shows; the code runs."""
     cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    names: dict[str, Any] = {}
     parts = []
     for cell in cells:
         text = "".join(cell["source"])
-        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
-    return "\n\n".join(parts) + "\n"
+        if cell["cell_type"] == "markdown":
+            parts.append(text)
+        else:
+            # Where a stencil's lines stand is read from the source of its function.
+            where = f"<{file.name} {len(parts)}>"
+            linecache.cache[where] = (len(text), None, text.splitlines(keepends=True), where)
+            parts += [f"```python\n{text}\n```", shown(text, where, names)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def shown(code: str, where: str, names: dict[str, Any]) -> str:
+    """What a cell prints, and its last value as a notebook shows it; it runs with ``names``, and adds its own."""
+    *lines, last = ast.parse(code).body
+    value, said = None, io.StringIO()
+    with redirect_stdout(said):
+        if isinstance(last, ast.Expr):
+            exec(compile(ast.Module(lines, []), where, "exec"), names)
+            value = eval(compile(ast.Expression(last.value), where, "eval"), names)
+        else:
+            exec(compile(code, where, "exec"), names)
+    text = said.getvalue() + ("" if value is None or hasattr(value, "_repr_html_") else repr(value))
+    page = value._repr_html_() if hasattr(value, "_repr_html_") else ""
+    return (f"```text\n{text.rstrip()}\n```\n\n" if text else "") + (f'<div class="shown">{page}</div>' if page else "")
 
 
 def names() -> str:

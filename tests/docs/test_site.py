@@ -40,4 +40,5 @@ def test_notebooks_are_tutorials(site: ModuleType) -> None:
     for file in (ROOT / "examples/notebooks").glob("*.ipynb"):
         text = site.tutorial(file)
         assert text.startswith("# ") and "```python\nimport " in text
+        assert text.count('<div class="shown">') >= 3 and "```text\n" in text
         assert f"tutorials/{file.stem}.md" in (ROOT / "mkdocs.yml").read_text()
