@@ -152,8 +152,17 @@ def profile_of(gpu: DeviceInfo) -> tuple[DeviceProfile, str]:
 
     The second part is a note about the choice, empty for a shipped profile.  DeviceError if a measured one is broken.
     """
+    profile, note = _whole_profile(gpu)
+    if gpu.cooperative:
+        return profile, note
+    alone = "its driver starts no launch's blocks together here, so no field stays on chip (schedule resident)"
+    return replace(profile, cooperative=False), f"{note}; {alone}".removeprefix("; ")
+
+
+def _whole_profile(gpu: DeviceInfo) -> tuple[DeviceProfile, str]:
+    """The profile, whatever the driver may refuse to do, and the note."""
     if (found := calibrated(gpu)) is not None:
-        return found[0], f"calibrated on this GPU: {found[1]}"
+        return replace(found[0], sms=gpu.sm_count), f"calibrated on this GPU: {found[1]}"
     shipped = [load_profile(name) for name in names()]
     called = gpu.name.lower().replace(" ", "")
     for name, profile in zip(names(), shipped, strict=True):

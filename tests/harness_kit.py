@@ -36,6 +36,9 @@ class Gpu:
     def zero(self, pointer: int, nbytes: int) -> None:
         view(pointer, nbytes // 8)[:] = 0
 
+    def to_device(self, pointer: int, a: np.ndarray[Any, Any]) -> None:
+        view(pointer, a.size)[:] = a.ravel()
+
     def synchronize(self) -> None: ...
 
     def on_device(self, target: int, source: int, nbytes: int) -> None:

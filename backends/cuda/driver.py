@@ -113,6 +113,10 @@ class DriverRuntime(Runtime):
         finally:
             call(cu.cuCtxPopCurrent)
 
+    def cooperative(self) -> bool:
+        _, _, get = self.identity()
+        return get("COOPERATIVE_LAUNCH") == 1
+
     def stream(self, stream: int | None) -> Any:
         """The bindings' stream object for an integer handle."""
         handle = stream or 0

@@ -23,6 +23,7 @@ from sparsegen.backends.cuda.runtime import (
     HostArray,
     Launch,
     Runtime,
+    available_kinds,
     cuda_error,
     host_bytes,
     open_runtime,
@@ -156,6 +157,10 @@ class PycudaRuntime(Runtime):
 
     def load(self, cubin: bytes) -> _Module:
         return _Module(self, cubin)
+
+    def cooperative(self) -> bool:
+        """By the driver's bindings, which launch such a kernel here."""
+        return "driver" in available_kinds() and open_runtime(self.device, "driver").cooperative()
 
     def function(self, module: _Module, name: str, shared_bytes: int = 0) -> Function:
         attribute = self.cuda.function_attribute

@@ -54,7 +54,8 @@ def cuda_error(code: int, name: str, call: str) -> DeviceError:
 class DeviceInfo:
     """A GPU as the driver describes it. Memory in bytes, clocks in Hz; ``capability`` is (9, 0) for sm_90.
 
-    The last three are what fits an SM; 0 where it was not asked for.
+    ``registers_per_sm`` and the next two are what fits an SM; 0 where it was not asked for.  ``cooperative``: whether
+    all blocks of a launch can be made to run at the same time.
     """
 
     index: int
@@ -71,6 +72,7 @@ class DeviceInfo:
     registers_per_sm: int = 0
     threads_per_sm: int = 0
     blocks_per_sm: int = 0
+    cooperative: bool = True
 
     @property
     def arch(self) -> str:
@@ -143,7 +145,12 @@ class Runtime(ABC):
             registers_per_sm=get("MAX_REGISTERS_PER_MULTIPROCESSOR"),
             threads_per_sm=get("MAX_THREADS_PER_MULTIPROCESSOR"),
             blocks_per_sm=get("MAX_BLOCKS_PER_MULTIPROCESSOR"),
+            cooperative=self.cooperative(),
         )
+
+    @abstractmethod
+    def cooperative(self) -> bool:
+        """Whether a kernel can be launched ``together``: the device's other programs may not leave room for it."""
 
     @abstractmethod
     def load(self, cubin: bytes) -> Any:

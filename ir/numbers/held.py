@@ -98,7 +98,7 @@ class Held:
     @property
     def most(self) -> Cells:
         """Own cells along each axis of the largest block."""
-        planes, rows, columns = (max(high - low for low, high in self.own(axis)) for axis in range(3))
+        planes, rows, columns = (-(-n // count) for n, count in zip(self.shape, self.tiles, strict=True))
         return planes, rows, columns
 
     def by(self, arrays: int, nbytes: int) -> str:
@@ -185,7 +185,7 @@ class Held:
                 return f"{count} blocks share {n} {what}"
             if not self.wraps[axis] and n < size:
                 return f"a window of {size} {what} does not fit into a field of {n} that does not wrap"
-            most = max(high - low for low, high in self.own(axis))
+            most = self.most[axis]
             needed = most + 2 * halo if self.wraps[axis] or count > 2 else min(n, most + halo)
             if needed > size:
                 return f"{most} {what} of a block and a halo of {halo} take {needed}, a window has {size}"

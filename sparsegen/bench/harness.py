@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from os import cpu_count
@@ -69,7 +69,7 @@ def reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def compiled(cases: Sequence[C], build: Callable[[C], K]) -> list[K | Exception]:
+def compiled(cases: Iterable[C], build: Callable[[C], K]) -> list[K | Exception]:
     """What ``build`` makes of each case, or why there is none; nvcc runs on as many at once as there are cores."""
 
     def one(case: C) -> K | Exception:

@@ -3,10 +3,10 @@
 A seed gives the problems, their weights and which candidates are tried; with the sources that the JSON names it gives
 them again.  The candidates of a problem are the MOST cheapest schedules by the model, of which the first is what
 ``schedule="auto"`` takes, and MOST drawn uniformly from the other legal ones.  *Regret* is the chosen one's time over
-that of the fastest candidate, so 1 is the best that there is.  The parts, ``stencils``, ``products``, ``patterns``
-(products with N:M patterns), and with vectors of integers ``integers`` (products), ``sampled`` (products) and
-``attention``, stand in one JSON and can be measured one at a time.  This module has what needs no GPU; ``regret_run``
-measures.
+that of the fastest candidate, so 1 is the best that there is.  The parts, ``stencils``, ``updates`` and ``small``
+(of small fields, stencils among them), ``products``, ``patterns`` (products with N:M patterns), and with vectors of
+integers ``integers`` (products), ``sampled`` (products) and ``attention``, stand in one JSON and can be measured one at
+a time.  This module has what needs no GPU; ``regret_run`` measures.
 """
 
 from __future__ import annotations
@@ -29,9 +29,14 @@ if TYPE_CHECKING:
 
 #: Parts with vectors of integers.
 VECTORS: Final = ("integers", "sampled", "attention")
-PARTS: Final = ("stencils", "products", "patterns", *VECTORS)
+#: Parts with updates (see ``drawn``): of usual sizes, and of small fields, stencils' among them.
+UPDATES: Final = ("updates", "small")
+PARTS: Final = ("stencils", *UPDATES, "products", "patterns", *VECTORS)
 #: Problems of each part.
-PROBLEMS: Final = {"stencils": 28, "products": 40, "patterns": 40, "integers": 20, "sampled": 10, "attention": 10}
+PROBLEMS: Final = {
+    "stencils": 28, "updates": 40, "small": 20, "products": 40, "patterns": 40, "integers": 20, "sampled": 10,
+    "attention": 10,
+}  # fmt: skip
 #: Cheapest candidates by the model, and as many random ones; of parts whose problems are many, fewer.
 MOST, FEW = 12, 5
 #: What problems are drawn from.  Of stencils: cells, before STRETCH changes each axis of several; time steps.
@@ -139,11 +144,11 @@ class VectorProblem:
 class Point(AnyRow):
     """One schedule of one problem; times are seconds of a call, with all its time steps.
 
-    ``shape``: of the field, (M, K, N), or attention's heads, queries, keys and d; ``boundary``: a stencil's, or how x
-    and y of a product are packed; ``steps`` and ``stencil`` (kind, axes and radius of its weights, such as
-    ``box_2d_r1``) are a stencil's, ``sparsity`` is a product's, ``pattern`` that of an N:M matrix or of vectors.
+    ``shape``: of the field, (M, K, N), or attention's heads, queries, keys and d; ``boundary``: a field's, or how x
+    and y of a product are packed; ``steps`` and ``stencil`` (kind, axes and radius, such as ``box_2d_r1``, and what
+    else an update has) are a field's, ``sparsity`` is a product's, ``pattern`` that of an N:M matrix or of vectors.
     ``picked``: chosen, top or random; ``binds``: the model's binding term; ``measured_s``: the median.  ``error``:
-    max|a - b| / max|b| of a stencil, |y - exact| / |exact| of a product, or the share of wrong integers.
+    max|a - b| / max|b| of fields, |y - exact| / |exact| of a product, or the share of wrong integers.
     """
 
     boundary: str
@@ -158,7 +163,7 @@ class Point(AnyRow):
 
 
 # ------------------------------------------------------------------------------------------------------ the problems
-def _between(draw: random.Random, low: float, high: float) -> float:
+def between(draw: random.Random, low: float, high: float) -> float:
     """A number whose logarithm is uniform."""
     return math.exp(draw.uniform(math.log(low), math.log(high)))
 
@@ -179,40 +184,44 @@ def weights(draw: random.Random, kind: str, axes: int, radius: int) -> Any:
 
 def _shape(draw: random.Random, axes: int) -> tuple[int, ...]:
     """The size of each axis, none more than four times another; all multiples of 32 in half of the cases."""
-    edge = _between(draw, *CELLS) ** (1 / axes)
-    sizes = [edge * _between(draw, *STRETCH) ** (axes > 1) for _ in range(axes)]
+    edge = between(draw, *CELLS) ** (1 / axes)
+    sizes = [edge * between(draw, *STRETCH) ** (axes > 1) for _ in range(axes)]
     whole = draw.random() < 0.5
     return tuple(max(32, round(n / 32) * 32) if whole else round(n) for n in sizes)
 
 
-def stencil_problem(draw: random.Random, name: str) -> StencilProblem:
-    """A stencil on one to three axes."""
-    axes = draw.choice((1, 2, 3))
+def drawn_stencil(draw: random.Random, axes: int) -> Stencil:
+    """A stencil of random weights on so many axes."""
     radius = draw.choice(RADII[axes])
     kind = draw.choice(("box", "star", "product")) if axes > 1 else "box"
     w = weights(draw, kind, axes, radius)
     dtype = draw.choice(("float64", "float64", "float64", "float32"))
     sides: tuple[BoundarySpec, ...] = (periodic, periodic, periodic, frozen, neumann, dirichlet(0.5))
-    stencil = Stencil.from_weights(w.astype(dtype), draw.choice(sides), f"{kind}_{axes}d_r{radius}")
-    return StencilProblem(name, stencil, _shape(draw, axes), round(_between(draw, *STEPS)))
+    return Stencil.from_weights(w.astype(dtype), draw.choice(sides), f"{kind}_{axes}d_r{radius}")
+
+
+def stencil_problem(draw: random.Random, name: str) -> StencilProblem:
+    """A stencil on one to three axes."""
+    axes = draw.choice((1, 2, 3))
+    return StencilProblem(name, drawn_stencil(draw, axes), _shape(draw, axes), round(between(draw, *STEPS)))
 
 
 def product_problem(draw: random.Random, name: str) -> ProductProblem:
     """A pruned weight matrix."""
-    m, k = (round(_between(draw, *SIZES)) for _ in range(2))
-    n, zeros = round(_between(draw, *COLUMNS)), round(draw.uniform(*ZEROS), 2)
+    m, k = (round(between(draw, *SIZES)) for _ in range(2))
+    n, zeros = round(between(draw, *COLUMNS)), round(draw.uniform(*ZEROS), 2)
     return ProductProblem(name, m, k, n, zeros, draw.choice(("f16", "f16", "bf16")), draw.choice(("rows", "columns")))
 
 
 def pattern_problem(draw: random.Random, name: str) -> PatternProblem:
     """A weight matrix that is pruned N:M; half have sizes that 64 divides."""
     whole = draw.choice((1, 64))
-    m, k = (max(whole, round(_between(draw, *PATTERN_SIZES) / whole) * whole) for _ in range(2))
+    m, k = (max(whole, round(between(draw, *PATTERN_SIZES) / whole) * whole) for _ in range(2))
     rows, cols = draw.choice(BLOCKS)
     window = draw.choice([w for w in WINDOWS if w > cols])
     kept = min(max(round(window * draw.uniform(*KEPT) / cols), 1) * cols, window - cols)
     return PatternProblem(
-        name, m, k, round(_between(draw, *PATTERN_COLUMNS)), kept, window, (rows, cols),
+        name, m, k, round(between(draw, *PATTERN_COLUMNS)), kept, window, (rows, cols),
         draw.choice(("f16", "f16", "bf16", "f32")), draw.choice(("rows", "columns")),
     )  # fmt: skip
 
@@ -222,21 +231,21 @@ def vector_problem(draw: random.Random, part: str, name: str) -> VectorProblem:
     whole = draw.choice((1, 64))
 
     def size(low: int, high: int) -> int:
-        return max(whole, round(_between(draw, low, high) / whole) * whole)
+        return max(whole, round(between(draw, low, high) / whole) * whole)
 
-    left = _between(draw, *(SEEN if part == "attention" else LEFT))
+    left = between(draw, *(SEEN if part == "attention" else LEFT))
     some = (round(1 - left, 3), draw.choice(HEIGHTS), draw.choice(SIGMAS))
     if part == "attention":
-        heads, d = round(_between(draw, *ATTENTION_HEADS)), draw.choice(WIDTHS)
+        heads, d = round(between(draw, *ATTENTION_HEADS)), draw.choice(WIDTHS)
         rows, keys, bits = size(*SEQUENCES), size(*SEQUENCES), draw.choice(SOFTMAX_BITS)
         quantized = bits > 8 or draw.random() < 0.7
         return VectorProblem(name, part, (heads, rows, keys, d), *some, bits=bits, quantized=quantized)
     m, k = size(*VECTOR_SIZES), size(*VECTOR_SIZES)
     if part == "sampled":
         kind = draw.choice(KINDS)
-        depth = max(2, round(_between(draw, *DEPTHS) / 2) * 2)  # a byte holds two integers of 4 bits along k
+        depth = max(2, round(between(draw, *DEPTHS) / 2) * 2)  # a byte holds two integers of 4 bits along k
         return VectorProblem(name, part, (m, depth, k), *some, (kind, kind))
-    n, kinds = round(_between(draw, *VECTOR_COLUMNS)), draw.choice(PAIRS)
+    n, kinds = round(between(draw, *VECTOR_COLUMNS)), draw.choice(PAIRS)
     n += n % 2 * (kinds[1] == "i4")  # the same
     return VectorProblem(name, part, (m, k, n), *some, kinds, draw.choice(("rows", "columns")))
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 import sparsegen as sg
-from sparsegen.bench import products, regret, stencil_run
+from sparsegen.bench import drawn, products, regret, stencil_run, update_run
 from sparsegen.bench.bitmap_run import Bitmaps
 from sparsegen.bench.bitmaps import Weights
 from sparsegen.bench.harness import TOLERANCE, compiled, nothing, reason
@@ -30,6 +30,7 @@ from sparsegen.compiler import described
 from sparsegen.formats import sparse
 from sparsegen.inspection import Resources, resources
 from sparsegen.ir.boundary import describe
+from sparsegen.memo import Memo
 from sparsegen.pruning import prune
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 ROUNDS, LEAST, MOST = 2, 3, 40
 #: Reads that empty L2 before a timed call: some 65 us each on an H200.
 READS: Final = 3
+CHECKED: Final = 50  #: steps of an update that are compared, of more: what is rounded otherwise grows apart
 COLUMNS: Final = "columns"  #: how x and y of a product are packed
 
 Call = Callable[[], object]
@@ -73,21 +75,22 @@ class Stencils:
     """The part ``stencils``."""
 
     cold = False  #: whether a call comes right after the read that empties L2
+    part, most = "stencils", regret.MOST  #: and how many of its candidates are the cheapest
 
     def __init__(self, lab: Lab, seed: int, seconds: float) -> None:
         self.lab, self.seed = lab, seed
 
-    def problems(self, count: int) -> list[StencilProblem]:
+    def problems(self, count: int) -> list[Any]:
         """The problems of the seed."""
         return regret.stencil_problems(self.seed, count)
 
     def candidates(self, p: StencilProblem, draw: random.Random) -> list[Point]:
         """The points of a problem, to be compiled and measured."""
         costs = sg.schedules(p.stencil, p.shape, p.steps)
-        about = {"part": "stencils", "case": p.name, "shape": p.shape, "dtype": p.stencil.dtype,
+        about = {"part": self.part, "case": p.name, "shape": p.shape, "dtype": p.stencil.dtype,
                  "boundary": describe(p.stencil.sides), "steps": p.steps, "stencil": p.stencil.name}  # fmt: skip
         whole, _ = described(p.stencil, p.shape, p.steps, "any")
-        return regret.points(about, costs, lambda c: whole.seconds(c, p.steps), draw)
+        return regret.points(about, costs, lambda c: whole.seconds(c, p.steps), draw, self.most)
 
     def build(self, p: StencilProblem, schedule: str) -> Any:
         """The compiled kernel of a candidate."""
@@ -112,6 +115,59 @@ class Stencils:
         """What nvcc made of a kernel; None for the library's dense product."""
         made: Resources = kernel.resources()
         return made
+
+
+class Updates(Stencils):
+    """A part with updates; of ``small`` some problems are stencils."""
+
+    most = regret.FEW
+
+    def __init__(self, part: str, lab: Lab, seed: int, seconds: float) -> None:
+        super().__init__(lab, seed, seconds)
+        self.part = part
+        self.plain = Memo(lambda p: stencil_run.ready(p.update, p.shape, "direct", 1))
+
+    def problems(self, count: int) -> list[Any]:
+        return list(drawn.problems(self.part, self.seed, count))
+
+    def candidates(self, p: Any, draw: random.Random) -> list[Point]:
+        if isinstance(p, StencilProblem):
+            return super().candidates(p, draw)
+        about = {"part": self.part, "case": p.name, "shape": p.shape, "dtype": p.update.dtype,
+                 "boundary": describe(p.update.sides[0]), "steps": p.steps, "stencil": p.told}  # fmt: skip
+        whole, _ = described(p.update, p.shape, p.steps, "any")
+        costs = sg.schedules(p.update, p.shape, p.steps)
+        return regret.points(about, costs, lambda c: whole.seconds(c, p.steps), draw, self.most)
+
+    def build(self, p: Any, schedule: str) -> Any:
+        if isinstance(p, StencilProblem):
+            return super().build(p, schedule)
+        self.plain.get(p)
+        return stencil_run.ready(p.update, p.shape, schedule, p.steps)
+
+    @contextmanager
+    def staged(self, p: Any) -> Iterator[Staged]:
+        """As for stencils; an update is compared with steps of ``direct``, after fewer steps of a long run."""
+        if isinstance(p, StencilProblem):
+            with super().staged(p) as found:
+                yield found
+            return
+        lab, plain, dtype = self.lab, self.plain.get(p), p.update.dtype
+        with update_run.arrays(lab, p.update, p.shape, plain.dtype, self.seed) as (given, out, other):
+
+            def error(call: Any) -> float:
+                steps = checked(p.steps, call.func.schedule.levels)
+                update_run.poison(lab, out, dtype)
+                call(steps=steps)
+                plain(**given, out=other, steps=steps)
+                return update_run.apart(lab, out, other, dtype)
+
+            yield lambda kernel: partial(kernel, **given, out=out), error
+
+
+def checked(steps: int, levels: int) -> int:
+    """Steps after which a run of so many is compared: about CHECKED, with the same rest after passes of ``levels``."""
+    return steps - max(0, steps - CHECKED) // levels * levels
 
 
 class Products:
@@ -245,6 +301,7 @@ def given(draw: Drawer, p: VectorProblem, seed: int) -> Given:
 
 _STUDIES: Final[dict[str, Callable[[Lab, int, float], Any]]] = {
     "stencils": Stencils, "products": Products, "patterns": Patterns,
+    **{part: partial(Updates, part) for part in regret.UPDATES},
     **{part: partial(Vectors, part) for part in regret.VECTORS},
 }  # fmt: skip
 
@@ -289,11 +346,8 @@ def run(
         start = time.perf_counter()
         study = _STUDIES[part](lab, seed, seconds)
         asked = study.problems(problems or regret.PROBLEMS[part])
-        groups = [study.candidates(p, random.Random(f"candidates {seed} {p.name}")) for p in asked]
-        tasks = [partial(study.build, p, q.schedule) for p, group in zip(asked, groups, strict=True) for q in group]
-        say(f"{len(tasks)} candidates of {len(asked)} problems after {time.perf_counter() - start:.1f} s")
-        built: list[Any] = compiled(tasks, lambda build: build())
-        say(f"compiled after {time.perf_counter() - start:.1f} s")
+        groups, built = candidates(study, asked, seed)
+        say(f"{len(built)} candidates of {len(asked)} problems compiled after {time.perf_counter() - start:.1f} s")
         for p, group in zip(asked, groups, strict=True):
             kernels, built = built[: len(group)], built[len(group) :]  # their workspaces would stay on the GPU
             found = measured(study, p, group, kernels, seconds)
@@ -302,6 +356,19 @@ def run(
             say(line(p.name, found))
         say(f"measured after {time.perf_counter() - start:.1f} s")
     return points
+
+
+def candidates(study: Any, asked: Sequence[Any], seed: int) -> tuple[list[list[Point]], list[Any]]:
+    """The points of each problem, and the kernel of each point in one list: they are compiled while the points of the
+    next problem are found."""
+    groups = list[list[Point]]()
+
+    def tasks() -> Iterator[Callable[[], Any]]:
+        for p in asked:
+            groups.append(study.candidates(p, random.Random(f"candidates {seed} {p.name}")))
+            yield from (partial(study.build, p, q.schedule) for q in groups[-1])
+
+    return groups, compiled(tasks(), lambda build: build())
 
 
 def line(name: str, points: Sequence[Point]) -> str:

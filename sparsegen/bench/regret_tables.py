@@ -1,5 +1,5 @@
-"""The tables of suite ``regret``: ``summary``, of pruned weights ``weights`` and of integers ``vectors``: the figures
-over all problems of some parts; and for each part a line a problem.
+"""The tables of suite ``regret``: ``summary``, of updates ``fields``, of pruned weights ``weights`` and of integers
+``vectors``: the figures over all problems of some parts; and for each part a line a problem.
 
 Every point of a problem counts, chosen, top and random alike; points without a time are counted in ``summary`` alone.
 """
@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from sparsegen.bench.cells import Cells, Column, Result, Row, micro, micros, number, of, part, schedule, size, table
-from sparsegen.bench.regret import CHOSEN, PARTS, VECTORS, Finding, findings, own
+from sparsegen.bench.regret import CHOSEN, PARTS, UPDATES, VECTORS, Finding, findings, own
 
 #: What the study must reach: (quantity, at most or at least).
 LIMITS: Final = {
@@ -26,8 +26,10 @@ OF_VECTORS: Final = {**LIMITS, "regret, median": 1.05, "regret, worst": 1.2}
 OF_WEIGHTS: Final = {
     **LIMITS, "regret, median": 1.02, "regret, worst": 1.12, "rank correlation, median": 0.93,
 }  # fmt: skip
+#: Of updates, and of small fields.
+OF_UPDATES: Final = {**LIMITS, "regret, median": 1.04, "regret, worst": 1.2}
 WEIGHTS: Final = ("products",)
-FLOATS: Final = tuple(name for name in PARTS if name not in (*VECTORS, *WEIGHTS))
+FLOATS: Final = tuple(name for name in PARTS if name not in (*VECTORS, *WEIGHTS, *UPDATES))
 
 
 def quantities(found: Sequence[Finding]) -> dict[str, float]:
@@ -73,6 +75,7 @@ def _summary(names: Sequence[str], limits: Mapping[str, float], found: Result) -
 
 _OWN: Final[dict[str, dict[str, Column]]] = {
     "stencils": {"stencil": of("stencil"), "boundary": of("boundary"), "steps": of("steps", "d")},
+    **{name: {"formula": of("stencil"), "boundary": of("boundary"), "steps": of("steps", "d")} for name in UPDATES},
     "products": {"x": of("boundary"), "zeros": of("sparsity", ".1%")},
     "patterns": {"x": of("boundary"), "pattern": of("pattern")},
     "integers": {"x": of("boundary"), "pattern": of("pattern")},
@@ -107,6 +110,6 @@ def _details(name: str, found: Result) -> Cells:
 #: view -> its table.
 VIEWS: Final[dict[str, Callable[[Result], Cells]]] = {
     "summary": partial(_summary, FLOATS, LIMITS), "weights": partial(_summary, WEIGHTS, OF_WEIGHTS),
-    "vectors": partial(_summary, VECTORS, OF_VECTORS),
+    "fields": partial(_summary, UPDATES, OF_UPDATES), "vectors": partial(_summary, VECTORS, OF_VECTORS),
     **{name: partial(_details, name) for name in PARTS},
 }  # fmt: skip

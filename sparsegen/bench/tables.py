@@ -155,6 +155,7 @@ def parts_of(found: Result, view: str) -> list[str]:
     """The parts of a result that a view shows; none for a suite without parts."""
     shown = {"goals": ("targets",), "shares": _SHARES, "picture": ("sweep", *regret.PARTS, unstructured.AUTO),
              "summary": regret_tables.FLOATS, "weights": regret_tables.WEIGHTS, "vectors": regret.VECTORS,
+             "fields": regret.UPDATES,
              "graphs": (*graphs.PARTS, "graphs"), "classes": (unstructured.AUTO,), "worst": (unstructured.AUTO,),
              "headline": (*nm.PARTS, *magicube.FIXED)}  # fmt: skip
     return [name for name in shown.get(view, (view,)) if name in found.get("parts", {})]

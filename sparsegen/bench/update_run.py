@@ -54,41 +54,15 @@ class Updates(Suite[Case, Row]):
         want = sg.compile(update, kernel.shape, kernel.steps, backend="reference")(**given)
         return max(_apart(a, b) for a, b in zip(_flat(kernel(**given)), _flat(want), strict=True))
 
-    @contextmanager
-    def _arrays(self, kernel: Kernel, seed: int) -> Iterator[tuple[dict[str, Any], Any, Any]]:
-        """Random inputs on the device, and two poisoned results in the form that a call gives back."""
-        lab, update = self.lab, kernel.update
-        with ExitStack() as stack:
-
-            def fields(count: int) -> list[DeviceField]:
-                return stack.enter_context(lab.fields(count, kernel.shape, kernel.dtype))
-
-            given = dict[str, Any]()
-            for name, values in random(update, kernel.shape, kernel.dtype, seed).items():
-                levels = values if isinstance(values, tuple) else (values,)
-                found: Any = tuple(fields(len(levels)))
-                for field, level in zip(found, levels, strict=True):
-                    lab.runtime.to_device(field.pointer, level)
-                given[name] = found if len(found) > 1 else found[0]
-            results = []
-            for _ in range(2):
-                made: Any = tuple(tuple(fields(levels)) for _, levels in update.fields)
-                for field in _flat(made):
-                    lab.naive.poison(field.pointer, field.count, update.dtype)
-                one: Any = tuple(levels if len(levels) > 1 else levels[0] for levels in made)
-                results.append(one if len(one) > 1 else one[0])
-            yield given, results[0], results[1]
-
     def measure(self, case: Case, kernel: tuple[Kernel, Kernel, Kernel], seed: int = 0) -> Row:
         """Check, then time a case."""
         lab, (fast, small, plain) = self.lab, kernel
         update, work = fast.update, math.prod(case.shape) * case.steps / 1e9
         error = self._small(small, seed)
-        with self._arrays(fast, seed) as (given, out, other):
+        with arrays(lab, update, fast.shape, fast.dtype, seed) as (given, out, other):
             fast(**given, out=out, steps=plain.steps)
             plain(**given, out=other)
-            for a, b in zip(_flat(out), _flat(other), strict=True):
-                error = max(error, lab.naive.error(a.pointer, b.pointer, a.count, update.dtype))
+            error = max(error, apart(lab, out, other, update.dtype))
             calls = onchip.CALLS if case.part == "onchip" else 1
             timing = Timing.of(lab.times(lambda: fast(**given, out=out), self.seconds, calls=calls))
         uses = fast.resources()
@@ -100,6 +74,44 @@ class Updates(Suite[Case, Row]):
         return Row(**row, gs_per_s=rate, error=error, ok=error <= TOLERANCE[update.dtype] and met)
 
     line = staticmethod(Stencils.line)
+
+
+@contextmanager
+def arrays(
+    lab: Lab, update: Update, shape: tuple[int, ...], dtype: np.dtype[Any], seed: int
+) -> Iterator[tuple[dict[str, Any], Any, Any]]:
+    """Random inputs on the device, and two poisoned results in the form that a call gives back."""
+    with ExitStack() as stack:
+
+        def fields(count: int) -> list[DeviceField]:
+            return stack.enter_context(lab.fields(count, shape, dtype))
+
+        given = dict[str, Any]()
+        for name, values in random(update, shape, dtype, seed).items():
+            levels = values if isinstance(values, tuple) else (values,)
+            found: Any = tuple(fields(len(levels)))
+            for field, level in zip(found, levels, strict=True):
+                lab.runtime.to_device(field.pointer, level)
+            given[name] = found if len(found) > 1 else found[0]
+        results = []
+        for _ in range(2):
+            made: Any = tuple(tuple(fields(levels)) for _, levels in update.fields)
+            one: Any = tuple(levels if len(levels) > 1 else levels[0] for levels in made)
+            results.append(one if len(one) > 1 else one[0])
+            poison(lab, results[-1], update.dtype)
+        yield given, results[0], results[1]
+
+
+def poison(lab: Lab, out: Any, dtype: str) -> None:
+    """Fill all arrays of a result with NaN."""
+    for field in _flat(out):
+        lab.naive.poison(field.pointer, field.count, dtype)
+
+
+def apart(lab: Lab, out: Any, other: Any, dtype: str) -> float:
+    """How far one result on the device is from another: max|a - b| / max|b| of the array that is farthest."""
+    pairs = zip(_flat(out), _flat(other), strict=True)
+    return max(lab.naive.error(a.pointer, b.pointer, a.count, dtype) for a, b in pairs)
 
 
 def random(update: Update, shape: tuple[int, ...], dtype: np.dtype[Any], seed: int) -> dict[str, Any]:

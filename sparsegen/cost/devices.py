@@ -70,6 +70,8 @@ class DeviceProfile:
     kept: float = 0.0
     #: no code is generated for it (nvcc no longer knows it); costs and explanations only.
     explain_only: bool = False
+    #: whether all blocks of a launch can be made to run at the same time; a driver may not.
+    cooperative: bool = True
 
     @cached_property
     def cpi(self) -> dict[str, float]:

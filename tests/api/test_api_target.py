@@ -39,6 +39,19 @@ def test_a_part_of_a_known_gpu_has_blocks_for_its_own_sms() -> None:
     assert k.schedule.tiles[0] * k.schedule.tiles[1] <= 16
 
 
+def test_where_blocks_do_not_start_together_no_field_stays_on_chip() -> None:
+    """As some drivers have it, or pycuda without the driver's bindings: another schedule is taken, with a word."""
+    profile, note = profile_of(dataclasses.replace(H200, cooperative=False))
+    assert profile == dataclasses.replace(load_profile("h200"), cooperative=False) and "resident" in note
+    heat = sg.Stencil.from_weights([[0.0, 0.1, 0.0], [0.1, 0.6, 0.1], [0.0, 0.1, 0.0]])
+    for what in (heat, heat.as_update()):
+        words = {"backend": "emulator", "steps": 1000}
+        assert sg.compile(what, (64, 64), device="h200", **words).schedule.family == "resident"
+        assert sg.compile(what, (64, 64), device=profile, **words).schedule.family != "resident"
+        with pytest.raises(sg.ScheduleError, match=r"(?s)at the same time here.*take tiled"):
+            sg.compile(what, (64, 64), device=profile, schedule="resident", **words)
+
+
 def test_an_unknown_gpu_gets_the_nearest_profile_with_its_own_figures() -> None:
     profile, note = profile_of(L4)
     assert (profile.name, profile.cc, profile.arch, profile.sms) == ("NVIDIA L4", "8.9", "sm_89", 58)
@@ -47,7 +60,7 @@ def test_an_unknown_gpu_gets_the_nearest_profile_with_its_own_figures() -> None:
     assert "RTX 4090" in note and not profile.explain_only
     fields = {f.name: getattr(profile, f.name) for f in dataclasses.fields(profile)}
     table = {**fields, "cpi": dict(fields.pop("cpi_table"))}
-    del table["cpi_table"], table["kept"]  # not a figure of the GPU, but of what it runs
+    del table["cpi_table"], table["kept"], table["cooperative"]  # not figures of the GPU, but of what runs there
     assert profile_from(table, "L4") == profile  # every figure is sane
 
 

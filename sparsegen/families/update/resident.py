@@ -59,6 +59,8 @@ class ResidentUpdate(UpdateFamily):
     ) -> tuple[str, str] | None:
         if device.compute_capability < (8, 0):
             return f"resident was written for sm_80 and newer; {device.name} is {device.arch}", "take direct"
+        if not device.cooperative:
+            return f"{device.name} cannot be made to run all blocks of a launch at the same time here", "take tiled"
         if (why := differ(update)) is not None:
             return why
         if s.tiles is not None and len(s.tiles) != update.ndim:
@@ -72,7 +74,7 @@ class ResidentUpdate(UpdateFamily):
         return _misfit(update, shape, s, device)
 
     def least(self, update: Update, shape: tuple[int, ...], device: DeviceProfile, steps: int) -> float:
-        return least(device, steps) if _held(update, shape) <= _room(device) else inf
+        return least(device, steps) if device.cooperative and _held(update, shape) <= _room(device) else inf
 
     def filled(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
