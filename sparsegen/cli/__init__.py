@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK: argcomplete's global completion, where a user has it on, looks for this word
 """The command line: what the Python interface does, for files.  Nothing heavy is imported before a command runs.
 
 ``options`` registers every command with its options; ``explain``, ``kernels``, ``programs``, ``tools`` hold the work;

@@ -19,27 +19,28 @@ _FILES: Final = {"run": ("py", "sgir"), "opt": ("sgir",)}
 
 def completion(args: Args) -> int:
     """Print what a shell reads to complete this command."""
-    import argcomplete
+    from argcomplete.shell_integration import shellcode
 
-    print(argcomplete.shellcode(["sparsegen"], shell=args.shell))
+    print(shellcode(["sparsegen"], shell=args.shell))
     return OK
 
 
 def answer(parser: argparse.ArgumentParser) -> None:
     """Write the completions of the line in COMP_LINE to where argcomplete's protocol wants them, and exit."""
-    import argcomplete
+    from argcomplete import autocomplete
+    from argcomplete.completers import ChoicesCompleter, FilesCompleter
 
     for command, sub in _commands(parser):
         for action in sub._actions:
             if action.dest == "file":
-                values: Any = argcomplete.FilesCompleter(_FILES.get(command, ("py",)))
+                values: Any = FilesCompleter(_FILES.get(command, ("py",)))
             elif action.type is not None:  # a number or a shape
-                values = argcomplete.ChoicesCompleter({})
+                values = ChoicesCompleter({})
             else:
                 values = _VALUES.get(action.dest)
             if values is not None:
                 action.completer = values  # type: ignore[attr-defined]  # argcomplete's own
-    argcomplete.autocomplete(parser)
+    autocomplete(parser)
 
 
 def _commands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:

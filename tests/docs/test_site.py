@@ -41,4 +41,5 @@ def test_notebooks_are_tutorials(site: ModuleType) -> None:
         text = site.tutorial(file)
         assert text.startswith("# ") and "```python\nimport " in text
         assert text.count('<div class="shown">') >= 3 and "```text\n" in text
+        assert "Product(" not in text  # a kernel says what it computes in words
         assert f"tutorials/{file.stem}.md" in (ROOT / "mkdocs.yml").read_text()
