@@ -35,6 +35,16 @@ def test_a_guide_runs(
         assert not told or printed == told, page
 
 
+def test_the_header_is_what_the_guide_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both functions, in the header that the page's own code exports."""
+    text = (DOCS / "export.md").read_text(encoding="utf-8")
+    declared = re.findall(r"^(?:int|size_t) heat_\w+\(.*\);$", text, re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    (_, code, _), *_ = BLOCK.findall(text)
+    exec(compile(code, "export.md", "exec"), {"__name__": "__main__"})
+    assert len(declared) == 2 and {*declared} <= {*Path("heat.h").read_text().splitlines()}
+
+
 def test_every_guide_with_code_that_runs_is_among_them() -> None:
     """But for those whose results have tests of their own, in test_docs.py."""
     found = {file.relative_to(DOCS).as_posix() for file in DOCS.rglob("*.md") if BLOCK.search(file.read_text("utf-8"))}
