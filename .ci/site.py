@@ -5,12 +5,15 @@ A hook of MkDocs, which ``mkdocs.yml`` names.  Links that leave the documents, t
 
 from __future__ import annotations
 
+import ast
 import inspect
+import io
 import json
+import linecache
 import os
 import re
 import sys
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from functools import cached_property
 from pathlib import Path
 from posixpath import dirname, normpath
@@ -20,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import sparsegen as sg  # noqa: E402
+import sparsegen.torch  # noqa: E402
 from sparsegen.ir.node import OPS, fields  # noqa: E402
 from sparsegen.ir.registry import load_all  # noqa: E402
 
@@ -36,7 +40,7 @@ def on_files(files: Any, config: Any) -> Any:
 
     made = {place: (ROOT / name).read_text(encoding="utf-8") for name, place in TOP.items()}
     made |= {f"tutorials/{file.stem}.md": tutorial(file) for file in (ROOT / "examples/notebooks").glob("*.ipynb")}
-    made |= {"reference/names.md": names(), "reference/ops.md": ops()}
+    made |= {"reference/names.md": names(), "reference/torch.md": torch_names(), "reference/ops.md": ops()}
     for place, text in made.items():
         files.append(File.generated(config, place, content=text))
     return files
@@ -65,13 +69,35 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def tutorial(file: Path) -> str:
-    """The text and the code of a notebook."""
+    """The text of a notebook, its code, and what that shows; the code runs."""
     cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    names: dict[str, Any] = {}
     parts = []
     for cell in cells:
         text = "".join(cell["source"])
-        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
-    return "\n\n".join(parts) + "\n"
+        if cell["cell_type"] == "markdown":
+            parts.append(text)
+        else:
+            # Where a stencil's lines stand is read from the source of its function.
+            where = f"<{file.name} {len(parts)}>"
+            linecache.cache[where] = (len(text), None, text.splitlines(keepends=True), where)
+            parts += [f"```python\n{text}\n```", shown(text, where, names)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def shown(code: str, where: str, names: dict[str, Any]) -> str:
+    """What a cell prints, and its last value as a notebook shows it; it runs with ``names``, and adds its own."""
+    *lines, last = ast.parse(code).body
+    value, said = None, io.StringIO()
+    with redirect_stdout(said):
+        if isinstance(last, ast.Expr):
+            exec(compile(ast.Module(lines, []), where, "exec"), names)
+            value = eval(compile(ast.Expression(last.value), where, "eval"), names)
+        else:
+            exec(compile(code, where, "exec"), names)
+    text = said.getvalue() + ("" if value is None or hasattr(value, "_repr_html_") else repr(value))
+    page = value._repr_html_() if hasattr(value, "_repr_html_") else ""
+    return (f"```text\n{text.rstrip()}\n```\n\n" if text else "") + (f'<div class="shown">{page}</div>' if page else "")
 
 
 def names() -> str:
@@ -113,10 +139,51 @@ def _functions(module: Any) -> dict[str, Any]:
 
 def _signature(of: Any) -> str:
     """The parameters, one a line where they are many."""
-    text = str(inspect.signature(of)).replace("'", "")
-    return (
-        text if len(text) < 90 else text.replace("(", "(\n    ", 1).replace(", ", ",\n    ").replace(") ->", "\n) ->")
-    )
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(of)))  # of types, which are read as text
+    return _wrapped(text)
+
+
+def _wrapped(text: str) -> str:
+    """A signature, one parameter a line where it is long; commas in brackets stay."""
+    if len(text) < 90:
+        return text
+    lines, depth = [""], 0
+    for at, letter in enumerate(text):
+        depth += (letter in "([") - (letter in ")]")
+        if depth == 0 and letter == ")":
+            return "\n    ".join(map(str.strip, lines)) + "\n" + text[at:]
+        lines[-1] += letter
+        if depth == 1 and letter in "(,":
+            lines.append("")
+    return text
+
+
+def torch_names() -> str:
+    """Every name of ``sparsegen.torch``, as its source has it: the site is built without torch."""
+    parts = ["# Names for torch\n\nAll of these are names of `sparsegen.torch` (`st`), which needs the extra `torch`."]
+    for name, home in sparsegen.torch._HOMES.items():
+        tree = ast.parse((ROOT / "sparsegen" / "torch" / f"{home}.py").read_text(encoding="utf-8"))
+        made = next(node for node in tree.body if getattr(node, "name", "") == name)
+        parts.append(_declared("##", name, made))
+        methods = [of for of in getattr(made, "body", ()) if isinstance(of, ast.FunctionDef)]
+        if isinstance(made, ast.ClassDef):
+            parts += [_declared("###", f"{name}.{of.name}", of) for of in methods if not of.name.startswith("_")]
+    return "\n\n".join(parts) + "\n"
+
+
+def _declared(level: str, name: str, of: Any) -> str:
+    """A heading, how a function or class of the source is called, and its docstring."""
+    makes = of
+    if isinstance(of, ast.ClassDef):
+        made = (m for m in of.body if isinstance(m, ast.FunctionDef) and m.name == "__init__")
+        makes = next(made, None)
+        fields = ", ".join(ast.unparse(f) for f in of.body if isinstance(f, ast.AnnAssign))
+    taken = re.sub(r"^(self|cls)(, )?", "", ast.unparse(makes.args)).replace("=", " = ") if makes else fields
+    text = f"({taken})"
+    text += f" -> {ast.unparse(of.returns)}" if isinstance(of, ast.FunctionDef) and of.returns else ""
+    kind = "class " if isinstance(of, ast.ClassDef) else ""
+    told = _ROLE.sub(r"`\1`", ast.get_docstring(of) or "")
+    return f"{level} {name}\n\n```python\n{kind}{name.rpartition('.')[2]}{_wrapped(text)}\n```\n\n{told}"
 
 
 def _told(of: Any) -> str:

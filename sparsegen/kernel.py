@@ -121,7 +121,7 @@ class Kernel(Inspected):
         from sparsegen.explain.units import seconds
 
         rows = {
-            "computes": self.problem.name if self.problem.grid else repr(self.problem.what),
+            "computes": self.problem.name if self.problem.grid else str(self.problem.what),
             "size": " × ".join(map(str, self.shape)), "type": self.problem.dtype,
             **({"time steps": self.steps} if self.problem.grid else {}),
             "schedule": self.schedule, "for": self.device.name, "runs on": self.backend,

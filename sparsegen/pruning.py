@@ -201,7 +201,7 @@ def _check_options(pattern: Any, given: list[str]) -> None:
     if not isinstance(pattern, str) or pattern not in OPTIONS:
         raise FormatError(
             f"there is no pattern {pattern!r}",
-            hint=f"{nearest(str(pattern), OPTIONS)}use one of {', '.join(OPTIONS)}",
+            hint=f'{nearest(str(pattern), OPTIONS)}use one of {", ".join(OPTIONS)}; 2 of every 4 is "nm", n=2, m=4',
         )
     if foreign := [name for name in given if name not in OPTIONS[pattern]]:
         raise FormatError(

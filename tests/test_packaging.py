@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -85,7 +86,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     to = tmp_path_factory.mktemp("checkout")
     for name in PARTS:
         shutil.copytree(ROOT / name, to / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("docs", "examples"):
+        shutil.copytree(ROOT / name, to / name, ignore=shutil.ignore_patterns("__pycache__", "*.json*"))
+    for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"):
         shutil.copy(ROOT / name, to)
     return to
 
@@ -126,16 +129,20 @@ def imported_from(exe: str | Path, cwd: Path, path: Path | None = None) -> list[
 
 
 def test_wheel(checkout: Path, tmp_path: Path) -> None:
-    """A wheel holds every file of the tree, and what it installs imports as one package."""
+    """A wheel holds every file of the tree and all that README links to; what it installs imports as one package."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps"]
     command += ["--no-build-isolation", "--wheel-dir", str(tmp_path), str(checkout)]
     done = subprocess.run(command, text=True, capture_output=True)
     assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = tmp_path.glob("*.whl")
-    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    held = zipfile.ZipFile(wheel).namelist()
+    names = {name for name in held if not re.match(r"[^/]*\.(dist-info|data)/", name)}
     lost = files_in_tree() - names
     assert not lost, f"not in the wheel; add to package-data in pyproject.toml: {sorted(lost)}"
     assert not names - files_in_tree()
+    told = {name.partition("/share/doc/sparsegen/")[2] for name in held}
+    linked = re.findall(r"\]\(([^):#]+)[^)]*\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert {*linked, "CHANGELOG.md", "examples/heat2d.py"} <= told
 
     exe = environment(tmp_path / "env")
     pip_install(exe, str(wheel))

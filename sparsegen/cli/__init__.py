@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK: argcomplete's global completion, where a user has it on, looks for this word
 """The command line: what the Python interface does, for files.  Nothing heavy is imported before a command runs.
 
 ``options`` registers every command with its options; ``explain``, ``kernels``, ``programs``, ``tools`` hold the work;
@@ -19,7 +20,15 @@ from sparsegen.ir.errors import SparsegenError
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit status."""
-    args = parser().parse_args(argv)
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what could follow
+        from sparsegen.cli.completion import answer
+
+        answer(parser())
+    top = parser()
+    if not (sys.argv[1:] if argv is None else argv):  # what there is tells more than that a command is missing
+        top.print_help(sys.stderr)
+        return WRONG
+    args = top.parse_args(argv)
     try:
         status: int = args.act(args)
         sys.stdout.flush()

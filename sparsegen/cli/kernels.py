@@ -78,7 +78,10 @@ def bench(args: Args) -> int:
     if args.file is not None:
         if args.out:
             raise ArrayError("--out is for the result of a suite", hint="drop it, or give --suite")
-        k = kernel(args, one(args.file), backend=args.backend, edge=10240)
+        from sparsegen.target import resolve
+
+        edge = 10240 if resolve(args.device, args.backend).backend == "cuda" else 512  # the emulator is slow
+        k = kernel(args, one(args.file), backend=args.backend, edge=edge)
         print(f"{k!r}\n{k.bench(repeats=args.repeats)}")
         return OK
     from sparsegen.bench.command import measure

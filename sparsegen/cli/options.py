@@ -10,6 +10,7 @@ from sparsegen._version import __version__
 from sparsegen.calibrate.command import act as calibrate
 from sparsegen.calibrate.command import add_options as add_calibration
 from sparsegen.cli.common import LEVELS, SUITES, Args
+from sparsegen.cli.completion import SHELLS, completion
 from sparsegen.cli.explain import explain
 from sparsegen.cli.kernels import bench, check, gen, run
 from sparsegen.cli.programs import opt
@@ -43,14 +44,14 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
         return sub
 
-    def kernel(sub: argparse.ArgumentParser, edge: int, optional: bool = False, many: bool = False) -> None:
+    def kernel(sub: argparse.ArgumentParser, size: str, optional: bool = False, many: bool = False) -> None:
         what = "Python file that defines stencils (@sg.stencil) or products (sg.spmm), or FILE.py:NAME"
         sub.add_argument("file", metavar="FILE.py[:NAME]", nargs="?" if optional else None, help=what)
         if many:
             sub.add_argument("--device", action="append", help="h200, a100, …, auto, or a .toml file; may be repeated")
         else:
             sub.add_argument("--device", default="auto", help="h200, a100, …, auto (default), or a .toml file")
-        cells = f"such as 1024x1024 (default: {edge}x{edge}, or a row or cube of as many)"
+        cells = f"such as 1024x1024 (default: {size}, or a row or cube of as many)"
         sub.add_argument("--shape", type=_shape, help=f"cells of each axis, {cells}")
         sub.add_argument("--steps", type=_count, default=12, help="time steps (default: 12)")
         sub.add_argument("--schedule", default="auto", help="a schedule's line (default: auto, the cheapest)")
@@ -61,18 +62,18 @@ def parser() -> argparse.ArgumentParser:
     sub = add(
         "explain", explain, "why a schedule: its cost, what binds it, what was rejected; of several devices a table"
     )
-    kernel(sub, 10240, many=True)
+    kernel(sub, "10240x10240", many=True)
     sub.add_argument("--json", action="store_true", help="one JSON document with the pages of all devices instead")
     sub.add_argument("--picture", metavar="FILE.svg", help="file for the rooflines, side by side")
 
     sub = add("gen", gen, "print or save what is generated, at any level")
-    kernel(sub, 10240)
+    kernel(sub, "10240x10240")
     sub.add_argument("--level", choices=LEVELS, default="cuda", help="default: cuda; ptx and sass need nvcc")
     sub.add_argument("--out", help="file to save it in")
     sub.add_argument("--export", metavar="FILE.cu", help="save all passes as a CUDA file with a C launcher, and FILE.h")
 
     sub = add("run", run, "run a stencil on a field, or a warp program in text form (FILE.sgir) on arrays of its roles")
-    kernel(sub, 512)
+    kernel(sub, "512x512")
     backend(sub)
     sub.add_argument("--in", dest="input", metavar="U.npy", help="the field of a stencil (default: random numbers)")
     sub.add_argument("--array", action="append", metavar="ROLE=A.npy", help="an array of a program; repeatable")
@@ -80,10 +81,10 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--seed", type=int, default=0, help="of random arrays and of the emulator's order of warps")
 
     sub = add("check", check, "run the emulator's checkers; exit status 1 if they find an error")
-    kernel(sub, 256)
+    kernel(sub, "256x256")
 
     sub = add("bench", bench, "time a stencil, or a suite with its report")
-    kernel(sub, 10240, optional=True)
+    kernel(sub, "10240x10240 on a GPU, else 512x512", optional=True)
     backend(sub)
     sub.add_argument("--repeats", type=_count, default=10, help="of a file's stencil (default: 10)")
     sub.add_argument("--suite", choices=SUITES, help="measure a suite, on a GPU")
@@ -115,4 +116,8 @@ def parser() -> argparse.ArgumentParser:
 
     sub = add("cache", cache, "the cache of compiled kernels and tuned schedules")
     sub.add_argument("what", choices=("info", "clear"))
+
+    sub = add("completion", completion, "print what a shell reads to complete commands, options and values on TAB")
+    sub.add_argument("shell", choices=SHELLS)
+    sub.epilog = 'bash and zsh: eval "$(sparsegen completion bash)"; fish: sparsegen completion fish | source'
     return top

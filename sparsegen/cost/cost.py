@@ -62,6 +62,10 @@ class Cost:
     #: What the law knows of the problem: a stencil's footprint, an update, a product in numbers.
     facts: Any = field(repr=False)
 
+    def __str__(self) -> str:
+        """The schedule's line, its time and what binds it."""
+        return f"{self.schedule}: {self.time_per_step * 1e6:.4g} µs a step, bound by {self.binds}"
+
     @property
     def blocks_per_sm(self) -> int:
         """Blocks that an SM runs at a time."""
@@ -118,7 +122,7 @@ class Costs(list[Cost]):
     """Predicted costs, cheapest first; shown in a line, and in a notebook as a table of the first ones."""
 
     def __repr__(self) -> str:
-        best = f", cheapest {self[0].schedule}: {self[0].time_per_step * 1e6:.4g} µs a step" if self else ""
+        best = f", cheapest {self[0]}" if self else ""
         return f"<{len(self)} schedules{best}>"
 
     def _repr_html_(self) -> str:

@@ -179,3 +179,4 @@ def test_debug_shows_the_traceback(folder: Path, monkeypatch: pytest.MonkeyPatch
 def test_wrong_words_end_with_status_2(folder: Path) -> None:
     run(folder, "gen", "heat.py", "--shape", "big", status=2)
     run(folder, "no-command", status=2)
+    assert "explain" in run(folder, status=2).stderr

@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 import sparsegen as sg
+import sparsegen.torch
 from sparsegen.ir.node import OPS
 from sparsegen.ir.registry import load_all
 
@@ -31,6 +32,21 @@ def test_every_public_name_has_a_heading(site: ModuleType) -> None:
     assert not any(":class:" in line or ":func:" in line for line in page)
 
 
+def test_every_name_for_torch_has_a_heading_and_a_text(site: ModuleType) -> None:
+    """Also where there is no torch: what a name is called with, and what it says of itself."""
+    page = site.torch_names()
+    parts = dict(part.split("\n", 1) for part in page.split("\n## ")[1:])
+    assert {*parts} == {*sparsegen.torch.__all__}
+    assert "calibration: Iterable[Any] | None = None" in parts["sparsify"] and "in place" in parts["sparsify"]
+    assert 'fallback: str = "auto"' in parts["sparsify"].replace("'", '"') and "def " not in page
+    assert all(part.partition("```\n\n")[2].strip() for part in parts.values())
+
+
+def test_signatures_keep_the_quotes_of_texts(site: ModuleType) -> None:
+    """And of a long one each parameter has a line."""
+    assert "(\n    w: Any,\n    pattern: str = 'nm',\n    *,\n" in site.names()
+
+
 def test_every_op_has_a_heading(site: ModuleType) -> None:
     load_all()
     assert {line.removeprefix("### ") for line in site.ops().splitlines() if line.startswith("### ")} == {*OPS}
@@ -40,4 +56,6 @@ def test_notebooks_are_tutorials(site: ModuleType) -> None:
     for file in (ROOT / "examples/notebooks").glob("*.ipynb"):
         text = site.tutorial(file)
         assert text.startswith("# ") and "```python\nimport " in text
+        assert text.count('<div class="shown">') >= 3 and "```text\n" in text
+        assert "Product(" not in text  # a kernel says what it computes in words
         assert f"tutorials/{file.stem}.md" in (ROOT / "mkdocs.yml").read_text()

@@ -150,12 +150,27 @@ def _best(
     update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
 ) -> UpdateSchedule | None:  # fmt: skip
     """The cheapest way to fill in what the schedule leaves open; None if nothing fits."""
-    fitting = [t for t in _fillings(update, shape, s, device) if _misfit(update, shape, t, device) is None]
-    least = dict[int, int]()
-    for t in fitting:
-        least[t.every] = min(_cells(t), least.get(t.every, _cells(t)))
-    tried = (t for t in fitting if _cells(t) <= _WIDER * least[t.every])
+    of_every = dict[int, list[UpdateSchedule]]()
+    for t in _fillings(update, shape, s, device):
+        of_every.setdefault(t.every, []).append(t)
+    tried = (t for some in of_every.values() for t in _smallest(update, shape, some, device))
     return min(tried, key=lambda t: (cost(update, shape, t, device, 1000).time, _cells(t)), default=None)
+
+
+def _smallest(
+    update: Update, shape: tuple[int, ...], some: list[UpdateSchedule], device: DeviceProfile
+) -> Iterator[UpdateSchedule]:
+    """Those that run and whose windows are not much larger than the smallest of these.
+
+    Smaller ones come first, so that most need not be looked at: that takes longer than all else.
+    """
+    least = inf
+    for t in sorted(some, key=_cells):
+        if _cells(t) > _WIDER * least:
+            return
+        if _misfit(update, shape, t, device) is None:
+            least = min(least, _cells(t))
+            yield t
 
 
 def _cells(s: UpdateSchedule) -> int:
