@@ -21,9 +21,10 @@ def test_opcheck(device: str, biased: bool, shape: tuple[int, ...], format: str)
     x = tokens(*shape, device=device).requires_grad_()
     weights = arrays(sparse)
     bias = sparse.bias if biased else None
-    torch.library.opcheck(torch.ops.sparsegen.spmm_linear.default, (x, *weights, bias, sparse.plan))
     grad = tokens(*shape[:-1], 40, device=device).requires_grad_()
-    torch.library.opcheck(torch.ops.sparsegen.spmm_linear_grad.default, (grad, *weights, sparse.plan, 70))
+    for given in (weights, (None, None, None)):
+        torch.library.opcheck(torch.ops.sparsegen.spmm_linear.default, (x, sparse.plan, *given, bias, 70, 40))
+        torch.library.opcheck(torch.ops.sparsegen.spmm_linear_grad.default, (grad, sparse.plan, *given, 70))
 
 
 def gradients(layer: Any, x: Any, grad: Any) -> list[Any]:
@@ -106,7 +107,7 @@ def test_weights_at_another_address(format: str) -> None:
     x = tokens(3, 70)
     for _ in range(5):
         copied = [t if t is None else t.clone() for t in arrays(sparse)]
-        agrees(torch.ops.sparsegen.spmm_linear(x, *copied, None, sparse.plan), x, layer)
+        agrees(torch.ops.sparsegen.spmm_linear(x, sparse.plan.clone(), *copied, None, 70, 40), x, layer)
         assert len(sparse._plan._bound) <= 2
 
 
@@ -134,12 +135,12 @@ def test_functional_call() -> None:
 @pytest.mark.parametrize("format", PATTERNS)
 def test_a_plan_ends_with_its_module(format: str) -> None:
     """At once, with its tensors and kernels: nothing goes round in circles, and no error that is kept holds them."""
-    from sparsegen.torch.plan import _plans
+    from sparsegen.torch.plan import _places, _plans
 
     sparse, _ = pair(40, 70, **PATTERNS[format])
     sparse(tokens(2, 70))
-    number = sparse.plan
-    assert number in _plans and number % 2**32 == 40
+    number, place = sparse._plan.number, sparse.plan.data_ptr()
+    assert number in _plans and place in _places
     values = weakref.ref(sparse.values.untyped_storage())
     del sparse
-    assert number not in _plans and values() is None
+    assert number not in _plans and place not in _places and values() is None
