@@ -125,7 +125,7 @@ def test_new_weights_under_an_old_graph() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["anywhere", "nm", "quantized"])
 def test_cuda_graphs_of_a_shared_graph(kind: str) -> None:
-    """torch records each layer's launches, and replays them with that layer's weights; new weights are recorded anew."""
+    """torch records each layer's launches and replays them with that layer's weights; new weights are recorded."""
     model, x = decoder(kind).cuda(), tokens(16, 64, device="cuda")
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
