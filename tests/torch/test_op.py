@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import sparsegen.torch as st
+from sparsegen.ir.errors import ProductError
 from tests.torch.layers import KINDS, PATTERNS, agrees, arrays, dense, pair, tokens, torch
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -109,6 +110,19 @@ def test_weights_at_another_address(format: str) -> None:
         copied = [t if t is None else t.clone() for t in arrays(sparse)]
         agrees(torch.ops.sparsegen.spmm_linear(x, sparse.plan.clone(), *copied, None, 70, 40), x, layer)
         assert len(sparse._plan._bound) <= 2
+
+
+def test_what_is_no_plan_of_these_features() -> None:
+    """Another tensor, a part of a plan, one of other features; without weights a plan has its own."""
+    sparse, layer = pair(40, 70)
+    x, layer.bias, nothing = tokens(3, 70), None, (None, None, None, None)
+    agrees(torch.ops.sparsegen.spmm_linear(x, sparse.plan.clone(), *nothing, 70, 40), x, layer)
+    for plan in (torch.zeros_like(sparse.plan), sparse.plan[1:], sparse.plan.new_zeros(())):
+        with pytest.raises(ProductError, match="there is no such plan"):
+            torch.ops.sparsegen.spmm_linear(x, plan, *nothing, 70, 40)
+    for features in ((70, 41), (71, 40), (40, 70)):
+        with pytest.raises(ProductError, match=f"of weights 40x70, not {features[1]}x{features[0]}"):
+            torch.ops.sparsegen.spmm_linear(x, sparse.plan, *nothing, *features)
 
 
 @pytest.mark.parametrize("format", PATTERNS)
