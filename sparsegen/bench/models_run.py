@@ -60,7 +60,9 @@ class Models:
                 why = reason(error)
                 for case in alike[len(rows) - first :]:
                     done(ModelRow(**self._labels(case), failed=why))
-            gc.collect()  # before the next model is made
+            if alike[0].compiled:
+                self.torch._dynamo.reset()  # its graphs may hold the model
+            gc.collect()  # before the next one is made
             if self.device.type == "cuda":
                 self.torch.cuda.empty_cache()
         return rows
@@ -73,7 +75,6 @@ class Models:
             model = made.decoder(case.config, self.device, self.torch.float16, self.seed)
             generation.mask(model, case.pruned)
             if case.compiled:
-                self.torch._dynamo.reset()
                 for layer in model.body.layers:
                     layer.compile(dynamic=False, fullgraph=True)
             prompts = [self._prompts(each) for each in cases]

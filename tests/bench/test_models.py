@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sparsegen.bench import models, report, tables
+from sparsegen.bench import command, models, report, tables
 from sparsegen.bench.config import TINY_LLAMA, TINY_OPT
 from sparsegen.bench.lab import Timing
 from sparsegen.bench.models import ALIKE, ANYWHERE, PARTS, ModelCase, ModelRow, Pruned
@@ -88,3 +89,20 @@ def test_how_a_row_is_judged() -> None:
     assert not row(off, 0.5).ok and not row(turned, 0.5).ok and not row(scores, 0.8).ok
     assert not row(scores * torch.nan, 0.5).ok and row(scores * torch.nan, 0.5).as_json()["error"] == "inf"
     assert row(turned, 0.5).agreement == pytest.approx(7 / 9)
+
+
+def test_the_command_measures_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the parts that are asked for; ``--quick``: of few layers."""
+    asked = list[list[ModelCase]]()
+
+    class Recorded(Models):
+        def run(self, cases: Any, say: Any = None, keep: Any = None) -> list[ModelRow]:
+            asked.append([*cases])
+            return []
+
+    monkeypatch.setattr(command.models_run, "Models", lambda seed: Recorded(seed, "cpu"))
+    for quick in (False, True):
+        assert command.rows(Namespace(suite="models", quick=quick), ["llama-8b-nm"], 7, lambda rows: None) == []
+    assert [(case.part, case.batch, case.config.layers) for cases in asked for case in cases] == [
+        ("llama-8b-nm", batch, layers) for layers in (32, models.QUICK) for batch in (1, 4, 16)
+    ]
