@@ -111,12 +111,16 @@ def _timed(call: Callable[[], object], times: int, device: Any) -> list[float]:
 
 
 def _memory(model: Decoder, decoding: Decoding) -> dict[str, int]:
-    """Bytes of weights, of the cache, and on a GPU what torch had allocated besides at its most."""
+    """Bytes of weights, of the cache, and on a GPU what torch had allocated besides at its most, and what is taken
+    outside of torch: by the driver, by loaded kernels and by their workspaces."""
     tensors = [*model.parameters(), *model.buffers()]
     weights = sum({t.data_ptr(): t.nbytes for t in tensors}.values())
-    most = torch.cuda.max_memory_allocated(decoding.device) if decoding.device.type == "cuda" else 0
-    cache = decoding.cache.nbytes
-    return {"weights": weights, "cache": cache, "rest": max(0, most - weights - cache)}
+    found = {"weights": weights, "cache": decoding.cache.nbytes, "rest": 0, "outside": 0}
+    if (device := decoding.device).type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        found["rest"] = torch.cuda.max_memory_allocated(device) - weights - found["cache"]
+        found["outside"] = total - free - torch.cuda.memory_reserved(device)
+    return found
 
 
 def _parts(model: Decoder, decoding: Decoding) -> dict[str, Callable[[], object]]:

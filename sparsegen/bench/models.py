@@ -102,8 +102,9 @@ class ModelRow(AnyRow):
 
     ``median_s`` of the sparse, ``dense_s`` of the dense decoder; ``split`` and ``dense_split``: where that goes, by
     ``SPLIT``; ``memory`` and ``dense_memory``: bytes by ``weights``, ``cache`` and ``rest``, together the most that
-    torch had allocated.  ``error``: |scores' - scores| / |scores| of prompts and the first steps; ``agreement``: the
-    share of their tokens that are the dense decoder's.  ``target`` and ``aim``: tokens a second over the dense ones.
+    torch had allocated, and those taken ``outside`` of torch.  ``error``: |scores' - scores| / |scores| of prompts and
+    the first steps; ``agreement``: the share of their tokens that are the dense decoder's.  ``target`` and ``aim``:
+    tokens a second over the dense ones.
     """
 
     seed: int
@@ -152,7 +153,7 @@ _COLUMNS: Final[dict[str, Column]] = {
     "same tokens": of("agreement", ".1%"),
 }  # fmt: skip
 _TIME: Final[dict[str, Column]] = {f"{name}, ms": _milli("split", name) for name in SPLIT}
-_MEMORY: Final[dict[str, Column]] = {f"{name}, GB": _giga(name) for name in ("weights", "cache", "rest")}
+_MEMORY: Final[dict[str, Column]] = {f"{name}, GB": _giga(name) for name in ("weights", "cache", "rest", "outside")}
 _SPLIT: Final = {name: _COLUMNS[name] for name in ("weights", "batch")} | _TIME | _MEMORY
 
 

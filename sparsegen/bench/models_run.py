@@ -2,7 +2,7 @@
 
 The time of a step is that of a CUDA graph in a run of all tokens, between events.  Where it goes: the layers that are
 pruned, the head, and attention, each alone as a graph of all its calls in a step; the rest is what is left.  Memory is
-the most that torch had allocated while one decoder was there and generated.
+the most that torch had allocated while one decoder was there and generated, and what was taken outside of torch.
 """
 
 from __future__ import annotations

@@ -78,7 +78,13 @@ def test_how_a_row_is_judged() -> None:
     where = dict.fromkeys(models.SPLIT, 0.0)
 
     def run(scores: Any, seconds: float) -> Run:
-        return Run(None, scores, Timing(seconds, seconds, seconds, 3), where, {"weights": 1, "cache": 1, "rest": 0})
+        return Run(
+            None,
+            scores,
+            Timing(seconds, seconds, seconds, 3),
+            where,
+            dict.fromkeys(("weights", "cache", "rest", "outside"), 0),
+        )
 
     case, theirs = replace(tiny(TINY_OPT, ANYWHERE, 2), least=1.5), run(scores, 1.0)
 
