@@ -63,14 +63,11 @@ class Decoding:
         """The graph of a step; what the steps before it have written is undone, or will be overwritten."""
         prepare(self.model, (self.batch,))
         ids, position = self.ids.clone(), self.position.clone()
-        aside = torch.cuda.Stream(self.device)
-        aside.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(aside):
-            for _ in range(_WARM):
-                self._step()
-                self.ids.copy_(ids)
-                self.position.copy_(position)
-        torch.cuda.current_stream(self.device).wait_stream(aside)
+        for _ in range(_WARM):
+            self._step()
+            self.ids.copy_(ids)
+            self.position.copy_(position)
+        torch.cuda.synchronize(self.device)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             self._step()

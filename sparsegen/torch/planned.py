@@ -42,7 +42,7 @@ class Planned(torch.nn.Module):
 
 
 #: Older versions of torch cannot say so.
-_exporting: Final = getattr(torch.compiler, "is_exporting", bool)
+_exporting: Final = getattr(torch.compiler, "is_exporting", lambda: False)
 
 
 def in_graph() -> bool:
