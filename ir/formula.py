@@ -59,8 +59,9 @@ def reads(code: Code) -> Iterator[Read]:
 
 def divisor(code: Code, node: Node) -> float | None:
     """The number that a node of the code divides by, if its size allows to do so without a branch; else None."""
-    by = code[operands(node)[1]] if node[0] == "div" else ("",)
-    value = cast("float", by[1]) if by[0] == "const" else 0.0
+    if node[0] != "div" or (by := code[operands(node)[1]])[0] != "const":
+        return None
+    value = cast("float", by[1])
     return value if simple(value) else None
 
 

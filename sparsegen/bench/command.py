@@ -19,6 +19,8 @@ from sparsegen.bench import (  # fmt: skip
     graphs,
     magicube,
     magicube_run,
+    models,
+    models_run,
     nm,
     regret_run,
     report,
@@ -111,6 +113,8 @@ def rows(args: Namespace, parts: Sequence[str], seed: int, keep: Keep) -> Sequen
         products = unstructured_run.Unstructured(Lab(), seed, args.seconds)
         asked = unstructured.cases(parts, args.data and Path(args.data), seed)
         return products.run(asked, say, args.floor or floors.own(args.suite, parts), keep)
+    if args.suite == "models":
+        return models_run.Models(seed).run(models.cases(parts, args.quick), say, keep)
     if args.suite == "csr":
         found = graphs.parts(args.part or graphs.PARTS, args.graph and Path(args.graph))
         each = [case for part, name, _ in found for case in graphs.cases(part, name, args.quick)]

@@ -185,7 +185,7 @@ def text(found: Result) -> str:
     """A short table for a terminal, and a line that says what was measured where."""
     failures = [f"{row['case']}, {row['schedule']}: {row['failed']}" for row in found["rows"] if row["failed"]]
     views = VIEWS[found["suite"]]
-    first = [view for view in ("summary", "weights", "vectors", "graphs") if parts_of(found, view)]
+    first = [view for view in ("summary", "weights", "vectors", "graphs", "split") if parts_of(found, view)]
     shown = [view for view in dict.fromkeys([*first, *found.get("parts", ())]) if view in views] or [[*views][-1]]
     blocks = [f"{view}\n{columns(views[view](found))}\n{caption(found, view)}\n" for view in shown]
     return "\n".join([*blocks, *failures]).replace("`", "")

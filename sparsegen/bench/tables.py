@@ -13,6 +13,7 @@ from sparsegen.bench import (
     chosen,
     graphs,
     magicube,
+    models,
     nm,
     product_tables,
     regret,
@@ -44,7 +45,7 @@ from sparsegen.cost.devices import load_profile
 PARTS: Final = {
     "ablation": ablation.PARTS, "stencil": stencils.PARTS, "bitmap": bitmaps.PARTS, "regret": regret.PARTS,
     "csr": graphs.PARTS, "nm": nm.PARTS, "magicube": magicube.PARTS,
-    "unstructured": unstructured.PARTS, "updates": updates.PARTS,
+    "unstructured": unstructured.PARTS, "updates": updates.PARTS, "models": models.PARTS,
 }  # fmt: skip
 _SHARES: Final = {"boundaries": "", "odd": "odd size", "f32": "f32", "single": "one step"}
 
@@ -147,6 +148,7 @@ VIEWS: Final[dict[str, dict[str, Callable[[Result], Cells]]]] = {
     },
     "updates": {name: partial(_details, name) for name in updates.PARTS},
     "auto": {"table": auto.view},
+    "models": {**{name: partial(models.view, name) for name in models.PARTS}, "split": models.split},
     "regret": regret_tables.VIEWS,
 }
 
@@ -157,5 +159,5 @@ def parts_of(found: Result, view: str) -> list[str]:
              "summary": regret_tables.FLOATS, "weights": regret_tables.WEIGHTS, "vectors": regret.VECTORS,
              "fields": regret.UPDATES,
              "graphs": (*graphs.PARTS, "graphs"), "classes": (unstructured.AUTO,), "worst": (unstructured.AUTO,),
-             "headline": (*nm.PARTS, *magicube.FIXED)}  # fmt: skip
+             "headline": (*nm.PARTS, *magicube.FIXED), "split": models.PARTS}  # fmt: skip
     return [name for name in shown.get(view, (view,)) if name in found.get("parts", {})]

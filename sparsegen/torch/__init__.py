@@ -1,12 +1,12 @@
 """Sparse weights in torch: ``SparseLinear`` in the place of ``torch.nn.Linear``, and ``magnitude_mask`` for pruning.
 
 ``prune``: which weights stay.  ``planned``: what the modules have in common.  ``linear``: the module.  ``op``: the
-operator ``sparsegen::spmm_linear`` that it calls, with its fake and its derivative.  ``plan``: what is behind the
-integer in the operator's arguments.  ``attention``: ``SparseAttention``, attention to the keys that a pattern keeps,
-with its operator.  ``quantized``: ``QuantizedLinear``, a layer of 8-bit integers in vectors of rows, with its operator.
-``fused``: ``FusedLinear``, layers of one input in one launch.  ``whole``: ``sparsify``, whole models by the rules
-of ``config``, with what ``calibration`` saw and ``predict`` says in a ``report``.  ``folder``: such models, and dense
-checkpoints, in folders.
+operator ``sparsegen::spmm_linear`` that it calls, with its fake and its derivative.  ``handle``: what stands for a
+layer in the operator's arguments, ``plan``: what is behind it.  ``attention``: ``SparseAttention``, attention to the
+keys that a pattern keeps, with its operator.  ``quantized``: ``QuantizedLinear``, a layer of 8-bit integers in vectors
+of rows, with its operator.  ``fused``: ``FusedLinear``, layers of one input in one launch.  ``whole``: ``sparsify``,
+whole models by the rules of ``config``, with what ``calibration`` saw and ``predict`` says in a ``report``.
+``folder``: such models, and dense checkpoints, in folders.
 
 This package needs torch, and loads it when a name is first used.
 """

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from hashlib import sha256
+from threading import Lock
 from typing import Any, Final, NoReturn
 from weakref import WeakValueDictionary
 
@@ -21,34 +22,49 @@ from sparsegen.ir.errors import ArrayError, ProductError, SparsegenError
 from sparsegen.kernel import AttentionKernel
 from sparsegen.memo import Memo
 from sparsegen.products.attention import Attention, attention
-from sparsegen.torch.plan import ALIGNMENT, BACKENDS, refuse_capture
+from sparsegen.torch.handle import refuse_capture
+from sparsegen.torch.plan import ALIGNMENT, BACKENDS
 from sparsegen.torch.planned import Planned, refuse_gradient
 
 NAME: Final = "sparsegen::sparse_attention"
 #: Sizes of a batch whose kernels are kept, for each place where they run.
 _KEPT: Final = 16
-_serial = count(1)
+_lock = Lock()
 _plans: WeakValueDictionary[int, Attending] = WeakValueDictionary()
 
 
 class Attending:
-    """A described attention with its kernels, as the operator knows it: by ``number``.  Safe for threads."""
+    """A described attention with its kernels, as the operator knows it: by ``handle``.  Safe for threads.
 
-    def __init__(self, what: Attention) -> None:
-        self.what = what
-        # of the result's size, as with SparseLinear: compiled graphs that torch keeps in files are found by it
-        self.number = next(_serial) << 32 | what.pattern.shape[0]
+    The handle is of what is described: modules with one pattern have one, and share graphs of ``torch.compile``.
+    """
+
+    def __init__(self, what: Attention, handle: int) -> None:
+        self.what, self.handle = what, handle
         self.kernels: Memo[AttentionKernel] = Memo(partial(_compiled, what), _KEPT)
         self.built: set[tuple[int, str]] = set()
-        _plans[self.number] = self
 
     @staticmethod
-    def of(number: int) -> Attending:
-        """That of a number; ProductError if there is none."""
-        if (found := _plans.get(number)) is None:
+    def to(what: Attention) -> Attending:
+        """The plan of what is described: that which is there, or a new one."""
+        w = what.pattern.to_host()
+        told = (w.shape, w.height, what.heads, what.d, what.bits, what.softmax_bits)
+        digest = sha256(repr(told).encode())
+        for name, array in w.arrays.items():
+            digest.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+        handle = int.from_bytes(digest.digest()[:7], "little")
+        with _lock:
+            if (found := _plans.get(handle)) is None:
+                found = _plans[handle] = Attending(what, handle)
+            return found
+
+    @staticmethod
+    def of(handle: int) -> Attending:
+        """That of a handle; ProductError if there is none."""
+        if (found := _plans.get(handle)) is None:
             raise ProductError(
-                f"there is no plan {number}",
-                hint="a plan belongs to one SparseAttention and its process: pass module.plan, keep the module alive",
+                f"there is no plan {handle}",
+                hint="a plan belongs to the modules of its pattern and their process: pass module.plan, keep one alive",
             )
         return found
 
@@ -132,7 +148,7 @@ class SparseAttention(Planned):
     """``softmax(q k^T / sqrt(d) where pattern) v`` of each head, by products of 8-bit integers: no parameters.
 
     ``pattern``, ``heads``, ``d``, ``bits`` and ``softmax_bits`` as of :func:`sparsegen.attention`.  ``plan`` is the
-    operator's integer, as long as the module lives.  Copies and pickles have the same pattern.
+    operator's integer, as long as a module of this pattern lives.  Copies and pickles have the same pattern.
     """
 
     def __init__(self, pattern: Any, heads: int, d: int, *, bits: int = 8, softmax_bits: int = 8) -> None:
@@ -143,7 +159,7 @@ class SparseAttention(Planned):
             self._renew()
 
     def _planned(self) -> Attending:
-        return Attending(self._what)
+        return Attending.to(self._what)
 
     def forward(self, q: Any, k: Any, v: Any) -> Any:
         """q [batch, heads, M, d], k and v [batch, heads, N, d] in f16, or all without the first axis: f16 of q's shape.

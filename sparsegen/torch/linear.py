@@ -15,9 +15,10 @@ from sparsegen.formats.format import Format
 from sparsegen.formats.matrix import NAMES, SparseMatrix
 from sparsegen.formats.nm import Vector
 from sparsegen.ir.errors import ArrayError, DeviceError, FormatError, ProductError, SparsegenError
+from sparsegen.torch.handle import refuse_capture
 from sparsegen.torch.op import spmm_linear
-from sparsegen.torch.plan import BACKENDS, Bound, Plan, assembled, empty, parts, refuse_capture
-from sparsegen.torch.planned import Planned
+from sparsegen.torch.plan import BACKENDS, Bound, Plan, assembled, empty, parts
+from sparsegen.torch.planned import Planned, in_graph
 from sparsegen.torch.prune import DTYPES, check_weight, conversions, format_of, in_words, kept, taken
 from sparsegen.torch.quantized import QuantizedLinear
 
@@ -50,6 +51,9 @@ class SparseLinear(Planned):
 
     ``half``, ``bfloat16`` and ``to`` of dtypes that W may have round it and encode it again.  Under ``torch.autocast``
     x is cast to W's dtype, and the result to autocast's.
+
+    ``torch.compile`` makes one graph of all layers of one kind (features, dtype, pattern, bias) that it compiles one by
+    one, as in ``for layer in decoder.layers: layer.compile()``.
 
     W is constant: its buffers, the arrays of its format (``values``, ``masks`` and ``index``; of the pattern nm
     ``values`` and ``idx``), are replaced by ``load_state_dict`` and must not be written to.  x and ``bias`` have
@@ -171,15 +175,17 @@ class SparseLinear(Planned):
         """x [..., in_features] -> [..., out_features]; ArrayError for another dtype, device or last axis."""
         if not isinstance(x, torch.Tensor):
             raise ArrayError(f"x is a {type(x).__qualname__}", hint="pass a torch tensor", loc=user_loc())
-        buffers, (values, own, pointers) = self._buffers, self._parts  # a module's attributes are slow
+        buffers = self._buffers  # a module's attributes are slow
         dense = buffers["dense"]
         if dense is not None and x.shape[:-1].numel() > self.dense_above:
             return torch.nn.functional.linear(x, dense, self.bias)
         where = x.device.type
         cast = where in BACKENDS and torch.is_autocast_enabled(where) and x.dtype in DTYPES
+        values, own, pointers = (None, None, None) if in_graph() else map(buffers.get, self._parts)
         y = spmm_linear(
-            x.to(self.dtype) if cast else x, buffers[values], buffers[own], buffers.get(pointers), self.bias, self.plan
-        )
+            x.to(self.dtype) if cast else x, self.plan, values, own, pointers, self.bias, self.in_features,
+            self.out_features,
+        )  # fmt: skip
         return y.to(torch.get_autocast_dtype(where)) if cast else y
 
     def prepare(self, tokens: Iterable[int] = (1, 8, 16)) -> None:
@@ -205,7 +211,10 @@ class SparseLinear(Planned):
         return found(self.format).spec(NAMES[DTYPES[self.dtype]], self.options)
 
     def _bound(self) -> Bound:
-        return self._plan.at(*[name and self._buffers[name] for name in self._parts])
+        return self._plan.at(*self._weights())
+
+    def _weights(self) -> list[Any]:
+        return [name and self._buffers[name] for name in self._parts]
 
     def _install(self, w: SparseMatrix) -> None:
         for name, array in w.arrays.items():
@@ -217,7 +226,8 @@ class SparseLinear(Planned):
         self._renew()
 
     def _planned(self) -> Plan:
-        return Plan(self._spec(), (self.out_features, self.in_features), self.nnz, self.dense_above == "auto")
+        shape = (self.out_features, self.in_features)
+        return Plan(self._spec(), shape, self.nnz, self._weights(), self.dense_above == "auto")
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         """What ``to``, ``cuda``, ``half`` and their like do; ArrayError for a dtype that sparse weights cannot have."""

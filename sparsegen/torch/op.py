@@ -1,9 +1,11 @@
-"""The operator ``sparsegen::spmm_linear(x, values, own, pointers, bias, plan)``: y = x @ W.T + bias.
+"""The operator ``sparsegen::spmm_linear(x, plan, values, own, pointers, bias, in_features, out_features)``:
+y = x @ W.T + bias.
 
-W's tensors are the arrays of its format: values, what says where they lie, and pointers into both if the format has
-any (:func:`sparsegen.torch.plan.parts`).  Tensors and an integer, so torch can trace it: ``torch.compile`` puts it in
-its graphs whole, and CUDA graphs record its launches.  It runs on torch's current stream and allocates with torch
-alone.  CPU tensors are multiplied by the reference, in NumPy.
+``plan`` is the handle of W (:mod:`sparsegen.torch.handle`), of its dtype and on its device.  W's tensors are the arrays
+of its format: values, what says where they lie, and pointers into both if the format has any
+(:func:`sparsegen.torch.plan.parts`); where they are None, as in compiled graphs, they are the plan's own.
+``torch.compile`` puts it in its graphs whole, and CUDA graphs record its launches.  It runs on torch's current stream
+and allocates with torch alone.  CPU tensors are multiplied by the reference, in NumPy.
 
 Gradients: of x, ``grad @ W`` with W decoded to a dense matrix in every backward pass, which costs its memory and many
 times the forward's time, and no CUDA graph can capture it; of bias, the sum of ``grad``.  W gets none.
@@ -17,15 +19,16 @@ import torch
 
 from sparsegen.callsite import user_loc
 from sparsegen.ir.errors import ArrayError, SparsegenError
-from sparsegen.torch.plan import ALIGNMENT, Plan, refuse_capture
+from sparsegen.torch.handle import refuse_capture
+from sparsegen.torch.plan import ALIGNMENT, Plan
 
 NAME: Final = "sparsegen::spmm_linear"
 GRAD: Final = "sparsegen::spmm_linear_grad"
 
 
-def _check(plan: Plan, x: Any, values: Any, bias: Any) -> None:
+def _check(x: Any, plan: Any, values: Any, bias: Any, k: int, m: int) -> None:
     """ArrayError for arguments that do not go together."""
-    m, k = plan.shape
+    weights = plan if values is None else values
     if x.dtype != plan.dtype:
         raise ArrayError(
             f"x has dtype {x.dtype}, the weights are {plan.dtype}", hint=f"pass x.to({plan.dtype}); nothing is cast"
@@ -37,9 +40,9 @@ def _check(plan: Plan, x: Any, values: Any, bias: Any) -> None:
         )
     if x.layout != torch.strided:
         raise ArrayError(f"x is a tensor of layout {x.layout}", hint="pass a dense tensor: x.to_dense()")
-    if x.device != values.device:
+    if x.device != weights.device:
         raise ArrayError(
-            f"x is on {x.device}, the weights are on {values.device}",
+            f"x is on {x.device}, the weights are on {weights.device}",
             hint=f"move one of them: module.to({str(x.device)!r})",
         )
     if bias is not None and (bias.dtype != plan.dtype or tuple(bias.shape) != (m,) or bias.device != x.device):
@@ -50,65 +53,66 @@ def _check(plan: Plan, x: Any, values: Any, bias: Any) -> None:
         )
 
 
-def _forward(x: Any, values: Any, own: Any, pointers: Any, bias: Any, plan: int) -> Any:
+def _forward(
+    x: Any, plan: Any, values: Any, own: Any, pointers: Any, bias: Any, in_features: int, out_features: int
+) -> Any:
     try:
-        known = Plan.of(plan)
-        _check(known, x, values, bias)
-        m, k = known.shape
-        rows = x.detach().reshape(-1, k).contiguous()
+        known = Plan.of(plan, (out_features, in_features))
+        _check(x, plan, values, bias, in_features, out_features)
+        rows = (x.detach() if x.requires_grad else x).reshape(-1, in_features).contiguous()
         if rows.data_ptr() % ALIGNMENT:  # for the widest loads
             rows = rows.clone()
-        y = rows.new_empty((rows.shape[0], m))
+        y = rows.new_empty((rows.shape[0], out_features))
         known.at(values, own, pointers).multiply(rows, None if bias is None else bias.detach().contiguous(), y)
-        return y.view(*x.shape[:-1], m)
+        return y.view(*x.shape[:-1], out_features)
     except SparsegenError as error:
         if error.loc is None:
             error.loc = user_loc()
         raise
 
 
-def _fake(x: Any, values: Any, own: Any, pointers: Any, bias: Any, plan: int) -> Any:
-    known = Plan.of(plan)
-    _check(known, x, values, bias)
-    return x.new_empty((*x.shape[:-1], known.shape[0]))
+def _fake(
+    x: Any, plan: Any, values: Any, own: Any, pointers: Any, bias: Any, in_features: int, out_features: int
+) -> Any:
+    _check(x, plan, values, bias, in_features, out_features)
+    return x.new_empty((*x.shape[:-1], out_features))
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, values, own, pointers, _, plan = inputs
-    ctx.save_for_backward(values, own, pointers)
-    ctx.plan, ctx.in_features = plan, x.shape[-1]
+    _, *weights, _, ctx.in_features, _ = inputs
+    ctx.save_for_backward(*weights)
 
 
 def _backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
     of_x = of_bias = None
     if ctx.needs_input_grad[0]:
-        of_x = torch.ops.sparsegen.spmm_linear_grad(grad, *ctx.saved_tensors, ctx.plan, ctx.in_features)
-    if ctx.needs_input_grad[4]:
+        of_x = torch.ops.sparsegen.spmm_linear_grad(grad, *ctx.saved_tensors, ctx.in_features)
+    if ctx.needs_input_grad[5]:
         of_bias = grad.reshape(-1, grad.shape[-1]).sum(0)
-    return of_x, None, None, None, of_bias, None
+    return of_x, None, None, None, None, of_bias, None, None
 
 
-def _grad(grad: Any, values: Any, own: Any, pointers: Any, plan: int, in_features: int) -> Any:
+def _grad(grad: Any, plan: Any, values: Any, own: Any, pointers: Any, in_features: int) -> Any:
     refuse_capture(
         grad.device, "W cannot be decoded, as a gradient needs", "capture the forward pass alone, under torch.no_grad()"
     )
-    w = Plan.of(plan).at(values, own, pointers).matrix.to_dense()
+    w = Plan.of(plan, (grad.shape[-1], in_features)).at(values, own, pointers).matrix.to_dense()
     return (grad.detach().reshape(-1, w.shape[0]) @ w).view(*grad.shape[:-1], in_features)
 
 
-def _fake_grad(grad: Any, values: Any, own: Any, pointers: Any, plan: int, in_features: int) -> Any:
+def _fake_grad(grad: Any, plan: Any, values: Any, own: Any, pointers: Any, in_features: int) -> Any:
     return grad.new_empty((*grad.shape[:-1], in_features))
 
 
 def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    _, values, own, pointers, plan, _ = inputs
-    ctx.save_for_backward(values, own, pointers)
-    ctx.plan = plan
+    grad, *weights, ctx.in_features = inputs
+    ctx.out_features = grad.shape[-1]
+    ctx.save_for_backward(*weights)
 
 
 def _backward_grad(ctx: Any, grad: Any) -> tuple[Any, ...]:
     """The gradient is linear in the one that it came from, by W; so its own is the forward product."""
-    again = torch.ops.sparsegen.spmm_linear(grad, *ctx.saved_tensors, None, ctx.plan)
+    again = torch.ops.sparsegen.spmm_linear(grad, *ctx.saved_tensors, None, ctx.in_features, ctx.out_features)
     return again, None, None, None, None, None
 
 
@@ -116,12 +120,13 @@ def _register() -> None:
     traced, not_in_graphs = torch.Tag.pt2_compliant_tag, getattr(torch.Tag, "cudagraph_unsafe", None)
     torch.library.define(
         NAME,
-        "(Tensor x, Tensor values, Tensor own, Tensor? pointers, Tensor? bias, int plan) -> Tensor",
+        "(Tensor x, Tensor plan, Tensor? values, Tensor? own, Tensor? pointers, Tensor? bias, int in_features, "
+        "int out_features) -> Tensor",
         tags=(traced,),
     )
     torch.library.define(
         GRAD,
-        "(Tensor grad, Tensor values, Tensor own, Tensor? pointers, int plan, SymInt in_features) -> Tensor",
+        "(Tensor grad, Tensor plan, Tensor? values, Tensor? own, Tensor? pointers, int in_features) -> Tensor",
         tags=tuple(filter(None, (traced, not_in_graphs))),  # older versions of torch have no such tag
     )
     for name, run, fake, backward, save in (

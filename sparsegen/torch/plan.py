@@ -1,19 +1,18 @@
-"""Plans: what is behind the integer in the arguments of ``sparsegen::spmm_linear``.
+"""Plans: what is behind the handle in the arguments of ``sparsegen::spmm_linear``.
 
-A plan is one matrix: its shape, its dtype, how many elements it keeps, and the kernels that multiply by it, wherever
-its tensors are.  The operator is given the tensors themselves and finds the kernels by their addresses, so a copy that
-torch has made (for a compiled graph, say) works too: its kernels are made when it is first met.
+A plan is one matrix: its shape, its dtype, how many elements it keeps, its tensors, and the kernels that multiply by
+it.  Where the operator is given tensors too, it finds the kernels by their addresses, so copies that torch has made
+(for another GPU, say) work as well: their kernels are made when they are first met.
 """
 
 from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, lru_cache, partial
-from itertools import count
 from math import prod
 from threading import Lock
 from typing import Any, Final
@@ -27,11 +26,12 @@ from sparsegen.formats.encode import found
 from sparsegen.formats.format import Format
 from sparsegen.formats.library import Torch
 from sparsegen.formats.matrix import SparseMatrix
-from sparsegen.ir.errors import ArrayError, DeviceError, FormatError, ProductError, SparsegenError
+from sparsegen.ir.errors import ArrayError, FormatError, ProductError, SparsegenError
 from sparsegen.kernel import SpmmKernel
 from sparsegen.memo import Memo
 from sparsegen.products.product import spmm
 from sparsegen.sizes import MAX_CELLS
+from sparsegen.torch.handle import fresh, held, refuse_capture
 
 #: Up to so many tokens each number has a kernel of its own.
 FEW: Final = 64
@@ -93,12 +93,6 @@ def launches(tokens: int) -> tuple[tuple[int, int], ...]:
         return ((0, tokens),)
     rest = min(n for n in sizes if n >= tokens - size)
     return (0, size), (tokens - rest, rest)
-
-
-def refuse_capture(device: Any, what: str, remedy: str) -> None:
-    """DeviceError while a CUDA graph is captured on the device's current stream: ``what`` cannot be done then."""
-    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-        raise DeviceError(f"{what} while a CUDA graph is being captured", hint=remedy)
 
 
 class Bound:
@@ -194,43 +188,53 @@ def _compiled(matrix: SparseMatrix, tokens: int, biased: bool) -> SpmmKernel:
     return compile(product, backend=BACKENDS[matrix.library.device.type])
 
 
-_serial = count(1)
+#: The address of a handle, and the number in it -> the plan.
+_places: WeakValueDictionary[int, Plan] = WeakValueDictionary()
 _plans: WeakValueDictionary[int, Plan] = WeakValueDictionary()
 
 
 class Plan:
-    """A matrix [M, K] that keeps ``nnz`` elements, as the operator knows it: by ``number``.  Safe for threads.
+    """A matrix [M, K] that keeps ``nnz`` elements, as the operator knows it: by ``handle``.  Safe for threads.
 
-    It is known as long as somebody holds it.  ``auto``: on a GPU W may be decoded, and kept so, for the numbers of
-    tokens for which the cost model has the dense product as the faster one.
+    ``tensors``: values, own, pointers (:func:`parts`).  It is known as long as somebody holds it.  ``auto``: on a GPU W
+    may be decoded, and kept so, for the numbers of tokens for which the cost model has the dense product as the faster
+    one.
     """
 
-    def __init__(self, spec: Format, shape: tuple[int, int], nnz: int, auto: bool = False) -> None:
-        self.spec, self.shape, self.nnz, self.auto = spec, shape, nnz, auto
+    def __init__(
+        self, spec: Format, shape: tuple[int, int], nnz: int, tensors: Sequence[Any], auto: bool = False
+    ) -> None:
+        self.spec, self.shape, self.nnz, self.tensors, self.auto = spec, shape, nnz, tuple(tensors), auto
         self.dtype = getattr(torch, spec.dtype.numpy().name)
-        # torch keeps compiled graphs in files and finds them by what is in the graph, such as this number. The size of
-        # the result depends on it, so M is a part of it: else a process with other layers may be given that graph.
-        self.number = next(_serial) << 32 | shape[0]
         self._lock = Lock()
         self._bound: OrderedDict[tuple[int, ...], Bound] = OrderedDict()
-        _plans[self.number] = self
+        self.handle, self.number = fresh(self.dtype, self.tensors[0].device)
+        if self.number:
+            _plans[self.number] = _places[self.handle.data_ptr()] = self
 
     @staticmethod
-    def of(number: int) -> Plan:
-        """The plan of a number; ProductError if there is none."""
-        if (found := _plans.get(number)) is None:
+    def of(handle: Any, shape: tuple[int, int]) -> Plan:
+        """The plan of a handle, or of a copy of one; ProductError if there is none of this shape."""
+        if (found := _places.get(handle.data_ptr())) is None and (found := _plans.get(held(handle))) is None:
             raise ProductError(
-                f"there is no plan {number}",
+                "there is no such plan",
                 hint="a plan belongs to one SparseLinear, its weights, and its process: pass module.plan, and keep the "
                 "module alive",
+            )
+        if found.shape != shape:
+            raise ProductError(
+                f"the plan is of weights {found.shape[0]}x{found.shape[1]}, not {shape[0]}x{shape[1]}",
+                hint="pass in_features and out_features of its module",
             )
         return found
 
     def at(self, values: Any, own: Any, pointers: Any) -> Bound:
-        """The matrix with these tensors, which must hold what the plan was made for.
+        """The matrix with these tensors, which must hold what the plan was made for; its own where they are None.
 
         FormatError if they cannot, DeviceError for an unknown copy of them while a graph is captured.
         """
+        if values is None:
+            values, own, pointers = self.tensors
         key = (values.data_ptr(), own.data_ptr(), 0 if pointers is None else pointers.data_ptr())
         return self._bound.get(key) or self._bind(key, values, own, pointers)
 

@@ -1,12 +1,12 @@
-"""What modules with a plan have in common: each has one of its own, wherever it is copied to or loaded.
+"""What modules with a plan have in common: it is made anew wherever they are copied to or loaded.
 
-And how those say so that have no gradient.
+And how those say so that have no gradient, and how a graph is told apart from a call.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -15,22 +15,22 @@ from sparsegen.ir.errors import ArrayError
 
 
 class Planned(torch.nn.Module):
-    """A module whose operator is given ``plan``, an integer that is known as long as the module lives.
+    """A module whose operator is given ``plan``, which stands for what is known as long as the module lives.
 
-    A plan belongs to one module and one process: copies and pickles leave it out, and make one anew.
+    A plan belongs to one process: copies and pickles leave it out, and make one anew.
     """
 
-    plan: int
+    plan: Any
     _plan: Any
 
     @abstractmethod
     def _planned(self) -> Any:
-        """A new plan, which has a ``number``."""
+        """The plan, which has a ``handle``."""
 
     def _renew(self) -> None:
-        """A plan of its own for what is new, or elsewhere: graphs that know the old number are not reused."""
+        """A plan for what is new, or elsewhere."""
         self._plan = self._planned()
-        self.plan = self._plan.number
+        self.plan = self._plan.handle
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the plan."""
@@ -39,6 +39,16 @@ class Planned(torch.nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._renew()
+
+
+#: Older versions of torch cannot say so.
+_exporting: Final = getattr(torch.compiler, "is_exporting", lambda: False)
+
+
+def in_graph() -> bool:
+    """Whether ``torch.compile`` traces, but not ``torch.export``, whose programs hold the weights themselves."""
+    traced: bool = torch.compiler.is_dynamo_compiling() and not _exporting()
+    return traced
 
 
 def refuse_gradient(module: str, **tensors: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from statistics import median
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -21,7 +21,8 @@ from sparsegen.torch.plan import empty
 from sparsegen.torch.prune import DTYPES
 from sparsegen.torch.quantized import QuantizedLinear
 
-_REPEATS: Final = 11
+#: Calls that are timed, and bytes that are written before each: several times what L2 has.
+_REPEATS, _COLD_BYTES = 11, 256 << 20
 
 
 @lru_cache(maxsize=1024)
@@ -49,21 +50,26 @@ def _matrix(layer: SparseLinear | QuantizedLinear) -> tuple[SparseMatrix, dict[s
 
 
 def measured(layer: Any, tokens: Sequence[int], dtype: Any) -> dict[int, float]:
-    """Seconds of a call on a GPU by numbers of tokens, the median of replays of a CUDA graph; elsewhere nothing."""
+    """Seconds of a call on a GPU with cold L2 by numbers of tokens, the median of some; elsewhere nothing.
+
+    What makes L2 cold takes longer than the host takes to launch the layer, so no launch is waited for.
+    """
     device = next(layer.buffers()).device
     found: dict[int, float] = {}
-    with torch.no_grad():
-        for n in tokens if device.type == "cuda" else ():
-            x = torch.randn(n, layer.in_features, device=device).to(dtype)
-            layer(x)
-            torch.cuda.synchronize(device)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                layer(x)
+    if device.type != "cuda":
+        return found
+    if isinstance(layer, SparseLinear):
+        layer.prepare(tokens)  # all at once, where calls would build one after another
+    with torch.no_grad(), torch.cuda.device(device):
+        other = torch.empty(_COLD_BYTES, dtype=torch.uint8, device=device)
+        for n in tokens:
+            x = torch.ones(n, layer.in_features, device=device, dtype=dtype)
+            layer(x)  # builds its kernel
             events = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(_REPEATS)]
             for start, stop in events:
+                other.zero_()
                 start.record()
-                graph.replay()
+                layer(x)
                 stop.record()
             torch.cuda.synchronize(device)
             found[n] = median(start.elapsed_time(stop) for start, stop in events) * 1e-3

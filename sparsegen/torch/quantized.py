@@ -1,8 +1,9 @@
 """``QuantizedLinear``: a linear layer of 8-bit integers in vectors of rows, which tensor cores multiply exactly.
 
-``sparsegen::spmm_quantized(x, values, own, pointers, scale, bias, dtype, plan)`` is its operator: of tensors and
-integers, so ``torch.compile`` puts it in its graphs whole, and CUDA graphs record its launches.  It has no gradient,
-and refuses a scale and a bias that require one.
+``sparsegen::spmm_quantized(x, plan, values, own, pointers, scale, bias, dtype, in_features, out_features)`` is its
+operator, with plan and tensors as that of ``SparseLinear`` (:mod:`sparsegen.torch.op`).  ``torch.compile`` puts it in
+its graphs whole, and CUDA graphs record its launches.  It has no gradient, and refuses a scale and a bias that require
+one.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from sparsegen.pattern import vectors
 from sparsegen.products.product import spmm
 from sparsegen.pruning import prune
 from sparsegen.quantization import LEAST, quantize
-from sparsegen.torch.plan import ALIGNMENT, BACKENDS, FEW, Plan, launches, parts, refuse_capture
-from sparsegen.torch.planned import Planned, refuse_gradient
+from sparsegen.torch.handle import refuse_capture
+from sparsegen.torch.plan import ALIGNMENT, BACKENDS, FEW, Plan, launches, parts
+from sparsegen.torch.planned import Planned, in_graph, refuse_gradient
 from sparsegen.torch.prune import DTYPES, check_weight, checked_mask
 
 NAME: Final = "sparsegen::spmm_quantized"
@@ -103,15 +105,19 @@ class QuantizedLinear(Planned):
             scale = torch.where(top == 0, 1.0, (top / _MOST).clamp_min(LEAST))
         q = (whole / scale).round_().clamp_(-_MOST, _MOST).to(torch.int8)
         bias = None if self.bias is None else self.bias.detach().float()
-        values, own, pointers = (self._buffers[name] for name in self._parts)
-        return spmm_quantized(q, values, own, pointers, self.scale * scale, bias, x.dtype, self.plan)
+        values, own, pointers = (None, None, None) if in_graph() else self._weights()
+        return spmm_quantized(
+            q, self.plan, values, own, pointers, self.scale * scale, bias, x.dtype, self.in_features, self.out_features
+        )
 
     def to_dense(self) -> Any:
         """W as a dense tensor [out_features, in_features] in f32, decoded anew."""
-        values, own, pointers = (self._buffers[name] for name in self._parts)
-        return self._plan.at(values, own, pointers).matrix.to_dense() * self.scale[:, None]
+        return self._plan.at(*self._weights()).matrix.to_dense() * self.scale[:, None]
 
     # -------------------------------------------------------------------------------------------- its weights
+    def _weights(self) -> list[Any]:
+        return [self._buffers[name] for name in self._parts]
+
     def _install(self, integers: Any, scale: Any) -> None:
         w = sparse(integers, "sr_bcrs", height=self.height)
         self._spec, self.nnz = w.spec, w.nnz
@@ -121,7 +127,7 @@ class QuantizedLinear(Planned):
         self._renew()
 
     def _planned(self) -> Plan:
-        return Plan(self._spec, (self.out_features, self.in_features), self.nnz)
+        return Plan(self._spec, (self.out_features, self.in_features), self.nnz, self._weights())
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         """What ``to``, ``cuda``, ``half`` and their like do; scales stay in f32."""
@@ -146,7 +152,6 @@ class QuantizedLinear(Planned):
                 hint="make the layer with the same numbers",
             )
         self.nnz = told[3]
-        self._renew()
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *how: Any) -> None:
         """Buffers of any size, new ones."""
@@ -154,6 +159,7 @@ class QuantizedLinear(Planned):
             if isinstance(given := state_dict.get(prefix + name), torch.Tensor):
                 self._buffers[name] = torch.empty_like(given, device=self._buffers["scale"].device)
         super()._load_from_state_dict(state_dict, prefix, *how)
+        self._renew()
 
     def extra_repr(self) -> str:
         """What ``print(module)`` says."""
@@ -165,33 +171,34 @@ class QuantizedLinear(Planned):
 
 
 # ------------------------------------------------------------------------------------------------ the operator
-def _check(plan: Plan, x: Any, values: Any) -> None:
+def _check(x: Any, weights: Any, k: int) -> None:
     """ArrayError for an x that does not fit the weights."""
-    k = plan.shape[1]
     if x.ndim == 0 or x.shape[-1] != k:
         raise ArrayError(
             f"x has shape {tuple(x.shape)}; its last axis must have in_features={k} elements",
             hint=f"pass x of shape [..., {k}]",
         )
-    if x.device != values.device:
-        raise ArrayError(f"x is on {x.device}, the weights are on {values.device}", hint="move one of them")
+    if x.device != weights.device:
+        raise ArrayError(f"x is on {x.device}, the weights are on {weights.device}", hint="move one of them")
 
 
-def _forward(x: Any, values: Any, own: Any, pointers: Any, scale: Any, bias: Any, dtype: Any, plan: int) -> Any:
+def _forward(
+    x: Any, plan: Any, values: Any, own: Any, pointers: Any, scale: Any, bias: Any, dtype: Any, in_features: int,
+    out_features: int,
+) -> Any:  # fmt: skip
     try:
-        known = Plan.of(plan)
-        _check(known, x, values)
-        m, k = known.shape
-        rows = x.reshape(-1, k).contiguous()
+        known = Plan.of(plan, (out_features, in_features))
+        _check(x, plan if values is None else values, in_features)
+        rows = x.reshape(-1, in_features).contiguous()
         rows = rows.clone() if rows.data_ptr() % ALIGNMENT else rows
-        y = torch.empty((rows.shape[0], m), dtype=dtype, device=x.device)
+        y = torch.empty((rows.shape[0], out_features), dtype=dtype, device=x.device)
         bound, many = known.at(values, own, pointers), rows.shape[0]
         for first, size in launches(many) if many > FEW else ((0, many),) * bool(many):
             part = slice(first, first + size)
             _kernel(bound.matrix, size, bias is not None, dtype)(
                 rows[part].t(), out=y[part].t(), scale=scale, **({} if bias is None else {"bias": bias})
             )
-        return y.view(*x.shape[:-1], m)
+        return y.view(*x.shape[:-1], out_features)
     except SparsegenError as error:
         if error.loc is None:
             error.loc = user_loc()
@@ -212,17 +219,19 @@ def _kernel(w: Any, tokens: int, biased: bool, dtype: Any) -> Any:
     return kernels[key]
 
 
-def _fake(x: Any, values: Any, own: Any, pointers: Any, scale: Any, bias: Any, dtype: Any, plan: int) -> Any:
-    known = Plan.of(plan)
-    _check(known, x, values)
-    return x.new_empty((*x.shape[:-1], known.shape[0]), dtype=dtype)
+def _fake(
+    x: Any, plan: Any, values: Any, own: Any, pointers: Any, scale: Any, bias: Any, dtype: Any, in_features: int,
+    out_features: int,
+) -> Any:  # fmt: skip
+    _check(x, plan if values is None else values, in_features)
+    return x.new_empty((*x.shape[:-1], out_features), dtype=dtype)
 
 
 def _register() -> None:
     torch.library.define(
         NAME,
-        "(Tensor x, Tensor values, Tensor own, Tensor pointers, Tensor scale, Tensor? bias, ScalarType dtype, "
-        "int plan) -> Tensor",
+        "(Tensor x, Tensor plan, Tensor? values, Tensor? own, Tensor? pointers, Tensor scale, Tensor? bias, "
+        "ScalarType dtype, int in_features, int out_features) -> Tensor",
         tags=(torch.Tag.pt2_compliant_tag,),
     )
     torch.library.impl(NAME, ("cpu", "cuda"), _forward)

@@ -379,3 +379,28 @@ def test_a_transformer_needs_torch(
     monkeypatch.setitem(sys.modules, "torch", None)
     assert example("sparse_transformer").main([]) == 0
     assert capsys.readouterr().out == "this example needs torch (pip install 'sparsegen[torch]')\n"
+
+
+# ------------------------------------------------------------------------------------------------ a whole model
+def test_a_whole_model(tmp_path: Path) -> None:
+    """Its report, its folder, its tokens."""
+    pytest.importorskip("safetensors.torch")
+    said = run(tmp_path, "whole_model.py", "--layers=1", "--batch=2", "--tokens=3")
+    assert "of 9 layers are sparse" in said and "a rule says so" in said and " error " in said
+    assert re.search(r"saved and loaded: [\d.]+ MB, the same", said)
+    assert re.search(r"3 tokens from each of 2 prompts; the first: \[\d+, \d+, \d+\]", said)
+    off = re.search(r"scores are off by (\S+), (\d+)% of the tokens are its", said)
+    assert off and float(off[1]) < 2e-3 and int(off[2]) > 60
+
+
+def test_another_model_is_found_out(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("safetensors.torch")
+    import sparsegen.torch as st
+
+    def spoilt(model: Any, **words: Any) -> Any:
+        report = st.sparsify(model, **words)
+        model.body.layers[0].input_layernorm.weight[::2] = 0
+        return report
+
+    assert example("whole_model").main(["--layers=1", "--tokens=2"], spoilt) == 1
+    assert "the sparse model is wrong" in capsys.readouterr().out

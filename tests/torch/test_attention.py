@@ -55,10 +55,15 @@ def test_opcheck(device: str) -> None:
     torch.library.opcheck(torch.ops.sparsegen.sparse_attention.default, (*tensors, module.plan))
 
 
-def test_copies_have_plans_of_their_own() -> None:
+def test_a_plan_is_that_of_a_pattern() -> None:
     module, tensors, _, _ = made("cpu", softmax_bits=16)
     for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
-        assert other.plan != module.plan and torch.equal(other(*tensors), module(*tensors))
+        assert other.plan == module.plan and torch.equal(other(*tensors), module(*tensors))
+    keep, other = mask(61, 130), mask(61, 130)
+    other[:8, 0] ^= True
+    plans = {st.SparseAttention(pattern, heads, 32, bits=bits, softmax_bits=soft)._plan
+             for pattern in (keep, other) for heads in (1, 2) for bits in (4, 8) for soft in (8, 16)}  # fmt: skip
+    assert len({plan.handle for plan in plans}) == 16
     assert "softmax" in repr(module) and not list(module.parameters())
 
 

@@ -68,6 +68,24 @@ def test_a_folder_round_trip(tmp_path: Path, tied: bool) -> None:
     assert ("lm_head.weight" in files.load_file(tmp_path / "deep" / "saved" / "model.safetensors")) != tied
 
 
+def test_scales_and_thresholds_come_back(tmp_path: Path) -> None:
+    """What only a layer's maker says: the scale of x that was calibrated, and from how many tokens on it is dense."""
+    net, other, x = Decoder(1).half(), Decoder(2).half(), tokens(3, 64)
+    layers = net.model.layers
+    layers[0] = st.QuantizedLinear.from_linear(layers[0], 0.5, x_scale=0.125)
+    layers[1] = st.SparseLinear.from_linear(layers[1], 0.5, dense_above=2)
+    layers[2] = st.SparseLinear.from_linear(layers[2], 0.5, dense_above=None)
+    st.save(net, tmp_path)
+    st.load(other, tmp_path)
+    scale, many, none = other.model.layers
+    assert scale.x_scale.tolist() == 0.125 and scale.x_scale.dtype == torch.float32
+    assert many.dense_above == 2 and torch.equal(many.dense, layers[1].dense) and none.dense_above is None
+    with torch.no_grad():
+        assert torch.equal(other(x), net(x))
+        scale.x_scale.fill_(1.0)
+        assert not torch.equal(other(x), net(x)), "the scale is not used"
+
+
 def test_a_state_dict_round_trip() -> None:
     net, other, x = sparse(1), sparse(2), tokens(3, 64)
     other.load_state_dict(net.state_dict())

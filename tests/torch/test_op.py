@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import sparsegen.torch as st
+from sparsegen.ir.errors import ProductError
 from tests.torch.layers import KINDS, PATTERNS, agrees, arrays, dense, pair, tokens, torch
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -21,9 +22,10 @@ def test_opcheck(device: str, biased: bool, shape: tuple[int, ...], format: str)
     x = tokens(*shape, device=device).requires_grad_()
     weights = arrays(sparse)
     bias = sparse.bias if biased else None
-    torch.library.opcheck(torch.ops.sparsegen.spmm_linear.default, (x, *weights, bias, sparse.plan))
     grad = tokens(*shape[:-1], 40, device=device).requires_grad_()
-    torch.library.opcheck(torch.ops.sparsegen.spmm_linear_grad.default, (grad, *weights, sparse.plan, 70))
+    for given in (weights, (None, None, None)):
+        torch.library.opcheck(torch.ops.sparsegen.spmm_linear.default, (x, sparse.plan, *given, bias, 70, 40))
+        torch.library.opcheck(torch.ops.sparsegen.spmm_linear_grad.default, (grad, sparse.plan, *given, 70))
 
 
 def gradients(layer: Any, x: Any, grad: Any) -> list[Any]:
@@ -106,8 +108,21 @@ def test_weights_at_another_address(format: str) -> None:
     x = tokens(3, 70)
     for _ in range(5):
         copied = [t if t is None else t.clone() for t in arrays(sparse)]
-        agrees(torch.ops.sparsegen.spmm_linear(x, *copied, None, sparse.plan), x, layer)
+        agrees(torch.ops.sparsegen.spmm_linear(x, sparse.plan.clone(), *copied, None, 70, 40), x, layer)
         assert len(sparse._plan._bound) <= 2
+
+
+def test_what_is_no_plan_of_these_features() -> None:
+    """Another tensor, a part of a plan, one of other features; without weights a plan has its own."""
+    sparse, layer = pair(40, 70)
+    x, layer.bias, nothing = tokens(3, 70), None, (None, None, None, None)
+    agrees(torch.ops.sparsegen.spmm_linear(x, sparse.plan.clone(), *nothing, 70, 40), x, layer)
+    for plan in (torch.zeros_like(sparse.plan), sparse.plan[1:], sparse.plan.new_zeros(())):
+        with pytest.raises(ProductError, match="there is no such plan"):
+            torch.ops.sparsegen.spmm_linear(x, plan, *nothing, 70, 40)
+    for features in ((70, 41), (71, 40), (40, 70)):
+        with pytest.raises(ProductError, match=f"of weights 40x70, not {features[1]}x{features[0]}"):
+            torch.ops.sparsegen.spmm_linear(x, sparse.plan, *nothing, *features)
 
 
 @pytest.mark.parametrize("format", PATTERNS)
@@ -134,12 +149,12 @@ def test_functional_call() -> None:
 @pytest.mark.parametrize("format", PATTERNS)
 def test_a_plan_ends_with_its_module(format: str) -> None:
     """At once, with its tensors and kernels: nothing goes round in circles, and no error that is kept holds them."""
-    from sparsegen.torch.plan import _plans
+    from sparsegen.torch.plan import _places, _plans
 
     sparse, _ = pair(40, 70, **PATTERNS[format])
     sparse(tokens(2, 70))
-    number = sparse.plan
-    assert number in _plans and number % 2**32 == 40
+    number, place = sparse._plan.number, sparse.plan.data_ptr()
+    assert number in _plans and place in _places
     values = weakref.ref(sparse.values.untyped_storage())
     del sparse
-    assert number not in _plans and values() is None
+    assert number not in _plans and place not in _places and values() is None

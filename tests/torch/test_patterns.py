@@ -127,6 +127,11 @@ def loaded(**words: Any) -> Callable[[], object]:
     return lambda: st.SparseLinear(70, 40, **words)._loaded(PAIR.state_dict(), False)
 
 
+def called(values: Any, idx: Any, pointers: Any = None) -> Any:
+    """The operator with these tensors in the place of PAIR's own."""
+    return torch.ops.sparsegen.spmm_linear(tokens(2, 70), PAIR.plan, values, idx, pointers, None, 70, 40)
+
+
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "unknown": (made(pattern="mn"), "there is no pattern 'mn'(.|\n)*pattern=\"nm\""),
     "no word": (made(pattern=["nm"]), r"no pattern \['nm'\]"),
@@ -146,12 +151,9 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "another pattern": (loaded(pattern="nm", n=3, m=9, vector=8), r"of the checkpoint are \[3, 10, 8, 1\](.|\n)*'nm'"),
     "of another format": (lambda: st.SparseLinear(70, 40, pattern="nm")._loaded(pair(40, 70)[0].state_dict(), False),
                           "its extra state is"),
-    "two tensors": (lambda: torch.ops.sparsegen.spmm_linear(tokens(2, 70), *[PAIR.values] * 3, None, PAIR.plan),
-                    "nm are 2 tensors: values, idx"),
-    "values elsewhere": (lambda: torch.ops.sparsegen.spmm_linear(tokens(2, 70), PAIR.values[8:].clone(), PAIR.idx, None,
-                                                                 None, PAIR.plan), "values has shape"),
-    "wrong positions": (lambda: torch.ops.sparsegen.spmm_linear(tokens(2, 70), PAIR.values, PAIR.idx + 9, None, None,
-                                                                PAIR.plan), "idx holds positions outside"),
+    "two tensors": (lambda: called(PAIR.values, PAIR.values, PAIR.values), "nm are 2 tensors: values, idx"),
+    "values elsewhere": (lambda: called(PAIR.values[8:].clone(), PAIR.idx), "values has shape"),
+    "wrong positions": (lambda: called(PAIR.values, PAIR.idx + 9), "idx holds positions outside"),
 }  # fmt: skip
 
 
@@ -172,4 +174,4 @@ def test_a_state_of_another_format() -> None:
     with pytest.raises(RuntimeError, match=says):
         PAIR.load_state_dict(pair(40, 70)[0].state_dict())
     assert torch.equal(PAIR.to_dense(), before)
-    torch.ops.sparsegen.spmm_linear(tokens(2, 70), *arrays(PAIR), None, PAIR.plan)
+    called(*arrays(PAIR))

@@ -100,7 +100,8 @@ def test_copies(way: str) -> None:
     x = tokens(3, 70)
     y = layer(x)
     other = copies()[way](layer)
-    assert other.plan != layer.plan and other.nnz == layer.nnz and other.values.data_ptr() != layer.values.data_ptr()
+    assert other.plan is not layer.plan and other.nnz == layer.nnz
+    assert other.values.data_ptr() != layer.values.data_ptr()
     del layer
     assert torch.equal(other(x), y)
 
@@ -126,7 +127,7 @@ def test_torch_traces_it() -> None:
     layer, _ = made()
     x = tokens(3, 70)
     q = (x.float() * 100).to(torch.int8)
-    given = (q, layer.values, layer.idx, layer.ptr, layer.scale, None, torch.float16, layer.plan)
+    given = (q, layer.plan, layer.values, layer.idx, layer.ptr, layer.scale, None, torch.float16, 70, 40)
     torch.library.opcheck(
         torch.ops.sparsegen.spmm_quantized.default, given, test_utils=("test_schema", "test_faketensor")
     )

@@ -249,3 +249,15 @@ def test_a_decoder_of_many_layers_is_one_graph() -> None:
     for _ in range(2):
         assert torch.equal(compiled(x), net(x))
     assert counter.frame_count == 1
+
+
+@pytest.mark.gpu
+def test_layers_are_measured_where_they_are() -> None:
+    """Of each pattern, for all numbers of tokens."""
+    net = model().cuda()
+    rules = [st.Rule("up"), st.Rule("down", "vector", sparsity=0.5, bits=8), st.Rule("lm_head", "nm")]
+    report = st.sparsify(net, rules, fallback="never", tokens=(1, 64))
+    for name in ("up", "down", "lm_head"):
+        times = report[name].measured
+        assert {*times} == {1, 64} and all(1e-6 < time < 1e-3 for time in times.values())
+    assert "measured" in str(report)

@@ -48,7 +48,7 @@ def test_over_other_weights() -> None:
     agrees(thin(few), few, thin_layer)
     plan = thin.plan
     thin.load_state_dict(full.state_dict())
-    assert thin.plan != plan and torch.equal(masks, before) and same(thin, full)
+    assert thin.plan is not plan and torch.equal(masks, before) and same(thin, full)
     agrees(thin(few), few, layer)
     agrees(thin(many), many, layer)
     with torch.no_grad():
