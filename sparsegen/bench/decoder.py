@@ -6,6 +6,7 @@ tensors that never move, and positions are tensors: a step of decoding can be ca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -55,8 +56,19 @@ def attended(q: Any, keys: Any, values: Any, mask: Any) -> Any:
     return scaled_dot_product_attention(q, keys, values, attn_mask=mask)
 
 
+def joined(layers: Sequence[Any]) -> Any:
+    """Linear layers of one input as one, whose result has those of each side by side."""
+    first, features = layers[0], sum(layer.out_features for layer in layers)
+    made = nn.Linear(first.in_features, features, first.bias is not None, "meta", first.weight.dtype)
+    made.weight = nn.Parameter(torch.cat([layer.weight for layer in layers]), False)
+    if first.bias is not None:
+        made.bias = nn.Parameter(torch.cat([layer.bias for layer in layers]), False)
+    return made
+
+
 class Attention(nn.Module):
-    """Attention to a cache, whose output projection is called ``out``."""
+    """Attention to a cache, whose output projection is called ``out``; ``qkv_proj`` is in the place of three layers
+    once they are joined."""
 
     def __init__(self, config: Config, out: str, bias: bool) -> None:
         super().__init__()
@@ -65,13 +77,27 @@ class Attention(nn.Module):
         self.q_proj, self.k_proj = nn.Linear(wide, wide, bias), nn.Linear(wide, narrow, bias)
         self.v_proj = nn.Linear(wide, narrow, bias)
         self.add_module(out, nn.Linear(wide, wide, bias))
+        self.qkv_proj: Any = None
+
+    def join(self) -> None:
+        """Make one layer of three."""
+        self.qkv_proj = joined((self.q_proj, self.k_proj, self.v_proj))
+        del self.q_proj, self.k_proj, self.v_proj
+
+    def projected(self, x: Any) -> tuple[Any, ...]:
+        """Queries, keys and values of x, each of its heads side by side."""
+        if self.qkv_proj is None:
+            return self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        narrow = self.config.kv_heads * self.config.d
+        parts: tuple[Any, ...] = self.qkv_proj(x).split((self.config.hidden, narrow, narrow), -1)
+        return parts
 
     def forward(self, x: Any, keys: Any, values: Any, places: Places) -> Any:
         """x [batch, length, hidden] -> the same; its keys and values go into the cache."""
         c, (batch, length, _) = self.config, x.shape
-        q = self.q_proj(x).view(batch, length, c.heads, c.d)
-        k = self.k_proj(x).view(batch, length, c.kv_heads, c.d)
-        v = self.v_proj(x).view(batch, length, c.kv_heads, c.d)
+        q, k, v = self.projected(x)
+        q = q.view(batch, length, c.heads, c.d)
+        k, v = (a.view(batch, length, c.kv_heads, c.d) for a in (k, v))
         if places.turn is not None:
             both, (cos, sin) = torch.cat((q, k), 2), places.turn
             q, k = torch.addcmul(both * cos, both.roll(c.d // 2, -1), sin).split((c.heads, c.kv_heads), 2)
@@ -84,15 +110,24 @@ class Attention(nn.Module):
 
 
 class Gated(nn.Module):
-    """Llama's MLP."""
+    """Llama's MLP; ``gate_up_proj`` is in the place of two layers once they are joined."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.gate_proj, self.up_proj = (nn.Linear(config.hidden, config.ffn, False) for _ in range(2))
         self.down_proj = nn.Linear(config.ffn, config.hidden, False)
+        self.gate_up_proj: Any = None
+
+    def join(self) -> None:
+        """Make one layer of two."""
+        self.gate_up_proj = joined((self.gate_proj, self.up_proj))
+        del self.gate_proj, self.up_proj
 
     def forward(self, x: Any) -> Any:
-        return self.down_proj(silu(self.gate_proj(x)) * self.up_proj(x))
+        if self.gate_up_proj is None:
+            return self.down_proj(silu(self.gate_proj(x)) * self.up_proj(x))
+        gate, up = self.gate_up_proj(x).chunk(2, -1)
+        return self.down_proj(silu(gate) * up)
 
 
 class LlamaLayer(nn.Module):
@@ -148,6 +183,12 @@ class Decoder(nn.Module):
         """OPT's head has the weights of its embedding."""
         if self.config.family == "opt":
             self.lm_head.weight = self.body.embed_tokens.weight
+
+    def join(self) -> None:
+        """Make one layer of those that are given the same: of q, k and v, and of gate and up, as servers do."""
+        for module in self.body.layers.modules():
+            if isinstance(module, (Attention, Gated)):
+                module.join()
 
     @property
     def body(self) -> Any:

@@ -4,7 +4,8 @@
 opt-13b            OPT-13B, 60 % zeros, a batch of 16 (SpInfer's paper): where memory and time go
 llama-8b           Llama-3-8B, 60 % zeros, batches of 1, 4 and 16
 llama-8b-nm        Llama-3-8B, 8 of every 32 inputs alike in 64 outputs, batches of 1, 4 and 16
-llama-8b-compiled  those with targets, their layers compiled by ``torch.compile``, the dense ones too
+llama-8b-joined    as llama-8b, with q, k and v as one layer, and gate and up as one, in the dense decoder too
+llama-8b-compiled  those with targets, joined, their layers compiled by ``torch.compile``, the dense ones too
 =================  ================================================================================================
 
 Weights are random and pruned by magnitude; the dense model has the same zeros.  Its layers are cuBLAS's, and both
@@ -21,7 +22,7 @@ from sparsegen.bench.cells import Cells, Column, Result, Row, judged, number, of
 from sparsegen.bench.config import LLAMA_8B, OPT_13B, Config
 from sparsegen.bench.harness import AnyRow
 
-PARTS: Final = ("opt-13b", "llama-8b", "llama-8b-nm", "llama-8b-compiled")
+PARTS: Final = ("opt-13b", "llama-8b", "llama-8b-nm", "llama-8b-joined", "llama-8b-compiled")
 #: Tokens of a prompt, and tokens that are generated after it.
 PROMPT, GENERATED = 64, 256
 #: Layers of a model with ``--quick``.
@@ -56,12 +57,16 @@ ALIKE: Final = Pruned("8:32, 64 rows alike", n=8, m=32, vector=64)
 
 @dataclass(frozen=True)
 class ModelCase:
-    """What to measure: ``least`` and ``aim`` are tokens a second over those of the dense model."""
+    """What to measure: ``least`` and ``aim`` are tokens a second over those of the dense model.
+
+    ``joined``: layers of one input are one; ``compiled``: those of the decoder, by torch.
+    """
 
     part: str
     config: Config
     pruned: Pruned
     batch: int
+    joined: bool = False
     compiled: bool = False
     least: float | None = None
     aim: float | None = None
@@ -73,9 +78,9 @@ class ModelCase:
 GOALS: Final = {(ANYWHERE, 1): (1.35, 1.6), (ALIKE, 16): (1.8, 2.5)}
 
 
-def _llama(part: str, pruned: Pruned) -> list[ModelCase]:
+def _llama(part: str, pruned: Pruned, joined: bool = False) -> list[ModelCase]:
     return [
-        ModelCase(part, LLAMA_8B, pruned, batch, False, *GOALS.get((pruned, batch), (None, None)))
+        ModelCase(part, LLAMA_8B, pruned, batch, joined, False, *GOALS.get((pruned, batch), (None, None)))
         for batch in (1, 4, 16)
     ]
 
@@ -84,7 +89,8 @@ CASES: Final = (
     ModelCase("opt-13b", OPT_13B, ANYWHERE, 16),
     *_llama("llama-8b", ANYWHERE),
     *_llama("llama-8b-nm", ALIKE),
-    *(ModelCase("llama-8b-compiled", LLAMA_8B, *which, True, *goal) for which, goal in GOALS.items()),
+    *_llama("llama-8b-joined", ANYWHERE, True),
+    *(ModelCase("llama-8b-compiled", LLAMA_8B, *which, True, True, *goal) for which, goal in GOALS.items()),
 )
 
 
@@ -110,6 +116,7 @@ class ModelRow(AnyRow):
     seed: int
     layers: int
     pattern: str
+    joined: bool = False
     compiled: bool
     target: float | None = None
     aim: float | None = None
@@ -143,7 +150,8 @@ def _giga(name: str) -> Column:
 
 
 def _pattern(row: Row) -> str:
-    return f"{row['case']}, {row['pattern']}{', compiled' if row['compiled'] else ''}"
+    how = ", joined" * row.get("joined", False) + ", compiled" * row["compiled"]
+    return f"{row['case']}, {row['pattern']}{how}"
 
 
 _COLUMNS: Final[dict[str, Column]] = {

@@ -51,7 +51,7 @@ class Models:
             keep(rows)
             say(f"{line(row)}, by {time.perf_counter() - start:.0f} s")
 
-        for _, group in groupby(cases, lambda case: (case.part, case.config, case.pruned, case.compiled)):
+        for _, group in groupby(cases, lambda case: (case.part, case.config, case.pruned, case.joined, case.compiled)):
             alike, first = list(group), len(rows)
             try:
                 for row in self._measured(alike):
@@ -74,6 +74,8 @@ class Models:
         with self.torch.no_grad():
             model = made.decoder(case.config, self.device, self.torch.float16, self.seed)
             generation.mask(model, case.pruned)
+            if case.joined:
+                model.join()
             if case.compiled:
                 for layer in model.body.layers:
                     layer.compile(dynamic=False, fullgraph=True)
@@ -93,7 +95,7 @@ class Models:
         return {
             "part": case.part, "case": case.config.name, "shape": (case.batch, case.prompt, case.generated),
             "dtype": "f16", "seed": self.seed, "layers": case.config.layers, "pattern": case.pruned.name,
-            "compiled": case.compiled, "target": case.least, "aim": case.aim,
+            "joined": case.joined, "compiled": case.compiled, "target": case.least, "aim": case.aim,
         }  # fmt: skip
 
     def _row(self, case: ModelCase, ours: Run, theirs: Run) -> ModelRow:
@@ -112,7 +114,8 @@ class Models:
 
 def line(row: ModelRow) -> str:
     """A row as a line of progress."""
-    what = f"{row.case}, {row.layers} layers, {row.pattern}, batch {row.shape[0]}{', compiled' * row.compiled}"
+    how = ", joined" * row.joined + ", compiled" * row.compiled
+    what = f"{row.case}, {row.layers} layers, {row.pattern}, batch {row.shape[0]}{how}"
     if row.median_s is None or row.dense_s is None:
         return f"{what}: {row.failed}"
     told = f"{row.median_s * 1e3:.2f} ms a step, dense {row.dense_s * 1e3:.2f} ({row.dense_s / row.median_s:.2f} times)"

@@ -87,6 +87,20 @@ def test_steps_are_the_whole(config: Config) -> None:
     assert decoding.position.tolist() == [11]
 
 
+@CONFIGS
+def test_joined_layers_are_the_same_layers(config: Config) -> None:
+    model, ids = decoder(config, "cpu", torch.float32, 1), tokens(config, 2, 9)
+    if config.family == "opt":
+        for layer in model.body.layers:
+            layer.self_attn.k_proj.bias.add_(1)
+    want, count = model(ids), sum(p.numel() for p in model.parameters())
+    model.join()
+    names = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+    assert "qkv_proj" in names and not names & {"q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"}
+    assert (model(ids) - want).abs().max() < 1e-5 * want.abs().max()
+    assert sum(p.numel() for p in model.parameters()) == count
+
+
 def test_a_cache_has_aligned_room() -> None:
     cache = Cache(TINY_LLAMA, 3, ROOM + 1, "cpu", torch.float16)
     assert [tuple(t.shape) for layer in cache.layers for t in layer] == [(3, 2, 2 * ROOM, 32)] * 4

@@ -24,7 +24,7 @@ def test_the_targets_are_the_issues() -> None:
     assert asked == {
         (part, name, batch): goal
         for parts, name, batch, goal in (
-            (("llama-8b", "llama-8b-compiled"), ANYWHERE.name, 1, (1.35, 1.6)),
+            (("llama-8b", "llama-8b-joined", "llama-8b-compiled"), ANYWHERE.name, 1, (1.35, 1.6)),
             (("llama-8b-nm", "llama-8b-compiled"), ALIKE.name, 16, (1.8, 2.5)),
         )
         for part in parts
@@ -43,7 +43,8 @@ def test_rows_and_their_tables() -> None:
     """Scores are those of the dense decoder with the same zeros; a model that cannot be made is rows that say why."""
     none = replace(ALIKE, m=4)
     asked = [tiny(TINY_OPT, ANYWHERE, 2), tiny(TINY_LLAMA, ALIKE, 1), tiny(TINY_LLAMA, ALIKE, 3),
-             tiny(TINY_OPT, none, 1), tiny(TINY_OPT, none, 2), tiny(TINY_LLAMA, ANYWHERE, 1)]  # fmt: skip
+             tiny(TINY_OPT, none, 1), tiny(TINY_OPT, none, 2),
+             replace(tiny(TINY_LLAMA, ANYWHERE, 1), joined=True)]  # fmt: skip
     said, kept = list[str](), list[int]()
     rows = Models(7, "cpu").run(asked, said.append, lambda so_far: kept.append(len(so_far)))
     assert kept == [1, 2, 3, 4, 5, 6] and len(said) == 6
@@ -64,7 +65,7 @@ def test_rows_and_their_tables() -> None:
     assert len(body) == 4 and {"layers, ms", "attention, ms", "weights, GB", "cache, GB"} <= {*head}
     text = report.text(found)
     assert "n=8 of every m=4" in text and "attention, ms" in text and "same tokens" in text
-    assert "| tiny Llama, 60 % zeros | 1 |" in report.markdown(found, "split")
+    assert "| tiny Llama, 60 % zeros, joined | 1 |" in report.markdown(found, "split")
 
 
 def test_how_a_row_is_judged() -> None:

@@ -1,7 +1,7 @@
 """Random updates as they were called in a loop on one H100, and what the cost model expects.
 
-``data/updates.csv.xz``: 297 kernels of 30 updates of seed 3039864101 of ``bench.drawn`` (commit 062c8e1), in seconds of a
-call of all steps.  All were fitted to.
+``data/updates.csv.xz``: 297 kernels of 30 updates of seed 3039864101 of ``bench.drawn`` (commit 062c8e1), in seconds
+of a call of all steps.  All were fitted to.
 """
 
 from __future__ import annotations
