@@ -46,6 +46,25 @@ def test_cells_of_16_bits_compile(dtype: str) -> None:
         assert all((r.spill_stores, r.spill_loads, r.stack) == (0, 0, 0) for r in used.values()), used
 
 
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+def test_several_steps_on_three_axes_compile(dtype: str) -> None:
+    """Also of two fields, one of which has levels; no division is left of one by a number."""
+
+    def coupled(u: sg.Field(levels=2), v: sg.Field) -> Any:  # type: ignore[valid-type]
+        now: Any = u
+        around = sum(now[at] for at in ((0, 0, 1), (0, 0, -1), (0, 1, 0), (0, -1, 0), (1, 0, 0), (-1, 0, 0)))
+        return 2 * now[0, 0, 0] - now.prev[0, 0, 0] + v[0, 0, 0] * around / 7, v[0, 0, 0] + now[0, 0, 0] ** 2 / 100
+
+    make, _ = NAMED["heat"]
+    updates = [make(boundary=sides, dtype=dtype) for sides in (sg.frozen, sg.neumann)]
+    for update in (*updates, made(coupled, dtype=dtype, boundary=sg.periodic)):
+        line = "column levels=2 lines=1 warps=16"
+        source = sg.compile(update, SHAPES[3], 4, device="h200", backend="emulator", schedule=line).source()
+        (used,) = compile_cubin(source, "sm_90a").resources.values()
+        assert (used.spill_stores, used.spill_loads, used.stack) == (0, 0, 0), update.name
+    assert f"quotient_{dtype}(" in source
+
+
 def test_parameters_may_have_any_name() -> None:
     def warp(double: Any, lane: Any, u: sg.Field(levels=2), u_1: sg.Coef) -> Any:  # type: ignore[valid-type]
         new = double[0, 1] * u_1[0, 0] + lane[1, 0]  # type: ignore[index]

@@ -94,6 +94,33 @@ def test_levels_on_a_field_that_nothing_divides(make: Any, dtype: str, sides: st
     same(k(**given), sg.compile(update, shape, 14, backend="reference")(**given), dtype)
 
 
+@pytest.mark.parametrize("sides", KINDS)
+@pytest.mark.parametrize("line", ["column levels=2 lines=2 planes=8 warps=8", "column levels=3 lines=1 warps=16"])
+def test_levels_on_three_axes(line: str, sides: str) -> None:
+    """Seven steps, so that one is left over."""
+    make, _ = NAMED["heat"]
+    update, shape = make(boundary=KINDS[sides], dtype="f64"), (29, 37, 141)
+    given = inputs(update, shape)
+    k = sg.compile(update, shape, 7, backend="cuda", schedule=line)
+    same(k(**given), sg.compile(update, shape, 7, backend="reference")(**given), "f64")
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+def test_quotients_by_constants(dtype: str) -> None:
+    """Those of NumPy, also where they are no finite numbers."""
+    number = np.dtype(f"f{int(dtype[1:]) // 8}").type
+    u = np.linspace(-1e3, 1e3, 4096).astype(number)
+    u[:5] = np.inf, -np.inf, np.nan, np.finfo(number).max, 0.0
+    for divisor in (3.0, -49.0, 0.1):
+        update = sg.stencil(dtype=dtype, boundary=sg.periodic)(lambda u, d=divisor: abs(u[0] / d))
+        got = sg.compile(update, u.shape, 1, backend="cuda", schedule="direct")(u)
+        with np.errstate(over="ignore"):
+            want = np.abs(u / number(divisor))
+        agree = (got == want) | (np.isnan(got) & np.isnan(want))
+        assert agree[:5].all() and agree.mean() > 0.999
+        assert np.allclose(got[5:], want[5:], rtol=2 * np.finfo(number).eps, atol=0)
+
+
 def test_long_loops_and_graphs(launcher: str) -> None:
     for make, shape in ((wave, (64, 96)), (gray_scott, (33, 71))):
         update = make(boundary=sg.periodic)

@@ -83,6 +83,15 @@ def test_an_update_of_16_bits(line: str, dtype: str, monkeypatch: pytest.MonkeyP
     alike(kernel, monkeypatch, program.run_plan)
 
 
+@pytest.mark.parametrize("sides", BOUNDARIES, ids=str)
+def test_steps_on_three_axes(sides: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two steps a pass, and one that is left over."""
+    sides = {**sides, 2: sg.periodic} if isinstance(sides, dict) else sides
+    line = "column levels=2 lines=2 planes=4 warps=4"
+    kernel = sg.compile(heat(boundary=sides), (7, 10, 37), 3, device="h200", backend="emulator", schedule=line)
+    alike(kernel, monkeypatch, program.run_plan)
+
+
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 @pytest.mark.parametrize("sides", BOUNDARIES, ids=str)
 def test_an_update_whose_fields_stay_in_registers(sides: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
