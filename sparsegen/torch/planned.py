@@ -6,7 +6,7 @@ And how those say so that have no gradient, and how a graph is told apart from a
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -41,13 +41,11 @@ class Planned(torch.nn.Module):
         self._renew()
 
 
-#: Older versions of torch cannot say so.
-_exporting: Final = getattr(torch.compiler, "is_exporting", lambda: False)
-
-
 def in_graph() -> bool:
     """Whether ``torch.compile`` traces, but not ``torch.export``, whose programs hold the weights themselves."""
-    traced: bool = torch.compiler.is_dynamo_compiling() and not _exporting()
+    # what is behind torch.compiler.is_exporting, which torch 2.11 has as true in every graph; older ones have neither
+    exporting = getattr(torch.compiler, "_is_exporting_flag", False)
+    traced: bool = torch.compiler.is_dynamo_compiling() and not exporting
     return traced
 
 
