@@ -99,25 +99,15 @@ class QuantizedLinear(Planned):
             what = x.dtype if isinstance(x, torch.Tensor) else type(x).__qualname__
             raise ArrayError(f"x is {what}", hint="pass a tensor in f16, bf16 or f32", loc=user_loc())
         refuse_gradient("QuantizedLinear", x=x)
-        buffers = self._buffers  # some versions of torch guard all of them where one is read as an attribute
-        whole, scale = x.detach().float(), buffers["x_scale"]
+        whole, scale = x.detach().float(), self.x_scale
         if scale is None:
             top = whole.abs().amax() if whole.numel() else whole.new_zeros(())
             scale = torch.where(top == 0, 1.0, (top / _MOST).clamp_min(LEAST))
         q = (whole / scale).round_().clamp_(-_MOST, _MOST).to(torch.int8)
         bias = None if self.bias is None else self.bias.detach().float()
-        values, own, pointers = (None, None, None) if in_graph() else map(buffers.get, self._parts)
+        values, own, pointers = (None, None, None) if in_graph() else self._weights()
         return spmm_quantized(
-            q,
-            self.plan,
-            values,
-            own,
-            pointers,
-            buffers["scale"] * scale,
-            bias,
-            x.dtype,
-            self.in_features,
-            self.out_features,
+            q, self.plan, values, own, pointers, self.scale * scale, bias, x.dtype, self.in_features, self.out_features
         )
 
     def to_dense(self) -> Any:
