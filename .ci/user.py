@@ -13,7 +13,8 @@ import sparsegen as sg
 def reaction(u: sg.Field, v: sg.Field, c: sg.Coef) -> tuple[sg.Value, sg.Value]:
     rate = sg.sqrt(u[0, 0]) + sg.abs(v[0, 0]) ** 2 / 3
     limited = sg.where((u[0, 0] > 0) & (v[0, 0] <= rate), sg.max(0, u[0, 1]), 1.0)
-    return limited, -v[0, 0] * c[0, 0] - sg.min(u[1, 0], 1)
+    waves = sg.exp(-sg.clip(v[0, 0], 0, 1)) + sg.sin(rate) * 2 ** u[0, 0] + sg.pow(u[0, 0], v[0, 0]) ** 0.5
+    return limited, waves - v[0, 0] * c[0, 0] - sg.min(u[1, 0], 1)
 
 
 @sg.stencil(dtype="f32", boundary={"u": sg.periodic}, name="third")

@@ -26,8 +26,8 @@ Offset = tuple[int, ...]
 #: A read: parameter, time level, offset.
 Read = tuple[str, int, Offset]
 
-UNARY: Final = ("neg", "abs", "sqrt")
-BINARY: Final = ("add", "sub", "mul", "div", "min", "max")
+UNARY: Final = ("neg", "abs", "sqrt", "exp", "log", "sin", "cos", "tanh")
+BINARY: Final = ("add", "sub", "mul", "div", "min", "max", "pow")
 COMPARE: Final = ("lt", "le", "eq", "ne")
 LOGIC: Final = ("and", "or", "not")
 #: Operands of each operation: n for a number, c for a condition.

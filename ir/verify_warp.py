@@ -11,14 +11,16 @@ from .expr import Expr, Value
 from .node import Op
 from .numbers.quotients import simple
 from .text import declaration
-from .types import Buffer, DType, f32, pred, u16, u32, u64
+from .types import Buffer, DType, f32, f64, pred, u16, u32, u64
 from .uniform import NAMES, WARP, breaks
 from .warp_matrix import MovMatrix
 from .warp_pairs import AddF16x2, WidenE4m3
 from .warp_quotient import Quotient
 
-UNARY: Final = ("neg", "abs", "sqrt", "exp", "exp2", "tanh", "not", "popc", "clz", "brev")
-ARITHMETIC: Final = ("add", "sub", "mul", "div", "min", "max")
+#: Of f32 and f64.
+FUNCTIONS: Final = ("exp", "log", "sin", "cos", "tanh")
+UNARY: Final = ("neg", "abs", "sqrt", "exp2", *FUNCTIONS, "not", "popc", "clz", "brev")
+ARITHMETIC: Final = ("add", "sub", "mul", "div", "min", "max", "pow")
 BITS: Final = ("and", "or", "xor", "shl", "shr")
 COMPARE: Final = ("lt", "le", "eq", "ne")
 
@@ -148,10 +150,16 @@ def _unary(op: w.Unary, ctx: Context) -> None:
         ctx.need(out.dtype.is_int, f"clz gives an integer, not {out.dtype}")
     else:
         ctx.typed(a, out.dtype, "the operand")
-    if op.op in ("sqrt", "exp", "tanh"):
-        ctx.need(out.dtype.kind == "float", f"{op.op} needs a floating-point value, not {out.dtype}")
+    if op.op == "sqrt":
+        ctx.need(out.dtype.kind == "float", f"sqrt needs a floating-point value, not {out.dtype}")
+    if op.op in FUNCTIONS:
+        _wide(ctx, op.op, out.dtype)
     if op.op == "exp2":
         ctx.need(out.dtype is f32, f"exp2 is the approximation of f32, there is none of {out.dtype}")
+
+
+def _wide(ctx: Context, op: str, dtype: DType) -> None:
+    ctx.need(dtype in (f32, f64), f"{op} is a function of f32 and f64, there is none of {dtype}", "convert it first")
 
 
 @check(w.Binary)
@@ -163,6 +171,8 @@ def _binary(op: w.Binary, ctx: Context) -> None:
         ctx.integer(op.b, "the shift")
     else:
         ctx.typed(op.b, t, "the right side")
+    if op.op == "pow":
+        _wide(ctx, op.op, t)
     if op.op in BITS:
         ctx.need(t.kind != "float", f"{op.op} needs integers, not {t}")
 

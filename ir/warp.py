@@ -114,7 +114,11 @@ class ConstFloat(Op):
 
 @define("warp.unary")
 class Unary(Op):
-    """``neg abs``, ``sqrt exp tanh`` of floats, ``not``, ``popc``, ``clz``, ``brev`` of one value; popc gives u32.
+    """``neg abs``, ``sqrt`` of floats, ``not``, ``popc``, ``clz``, ``brev`` of one value; popc gives u32.
+
+    ``exp log sin cos tanh`` of f32 and f64 are CUDA's functions, within 1 or 2 units in the last place of the exact
+    result (CUDA C++ Programming Guide, mathematical functions); the emulator's are NumPy's, of a like accuracy, so the
+    two may differ by the sum.  Both give NaN outside a function's domain, and for ``log`` of 0 -inf.
 
     ``exp2``: 2 to the power of an f32, as the hardware approximates it (within 2 units in the last place; a result
     below the smallest normal number is 0).
@@ -127,7 +131,11 @@ class Unary(Op):
 
 @define("warp.binary")
 class Binary(Op):
-    """``add sub mul div min max`` of two values of one type, and for integers ``and or xor shl shr``, wrapping."""
+    """``add sub mul div min max`` of two values of one type, and for integers ``and or xor shl shr``, wrapping.
+
+    ``pow`` of f32 and f64: the first to the power of the second, within 2 units in the last place (f32: 4) on a GPU; a
+    negative number to a power that is not whole is NaN.
+    """
 
     out: tuple[Value] = result()
     op: str = attr()

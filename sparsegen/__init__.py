@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sparsegen import pattern
     from sparsegen.boundary import dirichlet, frozen, neumann, periodic
     from sparsegen.compiler import compile, schedules
-    from sparsegen.dsl.functions import abs, max, min, sqrt, where
+    from sparsegen.dsl.functions import abs, clip, cos, exp, log, max, min, pow, sin, sqrt, tanh, where
     from sparsegen.dsl.operands import Value
     from sparsegen.dsl.stencil import Stencil
     from sparsegen.dsl.trace import Coef, Field, stencil
@@ -62,7 +62,8 @@ if TYPE_CHECKING:
     from sparsegen.tuning.tune import tune
 
 # describing
-__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Value", "abs", "max", "min", "sqrt", "where"]
+__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Value"]
+__all__ += ["abs", "clip", "cos", "exp", "log", "max", "min", "pow", "sin", "sqrt", "tanh", "where"]
 __all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm", "gated", "sddmm", "prune"]
 __all__ += ["attention", "load_smtx", "load_mtx", "reorder", "Reordering"]
 __all__ += ["quantize", "Quantized", "pack4", "unpack4", "pattern"]
@@ -81,7 +82,7 @@ _HOMES = {
     "dsl.operands": ("Value",),
     "dsl.stencil": ("Stencil",),
     "dsl.update": ("Update",),
-    "dsl.functions": ("abs", "max", "min", "sqrt", "where"),
+    "dsl.functions": ("abs", "clip", "cos", "exp", "log", "max", "min", "pow", "sin", "sqrt", "tanh", "where"),
     "boundary": ("periodic", "frozen", "neumann", "dirichlet"),
     "formats": ("sparse", "load"),
     "loading": ("load_smtx", "load_mtx"),

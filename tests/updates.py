@@ -131,7 +131,9 @@ CHOICES: list[Callable[[Any, Any], Any]] = [
     lambda a, b: a + b, lambda a, b: a - 0.5 * b, lambda a, b: b - a, lambda a, b: a * b, lambda a, b: a / (1 + b * b),
     lambda a, b: sg.min(a, b, 0.75), lambda a, b: sg.max(a, b), lambda a, b: sg.sqrt(abs(a)) + b,
     lambda a, b: sg.where((a > b) & ~(b >= 0.9), a, b), lambda a, b: 0.25 * a**3 - b / 3,
-    lambda a, b: sg.where((a != 0.5) | (b < 0.1), -a, b + 0.125),
+    lambda a, b: sg.where((a != 0.5) | (b < 0.1), -a, b + 0.125), lambda a, b: sg.sin(a) + 0.5 * sg.cos(b),
+    lambda a, b: a * sg.exp(-b * b), lambda a, b: sg.log(1 + b * b) - a, lambda a, b: sg.clip(a, -0.5, b),
+    lambda a, b: abs(a) ** 1.5 + sg.pow(1 + a * a, sg.tanh(b)),
 ]  # fmt: skip
 
 

@@ -200,7 +200,7 @@ def _if(p: Printer, op: w.If) -> None:
 # ------------------------------------------------------------------------------------------------ scalars
 def _binary(p: Printer, op: w.Binary) -> str:
     t = op.out[0].dtype
-    if op.op in ("min", "max") and t.kind != "pred":
+    if op.op in ("min", "max", "pow") and t.kind != "pred":
         return p.apply(ptx.float_call(op.op, t) if t.kind == "float" else op.op, t, op.a, op.b)
     x, y = p.typed(op.a, t), p.typed(op.b, t)
     if t.kind == "int" and op.op in ("add", "sub", "mul", "shl"):  # signed overflow wraps here, and is undefined in C

@@ -376,18 +376,19 @@ def convert(a: str, src: DType, dst: DType) -> str:
 
 _FLOAT_UNARY: Final = {
     ("abs", "f64"): "fabs({})", ("sqrt", "f64"): "sqrt({})", ("abs", "f32"): "fabsf({})", ("sqrt", "f32"): "sqrtf({})",
-    ("exp", "f64"): "exp({})", ("tanh", "f64"): "tanh({})", ("exp", "f32"): "expf({})", ("tanh", "f32"): "tanhf({})",
+    **{(op, "f64"): f"{op}({{}})" for op in ("exp", "log", "sin", "cos", "tanh")},  # of full range and accuracy
+    **{(op, "f32"): f"{op}f({{}})" for op in ("exp", "log", "sin", "cos", "tanh")},
     ("abs", "f16"): "__habs({})", ("sqrt", "f16"): "hsqrt({})",
     ("abs", "bf16"): "__habs({})", ("sqrt", "bf16"): "hsqrt({})",
 }  # fmt: skip
-_FLOAT_CALL: Final = {"f64": ("fmin", "fmax", "fma"), "f32": ("fminf", "fmaxf", "fmaf"),
+_FLOAT_CALL: Final = {"f64": ("fmin", "fmax", "fma", "pow"), "f32": ("fminf", "fmaxf", "fmaf", "powf"),
                       "f16": ("__hmin", "__hmax", "__hfma"), "bf16": ("__hmin", "__hmax", "__hfma")}  # fmt: skip
 
 
 def float_call(op: str, dtype: DType) -> str:
-    """The device function for ``min``, ``max`` or ``fma`` of a floating type."""
+    """The device function for ``min``, ``max`` or ``fma`` of a floating type, or for ``pow`` of f32 or f64."""
     name = "f32" if dtype.name == "tf32" else dtype.name
-    return _FLOAT_CALL[name][("min", "max", "fma").index(op)]
+    return _FLOAT_CALL[name][("min", "max", "fma", "pow").index(op)]
 
 
 def unary(op: str, a: str, dtype: DType) -> str:

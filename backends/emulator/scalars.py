@@ -100,7 +100,9 @@ _ANY: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
     "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
 }  # fmt: skip
-_FLOAT: dict[str, Callable[[Any, Any], Any]] = {**_ANY, "div": lambda a, b: a / b, "min": np.fmin, "max": np.fmax}
+_FLOAT: dict[str, Callable[[Any, Any], Any]] = {
+    **_ANY, "div": lambda a, b: a / b, "min": np.fmin, "max": np.fmax, "pow": np.power,
+}  # fmt: skip
 _INT: dict[str, Callable[[Any, Any], Any]] = {
     **_ANY, "div": _int_div, "min": np.minimum, "max": np.maximum,
     "shl": lambda a, b: np.where(np.asarray(b) > 31, 0, a << (np.asarray(b) & 31)),
@@ -156,7 +158,8 @@ def _unary(op: w.Unary) -> Callable[[Any], Any]:
     d = dtype_of(op.a)
     table: dict[str, Callable[[Any], Any]]
     if d.kind == "float":
-        table = {"neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "exp2": exp2, "tanh": np.tanh}
+        table = {"neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "exp2": exp2,
+                 "sin": np.sin, "cos": np.cos, "tanh": np.tanh}  # fmt: skip
     elif d.kind == "pred":
         table = {"not": lambda a: not a if isinstance(a, bool) else ~a}
     else:

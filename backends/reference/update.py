@@ -21,7 +21,8 @@ from .boundary import Field, keep_frozen, pad
 Levels = tuple[Field, ...]
 
 _MEANING: Final[dict[str, Callable[..., Any]]] = {
-    "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "add": np.add, "sub": np.subtract, "mul": np.multiply,
+    "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos,
+    "tanh": np.tanh, "pow": np.power, "add": np.add, "sub": np.subtract, "mul": np.multiply,
     "div": np.divide, "min": np.fmin, "max": np.fmax, "lt": np.less, "le": np.less_equal, "eq": np.equal,
     "ne": np.not_equal, "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "where": np.where,
     "fma": lambda a, b, c: a * b + c,

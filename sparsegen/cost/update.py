@@ -3,8 +3,8 @@
     time = launch + ||hbm or l2, l1|, fma, issue, latency|
 
 Every array is read (or written) once from DRAM, or from L2 if all of them fit there; what neighbours share comes from
-L1, where loads that hit wait behind those that do not: the inner norm is of a low order.  Divisions and square roots
-count as the instructions that they become.
+L1, where loads that hit wait behind those that do not: the inner norm is of a low order.  Divisions, square roots and
+functions count as the instructions that they become.
 """
 
 from __future__ import annotations
@@ -43,8 +43,14 @@ SYMBOLS: Final[dict[str, str]] = {
     "column": "cells of a thread",
     "within": "loads a cell whose lanes begin within a line of L1",
 }
-#: Instructions of what is no single one (as nvcc compiles them for the full range of numbers).
-_SEQUENCE: Final = {("div", "f64"): 10, ("sqrt", "f64"): 12, ("div", "f32"): 8, ("sqrt", "f32"): 8}
+#: FMA, ALU and MUFU instructions of what is no single one, on the path of usual numbers (read off what nvcc 13 makes of
+#: it for sm_90a, without moves of constants).
+_SEQUENCE: Final[dict[tuple[str, str], tuple[int, int, int]]] = {
+    ("div", "f64"): (9, 0, 1), ("div", "f32"): (7, 0, 1), ("sqrt", "f64"): (11, 0, 1), ("sqrt", "f32"): (7, 0, 1),
+    ("exp", "f64"): (15, 4, 0), ("exp", "f32"): (7, 1, 1), ("log", "f64"): (26, 8, 1), ("log", "f32"): (15, 8, 0),
+    ("sin", "f64"): (14, 12, 1), ("sin", "f32"): (11, 9, 1), ("cos", "f64"): (14, 12, 1), ("cos", "f32"): (11, 9, 1),
+    ("tanh", "f64"): (20, 6, 2), ("tanh", "f32"): (9, 5, 2), ("pow", "f64"): (80, 20, 1), ("pow", "f32"): (36, 16, 1),
+}  # fmt: skip
 #: Fitted: clocks between instructions of a warp that is alone, by those of a cell (91 kernels in ``stream``).
 DEPEND: Final = 9.7
 #: Fitted: clocks that a warp waits for a division or a square root: their branches leave nothing to overlap with
@@ -69,9 +75,9 @@ _L2_SHARE, LINE = 0.7, 128
 def units(update: Update) -> dict[str, int]:
     """Floating-point instructions a cell, by the unit that does them.
 
-    A division and a square root are an estimate of MUFU and the multiply-adds that make it exact; in f64 comparisons
-    are done where multiply-adds are.  Signs and absolute values are part of what uses them.  Cells of 16 bits become
-    f32 and back.
+    A division and a square root are an estimate of MUFU and the multiply-adds that make it exact, a function is a
+    polynomial, most with MUFU; in f64 comparisons are done where multiply-adds are.  Signs and absolute values are part
+    of what uses them.  Cells of 16 bits become f32 and back.
     """
     code, _ = formula.contract(update.code, update.results)
     found, sums = {"FMA": 0, "ALU": 0, "MUFU": 0}, sum_type(DTYPES[update.dtype]).name
@@ -83,8 +89,8 @@ def units(update: Update) -> dict[str, int]:
             found["FMA"] += _QUOTIENT[sums]
             found["ALU"] += 2
         elif sequence := _SEQUENCE.get((op, sums)):
-            found["MUFU"] += 1
-            found["FMA"] += sequence - 1
+            for unit, count in zip(("FMA", "ALU", "MUFU"), sequence, strict=True):
+                found[unit] += count
         else:
             arithmetic = op in ("add", "sub", "mul", "fma") or (update.dtype == "f64" and op in _COMPARED)
             found["FMA" if arithmetic else "ALU"] += 1
@@ -92,7 +98,7 @@ def units(update: Update) -> dict[str, int]:
 
 
 def flops(update: Update) -> int:
-    """Floating-point instructions a cell, divisions and square roots as what they become."""
+    """Floating-point instructions a cell, divisions, square roots and functions as what they become."""
     return sum(units(update).values())
 
 

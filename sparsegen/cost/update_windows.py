@@ -22,7 +22,7 @@ HELD: Final = 1.25
 REASONS: Final[dict[str, str]] = {
     "fma": "multiplications and additions of the formula for all cells of a window that still count",
     "alu": "its comparisons and choices",
-    "mufu": "its divisions and square roots, as first estimated",
+    "mufu": "its divisions, roots and functions, as first estimated",
     "issue": "warp instructions, one a clock and sub-core",
     "shared": "rows that warps show one another, and columns between lanes",
     "meet": "the warps of a block meet once a step, and results are waited for",
@@ -31,7 +31,7 @@ SYMBOLS: Final[dict[str, str]] = {
     "N": "cells of the grid", "lines": "rows of a thread in all its planes", "planes": "planes of a thread",
     "cols": "its columns", "warps": "warps a block", "counts": "share of the rows of a window that still count",
     "reads": "arrays read", "writes": "arrays written", "FMA": "multiplications and additions a cell",
-    "ALU": "comparisons and choices a cell", "MUFU": "divisions and square roots a cell",
+    "ALU": "comparisons and choices a cell", "MUFU": "divisions, roots and functions a cell",
     "beside": "values from neighbouring lanes a row", "shown": "rows that a warp shows above and below, of a plane",
 }  # fmt: skip
 

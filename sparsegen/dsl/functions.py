@@ -1,28 +1,80 @@
-"""The functions of a formula, ``sg.sqrt``, ``abs``, ``min``, ``max``, ``where``: of numbers they give numbers.
+"""The functions of a formula, ``sg.sqrt``, ``exp``, ``log``, ``pow``, ``min``, ...: of numbers they give numbers.
 
-To type checkers all results are values of a formula.
+Of values they mean what NumPy's do, cell by cell: NaN outside their domain, infinite where a result is too large.  What
+is wrong with plain numbers is a StencilError.  To type checkers all results are values of a formula.
 """
 
 from __future__ import annotations
 
 import builtins
 import math
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
 from sparsegen.arguments import real
 from sparsegen.dsl.operands import Accessor, Condition, Read, Value, fault
 
+#: What plain numbers a function takes, where it does not take all.
+_DOMAIN: Final = {
+    "sqrt": "take the root of a number that is not negative", "exp": "take the exponential of a number below 709",
+    "log": "take the logarithm of a number above 0", "sin": "give it a finite angle (radians)",
+    "cos": "give it a finite angle (radians)",
+    "pow": "raise a number above 0, or any other than 0 to a whole power; the result must be below 1e308",
+}  # fmt: skip
+
 
 def sqrt(a: Value | float) -> Value:
     """The square root of a value; NaN (or, of a number, StencilError) below 0."""
-    if not _traced(a):
-        if (number := _number(a, "sqrt")) < 0:
-            raise fault(f"sg.sqrt of {a!r}", "take the root of a number that is not negative")
-        return cast("Value", math.sqrt(number))
-    value = _only(a)
-    return Read(value.trace, value.trace.graph.add("sqrt", value.place))
+    return _function("sqrt", a)
+
+
+def exp(a: Value | float) -> Value:
+    """e to the power of a value; infinite (or, of a number, StencilError) where it is too large for the type."""
+    return _function("exp", a)
+
+
+def log(a: Value | float) -> Value:
+    """The natural logarithm; NaN below 0 and -inf at 0 (or, of a number, StencilError)."""
+    return _function("log", a)
+
+
+def sin(a: Value | float) -> Value:
+    """The sine of an angle in radians."""
+    return _function("sin", a)
+
+
+def cos(a: Value | float) -> Value:
+    """The cosine of an angle in radians."""
+    return _function("cos", a)
+
+
+def tanh(a: Value | float) -> Value:
+    """The hyperbolic tangent, between -1 and 1."""
+    return _function("tanh", a)
+
+
+def pow(a: Value | float, b: Value | float) -> Value:
+    """``a`` to the power ``b``; ``a ** b`` does the same.  NaN where ``a`` is negative and ``b`` is not whole.
+
+    A power that is a whole number of at most 64 is made of products, 0.5 is the square root.
+    """
+    if _traced(a):
+        return _only(a) ** b
+    return a ** _only(b) if _traced(b) else _folded("pow", a, b)
+
+
+def clip(a: Value | float, low: Value | float, high: Value | float) -> Value:
+    """``min(max(a, low), high)``: where ``a`` is not a number (NaN) it is ``low``.
+
+    Bounds may be values; StencilError for numbers of which the lower is the larger.
+    """
+    for value in (a, low, high):
+        if not _traced(value):
+            _number(value, "clip")
+    if not (_traced(low) or _traced(high)) and cast("float", low) > cast("float", high):
+        raise fault(f"sg.clip between {low!r} and {high!r}", "give the lower bound first: sg.clip(a, low, high)")
+    return min(max(a, low), high)
 
 
 def abs(a: Value | float) -> Value:
@@ -66,6 +118,23 @@ def _number(a: Any, function: str) -> float:
     return number
 
 
+def _function(op: str, a: Any) -> Value:
+    """A function of one value or number."""
+    if not _traced(a):
+        return _folded(op, a)
+    value = _only(a)
+    return Read(value.trace, value.trace.graph.add(op, value.place))
+
+
+def _folded(op: str, *given: Any) -> Value:
+    """A function of plain numbers."""
+    numbers = [_number(a, op) for a in given]
+    try:
+        return cast("Value", getattr(math, op)(*numbers))
+    except (ValueError, OverflowError):
+        raise fault(f"sg.{op} of {', '.join(map(repr, given))}, which is no finite number", _DOMAIN[op]) from None
+
+
 def _only(a: Any) -> Read:
     if not isinstance(a, Read):
         a.refuse("used as a number")
@@ -89,4 +158,4 @@ def _extreme(op: str, values: tuple[Any, ...]) -> Value:
     return Read(first.trace, place)
 
 
-__all__ = ["abs", "max", "min", "sqrt", "where"]
+__all__ = ["abs", "clip", "cos", "exp", "log", "max", "min", "pow", "sin", "sqrt", "tanh", "where"]

@@ -29,14 +29,15 @@ from sparsegen.ir.errors import Loc, StencilError
 Offset = tuple[int, ...]
 
 ALLOWED: Final = (
-    "a formula is made of reads u[...], numbers, + - * /, ** with a whole number, comparisons, "
-    "and sg.sqrt, sg.abs, sg.min, sg.max, sg.where"
+    "a formula is made of reads u[...], numbers, + - * / **, comparisons, sg.sqrt(a), sg.exp(a), sg.log(a), sg.sin(a), "
+    "sg.cos(a), sg.tanh(a), sg.abs(a), sg.pow(a, b), sg.clip(a, low, high), sg.min(a, b), sg.max(a, b), "
+    "sg.where(condition, a, b)"
 )
 _CHOOSE: Final = "use sg.where(condition, a, b), sg.min or sg.max, and & | ~ for and, or, not"
 _ONE_NUMBER: Final = (
     "use a finite number here; what varies from cell to cell is a parameter c: sg.Coef, read as c[0, 0]"
 )
-#: Largest exponent of ``**``: a power is made of products.
+#: Largest whole exponent of ``**`` for which a power is made of products.
 MAX_POWER: Final = 64
 
 
@@ -289,14 +290,14 @@ class Read(Refused):
         return self._new("div", self.place_of(other, "dividend"), self.place)
 
     def __pow__(self, exponent: object) -> Read:
-        if isinstance(exponent, (Read, Condition)):
-            self.refuse(f"raised to the power {exponent}, which is no number")
+        if isinstance(exponent, Read):
+            return self._new("pow", self.place, exponent.place)
         number = as_float(_number(exponent, "exponent"))
+        if abs(number) == 0.5:  # a fifth of the work, and what NumPy does
+            root = self._new("sqrt", self.place)
+            return root if number > 0 else 1 / root
         if not number.is_integer() or abs(number) > MAX_POWER:
-            raise fault(
-                f"{self} is raised to the power {exponent}: not a whole number of at most {MAX_POWER}",
-                "use a whole number, and sg.sqrt for roots",
-            )
+            return self._new("pow", self.place, self.trace.graph.const(number))
         count = abs(int(number))
         if count == 0:
             return self._new("const", 1.0)
@@ -308,6 +309,9 @@ class Read(Refused):
             square = square * square if count else square
         assert total is not None
         return total if number > 0 else 1 / total
+
+    def __rpow__(self, base: object) -> Read:
+        return self._new("pow", self.place_of(base, "base"), self.place)
 
     def __abs__(self) -> Read:
         return self._new("abs", self.place)

@@ -32,7 +32,6 @@ def refusing(what: str) -> Callable[..., Any]:
 
 
 _NEVER: Final = {
-    "rpow": "used as an exponent",
     "round": "rounded",
     "floordiv": "divided with //",
     "rfloordiv": "divided by with //",
@@ -50,7 +49,9 @@ COMPARED: Final = {
     "gt": "compared with >",
     "ge": "compared with >=",
 }
-ARITHMETIC: Final = ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "neg", "pos", "pow", "abs")
+ARITHMETIC: Final = (
+    "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "neg", "pos", "pow", "rpow", "abs",
+)  # fmt: skip
 
 for _name, _what in _NEVER.items():
     setattr(Refused, f"__{_name}__", refusing(_what))

@@ -73,10 +73,11 @@ def stencil(
 
     Anything else gives an :class:`Update`: several fields (the function returns a tuple, the new value of each), time
     levels (``u: Annotated[sg.Field, sg.Field(levels=2)]`` has ``u.prev``), coefficients that vary (``c: sg.Coef``), and
-    formulas of + - * /, ``**`` with a whole number, comparisons, ``sg.sqrt``, ``sg.abs``, ``sg.min``, ``sg.max``,
-    ``sg.where``; f16 and bf16 are worked out in f32 and rounded once a step.  ``boundary`` is one for all fields, or
-    ``{"u": ..., "v": ...}``; coefficients are read outside by the first field's: ``periodic`` wraps, ``neumann``
-    mirrors, with ``frozen`` and ``dirichlet`` the edge cell's value holds on.
+    formulas of + - * / ``**``, comparisons, ``sg.sqrt``, ``sg.exp``, ``sg.log``, ``sg.sin``, ``sg.cos``, ``sg.tanh``,
+    ``sg.pow``, ``sg.abs``, ``sg.min``, ``sg.max``, ``sg.clip``, ``sg.where``; f16 and bf16 are worked out in f32 and
+    rounded once a step.  ``boundary`` is one for all fields, or ``{"u": ..., "v": ...}``; coefficients are read outside
+    by the first field's: ``periodic`` wraps, ``neumann`` mirrors, with ``frozen`` and ``dirichlet`` the edge cell's
+    value holds on.
 
     What no formula can say raises :class:`StencilError` with the line at fault.
     """
@@ -118,7 +119,7 @@ def _trace(
         raise StencilError(
             f"{name} cannot be traced: {type(error).__name__}: {error}",
             loc=at or loc,
-            hint=f"{ALLOWED}: no sin, exp, float() or NumPy function of a read",
+            hint=f"{ALLOWED}; a function of math, NumPy or sympy, or float(), takes no read",
         ) from error
     results = _results(result, name, (first, *more), loc)
     assert trace.first is not None  # a Read exists, so something was read

@@ -186,7 +186,9 @@ def to_sympy(code: formula.Code) -> list[Any]:
     """Every node of a formula in sympy: reads as symbols (``u[0, -1]``), conditions as relations."""
     sympy: Any = import_module("sympy")
     meaning: dict[str, Any] = {
-        "neg": lambda a: -a, "abs": sympy.Abs, "sqrt": sympy.sqrt, "add": lambda a, b: a + b, "sub": lambda a, b: a - b,
+        "neg": lambda a: -a, "abs": sympy.Abs, "sqrt": sympy.sqrt, "exp": sympy.exp, "log": sympy.log,
+        "sin": sympy.sin, "cos": sympy.cos, "tanh": sympy.tanh, "pow": sympy.Pow,
+        "add": lambda a, b: a + b, "sub": lambda a, b: a - b,
         "mul": lambda a, b: a * b, "div": lambda a, b: a / b, "min": sympy.Min, "max": sympy.Max,
         "lt": sympy.StrictLessThan, "le": sympy.LessThan, "eq": sympy.Eq, "ne": sympy.Ne,
         "and": sympy.And, "or": sympy.Or, "not": sympy.Not,

@@ -65,6 +65,25 @@ def test_several_steps_on_three_axes_compile(dtype: str) -> None:
     assert f"quotient_{dtype}(" in source
 
 
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16"])
+def test_functions_compile(dtype: str) -> None:
+    """Angles of any size need a stack (of ``sin`` and ``cos`` in f64); nothing is spilled."""
+
+    def every(u: Any, c: sg.Coef) -> Any:
+        a, b = u[0, -1], c[0, 0]  # type: ignore[index]
+        waves = sg.sin(a) + sg.cos(b) + sg.tanh(a)
+        return waves + sg.exp(-a) * sg.log(b) + sg.pow(a, b) + 2**a + sg.clip(a**-1.5, 0, b**0.5)
+
+    lines = ("direct column=2", "stream levels=2 cols=8", "tiled levels=2 cols=1 rows=3 planes=1 warps=4")
+    sources = []
+    for line in lines:
+        update = made(every, dtype=dtype, name=line.split()[0])
+        k = sg.compile(update, SHAPES[2], 2, device="h200", backend="emulator", schedule=line)
+        sources.append(k.source())
+    used = compile_cubin(together(sources), "sm_90a").resources
+    assert {(r.spill_stores, r.spill_loads) for r in used.values()} == {(0, 0)}, used
+
+
 def test_parameters_may_have_any_name() -> None:
     def warp(double: Any, lane: Any, u: sg.Field(levels=2), u_1: sg.Coef) -> Any:  # type: ignore[valid-type]
         new = double[0, 1] * u_1[0, 0] + lane[1, 0]  # type: ignore[index]

@@ -11,7 +11,7 @@ import sparsegen as sg
 from sparsegen.cost import update_column, update_stream
 from sparsegen.cost.devices import load_profile
 from sparsegen.cost.terms import REACH
-from sparsegen.cost.update import REASONS, SYMBOLS, cost
+from sparsegen.cost.update import REASONS, SYMBOLS, cost, units
 from sparsegen.families.update.column import FAMILY as COLUMN
 from sparsegen.families.update.direct import FAMILY
 from sparsegen.families.update.stream import FAMILY as STREAM
@@ -89,3 +89,34 @@ def test_f32_moves_half_the_bytes() -> None:
     make, _ = NAMED["gray_scott"]
     a, b = (cost(make(dtype=t), (8192, 8192), UpdateSchedule(), H200).terms["hbm"] for t in ("f64", "f32"))
     assert a == 2 * b
+
+
+def test_functions_are_counted_as_what_they_become() -> None:
+    """An ``exp`` of f32 is a few multiply-adds and one ``ex2``; a power costs more than any other function."""
+    assert units(made(lambda u: sg.exp(u[0, 0]), dtype="f32")) == {"FMA": 7, "ALU": 1, "MUFU": 1}
+    for dtype in ("f64", "f32"):
+        others = [sg.exp, sg.log, sg.sin, sg.cos, sg.tanh, sg.sqrt]
+        work = [sum(units(made(alone(f), dtype=dtype)).values()) for f in others]
+        assert max(work) < sum(units(made(lambda u: u[0, 0] ** 1.5, dtype=dtype)).values())
+        assert 8 <= min(work)
+
+
+def alone(function: Any) -> Any:
+    """The function of a cell."""
+    return lambda u: function(u[0, 0])
+
+
+def test_a_formula_of_functions_takes_longer() -> None:
+    def layers(function: Any) -> Any:
+        def f(u: Any) -> Any:
+            value = u[0, 0]
+            for _ in range(30):
+                value = function(value)
+            return value
+
+        return made(f)
+
+    plain, functions = (layers(f) for f in (lambda a: a * a, lambda a: sg.sin(a)))
+    for family, s in ((FAMILY, UpdateSchedule()), (STREAM, UpdateSchedule("stream", levels=2, rows=64))):
+        times = [family.cost(update, (8192, 8192), s, H200).time for update in (plain, functions)]
+        assert times[1] > 2 * times[0]

@@ -115,6 +115,8 @@ def scalars() -> w.Func:
         k.sink(*(b.compare(op, v[t.name], b.const(t, 0.5)) for op in ("lt", "le", "eq", "ne")))
         if t in (f64, f32):
             k.sink(*(b.quotient(v[t.name], by) for by in (3.0, -0.1)))
+            k.sink(*(b.unary(op, v[t.name]) for op in ("exp", "log", "sin", "cos", "tanh")))
+            k.sink(b.binary("pow", v[t.name], v[t.name]))
     for t in (s32, u32, s64, u64, s8, u8, u16):
         k.sink(*(b.unary(op, v[t.name]) for op in ("neg", "abs", "not", "popc", "clz", "brev")))
         ops = ("add", "sub", "mul", "div", "min", "max", "and", "or", "xor", "shl", "shr")

@@ -95,9 +95,19 @@ def test_the_readmes_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_schedule_that_is_given_back(capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = RUNNABLE.findall(OF_SCHEDULES)
-    exec(compile(block, "schedules.md", "exec"), {})
+    exec(compile(RUNNABLE.findall(OF_SCHEDULES)[0], "schedules.md", "exec"), {})
     assert capsys.readouterr().out == "26.0 mma for 64 outputs\n"
+
+
+def test_the_formula_with_functions_runs() -> None:
+    names: dict[str, Any] = {}
+    first, second = RUNNABLE.findall(OF_SCHEDULES)
+    exec(compile("\n".join([*first.splitlines()[:2], second]), "schedules.md", "exec"), names)
+    new = old = names["start"]
+    for _ in range(200):
+        pull = np.roll(new, 1) - 2 * new + np.roll(new, -1)
+        new, old = new + np.exp(-0.05) * (new - old) + 0.2 * pull - 0.01 * np.sin(new), new
+    assert abs(names["now"] - new).max() < 1e-12 < abs(new - names["start"]).max()
 
 
 def examples_of_a_paper() -> list[str]:

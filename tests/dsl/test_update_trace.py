@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Annotated, Any
 
 import numpy as np
@@ -71,7 +72,8 @@ def coefficient(u: Any, c: Coef()) -> Any:  # type: ignore[valid-type]
 GENERAL = [
     lambda u: u[0] + 1, lambda u: 1 - u[0], lambda u: u[0] * u[1], lambda u: u[0] ** 2, lambda u: 1 / u[0],
     lambda u: abs(u[0]), lambda u: sg.sqrt(u[0]), lambda u: sg.min(u[0], 1), lambda u: np.prod([u[0], u[1]]),
-    lambda u: sg.where(u[0] < u[1], u[0], 2), lambda u: u[0] ** 0 + u[1], lambda u, v: (u[0], v[0]),
+    lambda u: sg.where(u[0] < u[1], u[0], 2), lambda u: u[0] ** 0 + u[1], lambda u: sg.exp(u[0]), lambda u: 2 ** u[0],
+    lambda u: sg.clip(u[0], 0, 1), lambda u: u[0] ** 1.5, lambda u, v: (u[0], v[0]),
     plain_levels, coefficient,
 ]  # fmt: skip
 
@@ -100,6 +102,14 @@ def evaluated(update: Update, **values: float) -> float:
         (lambda u: sg.max(u[0], 0.5, u[1]) + sg.min(1, u[0]), lambda a, b: max(a, 0.5, b) + min(1, a)),
         (lambda u: sg.abs(u[0] - u[1]) + abs(1 - u[1]), lambda a, b: abs(a - b) + abs(1 - b)),
         (lambda u: sg.sqrt(u[0] + 1), lambda a, b: math.sqrt(a + 1)),
+        (lambda u: sg.exp(u[0]) - sg.log(u[1]), lambda a, b: math.exp(a) - math.log(b)),
+        (lambda u: sg.sin(u[0]) + 3 * sg.cos(u[1]), lambda a, b: math.sin(a) + 3 * math.cos(b)),
+        (lambda u: sg.tanh(u[0] - u[1]), lambda a, b: math.tanh(a - b)),
+        (lambda u: sg.pow(u[0], u[1]) + u[1] ** u[0], lambda a, b: a**b + b**a),
+        (lambda u: sg.pow(u[0], 3) + sg.pow(3, u[1]), lambda a, b: a**3 + 3**b),
+        (lambda u: u[0] ** 0.5 + u[1] ** -0.5 + u[0] ** -1.7, lambda a, b: a**0.5 + b**-0.5 + a**-1.7),
+        (lambda u: sg.clip(u[0], 0.5, u[1]), lambda a, b: min(max(a, 0.5), b)),
+        (lambda u: sg.clip(0.75, u[0], 2), lambda a, b: min(max(0.75, a), 2)),
         (lambda u: sg.where(u[0] < 1, 5, u[1]), lambda a, b: 5 if a < 1 else b),
         (lambda u: sg.where(u[0] <= u[1], 5, u[1]), lambda a, b: 5 if a <= b else b),
         (lambda u: sg.where(u[0] > 1, 5, u[1]), lambda a, b: 5 if a > 1 else b),
@@ -118,6 +128,19 @@ def test_what_a_formula_means(function: Any, meaning: Any) -> None:
 def test_the_functions_give_numbers_for_numbers() -> None:
     assert (sg.sqrt(9.0), sg.abs(-2), sg.min(3, 1, 2), sg.max(3, 1), sg.where(1 < 2, 5, 6)) == (3.0, 2, 1, 3, 5)
     assert sg.where(np.bool_(False), 5, 6) == 6
+    assert (sg.exp(2), sg.log(2), sg.sin(2), sg.cos(2)) == (math.exp(2), math.log(2), math.sin(2), math.cos(2))
+    assert (sg.tanh(2), sg.pow(2, 0.5), sg.clip(5, 1, 3), sg.clip(0, 1, 3)) == (math.tanh(2), 2**0.5, 3, 1)
+
+
+def test_what_powers_become() -> None:
+    """Products while they are few, a root where that is the power: the function only else."""
+    exponents = {2: ["mul"], 64: ["mul"] * 6, 0.5: ["sqrt"], -0.5: ["sqrt", "div"], 65: ["pow"], 1.5: ["pow"]}
+
+    def ops(raised: Any, exponent: float) -> list[Any]:
+        return [node[0] for node in made(lambda u: raised(u[0], exponent)).code if node[0] not in ("read", "const")]
+
+    for exponent, want in exponents.items():
+        assert ops(operator.pow, exponent) == ops(sg.pow, exponent) == want
 
 
 def test_common_subexpressions_are_one_node() -> None:

@@ -168,6 +168,9 @@ def test_nothing_of_a_number_is_dropped(junk: Any) -> None:
         lambda: sg.stencil(lambda u: sg.where(u[0] > junk, u[0], 0)),
         lambda: sg.stencil(lambda u: sg.max(u[0], junk)),
         lambda: sg.sqrt(junk),
+        lambda: sg.exp(junk),
+        lambda: sg.pow(2.0, junk),
+        lambda: sg.clip(0.5, junk, 1.0),
         lambda: sg.abs(junk),
         lambda: sg.min(1.0, junk),
     ]

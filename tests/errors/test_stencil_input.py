@@ -42,12 +42,14 @@ array = np.array([1.0, 2.0])
 
 # What is wrong with the arithmetic: (function, what the message says).
 NO_FORMULA: list[tuple[Callable[..., Any], tuple[str, ...]]] = [
-    (lambda u: 2 ** u[0], ("u[0] is used as an exponent",)),  # here
+    (lambda u: 2**u, ("the field u is used in arithmetic without offsets",)),  # here
+    (lambda u: 2 ** (u[0] > 0), ("the condition 0 < u[0] is used as a number",)),  # here
+    (lambda u: "2" ** u[0], ("the base '2' is not a real number but a str",)),  # here
     (lambda u: u[0] // 2, ("u[0] is divided with //",)),  # here
     (lambda u: u[0] % 2, ("u[0] is used with %",)),  # here
     (lambda u: math.sin(u[0]), ("cannot be traced: TypeError", "a formula is made of reads u[...]")),  # here
-    (lambda u: np.sin(u[0]), ("cannot be traced: TypeError", "no sin, exp, float()")),  # here
-    (lambda u: sympy.sin(u[0]), ("cannot be traced: SympifyError", "no sin, exp, float()")),  # here
+    (lambda u: np.sin(u[0]), ("cannot be traced: TypeError", "sg.sin(a)", "float(), takes no read")),  # here
+    (lambda u: sympy.sin(u[0]), ("cannot be traced: SympifyError", "sg.sin(a)")),  # here
     (lambda u: float(u[0]), ("cannot be traced: TypeError",)),  # here
     (lambda u: max(u[0], u[1]), ("the condition u[0] < u[1] is used as a truth value", "sg.max")),  # here
     (lambda u: u[1] if u[0] else u[2], ("u[0] is used as a truth value (if, while, and, or)",)),  # here
@@ -63,9 +65,19 @@ NO_FORMULA: list[tuple[Callable[..., Any], tuple[str, ...]]] = [
     (lambda u: sg.min(u[0]), ("sg.min of 1 values", "give two or more")),  # here
     (lambda u: sg.sqrt(u), ("the field u is used as a number", "as in u[0, 0]")),  # here
     (lambda u: sg.max(u[0] > 0, 1), ("the condition 0 < u[0] is used as a number",)),  # here
-    (lambda u: u[0] ** 0.5, ("u[0] is raised to the power 0.5: not a whole number", "sg.sqrt for roots")),  # here
-    (lambda u: u[0] ** 65, ("u[0] is raised to the power 65", "of at most 64")),  # here
-    (lambda u: u[0] ** u[1], ("u[0] is raised to the power u[1], which is no number",)),  # here
+    (lambda u: sg.exp(u), ("the field u is used as a number", "as in u[0, 0]")),  # here
+    (lambda u: sg.tanh(u[0] > 0), ("the condition 0 < u[0] is used as a number",)),  # here
+    (lambda u: sg.exp(u[0], u[1]), ("exp() takes 1 positional argument but 2 were given", "sg.exp(a)")),  # here
+    (lambda u: sg.cos(u[0], out=u[1]), ("cos() got an unexpected keyword argument 'out'", "sg.cos(a)")),  # here
+    (lambda u: sg.clip(u[0], 1), ("clip() missing 1 required", "sg.clip(a, low, high)")),  # here
+    (lambda u: sg.clip(u[0], 1, 0.5), ("sg.clip between 1 and 0.5", "the lower bound first")),  # here
+    (lambda u: sg.clip(u[0], "0", 1), ("sg.clip of '0', which is no real number",)),  # here
+    (lambda u: u[0] + sg.log(-1.0), ("sg.log of -1.0, which is no finite number", "of a number above 0")),  # here
+    (lambda u: u[0] + sg.exp(710), ("sg.exp of 710, which is no finite number", "below 709")),  # here
+    (lambda u: u[0] + sg.pow(-8, 1 / 3), ("sg.pow of -8, 0.333", "to a whole power")),  # here
+    (lambda u: sg.pow(u, 2), ("the field u is used as a number",)),  # here
+    (lambda u: sg.pow(u[0], math.inf), ("the exponent inf is not finite",)),  # here
+    (lambda u: u[0] ** (u[1] > 0), ("the condition 0 < u[1] is used as a number",)),  # here
     (lambda u: u[0] | u[1], ("u[0] is used with & | ^ ~",)),  # here
     (lambda u: u[0] and u[1], ("u[0] is used as a truth value",)),  # here
     (lambda u: a * u[0], ("the coefficient a has no value", "subs(symbol, 0.1)")),  # here

@@ -92,6 +92,21 @@ def test_steps_on_three_axes(sides: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     alike(kernel, monkeypatch, program.run_plan)
 
 
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16"])
+def test_an_update_of_functions(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def every(u: Any) -> Any:
+        a, b = sg.clip(abs(u[0, 0]), 0.1, 2), abs(u[0, -1]) + 0.5
+        waves = sg.sin(a) + sg.cos(b) + sg.tanh(a - b)
+        return waves + sg.exp(-a) * sg.log(b) + sg.pow(a, b) / 2**b + b**-1.5
+
+    update = sg.stencil(dtype=dtype)(every)
+    alike(
+        sg.compile(update, (9, 70), 2, device="h200", backend="emulator", schedule="direct"),
+        monkeypatch,
+        program.run_plan,
+    )
+
+
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
 @pytest.mark.parametrize("sides", BOUNDARIES, ids=str)
 def test_an_update_whose_fields_stay_in_registers(sides: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:

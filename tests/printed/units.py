@@ -84,7 +84,10 @@ def negative() -> w.Func:
     for t in FLOATS:
         x, y = (b.ld(k.array(f"minus_{n}_{t}", t), tid) for n in "xy")
         k.sink(*(b.binary(op, x, y) for op in ("add", "sub", "mul", "div", "min", "max")), b.fma(x, y, x))
-        k.sink(*(b.unary(op, x) for op in ("neg", "abs", "exp", "tanh")[: 4 if t in (f64, f32) else 2]))
+        k.sink(*(b.unary(op, x) for op in ("neg", "abs")))
+        if t in (f64, f32):
+            k.sink(*(b.unary(op, x) for op in ("exp", "log", "sin", "cos", "tanh")))
+            k.sink(b.binary("pow", b.unary("abs", x), b.unary("sin", y)), b.binary("pow", x, y))
         if t is f32:
             k.sink(b.unary("exp2", x), b.unary("exp2", b.binary("mul", x, b.const(t, 40.0))))
         k.sink(b.select(b.compare("lt", x, y), x, y))
