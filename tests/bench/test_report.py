@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import sparsegen as sg
-from sparsegen.bench import ablation, harness, report, suites
+from sparsegen.bench import ablation, harness, models, report, suites
 from sparsegen.bench.lab import Timing
 from sparsegen.bench.stencil_run import Case, Row, labels
 from sparsegen.ir.errors import ArrayError
@@ -97,7 +97,8 @@ def test_committed_results_are_whole(file: Path) -> None:
     found = report.load(file)
     assert found["device"] and found["commit"], "measure again, from a commit"
     of = {**found["tolerance"], **dict.fromkeys(("i8", "e4m3"), found["tolerance"].get("f16"))}  # their y is f16
-    assert all(float(r["error"]) <= of[r["dtype"]] for r in found["rows"])
+    whole = models.TOLERANCE if file.name == "models.json" else 0.0  # f16 rounds after each layer of a whole model
+    assert all(float(r["error"]) <= max(of[r["dtype"]], whole) for r in found["rows"])
     assert found["tolerance"] and found["tolerance"].get("f64", 1e-12) == 1e-12
 
 
