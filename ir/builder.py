@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import warp as w
+from . import warp_atomics as wa
 from . import warp_group as wg
 from . import warp_launch as wl
 from . import warp_matrix as wm
@@ -319,10 +320,10 @@ class Builder:
         self.emit(wg.WgmmaWait(pending, loc=self.loc))
 
     def atom(self, op: str, buf: Buffer, index: ExprLike, val: ExprLike, hint: str = "old") -> Value:
-        return self._made(w.Atom, self.fresh(hint, buf.dtype), op, buf, as_expr(index), as_expr(val))
+        return self._made(wa.Atom, self.fresh(hint, buf.dtype), op, buf, as_expr(index), as_expr(val))
 
     def red(self, op: str, buf: Buffer, index: ExprLike, val: Value) -> None:
-        self.emit(w.Red(op, buf, as_expr(index), val, loc=self.loc))
+        self.emit(wa.Red(op, buf, as_expr(index), val, loc=self.loc))
 
     def mbar_try_wait(self, bars: Buffer, index: ExprLike, parity: ExprLike, cluster: bool = False) -> Value:
         return self._made(w.MbarTryWait, self.fresh("done", pred), bars, as_expr(index), as_expr(parity), cluster)

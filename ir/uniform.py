@@ -16,6 +16,7 @@ from . import warp as w
 from .expr import Bin, Const, Expr, Value
 from .node import Op, of_kind, operands, results, walk
 from .types import Buffer
+from .warp_atomics import Atom
 from .warp_group import AnyWgmma
 from .warp_matrix import MovMatrix
 from .warp_tagged import LdTagged
@@ -127,7 +128,7 @@ class Levels:
 
 
 #: Ops that give each lane something of its own.
-_BY_LANE = (w.Mma, w.LdMatrix, MovMatrix, w.Atom, w.MbarTryWait, w.Clock, LdTagged)
+_BY_LANE = (w.Mma, w.LdMatrix, MovMatrix, Atom, w.MbarTryWait, w.Clock, LdTagged)
 
 
 def breaks(loop: w.Loop) -> list[w.BreakIf]:

@@ -12,6 +12,7 @@ from .text import declaration
 from .types import Buffer, pred, u32, u64
 from .uniform import BLOCK, WARP
 from .verify_warp import converged, elem_bytes, in_space, whole_warp
+from .warp_atomics import Atom, Red
 from .warp_matrix import MmaSp
 from .warp_tagged import LdTagged, StTagged
 
@@ -171,10 +172,10 @@ def _mma_sp(op: MmaSp, ctx: Context) -> None:
     ctx.typed(op.meta, u32, "meta")
 
 
-@check(w.Atom, w.Red)
-def _atomic(op: w.Atom | w.Red, ctx: Context) -> None:
+@check(Atom, Red)
+def _atomic(op: Atom | Red, ctx: Context) -> None:
     in_space(ctx, op.buf, "global", "shared")
-    if isinstance(op, w.Atom):
+    if isinstance(op, Atom):
         ctx.one_of(op.op, ("add", "max", "min", "exch", "inc"), "atomic operation")
         ctx.need(op.out[0].dtype is op.buf.dtype, f"{declaration(op.out[0])} is the old value of {declaration(op.buf)}")
         ctx.need(op.op != "inc" or op.buf.dtype is u32, f"inc is for u32, not {op.buf.dtype}")

@@ -362,27 +362,6 @@ class Mma(Op):
     c: tuple[Expr, ...] = operand()
 
 
-@define("warp.atom")
-class Atom(Op):
-    """Atomic ``add``, ``max``, ``min``, ``exch``, ``inc`` on global or shared memory; gives the old value."""
-
-    out: tuple[Value] = result()
-    op: str = attr()
-    buf: Buffer = buffer(writes=True)
-    index: Expr = operand()
-    val: Expr = operand()
-
-
-@define("warp.red")
-class Red(Op):
-    """Atomic ``add`` without a result."""
-
-    op: str = attr()
-    buf: Buffer = buffer(writes=True)
-    index: Expr = operand()
-    val: Expr = operand()
-
-
 # ------------------------------------------------------------------------------------------------ order
 @define("warp.barrier")
 class Barrier(Op):

@@ -18,6 +18,7 @@ from sparsegen.ir.fragments import signature
 from sparsegen.ir.node import Op
 from sparsegen.ir.tensor_copy import tensor_maps
 from sparsegen.ir.types import Buffer, DType, f32, s32, u32
+from sparsegen.ir.warp_atomics import Atom, Red
 from sparsegen.ir.warp_matrix import MmaSp, MovMatrix
 from sparsegen.ir.warp_pairs import AddF16x2, WidenE4m3
 from sparsegen.ir.warp_quotient import Quotient
@@ -312,7 +313,7 @@ def _ld_tagged(p: Printer, op: LdTagged) -> None:
     p.define_all(op.out, f"Regs<{dtype.c}, 2>", text, ["{}.v[0]", "{}.v[1]"])
 
 
-def _atomic(p: Printer, op: w.Atom | w.Red) -> str:
+def _atomic(p: Printer, op: Atom | Red) -> str:
     value = p.typed(op.val, op.buf.dtype).within(PRIMARY)
     return ptx.atomic(op.op, op.buf.dtype, p.address(op.buf, op.index), value)
 
@@ -341,12 +342,12 @@ _VALUES: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
     w.Shfl: _shfl,
     w.Ballot: lambda p, op: f"__ballot_sync(0xffffffffu, {p.expr(op.cond)})",
     w.Clock: lambda p, op: p.call(ptx.CLOCK),
-    w.Atom: _atomic,
+    Atom: _atomic,
     w.MbarTryWait: try_wait,
 }
 #: Ops that define nothing and print as one statement: its text.
 _STATEMENTS: Final[dict[type[Op], Callable[[Printer, Any], str]]] = {
-    w.Red: _atomic,
+    Red: _atomic,
     **STATEMENTS,
 }
 _OTHERS: Final[dict[type[Op], Callable[[Printer, Any], None]]] = {

@@ -11,6 +11,7 @@ from sparsegen.ir import warp as w
 from sparsegen.ir.expr import Const, Expr
 from sparsegen.ir.node import Op
 from sparsegen.ir.types import Buffer, DType, u32
+from sparsegen.ir.warp_atomics import Atom, Red
 from sparsegen.ir.warp_tagged import LdTagged, StTagged
 
 from .clocks import MANY
@@ -72,7 +73,7 @@ class Access:
     def __init__(
         self,
         sc: Scope,
-        op: w.Ld | w.St | w.Atom | w.Red | LdTagged | StTagged,
+        op: w.Ld | w.St | Atom | Red | LdTagged | StTagged,
         width: int,
         name: str,
         way: str,
@@ -101,7 +102,7 @@ class Access:
 class Results:
     """Where a load puts what its lanes have read: the slots of its results, each within its declared range."""
 
-    def __init__(self, sc: Scope, op: w.Ld | w.LdMatrix | w.Atom | LdTagged, dtype: DType, other: float = 0) -> None:
+    def __init__(self, sc: Scope, op: w.Ld | w.LdMatrix | Atom | LdTagged, dtype: DType, other: float = 0) -> None:
         info = sc.info(op)
         self.checks = [sc.promise(v, info) for v in op.out]
         self.slots = [sc.define(v) for v in op.out]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsegen.ir import warp as w
 from sparsegen.ir.types import DType
+from sparsegen.ir.warp_atomics import Atom, Red
 
 from .access import Access, Results, wide
 from .scalars import Step
@@ -27,12 +27,12 @@ _FLOAT: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def step(op: w.Atom | w.Red, sc: Scope) -> Step:
+def step(op: Atom | Red, sc: Scope) -> Step:
     """The closure of an atomic access."""
     buf, info = op.buf, sc.info(op)
-    val, is_atom = operand(op.val, buf.dtype, sc.slots), isinstance(op, w.Atom)
+    val, is_atom = operand(op.val, buf.dtype, sc.slots), isinstance(op, Atom)
     access = Access(sc, op, 1, "atom" if is_atom else "red", "atomic", patterns=False)
-    out = Results(sc, op, buf.dtype) if isinstance(op, w.Atom) else None
+    out = Results(sc, op, buf.dtype) if isinstance(op, Atom) else None
 
     def atomic(g: Group) -> None:
         m = g.m

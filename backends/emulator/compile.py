@@ -20,6 +20,7 @@ from sparsegen.ir.expr import Value
 from sparsegen.ir.node import Op, walk
 from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.types import Buffer
+from sparsegen.ir.warp_atomics import Atom, Red
 from sparsegen.ir.warp_cluster import ClusterArrive, ClusterSt
 from sparsegen.ir.warp_group import AnyWgmma
 from sparsegen.ir.warp_launch import LaunchNext, LaunchWait
@@ -276,8 +277,8 @@ _STEPS: dict[type[Op], tuple[Callable[[Any, Scope], Step], str | Callable[[Any],
     w.St: (_st, None),
     w.CpAsync: (access.cp_async, None),
     w.LdMatrix: (access.ldmatrix, None),
-    w.Atom: (atomics.step, None),
-    w.Red: (atomics.step, None),
+    Atom: (atomics.step, None),
+    Red: (atomics.step, None),
     LdTagged: (tagged.ld, None),
     StTagged: (tagged.st, None),
     w.CpCommit: (lambda op, sc: lambda g: g.m.copies.commit(g), "cp_commit"),
@@ -298,7 +299,7 @@ _STEPS: dict[type[Op], tuple[Callable[[Any, Scope], Step], str | Callable[[Any],
 
 
 #: Accesses that race with plain ones only.
-_AT_ONCE = (w.Atom, w.Red, LdTagged, StTagged)
+_AT_ONCE = (Atom, Red, LdTagged, StTagged)
 
 
 def _uses(f: w.Func) -> tuple[frozenset[str], frozenset[str], frozenset[str], tuple[str, ...]]:
@@ -317,7 +318,7 @@ def _floats(f: w.Func) -> frozenset[str]:
     """Names of floating-point buffers, if only plain accesses and cp.async touch them all."""
     buffers = [b for b in (*f.params, *f.shared) if isinstance(b, Buffer) and b.space in ("global", "shared")]
     found = {b.name for b in buffers if b.dtype.kind == "float"}
-    copies, atomics = (w.BulkCopy, TensorCopy), (w.Atom, w.Red)
+    copies, atomics = (w.BulkCopy, TensorCopy), (Atom, Red)
     others = {b.name for op in walk(f.body) for b in (
         (op.dst, op.src) if isinstance(op, copies) else (op.buf,) if isinstance(op, atomics) else ()
     )}  # fmt: skip

@@ -19,6 +19,7 @@ from sparsegen.ir.expr import Const, Value
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import OPS, Op
 from sparsegen.ir.types import Buffer, bf16, f16, f32, f64, s32
+from sparsegen.ir.warp_atomics import Red
 from tests.programs import fragments
 
 WARP_OPS = {op for name, op in OPS.items() if name.startswith("warp.")}
@@ -202,7 +203,7 @@ def test_headers_are_included_where_their_types_are_used() -> None:
 def test_read_only_arrays_are_const() -> None:
     text = body(w.Ld((X,), U, Const(0)), params=(U, Value("n", s32)))
     assert "k(const double* __restrict__ u,\n    const int n)" in text
-    text = body(w.Red("add", U, Const(0), Const(1)), params=(U,))
+    text = body(Red("add", U, Const(0), Const(1)), params=(U,))
     assert "k(double* u)" in text and "atomicAdd(&u[0], 1.0);" in text  # read and written: threads may talk through it
 
 
@@ -213,6 +214,6 @@ def test_signed_sums_wrap() -> None:
 
 
 def test_lines_change_only_where_they_help() -> None:
-    inner = w.Red("add", U, Const(1), Const(1), loc=Loc("a.py", 2))
+    inner = Red("add", U, Const(1), Const(1), loc=Loc("a.py", 2))
     text = body(w.If(Const(1), (inner,), loc=Loc("a.py", 1)), params=(U,))
     assert "// a.py:1" in text and "// a.py:2" not in text
