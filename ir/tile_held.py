@@ -171,11 +171,9 @@ class HeldSteps(Op):
 
     ``held``: the levels of each of ``fields`` (name, time levels), newest first, then ``coefs``.  Columns come from
     neighbouring lanes, rows from neighbouring warps through ``edges`` (none where no rows are read), whose halves steps
-    use by turns; ``done`` have
-    been made before these.  A step spoils ``reach`` cells at the ends of a window,
-    but for those where the field ends, and none of an axis that is ``closed``, whose ends are neighbours.  ``sides``
-    are those of each field, then of the coefficients (``frozen``: the edge cell), ``keep`` how many cells a frozen side
-    keeps.
+    use by turns; ``done`` have been made before these.  A step spoils ``reach`` cells at the ends of a window, but for
+    those where the field ends, and none of an axis that is ``closed``, whose ends are neighbours.  ``sides`` are those
+    of each field, then of the coefficients (``frozen``: the edge cell), ``keep`` how many cells a frozen side keeps.
     """
 
     held: tuple[Buffer, ...] = buffer(writes=True)

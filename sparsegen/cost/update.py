@@ -55,7 +55,7 @@ _SEQUENCE: Final[dict[tuple[str, str], tuple[int, int, int]]] = {
 DEPEND: Final = 9.7
 #: Fitted: clocks that a warp waits for a division or a square root: their branches leave nothing to overlap with
 #: (94 kernels of 30 random updates on one H100, and those of docs/bench/updates.json).
-WAIT: Final = {"f64": 110.0, "f32": 75.0}
+_WAIT: Final = {"f64": 110.0, "f32": 75.0}
 #: Multiply-adds of a quotient by a constant, in f64 with the comparison; and two instructions that choose.
 _QUOTIENT: Final = {"f64": 4, "f32": 3}
 #: What compares two numbers.
@@ -97,6 +97,11 @@ def units(update: Update) -> dict[str, int]:
     return found
 
 
+def deep(update: Update) -> float:
+    """Clocks that a warp waits for each of ``units``' MUFU."""
+    return _WAIT[sum_type(DTYPES[update.dtype]).name]
+
+
 def flops(update: Update) -> int:
     """Floating-point instructions a cell, divisions, square roots and functions as what they become."""
     return sum(units(update).values())
@@ -119,7 +124,7 @@ def cost(update: Update, shape: tuple[int, ...], schedule: UpdateSchedule, devic
     values: dict[str, float] = {
         "N": cells, "reads": reads, "writes": writes, "loads": len(loads) / column, "flops": sum(work.values()),
         "within": sum(offset[-1] * size % LINE != 0 for _, _, offset in loads) / column,
-        "waits": DEPEND * (work["FMA"] + work["ALU"]) + WAIT[sum_type(DTYPES[update.dtype]).name] * work["MUFU"],
+        "waits": DEPEND * (work["FMA"] + work["ALU"]) + deep(update) * work["MUFU"],
         "threads": schedule.threads, "column": column, "s": size, "launch": device.launch_s,
         "dram": 0.0 if cells * size * (reads + writes) <= _L2_SHARE * device.l2_bytes else 1.0,
         "bw_G": REACH * device.bw_global, "bw_L2": device.l2_bytes_per_clk_sm * device.sms * device.clock,

@@ -18,11 +18,10 @@ from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law, steps_rate
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.layers import AGAIN, FETCH, STATIC, TURN, WAITED, loads, resident, window
-from sparsegen.cost.update import WAIT, units
+from sparsegen.cost.update import deep, units
 from sparsegen.cost.update_stream import ALU, MUFU, ORDER
 from sparsegen.dsl.update import Update
 from sparsegen.ir.numbers.layers import Layers
-from sparsegen.ir.types import DTYPES, sum_type
 from sparsegen.schedule import UpdateSchedule
 from sparsegen.sizes import ITEMSIZE
 
@@ -99,7 +98,7 @@ def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: Devi
         "sub": device.sub_cores, "f": device.clock, "launch": terms.STARTING * device.launch_s,
         "miss": device.missed(nz * ny * nx * size * (own["reads"] + own["writes"])),
         "bw_G": terms.REACH * device.bw_global, "bw_S": device.smem_bytes_per_clk_sm, "lat": device.lat_dram,
-        "bw_L2": device.l2_bytes_per_clk_sm, "deep": WAIT[sum_type(DTYPES[update.dtype]).name],
+        "bw_L2": device.l2_bytes_per_clk_sm, "deep": deep(update),
         "fma_rate": device.f64_fma_per_clk_sm if update.dtype == "f64" else device.f32_fma_per_clk_sm,
     }  # fmt: skip
     return LAW.evaluate(s, values, device, shape, update, s.levels)

@@ -16,12 +16,11 @@ from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law, steps_rate
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
-from sparsegen.cost.update import DEPEND, WAIT, units
+from sparsegen.cost.update import DEPEND, deep, units
 from sparsegen.dsl.update import Update
 from sparsegen.ir import formula
 from sparsegen.ir.numbers.rows import Rows
 from sparsegen.ir.op_update import parameters
-from sparsegen.ir.types import DTYPES, sum_type
 from sparsegen.schedule import UpdateSchedule
 from sparsegen.sizes import ITEMSIZE
 
@@ -130,7 +129,7 @@ def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: Devi
         "sms": device.sms, "sub": device.sub_cores, "f": device.clock, "launch": terms.STARTING * device.launch_s,
         "miss": device.missed(nbytes * (len(reads) + writes)), "bw_G": terms.REACH * device.bw_global,
         "bw_S": device.smem_bytes_per_clk_sm, "bw_L2": device.l2_bytes_per_clk_sm, "lat": device.lat_dram,
-        "deep": WAIT[sum_type(DTYPES[update.dtype]).name],
+        "deep": deep(update),
         "fma_rate": device.f64_fma_per_clk_sm if update.dtype == "f64" else device.f32_fma_per_clk_sm,
     }  # fmt: skip
     return LAW.evaluate(s, values, device, shape, update, s.levels)

@@ -18,12 +18,11 @@ from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law, steps_rate
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
-from sparsegen.cost.update import WAIT, units
+from sparsegen.cost.update import deep, units
 from sparsegen.cost.update_stream import ALU, MUFU
 from sparsegen.cost.update_windows import arrays, beside, edges, on_three, passed, reads_of, registers, wraps
 from sparsegen.dsl.update import Update
 from sparsegen.ir.numbers.held import Held, overlapping
-from sparsegen.ir.types import DTYPES, sum_type
 from sparsegen.schedule import UpdateSchedule
 from sparsegen.sizes import ITEMSIZE
 
@@ -76,7 +75,7 @@ def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: Devi
         "counts": min(1.0, (rows + (s.levels - 1) * ry) / held.window[1]), "reads": reads, "writes": writes,
         **units(update), "beside": beside(update), "shown": 2 * ry * passed(update), "s": size,
         "word": max(1, size // 4), "sub": device.sub_cores, "f": device.clock, "begin": STARTS * device.launch_s,
-        "launch": terms.STARTING * device.launch_s, "deep": WAIT[sum_type(DTYPES[update.dtype]).name],
+        "launch": terms.STARTING * device.launch_s, "deep": deep(update),
         "dram": 0.0 if held.cells * size * (reads + writes) <= L2_SHARE * device.l2_bytes else 1.0,
         "bw_G": terms.REACH * device.bw_global, "bw_L2": device.l2_bytes_per_clk_sm,
         "bw_S": device.smem_bytes_per_clk_sm, "lat": device.lat_dram,
