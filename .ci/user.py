@@ -22,6 +22,11 @@ def third(u: Annotated[sg.Field, sg.Field(levels=3)]) -> sg.Value:
     return u.prev.prev[0] + sum(0.5 * u[i] for i in (-1, 1)) - abs(u[1])
 
 
+@sg.stencil
+def driven(u: sg.Field, dt: sg.Scalar, t: sg.Time) -> sg.Value:
+    return u[0] + dt * (u[1] - 2 * u[0]) + sg.sin(t) / dt
+
+
 kernel = sg.compile(third, shape=(64,), steps=2, device="h200", backend="emulator")
 newest, *older = kernel(u=(np.zeros(64, np.float32),) * 3)
 chosen: list[str] = [str(cost.schedule) for cost in sg.schedules(reaction, shape=(32, 32), device="h200")]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sparsegen.dsl.functions import abs, clip, cos, exp, log, max, min, pow, sin, sqrt, tanh, where
     from sparsegen.dsl.operands import Value
     from sparsegen.dsl.stencil import Stencil
-    from sparsegen.dsl.trace import Coef, Field, stencil
+    from sparsegen.dsl.trace import Coef, Field, Scalar, Time, stencil
     from sparsegen.dsl.update import Update
     from sparsegen.formats import load, sparse
     from sparsegen.ir.errors import (
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from sparsegen.tuning.tune import tune
 
 # describing
-__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Value"]
+__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Scalar", "Time", "Value"]
 __all__ += ["abs", "clip", "cos", "exp", "log", "max", "min", "pow", "sin", "sqrt", "tanh", "where"]
 __all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm", "gated", "sddmm", "prune"]
 __all__ += ["attention", "load_smtx", "load_mtx", "reorder", "Reordering"]
@@ -78,7 +78,7 @@ __all__ += ["ProductError", "ToolchainError", "DeviceError", "IRError", "KernelF
 
 #: module -> the names that it holds.
 _HOMES = {
-    "dsl.trace": ("stencil", "Field", "Coef"),
+    "dsl.trace": ("stencil", "Field", "Coef", "Scalar", "Time"),
     "dsl.operands": ("Value",),
     "dsl.stencil": ("Stencil",),
     "dsl.update": ("Update",),

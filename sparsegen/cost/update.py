@@ -80,10 +80,13 @@ def units(update: Update) -> dict[str, int]:
     of what uses them.  Cells of 16 bits become f32 and back.
     """
     code, _ = formula.contract(update.code, update.results)
+    once = formula.uniform(code)  # for all cells of a thread
     found, sums = {"FMA": 0, "ALU": 0, "MUFU": 0}, sum_type(DTYPES[update.dtype]).name
     if sums != update.dtype:
         found["ALU"] += len(parameters(update.fields, update.coefs)) + len(update.fields)
-    for node in (node for node in code if node[0] in formula.SIGNATURES and node[0] not in ("neg", "abs")):
+    for node in (n for at, n in enumerate(code) if n[0] in formula.SIGNATURES and at not in once):
+        if node[0] in ("neg", "abs"):
+            continue
         op = str(node[0])
         if formula.divisor(code, node) is not None:
             found["FMA"] += _QUOTIENT[sums]

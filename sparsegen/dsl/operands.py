@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, cast
 
 import numpy as np
 
@@ -48,11 +48,18 @@ def fault(what: str, hint: str) -> StencilError:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a traced function: a field with its time levels, or a coefficient."""
+    """A parameter of a traced function: a field with its time levels, a coefficient, or a number of each time step:
+    ``scalar``, or ``time``."""
 
     name: str
     levels: int = 1
     coef: bool = False
+    number: Literal["", "scalar", "time"] = ""
+
+    @property
+    def field(self) -> bool:
+        """Whether it is a field, which has a new value."""
+        return not self.coef and not self.number
 
 
 @dataclass
@@ -68,9 +75,11 @@ class Trace:
     symbols: dict[Offset, Any] = dataclass_field(default_factory=dict[Offset, Any])
     first: tuple[formula.Read, Loc | None] | None = None
 
-    def accessors(self) -> tuple[Accessor, ...]:
+    def accessors(self) -> tuple[Accessor | Read, ...]:
         """The stand-ins to call the function with."""
-        return tuple(Accessor(self, p) for p in self.parameters)
+        return tuple(
+            Read(self, self.graph.add("scalar", p.name)) if p.number else Accessor(self, p) for p in self.parameters
+        )
 
     def read(self, name: str, level: int, offset: Offset) -> Read:
         """The value of a parameter at ``offset``, whose rank must be that of the first read."""
