@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from sparsegen import counting, measure
+from sparsegen.adjoint.method import WithAdjoint
 from sparsegen.arguments import positive
 from sparsegen.arrays import describe, host_array, launch_stream
 from sparsegen.backends.cuda.export import Files
@@ -42,7 +43,7 @@ _PLANS_KEPT = 64
 Views = Mapping[str, ArrayView]
 
 
-class Kernel(Inspected):
+class Kernel(Inspected, WithAdjoint):
     """What :func:`sparsegen.compile` gives back.  Immutable to its user; every method may be called from any thread.
 
     ``problem`` says what it computes and ``shape`` its sizes (cells of each axis, or M, K and n of a product);
