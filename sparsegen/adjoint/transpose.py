@@ -237,15 +237,25 @@ class _Transposing:
 
 
 def _common(linear: Linear) -> Sides:
-    """The sides of the transposed step, alike for all fields."""
+    """The sides of the transposed step, alike for all fields; BoundaryError where there are none."""
     found = [linear_sides(sides) for sides in linear.sides]
     for (name, _), sides in zip(linear.fields, found, strict=True):
         if sides != found[0]:
-            first = linear.fields[0][0]
             raise BoundaryError(
-                f"{linear.name} has no adjoint: the boundaries of {first} and {name} differ in kind",
+                f"{linear.name} has no adjoint: the boundaries of {linear.fields[0][0]} and {name} differ in kind",
                 loc=linear.loc,
                 hint="give all fields periodic sides, or neumann ones, or others, at each end of each axis: dirichlet "
                 "and frozen may stand side by side",
             )
+    of = {name: sides for (name, _), sides in zip(linear.fields, linear.sides, strict=True)}
+    for (name, _), row in zip(linear.fields, linear.rows, strict=True):
+        for field, _, offset in row:
+            for x, ends, own in zip(offset, of[field], of[name], strict=True):
+                if x and ends[x > 0].kind == "frozen" and own[x > 0].kind != "frozen":
+                    raise BoundaryError(
+                        f"{linear.name} has no adjoint: {name} reads beyond {field}'s frozen side, where its edge cell "
+                        "stands for others",
+                        loc=linear.loc,
+                        hint=f"give {name} a frozen side there, or {field} dirichlet(v)",
+                    )
     return found[0]
