@@ -137,6 +137,11 @@ class Algebra(formula.Graph):
         return rules[op]
 
 
+def named(code: Code) -> set[str]:
+    """The parameters that a formula needs."""
+    return {str(node[1]) for node in code if not formula.operands(node) and node[0] != "const"}
+
+
 def _small(number: float) -> bool:
     """Whether it is a whole number with which sums and products are exact."""
     return math.isfinite(number) and number.is_integer() and abs(number) <= 64

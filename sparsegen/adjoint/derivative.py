@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparsegen.adjoint.algebra import Algebra
+from sparsegen.adjoint.algebra import Algebra, named
 from sparsegen.dsl.update import Update
 from sparsegen.ir import formula
 from sparsegen.ir.formula import Offset, live
@@ -26,6 +26,6 @@ def _by(what: Update, node: formula.Node, name: str) -> Update:
     found = graph.derivatives(node)
     changes = [found[place] for place in places]
     code, results = live(graph.code, tuple(graph.const(0.0) if change is None else change for change in changes))
-    read = {name for name, _, _ in formula.reads(code)}
-    parameters = tuple(p for p in what.parameters if not p.coef or p.name in read)
+    needed = {name for name, _ in what.fields} | named(code)
+    parameters = tuple(p for p in what.parameters if p.name in needed)
     return replace(what, parameters=parameters, code=code, results=results, name=name)

@@ -16,11 +16,11 @@ from sparsegen.problems.adjoint import AdjointProblem
 from sparsegen.target import Target
 
 
-def adjoint_kernel(problem: Problem, steps: int, target: Target, schedule: Any, loc: Loc | None) -> Kernel:
-    """What ``Kernel.adjoint`` gives back, of a kernel's parts."""
+def adjoint_kernel(problem: Problem, request: Request, target: Target, schedule: Any, loc: Loc | None) -> Kernel:
+    """What ``Kernel.adjoint`` gives back, of a kernel's parts: the same is asked of its schedule."""
     made = adjoint_problem(problem)
-    choice = choose(made, target.profile, schedule, Request(steps))
-    return Kernel(made.under(choice.schedule), steps, target, choice, loc)
+    choice = choose(made, target.profile, schedule, request)
+    return Kernel(made.under(choice.schedule), request.steps, target, choice, loc)
 
 
 def adjoint_problem(problem: Problem) -> Problem:

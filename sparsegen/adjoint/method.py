@@ -18,8 +18,8 @@ class WithAdjoint:
     """What has steps to transpose."""
 
     problem: Problem
-    steps: int
     _target: Target
+    _choice: Any
 
     def adjoint(self, schedule: str | Schedule = "auto") -> Kernel:
         """The kernel of the transposed time steps: ``<k(x), y> = <x, k.adjoint()(y)>``, for any number of them.
@@ -42,5 +42,5 @@ class WithAdjoint:
         loc = user_loc()
         of: Any = import_module("sparsegen.adjoint.kernel")  # which needs the module of kernels
         with located(loc):
-            made: Kernel = of.adjoint_kernel(self.problem, self.steps, self._target, schedule, loc)
+            made: Kernel = of.adjoint_kernel(self.problem, self._choice.request, self._target, schedule, loc)
         return made

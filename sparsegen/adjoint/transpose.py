@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sparsegen.adjoint.algebra import Algebra
+from sparsegen.adjoint.algebra import Algebra, named
 from sparsegen.adjoint.linear import Linear
 from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.stencil import Stencil
@@ -142,7 +142,7 @@ class _Transposing:
         linear = self.of
         places = tuple(self._result(level) for level in self.names)
         code, results = live(self.graph.code, places)
-        read = {node[1] for node in code if node[0] == "read"}
+        read = named(code)
         fields = tuple(Parameter(name) for name in self.names.values())
         given = tuple(p for p in linear.given if p.name in read)
         tables = tuple(table for table in self.tables.values() if table.name in read)

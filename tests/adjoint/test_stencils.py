@@ -119,6 +119,16 @@ def test_a_stencil_on_the_emulator(boundary: Any, steps: int) -> None:
     assert abs(np.vdot(k(x), y) - np.vdot(x, k.adjoint()(y))) < 1e-11
 
 
+def test_of_a_stencil_in_a_schedule_of_updates() -> None:
+    """And what was asked of the kernel's schedule is asked of the adjoint's."""
+    stencil = sg.Stencil.from_weights(SKEW, sg.periodic)
+    k = sg.compile(stencil, (64, 128), steps=3, device="h200", backend="reference", schedule="resident")
+    assert isinstance(k.adjoint().stencil, Stencil) and k.adjoint("resident").schedule.family == "resident"
+    exact = sg.compile(stencil, (64, 128), nonfinite="exact", **H200)
+    with pytest.raises(sg.ScheduleError, match="may spread a NaN"):
+        exact.adjoint("stencil2row")
+
+
 @pytest.mark.parametrize(("dtype", "off"), [("f32", 1e-5), ("f16", 2e-2), ("bf16", 1e-1)])
 def test_narrow_types(dtype: str, off: float) -> None:
     k = sg.compile(sg.Stencil.from_weights(SKEW, MIXED, dtype=dtype), (9, 11), steps=3, **H200)

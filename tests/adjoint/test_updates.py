@@ -175,3 +175,33 @@ def test_derivatives_by_coefficients(boundary: Any) -> None:
     assert set(found) == {(0, 0), (0, 1)}
     difference = (new(update, c + h) - new(update, c - h)) / (2 * h)
     assert np.abs(sum(new(of, c) for of in found.values()) - difference).max() < 1e-7
+
+
+@pytest.mark.parametrize("schedule", ["direct", "stream levels=2 cols=2"])
+def test_levels_and_fields_that_nobody_reads(schedule: str) -> None:
+    """Of what they hold nothing comes through: their adjoints are zero."""
+
+    def aside(u: Annotated[sg.Field, sg.Field(levels=3)], v: sg.Field, u_1: sg.Field) -> Any:
+        return 0.5 * u[0, 1] + u.prev[1, 0], 2 * u[0, 0], u_1[0, 0] - u[0, -1]
+
+    update, shape = made(aside, boundary=sg.neumann), (24, 64)
+    k = sg.compile(update, shape, steps=4, device="h200", backend="emulator", schedule="direct")
+    rng = np.random.default_rng(8)
+    x, y = ((tuple(rng.standard_normal((3, *shape))), *rng.standard_normal((2, *shape))) for _ in "xy")
+    back = k.adjoint(schedule)(*y)
+    assert not back[1].any() and back[0][1].any()
+    assert dot(k(*x), y) == pytest.approx(dot(x, back), rel=1e-11)
+
+
+@pytest.mark.parametrize("shape", [(40,), (6, 7, 8)])
+def test_other_numbers_of_axes(shape: tuple[int, ...]) -> None:
+    def along(u: Annotated[sg.Field, sg.Field(levels=2)], c: sg.Coef) -> Any:
+        return 2 * u[0] - u.prev[0] + c[1] * (u[1] - u[0]) + c[-1] * (u[-2] - u[0])
+
+    def within(u: Annotated[sg.Field, sg.Field(levels=2)], c: sg.Coef) -> Any:
+        return u[0, 0, 0] - u.prev[0, 1, -1] + c[1, 0, 0] * (u[1, 0, 1] - u[0, -2, 0]) / 3
+
+    update = made(along if len(shape) == 1 else within, boundary=sg.neumann)
+    k, rng = sg.compile(update, shape, steps=5, **H200), np.random.default_rng(9)
+    x, y, c = tuple(rng.standard_normal((2, *shape))), tuple(rng.standard_normal((2, *shape))), rng.random(shape)
+    assert dot(k(x, c), y) == pytest.approx(dot(x, k.adjoint("direct")(y, c)), rel=1e-10)
