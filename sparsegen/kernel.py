@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsegen import counting, measure
+from sparsegen.adjoint.method import WithAdjoint
 from sparsegen.arguments import positive
 from sparsegen.arrays import describe, host_array, launch_stream
 from sparsegen.backends.cuda.export import Files
@@ -45,7 +46,7 @@ Views = Mapping[str, ArrayView]
 Scalars: TypeAlias = "npt.NDArray[Any]"
 
 
-class Kernel(Inspected):
+class Kernel(Inspected, WithAdjoint):
     """What :func:`sparsegen.compile` gives back.  Immutable to its user; every method may be called from any thread.
 
     ``problem`` says what it computes and ``shape`` its sizes (cells of each axis, or M, K and n of a product);

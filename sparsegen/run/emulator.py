@@ -74,7 +74,7 @@ def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str
     the rows of a result, or an integer of the workspace that is not left as zero, is an error as well.
     """
     apart, fields, made = pitches(program), dict[str, HostArray](), dict[str, HostArray]()
-    first = next(iter(given.values()))
+    first = next(given[role] for role in (*apart, *given) if role in given)  # tables, which are flat, come later
     cols = first.shape[-1]
     for role, param in buffers(program.warp):
         pitch = apart.get(role)
