@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
-from tests.updates import made, wave
+from tests.updates import wave
 
 SKEW = np.random.default_rng(0).standard_normal((3, 3)) / 4
 MIXED = {0: (sg.frozen, sg.neumann), 1: (sg.neumann, sg.frozen)}
@@ -38,7 +38,7 @@ def test_a_stencil(boundary: Any) -> None:
 @pytest.mark.parametrize("line", LINES)
 def test_a_wave(line: str) -> None:
     shape, rng = (200, 304), np.random.default_rng(2)
-    k = sg.compile(made(wave, boundary=sg.frozen), shape, steps=6, backend="cuda")
+    k = sg.compile(wave(boundary=sg.frozen), shape, steps=6, backend="cuda")
     x, y = (tuple(rng.standard_normal((2, *shape))) for _ in "xy")
     assert agree(k, line, x, y, rng.random(shape) / 4)
 
