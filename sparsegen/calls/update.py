@@ -149,8 +149,8 @@ class Ring:
         self.period = self.size // gcd(self.size, new[-1])
         #: Passes at the start that read arrays of the user or are not of the last kind, and those at the end that are
         #: not like the others.
-        alike = [len({*sizes[i:]}) == 1 for i in range(len(sizes))]
-        self.head = next((i for i, n in enumerate(self._before[:-1]) if n >= levels and alike[i]), len(sizes))
+        alike = max((i for i, (a, b) in enumerate(pairwise(sizes), 1) if a != b), default=0)  # from there on
+        self.head = next((i for i, n in enumerate(self._before[:-1]) if n >= levels and i >= alike), len(sizes))
         self.tail = sum(n > self._before[-1] - levels for n in self._before[1:]) if apart else 0
 
     def _array(self, number: int) -> str:
