@@ -1,4 +1,4 @@
-"""Checkpoints of runs: one file with the arrays of all fields, written whole or not at all, for the kernel that made it.
+"""Checkpoints of runs: one file with the arrays of all fields, written whole or not at all, read by the same kernel.
 
 A ``.npz`` file has an array for each time level of each field, called ``u.0``, ``u.1``, ..., and ``about``: JSON that
 says of which problem, after which time step, and by which schedule they were made.  A ``.zarr.zip`` file is a group of
@@ -100,9 +100,7 @@ class Checkpoints:
         self._save, self._load = _FORMS[form]
         self._identity: dict[str, Any] = json.loads(json.dumps(identity))
         self._how, self._fields = how, dict(fields)
-        self._given = {
-            name: hashlib.sha256(np.ascontiguousarray(a).view("u1")).hexdigest() for name, a in given.items()
-        }
+        self._given = {name: hashlib.sha256(a.tobytes()).hexdigest() for name, a in given.items()}
 
     def save(self, state: State) -> None:
         """Write the state; RunError where that cannot be done."""

@@ -109,8 +109,9 @@ class _Run:
             raise ArrayError(f"{refused[0]} means nothing to a run", hint=f"leave {refused[0]} away")
         self.inputs = self.calls.views(values)
         self.names = tuple(self.calls.fields)
-        state = tuple(tuple(a) if isinstance(a := values.pop(name), list) else a for name in self.names)
-        self.fields: Any = state if len(state) > 1 else state[0]
+        state = [values.pop(name) for name in self.names]
+        state = [tuple(levels) if isinstance(levels, list) else levels for levels in state]
+        self.fields: Any = tuple(state) if len(state) > 1 else state[0]
         self.given = values
         self.at = self.base = self.start = 0
         self.worked, self.took, self.said = 0, 0.0, False

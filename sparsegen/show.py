@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,19 +16,16 @@ from sparsegen.files import whole
 from sparsegen.frame import Frame
 from sparsegen.ir.errors import ArrayError, RunError
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 Numbers = npt.NDArray[Any]
 Limits = tuple[float, float]
 
 
-def plot(u: Any, *, field: str | None = None, limits: Limits | None = None, title: str | None = None) -> Figure:
+def plot(u: Any, *, field: str | None = None, limits: Limits | None = None, title: str | None = None) -> Any:
     """A matplotlib Figure of a field: a line of one axis, an image of two, of three the slices through the middle.
 
     ``u``: an array of NumPy, torch, CuPy, pycuda or numba, wherever it is, or a :class:`Frame`, of which ``field`` is
     shown (default: the first).  ``limits``: the least and the greatest value that the colours (of a line: its axis)
-    tell apart; default: those of ``u``.  ``title``: default the step of a frame.  Save it with ``figure.savefig(path)``.
+    tell apart; default: those of ``u``.  ``title``: default the step of a frame.  ``figure.savefig(path)`` saves it.
 
     ArrayError for an array of other axes or of no real numbers; RunError without matplotlib.
     """
@@ -81,7 +78,7 @@ class _Picture:
     """A figure whose field can be exchanged for another one of the same shape."""
 
     def __init__(self, u: Numbers, limits: Limits | None, title: str) -> None:
-        self.figure: Figure = _matplotlib("figure").Figure(figsize=(10 if u.ndim == 3 else 5, 4), layout="constrained")
+        self.figure = _matplotlib("figure").Figure(figsize=(10 if u.ndim == 3 else 5, 4), layout="constrained")
         self._fixed, self._span = limits, limits or _span(u)
         self._shape, self._artists = u.shape, list[Callable[[Numbers], None]]()
         self._images: list[Any] = []
