@@ -33,8 +33,9 @@ Arrays = Mapping[str, HostArray]
 
 
 def _save_npz(path: Path, arrays: Arrays) -> None:
+    held: dict[str, Any] = dict(arrays)
     with open(path, "xb") as file:
-        np.savez(file, **dict(arrays))  # type: ignore[arg-type]  # the stubs take the names for those of options
+        np.savez(file, **held)
 
 
 def _load_npz(path: Path) -> dict[str, HostArray]:

@@ -52,9 +52,10 @@ def run(
     """Frames of ``steps`` time steps, one every ``every`` of them and the last one always at ``steps``.
 
     Arrays as for a call, by position or by name; after those by position ``steps`` may stand too, as in
-    ``k.run(u0, 10_000, every=50)``.  ``steps``: default the compiled number; ``every``: default ``steps``; ``initial``:
-    a frame of step 0 comes first.  A frame has ``step``, ``fields`` as a call gives them back, and ``frame["u"]``.
-    A bar on stderr shows the progress (rich; in notebooks tqdm) unless that is no terminal or ``progress`` is False.
+    ``k.run(u0, 10_000, every=50)``.  A parameter that is called like an option is given by position.  ``steps``:
+    default the compiled number; ``every``: default ``steps``; ``initial``: a frame of step 0 comes first.  A frame has
+    ``step``, ``fields`` as a call gives them back, and ``frame["u"]``.  A bar on stderr shows the progress (rich; in
+    notebooks tqdm) unless that is no terminal or ``progress`` is False.
 
     ``checkpoint``: a file (``.npz``, or with zarr ``.zarr.zip``) that keeps the state after every ``checkpoint_every``
     steps (default: ``every``) and at the end.  It is written after the frame of that step was taken, aside, and then
@@ -64,10 +65,10 @@ def run(
     The run makes whole passes of T = ``k.schedule.steps`` time steps from step 0 on, and works out a frame between two
     passes beside them.  So the numbers of a frame depend on its step alone, not on ``every``, and a run that goes on
     from a checkpoint has those of one that was never interrupted, bit for bit, with the same schedule and back end.
-    Frame n is ``k(u0, steps=n)`` bit for bit where T divides n, and for kernels that make one step a pass, all steps
-    in one launch (``resident``), and on ``backend="reference"``.  Else a call makes the steps that fill no pass first,
-    the run makes them last: linear stencils that fuse steps may then differ by the rounding of their sums, those in f16
-    and bf16, which are rounded once a pass, by that of their type.
+    Frame n is ``k(u0, steps=n)`` bit for bit where T divides n, and always with ``resident`` schedules and on
+    ``backend="reference"``.  Else a call makes the steps that fill no pass first, the run makes them last: linear
+    stencils that fuse steps may then differ by the rounding of their sums, and those in f16 and bf16, which are rounded
+    once a pass, by the rounding of their type.
 
     RunError for a checkpoint that is broken, of another kernel (formula, shape, type, boundary), of other coefficients,
     or further than ``steps``; SlowRunWarning for a run that is expected to take longer than a minute.
@@ -78,7 +79,7 @@ def run(
         own = self._calls.positional
         arrays = len([name for name in own if name not in self._calls.OPTIONS])
         if len(args) == arrays + 1 and steps is None:
-            *args, steps = args  # type: ignore[assignment]
+            args, steps = args[:arrays], args[arrays]
         if len(args) > arrays:
             raise ArrayError(f"{len(args)} arrays for {arrays}", hint="name all options: steps=..., every=...")
         count = self.steps if steps is None else positive(steps, "steps")
@@ -189,7 +190,8 @@ class _Run:
         if not left or kernel.backend == "reference":
             return
         if kernel.backend == "emulator":
-            some = min(left, self.every)  # the plan of a call that the run makes; a plan of all steps may be long
+            whole = max(1, self.every // self.pass_steps) * self.pass_steps
+            some = min(left, whole)  # a call that the run makes; a plan of all steps may be long
             plan, times = kernel._plan(some), left / some
             expected = times * estimate(plan, {}, int(times * self.calls.cells))
             work = self.calls.work(round(times * plan.passes))

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparsegen as sg
-from sparsegen import running
+from sparsegen import interop, running
 from sparsegen.checkpoint import Checkpoints
 from sparsegen.run import progress, slow
 from sparsegen.run.emulator import estimate
@@ -212,10 +212,9 @@ def test_broken_files_are_refused(file: Path) -> None:
         except sg.RunError:
             continue
         assert same(frame.fields, k(U0, steps=4))
-    np.savez(file.parent / "other.npz", a=U0)
-    refusal(
-        __file__, sg.RunError, lambda: k.run(U0, checkpoint=file.parent / "other.npz", resume=True), "whole"
-    )  # here
+    other = file.parent / "other.npz"
+    np.savez(other, a=U0)
+    refusal(__file__, sg.RunError, lambda: k.run(U0, checkpoint=other, resume=True), "no whole checkpoint")  # here
 
 
 OTHERS = {
@@ -263,6 +262,47 @@ def test_wrong_runs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     refusal(__file__, sg.ProductError, lambda: product.run(1), "no time steps")  # here
     monkeypatch.setitem(sys.modules, "zarr", None)
     refusal(__file__, sg.RunError, lambda: k.run(U0, 8, checkpoint="run.zarr.zip"), "needs zarr")  # here
+
+
+# ------------------------------------------------------------------------------------------------ on a GPU
+class OnDevice:
+    """An array in the memory of the GPU that tests have, with what CuPy's arrays and pycuda's have."""
+
+    def __init__(self, gpu: Any, shape: tuple[int, ...], dtype: Any) -> None:
+        self.gpu, self.like = gpu, np.empty(shape, dtype)
+        self.pointer = gpu.alloc(self.like.nbytes)
+        facts = {"data": (self.pointer, False), "typestr": self.like.dtype.str, "shape": shape, "version": 3}
+        self.__cuda_array_interface__ = facts
+
+    def get(self) -> Any:
+        self.gpu.to_host(self.like, self.pointer)
+        return self.like.copy()
+
+
+def test_device_arrays_stay_there_and_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    import fake_gpu
+
+    gpu, waited = fake_gpu.install(monkeypatch), list[Any]()
+    monkeypatch.setattr(fake_gpu.FakeRuntime, "synchronize", lambda self, stream=None: waited.append(stream))
+    monkeypatch.setattr(interop, "empty", lambda view, shape, dtype: OnDevice(gpu, shape, dtype))
+    k = sg.compile(wave(), SHAPE, 9, backend="cuda", schedule="stream levels=2")
+    want = {f.step: f.fields for f in k.run(**WAVE, steps=23, every=5)}
+    assert not waited
+    given_ = [OnDevice(gpu, SHAPE, "f8") for _ in range(3)]
+    for a, held in zip(given_, (*WAVE["u"], WAVE["c"]), strict=True):
+        gpu.to_device(a.pointer, np.ascontiguousarray(held))
+    u, c, file = tuple(given_[:2]), given_[2], tmp_path / "run.npz"
+    frames = k.run(u, c, 23, every=5, checkpoint=file)
+    seen = [next(frames), next(frames)]
+    frames.close()  # the checkpoint is of step 5, the chain's state of step 4
+    seen += k.run(u, c, 23, every=5, checkpoint=file, resume=True)
+    assert [f.step for f in seen] == [5, 10, 10, 15, 20, 23] and len(waited) == 6
+    for f in seen:
+        assert all(isinstance(a, OnDevice) for a in f.fields)
+        assert same(tuple(a.get() for a in f.fields), want[f.step])
+    with pytest.warns(SlowRunWarning, match=r"the GPU will take about .* for 1000000000000 time steps of 24x40 cells"):
+        next(k.run(**WAVE, steps=10**12, every=2))
 
 
 # ------------------------------------------------------------------------------------------------ what is said
