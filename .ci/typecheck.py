@@ -35,7 +35,7 @@ PYRIGHT = {
     "reportPrivateUsage": False,
     "reportDeprecated": False,
 }
-OPTIONAL = ("pycuda", "cuda", "cupy", "torch", "safetensors", "matplotlib", "tomli", "rich")
+OPTIONAL = ("pycuda", "cuda", "cupy", "torch", "safetensors", "matplotlib", "tomli", "rich", "tqdm", "zarr")
 """Libraries that may be missing where the types are checked."""
 
 

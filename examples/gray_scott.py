@@ -39,15 +39,21 @@ def gray_scott(u: sg.Field, v: sg.Field) -> tuple[sg.Value, sg.Value]:
     )
 
 
-def main(argv: Sequence[str] | None = None, update: sg.Update = gray_scott) -> int:
-    """1 where the balance of the last step does not hold."""
-    args = options(__doc__, size=64, steps=400).parse_args(argv)
-    n, rng = args.size, np.random.default_rng(5)
+def start(n: int) -> tuple[Any, Any]:
+    """u and v on n x n cells: u everywhere but in a few squares, which have v."""
+    rng = np.random.default_rng(5)
     u, v = np.ones((n, n)), np.zeros((n, n))
     for _ in range(max(3, (n // 40) ** 2)):  # squares of v somewhere
         y, x = rng.integers(0, n - 8, 2)
         u[y : y + 8, x : x + 8], v[y : y + 8, x : x + 8] = 0.5, 0.25
-    u += 0.02 * rng.random((n, n))
+    return u + 0.02 * rng.random((n, n)), v
+
+
+def main(argv: Sequence[str] | None = None, update: sg.Update = gray_scott) -> int:
+    """1 where the balance of the last step does not hold."""
+    args = options(__doc__, size=64, steps=400).parse_args(argv)
+    n = args.size
+    u, v = start(n)
     k = sg.compile(update, shape=(n, n), steps=args.steps - 1)
     print(f"{update}\n{n}x{n} cells, {args.steps} time steps, on {k.backend}: {k.schedule}\n")
     u, v = k(u, v)

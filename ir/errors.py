@@ -69,6 +69,10 @@ class ArrayError(SparsegenError):
     """An array of the wrong dtype, shape, stride, device or overlap."""
 
 
+class RunError(SparsegenError):
+    """A run that cannot begin or go on: a checkpoint of another kernel or a broken one, or a picture not to be made."""
+
+
 class FormatError(SparsegenError):
     """A sparse format that is unknown or cannot hold a matrix, or a file of one that cannot be trusted."""
 

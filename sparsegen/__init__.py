@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sparsegen.dsl.trace import Coef, Field, Scalar, Time, stencil
     from sparsegen.dsl.update import Update
     from sparsegen.formats import load, sparse
+    from sparsegen.frame import Frame
     from sparsegen.ir.errors import (
         ArrayError,
         BoundaryError,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         IRError,
         KernelFault,
         ProductError,
+        RunError,
         ScheduleError,
         SparsegenError,
         StencilError,
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
         StencilSchedule,
         UpdateSchedule,
     )
+    from sparsegen.show import animate, plot
     from sparsegen.tuning.tune import tune
 
 # describing
@@ -72,9 +75,10 @@ __all__ += ["Schedule", "StencilSchedule", "UpdateSchedule", "SpmmSchedule", "Sd
 __all__ += ["AttentionSchedule", "schedules"]
 # compiling and running
 __all__ += ["compile", "tune", "Kernel", "UpdateKernel", "SpmmKernel", "AttentionKernel"]
+__all__ += ["Frame", "plot", "animate"]
 # errors
 __all__ += ["SparsegenError", "StencilError", "BoundaryError", "ScheduleError", "ArrayError", "FormatError"]
-__all__ += ["ProductError", "ToolchainError", "DeviceError", "IRError", "KernelFault", "__version__"]
+__all__ += ["ProductError", "RunError", "ToolchainError", "DeviceError", "IRError", "KernelFault", "__version__"]
 
 #: module -> the names that it holds.
 _HOMES = {
@@ -96,6 +100,8 @@ _HOMES = {
     "schedule": tuple(name for name in __all__ if name.endswith("Schedule")),
     "compiler": ("compile", "schedules"),
     "tuning.tune": ("tune",),
+    "frame": ("Frame",),
+    "show": ("plot", "animate"),
     "kernel": ("Kernel", "UpdateKernel", "SpmmKernel", "AttentionKernel"),
     "ir.errors": tuple(name for name in __all__ if name.endswith("Error") or name == "KernelFault"),
 }

@@ -62,6 +62,22 @@ def host_array(view: ArrayView) -> np.ndarray[Any, Any]:
     return np.from_dlpack(view.owner)
 
 
+def copied(array: Any) -> np.ndarray[Any, Any]:
+    """What an array of any library holds, as a NumPy array: of a host array the same memory, of a GPU's a copy.
+
+    ArrayError for what is no array, and for one of a library that is not known.
+    """
+    view = describe(detached(array))
+    if view.layout.device_kind == "host":
+        return host_array(view)
+    if view.layout.library == "torch":
+        return host_array(describe(view.owner.cpu()))
+    ways = (getattr(view.owner, name, None) for name in ("get", "copy_to_host"))  # CuPy and pycuda; numba
+    if (way := next(filter(callable, ways), None)) is None:
+        raise ArrayError(f"a {type(array).__qualname__} on {view.layout.where()}", hint="copy it to the host first")
+    return np.asarray(way())
+
+
 # ------------------------------------------------------------------------------------------------------------ torch
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import inspect
 import linecache
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from types import CodeType, TracebackType
-from typing import Any
+from typing import Any, Final
 
 from sparsegen.ir.errors import Loc, SparsegenError
 
+#: What was said where, so that Python's filters can leave out what was said before.
+_SAID: Final[dict[Any, Any]] = {}
 _LIBRARIES = ("sparsegen", "sympy", "numpy", "torch")
 
 
@@ -36,6 +39,13 @@ def located(loc: Loc | None) -> Iterator[None]:
         if error.loc is None:
             error.loc = loc
         raise
+
+
+def warn(text: str, category: type[Warning]) -> None:
+    """A warning at the line that called into sparsegen."""
+    loc = user_loc()
+    file, line = (loc.file, loc.line) if loc else (__file__, 0)
+    warnings.warn_explicit(text, category, file, line, registry=_SAID)
 
 
 def raised_in(trace: TracebackType | None, file: str) -> Loc | None:

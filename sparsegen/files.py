@@ -11,7 +11,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -49,17 +49,38 @@ def write(
     ``streams``: a device or a pipe, such as /dev/stdout, will do too.
     """
     path = path_of(given, error)
-    target = Path(os.path.realpath(path))  # through a link, which stays one
-    try:
+    with _told(path, error):
         if streams and (path.is_char_device() or path.is_fifo()):
             path.write_bytes(b"".join(parts))
             return path
+    with whole(path, error) as temporary:
+        _put(temporary, parts)
+    return path
+
+
+@contextlib.contextmanager
+def whole(given: Any, error: type[SparsegenError]) -> Iterator[Path]:
+    """Inside, the path of a file to write; afterwards that is on the disk under the name that a user gave.
+
+    Readers see all of it or what was there before, also where the process is killed.  ``error`` if it cannot be
+    written; what goes wrong inside leaves nothing.
+    """
+    path = path_of(given, error)
+    target = Path(os.path.realpath(path))  # through a link, which stays one
+    with _told(path, error):
         if path.exists() and not path.is_file():
             raise error(f"{target} is no file", hint="name a file to write, new or old")
-        replace(target, parts, durable=True)
+        with _aside(target, durable=True) as temporary:
+            yield temporary
+
+
+@contextlib.contextmanager
+def _told(path: Path, error: type[SparsegenError]) -> Iterator[None]:
+    """OSErrors inside become ``error`` with a remedy."""
+    try:
+        yield
     except OSError as e:
         raise error(f"cannot write {path}: {e.strerror or e}", hint=_REMEDY.get(e.errno or 0, _ELSE)) from e
-    return path
 
 
 def write_as(given: Any, forms: Mapping[str, Callable[[], str]], what: str, error: type[SparsegenError]) -> Path:
@@ -81,19 +102,30 @@ def replace(path: Path, parts: Iterable[bytes | memoryview], *, durable: bool = 
 
     ``durable``: it is on the disk before it has its name.
     """
+    with _aside(path, durable=durable) as temporary:
+        _put(temporary, parts)
+
+
+@contextlib.contextmanager
+def _aside(path: Path, *, durable: bool) -> Iterator[Path]:
+    """Inside, the path of a new file to write; afterwards it has the name ``path``."""
     temporary = path.with_name(TEMPORARY + secrets.token_hex(8))
     try:
-        with open(temporary, "xb") as file:
-            for part in parts:
-                file.write(part)
-            if durable:
-                file.flush()
+        yield temporary
+        if durable:
+            with open(temporary, "rb") as file:
                 os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def _put(path: Path, parts: Iterable[bytes | memoryview]) -> None:
+    with open(path, "xb") as file:
+        for part in parts:
+            file.write(part)
 
 
 def opened(path: str | os.PathLike[str]) -> BinaryIO:

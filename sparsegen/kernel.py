@@ -32,6 +32,7 @@ from sparsegen.products.dense import DenseProduct
 from sparsegen.run import emulator
 from sparsegen.run.cuda import Executor, executor_kind
 from sparsegen.run.fast import Call, FastCall, fast_call, library_call
+from sparsegen.running import run
 from sparsegen.target import Target
 from sparsegen.views import ArrayView
 
@@ -323,6 +324,8 @@ class Kernel(Inspected, WithAdjoint):
     def _shorten(self, known: FastCall | None) -> None:
         """Take the short way from now on, if there is one."""
         self._fast = self._fast if known is None else self._calls.short(known)
+
+    run = run
 
     # -------------------------------------------------------------------------------------------- judging it
     def counts(self) -> counting.Counts:

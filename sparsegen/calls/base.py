@@ -96,6 +96,10 @@ class Calls(ABC):
         problem has none.  ArrayError for one that is missing or of another length."""
         return None
 
+    def each_step(self, values: Mapping[str, Any], steps: int) -> dict[str, npt.NDArray[Any]]:
+        """What each parameter that is a number is in each of so many time steps."""
+        return {}
+
     def some_scalars(self, steps: int) -> dict[str, Any]:
         """What a measurement of so many time steps takes for parameters that are numbers."""
         return {}

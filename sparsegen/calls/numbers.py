@@ -31,23 +31,27 @@ def some(update: Update, steps: int) -> dict[str, Any]:
     }
 
 
-def table(update: Update, values: Mapping[str, Any], steps: int) -> Numbers | None:
-    """The scalars of each time step, [steps, count], of the type of the update's sums; None where it takes none.
+def each(update: Update, values: Mapping[str, Any], steps: int) -> dict[str, Numbers]:
+    """What each parameter that is a number is in each of so many time steps, in f64.
 
     ``values``: what parameters are given.  The time of a step is the sum of ``dt`` of those before it, from where the
-    call begins; rounded once.  ArrayError for a scalar that is missing, no number, or an array of another length.
+    call begins.  ArrayError for a scalar that is missing, no number, or an array of another length.
     """
-    if not (names := scalars(update.code)):
-        return None
     found: dict[str, Numbers] = {}
     for p in update.numbers:
         if p.number == "scalar":
-            given = _given(update, p, values)
-            found[p.name] = _of_each(p, given, steps, f"one number, or an array of {steps}, one a time step")
-    for p in update.numbers:
-        if p.number == "time":
-            found[p.name] = _times(update, p, values, steps, found.get(STEP))
-    dtype = sum_type(DTYPES[update.dtype]).numpy()
+            wanted = f"one number, or an array of {steps}, one a time step"
+            found[p.name] = _of_each(p, _given(update, p, values), steps, wanted)
+    times = [p for p in update.numbers if p.number == "time"]
+    return {**found, **{p.name: _times(update, p, values, steps, found.get(STEP)) for p in times}}
+
+
+def table(update: Update, values: Mapping[str, Any], steps: int) -> Numbers | None:
+    """The scalars of each time step that the formula has, [steps, count], in the order in which kernels take them,
+    rounded to the type of its sums; None where it has none."""
+    if not (names := scalars(update.code)):
+        return None
+    found, dtype = each(update, values, steps), sum_type(DTYPES[update.dtype]).numpy()
     with np.errstate(over="ignore"):
         return np.stack([found[name] for name in names], axis=1).astype(dtype)
 

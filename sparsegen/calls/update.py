@@ -23,7 +23,7 @@ from sparsegen.backends.reference.update import run
 from sparsegen.boundary import periodic
 from sparsegen.calls.base import HostArrays
 from sparsegen.calls.grid import GridCalls
-from sparsegen.calls.numbers import some, table
+from sparsegen.calls.numbers import each, some, table
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.stencil import DTYPES
@@ -63,6 +63,9 @@ class UpdateCalls(GridCalls):
 
     def scalars(self, values: Mapping[str, Any], steps: int) -> HostArray | None:
         return table(self.problem.what, values, steps)
+
+    def each_step(self, values: Mapping[str, Any], steps: int) -> dict[str, HostArray]:
+        return each(self.problem.what, values, steps)
 
     def some_scalars(self, steps: int) -> dict[str, Any]:
         return some(self.problem.what, steps)
@@ -160,8 +163,8 @@ class Ring:
         self.period = self.size // gcd(self.size, new[-1])
         #: Passes at the start that read arrays of the user or are not of the last kind, and those at the end that are
         #: not like the others.
-        alike = [len({*sizes[i:]}) == 1 for i in range(len(sizes))]
-        self.head = next((i for i, n in enumerate(self._before[:-1]) if n >= levels and alike[i]), len(sizes))
+        alike = max((i for i, (a, b) in enumerate(pairwise(sizes), 1) if a != b), default=0)  # from there on
+        self.head = next((i for i, n in enumerate(self._before[:-1]) if n >= levels and i >= alike), len(sizes))
         self.tail = sum(n > self._before[-1] - levels for n in self._before[1:]) if apart else 0
 
     def _array(self, number: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -20,9 +19,8 @@ from sparsegen.pipelines import Program
 from sparsegen.plan import COUNTER, KEPT, OUT, SCRATCH, Plan, buffers, constant, launches
 from sparsegen.run.estimate import lane_ops
 from sparsegen.run.host import Arrays, HostArray, flat, results
+from sparsegen.run.slow import say_if_long
 
-#: A run that is expected to last longer (seconds) says so first.
-LONG = 60.0
 #: Seconds between two lines of progress.
 PROGRESS_EVERY = 5.0
 #: What a warp-level op costs a lane, in seconds: measured on one core of a 2024 server (0.2 to 0.5 ns by op).
@@ -36,10 +34,6 @@ _UNTOUCHED = -77.0
 
 Progress = Callable[[int, int], None]
 Reports = list[tuple[str, Report]]
-
-
-class SlowRunWarning(RuntimeWarning):
-    """The emulator will be busy for more than a minute."""
 
 
 def run_plan(plan: Plan, given: Arrays, new: Arrays, work: str, cells: int) -> None:
@@ -201,20 +195,13 @@ def _seen_as(param: Any, array: HostArray) -> HostArray:
 # ------------------------------------------------------------------------------------------------ how long
 def slow_run(plan: Plan, given: Arrays, work: str, cells: int) -> Meter | None:
     """For a run that will take long: a warning that says so, and what will show its progress."""
-    if (expected := estimate(plan, given, cells)) <= LONG:
-        return None
-    took = f"{expected / 60:.0f} minutes" if expected < 5400 else f"{expected / 3600:.1f} hours"
-    warnings.warn(
-        f"the emulator will take about {took} for {work}, backend='reference' for the numbers alone, or a GPU",
-        SlowRunWarning,
-        stacklevel=6,
-    )
-    return Meter(plan)
+    work = f"{work}, backend='reference' for the numbers alone, or a GPU"
+    return Meter(plan) if say_if_long(estimate(plan, given, cells), "emulator", work) else None
 
 
 def estimate(plan: Plan, given: Arrays, cells: int) -> float:
     """Seconds that a plan is expected to take on the emulator with the given arrays, within a factor of about three."""
-    if cells * plan.passes < 1 << 20:  # far below a minute, whatever the schedule
+    if cells * max(plan.passes, plan.steps) < 1 << 20:  # far below a minute, whatever the schedule
         return 0.0
     ops = (
         passes * lane_ops(bound, {**given, **program.warp.constants})

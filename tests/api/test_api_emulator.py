@@ -11,9 +11,10 @@ import pytest
 import sparsegen as sg
 from sparsegen.bench.graphs import power_law
 from sparsegen.plan import launches
-from sparsegen.run import emulator
-from sparsegen.run.emulator import SlowRunWarning, estimate
+from sparsegen.run import emulator, slow
+from sparsegen.run.emulator import estimate
 from sparsegen.run.estimate import lane_ops
+from sparsegen.run.slow import SlowRunWarning
 
 heat = sg.Stencil.from_weights(np.array([[0, 1, 0], [1, 4, 1], [0, 1, 0]]) / 8.0, name="heat")
 
@@ -45,7 +46,7 @@ def test_a_long_run_says_so_first_and_shows_progress(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the limits turned down; the message names the estimate and what would be faster, at the user's line."""
-    monkeypatch.setattr(emulator, "LONG", 0.01)
+    monkeypatch.setattr(slow, "LONG", 0.01)
     monkeypatch.setattr(emulator, "PROGRESS_EVERY", 0.0)
     k = kernel("direct", shape=(512, 512), steps=4)
     with pytest.warns(SlowRunWarning, match=r"4 passes over 512x512 cells; faster: a smaller shape") as caught:

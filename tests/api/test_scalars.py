@@ -119,6 +119,15 @@ def test_the_text_of_a_program_has_them() -> None:
         assert print_module(parse_module(text)) == text
 
 
+def test_frames_of_a_run_have_those_of_their_steps() -> None:
+    update, (u, a) = driven(2, sg.neumann, "f64"), arrays(2, "f64")
+    kernel = sg.compile(update, u.shape, 12, schedule="stream levels=3 cols=4", backend="emulator")
+    numbers = {"dt": np.linspace(0.01, 0.1, 12), "power": np.arange(12.0), "t": 0.5}
+    frames = list(kernel.run(u, a, every=5, progress=False, **numbers))
+    assert [frame.step for frame in frames] == [5, 10, 12]
+    assert np.array_equal(frames[-1]["u"], kernel(u, a, **numbers))
+
+
 def test_measurements_take_any() -> None:
     update = driven(2, sg.periodic, "f64")
     kernel = sg.compile(update, (64, 64), 3, backend="emulator", schedule="direct")

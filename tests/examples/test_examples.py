@@ -161,6 +161,25 @@ def test_the_wrong_way_back_finds_nothing(
     assert "the smoke was not found" in capsys.readouterr().out
 
 
+# ------------------------------------------------------------------------------------------------ long runs
+def test_a_movie_of_spots_goes_on(tmp_path: Path, example: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--size=40", "--every=30", "--checkpoint=spots.npz"]
+    said = run(tmp_path, "gray_scott_movie.py", *words, "--steps=60")
+    covered = [float(share) for share in re.findall(r"spots cover ([\d.]+)%", said)]
+    assert len(covered) == 2 and covered[1] > covered[0] > 5
+    said = run(tmp_path, "gray_scott_movie.py", *words, "--steps=120", "--movie=spots.gif")
+    assert re.findall(r"after (\d+) steps", said) == ["90", "120"]  # the others were done before
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        assert "no movie: pictures need matplotlib" in said
+    else:
+        assert (tmp_path / "spots.gif").read_bytes()[:3] == b"GIF"
+    held = replace(example("gray_scott").gray_scott, sides=(resolve(sg.dirichlet(0.0), 2),) * 2)
+    assert example("gray_scott_movie").main(["--size=12", "--steps=200"], held) == 1
+    assert "the spots did not spread" in capsys.readouterr().out
+
+
 # ------------------------------------------------------------------------------------------------ the Game of Life
 def test_a_glider_goes_round(tmp_path: Path) -> None:
     said = run(tmp_path, "life.py", "--size=8", "--steps=32", "--picture=picture.png")
