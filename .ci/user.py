@@ -22,6 +22,13 @@ def third(u: Annotated[sg.Field, sg.Field(levels=3)]) -> sg.Value:
     return u.prev.prev[0] + sum(0.5 * u[i] for i in (-1, 1)) - abs(u[1])
 
 
+@sg.stencil
+def damped(u: Annotated[sg.Field, sg.Field(levels=2, spacing=(0.1, 0.2), dt=0.01)], c: sg.Coef) -> sg.Value:
+    flux = (c[0, 0] * u.dx(order=4, at=0.5)).dx(at=-0.5) + c.dy * u.prev.dxy
+    return sg.solve(sg.Eq(u.dt2 + 3 * u.dtc + u.next[0, 0], u.laplace(order=8) - sg.exp(u.dyy) + flux), u.next)
+
+
+limit: float = sg.growth(third).factor
 kernel = sg.compile(third, shape=(64,), steps=2, device="h200", backend="emulator")
 newest, *older = kernel(u=(np.zeros(64, np.float32),) * 3)
 chosen: list[str] = [str(cost.schedule) for cost in sg.schedules(reaction, shape=(32, 32), device="h200")]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sparsegen.compiler import compile, schedules
     from sparsegen.dsl.functions import abs, clip, cos, exp, log, max, min, pow, sin, sqrt, tanh, where
     from sparsegen.dsl.operands import Value
+    from sparsegen.dsl.solve import Eq, solve
     from sparsegen.dsl.stencil import Stencil
     from sparsegen.dsl.trace import Coef, Field, stencil
     from sparsegen.dsl.update import Update
@@ -59,10 +60,11 @@ if TYPE_CHECKING:
         StencilSchedule,
         UpdateSchedule,
     )
+    from sparsegen.stability import Stability, growth
     from sparsegen.tuning.tune import tune
 
 # describing
-__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Value"]
+__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Value", "Eq", "solve"]
 __all__ += ["abs", "clip", "cos", "exp", "log", "max", "min", "pow", "sin", "sqrt", "tanh", "where"]
 __all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm", "gated", "sddmm", "prune"]
 __all__ += ["attention", "load_smtx", "load_mtx", "reorder", "Reordering"]
@@ -72,6 +74,8 @@ __all__ += ["Schedule", "StencilSchedule", "UpdateSchedule", "SpmmSchedule", "Sd
 __all__ += ["AttentionSchedule", "schedules"]
 # compiling and running
 __all__ += ["compile", "tune", "Kernel", "UpdateKernel", "SpmmKernel", "AttentionKernel"]
+# judging a scheme
+__all__ += ["growth", "Stability"]
 # errors
 __all__ += ["SparsegenError", "StencilError", "BoundaryError", "ScheduleError", "ArrayError", "FormatError"]
 __all__ += ["ProductError", "ToolchainError", "DeviceError", "IRError", "KernelFault", "__version__"]
@@ -80,6 +84,7 @@ __all__ += ["ProductError", "ToolchainError", "DeviceError", "IRError", "KernelF
 _HOMES = {
     "dsl.trace": ("stencil", "Field", "Coef"),
     "dsl.operands": ("Value",),
+    "dsl.solve": ("Eq", "solve"),
     "dsl.stencil": ("Stencil",),
     "dsl.update": ("Update",),
     "dsl.functions": ("abs", "clip", "cos", "exp", "log", "max", "min", "pow", "sin", "sqrt", "tanh", "where"),
@@ -95,6 +100,7 @@ _HOMES = {
     "reordering": ("reorder", "Reordering"),
     "schedule": tuple(name for name in __all__ if name.endswith("Schedule")),
     "compiler": ("compile", "schedules"),
+    "stability": ("growth", "Stability"),
     "tuning.tune": ("tune",),
     "kernel": ("Kernel", "UpdateKernel", "SpmmKernel", "AttentionKernel"),
     "ir.errors": tuple(name for name in __all__ if name.endswith("Error") or name == "KernelFault"),
