@@ -147,8 +147,7 @@ def _spacing(of: Read) -> tuple[Any, ...]:
     """The spacing of the grid that a value's reads are on."""
     trace = of.trace
     code, _ = formula.live(tuple(trace.graph.nodes), (of.place,))
-    assert trace.first is not None  # a Read exists, so something was read
-    axes, found = len(trace.first[0][2]), dict[Any, str]()
+    axes, found = len(trace.first[0][2]) if trace.first else 1, dict[Any, str]()
     for name in dict.fromkeys(name for name, _, _ in formula.reads(code)):
         spacing = given(trace, "spacing", name)
         found.setdefault(spacing if spacing is None or isinstance(spacing, tuple) else (spacing,) * axes, name)

@@ -187,13 +187,11 @@ def _parameters(function: Callable[..., Any], loc: Loc | None) -> tuple[Paramete
             )
         spacing = annotation.spacing if isinstance(annotation, (Field, Coef)) else None
         step = annotation.step if isinstance(annotation, Field) else None
-        found.append(
-            Parameter(
-                parameter.name, levels, annotation is Coef or isinstance(annotation, Coef),
-                spacing_of(spacing, parameter.name, loc),
-                None if step is None else positive_number(step, f"the time step of {parameter.name}", loc),
-            )
-        )  # fmt: skip
+        grid = {
+            "spacing": spacing_of(spacing, parameter.name, loc),
+            "dt": None if step is None else positive_number(step, f"the time step of {parameter.name}", loc),
+        }
+        found.append(Parameter(parameter.name, levels, annotation is Coef or isinstance(annotation, Coef), **grid))
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if any(p.kind not in plain for p in parameters) or all(p.coef for p in found):
         listed = ", ".join(map(str, parameters)) or "none"
