@@ -28,6 +28,8 @@ Angles = npt.NDArray[np.float64]
 
 #: Wave numbers along each axis that are tried first, by the number of axes.
 _TRIED: Final = {1: 512, 2: 64, 3: 20}
+#: Of these, so many are looked at more closely.
+_REFINED: Final = 16
 #: How much above 1 a growth is taken for a rounding: of a number, and of a root of a matrix, where double roots lose
 #: half of the digits.
 _SLACK: Final = {True: 1e-12, False: 1e-6}
@@ -125,6 +127,11 @@ class _Symbol:
             for (read, at, offset), factor in factors.items():
                 self.entries.append((row, rows.index((read, at)), np.array(offset, float), factor))
 
+    @property
+    def reach(self) -> int:
+        """The farthest offset along an axis."""
+        return max((int(np.abs(offset).max()) for _, _, offset, _ in self.entries), default=0)
+
     def __call__(self, waves: Angles) -> Matrices:
         """The matrices of the wave numbers [count, axes]."""
         found = np.zeros((len(waves), self.size, self.size), complex)
@@ -142,24 +149,30 @@ class _Symbol:
 
 
 def _largest(symbol: _Symbol) -> tuple[float, tuple[float, ...]]:
-    """The largest spectral radius, and where it is."""
-    count = _TRIED[symbol.ndim]
+    """The largest spectral radius, and where it is: on a grid, and by ever smaller steps around its best points."""
+    count = max(_TRIED[symbol.ndim], 4 * symbol.reach)  # eight a period of the fastest term
     # Coefficients are real, so the opposite wave grows as much: half of the first axis is enough.
     line = np.linspace(-np.pi, np.pi, 2 * count + 1)
-    lines = [line[count:], *[line] * (symbol.ndim - 1)]
-    waves = np.stack(np.meshgrid(*lines, indexing="ij"), -1).reshape(-1, symbol.ndim)
-    near = np.stack(np.meshgrid(*[np.linspace(-1, 1, 5)] * symbol.ndim, indexing="ij"), -1).reshape(-1, symbol.ndim)
-    radii = symbol.radius(waves)
-    best = np.argmax(radii)
-    factor, wave, step = float(radii[best]), waves[best], np.pi / count
+    grid = _points(line[count:], *[line] * (symbol.ndim - 1))
+    near = _points(*[np.linspace(-1, 1, 5)] * symbol.ndim)
+    radii = symbol.radius(grid)
+    best = np.argsort(radii)[-_REFINED:]
+    waves, largest, step = grid[best], radii[best], np.pi / count
     while step > 1e-9:
-        around = np.clip(wave + step * near, -np.pi, np.pi)
-        radii = symbol.radius(around)
-        best = np.argmax(radii)
-        if radii[best] > factor + 1e-14:
-            factor, wave = float(radii[best]), around[best]
+        around = np.clip(waves[:, None] + step * near, -np.pi, np.pi)
+        radii = symbol.radius(around.reshape(-1, symbol.ndim)).reshape(len(waves), -1)
+        at = np.arange(len(waves)), radii.argmax(1)
+        better = radii[at] > largest + 1e-14
+        waves[better], largest[better] = around[at][better], radii[at][better]
         step /= 2
-    return factor, tuple(float(angle) + 0.0 for angle in wave)
+    first = largest.argmax()
+    wave = np.where(waves[first] == -np.pi, np.pi, waves[first])  # which are the same
+    return float(largest[first]), tuple(round(float(angle), 12) + 0.0 for angle in wave)
+
+
+def _points(*lines: Angles) -> Angles:
+    """All points of a grid [count, axes]."""
+    return np.stack(np.meshgrid(*lines, indexing="ij"), -1).reshape(-1, len(lines))
 
 
 def _linear(update: Update, coefs: Mapping[str, float]) -> list[_Linear]:

@@ -112,7 +112,8 @@ def stencil(
     by the first field's: ``periodic`` wraps, ``neumann`` mirrors, with ``frozen`` and ``dirichlet`` the edge cell's
     value holds on.
 
-    What no formula can say raises :class:`StencilError` with the line at fault.
+    Fields that know their spacing and time step have derivatives (:class:`Field`), of which equations are made that
+    :func:`sparsegen.solve` solves.  What no formula can say raises :class:`StencilError` with the line at fault.
     """
     loc = user_loc()
     if function is None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import importlib
+from fractions import Fraction
+from operator import add, mul, sub
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import sparsegen as sg
+from sparsegen.backends.reference.update import MEANING
 from sparsegen.dsl.trace import stencil
+from sparsegen.ir import formula
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -93,6 +99,70 @@ def test_the_factor_may_be_a_formula() -> None:
         return sg.solve(sg.Eq(u.dt2(c[0]), u.laplace), u.next)  # a time step that is a value
 
     assert np.allclose(run(stepped, u, prev, c=c), 2 * u - prev + c**2 * lap, rtol=1e-13)
+
+
+def equations(known: Any, new: Any) -> st.SearchStrategy[Any]:
+    """Functions of what is read that are linear in ``new``."""
+    number = st.sampled_from([-3, -0.5, 0.1, 1, 2, Fraction(1, 3)]).map(lambda n: lambda reads: n)
+    plain = st.recursive(
+        st.one_of(number, known),
+        lambda inner: st.builds(
+            lambda op, a, b: lambda r: op(a(r), b(r)), st.sampled_from([add, sub, mul]), inner, inner
+        ),
+        max_leaves=4,
+    )
+    return st.recursive(
+        new,
+        lambda inner: st.one_of(
+            st.builds(lambda op, a, b: lambda r: op(a(r), b(r)), st.sampled_from([add, sub]), inner, plain),
+            st.builds(lambda op, a, b: lambda r: op(b(r), a(r)), st.sampled_from([add, sub, mul]), inner, plain),
+            st.builds(lambda a, b: lambda r: a(r) / (2 + b(r)), inner, known),
+            st.builds(lambda op, a, b: lambda r: op(a(r), b(r)), st.sampled_from([add, sub]), inner, inner),
+            inner.map(lambda a: lambda r: -a(r)),
+        ),
+        max_leaves=5,
+    )
+
+
+READS = st.sampled_from(["u[0]", "u[1]", "u.prev[0]", "c[0]", "c[-1]"]).map(lambda name: lambda r: r[name])
+NEW = st.sampled_from(["u.next[0]", "u.dt", "u.dt2", "u.dtc"]).map(lambda name: lambda r: r[name])
+
+
+@settings(max_examples=200, deadline=None)
+@given(equations(READS, NEW), st.integers(0, 2**32 - 1))
+def test_solutions_solve_their_equations(equation: Any, seed: int) -> None:
+    kept: list[Any] = []
+
+    def scheme(u: Annotated[sg.Field, sg.Field(levels=2, spacing=(1,), dt=0.3)], c: sg.Coef) -> Any:
+        reads = {"u[0]": u[0], "u[1]": u[1], "u.prev[0]": u.prev[0], "c[0]": c[0], "c[-1]": c[-1]}
+        reads |= {"u.next[0]": u.next[0], "u.dt": u.dt, "u.dt2": u.dt2, "u.dtc": u.dtc}
+        whole = equation(reads)
+        kept.extend((whole, u.next[0].place))
+        new = sg.solve(whole, u.next)
+        kept.append(new)
+        return new * c[0]
+
+    try:
+        stencil(scheme)
+    except sg.StencilError as error:
+        reject_if = ("does not depend on u.next", "the solution is u.next = 0")
+        assert any(words in str(error) for words in reject_if), error
+        return
+    whole, unknown, new = kept
+    rng = np.random.default_rng(seed)
+    values: dict[int, float] = {unknown: 0.0}
+    for _ in range(2):  # the solution does not depend on the unknown; then the equation does hold
+        for place, node in enumerate(whole.trace.graph.nodes):
+            if node[0] == "read":
+                values.setdefault(place, float(rng.uniform(0.5, 2)))
+            elif node[0] == "const":
+                values[place] = float(node[1])
+            else:
+                with np.errstate(all="ignore"):
+                    values[place] = MEANING[node[0]](*(np.float64(values[a]) for a in formula.operands(node)))
+        values[unknown] = values[new.place]
+    if np.isfinite(values[unknown]) and abs(values[unknown]) < 1e4:
+        assert abs(values[whole.place]) < 1e-8
 
 
 def test_solutions_have_derivatives() -> None:
