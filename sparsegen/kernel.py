@@ -368,8 +368,7 @@ class Kernel(Inspected):
         """
         from sparsegen.stability import growth  # which a call never needs
 
-        with located(user_loc()):
-            return growth(self.problem.described, **coefs)
+        return growth(self.problem.described, **coefs)
 
     def random(self, seed: int = 0) -> dict[str, Any]:
         """Random host arrays for a call by the names of its parameters, as in ``k(**k.random())``."""

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from sparsegen.backends.reference.update import MEANING
 from sparsegen.boundary import periodic, resolve
+from sparsegen.callsite import located, user_loc
 from sparsegen.dsl.show import text
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.dsl.update import Update
@@ -71,20 +72,19 @@ def growth(scheme: Stencil | Update, /, **coefs: Any) -> Stability:
     Wave numbers are tried on a grid, and around its best to all digits.  StencilError for formulas that are not linear
     in the fields, and for coefficients that are missing or none.
     """
-    if isinstance(scheme, Stencil):
-        update: Update = replace(scheme, sides=resolve(periodic, scheme.ndim, None)).as_update()
-    elif isinstance(scheme, Update):
-        update = scheme
-    else:
-        raise StencilError(f"{scheme} makes no time steps", hint="give a stencil or an update, or a kernel of one")
-    best: Stability | None = None
-    for values in _corners(update, coefs):
-        factor, wave = _largest(_Symbol(update, values))
+    with located(user_loc()):
+        if isinstance(scheme, Stencil):
+            update: Update = replace(scheme, sides=resolve(periodic, scheme.ndim, None)).as_update()
+        elif isinstance(scheme, Update):
+            update = scheme
+        else:
+            raise StencilError(f"{scheme} makes no time steps", hint="give a stencil or an update, or a kernel of one")
         slack = _SLACK[sum(levels for _, levels in update.fields) == 1]
-        if best is None or factor > best.factor:
-            best = Stability(factor, wave, values, factor <= 1 + slack)
-    assert best is not None
-    return best
+        found: list[Stability] = []
+        for values in _corners(update, coefs):
+            factor, wave = _largest(_Symbol(update, values))
+            found.append(Stability(factor, wave, values, factor <= 1 + slack))
+        return max(found, key=lambda one: one.factor)
 
 
 def _corners(update: Update, coefs: Mapping[str, Any]) -> Iterator[dict[str, float]]:

@@ -134,7 +134,7 @@ def test_refusals() -> None:
     def refused(words: str, attempt: Any) -> None:
         with pytest.raises(sg.StencilError, match=words) as caught:
             attempt()
-        assert caught.value.hint
+        assert caught.value.hint and caught.value.loc and caught.value.loc.file == __file__
 
     refused("depends on its coefficient c", lambda: sg.growth(wave))
     refused("has no coefficient d", lambda: sg.growth(wave, c=1, d=1))
