@@ -122,7 +122,7 @@ def _described(name: str, value: Any) -> str:
     elif not inspect.ismodule(value):
         return f"`{value!r}`: {_told(type(value))}"
     parts.append(_told(value))
-    owned = vars(value) if inspect.isclass(value) else _functions(value) if inspect.ismodule(value) else {}
+    owned = _members(value) if inspect.isclass(value) else _functions(value) if inspect.ismodule(value) else {}
     for member, of in owned.items():
         plain = of.__func__ if isinstance(of, (classmethod, staticmethod)) else of
         held = isinstance(plain, (property, cached_property))
@@ -131,6 +131,12 @@ def _described(name: str, value: Any) -> str:
         shown = "" if held else _signature(plain)
         parts.append(f"### {name}.{member}\n\n```python\n{member}{shown}\n```\n\n{_told(plain)}")
     return "\n\n".join(parts)
+
+
+def _members(value: type) -> dict[str, Any]:
+    """Its own, and those of bases of ours that have no page of their own."""
+    bases = [b for b in value.__mro__[1:] if b.__module__.startswith("sparsegen.") and b.__name__ not in sg.__all__]
+    return {name: of for base in (*reversed(bases), value) for name, of in vars(base).items()}
 
 
 def _functions(module: Any) -> dict[str, Any]:

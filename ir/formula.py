@@ -4,6 +4,7 @@ A formula is a tuple of nodes in the order in which they are computed; a node na
 
     ("read", "u", 0, (-1, 0))   parameter u, time level 0 (the newest), this offset from the cell
     ("const", 0.5)              a number
+    ("scalar", "dt")            a number that each call gives, for every time step
     ("add", 0, 1)               an operation on the nodes 0 and 1
 
 Equal nodes are one node, so common subexpressions are computed once.  Comparisons and logic give conditions, which
@@ -15,6 +16,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Final, cast
 
 from .numbers.quotients import simple
@@ -44,7 +46,7 @@ def kind(node: Node) -> str:
 
 def operands(node: Node) -> tuple[int, ...]:
     """The places of the nodes that a node takes."""
-    return () if node[0] in ("read", "const") else cast("tuple[int, ...]", node[1:])
+    return () if node[0] in ("read", "const", "scalar") else cast("tuple[int, ...]", node[1:])
 
 
 def read(node: Node) -> Read:
@@ -55,6 +57,21 @@ def read(node: Node) -> Read:
 def reads(code: Code) -> Iterator[Read]:
     """All reads of a formula, in order."""
     return (read(node) for node in code if node[0] == "read")
+
+
+def scalars(code: Code) -> tuple[str, ...]:
+    """The numbers that calls give for each time step, by name, in the order in which kernels take them."""
+    return tuple(sorted({str(node[1]) for node in code if node[0] == "scalar"}))
+
+
+@lru_cache(maxsize=1 << 8)
+def uniform(code: Code) -> frozenset[int]:
+    """The places of the nodes that have one value for all cells: no read is in them."""
+    found = set[int]()
+    for place, node in enumerate(code):
+        if node[0] != "read" and found.issuperset(operands(node)):
+            found.add(place)
+    return frozenset(found)
 
 
 def divisor(code: Code, node: Node) -> float | None:
@@ -169,8 +186,11 @@ def problem(code: Code, results: tuple[int, ...], levels: Mapping[str, int], ndi
         elif op == "const":
             if len(args) != 1 or not isinstance(args[0], float) or not math.isfinite(args[0]):
                 return f"{where}: a constant is one finite number"
+        elif op == "scalar":
+            if [type(a) for a in args] != [str]:
+                return f"{where}: a scalar has a name"
         elif op not in SIGNATURES:
-            return f"{where}: unknown, one of {', '.join(('read', 'const', *SIGNATURES))}"
+            return f"{where}: unknown, one of {', '.join(('read', 'const', 'scalar', *SIGNATURES))}"
         elif len(args) != len(SIGNATURES[op]) or not all(type(a) is int and 0 <= a < place for a in args):
             return f"{where}: takes {len(SIGNATURES[op])} earlier nodes"
         elif "".join(kind(code[a]) for a in operands(node)) != SIGNATURES[op]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from . import formula as f
 from .boundary_map import PERIODIC
 from .checks import Context, check
 from .node import Op, attr, define
 from .op import AXES, Sides, Stencil, check_sides
-from .types import DType
+from .types import Buffer, DType, sum_type
 
 
 @define("op.update")
@@ -23,7 +24,7 @@ class Update(Op):
     (``frozen``: the edge cell).  ``levels`` time steps follow one another; of each field the newest levels are written,
     those that have not been read (:func:`sparsegen.ir.numbers.rows.newest`).  ``pitch``: elements from row to row of
     each parameter, in the order of :func:`parameters`, then of every level of each field where it would be written.
-    ``binds``: what roles of its launches are called instead.
+    ``binds``: what roles of its launches are called instead.  The formula's scalars are given for each time step.
     """
 
     symbol: str = attr()
@@ -45,6 +46,21 @@ class Update(Op):
         """What a pass calls the arrays of ``pitch``."""
         read = (f"in.{name}.{level}" for name, level in parameters(self.fields, self.coefs))
         return (*read, *(written(name, level) for name, level in parameters(self.fields, ())))
+
+
+#: What a pass calls the scalars that a call gives for its time steps.
+SCALARS: Final = "scalars"
+
+
+def scalars(op: Update, steps: int, taken: Iterable[Buffer]) -> tuple[Buffer, ...]:
+    """A parameter in the constant bank for the scalars of so many time steps, called as none of ``taken``; nothing
+    where the formula has none."""
+    if not (names := f.scalars(op.code)):
+        return ()
+    name = SCALARS
+    while name in {buffer.name for buffer in taken}:
+        name += "_"
+    return (Buffer(name, sum_type(op.dtype), steps * len(names), "param"),)
 
 
 def of_stencil(op: Stencil) -> Update:

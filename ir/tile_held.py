@@ -12,13 +12,13 @@ from math import prod
 from typing import TypeAlias
 
 from .checks import Context, check
-from .expr import Expr, Value
+from .expr import Const, Expr, Value
 from .formula import Code, problem, reads
 from .grid import Grid
 from .node import Op, attr, bind, buffer, define, operand, region
 from .numbers.held import FACTS, Cells
 from .op import Sides, check_sides
-from .tile_rules import axes, field, registers, same_type, shared, whole
+from .tile_rules import axes, field, registers, same_type, scalars, shared, whole
 from .types import Buffer, s32, u32, u64
 
 
@@ -174,6 +174,7 @@ class HeldSteps(Op):
     use by turns; ``done`` have been made before these.  A step spoils ``reach`` cells at the ends of a window, but for
     those where the field ends, and none of an axis that is ``closed``, whose ends are neighbours.  ``sides`` are those
     of each field, then of the coefficients (``frozen``: the edge cell), ``keep`` how many cells a frozen side keeps.
+    ``scalars``: those of each of all steps, in the constant bank.
     """
 
     held: tuple[Buffer, ...] = buffer(writes=True)
@@ -193,6 +194,7 @@ class HeldSteps(Op):
     closed: tuple[bool, bool, bool] = attr()
     extent: Cells = attr()
     sides: tuple[Sides, ...] = attr()
+    scalars: Buffer | None = buffer(default=None)
 
     @property
     def arrays(self) -> tuple[tuple[str, int], ...]:
@@ -319,6 +321,8 @@ def _held_steps(op: HeldSteps, ctx: Context) -> None:
     ctx.need(len(op.results) == len(op.fields) >= 1, f"{len(op.results)} results of {len(op.fields)} fields")
     wrong = problem(op.code, op.results, {**dict(op.fields), **dict.fromkeys(op.coefs, 1)}, 3)
     ctx.need(wrong is None, str(wrong))
+    steps = op.done + op.left  # those of all steps, whose number is then a constant
+    scalars(ctx, op.code, op.scalars, op.held[0].dtype, steps.value if isinstance(steps, Const) else 0)
     far = [farthest(op.code, axis) for axis in range(3)]
     ctx.need(all(max(reads, keeps) <= has for reads, keeps, has in zip(far, op.keep, op.share, strict=True)),
              f"reads {far} cells away reach beyond the neighbouring thread, which has {list(op.share)}")  # fmt: skip

@@ -11,7 +11,7 @@ from .numbers.layer_levels import LayerLevels
 from .numbers.rows import newest
 from .op import Sides, check_sides
 from .tile_layers import layer_reads
-from .tile_rules import axes, field, registers, same_type, shared
+from .tile_rules import axes, field, registers, same_type, scalars, shared
 from .types import Buffer
 
 
@@ -26,7 +26,8 @@ class UpdateLayers(Op):
     The newest levels that no pass has read go to ``outs``: those of each field, the last step's first.
 
     ``sides`` are those of each field; they hold at every step: cells outside are set before others read them, cells
-    up to ``radius`` from a frozen side keep their value.  Without them nothing is near a border.  Only column.
+    up to ``radius`` from a frozen side keep their value.  Without them nothing is near a border.  ``scalars``: those of
+    each step, in the constant bank.  Only column.
     """
 
     outs: tuple[Buffer, ...] = buffer(writes=True, reads=False)
@@ -46,6 +47,7 @@ class UpdateLayers(Op):
     vectors: tuple[int, ...] = attr()
     radius: tuple[int, ...] = attr()
     sides: tuple[Sides, ...] = attr(default=())
+    scalars: Buffer | None = buffer(default=None)
 
     def numbers(self, threads: int) -> LayerLevels:
         """What lies where, for a block of so many threads."""
@@ -77,6 +79,7 @@ def _update_layers(op: UpdateLayers, ctx: Context) -> None:
     written = len(newest(op.fields, op.count))
     ctx.need(len(op.outs) == len(op.grids) == len(op.vectors) == written,
              f"{len(op.outs)} arrays for {written} levels that are written")  # fmt: skip
+    scalars(ctx, op.code, op.scalars, op.outs[0].dtype, op.count)
     n = op.numbers(ctx.threads)
     for out, grid in zip(op.outs, op.grids, strict=True):
         field(ctx, grid, out, at=len(op.at))

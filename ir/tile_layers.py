@@ -8,7 +8,7 @@ from .formula import Code, problem, reads
 from .grid import Grid
 from .node import Op, attr, buffer, define, operand
 from .numbers.layers import Layers, Read
-from .tile_rules import field, registers, same_type, shared, whole
+from .tile_rules import field, registers, same_type, scalars, shared, whole
 from .tile_walk import FILLS
 from .types import Buffer
 
@@ -64,7 +64,7 @@ class UpdateLayer(Op):
     ``rings`` are those of the arrays that are read beside a cell, then of those that are read at it alone
     (:class:`sparsegen.ir.numbers.layers.Layers` says which, and what lies where); ``kept`` holds the cells of a thread
     above and below the plane.  ``keep``: cells from the low and the high border of each axis that keep their value, for
-    each field.  Only column.
+    each field.  ``scalars``: those of the step, in the constant bank.  Only column.
     """
 
     outs: tuple[Buffer, ...] = buffer(writes=True, reads=False)
@@ -80,6 +80,7 @@ class UpdateLayer(Op):
     grids: tuple[Grid, ...] = attr()
     vectors: tuple[int, ...] = attr()
     keep: tuple[tuple[tuple[int, int], ...], ...] = attr()
+    scalars: Buffer | None = buffer(default=None)
 
     def numbers(self, threads: int) -> Layers:
         """What lies where, for a block of so many threads; how many planes it makes does not matter here."""
@@ -138,6 +139,7 @@ def _update_layer(op: UpdateLayer, ctx: Context) -> None:
     coefs = {name for name, _, _ in reads(op.code) if name not in given}
     wrong = problem(op.code, op.results, {**dict.fromkeys(coefs, 1), **given}, 3)
     ctx.need(wrong is None, str(wrong))
+    scalars(ctx, op.code, op.scalars, op.outs[0].dtype, 1)
     for out, grid in zip(op.outs, op.grids, strict=True):
         field(ctx, grid, out, at=len(op.at))
     n = op.numbers(ctx.threads)

@@ -8,16 +8,18 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from . import formula
 from . import tile as t
 from .checks import Context, check
 from .expr import Expr
+from .formula import Code
 from .fragments import SHAPES
 from .grid import Grid
 from .layout import Layout
 from .node import walk
 from .op import Box, Tap, tile_counts
 from .spread import Products, Spread
-from .types import Buffer
+from .types import Buffer, DType, sum_type
 
 
 # ---------------------------------------------------------------------------------------------------- shared questions
@@ -32,6 +34,17 @@ def shared(ctx: Context, buf: Buffer, least: int, what: str) -> None:
     """A tile is in shared memory and has room."""
     ctx.need(buf.space == "shared", f"@{buf.name} must be in shared memory, not in {buf.space}")
     ctx.need(buf.size >= least, f"{what} take {least} elements, @{buf.name} has {buf.size}")
+
+
+def scalars(ctx: Context, code: Code, given: Buffer | None, dtype: DType, steps: int) -> None:
+    """A formula's scalars are in the constant bank, as many as so many time steps have, of the type of sums."""
+    count = len(formula.scalars(code))
+    some = "some" if given else "none"
+    ctx.need((given is not None) == bool(count), f"{count} scalars of a formula, {some} given")
+    if given is not None:
+        ctx.need(given.space == "param", f"@{given.name} must be a parameter, not in {given.space} memory")
+        ctx.need(given.dtype is sum_type(dtype), f"@{given.name} holds {given.dtype}, sums are of {sum_type(dtype)}")
+        ctx.need(given.size == steps * count, f"@{given.name} has {given.size} of {count} scalars of {steps} steps")
 
 
 def batched(ctx: Context, buf: Buffer, which: Expr, m: int, n: int) -> None:

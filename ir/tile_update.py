@@ -12,7 +12,7 @@ from .layout import Layout
 from .node import Op, attr, buffer, define, operand
 from .numbers.rows import Rows
 from .op import Sides, check_sides
-from .tile_rules import axes, field, registers, same_type, shared
+from .tile_rules import axes, field, registers, same_type, scalars, shared
 from .types import Buffer
 
 
@@ -24,7 +24,7 @@ class Update(Op):
     one axis).  ``grids``: the fields that ``srcs``, then ``outs``, are.  ``reads`` names the parameter and time level
     of each of ``srcs``; cells outside follow its sides (``frozen``: the edge cell).  Result i goes to ``outs[i]``,
     except where ``keep[i]`` (cells from the low and the high border of each axis) says that the cell keeps the value it
-    has in ``srcs[old[i]]``.
+    has in ``srcs[old[i]]``.  ``scalars``: those of the step, in the constant bank.
     Only pointwise: any formula of many fields, which no sum of weighted taps (``tile.points``) is.
     """
 
@@ -39,6 +39,7 @@ class Update(Op):
     grids: tuple[Grid, ...] = attr()
     old: tuple[int, ...] = attr()
     keep: tuple[tuple[tuple[int, int], ...], ...] = attr()
+    scalars: Buffer | None = buffer(default=None)
 
 
 @define("tile.update_levels", kw_only=True)
@@ -53,6 +54,8 @@ class UpdateLevels(Op):
 
     ``sides`` are those of each field, then of the coefficients (``frozen``: the edge cell).  They hold at every level:
     cells outside are set before others read them, frozen ones keep their value.  Without them nothing is near a border.
+    ``scalars``: those of each level, in the constant bank.
+
     Only stream: any formula of many fields, which partial sums (``tile.levels``) are not.
     """
 
@@ -70,6 +73,7 @@ class UpdateLevels(Op):
     layout: Layout = attr()
     grid: Grid = attr()
     sides: tuple[Sides, ...] = attr(default=())
+    scalars: Buffer | None = buffer(default=None)
 
     @property
     def numbers(self) -> Rows:
@@ -99,6 +103,7 @@ def _update_levels(op: UpdateLevels, ctx: Context) -> None:
     coefs = {name for name, _, _ in reads(op.code) if name not in given}
     wrong = problem(op.code, op.results, {**dict.fromkeys(coefs, 1), **given}, 2)
     ctx.need(wrong is None, str(wrong))
+    scalars(ctx, op.code, op.scalars, op.news[0].dtype, op.count)
     field(ctx, op.grid, at=len(op.at))
     n, per_lane = op.numbers, op.news[0].size
     ctx.need((why := n.legal(per_lane, op.grid.extent)) is None, str(why))
@@ -133,4 +138,5 @@ def _update(op: Update, ctx: Context) -> None:
     ctx.need(len(op.results) == len(op.old) == len(op.keep) == count, f"results, old values and kept cells of {count} "
              "arrays")  # fmt: skip
     ctx.need(all(0 <= at < len(op.code) for at in op.results), f"a result is none of {len(op.code)} steps")
+    scalars(ctx, op.code, op.scalars, op.outs[0].dtype, 1)
     ctx.need(all(0 <= at < len(op.srcs) for at in op.old), f"an old value is none of {len(op.srcs)} arrays")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sparsegen.dsl.operands import Value
     from sparsegen.dsl.solve import Eq, solve
     from sparsegen.dsl.stencil import Stencil
-    from sparsegen.dsl.trace import Coef, Field, stencil
+    from sparsegen.dsl.trace import Coef, Field, Scalar, Time, stencil
     from sparsegen.dsl.update import Update
     from sparsegen.formats import load, sparse
     from sparsegen.ir.errors import (
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from sparsegen.tuning.tune import tune
 
 # describing
-__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Value", "Eq", "solve"]
+__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Scalar", "Time", "Value", "Eq", "solve"]
 __all__ += ["abs", "clip", "cos", "exp", "log", "max", "min", "pow", "sin", "sqrt", "tanh", "where"]
 __all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm", "gated", "sddmm", "prune"]
 __all__ += ["attention", "load_smtx", "load_mtx", "reorder", "Reordering"]
@@ -82,7 +82,7 @@ __all__ += ["ProductError", "ToolchainError", "DeviceError", "IRError", "KernelF
 
 #: module -> the names that it holds.
 _HOMES = {
-    "dsl.trace": ("stencil", "Field", "Coef"),
+    "dsl.trace": ("stencil", "Field", "Coef", "Scalar", "Time"),
     "dsl.operands": ("Value",),
     "dsl.solve": ("Eq", "solve"),
     "dsl.stencil": ("Stencil",),

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from sparsegen.backends.cuda.export import Argument, Array, Call, Files, Loop, Room, export_files
 from sparsegen.calls import Calls
+from sparsegen.ir.errors import StencilError
 from sparsegen.ir.types import Buffer
 from sparsegen.plan import Plan, Step, buffers, constant, launches
 
@@ -16,6 +17,11 @@ def exported(plan: Plan, name: str, calls: Calls, origins: Mapping[str, str], no
 
     ``notes``: what their heads say besides what is computed.
     """
+    if plan.scalars is not None:
+        raise StencilError(
+            f"{calls.problem.name} takes numbers at each call, which an exported launcher does not have yet",
+            hint="put the numbers into the formula, as constants of the enclosing scope",
+        )
     bound: dict[str, Buffer] = {}
     for step in (step for part in plan.parts for step in part.cycle):
         names = dict(step.arrays)

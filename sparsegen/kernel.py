@@ -8,8 +8,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from sparsegen import counting, measure
+from sparsegen.adjoint.method import WithAdjoint
 from sparsegen.arguments import positive
 from sparsegen.arrays import describe, host_array, launch_stream
 from sparsegen.backends.cuda.export import Files
@@ -19,6 +21,7 @@ from sparsegen.callsite import located, user_loc
 from sparsegen.exporting import exported
 from sparsegen.inspection import Build, Inspected
 from sparsegen.ir.errors import ArrayError, DeviceError, Loc, ProductError, ScheduleError, SparsegenError, StencilError
+from sparsegen.ir.op_update import SCALARS
 from sparsegen.memo import Memo
 from sparsegen.memory import DEVICE, HOST, host_room, room_for
 from sparsegen.notebook import facts
@@ -41,9 +44,10 @@ _LAYOUTS_LEARNT = 16
 #: Plans that are kept for other steps and other layouts of arrays.
 _PLANS_KEPT = 64
 Views = Mapping[str, ArrayView]
+Scalars: TypeAlias = "npt.NDArray[Any]"
 
 
-class Kernel(Inspected):
+class Kernel(Inspected, WithAdjoint):
     """What :func:`sparsegen.compile` gives back.  Immutable to its user; every method may be called from any thread.
 
     ``problem`` says what it computes and ``shape`` its sizes (cells of each axis, or M, K and n of a product);
@@ -149,7 +153,8 @@ class Kernel(Inspected):
                 "a dense product is the library's own: it has no program of ours",
                 hint="compile with another schedule, as sg.schedules(product) lists them",
             )
-        return self._plans.get(steps, variant)
+        plan = self._plans.get(steps, variant)
+        return plan.of(self._calls.scalars(self._calls.some_scalars(steps), steps))  # a call gives its own
 
     # -------------------------------------------------------------------------------------------- running it
     def __call__(
@@ -158,9 +163,10 @@ class Kernel(Inspected):
         """The result for the arrays of a call, in ``out`` or new arrays like the first input.
 
         A stencil, ``k(u, out, steps, stream)``: the field after ``steps`` time steps (default: the compiled number).
-        An update: an array for each parameter, by position or by name; for a field of several levels a tuple, newest
-        first.  Back comes for each field an array, or a tuple of its newest levels; of several fields a tuple of these;
-        ``out`` has the same form.  A product, ``k(x, out, bias=..., scale=..., residual=...)``: y [M, n] for x [K, n],
+        An update: an array for each field and coefficient, by position or by name; for a field of several levels a
+        tuple, newest first; by name a number, or an array of one a time step, for each scalar.  Back comes for each
+        field an array, or a tuple of its newest levels; of several fields a tuple of these; ``out`` has the same form.
+        A product, ``k(x, out, bias=..., scale=..., residual=...)``: y [M, n] for x [K, n],
         in x's order; x, ``out`` and ``residual`` are packed by rows or by columns (the transpose of a packed [n, K]
         array, as a linear layer has it), ``residual`` in the order of ``out``; ``bias`` and ``scale`` have an element a
         row of W; ``scale`` may also be one number, or an array of one element.  Of several matrices a tuple comes back:
@@ -194,14 +200,15 @@ class Kernel(Inspected):
         inputs = calls.views(values)
         steps, stream = chosen.get("steps"), chosen["stream"]
         count = self.steps if steps is None else positive(steps, "steps")
+        scalars = calls.scalars(values, count)
         made = self._new(inputs) if chosen["out"] is None else chosen["out"]
         results = {name: calls.arguments[name](a) for name, a in calls.results(made).items()}
         calls.apart(inputs, results)
         if self.backend != "cuda":
-            self._on_host(inputs, results, count, stream)
+            self._on_host(inputs, results, count, stream, scalars)
             return calls.back(made)
-        self._on_gpu({**inputs, **results}, count, stream)
-        learn = count == self.steps and len(results) == 1 and self._learnt < _LAYOUTS_LEARNT
+        self._on_gpu({**inputs, **results}, count, stream, scalars)
+        learn = scalars is None and count == self.steps and len(results) == 1 and self._learnt < _LAYOUTS_LEARNT
         first = next(iter(inputs.values())).layout
         if learn and first.device_index is not None and first.library == "torch":
             self._learn(args, named, inputs, results)
@@ -216,7 +223,9 @@ class Kernel(Inspected):
         with room_for({"result": sum(a.nbytes for a in self._calls.outputs.values())}, free, where):
             return self._calls.new(inputs)
 
-    def _on_host(self, inputs: Views, results: Views, steps: int, stream: object) -> None:
+    def _on_host(
+        self, inputs: Views, results: Views, steps: int, stream: object, scalars: Scalars | None = None
+    ) -> None:
         calls = self._calls
         if stream is not None:
             raise DeviceError(
@@ -227,7 +236,7 @@ class Kernel(Inspected):
         needed = {calls.labels.get(name, name): a.nbytes for name, a in {**given, **new}.items()}
         if self.backend == "reference":
             with room_for(needed | calls.reference_room(), host_room, HOST):
-                for name, a in calls.reference(given, steps).items():
+                for name, a in calls.reference(_with(given, scalars), steps).items():
                     new[name][...] = a
             return
         if self._library is not None:
@@ -236,28 +245,30 @@ class Kernel(Inspected):
                 hint="compile with another schedule, as sg.schedules(product) lists them, or with backend='cuda' and "
                 "torch or CuPy arrays",
             )
-        plan = self._plan(steps, calls.variant({**inputs, **results}, copied=True))
+        plan = self._plan(steps, calls.variant({**inputs, **results}, copied=True)).of(scalars)
         with room_for(needed | {"workspace": plan.workspace_nbytes}, host_room, HOST):
             emulator.run_plan(plan, given | calls.fixed_host(self.schedule), new, calls.work(plan.passes), calls.cells)
 
-    def _on_gpu(self, views: Views, steps: int, stream: object) -> None:
+    def _on_gpu(self, views: Views, steps: int, stream: object, scalars: Scalars | None = None) -> None:
         first = next(iter(views.values()))
         if first.layout.device_index is not None or self._library is not None:
-            self._prepared(views, steps, stream)()
+            self._prepared(views, steps, stream, scalars)()
             return
         handle = launch_stream(first, stream)
-        plan = self._plan(steps, self._calls.variant(views, copied=True))
+        plan = self._plan(steps, self._calls.variant(views, copied=True)).of(scalars)
         given, new = ({n: views[n] for n in names} for names in (self._calls.inputs, self._calls.outputs))
         executor = self._executor(self._target.gpu or 0, handle)
         executor.run_host(plan, _host(given), _host(new), self._calls.labels, handle)
 
-    def _prepared(self, views: Views, steps: int, stream: object = None) -> Callable[[], None]:
+    def _prepared(
+        self, views: Views, steps: int, stream: object = None, scalars: Scalars | None = None
+    ) -> Callable[[], None]:
         """What enqueues the work on device arrays; ArrayError where an address does not suit the plan."""
         first = next(iter(views.values()))
         handle = launch_stream(first, stream)
         if self._library is not None:
             return partial(self._library.run, views, handle)
-        plan = self._device_plan(views, steps)
+        plan = self._device_plan(views, steps).of(scalars)
         executor = self._executor(first.layout.device_index or 0, handle)
         return partial(executor.run, plan, {name: view.pointer for name, view in views.items()}, handle, first)
 
@@ -343,7 +354,7 @@ class Kernel(Inspected):
                     views = {**{name: describe(a) for name, a in given.items()}, **out}
                     plan = self._plan(self.steps, calls.variant(views, copied=True))
                 tables = calls.fixed_host(self.schedule)
-                report = emulator.check(plan, given | tables, partial(calls.reference, given))
+                report = emulator.check(plan, given | tables, partial(calls.reference, _with(given, plan.scalars)))
                 report.notes.extend(calls.remarks(given))
                 return report
 
@@ -371,9 +382,11 @@ class Kernel(Inspected):
         return growth(self.problem.described, **coefs)
 
     def random(self, seed: int = 0) -> dict[str, Any]:
-        """Random host arrays for a call by the names of its parameters, as in ``k(**k.random())``."""
+        """Random host arrays for a call by the names of its parameters, and some numbers for those that are numbers, as
+        in ``k(**k.random())``."""
         with located(user_loc()):
-            return self._calls.by_parameter(self._calls.random(positive(seed, "seed", least=0)))
+            arrays = self._calls.by_parameter(self._calls.random(positive(seed, "seed", least=0)))
+            return {**arrays, **self._calls.some_scalars(self.steps)}
 
     def _some(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, ArrayView]:
         """The inputs that are given, and random ones in place of those that may be left out."""
@@ -387,6 +400,11 @@ class Kernel(Inspected):
 def _build(calls: Calls, arch: str, notes: tuple[str, ...], program: Program) -> Build:
     """A program on its way to the GPU; ``notes``: what the head of a source says besides the notes on the program."""
     return Build(program, arch, str(calls.problem), [*notes, *calls.notes(program)])
+
+
+def _with(arrays: dict[str, Any], scalars: Scalars | None) -> dict[str, Any]:
+    """Arrays, and the scalars of the steps by their role."""
+    return arrays if scalars is None else {**arrays, SCALARS: scalars}
 
 
 def _host(views: Views) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Value
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import walk
+from sparsegen.ir.op_update import SCALARS
 from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.types import Buffer
 from sparsegen.pipelines import Program
@@ -70,6 +72,12 @@ def buffers(module: Module) -> Iterator[tuple[str, Buffer]]:
         for param, role in bound.roles:
             if isinstance(param, Buffer) and param.space == "global" and role not in module.constants:
                 yield role, param
+
+
+@lru_cache(maxsize=1 << 10)
+def takes_scalars(program: Program) -> bool:
+    """Whether a launch of a program has scalars of time steps."""
+    return any(role == SCALARS for bound in launches(program.warp) for _, role in bound.roles)
 
 
 def access_bytes(module: Module) -> dict[str, int]:
@@ -142,7 +150,8 @@ class Plan:
 
     ``given``: names of the arrays that a call is given, what it writes and the arrays of a matrix among them; ``main``:
     the program that stands for the plan; ``steps``: time steps in all, 0 where there are none; ``padded``: elements
-    from row to row of the levels between passes where these have two padded fields, else 0.
+    from row to row of the levels between passes where these have two padded fields, else 0.  ``scalars`` [steps,
+    count]: the numbers of each time step that its formula takes, None where it takes none.
     """
 
     parts: tuple[Part, ...]
@@ -150,6 +159,26 @@ class Plan:
     main: Program
     steps: int = 0
     padded: int = 0
+    scalars: npt.NDArray[Any] | None = None
+
+    def of(self, scalars: npt.NDArray[Any] | None) -> Plan:
+        """The same for other scalars."""
+        if scalars is None:
+            return self
+        twin = copy(self)  # with all that has been worked out
+        object.__setattr__(twin, "scalars", scalars)
+        return twin
+
+    @property
+    def steady(self) -> bool:
+        """Whether all time steps have the same scalars, if any."""
+        return self.scalars is None or bool((self.scalars == self.scalars[:1]).all())
+
+    def numbers(self, program: Program, done: int) -> npt.NDArray[Any] | None:
+        """The scalars of a pass, flat, after ``done`` time steps; None for a program that takes none."""
+        if self.scalars is None or not takes_scalars(program):
+            return None
+        return self.scalars[done : done + program.steps].reshape(-1)
 
     def renamed(self, names: Mapping[str, str]) -> Plan:
         """The same with some arrays called otherwise."""

@@ -63,11 +63,11 @@ class Stability:
 def growth(scheme: Stencil | Update, /, **coefs: Any) -> Stability:
     """The growth of errors in a time step of a linear scheme: the largest spectral radius over all wave numbers.
 
-    Each coefficient is a number or an array, of which the least and the largest value are tried: coefficients that
-    vary are taken for constant around every cell.  Boundaries are taken for periodic.  Constant terms, such as sources,
-    do not count.  ``stable``: no wave is multiplied by more than 1 but for roundings (1e-12, or 1e-6 where several
-    fields or time levels make a matrix); one that grows with a power of the number of steps, as at the very limit of
-    leapfrog, counts as stable.  Growth that the equation itself has counts as well.
+    Each coefficient and scalar is a number or an array, of which the least and the largest value are tried: what varies
+    is taken for constant around every cell.  Boundaries are taken for periodic.  Constant terms, such as sources, do
+    not count.  ``stable``: no wave is multiplied by more than 1 but for roundings (1e-12, or 1e-6 where several fields
+    or time levels make a matrix); one that grows with a power of the number of steps, as at the very limit of leapfrog,
+    counts as stable.  Growth that the equation itself has counts as well.
 
     Wave numbers are tried on a grid, and around its best to all digits.  StencilError for formulas that are not linear
     in the fields, and for coefficients that are missing or none.
@@ -88,16 +88,18 @@ def growth(scheme: Stencil | Update, /, **coefs: Any) -> Stability:
 
 
 def _corners(update: Update, coefs: Mapping[str, Any]) -> Iterator[dict[str, float]]:
-    """The coefficients' least and largest values, in all ways."""
-    if wrong := [name for name in coefs if name not in update.coefs]:
-        known = ", ".join(update.coefs) or "none"
-        raise StencilError(f"{update.name} has no coefficient {wrong[0]}", hint=f"its coefficients: {known}")
+    """The coefficients' and scalars' least and largest values, in all ways."""
+    names = (*update.coefs, *formula.scalars(update.code))
+    if wrong := [name for name in coefs if name not in names]:
+        raise StencilError(
+            f"{update.name} has no coefficient {wrong[0]}", hint=f"it has these: {', '.join(names) or 'none'}"
+        )
     ends: list[tuple[float, ...]] = []
-    for name in update.coefs:
+    for name in names:
         if name not in coefs:
             raise StencilError(
-                f"the growth of {update.name} depends on its coefficient {name}",
-                hint=f"give its value, or the array: stability({', '.join(f'{n}=...' for n in update.coefs)})",
+                f"the growth of {update.name} depends on {name}",
+                hint=f"give its value, or the array: stability({', '.join(f'{n}=...' for n in names)})",
             )
         try:
             values = np.asarray(coefs[name], float)
@@ -106,7 +108,7 @@ def _corners(update: Update, coefs: Mapping[str, Any]) -> Iterator[dict[str, flo
         if not values.size or not np.isfinite(values).all():
             raise StencilError(f"the coefficient {name} is no array of finite numbers", hint="give numbers")
         ends.append(tuple(dict.fromkeys((float(values.min()), float(values.max())))))
-    return (dict(zip(update.coefs, values, strict=True)) for values in product(*ends))
+    return (dict(zip(names, values, strict=True)) for values in product(*ends))
 
 
 class _Symbol:
@@ -183,8 +185,8 @@ def _linear(update: Update, coefs: Mapping[str, float]) -> list[_Linear]:
         if op == "read":
             read = formula.read(node)
             found.append((coefs[read[0]], {}) if read[0] in coefs else (0.0, {read: 1.0}))
-        elif op == "const":
-            found.append((cast("float", node[1]), {}))
+        elif op in ("const", "scalar"):
+            found.append((cast("float", node[1]) if op == "const" else coefs[str(node[1])], {}))
         elif not any(factors for _, factors in args):
             with np.errstate(all="ignore"):
                 found.append((MEANING[op](*(number for number, _ in args)), {}))

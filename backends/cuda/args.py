@@ -57,12 +57,15 @@ class PackedArgs:
 
     ``args`` is a list of (kind, value): ``ptr``, ``i32``, ``u32``, ``i64``, ``u64``, ``f32``, ``f64``, or ``bytes`` for
     a struct passed by value (alignment 8; ``bytes@16`` for another). ``maps``: tensor maps, which come behind them and
-    follow the pointers that they are made of. Launches copy the values, so one object may be used again at once; hold
-    ``lock`` from changing a value to the launch if threads share it.
+    follow the pointers that they are made of. ``numbers``: which argument each launch gives anew, if one. Launches copy
+    the values, so one object may be used again at once; hold ``lock`` from changing a value to the launch if threads
+    share it.
     """
 
-    def __init__(self, args: Sequence[tuple[str, Value]], maps: Sequence[MapArg] = ()) -> None:
-        self._given, self._maps_given = tuple(args), tuple(maps)
+    def __init__(
+        self, args: Sequence[tuple[str, Value]], maps: Sequence[MapArg] = (), numbers: int | None = None
+    ) -> None:
+        self._given, self._maps_given, self.numbers = tuple(args), tuple(maps), numbers
         offset = 0
         offsets: list[int] = []
         sizes: list[int] = []
@@ -122,12 +125,17 @@ class PackedArgs:
         for tensor_map in self._maps:
             tensor_map.follow(pointers)
 
+    def set_numbers(self, numbers: bytes) -> None:
+        """Write the argument that each launch gives anew."""
+        assert self.numbers is not None  # who has numbers has a place for them
+        self.set(self.numbers, numbers)
+
     def addresses(self) -> list[int]:
         """The present values of the arguments of kind ``ptr``, in their order."""
         return [slot.value for slot in self._slots]
 
     def copy(self) -> PackedArgs:
         """An independent object with the same values."""
-        twin = PackedArgs(self._given, self._maps_given)
+        twin = PackedArgs(self._given, self._maps_given, self.numbers)
         ctypes.memmove(twin.buffer, self.buffer, self.nbytes)
         return twin

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sparsegen.backends.cuda.args import PackedArgs
-from sparsegen.backends.cuda.runtime import Dim3, Function, HostArray, Launch, Runtime, cuda_error, host_bytes
+from sparsegen.backends.cuda.runtime import Dim3, Function, HostArray, Prepared, Runtime, cuda_error, host_bytes
 from sparsegen.ir.errors import DeviceError
 
 
@@ -152,7 +152,7 @@ class DriverRuntime(Runtime):
     def prepare(
         self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, overlap: bool = False,
         together: bool = False,
-    ) -> Launch:  # fmt: skip
+    ) -> Prepared:  # fmt: skip
         cu = self.cu
         handle, address, context = fn.handle, args.address, self._context
         gx, gy, gz = grid
@@ -161,7 +161,7 @@ class DriverRuntime(Runtime):
         lock, set_pointers, streams = args.lock, args.set_pointers, self._streams
         config = self._configured(grid, block, shared, overlap, together) if overlap or together else None
 
-        def run(pointers: Sequence[int], stream: int | None = None) -> None:
+        def run(pointers: Sequence[int], stream: int | None = None, numbers: bytes | None = None) -> None:
             target = streams.get(stream or 0) or self.stream(stream)
             pushed = int(get_current()[1]) != ours
             if pushed:
@@ -169,6 +169,8 @@ class DriverRuntime(Runtime):
             try:
                 with lock:
                     set_pointers(pointers)
+                    if numbers is not None:
+                        args.set_numbers(numbers)
                     if config is None:
                         status = start(handle, gx, gy, gz, bx, by, bz, shared, target, address, 0)[0]
                     else:

@@ -20,7 +20,8 @@ from sparsegen.ir.errors import DeviceError
 
 @dataclass(frozen=True)
 class GraphLaunch:
-    """One kernel of the chain. ``buffers`` holds, for each ``ptr`` argument in order, its number in the table."""
+    """One kernel of the chain. ``buffers`` holds, for each ``ptr`` argument in order, its number in the table;
+    ``numbers``: how often the scalars of a time step stand in its own, one after the other."""
 
     fn: Any
     grid: Dim3
@@ -28,6 +29,13 @@ class GraphLaunch:
     shared: int
     args: PackedArgs
     buffers: tuple[int, ...]
+    numbers: int = 0
+
+    def fill(self, table: Sequence[int], scalars: bytes) -> None:
+        """Write its arguments; hold their lock."""
+        self.args.set_pointers([table[b] for b in self.buffers])
+        if self.numbers:
+            self.args.set_numbers(scalars * self.numbers)
 
 
 class TimeGraph:
@@ -51,6 +59,7 @@ class TimeGraph:
         self.buffers = 1 + max((b for launch in launches for b in launch.buffers), default=-1)
         self._lock = Lock()
         self._pointers: tuple[int, ...] = ()
+        self._scalars = b""
         self._graph: Any = None
         self._executable: Any = None
         self._nodes: list[Any] = []
@@ -73,24 +82,26 @@ class TimeGraph:
             params = self._node_params(launch)
             before = self._nodes[-1:]
             with launch.args.lock:  # the values are copied into the node by the call
-                launch.args.set_pointers([pointers[b] for b in launch.buffers])
+                launch.fill(pointers, self._scalars)
                 node = call(cu.cuGraphAddKernelNode, self._graph, before or None, len(before), params)
             self._nodes.append(node)
             self._params.append(params)
         self._executable = call(cu.cuGraphInstantiate, self._graph, 0)
 
-    def _update(self, pointers: tuple[int, ...]) -> None:
+    def _update(self, pointers: tuple[int, ...], others: bool) -> None:
+        """``others``: the scalars are other ones."""
         cu = self._runtime.cu
         changed = {i for i, (old, new) in enumerate(zip(self._pointers, pointers, strict=True)) if old != new}
         for launch, node, params in zip(self._launches, self._nodes, self._params, strict=True):
-            if changed.isdisjoint(launch.buffers):
+            if changed.isdisjoint(launch.buffers) and not (others and launch.numbers):
                 continue
             with launch.args.lock:
-                launch.args.set_pointers([pointers[b] for b in launch.buffers])
+                launch.fill(pointers, self._scalars)
                 call(cu.cuGraphExecKernelNodeSetParams, self._executable, node, params)
 
-    def run(self, pointers: Sequence[int], stream: int | None = None, repeat: int = 1) -> None:
-        """Enqueue the whole chain ``repeat`` times on ``stream``, with these addresses; asynchronous.
+    def run(self, pointers: Sequence[int], stream: int | None = None, repeat: int = 1, scalars: bytes = b"") -> None:
+        """Enqueue the whole chain ``repeat`` times on ``stream``, with these addresses and the scalars of every time
+        step; asynchronous.
 
         A later call with other addresses does not disturb one that is still running.
         """
@@ -98,11 +109,12 @@ class TimeGraph:
         if len(table) != self.buffers:
             raise DeviceError(f"{len(table)} addresses for {self.buffers} arrays", hint="give one for each array")
         with self._lock, self._runtime.current():
+            others, self._scalars = scalars != self._scalars, scalars
             try:
                 if self._executable is None:
                     self._build(table)
-                elif table != self._pointers:
-                    self._update(table)
+                elif others or table != self._pointers:
+                    self._update(table, others)
             except BaseException:
                 self._discard()  # half-built or half-updated: the next call builds it anew
                 raise

@@ -21,7 +21,7 @@ from sparsegen.backends.cuda.runtime import (
     Dim3,
     Function,
     HostArray,
-    Launch,
+    Prepared,
     Runtime,
     available_kinds,
     cuda_error,
@@ -173,7 +173,7 @@ class PycudaRuntime(Runtime):
     def prepare(
         self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, overlap: bool = False,
         together: bool = False,
-    ) -> Launch:  # fmt: skip
+    ) -> Prepared:  # fmt: skip
         # pycuda packs arguments in C's way, and ptxas places tensor maps in its own; nor has it cooperative launches
         if args.has_maps or together:
             other = open_runtime(self.device, "driver")
@@ -183,10 +183,12 @@ class PycudaRuntime(Runtime):
         lock, set_pointers, failure = args.lock, args.set_pointers, self.cuda.Error
         buffer: Any = args.buffer if args.nbytes else b""
 
-        def run(pointers: Sequence[int], stream: int | None = None) -> None:
+        def run(pointers: Sequence[int], stream: int | None = None, numbers: bytes | None = None) -> None:
             target = self.stream(stream) if stream else None
             with lock:
                 set_pointers(pointers)
+                if numbers is not None:
+                    args.set_numbers(numbers)
                 try:
                     push()
                     try:

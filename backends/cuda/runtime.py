@@ -99,6 +99,12 @@ class Launch(Protocol):
     def __call__(self, pointers: Sequence[int], stream: int | None = None) -> None: ...
 
 
+class Prepared(Protocol):
+    """One that may be given the argument that each launch gives anew, too."""
+
+    def __call__(self, pointers: Sequence[int], stream: int | None = None, numbers: bytes | None = None) -> None: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Function:
     """A kernel as its library has it, its name and its bytes of shared memory; keeps its module loaded."""
@@ -172,7 +178,7 @@ class Runtime(ABC):
     def prepare(
         self, fn: Function, grid: Dim3, block: Dim3, shared: int, args: PackedArgs, overlap: bool = False,
         together: bool = False,
-    ) -> Launch:  # fmt: skip
+    ) -> Prepared:  # fmt: skip
         """A launch of ``fn`` with ``shared`` bytes of dynamic shared memory that only writes pointers.
 
         As cheap as the library allows: for calls that must cost microseconds.  ``overlap``: it may begin before the

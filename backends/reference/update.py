@@ -7,6 +7,7 @@ step: operation by operation as the formula has it (no product is fused into a s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -30,18 +31,29 @@ MEANING: Final[dict[str, Callable[..., Any]]] = {
 }  # fmt: skip
 
 
-def run(op: Update, fields: Mapping[str, Sequence[Field]], coefs: Mapping[str, Field], steps: int) -> dict[str, Levels]:
-    """The levels of each field after ``steps`` (at least 1) time steps, newest first; the inputs are untouched."""
+def run(
+    op: Update, fields: Mapping[str, Sequence[Field]], coefs: Mapping[str, Field], steps: int,
+    scalars: Field | None = None,
+) -> dict[str, Levels]:  # fmt: skip
+    """The levels of each field after ``steps`` (at least 1) time steps, newest first; the inputs are untouched.
+
+    ``scalars`` [steps, count]: those of each step, in the order of :func:`sparsegen.ir.formula.scalars`.
+    """
     if steps < 1:
         raise ArrayError(f"{steps} time steps", hint="run at least 1 step")
     levels = {name: tuple(fields[name]) for name, _ in op.fields}
-    for _ in range(steps):
-        new = step(op, levels, coefs)
+    names = f.scalars(op.code)
+    for number in range(steps):
+        now = {} if scalars is None else dict(zip(names, scalars[number], strict=True))
+        new = step(op, levels, coefs, now)
         levels = {name: (value, *levels[name][:-1]) for name, value in zip(levels, new, strict=True)}
     return levels
 
 
-def step(op: Update, fields: Mapping[str, Sequence[Field]], coefs: Mapping[str, Field]) -> Levels:
+def step(
+    op: Update, fields: Mapping[str, Sequence[Field]], coefs: Mapping[str, Field],
+    scalars: Mapping[str, float] = MappingProxyType({}),
+) -> Levels:  # fmt: skip
     """The new level of each field, in new arrays."""
     number = sum_type(op.dtype).numpy().type
     sides = {name: s for (name, _), s in zip(op.fields, op.sides, strict=True)}
@@ -54,6 +66,8 @@ def step(op: Update, fields: Mapping[str, Sequence[Field]], coefs: Mapping[str, 
         for node in op.code:
             if node[0] == "const":
                 values.append(number(node[1]))
+            elif node[0] == "scalar":
+                values.append(number(scalars[str(node[1])]))
             elif node[0] == "read":
                 name, level, offset = f.read(node)
                 starts = [r + d for r, d in zip(reach, offset, strict=True)]

@@ -67,7 +67,7 @@ class ColumnLevels:
             Buffer(title, op.dtype, Grid(op.shape, pitch).size, "global")
             for title, pitch in zip(titles, pitches, strict=True)
         )
-        outs = buffers[len(came) :]
+        outs, scalars = buffers[len(came) :], o.scalars(op, op.levels, buffers)
         arrays = {
             (name, -level): (src, pitch) for (name, level), src, pitch in zip(came, buffers, pitches, strict=False)
         }
@@ -111,6 +111,7 @@ class ColumnLevels:
                     fields=op.fields, code=code, results=results, count=op.levels, lines=self.lines,
                     planes=self.planes, stages=self.stages, grids=grids, radius=op.radius,
                     vectors=tuple(vector(grid.pitch, n.piece) for grid in grids), sides=border if axes else (),
+                    scalars=next(iter(scalars), None),
                 )  # fmt: skip
 
             def near(axes: tuple[int, ...], border: Op, inside: Op) -> Op:
@@ -140,11 +141,12 @@ class ColumnLevels:
 
         box = (tuple((0, size) for size in op.shape),)
         func = t.Func(
-            symbol=op.symbol, params=buffers, blocks=tile_count(box, n.tile), threads=32 * self.warps,
+            symbol=op.symbol, params=(*buffers, *scalars), blocks=tile_count(box, n.tile), threads=32 * self.warps,
             body=(*(t.Alloc(buf=ring) for ring in (*rings.values(), *made)), tiles(box, n.tile, 0, body)),
             min_blocks=self.min_blocks,
         )  # fmt: skip
-        roles = (*(f"in.{name}.{level}" for name, level in came), *(o.written(*made) for made in n.outputs))
+        arrays_of = (*(f"in.{name}.{level}" for name, level in came), *(o.written(*made) for made in n.outputs))
+        roles = (*arrays_of, *(o.SCALARS for _ in scalars))
         return replace_kernel(module, op, func, roles)
 
 

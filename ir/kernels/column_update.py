@@ -71,6 +71,7 @@ class ColumnUpdate:
             for title, pitch in zip(titles, apart, strict=True)
         )
         src, outs = dict(zip(params, buffers, strict=False)), buffers[len(params) :]
+        scalars = o.scalars(op, 1, buffers)
         arrays = (*n.rings, *n.owns)
         rings = {array: Buffer(f"ring_{src[array].name}", op.dtype, n.ring(array), "shared", 128) for array in arrays}
         kept = tuple(
@@ -102,7 +103,7 @@ class ColumnUpdate:
                 results=results, lines=self.lines, stages=self.stages,
                 grids=tuple(Grid(op.shape, pitch) for pitch in pitch_out),
                 vectors=tuple(vector(pitch, n.piece) for pitch in pitch_out),
-                keep=tuple(keep(op.radius, sides) for sides in op.sides),
+                keep=tuple(keep(op.radius, sides) for sides in op.sides), scalars=next(iter(scalars), None),
             )  # fmt: skip
             walk = tw.Walk(
                 turn=turn, turns=n.turns, stages=self.stages, scope="block", via="cp.async", unroll=self.unroll,
@@ -112,13 +113,14 @@ class ColumnUpdate:
 
         box = (tuple((0, size) for size in op.shape),)
         func = t.Func(
-            symbol=op.symbol, params=buffers, blocks=tile_count(box, n.tile), threads=32 * self.warps,
+            symbol=op.symbol, params=(*buffers, *scalars), blocks=tile_count(box, n.tile), threads=32 * self.warps,
             body=(*(t.Alloc(buf=ring) for ring in rings.values()), tiles(box, n.tile, 0, body)),
             min_blocks=self.min_blocks,
         )  # fmt: skip
         roles = (
             *(f"in.{name}.{level}" for name, level in params),
             *(o.written(name, 0) for name, _ in op.fields),
+            *(o.SCALARS for _ in scalars),
         )
         return replace_kernel(module, op, func, roles)
 

@@ -94,15 +94,15 @@ class Windows:
             body=(*loads, *body, *stores),
         )  # fmt: skip
 
-    def steps(self, done: ExprLike, left: ExprLike) -> th.HeldSteps:
-        """``left`` time steps, before which ``done`` have been made."""
+    def steps(self, done: ExprLike, left: ExprLike, scalars: Buffer | None = None) -> th.HeldSteps:
+        """``left`` time steps, before which ``done`` have been made; ``scalars`` has those of all."""
         op = self.op
         code, results = f.contract(op.code, op.results)
         return th.HeldSteps(
             held=self.regs, edges=self.edges, done=as_expr(done), left=as_expr(left), first=self.first, low=self.low,
             high=self.high, fields=op.fields, coefs=op.coefs, code=code, results=results, share=self.held.share,
             reach=self.held.reach, keep=(op.radius[0], op.radius[1], op.radius[2]), closed=self.held.closed,
-            extent=self.held.shape, sides=(*op.sides, op.coef_sides),
+            extent=self.held.shape, sides=(*op.sides, op.coef_sides), scalars=scalars,
         )  # fmt: skip
 
     def func(self, body: th.Window, *more: Buffer, shared: Sequence[Buffer] = (), **how: Any) -> t.Func:

@@ -51,6 +51,7 @@ class Pointwise:
         buffers = tuple(Buffer(name, op.dtype, g.size, "global") for name, g in zip(titles, grids, strict=True))
         srcs, outs = buffers[: len(params)], buffers[len(params) :]
         code, results = formula.contract(op.code, op.results)
+        scalars = o.scalars(op, 1, buffers)
         threads, box = self._threads(len(op.shape)), tuple((0, n) for n in op.shape)
         column = self.column if len(op.shape) > 1 else 1
         size = tuple(n * (column if axis == len(threads) - 2 else 1) for axis, n in enumerate(threads))
@@ -59,15 +60,16 @@ class Pointwise:
             update = Update(
                 outs=outs, srcs=srcs, at=loop.at, reads=params, code=code, results=results, threads=threads,
                 rows=column, grids=tuple(grids), old=tuple(params.index((name, 0)) for name, _ in op.fields),
-                keep=tuple(keep(op.radius, sides) for sides in op.sides),
+                keep=tuple(keep(op.radius, sides) for sides in op.sides), scalars=next(iter(scalars), None),
             )  # fmt: skip
             return [update]
 
         func = t.Func(
-            symbol=op.symbol, params=buffers, blocks=tile_count((box,), size), threads=prod(threads),
+            symbol=op.symbol, params=(*buffers, *scalars), blocks=tile_count((box,), size), threads=prod(threads),
             body=(tiles((box,), size, 0, body),),
         )  # fmt: skip
-        roles = (*op.roles[: len(params)], *(o.written(name, 0) for name, _ in op.fields))
+        written = (o.written(name, 0) for name, _ in op.fields)
+        roles = (*op.roles[: len(params)], *written, *(o.SCALARS for _ in scalars))
         return replace_kernel(module, op, func, roles)
 
 

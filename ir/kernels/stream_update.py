@@ -77,6 +77,7 @@ class StreamUpdate:
             for name, pitch in zip(arrays, (*pitch_in, *pitch_out), strict=True)
         )
         srcs, outs = buffers[: len(params)], buffers[len(params) :]
+        scalars = o.scalars(op, op.levels, buffers)
         place = layout({"c": n.width}, lambda c: c + c // n.gap * n.piece)
         rings = [
             Buffer(f"ring_{name}", op.dtype, n.ring * _slots(n, source), "shared")
@@ -129,7 +130,7 @@ class StreamUpdate:
                 news=tuple(row.values()), olds=tuple(old.values()), kept=kept,
                 rings=tuple(of[source] for source in n.waiting), turn=turn, at=loop.at, fields=op.fields, code=code,
                 results=results, count=op.levels, stages=self.stages, layout=place,
-                grid=Grid(op.shape, op.pitch[0]), sides=border,
+                grid=Grid(op.shape, op.pitch[0]), sides=border, scalars=next(iter(scalars), None),
             )  # fmt: skip
             walk = tw.Walk(
                 turn=turn, held=(*row.values(), *old.values()), turns=n.turns, stages=self.stages,
@@ -142,11 +143,12 @@ class StreamUpdate:
 
         shared = (*rings, *own.values())
         func = t.Func(
-            symbol=op.symbol, params=buffers, blocks=tile_count((whole,), n.tile), threads=32 * self.warps,
+            symbol=op.symbol, params=(*buffers, *scalars), blocks=tile_count((whole,), n.tile), threads=32 * self.warps,
             body=(*(t.Alloc(buf=ring) for ring in shared), tiles((whole,), n.tile, 0, body)),
             min_blocks=self.min_blocks,
         )  # fmt: skip
-        roles = (*op.roles[: len(params)], *(o.written(*made) for made in n.outputs))
+        written_to = (o.written(*made) for made in n.outputs)
+        roles = (*op.roles[: len(params)], *written_to, *(o.SCALARS for _ in scalars))
         return replace_kernel(module, given, func, roles)
 
 

@@ -50,5 +50,7 @@ class TiledUpdate:
             raise ScheduleError(why, hint="take more rows or cols, or direct")
         made = [(name, level) for name, level in o.parameters(op.fields, ()) if level < self.levels]
         kernel = Windows(op, held, made)
-        func = kernel.func(kernel.window(kernel.steps(0, self.levels)), min_blocks=self.min_blocks)
-        return replace_kernel(module, given, func, kernel.roles, kernel.constants)
+        scalars = o.scalars(op, self.levels, (*kernel.arrays, *kernel.lists.values()))
+        steps = kernel.steps(0, self.levels, next(iter(scalars), None))
+        func = kernel.func(kernel.window(steps), *scalars, min_blocks=self.min_blocks)
+        return replace_kernel(module, given, func, [*kernel.roles, *(o.SCALARS for _ in scalars)], kernel.constants)

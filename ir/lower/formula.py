@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from .. import formula as f
 from ..expr import Expr, Value, binary
-from ..types import DType, sum_type
+from ..types import Buffer, DType, sum_type
 from .context import Context
 
 #: Gives the number that a read means.
@@ -16,12 +16,16 @@ Reader = Callable[[f.Read], Value]
 class Formula:
     """Works ``code`` out for cells of ``dtype``, those of 16 bits in f32; results are rounded once.
 
-    Constants are made once, also where many cells use them.
+    Constants are made once, also where many cells use them, and so is what has one value for all cells of a time step,
+    as scalars have: ``scalars`` has those of each step, one step after the other.
     """
 
-    def __init__(self, cx: Context, code: f.Code, dtype: DType) -> None:
+    def __init__(self, cx: Context, code: f.Code, dtype: DType, scalars: Buffer | None = None) -> None:
         self.cx, self.code, self.dtype, self.sums = cx, code, dtype, sum_type(dtype)
+        self.scalars, self.names = scalars, f.scalars(code)
         self.constants: dict[f.Node, Value] = {}
+        self.uniform = f.uniform(code)
+        self.known: dict[tuple[int, Expr | int], Expr] = {}
 
     def prepare(self) -> None:
         """Makes all constants here, ahead of the loops that use them."""
@@ -29,11 +33,17 @@ class Formula:
             if node[0] == "const":
                 self._const(node)
 
-    def results(self, places: Sequence[int], read: Reader) -> list[Value]:
-        """The numbers at ``places`` of the code, for the cell that ``read`` reads around."""
+    def results(self, places: Sequence[int], read: Reader, step: Expr | int = 0) -> list[Value]:
+        """The numbers at ``places`` of the code, for the cell that ``read`` reads around, in this step of the pass."""
         values: list[Expr] = []
-        for node in self.code:
-            values.append(self._node(node, values, read))
+        for place, node in enumerate(self.code):
+            if place not in self.uniform or node[0] == "const":
+                values.append(self._node(node, values, read))
+                continue
+            if (place, step) not in self.known:
+                scalar = node[0] == "scalar"
+                self.known[place, step] = self._scalar(node, step) if scalar else self._node(node, values, read)
+            values.append(self.known[place, step])
         return [self._as(number(values[place]), self.dtype) for place in places]
 
     def _as(self, value: Value, dtype: DType) -> Value:
@@ -59,6 +69,11 @@ class Formula:
         if (by := f.divisor(self.code, node)) is not None:
             return b.quotient(first, by)
         return b.compare(op, first, rest[0]) if op in f.COMPARE else b.binary(op, first, rest[0])
+
+    def _scalar(self, node: f.Node, step: Expr | int) -> Value:
+        assert self.scalars is not None  # the verifier has seen to it
+        place = step * len(self.names) + self.names.index(str(node[1]))
+        return self.cx.b.ld(self.scalars, place, hint=str(node[1]))
 
     def _const(self, node: f.Node) -> Value:
         value = node[1]

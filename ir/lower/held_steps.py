@@ -85,7 +85,7 @@ class _Steps:
             (b.name(all_of(cx.lane.eq(0), x.eq(0)), "left"),
              b.name(all_of(cx.lane.eq(31), x.eq(nx - self.pitch)), "right")),
         )  # fmt: skip
-        self.formula = Formula(cx, op.code, op.held[0].dtype)
+        self.formula = Formula(cx, op.code, op.held[0].dtype, op.scalars)
         self.formula.prepare()
 
     def side(self, array: Array, axis: int) -> tuple[tuple[str, float], tuple[str, float]]:
@@ -100,7 +100,8 @@ class _Steps:
             for array, regs in zip(op.arrays, op.held, strict=True)
             for p, k in product(range(self.planes), range(self.rows))
         }  # fmt: skip
-        half = (self.cx.resolve(op.done) + step) % 2
+        self.number = self.cx.resolve(op.done) + step
+        half = self.number % 2
         first = b.let("first", self._edge(half, self.cx.warp))
         for array in op.passed:
             for p, k in product(range(self.planes), range(far)):
@@ -163,7 +164,7 @@ class _Steps:
         b, op = self.cx.b, self.op
         for p, k in product(range(self.planes), range(self.rows)):
             made = [
-                self.formula.results(op.results, lambda what, at=(p, k, c): lines.read(at, what))  # type: ignore[misc]
+                self.formula.results(op.results, lambda what, at=(p, k, c): lines.read(at, what), self.number)  # type: ignore[misc]
                 for c in range(self.cols)
             ]
             for i, (name, levels) in enumerate(op.fields):

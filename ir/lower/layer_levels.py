@@ -67,14 +67,14 @@ class _Turn:
 
     def _make(self, step: int, plane: Expr) -> None:
         cx, op = self.cx, self.op
-        around, formula = _Around(self, step), Formula(cx, op.code, op.outs[0].dtype)
+        around, formula = _Around(self, step), Formula(cx, op.code, op.outs[0].dtype, op.scalars)
         _, y, x = map(cx.resolve, op.at)
         rows = [cx.b.let("oy", y - self.n.lead[0] + self.row + line) for line in range(self.lines)]
         col = cx.b.let("ox", x - self.n.lead[1] + cx.lane * self.piece)
         made: dict[str, list[list[Value]]] = {name: [] for name, _ in op.fields}
         for line, row in enumerate(rows):
             cells = [
-                formula.results(op.results, lambda what, line=line, c=c: around.read(what, line, c))  # type: ignore[misc]
+                formula.results(op.results, lambda what, line=line, c=c: around.read(what, line, c), step - 1)  # type: ignore[misc]
                 for c in range(self.piece)
             ]
             for i, (name, _) in enumerate(op.fields):

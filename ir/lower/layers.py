@@ -187,7 +187,7 @@ class _Layer:
         held = [array for array, planes in self.n.rings.items() if planes.kept]
         self.kept = dict(zip(held, op.kept, strict=True))
         self.loaded: dict[tuple[Array, int, int, int], tuple[Value, ...]] = {}
-        self.formula = Formula(cx, op.code, op.outs[0].dtype)
+        self.formula = Formula(cx, op.code, op.outs[0].dtype, op.scalars)
 
     def run(self) -> None:
         """Takes the newest planes in, makes a plane once the first ones are there, and moves what is kept on."""

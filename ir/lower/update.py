@@ -87,7 +87,7 @@ class _Cells:
         self.bases: dict[int, Expr] = {}
         self.mapped: dict[tuple[Any, ...], Mapped] = {}
         self.known: dict[tuple[Any, ...], Value] = {}
-        self.formula = Formula(cx, op.code, op.outs[0].dtype)
+        self.formula = Formula(cx, op.code, op.outs[0].dtype, op.scalars)
 
     def run(self, row: int) -> None:
         """Works out and stores the cell ``row`` rows below the first."""

@@ -53,7 +53,7 @@ class _Levels:
         self.columns: dict[int, Expr] = {}
         #: Rows on their way to later levels: (field, steps, lag) -> registers, the one that has come farthest last.
         self.saved: dict[tuple[str, int, int], Buffer] = {}
-        self.formula = Formula(cx, op.code, op.news[0].dtype)
+        self.formula = Formula(cx, op.code, op.news[0].dtype, op.scalars)
 
     def run(self) -> None:
         cx, op = self.cx, self.op
@@ -146,7 +146,8 @@ class _Levels:
             return found(name, older, dy).cell(c + dx)
 
         made = [
-            self.formula.results(op.results, lambda what, c=c: read(c, what)) for c in range(self.per_lane)  # type: ignore[misc]
+            self.formula.results(op.results, lambda what, c=c: read(c, what), level)  # type: ignore[misc]
+            for c in range(self.per_lane)
         ]  # fmt: skip
         after: list[tuple[Buffer, Expr | int, list[Value]]] = []
         for i, (name, new) in enumerate(zip(self.names, op.news, strict=True)):

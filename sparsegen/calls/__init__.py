@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from sparsegen.calls.adjoint import AdjointCalls
 from sparsegen.calls.attention import AttentionCalls
 from sparsegen.calls.base import Calls
 from sparsegen.calls.product import SpmmCalls
@@ -12,6 +13,7 @@ from sparsegen.calls.stencil import StencilCalls
 from sparsegen.calls.stencil_update import StencilUpdateCalls
 from sparsegen.calls.update import UpdateCalls
 from sparsegen.problem import Problem
+from sparsegen.problems.adjoint import AdjointProblem
 from sparsegen.problems.stencil_update import StencilUpdate
 
 #: operation of a problem -> its calls: made of the problem and the back end.
@@ -24,6 +26,8 @@ def calls_of(problem: Problem, backend: str) -> Calls:
     """The calls of a problem's kernels."""
     if isinstance(problem, StencilUpdate):
         return StencilUpdateCalls(problem, backend)
+    if isinstance(problem, AdjointProblem):
+        return AdjointCalls(problem, backend)
     made: Calls = _CALLS[problem.op](problem, backend)
     return made
 

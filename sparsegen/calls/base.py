@@ -91,6 +91,15 @@ class Calls(ABC):
         ``some``: what a measurement can do without may be missing.
         """
 
+    def scalars(self, values: Mapping[str, Any], steps: int) -> npt.NDArray[Any] | None:
+        """The numbers of each of so many time steps, [steps, count], from what parameters are given; None where a
+        problem has none.  ArrayError for one that is missing or of another length."""
+        return None
+
+    def some_scalars(self, steps: int) -> dict[str, Any]:
+        """What a measurement of so many time steps takes for parameters that are numbers."""
+        return {}
+
     def by_parameter(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """What each parameter is given when these are the inputs."""
         return {self.inputs[name].name: a for name, a in arrays.items()}
@@ -175,7 +184,7 @@ class Calls(ABC):
 
     @abstractmethod
     def reference(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
-        """Every result in plain NumPy."""
+        """Every result in plain NumPy; ``arrays`` has the scalars of the steps too, by their role."""
 
     def remarks(self, arrays: Mapping[str, Any]) -> list[Finding]:
         """What a check notes of the numbers of a call, however right its result is."""

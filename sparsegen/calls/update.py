@@ -23,16 +23,18 @@ from sparsegen.backends.reference.update import run
 from sparsegen.boundary import periodic
 from sparsegen.calls.base import HostArrays
 from sparsegen.calls.grid import GridCalls
+from sparsegen.calls.numbers import some, table
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.stencil import DTYPES
 from sparsegen.dsl.update import Update
 from sparsegen.families.update.base import family
-from sparsegen.ir.op_update import parameters, written
+from sparsegen.ir.op_update import SCALARS, parameters, written
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program, lower
 from sparsegen.plan import Part, Plan, Step
 from sparsegen.problems.update import UpdateProblem
+from sparsegen.run.host import HostArray
 from sparsegen.schedule import UpdateSchedule
 from sparsegen.sizes import padded_pitch
 
@@ -47,14 +49,23 @@ class UpdateCalls(GridCalls):
     def __init__(self, problem: UpdateProblem, backend: str) -> None:
         update = problem.what
         levels = {**dict(update.fields), **dict.fromkeys(update.coefs, 1)}
-        given = {p.name: tuple(f"in.{p.name}.{k}" for k in range(levels[p.name])) for p in update.parameters}
+        given = {
+            p.name: tuple(f"in.{p.name}.{k}" for k in range(levels[p.name])) for p in update.parameters if not p.number
+        }
         fields = {name: tuple(f"out.{name}.{k}" for k in range(levels)) for name, levels in update.fields}
         super().__init__(problem, backend, given, fields)
+        self.named = tuple(p.name for p in update.numbers)
         #: The roles of a pass: every level that it reads, fields before coefficients, and those that it may write.
         self.roles = (
             *(array for name in levels for array in given[name]),
             *(written(*f) for f in parameters(update.fields, ())),
         )
+
+    def scalars(self, values: Mapping[str, Any], steps: int) -> HostArray | None:
+        return table(self.problem.what, values, steps)
+
+    def some_scalars(self, steps: int) -> dict[str, Any]:
+        return some(self.problem.what, steps)
 
     def program(
         self, schedule: UpdateSchedule, device: DeviceProfile, steps: int, variant: Any, copied: Update | None = None
@@ -130,7 +141,7 @@ class UpdateCalls(GridCalls):
         update = self.problem.what
         fields = {name: tuple(arrays[f"in.{name}.{k}"] for k in range(levels)) for name, levels in update.fields}
         coefs = {name: arrays[f"in.{name}.0"] for name in update.coefs}
-        new = run(self.problem.describe().funcs[0], fields, coefs, steps)  # type: ignore[arg-type]
+        new = run(self.problem.describe().funcs[0], fields, coefs, steps, arrays.get(SCALARS))  # type: ignore[arg-type]
         return {f"out.{name}.{k}": level for name, levels in new.items() for k, level in enumerate(levels)}
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.occupancy import occupancy
+from sparsegen.cost.update import bordered
 from sparsegen.dsl.update import Update
 from sparsegen.ir import formula
 from sparsegen.ir.numbers.layer_levels import LayerLevels
@@ -65,9 +66,8 @@ def registers(update: Update, n: LayerLevels) -> int:
     """Estimated 32-bit registers of a thread."""
     cells = 4 if n.piece <= 4 else SHARED * n.piece  # registers of a piece
     kept, made = sum(n.kept.values()) * n.lines, len(update.fields) * n.lines
-    near = any(side.kind != "periodic" for sides in update.sides for pair in sides for side in pair)
     most = max(loads(n, step) for step in range(1, n.levels + 1))
-    return int(REGISTERS + BORDER * near + cells * (KEPT * kept + MADE * made + LOADED * most))
+    return int(REGISTERS + BORDER * bordered(update) + cells * (KEPT * kept + MADE * made + LOADED * most))
 
 
 def resident(update: Update, n: LayerLevels, device: DeviceProfile) -> int:

@@ -13,18 +13,23 @@ TURN, FETCH = 40.0, 6.0
 #: Fitted: time of the memory over what it takes in one stream, share of the tiles' halos that it is asked for again,
 #: and of the latency of a plane that is waited for.
 STATIC, AGAIN, WAITED = 1.1, 0.2, 0.5
-#: 32-bit registers of a thread, and of each of its rows, besides planes that it keeps (nvcc 13 on sm_90, 18 kernels).
-REGISTERS, LINE = 30, 18
+#: 32-bit registers of a thread; of each plane that a read reaches beyond its own; of each array, half of it where no
+#: plane is kept; of each of a thread's rows that a border may be near; of each word of cells that it keeps, and more
+#: where divisions, roots and functions branch; of each word of a row with its corners (nvcc 13 on sm_90: 444 kernels of
+#: random updates within 9 in the root mean square, those of seven linear stencils within 20 %).
+REGISTERS, HALO, ARRAY, BORDER, WORD, BRANCH, CORNERS = 21, 2.5, 12, 5.8, 1.32, 0.61, 3.2
 #: How many times its share of an SM's registers a thread may be estimated at: nvcc does with fewer, without spills.
-SAVED: Final = 1.25
+SAVED: Final = 1.15
 
 
-def registers(n: Layers, wide: bool) -> int:
-    """Estimated 32-bit registers of a thread: planes that it keeps, rows, pieces beside a cell; ``wide``: f64."""
+def registers(n: Layers, near: bool, branches: bool = False) -> int:
+    """Estimated 32-bit registers of a thread: ``near`` a border that is none of a periodic field; ``branches`` in the
+    formula, around which nvcc keeps more alive."""
     halo = max([0, *(planes.halo[0] for planes in n.rings.values())])
-    copies = sum(-(-window(n, array) // n.piece // (32 * n.warps)) for array in n.rings)
-    piece = max(4, n.piece)  # registers of one: cells of 16 bits have one each
-    return int(REGISTERS + 8 * wide + 3 * copies + 4 * halo + n.lines * (LINE + piece * n.kept))
+    words = max(4, n.piece)  # of a piece: cells of 16 bits have one each
+    corners = words * sum(planes.corners for planes in n.rings.values())
+    row = BORDER * near + (WORD + BRANCH * branches) * words * n.kept + CORNERS * (0.3 + branches) * corners
+    return int(REGISTERS + HALO * halo + ARRAY * (len(n.rings) + len(n.owns) / 2) + n.lines * row)
 
 
 def window(n: Layers, array: tuple[str, int]) -> int:
@@ -48,7 +53,6 @@ def loads(n: Layers) -> float:
     return len(found) / n.lines
 
 
-def resident(n: Layers, itemsize: int, device: DeviceProfile) -> int:
-    """Blocks that an SM has room for, as estimated; at least one."""
-    held = min(255, registers(n, itemsize == 8))
-    return max(1, occupancy(held, n.elements * itemsize, 32 * n.warps, device).blocks)
+def resident(n: Layers, needed: int, itemsize: int, device: DeviceProfile) -> int:
+    """Blocks that an SM has room for where a thread needs so many registers; at least one."""
+    return max(1, occupancy(min(255, needed), n.elements * itemsize, 32 * n.warps, device).blocks)

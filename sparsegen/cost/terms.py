@@ -105,8 +105,8 @@ LOADED = 1.7
 EVEN = 1 - 1e-9
 #: Clocks that an element of a border tile costs a thread more than one inside.
 EDGE = 37.0
-#: Clocks of a rim's cell, a step and a thread.
-RIM = 360.0
+#: Clocks of a rim's cell, a step and a thread; share of a launch that starting it after its pass takes.
+RIM, AFTER = 360.0, 0.8
 
 
 def equations(s: StencilSchedule, v: Any, a: Arithmetic) -> tuple[Num, dict[str, Num]]:
@@ -164,7 +164,7 @@ def equations(s: StencilSchedule, v: Any, a: Arithmetic) -> tuple[Num, dict[str,
     transform = v.miss * grid * (1 + work.made) / v.bw_G if s.transform == "explicit" else 0
     setup = work.setup / v.f if stays else 0
     edge = scale / b * v.border * v.edge * element / v.threads
-    rim = v.rim_blocks and v.t_launch + ceil_(v.rim_blocks / (v.SMs * v.rim_b)) * v.rim_cycles / v.f
+    rim = v.rim_blocks and AFTER * v.t_launch + ceil_(v.rim_blocks / (v.SMs * v.rim_b)) * v.rim_cycles / v.f
     slowest = max_((memory**2 + fetch**2) ** 0.5, start, bound + exposed)
     time = launches * v.t_launch + transform + slowest + setup + edge + rim
     terms |= {"hbm": hbm, "l2": l2, "latency": latency, "exposed": exposed, "launch": launches * v.t_launch}

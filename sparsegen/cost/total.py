@@ -9,6 +9,7 @@ from functools import lru_cache
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.stencil import cost
+from sparsegen.cost.terms import AFTER
 from sparsegen.footprint import Footprint
 from sparsegen.geometry import split, with_steps
 from sparsegen.ir.errors import ScheduleError
@@ -45,7 +46,8 @@ def whole_time(cost: Cost, steps: int) -> float:
     if pitch and alike > 0:
         inner = _padded_time(cost.schedule, cost.facts, cost.shape, cost.profile, pitch)
         time += alike * (inner - cost.time)
-    return time - saved(alike, cost.time, cost.values["t_launch"])
+    starts = 1 + AFTER * (cost.values["rim_blocks"] > 0)  # of a pass, its rim's among them
+    return time - saved(alike, cost.time, starts * cost.values["t_launch"])
 
 
 def saved(alike: int, time: float, launch: float) -> float:

@@ -62,10 +62,10 @@ _QUOTIENT: Final = {"f64": 4, "f32": 3}
 _COMPARED: Final = (*formula.COMPARE, "min", "max")
 #: Integer and address instructions of a thread, and of each of its cells.
 _OVERHEAD, _ADDRESS = 24, 2
-#: Fitted: the orders of the norms (17 kernels of ten formulas, and 51 of 13 random ones, on one H100); and the share
+#: Fitted: the orders of the norms (17 kernels of ten formulas, and 140 of random ones, on one H100); and the share
 #: of a load more that one takes whose lanes begin within a line.
 ORDER: Final = 1.6
-APART, WITHIN = 3.0, 0.67
+APART, WITHIN = 2.4, 0.67
 #: Estimated registers of a thread: some for addresses, and of each 32-bit word that it loads.
 ADDRESSES, LOADED = 20, 0.9
 #: Share of L2 that fields may take and stay there; bytes of a line.
@@ -80,10 +80,13 @@ def units(update: Update) -> dict[str, int]:
     of what uses them.  Cells of 16 bits become f32 and back.
     """
     code, _ = formula.contract(update.code, update.results)
+    once = formula.uniform(code)  # for all cells of a thread
     found, sums = {"FMA": 0, "ALU": 0, "MUFU": 0}, sum_type(DTYPES[update.dtype]).name
     if sums != update.dtype:
         found["ALU"] += len(parameters(update.fields, update.coefs)) + len(update.fields)
-    for node in (node for node in code if node[0] in formula.SIGNATURES and node[0] not in ("neg", "abs")):
+    for node in (n for at, n in enumerate(code) if n[0] in formula.SIGNATURES and at not in once):
+        if node[0] in ("neg", "abs"):
+            continue
         op = str(node[0])
         if formula.divisor(code, node) is not None:
             found["FMA"] += _QUOTIENT[sums]
@@ -95,6 +98,11 @@ def units(update: Update) -> dict[str, int]:
             arithmetic = op in ("add", "sub", "mul", "fma") or (update.dtype == "f64" and op in _COMPARED)
             found["FMA" if arithmetic else "ALU"] += 1
     return found
+
+
+def bordered(update: Update) -> bool:
+    """Whether a field has a side that is not periodic, where threads look where they are."""
+    return any(side.kind != "periodic" for sides in update.sides for pair in sides for side in pair)
 
 
 def deep(update: Update) -> float:

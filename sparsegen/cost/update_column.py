@@ -13,12 +13,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 from sparsegen.cost import layer_levels as levels
-from sparsegen.cost import terms
+from sparsegen.cost import layers, terms
 from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law, steps_rate
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.layers import AGAIN, FETCH, STATIC, TURN, WAITED, loads, resident, window
-from sparsegen.cost.update import deep, units
+from sparsegen.cost.layers import AGAIN, FETCH, STATIC, TURN, WAITED, loads, window
+from sparsegen.cost.update import bordered, deep, units
 from sparsegen.cost.update_stream import ALU, MUFU, ORDER
 from sparsegen.dsl.update import Update
 from sparsegen.ir.numbers.layers import Layers
@@ -50,8 +50,9 @@ SYMBOLS: Final[dict[str, str]] = {
 }  # fmt: skip
 #: Warp instructions of a step besides its cells, beyond the first one.
 STEP: Final = 20.0
-#: Fitted: clocks that a block waits for its warps to meet, in a turn and in each step of it.
-TURN_MEET, STEP_MEET = 470.0, 86.0
+#: Fitted: clocks that a block waits for its warps to meet, in a turn and in each step of it; and for each instruction
+#: of a warp, which waits for those before it.
+TURN_MEET, STEP_MEET, DEPEND = 200.0, 170.0, 0.7
 
 
 @lru_cache(maxsize=1 << 12)
@@ -63,13 +64,23 @@ def numbers(update: Update, s: UpdateSchedule, planes: int) -> Layers:
     )  # fmt: skip
 
 
+def registers(update: Update, n: Layers) -> int:
+    """Estimated 32-bit registers of a thread of a pass of one time step."""
+    return layers.registers(n, bordered(update), units(update)["MUFU"] > 0)
+
+
+def resident(update: Update, n: Layers, device: DeviceProfile) -> int:
+    """Blocks of a pass of one time step that an SM has room for."""
+    return layers.resident(n, registers(update, n), ITEMSIZE[update.dtype], device)
+
+
 def _of_one(update: Update, s: UpdateSchedule, device: DeviceProfile) -> dict[str, float]:
     """What a pass of one time step reads, fetches and loads."""
     n = numbers(update, s, s.planes)
     arrays, cells = (*n.rings, *n.owns), n.tile[1] * n.tile[2]
     return {
         "R": n.tile[1], "C": n.tile[2], "W": cells, "turns": n.turns, "reads": len(arrays),
-        "writes": len(update.fields), "b": resident(n, ITEMSIZE[update.dtype], device), "loads": loads(n) / n.piece,
+        "writes": len(update.fields), "b": resident(update, n, device), "loads": loads(n) / n.piece,
         "shuffles": 0.0, "moves": n.kept, "piece": n.piece, "over": n.delay * len(n.rings),
         "window": sum(window(n, array) for array in n.rings) + len(n.owns) * cells,
     }  # fmt: skip
@@ -127,7 +138,7 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
         "mufu": even * made * v.MUFU / MUFU,
         "shared": scale * (v.W * (v.loads * v.piece + v.shuffles) + 2 * v.window) * v.s / v.bw_S,
         "issue": even * v.warps * issued / v.sub,
-        "wait": scale / b * (TURN_MEET + v.T * STEP_MEET + made / threads * v.MUFU * v.deep),
+        "wait": scale / b * (TURN_MEET + v.T * STEP_MEET + DEPEND * issued + made / threads * v.MUFU * v.deep),
         "fetch": (1 + (terms.LOADED - 1) * v.miss) * v.lat * scale / ((v.stages - 1) * b),
         "launch": v.launch,
     }

@@ -18,7 +18,7 @@ from sparsegen.cost import update_windows as windows
 from sparsegen.cost.arithmetic import Arithmetic
 from sparsegen.cost.cost import Cost, Law, steps_rate
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.update import units
+from sparsegen.cost.update import deep, units
 from sparsegen.cost.update_stream import ALU, MUFU
 from sparsegen.cost.update_windows import beside, edges, on_three, passed, reads_of, swapped, wraps
 from sparsegen.dsl.update import Update
@@ -90,7 +90,7 @@ def cost(
         "writes": len(writes), "counts": min(1.0, (rows + (s.every - 1) * ry) / held.window[1]),
         "taken": held.taken_cells, "given": held.given_cells, "runs": held.runs, "images": by == "images",
         "single": by == "cells", "again": held.batches(swapped(update), size) - 1 if by == "lines" else 0,
-        **units(update), "beside": beside(update), "shown": 2 * ry * passed(update), "s": size,
+        **units(update), "deep": deep(update), "beside": beside(update), "shown": 2 * ry * passed(update), "s": size,
         "word": max(1, size // 4), "sms": device.sms, "sub": device.sub_cores, "f": device.clock,
         "launch": terms.STARTING * device.launch_s,
         "bw_G": terms.REACH * device.bw_global, "bw_S": device.smem_bytes_per_clk_sm, "lat": device.lat_dram,
@@ -116,12 +116,14 @@ def _equations(s: UpdateSchedule, v: Any, a: Arithmetic) -> tuple[Any, dict[str,
         "alu": clocks * cells * v.ALU / ALU,
         "mufu": clocks * cells * v.MUFU / MUFU,
         "issue": clocks * (a.max(a.ceil(warps / v.sub), a.ceil(v.warps / v.sub) * v.counts) + LONE) * issued,
+        "wait": clocks * v.lines * v.cols * v.MUFU * v.deep,
         "shared": clocks * v.warps * v.counts * 32 * v.s * (v.lines * v.beside + 2 * shown) / v.bw_S,
         "meet": clocks * MEET,
         "exchange": (rounds - 1) / v.f * (THROUGH + AGAIN * v.again + v.arrays * moving) if v.taken else 0 * v.f,
         "launch": v.launch + ONCE / v.f,
     }
-    busy = sum((found[name] ** ORDER for name in ("fma", "alu", "mufu", "issue", "shared")), 0) ** (1 / ORDER)
+    parts = (*(found[name] for name in ("fma", "alu", "mufu", "shared")), found["issue"] + found["wait"])
+    busy = sum((each**ORDER for each in parts), 0) ** (1 / ORDER)
     return found["launch"] + found["hbm"] + busy + found["meet"] + found["exchange"], found
 
 

@@ -31,7 +31,6 @@ REASONS: Final[dict[str, str]] = {
     "l2": "windows with what overlaps, and results, through each SM's port to L2",
     "l1": "lanes load and store columns that lie apart: lines of L1 for each",
     **windows.REASONS,
-    "wait": "divisions, roots and functions that a warp waits for, with nothing to overlap with",
     "latency": "a wave of blocks waits for what it loads, and for where its windows lie",
     "launch": "starting the kernel",
 }

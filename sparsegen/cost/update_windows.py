@@ -25,6 +25,7 @@ REASONS: Final[dict[str, str]] = {
     "mufu": "its divisions, roots and functions, as first estimated",
     "issue": "warp instructions, one a clock and sub-core",
     "shared": "rows that warps show one another, and columns between lanes",
+    "wait": "divisions, roots and functions that a warp waits for, with nothing to overlap with",
     "meet": "the warps of a block meet once a step, and results are waited for",
 }
 SYMBOLS: Final[dict[str, str]] = {

@@ -83,7 +83,8 @@ class Derivable:
 class Timed(Derivable):
     """The time level after a field's, for ``sg.solve``, and derivatives in time made with it.
 
-    They divide by the field's ``dt``, or called by another step, a number or a value: ``u.dt2(step)``.
+    They divide by the field's ``dt``, or else by the scalar of that name; called by another step, a number or a value:
+    ``u.dt2(step)``.
     """
 
     _trace: Trace
@@ -120,7 +121,11 @@ class Timed(Derivable):
 
     def _timed(self, name: str) -> TimeDerivative:
         def step() -> Any:
-            if (found := given(self._trace, "dt", self._parameter.name)) is None:
+            found = given(self._trace, "dt", self._parameter.name)
+            if found is None:  # a number that calls give
+                names = zip(self._trace.parameters, self._trace.accessors(), strict=True)
+                found = next((stand_in for p, stand_in in names if (p.name, p.number) == ("dt", "scalar")), None)
+            if found is None:
                 raise fault(
                     f"{self}.{name}: {self._parameter.name} has no time step",
                     f"give it one, as in {self._parameter.name}: sg.Field(dt=0.1), or here: {self}.{name}(0.1)",
@@ -156,5 +161,5 @@ class Timed(Derivable):
 
 def given(trace: Trace, what: str, name: str) -> Any:
     """The ``spacing`` or ``dt`` of a parameter, or else of the first field that has one; None if there is none."""
-    several = sorted((p for p in trace.parameters if p.name == name or not p.coef), key=lambda p: p.name != name)
+    several = sorted((p for p in trace.parameters if p.name == name or p.field), key=lambda p: p.name != name)
     return next((value for p in several if (value := getattr(p, what)) is not None), None)

@@ -130,8 +130,9 @@ def time_derivative(name: str, at: Callable[[int], Read], usual: Callable[[], An
     """``dt``, ``dtc`` or ``dt2`` of a cell; ``at``: its value so many levels later; ``usual``: the field's step."""
 
     def by(step: Any) -> Read:
+        step = usual() if step is None else step
         if not isinstance(step, Read):
-            step = positive_number(usual() if step is None else step, "the time step", user_loc())
+            step = positive_number(step, "the time step", user_loc())
         if name == "dt2":
             rate: Read = (at(1) - 2 * at(0) + at(-1)) / (step * step)
         elif name == "dtc":

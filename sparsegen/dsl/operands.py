@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, cast
 
 import numpy as np
 
@@ -44,7 +44,8 @@ MAX_POWER: Final = 64
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a traced function: a field with its time levels, or a coefficient.
+    """A parameter of a traced function: a field with its time levels, a coefficient, or a number of each time step:
+    ``scalar``, or ``time``.
 
     ``spacing`` and ``dt`` are the grid's, exact, for derivatives; the formula has them in its numbers.
     """
@@ -52,8 +53,14 @@ class Parameter:
     name: str
     levels: int = 1
     coef: bool = False
+    number: Literal["", "scalar", "time"] = ""
     spacing: Any = dataclass_field(default=None, compare=False, repr=False)
     dt: Any = dataclass_field(default=None, compare=False, repr=False)
+
+    @property
+    def field(self) -> bool:
+        """Whether it is a field, which has a new value."""
+        return not self.coef and not self.number
 
 
 @dataclass
@@ -71,9 +78,11 @@ class Trace:
     known: dict[int, dict[Any, Any]] = dataclass_field(default_factory=dict[int, dict[Any, Any]])
     first: tuple[formula.Read, Loc | None] | None = None
 
-    def accessors(self) -> tuple[Accessor, ...]:
+    def accessors(self) -> tuple[Accessor | Read, ...]:
         """The stand-ins to call the function with."""
-        return tuple(Accessor(self, p) for p in self.parameters)
+        return tuple(
+            Read(self, self.graph.add("scalar", p.name)) if p.number else Accessor(self, p) for p in self.parameters
+        )
 
     def read(self, name: str, level: int, offset: Offset) -> Read:
         """The value of a parameter at ``offset``, whose rank must be that of the first read."""

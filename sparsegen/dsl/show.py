@@ -22,6 +22,8 @@ def _text(graph: formula.Graph, place: int, least: int, depth: int) -> str:
     op = str(node[0])
     if op == "read":
         return read_text(*formula.read(node))
+    if op == "scalar":
+        return str(node[1])
     if op == "const":
         value = cast("float", node[1])
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)

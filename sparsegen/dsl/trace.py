@@ -10,7 +10,17 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args, get_origin, overload
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeAlias,
+    cast,
+    get_args,
+    get_origin,
+    overload,
+)
 
 import numpy as np
 
@@ -53,8 +63,8 @@ class Field(_Field):
     formulas have them too, as in ``(u[0, 0] ** 3).laplace``.  Parameters without a spacing have that of the first field
     that has one.  x is the last axis.
 
-    With ``dt`` (the time step) there are ``u.dt``, ``u.dtc`` and ``u.dt2``, made with ``u.next``, for which
-    :func:`sparsegen.solve` solves an equation.
+    With ``dt`` (the time step; or with a parameter ``dt: Scalar``) there are ``u.dt``, ``u.dtc`` and ``u.dt2``, made
+    with ``u.next``, for which :func:`sparsegen.solve` solves an equation.
 
     ``u: Field`` and ``u: Annotated[Field, Field(levels=2)]`` are what type checkers take; ``u: Field(levels=2)`` means
     the latter.
@@ -85,6 +95,18 @@ class Coef(_Coef):
     spacing: Any = None
 
 
+class Scalar(Read):
+    """Annotation of a number that each call gives, by name: ``k(u, dt=0.1)``, or an array with one a time step."""
+
+
+class Time(Read):
+    """Annotation of the time at a step.
+
+    Of an update that has a scalar ``dt`` each call gives where it begins, 0 unless said (``k(u, dt=0.1, t=2.5)``), and
+    every step adds its ``dt``; else an array with the time of each step.
+    """
+
+
 #: One boundary for all fields, or each field's by its name.
 Boundaries: TypeAlias = "BoundarySpec | Mapping[str, BoundarySpec]"
 
@@ -105,12 +127,12 @@ def stencil(
     rounded to ``dtype``, gives a :class:`Stencil`, which every schedule takes.
 
     Anything else gives an :class:`Update`: several fields (the function returns a tuple, the new value of each), time
-    levels (``u: Annotated[sg.Field, sg.Field(levels=2)]`` has ``u.prev``), coefficients that vary (``c: sg.Coef``), and
-    formulas of + - * / ``**``, comparisons, ``sg.sqrt``, ``sg.exp``, ``sg.log``, ``sg.sin``, ``sg.cos``, ``sg.tanh``,
-    ``sg.pow``, ``sg.abs``, ``sg.min``, ``sg.max``, ``sg.clip``, ``sg.where``; f16 and bf16 are worked out in f32 and
-    rounded once a step.  ``boundary`` is one for all fields, or ``{"u": ..., "v": ...}``; coefficients are read outside
-    by the first field's: ``periodic`` wraps, ``neumann`` mirrors, with ``frozen`` and ``dirichlet`` the edge cell's
-    value holds on.
+    levels (``u: Annotated[sg.Field, sg.Field(levels=2)]`` has ``u.prev``), coefficients that vary (``c: sg.Coef``),
+    numbers that each call gives (``dt: sg.Scalar``, and the time, ``t: sg.Time``), and formulas of + - * / ``**``,
+    comparisons, ``sg.sqrt``, ``sg.exp``, ``sg.log``, ``sg.sin``, ``sg.cos``, ``sg.tanh``, ``sg.pow``, ``sg.abs``,
+    ``sg.min``, ``sg.max``, ``sg.clip``, ``sg.where``; f16 and bf16 are worked out in f32 and rounded once a step.
+    ``boundary`` is one for all fields, or ``{"u": ..., "v": ...}``; coefficients are read outside by the first field's:
+    ``periodic`` wraps, ``neumann`` mirrors, with ``frozen`` and ``dirichlet`` the edge cell's value holds on.
 
     Fields that know their spacing and time step have derivatives (:class:`Field`), of which equations are made that
     :func:`sparsegen.solve` solves.  What no formula can say raises :class:`StencilError` with the line at fault.
@@ -141,7 +163,7 @@ def _trace(
         name = "stencil" if called == "<lambda>" else re.sub(r"[^0-9A-Za-z_]", "_", called)
     dtype = dtype_name(dtype, loc)
     parameters = _parameters(function, loc)
-    (first, *more) = (p for p in parameters if not p.coef)
+    (first, *more) = (p for p in parameters if p.field)
     trace = Trace(parameters, linear=len(parameters) == 1 and first.levels == 1)
     try:
         result = function(*trace.accessors())
@@ -192,18 +214,24 @@ def _parameters(function: Callable[..., Any], loc: Loc | None) -> tuple[Paramete
             "spacing": spacing_of(spacing, parameter.name, loc),
             "dt": None if step is None else positive_number(step, f"the time step of {parameter.name}", loc),
         }
-        found.append(Parameter(parameter.name, levels, annotation is Coef or isinstance(annotation, Coef), **grid))
+        coef = annotation is Coef or isinstance(annotation, Coef)
+        found.append(Parameter(parameter.name, levels, coef, _number(annotation), **grid))
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    if any(p.kind not in plain for p in parameters) or all(p.coef for p in found):
+    if any(p.kind not in plain for p in parameters) or not any(p.field for p in found):
         listed = ", ".join(map(str, parameters)) or "none"
         raise StencilError(
             f"a stencil takes parameters by position, at least one of them a field; this one takes: {listed}",
             loc=loc,
-            hint="as in def heat(u, c: sg.Coef): a plain parameter is a field; constants can come from the enclosing "
-            "scope",
+            hint="as in def heat(u, c: sg.Coef, dt: sg.Scalar): a plain parameter is a field; constants can come from "
+            "the enclosing scope",
         )
     check_axes(found, None, loc)
     return tuple(found)
+
+
+def _number(annotation: Any) -> Literal["", "scalar", "time"]:
+    """What an annotation says of a number."""
+    return "scalar" if annotation is Scalar else "time" if annotation is Time else ""
 
 
 def _annotation(function: Callable[..., Any], parameter: inspect.Parameter, loc: Loc | None) -> Any:
@@ -215,7 +243,7 @@ def _annotation(function: Callable[..., Any], parameter: inspect.Parameter, loc:
         near = names_around(function) | dict(inspect.getclosurevars(function).nonlocals)
         return _meant(eval(text, dict(getattr(function, "__globals__", {})), near))
     except Exception as error:
-        if re.search(r"\b(Field|Coef)\b", text):
+        if re.search(r"\b(Field|Coef|Scalar|Time)\b", text):
             raise StencilError(
                 f"the annotation {text!r} of parameter {parameter.name} cannot be evaluated: {error}",
                 loc=loc,

@@ -69,21 +69,30 @@ class Update:
                     loc=self.loc,
                     hint=f"give it another name than {', '.join(KEYWORDS)}",
                 )
-        unread = set(self.coefs) - {name for name, _, _ in formula.reads(self.code)}
-        if unread:
-            raise StencilError(
-                f"{self.name} never reads its coefficient {sorted(unread)[0]}", loc=self.loc, hint="leave it away"
-            )
+        coefs = sorted(set(self.coefs) - {name for name, _, _ in formula.reads(self.code)})
+        numbers = [p.name for p in self.numbers if p.name not in formula.scalars(self.code)]
+        # the time is counted by dt, also where no formula takes it
+        numbers = [name for name in numbers if name != "dt" or not any(p.number == "time" for p in self.numbers)]
+        for unread, what in ((coefs, "coefficient"), (numbers, "scalar")):
+            if unread:
+                raise StencilError(
+                    f"{self.name} never reads its {what} {unread[0]}", loc=self.loc, hint="leave it away"
+                )
 
     @property
     def fields(self) -> tuple[tuple[str, int], ...]:
         """Name and time levels of each field."""
-        return tuple((p.name, p.levels) for p in self.parameters if not p.coef)
+        return tuple((p.name, p.levels) for p in self.parameters if p.field)
 
     @property
     def coefs(self) -> tuple[str, ...]:
         """Names of the coefficients."""
         return tuple(p.name for p in self.parameters if p.coef)
+
+    @property
+    def numbers(self) -> tuple[Parameter, ...]:
+        """The parameters that are numbers of each time step, as calls give them."""
+        return tuple(p for p in self.parameters if p.number)
 
     @property
     def ndim(self) -> int:
@@ -98,7 +107,7 @@ class Update:
     @cached_property
     def extents(self) -> tuple[int, ...]:
         """Cells that each axis must have at least: as many as the reads of fields and coefficients are wide."""
-        names = [p.name for p in self.parameters]
+        names = [p.name for p in self.parameters if not p.number]
         return tuple(2 * max(ends) + 1 for ends in reach(self.code, names, self.ndim))
 
     @property
@@ -139,7 +148,8 @@ class Update:
 
     def __str__(self) -> str:
         fields = ", ".join(name if n == 1 else f"{name} ({n} levels)" for name, n in self.fields)
-        coefs = f" with {', '.join(self.coefs)}" if self.coefs else ""
+        given = (*self.coefs, *(p.name for p in self.numbers))
+        coefs = f" with {', '.join(given)}" if given else ""
         if len(set(self.sides)) == 1:
             bounds = describe(self.sides[0])
         else:
@@ -161,7 +171,8 @@ def _check_parts(update: Update) -> None:
             isinstance(part, tuple) for part in (update.parameters, update.code, update.results, update.sides)
         )
         named = good and all(isinstance(p, Parameter) and str.isidentifier(p.name) for p in update.parameters)
-        levels = {p.name: p.levels for p in update.parameters}
+        levels = {p.name: p.levels for p in update.parameters if not p.number}
+        named = named and {p.name for p in update.parameters if p.number} >= set(formula.scalars(update.code))
         if named and all(1 <= n <= MAX_LEVELS for n in levels.values()) and 1 <= update.ndim <= 3:
             wrong = formula.problem(update.code, update.results, levels, update.ndim)
             if not len(update.fields) == len(update.results) == len(update.sides):
@@ -202,6 +213,8 @@ def to_sympy(code: formula.Code) -> list[Any]:
     for node in code:
         if node[0] == "read":
             shown.append(sympy.Symbol(read_text(*formula.read(node)), real=True))
+        elif node[0] == "scalar":
+            shown.append(sympy.Symbol(str(node[1]), real=True))
         elif node[0] == "const":
             value = float(node[1])  # type: ignore[arg-type]
             shown.append(sympy.Integer(int(value)) if value.is_integer() else sympy.Float(value))

@@ -13,6 +13,7 @@ from sparsegen.explain.page import Fact
 from sparsegen.explain.units import plural, seconds
 from sparsegen.families.update.base import family
 from sparsegen.ir.op_update import parameters
+from sparsegen.problems.adjoint import AdjointProblem
 from sparsegen.problems.stencil import own_and_others
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.schedule import WHY_UPDATES
@@ -60,6 +61,8 @@ class UpdatePage(Kind):
             yield Fact("launches", f"{launches}{copies}; {seconds(self.seconds(self.cost))} in all")
         if not self.linear:
             yield Fact("families", WHY_UPDATES)
+        if isinstance(self.problem, AdjointProblem):
+            yield Fact("adjoint", self.problem.remark)
         yield Fact(
             "formula",
             f"{self._operations()} a cell and step; {v['reads']:.0f} arrays read and {v['writes']:.0f} written a pass",

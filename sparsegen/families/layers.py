@@ -53,7 +53,7 @@ def geometry(s: StencilSchedule, fp: Footprint) -> Geometry:
 
 def registers(s: StencilSchedule, g: Geometry, fp: Footprint) -> int:
     """Planes that a thread keeps, its rows, pieces beside a cell; nvcc saves a few where a large block asks for it."""
-    wanted, most = held(layers(s, fp), fp.itemsize == 8), REGISTER_FILE // s.threads
+    wanted, most = held(layers(s, fp), fp.boundary != "periodic"), REGISTER_FILE // s.threads
     return most if most < wanted <= SAVED * most else wanted
 
 

@@ -18,9 +18,10 @@ import numpy as np
 
 from sparsegen.backends.cuda.args import PackedArgs
 from sparsegen.backends.cuda.graph import GraphLaunch, TimeGraph
-from sparsegen.backends.cuda.runtime import Launch, Runtime, open_runtime
+from sparsegen.backends.cuda.runtime import Launch, Prepared, Runtime, open_runtime
 from sparsegen.inspection import Build
 from sparsegen.ir.module import Module
+from sparsegen.ir.op_update import SCALARS
 from sparsegen.ir.types import Buffer
 from sparsegen.ir.verify_launch import waits
 from sparsegen.memo import Memo
@@ -47,7 +48,7 @@ class Ready:
     shared: int
     args: PackedArgs
     roles: Names
-    start: Launch
+    start: Prepared
 
 
 class Executor:
@@ -67,7 +68,7 @@ class Executor:
         self._loaded: dict[int, tuple[Ready, ...]] = {}
         #: Constant tables in device memory, each uploaded once and kept as long as this executor.
         self._tables: dict[bytes, int] = {}
-        self._starts: dict[tuple[int, Any], list[tuple[Launch, Names]]] = {}
+        self._starts: dict[tuple[int, Any], list[tuple[Prepared, Names]]] = {}
         self._graphs: dict[Any, TimeGraph] = {}
         self._chains: dict[Any, tuple[TimeGraph, Names]] = {}
         self._spaces: dict[int, Space] = {}
@@ -98,10 +99,14 @@ class Executor:
         func = bound.func
         args: list[tuple[str, int | float | bytes]] = []
         roles: list[str | int] = []
+        numbers: int | None = None
         for param, role in bound.roles:
             if not isinstance(param, Buffer):
                 kind = f"{param.dtype.kind[0]}{param.dtype.bits}"
                 args.append((kind, constant(module, role, param)[0].item()))
+            elif role == SCALARS:
+                numbers = len(args)
+                args.append((f"bytes@{param.align}", bytes(param.nbytes)))
             elif param.space == "param":
                 args.append((f"bytes@{param.align}", constant(module, role, param).tobytes()))
             else:
@@ -109,7 +114,7 @@ class Executor:
                 table = role in module.constants
                 roles.append(self._table(constant(module, role, param)) if table else role)
         fn = self.runtime.function(loaded, func.symbol, func.shared_bytes)
-        packed, block = PackedArgs(args, self.runtime.map_args(func)), (func.threads, 1, 1)
+        packed, block = PackedArgs(args, self.runtime.map_args(func), numbers), (func.threads, 1, 1)
         how = {"overlap": waits(func), "together": func.together}
         start = self.runtime.prepare(fn, func.grid, block, func.shared_bytes, packed.copy(), **how)
         return Ready(fn, func.grid, block, func.shared_bytes, packed, tuple(roles), start)
@@ -122,7 +127,7 @@ class Executor:
             self._tables[key] = pointer
         return self._tables[key]
 
-    def _launches(self, step: Step) -> list[tuple[Launch, Names]]:
+    def _launches(self, step: Step) -> list[tuple[Prepared, Names]]:
         """The launches of a step, each with the names of its arrays."""
         key = (id(step.program), step.arrays)
         found = self._starts.get(key)
@@ -185,16 +190,23 @@ class Executor:
                 self._parts(plan, where | space.provide(sizes, self.runtime, like, stream), stream)
 
     def _parts(self, plan: Plan, where: Mapping[str, int], stream: int | None) -> None:
+        """A graph's passes have the same scalars in every time step; where these change the host starts each pass."""
+        steps, scalars = 0, b"" if plan.scalars is None else plan.scalars[0].tobytes()
         for part in plan.parts:
             done = 0
-            while chunk := self._chunk(part, done):
+            while plan.steady and (chunk := self._chunk(part, done)):
                 repeat = (part.times - done) // chunk
                 graph, names = self._graph(part, chunk)
-                graph.run(_pointers(names, where), stream, repeat=repeat)
+                graph.run(_pointers(names, where), stream, repeat=repeat, scalars=scalars)
                 done += chunk * repeat
+            steps += sum(part.cycle[i % len(part.cycle)].program.steps for i in range(done)) if scalars else 0
             for i in range(done, part.times):
-                for start, names in self._launches(part.cycle[i % len(part.cycle)]):
-                    start(_pointers(names, where), stream)
+                step = part.cycle[i % len(part.cycle)]
+                numbers = plan.numbers(step.program, steps)
+                steps += step.program.steps
+                given = () if numbers is None else (numbers.tobytes(),)
+                for start, names in self._launches(step):
+                    start(_pointers(names, where), stream, *given)
 
     def _chunk(self, part: Part, done: int) -> int:
         """How many passes a graph of what is left should hold, whole cycles; 0 where a graph does not pay."""
@@ -214,16 +226,24 @@ class Executor:
     def _chain(self, part: Part, chunk: int) -> tuple[TimeGraph, Names]:
         """Made once for each chain of launches, whatever its arrays are called."""
         chain = [
-            launch
+            (launch, step.program.steps)
             for step in part.cycle
             for launch in zip(self.loaded(step.program), self._launches(step), strict=True)
         ]
-        names: Names = tuple(dict.fromkeys(name for _, (_, taken) in chain for name in taken))
+        names: Names = tuple(dict.fromkeys(name for (_, (_, taken)), _ in chain for name in taken))
         nodes = [
-            GraphLaunch(r.fn, r.grid, r.block, r.shared, r.args, tuple(names.index(name) for name in taken))
-            for r, (_, taken) in chain
+            GraphLaunch(
+                r.fn,
+                r.grid,
+                r.block,
+                r.shared,
+                r.args,
+                tuple(names.index(name) for name in taken),
+                steps if r.args.numbers is not None else 0,
+            )
+            for (r, (_, taken)), steps in chain
         ]
-        key = (chunk, tuple((id(r), node.buffers) for (r, _), node in zip(chain, nodes, strict=True)))
+        key = (chunk, tuple((id(r), node.buffers) for ((r, _), _), node in zip(chain, nodes, strict=True)))
         with self._lock:
             if key not in self._graphs:
                 self._graphs[key] = TimeGraph(self.runtime, nodes * (chunk // len(part.cycle)))  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from sparsegen.backends.emulator import ALL, Finding, Report
 from sparsegen.backends.emulator import run as emulate
 from sparsegen.ir.module import Module
 from sparsegen.ir.op import Stencil
-from sparsegen.ir.op_update import Update
+from sparsegen.ir.op_update import SCALARS, Update
 from sparsegen.ir.types import Buffer
 from sparsegen.pipelines import Program
 from sparsegen.plan import COUNTER, KEPT, OUT, SCRATCH, Plan, buffers, constant, launches
@@ -52,10 +52,13 @@ def run_plan(plan: Plan, given: Arrays, new: Arrays, work: str, cells: int) -> N
     with results(new) as made:
         where = {name: flat(a) for name, a in given.items()} | made
         where |= {name: poisoned(space.size, space.dtype, name) for name, space in plan.workspaces.items()}
+        done = 0
         for index, step in enumerate(plan.run()):
             if meter is not None:
                 meter.begin(index)
-            run_module(step.program.warp, {role: where[name] for role, name in step.arrays}, CALL_CHECKS, meter)
+            arrays = {role: where[name] for role, name in step.arrays}
+            run_module(step.program.warp, arrays | _scalars(plan, step.program, done), CALL_CHECKS, meter)
+            done += step.program.steps
 
 
 def pitches(program: Program) -> dict[str, int]:
@@ -71,7 +74,7 @@ def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str
     the rows of a result, or an integer of the workspace that is not left as zero, is an error as well.
     """
     apart, fields, made = pitches(program), dict[str, HostArray](), dict[str, HostArray]()
-    first = next(iter(given.values()))
+    first = next(given[role] for role in (*apart, *given) if role in given)  # tables, which are flat, come later
     cols = first.shape[-1]
     for role, param in buffers(program.warp):
         pitch = apart.get(role)
@@ -85,6 +88,7 @@ def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str
                 fields[role].reshape(-1, pitch)[:, cols:] = _UNTOUCHED
         if role.startswith(OUT):
             made[role] = fields[role]
+    fields |= {role: a for role, a in given.items() if role == SCALARS}
     reports = run_module(program.warp, fields, ALL if checks else COUNTING)
 
     for role, pitch in apart.items():
@@ -105,6 +109,12 @@ def _found(reports: Reports, program: Program, kind: str, role: str, what: str, 
     reports[-1][1].errors.append(Finding(kind, what, remedy, buffer=role, loc=program.warp.funcs[0].loc))
 
 
+def _scalars(plan: Plan, program: Program, done: int) -> dict[str, HostArray]:
+    """Those of a pass after so many time steps, by their role."""
+    found = plan.numbers(program, done)
+    return {} if found is None else {SCALARS: found}
+
+
 def check(plan: Plan, given: Arrays, wanted: Callable[[int], Arrays]) -> Report:
     """A pass of every program of a plan on ``given`` with all checkers: the sum of the reports.
 
@@ -116,7 +126,7 @@ def check(plan: Plan, given: Arrays, wanted: Callable[[int], Arrays]) -> Report:
         program, arrays = step.program, step.arrays
         names = dict(arrays)  # a role that is no array's name is that of the array that is bound to it
         own = {role: given[name] for role, name in arrays if name in given}
-        made, reports = run_pass(program, {**own, **given}, checks=True)
+        made, reports = run_pass(program, {**own, **given, **_scalars(plan, program, 0)}, checks=True)
         finite = all(np.isfinite(a).all() for a in given.values() if a.dtype.kind not in "iu")
         for role, got in made.items():
             if not finite or not unwritten(got).any():

@@ -1,12 +1,15 @@
 """Sparse weights in torch: ``SparseLinear`` in the place of ``torch.nn.Linear``, and ``magnitude_mask`` for pruning.
 
+And time steps with gradients: ``stencil_op``.
+
 ``prune``: which weights stay.  ``planned``: what the modules have in common.  ``linear``: the module.  ``op``: the
 operator ``sparsegen::spmm_linear`` that it calls, with its fake and its derivative.  ``handle``: what stands for a
 layer in the operator's arguments, ``plan``: what is behind it.  ``attention``: ``SparseAttention``, attention to the
 keys that a pattern keeps, with its operator.  ``quantized``: ``QuantizedLinear``, a layer of 8-bit integers in vectors
 of rows, with its operator.  ``fused``: ``FusedLinear``, layers of one input in one launch.  ``whole``: ``sparsify``,
 whole models by the rules of ``config``, with what ``calibration`` saw and ``predict`` says in a ``report``.
-``folder``: such models, and dense checkpoints, in folders.
+``folder``: such models, and dense checkpoints, in folders.  ``stencil``: ``stencil_op`` and its operators;
+``trajectory``: what their gradients need of a kernel.
 
 This package needs torch, and loads it when a name is first used.
 """
@@ -25,16 +28,17 @@ if TYPE_CHECKING:
     from sparsegen.torch.prune import magnitude_mask
     from sparsegen.torch.quantized import QuantizedLinear
     from sparsegen.torch.report import Report
+    from sparsegen.torch.stencil import StencilOp, stencil_op
     from sparsegen.torch.whole import sparsify
 
 __all__ = ["FusedLinear", "QuantizedLinear", "SparseAttention", "SparseLinear", "magnitude_mask"]
-__all__ += ["Report", "Rule", "SparseConfig", "load", "load_dense", "save", "sparsify"]
+__all__ += ["Report", "Rule", "SparseConfig", "load", "load_dense", "save", "sparsify", "StencilOp", "stencil_op"]
 
 #: name -> the module that holds it.
 _HOMES = {
     "FusedLinear": "fused", "QuantizedLinear": "quantized", "SparseAttention": "attention", "SparseLinear": "linear",
     "magnitude_mask": "prune", "Report": "report", "Rule": "config", "SparseConfig": "config", "sparsify": "whole",
-    "load": "folder", "load_dense": "folder", "save": "folder",
+    "load": "folder", "load_dense": "folder", "save": "folder", "StencilOp": "stencil", "stencil_op": "stencil",
 }  # fmt: skip
 
 

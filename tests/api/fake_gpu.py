@@ -84,13 +84,15 @@ class FakeRuntime:
     def prepare(
         self, fn: Any, grid: Any, block: Any, shared: int, args: Any, overlap: bool = False, together: bool = False
     ) -> Any:
-        return lambda pointers, stream=None: self.execute(fn, args, pointers)
+        return lambda pointers, stream=None, numbers=None: self.execute(fn, args, pointers, numbers)
 
-    def execute(self, func: Any, args: Any, pointers: Sequence[int]) -> None:
+    def execute(self, func: Any, args: Any, pointers: Sequence[int], numbers: bytes | None = None) -> None:
         self.launched += 1
         self.now += self.seconds_of(func)
         packed = args.copy()
         packed.set_pointers(list(pointers))
+        if numbers is not None:
+            packed.set_numbers(numbers)
         raw, given = bytes(packed.buffer), dict[str, Any]()
         for param, offset, size in zip(func.params, packed._offsets, packed._sizes, strict=True):
             assert isinstance(param, Buffer)
@@ -127,12 +129,13 @@ class FakeGraph:
         self.runtime, self.nodes = runtime, nodes
         self.buffers = 1 + max(b for node in nodes for b in node.buffers)
 
-    def run(self, pointers: Sequence[int], stream: int | None = None, repeat: int = 1) -> None:
+    def run(self, pointers: Sequence[int], stream: int | None = None, repeat: int = 1, scalars: bytes = b"") -> None:
         assert len(pointers) == self.buffers
         for _ in range(repeat):
             for node in self.nodes:
                 self.runtime.replayed += 1
-                self.runtime.execute(node.fn, node.args, [pointers[b] for b in node.buffers])
+                numbers = scalars * node.numbers if node.numbers else None
+                self.runtime.execute(node.fn, node.args, [pointers[b] for b in node.buffers], numbers)
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:

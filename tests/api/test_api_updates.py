@@ -267,6 +267,29 @@ def test_graphs_hold_whole_periods(gpu: Any) -> None:
     assert gpu.launched == -(-150 // size) and gpu.replayed >= gpu.launched - 3
 
 
+@pytest.mark.parametrize("line", ["direct", "stream levels=2 cols=2"])
+def test_scalars_on_a_gpu(gpu: Any, line: str) -> None:
+    """Those of every step alike, which graphs repeat, and others in every step, where the host starts each pass."""
+
+    @sg.stencil
+    def heat(u: sg.Field, dt: sg.Scalar, t: sg.Time) -> sg.Value:
+        return u[0, 0] + dt * (u[0, 1] + u[0, -1] - 2 * u[0, 0]) + 0.1 * dt * t
+
+    @sg.stencil
+    def plain(u: sg.Field, dt: sg.Scalar) -> sg.Value:
+        return u[0, 0] + dt * (u[0, 1] + u[0, -1] - 2 * u[0, 0])
+
+    u = np.random.default_rng(3).random((12, 72))
+    steps = 61
+    for update, replayed in ((plain, True), (heat, False)):
+        k = sg.compile(update, u.shape, steps=steps, backend="cuda", schedule=line)
+        want = sg.compile(update, u.shape, steps=steps, backend="reference")
+        before = gpu.replayed
+        for numbers in ({"dt": 0.1}, {"dt": 0.2}, {"dt": np.linspace(0.1, 0.3, steps)}):
+            assert error(k(u, **numbers), want(u, **numbers)) <= 1e-12
+        assert (gpu.replayed > before) == replayed
+
+
 def test_device_arrays_with_pitches(gpu: Any) -> None:
     update = wave(boundary=sg.neumann)
     k = sg.compile(update, (9, 13), steps=6, backend="cuda")

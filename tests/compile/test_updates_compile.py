@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import sparsegen as sg
@@ -110,3 +111,13 @@ def test_parameters_of_exported_calls_may_have_any_name(tmp_path: Path) -> None:
 def test_an_exported_call_is_a_library(tmp_path: Path) -> None:
     k = sg.compile(wave(), (64, 64), steps=7, device="h200", backend="emulator")
     library(k.export(tmp_path / "wave.cu"), "sm_90a")
+
+
+@pytest.mark.parametrize("line", ["direct", "tiled", "stream levels=2 cols=2", "resident"])
+def test_adjoints_compile(line: str) -> None:
+    """With an array for each kind of border, in every family."""
+    mixed = {0: (sg.frozen, sg.neumann), 1: (sg.neumann, sg.frozen)}
+    skew = sg.Stencil.from_weights(np.random.default_rng(0).standard_normal((3, 3)), mixed)
+    k = sg.compile(skew, (200, 302), 4, device="h200", backend="emulator", schedule="direct")
+    used = compile_cubin(k.adjoint(line).source(), "sm_90a").resources
+    assert used and all((r.spill_stores, r.spill_loads, r.stack) == (0, 0, 0) for r in used.values()), used

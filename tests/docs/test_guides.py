@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-GUIDES = ("tutorials/waves.md", "tutorials/derivatives.md", "tutorials/whole_model.md", "export.md", "ir_by_hand.md")
+GUIDES = (
+    "tutorials/waves.md", "tutorials/derivatives.md", "tutorials/adjoint.md", "tutorials/whole_model.md", "export.md",
+    "ir_by_hand.md",
+)  # fmt: skip
 #: A block that runs, the library that it needs, and what it prints, where that is told.
 BLOCK = re.compile(r"<!-- run(?:: (\w+))? -->\n```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.DOTALL)
 #: A program that the page says to save under the first name in backticks before it.

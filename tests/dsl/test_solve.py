@@ -181,6 +181,16 @@ def test_solutions_have_derivatives() -> None:
     assert np.allclose(found[0], p - dt / h * (new_v - np.roll(new_v, 1)), rtol=1e-14)
 
 
+def test_a_time_step_that_calls_give() -> None:
+    @sg.stencil
+    def wave(u: Annotated[sg.Field, sg.Field(levels=2, spacing=(0.5,))], c: sg.Coef, dt: sg.Scalar) -> sg.Value:
+        return sg.solve(sg.Eq(u.dt2, c[0] * u.laplace), u.next)
+
+    u, prev, c = np.random.default_rng(3).random((3, 20))
+    lap = (np.roll(u, 1) + np.roll(u, -1) - 2 * u) * 4
+    assert np.allclose(run(wave, u, prev, c=c, dt=0.3), 2 * u - prev + 0.3**2 * c * lap, rtol=1e-13)
+
+
 def test_earlier_levels_have_derivatives() -> None:
     @sg.stencil
     def f(u: Annotated[sg.Field, sg.Field(levels=2, spacing=(1,), dt=1)]) -> sg.Value:

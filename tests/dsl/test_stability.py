@@ -110,6 +110,15 @@ def test_constants_and_conditions_of_coefficients_are_worked_out() -> None:
     assert sg.growth(stencil(f), c=0).factor == 0.25
 
 
+def test_scalars_count_as_coefficients_do() -> None:
+    def heat(u: Annotated[sg.Field, sg.Field(spacing=(1, 1))], dt: sg.Scalar, t: sg.Time) -> sg.Value:
+        return sg.solve(sg.Eq(u.dt, u.laplace + sg.sin(t)), u.next)
+
+    assert sg.growth(stencil(heat), dt=0.25, t=0).stable
+    worst = sg.growth(stencil(heat), dt=[0.1, 0.26], t=0)
+    assert worst.factor == pytest.approx(1.08) and worst.coefs["dt"] == 0.26
+
+
 def test_kernels_and_three_axes() -> None:
     k = sg.compile(heat(1 / 6, (1, 1, 1)), (8, 8, 8), backend="reference", device="h200")
     assert k.stability().stable
@@ -136,7 +145,7 @@ def test_refusals() -> None:
             attempt()
         assert caught.value.hint and caught.value.loc and caught.value.loc.file == __file__
 
-    refused("depends on its coefficient c", lambda: sg.growth(wave))
+    refused("depends on c", lambda: sg.growth(wave))
     refused("has no coefficient d", lambda: sg.growth(wave, c=1, d=1))
     refused("no array of finite numbers", lambda: sg.growth(wave, c="fast"))
     refused("no array of finite numbers", lambda: sg.growth(wave, c=[1, np.inf]))

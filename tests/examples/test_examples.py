@@ -161,6 +161,27 @@ def test_metal_that_leaves_and_metal_that_rests_are_found(example: Any, capsys: 
     assert "the energy did not fall" in capsys.readouterr().out
 
 
+# ------------------------------------------------------------------------------------------------ back in time
+def test_smoke_and_speeds_are_found(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    said = run(tmp_path, "invert.py", "--size=24", "--steps=18", "--picture=picture.png")
+    found = re.findall(r"misfit of the (\w+): .*, (\d+) times smaller", said)
+    assert [what for what, _ in found] == ["smoke", "speeds"] and all(int(times) >= 100 for _, times in found)
+    assert drawn(tmp_path, said)
+
+
+def test_the_wrong_way_back_finds_nothing(
+    example: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also without torch, where the first part runs alone."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    module = example("invert")
+    assert module.main(["--size=24"]) == 0
+    assert capsys.readouterr().out.endswith("\nthe speeds of waves need torch (pip install 'sparsegen[torch]')\n")
+    assert module.main(["--size=24"], lambda k: k) == 1
+    assert "the smoke was not found" in capsys.readouterr().out
+
+
 # ------------------------------------------------------------------------------------------------ the Game of Life
 def test_a_glider_goes_round(tmp_path: Path) -> None:
     said = run(tmp_path, "life.py", "--size=8", "--steps=32", "--picture=picture.png")

@@ -112,13 +112,33 @@ def test_quotients_by_constants(dtype: str) -> None:
     u = np.linspace(-1e3, 1e3, 4096).astype(number)
     u[:5] = np.inf, -np.inf, np.nan, np.finfo(number).max, 0.0
     for divisor in (3.0, -49.0, 0.1):
-        update = sg.stencil(dtype=dtype, boundary=sg.periodic)(lambda u, d=divisor: abs(u[0] / d))
+
+        def quotient(u: sg.Field) -> sg.Value:
+            return abs(u[0] / divisor)  # noqa: B023  # traced before the loop goes on
+
+        update = sg.stencil(dtype=dtype, boundary=sg.periodic)(quotient)
         got = sg.compile(update, u.shape, 1, backend="cuda", schedule="direct")(u)
         with np.errstate(over="ignore"):
             want = np.abs(u / number(divisor))
         agree = (got == want) | (np.isnan(got) & np.isnan(want))
         assert agree[:5].all() and agree.mean() > 0.999
         assert np.allclose(got[5:], want[5:], rtol=2 * np.finfo(number).eps, atol=0)
+
+
+@pytest.mark.parametrize("line", ["direct", "stream levels=3 cols=4", "tiled levels=2", "auto"])
+def test_scalars(launcher: str, line: str) -> None:
+    """Alike in all steps, which graphs repeat, and others in every step; other ones in the next call."""
+
+    @sg.stencil(dtype="f64", boundary=sg.neumann)
+    def heat(u: sg.Field, a: sg.Coef, dt: sg.Scalar, power: sg.Scalar) -> sg.Value:
+        return u[0, 0] + dt * (a[0, 0] * (u[0, 1] + u[0, -1] + u[1, 0] + u[-1, 0] - 4 * u[0, 0]) + power)
+
+    u, a = (np.random.default_rng(i).random((130, 517)) for i in range(2))
+    k = sg.compile(heat, u.shape, 101, backend="cuda", schedule=line)
+    want = sg.compile(heat, u.shape, 101, backend="reference")
+    for numbers in ({"dt": 0.1, "power": 1.0}, {"dt": 0.2, "power": -1.0},
+                    {"dt": np.linspace(0.01, 0.2, 101), "power": np.arange(101.0)}):  # fmt: skip
+        assert error(k(u, a, **numbers), want(u, a, **numbers)) <= 1e-10
 
 
 def test_long_loops_and_graphs(launcher: str) -> None:

@@ -45,6 +45,12 @@ from sparsegen.ir.node import Op
 from sparsegen.ir.spread import Products, Threads
 from sparsegen.ir.types import Buffer, bf16, f16, f32, f64, s8, s16, s32, u4, u8, u32
 
+#: Programs whose formula has no scalar, and the tile op that works it out.
+FORMULAS: dict[str, type[Op]] = {
+    "update": tu.Update, "stream_update": tu.UpdateLevels, "column_update": tle.UpdateLayer,
+    "column_levels": tll.UpdateLayers, "resident_update": tla.HeldSteps,
+}  # fmt: skip
+
 PERIODIC = ((("periodic", 0.0),) * 2,) * 2
 
 WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
@@ -102,6 +108,10 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("column", tw.Emit, {"vector": 3}, "no whole pieces of 3"),
     ("update", tu.Update, {"threads": (4, 32)}, "128 threads work"),
     ("update", tu.Update, {"results": (999,)}, "a result is none of"),
+    *(
+        (program, op, {"code": (("scalar", "dt"),), "results": (0,)}, "1 scalars of a formula, none given")
+        for program, op in FORMULAS.items()
+    ),
     ("stream_update", tu.UpdateLevels, {"results": (999,)}, "result 999 of the formula is no number"),
     ("stream_update", tu.UpdateLevels, {"count": 4}, "but 32 are meant"),
     ("stream_update", tu.UpdateLevels, {"stages": 9}, "slots of all warps take"),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from sparsegen.cost import layer_levels
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.cost.layers import SAVED, registers, resident
-from sparsegen.cost.update_column import cost, numbers
+from sparsegen.cost.layers import SAVED
+from sparsegen.cost.update_column import cost, numbers, registers, resident
 from sparsegen.cost.update_windows import differ
 from sparsegen.dsl.update import Update
 from sparsegen.families.base import MAX_REGISTERS
@@ -88,7 +88,7 @@ class ColumnUpdate(UpdateFamily):
             n = layer_levels.numbers(update, s, planes)
             return layer_levels.registers(update, n), n.elements * size, layer_levels.SAVED
         one = numbers(update, s, planes)
-        return registers(one, update.dtype == "f64"), one.elements * size, SAVED
+        return registers(update, one), one.elements * size, SAVED
 
     def filled(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
@@ -106,7 +106,7 @@ class ColumnUpdate(UpdateFamily):
         """Blocks that an SM has room for."""
         if s.levels > 1:
             return layer_levels.resident(update, layer_levels.numbers(update, s, planes), device)
-        return resident(numbers(update, s, planes), ITEMSIZE[update.dtype], device)
+        return resident(update, numbers(update, s, planes), device)
 
     def cost(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile, steps: int = 1

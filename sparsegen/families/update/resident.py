@@ -61,6 +61,8 @@ class ResidentUpdate(UpdateFamily):
             return f"resident was written for sm_80 and newer; {device.name} is {device.arch}", "take direct"
         if not device.cooperative:
             return f"{device.name} cannot be made to run all blocks of a launch at the same time here", "take tiled"
+        if update.numbers:
+            return "one launch makes all steps, and has room for no scalars of each", "take tiled, stream or column"
         if (why := differ(update)) is not None:
             return why
         if s.tiles is not None and len(s.tiles) != update.ndim:
@@ -74,7 +76,8 @@ class ResidentUpdate(UpdateFamily):
         return _misfit(update, shape, s, device)
 
     def least(self, update: Update, shape: tuple[int, ...], device: DeviceProfile, steps: int) -> float:
-        return least(device, steps) if device.cooperative and _held(update, shape) <= _room(device) else inf
+        can = device.cooperative and not update.numbers and _held(update, shape) <= _room(device)
+        return least(device, steps) if can else inf
 
     def filled(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile

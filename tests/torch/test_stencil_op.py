@@ -1,0 +1,177 @@
+"""``stencil_op``: gradients by fields and coefficients against differences, in graphs, and what is refused."""
+
+from __future__ import annotations
+
+import gc
+from typing import Annotated, Any
+
+import numpy as np
+import pytest
+
+import sparsegen as sg
+import sparsegen.torch as st
+from sparsegen.ir.errors import ArrayError, ProductError, SparsegenError
+
+torch: Any = pytest.importorskip("torch")
+HOW: Any = {"device": "h200", "backend": "reference", "schedule": "direct"}
+SHAPE = (5, 6)
+BOUNDARIES = (
+    sg.periodic, sg.neumann, sg.frozen, {0: (sg.frozen, sg.neumann), 1: (sg.dirichlet(0.7), sg.neumann)},
+)  # fmt: skip
+SKEW = np.random.default_rng(0).standard_normal((3, 5)) / 4
+
+
+def wave(u: Annotated[sg.Field, sg.Field(levels=2)], c: sg.Coef) -> Any:
+    return 2 * u[0, 0] - u.prev[0, 0] + sg.sqrt(c[0, 0]) * (u[0, 1] + u[0, -1] + u[1, 0] + u[-1, 0] - 4 * u[0, 0])
+
+
+def flux(u: sg.Field, c: sg.Coef, f: sg.Coef) -> Any:
+    """The coefficient is read beside the cell too, f is a source."""
+    east, west = (c[0, 0] + c[0, 1]) * (u[0, 1] - u[0, 0]), (c[0, 0] + c[0, -1]) * (u[0, 0] - u[0, -1])
+    return u[0, 0] + east - west + sg.exp(c[1, 0]) * (u[-1, 0] - 0.3 * u[1, 0]) + 2 * f[0, 0]
+
+
+def pair(u: sg.Field, c: sg.Coef, v: sg.Field) -> Any:
+    return u[0, 0] + c[0, 0] * v[0, 1], v[0, 0] / (1 + c[0, 0]) - u[1, 0]
+
+
+def op_of(function: Any, steps: int, boundary: Any = sg.periodic, dtype: str = "f64", **how: Any) -> st.StencilOp:
+    """The operator of a function's kernel, or of a stencil's."""
+    what = function if isinstance(function, sg.Stencil) else sg.stencil(boundary=boundary, dtype=dtype)(function)
+    return st.stencil_op(sg.compile(what, SHAPE, steps=steps, **{**HOW, **how}))
+
+
+def drawn(count: int, seed: int = 0, **how: Any) -> list[Any]:
+    draw = torch.Generator().manual_seed(seed)
+    how = {"dtype": torch.float64, "requires_grad": True, **how}
+    grad = how.pop("requires_grad")
+    return [torch.rand(SHAPE, generator=draw, dtype=torch.float64).to(**how).requires_grad_(grad) for _ in range(count)]
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES, ids=str)
+@pytest.mark.parametrize("steps", [1, 3])
+def test_gradcheck_of_a_stencil(boundary: Any, steps: int) -> None:
+    assert torch.autograd.gradcheck(op_of(sg.Stencil.from_weights(SKEW, boundary), steps), drawn(1))
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES, ids=str)
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_gradcheck_of_levels_and_coefficients(boundary: Any, steps: int) -> None:
+    op = op_of(wave, steps, boundary)
+    assert torch.autograd.gradcheck(lambda u, prev, c: op((u, prev), c=c), drawn(3))
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES, ids=str)
+def test_gradcheck_of_coefficients_read_around(boundary: Any) -> None:
+    assert torch.autograd.gradcheck(op_of(flux, 3, boundary), drawn(3))
+
+
+def test_gradcheck_of_two_fields() -> None:
+    assert torch.autograd.gradcheck(op_of(pair, 4, sg.neumann), drawn(3))
+
+
+@pytest.mark.parametrize("steps", [1, 4, 7, 10])
+def test_the_states_on_the_way(steps: int) -> None:
+    """A difference in one coefficient's cell over many steps, whichever states are kept."""
+    op, (u, c, f) = op_of(flux, steps, sg.dirichlet(0.1)), drawn(3, requires_grad=False)
+    c *= 0.1
+    c.requires_grad_()
+    (grad,) = torch.autograd.grad(op(u, c, f).square().sum(), c)
+    small = torch.zeros(SHAPE, dtype=torch.float64)
+    small[2, 3] = 1e-6
+    high, low = (op(u, (c + side * small).detach(), f).square().sum() for side in (1, -1))
+    assert float(grad[2, 3]) == pytest.approx(float(high - low) / 2e-6, rel=1e-6)
+
+
+def test_the_dot_products_agree() -> None:
+    op = op_of(sg.Stencil.from_weights(SKEW, sg.neumann), 9)
+    (x,), (y,) = drawn(1), drawn(1, 1, requires_grad=False)
+    forward = op(x)
+    (back,) = torch.autograd.grad(forward, x, y)
+    assert float((forward.detach() * y).sum()) == pytest.approx(float((x.detach() * back).sum()), rel=1e-12)
+
+
+def test_a_gradient_by_one_of_them() -> None:
+    """Only those are asked for that are needed; what no gradient comes from counts as zero."""
+    op = op_of(pair, 3)
+    u, c, v = drawn(3)
+    of_u, of_c = torch.autograd.grad(op(u, c, v.detach())[0].sum(), (u, c))
+    every = torch.autograd.grad(op(u, c, v)[0].sum(), (u, c, v))
+    assert torch.equal(of_u, every[0]) and torch.equal(of_c, every[1]) and bool(every[2].any())
+    (alone,) = torch.autograd.grad(op(u, c.detach(), v)[0].sum(), u)
+    assert torch.allclose(alone, of_u, rtol=1e-13)
+
+
+def test_the_operator_outlives_what_made_it() -> None:
+    (u,) = drawn(1)
+    result = op_of(sg.Stencil.from_weights(SKEW), 2)(u).sum()
+    gc.collect()
+    result.backward()
+    assert u.grad is not None and bool(u.grad.any())
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_narrow_types(dtype: str) -> None:
+    kind = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
+    given = drawn(3, dtype=kind)
+    wide = [x.detach().double().requires_grad_() for x in given]
+    found = torch.autograd.grad(op_of(flux, 2, sg.frozen, dtype)(*given).float().sum(), given)
+    want = torch.autograd.grad(op_of(flux, 2, sg.frozen)(*wide).sum(), wide)
+    for x, y in zip(found, want, strict=True):
+        assert x.dtype == kind and torch.allclose(x.double(), y, rtol=1e-4 if dtype == "f32" else 0.1, atol=0.2)
+
+
+def test_on_the_emulator() -> None:
+    op = op_of(wave, 3, sg.frozen, backend="emulator")
+    assert torch.autograd.gradcheck(lambda u, prev, c: op((u, prev), c), drawn(3), fast_mode=True)
+
+
+def test_opcheck() -> None:
+    op, given = op_of(flux, 3), drawn(3)
+    plain = [x.detach() for x in given]
+    torch.library.opcheck(torch.ops.sparsegen.stencil.default, (given, op.plan))
+    torch.library.opcheck(torch.ops.sparsegen.stencil_adjoint.default, (plain, plain[:1], op.plan))
+    torch.library.opcheck(torch.ops.sparsegen.stencil_grad.default, (plain, plain[:1], op.plan, [2, 1]))
+
+
+def test_in_compiled_graphs() -> None:
+    op, given = op_of(wave, 4, sg.neumann), drawn(3)
+
+    def loss(u: Any, prev: Any, c: Any) -> Any:
+        new, old = op((u, prev), torch.sigmoid(c))
+        return (new * new).sum() + old.sum()
+
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    for found, want in zip(
+        torch.autograd.grad(compiled(*given), given), torch.autograd.grad(loss(*given), given), strict=True
+    ):
+        assert torch.allclose(found, want, rtol=1e-13)
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(sg.StencilError, match="not linear"):
+        op_of(lambda u: u[0, 0] * u[0, 1], 2)
+    with pytest.raises(SparsegenError, match="takes a kernel"):
+        st.stencil_op(SKEW)  # type: ignore[arg-type]
+    op, (u, c, f) = op_of(flux, 2), drawn(3)
+    with pytest.raises(ArrayError, match="no array for f") as said:
+        op(u, c)
+    assert said.value.hint == "pass u, c, f"
+    with pytest.raises(ArrayError, match="shape"):
+        op(u[:3], c, f)
+    with pytest.raises(ArrayError, match="no second derivative"):
+        (first,) = torch.autograd.grad(op(u, c, f).sum(), u, create_graph=True)
+        first.sum().backward()
+    with pytest.raises(ProductError, match="there is no plan"):
+        torch.ops.sparsegen.stencil([u], 10**9)
+    assert "flux: update of u with c, f" in repr(op)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu() -> None:
+    how = {"device": "auto", "backend": "cuda", "schedule": "auto"}
+    for function, given in ((wave, drawn(3, device="cuda")), (flux, drawn(3, device="cuda"))):
+        for boundary in BOUNDARIES:
+            op = op_of(function, 5, boundary, **how)
+            call = (lambda u, prev, c, op=op: op((u, prev), c)) if function is wave else op
+            assert torch.autograd.gradcheck(call, given)
