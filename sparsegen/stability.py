@@ -8,17 +8,17 @@ matrix.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from sparsegen.adjoint.linear import Linear
 from sparsegen.backends.reference.update import MEANING
-from sparsegen.boundary import periodic, resolve
 from sparsegen.callsite import located, user_loc
-from sparsegen.dsl.show import text
+from sparsegen.dsl.show import read_text
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.dsl.update import Update
 from sparsegen.ir import formula
@@ -34,8 +34,6 @@ _REFINED: Final = 16
 #: How much above 1 a growth is taken for a rounding: of a number, and of a root of a matrix, where double roots lose
 #: half of the digits.
 _SLACK: Final = {True: 1e-12, False: 1e-6}
-#: A value of the formula: a number, and the factor of each read of a field that it is the sum of.
-_Linear = tuple[Any, dict[formula.Read, float]]
 
 
 @dataclass(frozen=True)
@@ -73,32 +71,32 @@ def growth(scheme: Stencil | Update, /, **coefs: Any) -> Stability:
     in the fields, and for coefficients that are missing or none.
     """
     with located(user_loc()):
-        if isinstance(scheme, Stencil):
-            update: Update = replace(scheme, sides=resolve(periodic, scheme.ndim, None)).as_update()
-        elif isinstance(scheme, Update):
-            update = scheme
-        else:
+        if not isinstance(scheme, (Stencil, Update)):
             raise StencilError(f"{scheme} makes no time steps", hint="give a stencil or an update, or a kernel of one")
-        slack = _SLACK[sum(levels for _, levels in update.fields) == 1]
+        linear = Linear.of(scheme)
+        slack = _SLACK[sum(levels for _, levels in linear.fields) == 1]
         found: list[Stability] = []
-        for values in _corners(update, coefs):
-            factor, wave = _largest(_Symbol(update, values))
+        for values in _corners(linear, coefs):
+            factor, wave = _largest(_Symbol(linear, values))
             found.append(Stability(factor, wave, values, factor <= 1 + slack))
         return max(found, key=lambda one: one.factor)
 
 
-def _corners(update: Update, coefs: Mapping[str, Any]) -> Iterator[dict[str, float]]:
+def _corners(scheme: Linear, coefs: Mapping[str, Any]) -> Iterator[dict[str, float]]:
     """The coefficients' and scalars' least and largest values, in all ways."""
-    names = (*update.coefs, *formula.scalars(update.code))
+    names = [parameter.name for parameter in scheme.given]
+    code, _ = formula.live(scheme.code, tuple(place for row in scheme.rows for place in row.values()))
+    needed = {*(name for name, _, _ in formula.reads(code)), *formula.scalars(code)}
     if wrong := [name for name in coefs if name not in names]:
         raise StencilError(
-            f"{update.name} has no coefficient {wrong[0]}", hint=f"it has these: {', '.join(names) or 'none'}"
+            f"{scheme.name} has no coefficient {wrong[0]}", hint=f"it has these: {', '.join(names) or 'none'}"
         )
     ends: list[tuple[float, ...]] = []
+    names = [name for name in names if name in needed or name in coefs]
     for name in names:
         if name not in coefs:
             raise StencilError(
-                f"the growth of {update.name} depends on {name}",
+                f"the growth of {scheme.name} depends on {name}",
                 hint=f"give its value, or the array: stability({', '.join(f'{n}=...' for n in names)})",
             )
         try:
@@ -114,19 +112,21 @@ def _corners(update: Update, coefs: Mapping[str, Any]) -> Iterator[dict[str, flo
 class _Symbol:
     """The matrix that a step multiplies a wave by, for any wave numbers."""
 
-    def __init__(self, update: Update, coefs: Mapping[str, float]) -> None:
-        self.ndim = update.ndim
-        rows = [(name, level) for name, levels in update.fields for level in range(levels)]
+    def __init__(self, scheme: Linear, coefs: Mapping[str, float]) -> None:
+        self.ndim = len(scheme.sides[0])
+        rows = [(name, level) for name, levels in scheme.fields for level in range(levels)]
         self.size = len(rows)
-        values = _linear(update, coefs)
+        values = _values(scheme.code, coefs)
+        new = {name: row for (name, _), row in zip(scheme.fields, scheme.rows, strict=True)}
         self.entries: list[tuple[int, int, npt.NDArray[np.float64], float]] = []
         for row, (name, level) in enumerate(rows):
+            factors = {read: values[place] for read, place in new[name].items()}
             if level:  # what was one level newer
                 factors = {(name, level - 1, (0,) * self.ndim): 1.0}
-            else:
-                field = [field for field, _ in update.fields].index(name)
-                factors = values[update.results[field]][1]
             for (read, at, offset), factor in factors.items():
+                if not np.isfinite(factor):
+                    what = f"{scheme.name} multiplies {read_text(read, at, offset)} by {factor}"
+                    raise StencilError(what, hint="give other values of its coefficients")
                 self.entries.append((row, rows.index((read, at)), np.array(offset, float), factor))
 
     @property
@@ -177,51 +177,15 @@ def _points(*lines: Angles) -> Angles:
     return np.stack(np.meshgrid(*lines, indexing="ij"), -1).reshape(-1, len(lines))
 
 
-def _linear(update: Update, coefs: Mapping[str, float]) -> list[_Linear]:
-    """Every node of the formula as a linear form of reads of fields."""
-    found: list[_Linear] = []
-    for place, node in enumerate(update.code):
-        op, args = str(node[0]), [found[a] for a in formula.operands(node)]
-        if op == "read":
-            read = formula.read(node)
-            found.append((coefs[read[0]], {}) if read[0] in coefs else (0.0, {read: 1.0}))
-        elif op in ("const", "scalar"):
-            found.append((cast("float", node[1]) if op == "const" else coefs[str(node[1])], {}))
-        elif not any(factors for _, factors in args):
-            with np.errstate(all="ignore"):
-                found.append((MEANING[op](*(number for number, _ in args)), {}))
-        elif op in ("add", "sub"):
-            found.append(_sum(args[0], args[1], 1.0 if op == "add" else -1.0))
-        elif op == "neg":
-            found.append(_sum((0.0, {}), args[0], -1.0))
-        elif op == "mul" and not (args[0][1] and args[1][1]):
-            factor, of = (args[1][0], args[0]) if args[0][1] else (args[0][0], args[1])
-            found.append(_sum((0.0, {}), of, factor))
-        elif op == "div" and not args[1][1]:
-            found.append(_sum((0.0, {}), args[0], 1.0 / args[1][0] if args[1][0] else np.nan))
-        elif op == "where" and not args[0][1]:
-            found.append(args[1] if args[0][0] else args[2])
+def _values(code: formula.Code, coefs: Mapping[str, float]) -> list[Any]:
+    """Every node of a formula of coefficients and scalars, as a number; NaN where one is not given."""
+    found: list[Any] = []
+    for node in code:
+        if node[0] == "const":
+            found.append(node[1])
+        elif node[0] in ("read", "scalar"):
+            found.append(np.float64(coefs.get(str(node[1]), np.nan)))
         else:
-            _refuse(update, place)
-    for place in update.results:
-        if not all(map(np.isfinite, found[place][1].values())):
-            raise StencilError(f"{update.name} has infinite factors with these coefficients", hint="give others")
+            with np.errstate(all="ignore"):
+                found.append(MEANING[str(node[0])](*(found[a] for a in formula.operands(node))))
     return found
-
-
-def _sum(a: _Linear, b: _Linear, factor: float) -> _Linear:
-    """``a + factor * b``."""
-    total = dict(a[1])
-    for read, number in b[1].items():
-        total[read] = total.get(read, 0.0) + factor * number
-    return a[0] + factor * b[0], total
-
-
-def _refuse(update: Update, place: int) -> NoReturn:
-    graph = formula.Graph()
-    for node in update.code:
-        graph.add(*node)
-    raise StencilError(
-        f"{update.name} is not linear: {text(graph, place)}",
-        hint="linearise it: write an update of a small change around a constant state, and give growth that one",
-    )
