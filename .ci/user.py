@@ -23,10 +23,17 @@ def third(u: Annotated[sg.Field, sg.Field(levels=3)]) -> sg.Value:
 
 
 @sg.stencil
+def damped(u: Annotated[sg.Field, sg.Field(levels=2, spacing=(0.1, 0.2), dt=0.01)], c: sg.Coef) -> sg.Value:
+    flux = (c[0, 0] * u.dx(order=4, at=0.5)).dx(at=-0.5) + c.dy * u.prev.dxy
+    return sg.solve(sg.Eq(u.dt2 + 3 * u.dtc + u.next[0, 0], u.laplace(order=8) - sg.exp(u.dyy) + flux), u.next)
+
+
+@sg.stencil
 def driven(u: sg.Field, dt: sg.Scalar, t: sg.Time) -> sg.Value:
     return u[0] + dt * (u[1] - 2 * u[0]) + sg.sin(t) / dt
 
 
+limit: float = sg.growth(third).factor
 kernel = sg.compile(third, shape=(64,), steps=2, device="h200", backend="emulator")
 newest, *older = kernel(u=(np.zeros(64, np.float32),) * 3)
 chosen: list[str] = [str(cost.schedule) for cost in sg.schedules(reaction, shape=(32, 32), device="h200")]

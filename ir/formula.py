@@ -119,6 +119,28 @@ def live(code: Code, results: tuple[int, ...]) -> tuple[Code, tuple[int, ...]]:
     return kept, tuple(places[r] for r in results)
 
 
+def ordered(code: Code, results: tuple[int, ...]) -> tuple[Code, tuple[int, ...]]:
+    """The nodes that the results need, in the order in which working these out one after another meets them.
+
+    Formulas that say the same are the same in this order, whichever parts were written down first.
+    """
+    places: dict[int, int] = {}
+    found: list[Node] = []
+    stack = list(reversed(results))
+    while stack:
+        place = stack[-1]
+        args = operands(code[place])
+        missing = [a for a in args if a not in places]
+        if place in places or not missing:
+            stack.pop()
+            if place not in places:
+                places[place] = len(found)
+                found.append(_moved(code[place], places))
+        else:
+            stack.extend(reversed(missing))
+    return tuple(found), tuple(places[r] for r in results)
+
+
 def _moved(node: Node, places: Mapping[int, int]) -> Node:
     args = operands(node)
     return (node[0], *(places[a] for a in args)) if args else node

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sparsegen.compiler import compile, schedules
     from sparsegen.dsl.functions import abs, clip, cos, exp, log, max, min, pow, sin, sqrt, tanh, where
     from sparsegen.dsl.operands import Value
+    from sparsegen.dsl.solve import Eq, solve
     from sparsegen.dsl.stencil import Stencil
     from sparsegen.dsl.trace import Coef, Field, Scalar, Time, stencil
     from sparsegen.dsl.update import Update
@@ -62,10 +63,11 @@ if TYPE_CHECKING:
         UpdateSchedule,
     )
     from sparsegen.show import animate, plot
+    from sparsegen.stability import Stability, growth
     from sparsegen.tuning.tune import tune
 
 # describing
-__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Scalar", "Time", "Value"]
+__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Scalar", "Time", "Value", "Eq", "solve"]
 __all__ += ["abs", "clip", "cos", "exp", "log", "max", "min", "pow", "sin", "sqrt", "tanh", "where"]
 __all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm", "gated", "sddmm", "prune"]
 __all__ += ["attention", "load_smtx", "load_mtx", "reorder", "Reordering"]
@@ -76,6 +78,8 @@ __all__ += ["AttentionSchedule", "schedules"]
 # compiling and running
 __all__ += ["compile", "tune", "Kernel", "UpdateKernel", "SpmmKernel", "AttentionKernel"]
 __all__ += ["Frame", "plot", "animate"]
+# judging a scheme
+__all__ += ["growth", "Stability"]
 # errors
 __all__ += ["SparsegenError", "StencilError", "BoundaryError", "ScheduleError", "ArrayError", "FormatError"]
 __all__ += ["ProductError", "RunError", "ToolchainError", "DeviceError", "IRError", "KernelFault", "__version__"]
@@ -84,6 +88,7 @@ __all__ += ["ProductError", "RunError", "ToolchainError", "DeviceError", "IRErro
 _HOMES = {
     "dsl.trace": ("stencil", "Field", "Coef", "Scalar", "Time"),
     "dsl.operands": ("Value",),
+    "dsl.solve": ("Eq", "solve"),
     "dsl.stencil": ("Stencil",),
     "dsl.update": ("Update",),
     "dsl.functions": ("abs", "clip", "cos", "exp", "log", "max", "min", "pow", "sin", "sqrt", "tanh", "where"),
@@ -99,6 +104,7 @@ _HOMES = {
     "reordering": ("reorder", "Reordering"),
     "schedule": tuple(name for name in __all__ if name.endswith("Schedule")),
     "compiler": ("compile", "schedules"),
+    "stability": ("growth", "Stability"),
     "tuning.tune": ("tune",),
     "frame": ("Frame",),
     "show": ("plot", "animate"),

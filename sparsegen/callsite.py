@@ -71,6 +71,16 @@ def def_loc(function: Callable[..., Any]) -> Loc | None:
     return Loc(code.co_filename, code.co_firstlineno)
 
 
+def names_around(function: Callable[..., Any]) -> dict[str, Any]:
+    """The local names of the function in which another is written, while that one still runs; else none."""
+    code, frame = getattr(function, "__code__", None), inspect.currentframe()
+    while code is not None and frame is not None:
+        if code in frame.f_code.co_consts:
+            return dict(frame.f_locals)
+        frame = frame.f_back
+    return {}
+
+
 def _loc(code: CodeType, instruction: int, line: int) -> Loc:
     if sys.version_info >= (3, 11) and instruction >= 0:
         at_line, _, at_column, _ = next(islice(code.co_positions(), instruction // 2, None), (None,) * 4)

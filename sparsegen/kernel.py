@@ -38,6 +38,7 @@ from sparsegen.views import ArrayView
 
 if TYPE_CHECKING:
     from sparsegen.explain.explanation import Explanation
+    from sparsegen.stability import Stability
 
 #: How often a kernel learns other layouts for its short way: callers that alternate gain nothing by it.
 _LAYOUTS_LEARNT = 16
@@ -373,6 +374,15 @@ class Kernel(Inspected, WithAdjoint):
             error = ProductError if self.problem.grid is None else StencilError
             given = self._some(args, named) if args or named else None
             return measure.bench(self, given, positive(repeats, "repeats", error), count)
+
+    def stability(self, /, **coefs: Any) -> Stability:
+        """Whether errors grow from step to step, by von Neumann: :func:`sparsegen.growth` of what it computes.
+
+        ``coefs``: a number or an array for each coefficient.  StencilError for formulas that are not linear.
+        """
+        from sparsegen.stability import growth  # which a call never needs
+
+        return growth(self.problem.described, **coefs)
 
     def random(self, seed: int = 0) -> dict[str, Any]:
         """Random host arrays for a call by the names of its parameters, and some numbers for those that are numbers, as

@@ -21,7 +21,8 @@ from .boundary import Field, keep_frozen, pad
 
 Levels = tuple[Field, ...]
 
-_MEANING: Final[dict[str, Callable[..., Any]]] = {
+#: Each operation of a formula in NumPy.
+MEANING: Final[dict[str, Callable[..., Any]]] = {
     "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos,
     "tanh": np.tanh, "pow": np.power, "add": np.add, "sub": np.subtract, "mul": np.multiply,
     "div": np.divide, "min": np.fmin, "max": np.fmax, "lt": np.less, "le": np.less_equal, "eq": np.equal,
@@ -73,7 +74,7 @@ def step(
                 window = tuple(slice(i, i + n) for i, n in zip(starts, op.shape, strict=True))
                 values.append(padded[name, level][window].astype(number, copy=False))
             else:
-                values.append(_MEANING[str(node[0])](*(values[a] for a in f.operands(node))))
+                values.append(MEANING[str(node[0])](*(values[a] for a in f.operands(node))))
     new: list[Field] = []
     for (name, _), place in zip(op.fields, op.results, strict=True):
         result: Field = np.array(np.broadcast_to(values[place], op.shape), op.dtype.numpy())

@@ -114,10 +114,10 @@ class _Forms:
         of = ", ".join(read_text(*next(iter(a.terms))) for a in args if a.terms)
         called = {"mul": "a product", "div": "a quotient", "pow": "a power"}.get(op, f"{op!r}")
         return StencilError(
-            f"{self.what.name} has no adjoint: it is not linear, {called} is taken of {of}",
+            f"{self.what.name} is not linear: {called} is taken of {of}",
             loc=self.what.loc,
-            hint="adjoints are of formulas that are linear in their fields; linearise it: what multiplies a field is a "
-            "number or a coefficient, c: sg.Coef, which may hold a state that you linearise about",
+            hint="only formulas that are linear in their fields have an adjoint and a growth; linearise it: what "
+            "multiplies a field is a number or a coefficient, c: sg.Coef, which may hold a state to linearise about",
         )
 
 

@@ -13,7 +13,8 @@ from typing import Any, Final, cast
 import numpy as np
 
 from sparsegen.arguments import real
-from sparsegen.dsl.operands import Accessor, Condition, Read, Value, fault
+from sparsegen.dsl.operands import Accessor, Condition, Read, Value
+from sparsegen.dsl.refuse import fault
 
 #: What plain numbers a function takes, where it does not take all.
 _DOMAIN: Final = {

@@ -20,11 +20,12 @@ import numpy as np
 
 from sparsegen.arguments import real
 from sparsegen.callsite import user_loc
-from sparsegen.dsl.refuse import ARITHMETIC, COMPARED, LOGIC, Refused, refusing
-from sparsegen.dsl.show import read_text, text
+from sparsegen.dsl.derivable import Derivable, Timed
+from sparsegen.dsl.refuse import ARITHMETIC, COMPARED, LOGIC, Refused, fault, refusing
+from sparsegen.dsl.show import level_text, read_text, text
 from sparsegen.dsl.stencil import MAX_RADIUS
 from sparsegen.ir import formula
-from sparsegen.ir.errors import Loc, StencilError
+from sparsegen.ir.errors import Loc
 
 Offset = tuple[int, ...]
 
@@ -41,20 +42,20 @@ _ONE_NUMBER: Final = (
 MAX_POWER: Final = 64
 
 
-def fault(what: str, hint: str) -> StencilError:
-    """The error for something that the user's function does, at its line."""
-    return StencilError(what, loc=user_loc(), hint=hint)
-
-
 @dataclass(frozen=True)
 class Parameter:
     """A parameter of a traced function: a field with its time levels, a coefficient, or a number of each time step:
-    ``scalar``, or ``time``."""
+    ``scalar``, or ``time``.
+
+    ``spacing`` and ``dt`` are the grid's, exact, for derivatives; the formula has them in its numbers.
+    """
 
     name: str
     levels: int = 1
     coef: bool = False
     number: Literal["", "scalar", "time"] = ""
+    spacing: Any = dataclass_field(default=None, compare=False, repr=False)
+    dt: Any = dataclass_field(default=None, compare=False, repr=False)
 
     @property
     def field(self) -> bool:
@@ -66,13 +67,15 @@ class Parameter:
 class Trace:
     """One run of a user's function: its parameters, the formula, and what was read.
 
-    ``linear``: whether sums of reads are followed as linear forms (of the one field, at one level).
+    ``linear``: whether sums of reads are followed as linear forms (of the one field, at one level); ``known`` has those
+    of nodes.
     """
 
     parameters: tuple[Parameter, ...]
     linear: bool
     graph: formula.Graph = dataclass_field(default_factory=formula.Graph)
     symbols: dict[Offset, Any] = dataclass_field(default_factory=dict[Offset, Any])
+    known: dict[int, dict[Any, Any]] = dataclass_field(default_factory=dict[int, dict[Any, Any]])
     first: tuple[formula.Read, Loc | None] | None = None
 
     def accessors(self) -> tuple[Accessor | Read, ...]:
@@ -93,19 +96,19 @@ class Trace:
                 "give every read one offset an axis, with 0 where it does not move",
             )
         place = self.graph.add("read", name, level, offset)
-        if not self.linear:
+        if not self.linear or level < 0:
             return Read(self, place)
         if offset not in self.symbols:
             self.symbols[offset] = import_module("sympy").Symbol(read_text(name, level, offset))
         return Read(self, place, {self.symbols[offset]: import_module("sympy").Integer(1)})
 
 
-class Accessor(Refused):
+class Accessor(Refused, Timed):
     """The stand-in for a parameter: ``u[dy, dx]`` reads a cell, ``u.prev`` is the time level before."""
 
     def __init__(self, trace: Trace, parameter: Parameter, level: int = 0) -> None:
         self._trace, self._parameter, self._level = trace, parameter, level
-        self._text = parameter.name + ".prev" * level
+        self._text = level_text(parameter.name, level)
 
     def __getitem__(self, key: Any) -> Read:
         parts: list[Any] = [*key] if isinstance(key, tuple) else [key]
@@ -131,15 +134,19 @@ class Accessor(Refused):
             )
         return self._trace.read(self._parameter.name, self._level, tuple(offset))
 
+    def _at_level(self, level: int) -> Accessor:
+        return Accessor(self._trace, self._parameter, level)
+
     def __getattr__(self, attribute: str) -> Accessor:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
         levels, name = self._parameter.levels, self._parameter.name
         if attribute == "prev" and self._level + 1 < levels:
             return Accessor(self._trace, self._parameter, self._level + 1)
-        why, hint = "a field has no attributes inside a stencil", f"read cells of {name} as {name}[0, 0]"
+        why = "a field has no such attribute inside a stencil"
+        hint = f"read cells of {name} as {name}[0, 0]; its derivatives are dx, dy, dz, dxx, dxy, ..., laplace, dt, dt2"
         if levels > 1:
-            why, hint = "a field has one attribute, prev", f"earlier levels are {name}.prev, {name}.prev.prev, ..."
+            hint = f"earlier levels are {name}.prev, {name}.prev.prev, ...; {hint}"
         if attribute == "prev" and self._parameter.coef:
             why = "a coefficient does not change and has no earlier time levels"
         elif attribute == "prev":
@@ -202,7 +209,7 @@ for _name in ("rand", "ror", "xor", "rxor"):
     setattr(Condition, f"__{_name}__", refusing("joined with what is none, or by ^"))
 
 
-class Read(Refused):
+class Read(Refused, Derivable):
     """A value of the formula: what ``u[0, 0]`` and all that is made of it are while a function is traced.
 
     ``place`` is its node.  ``terms``, as long as the value is linear in the field, maps the sympy Symbol of each cell
@@ -214,6 +221,11 @@ class Read(Refused):
     def __init__(self, trace: Trace, place: int, terms: dict[Any, Any] | None = None) -> None:
         self.trace, self.place = trace, place
         self.terms = None if terms is None else {symbol: number for symbol, number in terms.items() if number != 0}
+        if self.terms is not None:
+            trace.known.setdefault(place, self.terms)
+
+    def _centre(self) -> Read:
+        return self
 
     def _terms(self, change: Callable[[Any], Any]) -> dict[Any, Any] | None:
         """The terms with other coefficients."""
@@ -291,6 +303,8 @@ class Read(Refused):
             raise fault(f"{self} is divided by zero", "check the constant")
         terms = self._terms(lambda number: number / divisor)
         value = as_float(divisor)
+        if value == 1:
+            return Read(self.trace, self.place, terms)
         if abs(math.frexp(value)[0]) == 0.5 and 2.0**-64 < abs(value) < 2.0**64:  # the product is the same number
             return self._new("mul", self.trace.graph.const(1.0 / value), self.place, terms=terms)
         return self._new("div", self.place, self.trace.graph.const(value), terms=terms)

@@ -6,6 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
+from sparsegen.callsite import user_loc
+from sparsegen.ir.errors import StencilError
+
+
+def fault(what: str, hint: str) -> StencilError:
+    """The error for something that the user's function does, at its line."""
+    return StencilError(what, loc=user_loc(), hint=hint)
+
 
 class Refused(ABC):
     """The operators that make no sense on a stand-in: each raises at the user's line."""

@@ -41,4 +41,9 @@ def _text(graph: formula.Graph, place: int, least: int, depth: int) -> str:
 
 def read_text(name: str, level: int, offset: formula.Offset) -> str:
     """A read as the user writes it."""
-    return f"{name}{'.prev' * level}[{', '.join(map(str, offset))}]"
+    return f"{level_text(name, level)}[{', '.join(map(str, offset))}]"
+
+
+def level_text(name: str, level: int) -> str:
+    """A time level of a field as the user writes it; level -1 is the one that an equation is solved for."""
+    return name + (".next" if level < 0 else ".prev" * level)

@@ -25,8 +25,12 @@ from typing import (
 import numpy as np
 
 from sparsegen.boundary import BoundarySpec, periodic, resolve
-from sparsegen.callsite import def_loc, raised_in, user_loc
+from sparsegen.callsite import def_loc, names_around, raised_in, user_loc
+from sparsegen.dsl.derivable import Derivable, Timed
+from sparsegen.dsl.derivatives import check_axes
+from sparsegen.dsl.differences import positive_number, spacing_of
 from sparsegen.dsl.operands import ALLOWED, Accessor, Condition, Parameter, Read, Trace, as_float
+from sparsegen.dsl.solve import Equation, check_solved
 from sparsegen.dsl.stencil import Stencil, dtype_name
 from sparsegen.dsl.update import MAX_LEVELS, Update, resolve_fields
 from sparsegen.ir.errors import Loc, SparsegenError, StencilError
@@ -41,15 +45,39 @@ class _Readable:
         def __getitem__(self, offset: int | tuple[int, ...]) -> Read: ...
 
 
-@dataclass(frozen=True)
-class Field(_Readable):
+if TYPE_CHECKING:
+
+    class _Coef(_Readable, Derivable): ...
+
+    class _Field(_Readable, Timed): ...
+else:
+    _Coef = _Field = _Readable
+
+
+@dataclass(frozen=True, init=False)
+class Field(_Field):
     """Annotation of a field; ``levels`` counts the time levels it needs: ``u.prev`` is the one before ``u``.
+
+    With ``spacing`` (the distance between cells: a number for each axis, in the order of the array's axes, or one for
+    all) there are derivatives: ``u.laplace``, ``u.dx``, ``u.dxy``, ..., of order 2, or ``u.dx(order=4, at=+0.5)``;
+    formulas have them too, as in ``(u[0, 0] ** 3).laplace``.  Parameters without a spacing have that of the first field
+    that has one.  x is the last axis.
+
+    With ``dt`` (the time step; or with a parameter ``dt: Scalar``) there are ``u.dt``, ``u.dtc`` and ``u.dt2``, made
+    with ``u.next``, for which :func:`sparsegen.solve` solves an equation.
 
     ``u: Field`` and ``u: Annotated[Field, Field(levels=2)]`` are what type checkers take; ``u: Field(levels=2)`` means
     the latter.
     """
 
     levels: int = 1
+    spacing: Any = None
+    step: Any = None
+
+    def __init__(self, levels: int = 1, spacing: Any = None, dt: Any = None) -> None:
+        # Not made by dataclass: inside a function u.dt is a derivative, which type checkers see here.
+        for name, value in (("levels", levels), ("spacing", spacing), ("step", dt)):
+            object.__setattr__(self, name, value)
 
     if TYPE_CHECKING:
 
@@ -58,8 +86,13 @@ class Field(_Readable):
 
 
 @dataclass(frozen=True)
-class Coef(_Readable):
-    """Annotation of a coefficient: a field that varies from cell to cell and does not change in time."""
+class Coef(_Coef):
+    """Annotation of a coefficient: a field that varies from cell to cell and does not change in time.
+
+    ``spacing``: that of its derivatives (see :class:`Field`), where it is another than the first field's.
+    """
+
+    spacing: Any = None
 
 
 class Scalar(Read):
@@ -101,7 +134,8 @@ def stencil(
     ``boundary`` is one for all fields, or ``{"u": ..., "v": ...}``; coefficients are read outside by the first field's:
     ``periodic`` wraps, ``neumann`` mirrors, with ``frozen`` and ``dirichlet`` the edge cell's value holds on.
 
-    What no formula can say raises :class:`StencilError` with the line at fault.
+    Fields that know their spacing and time step have derivatives (:class:`Field`), of which equations are made that
+    :func:`sparsegen.solve` solves.  What no formula can say raises :class:`StencilError` with the line at fault.
     """
     loc = user_loc()
     if function is None:
@@ -144,13 +178,16 @@ def _trace(
             hint=f"{ALLOWED}; a function of math, NumPy or sympy, or float(), takes no read",
         ) from error
     results = _results(result, name, (first, *more), loc)
+    given = tuple(r.place for r in results)  # a derivative that is returned as it is joins the formula here
     assert trace.first is not None  # a Read exists, so something was read
     ndim = len(trace.first[0][2])
+    check_axes(parameters, ndim, loc)
     if results[0].terms is not None:
         return Stencil(
             _weights(results[0].terms, trace, loc), dtype, resolve(boundary, ndim, loc), name, loc, results[0].expr
         )
-    code, places = live(tuple(trace.graph.nodes), tuple(r.place for r in results))
+    code, places = live(tuple(trace.graph.nodes), given)
+    check_solved(code, name, loc)
     sides = resolve_fields(boundary, tuple(p.name for p in (first, *more)), ndim, loc)
     return Update(parameters, code, places, dtype, sides, name, loc)
 
@@ -171,8 +208,14 @@ def _parameters(function: Callable[..., Any], loc: Loc | None) -> tuple[Paramete
                 loc=loc,
                 hint=f"a field has 1 to {MAX_LEVELS}, as in {parameter.name}: sg.Field(levels=2)",
             )
+        spacing = annotation.spacing if isinstance(annotation, (Field, Coef)) else None
+        step = annotation.step if isinstance(annotation, Field) else None
+        grid = {
+            "spacing": spacing_of(spacing, parameter.name, loc),
+            "dt": None if step is None else positive_number(step, f"the time step of {parameter.name}", loc),
+        }
         coef = annotation is Coef or isinstance(annotation, Coef)
-        found.append(Parameter(parameter.name, levels, coef, _number(annotation)))
+        found.append(Parameter(parameter.name, levels, coef, _number(annotation), **grid))
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if any(p.kind not in plain for p in parameters) or not any(p.field for p in found):
         listed = ", ".join(map(str, parameters)) or "none"
@@ -182,6 +225,7 @@ def _parameters(function: Callable[..., Any], loc: Loc | None) -> tuple[Paramete
             hint="as in def heat(u, c: sg.Coef, dt: sg.Scalar): a plain parameter is a field; constants can come from "
             "the enclosing scope",
         )
+    check_axes(found, None, loc)
     return tuple(found)
 
 
@@ -196,8 +240,8 @@ def _annotation(function: Callable[..., Any], parameter: inspect.Parameter, loc:
     if not isinstance(text, str):
         return _meant(text)
     try:
-        closure = inspect.getclosurevars(function).nonlocals
-        return _meant(eval(text, dict(getattr(function, "__globals__", {})), dict(closure)))
+        near = names_around(function) | dict(inspect.getclosurevars(function).nonlocals)
+        return _meant(eval(text, dict(getattr(function, "__globals__", {})), near))
     except Exception as error:
         if re.search(r"\b(Field|Coef|Scalar|Time)\b", text):
             raise StencilError(
@@ -247,6 +291,8 @@ def _bad_result(name: str, fields: str, result: Any, loc: Loc | None) -> Stencil
         what, hint = f"the field {result} itself", f"read a cell of it, as in {result}[0, 0]"
     elif isinstance(result, Condition):
         what, hint = f"the condition {result}", "return sg.where(condition, 1.0, 0.0)"
+    elif isinstance(result, Equation):
+        what, hint = "an equation", "return sg.solve(equation, u.next), which is the new value"
     return StencilError(f"{name} returns {what}", loc=loc, hint=hint)
 
 

@@ -140,7 +140,11 @@ class Update:
         return hash(self._key())
 
     def _key(self) -> tuple[Any, ...]:
-        return self.parameters, self.code, self.results, self.dtype, self.sides
+        return self.parameters, self._ordered, self.dtype, self.sides
+
+    @cached_property
+    def _ordered(self) -> tuple[formula.Code, tuple[int, ...]]:
+        return formula.ordered(self.code, self.results)
 
     def __str__(self) -> str:
         fields = ", ".join(name if n == 1 else f"{name} ({n} levels)" for name, n in self.fields)

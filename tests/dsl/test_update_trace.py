@@ -61,6 +61,39 @@ def test_levels_as_type_checkers_take_them() -> None:
     assert stencil(twice) == made
 
 
+def test_annotations_name_what_stands_around_the_function() -> None:
+    count = 3
+
+    @stencil
+    def last(u: Annotated[Field, Field(levels=count)]) -> sg.Value:
+        return u.prev.prev[0]
+
+    assert isinstance(last, Update) and last.fields == (("u", 3),)
+
+
+def test_updates_that_say_the_same_in_another_order_are_equal() -> None:
+    def parts_first(u: Any, v: Any) -> Any:
+        eaten, spread = u[0] * v[0] ** 2, u[-1] + u[1]
+        return u[0] + spread - eaten, v[0] + eaten
+
+    def at_once(u: Any, v: Any) -> Any:
+        return u[0] + (u[-1] + u[1]) - u[0] * v[0] ** 2, v[0] + u[0] * v[0] ** 2
+
+    def other(u: Any, v: Any) -> Any:
+        return u[0] + (u[1] + u[-1]) - u[0] * v[0] ** 2, v[0] + u[0] * v[0] ** 2
+
+    first, second = stencil(parts_first), stencil(at_once)
+    assert first == second and hash(first) == hash(second) and first != stencil(other)
+    assert isinstance(first, Update) and isinstance(second, Update) and first.code != second.code
+
+
+def test_long_formulas_are_compared() -> None:
+    def long(u: Any) -> Any:
+        return sum((u[i % 9 - 4] * u[i % 7 - 3] * i for i in range(1, 3000)), u[0])
+
+    assert stencil(long) == stencil(long)
+
+
 def plain_levels(u: Field(levels=2)) -> Any:  # type: ignore[valid-type]
     return u[0] + u[1]
 

@@ -191,12 +191,20 @@ def test_levels_and_coefficients() -> None:
     def itself(u: Any, c: Coef) -> Any:
         return u[0] + 2 * c  # type: ignore[operator]  # here
 
-    count = 2
+    def made_elsewhere() -> Any:
+        count = 2
 
-    def local(u: Field(levels=count)) -> Any:  # type: ignore[valid-type]  # here
-        return u[0]
+        def local(u: Field(levels=count)) -> Any:  # type: ignore[valid-type]  # here
+            return u[0]
 
-    refusal(StencilError, lambda: stencil(local), "the annotation 'Field(levels=count)' of parameter u", "'count'")
+        return local
+
+    refusal(
+        StencilError,
+        lambda: stencil(made_elsewhere()),
+        "the annotation 'Field(levels=count)' of parameter u",
+        "'count'",
+    )
     refusal(StencilError, lambda: stencil(deep), "u.prev.prev: u has 2 time levels", "u: sg.Field(levels=3)")
     refusal(StencilError, lambda: stencil(earlier), "c.prev: a coefficient does not change")
     refusal(StencilError, lambda: stencil(none), "parameter u has 0 time levels", "1 to 8")

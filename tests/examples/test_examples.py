@@ -140,6 +140,27 @@ def test_spots_spread_and_the_balance_holds(tmp_path: Path, example: Any, capsys
     assert "the balance of the last step does not hold" in capsys.readouterr().out
 
 
+# ------------------------------------------------------------------------------------------------ an alloy
+def test_an_alloy_comes_apart(tmp_path: Path) -> None:
+    said = run(tmp_path, "cahn_hilliard.py", "--picture=picture.png")
+    foretold = re.search(r"stripes begin ([\d.]+) cells apart", said)
+    # The rate k^2 - k^4 is largest at k^2 = 1/2, on the grid a bit off it.
+    assert foretold and float(foretold[1]) == pytest.approx(2 * np.pi * 2**0.5, rel=0.05)
+    assert "the pure metals are stable" in said and "the mixture is unstable: growth 1.005 " in said
+    energies = [float(value) for value in re.findall(r"energy: (.*)", said)[0].split()]
+    assert len(energies) == 13 and energies == sorted(energies, reverse=True) and energies[-1] < 0.75 * energies[0]
+    assert drawn(tmp_path, said)
+
+
+def test_metal_that_leaves_and_metal_that_rests_are_found(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    module = example("cahn_hilliard")
+    held = replace(module.alloy, sides=(resolve(sg.dirichlet(0.5), 2),))
+    assert module.main(["--size=16", "--steps=120"], held) == 1
+    assert "metal came or went" in capsys.readouterr().out
+    assert module.main(["--size=16", "--steps=120"], sg.Stencil.from_weights([[1.0]])) == 1
+    assert "the energy did not fall" in capsys.readouterr().out
+
+
 # ------------------------------------------------------------------------------------------------ back in time
 def test_smoke_and_speeds_are_found(tmp_path: Path) -> None:
     pytest.importorskip("torch")
