@@ -378,7 +378,8 @@ class Kernel(Inspected, WithAdjoint):
     def stability(self, /, **coefs: Any) -> Stability:
         """Whether errors grow from step to step, by von Neumann: :func:`sparsegen.growth` of what it computes.
 
-        ``coefs``: a number or an array for each coefficient.  StencilError for formulas that are not linear.
+        ``coefs``: a number or an array for each coefficient and scalar; if a scalar ``dt`` is not given, its largest
+        stable value is found.  StencilError for formulas that are not linear.
         """
         from sparsegen.stability import growth  # which a call never needs
 

@@ -7,8 +7,9 @@ matrix.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from sparsegen.adjoint.linear import Linear
 from sparsegen.backends.reference.update import MEANING
+from sparsegen.calls.numbers import STEP
 from sparsegen.callsite import located, user_loc
 from sparsegen.dsl.show import read_text
 from sparsegen.dsl.stencil import Stencil
@@ -34,6 +36,8 @@ _REFINED: Final = 16
 #: How much above 1 a growth is taken for a rounding: of a number, and of a root of a matrix, where double roots lose
 #: half of the digits.
 _SLACK: Final = {True: 1e-12, False: 1e-6}
+#: The farthest time step that is tried, and the halvings between one that is stable and twice that.
+_FAR, _HALVED = 2.0**40, 30
 
 
 @dataclass(frozen=True)
@@ -42,17 +46,22 @@ class Stability:
 
     ``factor``: by what the wave that grows most is multiplied in a time step; ``wave``: its wave number on each axis,
     in radians a cell (pi alternates from cell to cell); ``coefs``: the coefficients' values with which it does.
+    ``limit``: where the scheme has a scalar ``dt`` and none was given, the largest one that is stable; all else is then
+    of that one.  It is infinite where every one is stable, 0 where none is.
     """
 
     factor: float
     wave: tuple[float, ...]
     coefs: Mapping[str, float]
     stable: bool
+    limit: float | None = None
 
     def __str__(self) -> str:
         wave = ", ".join(f"{angle / np.pi:.3g} pi" for angle in self.wave)
         where = "".join(f", {name} = {value:.6g}" for name, value in self.coefs.items())
-        return f"{'stable' if self.stable else 'unstable'}: growth {self.factor:.8g} a time step at ({wave}){where}"
+        limit = "" if self.limit is None else f"; stable for dt up to {self.limit:.8g}"
+        verdict = "stable" if self.stable else "unstable"
+        return f"{verdict}: growth {self.factor:.8g} a time step at ({wave}){where}{limit}"
 
     def __repr__(self) -> str:
         return f"<Stability {self}>"
@@ -65,7 +74,8 @@ def growth(scheme: Stencil | Update, /, **coefs: Any) -> Stability:
     is taken for constant around every cell.  Boundaries are taken for periodic.  Constant terms, such as sources, do
     not count.  ``stable``: no wave is multiplied by more than 1 but for roundings (1e-12, or 1e-6 where several fields
     or time levels make a matrix); one that grows with a power of the number of steps, as at the very limit of leapfrog,
-    counts as stable.  Growth that the equation itself has counts as well.
+    counts as stable.  Growth that the equation itself has counts as well.  Where the scheme has a scalar ``dt`` and
+    none is given, the largest stable one is looked for, to nine digits.
 
     Wave numbers are tried on a grid, and around its best to all digits.  StencilError for formulas that are not linear
     in the fields, and for coefficients that are missing or none.
@@ -74,12 +84,38 @@ def growth(scheme: Stencil | Update, /, **coefs: Any) -> Stability:
         if not isinstance(scheme, (Stencil, Update)):
             raise StencilError(f"{scheme} makes no time steps", hint="give a stencil or an update, or a kernel of one")
         linear = Linear.of(scheme)
-        slack = _SLACK[sum(levels for _, levels in linear.fields) == 1]
-        found: list[Stability] = []
-        for values in _corners(linear, coefs):
-            factor, wave = _largest(_Symbol(linear, values))
-            found.append(Stability(factor, wave, values, factor <= 1 + slack))
-        return max(found, key=lambda one: one.factor)
+        if STEP in coefs or STEP not in [parameter.name for parameter in linear.given if parameter.number]:
+            return _worst(linear, coefs)
+        limit = _limit(lambda dt: _worst(linear, {**coefs, STEP: dt}).stable)
+        at = limit if 0 < limit < math.inf else 1.0
+        return replace(_worst(linear, {**coefs, STEP: at}), limit=limit)
+
+
+def _worst(scheme: Linear, coefs: Mapping[str, Any]) -> Stability:
+    """The growth with the coefficients of which it is the largest."""
+    slack = _SLACK[sum(levels for _, levels in scheme.fields) == 1]
+    found: list[Stability] = []
+    for values in _corners(scheme, coefs):
+        factor, wave = _largest(_Symbol(scheme, values))
+        found.append(Stability(factor, wave, values, factor <= 1 + slack))
+    return max(found, key=lambda one: one.factor)
+
+
+def _limit(stable: Callable[[float], bool]) -> float:
+    """The largest time step that is stable, as all smaller ones are: 0 or infinite where none or all are."""
+    high = 1.0
+    while stable(high):
+        if (high := 2 * high) > _FAR:
+            return math.inf
+    low = high / 2
+    while not stable(low):
+        high, low = low, low / 2
+        if low < 1 / _FAR:
+            return 0.0
+    for _ in range(_HALVED):
+        middle = (low + high) / 2
+        low, high = (middle, high) if stable(middle) else (low, middle)
+    return low
 
 
 def _corners(scheme: Linear, coefs: Mapping[str, Any]) -> Iterator[dict[str, float]]:

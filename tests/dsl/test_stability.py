@@ -163,3 +163,38 @@ def square(u: sg.Field) -> sg.Value:
 
 def quotient(u: sg.Field, c: sg.Coef) -> sg.Value:
     return u[0] / c[0]
+
+
+@pytest.mark.parametrize(("axes", "levels"), [(1, 1), (2, 1), (1, 2), (2, 2)])
+def test_the_largest_stable_step(axes: int, levels: int) -> None:
+    """Of heat 1/(2 axes), of leapfrog waves of speed 1/2 2/sqrt(axes), in cells."""
+    here = (0,) * axes
+    ends = [tuple(s * (i == axis) for i in range(axes)) for axis in range(axes) for s in (-1, 1)]
+
+    def heat(u: sg.Field, dt: sg.Scalar) -> sg.Value:
+        return u[here] + dt * (sum(u[end] for end in ends) - len(ends) * u[here])
+
+    def wave(u: Annotated[sg.Field, sg.Field(levels=2)], c: sg.Coef, dt: sg.Scalar) -> sg.Value:
+        return 2 * u[here] - u.prev[here] + (c[here] * dt) ** 2 * (sum(u[end] for end in ends) - len(ends) * u[here])
+
+    made = stencil((heat, wave)[levels - 1])
+    coefs = {"c": np.array([0.1, 0.5])} if levels == 2 else {}
+    found = sg.growth(made, **coefs)
+    want = 2 / axes**0.5 if levels == 2 else 1 / (2 * axes)
+    assert found.limit == pytest.approx(want, rel=1e-8)
+    assert found.stable and f"stable for dt up to {found.limit:.8g}" in str(found)
+    assert sg.growth(made, dt=want / 2, **coefs).limit is None
+    assert not sg.growth(made, dt=want * 1.01, **coefs).stable
+
+
+def test_all_or_no_steps_are_stable() -> None:
+    @sg.stencil
+    def decay(u: sg.Field, dt: sg.Scalar) -> sg.Value:
+        return u[0] / (1 + dt)
+
+    @sg.stencil
+    def centred(u: sg.Field, dt: sg.Scalar) -> sg.Value:
+        return u[0] - dt * (u[1] - u[-1])
+
+    assert sg.growth(decay).limit == np.inf
+    assert sg.growth(centred).limit == pytest.approx(0, abs=1e-5)  # forward in time, centred in space
