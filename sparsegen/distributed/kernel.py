@@ -1,0 +1,258 @@
+"""``sg.distribute``: a kernel over the ranks of a mesh, each with a block of the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from sparsegen._version import __version__
+from sparsegen.arguments import positive
+from sparsegen.calls import calls_of
+from sparsegen.calls.grid import GridCalls
+from sparsegen.callsite import located, user_loc
+from sparsegen.distributed.exchange import Lane, Turn
+from sparsegen.distributed.group import Ranks
+from sparsegen.distributed.local import Levels, LocalKernel
+from sparsegen.distributed.model import Exchange, planned, predicted
+from sparsegen.distributed.partition import Message, shape, within
+from sparsegen.ir.errors import ArrayError, ProductError
+from sparsegen.kernel import Kernel
+from sparsegen.memo import Memo
+from sparsegen.problem import digest
+
+
+def distribute(k: Kernel, mesh: Any, *, overlap: bool | None = None) -> DistributedKernel:
+    """The kernel ``k`` of a stencil or an update over the ranks of ``mesh``, the domain split along the first axes.
+
+    ``mesh``: a torch DeviceMesh of one or two axes, or a tuple such as ``(2,)`` or ``(2, 2)`` with the default group of
+    processes (NCCL for kernels on ``cuda``, gloo for others).  Every rank calls this, with an equal kernel.
+    ``overlap``: whether halos travel while the rest of a block is worked out, which costs a little more work; by
+    default where the cost model expects it to pay.
+
+    ArrayError for a mesh that the domain is too small for; DeviceError without torch or its processes, where ranks
+    differ in kernel, shape, steps, mesh or version, and (within a minute) where one of them is gone; ProductError for a
+    kernel without a grid.
+    """
+    with located(user_loc()):
+        if not isinstance(k, Kernel) or k.problem.grid is None:
+            raise ProductError(
+                f"{k!r} has no grid to split", hint="distribute what sg.compile makes of a stencil or an update"
+            )
+        return DistributedKernel(k, Ranks.of(mesh, k.backend), overlap)
+
+
+class DistributedKernel:
+    """What :func:`sparsegen.distribute` gives back.
+
+    ``block``: the cells of this rank, a slice of each axis of the domain; ``block_shape``: how many.  ``partition`` says
+    the same of all ranks.  ``schedule``: that of the passes on a block; ``halo``: cells on each axis that one reaches.
+    """
+
+    def __init__(self, k: Kernel, ranks: Ranks, overlap: bool | None = None) -> None:
+        self.kernel, self._ranks = k, ranks
+        ranks.agree(self._facts(overlap))
+        self.schedule, self.partition = planned(k, ranks.mesh, overlap)
+        self._pieces = {i: self.partition.pieces[i] for i in self.partition.of(ranks.me)}
+        self._kernels = Memo(partial(LocalKernel, k, schedule=self.schedule))
+        self._turns: Memo[list[Turn]] = Memo(self._make_turns)
+        self._messages: list[Message] = self.partition.messages(ranks.me)
+        self._lane = Lane(ranks.device)
+        made = calls_of(k.problem.at(self.block_shape), k.backend)
+        assert isinstance(made, GridCalls)
+        self._calls = made
+
+    # -------------------------------------------------------------------------------------------- what it is
+    @property
+    def block(self) -> tuple[slice, ...]:
+        """The cells of this rank in the domain."""
+        return tuple(slice(low, high) for low, high in self.partition.blocks[self._ranks.me])
+
+    @property
+    def block_shape(self) -> tuple[int, ...]:
+        """The cells of this rank on each axis."""
+        return shape(self.partition.blocks[self._ranks.me])
+
+    @property
+    def halo(self) -> tuple[int, ...]:
+        """Cells on each axis that a pass of ``schedule.steps`` time steps reaches."""
+        return self.partition.halo
+
+    @property
+    def overlapped(self) -> bool:
+        """Whether halos travel while the other half of a block is worked out."""
+        return self.partition.turns == 2
+
+    def explain(self) -> Exchange:
+        """What a pass is predicted to take and to send: printed it is a page, its fields are the figures."""
+        return predicted(self.kernel.problem, self.kernel.device, self.partition, self.schedule)
+
+    def __repr__(self) -> str:
+        mesh, how = "x".join(map(str, self._ranks.mesh)), ", overlapped" if self.overlapped else ""
+        size = "x".join(map(str, self.block_shape))
+        return f"<DistributedKernel {self.kernel.problem.name}, {size} of rank {self._ranks.me} in {mesh}{how}>"
+
+    def _facts(self, overlap: bool | None) -> dict[str, str]:
+        """What all ranks must have alike."""
+        k = self.kernel
+        return {
+            "version of sparsegen": __version__, "shape": "x".join(map(str, k.shape)), "steps": str(k.steps),
+            "mesh": str(self._ranks.mesh), "backend": k.backend, "kernel": digest(repr(k.problem.identity()).encode()),
+            "schedule": str(k.schedule), "overlap": str(overlap),
+        }  # fmt: skip
+
+    # -------------------------------------------------------------------------------------------- whole fields
+    def scatter(self, field: Any = None, root: int = 0) -> Any:
+        """This rank's block of a field of the whole domain, which rank ``root`` of the mesh has (a tensor or a NumPy
+        array; others leave it away): a tensor on this rank's device.  A collective call."""
+        with located(user_loc()):
+            torch, mine = import_module("torch"), self._ranks.me
+            made = torch.empty(self.block_shape, dtype=self._dtype, device=self._ranks.device)
+            if mine == root:
+                whole = torch.as_tensor(field).to(self._ranks.device)
+                if tuple(whole.shape) != self.kernel.shape or whole.dtype != self._dtype:
+                    raise ArrayError(
+                        f"a field of {tuple(whole.shape)} {whole.dtype} to scatter over {self.kernel.shape}",
+                        hint=f"pass the whole field, of {self._dtype}",
+                    )
+                each = self.partition.blocks
+                parts = [(whole[_slices(box)].contiguous(), rank) for rank, box in enumerate(each)]
+                made.copy_(parts[root][0])
+                sends = [(a.view(-1).view(torch.uint8), rank) for a, rank in parts if rank != root]
+                self._ranks.exchange(sends, [], "scatter")()
+            else:
+                self._ranks.exchange([], [(made.view(-1).view(torch.uint8), root)], "scatter")()
+            return made
+
+    def gather(self, local: Any, root: int = 0) -> Any:
+        """The field of the whole domain on rank ``root`` of the mesh, of the blocks of all ranks; None elsewhere.  A
+        collective call."""
+        with located(user_loc()):
+            torch = import_module("torch")
+            next(iter(self._calls.inputs.values()))(local)
+            block = torch.as_tensor(local).contiguous()
+            if self._ranks.me != root:
+                self._ranks.exchange([(block.view(-1).view(torch.uint8), root)], [], "gather")()
+                return None
+            whole = torch.empty(self.kernel.shape, dtype=self._dtype, device=self._ranks.device)
+            each = list(enumerate(self.partition.blocks))
+            made = {rank: block if rank == root else block.new_empty(shape(box)) for rank, box in each}
+            others = [(a.view(-1).view(torch.uint8), rank) for rank, a in made.items() if rank != root]
+            self._ranks.exchange([], others, "gather")()
+            for rank, box in each:
+                whole[_slices(box)].copy_(made[rank])
+            return whole
+
+    @property
+    def _dtype(self) -> Any:
+        return getattr(import_module("torch"), self.kernel.dtype.name)
+
+    # -------------------------------------------------------------------------------------------- running it
+    def __call__(self, /, *args: Any, out: Any = None, steps: int | None = None, **named: Any) -> Any:
+        """This rank's blocks after ``steps`` time steps (default: the compiled number), from its blocks before them.
+
+        Arguments and results are those of the kernel, as tensors of ``block_shape`` on this rank's device.  All ranks
+        call it with the same ``steps``.  The numbers are those of the kernel on one GPU, bit for bit, but for schedules
+        whose mma adds in an order that depends on where a cell lies (see docs/distributed.md).
+        """
+        with located(user_loc()):
+            calls = self._calls
+            values, _ = calls.values(args, named, {"out": out, "steps": steps})
+            inputs = calls.views(values)
+            made = calls.new(inputs) if out is None else out
+            results = {name: calls.arguments[name](a) for name, a in calls.results(made).items()}
+            calls.apart(inputs, results)
+            count = self.kernel.steps if steps is None else positive(steps, "steps")
+            torch = import_module("torch")
+            given = {name: torch.as_tensor(view.owner) for name, view in inputs.items()}
+            self._run(given, {name: torch.as_tensor(view.owner) for name, view in results.items()}, count)
+            return calls.back(made)
+
+    def _run(self, given: Mapping[str, Any], new: Mapping[str, Any], count: int) -> None:
+        coefs = [name for of, levels in self._calls.parameters.items() if of not in self._calls.fields for name in levels]
+        fields = {i: self._load(i, given) for i in self._pieces}
+        fixed = {i: {name: self._filled(i, given[name]) for name in coefs} for i in self._pieces}
+        every = {i: [a for of in fields[i].values() for a in of.held] + list(fixed[i].values()) for i in self._pieces}
+        turns = self._turns.get(len(next(iter(every.values()))))
+        for turn in turns:
+            turn.swap(every)
+        for turn in turns:
+            turn.copy(every)
+        ready: dict[int, list[Any]] = {i: [] for i in self._pieces}
+        passes = list(self._passes(count))
+        for at, steps in enumerate(passes):
+            ready = self._pass(fields, fixed, steps, ready, last=at == len(passes) - 1)
+        block = self.partition.blocks[self._ranks.me]
+        for i, piece in self._pieces.items():
+            for of, levels in self._calls.fields.items():
+                for name, a in zip(levels, fields[i][of].held, strict=True):
+                    new[name][within(piece.own, block)].copy_(a[within(piece.own, piece.frame)])
+
+    def _passes(self, count: int) -> Iterator[int]:
+        """Time steps of each pass, in the order of a kernel's: the rest first."""
+        whole, rest = divmod(count, self.schedule.steps)
+        yield from ([rest] if rest else [])
+        yield from (self.schedule.steps for _ in range(whole))
+
+    def _pass(
+        self, fields: Mapping[int, Mapping[str, Levels]], fixed: Mapping[int, Mapping[str, Any]], steps: int,
+        ready: Mapping[int, Sequence[Any]], *, last: bool,
+    ) -> dict[int, list[Any]]:  # fmt: skip
+        """One pass on each piece, and the exchange of what it makes: its ends, for each piece that waits for them."""
+        calls = self._calls
+        made = {
+            i: {of: levels.next(steps) for of, levels in fields[i].items()} for i in self._pieces
+        }  # a piece's arrays by field, newest level first
+        flat = {i: [a for of in made[i].values() for a in of] for i in self._pieces}
+        turns = self._turns.get(len(next(iter(flat.values()))))
+        ends: dict[int, list[Any]] = {i: [] for i in self._pieces}
+        for (i, piece), turn in zip(self._pieces.items(), turns, strict=True):
+            for event in ready[i]:
+                self._lane.wait(event)
+            arrays = dict(fixed[i])
+            for of, levels in fields[i].items():
+                arrays |= dict(zip(calls.parameters[of], levels.held, strict=True))
+                arrays |= dict(zip(calls.fields[of], made[i][of], strict=False))
+            self._kernels.get(shape(piece.frame)).run(arrays, steps)
+            if not last:
+                event = self._lane.do(partial(turn.swap, flat))
+                for involved in turn.pieces:
+                    ends[involved].append(event)
+        for i in self._pieces:
+            for levels in fields[i].values():
+                levels.turn(steps)
+        for turn in turns[: 0 if last else None]:
+            turn.copy(flat)
+        return ends
+
+    def _load(self, i: int, given: Mapping[str, Any]) -> dict[str, Levels]:
+        """The levels of each field on a piece, and as many arrays as a pass writes."""
+        calls, most = self._calls, self.schedule.steps
+        return {
+            of: Levels(
+                [self._filled(i, given[name]) for name in calls.parameters[of]],
+                [self._empty(i) for _ in range(min(most, len(levels)))],
+            )
+            for of, levels in calls.fields.items()
+        }
+
+    def _empty(self, i: int) -> Any:
+        return self._kernels.get(shape(self._pieces[i].frame)).empty(self._ranks.device)
+
+    def _filled(self, i: int, block: Any) -> Any:
+        """An array for a piece and its halo with the piece's part of a block."""
+        piece, made = self._pieces[i], self._empty(i)
+        made[within(piece.own, piece.frame)].copy_(block[within(piece.own, self.partition.blocks[self._ranks.me])])
+        return made
+
+    def _make_turns(self, count: int) -> list[Turn]:
+        """What is exchanged after each turn of a pass, of so many arrays a piece."""
+        return [
+            Turn(self._ranks, self.partition, [m for m in self._messages if m.turn == turn], count, self._dtype)
+            for turn in range(self.partition.turns)
+        ]
+
+
+def _slices(box: Any) -> tuple[slice, ...]:
+    return tuple(slice(low, high) for low, high in box)

@@ -1,0 +1,145 @@
+"""One pass on a piece and its halo: the kernel of that shape, and the arrays that its levels turn in.
+
+The boundary of the problem holds at the edges of a frame too, wherever these lie.  At an edge of the domain that is
+what is meant.  Elsewhere it makes wrong numbers, in the halo alone: they spread by one radius a step, and a halo is as
+wide as all steps of a pass.  So the kernel of a piece is that of the same problem on another shape, by the same
+schedule, and every cell is worked out by the same program as on one GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+from sparsegen.arrays import describe, host_array, launch_stream
+from sparsegen.calls.grid import GridCalls
+from sparsegen.choose import Request, choose
+from sparsegen.families.update.base import family
+from sparsegen.geometry import geometry
+from sparsegen.ir.errors import ScheduleError
+from sparsegen.kernel import Kernel
+from sparsegen.memo import Memo
+from sparsegen.plan import Plan
+from sparsegen.problem import Problem
+from sparsegen.problems.stencil import StencilProblem
+from sparsegen.run import emulator
+from sparsegen.schedule import Schedule, StencilSchedule
+
+#: Rows of arrays on a GPU begin at multiples of so many bytes.
+_ROW = 16
+#: Rows and columns of the tiles that products of matrices take, or a multiple of them.
+_TILE = 8
+
+
+def pass_schedule(kernel: Kernel, shape: tuple[int, ...]) -> Schedule:
+    """The schedule of a kernel's passes on pieces of a shape: its own, unless that makes all steps in one launch.
+
+    Such a one is replaced by the cheapest that does not; the numbers of an update depend on no schedule.  What a
+    schedule may leave to the cost model is chosen anew for each shape.
+    """
+    schedule: Schedule = kernel.schedule
+    if schedule.op == "update" and family(schedule).whole:
+        costs = kernel.problem.at(shape).options(None, kernel.device, Request(kernel.steps)).costs
+        found = [c.schedule for c in costs if c.schedule.op == "update" and not family(c.schedule).whole]
+        if not found:
+            raise ScheduleError(
+                f"{schedule.family} makes all steps in one launch, and nothing else runs {kernel.problem.name} on "
+                f"{'x'.join(map(str, shape))}",
+                hint="distribute over fewer ranks, or compile with schedule='direct'",
+            )
+        schedule = found[0]
+    return schedule.but(**{word.name: None for word in schedule.rules.words if word.auto})
+
+
+def reach(problem: Problem, steps: int) -> tuple[int, ...]:
+    """Cells on each axis that so many steps read around a cell: coefficients may be read further off than fields."""
+    what = problem.described
+    pairs = zip(what.radius, what.extents, strict=True)
+    return tuple((steps - 1) * radius + max(radius, extent // 2) for radius, extent in pairs)
+
+
+def grain(problem: Problem, schedule: Schedule) -> tuple[int, ...]:
+    """Cells on each axis after which a schedule adds the terms of a sum in the same order again.
+
+    A piece that begins at such a multiple has the numbers of the whole domain, bit for bit.  Families without products
+    of matrices have one order for all cells.  With products a cell's place in a group of ``k + 1`` columns
+    (stencil2row), or in a tile of 8 x 8 (others), says which of its terms the rows and the columns of an mma hold.
+    """
+    axes = len(problem.shape)
+    if schedule.op != "stencil" or not schedule.widens:
+        return (1,) * axes
+    assert isinstance(problem, StencilProblem) and isinstance(schedule, StencilSchedule)
+    columns = geometry(schedule, problem.footprint).k + 1 if schedule.family == "stencil2row" else _TILE
+    return (*(1,) * (axes - 2), *(_TILE,) * (axes > 1), columns)
+
+
+class LocalKernel:
+    """The passes of at most ``steps`` time steps of a problem on frames of one shape."""
+
+    def __init__(self, of: Kernel, shape: tuple[int, ...], schedule: Schedule) -> None:
+        problem = of.problem.at(shape)
+        choice = choose(problem, of.device, schedule, Request(schedule.steps))
+        self.kernel = Kernel(problem.under(choice.schedule), schedule.steps, of._target, choice, of.loc)
+        calls = self.kernel._calls
+        assert isinstance(calls, GridCalls)
+        self.calls, self.shape = calls, shape
+
+        *rows, cols = shape
+        item = calls.dtype.itemsize
+        wide = of.backend == "cuda" and rows
+        #: Elements from row to row: on a GPU all begin where wide loads may.
+        self.pitch = -(-cols * item // _ROW) * _ROW // item if wide else cols
+        self._plans: Memo[Plan] = Memo(self._plan)
+
+    def empty(self, device: Any) -> Any:
+        """A tensor for a level."""
+        torch = import_module("torch")
+        *rows, cols = self.shape
+        return torch.empty((*rows, self.pitch), dtype=getattr(torch, self.calls.dtype.name), device=device)[..., :cols]
+
+    def _plan(self, steps: int) -> Plan:
+        """The passes of so many steps, without the copies of levels that stay as they are."""
+        apart = None if self.pitch == self.shape[-1] else (self.pitch,) * len(self.calls.arguments)
+        plan = self.kernel._plan(steps, apart)
+        copies = sum(max(0, len(levels) - steps) for levels in self.calls.fields.values())
+        return replace(plan, parts=plan.parts[: len(plan.parts) - copies])
+
+    def run(self, arrays: Mapping[str, Any], steps: int) -> None:
+        """Do so many steps (asynchronously on a GPU) from the arrays called ``in...`` to those called ``out...``."""
+        views = {name: describe(a) for name, a in arrays.items()}
+        first = next(iter(views.values()))
+        if self.kernel.backend == "cuda":
+            handle = launch_stream(first)
+            executor = self.kernel._executor(first.layout.device_index or 0, handle)
+            where = {name: view.pointer for name, view in views.items()}
+            executor.run(self._plans.get(steps), where, handle, first)
+            return
+        host = {name: host_array(view) for name, view in views.items()}
+        given = {name: host[name] for name in self.calls.inputs}
+        new = {name: a for name, a in host.items() if name not in given}
+        if self.kernel.backend == "reference":
+            made = self.calls.reference(given, steps)
+            for name, a in new.items():
+                a[...] = made[name]
+            return
+        plan = self._plans.get(steps)
+        emulator.run_plan(plan, given, new, self.calls.work(plan.passes), self.calls.cells)
+
+
+class Levels:
+    """The arrays of one field on a frame: its levels, newest first, and those that the next pass may write."""
+
+    def __init__(self, held: Sequence[Any], spare: Sequence[Any]) -> None:
+        self.held, self._spare = list(held), list(spare)
+
+    def next(self, steps: int) -> list[Any]:
+        """The arrays of the levels that a pass of so many steps writes, newest first."""
+        return self._spare[: min(len(self.held), steps)]
+
+    def turn(self, steps: int) -> None:
+        """What was written is the newest now; the oldest levels may be written next."""
+        new = self.next(steps)
+        kept = len(self.held) - len(new)
+        self.held, self._spare = new + self.held[:kept], self._spare[len(new) :] + self.held[kept:]
