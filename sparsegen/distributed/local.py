@@ -18,12 +18,12 @@ from sparsegen.calls.grid import GridCalls
 from sparsegen.choose import Request, choose
 from sparsegen.families.update.base import family
 from sparsegen.geometry import geometry
-from sparsegen.ir.errors import ScheduleError
 from sparsegen.kernel import Kernel
 from sparsegen.memo import Memo
 from sparsegen.plan import Plan
 from sparsegen.problem import Problem
 from sparsegen.problems.stencil import StencilProblem
+from sparsegen.problems.update import UpdateProblem, tried
 from sparsegen.run import emulator
 from sparsegen.schedule import Schedule, StencilSchedule
 
@@ -33,24 +33,23 @@ _ROW = 16
 _TILE = 8
 
 
-def pass_schedule(kernel: Kernel, shape: tuple[int, ...]) -> Schedule:
-    """The schedule of a kernel's passes on pieces of a shape: its own, unless that makes all steps in one launch.
+def pass_schedules(kernel: Kernel, shape: tuple[int, ...]) -> list[Schedule]:
+    """The schedules that passes on pieces of about a shape may have: the kernel's own, unless that makes all steps in
+    one launch; then the cheapest of each number of steps a pass that do not.  The numbers of an update depend on none.
 
-    Such a one is replaced by the cheapest that does not; the numbers of an update depend on no schedule.  What a
-    schedule may leave to the cost model is chosen anew for each shape.
+    What a schedule may leave to the cost model is chosen anew for each shape.
     """
     schedule: Schedule = kernel.schedule
+    found = {schedule.steps: schedule}
     if schedule.op == "update" and family(schedule).whole:
-        costs = kernel.problem.at(shape).options(None, kernel.device, Request(kernel.steps)).costs
-        found = [c.schedule for c in costs if c.schedule.op == "update" and not family(c.schedule).whole]
-        if not found:
-            raise ScheduleError(
-                f"{schedule.family} makes all steps in one launch, and nothing else runs {kernel.problem.name} on "
-                f"{'x'.join(map(str, shape))}",
-                hint="distribute over fewer ranks, or compile with schedule='direct'",
-            )
-        schedule = found[0]
-    return schedule.but(**{word.name: None for word in schedule.rules.words if word.auto})
+        there = kernel.problem.at(shape)
+        there = there.update or there if isinstance(there, StencilProblem) else there
+        assert isinstance(there, UpdateProblem)
+        found = {}
+        for cost in tried(there, kernel.device, kernel.steps).costs:
+            if not family(cost.schedule).whole:
+                found.setdefault(cost.steps_per_launch, cost.schedule)
+    return [s.but(**{word.name: None for word in s.rules.words if word.auto}) for s in found.values()]
 
 
 def reach(problem: Problem, steps: int) -> tuple[int, ...]:

@@ -13,11 +13,11 @@ from typing import Any
 from sparsegen.choose import Request
 from sparsegen.cost.devices import DeviceProfile, load_profile, names
 from sparsegen.cost.links import Link
-from sparsegen.distributed.local import grain, pass_schedule, reach
+from sparsegen.distributed.local import grain, pass_schedules, reach
 from sparsegen.distributed.partition import Partition, cells, shape
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.explain.units import seconds
-from sparsegen.ir.errors import ArrayError, DeviceError
+from sparsegen.ir.errors import ArrayError, DeviceError, ScheduleError, SparsegenError
 from sparsegen.kernel import Kernel
 from sparsegen.problem import Problem
 from sparsegen.schedule import Schedule
@@ -78,22 +78,38 @@ class Exchange:
 
 
 def planned(k: Kernel, mesh: tuple[int, ...], overlap: bool | None) -> tuple[Schedule, Partition]:
-    """The schedule of passes and how the domain is split; ArrayError where the domain or its boundary forbids it."""
+    """The schedule of passes and how the domain is split.
+
+    ArrayError where the domain or its boundary forbids it, ScheduleError where no schedule runs on all pieces.
+    """
     axes = len(k.shape)
     plain = Partition(k.shape, mesh, (0,) * axes, (False,) * axes, (1,) * axes)
-    schedule = pass_schedule(k, shape(plain.blocks[0]))
-    whole = split(k.problem, mesh, schedule)
-    halves = replace(whole, turns=2)
-    fits = whole.halves() and 0 not in mixed(k.problem)
+    found, refused = list[tuple[float, Schedule, Partition]](), list[SparsegenError]()
+    for schedule in pass_schedules(k, shape(plain.blocks[0])):
+        try:
+            whole = split(k.problem, mesh, schedule)
+            for one in _wanted(whole, k.problem, overlap):
+                for size in {shape(piece.frame) for piece in one.pieces}:
+                    k.problem.at(size).price(schedule, k.device, Request(schedule.steps))
+                exchange = predicted(k.problem, k.device, one, schedule)
+                found.append((exchange.time / exchange.steps, schedule, one))
+        except (ArrayError, ScheduleError) as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    _, schedule, best = min(found, key=lambda each: each[0])
+    return schedule, best
+
+
+def _wanted(whole: Partition, problem: Problem, overlap: bool | None) -> list[Partition]:
+    """With blocks in one piece, in two, or both where it is not said; ArrayError where two are meant that are none."""
+    fits = whole.halves() and 0 not in mixed(problem)
     if overlap and not fits:
         raise ArrayError(
             f"blocks of {shape(whole.blocks[0])[0]} cells on axis 0 cannot be worked out in two halves",
             hint="leave overlap away, or take fewer ranks",
         )
-    if overlap is None and fits:
-        both = [predicted(k.problem, k.device, one, schedule).time for one in (whole, halves)]
-        overlap = both[1] < both[0]
-    return schedule, halves if overlap else whole
+    return [whole] * (not overlap) + [replace(whole, turns=2)] * (fits and overlap is not False)
 
 
 def split(problem: Problem, mesh: tuple[int, ...], schedule: Schedule) -> Partition:
