@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sparsegen import pattern
     from sparsegen.boundary import dirichlet, frozen, neumann, periodic
     from sparsegen.compiler import compile, schedules
+    from sparsegen.distributed.kernel import DistributedKernel, distribute
     from sparsegen.dsl.functions import abs, clip, cos, exp, log, max, min, pow, sin, sqrt, tanh, where
     from sparsegen.dsl.operands import Value
     from sparsegen.dsl.stencil import Stencil
@@ -72,6 +73,7 @@ __all__ += ["Schedule", "StencilSchedule", "UpdateSchedule", "SpmmSchedule", "Sd
 __all__ += ["AttentionSchedule", "schedules"]
 # compiling and running
 __all__ += ["compile", "tune", "Kernel", "UpdateKernel", "SpmmKernel", "AttentionKernel"]
+__all__ += ["distribute", "DistributedKernel"]
 # errors
 __all__ += ["SparsegenError", "StencilError", "BoundaryError", "ScheduleError", "ArrayError", "FormatError"]
 __all__ += ["ProductError", "ToolchainError", "DeviceError", "IRError", "KernelFault", "__version__"]
@@ -95,6 +97,7 @@ _HOMES = {
     "reordering": ("reorder", "Reordering"),
     "schedule": tuple(name for name in __all__ if name.endswith("Schedule")),
     "compiler": ("compile", "schedules"),
+    "distributed.kernel": ("distribute", "DistributedKernel"),
     "tuning.tune": ("tune",),
     "kernel": ("Kernel", "UpdateKernel", "SpmmKernel", "AttentionKernel"),
     "ir.errors": tuple(name for name in __all__ if name.endswith("Error") or name == "KernelFault"),

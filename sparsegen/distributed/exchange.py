@@ -104,4 +104,3 @@ def _by_rank(messages: Iterable[tuple[int, Message]]) -> dict[int, list[Message]
     for rank, message in messages:
         found.setdefault(rank, []).append(message)
     return dict(sorted(found.items()))
-

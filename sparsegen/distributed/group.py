@@ -71,7 +71,7 @@ class Ranks:
         wanted = "nccl" if kind == "cuda" else "gloo"
         if f"{kind}:{wanted}" not in able:
             raise DeviceError(
-                f"a kernel on the {backend} sends its halos through {wanted}, and the processes were started with {able}",
+                f"a kernel on the {backend} sends its halos through {wanted}, the processes were started with {able}",
                 hint=f"init_process_group('{wanted}'), or compile with backend="
                 + ("'reference'" if kind == "cuda" else "'cuda'"),
             )
@@ -129,5 +129,7 @@ def _sizes(mesh: Any) -> tuple[int, ...]:
     except (TypeError, ValueError):
         sizes = ()
     if not 1 <= len(sizes) <= 2 or min(sizes) < 1:
-        raise ArrayError(f"mesh={mesh!r} is no mesh of ranks", hint="pass a DeviceMesh of one or two axes, (2,) or (2, 2)")
+        raise ArrayError(
+            f"mesh={mesh!r} is no mesh of ranks", hint="pass (2,) or (2, 2), or a DeviceMesh of so many axes"
+        )
     return sizes

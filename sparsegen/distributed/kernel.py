@@ -14,9 +14,9 @@ from sparsegen.calls.grid import GridCalls
 from sparsegen.callsite import located, user_loc
 from sparsegen.distributed.exchange import Lane, Turn
 from sparsegen.distributed.group import Ranks
-from sparsegen.distributed.local import Levels, LocalKernel
+from sparsegen.distributed.local import Held, LocalKernel
 from sparsegen.distributed.model import Exchange, planned, predicted
-from sparsegen.distributed.partition import Message, shape, within
+from sparsegen.distributed.partition import Message, shape
 from sparsegen.ir.errors import ArrayError, ProductError
 from sparsegen.kernel import Kernel
 from sparsegen.memo import Memo
@@ -46,8 +46,9 @@ def distribute(k: Kernel, mesh: Any, *, overlap: bool | None = None) -> Distribu
 class DistributedKernel:
     """What :func:`sparsegen.distribute` gives back.
 
-    ``block``: the cells of this rank, a slice of each axis of the domain; ``block_shape``: how many.  ``partition`` says
-    the same of all ranks.  ``schedule``: that of the passes on a block; ``halo``: cells on each axis that one reaches.
+    ``block``: the cells of this rank, a slice of each axis of the domain; ``block_shape``: how many.  ``partition``
+    says the same of all ranks.  ``schedule``: that of the passes on a block; ``halo``: cells on each axis that one
+    reaches.
     """
 
     def __init__(self, k: Kernel, ranks: Ranks, overlap: bool | None = None) -> None:
@@ -170,24 +171,21 @@ class DistributedKernel:
             return calls.back(made)
 
     def _run(self, given: Mapping[str, Any], new: Mapping[str, Any], count: int) -> None:
-        coefs = [name for of, levels in self._calls.parameters.items() if of not in self._calls.fields for name in levels]
-        fields = {i: self._load(i, given) for i in self._pieces}
-        fixed = {i: {name: self._filled(i, given[name]) for name in coefs} for i in self._pieces}
-        every = {i: [a for of in fields[i].values() for a in of.held] + list(fixed[i].values()) for i in self._pieces}
-        turns = self._turns.get(len(next(iter(every.values()))))
-        for turn in turns:
-            turn.swap(every)
-        for turn in turns:
-            turn.copy(every)
-        ready: dict[int, list[Any]] = {i: [] for i in self._pieces}
-        passes = list(self._passes(count))
+        """All passes from the arrays that a call is given to those that it gives back."""
+        block, device = self.partition.blocks[self._ranks.me], self._ranks.device
+        held = {
+            i: Held(self._kernels.get(shape(piece.frame)), piece, block, given, device)
+            for i, piece in self._pieces.items()
+        }
+        before = {i: one.every() for i, one in held.items()}
+        for turn in self._turns_of(before):
+            turn.swap(before)
+            turn.copy(before)
+        passes, ready = list(self._passes(count)), dict[int, list[Any]]()
         for at, steps in enumerate(passes):
-            ready = self._pass(fields, fixed, steps, ready, last=at == len(passes) - 1)
-        block = self.partition.blocks[self._ranks.me]
-        for i, piece in self._pieces.items():
-            for of, levels in self._calls.fields.items():
-                for name, a in zip(levels, fields[i][of].held, strict=True):
-                    new[name][within(piece.own, block)].copy_(a[within(piece.own, piece.frame)])
+            ready = self._pass(held, steps, ready, last=at == len(passes) - 1)
+        for one in held.values():
+            one.store(new, block)
 
     def _passes(self, count: int) -> Iterator[int]:
         """Time steps of each pass, in the order of a kernel's: the rest first."""
@@ -196,58 +194,33 @@ class DistributedKernel:
         yield from (self.schedule.steps for _ in range(whole))
 
     def _pass(
-        self, fields: Mapping[int, Mapping[str, Levels]], fixed: Mapping[int, Mapping[str, Any]], steps: int,
-        ready: Mapping[int, Sequence[Any]], *, last: bool,
-    ) -> dict[int, list[Any]]:  # fmt: skip
-        """One pass on each piece, and the exchange of what it makes: its ends, for each piece that waits for them."""
-        calls = self._calls
-        made = {
-            i: {of: levels.next(steps) for of, levels in fields[i].items()} for i in self._pieces
-        }  # a piece's arrays by field, newest level first
-        flat = {i: [a for of in made[i].values() for a in of] for i in self._pieces}
-        turns = self._turns.get(len(next(iter(flat.values()))))
-        ends: dict[int, list[Any]] = {i: [] for i in self._pieces}
-        for (i, piece), turn in zip(self._pieces.items(), turns, strict=True):
-            for event in ready[i]:
-                self._lane.wait(event)
-            arrays = dict(fixed[i])
-            for of, levels in fields[i].items():
-                arrays |= dict(zip(calls.parameters[of], levels.held, strict=True))
-                arrays |= dict(zip(calls.fields[of], made[i][of], strict=False))
-            self._kernels.get(shape(piece.frame)).run(arrays, steps)
+        self, held: Mapping[int, Held], steps: int, ready: Mapping[int, list[Any]], *, last: bool
+    ) -> dict[int, list[Any]]:
+        """One pass on each piece, and the exchange of what it makes unless it is the last one.
+
+        ``ready``: for each piece the ends of earlier exchanges that it waits for; back come those of this pass.
+        """
+        made = {i: one.next(steps) for i, one in held.items()}
+        turns = self._turns_of(made)
+        ends: dict[int, list[Any]] = {i: [] for i in held}
+        for (i, one), turn in zip(held.items(), turns, strict=True):
+            for end in ready.get(i, ()):
+                self._lane.wait(end)
+            one.run(steps)
             if not last:
-                event = self._lane.do(partial(turn.swap, flat))
+                end = self._lane.do(partial(turn.swap, made))
                 for involved in turn.pieces:
-                    ends[involved].append(event)
-        for i in self._pieces:
-            for levels in fields[i].values():
-                levels.turn(steps)
+                    ends[involved].append(end)
         for turn in turns[: 0 if last else None]:
-            turn.copy(flat)
+            turn.copy(made)
         return ends
 
-    def _load(self, i: int, given: Mapping[str, Any]) -> dict[str, Levels]:
-        """The levels of each field on a piece, and as many arrays as a pass writes."""
-        calls, most = self._calls, self.schedule.steps
-        return {
-            of: Levels(
-                [self._filled(i, given[name]) for name in calls.parameters[of]],
-                [self._empty(i) for _ in range(min(most, len(levels)))],
-            )
-            for of, levels in calls.fields.items()
-        }
-
-    def _empty(self, i: int) -> Any:
-        return self._kernels.get(shape(self._pieces[i].frame)).empty(self._ranks.device)
-
-    def _filled(self, i: int, block: Any) -> Any:
-        """An array for a piece and its halo with the piece's part of a block."""
-        piece, made = self._pieces[i], self._empty(i)
-        made[within(piece.own, piece.frame)].copy_(block[within(piece.own, self.partition.blocks[self._ranks.me])])
-        return made
+    def _turns_of(self, arrays: Mapping[int, Sequence[Any]]) -> list[Turn]:
+        """What is exchanged after each turn of a pass that makes these arrays on each piece."""
+        return self._turns.get(len(next(iter(arrays.values()))))
 
     def _make_turns(self, count: int) -> list[Turn]:
-        """What is exchanged after each turn of a pass, of so many arrays a piece."""
+        """The same for so many arrays a piece."""
         return [
             Turn(self._ranks, self.partition, [m for m in self._messages if m.turn == turn], count, self._dtype)
             for turn in range(self.partition.turns)

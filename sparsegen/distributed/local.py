@@ -16,6 +16,7 @@ from typing import Any
 from sparsegen.arrays import describe, host_array, launch_stream
 from sparsegen.calls.grid import GridCalls
 from sparsegen.choose import Request, choose
+from sparsegen.distributed.partition import Box, Piece, within
 from sparsegen.families.update.base import family
 from sparsegen.geometry import geometry
 from sparsegen.kernel import Kernel
@@ -142,3 +143,54 @@ class Levels:
         new = self.next(steps)
         kept = len(self.held) - len(new)
         self.held, self._spare = new + self.held[:kept], self._spare[len(new) :] + self.held[kept:]
+
+
+class Held:
+    """What a piece holds during a call: the levels of each field and the coefficients, with halos.
+
+    ``given``: the arrays of the call, of the cells of ``block``.
+    """
+
+    def __init__(self, kernel: LocalKernel, piece: Piece, block: Box, given: Mapping[str, Any], device: Any) -> None:
+        self._kernel, self._piece = kernel, piece
+        calls, most = kernel.calls, kernel.kernel.steps
+
+        def filled(name: str) -> Any:
+            made = kernel.empty(device)
+            made[within(piece.own, piece.frame)].copy_(given[name][within(piece.own, block)])
+            return made
+
+        self._fields = {
+            of: Levels(
+                [filled(name) for name in calls.parameters[of]],
+                [kernel.empty(device) for _ in range(min(most, len(levels)))],
+            )
+            for of, levels in calls.fields.items()
+        }
+        fixed = (name for of, levels in calls.parameters.items() if of not in calls.fields for name in levels)
+        self._fixed = {name: filled(name) for name in fixed}
+
+    def every(self) -> list[Any]:
+        """All arrays whose halos a pass reads."""
+        return [*(a for levels in self._fields.values() for a in levels.held), *self._fixed.values()]
+
+    def next(self, steps: int) -> list[Any]:
+        """The arrays that a pass of so many steps writes."""
+        return [a for levels in self._fields.values() for a in levels.next(steps)]
+
+    def run(self, steps: int) -> None:
+        """Do so many steps; what they write is the newest then."""
+        calls, arrays = self._kernel.calls, dict(self._fixed)
+        for of, levels in self._fields.items():
+            arrays |= dict(zip(calls.parameters[of], levels.held, strict=True))
+            arrays |= dict(zip(calls.fields[of], levels.next(steps), strict=False))
+        self._kernel.run(arrays, steps)
+        for levels in self._fields.values():
+            levels.turn(steps)
+
+    def store(self, new: Mapping[str, Any], block: Box) -> None:
+        """Copy the piece's own cells to the arrays that a call gives back, of the cells of ``block``."""
+        own, frame = self._piece.own, self._piece.frame
+        for of, levels in self._fields.items():
+            for name, a in zip(self._kernel.calls.fields[of], levels.held, strict=True):
+                new[name][within(own, block)].copy_(a[within(own, frame)])

@@ -170,9 +170,7 @@ def predicted(problem: Problem, device: DeviceProfile, partition: Partition, sch
     else:
         time = max(each[0], travel[1]) + max(each[1], travel[0]) + local
     alone = work(problem.shape)
-    return Exchange(
-        partition.mesh, partition.halo, steps, each, tuple(travel), sent, time, alone, device.name, link
-    )
+    return Exchange(partition.mesh, partition.halo, steps, each, tuple(travel), sent, time, alone, device.name, link)
 
 
 def _middle(partition: Partition) -> int:

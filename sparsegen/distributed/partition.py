@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 
 from sparsegen.ir.errors import ArrayError
 
@@ -49,7 +49,7 @@ def moved(box: Box, by: Sequence[int]) -> Box:
 def parts(n: int, count: int) -> list[tuple[int, int]]:
     """``n`` cells in ``count`` runs whose lengths differ by one at most."""
     ends = [n * i // count for i in range(count + 1)]
-    return list(zip(ends[:-1], ends[1:], strict=True))
+    return list(pairwise(ends))
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ class Message:
 class Partition:
     """A domain of ``grid`` cells on a ``mesh`` of ranks, the last axis of which runs fastest.
 
-    ``halo``: cells on each axis that a pass reaches; ``periodic``: of each axis; ``grain``: frames begin at multiples of
-    it, so that halos at their low ends may be wider; ``turns``: pieces of a block, 1 or 2.  ArrayError for a mesh that
-    the domain is too small for.
+    ``halo``: cells on each axis that a pass reaches; ``periodic``: of each axis; ``grain``: frames begin at multiples
+    of it, so that halos at their low ends may be wider; ``turns``: pieces of a block, 1 or 2.  ArrayError for a mesh
+    that the domain is too small for.
     """
 
     grid: tuple[int, ...]

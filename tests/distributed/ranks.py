@@ -27,7 +27,7 @@ class Threads:
     mesh: tuple[int, ...]
     me: int
     mail: dict[tuple[int, int], Queue[Any]] = field(default_factory=lambda: defaultdict(Queue))
-    device: Any = torch.device("cpu")
+    device: Any = field(default_factory=lambda: torch.device("cpu"))
 
     def agree(self, facts: dict[str, str]) -> None:
         """All threads have one kernel."""
