@@ -7,7 +7,8 @@ the first piece of the next pass is, the others.  So a pass takes the longer of 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sparsegen.choose import Request
@@ -109,7 +110,7 @@ def _wanted(whole: Partition, problem: Problem, overlap: bool | None) -> list[Pa
             f"blocks of {shape(whole.blocks[0])[0]} cells on axis 0 cannot be worked out in two halves",
             hint="leave overlap away, or take fewer ranks",
         )
-    return [whole] * (not overlap) + [replace(whole, turns=2)] * (fits and overlap is not False)
+    return [whole] * (not overlap) + [whole.in_turns(2)] * (fits and overlap is not False)
 
 
 def split(problem: Problem, mesh: tuple[int, ...], schedule: Schedule) -> Partition:
@@ -136,30 +137,35 @@ def _sides(problem: Problem) -> tuple[Any, ...]:
     return (what.sides,) if isinstance(what, Stencil) else what.sides
 
 
-def predicted(problem: Problem, device: DeviceProfile, partition: Partition, schedule: Schedule) -> Exchange:
-    """A pass on the ranks of a partition; ScheduleError where the schedule cannot run its pieces."""
+def predicted(
+    problem: Problem, device: DeviceProfile, partition: Partition, schedule: Schedule, share: Sequence[int] = ()
+) -> Exchange:
+    """A pass on the ranks of a partition; ScheduleError where the schedule cannot run its pieces.
+
+    ``share``: cells whose time on one GPU stands, times the ranks, for that of the whole domain: of one too large.
+    """
     link, steps = link_of(device), schedule.steps
-    middle = _middle(partition)
+    middle = partition.rank([n // 2 for n in partition.mesh])
     arrays, item = _written(problem, steps), problem.kind.nbytes
 
     def work(size: tuple[int, ...]) -> float:
         return float(problem.at(size).price(schedule, device, Request(steps)).time)
 
-    frames = [partition.pieces[i].frame for i in partition.of(middle)]
+    frames = [partition.piece(i).frame for i in partition.of(middle)]
     each = tuple(work(shape(frame)) for frame in frames)
-    rank_of = [piece.rank for piece in partition.pieces]
     travel, sent, local = [0.0] * partition.turns, 0, 0.0
+    messages = [m for m in partition.messages(middle) if m.source in partition.of(middle)]
     for turn in range(partition.turns):
         near = far = boxes = 0
-        for m in partition.messages(middle):
-            if m.turn != turn or rank_of[m.source] != middle:
+        for m in messages:
+            if m.turn != turn:
                 continue
-            nbytes = arrays * item * cells(m.taken)
-            if rank_of[m.target] == middle:
+            nbytes, to = arrays * item * cells(m.taken), m.target // partition.turns
+            if to == middle:
                 local += arrays * device.launch_s + 2 * nbytes / device.bw_global
                 continue
             boxes += 1
-            apart = rank_of[m.target] // link.gpus != middle // link.gpus
+            apart = to // link.gpus != middle // link.gpus
             far, near = far + nbytes * apart, near + nbytes * (not apart)
         if boxes:
             packed = 2 * (boxes * arrays * device.launch_s + 2 * (near + far) / device.bw_global)
@@ -169,16 +175,8 @@ def predicted(problem: Problem, device: DeviceProfile, partition: Partition, sch
         time = each[0] + travel[0]
     else:
         time = max(each[0], travel[1]) + max(each[1], travel[0]) + local
-    alone = work(problem.shape)
+    alone = work(tuple(share)) * math.prod(partition.mesh) if share else work(problem.shape)
     return Exchange(partition.mesh, partition.halo, steps, each, tuple(travel), sent, time, alone, device.name, link)
-
-
-def _middle(partition: Partition) -> int:
-    """A rank with as many neighbours as any."""
-    place = 0
-    for n in partition.mesh:
-        place = place * n + n // 2
-    return place
 
 
 def _written(problem: Problem, steps: int) -> int:

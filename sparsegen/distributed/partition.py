@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import product
 
 from sparsegen.ir.errors import ArrayError
 
@@ -46,10 +46,9 @@ def moved(box: Box, by: Sequence[int]) -> Box:
     return tuple((low + d, high + d) for (low, high), d in zip(box, by, strict=True))
 
 
-def parts(n: int, count: int) -> list[tuple[int, int]]:
-    """``n`` cells in ``count`` runs whose lengths differ by one at most."""
-    ends = [n * i // count for i in range(count + 1)]
-    return list(pairwise(ends))
+def run(n: int, count: int, at: int) -> tuple[int, int]:
+    """The ``at``-th of ``count`` runs of ``n`` cells, whose lengths differ by one at most."""
+    return n * at // count, n * (at + 1) // count
 
 
 @dataclass(frozen=True)
@@ -116,6 +115,10 @@ class Partition:
         """Whether every block is long enough for two pieces."""
         return self.grid[0] // self.mesh[0] // 2 >= self._least(0)
 
+    def in_turns(self, turns: int) -> Partition:
+        """The same with so many pieces of a block."""
+        return replace(self, turns=turns)
+
     def _least(self, axis: int) -> int:
         """Cells of a piece at least: the widest halo comes from the next one alone."""
         return max(1, self.halo[axis] + self.grain[axis] - 1)
@@ -130,30 +133,34 @@ class Partition:
         """Where a rank stands in the mesh."""
         return tuple(rank // math.prod(self.mesh[axis + 1 :]) % n for axis, n in enumerate(self.mesh))
 
+    def block(self, rank: int) -> Box:
+        """The cells of a rank."""
+        places = zip(self.grid, self.mesh, self.coordinates(rank), strict=False)
+        rest = tuple((0, n) for n in self.grid[len(self.mesh) :])
+        return (*(run(n, ranks, at) for n, ranks, at in places), *rest)
+
     @cached_property
     def blocks(self) -> tuple[Box, ...]:
         """The cells of each rank."""
-        runs = [parts(n, ranks) for n, ranks in zip(self.grid, self.mesh, strict=False)]
-        rest = tuple((0, n) for n in self.grid[len(self.mesh) :])
-        return tuple((*some, *rest) for some in product(*runs))
+        return tuple(self.block(rank) for rank in range(math.prod(self.mesh)))
+
+    def piece(self, number: int) -> Piece:
+        """A piece by its number: those of a rank follow one another in the order in which they run.
+
+        Ranks that are neighbours on the first axis begin at opposite ends, so that what is done first lies beside what
+        the neighbour does first.
+        """
+        rank, turn = divmod(number, self.turns)
+        (low, high), *rest = self.block(rank)
+        at = self.turns - 1 - turn if self.coordinates(rank)[0] % 2 else turn
+        start, end = run(high - low, self.turns, at)
+        own = ((low + start, low + end), *rest)
+        return Piece(rank, own, self._frame(own), turn)
 
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
-        """All pieces, those of a rank next to each other in the order in which they run.
-
-        Ranks that follow one another on the first axis begin at opposite ends, so that what is done first lies beside
-        what the neighbour does first.
-        """
-        found = list[Piece]()
-        for rank, block in enumerate(self.blocks):
-            (low, high), *rest = block
-            runs = [(low + a, low + b) for a, b in parts(high - low, self.turns)]
-            if self.coordinates(rank)[0] % 2:
-                runs.reverse()
-            for turn, run in enumerate(runs):
-                own = (run, *rest)
-                found.append(Piece(rank, own, self._frame(own), turn))
-        return tuple(found)
+        """All pieces."""
+        return tuple(self.piece(number) for number in range(math.prod(self.mesh) * self.turns))
 
     def of(self, rank: int) -> range:
         """The numbers of a rank's pieces."""
@@ -161,13 +168,22 @@ class Partition:
 
     def messages(self, rank: int) -> list[Message]:
         """What a rank's pieces get and give, in an order that all ranks agree on; some stay on the rank."""
-        mine = self.of(rank)
-        pairs = {(a, b) for i in mine for j in range(len(self.pieces)) for a, b in ((i, j), (j, i))}
+        mine, here = self.of(rank), self.coordinates(rank)
+        around = product(*({(at + step) % n for step in (-1, 0, 1)} for at, n in zip(here, self.mesh, strict=True)))
+        near = [i for place in around for i in self.of(self.rank(place))]
+        pairs = {(a, b) for i in mine for j in near for a, b in ((i, j), (j, i))}
         return [message for pair in sorted(pairs) for message in self._between(*pair)]
+
+    def rank(self, place: Sequence[int]) -> int:
+        """The rank at a place in the mesh."""
+        found = 0
+        for at, n in zip(place, self.mesh, strict=True):
+            found = found * n + at
+        return found
 
     def _between(self, source: int, target: int) -> Iterator[Message]:
         """Of one piece to another: several where a periodic axis has few pieces."""
-        a, b = self.pieces[source], self.pieces[target]
+        a, b = self.piece(source), self.piece(target)
         wraps = [(-n, 0, n) if s and p else (0,) for n, s, p in zip(self.grid, self.split, self.periodic, strict=True)]
         for by in product(*wraps):
             if source == target and not any(by):
