@@ -17,11 +17,11 @@ from sparsegen.bench.distributed import FORMS, NAME, WEAK, Form, Row
 from sparsegen.bench.harness import reason
 from sparsegen.bench.lab import Timing
 from sparsegen.distributed.group import torch_distributed
-from sparsegen.ir.errors import SparsegenError
+from sparsegen.ir.errors import DeviceError, SparsegenError
 
 #: Calls that are timed, after one that is not; seconds that one of them should take.
 CALLS: Final = 3
-SECONDS: Final = 0.3
+SECONDS: Final = 1.5
 #: Bytes of a message whose speed is measured, and of one that is over at once; how often.
 LONG: Final = 1 << 28
 SHORT: Final = 8
@@ -65,11 +65,14 @@ class Measured:
 
     def _form(self, form: Form, whole: bool, target: float) -> Iterator[Row]:
         """A row for blocks in one piece, and one for two."""
-        what, labels = form.what, {"part": "strong" if whole else "weak", "case": form.name, "ranks": self.ranks}
-        shape = form.shape if whole else (form.shape[0] // 2 * self.ranks, *form.shape[1:])
+        what = form.what
+        labels: dict[str, Any] = {"part": "strong" if whole else "weak", "case": form.name, "ranks": self.ranks}
+        first, *rest = form.shape
+        first = first if whole else first // 2 * self.ranks
+        shape = (first, *rest)
         try:
             k = sg.compile(what, shape, 24 if len(shape) < 3 else 12, backend="cuda")
-            block = (shape[0] // self.ranks, *shape[1:])
+            block = (first // self.ranks, *rest)
             one = k if whole else sg.compile(what, block, k.steps, backend="cuda", schedule=str(k.schedule))
             steps, alone, want = self._alone(one)
         except SparsegenError as error:
@@ -94,20 +97,28 @@ class Measured:
         return {name: tuple(one() for _ in range(n)) if n > 1 else one() for name, n in levels.items()}
 
     def _alone(self, k: Any) -> tuple[int, float, Any]:
-        """Steps of a call, its seconds on one GPU, and its result on rank 0; the others wait."""
-        torch, found, want = self.torch, [0, 0.0], None
+        """Steps of a call, its seconds on one GPU, and its result on rank 0; the others wait.
+
+        DeviceError on all of them where rank 0 fails.
+        """
+        torch, want = self.torch, None
+        found: list[Any] = [0, 0.0, ""]
         if self.rank == 0:
-            given = self._given(k)
-            want = k(**given)
-            once = self._seconds(lambda: k(**given, out=want))
-            many = max(1, round(SECONDS / once)) * k.steps
-            k(**given, out=want, steps=many)
-            times = [self._seconds(lambda: k(**given, out=want, steps=many)) for _ in range(CALLS)]
-            found = [many, Timing.of(times).median]
-            del given
+            try:
+                given = self._given(k)
+                want = k(**given)
+                many = max(1, round(SECONDS / self._seconds(lambda: k(**given, out=want)))) * k.steps
+                k(**given, out=want, steps=many)
+                times = [self._seconds(lambda: k(**given, out=want, steps=many)) for _ in range(CALLS)]
+                found = [many, Timing.of(times).median, ""]
+            except (SparsegenError, torch.OutOfMemoryError) as error:
+                found[2] = reason(error)
+            given = {}
         torch.cuda.empty_cache()
         self.dist.broadcast_object_list(found, src=0)
-        return int(found[0]), float(found[1]), want
+        if found[2]:
+            raise DeviceError(found[2], hint="see what rank 0 says")
+        return found[0], found[1], want
 
     def _seconds(self, call: Callable[[], object]) -> float:
         self.torch.cuda.synchronize()
@@ -142,7 +153,7 @@ class Measured:
             gathered = d.gather(newest)
             if self.rank == 0:
                 expected = want[0] if isinstance(want, tuple) else want
-                error = float((gathered != expected).double().mean())
+                error = int(torch.count_nonzero(gathered != expected)) / expected.numel()
         timing, told = Timing.of(times), d.explain()
         speedup, predicted = alone / timing.median, one.cost.time_per_step * told.steps / told.time
         return Row(

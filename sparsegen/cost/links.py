@@ -48,4 +48,4 @@ def link_from(table: Any, where: str) -> Link | None:
         if not number or not low <= value <= high:
             raise DeviceError(f"{where}: link.{name} = {value!r} is absurd",
                               hint=f"a sane value is {low:g} to {high:g} {unit}")  # fmt: skip
-    return Link(**{name: int(table[name]) if name == "gpus" else float(table[name]) for name in names})
+    return Link(int(table["gpus"]), *(float(table[name]) for name in names[1:]))

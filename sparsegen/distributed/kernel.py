@@ -132,7 +132,7 @@ class DistributedKernel:
         with located(user_loc()):
             torch = import_module("torch")
             next(iter(self._calls.inputs.values()))(local)
-            block = torch.as_tensor(local).contiguous()
+            block = torch.as_tensor(local).to(self._ranks.device).contiguous()
             if self._ranks.me != root:
                 self._ranks.exchange([(block.view(-1).view(torch.uint8), root)], [], "gather")()
                 return None
