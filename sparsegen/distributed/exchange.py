@@ -1,79 +1,79 @@
-"""What travels after a turn of a pass: the cells that others need, packed, one message a rank, and put in their place.
+"""What travels after a turn of a pass: the cells that others need, on their way from array to array.
 
 On a GPU all of it is on a stream of its own, so that the next piece is worked out meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 from sparsegen.distributed.group import Ranks
-from sparsegen.distributed.partition import Box, Message, Partition, cells, shape, within
+from sparsegen.distributed.partition import Box, Message, Partition, within
 
 
 class Turn:
-    """The messages of one turn for ``count`` arrays of each piece at once (the levels of all fields that are new).
+    """The messages of one turn for some arrays of each piece at once (the levels of all fields that are new).
 
     ``arrays`` of the calls below: for each of this rank's pieces, by number, these arrays in the same order.
     """
 
-    def __init__(self, ranks: Ranks, partition: Partition, messages: Sequence[Message], count: int, dtype: Any) -> None:
-        self._ranks, self._count = ranks, count
-        self._frames = [piece.frame for piece in partition.pieces]
-        rank_of = [piece.rank for piece in partition.pieces]
-        mine = ranks.me
-        self.local = [m for m in messages if rank_of[m.source] == rank_of[m.target]]
-        self._out = _by_rank((rank_of[m.target], m) for m in messages if rank_of[m.target] != mine)
-        self._in = _by_rank((rank_of[m.source], m) for m in messages if rank_of[m.source] != mine)
+    def __init__(self, ranks: Ranks, partition: Partition, messages: Sequence[Message]) -> None:
+        self._ranks, self._messages = ranks, messages
+        self._mine, self._turns = partition.of(ranks.me), partition.turns
+        ends = {end for m in messages for end in (m.source, m.target)}
+        self._frames = {end: partition.piece(end).frame for end in ends}
         #: Numbers of this rank's pieces whose halos arrive, or whose cells are sent.
-        self.pieces = {m.target for found in self._in.values() for m in found}
-        self.pieces |= {m.source for found in self._out.values() for m in found}
-        self._sent = {rank: self._buffer(found, dtype) for rank, found in self._out.items()}
-        self._got = {rank: self._buffer(found, dtype) for rank, found in self._in.items()}
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that this rank sends."""
-        return sum(a.numel() * a.element_size() for a in self._sent.values())
-
-    def _buffer(self, messages: Sequence[Message], dtype: Any) -> Any:
-        torch = import_module("torch")
-        return torch.empty(self._count * sum(cells(m.given) for m in messages), dtype=dtype, device=self._ranks.device)
+        self.pieces = {i for m in messages if not self._stays(m) for i in (m.source, m.target) if i in self._mine}
+        #: Packed cells of messages that lie apart in their arrays, by message and array.
+        self._packed: dict[tuple[int, int], Any] = {}
 
     def copy(self, arrays: Mapping[int, Sequence[Any]]) -> None:
         """The messages from a piece to another of the same rank."""
-        for m in self.local:
-            for a, b in zip(arrays[m.source], arrays[m.target], strict=True):
-                b[within(m.given, self._frames[m.target])].copy_(a[within(m.taken, self._frames[m.source])])
+        for m in self._messages:
+            if self._stays(m):
+                for a, b in zip(arrays[m.source], arrays[m.target], strict=True):
+                    self._part(b, m.target, m.given).copy_(self._part(a, m.source, m.taken))
 
     def swap(self, arrays: Mapping[int, Sequence[Any]]) -> None:
-        """The messages from rank to rank: pack, send and receive, unpack."""
-        for rank, found in self._out.items():
-            for part, a, m, box in self._each(self._sent[rank], found, arrays, of_source=True):
-                part.copy_(a[within(box, self._frames[m])])
-        uint8 = import_module("torch").uint8
+        """The messages from rank to rank.  What lies together goes from array to array, all else is packed first."""
+        sends, receives, unpacked = list[tuple[Any, int]](), list[tuple[Any, int]](), list[tuple[Any, Any]]()
+        for at, m in enumerate(self._messages):
+            if self._stays(m):
+                continue
+            out = m.source in self._mine
+            piece, box, other = (m.source, m.taken, m.target) if out else (m.target, m.given, m.source)
+            for i, a in enumerate(arrays[piece]):
+                part = self._part(a, piece, box)
+                moved = part if part.is_contiguous() else self._buffer(at, i, part)
+                if out and moved is not part:
+                    moved.copy_(part)
+                elif moved is not part:
+                    unpacked.append((part, moved))
+                (sends if out else receives).append((_raw(moved), other // self._turns))
+        self._ranks.exchange(sends, receives, "an exchange of halos")()
+        for part, moved in unpacked:
+            part.copy_(moved)
 
-        def raw(buffers: Mapping[int, Any]) -> list[tuple[Any, int]]:
-            return [(a.view(uint8), rank) for rank, a in buffers.items()]
+    def _stays(self, m: Message) -> bool:
+        """Whether a message is from a piece of this rank to another one."""
+        return m.source in self._mine and m.target in self._mine
 
-        self._ranks.exchange(raw(self._sent), raw(self._got), "an exchange of halos")()
-        for rank, found in self._in.items():
-            for part, a, m, box in self._each(self._got[rank], found, arrays, of_source=False):
-                a[within(box, self._frames[m])].copy_(part)
+    def _part(self, array: Any, piece: int, box: Box) -> Any:
+        return array[within(box, self._frames[piece])]
 
-    def _each(
-        self, buffer: Any, messages: Sequence[Message], arrays: Mapping[int, Sequence[Any]], *, of_source: bool
-    ) -> Iterator[tuple[Any, Any, int, Box]]:
-        """Each part of a buffer with its array, the number of its piece and its cells."""
-        start = 0
-        for m in messages:
-            piece, box = (m.source, m.taken) if of_source else (m.target, m.given)
-            for a in arrays[piece]:
-                end = start + cells(box)
-                yield buffer[start:end].view(shape(box)), a, piece, box
-                start = end
+    def _buffer(self, message: int, array: int, part: Any) -> Any:
+        """Memory for packed cells, the same at every pass."""
+        key = message, array
+        if key not in self._packed:
+            self._packed[key] = part.new_empty(part.shape)
+        return self._packed[key]
+
+
+def _raw(array: Any) -> Any:
+    """The bytes of a packed tensor."""
+    return array.view(-1).view(import_module("torch").uint8)
 
 
 class Lane:
@@ -97,10 +97,3 @@ class Lane:
         """Make the current stream wait for the end of work."""
         if event is not None:
             self._cuda.current_stream().wait_event(event)
-
-
-def _by_rank(messages: Iterable[tuple[int, Message]]) -> dict[int, list[Message]]:
-    found: dict[int, list[Message]] = {}
-    for rank, message in messages:
-        found.setdefault(rank, []).append(message)
-    return dict(sorted(found.items()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -16,7 +16,7 @@ from sparsegen.distributed.exchange import Lane, Turn
 from sparsegen.distributed.group import Ranks
 from sparsegen.distributed.local import Held, LocalKernel
 from sparsegen.distributed.model import Exchange, planned, predicted
-from sparsegen.distributed.partition import Message, shape
+from sparsegen.distributed.partition import shape
 from sparsegen.ir.errors import ArrayError, ProductError
 from sparsegen.kernel import Kernel
 from sparsegen.memo import Memo
@@ -57,8 +57,10 @@ class DistributedKernel:
         self.schedule, self.partition = planned(k, ranks.mesh, overlap)
         self._pieces = {i: self.partition.pieces[i] for i in self.partition.of(ranks.me)}
         self._kernels = Memo(partial(LocalKernel, k, schedule=self.schedule))
-        self._turns: Memo[list[Turn]] = Memo(self._make_turns)
-        self._messages: list[Message] = self.partition.messages(ranks.me)
+        messages = self.partition.messages(ranks.me)
+        self._turns = [
+            Turn(ranks, self.partition, [m for m in messages if m.turn == turn]) for turn in range(self.partition.turns)
+        ]
         self._lane = Lane(ranks.device)
         made = calls_of(k.problem.at(self.block_shape), k.backend)
         assert isinstance(made, GridCalls)
@@ -178,7 +180,7 @@ class DistributedKernel:
             for i, piece in self._pieces.items()
         }
         before = {i: one.every() for i, one in held.items()}
-        for turn in self._turns_of(before):
+        for turn in self._turns:
             turn.swap(before)
             turn.copy(before)
         passes, ready = list(self._passes(count)), dict[int, list[Any]]()
@@ -201,9 +203,8 @@ class DistributedKernel:
         ``ready``: for each piece the ends of earlier exchanges that it waits for; back come those of this pass.
         """
         made = {i: one.next(steps) for i, one in held.items()}
-        turns = self._turns_of(made)
         ends: dict[int, list[Any]] = {i: [] for i in held}
-        for (i, one), turn in zip(held.items(), turns, strict=True):
+        for (i, one), turn in zip(held.items(), self._turns, strict=True):
             for end in ready.get(i, ()):
                 self._lane.wait(end)
             one.run(steps)
@@ -211,20 +212,9 @@ class DistributedKernel:
                 end = self._lane.do(partial(turn.swap, made))
                 for involved in turn.pieces:
                     ends[involved].append(end)
-        for turn in turns[: 0 if last else None]:
+        for turn in self._turns[: 0 if last else None]:
             turn.copy(made)
         return ends
-
-    def _turns_of(self, arrays: Mapping[int, Sequence[Any]]) -> list[Turn]:
-        """What is exchanged after each turn of a pass that makes these arrays on each piece."""
-        return self._turns.get(len(next(iter(arrays.values()))))
-
-    def _make_turns(self, count: int) -> list[Turn]:
-        """The same for so many arrays a piece."""
-        return [
-            Turn(self._ranks, self.partition, [m for m in self._messages if m.turn == turn], count, self._dtype)
-            for turn in range(self.partition.turns)
-        ]
 
 
 def _slices(box: Any) -> tuple[slice, ...]:

@@ -51,9 +51,11 @@ class Exchange:
 
     @property
     def hidden(self) -> float:
-        """Share of the travel that takes no time of its own."""
+        """Share of the travel that takes no time of its own; 0 where blocks are in one piece."""
         travel = sum(self.travel)
-        return 1.0 if not travel else 1.0 - (self.time - sum(self.work)) / travel
+        if len(self.work) == 1 or not travel:
+            return 0.0
+        return max(0.0, 1.0 - (self.time - sum(self.work)) / travel)
 
     @property
     def speedup(self) -> float:
@@ -165,10 +167,14 @@ def predicted(
                 local += arrays * device.launch_s + 2 * nbytes / device.bw_global
                 continue
             boxes += 1
-            apart = to // link.gpus != middle // link.gpus
-            far, near = far + nbytes * apart, near + nbytes * (not apart)
+            if to // link.gpus == middle // link.gpus:
+                near += nbytes
+            else:
+                far += nbytes
         if boxes:
-            packed = 2 * (boxes * arrays * device.launch_s + 2 * (near + far) / device.bw_global)
+            # Cells that lie apart are packed, and unpacked at the other end; whole rows or planes are sent as they lie.
+            apart = any(partition.split[1:]) or problem.shape[-1] * item % 16
+            packed = 2 * (boxes * arrays * device.launch_s + 2 * (near + far) / device.bw_global) if apart else 0.0
             travel[turn] = packed + max(link.seconds(near, apart=False), link.seconds(far, apart=True))
         sent += near + far
     if partition.turns == 1:
