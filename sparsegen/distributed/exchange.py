@@ -51,7 +51,7 @@ class Turn:
                     moved.copy_(part)
                 elif moved is not part:
                     unpacked.append((part, moved))
-                (sends if out else receives).append((_raw(moved), other // self._turns))
+                (sends if out else receives).append((raw(moved), other // self._turns))
         self._ranks.exchange(sends, receives, "an exchange of halos")()
         for part, moved in unpacked:
             part.copy_(moved)
@@ -71,17 +71,17 @@ class Turn:
         return self._packed[key]
 
 
-def _raw(array: Any) -> Any:
+def raw(array: Any) -> Any:
     """The bytes of a packed tensor."""
     return array.view(-1).view(import_module("torch").uint8)
 
 
 class Lane:
-    """A stream beside the current one, on a GPU; on the host everything is done at once."""
+    """A stream beside the current one, before which it goes, on a GPU; on the host everything is done at once."""
 
     def __init__(self, device: Any) -> None:
         self._cuda: Any = import_module("torch.cuda") if device.type == "cuda" else None
-        self._stream: Any = self._cuda.Stream(device) if self._cuda else None
+        self._stream: Any = self._cuda.Stream(device, priority=-1) if self._cuda else None
 
     def do(self, work: Callable[[], None]) -> Any:
         """Enqueue work after all that the current stream has; what ``wait`` takes to make it wait for the end."""

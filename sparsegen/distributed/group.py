@@ -76,7 +76,13 @@ class Ranks:
                 + ("'reference'" if kind == "cuda" else "'cuda'"),
             )
         device = torch.device("cuda", torch.cuda.current_device()) if kind == "cuda" else torch.device("cpu")
-        group = dist.new_group(list(world), timeout=timedelta(seconds=PATIENCE), use_local_synchronization=True)
+        patience = timedelta(seconds=PATIENCE)
+        how: dict[str, Any] = {}
+        if kind == "cuda":  # its kernels must start while those of a pass fill the GPU
+            options = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)
+            options._timeout = patience
+            how = {"backend": wanted, "pg_options": options}
+        group = dist.new_group(list(world), timeout=patience, use_local_synchronization=True, **how)
         return Ranks(dist, sizes, world, world.index(dist.get_rank()), group, device)
 
     @contextmanager

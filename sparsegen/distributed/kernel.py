@@ -12,7 +12,7 @@ from sparsegen.arguments import positive
 from sparsegen.calls import calls_of
 from sparsegen.calls.grid import GridCalls
 from sparsegen.callsite import located, user_loc
-from sparsegen.distributed.exchange import Lane, Turn
+from sparsegen.distributed.exchange import Lane, Turn, raw
 from sparsegen.distributed.group import Ranks
 from sparsegen.distributed.local import Held, LocalKernel
 from sparsegen.distributed.model import Exchange, planned, predicted
@@ -24,7 +24,7 @@ from sparsegen.problem import digest
 
 
 def distribute(k: Kernel, mesh: Any, *, overlap: bool | None = None) -> DistributedKernel:
-    """The kernel ``k`` of a stencil or an update over the ranks of ``mesh``, the domain split along the first axes.
+    """The kernel ``k`` of a stencil or an update over the ranks of ``mesh``, the domain split along its first axes.
 
     ``mesh``: a torch DeviceMesh of one or two axes, or a tuple such as ``(2,)`` or ``(2, 2)`` with the default group of
     processes (NCCL for kernels on ``cuda``, gloo for others).  Every rank calls this, with an equal kernel.
@@ -122,10 +122,10 @@ class DistributedKernel:
                 each = self.partition.blocks
                 parts = [(whole[_slices(box)].contiguous(), rank) for rank, box in enumerate(each)]
                 made.copy_(parts[root][0])
-                sends = [(a.view(-1).view(torch.uint8), rank) for a, rank in parts if rank != root]
+                sends = [(raw(a), rank) for a, rank in parts if rank != root]
                 self._ranks.exchange(sends, [], "scatter")()
             else:
-                self._ranks.exchange([], [(made.view(-1).view(torch.uint8), root)], "scatter")()
+                self._ranks.exchange([], [(raw(made), root)], "scatter")()
             return made
 
     def gather(self, local: Any, root: int = 0) -> Any:
@@ -136,12 +136,12 @@ class DistributedKernel:
             next(iter(self._calls.inputs.values()))(local)
             block = torch.as_tensor(local).to(self._ranks.device).contiguous()
             if self._ranks.me != root:
-                self._ranks.exchange([(block.view(-1).view(torch.uint8), root)], [], "gather")()
+                self._ranks.exchange([(raw(block), root)], [], "gather")()
                 return None
             whole = torch.empty(self.kernel.shape, dtype=self._dtype, device=self._ranks.device)
             each = list(enumerate(self.partition.blocks))
             made = {rank: block if rank == root else block.new_empty(shape(box)) for rank, box in each}
-            others = [(a.view(-1).view(torch.uint8), rank) for rank, a in made.items() if rank != root]
+            others = [(raw(a), rank) for rank, a in made.items() if rank != root]
             self._ranks.exchange([], others, "gather")()
             for rank, box in each:
                 whole[_slices(box)].copy_(made[rank])
