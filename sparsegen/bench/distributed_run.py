@@ -29,15 +29,20 @@ TIMES: Final = 20
 
 
 class Measured:
-    """The suite on this process's GPU, one of several."""
+    """The suite on this process's GPU, one of several; a call on one GPU takes about so many ``seconds``.
 
-    def __init__(self) -> None:
+    ``device`` and ``backend`` are others only where the suite itself is tried.
+    """
+
+    def __init__(self, seconds: float = SECONDS, device: str = "cuda", backend: str = "cuda") -> None:
         self.dist, self.torch = torch_distributed(), import_module("torch")
+        self.seconds, self.device, self.backend = seconds, device, backend
         self.rank, self.ranks = self.dist.get_rank(), self.dist.get_world_size()
 
     def run(self, forms: Sequence[Form], say: Callable[[str], None]) -> Iterator[Row]:
         """The rows, one after another; a form that fails on a rank fails on all of them."""
-        yield self.link()
+        if self.ranks > 1:
+            yield self.link()
         for form in forms:
             for whole, target in ((True, form.speedup), (False, WEAK)):
                 say(f"{form.name}, {'strong' if whole else 'weak'}")
@@ -47,15 +52,15 @@ class Measured:
         """Both ways between the first two ranks."""
         dist, torch, times = self.dist, self.torch, dict[int, float]()
         for nbytes in (SHORT, LONG):
-            out, got = (torch.zeros(nbytes, dtype=torch.uint8, device="cuda") for _ in range(2))
+            out, got = (torch.zeros(nbytes, dtype=torch.uint8, device=self.device) for _ in range(2))
             for repeat in range(2):
-                torch.cuda.synchronize()
+                self._wait()
                 start = time.perf_counter()
                 for _ in range(TIMES if self.rank < 2 else 0):
                     ops = [dist.P2POp(do, a, 1 - self.rank) for do, a in ((dist.isend, out), (dist.irecv, got))]
                     for work in dist.batch_isend_irecv(ops):
                         work.wait()
-                torch.cuda.synchronize()
+                self._wait()
                 if repeat:
                     times[nbytes] = (time.perf_counter() - start) / TIMES
             dist.barrier()
@@ -71,9 +76,9 @@ class Measured:
         first = first if whole else first // 2 * self.ranks
         shape = (first, *rest)
         try:
-            k = sg.compile(what, shape, 24 if len(shape) < 3 else 12, backend="cuda")
+            k = sg.compile(what, shape, 24 if len(shape) < 3 else 12, backend=self.backend)
             block = (first // self.ranks, *rest)
-            one = k if whole else sg.compile(what, block, k.steps, backend="cuda", schedule=str(k.schedule))
+            one = k if whole else sg.compile(what, block, k.steps, backend=self.backend)
             steps, alone, want = self._alone(one)
         except SparsegenError as error:
             yield Row(**labels, shape=shape, dtype=what.dtype, failed=reason(error))
@@ -87,11 +92,11 @@ class Measured:
 
     def _given(self, k: Any) -> dict[str, Any]:
         """Small random numbers on the GPU, the same on every rank."""
-        made = self.torch.Generator(device="cuda").manual_seed(1)
+        made = self.torch.Generator(device=self.device).manual_seed(1)
         kind = getattr(self.torch, k.dtype.name)
 
         def one() -> Any:
-            return self.torch.rand(k.shape, generator=made, dtype=kind, device="cuda").mul_(_most(k))
+            return self.torch.rand(k.shape, generator=made, dtype=kind, device=self.device).mul_(_most(k))
 
         levels = {name: len(arrays) for name, arrays in k._calls.parameters.items()}
         return {name: tuple(one() for _ in range(n)) if n > 1 else one() for name, n in levels.items()}
@@ -107,7 +112,7 @@ class Measured:
             try:
                 given = self._given(k)
                 want = k(**given)
-                many = max(1, round(SECONDS / self._seconds(lambda: k(**given, out=want)))) * k.steps
+                many = max(1, round(self.seconds / self._seconds(lambda: k(**given, out=want)))) * k.steps
                 k(**given, out=want, steps=many)
                 times = [self._seconds(lambda: k(**given, out=want, steps=many)) for _ in range(CALLS)]
                 found = [many, Timing.of(times).median, ""]
@@ -120,11 +125,16 @@ class Measured:
             raise DeviceError(found[2], hint="see what rank 0 says")
         return found[0], found[1], want
 
+    def _wait(self) -> None:
+        """Until all work of this rank is done."""
+        if self.device == "cuda":
+            self.torch.cuda.synchronize()
+
     def _seconds(self, call: Callable[[], object]) -> float:
-        self.torch.cuda.synchronize()
+        self._wait()
         start = time.perf_counter()
         call()
-        self.torch.cuda.synchronize()
+        self._wait()
         return time.perf_counter() - start
 
     def _together(
@@ -144,7 +154,7 @@ class Measured:
         times = list[float]()
         for _ in range(CALLS):
             dist.barrier()
-            spent = torch.tensor([self._seconds(lambda: d(**mine, out=made, steps=steps))], device="cuda")
+            spent = torch.tensor([self._seconds(lambda: d(**mine, out=made, steps=steps))], device=self.device)
             dist.all_reduce(spent, op=dist.ReduceOp.MAX)
             times.append(float(spent))
         newest = made[0] if isinstance(made, tuple) else made

@@ -16,6 +16,9 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
+from sparsegen.bench import report
+from sparsegen.bench.distributed import NAME, Form
+from sparsegen.bench.distributed_run import Measured
 from sparsegen.distributed import group
 
 dist: Any = pytest.importorskip("torch.distributed")
@@ -91,6 +94,21 @@ def test_a_group_of_one() -> None:
     with pytest.raises(sg.ArrayError):
         d(u[1:])
     assert "64 of rank 0 in 1" in repr(d) and d.halo == (2,) and not d.overlapped
+
+
+@pytest.mark.usefixtures("alone")
+def test_the_suite_on_cpus() -> None:
+    """Rows of both parts, without a GPU: what the suite compiles, compares and says."""
+    forms = [Form("Heat-2D", (40, 48), 0.0), Form("acoustic, order 8", (48, 40, 44), 0.0)]
+    rows = list(Measured(0.001, "cpu", "reference").run(forms, lambda line: None))
+    assert [(row.case, row.part, row.overlap) for row in rows] == [
+        (form.name, part, overlap) for form in forms for part in ("strong", "weak") for overlap in (False, True)
+    ]
+    for row in rows:
+        assert row.failed is None and row.error in (0, None) and row.steps and row.speedup and row.predicted, row
+        assert (row.error is None) == (row.part == "weak") and row.schedule
+    head = dict.fromkeys(("device", "driver", "nvcc", "sparsegen", "commit", "dirty", "sources", "date", "cold"), "")
+    assert "acoustic, order 8" in report.text(report.result(NAME, rows, head))
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
