@@ -47,7 +47,7 @@ fuzz: $(VENV)/.stamp-test
 	$(PY) -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 docs: $(VENV)/.stamp-$(TEST_EXTRAS)
-	for made in walkthrough render_tables fragment_tables counters_table; do $(PY) .ci/$$made.py || exit 1; done
+	for made in walkthrough render_tables fragment_tables counters_table scaling_tables; do $(PY) .ci/$$made.py || exit 1; done
 
 site: $(VENV)/.stamp-docs
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sparsegen import pattern
     from sparsegen.boundary import dirichlet, frozen, neumann, periodic
     from sparsegen.compiler import compile, schedules
+    from sparsegen.distributed.kernel import DistributedKernel, distribute
     from sparsegen.dsl.functions import abs, clip, cos, exp, log, max, min, pow, sin, sqrt, tanh, where
     from sparsegen.dsl.operands import Value
     from sparsegen.dsl.solve import Eq, solve
@@ -80,6 +81,7 @@ __all__ += ["compile", "tune", "Kernel", "UpdateKernel", "SpmmKernel", "Attentio
 __all__ += ["Frame", "plot", "animate"]
 # judging a scheme
 __all__ += ["growth", "Stability"]
+__all__ += ["distribute", "DistributedKernel"]
 # errors
 __all__ += ["SparsegenError", "StencilError", "BoundaryError", "ScheduleError", "ArrayError", "FormatError"]
 __all__ += ["ProductError", "RunError", "ToolchainError", "DeviceError", "IRError", "KernelFault", "__version__"]
@@ -105,6 +107,7 @@ _HOMES = {
     "schedule": tuple(name for name in __all__ if name.endswith("Schedule")),
     "compiler": ("compile", "schedules"),
     "stability": ("growth", "Stability"),
+    "distributed.kernel": ("distribute", "DistributedKernel"),
     "tuning.tune": ("tune",),
     "frame": ("Frame",),
     "show": ("plot", "animate"),

@@ -101,6 +101,10 @@ class Problem(ABC):
     def options(self, wanted: Schedule | None, device: DeviceProfile, request: Request) -> Options:
         """All schedules (with the words that ``wanted`` has), their costs, and what is refused."""
 
+    def at(self, shape: tuple[int, ...]) -> Problem:
+        """The same on fields of another shape; itself where there is no grid."""
+        return self
+
     def under(self, schedule: Any) -> Problem:
         """The problem as a schedule has it, where that is another one: a matrix in the format that it reads."""
         return self

@@ -11,6 +11,7 @@ from sparsegen.bench import (
     auto,
     bitmaps,
     chosen,
+    distributed,
     graphs,
     magicube,
     models,
@@ -150,6 +151,7 @@ VIEWS: Final[dict[str, dict[str, Callable[[Result], Cells]]]] = {
     "auto": {"table": auto.view},
     "models": {**{name: partial(models.view, name) for name in models.PARTS}, "split": models.split},
     "regret": regret_tables.VIEWS,
+    distributed.NAME: {name: partial(distributed.view, name) for name in distributed.PARTS},
 }
 
 

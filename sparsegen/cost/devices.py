@@ -10,6 +10,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from sparsegen.cost.links import Link, link_from
 from sparsegen.ir.errors import DeviceError
 from sparsegen.schedule import nearest
 
@@ -72,6 +73,8 @@ class DeviceProfile:
     explain_only: bool = False
     #: whether all blocks of a launch can be made to run at the same time; a driver may not.
     cooperative: bool = True
+    #: to other GPUs; None where the profile does not say.
+    link: Link | None = None
 
     @cached_property
     def cpi(self) -> dict[str, float]:
@@ -211,7 +214,8 @@ def profile_from(data: dict[str, Any], where: str) -> DeviceProfile:
     cpi = tuple((str(shape), figure(cycles, f"cpi.{shape}", *_CPI)) for shape, cycles in data["cpi"].items())
     boolean = isinstance(explain_only, bool)
     need(boolean, f"explain_only = {explain_only!r} is neither true nor false", "write true or false")
-    for key in sorted(set(data) - set(RANGES) - {*_TEXT, "cpi", "explain_only", "measured"}):
+    for key in sorted(set(data) - set(RANGES) - {*_TEXT, "cpi", "explain_only", "link", "measured"}):
         need(False, f"unknown figure {key!r}", f"{nearest(key, RANGES)}there are: {', '.join(RANGES)}")
     own = {key: data[key] for key in _TEXT}
-    return DeviceProfile(**own, cpi_table=cpi, explain_only=explain_only, **figures)
+    link = link_from(data.get("link"), where)
+    return DeviceProfile(**own, cpi_table=cpi, explain_only=explain_only, link=link, **figures)

@@ -237,7 +237,9 @@ def test_every_extra_and_python_is_in_the_documents() -> None:
     assert "sparsegen[cuda]" in README and "extra `nvcc`" in README
 
 
-@pytest.mark.parametrize("script", ["walkthrough.py", "render_tables.py", "fragment_tables.py", "counters_table.py"])
+@pytest.mark.parametrize(
+    "script", ["walkthrough.py", "render_tables.py", "fragment_tables.py", "counters_table.py", "scaling_tables.py"]
+)
 def test_generated_parts_are_current(script: str) -> None:
     done = subprocess.run([sys.executable, str(ROOT / ".ci" / script), "--check"], text=True, capture_output=True)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}\nrun: make docs, which makes all generated parts anew"
