@@ -157,8 +157,9 @@ class DistributedKernel:
         """This rank's blocks after ``steps`` time steps (default: the compiled number), from its blocks before them.
 
         Arguments and results are those of the kernel, as tensors of ``block_shape`` on this rank's device.  All ranks
-        call it with the same ``steps``, and the same numbers for scalars.  The numbers are those of the kernel on one GPU, bit for bit, but for schedules
-        whose mma adds in an order that depends on where a cell lies (see docs/distributed.md).
+        call it with the same ``steps``, and the same numbers for scalars.  The result has the numbers of the kernel on
+        one GPU, bit for bit, but for schedules whose mma adds in an order that depends on where a cell lies (see
+        docs/distributed.md).
         """
         with located(user_loc()):
             calls = self._calls

@@ -53,6 +53,11 @@ def each(form: Any, do: Callable[[Any], Any]) -> Any:
     return tuple(each(part, do) for part in form) if isinstance(form, tuple) else do(form)
 
 
+def held(d: DistributedKernel, whole: Any) -> Any:
+    """A rank's block of a field; numbers of time steps are those of all."""
+    return np.ascontiguousarray(whole[d.block]) if np.shape(whole) == d.kernel.shape else whole
+
+
 def together(
     k: Kernel, mesh: tuple[int, ...], given: dict[str, Any], steps: int | None = None, overlap: bool | None = None
 ) -> list[np.ndarray[Any, Any]]:
@@ -61,7 +66,7 @@ def together(
 
     def one(rank: int) -> tuple[DistributedKernel, Any]:
         d = DistributedKernel(k, Threads(mesh, rank, mail), overlap)  # type: ignore[arg-type]
-        mine = {name: each(a, lambda whole: np.ascontiguousarray(whole[d.block])) for name, a in given.items()}
+        mine = {name: each(a, lambda whole: held(d, whole)) for name, a in given.items()}
         return d, d(**mine, steps=steps)
 
     with ThreadPoolExecutor(math.prod(mesh)) as pool:

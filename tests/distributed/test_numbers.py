@@ -101,6 +101,20 @@ def test_levels_on_the_emulator() -> None:
         same(k, (2,), arrays(update, (40, 64)), overlap=True)
 
 
+def test_scalars_of_every_step() -> None:
+    """Passes of three steps after one of two: each has its own."""
+
+    @sg.stencil(boundary=sg.neumann)
+    def heated(u: sg.Field, dt: sg.Scalar, t: sg.Time) -> sg.Value:
+        return u[0, 0] + dt * (u[0, 1] + u[0, -1] + u[1, 0] + u[-1, 0] - 4 * u[0, 0]) + sg.sin(t)
+
+    u, dts = np.random.default_rng(0).random((40, 64)), np.linspace(0.01, 0.2, 11)
+    for backend in ("reference", "emulator"):
+        k = sg.compile(heated, u.shape, 11, "h100", backend, schedule="stream levels=3 cols=4")
+        for numbers in ({"dt": 0.1}, {"dt": dts, "t": 2.0}):
+            same(k, (2,), {"u": u, **numbers}, overlap=True)
+
+
 def test_coefficients_that_are_read_further_off_than_fields() -> None:
     @sg.stencil(boundary=sg.periodic)
     def carried(u: sg.Field, c: sg.Coef) -> Any:  # type: ignore[valid-type]

@@ -110,7 +110,7 @@ def broken(**changes: Any) -> Callable[[Op_], Op]:
         (broken(code=(("read", "u", 0, (0, 0)),), results=(0, 0)), "2 offsets on 1 axes"),
         (broken(code=(("read", "u", 0),), results=(0, 0)), "a read has a parameter, a level and an offset"),
         (broken(code=(("const", float("inf")),), results=(0, 0)), "a constant is one finite number"),
-        (broken(code=(A, ("tan", 0)), results=(0, 0)), "unknown, one of read, const, neg"),
+        (broken(code=(A, ("tan", 0)), results=(0, 0)), "unknown, one of read, const, scalar, neg"),
         (broken(code=(A, ("add", 0, 1)), results=(0, 0)), "takes 2 earlier nodes"),
         (broken(code=(A, ("add", 0)), results=(0, 0)), "takes 2 earlier nodes"),
         (broken(code=(A, ("lt", 0, 0), ("add", 0, 1)), results=(0, 0)), "mistakes numbers for conditions"),
