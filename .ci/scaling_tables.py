@@ -17,14 +17,14 @@ DEVICE = "h100"
 HEAD = """\
 # Many GPUs
 
-Made by `.ci/scaling_tables.py` from the cost model; nothing here was measured. For each number of GPUs it is the mesh
+Made by `.ci/scaling_tables.py` from the cost model; only the link within a node was measured. For each number of GPUs it is the mesh
 (one axis, or two), the schedule, and one piece a block or two that the model predicts to be the fastest, for a GPU in
 the middle of the mesh: its pieces with their halos, and its messages. A pass of two pieces takes the longer of work
 and exchange, twice; *hidden* is the share of the exchange that work hides.
 
-The device is {name}. Its links are those of the profile's table `[link]`, **nominal and not measured**: {gbs:g} GB/s
-a direction between {gpus} GPUs of a node, {network_gbs:g} GB/s a GPU between nodes, {near:g} and {far:g} µs for the
-shortest message. The network is taken to be free of contention. To plan for your own machines, write your figures
+The device is {name}. Its links are those of the profile's table `[link]`: {gbs:g} GB/s a direction between {gpus} GPUs
+of a node and {near:g} µs for the shortest message, as measured between two H100; between nodes **nominal**
+{network_gbs:g} GB/s a GPU, and {far:g} µs that are assumed. The network is taken to be free of contention. To plan for your own machines, write your figures
 into the table `[link]` of a profile; `torchrun --nproc-per-node 2 -m sparsegen.bench.distributed_run` measures those
 within a node.
 

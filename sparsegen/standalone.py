@@ -122,7 +122,7 @@ def on_gpu(module: Module, data: Arrays, runtime: Runtime, title: str) -> None:
                 if not isinstance(p, Buffer):
                     values.append((f"{p.dtype.kind[0]}{p.dtype.bits}", data[role][0].item()))
                 elif p.space == "param":
-                    values.append((f"bytes@{p.align}", data[role].tobytes()))
+                    values.append((f"bytes@{p.dtype.nbytes}", data[role].tobytes()))
                 else:
                     values.append(("ptr", pointers[role]))
             kernel = runtime.function(loaded, func.symbol, func.shared_bytes)

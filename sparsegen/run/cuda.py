@@ -106,9 +106,9 @@ class Executor:
                 args.append((kind, constant(module, role, param)[0].item()))
             elif role == SCALARS:
                 numbers = len(args)
-                args.append((f"bytes@{param.align}", bytes(param.nbytes)))
+                args.append((f"bytes@{param.dtype.nbytes}", bytes(param.nbytes)))
             elif param.space == "param":
-                args.append((f"bytes@{param.align}", constant(module, role, param).tobytes()))
+                args.append((f"bytes@{param.dtype.nbytes}", constant(module, role, param).tobytes()))
             else:
                 args.append(("ptr", 0))
                 table = role in module.constants
