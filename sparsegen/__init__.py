@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from sparsegen.products.stack import gated
     from sparsegen.pruning import prune
     from sparsegen.quantization import Quantized, pack4, quantize, unpack4
+    from sparsegen.regions import sponge
     from sparsegen.reordering import Reordering, reorder
     from sparsegen.schedule import (
         AttentionSchedule,
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
     from sparsegen.tuning.tune import tune
 
 # describing
-__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Scalar", "Time", "Value", "Eq", "solve"]
+__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Scalar", "Time", "Value", "sponge", "Eq", "solve"]
 __all__ += ["abs", "clip", "cos", "exp", "log", "max", "min", "pow", "sin", "sqrt", "tanh", "where"]
 __all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm", "gated", "sddmm", "prune"]
 __all__ += ["attention", "load_smtx", "load_mtx", "reorder", "Reordering"]
@@ -90,6 +91,7 @@ __all__ += ["ProductError", "RunError", "ToolchainError", "DeviceError", "IRErro
 _HOMES = {
     "dsl.trace": ("stencil", "Field", "Coef", "Scalar", "Time"),
     "dsl.operands": ("Value",),
+    "regions": ("sponge",),
     "dsl.solve": ("Eq", "solve"),
     "dsl.stencil": ("Stencil",),
     "dsl.update": ("Update",),
