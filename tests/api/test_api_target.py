@@ -59,7 +59,8 @@ def test_an_unknown_gpu_gets_the_nearest_profile_with_its_own_figures() -> None:
     assert 200 < profile.hbm_copy_gbs < 300  # 300 GB/s by its data sheet
     assert "RTX 4090" in note and not profile.explain_only
     fields = {f.name: getattr(profile, f.name) for f in dataclasses.fields(profile)}
-    table = {**fields, "cpi": dict(fields.pop("cpi_table"))}
+    assert profile.link is not None  # what the nearest one has
+    table = {**fields, "cpi": dict(fields.pop("cpi_table")), "link": dataclasses.asdict(profile.link)}
     del table["cpi_table"], table["kept"], table["cooperative"]  # not figures of the GPU, but of what runs there
     assert profile_from(table, "L4") == profile  # every figure is sane
 

@@ -290,6 +290,21 @@ def test_scalars_on_a_gpu(gpu: Any, line: str) -> None:
         assert (gpu.replayed > before) == replayed
 
 
+def test_scalars_lie_where_c_has_them(gpu: Any) -> None:
+    """Right behind three pointers: pycuda hands all arguments over as one block."""
+
+    @sg.stencil
+    def heat(u: sg.Field, a: sg.Coef, dt: sg.Scalar) -> sg.Value:
+        return u[0, 0] + dt * a[0, 0] * (u[0, 1] - u[0, 0])
+
+    u = np.ones((12, 72))
+    k = sg.compile(heat, u.shape, backend="cuda", schedule="direct")
+    k(u, u, dt=0.1)
+    (executor,) = k._executors.values()
+    (ready,) = executor.loaded(k._main())
+    assert ready.args.nbytes == 3 * 8 + 8 and ready.args.numbers == 3
+
+
 def test_device_arrays_with_pitches(gpu: Any) -> None:
     update = wave(boundary=sg.neumann)
     k = sg.compile(update, (9, 13), steps=6, backend="cuda")

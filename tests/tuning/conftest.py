@@ -24,7 +24,7 @@ def gpu(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     gpu = fake_gpu.install(monkeypatch)
     gpu.seconds_of = lambda func: 1e-3
 
-    def execute(func: Any, args: Any, pointers: Any) -> None:
+    def execute(func: Any, args: Any, pointers: Any, numbers: Any = None) -> None:
         gpu.launched += 1
         gpu.now += gpu.seconds_of(func)
 
