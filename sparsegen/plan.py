@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,12 +72,6 @@ def buffers(module: Module) -> Iterator[tuple[str, Buffer]]:
         for param, role in bound.roles:
             if isinstance(param, Buffer) and param.space == "global" and role not in module.constants:
                 yield role, param
-
-
-@lru_cache(maxsize=1 << 10)
-def takes_scalars(program: Program) -> bool:
-    """Whether a launch of a program has scalars of time steps."""
-    return any(role == SCALARS for bound in launches(program.warp) for _, role in bound.roles)
 
 
 def access_bytes(module: Module) -> dict[str, int]:
@@ -176,7 +170,7 @@ class Plan:
 
     def numbers(self, program: Program, done: int) -> npt.NDArray[Any] | None:
         """The scalars of a pass, flat, after ``done`` time steps; None for a program that takes none."""
-        if self.scalars is None or not takes_scalars(program):
+        if self.scalars is None or program not in self._scaled:
             return None
         return self.scalars[done : done + program.steps].reshape(-1)
 
@@ -188,6 +182,12 @@ class Plan:
 
         parts = tuple(Part(tuple(map(step, part.cycle)), part.times) for part in self.parts)
         return replace(self, parts=parts, given=tuple(names.get(name, name) for name in self.given))
+
+    @cached_property
+    def _scaled(self) -> frozenset[Program]:
+        """The programs whose launches take scalars."""
+        bound = {program: launches(program.warp) for program, _ in self.programs}
+        return frozenset(p for p, each in bound.items() if any(role == SCALARS for b in each for _, role in b.roles))
 
     def run(self) -> Iterator[Step]:
         """All passes in order."""

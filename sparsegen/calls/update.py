@@ -62,13 +62,13 @@ class UpdateCalls(GridCalls):
         )
 
     def scalars(self, values: Mapping[str, Any], steps: int) -> HostArray | None:
-        return table(self.problem.what, values, steps)
+        return table(self.problem.what, values, steps) if self.named else None
 
     def each_step(self, values: Mapping[str, Any], steps: int) -> dict[str, HostArray]:
         return each(self.problem.what, values, steps)
 
     def some_scalars(self, steps: int) -> dict[str, Any]:
-        return some(self.problem.what, steps)
+        return some(self.problem.what, steps) if self.named else {}
 
     def program(
         self, schedule: UpdateSchedule, device: DeviceProfile, steps: int, variant: Any, copied: Update | None = None

@@ -191,10 +191,11 @@ class Executor:
 
     def _parts(self, plan: Plan, where: Mapping[str, int], stream: int | None) -> None:
         """A graph's passes have the same scalars in every time step; where these change the host starts each pass."""
-        steps, scalars = 0, b"" if plan.scalars is None else plan.scalars[0].tobytes()
+        steps, steady = 0, plan.steady
+        scalars = b"" if plan.scalars is None else plan.scalars[0].tobytes()
         for part in plan.parts:
             done = 0
-            while plan.steady and (chunk := self._chunk(part, done)):
+            while steady and (chunk := self._chunk(part, done)):
                 repeat = (part.times - done) // chunk
                 graph, names = self._graph(part, chunk)
                 graph.run(_pointers(names, where), stream, repeat=repeat, scalars=scalars)
