@@ -63,7 +63,10 @@ def test_messages_to_another_node_take_its_network() -> None:
     k = heat((4096, 4096))
     one = split(k.problem, (2,), k.schedule)
     near, other = (predicted(k.problem, device, one, k.schedule) for device in (H100, far))
-    assert other.travel[0] - near.travel[0] == pytest.approx(9e-5 + near.sent * (1 / 10e9 - 1 / 450e9))
+    link = H100.link
+    assert link is not None
+    more = 1e-4 - link.latency_s + near.sent * (1 / 10e9 - 1 / (link.gbs * 1e9))
+    assert other.travel[0] - near.travel[0] == pytest.approx(more)
 
 
 def test_resident_kernels_pass_by_another_schedule() -> None:
