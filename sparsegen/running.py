@@ -60,7 +60,8 @@ def run(
     ``checkpoint``: a file (``.npz``, or with zarr ``.zarr.zip``) that keeps the state after every ``checkpoint_every``
     steps (default: ``every``) and at the end.  It is written after the frame of that step was taken, aside, and then
     renamed: a run that is killed at any moment leaves a whole one.  ``resume``: go on from it, with frames of later
-    steps only, from step 0 if there is no file; arrays of fields then say only where the results go.
+    steps only, from step 0 if there is no file; arrays of fields then say only where the results go.  Numbers for
+    scalars are not kept: those of all steps from 0 on are given again, and not compared.
 
     The run makes whole passes of T = ``k.schedule.steps`` time steps from step 0 on, and works out a frame between two
     passes beside them.  So the numbers of a frame depend on its step alone, not on ``every``, and a run that goes on

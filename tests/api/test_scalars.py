@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,16 @@ def test_frames_of_a_run_have_those_of_their_steps() -> None:
     frames = list(kernel.run(u, a, every=5, progress=False, **numbers))
     assert [frame.step for frame in frames] == [5, 10, 12]
     assert np.array_equal(frames[-1]["u"], kernel(u, a, **numbers))
+
+
+def test_a_resumed_run_goes_on_with_the_scalars_of_its_steps(tmp_path: Path) -> None:
+    update, (u, a) = driven(2, sg.neumann, "f64"), arrays(2, "f64")
+    kernel = sg.compile(update, u.shape, 12, schedule="stream levels=3 cols=4", backend="emulator")
+    dts, powers, file = np.linspace(0.01, 0.1, 12), np.arange(12.0), tmp_path / "run.npz"
+    for steps in (5, 12):
+        given = {"dt": dts[:steps], "power": powers[:steps], "t": 0.5}
+        *_, last = kernel.run(u, a, steps=steps, progress=False, checkpoint=file, resume=True, **given)
+    assert np.array_equal(last["u"], kernel(u, a, dt=dts, power=powers, t=0.5))
 
 
 def test_measurements_take_any() -> None:
