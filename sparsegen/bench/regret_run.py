@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 #: Rounds over a problem's candidates, so that a drift of the clock does not favour one of them; fewest and most timed
 #: calls of a candidate in a round.
 ROUNDS, LEAST, MOST = 2, 3, 40
+#: Times of a round whose 90th percentile is so many times the 10th tell of the host: they are taken again, so often.
+NOISY, AGAIN = 1.25, 3
 #: Reads that empty L2 before a timed call: some 65 us each on an H200, in all more than two calls take on the host.
 READS: Final = 6
 CHECKED: Final = 50  #: steps of an update that are compared, of more: what is rounded otherwise grows apart
@@ -55,7 +57,7 @@ def timed(lab: Lab, calls: Sequence[Call], seconds: float, cold: bool) -> list[T
 
     Reads of far more than L2 come before each timed call; they take so long that the host's own time is hidden, which
     is up to some 100 us where a call has several launches and workspaces.  Unless ``cold``, a call that is not timed
-    then fills L2 as in a loop.
+    then fills L2 as in a loop.  Of a round that the host has disturbed the quietest of a few is kept.
     """
     found: list[list[float]] = [[] for _ in calls]
     for _ in range(ROUNDS):
@@ -67,8 +69,23 @@ def timed(lab: Lab, calls: Sequence[Call], seconds: float, cold: bool) -> list[T
                 if not cold:
                     call()
 
-            times += lab.times(call, seconds / ROUNDS, before, least=LEAST, most=MOST)
+            times += quietest(partial(lab.times, call, seconds / ROUNDS, before, least=LEAST, most=MOST))
     return [Timing.of(times) for times in found]
+
+
+def quietest(round_of: Callable[[], list[float]]) -> list[float]:
+    """The times of a round, or of the one of a few that spreads least where the first is ``NOISY``."""
+
+    def spread(times: Sequence[float]) -> float:
+        timing = Timing.of(times)
+        return timing.p90 / timing.p10
+
+    best = round_of()
+    for _ in range(AGAIN):
+        if spread(best) <= NOISY:
+            break
+        best = min(best, round_of(), key=spread)
+    return best
 
 
 class Stencils:

@@ -108,3 +108,15 @@ def test_candidates_are_compared_with_direct(monkeypatch: pytest.MonkeyPatch) ->
     result = report.result("regret", found, HEAD)
     assert "a wave" in regret_tables.VIEWS["small"](result)[1]
     assert regret_tables.VIEWS["fields"](result)[0][2:] == ["all (1 problems)", "small (1 problems)"]
+
+
+def test_of_a_round_that_the_host_disturbed_the_quietest_of_a_few_is_kept():
+    rounds = iter([[1.0, 1.0, 4.0], [1.0, 2.0, 2.0], [1.0, 1.1, 1.1], [9.0]])
+    assert regret_run.quietest(lambda: next(rounds)) == [1.0, 1.1, 1.1]
+    assert next(rounds) == [9.0]  # and nothing is measured once it is quiet
+
+
+def test_a_round_that_stays_noisy_is_taken_again_a_few_times_only():
+    rounds = iter([[1.0, 9.0], [1.0, 3.0], *[[1.0, 5.0]] * 9])
+    assert regret_run.quietest(lambda: next(rounds)) == [1.0, 3.0]
+    assert len(list(rounds)) == 10 - regret_run.AGAIN
