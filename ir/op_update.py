@@ -13,6 +13,9 @@ from .node import Op, attr, define
 from .op import AXES, Sides, Stencil, check_sides
 from .types import Buffer, DType, sum_type
 
+#: A group of sites: its name, the field, how many there are.
+Sites = tuple[str, str, int]
+
 
 @define("op.update")
 class Update(Op):
@@ -25,6 +28,9 @@ class Update(Op):
     those that have not been read (:func:`sparsegen.ir.numbers.rows.newest`).  ``pitch``: elements from row to row of
     each parameter, in the order of :func:`parameters`, then of every level of each field where it would be written.
     ``binds``: what roles of its launches are called instead.  The formula's scalars are given for each time step.
+
+    ``sources`` and ``receivers``: (name, field, sites) of groups of sites at which every time step adds numbers to a
+    field when it is made, or records what it is then; tables of the module say where (:mod:`sparsegen.ir.op_sites`).
     """
 
     symbol: str = attr()
@@ -40,6 +46,8 @@ class Update(Op):
     pitch: tuple[int, ...] = attr()
     levels: int = attr(default=1)
     binds: tuple[tuple[str, str], ...] = attr(default=())
+    sources: tuple[Sites, ...] = attr(default=())
+    receivers: tuple[Sites, ...] = attr(default=())
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -131,3 +139,8 @@ def _update(op: Update, ctx: Context) -> None:
     ctx.need(min(op.pitch) >= op.shape[-1], f"rows of {op.shape[-1]} cells overlap at pitch {min(op.pitch)}")
     wrong = f.problem(op.code, op.results, levels, ndim)
     ctx.need(wrong is None, str(wrong))
+    groups = (*op.sources, *op.receivers)
+    ctx.need(len({name for name, _, _ in groups}) == len(groups), "two groups of sites of one name")
+    for name, field, count in groups:
+        ctx.need(field in dict(op.fields), f"sites {name} of {field}, which is no field")
+        ctx.need(count >= 1, f"{count} sites {name}")

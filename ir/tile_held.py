@@ -174,7 +174,8 @@ class HeldSteps(Op):
     use by turns; ``done`` have been made before these.  A step spoils ``reach`` cells at the ends of a window, but for
     those where the field ends, and none of an axis that is ``closed``, whose ends are neighbours.  ``sides`` are those
     of each field, then of the coefficients (``frozen``: the edge cell), ``keep`` how many cells a frozen side keeps.
-    ``scalars``: those of each of all steps, in the constant bank.
+    ``scalars``: those of each of all steps, in the constant bank.  ``after`` runs behind each of them, whose number is
+    ``number``: the newest levels are then what the step has made.
     """
 
     held: tuple[Buffer, ...] = buffer(writes=True)
@@ -195,6 +196,8 @@ class HeldSteps(Op):
     extent: Cells = attr()
     sides: tuple[Sides, ...] = attr()
     scalars: Buffer | None = buffer(default=None)
+    number: Value | None = bind(default=None)
+    after: tuple[Op, ...] = region(default=())
 
     @property
     def arrays(self) -> tuple[tuple[str, int], ...]:
@@ -337,6 +340,7 @@ def _held_steps(op: HeldSteps, ctx: Context) -> None:
         shared(ctx, op.edges, edge_elements(op.code, op.share, ctx.threads), "the edges of two steps")
     ctx.need(len(op.sides) == len(op.fields) + 1, f"{len(op.sides)} boundaries of {len(op.fields)} fields and of the "
              "coefficients")  # fmt: skip
+    ctx.need((op.number is None) == (not op.after), "what runs after a step, and nothing else, has its number")
     for sides in op.sides:
         axes(ctx, op.extent, sides=len(sides))
         check_sides(ctx, sides)

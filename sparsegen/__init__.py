@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sparsegen.distributed.kernel import DistributedKernel, distribute
     from sparsegen.dsl.functions import abs, clip, cos, exp, log, max, min, pow, sin, sqrt, tanh, where
     from sparsegen.dsl.operands import Value
+    from sparsegen.dsl.sites import Receiver, Source
     from sparsegen.dsl.solve import Eq, solve
     from sparsegen.dsl.stencil import Stencil
     from sparsegen.dsl.trace import Coef, Field, Scalar, Time, stencil
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
 
 # describing
 __all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Scalar", "Time", "Value", "sponge", "Eq", "solve"]
+__all__ += ["Source", "Receiver"]
 __all__ += ["abs", "clip", "cos", "exp", "log", "max", "min", "pow", "sin", "sqrt", "tanh", "where"]
 __all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm", "gated", "sddmm", "prune"]
 __all__ += ["attention", "load_smtx", "load_mtx", "reorder", "Reordering"]
@@ -93,6 +95,7 @@ _HOMES = {
     "dsl.operands": ("Value",),
     "regions": ("sponge",),
     "dsl.solve": ("Eq", "solve"),
+    "dsl.sites": ("Source", "Receiver"),
     "dsl.stencil": ("Stencil",),
     "dsl.update": ("Update",),
     "dsl.functions": ("abs", "clip", "cos", "exp", "log", "max", "min", "pow", "sin", "sqrt", "tanh", "where"),

@@ -22,6 +22,11 @@ def exported(plan: Plan, name: str, calls: Calls, origins: Mapping[str, str], no
             f"{calls.problem.name} takes numbers at each call, which an exported launcher does not have yet",
             hint="put the numbers into the formula, as constants of the enclosing scope",
         )
+    if plan.rows:
+        raise StencilError(
+            f"{calls.problem.name} has sources or receivers, which an exported launcher does not have",
+            hint="export the kernel of the update without them",
+        )
     bound: dict[str, Buffer] = {}
     for step in (step for part in plan.parts for step in part.cycle):
         names = dict(step.arrays)

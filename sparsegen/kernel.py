@@ -59,7 +59,7 @@ class Kernel(Inspected, WithAdjoint):
     def __init__(self, problem: Problem, steps: int, target: Target, choice: Any, loc: Loc | None) -> None:
         self.problem, self.shape, self.steps, self.loc = problem, problem.shape, steps, loc
         self._target, self._choice = target, choice
-        self._calls: Calls = calls_of(problem, target.backend)
+        self._calls: Calls = calls_of(problem, target.backend).at(steps)
         self.dtype = self._calls.dtype
         self._lock = Lock()
         self._executors: dict[tuple[int, str], Executor] = {}
@@ -167,6 +167,8 @@ class Kernel(Inspected, WithAdjoint):
         An update: an array for each field and coefficient, by position or by name; for a field of several levels a
         tuple, newest first; by name a number, or an array of one a time step, for each scalar.  Back comes for each
         field an array, or a tuple of its newest levels; of several fields a tuple of these; ``out`` has the same form.
+        With sources and receivers (:meth:`sparsegen.Update.with_sites`) each source's signal [steps, points] is given
+        by name, and back comes a tuple: the fields' results, and a record [steps, points] for each group of receivers.
         A product, ``k(x, out, bias=..., scale=..., residual=...)``: y [M, n] for x [K, n],
         in x's order; x, ``out`` and ``residual`` are packed by rows or by columns (the transpose of a packed [n, K]
         array, as a linear layer has it), ``residual`` in the order of ``out``; ``bias`` and ``scale`` have an element a
@@ -196,38 +198,40 @@ class Kernel(Inspected, WithAdjoint):
             raise
 
     def _call(self, args: tuple[Any, ...], named: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
-        calls = self._calls
-        values, chosen = calls.values(args, named, options)
-        inputs = calls.views(values)
+        values, chosen = self._calls.values(args, named, options)
         steps, stream = chosen.get("steps"), chosen["stream"]
         count = self.steps if steps is None else positive(steps, "steps")
+        calls = self._calls.at(count)
+        inputs = calls.views(values)
         scalars = calls.scalars(values, count)
-        made = self._new(inputs) if chosen["out"] is None else chosen["out"]
+        made = self._new(inputs, count) if chosen["out"] is None else chosen["out"]
         results = {name: calls.arguments[name](a) for name, a in calls.results(made).items()}
         calls.apart(inputs, results)
         if self.backend != "cuda":
             self._on_host(inputs, results, count, stream, scalars)
             return calls.back(made)
         self._on_gpu({**inputs, **results}, count, stream, scalars)
-        learn = scalars is None and count == self.steps and len(results) == 1 and self._learnt < _LAYOUTS_LEARNT
+        plain = scalars is None and calls is self._calls and not self._plan(count).rows
+        learn = plain and count == self.steps and len(results) == 1 and self._learnt < _LAYOUTS_LEARNT
         first = next(iter(inputs.values())).layout
         if learn and first.device_index is not None and first.library == "torch":
             self._learn(args, named, inputs, results)
         return calls.back(made)
 
-    def _new(self, inputs: Views) -> Any:
-        """New arrays for a result."""
+    def _new(self, inputs: Views, steps: int) -> Any:
+        """New arrays for a result of so many time steps."""
+        calls = self._calls.at(steps)
         device = next(iter(inputs.values())).layout.device_index
         free, where = host_room, HOST
         if device is not None and self._library is None:
             free, where = (lambda: self._executor(device, None).runtime.memory()), DEVICE
-        with room_for({"result": sum(a.nbytes for a in self._calls.outputs.values())}, free, where):
-            return self._calls.new(inputs)
+        with room_for({"result": sum(a.nbytes for a in calls.outputs.values())}, free, where):
+            return calls.new(inputs)
 
     def _on_host(
         self, inputs: Views, results: Views, steps: int, stream: object, scalars: Scalars | None = None
     ) -> None:
-        calls = self._calls
+        calls = self._calls.at(steps)
         if stream is not None:
             raise DeviceError(
                 f"stream={stream!r}, but this kernel runs on the {self.backend}",

@@ -120,7 +120,7 @@ def bench(kernel: Kernel, given: Mapping[str, ArrayView] | None, repeats: int, s
     """
     cuda, op = kernel.backend == "cuda", kernel.problem.op
     fresh = given is None and op == "stencil"
-    views = _views(kernel._calls.random()) if given is None else dict(given)
+    views = _views(kernel._calls.at(steps).random()) if given is None else dict(given)
     what = "device time between events, warm cache"
     if not cuda:
         times = _on_host(kernel, views, repeats, steps, fresh)
@@ -150,7 +150,7 @@ def staged(
     if first.schedule.family == "dense":
         raise ArrayError("a dense product is timed with its library", hint="pass x, a torch or CuPy array on a GPU")
     executors = [k._executor(k._target.gpu or 0, None) for k in kernels]
-    new = {name: np.empty(a.shape, a.dtype) for name, a in first._calls.outputs.items()}
+    new = {name: np.empty(a.shape, a.dtype) for name, a in first._calls.at(steps).outputs.items()}
     variant = first._calls.variant(_views({**given, **new}), copied=True)
     plans = [k._plan(steps, variant) for k in kernels]
     sizes = {name: a.nbytes for name, a in {**given, **new}.items()}
@@ -184,11 +184,12 @@ def _views(arrays: Mapping[str, Any]) -> dict[str, ArrayView]:
 
 
 def _on_host(kernel: Kernel, views: Mapping[str, ArrayView], repeats: int, steps: int, fresh: bool) -> list[float]:
-    results = _views({name: np.empty(a.shape, a.dtype) for name, a in kernel._calls.outputs.items()})
+    calls = kernel._calls.at(steps)
+    results = _views({name: np.empty(a.shape, a.dtype) for name, a in calls.outputs.items()})
     times: list[float] = []
     for repeat in range(repeats):
         if fresh and repeat:
-            views = _views(kernel._calls.random(repeat))
+            views = _views(calls.random(repeat))
         start = time.perf_counter()
         kernel._on_host(views, results, steps, None)
         times.append(time.perf_counter() - start)
@@ -209,7 +210,8 @@ def _on_device(kernel: Kernel, views: Mapping[str, ArrayView], repeats: int, ste
 
 def _device_arrays(kernel: Kernel, views: Mapping[str, ArrayView], repeats: int, steps: int) -> list[float]:
     first = next(iter(views.values()))
-    results = kernel._calls.results(kernel._calls.new(views))
+    calls = kernel._calls.at(steps)
+    results = calls.results(calls.new(views))
     device, stream = first.layout.device_index or 0, launch_stream(first)
     run = kernel._prepared({**views, **_views(results)}, steps)
     timer = open_runtime(device, executor_kind(device, stream)).timer()

@@ -21,6 +21,7 @@ from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Value
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import walk
+from sparsegen.ir.op_sites import TIMED
 from sparsegen.ir.op_update import SCALARS
 from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.types import Buffer
@@ -165,8 +166,19 @@ class Plan:
 
     @property
     def steady(self) -> bool:
-        """Whether all time steps have the same scalars, if any."""
-        return self.scalars is None or bool((self.scalars == self.scalars[:1]).all())
+        """Whether all time steps have the same scalars, if any, and arrays have no row of their own for each."""
+        return not self.rows and (self.scalars is None or bool((self.scalars == self.scalars[:1]).all()))
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        """The bytes of a time step of each array that has a row for each: a pass has those of its steps."""
+        found: dict[str, int] = {}
+        for step in self.firsts:
+            names = dict(step.arrays)
+            for role, param in buffers(step.program.warp):
+                if role.startswith(TIMED):
+                    found[names[role]] = param.nbytes // step.program.steps
+        return found
 
     def numbers(self, program: Program, done: int) -> npt.NDArray[Any] | None:
         """The scalars of a pass, flat, after ``done`` time steps; None for a program that takes none."""

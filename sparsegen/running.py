@@ -109,7 +109,7 @@ class _Run:
         values, options = self.calls.values(args, named, {})
         if refused := [name for name, value in options.items() if value is not None]:
             raise ArrayError(f"{refused[0]} means nothing to a run", hint=f"leave {refused[0]} away")
-        self.inputs = self.calls.views(values)
+        self.inputs = self.calls.at(steps).views(values)
         self.names = tuple(self.calls.fields)
         state = [values.pop(name) for name in self.names]
         state = [tuple(levels) if isinstance(levels, list) else levels for levels in state]
@@ -118,6 +118,8 @@ class _Run:
         self.given = {name: value for name, value in values.items() if name not in self.calls.named}
         self.at = self.base = self.start = 0
         self.worked, self.took, self.said = 0, 0.0, False
+        #: What receivers have recorded of the chain's steps, in parts.
+        self.records: list[dict[str, Any]] = []
         self.file: Checkpoints | None = None
         schedule = kernel.schedule
         alike = kernel.backend == "reference" or (isinstance(schedule, UpdateSchedule) and family(schedule).whole)
@@ -155,7 +157,8 @@ class _Run:
         whole = (stop - self.base) // self.pass_steps * self.pass_steps
         before = time.perf_counter()
         if whole:
-            self.fields, self.base = self._after(whole), self.base + whole
+            (self.fields, recorded), self.base = self._after(whole), self.base + whole
+            self.records.append(recorded)
         self.at = stop
         if shown is not None:
             self._wait(self.fields)
@@ -169,16 +172,21 @@ class _Run:
         """The frame of the present step."""
         before = time.perf_counter()
         rest = self.at - self.base
-        fields = self._after(rest) if rest else self.fields
+        fields, recorded = self._after(rest) if rest else (self.fields, {})
         self._wait(fields)
         took, worked = self.took + time.perf_counter() - before, self.worked + rest
         self.took, self.worked = 0.0, 0
-        return Frame(self.at, fields, self.names, worked * self.calls.cells / took if worked and took else None)
+        rate = worked * self.calls.cells / took if worked and took else None
+        parts = [*self.records, *([recorded] if rest else [])]
+        records = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+        return Frame(self.at, fields, self.names, rate, records)
 
-    def _after(self, steps: int) -> Any:
-        """The fields so many steps after the chain's present ones."""
+    def _after(self, steps: int) -> tuple[Any, dict[str, Any]]:
+        """The fields so many steps after the chain's present ones, and what receivers have recorded meanwhile."""
         with silence():
-            return self.kernel(**self._arguments(self.base, self.base + steps), steps=steps)
+            made = self.kernel(**self._arguments(self.base, self.base + steps), steps=steps)
+        fields, records = self.calls.parted(made)
+        return fields, {name: copied(a) for name, a in records.items()}
 
     def _arguments(self, first: int, last: int) -> dict[str, Any]:
         """What a call from one time step to another is given by name."""
@@ -228,7 +236,7 @@ class _Run:
                 f"the checkpoint {self.file.path} has done {state.step} time steps, and steps={self.steps}",
                 hint=f"pass steps={state.step} or more: they count from the start of the run",
             )
-        self.fields = kernel._new(self.inputs)
+        self.fields, _ = self.calls.parted(kernel._new(self.inputs, self.pass_steps))
         for name, a in self._arrays().items():
             view = describe(a)
             if view.layout.device_index is None:
@@ -240,12 +248,12 @@ class _Run:
 
     def _arrays(self) -> dict[str, Any]:
         """The arrays of the chain's fields: ``u.0`` is the newest level of u."""
-        made, fields = self.calls.results(self.fields), self.calls.fields
+        made, fields = self.calls.of_fields(self.fields), self.calls.fields
         return {f"{name}.{i}": made[array] for name, levels in fields.items() for i, array in enumerate(levels)}
 
     def _wait(self, fields: Any) -> None:
         """Until a GPU has worked out the fields."""
-        view = describe(next(iter(self.calls.results(fields).values())))
+        view = describe(next(iter(self.calls.of_fields(fields).values())))
         if view.layout.device_index is not None:
             stream = launch_stream(view)
             self.kernel._executor(view.layout.device_index, stream).runtime.synchronize(stream)

@@ -20,6 +20,8 @@ from sparsegen.ir.types import sum_type
 from .boundary import Field, keep_frozen, pad
 
 Levels = tuple[Field, ...]
+#: Is given the number of a time step, and the fields by name.
+After = Callable[[int, Mapping[str, Field]], None]
 
 #: Each operation of a formula in NumPy.
 MEANING: Final[dict[str, Callable[..., Any]]] = {
@@ -33,11 +35,12 @@ MEANING: Final[dict[str, Callable[..., Any]]] = {
 
 def run(
     op: Update, fields: Mapping[str, Sequence[Field]], coefs: Mapping[str, Field], steps: int,
-    scalars: Field | None = None,
+    scalars: Field | None = None, after: After | None = None,
 ) -> dict[str, Levels]:  # fmt: skip
     """The levels of each field after ``steps`` (at least 1) time steps, newest first; the inputs are untouched.
 
-    ``scalars`` [steps, count]: those of each step, in the order of :func:`sparsegen.ir.formula.scalars`.
+    ``scalars`` [steps, count]: those of each step, in the order of :func:`sparsegen.ir.formula.scalars`.  ``after`` is
+    given the number of each step and the newest level of each field, which it may change in place.
     """
     if steps < 1:
         raise ArrayError(f"{steps} time steps", hint="run at least 1 step")
@@ -46,6 +49,8 @@ def run(
     for number in range(steps):
         now = {} if scalars is None else dict(zip(names, scalars[number], strict=True))
         new = step(op, levels, coefs, now)
+        if after is not None:
+            after(number, dict(zip(levels, new, strict=True)))
         levels = {name: (value, *levels[name][:-1]) for name, value in zip(levels, new, strict=True)}
     return levels
 

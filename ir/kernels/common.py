@@ -143,12 +143,17 @@ def replace_kernel(
     module: Module, old: Op, new: t.Func, roles: Iterable[str], tables: dict[str, Any] | None = None, *,
     keep_op: bool = False,
 ) -> Module:  # fmt: skip
-    """The module with one op replaced by its kernel (or the kernel put before it), and the kernel's launch.
+    """The module with one op replaced by its kernel (or the kernel put before it), and the kernel's launch: before
+    those of kernels that stand behind it.
 
     The kernel's ops come from the line that the op comes from, the launch's roles have the names that it ``binds``.
     """
     with_op = (located(new, old.loc), *((old,) if keep_op else ()))
-    funcs = tuple(x for f in module.funcs for x in (with_op if f is old else (f,)))
+    at = module.funcs.index(old)
+    behind = {getattr(f, "symbol", "") for f in module.funcs[at + 1 :]}
     names = dict(getattr(old, "binds", ()))
-    launches = (*module.launches, Launch(new.symbol, tuple(names.get(role, role) for role in roles)))
+    launch = Launch(new.symbol, tuple(names.get(role, role) for role in roles))
+    before = next((i for i, other in enumerate(module.launches) if other.symbol in behind), len(module.launches))
+    launches = (*module.launches[:before], launch, *module.launches[before:])
+    funcs = (*module.funcs[:at], *with_op, *module.funcs[at + 1 :])
     return Module(module.name, funcs, launches, {**module.constants, **(tables or {})})

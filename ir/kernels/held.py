@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, Final
 
-import numpy as np
 import numpy.typing as npt
 
 from .. import formula as f
@@ -19,8 +18,11 @@ from ..grid import Grid
 from ..node import Op
 from ..numbers.held import Held, spread
 from ..op import Sides
-from ..types import Buffer, s32, u32
+from ..types import Buffer, f32, f64, s32, u32
 from .pointwise import names
+
+#: The types of tables.
+_TYPES: Final = {"int32": s32, "uint32": u32, "float32": f32, "float64": f64}
 
 
 class Windows:
@@ -50,8 +52,7 @@ class Windows:
         arrays = zip(unique, self.grids, strict=False)
         self.arrays = [Buffer(name, op.dtype, grid.size, "global") for name, grid in arrays]
         self.lists = {
-            table: Buffer(called[table], u32 if a.dtype == np.uint32 else s32, a.size, "global")
-            for table, a in self.tables.items()
+            table: Buffer(called[table], _TYPES[a.dtype.name], a.size, "global") for table, a in self.tables.items()
         }
         shown = th.edge_elements(op.code, held.share, self.threads)
         #: Rows that warps show one another, if they do.

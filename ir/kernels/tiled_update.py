@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from .. import op_update as o
 from ..errors import ScheduleError
 from ..module import Module
-from ..numbers.held import overlapping
+from ..numbers.held import Cells, Held, overlapping
+from ..numbers.rows import newest
 from ..passes.manager import register
 from .common import each, replace_kernel
 from .held import Windows, reads_of, wrapping
@@ -38,19 +39,25 @@ class TiledUpdate:
 
     def _kernel(self, module: Module, given: o.Update) -> Module:
         op = o.on_axes(given, 3)
-        share, (nz, ny, nx) = (self.planes, self.rows, self.cols), op.shape
-        held = overlapping((nz, ny, nx), share, self.warps, self.levels, reads_of(op.code), wrapping(op.sides))
-        if held is None:
-            raise ScheduleError(
-                f"windows of {self.planes} planes, {self.warps * self.rows} rows and {32 * self.cols} columns do not "
-                f"fit the field, or {self.levels} steps leave nothing of them",
-                hint="take other rows, cols or warps, or fewer levels; direct takes any field",
-            )
-        if (why := held.legal()) is not None:
-            raise ScheduleError(why, hint="take more rows or cols, or direct")
-        made = [(name, level) for name, level in o.parameters(op.fields, ()) if level < self.levels]
-        kernel = Windows(op, held, made)
+        held = windows(op, (self.planes, self.rows, self.cols), self.warps, self.levels)
+        kernel = Windows(op, held, newest(op.fields, self.levels))
         scalars = o.scalars(op, self.levels, (*kernel.arrays, *kernel.lists.values()))
         steps = kernel.steps(0, self.levels, next(iter(scalars), None))
         func = kernel.func(kernel.window(steps), *scalars, min_blocks=self.min_blocks)
         return replace_kernel(module, given, func, [*kernel.roles, *(o.SCALARS for _ in scalars)], kernel.constants)
+
+
+def windows(op: o.Update, share: Cells, warps: int, levels: int) -> Held:
+    """Windows of an update on three axes for so many steps a launch; ScheduleError where there are none."""
+    nz, ny, nx = op.shape
+    held = overlapping((nz, ny, nx), share, warps, levels, reads_of(op.code), wrapping(op.sides))
+    if held is None:
+        planes, rows, cols = share
+        raise ScheduleError(
+            f"windows of {planes} planes, {warps * rows} rows and {32 * cols} columns do not fit the field, or "
+            f"{levels} steps leave nothing of them",
+            hint="take other rows, cols or warps, or fewer levels; direct takes any field",
+        )
+    if (why := held.legal()) is not None:
+        raise ScheduleError(why, hint="take more rows or cols, or direct")
+    return held

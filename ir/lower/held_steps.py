@@ -113,6 +113,10 @@ class _Steps:
             b.barrier()
         with b.if_(counts):
             self._lines(_Lines(self, old, half))
+        if op.number is not None:
+            with self.cx.scope():
+                self.cx.env[op.number] = b.let("number", self.number)
+                self.cx.all(op.after)
 
     def _register(self, p: int, k: int) -> int:
         return (p * self.rows + k) * self.cols

@@ -41,7 +41,7 @@ class Held:
     """A field of ``shape`` in ``tiles`` blocks along each axis; all in cells.
 
     ``share``: cells of a thread; ``reads``: how far a formula's reads lie, to either side; ``wraps``: of each axis,
-    whether it does.
+    whether it does.  ``only``: numbers of those blocks that there are, where not all are needed.
     """
 
     shape: Cells
@@ -51,6 +51,7 @@ class Held:
     every: int
     reads: frozenset[Cells]
     wraps: tuple[bool, bool, bool]
+    only: tuple[int, ...] | None = None
 
     @property
     def window(self) -> Cells:
@@ -164,7 +165,7 @@ class Held:
     @property
     def blocks(self) -> int:
         """Blocks of the launch."""
-        return prod(self.tiles)
+        return prod(self.tiles) if self.only is None else len(self.only)
 
     def own(self, axis: int) -> list[tuple[int, int]]:
         """Each block's own cells along an axis: the first, and the first past them."""
@@ -197,26 +198,31 @@ class Held:
         return None
 
     # ---------------------------------------------------------------------------------------------- tables
+    def spans(self, axis: int) -> list[Span]:
+        """Of each tile along an axis."""
+        return [(low, high, self.first(axis, low)) for low, high in self.own(axis)]
+
     def _spans(self) -> list[tuple[Span, Span, Span]]:
         """Of each block, block by block along the last axis first."""
-        planes, rows, columns = (
-            [(low, high, self.first(axis, low)) for low, high in self.own(axis)] for axis in range(3)
-        )
-        return [(z, y, x) for z in planes for y in rows for x in columns]
+        planes, rows, columns = map(self.spans, range(3))
+        if self.only is None:
+            return [(z, y, x) for z in planes for y in rows for x in columns]
+        at = zip(*np.unravel_index(self.only, self.tiles), strict=True)
+        return [(planes[z], rows[y], columns[x]) for z, y, x in at]
 
     @cached_property
     def facts(self) -> Table:
         """``FACTS`` numbers of each block, planes before rows before columns each time."""
         out = []
         for spans in self._spans():
-            inside = [self._inside(axis, span) for axis, span in enumerate(spans)]
+            inside = [self.inside(axis, span) for axis, span in enumerate(spans)]
             out.append([
                 *(first for _, _, first in spans), *(low for low, _, _ in spans), *(begin for begin, _ in inside),
                 *(end for _, end in inside),
             ])  # fmt: skip
         return np.array(out, np.int32)
 
-    def _inside(self, axis: int, span: Span) -> tuple[int, int]:
+    def inside(self, axis: int, span: Span) -> tuple[int, int]:
         """Own cells as places in a window."""
         low, high, first = span
         begin = self.halo[axis] if self.wraps[axis] else low - first
@@ -238,7 +244,7 @@ class Held:
 
     def _good(self, axis: int, span: Span) -> tuple[int, int]:
         """Places of the own cells and of the halo around them, as far as there is one."""
-        begin, end = self._inside(axis, span)
+        begin, end = self.inside(axis, span)
         return max(0, begin - self.halo[axis]), min(self.window[axis], end + self.halo[axis])
 
     def _listed(self, spans: Sequence[Span], places: Sequence[Any]) -> npt.NDArray[np.int64]:
@@ -251,7 +257,7 @@ class Held:
     def _asked(self, spans: tuple[Span, Span, Span]) -> tuple[Sequence[npt.NDArray[Any]], Any]:
         """Places of a window, on each axis, and whether their cells come from other blocks."""
         places = np.meshgrid(*(np.arange(*self._good(axis, span)) for axis, span in enumerate(spans)), indexing="ij")
-        inside = (self._inside(axis, span) for axis, span in enumerate(spans))
+        inside = (self.inside(axis, span) for axis, span in enumerate(spans))
         far = [
             np.maximum(np.maximum(begin - at, at - end + 1), 0) for at, (begin, end) in zip(places, inside, strict=True)
         ]
@@ -273,7 +279,7 @@ class Held:
             wanted[halo[:, 0]] = True
         given = []
         for spans in self._spans():
-            own = [np.arange(*self._inside(axis, span)) for axis, span in enumerate(spans)]
+            own = [np.arange(*self.inside(axis, span)) for axis, span in enumerate(spans)]
             listed = self._listed(spans, [at.reshape(-1) for at in np.meshgrid(*own, indexing="ij")])
             given.append(listed[wanted[listed[:, 0]]])
         return _padded(given), _padded(self._halos)
@@ -289,7 +295,7 @@ class Held:
             cells = zip(spans, places, self.shape, strict=True)
             wanted[tuple((first + at[asked]) % n for (_, _, first), at, n in cells)] = True
         for block, spans in enumerate(self._spans()):
-            own = np.ix_(*(np.arange(*self._inside(axis, span)) for axis, span in enumerate(spans)))
+            own = np.ix_(*(np.arange(*self.inside(axis, span)) for axis, span in enumerate(spans)))
             found[block, 0][own] = wanted[tuple(slice(low, high) for low, high, _ in spans)]
         return found
 

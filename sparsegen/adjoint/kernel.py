@@ -42,6 +42,11 @@ def adjoint_problem(problem: Problem) -> Problem:
             f"{problem.name} takes numbers at each call, for which there is no adjoint() yet",
             hint="put them into the formula, as constants of the enclosing scope",
         )
+    if isinstance(forward, Update) and forward.sites:
+        raise StencilError(
+            f"{problem.name} has sources and receivers, of which there is no adjoint",
+            hint="take the adjoint of the update without them, with sources at its receivers (update.with_sites)",
+        )
     made = transpose(forward)
     found = problem_of(made.what, problem.shape)  # which checks the shape: coefficients may be read farther away
     return found if isinstance(made.what, Stencil) else AdjointProblem(made.what, problem.shape, made, forward)

@@ -60,6 +60,10 @@ class Calls(ABC):
         #: What arrays are called where memory does not suffice, if not by their names.
         self.labels: dict[str, str] = {}
 
+    def at(self, steps: int) -> Calls:
+        """The calls of so many time steps: themselves, unless arrays have a row for each."""
+        return self
+
     # -------------------------------------------------------------------------------------------- arrays of a call
     def values(
         self, args: Sequence[Any], named: Mapping[str, Any], options: Mapping[str, Any]
@@ -119,6 +123,10 @@ class Calls(ABC):
     @abstractmethod
     def new(self, views: Views) -> Any:
         """New arrays for a result, in the form that a call gives back, like the inputs."""
+
+    def parted(self, made: Any) -> tuple[Any, dict[str, Any]]:
+        """What is given back of the fields, and what each group of receivers has recorded."""
+        return made, {}
 
     def back(self, made: Any) -> Any:
         """What a call gives back of a result."""

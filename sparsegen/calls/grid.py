@@ -60,6 +60,10 @@ class GridCalls(Calls):
         return {name: levels if len(levels) > 1 else next(iter(levels)) for name, levels in found.items()}
 
     def results(self, made: Any) -> dict[str, Any]:
+        return self.of_fields(made)
+
+    def of_fields(self, made: Any) -> dict[str, Any]:
+        """The arrays of the fields of a result by their own names."""
         names = ", ".join(self.fields)
         each = (made,) if len(self.fields) == 1 else _levels(made, f"out (of {names})", len(self.fields))
         return {

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsegen.backends.reference.update import run
+from sparsegen.backends.reference.update import After, run
 from sparsegen.boundary import periodic
 from sparsegen.calls.base import HostArrays
 from sparsegen.calls.grid import GridCalls
@@ -45,6 +45,8 @@ class UpdateCalls(GridCalls):
     kind: ClassVar[str] = "UpdateKernel"
     dtypes: ClassVar[tuple[str, ...]] = DTYPES
     problem: UpdateProblem
+    #: Arrays with a row for each time step; a pass has those of its steps.
+    timed: tuple[str, ...] = ()
 
     def __init__(self, problem: UpdateProblem, backend: str) -> None:
         update = problem.what
@@ -100,7 +102,7 @@ class UpdateCalls(GridCalls):
             return Step.of(programs.get(*key, *((copied,) if copied else ())), arrays)
 
         def step(i: int) -> Step:
-            arrays = {f"in.{c}.0": f"in.{c}.0" for c in update.coefs}
+            arrays = {name: name for name in (*(f"in.{c}.0" for c in update.coefs), *self.timed)}
             for name, ring in rings.items():
                 arrays |= {f"in.{name}.{k}": array for k, array in enumerate(ring.read(i))}
                 arrays |= {written(name, k): array for k, array in enumerate(ring.written(i))}
@@ -141,10 +143,13 @@ class UpdateCalls(GridCalls):
         return notes
 
     def reference(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
+        return self._reference(arrays, steps)
+
+    def _reference(self, arrays: Mapping[str, Any], steps: int, after: After | None = None) -> HostArrays:
         update = self.problem.what
         fields = {name: tuple(arrays[f"in.{name}.{k}"] for k in range(levels)) for name, levels in update.fields}
         coefs = {name: arrays[f"in.{name}.0"] for name in update.coefs}
-        new = run(self.problem.describe().funcs[0], fields, coefs, steps, arrays.get(SCALARS))  # type: ignore[arg-type]
+        new = run(self.problem.describe().funcs[0], fields, coefs, steps, arrays.get(SCALARS), after)  # type: ignore[arg-type]
         return {f"out.{name}.{k}": level for name, levels in new.items() for k, level in enumerate(levels)}
 
 

@@ -130,6 +130,10 @@ class Stencil:
         16 bits it is rounded at every step.  StencilError where a frozen side keeps more cells than weights reach."""
         return import_module("sparsegen.dsl.update").of_stencil(self)  # which needs this module
 
+    def with_sites(self, **groups: Any) -> Any:
+        """The same time step as an :class:`sparsegen.Update` with sources and receivers (see there)."""
+        return self.as_update().with_sites(**groups)
+
     def is_symmetric(self, axis: int) -> bool:
         """Whether the weights are exactly their own mirror image along ``axis``."""
         return bool(np.array_equal(self.weights, np.flip(self.weights, axis)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from typing import Any, Final, cast
@@ -12,8 +12,10 @@ from typing import Any, Final, cast
 import numpy as np
 
 from sparsegen.boundary import BoundarySpec, check_sides, collapse, resolve
+from sparsegen.callsite import user_loc
 from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.show import read_text
+from sparsegen.dsl.sites import Receiver, Sites, Source, resolved
 from sparsegen.dsl.stencil import DTYPES, Stencil, check_fits, check_name
 from sparsegen.ir import formula, types
 from sparsegen.ir.boundary import Side, Sides, describe
@@ -34,7 +36,8 @@ class Update:
     result is one more, and the oldest is dropped.  ``code`` and ``results`` are the formula and, for each field, its
     new value in it.  ``sides`` is the boundary of each field, in its order; it holds at every time step.  A coefficient
     does not change; outside the domain it is read by the first field's boundary: ``periodic`` wraps, ``neumann``
-    mirrors, and with ``frozen`` and ``dirichlet`` the edge cell's value holds on.
+    mirrors, and with ``frozen`` and ``dirichlet`` the edge cell's value holds on.  ``sites`` are sources and receivers
+    (:meth:`with_sites`).
 
     Two updates are equal when they compute the same thing; ``name`` (after which the kernel is called, see
     :class:`sparsegen.Stencil`) and ``loc`` do not count.
@@ -47,6 +50,7 @@ class Update:
     sides: tuple[Sides, ...]
     name: str = "update"
     loc: Loc | None = None
+    sites: tuple[Sites, ...] = ()
 
     def __post_init__(self) -> None:
         check_name(self.name, self.loc)
@@ -95,6 +99,26 @@ class Update:
         return tuple(p for p in self.parameters if p.number)
 
     @property
+    def sources(self) -> tuple[Sites, ...]:
+        """Groups of points at which a step adds numbers."""
+        return tuple(group for group in self.sites if group.source)
+
+    @property
+    def receivers(self) -> tuple[Sites, ...]:
+        """Groups of points at which a step records a field."""
+        return tuple(group for group in self.sites if not group.source)
+
+    def with_sites(self, **groups: Source | Receiver) -> Update:
+        """The same with sources and receivers, by their names: ``acoustic.with_sites(shot=sg.Source(...))``.
+
+        A call takes a signal for each source by name, unless it has one of its own, and gives back what receivers have
+        recorded behind the fields.  StencilError for names that are taken, and fields that there are not.
+        """
+        taken = (*KEYWORDS, *(p.name for p in self.parameters), *(group.name for group in self.sites))
+        more = resolved(groups, [name for name, _ in self.fields], taken, self.ndim, user_loc())
+        return replace(self, sites=(*self.sites, *more))
+
+    @property
     def ndim(self) -> int:
         """Number of axes: 1, 2 or 3."""
         return len(self.sides[0])
@@ -140,7 +164,7 @@ class Update:
         return hash(self._key())
 
     def _key(self) -> tuple[Any, ...]:
-        return self.parameters, self._ordered, self.dtype, self.sides
+        return self.parameters, self._ordered, self.dtype, self.sides, self.sites
 
     @cached_property
     def _ordered(self) -> tuple[formula.Code, tuple[int, ...]]:
@@ -148,7 +172,7 @@ class Update:
 
     def __str__(self) -> str:
         fields = ", ".join(name if n == 1 else f"{name} ({n} levels)" for name, n in self.fields)
-        given = (*self.coefs, *(p.name for p in self.numbers))
+        given = (*self.coefs, *(p.name for p in self.numbers), *(group.name for group in self.sites))
         coefs = f" with {', '.join(given)}" if given else ""
         if len(set(self.sides)) == 1:
             bounds = describe(self.sides[0])

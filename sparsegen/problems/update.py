@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any, ClassVar, cast
 
@@ -13,13 +13,17 @@ from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.terms import STARTING
 from sparsegen.cost.total import saved
+from sparsegen.cost.update_tiled import resident
+from sparsegen.dsl.sites import Sites
 from sparsegen.dsl.update import Update
 from sparsegen.families.update.base import UpdateFamily, family
+from sparsegen.families.update.sites import site_windows, with_sites
 from sparsegen.ir import op_update as o
 from sparsegen.ir.boundary import Sides, describe
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.module import Module
 from sparsegen.ir.op import Sides as SideSpecs
+from sparsegen.ir.op_sites import Placed
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
@@ -41,6 +45,14 @@ class UpdateProblem(Problem):
     what: Update
     shape: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        for group in self.what.sites:
+            group.check(self.shape, self._sides(group), self.what.loc)
+
+    def _sides(self, group: Sites) -> Sides:
+        """The boundary of the field that sites are in."""
+        return self.what.sides[[name for name, _ in self.what.fields].index(group.field)]
+
     @property
     def grid(self) -> tuple[int, ...]:
         return self.shape
@@ -52,11 +64,47 @@ class UpdateProblem(Problem):
             symbol(update.name), shape, DTYPES[update.dtype], update.fields, update.coefs, update.code, update.results,
             update.radius, tuple(map(_specs, update.sides)), _specs(update.coef_sides),
             variant or (shape[-1],) * arrays, loc=update.loc,  # type: ignore[arg-type]
+            sources=_groups(update.sources), receivers=_groups(update.receivers),
         )  # fmt: skip
-        return Module(update.name, (op,))
+        tables = dict[str, Any]()
+        for group in update.sites:
+            tables |= self.placed[group.name].tables(op.symbol, group.name)
+        return Module(update.name, (op,), constants=tables)
+
+    @cached_property
+    def placed(self) -> dict[str, Placed]:
+        """The cells around the points of each group of sites."""
+        return {group.name: group.placed(self.shape, self._sides(group)) for group in self.what.sites}
 
     def passes(self, schedule: UpdateSchedule, device: DeviceProfile, steps: int) -> list[Pass]:
-        return family(schedule).passes(self.what, self.shape, schedule, device, steps)
+        own = family(schedule).passes(self.what, self.shape, schedule, device, steps)
+        return [*self._site_passes(device, steps), *own]
+
+    def _site_passes(self, device: DeviceProfile, steps: int) -> list[Pass]:
+        """What puts kernels for its sites behind a pass of so many steps."""
+        if not self.what.sites:
+            return []
+        from sparsegen.ir.kernels.update_sites import UpdateSites
+
+        if (found := site_windows(self.what, self.shape, steps, device)) is None:
+            why, hint = _no_windows(self.what, steps)
+            raise ScheduleError(why, hint=hint)
+        s = found.schedule
+        blocks = resident(self.what, s, device)
+        return [UpdateSites(s.planes, s.rows, s.cols, s.warps, steps, blocks)]
+
+    def misfit(self, s: UpdateSchedule, device: DeviceProfile) -> tuple[str, str] | None:
+        """Why a schedule cannot run there, and what would help; None if it can."""
+        if self.what.sites and family(s).whole:
+            return f"{s.family} makes all steps in one launch, and no site sees them", "take tiled, stream or column"
+        why = family(s).misfit(self.what, self.shape, s, device)
+        if why is None and self.what.sites and site_windows(self.what, self.shape, s.steps, device) is None:
+            return _no_windows(self.what, s.steps)
+        return why
+
+    def cost(self, s: UpdateSchedule, device: DeviceProfile, steps: int = 1) -> Cost:
+        """The cost of one launch of a schedule that can run, with its sites; see the family's."""
+        return with_sites(family(s).cost(self.what, self.shape, s, device, steps), self.what, device)
 
     def identity(self) -> dict[str, Any]:
         update = self.what
@@ -64,6 +112,7 @@ class UpdateProblem(Problem):
             "what": "update", "of": f"of {', '.join(name for name, _ in update.fields)} {update.dtype}",
             "dtype": update.dtype, "formula": digest(repr((update.parameters, update.code, update.results)).encode()),
             "sides": [describe(sides) for sides in update.sides], "shape": self.shape,
+            **({"sites": digest(repr([group.key for group in update.sites]).encode())} if update.sites else {}),
         }  # fmt: skip
 
     def seconds(self, cost: Cost, steps: int) -> float:
@@ -85,11 +134,10 @@ class UpdateProblem(Problem):
         """The time of a launch of so many steps."""
         if steps == cost.steps_per_launch:
             return cost.time
-        return family(cost.schedule).cost(self.what, self.shape, cost.schedule, cost.profile, steps).time
+        return self.cost(cost.schedule, cost.profile, steps).time
 
     def _rest(self, cost: Cost, rest: int) -> float:
-        schedule = cost.schedule.but(levels=rest)
-        return family(schedule).cost(self.what, self.shape, schedule, cost.profile).time
+        return self.cost(cost.schedule.but(levels=rest), cost.profile).time
 
     def at(self, shape: tuple[int, ...]) -> Problem:
         """The same on fields of another shape."""
@@ -99,15 +147,14 @@ class UpdateProblem(Problem):
         return tried(self, device, request.steps)
 
     def price(self, schedule: UpdateSchedule, device: DeviceProfile, request: Request) -> Cost:
-        own = family(schedule)
         if schedule.steps > request.steps:
             raise ScheduleError(
                 f"levels={schedule.levels} does {schedule.steps} time steps at once, but steps={request.steps}",
                 hint=f"compile for steps={schedule.steps} or more, or take levels={request.steps}",
             )
-        if (why := own.misfit(self.what, self.shape, schedule, device)) is not None:
+        if (why := self.misfit(schedule, device)) is not None:
             raise ScheduleError(why[0], hint=why[1])
-        return own.cost(self.what, self.shape, schedule, device, request.steps)
+        return self.cost(schedule, device, request.steps)
 
 
 @lru_cache(maxsize=64)
@@ -116,13 +163,12 @@ def tried(problem: UpdateProblem, device: DeviceProfile, steps: int, linear: boo
 
     ``linear``: only of families that are tried for linear stencils, too.
     """
-    update, shape = problem.what, problem.shape
     found, refused = list[Cost](), list[Rejected]()
     for own in updating(linear):
-        for s in own.candidates(update, steps):
-            if (why := own.misfit(update, shape, s, device)) is not None:
+        for s in own.candidates(problem.what, steps):
+            if (why := problem.misfit(s, device)) is not None:
                 refused.append(Rejected(s, *why))
-            elif own.worth(c := own.cost(update, shape, s, device, steps)):
+            elif own.worth(c := problem.cost(s, device, steps)):
                 found.append(c)
     found.sort(key=lambda c: (c.time_per_step, sum(c.terms.values())))
     return Listed(found, refused, min(found, key=lambda c: problem.seconds(c, steps), default=None))
@@ -132,6 +178,16 @@ def updating(linear: bool) -> list[UpdateFamily]:
     """The families of updates, or those that are tried for linear stencils, too."""
     every = (cast("UpdateFamily", each) for each in families("update").values())
     return [own for own in every if own.linear or not linear]
+
+
+def _no_windows(update: Update, steps: int) -> tuple[str, str]:
+    """Why sites cannot be in a pass, and what would help."""
+    what = f"the sites of {update.name}: no windows around them fit registers and the field for {steps} steps a pass"
+    return what, "take fewer levels" if steps > 1 else "take a wider field, or formulas that read less far"
+
+
+def _groups(sites: tuple[Sites, ...]) -> tuple[o.Sites, ...]:
+    return tuple((group.name, group.field, len(group.points)) for group in sites)
 
 
 def _specs(sides: Sides) -> SideSpecs:

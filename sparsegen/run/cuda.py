@@ -190,7 +190,8 @@ class Executor:
                 self._parts(plan, where | space.provide(sizes, self.runtime, like, stream), stream)
 
     def _parts(self, plan: Plan, where: Mapping[str, int], stream: int | None) -> None:
-        """A graph's passes have the same scalars in every time step; where these change the host starts each pass."""
+        """A graph's passes have the same scalars in every time step; where these change, or arrays have a row for each
+        step, the host starts each pass."""
         steps, steady = 0, plan.steady
         scalars = b"" if plan.scalars is None else plan.scalars[0].tobytes()
         for part in plan.parts:
@@ -204,10 +205,11 @@ class Executor:
             for i in range(done, part.times):
                 step = part.cycle[i % len(part.cycle)]
                 numbers = plan.numbers(step.program, steps)
+                here = {**where, **{name: where[name] + steps * nbytes for name, nbytes in plan.rows.items()}}
                 steps += step.program.steps
                 given = () if numbers is None else (numbers.tobytes(),)
                 for start, names in self._launches(step):
-                    start(_pointers(names, where), stream, *given)
+                    start(_pointers(names, here), stream, *given)
 
     def _chunk(self, part: Part, done: int) -> int:
         """How many passes a graph of what is left should hold, whole cycles; 0 where a graph does not pay."""

@@ -13,6 +13,7 @@ from sparsegen.backends.emulator import ALL, Finding, Report
 from sparsegen.backends.emulator import run as emulate
 from sparsegen.ir.module import Module
 from sparsegen.ir.op import Stencil
+from sparsegen.ir.op_sites import TIMED
 from sparsegen.ir.op_update import SCALARS, Update
 from sparsegen.ir.types import Buffer
 from sparsegen.pipelines import Program
@@ -51,6 +52,10 @@ def run_plan(plan: Plan, given: Arrays, new: Arrays, work: str, cells: int) -> N
             if meter is not None:
                 meter.begin(index)
             arrays = {role: where[name] for role, name in step.arrays}
+            for role, name in step.arrays:
+                if (nbytes := plan.rows.get(name)) is not None:
+                    row = nbytes // where[name].itemsize
+                    arrays[role] = where[name][done * row : (done + step.program.steps) * row]
             run_module(step.program.warp, arrays | _scalars(plan, step.program, done), CALL_CHECKS, meter)
             done += step.program.steps
 
@@ -74,6 +79,8 @@ def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str
         pitch = apart.get(role)
         if pitch is None:
             fields[role] = flat(given[role]) if role in given else poisoned(param.size, param.dtype.numpy(), role)
+            if role.startswith(TIMED):
+                fields[role] = fields[role][: param.size]
         else:
             fields[role] = poisoned(first.size // cols * pitch, first.dtype)
             if role in given:

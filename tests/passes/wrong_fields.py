@@ -28,6 +28,7 @@ from sparsegen.ir import tile_ragged as tg
 from sparsegen.ir import tile_resident as te
 from sparsegen.ir import tile_ring as tx
 from sparsegen.ir import tile_sampled as tp
+from sparsegen.ir import tile_sites as tst
 from sparsegen.ir import tile_smbd as tt
 from sparsegen.ir import tile_softmax as ti
 from sparsegen.ir import tile_strided as tm
@@ -157,6 +158,15 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("resident_update", tla.HeldSteps, {"keep": (0, 1, 3)}, "cells away reach beyond the neighbouring thread"),
     ("resident_update", tla.HeldSteps, {"closed": (True, True, False)}, "one window is not all of axis 1"),
     ("resident_update", tla.HeldSteps, {"sides": (PERIODIC,)}, "1 boundaries of 1 fields"),
+    ("resident_update", tla.HeldSteps, {"number": Value("number", s32, 0, 1)}, "what runs after a step"),
+    ("sites", tst.AddSources, {"count": 2}, "2 signals of"),
+    ("sites", tst.AddSources, {"begin": Buffer("shot_places", s32, 8, "global")}, "the entries of"),
+    ("sites", tst.RecordCells, {"count": 99}, "99 cells of"),
+    ("sites", tst.RecordCells, {"cells": Buffer("rows", f32, 10, "global")}, "@rows"),
+    ("sites", tst.Interpolate, {"around": 3}, "3 cells of 2 receivers"),
+    ("sites", tst.Interpolate, {"seen": 0}, "2 receivers of 4 of 0 cells"),
+    ("sites", tst.Interpolate, {"seen": 4}, "4 cells of"),
+    ("sites", tst.Interpolate, {"count": 4}, "has no rows of 4|4 receivers|cells of 4"),
     ("bitmap", tb.ShareStrips, {"groups": 99}, "8 strips make no 99 runs"),
     ("bitmap", tb.WalkSlabs, {"row_warps": 3}, "3 x 2 warps"),
     ("bitmap", tb.WalkSlabs, {"least": 1 << 20}, "slots of 4 warps take"),

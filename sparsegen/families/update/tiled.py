@@ -41,10 +41,8 @@ class TiledUpdate(UpdateFamily):
     )  # fmt: skip
 
     def candidates(self, update: Update, steps: int) -> Iterator[UpdateSchedule]:
-        planes, rows, cols, warps = _TRIED[update.ndim]
         for levels in (n for n in _LEVELS if n <= steps):
-            for p, k, c, w in product(planes, rows, cols, warps):
-                yield UpdateSchedule("tiled", levels=levels, cols=c, rows=k, planes=p, warps=w)
+            yield from shapes(update.ndim, levels)
 
     def misfit(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
@@ -81,6 +79,12 @@ class TiledUpdate(UpdateFamily):
         from sparsegen.ir.kernels.tiled_update import TiledUpdate as Kernel
 
         return [Kernel(s.planes, s.rows, s.cols, s.warps, steps, resident(update, s, device))]
+
+
+def shapes(ndim: int, levels: int) -> Iterator[UpdateSchedule]:
+    """The windows that are tried for fields of so many axes and passes of so many steps."""
+    for p, k, c, w in product(*_TRIED[ndim]):
+        yield UpdateSchedule("tiled", levels=levels, cols=c, rows=k, planes=p, warps=w)
 
 
 FAMILY = register(TiledUpdate())

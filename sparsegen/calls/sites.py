@@ -1,0 +1,143 @@
+"""Calls of updates with sources and receivers: signals go in, records come out, a row for each time step."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sparsegen.arrays import Expect, describe, empty_like
+from sparsegen.backends.reference import sites as reference
+from sparsegen.calls.base import HostArrays, Views
+from sparsegen.calls.update import UpdateCalls
+from sparsegen.dsl.sites import Sites
+from sparsegen.ir.errors import ArrayError
+from sparsegen.ir.op_sites import record, signal
+from sparsegen.ir.types import DTYPES, sum_type
+from sparsegen.memo import Memo
+from sparsegen.problems.update import UpdateProblem
+from sparsegen.views import ArrayLayout
+
+
+class Rows(Expect):
+    """An array with a row for each time step, packed."""
+
+    def _order(self, layout: ArrayLayout) -> None:
+        if not layout.contiguous:
+            raise ArrayError(f"{self.name} is not packed by rows", hint="pass a copy: np.ascontiguousarray(a)")
+
+    def _other_shape(self, layout: ArrayLayout) -> tuple[str, str]:
+        steps, points = self.shape
+        what = f"{self.name} has shape {list(layout.shape)}"
+        return what, f"pass an array [{steps}, {points}]: a row for each time step, a number for each point"
+
+
+class SiteCalls(UpdateCalls):
+    """As those of an update; ``in.steps.NAME`` are signals, ``out.steps.NAME`` records of ``steps`` time steps."""
+
+    def __init__(self, problem: UpdateProblem, backend: str, steps: int = 1) -> None:
+        super().__init__(problem, backend)
+        update, self.steps = problem.what, steps
+        kind = sum_type(DTYPES[update.dtype]).numpy()
+        rows = partial(Rows, dtype=kind, backend=backend)
+        self.sources = {signal(group.name): group for group in update.sources}
+        self.receivers = {record(group.name): group for group in update.receivers}
+        for name, group in self.sources.items():
+            self.inputs[name] = rows(group.name, (steps, len(group.points)))
+        for name, group in self.receivers.items():
+            self.outputs[name] = rows(f"out of {group.name}", (steps, len(group.points)), writable=True)
+        self.arguments = {**self.inputs, **self.outputs}
+        self.named = (*self.named, *(group.name for group in update.sources))
+        self.timed = (*self.sources, *self.receivers)
+        self._others = Memo(partial(SiteCalls, problem, backend), 8)
+
+    def at(self, steps: int) -> SiteCalls:
+        return self if steps == self.steps else self._others.get(steps)
+
+    # -------------------------------------------------------------------------------------------- arrays of a call
+    def given(self, values: Mapping[str, Any], *, some: bool = False) -> dict[str, Any]:
+        found = super().given(values, some=some)
+        like = next(iter(found.values()))
+        return found | {name: self._signal(group, values, like) for name, group in self.sources.items()}
+
+    def _signal(self, group: Sites, values: Mapping[str, Any], like: Any) -> Any:
+        """The signal of a group of sources as an array [steps, points], where the fields are."""
+        given = values.get(group.name, group.signal)
+        if given is None:
+            raise ArrayError(f"no signal for {group.name}", hint=f"pass it by name: {group.name}=array [steps, points]")
+        check = self.inputs[signal(group.name)]
+        if isinstance(given, (list, tuple)) or (isinstance(given, np.ndarray) and given.dtype.kind in "fiu"):
+            host = np.asarray(given, check.dtype)
+            if host.ndim == 1 and len(host) == self.steps:
+                host = np.broadcast_to(host[:, None], check.shape)
+            return _moved(np.ascontiguousarray(host), like)
+        return given
+
+    def by_parameter(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        return super().by_parameter(arrays) | {group.name: arrays[name] for name, group in self.sources.items()}
+
+    def results(self, made: Any) -> dict[str, Any]:
+        """Of the fields, in their form, and behind them a record for each group of receivers."""
+        if not self.receivers:
+            return self.of_fields(made)
+        count = 1 + len(self.receivers)
+        if not isinstance(made, (tuple, list)) or len(made) != count:
+            names = ", ".join(group.name for group in self.receivers.values())
+            raise ArrayError(f"out is not of {count} parts", hint=f"pass a tuple: the fields' results, then {names}")
+        fields, *records = made
+        return self.of_fields(fields) | dict(zip(self.receivers, records, strict=True))
+
+    def new(self, views: Views) -> Any:
+        fields = super().new(views)
+        like = next(iter(views.values()))
+        records = tuple(self.empty(like, self.outputs[name]) for name in self.receivers)
+        return (fields, *records) if records else fields
+
+    def parted(self, made: Any) -> tuple[Any, dict[str, Any]]:
+        if not self.receivers:
+            return made, {}
+        fields, *records = made
+        return fields, dict(zip((group.name for group in self.receivers.values()), records, strict=True))
+
+    def each_step(self, values: Mapping[str, Any], steps: int) -> dict[str, Any]:
+        found: dict[str, Any] = dict(super().each_step(values, steps))
+        for group in self.sources.values():
+            given = values.get(group.name, group.signal)
+            found[group.name] = given if hasattr(given, "shape") else np.asarray(given)
+        return found
+
+    # -------------------------------------------------------------------------------------------- numbers
+    def random(self, seed: int = 0) -> HostArrays:
+        """Numbers from 0 to 1, signals too."""
+        found, rng = super().random(seed), np.random.default_rng((seed, 1))
+        return found | {
+            name: rng.random(self.inputs[name].shape).astype(self.inputs[name].dtype) for name in self.sources
+        }
+
+    def reference(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
+        placed, made = self.problem.placed, dict[str, Any]()
+        for name, group in self.receivers.items():
+            made[name] = np.empty((steps, len(group.points)), self.outputs[name].dtype)
+
+        def after(step: int, fields: Mapping[str, Any]) -> None:
+            for name, group in self.sources.items():
+                reference.add(fields[group.field], placed[group.name], arrays[name][step])
+            for name, group in self.receivers.items():
+                reference.record(fields[group.field], placed[group.name], made[name][step])
+
+        return self._reference(arrays, steps, after) | made
+
+
+def _moved(array: Any, like: Any) -> Any:
+    """A host array where another one is: the same on the host, a copy on a GPU."""
+    view = describe(like)
+    if view.layout.device_kind == "host" or view.layout.library not in ("torch", "cupy"):
+        return array
+    if view.layout.library == "torch":
+        return sys.modules["torch"].from_numpy(array).to(view.owner.device)
+    made = empty_like(view, array.shape, array.dtype)
+    made.set(array)
+    return made

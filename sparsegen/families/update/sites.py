@@ -1,0 +1,101 @@
+"""The windows that sources and receivers of an update make again behind a pass, and what they add to its time.
+
+Windows are those of ``tiled``, of as many steps as the pass; of the shapes that fit that is taken which is expected to
+take least time, for as many windows as have a site.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from itertools import product
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsegen.cost import terms
+from sparsegen.cost.arithmetic import Arithmetic
+from sparsegen.cost.cost import Cost, Law
+from sparsegen.cost.devices import DeviceProfile
+from sparsegen.cost.update_tiled import numbers, resident
+from sparsegen.dsl.update import Update
+from sparsegen.families.update.tiled import FAMILY, shapes
+from sparsegen.ir.numbers.held import Held
+from sparsegen.ir.numbers.sites import own
+from sparsegen.schedule import UpdateSchedule
+
+#: Launches behind a pass: the windows, and what receivers make of cells.
+_REASON: Final = "windows around sources and receivers are made again behind a pass, with what happens there"
+
+
+class SiteWindows(NamedTuple):
+    """A schedule of windows, and the seconds that those with a site add to a pass."""
+
+    schedule: UpdateSchedule
+    blocks: int
+    seconds: float
+
+
+@lru_cache(maxsize=1 << 8)
+def site_windows(update: Update, shape: tuple[int, ...], levels: int, device: DeviceProfile) -> SiteWindows | None:
+    """The windows to take for passes of so many steps; None where none fit."""
+    alone, best = replace(update, sites=()), None
+    sources, receivers = (_cells(update, shape, source) for source in (True, False))
+    for s in shapes(update.ndim, levels):
+        if FAMILY.misfit(alone, shape, s, device) is not None:
+            continue
+        held = numbers(alone, shape, s)
+        assert held is not None  # misfit has said so
+        count = _listed(held, sources, receivers)
+        cost, room = FAMILY.cost(alone, shape, s, device), device.sms * resident(alone, s, device)
+        start = terms.STARTING * device.launch_s
+        launches = (1 + sum(1 for _ in update.receivers)) * start
+        seconds = launches + (cost.time - start) * -(-count // room) / -(-held.blocks // room)
+        if best is None or seconds < best.seconds:
+            best = SiteWindows(s, count, seconds)
+    return best
+
+
+def _cells(update: Update, shape: tuple[int, ...], source: bool) -> npt.NDArray[Any]:
+    """The cells [n, 3] near the sites of one kind, each once."""
+    found = [np.zeros((0, 3), np.int64)]
+    for group in update.sites:
+        if group.source == source:
+            sides = update.sides[[name for name, _ in update.fields].index(group.field)]
+            cells = group.placed(shape, sides).cells
+            found.append(np.concatenate([np.zeros((len(cells), 3 - len(shape)), np.int64), cells], 1))
+    return np.unique(np.concatenate(found), axis=0)
+
+
+def _listed(held: Held, sources: npt.NDArray[Any], receivers: npt.NDArray[Any]) -> int:
+    """About how many windows have one of the cells: a source's counts as far as a window's halo reaches."""
+    steps = [sorted({-far, 0, far}) for far in held.halo]
+    near = [np.clip(sources + step, 0, np.array(held.shape) - 1) for step in product(*steps)]
+    return len(np.unique(own(held, np.concatenate([receivers, *near])).blocks))
+
+
+def with_sites(cost: Cost, update: Update, device: DeviceProfile) -> Cost:
+    """The cost of a pass with that of its sites; such a pass has windows for them."""
+    if not update.sites:
+        return cost
+    found = site_windows(update, cost.shape, cost.steps_per_launch, device)
+    assert found is not None  # who asks has made sure
+    law = _law(cost.law)
+    values = {**cost.values, "sites": found.seconds}
+    more = law.evaluate(cost.schedule, values, cost.profile, cost.shape, cost.facts, cost.steps_per_launch)
+    return replace(more, binds=cost.binds if found.seconds < cost.time else "sites")
+
+
+@lru_cache(maxsize=16)
+def _law(law: Law) -> Law:
+    """The law of a pass with sites behind it."""
+
+    def equations(s: Any, v: Any, a: Arithmetic) -> tuple[Any, dict[str, Any]]:
+        time, found = law.equations(s, v, a)
+        return time + v.sites, {**found, "sites": v.sites}
+
+    return replace(
+        law, equations=equations, symbols={**law.symbols, "sites": "seconds of the windows around sites"},
+        reasons={**law.reasons, "sites": _REASON}, beside=law.beside | {"sites"},
+    )  # fmt: skip
