@@ -7,6 +7,7 @@ pair of a site and a cell: ``cells`` [n, axes], ``sites`` [n] (which site), ``we
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy.typing as npt
@@ -44,7 +45,7 @@ def placed(module: Module, symbol: str, name: str) -> Placed:
     return Placed(*(module.constants[f"{symbol}.{name}.{part}"] for part in Placed._fields))
 
 
-def without(module: Module, symbol: str, name: str) -> dict[str, Any]:
+def without(tables: Mapping[str, Any], symbol: str, name: str) -> dict[str, Any]:
     """The tables of a module but those of a group of sites."""
     gone = {f"{symbol}.{name}.{part}" for part in Placed._fields}
-    return {role: table for role, table in module.constants.items() if role not in gone}
+    return {role: table for role, table in tables.items() if role not in gone}

@@ -47,11 +47,28 @@ class RecordCells(Op):
     count: int = attr()
 
 
+@define("tile.add_to_cells", kw_only=True)
+class AddToCells(Op):
+    """Adds ``weights`` times ``signals`` to cells of a field in memory, a thread for each of ``cells``.
+
+    ``cells`` are elements of ``dst``; ``begin`` [cells + 1] says where each one's entries begin in ``whose`` and
+    ``weights``.  Sums are made in their type, one after the other, each rounded to the field's.
+    """
+
+    dst: Buffer = buffer(writes=True)
+    cells: Buffer = buffer()
+    begin: Buffer = buffer()
+    whose: Buffer = buffer()
+    weights: Buffer = buffer()
+    signals: Buffer = buffer()
+
+
 @define("tile.interpolate", kw_only=True)
 class Interpolate(Op):
     """What each of ``count`` receivers records at each step: the sum of its ``around`` cells times their ``weights``.
 
-    A thread makes one number.  ``whose`` [count, around] says which of the ``seen`` cells of a step they are.
+    A thread makes one number.  ``whose`` [count, around] says which of the ``seen`` cells of a step they are; cells of
+    16 bits are summed in f32.
     """
 
     dst: Buffer = buffer(writes=True, reads=False)
@@ -81,9 +98,23 @@ def _entries(op: AddSources | RecordCells, ctx: Context) -> None:
         ctx.need(op.weights.size == op.places.size, f"{op.weights.size} weights of {op.places.size} entries")
 
 
+@check(AddToCells)
+def _add_to_cells(op: AddToCells, ctx: Context) -> None:
+    same_type(ctx, op.weights, op.signals)
+    ctx.need(op.weights.dtype is sum_type(op.dst.dtype), f"@{op.weights.name} is {op.weights.dtype}, sums of "
+             f"{op.dst.dtype} are not")  # fmt: skip
+    for table in (op.cells, op.begin, op.whose):
+        ctx.need(table.dtype is s32, f"@{table.name} lists entries, it cannot be {table.dtype}")
+    ctx.need(op.begin.size == op.cells.size + 1, f"the entries of {op.cells.size} cells begin at {op.begin.size} "
+             "places, not at one more")  # fmt: skip
+    ctx.need(op.weights.size == op.whose.size, f"{op.weights.size} weights of {op.whose.size} entries")
+
+
 @check(Interpolate)
 def _interpolate(op: Interpolate, ctx: Context) -> None:
-    same_type(ctx, op.dst, op.cells, op.weights)
+    same_type(ctx, op.dst, op.weights)
+    ctx.need(op.dst.dtype is sum_type(op.cells.dtype), f"@{op.dst.name} is {op.dst.dtype}, sums of {op.cells.dtype} "
+             "are not")  # fmt: skip
     ctx.need(min(op.count, op.around, op.seen) >= 1, f"{op.count} receivers of {op.around} of {op.seen} cells")
     ctx.need(op.dst.size % op.count == 0, f"@{op.dst.name} has no rows of {op.count}")
     steps = op.dst.size // op.count

@@ -54,6 +54,25 @@ def _own(cx: Context, op: t.AddSources | t.RecordCells, each: Entry) -> None:
             each(entry, b.let("register", place % size))
 
 
+@rule(t.AddToCells)
+def add_to_cells(cx: Context, op: t.AddToCells) -> None:
+    b, wide, last = cx.b, op.weights.dtype, op.whose.size
+    at = b.let("at", cx.bx * cx.func.threads + cx.tid)
+    with b.if_(at.lt(op.cells.size)):
+        number = b.let("number", at, hi=op.cells.size - 1)
+        cell = b.ld(op.cells, number, hint="cell", lo=0, hi=op.dst.size - 1)
+        total = b.alloc("total", op.dst.dtype, 1)
+        b.st(total, 0, b.ld(op.dst, cell, hint="u"))
+        start = b.ld(op.begin, number, hint="start", lo=0, hi=last)
+        stop = b.ld(op.begin, number + 1, hint="stop", lo=0, hi=last)
+        with b.for_("entry", start, stop, unroll=1) as entry:
+            source = b.ld(op.whose, entry, hint="source", lo=0, hi=op.signals.size - 1)
+            given = b.binary("mul", b.ld(op.weights, entry, hint="w"), b.ld(op.signals, source, hint="s"))
+            old = cx.convert(b.ld(total, 0, hint="u"), wide)
+            b.st(total, 0, cx.convert(b.binary("add", old, given), op.dst.dtype))
+        b.st(op.dst, cell, b.ld(total, 0, hint="u"))
+
+
 @rule(t.Interpolate)
 def interpolate(cx: Context, op: t.Interpolate) -> None:
     b = cx.b
@@ -64,6 +83,7 @@ def interpolate(cx: Context, op: t.Interpolate) -> None:
         total: Value | None = None
         for i in range(op.around):
             cell = b.ld(op.whose, receiver + i, hint="cell", lo=0, hi=op.seen - 1)
-            total = cx.plus(total, b.ld(op.weights, receiver + i, hint="w"), b.ld(op.cells, first + cell, hint="u"))
+            value = cx.convert(b.ld(op.cells, first + cell, hint="u"), op.dst.dtype)
+            total = cx.plus(total, b.ld(op.weights, receiver + i, hint="w"), value)
         assert total is not None  # a receiver sees a cell
         b.st(op.dst, number, total)

@@ -13,11 +13,10 @@ from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.cost.terms import STARTING
 from sparsegen.cost.total import saved
-from sparsegen.cost.update_tiled import resident
 from sparsegen.dsl.sites import Sites
 from sparsegen.dsl.update import Update
 from sparsegen.families.update.base import UpdateFamily, family
-from sparsegen.families.update.sites import site_windows, with_sites
+from sparsegen.families.update.sites import site_pass, site_seconds, with_sites
 from sparsegen.ir import op_update as o
 from sparsegen.ir.boundary import Sides, describe
 from sparsegen.ir.errors import ScheduleError
@@ -84,21 +83,17 @@ class UpdateProblem(Problem):
         """What puts kernels for its sites behind a pass of so many steps."""
         if not self.what.sites:
             return []
-        from sparsegen.ir.kernels.update_sites import UpdateSites
-
-        if (found := site_windows(self.what, self.shape, steps, device)) is None:
+        if (found := site_pass(self.what, self.shape, steps, device)) is None:
             why, hint = _no_windows(self.what, steps)
             raise ScheduleError(why, hint=hint)
-        s = found.schedule
-        blocks = resident(self.what, s, device)
-        return [UpdateSites(s.planes, s.rows, s.cols, s.warps, steps, blocks)]
+        return [found]
 
     def misfit(self, s: UpdateSchedule, device: DeviceProfile) -> tuple[str, str] | None:
         """Why a schedule cannot run there, and what would help; None if it can."""
         if self.what.sites and family(s).whole:
             return f"{s.family} makes all steps in one launch, and no site sees them", "take tiled, stream or column"
         why = family(s).misfit(self.what, self.shape, s, device)
-        if why is None and self.what.sites and site_windows(self.what, self.shape, s.steps, device) is None:
+        if why is None and self.what.sites and site_seconds(self.what, self.shape, s.steps, device) is None:
             return _no_windows(self.what, s.steps)
         return why
 
@@ -183,7 +178,7 @@ def updating(linear: bool) -> list[UpdateFamily]:
 def _no_windows(update: Update, steps: int) -> tuple[str, str]:
     """Why sites cannot be in a pass, and what would help."""
     what = f"the sites of {update.name}: no windows around them fit registers and the field for {steps} steps a pass"
-    return what, "take fewer levels" if steps > 1 else "take a wider field, or formulas that read less far"
+    return what, "take fewer levels: with one step a pass there are no windows"
 
 
 def _groups(sites: tuple[Sites, ...]) -> tuple[o.Sites, ...]:

@@ -77,6 +77,26 @@ def test_a_wrong_scheme_does_not_converge(example: Any, capsys: pytest.CaptureFi
     assert "the order is" in capsys.readouterr().out
 
 
+# ------------------------------------------------------------------------------------------------ a shot
+def test_a_shot_is_heard_in_time_and_the_same_both_ways(tmp_path: Path) -> None:
+    said = run(tmp_path, "acoustic_shot.py", "--size=64", "--steps=240", "--picture=picture.png")
+    took, wanted = map(float, re.findall(r"takes (\d+) steps; speed says ([\d.]+)", said)[0])
+    assert abs(took - wanted) <= 3 and float(re.findall(r"differs by (\S+) of", said)[0]) <= 1e-12
+    assert drawn(tmp_path, said)
+
+
+def test_another_medium_is_heard(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    module = example("acoustic_shot")
+
+    @sg.stencil(boundary=sg.dirichlet(0.0))
+    def slower(p: sg.Field(levels=2, spacing=1.0), c: sg.Coef, d: sg.Coef) -> Any:  # type: ignore[valid-type]
+        field: Any = p
+        return 2 * field[0, 0] - field.prev[0, 0] + 0.8 * c[0, 0] * field.laplace() + 0 * d[0, 0]  # type: ignore[index]
+
+    assert module.main(["--size=64", "--steps=240"], slower) == 1
+    assert "another time" in capsys.readouterr().out
+
+
 # ------------------------------------------------------------------------------------------------ diffusion in 3-D
 def test_diffusion_conserves_heat(tmp_path: Path) -> None:
     said = run(tmp_path, "diffusion3d.py", "--size=12", "--steps=5", "--picture=picture.png")

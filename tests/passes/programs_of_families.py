@@ -188,6 +188,12 @@ def sound() -> Any:
     return made(sound, boundary=frozen)
 
 
+def surveyed() -> Any:
+    """Waves with a source and receivers."""
+    rows = sg.Receiver([[1, 2], [9.5, 7.25]])
+    return wave().with_sites(shot=sg.Source([[3.5, 4.25]]), rows=rows)
+
+
 PROGRAMS: dict[str, Callable[[], Module]] = {
     **{family: partial(stencil, family) for family in FAMILIES},
     "update": update,
@@ -197,12 +203,8 @@ PROGRAMS: dict[str, Callable[[], Module]] = {
     "resident_update": lambda: updated(wave(), (37, 70), 3, "resident tiles=2x2 rows=5 cols=2 warps=5 every=2"),
     "resident_cells": lambda: updated(wave(), (37, 70), 3, "resident tiles=2x2 rows=1 cols=2 warps=21 every=1"),
     "tiled_update": lambda: updated(wave(), (37, 150), 2, "tiled levels=2 cols=2 rows=3 warps=4"),
-    "sites": lambda: updated(
-        wave().with_sites(shot=sg.Source([[3.5, 4.25]]), rows=sg.Receiver([[1, 2], [9.5, 7.25]])),
-        (37, 150),
-        2,
-        "direct",
-    ),
+    "sites": lambda: updated(surveyed(), (37, 150), 2, "stream levels=2 cols=4"),
+    "stored_sites": lambda: updated(surveyed(), (37, 150), 1, "direct"),
     "resident_lines": lambda: updated(
         heat(boundary=periodic), (9, 12, 32), 3, "resident tiles=2x2x1 planes=9 rows=2 cols=1 warps=6 every=1"
     ),

@@ -1,7 +1,8 @@
-"""The windows that sources and receivers of an update make again behind a pass, and what they add to its time.
+"""How sources and receivers of an update come into its passes, and what they add to their time.
 
-Windows are those of ``tiled``, of as many steps as the pass; of the shapes that fit that is taken which is expected to
-take least time, for as many windows as have a site.
+Behind a pass of one step they change and read what it has stored.  Passes of several steps have windows of ``tiled``
+made again, of as many steps; of the shapes that fit that is taken which is expected to take least time, for as many
+windows as have a site.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,16 +26,38 @@ from sparsegen.ir.numbers.held import Held
 from sparsegen.ir.numbers.sites import own
 from sparsegen.schedule import UpdateSchedule
 
-#: Launches behind a pass: the windows, and what receivers make of cells.
-_REASON: Final = "windows around sources and receivers are made again behind a pass, with what happens there"
+if TYPE_CHECKING:
+    from sparsegen.ir.passes.manager import Pass
+
+_REASON: Final = "what happens at sources and receivers: behind a pass of several steps windows around them again"
 
 
 class SiteWindows(NamedTuple):
     """A schedule of windows, and the seconds that those with a site add to a pass."""
 
     schedule: UpdateSchedule
-    blocks: int
     seconds: float
+
+
+def site_pass(update: Update, shape: tuple[int, ...], levels: int, device: DeviceProfile) -> Pass | None:
+    """What puts kernels for the sites behind a pass of so many steps; None where no windows fit."""
+    from sparsegen.ir.kernels.stored_sites import StoredSites
+    from sparsegen.ir.kernels.update_sites import UpdateSites
+
+    if levels == 1:
+        return StoredSites()
+    if (found := site_windows(update, shape, levels, device)) is None:
+        return None
+    s = found.schedule
+    return UpdateSites(s.planes, s.rows, s.cols, s.warps, levels, resident(update, s, device))
+
+
+def site_seconds(update: Update, shape: tuple[int, ...], levels: int, device: DeviceProfile) -> float | None:
+    """What sites add to the time of a pass of so many steps; None where no windows fit."""
+    if levels == 1:
+        return len(update.sites) * terms.STARTING * device.launch_s
+    found = site_windows(update, shape, levels, device)
+    return None if found is None else found.seconds
 
 
 @lru_cache(maxsize=1 << 8)
@@ -53,7 +76,7 @@ def site_windows(update: Update, shape: tuple[int, ...], levels: int, device: De
         launches = (1 + sum(1 for _ in update.receivers)) * start
         seconds = launches + (cost.time - start) * -(-count // room) / -(-held.blocks // room)
         if best is None or seconds < best.seconds:
-            best = SiteWindows(s, count, seconds)
+            best = SiteWindows(s, seconds)
     return best
 
 
@@ -79,12 +102,12 @@ def with_sites(cost: Cost, update: Update, device: DeviceProfile) -> Cost:
     """The cost of a pass with that of its sites; such a pass has windows for them."""
     if not update.sites:
         return cost
-    found = site_windows(update, cost.shape, cost.steps_per_launch, device)
-    assert found is not None  # who asks has made sure
+    seconds = site_seconds(update, cost.shape, cost.steps_per_launch, device)
+    assert seconds is not None  # who asks has made sure
     law = _law(cost.law)
-    values = {**cost.values, "sites": found.seconds}
+    values = {**cost.values, "sites": seconds}
     more = law.evaluate(cost.schedule, values, cost.profile, cost.shape, cost.facts, cost.steps_per_launch)
-    return replace(more, binds=cost.binds if found.seconds < cost.time else "sites")
+    return replace(more, binds=cost.binds if seconds < cost.time else "sites")
 
 
 @lru_cache(maxsize=16)
@@ -96,6 +119,6 @@ def _law(law: Law) -> Law:
         return time + v.sites, {**found, "sites": v.sites}
 
     return replace(
-        law, equations=equations, symbols={**law.symbols, "sites": "seconds of the windows around sites"},
+        law, equations=equations, symbols={**law.symbols, "sites": "seconds of what happens at sources and receivers"},
         reasons={**law.reasons, "sites": _REASON}, beside=law.beside | {"sites"},
     )  # fmt: skip

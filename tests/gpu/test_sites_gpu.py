@@ -1,0 +1,69 @@
+"""Sources and receivers on the GPU: host and torch arrays, every family, passes that do not fill a call, large fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparsegen as sg
+from tests.api.test_sites import SCHEDULES, SHAPES, STEPS, two
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("boundary", [sg.periodic, sg.neumann], ids=str)
+@pytest.mark.parametrize(("axes", "line"), [(axes, line) for axes, lines in SCHEDULES.items() for line in lines])
+def test_every_schedule_is_as_the_reference(axes: int, line: str, boundary: Any) -> None:
+    rng, shape = np.random.default_rng(axes), SHAPES[axes]
+    top = np.array(shape) - 1
+    update = two(axes, boundary).with_sites(
+        shot=sg.Source(rng.random((5, axes)) * top, field="v"), more=sg.Source(rng.random((2, axes)) * top, field="u"),
+        a=sg.Receiver(rng.random((40, axes)) * top, "u"), b=sg.Receiver(np.floor(rng.random((7, axes)) * top), "v"),
+    )  # fmt: skip
+    kernel = sg.compile(update, shape, STEPS, schedule=line, backend="cuda")
+    plain = sg.compile(update, shape, STEPS, backend="reference")
+    for steps in (1, STEPS, 2 * STEPS + 1):
+        given = sg.compile(update, shape, steps, backend="reference").random()
+        got, want = kernel(**given, steps=steps), plain(**given, steps=steps)
+        for a, b in zip(flat(got), flat(want), strict=True):
+            assert np.abs(a - b).max() <= 1e-12 * max(1, np.abs(b).max())
+
+
+def flat(result: Any) -> list[Any]:
+    return [a for part in result for a in flat(part)] if isinstance(result, tuple) else [result]
+
+
+def test_tensors_and_a_signal_of_the_host() -> None:
+    torch = pytest.importorskip("torch")
+    update = two(2, sg.neumann, "f32").with_sites(
+        shot=sg.Source([[100.5, 200.25]], field="u"), seen=sg.Receiver([[100.0, 210.5], [90.0, 200.0]], "u")
+    )
+    kernel = sg.compile(update, (512, 1024), 24, backend="cuda")
+    u, v, older = (torch.rand(512, 1024, device="cuda") for _ in range(3))
+    signal = np.sin(np.arange(24.0))
+    (new, _), record = kernel(u, (v, older), dt=0.05, shot=signal)
+    host = sg.compile(update, (512, 1024), 24, backend="reference")
+    (want, _), heard = host(u.cpu().numpy(), (v.cpu().numpy(), older.cpu().numpy()), dt=0.05, shot=signal)
+    assert record.device.type == "cuda" and np.abs(record.cpu().numpy() - heard).max() <= 1e-4
+    assert np.abs(new.cpu().numpy() - want).max() <= 1e-4
+    device = torch.from_numpy(signal.astype(np.float32)[:, None]).cuda()
+    _, again = kernel(u, (v, older), dt=0.05, shot=device)
+    assert torch.equal(again, record)
+
+
+def test_wide_stars_in_three_dimensions() -> None:
+    @sg.stencil(dtype="f32", boundary=sg.dirichlet(0.0))
+    def acoustic(p: sg.Field(levels=2, spacing=1.0), c: sg.Coef) -> Any:  # type: ignore[valid-type]
+        now: Any = p
+        return 2 * now[0, 0, 0] - now.prev[0, 0, 0] + c[0, 0, 0] * now.laplace(order=8)  # type: ignore[index]
+
+    rows = np.stack(np.meshgrid([4.0], np.arange(2.0, 60.0), np.arange(2.5, 60.0), indexing="ij"), -1).reshape(-1, 3)
+    update = acoustic.with_sites(shot=sg.Source([[20.5, 30.25, 31.0]]), heard=sg.Receiver(rows))
+    given = sg.compile(update, (64, 64, 64), 12, backend="reference").random()
+    given["c"] = given["c"] * np.float32(0.1)
+    got = sg.compile(update, (64, 64, 64), 12, backend="cuda")(**given)
+    want = sg.compile(update, (64, 64, 64), 12, backend="reference")(**given)
+    for a, b in zip(flat(got), flat(want), strict=True):
+        assert np.abs(a - b).max() <= 1e-4 * np.abs(b).max()
