@@ -71,8 +71,8 @@ class Source(_Site):
 class Receiver(_Site):
     """Points at which every time step records a field, when its sources have been added.
 
-    ``points``, ``field`` and ``spacing`` as of a :class:`Source`.  What is recorded is the value between the cells around
-    a point, by linear interpolation: [steps, n] numbers, in f32 of fields of 16 bits.
+    ``points``, ``field`` and ``spacing`` as of a :class:`Source`.  What is recorded is the value between the cells
+    around a point, by linear interpolation: [steps, n] numbers, in f32 of fields of 16 bits.
     """
 
     def __init__(self, points: Any, field: str | None = None, spacing: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""Sources and receivers on the GPU: host and torch arrays, every family, passes that do not fill a call, large fields."""
+"""Sources and receivers on the GPU: arrays of NumPy and torch, every family, passes that do not fill a call."""
 
 from __future__ import annotations
 
