@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sparsegen.dsl.operands import Value
     from sparsegen.dsl.solve import Eq, solve
     from sparsegen.dsl.stencil import Stencil
-    from sparsegen.dsl.trace import Coef, Field, Scalar, Time, stencil
+    from sparsegen.dsl.trace import Coef, Field, Mask, Scalar, Time, stencil
     from sparsegen.dsl.update import Update
     from sparsegen.formats import load, sparse
     from sparsegen.frame import Frame
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from sparsegen.tuning.tune import tune
 
 # describing
-__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Scalar", "Time", "Value", "sponge", "Eq", "solve"]
+__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Mask", "Scalar", "Time", "Value", "sponge", "Eq", "solve"]
 __all__ += ["abs", "clip", "cos", "exp", "log", "max", "min", "pow", "sin", "sqrt", "tanh", "where"]
 __all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm", "gated", "sddmm", "prune"]
 __all__ += ["attention", "load_smtx", "load_mtx", "reorder", "Reordering"]
@@ -89,7 +89,7 @@ __all__ += ["ProductError", "RunError", "ToolchainError", "DeviceError", "IRErro
 
 #: module -> the names that it holds.
 _HOMES = {
-    "dsl.trace": ("stencil", "Field", "Coef", "Scalar", "Time"),
+    "dsl.trace": ("stencil", "Field", "Coef", "Mask", "Scalar", "Time"),
     "dsl.operands": ("Value",),
     "regions": ("sponge",),
     "dsl.solve": ("Eq", "solve"),

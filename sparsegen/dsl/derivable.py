@@ -9,7 +9,10 @@ from sparsegen.dsl.refuse import fault
 
 if TYPE_CHECKING:
     from sparsegen.dsl.derivatives import Derivative, TimeDerivative
-    from sparsegen.dsl.operands import Accessor, Parameter, Read, Trace
+    from sparsegen.dsl.operands import Accessor, Condition, Parameter, Read, Trace
+    from sparsegen.dsl.trace import Mask
+    from sparsegen.dsl.walls import Walled
+    from sparsegen.ir.boundary import Side
 
 
 class Derivable:
@@ -28,6 +31,22 @@ class Derivable:
     def _derived(self, along: str) -> Derivative:
         made: Derivative = import_module("sparsegen.dsl.derivatives").Derivative(self._centre(), along)
         return made  # of a module that needs this one
+
+    def walled(self, region: Mask | Condition, side: Side | Read | float | None = None) -> Walled:
+        """The field as seen between walls: ``w = u.walled(solid)`` has reads, ``w[0, 1]``, and derivatives.
+
+        ``region``: a mask, or a condition of the cell (``solid[0, 0] & (t > 1)``).  ``side``: what a read that runs
+        into the region finds.  By default it is ``sg.neumann``, through which nothing flows: the cells before the wall,
+        mirrored about its face.  ``sg.dirichlet(v)``, or a value of the formula at the cell in the region, such as
+        ``T[0, 0]``, is found in its stead; with ``sg.frozen`` what that cell holds.
+
+        A read looks straight to its offset and stops at the first cell of a region.  A cell in a region sees itself
+        wherever it looks, so a scheme of derivatives leaves it as it is.  ``u.walled(solid).walled(hot,
+        sg.dirichlet(1.0))`` has both; in a cell of both the first counts.  Formulas have walls too, as in
+        ``(u[0, 0] ** 3).walled(solid).laplace``; a formula of reads of ``w`` has none.
+        """
+        made: Walled = import_module("sparsegen.dsl.walls").walled(self, region, side)
+        return made
 
     @property
     def laplace(self) -> Derivative:

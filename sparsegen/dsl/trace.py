@@ -47,11 +47,14 @@ class _Readable:
 
 if TYPE_CHECKING:
 
+    class _Mask:
+        def __getitem__(self, offset: int | tuple[int, ...]) -> Condition: ...
+
     class _Coef(_Readable, Derivable): ...
 
     class _Field(_Readable, Timed): ...
 else:
-    _Coef = _Field = _Readable
+    _Coef = _Field = _Mask = _Readable
 
 
 @dataclass(frozen=True, init=False)
@@ -95,6 +98,15 @@ class Coef(_Coef):
     spacing: Any = None
 
 
+class Mask(_Mask):
+    """Annotation of a region: an array of bool (or of 0 and 1 of any type), a cell ``True`` where it is in the region.
+
+    ``solid[0, 0]`` is a condition, for ``sg.where``, ``&``, ``|`` and ``~``; ``u.walled(solid)`` makes walls of it.
+    Calls convert the array to the kernel's type, in which it is a coefficient; given in that type it is used as it is.
+    Outside the domain it is read as coefficients are.
+    """
+
+
 class Scalar(Read):
     """Annotation of a number that each call gives, by name: ``k(u, dt=0.1)``, or an array with one a time step."""
 
@@ -128,11 +140,12 @@ def stencil(
 
     Anything else gives an :class:`Update`: several fields (the function returns a tuple, the new value of each), time
     levels (``u: Annotated[sg.Field, sg.Field(levels=2)]`` has ``u.prev``), coefficients that vary (``c: sg.Coef``),
-    numbers that each call gives (``dt: sg.Scalar``, and the time, ``t: sg.Time``), and formulas of + - * / ``**``,
-    comparisons, ``sg.sqrt``, ``sg.exp``, ``sg.log``, ``sg.sin``, ``sg.cos``, ``sg.tanh``, ``sg.pow``, ``sg.abs``,
-    ``sg.min``, ``sg.max``, ``sg.clip``, ``sg.where``; f16 and bf16 are worked out in f32 and rounded once a step.
-    ``boundary`` is one for all fields, or ``{"u": ..., "v": ...}``; coefficients are read outside by the first field's:
-    ``periodic`` wraps, ``neumann`` mirrors, with ``frozen`` and ``dirichlet`` the edge cell's value holds on.
+    regions (``solid: sg.Mask``), numbers that each call gives (``dt: sg.Scalar``, and the time, ``t: sg.Time``), and
+    formulas of + - * / ``**``, comparisons, ``sg.sqrt``, ``sg.exp``, ``sg.log``, ``sg.sin``, ``sg.cos``, ``sg.tanh``,
+    ``sg.pow``, ``sg.abs``, ``sg.min``, ``sg.max``, ``sg.clip``, ``sg.where``; f16 and bf16 are worked out in f32 and
+    rounded once a step.  ``boundary`` is one for all fields, or ``{"u": ..., "v": ...}``; coefficients are read outside
+    by the first field's: ``periodic`` wraps, ``neumann`` mirrors, with ``frozen`` and ``dirichlet`` the edge cell's
+    value holds on.
 
     Fields that know their spacing and time step have derivatives (:class:`Field`), of which equations are made that
     :func:`sparsegen.solve` solves.  What no formula can say raises :class:`StencilError` with the line at fault.
@@ -214,8 +227,9 @@ def _parameters(function: Callable[..., Any], loc: Loc | None) -> tuple[Paramete
             "spacing": spacing_of(spacing, parameter.name, loc),
             "dt": None if step is None else positive_number(step, f"the time step of {parameter.name}", loc),
         }
-        coef = annotation is Coef or isinstance(annotation, Coef)
-        found.append(Parameter(parameter.name, levels, coef, _number(annotation), **grid))
+        mask = annotation is Mask or isinstance(annotation, Mask)
+        coef = mask or annotation is Coef or isinstance(annotation, Coef)
+        found.append(Parameter(parameter.name, levels, coef, _number(annotation), mask=mask, **grid))
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if any(p.kind not in plain for p in parameters) or not any(p.field for p in found):
         listed = ", ".join(map(str, parameters)) or "none"
@@ -243,7 +257,7 @@ def _annotation(function: Callable[..., Any], parameter: inspect.Parameter, loc:
         near = names_around(function) | dict(inspect.getclosurevars(function).nonlocals)
         return _meant(eval(text, dict(getattr(function, "__globals__", {})), near))
     except Exception as error:
-        if re.search(r"\b(Field|Coef|Scalar|Time)\b", text):
+        if re.search(r"\b(Field|Coef|Mask|Scalar|Time)\b", text):
             raise StencilError(
                 f"the annotation {text!r} of parameter {parameter.name} cannot be evaluated: {error}",
                 loc=loc,
@@ -257,7 +271,7 @@ def _meant(annotation: Any) -> Any:
     if get_origin(annotation) is not Annotated:
         return annotation
     plain, *more = get_args(annotation)
-    return next((part for part in more if isinstance(part, (Field, Coef))), plain)
+    return next((part for part in more if isinstance(part, (Field, Coef, Mask))), plain)
 
 
 def _results(result: Any, name: str, fields: Sequence[Parameter], loc: Loc | None) -> tuple[Read, ...]:
