@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sparsegen.distributed.kernel import DistributedKernel, distribute
     from sparsegen.dsl.functions import abs, clip, cos, exp, log, max, min, pow, sin, sqrt, tanh, where
     from sparsegen.dsl.operands import Value
+    from sparsegen.dsl.pml import pml
     from sparsegen.dsl.solve import Eq, solve
     from sparsegen.dsl.stencil import Stencil
     from sparsegen.dsl.trace import Coef, Field, Mask, Scalar, Time, stencil
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from sparsegen.products.stack import gated
     from sparsegen.pruning import prune
     from sparsegen.quantization import Quantized, pack4, quantize, unpack4
-    from sparsegen.regions import sponge
+    from sparsegen.regions import pml_layers, sponge
     from sparsegen.reordering import Reordering, reorder
     from sparsegen.schedule import (
         AttentionSchedule,
@@ -69,7 +70,8 @@ if TYPE_CHECKING:
     from sparsegen.tuning.tune import tune
 
 # describing
-__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Mask", "Scalar", "Time", "Value", "sponge", "Eq", "solve"]
+__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Mask", "Scalar", "Time", "Value", "Eq", "solve"]
+__all__ += ["sponge", "pml", "pml_layers"]
 __all__ += ["abs", "clip", "cos", "exp", "log", "max", "min", "pow", "sin", "sqrt", "tanh", "where"]
 __all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm", "gated", "sddmm", "prune"]
 __all__ += ["attention", "load_smtx", "load_mtx", "reorder", "Reordering"]
@@ -91,7 +93,8 @@ __all__ += ["ProductError", "RunError", "ToolchainError", "DeviceError", "IRErro
 _HOMES = {
     "dsl.trace": ("stencil", "Field", "Coef", "Mask", "Scalar", "Time"),
     "dsl.operands": ("Value",),
-    "regions": ("sponge",),
+    "dsl.pml": ("pml",),
+    "regions": ("sponge", "pml_layers"),
     "dsl.solve": ("Eq", "solve"),
     "dsl.stencil": ("Stencil",),
     "dsl.update": ("Update",),
