@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from sparsegen.show import animate, plot
     from sparsegen.stability import Stability, growth
     from sparsegen.tuning.tune import tune
+    from sparsegen.unstable import UnstableWarning
 
 # describing
 __all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Mask", "Scalar", "Time", "Value", "Eq", "solve"]
@@ -83,7 +84,7 @@ __all__ += ["AttentionSchedule", "schedules"]
 __all__ += ["compile", "tune", "Kernel", "UpdateKernel", "SpmmKernel", "AttentionKernel"]
 __all__ += ["Frame", "plot", "animate"]
 # judging a scheme
-__all__ += ["growth", "Stability"]
+__all__ += ["growth", "Stability", "UnstableWarning"]
 __all__ += ["distribute", "DistributedKernel"]
 # errors
 __all__ += ["SparsegenError", "StencilError", "BoundaryError", "ScheduleError", "ArrayError", "FormatError"]
@@ -112,6 +113,7 @@ _HOMES = {
     "schedule": tuple(name for name in __all__ if name.endswith("Schedule")),
     "compiler": ("compile", "schedules"),
     "stability": ("growth", "Stability"),
+    "unstable": ("UnstableWarning",),
     "distributed.kernel": ("distribute", "DistributedKernel"),
     "tuning.tune": ("tune",),
     "frame": ("Frame",),

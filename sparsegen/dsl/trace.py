@@ -1,7 +1,8 @@
 """The decorator ``stencil``: a Python function, traced into a :class:`Stencil` or a general :class:`Update`.
 
-The function runs once, on the operands of :mod:`sparsegen.dsl.operands`, which build its formula or raise at the
-user's very line.  sympy is imported by the first trace, not with this module.
+The function runs on the operands of :mod:`sparsegen.dsl.operands`, which build its formula or raise at the user's very
+line: once, and once more, with its time step as a scalar, where that is judged (:mod:`sparsegen.unstable`).  sympy is
+imported by the first trace, not with this module.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -31,8 +33,8 @@ from sparsegen.dsl.derivatives import check_axes
 from sparsegen.dsl.differences import positive_number, spacing_of
 from sparsegen.dsl.operands import ALLOWED, Accessor, Condition, Parameter, Read, Trace, as_float
 from sparsegen.dsl.solve import Equation, check_solved
-from sparsegen.dsl.stencil import Stencil, dtype_name
-from sparsegen.dsl.update import MAX_LEVELS, Update, resolve_fields
+from sparsegen.dsl.stencil import Stencil, Stepped, dtype_name
+from sparsegen.dsl.update import MAX_LEVELS, STEP, Update, resolve_fields
 from sparsegen.ir.errors import Loc, SparsegenError, StencilError
 from sparsegen.ir.formula import live
 
@@ -176,10 +178,23 @@ def _trace(
         name = "stencil" if called == "<lambda>" else re.sub(r"[^0-9A-Za-z_]", "_", called)
     dtype = dtype_name(dtype, loc)
     parameters = _parameters(function, loc)
+    traced = partial(_traced, function, dtype=dtype, boundary=boundary, name=name, loc=loc)
+    steps = {p.dt for p in parameters if p.dt is not None}
+    if len(steps) != 1 or any(p.name == STEP for p in parameters):
+        return traced(parameters)
+    free = (*(replace(p, dt=None) for p in parameters), Parameter(STEP, number="scalar"))
+    return traced(parameters, stepped=Stepped(as_float(steps.pop()), partial(traced, free)))
+
+
+def _traced(
+    function: Callable[..., Any], parameters: tuple[Parameter, ...], *, dtype: str, boundary: object, name: str,
+    loc: Loc | None, stepped: Stepped | None = None,
+) -> Stencil | Update:  # fmt: skip
+    """What the function does with its parameters; those that are more than it takes are there to be found."""
     (first, *more) = (p for p in parameters if p.field)
     trace = Trace(parameters, linear=len(parameters) == 1 and first.levels == 1)
     try:
-        result = function(*trace.accessors())
+        result = function(*trace.accessors()[: len(inspect.signature(function).parameters)])
     except SparsegenError:
         raise
     except Exception as error:
@@ -197,12 +212,13 @@ def _trace(
     check_axes(parameters, ndim, loc)
     if results[0].terms is not None:
         return Stencil(
-            _weights(results[0].terms, trace, loc), dtype, resolve(boundary, ndim, loc), name, loc, results[0].expr
-        )
+            _weights(results[0].terms, trace, loc), dtype, resolve(boundary, ndim, loc), name, loc, results[0].expr,
+            stepped,
+        )  # fmt: skip
     code, places = live(tuple(trace.graph.nodes), given)
     check_solved(code, name, loc)
     sides = resolve_fields(boundary, tuple(p.name for p in (first, *more)), ndim, loc)
-    return Update(parameters, code, places, dtype, sides, name, loc)
+    return Update(parameters, code, places, dtype, sides, name, loc, stepped)
 
 
 def _parameters(function: Callable[..., Any], loc: Loc | None) -> tuple[Parameter, ...]:
