@@ -138,23 +138,26 @@ class Timed(Derivable):
             )
         return self._at_level(level)
 
-    def _timed(self, name: str) -> TimeDerivative:
-        def step() -> Any:
-            found = given(self._trace, "dt", self._parameter.name)
-            if found is None:  # a number that calls give
-                names = zip(self._trace.parameters, self._trace.accessors(), strict=True)
-                found = next((stand_in for p, stand_in in names if (p.name, p.number) == ("dt", "scalar")), None)
-            if found is None:
-                raise fault(
-                    f"{self}.{name}: {self._parameter.name} has no time step",
-                    f"give it one, as in {self._parameter.name}: sg.Field(dt=0.1), or here: {self}.{name}(0.1)",
-                )
-            return found
+    def _step(self, name: str) -> Any:
+        """The time step that a derivative in time is made with: an exact number, or the scalar that calls give."""
+        found = given(self._trace, "dt", self._parameter.name)
+        if found is None:
+            names = zip(self._trace.parameters, self._trace.accessors(), strict=True)
+            found = next((stand_in for p, stand_in in names if (p.name, p.number) == ("dt", "scalar")), None)
+        if found is None:
+            raise fault(
+                f"{self}.{name}: {self._parameter.name} has no time step",
+                f"give it one, as in {self._parameter.name}: sg.Field(dt=0.1), or here: {self}.{name}(0.1)",
+            )
+        return found
 
+    def _timed(self, name: str) -> TimeDerivative:
         def at(steps: int) -> Read:
             return self._later(steps)._centre()
 
-        made: TimeDerivative = import_module("sparsegen.dsl.derivatives").time_derivative(name, at, step)
+        made: TimeDerivative = import_module("sparsegen.dsl.derivatives").time_derivative(
+            name, at, lambda: self._step(name)
+        )
         return made
 
     @property

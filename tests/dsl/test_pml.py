@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import sparsegen as sg
+from sparsegen.adjoint.linear import Linear
+from sparsegen.stability import rough
 
 DT = 0.5
 
@@ -110,6 +112,14 @@ def test_nothing_grows(axes: int, inside: int, width: int, steps: int) -> None:
     waves = [size[0] for size in sizes]
     assert waves == sorted(waves, reverse=True) and waves[-1] < 0.02 * waves[0]
     assert all(b < a for b, a in zip(sizes[-1][1:], sizes[1][1:], strict=True))  # the other fields do not grow either
+
+
+@pytest.mark.parametrize(("axes", "names"), [(1, ["d"]), (2, ["dy", "dx"]), (3, ["dz", "dy", "dx"])])
+def test_no_wave_grows_where_dampings_are_even(axes: int, names: list[str]) -> None:
+    """With each of them 0 or not, as along edges, also where the layers are as strong as a few cells would need."""
+    for most in (0.3, 2.0, 5.0):
+        scheme = Linear.of(wave(axes)((8,) * axes).update)
+        assert rough(scheme, dict.fromkeys(names, (0.0, most))) < 1 + 1e-7
 
 
 @pytest.mark.parametrize(
