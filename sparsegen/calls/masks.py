@@ -18,18 +18,22 @@ def numbers(mask: Any, name: str, dtype: np.dtype[Any], stream: object = None) -
     It is converted on the current stream of its library, so ArrayError for an array of a GPU that would have to be, if
     the call is for another ``stream``, and for one of a library that cannot.
     """
+    torch, how = sys.modules.get("torch"), f"convert it once, to {dtype}"
+    if torch is not None and isinstance(mask, torch.Tensor):  # not looked at: torch.compile may be tracing
+        wanted = getattr(torch, dtype.name)
+        if mask.dtype == wanted or mask.is_complex():
+            return mask
+        if mask.is_cuda and stream is not None:
+            raise ArrayError(f"{name} has dtype {mask.dtype}, and the call goes to stream={stream!r}", hint=how)
+        return mask.to(wanted)
     layout = describe(mask).layout
     if layout.dtype == dtype or layout.problem is not None or layout.dtype.kind not in "biuf":
         return mask  # or what the call refuses
-    how = f"convert it once, to {dtype}"
-    if layout.device_kind != "host" and stream is not None:
-        raise ArrayError(f"{name} has dtype {layout.dtype}, and the call goes to stream={stream!r}", hint=how)
-    if layout.library == "torch":
-        return mask.to(getattr(sys.modules["torch"], dtype.name))
     if layout.device_kind == "host":
         return host_array(describe(mask)).astype(dtype)
-    if not hasattr(mask, "astype"):
-        raise ArrayError(f"{name} has dtype {layout.dtype}, which its library does not convert", hint=how)
+    if stream is not None or not hasattr(mask, "astype"):
+        why = "its library does not convert it" if stream is None else f"the call goes to stream={stream!r}"
+        raise ArrayError(f"{name} has dtype {layout.dtype}, and {why}", hint=how)
     return mask.astype(dtype)
 
 

@@ -80,10 +80,13 @@ def test_tensors_and_gradients() -> None:
     kernel = sg.compile(plate(2), SHAPES[2], 3, backend="reference", device="h200")
     u, solid, hot = arrays(2)
     tensors = [torch.from_numpy(a) for a in (u, solid, hot)]
+    op = st.stencil_op(kernel)
+    compiled = torch.compile(lambda u, solid, hot: op(u, solid, hot) * 2, backend="eager", fullgraph=True)
+    assert np.allclose(compiled(*tensors).numpy(), 2 * kernel(u, solid, hot))
     made = kernel(*tensors)
     assert isinstance(made, torch.Tensor) and np.array_equal(made.numpy(), kernel(u, solid, hot))
     field = tensors[0].requires_grad_()
-    (grad,) = torch.autograd.grad(st.stencil_op(kernel)(field, tensors[1], hot=tensors[2]).sum(), field)
+    (grad,) = torch.autograd.grad(op(field, tensors[1], hot=tensors[2]).sum(), field)
     assert np.allclose(grad.numpy(), kernel.adjoint()(np.ones_like(u), solid=solid, hot=hot), atol=1e-14)
     assert grad[~tensors[1]].max() < 1.01 and (grad[tensors[1]] == 1).all()  # what is in a wall stays there
 
