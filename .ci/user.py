@@ -33,6 +33,21 @@ def driven(u: sg.Field, dt: sg.Scalar, t: sg.Time) -> sg.Value:
     return u[0] + dt * (u[1] - 2 * u[0]) + sg.sin(t) / dt
 
 
+@sg.stencil
+def channel(u: Annotated[sg.Field, sg.Field(spacing=(0.1, 0.2), dt=0.01)], solid: sg.Mask, hot: sg.Mask) -> sg.Value:
+    w = u.walled(solid).walled(hot[0, 0] & ~solid[0, 0], sg.dirichlet(1.0))
+    spread = w.laplace(order=4) + (u[0, 0] ** 3).walled(solid).laplace + u.walled(hot, u[0, 0]).dx(at=0.5)
+    return sg.where(hot[0, 0] | solid[1, 0], w[0, 1], sg.solve(sg.Eq(u.dt, spread), u.next))
+
+
+@sg.stencil
+def shot(
+    u: Annotated[sg.Field, sg.Field(levels=2, spacing=(1.0,), dt=0.5)], q: sg.Field, d: sg.Coef
+) -> tuple[sg.Value, ...]:
+    new, *more = sg.pml(u, (q,), (d,), 1.0, order=4)
+    return new + 1, *more
+
+
 limit: float = sg.growth(third).factor
 kernel = sg.compile(third, shape=(64,), steps=2, device="h200", backend="emulator")
 newest, *older = kernel(u=(np.zeros(64, np.float32),) * 3)

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from sparsegen.distributed.kernel import DistributedKernel, distribute
     from sparsegen.dsl.functions import abs, clip, cos, exp, log, max, min, pow, sin, sqrt, tanh, where
     from sparsegen.dsl.operands import Value
+    from sparsegen.dsl.pml import pml
     from sparsegen.dsl.sites import Receiver, Source
     from sparsegen.dsl.solve import Eq, solve
     from sparsegen.dsl.stencil import Stencil
-    from sparsegen.dsl.trace import Coef, Field, Scalar, Time, stencil
+    from sparsegen.dsl.trace import Coef, Field, Mask, Scalar, Time, stencil
     from sparsegen.dsl.update import Update
     from sparsegen.formats import load, sparse
     from sparsegen.frame import Frame
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from sparsegen.products.stack import gated
     from sparsegen.pruning import prune
     from sparsegen.quantization import Quantized, pack4, quantize, unpack4
-    from sparsegen.regions import sponge
+    from sparsegen.regions import pml_layers, sponge
     from sparsegen.reordering import Reordering, reorder
     from sparsegen.schedule import (
         AttentionSchedule,
@@ -68,10 +69,11 @@ if TYPE_CHECKING:
     from sparsegen.show import animate, plot
     from sparsegen.stability import Stability, growth
     from sparsegen.tuning.tune import tune
+    from sparsegen.unstable import UnstableWarning
 
 # describing
-__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Scalar", "Time", "Value", "sponge", "Eq", "solve"]
-__all__ += ["Source", "Receiver"]
+__all__ = ["stencil", "Stencil", "Update", "Field", "Coef", "Mask", "Scalar", "Time", "Value", "Eq", "solve"]
+__all__ += ["sponge", "pml", "pml_layers", "Source", "Receiver"]
 __all__ += ["abs", "clip", "cos", "exp", "log", "max", "min", "pow", "sin", "sqrt", "tanh", "where"]
 __all__ += ["periodic", "frozen", "neumann", "dirichlet", "sparse", "load", "spmm", "gated", "sddmm", "prune"]
 __all__ += ["attention", "load_smtx", "load_mtx", "reorder", "Reordering"]
@@ -83,7 +85,7 @@ __all__ += ["AttentionSchedule", "schedules"]
 __all__ += ["compile", "tune", "Kernel", "UpdateKernel", "SpmmKernel", "AttentionKernel"]
 __all__ += ["Frame", "plot", "animate"]
 # judging a scheme
-__all__ += ["growth", "Stability"]
+__all__ += ["growth", "Stability", "UnstableWarning"]
 __all__ += ["distribute", "DistributedKernel"]
 # errors
 __all__ += ["SparsegenError", "StencilError", "BoundaryError", "ScheduleError", "ArrayError", "FormatError"]
@@ -91,9 +93,10 @@ __all__ += ["ProductError", "RunError", "ToolchainError", "DeviceError", "IRErro
 
 #: module -> the names that it holds.
 _HOMES = {
-    "dsl.trace": ("stencil", "Field", "Coef", "Scalar", "Time"),
+    "dsl.trace": ("stencil", "Field", "Coef", "Mask", "Scalar", "Time"),
     "dsl.operands": ("Value",),
-    "regions": ("sponge",),
+    "dsl.pml": ("pml",),
+    "regions": ("sponge", "pml_layers"),
     "dsl.solve": ("Eq", "solve"),
     "dsl.sites": ("Source", "Receiver"),
     "dsl.stencil": ("Stencil",),
@@ -112,6 +115,7 @@ _HOMES = {
     "schedule": tuple(name for name in __all__ if name.endswith("Schedule")),
     "compiler": ("compile", "schedules"),
     "stability": ("growth", "Stability"),
+    "unstable": ("UnstableWarning",),
     "distributed.kernel": ("distribute", "DistributedKernel"),
     "tuning.tune": ("tune",),
     "frame": ("Frame",),

@@ -53,7 +53,9 @@ def compile(
         problem, request = described(stencil, shape, steps, nonfinite)
         target = resolve(device, backend)
         choice = choose(problem, target.profile, schedule, request)
-        return Kernel(problem.under(choice.schedule), request.steps, target, choice, loc)
+        kernel = Kernel(problem.under(choice.schedule), request.steps, target, choice, loc)
+        kernel._watch.compiled()
+        return kernel
 
 
 def schedules(

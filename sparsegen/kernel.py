@@ -33,12 +33,13 @@ from sparsegen.run import emulator
 from sparsegen.run.cuda import Executor, executor_kind
 from sparsegen.run.fast import Call, FastCall, fast_call, library_call
 from sparsegen.running import run
+from sparsegen.stability import Stability, growth
 from sparsegen.target import Target
+from sparsegen.unstable import Watch
 from sparsegen.views import ArrayView
 
 if TYPE_CHECKING:
     from sparsegen.explain.explanation import Explanation
-    from sparsegen.stability import Stability
 
 #: How often a kernel learns other layouts for its short way: callers that alternate gain nothing by it.
 _LAYOUTS_LEARNT = 16
@@ -66,6 +67,7 @@ class Kernel(Inspected, WithAdjoint):
         self._default: tuple[int, Executor] | None = None
         self._fast: FastCall | None = None
         self._learnt = 0
+        self._watch = Watch(problem.described)
         self._library = DenseProduct(problem.what) if self.schedule.family == "dense" else None
         self._programs = Memo(partial(self._calls.program, choice.schedule, target.profile))
         self._plans: Memo[Plan] = Memo(partial(self._calls.plan, self._programs, choice.schedule), _PLANS_KEPT)
@@ -183,7 +185,8 @@ class Kernel(Inspected, WithAdjoint):
         current stream of the first array's library); on device arrays the call is asynchronous.
 
         ArrayError, before anything is written, for an array that does not fit; KernelFault, from the emulator, for a
-        program that does what no GPU allows.
+        program that does what no GPU allows.  UnstableWarning, once, for a step ``dt`` that is larger than a linear
+        scheme bears with the coefficients of the first call.
         """
         try:
             fast = self._fast
@@ -204,6 +207,8 @@ class Kernel(Inspected, WithAdjoint):
         calls = self._calls.at(count)
         inputs = calls.views(values)
         scalars = calls.scalars(values, count)
+        if not self._watch.done:
+            self._watch.called(values, next(iter(inputs.values())).layout, stream)
         made = self._new(inputs, count) if chosen["out"] is None else chosen["out"]
         results = {name: calls.arguments[name](a) for name, a in calls.results(made).items()}
         calls.apart(inputs, results)
@@ -385,8 +390,6 @@ class Kernel(Inspected, WithAdjoint):
         ``coefs``: a number or an array for each coefficient and scalar; if a scalar ``dt`` is not given, its largest
         stable value is found.  StencilError for formulas that are not linear.
         """
-        from sparsegen.stability import growth  # which a call never needs
-
         return growth(self.problem.described, **coefs)
 
     def random(self, seed: int = 0) -> dict[str, Any]:

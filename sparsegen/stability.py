@@ -18,11 +18,10 @@ import numpy.typing as npt
 
 from sparsegen.adjoint.linear import Linear
 from sparsegen.backends.reference.update import MEANING
-from sparsegen.calls.numbers import STEP
 from sparsegen.callsite import located, user_loc
 from sparsegen.dsl.show import read_text
 from sparsegen.dsl.stencil import Stencil
-from sparsegen.dsl.update import Update
+from sparsegen.dsl.update import STEP, Update
 from sparsegen.ir import formula
 from sparsegen.ir.errors import StencilError
 
@@ -33,6 +32,9 @@ Angles = npt.NDArray[np.float64]
 _TRIED: Final = {1: 512, 2: 64, 3: 20}
 #: Of these, so many are looked at more closely.
 _REFINED: Final = 16
+#: Half of those that a rough look takes, and the corners of coefficients that it takes at most.
+_ROUGH: Final = 6
+_CORNERS: Final = 64
 #: How much above 1 a growth is taken for a rounding: of a number, and of a root of a matrix, where double roots lose
 #: half of the digits.
 _SLACK: Final = {True: 1e-12, False: 1e-6}
@@ -71,7 +73,8 @@ def growth(scheme: Stencil | Update, /, **coefs: Any) -> Stability:
     """The growth of errors in a time step of a linear scheme: the largest spectral radius over all wave numbers.
 
     Each coefficient and scalar is a number or an array, of which the least and the largest value are tried: what varies
-    is taken for constant around every cell.  Boundaries are taken for periodic.  Constant terms, such as sources, do
+    is taken for constant around every cell, and so are masks, inside and outside of which is tried where they are not
+    given.  Boundaries are taken for periodic.  Constant terms, such as sources, do
     not count.  ``stable``: no wave is multiplied by more than 1 but for roundings (1e-12, or 1e-6 where several fields
     or time levels make a matrix); one that grows with a power of the number of steps, as at the very limit of leapfrog,
     counts as stable.  Growth that the equation itself has counts as well.  Where the scheme has a scalar ``dt`` and
@@ -89,6 +92,22 @@ def growth(scheme: Stencil | Update, /, **coefs: Any) -> Stability:
         limit = _limit(lambda dt: _worst(linear, {**coefs, STEP: dt}).stable)
         at = limit if 0 < limit < math.inf else 1.0
         return replace(_worst(linear, {**coefs, STEP: at}), limit=limit)
+
+
+def rough(scheme: Linear, coefs: Mapping[str, Any]) -> float:
+    """The growth as :func:`growth` has it, of a few wave numbers only: in milliseconds, and hardly ever too small.
+
+    StencilError as there, and for more than 64 corners of coefficients.
+    """
+    corners = list(_corners(scheme, coefs))
+    if len(corners) > _CORNERS:
+        raise StencilError(f"{scheme.name} has {len(corners)} corners of coefficients", hint="call sg.growth")
+    largest = 1.0
+    for values in corners:
+        symbol = _Symbol(scheme, values)
+        line = np.linspace(-np.pi, np.pi, 2 * max(_ROUGH, 2 * symbol.reach) + 1)
+        largest = max(largest, float(symbol.radius(_points(*[line] * symbol.ndim)).max()))
+    return largest
 
 
 def _worst(scheme: Linear, coefs: Mapping[str, Any]) -> Stability:
@@ -120,9 +139,7 @@ def _limit(stable: Callable[[float], bool]) -> float:
 
 def _corners(scheme: Linear, coefs: Mapping[str, Any]) -> Iterator[dict[str, float]]:
     """The coefficients' and scalars' least and largest values, in all ways."""
-    names = [parameter.name for parameter in scheme.given]
-    code, _ = formula.live(scheme.code, tuple(place for row in scheme.rows for place in row.values()))
-    needed = {*(name for name, _, _ in formula.reads(code)), *formula.scalars(code)}
+    names, needed = [p.name for p in scheme.given], {p.name: p.mask for p in scheme.needs}
     if wrong := [name for name in coefs if name not in names]:
         raise StencilError(
             f"{scheme.name} has no coefficient {wrong[0]}", hint=f"it has these: {', '.join(names) or 'none'}"
@@ -130,6 +147,9 @@ def _corners(scheme: Linear, coefs: Mapping[str, Any]) -> Iterator[dict[str, flo
     ends: list[tuple[float, ...]] = []
     names = [name for name in names if name in needed or name in coefs]
     for name in names:
+        if name not in coefs and needed[name]:
+            ends.append((0.0, 1.0))
+            continue
         if name not in coefs:
             raise StencilError(
                 f"the growth of {scheme.name} depends on {name}",

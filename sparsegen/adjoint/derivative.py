@@ -28,4 +28,4 @@ def _by(what: Update, node: formula.Node, name: str) -> Update:
     code, results = live(graph.code, tuple(graph.const(0.0) if change is None else change for change in changes))
     needed = {name for name, _ in what.fields} | named(code)
     parameters = tuple(p for p in what.parameters if p.name in needed)
-    return replace(what, parameters=parameters, code=code, results=results, name=name)
+    return replace(what, parameters=parameters, code=code, results=results, name=name, stepped=None)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsegen.adjoint.algebra import Algebra
+from sparsegen.adjoint.algebra import Algebra, named
 from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.show import read_text
 from sparsegen.dsl.stencil import Stencil
@@ -45,6 +45,13 @@ class Linear:
     def of(what: Any) -> Linear:
         """That of a stencil or an update; StencilError for an update that is not linear in its fields."""
         return _of_stencil(what) if isinstance(what, Stencil) else _of_update(what)
+
+    @property
+    def needs(self) -> tuple[Parameter, ...]:
+        """The coefficients and scalars that multiply fields, or that what does is made of."""
+        code, _ = formula.live(self.code, tuple(place for row in self.rows for place in row.values()))
+        read = named(code)
+        return tuple(p for p in self.given if p.name in read)
 
 
 def _of_stencil(what: Stencil) -> Linear:

@@ -42,6 +42,7 @@ class AdjointCalls(GridCalls):
             for name in parameters if name in fields or name in what.coefs
         }  # fmt: skip
         super().__init__(problem, backend, given, fields)
+        self.masks = tuple(p.name for p in what.parameters if p.mask)
         if isinstance(forward, Stencil):
             self.positional = (*parameters, *self.OPTIONS)
         #: What arrays are called here that the update below calls otherwise.

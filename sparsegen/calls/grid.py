@@ -9,6 +9,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from sparsegen.arrays import Expect
+from sparsegen.calls import masks
 from sparsegen.calls.base import Calls, HostArrays, Views
 from sparsegen.ir.errors import ArrayError
 from sparsegen.ir.types import DTYPES
@@ -26,6 +27,8 @@ class GridCalls(Calls):
 
     #: Element types that such a problem may be described in.
     dtypes: ClassVar[tuple[str, ...]]
+    #: Parameters that are masks.
+    masks: tuple[str, ...] = ()
 
     def __init__(
         self, problem: Problem, backend: str, parameters: Mapping[str, Levels], fields: Mapping[str, Levels]
@@ -47,6 +50,15 @@ class GridCalls(Calls):
         super().__init__(problem, checks(parameters, False), checks(fields, True))
 
     # -------------------------------------------------------------------------------------------- arrays of a call
+    def values(
+        self, args: Sequence[Any], named: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Masks are numbers of the kernel's type from here on."""
+        values, chosen = super().values(args, named, options)
+        for name in self.masks:
+            values[name] = masks.numbers(values[name], name, self.dtype, chosen["stream"])
+        return values, chosen
+
     def given(self, values: Mapping[str, Any], *, some: bool = False) -> dict[str, Any]:
         return {
             array: a
@@ -96,9 +108,11 @@ class GridCalls(Calls):
         return {"steps": 2 * len(self.inputs) * math.prod(self.problem.shape) * self.dtype.itemsize}
 
     def random(self, seed: int = 0) -> HostArrays:
-        """Numbers from 0 to 1."""
-        rng = np.random.default_rng(seed)
-        return {name: rng.random(self.problem.shape).astype(self.dtype) for name in self.inputs}
+        """Numbers from 0 to 1; of masks 0 and 1."""
+        rng, shape = np.random.default_rng(seed), self.problem.shape
+        regions = {array for name in self.masks for array in self.parameters[name]}
+        made = {name: masks.random(rng, shape) if name in regions else rng.random(shape) for name in self.inputs}
+        return {name: a.astype(self.dtype) for name, a in made.items()}
 
     def work(self, passes: int) -> str:
         size = "x".join(map(str, self.problem.shape))

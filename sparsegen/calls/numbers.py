@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sparsegen.arguments import real
 from sparsegen.dsl.operands import Parameter
-from sparsegen.dsl.update import Update
+from sparsegen.dsl.update import STEP, Update
 from sparsegen.ir.errors import ArrayError
 from sparsegen.ir.formula import scalars
 from sparsegen.ir.types import DTYPES, sum_type
@@ -18,8 +18,6 @@ from sparsegen.ir.types import DTYPES, sum_type
 Numbers = npt.NDArray[Any]
 #: What a measurement takes for a scalar that it is not given.
 _SOME: Final = 0.1
-#: The scalar that the time advances by.
-STEP: Final = "dt"
 
 
 def some(update: Update, steps: int) -> dict[str, Any]:

@@ -57,6 +57,7 @@ class UpdateCalls(GridCalls):
         fields = {name: tuple(f"out.{name}.{k}" for k in range(levels)) for name, levels in update.fields}
         super().__init__(problem, backend, given, fields)
         self.named = tuple(p.name for p in update.numbers)
+        self.masks = tuple(p.name for p in update.parameters if p.mask)
         #: The roles of a pass: every level that it reads, fields before coefficients, and those that it may write.
         self.roles = (
             *(array for name in levels for array in given[name]),

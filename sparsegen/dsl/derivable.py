@@ -9,7 +9,10 @@ from sparsegen.dsl.refuse import fault
 
 if TYPE_CHECKING:
     from sparsegen.dsl.derivatives import Derivative, TimeDerivative
-    from sparsegen.dsl.operands import Accessor, Parameter, Read, Trace
+    from sparsegen.dsl.operands import Accessor, Condition, Parameter, Read, Trace
+    from sparsegen.dsl.trace import Mask
+    from sparsegen.dsl.walls import Walled
+    from sparsegen.ir.boundary import Side
 
 
 class Derivable:
@@ -28,6 +31,22 @@ class Derivable:
     def _derived(self, along: str) -> Derivative:
         made: Derivative = import_module("sparsegen.dsl.derivatives").Derivative(self._centre(), along)
         return made  # of a module that needs this one
+
+    def walled(self, region: Mask | Condition, side: Side | Read | float | None = None) -> Walled:
+        """The field as seen between walls: ``w = u.walled(solid)`` has reads, ``w[0, 1]``, and derivatives.
+
+        ``region``: a mask, or a condition of the cell (``solid[0, 0] & (t > 1)``).  ``side``: what a read that runs
+        into the region finds.  By default it is ``sg.neumann``, through which nothing flows: the cells before the wall,
+        mirrored about its face.  ``sg.dirichlet(v)``, or a value of the formula at the cell in the region, such as
+        ``T[0, 0]``, is found in its stead; with ``sg.frozen`` what that cell holds.
+
+        A read looks straight to its offset and stops at the first cell of a region.  A cell in a region sees itself
+        wherever it looks, so a scheme of derivatives leaves it as it is.  ``u.walled(solid).walled(hot,
+        sg.dirichlet(1.0))`` has both; in a cell of both the first counts.  Formulas have walls too, as in
+        ``(u[0, 0] ** 3).walled(solid).laplace``; a formula of reads of ``w`` has none.
+        """
+        made: Walled = import_module("sparsegen.dsl.walls").walled(self, region, side)
+        return made
 
     @property
     def laplace(self) -> Derivative:
@@ -119,23 +138,26 @@ class Timed(Derivable):
             )
         return self._at_level(level)
 
-    def _timed(self, name: str) -> TimeDerivative:
-        def step() -> Any:
-            found = given(self._trace, "dt", self._parameter.name)
-            if found is None:  # a number that calls give
-                names = zip(self._trace.parameters, self._trace.accessors(), strict=True)
-                found = next((stand_in for p, stand_in in names if (p.name, p.number) == ("dt", "scalar")), None)
-            if found is None:
-                raise fault(
-                    f"{self}.{name}: {self._parameter.name} has no time step",
-                    f"give it one, as in {self._parameter.name}: sg.Field(dt=0.1), or here: {self}.{name}(0.1)",
-                )
-            return found
+    def _step(self, name: str) -> Any:
+        """The time step that a derivative in time is made with: an exact number, or the scalar that calls give."""
+        found = given(self._trace, "dt", self._parameter.name)
+        if found is None:
+            names = zip(self._trace.parameters, self._trace.accessors(), strict=True)
+            found = next((stand_in for p, stand_in in names if (p.name, p.number) == ("dt", "scalar")), None)
+        if found is None:
+            raise fault(
+                f"{self}.{name}: {self._parameter.name} has no time step",
+                f"give it one, as in {self._parameter.name}: sg.Field(dt=0.1), or here: {self}.{name}(0.1)",
+            )
+        return found
 
+    def _timed(self, name: str) -> TimeDerivative:
         def at(steps: int) -> Read:
             return self._later(steps)._centre()
 
-        made: TimeDerivative = import_module("sparsegen.dsl.derivatives").time_derivative(name, at, step)
+        made: TimeDerivative = import_module("sparsegen.dsl.derivatives").time_derivative(
+            name, at, lambda: self._step(name)
+        )
         return made
 
     @property

@@ -12,6 +12,7 @@ from sparsegen.dsl.operands import Parameter, Read
 from sparsegen.dsl.refuse import fault
 from sparsegen.dsl.show import read_text
 from sparsegen.dsl.stencil import MAX_RADIUS
+from sparsegen.dsl.walls import Neighbour
 from sparsegen.ir import formula
 from sparsegen.ir.errors import Loc, StencilError
 
@@ -98,7 +99,9 @@ def combined(of: Read, coefficients: Coefficients) -> Read:
 
 
 def moved(value: Read, by: Offset) -> Read:
-    """A value of the cell ``by`` cells away: the same formula with all its reads moved."""
+    """A value of the cell ``by`` cells away: the same formula with all its reads moved, or what walls let it see."""
+    if isinstance(value, Neighbour):
+        return value.at(by)
     if not any(by):
         return value
     trace = value.trace

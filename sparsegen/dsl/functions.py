@@ -100,6 +100,8 @@ def where(condition: Condition | bool, a: Value | float, b: Value | float) -> Va
     """``a`` in the cells in which the condition holds (a comparison; ``&``, ``|``, ``~`` join such), else ``b``."""
     if isinstance(condition, (bool, np.bool_)):
         return cast("Value", a if condition else b)
+    if isinstance(condition, Accessor):
+        condition.refuse("used as a condition without offsets")
     if not isinstance(condition, Condition):
         what = f"the condition of sg.where is {condition}, which is no comparison"
         raise fault(what, "compare reads, as in sg.where(u[0, 0] > 0, a, b)")

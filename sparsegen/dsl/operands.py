@@ -14,16 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias
 
 from sparsegen.arguments import real
 from sparsegen.callsite import user_loc
 from sparsegen.dsl.derivable import Derivable, Timed
+from sparsegen.dsl.offsets import offset_of, shown
 from sparsegen.dsl.refuse import ARITHMETIC, COMPARED, LOGIC, Refused, fault, refusing
 from sparsegen.dsl.show import level_text, read_text, text
-from sparsegen.dsl.stencil import MAX_RADIUS
 from sparsegen.ir import formula
 from sparsegen.ir.errors import Loc
 
@@ -45,7 +43,7 @@ MAX_POWER: Final = 64
 @dataclass(frozen=True)
 class Parameter:
     """A parameter of a traced function: a field with its time levels, a coefficient, or a number of each time step:
-    ``scalar``, or ``time``.
+    ``scalar``, or ``time``.  A ``mask`` is a coefficient that formulas have as a condition.
 
     ``spacing`` and ``dt`` are the grid's, exact, for derivatives; the formula has them in its numbers.
     """
@@ -56,6 +54,7 @@ class Parameter:
     number: Literal["", "scalar", "time"] = ""
     spacing: Any = dataclass_field(default=None, compare=False, repr=False)
     dt: Any = dataclass_field(default=None, compare=False, repr=False)
+    mask: bool = dataclass_field(default=False, repr=False)
 
     @property
     def field(self) -> bool:
@@ -81,7 +80,8 @@ class Trace:
     def accessors(self) -> tuple[Accessor | Read, ...]:
         """The stand-ins to call the function with."""
         return tuple(
-            Read(self, self.graph.add("scalar", p.name)) if p.number else Accessor(self, p) for p in self.parameters
+            Read(self, self.graph.add("scalar", p.name)) if p.number else (Region if p.mask else Accessor)(self, p)
+            for p in self.parameters
         )
 
     def read(self, name: str, level: int, offset: Offset) -> Read:
@@ -110,29 +110,8 @@ class Accessor(Refused, Timed):
         self._trace, self._parameter, self._level = trace, parameter, level
         self._text = level_text(parameter.name, level)
 
-    def __getitem__(self, key: Any) -> Read:
-        parts: list[Any] = [*key] if isinstance(key, tuple) else [key]
-        shown = f"{self._text}[{', '.join(map(_shown, parts))}]"
-        if not 1 <= len(parts) <= 3:
-            raise fault(f"{shown} has {len(parts)} offsets", "a stencil has 1, 2 or 3 axes")
-        offset: list[int] = []
-        for part in parts:
-            kind = type(part).__name__
-            try:
-                if isinstance(part, (bool, np.bool_)):
-                    raise TypeError
-                offset.append(operator.index(part))
-            except TypeError:
-                raise fault(
-                    f"the offset {_shown(part)} in {shown} is not a constant integer but a {kind}",
-                    f"write offsets from the cell as integers, as in {self._text}[-1, 0]",
-                ) from None
-        if (far := max(map(abs, offset))) > MAX_RADIUS:
-            raise fault(
-                f"{shown} reads {far} cells away, over the limit of {MAX_RADIUS}",
-                "a stencil this wide is better applied by FFT, or as several narrower ones",
-            )
-        return self._trace.read(self._parameter.name, self._level, tuple(offset))
+    def __getitem__(self, key: Any) -> Any:
+        return self._trace.read(self._parameter.name, self._level, offset_of(self._text, key))
 
     def _at_level(self, level: int) -> Accessor:
         return Accessor(self._trace, self._parameter, level)
@@ -161,11 +140,22 @@ class Accessor(Refused, Timed):
         self.refuse("iterated over")
 
     def refuse(self, what: str) -> NoReturn:
-        kind = "coefficient" if self._parameter.coef else "field"
+        kind = "mask" if self._parameter.mask else "coefficient" if self._parameter.coef else "field"
         raise fault(f"the {kind} {self._text} is {what}", f"read a cell of it by its offsets, as in {self._text}[0, 0]")
 
     def __call__(self, *_: object) -> NoReturn:
         self.refuse("called; offsets go in square brackets")
+
+
+class Region(Accessor):
+    """The stand-in for a mask: ``solid[dy, dx]`` is the condition that this cell is in it."""
+
+    def __getitem__(self, key: Any) -> Condition:
+        inside: Condition = super().__getitem__(key) != 0
+        return inside
+
+    def _centre(self) -> NoReturn:
+        self.refuse("used as a number")
 
 
 for _name in ARITHMETIC:
@@ -188,7 +178,7 @@ class Condition(Refused):
 
     def _join(self, op: str, other: object) -> Condition:
         if not isinstance(other, Condition):
-            self.refuse(f"joined with {_shown(other)}, which is none")
+            self.refuse(f"joined with {shown(other)}, which is none")
         return Condition(self.trace, self.trace.graph.add(op, self.place, other.place))
 
     def __and__(self, other: object) -> Condition:
@@ -340,7 +330,7 @@ class Read(Refused, Derivable):
         return self._new("abs", self.place)
 
     def __getitem__(self, key: object) -> NoReturn:
-        self.refuse(f"indexed again with [{_shown(key)}]")
+        self.refuse(f"indexed again with [{shown(key)}]")
 
     if TYPE_CHECKING:  # set below
 
@@ -401,11 +391,3 @@ def as_float(number: Any) -> float:
         return int(number.p) / int(number.q) if number.is_Rational else float(number)
     except OverflowError:
         return math.inf
-
-
-def _shown(part: Any) -> str:
-    if isinstance(part, slice):
-        whole = cast("Any", part)
-        ends = [whole.start, whole.stop] if whole.step is None else [whole.start, whole.stop, whole.step]
-        return ":".join("" if end is None else str(end) for end in ends)
-    return str(part) if isinstance(part, (Read, Condition)) else repr(part)

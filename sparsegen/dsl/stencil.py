@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from typing import Any, Final
@@ -24,6 +25,14 @@ DTYPES: Final = ("f64", "f32", "f16", "bf16")
 _NUMPY_NAMES: Final = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 
 
+@dataclass(frozen=True)
+class Stepped:
+    """The time step ``dt`` of a scheme's derivatives; ``free`` makes the scheme with a scalar ``dt`` in its place."""
+
+    dt: float
+    free: Callable[[], Any]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Stencil:
     """``out[i] = sum over d of weights[radius + d] * u[i + d]`` (correlation), at every point and time step.
@@ -31,12 +40,11 @@ class Stencil:
     ``weights`` is a read-only float64 array of 1 to 3 axes with odd extents, the centre in the middle; every number in
     it is exactly a number of ``dtype``, the element type of the field.  ``sides`` is the boundary at the (low, high)
     end of each axis.  ``loc`` is the user's line, ``expr`` the sympy expression that was traced, before its
-    coefficients were rounded to ``dtype`` (None for :meth:`from_weights`).
+    coefficients were rounded to ``dtype`` (None for :meth:`from_weights`); ``stepped`` its time step, where it has one.
 
     The kernel is called ``name``; ``name_kernel`` where C++ or CUDA has that name already, as of ``random``.
 
-    Two stencils are equal when they compute the same thing: weights, dtype and sides; ``name``, ``loc`` and ``expr``
-    do not count.
+    Two stencils are equal when they compute the same thing: weights, dtype and sides; all else does not count.
     """
 
     weights: Weights
@@ -45,6 +53,7 @@ class Stencil:
     name: str = "stencil"
     loc: Loc | None = None
     expr: Any = None
+    stepped: Stepped | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         check_name(self.name, self.loc)

@@ -1,7 +1,8 @@
 """The decorator ``stencil``: a Python function, traced into a :class:`Stencil` or a general :class:`Update`.
 
-The function runs once, on the operands of :mod:`sparsegen.dsl.operands`, which build its formula or raise at the
-user's very line.  sympy is imported by the first trace, not with this module.
+The function runs on the operands of :mod:`sparsegen.dsl.operands`, which build its formula or raise at the user's very
+line: once, and once more, with its time step as a scalar, where that is judged (:mod:`sparsegen.unstable`).  sympy is
+imported by the first trace, not with this module.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -31,8 +33,8 @@ from sparsegen.dsl.derivatives import check_axes
 from sparsegen.dsl.differences import positive_number, spacing_of
 from sparsegen.dsl.operands import ALLOWED, Accessor, Condition, Parameter, Read, Trace, as_float
 from sparsegen.dsl.solve import Equation, check_solved
-from sparsegen.dsl.stencil import Stencil, dtype_name
-from sparsegen.dsl.update import MAX_LEVELS, Update, resolve_fields
+from sparsegen.dsl.stencil import Stencil, Stepped, dtype_name
+from sparsegen.dsl.update import MAX_LEVELS, STEP, Update, resolve_fields
 from sparsegen.ir.errors import Loc, SparsegenError, StencilError
 from sparsegen.ir.formula import live
 
@@ -47,11 +49,14 @@ class _Readable:
 
 if TYPE_CHECKING:
 
+    class _Mask:
+        def __getitem__(self, offset: int | tuple[int, ...]) -> Condition: ...
+
     class _Coef(_Readable, Derivable): ...
 
     class _Field(_Readable, Timed): ...
 else:
-    _Coef = _Field = _Readable
+    _Coef = _Field = _Mask = _Readable
 
 
 @dataclass(frozen=True, init=False)
@@ -95,6 +100,15 @@ class Coef(_Coef):
     spacing: Any = None
 
 
+class Mask(_Mask):
+    """Annotation of a region: an array of bool (or of 0 and 1 of any type), a cell ``True`` where it is in the region.
+
+    ``solid[0, 0]`` is a condition, for ``sg.where``, ``&``, ``|`` and ``~``; ``u.walled(solid)`` makes walls of it.
+    Calls convert the array to the kernel's type, in which it is a coefficient; given in that type it is used as it is.
+    Outside the domain it is read as coefficients are.
+    """
+
+
 class Scalar(Read):
     """Annotation of a number that each call gives, by name: ``k(u, dt=0.1)``, or an array with one a time step."""
 
@@ -128,11 +142,12 @@ def stencil(
 
     Anything else gives an :class:`Update`: several fields (the function returns a tuple, the new value of each), time
     levels (``u: Annotated[sg.Field, sg.Field(levels=2)]`` has ``u.prev``), coefficients that vary (``c: sg.Coef``),
-    numbers that each call gives (``dt: sg.Scalar``, and the time, ``t: sg.Time``), and formulas of + - * / ``**``,
-    comparisons, ``sg.sqrt``, ``sg.exp``, ``sg.log``, ``sg.sin``, ``sg.cos``, ``sg.tanh``, ``sg.pow``, ``sg.abs``,
-    ``sg.min``, ``sg.max``, ``sg.clip``, ``sg.where``; f16 and bf16 are worked out in f32 and rounded once a step.
-    ``boundary`` is one for all fields, or ``{"u": ..., "v": ...}``; coefficients are read outside by the first field's:
-    ``periodic`` wraps, ``neumann`` mirrors, with ``frozen`` and ``dirichlet`` the edge cell's value holds on.
+    regions (``solid: sg.Mask``), numbers that each call gives (``dt: sg.Scalar``, and the time, ``t: sg.Time``), and
+    formulas of + - * / ``**``, comparisons, ``sg.sqrt``, ``sg.exp``, ``sg.log``, ``sg.sin``, ``sg.cos``, ``sg.tanh``,
+    ``sg.pow``, ``sg.abs``, ``sg.min``, ``sg.max``, ``sg.clip``, ``sg.where``; f16 and bf16 are worked out in f32 and
+    rounded once a step.  ``boundary`` is one for all fields, or ``{"u": ..., "v": ...}``; coefficients are read outside
+    by the first field's: ``periodic`` wraps, ``neumann`` mirrors, with ``frozen`` and ``dirichlet`` the edge cell's
+    value holds on.
 
     Fields that know their spacing and time step have derivatives (:class:`Field`), of which equations are made that
     :func:`sparsegen.solve` solves.  What no formula can say raises :class:`StencilError` with the line at fault.
@@ -163,10 +178,23 @@ def _trace(
         name = "stencil" if called == "<lambda>" else re.sub(r"[^0-9A-Za-z_]", "_", called)
     dtype = dtype_name(dtype, loc)
     parameters = _parameters(function, loc)
+    traced = partial(_traced, function, dtype=dtype, boundary=boundary, name=name, loc=loc)
+    steps = {p.dt for p in parameters if p.dt is not None}
+    if len(steps) != 1 or any(p.name == STEP for p in parameters):
+        return traced(parameters)
+    free = (*(replace(p, dt=None) for p in parameters), Parameter(STEP, number="scalar"))
+    return traced(parameters, stepped=Stepped(as_float(steps.pop()), partial(traced, free)))
+
+
+def _traced(
+    function: Callable[..., Any], parameters: tuple[Parameter, ...], *, dtype: str, boundary: object, name: str,
+    loc: Loc | None, stepped: Stepped | None = None,
+) -> Stencil | Update:  # fmt: skip
+    """What the function does with its parameters; those that are more than it takes are there to be found."""
     (first, *more) = (p for p in parameters if p.field)
     trace = Trace(parameters, linear=len(parameters) == 1 and first.levels == 1)
     try:
-        result = function(*trace.accessors())
+        result = function(*trace.accessors()[: len(inspect.signature(function).parameters)])
     except SparsegenError:
         raise
     except Exception as error:
@@ -184,12 +212,13 @@ def _trace(
     check_axes(parameters, ndim, loc)
     if results[0].terms is not None:
         return Stencil(
-            _weights(results[0].terms, trace, loc), dtype, resolve(boundary, ndim, loc), name, loc, results[0].expr
-        )
+            _weights(results[0].terms, trace, loc), dtype, resolve(boundary, ndim, loc), name, loc, results[0].expr,
+            stepped,
+        )  # fmt: skip
     code, places = live(tuple(trace.graph.nodes), given)
     check_solved(code, name, loc)
     sides = resolve_fields(boundary, tuple(p.name for p in (first, *more)), ndim, loc)
-    return Update(parameters, code, places, dtype, sides, name, loc)
+    return Update(parameters, code, places, dtype, sides, name, loc, stepped)
 
 
 def _parameters(function: Callable[..., Any], loc: Loc | None) -> tuple[Parameter, ...]:
@@ -214,8 +243,9 @@ def _parameters(function: Callable[..., Any], loc: Loc | None) -> tuple[Paramete
             "spacing": spacing_of(spacing, parameter.name, loc),
             "dt": None if step is None else positive_number(step, f"the time step of {parameter.name}", loc),
         }
-        coef = annotation is Coef or isinstance(annotation, Coef)
-        found.append(Parameter(parameter.name, levels, coef, _number(annotation), **grid))
+        mask = annotation is Mask or isinstance(annotation, Mask)
+        coef = mask or annotation is Coef or isinstance(annotation, Coef)
+        found.append(Parameter(parameter.name, levels, coef, _number(annotation), mask=mask, **grid))
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if any(p.kind not in plain for p in parameters) or not any(p.field for p in found):
         listed = ", ".join(map(str, parameters)) or "none"
@@ -243,7 +273,7 @@ def _annotation(function: Callable[..., Any], parameter: inspect.Parameter, loc:
         near = names_around(function) | dict(inspect.getclosurevars(function).nonlocals)
         return _meant(eval(text, dict(getattr(function, "__globals__", {})), near))
     except Exception as error:
-        if re.search(r"\b(Field|Coef|Scalar|Time)\b", text):
+        if re.search(r"\b(Field|Coef|Mask|Scalar|Time)\b", text):
             raise StencilError(
                 f"the annotation {text!r} of parameter {parameter.name} cannot be evaluated: {error}",
                 loc=loc,
@@ -257,7 +287,7 @@ def _meant(annotation: Any) -> Any:
     if get_origin(annotation) is not Annotated:
         return annotation
     plain, *more = get_args(annotation)
-    return next((part for part in more if isinstance(part, (Field, Coef))), plain)
+    return next((part for part in more if isinstance(part, (Field, Coef, Mask))), plain)
 
 
 def _results(result: Any, name: str, fields: Sequence[Parameter], loc: Loc | None) -> tuple[Read, ...]:

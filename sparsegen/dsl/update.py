@@ -16,7 +16,7 @@ from sparsegen.callsite import user_loc
 from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.show import read_text
 from sparsegen.dsl.sites import Receiver, Sites, Source, resolved
-from sparsegen.dsl.stencil import DTYPES, Stencil, check_fits, check_name
+from sparsegen.dsl.stencil import DTYPES, Stencil, Stepped, check_fits, check_name
 from sparsegen.ir import formula, types
 from sparsegen.ir.boundary import Side, Sides, describe
 from sparsegen.ir.errors import BoundaryError, Loc, StencilError
@@ -24,6 +24,8 @@ from sparsegen.ir.op_update import reach
 
 KEYWORDS: Final = ("out", "steps", "stream", "repeats")
 """Keywords of a kernel's methods, which no parameter may be called."""
+STEP: Final = "dt"
+"""The scalar that the time advances by."""
 MAX_LEVELS: Final = 8
 """Time levels of a field at most."""
 
@@ -40,7 +42,7 @@ class Update:
     (:meth:`with_sites`).
 
     Two updates are equal when they compute the same thing; ``name`` (after which the kernel is called, see
-    :class:`sparsegen.Stencil`) and ``loc`` do not count.
+    :class:`sparsegen.Stencil`), ``loc`` and ``stepped`` (the time step of its derivatives) do not count.
     """
 
     parameters: tuple[Parameter, ...]
@@ -50,6 +52,7 @@ class Update:
     sides: tuple[Sides, ...]
     name: str = "update"
     loc: Loc | None = None
+    stepped: Stepped | None = None
     sites: tuple[Sites, ...] = ()
 
     def __post_init__(self) -> None:

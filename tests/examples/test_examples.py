@@ -221,6 +221,26 @@ def test_a_movie_of_spots_goes_on(tmp_path: Path, example: Any, capsys: pytest.C
     assert "the spots did not spread" in capsys.readouterr().out
 
 
+# ------------------------------------------------------------------------------------------------ regions
+def test_a_plate_with_a_hole_and_a_hot_patch(tmp_path: Path) -> None:
+    said = run(tmp_path, "hot_patch.py", "--size=16", "--steps=60", "--picture=picture.png")
+    assert re.search(r"nothing hot: heat (\S+) -> \1 ", said)
+    assert float(re.findall(r"off by (\S+) from erfc", said)[0]) < 3e-3
+    assert re.search(r"^  \|@", said, re.MULTILINE) and drawn(tmp_path, said)
+
+
+def test_a_plate_without_walls_is_found_out(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    module = example("hot_patch")
+
+    def plate(u: Any, hole: sg.Mask, hot: sg.Mask) -> Any:
+        walled = u.walled(hot, sg.dirichlet(1.0)).walled(hole, sg.dirichlet(0.0))
+        return sg.solve(sg.Eq(u.dt, walled.laplace), u.next)
+
+    plate.__annotations__["u"] = sg.Field(spacing=(1.0, 1.0), dt=module.DT)
+    assert module.main(["--size=16", "--steps=20"], sg.stencil(boundary=sg.neumann)(plate)) == 1
+    assert "heat was not conserved" in capsys.readouterr().err
+
+
 # ------------------------------------------------------------------------------------------------ the Game of Life
 def test_a_glider_goes_round(tmp_path: Path) -> None:
     said = run(tmp_path, "life.py", "--size=8", "--steps=32", "--picture=picture.png")
