@@ -21,7 +21,7 @@ from sparsegen.ir.errors import IRError
 from sparsegen.ir.expr import Value
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import walk
-from sparsegen.ir.op_update import SCALARS
+from sparsegen.ir.op_update import ALL_SCALARS, SCALARS
 from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.types import Buffer
 from sparsegen.pipelines import Program
@@ -67,10 +67,11 @@ def constant(module: Module, role: str, param: Buffer | Value) -> npt.NDArray[An
 
 
 def buffers(module: Module) -> Iterator[tuple[str, Buffer]]:
-    """Every array in global memory that launches take, by its role; constants left out."""
+    """Every array in global memory that launches take, by its role; constants and tables of scalars left out."""
     for bound in launches(module):
         for param, role in bound.roles:
-            if isinstance(param, Buffer) and param.space == "global" and role not in module.constants:
+            given = role in module.constants or role == ALL_SCALARS
+            if isinstance(param, Buffer) and param.space == "global" and not given:
                 yield role, param
 
 
@@ -166,11 +167,18 @@ class Plan:
     @property
     def steady(self) -> bool:
         """Whether all time steps have the same scalars, if any."""
-        return self.scalars is None or bool((self.scalars == self.scalars[:1]).all())
+        if self.scalars is None or not self.scalars.strides[0]:  # one row that stands for all
+            return True
+        return bool((self.scalars == self.scalars[:1]).all())
+
+    @cached_property
+    def tabled(self) -> bool:
+        """Whether launches read the scalars of all steps from a table in global memory."""
+        return any(role == ALL_SCALARS for roles in self._taken.values() for role in roles)
 
     def numbers(self, program: Program, done: int) -> npt.NDArray[Any] | None:
         """The scalars of a pass, flat, after ``done`` time steps; None for a program that takes none."""
-        if self.scalars is None or program not in self._scaled:
+        if self.scalars is None or SCALARS not in self._taken[program]:
             return None
         return self.scalars[done : done + program.steps].reshape(-1)
 
@@ -184,10 +192,9 @@ class Plan:
         return replace(self, parts=parts, given=tuple(names.get(name, name) for name in self.given))
 
     @cached_property
-    def _scaled(self) -> frozenset[Program]:
-        """The programs whose launches take scalars."""
-        bound = {program: launches(program.warp) for program, _ in self.programs}
-        return frozenset(p for p, each in bound.items() if any(role == SCALARS for b in each for _, role in b.roles))
+    def _taken(self) -> dict[Program, frozenset[str]]:
+        """The roles that launches of each program have."""
+        return {p: frozenset(role for b in launches(p.warp) for _, role in b.roles) for p, _ in self.programs}
 
     def run(self) -> Iterator[Step]:
         """All passes in order."""

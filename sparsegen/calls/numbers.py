@@ -48,12 +48,14 @@ def each(update: Update, values: Mapping[str, Any], steps: int) -> dict[str, Num
 
 def table(update: Update, values: Mapping[str, Any], steps: int) -> Numbers | None:
     """The scalars of each time step that the formula has, [steps, count], in the order in which kernels take them,
-    rounded to the type of its sums; None where it has none."""
+    rounded to the type of its sums; where all are numbers one row stands for all steps.  None where it has none."""
     if not (names := scalars(update.code)):
         return None
     found, dtype = each(update, values, steps), sum_type(DTYPES[update.dtype]).numpy()
+    alike = all(found[name].strides == (0,) for name in names)
     with np.errstate(over="ignore"):
-        return np.stack([found[name] for name in names], axis=1).astype(dtype)
+        rows = np.stack([found[name][: 1 if alike else None] for name in names], axis=1).astype(dtype)
+    return np.broadcast_to(rows, (steps, len(names)))
 
 
 def _given(update: Update, p: Parameter, values: Mapping[str, Any]) -> Any:
@@ -82,7 +84,7 @@ def _times(update: Update, p: Parameter, values: Mapping[str, Any], steps: int, 
 def _of_each(p: Parameter, given: Any, steps: int, wanted: str) -> Numbers:
     """The number of each time step, in f64."""
     if (number := real(given)) is not None:
-        return np.full(steps, number)
+        return np.broadcast_to(np.float64(number), (steps,))
     try:
         found = np.asarray(given if not hasattr(given, "detach") else given.detach().cpu())
     except Exception:  # whatever a library raises for what is no array of its

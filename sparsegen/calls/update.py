@@ -29,10 +29,12 @@ from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.stencil import DTYPES
 from sparsegen.dsl.update import Update
 from sparsegen.families.update.base import family
-from sparsegen.ir.op_update import SCALARS, parameters, written
+from sparsegen.ir.node import rewrite, with_buffers
+from sparsegen.ir.op_update import ALL_SCALARS, SCALARS, parameters, written
+from sparsegen.ir.types import Buffer
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program, lower
-from sparsegen.plan import Part, Plan, Step
+from sparsegen.plan import Part, Plan, Step, launches
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.run.host import HostArray
 from sparsegen.schedule import UpdateSchedule
@@ -196,9 +198,21 @@ def identity(update: Update) -> Update:
 
 
 def with_steps(program: Program, steps: int) -> Program:
-    """The program of a launch that makes all time steps, for another number of them."""
+    """The program of a launch that makes all time steps, for another number of them: all else is the same, but for how
+    long a table of scalars is."""
     name = f"{program.op.funcs[0].symbol}.steps"  # type: ignore[attr-defined]
     warp = program.warp
-    return replace(
-        program, steps=steps, warp=replace(warp, constants={**warp.constants, name: np.array([steps], np.int32)})
-    )
+    tables = {
+        param: replace(param, size=param.size // program.steps * steps)
+        for bound in launches(warp) for param, role in bound.roles
+        if isinstance(param, Buffer) and role == ALL_SCALARS
+    }  # fmt: skip
+    constants = {**warp.constants, name: np.array([steps], np.int32)}
+    funcs = tuple(_with_tables(func, tables) for func in warp.funcs) if tables else warp.funcs
+    return replace(program, steps=steps, warp=replace(warp, funcs=funcs, constants=constants))
+
+
+def _with_tables(func: Any, tables: Mapping[Buffer, Buffer]) -> Any:
+    """A function with some tables in place of others."""
+    params = tuple(tables.get(p, p) for p in func.params)
+    return replace(func, params=params, body=rewrite(func.body, lambda op: with_buffers(op, tables)))
