@@ -204,6 +204,3 @@ def test_what_is_refused_where_it_is_described() -> None:
         def alone(c: sg.Scalar) -> sg.Value:
             return c * 2
 
-    kernel = sg.compile(driven(2, sg.periodic, "f64"), (64, 64), 9, backend="emulator")
-    with pytest.raises(StencilError, match="takes numbers at each call"):
-        kernel.export("nowhere")
