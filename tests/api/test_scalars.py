@@ -203,4 +203,3 @@ def test_what_is_refused_where_it_is_described() -> None:
         @sg.stencil
         def alone(c: sg.Scalar) -> sg.Value:
             return c * 2
-

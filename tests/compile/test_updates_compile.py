@@ -113,7 +113,7 @@ def test_an_exported_call_is_a_library(tmp_path: Path) -> None:
     library(k.export(tmp_path / "wave.cu"), "sm_90a")
 
 
-@pytest.mark.parametrize("line", ["stream levels=3 cols=4", "resident"])
+@pytest.mark.parametrize("line", ["direct", "resident"])
 def test_exported_calls_with_scalars(line: str, tmp_path: Path) -> None:
     """By value, and as a table that is copied to the device."""
 

@@ -155,7 +155,7 @@ CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "scalars": (lambda: driven(8, "stream levels=3 cols=4", "f32"), 3, DRIVEN, "8 x 3 of float: of each time step dt,"),
     "stepped": (lambda: driven(7, "direct"), 3, DRIVEN, "read before the call returns"),
     "all_scalars": (
-        lambda: driven(5, "resident tiles=2x2 rows=2 cols=1 warps=4 every=2"), 0, DRIVEN, "cudaMemcpyAsync(s_steps_scalars"
+        lambda: driven(5, "resident tiles=2x2 rows=2 cols=1 warps=4 every=2"), 0, DRIVEN, "MemcpyAsync(s_steps_scalars"
     ),
     "bitmap": (bitmap, 1, ["in", "scale", "out", "index", "masks", "values"], "cudaMemsetAsync(s_workspace_counter"),
     "csr": (csr, 1, ["in", "bias", "residual", "out", "idx", "values", "segments"], "MemsetAsync(s_workspace_counter"),
