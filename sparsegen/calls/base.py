@@ -100,6 +100,10 @@ class Calls(ABC):
         """What each parameter that is a number is in each of so many time steps."""
         return {}
 
+    def between(self, numbers: Mapping[str, npt.NDArray[Any]], first: int, last: int) -> dict[str, npt.NDArray[Any]]:
+        """What a call of the steps from ``first`` to before ``last`` is given of the numbers of all."""
+        return {name: a[first:last] for name, a in numbers.items()}
+
     def some_scalars(self, steps: int) -> dict[str, Any]:
         """What a measurement of so many time steps takes for parameters that are numbers."""
         return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -31,27 +31,34 @@ def some(update: Update, steps: int) -> dict[str, Any]:
     }
 
 
-def each(update: Update, values: Mapping[str, Any], steps: int) -> dict[str, Numbers]:
+def each(
+    update: Update, values: Mapping[str, Any], steps: int, needed: Collection[str] | None = None
+) -> dict[str, Numbers]:  # fmt: skip
     """What each parameter that is a number is in each of so many time steps, in f64.
 
-    ``values``: what parameters are given.  The time of a step is the sum of ``dt`` of those before it, from where the
-    call begins.  ArrayError for a scalar that is missing, no number, or an array of another length.
+    ``values``: what parameters are given; ``needed``: those that must be, if not all.  The time of a step is the sum of
+    ``dt`` of those before it, from where the call begins.  ArrayError for a scalar that is missing, no number, or an
+    array of another length.
     """
     found: dict[str, Numbers] = {}
+    asked = [p for p in update.numbers if needed is None or p.name in needed or p.name in values]
+    times = [p for p in asked if p.number == "time"]
     for p in update.numbers:
-        if p.number == "scalar":
+        if p.number == "scalar" and (p in asked or (times and p.name == STEP)):
             wanted = f"one number, or an array of {steps}, one a time step"
             found[p.name] = _of_each(p, _given(update, p, values), steps, wanted)
-    times = [p for p in update.numbers if p.number == "time"]
     return {**found, **{p.name: _times(update, p, values, steps, found.get(STEP)) for p in times}}
 
 
-def table(update: Update, values: Mapping[str, Any], steps: int) -> Numbers | None:
+def table(update: Update, found: Mapping[str, Numbers], steps: int) -> Numbers | None:
     """The scalars of each time step that the formula has, [steps, count], in the order in which kernels take them,
-    rounded to the type of its sums; where all are numbers one row stands for all steps.  None where it has none."""
+    rounded to the type of its sums; where all are numbers one row stands for all steps.  None where it has none.
+
+    ``found``: what :func:`each` gives.
+    """
     if not (names := scalars(update.code)):
         return None
-    found, dtype = each(update, values, steps), sum_type(DTYPES[update.dtype]).numpy()
+    dtype = sum_type(DTYPES[update.dtype]).numpy()
     alike = all(found[name].strides == (0,) for name in names)
     with np.errstate(over="ignore"):
         rows = np.stack([found[name][: 1 if alike else None] for name in names], axis=1).astype(dtype)

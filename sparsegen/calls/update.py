@@ -64,7 +64,7 @@ class UpdateCalls(GridCalls):
         )
 
     def scalars(self, values: Mapping[str, Any], steps: int) -> HostArray | None:
-        return table(self.problem.what, values, steps) if self.named else None
+        return table(self.problem.what, self.each_step(values, steps), steps) if self.named else None
 
     def each_step(self, values: Mapping[str, Any], steps: int) -> dict[str, HostArray]:
         return each(self.problem.what, values, steps)
