@@ -1,4 +1,4 @@
-"""What a step changes with a coefficient or a scalar: an update whose fields become the derivatives of their new values."""
+"""What a step changes with a coefficient or a scalar: an update whose fields become the derivatives by it."""
 
 from __future__ import annotations
 

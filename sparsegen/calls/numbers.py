@@ -45,8 +45,7 @@ def each(
     times = [p for p in asked if p.number == "time"]
     for p in update.numbers:
         if p.number == "scalar" and (p in asked or (times and p.name == STEP)):
-            wanted = f"one number, or an array of {steps}, one a time step"
-            found[p.name] = _of_each(p, _given(update, p, values), steps, wanted)
+            found[p.name] = of_each(p, given(update, p, values), steps)
     return {**found, **{p.name: _times(update, p, values, steps, found.get(STEP)) for p in times}}
 
 
@@ -65,9 +64,13 @@ def table(update: Update, found: Mapping[str, Numbers], steps: int) -> Numbers |
     return np.broadcast_to(rows, (steps, len(names)))
 
 
-def _given(update: Update, p: Parameter, values: Mapping[str, Any]) -> Any:
+def given(update: Update, p: Parameter, values: Mapping[str, Any]) -> Any:
+    """What a parameter that is a number is given; the time begins at 0 where nobody says otherwise.  ArrayError for one
+    that is missing."""
     if p.name in values:
         return values[p.name]
+    if p.number == "time" and any(of.name == STEP for of in update.numbers):
+        return 0.0
     names = ", ".join(f"{each.name}=..." for each in update.numbers)
     raise ArrayError(f"{update.name}: no number for {p.name}", hint=f"pass it by name, as in k(..., {names})")
 
@@ -75,21 +78,22 @@ def _given(update: Update, p: Parameter, values: Mapping[str, Any]) -> Any:
 def _times(update: Update, p: Parameter, values: Mapping[str, Any], steps: int, dt: Numbers | None) -> Numbers:
     """The time of each step."""
     if dt is None:
-        given = _given(update, p, values)
-        if real(given) is not None:
+        times = given(update, p, values)
+        if real(times) is not None:
             raise ArrayError(
-                f"{p.name}={given}: {update.name} has no scalar dt that the time advances by",
+                f"{p.name}={times}: {update.name} has no scalar dt that the time advances by",
                 hint=f"pass an array with the time of each of the {steps} steps, or give the update dt: sg.Scalar",
             )
-        return _of_each(p, given, steps, f"an array with the time of each of the {steps} steps")
-    start = values.get(p.name, 0.0)
+        return of_each(p, times, steps, f"an array with the time of each of the {steps} steps")
+    start = given(update, p, values)
     if (first := real(start)) is not None:
         return first + np.concatenate(([0.0], np.cumsum(dt)[:-1]))
-    return _of_each(p, start, steps, f"where it begins, or an array with the time of each of the {steps} steps")
+    return of_each(p, start, steps, f"where it begins, or an array with the time of each of the {steps} steps")
 
 
-def _of_each(p: Parameter, given: Any, steps: int, wanted: str) -> Numbers:
-    """The number of each time step, in f64."""
+def of_each(p: Parameter, given: Any, steps: int, wanted: str = "") -> Numbers:
+    """The number of each time step, in f64, from one for all or an array; ArrayError, which says what is ``wanted``,
+    for anything else."""
     if (number := real(given)) is not None:
         return np.broadcast_to(np.float64(number), (steps,))
     try:
@@ -98,5 +102,6 @@ def _of_each(p: Parameter, given: Any, steps: int, wanted: str) -> Numbers:
         found = np.empty(0, object)
     if found.dtype.kind not in "fiu" or found.shape != (steps,):
         what = f"an array of shape {list(found.shape)}" if found.dtype.kind in "fiu" else repr(given)
+        wanted = wanted or f"one number, or an array of {steps}, one a time step"
         raise ArrayError(f"{p.name} is {what}", hint=f"pass {wanted}")
     return found.astype(np.float64)
