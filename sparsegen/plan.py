@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -160,8 +159,10 @@ class Plan:
         """The same for other scalars."""
         if scalars is None:
             return self
-        twin = copy(self)  # with all that has been worked out
-        object.__setattr__(twin, "scalars", scalars)
+        for worked_out in ("tabled", "workspaces", "workspace_nbytes", "passes", "alignment"):
+            getattr(self, worked_out)  # here, once: every call makes a twin
+        twin = object.__new__(Plan)
+        twin.__dict__.update(self.__dict__, scalars=scalars)
         return twin
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -73,6 +73,19 @@ def given(update: Update, p: Parameter, values: Mapping[str, Any]) -> Any:
         return 0.0
     names = ", ".join(f"{each.name}=..." for each in update.numbers)
     raise ArrayError(f"{update.name}: no number for {p.name}", hint=f"pass it by name, as in k(..., {names})")
+
+
+def alike(names: Sequence[str], dtype: npt.DTypeLike, values: Mapping[str, Any], steps: int) -> Numbers | None:
+    """The :func:`table` of these scalars where all are plain numbers, in a few microseconds; None where one is not."""
+    row = [values.get(name) for name in names]
+    if any(type(number) is not float and type(number) is not int for number in row):
+        return None
+    try:
+        with np.errstate(over="ignore"):
+            held = np.array(row, dtype)
+    except OverflowError:  # an integer that is no float
+        return None
+    return np.ndarray((steps, len(row)), held.dtype, held, strides=(0, held.itemsize))
 
 
 def _times(update: Update, p: Parameter, values: Mapping[str, Any], steps: int, dt: Numbers | None) -> Numbers:

@@ -23,15 +23,16 @@ from sparsegen.backends.reference.update import run
 from sparsegen.boundary import periodic
 from sparsegen.calls.base import HostArrays
 from sparsegen.calls.grid import GridCalls
-from sparsegen.calls.numbers import each, some, table
+from sparsegen.calls.numbers import alike, each, some, table
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.stencil import DTYPES
 from sparsegen.dsl.update import Update
 from sparsegen.families.update.base import family
+from sparsegen.ir import formula
 from sparsegen.ir.node import rewrite, with_buffers
 from sparsegen.ir.op_update import ALL_SCALARS, SCALARS, parameters, written
-from sparsegen.ir.types import Buffer
+from sparsegen.ir.types import Buffer, sum_type
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program, lower
 from sparsegen.plan import Part, Plan, Step, launches
@@ -57,6 +58,9 @@ class UpdateCalls(GridCalls):
         fields = {name: tuple(f"out.{name}.{k}" for k in range(levels)) for name, levels in update.fields}
         super().__init__(problem, backend, given, fields)
         self.named = tuple(p.name for p in update.numbers)
+        #: What a call of plain numbers gives, and their type; empty where the time is to be worked out.
+        self._plain = () if any(p.number == "time" for p in update.numbers) else formula.scalars(update.code)
+        self._sums = sum_type(problem.kind).numpy()
         #: The roles of a pass: every level that it reads, fields before coefficients, and those that it may write.
         self.roles = (
             *(array for name in levels for array in given[name]),
@@ -64,7 +68,10 @@ class UpdateCalls(GridCalls):
         )
 
     def scalars(self, values: Mapping[str, Any], steps: int) -> HostArray | None:
-        return table(self.problem.what, self.each_step(values, steps), steps) if self.named else None
+        if not self.named:
+            return None
+        quick = alike(self._plain, self._sums, values, steps) if self._plain else None
+        return table(self.problem.what, self.each_step(values, steps), steps) if quick is None else quick
 
     def each_step(self, values: Mapping[str, Any], steps: int) -> dict[str, HostArray]:
         return each(self.problem.what, values, steps)
