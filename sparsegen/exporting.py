@@ -41,7 +41,7 @@ def exported(plan: Plan, name: str, calls: Calls, origins: Mapping[str, str], no
         notes = [*notes, f"k.weights() of the kernel, in Python, are the arrays {', '.join(origins)}."]
     given = [array(name) for name in plan.given if name in bound]
     rooms = [Room(name, space.nbytes, space.counts) for name, space in plan.workspaces.items()]
-    scalars = _scalars(plan)
+    scalars = _scalars(plan, calls.backwards)
     if scalars is not None and plan.tabled:
         nbytes = len(scalars.names) * scalars.steps * scalars.dtype.nbytes
         rooms.append(Room(ALL_SCALARS, nbytes, zero=False, scalars=True))
@@ -50,12 +50,13 @@ def exported(plan: Plan, name: str, calls: Calls, origins: Mapping[str, str], no
     )
 
 
-def _scalars(plan: Plan) -> Scalars | None:
+def _scalars(plan: Plan, backwards: bool) -> Scalars | None:
     """The numbers that a call of the plan takes for each time step."""
     (op,) = plan.main.op.funcs
     if plan.scalars is None or not isinstance(op, Update):
         return None
-    return Scalars(formula.scalars(op.code), plan.steps, sum_type(op.dtype))
+    names = formula.scalars(op.code)
+    return Scalars(names, plan.steps, sum_type(op.dtype), backwards) if names else None
 
 
 def _many(count: int, what: str) -> str:

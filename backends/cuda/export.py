@@ -53,11 +53,13 @@ class Room(NamedTuple):
 
 
 class Scalars(NamedTuple):
-    """The numbers that the launcher is given, in memory of the host: these of each of so many time steps."""
+    """The numbers that the launcher is given, in memory of the host: these of each of so many time steps; of steps
+    ``backwards`` those of the last one first."""
 
     names: tuple[str, ...]
     steps: int
     dtype: DType
+    backwards: bool = False
 
 
 class Now(NamedTuple):
@@ -209,7 +211,8 @@ def _scalars(unit: _Unit, of: Scalars, copied: bool) -> dict[str, Any]:
     """How the launcher takes them; ``copied``: to the device, in the order of the stream."""
     name, count, c = unit._free("scalars"), len(of.names), of.dtype.c
     read = "copied in the order of the stream: keep them until it is through, and as long as a graph that captured it"
-    text = f"{name}: in memory of the host, {of.steps} x {count} of {c}: of each time step {', '.join(of.names)}; "
+    each = "of each time step, the last one first," if of.backwards else "of each time step"
+    text = f"{name}: in memory of the host, {of.steps} x {count} of {c}: {each} {', '.join(of.names)}; "
     lines = _wrapped(text + (read if copied else "read before the call returns"))
     return {"name": name, "type": f"const {c}*", "count": count, "by_value": not copied, "lines": lines}
 

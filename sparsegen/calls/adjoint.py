@@ -33,6 +33,7 @@ class AdjointCalls(GridCalls):
     """An array for each parameter that the adjoint reads, or a tuple of its levels, as of the forward kernel."""
 
     kind: ClassVar[str] = "UpdateKernel"
+    backwards: ClassVar[bool] = True
     dtypes: ClassVar[tuple[str, ...]] = DTYPES
     problem: AdjointProblem
 

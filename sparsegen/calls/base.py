@@ -50,6 +50,8 @@ class Calls(ABC):
     #: Names of what may be passed by position, and of what must be named.
     positional: tuple[str, ...]
     named: tuple[str, ...] = ()
+    #: Whether its time steps are made from the last one to the first.
+    backwards: ClassVar[bool] = False
     #: Options of a call, which may be passed by position where ``positional`` has them.
     OPTIONS: ClassVar[tuple[str, ...]] = ("out", "steps", "stream")
 

@@ -58,9 +58,9 @@ def table(update: Update, found: Mapping[str, Numbers], steps: int) -> Numbers |
     if not (names := scalars(update.code)):
         return None
     dtype = sum_type(DTYPES[update.dtype]).numpy()
-    alike = all(found[name].strides == (0,) for name in names)
+    one = all(found[name].strides == (0,) for name in names)
     with np.errstate(over="ignore"):
-        rows = np.stack([found[name][: 1 if alike else None] for name in names], axis=1).astype(dtype)
+        rows = np.stack([found[name][: 1 if one else None] for name in names], axis=1).astype(dtype)
     return np.broadcast_to(rows, (steps, len(names)))
 
 
@@ -85,7 +85,8 @@ def alike(names: Sequence[str], dtype: npt.DTypeLike, values: Mapping[str, Any],
             held = np.array(row, dtype)
     except OverflowError:  # an integer that is no float
         return None
-    return np.ndarray((steps, len(row)), held.dtype, held, strides=(0, held.itemsize))
+    rows: Numbers = np.ndarray((steps, len(row)), held.dtype, held, strides=(0, held.itemsize))
+    return rows
 
 
 def _times(update: Update, p: Parameter, values: Mapping[str, Any], steps: int, dt: Numbers | None) -> Numbers:

@@ -153,6 +153,7 @@ CASES: dict[str, tuple[Any, int, list[str], str]] = {
         lambda: waves(5, "resident tiles=2x2 rows=2 cols=1 warps=5 every=2"), 0, WAVE, "cudaLaunchKernelEx(&how, ::"
     ),
     "scalars": (lambda: driven(8, "stream levels=3 cols=4", "f32"), 3, DRIVEN, "8 x 3 of float: of each time step dt,"),
+    "scalars_back": (lambda: driven(3, "direct").adjoint("direct"), 3, DRIVEN, "step, the last one first, dt;"),
     "stepped": (lambda: driven(7, "direct"), 3, DRIVEN, "read before the call returns"),
     "all_scalars": (
         lambda: driven(5, "resident tiles=2x2 rows=2 cols=1 warps=4 every=2"), 0, DRIVEN, "MemcpyAsync(s_steps_scalars"
