@@ -8,7 +8,7 @@ a dataclass and nothing else.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -180,6 +180,16 @@ def located(op: Op, loc: Loc | None) -> Op:
     """The op, and all in it, from this line of the user's where they name none."""
     (out,) = rewrite((op,), lambda inner: inner if inner.loc else dataclasses.replace(inner, loc=loc))
     return out
+
+
+def with_buffers(op: Op, to: Mapping[Buffer, Buffer]) -> Op:
+    """The op with some buffers in place of others; what it holds stays."""
+    changed: dict[str, Any] = {}
+    for name, kind, _ in fields(op):
+        b = getattr(op, name)
+        if kind in ("buffer", "declare") and b is not None:
+            changed[name] = to.get(b, b) if isinstance(b, Buffer) else tuple(to.get(x, x) for x in b)
+    return dataclasses.replace(op, **changed) if changed else op
 
 
 def map_exprs(op: Op, f: Callable[[Expr], Expr]) -> Op:

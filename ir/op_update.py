@@ -11,7 +11,7 @@ from .boundary_map import PERIODIC
 from .checks import Context, check
 from .node import Op, attr, define
 from .op import AXES, Sides, Stencil, check_sides
-from .types import Buffer, DType, sum_type
+from .types import Buffer, DType, Space, sum_type
 
 #: A group of sites: its name, the field, how many there are.
 Sites = tuple[str, str, int]
@@ -56,19 +56,21 @@ class Update(Op):
         return (*read, *(written(name, level) for name, level in parameters(self.fields, ())))
 
 
-#: What a pass calls the scalars that a call gives for its time steps.
+#: What a pass calls the scalars that a call gives for its time steps, by value; and what a launch of all steps of a
+#: call calls them, which are a table in global memory with a row for each.
 SCALARS: Final = "scalars"
+ALL_SCALARS: Final = "steps.scalars"
 
 
-def scalars(op: Update, steps: int, taken: Iterable[Buffer]) -> tuple[Buffer, ...]:
-    """A parameter in the constant bank for the scalars of so many time steps, called as none of ``taken``; nothing
-    where the formula has none."""
+def scalars(op: Update, steps: int, taken: Iterable[Buffer], space: Space = "param") -> tuple[Buffer, ...]:
+    """A parameter for the scalars of so many time steps, called as none of ``taken``; nothing where the formula has
+    none.  It lies in the constant bank, or elsewhere."""
     if not (names := f.scalars(op.code)):
         return ()
     name = SCALARS
     while name in {buffer.name for buffer in taken}:
         name += "_"
-    return (Buffer(name, sum_type(op.dtype), steps * len(names), "param"),)
+    return (Buffer(name, sum_type(op.dtype), steps * len(names), space),)
 
 
 def of_stencil(op: Stencil) -> Update:

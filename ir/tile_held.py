@@ -174,8 +174,9 @@ class HeldSteps(Op):
     use by turns; ``done`` have been made before these.  A step spoils ``reach`` cells at the ends of a window, but for
     those where the field ends, and none of an axis that is ``closed``, whose ends are neighbours.  ``sides`` are those
     of each field, then of the coefficients (``frozen``: the edge cell), ``keep`` how many cells a frozen side keeps.
-    ``scalars``: those of each of all steps, in the constant bank.  ``after`` runs behind each of them, whose number is
-    ``number``: the newest levels are then what the step has made.
+    ``scalars``: those of each of all steps, in the constant bank; in global memory where the number of all is not known
+    before the launch.  ``after`` runs behind each step, whose number is ``number``: the newest levels are then what the
+    step has made.
     """
 
     held: tuple[Buffer, ...] = buffer(writes=True)

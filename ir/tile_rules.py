@@ -37,14 +37,17 @@ def shared(ctx: Context, buf: Buffer, least: int, what: str) -> None:
 
 
 def scalars(ctx: Context, code: Code, given: Buffer | None, dtype: DType, steps: int) -> None:
-    """A formula's scalars are in the constant bank, as many as so many time steps have, of the type of sums."""
+    """A formula's scalars are of the type of sums: in the constant bank, as many as so many time steps have; in global
+    memory where the number of steps is not known before the launch (0), those of any number."""
     count = len(formula.scalars(code))
     some = "some" if given else "none"
     ctx.need((given is not None) == bool(count), f"{count} scalars of a formula, {some} given")
     if given is not None:
-        ctx.need(given.space == "param", f"@{given.name} must be a parameter, not in {given.space} memory")
+        space, what = ("param", "in the constant bank") if steps else ("global", "in global memory")
+        ctx.need(given.space == space, f"@{given.name} must be {what}, not {given.space}")
         ctx.need(given.dtype is sum_type(dtype), f"@{given.name} holds {given.dtype}, sums are of {sum_type(dtype)}")
-        ctx.need(given.size == steps * count, f"@{given.name} has {given.size} of {count} scalars of {steps} steps")
+        fits = given.size == steps * count if steps else given.size % count == 0
+        ctx.need(fits, f"@{given.name} has {given.size} of {count} scalars of {steps or 'some'} steps")
 
 
 def batched(ctx: Context, buf: Buffer, which: Expr, m: int, n: int) -> None:

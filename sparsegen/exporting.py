@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
-from sparsegen.backends.cuda.export import Argument, Array, Call, Files, Loop, Room, export_files
+from sparsegen.backends.cuda.export import Argument, Array, Call, Files, Loop, Now, Room, Scalars, export_files
 from sparsegen.calls import Calls
-from sparsegen.ir.errors import StencilError
-from sparsegen.ir.types import Buffer
+from sparsegen.ir import formula
+from sparsegen.ir.expr import Value
+from sparsegen.ir.op_update import ALL_SCALARS, SCALARS, Update
+from sparsegen.ir.types import Buffer, sum_type
 from sparsegen.plan import Plan, Step, buffers, constant, launches
 
 
@@ -17,11 +19,6 @@ def exported(plan: Plan, name: str, calls: Calls, origins: Mapping[str, str], no
 
     ``notes``: what their heads say besides what is computed.
     """
-    if plan.scalars is not None:
-        raise StencilError(
-            f"{calls.problem.name} takes numbers at each call, which an exported launcher does not have yet",
-            hint="put the numbers into the formula, as constants of the enclosing scope",
-        )
     if plan.rows:
         raise StencilError(
             f"{calls.problem.name} has sources or receivers, which an exported launcher does not have",
@@ -49,7 +46,22 @@ def exported(plan: Plan, name: str, calls: Calls, origins: Mapping[str, str], no
         notes = [*notes, f"k.weights() of the kernel, in Python, are the arrays {', '.join(origins)}."]
     given = [array(name) for name in plan.given if name in bound]
     rooms = [Room(name, space.nbytes, space.counts) for name, space in plan.workspaces.items()]
-    return export_files(name, given, rooms, list(_loops(plan)), title=str(calls.problem), notes=notes, arch=arch)
+    scalars = _scalars(plan, calls.backwards)
+    if scalars is not None and plan.tabled:
+        nbytes = len(scalars.names) * scalars.steps * scalars.dtype.nbytes
+        rooms.append(Room(ALL_SCALARS, nbytes, zero=False, scalars=True))
+    return export_files(
+        name, given, rooms, list(_loops(plan)), title=str(calls.problem), notes=notes, arch=arch, scalars=scalars
+    )
+
+
+def _scalars(plan: Plan, backwards: bool) -> Scalars | None:
+    """The numbers that a call of the plan takes for each time step."""
+    (op,) = plan.main.op.funcs
+    if plan.scalars is None or not isinstance(op, Update):
+        return None
+    names = formula.scalars(op.code)
+    return Scalars(names, plan.steps, sum_type(op.dtype), backwards) if names else None
 
 
 def _many(count: int, what: str) -> str:
@@ -81,7 +93,13 @@ def _loops(plan: Plan) -> Iterator[Loop]:
 
 
 def _calls(step: Step) -> Iterator[Call]:
-    names, module = dict(step.arrays), step.program.warp
+    names, module, steps = {ALL_SCALARS: ALL_SCALARS, **dict(step.arrays)}, step.program.warp, step.program.steps
+
+    def argument(p: Buffer | Value, role: str) -> Argument:
+        if role == SCALARS:
+            return Now(steps)
+        return names[role] if role in names else constant(module, role, p)
+
     for func, roles in launches(module):
-        args: list[Argument] = [names[r] if r in names else constant(module, r, p) for p, r in roles]
-        yield Call(func, tuple(args))
+        takes = any(role == SCALARS for _, role in roles)
+        yield Call(func, tuple(argument(p, role) for p, role in roles), steps if takes else 0)

@@ -206,7 +206,8 @@ class Inspected(ABC):
 
         ``k.export("heat.cu")`` writes heat.cu and heat.h with ``int heat_run(arrays..., workspace, stream)`` and
         ``size_t heat_workspace_bytes()``: all passes of a call of the compiled ``steps``, on packed arrays in device
-        memory, inputs before results, W's arrays (see ``weights``) last.  The header says of each array what it is.
+        memory, inputs before results, W's arrays (see ``weights``) last; then ``const double* scalars`` on the host, a
+        row for each time step, if the formula takes any.  The header says of each array what it is.
 
         The path of the CUDA file; ArrayError if one cannot be written.
         """

@@ -149,15 +149,16 @@ class Kernel(Inspected, WithAdjoint):
         with located(user_loc()):
             return self._calls.fixed_host(self.schedule)
 
-    def _plan(self, steps: int, variant: Hashable = None) -> Plan:
-        """``variant``: of the arrays of a call; None for arrays packed by rows."""
+    def _plan(self, steps: int, variant: Hashable = None, scalars: Scalars | None = None) -> Plan:
+        """``variant``: of the arrays of a call; None for arrays packed by rows.  ``scalars``: those of a call; some
+        where there is none."""
         if self._library is not None:
             raise ScheduleError(
                 "a dense product is the library's own: it has no program of ours",
                 hint="compile with another schedule, as sg.schedules(product) lists them",
             )
         plan = self._plans.get(steps, variant)
-        return plan.of(self._calls.scalars(self._calls.some_scalars(steps), steps))  # a call gives its own
+        return plan.of(self._calls.scalars(self._calls.some_scalars(steps), steps) if scalars is None else scalars)
 
     # -------------------------------------------------------------------------------------------- running it
     def __call__(
@@ -255,7 +256,7 @@ class Kernel(Inspected, WithAdjoint):
                 hint="compile with another schedule, as sg.schedules(product) lists them, or with backend='cuda' and "
                 "torch or CuPy arrays",
             )
-        plan = self._plan(steps, calls.variant({**inputs, **results}, copied=True)).of(scalars)
+        plan = self._plan(steps, calls.variant({**inputs, **results}, copied=True), scalars)
         with room_for(needed | {"workspace": plan.workspace_nbytes}, host_room, HOST):
             emulator.run_plan(plan, given | calls.fixed_host(self.schedule), new, calls.work(plan.passes), calls.cells)
 
@@ -265,7 +266,7 @@ class Kernel(Inspected, WithAdjoint):
             self._prepared(views, steps, stream, scalars)()
             return
         handle = launch_stream(first, stream)
-        plan = self._plan(steps, self._calls.variant(views, copied=True)).of(scalars)
+        plan = self._plan(steps, self._calls.variant(views, copied=True), scalars)
         given, new = ({n: views[n] for n in names} for names in (self._calls.inputs, self._calls.outputs))
         executor = self._executor(self._target.gpu or 0, handle)
         executor.run_host(plan, _host(given), _host(new), self._calls.labels, handle)
@@ -278,13 +279,13 @@ class Kernel(Inspected, WithAdjoint):
         handle = launch_stream(first, stream)
         if self._library is not None:
             return partial(self._library.run, views, handle)
-        plan = self._device_plan(views, steps).of(scalars)
+        plan = self._device_plan(views, steps, scalars)
         executor = self._executor(first.layout.device_index or 0, handle)
         return partial(executor.run, plan, {name: view.pointer for name, view in views.items()}, handle, first)
 
-    def _device_plan(self, views: Views, steps: int) -> Plan:
+    def _device_plan(self, views: Views, steps: int, scalars: Scalars | None = None) -> Plan:
         """The plan for device arrays; ArrayError where an address does not suit it."""
-        plan = self._plan(steps, self._calls.variant(views))
+        plan = self._plan(steps, self._calls.variant(views), scalars)
         for name, view in views.items():
             if view.pointer % plan.alignment[name]:
                 raise ArrayError(

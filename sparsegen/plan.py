@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ from sparsegen.ir.expr import Value
 from sparsegen.ir.module import Module
 from sparsegen.ir.node import walk
 from sparsegen.ir.op_sites import TIMED
-from sparsegen.ir.op_update import SCALARS
+from sparsegen.ir.op_update import ALL_SCALARS, SCALARS
 from sparsegen.ir.tensor_copy import TensorCopy
 from sparsegen.ir.types import Buffer
 from sparsegen.pipelines import Program
@@ -68,10 +67,11 @@ def constant(module: Module, role: str, param: Buffer | Value) -> npt.NDArray[An
 
 
 def buffers(module: Module) -> Iterator[tuple[str, Buffer]]:
-    """Every array in global memory that launches take, by its role; constants left out."""
+    """Every array in global memory that launches take, by its role; constants and tables of scalars left out."""
     for bound in launches(module):
         for param, role in bound.roles:
-            if isinstance(param, Buffer) and param.space == "global" and role not in module.constants:
+            given = role in module.constants or role == ALL_SCALARS
+            if isinstance(param, Buffer) and param.space == "global" and not given:
                 yield role, param
 
 
@@ -160,14 +160,20 @@ class Plan:
         """The same for other scalars."""
         if scalars is None:
             return self
-        twin = copy(self)  # with all that has been worked out
-        object.__setattr__(twin, "scalars", scalars)
+        for worked_out in ("tabled", "workspaces", "workspace_nbytes", "passes", "alignment"):
+            getattr(self, worked_out)  # here, once: every call makes a twin
+        twin = object.__new__(Plan)
+        twin.__dict__.update(self.__dict__, scalars=scalars)
         return twin
 
     @property
     def steady(self) -> bool:
         """Whether all time steps have the same scalars, if any, and arrays have no row of their own for each."""
-        return not self.rows and (self.scalars is None or bool((self.scalars == self.scalars[:1]).all()))
+        if self.rows:
+            return False
+        if self.scalars is None or not self.scalars.strides[0]:  # one row that stands for all
+            return True
+        return bool((self.scalars == self.scalars[:1]).all())
 
     @cached_property
     def rows(self) -> dict[str, int]:
@@ -180,9 +186,14 @@ class Plan:
                     found[names[role]] = param.nbytes // step.program.steps
         return found
 
+    @cached_property
+    def tabled(self) -> bool:
+        """Whether launches read the scalars of all steps from a table in global memory."""
+        return any(role == ALL_SCALARS for roles in self._taken.values() for role in roles)
+
     def numbers(self, program: Program, done: int) -> npt.NDArray[Any] | None:
         """The scalars of a pass, flat, after ``done`` time steps; None for a program that takes none."""
-        if self.scalars is None or program not in self._scaled:
+        if self.scalars is None or SCALARS not in self._taken[program]:
             return None
         return self.scalars[done : done + program.steps].reshape(-1)
 
@@ -196,10 +207,9 @@ class Plan:
         return replace(self, parts=parts, given=tuple(names.get(name, name) for name in self.given))
 
     @cached_property
-    def _scaled(self) -> frozenset[Program]:
-        """The programs whose launches take scalars."""
-        bound = {program: launches(program.warp) for program, _ in self.programs}
-        return frozenset(p for p, each in bound.items() if any(role == SCALARS for b in each for _, role in b.roles))
+    def _taken(self) -> dict[Program, frozenset[str]]:
+        """The roles that launches of each program have."""
+        return {p: frozenset(role for b in launches(p.warp) for _, role in b.roles) for p, _ in self.programs}
 
     def run(self) -> Iterator[Step]:
         """All passes in order."""

@@ -191,7 +191,7 @@ class _Run:
     def _arguments(self, first: int, last: int) -> dict[str, Any]:
         """What a call from one time step to another is given by name."""
         state = self.fields if len(self.names) > 1 else (self.fields,)
-        numbers = {name: values[first:last] for name, values in self.numbers.items()}
+        numbers = self.calls.between(self.numbers, first, last)
         return {**self.given, **numbers, **dict(zip(self.names, state, strict=True))}
 
     # -------------------------------------------------------------------------------------------- how long

@@ -216,10 +216,13 @@ class DriverRuntime(Runtime):
             call(self.cu.cuMemsetD8Async, pointer, 0, nbytes, self.stream(stream))
 
     def to_device(self, target: int, source: HostArray, stream: int | None = None) -> None:
-        data = host_bytes(source, "to_device").ctypes.data
-        with self.current():
+        self.upload(target, source, stream)
+        self.synchronize(stream or 0)
+
+    def upload(self, target: int, source: HostArray, stream: int | None = None) -> None:
+        data = host_bytes(source, "upload").ctypes.data
+        with self.current():  # of pageable memory: the driver has read it when the call returns
             call(self.cu.cuMemcpyHtoDAsync, target, data, source.nbytes, self.stream(stream))
-            call(self.cu.cuStreamSynchronize, self.stream(stream))
 
     def to_host(self, target: HostArray, source: int, stream: int | None = None) -> None:
         data = host_bytes(target, "to_host").ctypes.data
@@ -248,6 +251,15 @@ class DriverRuntime(Runtime):
             return False
         with self.current():
             return int(call(self.cu.cuStreamIsCapturing, self.stream(stream))) != 0
+
+    @contextlib.contextmanager
+    def uncaptured(self) -> Iterator[None]:
+        relaxed = self.cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        before = call(self.cu.cuThreadExchangeStreamCaptureMode, relaxed)
+        try:
+            yield
+        finally:
+            call(self.cu.cuThreadExchangeStreamCaptureMode, before)
 
     def synchronize(self, stream: int | None = None) -> None:
         with self.current():

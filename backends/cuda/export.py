@@ -44,22 +44,40 @@ class Array(NamedTuple):
 
 
 class Room(NamedTuple):
-    """An array in the workspace; ``zero``: it must be so before a call."""
+    """An array in the workspace; ``zero``: it must be so before a call; ``scalars``: it has those of all time steps."""
 
     name: str
     nbytes: int
     zero: bool
+    scalars: bool = False
 
 
-#: What a launch passes for a parameter: the name of an array or of a room, or a constant.
-Argument: TypeAlias = "str | npt.NDArray[Any]"
+class Scalars(NamedTuple):
+    """The numbers that the launcher is given, in memory of the host: these of each of so many time steps; of steps
+    ``backwards`` those of the last one first."""
+
+    names: tuple[str, ...]
+    steps: int
+    dtype: DType
+    backwards: bool = False
+
+
+class Now(NamedTuple):
+    """The scalars of so many time steps, from the next one on, by value."""
+
+    steps: int
+
+
+#: What a launch passes for a parameter: the name of an array or of a room, a constant, or scalars.
+Argument: TypeAlias = "str | npt.NDArray[Any] | Now"
 
 
 class Call(NamedTuple):
-    """A launch of a function."""
+    """A launch of a function; ``done``: time steps that are done when it is, of a pass that takes scalars."""
 
     func: w.Func
     args: tuple[Argument, ...]
+    done: int = 0
 
 
 class Loop(NamedTuple):
@@ -86,8 +104,9 @@ def export_files(
     title: str,
     notes: Iterable[str] = (),
     arch: str | None = None,
+    scalars: Scalars | None = None,
 ) -> Files:
-    """``int NAME_run(arrays..., void* workspace, cudaStream_t stream)``, which returns a ``cudaError_t``.
+    """``int NAME_run(arrays..., scalars, void* workspace, cudaStream_t stream)``, which returns a ``cudaError_t``.
 
     It makes all launches of ``loops``; what it is given and does not write is const.  ``NAME_workspace_bytes()`` says
     how large the workspace is, which holds anything at first.
@@ -102,10 +121,11 @@ def export_files(
                "lines": _described(unit.arrays[a.name], a)} for a in given]  # fmt: skip
     places, at = [], 0
     for room in rooms:
-        places.append({"name": unit.arrays[room.name], "offset": at, "nbytes": room.nbytes, "zero": room.zero})
+        places.append({**room._asdict(), "name": unit.arrays[room.name], "offset": at})
         at += -(-room.nbytes // _ALIGN) * _ALIGN
     own = (arch or needed_arch(funcs)).removeprefix("sm_")
-    facts = {"name": name, "arrays": arrays, "nbytes": at, "arch": own, "align": _ALIGN}
+    numbers = scalars and _scalars(unit, scalars, any(room.scalars for room in rooms))
+    facts = {"name": name, "arrays": arrays, "nbytes": at, "arch": own, "align": _ALIGN, "scalars": numbers}
     header = fill("export.h.j2", heads=heads, version=__version__, **facts)
     text = translation_unit(Module(name, funcs), title=title, notes=notes, arch=arch)
     cuda = fill("export.cu.j2", unit=text, places=places, tables=list(unit.tables.values()), loops=parts,
@@ -138,7 +158,8 @@ class _Unit:
             "i",
             "how",
             "together",
-            *(f"{self.name}_{x}" for x in ("run", "workspace_bytes", "map")),
+            "now",
+            *(f"{self.name}_{x}" for x in ("run", "workspace_bytes", "map", "rows")),
         }
         self._names = Names(frozenset(self._used))
         self.arrays = {n: self._free(n) for n in self.given}
@@ -161,7 +182,7 @@ class _Unit:
             if what not in self.maps:
                 self.maps[what] = self._free(f"map_{buf.name}")
             args.append(self.maps[what])
-        return {"func": func, "args": ", ".join(args)}
+        return {"func": func, "args": ", ".join(args), "done": call.done}
 
     def _function(self, func: w.Func) -> w.Func:
         """The function under a name of its own: programs may call theirs alike, and so may other exported files."""
@@ -172,6 +193,9 @@ class _Unit:
         return self.funcs[id(func)]
 
     def _argument(self, p: Buffer | Value, arg: Argument) -> str:
+        if isinstance(arg, Now):
+            assert isinstance(p, Buffer)  # a table by value
+            return f"{self.name}_rows<{param_type(p, p.dtype.c)}>(now)"
         if isinstance(arg, str):
             return f"({p.dtype.c}*){self.arrays[arg]}"
         if isinstance(p, Value):
@@ -181,6 +205,16 @@ class _Unit:
             self.tables[key] = _table(self._free(f"{self.name}_{p.name}"), p, arg)
         table = self.tables[key]["name"]
         return table if p.space == "param" else f"({p.dtype.c}*)p_{table}"
+
+
+def _scalars(unit: _Unit, of: Scalars, copied: bool) -> dict[str, Any]:
+    """How the launcher takes them; ``copied``: to the device, in the order of the stream."""
+    name, count, c = unit._free("scalars"), len(of.names), of.dtype.c
+    read = "copied in the order of the stream: keep them until it is through, and as long as a graph that captured it"
+    each = "of each time step, the last one first," if of.backwards else "of each time step"
+    text = f"{name}: in memory of the host, {of.steps} x {count} of {c}: {each} {', '.join(of.names)}; "
+    lines = _wrapped(text + (read if copied else "read before the call returns"))
+    return {"name": name, "type": f"const {c}*", "count": count, "by_value": not copied, "lines": lines}
 
 
 def _table(name: str, p: Buffer, data: npt.NDArray[Any]) -> dict[str, Any]:
@@ -205,8 +239,12 @@ def _interface(a: Array) -> str:
 
 def _described(name: str, a: Array) -> list[str]:
     what = f"{a.size} elements of {a.dtype if _half(a.dtype) else a.dtype.c}, {'written' if a.written else 'read'}"
-    text = comment(f"{name}: {a.about}; {what}; at a multiple of {a.align} bytes")
-    return wrap(text, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return _wrapped(f"{name}: {a.about}; {what}; at a multiple of {a.align} bytes")
+
+
+def _wrapped(text: str) -> list[str]:
+    """In lines of a comment."""
+    return wrap(comment(text), _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _number(x: Any, dtype: DType) -> str:

@@ -230,12 +230,16 @@ class PycudaRuntime(Runtime):
         event.synchronize()
 
     def to_device(self, target: int, source: HostArray, stream: int | None = None) -> None:
+        self.upload(target, source, stream)
+        with self.current():
+            self._wait(self.stream(stream))
+
+    def upload(self, target: int, source: HostArray, stream: int | None = None) -> None:
         queue = self.stream(stream)
-        data = host_bytes(source, "to_device").reshape(-1).view(np.uint8)
+        data = host_bytes(source, "upload").reshape(-1).view(np.uint8)
         if data.nbytes:
-            with self.current():
+            with self.current():  # of pageable memory: the driver has read it when the call returns
                 self.cuda.memcpy_htod_async(target, data, queue)
-                self._wait(queue)
 
     def to_host(self, target: HostArray, source: int, stream: int | None = None) -> None:
         queue = self.stream(stream)

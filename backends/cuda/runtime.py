@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -210,6 +210,11 @@ class Runtime(ABC):
         """Copy a C-contiguous host array to device memory; done when the call returns."""
 
     @abstractmethod
+    def upload(self, target: int, source: HostArray, stream: int | None = None) -> None:
+        """Copy a C-contiguous host array to device memory in the order of a stream: the array may change when the call
+        returns, when the copy need not be done."""
+
+    @abstractmethod
     def to_host(self, target: HostArray, source: int, stream: int | None = None) -> None:
         """Copy device memory into a C-contiguous host array, after the work on ``stream``; done on return."""
 
@@ -231,6 +236,10 @@ class Runtime(ABC):
     @abstractmethod
     def capturing(self, stream: int | None) -> bool:
         """Whether the work that is put on a stream goes into a graph, to run later and repeatedly."""
+
+    def uncaptured(self) -> AbstractContextManager[None]:
+        """Inside, this thread may allocate, and wait for streams that are not captured, while it captures others."""
+        return nullcontext()
 
     @abstractmethod
     def synchronize(self, stream: int | None = None) -> None:

@@ -40,7 +40,7 @@ class ResidentUpdate:
 
     Roles of its launch: ``in.NAME.LEVEL`` for what it reads, ``out.NAME.LEVEL`` for what it writes, every level of each
     field (``out.NAME`` for the newest); ``workspace.kept.*`` begins as zeros and stays as a launch leaves it; constant
-    ``steps``.
+    ``steps``; ``steps.scalars`` is a table of the formula's scalars, a row for each step.
     """
 
     tiles: tuple[int, ...] = (2, 2)
@@ -63,17 +63,17 @@ class ResidentUpdate:
         )  # fmt: skip
         if (why := held.legal()) is not None:
             raise ScheduleError(why, hint="take other tiles, rows, cols or warps, or fewer steps between exchanges")
-        kernel = _Kernel(op, held)
+        kernel = _Kernel(op, held, self.steps)
         constants = kernel.constants | {f"{op.symbol}.steps": np.array([self.steps], np.int32)}
         kept = (COUNTER if what == "counter" else f"{KEPT}{what}" for what in kernel.kept)
-        roles = [*kernel.roles, *kept, f"{op.symbol}.steps"]
+        roles = [*kernel.roles, *kept, f"{op.symbol}.steps", *(o.ALL_SCALARS for _ in kernel.scalars)]
         return replace_kernel(module, given, kernel.launched(), roles, constants)
 
 
 class _Kernel(Windows):
     """The buffers of a kernel, and its ops."""
 
-    def __init__(self, op: o.Update, held: Held) -> None:
+    def __init__(self, op: o.Update, held: Held, steps: int) -> None:
         #: How many arrays change, so that halos have to come anew: all but the coefficients.
         self.swapped = len(o.parameters(op.fields, ()))
         #: How cells come from other blocks; empty where they do not.
@@ -93,6 +93,9 @@ class _Kernel(Windows):
         self.kept = {what: Buffer(self.called[what], u32, 1, "global") for what in ("epoch", "counter")}
         self.kept |= {"cells": cells} if self.by else {}
         self.number = Buffer(self.called["steps"], s32, 1, "param")
+        #: The scalars of every step, if the formula has any.
+        taken = (*self.arrays, *self.lists.values(), *self.kept.values(), self.number)
+        self.scalars = o.scalars(op, steps, taken, "global")
         size = count * self.threads * prod(held.share)
         self.image = Buffer(self.called["image"], op.dtype, size, "shared", 128)
 
@@ -100,7 +103,7 @@ class _Kernel(Windows):
         """It loads the fields, makes all rounds of steps, and stores the newest levels."""
         shared = (self.image,) if self.by == "images" else ()
         body = self.window(self._rounds())
-        return self.func(body, *self.kept.values(), self.number, shared=shared, together=True)
+        return self.func(body, *self.kept.values(), self.number, *self.scalars, shared=shared, together=True)
 
     def _rounds(self) -> th.Rounds:
         every = self.held.every if self.by else MOST_STEPS  # with no halo there is one round
@@ -108,7 +111,8 @@ class _Kernel(Windows):
         exchange = (self._exchange(number, tag),) if self.by else ()
         return th.Rounds(
             round=number, left=left, tag=tag, steps=self.number, epoch=self.kept["epoch"],
-            counter=self.kept["counter"], every=every, swap=exchange, body=(self.steps(number * every, left),),
+            counter=self.kept["counter"], every=every, swap=exchange,
+            body=(self.steps(number * every, left, next(iter(self.scalars), None)),),
         )  # fmt: skip
 
     def _exchange(self, number: Value, tag: Value) -> th.Swap:

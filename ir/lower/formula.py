@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from .. import formula as f
 from ..expr import Expr, Value, binary
@@ -33,28 +33,39 @@ class Formula:
             if node[0] == "const":
                 self._const(node)
 
+    def ahead(self, step: Expr | int) -> None:
+        """Works out here what all cells have in common in this step, ahead of all that they wait for."""
+        values: dict[int, Expr] = {}
+        for place in sorted(self.uniform):
+            values[place] = self._common(place, values, step)
+
     def results(self, places: Sequence[int], read: Reader, step: Expr | int = 0) -> list[Value]:
         """The numbers at ``places`` of the code, for the cell that ``read`` reads around, in this step of the pass."""
-        values: list[Expr] = []
+        values: dict[int, Expr] = {}
         for place, node in enumerate(self.code):
-            if place not in self.uniform or node[0] == "const":
-                values.append(self._node(node, values, read))
-                continue
-            if (place, step) not in self.known:
-                scalar = node[0] == "scalar"
-                self.known[place, step] = self._scalar(node, step) if scalar else self._node(node, values, read)
-            values.append(self.known[place, step])
+            if place in self.uniform:
+                values[place] = self._common(place, values, step)
+            elif node[0] == "read":
+                values[place] = self._as(read(f.read(node)), self.sums)
+            else:
+                values[place] = self._node(node, values)
         return [self._as(number(values[place]), self.dtype) for place in places]
 
     def _as(self, value: Value, dtype: DType) -> Value:
         return value if value.dtype is dtype else self.cx.b.convert(value, dtype)
 
-    def _node(self, node: f.Node, values: Sequence[Expr], read: Reader) -> Expr:
-        b, op = self.cx.b, str(node[0])
-        if op == "read":
-            return self._as(read(f.read(node)), self.sums)
-        if op == "const":
+    def _common(self, place: int, values: Mapping[int, Expr], step: Expr | int) -> Expr:
+        """What has one value for all cells of a step, made where it is first needed."""
+        node = self.code[place]
+        if node[0] == "const":
             return self._const(node)
+        if (place, step) not in self.known:
+            scalar = node[0] == "scalar"
+            self.known[place, step] = self._scalar(node, step) if scalar else self._node(node, values)
+        return self.known[place, step]
+
+    def _node(self, node: f.Node, values: Mapping[int, Expr]) -> Expr:
+        b, op = self.cx.b, str(node[0])
         if op in f.LOGIC:
             conds = [values[a] for a in f.operands(node)]
             return b.let("p", conds[0].eq(0) if op == "not" else binary(op, *conds))
@@ -73,7 +84,8 @@ class Formula:
     def _scalar(self, node: f.Node, step: Expr | int) -> Value:
         assert self.scalars is not None  # the verifier has seen to it
         place = step * len(self.names) + self.names.index(str(node[1]))
-        return self.cx.b.ld(self.scalars, place, hint=str(node[1]))
+        cache = "nc" if self.scalars.space == "global" else ""
+        return self.cx.b.ld(self.scalars, place, cache=cache, hint=str(node[1]))
 
     def _const(self, node: f.Node) -> Value:
         value = node[1]

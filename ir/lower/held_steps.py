@@ -101,6 +101,8 @@ class _Steps:
             for p, k in product(range(self.planes), range(self.rows))
         }  # fmt: skip
         self.number = self.cx.resolve(op.done) + step
+        if op.scalars is not None:
+            self.formula.ahead(self.number)
         half = self.number % 2
         first = b.let("first", self._edge(half, self.cx.warp))
         for array in op.passed:

@@ -20,7 +20,7 @@ from .. import tile_bitmap as tb
 from ..dataflow import dataflow, events, readers
 from ..expr import Expr, as_expr
 from ..module import Module
-from ..node import Op, fields, rewrite, walk
+from ..node import Op, fields, rewrite, walk, with_buffers
 from ..types import Buffer
 from .manager import register
 
@@ -60,12 +60,8 @@ class Pipeline:
                     wider[op.bars] = replace(op.bars, size=slots)
 
         def rename(op: Op) -> Op:
-            changed: dict[str, Any] = {"stages": self.stages} if isinstance(op, tb.WalkSlabs) else {}
-            for name, kind, _ in fields(op):
-                b = getattr(op, name)
-                if kind in ("buffer", "declare") and b is not None:
-                    changed[name] = wider.get(b, b) if isinstance(b, Buffer) else tuple(wider.get(x, x) for x in b)
-            return replace(op, **changed)
+            renamed = with_buffers(op, wider)
+            return replace(renamed, stages=self.stages) if isinstance(renamed, tb.WalkSlabs) else renamed
 
         return replace(func, body=rewrite(func.body, rename)) if wider else func
 

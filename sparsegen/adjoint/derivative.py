@@ -1,4 +1,4 @@
-"""What a step changes with a coefficient: an update whose fields become the derivatives of their new values."""
+"""What a step changes with a coefficient or a scalar: an update whose fields become the derivatives by it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from sparsegen.ir.formula import Offset, live
 
 def derivatives(what: Update, coef: str) -> dict[Offset, Update]:
     """For each offset at which a coefficient is read, the step that gives each field the derivative of its new value
-    by what is read there: of the same fields and boundaries, of those coefficients that it needs.
+    by what is read there: of the same fields and boundaries, of those coefficients that it needs.  A scalar is as a
+    coefficient that is read in the cell itself.
 
     Of any formula.  At a kink, as of ``sg.abs`` at 0, it is that of one side.
     """
+    title = f"{what.name}_by_{coef}"
+    if coef in formula.scalars(what.code):
+        return {(0,) * what.ndim: _by(what, ("scalar", coef), title)}
     offsets = dict.fromkeys(offset for name, _, offset in formula.reads(what.code) if name == coef)
-    return {offset: _by(what, ("read", coef, 0, offset), f"{what.name}_by_{coef}") for offset in offsets}
+    return {offset: _by(what, ("read", coef, 0, offset), title) for offset in offsets}
 
 
 def _by(what: Update, node: formula.Node, name: str) -> Update:

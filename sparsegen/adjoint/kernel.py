@@ -37,11 +37,6 @@ def adjoint_problem(problem: Problem) -> Problem:
         raise StencilError(
             f"{problem.name} is an adjoint already", hint=f"call the kernel of {problem.forward.name} that it is of"
         )
-    if isinstance(forward, Update) and forward.numbers:
-        raise StencilError(
-            f"{problem.name} takes numbers at each call, for which there is no adjoint() yet",
-            hint="put them into the formula, as constants of the enclosing scope",
-        )
     if isinstance(forward, Update) and forward.sites:
         raise StencilError(
             f"{problem.name} has sources and receivers, of which there is no adjoint",

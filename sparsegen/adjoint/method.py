@@ -27,7 +27,8 @@ class WithAdjoint:
         Of stencils, and of updates that are linear in their fields, with coefficients and several levels.  An affine
         step (``dirichlet(v)``, a source) counts as its linear part, which reads zeros outside.  It is called as ``k``
         is, with the same default of ``steps``, on arrays like those that ``k`` gives back; an update's with the same
-        coefficients, but for those that only add to a field.  ``<x, y>`` sums over all fields and levels.
+        coefficients, but for those that only add to a field, and the same scalars, in the order of the steps of ``k``.
+        ``<x, y>`` sums over all fields and levels.
 
         What it costs: for periodic and dirichlet sides, and neumann ones along which the weights are symmetric, the
         adjoint of a stencil is a stencil, as fast as ``k``.  Frozen sides, and other neumann ones, make it a general

@@ -15,13 +15,17 @@ import numpy as np
 from sparsegen.backends.cuda.runtime import Runtime
 from sparsegen.calls.base import HostArrays
 from sparsegen.calls.grid import GridCalls
+from sparsegen.calls.numbers import each, some, table
 from sparsegen.calls.update import UpdateCalls
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.dsl.stencil import DTYPES, Stencil
+from sparsegen.ir.formula import scalars
+from sparsegen.ir.op_update import SCALARS
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program
 from sparsegen.plan import Plan
 from sparsegen.problems.adjoint import AdjointProblem
+from sparsegen.run.host import HostArray
 from sparsegen.run.workspace import Space
 
 
@@ -29,6 +33,7 @@ class AdjointCalls(GridCalls):
     """An array for each parameter that the adjoint reads, or a tuple of its levels, as of the forward kernel."""
 
     kind: ClassVar[str] = "UpdateKernel"
+    backwards: ClassVar[bool] = True
     dtypes: ClassVar[tuple[str, ...]] = DTYPES
     problem: AdjointProblem
 
@@ -43,6 +48,7 @@ class AdjointCalls(GridCalls):
         }  # fmt: skip
         super().__init__(problem, backend, given, fields)
         self.masks = tuple(p.name for p in what.parameters if p.mask)
+        self.named = () if isinstance(forward, Stencil) else tuple(p.name for p in forward.numbers)
         if isinstance(forward, Stencil):
             self.positional = (*parameters, *self.OPTIONS)
         #: What arrays are called here that the update below calls otherwise.
@@ -51,6 +57,25 @@ class AdjointCalls(GridCalls):
             for (inner, _), (name, at) in zip(what.fields, levels, strict=True) for way in ("in", "out")
         }  # fmt: skip
         self._spaces: list[Space] = []
+
+    # -------------------------------------------------------------------------------------------- scalars
+    def scalars(self, values: Mapping[str, Any], steps: int) -> HostArray | None:
+        """Those of the last step first."""
+        found = {name: a[::-1] for name, a in self.each_step(values, steps).items()}
+        return table(self.problem.what, found, steps) if self.named else None
+
+    def each_step(self, values: Mapping[str, Any], steps: int) -> dict[str, HostArray]:
+        """Of the forward steps; what has no part in the adjoint need not be given."""
+        forward = self.problem.forward
+        if isinstance(forward, Stencil):
+            return {}
+        return each(forward, values, steps, scalars(self.problem.what.code))
+
+    def between(self, numbers: Mapping[str, HostArray], first: int, last: int) -> dict[str, HostArray]:
+        return {name: a[len(a) - last : len(a) - first] for name, a in numbers.items()}
+
+    def some_scalars(self, steps: int) -> dict[str, Any]:
+        return {} if isinstance(self.problem.forward, Stencil) else some(self.problem.forward, steps)
 
     # -------------------------------------------------------------------------------------------- what a call runs
     def program(self, schedule: Any, device: DeviceProfile, steps: int, variant: Any, *copied: Any) -> Program:
@@ -94,5 +119,5 @@ class AdjointCalls(GridCalls):
     # -------------------------------------------------------------------------------------------- numbers
     def reference(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
         below = {name: arrays[self._names.get(name, name)] for name in self._update.inputs if name not in self._tables}
-        made = self._update.reference({**below, **self._tables}, steps)
+        made = self._update.reference({**below, **self._tables, SCALARS: arrays.get(SCALARS)}, steps)
         return {self._names.get(name, name): a for name, a in made.items()}

@@ -50,6 +50,8 @@ class Calls(ABC):
     #: Names of what may be passed by position, and of what must be named.
     positional: tuple[str, ...]
     named: tuple[str, ...] = ()
+    #: Whether its time steps are made from the last one to the first.
+    backwards: ClassVar[bool] = False
     #: Options of a call, which may be passed by position where ``positional`` has them.
     OPTIONS: ClassVar[tuple[str, ...]] = ("out", "steps", "stream")
 
@@ -103,6 +105,10 @@ class Calls(ABC):
     def each_step(self, values: Mapping[str, Any], steps: int) -> dict[str, npt.NDArray[Any]]:
         """What each parameter that is a number is in each of so many time steps."""
         return {}
+
+    def between(self, numbers: Mapping[str, npt.NDArray[Any]], first: int, last: int) -> dict[str, npt.NDArray[Any]]:
+        """What a call of the steps from ``first`` to before ``last`` is given of the numbers of all."""
+        return {name: a[first:last] for name, a in numbers.items()}
 
     def some_scalars(self, steps: int) -> dict[str, Any]:
         """What a measurement of so many time steps takes for parameters that are numbers."""

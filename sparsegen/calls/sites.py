@@ -73,7 +73,7 @@ class SiteCalls(UpdateCalls):
             host = np.asarray(given, check.dtype)
             if host.ndim == 1 and len(host) == self.steps:
                 host = np.broadcast_to(host[:, None], check.shape)
-            return _moved(np.ascontiguousarray(host), like)
+            return _moved(np.array(host, order="C"), like)  # a copy, which may be written
         return given
 
     def by_parameter(self, arrays: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,16 +23,19 @@ from sparsegen.backends.reference.update import After, run
 from sparsegen.boundary import periodic
 from sparsegen.calls.base import HostArrays
 from sparsegen.calls.grid import GridCalls
-from sparsegen.calls.numbers import each, some, table
+from sparsegen.calls.numbers import alike, each, some, table
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.stencil import DTYPES
 from sparsegen.dsl.update import Update
 from sparsegen.families.update.base import family
-from sparsegen.ir.op_update import SCALARS, parameters, written
+from sparsegen.ir import formula
+from sparsegen.ir.node import rewrite, with_buffers
+from sparsegen.ir.op_update import ALL_SCALARS, SCALARS, parameters, written
+from sparsegen.ir.types import Buffer, sum_type
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program, lower
-from sparsegen.plan import Part, Plan, Step
+from sparsegen.plan import Part, Plan, Step, launches
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.run.host import HostArray
 from sparsegen.schedule import UpdateSchedule
@@ -58,6 +61,9 @@ class UpdateCalls(GridCalls):
         super().__init__(problem, backend, given, fields)
         self.named = tuple(p.name for p in update.numbers)
         self.masks = tuple(p.name for p in update.parameters if p.mask)
+        #: What a call of plain numbers gives, and their type; empty where the time is to be worked out.
+        self._plain = () if any(p.number == "time" for p in update.numbers) else formula.scalars(update.code)
+        self._sums = sum_type(problem.kind).numpy()
         #: The roles of a pass: every level that it reads, fields before coefficients, and those that it may write.
         self.roles = (
             *(array for name in levels for array in given[name]),
@@ -65,13 +71,16 @@ class UpdateCalls(GridCalls):
         )
 
     def scalars(self, values: Mapping[str, Any], steps: int) -> HostArray | None:
-        return table(self.problem.what, values, steps) if self.named else None
+        if not self.problem.what.numbers:
+            return None
+        quick = alike(self._plain, self._sums, values, steps) if self._plain else None
+        return table(self.problem.what, each(self.problem.what, values, steps), steps) if quick is None else quick
 
     def each_step(self, values: Mapping[str, Any], steps: int) -> dict[str, HostArray]:
         return each(self.problem.what, values, steps)
 
     def some_scalars(self, steps: int) -> dict[str, Any]:
-        return some(self.problem.what, steps) if self.named else {}
+        return some(self.problem.what, steps)
 
     def program(
         self, schedule: UpdateSchedule, device: DeviceProfile, steps: int, variant: Any, copied: Update | None = None
@@ -202,9 +211,21 @@ def identity(update: Update) -> Update:
 
 
 def with_steps(program: Program, steps: int) -> Program:
-    """The program of a launch that makes all time steps, for another number of them."""
+    """The program of a launch that makes all time steps, for another number of them: all else is the same, but for how
+    long a table of scalars is."""
     name = f"{program.op.funcs[0].symbol}.steps"  # type: ignore[attr-defined]
     warp = program.warp
-    return replace(
-        program, steps=steps, warp=replace(warp, constants={**warp.constants, name: np.array([steps], np.int32)})
-    )
+    tables = {
+        param: replace(param, size=param.size // program.steps * steps)
+        for bound in launches(warp) for param, role in bound.roles
+        if isinstance(param, Buffer) and role == ALL_SCALARS
+    }  # fmt: skip
+    constants = {**warp.constants, name: np.array([steps], np.int32)}
+    funcs = tuple(_with_tables(func, tables) for func in warp.funcs) if tables else warp.funcs
+    return replace(program, steps=steps, warp=replace(warp, funcs=funcs, constants=constants))
+
+
+def _with_tables(func: Any, tables: Mapping[Buffer, Buffer]) -> Any:
+    """A function with some tables in place of others."""
+    params = tuple(tables.get(p, p) for p in func.params)
+    return replace(func, params=params, body=rewrite(func.body, lambda op: with_buffers(op, tables)))

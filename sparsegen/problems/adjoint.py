@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from sparsegen.adjoint.transpose import Transposed
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.dsl.update import Update
+from sparsegen.ir.formula import scalars
 from sparsegen.problems.update import UpdateProblem
 
 
@@ -32,6 +33,8 @@ class AdjointProblem(UpdateProblem):
             told.append(f"it reads {len(self.made.tables)} {arrays} more: {listed}")
         if any(level for _, level in self.made.levels):
             told.append("each level of a field is a field of its own, written at every pass")
+        if scalars(self.what.code):
+            told.append("its scalars are those of the steps from the last one to the first")
         if read < len(coefs):
             told.append("coefficients that add to a field alone have no part in it")
         return "; ".join(told)

@@ -21,7 +21,7 @@ from sparsegen.backends.cuda.graph import GraphLaunch, TimeGraph
 from sparsegen.backends.cuda.runtime import Launch, Prepared, Runtime, open_runtime
 from sparsegen.inspection import Build
 from sparsegen.ir.module import Module
-from sparsegen.ir.op_update import SCALARS
+from sparsegen.ir.op_update import ALL_SCALARS, SCALARS
 from sparsegen.ir.types import Buffer
 from sparsegen.ir.verify_launch import waits
 from sparsegen.memo import Memo
@@ -29,7 +29,7 @@ from sparsegen.memory import DEVICE, room_for
 from sparsegen.pipelines import Program
 from sparsegen.plan import Bound, Part, Plan, Step, constant, launches
 from sparsegen.run.host import Arrays, flat, results
-from sparsegen.run.workspace import Counted, Space
+from sparsegen.run.workspace import Counted, Rows, Space
 from sparsegen.sizes import GRAPH_CHUNK, GRAPH_PASSES, GRAPH_SECONDS
 from sparsegen.target import launcher
 from sparsegen.views import ArrayView
@@ -73,6 +73,7 @@ class Executor:
         self._chains: dict[Any, tuple[TimeGraph, Names]] = {}
         self._spaces: dict[int, Space] = {}
         self._counted: dict[tuple[str, ...], Counted] = {}
+        self._rows = Rows(self.runtime)
 
     # -------------------------------------------------------------------------------------------- loading
     def compile(self, programs: Sequence[Program]) -> None:
@@ -132,7 +133,7 @@ class Executor:
         key = (id(step.program), step.arrays)
         found = self._starts.get(key)
         if found is None:
-            bound = dict(step.arrays)
+            bound = {ALL_SCALARS: ALL_SCALARS, **dict(step.arrays)}
             found = [(r.start, _names(r, bound)) for r in self.loaded(step.program)]
             self._starts[key] = found
         return found
@@ -174,6 +175,14 @@ class Executor:
         ``given``: the address of each array of the call; ``like``: one of them, whose library gives workspace.
         """
         where = {**given, **self.fixed}
+        if plan.scalars is None or not plan.tabled:
+            self._run(plan, where, stream, like)
+            return
+        with self._rows.lock:
+            self._run(plan, {**where, ALL_SCALARS: self._rows.of(plan.scalars, stream)}, stream, like)
+
+    def _run(self, plan: Plan, where: dict[str, int], stream: int | None, like: ArrayView | None) -> None:
+        """The same, with the addresses of all that is no workspace."""
         if not plan.workspaces:
             self._parts(plan, where, stream)
         elif _counts(plan):
@@ -207,9 +216,12 @@ class Executor:
                 numbers = plan.numbers(step.program, steps)
                 here = {**where, **{name: where[name] + steps * nbytes for name, nbytes in plan.rows.items()}}
                 steps += step.program.steps
-                given = () if numbers is None else (numbers.tobytes(),)
-                for start, names in self._launches(step):
-                    start(_pointers(names, here), stream, *given)
+                given = None if numbers is None else numbers.tobytes()
+                for ready, (start, names) in zip(self.loaded(step.program), self._launches(step), strict=True):
+                    if given is None or ready.args.numbers is None:  # of a pass's launches some may take none
+                        start(_pointers(names, here), stream)
+                    else:
+                        start(_pointers(names, here), stream, given)
 
     def _chunk(self, part: Part, done: int) -> int:
         """How many passes a graph of what is left should hold, whole cycles; 0 where a graph does not pay."""

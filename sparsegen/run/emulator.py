@@ -14,7 +14,7 @@ from sparsegen.backends.emulator import run as emulate
 from sparsegen.ir.module import Module
 from sparsegen.ir.op import Stencil
 from sparsegen.ir.op_sites import TIMED
-from sparsegen.ir.op_update import SCALARS, Update
+from sparsegen.ir.op_update import ALL_SCALARS, SCALARS, Update
 from sparsegen.ir.types import Buffer
 from sparsegen.pipelines import Program
 from sparsegen.plan import COUNTER, KEPT, OUT, SCRATCH, Plan, buffers, constant, launches
@@ -89,7 +89,7 @@ def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str
                 fields[role].reshape(-1, pitch)[:, cols:] = _UNTOUCHED
         if role.startswith(OUT):
             made[role] = fields[role]
-    fields |= {role: a for role, a in given.items() if role == SCALARS}
+    fields |= {role: a for role, a in given.items() if role in (SCALARS, ALL_SCALARS)}
     reports = run_module(program.warp, fields, ALL if checks else COUNTING)
 
     for role, pitch in apart.items():
@@ -111,9 +111,11 @@ def _found(reports: Reports, program: Program, kind: str, role: str, what: str, 
 
 
 def _scalars(plan: Plan, program: Program, done: int) -> dict[str, HostArray]:
-    """Those of a pass after so many time steps, by their role."""
+    """Those of a pass after so many time steps, by their role; all of them where it makes all steps."""
+    if plan.scalars is None:
+        return {}
     found = plan.numbers(program, done)
-    return {} if found is None else {SCALARS: found}
+    return {ALL_SCALARS: plan.scalars.reshape(-1)} if found is None else {SCALARS: found}
 
 
 def check(plan: Plan, given: Arrays, wanted: Callable[[int], Arrays]) -> Report:

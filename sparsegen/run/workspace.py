@@ -1,4 +1,4 @@
-"""Device memory that a kernel keeps from call to call: fields between passes, and slots with counters."""
+"""Device memory that a kernel keeps from call to call: fields between passes, slots with counters, scalars of steps."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from threading import Lock, RLock
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from sparsegen.arrays import describe, empty_like
 from sparsegen.backends.cuda.runtime import Runtime
@@ -20,6 +21,7 @@ from sparsegen.views import ArrayView
 #: Sets of counters that are zeroed at once: one for each stream, and one for each call that a graph has captured; and
 #: bytes that so many sets may take.
 COUNTERS, SPARE = 64, 1 << 24
+Scalars: TypeAlias = "npt.NDArray[Any]"
 #: Bytes: counters begin at multiples of it.
 _APART = 128
 
@@ -144,3 +146,51 @@ class Counted:
                 if space.counts:
                     self._runtime.zero(where[name], space.nbytes, stream)
         return tuple(where[name] for name in self._spaces), held
+
+
+class Rows:
+    """The scalars of all steps of a call, [steps, count], where one launch makes all of them.
+
+    Each stream has a table, which a call with other numbers writes anew in the order of the stream.  A launch that goes
+    into a graph has a table of its own, as long as this lives: a replay reads no memory of the host.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        #: To be held from asking for a table until the launch that reads it is enqueued.
+        self.lock = RLock()
+        self._runtime = runtime
+        self._tables: dict[int, Space] = {}
+        self._now: dict[int, Scalars] = {}
+        self._captured: list[Space] = []
+        self._beside: int | None = None
+
+    def of(self, scalars: Scalars, stream: int | None) -> int:
+        """The address of a table with these numbers, for a launch on a stream."""
+        if self._runtime.capturing(stream):
+            return self._of_graph(scalars)
+        space, now = self._tables.setdefault(stream or 0, Space()), self._now.get(stream or 0)
+        address = self._provide(space, scalars)
+        if now is None or not _same(now, scalars):
+            self._runtime.upload(address, np.ascontiguousarray(scalars), stream)
+            self._now[stream or 0] = scalars
+        return address
+
+    def _of_graph(self, scalars: Scalars) -> int:
+        with self._runtime.uncaptured():
+            if self._beside is None:
+                self._beside = self._runtime.new_stream()
+            self._captured.append(Space())
+            address = self._provide(self._captured[-1], scalars)
+            self._runtime.to_device(address, np.ascontiguousarray(scalars), self._beside)
+        return address
+
+    def _provide(self, space: Space, scalars: Scalars) -> int:
+        return space.provide({"rows": scalars.nbytes}, self._runtime, None, None)["rows"]
+
+
+def _same(a: Scalars, b: Scalars) -> bool:
+    """Whether two tables have the same bits, at once where each is one row that stands for all."""
+    if a.shape != b.shape:
+        return False
+    alike = not (a.strides[0] or b.strides[0])
+    return a[: 1 if alike else None].tobytes() == b[: 1 if alike else None].tobytes()

@@ -1,10 +1,11 @@
 """``stencil_op``: time steps of a kernel as an operator of torch, with gradients.
 
-``sparsegen::stencil(inputs, plan)`` takes the levels of every field and the coefficients, ``plan`` is the handle of a
-:class:`~sparsegen.torch.trajectory.Trajectory`.  Its gradient by fields alone is ``sparsegen::stencil_adjoint(inputs,
-grads, plan)``, the adjoint kernel, of which the fields among the inputs are not read; ``stencil_grad(inputs, grads,
-plan, wanted)`` has those by coefficients, too.  They take tensors and integers, so ``torch.compile`` puts them in its
-graphs whole.  They run on torch's current stream; none of them has a gradient but the first.
+``sparsegen::stencil(inputs, plan)`` takes the levels of every field, the coefficients and the scalars, ``plan`` is the
+handle of a :class:`~sparsegen.torch.trajectory.Trajectory`.  Its gradient by fields alone is
+``sparsegen::stencil_adjoint(inputs, grads, plan)``, the adjoint kernel, of which the fields among the inputs are not
+read; ``stencil_grad(inputs, grads, plan, wanted)`` has those by coefficients and scalars, too.  They take tensors and
+integers, so ``torch.compile`` puts them in its graphs whole.  They run on torch's current stream; none of them has a
+gradient but the first.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def _packed(tensors: Any) -> list[Any]:
 def _forward(inputs: Any, plan: int) -> Any:
     try:
         own, given = Trajectory.of(plan), _packed(inputs)
-        return own.run(own.kernel, own.state(given), own.given(given), own.kernel.steps)
+        return own.run(own.kernel, own.state(given), own.given(given), own.numbers(given))
     except SparsegenError as error:
         if error.loc is None:
             error.loc = user_loc()
@@ -38,8 +39,8 @@ def _forward(inputs: Any, plan: int) -> Any:
 
 
 def _adjoint(inputs: Any, grads: Any, plan: int) -> Any:
-    own = Trajectory.of(plan)
-    return own.run(own.adjoint, _packed(grads), own.given(_packed(inputs)), own.kernel.steps)
+    own, given = Trajectory.of(plan), _packed(inputs)
+    return own.run(own.adjoint, _packed(grads), own.given(given), own.numbers(given))
 
 
 def _grad(inputs: Any, grads: Any, plan: int, wanted: Any) -> Any:
@@ -59,14 +60,14 @@ def _fake_adjoint(inputs: Any, grads: Any, plan: int) -> Any:
 
 
 def _fake_grad(inputs: Any, grads: Any, plan: int, wanted: Any) -> Any:
-    return _like(inputs, len(grads) + len(wanted))
+    return [*_like(inputs, len(grads)), *(torch.empty_like(inputs[at]) for at in wanted)]
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     tensors, ctx.plan = inputs
     ctx.own = Trajectory.of(ctx.plan)  # which lives until the gradient is there
     ctx.save_for_backward(*tensors)
-    ctx.wanted = [at for at in ctx.own.coefs if tensors[at].requires_grad]
+    ctx.wanted = [at for at in (*ctx.own.coefs, *ctx.own.scalars) if tensors[at].requires_grad]
 
 
 def _backward(ctx: Any, grads: Any) -> tuple[Any, None]:
@@ -115,7 +116,7 @@ class StencilOp(torch.nn.Module):
         """What the kernel gives back for these tensors; ArrayError for those that do not fit it."""
         calls = self._own.calls
         values, _ = calls.values(args, named, {})
-        made = torch.ops.sparsegen.stencil([*calls.given(values).values()], self.plan)
+        made = torch.ops.sparsegen.stencil([*calls.given(values).values(), *self._own.tensors(values)], self.plan)
         fields = tuple(self._own.nested(made).values())
         return fields[0] if len(fields) == 1 else fields
 
@@ -129,13 +130,14 @@ def stencil_op(k: Kernel) -> StencilOp:
 
     ``k``: of a stencil, or of an update that is linear in its fields; ``op`` takes tensors on the device that the
     kernel runs on (those of the CPU for ``reference`` and ``emulator``), by position or name, a tuple for a field of
-    several levels, and makes the compiled number of steps.  It works under ``torch.compile``.
+    several levels, and makes the compiled number of steps.  Scalars are numbers, or tensors of one number or of one for
+    each step.  It works under ``torch.compile``.
 
     Gradients: by fields, all levels of them, through ``k.adjoint()``: one call of as many steps.  By coefficients as
-    well, of any formula of them: then the forward steps are made twice more, from states that are kept every
-    ``sqrt(steps)`` steps, so that the backward pass holds ``2 sqrt(steps)`` states, and each step back is a launch of
-    its own (of the adjoint, and of the derivative by each read of a coefficient).  The forward pass keeps only its
-    inputs.  There are no second derivatives.
+    well, and by scalars that are tensors (by ``dt`` through the time, too), of any formula of them: then the forward
+    steps are made twice more, from states that are kept every ``sqrt(steps)`` steps, so that the backward pass holds
+    ``2 sqrt(steps)`` states, and each step back is a launch of its own (of the adjoint, and of the derivative by each
+    scalar and each read of a coefficient).  The forward pass keeps only its inputs.  There are no second derivatives.
 
     StencilError, BoundaryError or ProductError for a kernel that has no adjoint.
     """

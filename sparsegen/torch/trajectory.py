@@ -1,4 +1,5 @@
-"""What gradients of time steps need of a kernel: its adjoint, and the states on the way for those by coefficients."""
+"""What gradients of time steps need of a kernel: its adjoint, and the states on the way for those by coefficients and
+scalars."""
 
 from __future__ import annotations
 
@@ -10,13 +11,17 @@ from typing import Any, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from sparsegen.adjoint.derivative import derivatives
 from sparsegen.adjoint.transpose import Table
+from sparsegen.arguments import real
 from sparsegen.backends.reference.boundary import pad
 from sparsegen.calls.grid import GridCalls
+from sparsegen.calls.numbers import STEP, given, of_each
 from sparsegen.compiler import compile
+from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.update import Update
 from sparsegen.ir.errors import ProductError
 from sparsegen.ir.formula import Offset
@@ -27,6 +32,8 @@ _lock, _numbers = Lock(), count(1)
 _known: WeakValueDictionary[int, Trajectory] = WeakValueDictionary()
 #: Tensors of all levels of all fields, in the order of what a kernel gives back.
 State = list[Any]
+#: What each scalar is in each time step.
+Numbers = Mapping[str, npt.NDArray[Any]]
 
 
 class Trajectory:
@@ -44,6 +51,8 @@ class Trajectory:
         #: Where each level of a state, and each coefficient, stands among the tensors of a call.
         self.places = [at for field in self.fields for at, name in enumerate(names) if name == field]
         self.coefs = {at: name for at, name in enumerate(names) if name not in self.fields}
+        #: And where the scalars do.
+        self.scalars = dict(enumerate(self.calls.named, len(names)))
         self._changes = Memo(self._changed)
         self._masks = Memo(self._mask)
         with _lock:
@@ -67,52 +76,101 @@ class Trajectory:
         """The coefficients among the tensors of a call."""
         return {name: inputs[at] for at, name in self.coefs.items()}
 
+    @property
+    def _asked(self) -> tuple[Parameter, ...]:
+        """The parameters that are scalars, in the order of a call's tensors."""
+        return self.kernel.update.numbers if self.scalars else ()
+
+    def tensors(self, values: Mapping[str, Any]) -> list[Any]:
+        """A tensor for each scalar, of one number or of one for each step; ArrayError for one that is missing."""
+        update, steps, found = self.kernel.update, self.kernel.steps, []
+        for p in self._asked:
+            value = given(update, p, values)
+            if not isinstance(value, (torch.Tensor, int, float)):  # a plain number may be a symbol of a graph
+                value = of_each(p, value, steps) if (number := real(value)) is None else number
+            found.append(value if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=torch.float64))
+        return found
+
+    def numbers(self, inputs: Sequence[Any]) -> Numbers:
+        """What the scalars among the tensors of a call are in each of its steps."""
+        values = {name: inputs[at] for at, name in self.scalars.items()}
+        return self.calls.each_step(values, self.kernel.steps)
+
     def nested(self, state: Iterable[Any]) -> dict[str, Any]:
         """For each field a tensor, or a tuple of its levels."""
         left = iter(state)
         levels = {name: [next(left) for _ in arrays] for name, arrays in self.fields.items()}
         return {name: tuple(each) if len(each) > 1 else each[0] for name, each in levels.items()}
 
-    def run(self, kernel: Kernel, state: State, coefs: Mapping[str, Any], steps: int) -> State:
-        """The state after so many steps of this kernel, or of one of its fields and some of its coefficients."""
-        values = {**self.nested(state), **coefs}
-        made = kernel(**{name: values[name] for name in calls_of(kernel).parameters}, steps=steps)
-        return list(_flat(made))
+    def run(
+        self, kernel: Kernel, state: State, coefs: Mapping[str, Any], numbers: Numbers, first: int = 0,
+        last: int | None = None,
+    ) -> State:  # fmt: skip
+        """The state after the steps from one to another (default: all) of this kernel, or of one of its fields and some
+        of its coefficients; ``numbers``: the scalars of all steps."""
+        last, calls = self.kernel.steps if last is None else last, calls_of(kernel)
+        values = {**self.nested(state), **coefs, **{name: a[first:last] for name, a in numbers.items()}}
+        given = {name: values[name] for name in (*calls.parameters, *calls.named)}
+        return list(_flat(kernel(**given, steps=last - first)))
 
     # -------------------------------------------------------------------------------------------- by coefficients
     def gradients(self, inputs: Sequence[Any], grads: State, wanted: Sequence[int]) -> list[Any]:
-        """The gradients by the levels of a state, then those by the tensors ``wanted``, which are coefficients."""
-        coefs, left = self.given(inputs), self.kernel.steps
+        """The gradients by the levels of a state, then those by the tensors ``wanted``, which are coefficients and
+        scalars."""
+        coefs, numbers, left = self.given(inputs), self.numbers(inputs), self.kernel.steps
         every = math.isqrt(left - 1) + 1
         kept = [self.state(inputs)]
-        for _ in range(0, left - every, every):
-            kept.append(self.run(self.kernel, kept[-1], coefs, every))
-        sums = {self.coefs[at]: _zeros(inputs[at]) for at in wanted}
+        for first in range(0, left - every, every):
+            kept.append(self.run(self.kernel, kept[-1], coefs, numbers, first, first + every))
+        sums = {self.coefs[at]: _zeros(inputs[at]) for at in wanted if at in self.coefs}
+        by_step = {name: _no_sums(grads[0], left) for name in self._followed(inputs, wanted)}
         while kept:
             states = [kept.pop()]
-            while len(kept) * every + len(states) < left:
-                states.append(self.run(self.kernel, states[-1], coefs, 1))
-            left = len(kept) * every
-            for state in reversed(states):
+            first = len(kept) * every
+            while first + len(states) < left:
+                step = first + len(states) - 1
+                states.append(self.run(self.kernel, states[-1], coefs, numbers, step, step + 1))
+            left = first
+            for step, state in reversed(list(enumerate(states, first))):
                 by_new = list(self._by_new(grads))
-                for name, total in sums.items():
+                for name in (*sums, *by_step):
                     for change in self._changes.get(name):
-                        total += change.back(self._product(change, state, coefs, by_new))
-                grads = self.run(self.adjoint, grads, coefs, 1)
-        return [*grads, *(sums[self.coefs[at]].to(inputs[at].dtype) for at in wanted)]
+                        part = self._product(change, state, coefs, numbers, step, by_new)
+                        if name in sums:
+                            sums[name] += change.back(part)
+                        else:
+                            by_step[name][step] += part.sum(dtype=torch.float64)
+                grads = self.run(self.adjoint, grads, coefs, numbers, step, step + 1)
+        for clock in self._clocks(inputs):
+            if STEP in by_step:  # the time of a step is the sum of the steps before it
+                by_step[STEP] += by_step[clock].flip(0).cumsum(0).flip(0) - by_step[clock]
+        found = sums | by_step
+        return [*grads, *(_summed(found[(self.coefs | self.scalars)[at]], inputs[at]) for at in wanted)]
+
+    def _followed(self, inputs: Sequence[Any], wanted: Sequence[int]) -> set[str]:
+        """The scalars by whose number in each step gradients are worked out."""
+        names = {self.scalars[at] for at in wanted if at in self.scalars}
+        return names | (set(self._clocks(inputs)) if STEP in names else set())
+
+    def _clocks(self, inputs: Sequence[Any]) -> list[str]:
+        """The times that advance by ``dt``: those of which a call says no more than where they begin."""
+        places = {name: at for at, name in self.scalars.items()}
+        return [p.name for p in self._asked if p.number == "time" and not inputs[places[p.name]].ndim]
 
     def _changed(self, coef: str) -> list[_Change]:
         found = derivatives(self.kernel.update, coef)
         return [_Change(self.kernel, offset, what) for offset, what in found.items()]
 
-    def _product(self, change: _Change, state: State, coefs: Mapping[str, Any], by_new: list[Any]) -> Any:
+    def _product(
+        self, change: _Change, state: State, coefs: Mapping[str, Any], numbers: Numbers, step: int, by_new: list[Any]
+    ) -> Any:
         """In each cell the sum over fields of what a coefficient changes times the gradient by the new value."""
         total = _zeros(by_new[0])
         if change.kernel is None:
             for grad, number in zip(by_new, change.numbers, strict=True):
                 total.add_(grad.to(total.dtype), alpha=number)
             return total
-        changed = self._newest(self.run(change.kernel, state, coefs, 1))
+        changed = self._newest(self.run(change.kernel, state, coefs, numbers, step, step + 1))
         for grad, value in zip(by_new, changed, strict=True):
             total.addcmul_(grad.to(total.dtype), value.to(total.dtype))
         return total
@@ -171,6 +229,16 @@ def _flat(made: Any) -> Iterator[Any]:
     else:
         for each in made:
             yield from _flat(each)
+
+
+def _no_sums(like: Any, count: int) -> Any:
+    """So many sums over all cells, yet zero."""
+    return torch.zeros(count, dtype=torch.float64, device=like.device)
+
+
+def _summed(found: Any, like: Any) -> Any:
+    """A gradient as what it is by: of one number for all steps the sum of those of each."""
+    return (found.sum() if found.ndim > like.ndim else found).to(like.device, like.dtype)
 
 
 def _zeros(like: Any) -> Any:

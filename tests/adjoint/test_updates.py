@@ -207,11 +207,47 @@ def test_other_numbers_of_axes(shape: tuple[int, ...]) -> None:
     assert dot(k(x, c), y) == pytest.approx(dot(x, k.adjoint("direct")(y, c)), rel=1e-10)
 
 
-def test_numbers_that_calls_give_have_no_adjoint_yet() -> None:
-    @sg.stencil
-    def heat(u: sg.Field, dt: sg.Scalar) -> sg.Value:
-        return u[0] + dt * (u[1] - u[0])
+def swaying(u: sg.Field, c: sg.Coef, dt: sg.Scalar, t: sg.Time, power: sg.Scalar) -> Any:
+    """A wind that changes with the time, and a source, which has no part in the adjoint."""
+    return u[0, 0] + dt * (c[0, 0] * sg.cos(t) * (u[0, 1] - 0.3 * u[1, 0]) + power * sg.sin(t))
 
-    with pytest.raises(sg.StencilError, match="takes numbers at each call") as said:
-        sg.compile(heat, (64,), 2, backend="reference").adjoint()
-    assert said.value.hint
+
+@pytest.mark.parametrize("schedule", ["direct", "stream levels=2 cols=4", "resident tiles=2x1 rows=5 cols=3 warps=4"])
+def test_the_adjoint_has_the_scalars_of_its_steps(schedule: str) -> None:
+    """Given as those of the forward steps; also of frames on the way back, and without what has no part in it."""
+    shape, steps = (24, 96), 7
+    k = sg.compile(made(swaying, boundary=sg.neumann), shape, steps, **H200)
+    back = sg.compile(made(swaying, boundary=sg.neumann), shape, steps, "h200", "emulator").adjoint(schedule)
+    x, y, c = np.random.default_rng(5).standard_normal((3, *shape))
+    dts, power = np.linspace(0.05, 0.3, steps), np.arange(1.0, steps + 1)
+    for numbers in ({"dt": dts}, {"dt": dts, "t": 2.0}, {"dt": 0.2, "t": dts[::-1]}):
+        forward = k(x, c, power=power, **numbers) - k(0 * x, c, power=power, **numbers)
+        made_back = back(y, c, **numbers)
+        assert np.vdot(forward, y) == pytest.approx(np.vdot(x, made_back), rel=1e-11)
+        assert np.array_equal(made_back, back(y, c, power=power, **numbers))
+    *_, last = back.run(y, c, every=3, progress=False, **numbers)
+    assert np.allclose(last["u"], made_back, rtol=1e-13)
+    assert back(**back.random()).shape == shape and not back.check().errors
+    assert "from the last one to the first" in str(back.explain())
+    with pytest.raises(sg.ArrayError, match="no number for dt"):
+        back(y, c, t=1.0)
+
+
+def test_scalars_of_sources_alone() -> None:
+    """The adjoint needs none of them, and may be given them."""
+
+    @sg.stencil
+    def shaken(u: sg.Field, t: sg.Time, power: sg.Scalar) -> sg.Value:
+        return u[1] / 2 + power * sg.sin(t)
+
+    back = sg.compile(shaken, (64,), 3, backend="reference").adjoint()
+    y = np.random.default_rng(0).random(64)
+    assert np.array_equal(back(y), back(y, t=np.arange(3.0), power=1)) and np.array_equal(back(y), np.roll(y, 3) / 8)
+
+
+def test_derivatives_by_scalars() -> None:
+    update = made(swaying)
+    (found,) = derivatives(update, "dt").values()
+    assert {p.name for p in found.parameters} == {"u", "c", "t", "power"}
+    (by_power,) = derivatives(update, "power").values()
+    assert {p.name for p in by_power.parameters} == {"u", "dt", "t"}

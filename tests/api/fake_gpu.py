@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +23,8 @@ INFO = DeviceInfo(0, "NVIDIA H200", (9, 0), 132, 62_914_560, 232_448, 233_472, 1
 
 
 class FakeRuntime:
-    """What of ``Runtime`` the executor uses.  ``launched`` counts launches, those of graphs included.
+    """What of ``Runtime`` the executor uses.  ``launched`` counts launches, those of graphs included, ``uploaded`` what
+    is copied to the GPU in the order of a stream.
 
     ``size``: bytes of device memory; ``alloc`` fails beyond it as the driver does.  ``seconds_of``: what a launch of a
     function adds to ``now``, the clock that timers read; ``timed`` counts their starts.
@@ -32,7 +34,7 @@ class FakeRuntime:
 
     def __init__(self) -> None:
         self.held: dict[int, Any] = {}
-        self.launched = self.replayed = self.timed = 0
+        self.launched = self.replayed = self.timed = self.uploaded = 0
         self.size = INFO.memory_bytes
         self.seconds_of: Callable[[Any], float] = lambda func: 1e-6
         self.now = 0.0
@@ -58,6 +60,10 @@ class FakeRuntime:
         assert source.flags.c_contiguous
         ctypes.memmove(pointer, source.ctypes.data, source.nbytes)
 
+    def upload(self, pointer: int, source: Any, stream: int | None = None) -> None:
+        self.uploaded += 1
+        self.to_device(pointer, source, stream)
+
     def to_host(self, array: Any, pointer: int, stream: int | None = None) -> None:
         assert array.flags.c_contiguous
         ctypes.memmove(array.ctypes.data, pointer, array.nbytes)
@@ -70,6 +76,12 @@ class FakeRuntime:
 
     def capturing(self, stream: int | None) -> bool:
         return False
+
+    def uncaptured(self) -> Any:
+        return nullcontext()
+
+    def new_stream(self) -> int:
+        return 1
 
     def load(self, cubin: Any) -> Any:
         return cubin

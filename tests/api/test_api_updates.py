@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import sparsegen as sg
 from sparsegen.calls.update import Ring
 from sparsegen.dsl.update import Update
+from sparsegen.run.workspace import Rows
 from sparsegen.views import ArrayLayout, ArrayView
 from tests.updates import NAMED, arrays, error, made, random_update, wave
 
@@ -288,6 +290,37 @@ def test_scalars_on_a_gpu(gpu: Any, line: str) -> None:
         for numbers in ({"dt": 0.1}, {"dt": 0.2}, {"dt": np.linspace(0.1, 0.3, steps)}):
             assert error(k(u, **numbers), want(u, **numbers)) <= 1e-12
         assert (gpu.replayed > before) == replayed
+
+
+def test_scalars_of_one_launch_on_a_gpu(gpu: Any) -> None:
+    """They lie in a table, which is written anew where a call on the stream has others."""
+
+    @sg.stencil
+    def heat(u: sg.Field, dt: sg.Scalar, t: sg.Time) -> sg.Value:
+        return u[0, 0] + dt * (u[0, 1] + u[0, -1] - 2 * u[0, 0]) + 0.1 * dt * t
+
+    u = np.random.default_rng(3).random((12, 72))
+    k = sg.compile(heat, u.shape, 5, backend="cuda", schedule="resident tiles=2x2 rows=2 cols=2 warps=4 every=1")
+    plain = sg.compile(heat, u.shape, backend="reference")
+    uploaded = []
+    for steps, numbers in ((5, {"dt": 0.1}), (5, {"dt": 0.1}), (5, {"dt": 0.1, "t": 2}), (9, {"dt": 0.1}),
+                           (3, {"dt": [0.1, 0.2, 0.3]}), (5, {"dt": 0.1})):  # fmt: skip
+        assert error(k(u, steps=steps, **numbers), plain(u, steps=steps, **numbers)) <= 1e-12
+        uploaded.append(gpu.uploaded)
+    assert uploaded == [1, 1, 2, 3, 4, 5]
+
+
+def test_scalars_of_a_captured_launch(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They lie in a table of its own, which no later call writes."""
+    rows = Rows(gpu)
+    first = rows.of(np.full((4, 2), 0.5), 7)
+    monkeypatch.setattr(gpu, "capturing", lambda stream: True)
+    captured = rows.of(np.full((4, 2), 0.25), 7)
+    assert captured != first and captured != rows.of(np.full((4, 2), 0.125), 7)
+    monkeypatch.undo()
+    assert rows.of(np.broadcast_to(np.full(2, 0.75), (4, 2)), 7) == first
+    held = [(ctypes.c_double * 8).from_address(at)[:] for at in (first, captured)]
+    assert held == [[0.75] * 8, [0.25] * 8]
 
 
 def test_scalars_lie_where_c_has_them(gpu: Any) -> None:

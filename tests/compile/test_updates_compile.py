@@ -113,6 +113,17 @@ def test_an_exported_call_is_a_library(tmp_path: Path) -> None:
     library(k.export(tmp_path / "wave.cu"), "sm_90a")
 
 
+@pytest.mark.parametrize("line", ["direct", "resident"])
+def test_exported_calls_with_scalars(line: str, tmp_path: Path) -> None:
+    """By value, and as a table that is copied to the device."""
+
+    def driven(u: sg.Field, a: sg.Coef, t: sg.Time, dt: sg.Scalar) -> sg.Value:
+        return u[0, 0] + dt * (a[0, 0] * (u[0, 1] - u[0, 0]) + sg.sin(t))
+
+    k = sg.compile(sg.stencil()(driven), (64, 96), steps=7, device="h200", backend="emulator", schedule=line)
+    library(k.export(tmp_path / "driven.cu"), "sm_90a")
+
+
 @pytest.mark.parametrize("line", ["direct", "tiled", "stream levels=2 cols=2", "resident"])
 def test_adjoints_compile(line: str) -> None:
     """With an array for each kind of border, in every family."""

@@ -43,6 +43,36 @@ def test_a_wave(line: str) -> None:
     assert agree(k, line, x, y, rng.random(shape) / 4)
 
 
+def swaying(u: sg.Field, dt: sg.Scalar, t: sg.Time) -> sg.Value:
+    return u[0, 0] + dt * sg.cos(t) * (u[0, 1] + u[0, -1] - 2 * u[1, 0])
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_scalars(line: str) -> None:
+    """Those of the last step first."""
+    shape, rng, dts = (200, 304), np.random.default_rng(4), np.linspace(0.01, 0.2, 6)
+    k = sg.compile(sg.stencil(swaying, boundary=sg.neumann), shape, steps=6, backend="cuda")
+    x, y = rng.standard_normal((2, *shape))
+    forward, back = np.vdot(k(x, dt=dts, t=1.0), y), np.vdot(x, k.adjoint(line)(y, dt=dts, t=1.0))
+    assert abs(forward - back) < 1e-10 * np.linalg.norm(x) * np.linalg.norm(y)
+
+
+def test_gradients_by_scalars() -> None:
+    """As those of the reference, of tensors on the GPU and on the host."""
+    torch: Any = pytest.importorskip("torch")
+    from sparsegen.torch import stencil_op
+
+    what, u, found = sg.stencil(swaying, boundary=sg.neumann), np.random.default_rng(5).random((64, 96)), []
+    for backend, device in (("cuda", "cuda"), ("reference", "cpu")):
+        op = stencil_op(sg.compile(what, u.shape, 7, backend=backend))
+        dt = torch.linspace(0.1, 0.3, 7, dtype=torch.float64, device=device, requires_grad=True)
+        t = torch.tensor(0.5, requires_grad=True)
+        x = torch.from_numpy(u).to(device).requires_grad_()
+        op(x, dt=dt, t=t).square().sum().backward()
+        found.append([g.grad.cpu() for g in (x, dt, t)])
+    assert all(torch.allclose(a, b, rtol=1e-6) for a, b in zip(*found, strict=True))
+
+
 def test_device_arrays_and_graphs() -> None:
     """The short way through a call, rows that lie apart, and a captured graph take the same arrays along."""
     torch: Any = pytest.importorskip("torch")

@@ -125,7 +125,7 @@ def test_quotients_by_constants(dtype: str) -> None:
         assert np.allclose(got[5:], want[5:], rtol=2 * np.finfo(number).eps, atol=0)
 
 
-@pytest.mark.parametrize("line", ["direct", "stream levels=3 cols=4", "tiled levels=2", "auto"])
+@pytest.mark.parametrize("line", ["direct", "stream levels=3 cols=4", "tiled levels=2", "resident", "auto"])
 def test_scalars(launcher: str, line: str) -> None:
     """Alike in all steps, which graphs repeat, and others in every step; other ones in the next call."""
 
@@ -139,6 +139,38 @@ def test_scalars(launcher: str, line: str) -> None:
     for numbers in ({"dt": 0.1, "power": 1.0}, {"dt": 0.2, "power": -1.0},
                     {"dt": np.linspace(0.01, 0.2, 101), "power": np.arange(101.0)}):  # fmt: skip
         assert error(k(u, a, **numbers), want(u, a, **numbers)) <= 1e-10
+
+
+@pytest.mark.parametrize("steps", [1, 40, 1000])
+def test_scalars_of_calls_that_follow_one_another(steps: int) -> None:
+    """Of each call its own, though none waits for the one before, on two streams; a captured one keeps its own."""
+    torch: Any = pytest.importorskip("torch")
+
+    @sg.stencil(dtype="f64", boundary=sg.neumann)
+    def clock(u: sg.Field, dt: sg.Scalar, t: sg.Time) -> sg.Value:
+        return 0.25 * (u[0, 1] + u[0, -1] + u[1, 0] + u[-1, 0]) + dt * sg.sin(t)
+
+    k = sg.compile(clock, (200, 300), steps, backend="cuda", schedule="resident")
+    want = sg.compile(clock, (200, 300), steps, backend="reference")
+    u, side = np.random.default_rng(0).random((200, 300)), torch.cuda.Stream()
+    x = torch.from_numpy(u).cuda()
+    calls = [{"dt": 0.1, "t": float(i)} for i in range(5)] + [{"dt": np.linspace(0, 0.2, steps)}]
+    torch.cuda.synchronize()
+    made = [k(x, **numbers) for numbers in calls]
+    with torch.cuda.stream(side):
+        beside = [k(x, **numbers) for numbers in reversed(calls)]
+    graph, out = torch.cuda.CUDAGraph(), torch.zeros_like(x)
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        k(x, out=out, **calls[3])
+    later = k(x, **calls[0])
+    graph.replay()
+    torch.cuda.synchronize()
+    results = [want(u, **numbers) for numbers in calls]
+    for got, right in zip(
+        (*made, *reversed(beside), later, out), (*results, *results, results[0], results[3]), strict=True
+    ):
+        assert error(got.cpu().numpy(), right) <= 1e-11
 
 
 def test_long_loops_and_graphs(launcher: str) -> None:

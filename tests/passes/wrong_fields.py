@@ -155,6 +155,12 @@ WRONG: list[tuple[str, type[Op], dict[str, Any], str]] = [
     ("resident_update", tla.HeldSteps, {"results": ()}, "0 results of 1 fields"),
     ("resident_update", tla.HeldSteps, {"results": (999,)}, "result 999 of the formula is no number"),
     ("resident_update", tla.HeldSteps, {"held": ()}, "0 windows of 3 arrays"),
+    (
+        "resident_update",
+        tla.HeldSteps,
+        {"code": (("scalar", "dt"),), "results": (0,), "scalars": Buffer("steps", s32, 1, "param")},
+        "@steps must be in global memory",
+    ),
     ("resident_update", tla.HeldSteps, {"keep": (0, 1, 3)}, "cells away reach beyond the neighbouring thread"),
     ("resident_update", tla.HeldSteps, {"closed": (True, True, False)}, "one window is not all of axis 1"),
     ("resident_update", tla.HeldSteps, {"sides": (PERIODIC,)}, "1 boundaries of 1 fields"),

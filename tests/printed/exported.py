@@ -18,7 +18,7 @@ struct Any {{
   void* at;
   template <typename T> operator T*() const {{ return static_cast<T*>(at); }}
 }};
-static void call() {{
+{scalars}static void call() {{
   static void* space = nullptr;
   if (!space && {name}_workspace_bytes()) cudaMalloc(&space, {name}_workspace_bytes());
   if ({name}_run({arguments}space, nullptr)) cpu::fault("the call failed");
@@ -27,12 +27,20 @@ static void call() {{
 """
 
 
-def called(file: Path, given: Mapping[str, Array], new: Mapping[str, Array], order: tuple[str, ...]) -> None:
-    """``NAME_run`` of an exported file on packed arrays by name; ``order``: that of its arguments."""
+def called(
+    file: Path, given: Mapping[str, Array], new: Mapping[str, Array], order: tuple[str, ...],
+    scalars: Array | None = None,
+) -> None:  # fmt: skip
+    """``NAME_run`` of an exported file on packed arrays by name; ``order``: that of its arguments; ``scalars``: those
+    of its time steps, if it takes any."""
     name = file.stem
     arguments = "".join(f"Any{{cpu::arguments[{i}]}}, " for i in range(len(order)))
+    table = ""
+    if scalars is not None:
+        kind, arguments = {4: "float", 8: "double"}[scalars.itemsize], f"{arguments}scalars, "
+        table = f"static const {kind} scalars[] = {{{', '.join(str(float(x)) for x in scalars.flat)}}};\n"
     include = f'#include "{file.parent}/{name}.h"\n'
-    source = file.read_text() + include + _CALLER.format(name=name, arguments=arguments)
+    source = file.read_text() + include + _CALLER.format(name=name, arguments=arguments, scalars=table)
     path = built(as_cpp(source, ["{call, {}, 0, 0, 1},"]))
     held = {n: flat(given[n]) if n in given else poisoned(new[n].size, new[n].dtype) for n in order}
     starts = dict.fromkeys(order, 16)

@@ -129,6 +129,16 @@ def few() -> Any:
     return compile_for(product, schedule="gather warps=2 most=1 stages=3")
 
 
+def driven(steps: int, schedule: str, dtype: str = "f64") -> Any:
+    """A step with scalars, other ones in each step."""
+
+    def heat(u: sg.Field, t: sg.Time, dt: sg.Scalar, power: sg.Scalar) -> sg.Value:
+        return u[0, 0] + dt * (u[0, 1] + u[0, -1] - 2 * u[0, 0]) + power * sg.sin(t)
+
+    return compile_for(sg.stencil(dtype=dtype, boundary=sg.neumann)(heat), (12, 40), steps, schedule=schedule)
+
+
+DRIVEN = ["in_u_0", "out_u_0", "scalars"]
 WAVE = ["in_u_0", "in_u_1", "in_c_0", "out_u_0", "out_u_1"]
 #: A kernel; the launches of its passes as the file has them; the arguments before the workspace; what is to be read.
 CASES: dict[str, tuple[Any, int, list[str], str]] = {
@@ -141,6 +151,12 @@ CASES: dict[str, tuple[Any, int, list[str], str]] = {
     "copied": (lambda: waves(1, "stream levels=1 cols=4"), 2, WAVE, "A call does 1 time step: "),
     "resident": (
         lambda: waves(5, "resident tiles=2x2 rows=2 cols=1 warps=5 every=2"), 0, WAVE, "cudaLaunchKernelEx(&how, ::"
+    ),
+    "scalars": (lambda: driven(8, "stream levels=3 cols=4", "f32"), 3, DRIVEN, "8 x 3 of float: of each time step dt,"),
+    "scalars_back": (lambda: driven(3, "direct").adjoint("direct"), 3, DRIVEN, "step, the last one first, dt;"),
+    "stepped": (lambda: driven(7, "direct"), 3, DRIVEN, "read before the call returns"),
+    "all_scalars": (
+        lambda: driven(5, "resident tiles=2x2 rows=2 cols=1 warps=4 every=2"), 0, DRIVEN, "MemcpyAsync(s_steps_scalars"
     ),
     "bitmap": (bitmap, 1, ["in", "scale", "out", "index", "masks", "values"], "cudaMemsetAsync(s_workspace_counter"),
     "csr": (csr, 1, ["in", "bias", "residual", "out", "idx", "values", "segments"], "MemsetAsync(s_workspace_counter"),
@@ -175,7 +191,7 @@ def test_a_file_does_what_a_call_does(name: str, tmp_path: Path, monkeypatch: py
     assert declared(file) == [*arguments, "workspace", "stream"]
     # of W's arrays those that the kernel reads: no pieces where no row is cut
     order = tuple(n for n in k._plan(k.steps).given if re.sub(r"\W", "_", n) in arguments)
-    alike(k, monkeypatch, lambda plan, given, new: called(file, given, new, order))
+    alike(k, monkeypatch, lambda plan, given, new: called(file, given, new, order, plan.scalars))
     compiled("-x", "c", "-std=c99", "-pedantic", "-Wall", "-Werror", "-fsyntax-only", f"{name}.h", within=tmp_path)
 
 

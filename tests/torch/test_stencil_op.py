@@ -83,6 +83,58 @@ def test_the_states_on_the_way(steps: int) -> None:
     assert float(grad[2, 3]) == pytest.approx(float(high - low) / 2e-6, rel=1e-6)
 
 
+def driven(u: sg.Field, c: sg.Coef, dt: sg.Scalar, t: sg.Time, power: sg.Scalar) -> Any:
+    """Scalars multiply what varies and what does not; the time is the sum of the steps."""
+    return u[0, 0] + dt * (c[0, 0] * sg.cos(t) * (u[0, 1] - 2 * u[1, 0]) + sg.exp(power) * sg.sin(t)) + dt * dt * power
+
+
+def scalar(*values: float) -> Any:
+    return torch.tensor(values if len(values) > 1 else values[0], dtype=torch.float64, requires_grad=True)
+
+
+@pytest.mark.parametrize("boundary", (BOUNDARIES[0], BOUNDARIES[3]), ids=str)
+def test_gradcheck_of_scalars(boundary: Any) -> None:
+    """One for all steps, and one for each; by the time at the start, too, which ``dt`` moves on."""
+    op, (u, c), each = op_of(driven, 5, boundary), drawn(2, requires_grad=False), scalar(0.1, 0.3, 0.2, 0.5, 0.4)
+    for numbers in ((scalar(0.3), scalar(0.7), each), (each, scalar(0.0), scalar(0.5)), (each, each, each)):
+        called = lambda *a: op(u, c, dt=a[0], t=a[1], power=a[2])  # noqa: E731
+        assert torch.autograd.gradcheck(called, numbers, fast_mode=True)
+
+
+def test_numbers_beside_scalars_that_are_tensors() -> None:
+    op, (u, c) = op_of(driven, 4, sg.neumann), drawn(2)
+    dt = scalar(0.3)
+    plain = {"power": [0.5, 1, 2, 3], "t": np.float32(0.5)}
+    assert torch.autograd.gradcheck(lambda u, c, dt: op(u, c, dt=dt, **plain), (u, c, dt), fast_mode=True)
+    want = sg.compile(sg.stencil(driven, boundary=sg.neumann), SHAPE, 4, **HOW)(u.detach(), c.detach(), dt=0.3, **plain)
+    assert torch.equal(op(u, c, dt=0.3, **plain), want) and torch.equal(op(u, c, dt=dt, **plain), want)
+    for given, what in (({"dt": 0.1}, "no number for power"), ({"power": 1, "dt": "fast"}, "dt is 'fast'"),
+                        ({"power": 1, "dt": scalar(1, 2)}, r"dt is an array of shape \[2\]")):  # fmt: skip
+        with pytest.raises(ArrayError, match=what):
+            op(u, c, **given)
+
+
+def test_the_dot_products_with_scalars_agree() -> None:
+    """By fields alone: the adjoint has the scalars of its steps."""
+    op, (u, c) = op_of(driven, 7), drawn(2, requires_grad=False)
+    dt, weights = torch.linspace(0.1, 0.3, 7, dtype=torch.float64), drawn(1, 3, requires_grad=False)[0]
+    u.requires_grad_()
+    (back,) = torch.autograd.grad(op(u, c, dt=dt, power=0.2), u, weights)
+    change = op(u + 1.0, c, dt=dt, power=0.2) - op(u, c, dt=dt, power=0.2)
+    assert float((change.detach() * weights).sum()) == pytest.approx(float(back.sum()), rel=1e-11)
+
+
+def test_scalars_on_the_emulator() -> None:
+    """By one that is in all of the step, and one whose derivative is the same in all cells."""
+    u, c = (x.float().detach().repeat(4, 6).requires_grad_() for x in drawn(2))
+    what, (dt, power) = sg.stencil(driven, dtype="f32"), (scalar(0.1, 0.2, 0.3), scalar(0.4))
+    made = [
+        torch.autograd.grad(st.stencil_op(k)(u, c, dt=dt, power=power).sum(), (u, c, dt, power))
+        for k in (sg.compile(what, tuple(u.shape), 3, "h200", how) for how in ("emulator", "reference"))
+    ]
+    assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-4) for a, b in zip(*made, strict=True))
+
+
 def test_the_dot_products_agree() -> None:
     op = op_of(sg.Stencil.from_weights(SKEW, sg.neumann), 9)
     (x,), (y,) = drawn(1), drawn(1, 1, requires_grad=False)
@@ -132,6 +184,16 @@ def test_opcheck() -> None:
     torch.library.opcheck(torch.ops.sparsegen.stencil.default, (given, op.plan))
     torch.library.opcheck(torch.ops.sparsegen.stencil_adjoint.default, (plain, plain[:1], op.plan))
     torch.library.opcheck(torch.ops.sparsegen.stencil_grad.default, (plain, plain[:1], op.plan, [2, 1]))
+
+
+def test_scalars_in_compiled_graphs() -> None:
+    """Tensors, and numbers, which may be others in the next call."""
+    op, (u, c), dt = op_of(driven, 3), drawn(2), scalar(0.1, 0.2, 0.3)
+    loss = lambda power: op(u, c, dt=dt, power=power).square().sum()  # noqa: E731
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    for power in (0.3, 0.4, 0.5):
+        made, want = (torch.autograd.grad(call(power), (u, c, dt)) for call in (compiled, loss))
+        assert all(torch.equal(a, b) for a, b in zip(made, want, strict=True))
 
 
 def test_in_compiled_graphs() -> None:

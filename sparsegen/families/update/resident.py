@@ -61,8 +61,6 @@ class ResidentUpdate(UpdateFamily):
             return f"resident was written for sm_80 and newer; {device.name} is {device.arch}", "take direct"
         if not device.cooperative:
             return f"{device.name} cannot be made to run all blocks of a launch at the same time here", "take tiled"
-        if update.numbers:
-            return "one launch makes all steps, and has room for no scalars of each", "take tiled, stream or column"
         if (why := differ(update)) is not None:
             return why
         if s.tiles is not None and len(s.tiles) != update.ndim:
@@ -76,7 +74,7 @@ class ResidentUpdate(UpdateFamily):
         return _misfit(update, shape, s, device)
 
     def least(self, update: Update, shape: tuple[int, ...], device: DeviceProfile, steps: int) -> float:
-        can = device.cooperative and not update.numbers and _held(update, shape) <= _room(device)
+        can = device.cooperative and _held(update, shape) <= _room(device)
         return least(device, steps) if can else inf
 
     def filled(

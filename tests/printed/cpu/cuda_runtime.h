@@ -52,6 +52,9 @@ inline cudaError_t cudaMemcpy(void* to, const void* from, size_t nbytes, cudaMem
   memcpy(to, from, nbytes);
   return cudaSuccess;
 }
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t nbytes, cudaMemcpyKind kind, cudaStream_t) {
+  return cudaMemcpy(to, from, nbytes, kind);
+}
 inline cudaError_t cudaMemsetAsync(void* place, int value, size_t nbytes, cudaStream_t) {
   cpu::found(place, nbytes, "cudaMemsetAsync");
   memset(place, value, nbytes);
