@@ -16,7 +16,7 @@ from sparsegen.bench import report
 from sparsegen.bench.distributed import FORMS, NAME, WEAK, Form, Row
 from sparsegen.bench.harness import reason
 from sparsegen.bench.lab import Timing
-from sparsegen.distributed.group import torch_distributed
+from sparsegen.distributed.over_torch import torch_distributed
 from sparsegen.ir.errors import DeviceError, SparsegenError
 
 #: Calls that are timed, after one that is not; seconds that one of them should take.
