@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,39 +22,15 @@ from sparsegen.bench.distributed_run import Measured
 from sparsegen.distributed import group
 from sparsegen.distributed.over_torch import torch_distributed
 from tests.distributed import worker
+from tests.distributed.processes import said, started
 
 dist: Any = pytest.importorskip("torch.distributed")
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @sg.stencil
 def heat(u: Any) -> Any:
     return 0.5 * u[0] + 0.25 * (u[-1] + u[1])
-
-
-@contextmanager
-def started(folder: Path, ranks: int, what: str) -> Iterator[list[subprocess.Popen[str]]]:
-    """The processes of a test, which are ended with it."""
-    start = [sys.executable, str(HERE / "worker.py"), str(folder)]
-    pipes: dict[str, Any] = {
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.STDOUT,
-        "stdin": subprocess.PIPE,
-        "text": True,
-    }
-    found = [subprocess.Popen([*start, str(rank), str(ranks), what], **pipes) for rank in range(ranks)]
-    try:
-        yield found
-    finally:
-        for process in found:
-            process.kill()
-            process.wait()
-
-
-def said(process: subprocess.Popen[str], seconds: float = 60.0) -> str:
-    """What a process prints until it ends."""
-    return process.communicate(timeout=seconds)[0]
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
