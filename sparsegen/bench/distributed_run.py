@@ -177,6 +177,11 @@ def _most(k: Any) -> float:
     return 0.1 if k.problem.op == "update" else 1.0
 
 
+def beside(found: dict[str, Any], file: Path) -> dict[str, Any]:
+    """A result with the other parts that a file has, if it is there."""
+    return report.merged(report.load(file), found) if file.is_file() else found
+
+
 def main() -> int:
     """Measure on all ranks; rank 0 writes the file after every row and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -200,7 +205,7 @@ def main() -> int:
         rows.append(row)
         say(f"{row.case}: {row.failed or row.speedup or row.gbs}")
         if first and args.out:
-            report.save(report.result(NAME, rows, head), args.out)
+            report.save(beside(report.result(NAME, rows, head), args.out), args.out)
     if first:
         print(report.text(report.result(NAME, rows, head)))
     dist.destroy_process_group()

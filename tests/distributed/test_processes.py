@@ -19,6 +19,7 @@ import sparsegen as sg
 from sparsegen.bench import report
 from sparsegen.bench.distributed import NAME, Form
 from sparsegen.bench.distributed_run import Measured
+from sparsegen.bench.split_run import Layer, Split
 from sparsegen.distributed import group
 from sparsegen.distributed.over_torch import torch_distributed
 from tests.distributed import worker
@@ -92,6 +93,17 @@ def test_the_suite_on_cpus() -> None:
         assert (row.error is None) == (row.part == "weak") and row.schedule
     head = dict.fromkeys(("device", "driver", "nvcc", "sparsegen", "commit", "dirty", "sources", "date", "cold"), "")
     assert "acoustic, order 8" in report.text(report.result(NAME, rows, head))
+
+
+@pytest.mark.usefixtures("alone")
+def test_split_layers_on_cpus() -> None:
+    """Rows of layers that one process has whole, without a GPU: what is compared and said."""
+    small = [Layer("column-parallel", 96, 64, True, 4, 0.0), Layer("row-parallel, all-reduce", 64, 96, False, 4, 0.0)]
+    rows = list(Split("cpu").run(small, lambda line: None))
+    assert [row.case for row in rows] == [layer.name for layer in small]
+    assert all(row.ok and row.failed is None and row.error == 0 and row.alone_s and row.schedule for row in rows), rows
+    head = dict.fromkeys(("device", "driver", "nvcc", "sparsegen", "commit", "dirty", "sources", "date", "cold"), "")
+    assert "96×64" in report.text(report.result(NAME, rows, head))
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
