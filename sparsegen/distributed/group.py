@@ -1,6 +1,7 @@
 """The ranks of a mesh: their order, what they say to each other, and the check that all mean the same kernel.
 
-What carries it is one small interface, ``Ranks``: torch's groups (:mod:`sparsegen.distributed.over_torch`).
+What carries it is one small interface, ``Ranks``: torch's groups (:mod:`sparsegen.distributed.over_torch`) or MPI
+(:mod:`sparsegen.distributed.over_mpi`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Ranks(ABC):
     mesh: tuple[int, ...]
     me: int
     device: Any
+    #: Whether an exchange goes on beside kernels on a GPU.
+    beside = True
 
     @abstractmethod
     def everyone(self, value: Any, what: str) -> list[Any]:

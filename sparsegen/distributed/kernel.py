@@ -19,6 +19,7 @@ from sparsegen.distributed.exchange import Lane, Turn, raw
 from sparsegen.distributed.group import Ranks
 from sparsegen.distributed.local import Held, LocalKernel
 from sparsegen.distributed.model import Exchange, planned, predicted
+from sparsegen.distributed.over_mpi import MpiRanks
 from sparsegen.distributed.over_torch import TorchRanks
 from sparsegen.distributed.partition import Box, shape
 from sparsegen.distributed.running import run
@@ -33,7 +34,8 @@ def distribute(k: Kernel, mesh: Any, *, overlap: bool | None = None) -> Distribu
     """The kernel ``k`` of a stencil or an update over the ranks of ``mesh``, the domain split along its first axes.
 
     ``mesh``: a torch DeviceMesh of one or two axes, or a tuple such as ``(2,)`` or ``(2, 2)`` with the default group of
-    processes (NCCL for kernels on ``cuda``, gloo for others).  Every rank calls this, with an equal kernel.
+    processes (NCCL for kernels on ``cuda``, gloo for others), or a communicator of mpi4py, Cartesian where it has two
+    axes.  Every rank calls this, with an equal kernel.
     ``overlap``: whether halos travel while the rest of a block is worked out, which costs a little more work; by
     default where the cost model expects it to pay.
 
@@ -46,7 +48,8 @@ def distribute(k: Kernel, mesh: Any, *, overlap: bool | None = None) -> Distribu
             raise ProductError(
                 f"{k!r} has no grid to split", hint="distribute what sg.compile makes of a stencil or an update"
             )
-        return DistributedKernel(k, TorchRanks.of(mesh, k.backend), overlap)
+        mpi = hasattr(mesh, "Get_topology")  # a communicator of mpi4py
+        return DistributedKernel(k, MpiRanks(mesh, k.backend) if mpi else TorchRanks.of(mesh, k.backend), overlap)
 
 
 class DistributedKernel:
@@ -60,6 +63,7 @@ class DistributedKernel:
     def __init__(self, k: Kernel, ranks: Ranks, overlap: bool | None = None) -> None:
         self.kernel, self._ranks = k, ranks
         ranks.agree(self._facts(overlap))
+        overlap = False if overlap is None and not ranks.beside else overlap
         self.schedule, self.partition = planned(k, ranks.mesh, overlap)
         self._pieces = {i: self.partition.pieces[i] for i in self.partition.of(ranks.me)}
         self._kernels = Memo(partial(LocalKernel, k, schedule=self.schedule))

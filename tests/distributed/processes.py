@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 def started(
     folder: Path, ranks: int, what: str = "", script: str = "worker.py"
 ) -> Iterator[list[subprocess.Popen[str]]]:
-    """The processes of a test, which are ended with it."""
+    """The processes of a test, which are ended with it; ``script``: in this folder, or a path."""
     start = [sys.executable, str(HERE / script), str(folder)]
     pipes: dict[str, Any] = {
         "stdout": subprocess.PIPE,
