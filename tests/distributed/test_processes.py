@@ -22,10 +22,12 @@ from sparsegen.bench.distributed_run import Measured
 from sparsegen.bench.split_run import Layer, Split
 from sparsegen.distributed import group
 from sparsegen.distributed.over_torch import torch_distributed
-from tests.distributed import worker
 from tests.distributed.processes import said, started
 
 dist: Any = pytest.importorskip("torch.distributed")
+
+from tests.distributed import worker  # which needs it
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
