@@ -8,6 +8,7 @@ from itertools import groupby
 from sparsegen.backends.cuda.export import Argument, Array, Call, Files, Loop, Now, Room, Scalars, export_files
 from sparsegen.calls import Calls
 from sparsegen.ir import formula
+from sparsegen.ir.errors import StencilError
 from sparsegen.ir.expr import Value
 from sparsegen.ir.op_update import ALL_SCALARS, SCALARS, Update
 from sparsegen.ir.types import Buffer, sum_type

@@ -7,6 +7,7 @@ So a frame's numbers depend on its step alone.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import nullcontext
@@ -23,11 +24,14 @@ from sparsegen.families.update.base import family
 from sparsegen.frame import Frame
 from sparsegen.ir.errors import ArrayError, ProductError, RunError
 from sparsegen.run.emulator import estimate
+from sparsegen.run.host import HostArray
 from sparsegen.run.progress import Advance, bar
 from sparsegen.run.slow import say_if_long, silence
 from sparsegen.schedule import UpdateSchedule
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from sparsegen.calls.grid import GridCalls
     from sparsegen.kernel import Kernel
 
@@ -77,15 +81,39 @@ def run(
     with located(user_loc()):
         if self.problem.grid is None:
             raise ProductError("a product has no time steps to run", hint="call the kernel: k(x)")
-        own = self._calls.positional
-        arrays = len([name for name in own if name not in self._calls.OPTIONS])
+        made = Run.begun(
+            self, args, named, steps=steps, every=every, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+            resume=resume,
+        )  # fmt: skip
+        return made.frames(initial, progress)
+
+
+class Run:
+    """One run: what it reads, and the chain of whole passes.
+
+    ``at``: the time step that is done; ``base``: the one that the chain has reached, of which ``fields`` are, in the
+    form that a call gives back; ``start``: where the chain began;
+    ``keeps``: whether there is a checkpoint.
+    """
+
+    #: Whether a bar may move between the steps at which something is done.
+    between = True
+
+    @classmethod
+    def begun(
+        cls, kernel: Any, args: Sequence[Any], named: Mapping[str, Any], *, steps: int | None, every: int | None,
+        checkpoint: str | Path | None, checkpoint_every: int | None, resume: bool,
+    ) -> Self:  # fmt: skip
+        """The run that a user asks for in the words of ``k.run``, ready to hand out frames."""
+        calls: GridCalls = kernel._calls
+        arrays = len([name for name in calls.positional if name not in calls.OPTIONS])
         if len(args) == arrays + 1 and steps is None:
             args, steps = args[:arrays], args[arrays]
         if len(args) > arrays:
             raise ArrayError(f"{len(args)} arrays for {arrays}", hint="name all options: steps=..., every=...")
-        count = self.steps if steps is None else positive(steps, "steps")
+        count = kernel.steps if steps is None else positive(steps, "steps")
         each = count if every is None else positive(every, "every")
-        made = _Run(self, args, named, count, each)
+        made = cls(kernel, args, named, count, each)
         if checkpoint is not None:
             kept = each if checkpoint_every is None else positive(checkpoint_every, "checkpoint_every")
             made.keep(checkpoint, kept, resume)
@@ -93,19 +121,15 @@ def run(
             name = "resume=True" if resume else f"checkpoint_every={checkpoint_every!r}"
             raise RunError(f"{name} without a checkpoint", hint="name its file: checkpoint='run.npz'")
         made.lower()
-        return made.frames(initial, progress)
+        return made
 
-
-class _Run:
-    """One run: what it reads, and the chain of whole passes.
-
-    ``at``: the time step that is done; ``base``: the one that the chain has reached, of which ``fields`` are, in the
-    form that a call gives back; ``start``: where the chain began.
-    """
-
-    def __init__(self, kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any], steps: int, every: int) -> None:
+    def __init__(
+        self, kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any], steps: int, every: int,
+        calls: GridCalls | None = None,
+    ) -> None:  # fmt: skip
+        """``calls``: those of one step of the chain, where they are not the kernel's."""
         self.kernel, self.steps, self.every, self.kept_every = kernel, steps, every, steps
-        self.calls = cast("GridCalls", kernel._calls)
+        self.calls = cast("GridCalls", kernel._calls) if calls is None else calls
         values, options = self.calls.values(args, named, {})
         if refused := [name for name, value in options.items() if value is not None]:
             raise ArrayError(f"{refused[0]} means nothing to a run", hint=f"leave {refused[0]} away")
@@ -121,6 +145,7 @@ class _Run:
         #: What receivers have recorded of the chain's steps, in parts.
         self.records: list[dict[str, Any]] = []
         self.file: Checkpoints | None = None
+        self.keeps = False
         schedule = kernel.schedule
         alike = kernel.backend == "reference" or (isinstance(schedule, UpdateSchedule) and family(schedule).whole)
         self.pass_steps: int = 1 if alike else schedule.steps
@@ -146,14 +171,14 @@ class _Run:
                 passes = self._advance(passes, shown)
                 if self.at == self.steps or self.at % self.every == 0:
                     yield self._frame()
-                if self.file is not None and (self.at == self.steps or self.at % self.kept_every == 0):
-                    self.file.save(State(self.at, self.base, {name: copied(a) for name, a in self._arrays().items()}))
+                if self.keeps and (self.at == self.steps or self.at % self.kept_every == 0):
+                    self._save()
 
     def _advance(self, passes: int, shown: Advance | None) -> int:
         """On to the next step at which something is done; how many passes may lie between two moves of the bar."""
         ends = [self.steps, *((self.at // n + 1) * n for n in (self.every, self.kept_every))]
         chunk = self.base + passes * self.pass_steps
-        stop = min(*ends, chunk) if shown is not None else min(ends)
+        stop = min(*ends, chunk) if shown is not None and self.between else min(ends)
         whole = (stop - self.base) // self.pass_steps * self.pass_steps
         before = time.perf_counter()
         if whole:
@@ -176,7 +201,7 @@ class _Run:
         self._wait(fields)
         took, worked = self.took + time.perf_counter() - before, self.worked + rest
         self.took, self.worked = 0.0, 0
-        rate = worked * self.calls.cells / took if worked and took else None
+        rate = worked * math.prod(self.kernel.shape) / took if worked and took else None
         parts = [*self.records, *([recorded] if rest else [])]
         records = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
         return Frame(self.at, fields, self.names, rate, records)
@@ -184,9 +209,12 @@ class _Run:
     def _after(self, steps: int) -> tuple[Any, dict[str, Any]]:
         """The fields so many steps after the chain's present ones, and what receivers have recorded meanwhile."""
         with silence():
-            made = self.kernel(**self._arguments(self.base, self.base + steps), steps=steps)
+            made = self._call(self._arguments(self.base, self.base + steps), steps)
         fields, records = self.calls.parted(made)
         return fields, {name: copied(a) for name, a in records.items()}
+
+    def _call(self, arguments: Mapping[str, Any], steps: int) -> Any:
+        return self.kernel(**arguments, steps=steps)
 
     def _arguments(self, first: int, last: int) -> dict[str, Any]:
         """What a call from one time step to another is given by name."""
@@ -212,30 +240,23 @@ class _Run:
 
     def _expect_more(self, took: float, steps: int) -> None:
         """Say so once the first steps show that those that are left will take long."""
-        if not self.said and steps and self.kernel.backend == "reference":
+        if not self.said and steps and self.kernel.backend != "cuda":
             left = self.steps - self.at
             self.said = say_if_long(took / steps * left, self.kernel.backend, self._work(left))
 
     def _work(self, steps: int) -> str:
         cells = "x".join(map(str, self.kernel.shape))
-        remedy = "" if self.file else "; checkpoint='run.npz' lets it go on where it is interrupted"
+        remedy = "" if self.keeps else "; checkpoint='run.npz' lets it go on where it is interrupted"
         return f"{steps} time steps of {cells} cells{remedy}"
 
     # -------------------------------------------------------------------------------------------- checkpoints
     def keep(self, path: Any, every: int, resume: bool) -> None:
         """Keep the state in a file after every so many steps; go on from what it holds."""
-        kernel, shape = self.kernel, (self.kernel.shape, self.kernel.dtype)
-        fields = {f"{name}.{i}": shape for name, levels in self.calls.fields.items() for i in range(len(levels))}
+        self.kept_every, self.keeps = every, True
         given = {name: copied(a) for name, a in self.given.items()}
-        how = f"{kernel.schedule} on {kernel.backend}"
-        self.file, self.kept_every = Checkpoints(path, kernel.problem.identity(), how, given, fields), every
-        if not resume or (state := self.file.load()) is None:
+        if (state := self._opened(path, given, resume)) is None:
             return
-        if state.step > self.steps:
-            raise RunError(
-                f"the checkpoint {self.file.path} has done {state.step} time steps, and steps={self.steps}",
-                hint=f"pass steps={state.step} or more: they count from the start of the run",
-            )
+        kernel = self.kernel
         self.fields, _ = self.calls.parted(kernel._new(self.inputs, self.pass_steps))
         for name, a in self._arrays().items():
             view = describe(a)
@@ -245,6 +266,29 @@ class _Run:
                 stream, held = launch_stream(view), np.ascontiguousarray(state.arrays[name])
                 kernel._executor(view.layout.device_index, stream).runtime.to_device(view.pointer, held, stream)
         self.at, self.base, self.start = state.step, state.at, state.at
+
+    def _opened(self, path: Any, given: Mapping[str, HostArray], resume: bool) -> State | None:
+        """Make the file what a checkpoint is kept in; the state that it holds, if the run goes on from one.
+
+        ``given``: the coefficients of the whole domain.
+        """
+        kernel, shape = self.kernel, (self.kernel.shape, self.kernel.dtype)
+        fields = {f"{name}.{i}": shape for name, levels in self.calls.fields.items() for i in range(len(levels))}
+        how = f"{kernel.schedule} on {kernel.backend}"
+        self.file = Checkpoints(path, kernel.problem.identity(), how, given, fields)
+        if not resume or (state := self.file.load()) is None:
+            return None
+        if state.step > self.steps:
+            raise RunError(
+                f"the checkpoint {self.file.path} has done {state.step} time steps, and steps={self.steps}",
+                hint=f"pass steps={state.step} or more: they count from the start of the run",
+            )
+        return state
+
+    def _save(self) -> None:
+        """Write the state to the file."""
+        assert self.file is not None
+        self.file.save(State(self.at, self.base, {name: copied(a) for name, a in self._arrays().items()}))
 
     def _arrays(self) -> dict[str, Any]:
         """The arrays of the chain's fields: ``u.0`` is the newest level of u."""

@@ -1,16 +1,18 @@
 """Suite ``distributed``: several GPUs of one host against one of them, and the link between them.
 
     torchrun --nproc-per-node 2 -m sparsegen.bench.distributed_run --out docs/bench/distributed.json
+    torchrun --nproc-per-node 2 -m sparsegen.bench.split_run --out docs/bench/distributed.json
 
-======  =========================================================================================================
-link    the time of the shortest message and the bytes a second of long ones, sent both ways at once
-strong  a domain over all ranks against the whole of it on one, what is gathered compared bit for bit
-weak    the same, against one rank's block on one GPU: the time that should not grow
-======  =========================================================================================================
+========  =========================================================================================================
+link      the time of the shortest message and the bytes a second of long ones, sent both ways at once
+strong    a domain over all ranks against the whole of it on one, what is gathered compared bit for bit
+weak      the same, against one rank's block on one GPU: the time that should not grow
+products  a linear layer split over all ranks against the whole of it on one, calls recorded in a CUDA graph
+========  =========================================================================================================
 
-Every form is measured with blocks in one piece and in two, whose halos travel while the other one is worked out; a call
-does some hundred time steps, and what it copies before and after them is counted.  Seconds are the host's, from a
-barrier to the end of the last rank.
+Every stencil and update is measured with blocks in one piece and in two, whose halos travel while the other one is
+worked out; a call does some hundred time steps, and what it copies before and after them is counted.  Their seconds are
+the host's, from a barrier to the end of the last rank.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sparsegen.bench import stencils, updates
-from sparsegen.bench.cells import Cells, Column, Result, judged, number, of, part, schedule, size, table
+from sparsegen.bench.cells import Cells, Column, Result, judged, micros, number, of, part, schedule, size, table
 from sparsegen.bench.harness import AnyRow
 
 NAME: Final = "distributed"
-PARTS: Final = ("strong", "weak", "link")
+PARTS: Final = ("strong", "weak", "link", "products")
 #: The time of one rank's block alone, over that of all: at least.
 WEAK: Final = 0.95
 
@@ -55,7 +57,7 @@ FORMS: Final = (
 @dataclass(frozen=True, kw_only=True)
 class Row(AnyRow):
     """One result.  ``alone_s``: of one GPU; ``speedup``: over it, ``predicted`` by the model; ``sent``: bytes a rank
-    sends a pass; ``gbs``, ``latency_s``: of a link."""
+    sends a pass; ``tokens``: rows of a layer's x; ``gbs``, ``latency_s``: of a link."""
 
     ranks: int
     steps: int = 0
@@ -66,6 +68,7 @@ class Row(AnyRow):
     predicted: float | None = None
     target: float | None = None
     sent: int | None = None
+    tokens: int | None = None
     gbs: float | None = None
     latency_s: float | None = None
 
@@ -83,9 +86,14 @@ _SCALING: Final[dict[str, Column]] = {
     "steps": of("steps", "d"), "speed-up": _speedup, "at least": of("target", "g"), "model": of("predicted", ".2f"),
     "schedule": schedule,
 }  # fmt: skip
+_PRODUCTS: Final[dict[str, Column]] = {
+    "layer": of("case"), "outputs×inputs": size, "tokens": of("tokens", "d"), "GPUs": of("ranks", "d"),
+    "one GPU, µs": micros("alone_s"), "all, µs": micros("median_s"), "speed-up": _speedup,
+    "at least": of("target", "g"), "off by": of("error", ".1e"), "schedule": schedule,
+}  # fmt: skip
 _LINK: Final[dict[str, Column]] = {"form": of("case"), "GB/s": of("gbs", ".0f"), "latency, s": of("latency_s", ".1e")}
 
 
 def view(name: str, found: Result) -> Cells:
     """The table of a part."""
-    return table(part(found, name), _LINK if name == "link" else _SCALING)
+    return table(part(found, name), {"link": _LINK, "products": _PRODUCTS}.get(name, _SCALING))

@@ -16,7 +16,7 @@ from sparsegen.bench import report
 from sparsegen.bench.distributed import FORMS, NAME, WEAK, Form, Row
 from sparsegen.bench.harness import reason
 from sparsegen.bench.lab import Timing
-from sparsegen.distributed.group import torch_distributed
+from sparsegen.distributed.over_torch import torch_distributed
 from sparsegen.ir.errors import DeviceError, SparsegenError
 
 #: Calls that are timed, after one that is not; seconds that one of them should take.
@@ -177,6 +177,11 @@ def _most(k: Any) -> float:
     return 0.1 if k.problem.op == "update" else 1.0
 
 
+def beside(found: dict[str, Any], file: Path) -> dict[str, Any]:
+    """A result with the other parts that a file has, if it is there."""
+    return report.merged(report.load(file), found) if file.is_file() else found
+
+
 def main() -> int:
     """Measure on all ranks; rank 0 writes the file after every row and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -200,7 +205,7 @@ def main() -> int:
         rows.append(row)
         say(f"{row.case}: {row.failed or row.speedup or row.gbs}")
         if first and args.out:
-            report.save(report.result(NAME, rows, head), args.out)
+            report.save(beside(report.result(NAME, rows, head), args.out), args.out)
     if first:
         print(report.text(report.result(NAME, rows, head)))
     dist.destroy_process_group()

@@ -1,108 +1,53 @@
-"""The ranks of a mesh: their order, the group that they talk in, and the check that all mean the same kernel."""
+"""The ranks of a mesh: their order, what they say to each other, and the check that all mean the same kernel.
+
+What carries it is one small interface, ``Ranks``: torch's groups (:mod:`sparsegen.distributed.over_torch`) or MPI
+(:mod:`sparsegen.distributed.over_mpi`).
+"""
 
 from __future__ import annotations
 
-import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import timedelta
-from importlib import import_module
-from typing import Any, Final
+from threading import Event
+from typing import Any, Final, TypeVar, cast
 
-from sparsegen.ir.errors import ArrayError, DeviceError
+from sparsegen.ir.errors import ArrayError, DeviceError, SparsegenError
 
-#: Seconds that a rank waits for another one before it gives up.
-PATIENCE: Final = 50.0
-
-
-def torch_distributed() -> Any:
-    """``torch.distributed``; DeviceError without torch, or without a group of processes."""
-    try:
-        dist = import_module("torch.distributed")
-    except ImportError:
-        raise DeviceError(
-            "sg.distribute sends halos through torch.distributed, and torch is not installed",
-            hint="pip install 'sparsegen[torch]'",
-        ) from None
-    if not dist.is_available() or not dist.is_initialized():
-        raise DeviceError(
-            "there is no group of processes to distribute over",
-            hint="start the script with torchrun --nproc-per-node 2, and call "
-            "torch.distributed.init_process_group('nccl') first ('gloo' on CPUs)",
-        )
-    return dist
+#: Seconds that a rank waits for another one before it gives up.  NCCL's watchdog may take 15 more to end a process.
+PATIENCE: Final = 40.0
+#: Seconds after which a rank that others wait for says that it is still there.
+BEAT: Final = 10.0
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """The ranks of a mesh in its order.  ``world``: their numbers in the default group; ``me``: this rank's place."""
+class Ranks(ABC):
+    """The ranks of a mesh in its order.
 
-    dist: Any
+    ``mesh``: their numbers on its axes; ``me``: this rank's place; ``device``: where arrays that are sent lie, torch's.
+    """
+
     mesh: tuple[int, ...]
-    world: tuple[int, ...]
     me: int
-    group: Any
-    #: Where arrays that are sent lie.
     device: Any
+    #: Whether an exchange goes on beside kernels on a GPU.
+    beside = True
 
-    @staticmethod
-    def of(mesh: Any, backend: str) -> Ranks:
-        """Those of a DeviceMesh, or of a tuple of sizes with the default group; a collective call.
+    @abstractmethod
+    def everyone(self, value: Any, what: str) -> list[Any]:
+        """The value that each rank gives, in their order; a collective call.  DeviceError where one is gone."""
 
-        ArrayError for what is no mesh, DeviceError where the group cannot send what the backend has.
-        """
-        dist = torch_distributed()
-        torch = import_module("torch")
-        if hasattr(mesh, "mesh") and hasattr(mesh, "device_type"):
-            sizes, world = tuple(mesh.mesh.shape), tuple(mesh.mesh.flatten().tolist())
-        else:
-            sizes = _sizes(mesh)
-            world = tuple(range(math.prod(sizes)))
-            if len(world) != dist.get_world_size():
-                raise ArrayError(
-                    f"mesh={mesh!r} has {len(world)} ranks, and {dist.get_world_size()} processes run",
-                    hint=f"start {len(world)} processes (torchrun --nproc-per-node), or pass a DeviceMesh of some",
-                )
-        if dist.get_rank() not in world:
-            raise ArrayError(f"rank {dist.get_rank()} is not in the mesh", hint="call sg.distribute on its ranks only")
-        kind = "cuda" if backend == "cuda" else "cpu"
-        able = dist.get_backend_config()
-        wanted = "nccl" if kind == "cuda" else "gloo"
-        if f"{kind}:{wanted}" not in able:
-            raise DeviceError(
-                f"a kernel on the {backend} sends its halos through {wanted}, the processes were started with {able}",
-                hint=f"init_process_group('{wanted}'), or compile with backend="
-                + ("'reference'" if kind == "cuda" else "'cuda'"),
-            )
-        device = torch.device("cuda", torch.cuda.current_device()) if kind == "cuda" else torch.device("cpu")
-        patience = timedelta(seconds=PATIENCE)
-        how: dict[str, Any] = {}
-        if kind == "cuda":  # its kernels must start while those of a pass fill the GPU
-            options = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)
-            options._timeout = patience
-            how = {"backend": wanted, "pg_options": options}
-        group = dist.new_group(list(world), timeout=patience, use_local_synchronization=True, **how)
-        return Ranks(dist, sizes, world, world.index(dist.get_rank()), group, device)
+    @abstractmethod
+    def exchange(
+        self, sends: Sequence[tuple[Any, int]], receives: Sequence[tuple[Any, int]], what: str
+    ) -> Callable[[], None]:
+        """Start to send and to receive packed tensors of bytes, each with a rank of the mesh; call what comes back to
+        wait (on a GPU: make the current stream wait).  DeviceError where a rank is gone."""
 
-    @contextmanager
-    def patient(self, what: str) -> Iterator[None]:
-        """DeviceError where another rank is gone, or does not answer in time."""
-        try:
-            yield
-        except RuntimeError as error:  # torch's DistBackendError among them
-            raise DeviceError(
-                f"rank {self.me} of mesh {'x'.join(map(str, self.mesh))} lost another one during {what}: "
-                f"{str(error).strip().splitlines()[0]}",
-                hint="look for the first error of the other ranks; start all of them again, from a checkpoint",
-            ) from error
-
-    def agree(self, facts: dict[str, str]) -> None:
+    def agree(self, facts: dict[str, str], what: str = "the comparison of kernels") -> None:
         """DeviceError unless all ranks have the same facts; a collective call."""
-        every: list[Any] = [None] * len(self.world)
-        with self.patient("the comparison of kernels"):
-            self.dist.all_gather_object(every, facts, group=self.group)
-        for rank, others in enumerate(every):
+        for rank, others in enumerate(self.everyone(facts, what)):
             for name, value in facts.items():
                 if others.get(name) != value:
                     raise DeviceError(
@@ -110,26 +55,59 @@ class Ranks:
                         hint=f"give all ranks the same {name}: run one script, with one sparsegen, on all of them",
                     )
 
-    def exchange(
-        self, sends: Sequence[tuple[Any, int]], receives: Sequence[tuple[Any, int]], what: str
-    ) -> Callable[[], None]:
-        """Start to send and to receive packed tensors of bytes, each with a rank of the mesh; call what comes back to
-        wait (on a GPU: make the current stream wait)."""
-        dist = self.dist
-        ops = [dist.P2POp(dist.isend, a, self.world[rank], self.group) for a, rank in sends]
-        ops += [dist.P2POp(dist.irecv, a, self.world[rank], self.group) for a, rank in receives]
-        with self.patient(what):
-            works = dist.batch_isend_irecv(ops) if ops else []
+    def first(self, work: Callable[[], T], what: str) -> T:
+        """What the first rank does while the others wait, however long it takes: its result, or its error, on all.
 
-        def wait() -> None:
-            with self.patient(what):
-                for work in works:
-                    work.wait()
+        A collective call.  ``work`` sends nothing, and its result is small.
+        """
+        if self.me:
+            while (said := self.everyone(None, what)[0]) is None:
+                pass
+        else:
+            said = self._beating(work, what)
+            self.everyone(said, what)
+        found, error = said
+        if error is not None:
+            raise error
+        return cast("T", found)
 
-        return wait
+    def _beating(self, work: Callable[[], T], what: str) -> tuple[T | None, SparsegenError | None]:
+        """The result of work or its error, while a thread tells the others that this rank is there."""
+        done = Event()
+
+        def beat() -> None:
+            while not done.wait(BEAT):
+                self.everyone(None, what)
+
+        with ThreadPoolExecutor(1) as pool:
+            beating = pool.submit(beat)
+            try:
+                return work(), None
+            except SparsegenError as error:
+                return None, error
+            except Exception as error:
+                told = DeviceError(f"rank 0 failed in {what}: {error!r}", hint="see what rank 0 says")
+                told.__cause__ = error
+                return None, told
+            finally:
+                done.set()
+                beating.result()
+
+    @contextmanager
+    def patient(self, what: str) -> Iterator[None]:
+        """DeviceError where another rank is gone, or does not answer in time."""
+        try:
+            yield
+        except RuntimeError as error:  # torch's DistBackendError among them, and MPI's Exception
+            raise DeviceError(
+                f"rank {self.me} of mesh {'x'.join(map(str, self.mesh))} lost another one during {what}: "
+                f"{str(error).strip().splitlines()[0]}",
+                hint="look for the first error of the other ranks; start all of them again, from a checkpoint",
+            ) from error
 
 
-def _sizes(mesh: Any) -> tuple[int, ...]:
+def sizes_of(mesh: Any) -> tuple[int, ...]:
+    """The numbers of ranks on the axes of a mesh that is given as a tuple; ArrayError for what is none."""
     try:
         sizes = tuple(int(n) for n in mesh)
     except (TypeError, ValueError):

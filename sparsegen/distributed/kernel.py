@@ -7,8 +7,11 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from sparsegen._version import __version__
 from sparsegen.arguments import positive
+from sparsegen.arrays import copied
 from sparsegen.calls import calls_of
 from sparsegen.calls.grid import GridCalls
 from sparsegen.callsite import located, user_loc
@@ -16,7 +19,10 @@ from sparsegen.distributed.exchange import Lane, Turn, raw
 from sparsegen.distributed.group import Ranks
 from sparsegen.distributed.local import Held, LocalKernel
 from sparsegen.distributed.model import Exchange, planned, predicted
-from sparsegen.distributed.partition import shape
+from sparsegen.distributed.over_mpi import MpiRanks
+from sparsegen.distributed.over_torch import TorchRanks
+from sparsegen.distributed.partition import Box, shape
+from sparsegen.distributed.running import run
 from sparsegen.ir.errors import ArrayError, ProductError, StencilError
 from sparsegen.kernel import Kernel
 from sparsegen.memo import Memo
@@ -28,7 +34,8 @@ def distribute(k: Kernel, mesh: Any, *, overlap: bool | None = None) -> Distribu
     """The kernel ``k`` of a stencil or an update over the ranks of ``mesh``, the domain split along its first axes.
 
     ``mesh``: a torch DeviceMesh of one or two axes, or a tuple such as ``(2,)`` or ``(2, 2)`` with the default group of
-    processes (NCCL for kernels on ``cuda``, gloo for others).  Every rank calls this, with an equal kernel.
+    processes (NCCL for kernels on ``cuda``, gloo for others), or a communicator of mpi4py, Cartesian where it has two
+    axes.  Every rank calls this, with an equal kernel.
     ``overlap``: whether halos travel while the rest of a block is worked out, which costs a little more work; by
     default where the cost model expects it to pay.
 
@@ -46,7 +53,8 @@ def distribute(k: Kernel, mesh: Any, *, overlap: bool | None = None) -> Distribu
                 f"{k.problem.name} has sources or receivers, which no distributed kernel has yet",
                 hint="distribute the update without them, or run it on one GPU",
             )
-        return DistributedKernel(k, Ranks.of(mesh, k.backend), overlap)
+        mpi = hasattr(mesh, "Get_topology")  # a communicator of mpi4py
+        return DistributedKernel(k, MpiRanks(mesh, k.backend) if mpi else TorchRanks.of(mesh, k.backend), overlap)
 
 
 class DistributedKernel:
@@ -60,6 +68,7 @@ class DistributedKernel:
     def __init__(self, k: Kernel, ranks: Ranks, overlap: bool | None = None) -> None:
         self.kernel, self._ranks = k, ranks
         ranks.agree(self._facts(overlap))
+        overlap = False if overlap is None and not ranks.beside else overlap
         self.schedule, self.partition = planned(k, ranks.mesh, overlap)
         self._pieces = {i: self.partition.pieces[i] for i in self.partition.of(ranks.me)}
         self._kernels = Memo(partial(LocalKernel, k, schedule=self.schedule))
@@ -89,6 +98,11 @@ class DistributedKernel:
         return self.partition.halo
 
     @property
+    def steps(self) -> int:
+        """The compiled number of time steps of a call."""
+        return self.kernel.steps
+
+    @property
     def overlapped(self) -> bool:
         """Whether halos travel while the other half of a block is worked out."""
         return self.partition.turns == 2
@@ -116,42 +130,65 @@ class DistributedKernel:
         """This rank's block of a field of the whole domain, which rank ``root`` of the mesh has (a tensor or a NumPy
         array; others leave it away): a tensor on this rank's device.  A collective call."""
         with located(user_loc()):
-            torch, mine = import_module("torch"), self._ranks.me
-            made = torch.empty(self.block_shape, dtype=self._dtype, device=self._ranks.device)
-            if mine == root:
-                whole = torch.as_tensor(field).to(self._ranks.device)
-                if tuple(whole.shape) != self.kernel.shape or whole.dtype != self._dtype:
-                    raise ArrayError(
-                        f"a field of {tuple(whole.shape)} {whole.dtype} to scatter over {self.kernel.shape}",
-                        hint=f"pass the whole field, of {self._dtype}",
-                    )
-                each = self.partition.blocks
-                parts = [(whole[_slices(box)].contiguous(), rank) for rank, box in enumerate(each)]
-                made.copy_(parts[root][0])
-                sends = [(raw(a), rank) for a, rank in parts if rank != root]
-                self._ranks.exchange(sends, [], "scatter")()
-            else:
-                self._ranks.exchange([], [(raw(made), root)], "scatter")()
+            torch, ranks = import_module("torch"), self._ranks
+            made = torch.empty(self.block_shape, dtype=self._dtype, device=ranks.device)
+            if ranks.me != root:
+                ranks.exchange([], [(raw(made), root)], "scatter")()
+                return made
+            whole = self._tensor(field)
+            if tuple(whole.shape) != self.kernel.shape or whole.dtype != self._dtype:
+                raise ArrayError(
+                    f"a field of {tuple(whole.shape)} {whole.dtype} to scatter over {self.kernel.shape}",
+                    hint=f"pass the whole field, of {self._dtype}",
+                )
+            for rank, box in enumerate(self.partition.blocks):
+                part = whole[_slices(box)].to(ranks.device).contiguous()
+                if rank == root:
+                    made.copy_(part)
+                else:
+                    ranks.exchange([(raw(part), rank)], [], "scatter")()
             return made
 
     def gather(self, local: Any, root: int = 0) -> Any:
         """The field of the whole domain on rank ``root`` of the mesh, of the blocks of all ranks; None elsewhere.  A
         collective call."""
         with located(user_loc()):
-            torch = import_module("torch")
-            next(iter(self._calls.inputs.values()))(local)
-            block = torch.as_tensor(local).to(self._ranks.device).contiguous()
-            if self._ranks.me != root:
-                self._ranks.exchange([(raw(block), root)], [], "gather")()
-                return None
-            whole = torch.empty(self.kernel.shape, dtype=self._dtype, device=self._ranks.device)
-            each = list(enumerate(self.partition.blocks))
-            made = {rank: block if rank == root else block.new_empty(shape(box)) for rank, box in each}
-            others = [(raw(a), rank) for rank, a in made.items() if rank != root]
-            self._ranks.exchange([], others, "gather")()
-            for rank, box in each:
-                whole[_slices(box)].copy_(made[rank])
-            return whole
+            torch, made = import_module("torch"), None
+            for box, part in self._blocks(local, root):
+                if made is None:
+                    made = torch.empty(self.kernel.shape, dtype=self._dtype, device=self._ranks.device)
+                made[_slices(box)].copy_(part)
+            return made
+
+    def _on_host(self, local: Any) -> HostArray | None:
+        """What ``gather`` gives the first rank, in NumPy: its GPU has room for two blocks, not for the domain."""
+        made: HostArray | None = None
+        for box, part in self._blocks(local, 0):
+            if made is None:
+                made = np.empty(self.kernel.shape, self.kernel.dtype)
+            made[_slices(box)] = copied(part)
+        return made
+
+    def _blocks(self, local: Any, root: int) -> Iterator[tuple[Box, Any]]:
+        """On rank ``root`` the cells of each rank and what they hold, one rank after another; nothing elsewhere."""
+        next(iter(self._calls.inputs.values()))(local)
+        block, ranks = self._tensor(local).to(self._ranks.device).contiguous(), self._ranks
+        if ranks.me != root:
+            ranks.exchange([(raw(block), root)], [], "gather")()
+            return
+        for rank, box in enumerate(self.partition.blocks):
+            part = block
+            if rank != root:
+                part = block.new_empty(shape(box))
+                ranks.exchange([], [(raw(part), rank)], "gather")()
+            yield box, part
+
+    def _tensor(self, field: Any) -> Any:
+        """A field of any library as a tensor, where it lies."""
+        torch = import_module("torch")
+        if isinstance(field, np.ndarray) and field.dtype.kind == "V":  # bfloat16, which torch does not take
+            return torch.as_tensor(field.view(np.int16)).view(self._dtype)
+        return torch.as_tensor(field)
 
     @property
     def _dtype(self) -> Any:
@@ -174,11 +211,12 @@ class DistributedKernel:
             results = {name: calls.arguments[name](a) for name, a in calls.results(made).items()}
             calls.apart(inputs, results)
             count = self.kernel.steps if steps is None else positive(steps, "steps")
-            torch = import_module("torch")
-            given = {name: torch.as_tensor(view.owner) for name, view in inputs.items()}
-            new = {name: torch.as_tensor(view.owner) for name, view in results.items()}
+            given = {name: self._tensor(view.owner) for name, view in inputs.items()}
+            new = {name: self._tensor(view.owner) for name, view in results.items()}
             self._run(given, new, count, calls.scalars(values, count))
             return calls.back(made)
+
+    run = run
 
     def _run(self, given: Mapping[str, Any], new: Mapping[str, Any], count: int, scalars: HostArray | None) -> None:
         """All passes from the arrays that a call is given to those that it gives back."""

@@ -8,8 +8,8 @@ layer in the operator's arguments, ``plan``: what is behind it.  ``attention``: 
 keys that a pattern keeps, with its operator.  ``quantized``: ``QuantizedLinear``, a layer of 8-bit integers in vectors
 of rows, with its operator.  ``fused``: ``FusedLinear``, layers of one input in one launch.  ``whole``: ``sparsify``,
 whole models by the rules of ``config``, with what ``calibration`` saw and ``predict`` says in a ``report``.
-``folder``: such models, and dense checkpoints, in folders.  ``stencil``: ``stencil_op`` and its operators;
-``trajectory``: what their gradients need of a kernel.
+``parallel``: layers over several GPUs.  ``folder``: models, and dense checkpoints, in folders.  ``stencil``:
+``stencil_op`` and its operators; ``trajectory``: what their gradients need of a kernel.
 
 This package needs torch, and loads it when a name is first used.
 """
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sparsegen.torch.folder import load, load_dense, save
     from sparsegen.torch.fused import FusedLinear
     from sparsegen.torch.linear import SparseLinear
+    from sparsegen.torch.parallel import SparseColwise, SparseRowwise
     from sparsegen.torch.prune import magnitude_mask
     from sparsegen.torch.quantized import QuantizedLinear
     from sparsegen.torch.report import Report
@@ -33,12 +34,14 @@ if TYPE_CHECKING:
 
 __all__ = ["FusedLinear", "QuantizedLinear", "SparseAttention", "SparseLinear", "magnitude_mask"]
 __all__ += ["Report", "Rule", "SparseConfig", "load", "load_dense", "save", "sparsify", "StencilOp", "stencil_op"]
+__all__ += ["SparseColwise", "SparseRowwise"]
 
 #: name -> the module that holds it.
 _HOMES = {
     "FusedLinear": "fused", "QuantizedLinear": "quantized", "SparseAttention": "attention", "SparseLinear": "linear",
     "magnitude_mask": "prune", "Report": "report", "Rule": "config", "SparseConfig": "config", "sparsify": "whole",
     "load": "folder", "load_dense": "folder", "save": "folder", "StencilOp": "stencil", "stencil_op": "stencil",
+    "SparseColwise": "parallel", "SparseRowwise": "parallel",
 }  # fmt: skip
 
 

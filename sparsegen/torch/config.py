@@ -72,6 +72,14 @@ class Rule:
         """The share of the weights, or of their vectors, that goes."""
         return 0.6 if self.sparsity is None else self.sparsity
 
+    @property
+    def units(self) -> tuple[int, int]:
+        """Rows and columns that a pattern leaves together."""
+        if self.pattern != "nm":
+            return 1, 1
+        _, m, (rows, _) = checked(2 if self.n is None else self.n, 4 if self.m is None else self.m, self.vector or 1)
+        return rows, m
+
     def named(self, name: str) -> bool:
         """Whether it speaks of a layer of this name."""
         return any(fnmatchcase(name, glob) for glob in self.names)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,9 +15,10 @@ import torch
 
 from sparsegen.callsite import located, user_loc
 from sparsegen.ir.errors import FormatError, SparsegenError
-from sparsegen.torch.linear import SparseLinear
+from sparsegen.torch.linear import SparseLinear, Split
 from sparsegen.torch.prune import DTYPES
 from sparsegen.torch.quantized import QuantizedLinear
+from sparsegen.torch.whole import styles_of
 
 _WEIGHTS, _INDEX, _MADE = "model.safetensors", "model.safetensors.index.json", "sparsegen.json"
 _VERSION: Final = 1
@@ -31,10 +33,13 @@ _KINDS: Final = {str(dtype).removeprefix("torch."): dtype for dtype in DTYPES}
 def save(model: Any, folder: str | Path) -> None:
     """Write a model with its sparse layers to a folder, which is made; :func:`load` reads it.
 
-    Weights that share memory are written once.  SparsegenError without the package ``safetensors``.
+    Weights that share memory are written once.  Of a model whose layers are split over ranks each rank writes its own
+    two files; all of them call it.  SparsegenError without the package ``safetensors``.
     """
     with located(user_loc()):
-        files, to, state = _safetensors(), Path(folder), model.state_dict()
+        files, to = _safetensors(), Path(folder)
+        weights, made = _names(_part(model))
+        state = {name: _whole(tensor) for name, tensor in model.state_dict().items()}
         first: dict[Any, str] = {}
         same, kept = dict[str, str](), dict[str, Any]()
         for name, tensor in state.items():
@@ -45,26 +50,32 @@ def save(model: Any, folder: str | Path) -> None:
                 kept[name] = tensor.detach().contiguous()
         layers = {name: told for name, module in model.named_modules() if (told := _told(module))}
         to.mkdir(parents=True, exist_ok=True)
-        files.save_file(kept, to / _WEIGHTS)
-        (to / _MADE).write_text(json.dumps({"version": _VERSION, "layers": layers, "same": same}, indent=1))
+        files.save_file(kept, to / weights)
+        (to / made).write_text(json.dumps({"version": _VERSION, "layers": layers, "same": same}, indent=1))
 
 
-def load(model: Any, folder: str | Path) -> None:
+def load(model: Any, folder: str | Path, *, mesh: Any = None, plan: Any = None) -> None:
     """Give a model what :func:`save` wrote: its Linear layers are replaced by sparse ones, in place, and filled.
 
-    ``model`` is built as that one was before it was sparsified.  FormatError for a folder that holds no such model,
-    for layers that the model lacks, and for tensors that are missing, too many or of another shape, which it names.
+    ``model`` is built as that one was before it was sparsified.  ``mesh`` and ``plan`` split it as
+    :func:`sparsegen.torch.sparsify` has them: from this rank's files of a model that was split over as many ranks, or
+    from those of a whole one, over any number.  FormatError for a folder that holds no such model, for layers that the
+    model lacks, and for tensors that are missing, too many or of another shape, which it names.
     """
     with located(user_loc()):
         files, at = _safetensors(), Path(folder)
-        if not (at / _MADE).is_file() or not (at / _WEIGHTS).is_file():
+        split = styles_of(mesh, plan, [name for name, _ in model.named_modules()])
+        part = None if mesh is None else Split(0, mesh.size(), mesh.get_local_rank())
+        weights, made_of = _names(part if part and (at / _names(part)[1]).is_file() else None)
+        if not (at / made_of).is_file() or not (at / weights).is_file():
             raise FormatError(
-                f"{at} holds no {_MADE} with {_WEIGHTS}", hint="name a folder of save(); a dense one: load_dense"
+                f"{at} holds no {made_of} with {weights}",
+                hint="name a folder of save(), with mesh and plan where it was split; a dense one: load_dense",
             )
-        told = json.loads((at / _MADE).read_text())
+        told = json.loads((at / made_of).read_text())
         if told.get("version") != _VERSION:
             raise FormatError(f"{at} has version {told.get('version')}, this is {_VERSION}", hint="update sparsegen")
-        state = files.load_file(at / _WEIGHTS)
+        state = files.load_file(at / weights)
         state |= {name: state[other] for name, other in told["same"].items()}
         made = {name: _built(model, name, words) for name, words in told["layers"].items()}
         _fits(model, state, tuple(f"{name}." for name in made))
@@ -72,6 +83,15 @@ def load(model: Any, folder: str | Path) -> None:
             parent, _, last = name.rpartition(".")
             setattr(model.get_submodule(parent), last, layer)
         _fill(model, state)
+        for name in {**split, **{name: None for name, words in told["layers"].items() if "split" in words}}:
+            style: Any = split.get(name)
+            layer, cut = model.get_submodule(name), told["layers"].get(name, {}).get("split")
+            if cut is None:
+                style._apply(layer, mesh)
+            elif style is not None and cut == list(astuple(style.split(mesh))):
+                style.hook(layer, mesh)
+            else:
+                raise FormatError(f"{name} was split otherwise: {cut}", hint="pass the plan that it was saved under")
 
 
 def load_dense(model: Any, folder: str | Path) -> None:
@@ -123,6 +143,30 @@ def _plain(name: str) -> str:
     return next((name[len(prefix) :] for prefix in _PREFIXES if name.startswith(prefix)), name)
 
 
+def _part(model: Any) -> Split | None:
+    """Which part of a model this rank has; None of a whole one."""
+    for module in model.modules():
+        if isinstance(module, SparseLinear) and module.split is not None:
+            return module.split
+        for param in module.parameters(recurse=False):
+            if hasattr(param, "full_tensor"):
+                return Split(0, param.device_mesh.size(), param.device_mesh.get_local_rank())
+    return None
+
+
+def _names(part: Split | None) -> tuple[str, str]:
+    """The names of a part's files."""
+    if part is None:
+        return _WEIGHTS, _MADE
+    which = f"-{part.rank}-of-{part.ranks}."
+    return _WEIGHTS.replace(".", which), _MADE.replace(".", which)
+
+
+def _whole(tensor: Any) -> Any:
+    """A dense tensor that torch has split (a DTensor), put together: each rank keeps all of it."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
 def _told(module: Any) -> dict[str, Any]:
     """How a sparse layer is made; empty for another module."""
     if not isinstance(module, (SparseLinear, QuantizedLinear)):
@@ -135,6 +179,8 @@ def _told(module: Any) -> dict[str, Any]:
         return {**words, "height": module.height, "dtype": str(dtype).removeprefix("torch."), "bits": 8}
     pattern = {} if module.format == "bitmap" else {"pattern": module.format, **module.options}
     kind = str(module.dtype).removeprefix("torch.")
+    if module.split is not None:
+        words["split"] = astuple(module.split)
     return {**words, **pattern, "dense_above": module.dense_above, "dtype": kind}
 
 
@@ -145,7 +191,8 @@ def _built(model: Any, name: str, words: Mapping[str, Any]) -> Any:
         old = model.get_submodule(name)
     except AttributeError:
         pass
-    sizes = (words["in_features"], words["out_features"])
+    axis, ranks, _ = words.get("split", (0, 1, 0))
+    sizes = (words["in_features"] * (ranks if axis else 1), words["out_features"] * (1 if axis else ranks))
     if (getattr(old, "in_features", None), getattr(old, "out_features", None)) != sizes:
         raise FormatError(
             f"{name} is {type(old).__name__ if old is not None else 'not in the model'}; the folder's is a layer of "
@@ -153,7 +200,9 @@ def _built(model: Any, name: str, words: Mapping[str, Any]) -> Any:
             hint="build the model as the one that was saved",
         )
     given: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in words.items() if key != "bits"
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in words.items()
+        if key not in ("bits", "split")
     }
     given |= {"dtype": _KINDS[words["dtype"]], "device": next(iter(old.state_dict().values())).device}
     made = QuantizedLinear(**given) if "bits" in words else SparseLinear(**given)

@@ -31,6 +31,10 @@ class FusedLinear(torch.nn.Module):
                         f"{type(layer).__name__} is no SparseLinear",
                         hint="make it one: SparseLinear.from_linear(layer)",
                     )
+                if layer.split is not None:
+                    raise ProductError(
+                        "a layer that is split over ranks cannot be fused", hint="leave it as it is: it is a part only"
+                    )
             w, _ = together([layer._bound().matrix for layer in layers])
             first, *_ = layers
             pattern = None if first.format == "bitmap" else first.format

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import torch
@@ -28,6 +29,21 @@ _EXTRA: Final = "_extra_state"
 _VERSION: Final = 1
 _CODES: Final = tuple(DTYPES)
 DenseAbove: TypeAlias = "int | Literal['auto'] | None"
+
+
+@dataclass(frozen=True)
+class Split:
+    """How a layer is cut: along which ``axis`` of W [out_features, in_features], over how many ``ranks``, and whose
+    part this one is."""
+
+    axis: int
+    ranks: int
+    rank: int
+
+    def own(self, features: int) -> slice:
+        """The features of this rank."""
+        part = features // self.ranks
+        return slice(part * self.rank, part * (self.rank + 1))
 
 
 class SparseLinear(Planned):
@@ -61,6 +77,8 @@ class SparseLinear(Planned):
     """
 
     _plan: Plan
+    #: Whose part of a layer it is; None for a whole one.
+    split: Split | None = None
 
     def __init__(
         self,
@@ -324,6 +342,9 @@ class SparseLinear(Planned):
         stored = sum(self._buffers[name].nbytes for name in filter(None, self._parts))
         how = "".join(f", {name}={value}" for name, value in self.options.items())
         also = f", dense_above={self.dense_above}" if isinstance(self.dense_above, int) else ""
+        if self.split is not None:
+            kind = ("rows", "columns")[self.split.axis]
+            also += f", {kind} of rank {self.split.rank} of {self.split.ranks}"
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, "
             f"{str(self.dtype).removeprefix('torch.')}{how}, {1 - self.nnz / elements:.1%} zeros, {stored:,} bytes "

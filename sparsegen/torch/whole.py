@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from math import prod
 from typing import Any, Final
 
 import torch
@@ -33,6 +34,8 @@ def sparsify(
     tokens: Iterable[int] = (1, 8, 16),
     fallback: str = "auto",
     device: Any = "auto",
+    mesh: Any = None,
+    plan: Any = None,
 ) -> Report:
     """Replace ``torch.nn.Linear`` layers of a model by sparse ones, in place; back comes what became of each.
 
@@ -45,6 +48,10 @@ def sparsify(
     ``fallback="never"``.  ``device`` names the GPU that it predicts for, as in ``sparsegen.compile``.  Layers that a
     rule names and that cannot be sparse stay dense, and the report says why: shared weights, embeddings, subclasses of
     Linear, layers with hooks, other dtypes, weights that are not finite.
+
+    ``mesh``, a torch DeviceMesh of one axis, and ``plan``, styles by names as ``parallelize_module`` of torch has them
+    (globs of whole names): each rank keeps its part of these layers (:mod:`sparsegen.torch.parallel`).  All ranks call
+    it with the same model; what stays dense is split as well, by torch.  The report is then of this rank's parts.
 
     ProductError for what is no model, a config or words that are none, and a rule whose names no layer has; ArrayError
     for calibration that yields nothing usable; DeviceError for an unknown device.
@@ -61,16 +68,25 @@ def sparsify(
         profile = resolve(device, "auto" if device == "auto" else "emulator").profile
         layers = dict(_layers(model))
         _check_names(rules, [*layers] if config is not None else None)
+        split = styles_of(mesh, plan, [*layers])
         chosen = {name: rules.rule(name, layer.weight.numel()) for name, layer in layers.items()}
         asked = {name: rule for name, rule in chosen.items() if rule is not None and rule.pattern != "dense"}
         shared = _shared(model)
         refused = {name: why for name, rule in asked.items() if (why := _refusal(layers[name], rule, shared))}
         wanted = {name: rule for name, rule in asked.items() if name not in refused}
+        for name, style in split.items():
+            rule, ranks = wanted.get(name), style.split(mesh).ranks
+            if rule is None:
+                style.check(type(layers[name]))
+            else:
+                kind = QuantizedLinear if rule.bits else SparseLinear
+                style.check(kind, tuple(layers[name].weight.shape), rule.units, ranks)
         seen = {} if calibration is None else watch(model, {name: layers[name] for name in wanted}, calibration)
         rows: list[Row] = []
         for name, layer in layers.items():
             if name in wanted:
-                made, row = _made(name, layer, wanted[name], seen.get(name), counts, profile, fallback == "auto")
+                cut = split.get(name), mesh
+                made, row = _made(name, layer, wanted[name], seen.get(name), counts, profile, fallback == "auto", cut)
                 if made is not None:
                     parent, _, last = name.rpartition(".")
                     setattr(model.get_submodule(parent), last, made)
@@ -78,7 +94,21 @@ def sparsify(
             else:
                 why = "a rule says so" if chosen[name] else "no rule names it"
                 rows.append(_dense(name, layer, refused.get(name, why)))
+            if name in split:
+                split[name].finish(model.get_submodule(name), mesh)
         return Report(tuple(rows), counts, profile.name)
+
+
+def styles_of(mesh: Any, plan: Any, names: list[str]) -> dict[str, Any]:
+    """The style of each layer of a plan that splits a model over a mesh, if there is one; ProductError as of
+    :func:`sparsegen.torch.parallel.styles`, and for one without the other."""
+    if (mesh is None) != (plan is None):
+        raise ProductError("mesh and plan go together", hint="pass both, or none of them")
+    if plan is None:
+        return {}
+    from sparsegen.torch.parallel import styles  # torch's distributed tensors, which take long to load
+
+    return styles(plan, names)
 
 
 def _layers(model: Any) -> Iterator[tuple[str, Any]]:
@@ -124,21 +154,26 @@ def _refusal(layer: Any, rule: Rule, shared: Counter[int]) -> str:
 
 
 def _made(
-    name: str, layer: Any, rule: Rule, seen: Seen | None, tokens: tuple[int, ...], profile: DeviceProfile, auto: bool
-) -> tuple[Any, Row]:
-    """The sparse layer (None where there is no gain) and its row."""
+    name: str, layer: Any, rule: Rule, seen: Seen | None, tokens: tuple[int, ...], profile: DeviceProfile, auto: bool,
+    cut: tuple[Any, Any],
+) -> tuple[Any, Row]:  # fmt: skip
+    """The sparse layer (None where there is no gain) and its row; ``cut``: its style if it is split, and the mesh."""
     made = _sparse(layer, rule, None if seen is None else seen.norms)
-    shape = (layer.out_features, layer.in_features)
-    before = {n: dense_time(shape, layer.weight.dtype, n, profile) for n in tokens}
-    after = sparse_times(made, tokens, profile)
-    if auto and sum(after.values()) >= sum(before.values()):
-        return None, _dense(name, layer, "no gain is predicted", before, after)
     error, why = None, "" if seen is None else "calibration did not reach it: by magnitude"
     if seen is not None and seen.rows is not None:
         error, why = _error(layer, made, seen.rows), ""
-    took = measured(made, tokens, layer.weight.dtype)
+    style, mesh = cut
+    if style is not None:
+        style.cut(made, mesh)
+    shape = (made.out_features, made.in_features)
+    before = {n: dense_time(shape, layer.weight.dtype, n, profile) for n in tokens}
+    after = sparse_times(made, tokens, profile)
+    gains = sum(after.values()) < sum(before.values())
+    if auto and not (gains if style is None else style.all(gains, mesh)):
+        return None, _dense(name, layer, "no gain is predicted", before, after)
+    took, weights = measured(made, tokens, layer.weight.dtype), prod(shape)
     row = Row(
-        name, str(rule), 1 - made.nnz / layer.weight.numel(), layer.weight.nbytes,
+        name, str(rule), 1 - made.nnz / weights, weights * layer.weight.itemsize,
         sum(buffer.nbytes for key, buffer in made.named_buffers() if key != "dense"), before, after, took, error, why,
     )  # fmt: skip
     return made, row

@@ -116,14 +116,18 @@ def test_the_tables_of_the_suite() -> None:
     strong = Row(part="strong", case="Heat-2D", shape=(8, 8), dtype="f64", ranks=2, steps=4, overlap=True, speedup=1.9,
                  predicted=1.95, target=1.85, schedule="direct", ok=True)  # fmt: skip
     link = Row(part="link", case="both ways", shape=(1,), dtype="u8", ranks=2, gbs=300.0, latency_s=1e-5, ok=True)
-    found = {"rows": [row.as_json() for row in (strong, link)]}
+    layer = Row(part="products", case="row-parallel", shape=(8, 4), dtype="f16", ranks=2, tokens=16, alone_s=8e-5,
+                median_s=5e-5, speedup=1.6, target=1.6, error=0.0005, schedule="bitmap", ok=True)  # fmt: skip
+    found = {"rows": [row.as_json() for row in (strong, link, layer)]}
     assert [view(name, found)[1:] for name in PARTS] == [
         [["Heat-2D", "8×8", "f64", "2", "yes", "4", "1.90", "1.85", "1.95", "`direct`"]], [],
         [["both ways", "300", "1.0e-05"]],
+        [["row-parallel", "8×4", "16", "2", "80.0", "50.0", "1.60", "1.6", "5.0e-04", "`bitmap`"]],
     ]  # fmt: skip
 
 
-def test_the_suite_says_how_it_is_started() -> None:
-    command = [sys.executable, "-m", "sparsegen.bench.distributed_run", "--help"]
+@pytest.mark.parametrize("module", ["distributed_run", "split_run"])
+def test_the_suite_says_how_it_is_started(module: str) -> None:
+    command = [sys.executable, "-m", f"sparsegen.bench.{module}", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0 and "--out FILE.json" in done.stdout

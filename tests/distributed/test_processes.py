@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,35 +19,21 @@ import sparsegen as sg
 from sparsegen.bench import report
 from sparsegen.bench.distributed import NAME, Form
 from sparsegen.bench.distributed_run import Measured
+from sparsegen.bench.split_run import Layer, Split
 from sparsegen.distributed import group
+from sparsegen.distributed.over_torch import torch_distributed
+from tests.distributed.processes import said, started
 
 dist: Any = pytest.importorskip("torch.distributed")
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+
+from tests.distributed import worker  # which needs it
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @sg.stencil
 def heat(u: Any) -> Any:
     return 0.5 * u[0] + 0.25 * (u[-1] + u[1])
-
-
-@contextmanager
-def started(folder: Path, ranks: int, what: str) -> Iterator[list[subprocess.Popen[str]]]:
-    """The processes of a test, which are ended with it."""
-    start = [sys.executable, str(HERE / "worker.py"), str(folder)]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    found = [subprocess.Popen([*start, str(rank), str(ranks), what], **pipes) for rank in range(ranks)]
-    try:
-        yield found
-    finally:
-        for process in found:
-            process.kill()
-            process.wait()
-
-
-def said(process: subprocess.Popen[str], seconds: float = 60.0) -> str:
-    """What a process prints until it ends."""
-    return process.communicate(timeout=seconds)[0]
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -111,18 +97,40 @@ def test_the_suite_on_cpus() -> None:
     assert "acoustic, order 8" in report.text(report.result(NAME, rows, head))
 
 
+@pytest.mark.usefixtures("alone")
+def test_split_layers_on_cpus() -> None:
+    """Rows of layers that one process has whole, without a GPU: what is compared and said."""
+    small = [Layer("column-parallel", 96, 64, True, 4, 0.0), Layer("row-parallel, all-reduce", 64, 96, False, 4, 0.0)]
+    rows = list(Split("cpu").run(small, lambda line: None))
+    assert [row.case for row in rows] == [layer.name for layer in small]
+    assert all(row.ok and row.failed is None and row.error == 0 and row.alone_s and row.schedule for row in rows), rows
+    head = dict.fromkeys(("device", "driver", "nvcc", "sparsegen", "commit", "dirty", "sources", "date", "cold"), "")
+    assert "96×64" in report.text(report.result(NAME, rows, head))
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_a_rank_that_is_gone(tmp_path: Path, how: signal.Signals) -> None:
-    """One is killed, or stands still: the other one ends soon, and says what it waited for."""
+    """One is killed, or stands still: the other ends soon, and says what it waited for; the checkpoint is whole."""
     with started(tmp_path, 2, "endless") as processes:
         assert processes[0].stdout is not None and processes[0].stdout.readline() == "running\n"
         os.kill(processes[1].pid, how)
         start = time.monotonic()
         text = said(processes[0], 30)
         assert time.monotonic() - start < 30
-        assert "rank 0 of mesh 2 lost another one during an exchange of halos" in text, text
+        assert "rank 0 of mesh 2 lost another one during " in text, text
         assert processes[0].returncode == 1
     assert group.PATIENCE < 60
+    k = sg.compile(worker.heat, worker.SHAPE, 2, backend="reference")
+    with np.load(tmp_path / "run.npz") as held:
+        step = json.loads(held["about"].tobytes())["step"]
+    frames = list(k.run(np.zeros(worker.SHAPE), step + 4, checkpoint=tmp_path / "run.npz", resume=True))
+    assert step >= 6 and np.array_equal(frames[-1]["u"], k(np.ones(worker.SHAPE), steps=step + 4))
+
+
+def test_a_rank_that_never_comes(tmp_path: Path) -> None:
+    with started(tmp_path, 2, "absent") as processes:
+        text = said(processes[0], 30)
+        assert "DeviceError: " in text and "rank 0 of mesh 2 lost another one during the start" in text, text
 
 
 def test_without_processes_it_says_how_to_start_them() -> None:
@@ -138,7 +146,7 @@ def test_without_processes_it_says_how_to_start_them() -> None:
 def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.distributed", None)
     with pytest.raises(sg.DeviceError, match="torch is not installed") as caught:
-        group.torch_distributed()
+        torch_distributed()
     assert caught.value.hint == "pip install 'sparsegen[torch]'"
 
 

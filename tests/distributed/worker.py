@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from itertools import count
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 import sparsegen as sg
 from sparsegen.distributed import group
+from sparsegen.run.slow import SlowRunWarning
 
 MESHES = {2: [(2,), (1, 2)], 4: [(2, 2)]}
 SHAPE = (46, 61)
@@ -63,20 +64,28 @@ def differ() -> None:
 
 
 def endless() -> None:
-    """Steps until somebody ends it."""
+    """Steps until somebody ends it, with a checkpoint of each."""
     group.PATIENCE = 4.0  # type: ignore[misc]
+    warnings.simplefilter("ignore", SlowRunWarning)
     d = sg.distribute(sg.compile(heat, SHAPE, 2, backend="reference"), (2,))
-    mine = d.scatter(np.zeros(SHAPE) if dist.get_rank() == 0 else None)
-    for at in count():
-        mine = d(mine)
-        if at == 3:
+    mine = d.scatter(np.ones(SHAPE) if dist.get_rank() == 0 else None)
+    for frame in d.run(mine, 10**6, every=3, checkpoint=f"{sys.argv[1]}/run.npz"):
+        if frame.step == 9:
             print("running", flush=True)
+
+
+def absent() -> None:
+    """Rank 1 never comes."""
+    group.PATIENCE = 2.0  # type: ignore[misc]
+    if dist.get_rank():
+        sys.stdin.read()
+    sg.distribute(sg.compile(heat, SHAPE, 2, backend="reference"), (2,))
 
 
 def main() -> None:
     folder, rank, ranks, what = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks)
-    {"numbers": lambda: numbers(ranks), "differ": differ, "endless": endless}[what]()
+    {"numbers": lambda: numbers(ranks), "differ": differ, "endless": endless, "absent": absent}[what]()
     dist.destroy_process_group()
 
 

@@ -1,0 +1,88 @@
+"""One rank of a test over NCCL, a process and a GPU of its own: ``ranks_worker.py FOLDER RANK RANKS WHAT``."""
+
+from __future__ import annotations
+
+import sys
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import parallelize_module
+
+import sparsegen as sg
+import sparsegen.torch as st
+from tests.distributed.worker import heat
+
+
+def numbers(folder: str) -> None:
+    """A run whose checkpoint goes on on one GPU, and back; layers by columns and by rows; in a graph too."""
+    first, ranks = dist.get_rank() == 0, dist.get_world_size()
+    k = sg.compile(heat, (300, 260), 8, backend="cuda")
+    u = torch.rand(k.shape, dtype=torch.float64, device="cuda", generator=torch.Generator("cuda").manual_seed(2))
+    d, file = sg.distribute(k, (ranks,)), f"{folder}/run.npz"
+    mine = d.scatter(u if first else None)
+    *_, frame = d.run(mine, 20, every=10, checkpoint=file)
+    whole = d.gather(frame["u"])
+    if first:
+        *_, want = k.run(u, 20)
+        assert torch.equal(whole, want["u"])
+        *_, want = k.run(torch.zeros_like(u), 41, checkpoint=file, resume=True)
+        assert torch.equal(want["u"], [*k.run(u, 41)][-1]["u"])
+    dist.barrier()
+    *_, frame = d.run(mine, 50, checkpoint=file, resume=True)
+    whole = d.gather(frame["u"])
+    assert whole is None or torch.equal(whole, [*k.run(u, 50)][-1]["u"])
+
+    torch.manual_seed(4)
+    mesh: Any = init_device_mesh("cuda", (ranks,))
+    for words in ({"sparsity": 0.6}, {"pattern": "nm", "n": 2, "m": 8}):
+        linear = torch.nn.Linear(1024, 768, device="cuda", dtype=torch.float16)
+        x = torch.rand(8, 1024, device="cuda", dtype=torch.float16) - 0.5
+        whole_layer = st.SparseLinear.from_linear(linear, **words)
+        with torch.no_grad():
+            want, w = whole_layer(x), whole_layer.to_dense()
+            up = parallelize_module(whole_layer, mesh, st.SparseColwise())
+            got = up(x)
+            torch.testing.assert_close(got, want.chunk(ranks, -1)[dist.get_rank()], rtol=2e-3, atol=2e-3)
+            again = torch.nn.Linear(1024, 768, device="cuda", dtype=torch.float16)
+            again.weight.copy_(w)
+            again.bias.copy_(linear.bias)
+            down = parallelize_module(st.SparseLinear.from_linear(again, **words), mesh, st.SparseRowwise())
+            part = x.chunk(ranks, -1)[dist.get_rank()].contiguous()
+            torch.testing.assert_close(down(part), want, rtol=4e-3, atol=4e-3)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                y = down(part)
+            y.zero_()
+            graph.replay()
+            torch.cuda.synchronize()
+            torch.testing.assert_close(y, want, rtol=4e-3, atol=4e-3)
+    print("equal", flush=True)
+
+
+def endless() -> None:
+    """Steps until somebody ends it."""
+    d = sg.distribute(sg.compile(heat, (300, 260), 8, backend="cuda"), (dist.get_world_size(),))
+    mine = torch.zeros(d.block_shape, dtype=torch.float64, device="cuda")
+    for at in count():
+        mine = d(mine)
+        torch.cuda.synchronize()
+        if at == 3:
+            print("running", flush=True)
+
+
+def main() -> None:
+    folder, rank, ranks, what = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl", init_method=f"file://{folder}/store", rank=rank, world_size=ranks)
+    numbers(folder) if what == "numbers" else endless()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
