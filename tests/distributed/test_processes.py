@@ -26,7 +26,7 @@ from tests.distributed.processes import said, started
 
 dist: Any = pytest.importorskip("torch.distributed")
 
-from tests.distributed import worker  # which needs it
+from tests.distributed import worker  # which needs it  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 
