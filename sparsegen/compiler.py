@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sparsegen.arguments import one_of, positive
+from sparsegen.batch import Batch
 from sparsegen.callsite import located, user_loc
 from sparsegen.choose import Request, choose
 from sparsegen.cost.cost import Costs
@@ -47,10 +48,12 @@ def compile(
     backend: str = "auto",
     schedule: str | Schedule = "auto",
     nonfinite: NonFinite = "any",
+    batch: int | None = None,
+    shared: str | Sequence[str] = (),
 ) -> Kernel:
     loc = user_loc()
     with located(loc):
-        problem, request = described(stencil, shape, steps, nonfinite)
+        problem, request = described(stencil, shape, steps, nonfinite, batch=batch, shared=shared)
         target = resolve(device, backend)
         choice = choose(problem, target.profile, schedule, request)
         return Kernel(problem.under(choice.schedule), request.steps, target, choice, loc)
@@ -62,18 +65,22 @@ def schedules(
     steps: int | None = None,
     device: str | Path | DeviceProfile = "auto",
     nonfinite: NonFinite = "any",
+    batch: int | None = None,
+    shared: str | Sequence[str] = (),
 ) -> Costs:
     """The predicted cost of every legal schedule, cheapest a time step first; each has ``.schedule`` and ``.rate``.
 
     ``steps`` limits how many time steps a pass may do (default: as many as a schedule can).  Errors as in ``compile``.
     """
     with located(user_loc()):
-        problem, request = described(stencil, shape, steps, nonfinite, listing=True)
+        problem, request = described(stencil, shape, steps, nonfinite, listing=True, batch=batch, shared=shared)
         profile = resolve(device, "auto" if isinstance(device, str) and device == "auto" else "emulator").profile
         return Costs(problem.options(None, profile, request).costs)
 
 
-def described(what: Any, shape: Any, steps: Any, nonfinite: str, *, listing: bool = False) -> tuple[Problem, Request]:
+def described(
+    what: Any, shape: Any, steps: Any, nonfinite: str, *, listing: bool = False, batch: Any = None, shared: Any = (),
+) -> tuple[Problem, Request]:  # fmt: skip
     """The problem that a user means, and what is asked of its schedule.
 
     For a ``listing`` of schedules ``steps`` may be None: as many as a pass can do.
@@ -81,6 +88,11 @@ def described(what: Any, shape: Any, steps: Any, nonfinite: str, *, listing: boo
     StencilError or ProductError for what is none, ScheduleError for an unknown ``nonfinite``.
     """
     problem, unsaid = problem_of(what, shape), listing and steps is None
+    names = (shared,) if isinstance(shared, str) else tuple(shared)
+    if batch is not None:
+        problem = problem.of_batch(Batch(positive(batch, "batch"), names))
+    elif names:
+        raise StencilError(f"shared={', '.join(map(str, names))} without a batch", hint="pass batch=..., or leave it")
     if problem.grid is None:
         for name, value, default in (("steps", 1 if unsaid else steps, 1), ("nonfinite", nonfinite, "any")):
             _means_nothing(name, value, default)

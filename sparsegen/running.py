@@ -209,14 +209,14 @@ class _Run:
             self.said = say_if_long(took / steps * left, self.kernel.backend, self._work(left))
 
     def _work(self, steps: int) -> str:
-        cells = "x".join(map(str, self.kernel.shape))
+        cells = "x".join(map(str, self.kernel.problem.stacked))
         remedy = "" if self.file else "; checkpoint='run.npz' lets it go on where it is interrupted"
         return f"{steps} time steps of {cells} cells{remedy}"
 
     # -------------------------------------------------------------------------------------------- checkpoints
     def keep(self, path: Any, every: int, resume: bool) -> None:
         """Keep the state in a file after every so many steps; go on from what it holds."""
-        kernel, shape = self.kernel, (self.kernel.shape, self.kernel.dtype)
+        kernel, shape = self.kernel, (self.kernel.problem.stacked, self.kernel.dtype)
         fields = {f"{name}.{i}": shape for name, levels in self.calls.fields.items() for i in range(len(levels))}
         given = {name: copied(a) for name, a in self.given.items()}
         how = f"{kernel.schedule} on {kernel.backend}"

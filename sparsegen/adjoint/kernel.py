@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sparsegen.adjoint.transpose import transpose
@@ -44,4 +45,9 @@ def adjoint_problem(problem: Problem) -> Problem:
         )
     made = transpose(forward)
     found = problem_of(made.what, problem.shape)  # which checks the shape: coefficients may be read farther away
-    return found if isinstance(made.what, Stencil) else AdjointProblem(made.what, problem.shape, made, forward)
+    if not isinstance(made.what, Stencil):
+        tables = [table.name for table in made.tables]  # the same for all items
+        read = [name for name in problem.batch.shared if name in made.what.coefs] if problem.batch else []
+        batch = replace(problem.batch, shared=(*read, *tables)) if problem.batch else None
+        return AdjointProblem(made.what, problem.shape, made, forward, batch=batch)
+    return found.of_batch(problem.batch) if problem.batch else found

@@ -75,7 +75,8 @@ class UpdateCalls(GridCalls):
     ) -> Program:
         """Of a pass, or of the update ``copied`` that copies a field, for the pitches of its roles."""
         if copied:
-            return lower(UpdateProblem(copied, self.problem.shape), UpdateSchedule("direct"), device, 1, variant)
+            problem = UpdateProblem(copied, self.problem.shape, batch=self.problem.batch)
+            return lower(problem, UpdateSchedule("direct"), device, 1, variant)
         return lower(self.problem, schedule, device, steps, variant)
 
     def plan(self, programs: Memo[Program], schedule: UpdateSchedule, steps: int, variant: Any) -> Plan:
@@ -88,7 +89,8 @@ class UpdateCalls(GridCalls):
         ends = [*([rest] if rest else []), *(rest + schedule.levels * (i + 1) for i in range(passes))]
         sizes = [end - start for start, end in pairwise((0, *ends))]
         grid = (1, *self.problem.shape)[-max(2, len(self.problem.shape)) :]
-        wide = padded_pitch(grid, self.dtype.itemsize, cols, len(sizes)) if family(schedule).pieces else 0
+        every, size = (self.problem.items, *grid), self.dtype.itemsize
+        wide = padded_pitch(every, size, cols, len(sizes)) if family(schedule).pieces else 0
         rings = {name: Ring(name, levels, sizes, apart=bool(wide)) for name, levels in update.fields}
 
         def pitch(array: str) -> int:
@@ -140,7 +142,7 @@ class UpdateCalls(GridCalls):
             notes.append(f"Elements from row to row of each array, in order: {', '.join(map(str, pitch))}.")
         return notes
 
-    def reference(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
+    def one(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
         update = self.problem.what
         fields = {name: tuple(arrays[f"in.{name}.{k}"] for k in range(levels)) for name, levels in update.fields}
         coefs = {name: arrays[f"in.{name}.0"] for name in update.coefs}

@@ -39,7 +39,7 @@ class Floors:
         if s.rules.has("mma") and s.mma != "none":
             return 0.0
         work = self._cells * points(fp, s.fuse) * s.levels
-        return self._start + SLACK * work / (fma_rate(fp, d) * d.sms * d.clock)
+        return self._start + SLACK * work / (fma_rate(fp, d) * d.own_sms * d.clock)
 
     def tensor(self, s: StencilSchedule, g: Geometry) -> float:
         """The launch and the mma of all tiles; nothing where the tile is chosen for the field, or mma has no cycles."""
@@ -49,7 +49,7 @@ class Floors:
         sizes = zip(self.shape[-2:], (g.rows, g.cols), strict=True)
         tiles = math.prod(-(-n // size) for n, size in sizes) * math.prod(self.shape[:-2])
         cycles = sum(n * d.cpi[shape] for shape, n in g.mmas) / d.sub_cores
-        return self._start + SLACK * tiles * cycles / (d.sms * d.clock)
+        return self._start + SLACK * tiles * cycles / (d.own_sms * d.clock)
 
 
 def choose(

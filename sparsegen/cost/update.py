@@ -134,11 +134,11 @@ def cost(update: Update, shape: tuple[int, ...], schedule: UpdateSchedule, devic
         "within": sum(offset[-1] * size % LINE != 0 for _, _, offset in loads) / column,
         "waits": DEPEND * (work["FMA"] + work["ALU"]) + deep(update) * work["MUFU"],
         "threads": schedule.threads, "column": column, "s": size, "launch": device.launch_s,
-        "dram": 0.0 if cells * size * (reads + writes) <= _L2_SHARE * device.l2_bytes else 1.0,
-        "bw_G": REACH * device.bw_global, "bw_L2": device.l2_bytes_per_clk_sm * device.sms * device.clock,
-        "bw_S": device.bw_shared, "fma_s": rate * device.sms * device.clock,
-        "issue_s": 32.0 * device.sub_cores * device.sms * device.clock,
-        "resident": device.sms * max(schedule.threads, fitting), "lat": device.lat_dram, "f": device.clock,
+        "dram": 0.0 if cells * size * (reads + writes) <= _L2_SHARE * device.own_l2 else 1.0,
+        "bw_G": REACH * device.bw_global, "bw_L2": device.l2_bytes_per_clk_sm * device.own_sms * device.clock,
+        "bw_S": device.bw_shared, "fma_s": rate * device.own_sms * device.clock,
+        "issue_s": 32.0 * device.sub_cores * device.own_sms * device.clock,
+        "resident": device.own_sms * max(schedule.threads, fitting), "lat": device.lat_dram, "f": device.clock,
     }  # fmt: skip
     return LAW.evaluate(schedule, values, device, shape, update)
 

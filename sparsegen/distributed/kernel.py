@@ -17,7 +17,7 @@ from sparsegen.distributed.group import Ranks
 from sparsegen.distributed.local import Held, LocalKernel
 from sparsegen.distributed.model import Exchange, planned, predicted
 from sparsegen.distributed.partition import shape
-from sparsegen.ir.errors import ArrayError, ProductError
+from sparsegen.ir.errors import ArrayError, DeviceError, ProductError
 from sparsegen.kernel import Kernel
 from sparsegen.memo import Memo
 from sparsegen.problem import digest
@@ -40,6 +40,11 @@ def distribute(k: Kernel, mesh: Any, *, overlap: bool | None = None) -> Distribu
         if not isinstance(k, Kernel) or k.problem.grid is None:
             raise ProductError(
                 f"{k!r} has no grid to split", hint="distribute what sg.compile makes of a stencil or an update"
+            )
+        if k.batch is not None:
+            raise DeviceError(
+                f"{k!r} works on a batch, and a domain is one grid",
+                hint="give each rank some of the items, and call a kernel for so many there; or compile without batch",
             )
         return DistributedKernel(k, Ranks.of(mesh, k.backend), overlap)
 

@@ -148,7 +148,7 @@ class StencilFamily(Vocabulary):
         from sparsegen.ir.passes.pipeline import Pipeline
 
         rim = "none" if self.rim == "fused" and fp.axes == 3 else self.rim  # rims are strips of a plane
-        kernel = self.kernel(s, g, per_sm * device.sms if s.stages > 1 else 0, per_sm)
+        kernel = self.kernel(s, g, max(1, int(per_sm * device.own_sms)) if s.stages > 1 else 0, per_sm)
         passes: list[Pass] = [FuseTime(s.fuse, s.levels, rim=rim), kernel]
         if self.rim != "none":
             passes.append(Rim(1, RIM_ROW, RIM_ROW_THREADS) if fp.flat and rim == "all" else Rim())

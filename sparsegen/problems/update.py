@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
 from typing import Any, ClassVar, cast
 
+from sparsegen.batch import Batch
 from sparsegen.choose import Listed, Options, Rejected, Request
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
@@ -17,13 +18,13 @@ from sparsegen.dsl.update import Update
 from sparsegen.families.update.base import UpdateFamily, family
 from sparsegen.ir import op_update as o
 from sparsegen.ir.boundary import Sides, describe
-from sparsegen.ir.errors import ScheduleError
+from sparsegen.ir.errors import ScheduleError, StencilError
 from sparsegen.ir.module import Module
 from sparsegen.ir.op import Sides as SideSpecs
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
-from sparsegen.problem import Problem, digest
+from sparsegen.problem import Problem, digest, of_batch
 from sparsegen.registry import families
 from sparsegen.schedule import Schedule, UpdateSchedule
 from sparsegen.sizes import ITEMSIZE
@@ -40,6 +41,7 @@ class UpdateProblem(Problem):
     op: ClassVar[str] = "update"
     what: Update
     shape: tuple[int, ...]
+    batch: Batch | None = field(default=None, kw_only=True)
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -64,6 +66,7 @@ class UpdateProblem(Problem):
             "what": "update", "of": f"of {', '.join(name for name, _ in update.fields)} {update.dtype}",
             "dtype": update.dtype, "formula": digest(repr((update.parameters, update.code, update.results)).encode()),
             "sides": [describe(sides) for sides in update.sides], "shape": self.shape,
+            **of_batch(self.batch),
         }  # fmt: skip
 
     def seconds(self, cost: Cost, steps: int) -> float:
@@ -93,13 +96,27 @@ class UpdateProblem(Problem):
 
     def at(self, shape: tuple[int, ...]) -> Problem:
         """The same on fields of another shape."""
-        return UpdateProblem(self.what, shape)
+        return replace(self, shape=shape)
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        return tuple(f"in.{name}.0" for name in self.batch.shared) if self.batch else ()
+
+    def of_batch(self, batch: Batch) -> UpdateProblem:
+        if unknown := [name for name in batch.shared if name not in self.what.coefs]:
+            coefs = ", ".join(self.what.coefs) or "none"
+            raise StencilError(
+                f"shared={', '.join(unknown)}: {self.what.name} has no such coefficient",
+                hint=f"name some of its coefficients: {coefs}; fields belong to an item, scalars are the same for all",
+            )
+        batch.fits(self.shape)
+        return replace(self, batch=batch)
 
     def options(self, wanted: Schedule | None, device: DeviceProfile, request: Request) -> Options:
-        return tried(self, device, request.steps)
+        return tried(self, device.share(self.items), request.steps)
 
     def price(self, schedule: UpdateSchedule, device: DeviceProfile, request: Request) -> Cost:
-        own = family(schedule)
+        own, device = family(schedule), device.share(self.items)
         if schedule.steps > request.steps:
             raise ScheduleError(
                 f"levels={schedule.levels} does {schedule.steps} time steps at once, but steps={request.steps}",

@@ -75,7 +75,8 @@ def run_pass(program: Program, given: Arrays, *, checks: bool) -> tuple[dict[str
         if pitch is None:
             fields[role] = flat(given[role]) if role in given else poisoned(param.size, param.dtype.numpy(), role)
         else:
-            fields[role] = poisoned(first.size // cols * pitch, first.dtype)
+            size = given[role].size if role in given else first.size  # what items of a batch share is one item's
+            fields[role] = poisoned(size // cols * pitch, first.dtype)
             if role in given:
                 fields[role].reshape(-1, pitch)[:, :cols] = given[role].reshape(-1, cols)
             else:
