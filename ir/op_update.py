@@ -11,7 +11,7 @@ from .boundary_map import PERIODIC
 from .checks import Context, check
 from .node import Op, attr, define
 from .op import AXES, Sides, Stencil, check_sides
-from .types import Buffer, DType, sum_type
+from .types import Buffer, DType, cell_type
 
 
 @define("op.update")
@@ -60,7 +60,7 @@ def scalars(op: Update, steps: int, taken: Iterable[Buffer]) -> tuple[Buffer, ..
     name = SCALARS
     while name in {buffer.name for buffer in taken}:
         name += "_"
-    return (Buffer(name, sum_type(op.dtype), steps * len(names), "param"),)
+    return (Buffer(name, cell_type(op.dtype), steps * len(names), "param"),)
 
 
 def of_stencil(op: Stencil) -> Update:

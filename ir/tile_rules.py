@@ -19,7 +19,7 @@ from .layout import Layout
 from .node import walk
 from .op import Box, Tap, tile_counts
 from .spread import Products, Spread
-from .types import Buffer, DType, sum_type
+from .types import Buffer, DType, cell_type
 
 
 # ---------------------------------------------------------------------------------------------------- shared questions
@@ -43,7 +43,7 @@ def scalars(ctx: Context, code: Code, given: Buffer | None, dtype: DType, steps:
     ctx.need((given is not None) == bool(count), f"{count} scalars of a formula, {some} given")
     if given is not None:
         ctx.need(given.space == "param", f"@{given.name} must be a parameter, not in {given.space} memory")
-        ctx.need(given.dtype is sum_type(dtype), f"@{given.name} holds {given.dtype}, sums are of {sum_type(dtype)}")
+        ctx.need(given.dtype is cell_type(dtype), f"@{given.name} holds {given.dtype}, sums are of {cell_type(dtype)}")
         ctx.need(given.size == steps * count, f"@{given.name} has {given.size} of {count} scalars of {steps} steps")
 
 

@@ -43,6 +43,11 @@ def adjoint_problem(problem: Problem) -> Problem:
             f"{problem.name} takes numbers at each call, for which there is no adjoint() yet",
             hint="put them into the formula, as constants of the enclosing scope",
         )
+    if forward.dtype == "u8":
+        raise StencilError(
+            f"{problem.name} rounds its cells to bytes, so it is not linear and has no adjoint()",
+            hint="describe it with dtype='f32', and convert the images",
+        )
     made = transpose(forward)
     found = problem_of(made.what, problem.shape)  # which checks the shape: coefficients may be read farther away
     if not isinstance(made.what, Stencil):

@@ -94,8 +94,10 @@ class GridCalls(Calls):
         return {"steps": 2 * len(self.inputs) * self.cells * self.dtype.itemsize}
 
     def random(self, seed: int = 0) -> HostArrays:
-        """Numbers from 0 to 1."""
+        """Numbers from 0 to 1; bytes from 0 to 255."""
         rng = np.random.default_rng(seed)
+        if self.dtype.kind == "u":
+            return {name: rng.integers(0, 256, a.shape, self.dtype) for name, a in self.inputs.items()}
         return {name: rng.random(a.shape).astype(self.dtype) for name, a in self.inputs.items()}
 
     def work(self, passes: int) -> str:

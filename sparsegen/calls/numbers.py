@@ -13,7 +13,7 @@ from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.update import Update
 from sparsegen.ir.errors import ArrayError
 from sparsegen.ir.formula import scalars
-from sparsegen.ir.types import DTYPES, sum_type
+from sparsegen.ir.types import DTYPES, cell_type
 
 Numbers = npt.NDArray[Any]
 #: What a measurement takes for a scalar that it is not given.
@@ -51,7 +51,7 @@ def table(update: Update, values: Mapping[str, Any], steps: int) -> Numbers | No
     rounded to the type of its sums; None where it has none."""
     if not (names := scalars(update.code)):
         return None
-    found, dtype = each(update, values, steps), sum_type(DTYPES[update.dtype]).numpy()
+    found, dtype = each(update, values, steps), cell_type(DTYPES[update.dtype]).numpy()
     with np.errstate(over="ignore"):
         return np.stack([found[name] for name in names], axis=1).astype(dtype)
 

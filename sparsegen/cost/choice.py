@@ -90,7 +90,7 @@ def choose(
 
 def _space(fp: Footprint, limit: int) -> Iterator[tuple[tuple[int, int], StencilSchedule]]:
     """The candidates, those families first that do the most steps a pass; with their places in ``search.space``."""
-    places = {name: at for at, name in enumerate(families("stencil")) if fp.axes in named(name).axes}
+    places = {name: at for at, name in enumerate(families("stencil")) if named(name).takes(fp)}
     for name in sorted(places, key=lambda name: named(name).most_steps, reverse=True):
         for n, s in enumerate(named(name).space(fp, limit)):
             yield (places[name], n), s

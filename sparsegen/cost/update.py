@@ -19,7 +19,7 @@ from sparsegen.cost.terms import REACH
 from sparsegen.dsl.update import Update
 from sparsegen.ir import formula
 from sparsegen.ir.op_update import parameters
-from sparsegen.ir.types import DTYPES, sum_type
+from sparsegen.ir.types import DTYPES, cell_type
 from sparsegen.schedule import UpdateSchedule
 from sparsegen.sizes import ITEMSIZE
 
@@ -81,7 +81,7 @@ def units(update: Update) -> dict[str, int]:
     """
     code, _ = formula.contract(update.code, update.results)
     once = formula.uniform(code)  # for all cells of a thread
-    found, sums = {"FMA": 0, "ALU": 0, "MUFU": 0}, sum_type(DTYPES[update.dtype]).name
+    found, sums = {"FMA": 0, "ALU": 0, "MUFU": 0}, cell_type(DTYPES[update.dtype]).name
     if sums != update.dtype:
         found["ALU"] += len(parameters(update.fields, update.coefs)) + len(update.fields)
     for node in (n for at, n in enumerate(code) if n[0] in formula.SIGNATURES and at not in once):
@@ -107,7 +107,7 @@ def bordered(update: Update) -> bool:
 
 def deep(update: Update) -> float:
     """Clocks that a warp waits for each of ``units``' MUFU."""
-    return _WAIT[sum_type(DTYPES[update.dtype]).name]
+    return _WAIT[cell_type(DTYPES[update.dtype]).name]
 
 
 def flops(update: Update) -> int:

@@ -55,7 +55,7 @@ class Update:
             raise StencilError(
                 f"{self.name} cannot have the dtype {self.dtype!r}", loc=self.loc, hint=f"one of {', '.join(DTYPES)}"
             )
-        sums = types.sum_type(types.DTYPES[self.dtype]).name
+        sums = types.cell_type(types.DTYPES[self.dtype]).name
         for node in self.code:
             if node[0] == "const":
                 constant = cast("float", node[1])

@@ -127,6 +127,8 @@ class StencilFamily(Vocabulary):
     contradictions: Callable[[StencilSchedule], None] | None = None
     #: Whether a pass for the steps that are left over has no more levels than the schedule.
     levels_bound: bool = False
+    #: Whether fields may be of bytes, which are rounded after each step: so of one step a pass.
+    bytes: bool = False
     op: str = "stencil"
     telling: ClassVar[tuple[str, ...]] = ("steps", "mma")
 
@@ -134,6 +136,10 @@ class StencilFamily(Vocabulary):
     def most_steps(self) -> int:
         """Time steps of its longest pass."""
         return math.prod(self.by_name[word].high or 1 for word in ("fuse", "levels") if self.has(word))
+
+    def takes(self, fp: Footprint) -> bool:
+        """Whether it has schedules for fields of so many axes, and of their type."""
+        return fp.axes in self.axes and (self.bytes or fp.dtype != "u8")
 
     def consistent(self, s: Schedule) -> None:
         """ScheduleError where words contradict each other."""

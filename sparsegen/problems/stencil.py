@@ -181,8 +181,8 @@ class StencilProblem(Problem):
         """The problem of a schedule for updates; ScheduleError where the stencil is none."""
         if self.update is None:
             raise ScheduleError(
-                f"{schedule.family} does steps of updates, and {self.what.name} is none: its fields have 16 bits, "
-                "which an update rounds at every step, or a frozen side keeps more cells than its weights reach",
+                f"{schedule.family} does steps of updates, and {self.what.name} is none: its fields have 16 bits or "
+                "fewer, which an update rounds at every step, or a frozen side keeps more cells than its weights reach",
                 hint="take a schedule of stencils, or sg.compile(stencil.as_update(), ...) where that is meant",
             )
         return self.update

@@ -122,7 +122,7 @@ class UpdateProblem(Problem):
                 f"levels={schedule.levels} does {schedule.steps} time steps at once, but steps={request.steps}",
                 hint=f"compile for steps={schedule.steps} or more, or take levels={request.steps}",
             )
-        if (why := own.misfit(self.what, self.shape, schedule, device)) is not None:
+        if (why := own.refused(self.what, self.shape, schedule, device)) is not None:
             raise ScheduleError(why[0], hint=why[1])
         return own.cost(self.what, self.shape, schedule, device, request.steps)
 
@@ -135,9 +135,9 @@ def tried(problem: UpdateProblem, device: DeviceProfile, steps: int, linear: boo
     """
     update, shape = problem.what, problem.shape
     found, refused = list[Cost](), list[Rejected]()
-    for own in updating(linear):
+    for own in (each for each in updating(linear) if each.bytes or update.dtype != "u8"):
         for s in own.candidates(update, steps):
-            if (why := own.misfit(update, shape, s, device)) is not None:
+            if (why := own.refused(update, shape, s, device)) is not None:
                 refused.append(Rejected(s, *why))
             elif own.worth(c := own.cost(update, shape, s, device, steps)):
                 found.append(c)

@@ -33,7 +33,7 @@ class Pointwise(UpdateFamily):
 
     name = "direct"
     telling = ("block", "column")
-    pieces = False
+    pieces, bytes = False, True
     words = (Word("block", pair, (32, 8)), Word("column", integer, 1, 1, 8))
 
     def consistent(self, s: Schedule) -> None:
