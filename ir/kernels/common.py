@@ -17,7 +17,7 @@ from ..grid import Grid, keep
 from ..module import Launch, Module
 from ..node import Op, located
 from ..spread import Spread
-from ..types import Buffer, DType, s32, cell_type
+from ..types import Buffer, DType, cell_type, s32
 
 Kernel = o.Stencil | o.Rim
 K = TypeVar("K", bound=Op)
