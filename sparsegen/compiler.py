@@ -7,7 +7,7 @@ here: lowering takes milliseconds and happens at once, nvcc runs when its result
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import singledispatch
 from pathlib import Path
 from typing import Any, Literal
@@ -51,6 +51,19 @@ def compile(
     batch: int | None = None,
     shared: str | Sequence[str] = (),
 ) -> Kernel:
+    """The kernel of a stencil or an update on a grid of ``shape`` cells, or of a product, whose matrices say its size.
+
+    ``steps``: time steps of a call that says no other number.  ``device`` (a profile's name or file) is what the
+    schedule is chosen for, ``backend`` (``cuda``, ``emulator``, ``reference``) what runs it; ``auto`` is the best of
+    this machine.  ``schedule``: a line or a Schedule, which ``auto`` leaves to the cost model.  With
+    ``nonfinite="exact"`` a NaN or Inf reaches only cells that the stencil connects it to.
+
+    ``batch``: how many such grids a call works on, each as by itself; they are the first axis of every array, but of
+    the coefficients named in ``shared``, which are given once for all.
+
+    StencilError or ProductError for what cannot be computed, ScheduleError for a schedule that cannot do it,
+    DeviceError for a device or back end that is not there.
+    """
     loc = user_loc()
     with located(loc):
         problem, request = described(stencil, shape, steps, nonfinite, batch=batch, shared=shared)
@@ -88,7 +101,7 @@ def described(
     StencilError or ProductError for what is none, ScheduleError for an unknown ``nonfinite``.
     """
     problem, unsaid = problem_of(what, shape), listing and steps is None
-    names = (shared,) if isinstance(shared, str) else tuple(shared)
+    names = _names(shared)
     if batch is not None:
         problem = problem.of_batch(Batch(positive(batch, "batch"), names))
     elif names:
@@ -99,6 +112,14 @@ def described(
         return problem, Request(every=listing)
     count = most_steps() if unsaid else positive(steps, "steps")
     return problem, Request(count, one_of(nonfinite, ("any", "exact"), "nonfinite", ScheduleError) == "exact")
+
+
+def _names(shared: Any) -> tuple[str, ...]:
+    """Names of coefficients; StencilError for what is none."""
+    names = (shared,) if isinstance(shared, str) else tuple(shared) if isinstance(shared, Iterable) else (shared,)
+    if wrong := [name for name in names if not isinstance(name, str)]:
+        raise StencilError(f"shared={wrong[0]!r} is no name", hint="name coefficients, as in shared=('c',)")
+    return names
 
 
 @singledispatch

@@ -223,6 +223,8 @@ def refusals() -> list[tuple[Any, dict[str, Any], type[SparsegenError], str]]:
         (averages(2), {"batch": 70000}, StencilError, "65535"),
         (averages(2), {"batch": 2, "shared": "c"}, StencilError, "leave shared away"),
         (averages(2), {"shared": "c"}, StencilError, "pass batch"),
+        (u, {"batch": 2, "shared": None}, StencilError, "name coefficients"),
+        (u, {"batch": 2, "shared": (3,)}, StencilError, "name coefficients"),
         (u, {"batch": 2, "shared": "u"}, StencilError, "coefficients: c"),
         (u, {"batch": 2, "shared": ("c", "gain")}, StencilError, "coefficients: c"),
     ]
