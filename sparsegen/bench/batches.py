@@ -1,7 +1,7 @@
 """Suite ``batches``: images and an ensemble, eight of them in one call beside one of them.
 
-A batch must not be slower, cell for cell, than a call for one of its items.  Results of the first and of the last item
-are compared with those of NumPy.
+A batch must not be much slower, cell for cell, than a call for one of its items: one image in f32 stays in L2 from call
+to call, and eight do not.  Results of the first and of the last item are compared with those of NumPy.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Items of a batch; pixels of an image; cells of a member of an ensemble, and its time steps.
 ITEMS, IMAGE, MEMBER, STEPS = 8, (1080, 1920), (512, 512), 24
+#: Share of the rate of one item that a batch must reach.
+LEAST: Final = 0.75
 #: Calls back to back that are timed together: starting one takes a tenth of a small one's time.
 CALLS: Final = 10
 #: max|a - b| / max|b| that counts as right: a byte may be rounded to its neighbour.
@@ -46,7 +48,7 @@ def cases(quick: bool = False) -> list[Case]:
     ]  # fmt: skip
     for name, what, shape, steps in forms[: 1 if quick else None]:
         one = Case(f"{name}, one", what, shape, steps, "auto", batch=1)
-        share = Share(1.0, "one", (one,))
+        share = Share(LEAST, "one", (one,))
         found += [one, replace(one, name=f"{name}, {ITEMS}", batch=ITEMS, share=share)]
     return found
 

@@ -19,7 +19,7 @@ def test_a_batch_is_compared_with_one_item() -> None:
         assert eight.share and eight.share.of == (one,)
         row = labels(relative(eight, {one: 50.0}), "direct")
         assert row["shape"] == (batches.ITEMS, *one.shape)
-        assert row["target"] == 50.0
+        assert row["target"] == 50.0 * batches.LEAST
 
 
 def test_an_item_that_is_wrong_is_found() -> None:
