@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .op import Box, Sides, SideSpec, Stencil
-from .types import DType, sum_type
+from .types import DType, cell_type
 
 Widths = tuple[tuple[int, int], ...]
 #: Largest relative error of fused weights that is accepted, by the type that sums are made in.
@@ -56,21 +56,21 @@ def loss(weights: Any, steps: int, dtype: DType) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         fused = np.abs(convolve(weights, steps))
         total = float(np.float_power(np.abs(np.asarray(weights, dtype=np.float64)).sum(), steps))
-    if not (fused <= np.finfo(sum_type(dtype).numpy()).max).all() or not np.isfinite(total):
+    if not (fused <= np.finfo(cell_type(dtype).numpy()).max).all() or not np.isfinite(total):
         return float("inf")
-    normal = np.where(fused < np.finfo(sum_type(dtype).numpy()).tiny, 0.0, fused)
+    normal = np.where(fused < np.finfo(cell_type(dtype).numpy()).tiny, 0.0, fused)
     left = float(normal.sum())  # what is too small for its type counts as lost
     return 2.0**-53 * total / left + float(fused.sum() - left) / left if left else float("inf")
 
 
 def most_fused(weights: Any, dtype: DType, limit: int) -> tuple[int, float]:
     """How many steps, ``limit`` at the most, may be fused into one, and the ``loss`` of one more (0 at the limit)."""
-    if loss(weights, limit, dtype) <= LOSS[sum_type(dtype).name]:
+    if loss(weights, limit, dtype) <= LOSS[cell_type(dtype).name]:
         return limit, 0.0
     may, not_ = 1, limit
     while may + 1 < not_:
         middle = (may + not_) // 2
-        fine = loss(weights, middle, dtype) <= LOSS[sum_type(dtype).name]
+        fine = loss(weights, middle, dtype) <= LOSS[cell_type(dtype).name]
         may, not_ = (middle, not_) if fine else (may, middle)
     return may, loss(weights, not_, dtype)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .boundary import KINDS
 from .checks import Context, check
 from .node import Op, attr, define
-from .types import DType
+from .types import DType, u8
 
 #: One side of an axis: its kind (``periodic``, ``dirichlet``, ``neumann``, ``frozen``) and dirichlet's value.
 SideSpec = tuple[str, float]
@@ -30,7 +30,8 @@ class Stencil(Op):
     ``radius`` is the reach on each axis, in cells (outer zero weights count: ``frozen`` keeps that many cells);
     ``pitch`` is the distance between rows of ``u`` and of ``out``, in elements; ``steps`` is how many time steps one
     application stands for (1 until time fusion); ``levels`` applications follow one another (``sides`` hold before the
-    first only).  Fields of 16-bit floats are summed in f32 over all of them, and rounded where they are stored.
+    first only).  Fields of 16-bit floats are summed in f32 over all of them, and rounded where they are stored; so are
+    those of bytes, to nearest even and to 0..255 (:func:`sparsegen.ir.types.cell_type`).
     """
 
     symbol: str = attr()
@@ -97,7 +98,7 @@ def _axes(ctx: Context, op: Stencil | Rim, boxes: tuple[Box, ...]) -> None:
         ctx.need(all(0 <= low <= high <= n for (low, high), n in zip(box, op.shape, strict=True)),
                  f"box {box} is not within the field of {list(op.shape)} cells")  # fmt: skip
     ctx.need(min(op.pitch) >= op.shape[-1], f"rows of {op.shape[-1]} cells overlap at pitch {min(op.pitch)}")
-    ctx.need(op.dtype.kind == "float", f"a field of {op.dtype}", "take a floating type")
+    ctx.need(op.dtype.kind == "float" or op.dtype is u8, f"a field of {op.dtype}", "take a floating type, or u8")
     ctx.need(op.steps >= 1, f"{op.steps} time steps")
 
 

@@ -11,7 +11,7 @@ from .boundary_map import PERIODIC
 from .checks import Context, check
 from .node import Op, attr, define
 from .op import AXES, Sides, Stencil, check_sides
-from .types import Buffer, DType, Space, sum_type
+from .types import Buffer, DType, Space, cell_type
 
 #: A group of sites: its name, the field, how many there are.
 Sites = tuple[str, str, int]
@@ -70,7 +70,7 @@ def scalars(op: Update, steps: int, taken: Iterable[Buffer], space: Space = "par
     name = SCALARS
     while name in {buffer.name for buffer in taken}:
         name += "_"
-    return (Buffer(name, sum_type(op.dtype), steps * len(names), space),)
+    return (Buffer(name, cell_type(op.dtype), steps * len(names), space),)
 
 
 def of_stencil(op: Stencil) -> Update:

@@ -19,7 +19,7 @@ from .layout import Layout
 from .node import walk
 from .op import Box, Tap, tile_counts
 from .spread import Products, Spread
-from .types import Buffer, DType, sum_type
+from .types import Buffer, DType, cell_type
 
 
 # ---------------------------------------------------------------------------------------------------- shared questions
@@ -45,7 +45,7 @@ def scalars(ctx: Context, code: Code, given: Buffer | None, dtype: DType, steps:
     if given is not None:
         space, what = ("param", "in the constant bank") if steps else ("global", "in global memory")
         ctx.need(given.space == space, f"@{given.name} must be {what}, not {given.space}")
-        ctx.need(given.dtype is sum_type(dtype), f"@{given.name} holds {given.dtype}, sums are of {sum_type(dtype)}")
+        ctx.need(given.dtype is cell_type(dtype), f"@{given.name} holds {given.dtype}, sums are of {cell_type(dtype)}")
         fits = given.size == steps * count if steps else given.size % count == 0
         ctx.need(fits, f"@{given.name} has {given.size} of {count} scalars of {steps or 'some'} steps")
 

@@ -95,6 +95,11 @@ def sum_type(dtype: DType) -> DType:
     return f32 if dtype.kind == "float" and dtype.bits <= 16 else dtype
 
 
+def cell_type(dtype: DType) -> DType:
+    """The type in which cells of fields are worked out: f32 for bytes, which are then rounded; else that of sums."""
+    return f32 if dtype is u8 else sum_type(dtype)
+
+
 def widths(dtype: DType) -> tuple[int, ...]:
     """How many adjacent elements one load or store can move: 1, 2 or 4, of 16 bits also 8; 16 bytes at most."""
     return tuple(n for n in (1, 2, 4, 8) if n * dtype.nbytes <= 16 and (n <= 4 or dtype.bits == 16))

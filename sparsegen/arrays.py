@@ -245,12 +245,15 @@ class Expect:
                 "indices are 32 bits wide",
                 hint=hint,
             )
-        if len(layout.shape) == 3 and layout.strides[0] != layout.shape[1] * pitch:
-            raise ArrayError(
-                f"{self.name} has planes {layout.strides[0]} bytes apart, {layout.shape[1]} rows of {pitch} bytes: "
-                "planes must follow one another",
-                hint=hint,
-            )
+        apart = pitch
+        for axis in range(len(layout.shape) - 3, -1, -1):
+            apart *= layout.shape[axis + 1]
+            if layout.strides[axis] != apart:
+                raise ArrayError(
+                    f"{self.name} has planes {layout.strides[axis]} bytes apart, {apart // pitch} rows of {pitch} "
+                    "bytes: planes must follow one another",
+                    hint=hint,
+                )
 
 
 def overlap(a: ArrayView, b: ArrayView) -> bool:

@@ -7,12 +7,13 @@ here: lowering takes milliseconds and happens at once, nvcc runs when its result
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import singledispatch
 from pathlib import Path
 from typing import Any, Literal
 
 from sparsegen.arguments import one_of, positive
+from sparsegen.batch import Batch
 from sparsegen.callsite import located, user_loc
 from sparsegen.choose import Request, choose
 from sparsegen.cost.cost import Costs
@@ -47,10 +48,25 @@ def compile(
     backend: str = "auto",
     schedule: str | Schedule = "auto",
     nonfinite: NonFinite = "any",
+    batch: int | None = None,
+    shared: str | Sequence[str] = (),
 ) -> Kernel:
+    """The kernel of a stencil or an update on a grid of ``shape`` cells, or of a product, whose matrices say its size.
+
+    ``steps``: time steps of a call that says no other number.  ``device`` (a profile's name or file) is what the
+    schedule is chosen for, ``backend`` (``cuda``, ``emulator``, ``reference``) what runs it; ``auto`` is the best of
+    this machine.  ``schedule``: a line or a Schedule, which ``auto`` leaves to the cost model.  With
+    ``nonfinite="exact"`` a NaN or Inf reaches only cells that the stencil connects it to.
+
+    ``batch``: how many such grids a call works on, each as by itself; they are the first axis of every array, but of
+    the coefficients named in ``shared``, which are given once for all.
+
+    StencilError or ProductError for what cannot be computed, ScheduleError for a schedule that cannot do it,
+    DeviceError for a device or back end that is not there.
+    """
     loc = user_loc()
     with located(loc):
-        problem, request = described(stencil, shape, steps, nonfinite)
+        problem, request = described(stencil, shape, steps, nonfinite, batch=batch, shared=shared)
         target = resolve(device, backend)
         choice = choose(problem, target.profile, schedule, request)
         kernel = Kernel(problem.under(choice.schedule), request.steps, target, choice, loc)
@@ -64,18 +80,22 @@ def schedules(
     steps: int | None = None,
     device: str | Path | DeviceProfile = "auto",
     nonfinite: NonFinite = "any",
+    batch: int | None = None,
+    shared: str | Sequence[str] = (),
 ) -> Costs:
     """The predicted cost of every legal schedule, cheapest a time step first; each has ``.schedule`` and ``.rate``.
 
     ``steps`` limits how many time steps a pass may do (default: as many as a schedule can).  Errors as in ``compile``.
     """
     with located(user_loc()):
-        problem, request = described(stencil, shape, steps, nonfinite, listing=True)
+        problem, request = described(stencil, shape, steps, nonfinite, listing=True, batch=batch, shared=shared)
         profile = resolve(device, "auto" if isinstance(device, str) and device == "auto" else "emulator").profile
         return Costs(problem.options(None, profile, request).costs)
 
 
-def described(what: Any, shape: Any, steps: Any, nonfinite: str, *, listing: bool = False) -> tuple[Problem, Request]:
+def described(
+    what: Any, shape: Any, steps: Any, nonfinite: str, *, listing: bool = False, batch: Any = None, shared: Any = (),
+) -> tuple[Problem, Request]:  # fmt: skip
     """The problem that a user means, and what is asked of its schedule.
 
     For a ``listing`` of schedules ``steps`` may be None: as many as a pass can do.
@@ -83,12 +103,25 @@ def described(what: Any, shape: Any, steps: Any, nonfinite: str, *, listing: boo
     StencilError or ProductError for what is none, ScheduleError for an unknown ``nonfinite``.
     """
     problem, unsaid = problem_of(what, shape), listing and steps is None
+    names = _names(shared)
+    if batch is not None:
+        problem = problem.of_batch(Batch(positive(batch, "batch"), names))
+    elif names:
+        raise StencilError(f"shared={', '.join(map(str, names))} without a batch", hint="pass batch=..., or leave it")
     if problem.grid is None:
         for name, value, default in (("steps", 1 if unsaid else steps, 1), ("nonfinite", nonfinite, "any")):
             _means_nothing(name, value, default)
         return problem, Request(every=listing)
     count = most_steps() if unsaid else positive(steps, "steps")
     return problem, Request(count, one_of(nonfinite, ("any", "exact"), "nonfinite", ScheduleError) == "exact")
+
+
+def _names(shared: Any) -> tuple[str, ...]:
+    """Names of coefficients; StencilError for what is none."""
+    names = (shared,) if isinstance(shared, str) else tuple(shared) if isinstance(shared, Iterable) else (shared,)
+    if wrong := [name for name in names if not isinstance(name, str)]:
+        raise StencilError(f"shared={wrong[0]!r} is no name", hint="name coefficients, as in shared=('c',)")
+    return names
 
 
 @singledispatch

@@ -15,7 +15,7 @@ from sparsegen.families.base import MAX_REGISTERS, Geometry, family, fused_k, ta
 from sparsegen.footprint import Footprint
 from sparsegen.ir.errors import ScheduleError
 from sparsegen.ir.numbers.arithmetic import up
-from sparsegen.ir.types import DTYPES, sum_type
+from sparsegen.ir.types import DTYPES, cell_type
 from sparsegen.schedule import StencilSchedule, unknown
 from sparsegen.sizes import ITEMSIZE, MMA
 
@@ -118,7 +118,7 @@ def geometry(schedule: StencilSchedule, fp: Footprint) -> Geometry:
 def _too_fused(fuse: int, fp: Footprint) -> ScheduleError:
     from sparsegen.ir.fuse import LOSS
 
-    sums, over = sum_type(DTYPES[fp.dtype]).name, fp.lost == math.inf
+    sums, over = cell_type(DTYPES[fp.dtype]).name, fp.lost == math.inf
     first = f"from {fp.fusable + 1} steps on the fused"
     what = (
         f"{first} weights overflow {sums}, or vanish in it"
@@ -159,6 +159,11 @@ def legal(schedule: StencilSchedule, fp: Footprint, device: DeviceProfile) -> No
         )
     if s.fuse > fp.fusable:
         raise _too_fused(s.fuse, fp)
+    if fp.dtype == "u8" and (not own.bytes or s.steps > 1):
+        raise ScheduleError(
+            f"{s.family} {f'does {s.steps} steps a pass and ' * (s.steps > 1)}does not round to bytes after each step",
+            hint="choose direct, with fuse=1",
+        )
     g = geometry(s, fp)
     if s.stages > 1 and device.compute_capability < (8, 0):
         raise ScheduleError(

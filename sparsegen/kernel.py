@@ -53,12 +53,14 @@ class Kernel(Inspected, WithAdjoint):
     """What :func:`sparsegen.compile` gives back.  Immutable to its user; every method may be called from any thread.
 
     ``problem`` says what it computes and ``shape`` its sizes (cells of each axis, or M, K and n of a product);
+    ``batch`` is how many such grids a call works on, the first axis of its arrays (None: they have none);
     ``stencil``, ``update`` or ``product`` is what was described.  ``steps``, ``device`` (the profile), ``backend`` and
     ``schedule`` say what else it was made of.
     """
 
     def __init__(self, problem: Problem, steps: int, target: Target, choice: Any, loc: Loc | None) -> None:
         self.problem, self.shape, self.steps, self.loc = problem, problem.shape, steps, loc
+        self.batch = problem.batch.items if problem.batch else None
         self._target, self._choice = target, choice
         self._calls: Calls = calls_of(problem, target.backend).at(steps)
         self.dtype = self._calls.dtype
@@ -119,6 +121,7 @@ class Kernel(Inspected, WithAdjoint):
 
     def __repr__(self) -> str:
         size, how = "x".join(map(str, self.shape)), str(self.schedule)
+        size += f" batch={self.batch}" if self.batch else ""
         if self.problem.grid is None:
             return f"<{self._calls.kind} {size} {self.problem.dtype} on {self.backend}: {how}>"
         if pitch := self._plan(self.steps).padded:
@@ -131,6 +134,7 @@ class Kernel(Inspected, WithAdjoint):
         rows = {
             "computes": self.problem.name if self.problem.grid else str(self.problem.what),
             "size": " × ".join(map(str, self.shape)), "type": self.problem.dtype,
+            **({"batch": self.batch} if self.batch else {}),
             **({"time steps": self.steps} if self.problem.grid else {}),
             "schedule": self.schedule, "for": self.device.name, "runs on": self.backend,
             "predicted": f"{seconds(self.cost.time)} a launch, bound by {self.cost.binds}",
@@ -172,6 +176,7 @@ class Kernel(Inspected, WithAdjoint):
         field an array, or a tuple of its newest levels; of several fields a tuple of these; ``out`` has the same form.
         With sources and receivers (:meth:`sparsegen.Update.with_sites`) each source's signal [steps, points] is given
         by name, and back comes a tuple: the fields' results, and a record [steps, points] for each group of receivers.
+        Of a batch every array has the items first, but those of ``shared`` coefficients; scalars are the same for all.
         A product, ``k(x, out, bias=..., scale=..., residual=...)``: y [M, n] for x [K, n],
         in x's order; x, ``out`` and ``residual`` are packed by rows or by columns (the transpose of a packed [n, K]
         array, as a linear layer has it), ``residual`` in the order of ``out``; ``bias`` and ``scale`` have an element a

@@ -31,7 +31,7 @@ Call = Callable[[], None]
 
 @dataclass(frozen=True)
 class BenchResult:
-    """Times of ``steps`` time steps in seconds, each repeat's in ``times``.
+    """Times of ``steps`` time steps in seconds, each repeat's in ``times``; ``shape`` has the items of a batch first.
 
     ``what`` says what was timed: device time between events, or wall time of the host.  ``model`` is the cost model's
     prediction for the same call on the kernel's device (None for the reference).
@@ -132,7 +132,7 @@ def bench(kernel: Kernel, given: Mapping[str, ArrayView] | None, repeats: int, s
     if cuda and steps == kernel.steps:
         kernel.measured = median(times)
     model = None if kernel.backend == "reference" else kernel.problem.seconds(kernel.cost, steps)
-    about = kernel.backend, kernel.device.name, kernel.shape, steps, tuple(times), what, model
+    about = kernel.backend, kernel.device.name, kernel.problem.stacked, steps, tuple(times), what, model
     if kernel.problem.grid is not None:
         return BenchResult(*about)
     return SpmmBench(*about, kernel.problem.nbytes(kernel.schedule))

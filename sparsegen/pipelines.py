@@ -9,6 +9,7 @@ from typing import Any
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.module import Module
 from sparsegen.ir.passes import Manager
+from sparsegen.ir.passes.batch import Batch
 from sparsegen.ir.passes.dce import Dce
 from sparsegen.ir.passes.simplify import Simplify
 from sparsegen.ir.passes.to_warp import ToWarp
@@ -31,11 +32,12 @@ class Program:
 def lower(problem: Problem, schedule: Any, device: DeviceProfile, steps: int = 1, variant: Hashable = None) -> Program:
     """One pass of ``steps`` time steps for arrays of a variant, lowered and verified.
 
-    The problem describes it, the schedule's family says the passes down to the tile level; the rest is the same for
-    all.
+    The problem describes it, the schedule's family says the passes down to the tile level, of a batch for what an item
+    has of the device; the rest is the same for all.
     """
-    op = problem.describe(variant)
-    passes = (*problem.passes(schedule, device, steps), ToWarp(), Simplify(), Dce())
+    op, items = problem.describe(variant), problem.items
+    batch = (Batch(items, " ".join(problem.shared)),) if items > 1 else ()
+    passes = (*problem.passes(schedule, device.share(items), steps), ToWarp(), *batch, Simplify(), Dce())
     manager = Manager(passes, shared_limit=device.smem_block)
     warp = manager.run(op)
     return Program(steps, op, manager.levels["tile"], warp)

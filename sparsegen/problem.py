@@ -7,10 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
+from sparsegen.batch import Batch
 from sparsegen.choose import Options, Request
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
-from sparsegen.ir.errors import Loc, ScheduleError
+from sparsegen.ir.errors import Loc, ProductError, ScheduleError
 from sparsegen.ir.module import Module
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.types import DTYPES, DType
@@ -20,6 +21,11 @@ from sparsegen.schedule import Schedule
 def digest(data: bytes) -> str:
     """A short name for bytes: equal ones have the same."""
     return hashlib.sha256(data).hexdigest()
+
+
+def of_batch(batch: Batch | None) -> dict[str, Any]:
+    """What a batch adds to the identity of a problem."""
+    return {"batch": batch.items, "shared": sorted(batch.shared)} if batch else {}
 
 
 class Problem(ABC):
@@ -33,13 +39,37 @@ class Problem(ABC):
 
     #: What the user described: a Stencil, an Update, a Product or a Sampled product.
     what: Any
-    #: The sizes: cells of each axis of a grid, or M, K and n of a product.
+    #: The sizes: cells of each axis of a grid (of each item of a batch), or M, K and n of a product.
     shape: tuple[int, ...]
+    #: The items that a call works on at once; None where arrays have no axis for them.
+    batch: Batch | None = None
 
     @property
     def grid(self) -> tuple[int, ...] | None:
         """The cells of each axis of a grid of time steps; None for what has none."""
         return None
+
+    @property
+    def items(self) -> int:
+        """How many grids a call works on."""
+        return self.batch.items if self.batch else 1
+
+    @property
+    def stacked(self) -> tuple[int, ...]:
+        """The shape of an array of a call: of a batch with the items first."""
+        return (self.batch.items, *self.shape) if self.batch else self.shape
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """Roles of arrays that all items of a batch read."""
+        return ()
+
+    def of_batch(self, batch: Batch) -> Problem:
+        """The same for each item of a batch; ProductError for what has no grid."""
+        raise ProductError(
+            f"batch={batch.items} means nothing to {self.name}",
+            hint="give a product more columns, n=...; attention has a batch= of its own",
+        )
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -120,4 +150,5 @@ class Problem(ABC):
         return ScheduleError(f"{what} can run {self.name} on {device.name}: {why.reason}", hint=why.remedy)
 
     def __str__(self) -> str:
-        return f"{self.what} on {'x'.join(map(str, self.shape))}"
+        items = f"{self.batch}, each of " if self.batch else ""
+        return f"{self.what} on {items}{'x'.join(map(str, self.shape))}"

@@ -245,7 +245,7 @@ class Run:
             self.said = say_if_long(took / steps * left, self.kernel.backend, self._work(left))
 
     def _work(self, steps: int) -> str:
-        cells = "x".join(map(str, self.kernel.shape))
+        cells = "x".join(map(str, self.kernel.problem.stacked))
         remedy = "" if self.keeps else "; checkpoint='run.npz' lets it go on where it is interrupted"
         return f"{steps} time steps of {cells} cells{remedy}"
 
@@ -272,7 +272,7 @@ class Run:
 
         ``given``: the coefficients of the whole domain.
         """
-        kernel, shape = self.kernel, (self.kernel.shape, self.kernel.dtype)
+        kernel, shape = self.kernel, (self.kernel.problem.stacked, self.kernel.dtype)
         fields = {f"{name}.{i}": shape for name, levels in self.calls.fields.items() for i in range(len(levels))}
         how = f"{kernel.schedule} on {kernel.backend}"
         self.file = Checkpoints(path, kernel.problem.identity(), how, given, fields)

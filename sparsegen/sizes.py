@@ -7,7 +7,7 @@ import math
 from sparsegen.ir.types import DTYPES
 
 #: Bytes of an element, by its type's name.
-ITEMSIZE: dict[str, int] = {name: DTYPES[name].nbytes for name in ("f64", "f32", "f16", "bf16")}
+ITEMSIZE: dict[str, int] = {name: DTYPES[name].nbytes for name in ("f64", "f32", "f16", "bf16", "u8")}
 #: mma shape -> (M, N, K, lowest compute capability); ``none`` multiplies the same matrices on the CUDA cores.
 MMA: dict[str, tuple[int, int, int, tuple[int, int]]] = {
     "f64.m8n8k4": (8, 8, 4, (8, 0)),

@@ -37,3 +37,10 @@ def keep_frozen(new: Field, old: Field, radius: Sequence[int], sides: Sides) -> 
             if kind == "frozen":
                 cells = (slice(None),) * axis + (kept,)
                 new[cells] = old[cells]
+
+
+def rounded(values: Field, dtype: Any) -> Field:
+    """New cells of a type: bytes to nearest even and to 0..255, where a NaN is 0."""
+    if np.dtype(dtype).kind == "u":
+        values = np.rint(np.fmin(np.fmax(values, 0), np.iinfo(dtype).max))
+    return np.array(values, dtype)

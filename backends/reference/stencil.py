@@ -1,8 +1,8 @@
 """The meaning of the op ``stencil``: pad by the boundary, sum shifted slices, keep frozen cells, once a time step.
 
 Source: ARCHITECTURE, "Meaning".  Numbers: float64 and float32 fields are summed in their own type, float16 and
-bfloat16 ones in float32 and rounded once a step.  Terms are added in the weights' row-major order; a zero weight is
-not a term, so a NaN reaches only the cells that read it.
+bfloat16 ones in float32 and rounded once a step, bytes as well, to nearest even and to 0..255.  Terms are added in the
+weights' row-major order; a zero weight is not a term, so a NaN reaches only the cells that read it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,15 @@ import numpy.typing as npt
 from sparsegen.ir.boundary import Sides
 from sparsegen.ir.errors import ArrayError
 
-from .boundary import Field, keep_frozen, pad
+from .boundary import Field, keep_frozen, pad, rounded
 
-_ACCUMULATE = {"float64": "float64", "float32": "float32", "float16": "float32", "bfloat16": "float32"}
+_ACCUMULATE = {
+    "float64": "float64",
+    "float32": "float32",
+    "float16": "float32",
+    "bfloat16": "float32",
+    "uint8": "float32",
+}
 
 
 def run(u: Field, weights: npt.ArrayLike, sides: Sides, steps: int, accumulate: npt.DTypeLike | None = None) -> Field:
@@ -47,7 +53,7 @@ def step(u: Field, weights: npt.ArrayLike, sides: Sides, accumulate: npt.DTypeLi
             if taps[index] != 0.0:
                 window = tuple(slice(i, i + n) for i, n in zip(index, u.shape, strict=True))
                 out += np.asarray(taps[index], total) * padded[window]
-        result: Field = out.astype(u.dtype)
+        result = rounded(out, u.dtype)
     keep_frozen(result, u, radius, ends)
     return result
 

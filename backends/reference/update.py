@@ -15,9 +15,9 @@ import numpy as np
 from sparsegen.ir import formula as f
 from sparsegen.ir.errors import ArrayError
 from sparsegen.ir.op_update import Update
-from sparsegen.ir.types import sum_type
+from sparsegen.ir.types import cell_type
 
-from .boundary import Field, keep_frozen, pad
+from .boundary import Field, keep_frozen, pad, rounded
 
 Levels = tuple[Field, ...]
 #: Is given the number of a time step, and the fields by name.
@@ -60,7 +60,7 @@ def step(
     scalars: Mapping[str, float] = MappingProxyType({}),
 ) -> Levels:  # fmt: skip
     """The new level of each field, in new arrays."""
-    number = sum_type(op.dtype).numpy().type
+    number = cell_type(op.dtype).numpy().type
     sides = {name: s for (name, _), s in zip(op.fields, op.sides, strict=True)}
     offsets = [f.read(node)[2] for node in op.code if node[0] == "read"]
     reach = np.abs(np.array(offsets, int).reshape(-1, len(op.shape))).max(0, initial=0).tolist()
@@ -82,7 +82,7 @@ def step(
                 values.append(MEANING[str(node[0])](*(values[a] for a in f.operands(node))))
     new: list[Field] = []
     for (name, _), place in zip(op.fields, op.results, strict=True):
-        result: Field = np.array(np.broadcast_to(values[place], op.shape), op.dtype.numpy())
+        result = rounded(np.broadcast_to(values[place], op.shape), op.dtype.numpy())
         keep_frozen(result, fields[name][0], op.radius, sides[name])
         new.append(result)
     return tuple(new)

@@ -17,7 +17,7 @@ from ..grid import Grid, keep
 from ..module import Launch, Module
 from ..node import Op, located
 from ..spread import Spread
-from ..types import Buffer, DType, s32, sum_type
+from ..types import Buffer, DType, cell_type, s32
 
 Kernel = o.Stencil | o.Rim
 K = TypeVar("K", bound=Op)
@@ -40,7 +40,7 @@ def field(op: Kernel, name: str) -> Buffer:
 
 def weights(op: Kernel) -> tuple[Buffer, Any]:
     """The taps' weights as a parameter in the constant bank, of the type that sums are made in, and their values."""
-    dtype = sum_type(op.dtype)
+    dtype = cell_type(op.dtype)
     values = np.array([w for _, w in op.taps], dtype=dtype.numpy())
     return Buffer("w", dtype, len(op.taps), "param"), values
 

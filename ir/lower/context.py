@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from .. import tile as t
 from .. import warp as w
@@ -13,11 +13,13 @@ from ..errors import IRError
 from ..expr import FALSE, TRUE, Const, Expr, ExprLike, Value, as_expr, substitute
 from ..fragments import SHAPES
 from ..node import Op
-from ..types import Buffer, DType, f32, s32, u16
+from ..types import Buffer, DType, f32, s32, u8, u16, u32
 
 Rule = Callable[["Context", Any], None]
 PhasedRule = Callable[["Context", Any], Callable[[], None]]
 F = TypeVar("F", bound=Callable[..., Any])
+#: Added to an f32 below 2^22 it rounds that to an integer: the last place is then 1.
+WHOLE: Final = float(3 << 22)
 RULES: dict[type[Op], Rule] = {}
 PHASED: dict[type[Op], PhasedRule] = {}
 
@@ -107,6 +109,22 @@ class Context:
     def convert(self, v: Value, dtype: DType) -> Value:
         """The value in a type: itself, if it has that type."""
         return v if v.dtype == dtype else self.b.convert(v, dtype, hint=dtype.name)
+
+    def to_cell(self, v: Value, dtype: DType) -> Value:
+        """A result in the type of a field's cells: of bytes rounded to nearest even and kept within 0 and 255 (a NaN
+        becomes 0)."""
+        if dtype is not u8 or v.dtype is not f32:
+            return self.convert(v, dtype)
+        b = self.b
+        low, high, far = (b.const(f32, x, hint="k") for x in (0.0, 255.0, WHOLE))
+        within = b.binary("min", b.binary("max", v, low), high)
+        return b.convert(b.bitcast(b.binary("add", within, far), u32), u8)  # its bits end with the integer's
+
+    def literal(self, dtype: DType, value: float, hint: str) -> Value:
+        """A number of the type of a field's cells."""
+        if dtype.kind == "float":
+            return self.b.const(dtype, value, hint=hint)
+        return self.b.convert(self.b.name(as_expr(int(value)), hint), dtype)
 
     def halves(self, pair: Value, dtype: DType) -> tuple[Value, ...]:
         """The two 16-bit floats of a word, the low half first, in f32."""

@@ -115,10 +115,10 @@ def constant(cx: Context, src: Buffer, axes: tuple[Mapped, ...]) -> Value:
     b, value = cx.b, None
     outside = [m for m in axes if m.inside != TRUE]
     if len({v for m in outside for v in (m.low, m.high)}) == 1:
-        return b.const(src.dtype, outside[0].low, hint="outside")
+        return cx.literal(src.dtype, outside[0].low, hint="outside")
     for m in reversed(outside):
-        low = b.const(src.dtype, m.low, hint="outside")
-        fill = low if m.low == m.high else b.select(m.below, low, b.const(src.dtype, m.high, hint="outside"))
+        low = cx.literal(src.dtype, m.low, hint="outside")
+        fill = low if m.low == m.high else b.select(m.below, low, cx.literal(src.dtype, m.high, hint="outside"))
         value = fill if value is None else b.select(m.inside, value, fill)
     assert value is not None
     return value

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from .. import formula as f
 from ..expr import Expr, Value, binary
-from ..types import Buffer, DType, sum_type
+from ..types import Buffer, DType, cell_type
 from .context import Context
 
 #: Gives the number that a read means.
@@ -14,14 +14,14 @@ Reader = Callable[[f.Read], Value]
 
 
 class Formula:
-    """Works ``code`` out for cells of ``dtype``, those of 16 bits in f32; results are rounded once.
+    """Works ``code`` out for cells of ``dtype``, those of 16 bits and of bytes in f32; results are rounded once.
 
     Constants are made once, also where many cells use them, and so is what has one value for all cells of a time step,
     as scalars have: ``scalars`` has those of each step, one step after the other.
     """
 
     def __init__(self, cx: Context, code: f.Code, dtype: DType, scalars: Buffer | None = None) -> None:
-        self.cx, self.code, self.dtype, self.sums = cx, code, dtype, sum_type(dtype)
+        self.cx, self.code, self.dtype, self.sums = cx, code, dtype, cell_type(dtype)
         self.scalars, self.names = scalars, f.scalars(code)
         self.constants: dict[f.Node, Value] = {}
         self.uniform = f.uniform(code)
@@ -46,13 +46,10 @@ class Formula:
             if place in self.uniform:
                 values[place] = self._common(place, values, step)
             elif node[0] == "read":
-                values[place] = self._as(read(f.read(node)), self.sums)
+                values[place] = self.cx.convert(read(f.read(node)), self.sums)
             else:
                 values[place] = self._node(node, values)
-        return [self._as(number(values[place]), self.dtype) for place in places]
-
-    def _as(self, value: Value, dtype: DType) -> Value:
-        return value if value.dtype is dtype else self.cx.b.convert(value, dtype)
+        return [self.cx.to_cell(number(values[place]), self.dtype) for place in places]
 
     def _common(self, place: int, values: Mapping[int, Expr], step: Expr | int) -> Expr:
         """What has one value for all cells of a step, made where it is first needed."""

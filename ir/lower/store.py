@@ -50,7 +50,7 @@ def _with_keep(cx: Context, op: t.Store, cells: Callable[[bool], None]) -> None:
 def _store_cells(cx: Context, op: t.Store, cell: Cell, vals: Sequence[Value], *, keep: bool) -> None:
     """Stores adjacent values, converted, where the cells are in the box; kept cells take their old value."""
     b, col, n = cx.b, cell.col, len(vals)
-    vals = [cx.convert(v, op.dst.dtype) for v in vals]
+    vals = [cx.to_cell(v, op.dst.dtype) for v in vals]
     index, old = op.grid.element(cell.at), replace(op.grid, pitch=op.src_pitch).element(cell.at)
     inside = [b.let("in", all_of(cell.valid, in_box(cell.row, col + j, op.box, cell.lead))) for j in range(n)]
     together = n > 1 and op.vector == n

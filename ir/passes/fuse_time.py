@@ -18,7 +18,7 @@ from ..fuse import LOSS, Widths, convolve, dense_weights, inner_box, loss, rim_w
 from ..module import Module
 from ..node import Op
 from ..op_update import Update
-from ..types import sum_type
+from ..types import cell_type
 from .manager import choice, register
 
 #: Weights of a fused stencil, times the steps that make them: more would take minutes.
@@ -65,7 +65,7 @@ class FuseTime:
                 loc=op.loc,
                 hint="fuse fewer steps or scale the weights",
             )
-        if lost > (most := LOSS[sum_type(op.dtype).name]):
+        if lost > (most := LOSS[cell_type(op.dtype).name]):
             raise ScheduleError(
                 f"fuse={self.steps}: weights of both signs cancel; the fused ones would be off by about {lost:.1g} of "
                 f"their size, {most:g} is allowed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sparsegen.adjoint.transpose import transpose
@@ -42,6 +43,16 @@ def adjoint_problem(problem: Problem) -> Problem:
             f"{problem.name} has sources and receivers, of which there is no adjoint",
             hint="take the adjoint of the update without them, with sources at its receivers (update.with_sites)",
         )
+    if forward.dtype == "u8":
+        raise StencilError(
+            f"{problem.name} rounds its cells to bytes, so it is not linear and has no adjoint()",
+            hint="describe it with dtype='f32', and convert the images",
+        )
     made = transpose(forward)
     found = problem_of(made.what, problem.shape)  # which checks the shape: coefficients may be read farther away
-    return found if isinstance(made.what, Stencil) else AdjointProblem(made.what, problem.shape, made, forward)
+    if not isinstance(made.what, Stencil):
+        tables = [table.name for table in made.tables]  # the same for all items
+        read = [name for name in problem.batch.shared if name in made.what.coefs] if problem.batch else []
+        batch = replace(problem.batch, shared=(*read, *tables)) if problem.batch else None
+        return AdjointProblem(made.what, problem.shape, made, forward, batch=batch)
+    return found.of_batch(problem.batch) if problem.batch else found

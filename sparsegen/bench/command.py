@@ -12,6 +12,7 @@ from typing import Final
 from sparsegen.bench import (  # fmt: skip
     ablation,
     auto,
+    batches,
     bitmap_run,
     bitmaps,
     csr_run,
@@ -92,6 +93,8 @@ def rows(args: Namespace, parts: Sequence[str], seed: int, keep: Keep) -> Sequen
     """The rows of a suite, measured on this machine's GPU; ``keep`` gets those that there are after each one."""
     if args.suite == "overhead":
         return [suites.overhead()]
+    if args.suite == "batches":
+        return batches.Batches(Lab(), seed, args.seconds).run(batches.cases(args.quick), say, (), keep)
     if args.suite == "regret":
         return regret_run.run(parts, seed, args.seconds, say, keep, args.problems)
     if args.suite == "bitmap":

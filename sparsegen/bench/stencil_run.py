@@ -43,7 +43,7 @@ class Case:
     would like; ``limit_s`` the seconds not to pass; None where the case is for information.  ``floor`` names what is
     written by hand for it (see ``floors.best``).  The result is compared after ``check`` time steps (0: ``steps``).
     ``schedule`` may be one of COPIES.  ``part``: of the suite.
-    ``rests``: there is a pause before each repeat.
+    ``rests``: there is a pause before each repeat.  ``batch``: items of a call, ``shape`` is that of each.
     """
 
     name: str
@@ -59,6 +59,7 @@ class Case:
     check: int = 0
     part: str = ""
     rests: bool = False
+    batch: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,11 +175,13 @@ class Stencils(Suite[Case, Row]):
         return f"{row.case} {'x'.join(map(str, row.shape))} {row.boundary} {row.dtype}, {row.schedule}: {what}"
 
 
-def ready(stencil: Stencil | Update, shape: tuple[int, ...], schedule: str, *steps: int) -> Kernel:
+def ready(
+    stencil: Stencil | Update, shape: tuple[int, ...], schedule: str, *steps: int, batch: int | None = None
+) -> Kernel:
     """The kernel of a schedule, compiled for calls of so many steps; those of the first number are its own."""
     import sparsegen as sg
 
-    kernel = sg.compile(stencil, shape, steps[0], backend="cuda", schedule=schedule)
+    kernel = sg.compile(stencil, shape, steps[0], backend="cuda", schedule=schedule, batch=batch)
     for each in set(steps):  # a rest that does not fill a pass has its own program
         for program, _ in kernel._plan(each).programs:
             kernel._builds.get(program).compiled()
@@ -187,7 +190,8 @@ def ready(stencil: Stencil | Update, shape: tuple[int, ...], schedule: str, *ste
 
 def labels(case: Case, schedule: str, floor: floors.Floor | None = None) -> dict[str, Any]:
     """What every row says of its case."""
-    same = {name: getattr(case, name) for name in ("part", "shape", "steps", "target", "limit_s", "aim")}
+    same = {name: getattr(case, name) for name in ("part", "steps", "target", "limit_s", "aim")}
+    same["shape"] = (case.batch, *case.shape) if case.batch else case.shape
     what = case.stencil
     sides = what.sides if isinstance(what, Update) else (what.sides,)  # those of each field
     return same | {

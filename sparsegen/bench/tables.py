@@ -149,6 +149,7 @@ VIEWS: Final[dict[str, dict[str, Callable[[Result], Cells]]]] = {
     },
     "updates": {name: partial(_details, name) for name in updates.PARTS},
     "auto": {"table": auto.view},
+    "batches": {"table": lambda found: table(found["rows"], _DETAILS)},
     "models": {**{name: partial(models.view, name) for name in models.PARTS}, "split": models.split},
     "regret": regret_tables.VIEWS,
     distributed.NAME: {name: partial(distributed.view, name) for name in distributed.PARTS},

@@ -52,7 +52,7 @@ class Updates(Suite[Case, Row]):
 
         update, given = kernel.update, random(kernel.update, kernel.shape, kernel.dtype, seed)
         want = sg.compile(update, kernel.shape, kernel.steps, backend="reference")(**given)
-        return max(_apart(a, b) for a, b in zip(_flat(kernel(**given)), _flat(want), strict=True))
+        return max(_apart(a, b) for a, b in zip(flat(kernel(**given)), flat(want), strict=True))
 
     def measure(self, case: Case, kernel: tuple[Kernel, Kernel, Kernel], seed: int = 0) -> Row:
         """Check, then time a case."""
@@ -104,13 +104,13 @@ def arrays(
 
 def poison(lab: Lab, out: Any, dtype: str) -> None:
     """Fill all arrays of a result with NaN."""
-    for field in _flat(out):
+    for field in flat(out):
         lab.naive.poison(field.pointer, field.count, dtype)
 
 
 def apart(lab: Lab, out: Any, other: Any, dtype: str) -> float:
     """How far one result on the device is from another: max|a - b| / max|b| of the array that is farthest."""
-    pairs = zip(_flat(out), _flat(other), strict=True)
+    pairs = zip(flat(out), flat(other), strict=True)
     return max(lab.naive.error(a.pointer, b.pointer, a.count, dtype) for a, b in pairs)
 
 
@@ -127,9 +127,9 @@ def random(update: Update, shape: tuple[int, ...], dtype: np.dtype[Any], seed: i
     }
 
 
-def _flat(result: Any) -> list[Any]:
+def flat(result: Any) -> list[Any]:
     """All arrays of a result."""
-    return [a for part in result for a in _flat(part)] if isinstance(result, tuple) else [result]
+    return [a for part in result for a in flat(part)] if isinstance(result, tuple) else [result]
 
 
 def _apart(a: Any, b: Any) -> float:

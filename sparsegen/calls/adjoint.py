@@ -117,7 +117,7 @@ class AdjointCalls(GridCalls):
         return [*self._update.notes(program), f"{self.problem.remark}."]
 
     # -------------------------------------------------------------------------------------------- numbers
-    def reference(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
+    def one(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
         below = {name: arrays[self._names.get(name, name)] for name in self._update.inputs if name not in self._tables}
-        made = self._update.reference({**below, **self._tables, SCALARS: arrays.get(SCALARS)}, steps)
+        made = self._update.one({**below, **self._tables, SCALARS: arrays.get(SCALARS)}, steps)
         return {self._names.get(name, name): a for name, a in made.items()}

@@ -197,8 +197,8 @@ class Calls(ABC):
     # -------------------------------------------------------------------------------------------- numbers
     @property
     def cells(self) -> int:
-        """Cells of a field, or elements of a matrix."""
-        return math.prod(self.problem.shape)
+        """Cells of a field, of all items of a batch, or elements of a matrix."""
+        return math.prod(self.problem.stacked)
 
     @abstractmethod
     def reference(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:

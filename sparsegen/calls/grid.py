@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
@@ -23,6 +23,7 @@ class GridCalls(Calls):
     """Arrays by parameter and level.
 
     ``parameters``: the arrays of each parameter, newest level first; ``fields``: those of each result, in the same way.
+    Of a batch all have the items as their first axis, but those of the coefficients that items share.
     """
 
     #: Element types that such a problem may be described in.
@@ -42,7 +43,8 @@ class GridCalls(Calls):
             if writable:
                 where = "out" if alone and len(levels) == 1 else f"out of {where}"
             described = [DTYPES[name].numpy().name for name in self.dtypes]
-            return Expect(where, problem.shape, dtype, writable=writable, backend=backend, described=described)
+            shape = problem.shape if name in problem.shared else problem.stacked
+            return Expect(where, shape, dtype, writable=writable, backend=backend, described=described)
 
         def checks(arrays: Mapping[str, Levels], writable: bool) -> dict[str, Expect]:
             return {name: check(name, of, levels, writable) for of, levels in arrays.items() for name in levels}
@@ -105,18 +107,39 @@ class GridCalls(Calls):
     # -------------------------------------------------------------------------------------------- numbers
     def reference_room(self) -> dict[str, int]:
         """Two fields for each input."""
-        return {"steps": 2 * len(self.inputs) * math.prod(self.problem.shape) * self.dtype.itemsize}
+        return {"steps": 2 * len(self.inputs) * self.cells * self.dtype.itemsize}
 
     def random(self, seed: int = 0) -> HostArrays:
-        """Numbers from 0 to 1; of masks 0 and 1."""
-        rng, shape = np.random.default_rng(seed), self.problem.shape
+        """Numbers from 0 to 1; of masks 0 and 1; bytes from 0 to 255."""
+        rng = np.random.default_rng(seed)
+        if self.dtype.kind == "u":
+            return {name: rng.integers(0, 256, a.shape, self.dtype) for name, a in self.inputs.items()}
         regions = {array for name in self.masks for array in self.parameters[name]}
-        made = {name: masks.random(rng, shape) if name in regions else rng.random(shape) for name in self.inputs}
+        made = {
+            name: masks.random(rng, a.shape) if name in regions else rng.random(a.shape)
+            for name, a in self.inputs.items()
+        }
         return {name: a.astype(self.dtype) for name, a in made.items()}
 
     def work(self, passes: int) -> str:
-        size = "x".join(map(str, self.problem.shape))
+        size = "x".join(map(str, self.problem.stacked))
         return f"{passes} passes over {size} cells; faster: a smaller shape or fewer steps"
+
+    def reference(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
+        """Every result, item by item."""
+        problem = self.problem
+        if problem.batch is None:
+            return self.one(arrays, steps)
+        apart = self.inputs.keys() - set(problem.shared)
+        every = [
+            self.one({name: a[i] if name in apart else a for name, a in arrays.items()}, steps)
+            for i in range(problem.items)
+        ]
+        return {name: np.stack([made[name] for made in every]) for name in every[0]}
+
+    @abstractmethod
+    def one(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
+        """The results of one item in plain NumPy."""
 
 
 def _levels(value: Any, name: str, count: int) -> Sequence[Any]:

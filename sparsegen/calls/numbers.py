@@ -13,7 +13,7 @@ from sparsegen.dsl.operands import Parameter
 from sparsegen.dsl.update import STEP, Update
 from sparsegen.ir.errors import ArrayError
 from sparsegen.ir.formula import scalars
-from sparsegen.ir.types import DTYPES, sum_type
+from sparsegen.ir.types import DTYPES, cell_type
 
 Numbers = npt.NDArray[Any]
 #: What a measurement takes for a scalar that it is not given.
@@ -55,7 +55,7 @@ def table(update: Update, found: Mapping[str, Numbers], steps: int) -> Numbers |
     """
     if not (names := scalars(update.code)):
         return None
-    dtype = sum_type(DTYPES[update.dtype]).numpy()
+    dtype = cell_type(DTYPES[update.dtype]).numpy()
     one = all(found[name].strides == (0,) for name in names)
     with np.errstate(over="ignore"):
         rows = np.stack([found[name][: 1 if one else None] for name in names], axis=1).astype(dtype)

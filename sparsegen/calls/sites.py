@@ -117,7 +117,7 @@ class SiteCalls(UpdateCalls):
             name: rng.random(self.inputs[name].shape).astype(self.inputs[name].dtype) for name in self.sources
         }
 
-    def reference(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
+    def one(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
         placed, made = self.problem.placed, dict[str, Any]()
         for name, group in self.receivers.items():
             made[name] = np.empty((steps, len(group.points)), self.outputs[name].dtype)
@@ -128,7 +128,7 @@ class SiteCalls(UpdateCalls):
             for name, group in self.receivers.items():
                 reference.record(fields[group.field], placed[group.name], made[name][step])
 
-        return self._reference(arrays, steps, after) | made
+        return self._one(arrays, steps, after) | made
 
 
 def _moved(array: Any, like: Any) -> Any:

@@ -76,7 +76,7 @@ class StencilCalls(GridCalls):
         """``groups``: steps a pass, and how many such passes, in order."""
         ends = list(accumulate(n for _, n in groups))
         total, (first, last) = ends[-1], pitch
-        padded = padded_pitch(self.problem.grid, self.dtype.itemsize, last, total)
+        padded = padded_pitch((self.problem.items, *self.problem.grid), self.dtype.itemsize, last, total)
         between = padded or last
 
         def level(index: int) -> str:
@@ -105,6 +105,6 @@ class StencilCalls(GridCalls):
             notes.append(f"Rows of the input are {apart} elements apart, rows of the output {apart_out}.")
         return notes
 
-    def reference(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
+    def one(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
         stencil = self.problem.what
         return {OUT: run(arrays[IN], stencil.weights, stencil.sides, steps)}

@@ -32,7 +32,7 @@ from sparsegen.families.update.base import family
 from sparsegen.ir import formula
 from sparsegen.ir.node import rewrite, with_buffers
 from sparsegen.ir.op_update import ALL_SCALARS, SCALARS, parameters, written
-from sparsegen.ir.types import Buffer, sum_type
+from sparsegen.ir.types import Buffer, cell_type
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program, lower
 from sparsegen.plan import Part, Plan, Step, launches
@@ -63,7 +63,7 @@ class UpdateCalls(GridCalls):
         self.masks = tuple(p.name for p in update.parameters if p.mask)
         #: What a call of plain numbers gives, and their type; empty where the time is to be worked out.
         self._plain = () if any(p.number == "time" for p in update.numbers) else formula.scalars(update.code)
-        self._sums = sum_type(problem.kind).numpy()
+        self._sums = cell_type(problem.kind).numpy()
         #: The roles of a pass: every level that it reads, fields before coefficients, and those that it may write.
         self.roles = (
             *(array for name in levels for array in given[name]),
@@ -87,7 +87,8 @@ class UpdateCalls(GridCalls):
     ) -> Program:
         """Of a pass, or of the update ``copied`` that copies a field, for the pitches of its roles."""
         if copied:
-            return lower(UpdateProblem(copied, self.problem.shape), UpdateSchedule("direct"), device, 1, variant)
+            problem = UpdateProblem(copied, self.problem.shape, batch=self.problem.batch)
+            return lower(problem, UpdateSchedule("direct"), device, 1, variant)
         return lower(self.problem, schedule, device, steps, variant)
 
     def plan(self, programs: Memo[Program], schedule: UpdateSchedule, steps: int, variant: Any) -> Plan:
@@ -100,7 +101,8 @@ class UpdateCalls(GridCalls):
         ends = [*([rest] if rest else []), *(rest + schedule.levels * (i + 1) for i in range(passes))]
         sizes = [end - start for start, end in pairwise((0, *ends))]
         grid = (1, *self.problem.shape)[-max(2, len(self.problem.shape)) :]
-        wide = padded_pitch(grid, self.dtype.itemsize, cols, len(sizes)) if family(schedule).pieces else 0
+        every, size = (self.problem.items, *grid), self.dtype.itemsize
+        wide = padded_pitch(every, size, cols, len(sizes)) if family(schedule).pieces else 0
         rings = {name: Ring(name, levels, sizes, apart=bool(wide)) for name, levels in update.fields}
 
         def pitch(array: str) -> int:
@@ -152,10 +154,10 @@ class UpdateCalls(GridCalls):
             notes.append(f"Elements from row to row of each array, in order: {', '.join(map(str, pitch))}.")
         return notes
 
-    def reference(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
-        return self._reference(arrays, steps)
+    def one(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
+        return self._one(arrays, steps)
 
-    def _reference(self, arrays: Mapping[str, Any], steps: int, after: After | None = None) -> HostArrays:
+    def _one(self, arrays: Mapping[str, Any], steps: int, after: After | None = None) -> HostArrays:
         update = self.problem.what
         fields = {name: tuple(arrays[f"in.{name}.{k}"] for k in range(levels)) for name, levels in update.fields}
         coefs = {name: arrays[f"in.{name}.0"] for name in update.coefs}

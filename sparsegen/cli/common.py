@@ -9,6 +9,6 @@ OK, FOUND, WRONG = 0, 1, 2
 LEVELS = ("op", "tile", "warp", "cuda", "ptx", "sass")
 SUITES = (
     "spine", "overhead", "ablation", "stencil", "bitmap", "regret", "csr", "nm", "magicube", "unstructured", "updates",
-    "auto", "models",
+    "auto", "batches", "models",
 )  # fmt: skip
 Args = argparse.Namespace

@@ -39,7 +39,7 @@ class Floors:
         if s.rules.has("mma") and s.mma != "none":
             return 0.0
         work = self._cells * points(fp, s.fuse) * s.levels
-        return self._start + SLACK * work / (fma_rate(fp, d) * d.sms * d.clock)
+        return self._start + SLACK * work / (fma_rate(fp, d) * d.own_sms * d.clock)
 
     def tensor(self, s: StencilSchedule, g: Geometry) -> float:
         """The launch and the mma of all tiles; nothing where the tile is chosen for the field, or mma has no cycles."""
@@ -49,7 +49,7 @@ class Floors:
         sizes = zip(self.shape[-2:], (g.rows, g.cols), strict=True)
         tiles = math.prod(-(-n // size) for n, size in sizes) * math.prod(self.shape[:-2])
         cycles = sum(n * d.cpi[shape] for shape, n in g.mmas) / d.sub_cores
-        return self._start + SLACK * tiles * cycles / (d.sms * d.clock)
+        return self._start + SLACK * tiles * cycles / (d.own_sms * d.clock)
 
 
 def choose(
@@ -90,7 +90,7 @@ def choose(
 
 def _space(fp: Footprint, limit: int) -> Iterator[tuple[tuple[int, int], StencilSchedule]]:
     """The candidates, those families first that do the most steps a pass; with their places in ``search.space``."""
-    places = {name: at for at, name in enumerate(families("stencil")) if fp.axes in named(name).axes}
+    places = {name: at for at, name in enumerate(families("stencil")) if named(name).takes(fp)}
     for name in sorted(places, key=lambda name: named(name).most_steps, reverse=True):
         for n, s in enumerate(named(name).space(fp, limit)):
             yield (places[name], n), s

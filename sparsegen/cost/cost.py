@@ -48,7 +48,7 @@ class Cost:
     """The predicted cost of one launch.  ``terms`` are seconds; they overlap, so they do not add up to ``time``."""
 
     schedule: Any
-    #: Cells of each axis of a grid, or M, K and n of a product.
+    #: Cells of each axis of a grid (of each item of a batch), or M, K and n of a product.
     shape: tuple[int, ...]
     time: float
     terms: dict[str, float]
@@ -58,6 +58,7 @@ class Cost:
     #: The numbers behind the formula's symbols.
     values: dict[str, float] = field(repr=False)
     law: Law = field(repr=False, compare=False)
+    #: The device; of a batch what each item has of it.
     profile: DeviceProfile = field(repr=False)
     #: What the law knows of the problem: a stencil's footprint, an update, a product in numbers.
     facts: Any = field(repr=False)
@@ -65,6 +66,11 @@ class Cost:
     def __str__(self) -> str:
         """The schedule's line, its time and what binds it."""
         return f"{self.schedule}: {self.time_per_step * 1e6:.4g} µs a step, bound by {self.binds}"
+
+    @property
+    def cells(self) -> int:
+        """Cells of all items of a grid."""
+        return math.prod(self.shape) * self.profile.shares
 
     @property
     def blocks_per_sm(self) -> int:
@@ -134,4 +140,4 @@ class Costs(list[Cost]):
 
 def steps_rate(cost: Cost) -> float:
     """GS/s: cells x time steps a second, in 1e9."""
-    return math.prod(cost.shape) / cost.time_per_step / 1e9
+    return cost.cells / cost.time_per_step / 1e9

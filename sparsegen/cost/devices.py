@@ -75,6 +75,8 @@ class DeviceProfile:
     cooperative: bool = True
     #: to other GPUs; None where the profile does not say.
     link: Link | None = None
+    #: of how many equal shares of the GPU this is one.
+    shares: int = 1
 
     @cached_property
     def cpi(self) -> dict[str, float]:
@@ -100,16 +102,34 @@ class DeviceProfile:
     @property
     def bw_global(self) -> float:
         """Global memory, bytes a second, reads and writes together: bw_G."""
-        return self.hbm_copy_gbs * 1e9
+        return self.hbm_copy_gbs * 1e9 / self.shares
 
     @property
     def bw_shared(self) -> float:
         """Shared memory of the whole chip, bytes a second: bw_S."""
-        return self.smem_bytes_per_clk_sm * self.sms * self.clock
+        return self.smem_bytes_per_clk_sm * self.own_sms * self.clock
+
+    @property
+    def own_sms(self) -> float:
+        """SMs of this share of the GPU: not always a whole number, and all of them where there is one share."""
+        return self.sms if self.shares == 1 else self.sms / self.shares
+
+    @property
+    def own_l2(self) -> float:
+        """Bytes of L2 of this share of the GPU."""
+        return self.l2_bytes / self.shares
+
+    def share(self, items: int) -> DeviceProfile:
+        """What each item of a batch has of this GPU, which runs the blocks of all of them at once.
+
+        Waves of blocks and bytes a second come out as those of the whole batch on the whole GPU do, so the time of one
+        item on its share is that of the batch; a launch is started once, and latencies stay what they are.
+        """
+        return replace(self, shares=items)
 
     def missed(self, nbytes: float) -> float:
         """Share of so many bytes, moved again and again, that L2 does not keep."""
-        return min(1.0, max(0.0, (nbytes / self.l2_bytes - STAYS) / (GONE - STAYS)))
+        return min(1.0, max(0.0, (nbytes / self.own_l2 - STAYS) / (GONE - STAYS)))
 
     def warm(self, nbytes: float) -> DeviceProfile:
         """This GPU to a kernel that is called again and again, as in a CUDA graph, and moves so many bytes: what L2

@@ -26,7 +26,7 @@ def space(fp: Footprint, limit: int = MAX_FUSE, ablation: bool = False) -> Itera
     With ``ablation`` also stencil2row with pad=off and transform=explicit.
     """
     for name in families("stencil"):
-        if fp.axes in named(name).axes:
+        if named(name).takes(fp):
             yield from stencil2row.space(fp, limit, ablation) if name == "stencil2row" else named(name).space(fp, limit)
 
 

@@ -77,7 +77,7 @@ def filled(
 ) -> StencilSchedule:
     """A schedule with what is ``auto`` resolved for a grid, so that the blocks keep the GPU busy."""
     fill, b = family(s).filled, blocks or blocks_per_sm(s, geometry(s, fp), device, fp)
-    return fill(s, fp, shape, b * device.sms) if fill else s
+    return fill(s, fp, shape, max(1, int(b * device.own_sms))) if fill else s
 
 
 def blocks_per_sm(s: StencilSchedule, g: Geometry, device: DeviceProfile, fp: Footprint, held: float = 0) -> int:
@@ -119,7 +119,7 @@ def border(s: StencilSchedule, g: Geometry, shape: tuple[int, ...], device: Devi
     Those go on by the number of blocks, so they see only every n-th tile of a row, n what both numbers divide by.
     """
     down, across = -(-shape[-2] // g.rows), -(-shape[-1] // g.cols)
-    sides = 2.0 if s.stages == 1 else max(2.0, math.gcd(across, min(b * device.sms, down * across)))
+    sides = 2.0 if s.stages == 1 else max(2.0, math.gcd(across, min(max(1, int(b * device.own_sms)), down * across)))
     return min(1.0, sides / across + 2 / down)
 
 
@@ -179,7 +179,7 @@ def _values(
         "cvt": 1 if item < 4 else 0,  # sums are made in f32
         "plain": 1 if item < 4 and not pairs else 0,  # single elements are too narrow for cp.async
         "half": 1 if even else terms.HALF_SECTORS,
-        "SMs": d.sms,
+        "SMs": d.own_sms,
         "sub": d.sub_cores,
         "f": d.clock,
         "bw_G": terms.REACH * d.bw_global,

@@ -40,7 +40,7 @@ def whole_time(cost: Cost, steps: int) -> float:
     kernels with six passes in one, 163 with more).
     """
     passes, rest = divmod(steps, cost.steps_per_launch)
-    pitch = padded_pitch(cost.shape, cost.facts.itemsize, cost.shape[-1], passes + bool(rest))
+    pitch = padded_pitch((cost.profile.shares, *cost.shape), cost.facts.itemsize, cost.shape[-1], passes + bool(rest))
     alike = passes - (not rest) - bool(pitch)  # passes with the same program, between fields of the workspace
     time = passes * cost.time
     if pitch and alike > 0:

@@ -19,7 +19,7 @@ from sparsegen.cost.terms import REACH
 from sparsegen.dsl.update import Update
 from sparsegen.ir import formula
 from sparsegen.ir.op_update import parameters
-from sparsegen.ir.types import DTYPES, sum_type
+from sparsegen.ir.types import DTYPES, cell_type
 from sparsegen.schedule import UpdateSchedule
 from sparsegen.sizes import ITEMSIZE
 
@@ -81,7 +81,7 @@ def units(update: Update) -> dict[str, int]:
     """
     code, _ = formula.contract(update.code, update.results)
     once = formula.uniform(code)  # for all cells of a thread
-    found, sums = {"FMA": 0, "ALU": 0, "MUFU": 0}, sum_type(DTYPES[update.dtype]).name
+    found, sums = {"FMA": 0, "ALU": 0, "MUFU": 0}, cell_type(DTYPES[update.dtype]).name
     if sums != update.dtype:
         found["ALU"] += len(parameters(update.fields, update.coefs)) + len(update.fields)
     for node in (n for at, n in enumerate(code) if n[0] in formula.SIGNATURES and at not in once):
@@ -107,7 +107,7 @@ def bordered(update: Update) -> bool:
 
 def deep(update: Update) -> float:
     """Clocks that a warp waits for each of ``units``' MUFU."""
-    return _WAIT[sum_type(DTYPES[update.dtype]).name]
+    return _WAIT[cell_type(DTYPES[update.dtype]).name]
 
 
 def flops(update: Update) -> int:
@@ -134,11 +134,11 @@ def cost(update: Update, shape: tuple[int, ...], schedule: UpdateSchedule, devic
         "within": sum(offset[-1] * size % LINE != 0 for _, _, offset in loads) / column,
         "waits": DEPEND * (work["FMA"] + work["ALU"]) + deep(update) * work["MUFU"],
         "threads": schedule.threads, "column": column, "s": size, "launch": device.launch_s,
-        "dram": 0.0 if cells * size * (reads + writes) <= _L2_SHARE * device.l2_bytes else 1.0,
-        "bw_G": REACH * device.bw_global, "bw_L2": device.l2_bytes_per_clk_sm * device.sms * device.clock,
-        "bw_S": device.bw_shared, "fma_s": rate * device.sms * device.clock,
-        "issue_s": 32.0 * device.sub_cores * device.sms * device.clock,
-        "resident": device.sms * max(schedule.threads, fitting), "lat": device.lat_dram, "f": device.clock,
+        "dram": 0.0 if cells * size * (reads + writes) <= _L2_SHARE * device.own_l2 else 1.0,
+        "bw_G": REACH * device.bw_global, "bw_L2": device.l2_bytes_per_clk_sm * device.own_sms * device.clock,
+        "bw_S": device.bw_shared, "fma_s": rate * device.own_sms * device.clock,
+        "issue_s": 32.0 * device.sub_cores * device.own_sms * device.clock,
+        "resident": device.own_sms * max(schedule.threads, fitting), "lat": device.lat_dram, "f": device.clock,
     }  # fmt: skip
     return LAW.evaluate(schedule, values, device, shape, update)
 

@@ -105,7 +105,7 @@ def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: Devi
     own = (_of_one if s.levels == 1 else _of_several)(update, s, device)
     values: dict[str, float] = {
         **own, **units(update), "nz": nz, "ny": ny, "nx": nx, "P": s.planes, "T": s.levels, "warps": s.warps,
-        "stages": s.stages, "s": size, "vector": own["piece"] if nx % own["piece"] == 0 else 1, "sms": device.sms,
+        "stages": s.stages, "s": size, "vector": own["piece"] if nx % own["piece"] == 0 else 1, "sms": device.own_sms,
         "sub": device.sub_cores, "f": device.clock, "launch": terms.STARTING * device.launch_s,
         "miss": device.missed(nz * ny * nx * size * (own["reads"] + own["writes"])),
         "bw_G": terms.REACH * device.bw_global, "bw_S": device.smem_bytes_per_clk_sm, "lat": device.lat_dram,

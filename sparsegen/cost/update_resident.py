@@ -91,7 +91,7 @@ def cost(
         "taken": held.taken_cells, "given": held.given_cells, "runs": held.runs, "images": by == "images",
         "single": by == "cells", "again": held.batches(swapped(update), size) - 1 if by == "lines" else 0,
         **units(update), "deep": deep(update), "beside": beside(update), "shown": 2 * ry * passed(update), "s": size,
-        "word": max(1, size // 4), "sms": device.sms, "sub": device.sub_cores, "f": device.clock,
+        "word": max(1, size // 4), "sms": device.own_sms, "sub": device.sub_cores, "f": device.clock,
         "launch": terms.STARTING * device.launch_s,
         "bw_G": terms.REACH * device.bw_global, "bw_S": device.smem_bytes_per_clk_sm, "lat": device.lat_dram,
         "fma_rate": device.f64_fma_per_clk_sm if update.dtype == "f64" else device.f32_fma_per_clk_sm,

@@ -126,7 +126,7 @@ def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: Devi
         "shuffles": sum(abs(dx) for *_, dx in beside) and len({b[:3] for b in beside}) * 2 * n.rx,
         "moves": 0.0 if s.unroll == period(n) else MOVES * n.kept / s.levels, "width": s.warps * n.width,
         "vector": 16 / size if shape[1] * size % 16 == 0 else 1,
-        "sms": device.sms, "sub": device.sub_cores, "f": device.clock, "launch": terms.STARTING * device.launch_s,
+        "sms": device.own_sms, "sub": device.sub_cores, "f": device.clock, "launch": terms.STARTING * device.launch_s,
         "miss": device.missed(nbytes * (len(reads) + writes)), "bw_G": terms.REACH * device.bw_global,
         "bw_S": device.smem_bytes_per_clk_sm, "bw_L2": device.l2_bytes_per_clk_sm, "lat": device.lat_dram,
         "deep": deep(update),

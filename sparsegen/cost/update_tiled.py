@@ -9,7 +9,7 @@ named fitted is of 195 kernels of ten updates on one H100, of which half are pre
 from __future__ import annotations
 
 from functools import lru_cache
-from math import prod
+from math import ceil, prod
 from typing import Any, Final
 
 from sparsegen.cost import terms
@@ -67,15 +67,15 @@ def cost(update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: Devi
     assert held is not None  # misfit has said so
     ry, rows, reads = held.reach[1], held.most[1], arrays(update)
     writes = sum(min(levels, s.levels) for _, levels in update.fields)
-    waves = -(-held.blocks // (device.sms * blocks))
+    waves = ceil(held.blocks / (device.own_sms * blocks))
     values: dict[str, float] = {
-        "N": held.cells, "T": s.levels, "b": min(blocks, -(-held.blocks // device.sms)), "waves": waves,
+        "N": held.cells, "T": s.levels, "b": min(blocks, ceil(held.blocks / device.own_sms)), "waves": waves,
         "lines": s.planes * s.rows, "planes": s.planes, "cols": s.cols, "warps": s.warps, "own": prod(held.most),
         "counts": min(1.0, (rows + (s.levels - 1) * ry) / held.window[1]), "reads": reads, "writes": writes,
         **units(update), "beside": beside(update), "shown": 2 * ry * passed(update), "s": size,
         "word": max(1, size // 4), "sub": device.sub_cores, "f": device.clock, "begin": STARTS * device.launch_s,
         "launch": terms.STARTING * device.launch_s, "deep": deep(update),
-        "dram": 0.0 if held.cells * size * (reads + writes) <= L2_SHARE * device.l2_bytes else 1.0,
+        "dram": 0.0 if held.cells * size * (reads + writes) <= L2_SHARE * device.own_l2 else 1.0,
         "bw_G": terms.REACH * device.bw_global, "bw_L2": device.l2_bytes_per_clk_sm,
         "bw_S": device.smem_bytes_per_clk_sm, "lat": device.lat_dram,
         "fma_rate": device.f64_fma_per_clk_sm if update.dtype == "f64" else device.f32_fma_per_clk_sm,

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from sparsegen.backends.emulator import Tally, Window, tally
-from sparsegen.counts.work import Runs, Tiles
+from sparsegen.counts.work import SECTOR, Runs, Tiles
 from sparsegen.ir import op, op_spmm, op_update, tile, warp
 from sparsegen.ir.node import walk
 from sparsegen.ir.tile_bitmap import ShareStrips
@@ -47,7 +48,7 @@ class LaunchCounts:
 
 
 def of_program(program: Program, times: int, given: Mapping[str, Any]) -> list[LaunchCounts]:
-    """The counts of each launch of a program.
+    """The counts of each launch of a program: of a batch those of an item of each kind, times how many there are.
 
     ``given``: the (flat) arrays of roles whose contents decide what is done; those of no other role do.
     """
@@ -59,16 +60,36 @@ def of_program(program: Program, times: int, given: Mapping[str, Any]) -> list[L
         shares = {type(one) for one in walk(kernel.body)}
         sampled = frozenset[str]()
         if isinstance(what, (op.Stencil, op_update.Update)) and tile.ForTiles in shares:
-            fields = [p for p, role in bound.roles if role not in program.warp.constants and isinstance(p, Buffer)]
+            tables = program.warp.constants
+            fields = [
+                p for p, (_, role) in zip(kernel.params, bound.roles, strict=True)
+                if role not in tables and isinstance(p, Buffer)
+            ]  # fmt: skip
             loop = next(one for one in walk(kernel.body) if isinstance(one, tile.ForTiles))
             shape = (1, *what.shape)[-len(loop.at) :]  # a field of one axis may be walked over as one row
-            counts = _of_tiles(bound.func, Tiles.of(kernel, shape, fields), emulate)
+            counts = _of_items(bound.func, emulate, partial(_of_tiles, bound.func, Tiles.of(kernel, shape, fields)))
         elif isinstance(what, op_spmm.Spmm) and ShareStrips in shares:
             counts, sampled = _of_runs(Runs.of(kernel), what.matrices * what.m * what.k, emulate)
         else:
-            counts = _of_all(bound.func, emulate)
+            counts = _of_items(bound.func, emulate, partial(_of_all, bound.func))
         found.append(LaunchCounts(bound.func.symbol, times, counts, sampled))
     return found
+
+
+def _of_items(func: warp.Func, emulate: Emulate, count: Callable[[Emulate], dict[str, int]]) -> dict[str, int]:
+    """The counts of all items of a batch; those whose arrays begin alike in the sectors of memory count the same."""
+    blocks, items, _ = func.grid
+    apart = {p.nbytes // items for p in func.params if isinstance(p, Buffer) and p.space == "global"}
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for item in range(items):
+        alike.setdefault(tuple(item * nbytes % SECTOR for nbytes in sorted(apart)), []).append(item)
+    total: dict[str, int] = {}
+    for same in alike.values():
+        first = same[0] * blocks
+        one = count(lambda of, window=None, first=first: emulate(of + first, window))
+        for name, n in one.items():
+            total[name] = total.get(name, 0) + n * len(same)
+    return total
 
 
 def _of_all(func: warp.Func, emulate: Emulate) -> dict[str, int]:

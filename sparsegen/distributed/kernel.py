@@ -23,7 +23,7 @@ from sparsegen.distributed.over_mpi import MpiRanks
 from sparsegen.distributed.over_torch import TorchRanks
 from sparsegen.distributed.partition import Box, shape
 from sparsegen.distributed.running import run
-from sparsegen.ir.errors import ArrayError, ProductError, StencilError
+from sparsegen.ir.errors import ArrayError, DeviceError, ProductError, StencilError
 from sparsegen.kernel import Kernel
 from sparsegen.memo import Memo
 from sparsegen.problem import digest
@@ -52,6 +52,11 @@ def distribute(k: Kernel, mesh: Any, *, overlap: bool | None = None) -> Distribu
             raise StencilError(
                 f"{k.problem.name} has sources or receivers, which no distributed kernel has yet",
                 hint="distribute the update without them, or run it on one GPU",
+            )
+        if k.batch is not None:
+            raise DeviceError(
+                f"{k!r} works on a batch, and a domain is one grid",
+                hint="give each rank some of the items, and call a kernel for so many there; or compile without batch",
             )
         mpi = hasattr(mesh, "Get_topology")  # a communicator of mpi4py
         return DistributedKernel(k, MpiRanks(mesh, k.backend) if mpi else TorchRanks.of(mesh, k.backend), overlap)

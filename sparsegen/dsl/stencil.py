@@ -21,8 +21,9 @@ Weights = npt.NDArray[np.float64]
 MAX_RADIUS: Final = 16
 """The farthest read along an axis that a stencil may have (cells)."""
 
-DTYPES: Final = ("f64", "f32", "f16", "bf16")
+DTYPES: Final = ("f64", "f32", "f16", "bf16", "u8")
 _NUMPY_NAMES: Final = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+_FIELD_NAMES: Final = {**_NUMPY_NAMES, "uint8": "u8"}
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,9 @@ class Stencil:
     """``out[i] = sum over d of weights[radius + d] * u[i + d]`` (correlation), at every point and time step.
 
     ``weights`` is a read-only float64 array of 1 to 3 axes with odd extents, the centre in the middle; every number in
-    it is exactly a number of ``dtype``, the element type of the field.  ``sides`` is the boundary at the (low, high)
-    end of each axis.  ``loc`` is the user's line, ``expr`` the sympy expression that was traced, before its
+    it is exactly a number of ``dtype``, the element type of the field (of ``u8``, which are images, of f32: cells are
+    worked out in that and rounded to nearest even, and to 0..255, at every step).  ``sides`` is the boundary at the
+    (low, high) end of each axis.  ``loc`` is the user's line, ``expr`` the sympy expression that was traced, before its
     coefficients were rounded to ``dtype`` (None for :meth:`from_weights`); ``stepped`` its time step, where it has one.
 
     The kernel is called ``name``; ``name_kernel`` where C++ or CUDA has that name already, as of ``random``.
@@ -189,12 +191,12 @@ def _array(w: Any, loc: Loc | None) -> npt.NDArray[Any]:
 
 
 def dtype_name(dtype: object, loc: Loc | None = None) -> str:
-    """``"f64"``, ``"f32"``, ``"f16"`` or ``"bf16"``, from that name or from a NumPy dtype or its name."""
+    """``"f64"``, ``"f32"``, ``"f16"``, ``"bf16"`` or ``"u8"``, from that name or from a NumPy dtype or its name."""
     if isinstance(dtype, str):
-        name = _NUMPY_NAMES.get(dtype, dtype)
+        name = _FIELD_NAMES.get(dtype, dtype)
     else:
         try:
-            name = _NUMPY_NAMES.get(np.dtype(dtype).name, "")  # type: ignore[call-overload]
+            name = _FIELD_NAMES.get(np.dtype(dtype).name, "")  # type: ignore[call-overload]
         except TypeError:
             name = ""
     if name not in DTYPES:
@@ -213,18 +215,21 @@ def check_name(name: str, loc: Loc | None) -> None:
 
 
 def check_fits(value: float, what: str, dtype: str, kind: type[SparsegenError], loc: Loc | None) -> None:
-    """An error of that kind for a number that is infinite in ``dtype``."""
+    """An error of that kind for a number that is infinite in ``dtype``, or none of a byte."""
+    if dtype == "u8" and not (0 <= value <= 255 and value == int(value)):
+        raise kind(f"{what} is no number of u8", loc=loc, hint="take a whole number from 0 to 255")
     if not np.isfinite(round_to(np.array([value]), dtype)).all():
         raise kind(f"{what} is infinite in {dtype}", loc=loc, hint="choose a wider dtype or a smaller value")
 
 
 def round_to(values: Weights, dtype: str) -> Weights:
-    """``values`` rounded to nearest, ties to even, in ``dtype``, and held in float64; too large becomes infinite."""
+    """``values`` rounded to nearest, ties to even, in ``dtype`` (of u8 in f32, in which its cells are worked out), and
+    held in float64; too large becomes infinite."""
     if dtype == "f64":
         return values
     with np.errstate(over="ignore", under="ignore"):
         if dtype != "bf16":
-            return values.astype(np.float32 if dtype == "f32" else np.float16).astype(np.float64)
+            return values.astype(np.float16 if dtype == "f16" else np.float32).astype(np.float64)
         # bf16: 8 significant bits, least normal 2**-126 (frexp's exponent -125), greatest 255 * 2**120
         _, exponent = np.frexp(values)
         unit = np.ldexp(1.0, np.maximum(exponent, -125) - 8)

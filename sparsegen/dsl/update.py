@@ -62,7 +62,7 @@ class Update:
             raise StencilError(
                 f"{self.name} cannot have the dtype {self.dtype!r}", loc=self.loc, hint=f"one of {', '.join(DTYPES)}"
             )
-        sums = types.sum_type(types.DTYPES[self.dtype]).name
+        sums = types.cell_type(types.DTYPES[self.dtype]).name
         for node in self.code:
             if node[0] == "const":
                 constant = cast("float", node[1])
@@ -118,6 +118,9 @@ class Update:
         recorded behind the fields.  StencilError for names that are taken, and fields that there are not.
         """
         taken = (*KEYWORDS, *(p.name for p in self.parameters), *(group.name for group in self.sites))
+        if self.dtype == "u8":
+            raise StencilError(f"{self.name} has fields of bytes, in which there are no sites", loc=user_loc(),
+                               hint="describe it in f32")  # fmt: skip
         more = resolved(groups, [name for name, _ in self.fields], taken, self.ndim, user_loc())
         return replace(self, sites=(*self.sites, *more))
 

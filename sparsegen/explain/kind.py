@@ -101,7 +101,7 @@ class Kind(ABC):
         """What would be chosen otherwise, but for other devices."""
         for growth in _GROWTHS:
             larger = tuple(n * growth for n in self.kernel.shape)
-            if math.prod(larger) <= MAX_CELLS:
+            if math.prod(larger) * self.kernel.problem.items <= MAX_CELLS:
                 yield Trial("grid", f"a grid of {size(larger)}", self.best(self.device, larger))
 
     def elsewhere(self, device: DeviceProfile) -> Trial:

@@ -50,7 +50,8 @@ def explain(kernel: Kernel, choice: Choice, target: Target, plan: Any) -> Explan
     marks = tuple(p.Mark(*dot, name == line) for name, dot in dots.items() if name in named)
     about = str(problem.described)
     if problem.grid is not None:
-        about += f"; {size(kernel.shape)} cells, {plural(kernel.steps, 'time step')}"
+        items = f"{problem.batch}, each of " if problem.batch else ""
+        about += f"; {items}{size(kernel.shape)} cells, {plural(kernel.steps, 'time step')}"
     measured, off = None, ""
     if kernel.measured is not None:
         measured = p.Measurement(kernel.measured, call, call / kernel.measured - 1)

@@ -72,7 +72,8 @@ def paper(kernel: Kernel, best: Cost) -> Paper | None:
     """The section of a kernel's page; None for other types, and devices without f64 tensor cores."""
     from sparsegen.bench.ablation import CASES, GAINS
 
-    fp, device, shape = Footprint.of(kernel.stencil.gridded), kernel.device, grid(kernel.shape)
+    fp, shape = Footprint.of(kernel.stencil.gridded), grid(kernel.shape)
+    device = kernel.device.share(kernel.problem.items)
     if fp.dtype != "f64" or MMA not in device.cpi:
         return None
     fuse = fusion(fp, device, shape, kernel.steps)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -112,7 +111,7 @@ class StencilPage(Kind):
 
     def work(self, cost: Cost) -> tuple[float, float]:
         """Where nothing leaves L2 the bytes are those of reading and writing the grid once."""
-        cells, fp = math.prod(cost.shape), self.footprint
+        cells, fp = cost.cells, self.footprint
         traffic = sum(cost.terms.get(name, 0.0) for name in ("hbm", "pitch", "transform")) * self.device.bw_global
         return 2.0 * fp.most_points * cells * cost.steps_per_launch, traffic or 2.0 * cells * fp.itemsize
 
@@ -132,8 +131,9 @@ class StencilPage(Kind):
         schedules = self._pool() if device.name == self.device.name else list(self._legal_there(device))
         if not schedules:
             return None
-        found = rank(self.footprint, device, grid(shape), schedules=schedules)
-        return self.problem.at(shape).sooner(cheapest(found.costs, self.steps), device, self.steps)
+        share = device.share(self.problem.items)
+        found = rank(self.footprint, share, grid(shape), schedules=schedules)
+        return self.problem.at(shape).sooner(cheapest(found.costs, self.steps), share, self.steps)
 
     def _pool(self) -> list[StencilSchedule]:
         """The chosen schedule, and of stencil2row, which has thousands, the best of each fusion and mma shape."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +78,7 @@ class UpdatePage(Kind):
 
     def work(self, cost: Cost) -> tuple[float, float]:
         """The formula's instructions, each as the two operations that a compute roof counts for one."""
-        what, cells = self.problem.what, math.prod(cost.shape)
+        what, cells = self.problem.what, cost.cells
         arrays = len(parameters(what.fields, what.coefs)) + len(what.fields)
         return 2 * cells * flops(what) * cost.steps_per_launch, cells * ITEMSIZE[what.dtype] * arrays
 

@@ -127,6 +127,8 @@ class StencilFamily(Vocabulary):
     contradictions: Callable[[StencilSchedule], None] | None = None
     #: Whether a pass for the steps that are left over has no more levels than the schedule.
     levels_bound: bool = False
+    #: Whether fields may be of bytes, which are rounded after each step: so of one step a pass.
+    bytes: bool = False
     op: str = "stencil"
     telling: ClassVar[tuple[str, ...]] = ("steps", "mma")
 
@@ -134,6 +136,10 @@ class StencilFamily(Vocabulary):
     def most_steps(self) -> int:
         """Time steps of its longest pass."""
         return math.prod(self.by_name[word].high or 1 for word in ("fuse", "levels") if self.has(word))
+
+    def takes(self, fp: Footprint) -> bool:
+        """Whether it has schedules for fields of so many axes, and of their type."""
+        return fp.axes in self.axes and (self.bytes or fp.dtype != "u8")
 
     def consistent(self, s: Schedule) -> None:
         """ScheduleError where words contradict each other."""
@@ -148,7 +154,7 @@ class StencilFamily(Vocabulary):
         from sparsegen.ir.passes.pipeline import Pipeline
 
         rim = "none" if self.rim == "fused" and fp.axes == 3 else self.rim  # rims are strips of a plane
-        kernel = self.kernel(s, g, per_sm * device.sms if s.stages > 1 else 0, per_sm)
+        kernel = self.kernel(s, g, max(1, int(per_sm * device.own_sms)) if s.stages > 1 else 0, per_sm)
         passes: list[Pass] = [FuseTime(s.fuse, s.levels, rim=rim), kernel]
         if self.rim != "none":
             passes.append(Rim(1, RIM_ROW, RIM_ROW_THREADS) if fp.flat and rim == "all" else Rim())

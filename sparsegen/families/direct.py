@@ -90,5 +90,5 @@ FAMILY = register(StencilFamily(
     name="direct",
     words=(Word("block", pair, (32, 8)), FUSE),
     axes=(1, 2, 3), rim="fused", geometry=geometry, registers=registers, space=space, values=values,
-    work=work, kernel=kernel, contradictions=contradictions,
+    work=work, kernel=kernel, contradictions=contradictions, bytes=True,
 ))  # fmt: skip

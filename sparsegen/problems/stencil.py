@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 
+from sparsegen.batch import Batch
 from sparsegen.choose import Options, Rejected, Request
 from sparsegen.cost.choice import choose
 from sparsegen.cost.cost import Cost
@@ -28,7 +29,7 @@ from sparsegen.ir.module import Module
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
-from sparsegen.problem import Problem, digest
+from sparsegen.problem import Problem, digest, of_batch
 from sparsegen.problems.stencil_update import StencilUpdate
 from sparsegen.problems.update import UpdateProblem, tried, updating
 from sparsegen.registry import families
@@ -56,6 +57,7 @@ class StencilProblem(Problem):
     op: ClassVar[str] = "stencil"
     what: Stencil
     shape: tuple[int, ...]
+    batch: Batch | None = field(default=None, kw_only=True)
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -78,7 +80,7 @@ class StencilProblem(Problem):
         if ITEMSIZE[self.what.dtype] < ITEMSIZE["f32"]:
             return None
         try:
-            return StencilUpdate(self.what.as_update(), self.shape, self)
+            return StencilUpdate(self.what.as_update(), self.shape, self, batch=self.batch)
         except StencilError:
             return None
 
@@ -87,10 +89,19 @@ class StencilProblem(Problem):
 
     def at(self, shape: tuple[int, ...]) -> StencilProblem:
         """The same on fields of another shape."""
-        return StencilProblem(self.what, shape)
+        return replace(self, shape=shape)
+
+    def of_batch(self, batch: Batch) -> StencilProblem:
+        if batch.shared:
+            raise StencilError(
+                f"shared={', '.join(batch.shared)}: a stencil has no coefficients that items could share",
+                hint="leave shared away",
+            )
+        batch.fits(self.shape)
+        return replace(self, batch=batch)
 
     def sooner(self, cost: Cost | None, device: DeviceProfile, steps: int) -> Cost | None:
-        """A schedule's cost, or that of the one for updates that does all steps sooner."""
+        """A schedule's cost, or that of the one for updates that does all steps sooner; ``device``: an item's share."""
         if self.update is None:
             return cost
         time = math.inf if cost is None else self.seconds(cost, steps)
@@ -136,7 +147,7 @@ class StencilProblem(Problem):
         return {
             "what": "stencil", "of": f"{s.points}-point {s.kind} {s.dtype}", "dtype": s.dtype,
             "extents": s.weights.shape, "weights": digest(s.weights.tobytes()), "sides": describe(s.sides),
-            "shape": self.shape,
+            "shape": self.shape, **of_batch(self.batch),
         }  # fmt: skip
 
     def seconds(self, cost: Cost, steps: int) -> float:
@@ -147,7 +158,7 @@ class StencilProblem(Problem):
 
     def options(self, wanted: Schedule | None, device: DeviceProfile, request: Request) -> StencilOptions:
         """Every schedule; a line says all its words, so ``wanted`` has no say."""
-        return _options(self, device, request)
+        return _options(self, device.share(self.items), request)
 
     def price(self, schedule: Any, device: DeviceProfile, request: Request) -> Cost:
         if schedule.op == UpdateProblem.op:
@@ -164,14 +175,14 @@ class StencilProblem(Problem):
                 f"a {chosen.family} schedule may spread a NaN or Inf to cells that the stencil does not reach",
                 hint="choose direct or tiled, or nonfinite='any'",
             )
-        return cost(self.footprint, self.grid, chosen, device)
+        return cost(self.footprint, self.grid, chosen, device.share(self.items))
 
     def _updating(self, schedule: Schedule) -> StencilUpdate:
         """The problem of a schedule for updates; ScheduleError where the stencil is none."""
         if self.update is None:
             raise ScheduleError(
-                f"{schedule.family} does steps of updates, and {self.what.name} is none: its fields have 16 bits, "
-                "which an update rounds at every step, or a frozen side keeps more cells than its weights reach",
+                f"{schedule.family} does steps of updates, and {self.what.name} is none: its fields have 16 bits or "
+                "fewer, which an update rounds at every step, or a frozen side keeps more cells than its weights reach",
                 hint="take a schedule of stencils, or sg.compile(stencil.as_update(), ...) where that is meant",
             )
         return self.update

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from math import prod
 from typing import Any, ClassVar, cast
 
+from sparsegen.batch import Batch
 from sparsegen.choose import Listed, Options, Rejected, Request
 from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile
@@ -19,14 +20,14 @@ from sparsegen.families.update.base import UpdateFamily, family
 from sparsegen.families.update.sites import site_pass, site_seconds, with_sites
 from sparsegen.ir import op_update as o
 from sparsegen.ir.boundary import Sides, describe
-from sparsegen.ir.errors import ScheduleError
+from sparsegen.ir.errors import ScheduleError, StencilError
 from sparsegen.ir.module import Module
 from sparsegen.ir.op import Sides as SideSpecs
 from sparsegen.ir.op_sites import Placed
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
-from sparsegen.problem import Problem, digest
+from sparsegen.problem import Problem, digest, of_batch
 from sparsegen.registry import families
 from sparsegen.schedule import Schedule, UpdateSchedule
 from sparsegen.sizes import ITEMSIZE
@@ -43,6 +44,7 @@ class UpdateProblem(Problem):
     op: ClassVar[str] = "update"
     what: Update
     shape: tuple[int, ...]
+    batch: Batch | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for group in self.what.sites:
@@ -92,7 +94,7 @@ class UpdateProblem(Problem):
         """Why a schedule cannot run there, and what would help; None if it can."""
         if self.what.sites and family(s).whole:
             return f"{s.family} makes all steps in one launch, and no site sees them", "take tiled, stream or column"
-        why = family(s).misfit(self.what, self.shape, s, device)
+        why = family(s).refused(self.what, self.shape, s, device)
         if why is None and self.what.sites and site_seconds(self.what, self.shape, s.steps, device) is None:
             return _no_windows(self.what, s.steps)
         return why
@@ -108,6 +110,7 @@ class UpdateProblem(Problem):
             "dtype": update.dtype, "formula": digest(repr((update.parameters, update.code, update.results)).encode()),
             "sides": [describe(sides) for sides in update.sides], "shape": self.shape,
             **({"sites": digest(repr([group.key for group in update.sites]).encode())} if update.sites else {}),
+            **of_batch(self.batch),
         }  # fmt: skip
 
     def seconds(self, cost: Cost, steps: int) -> float:
@@ -136,12 +139,32 @@ class UpdateProblem(Problem):
 
     def at(self, shape: tuple[int, ...]) -> Problem:
         """The same on fields of another shape."""
-        return UpdateProblem(self.what, shape)
+        return replace(self, shape=shape)
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        return tuple(f"in.{name}.0" for name in self.batch.shared) if self.batch else ()
+
+    def of_batch(self, batch: Batch) -> UpdateProblem:
+        if unknown := [name for name in batch.shared if name not in self.what.coefs]:
+            coefs = ", ".join(self.what.coefs) or "none"
+            raise StencilError(
+                f"shared={', '.join(unknown)}: {self.what.name} has no such coefficient",
+                hint=f"name some of its coefficients: {coefs}; fields belong to an item, scalars are the same for all",
+            )
+        if self.what.sites:
+            raise StencilError(
+                f"batch={batch.items}: {self.what.name} has sources or receivers, which a batch does not have yet",
+                hint="call a kernel for each item",
+            )
+        batch.fits(self.shape)
+        return replace(self, batch=batch)
 
     def options(self, wanted: Schedule | None, device: DeviceProfile, request: Request) -> Options:
-        return tried(self, device, request.steps)
+        return tried(self, device.share(self.items), request.steps)
 
     def price(self, schedule: UpdateSchedule, device: DeviceProfile, request: Request) -> Cost:
+        device = device.share(self.items)
         if schedule.steps > request.steps:
             raise ScheduleError(
                 f"levels={schedule.levels} does {schedule.steps} time steps at once, but steps={request.steps}",
@@ -159,7 +182,7 @@ def tried(problem: UpdateProblem, device: DeviceProfile, steps: int, linear: boo
     ``linear``: only of families that are tried for linear stencils, too.
     """
     found, refused = list[Cost](), list[Rejected]()
-    for own in updating(linear):
+    for own in (each for each in updating(linear) if each.bytes or problem.what.dtype != "u8"):
         for s in own.candidates(problem.what, steps):
             if (why := problem.misfit(s, device)) is not None:
                 refused.append(Rejected(s, *why))

@@ -68,6 +68,11 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.own = Trajectory.of(ctx.plan)  # which lives until the gradient is there
     ctx.save_for_backward(*tensors)
     ctx.wanted = [at for at in (*ctx.own.coefs, *ctx.own.scalars) if tensors[at].requires_grad]
+    if ctx.wanted and ctx.own.kernel.batch is not None:
+        raise StencilError(
+            f"{ctx.own.kernel!r} has no gradients by coefficients, those of a batch, yet",
+            hint="detach the coefficients, or compile without batch and call the operator for each item",
+        )
 
 
 def _backward(ctx: Any, grads: Any) -> tuple[Any, None]:

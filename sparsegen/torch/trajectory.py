@@ -19,10 +19,10 @@ from sparsegen.adjoint.transpose import Table
 from sparsegen.arguments import real
 from sparsegen.backends.reference.boundary import pad
 from sparsegen.calls.grid import GridCalls
-from sparsegen.calls.numbers import STEP, given, of_each
+from sparsegen.calls.numbers import given, of_each
 from sparsegen.compiler import compile
 from sparsegen.dsl.operands import Parameter
-from sparsegen.dsl.update import Update
+from sparsegen.dsl.update import STEP, Update
 from sparsegen.ir.errors import ProductError
 from sparsegen.ir.formula import Offset
 from sparsegen.kernel import Kernel

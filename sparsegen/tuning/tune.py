@@ -36,6 +36,8 @@ def tune(
     device: str | Path | DeviceProfile = "auto",
     nonfinite: NonFinite = "any",
     *,
+    batch: int | None = None,
+    shared: str | Sequence[str] = (),
     top: int = 12,
     repeats: int = 9,
     again: bool = False,
@@ -55,9 +57,9 @@ def tune(
         gpu = measurable(device)
 
         def make(schedule: Any) -> Kernel:
-            return compile(stencil, shape, steps, device, "cuda", schedule, nonfinite)
+            return compile(stencil, shape, steps, device, "cuda", schedule, nonfinite, batch, shared)
 
-        problem, request = described(stencil, shape, steps, nonfinite)
+        problem, request = described(stencil, shape, steps, nonfinite, batch=batch, shared=shared)
         costs = problem.options(None, resolve(device).profile, request).costs
         mine = [Entry(c.schedule, problem.seconds(c, request.steps)) for c in costs if not c.schedule.rules.library]
         entries = sorted(mine, key=lambda entry: entry.predicted)

@@ -51,7 +51,7 @@ def test_formulas_keep_their_numbers(seed: int) -> None:
         assert isinstance(p, UpdateProblem)
         given = update_run.random(p.update, shape, np.dtype({"f64": "f8", "f32": "f4"}[p.update.dtype]), seed)
         new = sg.compile(p.update, shape, regret_run.CHECKED, backend="reference")(**given)
-        assert all(np.isfinite(a).all() and np.abs(a).max() < 100 for a in update_run._flat(new))
+        assert all(np.isfinite(a).all() and np.abs(a).max() < 100 for a in update_run.flat(new))
 
 
 @pytest.mark.parametrize(("steps", "levels", "expected"), [(30, 8, 30), (50, 7, 50), (51, 1, 50), (1000, 8, 56)])
@@ -78,7 +78,7 @@ class Kernel:
             arrays[name] = found if len(found) > 1 else found[0]
         self.asked.append(steps or p.steps)
         new = sg.compile(p.update, p.shape, steps or p.steps, backend="reference")(**arrays)
-        for field, a in zip(update_run._flat(out), update_run._flat(new), strict=True):
+        for field, a in zip(update_run.flat(out), update_run.flat(new), strict=True):
             view(field.pointer, field.count - self.wrong)[:] = a.ravel()[: field.count - self.wrong]
 
 

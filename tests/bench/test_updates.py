@@ -62,4 +62,4 @@ def test_formulas_keep_their_numbers(form: updates.Form) -> None:
     what = updates.update(form.name)
     given = update_run.random(what, (40, 44), np.dtype({"f64": np.float64, "f32": np.float32}[form.dtype]), 1)
     made = sg.compile(what, (40, 44), updates.STEPS[2], backend="reference")(**given)
-    assert all(np.isfinite(a).all() and np.abs(a).max() < 100 for a in update_run._flat(made))
+    assert all(np.isfinite(a).all() and np.abs(a).max() < 100 for a in update_run.flat(made))

@@ -10,8 +10,9 @@ import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 GUIDES = (
-    "tutorials/waves.md", "tutorials/derivatives.md", "tutorials/regions.md", "tutorials/shots.md",
-    "tutorials/long_runs.md", "tutorials/adjoint.md", "tutorials/whole_model.md", "export.md", "ir_by_hand.md",
+    "tutorials/waves.md", "tutorials/images.md", "tutorials/derivatives.md", "tutorials/regions.md",
+    "tutorials/shots.md", "tutorials/long_runs.md", "tutorials/adjoint.md", "tutorials/whole_model.md", "export.md",
+    "ir_by_hand.md",
 )  # fmt: skip
 #: A block that runs, the library that it needs, and what it prints, where that is told.
 BLOCK = re.compile(r"<!-- run(?:: (\w+))? -->\n```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.DOTALL)

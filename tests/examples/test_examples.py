@@ -114,6 +114,20 @@ def test_an_open_box_does_not(example: Any, capsys: pytest.CaptureFixture[str]) 
     assert "heat was not conserved" in capsys.readouterr().out
 
 
+# ------------------------------------------------------------------------------------------------ images
+def test_a_batch_of_images_is_filtered(tmp_path: Path) -> None:
+    said = run(tmp_path, "image_batch.py", "--size=24", "--count=3", "--picture=picture.png")
+    (blurred, sharpened) = re.findall(r"neighbours differ by ([\d.]+) -> ([\d.]+)", said)
+    assert float(blurred[1]) < float(blurred[0]) == float(sharpened[0]) < float(sharpened[1])
+    assert "batch=3" in said
+    assert drawn(tmp_path, said)
+
+
+def test_other_edges_of_images_are_found_out(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert example("image_batch").main(["--size=16"], sg.periodic) == 1
+    assert "not as NumPy has them" in capsys.readouterr().out
+
+
 # ------------------------------------------------------------------------------------------------ waves
 def test_waves_conserve_energy(tmp_path: Path) -> None:
     said = run(tmp_path, "wave.py", "--size=24", "--steps=30", "--picture=picture.png")

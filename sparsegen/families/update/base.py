@@ -26,15 +26,25 @@ class UpdateFamily(Vocabulary):
     whole: ClassVar[bool] = False
     #: Whether it is tried for linear stencils too, most of whose families are their own.
     linear: ClassVar[bool] = False
+    #: Whether fields may be of bytes.
+    bytes: ClassVar[bool] = False
 
     @abstractmethod
     def candidates(self, update: Update, steps: int) -> Iterator[UpdateSchedule]:
         """What the search tries, plainest first: at most so many time steps a pass."""
 
-    def misfit(
+    def refused(
         self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
     ) -> tuple[str, str] | None:
         """Why a schedule cannot run there, and what would help; None if it can."""
+        if update.dtype == "u8" and not self.bytes:
+            return f"{self.name} does not round to bytes after each step", "take direct"
+        return self.misfit(update, shape, s, device)
+
+    def misfit(
+        self, update: Update, shape: tuple[int, ...], s: UpdateSchedule, device: DeviceProfile
+    ) -> tuple[str, str] | None:
+        """What only this family asks, as ``refused`` says it."""
         if self.pieces and device.compute_capability < (8, 0):
             return f"{self.name} copies with cp.async, which needs sm_80; {device.name} is {device.arch}", "take direct"
         return None

@@ -98,7 +98,7 @@ class ColumnUpdate(UpdateFamily):
             return s
         n, (nz, ny, nx) = (layer_levels.numbers if s.levels > 1 else numbers)(update, s, PLANES), shape
         across = -(-ny // n.tile[1]) * -(-nx // n.tile[2])
-        slots = self._resident(update, s, PLANES, device) * device.sms
+        slots = max(1, int(self._resident(update, s, PLANES, device) * device.own_sms))
         return s.but(planes=chunk_rows(nz, across, slots, n.turns - PLANES))
 
     @staticmethod

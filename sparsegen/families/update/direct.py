@@ -33,7 +33,7 @@ class Pointwise(UpdateFamily):
 
     name = "direct"
     telling = ("block", "column")
-    pieces = False
+    pieces, bytes = False, True
     words = (Word("block", pair, (32, 8)), Word("column", integer, 1, 1, 8))
 
     def consistent(self, s: Schedule) -> None:
@@ -59,7 +59,7 @@ class Pointwise(UpdateFamily):
             and shape[-2] >= s.block[1] * s.column
             and len(update.code) * s.column <= _NODES
             and cost.values["loads"] * s.column * max(1, ITEMSIZE[update.dtype] // 4) <= _REGISTERS
-            and math.prod(shape) >= s.threads * s.column * _BLOCKS_AN_SM * cost.profile.sms
+            and math.prod(shape) >= s.threads * s.column * _BLOCKS_AN_SM * cost.profile.own_sms
         )
 
     def cost(

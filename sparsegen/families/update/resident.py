@@ -116,8 +116,9 @@ def _misfit(
     held = numbers(update, shape, s)
     if (why := held.legal()) is not None:
         return why, "take other tiles, rows, cols or warps, or fewer steps between exchanges"
-    if held.blocks > device.sms:
-        return f"{held.blocks} blocks that run together, one an SM; {device.name} has {device.sms}", "take fewer tiles"
+    if held.blocks > (sms := int(device.own_sms)):
+        has = f"{device.name} has {device.sms}" + f", {sms} for each item of the batch" * (device.shares > 1)
+        return f"{held.blocks} blocks that run together, one an SM; {has}", "take fewer tiles"
     most = min(MAX_REGISTERS, device.regs_sm // up(s.threads, 32 * device.sub_cores) // _STEP * _STEP)
     if (needed := registers(update, s)) > most:
         given = f"{device.name} gives {most}"
@@ -129,7 +130,7 @@ def _misfit(
 
 def _too_large(update: Update, shape: tuple[int, ...], device: DeviceProfile) -> tuple[str, str]:
     """Why no schedule of the family fits: mostly because the fields do not."""
-    there = f"the registers of {device.name} hold {_room(device)}"
+    there = f"the registers of {device.name} hold {_room(device)}" + " for each item" * (device.shares > 1)
     return (
         f"fields and levels take {_held(update, shape)} bytes and halos of blocks besides; {there}",
         "take a smaller field, or stream, column or direct, which leave it in memory",
@@ -143,7 +144,7 @@ def _held(update: Update, shape: tuple[int, ...]) -> int:
 
 def _room(device: DeviceProfile) -> int:
     """Bytes of all registers."""
-    return device.sms * device.regs_sm * 4
+    return int(device.own_sms) * device.regs_sm * 4
 
 
 @lru_cache(maxsize=256)
@@ -185,7 +186,7 @@ def _fillings(
     """Windows as small as they can be for every number of blocks that keeps the GPU busy."""
     sizes, far, around = on_three(shape), reach(update), wraps(update)
     most = _COLS if update.ndim == 1 or s.cols else _NARROW
-    for tiles in [on_three(s.tiles)] if s.tiles else _tilings(sizes, update.ndim, device.sms):
+    for tiles in [on_three(s.tiles)] if s.tiles else _tilings(sizes, update.ndim, int(device.own_sms)):
         for every in (s.every,) if s.every else _EVERY:
             planes, _, cols = (
                 _share(n, count, every * r, wrap, unit)

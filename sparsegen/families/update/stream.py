@@ -78,7 +78,7 @@ class StreamUpdate(UpdateFamily):
         if s.rows is not None:
             return s
         n, (ny, nx) = numbers(update, s, ROWS), (1, *shape)[-2:]
-        slots = resident(update, s, n, device) * device.sms
+        slots = max(1, int(resident(update, s, n, device) * device.own_sms))
         return s.but(rows=chunk_rows(ny, -(-nx // n.tile[1]), slots, n.turns - ROWS))
 
     def cost(
