@@ -9,11 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch.distributed")
 
 import sparsegen as sg
 from sparsegen.bench import report
@@ -22,12 +25,10 @@ from sparsegen.bench.distributed_run import Measured
 from sparsegen.bench.split_run import Layer, Split
 from sparsegen.distributed import group
 from sparsegen.distributed.over_torch import torch_distributed
+from tests.distributed import worker
 from tests.distributed.processes import said, started
 
-dist: Any = pytest.importorskip("torch.distributed")
-
-from tests.distributed import worker  # which needs it
-
+dist: Any = import_module("torch.distributed")
 ROOT = Path(__file__).resolve().parents[2]
 
 
