@@ -113,11 +113,13 @@ def test_split_layers_on_cpus() -> None:
 def test_a_rank_that_is_gone(tmp_path: Path, how: signal.Signals) -> None:
     """One is killed, or stands still: the other ends soon, and says what it waited for; the checkpoint is whole."""
     with started(tmp_path, 2, "endless") as processes:
-        assert processes[0].stdout is not None and processes[0].stdout.readline() == "running\n"
+        assert processes[0].stdout is not None
+        line = processes[0].stdout.readline()
+        assert line == "running\n", line + said(processes[0])
         os.kill(processes[1].pid, how)
         start = time.monotonic()
-        text = said(processes[0], 30)
-        assert time.monotonic() - start < 30
+        text = said(processes[0], 50)
+        assert time.monotonic() - start < 50
         assert "rank 0 of mesh 2 lost another one during " in text, text
         assert processes[0].returncode == 1
     assert group.PATIENCE < 60
