@@ -8,6 +8,7 @@ from typing import Any
 
 from sparsegen.cost.devices import DeviceProfile
 from sparsegen.ir.module import Module
+from sparsegen.ir.op_update import ALL_SCALARS
 from sparsegen.ir.passes import Manager
 from sparsegen.ir.passes.batch import Batch
 from sparsegen.ir.passes.dce import Dce
@@ -36,7 +37,7 @@ def lower(problem: Problem, schedule: Any, device: DeviceProfile, steps: int = 1
     has of the device; the rest is the same for all.
     """
     op, items = problem.describe(variant), problem.items
-    batch = (Batch(items, " ".join(problem.shared)),) if items > 1 else ()
+    batch = (Batch(items, " ".join((*problem.shared, ALL_SCALARS))),) if items > 1 else ()  # all have the same scalars
     passes = (*problem.passes(schedule, device.share(items), steps), ToWarp(), *batch, Simplify(), Dce())
     manager = Manager(passes, shared_limit=device.smem_block)
     warp = manager.run(op)

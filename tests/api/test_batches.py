@@ -262,6 +262,17 @@ def test_a_batch_is_not_distributed() -> None:
         sg.distribute(compiled(averages(2), (16, 32), batch=2), (1,))
 
 
+def test_items_of_a_resident_kernel_have_the_same_scalars() -> None:
+    k = sg.compile(wave, (24, 40), steps=4, batch=ITEMS, schedule="resident tiles=2x2 rows=4 cols=1 warps=4 every=2",
+                   backend="emulator")  # fmt: skip
+    one = sg.compile(wave, (24, 40), steps=4, schedule=k.schedule, backend="emulator")
+    rng = np.random.default_rng(9)
+    u, c, gain = tuple(rng.random((2, ITEMS, 24, 40))), rng.random((ITEMS, 24, 40)) * 0.2, rng.random(4)
+    made = k(u, c, gain=gain)
+    for i in range(ITEMS):
+        assert alike(made, one(tuple(level[i] for level in u), c[i], gain=gain), i)
+
+
 def test_resident_needs_room_for_all_items() -> None:
     with pytest.raises(sg.ScheduleError, match="66 for each item"):
         line = "resident tiles=10x10 rows=2 cols=1 warps=8 every=1"

@@ -9,11 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch.distributed")
 
 import sparsegen as sg
 from sparsegen.bench import report
@@ -22,12 +25,10 @@ from sparsegen.bench.distributed_run import Measured
 from sparsegen.bench.split_run import Layer, Split
 from sparsegen.distributed import group
 from sparsegen.distributed.over_torch import torch_distributed
+from tests.distributed import worker
 from tests.distributed.processes import said, started
 
-dist: Any = pytest.importorskip("torch.distributed")
-
-from tests.distributed import worker  # which needs it  # noqa: E402
-
+dist: Any = import_module("torch.distributed")
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -112,11 +113,13 @@ def test_split_layers_on_cpus() -> None:
 def test_a_rank_that_is_gone(tmp_path: Path, how: signal.Signals) -> None:
     """One is killed, or stands still: the other ends soon, and says what it waited for; the checkpoint is whole."""
     with started(tmp_path, 2, "endless") as processes:
-        assert processes[0].stdout is not None and processes[0].stdout.readline() == "running\n"
+        assert processes[0].stdout is not None
+        line = processes[0].stdout.readline()
+        assert line == "running\n", line + said(processes[0])
         os.kill(processes[1].pid, how)
         start = time.monotonic()
-        text = said(processes[0], 30)
-        assert time.monotonic() - start < 30
+        text = said(processes[0], 50)
+        assert time.monotonic() - start < 50
         assert "rank 0 of mesh 2 lost another one during " in text, text
         assert processes[0].returncode == 1
     assert group.PATIENCE < 60
