@@ -2,7 +2,7 @@
 
 A block has those entries of a table that lie in its window: ``begin`` says where its own begin, and where the next
 block's do.  The place of an entry is a thread and a register of its share of the window, as one number:
-thread * registers + register.
+thread * registers + register.  No other family uses these ops: their kernels stand behind the passes of every one.
 """
 
 from __future__ import annotations

@@ -49,6 +49,8 @@ class UpdateSites:
         return each(module, o.Update, self._kernels)
 
     def _kernels(self, module: Module, given: o.Update) -> Module:
+        if not (given.sources or given.receivers):
+            return module
         sites = _Windows(module, given, self)
         for group in given.receivers:
             name = group[0]
