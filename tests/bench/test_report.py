@@ -97,6 +97,7 @@ def test_committed_results_are_whole(file: Path) -> None:
     found = report.load(file)
     assert found["device"] and found["commit"], "measure again, from a commit"
     of = {**found["tolerance"], **dict.fromkeys(("i8", "e4m3"), found["tolerance"].get("f16"))}  # their y is f16
+    of["u8"] = 1 / 255  # a byte may be rounded to its neighbour
     whole = models.TOLERANCE if file.name == "models.json" else 0.0  # f16 rounds after each layer of a whole model
     compared = [r for r in found["rows"] if r.get("part") not in ("weak", "link") or file.name != "distributed.json"]
     assert compared and all(float(r["error"]) <= max(of[r["dtype"]], whole) for r in compared)
