@@ -73,7 +73,7 @@ def site_windows(update: Update, shape: tuple[int, ...], levels: int, device: De
         count = _listed(held, sources, receivers)
         cost, room = FAMILY.cost(alone, shape, s, device), device.sms * resident(alone, s, device)
         start = terms.STARTING * device.launch_s
-        launches = (1 + sum(1 for _ in update.receivers)) * start
+        launches = (1 + len(update.receivers)) * start
         seconds = launches + (cost.time - start) * -(-count // room) / -(-held.blocks // room)
         if best is None or seconds < best.seconds:
             best = SiteWindows(s, seconds)
