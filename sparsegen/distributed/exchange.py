@@ -10,7 +10,8 @@ from importlib import import_module
 from typing import Any
 
 from sparsegen.distributed.group import Ranks
-from sparsegen.distributed.partition import Box, Message, Partition, within
+from sparsegen.distributed.partition import Box, Partition, within
+from sparsegen.distributed.post import Post, coming, leaving
 
 
 class Turn:
@@ -19,56 +20,44 @@ class Turn:
     ``arrays`` of the calls below: for each of this rank's pieces, by number, these arrays in the same order.
     """
 
-    def __init__(self, ranks: Ranks, partition: Partition, messages: Sequence[Message]) -> None:
-        self._ranks, self._messages = ranks, messages
-        self._mine, self._turns = partition.of(ranks.me), partition.turns
-        ends = {end for m in messages for end in (m.source, m.target)}
-        self._frames = {end: partition.piece(end).frame for end in ends}
+    def __init__(self, ranks: Ranks, partition: Partition, turn: int) -> None:
+        self._ranks, self._partition, self._turn = ranks, partition, turn
+        mine = partition.of(ranks.me)
+        self._staying = [m for m in partition.messages(ranks.me) if m.turn == turn and {m.source, m.target} <= {*mine}]
+        self._leaving, self._coming = leaving(partition, ranks.me, turn), coming(partition, ranks.me, turn)
         #: Numbers of this rank's pieces whose halos arrive, or whose cells are sent.
-        self.pieces = {i for m in messages if not self._stays(m) for i in (m.source, m.target) if i in self._mine}
-        #: Packed cells of messages that lie apart in their arrays, by message and array.
-        self._packed: dict[tuple[int, int], Any] = {}
+        self.pieces = {m.source for m in self._leaving} | {m.target for m in self._coming}
+        self._frames = {i: partition.piece(i).frame for i in mine}
+        self._post: Post | None = None
 
     def copy(self, arrays: Mapping[int, Sequence[Any]]) -> None:
         """The messages from a piece to another of the same rank."""
-        for m in self._messages:
-            if self._stays(m):
-                for a, b in zip(arrays[m.source], arrays[m.target], strict=True):
-                    self._part(b, m.target, m.given).copy_(self._part(a, m.source, m.taken))
+        for m in self._staying:
+            for a, b in zip(arrays[m.source], arrays[m.target], strict=True):
+                self._part(b, m.target, m.given).copy_(self._part(a, m.source, m.taken))
 
     def swap(self, arrays: Mapping[int, Sequence[Any]]) -> None:
-        """The messages from rank to rank.  What lies together goes from array to array, all else is packed first."""
-        sends, receives, unpacked = list[tuple[Any, int]](), list[tuple[Any, int]](), list[tuple[Any, Any]]()
-        for at, m in enumerate(self._messages):
-            if self._stays(m):
-                continue
-            out = m.source in self._mine
-            piece, box, other = (m.source, m.taken, m.target) if out else (m.target, m.given, m.source)
-            for i, a in enumerate(arrays[piece]):
-                part = self._part(a, piece, box)
-                moved = part if part.is_contiguous() else self._buffer(at, i, part)
-                if out and moved is not part:
-                    moved.copy_(part)
-                elif moved is not part:
-                    unpacked.append((part, moved))
-                (sends if out else receives).append((raw(moved), other // self._turns))
-        self._ranks.exchange(sends, receives, "an exchange of halos")()
-        for part, moved in unpacked:
-            part.copy_(moved)
-
-    def _stays(self, m: Message) -> bool:
-        """Whether a message is from a piece of this rank to another one."""
-        return m.source in self._mine and m.target in self._mine
+        """The messages from rank to rank: packed, carried, unpacked.  The first exchange of all has the most arrays."""
+        some = next(iter(arrays.values()))
+        if self._post is None:
+            self._post = self._ranks.post(self._partition, self._turn, len(some), some[0].element_size())
+        for m in self._leaving:
+            for i, a in enumerate(arrays[m.source]):
+                part = self._part(a, m.source, m.taken)
+                _like(part, self._post.out(m, i)).copy_(part)
+        self._post.deliver(len(some))
+        for m in self._coming:
+            for i, a in enumerate(arrays[m.target]):
+                part = self._part(a, m.target, m.given)
+                part.copy_(_like(part, self._post.into(m, i)))
 
     def _part(self, array: Any, piece: int, box: Box) -> Any:
         return array[within(box, self._frames[piece])]
 
-    def _buffer(self, message: int, array: int, part: Any) -> Any:
-        """Memory for packed cells, the same at every pass."""
-        key = message, array
-        if key not in self._packed:
-            self._packed[key] = part.new_empty(part.shape)
-        return self._packed[key]
+
+def _like(part: Any, raw: Any) -> Any:
+    """Packed bytes as the cells of a part of an array."""
+    return raw.view(part.dtype).view(part.shape)
 
 
 def raw(array: Any) -> Any:

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Any, Final, TypeVar, cast
 
+from sparsegen.distributed.partition import Partition
+from sparsegen.distributed.post import Post, Sent
 from sparsegen.ir.errors import ArrayError, DeviceError, SparsegenError
 
 #: Seconds that a rank waits for another one before it gives up.  NCCL's watchdog may take 15 more to end a process.
@@ -44,6 +46,11 @@ class Ranks(ABC):
     ) -> Callable[[], None]:
         """Start to send and to receive packed tensors of bytes, each with a rank of the mesh; call what comes back to
         wait (on a GPU: make the current stream wait).  DeviceError where a rank is gone."""
+
+    def post(self, partition: Partition, turn: int, arrays: int, item: int) -> Post:
+        """What carries the halos of one turn of a partition, of at most so many arrays of ``item`` bytes a cell; a
+        collective call."""
+        return Sent(self.exchange, self.me, self.device, partition, turn, arrays, item)
 
     def agree(self, facts: dict[str, str], what: str = "the comparison of kernels") -> None:
         """DeviceError unless all ranks have the same facts; a collective call."""

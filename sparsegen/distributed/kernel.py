@@ -77,10 +77,7 @@ class DistributedKernel:
         self.schedule, self.partition = planned(k, ranks.mesh, overlap)
         self._pieces = {i: self.partition.pieces[i] for i in self.partition.of(ranks.me)}
         self._kernels = Memo(partial(LocalKernel, k, schedule=self.schedule))
-        messages = self.partition.messages(ranks.me)
-        self._turns = [
-            Turn(ranks, self.partition, [m for m in messages if m.turn == turn]) for turn in range(self.partition.turns)
-        ]
+        self._turns = [Turn(ranks, self.partition, turn) for turn in range(self.partition.turns)]
         self._lane = Lane(ranks.device)
         made = calls_of(k.problem.at(self.block_shape), k.backend)
         assert isinstance(made, GridCalls)

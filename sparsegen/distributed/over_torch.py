@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
 from sparsegen.distributed import group
 from sparsegen.distributed.group import Ranks, sizes_of
+from sparsegen.distributed.over_nvlink import Written, address, reached
+from sparsegen.distributed.partition import Partition
+from sparsegen.distributed.post import Post
 from sparsegen.ir.errors import ArrayError, DeviceError
 
 
@@ -35,7 +39,8 @@ def torch_distributed() -> Any:
 
 @dataclass(frozen=True)
 class TorchRanks(Ranks):
-    """``world``: the numbers of the mesh's ranks in the default group; ``group``: the group that they talk in."""
+    """``world``: the numbers of the mesh's ranks in the default group; ``group``: the group that they talk in;
+    ``near``: whether all are GPUs that reach each other's memory."""
 
     dist: Any
     mesh: tuple[int, ...]
@@ -43,6 +48,7 @@ class TorchRanks(Ranks):
     me: int
     device: Any
     group: Any = None
+    near: bool = False
 
     @staticmethod
     def of(mesh: Any, backend: str) -> TorchRanks:
@@ -81,9 +87,13 @@ class TorchRanks(Ranks):
             options._timeout = patience
             how = {"backend": wanted, "pg_options": options}
         alone = TorchRanks(dist, sizes, world, world.index(dist.get_rank()), device)
-        with alone.patient("the start"):
+        with alone.patient("the start"), _at_once():
             made = dist.new_group(list(world), timeout=patience, use_local_synchronization=True, **how)
-        return TorchRanks(dist, sizes, world, alone.me, device, made)
+        found = replace(alone, group=made)
+        if kind == "cpu":
+            return found
+        near = reached(device, found.everyone(address(device), "the start"))
+        return replace(found, near=all(found.everyone(near, "the start")))
 
     def everyone(self, value: Any, what: str) -> list[Any]:
         every: list[Any] = [None] * len(self.world)
@@ -107,8 +117,29 @@ class TorchRanks(Ranks):
 
         return wait
 
+    def post(self, partition: Partition, turn: int, arrays: int, item: int) -> Post:
+        if not self.near:
+            return super().post(partition, turn, arrays, item)
+        numbers = [self.dist.get_group_rank(self.group, rank) for rank in self.world]
+        with self.patient("the start of halos"):
+            return Written(self.group, numbers, self.me, self.device, partition, turn, arrays, item)
+
     @contextmanager
     def _here(self) -> Iterator[None]:
         """This rank's GPU is the current one, in whatever thread."""
         with import_module("torch.cuda").device(self.device) if self.device.type == "cuda" else nullcontext():
             yield
+
+
+@contextmanager
+def _at_once() -> Iterator[None]:
+    """A group of NCCL that is made here ends its process soon after it found a rank gone, unless the environment says
+    how long to wait for reports about it: torch waits four times as long as this, a minute by default."""
+    name = "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"
+    said = name in os.environ
+    os.environ.setdefault(name, "500")
+    try:
+        yield
+    finally:
+        if not said:
+            del os.environ[name]
