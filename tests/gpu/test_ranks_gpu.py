@@ -42,4 +42,4 @@ def test_a_rank_that_is_gone(tmp_path: Path, how: signal.Signals) -> None:
         start = time.monotonic()
         text = said(processes[0], 90)
         assert time.monotonic() - start < 60, text
-        assert processes[0].returncode and ("timeout" in text.lower() or "lost another one" in text), text
+        assert processes[0].returncode and ("lost another one" in text), text
