@@ -21,11 +21,11 @@ from tests.distributed.ranks import blocks, flat, over
 
 H100 = load_profile("h100")
 ENDS = [sg.periodic, sg.dirichlet(0.5), sg.neumann, sg.frozen]
-SHAPES = {1: (300,), 2: (41, 70), 3: (19, 22, 70)}
+SHAPES = {1: (300,), 2: (47, 70), 3: (19, 22, 70)}
 #: A schedule of one step a pass, and some of several.
 SCHEDULES = {
     1: ("direct", "stream levels=3 cols=4 rows=1"),
-    2: ("direct block=32x8 column=2", "stream levels=3 cols=4", "tiled levels=2 rows=4 cols=1"),
+    2: ("direct block=32x8 column=2", "stream levels=3 cols=4", "tiled levels=2 rows=2 cols=1"),
     3: ("column levels=1 lines=1", "column levels=2 lines=2 warps=8 planes=10"),
 }
 Array = Any
@@ -120,13 +120,13 @@ def test_meshes(boundary: Any, mesh: tuple[int, ...]) -> None:
 def test_narrow_fields(dtype: str) -> None:
     pytest.importorskip("ml_dtypes")
     sources, receivers = seams(SHAPES[2], False)
-    for backend, line in (("reference", "stream levels=2"), ("emulator", "tiled levels=2 rows=4")):
+    for backend, line in (("reference", "direct"), ("emulator", "tiled levels=2 rows=2")):
         update = surveyed(two(2, sg.neumann, dtype), sources, receivers)
         k = sg.compile(update, SHAPES[2], 4, "h100", backend, schedule=line)
         same(k, (2,), inputs(k, 4))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=12)
 @given(st.data())
 def test_random_sites(data: Any) -> None:
     boundary = data.draw(st.sampled_from([sg.periodic, sg.neumann, sg.frozen]))
@@ -134,7 +134,7 @@ def test_random_sites(data: Any) -> None:
     mesh, steps = data.draw(st.sampled_from([(2,), (3,), (1, 2), (2, 2)])), data.draw(st.integers(1, 6))
     place = st.tuples(*(st.one_of(st.integers(0, n - 1), st.floats(0, n - 1)) for n in shape))
     sources, receivers = (data.draw(st.lists(place, min_size=1, max_size=5)) for _ in range(2))
-    line = data.draw(st.sampled_from(["direct", "stream levels=2 cols=4", "tiled levels=3 rows=8 cols=2 warps=4"]))
+    line = data.draw(st.sampled_from(["direct", "stream levels=2 cols=4", "tiled levels=3 rows=4 cols=2 warps=4"]))
     update = two(2, boundary).with_sites(shot=sg.Source(sources, field="u"), seen=sg.Receiver(receivers, field="v"))
     k = sg.compile(update, shape, max(steps, 3), "h100", "emulator", schedule=line)
     same(k, mesh, inputs(k, steps, steps), steps, data.draw(st.booleans()))
@@ -145,7 +145,7 @@ def test_a_halo_goes_around_the_domain() -> None:
     points = np.array([[0.5, 3.0], [7.25, 8.5], [15.75, 9.0], [16.0, 1.5]])
     update = surveyed(two(2, sg.periodic), points, points)
     for mesh in ((2,), (2, 2)):
-        k = sg.compile(update, (16, 18), 14, backend="reference", schedule="stream levels=7")
+        k = sg.compile(update, (16, 18), 14, backend="reference", schedule="stream levels=7 cols=2")
         same(k, mesh, inputs(k, 14))
 
 
@@ -201,7 +201,7 @@ def test_signals_of_the_sources_and_an_out() -> None:
         with pytest.raises(sg.ArrayError, match=r"shot has shape \[4, 2\]"):
             d(**mine, shot=np.zeros((4, 2)))
         with pytest.raises(sg.ArrayError, match="out is not of 2 parts"):
-            d(**mine, out=out[0])
+            d(**mine, out=(*out, out[1]))
 
     over(k, (2,), one)
 
