@@ -72,7 +72,7 @@ class DistributedKernel:
         overlap = False if overlap is None and not ranks.beside else overlap
         self.schedule, self.partition = planned(k, ranks.mesh, overlap)
         self._pieces = {i: self.partition.pieces[i] for i in self.partition.of(ranks.me)}
-        self._seen = {i: seen(k.problem, self.partition, piece) for i, piece in self._pieces.items()}
+        self._seen = {i: seen(k.problem, self.partition, piece).on(ranks.device) for i, piece in self._pieces.items()}
         self._records = Records(ranks, self.partition, k.problem)
         messages = self.partition.messages(ranks.me)
         self._turns = [
@@ -207,10 +207,9 @@ class DistributedKernel:
         """This rank's blocks after ``steps`` time steps (default: the compiled number), from its blocks before them.
 
         Arguments and results are those of the kernel, as tensors of ``block_shape`` on this rank's device.  All ranks
-        call it with the same ``steps``, the same numbers for scalars and the same signals for all sources; each of them
-        gets the whole records of all receivers.  The result has the numbers of the kernel on
-        one GPU, bit for bit, but for schedules whose mma adds in an order that depends on where a cell lies (see
-        docs/distributed.md).
+        call it with the same ``steps``, the same numbers for scalars and the same signals of all sources; each of them
+        gets the records of all receivers.  The result has the numbers of the kernel on one GPU, bit for bit, but for
+        schedules whose mma adds in an order that depends on where a cell lies (see docs/distributed.md).
         """
         with located(user_loc()):
             values, _ = self._calls.values(args, named, {"out": out, "steps": steps})

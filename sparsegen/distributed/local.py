@@ -153,8 +153,9 @@ class Levels:
 class Held:
     """What a piece holds during a call: the levels of each field and the coefficients, with halos.
 
-    ``which``: the sites that it has of each group; ``given``: the arrays of the call of ``count`` time steps, of the
-    cells of ``block``; ``scalars``: the numbers of its time steps, if any.  ``records``: what its receivers record.
+    ``which``: tensors that say which sites it has of each group; ``given``: the arrays of the call of ``count`` time
+    steps, of the cells of ``block``; ``scalars``: the numbers of its time steps, if any.  ``records``: what its
+    receivers record.
     """
 
     def __init__(
@@ -178,16 +179,12 @@ class Held:
         }
         fixed = (name for of, levels in calls.parameters.items() if of not in calls.fields for name in levels)
         self._fixed = {name: filled(name) for name in fixed}
-        torch = import_module("torch")
-        sites = {signal(name): torch.as_tensor(numbers) for name, numbers in which.items()}
-        self._signals = {
-            name: given[name][:, numbers.to(given[name].device)].to(device)
-            for name, numbers in sites.items() if name in calls.inputs
-        }  # fmt: skip
-        made = {record(name): len(numbers) for name, numbers in which.items()}
+        sources = {signal(name): sites for name, sites in which.items() if signal(name) in calls.inputs}
+        self._signals = {name: given[name].to(device)[:, sites] for name, sites in sources.items()}
+        torch, heard = import_module("torch"), {record(name): len(sites) for name, sites in which.items()}
         self.records = {
-            name: torch.empty((count, n), dtype=getattr(torch, calls.outputs[name].dtype.name), device=device)
-            for name, n in made.items() if name in calls.outputs
+            name: torch.empty((count, heard[name]), dtype=getattr(torch, output.dtype.name), device=device)
+            for name, output in calls.outputs.items() if name in heard
         }  # fmt: skip
 
     def every(self) -> list[Any]:

@@ -32,8 +32,8 @@ class Exchange:
     """The predicted passes of a rank in the middle of a mesh, in seconds and bytes.  ``str`` of it is a page.
 
     ``steps``: time steps of a pass; ``work``: of each piece of a block, with its halo, and with as much to do at sites
-    as the busiest one of all ranks; ``travel``: of the halos that each turn sends; ``sent``: bytes that the rank sends a
-    pass; ``time``: of a pass; ``alone``: of as many steps of the whole domain on one GPU (as if it had the memory).
+    as the busiest one of all ranks; ``travel``: of the halos that each turn sends; ``sent``: bytes that the rank sends
+    a pass; ``time``: of a pass; ``alone``: of as many steps of the whole domain on one GPU (as if it had the memory).
     """
 
     mesh: tuple[int, ...]
@@ -200,7 +200,7 @@ def predicted(
         time = each[0] + travel[0]
     else:
         time = max(each[0], travel[1]) + max(each[1], travel[0]) + local
-    alone = work(problem.at(tuple(share))).time * math.prod(partition.mesh) if share else work(problem).time
+    alone = work(problem.at(tuple(share or problem.shape))).time * (math.prod(partition.mesh) if share else 1)
     return Exchange(partition.mesh, partition.halo, steps, each, tuple(travel), sent, time, alone, device.name, link)
 
 

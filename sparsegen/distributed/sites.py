@@ -25,15 +25,19 @@ from sparsegen.ir.op_sites import Placed, record
 from sparsegen.problem import Problem
 from sparsegen.problems.update import UpdateProblem
 
-Numbers = npt.NDArray[np.int64]
-
 
 class Seen(NamedTuple):
     """What a piece works out: the problem on its frame with the sites that it has, and for each group that it has some
     of (by name) which ones of the whole group they are."""
 
     problem: Problem
-    which: Mapping[str, Numbers]
+    which: Mapping[str, Any]
+
+    def on(self, device: Any) -> Seen:
+        """The same with tensors on a device that say which."""
+        torch = import_module("torch")
+        which = {name: torch.as_tensor(numbers, device=device) for name, numbers in self.which.items()}
+        return self._replace(which=which)
 
 
 def groups(problem: Problem) -> tuple[Sites, ...]:
@@ -63,7 +67,7 @@ def seen(problem: Problem, partition: Partition, piece: Piece) -> Seen:
     if not (every := groups(problem)):
         return Seen(problem.at(shape(piece.frame)), {})
     assert isinstance(problem, UpdateProblem)
-    found, which = list[Sites](), dict[str, Numbers]()
+    found, which = list[Sites](), dict[str, npt.NDArray[np.int64]]()
     for group in every:
         pairs = problem.placed[group.name]
         if group.source:
@@ -114,14 +118,13 @@ class Records:
     """What the receivers of all pieces have recorded, brought to every rank when a call ends: it is little."""
 
     def __init__(self, ranks: Ranks, partition: Partition, problem: Problem) -> None:
-        torch, self._ranks, self._turns = import_module("torch"), ranks, partition.turns
+        self._ranks, self._turns = ranks, partition.turns
         roles = {group.name: record(group.name) for group in groups(problem) if not group.source}
-        every = [seen(problem, partition, piece).which if roles else {} for piece in partition.pieces]
+        every = [seen(problem, partition, piece).on(ranks.device).which for piece in partition.pieces if roles]
         self._others = [rank for rank in range(len(partition.blocks)) if rank != ranks.me]
         #: For each record, and each piece that makes a part of it, which of its columns these are.
         self._columns = {
-            role: {i: torch.as_tensor(of[name], device=ranks.device) for i, of in enumerate(every) if name in of}
-            for name, role in roles.items()
+            role: {i: which[name] for i, which in enumerate(every) if name in which} for name, role in roles.items()
         }
 
     def share(self, mine: Mapping[int, Mapping[str, Any]], new: Mapping[str, Any]) -> None:
