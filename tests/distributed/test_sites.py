@@ -21,7 +21,7 @@ from tests.distributed.ranks import blocks, flat, over
 
 H100 = load_profile("h100")
 ENDS = [sg.periodic, sg.dirichlet(0.5), sg.neumann, sg.frozen]
-SHAPES = {1: (300,), 2: (47, 70), 3: (19, 22, 70)}
+SHAPES = {1: (300,), 2: (47, 70), 3: (17, 20, 40)}
 #: A schedule of one step a pass, and some of several.
 SCHEDULES = {
     1: ("direct", "stream levels=3 cols=4 rows=1"),
@@ -94,8 +94,9 @@ def same(
     over(k, mesh, one, overlap)
 
 
-@pytest.mark.parametrize("boundary", ENDS, ids=str)
-@pytest.mark.parametrize("axes", SHAPES)
+@pytest.mark.parametrize(
+    ("axes", "boundary"), [*((axes, ends) for axes in (1, 2) for ends in ENDS), (3, sg.periodic), (3, sg.frozen)]
+)
 def test_every_schedule_of_the_emulator(axes: int, boundary: Any) -> None:
     sources, receivers = seams(SHAPES[axes], boundary is sg.periodic)
     update = surveyed(two(axes, boundary), sources, receivers)
