@@ -17,15 +17,15 @@ DEVICE = "h100"
 HEAD = """\
 # Many GPUs
 
-Made by `.ci/scaling_tables.py` from the cost model; only the bytes a second within a node were measured. For each
+Made by `.ci/scaling_tables.py` from the cost model; only the links within a node were measured. For each
 number of GPUs it is the mesh (one axis, or two), the schedule, and one piece a block or two that the model predicts to
 be the fastest, for a GPU in the middle of the mesh: its pieces with their halos, and its messages. A pass of two pieces
 takes the longer of work and exchange, twice; *hidden* is the share of the exchange that work hides.
 
 The device is {name}. Its links are those of the profile's table `[link]`: {gbs:g} GB/s a direction between {gpus} GPUs
-of a node, as measured between two H100; between nodes **nominal** {network_gbs:g} GB/s a GPU; {near:g} and {far:g} µs
-for the shortest message are assumed. The network is taken to be free of contention. To plan for your own machines,
-write your figures into the table `[link]` of a profile; `torchrun --nproc-per-node 2 -m
+of a node and {near:g} µs for the shortest message, as measured between two H200; between nodes **nominal**
+{network_gbs:g} GB/s a GPU, and {far:g} µs are assumed. The network is taken to be free of contention. To plan for your
+own machines, write your figures into the table `[link]` of a profile; `torchrun --nproc-per-node 2 -m
 sparsegen.bench.distributed_run` measures the bytes a second within a node.
 
 The efficiency is that of one GPU which has as many cells as each of two GPUs in the suite, a time step and cell, over

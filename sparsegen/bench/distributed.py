@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sparsegen.bench import stencils, updates
-from sparsegen.bench.cells import Cells, Column, Result, judged, micros, number, of, part, schedule, size, table
+from sparsegen.bench.cells import Cells, Column, Result, judged, micros, number, of, part, ratio, schedule, size, table
 from sparsegen.bench.harness import AnyRow
 
 NAME: Final = "distributed"
@@ -56,14 +56,19 @@ FORMS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Row(AnyRow):
-    """One result.  ``alone_s``: of one GPU; ``speedup``: over it, ``predicted`` by the model; ``sent``: bytes a rank
-    sends a pass; ``tokens``: rows of a layer's x; ``gbs``, ``latency_s``: of a link."""
+    """One result.
+
+    ``alone_s``: of one GPU; ``busy_s``: of the slowest where each does that on its own at once; ``speedup``: over one
+    GPU, ``predicted`` by the model; ``sent``: bytes a rank sends a pass; ``tokens``: rows of a layer's x; ``gbs``,
+    ``latency_s``: of a link.
+    """
 
     ranks: int
     steps: int = 0
     overlap: bool | None = None
     median_s: float | None = None
     alone_s: float | None = None
+    busy_s: float | None = None
     speedup: float | None = None
     predicted: float | None = None
     target: float | None = None
@@ -77,13 +82,18 @@ def _speedup(row: Mapping[str, Any]) -> str:
     return judged(row, number(row["speedup"], ".2f"))
 
 
+def _over_busy(row: Mapping[str, Any]) -> str:
+    return ratio(row.get("busy_s"), row.get("median_s"))
+
+
 def _halves(row: Mapping[str, Any]) -> str:
     return "yes" if row["overlap"] else "no"
 
 
 _SCALING: Final[dict[str, Column]] = {
     "form": of("case"), "size": size, "type": of("dtype"), "GPUs": of("ranks", "d"), "halves": _halves,
-    "steps": of("steps", "d"), "speed-up": _speedup, "at least": of("target", "g"), "model": of("predicted", ".2f"),
+    "steps": of("steps", "d"), "speed-up": _speedup, "at least": of("target", "g"),
+    "over a busy one": _over_busy, "model": of("predicted", ".2f"),
     "schedule": schedule,
 }  # fmt: skip
 _PRODUCTS: Final[dict[str, Column]] = {

@@ -83,8 +83,10 @@ class Measured:
         except SparsegenError as error:
             yield Row(**labels, shape=shape, dtype=what.dtype, failed=reason(error))
             return
+        busy = self._busy(one, steps)
         for overlap in (False, True):
-            row: dict[str, Any] = {**labels, "shape": shape, "dtype": what.dtype, "overlap": overlap, "steps": steps}
+            row: dict[str, Any] = {**labels, "shape": shape, "dtype": what.dtype, "overlap": overlap, "steps": steps,
+                                   "busy_s": busy}  # fmt: skip
             try:
                 yield self._together(k, one, steps, alone, want, target, row)
             except (SparsegenError, self.torch.OutOfMemoryError) as error:
@@ -125,6 +127,22 @@ class Measured:
             raise DeviceError(found[2], hint="see what rank 0 says")
         return found[0], found[1], want
 
+    def _busy(self, k: Any, steps: int) -> float:
+        """Seconds of the slowest GPU where each of them does on its own, at once, what one did alone."""
+        given = self._given(k)
+        made = k(**given)
+        times = [self._slowest(lambda: k(**given, out=made, steps=steps)) for _ in range(CALLS)]
+        given, made = {}, None
+        self.torch.cuda.empty_cache()
+        return Timing.of(times).median
+
+    def _slowest(self, call: Callable[[], object]) -> float:
+        """Seconds of a call on the rank that takes longest; a collective call."""
+        self.dist.barrier()
+        spent = self.torch.tensor([self._seconds(call)], device=self.device)
+        self.dist.all_reduce(spent, op=self.dist.ReduceOp.MAX)
+        return float(spent)
+
     def _wait(self) -> None:
         """Until all work of this rank is done."""
         if self.device == "cuda":
@@ -141,7 +159,7 @@ class Measured:
         self, k: Any, one: Any, steps: int, alone: float, want: Any, target: float, row: dict[str, Any]
     ) -> Row:
         """``k`` over all ranks, against ``one`` alone, which took ``alone`` seconds and made ``want``."""
-        torch, dist = self.torch, self.dist
+        torch = self.torch
         d = sg.distribute(k, (self.ranks,), overlap=row["overlap"])
         whole = self._given(k)
         mine = {
@@ -151,12 +169,7 @@ class Measured:
         del whole
         torch.cuda.empty_cache()
         made = d(**mine, steps=steps)
-        times = list[float]()
-        for _ in range(CALLS):
-            dist.barrier()
-            spent = torch.tensor([self._seconds(lambda: d(**mine, out=made, steps=steps))], device=self.device)
-            dist.all_reduce(spent, op=dist.ReduceOp.MAX)
-            times.append(float(spent))
+        times = [self._slowest(lambda: d(**mine, out=made, steps=steps)) for _ in range(CALLS)]
         newest = made[0] if isinstance(made, tuple) else made
         error = None
         if one is k:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from typing import Any
 
@@ -23,7 +23,8 @@ from sparsegen.distributed.over_mpi import MpiRanks
 from sparsegen.distributed.over_torch import TorchRanks
 from sparsegen.distributed.partition import Box, shape
 from sparsegen.distributed.running import run
-from sparsegen.ir.errors import ArrayError, DeviceError, ProductError, StencilError
+from sparsegen.distributed.sites import Records, on_block, seen
+from sparsegen.ir.errors import ArrayError, DeviceError, ProductError
 from sparsegen.kernel import Kernel
 from sparsegen.memo import Memo
 from sparsegen.problem import digest
@@ -48,11 +49,6 @@ def distribute(k: Kernel, mesh: Any, *, overlap: bool | None = None) -> Distribu
             raise ProductError(
                 f"{k!r} has no grid to split", hint="distribute what sg.compile makes of a stencil or an update"
             )
-        if getattr(k.problem.what, "sites", ()):
-            raise StencilError(
-                f"{k.problem.name} has sources or receivers, which no distributed kernel has yet",
-                hint="distribute the update without them, or run it on one GPU",
-            )
         if k.batch is not None:
             raise DeviceError(
                 f"{k!r} works on a batch, and a domain is one grid",
@@ -76,12 +72,19 @@ class DistributedKernel:
         overlap = False if overlap is None and not ranks.beside else overlap
         self.schedule, self.partition = planned(k, ranks.mesh, overlap)
         self._pieces = {i: self.partition.pieces[i] for i in self.partition.of(ranks.me)}
-        self._kernels = Memo(partial(LocalKernel, k, schedule=self.schedule))
+        self._seen = {i: seen(k.problem, self.partition, piece).on(ranks.device) for i, piece in self._pieces.items()}
+        self._records = Records(ranks, self.partition, k.problem)
         self._turns = [Turn(ranks, self.partition, turn) for turn in range(self.partition.turns)]
         self._lane = Lane(ranks.device)
-        made = calls_of(k.problem.at(self.block_shape), k.backend)
+        made = calls_of(on_block(k.problem, self.partition.blocks[ranks.me]), k.backend)
         assert isinstance(made, GridCalls)
         self._calls = made
+
+    @cached_property
+    def _kernels(self) -> dict[int, LocalKernel]:
+        """The kernel of each piece of this rank; pieces that are alike have one."""
+        made = Memo(partial(LocalKernel, self.kernel, schedule=self.schedule))
+        return {i: made.get(found.problem) for i, found in self._seen.items()}
 
     # -------------------------------------------------------------------------------------------- what it is
     @property
@@ -201,18 +204,18 @@ class DistributedKernel:
         """This rank's blocks after ``steps`` time steps (default: the compiled number), from its blocks before them.
 
         Arguments and results are those of the kernel, as tensors of ``block_shape`` on this rank's device.  All ranks
-        call it with the same ``steps``, and the same numbers for scalars.  The result has the numbers of the kernel on
-        one GPU, bit for bit, but for schedules whose mma adds in an order that depends on where a cell lies (see
-        docs/distributed.md).
+        call it with the same ``steps``, the same numbers for scalars and the same signals of all sources; each of them
+        gets the records of all receivers.  The result has the numbers of the kernel on one GPU, bit for bit, but for
+        schedules whose mma adds in an order that depends on where a cell lies (see docs/distributed.md).
         """
         with located(user_loc()):
-            calls = self._calls
-            values, _ = calls.values(args, named, {"out": out, "steps": steps})
+            values, _ = self._calls.values(args, named, {"out": out, "steps": steps})
+            count = self.kernel.steps if steps is None else positive(steps, "steps")
+            calls = self._calls.at(count)
             inputs = calls.views(values)
             made = calls.new(inputs) if out is None else out
             results = {name: calls.arguments[name](a) for name, a in calls.results(made).items()}
             calls.apart(inputs, results)
-            count = self.kernel.steps if steps is None else positive(steps, "steps")
             given = {name: self._tensor(view.owner) for name, view in inputs.items()}
             new = {name: self._tensor(view.owner) for name, view in results.items()}
             self._run(given, new, count, calls.scalars(values, count))
@@ -224,7 +227,7 @@ class DistributedKernel:
         """All passes from the arrays that a call is given to those that it gives back."""
         block, device = self.partition.blocks[self._ranks.me], self._ranks.device
         held = {
-            i: Held(self._kernels.get(shape(piece.frame)), piece, block, given, device, scalars)
+            i: Held(self._kernels[i], self._seen[i].which, piece, block, given, device, count, scalars)
             for i, piece in self._pieces.items()
         }
         before = {i: one.every() for i, one in held.items()}
@@ -236,6 +239,7 @@ class DistributedKernel:
             ready = self._pass(held, steps, ready, last=at == len(passes) - 1)
         for one in held.values():
             one.store(new, block)
+        self._records.share({i: one.records for i, one in held.items()}, new)
 
     def _passes(self, count: int) -> Iterator[int]:
         """Time steps of each pass, in the order of a kernel's: the rest first."""

@@ -17,8 +17,10 @@ from sparsegen.arrays import describe, host_array, launch_stream
 from sparsegen.calls.grid import GridCalls
 from sparsegen.choose import Request, choose
 from sparsegen.distributed.partition import Box, Piece, within
+from sparsegen.distributed.sites import beyond
 from sparsegen.families.update.base import family
 from sparsegen.geometry import geometry
+from sparsegen.ir.op_sites import record, signal
 from sparsegen.ir.op_update import SCALARS
 from sparsegen.kernel import Kernel
 from sparsegen.memo import Memo
@@ -56,10 +58,11 @@ def pass_schedules(kernel: Kernel, shape: tuple[int, ...]) -> list[Schedule]:
 
 
 def reach(problem: Problem, steps: int) -> tuple[int, ...]:
-    """Cells on each axis that so many steps read around a cell: coefficients may be read further off than fields."""
+    """Cells on each axis that so many steps read around a cell: coefficients may be read further off than fields, and
+    receivers see cells beyond their own."""
     what = problem.described
-    pairs = zip(what.radius, what.extents, strict=True)
-    return tuple((steps - 1) * radius + max(radius, extent // 2) for radius, extent in pairs)
+    each = zip(what.radius, what.extents, beyond(problem), strict=True)
+    return tuple((steps - 1) * radius + max(radius, extent // 2) + more for radius, extent, more in each)
 
 
 def grain(problem: Problem, schedule: Schedule) -> tuple[int, ...]:
@@ -78,17 +81,16 @@ def grain(problem: Problem, schedule: Schedule) -> tuple[int, ...]:
 
 
 class LocalKernel:
-    """The passes of at most ``steps`` time steps of a problem on frames of one shape."""
+    """The passes of at most ``steps`` time steps of a problem on frames of one shape, with sites in the same cells."""
 
-    def __init__(self, of: Kernel, shape: tuple[int, ...], schedule: Schedule) -> None:
-        problem = of.problem.at(shape)
+    def __init__(self, of: Kernel, problem: Problem, schedule: Schedule) -> None:
         choice = choose(problem, of.device, schedule, Request(schedule.steps))
         self.kernel = Kernel(problem.under(choice.schedule), schedule.steps, of._target, choice, of.loc)
         calls = self.kernel._calls
         assert isinstance(calls, GridCalls)
-        self.calls, self.shape = calls, shape
+        self.calls, self.shape = calls, problem.shape
 
-        *rows, cols = shape
+        *rows, cols = self.shape
         item = calls.dtype.itemsize
         wide = of.backend == "cuda" and rows
         #: Elements from row to row: on a GPU all begin where wide loads may.
@@ -151,12 +153,14 @@ class Levels:
 class Held:
     """What a piece holds during a call: the levels of each field and the coefficients, with halos.
 
-    ``given``: the arrays of the call, of the cells of ``block``; ``scalars``: the numbers of its time steps, if any.
+    ``which``: tensors that say which sites it has of each group; ``given``: the arrays of the call of ``count`` time
+    steps, of the cells of ``block``; ``scalars``: the numbers of its time steps, if any.  ``records``: what its
+    receivers record.
     """
 
     def __init__(
-        self, kernel: LocalKernel, piece: Piece, block: Box, given: Mapping[str, Any], device: Any,
-        scalars: HostArray | None,
+        self, kernel: LocalKernel, which: Mapping[str, Any], piece: Piece, block: Box, given: Mapping[str, Any],
+        device: Any, count: int, scalars: HostArray | None,
     ) -> None:  # fmt: skip
         self._kernel, self._piece, self._scalars, self._done = kernel, piece, scalars, 0
         calls, most = kernel.calls, kernel.kernel.steps
@@ -175,6 +179,13 @@ class Held:
         }
         fixed = (name for of, levels in calls.parameters.items() if of not in calls.fields for name in levels)
         self._fixed = {name: filled(name) for name in fixed}
+        sources = {signal(name): sites for name, sites in which.items() if signal(name) in calls.inputs}
+        self._signals = {name: given[name].to(device)[:, sites] for name, sites in sources.items()}
+        torch, heard = import_module("torch"), {record(name): len(sites) for name, sites in which.items()}
+        self.records = {
+            name: torch.empty((count, heard[name]), dtype=getattr(torch, output.dtype.name), device=device)
+            for name, output in calls.outputs.items() if name in heard
+        }  # fmt: skip
 
     def every(self) -> list[Any]:
         """All arrays whose halos a pass reads."""
@@ -190,8 +201,9 @@ class Held:
         for of, levels in self._fields.items():
             arrays |= dict(zip(calls.parameters[of], levels.held, strict=True))
             arrays |= dict(zip(calls.fields[of], levels.next(steps), strict=False))
-        now = None if self._scalars is None else self._scalars[self._done : self._done + steps]
-        self._kernel.run(arrays, steps, now)
+        rows = slice(self._done, self._done + steps)
+        arrays |= {name: a[rows] for name, a in (*self._signals.items(), *self.records.items())}
+        self._kernel.run(arrays, steps, None if self._scalars is None else self._scalars[rows])
         self._done += steps
         for levels in self._fields.values():
             levels.turn(steps)

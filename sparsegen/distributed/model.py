@@ -7,15 +7,18 @@ the first piece of the next pass is, the others.  So a pass takes the longer of 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sparsegen.choose import Request
+from sparsegen.cost.cost import Cost
 from sparsegen.cost.devices import DeviceProfile, load_profile, names
 from sparsegen.cost.links import Link
 from sparsegen.distributed.local import grain, pass_schedules, reach
-from sparsegen.distributed.partition import Partition, cells, shape
+from sparsegen.distributed.partition import Partition, Piece, cells, shape
+from sparsegen.distributed.sites import bare, busiest, groups, seen
 from sparsegen.dsl.stencil import Stencil
 from sparsegen.explain.units import seconds
 from sparsegen.ir.errors import ArrayError, DeviceError, ScheduleError, SparsegenError
@@ -28,9 +31,9 @@ from sparsegen.schedule import Schedule
 class Exchange:
     """The predicted passes of a rank in the middle of a mesh, in seconds and bytes.  ``str`` of it is a page.
 
-    ``steps``: time steps of a pass; ``work``: of each piece of a block, with its halo; ``travel``: of the halos that
-    each turn sends; ``sent``: bytes that the rank sends a pass; ``time``: of a pass; ``alone``: of as many steps of the
-    whole domain on one GPU (as if it had the memory).
+    ``steps``: time steps of a pass; ``work``: of each piece of a block, with its halo, and with as much to do at sites
+    as the busiest one of all ranks; ``travel``: of the halos that each turn sends; ``sent``: bytes that the rank sends
+    a pass; ``time``: of a pass; ``alone``: of as many steps of the whole domain on one GPU (as if it had the memory).
     """
 
     mesh: tuple[int, ...]
@@ -92,8 +95,8 @@ def planned(k: Kernel, mesh: tuple[int, ...], overlap: bool | None) -> tuple[Sch
         try:
             whole = split(k.problem, mesh, schedule)
             for one in _wanted(whole, k.problem, overlap):
-                for size in {shape(piece.frame) for piece in one.pieces}:
-                    k.problem.at(size).price(schedule, k.device, Request(schedule.steps))
+                for there in _pieces(k.problem, one):
+                    there.price(schedule, k.device, Request(schedule.steps))
                 exchange = predicted(k.problem, k.device, one, schedule)
                 found.append((exchange.time / exchange.steps, schedule, one))
         except (ArrayError, ScheduleError) as error:
@@ -102,6 +105,16 @@ def planned(k: Kernel, mesh: tuple[int, ...], overlap: bool | None) -> tuple[Sch
         raise refused[0]
     _, schedule, best = min(found, key=lambda each: each[0])
     return schedule, best
+
+
+def _pieces(problem: Problem, partition: Partition) -> list[Problem]:
+    """What pieces work out: of those of a shape the one that has most to do at sites."""
+    every = defaultdict[tuple[int, ...], list[Piece]](list)
+    for piece in partition.pieces:
+        every[shape(piece.frame)].append(piece)
+    if not groups(problem):
+        return [problem.at(size) for size in every]
+    return [busiest([seen(problem, partition, piece).problem for piece in some]) for some in every.values()]
 
 
 def _wanted(whole: Partition, problem: Problem, overlap: bool | None) -> list[Partition]:
@@ -150,11 +163,17 @@ def predicted(
     middle = partition.rank([n // 2 for n in partition.mesh])
     arrays, item = _written(problem, steps), problem.kind.nbytes
 
-    def work(size: tuple[int, ...]) -> float:
-        return float(problem.at(size).price(schedule, device, Request(steps)).time)
+    def work(of: Problem) -> Cost:
+        return of.price(schedule, device, Request(steps))
 
-    frames = [partition.piece(i).frame for i in partition.of(middle)]
-    each = tuple(work(shape(frame)) for frame in frames)
+    def at_sites(turn: int) -> float:
+        if not groups(problem):
+            return 0.0
+        pieces = (piece for piece in partition.pieces if piece.turn == turn)
+        return work(busiest([seen(problem, partition, piece).problem for piece in pieces])).values.get("sites", 0.0)
+
+    own = [partition.piece(i) for i in partition.of(middle)]
+    each = tuple(work(bare(problem).at(shape(piece.frame))).time + at_sites(piece.turn) for piece in own)
     travel, sent, local = [0.0] * partition.turns, 0, 0.0
     messages = [m for m in partition.messages(middle) if m.source in partition.of(middle)]
     for turn in range(partition.turns):
@@ -172,16 +191,15 @@ def predicted(
             else:
                 far += nbytes
         if boxes:
-            # Cells that lie apart are packed, and unpacked at the other end; whole rows or planes are sent as they lie.
-            apart = any(partition.split[1:]) or problem.shape[-1] * item % 16
-            packed = 2 * (boxes * arrays * device.launch_s + 2 * (near + far) / device.bw_global) if apart else 0.0
-            travel[turn] = packed + max(link.seconds(near, apart=False), link.seconds(far, apart=True))
+            # Cells come into memory of their own, and are copied to where they belong.
+            placed = boxes * arrays * device.launch_s + 2 * (near + far) / device.bw_global
+            travel[turn] = placed + max(link.seconds(near, apart=False), link.seconds(far, apart=True))
         sent += near + far
     if partition.turns == 1:
         time = each[0] + travel[0]
     else:
         time = max(each[0], travel[1]) + max(each[1], travel[0]) + local
-    alone = work(tuple(share)) * math.prod(partition.mesh) if share else work(problem.shape)
+    alone = work(problem.at(tuple(share or problem.shape))).time * (math.prod(partition.mesh) if share else 1)
     return Exchange(partition.mesh, partition.halo, steps, each, tuple(travel), sent, time, alone, device.name, link)
 
 

@@ -129,6 +129,13 @@ class Partition:
         ranks = (*self.mesh, *(1,) * (len(self.grid) - len(self.mesh)))
         return tuple(n * (self.turns if axis == 0 else 1) > 1 for axis, n in enumerate(ranks))
 
+    @cached_property
+    def images(self) -> list[tuple[int, ...]]:
+        """How far the cells of the domain are moved, on each axis, to where frames may have them: on split periodic
+        axes frames go around."""
+        axes = zip(self.grid, self.split, self.periodic, strict=True)
+        return list(product(*((-n, 0, n) if split and periodic else (0,) for n, split, periodic in axes)))
+
     def coordinates(self, rank: int) -> tuple[int, ...]:
         """Where a rank stands in the mesh."""
         return tuple(rank // math.prod(self.mesh[axis + 1 :]) % n for axis, n in enumerate(self.mesh))
@@ -184,8 +191,7 @@ class Partition:
     def _between(self, source: int, target: int) -> Iterator[Message]:
         """Of one piece to another: several where a periodic axis has few pieces."""
         a, b = self.piece(source), self.piece(target)
-        wraps = [(-n, 0, n) if s and p else (0,) for n, s, p in zip(self.grid, self.split, self.periodic, strict=True)]
-        for by in product(*wraps):
+        for by in self.images:
             if source == target and not any(by):
                 continue
             if (given := meet(moved(a.own, by), b.frame)) is not None:

@@ -97,7 +97,7 @@ class SplitRun(Run):
         reached = ranks.first(opened, "the reading of a checkpoint")
         if reached is None:
             return
-        self.fields = self.calls.new(self.inputs)
+        self.fields, _ = self.calls.parted(self.calls.new(self.inputs))
         for name, a in self._arrays().items():
             whole = found[0].arrays[name] if found else None
             self.split._tensor(a).copy_(self.split.scatter(whole))

@@ -81,13 +81,17 @@ class Receiver(_Site):
 
 @dataclass(frozen=True, eq=False)
 class Sites:
-    """A group of sources or receivers of an update: ``points`` [n, axes] are in cells."""
+    """A group of sources or receivers of an update: ``points`` [n, axes] are in cells.
+
+    ``pairs``: of a part of a domain, which cells of the part are near which of the sites; ``points`` are the domain's.
+    """
 
     name: str
     field: str
     points: Points
     source: bool
     signal: Any = None
+    pairs: Placed | None = None
 
     def __eq__(self, other: object) -> bool:
         return self.key == other.key if isinstance(other, Sites) else NotImplemented
@@ -98,10 +102,13 @@ class Sites:
     @property
     def key(self) -> tuple[Any, ...]:
         """What it is; signals are a call's."""
-        return self.name, self.field, self.source, self.points.shape, self.points.tobytes()
+        pairs = () if self.pairs is None else tuple(part.tobytes() for part in self.pairs)
+        return self.name, self.field, self.source, self.points.shape, self.points.tobytes(), *pairs
 
     def check(self, shape: Sequence[int], sides: Sides, loc: Loc | None) -> None:
-        """StencilError for a point outside a domain of ``shape``."""
+        """StencilError for a point outside a domain of ``shape``; a part of a domain has what it has."""
+        if self.pairs is not None:
+            return
         top = np.array([n if pair[0].kind == "periodic" else n - 1 for n, pair in zip(shape, sides, strict=True)])
         outside = ((self.points < 0) | (self.points > top)).any(1)
         if outside.any():
@@ -114,6 +121,8 @@ class Sites:
 
     def placed(self, shape: Sequence[int], sides: Sides) -> Placed:
         """The cells around each point, with the weights of linear interpolation; those of no weight are left out."""
+        if self.pairs is not None:
+            return self.pairs
         low = np.floor(self.points)
         share = self.points - low
         cells, sites, weights = list[Any](), list[Any](), list[Any]()

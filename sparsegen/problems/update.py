@@ -101,7 +101,7 @@ class UpdateProblem(Problem):
 
     def cost(self, s: UpdateSchedule, device: DeviceProfile, steps: int = 1) -> Cost:
         """The cost of one launch of a schedule that can run, with its sites; see the family's."""
-        return with_sites(family(s).cost(self.what, self.shape, s, device, steps), self.what, device)
+        return with_sites(family(s).cost(self.what, self.shape, s, device, steps), self.what, self.shape, device)
 
     def identity(self) -> dict[str, Any]:
         update = self.what

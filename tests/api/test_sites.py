@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparsegen as sg
+from sparsegen.families.update.sites import site_windows
 from sparsegen.ir.errors import ArrayError, ScheduleError, StencilError
 from sparsegen.ir.parse import parse_module
 from sparsegen.ir.text import print_module
@@ -229,12 +230,25 @@ def test_what_has_no_sites_yet_says_so(tmp_path: Any) -> None:
     update = two(2, sg.neumann).with_sites(shot=sg.Source([[1, 2], [5, 3]], field="u"))
     with pytest.raises(ScheduleError, match="no site sees them"):
         sg.compile(update, (40, 70), 3, schedule="resident", backend="emulator")
-    kernel = sg.compile(update, (40, 70), 3, backend="emulator")
     heat = sg.Stencil.from_weights(np.full((3, 3), 0.1)).with_sites(seen=sg.Receiver([[6.0, 0.7]]))
     plain = sg.compile(heat, (40, 70), backend="emulator")
     with pytest.raises(StencilError, match="sources or receivers"):
         plain.export(tmp_path / "heat.cu")
     with pytest.raises(StencilError, match="sources and receivers"):
         plain.adjoint()
-    with pytest.raises(StencilError, match="sources or receivers"):
-        sg.distribute(kernel, (1,))
+
+
+def test_the_cost_of_sites_on_one_axis() -> None:
+    """Its term counts windows near the points, however many axes the schedule of the fields has."""
+    points = np.linspace(3.0, 3000.0, 40)[:, None]
+    kernels = [
+        sg.compile(
+            two(1, sg.neumann).with_sites(seen=sg.Receiver(some, "u")), (4096,), 4, backend="reference",
+            schedule="stream levels=2 cols=4 rows=1",
+        )
+        for some in (points[:1], points)
+    ]  # fmt: skip
+    device, update = kernels[1].device, kernels[1].problem.what
+    few, many = (k.cost.values["sites"] for k in kernels)
+    found = site_windows(update, (4096,), 2, device)
+    assert found is not None and few <= many == found.seconds

@@ -32,8 +32,16 @@ def wave(u: sg.Field(levels=2), c: sg.Coef) -> Any:  # type: ignore[valid-type]
     return 2 * now[0, 0] - now.prev[0, 0] + c[0, 0] * (around - 4 * now[0, 0])
 
 
+#: The wave with sites where meshes have their seams, in halos and at edges.
+shot = wave.with_sites(
+    shot=sg.Source([[22.5, 30.25], [0.0, 60.0]], np.linspace(1.0, -1.0, 5)),
+    heard=sg.Receiver([[22.5, 29.5], [23.0, 30.0], [21.25, 11.5], [45.0, 0.0], [40.5, 50.5]]),
+)
+
+
 def numbers(ranks: int) -> None:
-    """A stencil and an update on each mesh, scattered and gathered; an AssertionError where one process differs."""
+    """A stencil, an update and one with sites on each mesh, scattered and gathered; an AssertionError where one process
+    differs."""
     rng, rank = np.random.default_rng(7), dist.get_rank()
     from torch.distributed.device_mesh import init_device_mesh
 
@@ -54,6 +62,13 @@ def numbers(ranks: int) -> None:
         for a, b in zip(made, want, strict=True):
             whole = d.gather(a)
             assert whole is None or (whole.numpy() == b).all()
+        k = sg.compile(shot, SHAPE, 5, backend="emulator", schedule="stream levels=2 cols=4")
+        (want, _), heard = k((given["new"], given["old"]), given["c"])
+        d = sg.distribute(k, sizes)
+        (now, _), mine_heard = d((mine["new"], mine["old"]), mine["c"])
+        whole = d.gather(now)
+        assert whole is None or (whole.numpy() == want).all()
+        assert (mine_heard.numpy() == heard).all()
     print("equal", flush=True)
 
 

@@ -16,11 +16,17 @@ from torch.distributed.tensor.parallel import parallelize_module
 
 import sparsegen as sg
 import sparsegen.torch as st
-from tests.distributed.worker import heat
+from tests.distributed.worker import heat, wave
+
+#: Between two ranks of 400 rows, and far from there.
+shot = wave.with_sites(
+    shot=sg.Source([[199.5, 260.25], [120.0, 100.75]], torch.linspace(1.0, -1.0, 30).numpy()),
+    heard=sg.Receiver([[199.5, 259.5], [200.0, 262.0], [198.25, 255.5], [110.5, 100.25], [399.0, 519.0]]),
+)
 
 
 def numbers(folder: str) -> None:
-    """A run whose checkpoint goes on on one GPU, and back; layers by columns and by rows; in a graph too."""
+    """A run whose checkpoint goes on on one GPU, and back; a shot; layers by columns and by rows; in a graph too."""
     first, ranks = dist.get_rank() == 0, dist.get_world_size()
     k = sg.compile(heat, (300, 260), 8, backend="cuda")
     u = torch.rand(k.shape, dtype=torch.float64, device="cuda", generator=torch.Generator("cuda").manual_seed(2))
@@ -37,6 +43,17 @@ def numbers(folder: str) -> None:
     *_, frame = d.run(mine, 50, checkpoint=file, resume=True)
     whole = d.gather(frame["u"])
     assert whole is None or torch.equal(whole, [*k.run(u, 50)][-1]["u"])
+
+    k = sg.compile(shot, (400, 520), 30, backend="cuda", schedule="stream levels=3")
+    still, c = torch.zeros(k.shape, device="cuda"), torch.full(k.shape, 0.25, device="cuda")
+    d = sg.distribute(k, (ranks,))
+    (want, _), heard = k((still, still), c)
+    part = d.block
+    for _ in range(2):  # arrays of the first call are taken again
+        (now, _), mine_heard = d((still[part].contiguous(),) * 2, c[part].contiguous())
+        assert torch.equal(now, want[part]) and torch.equal(mine_heard, heard) and heard.abs().max() > 0.01
+    *_, frame = d.run((still[part].contiguous(),) * 2, c[part].contiguous(), 30, every=7)
+    assert torch.equal(torch.as_tensor(frame.records["heard"]), heard.cpu())
 
     torch.manual_seed(4)
     mesh: Any = init_device_mesh("cuda", (ranks,))

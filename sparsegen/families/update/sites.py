@@ -98,11 +98,11 @@ def _listed(held: Held, sources: npt.NDArray[Any], receivers: npt.NDArray[Any]) 
     return len(np.unique(own(held, np.concatenate([receivers, *near])).blocks))
 
 
-def with_sites(cost: Cost, update: Update, device: DeviceProfile) -> Cost:
-    """The cost of a pass with that of its sites; such a pass has windows for them."""
+def with_sites(cost: Cost, update: Update, shape: tuple[int, ...], device: DeviceProfile) -> Cost:
+    """The cost of a pass on fields of ``shape`` with that of its sites; such a pass has windows for them."""
     if not update.sites:
         return cost
-    seconds = site_seconds(update, cost.shape, cost.steps_per_launch, device)
+    seconds = site_seconds(update, shape, cost.steps_per_launch, device)
     assert seconds is not None  # who asks has made sure
     law = _law(cost.law)
     values = {**cost.values, "sites": seconds}
