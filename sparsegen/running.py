@@ -203,7 +203,7 @@ class Run:
         self.took, self.worked = 0.0, 0
         rate = worked * math.prod(self.kernel.shape) / took if worked and took else None
         parts = [*self.records, *([recorded] if rest else [])]
-        records = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+        records = {name: np.concatenate([part[name] for part in parts], axis=-2) for name in parts[0]} if parts else {}
         return Frame(self.at, fields, self.names, rate, records)
 
     def _after(self, steps: int) -> tuple[Any, dict[str, Any]]:

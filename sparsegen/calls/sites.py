@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,11 @@ from sparsegen.ir.errors import ArrayError
 from sparsegen.ir.op_sites import record, signal
 from sparsegen.ir.types import DTYPES, sum_type
 from sparsegen.memo import Memo
+from sparsegen.pipelines import Program
+from sparsegen.plan import Plan
 from sparsegen.problems.update import UpdateProblem
+from sparsegen.schedule import UpdateSchedule
+from sparsegen.sizes import MAX_CELLS
 from sparsegen.views import ArrayLayout
 
 
@@ -30,25 +35,34 @@ class Rows(Expect):
             raise ArrayError(f"{self.name} is not packed by rows", hint="pass a copy: np.ascontiguousarray(a)")
 
     def _other_shape(self, layout: ArrayLayout) -> tuple[str, str]:
-        steps, points = self.shape
+        *items, _, _ = self.shape
+        whose = "for each item " if items else ""
         what = f"{self.name} has shape {list(layout.shape)}"
-        return what, f"pass an array [{steps}, {points}]: a row for each time step, a number for each point"
+        return what, f"pass an array {list(self.shape)}: {whose}a row for each time step, a number for each point"
 
 
 class SiteCalls(UpdateCalls):
-    """As those of an update; ``in.steps.NAME`` are signals, ``out.steps.NAME`` records of ``steps`` time steps."""
+    """As those of an update; ``in.steps.NAME`` are signals, ``out.steps.NAME`` records of ``steps`` time steps.
+
+    Of a batch they are [items, steps, points], but for the signals that items share.
+    """
 
     def __init__(self, problem: UpdateProblem, backend: str, steps: int = 1) -> None:
         super().__init__(problem, backend)
         update, self.steps = problem.what, steps
         kind = sum_type(DTYPES[update.dtype]).numpy()
         rows = partial(Rows, dtype=kind, backend=backend)
+
+        def shape(name: str, group: Sites) -> tuple[int, ...]:
+            items = (problem.items,) if problem.batch and name not in problem.shared else ()
+            return self._reached(group, (*items, steps, len(group.points)))
+
         self.sources = {signal(group.name): group for group in update.sources}
         self.receivers = {record(group.name): group for group in update.receivers}
         for name, group in self.sources.items():
-            self.inputs[name] = rows(group.name, (steps, len(group.points)))
+            self.inputs[name] = rows(group.name, shape(name, group))
         for name, group in self.receivers.items():
-            self.outputs[name] = rows(f"out of {group.name}", (steps, len(group.points)), writable=True)
+            self.outputs[name] = rows(f"out of {group.name}", shape(name, group), writable=True)
         self.arguments = {**self.inputs, **self.outputs}
         self.named = (*self.named, *(group.name for group in update.sources))
         self.timed = (*self.sources, *self.receivers)
@@ -57,6 +71,18 @@ class SiteCalls(UpdateCalls):
     def at(self, steps: int) -> SiteCalls:
         return self if steps == self.steps else self._others.get(steps)
 
+    def _reached(self, group: Sites, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of rows of all items; ArrayError where they are more than indices reach."""
+        if self.problem.batch and prod(shape) > MAX_CELLS:
+            raise ArrayError(
+                f"{group.name} has {' x '.join(map(str, shape))} numbers for all items; indices are 32 bits wide",
+                hint="make fewer time steps a call, or compile for a smaller batch",
+            )
+        return shape
+
+    def plan(self, programs: Memo[Program], schedule: UpdateSchedule, steps: int, variant: Any) -> Plan:
+        return super().plan(programs, schedule, steps, variant).of_rows()
+
     # -------------------------------------------------------------------------------------------- arrays of a call
     def given(self, values: Mapping[str, Any], *, some: bool = False) -> dict[str, Any]:
         found = super().given(values, some=some)
@@ -64,7 +90,7 @@ class SiteCalls(UpdateCalls):
         return found | {name: self._signal(group, values, like) for name, group in self.sources.items()}
 
     def _signal(self, group: Sites, values: Mapping[str, Any], like: Any) -> Any:
-        """The signal of a group of sources as an array [steps, points], where the fields are."""
+        """The signal of a group of sources as an array [steps, points] (of each item), where the fields are."""
         given = values.get(group.name, group.signal)
         if given is None:
             raise ArrayError(f"no signal for {group.name}", hint=f"pass it by name: {group.name}=array [steps, points]")
@@ -72,7 +98,9 @@ class SiteCalls(UpdateCalls):
         if isinstance(given, (list, tuple)) or (isinstance(given, np.ndarray) and given.dtype.kind in "fiu"):
             host = np.asarray(given, check.dtype)
             if host.ndim == 1 and len(host) == self.steps:
-                host = np.broadcast_to(host[:, None], check.shape)
+                host = host[:, None]
+            if host.shape[-2:] in (check.shape[-2:], (self.steps, 1)) and host.shape[:-2] in ((), check.shape[:-2]):
+                host = np.broadcast_to(host, check.shape)
             return _moved(np.array(host, order="C"), like)  # a copy, which may be written
         return given
 
@@ -102,6 +130,11 @@ class SiteCalls(UpdateCalls):
         fields, *records = made
         return fields, dict(zip((group.name for group in self.receivers.values()), records, strict=True))
 
+    def between(self, numbers: Mapping[str, Any], first: int, last: int) -> dict[str, Any]:
+        signals = {group.name: numbers[group.name] for group in self.sources.values()}
+        others = {name: a for name, a in numbers.items() if name not in signals}
+        return super().between(others, first, last) | {name: _part(a, first, last) for name, a in signals.items()}
+
     def each_step(self, values: Mapping[str, Any], steps: int) -> dict[str, Any]:
         found: dict[str, Any] = dict(super().each_step(values, steps))
         for group in self.sources.values():
@@ -129,6 +162,14 @@ class SiteCalls(UpdateCalls):
                 reference.record(fields[group.field], placed[group.name], made[name][step])
 
         return self._one(arrays, steps, after) | made
+
+
+def _part(signal: Any, first: int, last: int) -> Any:
+    """The steps from ``first`` to before ``last`` of a signal: its last axis but one, or its only one."""
+    if signal.ndim < 3:
+        return signal[first:last]
+    part = signal[:, first:last]
+    return part.contiguous() if hasattr(part, "contiguous") else part.copy()
 
 
 def _moved(array: Any, like: Any) -> Any:

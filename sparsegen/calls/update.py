@@ -30,12 +30,11 @@ from sparsegen.dsl.stencil import DTYPES
 from sparsegen.dsl.update import Update
 from sparsegen.families.update.base import family
 from sparsegen.ir import formula
-from sparsegen.ir.node import rewrite, with_buffers
 from sparsegen.ir.op_update import ALL_SCALARS, SCALARS, parameters, written
 from sparsegen.ir.types import Buffer, cell_type
 from sparsegen.memo import Memo
 from sparsegen.pipelines import Program, lower
-from sparsegen.plan import Part, Plan, Step, launches
+from sparsegen.plan import Part, Plan, Step, launches, with_tables
 from sparsegen.problems.update import UpdateProblem
 from sparsegen.run.host import HostArray
 from sparsegen.schedule import UpdateSchedule
@@ -223,11 +222,5 @@ def with_steps(program: Program, steps: int) -> Program:
         if isinstance(param, Buffer) and role == ALL_SCALARS
     }  # fmt: skip
     constants = {**warp.constants, name: np.array([steps], np.int32)}
-    funcs = tuple(_with_tables(func, tables) for func in warp.funcs) if tables else warp.funcs
+    funcs = tuple(with_tables(func, tables) for func in warp.funcs) if tables else warp.funcs  # type: ignore[arg-type]
     return replace(program, steps=steps, warp=replace(warp, funcs=funcs, constants=constants))
-
-
-def _with_tables(func: Any, tables: Mapping[Buffer, Buffer]) -> Any:
-    """A function with some tables in place of others."""
-    params = tuple(tables.get(p, p) for p in func.params)
-    return replace(func, params=params, body=rewrite(func.body, lambda op: with_buffers(op, tables)))

@@ -23,7 +23,7 @@ from sparsegen.ir.boundary import Sides, describe
 from sparsegen.ir.errors import ScheduleError, StencilError
 from sparsegen.ir.module import Module
 from sparsegen.ir.op import Sides as SideSpecs
-from sparsegen.ir.op_sites import Placed
+from sparsegen.ir.op_sites import Placed, signal
 from sparsegen.ir.passes.manager import Pass
 from sparsegen.ir.symbols import symbol
 from sparsegen.ir.types import DTYPES
@@ -143,19 +143,17 @@ class UpdateProblem(Problem):
 
     @property
     def shared(self) -> tuple[str, ...]:
-        return tuple(f"in.{name}.0" for name in self.batch.shared) if self.batch else ()
+        sources = {group.name for group in self.what.sources}
+        shared = self.batch.shared if self.batch else ()
+        return tuple(signal(name) if name in sources else f"in.{name}.0" for name in shared)
 
     def of_batch(self, batch: Batch) -> UpdateProblem:
-        if unknown := [name for name in batch.shared if name not in self.what.coefs]:
-            coefs = ", ".join(self.what.coefs) or "none"
+        known = (*self.what.coefs, *(group.name for group in self.what.sources))
+        if unknown := [name for name in batch.shared if name not in known]:
             raise StencilError(
-                f"shared={', '.join(unknown)}: {self.what.name} has no such coefficient",
-                hint=f"name some of its coefficients: {coefs}; fields belong to an item, scalars are the same for all",
-            )
-        if self.what.sites:
-            raise StencilError(
-                f"batch={batch.items}: {self.what.name} has sources or receivers, which a batch does not have yet",
-                hint="call a kernel for each item",
+                f"shared={', '.join(unknown)}: {self.what.name} has no such coefficient or source",
+                hint=f"name some of its coefficients and sources: {', '.join(known) or 'none'}; fields belong to an "
+                "item, scalars are the same for all",
             )
         batch.fits(self.shape)
         return replace(self, batch=batch)

@@ -71,7 +71,7 @@ def site_windows(update: Update, shape: tuple[int, ...], levels: int, device: De
         held = numbers(alone, shape, s)
         assert held is not None  # misfit has said so
         count = _listed(held, sources, receivers)
-        cost, room = FAMILY.cost(alone, shape, s, device), device.sms * resident(alone, s, device)
+        cost, room = FAMILY.cost(alone, shape, s, device), device.own_sms * resident(alone, s, device)
         start = terms.STARTING * device.launch_s
         launches = (1 + len(update.receivers)) * start
         seconds = launches + (cost.time - start) * -(-count // room) / -(-held.blocks // room)
