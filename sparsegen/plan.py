@@ -189,7 +189,8 @@ class Plan:
     ``given``: names of the arrays that a call is given, what it writes and the arrays of a matrix among them; ``main``:
     the program that stands for the plan; ``steps``: time steps in all, 0 where there are none; ``padded``: elements
     from row to row of the levels between passes where these have two padded fields, else 0.  ``scalars`` [steps,
-    count]: the numbers of each time step that its formula takes, None where it takes none.
+    count]: the numbers of each time step that its formula takes, None where it takes none.  ``backwards``: the first
+    pass has the last rows of arrays with a row for each time step.
     """
 
     parts: tuple[Part, ...]
@@ -198,6 +199,7 @@ class Plan:
     steps: int = 0
     padded: int = 0
     scalars: npt.NDArray[Any] | None = None
+    backwards: bool = False
 
     def of(self, scalars: npt.NDArray[Any] | None) -> Plan:
         """The same for other scalars."""
@@ -228,6 +230,10 @@ class Plan:
             for role, row in rows_of(step.program).items():
                 found[names[role]] = row.size * row.param.dtype.nbytes
         return found
+
+    def before(self, program: Program, done: int) -> int:
+        """How many rows come before those of a pass, after ``done`` time steps."""
+        return self.steps - done - program.steps if self.backwards else done
 
     @cached_property
     def tabled(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -12,7 +13,8 @@ import numpy as np
 
 from sparsegen.arrays import Expect, describe, empty_like
 from sparsegen.backends.reference import sites as reference
-from sparsegen.calls.base import HostArrays, Views
+from sparsegen.calls.base import Calls, HostArrays, Views
+from sparsegen.calls.grid import GridCalls
 from sparsegen.calls.update import UpdateCalls
 from sparsegen.dsl.sites import Sites
 from sparsegen.ir.errors import ArrayError
@@ -41,34 +43,34 @@ class Rows(Expect):
         return what, f"pass an array {list(self.shape)}: {whose}a row for each time step, a number for each point"
 
 
-class SiteCalls(UpdateCalls):
-    """As those of an update; ``in.steps.NAME`` are signals, ``out.steps.NAME`` records of ``steps`` time steps.
+class WithSites(GridCalls):
+    """Calls of an update with sites; ``in.steps.NAME`` are signals, ``out.steps.NAME`` records of ``steps`` time steps.
 
     Of a batch they are [items, steps, points], but for the signals that items share.
     """
 
-    def __init__(self, problem: UpdateProblem, backend: str, steps: int = 1) -> None:
-        super().__init__(problem, backend)
-        update, self.steps = problem.what, steps
-        kind = sum_type(DTYPES[update.dtype]).numpy()
-        rows = partial(Rows, dtype=kind, backend=backend)
+    problem: Any  #: of an update, or of its adjoint
+
+    def add_sites(self, backend: str, steps: int) -> None:
+        """Take signals and records of so many time steps."""
+        self.steps, problem = steps, self.problem
+        rows = partial(Rows, dtype=sum_type(DTYPES[problem.dtype]).numpy(), backend=backend)
 
         def shape(name: str, group: Sites) -> tuple[int, ...]:
             items = (problem.items,) if problem.batch and name not in problem.shared else ()
             return self._reached(group, (*items, steps, len(group.points)))
 
-        self.sources = {signal(group.name): group for group in update.sources}
-        self.receivers = {record(group.name): group for group in update.receivers}
+        self.sources = {signal(group.name): group for group in problem.what.sources}
+        self.receivers = {record(group.name): group for group in problem.what.receivers}
         for name, group in self.sources.items():
             self.inputs[name] = rows(group.name, shape(name, group))
         for name, group in self.receivers.items():
             self.outputs[name] = rows(f"out of {group.name}", shape(name, group), writable=True)
         self.arguments = {**self.inputs, **self.outputs}
-        self.named = (*self.named, *(group.name for group in update.sources))
-        self.timed = (*self.sources, *self.receivers)
-        self._others = Memo(partial(SiteCalls, problem, backend), 8)
+        self.named = (*self.named, *(group.name for group in problem.what.sources))
+        self._others = Memo(partial(type(self), problem, backend), 8)
 
-    def at(self, steps: int) -> SiteCalls:
+    def at(self, steps: int) -> Calls:
         return self if steps == self.steps else self._others.get(steps)
 
     def _reached(self, group: Sites, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -79,9 +81,6 @@ class SiteCalls(UpdateCalls):
                 hint="make fewer time steps a call, or compile for a smaller batch",
             )
         return shape
-
-    def plan(self, programs: Memo[Program], schedule: UpdateSchedule, steps: int, variant: Any) -> Plan:
-        return super().plan(programs, schedule, steps, variant).of_rows()
 
     # -------------------------------------------------------------------------------------------- arrays of a call
     def given(self, values: Mapping[str, Any], *, some: bool = False) -> dict[str, Any]:
@@ -133,7 +132,8 @@ class SiteCalls(UpdateCalls):
     def between(self, numbers: Mapping[str, Any], first: int, last: int) -> dict[str, Any]:
         signals = {group.name: numbers[group.name] for group in self.sources.values()}
         others = {name: a for name, a in numbers.items() if name not in signals}
-        return super().between(others, first, last) | {name: _part(a, first, last) for name, a in signals.items()}
+        found = super().between(others, first, last)
+        return found | {name: _part(a, first, last, self.backwards) for name, a in signals.items()}
 
     def each_step(self, values: Mapping[str, Any], steps: int) -> dict[str, Any]:
         found: dict[str, Any] = dict(super().each_step(values, steps))
@@ -150,23 +150,39 @@ class SiteCalls(UpdateCalls):
             name: rng.random(self.inputs[name].shape).astype(self.inputs[name].dtype) for name in self.sources
         }
 
+
+class SiteCalls(WithSites, UpdateCalls):
+    """Those of an update."""
+
+    def __init__(self, problem: UpdateProblem, backend: str, steps: int = 1) -> None:
+        super().__init__(problem, backend)
+        self.add_sites(backend, steps)
+        self.timed = (*self.sources, *self.receivers)
+
+    def plan(self, programs: Memo[Program], schedule: UpdateSchedule, steps: int, variant: Any) -> Plan:
+        return replace(super().plan(programs, schedule, steps, variant).of_rows(), backwards=self.problem.backwards)
+
     def one(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
         placed, made = self.problem.placed, dict[str, Any]()
         for name, group in self.receivers.items():
             made[name] = np.empty((steps, len(group.points)), self.outputs[name].dtype)
 
-        def after(step: int, fields: Mapping[str, Any]) -> None:
+        def sites(step: int, fields: Mapping[str, Any]) -> None:
+            row = steps - 1 - step if self.problem.backwards else step
             for name, group in self.sources.items():
-                reference.add(fields[group.field], placed[group.name], arrays[name][step])
+                reference.add(fields[group.field], placed[group.name], arrays[name][row])
             for name, group in self.receivers.items():
-                reference.record(fields[group.field], placed[group.name], made[name][step])
+                reference.record(fields[group.field], placed[group.name], made[name][row])
 
-        return self._one(arrays, steps, after) | made
+        return self._one(arrays, steps, sites) | made
 
 
-def _part(signal: Any, first: int, last: int) -> Any:
-    """The steps from ``first`` to before ``last`` of a signal: its last axis but one, or its only one."""
-    if signal.ndim < 3:
+def _part(signal: Any, first: int, last: int, backwards: bool) -> Any:
+    """The rows of the steps from ``first`` to before ``last`` of a signal: its last axis but one, or its only one."""
+    axis = max(0, signal.ndim - 2)
+    if backwards:
+        first, last = signal.shape[axis] - last, signal.shape[axis] - first
+    if not axis:
         return signal[first:last]
     part = signal[:, first:last]
     return part.contiguous() if hasattr(part, "contiguous") else part.copy()

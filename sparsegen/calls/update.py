@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsegen.backends.reference.update import After, run
+from sparsegen.backends.reference.update import AtSites, run
 from sparsegen.boundary import periodic
 from sparsegen.calls.base import HostArrays
 from sparsegen.calls.grid import GridCalls
@@ -156,11 +156,11 @@ class UpdateCalls(GridCalls):
     def one(self, arrays: Mapping[str, Any], steps: int) -> HostArrays:
         return self._one(arrays, steps)
 
-    def _one(self, arrays: Mapping[str, Any], steps: int, after: After | None = None) -> HostArrays:
+    def _one(self, arrays: Mapping[str, Any], steps: int, sites: AtSites | None = None) -> HostArrays:
         update = self.problem.what
         fields = {name: tuple(arrays[f"in.{name}.{k}"] for k in range(levels)) for name, levels in update.fields}
         coefs = {name: arrays[f"in.{name}.0"] for name in update.coefs}
-        new = run(self.problem.describe().funcs[0], fields, coefs, steps, arrays.get(SCALARS), after)  # type: ignore[arg-type]
+        new = run(self.problem.describe().funcs[0], fields, coefs, steps, arrays.get(SCALARS), sites)  # type: ignore[arg-type]
         return {f"out.{name}.{k}": level for name, levels in new.items() for k, level in enumerate(levels)}
 
 

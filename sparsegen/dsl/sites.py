@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
 
@@ -100,6 +100,11 @@ class Sites:
     def key(self) -> tuple[Any, ...]:
         """What it is; signals are a call's."""
         return self.name, self.field, self.source, self.points.shape, self.points.tobytes()
+
+    @property
+    def turned(self) -> Sites:
+        """Receivers where these are sources, and sources where they are receivers."""
+        return replace(self, source=not self.source, signal=None)
 
     def check(self, shape: Sequence[int], sides: Sides, loc: Loc | None) -> None:
         """StencilError for a point outside a domain of ``shape``."""

@@ -69,7 +69,7 @@ def passes(plan: Plan, where: Arrays) -> Iterator[tuple[Program, dict[str, HostA
     for step in plan.run():
         program, arrays = step.program, {role: where[name] for role, name in step.arrays}
         for role, row in rows_of(program).items():
-            arrays[role] = arrays[role][done * row.size :][: row.param.size]
+            arrays[role] = arrays[role][plan.before(program, done) * row.size :][: row.param.size]
         yield program, arrays | _scalars(plan, program, done)
         done += program.steps
 
@@ -140,10 +140,10 @@ def check(plan: Plan, given: Arrays, wanted: Callable[[int], Arrays]) -> Report:
     ``wanted`` works out the reference's results after so many time steps.
     """
     total = Report()
+    # a role that is no array's name is that of the array that is bound to it, in the first pass if not in a later one
+    own = {role: given[name] for step in reversed(plan.firsts) for role, name in step.arrays if name in given}
     for step in plan.firsts:
-        program, arrays = step.program, step.arrays
-        names = dict(arrays)  # a role that is no array's name is that of the array that is bound to it
-        own = {role: given[name] for role, name in arrays if name in given}
+        program, names = step.program, dict(step.arrays)
         made, reports = run_pass(program, {**own, **given, **_scalars(plan, program, 0)}, checks=True)
         finite = all(np.isfinite(a).all() for a in given.values() if a.dtype.kind not in "iu")
         for role, got in made.items():
