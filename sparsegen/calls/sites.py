@@ -189,12 +189,12 @@ def _part(signal: Any, first: int, last: int, backwards: bool) -> Any:
 
 
 def _moved(array: Any, like: Any) -> Any:
-    """A host array where another one is: the same on the host, a copy on a GPU."""
+    """A host array where another one is, and a tensor beside a tensor: the same memory on the host, a copy on a GPU."""
     view = describe(like)
-    if view.layout.device_kind == "host" or view.layout.library not in ("torch", "cupy"):
-        return array
     if view.layout.library == "torch":
         return sys.modules["torch"].from_numpy(array).to(view.owner.device)
+    if view.layout.device_kind == "host" or view.layout.library != "cupy":
+        return array
     made = empty_like(view, array.shape, array.dtype)
     made.set(array)
     return made

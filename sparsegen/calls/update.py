@@ -123,7 +123,8 @@ class UpdateCalls(GridCalls):
         head = min(count, max(ring.head for ring in rings.values()))
         last = max(head, count - max(ring.tail for ring in rings.values()))
         cycle = tuple(step(i) for i in range(head, min(head + period, last)))
-        one, copied = update.fields[0][0], identity(update)  # copies take the roles of the first field
+        one = update.fields[0][0]  # copies take the roles of the first field
+        copied = identity(update, one)
         copies = [
             bound(
                 1, (f"in.{one}.0", f"out.{one}"),
@@ -203,12 +204,14 @@ class Ring:
         return [self._array(self._before[i + 1] - 1 - k) for k in range(self._before[i + 1] - self._before[i])]
 
 
-def identity(update: Update) -> Update:
-    """The update that copies a field; it takes the roles of the first one."""
-    zero = (0,) * update.ndim
-    sides = ((periodic, periodic),) * update.ndim
-    name = update.fields[0][0]
-    return Update((Parameter(name),), (("read", name, 0, zero),), (0,), update.dtype, (sides,), f"{update.name}_copy")
+def identity(update: Update, *names: str) -> Update:
+    """The update that copies the newest levels of some fields."""
+    zero, sides = (0,) * update.ndim, ((periodic, periodic),) * update.ndim
+    code = tuple(("read", name, 0, zero) for name in names)
+    return Update(
+        tuple(map(Parameter, names)), code, tuple(range(len(names))), update.dtype, (sides,) * len(names),
+        f"{update.name}_copy",
+    )  # fmt: skip
 
 
 def with_steps(program: Program, steps: int) -> Program:
